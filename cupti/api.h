@@ -1,0 +1,78 @@
+#pragma once
+/// @file api.h
+/// The entry points of the driver and of CUPTI that convtrace calls, as tables of function
+/// pointers: filled from the libraries the host already has, replaced by fakes in tests. The only
+/// place that looks symbols up.
+///
+/// Threads:  filled once, immutable afterwards.
+/// Errors:   a missing optional entry is null; a missing required one makes the whole table
+/// unavailable.
+
+#include <cuda.h>
+#include <cupti.h>
+
+#include <string>
+
+#include "format/base/status.h"
+
+namespace convtrace::cupti {
+
+/// X(name in the table, prototype taken from cuda.h, symbol, required).
+#define CONVTRACE_DRIVER_API(X)                                                                   \
+  X(driver_get_version, cuDriverGetVersion, "cuDriverGetVersion", true)                           \
+  X(get_error_name, cuGetErrorName, "cuGetErrorName", true)                                       \
+  X(ctx_get_current, cuCtxGetCurrent, "cuCtxGetCurrent", true)                                    \
+  X(ctx_push_current, cuCtxPushCurrent, "cuCtxPushCurrent_v2", true)                              \
+  X(ctx_pop_current, cuCtxPopCurrent, "cuCtxPopCurrent_v2", true)                                 \
+  X(ctx_get_device, cuCtxGetDevice, "cuCtxGetDevice", true)                                       \
+  X(device_get_attribute, cuDeviceGetAttribute, "cuDeviceGetAttribute", true)                     \
+  X(device_get_name, cuDeviceGetName, "cuDeviceGetName", true)                                    \
+  X(module_load_data, cuModuleLoadData, "cuModuleLoadData", true)                                 \
+  X(module_get_function, cuModuleGetFunction, "cuModuleGetFunction", true)                        \
+  X(launch_kernel, cuLaunchKernel, "cuLaunchKernel", true)                                        \
+  X(mem_alloc, cuMemAlloc, "cuMemAlloc_v2", true)                                                 \
+  X(mem_free, cuMemFree, "cuMemFree_v2", true)                                                    \
+  X(mem_host_alloc, cuMemHostAlloc, "cuMemHostAlloc", true)                                       \
+  X(mem_host_get_device_pointer, cuMemHostGetDevicePointer, "cuMemHostGetDevicePointer_v2", true) \
+  X(mem_free_host, cuMemFreeHost, "cuMemFreeHost", true)                                          \
+  X(memset_d8, cuMemsetD8, "cuMemsetD8_v2", true)                                                 \
+  X(stream_is_capturing, cuStreamIsCapturing, "cuStreamIsCapturing", true)                        \
+  X(thread_exchange_stream_capture_mode, cuThreadExchangeStreamCaptureMode,                       \
+    "cuThreadExchangeStreamCaptureMode", true)                                                    \
+  X(func_get_param_info, cuFuncGetParamInfo, "cuFuncGetParamInfo", false)                         \
+  X(kernel_get_param_info, cuKernelGetParamInfo, "cuKernelGetParamInfo", false)                   \
+  X(func_get_name, cuFuncGetName, "cuFuncGetName", false)                                         \
+  X(kernel_get_name, cuKernelGetName, "cuKernelGetName", false)                                   \
+  X(func_load, cuFuncLoad, "cuFuncLoad", false)
+
+struct DriverApi {
+#define CONVTRACE_X(member, prototype, symbol, required) decltype(&::prototype) member = nullptr;
+  CONVTRACE_DRIVER_API(CONVTRACE_X)
+#undef CONVTRACE_X
+};
+
+#define CONVTRACE_CUPTI_API(X)                  \
+  X(get_version, cuptiGetVersion, true)         \
+  X(subscribe, cuptiSubscribe, true)            \
+  X(subscribe_v2, cuptiSubscribe_v2, false)     \
+  X(unsubscribe, cuptiUnsubscribe, true)        \
+  X(enable_callback, cuptiEnableCallback, true) \
+  X(get_result_string, cuptiGetResultString, true)
+
+struct CuptiApi {
+#define CONVTRACE_X(member, prototype, required) decltype(&::prototype) member = nullptr;
+  CONVTRACE_CUPTI_API(CONVTRACE_X)
+#undef CONVTRACE_X
+};
+
+/// Fills `api` from libcuda.so.1 if the process has it loaded (it is never loaded by us), bypassing
+/// our own gate.
+[[nodiscard]] Status load_driver_api(DriverApi& api) noexcept;
+
+/// Fills `api` from the libcupti the process has loaded, else by soname (so.13, so.12), else from
+/// `path` when given.
+/// @param[out] found where it came from, for META.
+[[nodiscard]] Status load_cupti_api(const std::string& path, CuptiApi& api,
+                                    std::string& found) noexcept;
+
+}  // namespace convtrace::cupti

@@ -1,0 +1,71 @@
+/// @file hooks_v1.h
+/// What the preload stub (libconvtrace.so) hands to the engine (libconvtrace-core.so), and the only
+/// tie between them.
+///
+/// The stub is in every child process and does nothing by itself: its wrappers call through this
+/// table when the engine has published one, and go straight to the real function otherwise.
+///
+/// Threads:  published once, by an atomic store; entries never change afterwards and may be called
+/// from any thread. Errors:   entries never throw and never block. Layout:   append only; `bytes`
+/// says how much the engine knows. Plain C, no CUDA headers: handles are void*, CUresult is
+///           int, CUdeviceptr is uint64_t.
+#ifndef CONVTRACE_CUPTI_HOOKS_V1_H
+#define CONVTRACE_CUPTI_HOOKS_V1_H
+
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef int (*convtrace_cuLaunchKernel_fn)(void* function, unsigned grid_x, unsigned grid_y,
+                                           unsigned grid_z, unsigned block_x, unsigned block_y,
+                                           unsigned block_z, unsigned shared_bytes, void* stream,
+                                           void** params, void** extra);
+typedef int (*convtrace_cuLaunchKernelEx_fn)(const void* config, void* function, void** params,
+                                             void** extra);
+typedef int (*convtrace_cuLaunchCooperativeKernel_fn)(void* function, unsigned grid_x,
+                                                      unsigned grid_y, unsigned grid_z,
+                                                      unsigned block_x, unsigned block_y,
+                                                      unsigned block_z, unsigned shared_bytes,
+                                                      void* stream, void** params);
+typedef int (*convtrace_cuGraphLaunch_fn)(void* graph_exec, void* stream);
+
+/// `per_thread` is 1 for the _ptsz twin of an entry point: stream 0 then means the per-thread
+/// default stream.
+struct convtrace_hooks_v1 {
+  uint32_t bytes; /* sizeof(struct convtrace_hooks_v1) as the engine was built */
+
+  /* c10::reportMemoryUsageToProfiler, any of its spellings. `bytes` < 0 is a free. `device`: low
+   * byte is the type. */
+  void (*memory_report)(void* pointer, int64_t bytes, uint64_t device);
+
+  /* Driver entry gate: called instead of the real function, which the entry calls exactly once. */
+  int (*launch_kernel)(convtrace_cuLaunchKernel_fn real, int per_thread, void* function,
+                       unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
+                       unsigned block_y, unsigned block_z, unsigned shared_bytes, void* stream,
+                       void** params, void** extra);
+  int (*launch_kernel_ex)(convtrace_cuLaunchKernelEx_fn real, int per_thread, const void* config,
+                          void* function, void** params, void** extra);
+  int (*launch_cooperative)(convtrace_cuLaunchCooperativeKernel_fn real, int per_thread,
+                            void* function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
+                            unsigned block_x, unsigned block_y, unsigned block_z,
+                            unsigned shared_bytes, void* stream, void** params);
+  int (*graph_launch)(convtrace_cuGraphLaunch_fn real, int per_thread, void* graph_exec,
+                      void* stream);
+};
+
+/// Exported by libconvtrace.so as the data symbol `convtrace_hooks_v1` (an atomic pointer); the
+/// engine finds it with dlsym(RTLD_DEFAULT, "convtrace_hooks_v1") and publishes its table with a
+/// compare-and-swap from null.
+#define CONVTRACE_HOOKS_SYMBOL "convtrace_hooks_v1"
+
+/// Set by the stub at process start to "1" or "0": whether CPU tensors' allocator reports are on
+/// (CONVTRACE_CPU_ALLOC). Exported as the data symbol `convtrace_cpu_alloc_v1`, an int, constant
+/// afterwards.
+#define CONVTRACE_CPU_ALLOC_SYMBOL "convtrace_cpu_alloc_v1"
+
+#ifdef __cplusplus
+}
+#endif
+#endif

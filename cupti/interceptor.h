@@ -1,0 +1,101 @@
+#pragma once
+/// @file interceptor.h
+/// Everything CUDA behind one door: finding the driver and CUPTI, callbacks, the launch gate,
+/// statistics on the device. No CUDA type appears here, so that nothing outside cupti/ needs its
+/// headers.
+///
+/// Place:    interposer/engine owns one; the stub's wrappers reach the launch functions through the
+/// hooks table. Threads:  start and stop from one thread; everything else from any thread. Errors:
+/// a part that is missing (no CUPTI, another subscriber) is reported once, as a log line and a
+/// Diagnostic, and
+///           the others go on. The launch functions always make the real call exactly once and
+///           return its result.
+/// Source:   docs/design.md "Interception".
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cupti/address_map.h"
+#include "cupti/hooks_v1.h"
+#include "cupti/stats/tensor_view.h"
+#include "format/definitions.h"
+#include "format/event_sink.h"
+#include "format/settings/rules.h"
+
+namespace convtrace::cupti {
+
+/// Where the calling thread is in the program.
+struct Position {
+  format::Place place;
+  uint32_t step = 0;
+  bool capture = true;  ///< values of this step are wanted
+};
+
+struct InterceptorOptions {
+  format::EventSink* sink = nullptr;  ///< outlives the interceptor, as the next two
+  format::Definitions* definitions = nullptr;
+  AddressMap* addresses = nullptr;
+  Position (*position)() noexcept = nullptr;
+  std::vector<settings::Rule> rules;  ///< already filtered by rank
+  std::string cupti_path;             ///< CONVTRACE_CUPTI or empty
+  bool record_launches = true;        ///< false below mode `launches`
+};
+
+/// One tensor on a device whose statistics an observer wants. `event` is complete but for its
+/// numbers; its shape span is borrowed for the call, all else is copied.
+struct DeviceRequest {
+  stats::TensorView view;
+  format::TensorStats event;
+};
+
+class Interceptor {
+ public:
+  /// Finds what is loaded (RTLD_NOLOAD first) and subscribes. Makes no CUDA call: it may run inside
+  /// cuInit.
+  explicit Interceptor(InterceptorOptions options);
+  ~Interceptor();
+  Interceptor(const Interceptor&) = delete;
+  Interceptor& operator=(const Interceptor&) = delete;
+
+  /// The gate: see hooks_v1.h for the arguments.
+  int launch_kernel(convtrace_cuLaunchKernel_fn real, int per_thread, void* function,
+                    unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
+                    unsigned block_y, unsigned block_z, unsigned shared_bytes, void* stream,
+                    void** params, void** extra) noexcept;
+  int launch_kernel_ex(convtrace_cuLaunchKernelEx_fn real, int per_thread, const void* config,
+                       void* function, void** params, void** extra) noexcept;
+  int launch_cooperative(convtrace_cuLaunchCooperativeKernel_fn real, int per_thread,
+                         void* function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
+                         unsigned block_x, unsigned block_y, unsigned block_z,
+                         unsigned shared_bytes, void* stream, void** params) noexcept;
+  int graph_launch(convtrace_cuGraphLaunch_fn real, int per_thread, void* graph_exec,
+                   void* stream) noexcept;
+
+  /// Queues statistics of device tensors behind what `stream` holds now; each comes out of the sink
+  /// as a TensorStats once the device is done. One batch, launched before this returns.
+  /// @return kSampled, or why nothing was queued (then nothing of the batch was; the caller counts
+  /// it).
+  format::NotSampled submit(std::span<const DeviceRequest> batch, uint64_t stream) noexcept;
+
+  /// Emits what the device has finished. Called by the writer thread, a few hundred times a second
+  /// at most.
+  void collect() noexcept;
+
+  /// Facts for META: "version.driver", "version.cupti", "device.0.name", ...; grows as contexts
+  /// appear.
+  [[nodiscard]] std::vector<std::pair<std::string, std::string>> facts() const;
+
+  /// Ends observation: unsubscribes, waits at most `deadline_ns` for results under way. The gate
+  /// passes calls through.
+  void stop(uint64_t deadline_ns) noexcept;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace convtrace::cupti

@@ -1,0 +1,35 @@
+#pragma once
+/// @file compute.h
+/// Statistics of a tensor in host memory: the reference implementation of cupti/stats/stats.h.
+///
+/// Threads:  reentrant. Saves and restores MXCSR, so the host's rounding and flush modes neither
+/// matter nor change. Errors:   kInvalidArgument (rank > kMaxDims, null data with elements); never
+/// throws. Source:   docs/design.md "Statistics"; bit-equal to the CUDA kernels (tiers T0 and T1
+/// there).
+
+#include <cstddef>
+#include <cstdint>
+
+#include "cupti/stats/tensor_view.h"
+#include "format/base/status.h"
+#include "format/stats.h"
+
+namespace convtrace::stats {
+
+inline constexpr uint32_t kSampleCount = 8;
+
+/// Everything one pass yields; fixed size, so that it can lie in a ring slot shared with a device.
+struct StatsResult {
+  format::Stats stats;
+  uint32_t variant = 0;
+  uint32_t range_count = 0;  ///< at most format::kMaxRanges; 0 when the tensor is one range
+  uint64_t range_hashes[format::kMaxRanges] = {};
+  uint32_t sample_bytes = 0;  ///< bytes used in `samples`: min(8, count) elements
+  std::byte samples[kSampleCount * 16] = {};
+};
+
+/// Computes the hash alone (Capture::kHash: hash and count) or everything.
+[[nodiscard]] Status compute_on_cpu(const TensorView& view, format::Capture capture,
+                                    StatsResult& result) noexcept;
+
+}  // namespace convtrace::stats

@@ -1,0 +1,22 @@
+#pragma once
+/// @file log.h
+/// One line to stderr (or CONVTRACE_LOG_FILE) from inside somebody else's program.
+///
+/// Threads:  any. No allocation, lock, stream or locale; one write(2) a line; long lines are cut.
+/// Errors:   none: a line that cannot be written is gone.
+/// Form:     `convtrace[pid] W site: what happened; the effect; what to do`. Never stdout.
+
+#include "format/events.h"
+
+namespace convtrace {
+
+/// Lines above `level` (kDebug is the most talkative) are not written. `rank` other than 0 speaks
+/// only at kDebug, but for errors. `fd` stays owned by the caller; default 2.
+void configure_log(format::Level level, uint32_t rank, int fd) noexcept;
+
+[[nodiscard]] bool log_enabled(format::Level level) noexcept;
+
+void log_line(format::Level level, const char* site, const char* format, ...) noexcept
+    __attribute__((format(printf, 3, 4)));
+
+}  // namespace convtrace

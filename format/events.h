@@ -1,0 +1,331 @@
+#pragma once
+/// @file events.h
+/// What a trace says happened: one plain struct per event kind, the same for those who record,
+/// store and read.
+///
+/// Place:     built by cupti/ and interposer/, copied through the queue, encoded by
+/// event_encoder.h, decoded by
+///            reader/event_decoder.h.
+/// Ownership: spans and string_views are borrowed. A sink copies what it needs before it returns; a
+/// reader's events are
+///            valid until it moves to the next chunk.
+/// Threads:   plain values.
+/// Source:    columns and units of every kind: format/FORMAT.md "Events".
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <variant>
+
+#include "format/dtype.h"
+#include "format/ids.h"
+#include "format/stats.h"
+
+namespace convtrace::format {
+
+/// Step of a record whose step is not known. Steps count from 0; what precedes the first forward
+/// has step 0.
+inline constexpr uint32_t kNoStep = 0xFFFFFFFF;
+
+/// Values are stored: append only, in every enum of this file. X(enumerator, value, spelling in
+/// JSON).
+#define CONVTRACE_PHASES(X)     \
+  X(kForward, 0, "forward")     \
+  X(kData, 1, "data")           \
+  X(kLoss, 2, "loss")           \
+  X(kBackward, 3, "backward")   \
+  X(kOptimizer, 4, "optimizer") \
+  X(kRecompute, 5, "recompute") \
+  X(kCommunication, 6, "communication")
+
+#define CONVTRACE_CAPTURES(X) \
+  X(kHash, 0, "hash")         \
+  X(kStats, 1, "stats")       \
+  X(kSnapshot, 2, "snapshot")
+
+/// `tensor`: the bytes are known to be the tensor's. `block`: a whole allocation, which may hold
+/// padding.
+#define CONVTRACE_EXTENTS(X) \
+  X(kTensor, 0, "tensor")    \
+  X(kBlock, 1, "block")
+
+#define CONVTRACE_MEMORY_SOURCES(X)      \
+  X(kDriver, 0, "driver")                \
+  X(kStreamOrdered, 1, "stream-ordered") \
+  X(kVirtual, 2, "virtual")              \
+  X(kFramework, 3, "framework")          \
+  X(kHost, 4, "host")                    \
+  X(kForeign, 5, "foreign")
+
+#define CONVTRACE_CONFIDENCES(X)             \
+  X(kPointerBase, 0, "pointer-base")         \
+  X(kPointerInterior, 1, "pointer-interior") \
+  X(kWordBase, 2, "word-base")               \
+  X(kWordInterior, 3, "word-interior")
+
+/// Why no values were computed for a launch. kSampled: they were.
+#define CONVTRACE_NOT_SAMPLED(X)                      \
+  X(kSampled, 0, "sampled")                           \
+  X(kNotAsked, 1, "no rule asks for it")              \
+  X(kObservedOnly, 2, "launched outside the gate")    \
+  X(kCapturing, 3, "stream is capturing")             \
+  X(kNotReady, 4, "context not prepared yet")         \
+  X(kRingFull, 5, "result ring full")                 \
+  X(kGpuWorkOff, 6, "GPU work is off after an error") \
+  X(kNoOutput, 7, "no output operand found")          \
+  X(kLaunchFailed, 8, "the launch failed")            \
+  X(kWrongStream, 9, "the stream did not produce the block")
+
+#define CONVTRACE_FINDING_KINDS(X)                  \
+  X(kFreedUnderOutput, 0, "freed-under-output")     \
+  X(kUseAfterFree, 1, "use-after-free")             \
+  X(kStaleRead, 2, "stale-read")                    \
+  X(kCrossStreamReuse, 3, "cross-stream-reuse")     \
+  X(kOutputAliasesInput, 4, "output-aliases-input") \
+  X(kInputMutated, 5, "input-mutated")              \
+  X(kAutotuneMutation, 6, "autotune-mutation")      \
+  X(kNeverWritten, 7, "never-written")              \
+  X(kAliasPatternDiffers, 8, "alias-pattern-differs")
+
+#define CONVTRACE_LEVELS(X) \
+  X(kError, 0, "error")     \
+  X(kWarning, 1, "warning") \
+  X(kInfo, 2, "info")       \
+  X(kDebug, 3, "debug")
+
+#define CONVTRACE_LOSS_REASONS(X)                     \
+  X(kQueueFull, 0, "queue full")                      \
+  X(kRecordTooLarge, 1, "record too large")           \
+  X(kWriteFailed, 2, "write failed")                  \
+  X(kDiskBudget, 3, "disk budget reached")            \
+  X(kRingFull, 4, "statistics ring full")             \
+  X(kTensorKind, 5, "tensor kind not supported")      \
+  X(kStreamUnsafe, 6, "stream not safe to use")       \
+  X(kExitDeadline, 7, "process ended first")          \
+  X(kGpuWorkOff, 8, "GPU work is off after an error") \
+  X(kDamage, 9, "damaged part of the file")
+
+#define CONVTRACE_DECLARE_ENUM(Name, LIST)                  \
+  enum class Name : uint8_t { LIST(CONVTRACE_ENUMERATOR) }; \
+  constexpr std::string_view to_string(Name value) {        \
+    switch (value) { LIST(CONVTRACE_ENUM_CASE_##Name) }     \
+    return "unknown";                                       \
+  }
+#define CONVTRACE_ENUMERATOR(name, value, text) name = value,
+#define CONVTRACE_CASE(Enum, name, text) \
+  case Enum::name:                       \
+    return text;
+#define CONVTRACE_ENUM_CASE_Phase(name, value, text) CONVTRACE_CASE(Phase, name, text)
+#define CONVTRACE_ENUM_CASE_Capture(name, value, text) CONVTRACE_CASE(Capture, name, text)
+#define CONVTRACE_ENUM_CASE_Extent(name, value, text) CONVTRACE_CASE(Extent, name, text)
+#define CONVTRACE_ENUM_CASE_MemorySource(name, value, text) CONVTRACE_CASE(MemorySource, name, text)
+#define CONVTRACE_ENUM_CASE_Confidence(name, value, text) CONVTRACE_CASE(Confidence, name, text)
+#define CONVTRACE_ENUM_CASE_NotSampled(name, value, text) CONVTRACE_CASE(NotSampled, name, text)
+#define CONVTRACE_ENUM_CASE_FindingKind(name, value, text) CONVTRACE_CASE(FindingKind, name, text)
+#define CONVTRACE_ENUM_CASE_Level(name, value, text) CONVTRACE_CASE(Level, name, text)
+#define CONVTRACE_ENUM_CASE_LossReason(name, value, text) CONVTRACE_CASE(LossReason, name, text)
+
+CONVTRACE_DECLARE_ENUM(Phase, CONVTRACE_PHASES)
+CONVTRACE_DECLARE_ENUM(Capture, CONVTRACE_CAPTURES)
+CONVTRACE_DECLARE_ENUM(Extent, CONVTRACE_EXTENTS)
+CONVTRACE_DECLARE_ENUM(MemorySource, CONVTRACE_MEMORY_SOURCES)
+CONVTRACE_DECLARE_ENUM(Confidence, CONVTRACE_CONFIDENCES)
+CONVTRACE_DECLARE_ENUM(NotSampled, CONVTRACE_NOT_SAMPLED)
+CONVTRACE_DECLARE_ENUM(FindingKind, CONVTRACE_FINDING_KINDS)
+CONVTRACE_DECLARE_ENUM(Level, CONVTRACE_LEVELS)
+CONVTRACE_DECLARE_ENUM(LossReason, CONVTRACE_LOSS_REASONS)
+inline constexpr size_t kLossReasonCount = 10;
+
+/// A device: `cpu` (index 0) or `cuda:<index>`; kOther is anything else a framework names.
+struct Device {
+  enum class Type : uint8_t { kCpu = 0, kCuda = 1, kOther = 2 };
+  Type type = Type::kCpu;
+  uint8_t index = 0;
+  constexpr bool operator==(const Device&) const = default;
+};
+
+/// Common to all events.
+struct EventHeader {
+  uint64_t seq = 0;     ///< strictly ascending in a file; given by the writer, not by who emits
+  uint64_t t_ns = 0;    ///< CLOCK_MONOTONIC
+  uint32_t step = 0;    ///< training step, or kNoStep
+  uint32_t thread = 0;  ///< native thread id (gettid)
+};
+
+/// Where in the training program something happened. Addresses, times and module indices never
+/// enter: two runs that do the same have equal places.
+struct Place {
+  StringId scope;     ///< qualified module name; "" (an interned empty text) is the root, none =
+                      ///< outside any module
+  uint32_t call = 0;  ///< how often this scope was called before, in this step and phase
+  Phase phase = Phase::kForward;
+};
+
+/// One kernel parameter word that points into memory we know.
+struct Operand {
+  uint16_t param = 0;  ///< kernel parameter position
+  uint16_t word = 0;   ///< byte offset of the word inside the parameter
+  Confidence confidence = Confidence::kPointerBase;
+  uint64_t address = 0;
+  uint64_t generation = 0;  ///< life of the memory it points into; 0 unknown
+  uint64_t offset = 0;      ///< bytes from the generation's base
+};
+
+struct Launch {
+  EventHeader header;
+  Place place;
+  KernelId kernel;
+  uint32_t grid[3] = {1, 1, 1};
+  uint32_t block[3] = {1, 1, 1};
+  uint32_t shared_bytes = 0;  ///< dynamic shared memory
+  uint64_t stream = 0;        ///< driver handle; 0 the default stream
+  uint8_t device = 0;         ///< CUDA ordinal
+  NotSampled sampled = NotSampled::kNotAsked;
+  std::span<const Operand> operands;
+};
+
+/// Identity of a value: which memory, in which life of it, after how many in-place writes the
+/// framework knows of. Two records of one run with equal identities were meant to see the same
+/// bytes.
+struct ValueId {
+  uint64_t storage =
+      0;  ///< identity of the storage that owns the memory; never reused inside a trace
+  uint64_t offset = 0;      ///< bytes from the storage's base
+  uint64_t generation = 0;  ///< life of the allocation below it; 0 unknown
+  uint32_t version = 0;     ///< framework's in-place version counter
+  constexpr bool operator==(const ValueId&) const = default;
+};
+
+struct TensorStats {
+  EventHeader header;
+  Place place;
+  StringId slot;  ///< "output:0", "input:1", "grad_output:0", "param:weight", "loss", "arg:3", ...
+  StringId op;    ///< custom or ATen op, or none
+  KernelId kernel;  ///< raw kernel, or none
+  Device device;
+  DType dtype = DType::kUnknown;
+  Extent extent = Extent::kTensor;
+  Capture capture = Capture::kStats;
+  ValueId value;
+  uint64_t address = 0;
+  uint64_t bytes = 0;               ///< bytes of the logical elements
+  bool has_shape = false;           ///< false: shape unknown; true with an empty shape: a scalar
+  std::span<const uint64_t> shape;  ///< at most kMaxDims
+  Stats stats;                      ///< kHash: only hash and count hold
+  uint32_t variant = 0;  ///< which kernel variant computed the floating sums; 0 the reference
+  std::span<const uint64_t>
+      range_hashes;  ///< hashes of equal consecutive ranges, at most kMaxRanges
+  std::span<const std::byte>
+      samples;  ///< raw elements at floor(i*count/8), i < 8; all if count < 8
+  std::span<const std::byte> leading;  ///< the first elements, as many as were asked for
+};
+inline constexpr size_t kMaxDims = 16;
+inline constexpr size_t kMaxRanges = 256;
+
+struct Alloc {
+  EventHeader header;
+  uint64_t address = 0;
+  uint64_t bytes = 0;
+  uint64_t generation = 0;
+  MemorySource source = MemorySource::kDriver;
+  Device device;
+  uint64_t stream = 0;
+  StackId stack;
+};
+
+struct Free {
+  EventHeader header;
+  uint64_t address = 0;
+  uint64_t bytes = 0;
+  uint64_t generation = 0;
+  MemorySource source = MemorySource::kDriver;
+  Device device;
+  uint64_t stream = 0;
+  StackId stack;
+};
+
+/// A write to device memory by other means than a kernel.
+struct Copy {
+  enum class Kind : uint8_t { kCopy = 0, kSet = 1 };
+  EventHeader header;
+  Kind kind = Kind::kCopy;
+  uint64_t destination = 0;
+  uint64_t source = 0;  ///< kSet: the value
+  uint64_t bytes = 0;
+  uint64_t stream = 0;
+};
+
+/// A module was entered or left.
+struct Scope {
+  EventHeader header;
+  Place place;
+  bool enter = true;
+};
+
+/// A training step begins.
+struct Step {
+  EventHeader header;
+  uint32_t index = 0;
+};
+
+struct Finding {
+  EventHeader header;
+  Place place;
+  FindingKind kind = FindingKind::kOutputAliasesInput;
+  Level level = Level::kWarning;
+  bool suppressed = false;
+  StringId op;
+  KernelId kernel;
+  StringId slot;         ///< the output
+  StringId other;        ///< the aliased slot
+  uint64_t address = 0;  ///< first byte in common
+  uint64_t bytes = 0;    ///< bytes in common
+  ValueId value;         ///< identity of the output, joins TensorStats
+  StackId alloc_stack, launch_stack, free_stack;
+  std::string_view message;
+};
+
+/// Something convtrace noticed about itself or its surroundings.
+struct Diagnostic {
+  EventHeader header;
+  Level level = Level::kWarning;
+  std::string_view site;
+  std::string_view message;
+};
+
+/// Records that are not in the trace.
+struct Loss {
+  EventHeader header;
+  LossReason reason = LossReason::kQueueFull;
+  uint64_t count = 0;
+};
+
+/// convtrace's own cost since the previous Cost.
+struct Cost {
+  EventHeader header;
+  uint64_t host_ns = 0;
+  uint64_t device_ns = 0;
+  uint64_t bytes = 0;  ///< written to the file
+};
+
+/// The order of alternatives is the stored event kind: append only.
+using Event = std::variant<Launch, TensorStats, Alloc, Free, Copy, Scope, Step, Finding, Diagnostic,
+                           Loss, Cost>;
+
+/// @return the value of `record` in JSON for each alternative of Event.
+constexpr std::string_view event_name(size_t index) {
+  constexpr std::string_view kNames[] = {"launch", "stats",   "alloc",      "free", "copy", "scope",
+                                         "step",   "finding", "diagnostic", "loss", "cost"};
+  static_assert(std::variant_size_v<Event> == std::size(kNames));
+  return index < std::size(kNames) ? kNames[index] : "unknown";
+}
+
+inline EventHeader& header_of(Event& event) {
+  return std::visit([](auto& e) -> EventHeader& { return e.header; }, event);
+}
+inline const EventHeader& header_of(const Event& event) {
+  return std::visit([](const auto& e) -> const EventHeader& { return e.header; }, event);
+}
+
+}  // namespace convtrace::format

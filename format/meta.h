@@ -1,0 +1,30 @@
+#pragma once
+/// @file meta.h
+/// Facts about the process that made a trace. Compared before anything else by convtrace-diff.
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace convtrace::format {
+
+struct TraceMeta {
+  std::array<uint8_t, 16> uuid{};
+  uint64_t start_realtime_ns = 0;   ///< CLOCK_REALTIME
+  uint64_t start_monotonic_ns = 0;  ///< CLOCK_MONOTONIC at the same moment
+  std::string tool_version;
+  std::string host;
+  uint32_t pid = 0;
+  uint32_t rank = 0;
+  uint32_t world_size = 1;
+  std::vector<std::string> command_line;  ///< secrets already masked
+  /// Everything else, name and value, ascending by name. Prefixes: `version.` (driver, cuda, cupti,
+  /// torch, python...), `device.`, `switch.` (environment variables and framework flags that change
+  /// numerics), `setting.` (convtrace's own). A META record may be repeated; later values of a name
+  /// win.
+  std::vector<std::pair<std::string, std::string>> facts;
+};
+
+}  // namespace convtrace::format

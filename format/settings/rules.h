@@ -1,0 +1,59 @@
+#pragma once
+/// @file rules.h
+/// Rules tag kernels and scopes: which values to take of what, when, and what is declared harmless.
+///
+/// Place:    TOML file named by CONVTRACE_CONFIG, `[[rule]]` tables; compiled once, matched once
+/// per kernel and scope. Threads:  immutable after loading. Errors:   problems carry file and line;
+/// a file with a problem yields no rules.
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "format/dtype.h"
+#include "format/events.h"
+#include "format/settings/step_set.h"
+
+namespace convtrace::settings {
+
+/// A glob (`*`, `?`, whole name) or, after `re:`, an ECMAScript regular expression searched
+/// anywhere.
+class Pattern {
+ public:
+  /// @return kInvalidArgument for a bad expression.
+  [[nodiscard]] static Result<Pattern> compile(std::string_view text);
+  [[nodiscard]] bool matches(std::string_view name) const noexcept;
+  [[nodiscard]] const std::string& text() const { return text_; }
+
+ private:
+  struct Compiled;
+  std::string text_;
+  std::shared_ptr<const Compiled> compiled_;
+};
+
+struct Rule {
+  std::optional<Pattern> kernel;  ///< demangled name, mangled name or family
+  std::optional<Pattern> scope;
+  StepSet steps;
+  StepSet ranks;
+  format::Capture capture = format::Capture::kStats;
+  bool outputs_auto = false;
+  std::vector<uint32_t> outputs;  ///< kernel parameter positions
+  std::vector<uint32_t> inputs;
+  std::optional<format::DType> dtype;
+  bool inplace = false;
+  uint32_t samples = 8;
+  bool suppress = false;
+};
+
+struct LoadedRules {
+  std::vector<Rule> rules;
+  std::vector<std::string> problems;  ///< "file:line: ..." one complete line each
+};
+
+[[nodiscard]] LoadedRules load_rules(const std::string& path);
+
+}  // namespace convtrace::settings

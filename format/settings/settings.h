@@ -1,0 +1,83 @@
+#pragma once
+/// @file settings.h
+/// Every setting of convtrace, in one table: names, meaning, defaults, parsing, help and docs come
+/// from it.
+///
+/// Place:    the injected engine reads the environment through it; `convtrace run` turns options
+/// into it. Threads:  plain values; load once. Errors:   a bad value or an unknown CONVTRACE_* name
+/// is a problem with one clear line and the nearest valid name; the
+///           caller decides what it means (plain LD_PRELOAD: the host runs untraced; `convtrace
+///           run`: exit 2).
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "format/events.h"
+#include "format/settings/step_set.h"
+
+namespace convtrace::settings {
+
+enum class Mode : uint8_t { kOff, kLaunches, kHash, kStats, kSnapshot };
+enum class CpuAlloc : uint8_t { kAuto, kOn, kOff };
+enum class Stacks : uint8_t { kFindings, kAll, kNone };
+enum class Insert : uint8_t { kGate, kCallback };
+enum class Graphs : uint8_t { kLaunch, kCapture };
+
+struct Settings {
+  bool enabled = true;                            // CONVTRACE
+  std::string output = "convtrace-%r-%p.ctrace";  // CONVTRACE_OUTPUT
+  bool overwrite = false;                         // CONVTRACE_OVERWRITE
+  std::string config;                             // CONVTRACE_CONFIG
+  Mode mode = Mode::kStats;                       // CONVTRACE_MODE
+  StepSet steps;                                  // CONVTRACE_STEPS
+  StepSet ranks;                                  // CONVTRACE_RANKS
+  std::string include;                            // CONVTRACE_INCLUDE
+  std::string exclude;                            // CONVTRACE_EXCLUDE
+  uint64_t max_bytes = 0;                // CONVTRACE_MAX_BYTES; 0: min(20G, half of the free space)
+  std::string ring;                      // CONVTRACE_RING
+  uint32_t samples = 8;                  // CONVTRACE_SAMPLES
+  CpuAlloc cpu_alloc = CpuAlloc::kAuto;  // CONVTRACE_CPU_ALLOC
+  Stacks stacks = Stacks::kFindings;     // CONVTRACE_STACKS
+  Insert insert = Insert::kGate;         // CONVTRACE_INSERT
+  Graphs graphs = Graphs::kLaunch;       // CONVTRACE_GRAPHS
+  std::string cupti;                     // CONVTRACE_CUPTI
+  bool poison = false;                   // CONVTRACE_POISON
+  bool quarantine = false;               // CONVTRACE_QUARANTINE
+  bool strict_alloc = false;             // CONVTRACE_STRICT_ALLOC
+  format::Level log = format::Level::kWarning;  // CONVTRACE_LOG
+  std::string log_file;                         // CONVTRACE_LOG_FILE
+};
+
+/// One row of the table.
+struct SettingSpec {
+  std::string_view name;    ///< "CONVTRACE_STEPS"
+  std::string_view values;  ///< what may be written, for help: "0|5-8|100-120,every=50|all"
+  std::string_view default_text;
+  std::string_view help;  ///< one sentence
+  /// Parses `text` into its member. @return an empty string, or why the value is bad.
+  std::string (*parse)(std::string_view text, Settings& settings);
+  /// @return the effective value, in the spelling parse() takes.
+  std::string (*print)(const Settings& settings);
+};
+
+[[nodiscard]] std::span<const SettingSpec> setting_table();
+
+/// @return the row of `name`, or null.
+[[nodiscard]] const SettingSpec* find_setting(std::string_view name);
+
+/// Names that begin with CONVTRACE_ but are convtrace's own business between its parts, never a
+/// user's mistake.
+[[nodiscard]] bool is_internal_name(std::string_view name);
+
+struct LoadedSettings {
+  Settings settings;
+  std::vector<std::string> problems;  ///< one complete line each, without "convtrace:"
+};
+
+/// Reads every CONVTRACE* entry of a null-terminated environment ("NAME=value").
+[[nodiscard]] LoadedSettings load_from_environment(const char* const* environment);
+
+}  // namespace convtrace::settings

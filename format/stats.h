@@ -1,0 +1,67 @@
+#pragma once
+/// @file stats.h
+/// The statistics of one tensor as they are stored and compared: plain numbers, no arithmetic.
+///
+/// Place:    filled by cupti/stats/ (the only place that computes them), carried by events.h,
+/// compared by tools/diff. Source:   definitions in docs/design.md "Statistics" and
+/// format/FORMAT.md "TensorStats".
+
+#include <bit>
+#include <cstdint>
+
+namespace convtrace::format {
+
+/// 8 bytes whose reading follows from number_class(dtype): f64 for floats; for signed integers i64
+/// (min, max) or u64 (amax, amin_nonzero, which can be 2^63); u64 for unsigned integers and bool.
+struct Scalar {
+  uint64_t bits = 0;
+
+  static constexpr Scalar f64(double v) { return {std::bit_cast<uint64_t>(v)}; }
+  static constexpr Scalar i64(int64_t v) { return {std::bit_cast<uint64_t>(v)}; }
+  static constexpr Scalar u64(uint64_t v) { return {v}; }
+  [[nodiscard]] constexpr double as_f64() const { return std::bit_cast<double>(bits); }
+  [[nodiscard]] constexpr int64_t as_i64() const { return std::bit_cast<int64_t>(bits); }
+  [[nodiscard]] constexpr uint64_t as_u64() const { return bits; }
+  constexpr bool operator==(const Scalar&) const = default;
+};
+
+/// 16 bytes: f64 bits in `lo` (hi = 0) for floats, a two's complement 128-bit integer for integers
+/// and bool.
+struct WideScalar {
+  uint64_t lo = 0;
+  uint64_t hi = 0;
+
+  static constexpr WideScalar f64(double v) { return {std::bit_cast<uint64_t>(v), 0}; }
+  [[nodiscard]] constexpr double as_f64() const { return std::bit_cast<double>(lo); }
+  constexpr bool operator==(const WideScalar&) const = default;
+};
+
+/// Everything known about the values of one tensor.
+///
+/// Counts are exact: positive + negative + pos_zero + neg_zero + nan == count (infinities count by
+/// their sign too) and finite + nan + pos_inf + neg_inf == count. `subnormal` and `saturated` are
+/// subsets. min, max, amax and amin_nonzero are over finite values, exact, and NaN (floats) or 0
+/// (integers) when there are none. Complex tensors are described by their real view: count is twice
+/// the number of complex elements.
+struct Stats {
+  uint64_t count = 0;
+  uint64_t finite = 0;
+  uint64_t nan = 0;
+  uint64_t pos_inf = 0;
+  uint64_t neg_inf = 0;
+  uint64_t pos_zero = 0;
+  uint64_t neg_zero = 0;
+  uint64_t positive = 0;
+  uint64_t negative = 0;
+  uint64_t subnormal = 0;
+  uint64_t saturated = 0;
+  Scalar min, max, amax, amin_nonzero;
+  WideScalar sum, l1;
+  double l2 = 0;    ///< sqrt(sum of squares)
+  double mean = 0;  ///< sum / finite
+  double std = 0;   ///< population standard deviation
+  uint64_t hash = 0;
+  constexpr bool operator==(const Stats&) const = default;
+};
+
+}  // namespace convtrace::format

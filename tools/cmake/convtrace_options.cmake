@@ -1,0 +1,55 @@
+# Options, warnings and the two kinds of targets (injected into other programs, or ours) for the whole project.
+
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_C_STANDARD 11)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+set(CMAKE_LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/lib)
+set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin)
+if(NOT CMAKE_BUILD_TYPE)
+  set(CMAKE_BUILD_TYPE RelWithDebInfo)
+endif()
+
+option(CONVTRACE_BUILD_TESTS "Build the tests" ON)
+option(CONVTRACE_WERROR "Treat warnings as errors" OFF)
+set(CONVTRACE_SANITIZE "" CACHE STRING "Sanitizers for everything but the preload library: address,undefined or thread")
+
+# CUDA parts: CUDA_HOME, /usr/local/cuda, or the vendor's Python wheels that tools/setup put into .venv.
+find_path(CONVTRACE_CUDA_INCLUDE cuda.h
+  HINTS $ENV{CUDA_HOME}/include /usr/local/cuda/include ${CMAKE_SOURCE_DIR}/.venv/cuda/include)
+find_path(CONVTRACE_CUPTI_INCLUDE cupti.h
+  HINTS ${CONVTRACE_CUDA_INCLUDE} $ENV{CUDA_HOME}/extras/CUPTI/include /usr/local/cuda/extras/CUPTI/include)
+find_program(CONVTRACE_NVCC nvcc HINTS $ENV{CUDA_HOME}/bin /usr/local/cuda/bin ${CMAKE_SOURCE_DIR}/.venv/cuda/bin)
+if(CONVTRACE_CUDA_INCLUDE AND CONVTRACE_CUPTI_INCLUDE AND CONVTRACE_NVCC)
+  set(convtrace_cuda_found ON)
+else()
+  set(convtrace_cuda_found OFF)
+  message(STATUS "convtrace: CUDA headers, CUPTI headers or nvcc not found: only format, reader and tools are built")
+endif()
+option(CONVTRACE_WITH_CUDA "Build the preload library and the engine" ${convtrace_cuda_found})
+
+add_library(convtrace_warnings INTERFACE)
+target_compile_options(convtrace_warnings INTERFACE
+  -Wall -Wextra -Wpedantic -Wshadow -Wundef -Wvla -Wimplicit-fallthrough
+  $<$<COMPILE_LANGUAGE:CXX>:-Wconversion -Wnon-virtual-dtor -Wold-style-cast -Wnull-dereference>
+  $<$<BOOL:${CONVTRACE_WERROR}>:-Werror>)
+
+find_package(Threads REQUIRED)
+find_package(zstd CONFIG REQUIRED)
+find_package(FlatBuffers CONFIG REQUIRED)
+
+if(CONVTRACE_SANITIZE)
+  add_compile_options(-fsanitize=${CONVTRACE_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
+  add_link_options(-fsanitize=${CONVTRACE_SANITIZE})
+endif()
+
+# Every library of the project: rooted includes, project warnings, hidden symbols (they end in an injected library).
+function(convtrace_library target)
+  target_include_directories(${target} PUBLIC ${PROJECT_SOURCE_DIR})
+  target_link_libraries(${target} PRIVATE convtrace_warnings)
+  set_target_properties(${target} PROPERTIES CXX_VISIBILITY_PRESET hidden C_VISIBILITY_PRESET hidden
+    VISIBILITY_INLINES_HIDDEN ON)
+  target_compile_options(${target} PRIVATE -ffunction-sections -fdata-sections)
+endfunction()
