@@ -1,0 +1,124 @@
+#include "cupti/kernel_name.h"
+
+#include <cxxabi.h>
+
+#include <cctype>
+#include <cstdlib>
+#include <memory>
+#include <string_view>
+
+namespace convtrace::cupti {
+namespace {
+
+bool is_digit(char c) { return std::isdigit(static_cast<unsigned char>(c)) != 0; }
+bool is_identifier(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_'; }
+
+size_t skip_digits(std::string_view text, size_t pos) {
+  while (pos < text.size() && is_digit(text[pos])) ++pos;
+  return pos;
+}
+
+void erase_all(std::string& text, std::string_view part) {
+  for (size_t pos = 0; (pos = text.find(part, pos)) != std::string::npos;)
+    text.erase(pos, part.size());
+}
+
+/// `{lambda(float)#2}` and `{unnamed type#3}`: the number counts what precedes it in the file.
+void erase_closure_numbers(std::string& text) {
+  for (size_t pos = 0; (pos = text.find('#', pos)) != std::string::npos; ++pos) {
+    const size_t end = skip_digits(text, pos + 1);
+    if (end > pos + 1 && end < text.size() && text[end] == '}') text.erase(pos, end - pos);
+  }
+}
+
+/// nvcc's tag of an extended lambda, `__nv_dl_tag<function type, &function, 7u>`: the last argument
+/// numbers it.
+void erase_device_lambda_numbers(std::string& text) {
+  constexpr std::string_view kTag = "__nv_dl_tag<";
+  for (size_t pos = 0; (pos = text.find(kTag, pos)) != std::string::npos;) {
+    pos += kTag.size();
+    int depth = 1;
+    size_t last_comma = std::string::npos;
+    size_t end = pos;
+    for (; end < text.size() && depth > 0; ++end) {
+      const char c = text[end];
+      if (c == '<' || c == '(') ++depth;
+      if (c == '>' || c == ')') --depth;
+      if (c == ',' && depth == 1) last_comma = end;
+    }
+    if (depth != 0 || last_comma == std::string::npos) continue;
+    const size_t digits = last_comma + 2;  // ", "
+    const size_t after = skip_digits(text, digits);
+    if (after > digits && text.compare(after, 2, "u>") == 0)
+      text.erase(last_comma, after + 1 - last_comma);
+  }
+}
+
+/// `_INTERNAL_1a2b3c4d_7_file_cu_...::kernel`: nvcc's namespace for a file's static names, with a
+/// hash of its path.
+void erase_internal_namespaces(std::string& text) {
+  constexpr std::string_view kPrefix = "_INTERNAL_";
+  for (size_t pos = 0; (pos = text.find(kPrefix, pos)) != std::string::npos;) {
+    size_t end = pos;
+    while (end < text.size() && is_identifier(text[end])) ++end;
+    const bool whole_word = pos == 0 || !is_identifier(text[pos - 1]);
+    if (whole_word && text.compare(end, 2, "::") == 0) {
+      text.erase(pos, end + 2 - pos);
+    } else {
+      pos = end;
+    }
+  }
+}
+
+/// Older Triton appends one group a parameter: its position, then `d` (divisible by 16), `c`
+/// (constant 1) or `e` (even), as in `add_kernel_0d1d2d3de`.
+void erase_triton_signature(std::string& text) {
+  const size_t pos = text.rfind('_');
+  if (pos == std::string::npos || pos + 1 == text.size()) return;
+  size_t at = pos + 1;
+  bool has_letter = false;
+  for (unsigned expected = 0; at < text.size(); ++expected) {
+    const std::string number = std::to_string(expected);
+    if (text.compare(at, number.size(), number) != 0) return;
+    at += number.size();
+    while (at < text.size() && (text[at] == 'd' || text[at] == 'c' || text[at] == 'e')) {
+      has_letter = true;
+      ++at;
+    }
+  }
+  if (has_letter) text.resize(pos);
+}
+
+/// `triton_poi_fused_add_12`: kernels of one graph are numbered in order of generation.
+void erase_inductor_number(std::string& text) {
+  if (!text.starts_with("triton_")) return;
+  const size_t pos = text.rfind('_');
+  if (pos + 1 < text.size() && skip_digits(text, pos + 1) == text.size()) text.resize(pos);
+}
+
+}  // namespace
+
+std::string demangle(const std::string& name) {
+  int status = 0;
+  const std::unique_ptr<char, decltype(&std::free)> text(
+      abi::__cxa_demangle(name.c_str(), nullptr, nullptr, &status), &std::free);
+  // Without the prefix a C name such as "f" would be read as a type ("float").
+  if (!name.starts_with("_Z") || status != 0 || text == nullptr) return name;
+  return text.get();
+}
+
+std::string kernel_family(const std::string& demangled) {
+  std::string family = demangled;
+  erase_all(family, "(anonymous namespace)::");
+  erase_internal_namespaces(family);
+  erase_closure_numbers(family);
+  erase_device_lambda_numbers(family);
+  const bool plain_identifier = family.find_first_of("(<: ") == std::string::npos;
+  if (plain_identifier) {
+    erase_triton_signature(family);
+    erase_inductor_number(family);
+  }
+  return family.empty() ? demangled : family;
+}
+
+}  // namespace convtrace::cupti

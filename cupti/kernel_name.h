@@ -1,0 +1,23 @@
+#pragma once
+/// @file kernel_name.h
+/// From the driver's name of a kernel to the names people and diffs use.
+///
+/// Place:    once per kernel, off the hot path (about 4 us a name).
+/// Threads:  reentrant.
+/// Errors:   none: a name that cannot be demangled (Triton's, C kernels) is kept as it is.
+
+#include <string>
+
+namespace convtrace::cupti {
+
+/// @return the C++ spelling of an Itanium-mangled name, else `name` itself.
+[[nodiscard]] std::string demangle(const std::string& name);
+
+/// The name with everything removed that differs between two builds of one program: numbers of
+/// lambdas, anonymous namespaces and the per-file hashes nvcc gives them, Triton's signature suffix
+/// and the running number that TorchInductor appends.
+///
+/// @param demangled from demangle().
+[[nodiscard]] std::string kernel_family(const std::string& demangled);
+
+}  // namespace convtrace::cupti
