@@ -16,12 +16,12 @@ option(CONVTRACE_BUILD_TESTS "Build the tests" ON)
 option(CONVTRACE_WERROR "Treat warnings as errors" OFF)
 set(CONVTRACE_SANITIZE "" CACHE STRING "Sanitizers for everything but the preload library: address,undefined or thread")
 
-# CUDA parts: CUDA_HOME, /usr/local/cuda, or the vendor's Python wheels that tools/setup put into .venv.
-find_path(CONVTRACE_CUDA_INCLUDE cuda.h
-  HINTS $ENV{CUDA_HOME}/include /usr/local/cuda/include ${CMAKE_SOURCE_DIR}/.venv/cuda/include)
+# CUDA parts: what tools/setup linked into .venv/cuda, else CUDA_HOME, else /usr/local/cuda.
+set(convtrace_cuda_roots ${CMAKE_SOURCE_DIR}/.venv/cuda $ENV{CUDA_HOME} /usr/local/cuda)
+find_path(CONVTRACE_CUDA_INCLUDE cuda.h HINTS ${convtrace_cuda_roots} PATH_SUFFIXES include)
 find_path(CONVTRACE_CUPTI_INCLUDE cupti.h
-  HINTS ${CONVTRACE_CUDA_INCLUDE} $ENV{CUDA_HOME}/extras/CUPTI/include /usr/local/cuda/extras/CUPTI/include)
-find_program(CONVTRACE_NVCC nvcc HINTS $ENV{CUDA_HOME}/bin /usr/local/cuda/bin ${CMAKE_SOURCE_DIR}/.venv/cuda/bin)
+  HINTS ${CONVTRACE_CUDA_INCLUDE} ${convtrace_cuda_roots} PATH_SUFFIXES include extras/CUPTI/include)
+find_program(CONVTRACE_NVCC nvcc HINTS ${convtrace_cuda_roots} PATH_SUFFIXES bin)
 if(CONVTRACE_CUDA_INCLUDE AND CONVTRACE_CUPTI_INCLUDE AND CONVTRACE_NVCC)
   set(convtrace_cuda_found ON)
 else()
