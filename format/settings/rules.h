@@ -7,32 +7,16 @@
 /// a file with a problem yields no rules.
 
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "format/dtype.h"
 #include "format/events.h"
+#include "format/settings/pattern.h"
 #include "format/settings/step_set.h"
 
 namespace convtrace::settings {
-
-/// A glob (`*`, `?`, whole name) or, after `re:`, an ECMAScript regular expression searched
-/// anywhere.
-class Pattern {
- public:
-  /// @return kInvalidArgument for a bad expression.
-  [[nodiscard]] static Result<Pattern> compile(std::string_view text);
-  [[nodiscard]] bool matches(std::string_view name) const noexcept;
-  [[nodiscard]] const std::string& text() const { return text_; }
-
- private:
-  struct Compiled;
-  std::string text_;
-  std::shared_ptr<const Compiled> compiled_;
-};
 
 struct Rule {
   std::optional<Pattern> kernel;  ///< demangled name, mangled name or family
@@ -54,6 +38,8 @@ struct LoadedRules {
   std::vector<std::string> problems;  ///< "file:line: ..." one complete line each
 };
 
+/// Reads the `[[rule]]` tables of a TOML file. Its other keys are settings: load_from_environment
+/// reads and judges those.
 [[nodiscard]] LoadedRules load_rules(const std::string& path);
 
 }  // namespace convtrace::settings

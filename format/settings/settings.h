@@ -57,7 +57,8 @@ struct SettingSpec {
   std::string_view values;  ///< what may be written, for help: "0|5-8|100-120,every=50|all"
   std::string_view default_text;
   std::string_view help;  ///< one sentence
-  /// Parses `text` into its member. @return an empty string, or why the value is bad.
+  /// Parses `text` into its member. @return an empty string, or why the value is bad (see
+  /// set_value for the whole sentence).
   std::string (*parse)(std::string_view text, Settings& settings);
   /// @return the effective value, in the spelling parse() takes.
   std::string (*print)(const Settings& settings);
@@ -65,8 +66,18 @@ struct SettingSpec {
 
 [[nodiscard]] std::span<const SettingSpec> setting_table();
 
+/// @return the key of a setting in CONVTRACE_CONFIG, "max_bytes"; with `-` for `_` it is the option
+/// of `convtrace run`. CONVTRACE itself is "enabled".
+[[nodiscard]] std::string setting_key(const SettingSpec& spec);
+
 /// @return the row of `name`, or null.
 [[nodiscard]] const SettingSpec* find_setting(std::string_view name);
+
+/// Parses `text` as the value of `spec` into `settings`.
+/// @param spelling how the user wrote the setting: its name, its key or its option.
+/// @return an empty string, or one line that names the value, the setting and what may be written.
+[[nodiscard]] std::string set_value(const SettingSpec& spec, std::string_view spelling,
+                                    std::string_view text, Settings& settings);
 
 /// Names that begin with CONVTRACE_ but are convtrace's own business between its parts, never a
 /// user's mistake.
@@ -77,7 +88,8 @@ struct LoadedSettings {
   std::vector<std::string> problems;  ///< one complete line each, without "convtrace:"
 };
 
-/// Reads every CONVTRACE* entry of a null-terminated environment ("NAME=value").
+/// Reads the file that CONVTRACE_CONFIG names, then every CONVTRACE* entry of a null-terminated
+/// environment ("NAME=value"), which wins. An empty value counts as unset.
 [[nodiscard]] LoadedSettings load_from_environment(const char* const* environment);
 
 }  // namespace convtrace::settings

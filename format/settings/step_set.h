@@ -2,9 +2,10 @@
 /// @file step_set.h
 /// Which steps (or ranks) are wanted: `0|5-8|100-120,every=50`, ranges inclusive, `5-` open, `all`.
 ///
-/// Ranks use the same grammar with `,` between items (`0-3,7`): see parse_rank_set.
+/// Ranks use the same ranges, separated by `,` and without `every`: `0-3,7`.
 
 #include <cstdint>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -23,12 +24,23 @@ class StepSet {
   [[nodiscard]] static Result<StepSet> parse_steps(std::string_view text);
   [[nodiscard]] static Result<StepSet> parse_ranks(std::string_view text);
 
+  /// @return the set in the spelling that parse_steps (parse_ranks) takes.
+  [[nodiscard]] std::string steps_text() const { return text('|'); }
+  [[nodiscard]] std::string ranks_text() const { return text(','); }
+
  private:
+  static constexpr uint32_t kOpen = 0xFFFFFFFF;
   struct Range {
     uint32_t first = 0;
-    uint32_t last = 0xFFFFFFFF;
+    uint32_t last = kOpen;
     uint32_t every = 1;  ///< first, first + every, ...
   };
+  enum class Kind : uint8_t { kSteps, kRanks };
+  class Parser;
+
+  [[nodiscard]] static Result<StepSet> parse(std::string_view text, Kind kind);
+  [[nodiscard]] std::string text(char separator) const;
+
   std::vector<Range> ranges_{Range{}};
 };
 

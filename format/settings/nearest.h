@@ -1,0 +1,28 @@
+#pragma once
+/// @file nearest.h
+/// Which valid name somebody probably meant.
+///
+/// Threads:  pure functions.
+/// Errors:   none.
+
+#include <cstddef>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace convtrace::settings {
+
+/// @return insertions, deletions, substitutions and swaps of neighbours that turn `a` into `b`;
+/// letter case does not count.
+[[nodiscard]] size_t edit_distance(std::string_view a, std::string_view b);
+
+/// @return the candidate with the smallest edit distance to `word`, the first of equals; empty when
+/// there is none.
+[[nodiscard]] std::string_view nearest(std::string_view word,
+                                       std::span<const std::string_view> candidates);
+
+/// Makes foreign text fit for one line of a message: control bytes become `?`, long texts end in
+/// `...`.
+[[nodiscard]] std::string quoted(std::string_view text);
+
+}  // namespace convtrace::settings

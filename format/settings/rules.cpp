@@ -1,0 +1,172 @@
+#include "format/settings/rules.h"
+
+#include <algorithm>
+#include <iterator>
+
+#include "format/settings/nearest.h"
+#include "format/settings/setting_values.h"
+#include "format/settings/toml_file.h"
+
+namespace convtrace::settings {
+namespace {
+
+using format::Capture;
+
+constexpr std::string_view kCaptures[] = {"hash", "stats", "snapshot"};
+constexpr uint32_t kMaxParameter = 4096;  // of a CUDA kernel: 32764 bytes of parameters
+
+/// Readers of one key's value: an empty string, or what is wrong.
+
+std::string take_text(const toml::node& node, std::string& value) {
+  const auto* text = node.as_string();
+  if (text == nullptr) return "takes a text";
+  value = text->get();
+  return {};
+}
+
+std::string take_pattern(const toml::node& node, std::optional<Pattern>& value) {
+  std::string text;
+  if (std::string why = take_text(node, text); !why.empty()) return why;
+  Result<Pattern> pattern = Pattern::compile(text);
+  if (!pattern.ok()) return "has the bad pattern " + quoted(text);
+  value = std::move(pattern).value();
+  return {};
+}
+
+std::string take_flag(const toml::node& node, bool& value) {
+  const auto* flag = node.as_boolean();
+  if (flag == nullptr) return "takes true or false";
+  value = flag->get();
+  return {};
+}
+
+std::string take_number(const toml::node& node, uint32_t maximum, uint32_t& value) {
+  const auto* number = node.as_integer();
+  if (number == nullptr || number->get() < 0 || number->get() > maximum) {
+    return "takes numbers from 0 to " + std::to_string(maximum);
+  }
+  value = static_cast<uint32_t>(number->get());
+  return {};
+}
+
+std::string take_positions(const toml::node& node, std::vector<uint32_t>& value) {
+  const auto* list = node.as_array();
+  if (list == nullptr) return "takes a list of parameter positions";
+  value.clear();
+  for (const toml::node& item : *list) {
+    uint32_t position = 0;
+    if (std::string why = take_number(item, kMaxParameter, position); !why.empty()) return why;
+    value.push_back(position);
+  }
+  return {};
+}
+
+/// A step or rank set; a single one may be a bare number.
+std::string take_set(const toml::node& node, std::string (*parse)(std::string_view, StepSet&),
+                     StepSet& value) {
+  std::string text;
+  if (const auto* number = node.as_integer()) {
+    text = std::to_string(number->get());
+  } else if (std::string why = take_text(node, text); !why.empty()) {
+    return why;
+  }
+  const std::string why = parse(text, value);
+  return why.empty() ? why : quoted(text) + ": " + why;
+}
+
+std::string take_capture(const toml::node& node, Capture& value) {
+  std::string text;
+  if (std::string why = take_text(node, text); !why.empty()) return why;
+  size_t index = 0;
+  if (std::string why = parse_choice(text, kCaptures, index); !why.empty()) {
+    return "takes hash, stats or snapshot: " + why;
+  }
+  value = static_cast<Capture>(index);
+  return {};
+}
+
+std::string take_outputs(const toml::node& node, Rule& rule) {
+  const auto* text = node.as_string();
+  if (text == nullptr) return take_positions(node, rule.outputs);
+  if (text->get() != "auto") return R"(takes "auto" or a list of parameter positions)";
+  rule.outputs_auto = true;
+  return {};
+}
+
+std::string take_dtype(const toml::node& node, std::optional<format::DType>& value) {
+  std::string text;
+  if (std::string why = take_text(node, text); !why.empty()) return why;
+  value = format::dtype_from_string(text);
+  if (value && *value != format::DType::kUnknown) return {};
+  return "has the unknown element type " + quoted(text);
+}
+
+struct RuleKey {
+  std::string_view name;
+  std::string (*take)(const toml::node& node, Rule& rule);
+};
+
+constexpr RuleKey kKeys[] = {
+    {"kernel", [](const toml::node& n, Rule& r) { return take_pattern(n, r.kernel); }},
+    {"scope", [](const toml::node& n, Rule& r) { return take_pattern(n, r.scope); }},
+    {"steps", [](const toml::node& n, Rule& r) { return take_set(n, parse_steps, r.steps); }},
+    {"ranks", [](const toml::node& n, Rule& r) { return take_set(n, parse_ranks, r.ranks); }},
+    {"capture", [](const toml::node& n, Rule& r) { return take_capture(n, r.capture); }},
+    {"outputs", [](const toml::node& n, Rule& r) { return take_outputs(n, r); }},
+    {"inputs", [](const toml::node& n, Rule& r) { return take_positions(n, r.inputs); }},
+    {"dtype", [](const toml::node& n, Rule& r) { return take_dtype(n, r.dtype); }},
+    {"inplace", [](const toml::node& n, Rule& r) { return take_flag(n, r.inplace); }},
+    {"samples",
+     [](const toml::node& n, Rule& r) { return take_number(n, kMaxSamples, r.samples); }},
+    {"suppress", [](const toml::node& n, Rule& r) { return take_flag(n, r.suppress); }},
+};
+
+std::string take(const toml::key& key, const toml::node& node, Rule& rule) {
+  const auto found = std::find_if(std::begin(kKeys), std::end(kKeys),
+                                  [&](const RuleKey& k) { return k.name == key.str(); });
+  if (found == std::end(kKeys)) {
+    std::string_view names[std::size(kKeys)];
+    std::transform(std::begin(kKeys), std::end(kKeys), names,
+                   [](const RuleKey& k) { return k.name; });
+    return "unknown key " + quoted(key.str()) + " in a rule; the nearest is " +
+           std::string(nearest(key.str(), names));
+  }
+  const std::string why = found->take(node, rule);
+  return why.empty() ? why : std::string(key.str()) + " " + why;
+}
+
+void load_rule(const std::string& path, const toml::node& node, LoadedRules& loaded) {
+  const auto* table = node.as_table();
+  if (table == nullptr) {
+    loaded.problems.push_back(at(path, node.source(), "a rule is a table: [[rule]]"));
+    return;
+  }
+  Rule rule;
+  for (const auto& [key, value] : *table) {
+    const std::string why = take(key, value, rule);
+    if (!why.empty()) loaded.problems.push_back(at(path, key.source(), why));
+  }
+  if (!table->contains("kernel") && !table->contains("scope")) {
+    loaded.problems.push_back(at(path, node.source(), "a rule needs a kernel or a scope pattern"));
+  }
+  loaded.rules.push_back(std::move(rule));
+}
+
+}  // namespace
+
+LoadedRules load_rules(const std::string& path) {
+  LoadedRules loaded;
+  const auto root = read_toml(path, loaded.problems);
+  if (!root) return loaded;
+  if (const toml::node* rules = root->get("rule")) {
+    if (const auto* list = rules->as_array()) {
+      for (const toml::node& rule : *list) load_rule(path, rule, loaded);
+    } else {
+      loaded.problems.push_back(at(path, rules->source(), "rules are written as [[rule]]"));
+    }
+  }
+  if (!loaded.problems.empty()) loaded.rules.clear();
+  return loaded;
+}
+
+}  // namespace convtrace::settings

@@ -1,0 +1,120 @@
+#include "format/settings/setting_values.h"
+
+#include <algorithm>
+#include <charconv>
+#include <limits>
+
+#include "format/settings/nearest.h"
+#include "format/settings/pattern.h"
+
+namespace convtrace::settings {
+namespace {
+
+constexpr std::string_view kSuffixes = "KMGT";
+constexpr std::string_view kTriggers[] = {"nan", "alias", "signal", "USR2", "spike"};
+
+/// Reads a decimal number from the front of `text` and removes it.
+template <typename Number>
+bool take_number(std::string_view& text, Number& value) {
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc()) return false;
+  text.remove_prefix(static_cast<size_t>(end - text.data()));
+  return true;
+}
+
+std::string at_character(const Status& status) {
+  return "character " + std::to_string(status.detail + 1) + " does not fit";
+}
+
+std::string take_set(Result<StepSet> parsed, StepSet& value) {
+  if (!parsed.ok()) return at_character(parsed.status());
+  value = std::move(parsed).value();
+  return {};
+}
+
+}  // namespace
+
+std::string parse_flag(std::string_view text, bool& value) {
+  if (text != "0" && text != "1") return "it is a switch";
+  value = text == "1";
+  return {};
+}
+
+std::string parse_count(std::string_view text, uint32_t maximum, uint32_t& value) {
+  uint32_t number = 0;
+  if (!take_number(text, number) || !text.empty()) return "it is not a number";
+  if (number > maximum) return "the most is " + std::to_string(maximum);
+  value = number;
+  return {};
+}
+
+std::string parse_size(std::string_view text, uint64_t& value) {
+  if (text == "auto") {
+    value = 0;
+    return {};
+  }
+  uint64_t number = 0;
+  if (!take_number(text, number)) return "it is not a size";
+  uint64_t unit = 1;
+  if (!text.empty()) {
+    const size_t suffix = kSuffixes.find(text.front());
+    if (suffix == std::string_view::npos) return "its unit is none of K M G T";
+    unit = uint64_t{1} << (10 * (suffix + 1));
+    text.remove_prefix(1);
+  }
+  if (!text.empty()) return "something follows the unit";
+  if (number > std::numeric_limits<uint64_t>::max() / unit) return "it is too large";
+  if (number == 0) return "the least is 1";
+  value = number * unit;
+  return {};
+}
+
+std::string print_size(uint64_t value) {
+  if (value == 0) return "auto";
+  size_t suffix = 0;
+  while (suffix < kSuffixes.size() && value % 1024 == 0) {
+    value /= 1024;
+    ++suffix;
+  }
+  std::string text = std::to_string(value);
+  if (suffix != 0) text += kSuffixes[suffix - 1];
+  return text;
+}
+
+std::string parse_steps(std::string_view text, StepSet& value) {
+  return take_set(StepSet::parse_steps(text), value);
+}
+
+std::string parse_ranks(std::string_view text, StepSet& value) {
+  return take_set(StepSet::parse_ranks(text), value);
+}
+
+std::string parse_choice(std::string_view text, std::span<const std::string_view> names,
+                         size_t& index) {
+  const auto found = std::find(names.begin(), names.end(), text);
+  if (found == names.end()) return "the nearest is " + std::string(nearest(text, names));
+  index = static_cast<size_t>(found - names.begin());
+  return {};
+}
+
+std::string check_patterns(std::string_view text) {
+  const auto patterns = compile_patterns(text);
+  return patterns.ok() ? std::string()
+                       : "bad pattern at character " + std::to_string(patterns.status().detail + 1);
+}
+
+std::string check_ring(std::string_view text) {
+  uint32_t steps = 0;
+  if (!take_number(text, steps) || steps == 0) return "it does not begin with a number of steps";
+  while (!text.empty()) {
+    if (text.front() != ',') return "triggers are separated by commas";
+    text.remove_prefix(1);
+    const std::string_view trigger = text.substr(0, text.find(','));
+    size_t index = 0;
+    if (std::string why = parse_choice(trigger, kTriggers, index); !why.empty()) return why;
+    text.remove_prefix(trigger.size());
+  }
+  return {};
+}
+
+}  // namespace convtrace::settings

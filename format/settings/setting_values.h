@@ -1,0 +1,44 @@
+#pragma once
+/// @file setting_values.h
+/// Reading and printing the value types that settings have; settings.cpp binds them to members.
+///
+/// Threads:  pure functions.
+/// Errors:   every parser returns an empty string, or why the text is bad (no value is set then).
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "format/settings/step_set.h"
+
+namespace convtrace::settings {
+
+/// Raw values kept of one tensor, at most.
+inline constexpr uint32_t kMaxSamples = 4096;
+
+/// `0` or `1`.
+[[nodiscard]] std::string parse_flag(std::string_view text, bool& value);
+
+/// A decimal number of at most `maximum`.
+[[nodiscard]] std::string parse_count(std::string_view text, uint32_t maximum, uint32_t& value);
+
+/// Bytes, with an optional suffix K, M, G or T (powers of 1024), at least 1; or `auto`, which is 0.
+[[nodiscard]] std::string parse_size(std::string_view text, uint64_t& value);
+/// @return the largest suffix that divides, "20G"; `auto` for 0.
+[[nodiscard]] std::string print_size(uint64_t value);
+
+[[nodiscard]] std::string parse_steps(std::string_view text, StepSet& value);
+[[nodiscard]] std::string parse_ranks(std::string_view text, StepSet& value);
+
+/// One of `names`, by its position.
+[[nodiscard]] std::string parse_choice(std::string_view text,
+                                       std::span<const std::string_view> names, size_t& index);
+
+/// Checks a list for CONVTRACE_INCLUDE: every pattern compiles.
+[[nodiscard]] std::string check_patterns(std::string_view text);
+
+/// Checks `N[,trigger...]` for CONVTRACE_RING.
+[[nodiscard]] std::string check_ring(std::string_view text);
+
+}  // namespace convtrace::settings

@@ -1,0 +1,217 @@
+#include "format/settings/settings.h"
+
+#include <algorithm>
+#include <iterator>
+
+#include "format/settings/config_file.h"
+#include "format/settings/nearest.h"
+#include "format/settings/setting_values.h"
+
+namespace convtrace::settings {
+namespace {
+
+constexpr std::string_view kPrefix = "CONVTRACE";
+
+constexpr std::string_view kModes[] = {"off", "launches", "hash", "stats", "snapshot"};
+constexpr std::string_view kCpuAllocs[] = {"auto", "on", "off"};
+constexpr std::string_view kStacks[] = {"findings", "all", "none"};
+constexpr std::string_view kInserts[] = {"gate", "callback"};
+constexpr std::string_view kGraphs[] = {"launch", "capture"};
+constexpr std::string_view kLevels[] = {"error", "warn", "info", "debug"};
+
+/// Each kind of value as a pair of functions over a member of Settings.
+template <bool Settings::*Member>
+struct Flag {
+  static std::string parse(std::string_view text, Settings& s) {
+    return parse_flag(text, s.*Member);
+  }
+  static std::string print(const Settings& s) { return s.*Member ? "1" : "0"; }
+};
+
+template <std::string Settings::*Member>
+struct Text {
+  static std::string parse(std::string_view text, Settings& s) {
+    s.*Member = text;
+    return {};
+  }
+  static std::string print(const Settings& s) { return s.*Member; }
+};
+
+template <std::string Settings::*Member, std::string (*Check)(std::string_view)>
+struct CheckedText : Text<Member> {
+  static std::string parse(std::string_view text, Settings& s) {
+    std::string why = Check(text);
+    if (why.empty()) s.*Member = text;
+    return why;
+  }
+};
+
+/// `Names` in the order of the enumerators of `Member`.
+template <auto Member, const auto& Names>
+struct Choice {
+  static std::string parse(std::string_view text, Settings& s) {
+    size_t index = 0;
+    std::string why = parse_choice(text, Names, index);
+    if (why.empty()) s.*Member = static_cast<std::decay_t<decltype(s.*Member)>>(index);
+    return why;
+  }
+  static std::string print(const Settings& s) {
+    return std::string(Names[static_cast<size_t>(s.*Member)]);
+  }
+};
+
+struct Steps {
+  static std::string parse(std::string_view text, Settings& s) {
+    return parse_steps(text, s.steps);
+  }
+  static std::string print(const Settings& s) { return s.steps.steps_text(); }
+};
+
+struct Ranks {
+  static std::string parse(std::string_view text, Settings& s) {
+    return parse_ranks(text, s.ranks);
+  }
+  static std::string print(const Settings& s) { return s.ranks.ranks_text(); }
+};
+
+struct MaxBytes {
+  static std::string parse(std::string_view text, Settings& s) {
+    return parse_size(text, s.max_bytes);
+  }
+  static std::string print(const Settings& s) { return print_size(s.max_bytes); }
+};
+
+struct Samples {
+  static std::string parse(std::string_view text, Settings& s) {
+    return parse_count(text, kMaxSamples, s.samples);
+  }
+  static std::string print(const Settings& s) { return std::to_string(s.samples); }
+};
+
+template <typename Kind>
+constexpr SettingSpec row(std::string_view name, std::string_view values,
+                          std::string_view default_text, std::string_view help) {
+  return {name, values, default_text, help, &Kind::parse, &Kind::print};
+}
+
+using S = Settings;
+constexpr SettingSpec kTable[] = {
+    row<Flag<&S::enabled>>("CONVTRACE", "0|1", "1", "0 disables everything."),
+    row<Text<&S::output>>("CONVTRACE_OUTPUT", "PATTERN", "convtrace-%r-%p.ctrace",
+                          "Trace file of each process; %h host, %p process id, %r rank; relative "
+                          "to the folder at process start."),
+    row<Flag<&S::overwrite>>("CONVTRACE_OVERWRITE", "0|1", "0",
+                             "1 replaces an older trace of the same name."),
+    row<Text<&S::config>>("CONVTRACE_CONFIG", "FILE", "",
+                          "TOML file of settings and [[rule]] tables."),
+    row<Choice<&S::mode, kModes>>("CONVTRACE_MODE", "off|launches|hash|stats|snapshot", "stats",
+                                  "How much is recorded; each mode includes the ones before it."),
+    row<Steps>("CONVTRACE_STEPS", "0|5-8|100-120,every=50|all", "all",
+               "Steps whose values are taken: numbers and inclusive ranges between |, 5- is open."),
+    row<Ranks>("CONVTRACE_RANKS", "0-3,7|all", "all", "Ranks that write a trace."),
+    row<CheckedText<&S::include, check_patterns>>(
+        "CONVTRACE_INCLUDE", "PATTERN[;PATTERN...]", "",
+        "Only kernels and scopes that match a glob or re:EXPRESSION."),
+    row<CheckedText<&S::exclude, check_patterns>>(
+        "CONVTRACE_EXCLUDE", "PATTERN[;PATTERN...]", "",
+        "Not the kernels and scopes that match, applied after the inclusion."),
+    row<MaxBytes>("CONVTRACE_MAX_BYTES", "BYTES|20G|auto", "auto",
+                  "Largest trace of one process; auto is 20G or half of the free space, if that is "
+                  "less."),
+    row<CheckedText<&S::ring, check_ring>>(
+        "CONVTRACE_RING", "N[,nan,alias,signal,USR2,spike]", "",
+        "Flight recorder: keep the last N steps until a trigger."),
+    row<Samples>("CONVTRACE_SAMPLES", "0..4096", "8", "Raw values kept of each tensor."),
+    row<Choice<&S::cpu_alloc, kCpuAllocs>>(
+        "CONVTRACE_CPU_ALLOC", "auto|on|off", "auto",
+        "Reports of PyTorch's CPU allocator; auto is on when no CUDA device is visible."),
+    row<Choice<&S::stacks, kStacks>>("CONVTRACE_STACKS", "findings|all|none", "findings",
+                                     "Which records carry call stacks."),
+    row<Choice<&S::insert, kInserts>>("CONVTRACE_INSERT", "gate|callback", "gate",
+                                      "Where statistics kernels are launched."),
+    row<Choice<&S::graphs, kGraphs>>("CONVTRACE_GRAPHS", "launch|capture", "launch",
+                                     "Whether CUDA graphs are traced at launch or at capture."),
+    row<Text<&S::cupti>>("CONVTRACE_CUPTI", "FILE", "", "libcupti to use if none is loaded."),
+    row<Flag<&S::poison>>("CONVTRACE_POISON", "0|1", "0", "Fill freed device memory with 0xFF."),
+    row<Flag<&S::quarantine>>("CONVTRACE_QUARANTINE", "0|1", "0",
+                              "Delay frees, so that addresses are not reused."),
+    row<Flag<&S::strict_alloc>>("CONVTRACE_STRICT_ALLOC", "0|1", "0",
+                                "Run frameworks without their caching allocator."),
+    row<Choice<&S::log, kLevels>>("CONVTRACE_LOG", "error|warn|info|debug", "warn",
+                                  "What convtrace says on stderr."),
+    row<Text<&S::log_file>>("CONVTRACE_LOG_FILE", "FILE", "", "Say it in this file instead."),
+};
+
+bool is_convtrace_name(std::string_view name) {
+  return name == kPrefix || (name.starts_with(kPrefix) && name[kPrefix.size()] == '_');
+}
+
+std::string unknown_setting(std::string_view name) {
+  std::string_view names[std::size(kTable)];
+  std::transform(std::begin(kTable), std::end(kTable), names,
+                 [](const SettingSpec& spec) { return spec.name; });
+  return "unknown setting " + quoted(name) + "; the nearest is " +
+         std::string(nearest(name, names));
+}
+
+/// A variable twice in an environment: the first one counts, as for getenv.
+std::string_view first_value(const char* const* environment, std::string_view name) {
+  for (; *environment != nullptr; ++environment) {
+    const std::string_view entry = *environment;
+    if (entry.size() > name.size() && entry.starts_with(name) && entry[name.size()] == '=') {
+      return entry.substr(name.size() + 1);
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+std::span<const SettingSpec> setting_table() { return kTable; }
+
+std::string setting_key(const SettingSpec& spec) {
+  if (spec.name == kPrefix) return "enabled";
+  std::string key(spec.name.substr(kPrefix.size() + 1));
+  for (char& c : key) {
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  }
+  return key;
+}
+
+const SettingSpec* find_setting(std::string_view name) {
+  const auto found = std::find_if(std::begin(kTable), std::end(kTable),
+                                  [name](const SettingSpec& spec) { return spec.name == name; });
+  return found == std::end(kTable) ? nullptr : found;
+}
+
+std::string set_value(const SettingSpec& spec, std::string_view spelling, std::string_view text,
+                      Settings& settings) {
+  const std::string why = spec.parse(text, settings);
+  if (why.empty()) return {};
+  return "bad value " + quoted(text) + " for " + std::string(spelling) + ": " + why + "; write " +
+         std::string(spec.values);
+}
+
+bool is_internal_name(std::string_view name) { return name == "CONVTRACE_CORE"; }
+
+LoadedSettings load_from_environment(const char* const* environment) {
+  LoadedSettings loaded;
+  if (const std::string_view path = first_value(environment, "CONVTRACE_CONFIG"); !path.empty()) {
+    apply_config_file(std::string(path), loaded.settings, loaded.problems);
+  }
+  for (const SettingSpec& spec : kTable) {
+    const std::string_view text = first_value(environment, spec.name);
+    if (text.empty()) continue;
+    std::string problem = set_value(spec, spec.name, text, loaded.settings);
+    if (!problem.empty()) loaded.problems.push_back(std::move(problem));
+  }
+  for (; *environment != nullptr; ++environment) {
+    const std::string_view entry = *environment;
+    const std::string_view name = entry.substr(0, entry.find('='));
+    if (!is_convtrace_name(name) || is_internal_name(name) || find_setting(name)) continue;
+    loaded.problems.push_back(unknown_setting(name));
+  }
+  return loaded;
+}
+
+}  // namespace convtrace::settings

@@ -1,0 +1,33 @@
+#pragma once
+/// @file toml_file.h
+/// The one place that includes toml++, without exceptions, and says where in a file something is.
+
+#define TOML_EXCEPTIONS 0
+#define TOML_HEADER_ONLY 1
+#include <toml++/toml.h>
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace convtrace::settings {
+
+/// @return "file:line: text".
+inline std::string at(const std::string& path, const toml::source_region& source,
+                      std::string_view text) {
+  std::string line = path;
+  if (source.begin.line != 0) line += ':' + std::to_string(source.begin.line);
+  return line.append(": ").append(text);
+}
+
+/// @return the root table; nullopt and one more problem when the file cannot be read or parsed.
+inline std::optional<toml::table> read_toml(const std::string& path,
+                                            std::vector<std::string>& problems) {
+  toml::parse_result result = toml::parse_file(path);
+  if (result) return std::move(result).table();
+  problems.push_back(at(path, result.error().source(), result.error().description()));
+  return std::nullopt;
+}
+
+}  // namespace convtrace::settings
