@@ -1,0 +1,111 @@
+#include <array>
+#include <cmath>
+#include <limits>
+
+#include "tests/support/catch.h"
+#include "tools/common/element.h"
+#include "tools/common/escape.h"
+#include "tools/common/json.h"
+#include "tools/common/text.h"
+
+namespace {
+
+using namespace convtrace;
+using format::DType;
+
+template <typename T>
+double decoded(DType dtype, T raw) {
+  return tools::decode_component(dtype, reinterpret_cast<const std::byte*>(&raw));
+}
+
+}  // namespace
+
+TEST_CASE("escape: control characters, C1, DEL and invalid UTF-8 never reach a terminal",
+          "[tools][escape]") {
+  CHECK(tools::escape_text("gemm\x1b[31m\n\t") == "gemm\\x1b[31m\\x0a\\x09");
+  CHECK(tools::escape_text("\x7f\xc2\x9b"
+                           "31m") == "\\x7f\\x9b31m");
+  CHECK(tools::escape_text("\xff\xc0\x80\xed\xa0\x80") == "\\xff\\xc0\\x80\\xed\\xa0\\x80");
+  CHECK(tools::escape_text("a\xe2\x80\xae"
+                           "b") == "a\\u{202e}b");
+  CHECK(tools::escape_text("cut\xe2\x80") == "cut\\xe2\\x80");
+}
+
+TEST_CASE("escape: printable text of any language stays readable", "[tools][escape]") {
+  CHECK(tools::escape_text("größe→Ω 核 h.0.mlp") == "größe→Ω 核 h.0.mlp");
+  CHECK(tools::escape_text("a\\x1b") == "a\\\\x1b");
+}
+
+TEST_CASE("escape: markup, CSV, TOML and shell each neutralise their own syntax",
+          "[tools][escape]") {
+  CHECK(tools::escape_markup("<a b='\"&'>") == "&lt;a b=&#39;&quot;&amp;&#39;&gt;");
+  CHECK(tools::escape_csv("a\"b,c") == "\"a\"\"b,c\"");
+  CHECK(tools::escape_csv("=cmd()") == "\"'=cmd()\"");
+  CHECK(tools::quote_toml("a\"b\\\x1b") == "\"a\\\"b\\\\\\u001B\"");
+  CHECK(tools::quote_shell("train.py") == "train.py");
+  CHECK(tools::quote_shell("a b'c") == "'a b'\\''c'");
+  CHECK(tools::quote_shell("") == "''");
+}
+
+TEST_CASE("json: what JSON cannot hold becomes text", "[tools][json]") {
+  CHECK(tools::json_number(std::nan("")) == "nan");
+  CHECK(tools::json_number(-std::numeric_limits<double>::infinity()) == "-inf");
+  CHECK(tools::json_number(0.5) == 0.5);
+  CHECK(tools::hex_text(0xABC) == "0000000000000abc");
+  CHECK(tools::wide_integer_text({0, 1}) == "18446744073709551616");
+  CHECK(tools::wide_integer_text({~0ull, ~0ull}) == "-1");
+  CHECK(tools::wide_integer_text({0, 1ull << 63}) == "-170141183460469231731687303715884105728");
+}
+
+TEST_CASE("json: a hash-only record shows its hash and count alone", "[tools][json]") {
+  format::Stats stats;
+  stats.count = 3;
+  stats.hash = 7;
+  const auto json = tools::stats_json(stats, DType::kF32, format::Capture::kHash);
+  CHECK(json.size() == 2);
+  CHECK(json["hash"] == "0000000000000007");
+  CHECK(json["count"] == 3);
+}
+
+TEST_CASE("json: integer statistics are read by the class of the dtype", "[tools][json]") {
+  format::Stats stats;
+  stats.min = format::Scalar::i64(-5);
+  stats.amax = format::Scalar::u64(1ull << 63);
+  stats.sum = {~0ull, ~0ull};
+  const auto json = tools::stats_json(stats, DType::kI64, format::Capture::kStats);
+  CHECK(json["min"] == -5);
+  CHECK(json["amax"] == 1ull << 63);
+  CHECK(json["sum"] == "-1");
+}
+
+TEST_CASE("json: hostile names come out as printable ASCII", "[tools][json]") {
+  CHECK(tools::dump_json(tools::Json("\x1b\x7f\xff")) == "\"\\u001b\\u007f\\ufffd\"");
+}
+
+TEST_CASE("element: every small float format decodes by its definition", "[tools][element]") {
+  CHECK(decoded<uint16_t>(DType::kF16, 0x3C00) == 1.0);
+  CHECK(decoded<uint16_t>(DType::kF16, 0x0001) == std::ldexp(1.0, -24));
+  CHECK(std::isinf(decoded<uint16_t>(DType::kF16, 0xFC00)));
+  CHECK(decoded<uint16_t>(DType::kBF16, 0xC000) == -2.0);
+  CHECK(decoded<uint8_t>(DType::kF8E4M3FN, 0x7E) == 448.0);
+  CHECK(std::isnan(decoded<uint8_t>(DType::kF8E4M3FN, 0x7F)));
+  CHECK(decoded<uint8_t>(DType::kF8E5M2, 0x7B) == 57344.0);
+  CHECK(std::isinf(decoded<uint8_t>(DType::kF8E5M2, 0x7C)));
+  CHECK(decoded<int8_t>(DType::kI8, -3) == -3.0);
+}
+
+TEST_CASE("element: complex elements are two real components", "[tools][element]") {
+  const std::array<float, 4> raw{1, -2, 3, -4};
+  const auto values = tools::decode_elements(DType::kC64, std::as_bytes(std::span(raw)));
+  CHECK(values == std::vector<double>{1, -2, 3, -4});
+}
+
+TEST_CASE("text: counts, failures and kernel names read well", "[tools][text]") {
+  CHECK(tools::count_text(1234567) == "1,234,567");
+  CHECK(tools::count_text(999) == "999");
+  CHECK(tools::counted(1, "step") == "1 step");
+  CHECK(tools::status_text(Status::make(StatusCode::kIoError, "open", 2)) ==
+        "input/output error: No such file or directory");
+  CHECK(tools::demangled("_Z3addPfS_") == "add(float*, float*)");
+  CHECK(tools::demangled("triton_poi_fused_0") == "triton_poi_fused_0");
+}

@@ -1,0 +1,36 @@
+#pragma once
+/// @file element.h
+/// Reads stored numbers of any dtype as doubles, for showing and comparing them.
+///
+/// Threads:  pure functions. Integers beyond 2^53 are rounded: exact comparison uses the hash.
+/// Source:   format/stats.h for how Scalar and WideScalar are to be read.
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "format/dtype.h"
+#include "format/stats.h"
+
+namespace convtrace::tools {
+
+/// @return bytes of one real component: half of a complex element, else element_bytes.
+[[nodiscard]] uint32_t component_bytes(format::DType dtype);
+
+/// Decodes one real component. @param bits little-endian, at least component_bytes(dtype) long.
+[[nodiscard]] double decode_component(format::DType dtype, const std::byte* bits);
+
+/// Decodes raw elements; complex ones give two numbers each. Trailing bytes that make no whole
+/// component are ignored.
+[[nodiscard]] std::vector<double> decode_elements(format::DType dtype,
+                                                  std::span<const std::byte> raw);
+
+/// `value` is min or max (signed for signed dtypes).
+[[nodiscard]] double extreme_as_double(format::DType dtype, format::Scalar value);
+/// `value` is amax or amin_nonzero (never signed).
+[[nodiscard]] double magnitude_as_double(format::DType dtype, format::Scalar value);
+/// `value` is sum or l1.
+[[nodiscard]] double wide_as_double(format::DType dtype, format::WideScalar value);
+
+}  // namespace convtrace::tools

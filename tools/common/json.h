@@ -1,0 +1,32 @@
+#pragma once
+/// @file json.h
+/// How numbers and statistics of a trace are spelled in JSON, by every tool alike.
+///
+/// Rules: hashes as hex text, non-finite numbers as text ("nan", "inf", "-inf": JSON has none),
+/// 128-bit integers as text, 64-bit integers as numbers; a hash-only record has `hash` and `count`
+/// alone.
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "format/events.h"
+
+namespace convtrace::tools {
+
+using Json = nlohmann::ordered_json;
+
+[[nodiscard]] Json json_number(double value);
+/// @return 16 lower-case hexadecimal digits.
+[[nodiscard]] std::string hex_text(uint64_t value);
+/// @return decimal text of a two's complement 128-bit integer.
+[[nodiscard]] std::string wide_integer_text(format::WideScalar value);
+
+[[nodiscard]] Json stats_json(const format::Stats& stats, format::DType dtype,
+                              format::Capture capture);
+
+/// One line, or indented by `indent` spaces. Only printable ASCII comes out: everything else is
+/// escaped, invalid UTF-8 becomes U+FFFD.
+[[nodiscard]] std::string dump_json(const Json& json, int indent = -1);
+
+}  // namespace convtrace::tools

@@ -1,0 +1,56 @@
+#include "tools/common/text.h"
+
+#include <cxxabi.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+
+namespace convtrace::tools {
+
+std::string number_text(double value, int digits) {
+  char text[48];
+  std::snprintf(text, sizeof text, "%.*g", digits, value);
+  return text;
+}
+
+std::string count_text(uint64_t value) {
+  std::string text = std::to_string(value);
+  for (size_t end = text.size(); end > 3; end -= 3) text.insert(end - 3, 1, ',');
+  return text;
+}
+
+std::string counted(uint64_t value, std::string_view noun) {
+  return count_text(value) + ' ' + std::string(noun) + (value == 1 ? "" : "s");
+}
+
+std::string status_text(const Status& status) {
+  std::string text = to_string(status.code);
+  switch (status.code) {
+    case StatusCode::kIoError:
+    case StatusCode::kNoSpace:
+      if (status.detail != 0) {
+        text += ": ";
+        text += std::strerror(static_cast<int>(status.detail));
+      }
+      break;
+    case StatusCode::kUnsupportedVersion:
+    case StatusCode::kUnsupportedFeature:
+      text += " (" + std::to_string(status.detail) + ')';
+      break;
+    default:
+      break;
+  }
+  return text;
+}
+
+std::string demangled(std::string_view name) {
+  if (!name.starts_with("_Z")) return std::string(name);
+  int failure = 0;
+  const std::unique_ptr<char, void (*)(void*)> text(
+      abi::__cxa_demangle(std::string(name).c_str(), nullptr, nullptr, &failure), std::free);
+  return failure == 0 && text != nullptr ? std::string(text.get()) : std::string(name);
+}
+
+}  // namespace convtrace::tools

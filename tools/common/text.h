@@ -1,0 +1,25 @@
+#pragma once
+/// @file text.h
+/// Small pieces of text that people read: numbers, counts, failures, kernel names.
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "format/base/status.h"
+
+namespace convtrace::tools {
+
+/// @return the shortest of fixed and scientific form with `digits` significant digits.
+[[nodiscard]] std::string number_text(double value, int digits = 6);
+/// @return `value` with thousands separators: "1,234,567".
+[[nodiscard]] std::string count_text(uint64_t value);
+/// @return "1 step", "2 steps".
+[[nodiscard]] std::string counted(uint64_t value, std::string_view noun);
+/// @return one line that says what failed: the code's sentence, where, and errno's text where
+/// `detail` is one.
+[[nodiscard]] std::string status_text(const Status& status);
+/// @return the C++ name of a mangled symbol, or `name` itself. Not escaped.
+[[nodiscard]] std::string demangled(std::string_view name);
+
+}  // namespace convtrace::tools
