@@ -1,0 +1,86 @@
+/// @file environment.c
+/// All that the preload library does by itself: a few environment variables at process start, by
+/// which the engine and the observer get into those descendants that train.
+///
+/// Threads:  runs before main.
+/// Errors:   anything missing leaves the process as it was. Prints nothing.
+
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cupti/hooks_v1.h"
+#include "interposer/stub/elf_lookup.h"
+
+int convtrace_cpu_alloc_v1 = 0;
+
+static int is(const char* text, const char* expected) {
+  return text != NULL && strcmp(text, expected) == 0;
+}
+
+/// Device nodes and the mask instead of the driver, which must not be loaded here. A container may
+/// hold /dev/nvidia3 alone, so the control node counts; /dev/dxg is the device under WSL.
+static int cuda_device_visible(void) {
+  const char* mask = getenv("CUDA_VISIBLE_DEVICES");
+  if (is(mask, "") || is(mask, "-1")) return 0;
+  return access("/dev/nvidiactl", F_OK) == 0 || access("/dev/nvidia0", F_OK) == 0 ||
+         access("/dev/dxg", F_OK) == 0;
+}
+
+static int cpu_allocator_reports(void) {
+  const char* setting = getenv("CONVTRACE_CPU_ALLOC");
+  if (is(setting, "on")) return 1;
+  if (is(setting, "off")) return 0;
+  return !cuda_device_visible();
+}
+
+/// Writes the resolved path of `relative` to the folder of this library.
+static int beside_self(const char* self, const char* relative, char resolved[PATH_MAX]) {
+  char path[PATH_MAX];
+  const char* slash = strrchr(self, '/');
+  if (slash == NULL) return 0;
+  const size_t folder = (size_t)(slash - self) + 1;
+  const size_t length = strlen(relative);
+  if (folder + length >= sizeof path) return 0;
+  memcpy(path, self, folder);
+  memcpy(path + folder, relative, length + 1);
+  return realpath(path, resolved) != NULL;
+}
+
+/// Makes `folder` the first entry of PYTHONPATH, and its only mention there. An empty entry means
+/// the current folder to Python, so none is added.
+static void prepend_to_pythonpath(const char* folder) {
+  const char* old = getenv("PYTHONPATH");
+  if (old == NULL) old = "";
+  const size_t length = strlen(folder);
+  char* value = malloc(length + strlen(old) + 2);
+  if (value == NULL) return;
+  memcpy(value, folder, length);
+  char* end = value + length;
+  while (*old != '\0') {
+    const char* colon = strchr(old, ':');
+    const size_t entry = colon != NULL ? (size_t)(colon - old) : strlen(old);
+    if (entry != length || memcmp(old, folder, length) != 0) {
+      *end++ = ':';
+      memcpy(end, old, entry);
+      end += entry;
+      if (colon != NULL && colon[1] == '\0') *end++ = ':';
+    }
+    old += entry + (colon != NULL);
+  }
+  *end = '\0';
+  setenv("PYTHONPATH", value, 1);
+  free(value);
+}
+
+__attribute__((constructor)) static void enter_process(void) {
+  char loaded[PATH_MAX], self[PATH_MAX], path[PATH_MAX];
+  if (is(getenv("CONVTRACE"), "0")) return;
+  if (!convtrace_own_path(loaded) || realpath(loaded, self) == NULL) return;
+  if (!beside_self(self, "libconvtrace-core.so", path)) return;
+  setenv("CUDA_INJECTION64_PATH", path, 0); /* another tool's stays */
+  setenv("CONVTRACE_CORE", path, 1);
+  if (beside_self(self, "../share/convtrace/observer", path)) prepend_to_pythonpath(path);
+  convtrace_cpu_alloc_v1 = cpu_allocator_reports();
+}

@@ -1,0 +1,126 @@
+#include "interposer/stub/gate.h"
+
+#include <dlfcn.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <string.h>
+
+#define PER_THREAD_DEFAULT_STREAM 2 /* CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM */
+#define V2_SINCE 12000 /* from this CUDA version on cuGetProcAddress("cuGetProcAddress") is _v2 */
+
+typedef int (*get_proc_address_fn)(const char*, void**, int, uint64_t);
+typedef int (*get_proc_address_v2_fn)(const char*, void**, int, uint64_t, int*);
+typedef void* (*dlsym_fn)(void*, const char*);
+
+struct entry {
+  const char* name;
+  convtrace_function wrapper;
+  _Atomic(convtrace_function) real;
+  const char* missing; /* what a failed dlsym complains about */
+};
+
+static struct entry entries[kGatedCount] = {
+#define CONVTRACE_X(name) \
+  {#name, (convtrace_function)name, NULL, #name " (no CUDA driver is loaded)"},
+    CONVTRACE_GATED_FUNCTIONS(CONVTRACE_X)
+#undef CONVTRACE_X
+};
+
+/// Every dlsym call of the program comes through here: two characters decide nearly all of them.
+static struct entry* find_entry(const char* name) {
+  if (name == NULL || name[0] != 'c' || name[1] != 'u') return NULL;
+  for (size_t i = 0; i < kGatedCount; ++i) {
+    if (strcmp(name, entries[i].name) == 0) return &entries[i];
+  }
+  return NULL;
+}
+
+static convtrace_function driver_function(struct entry* entry) {
+  convtrace_function real = atomic_load_explicit(&entry->real, memory_order_acquire);
+  if (real == NULL) {
+    real = convtrace_find_in("libcuda.so", entry->name);
+    atomic_store_explicit(&entry->real, real, memory_order_release);
+  }
+  return real;
+}
+
+convtrace_function convtrace_driver_function(enum convtrace_gated function) {
+  return driver_function(&entries[function]);
+}
+
+static void* address_of(convtrace_function function) { return (void*)(uintptr_t)function; }
+
+static void* find_nothing(void* handle, const char* name) {
+  (void)handle;
+  (void)name;
+  return NULL;
+}
+
+static dlsym_fn real_dlsym(void) {
+  static _Atomic(convtrace_function) cache;
+  convtrace_function real = atomic_load_explicit(&cache, memory_order_acquire);
+  if (real == NULL) {
+    real = convtrace_find_after_self("dlsym");
+    atomic_store_explicit(&cache, real, memory_order_release);
+  }
+  return real != NULL ? (dlsym_fn)real : find_nothing;
+}
+
+/// What dlsym (dlsym_x86_64.S) does: go on to `next` as if we were not there, or return `value`.
+struct convtrace_dlsym_answer {
+  void* value;
+  dlsym_fn next;
+};
+struct convtrace_dlsym_answer convtrace_dlsym(void* handle, const char* name);
+
+struct convtrace_dlsym_answer convtrace_dlsym(void* handle, const char* name) {
+  const dlsym_fn next = real_dlsym();
+  struct entry* entry = find_entry(name);
+  /* RTLD_NEXT means: after the caller. Only a real dlsym that returns to the caller can tell. */
+  if (entry == NULL || handle == RTLD_NEXT) return (struct convtrace_dlsym_answer){NULL, next};
+
+  void* found = next(handle, name);
+  void* driver = address_of(driver_function(entry));
+  void* wrapper = address_of(entry->wrapper);
+  if (found == wrapper && driver == NULL) found = next(handle, entry->missing); /* sets dlerror */
+  if (found != NULL && found == driver) found = wrapper;
+  return (struct convtrace_dlsym_answer){found, NULL};
+}
+
+/// Which of ours stands for what the driver was asked for; null when it is none of them.
+static struct entry* entry_for_request(const char* symbol, int cuda_version, uint64_t flags) {
+  struct entry* entry = find_entry(symbol);
+  if (entry == NULL) return NULL;
+  if (entry == &entries[k_cuGetProcAddress]) {
+    return cuda_version >= V2_SINCE ? &entries[k_cuGetProcAddress_v2] : entry;
+  }
+  const size_t i = (size_t)(entry - entries);
+  const int has_twin = i >= k_cuLaunchKernel && strstr(entry->name, "_ptsz") == NULL;
+  return has_twin && (flags & PER_THREAD_DEFAULT_STREAM) != 0 ? entry + 1 : entry;
+}
+
+static void gate_result(int result, const char* symbol, void** function, int cuda_version,
+                        uint64_t flags) {
+  if (result != 0 || function == NULL || *function == NULL) return;
+  struct entry* entry = entry_for_request(symbol, cuda_version, flags);
+  if (entry != NULL && driver_function(entry) != NULL) *function = address_of(entry->wrapper);
+}
+
+int cuGetProcAddress(const char* symbol, void** function, int cuda_version, uint64_t flags) {
+  const get_proc_address_fn real =
+      (get_proc_address_fn)convtrace_driver_function(k_cuGetProcAddress);
+  if (real == NULL) return CONVTRACE_ERROR_NOT_FOUND;
+  const int result = real(symbol, function, cuda_version, flags);
+  gate_result(result, symbol, function, cuda_version, flags);
+  return result;
+}
+
+int cuGetProcAddress_v2(const char* symbol, void** function, int cuda_version, uint64_t flags,
+                        int* status) {
+  const get_proc_address_v2_fn real =
+      (get_proc_address_v2_fn)convtrace_driver_function(k_cuGetProcAddress_v2);
+  if (real == NULL) return CONVTRACE_ERROR_NOT_FOUND;
+  const int result = real(symbol, function, cuda_version, flags, status);
+  gate_result(result, symbol, function, cuda_version, flags);
+  return result;
+}

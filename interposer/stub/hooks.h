@@ -1,0 +1,23 @@
+/// @file hooks.h
+/// The stub's side of cupti/hooks_v1.h: the published table, if there is one.
+#ifndef CONVTRACE_INTERPOSER_STUB_HOOKS_H
+#define CONVTRACE_INTERPOSER_STUB_HOOKS_H
+
+#include <stdatomic.h>
+#include <stddef.h>
+
+#include "cupti/hooks_v1.h"
+
+extern _Atomic(const struct convtrace_hooks_v1*) convtrace_hooks_v1;
+
+static inline const struct convtrace_hooks_v1* convtrace_hooks(void) {
+  return atomic_load_explicit(&convtrace_hooks_v1, memory_order_acquire);
+}
+
+/// Whether the engine that published `hooks` (may be null) knows and fills this entry.
+#define CONVTRACE_HAS_HOOK(hooks, entry)                                           \
+  ((hooks) != NULL &&                                                              \
+   (hooks)->bytes >= offsetof(struct convtrace_hooks_v1, entry) + sizeof(void*) && \
+   (hooks)->entry != NULL)
+
+#endif
