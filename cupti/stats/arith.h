@@ -1,0 +1,62 @@
+#pragma once
+/// @file arith.h
+/// f64 operations that mean the same on the host and on a device: each rounds once, to nearest, and
+/// no compiler may fuse or split it.
+///
+/// Place:    every header of cupti/stats/; compiled by the host compiler and by nvcc.
+/// Source:   IEEE 754-2019 section 5; CUDA C++ Programming Guide, "Double-Precision Intrinsics".
+/// The host side is built with -ffp-contract=off.
+
+#include <cstdint>
+
+#if defined(__CUDACC__)
+#define CONVTRACE_HD __host__ __device__ __forceinline__
+#else
+#define CONVTRACE_HD inline __attribute__((always_inline))
+#endif
+
+namespace convtrace::stats {
+
+__extension__ typedef __int128 Int128;
+__extension__ typedef unsigned __int128 UInt128;
+
+CONVTRACE_HD double add(double a, double b) {
+#if defined(__CUDA_ARCH__)
+  return __dadd_rn(a, b);
+#else
+  return a + b;
+#endif
+}
+
+CONVTRACE_HD double sub(double a, double b) { return add(a, -b); }
+
+CONVTRACE_HD double mul(double a, double b) {
+#if defined(__CUDA_ARCH__)
+  return __dmul_rn(a, b);
+#else
+  return a * b;
+#endif
+}
+
+CONVTRACE_HD double fma(double a, double b, double c) {
+#if defined(__CUDA_ARCH__)
+  return __fma_rn(a, b, c);
+#else
+  return __builtin_fma(a, b, c);
+#endif
+}
+
+/// Correctly rounded on both sides, and only used where tiles are merged, never per element.
+CONVTRACE_HD double div(double a, double b) {
+#if defined(__CUDA_ARCH__)
+  return __ddiv_rn(a, b);
+#else
+  return a / b;
+#endif
+}
+
+CONVTRACE_HD double magnitude(double a) {
+  return __builtin_bit_cast(double, __builtin_bit_cast(uint64_t, a) & 0x7FFFFFFFFFFFFFFF);
+}
+
+}  // namespace convtrace::stats

@@ -1,0 +1,117 @@
+#include "cupti/stats/finalize.h"
+
+#include <bit>
+#include <limits>
+
+#include "cupti/stats/hash.h"
+
+namespace convtrace::stats {
+namespace {
+
+using format::Scalar;
+using format::Stats;
+using format::WideScalar;
+
+double infinity_if_nan(double value) {
+  return value != value ? std::numeric_limits<double>::infinity() : value;
+}
+
+template <DType D>
+Scalar scalar_of_key(int64_t key) {
+  using E = Element<D>;
+  const auto bits = E::bits_of_key(static_cast<typename E::Key>(key));
+  if constexpr (E::kFloat) {
+    return Scalar::f64(E::value(bits));
+  } else {
+    return Scalar{static_cast<uint64_t>(E::value(bits))};
+  }
+}
+
+template <DType D>
+Scalar scalar_of_magnitude(uint64_t magnitude) {
+  using E = Element<D>;
+  if constexpr (E::kFloat) {
+    return Scalar::f64(E::value(static_cast<typename E::Bits>(magnitude)));
+  } else {
+    return Scalar::u64(magnitude);
+  }
+}
+
+template <DType D>
+void set_extremes(const Extremes& extremes, Stats& stats) {
+  using E = Element<D>;
+  const Scalar none = E::kFloat ? Scalar::f64(std::numeric_limits<double>::quiet_NaN()) : Scalar{};
+  stats.min = stats.max = stats.amax = stats.amin_nonzero = none;
+  if (stats.finite > 0) {
+    const auto magnitude_of = [](int64_t key) {
+      return uint64_t{E::magnitude(E::bits_of_key(static_cast<typename E::Key>(key)))};
+    };
+    const uint64_t a = magnitude_of(extremes.min_key);
+    const uint64_t b = magnitude_of(extremes.max_key);
+    stats.min = scalar_of_key<D>(extremes.min_key);
+    stats.max = scalar_of_key<D>(extremes.max_key);
+    stats.amax = scalar_of_magnitude<D>(a > b ? a : b);
+  }
+  if (extremes.min_nonzero != UINT64_MAX) {
+    stats.amin_nonzero = scalar_of_magnitude<D>(extremes.min_nonzero);
+  }
+}
+
+template <DType D>
+void set_sums(const Partial& total, Stats& stats) {
+  double sum = total.sum;
+  if constexpr (Element<D>::kFloat) {
+    stats.sum = WideScalar::f64(total.sum);
+    stats.l1 = WideScalar::f64(total.l1);
+  } else {
+    stats.sum = {total.int_sum[0], total.int_sum[1]};
+    stats.l1 = {total.int_l1[0], total.int_l1[1]};
+    sum = static_cast<double>(static_cast<Int128>(wide(total.int_sum)));
+  }
+  stats.l2 = __builtin_sqrt(total.squares);
+  if (stats.finite > 0) {
+    stats.mean = sum / total.moments.n;
+    stats.std = infinity_if_nan(__builtin_sqrt(total.moments.m2 / total.moments.n));
+  } else {
+    stats.mean = stats.std = std::numeric_limits<double>::quiet_NaN();
+  }
+}
+
+}  // namespace
+
+Stats finalize(const Partial& total, DType dtype, const Tiling& tiling) noexcept {
+  Stats stats = finalize_hash(total.hash, total.counts.count, tiling);
+  const Counts& counts = total.counts;
+  stats.finite = counts.finite();
+  stats.pos_zero = counts.pos_zero;
+  stats.positive = counts.positive();
+  if (dtype == DType::kUnknown) return stats;  // bytes: how many, and how many are zero
+  stats.nan = counts.nan;
+  stats.pos_inf = counts.pos_inf;
+  stats.neg_inf = counts.neg_inf;
+  stats.neg_zero = counts.neg_zero;
+  stats.negative = counts.negative;
+  stats.subnormal = counts.subnormal;
+  stats.saturated = counts.saturated;
+  switch (walked_dtype(dtype)) {
+#define CONVTRACE_X(D)                             \
+  case DType::D:                                   \
+    set_extremes<DType::D>(total.extremes, stats); \
+    set_sums<DType::D>(total, stats);              \
+    break;
+    CONVTRACE_WALKED_DTYPES(CONVTRACE_X)
+#undef CONVTRACE_X
+    default:
+      break;
+  }
+  return stats;
+}
+
+Stats finalize_hash(uint64_t hash, uint64_t count, const Tiling& tiling) noexcept {
+  Stats stats;
+  stats.count = count;
+  stats.hash = hash + length_key(tiling.bytes);
+  return stats;
+}
+
+}  // namespace convtrace::stats

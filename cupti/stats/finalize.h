@@ -1,0 +1,22 @@
+#pragma once
+/// @file finalize.h
+/// From a tensor's Partial to the numbers that are stored: divisions and square roots, on the host
+/// alone.
+
+#include "cupti/stats/partial.h"
+#include "cupti/stats/tiling.h"
+#include "format/dtype.h"
+#include "format/stats.h"
+
+namespace convtrace::stats {
+
+/// @param total of all tiles of a tensor of `dtype` (as asked for, not as walked).
+/// Values of f64 beyond 1e154 overflow the sums of squares: l2 and std are then +Inf, never NaN.
+[[nodiscard]] format::Stats finalize(const Partial& total, format::DType dtype,
+                                     const Tiling& tiling) noexcept;
+
+/// @return a record that says no more than count and hash.
+[[nodiscard]] format::Stats finalize_hash(uint64_t hash, uint64_t count,
+                                          const Tiling& tiling) noexcept;
+
+}  // namespace convtrace::stats

@@ -1,0 +1,50 @@
+#pragma once
+/// @file host_fp.h
+/// The host program's floating-point environment, put aside for a while.
+///
+/// PyTorch sets flush-to-zero on request and numeric codes change rounding; our sums need round to
+/// nearest with subnormals. Only the control register of vector arithmetic matters: x87 is not
+/// used.
+
+#include <cstdint>
+
+#if defined(__x86_64__)
+#include <xmmintrin.h>
+#endif
+
+namespace convtrace::stats {
+
+/// Default environment for the life of this object; control bits and exception flags are restored.
+class DefaultFloatingPoint {
+ public:
+#if defined(__x86_64__)
+  DefaultFloatingPoint() : saved_(_mm_getcsr()) { set(kDefault); }
+  ~DefaultFloatingPoint() { set(saved_); }
+#elif defined(__aarch64__)
+  DefaultFloatingPoint() : saved_(__builtin_aarch64_get_fpcr64()) {
+    __builtin_aarch64_set_fpcr64(0);
+    __asm__ volatile("" ::: "memory");
+  }
+  ~DefaultFloatingPoint() {
+    __asm__ volatile("" ::: "memory");
+    __builtin_aarch64_set_fpcr64(saved_);
+  }
+#endif
+  DefaultFloatingPoint(const DefaultFloatingPoint&) = delete;
+  DefaultFloatingPoint& operator=(const DefaultFloatingPoint&) = delete;
+
+ private:
+#if defined(__x86_64__)
+  static constexpr unsigned kDefault = 0x1F80;  // all exceptions masked, to nearest, no FTZ, no DAZ
+  static void set(unsigned value) {
+    __asm__ volatile("" ::: "memory");
+    _mm_setcsr(value);
+    __asm__ volatile("" ::: "memory");
+  }
+  unsigned saved_;
+#elif defined(__aarch64__)
+  uint64_t saved_;
+#endif
+};
+
+}  // namespace convtrace::stats

@@ -1,0 +1,26 @@
+#pragma once
+/// @file stats.h
+/// The definition of every statistic of a tensor, compiled for the host and for devices.
+///
+/// Elements are taken in row-major logical order, whatever the strides. The same input gives the
+/// same bits on every machine:
+///
+///   dtype_decode.h  what an element's bits mean: value, class, order
+///   hash.h          the position-keyed hash of the logical bytes
+///   tiling.h        which thread of which tile an element belongs to, and the trees
+///   accumulator.h   what a thread gathers, and a tile's result
+///   partial.h       how consecutive tiles merge
+///   finalize.h      divisions and square roots, on the host
+///
+/// Counts, extremes, hashes and integer sums do not depend on order at all; floating sums are equal
+/// because the order is fixed and every operation is an explicit IEEE operation (arith.h).
+///
+/// Source:   docs/design.md "Statistics".
+
+#include "cupti/stats/accumulator.h"
+#include "cupti/stats/arith.h"
+#include "cupti/stats/dtype_decode.h"
+#include "cupti/stats/finalize.h"
+#include "cupti/stats/hash.h"
+#include "cupti/stats/partial.h"
+#include "cupti/stats/tiling.h"
