@@ -137,7 +137,7 @@ enum convtrace_submit_flags {
 /// Where the calling native thread is in the program. Written by the observer without a call
 /// (memory of the engine that lives as long as the process), read by the engine on the same thread
 /// at launches and allocations.
-struct convtrace_scope_slot {
+struct convtrace_thread_scope {
   uint32_t scope; /* string id; 0 none */
   uint32_t call;
   uint32_t phase;
@@ -157,7 +157,7 @@ uint32_t convtrace_intern(const char* text, uint32_t bytes);
 uint32_t convtrace_submit(const void* messages, uint32_t bytes);
 
 /// @return this native thread's slot, never null.
-struct convtrace_scope_slot* convtrace_scope_slot(void);
+struct convtrace_thread_scope* convtrace_scope_slot(void);
 
 /// Effective value of a setting ("CONVTRACE_MODE"), after file and defaults.
 /// @return bytes needed without the terminating zero; at most `capacity` bytes are written,
