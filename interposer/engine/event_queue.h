@@ -1,0 +1,80 @@
+#pragma once
+/// @file event_queue.h
+/// From the threads of the host to the writer thread: each thread has a ring of its own, the drain
+/// merges them by time.
+///
+/// Bounded: an event that does not fit is dropped and counted, the host never waits.
+///
+/// Order:    a drain takes only events stamped at or before a moment read before it looked at any
+///           ring. So if one event happened before another (same thread, or handed over between
+///           threads), they come out in that order, also across drains.
+/// Threads:  push and lose from any, drain from one.
+/// Cost:     a push is a copy into memory that is already mapped: no lock, no system call.
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <vector>
+
+#include "format/events.h"
+#include "interposer/engine/doorbell.h"
+#include "interposer/engine/event_pack.h"
+#include "interposer/engine/thread_context.h"
+
+namespace convtrace::engine {
+
+inline constexpr size_t kEventRingBytes = size_t{1} << 20;
+
+class EventQueue {
+ public:
+  /// @param doorbell rung when a ring is half full; outlives the queue.
+  explicit EventQueue(Doorbell& doorbell) : doorbell_(doorbell) {}
+
+  /// Copies `event` and all it borrows. @pre header.t_ns and header.thread are set.
+  void push(const format::Event& event) noexcept;
+
+  void lose(format::LossReason reason, uint64_t count = 1) noexcept {
+    losses_[static_cast<size_t>(reason)].fetch_add(count, std::memory_order_relaxed);
+  }
+
+  using Losses = std::array<uint64_t, format::kLossReasonCount>;
+  /// @return what was lost since the last call, by reason.
+  [[nodiscard]] Losses take_losses() noexcept;
+
+  /// Gives waiting events to `take` in order of time; `take(const format::Event&)` returns whether
+  /// to go on. An event's spans are valid during the call.
+  /// @param horizon_ns now_ns(), read before the call; ~0 for everything.
+  /// @return events taken.
+  template <typename Take>
+  uint64_t drain(uint64_t horizon_ns, Take&& take) {
+    collect_heads(horizon_ns);
+    uint64_t taken = 0;
+    bool go_on = true;
+    while (go_on && !heads_.empty()) {
+      Head head = pop_earliest();
+      go_on = take(unpack(head.record.tag, head.record.payload));
+      head.ring->pop();
+      ++taken;
+      push_next(head, horizon_ns);
+    }
+    return taken;
+  }
+
+ private:
+  /// The oldest event of one ring.
+  struct Head {
+    uint64_t t_ns;
+    ByteRing* ring;
+    uint64_t end;
+    ByteRing::Record record;
+  };
+  void collect_heads(uint64_t horizon_ns);
+  Head pop_earliest();
+  void push_next(Head head, uint64_t horizon_ns);
+
+  Doorbell& doorbell_;
+  std::array<std::atomic<uint64_t>, format::kLossReasonCount> losses_{};
+  std::vector<Head> heads_;  ///< of the draining thread: a heap, earliest on top
+};
+
+}  // namespace convtrace::engine

@@ -1,0 +1,97 @@
+#include "interposer/engine/unwinder.h"
+
+#include <cxxabi.h>
+#include <dlfcn.h>
+#include <execinfo.h>
+#include <pthread.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cinttypes>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+namespace convtrace::engine {
+namespace {
+
+using Backtrace = int (*)(void** frames, int size);
+std::atomic<Backtrace> g_backtrace{nullptr};
+std::atomic<const char*> g_source{"none"};
+pthread_once_t g_once = PTHREAD_ONCE_INIT;
+
+/// The copy that the installed tree carries beside the engine.
+void* open_beside_us() {
+  Dl_info us{};
+  if (dladdr(reinterpret_cast<void*>(&capture_stack), &us) == 0 || us.dli_fname == nullptr) {
+    return nullptr;
+  }
+  std::string path = us.dli_fname;
+  const size_t slash = path.rfind('/');
+  if (slash == std::string::npos) return nullptr;
+  path.resize(slash + 1);
+  path += "libunwind.so.8";
+  return dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+}
+
+void choose() {
+  void* library = dlopen("libunwind.so.8", RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr) library = open_beside_us();
+  void* const symbol = library != nullptr ? dlsym(library, "unw_backtrace") : nullptr;
+  g_source.store(symbol != nullptr ? "libunwind" : "backtrace()", std::memory_order_relaxed);
+  g_backtrace.store(symbol != nullptr ? reinterpret_cast<Backtrace>(symbol) : &backtrace,
+                    std::memory_order_release);
+}
+
+const char* base_name(const char* path) {
+  const char* const slash = strrchr(path, '/');
+  return slash != nullptr ? slash + 1 : path;
+}
+
+std::string demangled(const char* symbol) {
+  int status = 0;
+  char* const text = abi::__cxa_demangle(symbol, nullptr, nullptr, &status);
+  std::string result = status == 0 && text != nullptr ? text : symbol;
+  free(text);
+  return result;
+}
+
+std::string hex(const char* before, uint64_t value) {
+  char text[64];
+  snprintf(text, sizeof text, "%s0x%" PRIx64, before, value);
+  return text;
+}
+
+}  // namespace
+
+void capture_stack(RawStack& stack, uint32_t skip) noexcept {
+  Backtrace walk = g_backtrace.load(std::memory_order_acquire);
+  if (walk == nullptr) {
+    pthread_once(&g_once, choose);
+    walk = g_backtrace.load(std::memory_order_acquire);
+  }
+  const int found = walk(stack.frames, static_cast<int>(kMaxRawFrames));
+  const uint32_t count = found > 0 ? static_cast<uint32_t>(found) : 0;
+  skip = std::min(skip, count);
+  stack.count = count - skip;
+  std::copy(stack.frames + skip, stack.frames + count, stack.frames);
+}
+
+const char* stack_source() noexcept { return g_source.load(std::memory_order_relaxed); }
+
+std::string describe_frame(void* return_address) {
+  Dl_info info{};
+  const uint64_t address = reinterpret_cast<uint64_t>(return_address);
+  // The call lies before the address it returns to, which may already be the next function.
+  if (dladdr(reinterpret_cast<void*>(address - 1), &info) == 0 || info.dli_fname == nullptr) {
+    return hex("", address);
+  }
+  const std::string library = base_name(info.dli_fname);
+  if (info.dli_sname == nullptr) {
+    return library + hex("+", address - reinterpret_cast<uint64_t>(info.dli_fbase));
+  }
+  return demangled(info.dli_sname) +
+         hex("+", address - reinterpret_cast<uint64_t>(info.dli_saddr)) + " (" + library + ")";
+}
+
+}  // namespace convtrace::engine

@@ -1,0 +1,37 @@
+#pragma once
+/// @file unwinder.h
+/// Call stacks of the host: raw return addresses now, text only when a finding is made.
+///
+/// libunwind is opened at run time and never linked: its `_Unwind_*` symbols would take over the
+/// host's exceptions. Without it glibc's backtrace() serves, and source() says so.
+///
+/// Threads:  any, concurrently.
+/// Errors:   no stack: zero frames.
+/// Source:   docs/design.md "The process picture"; libunwind(3) unw_backtrace, backtrace(3).
+
+#include <cstdint>
+#include <span>
+#include <string>
+
+namespace convtrace::engine {
+
+inline constexpr size_t kMaxRawFrames = 48;
+
+/// Return addresses, innermost first.
+struct RawStack {
+  void* frames[kMaxRawFrames] = {};
+  uint32_t count = 0;
+  [[nodiscard]] std::span<void* const> span() const { return {frames, count}; }
+};
+
+/// Takes the calling thread's stack, without convtrace's own innermost frames as far as they are
+/// known by `skip`. The first call opens libunwind (disk access).
+void capture_stack(RawStack& stack, uint32_t skip) noexcept;
+
+/// @return "libunwind" or "backtrace()", after the first capture.
+[[nodiscard]] const char* stack_source() noexcept;
+
+/// "function+0x1c (libtorch_cpu.so)", demangled; "libtorch_cpu.so+0x123456" without a symbol.
+[[nodiscard]] std::string describe_frame(void* return_address);
+
+}  // namespace convtrace::engine

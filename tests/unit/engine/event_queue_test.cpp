@@ -1,0 +1,233 @@
+#include "interposer/engine/event_queue.h"
+
+#include <thread>
+
+#include "interposer/engine/clock.h"
+#include "tests/support/catch.h"
+
+using namespace convtrace;
+using namespace convtrace::engine;
+using format::Event;
+
+namespace {
+
+Event step(uint64_t t_ns, uint32_t index) {
+  format::Step event;
+  event.header.t_ns = t_ns;
+  event.header.thread = 1;
+  event.index = index;
+  return event;
+}
+
+std::vector<uint32_t> drain_steps(EventQueue& queue, uint64_t horizon = ~uint64_t{0}) {
+  std::vector<uint32_t> indices;
+  queue.drain(horizon, [&](const Event& event) {
+    indices.push_back(std::get<format::Step>(event).index);
+    return true;
+  });
+  return indices;
+}
+
+}  // namespace
+
+TEST_CASE("byte_ring: records of many sizes come out as they went in, across the wrap",
+          "[engine][queue]") {
+  ByteRing ring;
+  REQUIRE(ring.map(4096));
+  uint32_t next_in = 0, next_out = 0;
+  for (int round = 0; round < 2000; ++round) {
+    const size_t bytes = 1 + (static_cast<size_t>(round) * 37) % 700;
+    while (std::byte* out = ring.reserve(bytes, next_in)) {
+      REQUIRE(reinterpret_cast<uintptr_t>(out) % 8 == 0);
+      for (size_t i = 0; i < bytes; ++i) out[i] = static_cast<std::byte>(next_in);
+      ring.commit();
+      ++next_in;
+      if (next_in % 3 == 0) break;
+    }
+    const uint64_t end = ring.tail();
+    while (true) {
+      const ByteRing::Record record = ring.front(end);
+      if (record.payload == nullptr) break;
+      REQUIRE(record.tag == next_out);
+      REQUIRE(record.payload[0] == static_cast<std::byte>(next_out));
+      ring.pop();
+      ++next_out;
+    }
+  }
+  CHECK(next_in == next_out);
+  CHECK(next_in >= 2000);
+}
+
+TEST_CASE("byte_ring: a full ring refuses and loses nothing it had", "[engine][queue]") {
+  ByteRing ring;
+  REQUIRE(ring.map(4096));
+  CHECK(ring.reserve(4096, 1) == nullptr);
+  int taken = 0;
+  while (ring.reserve(100, 7) != nullptr) {
+    ring.commit();
+    ++taken;
+  }
+  CHECK(taken == 4096 / (104 + 8));
+  int found = 0;
+  while (ring.front(ring.tail()).payload != nullptr) {
+    ring.pop();
+    ++found;
+  }
+  CHECK(found == taken);
+  CHECK(ring.reserve(100, 7) != nullptr);
+}
+
+TEST_CASE("event_pack: everything borrowed is copied", "[engine][queue]") {
+  std::vector<uint64_t> shape{4, 5, 6}, ranges{1, 2};
+  std::vector<std::byte> samples(32, std::byte{9}), leading(3, std::byte{8});
+  format::TensorStats stats;
+  stats.header.t_ns = 77;
+  stats.has_shape = true;
+  stats.shape = shape;
+  stats.range_hashes = ranges;
+  stats.samples = samples;
+  stats.leading = leading;
+  stats.stats.count = 120;
+  const Event event = stats;
+  std::vector<uint64_t> memory(packed_bytes(event) / 8);
+  auto* bytes = reinterpret_cast<std::byte*>(memory.data());
+  pack(event, bytes);
+  shape.assign(3, 0);
+  samples.assign(32, std::byte{0});
+  leading.assign(3, std::byte{0});
+  ranges.assign(2, 0);
+
+  CHECK(packed_time(event.index(), bytes) == 77);
+  const Event copy = unpack(event.index(), bytes);
+  const auto& out = std::get<format::TensorStats>(copy);
+  CHECK(std::vector<uint64_t>(out.shape.begin(), out.shape.end()) ==
+        std::vector<uint64_t>{4, 5, 6});
+  CHECK(std::vector<uint64_t>(out.range_hashes.begin(), out.range_hashes.end()) ==
+        std::vector<uint64_t>{1, 2});
+  CHECK(out.samples.size() == 32);
+  CHECK(out.samples[31] == std::byte{9});
+  CHECK(out.leading.size() == 3);
+  CHECK(out.leading[2] == std::byte{8});
+  CHECK(out.stats.count == 120);
+}
+
+TEST_CASE("event_pack: texts and operands survive their owner", "[engine][queue]") {
+  std::string message = "something long enough to live on the heap, and then be gone";
+  std::vector<format::Operand> operands(3);
+  operands[2].address = 99;
+  format::Finding finding;
+  finding.message = message;
+  format::Launch launch;
+  launch.operands = operands;
+  for (const Event& event : {Event{finding}, Event{launch}}) {
+    std::vector<uint64_t> memory(packed_bytes(event) / 8);
+    auto* bytes = reinterpret_cast<std::byte*>(memory.data());
+    pack(event, bytes);
+    const Event copy = unpack(event.index(), bytes);
+    if (const auto* f = std::get_if<format::Finding>(&copy)) {
+      CHECK(f->message == message);
+      CHECK(f->message.data() != message.data());
+    } else {
+      CHECK(std::get<format::Launch>(copy).operands[2].address == 99);
+    }
+  }
+}
+
+TEST_CASE("event_queue: threads are merged by time", "[engine][queue]") {
+  Doorbell doorbell;
+  EventQueue queue(doorbell);
+  std::thread([&] {
+    queue.push(step(10, 0));
+    queue.push(step(30, 2));
+    std::thread([&] { queue.push(step(20, 1)); }).join();
+  }).join();
+  queue.push(step(40, 3));
+  CHECK(drain_steps(queue) == std::vector<uint32_t>{0, 1, 2, 3});
+  CHECK(drain_steps(queue).empty());
+}
+
+TEST_CASE("event_queue: events after the horizon wait for the next drain", "[engine][queue]") {
+  Doorbell doorbell;
+  EventQueue queue(doorbell);
+  queue.push(step(10, 0));
+  queue.push(step(30, 1));
+  CHECK(drain_steps(queue, 20) == std::vector<uint32_t>{0});
+  CHECK(drain_steps(queue, 30) == std::vector<uint32_t>{1});
+}
+
+TEST_CASE("event_queue: what does not fit is counted with its reason, the rest is kept",
+          "[engine][queue]") {
+  Doorbell doorbell;
+  EventQueue queue(doorbell);
+  uint64_t pushed = 0;
+  for (; pushed < 100'000; ++pushed) queue.push(step(pushed, static_cast<uint32_t>(pushed)));
+  const std::vector<uint32_t> kept = drain_steps(queue);
+  const EventQueue::Losses losses = queue.take_losses();
+  CHECK(losses[static_cast<size_t>(format::LossReason::kQueueFull)] == pushed - kept.size());
+  CHECK(kept.size() > 10'000);
+  CHECK(kept.size() < pushed);
+  CHECK(kept.front() == 0);
+
+  const std::string huge(kEventRingBytes, 'x');
+  format::Diagnostic diagnostic;
+  diagnostic.message = huge;
+  queue.push(diagnostic);
+  CHECK(queue.take_losses()[static_cast<size_t>(format::LossReason::kRecordTooLarge)] == 1);
+}
+
+TEST_CASE("event_queue: handed over between threads, cause comes before effect in every drain",
+          "[engine][queue][threads]") {
+  Doorbell doorbell;
+  EventQueue queue(doorbell);
+  constexpr uint32_t kRounds = 20'000;
+  std::atomic<uint32_t> turn{0};
+  const auto player = [&](uint32_t me) {
+    for (uint32_t i = me; i < kRounds; i += 2) {
+      while (turn.load(std::memory_order_acquire) != i) std::this_thread::yield();
+      queue.push(step(now_ns(), i));
+      turn.store(i + 1, std::memory_order_release);
+    }
+  };
+  std::thread even(player, 0), odd(player, 1);
+  std::vector<uint32_t> seen;
+  while (seen.size() < kRounds) {
+    for (const uint32_t index : drain_steps(queue, now_ns())) seen.push_back(index);
+  }
+  even.join();
+  odd.join();
+  bool ascending = true;
+  for (uint32_t i = 0; i < kRounds; ++i) ascending = ascending && seen[i] == i;
+  CHECK(ascending);
+}
+
+TEST_CASE("thread_context: a new thread takes over the context of one that ended, and its events",
+          "[engine][queue][threads]") {
+  Doorbell doorbell;
+  EventQueue queue(doorbell);
+  ThreadContext* first = nullptr;
+  std::thread([&] {
+    first = this_thread();
+    queue.push(step(1, 0));
+  }).join();
+  ThreadContext* second = nullptr;
+  std::thread([&] {
+    second = this_thread();
+    queue.push(step(2, 1));
+  }).join();
+  CHECK(first == second);
+  CHECK(drain_steps(queue) == std::vector<uint32_t>{0, 1});
+}
+
+TEST_CASE("doorbell: a ring before the wait is not lost, and a wait ends by itself",
+          "[engine][queue]") {
+  Doorbell doorbell;
+  doorbell.ring();
+  const uint64_t begin = now_ns();
+  doorbell.wait(10'000'000'000);
+  CHECK(now_ns() - begin < 5'000'000'000);
+  doorbell.wait(1'000'000);
+  std::thread ringer([&] { doorbell.ring(); });
+  doorbell.wait(10'000'000'000);
+  ringer.join();
+  CHECK(now_ns() - begin < 5'000'000'000);
+}

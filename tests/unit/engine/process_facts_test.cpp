@@ -1,0 +1,42 @@
+#include "interposer/engine/process_facts.h"
+
+#include <unistd.h>
+
+#include "tests/support/catch.h"
+
+using namespace convtrace::engine;
+using Arguments = std::vector<std::string>;
+
+TEST_CASE("process_facts: values of secret options are masked in every spelling",
+          "[engine][facts]") {
+  CHECK(mask_secrets({"train.py", "--lr", "0.1", "--api-key", "abc", "--hf_token=xyz"}) ==
+        Arguments{"train.py", "--lr", "0.1", "--api-key", "***", "--hf_token=***"});
+  CHECK(mask_secrets({"x", "WANDB_API_KEY=1", "--Password:q", "--secret"}) ==
+        Arguments{"x", "WANDB_API_KEY=***", "--Password:***", "--secret"});
+}
+
+TEST_CASE("process_facts: what only looks like a secret stays", "[engine][facts]") {
+  CHECK(mask_secrets({"/keys/python", "data/tokens/a.txt", "tokenizer.json", "--seed", "7"}) ==
+        Arguments{"/keys/python", "data/tokens/a.txt", "tokenizer.json", "--seed", "7"});
+  CHECK(mask_secrets({"x", "--use-token", "--lr", "1"}) ==
+        Arguments{"x", "--use-token", "--lr", "1"});
+}
+
+TEST_CASE("process_facts: only switches that change numerics are taken, sorted",
+          "[engine][facts]") {
+  const char* const environment[] = {"OMP_NUM_THREADS=2", "HOME=/home/u", "NCCL_ALGO=Ring",
+                                     "BROKEN", nullptr};
+  using Fact = std::pair<std::string, std::string>;
+  CHECK(numerics_switches(environment) ==
+        std::vector<Fact>{{"switch.NCCL_ALGO", "Ring"}, {"switch.OMP_NUM_THREADS", "2"}});
+}
+
+TEST_CASE("process_facts: META names this process", "[engine][facts]") {
+  const char* const environment[] = {nullptr};
+  const convtrace::format::TraceMeta meta = process_meta(environment);
+  CHECK(meta.pid == static_cast<uint32_t>(getpid()));
+  REQUIRE_FALSE(meta.command_line.empty());
+  CHECK(meta.command_line[0].find("engine_unit") != std::string::npos);
+  CHECK_FALSE(meta.host.empty());
+  CHECK_FALSE(meta.tool_version.empty());
+}
