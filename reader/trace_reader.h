@@ -18,6 +18,8 @@
 #include "format/definitions.h"
 #include "format/events.h"
 #include "format/meta.h"
+#include "reader/byte_source.h"
+#include "reader/problem.h"
 
 namespace convtrace::reader {
 
@@ -32,16 +34,10 @@ enum class OpenPolicy : uint8_t {
 enum class TraceState : uint8_t { kComplete, kUnclosed, kDamaged };
 const char* to_string(TraceState state);
 
-struct Problem {
-  uint64_t offset = 0;  ///< from file start
-  uint64_t bytes = 0;   ///< skipped
-  std::string text;
-};
-
 struct RecordCounts {
   uint64_t records = 0;       ///< of the container, without index and footer
   uint64_t events = 0;        ///< by the headers of readable chunks
-  uint64_t lost_records = 0;  ///< gaps in record numbers
+  uint64_t lost_records = 0;  ///< gaps in record numbers, and records whose payload is damaged
   uint64_t skipped_bytes = 0;
 };
 
@@ -52,6 +48,9 @@ class TraceReader {
   /// kIndexOnly without an index).
   [[nodiscard]] static Result<std::unique_ptr<TraceReader>> open(
       const std::string& path, OpenPolicy policy = OpenPolicy::kIndexOrScan);
+  /// The same over any bytes.
+  [[nodiscard]] static Result<std::unique_ptr<TraceReader>> open(
+      std::unique_ptr<ByteSource> source, OpenPolicy policy = OpenPolicy::kIndexOrScan);
   ~TraceReader();
 
   /// State known so far. Decoding may turn complete or unclosed into damaged: final after the last

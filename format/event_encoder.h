@@ -1,0 +1,56 @@
+#pragma once
+/// @file event_encoder.h
+/// Collects events into the typed columns of one chunk and makes its payload.
+///
+/// Place:    trace_writer.cpp; reader/event_decoder.h is its mirror.
+/// Threads:  one owner thread.
+/// Errors:   Status; allocation failure leaves as std::bad_alloc, which TraceWriter catches.
+/// Source:   format/FORMAT.md section 6; the columns themselves: format/schema/chunk.fbs.
+
+#include <cstdint>
+#include <memory>
+
+#include "format/base/bytes.h"
+#include "format/base/status.h"
+#include "format/events.h"
+
+namespace convtrace::format {
+
+/// What the record header says of a chunk.
+struct ChunkSummary {
+  uint64_t time_begin_ns = 0;
+  uint64_t time_end_ns = 0;
+  uint32_t step_begin = kNoStep;
+  uint32_t step_end = kNoStep;
+  uint32_t event_count = 0;
+  bool urgent = false;  ///< holds an error finding
+};
+
+class EventEncoder {
+ public:
+  EventEncoder();
+  ~EventEncoder();
+
+  /// Copies one event into the columns under the next seq; its own header.seq is not looked at.
+  /// Messages beyond kMaxStringBytes are cut.
+  /// @return kLimitExceeded when it is larger than kMaxEventBytes or has too many dimensions or
+  /// ranges; it is then not part of the chunk.
+  [[nodiscard]] Status add(const Event& event);
+
+  /// @return uncompressed bytes of the columns so far, without the few hundred of the container.
+  [[nodiscard]] size_t raw_bytes() const;
+  [[nodiscard]] const ChunkSummary& summary() const;
+
+  /// Makes the payload. Valid until the next call of any member.
+  /// @param first_seq  seq of the first event; the others follow without gaps.
+  [[nodiscard]] Bytes finish(uint64_t first_seq);
+
+  /// Forgets all events.
+  void clear();
+
+ private:
+  struct Columns;
+  std::unique_ptr<Columns> columns_;
+};
+
+}  // namespace convtrace::format

@@ -1,0 +1,186 @@
+#include "format/trace_writer.h"
+
+#include <sys/random.h>
+#include <time.h>
+
+#include <algorithm>
+#include <new>
+
+#include "format/event_encoder.h"
+#include "format/metadata_encoder.h"
+#include "format/record_codec.h"
+#include "format/record_writer.h"
+
+namespace convtrace::format {
+namespace {
+
+uint64_t now_ns(clockid_t clock) {
+  timespec now{};
+  clock_gettime(clock, &now);
+  return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000u + static_cast<uint64_t>(now.tv_nsec);
+}
+
+void fill_in(TraceMeta& meta) {
+  const bool has_uuid = std::ranges::any_of(meta.uuid, [](uint8_t byte) { return byte != 0; });
+  if (!has_uuid && getrandom(meta.uuid.data(), meta.uuid.size(), GRND_NONBLOCK) !=
+                       static_cast<ssize_t>(meta.uuid.size())) {
+    // Early in boot there is no entropy yet; clock and process still tell traces apart.
+    store_le(reinterpret_cast<std::byte*>(meta.uuid.data()), now_ns(CLOCK_REALTIME));
+    store_le(reinterpret_cast<std::byte*>(meta.uuid.data() + 8), uint64_t{meta.pid} + 1);
+  }
+  if (meta.start_realtime_ns == 0 && meta.start_monotonic_ns == 0) {
+    meta.start_realtime_ns = now_ns(CLOCK_REALTIME);
+    meta.start_monotonic_ns = now_ns(CLOCK_MONOTONIC);
+  }
+}
+
+}  // namespace
+
+struct TraceWriter::Impl {
+  RecordWriter records;
+  const Definitions& definitions;
+  TraceMeta identity;  ///< uuid and clocks, which every META repeats
+  EventEncoder chunk;
+  Definitions::Counts stored;
+  uint64_t event_count = 0;  ///< including those of the open chunk
+  bool closed = false;
+
+  Impl(std::unique_ptr<Sink> sink, const Definitions& defs)
+      : records(std::move(sink)), definitions(defs) {}
+
+  Status start(TraceMeta meta);
+  Status write_meta(TraceMeta meta);
+  Status write_defs(Definitions::Counts from, uint8_t flags);
+  Status append(const Event& event);
+  Status add(const Event& event);
+  Status flush();
+  Status close();
+
+  /// Runs `step` unless the writer is finished or failed. Allocation failure ends the trace, not
+  /// the host.
+  template <typename Function>
+  Status guarded(Function step) noexcept {
+    if (!records.status().ok()) return records.status();
+    if (closed) return Status::make(StatusCode::kInvalidArgument, "trace is closed");
+    try {
+      return step();
+    } catch (...) {
+      return records.fail(Status::make(StatusCode::kOutOfMemory, "trace"));
+    }
+  }
+};
+
+Status TraceWriter::Impl::start(TraceMeta meta) {
+  fill_in(meta);
+  FileHeader header;
+  header.uuid = meta.uuid;
+  header.start_realtime_ns = meta.start_realtime_ns;
+  header.start_monotonic_ns = meta.start_monotonic_ns;
+  header.file_tag = file_tag_of(meta.uuid);
+  identity.uuid = meta.uuid;
+  identity.start_realtime_ns = meta.start_realtime_ns;
+  identity.start_monotonic_ns = meta.start_monotonic_ns;
+  CONVTRACE_TRY(records.write_file_header(header));
+  return write_meta(std::move(meta));
+}
+
+Status TraceWriter::Impl::write_meta(TraceMeta meta) {
+  meta.uuid = identity.uuid;
+  meta.start_realtime_ns = identity.start_realtime_ns;
+  meta.start_monotonic_ns = identity.start_monotonic_ns;
+  RecordHeader header{.kind = RecordKind::kMeta};
+  header.item_count = 1;
+  return records.write(header, encode_meta(meta));
+}
+
+Status TraceWriter::Impl::write_defs(Definitions::Counts from, uint8_t flags) {
+  const Definitions::Counts to = definitions.counts();
+  while (from != to) {
+    const DefsPayload payload = encode_defs(definitions, from, to);
+    RecordHeader header{.kind = RecordKind::kDefs, .flags = flags};
+    header.item_count = payload.item_count;
+    CONVTRACE_TRY(records.write(header, payload.bytes));
+    from = payload.end;
+  }
+  stored = to;
+  return kOkStatus;
+}
+
+Status TraceWriter::Impl::add(const Event& event) {
+  CONVTRACE_TRY(chunk.add(event));
+  ++event_count;
+  return kOkStatus;
+}
+
+Status TraceWriter::Impl::append(const Event& event) {
+  if (add(event).code == StatusCode::kLimitExceeded) {
+    Loss loss{.header = header_of(event), .reason = LossReason::kRecordTooLarge, .count = 1};
+    CONVTRACE_TRY(add(loss));
+  }
+  const ChunkSummary& summary = chunk.summary();
+  const bool full = chunk.raw_bytes() >= kChunkCloseBytes || summary.event_count == kMaxChunkEvents;
+  return full || summary.urgent ? flush() : kOkStatus;
+}
+
+Status TraceWriter::Impl::flush() {
+  const ChunkSummary summary = chunk.summary();
+  if (summary.event_count == 0) return kOkStatus;
+  // Everything an event names was interned before the event was appended, so before this.
+  CONVTRACE_TRY(write_defs(stored, 0));
+  RecordHeader header{.kind = RecordKind::kEvents};
+  header.flags = summary.urgent ? kFlagUrgent : 0;
+  header.time_begin_ns = summary.time_begin_ns;
+  header.time_end_ns = summary.time_end_ns;
+  header.step_begin = summary.step_begin;
+  header.step_end = summary.step_end;
+  header.item_count = summary.event_count;
+  CONVTRACE_TRY(records.write(header, chunk.finish(event_count - summary.event_count)));
+  chunk.clear();
+  return kOkStatus;
+}
+
+Status TraceWriter::Impl::close() {
+  CONVTRACE_TRY(flush());
+  CONVTRACE_TRY(write_defs({}, kFlagConsolidated));
+  CONVTRACE_TRY(records.write_index_and_footer(event_count));
+  closed = true;
+  return kOkStatus;
+}
+
+TraceWriter::TraceWriter(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+TraceWriter::~TraceWriter() = default;
+
+Result<std::unique_ptr<TraceWriter>> TraceWriter::create(std::unique_ptr<Sink> sink, TraceMeta meta,
+                                                         const Definitions& definitions) {
+  auto impl = std::make_unique<Impl>(std::move(sink), definitions);
+  if (Status s = impl->guarded([&] { return impl->start(std::move(meta)); }); !s.ok()) return s;
+  return std::unique_ptr<TraceWriter>(new TraceWriter(std::move(impl)));
+}
+
+Status TraceWriter::append(const Event& event) {
+  return impl_->guarded([&] { return impl_->append(event); });
+}
+
+Status TraceWriter::append_meta(const TraceMeta& meta) {
+  return impl_->guarded([&] { return impl_->write_meta(meta); });
+}
+
+Status TraceWriter::flush() {
+  return impl_->guarded([&] { return impl_->flush(); });
+}
+
+uint64_t TraceWriter::open_chunk_age_ns(uint64_t now_ns) const {
+  const ChunkSummary& summary = impl_->chunk.summary();
+  const bool empty = summary.event_count == 0 || now_ns < summary.time_begin_ns;
+  return empty ? 0 : now_ns - summary.time_begin_ns;
+}
+
+Status TraceWriter::close() {
+  return impl_->guarded([&] { return impl_->close(); });
+}
+
+Status TraceWriter::status() const { return impl_->records.status(); }
+uint64_t TraceWriter::bytes_written() const { return impl_->records.bytes_written(); }
+uint64_t TraceWriter::events_written() const { return impl_->event_count; }
+
+}  // namespace convtrace::format

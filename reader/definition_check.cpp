@@ -1,0 +1,53 @@
+#include "reader/definition_check.h"
+
+#include <algorithm>
+
+namespace convtrace::reader {
+
+using namespace format;
+
+DefinitionCheck::DefinitionCheck(const Definitions& definitions) {
+  const Definitions::Counts counts = definitions.counts();
+  strings_.resize(size_t{counts.strings} + 1);
+  kernels_.resize(size_t{counts.kernels} + 1);
+  stacks_.resize(size_t{counts.stacks} + 1);
+  for (uint32_t i = 1; i <= counts.strings; ++i) strings_[i] = definitions.has(StringId{i});
+  for (uint32_t i = 1; i <= counts.kernels; ++i) {
+    const KernelDef kernel = definitions.kernel({i});
+    kernels_[i] = definitions.has(KernelId{i}) && known(kernel.name) && known(kernel.family);
+  }
+  for (uint32_t i = 1; i <= counts.stacks; ++i) {
+    stacks_[i] =
+        definitions.has(StackId{i}) &&
+        std::ranges::all_of(definitions.stack({i}), [this](StringId f) { return known(f); });
+  }
+}
+
+bool DefinitionCheck::resolves(const Event& event) const {
+  struct Visitor {
+    const DefinitionCheck& check;
+    bool operator()(const Launch& e) const {
+      return check.known(e.place.scope) && check.known(e.kernel);
+    }
+    bool operator()(const TensorStats& e) const {
+      return check.known(e.place.scope) && check.known(e.slot) && check.known(e.op) &&
+             check.known(e.kernel);
+    }
+    bool operator()(const Alloc& e) const { return check.known(e.stack); }
+    bool operator()(const Free& e) const { return check.known(e.stack); }
+    bool operator()(const Scope& e) const { return check.known(e.place.scope); }
+    bool operator()(const Finding& e) const {
+      return check.known(e.place.scope) && check.known(e.op) && check.known(e.kernel) &&
+             check.known(e.slot) && check.known(e.other) && check.known(e.alloc_stack) &&
+             check.known(e.launch_stack) && check.known(e.free_stack);
+    }
+    bool operator()(const Copy&) const { return true; }
+    bool operator()(const Step&) const { return true; }
+    bool operator()(const Diagnostic&) const { return true; }
+    bool operator()(const Loss&) const { return true; }
+    bool operator()(const Cost&) const { return true; }
+  };
+  return std::visit(Visitor{*this}, event);
+}
+
+}  // namespace convtrace::reader

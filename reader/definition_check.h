@@ -1,0 +1,38 @@
+#pragma once
+/// @file definition_check.h
+/// Whether everything an event names is defined in the trace.
+///
+/// Why:      a definition can be lost with its record while the events that use it survive; such an
+/// event is
+///           counted, not shown with a wrong or empty name.
+/// Memory:   one bit an id, computed once.
+
+#include <vector>
+
+#include "format/definitions.h"
+#include "format/events.h"
+
+namespace convtrace::reader {
+
+class DefinitionCheck {
+ public:
+  DefinitionCheck() = default;
+  explicit DefinitionCheck(const format::Definitions& definitions);
+
+  /// @return whether all ids of `event` are none or defined, down to the texts of kernels and stack
+  /// frames.
+  [[nodiscard]] bool resolves(const format::Event& event) const;
+
+ private:
+  [[nodiscard]] bool known(format::StringId id) const { return test(strings_, id.value); }
+  [[nodiscard]] bool known(format::KernelId id) const { return test(kernels_, id.value); }
+  [[nodiscard]] bool known(format::StackId id) const { return test(stacks_, id.value); }
+  static bool test(const std::vector<bool>& bits, uint32_t id) {
+    return id == 0 || (id < bits.size() && bits[id]);
+  }
+
+  // Indexed by id.
+  std::vector<bool> strings_, kernels_, stacks_;
+};
+
+}  // namespace convtrace::reader

@@ -1,0 +1,38 @@
+#include "reader/payload_reader.h"
+
+#include <algorithm>
+
+#include "format/base/checksum.h"
+
+namespace convtrace::reader {
+
+Result<Bytes> PayloadReader::read(const format::RecordEntry& entry) {
+  const format::RecordHeader& header = entry.header;
+  const auto offset = static_cast<int64_t>(entry.offset);
+  if ((header.flags & format::kReservedFlags) != 0) {
+    return Status::make(StatusCode::kUnsupportedFeature, "flags", offset);
+  }
+  record_.resize(format::kSlotBytes + header.stored_size);  // bounded by decode_record_header
+  CONVTRACE_TRY(source_.read(entry.offset, record_));
+  const format::Slot expected = format::encode(header);
+  header_intact_ = std::equal(expected.begin(), expected.end(), record_.begin());
+  const Bytes stored = Bytes(record_).subspan(format::kSlotBytes);
+  if (checksum32(stored) != header.payload_checksum) {
+    return Status::make(StatusCode::kCorrupt, "payload checksum", offset);
+  }
+  switch (header.codec) {
+    case format::Codec::kNone:
+      if (header.raw_size != header.stored_size) break;
+      return stored;
+    case format::Codec::kZstd: {
+      raw_.resize(header.raw_size);
+      if (!decompressor_.decompress_exact(stored, raw_).ok()) break;
+      return Bytes(raw_);
+    }
+    default:
+      return Status::make(StatusCode::kUnsupportedFeature, "codec", offset);
+  }
+  return Status::make(StatusCode::kCorrupt, "payload", offset);
+}
+
+}  // namespace convtrace::reader

@@ -1,0 +1,100 @@
+#include "reader/record_scanner.h"
+
+#include <algorithm>
+#include <map>
+
+namespace convtrace::reader {
+namespace {
+
+using format::kSlotBytes;
+
+/// Records in a row are met by one small read each, damage is walked through in large ones.
+constexpr size_t kHopBytes = kSlotBytes;
+constexpr size_t kSkipBytes = 256 << 10;
+constexpr uint64_t kMajorityBytes = 1 << 20;
+
+bool is_zero(const std::byte* slot) {
+  return std::all_of(slot, slot + kSlotBytes, [](std::byte byte) { return byte == std::byte{0}; });
+}
+
+format::SlotView view(const std::byte* slot) { return format::SlotView(slot, kSlotBytes); }
+
+}  // namespace
+
+const std::byte* RecordScanner::slot(uint64_t offset, size_t ahead) {
+  const uint64_t size = source_.size();
+  if (offset > size || size - offset < kSlotBytes) return nullptr;
+  const bool inside =
+      offset >= window_offset_ && offset - window_offset_ + kSlotBytes <= window_.size();
+  if (!inside) {
+    const uint64_t count = std::min<uint64_t>(ahead, size - offset) / kSlotBytes * kSlotBytes;
+    window_.resize(static_cast<size_t>(count));
+    window_offset_ = offset;
+    if (!source_.read(offset, window_).ok()) {
+      window_.clear();
+      return nullptr;
+    }
+  }
+  return window_.data() + (offset - window_offset_);
+}
+
+std::optional<format::RecordHeader> RecordScanner::header_at(uint64_t offset, uint64_t skipped,
+                                                             size_t ahead) {
+  const std::byte* bytes = slot(offset, ahead);
+  if (bytes == nullptr) return std::nullopt;
+  const auto header = format::decode_record_header(view(bytes));
+  if (!header || header->file_tag != file_tag_) return std::nullopt;
+  // A lost record took at least one slot, so no more than this can be missing. Without the bound
+  // one crafted number would hide the rest of the file.
+  const bool plausible =
+      header->seq >= next_seq_ && header->seq - next_seq_ <= skipped / kSlotBytes;
+  return plausible ? header : std::nullopt;
+}
+
+std::optional<format::RecordEntry> RecordScanner::next() {
+  const uint64_t begin = offset_;
+  uint64_t zeros_from = begin;  // everything from here to offset_ is zero
+  auto header = header_at(offset_, 0, kHopBytes);
+  while (!header) {
+    const std::byte* bytes = slot(offset_, kSkipBytes);
+    if (bytes == nullptr) {
+      // What is left is shorter than a slot: a cut record. Zeros before it: space never written.
+      if (zeros_from > begin) report_skipped(begin, zeros_from);
+      return std::nullopt;
+    }
+    const bool zero = is_zero(bytes);
+    offset_ += kSlotBytes;
+    if (!zero) zeros_from = offset_;
+    header = header_at(offset_, offset_ - begin, kSkipBytes);
+  }
+  if (offset_ > begin) report_skipped(begin, offset_);
+  lost_records_ += header->seq - next_seq_;
+  next_seq_ = header->seq + 1;
+
+  const format::RecordEntry entry{offset_, *header};
+  const bool cut = header->stored_size > source_.size() - offset_ - kSlotBytes;
+  offset_ += cut ? source_.size() - offset_ : format::record_extent(*header);
+  if (cut) return std::nullopt;
+  return entry;
+}
+
+void RecordScanner::report_skipped(uint64_t begin, uint64_t end) {
+  problems_.add(begin, end - begin, "no record where one should be; searched for the next");
+}
+
+std::optional<uint32_t> majority_file_tag(const ByteSource& source) {
+  std::vector<std::byte> head(static_cast<size_t>(std::min(source.size(), kMajorityBytes)));
+  if (!source.read(0, head).ok()) return std::nullopt;
+  std::map<uint32_t, int> votes;
+  for (size_t at = kSlotBytes; at + kSlotBytes <= head.size(); at += kSlotBytes) {
+    if (const auto header = format::decode_record_header(view(head.data() + at))) {
+      ++votes[header->file_tag];
+    }
+  }
+  const auto most = std::ranges::max_element(
+      votes, [](const auto& a, const auto& b) { return a.second < b.second; });
+  if (most == votes.end()) return std::nullopt;
+  return most->first;
+}
+
+}  // namespace convtrace::reader
