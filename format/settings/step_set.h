@@ -41,7 +41,7 @@ class StepSet {
   [[nodiscard]] static Result<StepSet> parse(std::string_view text, Kind kind);
   [[nodiscard]] std::string text(char separator) const;
 
-  std::vector<Range> ranges_{Range{}};
+  std::vector<Range> ranges_ = std::vector<Range>(1);
 };
 
 }  // namespace convtrace::settings

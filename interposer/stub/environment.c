@@ -58,16 +58,15 @@ static void prepend_to_pythonpath(const char* folder) {
   if (value == NULL) return;
   memcpy(value, folder, length);
   char* end = value + length;
-  while (*old != '\0') {
-    const char* colon = strchr(old, ':');
-    const size_t entry = colon != NULL ? (size_t)(colon - old) : strlen(old);
-    if (entry != length || memcmp(old, folder, length) != 0) {
+  for (const char* entry = old; *old != '\0';) {
+    const size_t size = strcspn(entry, ":");
+    if (size != length || memcmp(entry, folder, length) != 0) {
       *end++ = ':';
-      memcpy(end, old, entry);
-      end += entry;
-      if (colon != NULL && colon[1] == '\0') *end++ = ':';
+      memcpy(end, entry, size);
+      end += size;
     }
-    old += entry + (colon != NULL);
+    if (entry[size] == '\0') break;
+    entry += size + 1;
   }
   *end = '\0';
   setenv("PYTHONPATH", value, 1);

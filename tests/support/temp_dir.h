@@ -24,6 +24,7 @@ class TempDir {
   TempDir(const TempDir&) = delete;
   TempDir& operator=(const TempDir&) = delete;
 
+  [[nodiscard]] const std::filesystem::path& path() const { return path_; }
   /// @return the path of `name` in the folder.
   [[nodiscard]] std::string operator/(const std::string& name) const { return path_ / name; }
 

@@ -1,0 +1,66 @@
+#include <filesystem>
+
+#include "tests/artifact/artifacts.h"
+#include "tests/support/catch.h"
+
+namespace convtrace::test {
+
+TEST_CASE("preload: programs that do not train say nothing new and leave no file", "[artifact]") {
+  const std::vector<std::string> commands[] = {
+      {"/bin/true"},
+      {"bash", "-c", "echo $((6 * 7)) | cat; (exit 3)"},
+      {"python3", "-c", "pass"},
+      {"cc", "--version"},
+      {"sh", "-c", "exec ls /"},
+  };
+  for (const auto& command : commands) {
+    CAPTURE(command);
+    const TempDir folder;
+    const ProcessResult plain = run_process(command, {{}, kForeignVariables, "/"});
+    const ProcessResult traced = run_preloaded(command, {}, folder.path());
+    CHECK(traced.exit_code == plain.exit_code);
+    CHECK(traced.out == plain.out);
+    CHECK(traced.err == plain.err);
+    CHECK(std::filesystem::is_empty(folder.path()));
+  }
+}
+
+TEST_CASE("preload: dlsym(RTLD_NEXT) of another preload library finds what comes after it",
+          "[artifact]") {
+  const std::string other = program("libartifact_second_preload.so");
+  for (const std::string& order : {kStub + ":" + other, other + ":" + kStub, other}) {
+    CAPTURE(order);
+    const ProcessResult result =
+        run_process({program("artifact_print_getpid")}, {{"LD_PRELOAD=" + order}, {}, {}});
+    CHECK(result.out == "next definition\n");
+  }
+}
+
+TEST_CASE("preload: exceptions unwind as ever", "[artifact]") {
+  const ProcessResult result = run_preloaded({program("artifact_throw")});
+  CHECK(result.exit_code == 0);
+  CHECK(result.out == "cleanup\ncleanup\ncleanup\ncaught\n");
+}
+
+TEST_CASE("preload: a musl program lives and is entered", "[artifact]") {
+  if (!std::filesystem::exists(program("artifact_musl"))) {
+    WARN("no musl-gcc here: not checked");
+    return;
+  }
+  const FakeTree tree;
+  const ProcessResult result = run_preloaded({program("artifact_musl")}, {}, {}, tree.stub());
+  CHECK(result.exit_code == 0);
+  CHECK(result.out == "traced\n");
+  CHECK(result.err.empty());
+}
+
+TEST_CASE("preload: a static program is untouched, what it executes is not", "[artifact]") {
+  const std::string still = program("artifact_static");
+  const FakeTree tree;
+  CHECK(run_preloaded({still}, {}, {}, tree.stub()).out == "plain\n");
+  const ProcessResult child =
+      run_preloaded({still, "sh", "-c", "echo ${CONVTRACE_CORE:+traced}"}, {}, {}, tree.stub());
+  CHECK(child.out == "traced\n");
+}
+
+}  // namespace convtrace::test

@@ -1,0 +1,159 @@
+#include <dlfcn.h>
+
+#include <atomic>
+#include <cstdint>
+#include <string>
+
+#include "cupti/hooks_v1.h"
+#include "tests/support/catch.h"
+
+// Runs under LD_PRELOAD=libconvtrace.so (set by ctest), one process per case.
+extern "C" {
+int cuLaunchKernel() __attribute__((weak));
+int cuGetProcAddress(const char*, void**, int, uint64_t) __attribute__((weak));
+}
+
+namespace {
+
+using Launch = int (*)();
+using GetProcAddress = int (*)(const char*, void**, int, uint64_t);
+using GetProcAddressV2 = int (*)(const char*, void**, int, uint64_t, int*);
+
+void* open_driver() {
+  void* driver = dlopen(PROGRAMS "/libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+  REQUIRE(driver != nullptr);
+  return driver;
+}
+
+template <typename Function>
+Function symbol(void* handle, const char* name) {
+  return reinterpret_cast<Function>(dlsym(handle, name));
+}
+
+bool is_in_preload(void* function) {
+  Dl_info info{};
+  REQUIRE(dladdr(function, &info) != 0);
+  return std::string(info.dli_fname).ends_with("/libconvtrace.so");
+}
+
+int g_per_thread = -1;
+
+int launch_kernel_hook(convtrace_cuLaunchKernel_fn real, int per_thread, void* function,
+                       unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
+                       unsigned block_y, unsigned block_z, unsigned shared_bytes, void* stream,
+                       void** params, void** extra) {
+  g_per_thread = per_thread;
+  return 1000 + real(function, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_bytes,
+                     stream, params, extra);
+}
+
+void publish(const convtrace_hooks_v1& hooks) {
+  auto* slot = symbol<std::atomic<const convtrace_hooks_v1*>*>(RTLD_DEFAULT, "convtrace_hooks_v1");
+  REQUIRE(slot != nullptr);
+  slot->store(&hooks);
+}
+
+constexpr const char* kLaunchNames[] = {
+    "cuLaunchKernel",        "cuLaunchKernel_ptsz",       "cuLaunchKernelEx",
+    "cuLaunchKernelEx_ptsz", "cuLaunchCooperativeKernel", "cuLaunchCooperativeKernel_ptsz",
+    "cuGraphLaunch",         "cuGraphLaunch_ptsz"};
+
+}  // namespace
+
+TEST_CASE("gate: dlsym on the driver gives wrappers that reach the driver's functions",
+          "[artifact]") {
+  void* driver = open_driver();
+  int answer = 11;
+  for (const char* name : kLaunchNames) {
+    CAPTURE(name);
+    const auto launch = symbol<Launch>(driver, name);
+    CHECK(is_in_preload(reinterpret_cast<void*>(launch)));
+    CHECK(launch() == answer++);
+  }
+}
+
+TEST_CASE("gate: other driver functions come untouched", "[artifact]") {
+  const auto init = symbol<Launch>(open_driver(), "cuInit");
+  CHECK_FALSE(is_in_preload(reinterpret_cast<void*>(init)));
+  CHECK(init() == 19);
+}
+
+TEST_CASE("gate: cuGetProcAddress gives wrappers, itself included", "[artifact]") {
+  void* driver = open_driver();
+  const auto get = symbol<GetProcAddress>(driver, "cuGetProcAddress");
+  const auto get_v2 = symbol<GetProcAddressV2>(driver, "cuGetProcAddress_v2");
+  CHECK(is_in_preload(reinterpret_cast<void*>(get)));
+  CHECK(is_in_preload(reinterpret_cast<void*>(get_v2)));
+
+  void* found = nullptr;
+  CHECK(get("cuGetProcAddress", &found, 11030, 0) == 0);
+  CHECK(found == reinterpret_cast<void*>(get));
+  CHECK(get_v2("cuGetProcAddress", &found, 12000, 0, nullptr) == 0);
+  CHECK(found == reinterpret_cast<void*>(get_v2));
+
+  CHECK(get_v2("cuLaunchKernel", &found, 13000, 0, nullptr) == 0);
+  CHECK(found == dlsym(driver, "cuLaunchKernel"));
+  CHECK(reinterpret_cast<Launch>(found)() == 11);
+  CHECK(get_v2("cuLaunchKernel", &found, 13000, 2, nullptr) == 0);
+  CHECK(found == dlsym(driver, "cuLaunchKernel_ptsz"));
+  CHECK(reinterpret_cast<Launch>(found)() == 12);
+
+  CHECK(get_v2("cuInit", &found, 13000, 0, nullptr) == 0);
+  CHECK_FALSE(is_in_preload(found));
+  int status = 0;
+  CHECK(get_v2("cuNothing", &found, 13000, 0, &status) == 500);
+  CHECK(found == nullptr);
+  CHECK(status == 1);
+}
+
+TEST_CASE("gate: a published table is called with the real function", "[artifact]") {
+  void* driver = open_driver();
+  static const convtrace_hooks_v1 hooks = [] {
+    convtrace_hooks_v1 table{};
+    table.bytes = sizeof table;
+    table.launch_kernel = launch_kernel_hook;
+    return table;
+  }();
+  publish(hooks);
+  CHECK(symbol<Launch>(driver, "cuLaunchKernel")() == 1011);
+  CHECK(g_per_thread == 0);
+  CHECK(symbol<Launch>(driver, "cuLaunchKernel_ptsz")() == 1012);
+  CHECK(g_per_thread == 1);
+  CHECK(symbol<Launch>(driver, "cuGraphLaunch")() == 17);  // an entry left empty is passed by
+}
+
+TEST_CASE("gate: an older engine's shorter table is not read past its end", "[artifact]") {
+  void* driver = open_driver();
+  static convtrace_hooks_v1 hooks{};
+  hooks.bytes = offsetof(convtrace_hooks_v1, launch_kernel);
+  hooks.launch_kernel = launch_kernel_hook;
+  publish(hooks);
+  CHECK(symbol<Launch>(driver, "cuLaunchKernel")() == 11);
+}
+
+TEST_CASE("gate: without a driver the names are not found", "[artifact]") {
+  for (const char* name : kLaunchNames) {
+    CAPTURE(name);
+    dlerror();
+    CHECK(dlsym(RTLD_DEFAULT, name) == nullptr);
+    const char* error = dlerror();
+    REQUIRE(error != nullptr);
+    CHECK(std::string(error).find("no CUDA driver is loaded") != std::string::npos);
+  }
+}
+
+TEST_CASE("gate: a wrapper called without a driver says not found", "[artifact]") {
+  REQUIRE(&cuLaunchKernel != nullptr);  // bound as in a program linked with the driver
+  CHECK(cuLaunchKernel() == 500);
+  void* function = &function;
+  CHECK(cuGetProcAddress("cuInit", &function, 12000, 0) == 500);
+}
+
+TEST_CASE("gate: a driver that is closed and opened again is still reached", "[artifact]") {
+  void* driver = open_driver();
+  const auto launch = symbol<Launch>(driver, "cuLaunchKernel");
+  CHECK(launch() == 11);
+  CHECK(dlclose(driver) == 0);
+  CHECK(launch() == 11);
+  CHECK(symbol<Launch>(open_driver(), "cuLaunchKernel")() == 11);
+}

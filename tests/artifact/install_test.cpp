@@ -1,0 +1,42 @@
+#include <algorithm>
+#include <filesystem>
+#include <set>
+
+#include "tests/artifact/artifacts.h"
+#include "tests/support/catch.h"
+
+namespace convtrace::test {
+namespace fs = std::filesystem;
+
+TEST_CASE("install: the tree holds no path of the machine it was built on and can be moved",
+          "[artifact]") {
+  const TempDir root;
+  const std::string first = root / "first", second = root / "second";
+  const ProcessResult installed =
+      run_process({CMAKE_PROGRAM, "--install", kBuild, "--prefix", first});
+  INFO(installed.err);
+  REQUIRE(installed.exit_code == 0);
+  fs::rename(first, second);
+
+  size_t files = 0;
+  for (const auto& entry : fs::recursive_directory_iterator(second)) {
+    CHECK_FALSE(entry.is_symlink());
+    if (!entry.is_regular_file()) continue;
+    ++files;
+    const std::string content = read_file(entry.path());
+    CAPTURE(entry.path().string());
+    for (const std::string& path : {std::string(SOURCE_FOLDER) + "/", kBuild, first}) {
+      CHECK(content.find(path) == std::string::npos);
+    }
+  }
+  CHECK(files > 1);
+
+  const std::string stub = second + "/lib/libconvtrace.so";
+  if (!fs::exists(second + "/lib/libconvtrace-core.so")) return;
+  const ProcessResult child = run_process({"printenv", "CONVTRACE_CORE", "PYTHONPATH"},
+                                          {{"LD_PRELOAD=" + stub}, kForeignVariables, {}});
+  CHECK(child.out ==
+        second + "/lib/libconvtrace-core.so\n" + second + "/share/convtrace/observer\n");
+}
+
+}  // namespace convtrace::test

@@ -1,0 +1,39 @@
+/* The few driver functions that the gate concerns, as libcuda.so.1: each answers with a number of
+ * its own, so that a test sees which one was reached. */
+#include <stdint.h>
+#include <string.h>
+
+#define LAUNCH(name, answer) \
+  int name(void) { return answer; }
+LAUNCH(cuLaunchKernel, 11)
+LAUNCH(cuLaunchKernel_ptsz, 12)
+LAUNCH(cuLaunchKernelEx, 13)
+LAUNCH(cuLaunchKernelEx_ptsz, 14)
+LAUNCH(cuLaunchCooperativeKernel, 15)
+LAUNCH(cuLaunchCooperativeKernel_ptsz, 16)
+LAUNCH(cuGraphLaunch, 17)
+LAUNCH(cuGraphLaunch_ptsz, 18)
+LAUNCH(cuInit, 19)
+
+int cuGetProcAddress_v2(const char* symbol, void** function, int version, uint64_t flags,
+                        int* status);
+
+int cuGetProcAddress(const char* symbol, void** function, int version, uint64_t flags) {
+  const int per_thread = (flags & 2) != 0;
+  *function = 0;
+  if (strcmp(symbol, "cuLaunchKernel") == 0) {
+    *function = per_thread ? (void*)cuLaunchKernel_ptsz : (void*)cuLaunchKernel;
+  }
+  if (strcmp(symbol, "cuInit") == 0) *function = (void*)cuInit;
+  if (strcmp(symbol, "cuGetProcAddress") == 0) {
+    *function = version >= 12000 ? (void*)cuGetProcAddress_v2 : (void*)cuGetProcAddress;
+  }
+  return *function != 0 ? 0 : 500;
+}
+
+int cuGetProcAddress_v2(const char* symbol, void** function, int version, uint64_t flags,
+                        int* status) {
+  const int result = cuGetProcAddress(symbol, function, version, flags);
+  if (status != 0) *status = result == 0 ? 0 : 1;
+  return result;
+}
