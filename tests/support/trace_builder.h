@@ -1,0 +1,152 @@
+#pragma once
+/// @file trace_builder.h
+/// A trace file in a few lines, for tests of those who read traces:
+///
+///     TraceBuilder(dir / "base.ctrace")
+///         .rank(0)
+///         .fact("version.torch", "2.13.0")
+///         .step(0)
+///         .stats({.scope = "h.0.mlp", .slot = "output:0", .values = {1.0f, 2.0f}})
+///         .launch({.kernel = "_Z3addPf", .family = "add", .grid = {4, 1, 1}})
+///         .finding({.kind = FindingKind::kFreedUnderOutput, .level = Level::kError, .op =
+///         "demo::gelu"}) .close();
+///
+/// Equal calls give equal files: uuid, clocks and times are fixed unless set. Events carry the last
+/// step(), thread 1 and times 1 us apart. Errors:   std::runtime_error.
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "format/definitions.h"
+#include "format/events.h"
+#include "format/meta.h"
+#include "format/sink.h"
+
+namespace convtrace::test {
+
+/// nullopt: outside any module. "": the root module.
+using ScopeName = std::optional<std::string>;
+
+struct StatsSpec {
+  ScopeName scope = "";
+  std::string slot = "output:0";
+  format::Phase phase = format::Phase::kForward;
+  uint32_t call = 0;
+  std::string op = {};
+  std::string kernel = {};  ///< mangled name; family is the same text
+  format::Device device = {};
+  format::DType dtype = format::DType::kF32;
+  format::Extent extent = format::Extent::kTensor;
+  format::Capture capture = format::Capture::kStats;
+  format::ValueId value = {};
+  uint64_t address = 0;
+  std::optional<std::vector<uint64_t>> shape =
+      std::nullopt;  ///< default {values.size()}, if there are any
+  std::vector<float> values =
+      {};                    ///< if given: statistics, hash, bytes and samples are made of them
+  format::Stats stats = {};  ///< else these
+  uint64_t bytes = 0;        ///< default: count elements of dtype
+  uint32_t variant = 0;
+  std::vector<uint64_t> range_hashes = {};
+};
+
+struct LaunchSpec {
+  std::string kernel = "kernel";
+  std::string family = {};  ///< default: the kernel's name
+  ScopeName scope = "";
+  format::Phase phase = format::Phase::kForward;
+  uint32_t call = 0;
+  std::vector<uint32_t> grid = {1, 1, 1};
+  std::vector<uint32_t> block = {1, 1, 1};
+  uint32_t shared_bytes = 0;
+  uint64_t stream = 0;
+  uint8_t device = 0;
+  format::NotSampled sampled = format::NotSampled::kNotAsked;
+  std::vector<format::Operand> operands = {};
+};
+
+/// Of alloc() and free().
+struct MemorySpec {
+  uint64_t address = 0;
+  uint64_t bytes = 0;
+  uint64_t generation = 0;
+  format::MemorySource source = format::MemorySource::kFramework;
+  format::Device device = {};
+  uint64_t stream = 0;
+  std::vector<std::string> stack = {};  ///< innermost first
+};
+
+struct FindingSpec {
+  format::FindingKind kind = format::FindingKind::kOutputAliasesInput;
+  format::Level level = format::Level::kWarning;
+  bool suppressed = false;
+  ScopeName scope = "";
+  format::Phase phase = format::Phase::kForward;
+  uint32_t call = 0;
+  std::string op = {};
+  std::string kernel = {};
+  std::string slot = {};
+  std::string other = {};
+  uint64_t address = 0;
+  uint64_t bytes = 0;
+  format::ValueId value = {};
+  std::vector<std::string> alloc_stack = {};
+  std::vector<std::string> launch_stack = {};
+  std::vector<std::string> free_stack = {};
+  std::string message = {};
+};
+
+class TraceBuilder {
+ public:
+  /// Writes a new file.
+  explicit TraceBuilder(std::string path);
+  /// Writes anywhere.
+  explicit TraceBuilder(std::unique_ptr<format::Sink> sink);
+  ~TraceBuilder();
+  TraceBuilder(const TraceBuilder&) = delete;
+  TraceBuilder& operator=(const TraceBuilder&) = delete;
+
+  // META; before the first event they go into record 0, later into a further META record.
+  TraceBuilder& meta(const format::TraceMeta& meta);
+  TraceBuilder& rank(uint32_t rank, uint32_t world_size = 1);
+  TraceBuilder& fact(std::string name, std::string value);
+
+  TraceBuilder& step(uint32_t index);
+  TraceBuilder& stats(const StatsSpec& spec);
+  TraceBuilder& launch(const LaunchSpec& spec);
+  TraceBuilder& alloc(const MemorySpec& spec);
+  TraceBuilder& free(const MemorySpec& spec);
+  TraceBuilder& copy(format::Copy copy);
+  TraceBuilder& enter(std::string_view scope, format::Phase phase = format::Phase::kForward,
+                      uint32_t call = 0);
+  TraceBuilder& leave(std::string_view scope, format::Phase phase = format::Phase::kForward,
+                      uint32_t call = 0);
+  TraceBuilder& finding(const FindingSpec& spec);
+  TraceBuilder& diagnostic(format::Level level, std::string_view site, std::string_view message);
+  TraceBuilder& loss(format::LossReason reason, uint64_t count);
+  TraceBuilder& cost(uint64_t host_ns, uint64_t device_ns, uint64_t bytes);
+  /// Appends any event; header.step, t_ns and thread are filled in where they are 0.
+  TraceBuilder& event(format::Event event);
+
+  /// Ends the chunk: what follows is in another record.
+  TraceBuilder& flush();
+  /// Finishes the file.
+  void close();
+  /// Leaves the file as a killed process does: everything so far readable, no index, no footer.
+  void leave_unclosed();
+
+  [[nodiscard]] format::Definitions& definitions();
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+/// Statistics of `values` by their definitions, in double. The hash tells values apart but is not
+/// the product's.
+[[nodiscard]] format::Stats stats_of(const std::vector<float>& values);
+
+}  // namespace convtrace::test
