@@ -1,0 +1,80 @@
+"""The backward pass: which tensor it starts from (the loss), and the phase while it runs."""
+import functools
+
+from . import engine
+
+
+class Backward:
+    """Wraps torch.autograd.backward, to which Tensor.backward comes too, and torch.autograd.grad."""
+
+    def __init__(self, observer, torch):
+        self._observer = observer
+        self._autograd = torch.autograd
+        self._graph_task = getattr(torch._C, "_current_graph_task_id", lambda: -1)
+        self._originals = {}
+
+    def install(self):
+        for name, records_loss in (("backward", True), ("grad", False)):
+            self._originals[name] = getattr(self._autograd, name)
+            setattr(self._autograd, name, self._wrap(self._originals[name], records_loss))
+
+    def remove(self):
+        for name, original in self._originals.items():
+            if getattr(getattr(self._autograd, name), "__wrapped__", None) is original:
+                setattr(self._autograd, name, original)
+
+    def _wrap(self, original, records_loss):
+        observer, graph_task = self._observer, self._graph_task
+
+        @functools.wraps(original)
+        def started(*args, **kwargs):
+            # A backward inside a backward (reentrant checkpoint) starts from no loss.
+            if observer.is_compiling() or not observer.active or graph_task() != -1:
+                return original(*args, **kwargs)
+            before = self._enter(args, kwargs, records_loss)
+            try:
+                return original(*args, **kwargs)
+            finally:
+                self._leave(before)
+
+        return started
+
+    def _enter(self, args, kwargs, records_loss):
+        observer = self._observer
+        try:
+            thread = observer.threads.state
+            before = thread.slot[0], thread.slot[1]
+            if not observer.begin(thread):
+                return None
+            if observer.steps.backward():
+                observer.open_step(thread)
+            if records_loss and observer.capture:
+                self._record(thread, args[0] if args else kwargs.get("tensors"))
+            thread.slot[0] = 0
+            thread.set_phase(engine.BACKWARD)
+            return before
+        except Exception as error:
+            observer.failed("backward", error)
+            return None
+
+    def _leave(self, before):
+        observer = self._observer
+        try:
+            if before is not None:
+                thread = observer.threads.state
+                thread.slot[0], thread.slot[1] = before
+        except Exception as error:
+            observer.failed("backward", error)
+
+    def _record(self, thread, structure):
+        observer = self._observer
+        place = observer.names.place("")
+        slot = observer.port.intern("loss")
+        with observer.read.unobserved():
+            for tensor in observer.read.tensors(structure):
+                value = observer.read(tensor)
+                if value is not None:
+                    call = observer.occurrence(place, engine.LOSS_PHASE, slot)
+                    thread.batch.tensor(engine.LOSS_PHASE, observer.full, place.id, call, slot, 0,
+                                        value)
+        observer.submit(thread)

@@ -1,0 +1,172 @@
+"""The C interface of the engine (interposer/engine/observer_abi.h): functions, enumerations and
+messages. tests/python/abi_test.py compares every constant and offset here with that header.
+
+A hook packs all it has to say into its thread's Batch and makes one call. Texts go over once and
+are numbers afterwards.
+"""
+import ctypes
+import struct
+
+ABI = 1
+
+# enum convtrace_message_kind
+TENSOR, SCOPE, STEP, OP, OP_STACK, STORAGE_DEAD, FACT, LOSS, DIAGNOSTIC = range(1, 10)
+
+# format/events.h
+FORWARD, DATA, LOSS_PHASE, BACKWARD, OPTIMIZER, RECOMPUTE = range(6)
+HASH, STATS = 0, 1
+WARNING = 1
+LOST_TENSOR_KIND = 5
+
+# enum convtrace_submit_flags
+SUBMIT_CAPTURE, SUBMIT_WATCH, SUBMIT_OFF = 1, 2, 4
+
+# Every message: kind, reserved, bytes; then the fields in the order of the header. `x` are reserved
+# bytes; where the header has two reserved words in a row of fields they are packed as zeros.
+TENSOR_MESSAGE = struct.Struct("<HHI4B3Bx4II4x5Q")
+SCOPE_MESSAGE = struct.Struct("<HHI2B6x2I")
+STEP_MESSAGE = struct.Struct("<HHII4x")
+OP_MESSAGE = struct.Struct("<HHI3B5x4I")
+OP_OPERAND = struct.Struct("<I3Bx5QI4x")
+FRAMES_MESSAGE = struct.Struct("<HHIQI4x")
+FACT_MESSAGE = struct.Struct("<HHI2I")
+LOSS_MESSAGE = struct.Struct("<HHIB7xQ")
+DIAGNOSTIC_MESSAGE = struct.Struct("<HHIB7x2I")
+
+MAX_RANK = 16
+_DIMS = [struct.Struct("<%dq" % (2 * rank)) for rank in range(MAX_RANK + 1)]
+_MAX_FRAMES = 128
+_EXTENT_TENSOR = 0
+
+
+class Engine:
+    """One loaded engine. `library` has the functions of the header: a ctypes library, or a test's
+    own object."""
+
+    def __init__(self, library):
+        self._library = library
+        self._ids = {}
+        self.submit = library.convtrace_submit
+
+    @classmethod
+    def load(cls, path):
+        library = ctypes.CDLL(path)
+        u32 = ctypes.c_uint32
+        for name, result, arguments in (
+            ("start", u32, []),
+            ("intern", u32, [ctypes.c_char_p, u32]),
+            ("submit", u32, [ctypes.c_void_p, u32]),
+            ("scope_slot", ctypes.c_void_p, []),
+            ("setting", u32, [ctypes.c_char_p, ctypes.c_char_p, u32]),
+        ):
+            function = getattr(library, "convtrace_" + name)
+            function.restype, function.argtypes = result, arguments
+        return cls(library)
+
+    def start(self):
+        return self._library.convtrace_start() == ABI
+
+    def intern(self, text):
+        """Id of a text; 0 when the engine's table is full."""
+        number = self._ids.get(text)
+        if number is None:
+            data = text.encode("utf-8", "replace")
+            number = self._ids[text] = self._library.convtrace_intern(data, len(data))
+        return number
+
+    def forget_texts(self):
+        """After a fork the child's engine may start with an empty table."""
+        self._ids.clear()
+
+    def setting(self, name):
+        buffer = ctypes.create_string_buffer(256)
+        self._library.convtrace_setting(name.encode(), buffer, len(buffer))
+        return buffer.value.decode("utf-8", "replace")
+
+    def scope_slot(self):
+        """This native thread's slot as two 64-bit words: scope | call << 32, and phase."""
+        address = self._library.convtrace_scope_slot()
+        return memoryview((ctypes.c_uint64 * 2).from_address(address)).cast("B").cast("Q")
+
+
+class Batch:
+    """Messages of one hook call, in a buffer that is used again by the next. One per thread."""
+
+    def __init__(self, engine, capacity=16384):
+        self._engine = engine
+        self._submit = engine.submit
+        self._allocate(capacity)
+        self.size = 0
+
+    def _allocate(self, capacity):
+        self._bytes = bytearray(capacity)
+        self._view = (ctypes.c_char * capacity).from_buffer(self._bytes)
+
+    def _claim(self, size):
+        """Makes room for `size` bytes and returns where they begin."""
+        start = self.size
+        self.size = end = start + size
+        if end > len(self._bytes):
+            kept = self._bytes
+            self._allocate(2 * end)
+            self._bytes[:start] = kept[:start]
+        return start
+
+    def submit(self):
+        """One call for everything packed; the answer's flags."""
+        size, self.size = self.size, 0
+        return self._submit(self._view, size)
+
+    def tensor(self, phase, capture, scope, call, slot, op, value):
+        """`value` as made by values.TensorReader."""
+        device, index, dtype, rank, version, data, storage, base, size, stream, dims = value
+        total = 80 + 16 * rank
+        start = self._claim(total)
+        TENSOR_MESSAGE.pack_into(
+            self._bytes, start, TENSOR, 0, total, phase, capture, device, index, dtype, rank,
+            _EXTENT_TENSOR, scope, call, slot, op, version, data, storage, base, size, stream)
+        _DIMS[rank].pack_into(self._bytes, start + 80, *dims)
+
+    def scope(self, phase, enter, scope, call):
+        SCOPE_MESSAGE.pack_into(
+            self._bytes, self._claim(24), SCOPE, 0, 24, phase, enter, scope, call)
+
+    def step(self, index):
+        STEP_MESSAGE.pack_into(self._bytes, self._claim(16), STEP, 0, 16, index)
+
+    def op(self, phase, declared_alias, schema_known, scope, call, op, operands):
+        """`operands`: (slot, is_output, value, bytes spanned)."""
+        total = OP_MESSAGE.size + OP_OPERAND.size * len(operands)
+        start = self._claim(total)
+        OP_MESSAGE.pack_into(
+            self._bytes, start, OP, 0, total, phase, declared_alias, schema_known, scope, call, op,
+            len(operands))
+        start += OP_MESSAGE.size
+        for slot, is_output, value, span in operands:
+            device, index, _, _, version, data, storage, base, size, _, _ = value
+            OP_OPERAND.pack_into(
+                self._bytes, start, slot, is_output, device, index, data, span, storage, base, size,
+                version)
+            start += OP_OPERAND.size
+
+    def frames(self, kind, storage, frames):
+        """OP_STACK or STORAGE_DEAD; `frames` are texts, innermost first."""
+        ids = [self._engine.intern(frame) for frame in frames[:_MAX_FRAMES]]
+        padded = ids + [0] * (len(ids) % 2)
+        total = FRAMES_MESSAGE.size + 4 * len(padded)
+        start = self._claim(total)
+        FRAMES_MESSAGE.pack_into(self._bytes, start, kind, 0, total, storage, len(ids))
+        struct.pack_into("<%dI" % len(padded), self._bytes, start + FRAMES_MESSAGE.size, *padded)
+
+    def fact(self, name, value):
+        intern = self._engine.intern
+        FACT_MESSAGE.pack_into(
+            self._bytes, self._claim(16), FACT, 0, 16, intern(name), intern(value))
+
+    def loss(self, reason, count):
+        LOSS_MESSAGE.pack_into(self._bytes, self._claim(24), LOSS, 0, 24, reason, count)
+
+    def diagnostic(self, level, site, text):
+        intern = self._engine.intern
+        DIAGNOSTIC_MESSAGE.pack_into(
+            self._bytes, self._claim(24), DIAGNOSTIC, 0, 24, level, intern(site), intern(text))

@@ -1,0 +1,62 @@
+"""Versions and switches that change numerics, as they are when the program first computes."""
+import sys
+
+# Read by attribute path below torch; a call where it ends in "()". Reading must neither warn nor
+# start CUDA, and must not pick one of torch's two TF32 interfaces for the program.
+_SWITCHES = {
+    "switch.deterministic_algorithms": "are_deterministic_algorithms_enabled()",
+    "switch.fill_uninitialized_memory": "utils.deterministic.fill_uninitialized_memory",
+    "switch.default_dtype": "get_default_dtype()",
+    "switch.num_threads": "get_num_threads()",
+    "switch.cudnn_enabled": "backends.cudnn.enabled",
+    "switch.cudnn_benchmark": "backends.cudnn.benchmark",
+    "switch.cudnn_deterministic": "backends.cudnn.deterministic",
+    "switch.cudnn_fp32_precision": "backends.cudnn.fp32_precision",
+    "switch.matmul_fp32_precision": "backends.cuda.matmul.fp32_precision",
+    "switch.matmul_fp16_reduced": (
+        "backends.cuda.matmul.allow_fp16_reduced_precision_reduction"),
+    "switch.matmul_bf16_reduced": (
+        "backends.cuda.matmul.allow_bf16_reduced_precision_reduction"),
+    "switch.mkldnn_enabled": "backends.mkldnn.enabled",
+}
+# torch before fp32_precision (2.9).
+_OLD_SWITCHES = {
+    "switch.cudnn_allow_tf32": "backends.cudnn.allow_tf32",
+    "switch.matmul_precision": "get_float32_matmul_precision()",
+}
+
+
+def collect(torch):
+    """Yields (name, value) as texts."""
+    yield "version.python", sys.version.split()[0]
+    yield "version.torch", str(torch.__version__)
+    yield "version.torch_cuda", str(torch.version.cuda)
+    numpy = sys.modules.get("numpy")
+    if numpy is not None:
+        yield "version.numpy", str(getattr(numpy, "__version__", "unknown"))
+    switches = dict(_SWITCHES)
+    if not hasattr(torch.backends.cuda.matmul, "fp32_precision"):
+        switches.update(_OLD_SWITCHES)
+    for name, path in switches.items():
+        value = _read(torch, path)
+        if value is not None:
+            yield name, value
+    yield from _distributed(torch)
+
+
+def _read(torch, path):
+    value = torch
+    try:
+        for part in path.replace("()", "").split("."):
+            value = getattr(value, part)
+        return str(value() if path.endswith("()") else value)
+    except Exception:
+        return None  # this torch does not have it
+
+
+def _distributed(torch):
+    distributed = getattr(torch, "distributed", None)
+    if distributed is not None and distributed.is_available() and distributed.is_initialized():
+        yield "distributed.rank", str(distributed.get_rank())
+        yield "distributed.world_size", str(distributed.get_world_size())
+        yield "distributed.backend", str(distributed.get_backend())

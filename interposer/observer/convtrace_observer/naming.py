@@ -1,0 +1,225 @@
+"""Which name each module and parameter has: its path from the root, as named_modules() gives it.
+
+A module that is called while no other is running is a root; its tree is walked once. Names of two
+programs must be comparable, so wrappers that only hold one module (DDP, FSDP, torch.compile,
+checkpoint) do not appear in them: the wrapper itself takes the place of what it holds.
+
+Nothing is stored on modules (it would be pickled and copied with them) and nothing keeps them
+alive.
+"""
+import weakref
+
+# Attribute names that only wrappers use ...
+_WRAPPED = ("_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module")
+# ... and one that anybody may use: it marks a wrapper only in these classes.
+_WRAPPED_IF_KNOWN = "module"
+_WRAPPERS = frozenset((
+    "AveragedModel", "DataParallel", "DeepSpeedEngine", "DistributedDataParallel", "Float16Module",
+    "FullyShardedDataParallel", "PipelineEngine", "ShardedDataParallel"))
+_MAX_SEARCHES = 16
+
+
+class Place:
+    """A qualified name and how often it was called. Modules of equal name share it: two roots are
+    both "", and a module made anew in every forward is one place."""
+
+    __slots__ = ("name", "id", "step", "calls", "recomputes", "inputs", "parameters")
+
+    def __init__(self, name, number):
+        self.name, self.id = name, number
+        self.step = -1
+        self.reset(-1)
+
+    def reset(self, step):
+        self.step = step
+        self.calls = self.recomputes = self.inputs = 0
+        self.parameters = {}
+
+
+class Entry:
+    """One module object."""
+
+    __slots__ = ("reference", "place", "wrapper", "root", "searches", "seen_in_step")
+
+    def __init__(self, reference, place, wrapper, root):
+        self.reference = reference
+        self.place = place
+        self.wrapper = wrapper  # Entry of the module that wraps this one and speaks for it
+        self.root = root  # id of the root module whose walk named it
+        self.searches = 0
+        self.seen_in_step = -1
+
+
+class Owner:
+    """Where a parameter lives."""
+
+    __slots__ = ("reference", "place", "parameter_slot", "gradient_slot", "recorded")
+
+    def __init__(self, reference, place, parameter_slot, gradient_slot):
+        self.reference = reference
+        self.place = place
+        self.parameter_slot = parameter_slot
+        self.gradient_slot = gradient_slot
+        self.recorded = False
+
+
+class _KeyedReference(weakref.ref):
+    __slots__ = ("key",)
+
+    def __new__(cls, target, callback, key):
+        return super().__new__(cls, target, callback)
+
+    def __init__(self, target, callback, key):
+        super().__init__(target, callback)
+        self.key = key
+
+
+def _inner_name(module):
+    """Name of the attribute that `module` only wraps, or None."""
+    children = module._modules
+    for name in _WRAPPED:
+        if name in children:
+            return name
+    if _WRAPPED_IF_KNOWN in children:
+        if any(kind.__name__ in _WRAPPERS for kind in type(module).__mro__):
+            return _WRAPPED_IF_KNOWN
+    return None
+
+
+def walk(module, name=""):
+    """(name, module, wrapper) of the tree, parents first, each module once under its first name."""
+    seen = set()
+    pending = [(name, module, None)]
+    while pending:
+        name, module, wrapper = pending.pop()
+        if id(module) in seen:
+            continue
+        seen.add(id(module))
+        yield name, module, wrapper
+        inner = _inner_name(module)
+        children = [
+            (name, child, module) if child_name == inner else (join(name, child_name), child, None)
+            for child_name, child in module._modules.items() if child is not None]
+        pending.extend(reversed(children))
+
+
+def join(parent, child):
+    return parent + "." + child if parent else child
+
+
+class Names:
+    """All modules and parameters seen so far."""
+
+    def __init__(self, intern):
+        self._intern = intern
+        self._places = {}
+        self._roots = []
+        self.entries = {}  # id(module) -> Entry; the hooks read it directly
+        self._owners = {}  # id(parameter) -> Owner
+
+    def clear(self):
+        self._places.clear()
+        self._roots.clear()
+        self.entries.clear()
+        self._owners.clear()
+
+    def place(self, name):
+        place = self._places.get(name)
+        if place is None:
+            place = self._places[name] = Place(name, self._intern(name))
+        return place
+
+    def add_root(self, module):
+        """Names the tree of a module that was called at top level.
+
+        A tree that contains an earlier root (an encoder tried alone before the whole model) gives
+        that one its longer name; a module that two roots share keeps its first.
+        """
+        named = list(walk(module))
+        inside = {id(child) for _, child, _ in named}
+        for name, child, wrapper in named:
+            entry = self.entries.get(id(child))
+            if entry is None or entry.root in inside:
+                self._add(child, name, wrapper, id(module))
+        self._roots.append(weakref.ref(module))
+        return self.entries[id(module)]
+
+    def add_called(self, module, caller):
+        """Names a module that is not in any tree yet but was called inside `caller`: it was
+        attached since, or is kept where named_modules() does not look (then by its class)."""
+        parent = caller.reference()
+        name = caller.place.name
+        if parent is not None and caller.searches < _MAX_SEARCHES:
+            for child_name, child, wrapper in walk(parent, name):
+                if child is module:
+                    return self._add(module, child_name, wrapper, caller.root)
+            caller.searches += 1
+        for child_name, child, wrapper in walk(module, join(name, type(module).__name__)):
+            if id(child) not in self.entries:
+                self._add(child, child_name, wrapper, caller.root)
+        return self.entries[id(module)]
+
+    def _add(self, module, name, wrapper, root):
+        key = id(module)
+        place = self.place(name)
+        former = self.entries.get(key)
+        entry = Entry(_KeyedReference(module, self._module_died, key), place,
+                      self.entries.get(id(wrapper)), root)
+        self.entries[key] = entry
+        for parameter_name, parameter in module._parameters.items():
+            if parameter is not None:
+                self._own(parameter, place, parameter_name, former and former.place)
+        return entry
+
+    def _own(self, parameter, place, name, former=None):
+        """`former`: what the owning module was called before, if it got a new name."""
+        key = id(parameter)
+        owner = self._owners.get(key)
+        if owner is not None and owner.place is not place and owner.place is not former:
+            return  # tied weights: the first name wins
+        recorded = owner.recorded if owner is not None else False
+        owner = self._owners[key] = Owner(
+            _KeyedReference(parameter, self._parameter_died, key), place,
+            self._intern("param:" + name), self._intern("grad:" + name))
+        owner.recorded = recorded
+
+    def _module_died(self, reference):
+        entry = self.entries.get(reference.key)
+        if entry is not None and entry.reference is reference:
+            del self.entries[reference.key]
+
+    def _parameter_died(self, reference):
+        owner = self._owners.get(reference.key)
+        if owner is not None and owner.reference is reference:
+            del self._owners[reference.key]
+
+    def owner(self, parameter, group, index):
+        """Owner of an optimizer's parameter; one that no module has is named by its position."""
+        owner = self._owners.get(id(parameter))
+        if owner is None:
+            self._refresh()
+            owner = self._owners.get(id(parameter))
+        if owner is None:
+            self._own(parameter, self.place(""), "group%d.%d" % (group, index))
+            owner = self._owners[id(parameter)]
+        return owner
+
+    def _refresh(self):
+        """Parameters may be replaced after the first forward (load_state_dict(assign=True))."""
+        self._roots = [reference for reference in self._roots if reference() is not None]
+        for reference in self._roots:
+            for _, module, _ in walk(reference()):
+                entry = self.entries.get(id(module))
+                if entry is not None:
+                    for name, parameter in module._parameters.items():
+                        if parameter is not None:
+                            self._own(parameter, entry.place, name)
+
+    def unrecorded_parameters(self, root):
+        """(parameter, owner) of the tree that were not given out before, in order."""
+        for _, module, _ in walk(root):
+            for parameter in module._parameters.values():
+                owner = self._owners.get(id(parameter)) if parameter is not None else None
+                if owner is not None and not owner.recorded:
+                    owner.recorded = True
+                    yield parameter, owner

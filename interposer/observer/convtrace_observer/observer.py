@@ -1,0 +1,182 @@
+"""Puts the parts together in a process whose program has imported torch."""
+import os
+import sys
+
+from . import backward, engine, facts, hooks, naming, ops, optimizer, scopes, steps, values, watches
+
+_MAX_FAILURES = 5
+_HOOK_TABLES = (
+    "_global_backward_pre_hooks", "_global_backward_hooks", "_global_forward_pre_hooks",
+    "_global_forward_hooks", "_global_forward_hooks_always_called",
+    "_global_forward_hooks_with_kwargs")
+
+
+class Observer:
+    """All of the observer's state, and its hooks in torch.
+
+    `capture`: values of the current step are wanted. `follows`: module outputs are of interest, for
+    their values or for the scopes of their backward pass.
+    """
+
+    def __init__(self, torch, port):
+        self._torch = torch
+        self.port = port
+        self.active = False
+        self.capture = False
+        self.follows = False
+        self.step = 0
+        self._flags = 0
+        self._begun = False
+        self._failures = 0
+        self._handles = []
+        self._unhide = lambda: None
+        self._mode = port.setting("CONVTRACE_MODE")
+        self.full = engine.HASH if self._mode == "hash" else engine.STATS
+        self.is_compiling = _compile_guard(torch)
+        self.threads = scopes.Threads(port)
+        self.names = naming.Names(port.intern)
+        self.steps = steps.Steps()
+        self.read = values.TensorReader(torch)
+        self.watches = watches.Watches(port)
+        self.modules = hooks.ModuleHooks(self, torch)
+        self.optimizers = optimizer.Optimizers(self, torch)
+        self.backward = backward.Backward(self, torch)
+        self.ops = ops.CustomOps(self, torch)
+
+    def install(self):
+        self.active = True
+        self._set_flags(engine.SUBMIT_CAPTURE)
+        module = self._torch.nn.modules.module
+        self._handles = [module.register_module_forward_pre_hook(self.modules.pre)]
+        try:
+            self._handles.append(
+                module.register_module_forward_hook(self.modules.post, always_call=True))
+        except TypeError:  # torch < 2.1
+            self._handles.append(module.register_module_forward_hook(self.modules.post))
+        for part in (self.optimizers, self.backward, self.ops):
+            part.install()
+        self._hide_module_hooks(module)
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=self._forked)
+
+    def remove(self):
+        """Tracing is over in this process: the program runs on as if we had never been there."""
+        self.active = self.capture = self.follows = False
+        for handle in self._handles:
+            handle.remove()
+        for part in (self.optimizers, self.backward, self.ops):
+            part.remove()
+        self.watches.clear()
+        self._unhide()
+
+    def _hide_module_hooks(self, module):
+        """torch.compile asks whether somebody has global hooks, and warns the user if so: the
+        answer leaves ours out."""
+        original = getattr(module, "_has_any_global_hook", None)
+        ours = [handle.id for handle in self._handles]
+
+        def others():
+            return any(key not in ours for name in _HOOK_TABLES for key in getattr(module, name, ()))
+
+        if original is not None:
+            module._has_any_global_hook = others
+            self._unhide = lambda: setattr(module, "_has_any_global_hook", original)
+
+    def begin(self, thread):
+        """Before the first thing worth a trace. @return whether this process is observed."""
+        if not self._begun and self.active:
+            self._begun = True
+            if self._is_loader_worker() or not self.port.start():
+                self.remove()
+            else:
+                for name, value in facts.collect(self._torch):
+                    thread.batch.fact(name, value)
+                self.submit(thread)
+        return self.active
+
+    def open_step(self, thread):
+        self.step = self.steps.index
+        thread.batch.step(self.step)
+        self.submit(thread)
+
+    def occurrence(self, place, phase, slot):
+        """How often this slot of `place` was recorded before in this step and phase."""
+        if place.step != self.step:
+            place.reset(self.step)
+        count = place.parameters.get((phase, slot), 0)
+        place.parameters[phase, slot] = count + 1
+        return count
+
+    def submit(self, thread):
+        """Sends the thread's batch. @return the engine's flags."""
+        if self.read.skipped:
+            skipped, self.read.skipped = self.read.skipped, 0
+            thread.batch.loss(engine.LOST_TENSOR_KIND, skipped)
+        flags = thread.batch.submit()
+        if flags & ~engine.SUBMIT_WATCH != self._flags:
+            self._set_flags(flags & ~engine.SUBMIT_WATCH)
+        return flags
+
+    def failed(self, site, error):
+        """An exception of ours. It never reaches the program; the trace tells the first one, and
+        the fifth ends observation."""
+        try:
+            self._failures += 1
+            batch = engine.Batch(self.port)
+            if self._failures == 1:
+                batch.diagnostic(engine.WARNING, "observer",
+                                 "%s: %s: %s" % (site, type(error).__name__, error))
+                batch.submit()
+            elif self._failures == _MAX_FAILURES:
+                batch.diagnostic(engine.WARNING, "observer",
+                                 "%s: %s: %s; modules and tensors are not observed any more"
+                                 % (site, type(error).__name__, error))
+                batch.submit()
+                self.remove()
+            self.threads.state.batch.size = 0
+        except Exception:
+            self.active = self.capture = self.follows = False
+
+    def _set_flags(self, flags):
+        self._flags = flags
+        if flags & engine.SUBMIT_OFF:
+            self.remove()
+            return
+        values_wanted = self._mode not in ("off", "launches")
+        self.capture = values_wanted and bool(flags & engine.SUBMIT_CAPTURE)
+        self.follows = self.capture or not values_wanted
+
+    def _is_loader_worker(self):
+        """A DataLoader worker prepares data; its modules (transforms) are no training."""
+        worker = sys.modules.get("torch.utils.data._utils.worker")
+        return getattr(worker, "_worker_info", None) is not None
+
+    def _forked(self):
+        """In a child the engine starts anew, or says that it is off: nothing numbered by the
+        parent's engine may be used."""
+        if self.active:
+            self._begun = False
+            self.port.forget_texts()
+            self.names.clear()
+            self.modules.forget()
+            self.watches.clear()
+            self.steps = steps.Steps()
+            self.step = 0
+            self.threads.state.clear()
+
+
+def _compile_guard(torch):
+    """The function that Dynamo folds to True in a compiled region."""
+    compiler = getattr(torch, "compiler", None)
+    guard = getattr(compiler, "is_compiling", None)
+    if guard is None:  # torch 2.0; 1.13 has no compiler
+        dynamo = sys.modules.get("torch._dynamo")
+        guard = getattr(dynamo, "is_compiling", None)
+    return guard if guard is not None else lambda: False
+
+
+def start(torch):
+    """Called by arrival once torch is imported."""
+    port = engine.Engine.load(os.environ["CONVTRACE_CORE"])
+    if port.start():
+        Observer(torch, port).install()

@@ -1,0 +1,222 @@
+"""Custom ops: what they took, what they gave, and which memory that was.
+
+Tagged are torch.library ops of other namespaces than torch's own, and autograd.Functions of other
+packages than torch, forward and backward. Inputs are hashed before the op runs; the statistics of
+its outputs follow at once, so that what a later consumer sees can be held against them.
+"""
+import functools
+import weakref
+
+from . import engine, scopes, values
+
+# Namespaces that torch itself registers; tests/python compares this with the installed torch.
+TORCH_NAMESPACES = frozenset((
+    "_C", "_c10d_functional", "_c10d_functional_autograd", "_dtensor", "_inductor_test", "_native",
+    "_quantized", "_test", "aot_autograd", "aten", "bucketing", "c10d", "c10d_functional", "cuda",
+    "cudnn", "debug_mode_ops", "debugprims", "dist_inductor", "export", "flex_lib", "fsdp",
+    "higher_order", "inductor", "inductor_prims", "mkl", "mkldnn", "mkldnn_prepacked", "nccl",
+    "onednn", "onnx", "onnx_symbolic", "prepacked", "prim", "prims", "profiler", "quantization", "quantized",
+    "quantized_decomposed", "rngprims", "sparse", "static_runtime", "streams", "symm_mem",
+    "tensorexpr", "torch_attn", "xnnpack"))
+
+
+class _Tag:
+    __slots__ = ("name", "input", "output", "phase", "declared_alias", "schema_known")
+
+    def __init__(self, name, declared_alias, schema_known):
+        self.name = name
+        self.declared_alias, self.schema_known = declared_alias, schema_known
+        self.input, self.output, self.phase = "input", "output", None
+
+
+def _backward_tag(name):
+    tag = _Tag(name + "Backward", False, False)
+    tag.input, tag.output, tag.phase = "grad_output", "grad_input", engine.BACKWARD
+    return tag
+
+
+class _Tags:
+    """Tag of each op object, found by identity: hashing an op runs Python code, and an attribute on
+    it would be copied and pickled with it."""
+
+    def __init__(self, make):
+        self._make = make
+        self._known = {}
+
+    def of(self, target):
+        """The tag, or None for what is torch's own (or cannot be told)."""
+        known = self._known.get(id(target))
+        if known is not None and known[0]() is target:
+            return known[1]
+        try:
+            tag = self._make(target)
+            self._known[id(target)] = weakref.ref(target), tag
+            return tag
+        except Exception:
+            return None
+
+
+class CustomOps:
+    def __init__(self, observer, torch):
+        self._observer = observer
+        self._torch = torch
+        self._patches = []  # (class, name, original, replacement)
+        self._library_tags = _Tags(_library_tag)
+        self._function_tags = _Tags(_function_tags)
+
+    def install(self):
+        ops = self._torch._ops
+        for kind in (getattr(ops, "OpOverloadPacket", None), getattr(ops, "OpOverload", None)):
+            if kind is not None and "__call__" in vars(kind):
+                self._patch(kind, "__call__", self._library_call(kind.__call__))
+        function = self._torch.autograd.Function
+        if "apply" in vars(function):  # a Python classmethod since torch 2.0
+            original = vars(function)["apply"].__func__
+            self._patch(function, "apply", classmethod(self._function_apply(original)))
+        backward = getattr(self._torch.autograd.function, "BackwardCFunction", None)
+        if backward is not None and "apply" in vars(backward):
+            self._patch(backward, "apply", self._function_backward(vars(backward)["apply"]))
+
+    def _patch(self, kind, name, replacement):
+        self._patches.append((kind, name, vars(kind)[name], replacement))
+        setattr(kind, name, replacement)
+
+    def remove(self):
+        for kind, name, original, replacement in self._patches:
+            if vars(kind)[name] is replacement:
+                setattr(kind, name, original)
+        self._patches = []
+
+    def _library_call(self, original):
+        observer, record, tag_of = self._observer, self._record, self._library_tags.of
+
+        @functools.wraps(original)
+        def __call__(self, /, *args, **kwargs):
+            if observer.is_compiling():
+                return original(self, *args, **kwargs)
+            tag = tag_of(self)
+            if tag is None or not observer.active:
+                return original(self, *args, **kwargs)
+            return record(tag, functools.partial(original, self), args, kwargs)
+
+        return __call__
+
+    def _function_apply(self, original):
+        observer, record, tags_of = self._observer, self._record, self._function_tags.of
+
+        @functools.wraps(original)
+        def apply(cls, *args, **kwargs):
+            if observer.is_compiling():
+                return original(cls, *args, **kwargs)
+            tags = tags_of(cls)
+            # Inside a torch.library op this is its autograd registration: one op, not two.
+            if tags is None or not observer.active or observer.threads.state.ops:
+                return original(cls, *args, **kwargs)
+            return record(tags[0], functools.partial(original, cls), args, kwargs)
+
+        return apply
+
+    def _function_backward(self, original):
+        observer, record, tags_of = self._observer, self._record, self._function_tags.of
+
+        @functools.wraps(original)
+        def apply(self, *args):
+            if observer.is_compiling():
+                return original(self, *args)
+            tags = tags_of(self._forward_cls)
+            if tags is None or not observer.active:
+                return original(self, *args)
+            return record(tags[1], functools.partial(original, self), args, {})
+
+        return apply
+
+    def _record(self, tag, call, args, kwargs):
+        """Runs the op; only what it raises itself leaves this function."""
+        operands = self._before(tag, args, kwargs)
+        thread = self._observer.threads.state
+        thread.ops += tag.schema_known
+        try:
+            result = call(*args, **kwargs)
+        finally:
+            thread.ops -= tag.schema_known
+        if operands is not None:
+            self._after(tag, operands, args, kwargs, result)
+        return result
+
+    def _before(self, tag, args, kwargs):
+        """Hashes the inputs. @return operands for the OP message, or None when not observed."""
+        observer = self._observer
+        try:
+            thread = observer.threads.state
+            if not observer.begin(thread):
+                return None
+            capture = engine.HASH if observer.capture else None
+            with observer.read.unobserved():
+                operands = self._operands(thread, tag, tag.input, (args, kwargs), 0, capture)
+            observer.submit(thread)
+            return operands
+        except Exception as error:
+            observer.failed("custom op", error)
+            return None
+
+    def _after(self, tag, operands, args, kwargs, result):
+        observer = self._observer
+        try:
+            thread = observer.threads.state
+            capture = observer.full if observer.capture else None
+            scope, call = thread.place()
+            with observer.read.unobserved():
+                operands += self._operands(thread, tag, tag.output, result, 1, capture)
+                thread.batch.op(self._phase(thread, tag), tag.declared_alias, tag.schema_known,
+                                scope, call, observer.port.intern(tag.name), operands)
+                if observer.submit(thread) & engine.SUBMIT_WATCH:
+                    self._watch(thread, (args, kwargs, result))
+        except Exception as error:
+            observer.failed("custom op", error)
+
+    def _operands(self, thread, tag, kind, structure, is_output, capture):
+        """Packs a TENSOR message for each tensor, if values are wanted, and describes them all."""
+        observer = self._observer
+        op = observer.port.intern(tag.name)
+        scope, call = thread.place()
+        operands = []
+        for index, tensor in enumerate(observer.read.tensors(structure)):
+            value = observer.read(tensor)
+            if value is None:
+                continue
+            slot = observer.modules.slot(kind, index)
+            if capture is not None:
+                thread.batch.tensor(self._phase(thread, tag), capture, scope, call, slot, op, value)
+            operands.append((slot, is_output, value, values.span_bytes(value)))
+        return operands
+
+    def _phase(self, thread, tag):
+        return thread.slot[1] if tag.phase is None else tag.phase
+
+    def _watch(self, thread, structure):
+        observer = self._observer
+        for tensor in observer.read.tensors(structure):
+            observer.watches.add(tensor)
+        thread.batch.frames(engine.OP_STACK, 0, scopes.python_frames())
+        observer.submit(thread)
+
+
+def _library_tag(op):
+    """Of an OpOverload or an OpOverloadPacket."""
+    schemas = [op._schema] if hasattr(op, "_schema") else [
+        getattr(op, name)._schema for name in op.overloads()]
+    name = schemas[0].name
+    if name.split("::")[0] in TORCH_NAMESPACES:
+        return None
+    overload = getattr(op, "_overloadname", "default")
+    if overload != "default":
+        name += "." + overload
+    declared = any(value.alias_info is not None for schema in schemas for value in schema.returns)
+    return _Tag(name, declared, True)
+
+
+def _function_tags(function):
+    """Of an autograd.Function class: forward and backward; None for torch's own."""
+    if function.__module__.split(".")[0] == "torch":
+        return None
+    return _Tag(function.__name__, False, False), _backward_tag(function.__name__)

@@ -1,0 +1,159 @@
+"""From a tensor to what the engine needs to read it: memory, layout, and the identity of the value.
+
+Only plain strided memory on a CPU or CUDA device is described, and a few wrappers that are known to
+hold exactly one such tensor. Everything else (FX proxies, fake, functorch, sparse, nested, meta,
+lazily conjugated ... tensors) gives None and is counted. No operator of torch is called: reading
+a tensor must not show up in anybody's dispatch mode, tracer, random state or autograd graph.
+"""
+import itertools
+
+from . import engine
+
+CPU, CUDA = 0, 1
+
+# Names of torch.dtype to values of format/dtype.h.
+_DTYPES = {
+    "float64": 1, "float32": 2, "float16": 3, "bfloat16": 4, "float8_e4m3fn": 5, "float8_e5m2": 6,
+    "int8": 7, "uint8": 8, "int16": 9, "uint16": 10, "int32": 11, "uint32": 12, "int64": 13,
+    "uint64": 14, "bool": 15, "complex64": 16, "complex128": 17,
+}
+_UNKNOWN = 0
+_COMPLEX = (16, 17)
+# Element types whose bytes are not the value (a scale lies elsewhere).
+_QUANTIZED = ("qint8", "quint8", "qint32", "quint4x2", "quint2x4")
+_MAX_TENSORS = 256  # of one nested structure: a KV cache has many, a bug would have no end
+_MAX_DEPTH = 8
+
+_storage_ids = itertools.count(1)
+
+
+def storage_identity(storage):
+    """A number that this storage alone has, ever. It is kept on the Python wrapper, which torch
+    >= 2.1 preserves exactly as long as the memory's owner lives (older: a new number every time,
+    so that no two values are ever taken for one)."""
+    try:
+        return storage._convtrace_id
+    except AttributeError:
+        number = next(_storage_ids)
+        storage._convtrace_id = number
+        return number
+
+
+def span_bytes(value):
+    """Bytes from the first to the last byte of the elements."""
+    dtype, rank, dims = value[2], value[3], value[10]
+    shape, strides = dims[:rank], dims[rank:]
+    if 0 in shape:
+        return 0
+    last = sum((extent - 1) * abs(stride) for extent, stride in zip(shape, strides))
+    return (last + 1) * _ELEMENT_BYTES[dtype]
+
+
+_ELEMENT_BYTES = (1, 8, 4, 2, 2, 1, 1, 1, 1, 2, 2, 4, 4, 8, 8, 1, 8, 16)
+
+
+class TensorReader:
+    """Callable: tensor -> tuple for engine.Batch, or None (counted in `skipped`)."""
+
+    def __init__(self, torch):
+        self.skipped = 0
+        self.plain = {torch.Tensor, torch.nn.Parameter}
+        self._tensor = torch.Tensor
+        self._dtypes = {
+            getattr(torch, name): code for name, code in _DTYPES.items() if hasattr(torch, name)}
+        self._refused = {getattr(torch, name) for name in _QUANTIZED if hasattr(torch, name)}
+        self._strided = torch.strided
+        self._dispatch = getattr(torch.Tensor, "__torch_dispatch__", None)
+        functorch = getattr(torch._C, "_functorch", None)
+        self._is_wrapped = getattr(functorch, "is_functorch_wrapped_tensor", lambda tensor: False)
+        # Address of the storage. data_ptr() would materialise a copy-on-write tensor.
+        self._base = getattr(torch._C, "_data_address", _storage_address)
+        self._raw_stream = getattr(torch._C, "_cuda_getCurrentRawStream", None)
+        self._untyped = hasattr(torch.Tensor, "untyped_storage")
+        # Attribute access alone runs __torch_function__ of subclasses and of modes.
+        self.unobserved = torch._C.DisableTorchFunction
+
+    def tensors(self, structure):
+        """The tensors of nested tuples, lists, dicts and dataclasses, in order."""
+        kind = type(structure)
+        if kind in self.plain:
+            return [structure]
+        found = []
+        self._flatten(structure, found, 0)
+        return found
+
+    def _flatten(self, item, found, depth):
+        kind = type(item)
+        if kind in self.plain or issubclass(kind, self._tensor):
+            if len(found) < _MAX_TENSORS:
+                found.append(item)
+        elif depth == _MAX_DEPTH:
+            return
+        elif issubclass(kind, (tuple, list)):
+            for element in item:
+                self._flatten(element, found, depth + 1)
+        elif issubclass(kind, dict):
+            for element in item.values():
+                self._flatten(element, found, depth + 1)
+        elif hasattr(kind, "__dataclass_fields__"):
+            for name in kind.__dataclass_fields__:
+                self._flatten(getattr(item, name, None), found, depth + 1)
+
+    def __call__(self, tensor):
+        """Must run inside `with self.unobserved()`."""
+        if type(tensor) not in self.plain:
+            tensor = self._unwrap(tensor)
+        value = self._describe(tensor) if tensor is not None else None
+        if value is None:
+            self.skipped += 1
+        return value
+
+    def _unwrap(self, tensor):
+        kind = type(tensor)
+        if kind.__name__ == "DTensor":
+            tensor = tensor._local_tensor
+            return tensor if type(tensor) in self.plain else None
+        # A subclass without its own dispatch only adds methods: its memory is an ordinary tensor's.
+        if getattr(kind, "__torch_dispatch__", None) == self._dispatch:
+            return tensor
+        return None
+
+    def _describe(self, tensor):
+        if tensor.layout is not self._strided or tensor.is_nested or self._is_wrapped(tensor):
+            return None
+        if tensor.is_cuda:
+            device, index = CUDA, tensor.get_device()
+            stream = self._raw_stream(index)
+        elif tensor.is_cpu:
+            device = index = stream = 0
+        else:
+            return None
+        shape, strides = tuple(tensor.shape), tensor.stride()
+        dtype = self._dtypes.get(tensor.dtype, _UNKNOWN)
+        if dtype == _UNKNOWN:
+            if tensor.dtype in self._refused:
+                return None
+            width = tensor.element_size()  # its bytes become one more dimension
+            shape, strides = shape + (width,), tuple(s * width for s in strides) + (1,)
+        if len(shape) > engine.MAX_RANK or tensor.is_neg():
+            return None
+        if dtype in _COMPLEX and tensor.is_conj():
+            return None
+        base = self._base(tensor)
+        if base == 0 and 0 not in shape:
+            return None  # no memory: a ZeroTensor, or storage that was taken away
+        data = base + tensor.storage_offset() * tensor.element_size()
+        storage = tensor.untyped_storage() if self._untyped else tensor.storage()
+        return (device, index, dtype, len(shape), _version(tensor), data, storage_identity(storage),
+                base, storage.nbytes(), stream, (*shape, *strides))
+
+
+def _storage_address(tensor):
+    return tensor.data_ptr() - tensor.storage_offset() * tensor.element_size()
+
+
+def _version(tensor):
+    try:
+        return tensor._version & 0xFFFFFFFF
+    except RuntimeError:  # inference tensors have no counter
+        return 0

@@ -1,0 +1,204 @@
+"""Custom ops are tagged: operands, values right at their exit, and watches on memory that an output
+only borrows."""
+import gc
+import subprocess
+import sys
+import unittest
+
+from support import ObservedTest, torch
+
+from convtrace_observer import ops
+
+nn = torch.nn
+
+
+def from_address(tensor):
+    """A tensor over the memory of `tensor` that does not own it, as a faulty extension makes it."""
+    import ctypes
+
+    size = tensor.untyped_storage().nbytes()
+    memory = (ctypes.c_char * size).from_address(tensor.data_ptr())
+    return torch.frombuffer(memory, dtype=tensor.dtype).view(tensor.shape)
+
+
+library = torch.library.Library("convtrace_test", "FRAGMENT")
+library.define("double(Tensor x) -> Tensor")
+library.define("borrow(Tensor x) -> Tensor")
+library.define("scale_(Tensor(a!) x, float by) -> Tensor(a!)")
+library.define("pair(Tensor[] xs, Tensor? skip=None) -> (Tensor, Tensor)")
+library.impl("double", lambda x: x * 2, "CPU")
+library.impl("borrow", from_address, "CPU")
+library.impl("scale_", lambda x, by: x.mul_(by), "CPU")
+library.impl("pair", lambda xs, skip=None: (xs[0] + 1, xs[1] + 1), "CPU")
+
+
+@torch.library.custom_op("convtrace_test::python_op", mutates_args=())
+def python_op(x: torch.Tensor) -> torch.Tensor:
+    return x * 3
+
+
+python_op.register_autograd(lambda ctx, g: g * 3)
+
+
+class Cube(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, unused=None):
+        ctx.save_for_backward(x)
+        return x ** 3
+
+    @staticmethod
+    def backward(ctx, g):
+        x, = ctx.saved_tensors
+        return 3 * x ** 2 * g, None
+
+
+class Same(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x
+
+    @staticmethod
+    def backward(ctx, g):
+        return g
+
+
+class Tags(ObservedTest):
+    def one_op(self):
+        op, = self.fake.of("op")
+        return op
+
+    def test_a_library_op_gives_operands_and_values_in_its_modules_scope(self):
+        model = nn.Sequential(nn.Identity())
+        model[0].forward = lambda x: torch.ops.convtrace_test.double(x)
+        x = torch.randn(3, 4)
+        y = model(x)
+        rows = [(t.slot, t.capture, t.scope, t.call, t.phase) for t in self.fake.of("tensor")
+                if t.op == "convtrace_test::double"]
+        self.assertEqual(rows, [("input:0", "hash", "0", 0, "forward"),
+                                ("output:0", "stats", "0", 0, "forward")])
+        op = self.one_op()
+        self.assertEqual((op.op, op.scope, op.schema_known, op.declared_alias),
+                         ("convtrace_test::double", "0", True, False))
+        self.assertEqual([(o.slot, o.is_output, o.address, o.bytes) for o in op.operands],
+                         [("input:0", False, x.data_ptr(), 48), ("output:0", True, y.data_ptr(), 48)])
+
+    def test_output_values_are_sent_before_the_op_message_and_the_consumer(self):
+        torch.ops.convtrace_test.double.default(torch.randn(2))
+        kinds = [m.kind for m in self.fake.messages if m.kind in ("tensor", "op")]
+        self.assertEqual(kinds, ["tensor", "tensor", "op"])
+
+    def test_lists_and_optional_arguments(self):
+        torch.ops.convtrace_test.pair([torch.ones(2), torch.ones(3)], skip=torch.ones(4))
+        self.assertEqual([o.slot for o in self.one_op().operands],
+                         ["input:0", "input:1", "input:2", "output:0", "output:1"])
+
+    def test_bytes_span_the_elements_of_a_strided_operand(self):
+        torch.ops.convtrace_test.double(torch.zeros(10, 4)[1:5:2, :2])
+        self.assertEqual(self.one_op().operands[0].bytes, (2 * 4 + 2) * 4)
+
+    def test_a_declared_alias_is_told(self):
+        torch.ops.convtrace_test.scale_(torch.ones(2), 2.0)
+        self.assertTrue(self.one_op().declared_alias)
+
+    def test_a_python_custom_op_is_one_op_forward_and_none_of_torchs_wrappers(self):
+        x = torch.randn(3, requires_grad=True)
+        python_op(x).sum().backward()
+        self.assertEqual([op.op for op in self.fake.of("op")], ["convtrace_test::python_op"])
+        self.assertTrue(torch.equal(x.grad, torch.full((3,), 3.0)))
+
+    def test_an_autograd_function_is_tagged_forward_and_backward(self):
+        x = torch.randn(3, requires_grad=True)
+        Cube.apply(x).sum().backward()
+        forward, backward = self.fake.of("op")
+        self.assertEqual((forward.op, forward.phase, forward.schema_known),
+                         ("Cube", "forward", False))
+        self.assertEqual((backward.op, backward.phase), ("CubeBackward", "backward"))
+        self.assertEqual([o.slot for o in backward.operands], ["grad_output:0", "grad_input:0"])
+        self.assertTrue(torch.equal(x.grad, 3 * x.detach() ** 2))
+
+    def test_a_function_that_returns_its_input_has_one_storage(self):
+        Same.apply(torch.randn(3, requires_grad=True))
+        given, returned = self.one_op().operands
+        self.assertEqual(given.storage, returned.storage)
+
+    def test_torchs_own_ops_and_functions_are_not_tagged(self):
+        from torch.utils.checkpoint import checkpoint
+
+        x = torch.randn(3, requires_grad=True)
+        torch.ops.aten.sin(x)
+        torch.ops.aten.sin.default(x)
+        checkpoint(torch.sin, x, use_reentrant=True).sum().backward()
+        self.assertEqual(self.fake.of("op"), [])
+
+    def test_a_failing_op_raises_its_own_error_and_leaves_no_record(self):
+        with self.assertRaises(RuntimeError):
+            torch.ops.convtrace_test.pair([torch.ones(2), "no tensor"])
+        with self.assertRaises(TypeError):
+            Cube.apply(None)
+        self.assertEqual(self.fake.of("op"), [])
+
+    def test_ops_are_told_also_where_no_value_is_wanted(self):
+        self.fake.answer = 0
+        torch.ops.convtrace_test.double(torch.randn(2))
+        self.fake.messages.clear()
+        torch.ops.convtrace_test.double(torch.randn(2))
+        self.assertEqual([m.kind for m in self.fake.messages], ["op"])
+
+
+class Namespaces(unittest.TestCase):
+    def test_every_namespace_of_a_bare_torch_is_known(self):
+        code = ("import torch, torch._dynamo, torch._inductor, torch.distributed.fsdp;"
+                "print(*{n.split('::')[0] for n in torch._C._dispatch_get_all_op_names()})")
+        found = set(subprocess.check_output([sys.executable, "-c", code], text=True).split())
+        self.assertEqual(found - ops.TORCH_NAMESPACES, set())
+
+
+class Watches(ObservedTest):
+    def setUp(self):
+        super().setUp()
+        self.fake.watch_ops = True
+
+    def borrow(self):
+        x = torch.randn(1000)
+        return x, torch.ops.convtrace_test.borrow(x)
+
+    def test_a_watch_is_answered_with_the_stack_of_the_op(self):
+        x, y = self.borrow()
+        stack, = self.fake.of("op_stack")
+        self.assertTrue(stack.frames[0].startswith("borrow (" + __file__), stack.frames[:3])
+        self.assertFalse([f for f in stack.frames if "convtrace_observer" in f])
+
+    def test_the_death_of_the_input_is_reported_once_with_its_place(self):
+        x, y = self.borrow()
+        owner = self.fake.of("op")[0].operands[0].storage
+        view = x[10:]
+        del x
+        self.assertEqual(self.fake.of("storage_dead"), [])
+        del view  # the last owner
+        dead, = self.fake.of("storage_dead")
+        self.assertEqual(dead.storage, owner)
+        self.assertTrue(dead.frames[0].startswith("test_the_death_of_the_input"), dead.frames[:3])
+
+    def test_the_death_of_the_output_is_reported_too(self):
+        x, y = self.borrow()
+        output = self.fake.of("op")[0].operands[1].storage
+        del y
+        gc.collect()
+        self.assertEqual([d.storage for d in self.fake.of("storage_dead")], [output])
+
+    def test_without_a_watch_no_death_is_reported(self):
+        self.fake.watch_ops = False
+        x, y = self.borrow()
+        del x, y
+        self.assertEqual(self.fake.of("storage_dead") + self.fake.of("op_stack"), [])
+
+    def test_a_watch_keeps_nothing_alive(self):
+        x, y = self.borrow()
+        del x, y
+        gc.collect()
+        self.assertEqual(len(self.fake.of("storage_dead")), 2)
+        self.assertEqual(self.observer.watches._references, {})
+
+
+if __name__ == "__main__":
+    unittest.main()

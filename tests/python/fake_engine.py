@@ -1,0 +1,143 @@
+"""A recording engine: decodes every message that the observer sends, so that tests can look at
+them. It has the functions of interposer/engine/observer_abi.h and stands in for the ctypes library.
+"""
+import ctypes
+import os
+import struct
+import sys
+from types import SimpleNamespace
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+sys.path.insert(0, os.path.join(ROOT, "interposer", "observer"))
+
+from convtrace_observer import engine  # noqa: E402
+from convtrace_observer.observer import Observer  # noqa: E402
+
+PHASES = ("forward", "data", "loss", "backward", "optimizer", "recompute")
+
+
+class FakeEngine:
+    def __init__(self, mode="stats"):
+        self.texts = [None]
+        self.messages = []  # SimpleNamespace, in order
+        self.submits = 0
+        self.answer = engine.SUBMIT_CAPTURE
+        self.watch_ops = False  # answer an OP with WATCH
+        self.mode = mode
+        self.slots = {}
+        self.on_tensor = None  # called with each decoded tensor while its memory is valid
+
+    # The C interface.
+    def convtrace_start(self):
+        return engine.ABI
+
+    def convtrace_intern(self, data, size):
+        assert len(data) == size
+        self.texts.append(data.decode())
+        return len(self.texts) - 1
+
+    def convtrace_setting(self, name, buffer, capacity):
+        buffer.value = {b"CONVTRACE_MODE": self.mode.encode()}.get(name, b"")
+        return len(buffer.value)
+
+    def convtrace_scope_slot(self):
+        import threading
+
+        slot = self.slots.setdefault(threading.get_ident(), (ctypes.c_uint32 * 4)())
+        return ctypes.addressof(slot)
+
+    def convtrace_submit(self, buffer, size):
+        data = bytes(buffer[:size])
+        self.submits += 1
+        flags, position = self.answer, 0
+        while position < size:
+            kind, reserved, total = struct.unpack_from("<HHI", data, position)
+            assert reserved == 0 and total % 8 == 0 and total >= 8, (kind, total)
+            message = self._decode(kind, data[position:position + total])
+            self.messages.append(message)
+            if kind == engine.OP and self.watch_ops:
+                flags |= engine.SUBMIT_WATCH
+            position += total
+        assert position == size
+        return flags
+
+    def slot(self):
+        """What the engine would read on this thread: (scope, call, phase)."""
+        import threading
+
+        scope, call, phase, _ = self.slots[threading.get_ident()]
+        return self.texts[scope], call, PHASES[phase]
+
+    def of(self, kind):
+        return [message for message in self.messages if message.kind == kind]
+
+    def tensors(self, **wanted):
+        return [tensor for tensor in self.of("tensor")
+                if all(getattr(tensor, key) == value for key, value in wanted.items())]
+
+    def _decode(self, kind, data):
+        return getattr(self, "_decode_%d" % kind)(data)
+
+    def _decode_1(self, data):
+        (_, _, _, phase, capture, device, index, dtype, rank, extent, scope, call, slot, op, version,
+         address, storage, base, size, stream) = engine.TENSOR_MESSAGE.unpack_from(data)
+        dims = struct.unpack_from("<%dq" % (2 * rank), data, engine.TENSOR_MESSAGE.size)
+        tensor = SimpleNamespace(
+            kind="tensor", phase=PHASES[phase], capture=("hash", "stats")[capture], device=device,
+            index=index, dtype=dtype, shape=dims[:rank], strides=dims[rank:],
+            scope=self.texts[scope], call=call, slot=self.texts[slot], op=self.texts[op],
+            version=version, address=address, storage=storage, base=base, size=size, stream=stream)
+        if self.on_tensor is not None:
+            self.on_tensor(tensor)
+        return tensor
+
+    def _decode_2(self, data):
+        _, _, _, phase, enter, scope, call = engine.SCOPE_MESSAGE.unpack(data)
+        return SimpleNamespace(kind="scope", phase=PHASES[phase], enter=bool(enter),
+                               scope=self.texts[scope], call=call)
+
+    def _decode_3(self, data):
+        return SimpleNamespace(kind="step", index=engine.STEP_MESSAGE.unpack(data)[3])
+
+    def _decode_4(self, data):
+        _, _, _, phase, alias, schema, scope, call, op, count = engine.OP_MESSAGE.unpack_from(data)
+        operands = []
+        for i in range(count):
+            slot, is_output, device, index, address, span, storage, base, size, version = (
+                engine.OP_OPERAND.unpack_from(
+                    data, engine.OP_MESSAGE.size + i * engine.OP_OPERAND.size))
+            operands.append(SimpleNamespace(
+                slot=self.texts[slot], is_output=bool(is_output), address=address, bytes=span,
+                storage=storage, base=base, size=size, version=version))
+        return SimpleNamespace(kind="op", phase=PHASES[phase], declared_alias=bool(alias),
+                               schema_known=bool(schema), scope=self.texts[scope], call=call,
+                               op=self.texts[op], operands=operands)
+
+    def _decode_5(self, data, kind="op_stack"):
+        _, _, _, storage, count = engine.FRAMES_MESSAGE.unpack_from(data)
+        ids = struct.unpack_from("<%dI" % count, data, engine.FRAMES_MESSAGE.size)
+        return SimpleNamespace(kind=kind, storage=storage, frames=[self.texts[i] for i in ids])
+
+    def _decode_6(self, data):
+        return self._decode_5(data, "storage_dead")
+
+    def _decode_7(self, data):
+        _, _, _, name, value = engine.FACT_MESSAGE.unpack(data)
+        return SimpleNamespace(kind="fact", name=self.texts[name], value=self.texts[value])
+
+    def _decode_8(self, data):
+        _, _, _, reason, count = engine.LOSS_MESSAGE.unpack(data)
+        return SimpleNamespace(kind="loss", reason=reason, count=count)
+
+    def _decode_9(self, data):
+        _, _, _, level, site, text = engine.DIAGNOSTIC_MESSAGE.unpack(data)
+        return SimpleNamespace(kind="diagnostic", level=level, site=self.texts[site],
+                               text=self.texts[text])
+
+
+def observe(torch, mode="stats"):
+    """Installs an observer over a fresh fake engine. @return (fake, observer)"""
+    fake = FakeEngine(mode)
+    observer = Observer(torch, engine.Engine(fake))
+    observer.install()
+    return fake, observer

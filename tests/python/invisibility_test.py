@@ -1,0 +1,173 @@
+"""The program must not be able to tell: same bits, same random state, nothing kept, nothing printed,
+nothing stored in what it copies and pickles."""
+import copy
+import gc
+import io
+import pickle
+import unittest
+import warnings
+import weakref
+
+import fake_engine
+from support import ObservedTest, torch
+
+nn = torch.nn
+
+
+def train(steps=4):
+    """Losses and final state of a small model with dropout, in-place ops and a shared layer."""
+    torch.manual_seed(7)
+    shared = nn.Linear(8, 8)
+    model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(inplace=True), shared, nn.Dropout(0.3),
+                          nn.BatchNorm1d(8), shared, nn.Linear(8, 2))
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+    criterion = nn.CrossEntropyLoss()
+    losses = []
+    for _ in range(steps):
+        optimizer.zero_grad()
+        loss = criterion(model(torch.randn(5, 4)), torch.randint(2, (5,)))
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        losses.append(loss.detach())
+    return losses + list(model.state_dict().values()) + [torch.get_rng_state()]
+
+
+class Results(unittest.TestCase):
+    def test_bits_and_random_state_are_those_of_an_unobserved_run(self):
+        expected = train()
+        for mode in ("stats", "hash", "launches"):
+            fake, observer = fake_engine.observe(torch, mode)
+            try:
+                found = train()
+            finally:
+                observer.remove()
+            self.assertEqual(fake.of("diagnostic"), [])
+            for a, b in zip(expected, found):
+                self.assertTrue(torch.equal(a, b), mode)
+
+
+class Memory(ObservedTest):
+    def test_no_tensor_outlives_the_program_s_use_of_it(self):
+        model = nn.Sequential(nn.Linear(4, 4), nn.Tanh())
+        gc.disable()  # what dies must die by its reference count
+        try:
+            x = torch.randn(2, 4, requires_grad=True)
+            y = model(x)
+            references = [weakref.ref(x), weakref.ref(y)]
+            storages = [weakref.ref(t.untyped_storage()) for t in (x, y)]
+            y.sum().backward()
+            del x, y
+            self.assertEqual([r() for r in references + storages], [None] * 4)
+        finally:
+            gc.enable()
+
+    def test_a_graph_that_is_never_used_dies_at_once(self):
+        class Keep(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx, x):
+                ctx.save_for_backward(x.clone())
+                references.append(weakref.ref(ctx.to_save[0]))
+                return x.clone()
+
+        references = []
+        model = nn.Linear(4, 4)
+        model.forward = lambda x: Keep.apply(x)
+        gc.disable()
+        try:
+            y = model(torch.randn(2, 4, requires_grad=True))
+            self.assertIsNotNone(references[0]())
+            del y
+            self.assertIsNone(references[0]())
+        finally:
+            gc.enable()
+
+    def test_modules_are_not_kept_alive(self):
+        model = nn.Sequential(nn.Linear(4, 4))
+        model(torch.randn(2, 4))
+        reference = weakref.ref(model[0])
+        del model
+        gc.collect()
+        self.assertIsNone(reference())
+
+
+class Objects(ObservedTest):
+    def test_modules_copy_and_pickle_as_before(self):
+        model = nn.Sequential(nn.Linear(4, 4), nn.ReLU())
+        before = pickle.dumps(model)
+        model(torch.randn(2, 4)).sum().backward()
+        model.zero_grad()
+        self.assertEqual(len(pickle.dumps(model)), len(before))
+        copy.deepcopy(model)(torch.randn(2, 4))
+
+    def test_saving_an_output_gives_no_warning(self):
+        y = nn.Linear(4, 4)(torch.randn(2, 4))
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            torch.save(y, io.BytesIO())
+
+    def test_in_place_changes_of_a_modules_output_keep_both_gradients(self):
+        layer = nn.Linear(4, 4)
+        x = torch.randn(2, 4)
+
+        def gradient():
+            layer.zero_grad()
+            nn.ReLU(inplace=True)(layer(x)).sum().backward()
+            return layer.weight.grad.clone()
+
+        observed = gradient()
+        self.observer.remove()
+        self.assertTrue(torch.equal(observed, gradient()))
+
+    def test_hooks_add_no_node_to_the_graph(self):
+        y = nn.Linear(4, 4)(torch.randn(2, 4))
+        self.assertEqual(type(y.grad_fn).__name__, "AddmmBackward0")
+
+    def test_double_backward_works(self):
+        model = nn.Sequential(nn.Linear(4, 4), nn.Tanh())
+        x = torch.randn(2, 4, requires_grad=True)
+        gradient, = torch.autograd.grad(model(x).sum(), x, create_graph=True)
+        gradient.pow(2).sum().backward()
+        self.assertIsNotNone(x.grad)
+
+
+class Compile(ObservedTest):
+    def setUp(self):
+        super().setUp()
+        torch._dynamo.reset()
+        context = warnings.catch_warnings()
+        context.__enter__()
+        self.addCleanup(context.__exit__, None, None, None)
+        warnings.filterwarnings("error", message=".*hooks.*")
+
+    def test_fullgraph_compilation_passes_through(self):
+        model = nn.Sequential(nn.Linear(4, 4), nn.ReLU())
+        compiled = torch.compile(model, backend="eager", fullgraph=True)
+        x = torch.randn(2, 4)
+        self.assertTrue(torch.equal(compiled(x), model(x)))
+        self.assertFalse(torch._dynamo.utils.counters["graph_break"])
+
+    def test_the_wrapper_of_a_compiled_root_is_recorded_in_its_place(self):
+        model = nn.Sequential(nn.Linear(4, 4), nn.ReLU())
+        compiled = torch.compile(model, backend="eager")
+        for _ in range(2):
+            compiled(torch.randn(2, 4)).sum().backward()
+        self.assertIn(("", "output:0"), [(t.scope, t.slot) for t in self.fake.of("tensor")])
+
+    def test_a_compiled_child_takes_hooked_outputs(self):
+        model = nn.Sequential(nn.Linear(4, 4), torch.compile(nn.Linear(4, 4), backend="eager",
+                                                             fullgraph=True))
+        model(torch.randn(2, 4)).sum().backward()
+        self.assertIsNotNone(model[0].weight.grad)
+
+    def test_export_and_jit_trace_see_no_hooks(self):
+        model = nn.Sequential(nn.Linear(4, 4), nn.ReLU())
+        x = torch.randn(2, 4)
+        self.assertTrue(torch.equal(torch.export.export(model, (x,)).module()(x), model(x)))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)
+            self.assertTrue(torch.equal(torch.jit.trace(model, x)(x), model(x)))
+
+
+if __name__ == "__main__":
+    unittest.main()

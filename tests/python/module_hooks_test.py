@@ -1,0 +1,330 @@
+"""What the observer says about module calls: names, calls, phases, values."""
+import copy
+import threading
+import unittest
+
+from support import ObservedTest, qualified_names, torch
+
+nn = torch.nn
+
+
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm = nn.LayerNorm(4)
+        self.inner = nn.Sequential(nn.Linear(4, 4), nn.ReLU(inplace=True))
+
+    def forward(self, x, scale=None):
+        x = x + self.inner(self.norm(x))
+        return x if scale is None else x * scale
+
+
+class Names(ObservedTest):
+    def test_scopes_are_the_qualified_names_of_named_modules(self):
+        model = nn.ModuleDict({"a": Block(), "b": nn.ModuleList([Block(), Block()])})
+        model.forward = lambda x: model["b"][1](model["b"][0](model["a"](x)))
+        model(torch.randn(2, 4))
+        never_called = {"b"}  # a ModuleList has no forward
+        self.assertEqual(
+            [scope for scope, _ in self.entered()],
+            [name for name in qualified_names(model) if name not in never_called])
+
+    def test_a_shared_module_has_its_first_name_and_counts_calls(self):
+        layer = nn.Linear(4, 4)
+        model = nn.Sequential(layer, nn.ReLU(), layer)
+        model(torch.randn(2, 4))
+        self.assertEqual(self.entered(), [("", 0), ("0", 0), ("1", 0), ("0", 1)])
+
+    def test_wrappers_do_not_appear(self):
+        plain = nn.Sequential(nn.Linear(4, 4))
+        x = torch.randn(2, 4)
+        plain(x)
+        unwrapped = self.entered()
+        self.fake.messages.clear()
+        nn.DataParallel(copy.deepcopy(plain))(x)  # no device: calls its module directly
+        self.assertEqual([(s, c - 1) for s, c in self.entered() if s == ""][:1], [("", 0)])
+        self.assertEqual([s for s, _ in self.entered()], [s for s, _ in unwrapped])
+
+    def test_an_attribute_named_module_of_the_user_stays_in_names(self):
+        model = nn.Module()
+        model.module = nn.Linear(4, 4)
+        model.forward = lambda x: model.module(x)
+        model(torch.randn(2, 4))
+        self.assertEqual([s for s, _ in self.entered()], ["", "module"])
+
+    def test_a_part_tried_alone_takes_its_longer_name_in_the_whole(self):
+        part = nn.Sequential(nn.Linear(4, 4))
+        part(torch.randn(2, 4))
+        model = nn.Sequential(part, nn.ReLU())
+        self.fake.messages.clear()
+        model(torch.randn(2, 4))
+        self.assertEqual([s for s, _ in self.entered()], ["", "0", "0.0", "1"])
+
+    def test_a_module_attached_after_the_first_forward_is_found(self):
+        model = nn.Sequential(nn.Linear(4, 4))
+        model(torch.randn(2, 4))
+        model.append(nn.Tanh())
+        model(torch.randn(2, 4))
+        self.assertIn("1", [s for s, _ in self.entered()])
+
+    def test_a_module_outside_any_tree_is_named_by_its_class_below_its_caller(self):
+        model = nn.Module()
+        model.forward = lambda x: nn.ReLU()(nn.ReLU()(x))
+        model(torch.randn(2, 4))
+        self.assertEqual(self.entered(), [("", 0), ("ReLU", 0), ("ReLU", 1)])
+
+    def test_cyclic_module_references_end(self):
+        parent, child = nn.Module(), nn.Linear(4, 4)
+        parent.child = child
+        child.parent = parent
+        parent.forward = lambda x: child(x)
+        parent(torch.randn(2, 4))
+        self.assertEqual([s for s, _ in self.entered()], ["", "child"])
+
+    def test_dead_modules_are_forgotten(self):
+        before = len(self.observer.names.entries)
+        for _ in range(10):
+            nn.Sequential(nn.Linear(4, 4))(torch.randn(2, 4))
+        self.assertEqual(len(self.observer.names.entries), before)
+
+
+class Slot(ObservedTest):
+    def test_the_slot_names_the_running_module_and_is_restored(self):
+        seen = []
+        model = nn.Sequential(nn.Linear(4, 4), nn.Tanh())
+        for module in model:
+            module.register_forward_hook(lambda *_: seen.append(self.fake.slot()))
+            module.register_forward_pre_hook(lambda *_: seen.append(self.fake.slot()))
+        model.register_forward_pre_hook(lambda *_: seen.append(self.fake.slot()))
+        model(torch.randn(2, 4))
+        # Module post hooks run after the global one: the slot is the caller's again.
+        self.assertEqual(seen, [("", 0, "forward"), ("0", 0, "forward"), ("", 0, "forward"),
+                                ("1", 0, "forward"), ("", 0, "forward")])
+        self.assertEqual(self.fake.slot(), (None, 0, "forward"))
+
+    def test_each_thread_has_its_own(self):
+        model = nn.Linear(4, 4)
+        seen = []
+        model.register_forward_pre_hook(lambda *_: seen.append(self.fake.slot()))
+        model(torch.randn(2, 4))
+        thread = threading.Thread(target=model, args=(torch.randn(2, 4),))
+        thread.start()
+        thread.join()
+        self.assertEqual([s for s, _, _ in seen], ["", ""])
+        self.assertEqual(len(self.fake.slots), 2)
+
+    def test_in_backward_it_is_the_module_whose_output_gradient_came_last(self):
+        seen = []
+
+        class Probe(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx, x):
+                return x.clone()
+
+            @staticmethod
+            def backward(ctx, g):
+                seen.append(self.fake.slot())
+                return g
+
+        class Layer(nn.Linear):
+            def forward(self, x):
+                return super().forward(Probe.apply(x))
+
+        nn.Sequential(Layer(4, 4), Layer(4, 4))(torch.randn(2, 4, requires_grad=True)).sum(
+        ).backward()
+        self.assertEqual(seen, [("1", 0, "backward"), ("0", 0, "backward")])
+        self.assertEqual(self.fake.slot(), (None, 0, "forward"))
+
+
+class Values(ObservedTest):
+    def test_default_capture_set_of_one_training_step(self):
+        model = nn.Sequential(nn.Linear(4, 3), nn.ReLU())
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        model(torch.randn(2, 4)).sum().backward()
+        optimizer.step()
+        rows = [(t.phase, t.scope, t.slot, t.capture) for t in self.fake.of("tensor")]
+        stats = "stats"
+        self.assertEqual(rows, [
+            ("forward", "0", "param:weight", stats), ("forward", "0", "param:bias", stats),
+            ("data", "", "input:0", stats),
+            ("forward", "0", "input:0", "hash"), ("forward", "0", "output:0", stats),
+            ("forward", "1", "input:0", "hash"), ("forward", "1", "output:0", stats),
+            ("forward", "", "output:0", stats),
+            ("loss", "", "loss", stats),
+            ("backward", "", "grad_output:0", stats), ("backward", "1", "grad_output:0", stats),
+            ("backward", "0", "grad_output:0", stats),
+            ("backward", "0", "grad:weight", stats), ("backward", "0", "grad:bias", stats),
+            ("optimizer", "0", "param:weight", stats), ("optimizer", "0", "param:bias", stats)])
+
+    def test_one_submit_per_hook(self):
+        model = nn.Linear(4, 4)
+        model(torch.randn(2, 4))
+        before = self.fake.submits
+        model(torch.randn(2, 4))
+        self.assertEqual(self.fake.submits - before, 3)  # step, pre hook, post hook
+
+    def test_memory_and_layout_are_the_tensors(self):
+        base = torch.randn(6, 8, dtype=torch.float64)
+        view = base[1:5, ::2].t()
+        nn.Identity()(view)
+        record, = self.fake.tensors(slot="input:0")
+        self.assertEqual(record.address, view.data_ptr())
+        self.assertEqual(record.shape, tuple(view.shape))
+        self.assertEqual(record.strides, view.stride())
+        self.assertEqual(record.base, base.data_ptr())
+        self.assertEqual(record.size, base.untyped_storage().nbytes())
+        self.assertEqual((record.device, record.index, record.stream), (0, 0, 0))
+
+    def test_value_identity_follows_storage_and_version(self):
+        x = torch.randn(4)
+        identity = nn.Identity()
+        identity(x)
+        identity(x[1:])
+        x.add_(1)
+        identity(x)
+        identity(x.clone())
+        a, view, written, copy_ = self.fake.tensors(slot="input:0")
+        self.assertEqual((a.storage, a.version), (view.storage, view.version))
+        self.assertEqual((written.storage, written.version), (a.storage, a.version + 1))
+        self.assertNotEqual(copy_.storage, a.storage)
+
+    def test_storage_identities_are_never_used_again(self):
+        identity = nn.Identity()
+        for _ in range(20):
+            identity(torch.zeros(1000))
+        seen = [t.storage for t in self.fake.tensors(slot="input:0")]
+        self.assertEqual(len(set(seen)), 20)
+
+    def test_keyword_and_nested_inputs_and_outputs_have_slots(self):
+        model = nn.Module()
+        model.forward = lambda x, pair=None, mask=None: {"y": x + 1, "rest": [pair[0], (mask,)]}
+        a = torch.zeros(2)
+        model(a, pair=(a + 1, a + 2), mask=a + 3)
+        self.assertEqual([t.slot for t in self.fake.tensors(phase="data")],
+                         ["input:0", "input:pair.0", "input:pair.1", "input:mask"])
+        self.assertEqual([t.slot for t in self.fake.tensors(phase="forward")],
+                         ["output:0", "output:1", "output:2"])
+
+    def test_lstm_outputs_are_numbered_in_order(self):
+        nn.LSTM(3, 5)(torch.randn(2, 4, 3))
+        self.assertEqual([(t.slot, t.shape) for t in self.fake.tensors(phase="forward", call=0)
+                          if t.slot.startswith("output")],
+                         [("output:0", (2, 4, 5)), ("output:1", (1, 4, 5)),
+                          ("output:2", (1, 4, 5))])
+
+    def test_every_dtype_is_told(self):
+        from convtrace_observer import values
+
+        identity = nn.Identity()
+        for name, code in values._DTYPES.items():
+            identity(torch.zeros(2, dtype=getattr(torch, name)))
+            self.assertEqual(self.fake.tensors(slot="input:0")[-1].dtype, code, name)
+
+    def test_unknown_dtypes_are_given_as_bytes(self):
+        nn.Identity()(torch.zeros(2, 3, dtype=torch.complex32))
+        record, = self.fake.tensors(slot="input:0")
+        self.assertEqual((record.dtype, record.shape, record.strides), (0, (2, 3, 4), (12, 4, 1)))
+
+    def test_what_has_no_plain_memory_is_skipped_and_counted(self):
+        identity = nn.Identity()
+        dense = torch.randn(3, 3)
+        unreadable = [
+            dense.to_sparse(), torch.empty(2, device="meta"),
+            torch.nested.nested_tensor([dense, dense[:2]]),
+            torch.randn(3, dtype=torch.complex64).conj(),
+            torch.randn(3, dtype=torch.complex64).conj().imag,
+            torch.quantize_per_tensor(dense, 0.1, 0, torch.qint8)]
+        for tensor in unreadable:
+            identity(tensor)
+        self.assertEqual(self.fake.of("tensor"), [])
+        # Each is met twice, as input and as output.
+        losses = self.fake.of("loss")
+        self.assertEqual({loss.reason for loss in losses}, {5})
+        self.assertEqual(sum(loss.count for loss in losses), 2 * len(unreadable))
+
+    def test_functorch_and_fake_tensors_are_skipped(self):
+        model = nn.Linear(4, 4)
+        torch.func.vmap(model)(torch.randn(3, 4))
+        with torch._subclasses.FakeTensorMode():
+            nn.Identity()(torch.randn(3))
+        self.assertEqual([t for t in self.fake.of("tensor") if "param" not in t.slot], [])
+
+    def test_symbolic_tracing_sees_no_difference(self):
+        graph = torch.fx.symbolic_trace(nn.Sequential(Block()))
+        self.assertIn("call_module", [node.op for node in graph.graph.nodes])
+
+    def test_subclasses_and_function_modes_are_not_asked(self):
+        asked = []
+
+        class Loud(torch.Tensor):
+            @classmethod
+            def __torch_function__(cls, function, types, args=(), kwargs=None):
+                asked.append(function)
+                return super().__torch_function__(function, types, args, kwargs or {})
+
+        class Mode(torch.overrides.TorchFunctionMode):
+            def __torch_function__(self, function, types, args=(), kwargs=None):
+                asked.append(function)
+                return function(*args, **(kwargs or {}))
+
+        x = torch.randn(3).as_subclass(Loud)
+        y = torch.randn(3)
+        asked.clear()
+        identity = nn.Identity()
+        with Mode():
+            identity(x)
+            identity(y)
+        self.assertEqual(asked, [])
+        self.assertEqual(len(self.fake.tensors(slot="input:0")), 2)
+
+
+class HashMode(ObservedTest):
+    mode = "hash"
+
+    def test_everything_is_a_hash(self):
+        model = nn.Linear(4, 4)
+        model(torch.randn(2, 4)).sum().backward()
+        self.assertEqual({t.capture for t in self.fake.of("tensor")}, {"hash"})
+
+
+class LaunchesMode(ObservedTest):
+    mode = "launches"
+
+    def test_no_value_is_asked_for_but_steps_and_slots_go_on(self):
+        seen = []
+        model = nn.Sequential(nn.Linear(4, 4))
+        model[0].register_forward_pre_hook(lambda *_: seen.append(self.fake.slot()))
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for _ in range(2):
+            model(torch.randn(2, 4)).sum().backward()
+            optimizer.step()
+        self.assertEqual(self.fake.of("tensor") + self.fake.of("scope"), [])
+        self.assertEqual(self.steps(), [0, 1])
+        self.assertEqual(seen, [("0", 0, "forward")] * 2)
+
+
+class StepWindow(ObservedTest):
+    def test_values_follow_the_answer_of_each_step(self):
+        model = nn.Linear(4, 4)
+        model(torch.randn(2, 4))
+        self.fake.answer = 0
+        model(torch.randn(2, 4))
+        count = len(self.fake.of("tensor"))
+        model(torch.randn(2, 4))
+        self.assertEqual(len(self.fake.of("tensor")), count)
+        self.fake.answer = 1
+        model(torch.randn(2, 4))
+        self.assertGreater(len(self.fake.of("tensor")), count)
+
+    def test_off_removes_every_hook(self):
+        from torch.nn.modules import module
+
+        self.fake.answer = 4
+        nn.Linear(4, 4)(torch.randn(2, 4)).sum().backward()
+        self.assertFalse(module._global_forward_hooks or module._global_forward_pre_hooks)
+        self.assertFalse(hasattr(torch.autograd.backward, "__wrapped__"))
+        self.assertFalse(hasattr(torch._ops.OpOverload.__call__, "__wrapped__"))
+
+
+if __name__ == "__main__":
+    unittest.main(warnings="ignore")  # what torch says about the kinds of tensors made here

@@ -1,0 +1,233 @@
+"""When a step begins, and which phase and call a record has, in the loops people write."""
+import unittest
+
+from support import ObservedTest, torch
+
+nn = torch.nn
+functional = torch.nn.functional
+
+
+def small_model():
+    return nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
+
+
+class Steps(ObservedTest):
+    def setUp(self):
+        super().setUp()
+        self.model = small_model()
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1)
+
+    def batch(self):
+        return torch.randn(3, 4)
+
+    def train(self, batches=1):
+        self.optimizer.zero_grad()
+        for _ in range(batches):
+            self.model(self.batch()).sum().backward()
+        self.optimizer.step()
+
+    def steps_of_root_inputs(self):
+        """Step of each root forward, in order."""
+        found, step = [], 0
+        for message in self.fake.messages:
+            if message.kind == "step":
+                step = message.index
+            elif message.kind == "scope" and message.enter and message.scope == "":
+                found.append(step)
+        return found
+
+    def test_a_training_loop(self):
+        for _ in range(3):
+            self.train()
+        self.assertEqual(self.steps(), [0, 1, 2])
+        self.assertEqual(self.steps_of_root_inputs(), [0, 1, 2])
+
+    def test_a_loss_module_belongs_to_the_models_step(self):
+        criterion = nn.MSELoss()
+        for _ in range(2):
+            criterion(self.model(self.batch()), torch.zeros(3, 2)).backward()
+            self.optimizer.step()
+        self.assertEqual(self.steps_of_root_inputs(), [0, 0, 1, 1])
+
+    def test_gradient_accumulation_is_one_step_with_more_calls(self):
+        self.train(batches=3)
+        self.train(batches=3)
+        self.assertEqual(self.steps(), [0, 1])
+        self.assertEqual(self.calls(slot="output:0", scope="2"), 2 * [
+            ("2", call, "output:0") for call in range(3)])
+        self.assertEqual(self.calls(slot="grad_output:0", scope="2"), 2 * [
+            ("2", call, "grad_output:0") for call in range(3)])
+        self.assertEqual(self.calls(slot="loss"), 2 * [("", call, "loss") for call in range(3)])
+        self.assertEqual(self.calls(slot="grad:weight", scope="2"), 2 * [("2", 0, "grad:weight")])
+
+    def test_gradients_carry_their_forward_calls_index(self):
+        self.train()
+        self.fake.messages.clear()
+        first, second = self.model(self.batch()), self.model(self.batch())
+        second.sum().backward()
+        first.sum().backward()
+        self.assertEqual([call for _, call, _ in self.calls(slot="grad_output:0", scope="0")],
+                         [1, 0])
+
+    def test_evaluation_between_steps_belongs_to_the_coming_step(self):
+        self.train()
+        with torch.no_grad():
+            self.model(self.batch())
+            self.model(self.batch())
+        self.train()
+        self.train()
+        self.assertEqual(self.steps_of_root_inputs(), [0, 1, 1, 1, 2])
+
+    def test_inference_every_root_forward_is_a_step(self):
+        with torch.inference_mode():
+            for _ in range(4):
+                self.model(self.batch())
+        self.assertEqual(self.steps(), [0, 1, 2, 3])
+
+    def test_several_optimizers_are_one_phase(self):
+        other = torch.optim.SGD(self.model[0].parameters(), lr=0.1)
+        for _ in range(2):
+            self.train()
+            other.step()
+        self.assertEqual(self.steps(), [0, 1])
+
+    def test_a_skipped_scaler_step_ends_the_step(self):
+        scaler = torch.amp.GradScaler("cpu", init_scale=2.0)
+        for factor in (1.0, float("inf"), 1.0):
+            self.optimizer.zero_grad()
+            scaler.scale(self.model(self.batch()).sum() * factor).backward()
+            scaler.step(self.optimizer)
+            scaler.update()
+        self.assertEqual(self.steps_of_root_inputs(), [0, 1, 2])
+        self.assertEqual(len(self.fake.tensors(slot="param:weight", scope="0",
+                                               phase="optimizer")), 2)
+
+    def test_functional_training_without_modules_has_steps(self):
+        weight = torch.zeros(3, requires_grad=True)
+        optimizer = torch.optim.SGD([weight], lr=0.1)
+        for _ in range(3):
+            ((weight - 1) ** 2).sum().backward()
+            optimizer.step()
+        self.assertEqual(self.steps(), [0, 1, 2])
+        self.assertEqual(self.calls(phase="optimizer"), [("", 0, "param:group0.0")] * 3)
+
+    def test_a_closure_runs_forward_inside_the_optimizer(self):
+        optimizer = torch.optim.LBFGS(self.model.parameters(), max_iter=2)
+        x = self.batch()
+
+        def closure():
+            optimizer.zero_grad()
+            loss = self.model(x).pow(2).sum()
+            loss.backward()
+            return loss
+
+        optimizer.step(closure)
+        optimizer.step(closure)
+        self.assertEqual(self.steps(), [0, 1])
+        self.assertEqual({t.phase for t in self.fake.tensors(slot="output:0")}, {"forward"})
+
+    def test_gan_two_roots_share_steps(self):
+        generator, critic = small_model(), nn.Sequential(nn.Linear(2, 1))
+        optimizers = [torch.optim.SGD(m.parameters(), lr=0.1) for m in (critic, generator)]
+        for _ in range(2):
+            fake = generator(self.batch())
+            for target, optimizer in zip((fake.detach(), fake), optimizers):
+                optimizer.zero_grad()
+                critic(target).sum().backward()
+                optimizer.step()
+        # The generator's update ends an optimizer phase in between: its critic forward opens a step.
+        self.assertEqual(self.steps(), [0, 1, 2, 3])
+
+    def test_a_parameter_replaced_after_the_first_forward_keeps_its_name(self):
+        self.train()
+        state = {k: v.clone() for k, v in self.model.state_dict().items()}
+        self.model.load_state_dict(state, assign=True)
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1)
+        self.fake.messages.clear()
+        self.train()
+        self.assertEqual({scope for scope, _, _ in self.calls(phase="optimizer")}, {"0", "2"})
+
+
+class Recompute(ObservedTest):
+    def run_checkpointed(self, reentrant):
+        from torch.utils.checkpoint import checkpoint
+
+        inner = small_model()
+        model = nn.Module()
+        model.inner = inner
+        model.forward = lambda x: checkpoint(inner, x, use_reentrant=reentrant)
+        model(torch.randn(3, 4, requires_grad=True)).sum().backward()
+
+    def check(self, recomputed):
+        forward = [s for s, _, _ in self.calls(slot="output:0", phase="forward")]
+        self.assertEqual(forward, ["inner.0", "inner.1", "inner.2", "inner", ""])
+        again = [(s, c) for s, c, _ in self.calls(slot="output:0", phase="recompute")]
+        self.assertEqual(again, [(scope, 0) for scope in recomputed])
+        self.assertEqual(self.steps(), [0])
+        self.assertEqual([s for s, c, _ in self.calls(slot="grad_output:0") if c == 0],
+                         ["", "inner", "inner.2", "inner.1", "inner.0"])
+        self.assertEqual(self.calls(slot="loss"), [("", 0, "loss")])
+        self.assertEqual(self.fake.slot(), (None, 0, "forward"))
+
+    def test_checkpoint(self):
+        self.run_checkpointed(False)
+        self.check(["inner.0", "inner.1"])  # it stops when the last saved tensor is back
+
+    def test_reentrant_checkpoint(self):
+        self.run_checkpointed(True)
+        self.check(["inner.0", "inner.1", "inner.2", "inner"])
+
+
+class Interruptions(ObservedTest):
+    def test_an_exception_in_a_module_leaves_the_stack_clean(self):
+        model = nn.Sequential(nn.Linear(4, 4), nn.Linear(9, 9))
+        for _ in range(2):
+            with self.assertRaises(RuntimeError):
+                model(torch.randn(2, 4))
+            self.assertEqual(self.fake.slot(), (None, 0, "forward"))
+        enters = [s.scope for s in self.fake.of("scope") if s.enter]
+        leaves = [s.scope for s in self.fake.of("scope") if not s.enter]
+        self.assertEqual(sorted(enters), sorted(leaves))
+
+    def test_an_interrupt_in_a_module_is_forgotten_at_the_next_root(self):
+        model = nn.Sequential(nn.Linear(4, 4), nn.Identity())
+
+        def interrupt(*_):
+            raise KeyboardInterrupt
+
+        handle = model[1].register_forward_pre_hook(interrupt)
+        with self.assertRaises(KeyboardInterrupt):
+            model(torch.randn(2, 4))
+        handle.remove()
+        self.fake.messages.clear()
+        model(torch.randn(2, 4))
+        self.assertEqual(self.steps(), [1])
+        self.assertEqual([s.scope for s in self.fake.of("scope") if s.enter], ["", "0", "1"])
+        self.assertEqual(self.fake.slot(), (None, 0, "forward"))
+
+    def test_a_module_that_calls_itself_is_no_leftover(self):
+        model = nn.Module()
+        model.forward = lambda x, depth=2: model(x, depth - 1) if depth else x
+        model(torch.randn(2, 4))
+        self.assertEqual([(s.scope, s.call) for s in self.fake.of("scope") if s.enter],
+                         [("", 0), ("", 1), ("", 2)])
+        self.assertEqual(self.steps(), [0])
+
+    def test_our_own_failure_never_reaches_the_program(self):
+        def broken(*_):
+            raise ValueError("broken on purpose")
+
+        self.observer.read.tensors = broken
+        model = nn.Linear(4, 4)
+        for _ in range(5):
+            self.assertEqual(model(torch.randn(2, 4)).shape, (2, 4))
+        texts = [d.text for d in self.fake.of("diagnostic")]
+        self.assertEqual(len(texts), 2)
+        self.assertIn("broken on purpose", texts[0])
+        self.assertIn("not observed any more", texts[1])
+        self.assertFalse(self.observer.active)
+        self.fake.messages.clear()
+
+
+if __name__ == "__main__":
+    unittest.main()

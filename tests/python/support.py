@@ -1,0 +1,43 @@
+"""What the tests of the observer share: torch or a skip, and an observer over the fake engine."""
+import gc
+import sys
+import unittest
+
+SKIPPED = 77  # SKIP_RETURN_CODE in CMakeLists.txt
+
+try:
+    import torch
+except ImportError:
+    print("skipped: %s has no torch" % sys.executable)
+    sys.exit(SKIPPED)
+
+import fake_engine  # noqa: E402
+
+
+class ObservedTest(unittest.TestCase):
+    """`self.fake` records what an observer installed in this process says during the test."""
+
+    mode = "stats"
+
+    def setUp(self):
+        torch.manual_seed(0)
+        self.fake, self.observer = fake_engine.observe(torch, self.mode)
+
+    def tearDown(self):
+        self.assertEqual([d.text for d in self.fake.of("diagnostic")], [])
+        self.observer.remove()
+        gc.collect()
+
+    def steps(self):
+        return [message.index for message in self.fake.of("step")]
+
+    def calls(self, **wanted):
+        """(scope, call, slot) of the matching tensor records, in order."""
+        return [(t.scope, t.call, t.slot) for t in self.fake.tensors(**wanted)]
+
+    def entered(self):
+        return [(s.scope, s.call) for s in self.fake.of("scope") if s.enter]
+
+
+def qualified_names(module):
+    return [name for name, _ in module.named_modules(remove_duplicate=True)]
