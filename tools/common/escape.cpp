@@ -65,9 +65,9 @@ std::string escape_text(std::string_view text) {
   return out;
 }
 
-std::string escape_markup(std::string_view text) {
+std::string quote_markup(std::string_view safe_text) {
   std::string out;
-  for (const char c : escape_text(text)) {
+  for (const char c : safe_text) {
     switch (c) {
       case '&':
         out += "&amp;";
@@ -90,6 +90,8 @@ std::string escape_markup(std::string_view text) {
   }
   return out;
 }
+
+std::string escape_markup(std::string_view text) { return quote_markup(escape_text(text)); }
 
 std::string escape_csv(std::string_view text) {
   std::string out = "\"";

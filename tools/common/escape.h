@@ -20,7 +20,10 @@ namespace convtrace::tools {
 /// or `\u{NNNN}`; a backslash becomes `\\`, so the result is unambiguous.
 [[nodiscard]] std::string escape_text(std::string_view text);
 
-/// escape_text, then the five characters that mean something in HTML and XML.
+/// The five characters that mean something in HTML and XML, in a text that is safe otherwise.
+[[nodiscard]] std::string quote_markup(std::string_view safe_text);
+
+/// escape_text, then quote_markup.
 [[nodiscard]] std::string escape_markup(std::string_view text);
 
 /// One CSV field (RFC 4180), always quoted. A text that a spreadsheet would take for a formula gets

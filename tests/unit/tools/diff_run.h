@@ -1,0 +1,63 @@
+#pragma once
+/// @file diff_run.h
+/// Runs made of a few lines, for tests of the diff: a value that can be copied, changed in one
+/// place and written as a trace.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "format/definitions.h"
+#include "format/events.h"
+#include "format/meta.h"
+
+namespace convtrace::test {
+
+/// One value, launch or finding, with texts instead of ids.
+struct Item {
+  enum class Kind : uint8_t { kValue, kLaunch, kFinding };
+  Kind kind = Kind::kValue;
+  uint32_t step = 0;
+  format::Phase phase = format::Phase::kForward;
+  std::string scope{}, slot{}, op{}, kernel{};
+  uint32_t call = 0;
+  std::vector<double> values{};
+  format::DType dtype = format::DType::kF32;
+  format::Capture capture = format::Capture::kStats;
+  format::Extent extent = format::Extent::kTensor;
+  uint64_t storage = 0;
+  uint64_t generation = 0;
+  uint64_t address = 0;
+  std::vector<uint64_t> shape{};  ///< empty: one dimension
+  format::FindingKind finding = format::FindingKind::kFreedUnderOutput;
+  format::Level level = format::Level::kError;
+  bool suppressed = false;
+  std::string message{};
+};
+
+/// @return statistics of `values` stored as `dtype` (f32, f64, bf16, i64), by the plainest
+/// arithmetic. Two equal lists have equal hashes.
+format::Stats plain_stats(const std::vector<double>& values, format::DType dtype);
+/// @return the raw elements of `values` as `dtype`.
+std::vector<std::byte> raw_elements(const std::vector<double>& values, format::DType dtype);
+
+struct Run {
+  format::TraceMeta meta;
+  std::vector<Item> items;
+
+  Item& add(Item item) { return items.emplace_back(std::move(item)); }
+  /// @return the `nth` value with this step, scope and slot; fails the test if there is none.
+  Item& at(uint32_t step, const std::string& scope, const std::string& slot, size_t nth = 0);
+  void erase(uint32_t step, const std::string& scope, const std::string& slot);
+  /// Drops everything from this step on.
+  void end_before(uint32_t step);
+
+  /// Writes the run as a trace. @param close false: leaves it as a kill does.
+  void write(const std::string& path, bool close = true) const;
+};
+
+/// Two layers, `fc1` with a custom op and `fc2`, trained for `steps` steps with everything the
+/// default mode records.
+Run training(uint32_t steps = 2);
+
+}  // namespace convtrace::test

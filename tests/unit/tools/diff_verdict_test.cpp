@@ -1,0 +1,364 @@
+#include <cmath>
+
+#include "tests/support/catch.h"
+#include "tests/support/temp_dir.h"
+#include "tests/unit/tools/diff_run.h"
+#include "tools/diff/diff.h"
+
+namespace {
+
+using namespace convtrace;
+using diff::Class;
+using diff::DiffResult;
+using diff::Verdict;
+using test::Item;
+using test::Run;
+
+DiffResult compared(const Run& base, const Run& cand, const std::vector<Run>& noise = {}) {
+  const test::TempDir dir;
+  base.write(dir / "base.ctrace");
+  cand.write(dir / "cand.ctrace");
+  diff::DiffInputs inputs{dir / "base.ctrace", dir / "cand.ctrace", {}};
+  for (const Run& run : noise) {
+    inputs.noise.push_back(dir / ("noise" + std::to_string(inputs.noise.size()) + ".ctrace"));
+    run.write(inputs.noise.back());
+  }
+  DiffResult result;
+  std::string error;
+  INFO(error);
+  REQUIRE(diff::run_diff(inputs, nullptr, result, error));
+  return result;
+}
+
+void scale(Item& item, double factor) {
+  for (double& v : item.values) v *= factor;
+}
+
+uint64_t count(const DiffResult& result, Class verdict) {
+  return result.counts[static_cast<size_t>(verdict)];
+}
+
+struct Where {
+  uint32_t step;
+  format::Phase phase;
+  std::string scope, slot;
+  bool operator==(const Where&) const = default;
+};
+
+std::ostream& operator<<(std::ostream& out, const Where& w) {
+  return out << "step " << w.step << " " << to_string(w.phase) << " " << w.scope << " " << w.slot;
+}
+
+Where where(const DiffResult& result) {
+  REQUIRE(result.root.has_value());
+  const diff::RecordReport& r = result.root->record;
+  return {r.step, r.phase, r.scope, r.slot};
+}
+
+Class root_class(const DiffResult& result) { return result.root->record.comparison.verdict; }
+
+/// The candidate's fc1 output is overwritten between the op that made it and fc2, from `step` on;
+/// everything downstream suffers.
+Run with_lost_output(Run run, uint32_t step) {
+  run.at(step, "fc2", "input:0").values.assign(16, 7.0);
+  run.at(step, "fc2", "input:0").generation = 99;
+  scale(run.at(step, "fc2", "output:0"), 3);
+  scale(run.at(step, "", "output:0"), 3);
+  scale(run.at(step, "", "loss"), 3);
+  return run;
+}
+
+}  // namespace
+
+TEST_CASE("diff: a trace against itself is the same, every value identical", "[diff]") {
+  const DiffResult result = compared(test::training(), test::training());
+  CHECK(result.verdict == Verdict::kSame);
+  CHECK_FALSE(result.root.has_value());
+  CHECK_FALSE(result.first_bit_difference.has_value());
+  CHECK(count(result, Class::kIdentical) == result.values);
+  CHECK(result.values == test::training().items.size() - 4);
+  CHECK(result.launches == 4);
+  CHECK(result.incomplete.empty());
+  CHECK(result.preflight.empty());
+}
+
+TEST_CASE("diff: the root is the first divergent value, not its louder victims", "[diff][root]") {
+  Run cand = test::training();
+  scale(cand.at(1, "fc2", "output:0"), 1.01);
+  scale(cand.at(1, "", "output:0"), 1.01);
+  scale(cand.at(1, "", "loss"), 5);
+  const DiffResult result = compared(test::training(), cand);
+  CHECK(result.verdict == Verdict::kDiverged);
+  CHECK(where(result) == Where{1, format::Phase::kForward, "fc2", "output:0"});
+  CHECK(root_class(result) == Class::kDiverged);
+  CHECK(result.root->inputs_agree);
+  CHECK(result.root->record.comparison.difference > 0);
+  CHECK(result.root->record.comparison.difference > result.root->record.comparison.tolerance);
+}
+
+TEST_CASE("diff: values before the root are counted over all earlier steps", "[diff][root]") {
+  Run cand = test::training();
+  scale(cand.at(1, "", "input:0"), 2);
+  const DiffResult result = compared(test::training(), cand);
+  CHECK(result.root->matched_before == 16);  // all values of step 0
+}
+
+TEST_CASE("diff: differing data of the root module is the data's fault", "[diff][root]") {
+  Run cand = test::training();
+  scale(cand.at(0, "", "input:0"), 2);
+  scale(cand.at(0, "fc1", "output:0"), 2);
+  CHECK(where(compared(test::training(), cand)) == Where{0, format::Phase::kData, "", "input:0"});
+}
+
+TEST_CASE("diff: initial parameters that differ are named before any step", "[diff][root]") {
+  Run cand = test::training();
+  scale(cand.at(0, "fc2", "param:weight"), 2);
+  scale(cand.at(0, "fc2", "output:0"), 2);
+  const DiffResult result = compared(test::training(), cand);
+  CHECK(where(result) == Where{0, format::Phase::kForward, "fc2", "param:weight"});
+  CHECK(root_class(result) == Class::kDiverged);
+  CHECK(result.root->weights_differ);
+}
+
+TEST_CASE("diff: equal gradients and another parameter are the optimizer's fault", "[diff][root]") {
+  Run cand = test::training();
+  scale(cand.at(0, "fc1", "param:weight", 1), 1.5);
+  const DiffResult result = compared(test::training(), cand);
+  CHECK(where(result) == Where{0, format::Phase::kOptimizer, "fc1", "param:weight"});
+  CHECK_FALSE(result.root->weights_differ);
+}
+
+TEST_CASE("diff: a NaN in one run only is nan-born", "[diff][class]") {
+  Run cand = test::training();
+  cand.at(0, "fc2", "output:0").values[3] = std::nan("");
+  const DiffResult result = compared(test::training(), cand);
+  CHECK(root_class(result) == Class::kNanBorn);
+  CHECK(root_class(compared(cand, test::training())) == Class::kNanBorn);
+}
+
+TEST_CASE("diff: another shape or dtype is a mismatch", "[diff][class]") {
+  Run shape = test::training();
+  shape.at(0, "fc2", "output:0").shape = {4, 4};
+  CHECK(root_class(compared(test::training(), shape)) == Class::kShapeOrDtypeMismatch);
+  Run dtype = test::training();
+  dtype.at(0, "fc2", "output:0").dtype = format::DType::kF64;
+  CHECK(root_class(compared(test::training(), dtype)) == Class::kShapeOrDtypeMismatch);
+}
+
+TEST_CASE("diff: rounding is within noise, more is suspicious, neither diverges", "[diff][class]") {
+  Run rounding = test::training();
+  scale(rounding.at(0, "", "loss"), 1 + 3e-7);
+  DiffResult result = compared(test::training(), rounding);
+  CHECK(result.verdict == Verdict::kSame);
+  CHECK(count(result, Class::kWithinNoise) == 1);
+  REQUIRE(result.first_bit_difference.has_value());
+  CHECK(result.first_bit_difference->record.slot == "loss");
+
+  Run drift = test::training();
+  scale(drift.at(0, "", "loss"), 1 + 8e-6);
+  result = compared(test::training(), drift);
+  CHECK(result.verdict == Verdict::kSame);
+  CHECK(count(result, Class::kSuspicious) == 1);
+}
+
+TEST_CASE("diff: a value that changed on the way blames its producer, not the consumer",
+          "[diff][lineage]") {
+  const Run cand = with_lost_output(test::training(), 1);
+  const DiffResult result = compared(test::training(), cand);
+  CHECK(result.verdict == Verdict::kDiverged);
+  CHECK(root_class(result) == Class::kChangedBetween);
+  CHECK(where(result) == Where{1, format::Phase::kForward, "fc1", "output:0"});
+  CHECK(result.root->record.op == "demo::gelu");
+  CHECK(result.root->changed_in_cand);
+  REQUIRE(result.root->consumer.has_value());
+  CHECK(result.root->consumer->scope == "fc2");
+  REQUIRE(result.root->effect.has_value());
+  CHECK(result.root->effect->scope == "fc2");
+  CHECK(result.root->effect->slot == "output:0");
+  CHECK(count(result, Class::kChangedBetween) == 1);
+}
+
+TEST_CASE("diff: a value that changes on the way in both runs is a habit of the program",
+          "[diff][lineage]") {
+  Run base = test::training(), cand = test::training();
+  base.at(0, "fc2", "input:0").values.assign(16, 1.0);
+  cand.at(0, "fc2", "input:0").values.assign(16, 1.0);
+  scale(cand.at(0, "", "loss"), 2);
+  const DiffResult result = compared(base, cand);
+  CHECK(count(result, Class::kChangedBetween) == 0);
+  CHECK(where(result) == Where{0, format::Phase::kLoss, "", "loss"});
+}
+
+TEST_CASE("diff: a divergence before the producer wins over a change after it", "[diff][lineage]") {
+  Run cand = with_lost_output(test::training(), 1);
+  scale(cand.at(1, "", "input:0"), 2);
+  CHECK(where(compared(test::training(), cand)) == Where{1, format::Phase::kData, "", "input:0"});
+}
+
+TEST_CASE("diff: exchanging the runs names the same root", "[diff][root]") {
+  Run ordinary = test::training();
+  scale(ordinary.at(1, "fc1", "output:0", 1), 2);
+  Run reordered = ordinary;
+  std::swap(reordered.items[3], reordered.items[2]);
+  for (const Run& cand : {ordinary, reordered, with_lost_output(test::training(), 0)}) {
+    const DiffResult there = compared(test::training(), cand);
+    const DiffResult back = compared(cand, test::training());
+    CHECK(where(there) == where(back));
+    CHECK(root_class(there) == root_class(back));
+    CHECK(there.counts == back.counts);
+  }
+}
+
+TEST_CASE("diff: records of one run only are unmatched and never the root", "[diff][align]") {
+  Run cand = test::training();
+  cand.erase(0, "fc1", "grad_output:0");
+  cand.add({.step = 1, .scope = "extra", .slot = "output:0", .values = {1, 2, 3}});
+  const DiffResult result = compared(test::training(), cand);
+  CHECK(result.verdict == Verdict::kSame);
+  CHECK(count(result, Class::kUnmatched) == 2);
+}
+
+TEST_CASE("diff: a repeated key is matched by its occurrence", "[diff][align]") {
+  Run base = test::training(), cand = test::training();
+  for (Run* run : {&base, &cand}) {
+    for (const double v : {1.0, 2.0, 3.0}) {
+      run->add({.step = 1, .scope = "loop", .slot = "output:0", .values = {v}});
+    }
+  }
+  cand.items.back().values = {4};
+  const DiffResult result = compared(base, cand);
+  CHECK(where(result) == Where{1, format::Phase::kForward, "loop", "output:0"});
+  CHECK(result.root->record.how == diff::MatchedBy::kOccurrence);
+  CHECK(count(result, Class::kDiverged) == 1);
+}
+
+TEST_CASE("diff: a shorter run is compared up to its end and called incomplete", "[diff]") {
+  Run cand = test::training(4);
+  cand.end_before(2);
+  const DiffResult result = compared(test::training(4), cand);
+  CHECK(result.verdict == Verdict::kSame);
+  CHECK(result.steps == 2);
+  REQUIRE(result.incomplete.size() == 1);
+  CHECK(result.incomplete[0] == "candidate: ends after step 1, the other run goes on to step 3");
+  CHECK(count(result, Class::kUnmatched) == 28);
+}
+
+TEST_CASE("diff: launches alone cannot be compared", "[diff]") {
+  Run run = test::training();
+  std::erase_if(run.items, [](const Item& item) { return item.kind == Item::Kind::kValue; });
+  const DiffResult result = compared(run, run);
+  CHECK(result.verdict == Verdict::kNotComparable);
+  CHECK(result.launches == 4);
+}
+
+TEST_CASE("diff: one step without any value in common cannot be called the same", "[diff]") {
+  Run cand = test::training();
+  std::erase_if(cand.items,
+                [](const Item& item) { return item.kind == Item::Kind::kValue && item.step == 1; });
+  const DiffResult result = compared(test::training(), cand);
+  CHECK(result.verdict == Verdict::kNotComparable);
+  CHECK(result.why_not_comparable == "no value could be compared in step 1");
+}
+
+TEST_CASE("diff: two programs with little in common are not comparable", "[diff]") {
+  Run cand = test::training();
+  for (Item& item : cand.items) {
+    if (!item.scope.empty()) item.scope = "other." + item.scope;
+    scale(item, 2);
+  }
+  const DiffResult result = compared(test::training(), cand);
+  CHECK(result.verdict == Verdict::kNotComparable);
+  CHECK_FALSE(result.root.has_value());
+}
+
+TEST_CASE("diff: equal values with an error-level finding are a verdict of their own",
+          "[diff][findings]") {
+  Run cand = test::training();
+  Item& finding = cand.add({.kind = Item::Kind::kFinding, .scope = "fc1"});
+  CHECK(compared(test::training(), cand).verdict == Verdict::kFindings);
+  CHECK(compared(cand, cand).verdict == Verdict::kFindings);
+  finding.suppressed = true;
+  CHECK(compared(test::training(), cand).verdict == Verdict::kSame);
+  finding.suppressed = false;
+  finding.level = format::Level::kWarning;
+  CHECK(compared(test::training(), cand).verdict == Verdict::kSame);
+}
+
+TEST_CASE("diff: the finding about the root's memory is the probable cause", "[diff][findings]") {
+  Run cand = with_lost_output(test::training(), 1);
+  const uint64_t storage = cand.at(1, "fc1", "output:0").storage;
+  for (const uint64_t about : {uint64_t{5555}, storage}) {
+    cand.items.insert(cand.items.end() - 3, {.kind = Item::Kind::kFinding,
+                                             .step = 1,
+                                             .scope = "fc1",
+                                             .op = "demo::gelu",
+                                             .storage = about});
+  }
+  const DiffResult result = compared(test::training(), cand);
+  REQUIRE(result.cause.has_value());
+  CHECK(result.cause->in_cand);
+  CHECK(result.cause->same_memory);
+  CHECK(result.cause->finding.storage == storage);
+  CHECK(result.cause->finding.free_stack == std::vector<std::string>{"free_it", "main"});
+}
+
+TEST_CASE("diff: findings after an ordinary root are not its cause", "[diff][findings]") {
+  Run cand = test::training();
+  scale(cand.at(0, "", "input:0"), 2);
+  cand.add({.kind = Item::Kind::kFinding, .step = 1, .scope = "fc1"});
+  const DiffResult result = compared(test::training(), cand);
+  CHECK(result.verdict == Verdict::kDiverged);
+  CHECK_FALSE(result.cause.has_value());
+}
+
+TEST_CASE("diff: what repetitions of the baseline differ by is noise", "[diff][noise]") {
+  Run cand = test::training(), repetition = test::training();
+  scale(cand.at(1, "", "loss"), 1.001);
+  scale(repetition.at(1, "", "loss"), 0.998);
+  CHECK(compared(test::training(), cand).verdict == Verdict::kDiverged);
+  const DiffResult result = compared(test::training(), cand, {repetition});
+  CHECK(result.verdict == Verdict::kSame);
+  CHECK(count(result, Class::kWithinNoise) == 1);
+  scale(cand.at(1, "", "loss"), 1.1);
+  CHECK(compared(test::training(), cand, {repetition}).verdict == Verdict::kDiverged);
+}
+
+TEST_CASE("diff: noise of a value's family counts where the value itself was quiet",
+          "[diff][noise]") {
+  Run cand = test::training(), repetition = test::training();
+  scale(cand.at(1, "", "loss"), 1.001);
+  scale(repetition.at(0, "", "loss"), 0.998);
+  CHECK(compared(test::training(), cand, {repetition}).verdict == Verdict::kSame);
+}
+
+TEST_CASE("diff: a hash of floats shows a bit difference only, of integers a divergence",
+          "[diff][class]") {
+  Run cand = test::training();
+  cand.at(0, "fc1", "input:0").values[0] += 1;
+  cand.at(0, "fc1", "input:0").storage = 0;
+  Run base = test::training();
+  DiffResult result = compared(base, cand);
+  CHECK(result.verdict == Verdict::kSame);
+  CHECK(count(result, Class::kBitDifference) == 1);
+  REQUIRE(result.first_bit_difference.has_value());
+  CHECK(result.first_bit_difference->record.slot == "input:0");
+
+  base.at(0, "fc1", "input:0").dtype = format::DType::kI64;
+  cand.at(0, "fc1", "input:0").dtype = format::DType::kI64;
+  result = compared(base, cand);
+  CHECK(where(result) == Where{0, format::Phase::kForward, "fc1", "input:0"});
+}
+
+TEST_CASE("diff: metadata that differs is listed, versions first", "[diff][preflight]") {
+  Run cand = test::training();
+  cand.meta.facts = {{"setting.output", "elsewhere"},
+                     {"switch.CUBLAS_WORKSPACE_CONFIG", ":4096:8"},
+                     {"version.torch", "2.14.0"}};
+  cand.meta.command_line.emplace_back("--fast");
+  const DiffResult result = compared(test::training(), cand);
+  REQUIRE(result.preflight.size() == 3);
+  CHECK(result.preflight[0] == diff::PreflightEntry{"version.torch", "2.13.0", "2.14.0"});
+  CHECK(result.preflight[1] ==
+        diff::PreflightEntry{"switch.CUBLAS_WORKSPACE_CONFIG", std::nullopt, ":4096:8"});
+  CHECK(result.preflight[2].name == "command line");
+}

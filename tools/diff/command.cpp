@@ -1,0 +1,153 @@
+#include "tools/diff/command.h"
+
+#include <CLI/CLI.hpp>
+#include <fstream>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "tools/common/escape.h"
+#include "tools/common/exit_code.h"
+#include "tools/diff/diff.h"
+#include "tools/diff/report_csv.h"
+#include "tools/diff/report_html.h"
+#include "tools/diff/report_json.h"
+#include "tools/diff/report_junit.h"
+#include "tools/diff/report_text.h"
+
+namespace convtrace::diff {
+namespace {
+
+using tools::DiffExitCode;
+
+struct Options {
+  DiffInputs inputs;
+  std::string json, html, junit, csv;  ///< empty: not asked for; "-": standard output
+};
+
+/// Opens each report before anything is compared, so that a bad path costs no waiting.
+class Outputs {
+ public:
+  Outputs(std::ostream& out, std::ostream& err) : out_(out), err_(err) {}
+
+  /// @return null when not asked for, or when it cannot be opened (see failed()).
+  std::ostream* open(const std::string& path) {
+    if (path.empty()) return nullptr;
+    if (path == "-") {
+      if (stdout_taken_) fail("only one report can go to standard output");
+      stdout_taken_ = true;
+      return &out_;
+    }
+    files_.push_back({path, std::make_unique<std::ofstream>(path, std::ios::binary)});
+    if (!*files_.back().stream) fail(tools::escape_text(path) + ": cannot be written");
+    return files_.back().stream.get();
+  }
+
+  /// Where the report for people goes.
+  [[nodiscard]] std::ostream& people() { return stdout_taken_ ? err_ : out_; }
+  [[nodiscard]] bool stdout_taken() const { return stdout_taken_; }
+
+  void close() {
+    for (File& file : files_) {
+      file.stream->close();
+      if (!*file.stream) fail(tools::escape_text(file.path) + ": could not be written completely");
+    }
+    if (!out_.flush()) fail("standard output could not be written completely");
+  }
+
+  [[nodiscard]] bool failed() const { return failed_; }
+
+ private:
+  struct File {
+    std::string path;
+    std::unique_ptr<std::ofstream> stream;
+  };
+
+  void fail(const std::string& why) {
+    err_ << "convtrace-diff: " << why << "\n";
+    failed_ = true;
+  }
+
+  std::ostream& out_;
+  std::ostream& err_;
+  std::vector<File> files_;
+  bool stdout_taken_ = false;
+  bool failed_ = false;
+};
+
+void describe_options(CLI::App& app, Options& options) {
+  app.add_option("BASE", options.inputs.base, "trace, or folder of traces, of the run to trust")
+      ->required();
+  app.add_option("CAND", options.inputs.cand, "trace, or folder of traces, of the run in doubt")
+      ->required();
+  app.add_option("--noise", options.inputs.noise,
+                 "other runs of the baseline: what they differ by is noise")
+      ->type_name("OTHER_BASE");
+  app.add_option("--json", options.json, "write everything found as JSON (- for stdout)")
+      ->type_name("F");
+  app.add_option("--html", options.html, "write a page")->type_name("F");
+  app.add_option("--junit", options.junit, "write JUnit XML (- for stdout)")->type_name("F");
+  app.add_option("--csv", options.csv, "write one row per compared value (- for stdout)")
+      ->type_name("F");
+  app.set_version_flag("--version", CONVTRACE_VERSION);
+  app.footer(
+      "Exit codes: 0 same, 1 diverged, 2 usage or unreadable input, 3 not comparable,\n"
+      "4 values agree but a trace holds error-level findings.");
+}
+
+DiffExitCode exit_code(Verdict verdict) {
+  switch (verdict) {
+    case Verdict::kSame:
+      return DiffExitCode::kSame;
+    case Verdict::kDiverged:
+      return DiffExitCode::kDiverged;
+    case Verdict::kNotComparable:
+      return DiffExitCode::kNotComparable;
+    case Verdict::kFindings:
+      return DiffExitCode::kFindings;
+  }
+  return DiffExitCode::kUsage;
+}
+
+DiffExitCode compare_and_report(const Options& options, std::ostream& out, std::ostream& err,
+                                bool color) {
+  Outputs outputs(out, err);
+  std::ostream* json = outputs.open(options.json);
+  std::ostream* html = outputs.open(options.html);
+  std::ostream* junit = outputs.open(options.junit);
+  std::ostream* csv = outputs.open(options.csv);
+  if (outputs.failed()) return DiffExitCode::kUsage;
+
+  std::optional<CsvReport> rows;
+  if (csv != nullptr) rows.emplace(*csv);
+  DiffResult result;
+  std::string error;
+  if (!run_diff(options.inputs, rows ? &*rows : nullptr, result, error)) {
+    err << "convtrace-diff: " << error << "\n";
+    return DiffExitCode::kUsage;
+  }
+  if (json != nullptr) *json << tools::dump_json(json_report(result), 2) << "\n";
+  if (html != nullptr) write_html_report(result, *html);
+  if (junit != nullptr) write_junit_report(result, *junit);
+  write_text_report(result, color && !outputs.stdout_taken(), outputs.people());
+  outputs.close();
+  return outputs.failed() ? DiffExitCode::kUsage : exit_code(result.verdict);
+}
+
+}  // namespace
+
+int diff_command(int argc, const char* const* argv, std::ostream& out, std::ostream& err,
+                 bool color) {
+  CLI::App app("Names the first big divergence between two traced runs.", "convtrace-diff");
+  Options options;
+  describe_options(app, options);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& parsed) {
+    // --help and --version come this way too, with code 0.
+    return app.exit(parsed, out, err) == 0 ? 0 : static_cast<int>(DiffExitCode::kUsage);
+  }
+  return static_cast<int>(compare_and_report(options, out, err, color));
+}
+
+}  // namespace convtrace::diff

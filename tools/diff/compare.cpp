@@ -1,0 +1,205 @@
+#include "tools/diff/compare.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "tools/common/element.h"
+
+namespace convtrace::diff {
+namespace {
+
+using format::DType;
+using format::NumberClass;
+using format::Stats;
+
+constexpr double kNoNumber = std::numeric_limits<double>::quiet_NaN();
+constexpr double kInfinite = std::numeric_limits<double>::infinity();
+
+constexpr size_t index_of(Field field) { return static_cast<size_t>(field); }
+
+/// Distance from 1 to the next number. 0 for integers: they are exact.
+double epsilon(DType dtype) {
+  switch (dtype) {
+    case DType::kF64:
+    case DType::kC128:
+      return 0x1p-52;
+    case DType::kF32:
+    case DType::kC64:
+      return 0x1p-23;
+    case DType::kF16:
+      return 0x1p-10;
+    case DType::kBF16:
+      return 0x1p-7;
+    case DType::kF8E4M3FN:
+      return 0x1p-3;
+    case DType::kF8E5M2:
+      return 0x1p-2;
+    default:
+      return 0;
+  }
+}
+
+/// In a field that averages over elements, roundings of narrow dtypes cancel; beyond 4096 elements
+/// what remains is systematic, not random.
+double averaged_epsilon(DType dtype, uint64_t count) {
+  const double eps = epsilon(dtype);
+  if (tools::component_bytes(dtype) > 2 || count == 0) return eps;
+  return eps / std::sqrt(static_cast<double>(std::min<uint64_t>(count, 4096)));
+}
+
+bool is_averaged(size_t field) { return field <= index_of(Field::kL2); }
+
+double distance(double a, double b) {
+  if (a == b || (std::isnan(a) && std::isnan(b))) return 0;
+  const double difference = std::abs(a - b);
+  return std::isnan(difference) ? kInfinite : difference;
+}
+
+double finite_or_zero(double value) { return std::isfinite(value) ? std::abs(value) : 0; }
+
+double larger(double a, double b) { return std::max(finite_or_zero(a), finite_or_zero(b)); }
+
+double rms(const Stats& stats) {
+  return stats.finite == 0 ? 0 : stats.l2 / std::sqrt(static_cast<double>(stats.finite));
+}
+
+FieldValues fields_of(const Stats& s, DType dtype) {
+  return {s.mean,
+          s.std,
+          tools::wide_as_double(dtype, s.l1),
+          s.l2,
+          tools::extreme_as_double(dtype, s.min),
+          tools::extreme_as_double(dtype, s.max),
+          tools::magnitude_as_double(dtype, s.amax),
+          0};
+}
+
+double sample_distance(const ValueView& base, const ValueView& cand) {
+  const DType dtype = base.record.dtype;
+  const size_t step = tools::component_bytes(dtype);
+  const size_t bytes = std::min(base.samples.size(), cand.samples.size());
+  double largest = 0;
+  for (size_t at = 0; at + step <= bytes; at += step) {
+    if (std::equal(&base.samples[at], &base.samples[at] + step, &cand.samples[at])) continue;
+    largest = std::max(largest, distance(tools::decode_component(dtype, &base.samples[at]),
+                                         tools::decode_component(dtype, &cand.samples[at])));
+  }
+  return largest;
+}
+
+Comparison decided(Class verdict, Field field, double difference, double tolerance, double z) {
+  return {verdict, field, difference, tolerance, z, true};
+}
+
+/// Only hashes can be held against each other, and they differ.
+Comparison compare_hashes(DType dtype, bool padded, const NoiseBand* noise) {
+  const NumberClass number = format::number_class(dtype);
+  const bool exact = number == NumberClass::kSigned || number == NumberClass::kUnsigned;
+  if (noise != nullptr && noise->bits) {
+    return decided(Class::kWithinNoise, Field::kHash, kNoNumber, kNoNumber, 0);
+  }
+  if (!exact || padded) {
+    return decided(Class::kBitDifference, Field::kHash, kNoNumber, kNoNumber, 0);
+  }
+  return decided(Class::kDiverged, Field::kHash, kNoNumber, 0, kInfinite);
+}
+
+uint64_t non_finite(const Stats& stats) { return stats.nan + stats.pos_inf + stats.neg_inf; }
+
+bool same_non_finite(const Stats& a, const Stats& b) {
+  return a.nan == b.nan && a.pos_inf == b.pos_inf && a.neg_inf == b.neg_inf;
+}
+
+Comparison compare_non_finite(const Stats& base, const Stats& cand) {
+  const double difference =
+      distance(static_cast<double>(base.nan), static_cast<double>(cand.nan)) +
+      distance(static_cast<double>(base.pos_inf), static_cast<double>(cand.pos_inf)) +
+      distance(static_cast<double>(base.neg_inf), static_cast<double>(cand.neg_inf));
+  const bool born = non_finite(base) == 0 || non_finite(cand) == 0;
+  return decided(born ? Class::kNanBorn : Class::kDiverged, Field::kNonFinite, difference, 0,
+                 kInfinite);
+}
+
+Comparison compare_statistics(const ValueView& base, const ValueView& cand,
+                              const NoiseBand* noise) {
+  const DType dtype = base.record.dtype;
+  const double eps[2] = {epsilon(dtype), averaged_epsilon(dtype, base.record.stats.count)};
+  const Measured measured = measure(base, cand);
+  Comparison worst = decided(Class::kWithinNoise, Field::kHash, 0, 0, 0);
+  for (size_t i = 0; i < kMeasuredFields; ++i) {
+    double tolerance = kEpsFactor * eps[is_averaged(i) ? 1 : 0] * measured.scale[i];
+    if (noise != nullptr) {
+      tolerance = std::max({tolerance, noise->absolute[i], noise->relative[i] * measured.scale[i]});
+    }
+    const double difference = measured.difference[i];
+    const double z = difference == 0 ? 0 : tolerance == 0 ? kInfinite : difference / tolerance;
+    if (z > worst.z)
+      worst = decided(worst.verdict, static_cast<Field>(i), difference, tolerance, z);
+  }
+  // Integers are exact: other bytes with equal statistics are still other values.
+  const bool exact = eps[0] == 0 && (noise == nullptr || !noise->bits);
+  if (worst.z > kSuspiciousLimit || exact) {
+    worst.verdict = Class::kDiverged;
+  } else if (worst.z > 1) {
+    worst.verdict = Class::kSuspicious;
+  }
+  return worst;
+}
+
+bool same_shape(const ValueView& base, const ValueView& cand) {
+  if (base.record.stats.count != cand.record.stats.count) return false;
+  return !base.record.has_shape || !cand.record.has_shape ||
+         std::ranges::equal(base.shape, cand.shape);
+}
+
+}  // namespace
+
+#define CONVTRACE_X(name, text) text,
+std::string_view to_string(Class value) {
+  constexpr std::string_view kTexts[] = {CONVTRACE_DIFF_CLASSES(CONVTRACE_X)};
+  static_assert(std::size(kTexts) == kClassCount);
+  return kTexts[static_cast<size_t>(value)];
+}
+
+std::string_view to_string(Field value) {
+  constexpr std::string_view kTexts[] = {CONVTRACE_DIFF_FIELDS(CONVTRACE_X)};
+  return kTexts[static_cast<size_t>(value)];
+}
+#undef CONVTRACE_X
+
+Measured measure(const ValueView& base, const ValueView& cand) {
+  const DType dtype = base.record.dtype;
+  const FieldValues a = fields_of(base.record.stats, dtype);
+  const FieldValues b = fields_of(cand.record.stats, dtype);
+  Measured measured;
+  for (size_t i = 0; i < kMeasuredFields; ++i) measured.difference[i] = distance(a[i], b[i]);
+  measured.difference[index_of(Field::kSamples)] = sample_distance(base, cand);
+
+  const double typical = larger(rms(base.record.stats), rms(cand.record.stats));
+  const double largest = larger(a[index_of(Field::kAmax)], b[index_of(Field::kAmax)]);
+  const double l1 = larger(a[index_of(Field::kL1)], b[index_of(Field::kL1)]);
+  const double l2 = larger(a[index_of(Field::kL2)], b[index_of(Field::kL2)]);
+  measured.scale = {typical, typical, l1, l2, largest, largest, largest, typical};
+  return measured;
+}
+
+Comparison compare(const ValueView& base, const ValueView& cand, const NoiseBand* noise) {
+  const ValueRecord& a = base.record;
+  const ValueRecord& b = cand.record;
+  const bool padded = a.extent == format::Extent::kBlock || b.extent == format::Extent::kBlock;
+  if (a.dtype != b.dtype) {
+    return decided(Class::kShapeOrDtypeMismatch, Field::kDType, kNoNumber, kNoNumber, kInfinite);
+  }
+  if (!padded && !same_shape(base, cand)) {
+    return decided(Class::kShapeOrDtypeMismatch, Field::kShape, kNoNumber, kNoNumber, kInfinite);
+  }
+  if (a.stats.hash == b.stats.hash) return {};
+  const bool hash_only = a.capture == format::Capture::kHash || b.capture == format::Capture::kHash;
+  const bool bytes_only = format::number_class(a.dtype) == NumberClass::kBytes;
+  if (hash_only || padded || bytes_only) return compare_hashes(a.dtype, padded, noise);
+  if (!same_non_finite(a.stats, b.stats)) return compare_non_finite(a.stats, b.stats);
+  return compare_statistics(base, cand, noise);
+}
+
+}  // namespace convtrace::diff

@@ -1,0 +1,242 @@
+#include "tools/diff/diff.h"
+
+#include <algorithm>
+#include <tuple>
+
+#include "tools/common/escape.h"
+#include "tools/common/text.h"
+#include "tools/diff/cause.h"
+#include "tools/diff/preflight.h"
+#include "tools/diff/trace_set.h"
+
+namespace convtrace::diff {
+namespace {
+
+/// Reasons that mean: something that should be in the trace is not.
+constexpr format::LossReason kRealLosses[] = {
+    format::LossReason::kQueueFull,   format::LossReason::kRecordTooLarge,
+    format::LossReason::kWriteFailed, format::LossReason::kDiskBudget,
+    format::LossReason::kRingFull,    format::LossReason::kExitDeadline,
+    format::LossReason::kDamage};
+
+class Diff {
+ public:
+  Diff(RowSink* rows, DiffResult& result) : rows_(rows), result_(result) {}
+
+  [[nodiscard]] bool run(const DiffInputs& inputs, std::string& error) {
+    noise_.resize(inputs.noise.size());
+    if (!open_trace_set(inputs.base, base_, error)) return false;
+    if (!open_trace_set(inputs.cand, cand_, error)) return false;
+    for (size_t i = 0; i < noise_.size(); ++i) {
+      if (!open_trace_set(inputs.noise[i], noise_[i], error)) return false;
+    }
+    result_.base_path = inputs.base;
+    result_.cand_path = inputs.cand;
+    result_.noise_given = !noise_.empty();
+    result_.cand_command = cand_.files.front().meta.command_line;
+    result_.incomplete.insert(result_.incomplete.end(), base_.unreadable.begin(),
+                              base_.unreadable.end());
+    result_.incomplete.insert(result_.incomplete.end(), cand_.unreadable.begin(),
+                              cand_.unreadable.end());
+    const std::vector<RankPair> pairs = pair_ranks(base_, cand_);
+    many_ranks_ = pairs.size() > 1;
+    for (const RankPair& pair : pairs) {
+      if (!compare_rank(pair, error)) return false;
+    }
+    decide();
+    return true;
+  }
+
+ private:
+  using Stream = std::unique_ptr<StepStream>;
+
+  bool open_stream(const TraceFile& file, Stream& stream, std::string& error) {
+    auto reader = reader::TraceReader::open(file.path);
+    if (!reader.ok()) {
+      error = tools::escape_text(file.path) + ": " + tools::status_text(reader.status());
+      return false;
+    }
+    stream = std::make_unique<StepStream>(std::move(reader).value(), names_);
+    return true;
+  }
+
+  /// The repetitions' traces of `rank`; a repetition of one trace stands for the rank at hand.
+  bool open_noise(uint32_t rank, std::vector<Stream>& streams, std::string& error) {
+    for (const TraceSet& set : noise_) {
+      for (const TraceFile& file : set.files) {
+        if (set.files.size() > 1 && file.meta.rank != rank) continue;
+        if (!open_stream(file, streams.emplace_back(), error)) return false;
+      }
+    }
+    return true;
+  }
+
+  bool compare_rank(const RankPair& pair, std::string& error) {
+    if (pair.base < 0 || pair.cand < 0) {
+      const bool in_base = pair.base >= 0;
+      const std::string name = "trace of rank " + std::to_string(pair.rank);
+      add_preflight({name, in_base ? std::optional<std::string>("present") : std::nullopt,
+                     in_base ? std::nullopt : std::optional<std::string>("present")});
+      result_.incomplete.push_back(name + " is missing in the " +
+                                   (in_base ? "candidate" : "baseline"));
+      return true;
+    }
+    const TraceFile& base_file = base_.files[static_cast<size_t>(pair.base)];
+    const TraceFile& cand_file = cand_.files[static_cast<size_t>(pair.cand)];
+    for (PreflightEntry& entry : compare_meta(base_file.meta, cand_file.meta)) {
+      add_preflight(std::move(entry));
+    }
+    Stream base, cand;
+    std::vector<Stream> noise;
+    if (!open_stream(base_file, base, error) || !open_stream(cand_file, cand, error) ||
+        !open_noise(pair.rank, noise, error)) {
+      return false;
+    }
+    RankDiff diff(pair.rank, names_, rows_);
+    diff.run(*base, *cand, noise);
+    add_conditions(pair.rank, *base, *cand, diff.outcome());
+    add_findings(result_.base_findings, base->findings(), pair.rank);
+    add_findings(result_.cand_findings, cand->findings(), pair.rank);
+    add_outcome(pair.rank, std::move(diff.outcome()), *base, *cand);
+    return true;
+  }
+
+  void add_preflight(PreflightEntry entry) {
+    const auto known = std::ranges::find(result_.preflight, entry);
+    if (known == result_.preflight.end()) result_.preflight.push_back(std::move(entry));
+  }
+
+  /// What is wrong with the traces themselves; known only after they were read.
+  void add_conditions(uint32_t rank, const StepStream& base, const StepStream& cand,
+                      const RankOutcome& outcome) {
+    const std::string prefix = many_ranks_ ? "rank " + std::to_string(rank) + ": " : "";
+    const std::string base_state = reader::to_string(base.reader().state());
+    const std::string cand_state = reader::to_string(cand.reader().state());
+    if (base_state != "complete" || cand_state != "complete") {
+      add_preflight({prefix + "state", base_state, cand_state});
+    }
+    for (const format::LossReason reason : kRealLosses) {
+      if (base.lost(reason) + cand.lost(reason) == 0) continue;
+      add_preflight({prefix + "lost records: " + std::string(to_string(reason)),
+                     std::to_string(base.lost(reason)), std::to_string(cand.lost(reason))});
+    }
+    add_incomplete(prefix + "baseline", base, outcome.last_base_step, outcome.last_cand_step);
+    add_incomplete(prefix + "candidate", cand, outcome.last_cand_step, outcome.last_base_step);
+  }
+
+  void add_incomplete(const std::string& who, const StepStream& stream,
+                      std::optional<uint32_t> last, std::optional<uint32_t> other_last) {
+    auto& why = result_.incomplete;
+    if (stream.reader().state() == reader::TraceState::kUnclosed) {
+      why.push_back(who + ": the trace was not closed; compared up to its end");
+    } else if (stream.reader().state() == reader::TraceState::kDamaged) {
+      why.push_back(who + ": the trace is damaged; compared without the damaged parts");
+    }
+    if (last && other_last && *last < *other_last) {
+      why.push_back(who + ": ends after step " + std::to_string(*last) +
+                    ", the other run goes on to step " + std::to_string(*other_last));
+    }
+    if (stream.late_values() != 0) {
+      why.push_back(who + ": " + tools::counted(stream.late_values(), "value") +
+                    " came after the end of their step and were not compared");
+    }
+  }
+
+  static void add_findings(Findings& all, const Findings& more, uint32_t rank) {
+    all.count += more.count;
+    all.errors += more.errors;
+    for (const FindingReport& finding : more.list) {
+      if (all.list.size() >= kMaxFindings) break;
+      all.list.push_back(finding);
+      all.list.back().rank = rank;  // of the pair: two single traces are compared across ranks
+    }
+  }
+
+  void add_outcome(uint32_t rank, RankOutcome outcome, const StepStream& base,
+                   const StepStream& cand) {
+    for (size_t i = 0; i < kClassCount; ++i) result_.counts[i] += outcome.counts[i];
+    result_.values += outcome.values;
+    result_.launches += outcome.launches;
+    result_.steps += outcome.steps;
+    base_values_ += outcome.base_values;
+    cand_values_ += outcome.cand_values;
+    // A trace that was cut may end in a step of which it holds the beginning only.
+    const bool cut = (base.reader().state() != reader::TraceState::kComplete &&
+                      outcome.uncompared_step == outcome.last_base_step) ||
+                     (cand.reader().state() != reader::TraceState::kComplete &&
+                      outcome.uncompared_step == outcome.last_cand_step);
+    if (outcome.uncompared_step && !cut && !uncompared_step_) {
+      uncompared_step_ = outcome.uncompared_step;
+    }
+    result_.ranks.push_back({rank, outcome.values, outcome.root});
+    keep_earlier(result_.root, std::move(outcome.root));
+    keep_earlier(result_.first_bit_difference, std::move(outcome.first_bit_difference));
+  }
+
+  static void keep_earlier(std::optional<RootReport>& first, std::optional<RootReport> other) {
+    const auto order = [](const RootReport& root) {
+      return std::tuple(root.record.step, root.position, root.record.rank);
+    };
+    if (other && (!first || order(*other) < order(*first))) first = std::move(other);
+  }
+
+  [[nodiscard]] std::string why_not_comparable() const {
+    if (result_.ranks.empty()) return "the runs have no rank in common";
+    if (result_.steps == 0) return "the runs have no step in common";
+    if (result_.values == 0) return "no value could be compared (no statistics in common)";
+    const auto smaller = static_cast<double>(std::min(base_values_, cand_values_));
+    if (static_cast<double>(result_.values) < kLeastAligned * smaller) {
+      return "too little is alike: only " + tools::count_text(result_.values) + " of " +
+             tools::count_text(base_values_) + " and " + tools::count_text(cand_values_) +
+             " values have a partner";
+    }
+    if (uncompared_step_ && !result_.root) {
+      return "no value could be compared in step " + std::to_string(*uncompared_step_);
+    }
+    return "";
+  }
+
+  void decide() {
+    result_.why_not_comparable = why_not_comparable();
+    if (!result_.why_not_comparable.empty()) {
+      result_.verdict = Verdict::kNotComparable;
+      result_.root.reset();
+    } else if (result_.root) {
+      result_.verdict = Verdict::kDiverged;
+      result_.cause = find_cause(*result_.root, result_.base_findings, result_.cand_findings);
+    } else if (result_.base_findings.errors + result_.cand_findings.errors != 0) {
+      result_.verdict = Verdict::kFindings;
+    }
+  }
+
+  RowSink* rows_;
+  DiffResult& result_;
+  format::Definitions names_;
+  TraceSet base_, cand_;
+  std::vector<TraceSet> noise_;
+  bool many_ranks_ = false;
+  uint64_t base_values_ = 0, cand_values_ = 0;
+  std::optional<uint32_t> uncompared_step_;
+};
+
+}  // namespace
+
+std::string_view to_string(Verdict value) {
+  switch (value) {
+    case Verdict::kSame:
+      return "same";
+    case Verdict::kDiverged:
+      return "diverged";
+    case Verdict::kNotComparable:
+      return "not-comparable";
+    case Verdict::kFindings:
+      return "findings";
+  }
+  return "unknown";
+}
+
+bool run_diff(const DiffInputs& inputs, RowSink* rows, DiffResult& result, std::string& error) {
+  return Diff(rows, result).run(inputs, error);
+}
+
+}  // namespace convtrace::diff

@@ -1,0 +1,68 @@
+#include "tools/diff/preflight.h"
+
+#include <algorithm>
+#include <map>
+#include <string_view>
+
+#include "tools/common/escape.h"
+
+namespace convtrace::diff {
+namespace {
+
+using Facts = std::map<std::string, std::string>;
+
+std::string command_text(const std::vector<std::string>& words) {
+  std::string text;
+  for (const std::string& word : words) {
+    if (!text.empty()) text += ' ';
+    text += tools::quote_shell(word);
+  }
+  return text;
+}
+
+Facts facts_of(const format::TraceMeta& meta) {
+  Facts facts(meta.facts.begin(), meta.facts.end());
+  for (const auto& [name, value] : meta.facts) facts[name] = value;  // later values win
+  facts["convtrace"] = meta.tool_version;
+  facts["world size"] = std::to_string(meta.world_size);
+  facts["host"] = meta.host;
+  facts["command line"] = command_text(meta.command_line);
+  return facts;
+}
+
+/// Settings that name files: two runs never share them.
+bool is_about_files(std::string_view name) {
+  return name.starts_with("setting.") && (name.ends_with("output") || name.ends_with("OUTPUT") ||
+                                          name.ends_with("log_file") || name.ends_with("LOG_FILE"));
+}
+
+int weight(std::string_view name) {
+  constexpr std::string_view kOrder[] = {"version.", "switch.", "device."};
+  for (int i = 0; i < 3; ++i) {
+    if (name.starts_with(kOrder[i])) return i;
+  }
+  return name.starts_with("setting.") ? 4 : 3;
+}
+
+}  // namespace
+
+std::vector<PreflightEntry> compare_meta(const format::TraceMeta& base,
+                                         const format::TraceMeta& cand) {
+  const Facts a = facts_of(base);
+  const Facts b = facts_of(cand);
+  std::vector<PreflightEntry> entries;
+  const auto value = [](const Facts& facts, const std::string& name) {
+    const auto found = facts.find(name);
+    return found == facts.end() ? std::nullopt : std::optional(found->second);
+  };
+  Facts all = a;
+  all.insert(b.begin(), b.end());
+  for (const auto& [name, ignored] : all) {
+    PreflightEntry entry{name, value(a, name), value(b, name)};
+    if (entry.base != entry.cand && !is_about_files(name)) entries.push_back(std::move(entry));
+  }
+  std::ranges::stable_sort(entries, {}, [](const PreflightEntry& e) { return weight(e.name); });
+  return entries;
+}
+
+}  // namespace convtrace::diff

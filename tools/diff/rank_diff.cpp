@@ -1,0 +1,215 @@
+#include "tools/diff/rank_diff.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "tools/diff/align.h"
+#include "tools/diff/describe.h"
+#include "tools/diff/lineage.h"
+
+namespace convtrace::diff {
+namespace {
+
+/// Values of the same step shown before and after the root.
+constexpr uint32_t kAround = 12;
+
+bool is_match(Class verdict) {
+  return verdict == Class::kIdentical || verdict == Class::kWithinNoise;
+}
+
+size_t index_of(Class verdict) { return static_cast<size_t>(verdict); }
+
+}  // namespace
+
+/// Both runs' records of one step and everything found out about them.
+struct RankDiff::StepPair {
+  const StepRecords& base;
+  const StepRecords& cand;
+  Alignment alignment;
+  std::vector<Comparison> comparisons;
+  Lineage lineage;
+
+  [[nodiscard]] const ValueRecord& base_of(uint32_t match) const {
+    return base.values[alignment.matches[match].base];
+  }
+  [[nodiscard]] const ValueRecord& cand_of(uint32_t match) const {
+    return cand.values[alignment.matches[match].cand];
+  }
+};
+
+void RankDiff::run(StepStream& base, StepStream& cand,
+                   std::span<const std::unique_ptr<StepStream>> noise) {
+  while (true) {
+    const StepRecords* a = base.peek();
+    const StepRecords* b = cand.peek();
+    if (a == nullptr && b == nullptr) break;
+    if (a != nullptr) outcome_.last_base_step = a->step;
+    if (b != nullptr) outcome_.last_cand_step = b->step;
+    if (b == nullptr || (a != nullptr && a->step < b->step)) {
+      one_sided(*a, true);
+      base.pop();
+    } else if (a == nullptr || b->step < a->step) {
+      one_sided(*b, false);
+      cand.pop();
+    } else {
+      learn_noise(*a, noise);
+      compare_step(*a, *b, !noise.empty());
+      base.pop();
+      cand.pop();
+    }
+  }
+}
+
+void RankDiff::learn_noise(const StepRecords& base,
+                           std::span<const std::unique_ptr<StepStream>> noise) {
+  noise_.begin_step();
+  for (const auto& stream : noise) {
+    const StepRecords* other = stream->peek();
+    while (other != nullptr && other->step < base.step) {
+      stream->pop();
+      other = stream->peek();
+    }
+    if (other == nullptr || other->step != base.step) continue;
+    for (const Match& match : align(base.values, other->values).matches) {
+      noise_.learn(view(base, base.values[match.base]), view(*other, other->values[match.cand]));
+    }
+  }
+}
+
+void RankDiff::compare_step(const StepRecords& base, const StepRecords& cand, bool with_noise) {
+  StepPair pair{base, cand, align(base.values, cand.values), {}, {}};
+  pair.comparisons.reserve(pair.alignment.matches.size());
+  for (const Match& match : pair.alignment.matches) {
+    const ValueView a = view(base, base.values[match.base]);
+    const ValueView b = view(cand, cand.values[match.cand]);
+    if (with_noise) {
+      const NoiseBand band = noise_.band(a.record.key);
+      pair.comparisons.push_back(compare(a, b, &band));
+    } else {
+      pair.comparisons.push_back(compare(a, b, nullptr));
+    }
+  }
+  pair.lineage = trace_lineage(base, cand, pair.alignment);
+  for (const ChangedBetween& changed : pair.lineage.changed) {
+    pair.comparisons[changed.consumer].verdict = Class::kChangedBetween;
+  }
+  find_root(pair);
+  find_first_bit_difference(pair);
+  if (rows_ != nullptr) write_rows(pair);
+  count(pair);
+}
+
+void RankDiff::one_sided(const StepRecords& step, bool in_base) {
+  outcome_.counts[index_of(Class::kUnmatched)] += step.values.size();
+  if (rows_ == nullptr) return;
+  std::vector<uint32_t> all(step.values.size());
+  for (uint32_t i = 0; i < all.size(); ++i) all[i] = i;
+  write_unmatched(step, all, in_base);
+}
+
+void RankDiff::count(const StepPair& pair) {
+  const Alignment& alignment = pair.alignment;
+  for (const Comparison& comparison : pair.comparisons) {
+    ++outcome_.counts[index_of(comparison.verdict)];
+    if (is_match(comparison.verdict)) ++matched_in_earlier_steps_;
+  }
+  outcome_.counts[index_of(Class::kUnmatched)] +=
+      alignment.base_only.size() + alignment.cand_only.size();
+  outcome_.values += alignment.matches.size();
+  outcome_.launches += matched_launches(pair.base, pair.cand);
+  outcome_.base_values += pair.base.values.size();
+  outcome_.cand_values += pair.cand.values.size();
+  ++outcome_.steps;
+  if (alignment.matches.empty() && !outcome_.uncompared_step) {
+    outcome_.uncompared_step = pair.base.step;
+  }
+}
+
+void RankDiff::find_first_bit_difference(const StepPair& pair) {
+  if (outcome_.first_bit_difference) return;
+  const auto first = std::ranges::find_if(
+      pair.comparisons, [](const Comparison& c) { return c.verdict != Class::kIdentical; });
+  if (first == pair.comparisons.end()) return;
+  const auto match = static_cast<uint32_t>(first - pair.comparisons.begin());
+  RootReport report;
+  report.record = this->report(pair, match);
+  report.position = match;
+  report.matched_before = matched_before(pair, match);
+  outcome_.first_bit_difference = std::move(report);
+}
+
+void RankDiff::find_root(const StepPair& pair) {
+  const auto choice = roots_.examine(pair.base, pair.alignment, pair.comparisons, pair.lineage);
+  if (!choice || outcome_.root) return;
+  outcome_.root = root_report(pair, *choice);
+}
+
+RecordReport RankDiff::report(const StepPair& pair, uint32_t match) const {
+  RecordReport report = describe_key(names_, rank_, pair.base.step, pair.base_of(match));
+  // A renamed kernel of the same family: the candidate's name is the one to look for.
+  report.kernel = names_.text(pair.cand_of(match).kernel);
+  report.how = pair.alignment.matches[match].how;
+  report.comparison = pair.comparisons[match];
+  report.base = describe_side(pair.base, pair.base_of(match));
+  report.cand = describe_side(pair.cand, pair.cand_of(match));
+  return report;
+}
+
+RootReport RankDiff::root_report(const StepPair& pair, const RootChoice& choice) const {
+  RootReport root;
+  root.record = report(pair, choice.match);
+  root.position = choice.match;
+  root.matched_before = matched_before(pair, choice.match);
+  root.inputs_agree = choice.inputs_agree;
+  const ValueRecord& record = pair.base_of(choice.match);
+  root.weights_differ = record.kind == SlotKind::kParam && pair.base.step == 0 &&
+                        record.key.phase == format::Phase::kForward;
+  const uint32_t first = choice.match - std::min(choice.match, kAround);
+  const auto count = static_cast<uint32_t>(pair.comparisons.size());
+  for (uint32_t m = first; m < std::min(count, choice.match + kAround + 1); ++m) {
+    root.around.push_back(report(pair, m));
+  }
+  root.around_root = choice.match - first;
+  if (!choice.changed) return root;
+
+  root.record.comparison = {.verdict = Class::kChangedBetween,
+                            .field = Field::kHash,
+                            .difference = std::numeric_limits<double>::quiet_NaN(),
+                            .tolerance = std::numeric_limits<double>::quiet_NaN(),
+                            .bits_differ = true};
+  root.changed_in_cand = choice.changed->in_cand;
+  root.consumer = report(pair, choice.changed->consumer);
+  for (uint32_t m = choice.match + 1; m < count && !root.effect; ++m) {
+    const Comparison& c = pair.comparisons[m];
+    const bool measured = static_cast<size_t>(c.field) < kMeasuredFields;
+    if (c.verdict >= Class::kDiverged && (measured || c.field == Field::kNonFinite)) {
+      root.effect = report(pair, m);
+    }
+  }
+  return root;
+}
+
+uint64_t RankDiff::matched_before(const StepPair& pair, uint32_t match) const {
+  const auto here = std::count_if(pair.comparisons.begin(), pair.comparisons.begin() + match,
+                                  [](const Comparison& c) { return is_match(c.verdict); });
+  return matched_in_earlier_steps_ + static_cast<uint64_t>(here);
+}
+
+void RankDiff::write_rows(const StepPair& pair) {
+  for (uint32_t m = 0; m < pair.comparisons.size(); ++m) rows_->row(report(pair, m), true, true);
+  write_unmatched(pair.base, pair.alignment.base_only, true);
+  write_unmatched(pair.cand, pair.alignment.cand_only, false);
+}
+
+void RankDiff::write_unmatched(const StepRecords& step, std::span<const uint32_t> indices,
+                               bool in_base) {
+  for (const uint32_t i : indices) {
+    const ValueRecord& record = step.values[i];
+    RecordReport report = describe_key(names_, rank_, step.step, record);
+    report.comparison.verdict = Class::kUnmatched;
+    (in_base ? report.base : report.cand) = describe_side(step, record);
+    rows_->row(report, in_base, !in_base);
+  }
+}
+
+}  // namespace convtrace::diff

@@ -1,0 +1,78 @@
+#pragma once
+/// @file rank_diff.h
+/// Compares the two traces of one rank, step by step in lockstep.
+///
+/// Place:    diff.h runs one per rank and puts the outcomes together.
+/// Memory:   the steps in hand (see step_stream.h), the parameters' classes, the noise families.
+/// Threads:  not thread-safe.
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "tools/diff/noise.h"
+#include "tools/diff/result.h"
+#include "tools/diff/root.h"
+#include "tools/diff/step_stream.h"
+
+namespace convtrace::diff {
+
+/// Takes every compared or unmatched record, in execution order; the CSV report is one.
+class RowSink {
+ public:
+  virtual ~RowSink() = default;
+  /// @param record for unmatched records only one side is filled in: `base` if `in_base`.
+  virtual void row(const RecordReport& record, bool in_base, bool in_cand) = 0;
+};
+
+/// What one rank's comparison comes to.
+struct RankOutcome {
+  std::array<uint64_t, kClassCount> counts{};
+  uint64_t values = 0, launches = 0, steps = 0;
+  /// Values of the steps that both runs have: how well they could be aligned.
+  uint64_t base_values = 0, cand_values = 0;
+  /// The first step in which nothing could be held against each other.
+  std::optional<uint32_t> uncompared_step;
+  std::optional<RootReport> root, first_bit_difference;
+  std::optional<uint32_t> last_base_step, last_cand_step;
+};
+
+class RankDiff {
+ public:
+  /// @param names texts of all streams. @param rows may be null.
+  RankDiff(uint32_t rank, const format::Definitions& names, RowSink* rows)
+      : rank_(rank), names_(names), rows_(rows) {}
+
+  /// Reads both streams to their ends.
+  void run(StepStream& base, StepStream& cand, std::span<const std::unique_ptr<StepStream>> noise);
+
+  [[nodiscard]] RankOutcome& outcome() { return outcome_; }
+
+ private:
+  struct StepPair;
+
+  void learn_noise(const StepRecords& base, std::span<const std::unique_ptr<StepStream>> noise);
+  void compare_step(const StepRecords& base, const StepRecords& cand, bool with_noise);
+  void one_sided(const StepRecords& step, bool in_base);
+  void count(const StepPair& pair);
+  void find_first_bit_difference(const StepPair& pair);
+  void find_root(const StepPair& pair);
+  void write_rows(const StepPair& pair);
+  void write_unmatched(const StepRecords& step, std::span<const uint32_t> indices, bool in_base);
+  [[nodiscard]] RecordReport report(const StepPair& pair, uint32_t match) const;
+  [[nodiscard]] RootReport root_report(const StepPair& pair, const RootChoice& choice) const;
+  [[nodiscard]] uint64_t matched_before(const StepPair& pair, uint32_t match) const;
+
+  uint32_t rank_;
+  const format::Definitions& names_;
+  RowSink* rows_;
+  NoiseModel noise_;
+  RootFinder roots_;
+  RankOutcome outcome_;
+  uint64_t matched_in_earlier_steps_ = 0;
+};
+
+}  // namespace convtrace::diff

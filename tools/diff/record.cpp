@@ -1,0 +1,52 @@
+#include "tools/diff/record.h"
+
+#include <initializer_list>
+#include <utility>
+
+namespace convtrace::diff {
+namespace {
+
+/// splitmix64's finaliser: full avalanche, so that dense ids spread over the buckets.
+uint64_t mix(uint64_t x) {
+  x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9u;
+  x = (x ^ (x >> 27)) * 0x94D049BB133111EBu;
+  return x ^ (x >> 31);
+}
+
+size_t mix_all(std::initializer_list<uint64_t> words) {
+  uint64_t hash = 0;
+  for (const uint64_t word : words) hash = mix(hash + 0x9E3779B97F4A7C15u + word);
+  return hash;
+}
+
+uint64_t pair_of(uint32_t a, uint32_t b) { return uint64_t{a} << 32 | b; }
+
+}  // namespace
+
+SlotKind slot_kind(std::string_view slot) {
+  constexpr std::pair<std::string_view, SlotKind> kKinds[] = {
+      {"input", SlotKind::kInput},
+      {"output", SlotKind::kOutput},
+      {"grad_output", SlotKind::kGradOutput},
+      {"grad_input", SlotKind::kGradInput},
+      {"param", SlotKind::kParam},
+      {"grad", SlotKind::kGrad},
+      {"loss", SlotKind::kLoss}};
+  const std::string_view word = slot.substr(0, slot.find(':'));
+  for (const auto& [text, kind] : kKinds) {
+    if (word == text) return kind;
+  }
+  return SlotKind::kOther;
+}
+
+size_t KeyHash::operator()(const RecordKey& key) const noexcept {
+  return mix_all({pair_of(key.scope.value, key.op.value), pair_of(key.family.value, key.slot.value),
+                  pair_of(key.call, key.occurrence), static_cast<uint64_t>(key.phase)});
+}
+
+size_t KeyHash::operator()(const LaunchKey& key) const noexcept {
+  return mix_all({pair_of(key.scope.value, key.family.value),
+                  pair_of(key.call, static_cast<uint32_t>(key.phase))});
+}
+
+}  // namespace convtrace::diff

@@ -1,0 +1,97 @@
+#pragma once
+/// @file record.h
+/// One step of one trace as the diff sees it: values under stable keys, launches as counts.
+///
+/// Place:     filled by step_stream.h, read by align.h, compare.h, lineage.h, root.h.
+/// Ownership: a StepRecords owns everything its records refer to; texts are ids of the one table
+/// (`names`) that
+///            all traces of a diff share, so equal texts of two traces have equal ids.
+/// Threads:   plain values.
+/// Source:    docs/design.md "The trace" (stable key), format/events.h.
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "format/definitions.h"
+#include "format/events.h"
+
+namespace convtrace::diff {
+
+/// What a slot means for the flow of values. Decided by its text up to the colon.
+enum class SlotKind : uint8_t {
+  kInput,
+  kOutput,
+  kGradOutput,
+  kGradInput,
+  kParam,
+  kGrad,
+  kLoss,
+  kOther
+};
+[[nodiscard]] SlotKind slot_kind(std::string_view slot);
+
+/// The stable key of a value inside one (rank, step). Never an address, a time or a module index.
+struct RecordKey {
+  format::StringId scope, op, family, slot;
+  uint32_t call = 0;
+  uint32_t occurrence = 0;  ///< how many records of this step had the same other fields before
+  format::Phase phase = format::Phase::kForward;
+  bool operator==(const RecordKey&) const = default;
+};
+
+struct LaunchKey {
+  format::StringId scope, family;
+  uint32_t call = 0;
+  format::Phase phase = format::Phase::kForward;
+  bool operator==(const LaunchKey&) const = default;
+};
+
+/// Hashes the fields of RecordKey and LaunchKey.
+struct KeyHash {
+  size_t operator()(const RecordKey& key) const noexcept;
+  size_t operator()(const LaunchKey& key) const noexcept;
+};
+
+struct ValueRecord {
+  RecordKey key;
+  SlotKind kind = SlotKind::kOther;
+  format::StringId tensor;  ///< the slot's text after the colon: joins `grad:w` with `param:w`
+  format::StringId kernel;  ///< as the driver names it, or none
+  uint64_t t_ns = 0;
+  uint64_t seq = 0;
+  format::Device device;
+  format::DType dtype = format::DType::kUnknown;
+  format::Extent extent = format::Extent::kTensor;
+  format::Capture capture = format::Capture::kStats;
+  bool has_shape = false;
+  uint8_t dims_count = 0;
+  uint32_t samples_bytes = 0;  ///< of `samples` and `leading` together
+  size_t dims_at = 0;          ///< into StepRecords::dims
+  size_t samples_at = 0;       ///< into StepRecords::samples
+  format::ValueId value;
+  uint64_t address = 0;
+  uint64_t bytes = 0;
+  format::Stats stats;
+};
+
+struct StepRecords {
+  uint32_t step = 0;
+  std::vector<ValueRecord> values;  ///< in execution order
+  std::unordered_map<LaunchKey, uint64_t, KeyHash> launches;
+  uint64_t launch_count = 0;
+  std::vector<uint64_t> dims;
+  std::vector<std::byte> samples;
+
+  [[nodiscard]] std::span<const uint64_t> shape_of(const ValueRecord& record) const {
+    return std::span(dims).subspan(record.dims_at, record.dims_count);
+  }
+  [[nodiscard]] std::span<const std::byte> samples_of(const ValueRecord& record) const {
+    return std::span(samples).subspan(record.samples_at, record.samples_bytes);
+  }
+};
+
+}  // namespace convtrace::diff

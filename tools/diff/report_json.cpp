@@ -1,0 +1,125 @@
+#include "tools/diff/report_json.h"
+
+#include <cmath>
+
+namespace convtrace::diff {
+namespace {
+
+using tools::Json;
+
+Json text_or_null(const std::string& text) { return text.empty() ? Json() : Json(text); }
+Json number_or_null(double value) { return std::isnan(value) ? Json() : tools::json_number(value); }
+Json step_json(uint32_t step) { return step == format::kNoStep ? Json() : Json(step); }
+
+Json side_json(const SideReport& side) {
+  Json json = tools::stats_json(side.stats, side.dtype, side.capture);
+  json["dtype"] = to_string(side.dtype);
+  json["shape"] = side.has_shape ? Json(side.shape) : Json();
+  json["extent"] = to_string(side.extent);
+  return json;
+}
+
+Json record_json(const RecordReport& record, const Comparison& numbers) {
+  Json json;
+  json["rank"] = record.rank;
+  json["step"] = step_json(record.step);
+  json["phase"] = to_string(record.phase);
+  json["scope"] = record.scope;
+  json["call"] = record.call;
+  json["slot"] = record.slot;
+  json["op"] = text_or_null(record.op);
+  json["kernel"] = text_or_null(record.kernel);
+  json["class"] = to_string(record.comparison.verdict);
+  json["base"] = side_json(record.base);
+  json["cand"] = side_json(record.cand);
+  json["difference"] = number_or_null(numbers.difference);
+  json["tolerance_used"] = number_or_null(numbers.tolerance);
+  json["tolerance_needed"] = number_or_null(numbers.difference);
+  json["field"] = to_string(numbers.field);
+  json["z"] = number_or_null(numbers.z);
+  json["matched_by"] = to_string(record.how);
+  return json;
+}
+
+/// For changed-between, whose own values agree, the numbers are those of the first record that
+/// suffered (`effect`).
+Json root_json(const std::optional<RootReport>& root) {
+  if (!root) return {};
+  Json json = record_json(root->record, (root->effect ? *root->effect : root->record).comparison);
+  json["matched_before"] = root->matched_before;
+  json["inputs_agree"] = root->inputs_agree;
+  if (root->weights_differ) json["note"] = "weights differ before step 0";
+  if (root->consumer) {
+    json["changed_in"] = root->changed_in_cand ? "cand" : "base";
+    json["consumer"] = record_json(*root->consumer, root->consumer->comparison);
+    json["effect"] = root->effect ? record_json(*root->effect, root->effect->comparison) : Json();
+  }
+  return json;
+}
+
+Json finding_json(const FindingReport& finding) {
+  Json json;
+  json["kind"] = to_string(finding.kind);
+  json["level"] = to_string(finding.level);
+  json["rank"] = finding.rank;
+  json["step"] = step_json(finding.step);
+  json["phase"] = to_string(finding.phase);
+  json["scope"] = finding.scope;
+  json["call"] = finding.call;
+  json["op"] = text_or_null(finding.op);
+  json["kernel"] = text_or_null(finding.kernel);
+  json["slot"] = text_or_null(finding.slot);
+  json["other"] = text_or_null(finding.other);
+  json["bytes"] = finding.bytes;
+  json["message"] = finding.message;
+  json["stacks"] = {{"alloc", finding.alloc_stack},
+                    {"launch", finding.launch_stack},
+                    {"free", finding.free_stack}};
+  json["suppressed"] = finding.suppressed;
+  return json;
+}
+
+Json findings_json(const Findings& findings) {
+  Json list = Json::array();
+  for (const FindingReport& finding : findings.list) list.push_back(finding_json(finding));
+  return list;
+}
+
+Json preflight_json(const std::vector<PreflightEntry>& entries) {
+  Json list = Json::array();
+  for (const PreflightEntry& entry : entries) {
+    list.push_back({{"name", entry.name},
+                    {"base", entry.base ? Json(*entry.base) : Json()},
+                    {"cand", entry.cand ? Json(*entry.cand) : Json()}});
+  }
+  return list;
+}
+
+}  // namespace
+
+Json json_report(const DiffResult& result) {
+  Json json;
+  json["verdict"] = to_string(result.verdict);
+  json["root"] = root_json(result.root);
+  json["first_bit_difference"] = root_json(result.first_bit_difference);
+  for (size_t i = 0; i < kClassCount; ++i) {
+    json["counts"][std::string(to_string(static_cast<Class>(i)))] = result.counts[i];
+  }
+  json["compared"] = {{"values", result.values}, {"launches", result.launches}};
+  json["preflight"] = preflight_json(result.preflight);
+  json["findings"] = {{"base", findings_json(result.base_findings)},
+                      {"cand", findings_json(result.cand_findings)}};
+  json["incomplete"] = !result.incomplete.empty();
+  json["incomplete_why"] = result.incomplete;
+  json["steps"] = result.steps;
+  json["why_not_comparable"] = text_or_null(result.why_not_comparable);
+  json["cause"] = Json();
+  if (result.cause) {
+    json["cause"] = finding_json(result.cause->finding);
+    json["cause"]["run"] = result.cause->in_cand ? "cand" : "base";
+    json["cause"]["same_memory"] = result.cause->same_memory;
+  }
+  return json;
+}
+
+}  // namespace convtrace::diff

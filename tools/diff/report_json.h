@@ -1,0 +1,15 @@
+#pragma once
+/// @file report_json.h
+/// The report for programs. Keys are part of convtrace's interface: more may be added, none
+/// removed.
+///
+/// Source: docs/design.md "What the user touches".
+
+#include "tools/common/json.h"
+#include "tools/diff/result.h"
+
+namespace convtrace::diff {
+
+[[nodiscard]] tools::Json json_report(const DiffResult& result);
+
+}  // namespace convtrace::diff

@@ -1,0 +1,236 @@
+#include "tools/diff/report_parts.h"
+
+#include <cmath>
+
+#include "tools/common/element.h"
+#include "tools/common/escape.h"
+#include "tools/common/json.h"
+#include "tools/common/text.h"
+
+namespace convtrace::diff {
+namespace {
+
+using tools::count_text;
+using tools::escape_text;
+using tools::number_text;
+
+std::string scope_text(const std::string& scope) {
+  return scope.empty() ? "root module" : escape_text(scope);
+}
+
+std::string device_text(format::Device device) {
+  switch (device.type) {
+    case format::Device::Type::kCpu:
+      return "cpu";
+    case format::Device::Type::kCuda:
+      return "cuda:" + std::to_string(device.index);
+    case format::Device::Type::kOther:
+      break;
+  }
+  return "other";
+}
+
+std::string side_type(const SideReport& side) {
+  std::string text(to_string(side.dtype));
+  if (side.has_shape) {
+    text += " [";
+    for (size_t i = 0; i < side.shape.size(); ++i) {
+      text += (i == 0 ? "" : ", ") + std::to_string(side.shape[i]);
+    }
+    text += ']';
+  } else {
+    text += " x " + count_text(side.stats.count);
+  }
+  if (side.extent == format::Extent::kBlock) text += " (whole block)";
+  return text + " on " + device_text(side.device);
+}
+
+bool is_measured(const SideReport& side) { return side.capture != format::Capture::kHash; }
+
+std::string wide_text(format::DType dtype, format::WideScalar value) {
+  return format::number_class(dtype) == format::NumberClass::kFloat
+             ? number_text(value.as_f64(), 9)
+             : tools::wide_integer_text(value);
+}
+
+std::string samples_text(const SideReport& side) {
+  std::string text;
+  for (size_t i = 0; i < side.samples.size() && i < 4; ++i) {
+    text += (i == 0 ? "" : " ") + number_text(side.samples[i], 5);
+  }
+  return side.samples.size() > 4 ? text + " ..." : text;
+}
+
+/// Nine digits tell any two f32 numbers apart.
+std::vector<std::string> stat_texts(const SideReport& side) {
+  if (!is_measured(side)) return std::vector<std::string>(kMeasuredFields + 1);
+  const format::Stats& s = side.stats;
+  const format::DType dtype = side.dtype;
+  return {number_text(s.mean, 9),
+          number_text(s.std, 9),
+          wide_text(dtype, s.l1),
+          number_text(s.l2, 9),
+          number_text(tools::extreme_as_double(dtype, s.min), 9),
+          number_text(tools::extreme_as_double(dtype, s.max), 9),
+          number_text(tools::magnitude_as_double(dtype, s.amax), 9),
+          samples_text(side),
+          count_text(s.nan) + " / " + count_text(s.pos_inf + s.neg_inf)};
+}
+
+std::string origin_text(const FindingReport& finding) {
+  if (!finding.op.empty()) return ", op " + escape_text(finding.op);
+  if (!finding.kernel.empty()) return ", kernel " + escape_text(tools::demangled(finding.kernel));
+  return "";
+}
+
+}  // namespace
+
+std::string place_text(const RecordReport& record, bool with_rank) {
+  std::string text = with_rank ? "rank " + std::to_string(record.rank) + ", " : "";
+  text += record.step == format::kNoStep ? "unknown step" : "step " + std::to_string(record.step);
+  text += ", " + std::string(to_string(record.phase)) + ", " + scope_text(record.scope);
+  return text + " (call " + std::to_string(record.call) + ')';
+}
+
+std::string object_text(const RecordReport& record) {
+  std::string text;
+  if (!record.op.empty()) text += "op " + escape_text(record.op) + ", ";
+  if (!record.kernel.empty()) {
+    text += "kernel " + escape_text(tools::demangled(record.kernel)) + ", ";
+  }
+  return text + escape_text(record.slot);
+}
+
+std::string type_text(const RecordReport& record) {
+  const std::string base = side_type(record.base);
+  const std::string cand = side_type(record.cand);
+  return base == cand ? base : base + " against " + cand;
+}
+
+std::vector<StatRow> stat_rows(const RecordReport& record) {
+  std::vector<StatRow> rows;
+  const std::vector<std::string> base = stat_texts(record.base);
+  const std::vector<std::string> cand = stat_texts(record.cand);
+  for (size_t i = 0; i < base.size(); ++i) {
+    if (base[i].empty() && cand[i].empty()) continue;
+    const auto field = static_cast<Field>(i);
+    const std::string name(field == Field::kNonFinite ? "nan / inf" : to_string(field));
+    rows.push_back({name, base[i], cand[i], field == record.comparison.field});
+  }
+  rows.push_back({"hash", tools::hex_text(record.base.stats.hash),
+                  tools::hex_text(record.cand.stats.hash),
+                  record.comparison.field == Field::kHash});
+  return rows;
+}
+
+std::string root_sentence(const RootReport& root) {
+  const RecordReport& record = root.record;
+  if (root.weights_differ) return "weights differ before step 0";
+  switch (record.comparison.verdict) {
+    case Class::kChangedBetween:
+      return std::string("its value was right when it was made, but changed in the ") +
+             (root.changed_in_cand ? "candidate" : "baseline") + " before " +
+             scope_text(root.consumer->scope) + " used it";
+    case Class::kNanBorn:
+      return "NaN or Inf appears in one run only";
+    case Class::kShapeOrDtypeMismatch:
+      return "the runs compute another " + std::string(to_string(record.comparison.field)) +
+             " here";
+    default:
+      break;
+  }
+  if (record.phase == format::Phase::kData) return "the runs were given different data";
+  if (record.phase == format::Phase::kOptimizer) {
+    return "gradients agree, the updated parameter does not";
+  }
+  if (!root.inputs_agree) {
+    return "values diverge; their inputs were already drifting apart";
+  }
+  return "inputs agree, the result does not";
+}
+
+std::string tolerance_text(const RecordReport& record) {
+  const Comparison& c = record.comparison;
+  if (std::isnan(c.difference) || c.field == Field::kNone) return "";
+  std::string text = "difference " + number_text(c.difference) + " in " +
+                     std::string(to_string(c.field)) + "; tolerance used " +
+                     number_text(c.tolerance) + "; " + number_text(c.difference) +
+                     " would have passed";
+  if (std::isfinite(c.z)) text += " (" + number_text(c.z, 3) + " times the one used)";
+  return text;
+}
+
+std::string rounding_hint(const RootReport& root, bool noise_given) {
+  const Comparison& c = shown_difference(root).comparison;
+  if (noise_given || c.verdict != Class::kDiverged || !(c.z <= kRoundingReach)) return "";
+  return "within reach of rounding: rerun with --noise OTHER_BASE (another run of the baseline)";
+}
+
+const RecordReport& shown_difference(const RootReport& root) {
+  return root.effect ? *root.effect : root.record;
+}
+
+std::string finding_title(const FindingReport& finding, bool in_cand) {
+  std::string text(to_string(finding.kind));
+  text += " (" + std::string(to_string(finding.level)) + ") in the ";
+  text += in_cand ? "candidate" : "baseline";
+  text += finding.step == format::kNoStep ? "" : ", step " + std::to_string(finding.step);
+  text += ", " + scope_text(finding.scope) + origin_text(finding);
+  if (!finding.slot.empty()) text += ", " + escape_text(finding.slot);
+  return text;
+}
+
+std::string headline(const DiffResult& result) {
+  switch (result.verdict) {
+    case Verdict::kDiverged:
+      return "DIVERGED at " + place_text(result.root->record, result.ranks.size() > 1) + ": " +
+             object_text(result.root->record);
+    case Verdict::kNotComparable:
+      return "NOT COMPARABLE: " + result.why_not_comparable;
+    case Verdict::kFindings:
+      return "SAME VALUES, but " +
+             tools::counted(result.base_findings.errors + result.cand_findings.errors,
+                            "error-level finding");
+    case Verdict::kSame:
+      break;
+  }
+  const bool identical = result.counts[static_cast<size_t>(Class::kIdentical)] == result.values;
+  return identical ? "SAME: every compared value is identical"
+                   : "SAME: no compared value differs by more than rounding explains";
+}
+
+std::string compared_text(const DiffResult& result) {
+  std::string text = tools::counted(result.values, "value") + " and " +
+                     count_text(result.launches) +
+                     (result.launches == 1 ? " launch" : " launches") + " in " +
+                     tools::counted(result.steps, "step");
+  std::string separator = ": ";
+  for (size_t i = 0; i < kClassCount; ++i) {
+    if (result.counts[i] == 0) continue;
+    text += separator + count_text(result.counts[i]) + ' ' +
+            std::string(to_string(static_cast<Class>(i)));
+    separator = ", ";
+  }
+  return text;
+}
+
+std::vector<std::string> next_commands(const DiffResult& result) {
+  const RecordReport& root = result.root->record;
+  const bool raw_kernel = !root.kernel.empty() && root.op.empty();
+  std::vector<std::string> lines = {"cat > convtrace-root.toml <<'EOF'", "[[rule]]"};
+  lines.push_back(raw_kernel ? "kernel = " + tools::quote_toml(root.kernel)
+                             : "scope = " + tools::quote_toml(root.scope));
+  if (root.step != format::kNoStep) {
+    lines.push_back("steps = \"" + std::to_string(root.step) + '"');
+  }
+  lines.push_back("ranks = \"" + std::to_string(root.rank) + '"');
+  lines.emplace_back("capture = \"snapshot\"");
+  lines.emplace_back("EOF");
+  std::string run = "convtrace run --config convtrace-root.toml --";
+  for (const std::string& word : result.cand_command) run += ' ' + tools::quote_shell(word);
+  if (result.cand_command.empty()) run += " COMMAND";
+  lines.push_back(std::move(run));
+  return lines;
+}
+
+}  // namespace convtrace::diff

@@ -1,0 +1,52 @@
+#pragma once
+/// @file report_parts.h
+/// The sentences and tables that the text, HTML and JUnit reports have in common.
+///
+/// Every text returned here is already safe for a terminal (tools/common/escape.h); HTML and XML
+/// escape once more for markup.
+
+#include <string>
+#include <vector>
+
+#include "tools/diff/result.h"
+
+namespace convtrace::diff {
+
+/// "step 3, forward, h.0.mlp (call 1)", with the rank in front when there are several.
+[[nodiscard]] std::string place_text(const RecordReport& record, bool with_rank);
+/// "op demo::gelu, output:0", "kernel gemm, arg:3", or the slot alone.
+[[nodiscard]] std::string object_text(const RecordReport& record);
+/// "f32 [4, 64] on cpu"; both sides when they are not alike.
+[[nodiscard]] std::string type_text(const RecordReport& record);
+
+struct StatRow {
+  std::string name, base, cand;
+  bool deciding = false;  ///< the field with the largest difference
+};
+/// Both statistics side by side, hash last.
+[[nodiscard]] std::vector<StatRow> stat_rows(const RecordReport& record);
+
+/// What happened at the root, one sentence.
+[[nodiscard]] std::string root_sentence(const RootReport& root);
+/// "difference 0.5 in mean; tolerance used 1e-6; 0.5 would have passed (...)", "" if no number says
+/// it.
+[[nodiscard]] std::string tolerance_text(const RecordReport& record);
+/// "within reach of rounding: rerun with --noise", or "".
+[[nodiscard]] std::string rounding_hint(const RootReport& root, bool noise_given);
+/// The values whose difference is shown: the root's, or for changed-between the first that
+/// suffered.
+[[nodiscard]] const RecordReport& shown_difference(const RootReport& root);
+
+/// "freed-under-output (error) in the candidate, step 0, h.0.mlp, op demo::gelu, output:0"
+[[nodiscard]] std::string finding_title(const FindingReport& finding, bool in_cand);
+
+/// The answer in one line.
+[[nodiscard]] std::string headline(const DiffResult& result);
+/// "1,200 values and 300 launches in 3 steps: 1,199 identical, 1 diverged"
+[[nodiscard]] std::string compared_text(const DiffResult& result);
+
+/// Shell lines that record the root again with snapshots: a rule for exactly this place, and the
+/// run.
+[[nodiscard]] std::vector<std::string> next_commands(const DiffResult& result);
+
+}  // namespace convtrace::diff

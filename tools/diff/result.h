@@ -1,0 +1,133 @@
+#pragma once
+/// @file result.h
+/// What a diff found, in plain values with texts of their own: everything the reports show.
+///
+/// Texts are as in the trace, not escaped: every report escapes for its own medium.
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "format/events.h"
+#include "tools/diff/align.h"
+#include "tools/diff/compare.h"
+
+namespace convtrace::diff {
+
+enum class Verdict : uint8_t { kSame, kDiverged, kNotComparable, kFindings };
+[[nodiscard]] std::string_view to_string(Verdict value);
+
+/// One run's record of a value.
+struct SideReport {
+  format::Stats stats;
+  format::DType dtype = format::DType::kUnknown;
+  format::Capture capture = format::Capture::kStats;
+  format::Extent extent = format::Extent::kTensor;
+  format::Device device;
+  bool has_shape = false;
+  std::vector<uint64_t> shape;
+  std::vector<double> samples;
+  format::ValueId value;
+  uint64_t address = 0;
+  uint64_t bytes = 0;
+  uint64_t t_ns = 0;
+};
+
+/// One value of both runs.
+struct RecordReport {
+  uint32_t rank = 0;
+  uint32_t step = 0;
+  format::Phase phase = format::Phase::kForward;
+  std::string scope, slot, op, kernel;  ///< op and kernel: empty for none
+  uint32_t call = 0;
+  MatchedBy how = MatchedBy::kStableKey;
+  Comparison comparison;
+  SideReport base, cand;
+};
+
+/// Where the runs part.
+struct RootReport {
+  RecordReport record;
+  /// Compared values before it in its rank that were identical or within noise.
+  uint64_t matched_before = 0;
+  /// Place in the execution order of its step: comparable between ranks that run one program.
+  uint64_t position = 0;
+  bool inputs_agree = true;
+  /// Only for changed-between, where `record` is the producer: who saw other bytes, and in which
+  /// run.
+  std::optional<RecordReport> consumer;
+  bool changed_in_cand = false;
+  /// For changed-between: the first values that suffered from it, if any were measured.
+  std::optional<RecordReport> effect;
+  /// Values of the same step in execution order; `around[around_root]` is the root.
+  std::vector<RecordReport> around;
+  size_t around_root = 0;
+  /// Initial parameters differ: the runs never were the same.
+  bool weights_differ = false;
+};
+
+struct FindingReport {
+  uint32_t rank = 0;
+  uint32_t step = 0;
+  uint64_t t_ns = 0;
+  format::FindingKind kind = format::FindingKind::kOutputAliasesInput;
+  format::Level level = format::Level::kWarning;
+  bool suppressed = false;
+  format::Phase phase = format::Phase::kForward;
+  std::string scope, op, kernel, slot, other, message;
+  uint32_t call = 0;
+  uint64_t address = 0;
+  uint64_t bytes = 0;
+  uint64_t storage = 0;
+  std::vector<std::string> alloc_stack, launch_stack, free_stack;
+};
+
+/// The findings of one run, all ranks. `list` is cut at kMaxFindings; the counts are not.
+struct Findings {
+  std::vector<FindingReport> list;
+  uint64_t count = 0;
+  uint64_t errors = 0;  ///< unsuppressed, level error
+};
+inline constexpr size_t kMaxFindings = 4096;
+
+struct PreflightEntry {
+  std::string name;
+  std::optional<std::string> base, cand;  ///< nullopt: that run has no such thing
+  bool operator==(const PreflightEntry&) const = default;
+};
+
+struct RankReport {
+  uint32_t rank = 0;
+  uint64_t values = 0;
+  std::optional<RootReport> root;
+};
+
+/// The finding that probably caused the divergence.
+struct Cause {
+  bool in_cand = true;
+  FindingReport finding;
+  bool same_memory = false;  ///< it is about the very memory of the root
+};
+
+struct DiffResult {
+  std::string base_path, cand_path;
+  Verdict verdict = Verdict::kSame;
+  std::string why_not_comparable;
+  std::optional<RootReport> root;
+  std::optional<Cause> cause;
+  std::optional<RootReport> first_bit_difference;
+  std::array<uint64_t, kClassCount> counts{};
+  uint64_t values = 0;    ///< pairs of values compared
+  uint64_t launches = 0;  ///< pairs of launches aligned
+  uint64_t steps = 0;     ///< steps that both runs have, summed over ranks
+  std::vector<PreflightEntry> preflight;
+  Findings base_findings, cand_findings;
+  std::vector<std::string> incomplete;  ///< why; empty when both runs were compared to their ends
+  std::vector<RankReport> ranks;
+  std::vector<std::string> cand_command;
+  bool noise_given = false;
+};
+
+}  // namespace convtrace::diff

@@ -1,0 +1,187 @@
+#include "tools/diff/step_stream.h"
+
+#include <algorithm>
+#include <tuple>
+#include <variant>
+
+namespace convtrace::diff {
+namespace {
+
+using format::StringId;
+
+constexpr uint32_t kReorderSteps = 2;
+
+/// Sorts into execution order, then counts repeated keys in that order.
+void finish(StepRecords& step) {
+  std::ranges::stable_sort(step.values, {},
+                           [](const ValueRecord& r) { return std::tuple(r.t_ns, r.seq); });
+  std::unordered_map<RecordKey, uint32_t, KeyHash> seen;
+  seen.reserve(step.values.size());
+  for (ValueRecord& record : step.values) record.key.occurrence = seen[record.key]++;
+}
+
+}  // namespace
+
+StepStream::StepStream(std::unique_ptr<reader::TraceReader> reader, format::Definitions& names)
+    : reader_(std::move(reader)), names_(names) {}
+
+const StepRecords* StepStream::peek() {
+  while (!ready_) {
+    const bool more = !at_end_ && read_one();
+    at_end_ = !more;
+    if (open_.empty()) {
+      if (at_end_) return nullptr;
+      continue;
+    }
+    // kNoStep sorts last and says nothing about how far the others are.
+    auto newest = std::prev(open_.end());
+    if (newest->first == format::kNoStep && newest != open_.begin()) --newest;
+    const uint32_t oldest = open_.begin()->first;
+    if (!at_end_ && (newest->first == format::kNoStep || newest->first - oldest <= kReorderSteps)) {
+      continue;
+    }
+    ready_ = std::move(open_.begin()->second);
+    open_.erase(open_.begin());
+    given_out_ = oldest;
+    finish(*ready_);
+  }
+  return &*ready_;
+}
+
+void StepStream::pop() { ready_.reset(); }
+
+bool StepStream::read_one() {
+  format::Event event;
+  if (!reader_->next(event)) return false;
+  if (const auto* stats = std::get_if<format::TensorStats>(&event)) {
+    take(*stats);
+  } else if (const auto* launch = std::get_if<format::Launch>(&event)) {
+    take(*launch);
+  } else if (const auto* finding = std::get_if<format::Finding>(&event)) {
+    take(*finding);
+  } else if (const auto* loss = std::get_if<format::Loss>(&event)) {
+    const auto reason = static_cast<size_t>(loss->reason);
+    if (reason < lost_.size()) lost_[reason] += loss->count;
+  }
+  return true;
+}
+
+StepRecords* StepStream::open_step(uint32_t step) {
+  if (given_out_ && step <= *given_out_) return nullptr;
+  StepRecords& records = open_[step];
+  records.step = step;
+  return &records;
+}
+
+void StepStream::take(const format::TensorStats& event) {
+  StepRecords* step = open_step(event.header.step);
+  if (step == nullptr) {
+    ++late_values_;
+    return;
+  }
+  const Slot& slot = shared_slot(event.slot);
+  ValueRecord record;
+  record.key = {.scope = shared(event.place.scope),
+                .op = shared(event.op),
+                .family = shared_family(event.kernel),
+                .slot = slot.id,
+                .call = event.place.call,
+                .phase = event.place.phase};
+  record.kind = slot.kind;
+  record.tensor = slot.tensor;
+  record.kernel = shared(reader_->definitions().kernel(event.kernel).name);
+  record.t_ns = event.header.t_ns;
+  record.seq = event.header.seq;
+  record.device = event.device;
+  record.dtype = event.dtype;
+  record.extent = event.extent;
+  record.capture = event.capture;
+  record.value = event.value;
+  record.address = event.address;
+  record.bytes = event.bytes;
+  record.stats = event.stats;
+  record.has_shape = event.has_shape;
+  record.dims_count = static_cast<uint8_t>(std::min(event.shape.size(), format::kMaxDims));
+  record.dims_at = step->dims.size();
+  step->dims.insert(step->dims.end(), event.shape.begin(), event.shape.begin() + record.dims_count);
+  record.samples_at = step->samples.size();
+  step->samples.insert(step->samples.end(), event.samples.begin(), event.samples.end());
+  step->samples.insert(step->samples.end(), event.leading.begin(), event.leading.end());
+  record.samples_bytes = static_cast<uint32_t>(step->samples.size() - record.samples_at);
+  step->values.push_back(record);
+}
+
+void StepStream::take(const format::Launch& event) {
+  StepRecords* step = open_step(event.header.step);
+  if (step == nullptr) return;
+  const LaunchKey key{.scope = shared(event.place.scope),
+                      .family = shared_family(event.kernel),
+                      .call = event.place.call,
+                      .phase = event.place.phase};
+  ++step->launches[key];
+  ++step->launch_count;
+}
+
+void StepStream::take(const format::Finding& event) {
+  ++findings_.count;
+  if (event.level == format::Level::kError && !event.suppressed) ++findings_.errors;
+  if (findings_.list.size() >= kMaxFindings) return;
+  const format::Definitions& texts = reader_->definitions();
+  const auto text = [&](StringId id) { return std::string(texts.text(id)); };
+  findings_.list.push_back({.rank = reader_->meta().rank,
+                            .step = event.header.step,
+                            .t_ns = event.header.t_ns,
+                            .kind = event.kind,
+                            .level = event.level,
+                            .suppressed = event.suppressed,
+                            .phase = event.place.phase,
+                            .scope = text(event.place.scope),
+                            .op = text(event.op),
+                            .kernel = text(texts.kernel(event.kernel).name),
+                            .slot = text(event.slot),
+                            .other = text(event.other),
+                            .message = std::string(event.message),
+                            .call = event.place.call,
+                            .address = event.address,
+                            .bytes = event.bytes,
+                            .storage = event.value.storage,
+                            .alloc_stack = stack_of(event.alloc_stack),
+                            .launch_stack = stack_of(event.launch_stack),
+                            .free_stack = stack_of(event.free_stack)});
+}
+
+StringId StepStream::shared(StringId local) {
+  if (!local) return {};
+  if (local.value >= shared_texts_.size()) shared_texts_.resize(local.value + size_t{1});
+  StringId& translated = shared_texts_[local.value];
+  if (!translated) translated = names_.intern(reader_->definitions().text(local));
+  return translated;
+}
+
+StringId StepStream::shared_family(format::KernelId local) {
+  if (!local) return {};
+  const format::KernelDef kernel = reader_->definitions().kernel(local);
+  return shared(kernel.family ? kernel.family : kernel.name);
+}
+
+const StepStream::Slot& StepStream::shared_slot(StringId local) {
+  if (local.value >= shared_slots_.size()) shared_slots_.resize(local.value + size_t{1});
+  Slot& slot = shared_slots_[local.value];
+  if (!slot.id && local) {
+    const std::string_view text = reader_->definitions().text(local);
+    const size_t colon = text.find(':');
+    slot.id = shared(local);
+    slot.kind = slot_kind(text);
+    if (colon != std::string_view::npos) slot.tensor = names_.intern(text.substr(colon + 1));
+  }
+  return slot;
+}
+
+std::vector<std::string> StepStream::stack_of(format::StackId local) const {
+  std::vector<std::string> frames;
+  const format::Definitions& texts = reader_->definitions();
+  for (const StringId frame : texts.stack(local)) frames.emplace_back(texts.text(frame));
+  return frames;
+}
+
+}  // namespace convtrace::diff

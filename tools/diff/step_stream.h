@@ -1,0 +1,74 @@
+#pragma once
+/// @file step_stream.h
+/// Reads one trace step by step, in ascending steps, holding a few steps at a time.
+///
+/// Results of GPU work arrive after the events that follow them, so a step is only given out when
+/// the trace is two steps further; what comes later still is counted. Inside a step, records are
+/// put in the order of their times, which is the order in which they happened.
+///
+/// Place:    rank_diff.h reads the two traces of a rank (and repetitions) through this in lockstep.
+/// Threads:  not thread-safe. Memory: three steps; findings up to kMaxFindings.
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "format/definitions.h"
+#include "reader/trace_reader.h"
+#include "tools/diff/record.h"
+#include "tools/diff/result.h"
+
+namespace convtrace::diff {
+
+class StepStream {
+ public:
+  /// @param names texts shared by all streams of a diff; must outlive the stream.
+  StepStream(std::unique_ptr<reader::TraceReader> reader, format::Definitions& names);
+
+  /// @return the next step, or null at the end; valid until pop().
+  [[nodiscard]] const StepRecords* peek();
+  void pop();
+
+  [[nodiscard]] const reader::TraceReader& reader() const { return *reader_; }
+  /// Complete after the last step.
+  [[nodiscard]] const Findings& findings() const { return findings_; }
+  [[nodiscard]] uint64_t lost(format::LossReason reason) const {
+    return lost_[static_cast<size_t>(reason)];
+  }
+  /// Values that came after their step had been given out: not compared.
+  [[nodiscard]] uint64_t late_values() const { return late_values_; }
+
+ private:
+  struct Slot {
+    format::StringId id, tensor;
+    SlotKind kind = SlotKind::kOther;
+  };
+
+  bool read_one();
+  StepRecords* open_step(uint32_t step);
+  void take(const format::TensorStats& event);
+  void take(const format::Launch& event);
+  void take(const format::Finding& event);
+  format::StringId shared(format::StringId local);
+  format::StringId shared_family(format::KernelId local);
+  const Slot& shared_slot(format::StringId local);
+  std::vector<std::string> stack_of(format::StackId local) const;
+
+  std::unique_ptr<reader::TraceReader> reader_;
+  format::Definitions& names_;
+  std::map<uint32_t, StepRecords> open_;
+  std::optional<StepRecords> ready_;
+  std::optional<uint32_t> given_out_;  ///< the last step that was
+  bool at_end_ = false;
+  Findings findings_;
+  std::array<uint64_t, format::kLossReasonCount> lost_{};
+  uint64_t late_values_ = 0;
+  // Ids of the file to ids of `names`; zero or empty: not translated yet.
+  std::vector<format::StringId> shared_texts_;
+  std::vector<Slot> shared_slots_;
+};
+
+}  // namespace convtrace::diff
