@@ -7,7 +7,6 @@ An ordinary training script: it knows nothing of convtrace. Same arguments, same
 import argparse
 import os
 import pathlib
-from time import perf_counter
 
 import torch
 import torch.nn.functional as F
@@ -101,14 +100,9 @@ def batches(text, count, time, device):
         yield window[:, :-1], window[:, 1:]
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--op", choices=("correct", "reuse"), default="correct", help="version of the custom op")
-    parser.add_argument("--steps", type=int, default=30, help="0 only compiles the op")
-    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
-    args = parser.parse_args()
-
-    load_op(args.op)
+def training(op, device):
+    """Yields the loss of one training step after another, for ever."""
+    load_op(op)
     torch.manual_seed(17)
     torch.set_num_threads(2)  # the order of a sum depends on it
     torch.use_deterministic_algorithms(True)
@@ -116,16 +110,26 @@ def main():
 
     text = torch.tensor(list((HERE / "shakespeare.txt").read_bytes()))
     time = 64
-    model = Gpt(layers=3, width=256, heads=4, hidden=512, time=time).to(args.device)
+    model = Gpt(layers=3, width=256, heads=4, hidden=512, time=time).to(device)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
-    for step, (inputs, targets) in zip(range(args.steps), batches(text, 8, time, args.device)):
-        start = perf_counter()
+    for inputs, targets in batches(text, 8, time, device):
         loss = F.cross_entropy(model(inputs).flatten(0, 1), targets.flatten())
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-        # Nine digits tell any two float32 losses apart.
-        print(f"step {step:3d}  loss {loss.item():.9g}  {1e3 * (perf_counter() - start):.1f} ms", flush=True)
+        yield loss.item()
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--op", choices=("correct", "reuse"), default="correct", help="version of the custom op")
+    parser.add_argument("--steps", type=int, default=30, help="0 only compiles the op")
+    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    args = parser.parse_args()
+    if args.steps == 0:
+        load_op(args.op)
+    for step, loss in zip(range(args.steps), training(args.op, args.device)):
+        print(f"step {step:3d}  loss {loss:.9g}", flush=True)  # nine digits tell any two float32 values apart
 
 
 if __name__ == "__main__":

@@ -1,0 +1,60 @@
+"""Runs all benchmark programs and collects their rows; called by tools/bench.
+
+A benchmark program is build/release/bin/bench_* or tests/bench/bench_*.py. It takes --quick and prints a JSON list of
+rows {name, value, unit, goal, against, ok, spread}; value is null, with a why, where it cannot be measured here.
+"""
+
+import argparse
+import json
+import pathlib
+import subprocess
+import sys
+
+HERE = pathlib.Path(__file__).resolve().parent
+PROGRAMS = HERE.parents[1] / "build" / "release" / "bin"
+# A row that no program prints is reported, not forgotten.
+EXPECTED = (
+    "preload.exec", "preload.python", "observer.step_launches", "observer.step_stats",
+    "stats.cpu.f32", "stats.cpu.bf16", "diff.stats_pairs",
+)
+
+
+def missing(name, why):
+    return dict(name=name, value=None, unit=None, goal=None, against=None, ok=None, spread=None, why=why)
+
+
+def run(command, quick):
+    """The program's rows; a row that says why if it has none."""
+    print(f"bench: {command[-1].name}", file=sys.stderr)
+    result = subprocess.run([*command, *(["--quick"] if quick else [])], stdout=subprocess.PIPE, text=True)
+    if result.returncode != 0:
+        return [missing(command[-1].name, f"the program ended with {result.returncode}")]
+    return json.loads(result.stdout)
+
+
+def show(rows):
+    for row in rows:
+        if row["value"] is None:
+            print(f"{row['name']:26} {'-':>10}  {row['why']}")
+        else:
+            mark = "ok" if row["ok"] else "missed"
+            print(f"{row['name']:26} {row['value']:10.4g} {row['unit']:12} goal {row['goal']:9} {mark:6} "
+                  f"spread {row['spread']:.1%}  against {row['against']}")
+
+
+def main():
+    parser = argparse.ArgumentParser(prog="tools/bench", description="Runs every benchmark program.")
+    parser.add_argument("--quick", action="store_true", help="fewer repetitions: within 4 minutes on 2 cores")
+    parser.add_argument("--json", metavar="FILE", type=pathlib.Path, help="also write the rows to FILE")
+    args = parser.parse_args()
+    commands = [[path] for path in sorted(PROGRAMS.glob("bench_*"))]
+    commands += [[sys.executable, path] for path in sorted(HERE.glob("bench_*.py"))]
+    rows = [row for command in commands for row in run(command, args.quick)]
+    rows += [missing(name, "no program measures it here") for name in EXPECTED if name not in {r["name"] for r in rows}]
+    show(rows)
+    if args.json:
+        args.json.write_text(json.dumps(rows, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
