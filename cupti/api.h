@@ -43,7 +43,8 @@ namespace convtrace::cupti {
   X(kernel_get_param_info, cuKernelGetParamInfo, "cuKernelGetParamInfo", false)                   \
   X(func_get_name, cuFuncGetName, "cuFuncGetName", false)                                         \
   X(kernel_get_name, cuKernelGetName, "cuKernelGetName", false)                                   \
-  X(func_load, cuFuncLoad, "cuFuncLoad", false)
+  X(func_load, cuFuncLoad, "cuFuncLoad", false)                                                   \
+  X(stream_get_ctx, cuStreamGetCtx, "cuStreamGetCtx", true)
 
 struct DriverApi {
 #define CONVTRACE_X(member, prototype, symbol, required) decltype(&::prototype) member = nullptr;
@@ -57,6 +58,7 @@ struct DriverApi {
   X(subscribe_v2, cuptiSubscribe_v2, false)     \
   X(unsubscribe, cuptiUnsubscribe, true)        \
   X(enable_callback, cuptiEnableCallback, true) \
+  X(get_device_id, cuptiGetDeviceId, false)     \
   X(get_result_string, cuptiGetResultString, true)
 
 struct CuptiApi {
@@ -67,6 +69,7 @@ struct CuptiApi {
 
 /// Fills `api` from libcuda.so.1 if the process has it loaded (it is never loaded by us), bypassing
 /// our own gate.
+/// @return kNotFound: not loaded; kUnavailable: too old (site: the function it lacks).
 [[nodiscard]] Status load_driver_api(DriverApi& api) noexcept;
 
 /// Fills `api` from the libcupti the process has loaded, else by soname (so.13, so.12), else from

@@ -43,6 +43,7 @@ struct InterceptorOptions {
   std::vector<settings::Rule> rules;  ///< already filtered by rank
   std::string cupti_path;             ///< CONVTRACE_CUPTI or empty
   bool record_launches = true;        ///< false below mode `launches`
+  bool compute_values = true;         ///< false below mode `hash`: contexts are not prepared
 };
 
 /// One tensor on a device whose statistics an observer wants. `event` is complete but for its

@@ -1,0 +1,134 @@
+#include "cupti/callback_observer.h"
+
+#include <algorithm>
+#include <bit>
+
+namespace convtrace::cupti {
+namespace {
+
+bool is_exit(const CUpti_CallbackData& call) { return call.callbackSite == CUPTI_API_EXIT; }
+
+bool succeeded(const CUpti_CallbackData& call) {
+  return is_exit(call) && call.functionReturnValue != nullptr &&
+         *static_cast<const CUresult*>(call.functionReturnValue) == CUDA_SUCCESS;
+}
+
+template <typename... Cases>
+struct Overloaded : Cases... {
+  using Cases::operator()...;
+};
+
+}  // namespace
+
+void CallbackObserver::on_driver_call(const CallbackEntry& entry,
+                                      const CUpti_CallbackData& call) noexcept {
+  if (!state_.active.load(std::memory_order_acquire) || call.functionParams == nullptr) return;
+  try {
+    observe(entry, call);
+  } catch (...) {  // no memory: this call goes unrecorded
+  }
+}
+
+void CallbackObserver::observe(const CallbackEntry& entry, const CUpti_CallbackData& call) {
+  const void* params = call.functionParams;
+  std::visit(Overloaded{
+                 [&](ContextCall) {
+                   if (succeeded(call)) (void)device_of(call.context);
+                 },
+                 [&](LaunchDecoder decode) { observe_launch(decode(params), entry, call); },
+                 [&](AllocDecoder alloc) {
+                   if (succeeded(call))
+                     memory_.leave(alloc.decode(params), at(entry, call), true, 0);
+                 },
+                 [&](MemoryDecoder decode) { observe_memory(decode(params), entry, call); },
+                 [&](HandleDecoder decode) {
+                   const HandleChange change = decode(params);
+                   // Forget before the driver may hand the same handle out again.
+                   const bool unload = change.handles == nullptr;
+                   if (unload ? !is_exit(call) : succeeded(call)) state_.functions.apply(change);
+                 },
+                 [&](CaptureDecoder decode) {
+                   CaptureChange change = decode(params);
+                   change.stream = effective_stream(change.stream, entry.per_thread);
+                   if (change.begins ? succeeded(call) : is_exit(call))
+                     state_.captures.apply(change);
+                 },
+             },
+             entry.decoder);
+}
+
+void CallbackObserver::observe_launch(const LaunchInfo& launch, const CallbackEntry& entry,
+                                      const CUpti_CallbackData& call) {
+  if (gate_.inside()) {
+    if (!is_exit(call)) gate_.cross_check(launch);
+    return;
+  }
+  if (!is_exit(call) || !state_.options.record_launches) return;
+  const Position position = state_.position();
+  format::Launch event;
+  event.header.step = position.step;
+  event.place = position.place;
+  event.kernel = launch.function == nullptr
+                     ? state_.functions.define("cuGraphLaunch")
+                     : state_.functions.kernel_of(launch.function, call.symbolName);
+  std::copy_n(launch.grid, 3, event.grid);
+  std::copy_n(launch.block, 3, event.block);
+  event.shared_bytes = launch.shared_bytes;
+  event.stream = std::bit_cast<uint64_t>(effective_stream(launch.stream, entry.per_thread));
+  event.device = device_of(call.context);
+  event.sampled =
+      succeeded(call) ? format::NotSampled::kObservedOnly : format::NotSampled::kLaunchFailed;
+  state_.options.sink->emit(event);
+}
+
+MemoryRecorder::At CallbackObserver::at(const CallbackEntry& entry,
+                                        const CUpti_CallbackData& call) {
+  MemoryRecorder::At at;
+  at.device = {format::Device::Type::kCuda, device_of(call.context)};
+  at.step = state_.position().step;
+  at.per_thread = entry.per_thread;
+  return at;
+}
+
+void CallbackObserver::observe_memory(const MemoryChange& change, const CallbackEntry& entry,
+                                      const CUpti_CallbackData& call) {
+  uint64_t unused = 0;
+  uint64_t& generation = call.correlationData == nullptr ? unused : *call.correlationData;
+  if (!is_exit(call)) {
+    generation = memory_.enter(change, at(entry, call));
+  } else {
+    memory_.leave(change, at(entry, call), succeeded(call), generation);
+  }
+}
+
+uint8_t CallbackObserver::device_of(CUcontext context) {
+  if (context == nullptr) return 0;
+  if (const auto known = state_.contexts.device_of(context)) return *known;
+  uint32_t ordinal = 0;
+  if (cupti_.get_device_id == nullptr || cupti_.get_device_id(context, &ordinal) != CUPTI_SUCCESS)
+    return 0;
+  const auto device = static_cast<uint8_t>(ordinal);
+  state_.use_context(context, device);
+  return device;
+}
+
+void CallbackObserver::on_context_end(CUcontext context) noexcept {
+  try {
+    state_.contexts.remove(context);
+    state_.stats.forget(context);
+  } catch (...) {
+  }
+}
+
+void CallbackObserver::on_cupti_failure(const CUpti_StateData& failure) noexcept {
+  const char* message = failure.notification.message;
+  char text[256];
+  snprintf(text, sizeof text,
+           "CUPTI ended itself after an error (%s): allocations and launches outside the gate are "
+           "no longer seen",
+           message == nullptr ? "no message" : message);
+  gate_.expect_callbacks(false);
+  report(state_, format::Level::kWarning, "cupti", text);
+}
+
+}  // namespace convtrace::cupti

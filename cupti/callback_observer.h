@@ -1,0 +1,44 @@
+#pragma once
+/// @file callback_observer.h
+/// What CUPTI tells: memory, handles, captures, contexts; and launches, which it cross-checks when
+/// they pass our gate and records when they do not.
+///
+/// Place:    receives from subscriber.h.
+/// Threads:  any, inside the host's CUDA calls. Copies data; makes no CUDA call (only
+/// cuptiGetDeviceId, which CUPTI allows there).
+
+#include "cupti/cuda_state.h"
+#include "cupti/gate.h"
+#include "cupti/memory_recorder.h"
+#include "cupti/subscriber.h"
+
+namespace convtrace::cupti {
+
+class CallbackObserver final : public CallbackReceiver {
+ public:
+  CallbackObserver(CudaState& state, Gate& gate, const CuptiApi& cupti)
+      : state_(state),
+        gate_(gate),
+        cupti_(cupti),
+        memory_(*state.options.addresses, *state.options.sink) {}
+
+  void on_driver_call(const CallbackEntry& entry, const CUpti_CallbackData& call) noexcept override;
+  void on_context_end(CUcontext context) noexcept override;
+  void on_cupti_failure(const CUpti_StateData& state) noexcept override;
+
+ private:
+  void observe(const CallbackEntry& entry, const CUpti_CallbackData& call);
+  void observe_launch(const LaunchInfo& launch, const CallbackEntry& entry,
+                      const CUpti_CallbackData& call);
+  void observe_memory(const MemoryChange& change, const CallbackEntry& entry,
+                      const CUpti_CallbackData& call);
+  MemoryRecorder::At at(const CallbackEntry& entry, const CUpti_CallbackData& call);
+  uint8_t device_of(CUcontext context);
+
+  CudaState& state_;
+  Gate& gate_;
+  const CuptiApi& cupti_;
+  MemoryRecorder memory_;
+};
+
+}  // namespace convtrace::cupti

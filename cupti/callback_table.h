@@ -1,0 +1,46 @@
+#pragma once
+/// @file callback_table.h
+/// Which CUPTI callbacks convtrace enables, and what each of them is decoded by: the one list.
+///
+/// Source:   cupti_driver_cbid.h; `_ptsz` and `_ptds` twins are the per-thread default stream
+/// variants of the same function and share its parameter layout.
+
+#include <cupti.h>
+
+#include <span>
+#include <variant>
+
+#include "cupti/launch_decoder.h"
+#include "cupti/memory_decoder.h"
+#include "cupti/state_decoder.h"
+
+namespace convtrace::cupti {
+
+using LaunchDecoder = LaunchInfo (*)(const void* params) noexcept;
+using MemoryDecoder = MemoryChange (*)(const void* params) noexcept;
+using HandleDecoder = HandleChange (*)(const void* params) noexcept;
+using CaptureDecoder = CaptureChange (*)(const void* params) noexcept;
+
+/// A memory decoder that reads what the call returned: only for the exit of a call that succeeded.
+struct AllocDecoder {
+  MemoryDecoder decode;
+};
+
+/// Enabled for its exit alone: it tells that a context can be used now.
+struct ContextCall {};
+
+struct CallbackEntry {
+  CUpti_CallbackId cbid = 0;
+  std::variant<ContextCall, LaunchDecoder, AllocDecoder, MemoryDecoder, HandleDecoder,
+               CaptureDecoder>
+      decoder;
+  bool per_thread = false;
+};
+
+/// @return every driver callback that is enabled.
+[[nodiscard]] std::span<const CallbackEntry> driver_callbacks() noexcept;
+
+/// @return the entry of a driver callback, or null. O(1).
+[[nodiscard]] const CallbackEntry* find_driver_callback(CUpti_CallbackId cbid) noexcept;
+
+}  // namespace convtrace::cupti

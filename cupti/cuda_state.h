@@ -1,0 +1,58 @@
+#pragma once
+/// @file cuda_state.h
+/// What the gate, the callbacks and the sampler share: the way to the driver, the tables of what
+/// has been seen, and the way out for events.
+///
+/// Place:    owned by interceptor.cpp.
+/// Threads:  the tables lock for themselves; the rest is immutable once tracing runs.
+
+#include <atomic>
+#include <memory>
+
+#include "cupti/api.h"
+#include "cupti/capture_tracker.h"
+#include "cupti/context_table.h"
+#include "cupti/device_stats.h"
+#include "cupti/function_table.h"
+#include "cupti/interceptor.h"
+
+namespace convtrace::cupti {
+
+/// The calling thread's context, with its device; null when the thread has none.
+struct CurrentContext {
+  CUcontext context = nullptr;
+  uint8_t device = 0;
+};
+
+struct CudaState {
+  CudaState(const InterceptorOptions& options_in, const DriverApi& driver_in)
+      : options(options_in),
+        driver(driver_in),
+        functions(driver, *options.definitions, options.rules),
+        stats(driver, *options.sink) {}
+
+  [[nodiscard]] Position position() const noexcept {
+    return options.position == nullptr ? Position{} : options.position();
+  }
+
+  /// Notes a context that the program uses, and has it prepared for statistics if it is new.
+  void use_context(CUcontext context, uint8_t device);
+
+  /// Asks the driver: not for CUPTI callbacks.
+  CurrentContext current_context();
+
+  const InterceptorOptions options;
+  const DriverApi driver;
+  FunctionTable functions;
+  ContextTable contexts;
+  CaptureTracker captures;
+  DeviceStats stats;
+  std::atomic<bool> active{true};    ///< false: the gate only passes calls through
+  std::atomic<bool> gpu_work{true};  ///< false after a sticky error: no launch of ours
+};
+
+/// One line for people and one event for the trace.
+void report(const CudaState& state, format::Level level, const char* site,
+            const char* message) noexcept;
+
+}  // namespace convtrace::cupti

@@ -1,0 +1,146 @@
+#include "cupti/function_table.h"
+
+#include <cstring>
+
+#include "cupti/kernel_name.h"
+#include "cupti/own_calls.h"
+
+namespace convtrace::cupti {
+namespace {
+
+/// Queries may load a kernel lazily, which another thread's capture forbids unless this thread is
+/// exempt.
+class RelaxedCapture {
+ public:
+  explicit RelaxedCapture(const DriverApi& api) : api_(api) {
+    api_.thread_exchange_stream_capture_mode(&mode_);
+  }
+  ~RelaxedCapture() { api_.thread_exchange_stream_capture_mode(&mode_); }
+  RelaxedCapture(const RelaxedCapture&) = delete;
+  RelaxedCapture& operator=(const RelaxedCapture&) = delete;
+
+ private:
+  const DriverApi& api_;
+  CUstreamCaptureMode mode_ = CU_STREAM_CAPTURE_MODE_RELAXED;
+};
+
+constexpr size_t kMaxParams = 4096;  // 32 KiB of parameters, 8 bytes each
+
+template <typename Handle, typename Query>
+std::vector<ParamLayout> read_layout(Handle handle, Query query) {
+  std::vector<ParamLayout> params;
+  if (query == nullptr) return params;
+  for (size_t index = 0; index < kMaxParams; ++index) {
+    ParamLayout place;
+    if (query(handle, index, &place.offset, &place.bytes) != CUDA_SUCCESS) break;
+    params.push_back(place);
+  }
+  return params;
+}
+
+template <typename Handle, typename Query>
+std::string read_name(Handle handle, Query query) {
+  const char* name = nullptr;
+  if (query == nullptr || query(&name, handle) != CUDA_SUCCESS || name == nullptr)
+    return "(unnamed)";
+  return name;
+}
+
+}  // namespace
+
+FunctionTable::FunctionTable(const DriverApi& api, format::Definitions& definitions,
+                             const std::vector<settings::Rule>& rules)
+    : api_(api), definitions_(definitions), rules_(rules) {}
+
+void FunctionTable::apply(const HandleChange& change) {
+  const std::unique_lock lock(mutex_);
+  if (change.handles == nullptr) {
+    forget_owner(change.owner);
+    return;
+  }
+  for (uint32_t i = 0; i < change.count; ++i) {
+    const void* handle = nullptr;
+    std::memcpy(&handle, static_cast<const char*>(change.handles) + i * sizeof handle,
+                sizeof handle);
+    Handle& entry = handles_[handle];
+    const bool reused = entry.kind != change.kind || entry.owner != change.owner;
+    if (reused) entry.info = nullptr;
+    entry.kind = change.kind;
+    entry.owner = change.owner;
+  }
+}
+
+/// A library owns kernels, and a kernel owns the function made of it.
+void FunctionTable::forget_owner(const void* owner) {
+  std::vector<const void*> gone;
+  for (const auto& [handle, entry] : handles_)
+    if (entry.owner == owner) gone.push_back(handle);
+  for (const void* handle : gone) handles_.erase(handle);
+  for (const void* handle : gone) forget_owner(handle);
+}
+
+const FunctionInfo& FunctionTable::resolve(CUfunction function) {
+  HandleKind kind = HandleKind::kUnknown;
+  {
+    const std::shared_lock lock(mutex_);
+    const auto it = handles_.find(function);
+    if (it != handles_.end() && it->second.info != nullptr) return *it->second.info;
+    if (it != handles_.end()) kind = it->second.kind;
+  }
+  // The driver is asked without the lock: its callbacks come back to apply().
+  FunctionInfo info = ask_driver(function, kind);
+  const std::unique_lock lock(mutex_);
+  Handle& entry = handles_[function];
+  if (entry.info == nullptr) entry.info = &infos_.emplace_back(std::move(info));
+  return *entry.info;
+}
+
+FunctionInfo FunctionTable::ask_driver(CUfunction function, HandleKind kind) {
+  const OwnCalls own;
+  const RelaxedCapture relaxed(api_);
+  FunctionInfo info;
+  std::string name;
+  if (kind == HandleKind::kKernel) {
+    auto* kernel = reinterpret_cast<CUkernel>(function);
+    name = read_name(kernel, api_.kernel_get_name);
+    info.params = read_layout(kernel, api_.kernel_get_param_info);
+  } else {
+    name = read_name(function, api_.func_get_name);
+    info.params = read_layout(function, api_.func_get_param_info);
+  }
+  info.kernel = define(name);
+  const std::string demangled = demangle(name);
+  const std::string family = kernel_family(demangled);
+  for (const settings::Rule& rule : rules_) {
+    if (!rule.kernel) continue;
+    if (rule.kernel->matches(demangled) || rule.kernel->matches(name) ||
+        rule.kernel->matches(family))
+      info.rules.push_back(&rule);
+  }
+  return info;
+}
+
+format::KernelId FunctionTable::kernel_of(CUfunction function, const char* symbol_name) {
+  {
+    const std::shared_lock lock(mutex_);
+    const auto it = handles_.find(function);
+    if (it != handles_.end() && it->second.info != nullptr) return it->second.info->kernel;
+  }
+  return define(symbol_name == nullptr ? "(unnamed)" : symbol_name);
+}
+
+format::KernelId FunctionTable::define(const std::string& name) {
+  {
+    const std::shared_lock lock(mutex_);
+    const auto it = kernels_.find(name);
+    if (it != kernels_.end()) return it->second;
+  }
+  const format::KernelDef kernel{definitions_.intern(name),
+                                 definitions_.intern(kernel_family(demangle(name)))};
+  const format::KernelId id = definitions_.intern_kernel(kernel);
+  const std::unique_lock lock(mutex_);
+  kernels_.emplace(name, id);
+  return id;
+}
+
+}  // namespace convtrace::cupti

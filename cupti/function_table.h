@@ -1,0 +1,75 @@
+#pragma once
+/// @file function_table.h
+/// What is known of each kernel handle: names, parameter layout, the rules that tag it. Asked of
+/// the driver once per handle.
+///
+/// Place:    read by the gate on every launch; told of handles by CUPTI callbacks.
+/// Threads:  any, concurrently.
+/// Errors:   what the driver does not tell is left out (no layout: no operands).
+/// Source:   cuda.h: launches take a CUkernel cast to CUfunction, the cuFunc* queries do not say
+/// that they do.
+
+#include <cuda.h>
+
+#include <deque>
+#include <mutex>
+#include <shared_mutex>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "cupti/api.h"
+#include "cupti/operands.h"
+#include "cupti/state_decoder.h"
+#include "format/definitions.h"
+#include "format/settings/rules.h"
+
+namespace convtrace::cupti {
+
+struct FunctionInfo {
+  format::KernelId kernel;
+  std::vector<ParamLayout> params;
+  std::vector<const settings::Rule*> rules;
+};
+
+class FunctionTable {
+ public:
+  /// @param api, @param definitions, @param rules outlive this.
+  FunctionTable(const DriverApi& api, format::Definitions& definitions,
+                const std::vector<settings::Rule>& rules);
+
+  /// Handles were found or unloaded.
+  void apply(const HandleChange& change);
+
+  /// Asks the driver when the handle is new: never call it from a CUPTI callback.
+  /// @return never dangling: an unloaded kernel's facts stay until the end.
+  const FunctionInfo& resolve(CUfunction function);
+
+  /// Without any CUDA call: what is known of `function`, else its name alone.
+  /// @param symbol_name as CUPTI gives it, may be null.
+  format::KernelId kernel_of(CUfunction function, const char* symbol_name);
+
+  /// @return the kernel of that name, mangled or not.
+  format::KernelId define(const std::string& name);
+
+ private:
+  struct Handle {
+    HandleKind kind = HandleKind::kUnknown;
+    const void* owner = nullptr;
+    const FunctionInfo* info = nullptr;
+  };
+
+  FunctionInfo ask_driver(CUfunction function, HandleKind kind);
+  void forget_owner(const void* owner);
+
+  const DriverApi& api_;
+  format::Definitions& definitions_;
+  const std::vector<settings::Rule>& rules_;
+
+  mutable std::shared_mutex mutex_;
+  std::unordered_map<const void*, Handle> handles_;
+  std::deque<FunctionInfo> infos_;
+  std::unordered_map<std::string, format::KernelId> kernels_;
+};
+
+}  // namespace convtrace::cupti

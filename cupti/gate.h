@@ -1,0 +1,74 @@
+#pragma once
+/// @file gate.h
+/// What happens around a launch that goes through our wrapper of the driver's entry point: look,
+/// call the driver, act.
+///
+/// Place:    called by interceptor.cpp for each wrapper; told by the callbacks what CUPTI sees of
+/// the same call.
+/// Threads:  any. A launch made by a launch (our own statistics, or a driver function that calls
+/// another) passes through.
+/// Errors:   the real call is made exactly once, whatever happens to us.
+
+#include <atomic>
+#include <cstdint>
+#include <optional>
+
+#include "cupti/cuda_state.h"
+#include "cupti/launch_decoder.h"
+#include "cupti/own_calls.h"
+#include "cupti/sampler.h"
+
+namespace convtrace::cupti {
+
+class Gate {
+ public:
+  explicit Gate(CudaState& state) : state_(state) {}
+
+  /// @param real makes the driver's call and returns its CUresult.
+  template <typename Real>
+  int around(const LaunchInfo& launch, bool per_thread, Real&& real) noexcept {
+    if (!state_.active.load(std::memory_order_acquire) || busy()) return real();
+    Pass pass;
+    before(launch, per_thread, pass);
+    pass_ = &pass;
+    const int result = real();
+    pass_ = nullptr;
+    after(result, pass);
+    return result;
+  }
+
+  /// Whether the calling thread is inside around(), with the program's own launch.
+  [[nodiscard]] bool inside() const noexcept { return pass_ != nullptr; }
+
+  /// CUPTI reports the launch that is inside: it must be the same one.
+  void cross_check(const LaunchInfo& seen) noexcept;
+
+  /// CUPTI is subscribed: launches it does not report are counted from here on.
+  void expect_callbacks(bool expected) noexcept { expect_callbacks_.store(expected); }
+  /// @return launches that passed here and that CUPTI did not report, or reported otherwise.
+  [[nodiscard]] uint64_t disagreements() const noexcept { return disagreements_.load(); }
+
+ private:
+  /// One launch on its way through.
+  struct Pass {
+    const LaunchInfo* launch = nullptr;  ///< null when before() failed: nothing is recorded
+    format::Launch event;                ///< its operands lie in thread-local memory
+    std::optional<Sampler> sampler;
+    CUcontext context = nullptr;
+    bool confirmed = false;  ///< CUPTI reported the same launch
+  };
+
+  [[nodiscard]] static bool busy() noexcept { return OwnCalls::active() || pass_ != nullptr; }
+  void before(const LaunchInfo& launch, bool per_thread, Pass& pass) noexcept;
+  void describe(const LaunchInfo& launch, bool per_thread, Pass& pass);
+  void after(int result, Pass& pass) noexcept;
+  void note_failure(int result) noexcept;
+
+  static inline thread_local Pass* pass_ = nullptr;
+
+  CudaState& state_;
+  std::atomic<bool> expect_callbacks_{false};
+  std::atomic<uint64_t> disagreements_{0};
+};
+
+}  // namespace convtrace::cupti

@@ -1,0 +1,257 @@
+#include "cupti/interceptor.h"
+
+#include <cupti.h>
+#include <time.h>
+
+#include <bit>
+#include <mutex>
+#include <set>
+
+#include "cupti/callback_observer.h"
+#include "cupti/cuda_state.h"
+#include "cupti/gate.h"
+#include "cupti/own_calls.h"
+#include "cupti/sampler.h"
+#include "cupti/subscriber.h"
+#include "format/base/log.h"
+
+namespace convtrace::cupti {
+namespace {
+
+uint64_t now_ns() {
+  timespec now{};
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000U + static_cast<uint64_t>(now.tv_nsec);
+}
+
+/// The driver counts 1000 a major version, CUPTI 10000.
+std::string version_text(int version, int per_major, int per_minor) {
+  return std::to_string(version / per_major) + "." +
+         std::to_string(version % per_major / per_minor);
+}
+
+/// What a failed subscription means to the person who reads it.
+std::string explain(const CuptiApi& cupti, const Status& status, const std::string& holder) {
+  if (status.detail == CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED) {
+    return "CUPTI is taken by " + (holder.empty() ? "another tool (not named)" : holder) +
+           "; driver allocations are not recorded, launches still are; end that tool to see both";
+  }
+  const char* reason = nullptr;
+  cupti.get_result_string(static_cast<CUptiResult>(status.detail), &reason);
+  return std::string("CUPTI refuses (") + (reason == nullptr ? "unknown reason" : reason) +
+         "); driver allocations are not recorded, launches still are";
+}
+
+}  // namespace
+
+struct Interceptor::Impl {
+  Impl(const InterceptorOptions& options, const DriverApi& driver)
+      : state(options, driver), gate(state), observer(state, gate, cupti) {}
+
+  void subscribe();
+  void learn_facts();
+  void learn_device(uint8_t device);
+
+  CudaState state;
+  Gate gate;
+  CuptiApi cupti;
+  CallbackObserver observer;
+  Subscriber subscriber;
+
+  mutable std::mutex facts_mutex;
+  std::vector<std::pair<std::string, std::string>> facts;
+  std::set<uint8_t> known_devices;
+};
+
+void Interceptor::Impl::subscribe() {
+  std::string found;
+  Status status = load_cupti_api(state.options.cupti_path, cupti, found);
+  if (!status.ok()) {
+    report(state, format::Level::kWarning, "cupti",
+           "libcupti.so.13 is not found; driver allocations are not recorded, launches still are; "
+           "install it or set CONVTRACE_CUPTI to its path");
+    return;
+  }
+  uint32_t version = 0;
+  if (cupti.get_version(&version) == CUPTI_SUCCESS)
+    facts.emplace_back("version.cupti", version_text(static_cast<int>(version), 10'000, 100));
+  facts.emplace_back("path.cupti", found);
+  std::string holder;
+  status = subscriber.open(cupti, observer, holder);
+  if (!status.ok()) {
+    report(state, format::Level::kWarning, "cupti", explain(cupti, status, holder).c_str());
+    return;
+  }
+  gate.expect_callbacks(true);
+}
+
+/// Asks the driver about devices that have come into use. Runs on the writer thread: the program's
+/// own calls are never made to wait for it.
+void Interceptor::Impl::learn_facts() {
+  for (const uint8_t device : state.contexts.devices())
+    if (known_devices.insert(device).second) learn_device(device);
+}
+
+void Interceptor::Impl::learn_device(uint8_t device) {
+  const OwnCalls own;
+  const DriverApi& driver = state.driver;
+  const std::string prefix = "device." + std::to_string(device) + ".";
+  int version = 0;
+  char name[128] = {};
+  int major = 0;
+  int minor = 0;
+  const bool has_version = driver.driver_get_version(&version) == CUDA_SUCCESS;
+  const bool has_name = driver.device_get_name(name, sizeof name - 1, device) == CUDA_SUCCESS;
+  const bool has_capability =
+      driver.device_get_attribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, device) ==
+          CUDA_SUCCESS &&
+      driver.device_get_attribute(&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, device) ==
+          CUDA_SUCCESS;
+  const std::lock_guard lock(facts_mutex);
+  if (has_version && known_devices.size() == 1)
+    facts.emplace_back("version.driver", version_text(version, 1000, 10));
+  if (has_name) facts.emplace_back(prefix + "name", name);
+  if (has_capability)
+    facts.emplace_back(prefix + "capability", std::to_string(major) + "." + std::to_string(minor));
+}
+
+Interceptor::Interceptor(InterceptorOptions options) {
+  DriverApi driver;
+  const Status status = load_driver_api(driver);
+  if (status.code == StatusCode::kNotFound) return;  // a program without CUDA: nothing to say
+  if (!status.ok()) {
+    log_line(format::Level::kWarning, "cuda",
+             "the CUDA driver has no %s; GPU work is not traced; update the driver", status.site);
+    return;
+  }
+  impl_ = std::make_unique<Impl>(options, driver);
+  impl_->subscribe();
+}
+
+Interceptor::~Interceptor() { stop(0); }
+
+int Interceptor::launch_kernel(convtrace_cuLaunchKernel_fn real, int per_thread, void* function,
+                               unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
+                               unsigned block_y, unsigned block_z, unsigned shared_bytes,
+                               void* stream, void** params, void** extra) noexcept {
+  const auto call = [&] {
+    return real(function, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_bytes, stream,
+                params, extra);
+  };
+  if (impl_ == nullptr) return call();
+  const cuLaunchKernel_params arguments{static_cast<CUfunction>(function),
+                                        grid_x,
+                                        grid_y,
+                                        grid_z,
+                                        block_x,
+                                        block_y,
+                                        block_z,
+                                        shared_bytes,
+                                        static_cast<CUstream>(stream),
+                                        params,
+                                        extra};
+  return impl_->gate.around(decode_cuLaunchKernel(&arguments), per_thread != 0, call);
+}
+
+int Interceptor::launch_kernel_ex(convtrace_cuLaunchKernelEx_fn real, int per_thread,
+                                  const void* config, void* function, void** params,
+                                  void** extra) noexcept {
+  const auto call = [&] { return real(config, function, params, extra); };
+  if (impl_ == nullptr) return call();
+  const cuLaunchKernelEx_params arguments{static_cast<const CUlaunchConfig*>(config),
+                                          static_cast<CUfunction>(function), params, extra};
+  return impl_->gate.around(decode_cuLaunchKernelEx(&arguments), per_thread != 0, call);
+}
+
+int Interceptor::launch_cooperative(convtrace_cuLaunchCooperativeKernel_fn real, int per_thread,
+                                    void* function, unsigned grid_x, unsigned grid_y,
+                                    unsigned grid_z, unsigned block_x, unsigned block_y,
+                                    unsigned block_z, unsigned shared_bytes, void* stream,
+                                    void** params) noexcept {
+  const auto call = [&] {
+    return real(function, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_bytes, stream,
+                params);
+  };
+  if (impl_ == nullptr) return call();
+  const cuLaunchCooperativeKernel_params arguments{static_cast<CUfunction>(function),
+                                                   grid_x,
+                                                   grid_y,
+                                                   grid_z,
+                                                   block_x,
+                                                   block_y,
+                                                   block_z,
+                                                   shared_bytes,
+                                                   static_cast<CUstream>(stream),
+                                                   params};
+  return impl_->gate.around(decode_cuLaunchCooperativeKernel(&arguments), per_thread != 0, call);
+}
+
+int Interceptor::graph_launch(convtrace_cuGraphLaunch_fn real, int per_thread, void* graph_exec,
+                              void* stream) noexcept {
+  const auto call = [&] { return real(graph_exec, stream); };
+  if (impl_ == nullptr) return call();
+  const cuGraphLaunch_params arguments{static_cast<CUgraphExec>(graph_exec),
+                                       static_cast<CUstream>(stream)};
+  return impl_->gate.around(decode_cuGraphLaunch(&arguments), per_thread != 0, call);
+}
+
+format::NotSampled Interceptor::submit(std::span<const DeviceRequest> batch,
+                                       uint64_t stream) noexcept {
+  if (impl_ == nullptr || !impl_->state.active.load(std::memory_order_acquire))
+    return format::NotSampled::kGpuWorkOff;
+  CudaState& state = impl_->state;
+  const auto on = std::bit_cast<CUstream>(stream);
+  try {
+    const format::NotSampled outcome = can_launch(state, state.current_context().context, on);
+    if (outcome != format::NotSampled::kSampled) return outcome;
+    const OwnCalls own;
+    return state.stats.submit(batch, on);
+  } catch (...) {  // no memory to note a new context
+    return format::NotSampled::kNotReady;
+  }
+}
+
+void Interceptor::collect() noexcept {
+  if (impl_ == nullptr) return;
+  try {
+    const OwnCalls own;
+    impl_->state.stats.collect();
+    impl_->learn_facts();
+  } catch (...) {  // no memory: results stay in the ring until the next call
+  }
+}
+
+std::vector<std::pair<std::string, std::string>> Interceptor::facts() const {
+  if (impl_ == nullptr) return {};
+  const std::lock_guard lock(impl_->facts_mutex);
+  return impl_->facts;
+}
+
+void Interceptor::stop(uint64_t deadline_ns) noexcept {
+  if (impl_ == nullptr || !impl_->state.active.exchange(false)) return;
+  CudaState& state = impl_->state;
+  impl_->subscriber.close();
+  const uint64_t start = now_ns();
+  const OwnCalls own;
+  uint64_t under_way = state.stats.collect();
+  while (under_way > 0 && now_ns() - start < deadline_ns) {
+    constexpr timespec kPause{0, 1'000'000};
+    nanosleep(&kPause, nullptr);
+    under_way = state.stats.collect();
+  }
+  if (under_way > 0) {
+    format::Loss loss;
+    loss.reason = format::LossReason::kExitDeadline;
+    loss.count = under_way;
+    state.options.sink->emit(loss);
+  }
+  if (const uint64_t count = impl_->gate.disagreements(); count > 0) {
+    char message[128];
+    snprintf(message, sizeof message,
+             "%llu launches that passed the gate were not reported alike by CUPTI",
+             static_cast<unsigned long long>(count));
+    report(state, format::Level::kInfo, "cupti", message);
+  }
+}
+
+}  // namespace convtrace::cupti

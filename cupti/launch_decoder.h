@@ -1,0 +1,58 @@
+#pragma once
+/// @file launch_decoder.h
+/// One form for every way to launch a kernel.
+///
+/// Place:    fed with the parameter structs of CUPTI's generated_cuda_meta.h, by the callbacks with
+/// CUPTI's and by the gate with its own arguments.
+/// Threads:  pure functions.
+/// Source:   generated_cuda_meta.h; cuda.h, cuLaunchKernel ("extra").
+
+#include <cuda.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+namespace convtrace::cupti {
+
+struct LaunchInfo {
+  CUfunction function = nullptr;  ///< may be a CUkernel cast to CUfunction; null: a graph
+  uint32_t grid[3] = {0, 0, 0};
+  uint32_t block[3] = {0, 0, 0};
+  uint32_t shared_bytes = 0;
+  CUstream stream = nullptr;  ///< as passed
+  void** params = nullptr;    ///< one pointer to a value each, borrowed; or null
+  void** extra = nullptr;     ///< CU_LAUNCH_PARAM_* list, borrowed; or null
+};
+
+/// Each takes a pointer to the `<function>_params` struct it is named after. The `_ptsz` twins have
+/// the same layout.
+LaunchInfo decode_cuLaunchKernel(const void* params) noexcept;
+LaunchInfo decode_cuLaunchKernelEx(const void* params) noexcept;
+LaunchInfo decode_cuLaunchCooperativeKernel(const void* params) noexcept;
+LaunchInfo decode_cuGraphLaunch(const void* params) noexcept;
+
+/// @return the stream that the driver means by `stream`: a 0 in a per-thread entry point is
+/// CU_STREAM_PER_THREAD.
+inline CUstream effective_stream(CUstream stream, bool per_thread) noexcept {
+  return stream == nullptr && per_thread ? CU_STREAM_PER_THREAD : stream;
+}
+
+/// The parameters of a launch, wherever its caller put them.
+class LaunchParams {
+ public:
+  explicit LaunchParams(const LaunchInfo& launch) noexcept;
+
+  /// @param index position of the parameter. @param offset, @param bytes its place in the
+  /// parameter buffer.
+  /// @return its bytes, valid as long as the caller's arguments; empty when it is not there.
+  [[nodiscard]] std::span<const std::byte> bytes_of(size_t index, size_t offset,
+                                                    size_t bytes) const noexcept;
+
+ private:
+  void** params_;
+  const std::byte* buffer_ = nullptr;
+  size_t buffer_bytes_ = 0;
+};
+
+}  // namespace convtrace::cupti

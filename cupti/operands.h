@@ -1,0 +1,34 @@
+#pragma once
+/// @file operands.h
+/// Which parameters of a launch point into which memory.
+///
+/// Neither PTX nor a cubin says which parameter is a pointer, so every aligned 8-byte word of every
+/// parameter is looked up, structs included, and each hit says how sure it is. Pointers behind
+/// device memory (pointer tables) cannot be seen.
+///
+/// Threads:  reentrant.
+
+#include <cstdint>
+#include <span>
+
+#include "cupti/address_map.h"
+#include "cupti/launch_decoder.h"
+#include "format/events.h"
+
+namespace convtrace::cupti {
+
+/// Place of one parameter in the parameter buffer.
+struct ParamLayout {
+  size_t offset = 0;
+  size_t bytes = 0;
+};
+
+/// More pointers than this in one launch are not recorded.
+inline constexpr size_t kMaxOperands = 256;
+
+/// @param[out] operands filled from the front, in order of parameter and word.
+/// @return how many were found, at most operands.size().
+size_t scan_operands(const LaunchInfo& launch, std::span<const ParamLayout> layout,
+                     const AddressMap& addresses, std::span<format::Operand> operands);
+
+}  // namespace convtrace::cupti

@@ -1,0 +1,131 @@
+#include "cupti/sampler.h"
+
+#include <bit>
+#include <cstring>
+#include <string>
+
+#include "cupti/own_calls.h"
+
+namespace convtrace::cupti {
+namespace {
+
+using format::NotSampled;
+
+bool is_named_stream(CUstream stream) {
+  return stream != nullptr && stream != CU_STREAM_LEGACY && stream != CU_STREAM_PER_THREAD;
+}
+
+bool wants(const settings::Rule& rule, const Position& position, std::string_view scope) {
+  if (!rule.steps.contains(position.step)) return false;
+  return !rule.scope || rule.scope->matches(scope);
+}
+
+/// A parameter is a pointer for us if it has the size of one: a struct's words would be guesses.
+uint64_t read_pointer(const LaunchInfo& launch, const FunctionInfo& function, uint32_t param) {
+  uint64_t address = 0;
+  if (param >= function.params.size()) return 0;
+  const ParamLayout& place = function.params[param];
+  const auto bytes = LaunchParams(launch).bytes_of(param, place.offset, place.bytes);
+  if (bytes.size() == sizeof address) std::memcpy(&address, bytes.data(), sizeof address);
+  return address;
+}
+
+void count_loss(const CudaState& state, const Position& position, NotSampled why, size_t outputs) {
+  format::Loss loss;
+  switch (why) {
+    case NotSampled::kCapturing:
+    case NotSampled::kWrongStream:
+      loss.reason = format::LossReason::kStreamUnsafe;
+      break;
+    case NotSampled::kRingFull:
+      loss.reason = format::LossReason::kRingFull;
+      break;
+    case NotSampled::kGpuWorkOff:
+      loss.reason = format::LossReason::kGpuWorkOff;
+      break;
+    default:
+      return;  // the Launch event says it all
+  }
+  loss.header.step = position.step;
+  loss.count = outputs;
+  state.options.sink->emit(loss);
+}
+
+}  // namespace
+
+NotSampled can_launch(const CudaState& state, CUcontext context, CUstream stream) noexcept {
+  if (!state.gpu_work.load(std::memory_order_relaxed)) return NotSampled::kGpuWorkOff;
+  if (context == nullptr) return NotSampled::kNotReady;
+  // While a capture is active even asking about the legacy stream is an error, so this comes first.
+  if (state.captures.any_active()) return NotSampled::kCapturing;
+  const OwnCalls own;
+  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+  const CUresult asked = state.driver.stream_is_capturing(stream, &status);
+  if (asked != CUDA_SUCCESS || status != CU_STREAM_CAPTURE_STATUS_NONE)
+    return NotSampled::kCapturing;
+  if (!is_named_stream(stream)) return NotSampled::kSampled;
+  CUcontext owner = nullptr;
+  const bool known = state.driver.stream_get_ctx(stream, &owner) == CUDA_SUCCESS;
+  return known && owner == context ? NotSampled::kSampled : NotSampled::kWrongStream;
+}
+
+Sampler::Sampler(CudaState& state, const LaunchInfo& launch, const FunctionInfo& function,
+                 const Position& position, uint8_t device)
+    : state_(state), position_(position), device_(device) {
+  if (function.rules.empty() || !position.capture) return;
+  const std::string_view scope = state.options.definitions->text(position.place.scope);
+  for (const settings::Rule* rule : function.rules) {
+    if (!wants(*rule, position, scope)) continue;
+    asked_ = true;
+    if (rule->outputs_auto) {
+      // Signatures do not tell outputs from inputs: take every pointer, its slot says which.
+      for (uint32_t param = 0; param < function.params.size(); ++param)
+        add(*rule, param, launch, function);
+    } else {
+      for (const uint32_t param : rule->outputs) add(*rule, param, launch, function);
+    }
+  }
+}
+
+void Sampler::add(const settings::Rule& rule, uint32_t param, const LaunchInfo& launch,
+                  const FunctionInfo& function) {
+  const uint64_t address = read_pointer(launch, function, param);
+  const auto range = state_.options.addresses->find(address);
+  if (!range || range->freed) return;
+  const format::DType dtype = rule.dtype.value_or(format::DType::kUnknown);
+  const uint64_t element = format::element_bytes(dtype);
+  const uint64_t offset = address - range->base;
+  const uint64_t count = (range->bytes - offset) / element;
+  if (count == 0) return;
+
+  DeviceRequest request;
+  request.view = stats::dense_view(std::bit_cast<const void*>(address), dtype, count);
+  format::TensorStats& event = request.event;
+  event.header.step = position_.step;
+  event.place = position_.place;
+  event.slot = state_.options.definitions->intern("arg:" + std::to_string(param));
+  event.kernel = function.kernel;
+  event.device = {format::Device::Type::kCuda, device_};
+  event.dtype = dtype;
+  event.extent = format::Extent::kBlock;
+  event.capture = rule.capture;
+  event.value.offset = offset;
+  event.value.generation = range->generation;
+  event.address = address;
+  event.bytes = count * element;
+  requests_.push_back(request);
+}
+
+NotSampled Sampler::submit(CUcontext context, CUstream stream) noexcept {
+  if (!asked_) return NotSampled::kNotAsked;
+  if (requests_.empty()) return NotSampled::kNoOutput;
+  NotSampled outcome = can_launch(state_, context, stream);
+  if (outcome == NotSampled::kSampled) {
+    const OwnCalls own;
+    outcome = state_.stats.submit(requests_, stream);
+  }
+  count_loss(state_, position_, outcome, requests_.size());
+  return outcome;
+}
+
+}  // namespace convtrace::cupti

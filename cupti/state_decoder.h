@@ -1,0 +1,43 @@
+#pragma once
+/// @file state_decoder.h
+/// One form for the driver calls that change what handles and streams mean: functions found and
+/// unloaded, stream capture begun and ended.
+///
+/// Place:    fed with the parameter structs that CUPTI delivers (generated_cuda_meta.h), after the
+/// call succeeded.
+/// Threads:  pure functions.
+
+#include <cuda.h>
+
+#include <cstdint>
+
+namespace convtrace::cupti {
+
+/// A launch takes either kind; queries do not.
+enum class HandleKind : uint8_t { kUnknown, kFunction, kKernel };
+
+struct HandleChange {
+  HandleKind kind = HandleKind::kUnknown;
+  const void* handles = nullptr;  ///< array of `count` handles; null: everything of `owner` is gone
+  uint32_t count = 0;
+  const void* owner = nullptr;  ///< module, library, or (kFunction of a kernel) the kernel
+};
+
+struct CaptureChange {
+  CUstream stream = nullptr;
+  bool begins = false;
+};
+
+HandleChange decode_cuModuleGetFunction(const void* params) noexcept;
+HandleChange decode_cuModuleEnumerateFunctions(const void* params) noexcept;
+HandleChange decode_cuModuleUnload(const void* params) noexcept;
+HandleChange decode_cuLibraryGetKernel(const void* params) noexcept;
+HandleChange decode_cuLibraryEnumerateKernels(const void* params) noexcept;
+HandleChange decode_cuLibraryUnload(const void* params) noexcept;
+HandleChange decode_cuKernelGetFunction(const void* params) noexcept;
+
+CaptureChange decode_cuStreamBeginCapture(const void* params) noexcept;
+CaptureChange decode_cuStreamBeginCaptureToGraph(const void* params) noexcept;
+CaptureChange decode_cuStreamEndCapture(const void* params) noexcept;
+
+}  // namespace convtrace::cupti

@@ -1,0 +1,80 @@
+#include "cupti/subscriber.h"
+
+#include "cupti/own_calls.h"
+
+namespace convtrace::cupti {
+
+void Subscriber::callback(void* receiver, CUpti_CallbackDomain domain, CUpti_CallbackId cbid,
+                          const void* data) noexcept {
+  if (OwnCalls::active() || receiver == nullptr || data == nullptr) return;
+  auto& to = *static_cast<CallbackReceiver*>(receiver);
+  switch (domain) {
+    case CUPTI_CB_DOMAIN_DRIVER_API:
+      if (const CallbackEntry* entry = find_driver_callback(cbid))
+        to.on_driver_call(*entry, *static_cast<const CUpti_CallbackData*>(data));
+      break;
+    case CUPTI_CB_DOMAIN_RESOURCE:
+      if (cbid == CUPTI_CBID_RESOURCE_CONTEXT_DESTROY_STARTING)
+        to.on_context_end(static_cast<const CUpti_ResourceData*>(data)->context);
+      break;
+    case CUPTI_CB_DOMAIN_STATE:
+      if (cbid == CUPTI_CBID_STATE_FATAL_ERROR)
+        to.on_cupti_failure(*static_cast<const CUpti_StateData*>(data));
+      break;
+    default:
+      break;
+  }
+}
+
+CUptiResult Subscriber::subscribe(CallbackReceiver& receiver, std::string& holder) {
+  if (api_->subscribe_v2 == nullptr) return api_->subscribe(&handle_, &callback, &receiver);
+  char old_name[2 * CUPTI_OLD_SUBSCRIBER_NAME_MIN_LEN] = {};
+  CUpti_SubscriberParams params{};
+  params.structSize = CUpti_SubscriberParams_STRUCT_SIZE;
+  params.subscriberName = "convtrace";
+  params.oldSubscriberName = old_name;
+  params.oldSubscriberSize = sizeof old_name;
+  const CUptiResult result = api_->subscribe_v2(&handle_, &callback, &receiver, &params);
+  old_name[sizeof old_name - 1] = 0;
+  holder = old_name;
+  return result;
+}
+
+Status Subscriber::enable_all() const {
+  const auto enable = [this](CUpti_CallbackDomain domain, CUpti_CallbackId cbid) {
+    return api_->enable_callback(1, handle_, domain, cbid);
+  };
+  CUptiResult result = CUPTI_SUCCESS;
+  for (const CallbackEntry& entry : driver_callbacks()) {
+    // An older CUPTI does not know the newest functions; neither then does its driver.
+    const CUptiResult one = enable(CUPTI_CB_DOMAIN_DRIVER_API, entry.cbid);
+    if (one != CUPTI_SUCCESS && one != CUPTI_ERROR_INVALID_PARAMETER) result = one;
+  }
+  const CUptiResult context_end =
+      enable(CUPTI_CB_DOMAIN_RESOURCE, CUPTI_CBID_RESOURCE_CONTEXT_DESTROY_STARTING);
+  if (context_end != CUPTI_SUCCESS) result = context_end;
+  // Only tells that CUPTI died; absent before CUPTI 12.
+  (void)enable(CUPTI_CB_DOMAIN_STATE, CUPTI_CBID_STATE_FATAL_ERROR);
+  if (result == CUPTI_SUCCESS) return kOkStatus;
+  return Status::make(StatusCode::kCuptiError, "cuptiEnableCallback", result);
+}
+
+Status Subscriber::open(const CuptiApi& api, CallbackReceiver& receiver, std::string& holder) {
+  api_ = &api;
+  const CUptiResult result = subscribe(receiver, holder);
+  if (result != CUPTI_SUCCESS) {
+    handle_ = nullptr;
+    return Status::make(StatusCode::kCuptiError, "cuptiSubscribe", result);
+  }
+  const Status enabled = enable_all();
+  if (!enabled.ok()) close();
+  return enabled;
+}
+
+void Subscriber::close() noexcept {
+  if (handle_ == nullptr) return;
+  (void)api_->unsubscribe(handle_);
+  handle_ = nullptr;
+}
+
+}  // namespace convtrace::cupti

@@ -1,0 +1,46 @@
+#pragma once
+/// @file collecting_sink.h
+/// Keeps what is emitted, with the borrowed parts copied.
+
+#include <deque>
+#include <mutex>
+#include <variant>
+#include <vector>
+
+#include "format/event_sink.h"
+
+namespace convtrace::cupti {
+
+class CollectingSink final : public format::EventSink {
+ public:
+  void emit(const format::Event& event) noexcept override {
+    const std::lock_guard lock(mutex_);
+    format::Event copy = event;
+    if (auto* launch = std::get_if<format::Launch>(&copy)) {
+      operands_.emplace_back(launch->operands.begin(), launch->operands.end());
+      launch->operands = operands_.back();
+    }
+    if (auto* diagnostic = std::get_if<format::Diagnostic>(&copy)) {
+      diagnostic->site = texts_.emplace_back(diagnostic->site);
+      diagnostic->message = texts_.emplace_back(diagnostic->message);
+    }
+    events_.push_back(copy);
+  }
+
+  template <typename Kind>
+  [[nodiscard]] std::vector<Kind> all() const {
+    const std::lock_guard lock(mutex_);
+    std::vector<Kind> found;
+    for (const format::Event& event : events_)
+      if (const auto* one = std::get_if<Kind>(&event)) found.push_back(*one);
+    return found;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::vector<format::Event> events_;
+  std::deque<std::vector<format::Operand>> operands_;
+  std::deque<std::string> texts_;
+};
+
+}  // namespace convtrace::cupti

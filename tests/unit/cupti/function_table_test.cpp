@@ -1,0 +1,147 @@
+#include "cupti/function_table.h"
+
+#include <map>
+#include <string>
+
+#include "tests/support/catch.h"
+
+namespace convtrace::cupti {
+namespace {
+
+/// A driver with two handles: 0x10 is a CUfunction, 0x20 a CUkernel. Each is asked by its own
+/// queries only.
+struct FakeDriver {
+  static inline int queries = 0;
+  static inline int wrong_queries = 0;
+
+  static CUresult func_name(const char** name, CUfunction f) {
+    ++queries;
+    if (f != function()) ++wrong_queries;
+    *name = "_Z3addPfi";
+    return CUDA_SUCCESS;
+  }
+  static CUresult kernel_name(const char** name, CUkernel k) {
+    if (reinterpret_cast<CUfunction>(k) != kernel()) ++wrong_queries;
+    *name = "triton_poi_fused_add_3";
+    return CUDA_SUCCESS;
+  }
+  static CUresult func_params(CUfunction, size_t index, size_t* offset, size_t* bytes) {
+    if (index >= 2) return CUDA_ERROR_INVALID_VALUE;
+    *offset = index * 8;
+    *bytes = index == 0 ? 8 : 4;
+    return CUDA_SUCCESS;
+  }
+  static CUresult kernel_params(CUkernel, size_t, size_t*, size_t*) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  static CUresult exchange(CUstreamCaptureMode*) { return CUDA_SUCCESS; }
+
+  static CUfunction function() { return reinterpret_cast<CUfunction>(uintptr_t{0x10}); }
+  static CUfunction kernel() { return reinterpret_cast<CUfunction>(uintptr_t{0x20}); }
+
+  static DriverApi api() {
+    queries = 0;
+    wrong_queries = 0;
+    DriverApi table;
+    table.func_get_name = func_name;
+    table.kernel_get_name = kernel_name;
+    table.func_get_param_info = func_params;
+    table.kernel_get_param_info = kernel_params;
+    table.thread_exchange_stream_capture_mode = exchange;
+    return table;
+  }
+};
+
+settings::Rule rule_for(const char* pattern) {
+  settings::Rule rule;
+  rule.kernel = settings::Pattern::compile(pattern).value();
+  return rule;
+}
+
+struct Scene {
+  explicit Scene(std::vector<settings::Rule> rules_in = {}) : rules(std::move(rules_in)) {}
+
+  void found(HandleKind kind, CUfunction handle, uintptr_t owner) {
+    table.apply({kind, &handle, 1, reinterpret_cast<const void*>(owner)});
+  }
+  std::string name(CUfunction handle) {
+    return std::string(definitions.text(definitions.kernel(table.resolve(handle).kernel).name));
+  }
+
+  DriverApi api = FakeDriver::api();
+  format::Definitions definitions;
+  std::vector<settings::Rule> rules;
+  FunctionTable table{api, definitions, rules};
+};
+
+TEST_CASE("function_table: layout, name and family are asked once per handle", "[function_table]") {
+  Scene scene;
+  scene.found(HandleKind::kFunction, FakeDriver::function(), 1);
+  const FunctionInfo& info = scene.table.resolve(FakeDriver::function());
+  REQUIRE(info.params.size() == 2);
+  CHECK(info.params[1].offset == 8);
+  CHECK(info.params[1].bytes == 4);
+  const auto kernel = scene.definitions.kernel(info.kernel);
+  CHECK(scene.definitions.text(kernel.name) == "_Z3addPfi");
+  CHECK(scene.definitions.text(kernel.family) == "add(float*, int)");
+  CHECK(&scene.table.resolve(FakeDriver::function()) == &info);
+  CHECK(FakeDriver::queries == 1);
+}
+
+TEST_CASE("function_table: a kernel handle is asked by the kernel queries", "[function_table]") {
+  Scene scene;
+  scene.found(HandleKind::kKernel, FakeDriver::kernel(), 1);
+  CHECK(scene.name(FakeDriver::kernel()) == "triton_poi_fused_add_3");
+  CHECK(FakeDriver::wrong_queries == 0);
+}
+
+TEST_CASE("function_table: rules match the demangled name, the mangled name and the family",
+          "[function_table]") {
+  Scene scene({rule_for("add(*"), rule_for("_Z3add*"), rule_for("mul*")});
+  const FunctionInfo& info = scene.table.resolve(FakeDriver::function());
+  REQUIRE(info.rules.size() == 2);
+  CHECK(info.rules[0] == &scene.rules[0]);
+  CHECK(info.rules[1] == &scene.rules[1]);
+}
+
+TEST_CASE("function_table: an unloaded module's handles are asked anew, old facts stay readable",
+          "[function_table]") {
+  Scene scene;
+  scene.found(HandleKind::kFunction, FakeDriver::function(), 1);
+  const FunctionInfo& before = scene.table.resolve(FakeDriver::function());
+  scene.table.apply(
+      {HandleKind::kFunction, nullptr, 0, reinterpret_cast<const void*>(uintptr_t{1})});
+  const FunctionInfo& after = scene.table.resolve(FakeDriver::function());
+  CHECK(FakeDriver::queries == 2);
+  CHECK(before.params.size() == 2);
+  CHECK(before.kernel == after.kernel);
+}
+
+TEST_CASE("function_table: unloading a library forgets the functions made of its kernels",
+          "[function_table]") {
+  Scene scene;
+  scene.found(HandleKind::kKernel, FakeDriver::kernel(), 1);
+  scene.found(HandleKind::kFunction, FakeDriver::function(), 0x20);  // owner: the kernel
+  (void)scene.table.resolve(FakeDriver::function());
+  scene.table.apply({HandleKind::kKernel, nullptr, 0, reinterpret_cast<const void*>(uintptr_t{1})});
+  (void)scene.table.resolve(FakeDriver::function());
+  CHECK(FakeDriver::queries == 2);
+}
+
+TEST_CASE("function_table: without the queries a launch still has a kernel", "[function_table]") {
+  Scene scene;
+  scene.api.func_get_name = nullptr;
+  scene.api.func_get_param_info = nullptr;
+  CHECK(scene.name(FakeDriver::function()) == "(unnamed)");
+  CHECK(scene.table.resolve(FakeDriver::function()).params.empty());
+}
+
+TEST_CASE("function_table: in a callback only the symbol name is used", "[function_table]") {
+  Scene scene;
+  const auto id = scene.table.kernel_of(FakeDriver::function(), "_Z3mulPf");
+  CHECK(scene.definitions.text(scene.definitions.kernel(id).name) == "_Z3mulPf");
+  CHECK(FakeDriver::queries == 0);
+}
+
+}  // namespace
+}  // namespace convtrace::cupti

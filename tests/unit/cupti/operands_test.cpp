@@ -1,0 +1,111 @@
+#include "cupti/operands.h"
+
+#include <array>
+#include <vector>
+
+#include "tests/support/catch.h"
+
+namespace convtrace::cupti {
+namespace {
+
+using format::Confidence;
+
+constexpr uint64_t kBlock = 0x10000;
+constexpr uint64_t kBlockBytes = 0x1000;
+
+struct Scene {
+  Scene() {
+    MemoryRange range;
+    range.base = kBlock;
+    range.bytes = kBlockBytes;
+    generation = addresses.allocate(range).generation;
+  }
+
+  /// Scans parameters given as values; each lies where its layout says.
+  template <typename... Values>
+  std::vector<format::Operand> scan(Values... values) {
+    std::vector<void*> pointers{&values...};
+    std::vector<ParamLayout> layout;
+    size_t offset = 0;
+    for (const auto& [bytes, alignment] : {std::pair{sizeof(Values), alignof(Values)}...}) {
+      offset = (offset + alignment - 1) / alignment * alignment;
+      layout.push_back({offset, bytes});
+      offset += bytes;
+    }
+    LaunchInfo launch;
+    launch.params = pointers.data();
+    std::array<format::Operand, 8> found;
+    const size_t count = scan_operands(launch, layout, addresses, found);
+    return {found.begin(), found.begin() + static_cast<std::ptrdiff_t>(count)};
+  }
+
+  AddressMap addresses;
+  uint64_t generation = 0;
+};
+
+TEST_CASE("operands: a pointer parameter is found with its place in the block", "[operands]") {
+  Scene scene;
+  const auto found = scene.scan(uint64_t{kBlock}, uint32_t{7}, uint64_t{kBlock + 0x40});
+  REQUIRE(found.size() == 2);
+  CHECK(found[0].param == 0);
+  CHECK(found[0].confidence == Confidence::kPointerBase);
+  CHECK(found[0].generation == scene.generation);
+  CHECK(found[0].offset == 0);
+  CHECK(found[1].param == 2);
+  CHECK(found[1].confidence == Confidence::kPointerInterior);
+  CHECK(found[1].offset == 0x40);
+}
+
+TEST_CASE("operands: words inside a struct are found with less confidence", "[operands]") {
+  struct Tensors {
+    uint32_t count;
+    uint64_t data[2];
+  };
+  Scene scene;
+  const auto found = scene.scan(Tensors{2, {kBlock, kBlock + 8}});
+  REQUIRE(found.size() == 2);
+  CHECK(found[0].word == 8);
+  CHECK(found[0].confidence == Confidence::kWordBase);
+  CHECK(found[1].word == 16);
+  CHECK(found[1].confidence == Confidence::kWordInterior);
+}
+
+TEST_CASE("operands: words are taken at device alignment, not at the parameter's start",
+          "[operands]") {
+  struct Packed {
+    uint32_t words[4];
+  };
+  Scene scene;
+  // The struct starts at offset 4; a pointer can lie at its offset 4, which is 8 on the device.
+  Packed packed{};
+  packed.words[1] = static_cast<uint32_t>(kBlock);
+  const auto found = scene.scan(uint32_t{1}, packed);
+  REQUIRE(found.size() == 1);
+  CHECK(found[0].word == 4);
+}
+
+TEST_CASE("operands: numbers, null and unknown addresses are no operands", "[operands]") {
+  Scene scene;
+  CHECK(scene.scan(uint64_t{0}, uint64_t{1024}, uint64_t{kBlock + kBlockBytes}, 1.5).empty());
+}
+
+TEST_CASE("operands: memory that was freed is still named, by the life it had", "[operands]") {
+  Scene scene;
+  scene.addresses.release(kBlock, format::MemorySource::kDriver);
+  const auto found = scene.scan(uint64_t{kBlock});
+  REQUIRE(found.size() == 1);
+  CHECK(found[0].generation == scene.generation);
+}
+
+TEST_CASE("operands: a launch with more pointers than fit keeps the first ones", "[operands]") {
+  struct Many {
+    uint64_t data[20];
+  };
+  Scene scene;
+  Many many{};
+  for (auto& word : many.data) word = kBlock;
+  CHECK(scene.scan(many).size() == 8);
+}
+
+}  // namespace
+}  // namespace convtrace::cupti
