@@ -51,7 +51,7 @@ class Backward:
             if records_loss and observer.capture:
                 self._record(thread, args[0] if args else kwargs.get("tensors"))
             thread.slot[0] = 0
-            thread.set_phase(engine.BACKWARD)
+            thread.slot[1] = engine.BACKWARD
             return before
         except Exception as error:
             observer.failed("backward", error)

@@ -44,7 +44,7 @@ class Entry:
     def __init__(self, reference, place, wrapper, root):
         self.reference = reference
         self.place = place
-        self.wrapper = wrapper  # Entry of the module that wraps this one and speaks for it
+        self.wrapper = wrapper  # Entry of the outermost module that only wraps this one
         self.root = root  # id of the root module whose walk named it
         self.searches = 0
         self.seen_in_step = -1
@@ -114,7 +114,7 @@ class Names:
         self._intern = intern
         self._places = {}
         self._roots = []
-        self.entries = {}  # id(module) -> Entry; the hooks read it directly
+        self.entries = {}  # id(module) -> Entry; read at every module call
         self._owners = {}  # id(parameter) -> Owner
 
     def clear(self):
@@ -163,8 +163,9 @@ class Names:
         key = id(module)
         place = self.place(name)
         former = self.entries.get(key)
+        outer = self.entries.get(id(wrapper))
         entry = Entry(_KeyedReference(module, self._module_died, key), place,
-                      self.entries.get(id(wrapper)), root)
+                      outer and outer.wrapper or outer, root)
         self.entries[key] = entry
         for parameter_name, parameter in module._parameters.items():
             if parameter is not None:

@@ -2,13 +2,9 @@
 import os
 import sys
 
-from . import backward, engine, facts, hooks, naming, ops, optimizer, scopes, steps, values, watches
+from . import backward, engine, facts, modules, naming, ops, optimizer, scopes, steps, values, watches
 
 _MAX_FAILURES = 5
-_HOOK_TABLES = (
-    "_global_backward_pre_hooks", "_global_backward_hooks", "_global_forward_pre_hooks",
-    "_global_forward_hooks", "_global_forward_hooks_always_called",
-    "_global_forward_hooks_with_kwargs")
 
 
 class Observer:
@@ -28,8 +24,6 @@ class Observer:
         self._flags = 0
         self._begun = False
         self._failures = 0
-        self._handles = []
-        self._unhide = lambda: None
         self._mode = port.setting("CONVTRACE_MODE")
         self.full = engine.HASH if self._mode == "hash" else engine.STATS
         self.is_compiling = _compile_guard(torch)
@@ -38,49 +32,25 @@ class Observer:
         self.steps = steps.Steps()
         self.read = values.TensorReader(torch)
         self.watches = watches.Watches(port)
-        self.modules = hooks.ModuleHooks(self, torch)
+        self.modules = modules.ModuleCalls(self, torch)
         self.optimizers = optimizer.Optimizers(self, torch)
-        self.backward = backward.Backward(self, torch)
-        self.ops = ops.CustomOps(self, torch)
+        self._parts = (self.modules, self.optimizers, backward.Backward(self, torch),
+                       ops.CustomOps(self, torch))
 
     def install(self):
         self.active = True
         self._set_flags(engine.SUBMIT_CAPTURE)
-        module = self._torch.nn.modules.module
-        self._handles = [module.register_module_forward_pre_hook(self.modules.pre)]
-        try:
-            self._handles.append(
-                module.register_module_forward_hook(self.modules.post, always_call=True))
-        except TypeError:  # torch < 2.1
-            self._handles.append(module.register_module_forward_hook(self.modules.post))
-        for part in (self.optimizers, self.backward, self.ops):
+        for part in self._parts:
             part.install()
-        self._hide_module_hooks(module)
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=self._forked)
 
     def remove(self):
         """Tracing is over in this process: the program runs on as if we had never been there."""
         self.active = self.capture = self.follows = False
-        for handle in self._handles:
-            handle.remove()
-        for part in (self.optimizers, self.backward, self.ops):
+        for part in self._parts:
             part.remove()
         self.watches.clear()
-        self._unhide()
-
-    def _hide_module_hooks(self, module):
-        """torch.compile asks whether somebody has global hooks, and warns the user if so: the
-        answer leaves ours out."""
-        original = getattr(module, "_has_any_global_hook", None)
-        ours = [handle.id for handle in self._handles]
-
-        def others():
-            return any(key not in ours for name in _HOOK_TABLES for key in getattr(module, name, ()))
-
-        if original is not None:
-            module._has_any_global_hook = others
-            self._unhide = lambda: setattr(module, "_has_any_global_hook", original)
 
     def begin(self, thread):
         """Before the first thing worth a trace. @return whether this process is observed."""

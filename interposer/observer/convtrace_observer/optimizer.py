@@ -56,7 +56,7 @@ class Optimizers:
             if not observer.begin(thread):
                 return
             thread.slot[0] = 0
-            thread.set_phase(engine.OPTIMIZER)
+            thread.slot[1] = engine.OPTIMIZER
             if observer.capture:
                 self._record(thread, engine.BACKWARD, (
                     (parameter.grad, owner, owner.gradient_slot)
@@ -76,7 +76,7 @@ class Optimizers:
                     (parameter, owner, owner.parameter_slot)
                     for parameter, owner in self._parameters(optimizer)))
             observer.steps.optimizer_ended()
-            thread.set_phase(engine.FORWARD)
+            thread.slot[1] = engine.FORWARD
         except Exception as error:
             observer.failed("optimizer post hook", error)
 

@@ -8,50 +8,25 @@ import threading
 
 from . import engine
 
-_CALL_SHIFT = 32
-
-
-def slot_key(place, call):
-    """First word of a slot: scope | call << 32."""
-    return place.id | call << _CALL_SHIFT
-
-
 class Thread:
     """State of one native thread."""
 
-    __slots__ = ("stack", "keys", "slot", "phase", "batch", "ops")
+    __slots__ = ("entry", "slot", "batch", "ops")
 
     def __init__(self, port):
-        self.stack = []  # Entry of each running module, outermost first
-        self.keys = [0]  # slot word to go back to; below the outermost module: none
-        self.slot = port.scope_slot()
-        self.phase = engine.FORWARD
+        self.entry = None  # naming.Entry of the innermost running module
+        self.slot = port.scope_slot()  # [scope | call << 32, phase]
         self.batch = engine.Batch(port)
         self.ops = 0  # torch.library ops running
-
-    def enter(self, entry, key):
-        self.stack.append(entry)
-        self.keys.append(key)
-        self.slot[0] = key
-
-    def leave(self):
-        self.stack.pop()
-        self.keys.pop()
-        self.slot[0] = self.keys[-1]
-
-    def clear(self):
-        self.stack.clear()
-        del self.keys[1:]
-        self.set_phase(engine.FORWARD)
-        self.slot[0] = 0
-
-    def set_phase(self, phase):
-        self.phase = self.slot[1] = phase
 
     def place(self):
         """(scope id, call) of where this thread is now, also in the backward pass."""
         key = self.slot[0]
-        return key & 0xFFFFFFFF, key >> _CALL_SHIFT
+        return key & 0xFFFFFFFF, key >> 32
+
+    def clear(self):
+        self.entry = None
+        self.slot[0], self.slot[1] = 0, engine.FORWARD
 
 
 class Threads(threading.local):
@@ -59,17 +34,6 @@ class Threads(threading.local):
 
     def __init__(self, port):
         self.state = Thread(port)
-
-
-def modules_on_python_stack(code):
-    """How many module calls (`code` of Module._call_impl) really run on this thread. An interrupt
-    (KeyboardInterrupt, SystemExit) leaves a module without any hook being called; this tells a
-    leftover of it from a module that calls itself."""
-    count, frame = 0, sys._getframe(1)
-    while frame is not None:
-        count += frame.f_code is code
-        frame = frame.f_back
-    return count
 
 
 def python_frames():

@@ -1,0 +1,175 @@
+"""What happens at each module call.
+
+torch.nn.Module.__call__ is wrapped. The global forward hooks of torch would do as well, but as soon
+as one exists every module call of the process leaves torch's fast path, which alone costs more than
+all that is done here; they get no keyword arguments, and an interrupt passes them by. Dynamo takes
+the wrapper for the plain __call__ (it looks it up after us), and in a traced call the first line
+folds away.
+"""
+import functools
+
+from . import engine, gradients
+
+_FORWARD, _DATA, _RECOMPUTE = engine.FORWARD, engine.DATA, engine.RECOMPUTE
+
+
+class ModuleCalls:
+    def __init__(self, observer, torch):
+        self._observer = observer
+        self._module = torch.nn.Module
+        self._original = None
+        self._wrapper = None
+        self._slots = {}
+        self._graph_task = getattr(torch._C, "_current_graph_task_id", lambda: -1)
+
+    def install(self):
+        self._original = self._module.__call__
+        self._wrapper = self._wrap(self._original)
+        self._module.__call__ = self._wrapper
+
+    def remove(self):
+        if self._module.__call__ is self._wrapper:
+            self._module.__call__ = self._original
+
+    def forget(self):
+        self._slots.clear()
+
+    def slot(self, kind, name):
+        """Id of "input:0", "output:1", "grad_output:0" ..."""
+        number = self._slots.get((kind, name))
+        if number is None:
+            number = self._slots[kind, name] = self._observer.port.intern("%s:%s" % (kind, name))
+        return number
+
+    def _wrap(self, original):
+        """A closure, and the common case in line, because it runs at every module call of the
+        program. What it changes for the time of the call is kept in its locals, so that every way
+        out of the module puts it back."""
+        observer, threads = self._observer, self._observer.threads
+        is_compiling = observer.is_compiling
+        entry_of = observer.names.entries.get
+        find, entered, left = self._find, self._entered, self._left
+
+        @functools.wraps(original)
+        def __call__(self, *args, **kwargs):
+            if is_compiling():
+                return original(self, *args, **kwargs)
+            entry = None
+            try:
+                thread = threads.state
+                caller, slot = thread.entry, thread.slot
+                outer, outer_phase = slot
+                entry = entry_of(id(self))
+                if entry is None or caller is None:
+                    entry = find(thread, self, entry)
+                elif caller is entry.wrapper:
+                    entry = None  # the wrapper speaks for it
+            except Exception as error:
+                observer.failed("module call", error)
+            if entry is None:
+                return original(self, *args, **kwargs)
+            place = entry.place
+            if place.step != observer.step:
+                place.reset(observer.step)
+            if slot[1] == _RECOMPUTE:
+                call = place.recomputes
+                place.recomputes = call + 1
+            else:
+                call = place.calls
+                place.calls = call + 1
+            try:
+                thread.entry = entry
+                slot[0] = key = place.id | call << 32
+                if observer.capture:
+                    entered(thread, place, call, caller is None, args, kwargs)
+                result = original(self, *args, **kwargs)
+                if observer.follows:
+                    left(thread, key, result)
+                return result
+            except BaseException:
+                if observer.capture:
+                    left(thread, key, None)
+                raise
+            finally:
+                thread.entry = caller
+                slot[0] = outer
+                if caller is None:
+                    slot[1] = outer_phase
+
+        return __call__
+
+    def _find(self, thread, module, entry):
+        """Entry of a module that is called at top level or was not seen before; None if it is not
+        to be observed. Sets the phase of a call at top level."""
+        observer = self._observer
+        if thread.entry is not None:
+            return observer.names.add_called(module, thread.entry)
+        if module.__dict__.get("_is_replica"):
+            return None  # a DataParallel copy on its own thread; the wrapper is recorded
+        if not observer.begin(thread):
+            return None
+        first = entry is None
+        if first:
+            entry = observer.names.add_root(module)
+        if self._graph_task() != -1:  # in backward: an activation checkpoint
+            thread.slot[1] = _RECOMPUTE
+            return entry
+        thread.slot[1] = _FORWARD
+        if observer.steps.root_forward(entry):
+            observer.open_step(thread)
+        if first and observer.capture:
+            observer.optimizers.record_initial(thread, module)
+        return entry
+
+    def _entered(self, thread, place, call, top, args, kwargs):
+        observer = self._observer
+        try:
+            batch, read, phase = thread.batch, observer.read, thread.slot[1]
+            capture, at_phase, at_call = engine.HASH, phase, call
+            if top and phase == _FORWARD:
+                capture, at_phase, at_call = observer.full, _DATA, place.inputs
+                place.inputs += 1
+            with read.unobserved():
+                batch.scope(phase, 1, place.id, call)
+                for name, tensor in self._named_inputs(args, kwargs):
+                    value = read(tensor)
+                    if value is not None:
+                        batch.tensor(at_phase, capture, place.id, at_call,
+                                     self.slot("input", name), 0, value)
+            observer.submit(thread)
+        except Exception as error:
+            observer.failed("module inputs", error)
+
+    def _named_inputs(self, args, kwargs):
+        tensors = self._observer.read.tensors
+        yield from enumerate(tensors(args))
+        for name, structure in kwargs.items():
+            found = tensors(structure)
+            if len(found) == 1:
+                yield name, found[0]
+            else:
+                for index, tensor in enumerate(found):
+                    yield "%s.%d" % (name, index), tensor
+
+    def _left(self, thread, key, output):
+        """Also called where no values are wanted but the scopes of the backward pass are: then for
+        CUDA tensors alone, whose launches need them."""
+        observer = self._observer
+        try:
+            batch, read, phase = thread.batch, observer.read, thread.slot[1]
+            scope, call = key & 0xFFFFFFFF, key >> 32
+            capture = observer.capture
+            with read.unobserved():
+                for index, tensor in enumerate(read.tensors(output)):
+                    value = read(tensor) if capture else None
+                    if value is not None:
+                        batch.tensor(phase, observer.full, scope, call,
+                                     self.slot("output", index), 0, value)
+                    if (value is not None or tensor.is_cuda) and tensor.requires_grad:
+                        gradients.follow(observer, tensor,
+                                         (key, self.slot("grad_output", index)))
+            if capture:
+                batch.scope(phase, 0, scope, call)
+                observer.submit(thread)
+        except Exception as error:
+            observer.failed("module outputs", error)
