@@ -1,6 +1,7 @@
 #include "tools/diff/align.h"
 
 #include <algorithm>
+#include <tuple>
 #include <unordered_map>
 
 namespace convtrace::diff {
@@ -39,7 +40,10 @@ Alignment align(std::span<const ValueRecord> base, std::span<const ValueRecord> 
   }
   for (const auto& [key, i] : by_key) alignment.cand_only.push_back(i);
   std::ranges::sort(alignment.cand_only);
-  std::ranges::stable_sort(alignment.matches, {}, [](const Match& m) { return m.base + m.cand; });
+  // Where the runs disagree about an order any will do that does not depend on which run is which.
+  std::ranges::stable_sort(alignment.matches, {}, [&](const Match& m) {
+    return std::tuple(uint64_t{m.base} + m.cand, base[m.base].stats.hash + cand[m.cand].stats.hash);
+  });
   return alignment;
 }
 

@@ -101,23 +101,27 @@ class TextReport {
          << to_string(record.how) << "\n"
          << "  before it   " << tools::counted(root.matched_before, "value") << " matched\n";
     if (root.consumer) {
-      out_ << "  seen by     " << place_text(*root.consumer, false) << ", "
-           << object_text(*root.consumer) << "\n";
-      out_ << "\n  as produced\n";
-      table(record);
-      out_ << "  as seen by the consumer\n";
-      table(*root.consumer);
-      if (root.effect) {
-        out_ << "  first values that suffered: " << place_text(*root.effect, false) << ", "
-             << object_text(*root.effect) << "\n";
-        table(*root.effect);
-      }
+      changed_between(root);
     } else {
       out_ << "\n";
       table(record);
     }
     line("  ", tolerance_text(shown_difference(root)));
     line("  ", rounding_hint(root, result_.noise_given));
+  }
+
+  /// The producer's own values agree as a rule; what the reader needs is where they stopped to.
+  void changed_between(const RootReport& root) {
+    const bool agree = root.record.base.stats.hash == root.record.cand.stats.hash;
+    out_ << "  as produced " << (agree ? "identical in both runs" : "") << "\n";
+    if (!agree) table(root.record);
+    out_ << "  as seen by  " << place_text(*root.consumer, false) << ", "
+         << object_text(*root.consumer) << "\n";
+    table(*root.consumer);
+    if (!root.effect) return;
+    out_ << "  suffered    " << place_text(*root.effect, false) << ", " << object_text(*root.effect)
+         << "\n";
+    table(*root.effect);
   }
 
   void line(const char* indent, const std::string& text) {

@@ -1,0 +1,75 @@
+#include <algorithm>
+#include <vector>
+
+#include "tests/support/catch.h"
+#include "tools/diff/align.h"
+
+namespace {
+
+using namespace convtrace;
+using diff::Alignment;
+using diff::ValueRecord;
+
+/// One record per letter; equal letters are equal keys, told apart by their occurrence.
+std::vector<ValueRecord> records(const std::string& letters) {
+  std::vector<ValueRecord> list;
+  for (const char letter : letters) {
+    ValueRecord record;
+    record.key.scope.value = static_cast<uint32_t>(letter);
+    record.key.occurrence = static_cast<uint32_t>(
+        std::ranges::count(list, record.key.scope, [](const auto& r) { return r.key.scope; }));
+    record.stats.hash = record.key.scope.value;
+    list.push_back(record);
+  }
+  return list;
+}
+
+std::string matched(const std::string& base, const std::string& cand) {
+  const auto a = records(base), b = records(cand);
+  std::string letters;
+  for (const diff::Match& match : diff::align(a, b).matches) {
+    REQUIRE(a[match.base].key == b[match.cand].key);
+    letters += static_cast<char>(a[match.base].key.scope.value);
+  }
+  return letters;
+}
+
+}  // namespace
+
+TEST_CASE("align: equal runs match record by record", "[diff][align]") {
+  CHECK(matched("abcabc", "abcabc") == "abcabc");
+  CHECK(matched("", "abc").empty());
+}
+
+TEST_CASE("align: a record of one side only leaves the others matched", "[diff][align]") {
+  const auto base = records("abcd"), cand = records("axbd");
+  const Alignment alignment = diff::align(base, cand);
+  CHECK(alignment.matches.size() == 3);
+  CHECK(alignment.base_only == std::vector<uint32_t>{2});
+  CHECK(alignment.cand_only == std::vector<uint32_t>{1});
+}
+
+TEST_CASE("align: matches keep the order both runs agree on, whichever comes first",
+          "[diff][align]") {
+  CHECK(matched("abcdef", "abdcef") == matched("abdcef", "abcdef"));
+  CHECK(matched("xabc", "abc") == "abc");
+  CHECK(matched("abc", "xyzabc") == "abc");
+}
+
+TEST_CASE("align: repeated keys match by their occurrence and say so", "[diff][align]") {
+  const auto base = records("aab"), cand = records("aaab");
+  const Alignment alignment = diff::align(base, cand);
+  REQUIRE(alignment.matches.size() == 3);
+  CHECK(alignment.matches[0].how == diff::MatchedBy::kStableKey);
+  CHECK(alignment.matches[1].how == diff::MatchedBy::kOccurrence);
+  CHECK(alignment.cand_only == std::vector<uint32_t>{2});
+}
+
+TEST_CASE("align: launches match per key up to the smaller count", "[diff][align]") {
+  diff::StepRecords base, cand;
+  const diff::LaunchKey gemm{.scope = {1}, .family = {2}}, add{.scope = {1}, .family = {3}};
+  base.launches = {{gemm, 3}, {add, 1}};
+  cand.launches = {{gemm, 2}};
+  CHECK(diff::matched_launches(base, cand) == 2);
+  CHECK(diff::matched_launches(cand, base) == 2);
+}

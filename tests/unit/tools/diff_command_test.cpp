@@ -1,0 +1,362 @@
+#include <algorithm>
+#include <fstream>
+#include <set>
+#include <sstream>
+
+#include "format/settings/rules.h"
+#include "tests/support/catch.h"
+#include "tests/support/temp_dir.h"
+#include "tests/unit/tools/diff_run.h"
+#include "tools/common/json.h"
+#include "tools/diff/command.h"
+
+namespace {
+
+using namespace convtrace;
+using test::Item;
+using test::Run;
+using test::TempDir;
+using tools::Json;
+
+struct Outcome {
+  int code = 0;
+  std::string out, err;
+};
+
+Outcome run(std::vector<std::string> arguments, bool color = false) {
+  arguments.insert(arguments.begin(), "convtrace-diff");
+  std::vector<const char*> argv;
+  for (const std::string& argument : arguments) argv.push_back(argument.c_str());
+  std::ostringstream out, err;
+  const int code = diff::diff_command(static_cast<int>(argv.size()), argv.data(), out, err, color);
+  return {code, out.str(), err.str()};
+}
+
+std::string content(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::ostringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+std::set<std::string> keys(const Json& json) {
+  std::set<std::string> names;
+  for (const auto& [name, value] : json.items()) names.insert(name);
+  return names;
+}
+
+bool has_all(const std::set<std::string>& names, const std::set<std::string>& wanted) {
+  return std::ranges::includes(names, wanted);
+}
+
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+Run diverging() {
+  Run cand = test::training();
+  for (double& v : cand.at(1, "fc2", "output:0").values) v *= 1.5;
+  for (double& v : cand.at(1, "", "output:0").values) v *= 1.5;
+  return cand;
+}
+
+/// base.ctrace and cand.ctrace in a folder of their own.
+struct Pair {
+  TempDir dir;
+  std::string base = dir / "base.ctrace";
+  std::string cand = dir / "cand.ctrace";
+  Pair(const Run& b, const Run& c) {
+    b.write(base);
+    c.write(cand);
+  }
+};
+
+void require_escaped(const std::string& text) {
+  for (const char c : text) {
+    INFO(text);
+    REQUIRE((c == '\n' || static_cast<unsigned char>(c) >= 0x20));
+    REQUIRE(c != '\x7f');
+  }
+}
+
+}  // namespace
+
+TEST_CASE("convtrace-diff: exit codes say same, diverged, not comparable, findings",
+          "[diff][command]") {
+  const Pair same(test::training(), test::training());
+  CHECK(run({same.base, same.cand}).code == 0);
+  CHECK(run({same.base, same.base}).code == 0);
+  const Pair diverged(test::training(), diverging());
+  CHECK(run({diverged.base, diverged.cand}).code == 1);
+  Run launches = test::training();
+  std::erase_if(launches.items, [](const Item& i) { return i.kind == Item::Kind::kValue; });
+  const Pair uncomparable(launches, launches);
+  CHECK(run({uncomparable.base, uncomparable.cand}).code == 3);
+  Run buggy = test::training();
+  buggy.add({.kind = Item::Kind::kFinding, .scope = "fc1"});
+  const Pair findings(test::training(), buggy);
+  CHECK(run({findings.base, findings.cand}).code == 4);
+}
+
+TEST_CASE("convtrace-diff: input that is no trace is exit 2 and one clear line",
+          "[diff][command]") {
+  const Pair pair(test::training(), test::training());
+  const TempDir empty_folder;
+  std::ofstream(pair.dir / "text.ctrace") << "this is not a trace, whatever its name says\n";
+  std::ofstream(pair.dir / "empty.ctrace").flush();
+  for (const std::string& bad : {pair.dir / "text.ctrace", pair.dir / "empty.ctrace",
+                                 pair.dir / "missing.ctrace", empty_folder / "."}) {
+    for (const auto& arguments : {std::vector{pair.base, bad}, std::vector{bad, pair.base}}) {
+      const Outcome outcome = run(arguments);
+      INFO(bad);
+      CHECK(outcome.code == 2);
+      CHECK(outcome.out.empty());
+      CHECK(contains(outcome.err, bad));
+      CHECK(std::ranges::count(outcome.err, '\n') == 1);
+    }
+  }
+}
+
+TEST_CASE("convtrace-diff: wrong usage is exit 2, help is exit 0", "[diff][command]") {
+  CHECK(run({}).code == 2);
+  CHECK(run({"one.ctrace"}).code == 2);
+  CHECK(run({"a", "b", "--nonsense"}).code == 2);
+  const Outcome help = run({"--help"});
+  CHECK(help.code == 0);
+  CHECK(contains(help.out, "Exit codes: 0 same, 1 diverged"));
+}
+
+TEST_CASE("convtrace-diff: a report that cannot be written is exit 2 before any comparison",
+          "[diff][command]") {
+  const Pair pair(test::training(), test::training());
+  const Outcome outcome = run({pair.base, pair.cand, "--json", pair.dir / "no/such/folder.json"});
+  CHECK(outcome.code == 2);
+  CHECK(outcome.out.empty());
+  CHECK(run({pair.base, pair.cand, "--json", "-", "--csv", "-"}).code == 2);
+}
+
+TEST_CASE("convtrace-diff: --json has every promised key", "[diff][command][json]") {
+  const Pair pair(test::training(), diverging());
+  const Outcome outcome = run({pair.base, pair.cand, "--json", "-"});
+  CHECK(outcome.code == 1);
+  CHECK(contains(outcome.err, "DIVERGED"));  // people's text makes room for data
+  const Json json = Json::parse(outcome.out);
+  CHECK(has_all(keys(json), {"verdict", "root", "first_bit_difference", "counts", "compared",
+                             "preflight", "findings", "incomplete"}));
+  const std::set<std::string> root_keys = {"rank",
+                                           "step",
+                                           "phase",
+                                           "scope",
+                                           "call",
+                                           "slot",
+                                           "op",
+                                           "kernel",
+                                           "class",
+                                           "base",
+                                           "cand",
+                                           "difference",
+                                           "tolerance_used",
+                                           "tolerance_needed",
+                                           "matched_before"};
+  CHECK(has_all(keys(json["root"]), root_keys));
+  CHECK(has_all(keys(json["first_bit_difference"]), root_keys));
+  CHECK(keys(json["compared"]) == std::set<std::string>{"values", "launches"});
+  CHECK(keys(json["findings"]) == std::set<std::string>{"base", "cand"});
+  CHECK(json["verdict"] == "diverged");
+  CHECK(json["root"]["step"] == 1);
+  CHECK(json["root"]["phase"] == "forward");
+  CHECK(json["root"]["scope"] == "fc2");
+  CHECK(json["root"]["slot"] == "output:0");
+  CHECK(json["root"]["class"] == "diverged");
+  CHECK(json["root"]["op"].is_null());
+  CHECK(json["root"]["difference"] > json["root"]["tolerance_used"]);
+  CHECK(json["root"]["cand"]["l2"].get<double>() ==
+        Approx(1.5 * json["root"]["base"]["l2"].get<double>()));
+  CHECK(json["counts"]["diverged"] == 2);
+  CHECK(json["incomplete"] == false);
+}
+
+TEST_CASE("convtrace-diff: without a divergence root and first bit difference are null",
+          "[diff][command][json]") {
+  const Pair pair(test::training(), test::training());
+  const Json json = Json::parse(run({pair.base, pair.cand, "--json", "-"}).out);
+  CHECK(json["verdict"] == "same");
+  CHECK(json["root"].is_null());
+  CHECK(json["first_bit_difference"].is_null());
+}
+
+TEST_CASE("convtrace-diff: an unclosed candidate is compared up to its end",
+          "[diff][command][json]") {
+  const TempDir dir;
+  test::training(2).write(dir / "base.ctrace");
+  Run killed = test::training(2);
+  killed.items.resize(killed.items.size() - 5);
+  killed.write(dir / "cand.ctrace", false);
+  const Outcome outcome = run({dir / "base.ctrace", dir / "cand.ctrace", "--json", "-"});
+  CHECK(outcome.code == 0);
+  const Json json = Json::parse(outcome.out);
+  CHECK(json["incomplete"] == true);
+  CHECK(json["preflight"][0]["name"] == "state");
+  CHECK(json["preflight"][0]["cand"] == "unclosed");
+  CHECK(json["counts"]["unmatched"] == 5);
+}
+
+TEST_CASE("convtrace-diff: a cut last step without values does not make runs uncomparable",
+          "[diff][command]") {
+  const TempDir dir;
+  test::training(2).write(dir / "base.ctrace");
+  Run killed = test::training(2);
+  killed.end_before(1);
+  killed.add({.kind = Item::Kind::kLaunch, .step = 1, .scope = "fc1", .kernel = "gemm"});
+  killed.write(dir / "cand.ctrace", false);
+  CHECK(run({dir / "base.ctrace", dir / "cand.ctrace"}).code == 0);
+}
+
+TEST_CASE("convtrace-diff: the first screen names place, value, tolerance and next command",
+          "[diff][command][text]") {
+  const Pair pair(test::training(), diverging());
+  const std::string text = run({pair.base, pair.cand}).out;
+  for (const char* part :
+       {"DIVERGED at step 1, forward, fc2 (call 0): output:0", "root  inputs agree, the result",
+        "mean", "tolerance used", "would have passed", "values matched", "first bit difference",
+        "convtrace run --config convtrace-root.toml -- python train.py"}) {
+    INFO(text);
+    CHECK(contains(text, part));
+  }
+  CHECK_FALSE(contains(text, "\x1b["));
+  CHECK(contains(run({pair.base, pair.cand}, true).out, "\x1b[31;1mDIVERGED"));
+}
+
+TEST_CASE("convtrace-diff: a small divergence without --noise is within reach of rounding",
+          "[diff][command][text]") {
+  Run cand = test::training();
+  for (double& v : cand.at(0, "", "loss").values) v *= 1 + 5e-5;
+  const Pair pair(test::training(), cand);
+  CHECK(contains(run({pair.base, pair.cand}).out, "within reach of rounding: rerun with --noise"));
+  const Outcome noisy = run({pair.base, pair.cand, "--noise", pair.cand, pair.base});
+  CHECK(noisy.code == 0);
+  CHECK_FALSE(contains(noisy.out, "within reach"));
+}
+
+TEST_CASE("convtrace-diff: the rule it suggests is one convtrace accepts",
+          "[diff][command][text]") {
+  Run base = test::training(), cand = diverging();
+  for (Run* r : {&base, &cand}) {
+    for (Item& item : r->items) {
+      if (item.scope == "fc2") item.scope = "a\"b\\\x1b[31m\n'x";
+    }
+  }
+  const Pair pair(base, cand);
+  const std::string text = run({pair.base, pair.cand}).out;
+  const size_t begin = text.find("[[rule]]"), end = text.find("  EOF", begin);
+  REQUIRE(end != std::string::npos);
+  const std::string path = pair.dir / "root.toml";
+  std::ofstream(path) << text.substr(begin, end - begin);
+  const settings::LoadedRules rules = settings::load_rules(path);
+  CHECK(rules.problems == std::vector<std::string>{});
+  REQUIRE(rules.rules.size() == 1);
+  CHECK(rules.rules[0].scope->matches("a\"b\\\x1b[31m\n'x"));
+  CHECK(rules.rules[0].capture == format::Capture::kSnapshot);
+}
+
+TEST_CASE("convtrace-diff: hostile names reach no report as they are", "[diff][command]") {
+  const std::string evil = "\x1b]0;owned\x07<script>alert(1)</script>\"'\n=cmd";
+  Run base = test::training(), cand = diverging();
+  for (Run* r : {&base, &cand}) {
+    r->meta.command_line.push_back(r == &base ? evil : evil + "2");
+    for (Item& item : r->items) {
+      if (item.scope == "fc2") item.scope = item.op = item.kernel = evil;
+    }
+    r->items.front().scope = evil;
+  }
+  cand.items.insert(cand.items.begin(),
+                    {.kind = Item::Kind::kFinding, .scope = evil, .op = evil, .message = evil});
+  const Pair pair(base, cand);
+  const auto file = [&](const char* name) { return pair.dir / name; };
+  const Outcome outcome = run({pair.base, pair.cand, "--json", file("j"), "--csv", file("c"),
+                               "--html", file("h"), "--junit", file("u")});
+  CHECK(outcome.code == 1);
+  require_escaped(outcome.out);
+  for (const char* name : {"j", "c", "h", "u"}) require_escaped(content(file(name)));
+  CHECK_FALSE(contains(content(file("h")), "<script"));
+  CHECK_FALSE(contains(content(file("u")), "<script"));
+  CHECK(contains(outcome.out, "\\x1b]0;owned\\x07"));
+}
+
+TEST_CASE("convtrace-diff: --csv has one row per compared or unmatched value",
+          "[diff][command][csv]") {
+  Run cand = diverging();
+  cand.erase(0, "fc1", "grad_output:0");
+  const Pair pair(test::training(), cand);
+  const std::string csv = run({pair.base, pair.cand, "--csv", "-"}).out;
+  std::istringstream lines(csv);
+  std::vector<std::string> rows;
+  for (std::string line; std::getline(lines, line);) rows.push_back(line);
+  REQUIRE(rows.size() == 1 + 30);
+  const auto columns = std::ranges::count(rows[0], ',');
+  for (const std::string& row : rows) CHECK(std::ranges::count(row, ',') == columns);
+  CHECK(std::ranges::count_if(rows, [](const auto& r) { return contains(r, ",diverged,"); }) == 2);
+  CHECK(std::ranges::count_if(rows, [](const auto& r) { return contains(r, ",unmatched,"); }) == 1);
+}
+
+TEST_CASE("convtrace-diff: --junit fails the rank that diverged", "[diff][command][junit]") {
+  const Pair pair(test::training(), diverging());
+  const std::string xml = run({pair.base, pair.cand, "--junit", "-"}).out;
+  CHECK(contains(xml, "tests=\"4\" failures=\"1\""));
+  CHECK(contains(xml, "<failure message=\"rank 0, step 1, forward, fc2 (call 0): output:0"));
+}
+
+TEST_CASE("convtrace-diff: --html is one page with verdict, root and its neighbours",
+          "[diff][command][html]") {
+  const Pair pair(test::training(), diverging());
+  const std::string path = pair.dir / "report.html";
+  CHECK(run({pair.base, pair.cand, "--html", path}).code == 1);
+  const std::string html = content(path);
+  CHECK(contains(html, "<h1 class=\"diverged\">DIVERGED at step 1, forward, fc2"));
+  CHECK(contains(html, "<tr class=\"root\"><td>step 1, forward, fc2 (call 0)</td>"));
+  CHECK_FALSE(contains(html, "http://"));
+  CHECK_FALSE(contains(html, "https://"));
+}
+
+TEST_CASE("convtrace-diff: folders are compared rank by rank", "[diff][command][ranks]") {
+  const TempDir base, cand;
+  for (uint32_t rank = 0; rank < 3; ++rank) {
+    Run good = test::training(), bad = rank == 0 ? test::training() : diverging();
+    good.meta.rank = bad.meta.rank = rank;
+    good.meta.world_size = bad.meta.world_size = 3;
+    if (rank == 2) bad.at(0, "", "loss").values[0] += 1;  // the earliest step wins
+    const std::string name = "r" + std::to_string(2 - rank) + ".ctrace";
+    good.write(base / name);
+    if (rank != 1) bad.write(cand / name);
+  }
+  const Outcome outcome = run({base / ".", cand / ".", "--json", "-"});
+  CHECK(outcome.code == 1);
+  const Json json = Json::parse(outcome.out);
+  CHECK(json["root"]["rank"] == 2);
+  CHECK(json["root"]["step"] == 0);
+  CHECK(json["root"]["slot"] == "loss");
+  CHECK(json["incomplete"] == true);
+  REQUIRE(json["preflight"].size() == 1);
+  CHECK(json["preflight"][0]["name"] == "trace of rank 1");
+  CHECK(json["preflight"][0]["cand"].is_null());
+}
+
+TEST_CASE("convtrace-diff: a changed value is told from producer to victim",
+          "[diff][command][json]") {
+  Run cand = test::training();
+  cand.at(1, "fc2", "input:0").values.assign(16, 7.0);
+  for (double& v : cand.at(1, "fc2", "output:0").values) v *= 3;
+  for (double& v : cand.at(1, "", "output:0").values) v *= 3;
+  const Pair pair(test::training(), cand);
+  const Outcome outcome = run({pair.base, pair.cand, "--json", "-"});
+  const Json root = Json::parse(outcome.out)["root"];
+  CHECK(root["class"] == "changed-between");
+  CHECK(root["scope"] == "fc1");
+  CHECK(root["op"] == "demo::gelu");
+  CHECK(root["changed_in"] == "cand");
+  CHECK(root["consumer"]["scope"] == "fc2");
+  CHECK(root["consumer"]["slot"] == "input:0");
+  CHECK(root["effect"]["slot"] == "output:0");
+  CHECK(root["difference"] == root["effect"]["difference"]);
+  CHECK(contains(outcome.err, "changed in the candidate before fc2 used it"));
+}
