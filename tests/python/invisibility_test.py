@@ -131,34 +131,118 @@ class Objects(ObservedTest):
         self.assertIsNotNone(x.grad)
 
 
+class Plain(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(4, 4)
+
+    def forward(self, x):
+        return torch.relu(self.layer(x))
+
+
 class Compile(ObservedTest):
     def setUp(self):
         super().setUp()
         torch._dynamo.reset()
+        torch._dynamo.utils.counters.clear()
+        self.graphs = []
         context = warnings.catch_warnings()
         context.__enter__()
         self.addCleanup(context.__exit__, None, None, None)
         warnings.filterwarnings("error", message=".*hooks.*")
 
+    def backend(self, graph, inputs):
+        self.graphs.append([node.name for node in graph.graph.nodes])
+        return graph.forward
+
+    def compiled(self, target, **options):
+        return torch.compile(target, backend=self.backend, **options)
+
+    def both(self, run):
+        """Graphs that Dynamo makes of `run()` without and with the observer."""
+        with_us = run(), self.graphs
+        self.observer.remove()
+        torch._dynamo.reset()
+        self.graphs = []
+        without_us = run(), self.graphs
+        return without_us, with_us
+
     def test_fullgraph_compilation_passes_through(self):
-        model = nn.Sequential(nn.Linear(4, 4), nn.ReLU())
-        compiled = torch.compile(model, backend="eager", fullgraph=True)
-        x = torch.randn(2, 4)
-        self.assertTrue(torch.equal(compiled(x), model(x)))
+        for model in (Plain(), nn.Sequential(nn.Linear(4, 4), nn.ReLU())):
+            compiled = self.compiled(model, fullgraph=True)
+            x = torch.randn(2, 4)
+            self.assertTrue(torch.equal(compiled(x), model(x)))
+        self.assertEqual(len(self.graphs), 2)
         self.assertFalse(torch._dynamo.utils.counters["graph_break"])
 
+    def test_graphs_are_those_of_an_unobserved_run(self):
+        def run():
+            torch.manual_seed(0)
+            model = nn.Sequential(Plain(), nn.Dropout(0.5), Plain())
+            model[1].register_forward_hook(lambda *_: torch._dynamo.graph_break())
+            compiled = self.compiled(model)
+            optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+            for _ in range(3):
+                compiled(torch.randn(2, 4)).sum().backward()
+                optimizer.step()
+            return [p.tolist() for p in model.parameters()]
+
+        without_us, with_us = self.both(run)
+        self.assertEqual(without_us, with_us)
+        self.assertGreater(len(with_us[1]), 1)
+
+    def test_a_compiled_training_step_works(self):
+        def run():
+            torch.manual_seed(0)
+            model = Plain()
+            optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+            def step(x):
+                model(x).sum().backward()
+                optimizer.step()
+
+            step = self.compiled(step)
+            for _ in range(3):
+                step(torch.ones(2, 4))
+            return [p.tolist() for p in model.parameters()]
+
+        without_us, with_us = self.both(run)
+        self.assertEqual(without_us[0], with_us[0])
+
+    def test_the_observer_itself_is_never_compiled(self):
+        def disabled(x):
+            return model(x)
+
+        model = nn.Sequential(Plain(), Plain())
+        run_eagerly = torch._dynamo.disable(disabled, recursive=False)
+        loss = self.compiled(lambda x: run_eagerly(x).sum())(torch.ones(2, 4))
+        loss.backward()
+        outputs = {t.scope for t in self.fake.tensors(slot="output:0")}
+        gradients = {t.scope for t in self.fake.tensors(slot="grad_output:0")}
+        self.assertIn("1", outputs)
+        self.assertEqual(gradients, outputs)
+        self.assertFalse([g for g in self.graphs if "layer" not in str(g) and "sum" not in str(g)])
+
     def test_the_wrapper_of_a_compiled_root_is_recorded_in_its_place(self):
-        model = nn.Sequential(nn.Linear(4, 4), nn.ReLU())
-        compiled = torch.compile(model, backend="eager")
+        compiled = self.compiled(Plain())
         for _ in range(2):
             compiled(torch.randn(2, 4)).sum().backward()
-        self.assertIn(("", "output:0"), [(t.scope, t.slot) for t in self.fake.of("tensor")])
+        self.assertEqual(self.calls(phase="forward", slot="output:0"),
+                         [("", 0, "output:0"), ("", 1, "output:0")])
 
-    def test_a_compiled_child_takes_hooked_outputs(self):
-        model = nn.Sequential(nn.Linear(4, 4), torch.compile(nn.Linear(4, 4), backend="eager",
-                                                             fullgraph=True))
+    def test_a_compiled_child_takes_followed_outputs(self):
+        model = nn.Sequential(nn.Linear(4, 4), self.compiled(Plain(), fullgraph=True))
         model(torch.randn(2, 4)).sum().backward()
         self.assertIsNotNone(model[0].weight.grad)
+
+    def test_a_module_compiled_in_place_still_has_steps(self):
+        model = Plain()
+        model.compile(backend="eager", fullgraph=True)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for _ in range(3):
+            model(torch.ones(2, 4)).sum().backward()
+            optimizer.step()
+        self.assertEqual(self.steps(), [0, 1, 2])
 
     def test_export_and_jit_trace_see_no_hooks(self):
         model = nn.Sequential(nn.Linear(4, 4), nn.ReLU())

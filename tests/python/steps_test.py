@@ -213,6 +213,20 @@ class Interruptions(ObservedTest):
                          [("", 0), ("", 1), ("", 2)])
         self.assertEqual(self.steps(), [0])
 
+    def test_what_a_signal_handler_raises_inside_the_observer_is_the_programs(self):
+        import signal
+
+        def too_slow(*_):
+            raise TimeoutError
+
+        before = signal.signal(signal.SIGALRM, too_slow)
+        self.addCleanup(signal.signal, signal.SIGALRM, before)
+        self.fake.on_tensor = lambda tensor: signal.raise_signal(signal.SIGALRM)
+        with self.assertRaises(TimeoutError):
+            nn.Linear(4, 4)(torch.randn(2, 4))
+        self.fake.on_tensor = None
+        self.assertEqual(self.fake.slot(), (None, 0, "forward"))
+
     def test_our_own_failure_never_reaches_the_program(self):
         def broken(*_):
             raise ValueError("broken on purpose")

@@ -2,7 +2,8 @@
 import os
 import sys
 
-from . import backward, engine, facts, modules, naming, ops, optimizer, scopes, steps, values, watches
+from . import (backward, dynamo, engine, facts, gradients, modules, naming, ops, optimizer, scopes,
+               steps, values, watches)
 
 _MAX_FAILURES = 5
 
@@ -40,6 +41,9 @@ class Observer:
     def install(self):
         self.active = True
         self._set_flags(engine.SUBMIT_CAPTURE)
+        dynamo.skip_frames(self._torch, (
+            backward, engine, facts, gradients, modules, naming, ops, optimizer, scopes, steps,
+            values, watches, sys.modules[__name__]))
         for part in self._parts:
             part.install()
         if hasattr(os, "register_at_fork"):
@@ -90,6 +94,8 @@ class Observer:
     def failed(self, site, error):
         """An exception of ours. It never reaches the program; the trace tells the first one, and
         the fifth ends observation."""
+        if _is_from_signal_handler(error):
+            raise error
         try:
             self._failures += 1
             batch = engine.Batch(self.port)
@@ -143,6 +149,21 @@ def _compile_guard(torch):
         dynamo = sys.modules.get("torch._dynamo")
         guard = getattr(dynamo, "is_compiling", None)
     return guard if guard is not None else lambda: False
+
+
+def _is_from_signal_handler(error):
+    """A handler (a timeout by SIGALRM) runs wherever the program is, also inside the observer: what
+    it raises is the program's."""
+    import signal
+
+    handlers = [signal.getsignal(number) for number in signal.valid_signals()]
+    codes = {getattr(getattr(h, "__func__", h), "__code__", None) for h in handlers} - {None}
+    traceback = error.__traceback__
+    while traceback is not None:
+        if traceback.tb_frame.f_code in codes:
+            return True
+        traceback = traceback.tb_next
+    return False
 
 
 def start(torch):

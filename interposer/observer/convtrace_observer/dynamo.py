@@ -1,0 +1,42 @@
+"""Keeps torch.compile from compiling the observer.
+
+While a compiled function runs, Dynamo looks at every Python frame that starts, also at ours where
+the program fell back to eager. Inside what it traces, our guard folds away; frames of ours that
+really run must run as they are.
+"""
+import types
+
+
+def skip_frames(torch, modules):
+    """Marks all code of `modules` (by the same call as torch._dynamo.skip, which would import all
+    of Dynamo)."""
+    skip = _skip_function(torch)
+    if skip is not None:
+        for module in modules:
+            for value in vars(module).values():
+                for code in _codes(value, module.__name__):
+                    skip(code)
+
+
+def _skip_function(torch):
+    frames = getattr(getattr(torch._C, "_dynamo", None), "eval_frame", None)
+    if hasattr(frames, "set_code_exec_strategy"):
+        action = frames._FrameAction
+        strategy = frames._FrameExecStrategy(action.SKIP, action.DEFAULT)
+        return lambda code: frames.set_code_exec_strategy(code, strategy)
+    return getattr(frames, "skip_code", None)  # torch 2.1 to 2.5
+
+
+def _codes(value, module_name):
+    """Code objects of a function or class that `module_name` defines, and of what they nest."""
+    if getattr(value, "__module__", None) != module_name:
+        return
+    if isinstance(value, type):
+        for member in vars(value).values():
+            yield from _codes(getattr(member, "__func__", member), module_name)
+    elif isinstance(value, types.FunctionType):
+        pending = [value.__code__]
+        while pending:
+            code = pending.pop()
+            yield code
+            pending.extend(c for c in code.co_consts if isinstance(c, types.CodeType))
