@@ -1,0 +1,266 @@
+#include "format/trace_writer.h"
+
+#include <algorithm>
+#include <random>
+
+#include "format/layout.h"
+#include "format/record_codec.h"
+#include "reader/record_scanner.h"
+#include "reader/trace_reader.h"
+#include "tests/support/catch.h"
+#include "tests/support/memory_sink.h"
+
+namespace convtrace::format {
+namespace {
+
+/// A trace in memory and its records, found without the reader's index.
+struct MemoryTrace {
+  test::SharedBytes bytes = std::make_shared<std::vector<std::byte>>();
+  Definitions definitions;
+  std::unique_ptr<TraceWriter> writer;
+
+  explicit MemoryTrace(uint64_t capacity = UINT64_MAX) {
+    TraceMeta meta;
+    meta.uuid = {9};
+    auto made =
+        TraceWriter::create(std::make_unique<test::MemorySink>(bytes, capacity), meta, definitions);
+    REQUIRE(made.ok());
+    writer = std::move(made).value();
+  }
+
+  [[nodiscard]] std::vector<RecordHeader> records() const {
+    const reader::MemorySource source(*bytes);
+    reader::ProblemList problems;
+    reader::RecordScanner scanner(source, file_tag_of({9}), problems);
+    std::vector<RecordHeader> headers;
+    while (const auto entry = scanner.next()) headers.push_back(entry->header);
+    REQUIRE(problems.empty());
+    return headers;
+  }
+
+  [[nodiscard]] std::vector<RecordKind> kinds() const {
+    std::vector<RecordKind> kinds;
+    for (const RecordHeader& header : records()) kinds.push_back(header.kind);
+    return kinds;
+  }
+
+  [[nodiscard]] std::unique_ptr<reader::TraceReader> read() const {
+    auto opened = reader::TraceReader::open(std::make_unique<reader::MemorySource>(*bytes));
+    REQUIRE(opened.ok());
+    return std::move(opened).value();
+  }
+};
+
+Scope scope_event(StringId scope) {
+  Scope event;
+  event.place.scope = scope;
+  return event;
+}
+
+Event at(uint64_t t_ns, uint32_t step) {
+  Step event;
+  event.header.t_ns = t_ns;
+  event.header.step = step;
+  return event;
+}
+
+TEST_CASE("trace writer: definitions precede the events that need them and are stored once",
+          "[format]") {
+  MemoryTrace trace;
+  const StringId a = trace.definitions.intern("a");
+  REQUIRE(trace.writer->append(scope_event(a)).ok());
+  REQUIRE(trace.writer->flush().ok());
+  REQUIRE(trace.writer->append(scope_event(a)).ok());
+  REQUIRE(trace.writer->flush().ok());
+  REQUIRE(trace.writer->append(scope_event(trace.definitions.intern("b"))).ok());
+  REQUIRE(trace.writer->close().ok());
+  using enum RecordKind;
+  CHECK(trace.kinds() ==
+        std::vector{kMeta, kDefs, kEvents, kEvents, kDefs, kEvents, kDefs, kIndex, kFooter});
+  const auto records = trace.records();
+  CHECK(records[1].item_count == 1);
+  CHECK(records[4].item_count == 1);
+  CHECK(records[6].item_count == 2);  // consolidated
+  CHECK(records[6].flags == kFlagConsolidated);
+}
+
+TEST_CASE("trace writer: a record header sums up its chunk", "[format]") {
+  MemoryTrace trace;
+  for (const Event& event : {at(50, 4), at(10, kNoStep), at(90, 2)}) {
+    REQUIRE(trace.writer->append(event).ok());
+  }
+  CHECK(trace.writer->open_chunk_age_ns(110) == 100);
+  REQUIRE(trace.writer->flush().ok());
+  CHECK(trace.writer->open_chunk_age_ns(110) == 0);
+  REQUIRE(trace.writer->append(at(5, kNoStep)).ok());
+  REQUIRE(trace.writer->flush().ok());
+  const auto records = trace.records();
+  REQUIRE(records.size() == 3);
+  CHECK(records[1].item_count == 3);
+  CHECK(records[1].time_begin_ns == 10);
+  CHECK(records[1].time_end_ns == 90);
+  CHECK(records[1].step_begin == 2);
+  CHECK(records[1].step_end == 4);
+  CHECK(records[2].step_begin == kNoStep);
+  CHECK(records[2].step_end == kNoStep);
+}
+
+TEST_CASE("trace writer: an error finding is stored at once and marked", "[format]") {
+  MemoryTrace trace;
+  Finding finding;
+  finding.level = Level::kWarning;
+  REQUIRE(trace.writer->append(finding).ok());
+  CHECK(trace.records().size() == 1);
+  finding.level = Level::kError;
+  REQUIRE(trace.writer->append(finding).ok());
+  const auto records = trace.records();
+  REQUIRE(records.size() == 2);
+  CHECK(records[1].flags == kFlagUrgent);
+  CHECK(records[1].item_count == 2);
+}
+
+TEST_CASE("trace writer: a chunk closes at 256 KiB", "[format][limits]") {
+  MemoryTrace trace;
+  for (int i = 0; i < 40000; ++i) REQUIRE(trace.writer->append(at(1, 1)).ok());
+  REQUIRE(trace.writer->flush().ok());
+  auto records = trace.records();
+  records.erase(records.begin());
+  REQUIRE(records.size() > 2);
+  records.pop_back();
+  for (const RecordHeader& record : records) {
+    CHECK(record.raw_size >= kChunkCloseBytes);
+    CHECK(record.raw_size < kChunkCloseBytes + 4096);
+  }
+}
+
+TEST_CASE("trace writer: events up to the size limit are stored, larger ones become a loss",
+          "[format][limits]") {
+  MemoryTrace trace;
+  const std::vector<std::byte> large(kMaxEventBytes + 1);
+  TensorStats event;
+  event.leading = std::span(large).first(kMaxEventBytes - 1);
+  REQUIRE(trace.writer->append(event).ok());
+  event.leading = std::span(large).first(kMaxEventBytes);
+  REQUIRE(trace.writer->append(event).ok());
+  event.leading = large;
+  REQUIRE(trace.writer->append(event).ok());
+  const std::vector<uint64_t> words(kMaxRanges + 1);
+  event.leading = {};
+  event.has_shape = true;
+  event.shape = std::span(words).first(kMaxDims + 1);
+  REQUIRE(trace.writer->append(event).ok());
+  event.shape = {};
+  event.range_hashes = words;
+  REQUIRE(trace.writer->append(event).ok());
+  REQUIRE(trace.writer->close().ok());
+
+  const auto reader = trace.read();
+  Event back;
+  REQUIRE(reader->next(back));
+  CHECK(std::get<TensorStats>(back).leading.size() == kMaxEventBytes - 1);
+  REQUIRE(reader->next(back));
+  CHECK(std::get<TensorStats>(back).leading.size() == kMaxEventBytes);
+  for (int i = 0; i < 3; ++i) {
+    REQUIRE(reader->next(back));
+    CHECK(std::get<Loss>(back).reason == LossReason::kRecordTooLarge);
+    CHECK(std::get<Loss>(back).count == 1);
+  }
+  CHECK_FALSE(reader->next(back));
+  CHECK(reader->state() == reader::TraceState::kComplete);
+}
+
+TEST_CASE("trace writer: messages beyond the limit are cut", "[format][limits]") {
+  MemoryTrace trace;
+  const std::string text(kMaxStringBytes + 1, 'm');
+  Diagnostic event;
+  event.message = text;
+  REQUIRE(trace.writer->append(event).ok());
+  REQUIRE(trace.writer->close().ok());
+  const auto reader = trace.read();
+  Event back;
+  REQUIRE(reader->next(back));
+  CHECK(std::get<Diagnostic>(back).message.size() == kMaxStringBytes);
+}
+
+TEST_CASE("trace writer: payloads that do not shrink are stored as they are", "[format]") {
+  MemoryTrace trace;
+  std::mt19937_64 random(3);
+  std::vector<std::byte> noise(100'000);
+  for (std::byte& byte : noise) byte = static_cast<std::byte>(random());
+  TensorStats event;
+  event.leading = noise;
+  REQUIRE(trace.writer->append(event).ok());
+  REQUIRE(trace.writer->close().ok());
+  const auto records = trace.records();
+  CHECK(records[1].codec == Codec::kNone);
+  CHECK(records[1].stored_size == records[1].raw_size);
+  Event back;
+  const auto reader = trace.read();
+  REQUIRE(reader->next(back));
+  CHECK(std::ranges::equal(std::get<TensorStats>(back).leading, noise));
+}
+
+TEST_CASE("trace writer: the first failure is the answer ever after", "[format][faults]") {
+  MemoryTrace trace(1000);
+  Status status;
+  while (status.ok()) {
+    REQUIRE(trace.writer->append(at(1, 1)).ok());
+    status = trace.writer->flush();
+  }
+  CHECK(status.code == StatusCode::kNoSpace);
+  const size_t size = trace.bytes->size();
+  CHECK(trace.writer->append(at(1, 1)).code == StatusCode::kNoSpace);
+  CHECK(trace.writer->close().code == StatusCode::kNoSpace);
+  CHECK(trace.writer->status().code == StatusCode::kNoSpace);
+  CHECK(trace.bytes->size() == size);
+}
+
+TEST_CASE("trace writer: META may be repeated and later values win", "[format]") {
+  MemoryTrace trace;
+  TraceMeta meta;
+  meta.facts = {{"version.python", "3.11"}, {"version.torch", "?"}};
+  REQUIRE(trace.writer->append_meta(meta).ok());
+  meta.facts = {{"device.0", "H100"}, {"version.torch", "2.13"}};
+  meta.host = "node1";
+  REQUIRE(trace.writer->append_meta(meta).ok());
+  REQUIRE(trace.writer->close().ok());
+  const auto reader = trace.read();
+  const decltype(meta.facts) expected = {
+      {"device.0", "H100"}, {"version.python", "3.11"}, {"version.torch", "2.13"}};
+  CHECK(reader->meta().facts == expected);
+  CHECK(reader->meta().host == "node1");
+  CHECK(reader->meta().uuid[0] == 9);
+}
+
+TEST_CASE("trace writer: uuid and clocks are filled in when they are not given", "[format]") {
+  const auto uuid_of_new = [] {
+    const auto bytes = std::make_shared<std::vector<std::byte>>();
+    const Definitions definitions;
+    auto writer = TraceWriter::create(std::make_unique<test::MemorySink>(bytes), {}, definitions);
+    REQUIRE(writer.ok());
+    auto reader = reader::TraceReader::open(std::make_unique<reader::MemorySource>(*bytes));
+    REQUIRE(reader.ok());
+    CHECK(reader.value()->meta().start_realtime_ns > 1'600'000'000'000'000'000);
+    CHECK(reader.value()->meta().start_monotonic_ns > 0);
+    return reader.value()->meta().uuid;
+  };
+  CHECK(uuid_of_new() != uuid_of_new());
+}
+
+TEST_CASE("trace writer: an index of more records than one INDEX holds is read back",
+          "[format][limits]") {
+  MemoryTrace trace;
+  for (uint32_t i = 0; i < kMaxIndexEntries; ++i) {
+    (void)trace.writer->append(at(i, i));
+    REQUIRE(trace.writer->flush().ok());
+  }
+  REQUIRE(trace.writer->close().ok());
+  CHECK(std::ranges::count(trace.kinds(), RecordKind::kIndex) == 2);
+  const auto reader = reader::TraceReader::open(
+      std::make_unique<reader::MemorySource>(*trace.bytes), reader::OpenPolicy::kIndexOnly);
+  REQUIRE(reader.ok());
+  CHECK(reader.value()->counts().events == kMaxIndexEntries);
+}
+
+}  // namespace
+}  // namespace convtrace::format

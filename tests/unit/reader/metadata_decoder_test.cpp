@@ -1,0 +1,136 @@
+// Hostile META and DEFS payloads: FORMAT.md sections 4, 5 and 9.
+
+#include "reader/metadata_decoder.h"
+
+#include <functional>
+
+#include "format/metadata_encoder.h"
+#include "format/schema/defs_generated.h"
+#include "tests/support/catch.h"
+
+namespace convtrace {
+namespace {
+
+namespace wire = format::wire;
+using format::Definitions;
+using format::StringId;
+
+StatusCode decode(const std::function<void(wire::DefsT&)>& change, Definitions& definitions) {
+  wire::DefsT defs;
+  change(defs);
+  flatbuffers::FlatBufferBuilder builder;
+  wire::FinishDefsBuffer(builder, wire::Defs::Pack(builder, &defs));
+  return reader::decode_defs(
+             std::as_bytes(std::span(builder.GetBufferPointer(), builder.GetSize())), definitions)
+      .code;
+}
+
+TEST_CASE("META: every field comes back", "[format][reader]") {
+  format::TraceMeta meta;
+  meta.uuid = {1, 2, 3};
+  meta.start_realtime_ns = 4;
+  meta.start_monotonic_ns = 5;
+  meta.tool_version = "0.1.0";
+  meta.host = "node7";
+  meta.pid = 6;
+  meta.rank = 7;
+  meta.world_size = 8;
+  meta.command_line = {"python", "", "train.py"};
+  meta.facts = {{"a", "1"}, {"b", ""}};
+  format::TraceMeta back;
+  uint32_t features = 99;
+  REQUIRE(reader::decode_meta(format::encode_meta(meta), back, features).ok());
+  const auto& [uuid, realtime, monotonic, version, host, pid, rank, world, command, facts] = back;
+  CHECK(uuid == meta.uuid);
+  CHECK(realtime == 4);
+  CHECK(monotonic == 5);
+  CHECK(version == "0.1.0");
+  CHECK(host == "node7");
+  CHECK(pid == 6);
+  CHECK(rank == 7);
+  CHECK(world == 8);
+  CHECK(command == meta.command_line);
+  CHECK(facts == meta.facts);
+  CHECK(features == 0);
+}
+
+TEST_CASE("DEFS: many definitions go over several payloads", "[format][reader]") {
+  Definitions definitions;
+  for (int i = 0; i < 60; ++i) {
+    (void)definitions.intern(std::to_string(i) + std::string(40'000, 'x'));
+  }
+  (void)definitions.intern_kernel({{1}, {2}});
+  const StringId frames[] = {StringId{3}, StringId{4}};
+  (void)definitions.intern_stack(frames);
+
+  Definitions back;
+  Definitions::Counts from;
+  int payloads = 0;
+  uint32_t items = 0;
+  while (from != definitions.counts()) {
+    const auto payload = format::encode_defs(definitions, from, definitions.counts());
+    REQUIRE(reader::decode_defs(payload.bytes, back).ok());
+    from = payload.end;
+    items += payload.item_count;
+    ++payloads;
+  }
+  CHECK(payloads == 3);
+  CHECK(items == 62);
+  CHECK(back.counts() == definitions.counts());
+  for (uint32_t i = 1; i <= 60; ++i) CHECK(back.text({i}) == definitions.text({i}));
+  CHECK(back.kernel({1}).family == StringId{2});
+  REQUIRE(back.stack({1}).size() == 2);
+  CHECK(back.stack({1})[1] == StringId{4});
+}
+
+TEST_CASE("DEFS: ids and counts that do not fit are damage", "[reader][limits]") {
+  Definitions definitions;
+  CHECK(decode([](wire::DefsT& d) { d.strings = {"id 0"}; }, definitions) ==
+        StatusCode::kLimitExceeded);
+  CHECK(decode(
+            [](wire::DefsT& d) {
+              d.first_string = UINT32_MAX;
+              d.strings = {"last", "wraps"};
+            },
+            definitions) == StatusCode::kLimitExceeded);
+  CHECK(decode(
+            [](wire::DefsT& d) {
+              d.first_kernel = 1;
+              d.kernel_name = {1, 2};
+              d.kernel_family = {1};
+            },
+            definitions) == StatusCode::kCorrupt);
+  CHECK(decode(
+            [](wire::DefsT& d) {
+              d.first_stack = 1;
+              d.frame_count = {1, 2};
+              d.frames = {1, 2};
+            },
+            definitions) == StatusCode::kCorrupt);
+  CHECK(decode(
+            [](wire::DefsT& d) {
+              d.first_stack = 5;
+              d.frame_count = {257};
+              d.frames.resize(257);
+            },
+            definitions) == StatusCode::kCorrupt);
+}
+
+TEST_CASE("DEFS: texts that share their bytes cannot multiply them", "[reader][limits]") {
+  flatbuffers::FlatBufferBuilder builder;
+  const auto text = builder.CreateString(std::string(60'000, 'x'));
+  const std::vector<flatbuffers::Offset<flatbuffers::String>> shared(10'000, text);
+  const auto strings = builder.CreateVector(shared);
+  wire::DefsBuilder defs(builder);
+  defs.add_first_string(1);
+  defs.add_strings(strings);
+  wire::FinishDefsBuffer(builder, defs.Finish());
+  Definitions definitions;
+  CHECK(reader::decode_defs(std::as_bytes(std::span(builder.GetBufferPointer(), builder.GetSize())),
+                            definitions)
+            .code == StatusCode::kLimitExceeded);
+  CHECK(definitions.counts().strings == 0);
+}
+
+}  // namespace
+}  // namespace convtrace
