@@ -94,11 +94,9 @@ bool StatsRows::bind(const wire::StatsColumns* t, size_t rows) {
       rank.bind(t->rank(), rows) && count.bind(t->count(), rows) && hash.bind(t->hash(), rows) &&
       variant.bind(t->variant(), rows) && range_count.bind(t->range_count(), rows) &&
       sample_bytes.bind(t->sample_bytes(), rows) && leading_bytes.bind(t->leading_bytes(), rows);
-  if (!fits || !ranges_fit(range_count)) return false;
-  shape.bind(t->shape());
-  range_hashes.bind(t->range_hashes());
-  samples.bind(t->samples());
-  leading.bind(t->leading());
+  const bool readable = shape.bind(t->shape()) && range_hashes.bind(t->range_hashes()) &&
+                        samples.bind(t->samples()) && leading.bind(t->leading());
+  if (!fits || !readable || !ranges_fit(range_count)) return false;
   return total_dims(rank) == shape.size() && total(range_count) == range_hashes.size() &&
          total(sample_bytes) == samples.size() && total(leading_bytes) == leading.size() &&
          values.bind(t->values(), rows_with_values(capture, rows));

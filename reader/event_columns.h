@@ -20,13 +20,20 @@ namespace convtrace::reader {
 
 namespace wire = format::wire;
 
+/// The FlatBuffers verifier checks that a vector lies inside the buffer, not that its elements are
+/// aligned.
+template <typename T>
+[[nodiscard]] bool is_aligned(const flatbuffers::Vector<T>* values) {
+  return reinterpret_cast<uintptr_t>(values->Data()) % alignof(T) == 0;
+}
+
 template <typename T>
 class Column {
  public:
   /// @return whether the column fits.
   [[nodiscard]] bool bind(const flatbuffers::Vector<T>* values, size_t rows) {
     values_ = values;
-    return values == nullptr || values->size() == rows;
+    return values == nullptr || (values->size() == rows && is_aligned(values));
   }
   /// @pre row < the number of rows it was bound to
   [[nodiscard]] T operator[](size_t row) const {
@@ -42,10 +49,14 @@ class Column {
 template <typename T>
 class FlatColumn {
  public:
-  void bind(const flatbuffers::Vector<T>* values) {
-    all_ = values != nullptr ? std::span<const T>(values->data(), values->size())
-                             : std::span<const T>();
+  /// @return whether the column can be read; whether its length fits is for the caller to check.
+  [[nodiscard]] bool bind(const flatbuffers::Vector<T>* values) {
     next_ = 0;
+    all_ = {};
+    if (values == nullptr) return true;
+    if (!is_aligned(values)) return false;
+    all_ = std::span<const T>(values->data(), values->size());
+    return true;
   }
   [[nodiscard]] size_t size() const { return all_.size(); }
   /// @return the next `count` values. @pre the counts of all rows add up to size()
