@@ -34,6 +34,7 @@ struct OpOperand {
   uint64_t storage_base = 0;
   uint64_t storage_bytes = 0;
   uint32_t version = 0;
+  format::Device device{};
   uint64_t generation = 0;      ///< life of the framework block at storage_base; 0 unknown
   bool frees_reported = false;  ///< the allocator of this device reports what it frees
 };

@@ -40,6 +40,7 @@ template <size_t I>
 Event unpack_as(const std::byte* in) noexcept {
   using T = std::variant_alternative_t<I, Event>;
   static_assert(std::is_trivially_copyable_v<T> && alignof(T) <= 8);
+  static_assert(std::is_standard_layout_v<T> && offsetof(T, header) == 0);
   T event;
   std::memcpy(&event, in, sizeof event);
   const std::byte* cursor = in + align_up(sizeof event);
@@ -53,26 +54,12 @@ Event unpack_as(const std::byte* in) noexcept {
   return event;
 }
 
-template <size_t I>
-uint64_t time_of(const std::byte* in) noexcept {
-  using T = std::variant_alternative_t<I, Event>;
-  static_assert(std::is_standard_layout_v<T> && offsetof(T, header) == 0);
-  format::EventHeader header;
-  std::memcpy(&header, in, sizeof header);
-  return header.t_ns;
-}
-
 template <size_t... I>
 constexpr auto unpackers(std::index_sequence<I...>) {
   return std::array{&unpack_as<I>...};
 }
-template <size_t... I>
-constexpr auto clocks(std::index_sequence<I...>) {
-  return std::array{&time_of<I>...};
-}
 using Kinds = std::make_index_sequence<std::variant_size_v<Event>>;
 constexpr auto kUnpackers = unpackers(Kinds{});
-constexpr auto kClocks = clocks(Kinds{});
 
 }  // namespace
 
@@ -102,7 +89,5 @@ void pack(const Event& event, std::byte* out) noexcept {
 }
 
 Event unpack(size_t kind, const std::byte* in) noexcept { return kUnpackers[kind](in); }
-
-uint64_t packed_time(size_t kind, const std::byte* in) noexcept { return kClocks[kind](in); }
 
 }  // namespace convtrace::engine

@@ -23,7 +23,12 @@ void pack(const format::Event& event, std::byte* out) noexcept;
 /// @return the event; its spans and texts refer into `in`.
 [[nodiscard]] format::Event unpack(size_t kind, const std::byte* in) noexcept;
 
-/// header.t_ns of a packed event of `kind`.
-[[nodiscard]] uint64_t packed_time(size_t kind, const std::byte* in) noexcept;
+/// The header of a packed event: every kind begins with it.
+[[nodiscard]] inline format::EventHeader& packed_header(std::byte* packed) noexcept {
+  return *reinterpret_cast<format::EventHeader*>(packed);
+}
+[[nodiscard]] inline const format::EventHeader& packed_header(const std::byte* packed) noexcept {
+  return *reinterpret_cast<const format::EventHeader*>(packed);
+}
 
 }  // namespace convtrace::engine

@@ -14,12 +14,11 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
-#include <vector>
 
 #include "format/events.h"
 #include "interposer/engine/doorbell.h"
 #include "interposer/engine/event_pack.h"
-#include "interposer/engine/thread_context.h"
+#include "interposer/engine/ring_merge.h"
 
 namespace convtrace::engine {
 
@@ -30,7 +29,7 @@ class EventQueue {
   /// @param doorbell rung when a ring is half full; outlives the queue.
   explicit EventQueue(Doorbell& doorbell) : doorbell_(doorbell) {}
 
-  /// Copies `event` and all it borrows. @pre header.t_ns and header.thread are set.
+  /// Copies `event` and all it borrows; gives it time and thread where those are 0.
   void push(const format::Event& event) noexcept;
 
   void lose(format::LossReason reason, uint64_t count = 1) noexcept {
@@ -47,34 +46,18 @@ class EventQueue {
   /// @return events taken.
   template <typename Take>
   uint64_t drain(uint64_t horizon_ns, Take&& take) {
-    collect_heads(horizon_ns);
-    uint64_t taken = 0;
-    bool go_on = true;
-    while (go_on && !heads_.empty()) {
-      Head head = pop_earliest();
-      go_on = take(unpack(head.record.tag, head.record.payload));
-      head.ring->pop();
-      ++taken;
-      push_next(head, horizon_ns);
-    }
-    return taken;
+    return merge_.run(
+        &ThreadContext::events, horizon_ns,
+        [](const ByteRing::Record& record) { return packed_header(record.payload).t_ns; },
+        [&take](const ByteRing::Record& record) {
+          return take(unpack(record.tag, record.payload));
+        });
   }
 
  private:
-  /// The oldest event of one ring.
-  struct Head {
-    uint64_t t_ns;
-    ByteRing* ring;
-    uint64_t end;
-    ByteRing::Record record;
-  };
-  void collect_heads(uint64_t horizon_ns);
-  Head pop_earliest();
-  void push_next(Head head, uint64_t horizon_ns);
-
   Doorbell& doorbell_;
   std::array<std::atomic<uint64_t>, format::kLossReasonCount> losses_{};
-  std::vector<Head> heads_;  ///< of the draining thread: a heap, earliest on top
+  RingMerge merge_;  ///< of the draining thread
 };
 
 }  // namespace convtrace::engine

@@ -97,7 +97,7 @@ TEST_CASE("event_pack: everything borrowed is copied", "[engine][queue]") {
   leading.assign(3, std::byte{0});
   ranges.assign(2, 0);
 
-  CHECK(packed_time(event.index(), bytes) == 77);
+  CHECK(packed_header(bytes).t_ns == 77);
   const Event copy = unpack(event.index(), bytes);
   const auto& out = std::get<format::TensorStats>(copy);
   CHECK(std::vector<uint64_t>(out.shape.begin(), out.shape.end()) ==

@@ -1,0 +1,158 @@
+#include "interposer/engine/arming.h"
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <mutex>
+#include <new>
+
+#include "format/base/log.h"
+#include "interposer/engine/engine.h"
+#include "interposer/engine/guarded.h"
+
+namespace convtrace::engine {
+namespace {
+
+constexpr uint64_t kExitDeadlineNs = 2'000'000'000;
+constexpr const char* kForked = "forked from a traced process";
+
+std::atomic<Engine*> g_engine{nullptr};
+std::atomic<pid_t> g_pid{0};
+constinit std::mutex g_arming;
+bool g_handlers_installed = false;
+std::atomic<bool> g_fork_said{false};
+
+/// The child has one thread, no writer, and locks in any state: it leaks everything it inherited.
+void after_fork_in_child() {
+  new (&g_arming) std::mutex;
+  const Engine* const inherited = g_engine.exchange(nullptr);
+  if (process_state().get() != EngineState::kActive) return;
+  if (inherited != nullptr && inherited->bound_to_process()) {
+    process_state().disable(kForked);
+    return;
+  }
+  reset_threads_after_fork();
+  new (&process_state()) State;
+}
+
+/// Which process this is: a child made by clone() or vfork() runs no fork handler.
+bool is_our_process() noexcept { return g_pid.load() == getpid(); }
+
+void at_process_exit() {
+  if (!is_our_process()) return;
+  const RecursionGuard guard;
+  Engine* const engine = g_engine.load();
+  if (engine == nullptr || !process_state().begin_draining()) return;
+  engine->finish(kExitDeadlineNs);
+  process_state().disable("the process has ended");
+}
+
+void install_handlers() noexcept {
+  if (g_handlers_installed) return;
+  g_handlers_installed = true;
+  pthread_atfork(nullptr, nullptr, after_fork_in_child);
+  atexit(at_process_exit);
+}
+
+void set_up_log(const settings::Settings& settings, uint32_t rank) {
+  int fd = 2;
+  if (!settings.log_file.empty()) {
+    fd = open(settings.log_file.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+  }
+  configure_log(settings.log, rank, fd >= 0 ? fd : 2);
+  if (fd < 0) {
+    log_line(format::Level::kWarning, "settings", "CONVTRACE_LOG_FILE %s cannot be written",
+             settings.log_file.c_str());
+  }
+}
+
+/// @return whether there were problems; then the host runs untraced.
+bool say_problems(const std::vector<std::string>& problems) {
+  for (const std::string& problem : problems) {
+    log_line(format::Level::kError, "settings", "%s", problem.c_str());
+  }
+  if (!problems.empty()) {
+    log_line(format::Level::kError, "settings",
+             "this process is not traced, the program continues");
+  }
+  return !problems.empty();
+}
+
+std::string current_folder() {
+  char folder[4096];
+  return getcwd(folder, sizeof folder) != nullptr ? folder : ".";
+}
+
+bool rank_is_known() {
+  return getenv("RANK") != nullptr || getenv("SLURM_PROCID") != nullptr ||
+         getenv("OMPI_COMM_WORLD_RANK") != nullptr || getenv("PMI_RANK") != nullptr;
+}
+
+const char* get_env(const char* name) { return getenv(name); }
+
+/// @return why this process is not traced, or null when it is.
+const char* arm() {
+  settings::LoadedSettings loaded = settings::load_from_environment(environ);
+  EngineOptions options{.settings = std::move(loaded.settings),
+                        .rules = {},
+                        .rank = rank_from_environment(get_env),
+                        .rank_known = rank_is_known(),
+                        .start_folder = current_folder()};
+  const settings::Settings& settings = options.settings;
+  set_up_log(settings, options.rank.rank);
+  if (!settings.enabled || settings.mode == settings::Mode::kOff) return "switched off";
+  if (say_problems(loaded.problems)) return "a setting is wrong";
+  if (!settings.ranks.contains(options.rank.rank)) return "rank not wanted";
+  if (!settings.config.empty()) {
+    settings::LoadedRules rules = settings::load_rules(settings.config);
+    if (say_problems(rules.problems)) return "a rule is wrong";
+    std::erase_if(rules.rules, [&options](const settings::Rule& rule) {
+      return !rule.ranks.contains(options.rank.rank);
+    });
+    options.rules = std::move(rules.rules);
+  }
+  g_pid.store(getpid());
+  g_engine.store(new Engine(std::move(options)));
+  install_handlers();
+  return publish_hooks() ? nullptr : "another copy of the engine is loaded";
+}
+
+/// A fork child that would have been traced on its own says once why it is not.
+void say_forked() {
+  if (process_state().reason() != kForked || g_fork_said.exchange(true)) return;
+  log_line(format::Level::kWarning, "fork",
+           "this process was forked from one that is being traced; it is not traced itself. Start "
+           "training processes with spawn, or fork before the first forward");
+}
+
+}  // namespace
+
+Engine* start_engine() noexcept {
+  const auto always = [](const State&) { return true; };
+  return guarded_if("start", static_cast<Engine*>(nullptr), always, [] {
+    const std::lock_guard lock(g_arming);
+    State& state = process_state();
+    if (state.begin_arming()) {
+      const char* const why_not = arm();
+      if (why_not == nullptr) {
+        state.activate();
+      } else {
+        state.disable(why_not);
+      }
+    }
+    say_forked();
+    return state.active() ? g_engine.load() : nullptr;
+  });
+}
+
+Engine* running_engine() noexcept { return g_engine.load(std::memory_order_acquire); }
+
+cupti::Position current_position() noexcept {
+  const Engine* const engine = running_engine();
+  return engine != nullptr ? engine->position() : cupti::Position{};
+}
+
+}  // namespace convtrace::engine

@@ -1,0 +1,31 @@
+#pragma once
+/// @file arming.h
+/// How the process gets its one engine, and how it loses it: start, fork, exit.
+///
+/// Both ways in (InitializeInjection by the driver, convtrace_start by the observer) lead to the
+/// same engine, armed once. Nothing is printed or created unless a setting is wrong.
+///
+/// Threads:  any. Errors: none reach the host.
+
+#include <cstdint>
+
+#include "cupti/interceptor.h"
+
+namespace convtrace::engine {
+
+class Engine;
+
+/// Arms the engine if nobody did. @return it, or null when tracing is off here.
+Engine* start_engine() noexcept;
+
+/// @return the engine, or null before start_engine() and in a fork child that may not go on.
+Engine* running_engine() noexcept;
+
+/// Position of the calling thread, for cupti/.
+cupti::Position current_position() noexcept;
+
+/// Puts our functions into the preload library's table (hooks_v1.h), if there is one.
+/// @return false if another copy of the engine was there first.
+bool publish_hooks() noexcept;
+
+}  // namespace convtrace::engine

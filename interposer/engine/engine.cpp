@@ -1,0 +1,240 @@
+#include "interposer/engine/engine.h"
+
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <charconv>
+
+#include "format/base/log.h"
+#include "format/sink/file_sink.h"
+#include "interposer/engine/arming.h"
+#include "interposer/engine/clock.h"
+#include "interposer/engine/process_facts.h"
+
+namespace convtrace::engine {
+namespace {
+
+constexpr uint64_t kDefaultMaxBytes = uint64_t{20} << 30;
+
+/// Whether an event is a reason for a trace to exist.
+bool begins_a_trace(const format::Event& event) {
+  if (const auto* scope = std::get_if<format::Scope>(&event)) return scope->enter;
+  if (const auto* alloc = std::get_if<format::Alloc>(&event)) {
+    return alloc->device.type == format::Device::Type::kCuda;
+  }
+  return std::holds_alternative<format::Launch>(event) ||
+         std::holds_alternative<format::TensorStats>(event) ||
+         std::holds_alternative<format::Finding>(event);
+}
+
+uint64_t byte_limit(uint64_t asked, const std::string& path) {
+  if (asked != 0) return asked;
+  struct statvfs disk;
+  if (statvfs(path.c_str(), &disk) != 0) return kDefaultMaxBytes;
+  return std::min(kDefaultMaxBytes, uint64_t{disk.f_bavail} * disk.f_frsize / 2);
+}
+
+template <typename Event>
+Event memory_event(const MemoryReport& report, const cupti::MemoryRange& range, uint32_t step) {
+  Event event;
+  event.header = {.seq = 0, .t_ns = report.t_ns, .step = step, .thread = report.thread};
+  event.address = range.base;
+  event.bytes = range.bytes;
+  event.generation = range.generation;
+  event.source = range.source;
+  event.device = range.device;
+  event.stream = range.stream;
+  return event;
+}
+
+}  // namespace
+
+Engine::Engine(EngineOptions options)
+    : options_(std::move(options)),
+      writer_(process_state(), queue_, doorbell_, *this),
+      aliases_({*this, definitions_, addresses_, stacks_, options_.rules}),
+      steps_(options_.settings.mode, options_.settings.steps),
+      port_({process_state(), *this, definitions_, addresses_, journal_, aliases_, steps_, *this,
+             options_.settings.mode, options_.settings.samples}),
+      late_rank_(options_.rank.rank) {
+  if (options_.settings.stacks == settings::Stacks::kAll) journal_.take_stacks();
+}
+
+void Engine::emit(const format::Event& event) noexcept {
+  const EngineState state = process_state().get();
+  if (state != EngineState::kActive && state != EngineState::kDraining) return;
+  if (const auto* loss = std::get_if<format::Loss>(&event)) {
+    return queue_.lose(loss->reason, loss->count);
+  }
+  if (!begun_.load(std::memory_order_acquire) && begins_a_trace(event)) begin_trace();
+  queue_.push(event);
+  // A launch, or a driver allocation, of a thread that let go of watched memory confirms.
+  if (std::holds_alternative<format::Launch>(event)) {
+    if (const ThreadContext* context = this_thread()) aliases_.on_activity(context->thread);
+  }
+}
+
+void Engine::begin_trace() noexcept {
+  if (begun_.exchange(true)) return;
+  if (!writer_.start()) {
+    process_state().disable("no thread");
+    log_line(format::Level::kError, "trace",
+             "cannot start a thread; this process is not traced, the program continues");
+  }
+}
+
+void Engine::report_memory(const void* pointer, int64_t bytes, uint64_t device) noexcept {
+  journal_.report(pointer, bytes, device);
+  // Before there is a writer thread somebody has to make room.
+  if (MemoryJournal::crowded() && !begun_.load(std::memory_order_relaxed)) {
+    journal_.settle_if_free();
+  }
+}
+
+cupti::Interceptor* Engine::interceptor() noexcept {
+  cupti::Interceptor* known = interceptor_.load(std::memory_order_acquire);
+  if (known != nullptr) return known;
+  const std::lock_guard lock(interceptor_mutex_);
+  known = interceptor_.load(std::memory_order_acquire);
+  if (known != nullptr) return known;
+  cupti::InterceptorOptions options;
+  options.sink = this;
+  options.definitions = &definitions_;
+  options.addresses = &addresses_;
+  options.position = &current_position;
+  options.rules = options_.rules;
+  options.cupti_path = options_.settings.cupti;
+  options.record_launches = options_.settings.mode >= settings::Mode::kLaunches;
+  known = new cupti::Interceptor(std::move(options));
+  interceptor_.store(known, std::memory_order_release);
+  return known;
+}
+
+cupti::Position Engine::position() const noexcept {
+  cupti::Position position;
+  if (const ThreadContext* context = this_thread()) {
+    position.place = {format::StringId{context->scope.scope}, context->scope.call,
+                      static_cast<format::Phase>(context->scope.phase)};
+  }
+  position.step = steps_.step();
+  position.capture = steps_.capture();
+  return position;
+}
+
+void Engine::finish(uint64_t deadline_ns) noexcept {
+  const uint64_t begin = now_ns();
+  if (cupti::Interceptor* cuda = interceptor_.load()) cuda->stop(deadline_ns / 2);
+  if (!begun_.load()) return;
+  journal_.settle();
+  aliases_.finish();
+  const uint64_t spent = now_ns() - begin;
+  if (spent < deadline_ns && writer_.finish(deadline_ns - spent)) return;
+  log_line(format::Level::kWarning, "trace",
+           "the disk was too slow at exit; the end of the trace is missing");
+}
+
+OpenTrace Engine::open_trace() {
+  const OutputFacts facts{.host = host_name(),
+                          .pid = static_cast<uint32_t>(getpid()),
+                          .rank = late_rank_.load(),
+                          .start_folder = options_.start_folder};
+  const std::string path = expand_output(options_.settings.output, facts);
+  std::string why;
+  Result<OutputFile> file = open_output(path, options_.settings.overwrite, facts, why);
+  if (!file.ok()) {
+    process_state().disable("no output file");
+    log_line(format::Level::kError, "output",
+             "%s; this process is not traced, the program continues", why.c_str());
+    return {};
+  }
+  const OutputFile& output = file.value();
+  if (!output.notice.empty()) {
+    log_line(format::Level::kWarning, "output", "%s", output.notice.c_str());
+  }
+  auto writer = format::TraceWriter::create(std::make_unique<format::FileSink>(output.fd), meta(),
+                                            definitions_);
+  if (!writer.ok()) {
+    process_state().disable("the trace cannot be written");
+    log_line(format::Level::kError, "output",
+             "%s cannot be written: %s; this process is not traced, the program continues",
+             output.path.c_str(), to_string(writer.status().code));
+    return {};
+  }
+  log_line(format::Level::kInfo, "output", "tracing to %s", output.path.c_str());
+  return {std::move(writer).value(), output.path,
+          byte_limit(options_.settings.max_bytes, output.path)};
+}
+
+void Engine::before_drain() {
+  journal_.settle();
+  if (cupti::Interceptor* cuda = interceptor_.load(std::memory_order_acquire)) {
+    cuda->collect();
+    for (auto& [name, value] : cuda->facts()) facts_.set(name, std::move(value));
+  }
+}
+
+std::optional<format::TraceMeta> Engine::changed_meta() {
+  if (!facts_.take_changed()) return std::nullopt;
+  return meta();
+}
+
+format::TraceMeta Engine::meta() {
+  if (!process_meta_) {
+    process_meta_ = process_meta(environ);
+    process_meta_->rank = late_rank_.load();
+    process_meta_->world_size = options_.rank.world_size;
+    for (const settings::SettingSpec& spec : settings::setting_table()) {
+      process_meta_->facts.emplace_back("setting." + std::string(spec.name),
+                                        spec.print(options_.settings));
+    }
+  }
+  format::TraceMeta meta = *process_meta_;
+  for (auto& fact : facts_.all()) meta.facts.push_back(std::move(fact));
+  std::sort(meta.facts.begin(), meta.facts.end());
+  return meta;
+}
+
+format::NotSampled Engine::submit_to_device(std::span<const cupti::DeviceRequest> batch,
+                                            uint64_t stream) noexcept {
+  return interceptor()->submit(batch, stream);
+}
+
+void Engine::on_custom_op() noexcept {
+  if (options_.settings.stacks != settings::Stacks::kNone) journal_.take_stacks();
+  if (!begun_.load(std::memory_order_acquire)) begin_trace();
+}
+
+void Engine::on_fact(std::string_view name, std::string_view value) {
+  facts_.set(std::string(name), std::string(value));
+  uint32_t rank = 0;
+  const char* const end = value.data() + value.size();
+  if (name != "distributed.rank" || options_.rank_known ||
+      std::from_chars(value.data(), end, rank).ptr != end) {
+    return;
+  }
+  late_rank_.store(rank);
+  if (!options_.settings.ranks.contains(rank)) process_state().disable("rank not wanted");
+}
+
+void Engine::on_allocated(const MemoryReport& report, const cupti::MemoryRange& range,
+                          std::span<void* const> stack) {
+  aliases_.on_activity(report.thread);
+  const bool begins = range.device.type == format::Device::Type::kCuda;
+  if (!begins && !begun_.load(std::memory_order_acquire)) return;
+  auto event = memory_event<format::Alloc>(report, range, steps_.step());
+  if (options_.settings.stacks == settings::Stacks::kAll) event.stack = stacks_.intern(stack);
+  emit(event);
+}
+
+void Engine::on_freed(const MemoryReport& report, const cupti::MemoryRange& range) {
+  aliases_.on_freed(range.generation, report.thread);
+  if (!begun_.load(std::memory_order_acquire)) return;
+  emit(memory_event<format::Free>(report, range, steps_.step()));
+}
+
+void Engine::on_reports_lost(uint64_t count) noexcept {
+  queue_.lose(format::LossReason::kQueueFull, count);
+}
+
+}  // namespace convtrace::engine

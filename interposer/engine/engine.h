@@ -1,0 +1,118 @@
+#pragma once
+/// @file engine.h
+/// All parts of the injected side, put together: one per process that may train.
+///
+/// Life:     start() arms it (settings, hooks); nothing is created yet. The first launch, device
+///           allocation, module forward or tagged op begins the trace: the writer thread starts and
+///           opens the file. The end of the process drains it. It is never destroyed: hooks may run
+///           later than everything else.
+/// Threads:  any.
+/// Errors:   none reach the host; see state.h.
+/// Source:   docs/design.md "The process picture".
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "cupti/address_map.h"
+#include "cupti/interceptor.h"
+#include "format/definitions.h"
+#include "format/event_sink.h"
+#include "format/settings/rules.h"
+#include "format/settings/settings.h"
+#include "interposer/engine/alias_watch.h"
+#include "interposer/engine/event_queue.h"
+#include "interposer/engine/fact_table.h"
+#include "interposer/engine/memory_journal.h"
+#include "interposer/engine/observer_port.h"
+#include "interposer/engine/output_name.h"
+#include "interposer/engine/stack_texts.h"
+#include "interposer/engine/step_control.h"
+#include "interposer/engine/writer_thread.h"
+
+namespace convtrace::engine {
+
+/// What arming found out (arming.h).
+struct EngineOptions {
+  settings::Settings settings;
+  std::vector<settings::Rule> rules;  ///< of this rank
+  Rank rank;
+  bool rank_known = false;  ///< a launcher said it
+  std::string start_folder;
+};
+
+class Engine final : public format::EventSink,
+                     private WriterClient,
+                     private ObserverHost,
+                     private MemoryListener {
+ public:
+  explicit Engine(EngineOptions options);
+
+  /// format::EventSink. Also begins the trace if the event is worth one.
+  void emit(const format::Event& event) noexcept override;
+
+  /// The observer's calls.
+  uint32_t submit(std::span<const std::byte> batch) { return port_.submit(batch); }
+  [[nodiscard]] uint32_t flags() const noexcept { return port_.flags(); }
+  format::Definitions& definitions() noexcept { return definitions_; }
+  [[nodiscard]] const settings::Settings& settings() const noexcept { return options_.settings; }
+
+  /// The hooks' calls.
+  void report_memory(const void* pointer, int64_t bytes, uint64_t device) noexcept;
+  /// Made at first use: when the driver starts, or at the first launch through the gate.
+  cupti::Interceptor* interceptor() noexcept;
+  [[nodiscard]] cupti::Position position() const noexcept;
+
+  /// Whether a fork child must not go on: a file, a thread or CUDA is involved.
+  [[nodiscard]] bool bound_to_process() const noexcept {
+    return begun_.load() || interceptor_.load() != nullptr;
+  }
+
+  /// Writes all that is queued and closes the trace, within `deadline_ns`.
+  void finish(uint64_t deadline_ns) noexcept;
+
+ private:
+  void begin_trace() noexcept;
+
+  OpenTrace open_trace() override;
+  void before_drain() override;
+  std::optional<format::TraceMeta> changed_meta() override;
+
+  format::NotSampled submit_to_device(std::span<const cupti::DeviceRequest> batch,
+                                      uint64_t stream) noexcept override;
+  void on_custom_op() noexcept override;
+  void on_fact(std::string_view name, std::string_view value) override;
+
+  void on_allocated(const MemoryReport& report, const cupti::MemoryRange& range,
+                    std::span<void* const> stack) override;
+  void on_freed(const MemoryReport& report, const cupti::MemoryRange& range) override;
+  void on_reports_lost(uint64_t count) noexcept override;
+
+  [[nodiscard]] format::TraceMeta meta();
+
+  EngineOptions options_;
+  format::Definitions definitions_;
+  cupti::AddressMap addresses_;
+  Doorbell doorbell_;
+  EventQueue queue_{doorbell_};
+  WriterThread writer_;
+  StackTexts stacks_{definitions_};
+  AliasWatch aliases_;
+  MemoryJournal journal_{addresses_, *this};
+  StepControl steps_;
+  ObserverPort port_;
+  FactTable facts_;
+  std::optional<format::TraceMeta> process_meta_;  ///< of the writer thread
+  std::atomic<bool> begun_{false};
+  std::atomic<uint32_t> late_rank_;
+  std::mutex interceptor_mutex_;
+  std::atomic<cupti::Interceptor*> interceptor_{nullptr};
+};
+
+}  // namespace convtrace::engine

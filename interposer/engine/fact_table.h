@@ -1,0 +1,44 @@
+#pragma once
+/// @file fact_table.h
+/// Facts for META that become known while the program runs.
+///
+/// Threads:  any; a mutex, on rare paths only.
+
+#include <map>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace convtrace::engine {
+
+class FactTable {
+ public:
+  /// The later value of a name wins.
+  void set(std::string name, std::string value) {
+    const std::lock_guard lock(mutex_);
+    std::string& known = facts_[std::move(name)];
+    if (known == value) return;
+    known = std::move(value);
+    changed_ = true;
+  }
+
+  /// @return whether something is new since the last call.
+  [[nodiscard]] bool take_changed() {
+    const std::lock_guard lock(mutex_);
+    return std::exchange(changed_, false);
+  }
+
+  /// @return all facts, ascending by name.
+  [[nodiscard]] std::vector<std::pair<std::string, std::string>> all() const {
+    const std::lock_guard lock(mutex_);
+    return {facts_.begin(), facts_.end()};
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::map<std::string, std::string> facts_;
+  bool changed_ = false;
+};
+
+}  // namespace convtrace::engine

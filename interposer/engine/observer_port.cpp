@@ -1,0 +1,319 @@
+#include "interposer/engine/observer_port.h"
+
+#include <vector>
+
+#include "cupti/stats/compute.h"
+#include "interposer/engine/tensor_request.h"
+#include "interposer/engine/thread_context.h"
+
+namespace convtrace::engine {
+namespace {
+
+constexpr uint32_t kMaxOperands = 4096;
+constexpr uint32_t kMaxLeading = 4096;
+
+format::LossReason loss_of(format::NotSampled why) {
+  switch (why) {
+    case format::NotSampled::kRingFull:
+      return format::LossReason::kRingFull;
+    case format::NotSampled::kGpuWorkOff:
+      return format::LossReason::kGpuWorkOff;
+    case format::NotSampled::kSampled:
+    case format::NotSampled::kNotAsked:
+    case format::NotSampled::kObservedOnly:
+    case format::NotSampled::kCapturing:
+    case format::NotSampled::kNotReady:
+    case format::NotSampled::kNoOutput:
+    case format::NotSampled::kLaunchFailed:
+    case format::NotSampled::kWrongStream:
+      return format::LossReason::kStreamUnsafe;
+  }
+  return format::LossReason::kStreamUnsafe;
+}
+
+template <typename Enum>
+Enum checked_enum(uint8_t value, Enum last) {
+  return value <= static_cast<uint8_t>(last) ? static_cast<Enum>(value) : last;
+}
+
+}  // namespace
+
+/// The work of one submit, on one thread.
+class ObserverPort::Batch {
+ public:
+  explicit Batch(const Surroundings& around) : around_(around) {
+    if (const ThreadContext* context = this_thread()) thread_ = context->thread;
+  }
+  ~Batch() { launch_device_requests(); }
+  Batch(const Batch&) = delete;
+  Batch& operator=(const Batch&) = delete;
+
+  /// @return false if the message does not fit its kind.
+  bool handle(const Message& message);
+  [[nodiscard]] bool watches() const { return watches_; }
+  /// Hands over what is queued for a device; also done at the end.
+  void launch_device_requests() noexcept;
+
+ private:
+  bool tensor(const Message& message);
+  bool scope(const Message& message);
+  bool step(const Message& message);
+  bool op(const Message& message);
+  bool op_stack(const Message& message);
+  bool storage_dead(const Message& message);
+  bool fact(const Message& message);
+  bool loss(const Message& message);
+  bool diagnostic(const Message& message);
+
+  void compute_here(const TensorRequest& request);
+  void queue_for_device(const TensorRequest& request);
+  void lose(format::LossReason reason, uint64_t count) noexcept;
+  bool read_frames(const Message& message, convtrace_frames& fixed, format::StackId& stack);
+
+  const Surroundings& around_;
+  uint32_t thread_ = 0;
+  bool watches_ = false;
+  std::vector<cupti::DeviceRequest> device_;
+  uint64_t device_stream_ = 0;
+};
+
+uint32_t ObserverPort::flags() const noexcept {
+  if (!around_.state.active()) return CONVTRACE_SUBMIT_OFF;
+  return around_.steps.capture() ? CONVTRACE_SUBMIT_CAPTURE : 0;
+}
+
+uint32_t ObserverPort::submit(std::span<const std::byte> batch) {
+  MessageReader reader(batch);
+  bool sound = true;
+  bool watches = false;
+  {
+    Batch work(around_);
+    while (sound) {
+      const std::optional<Message> message = reader.next();
+      if (!message) break;
+      sound = work.handle(*message);
+    }
+    watches = work.watches();
+  }
+  if (sound && !reader.malformed()) {
+    around_.state.succeeded(FailureKind::kMalformedBatch);
+  } else {
+    around_.state.failed(FailureKind::kMalformedBatch, "observer");
+  }
+  return flags() | (watches ? uint32_t{CONVTRACE_SUBMIT_WATCH} : 0);
+}
+
+bool ObserverPort::Batch::handle(const Message& message) {
+  switch (message.kind()) {
+    case CONVTRACE_MSG_TENSOR:
+      return tensor(message);
+    case CONVTRACE_MSG_SCOPE:
+      return scope(message);
+    case CONVTRACE_MSG_STEP:
+      return step(message);
+    case CONVTRACE_MSG_OP:
+      return op(message);
+    case CONVTRACE_MSG_OP_STACK:
+      return op_stack(message);
+    case CONVTRACE_MSG_STORAGE_DEAD:
+      return storage_dead(message);
+    case CONVTRACE_MSG_FACT:
+      return fact(message);
+    case CONVTRACE_MSG_LOSS:
+      return loss(message);
+    case CONVTRACE_MSG_DIAGNOSTIC:
+      return diagnostic(message);
+    default:
+      return true;  // of a newer observer: its length is enough
+  }
+}
+
+bool ObserverPort::Batch::tensor(const Message& message) {
+  std::optional<TensorRequest> request = parse_tensor(message);
+  if (!request) return false;
+  if (!around_.steps.capture()) return true;
+  format::TensorStats& event = request->event;
+  if (around_.mode == settings::Mode::kHash) event.capture = format::Capture::kHash;
+  // Which life of the memory this is depends on all reports made so far.
+  around_.journal.settle();
+  if (const auto range = around_.addresses.find(event.address); range && !range->freed) {
+    event.value.generation = range->generation;
+  }
+  event.header.step = around_.steps.step();
+  switch (event.device.type) {
+    case format::Device::Type::kCpu:
+      compute_here(*request);
+      break;
+    case format::Device::Type::kCuda:
+      queue_for_device(*request);
+      break;
+    case format::Device::Type::kOther:
+      lose(format::LossReason::kTensorKind, 1);
+  }
+  return true;
+}
+
+void ObserverPort::Batch::compute_here(const TensorRequest& request) {
+  format::TensorStats event = request.event;
+  stats::StatsResult result;
+  if (!in_bounds(request) || !stats::compute_on_cpu(request.view, event.capture, result).ok()) {
+    lose(format::LossReason::kTensorKind, 1);
+    around_.state.failed(FailureKind::kStatistics, "statistics");
+    return;
+  }
+  around_.state.succeeded(FailureKind::kStatistics);
+  event.shape = shape_of(request.view);
+  event.stats = result.stats;
+  event.variant = result.variant;
+  event.range_hashes = {result.range_hashes, result.range_count};
+  std::vector<std::byte> leading;
+  if (around_.samples != 0) event.samples = {result.samples, result.sample_bytes};
+  if (around_.samples > stats::kSampleCount && event.capture != format::Capture::kHash) {
+    leading.resize(size_t{std::min(around_.samples, kMaxLeading)} *
+                   format::element_bytes(event.dtype));
+    event.leading = {
+        leading.data(),
+        copy_leading(request.view, std::min(around_.samples, kMaxLeading), leading.data())};
+  }
+  around_.sink.emit(event);
+}
+
+void ObserverPort::Batch::queue_for_device(const TensorRequest& request) {
+  const bool other = !device_.empty() && (device_stream_ != request.stream ||
+                                          device_.back().event.device != request.event.device);
+  if (other) launch_device_requests();
+  device_stream_ = request.stream;
+  device_.push_back({request.view, request.event});
+}
+
+void ObserverPort::Batch::launch_device_requests() noexcept {
+  if (device_.empty()) return;
+  for (cupti::DeviceRequest& request : device_) request.event.shape = shape_of(request.view);
+  const format::NotSampled outcome = around_.host.submit_to_device(device_, device_stream_);
+  if (outcome != format::NotSampled::kSampled) lose(loss_of(outcome), device_.size());
+  device_.clear();
+}
+
+bool ObserverPort::Batch::scope(const Message& message) {
+  const auto fixed = message.as<convtrace_scope>();
+  if (!fixed) return false;
+  format::Scope event;
+  event.header.step = around_.steps.step();
+  event.place = {format::StringId{fixed->scope}, fixed->call,
+                 checked_enum(fixed->phase, format::Phase::kCommunication)};
+  event.enter = fixed->enter != 0;
+  around_.sink.emit(event);
+  return true;
+}
+
+bool ObserverPort::Batch::step(const Message& message) {
+  const auto fixed = message.as<convtrace_step>();
+  if (!fixed) return false;
+  around_.steps.open(fixed->index);
+  format::Step event;
+  event.header.step = fixed->index;
+  event.index = fixed->index;
+  around_.sink.emit(event);
+  return true;
+}
+
+bool ObserverPort::Batch::op(const Message& message) {
+  const auto fixed = message.as<convtrace_op>();
+  if (!fixed || fixed->operand_count > kMaxOperands) return false;
+  std::vector<convtrace_op_operand> raw(fixed->operand_count);
+  if (!message.copy(sizeof *fixed, raw.size(), raw.data())) return false;
+  around_.host.on_custom_op();
+  around_.journal.settle();
+  std::vector<OpOperand> operands;
+  operands.reserve(raw.size());
+  for (const convtrace_op_operand& one : raw) {
+    operands.push_back({.slot = format::StringId{one.slot},
+                        .is_output = one.is_output != 0,
+                        .data = one.data,
+                        .bytes = one.bytes,
+                        .storage = one.storage,
+                        .storage_base = one.storage_base,
+                        .storage_bytes = one.storage_bytes,
+                        .version = one.version,
+                        .device = {checked_enum(one.device_type, format::Device::Type::kOther),
+                                   one.device_index}});
+  }
+  const OpCall call{.place = {format::StringId{fixed->scope}, fixed->call,
+                              checked_enum(fixed->phase, format::Phase::kCommunication)},
+                    .step = around_.steps.step(),
+                    .thread = thread_,
+                    .op = format::StringId{fixed->op},
+                    .declared_alias = fixed->declared_alias != 0,
+                    .schema_known = fixed->schema_known != 0,
+                    .operands = {}};
+  if (around_.aliases.on_op(call, operands, around_.journal)) watches_ = true;
+  return true;
+}
+
+bool ObserverPort::Batch::read_frames(const Message& message, convtrace_frames& fixed,
+                                      format::StackId& stack) {
+  const auto header = message.as<convtrace_frames>();
+  if (!header || header->frame_count > format::kMaxFrames) return false;
+  fixed = *header;
+  std::vector<uint32_t> ids(fixed.frame_count);
+  if (!message.copy(sizeof fixed, ids.size(), ids.data())) return false;
+  std::vector<format::StringId> frames;
+  for (const uint32_t id : ids) frames.push_back(format::StringId{id});
+  if (!frames.empty()) stack = around_.definitions.intern_stack(frames);
+  return true;
+}
+
+bool ObserverPort::Batch::op_stack(const Message& message) {
+  convtrace_frames fixed{};
+  format::StackId stack;
+  if (!read_frames(message, fixed, stack)) return false;
+  around_.aliases.on_op_stack(thread_, stack);
+  return true;
+}
+
+bool ObserverPort::Batch::storage_dead(const Message& message) {
+  convtrace_frames fixed{};
+  format::StackId stack;
+  if (!read_frames(message, fixed, stack)) return false;
+  // What this thread allocated since its last report confirms older suspicions before this death
+  // may withdraw them.
+  around_.journal.settle();
+  around_.aliases.on_storage_dead(fixed.storage, thread_, stack, around_.journal);
+  return true;
+}
+
+bool ObserverPort::Batch::fact(const Message& message) {
+  const auto fixed = message.as<convtrace_fact>();
+  if (!fixed) return false;
+  around_.host.on_fact(around_.definitions.text(format::StringId{fixed->name}),
+                       around_.definitions.text(format::StringId{fixed->value}));
+  return true;
+}
+
+bool ObserverPort::Batch::loss(const Message& message) {
+  const auto fixed = message.as<convtrace_loss>();
+  if (!fixed || fixed->reason >= format::kLossReasonCount) return false;
+  lose(static_cast<format::LossReason>(fixed->reason), fixed->count);
+  return true;
+}
+
+bool ObserverPort::Batch::diagnostic(const Message& message) {
+  const auto fixed = message.as<convtrace_diagnostic>();
+  if (!fixed) return false;
+  format::Diagnostic event;
+  event.header.step = around_.steps.step();
+  event.level = checked_enum(fixed->level, format::Level::kDebug);
+  event.site = around_.definitions.text(format::StringId{fixed->site});
+  event.message = around_.definitions.text(format::StringId{fixed->text});
+  around_.sink.emit(event);
+  return true;
+}
+
+void ObserverPort::Batch::lose(format::LossReason reason, uint64_t count) noexcept {
+  format::Loss event;
+  event.reason = reason;
+  event.count = count;
+  around_.sink.emit(event);
+}
+
+}  // namespace convtrace::engine

@@ -1,0 +1,66 @@
+#pragma once
+/// @file observer_port.h
+/// The engine's side of observer_abi.h: takes batches of messages apart and acts on each.
+///
+/// Threads:  any, concurrently.
+/// Errors:   a malformed batch is dropped from the bad message on, and counted (state.h).
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include "cupti/address_map.h"
+#include "cupti/interceptor.h"
+#include "format/definitions.h"
+#include "format/event_sink.h"
+#include "interposer/engine/alias_watch.h"
+#include "interposer/engine/fact_table.h"
+#include "interposer/engine/memory_journal.h"
+#include "interposer/engine/message_reader.h"
+#include "interposer/engine/state.h"
+#include "interposer/engine/step_control.h"
+
+namespace convtrace::engine {
+
+/// What the port needs of those who know devices and the process; a seam for tests.
+class ObserverHost {
+ public:
+  virtual ~ObserverHost() = default;
+  /// See cupti::Interceptor::submit.
+  virtual format::NotSampled submit_to_device(std::span<const cupti::DeviceRequest> batch,
+                                              uint64_t stream) noexcept = 0;
+  /// A custom op was seen, the first in this process or another.
+  virtual void on_custom_op() noexcept = 0;
+  virtual void on_fact(std::string_view name, std::string_view value) = 0;
+};
+
+class ObserverPort {
+ public:
+  /// All of it outlives the port.
+  struct Surroundings {
+    State& state;
+    format::EventSink& sink;
+    format::Definitions& definitions;
+    const cupti::AddressMap& addresses;
+    MemoryJournal& journal;
+    AliasWatch& aliases;
+    StepControl& steps;
+    ObserverHost& host;
+    settings::Mode mode;
+    uint32_t samples;
+  };
+  explicit ObserverPort(const Surroundings& around) : around_(around) {}
+
+  /// Handles one batch. @return convtrace_submit_flags.
+  uint32_t submit(std::span<const std::byte> batch);
+
+  /// @return the flags of a batch that says nothing.
+  [[nodiscard]] uint32_t flags() const noexcept;
+
+ private:
+  class Batch;
+
+  Surroundings around_;
+};
+
+}  // namespace convtrace::engine

@@ -1,0 +1,36 @@
+#pragma once
+/// @file step_control.h
+/// Which training step the process is in, and whether values of it are wanted.
+///
+/// Threads:  set by whoever opens a step, read from any.
+
+#include <atomic>
+#include <cstdint>
+#include <utility>
+
+#include "format/settings/settings.h"
+
+namespace convtrace::engine {
+
+class StepControl {
+ public:
+  StepControl(settings::Mode mode, settings::StepSet steps)
+      : values_(mode >= settings::Mode::kHash), steps_(std::move(steps)) {
+    open(0);
+  }
+
+  void open(uint32_t step) noexcept {
+    capture_.store(values_ && steps_.contains(step), std::memory_order_relaxed);
+    step_.store(step, std::memory_order_relaxed);
+  }
+  [[nodiscard]] uint32_t step() const noexcept { return step_.load(std::memory_order_relaxed); }
+  [[nodiscard]] bool capture() const noexcept { return capture_.load(std::memory_order_relaxed); }
+
+ private:
+  const bool values_;
+  const settings::StepSet steps_;
+  std::atomic<uint32_t> step_{0};
+  std::atomic<bool> capture_{false};
+};
+
+}  // namespace convtrace::engine

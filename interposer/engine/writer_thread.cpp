@@ -1,0 +1,163 @@
+#include "interposer/engine/writer_thread.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <string.h>
+
+#include <cinttypes>
+
+#include "format/base/log.h"
+#include "interposer/engine/clock.h"
+#include "interposer/engine/guarded.h"
+
+namespace convtrace::engine {
+namespace {
+
+constexpr uint64_t kRoundNs = 10'000'000;
+constexpr uint64_t kFlushNs = 1'000'000'000;
+constexpr uint64_t kEverything = ~uint64_t{0};
+
+bool is_urgent(const format::Event& event) {
+  const auto* finding = std::get_if<format::Finding>(&event);
+  return finding != nullptr && finding->level == format::Level::kError;
+}
+
+}  // namespace
+
+bool WriterThread::start() noexcept {
+  sigset_t all, before;
+  sigfillset(&all);
+  // Signals of the host belong to the host's threads: https://bugs.kde.org/show_bug.cgi?id=378494
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  pthread_t thread;
+  const bool made = pthread_create(&thread, nullptr, &WriterThread::main, this) == 0;
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  if (!made) return false;
+  pthread_detach(thread);
+  started_.store(true, std::memory_order_release);
+  return true;
+}
+
+bool WriterThread::finish(uint64_t deadline_ns) noexcept {
+  const uint64_t begin = now_ns();
+  finishing_.store(true, std::memory_order_release);
+  doorbell_.ring();
+  while (!done_.load(std::memory_order_acquire)) {
+    const uint64_t spent = now_ns() - begin;
+    if (spent >= deadline_ns) return false;
+    done_bell_.wait(deadline_ns - spent);
+  }
+  return true;
+}
+
+void* WriterThread::main(void* self) noexcept {
+  auto* const writer = static_cast<WriterThread*>(self);
+  pthread_setname_np(pthread_self(), "convtrace");
+  const auto always = [](const State&) { return true; };
+  guarded_if("writer", false, always, [writer] {
+    writer->run();
+    return true;
+  });
+  // Without a writer nothing empties the queue any more.
+  writer->state_.disable("the writer thread has ended");
+  writer->done_.store(true, std::memory_order_release);
+  writer->done_bell_.ring();
+  return nullptr;
+}
+
+void WriterThread::run() {
+  OpenTrace trace = client_.open_trace();
+  if (!trace.writer) return;
+  bool going = true;
+  while (going && !finishing_.load(std::memory_order_acquire)) {
+    doorbell_.wait(kRoundNs);
+    going = round(trace, false);
+  }
+  if (going && round(trace, true)) close(trace);
+}
+
+bool WriterThread::round(OpenTrace& trace, bool last) {
+  client_.before_drain();
+  format::TraceWriter& writer = *trace.writer;
+  bool urgent = false;
+  bool good = drain(trace, last, urgent) && append_losses(writer);
+  if (good) {
+    if (const std::optional<format::TraceMeta> meta = client_.changed_meta()) {
+      good = writer.append_meta(*meta).ok();
+    }
+  }
+  if (good && (urgent || writer.open_chunk_age_ns(now_ns()) > kFlushNs)) {
+    good = writer.flush().ok();
+  }
+  if (!good) {
+    stop_after_failure(trace);
+    return false;
+  }
+  if (writer.bytes_written() >= trace.max_bytes) {
+    stop_at_budget(trace);
+    return false;
+  }
+  return true;
+}
+
+bool WriterThread::drain(OpenTrace& trace, bool last, bool& urgent) {
+  bool good = true;
+  queue_.drain(last ? kEverything : now_ns(), [&](const format::Event& event) {
+    good = trace.writer->append(event).ok();
+    urgent = urgent || is_urgent(event);
+    return good && trace.writer->bytes_written() < trace.max_bytes;
+  });
+  return good;
+}
+
+bool WriterThread::append_losses(format::TraceWriter& writer) {
+  const EventQueue::Losses losses = queue_.take_losses();
+  for (size_t i = 0; i < losses.size(); ++i) {
+    if (losses[i] == 0) continue;
+    lost_ += losses[i];
+    format::Loss loss;
+    loss.header.t_ns = now_ns();
+    loss.header.step = format::kNoStep;
+    loss.reason = static_cast<format::LossReason>(i);
+    loss.count = losses[i];
+    if (!writer.append(loss).ok()) return false;
+  }
+  return true;
+}
+
+void WriterThread::close(OpenTrace& trace) {
+  if (!trace.writer->close().ok()) return stop_after_failure(trace);
+  log_line(lost_ != 0 ? format::Level::kWarning : format::Level::kInfo, "trace",
+           "%s: %" PRIu64 " events, %" PRIu64 " not recorded%s", trace.path.c_str(),
+           trace.writer->events_written(), lost_, lost_ != 0 ? " (reasons: convtrace info)" : "");
+}
+
+void WriterThread::stop_at_budget(OpenTrace& trace) {
+  state_.disable("disk budget reached");
+  uint64_t dropped = 0;
+  queue_.drain(kEverything, [&dropped](const format::Event&) {
+    ++dropped;
+    return true;
+  });
+  // At least one: what the program does from now on is not in the trace either.
+  queue_.lose(format::LossReason::kDiskBudget, dropped + 1);
+  if (!append_losses(*trace.writer) || !trace.writer->close().ok()) {
+    return stop_after_failure(trace);
+  }
+  log_line(format::Level::kWarning, "trace",
+           "%s has reached its %" PRIu64
+           " bytes (CONVTRACE_MAX_BYTES); it is closed, the program continues untraced",
+           trace.path.c_str(), trace.max_bytes);
+}
+
+void WriterThread::stop_after_failure(const OpenTrace& trace) {
+  const Status status = trace.writer->status();
+  state_.disable("the trace cannot be written");
+  log_line(format::Level::kError, "trace",
+           "%s cannot be written any more: %s%s%s; tracing is over, the program continues",
+           trace.path.c_str(), to_string(status.code),
+           status.code == StatusCode::kIoError ? ": " : "",
+           status.code == StatusCode::kIoError ? strerror(static_cast<int>(status.detail)) : "");
+}
+
+}  // namespace convtrace::engine

@@ -1,0 +1,81 @@
+#pragma once
+/// @file writer_thread.h
+/// The one thread of the engine: sleeps, empties the queue into the trace, and closes it at the
+/// end.
+///
+/// Threads:  start, finish and written() from any; all signals are blocked in the thread itself.
+/// Errors:   a failed write ends tracing with one line; the host goes on.
+/// Timing:   an event is in the page cache at the latest 1 s after it happened, an error-level
+///           finding at once.
+
+#include <pthread.h>
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "format/meta.h"
+#include "format/trace_writer.h"
+#include "interposer/engine/doorbell.h"
+#include "interposer/engine/event_queue.h"
+#include "interposer/engine/state.h"
+
+namespace convtrace::engine {
+
+/// A trace ready to be written, and how large it may become.
+struct OpenTrace {
+  std::unique_ptr<format::TraceWriter> writer;  ///< null: it was said why, tracing is over
+  std::string path;
+  uint64_t max_bytes = ~uint64_t{0};
+};
+
+/// What the writer thread asks of the engine, on its own thread.
+class WriterClient {
+ public:
+  virtual ~WriterClient() = default;
+  virtual OpenTrace open_trace() = 0;
+  /// Once a round, before the queue is emptied.
+  virtual void before_drain() = 0;
+  /// @return META again if facts were added since the last call.
+  virtual std::optional<format::TraceMeta> changed_meta() = 0;
+};
+
+class WriterThread {
+ public:
+  /// All of it outlives the thread.
+  WriterThread(State& state, EventQueue& queue, Doorbell& doorbell, WriterClient& client)
+      : state_(state), queue_(queue), doorbell_(doorbell), client_(client) {}
+
+  /// @return false if the thread cannot be made.
+  [[nodiscard]] bool start() noexcept;
+  [[nodiscard]] bool started() const noexcept { return started_.load(std::memory_order_acquire); }
+
+  /// Writes what is queued, closes the trace and waits for that.
+  /// @return false if `deadline_ns` (a duration) passed first: the trace is left unclosed.
+  bool finish(uint64_t deadline_ns) noexcept;
+
+ private:
+  static void* main(void* self) noexcept;
+  void run();
+  /// @return whether to go on.
+  bool round(OpenTrace& trace, bool last);
+  bool drain(OpenTrace& trace, bool last, bool& urgent);
+  bool append_losses(format::TraceWriter& writer);
+  void close(OpenTrace& trace);
+  void stop_at_budget(OpenTrace& trace);
+  void stop_after_failure(const OpenTrace& trace);
+
+  State& state_;
+  EventQueue& queue_;
+  Doorbell& doorbell_;
+  WriterClient& client_;
+  Doorbell done_bell_;
+  std::atomic<bool> started_{false};
+  std::atomic<bool> finishing_{false};
+  std::atomic<bool> done_{false};
+  uint64_t lost_ = 0;
+};
+
+}  // namespace convtrace::engine
