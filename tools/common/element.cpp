@@ -89,30 +89,4 @@ std::vector<double> decode_elements(DType dtype, std::span<const std::byte> raw)
   return values;
 }
 
-double extreme_as_double(DType dtype, format::Scalar value) {
-  switch (format::number_class(dtype)) {
-    case format::NumberClass::kFloat:
-      return value.as_f64();
-    case format::NumberClass::kSigned:
-      return static_cast<double>(value.as_i64());
-    case format::NumberClass::kUnsigned:
-    case format::NumberClass::kBytes:
-      break;
-  }
-  return static_cast<double>(value.as_u64());
-}
-
-double magnitude_as_double(DType dtype, format::Scalar value) {
-  return format::number_class(dtype) == format::NumberClass::kFloat
-             ? value.as_f64()
-             : static_cast<double>(value.as_u64());
-}
-
-double wide_as_double(DType dtype, format::WideScalar value) {
-  if (format::number_class(dtype) == format::NumberClass::kFloat) return value.as_f64();
-  constexpr double kTwoTo64 = 18446744073709551616.0;
-  return static_cast<double>(static_cast<int64_t>(value.hi)) * kTwoTo64 +
-         static_cast<double>(value.lo);
-}
-
 }  // namespace convtrace::tools

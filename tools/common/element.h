@@ -27,10 +27,31 @@ namespace convtrace::tools {
                                                   std::span<const std::byte> raw);
 
 /// `value` is min or max (signed for signed dtypes).
-[[nodiscard]] double extreme_as_double(format::DType dtype, format::Scalar value);
+[[nodiscard]] inline double extreme_as_double(format::DType dtype, format::Scalar value) {
+  switch (format::number_class(dtype)) {
+    case format::NumberClass::kFloat:
+      return value.as_f64();
+    case format::NumberClass::kSigned:
+      return static_cast<double>(value.as_i64());
+    case format::NumberClass::kUnsigned:
+    case format::NumberClass::kBytes:
+      break;
+  }
+  return static_cast<double>(value.as_u64());
+}
+
 /// `value` is amax or amin_nonzero (never signed).
-[[nodiscard]] double magnitude_as_double(format::DType dtype, format::Scalar value);
+[[nodiscard]] inline double magnitude_as_double(format::DType dtype, format::Scalar value) {
+  return format::number_class(dtype) == format::NumberClass::kFloat
+             ? value.as_f64()
+             : static_cast<double>(value.as_u64());
+}
+
 /// `value` is sum or l1.
-[[nodiscard]] double wide_as_double(format::DType dtype, format::WideScalar value);
+[[nodiscard]] inline double wide_as_double(format::DType dtype, format::WideScalar value) {
+  if (format::number_class(dtype) == format::NumberClass::kFloat) return value.as_f64();
+  return static_cast<double>(static_cast<int64_t>(value.hi)) * 0x1p64 +
+         static_cast<double>(value.lo);
+}
 
 }  // namespace convtrace::tools

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <limits>
 
 #include "tools/common/element.h"
@@ -50,19 +51,16 @@ double averaged_epsilon(DType dtype, uint64_t count) {
 
 bool is_averaged(size_t field) { return field <= index_of(Field::kL2); }
 
+/// Infinite when only one of them is a number.
 double distance(double a, double b) {
-  if (a == b || (std::isnan(a) && std::isnan(b))) return 0;
   const double difference = std::abs(a - b);
-  return std::isnan(difference) ? kInfinite : difference;
+  if (!std::isnan(difference)) return difference;
+  return a == b || (std::isnan(a) && std::isnan(b)) ? 0 : kInfinite;
 }
 
 double finite_or_zero(double value) { return std::isfinite(value) ? std::abs(value) : 0; }
 
 double larger(double a, double b) { return std::max(finite_or_zero(a), finite_or_zero(b)); }
-
-double rms(const Stats& stats) {
-  return stats.finite == 0 ? 0 : stats.l2 / std::sqrt(static_cast<double>(stats.finite));
-}
 
 FieldValues fields_of(const Stats& s, DType dtype) {
   return {s.mean,
@@ -75,15 +73,32 @@ FieldValues fields_of(const Stats& s, DType dtype) {
           0};
 }
 
+uint64_t non_finite(const Stats& stats) { return stats.nan + stats.pos_inf + stats.neg_inf; }
+
+/// The common case of sample_distance: numbers only, so that no NaN needs care.
+double sample_distance_f32(const std::byte* a, const std::byte* b, size_t bytes) {
+  double largest = 0;
+  for (size_t at = 0; at + sizeof(float) <= bytes; at += sizeof(float)) {
+    float x, y;
+    std::memcpy(&x, a + at, sizeof x);
+    std::memcpy(&y, b + at, sizeof y);
+    largest = std::max(largest, std::abs(static_cast<double>(x) - static_cast<double>(y)));
+  }
+  return largest;
+}
+
 double sample_distance(const ValueView& base, const ValueView& cand) {
   const DType dtype = base.record.dtype;
-  const size_t step = tools::component_bytes(dtype);
   const size_t bytes = std::min(base.samples.size(), cand.samples.size());
+  const std::byte* a = base.samples.data();
+  const std::byte* b = cand.samples.data();
+  const bool numbers = non_finite(base.record.stats) + non_finite(cand.record.stats) == 0;
+  if (dtype == DType::kF32 && numbers) return sample_distance_f32(a, b, bytes);
+  const size_t step = tools::component_bytes(dtype);
   double largest = 0;
   for (size_t at = 0; at + step <= bytes; at += step) {
-    if (std::equal(&base.samples[at], &base.samples[at] + step, &cand.samples[at])) continue;
-    largest = std::max(largest, distance(tools::decode_component(dtype, &base.samples[at]),
-                                         tools::decode_component(dtype, &cand.samples[at])));
+    largest = std::max(largest, distance(tools::decode_component(dtype, a + at),
+                                         tools::decode_component(dtype, b + at)));
   }
   return largest;
 }
@@ -105,8 +120,6 @@ Comparison compare_hashes(DType dtype, bool padded, const NoiseBand* noise) {
   return decided(Class::kDiverged, Field::kHash, kNoNumber, 0, kInfinite);
 }
 
-uint64_t non_finite(const Stats& stats) { return stats.nan + stats.pos_inf + stats.neg_inf; }
-
 bool same_non_finite(const Stats& a, const Stats& b) {
   return a.nan == b.nan && a.pos_inf == b.pos_inf && a.neg_inf == b.neg_inf;
 }
@@ -126,16 +139,30 @@ Comparison compare_statistics(const ValueView& base, const ValueView& cand,
   const DType dtype = base.record.dtype;
   const double eps[2] = {epsilon(dtype), averaged_epsilon(dtype, base.record.stats.count)};
   const Measured measured = measure(base, cand);
-  Comparison worst = decided(Class::kWithinNoise, Field::kHash, 0, 0, 0);
+  FieldValues tolerance, z;
   for (size_t i = 0; i < kMeasuredFields; ++i) {
-    double tolerance = kEpsFactor * eps[is_averaged(i) ? 1 : 0] * measured.scale[i];
-    if (noise != nullptr) {
-      tolerance = std::max({tolerance, noise->absolute[i], noise->relative[i] * measured.scale[i]});
+    tolerance[i] = kEpsFactor * eps[is_averaged(i) ? 1 : 0] * measured.scale[i];
+  }
+  if (noise != nullptr) {
+    for (size_t i = 0; i < kMeasuredFields; ++i) {
+      tolerance[i] =
+          std::max({tolerance[i], noise->absolute[i], noise->relative[i] * measured.scale[i]});
     }
+  }
+  for (size_t i = 0; i < kMeasuredFields; ++i) {
     const double difference = measured.difference[i];
-    const double z = difference == 0 ? 0 : tolerance == 0 ? kInfinite : difference / tolerance;
-    if (z > worst.z)
-      worst = decided(worst.verdict, static_cast<Field>(i), difference, tolerance, z);
+    z[i] = difference > 0 ? difference / tolerance[i] : 0;  // infinite where nothing is allowed
+  }
+  size_t worst_field = 0;
+  double worst_z = z[0];
+  for (size_t i = 1; i < kMeasuredFields; ++i) {
+    worst_field = z[i] > worst_z ? i : worst_field;
+    worst_z = std::max(worst_z, z[i]);
+  }
+  Comparison worst = decided(Class::kWithinNoise, Field::kHash, 0, 0, 0);
+  if (z[worst_field] > 0) {
+    worst = decided(Class::kWithinNoise, static_cast<Field>(worst_field),
+                    measured.difference[worst_field], tolerance[worst_field], z[worst_field]);
   }
   // Integers are exact: other bytes with equal statistics are still other values.
   const bool exact = eps[0] == 0 && (noise == nullptr || !noise->bits);
@@ -176,10 +203,11 @@ Measured measure(const ValueView& base, const ValueView& cand) {
   for (size_t i = 0; i < kMeasuredFields; ++i) measured.difference[i] = distance(a[i], b[i]);
   measured.difference[index_of(Field::kSamples)] = sample_distance(base, cand);
 
-  const double typical = larger(rms(base.record.stats), rms(cand.record.stats));
   const double largest = larger(a[index_of(Field::kAmax)], b[index_of(Field::kAmax)]);
   const double l1 = larger(a[index_of(Field::kL1)], b[index_of(Field::kL1)]);
   const double l2 = larger(a[index_of(Field::kL2)], b[index_of(Field::kL2)]);
+  const uint64_t finite = std::min(base.record.stats.finite, cand.record.stats.finite);
+  const double typical = finite == 0 ? 0 : l2 / std::sqrt(static_cast<double>(finite));  // rms
   measured.scale = {typical, typical, l1, l2, largest, largest, largest, typical};
   return measured;
 }

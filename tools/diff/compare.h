@@ -80,8 +80,8 @@ using FieldValues = std::array<double, kMeasuredFields>;
 
 /// How far two records of statistics are apart.
 struct Measured {
-  FieldValues difference{};  ///< absolute; infinite when only one side is a number
-  FieldValues scale{};       ///< what the difference is to be seen against
+  FieldValues difference;  ///< absolute; infinite when only one side is a number
+  FieldValues scale;       ///< what the difference is to be seen against
 };
 [[nodiscard]] Measured measure(const ValueView& base, const ValueView& cand);
 

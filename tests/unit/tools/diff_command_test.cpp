@@ -53,10 +53,14 @@ bool contains(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
 }
 
+void scale(Item& item, double factor) {
+  for (float& v : item.values) v = static_cast<float>(v * factor);
+}
+
 Run diverging() {
   Run cand = test::training();
-  for (double& v : cand.at(1, "fc2", "output:0").values) v *= 1.5;
-  for (double& v : cand.at(1, "", "output:0").values) v *= 1.5;
+  scale(cand.at(1, "fc2", "output:0"), 1.5);
+  scale(cand.at(1, "", "output:0"), 1.5);
   return cand;
 }
 
@@ -230,7 +234,7 @@ TEST_CASE("convtrace-diff: the first screen names place, value, tolerance and ne
 TEST_CASE("convtrace-diff: a small divergence without --noise is within reach of rounding",
           "[diff][command][text]") {
   Run cand = test::training();
-  for (double& v : cand.at(0, "", "loss").values) v *= 1 + 5e-5;
+  scale(cand.at(0, "", "loss"), 1 + 5e-5);
   const Pair pair(test::training(), cand);
   CHECK(contains(run({pair.base, pair.cand}).out, "within reach of rounding: rerun with --noise"));
   const Outcome noisy = run({pair.base, pair.cand, "--noise", pair.cand, pair.base});
@@ -344,9 +348,9 @@ TEST_CASE("convtrace-diff: folders are compared rank by rank", "[diff][command][
 TEST_CASE("convtrace-diff: a changed value is told from producer to victim",
           "[diff][command][json]") {
   Run cand = test::training();
-  cand.at(1, "fc2", "input:0").values.assign(16, 7.0);
-  for (double& v : cand.at(1, "fc2", "output:0").values) v *= 3;
-  for (double& v : cand.at(1, "", "output:0").values) v *= 3;
+  cand.at(1, "fc2", "input:0").values.assign(16, 7);
+  scale(cand.at(1, "fc2", "output:0"), 3);
+  scale(cand.at(1, "", "output:0"), 3);
   const Pair pair(test::training(), cand);
   const Outcome outcome = run({pair.base, pair.cand, "--json", "-"});
   const Json root = Json::parse(outcome.out)["root"];

@@ -2,7 +2,7 @@
 #include <vector>
 
 #include "tests/support/catch.h"
-#include "tests/unit/tools/diff_run.h"
+#include "tests/support/trace_builder.h"
 #include "tools/diff/compare.h"
 
 namespace {
@@ -19,11 +19,12 @@ struct Value {
   std::vector<uint64_t> shape;
   std::vector<std::byte> samples;
 
-  Value(const std::vector<double>& values, DType dtype) : shape{values.size()} {
+  Value(const std::vector<float>& values, DType dtype) : shape{values.size()} {
     record.dtype = dtype;
     record.has_shape = true;
-    record.stats = test::plain_stats(values, dtype);
-    samples = test::raw_elements(values, dtype);
+    record.stats = test::stats_of(values);
+    const auto raw = std::as_bytes(std::span(values));
+    samples.assign(raw.begin(), raw.end());
   }
   [[nodiscard]] diff::ValueView view() const { return {record, shape, samples}; }
 };
@@ -32,8 +33,8 @@ Comparison compared(const Value& a, const Value& b, const diff::NoiseBand* noise
   return diff::compare(a.view(), b.view(), noise);
 }
 
-std::vector<double> ones_with(size_t count, double last) {
-  std::vector<double> values(count, 1.0);
+std::vector<float> ones_with(size_t count, float last) {
+  std::vector<float> values(count, 1);
   values.back() = last;
   return values;
 }
@@ -70,7 +71,7 @@ TEST_CASE("compare: class borders are z 1 and z 8", "[diff][compare]") {
 TEST_CASE("compare: averaged fields of narrow dtypes get a tolerance that shrinks with the count",
           "[diff][compare]") {
   for (const size_t count : {size_t{16}, size_t{4096}, size_t{10000}}) {
-    const Value base(std::vector<double>(count, 1.0), DType::kBF16);
+    const Value base(std::vector<float>(count, 1), DType::kBF16);
     Value cand = base;
     cand.record.stats.hash ^= 1;
     cand.record.stats.mean = 1.5;
@@ -90,8 +91,8 @@ TEST_CASE("compare: samples find what the summary hides", "[diff][compare]") {
 }
 
 TEST_CASE("compare: counts of NaN and Inf are exact", "[diff][compare]") {
-  const double nan = std::nan(""), inf = HUGE_VAL;
-  const auto verdict = [](std::vector<double> a, std::vector<double> b) {
+  const float nan = std::nanf(""), inf = HUGE_VALF;
+  const auto verdict = [](std::vector<float> a, std::vector<float> b) {
     return compared(Value(a, DType::kF32), Value(b, DType::kF32)).verdict;
   };
   CHECK(verdict({1, 2, 3}, {1, 2, nan}) == Class::kNanBorn);
@@ -103,7 +104,7 @@ TEST_CASE("compare: counts of NaN and Inf are exact", "[diff][compare]") {
 
 TEST_CASE("compare: values that are all NaN and differ in bits alone do not diverge",
           "[diff][compare]") {
-  const Value base({std::nan(""), std::nan("")}, DType::kF32);
+  const Value base({std::nanf(""), std::nanf("")}, DType::kF32);
   Value cand = base;
   cand.record.stats.hash ^= 1;
   CHECK(compared(base, cand).verdict == Class::kWithinNoise);
@@ -122,7 +123,7 @@ TEST_CASE("compare: integers are exact, even with equal statistics", "[diff][com
 }
 
 TEST_CASE("compare: whole blocks may hold padding and are never blamed", "[diff][compare]") {
-  Value base(std::vector<double>(16, 1.0), DType::kF32), cand(ones_with(32, 9), DType::kF32);
+  Value base(std::vector<float>(16, 1), DType::kF32), cand(ones_with(32, 9), DType::kF32);
   cand.record.extent = format::Extent::kBlock;
   CHECK(compared(base, cand).verdict == Class::kBitDifference);
   cand.record.dtype = base.record.dtype = DType::kI32;

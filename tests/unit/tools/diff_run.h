@@ -7,7 +7,6 @@
 #include <string>
 #include <vector>
 
-#include "format/definitions.h"
 #include "format/events.h"
 #include "format/meta.h"
 
@@ -21,7 +20,7 @@ struct Item {
   format::Phase phase = format::Phase::kForward;
   std::string scope{}, slot{}, op{}, kernel{};
   uint32_t call = 0;
-  std::vector<double> values{};
+  std::vector<float> values{};
   format::DType dtype = format::DType::kF32;
   format::Capture capture = format::Capture::kStats;
   format::Extent extent = format::Extent::kTensor;
@@ -34,12 +33,6 @@ struct Item {
   bool suppressed = false;
   std::string message{};
 };
-
-/// @return statistics of `values` stored as `dtype` (f32, f64, bf16, i64), by the plainest
-/// arithmetic. Two equal lists have equal hashes.
-format::Stats plain_stats(const std::vector<double>& values, format::DType dtype);
-/// @return the raw elements of `values` as `dtype`.
-std::vector<std::byte> raw_elements(const std::vector<double>& values, format::DType dtype);
 
 struct Run {
   format::TraceMeta meta;

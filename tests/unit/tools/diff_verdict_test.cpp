@@ -31,7 +31,7 @@ DiffResult compared(const Run& base, const Run& cand, const std::vector<Run>& no
 }
 
 void scale(Item& item, double factor) {
-  for (double& v : item.values) v *= factor;
+  for (float& v : item.values) v = static_cast<float>(v * factor);
 }
 
 uint64_t count(const DiffResult& result, Class verdict) {
@@ -60,7 +60,7 @@ Class root_class(const DiffResult& result) { return result.root->record.comparis
 /// The candidate's fc1 output is overwritten between the op that made it and fc2, from `step` on;
 /// everything downstream suffers.
 Run with_lost_output(Run run, uint32_t step) {
-  run.at(step, "fc2", "input:0").values.assign(16, 7.0);
+  run.at(step, "fc2", "input:0").values.assign(16, 7);
   run.at(step, "fc2", "input:0").generation = 99;
   scale(run.at(step, "fc2", "output:0"), 3);
   scale(run.at(step, "", "output:0"), 3);
@@ -130,7 +130,7 @@ TEST_CASE("diff: equal gradients and another parameter are the optimizer's fault
 
 TEST_CASE("diff: a NaN in one run only is nan-born", "[diff][class]") {
   Run cand = test::training();
-  cand.at(0, "fc2", "output:0").values[3] = std::nan("");
+  cand.at(0, "fc2", "output:0").values[3] = std::nanf("");
   const DiffResult result = compared(test::training(), cand);
   CHECK(root_class(result) == Class::kNanBorn);
   CHECK(root_class(compared(cand, test::training())) == Class::kNanBorn);
@@ -181,8 +181,8 @@ TEST_CASE("diff: a value that changed on the way blames its producer, not the co
 TEST_CASE("diff: a value that changes on the way in both runs is a habit of the program",
           "[diff][lineage]") {
   Run base = test::training(), cand = test::training();
-  base.at(0, "fc2", "input:0").values.assign(16, 1.0);
-  cand.at(0, "fc2", "input:0").values.assign(16, 1.0);
+  base.at(0, "fc2", "input:0").values.assign(16, 1);
+  cand.at(0, "fc2", "input:0").values.assign(16, 1);
   scale(cand.at(0, "", "loss"), 2);
   const DiffResult result = compared(base, cand);
   CHECK(count(result, Class::kChangedBetween) == 0);
@@ -221,7 +221,7 @@ TEST_CASE("diff: records of one run only are unmatched and never the root", "[di
 TEST_CASE("diff: a repeated key is matched by its occurrence", "[diff][align]") {
   Run base = test::training(), cand = test::training();
   for (Run* run : {&base, &cand}) {
-    for (const double v : {1.0, 2.0, 3.0}) {
+    for (const float v : {1.0F, 2.0F, 3.0F}) {
       run->add({.step = 1, .scope = "loop", .slot = "output:0", .values = {v}});
     }
   }
