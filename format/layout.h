@@ -3,7 +3,7 @@
 /// Constants, limits and the three fixed structures of the container, as plain values.
 ///
 /// Place:    record_codec.h turns them into bytes and back; nothing else knows where a field lies.
-/// Source:   format/FORMAT.md sections 2 to 4 (structures) and 9 (limits).
+/// Source:   format/FORMAT.md sections 2 and 3 (structures) and 9 (limits).
 
 #include <array>
 #include <cstddef>

@@ -4,7 +4,7 @@
 ///
 /// Threads:  pure functions.
 /// Errors:   decoding answers "no" or says why; nothing is allocated.
-/// Source:   format/FORMAT.md sections 2 to 4.
+/// Source:   format/FORMAT.md sections 2 and 3.
 
 #include <array>
 #include <optional>

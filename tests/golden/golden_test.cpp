@@ -1,0 +1,108 @@
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <regex>
+#include <sstream>
+
+#include "format/record_codec.h"
+#include "reader/payload_reader.h"
+#include "reader/record_scanner.h"
+#include "reader/trace_reader.h"
+#include "tests/golden/tiny_trace.h"
+#include "tests/support/catch.h"
+#include "tests/support/describe.h"
+#include "tests/support/temp_dir.h"
+
+namespace convtrace {
+namespace {
+
+namespace fs = std::filesystem;
+
+const fs::path kSource = CONVTRACE_SOURCE_DIR;
+const fs::path kGolden = kSource / "tests/golden";
+
+std::string content(const fs::path& path) {
+  std::ifstream in(path, std::ios::binary);
+  REQUIRE(in);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+std::string events_of(const fs::path& path) {
+  auto opened = reader::TraceReader::open(path);
+  REQUIRE(opened.ok());
+  std::string text;
+  format::Event event;
+  while (opened.value()->next(event)) text += test::describe(event) + '\n';
+  CHECK(opened.value()->state() == reader::TraceState::kComplete);
+  return text;
+}
+
+TEST_CASE("golden: every trace of every version reads as it did when it was made", "[golden]") {
+  int traces = 0;
+  for (const auto& entry : fs::recursive_directory_iterator(kGolden)) {
+    if (entry.path().extension() != ".ctrace") continue;
+    INFO(entry.path());
+    fs::path expected = entry.path();
+    expected.replace_extension(".expected.txt");
+    CHECK(events_of(entry.path()) == content(expected));
+    ++traces;
+  }
+  CHECK(traces >= 1);
+}
+
+/// Record headers without what depends on the compressor's version, and payloads as they were
+/// before it.
+std::vector<std::string> records_of(const fs::path& path) {
+  auto opened = reader::FileSource::open(path);
+  REQUIRE(opened.ok());
+  const reader::ByteSource& source = *opened.value();
+  format::Slot slot;
+  REQUIRE(source.read(0, slot).ok());
+  const auto header = format::decode_file_header(slot);
+  REQUIRE(header.ok());
+  std::vector<std::string> records = {std::string(reinterpret_cast<const char*>(slot.data()), 64)};
+  reader::ProblemList problems;
+  reader::RecordScanner scanner(source, header.value().file_tag, problems);
+  reader::PayloadReader payloads(source);
+  while (auto entry = scanner.next()) {
+    const auto raw = payloads.read(*entry);
+    REQUIRE(raw.ok());
+    const bool has_offsets = entry->header.kind == format::RecordKind::kIndex ||
+                             entry->header.kind == format::RecordKind::kFooter;
+    if (has_offsets) continue;
+    entry->header.codec = format::Codec::kNone;
+    entry->header.stored_size = entry->header.payload_checksum = 0;
+    const format::Slot encoded = format::encode(entry->header);
+    std::string& record = records.emplace_back(reinterpret_cast<const char*>(encoded.data()), 64);
+    record.append(reinterpret_cast<const char*>(raw.value().data()), raw.value().size());
+  }
+  return records;
+}
+
+TEST_CASE("golden: the writer still writes version 1's bytes", "[golden]") {
+  const test::TempDir dir;
+  test::write_tiny_trace(dir / "tiny.ctrace");
+  CHECK(records_of(dir / "tiny.ctrace") == records_of(kGolden / "v1/tiny.ctrace"));
+}
+
+TEST_CASE("golden: the hex dump in FORMAT.md is the golden file", "[golden]") {
+  const std::string trace = content(kGolden / "v1/tiny.ctrace");
+  const std::string text = content(kSource / "format/FORMAT.md");
+  const std::regex line("\n([0-9a-f]{4})  ((?:[0-9a-f]{2} ?){16})");
+  size_t bytes = 0;
+  for (std::sregex_iterator it(text.begin(), text.end(), line), end; it != end; ++it) {
+    const size_t offset = std::stoul((*it)[1], nullptr, 16);
+    std::istringstream hex((*it)[2]);
+    for (size_t i = 0; i < 16; ++i, ++bytes) {
+      unsigned value = 0;
+      hex >> std::hex >> value;
+      INFO("offset " << offset + i);
+      REQUIRE(offset + i < trace.size());
+      REQUIRE(value == static_cast<uint8_t>(trace[offset + i]));
+    }
+  }
+  CHECK(bytes >= 256);
+}
+
+}  // namespace
+}  // namespace convtrace
