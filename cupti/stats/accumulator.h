@@ -78,16 +78,36 @@ struct IntSum {
       low += static_cast<int64_t>(value);
     }
   }
+  CONVTRACE_HD void add(const IntSum& other) {
+    high += other.high;
+    low += other.low;
+  }
   CONVTRACE_HD UInt128 total() const {
     return (static_cast<UInt128>(static_cast<Int128>(high)) << 32) +
            static_cast<UInt128>(static_cast<Int128>(low));
   }
 };
 
-/// Everything of a thread, its accumulators already combined.
-struct ThreadTotals {
+/// Counts of Counts (partial.h) within a tile, where 32 bits are enough.
+struct TileCounts {
   uint32_t nan = 0, pos_inf = 0, neg_inf = 0, pos_zero = 0, neg_zero = 0, negative = 0;
   uint32_t subnormal = 0, saturated = 0;
+
+  CONVTRACE_HD void add(const TileCounts& other) {
+    nan += other.nan;
+    pos_inf += other.pos_inf;
+    neg_inf += other.neg_inf;
+    pos_zero += other.pos_zero;
+    neg_zero += other.neg_zero;
+    negative += other.negative;
+    subnormal += other.subnormal;
+    saturated += other.saturated;
+  }
+};
+
+/// Everything of a thread, its accumulators already combined.
+struct ThreadTotals {
+  TileCounts counts;
   Extremes extremes;
   double sum = 0, l1 = 0, squares = 0, deviations = 0, squared_deviations = 0;
   IntSum int_sum, int_l1;
@@ -95,27 +115,65 @@ struct ThreadTotals {
 };
 
 CONVTRACE_HD ThreadTotals combine(ThreadTotals a, const ThreadTotals& b) {
-  a.nan += b.nan;
-  a.pos_inf += b.pos_inf;
-  a.neg_inf += b.neg_inf;
-  a.pos_zero += b.pos_zero;
-  a.neg_zero += b.neg_zero;
-  a.negative += b.negative;
-  a.subnormal += b.subnormal;
-  a.saturated += b.saturated;
+  a.counts.add(b.counts);
   a.extremes = merge(a.extremes, b.extremes);
   a.sum = add(a.sum, b.sum);
   a.l1 = add(a.l1, b.l1);
   a.squares = add(a.squares, b.squares);
   a.deviations = add(a.deviations, b.deviations);
   a.squared_deviations = add(a.squared_deviations, b.squared_deviations);
-  a.int_sum.high += b.int_sum.high;
-  a.int_sum.low += b.int_sum.low;
-  a.int_l1.high += b.int_l1.high;
-  a.int_l1.low += b.int_l1.low;
+  a.int_sum.add(b.int_sum);
+  a.int_l1.add(b.int_l1);
   a.hash += b.hash;
   return a;
 }
+
+/// What does not depend on order: counts and extremes of elements of one type.
+template <DType D>
+struct Tally {
+  using E = Element<D>;
+  using Bits = typename E::Bits;
+  using Key = typename E::Key;
+  using Magnitude = typename E::Magnitude;
+  static constexpr Key kMaxKey = sizeof(Key) == 8 ? static_cast<Key>(INT64_MAX) : INT32_MAX;
+  static constexpr auto kNoneBelow = static_cast<Magnitude>(~Magnitude{0});
+
+  TileCounts counts;
+  Key min_key = kMaxKey;
+  Key max_key = -kMaxKey - 1;
+  /// Smallest magnitude less one, which puts zero last.
+  Magnitude min_below = kNoneBelow;
+
+  CONVTRACE_HD void add(Bits bits) {
+    const bool negative = E::negative(bits);
+    if (!E::finite(bits)) {
+      const bool infinite = E::infinite(bits);
+      counts.nan += !infinite;
+      counts.pos_inf += infinite && !negative;
+      counts.neg_inf += infinite && negative;
+      counts.negative += infinite && negative;
+      return;
+    }
+    const Magnitude magnitude = E::magnitude(bits);
+    counts.subnormal += E::subnormal(bits);
+    counts.saturated += E::saturated(bits);
+    counts.pos_zero += magnitude == 0 && !negative;
+    counts.neg_zero += magnitude == 0 && negative;
+    counts.negative += magnitude != 0 && negative;
+    add_extremes(E::key(bits), E::key(bits), static_cast<Magnitude>(magnitude - 1));
+  }
+
+  CONVTRACE_HD void add_extremes(Key min, Key max, Magnitude below) {
+    min_key = min < min_key ? min : min_key;
+    max_key = max > max_key ? max : max_key;
+    min_below = below < min_below ? below : min_below;
+  }
+
+  CONVTRACE_HD Extremes extremes() const {
+    if (min_key > max_key) return {};
+    return {min_key, max_key, min_below == kNoneBelow ? UINT64_MAX : uint64_t{min_below}};
+  }
+};
 
 /// Combines the accumulators of one thread.
 template <uint32_t Lanes>
@@ -147,69 +205,37 @@ class ThreadAccumulator {
   CONVTRACE_HD void add_hash(const Group& group, uint64_t row) {
     uint64_t sum = 0;
     for (uint32_t i = 0; i < 4; ++i) sum += fold(group.word[i]) * word_keys_[i];
-    totals_.hash += sum * block_key(row);
+    hash_ += sum * block_key(row);
   }
 
   CONVTRACE_HD ThreadTotals totals() const {
-    ThreadTotals totals = totals_;
-    if (min_key_ <= max_key_) totals.extremes = {min_key_, max_key_, UINT64_MAX};
-    if (min_below_ != static_cast<Magnitude>(~Magnitude{0})) {
-      totals.extremes.min_nonzero = uint64_t{min_below_} + 1;
-    }
+    ThreadTotals totals;
+    totals.counts = tally_.counts;
+    totals.extremes = tally_.extremes();
     totals.sum = combine_lanes(sum_);
     totals.l1 = combine_lanes(l1_);
     totals.squares = combine_lanes(squares_);
     totals.deviations = combine_lanes(deviations_);
     totals.squared_deviations = combine_lanes(squared_deviations_);
+    totals.int_sum = int_sum_;
+    totals.int_l1 = int_l1_;
+    totals.hash = hash_;
     return totals;
   }
 
  private:
-  using Key = typename E::Key;
-  using Magnitude = typename E::Magnitude;
-
   CONVTRACE_HD void add_element(Bits bits, uint32_t lane) {
-    if constexpr (E::kFloat) {
-      if (!E::finite(bits)) {
-        add_non_finite(bits);
-        return;
-      }
-      totals_.subnormal += E::subnormal(bits);
-    }
-    const Magnitude magnitude = E::magnitude(bits);
-    const bool negative = E::negative(bits);
-    totals_.saturated += E::saturated(bits);
-    totals_.pos_zero += magnitude == 0 && !negative;
-    totals_.neg_zero += magnitude == 0 && negative;
-    totals_.negative += magnitude != 0 && negative;
-    const Key key = E::key(bits);
-    min_key_ = key < min_key_ ? key : min_key_;
-    max_key_ = key > max_key_ ? key : max_key_;
-    // A magnitude less one orders the non-zero ones and puts zero last.
-    const auto below = static_cast<Magnitude>(magnitude - 1);
-    min_below_ = below < min_below_ ? below : min_below_;
-    add_value(E::value(bits), magnitude, lane);
-  }
-
-  CONVTRACE_HD void add_non_finite(Bits bits) {
-    const bool infinite = E::infinite(bits);
-    const bool negative = E::negative(bits);
-    totals_.nan += !infinite;
-    totals_.pos_inf += infinite && !negative;
-    totals_.neg_inf += infinite && negative;
-    totals_.negative += infinite && negative;
-  }
-
-  template <typename Value>
-  CONVTRACE_HD void add_value(Value value, Magnitude magnitude_bits, uint32_t lane) {
+    tally_.add(bits);
+    if (!E::finite(bits)) return;
+    const auto value = E::value(bits);
     const auto x = static_cast<double>(value);
     const double deviation = shift_.deviation(value);
     if constexpr (E::kFloat) {
       sum_[lane] = add(sum_[lane], x);
       l1_[lane] = add(l1_[lane], magnitude(x));
     } else {
-      totals_.int_sum.add(value);
-      totals_.int_l1.add(magnitude_bits);
+      int_sum_.add(value);
+      int_l1_.add(E::magnitude(bits));
     }
     squares_[lane] = fma(x, x, squares_[lane]);
     deviations_[lane] = add(deviations_[lane], deviation);
@@ -218,10 +244,9 @@ class ThreadAccumulator {
 
   Shift<D> shift_;
   uint64_t word_keys_[4];
-  ThreadTotals totals_;
-  Key min_key_ = sizeof(Key) == 8 ? static_cast<Key>(INT64_MAX) : static_cast<Key>(INT32_MAX);
-  Key max_key_ = sizeof(Key) == 8 ? static_cast<Key>(INT64_MIN) : static_cast<Key>(INT32_MIN);
-  Magnitude min_below_ = static_cast<Magnitude>(~Magnitude{0});
+  uint64_t hash_ = 0;
+  Tally<D> tally_;
+  IntSum int_sum_, int_l1_;
   double sum_[kLanes<D>] = {};
   double l1_[kLanes<D>] = {};
   double squares_[kLanes<D>] = {};
@@ -233,9 +258,9 @@ class ThreadAccumulator {
 template <DType D>
 CONVTRACE_HD Partial close_tile(const ThreadTotals& totals, Shift<D> shift, uint64_t count) {
   Partial partial;
-  partial.counts = {count,           totals.nan,       totals.pos_inf,
-                    totals.neg_inf,  totals.pos_zero,  totals.neg_zero,
-                    totals.negative, totals.subnormal, totals.saturated};
+  const TileCounts& c = totals.counts;
+  partial.counts = {count,      c.nan,      c.pos_inf,   c.neg_inf,  c.pos_zero,
+                    c.neg_zero, c.negative, c.subnormal, c.saturated};
   partial.extremes = totals.extremes;
   partial.sum = totals.sum;
   partial.l1 = totals.l1;

@@ -20,10 +20,12 @@ namespace convtrace::stats {
 
 using format::DType;
 
-#define CONVTRACE_WALKED_DTYPES(X)                                                               \
-  X(kF64)                                                                                        \
-  X(kF32) X(kF16) X(kBF16) X(kF8E4M3FN) X(kF8E5M2) X(kI8) X(kU8) X(kI16) X(kU16) X(kI32) X(kU32) \
-      X(kI64) X(kU64) X(kBool)
+#define CONVTRACE_WALKED_DTYPES(X) \
+  X(kF64)                          \
+  X(kF32)                          \
+  X(kF16)                          \
+  X(kBF16)                         \
+  X(kF8E4M3FN) X(kF8E5M2) X(kI8) X(kU8) X(kI16) X(kU16) X(kI32) X(kU32) X(kI64) X(kU64) X(kBool)
 
 /// @return the type whose elements are counted: the real view of a complex, bytes of an unknown.
 constexpr DType walked_dtype(DType dtype) {
@@ -39,6 +41,7 @@ template <typename BitsT, int Mantissa, int Bias, BitsT MaxFinite, bool HasInf>
 struct FloatElement {
   using Bits = BitsT;
   static constexpr bool kFloat = true;
+  static constexpr bool kSigned = true;
   static constexpr bool kWide = sizeof(Bits) == 8;
   using Key = std::conditional_t<kWide, int64_t, int32_t>;
   using Magnitude = std::conditional_t<kWide, uint64_t, uint32_t>;
@@ -122,6 +125,8 @@ struct IntElement {
   }
   CONVTRACE_HD static bool negative(Bits bits) { return kSigned && static_cast<Int>(bits) < 0; }
   CONVTRACE_HD static bool finite(Bits) { return true; }
+  CONVTRACE_HD static bool infinite(Bits) { return false; }
+  CONVTRACE_HD static bool subnormal(Bits) { return false; }
   CONVTRACE_HD static bool saturated(Bits bits) {
     if constexpr (Bool) return false;
     return static_cast<Int>(bits) == std::numeric_limits<Int>::max() ||

@@ -12,9 +12,9 @@ using format::Scalar;
 using format::Stats;
 using format::WideScalar;
 
-double infinity_if_nan(double value) {
-  return value != value ? std::numeric_limits<double>::infinity() : value;
-}
+/// Finite values give a NaN only where sums leave the range of f64 (Inf - Inf), and which NaN
+/// depends on the processor.
+double if_not_nan(double value, double otherwise) { return value != value ? otherwise : value; }
 
 template <DType D>
 Scalar scalar_of_key(int64_t key) {
@@ -52,16 +52,17 @@ void set_extremes(const Extremes& extremes, Stats& stats) {
     stats.max = scalar_of_key<D>(extremes.max_key);
     stats.amax = scalar_of_magnitude<D>(a > b ? a : b);
   }
-  if (extremes.min_nonzero != UINT64_MAX) {
-    stats.amin_nonzero = scalar_of_magnitude<D>(extremes.min_nonzero);
+  if (extremes.min_below != UINT64_MAX) {
+    stats.amin_nonzero = scalar_of_magnitude<D>(extremes.min_below + 1);
   }
 }
 
 template <DType D>
 void set_sums(const Partial& total, Stats& stats) {
-  double sum = total.sum;
+  constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+  double sum = if_not_nan(total.sum, kNan);
   if constexpr (Element<D>::kFloat) {
-    stats.sum = WideScalar::f64(total.sum);
+    stats.sum = WideScalar::f64(sum);
     stats.l1 = WideScalar::f64(total.l1);
   } else {
     stats.sum = {total.int_sum[0], total.int_sum[1]};
@@ -70,10 +71,11 @@ void set_sums(const Partial& total, Stats& stats) {
   }
   stats.l2 = __builtin_sqrt(total.squares);
   if (stats.finite > 0) {
-    stats.mean = sum / total.moments.n;
-    stats.std = infinity_if_nan(__builtin_sqrt(total.moments.m2 / total.moments.n));
+    stats.mean = if_not_nan(sum / total.moments.n, kNan);
+    stats.std = __builtin_sqrt(
+        if_not_nan(total.moments.m2 / total.moments.n, std::numeric_limits<double>::infinity()));
   } else {
-    stats.mean = stats.std = std::numeric_limits<double>::quiet_NaN();
+    stats.mean = stats.std = kNan;
   }
 }
 

@@ -11,7 +11,8 @@
 namespace convtrace::stats {
 
 /// @param total of all tiles of a tensor of `dtype` (as asked for, not as walked).
-/// Values of f64 beyond 1e154 overflow the sums of squares: l2 and std are then +Inf, never NaN.
+/// Values of f64 beyond 1e154 overflow the sums of squares: l2 and std are then +Inf, never NaN. A
+/// sum whose parts overflow both ways is NaN, and so is its mean.
 [[nodiscard]] format::Stats finalize(const Partial& total, format::DType dtype,
                                      const Tiling& tiling) noexcept;
 

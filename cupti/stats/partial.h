@@ -34,7 +34,7 @@ struct Counts {
 struct Extremes {
   int64_t min_key = INT64_MAX;
   int64_t max_key = INT64_MIN;
-  uint64_t min_nonzero = UINT64_MAX;  ///< smallest magnitude that is not zero
+  uint64_t min_below = UINT64_MAX;  ///< smallest magnitude that is not zero, less one
 };
 
 /// Count, mean and sum of squared deviations of finite values. mean = shift + shift_low + offset:
@@ -84,7 +84,7 @@ CONVTRACE_HD Counts merge(Counts a, const Counts& b) {
 CONVTRACE_HD Extremes merge(Extremes a, const Extremes& b) {
   a.min_key = b.min_key < a.min_key ? b.min_key : a.min_key;
   a.max_key = b.max_key > a.max_key ? b.max_key : a.max_key;
-  a.min_nonzero = b.min_nonzero < a.min_nonzero ? b.min_nonzero : a.min_nonzero;
+  a.min_below = b.min_below < a.min_below ? b.min_below : a.min_below;
   return a;
 }
 
