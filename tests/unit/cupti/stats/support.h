@@ -42,6 +42,16 @@ inline std::vector<uint8_t> random_bytes(format::DType dtype, uint64_t count, ui
   return bytes;
 }
 
+/// Equal to the last bit, NaNs included.
+inline void require_same(const StatsResult& a, const StatsResult& b) {
+  REQUIRE(std::memcmp(&a.stats, &b.stats, sizeof(a.stats)) == 0);
+  REQUIRE(a.variant == b.variant);
+  REQUIRE(a.range_count == b.range_count);
+  REQUIRE(std::memcmp(a.range_hashes, b.range_hashes, sizeof(a.range_hashes)) == 0);
+  REQUIRE(a.sample_bytes == b.sample_bytes);
+  REQUIRE(std::memcmp(a.samples, b.samples, sizeof(a.samples)) == 0);
+}
+
 inline void require_close(const char* what, double got, double want, double scale) {
   INFO(what << ": got " << got << ", want " << want);
   if (std::isnan(want)) {

@@ -1,0 +1,107 @@
+#include <functional>
+
+#include "tests/unit/cupti/stats/support.h"
+
+namespace convtrace::stats::test {
+namespace {
+
+using format::DType;
+
+constexpr uint64_t kMillion = uint64_t{1} << 20;
+
+std::vector<float> draw(uint64_t count, const std::function<float(std::mt19937_64&)>& sample) {
+  std::mt19937_64 random(20240117);
+  std::vector<float> values(count);
+  for (auto& value : values) value = sample(random);
+  return values;
+}
+
+float normal(std::mt19937_64& random) {
+  static std::normal_distribution<float> distribution;
+  distribution.reset();
+  return distribution(random);
+}
+
+float heavy_tail(std::mt19937_64& random) {
+  return normal(random) / std::sqrt(std::fabs(normal(random)) + 1e-6F);
+}
+
+TEST_CASE("stats: sums are within 1e-12 on seven distributions", "[stats][accuracy]") {
+  const std::pair<const char*, std::function<float(std::mt19937_64&)>> kDistributions[] = {
+      {"normal", normal},
+      {"relu", [](auto& r) { return std::max(0.0F, normal(r)); }},
+      {"mean 1e3", [](auto& r) { return 1e3F + normal(r); }},
+      {"mean 1e6", [](auto& r) { return 1e6F + normal(r); }},
+      {"heavy tail", heavy_tail},
+      {"scale 1e-30", [](auto& r) { return 1e-30F * normal(r); }},
+      {"scale 1e30", [](auto& r) { return 1e30F * normal(r); }},
+  };
+  for (const auto& [name, sample] : kDistributions) {
+    INFO(name);
+    require_matches_reference(view_of(draw(kMillion + 1, sample), DType::kF32));
+  }
+}
+
+TEST_CASE("stats: the mean survives a huge first element", "[stats][accuracy]") {
+  auto values = draw(kMillion, normal);
+  values[0] = 1e30F;
+  const auto view = view_of(values, DType::kF32);
+  const format::Stats got = compute(view).stats;
+  const format::Stats want = reference_stats(view);
+  REQUIRE(std::fabs(got.mean - want.mean) <= 1e-15 * std::fabs(want.mean));
+}
+
+TEST_CASE("stats: std of large integers close together is not lost", "[stats][accuracy]") {
+  std::vector<int64_t> values(100000);
+  std::mt19937_64 random(3);
+  for (auto& value : values) value = (int64_t{1} << 60) + static_cast<int64_t>(random() % 1000);
+  require_matches_reference(view_of(values, DType::kI64));
+}
+
+TEST_CASE("stats: 16-bit sums of many values do not overflow or lose digits", "[stats][ort]") {
+  // ONNX Runtime's StatisticsSubscriber keeps sums in the tensor's type: 1e5 twos in f16 became
+  // inf.
+  const std::vector<uint16_t> twos(100000, 0x4000);
+  const format::Stats f16 = compute(view_of(twos, DType::kF16)).stats;
+  REQUIRE(f16.sum.as_f64() == 200000);
+  REQUIRE(f16.mean == 2);
+  REQUIRE(f16.std == 0);
+  REQUIRE(f16.l2 == std::sqrt(400000.0));
+}
+
+TEST_CASE("stats: std is the deviation from the mean, not from a sum", "[stats][ort]") {
+  // ONNX Runtime's StatisticsSubscriber subtracts the mean from bucket sums.
+  std::vector<float> values(1000);
+  for (size_t i = 0; i < values.size(); ++i) values[i] = i % 2 == 0 ? 4.0F : 6.0F;
+  const format::Stats stats = compute(view_of(values, DType::kF32)).stats;
+  REQUIRE(stats.mean == 5);
+  REQUIRE(stats.std == 1);
+}
+
+TEST_CASE("stats: bf16 has a standard deviation", "[stats][ort]") {
+  // ONNX Runtime's StatisticsSubscriber leaves 0 for it.
+  const std::vector<uint16_t> values = {0x3F80, 0xBF80};  // 1, -1
+  REQUIRE(compute(view_of(values, DType::kBF16)).stats.std == 1);
+}
+
+TEST_CASE("stats: one NaN does not hide the finite range", "[stats][ort]") {
+  const std::vector<float> values = {1, std::nanf(""), -2};
+  const format::Stats stats = compute(view_of(values, DType::kF32)).stats;
+  REQUIRE(stats.nan == 1);
+  REQUIRE(stats.min.as_f64() == -2);
+  REQUIRE(stats.max.as_f64() == 1);
+  REQUIRE(stats.mean == -0.5);
+}
+
+TEST_CASE("stats: f64 beyond the range of squares gives Inf, not NaN", "[stats][accuracy]") {
+  const double huge = std::numeric_limits<double>::max();
+  const std::vector<double> values = {-huge, huge};
+  const format::Stats stats = compute(view_of(values, DType::kF64)).stats;
+  REQUIRE(std::isinf(stats.l2));
+  REQUIRE(std::isinf(stats.std));
+  REQUIRE(stats.mean == 0);
+  REQUIRE(stats.saturated == 2);
+}
+
+}  // namespace
+}  // namespace convtrace::stats::test
