@@ -1,0 +1,201 @@
+/// Initialisation, devices and contexts.
+
+#include <dlfcn.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+#include "tests/fakecuda/driver.h"
+
+using namespace fakecuda;
+
+namespace {
+
+constexpr int kDriverVersion = 13000;
+
+int device_count() { return static_cast<int>(knob("FAKECUDA_DEVICES", 1)); }
+
+/// As the real driver: once, inside the first cuInit, whatever comes of it.
+void load_injection() {
+  const char* path = getenv("CUDA_INJECTION64_PATH");
+  if (path == nullptr || *path == 0) return;
+  void* library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr) return;
+  using Initialize = int (*)();
+  if (const auto start = reinterpret_cast<Initialize>(dlsym(library, "InitializeInjection")))
+    start();
+}
+
+CUcontext make_context(int device) {
+  static uint32_t last_uid = 0;
+  auto* context = new CUctx_st;
+  context->device = device;
+  context->legacy.context = context->per_thread.context = context;
+  context->per_thread.blocking = true;
+  const std::lock_guard lock(driver().mutex);
+  context->uid = ++last_uid;
+  driver().all_contexts.emplace_back(context);
+  driver().contexts.insert(context);
+  return context;
+}
+
+void destroy_context(CUcontext context) {
+  if (const Hook hook = driver().hook.load()) {
+    HookCall call;
+    call.resource = true;
+    call.cbid = CUPTI_CBID_RESOURCE_CONTEXT_DESTROY_STARTING;
+    call.context = context;
+    hook(call);
+  }
+  const std::lock_guard lock(driver().mutex);
+  driver().contexts.erase(context);
+}
+
+}  // namespace
+
+FAKECUDA_EXPORT CUresult cuInit(unsigned) {
+  static std::once_flag once;
+  if (const uint64_t fails = knob("FAKECUDA_INIT_RESULT", 0); fails != 0)
+    return static_cast<CUresult>(fails);
+  std::call_once(once, [] { load_injection(); });
+  driver().initialised.store(true, std::memory_order_release);
+  return CUDA_SUCCESS;
+}
+
+FAKECUDA_EXPORT CUresult cuDriverGetVersion(int* version) {
+  *version = static_cast<int>(knob("FAKECUDA_DRIVER_VERSION", kDriverVersion));
+  return CUDA_SUCCESS;
+}
+
+FAKECUDA_EXPORT CUresult cuDeviceGetCount(int* count) {
+  *count = device_count();
+  return entry_status(false);
+}
+
+FAKECUDA_EXPORT CUresult cuDeviceGet(CUdevice* device, int ordinal) {
+  if (ordinal < 0 || ordinal >= device_count()) return CUDA_ERROR_INVALID_DEVICE;
+  *device = ordinal;
+  return entry_status(false);
+}
+
+FAKECUDA_EXPORT CUresult cuDeviceGetName(char* name, int length, CUdevice device) {
+  if (device < 0 || device >= device_count()) return CUDA_ERROR_INVALID_DEVICE;
+  snprintf(name, static_cast<size_t>(length), "Fake device %d", device);
+  return entry_status(false);
+}
+
+FAKECUDA_EXPORT CUresult cuDeviceTotalMem(size_t* bytes, CUdevice) {
+  *bytes = size_t{16} << 30;
+  return entry_status(false);
+}
+
+FAKECUDA_EXPORT CUresult cuDeviceGetAttribute(int* value, CUdevice_attribute attribute, CUdevice) {
+  switch (attribute) {
+    case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR:
+      *value = 9;
+      break;
+    case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR:
+      *value = 0;
+      break;
+    case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT:
+      *value = 4;
+      break;
+    case CU_DEVICE_ATTRIBUTE_WARP_SIZE:
+      *value = 32;
+      break;
+    case CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK:
+      *value = 1024;
+      break;
+    case CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING:
+    case CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY:
+      *value = 1;
+      break;
+    default:
+      *value = 0;
+      break;
+  }
+  return entry_status(false);
+}
+
+FAKECUDA_EXPORT CUresult cuDevicePrimaryCtxRetain(CUcontext* context, CUdevice device) {
+  if (const CUresult status = entry_status(false); status != CUDA_SUCCESS) return status;
+  {
+    const std::lock_guard lock(driver().mutex);
+    const auto it = driver().primary.find(device);
+    if (it != driver().primary.end()) {
+      *context = it->second;
+      return CUDA_SUCCESS;
+    }
+  }
+  *context = make_context(device);
+  const std::lock_guard lock(driver().mutex);
+  driver().primary[device] = *context;
+  return CUDA_SUCCESS;
+}
+
+FAKECUDA_EXPORT CUresult cuDevicePrimaryCtxRelease(CUdevice) { return entry_status(false); }
+
+FAKECUDA_EXPORT CUresult cuCtxCreate(CUcontext* context, CUctxCreateParams* create_params,
+                                     unsigned flags, CUdevice device) {
+  if (const CUresult status = entry_status(false); status != CUDA_SUCCESS) return status;
+  const cuCtxCreate_v4_params params{context, create_params, flags, device};
+  return FAKECUDA_AROUND(cuCtxCreate_v4, params, [&] {
+    *context = make_context(device);
+    context_stack().push_back(*context);
+    return CUDA_SUCCESS;
+  });
+}
+
+FAKECUDA_EXPORT CUresult cuCtxDestroy(CUcontext context) {
+  if (const CUresult status = entry_status(false); status != CUDA_SUCCESS) return status;
+  destroy_context(context);
+  auto& stack = context_stack();
+  if (!stack.empty() && stack.back() == context) stack.pop_back();
+  return CUDA_SUCCESS;
+}
+
+FAKECUDA_EXPORT CUresult cuCtxSetCurrent(CUcontext context) {
+  if (const CUresult status = entry_status(false); status != CUDA_SUCCESS) return status;
+  const cuCtxSetCurrent_params params{context};
+  return FAKECUDA_AROUND(cuCtxSetCurrent, params, [&] {
+    auto& stack = context_stack();
+    if (!stack.empty()) stack.pop_back();
+    if (context != nullptr) stack.push_back(context);
+    return CUDA_SUCCESS;
+  });
+}
+
+FAKECUDA_EXPORT CUresult cuCtxPushCurrent(CUcontext context) {
+  if (const CUresult status = entry_status(false); status != CUDA_SUCCESS) return status;
+  const cuCtxPushCurrent_v2_params params{context};
+  return FAKECUDA_AROUND(cuCtxPushCurrent_v2, params, [&] {
+    if (context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+    context_stack().push_back(context);
+    return CUDA_SUCCESS;
+  });
+}
+
+FAKECUDA_EXPORT CUresult cuCtxPopCurrent(CUcontext* context) {
+  auto& stack = context_stack();
+  if (stack.empty()) return CUDA_ERROR_INVALID_CONTEXT;
+  if (context != nullptr) *context = stack.back();
+  stack.pop_back();
+  return CUDA_SUCCESS;
+}
+
+FAKECUDA_EXPORT CUresult cuCtxGetCurrent(CUcontext* context) {
+  *context = current_context();
+  return driver().initialised.load() ? CUDA_SUCCESS : CUDA_ERROR_NOT_INITIALIZED;
+}
+
+FAKECUDA_EXPORT CUresult cuCtxGetDevice(CUdevice* device) {
+  if (current_context() == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+  *device = current_context()->device;
+  return CUDA_SUCCESS;
+}
+
+FAKECUDA_EXPORT CUresult cuCtxSynchronize() {
+  if (const CUresult status = entry_status(); status != CUDA_SUCCESS) return status;
+  return forbid_during_capture();
+}

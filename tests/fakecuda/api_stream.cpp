@@ -1,0 +1,279 @@
+/// Streams, events, capture and graphs.
+
+#include <ctime>
+
+#include "tests/fakecuda/driver.h"
+
+namespace fakecuda {
+namespace {
+
+thread_local CUstreamCaptureMode thread_mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
+
+bool is_capturing(const CUstream_st& stream) {
+  return stream.status != CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
+/// Calls `visit` for every stream, until it answers true. Driver::mutex is held.
+template <typename Visit>
+bool any_stream(Visit visit) {
+  for (CUstream stream : driver().streams)
+    if (visit(*stream)) return true;
+  for (CUcontext context : driver().contexts)
+    if (visit(context->legacy) || visit(context->per_thread)) return true;
+  return false;
+}
+
+bool forbids(const CUstream_st& stream) {
+  if (stream.status != CU_STREAM_CAPTURE_STATUS_ACTIVE ||
+      thread_mode == CU_STREAM_CAPTURE_MODE_RELAXED)
+    return false;
+  if (stream.capturing_thread == std::this_thread::get_id())
+    return stream.mode != CU_STREAM_CAPTURE_MODE_RELAXED;
+  return thread_mode == CU_STREAM_CAPTURE_MODE_GLOBAL &&
+         stream.mode == CU_STREAM_CAPTURE_MODE_GLOBAL;
+}
+
+bool is_legacy(CUstream stream) {
+  return stream->context != nullptr && stream == &stream->context->legacy;
+}
+
+bool blocking_capture(const CUstream_st& stream) {
+  return stream.blocking && stream.status == CU_STREAM_CAPTURE_STATUS_ACTIVE;
+}
+
+}  // namespace
+
+CUresult forbid_during_capture() {
+  const std::lock_guard lock(driver().mutex);
+  bool forbidden = false;
+  any_stream([&](CUstream_st& stream) {
+    if (!forbids(stream)) return false;
+    stream.status = CU_STREAM_CAPTURE_STATUS_INVALIDATED;
+    forbidden = true;
+    return false;
+  });
+  return forbidden ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED : CUDA_SUCCESS;
+}
+
+CUstream resolve(CUstream stream, bool per_thread) {
+  CUcontext context = current_context();
+  if (context == nullptr) return nullptr;
+  if (stream == CU_STREAM_PER_THREAD || (stream == nullptr && per_thread))
+    return &context->per_thread;
+  if (stream == CU_STREAM_LEGACY || stream == nullptr) return &context->legacy;
+  const std::lock_guard lock(driver().mutex);
+  return driver().streams.contains(stream) ? stream : nullptr;
+}
+
+CUresult enqueue(CUstream stream, std::function<void()> work) {
+  {
+    const std::lock_guard lock(driver().mutex);
+    if (stream->status == CU_STREAM_CAPTURE_STATUS_INVALIDATED)
+      return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+    if (is_capturing(*stream)) {
+      stream->capture->work.push_back(std::move(work));
+      return CUDA_SUCCESS;
+    }
+    bool implicit = false;
+    if (is_legacy(stream)) {
+      any_stream([&](CUstream_st& other) {
+        if (!blocking_capture(other)) return false;
+        other.status = CU_STREAM_CAPTURE_STATUS_INVALIDATED;
+        implicit = true;
+        return false;
+      });
+    }
+    if (implicit) return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
+  }
+  const std::lock_guard order(stream->running);
+  work();
+  return CUDA_SUCCESS;
+}
+
+namespace {
+
+CUresult begin_capture(CUstream stream, CUstreamCaptureMode mode) {
+  if (is_legacy(stream)) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+  const std::lock_guard lock(driver().mutex);
+  if (is_capturing(*stream)) return CUDA_ERROR_ILLEGAL_STATE;
+  stream->capture = std::make_unique<CUgraph_st>();
+  stream->status = CU_STREAM_CAPTURE_STATUS_ACTIVE;
+  stream->mode = mode;
+  stream->capturing_thread = std::this_thread::get_id();
+  return CUDA_SUCCESS;
+}
+
+CUresult end_capture(CUstream stream, CUgraph* graph) {
+  const std::lock_guard lock(driver().mutex);
+  *graph = nullptr;
+  if (!is_capturing(*stream)) return CUDA_ERROR_ILLEGAL_STATE;
+  const bool valid = stream->status == CU_STREAM_CAPTURE_STATUS_ACTIVE;
+  stream->status = CU_STREAM_CAPTURE_STATUS_NONE;
+  if (valid) *graph = stream->capture.release();
+  stream->capture.reset();
+  return valid ? CUDA_SUCCESS : CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+}
+
+CUresult capture_status(CUstream stream, bool per_thread, CUstreamCaptureStatus* status) {
+  if (const CUresult entry = entry_status(); entry != CUDA_SUCCESS) return entry;
+  CUstream resolved = resolve(stream, per_thread);
+  if (resolved == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  const std::lock_guard lock(driver().mutex);
+  *status = resolved->status;
+  if (is_legacy(resolved) && any_stream(blocking_capture))
+    return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
+  return CUDA_SUCCESS;
+}
+
+CUresult create_stream(CUstream* stream, unsigned flags) {
+  if (const CUresult status = entry_status(); status != CUDA_SUCCESS) return status;
+  auto* created = new CUstream_st;
+  created->context = current_context();
+  created->blocking = (flags & CU_STREAM_NON_BLOCKING) == 0;
+  const std::lock_guard lock(driver().mutex);
+  driver().all_streams.emplace_back(created);
+  driver().streams.insert(created);
+  *stream = created;
+  return CUDA_SUCCESS;
+}
+
+CUresult graph_launch(CUgraphExec exec, CUstream stream, bool per_thread) {
+  if (const CUresult status = entry_status(); status != CUDA_SUCCESS) return status;
+  CUstream resolved = resolve(stream, per_thread);
+  if (exec == nullptr || resolved == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  return enqueue(resolved, [exec] {
+    for (const auto& work : exec->work) work();
+  });
+}
+
+uint64_t now_ns() {
+  timespec now{};
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000U + static_cast<uint64_t>(now.tv_nsec);
+}
+
+}  // namespace
+}  // namespace fakecuda
+
+using namespace fakecuda;
+
+FAKECUDA_EXPORT CUresult cuStreamCreate(CUstream* stream, unsigned flags) {
+  return create_stream(stream, flags);
+}
+
+FAKECUDA_EXPORT CUresult cuStreamCreateWithPriority(CUstream* stream, unsigned flags, int) {
+  return create_stream(stream, flags);
+}
+
+FAKECUDA_EXPORT CUresult cuStreamDestroy(CUstream stream) {
+  const std::lock_guard lock(driver().mutex);
+  return driver().streams.erase(stream) == 1 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+}
+
+FAKECUDA_EXPORT CUresult cuStreamSynchronize(CUstream stream) {
+  if (const CUresult status = entry_status(); status != CUDA_SUCCESS) return status;
+  if (resolve(stream, false) == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  return forbid_during_capture();
+}
+
+FAKECUDA_EXPORT CUresult cuStreamQuery(CUstream stream) {
+  return resolve(stream, false) == nullptr ? CUDA_ERROR_INVALID_HANDLE : entry_status();
+}
+
+FAKECUDA_EXPORT CUresult cuStreamGetCtx(CUstream stream, CUcontext* context) {
+  CUstream resolved = resolve(stream, false);
+  if (resolved == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  *context = resolved->context;
+  return CUDA_SUCCESS;
+}
+
+FAKECUDA_EXPORT CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned) {
+  if (event == nullptr || resolve(stream, false) == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  return entry_status();
+}
+
+FAKECUDA_EXPORT CUresult cuStreamIsCapturing(CUstream stream, CUstreamCaptureStatus* status) {
+  return capture_status(stream, false, status);
+}
+
+FAKECUDA_EXPORT CUresult cuStreamIsCapturing_ptsz(CUstream stream, CUstreamCaptureStatus* status) {
+  return capture_status(stream, true, status);
+}
+
+FAKECUDA_EXPORT CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode* mode) {
+  std::swap(*mode, thread_mode);
+  return CUDA_SUCCESS;
+}
+
+FAKECUDA_EXPORT CUresult cuStreamBeginCapture(CUstream stream, CUstreamCaptureMode mode) {
+  const cuStreamBeginCapture_v2_params params{stream, mode};
+  return FAKECUDA_AROUND(cuStreamBeginCapture_v2, params, [&] {
+    CUstream resolved = resolve(stream, false);
+    return resolved == nullptr ? CUDA_ERROR_INVALID_HANDLE : begin_capture(resolved, mode);
+  });
+}
+
+FAKECUDA_EXPORT CUresult cuStreamEndCapture(CUstream stream, CUgraph* graph) {
+  const cuStreamEndCapture_params params{stream, graph};
+  return FAKECUDA_AROUND(cuStreamEndCapture, params, [&] {
+    CUstream resolved = resolve(stream, false);
+    return resolved == nullptr ? CUDA_ERROR_INVALID_HANDLE : end_capture(resolved, graph);
+  });
+}
+
+FAKECUDA_EXPORT CUresult cuGraphInstantiateWithFlags(CUgraphExec* exec, CUgraph graph,
+                                                     unsigned long long) {
+  if (graph == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  *exec = new CUgraphExec_st{graph->work};
+  return entry_status();
+}
+
+FAKECUDA_EXPORT CUresult cuGraphLaunch(CUgraphExec exec, CUstream stream) {
+  const cuGraphLaunch_params params{exec, stream};
+  return FAKECUDA_AROUND(cuGraphLaunch, params, [&] { return graph_launch(exec, stream, false); });
+}
+
+FAKECUDA_EXPORT CUresult cuGraphLaunch_ptsz(CUgraphExec exec, CUstream stream) {
+  const cuGraphLaunch_ptsz_params params{exec, stream};
+  return FAKECUDA_AROUND(cuGraphLaunch_ptsz, params,
+                         [&] { return graph_launch(exec, stream, true); });
+}
+
+FAKECUDA_EXPORT CUresult cuGraphExecDestroy(CUgraphExec exec) {
+  delete exec;
+  return CUDA_SUCCESS;
+}
+
+FAKECUDA_EXPORT CUresult cuGraphDestroy(CUgraph graph) {
+  delete graph;
+  return CUDA_SUCCESS;
+}
+
+FAKECUDA_EXPORT CUresult cuEventCreate(CUevent* event, unsigned) {
+  *event = new CUevent_st;
+  return entry_status();
+}
+
+FAKECUDA_EXPORT CUresult cuEventRecord(CUevent event, CUstream stream) {
+  CUstream resolved = resolve(stream, false);
+  if (event == nullptr || resolved == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  return enqueue(resolved, [event] { event->recorded_ns = now_ns(); });
+}
+
+FAKECUDA_EXPORT CUresult cuEventSynchronize(CUevent event) {
+  return event == nullptr ? CUDA_ERROR_INVALID_HANDLE : entry_status();
+}
+
+FAKECUDA_EXPORT CUresult cuEventQuery(CUevent event) {
+  return event == nullptr ? CUDA_ERROR_INVALID_HANDLE : entry_status();
+}
+
+FAKECUDA_EXPORT CUresult cuEventElapsedTime(float* milliseconds, CUevent start, CUevent end) {
+  *milliseconds = static_cast<float>(end->recorded_ns - start->recorded_ns) * 1e-6F;
+  return entry_status();
+}
+
+FAKECUDA_EXPORT CUresult cuEventDestroy(CUevent event) {
+  delete event;
+  return CUDA_SUCCESS;
+}

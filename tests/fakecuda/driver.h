@@ -1,0 +1,146 @@
+#pragma once
+/// @file driver.h
+/// The state of the fake driver: what the handles of cuda.h stand for here, and what every entry
+/// point does first and last.
+
+#include <cuda.h>
+#include <cupti.h>
+
+#include <atomic>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "tests/fakecuda/fakecuda.h"
+#include "tests/fakecuda/hook.h"
+#include "tests/fakecuda/memory.h"
+
+#define FAKECUDA_EXPORT extern "C" __attribute__((visibility("default")))
+
+/// A kernel of a module or library. CUfunction and CUkernel are different handles to one, and only
+/// launches take either.
+struct CUfunc_st {
+  const fakecuda_kernel* kernel = nullptr;
+  std::vector<size_t> offsets;
+  bool is_kernel = false;               ///< handed out as CUkernel
+  std::unique_ptr<CUfunc_st> function;  ///< of a kernel: what cuKernelGetFunction has made of it
+};
+
+struct CUmod_st {
+  std::map<std::string, std::unique_ptr<CUfunc_st>> functions;
+};
+
+struct CUlib_st {
+  std::map<std::string, std::unique_ptr<CUfunc_st>> kernels;
+};
+
+/// A capture and what it becomes: the work in order.
+struct CUgraph_st {
+  std::vector<std::function<void()>> work;
+};
+struct CUgraphExec_st {
+  std::vector<std::function<void()>> work;
+};
+
+struct CUstream_st {
+  CUcontext context = nullptr;
+  bool blocking = true;  ///< synchronises with the legacy stream
+  std::recursive_mutex running;
+  std::unique_ptr<CUgraph_st> capture;  ///< under Driver::mutex
+  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+  CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
+  std::thread::id capturing_thread;
+};
+
+struct CUevent_st {
+  std::atomic<uint64_t> recorded_ns{0};
+};
+
+struct CUctx_st {
+  int device = 0;
+  uint32_t uid = 0;
+  CUstream_st legacy;
+  CUstream_st per_thread;
+};
+
+namespace fakecuda {
+
+struct Driver {
+  std::mutex mutex;
+  DeviceMemory memory;
+  std::atomic<bool> initialised{false};
+  std::atomic<int> sticky{CUDA_SUCCESS};
+  std::atomic<Hook> hook{nullptr};
+  std::atomic<uint64_t> launches{0};
+  std::set<CUcontext> contexts;
+  std::map<int, CUcontext> primary;
+  std::set<CUstream> streams;  ///< without those inside contexts
+
+  /// Every object ever made: a use after its destruction is an error code, not a crash of the test.
+  std::vector<std::unique_ptr<CUctx_st>> all_contexts;
+  std::vector<std::unique_ptr<CUstream_st>> all_streams;
+};
+
+/// Lives until the process ends: threads of the host may be inside a call at exit.
+Driver& driver();
+
+/// Threads have a stack of contexts.
+std::vector<CUcontext>& context_stack();
+CUcontext current_context();
+
+/// Turns a number from the environment into a failure knob. @return `missing` when it is not set.
+uint64_t knob(const char* name, uint64_t missing);
+
+/// What every call but cuInit and the pure queries returns before anything else: not initialised,
+/// lost context, none current.
+CUresult entry_status(bool needs_context = true);
+
+/// Whether an unsafe call (allocation, module load, synchronisation) is forbidden by a capture; it
+/// then invalidates that capture. Source: cuThreadExchangeStreamCaptureMode.
+CUresult forbid_during_capture();
+
+/// @return the stream object of a handle; null for an unknown one.
+CUstream resolve(CUstream stream, bool per_thread);
+
+/// Runs `work` now, in stream order, or adds it to the stream's capture.
+CUresult enqueue(CUstream stream, std::function<void()> work);
+
+/// A kernel touched memory that is not there.
+void* checked_translate(uint64_t address, size_t bytes);
+
+/// Reports both ends of a call to CUPTI.
+template <typename Params, typename Body>
+CUresult around(uint32_t cbid, const char* function, const Params& params, Body body,
+                const char* symbol = nullptr) {
+  const Hook hook = driver().hook.load(std::memory_order_acquire);
+  if (hook == nullptr) return body();
+  uint64_t correlation = 0;
+  CUresult result = CUDA_ERROR_UNKNOWN;
+  HookCall call;
+  call.cbid = cbid;
+  call.function = function;
+  call.params = &params;
+  call.result = &result;
+  call.symbol = symbol;
+  call.correlation = &correlation;
+  const auto tell = [&](uint32_t site) {
+    call.site = site;
+    call.context = current_context();
+    call.context_uid = call.context == nullptr ? 0 : call.context->uid;
+    hook(call);
+  };
+  tell(CUPTI_API_ENTER);
+  result = body();
+  tell(CUPTI_API_EXIT);
+  return result;
+}
+
+#define FAKECUDA_AROUND(function, params, ...) \
+  ::fakecuda::around(CUPTI_DRIVER_TRACE_CBID_##function, #function, params, __VA_ARGS__)
+
+}  // namespace fakecuda

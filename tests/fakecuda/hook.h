@@ -1,0 +1,36 @@
+#pragma once
+/// @file hook.h
+/// The seam between the fake libcuda.so.1 and the fake libcupti.so.13: one function that is told of
+/// every call. libcupti finds the setter by name in libcuda.
+
+#include <cuda.h>
+
+#include <cstdint>
+
+namespace fakecuda {
+
+/// One end of a driver call (site: CUPTI_API_ENTER or CUPTI_API_EXIT) or a resource event.
+struct HookCall {
+  bool resource = false;
+  uint32_t cbid = 0;
+  uint32_t site = 0;
+  const char* function = nullptr;
+  const void* params = nullptr;
+  CUresult* result = nullptr;
+  const char* symbol = nullptr;
+  CUcontext context = nullptr;
+  uint32_t context_uid = 0;
+  uint64_t* correlation = nullptr;
+};
+
+using Hook = void (*)(const HookCall& call);
+
+/// Null removes the hook.
+using SetHook = void (*)(Hook hook);
+inline constexpr const char* kSetHookSymbol = "fakecuda_set_hook";
+
+/// Device of a context, -1 if there is no such context.
+using DeviceOf = int (*)(CUcontext context);
+inline constexpr const char* kDeviceOfSymbol = "fakecuda_device_of";
+
+}  // namespace fakecuda
