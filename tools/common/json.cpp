@@ -28,8 +28,8 @@ Json json_number(double value) {
 }
 
 std::string hex_text(uint64_t value) {
-  char text[17];
-  std::snprintf(text, sizeof text, "%016llx", static_cast<unsigned long long>(value));
+  char text[19];
+  std::snprintf(text, sizeof text, "0x%016llx", static_cast<unsigned long long>(value));
   return text;
 }
 

@@ -17,7 +17,7 @@ namespace convtrace::tools {
 using Json = nlohmann::ordered_json;
 
 [[nodiscard]] Json json_number(double value);
-/// @return 16 lower-case hexadecimal digits.
+/// @return "0x" and 16 lower-case hexadecimal digits.
 [[nodiscard]] std::string hex_text(uint64_t value);
 /// @return decimal text of a two's complement 128-bit integer.
 [[nodiscard]] std::string wide_integer_text(format::WideScalar value);

@@ -53,4 +53,16 @@ std::string demangled(std::string_view name) {
   return failure == 0 && text != nullptr ? std::string(text.get()) : std::string(name);
 }
 
+std::string device_text(format::Device device) {
+  switch (device.type) {
+    case format::Device::Type::kCpu:
+      return "cpu";
+    case format::Device::Type::kCuda:
+      return "cuda:" + std::to_string(device.index);
+    case format::Device::Type::kOther:
+      break;
+  }
+  return "other:" + std::to_string(device.index);
+}
+
 }  // namespace convtrace::tools

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "format/base/status.h"
+#include "format/events.h"
 
 namespace convtrace::tools {
 
@@ -21,5 +22,8 @@ namespace convtrace::tools {
 [[nodiscard]] std::string status_text(const Status& status);
 /// @return the C++ name of a mangled symbol, or `name` itself. Not escaped.
 [[nodiscard]] std::string demangled(std::string_view name);
+
+/// @return "cpu", "cuda:0"; "other:0" for what is neither.
+[[nodiscard]] std::string device_text(format::Device device);
 
 }  // namespace convtrace::tools

@@ -51,7 +51,7 @@ TEST_CASE("json: what JSON cannot hold becomes text", "[tools][json]") {
   CHECK(tools::json_number(std::nan("")) == "nan");
   CHECK(tools::json_number(-std::numeric_limits<double>::infinity()) == "-inf");
   CHECK(tools::json_number(0.5) == 0.5);
-  CHECK(tools::hex_text(0xABC) == "0000000000000abc");
+  CHECK(tools::hex_text(0xABC) == "0x0000000000000abc");
   CHECK(tools::wide_integer_text({0, 1}) == "18446744073709551616");
   CHECK(tools::wide_integer_text({~0ull, ~0ull}) == "-1");
   CHECK(tools::wide_integer_text({0, 1ull << 63}) == "-170141183460469231731687303715884105728");
@@ -63,7 +63,7 @@ TEST_CASE("json: a hash-only record shows its hash and count alone", "[tools][js
   stats.hash = 7;
   const auto json = tools::stats_json(stats, DType::kF32, format::Capture::kHash);
   CHECK(json.size() == 2);
-  CHECK(json["hash"] == "0000000000000007");
+  CHECK(json["hash"] == "0x0000000000000007");
   CHECK(json["count"] == 3);
 }
 

@@ -1,0 +1,75 @@
+#include "tests/support/catch.h"
+#include "tests/unit/tools/convtrace/cli.h"
+
+namespace convtrace::test {
+namespace {
+
+using format::FindingKind;
+using format::Level;
+
+const FindingSpec kError{.kind = FindingKind::kFreedUnderOutput,
+                         .level = Level::kError,
+                         .scope = "h.0.mlp",
+                         .op = "demo::gelu",
+                         .slot = "output:0",
+                         .other = "input:0",
+                         .bytes = 64,
+                         .alloc_stack = {"allocate (a.py:1)"},
+                         .launch_stack = {"launch (b.py:2)"},
+                         .free_stack = {"free (c.py:3)"},
+                         .message = "output 0 lies over memory that was freed"};
+
+}  // namespace
+
+TEST_CASE("findings: the exit code says whether an unsuppressed error was found", "[cli]") {
+  const TempDir folder;
+  const std::string path = folder / "a.ctrace";
+  FindingSpec suppressed = kError, warning = kError;
+  suppressed.suppressed = true;
+  warning.level = Level::kWarning;
+  struct Case {
+    std::vector<FindingSpec> findings;
+    int exit_code;
+  };
+  const Case cases[] = {{{}, 0},
+                        {{warning}, 0},
+                        {{suppressed}, 0},
+                        {{warning, kError}, 4},
+                        {{suppressed, kError, warning}, 4}};
+  for (const Case& c : cases) {
+    std::filesystem::remove(path);
+    TraceBuilder trace(path);
+    for (const FindingSpec& finding : c.findings) trace.finding(finding);
+    trace.close();
+    CHECK(convtrace({"findings", path}).exit_code == c.exit_code);
+    const ProcessResult json = convtrace({"findings", "--json", path});
+    CHECK(json.exit_code == c.exit_code);
+    CHECK(json_lines(json.out).size() == c.findings.size());
+  }
+}
+
+TEST_CASE("findings: an unclosed trace is 3 whatever it holds", "[cli]") {
+  const TempDir folder;
+  const std::string path = folder / "a.ctrace";
+  TraceBuilder(path).finding(kError).leave_unclosed();
+  const ProcessResult result = convtrace({"findings", "--json", path});
+  CHECK(result.exit_code == 3);
+  CHECK(json_lines(result.out).size() == 1);
+  CHECK(result.err.find("unclosed") != std::string::npos);
+}
+
+TEST_CASE("findings: a paragraph says what, where, and three stacks", "[cli]") {
+  const TempDir folder;
+  const std::string path = folder / "a.ctrace";
+  TraceBuilder(path).step(5).finding(kError).close();
+  const ProcessResult result = convtrace({"findings", path});
+  for (const char* text :
+       {"error: freed-under-output in step 5, forward h.0.mlp, op demo::gelu",
+        "output 0 lies over memory that was freed", "output:0 and input:0 share 64 bytes",
+        "allocate (a.py:1)", "launch (b.py:2)", "free (c.py:3)"}) {
+    CAPTURE(text);
+    CHECK(result.out.find(text) != std::string::npos);
+  }
+}
+
+}  // namespace convtrace::test

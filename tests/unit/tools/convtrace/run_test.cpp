@@ -1,0 +1,143 @@
+#include "format/settings/settings.h"
+
+#include "tests/support/catch.h"
+#include "tests/unit/tools/convtrace/cli.h"
+
+namespace convtrace::test {
+namespace {
+
+/// The program in a tree of its own, whose preload library does nothing.
+class ToolTree {
+ public:
+  ToolTree() {
+    std::filesystem::create_directories(root_ / "bin");
+    std::filesystem::create_directories(root_ / "lib");
+    std::filesystem::copy_file(CONVTRACE_PROGRAM, root_ / "bin/convtrace");
+    const ProcessResult built =
+        run_process({"cc", "-shared", "-x", "c", "/dev/null", "-o", root_ / "lib/libconvtrace.so"});
+    REQUIRE(built.exit_code == 0);
+  }
+
+  [[nodiscard]] ProcessResult run(std::vector<std::string> arguments,
+                                  std::vector<std::string> environment = {}) const {
+    arguments.insert(arguments.begin(), {root_ / "bin/convtrace", "run"});
+    return run_process(arguments, {std::move(environment), {"LD_PRELOAD"}, root_.path()});
+  }
+  [[nodiscard]] std::string library() const { return root_ / "lib/libconvtrace.so"; }
+  [[nodiscard]] std::string file(const std::string& name) const { return root_ / name; }
+
+ private:
+  TempDir root_;
+};
+
+}  // namespace
+
+TEST_CASE("run: the command gets the library, the settings and its own arguments", "[cli]") {
+  const ToolTree tree;
+  const ProcessResult result =
+      tree.run({"--mode", "hash", "--steps=0|5-8", "--overwrite", "--", "sh", "-c",
+                "echo $LD_PRELOAD $CONVTRACE_MODE $CONVTRACE_STEPS $CONVTRACE_OVERWRITE $0 $1",
+                "--mode", "--"});
+  CHECK(result.out == tree.library() + " hash 0|5-8 1 --mode --\n");
+  CHECK(result.err.empty());
+}
+
+TEST_CASE("run: the exit code is the command's", "[cli]") {
+  const ToolTree tree;
+  CHECK(tree.run({"--", "sh", "-c", "exit 42"}).exit_code == 42);
+  CHECK(tree.run({"--", "sh", "-c", "kill -9 $$"}).signal == 9);
+  CHECK(tree.run({"--", "./nothing"}).exit_code == 127);
+  CHECK(tree.run({"--", "/"}).exit_code == 126);
+}
+
+TEST_CASE("run: what is wrong with the settings is found before the command starts", "[cli]") {
+  const ToolTree tree;
+  std::ofstream(tree.file("bad.toml")) << "[[rule]]\nkernal = \"x\"\n";
+  struct Case {
+    std::vector<std::string> options, environment;
+    std::string says;
+  };
+  const Case cases[] = {
+      {{"--stepz", "3"}, {}, "unknown option \"--stepz\"; the nearest is --steps"},
+      {{"--mode=stat"}, {}, "bad value \"stat\" for --mode: the nearest is stats"},
+      {{"--mode"}, {}, "--mode"},
+      {{},
+       {"CONVTRACE_STEP=3"},
+       "unknown setting \"CONVTRACE_STEP\"; the nearest is "
+       "CONVTRACE_STEPS"},
+      {{}, {"CONVTRACE_SAMPLES=x"}, "bad value \"x\" for CONVTRACE_SAMPLES"},
+      {{"--config", "bad.toml"}, {}, "bad.toml:2: unknown key \"kernal\""},
+      {{"--config", "missing.toml"}, {}, "missing.toml"},
+      {{"stray"}, {}, "\"stray\": the command follows after --"},
+  };
+  for (const Case& c : cases) {
+    std::vector<std::string> arguments = c.options;
+    arguments.insert(arguments.end(), {"--", "echo", "started"});
+    const ProcessResult result = tree.run(arguments, c.environment);
+    CAPTURE(c.says);
+    CHECK(result.exit_code == 2);
+    CHECK(result.out.empty());
+    CHECK(result.err.find(c.says) != std::string::npos);
+  }
+  CHECK(tree.run({"echo"}).exit_code == 2);
+  CHECK(tree.run({"--"}).exit_code == 2);
+}
+
+TEST_CASE("run: an option wins over the environment", "[cli]") {
+  const ToolTree tree;
+  CHECK(tree.run({"--mode", "hash", "--", "printenv", "CONVTRACE_MODE"}, {"CONVTRACE_MODE=junk"})
+            .out == "hash\n");
+}
+
+TEST_CASE("run: every setting is an option", "[cli]") {
+  const ProcessResult help = convtrace({"run", "--help"});
+  CHECK(help.exit_code == 0);
+  for (const auto& spec : settings::setting_table()) {
+    std::string option = "--" + settings::setting_key(spec);
+    std::replace(option.begin(), option.end(), '_', '-');
+    CAPTURE(option);
+    CHECK(help.out.find(option + ' ') != std::string::npos);
+  }
+}
+
+TEST_CASE("run: another tool's preload library stays, ours is named once and first", "[cli]") {
+  const ToolTree tree;
+  const std::string other = "/usr/lib/other.so";
+  const ProcessResult result =
+      tree.run({"--dry-run", "--", "true"}, {"LD_PRELOAD=" + other + " " + tree.library()});
+  CHECK(result.out.starts_with("LD_PRELOAD=" + tree.library() + ":" + other + "\n"));
+}
+
+TEST_CASE("run --dry-run: prints the settings and the command, and starts nothing", "[cli]") {
+  const ToolTree tree;
+  const ProcessResult result = tree.run({"--steps", "0|2", "--dry-run", "--", "touch", "a file"});
+  CHECK(result.exit_code == 0);
+  CHECK(result.out == "LD_PRELOAD=" + tree.library() + "\nCONVTRACE_STEPS='0|2'\ntouch 'a file'\n");
+  CHECK_FALSE(std::filesystem::exists(tree.file("a file")));
+}
+
+TEST_CASE("run: a tree without the library is one line", "[cli]") {
+  const ToolTree tree;
+  std::filesystem::remove(tree.library());
+  const ProcessResult result = tree.run({"--", "true"});
+  CHECK(result.exit_code == 1);
+  CHECK(result.err.find("libconvtrace.so") != std::string::npos);
+}
+
+TEST_CASE("convtrace: usage errors are 2, help and version are 0 and data", "[cli]") {
+  for (const std::vector<std::string>& arguments :
+       {std::vector<std::string>{}, {"nothing"}, {"info"}, {"show", "--jsn", "x"}}) {
+    const ProcessResult result = convtrace(arguments);
+    CHECK(result.exit_code == 2);
+    CHECK(result.out.empty());
+    CHECK_FALSE(result.err.empty());
+  }
+  for (const char* option : {"--help", "--version"}) {
+    const ProcessResult result = convtrace({option});
+    CHECK(result.exit_code == 0);
+    CHECK(result.out.find("convtrace") != std::string::npos);
+    CHECK(result.err.empty());
+  }
+}
+
+}  // namespace convtrace::test

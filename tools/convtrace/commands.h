@@ -1,0 +1,27 @@
+#pragma once
+/// @file commands.h
+/// The commands of `convtrace`, after their options were read.
+///
+/// Errors:   a line on stderr and the exit code of exit_code.h. Data goes to standard output.
+
+#include <string>
+#include <vector>
+
+#include "format/settings/settings.h"
+#include "tools/common/exit_code.h"
+
+namespace convtrace::tools {
+
+[[nodiscard]] ExitCode show_info(const std::string& path, bool json);
+
+struct ShowOptions {
+  std::string path;
+  bool json = false;
+  std::vector<std::string> records;  ///< kinds to show, as in `record`; empty: all
+  settings::StepSet steps;
+};
+[[nodiscard]] ExitCode show_records(const ShowOptions& options);
+
+[[nodiscard]] ExitCode show_findings(const std::string& path, bool json);
+
+}  // namespace convtrace::tools

@@ -1,0 +1,173 @@
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdio>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "format/events.h"
+#include "format/settings/nearest.h"
+#include "format/settings/settings.h"
+#include "tools/convtrace/commands.h"
+#include "tools/convtrace/run.h"
+
+namespace convtrace::tools {
+namespace {
+
+constexpr int kUsage = static_cast<int>(ExitCode::kUsage);
+
+constexpr const char* kExitCodes =
+    "Exit codes: 0 clean, 1 failure, 2 usage, 3 the trace is unclosed or damaged (what could be "
+    "read was shown), 4 `findings` found an error. `run` ends with the command's own.";
+
+/// `convtrace run`: an option for each row of the settings table, then `--` and the command.
+class RunArguments {
+ public:
+  explicit RunArguments(CLI::App& app)
+      : command_(app.add_subcommand("run", "Run a program under convtrace: run [options] -- CMD")),
+        texts_(settings::setting_table().size()) {
+    const auto table = settings::setting_table();
+    for (size_t i = 0; i < table.size(); ++i) options_.push_back(add(table[i], texts_[i]));
+    command_->add_flag("--dry-run", result_.dry_run, "Print the environment and the command only");
+    command_->allow_extras();
+    command_->footer("Each option sets the environment variable of the same name, CONVTRACE_...");
+  }
+
+  [[nodiscard]] bool chosen() const { return command_->parsed(); }
+
+  /// @param command what followed `--`.
+  [[nodiscard]] int run(std::vector<std::string> command) {
+    const auto unknown = command_->remaining();
+    if (!unknown.empty()) return complain_about(unknown.front());
+    if (command.empty()) {
+      std::fputs("convtrace: run needs a command: convtrace run [options] -- CMD...\n", stderr);
+      return kUsage;
+    }
+    const auto table = settings::setting_table();
+    for (size_t i = 0; i < table.size(); ++i) {
+      if (options_[i]->count() == 0) continue;
+      const bool bare = is_switch(table[i]) && texts_[i].empty();
+      result_.values.emplace_back(&table[i], bare ? "1" : texts_[i]);
+    }
+    result_.command = std::move(command);
+    return run_command(result_);
+  }
+
+ private:
+  /// `--overwrite` alone means `--overwrite=1`.
+  static bool is_switch(const settings::SettingSpec& spec) { return spec.values == "0|1"; }
+
+  CLI::Option* add(const settings::SettingSpec& spec, std::string& text) {
+    const std::string name = option_name(spec);
+    std::string help(spec.help);
+    if (!spec.default_text.empty()) help += " Default: " + std::string(spec.default_text) + '.';
+    CLI::Option* option = command_->add_option(name, text, help);
+    if (is_switch(spec)) option->expected(0, 1);
+    return option->type_name(std::string(spec.values));
+  }
+
+  [[nodiscard]] int complain_about(const std::string& word) const {
+    if (!word.starts_with("-")) {
+      std::fprintf(stderr, "convtrace: %s: the command follows after --\n",
+                   settings::quoted(word).c_str());
+      return kUsage;
+    }
+    std::vector<std::string> names{"--dry-run", "--help"};
+    for (const auto& spec : settings::setting_table()) names.push_back(option_name(spec));
+    const std::vector<std::string_view> views(names.begin(), names.end());
+    const std::string option = word.substr(0, word.find('='));
+    std::fprintf(stderr, "convtrace: unknown option %s; the nearest is %s\n",
+                 settings::quoted(option).c_str(),
+                 std::string(settings::nearest(option, views)).c_str());
+    return kUsage;
+  }
+
+  CLI::App* command_;
+  std::vector<std::string> texts_;
+  std::vector<CLI::Option*> options_;
+  RunOptions result_;
+};
+
+/// A command that reads one trace.
+struct ReadArguments {
+  CLI::App* command;
+  std::string path;
+  bool json = false;
+
+  ReadArguments(CLI::App& app, const std::string& name, const std::string& help,
+                const std::string& json_help)
+      : command(app.add_subcommand(name, help)) {
+    command->add_option("TRACE", path, "A .ctrace file")->required();
+    command->add_flag("--json", json, json_help);
+  }
+};
+
+std::vector<std::string> record_kinds() {
+  std::vector<std::string> kinds{"meta"};
+  for (size_t i = 0; i < std::variant_size_v<format::Event>; ++i) {
+    kinds.emplace_back(format::event_name(i));
+  }
+  return kinds;
+}
+
+/// `words` are the arguments in reverse, as CLI11 wants them, up to `--`; `command` is the rest.
+int run_program(std::vector<std::string> words, std::vector<std::string> command) {
+  CLI::App app("convtrace: what a training run computed, and where memory was reused too early",
+               "convtrace");
+  app.set_version_flag("--version", "convtrace " CONVTRACE_VERSION);
+  app.require_subcommand(1);
+  app.footer(kExitCodes);
+  RunArguments run(app);
+  ReadArguments info(app, "info", "What a trace holds, and in which state it is",
+                     "One JSON object");
+  ReadArguments show(app, "show", "The records of a trace, one a line", "One JSON object a line");
+  ReadArguments findings(app, "findings", "What convtrace found wrong, with the stacks",
+                         "One JSON object a line");
+  ShowOptions show_options;
+  std::string steps = "all";
+  show.command->add_option("--records", show_options.records, "Only these kinds, comma-separated")
+      ->delimiter(',')
+      ->type_name("KIND,...")
+      ->check(CLI::IsMember(record_kinds()));
+  show.command->add_option("--steps", steps, "Only these steps")
+      ->type_name("0|5-8|100-120,every=50|all");
+  try {
+    app.parse(words);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : kUsage;
+  }
+
+  if (run.chosen()) return run.run(std::move(command));
+  if (info.command->parsed()) return static_cast<int>(show_info(info.path, info.json));
+  if (findings.command->parsed()) {
+    return static_cast<int>(show_findings(findings.path, findings.json));
+  }
+  const auto* steps_spec = settings::find_setting("CONVTRACE_STEPS");
+  settings::Settings parsed;
+  const std::string problem = settings::set_value(*steps_spec, "--steps", steps, parsed);
+  if (!problem.empty()) {
+    std::fprintf(stderr, "convtrace: %s\n", problem.c_str());
+    return kUsage;
+  }
+  show_options.path = show.path;
+  show_options.json = show.json;
+  show_options.steps = parsed.steps;
+  return static_cast<int>(show_records(show_options));
+}
+
+}  // namespace
+}  // namespace convtrace::tools
+
+int main(int argc, char** argv) {
+  const std::vector<std::string> all(argv + 1, argv + argc);
+  // What follows `--` belongs to the command, whatever it looks like.
+  const auto split = std::find(all.begin(), all.end(), "--");
+  std::vector<std::string> words(all.begin(), split);
+  std::reverse(words.begin(), words.end());
+  const bool is_run = !all.empty() && all.front() == "run";
+  if (!is_run) words.assign(all.rbegin(), all.rend());
+  return convtrace::tools::run_program(std::move(words),
+                                       is_run && split != all.end()
+                                           ? std::vector<std::string>(split + 1, all.end())
+                                           : std::vector<std::string>());
+}

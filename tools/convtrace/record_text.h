@@ -1,0 +1,26 @@
+#pragma once
+/// @file record_text.h
+/// Records of a trace as lines for people. Everything that came out of a trace is escaped.
+///
+/// Threads:  pure functions.
+
+#include <string>
+
+#include "format/definitions.h"
+#include "format/events.h"
+
+namespace convtrace::tools {
+
+/// The heads of the columns that event_line fills.
+[[nodiscard]] std::string event_line_header();
+
+/// One line: seq, time, step, record, place, details.
+/// @param start_ns time that is shown as 0, in the clock of the events.
+[[nodiscard]] std::string event_line(const format::Event& event,
+                                     const format::Definitions& definitions, uint64_t start_ns);
+
+/// A finding as a paragraph with its three stacks, without a line end.
+[[nodiscard]] std::string finding_paragraph(const format::Finding& finding,
+                                            const format::Definitions& definitions);
+
+}  // namespace convtrace::tools

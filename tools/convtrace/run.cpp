@@ -1,0 +1,120 @@
+#include "tools/convtrace/run.h"
+
+#include <errno.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+
+#include "format/settings/rules.h"
+#include "tools/common/escape.h"
+#include "tools/convtrace/output.h"
+
+namespace convtrace::tools {
+namespace {
+
+constexpr int kCannotExecute = 126, kNotFound = 127;
+
+void complain(const std::string& text) { std::fprintf(stderr, "convtrace: %s\n", text.c_str()); }
+
+/// @return the preload library of the tree this program belongs to; empty if it is not there.
+std::string preload_library() {
+  std::error_code error;
+  const auto self = std::filesystem::read_symlink("/proc/self/exe", error);
+  const auto library = self.parent_path().parent_path() / "lib" / "libconvtrace.so";
+  return std::filesystem::exists(library, error) ? library.string() : std::string();
+}
+
+/// `library` before what another tool preloads; the loader splits at colons and spaces.
+std::string preload_list(const std::string& library) {
+  const char* old = std::getenv("LD_PRELOAD");
+  if (old == nullptr || *old == '\0') return library;
+  std::string list = library;
+  const std::string_view rest = old;
+  for (size_t begin = 0; begin < rest.size();) {
+    const size_t end = std::min(rest.find_first_of(": ", begin), rest.size());
+    const std::string_view entry = rest.substr(begin, end - begin);
+    if (!entry.empty() && entry != library) list.append(":").append(entry);
+    begin = end + 1;
+  }
+  return list;
+}
+
+/// Puts the options into this process's environment. @return whether all of them are good.
+bool apply_options(const RunOptions& options) {
+  bool good = true;
+  for (const auto& [spec, text] : options.values) {
+    settings::Settings scratch;
+    const std::string problem = settings::set_value(*spec, option_name(*spec), text, scratch);
+    if (!problem.empty()) complain(problem);
+    good = good && problem.empty();
+    setenv(std::string(spec->name).c_str(), text.c_str(), 1);
+  }
+  return good;
+}
+
+/// Checks what the engine will read: environment, file and rules.
+bool check_settings() {
+  const settings::LoadedSettings loaded = settings::load_from_environment(environ);
+  for (const std::string& problem : loaded.problems) complain(problem);
+  if (!loaded.problems.empty()) return false;
+  if (loaded.settings.config.empty()) return true;
+  const settings::LoadedRules rules = settings::load_rules(loaded.settings.config);
+  for (const std::string& problem : rules.problems) complain(problem);
+  return rules.problems.empty();
+}
+
+int print_environment(const RunOptions& options) {
+  Output output;
+  output.line("LD_PRELOAD=" + quote_shell(std::getenv("LD_PRELOAD")));
+  for (const settings::SettingSpec& spec : settings::setting_table()) {
+    const std::string name(spec.name);
+    if (const char* value = std::getenv(name.c_str())) {
+      output.line(name + '=' + quote_shell(value));
+    }
+  }
+  std::string command;
+  for (const std::string& word : options.command) {
+    command += (command.empty() ? "" : " ") + quote_shell(word);
+  }
+  output.line(command);
+  return static_cast<int>(output.finish(ExitCode::kClean));
+}
+
+int execute(const std::vector<std::string>& command) {
+  std::vector<char*> argv;
+  for (const std::string& word : command) argv.push_back(const_cast<char*>(word.c_str()));
+  argv.push_back(nullptr);
+  execvp(argv[0], argv.data());
+  const int error = errno;
+  complain(escape_text(command[0]) + ": " + std::strerror(error));
+  return error == ENOENT ? kNotFound : kCannotExecute;
+}
+
+}  // namespace
+
+std::string option_name(const settings::SettingSpec& spec) {
+  std::string name = "--" + settings::setting_key(spec);
+  std::replace(name.begin(), name.end(), '_', '-');
+  return name;
+}
+
+int run_command(const RunOptions& options) {
+  if (!apply_options(options) || !check_settings()) return static_cast<int>(ExitCode::kUsage);
+  const std::string library = preload_library();
+  if (library.empty()) {
+    complain("libconvtrace.so is not in ../lib of this program; was only a part installed?");
+    return static_cast<int>(ExitCode::kFailure);
+  }
+  if (library.find_first_of(": ") != std::string::npos) {
+    complain("LD_PRELOAD cannot name " + escape_text(library) + ": it takes no spaces and colons");
+    return static_cast<int>(ExitCode::kFailure);
+  }
+  setenv("LD_PRELOAD", preload_list(library).c_str(), 1);
+  return options.dry_run ? print_environment(options) : execute(options.command);
+}
+
+}  // namespace convtrace::tools

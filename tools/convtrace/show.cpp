@@ -1,0 +1,55 @@
+#include <algorithm>
+
+#include "tools/convtrace/commands.h"
+#include "tools/convtrace/output.h"
+#include "tools/convtrace/record_json.h"
+#include "tools/convtrace/record_text.h"
+#include "tools/convtrace/trace_input.h"
+
+namespace convtrace::tools {
+namespace {
+
+bool wants(const ShowOptions& options, std::string_view record) {
+  return options.records.empty() ||
+         std::find(options.records.begin(), options.records.end(), record) != options.records.end();
+}
+
+}  // namespace
+
+ExitCode show_records(const ShowOptions& options) {
+  const auto trace = open_trace(options.path);
+  if (trace == nullptr) return ExitCode::kFailure;
+  const format::TraceMeta& meta = trace->meta();
+  Output output;
+  if (!options.json) output.line(event_line_header());
+  if (options.json && wants(options, "meta")) output.line(dump_json(meta_record_json(meta)));
+  format::Event event;
+  while (output.usable() && trace->next(event)) {
+    if (!wants(options, format::event_name(event.index()))) continue;
+    if (!options.steps.contains(format::header_of(event).step)) continue;
+    output.line(options.json ? dump_json(event_json(event, trace->definitions(), meta.rank))
+                             : event_line(event, trace->definitions(), meta.start_monotonic_ns));
+  }
+  return output.finish(report_state(*trace, options.path));
+}
+
+ExitCode show_findings(const std::string& path, bool json) {
+  const auto trace = open_trace(path);
+  if (trace == nullptr) return ExitCode::kFailure;
+  Output output;
+  uint64_t errors = 0, shown = 0;
+  format::Event event;
+  while (trace->next(event)) {
+    const auto* finding = std::get_if<format::Finding>(&event);
+    if (finding == nullptr) continue;
+    if (finding->level == format::Level::kError && !finding->suppressed) ++errors;
+    if (!json && shown++ != 0) output.line("");
+    output.line(json ? dump_json(event_json(event, trace->definitions(), trace->meta().rank))
+                     : finding_paragraph(*finding, trace->definitions()));
+  }
+  const ExitCode state = report_state(*trace, path);
+  if (state != ExitCode::kClean) return output.finish(state);
+  return output.finish(errors == 0 ? ExitCode::kClean : ExitCode::kFindings);
+}
+
+}  // namespace convtrace::tools
