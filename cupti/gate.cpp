@@ -2,20 +2,9 @@
 
 #include <algorithm>
 #include <bit>
-#include <new>
 
 namespace convtrace::cupti {
 namespace {
-
-/// Operands of the launch that passes on this thread: too large for a host thread's stack, and one
-/// thread has one launch in the gate at a time. Not in TLS itself: glibc keeps about 1.6 KB of
-/// static TLS for all libraries that are opened late, and refuses to load one that wants more.
-/// Leaked when the thread ends, for destructors of thread_locals run in the host's order.
-std::span<format::Operand> operand_buffer() noexcept {
-  static thread_local format::Operand* buffer = nullptr;
-  if (buffer == nullptr) buffer = new (std::nothrow) format::Operand[kMaxOperands];
-  return {buffer, buffer == nullptr ? 0 : kMaxOperands};
-}
 
 /// After one of these every later call in the context fails: it may be *the* finding, and nothing
 /// of ours must add to it.
@@ -66,7 +55,7 @@ void Gate::describe(const LaunchInfo& launch, bool per_thread, Pass& pass) {
   }
   const FunctionInfo& function = state_.functions.resolve(launch.function);
   event.kernel = function.kernel;
-  const std::span<format::Operand> operands = operand_buffer();
+  const std::span<format::Operand> operands = pass.operands();
   const size_t count = scan_operands(launch, function.params, *state_.options.addresses, operands);
   event.operands = operands.first(count);
   if (!function.rules.empty())

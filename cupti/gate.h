@@ -10,8 +10,12 @@
 /// Errors:   the real call is made exactly once, whatever happens to us.
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
+#include <new>
 #include <optional>
+#include <span>
+#include <type_traits>
 
 #include "cupti/cuda_state.h"
 #include "cupti/launch_decoder.h"
@@ -52,11 +56,19 @@ class Gate {
   /// One launch on its way through.
   struct Pass {
     const LaunchInfo* launch = nullptr;  ///< null when before() failed: nothing is recorded
-    format::Launch event;                ///< its operands lie in thread-local memory
+    format::Launch event;                ///< its operands lie in `storage`
     std::optional<Sampler> sampler;
     CUcontext context = nullptr;
     bool confirmed = false;  ///< CUPTI reported the same launch
+
+    [[nodiscard]] std::span<format::Operand> operands() noexcept {
+      return {std::launder(reinterpret_cast<format::Operand*>(storage)), kMaxOperands};
+    }
+    /// Left uninitialised: 8 KiB that most launches use a little of. On the stack, since a
+    /// thread-local buffer would be static TLS of a late-loaded library, or leak with its thread.
+    alignas(format::Operand) std::byte storage[kMaxOperands * sizeof(format::Operand)];
   };
+  static_assert(std::is_trivially_copyable_v<format::Operand>);
 
   [[nodiscard]] static bool busy() noexcept { return OwnCalls::active() || pass_ != nullptr; }
   void before(const LaunchInfo& launch, bool per_thread, Pass& pass) noexcept;

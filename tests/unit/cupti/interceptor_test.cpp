@@ -1,0 +1,372 @@
+#include "cupti/interceptor.h"
+
+#include <cuda.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <map>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "tests/fakecuda/fakecuda.h"
+#include "tests/support/catch.h"
+#include "tests/unit/cupti/collecting_sink.h"
+
+// The whole of cupti/ in this process, over the fake driver and the fake CUPTI.
+
+namespace convtrace::cupti {
+namespace {
+
+using format::Launch;
+using format::NotSampled;
+
+void run_fill(const fakecuda_launch* launch) {
+  const auto address = *static_cast<const uint64_t*>(launch->params[0]);
+  const auto value = *static_cast<const float*>(launch->params[1]);
+  const auto count = *static_cast<const uint32_t*>(launch->params[2]);
+  auto* data = static_cast<float*>(launch->device(address, count * sizeof(float)));
+  for (uint32_t i = 0; data != nullptr && i < count; ++i) data[i] = value;
+}
+
+constexpr unsigned kFillParams[] = {8, 4, 4};
+constexpr fakecuda_kernel kKernels[] = {{"_Z4fillPffj", run_fill, 3, kFillParams}};
+constexpr fakecuda_image kImage = {{'F', 'A', 'K', 'E', 'C', 'U', 'D', 'A'}, 1, kKernels};
+
+std::atomic<int> real_calls{0};
+
+int real_launch(void* function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
+                unsigned bz, unsigned shared, void* stream, void** params, void** extra) {
+  real_calls.fetch_add(1);
+  return cuLaunchKernel(static_cast<CUfunction>(function), gx, gy, gz, bx, by, bz, shared,
+                        static_cast<CUstream>(stream), params, extra);
+}
+
+int real_launch_ex(const void* config, void* function, void** params, void** extra) {
+  return cuLaunchKernelEx(static_cast<const CUlaunchConfig*>(config),
+                          static_cast<CUfunction>(function), params, extra);
+}
+
+int real_graph_launch(void* exec, void* stream) {
+  return cuGraphLaunch(static_cast<CUgraphExec>(exec), static_cast<CUstream>(stream));
+}
+
+Position position_of_step_3() noexcept {
+  Position position;
+  position.step = 3;
+  return position;
+}
+
+settings::Rule rule_for(const char* pattern) {
+  settings::Rule rule;
+  rule.kernel = settings::Pattern::compile(pattern).value();
+  rule.outputs = {0};
+  rule.dtype = format::DType::kF32;
+  return rule;
+}
+
+struct Scene {
+  explicit Scene(std::vector<settings::Rule> rules = {}) {
+    REQUIRE(cuInit(0) == CUDA_SUCCESS);
+    real_calls = 0;
+    InterceptorOptions options;
+    options.sink = &sink;
+    options.definitions = &definitions;
+    options.addresses = &addresses;
+    options.position = &position_of_step_3;
+    options.rules = std::move(rules);
+    interceptor = std::make_unique<Interceptor>(options);
+    REQUIRE(cuCtxCreate(&context, nullptr, 0, 0) == CUDA_SUCCESS);
+    REQUIRE(cuModuleLoadData(&module, &kImage) == CUDA_SUCCESS);
+    REQUIRE(cuModuleGetFunction(&fill, module, "_Z4fillPffj") == CUDA_SUCCESS);
+    REQUIRE(cuMemAlloc(&memory, 64) == CUDA_SUCCESS);
+  }
+  ~Scene() {
+    interceptor->stop(1'000'000'000);
+    cuModuleUnload(module);
+    cuCtxDestroy(context);
+  }
+
+  /// Launches through the gate, as a program under the stub does.
+  int launch(CUfunction function, CUstream stream = nullptr, int per_thread = 0) {
+    float value = 2;
+    uint32_t count = 16;
+    void* params[] = {&memory, &value, &count};
+    return interceptor->launch_kernel(real_launch, per_thread, function, 2, 3, 1, 32, 1, 1, 64,
+                                      stream, params, nullptr);
+  }
+
+  std::string name(format::KernelId kernel) const {
+    return std::string(definitions.text(definitions.kernel(kernel).name));
+  }
+
+  CollectingSink sink;
+  format::Definitions definitions;
+  AddressMap addresses;
+  std::unique_ptr<Interceptor> interceptor;
+  CUcontext context = nullptr;
+  CUmodule module = nullptr;
+  CUfunction fill = nullptr;
+  CUdeviceptr memory = 0;
+};
+
+TEST_CASE("interceptor: a launch through the gate is recorded once, with its operands") {
+  Scene scene;
+  REQUIRE(scene.launch(scene.fill) == CUDA_SUCCESS);
+  const auto launches = scene.sink.all<Launch>();
+  REQUIRE(launches.size() == 1);
+  const Launch& launch = launches[0];
+  CHECK(real_calls == 1);
+  CHECK(scene.name(launch.kernel) == "_Z4fillPffj");
+  CHECK(launch.header.step == 3);
+  CHECK(launch.grid[0] == 2);
+  CHECK(launch.grid[1] == 3);
+  CHECK(launch.block[0] == 32);
+  CHECK(launch.shared_bytes == 64);
+  CHECK(launch.sampled == NotSampled::kNotAsked);
+  REQUIRE(launch.operands.size() == 1);
+  CHECK(launch.operands[0].address == scene.memory);
+  CHECK(launch.operands[0].generation == scene.sink.all<format::Alloc>()[0].generation);
+
+  float result[16] = {};
+  REQUIRE(cuMemcpyDtoH(result, scene.memory, sizeof result) == CUDA_SUCCESS);
+  CHECK(result[0] == 2);
+  CHECK(result[15] == 2);
+}
+
+TEST_CASE("interceptor: a launch that CUPTI sees outside the gate is recorded as observed only") {
+  Scene scene;
+  float value = 2;
+  uint32_t count = 16;
+  void* params[] = {&scene.memory, &value, &count};
+  REQUIRE(cuLaunchKernel(scene.fill, 1, 1, 1, 1, 1, 1, 0, nullptr, params, nullptr) ==
+          CUDA_SUCCESS);
+  const auto launches = scene.sink.all<Launch>();
+  REQUIRE(launches.size() == 1);
+  CHECK(launches[0].sampled == NotSampled::kObservedOnly);
+  CHECK(scene.name(launches[0].kernel) == "_Z4fillPffj");
+  CHECK(launches[0].operands.empty());
+}
+
+TEST_CASE("interceptor: CUPTI's view of gated launches agrees with the gate's") {
+  Scene scene;
+  for (int i = 0; i < 3; ++i) REQUIRE(scene.launch(scene.fill) == CUDA_SUCCESS);
+  scene.interceptor->stop(0);
+  CHECK(scene.sink.all<Launch>().size() == 3);
+  CHECK(scene.sink.all<format::Diagnostic>().empty());
+}
+
+TEST_CASE("interceptor: the driver's result comes back and a failed launch is marked") {
+  Scene scene;
+  uint32_t nothing = 0;
+  void* params[] = {&scene.memory, &nothing, &nothing};
+  const int result = scene.interceptor->launch_kernel(real_launch, 0, scene.fill, 0, 1, 1, 1, 1, 1,
+                                                      0, nullptr, params, nullptr);
+  CHECK(result == CUDA_ERROR_INVALID_VALUE);
+  REQUIRE(scene.sink.all<Launch>().size() == 1);
+  CHECK(scene.sink.all<Launch>()[0].sampled == NotSampled::kLaunchFailed);
+}
+
+TEST_CASE("interceptor: a kernel handle's parameters are asked by the kernel's query") {
+  Scene scene;
+  CUlibrary library = nullptr;
+  CUkernel kernel = nullptr;
+  REQUIRE(cuLibraryLoadData(&library, &kImage, nullptr, nullptr, 0, nullptr, nullptr, 0) ==
+          CUDA_SUCCESS);
+  REQUIRE(cuLibraryGetKernel(&kernel, library, "_Z4fillPffj") == CUDA_SUCCESS);
+  REQUIRE(scene.launch(reinterpret_cast<CUfunction>(kernel)) == CUDA_SUCCESS);
+  REQUIRE(scene.sink.all<Launch>().size() == 1);
+  CHECK(scene.sink.all<Launch>()[0].operands.size() == 1);
+  CHECK(cuLibraryUnload(library) == CUDA_SUCCESS);
+}
+
+TEST_CASE("interceptor: every way to launch is recorded with its shape") {
+  Scene scene;
+  float value = 1;
+  uint32_t count = 1;
+  void* params[] = {&scene.memory, &value, &count};
+  CUlaunchConfig config{};
+  config.gridDimX = 7;
+  config.gridDimY = config.gridDimZ = config.blockDimX = config.blockDimY = config.blockDimZ = 1;
+  REQUIRE(scene.interceptor->launch_kernel_ex(real_launch_ex, 1, &config, scene.fill, params,
+                                              nullptr) == CUDA_SUCCESS);
+  const auto launches = scene.sink.all<Launch>();
+  REQUIRE(launches.size() == 1);
+  CHECK(launches[0].grid[0] == 7);
+  CHECK(launches[0].stream == 2);  // per-thread default stream
+  CHECK(launches[0].operands.size() == 1);
+}
+
+TEST_CASE("interceptor: allocations and frees of the program are recorded, in its context") {
+  Scene scene;
+  CUdeviceptr pool = 0;
+  void* host = nullptr;
+  REQUIRE(cuMemAllocAsync(&pool, 128, nullptr) == CUDA_SUCCESS);
+  REQUIRE(cuMemHostAlloc(&host, 4096, 0) == CUDA_SUCCESS);
+  REQUIRE(cuMemFreeAsync(pool, nullptr) == CUDA_SUCCESS);
+  REQUIRE(cuMemFreeHost(host) == CUDA_SUCCESS);
+  REQUIRE(cuMemFree(scene.memory) == CUDA_SUCCESS);
+  CHECK(cuMemFree(scene.memory) == CUDA_ERROR_INVALID_VALUE);
+  const auto allocs = scene.sink.all<format::Alloc>();
+  const auto frees = scene.sink.all<format::Free>();
+  REQUIRE(allocs.size() == 3);
+  REQUIRE(frees.size() == 3);
+  CHECK(allocs[0].bytes == 64);
+  CHECK(allocs[0].device.type == format::Device::Type::kCuda);
+  CHECK(allocs[1].source == format::MemorySource::kStreamOrdered);
+  CHECK(frees[0].generation == allocs[1].generation);
+  CHECK(frees[1].source == format::MemorySource::kHost);
+  CHECK(frees[2].generation == allocs[0].generation);
+  CHECK(scene.addresses.live_count() == 0);
+}
+
+TEST_CASE("interceptor: mapped virtual memory is an allocation, address space is not") {
+  Scene scene;
+  constexpr size_t kGranule = 2 << 20;
+  CUdeviceptr base = 0;
+  REQUIRE(cuMemAddressReserve(&base, 2 * kGranule, 0, 0, 0) == CUDA_SUCCESS);
+  CHECK(scene.sink.all<format::Alloc>().size() == 1);
+  REQUIRE(cuMemMap(base, kGranule, 0, 0, 0) == CUDA_SUCCESS);
+  REQUIRE(cuMemMap(base + kGranule, kGranule, 0, 0, 0) == CUDA_SUCCESS);
+  CHECK(scene.sink.all<format::Alloc>().size() == 3);
+  REQUIRE(cuMemUnmap(base, 2 * kGranule) == CUDA_SUCCESS);
+  CHECK(scene.sink.all<format::Free>().size() == 2);
+}
+
+TEST_CASE("interceptor: copies to the device are recorded") {
+  Scene scene;
+  const float values[16] = {};
+  REQUIRE(cuMemcpyHtoD(scene.memory, values, sizeof values) == CUDA_SUCCESS);
+  REQUIRE(cuMemsetD32(scene.memory, 5, 4) == CUDA_SUCCESS);
+  const auto copies = scene.sink.all<format::Copy>();
+  REQUIRE(copies.size() == 2);
+  CHECK(copies[0].destination == scene.memory);
+  CHECK(copies[0].bytes == 64);
+  CHECK(copies[1].kind == format::Copy::Kind::kSet);
+  CHECK(copies[1].bytes == 16);
+}
+
+TEST_CASE("interceptor: nothing is sampled while a stream is captured, and the capture survives") {
+  Scene scene({rule_for("fill*")});
+  CUstream stream = nullptr;
+  CUgraph graph = nullptr;
+  CUgraphExec exec = nullptr;
+  REQUIRE(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS);
+  REQUIRE(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL) == CUDA_SUCCESS);
+  REQUIRE(scene.launch(scene.fill, stream) == CUDA_SUCCESS);
+  REQUIRE(scene.launch(scene.fill) == CUDA_SUCCESS);  // another stream, while the first captures
+  REQUIRE(cuStreamEndCapture(stream, &graph) == CUDA_SUCCESS);
+  REQUIRE(cuGraphInstantiateWithFlags(&exec, graph, 0) == CUDA_SUCCESS);
+  REQUIRE(scene.interceptor->graph_launch(real_graph_launch, 0, exec, stream) == CUDA_SUCCESS);
+  const auto launches = scene.sink.all<Launch>();
+  REQUIRE(launches.size() == 3);
+  CHECK(launches[0].sampled == NotSampled::kCapturing);
+  CHECK(launches[1].sampled == NotSampled::kCapturing);
+  CHECK(scene.name(launches[2].kernel) == "cuGraphLaunch");
+  uint64_t lost = 0;
+  for (const auto& loss : scene.sink.all<format::Loss>())
+    if (loss.reason == format::LossReason::kStreamUnsafe) lost += loss.count;
+  CHECK(lost == 2);
+  CHECK(cuGraphExecDestroy(exec) == CUDA_SUCCESS);
+  CHECK(cuGraphDestroy(graph) == CUDA_SUCCESS);
+}
+
+TEST_CASE("interceptor: a rule whose output is no known memory says so") {
+  settings::Rule rule = rule_for("fill*");
+  rule.outputs = {2};  // a number
+  Scene scene({rule});
+  REQUIRE(scene.launch(scene.fill) == CUDA_SUCCESS);
+  CHECK(scene.sink.all<Launch>()[0].sampled == NotSampled::kNoOutput);
+}
+
+TEST_CASE("interceptor: a rule for other steps asks nothing of this one") {
+  settings::Rule rule = rule_for("fill*");
+  rule.steps = settings::StepSet::parse_steps("4-").value();
+  Scene scene({rule});
+  REQUIRE(scene.launch(scene.fill) == CUDA_SUCCESS);
+  CHECK(scene.sink.all<Launch>()[0].sampled == NotSampled::kNotAsked);
+}
+
+TEST_CASE("interceptor: when another tool holds CUPTI it is named and the gate records on") {
+  setenv("FAKECUDA_CUPTI_HOLDER", "CUPTI for Nsight Systems", 1);
+  Scene scene;
+  unsetenv("FAKECUDA_CUPTI_HOLDER");
+  REQUIRE(scene.launch(scene.fill) == CUDA_SUCCESS);
+  const auto diagnostics = scene.sink.all<format::Diagnostic>();
+  REQUIRE(diagnostics.size() == 1);
+  CHECK(diagnostics[0].message.find("Nsight Systems") != std::string_view::npos);
+  REQUIRE(scene.sink.all<Launch>().size() == 1);
+  CHECK(scene.name(scene.sink.all<Launch>()[0].kernel) == "_Z4fillPffj");
+  CHECK(scene.sink.all<format::Alloc>().empty());
+}
+
+TEST_CASE("interceptor: after stop the gate only passes calls on") {
+  Scene scene;
+  scene.interceptor->stop(0);
+  CHECK(scene.launch(scene.fill) == CUDA_SUCCESS);
+  CHECK(real_calls == 1);
+  CHECK(scene.sink.all<Launch>().empty());
+  CUdeviceptr more = 0;
+  CHECK(cuMemAlloc(&more, 64) == CUDA_SUCCESS);
+  CHECK(scene.sink.all<format::Alloc>().size() == 1);
+}
+
+TEST_CASE("interceptor: facts name the driver, CUPTI and each device in use") {
+  Scene scene;
+  scene.interceptor->collect();
+  const auto list = scene.interceptor->facts();
+  const std::map<std::string, std::string> facts(list.begin(), list.end());
+  CHECK(facts.at("version.driver") == "13.0");
+  CHECK(facts.contains("version.cupti"));
+  CHECK(facts.at("device.0.name") == "Fake device 0");
+  CHECK(facts.at("device.0.capability") == "9.0");
+  scene.interceptor->collect();
+  CHECK(scene.interceptor->facts().size() == list.size());
+}
+
+TEST_CASE("interceptor: threads launch, allocate and free at once and nothing is lost") {
+  constexpr int kThreads = 4;
+  constexpr int kRounds = 50;
+  Scene scene;
+  std::vector<std::thread> threads;
+  std::atomic<int> failures{0};
+  for (int t = 0; t < kThreads; ++t) {
+    threads.emplace_back([&] {
+      cuCtxSetCurrent(scene.context);
+      for (int i = 0; i < kRounds; ++i) {
+        CUdeviceptr mine = 0;
+        float value = 1;
+        uint32_t count = 4;
+        if (cuMemAlloc(&mine, 64) != CUDA_SUCCESS) ++failures;
+        void* params[] = {&mine, &value, &count};
+        if (scene.interceptor->launch_kernel(real_launch, 1, scene.fill, 1, 1, 1, 1, 1, 1, 0,
+                                             nullptr, params, nullptr) != CUDA_SUCCESS)
+          ++failures;
+        if (cuMemFree(mine) != CUDA_SUCCESS) ++failures;
+      }
+    });
+  }
+  for (auto& thread : threads) thread.join();
+  CHECK(failures == 0);
+  const auto launches = scene.sink.all<Launch>();
+  REQUIRE(launches.size() == kThreads * kRounds);
+  for (const Launch& launch : launches) CHECK(launch.operands.size() == 1);
+  CHECK(scene.sink.all<format::Alloc>().size() == kThreads * kRounds + 1);
+  CHECK(scene.sink.all<format::Free>().size() == kThreads * kRounds);
+}
+
+// Last: a lost context is lost for the process.
+TEST_CASE("interceptor: a lost context is reported once and ends our GPU work") {
+  Scene scene({rule_for("fill*")});
+  REQUIRE(cuMemFree(scene.memory) == CUDA_SUCCESS);
+  CHECK(scene.launch(scene.fill) == CUDA_SUCCESS);  // runs into freed memory
+  CHECK(scene.launch(scene.fill) == CUDA_ERROR_ILLEGAL_ADDRESS);
+  CHECK(scene.launch(scene.fill) == CUDA_ERROR_ILLEGAL_ADDRESS);
+  const auto diagnostics = scene.sink.all<format::Diagnostic>();
+  REQUIRE(diagnostics.size() == 1);
+  CHECK(diagnostics[0].message.find("CUDA_ERROR_ILLEGAL_ADDRESS") != std::string_view::npos);
+  CHECK(scene.sink.all<Launch>().size() == 3);
+}
+
+}  // namespace
+}  // namespace convtrace::cupti
