@@ -1,0 +1,133 @@
+#include <algorithm>
+#include <set>
+
+#include "tests/integration/cuda_run.h"
+
+namespace convtrace::test {
+namespace {
+
+const std::map<std::string, int> kLaunches = {
+    {"_Z4iotaPfj", 1}, {"_Z4fillPffj", 2}, {"_Z3addPKfS0_Pfj", 5}, {"_Z6squarePfj", 5}};
+
+int count_lines(const std::string& text) {
+  return static_cast<int>(std::count(text.begin(), text.end(), '\n'));
+}
+
+TEST_CASE("cuda: every launch is in the trace, however the program found the driver") {
+  const std::string how = GENERATE("linked", "dlsym", "proc-address");
+  CAPTURE(how);
+  CudaRun run;
+  const ProcessResult result = run.run({"cuda_steps", how});
+  INFO(result.err);
+  REQUIRE(result.exit_code == 0);
+  CHECK(result.out == "all right\n");
+  CHECK(result.err.empty());
+  CHECK(run.launches() == kLaunches);
+  for (const Json& launch : run.records("launch")) {
+    CHECK(launch.at("sampled") == false);
+    CHECK(launch.at("why") == "no rule asks for it");
+    CHECK(launch.at("grid") == Json::array({4, 1, 1}));
+    CHECK(launch.at("block") == Json::array({256, 1, 1}));
+  }
+}
+
+TEST_CASE("cuda: operands name the generation of the memory that they point to") {
+  CudaRun run;
+  REQUIRE(run.run({"cuda_steps", "linked"}).exit_code == 0);
+  const auto allocs = run.records("alloc");
+  const auto frees = run.records("free");
+  REQUIRE(allocs.size() == 4);
+  REQUIRE(frees.size() == 4);
+  for (const Json& alloc : allocs) CHECK(alloc.at("bytes") == 4096);
+  CHECK(allocs[3].at("address") == allocs[1].at("address"));  // d lies where b was
+  CHECK(allocs[3].at("generation") != allocs[1].at("generation"));
+
+  const auto generation_of = [&](size_t i) { return allocs[i].at("generation"); };
+  for (const Json& launch : run.records("launch")) {
+    const Json& operands = launch.at("operands");
+    if (launch.at("kernel") == "_Z3addPKfS0_Pfj") {
+      REQUIRE(operands.size() == 3);
+      for (size_t i = 0; i < 3; ++i) {
+        CHECK(operands[i].at("param") == i);
+        CHECK(operands[i].at("generation") == generation_of(i));
+        CHECK(operands[i].at("confidence") == "pointer-base");
+      }
+    } else {
+      CHECK(operands.size() == 1);
+    }
+  }
+  const auto launches = run.records("launch");
+  CHECK(launches.back().at("operands")[0].at("generation") == generation_of(3));
+}
+
+TEST_CASE("cuda: events are in the order of the program's calls") {
+  CudaRun run;
+  REQUIRE(run.run({"cuda_steps", "dlsym"}).exit_code == 0);
+  const auto frees = run.records("free");
+  const auto launches = run.records("launch");
+  REQUIRE(frees.size() == 4);
+  REQUIRE(launches.size() == 13);
+  CHECK(frees[0].at("seq") > launches[11].at("seq"));
+  CHECK(frees[0].at("seq") < launches[12].at("seq"));
+  CHECK(frees[1].at("seq") > launches[12].at("seq"));
+}
+
+TEST_CASE("cuda: without CUPTI the program runs, one line says so, launches are still recorded") {
+  CudaRun run(Fakes::kNoCupti);
+  const ProcessResult result = run.run({"cuda_steps", "proc-address"});
+  CHECK(result.exit_code == 0);
+  CHECK(result.out == "all right\n");
+  CHECK(count_lines(result.err) == 1);
+  CHECK(result.err.find("libcupti") != std::string::npos);
+  CHECK(run.launches() == kLaunches);
+  CHECK(run.records("alloc").empty());
+  CHECK(run.records("diagnostic").size() == 1);
+}
+
+TEST_CASE("cuda: a CUPTI that another tool holds is left to it, by name") {
+  CudaRun run;
+  run.with("FAKECUDA_CUPTI_HOLDER=CUPTI for Nsight Systems");
+  const ProcessResult result = run.run({"cuda_steps", "linked"});
+  CHECK(result.exit_code == 0);
+  CHECK(result.out == "all right\n");
+  CHECK(count_lines(result.err) == 1);
+  CHECK(result.err.find("Nsight Systems") != std::string::npos);
+  CHECK(run.launches() == kLaunches);
+}
+
+TEST_CASE("cuda: a CUPTI that refuses is said once") {
+  CudaRun run;
+  run.with("FAKECUDA_CUPTI_RESULT=999");
+  const ProcessResult result = run.run({"cuda_steps", "linked"});
+  CHECK(result.exit_code == 0);
+  CHECK(count_lines(result.err) == 1);
+  CHECK(run.launches() == kLaunches);
+}
+
+TEST_CASE("cuda: a program whose GPU fails ends as it does untraced") {
+  const std::string knob =
+      GENERATE("FAKECUDA_MEMORY=10000", "FAKECUDA_STICKY_AT_LAUNCH=7", "FAKECUDA_INIT_RESULT=100");
+  CAPTURE(knob);
+  CudaRun run;
+  run.with(knob);
+  const ProcessResult plain = run.run_untraced({"cuda_steps", "dlsym"});
+  const ProcessResult traced = run.run({"cuda_steps", "dlsym"});
+  CHECK(plain.exit_code == 1);
+  CHECK(traced.exit_code == plain.exit_code);
+  CHECK(traced.out == plain.out);
+}
+
+TEST_CASE("cuda: the launch that lost the context is the last but one thing the trace shows") {
+  CudaRun run;
+  run.with("FAKECUDA_STICKY_AT_LAUNCH=7");
+  CHECK(run.run({"cuda_steps", "dlsym"}).exit_code == 1);
+  const auto launches = run.records("launch");
+  REQUIRE(launches.size() == 7);
+  CHECK(launches.back().at("why") == "the launch failed");
+  REQUIRE(run.records("diagnostic").size() == 1);
+  CHECK(run.records("diagnostic")[0].dump().find("CUDA_ERROR_ILLEGAL_ADDRESS") !=
+        std::string::npos);
+}
+
+}  // namespace
+}  // namespace convtrace::test
