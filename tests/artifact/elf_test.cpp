@@ -87,4 +87,22 @@ TEST_CASE("artifact: the preload library has one constructor of its own", "[arti
   CHECK(constructor_count(kStub) == 2);  // frame_dummy of the compiler's start files, and ours
 }
 
+TEST_CASE("artifact: the engine exports exactly what exports.map lists", "[artifact]") {
+  CHECK(exported_symbols(kCore) ==
+        Names{"InitializeInjection@@CONVTRACE_1", "convtrace_intern@@CONVTRACE_1",
+              "convtrace_scope_slot@@CONVTRACE_1", "convtrace_setting@@CONVTRACE_1",
+              "convtrace_start@@CONVTRACE_1", "convtrace_submit@@CONVTRACE_1"});
+}
+
+TEST_CASE("artifact: the engine brings its own C++ library and needs no CUDA", "[artifact]") {
+  CHECK(needed_libraries(kCore) == Names{"ld-linux-x86-64.so.2", "libc.so.6", "libm.so.6"});
+  WARN("glibc floor of libconvtrace-core.so: " << glibc_floor(kCore));
+  CHECK(glibc_floor(kCore) == "2.35");  // _dl_find_object of the static libgcc
+}
+
+TEST_CASE("artifact: the engine has no constructor of its own", "[artifact]") {
+  // The compiler's start files (2) and the static libstdc++ (7: exception pool, locales, errors).
+  CHECK(constructor_count(kCore) == 9);
+}
+
 }  // namespace convtrace::test

@@ -12,10 +12,10 @@
 
 namespace convtrace::test {
 
-inline ProcessResult convtrace(std::vector<std::string> arguments,
-                               const ProcessOptions& options = {}) {
-  arguments.insert(arguments.begin(), CONVTRACE_PROGRAM);
-  return run_process(arguments, options);
+inline ProcessResult convtrace(const std::vector<std::string>& arguments) {
+  std::vector<std::string> command{CONVTRACE_PROGRAM};
+  command.insert(command.end(), arguments.begin(), arguments.end());
+  return run_process(command);
 }
 
 /// @return the objects of a `--json` output, one a line.
