@@ -73,10 +73,25 @@ Json info_json(const reader::TraceReader& trace, const Summary& summary) {
   return json;
 }
 
-void row(Output& output, std::string name, const std::string& text) {
-  name.resize(std::max<size_t>(name.size(), 14), ' ');
-  output.line(name + "  " + text);
-}
+/// Rows of name and text, in two columns.
+class Rows {
+ public:
+  void add(std::string name, std::string text) {
+    rows_.emplace_back(std::move(name), std::move(text));
+  }
+
+  void print(Output& output) {
+    size_t width = 0;
+    for (const auto& [name, text] : rows_) width = std::max(width, name.size());
+    for (auto& [name, text] : rows_) {
+      name.resize(width + 2, ' ');
+      output.line(name + text);
+    }
+  }
+
+ private:
+  std::vector<std::pair<std::string, std::string>> rows_;
+};
 
 std::string command_text(const std::vector<std::string>& words) {
   std::string text;
@@ -86,35 +101,35 @@ std::string command_text(const std::vector<std::string>& words) {
 
 void print_info(Output& output, const reader::TraceReader& trace, const Summary& summary) {
   const format::TraceMeta& meta = trace.meta();
-  row(output, "state", to_string(trace.state()));
-  row(output, "size", counted(trace.file_bytes(), "byte"));
-  row(output, "command", command_text(meta.command_line));
-  row(output, "process",
-      "pid " + std::to_string(meta.pid) + " on " + escape_text(meta.host) + ", rank " +
-          std::to_string(meta.rank) + " of " + std::to_string(meta.world_size));
-  row(output, "steps",
-      summary.steps
-          ? std::to_string(summary.steps->first) + " to " + std::to_string(summary.steps->second)
-          : "none");
+  Rows rows;
+  rows.add("state", to_string(trace.state()));
+  rows.add("size", counted(trace.file_bytes(), "byte"));
+  rows.add("command", command_text(meta.command_line));
+  rows.add("process", "pid " + std::to_string(meta.pid) + " on " + escape_text(meta.host) +
+                          ", rank " + std::to_string(meta.rank) + " of " +
+                          std::to_string(meta.world_size));
+  rows.add("steps", summary.steps ? std::to_string(summary.steps->first) + " to " +
+                                        std::to_string(summary.steps->second)
+                                  : "none");
   for (size_t i = 0; i < kEventKinds; ++i) {
     if (summary.records[i] == 0) continue;
-    row(output, "records",
-        count_text(summary.records[i]) + ' ' + std::string(format::event_name(i)));
+    rows.add("records", count_text(summary.records[i]) + ' ' + std::string(format::event_name(i)));
   }
   for (size_t i = 0; i < summary.findings.size(); ++i) {
     if (summary.findings[i] == 0) continue;
-    row(output, "findings",
-        count_text(summary.findings[i]) + ' ' +
-            std::string(to_string(static_cast<format::Level>(i))));
+    rows.add("findings", count_text(summary.findings[i]) + ' ' +
+                             std::string(to_string(static_cast<format::Level>(i))));
   }
   for (size_t i = 0; i < summary.lost.size(); ++i) {
     if (summary.lost[i] == 0) continue;
-    row(output, "lost",
-        count_text(summary.lost[i]) + ": " +
-            std::string(to_string(static_cast<format::LossReason>(i))));
+    rows.add("lost", count_text(summary.lost[i]) + ": " +
+                         std::string(to_string(static_cast<format::LossReason>(i))));
   }
-  row(output, "convtrace", escape_text(meta.tool_version));
-  for (const auto& [name, value] : meta.facts) row(output, escape_text(name), escape_text(value));
+  rows.add("convtrace", escape_text(meta.tool_version));
+  for (const auto& [name, value] : meta.facts) {
+    if (!value.empty()) rows.add(escape_text(name), escape_text(value));
+  }
+  rows.print(output);
 }
 
 }  // namespace
