@@ -149,20 +149,16 @@ Comparison compare_statistics(const ValueView& base, const ValueView& cand,
           std::max({tolerance[i], noise->absolute[i], noise->relative[i] * measured.scale[i]});
     }
   }
+  // No branch here, so that the divisions go two at a time; 0 is put right below.
   for (size_t i = 0; i < kMeasuredFields; ++i) {
-    const double difference = measured.difference[i];
-    z[i] = difference > 0 ? difference / tolerance[i] : 0;  // infinite where nothing is allowed
+    z[i] = measured.difference[i] / std::max(tolerance[i], std::numeric_limits<double>::min());
   }
-  size_t worst_field = 0;
-  double worst_z = z[0];
-  for (size_t i = 1; i < kMeasuredFields; ++i) {
-    worst_field = z[i] > worst_z ? i : worst_field;
-    worst_z = std::max(worst_z, z[i]);
-  }
+  size_t field = 0;
+  for (size_t i = 1; i < kMeasuredFields; ++i) field = z[i] > z[field] ? i : field;
   Comparison worst = decided(Class::kWithinNoise, Field::kHash, 0, 0, 0);
-  if (z[worst_field] > 0) {
-    worst = decided(Class::kWithinNoise, static_cast<Field>(worst_field),
-                    measured.difference[worst_field], tolerance[worst_field], z[worst_field]);
+  if (z[field] > 0) {
+    worst = decided(Class::kWithinNoise, static_cast<Field>(field), measured.difference[field],
+                    tolerance[field], tolerance[field] > 0 ? z[field] : kInfinite);
   }
   // Integers are exact: other bytes with equal statistics are still other values.
   const bool exact = eps[0] == 0 && (noise == nullptr || !noise->bits);

@@ -80,14 +80,13 @@ class TextReport {
   }
 
   void stack(const char* what, const std::vector<std::string>& frames) {
+    const std::string indent(12, ' ');
     for (size_t i = 0; i < frames.size() && i < kFramesShown; ++i) {
-      out_ << "  " << (i == 0 ? what : "")
-           << std::string(i == 0 ? 0 : std::string(what).size(), ' ') << "  "
-           << escape_text(frames[i]) << "\n";
+      const std::string label = i == 0 ? padded("  " + std::string(what), 12) : indent;
+      out_ << label << "  " << escape_text(frames[i]) << "\n";
     }
     if (frames.size() > kFramesShown) {
-      out_ << "  " << std::string(std::string(what).size(), ' ') << "  ... "
-           << frames.size() - kFramesShown << " more (--json has all)\n";
+      out_ << indent << "  ... " << frames.size() - kFramesShown << " more (--json has all)\n";
     }
   }
 
