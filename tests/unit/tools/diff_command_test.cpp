@@ -324,12 +324,12 @@ TEST_CASE("convtrace-diff: --html is one page with verdict, root and its neighbo
 
 TEST_CASE("convtrace-diff: folders are compared rank by rank", "[diff][command][ranks]") {
   const TempDir base, cand;
-  for (uint32_t rank = 0; rank < 3; ++rank) {
+  for (uint32_t rank = 0; rank < 4; ++rank) {
     Run good = test::training(), bad = rank == 0 ? test::training() : diverging();
     good.meta.rank = bad.meta.rank = rank;
-    good.meta.world_size = bad.meta.world_size = 3;
+    good.meta.world_size = bad.meta.world_size = 4;
     if (rank == 2) bad.at(0, "", "loss").values[0] += 1;  // the earliest step wins
-    const std::string name = "r" + std::to_string(2 - rank) + ".ctrace";
+    const std::string name = "r" + std::to_string(3 - rank) + ".ctrace";
     good.write(base / name);
     if (rank != 1) bad.write(cand / name);
   }

@@ -195,6 +195,27 @@ TEST_CASE("diff: a divergence before the producer wins over a change after it", 
   CHECK(where(compared(test::training(), cand)) == Where{1, format::Phase::kData, "", "input:0"});
 }
 
+TEST_CASE("diff: a record whose inputs already drifted gives way to one whose inputs agree",
+          "[diff][root]") {
+  Run base = test::training(), cand = test::training();
+  for (Run* run : {&base, &cand}) {
+    for (const char* scope : {"drifting", "healthy"}) {
+      run->add({.step = 1, .scope = scope, .slot = "input:0", .values = {1, 2, 3}});
+      run->add({.step = 1, .scope = scope, .slot = "output:0", .values = {1, 2, 3}});
+    }
+  }
+  scale(cand.at(1, "drifting", "input:0"), 1 + 8e-6);  // suspicious
+  scale(cand.at(1, "drifting", "output:0"), 2);
+  DiffResult result = compared(base, cand);
+  CHECK(where(result) == Where{1, format::Phase::kForward, "drifting", "output:0"});
+  CHECK_FALSE(result.root->inputs_agree);
+
+  scale(cand.at(1, "healthy", "output:0"), 2);
+  result = compared(base, cand);
+  CHECK(where(result) == Where{1, format::Phase::kForward, "healthy", "output:0"});
+  CHECK(result.root->inputs_agree);
+}
+
 TEST_CASE("diff: exchanging the runs names the same root", "[diff][root]") {
   Run ordinary = test::training();
   scale(ordinary.at(1, "fc1", "output:0", 1), 2);
@@ -287,13 +308,10 @@ TEST_CASE("diff: equal values with an error-level finding are a verdict of their
 TEST_CASE("diff: the finding about the root's memory is the probable cause", "[diff][findings]") {
   Run cand = with_lost_output(test::training(), 1);
   const uint64_t storage = cand.at(1, "fc1", "output:0").storage;
-  for (const uint64_t about : {uint64_t{5555}, storage}) {
-    cand.items.insert(cand.items.end() - 3, {.kind = Item::Kind::kFinding,
-                                             .step = 1,
-                                             .scope = "fc1",
-                                             .op = "demo::gelu",
-                                             .storage = about});
-  }
+  cand.items.insert(cand.items.begin(), {.kind = Item::Kind::kFinding, .scope = "fc1"});
+  cand.items.insert(
+      cand.items.end() - 3,
+      {.kind = Item::Kind::kFinding, .step = 1, .scope = "elsewhere", .storage = storage});
   const DiffResult result = compared(test::training(), cand);
   REQUIRE(result.cause.has_value());
   CHECK(result.cause->in_cand);
@@ -321,6 +339,15 @@ TEST_CASE("diff: what repetitions of the baseline differ by is noise", "[diff][n
   CHECK(count(result, Class::kWithinNoise) == 1);
   scale(cand.at(1, "", "loss"), 1.1);
   CHECK(compared(test::training(), cand, {repetition}).verdict == Verdict::kDiverged);
+}
+
+TEST_CASE("diff: the band of a value is as wide as its repetitions were apart", "[diff][noise]") {
+  Run base = test::training(), cand = test::training(), repetition = test::training();
+  base.at(1, "", "loss").values = {1};
+  repetition.at(1, "", "loss").values = {10};
+  cand.at(1, "", "loss").values = {-8};
+  CHECK(compared(base, cand, {repetition}).verdict == Verdict::kSame);
+  CHECK(count(compared(base, cand, {repetition}), Class::kWithinNoise) == 1);
 }
 
 TEST_CASE("diff: noise of a value's family counts where the value itself was quiet",
