@@ -1,0 +1,194 @@
+"""Real programs under the real preload library: same results to the last bit, a trace whose numbers
+are torch's own, and no finding. Needs the built libraries and programs (CONVTRACE_BUILD)."""
+import glob
+import json
+import math
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+from support import SKIPPED, torch
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+BUILD = os.environ.get("CONVTRACE_BUILD") or os.path.join(
+    os.path.dirname(os.path.dirname(HERE)), "build", "release")
+PRELOAD = os.path.join(BUILD, "lib", "libconvtrace.so")
+SHOW = os.path.join(BUILD, "bin", "convtrace")
+
+if not (os.path.exists(PRELOAD) and os.path.exists(SHOW)):
+    print("skipped: %s and %s are not built" % (PRELOAD, SHOW))
+    sys.exit(SKIPPED)
+
+
+def raw(tensor):
+    return tensor.contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
+
+
+class ProgramTest(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.mkdtemp()
+        self.addCleanup(shutil.rmtree, self.folder)
+
+    def run_program(self, name, *arguments, preload=True, **settings):
+        environment = {k: v for k, v in os.environ.items()
+                       if not k.startswith("CONVTRACE") and k not in ("LD_PRELOAD", "PYTHONPATH")}
+        environment["OMP_NUM_THREADS"] = "1"
+        if preload:
+            environment.update(LD_PRELOAD=PRELOAD, **settings)
+            environment.setdefault("CONVTRACE_OUTPUT", os.path.join(self.folder, "%r-%p.ctrace"))
+        return subprocess.run([sys.executable, os.path.join(HERE, "programs", name), *arguments],
+                              env=environment, cwd=self.folder, stdout=subprocess.PIPE,
+                              stderr=subprocess.PIPE, universal_newlines=True)
+
+    def traces(self):
+        return sorted(glob.glob(os.path.join(self.folder, "*.ctrace")))
+
+    def records(self, trace, command="show", expect=0):
+        done = subprocess.run([SHOW, command, "--json", trace], stdout=subprocess.PIPE,
+                              stderr=subprocess.PIPE, universal_newlines=True)
+        self.assertEqual(done.returncode, expect, done.stderr)
+        return [json.loads(line) for line in done.stdout.splitlines()]
+
+    def check_clean(self, trace):
+        self.assertEqual(self.records(trace, "findings"), [])
+        self.assertEqual([r for r in self.records(trace) if r["record"] == "diagnostic"], [])
+
+
+class Models(ProgramTest):
+    """Bits and statistics of one model after the other."""
+
+    def check_model(self, name):
+        outputs = [os.path.join(self.folder, f) for f in ("plain.pt", "traced.pt")]
+        plain = self.run_program("train.py", name, outputs[0], preload=False)
+        traced = self.run_program("train.py", name, outputs[1])
+        self.assertEqual(plain.returncode, 0, plain.stderr)
+        self.assertEqual((traced.returncode, traced.stdout, traced.stderr), (0, "", ""))
+        expected, found = (torch.load(path) for path in outputs)
+        self.check_bits(expected, found)
+        trace, = self.traces()
+        self.check_statistics(expected, self.records(trace))
+        self.check_clean(trace)
+
+    def check_bits(self, expected, found):
+        self.assertEqual(len(expected), len(found))
+        for (*place, a), (*other_place, b) in zip(expected, found):
+            self.assertEqual(place, other_place)
+            self.assertEqual(raw(a), raw(b), place)
+
+    def check_statistics(self, kept, records):
+        values = {}
+        for r in records:
+            if r["record"] == "stats" and r["op"] is None:
+                key = r["step"], r["phase"], r["scope"], r["call"], r["slot"]
+                values.setdefault(key, []).append(r)
+        for *place, tensor in kept:
+            if place[0] is None:
+                continue
+            record, = values.pop(tuple(place))
+            self.check_record(place, tensor, record)
+        # What is left are inputs alone: nothing else was made up.
+        self.assertEqual({key[4].split(":")[0] for key in values}, {"input"})
+
+    def check_record(self, place, tensor, record):
+        self.assertEqual(record["shape"], list(tensor.shape), place)
+        x = torch.view_as_real(tensor) if tensor.is_complex() else tensor
+        x = x.to(torch.float64)
+        n = x.numel()
+        self.assertEqual((record["count"], record["finite"], record["nan"]), (n, n, 0), place)
+        expected = {
+            "min": x.min().item(), "max": x.max().item(), "amax": x.abs().max().item(),
+            "mean": x.mean().item(), "std": x.std(unbiased=False).item(),
+            "sum": x.sum().item(), "l1": x.abs().sum().item(), "l2": x.norm().item()}
+        scale = {"mean": expected["amax"], "std": expected["amax"], "sum": expected["l1"]}
+        for field, value in expected.items():
+            self.assertTrue(math.isclose(float(record[field]), value, rel_tol=1e-9,
+                                         abs_tol=1e-12 * scale.get(field, 0)),
+                            (place, field, record[field], value))
+
+    def test_transformer(self):
+        self.check_model("transformer")
+
+    def test_cnn_with_in_place_relu(self):
+        self.check_model("cnn")
+
+    def test_lstm(self):
+        self.check_model("lstm")
+
+    def test_activation_checkpointing(self):
+        self.check_model("checkpointed")
+
+    def test_mixed_precision_complex_and_views(self):
+        self.check_model("mixed")
+
+
+class OtherPrograms(ProgramTest):
+    def check_printed_bits(self, name, trace_count):
+        plain = self.run_program(name, preload=False)
+        traced = self.run_program(name)
+        self.assertEqual((plain.returncode, traced.returncode), (0, 0), traced.stderr)
+        self.assertEqual(plain.stdout, traced.stdout)
+        self.assertEqual(plain.stderr, traced.stderr)
+        self.assertEqual(len(self.traces()), trace_count)
+        for trace in self.traces():
+            self.check_clean(trace)
+
+    def test_gan(self):
+        self.check_printed_bits("gan.py", 1)
+
+    def test_two_ranks_write_two_traces_and_the_launcher_none(self):
+        self.check_printed_bits("ddp.py", 2)
+
+
+class Endings(ProgramTest):
+    """However a program ends, it ends as without the preload, and its steps are in the trace."""
+
+    def check_end(self, end, steps=(0, 1, 2), closed=True):
+        outcomes = []
+        for preload in (False, True):
+            done = self.run_program("train.py", "lstm", "kept.pt", end, preload=preload)
+            outcomes.append((done.returncode, done.stdout, done.stderr.splitlines()[-1:]))
+        self.assertEqual(*outcomes)
+        trace, = self.traces()
+        records = self.records(trace, expect=0 if closed else 3)
+        self.assertEqual(tuple(r["step"] for r in records if r["record"] == "step"), steps)
+
+    def test_sys_exit(self):
+        self.check_end("sys.exit")
+
+    def test_exception(self):
+        self.check_end("raise")
+
+    def test_exception_in_a_module(self):
+        self.check_end("raise-in-module", steps=(0, 1, 2, 3))
+
+    def test_os_exit(self):
+        self.check_end("os._exit", closed=False)
+
+
+class Modes(ProgramTest):
+    def stats_of(self, **settings):
+        done = self.run_program("train.py", "lstm", "kept.pt", **settings)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        return [r for trace in self.traces() for r in self.records(trace) if r["record"] == "stats"]
+
+    def test_hash_mode_has_hashes_alone(self):
+        records = self.stats_of(CONVTRACE_MODE="hash")
+        self.assertGreater(len(records), 10)
+        self.assertEqual({("mean" in r, "hash" in r) for r in records}, {(False, True)})
+
+    def test_launches_mode_has_no_values(self):
+        self.assertEqual(self.stats_of(CONVTRACE_MODE="launches"), [])
+
+    def test_only_chosen_steps_have_values(self):
+        self.assertEqual({r["step"] for r in self.stats_of(CONVTRACE_STEPS="1")}, {1})
+
+    def test_off_leaves_no_file(self):
+        self.stats_of(CONVTRACE="0")
+        self.assertEqual(self.traces(), [])
+
+
+if __name__ == "__main__":
+    unittest.main()
