@@ -125,7 +125,7 @@ cupti::Position Engine::position() const noexcept {
 void Engine::finish(uint64_t deadline_ns) noexcept {
   const uint64_t begin = now_ns();
   if (cupti::Interceptor* cuda = interceptor_.load()) cuda->stop(deadline_ns / 2);
-  if (!begun_.load()) return;
+  if (!writer_.started()) return;
   journal_.settle();
   aliases_.finish();
   const uint64_t spent = now_ns() - begin;

@@ -7,6 +7,7 @@ namespace convtrace::engine {
 namespace {
 
 __extension__ typedef __int128 Wide;  // wider than any product of extents and strides
+constexpr uint64_t kMaxExpandedElements = uint64_t{1} << 28;
 constexpr uint8_t kPhaseCount = 7;
 constexpr uint8_t kCaptureCount = 3;
 constexpr uint8_t kExtentCount = 2;
@@ -72,7 +73,10 @@ std::optional<TensorRequest> parse_tensor(const Message& message) {
 
 bool in_bounds(const TensorRequest& request) {
   const stats::TensorView& view = request.view;
-  if (stats::element_count(view) == 0) return true;
+  const uint64_t count = stats::element_count(view);
+  if (count == 0) return true;
+  // A view may be far larger than its storage (stride 0): walking it all would stop the program.
+  if (count > kMaxExpandedElements && request.event.bytes > request.storage_bytes) return false;
   Wide lowest = 0, highest = 0;
   for (uint32_t i = 0; i < view.rank; ++i) {
     const Wide reach = Wide{view.shape[i] - 1} * view.strides[i];

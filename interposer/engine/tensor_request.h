@@ -26,7 +26,8 @@ struct TensorRequest {
 /// @return nullopt if a field is outside its range or the message too short.
 [[nodiscard]] std::optional<TensorRequest> parse_tensor(const Message& message);
 
-/// Whether all elements lie inside the storage. A CPU tensor for which this is false is not read.
+/// Whether all elements lie inside the storage, and are not so many more than it holds that reading
+/// them would take seconds. A CPU tensor for which this is false is not read.
 [[nodiscard]] bool in_bounds(const TensorRequest& request);
 
 /// The shape as events want it; valid as long as `view`.

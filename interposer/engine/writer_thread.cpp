@@ -14,7 +14,8 @@ namespace convtrace::engine {
 namespace {
 
 constexpr uint64_t kRoundNs = 10'000'000;
-constexpr uint64_t kFlushNs = 1'000'000'000;
+constexpr uint64_t kSecondNs = 1'000'000'000;
+constexpr uint64_t kFlushNs = kSecondNs;
 constexpr uint64_t kEverything = ~uint64_t{0};
 
 bool is_urgent(const format::Event& event) {
@@ -29,25 +30,23 @@ bool WriterThread::start() noexcept {
   sigfillset(&all);
   // Signals of the host belong to the host's threads: https://bugs.kde.org/show_bug.cgi?id=378494
   pthread_sigmask(SIG_SETMASK, &all, &before);
-  pthread_t thread;
-  const bool made = pthread_create(&thread, nullptr, &WriterThread::main, this) == 0;
+  const bool made = pthread_create(&thread_, nullptr, &WriterThread::main, this) == 0;
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  if (!made) return false;
-  pthread_detach(thread);
-  started_.store(true, std::memory_order_release);
-  return true;
+  started_.store(made, std::memory_order_release);
+  return made;
 }
 
 bool WriterThread::finish(uint64_t deadline_ns) noexcept {
-  const uint64_t begin = now_ns();
+  if (joined_) return true;
   finishing_.store(true, std::memory_order_release);
   doorbell_.ring();
-  while (!done_.load(std::memory_order_acquire)) {
-    const uint64_t spent = now_ns() - begin;
-    if (spent >= deadline_ns) return false;
-    done_bell_.wait(deadline_ns - spent);
-  }
-  return true;
+  timespec until{};
+  clock_gettime(CLOCK_REALTIME, &until);  // the clock that pthread_timedjoin_np goes by
+  const uint64_t ns = static_cast<uint64_t>(until.tv_nsec) + deadline_ns;
+  until.tv_sec += static_cast<time_t>(ns / kSecondNs);
+  until.tv_nsec = static_cast<long>(ns % kSecondNs);
+  joined_ = pthread_timedjoin_np(thread_, nullptr, &until) == 0;
+  return joined_;
 }
 
 void* WriterThread::main(void* self) noexcept {
@@ -60,8 +59,6 @@ void* WriterThread::main(void* self) noexcept {
   });
   // Without a writer nothing empties the queue any more.
   writer->state_.disable("the writer thread has ended");
-  writer->done_.store(true, std::memory_order_release);
-  writer->done_bell_.ring();
   return nullptr;
 }
 

@@ -3,9 +3,9 @@
 /// The one thread of the engine: sleeps, empties the queue into the trace, and closes it at the
 /// end.
 ///
-/// Threads:  start, finish and written() from any; all signals are blocked in the thread itself.
-/// Errors:   a failed write ends tracing with one line; the host goes on.
-/// Timing:   an event is in the page cache at the latest 1 s after it happened, an error-level
+/// Threads:  start from any, finish from one after it; all signals are blocked in the thread
+/// itself. Errors:   a failed write ends tracing with one line; the host goes on. Timing:   an
+/// event is in the page cache at the latest 1 s after it happened, an error-level
 ///           finding at once.
 
 #include <pthread.h>
@@ -53,6 +53,7 @@ class WriterThread {
   [[nodiscard]] bool started() const noexcept { return started_.load(std::memory_order_acquire); }
 
   /// Writes what is queued, closes the trace and waits for that.
+  /// @pre started().
   /// @return false if `deadline_ns` (a duration) passed first: the trace is left unclosed.
   bool finish(uint64_t deadline_ns) noexcept;
 
@@ -71,10 +72,10 @@ class WriterThread {
   EventQueue& queue_;
   Doorbell& doorbell_;
   WriterClient& client_;
-  Doorbell done_bell_;
   std::atomic<bool> started_{false};
   std::atomic<bool> finishing_{false};
-  std::atomic<bool> done_{false};
+  pthread_t thread_{};
+  bool joined_ = false;
   uint64_t lost_ = 0;
 };
 

@@ -1,0 +1,55 @@
+#include "interposer/engine/alias_text.h"
+
+#include "tests/support/catch.h"
+
+using namespace convtrace;
+using namespace convtrace::engine;
+
+namespace {
+
+AliasFinding finding_in(format::Definitions& definitions, const char* scope) {
+  AliasFinding finding;
+  finding.place = {definitions.intern(scope), 2, format::Phase::kForward};
+  finding.step = 7;
+  finding.op = definitions.intern("demo::bias_relu");
+  finding.output = definitions.intern("output:0");
+  finding.input = definitions.intern("input:1");
+  finding.address = 0x7f30c0a41040;
+  finding.bytes = 98304;
+  return finding;
+}
+
+}  // namespace
+
+TEST_CASE("alias_text: freed-under-output names all that one needs to act", "[engine][alias]") {
+  format::Definitions definitions;
+  AliasFinding finding = finding_in(definitions, "h.0.mlp");
+  finding.kind = format::FindingKind::kFreedUnderOutput;
+  const std::string text = describe(finding, definitions);
+  for (const char* part :
+       {"output:0", "input:1", "demo::bias_relu", "h.0.mlp", "step 7", "call 2", "forward",
+        "0x7f30c0a41040", "98304 bytes", "freed", "clone", "keep input:1 alive", "schema"}) {
+    INFO(part);
+    CHECK(text.find(part) != std::string::npos);
+  }
+  CHECK(text.find('\n') == std::string::npos);
+}
+
+TEST_CASE("alias_text: output-aliases-input begins with the pair, as documented",
+          "[engine][alias]") {
+  format::Definitions definitions;
+  AliasFinding finding = finding_in(definitions, "");
+  const std::string text = describe(finding, definitions);
+  CHECK(text.find("output:0 aliases input:1 (0x7f30c0a41040, 98304 bytes), declared: none") == 0);
+  CHECK(text.find("the root module") != std::string::npos);
+  CHECK(text.find("occurrence") == std::string::npos);
+  finding.occurrence = 16;
+  CHECK(describe(finding, definitions).find("occurrence 16") != std::string::npos);
+}
+
+TEST_CASE("alias_text: unknown names leave a readable sentence", "[engine][alias]") {
+  const format::Definitions definitions;
+  const std::string text = describe(AliasFinding{}, definitions);
+  CHECK(text.find("an output aliases an input") == 0);
+  CHECK(text.find("op (unnamed) (call 0") != std::string::npos);
+}

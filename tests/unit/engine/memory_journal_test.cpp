@@ -1,0 +1,147 @@
+#include "interposer/engine/memory_journal.h"
+
+#include <thread>
+
+#include "tests/support/catch.h"
+
+using namespace convtrace;
+using namespace convtrace::engine;
+
+namespace {
+
+constexpr uint64_t kCpu = 0xFF00;  // type 0, index -1
+constexpr uint64_t kCuda2 = 0x0201;
+
+struct Seen {
+  bool allocated;
+  uint64_t address;
+  uint64_t generation;
+  format::Device device;
+};
+
+class Listener final : public MemoryListener {
+ public:
+  void on_allocated(const MemoryReport&, const cupti::MemoryRange& range,
+                    std::span<void* const>) override {
+    seen.push_back({true, range.base, range.generation, range.device});
+  }
+  void on_freed(const MemoryReport&, const cupti::MemoryRange& range) override {
+    seen.push_back({false, range.base, range.generation, range.device});
+  }
+  void on_reports_lost(uint64_t count) noexcept override { lost += count; }
+
+  std::vector<Seen> seen;
+  uint64_t lost = 0;
+};
+
+struct Fixture {
+  cupti::AddressMap addresses;
+  Listener listener;
+  MemoryJournal journal{addresses, listener};
+
+  void report(uint64_t address, int64_t bytes, uint64_t device = kCpu) {
+    journal.report(reinterpret_cast<const void*>(address), bytes, device);
+  }
+};
+
+}  // namespace
+
+TEST_CASE("memory_journal: reports become generations when settled, not before",
+          "[engine][memory]") {
+  Fixture f;
+  f.report(0x1000, 64);
+  CHECK_FALSE(f.addresses.find(0x1000));
+  f.journal.settle();
+  const auto first = f.addresses.find(0x1000);
+  REQUIRE(first);
+  CHECK(first->source == format::MemorySource::kFramework);
+  f.report(0x1000, -64);
+  f.report(0x1000, 128);
+  f.journal.settle();
+  const auto second = f.addresses.find(0x1000);
+  REQUIRE(second);
+  CHECK(second->generation > first->generation);
+  CHECK(second->bytes == 128);
+  REQUIRE(f.listener.seen.size() == 3);
+  CHECK_FALSE(f.listener.seen[1].allocated);
+  CHECK(f.listener.seen[1].generation == first->generation);
+}
+
+TEST_CASE("memory_journal: the device comes from the low bytes, CPU's index is none",
+          "[engine][memory]") {
+  Fixture f;
+  CHECK_FALSE(f.journal.reported(format::Device::Type::kCuda));
+  f.report(0x1000, 64, kCpu);
+  f.report(0x2000, 64, kCuda2 | 0xABCD0000);
+  f.journal.settle();
+  REQUIRE(f.listener.seen.size() == 2);
+  CHECK(f.listener.seen[0].device == format::Device{format::Device::Type::kCpu, 0});
+  CHECK(f.listener.seen[1].device == format::Device{format::Device::Type::kCuda, 2});
+  CHECK(f.journal.reported(format::Device::Type::kCuda));
+}
+
+TEST_CASE("memory_journal: what was allocated before we looked is freed without a word",
+          "[engine][memory]") {
+  Fixture f;
+  f.report(0x5000, -64);
+  f.report(0, 64);
+  f.report(0x6000, 0);
+  f.journal.settle();
+  CHECK(f.listener.seen.empty());
+}
+
+TEST_CASE("memory_journal: blocks handed between threads keep their order",
+          "[engine][memory][threads]") {
+  Fixture f;
+  constexpr int kRounds = 3000;
+  std::atomic<int> turn{0};
+  const auto player = [&](int me) {
+    for (int i = me; i < kRounds; i += 2) {
+      while (turn.load(std::memory_order_acquire) != i) std::this_thread::yield();
+      f.report(0x7000, i % 4 < 2 ? 64 : -64);  // allocate on one thread, then the other frees
+      f.report(0x7000, i % 4 < 2 ? -64 : 64);
+      turn.store(i + 1, std::memory_order_release);
+    }
+  };
+  std::thread a(player, 0), b(player, 1);
+  while (turn.load() != kRounds) f.journal.settle();
+  a.join();
+  b.join();
+  f.journal.settle();
+  uint64_t generation = 0;
+  bool ordered = true;
+  for (const Seen& seen : f.listener.seen) {
+    ordered =
+        ordered && (seen.allocated ? seen.generation > generation : seen.generation == generation);
+    generation = seen.generation;
+  }
+  CHECK(ordered);
+  CHECK(f.listener.lost == 0);
+}
+
+TEST_CASE("memory_journal: an allocation's stack is known while it lives", "[engine][memory]") {
+  Fixture f;
+  f.report(0x1000, 64);
+  f.journal.take_stacks();
+  f.report(0x2000, 64);
+  f.journal.settle();
+  const uint64_t without = f.addresses.find(0x1000)->generation;
+  const uint64_t with = f.addresses.find(0x2000)->generation;
+  CHECK(f.journal.allocation_stack(without).empty());
+  CHECK_FALSE(f.journal.allocation_stack(with).empty());
+  f.report(0x2000, -64);
+  f.journal.settle();
+  CHECK(f.journal.allocation_stack(with).empty());
+}
+
+TEST_CASE("memory_journal: a full ring counts what it drops", "[engine][memory]") {
+  Fixture f;
+  constexpr uint64_t kReports = 200'000;
+  for (uint64_t i = 0; i < kReports; ++i) f.report(0x10000 + i * 64, 64);
+  CHECK(MemoryJournal::crowded());
+  f.journal.settle();
+  CHECK_FALSE(MemoryJournal::crowded());
+  f.journal.settle_if_free();
+  CHECK(f.listener.lost > 0);
+  CHECK(f.listener.lost + f.listener.seen.size() == kReports);
+}

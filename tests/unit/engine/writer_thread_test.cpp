@@ -1,0 +1,198 @@
+#include "interposer/engine/writer_thread.h"
+
+#include <fstream>
+#include <thread>
+
+#include "format/base/log.h"
+#include "interposer/engine/clock.h"
+#include "reader/trace_reader.h"
+#include "tests/support/catch.h"
+#include "tests/support/memory_sink.h"
+#include "tests/support/temp_dir.h"
+
+using namespace convtrace;
+using namespace convtrace::engine;
+using namespace convtrace::test;
+
+namespace {
+
+constexpr uint64_t kSecond = 1'000'000'000;
+
+/// A trace in memory, and what the thread did to get it.
+class Client final : public WriterClient {
+ public:
+  explicit Client(uint64_t capacity = UINT64_MAX, uint64_t max_bytes = UINT64_MAX)
+      : capacity_(capacity), max_bytes_(max_bytes) {}
+
+  OpenTrace open_trace() override {
+    auto writer = format::TraceWriter::create(std::make_unique<MemorySink>(bytes, capacity_),
+                                              format::TraceMeta{}, definitions);
+    return {std::move(writer).value(), "memory", max_bytes_};
+  }
+  void before_drain() override {
+    ++rounds;
+    while (stuck.load()) {
+      standing = true;
+      std::this_thread::yield();
+    }
+    standing = false;
+  }
+  std::optional<format::TraceMeta> changed_meta() override { return std::nullopt; }
+
+  SharedBytes bytes = std::make_shared<std::vector<std::byte>>();
+  format::Definitions definitions;
+  std::atomic<int> rounds{0};
+  std::atomic<bool> stuck{false};
+  std::atomic<bool> standing{false};
+
+ private:
+  uint64_t capacity_, max_bytes_;
+};
+
+/// What a reader finds in the bytes of a trace.
+struct Contents {
+  reader::TraceState state = reader::TraceState::kDamaged;
+  uint64_t findings = 0;
+  std::array<uint64_t, format::kLossReasonCount> lost{};
+};
+
+Contents contents(const SharedBytes& bytes) {
+  const TempDir folder;
+  const std::string path = folder / "t.ctrace";
+  std::ofstream(path, std::ios::binary)
+      .write(reinterpret_cast<const char*>(bytes->data()),
+             static_cast<std::streamsize>(bytes->size()));
+  auto opened = reader::TraceReader::open(path);
+  REQUIRE(opened.ok());
+  Contents found;
+  format::Event event;
+  while (opened.value()->next(event)) {
+    if (std::holds_alternative<format::Finding>(event)) ++found.findings;
+    if (const auto* loss = std::get_if<format::Loss>(&event)) {
+      found.lost[static_cast<size_t>(loss->reason)] += loss->count;
+    }
+  }
+  found.state = opened.value()->state();
+  return found;
+}
+
+struct Fixture {
+  explicit Fixture(uint64_t capacity = UINT64_MAX, uint64_t max_bytes = UINT64_MAX)
+      : client(capacity, max_bytes) {
+    configure_log(format::Level::kError, 1, -1);  // silent
+    REQUIRE(state.begin_arming());
+    state.activate();
+    REQUIRE(thread.start());
+  }
+  ~Fixture() {
+    client.stuck = false;
+    thread.finish(10 * kSecond);
+    configure_log(format::Level::kWarning, 0, 2);
+  }
+
+  void push_findings(int count, format::Level level, size_t text_bytes = 100) {
+    // Text that does not compress, so that bytes written follow bytes pushed.
+    std::string message(text_bytes, ' ');
+    uint64_t random = 88172645463325252;
+    for (int i = 0; i < count; ++i) {
+      for (char& c : message) {
+        random ^= random << 13, random ^= random >> 7, random ^= random << 17;
+        c = static_cast<char>('!' + random % 90);
+      }
+      format::Finding finding;
+      finding.level = level;
+      finding.message = message;
+      queue.push(finding);
+    }
+  }
+  template <typename Condition>
+  bool within_seconds(int seconds, Condition condition) {
+    const uint64_t begin = now_ns();
+    while (!condition() && now_ns() - begin < static_cast<uint64_t>(seconds) * kSecond) {
+      std::this_thread::yield();
+    }
+    return condition();
+  }
+
+  /// Lets the thread make some rounds and then stand still: what it wrote may be looked at.
+  void stop_after_rounds(int rounds) {
+    const int enough = client.rounds.load() + rounds;
+    REQUIRE(within_seconds(10, [&] { return client.rounds.load() >= enough; }));
+    client.stuck = true;
+    REQUIRE(within_seconds(10, [&] { return client.standing.load(); }));
+  }
+
+  State state;
+  Doorbell doorbell;
+  EventQueue queue{doorbell};
+  Client client;
+  WriterThread thread{state, queue, doorbell, client};
+};
+
+}  // namespace
+
+TEST_CASE("writer_thread: finishing writes what is queued and closes the trace",
+          "[engine][writer]") {
+  Fixture f;
+  f.push_findings(100, format::Level::kWarning);
+  f.queue.lose(format::LossReason::kRingFull, 7);
+  REQUIRE(f.thread.finish(10 * kSecond));
+  CHECK_FALSE(f.state.active());
+  const Contents trace = contents(f.client.bytes);
+  CHECK(trace.state == reader::TraceState::kComplete);
+  CHECK(trace.findings == 100);
+  CHECK(trace.lost[static_cast<size_t>(format::LossReason::kRingFull)] == 7);
+}
+
+TEST_CASE("writer_thread: an error finding is written at once", "[engine][writer]") {
+  Fixture f;
+  f.push_findings(1, format::Level::kError);
+  f.stop_after_rounds(3);
+  const Contents trace = contents(f.client.bytes);
+  CHECK(trace.state == reader::TraceState::kUnclosed);
+  CHECK(trace.findings == 1);
+}
+
+TEST_CASE("writer_thread: other events are written within about a second", "[engine][writer]") {
+  Fixture f;
+  f.push_findings(1, format::Level::kWarning);
+  f.stop_after_rounds(3);
+  CHECK(contents(f.client.bytes).findings == 0);
+  f.client.stuck = false;
+  const uint64_t begin = now_ns();
+  f.within_seconds(5, [begin] { return now_ns() - begin > kSecond + kSecond / 10; });
+  f.stop_after_rounds(3);
+  CHECK(contents(f.client.bytes).findings == 1);
+}
+
+TEST_CASE("writer_thread: a full disk ends tracing and nothing else", "[engine][writer]") {
+  Fixture f(20'000);
+  f.push_findings(50, format::Level::kError, 2000);
+  REQUIRE(f.within_seconds(10, [&f] { return !f.state.active(); }));
+  CHECK(std::string(f.state.reason()) == "the trace cannot be written");
+  CHECK(f.thread.finish(10 * kSecond));
+  const Contents trace = contents(f.client.bytes);
+  CHECK(trace.state == reader::TraceState::kUnclosed);
+  CHECK(trace.findings > 0);
+  CHECK(trace.findings < 50);
+}
+
+TEST_CASE("writer_thread: at the budget the trace is closed with a record", "[engine][writer]") {
+  Fixture f(UINT64_MAX, 30'000);
+  f.push_findings(50, format::Level::kError, 2000);
+  REQUIRE(f.within_seconds(10, [&f] { return !f.state.active(); }));
+  CHECK(std::string(f.state.reason()) == "disk budget reached");
+  CHECK(f.thread.finish(10 * kSecond));
+  const Contents trace = contents(f.client.bytes);
+  CHECK(trace.state == reader::TraceState::kComplete);
+  CHECK(trace.findings > 0);
+  CHECK(trace.findings + trace.lost[static_cast<size_t>(format::LossReason::kDiskBudget)] >= 50);
+}
+
+TEST_CASE("writer_thread: a deadline is kept even if the writer hangs", "[engine][writer]") {
+  Fixture f;
+  f.client.stuck = true;
+  const uint64_t begin = now_ns();
+  CHECK_FALSE(f.thread.finish(100'000'000));
+  CHECK(now_ns() - begin < 5 * kSecond);
+}
