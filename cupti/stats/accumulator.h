@@ -35,14 +35,19 @@ CONVTRACE_HD typename Element<D>::Bits element_of(const Group& group, uint32_t e
   }
 }
 
+/// A tile's shift in the two parts that Moments keeps.
+struct ShiftParts {
+  double high = 0;
+  double low = 0;
+};
+
 /// The value that a tile's deviations are taken from: its first finite element, 0 if it has none.
 template <DType D, bool Float = Element<D>::kFloat>
 struct Shift {
   double value = 0;
   CONVTRACE_HD static Shift of(typename Element<D>::Bits bits) { return {Element<D>::value(bits)}; }
   CONVTRACE_HD double deviation(double x) const { return sub(x, value); }
-  CONVTRACE_HD double high() const { return value; }
-  CONVTRACE_HD double low() const { return 0; }
+  CONVTRACE_HD ShiftParts parts() const { return {value, 0}; }
 };
 
 /// Integers subtract exactly before they are rounded to f64 once.
@@ -60,8 +65,7 @@ struct Shift<D, false> {
       return static_cast<double>(x - value);
     }
   }
-  CONVTRACE_HD double high() const { return mul(upper(value), 4294967296.0); }
-  CONVTRACE_HD double low() const { return lower(value); }
+  CONVTRACE_HD ShiftParts parts() const { return {mul(upper(value), 4294967296.0), lower(value)}; }
 };
 
 /// Sum of integers in 64-bit pieces that cannot overflow within a tile: total = high * 2^32 + low.
@@ -208,6 +212,8 @@ class ThreadAccumulator {
     hash_ += sum * block_key(row);
   }
 
+  CONVTRACE_HD uint64_t hash() const { return hash_; }
+
   CONVTRACE_HD ThreadTotals totals() const {
     ThreadTotals totals;
     totals.counts = tally_.counts;
@@ -255,8 +261,7 @@ class ThreadAccumulator {
 };
 
 /// @param totals of all threads of a tile of `count` elements.
-template <DType D>
-CONVTRACE_HD Partial close_tile(const ThreadTotals& totals, Shift<D> shift, uint64_t count) {
+CONVTRACE_HD Partial close_tile(const ThreadTotals& totals, ShiftParts shift, uint64_t count) {
   Partial partial;
   const TileCounts& c = totals.counts;
   partial.counts = {count,      c.nan,      c.pos_inf,   c.neg_inf,  c.pos_zero,
@@ -272,7 +277,7 @@ CONVTRACE_HD Partial close_tile(const ThreadTotals& totals, Shift<D> shift, uint
     const auto n = static_cast<double>(partial.counts.finite());
     const double offset = div(totals.deviations, n);
     const double m2 = fma(-totals.deviations, offset, totals.squared_deviations);
-    partial.moments = {n, shift.high(), shift.low(), offset, m2 < 0 ? 0 : m2};
+    partial.moments = {n, shift.high, shift.low, offset, m2 < 0 ? 0 : m2};
   }
   return partial;
 }

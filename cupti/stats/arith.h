@@ -11,7 +11,9 @@
 
 #if defined(__CUDACC__)
 #define CONVTRACE_HD __host__ __device__ __forceinline__
+#define CONVTRACE_HD_COLD static __host__ __device__ __noinline__
 #else
+#define CONVTRACE_HD_COLD inline
 #define CONVTRACE_HD inline __attribute__((always_inline))
 #endif
 

@@ -123,7 +123,7 @@ struct TileState {
     totals.int_sum = int_sum;
     totals.int_l1 = int_l1;
     totals.hash = hash;
-    return close_tile<D>(totals, shift, count);
+    return close_tile(totals, shift.parts(), count);
   }
 };
 

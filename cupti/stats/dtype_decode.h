@@ -27,6 +27,9 @@ using format::DType;
   X(kBF16)                         \
   X(kF8E4M3FN) X(kF8E5M2) X(kI8) X(kU8) X(kI16) X(kU16) X(kI32) X(kU32) X(kI64) X(kU64) X(kBool)
 
+/// One type of each size: enough where only bits matter.
+#define CONVTRACE_BITS_DTYPES(X) X(kU8) X(kU16) X(kU32) X(kU64)
+
 /// @return the type whose elements are counted: the real view of a complex, bytes of an unknown.
 constexpr DType walked_dtype(DType dtype) {
   if (dtype == DType::kC64) return DType::kF32;

@@ -36,9 +36,9 @@ CONVTRACE_HD ThreadTotals thread_totals(const Source& source, TileExtent tile, S
   return accumulator.totals();
 }
 
-/// The hash alone: no value is decoded.
+/// The hash alone: no value is decoded, so any type of the same size will do.
 template <DType D, typename Source>
-CONVTRACE_HD uint64_t thread_hash(const Source& source, TileExtent tile, uint32_t thread) {
+CONVTRACE_HD ThreadTotals thread_hash(const Source& source, TileExtent tile, uint32_t thread) {
   constexpr uint32_t kPerRow = kThreads * kPerGroup<D>;
   ThreadAccumulator<D> accumulator({}, thread);
   const uint64_t first_row = tile.first / kPerRow;
@@ -47,7 +47,23 @@ CONVTRACE_HD uint64_t thread_hash(const Source& source, TileExtent tile, uint32_
     const auto valid = static_cast<uint32_t>(left < kPerGroup<D> ? left : kPerGroup<D>);
     accumulator.add_hash(source.load(tile.first + at, valid), first_row + at / kPerRow);
   }
-  return accumulator.totals().hash;
+  ThreadTotals totals;
+  totals.hash = accumulator.hash();
+  return totals;
+}
+
+/// @return the unsigned type of the same size.
+CONVTRACE_HD constexpr DType bits_dtype(DType dtype) {
+  switch (format::element_bytes(dtype)) {
+    case 1:
+      return DType::kU8;
+    case 2:
+      return DType::kU16;
+    case 4:
+      return DType::kU32;
+    default:
+      return DType::kU64;
+  }
 }
 
 }  // namespace convtrace::stats

@@ -1,0 +1,26 @@
+#pragma once
+/// @file host_replay.h
+/// The statistics kernel's grid run on the host: the same per-thread functions and the same trees,
+/// with loops where a device has threads and shuffles.
+///
+/// Place:    tests and the fake driver; never part of an installed library. What it cannot show:
+/// memory ordering between blocks, and that nvcc keeps the arithmetic (arith.h sees to that).
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <span>
+
+#include "cupti/stats/device_layout.h"
+
+namespace convtrace::stats {
+
+/// @return where the host can reach `bytes` bytes at a device address, or null.
+using Translate = std::function<void*(uint64_t address, size_t bytes)>;
+
+/// @param grid   blocks of the launch. @param order in which blocks run; empty: ascending.
+/// @return false if some address could not be translated; then nothing was done.
+bool replay_stats_kernel(const Batch& batch, uint32_t grid, const Translate& translate,
+                         std::span<const uint32_t> order = {});
+
+}  // namespace convtrace::stats

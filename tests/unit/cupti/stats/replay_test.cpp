@@ -1,0 +1,189 @@
+#include <algorithm>
+#include <numeric>
+
+#include "cupti/stats/batch.h"
+#include "cupti/stats/kernels/fatbin.h"
+#include "cupti/stats/kernels/host_replay.h"
+#include "tests/unit/cupti/stats/support.h"
+
+namespace convtrace::stats::test {
+namespace {
+
+using format::Capture;
+using format::DType;
+
+/// One launch of the kernel's host replay, with arena and slots in ordinary memory.
+class ReplayedLaunch {
+ public:
+  struct Input {
+    TensorView view;
+    Capture capture = Capture::kStats;
+  };
+
+  explicit ReplayedLaunch(std::vector<Input> inputs)
+      : inputs_(std::move(inputs)), slots_(inputs_.size()) {
+    BatchBuilder builder(address(partials_.data()), address(tickets_.data()));
+    for (size_t i = 0; i < inputs_.size(); ++i) {
+      Layout layout;
+      REQUIRE(flatten(inputs_[i].view, layout).ok());
+      REQUIRE(builder.add(layout, inputs_[i].capture, address(&slots_[i]), i + 1));
+      counts_.push_back(layout.count);
+    }
+    batch_ = builder.batch();
+    blocks_ = builder.blocks();
+  }
+
+  void run(std::span<const uint32_t> order = {}) {
+    const auto same = [](uint64_t at, size_t) {
+      return reinterpret_cast<void*>(static_cast<uintptr_t>(at));
+    };
+    REQUIRE(replay_stats_kernel(batch_, blocks_, same, order));
+  }
+
+  [[nodiscard]] StatsResult result(size_t i) const {
+    REQUIRE(slots_[i].sequence == i + 1);
+    return read_slot(slots_[i], counts_[i], inputs_[i].view.dtype, inputs_[i].capture);
+  }
+  [[nodiscard]] uint32_t blocks() const { return blocks_; }
+  [[nodiscard]] bool tickets_are_zero() const {
+    return std::all_of(tickets_.begin(), tickets_.end(), [](uint32_t t) { return t == 0; });
+  }
+
+ private:
+  static uint64_t address(const void* pointer) { return reinterpret_cast<uintptr_t>(pointer); }
+
+  std::vector<Input> inputs_;
+  std::vector<ResultSlot> slots_;
+  std::vector<uint64_t> counts_;
+  std::vector<Partial> partials_ = std::vector<Partial>(kMaxBatchTiles);
+  std::vector<uint32_t> tickets_ = std::vector<uint32_t>(kMaxBatchTensors);
+  Batch batch_{};
+  uint32_t blocks_ = 0;
+};
+
+void require_kernel_equals_cpu(const TensorView& view) {
+  for (const Capture capture : {Capture::kStats, Capture::kHash}) {
+    ReplayedLaunch launch({{view, capture}});
+    launch.run();
+    require_same(launch.result(0), compute(view, capture));
+  }
+}
+
+TEST_CASE("kernel: its replay equals the CPU code for every type and size", "[stats][kernel]") {
+  for (const DType dtype : kAllDTypes) {
+    for (const uint64_t count : {1u, 2u, 3u, 31u, 64u, 1023u, 1025u, 4096u, 4097u, 50001u}) {
+      INFO(format::to_string(dtype) << " x " << count);
+      const auto bytes = random_bytes(dtype, count, count);
+      require_kernel_equals_cpu(view_of(bytes, dtype));
+    }
+  }
+  const auto bytes = random_bytes(DType::kUnknown, 777, 1);
+  require_kernel_equals_cpu(view_of(bytes, DType::kUnknown));
+}
+
+TEST_CASE("kernel: its replay equals the CPU code at every alignment", "[stats][kernel]") {
+  for (const DType dtype : {DType::kF64, DType::kF32, DType::kBF16, DType::kI8}) {
+    const auto bytes = random_bytes(dtype, 3000, 4);
+    std::vector<uint8_t> shifted(bytes.size() + 32);
+    for (size_t offset = 0; offset < 17; ++offset) {
+      std::memcpy(shifted.data() + offset, bytes.data(), bytes.size());
+      require_kernel_equals_cpu(dense_view(shifted.data() + offset, dtype, 3000));
+    }
+  }
+}
+
+TEST_CASE("kernel: its replay equals the CPU code with more than 64 tiles", "[stats][kernel]") {
+  // Several tiles for each merging thread, larger tiles than the smallest, ranges.
+  std::mt19937_64 random(8);
+  std::normal_distribution<float> normal(1e3F, 1.0F);
+  std::vector<float> values((40u << 20) / 4 + 5);
+  for (auto& value : values) value = normal(random);
+  values[77] = std::nanf("");
+  require_kernel_equals_cpu(view_of(values, DType::kF32));
+}
+
+TEST_CASE("kernel: tiles without a finite value need no shift", "[stats][kernel]") {
+  std::vector<float> values(20000, std::nanf(""));
+  require_kernel_equals_cpu(view_of(values, DType::kF32));
+  values[9000] = 3.0F;
+  values[19999] = 1e30F;
+  require_kernel_equals_cpu(view_of(values, DType::kF32));
+}
+
+TEST_CASE("kernel: strides are walked as on the CPU", "[stats][kernel]") {
+  std::vector<uint16_t> values(4 * 33 * 65);
+  for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<uint16_t>(i * 7919);
+  const auto check = [&](std::initializer_list<int64_t> shape,
+                         std::initializer_list<int64_t> strides, size_t offset, DType dtype) {
+    TensorView view{.data = values.data() + offset, .dtype = dtype};
+    view.rank = static_cast<uint32_t>(shape.size());
+    std::copy(shape.begin(), shape.end(), view.shape);
+    std::copy(strides.begin(), strides.end(), view.strides);
+    require_kernel_equals_cpu(view);
+  };
+  check({4, 33, 65}, {33 * 65, 1, 33}, 0, DType::kF16);
+  check({33, 65}, {-65, -1}, 33 * 65 - 1, DType::kBF16);
+  check({7, 500}, {0, 3}, 1, DType::kI16);
+  check({1000}, {2}, 0, DType::kC64);
+}
+
+TEST_CASE("kernel: neither the batch nor the order of blocks changes a bit", "[stats][kernel]") {
+  std::vector<std::vector<uint8_t>> data;
+  std::vector<ReplayedLaunch::Input> inputs;
+  for (uint32_t i = 0; i < kMaxBatchTensors; ++i) {
+    const DType dtype = kAllDTypes[i % std::size(kAllDTypes)];
+    data.push_back(random_bytes(dtype, 1 + i * i * 5, i));
+    inputs.push_back({view_of(data.back(), dtype), i % 5 == 0 ? Capture::kHash : Capture::kStats});
+  }
+  ReplayedLaunch launch(inputs);
+  std::vector<uint32_t> order(launch.blocks());
+  std::iota(order.begin(), order.end(), 0);
+  std::mt19937_64 random(2);
+  for (int round = 0; round < 3; ++round) {
+    std::shuffle(order.begin(), order.end(), random);
+    launch.run(order);
+    REQUIRE(launch.tickets_are_zero());
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      INFO(i);
+      require_same(launch.result(i), compute(inputs[i].view, inputs[i].capture));
+    }
+  }
+}
+
+TEST_CASE("kernel: a batch takes what fits and refuses the next tensor", "[stats][kernel]") {
+  const float value = 1;
+  Layout small;
+  REQUIRE(flatten(dense_view(&value, DType::kF32, 1), small).ok());
+  BatchBuilder many(0, 0);
+  for (uint32_t i = 0; i < kMaxBatchTensors; ++i) REQUIRE(many.add(small, Capture::kStats, 0, 1));
+  REQUIRE_FALSE(many.add(small, Capture::kStats, 0, 1));
+
+  Layout large = small;
+  large.count = uint64_t{1} << 30;
+  BatchBuilder tiles(0, 0);
+  REQUIRE(tiles.add(large, Capture::kStats, 0, 1));
+  REQUIRE(tiles.add(large, Capture::kStats, 0, 1));
+  REQUIRE_FALSE(tiles.add(small, Capture::kStats, 0, 1));
+  REQUIRE(tiles.blocks() == kMaxBatchTiles);
+}
+
+TEST_CASE("kernel: the embedded image is a fatbin", "[stats][kernel]") {
+  const unsigned char kMagic[] = {0x50, 0xED, 0x55, 0xBA};  // 0xBA55ED50, fatbinary.h
+  REQUIRE(std::memcmp(convtrace_stats_fatbin, kMagic, sizeof(kMagic)) == 0);
+}
+
+TEST_CASE("stats: floating sums are part of the trace format and never change a bit", "[stats]") {
+  uint64_t state = 1;
+  std::vector<double> values(100003);
+  for (auto& value : values) {
+    state = state * 6364136223846793005 + 1442695040888963407;
+    value = static_cast<double>(static_cast<int64_t>(state) >> 20) / 3;
+  }
+  const format::Stats stats = compute(view_of(values, DType::kF64)).stats;
+  REQUIRE(std::bit_cast<uint64_t>(stats.sum.as_f64()) == 0x42D1E61E8054EF94);
+  REQUIRE(std::bit_cast<uint64_t>(stats.l2) == 0x42FE761668B2EDA5);
+  REQUIRE(std::bit_cast<uint64_t>(stats.std) == 0x4278A8CADD23225C);
+}
+
+}  // namespace
+}  // namespace convtrace::stats::test
