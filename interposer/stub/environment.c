@@ -35,17 +35,19 @@ static int cpu_allocator_reports(void) {
   return !cuda_device_visible();
 }
 
-/// Writes the resolved path of `relative` to the folder of this library.
-static int beside_self(const char* self, const char* relative, char resolved[PATH_MAX]) {
-  char path[PATH_MAX];
-  const char* slash = strrchr(self, '/');
-  if (slash == NULL) return 0;
-  const size_t folder = (size_t)(slash - self) + 1;
-  const size_t length = strlen(relative);
-  if (folder + length >= sizeof path) return 0;
-  memcpy(path, self, folder);
-  memcpy(path + folder, relative, length + 1);
-  return realpath(path, resolved) != NULL;
+/// Writes into `path` what `name` is in the tree that holds `library`, if it exists. The tree is
+/// `folders` above the file. One system call: resolving every path again costs a child that only
+/// runs for half a millisecond as much as loading this library.
+static int find_in_tree(const char* library, int folders, const char* name, char path[PATH_MAX]) {
+  size_t end = strlen(library);
+  for (int i = 0; i < folders; ++i) {
+    while (end > 0 && library[--end] != '/') continue;
+  }
+  const size_t length = strlen(name);
+  if (end + length >= PATH_MAX) return 0;
+  memcpy(path, library, end);
+  memcpy(path + end, name, length + 1);
+  return access(path, F_OK) == 0;
 }
 
 /// Makes `folder` the first entry of PYTHONPATH, and its only mention there. An empty entry means
@@ -77,9 +79,9 @@ __attribute__((constructor)) static void enter_process(void) {
   char loaded[PATH_MAX], self[PATH_MAX], path[PATH_MAX];
   if (is(getenv("CONVTRACE"), "0")) return;
   if (!convtrace_own_path(loaded) || realpath(loaded, self) == NULL) return;
-  if (!beside_self(self, "libconvtrace-core.so", path)) return;
+  if (!find_in_tree(self, 1, "/libconvtrace-core.so", path)) return;
   setenv("CUDA_INJECTION64_PATH", path, 0); /* another tool's stays */
   setenv("CONVTRACE_CORE", path, 1);
-  if (beside_self(self, "../share/convtrace/observer", path)) prepend_to_pythonpath(path);
+  if (find_in_tree(self, 2, "/share/convtrace/observer", path)) prepend_to_pythonpath(path);
   convtrace_cpu_alloc_v1 = cpu_allocator_reports();
 }
