@@ -20,8 +20,8 @@ struct entry {
 };
 
 static struct entry entries[kGatedCount] = {
-#define CONVTRACE_X(name) \
-  {#name, (convtrace_function)name, NULL, #name " (no CUDA driver is loaded)"},
+#define CONVTRACE_X(f) \
+  {.name = #f, .wrapper = (convtrace_function)f, .missing = #f " (no CUDA driver is loaded)"},
     CONVTRACE_GATED_FUNCTIONS(CONVTRACE_X)
 #undef CONVTRACE_X
 };
