@@ -38,7 +38,9 @@ class AliasWatch {
   void on_storage_dead(uint64_t storage, uint32_t thread, format::StackId free_stack,
                        const MemoryJournal& journal);
 
-  /// Hot: cheap unless a suspicion is open.
+  /// Whether activity matters now.
+  [[nodiscard]] bool attentive() const noexcept { return detector_.attentive(); }
+  /// Hot: cheap unless attentive().
   void on_activity(uint32_t thread) {
     if (!detector_.attentive()) return;
     AliasDetector::Findings findings;

@@ -45,8 +45,13 @@ void at_process_exit() {
   if (!is_our_process()) return;
   const RecursionGuard guard;
   Engine* const engine = g_engine.load();
-  if (engine == nullptr || !process_state().begin_draining()) return;
-  engine->finish(kExitDeadlineNs);
+  if (engine == nullptr) return;
+  // Also when tracing is over already: the writer thread may still be saying or closing.
+  process_state().begin_draining();
+  contained("exit", false, [engine] {
+    engine->finish(kExitDeadlineNs);
+    return true;
+  });
   process_state().disable("the process has ended");
 }
 

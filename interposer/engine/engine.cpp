@@ -10,6 +10,7 @@
 #include "format/sink/file_sink.h"
 #include "interposer/engine/arming.h"
 #include "interposer/engine/clock.h"
+#include "interposer/engine/guarded.h"
 #include "interposer/engine/process_facts.h"
 
 namespace convtrace::engine {
@@ -70,8 +71,11 @@ void Engine::emit(const format::Event& event) noexcept {
   if (!begun_.load(std::memory_order_acquire) && begins_a_trace(event)) begin_trace();
   queue_.push(event);
   // A launch, or a driver allocation, of a thread that let go of watched memory confirms.
-  if (std::holds_alternative<format::Launch>(event)) {
-    if (const ThreadContext* context = this_thread()) aliases_.on_activity(context->thread);
+  if (std::holds_alternative<format::Launch>(event) && aliases_.attentive()) {
+    contained("alias", false, [this] {
+      if (const ThreadContext* context = this_thread()) aliases_.on_activity(context->thread);
+      return true;
+    });
   }
 }
 
@@ -84,7 +88,7 @@ void Engine::begin_trace() noexcept {
   }
 }
 
-void Engine::report_memory(const void* pointer, int64_t bytes, uint64_t device) noexcept {
+void Engine::report_memory(const void* pointer, int64_t bytes, uint64_t device) {
   journal_.report(pointer, bytes, device);
   // Before there is a writer thread somebody has to make room.
   if (MemoryJournal::crowded() && !begun_.load(std::memory_order_relaxed)) {
@@ -95,8 +99,12 @@ void Engine::report_memory(const void* pointer, int64_t bytes, uint64_t device) 
 cupti::Interceptor* Engine::interceptor() noexcept {
   cupti::Interceptor* known = interceptor_.load(std::memory_order_acquire);
   if (known != nullptr) return known;
+  return contained("cuda", known, [this] { return make_interceptor(); });
+}
+
+cupti::Interceptor* Engine::make_interceptor() {
   const std::lock_guard lock(interceptor_mutex_);
-  known = interceptor_.load(std::memory_order_acquire);
+  cupti::Interceptor* known = interceptor_.load(std::memory_order_acquire);
   if (known != nullptr) return known;
   cupti::InterceptorOptions options;
   options.sink = this;
@@ -122,7 +130,7 @@ cupti::Position Engine::position() const noexcept {
   return position;
 }
 
-void Engine::finish(uint64_t deadline_ns) noexcept {
+void Engine::finish(uint64_t deadline_ns) {
   const uint64_t begin = now_ns();
   if (cupti::Interceptor* cuda = interceptor_.load()) cuda->stop(deadline_ns / 2);
   if (!writer_.started()) return;
@@ -197,7 +205,8 @@ format::TraceMeta Engine::meta() {
 
 format::NotSampled Engine::submit_to_device(std::span<const cupti::DeviceRequest> batch,
                                             uint64_t stream) noexcept {
-  return interceptor()->submit(batch, stream);
+  cupti::Interceptor* const cuda = interceptor();
+  return cuda != nullptr ? cuda->submit(batch, stream) : format::NotSampled::kGpuWorkOff;
 }
 
 void Engine::on_custom_op() noexcept {

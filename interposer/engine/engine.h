@@ -64,8 +64,9 @@ class Engine final : public format::EventSink,
   [[nodiscard]] const settings::Settings& settings() const noexcept { return options_.settings; }
 
   /// The hooks' calls.
-  void report_memory(const void* pointer, int64_t bytes, uint64_t device) noexcept;
+  void report_memory(const void* pointer, int64_t bytes, uint64_t device);
   /// Made at first use: when the driver starts, or at the first launch through the gate.
+  /// @return null if that failed.
   cupti::Interceptor* interceptor() noexcept;
   [[nodiscard]] cupti::Position position() const noexcept;
 
@@ -75,10 +76,11 @@ class Engine final : public format::EventSink,
   }
 
   /// Writes all that is queued and closes the trace, within `deadline_ns`.
-  void finish(uint64_t deadline_ns) noexcept;
+  void finish(uint64_t deadline_ns);
 
  private:
   void begin_trace() noexcept;
+  cupti::Interceptor* make_interceptor();
 
   OpenTrace open_trace() override;
   void before_drain() override;

@@ -12,23 +12,30 @@
 
 namespace convtrace::engine {
 
+/// Runs `fn`; an exception is counted and gives `otherwise`. Alone it is for code that is already
+/// inside: behind noexcept seams (event_sink.h, interceptor.h).
+template <typename R, typename Fn>
+R contained(const char* site, R otherwise, Fn&& fn) noexcept {
+  try {
+    R result = fn();
+    process_state().succeeded(FailureKind::kException);
+    return result;
+  } catch (...) {
+    process_state().failed(FailureKind::kException, site);
+  }
+  return otherwise;
+}
+
 /// Runs `fn` if tracing is in one of the states that `admit` accepts and this thread is not already
 /// inside; errno is the host's before and after.
 /// @param site static storage.
 template <typename R, typename Admit, typename Fn>
 R guarded_if(const char* site, R otherwise, Admit&& admit, Fn&& fn) noexcept {
-  State& state = process_state();
-  if (!admit(state)) return otherwise;
+  if (!admit(std::as_const(process_state()))) return otherwise;
   const RecursionGuard guard;
   if (!guard) return otherwise;
   const int saved_errno = errno;
-  R result = std::move(otherwise);
-  try {
-    result = fn();
-    state.succeeded(FailureKind::kException);
-  } catch (...) {
-    state.failed(FailureKind::kException, site);
-  }
+  R result = contained(site, std::move(otherwise), std::forward<Fn>(fn));
   errno = saved_errno;
   return result;
 }

@@ -11,8 +11,6 @@ namespace {
 
 constexpr size_t kReportRingBytes = size_t{4} << 20;
 constexpr size_t kMaxStacks = size_t{1} << 16;
-/// report(), the hook and the stub's wrapper.
-constexpr uint32_t kOwnFrames = 3;
 
 /// c10::DeviceType: CPU 0, CUDA 1; the index is -1 for the CPU.
 format::Device device_from(uint64_t device) {
@@ -40,7 +38,7 @@ void MemoryJournal::report(const void* pointer, int64_t bytes, uint64_t device) 
     return;
   }
   RawStack stack;
-  if (bytes > 0 && stacks_.load(std::memory_order_relaxed)) capture_stack(stack, kOwnFrames);
+  if (bytes > 0 && stacks_.load(std::memory_order_relaxed)) capture_stack(stack);
   MemoryReport report{.t_ns = now_ns(),
                       .address = reinterpret_cast<uint64_t>(pointer),
                       .bytes = bytes,

@@ -24,7 +24,7 @@ class StackTexts {
     if (return_addresses.empty()) return {};
     std::vector<format::StringId> frames;
     const std::lock_guard lock(mutex_);
-    for (void* const address : return_addresses) {
+    for (void* const address : without_own_frames(return_addresses)) {
       format::StringId& text = known_[address];
       if (!text) text = definitions_.intern(describe_frame(address));
       frames.push_back(text);

@@ -5,12 +5,12 @@
 #include <execinfo.h>
 #include <pthread.h>
 
-#include <algorithm>
 #include <atomic>
 #include <cinttypes>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <string_view>
 
 namespace convtrace::engine {
 namespace {
@@ -64,17 +64,25 @@ std::string hex(const char* before, uint64_t value) {
 
 }  // namespace
 
-void capture_stack(RawStack& stack, uint32_t skip) noexcept {
+void capture_stack(RawStack& stack) noexcept {
   Backtrace walk = g_backtrace.load(std::memory_order_acquire);
   if (walk == nullptr) {
     pthread_once(&g_once, choose);
     walk = g_backtrace.load(std::memory_order_acquire);
   }
   const int found = walk(stack.frames, static_cast<int>(kMaxRawFrames));
-  const uint32_t count = found > 0 ? static_cast<uint32_t>(found) : 0;
-  skip = std::min(skip, count);
-  stack.count = count - skip;
-  std::copy(stack.frames + skip, stack.frames + count, stack.frames);
+  stack.count = found > 0 ? static_cast<uint32_t>(found) : 0;
+}
+
+std::span<void* const> without_own_frames(std::span<void* const> frames) noexcept {
+  constexpr std::string_view kOurs = "libconvtrace";
+  size_t own = 0;
+  Dl_info info{};
+  while (own < frames.size() && dladdr(frames[own], &info) != 0 && info.dli_fname != nullptr &&
+         std::string_view(base_name(info.dli_fname)).starts_with(kOurs)) {
+    ++own;
+  }
+  return frames.subspan(own);
 }
 
 const char* stack_source() noexcept { return g_source.load(std::memory_order_relaxed); }

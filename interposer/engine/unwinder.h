@@ -24,9 +24,11 @@ struct RawStack {
   [[nodiscard]] std::span<void* const> span() const { return {frames, count}; }
 };
 
-/// Takes the calling thread's stack, without convtrace's own innermost frames as far as they are
-/// known by `skip`. The first call opens libunwind (disk access).
-void capture_stack(RawStack& stack, uint32_t skip) noexcept;
+/// Takes the calling thread's stack. The first call opens libunwind (disk access).
+void capture_stack(RawStack& stack) noexcept;
+
+/// @return `frames` without the innermost ones that lie in convtrace's libraries.
+[[nodiscard]] std::span<void* const> without_own_frames(std::span<void* const> frames) noexcept;
 
 /// @return "libunwind" or "backtrace()", after the first capture.
 [[nodiscard]] const char* stack_source() noexcept;
