@@ -17,6 +17,8 @@ template <typename... Cases>
 struct Overloaded : Cases... {
   using Cases::operator()...;
 };
+template <typename... Cases>
+Overloaded(Cases...) -> Overloaded<Cases...>;  // clang before 17 does not deduce aggregates
 
 }  // namespace
 

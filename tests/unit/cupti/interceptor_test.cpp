@@ -156,6 +156,27 @@ TEST_CASE("interceptor: CUPTI's view of gated launches agrees with the gate's") 
   CHECK(scene.sink.all<format::Diagnostic>().empty());
 }
 
+Interceptor* nested_interceptor = nullptr;
+
+int launch_inside_launch(void* function, unsigned gx, unsigned gy, unsigned gz, unsigned bx,
+                         unsigned by, unsigned bz, unsigned shared, void* stream, void** params,
+                         void** extra) {
+  return nested_interceptor->launch_kernel(real_launch, 0, function, gx, gy, gz, bx, by, bz, shared,
+                                           stream, params, extra);
+}
+
+TEST_CASE("interceptor: a launch made by a launch passes through, recorded once") {
+  Scene scene;
+  nested_interceptor = scene.interceptor.get();
+  float value = 2;
+  uint32_t count = 16;
+  void* params[] = {&scene.memory, &value, &count};
+  REQUIRE(scene.interceptor->launch_kernel(launch_inside_launch, 0, scene.fill, 1, 1, 1, 1, 1, 1, 0,
+                                           nullptr, params, nullptr) == CUDA_SUCCESS);
+  CHECK(real_calls == 1);
+  CHECK(scene.sink.all<Launch>().size() == 1);
+}
+
 TEST_CASE("interceptor: the driver's result comes back and a failed launch is marked") {
   Scene scene;
   uint32_t nothing = 0;
