@@ -209,13 +209,18 @@ format::NotSampled Engine::submit_to_device(std::span<const cupti::DeviceRequest
   return cuda != nullptr ? cuda->submit(batch, stream) : format::NotSampled::kGpuWorkOff;
 }
 
-void Engine::on_custom_op() noexcept {
+void Engine::expect_custom_ops() noexcept {
   if (options_.settings.stacks != settings::Stacks::kNone) journal_.take_stacks();
+}
+
+void Engine::on_custom_op() noexcept {
+  expect_custom_ops();
   if (!begun_.load(std::memory_order_acquire)) begin_trace();
 }
 
 void Engine::on_fact(std::string_view name, std::string_view value) {
   facts_.set(std::string(name), std::string(value));
+  if (name == "custom_op_libraries") expect_custom_ops();
   uint32_t rank = 0;
   const char* const end = value.data() + value.size();
   if (name != "distributed.rank" || options_.rank_known ||

@@ -80,6 +80,7 @@ class Engine final : public format::EventSink,
 
  private:
   void begin_trace() noexcept;
+  void expect_custom_ops() noexcept;
   cupti::Interceptor* make_interceptor();
 
   OpenTrace open_trace() override;

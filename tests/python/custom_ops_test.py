@@ -87,6 +87,12 @@ class Tags(ObservedTest):
         kinds = [m.kind for m in self.fake.messages if m.kind in ("tensor", "op")]
         self.assertEqual(kinds, ["tensor", "tensor", "op"])
 
+    def test_libraries_of_custom_ops_are_told_before_the_first_call(self):
+        nn.ReLU()(torch.ones(2))
+        facts = {f.name: f.value for f in self.fake.of("fact")}
+        self.assertIn("convtrace_test", facts["custom_op_libraries"].split())
+        self.assertNotIn("aten", facts["custom_op_libraries"].split())
+
     def test_lists_and_optional_arguments(self):
         torch.ops.convtrace_test.pair([torch.ones(2), torch.ones(3)], skip=torch.ones(4))
         self.assertEqual([o.slot for o in self.one_op().operands],

@@ -110,7 +110,7 @@ def training(op, device):
 
     text = torch.tensor(list((HERE / "shakespeare.txt").read_bytes()))
     time = 64
-    model = Gpt(layers=3, width=256, heads=4, hidden=512, time=time).to(device)
+    model = Gpt(layers=3, width=384, heads=6, hidden=768, time=time).to(device)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
     for inputs, targets in batches(text, 8, time, device):
         loss = F.cross_entropy(model(inputs).flatten(0, 1), targets.flatten())

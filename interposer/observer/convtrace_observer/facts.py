@@ -1,6 +1,8 @@
 """Versions and switches that change numerics, as they are when the program first computes."""
 import sys
 
+from . import ops
+
 # Read by attribute path below torch; a call where it ends in "()". Reading must neither warn nor
 # start CUDA, and must not pick one of torch's two TF32 interfaces for the program.
 _SWITCHES = {
@@ -41,7 +43,20 @@ def collect(torch):
         value = _read(torch, path)
         if value is not None:
             yield name, value
+    libraries = _custom_op_libraries(torch)
+    if libraries:
+        yield "custom_op_libraries", " ".join(libraries)
     yield from _distributed(torch)
+
+
+def _custom_op_libraries(torch):
+    """Namespaces of torch.library ops that are not torch's own. The engine takes the stacks of
+    allocations as soon as there is one, so that the first finding can already show them."""
+    try:
+        names = torch._C._dispatch_get_all_op_names()
+    except Exception:
+        return []  # this torch does not tell: stacks begin with the first call of such an op
+    return sorted({name.partition("::")[0] for name in names} - ops.TORCH_NAMESPACES)
 
 
 def _read(torch, path):
