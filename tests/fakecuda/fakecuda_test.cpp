@@ -210,6 +210,18 @@ TEST_CASE("fakecuda: looking functions up gives the fake's own, in the variant a
   CHECK(status == CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND);
 }
 
+TEST_CASE("fakecuda: convtrace's own fatbin has its kernel, other real images have none") {
+  Device device;
+  CUmodule module = nullptr;
+  CUfunction function = nullptr;
+  const unsigned char fatbin[16] = {0x50, 0xed, 0x55, 0xba};
+  REQUIRE(cuModuleLoadData(&module, fatbin) == CUDA_SUCCESS);
+  CHECK(cuModuleGetFunction(&function, module, "convtrace_stats") == CUDA_SUCCESS);
+  CHECK(cuModuleGetFunction(&function, module, "other") == CUDA_ERROR_NOT_FOUND);
+  CHECK(cuModuleUnload(module) == CUDA_SUCCESS);
+  CHECK(cuModuleLoadData(&module, "\177ELF-----------") == CUDA_ERROR_INVALID_IMAGE);
+}
+
 struct Heard {
   std::vector<std::string> calls;
   CUdeviceptr allocated = 0;
