@@ -302,6 +302,11 @@ class LaunchesMode(ObservedTest):
         self.assertEqual(seen, [("0", 0, "forward")] * 2)
 
 
+    def test_without_cuda_outputs_are_not_even_looked_at(self):
+        nn.Linear(4, 4)(torch.randn(2, 4))
+        self.assertFalse(self.observer.follows)
+
+
 class StepWindow(ObservedTest):
     def test_values_follow_the_answer_of_each_step(self):
         model = nn.Linear(4, 4)

@@ -123,6 +123,12 @@ class Models(ProgramTest):
     def test_mixed_precision_complex_and_views(self):
         self.check_model("mixed")
 
+    def test_correct_custom_ops(self):
+        self.check_model("custom")
+        ops = {r["op"] for r in self.records(self.traces()[0]) if r["record"] == "stats"} - {None}
+        self.assertEqual(ops, {"Square", "SquareBackward", "Passing", "PassingBackward",
+                               "convtrace_programs::shift"})
+
 
 class OtherPrograms(ProgramTest):
     def check_printed_bits(self, name, trace_count):

@@ -71,7 +71,7 @@ class Observer:
     def open_step(self, thread):
         self.step = self.steps.index
         thread.batch.step(self.step)
-        self.submit(thread)
+        self._set_flags(self.submit(thread))
 
     def occurrence(self, place, phase, slot):
         """How often this slot of `place` was recorded before in this step and phase."""
@@ -120,7 +120,8 @@ class Observer:
             return
         values_wanted = self._mode not in ("off", "launches")
         self.capture = values_wanted and bool(flags & engine.SUBMIT_CAPTURE)
-        self.follows = self.capture or not values_wanted
+        launches_wanted = not values_wanted and self._torch.cuda.is_initialized()
+        self.follows = self.capture or launches_wanted
 
     def _is_loader_worker(self):
         """A DataLoader worker prepares data; its modules (transforms) are no training."""

@@ -31,12 +31,10 @@ def storage_identity(storage):
     """A number that this storage alone has, ever. It is kept on the Python wrapper, which torch
     >= 2.1 preserves exactly as long as the memory's owner lives (older: a new number every time,
     so that no two values are ever taken for one)."""
-    try:
-        return storage._convtrace_id
-    except AttributeError:
-        number = next(_storage_ids)
-        storage._convtrace_id = number
-        return number
+    number = getattr(storage, "_convtrace_id", None)
+    if number is None:
+        number = storage._convtrace_id = next(_storage_ids)
+    return number
 
 
 def span_bytes(value):
@@ -128,13 +126,13 @@ class TensorReader:
             device = index = stream = 0
         else:
             return None
-        shape, strides = tuple(tensor.shape), tensor.stride()
+        shape, strides = tensor.shape, tensor.stride()
         dtype = self._dtypes.get(tensor.dtype, _UNKNOWN)
         if dtype == _UNKNOWN:
             if tensor.dtype in self._refused:
                 return None
             width = tensor.element_size()  # its bytes become one more dimension
-            shape, strides = shape + (width,), tuple(s * width for s in strides) + (1,)
+            shape, strides = (*shape, width), tuple(s * width for s in strides) + (1,)
         if len(shape) > engine.MAX_RANK or tensor.is_neg():
             return None
         if dtype in _COMPLEX and tensor.is_conj():

@@ -136,7 +136,57 @@ class Pick(nn.Module):
         return best[::2], where
 
 
-MODELS = {kind.__name__.lower(): kind for kind in (Transformer, Cnn, Lstm, Checkpointed, Mixed)}
+class Square(torch.autograd.Function):
+    """Writes its input in place and says so."""
+
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x.clone())
+        ctx.mark_dirty(x)
+        return x.square_()
+
+    @staticmethod
+    def backward(ctx, gradient):
+        x, = ctx.saved_tensors
+        return 2 * x * gradient
+
+
+class Passing(torch.autograd.Function):
+    """Returns its input, and its gradient, as they are."""
+
+    @staticmethod
+    def forward(ctx, x):
+        return x
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient
+
+
+@torch.library.custom_op("convtrace_programs::shift", mutates_args=())
+def shift(x: torch.Tensor) -> torch.Tensor:
+    return x + 1
+
+
+shift.register_autograd(lambda ctx, gradient: gradient)
+
+
+class Custom(nn.Module):
+    """Custom ops that do nothing wrong."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(6, 6)
+
+    def forward(self, x):
+        return Passing.apply(shift(Square.apply(self.layer(x).clone()))[1:])
+
+    batch = staticmethod(lambda: torch.randn(4, 6))
+    loss = staticmethod(lambda output: output.mean())
+
+
+MODELS = {kind.__name__.lower(): kind for kind in (
+    Transformer, Cnn, Lstm, Checkpointed, Mixed, Custom)}
 
 
 class Keeper:
