@@ -31,11 +31,13 @@ namespace convtrace::cupti {
   X(module_get_function, cuModuleGetFunction, "cuModuleGetFunction", true)                        \
   X(launch_kernel, cuLaunchKernel, "cuLaunchKernel", true)                                        \
   X(mem_alloc, cuMemAlloc, "cuMemAlloc_v2", true)                                                 \
-  X(mem_free, cuMemFree, "cuMemFree_v2", true)                                                    \
-  X(mem_host_alloc, cuMemHostAlloc, "cuMemHostAlloc", true)                                       \
+  X(mem_host_register, cuMemHostRegister, "cuMemHostRegister_v2", true)                           \
   X(mem_host_get_device_pointer, cuMemHostGetDevicePointer, "cuMemHostGetDevicePointer_v2", true) \
-  X(mem_free_host, cuMemFreeHost, "cuMemFreeHost", true)                                          \
-  X(memset_d8, cuMemsetD8, "cuMemsetD8_v2", true)                                                 \
+  X(memset_d8_async, cuMemsetD8Async, "cuMemsetD8Async", true)                                    \
+  X(stream_create, cuStreamCreate, "cuStreamCreate", true)                                        \
+  X(stream_synchronize, cuStreamSynchronize, "cuStreamSynchronize", true)                         \
+  X(stream_destroy, cuStreamDestroy, "cuStreamDestroy_v2", true)                                  \
+  X(stream_get_id, cuStreamGetId, "cuStreamGetId", true)                                          \
   X(stream_is_capturing, cuStreamIsCapturing, "cuStreamIsCapturing", true)                        \
   X(thread_exchange_stream_capture_mode, cuThreadExchangeStreamCaptureMode,                       \
     "cuThreadExchangeStreamCaptureMode", true)                                                    \

@@ -1,12 +1,13 @@
 #include "cupti/cuda_state.h"
 
 #include "cupti/own_calls.h"
-#include "format/base/log.h"
+#include "cupti/report.h"
 
 namespace convtrace::cupti {
 
 void CudaState::use_context(CUcontext context, uint8_t device) {
-  if (contexts.add(context, device) && options.compute_values) stats.prepare(context);
+  const bool wanted = options.compute_values && !options.rules.empty();
+  if (contexts.add(context, device) && wanted) stats.prepare(context);
 }
 
 CurrentContext CudaState::current_context() {
@@ -27,13 +28,7 @@ CurrentContext CudaState::current_context() {
 
 void report(const CudaState& state, format::Level level, const char* site,
             const char* message) noexcept {
-  log_line(level, site, "%s", message);
-  format::Diagnostic diagnostic;
-  diagnostic.header.step = state.position().step;
-  diagnostic.level = level;
-  diagnostic.site = site;
-  diagnostic.message = message;
-  state.options.sink->emit(diagnostic);
+  report(*state.options.sink, state.position().step, level, site, message);
 }
 
 }  // namespace convtrace::cupti

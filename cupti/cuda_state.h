@@ -29,13 +29,14 @@ struct CudaState {
       : options(options_in),
         driver(driver_in),
         functions(driver, *options.definitions, options.rules),
-        stats(driver, *options.sink) {}
+        stats(driver, *options.sink, options.keep_samples) {}
 
   [[nodiscard]] Position position() const noexcept {
     return options.position == nullptr ? Position{} : options.position();
   }
 
-  /// Notes a context that the program uses, and has it prepared for statistics if it is new.
+  /// Notes a context that the program uses. A new one is prepared for statistics if rules may ask
+  /// for them at any launch; an observer's first request has it prepared otherwise.
   void use_context(CUcontext context, uint8_t device);
 
   /// Asks the driver: not for CUPTI callbacks.

@@ -1,48 +1,88 @@
 #pragma once
 /// @file device_stats.h
-/// Statistics computed where the tensor lives: loads the embedded kernels, launches them on the
-/// producer's stream, and picks the results out of a pinned ring that the device writes and the
-/// host polls.
+/// Statistics computed where the tensor lives: kernels launched on the producer's stream, results
+/// picked out of a ring in host memory that the device writes and the host polls.
 ///
-/// Threads:  submit from any thread, collect from one. Contexts are prepared on a helper thread,
-/// never in a callback. Errors:   anything that cannot be done is a NotSampled; after a CUDA error
-/// of our own, all is kGpuWorkOff. Source:   docs/design.md "Rules for our own GPU work".
+/// Threads:  submit from any thread, collect from any, one after the other. Contexts are prepared
+/// on a helper thread, never in a callback.
+/// Errors:   anything that cannot be done is a NotSampled; after a CUDA error of our own in a
+/// context, all is kGpuWorkOff there, and one line says why.
+/// Source:   docs/design.md "Rules for our own GPU work".
 
 #include <cuda.h>
+#include <pthread.h>
 
+#include <atomic>
+#include <condition_variable>
 #include <cstdint>
+#include <deque>
+#include <map>
 #include <memory>
+#include <mutex>
+#include <shared_mutex>
 #include <span>
+#include <vector>
 
 #include "cupti/api.h"
-#include "cupti/interceptor.h"
+#include "cupti/context_stats.h"
 #include "format/event_sink.h"
 
 namespace convtrace::cupti {
 
 class DeviceStats {
  public:
-  /// @param api and @param sink outlive this. Makes no CUDA call.
-  DeviceStats(const DriverApi& api, format::EventSink& sink);
+  /// @param api, @param sink outlive this. @param keep_samples false: no raw values in the results.
+  /// Makes no CUDA call.
+  DeviceStats(const DriverApi& api, format::EventSink& sink, bool keep_samples);
   ~DeviceStats();
+  DeviceStats(const DeviceStats&) = delete;
+  DeviceStats& operator=(const DeviceStats&) = delete;
 
-  /// Queues preparation of a context (module, ring, arena) on the helper thread; returns at once.
+  /// Queues preparation of a context (kernel, ring, arenas) on the helper thread; returns at once.
   /// Idempotent.
   void prepare(CUcontext context) noexcept;
-  /// The context is going away: forget its handles, make no call on it.
+  /// Waits until the preparation of a context is over, at most `timeout_ns`.
+  void await(CUcontext context, uint64_t timeout_ns) noexcept;
+  /// The context is going away: forget its handles, make no call on it. What the device has not
+  /// finished is lost, and counted.
   void forget(CUcontext context) noexcept;
 
-  /// Launches statistics for `batch` on `stream` of the current context, behind what the stream
-  /// holds now. The caller has checked that the stream may be used (not capturing, produced the
-  /// memory).
-  format::NotSampled submit(std::span<const DeviceRequest> batch, CUstream stream) noexcept;
+  /// Launches statistics for `batch` on `stream` of `context`, the current one, behind what the
+  /// stream holds now. The caller has checked that the stream may be used (not capturing, produced
+  /// the memory).
+  /// @return kSampled, or why nothing comes out for the batch.
+  format::NotSampled submit(CUcontext context, std::span<const DeviceRequest> batch,
+                            CUstream stream) noexcept;
 
   /// Emits finished results to the sink. @return how many are still under way.
   uint64_t collect() noexcept;
 
+  /// Ends the helper thread: waits for the driver call that it is in, at most `timeout_ns`.
+  void stop(uint64_t timeout_ns) noexcept;
+
  private:
-  struct Impl;
-  std::unique_ptr<Impl> impl_;
+  using Shared = std::shared_ptr<ContextStats>;
+
+  static void* main(void* self) noexcept;
+  void prepare_queued();
+  [[nodiscard]] Shared find(CUcontext context) const;
+  [[nodiscard]] std::vector<Shared> all() const;
+  void report(const ContextStats::Failure& failure, const char* effect) noexcept;
+
+  const DriverApi& driver_;
+  format::EventSink& sink_;
+  const bool keep_samples_;
+
+  mutable std::shared_mutex contexts_mutex_;
+  std::map<CUcontext, Shared> contexts_;
+
+  std::mutex helper_mutex_;
+  std::condition_variable helper_wakes_, context_settles_;
+  std::deque<Shared> to_prepare_;
+  pthread_t helper_{};
+  bool helper_started_ = false;
+  bool helper_idle_ = true;
+  std::atomic<bool> stopping_{false};
 };
 
 }  // namespace convtrace::cupti

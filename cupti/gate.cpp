@@ -3,31 +3,9 @@
 #include <algorithm>
 #include <bit>
 
+#include "cupti/cuda_error.h"
+
 namespace convtrace::cupti {
-namespace {
-
-/// After one of these every later call in the context fails: it may be *the* finding, and nothing
-/// of ours must add to it.
-constexpr bool is_sticky(int result) {
-  switch (result) {
-    case CUDA_ERROR_ECC_UNCORRECTABLE:
-    case CUDA_ERROR_ILLEGAL_ADDRESS:
-    case CUDA_ERROR_LAUNCH_TIMEOUT:
-    case CUDA_ERROR_ASSERT:
-    case CUDA_ERROR_HARDWARE_STACK_ERROR:
-    case CUDA_ERROR_ILLEGAL_INSTRUCTION:
-    case CUDA_ERROR_MISALIGNED_ADDRESS:
-    case CUDA_ERROR_INVALID_ADDRESS_SPACE:
-    case CUDA_ERROR_INVALID_PC:
-    case CUDA_ERROR_LAUNCH_FAILED:
-      return true;
-    default:
-      return false;
-  }
-}
-
-}  // namespace
-
 void Gate::before(const LaunchInfo& launch, bool per_thread, Pass& pass) noexcept {
   try {
     describe(launch, per_thread, pass);
@@ -86,15 +64,12 @@ void Gate::cross_check(const LaunchInfo& seen) noexcept {
 
 void Gate::note_failure(int result) noexcept {
   if (!is_sticky(result) || !state_.gpu_work.exchange(false)) return;
-  const char* name = nullptr;
   const OwnCalls own;
-  if (state_.driver.get_error_name(static_cast<CUresult>(result), &name) != CUDA_SUCCESS)
-    name = nullptr;
   char message[192];
   snprintf(message, sizeof message,
            "a launch returned %s: the program's CUDA context is lost; launches are still recorded, "
            "values on the GPU are not",
-           name == nullptr ? "an unknown error" : name);
+           name_of(state_.driver, static_cast<CUresult>(result)));
   report(state_, format::Level::kWarning, "gate", message);
 }
 

@@ -18,6 +18,8 @@
 namespace convtrace::cupti {
 namespace {
 
+constexpr uint64_t kPreparationNs = 1'000'000'000;
+
 uint64_t now_ns() {
   timespec now{};
   clock_gettime(CLOCK_MONOTONIC, &now);
@@ -202,10 +204,14 @@ format::NotSampled Interceptor::submit(std::span<const DeviceRequest> batch,
   CudaState& state = impl_->state;
   const auto on = std::bit_cast<CUstream>(stream);
   try {
-    const format::NotSampled outcome = can_launch(state, state.current_context().context, on);
+    CUcontext const context = state.current_context().context;
+    const format::NotSampled outcome = can_launch(state, context, on);
     if (outcome != format::NotSampled::kSampled) return outcome;
+    // An observer's call is no launch of the program: waiting here once keeps step 0 complete.
+    state.stats.prepare(context);
+    state.stats.await(context, kPreparationNs);
     const OwnCalls own;
-    return state.stats.submit(batch, on);
+    return state.stats.submit(context, batch, on);
   } catch (...) {  // no memory to note a new context
     return format::NotSampled::kNotReady;
   }
@@ -233,6 +239,7 @@ void Interceptor::stop(uint64_t deadline_ns) noexcept {
   impl_->subscriber.close();
   const uint64_t start = now_ns();
   const OwnCalls own;
+  state.stats.stop(deadline_ns);
   uint64_t under_way = state.stats.collect();
   while (under_way > 0 && now_ns() - start < deadline_ns) {
     constexpr timespec kPause{0, 1'000'000};

@@ -44,6 +44,7 @@ struct InterceptorOptions {
   std::string cupti_path;             ///< CONVTRACE_CUPTI or empty
   bool record_launches = true;        ///< false below mode `launches`
   bool compute_values = true;         ///< false below mode `hash`: contexts are not prepared
+  bool keep_samples = true;           ///< false: results hold no raw values
 };
 
 /// One tensor on a device whose statistics an observer wants. `event` is complete but for its
@@ -77,7 +78,8 @@ class Interceptor {
                    void* stream) noexcept;
 
   /// Queues statistics of device tensors behind what `stream` holds now; each comes out of the sink
-  /// as a TensorStats once the device is done. One batch, launched before this returns.
+  /// as a TensorStats once the device is done. One batch, launched before this returns. The first
+  /// call in a context may wait a second for its preparation.
   /// @return kSampled, or why nothing was queued (then nothing of the batch was; the caller counts
   /// it).
   format::NotSampled submit(std::span<const DeviceRequest> batch, uint64_t stream) noexcept;

@@ -122,7 +122,7 @@ NotSampled Sampler::submit(CUcontext context, CUstream stream) noexcept {
   NotSampled outcome = can_launch(state_, context, stream);
   if (outcome == NotSampled::kSampled) {
     const OwnCalls own;
-    outcome = state_.stats.submit(requests_, stream);
+    outcome = state_.stats.submit(context, requests_, stream);
   }
   count_loss(state_, position_, outcome, requests_.size());
   return outcome;

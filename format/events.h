@@ -104,7 +104,8 @@ inline constexpr uint32_t kNoStep = 0xFFFFFFFF;
   X(kStreamUnsafe, 6, "stream not safe to use")       \
   X(kExitDeadline, 7, "process ended first")          \
   X(kGpuWorkOff, 8, "GPU work is off after an error") \
-  X(kDamage, 9, "damaged part of the file")
+  X(kDamage, 9, "damaged part of the file")           \
+  X(kContextEnded, 10, "its CUDA context ended first")
 
 #define CONVTRACE_DECLARE_ENUM(Name, LIST)                  \
   enum class Name : uint8_t { LIST(CONVTRACE_ENUMERATOR) }; \
@@ -135,7 +136,7 @@ CONVTRACE_DECLARE_ENUM(NotSampled, CONVTRACE_NOT_SAMPLED)
 CONVTRACE_DECLARE_ENUM(FindingKind, CONVTRACE_FINDING_KINDS)
 CONVTRACE_DECLARE_ENUM(Level, CONVTRACE_LEVELS)
 CONVTRACE_DECLARE_ENUM(LossReason, CONVTRACE_LOSS_REASONS)
-inline constexpr size_t kLossReasonCount = 10;
+inline constexpr size_t kLossReasonCount = 11;
 
 /// A device: `cpu` (index 0) or `cuda:<index>`; kOther is anything else a framework names.
 struct Device {

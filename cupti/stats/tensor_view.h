@@ -3,6 +3,7 @@
 /// What statistics are computed of: elements in memory, walked in logical order.
 
 #include <cstdint>
+#include <span>
 
 #include "format/dtype.h"
 #include "format/events.h"
@@ -28,6 +29,11 @@ constexpr uint64_t element_count(const TensorView& view) {
   uint64_t count = 1;
   for (uint32_t i = 0; i < view.rank; ++i) count *= static_cast<uint64_t>(view.shape[i]);
   return count;
+}
+
+/// The shape as events want it; valid as long as `view`.
+inline std::span<const uint64_t> shape_of(const TensorView& view) {
+  return {reinterpret_cast<const uint64_t*>(view.shape), view.rank};
 }
 
 /// A dense one-dimensional view, as for bytes behind a raw pointer.

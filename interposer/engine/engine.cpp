@@ -114,6 +114,8 @@ cupti::Interceptor* Engine::make_interceptor() {
   options.rules = options_.rules;
   options.cupti_path = options_.settings.cupti;
   options.record_launches = options_.settings.mode >= settings::Mode::kLaunches;
+  options.compute_values = options_.settings.mode >= settings::Mode::kHash;
+  options.keep_samples = options_.settings.samples != 0;
   known = new cupti::Interceptor(std::move(options));
   interceptor_.store(known, std::memory_order_release);
   return known;

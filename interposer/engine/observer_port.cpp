@@ -162,7 +162,7 @@ void ObserverPort::Batch::compute_here(const TensorRequest& request) {
     return;
   }
   around_.state.succeeded(FailureKind::kStatistics);
-  event.shape = shape_of(request.view);
+  event.shape = stats::shape_of(request.view);
   event.stats = result.stats;
   event.variant = result.variant;
   event.range_hashes = {result.range_hashes, result.range_count};
@@ -188,7 +188,7 @@ void ObserverPort::Batch::queue_for_device(const TensorRequest& request) {
 
 void ObserverPort::Batch::launch_device_requests() noexcept {
   if (device_.empty()) return;
-  for (cupti::DeviceRequest& request : device_) request.event.shape = shape_of(request.view);
+  for (cupti::DeviceRequest& request : device_) request.event.shape = stats::shape_of(request.view);
   const format::NotSampled outcome = around_.host.submit_to_device(device_, device_stream_);
   if (outcome != format::NotSampled::kSampled) lose(loss_of(outcome), device_.size());
   device_.clear();

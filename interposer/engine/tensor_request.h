@@ -17,7 +17,7 @@ namespace convtrace::engine {
 
 struct TensorRequest {
   stats::TensorView view;
-  format::TensorStats event;  ///< shape still unset: see shape_of()
+  format::TensorStats event;  ///< shape still unset: see stats::shape_of()
   uint64_t storage_base = 0;
   uint64_t storage_bytes = 0;
   uint64_t stream = 0;
@@ -29,11 +29,6 @@ struct TensorRequest {
 /// Whether all elements lie inside the storage, and are not so many more than it holds that reading
 /// them would take seconds. A CPU tensor for which this is false is not read.
 [[nodiscard]] bool in_bounds(const TensorRequest& request);
-
-/// The shape as events want it; valid as long as `view`.
-[[nodiscard]] inline std::span<const uint64_t> shape_of(const stats::TensorView& view) {
-  return {reinterpret_cast<const uint64_t*>(view.shape), view.rank};
-}
 
 /// Copies the first `count` elements, in logical order. @return bytes copied.
 size_t copy_leading(const stats::TensorView& view, uint64_t count, std::byte* out);

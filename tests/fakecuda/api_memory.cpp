@@ -176,6 +176,25 @@ FAKECUDA_EXPORT CUresult cuMemFreeHost(void* pointer) {
   });
 }
 
+FAKECUDA_EXPORT CUresult cuMemHostRegister(void* pointer, size_t bytes, unsigned flags) {
+  const cuMemHostRegister_v2_params params{pointer, bytes, flags};
+  return FAKECUDA_AROUND(cuMemHostRegister_v2, params, [&] {
+    if (const CUresult status = unsafe_entry(); status != CUDA_SUCCESS) return status;
+    if (pointer == nullptr || bytes == 0) return CUDA_ERROR_INVALID_VALUE;
+    driver().memory.add_shared(pointer, bytes);
+    return CUDA_SUCCESS;
+  });
+}
+
+FAKECUDA_EXPORT CUresult cuMemHostUnregister(void* pointer) {
+  const cuMemHostUnregister_params params{pointer};
+  return FAKECUDA_AROUND(cuMemHostUnregister, params, [&] {
+    if (const CUresult status = unsafe_entry(); status != CUDA_SUCCESS) return status;
+    return driver().memory.remove_shared(pointer) ? CUDA_SUCCESS
+                                                  : CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
+  });
+}
+
 FAKECUDA_EXPORT CUresult cuMemHostGetDevicePointer(CUdeviceptr* address, void* pointer, unsigned) {
   *address = number(pointer);
   return driver().memory.translate(*address, 1) == nullptr ? CUDA_ERROR_INVALID_VALUE

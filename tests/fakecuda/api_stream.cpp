@@ -187,6 +187,13 @@ FAKECUDA_EXPORT CUresult cuStreamGetCtx(CUstream stream, CUcontext* context) {
   return CUDA_SUCCESS;
 }
 
+FAKECUDA_EXPORT CUresult cuStreamGetId(CUstream stream, unsigned long long* id) {
+  CUstream resolved = resolve(stream, false);
+  if (resolved == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  *id = resolved->id;
+  return CUDA_SUCCESS;
+}
+
 FAKECUDA_EXPORT CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned) {
   if (event == nullptr || resolve(stream, false) == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   return entry_status();

@@ -48,6 +48,8 @@ struct CUgraphExec_st {
 };
 
 struct CUstream_st {
+  static inline std::atomic<uint64_t> last_id{0};
+  const uint64_t id = ++last_id;
   CUcontext context = nullptr;
   bool blocking = true;  ///< synchronises with the legacy stream
   std::recursive_mutex running;

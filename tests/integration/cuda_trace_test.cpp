@@ -72,6 +72,84 @@ TEST_CASE("cuda: events are in the order of the program's calls") {
   CHECK(frees[1].at("seq") > launches[12].at("seq"));
 }
 
+// The program pauses before its first step, so that the context is prepared when it comes.
+constexpr char kPauseMs[] = "1000";
+
+TEST_CASE("cuda: a rule brings the statistics of what its kernel wrote") {
+  const std::string how = GENERATE("linked", "dlsym", "proc-address");
+  CAPTURE(how);
+  CudaRun run;
+  run.with_rules(R"([[rule]]
+kernel = "square*"
+capture = "stats"
+outputs = [0]
+dtype = "f32")");
+  const ProcessResult result = run.run({"cuda_steps", how, kPauseMs});
+  INFO(result.err);
+  REQUIRE(result.exit_code == 0);
+  CHECK(result.out == "all right\n");
+  CHECK(result.err.empty());
+  CHECK(run.launches() == kLaunches);  // ours are not among them
+  for (const Json& launch : run.records("launch"))
+    CHECK(launch.at("sampled") == (launch.at("kernel") == "_Z6squarePfj"));
+
+  double sum = 0;
+  for (int i = 0; i < 1024; ++i) sum += (i + 2.0) * (i + 2.0);
+  const auto values = run.records("stats");
+  REQUIRE(values.size() == 5);
+  for (const Json& value : values) {
+    CHECK(value.at("kernel") == "_Z6squarePfj");
+    CHECK(value.at("slot") == "arg:0");
+    CHECK(value.at("device") == "cuda:0");
+    CHECK(value.at("dtype") == "f32");
+    CHECK(value.at("count") == 1024);
+    CHECK(value.at("finite") == 1024);
+    CHECK(value.at("min") == 4);
+    CHECK(value.at("max") == 1025 * 1025);
+    CHECK(value.at("sum") == sum);
+    CHECK(value.at("mean") == sum / 1024);
+    CHECK(value.at("hash") == values[0].at("hash"));
+  }
+}
+
+TEST_CASE("cuda: each launch's values are those right behind it") {
+  CudaRun run;
+  run.with_rules(R"([[rule]]
+kernel = "add*"
+outputs = [2]
+dtype = "f32"
+[[rule]]
+kernel = "square*"
+outputs = [0]
+dtype = "f32")");
+  REQUIRE(run.run({"cuda_steps", "linked", kPauseMs}).exit_code == 0);
+  const auto values = run.records("stats");
+  REQUIRE(values.size() == 10);
+  // The kernels take turns on one buffer: iota + 2, then its square.
+  for (size_t i = 0; i < values.size(); ++i) {
+    CHECK(values[i].at("max") == (i % 2 == 0 ? 1025 : 1025 * 1025));
+    CHECK(values[i].at("address") == values[0].at("address"));
+  }
+}
+
+TEST_CASE("cuda: with no room for our memory on the GPU a line says so, and the program runs") {
+  CudaRun run;
+  run.with("FAKECUDA_MEMORY=100000").with_rules(R"([[rule]]
+kernel = "square*"
+outputs = [0]
+dtype = "f32")");
+  const ProcessResult result = run.run({"cuda_steps", "linked", kPauseMs});
+  CHECK(result.exit_code == 0);
+  CHECK(result.out == "all right\n");
+  CHECK(count_lines(result.err) == 2);  // and, at the end, how much is not recorded
+  CHECK(result.err.find("CUDA_ERROR_OUT_OF_MEMORY") != std::string::npos);
+  CHECK(run.launches() == kLaunches);
+  CHECK(run.records("stats").empty());
+  uint64_t lost = 0;
+  for (const Json& loss : run.records("loss")) lost += loss.at("count").get<uint64_t>();
+  CHECK(lost == 5);
+}
+
 TEST_CASE("cuda: without CUPTI the program runs, one line says so, launches are still recorded") {
   CudaRun run(Fakes::kNoCupti);
   const ProcessResult result = run.run({"cuda_steps", "proc-address"});

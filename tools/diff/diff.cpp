@@ -17,7 +17,7 @@ constexpr format::LossReason kRealLosses[] = {
     format::LossReason::kQueueFull,   format::LossReason::kRecordTooLarge,
     format::LossReason::kWriteFailed, format::LossReason::kDiskBudget,
     format::LossReason::kRingFull,    format::LossReason::kExitDeadline,
-    format::LossReason::kDamage};
+    format::LossReason::kDamage,      format::LossReason::kContextEnded};
 
 class Diff {
  public:

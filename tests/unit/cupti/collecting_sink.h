@@ -20,6 +20,12 @@ class CollectingSink final : public format::EventSink {
       operands_.emplace_back(launch->operands.begin(), launch->operands.end());
       launch->operands = operands_.back();
     }
+    if (auto* stats = std::get_if<format::TensorStats>(&copy)) {
+      stats->shape = numbers_.emplace_back(stats->shape.begin(), stats->shape.end());
+      stats->range_hashes =
+          numbers_.emplace_back(stats->range_hashes.begin(), stats->range_hashes.end());
+      stats->samples = bytes_.emplace_back(stats->samples.begin(), stats->samples.end());
+    }
     if (auto* diagnostic = std::get_if<format::Diagnostic>(&copy)) {
       diagnostic->site = texts_.emplace_back(diagnostic->site);
       diagnostic->message = texts_.emplace_back(diagnostic->message);
@@ -40,6 +46,8 @@ class CollectingSink final : public format::EventSink {
   mutable std::mutex mutex_;
   std::vector<format::Event> events_;
   std::deque<std::vector<format::Operand>> operands_;
+  std::deque<std::vector<uint64_t>> numbers_;
+  std::deque<std::vector<std::byte>> bytes_;
   std::deque<std::string> texts_;
 };
 

@@ -1,0 +1,165 @@
+#include "cupti/context_stats.h"
+
+#include <algorithm>
+
+#include "cupti/stats/kernels/fatbin.h"
+
+namespace convtrace::cupti {
+namespace {
+
+constexpr size_t kPartialsBytes = stats::kMaxBatchTiles * sizeof(stats::Partial);
+constexpr size_t kTicketsBytes = stats::kMaxBatchTensors * sizeof(uint32_t);
+constexpr size_t kArenaBytes = (kPartialsBytes + kTicketsBytes + 255) / 256 * 256;
+
+/// Makes a context current for a while.
+class CurrentFor {
+ public:
+  CurrentFor(const DriverApi& driver, CUcontext context)
+      : driver_(driver), result_(driver.ctx_push_current(context)) {}
+  ~CurrentFor() {
+    CUcontext popped = nullptr;
+    if (result_ == CUDA_SUCCESS) driver_.ctx_pop_current(&popped);
+  }
+  CurrentFor(const CurrentFor&) = delete;
+  CurrentFor& operator=(const CurrentFor&) = delete;
+  [[nodiscard]] CUresult result() const { return result_; }
+
+ private:
+  const DriverApi& driver_;
+  CUresult result_;
+};
+
+}  // namespace
+
+ContextStats::Failure ContextStats::prepare(const std::atomic<bool>& stopping) noexcept {
+  constexpr Failure (ContextStats::*kSteps[])() noexcept = {
+      &ContextStats::load_kernel, &ContextStats::register_ring, &ContextStats::make_arenas};
+  const CurrentFor current(driver_, context_);
+  Failure failure{current.result(), "cuCtxPushCurrent"};
+  for (const auto step : kSteps) {
+    if (failure.result != CUDA_SUCCESS || stopping.load()) break;
+    failure = (this->*step)();
+  }
+  const bool ready = failure.result == CUDA_SUCCESS && !stopping.load();
+  Phase expected = Phase::kPreparing;  // forget() may have been here
+  phase_.compare_exchange_strong(expected, ready ? Phase::kReady : Phase::kOver);
+  return failure;
+}
+
+ContextStats::Failure ContextStats::load_kernel() noexcept {
+  CUmodule module = nullptr;
+  CUresult result = driver_.module_load_data(&module, stats::convtrace_stats_fatbin);
+  if (result != CUDA_SUCCESS) return {result, "cuModuleLoadData"};
+  result = driver_.module_get_function(&kernel_, module, stats::kStatsKernelName);
+  // Lazy loading would load it at the first launch, which may wait for the device.
+  if (result == CUDA_SUCCESS && driver_.func_load != nullptr) result = driver_.func_load(kernel_);
+  return {result, "cuModuleGetFunction"};
+}
+
+ContextStats::Failure ContextStats::register_ring() noexcept {
+  void* const memory = ring_.allocate();
+  if (memory == nullptr) return {CUDA_ERROR_OUT_OF_MEMORY, "mmap"};
+  CUresult result =
+      driver_.mem_host_register(memory, ResultRing::kBytes, CU_MEMHOSTREGISTER_DEVICEMAP);
+  CUdeviceptr address = 0;
+  if (result == CUDA_SUCCESS) result = driver_.mem_host_get_device_pointer(&address, memory, 0);
+  ring_.set_device_address(address);
+  return {result, "cuMemHostRegister"};
+}
+
+/// The tickets at the end of each arena begin as zero; the kernel leaves them so.
+ContextStats::Failure ContextStats::make_arenas() noexcept {
+  const size_t bytes = arenas_.size() * kArenaBytes;
+  CUresult result = driver_.mem_alloc(&arenas_address_, bytes);
+  if (result != CUDA_SUCCESS) return {result, "cuMemAlloc"};
+  // Not the legacy stream: it would wait for the program's, and break a capture.
+  CUstream stream = nullptr;
+  result = driver_.stream_create(&stream, CU_STREAM_NON_BLOCKING);
+  if (result != CUDA_SUCCESS) return {result, "cuStreamCreate"};
+  result = driver_.memset_d8_async(arenas_address_, 0, bytes, stream);
+  if (result == CUDA_SUCCESS) result = driver_.stream_synchronize(stream);
+  const CUresult destroyed = driver_.stream_destroy(stream);
+  return {result == CUDA_SUCCESS ? destroyed : result, "cuMemsetD8Async"};
+}
+
+ContextStats::Arena* ContextStats::arena_for(uint64_t stream_id) noexcept {
+  const auto owner = std::ranges::find_if(
+      arenas_, [=](const Arena& arena) { return arena.used && arena.stream_id == stream_id; });
+  if (owner != arenas_.end()) return owner;
+  const auto idle = std::ranges::find_if(arenas_, [this](const Arena& arena) {
+    return !arena.used || ring_.is_done(arena.last_ticket);
+  });
+  return idle == arenas_.end() ? nullptr : idle;
+}
+
+bool ContextStats::claim(std::span<const DeviceRequest> batch, uint64_t stream_id,
+                         Grant& grant) noexcept {
+  const std::lock_guard lock(claim_mutex_);
+  Arena* const arena = arena_for(stream_id);
+  if (arena == nullptr) return false;
+  const std::optional<uint64_t> first = ring_.claim(batch);
+  if (!first) return false;
+  *arena = {.stream_id = stream_id, .last_ticket = *first + batch.size() - 1, .used = true};
+  grant = {*first, static_cast<uint32_t>(arena - arenas_.data())};
+  return true;
+}
+
+format::NotSampled ContextStats::submit(std::span<const DeviceRequest> batch, CUstream stream,
+                                        Failure& failure) noexcept {
+  if (batch.empty()) return format::NotSampled::kSampled;
+  const Phase now = phase();
+  if (now == Phase::kPreparing) return format::NotSampled::kNotReady;
+  if (now == Phase::kOver) return format::NotSampled::kGpuWorkOff;
+  // A handle may be a new stream at an old one's address; ids are never used again.
+  unsigned long long stream_id = 0;
+  CUresult result = driver_.stream_get_id(stream, &stream_id);
+  Grant grant;
+  if (result == CUDA_SUCCESS) {
+    if (!claim(batch, stream_id, grant)) return format::NotSampled::kRingFull;
+    result = launch_all(grant, batch.size(), stream);
+    if (result == CUDA_SUCCESS) return format::NotSampled::kSampled;
+    // What was launched may still be written: this ring is used no more.
+    for (size_t i = 0; i < batch.size(); ++i) ring_.drop(grant.first_ticket + i);
+  }
+  if (phase_.exchange(Phase::kOver) == Phase::kReady) failure = {result, "cuLaunchKernel"};
+  return format::NotSampled::kGpuWorkOff;
+}
+
+CUresult ContextStats::launch_all(const Grant& grant, size_t count, CUstream stream) noexcept {
+  const uint64_t partials = arenas_address_ + grant.arena * kArenaBytes;
+  stats::BatchBuilder builder(partials, partials + kPartialsBytes);
+  for (uint64_t ticket = grant.first_ticket; ticket < grant.first_ticket + count; ++ticket) {
+    const stats::Layout* const layout = ring_.layout(ticket);
+    if (layout == nullptr) continue;
+    const auto add = [&] {
+      return builder.add(*layout, ring_.capture(ticket), ring_.slot_address(ticket),
+                         ResultRing::sequence(ticket));
+    };
+    if (add()) continue;
+    const CUresult result = launch(builder, stream);
+    if (result != CUDA_SUCCESS) return result;
+    builder = stats::BatchBuilder(partials, partials + kPartialsBytes);
+    add();  // an empty batch takes any tensor
+  }
+  return launch(builder, stream);
+}
+
+CUresult ContextStats::launch(const stats::BatchBuilder& builder, CUstream stream) noexcept {
+  if (builder.blocks() == 0) return CUDA_SUCCESS;
+  void* params[] = {const_cast<stats::Batch*>(&builder.batch())};  // the driver copies it
+  return driver_.launch_kernel(kernel_, builder.blocks(), 1, 1, stats::kThreads, 1, 1, 0, stream,
+                               params, nullptr);
+}
+
+uint64_t ContextStats::collect(format::EventSink& sink, bool keep_samples) noexcept {
+  const std::lock_guard lock(collect_mutex_);
+  ring_.collect(sink, keep_samples);
+  return ring_.under_way();
+}
+
+uint64_t ContextStats::forget(format::EventSink& sink, bool keep_samples) noexcept {
+  phase_.store(Phase::kOver);
+  return collect(sink, keep_samples);
+}
+
+}  // namespace convtrace::cupti

@@ -1,0 +1,87 @@
+#pragma once
+/// @file context_stats.h
+/// Statistics in one CUDA context: its kernel, its scratch memory, its results.
+///
+/// Scratch is a fixed number of arenas. An arena belongs to one stream at a time, so that launches
+/// which share it are ordered by the stream; another stream gets it once all its results are out.
+///
+/// Place:    owned by device_stats.cpp.
+/// Threads:  prepare() on the helper thread; submit() from any; collect() and forget() from any,
+/// one after the other.
+/// Errors:   as NotSampled. A CUDA error of ours ends the work in this context.
+
+#include <cuda.h>
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <mutex>
+#include <span>
+
+#include "cupti/api.h"
+#include "cupti/result_ring.h"
+#include "cupti/stats/batch.h"
+
+namespace convtrace::cupti {
+
+class ContextStats {
+ public:
+  ContextStats(const DriverApi& driver, CUcontext context) : driver_(driver), context_(context) {}
+
+  /// What went wrong in CUDA; CUDA_SUCCESS: nothing.
+  struct Failure {
+    CUresult result = CUDA_SUCCESS;
+    const char* call = nullptr;
+  };
+
+  /// Loads the kernel and gets the memory. @param stopping asked between calls to the driver.
+  [[nodiscard]] Failure prepare(const std::atomic<bool>& stopping) noexcept;
+  /// Whether prepare() is over, with whatever end.
+  [[nodiscard]] bool is_settled() const noexcept { return phase() != Phase::kPreparing; }
+
+  /// As DeviceStats::submit. @param[out] failure of a launch of ours, once.
+  [[nodiscard]] format::NotSampled submit(std::span<const DeviceRequest> batch, CUstream stream,
+                                          Failure& failure) noexcept;
+
+  /// @return how many results are still under way.
+  uint64_t collect(format::EventSink& sink, bool keep_samples) noexcept;
+
+  /// The context ends: no further call on it. @return how many results are lost by that.
+  uint64_t forget(format::EventSink& sink, bool keep_samples) noexcept;
+
+ private:
+  enum class Phase : uint8_t { kPreparing, kReady, kOver };
+
+  struct Arena {
+    uint64_t stream_id = 0;
+    uint64_t last_ticket = 0;  ///< of the last batch that used it
+    bool used = false;
+  };
+
+  /// What a batch has been given.
+  struct Grant {
+    uint64_t first_ticket = 0;
+    uint32_t arena = 0;
+  };
+
+  [[nodiscard]] Phase phase() const noexcept { return phase_.load(std::memory_order_acquire); }
+  Failure load_kernel() noexcept;
+  Failure register_ring() noexcept;
+  Failure make_arenas() noexcept;
+  bool claim(std::span<const DeviceRequest> batch, uint64_t stream_id, Grant& grant) noexcept;
+  Arena* arena_for(uint64_t stream_id) noexcept;
+  CUresult launch_all(const Grant& grant, size_t count, CUstream stream) noexcept;
+  CUresult launch(const stats::BatchBuilder& builder, CUstream stream) noexcept;
+
+  const DriverApi& driver_;
+  const CUcontext context_;
+  std::atomic<Phase> phase_{Phase::kPreparing};
+  CUfunction kernel_ = nullptr;
+  CUdeviceptr arenas_address_ = 0;
+  std::mutex claim_mutex_;  ///< host work only: never held over a call to the driver
+  std::array<Arena, 16> arenas_;
+  std::mutex collect_mutex_;
+  ResultRing ring_;
+};
+
+}  // namespace convtrace::cupti

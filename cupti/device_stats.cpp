@@ -1,0 +1,153 @@
+#include "cupti/device_stats.h"
+
+#include <chrono>
+
+#include "cupti/cuda_error.h"
+#include "cupti/own_calls.h"
+#include "cupti/report.h"
+#include "format/base/quiet_thread.h"
+
+namespace convtrace::cupti {
+namespace {
+
+using format::NotSampled;
+
+void count_lost(uint64_t count, format::EventSink& sink) {
+  if (count == 0) return;
+  format::Loss loss;
+  loss.header.step = format::kNoStep;
+  loss.reason = format::LossReason::kContextEnded;
+  loss.count = count;
+  sink.emit(loss);
+}
+
+}  // namespace
+
+DeviceStats::DeviceStats(const DriverApi& api, format::EventSink& sink, bool keep_samples)
+    : driver_(api), sink_(sink), keep_samples_(keep_samples) {}
+
+DeviceStats::~DeviceStats() {
+  stop(0);
+  if (helper_started_) pthread_join(helper_, nullptr);
+}
+
+void DeviceStats::prepare(CUcontext context) noexcept try {
+  const std::unique_lock contexts_lock(contexts_mutex_);
+  Shared& known = contexts_[context];
+  if (known != nullptr) return;
+  known = std::make_shared<ContextStats>(driver_, context);
+  const std::lock_guard lock(helper_mutex_);
+  to_prepare_.push_back(known);
+  if (!helper_started_) helper_started_ = start_quiet_thread(helper_, &DeviceStats::main, this);
+  helper_wakes_.notify_one();
+} catch (...) {  // no memory: the context stays unprepared
+}
+
+void* DeviceStats::main(void* self) noexcept {
+  pthread_setname_np(pthread_self(), "convtrace-gpu");
+  try {
+    static_cast<DeviceStats*>(self)->prepare_queued();
+  } catch (...) {  // no memory: contexts that come later stay unprepared
+  }
+  return nullptr;
+}
+
+void DeviceStats::prepare_queued() {
+  const OwnCalls own;
+  // The program may be capturing on another thread, where allocation would be an error.
+  CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+  (void)driver_.thread_exchange_stream_capture_mode(&mode);
+  std::unique_lock lock(helper_mutex_);
+  while (!stopping_.load()) {
+    if (to_prepare_.empty()) {
+      helper_wakes_.wait(lock);
+      continue;
+    }
+    const Shared context = std::move(to_prepare_.front());
+    to_prepare_.pop_front();
+    helper_idle_ = false;
+    lock.unlock();
+    report(context->prepare(stopping_), "values in this context are not recorded");
+    lock.lock();
+    helper_idle_ = true;
+    context_settles_.notify_all();
+  }
+}
+
+DeviceStats::Shared DeviceStats::find(CUcontext context) const {
+  const std::shared_lock lock(contexts_mutex_);
+  const auto it = contexts_.find(context);
+  return it == contexts_.end() ? nullptr : it->second;
+}
+
+/// Copied, so that nobody who needs the table waits for work on its contexts.
+std::vector<DeviceStats::Shared> DeviceStats::all() const {
+  const std::shared_lock lock(contexts_mutex_);
+  std::vector<Shared> list;
+  for (const auto& [context, known] : contexts_) list.push_back(known);
+  return list;
+}
+
+void DeviceStats::await(CUcontext context, uint64_t timeout_ns) noexcept {
+  const Shared known = find(context);
+  if (known == nullptr || known->is_settled()) return;
+  std::unique_lock lock(helper_mutex_);
+  context_settles_.wait_for(lock, std::chrono::nanoseconds(timeout_ns),
+                            [&] { return known->is_settled() || stopping_.load(); });
+}
+
+void DeviceStats::forget(CUcontext context) noexcept {
+  Shared known;
+  {
+    const std::unique_lock lock(contexts_mutex_);
+    const auto it = contexts_.find(context);
+    if (it == contexts_.end()) return;
+    known = std::move(it->second);
+    contexts_.erase(it);
+  }
+  // The helper may be inside a call on this context, which is about to end under it.
+  constexpr uint64_t kPatienceNs = 500'000'000;
+  {
+    std::unique_lock lock(helper_mutex_);
+    std::erase(to_prepare_, known);
+    context_settles_.wait_for(lock, std::chrono::nanoseconds(kPatienceNs),
+                              [&] { return helper_idle_; });
+  }
+  count_lost(known->forget(sink_, keep_samples_), sink_);
+}
+
+NotSampled DeviceStats::submit(CUcontext context, std::span<const DeviceRequest> batch,
+                               CUstream stream) noexcept {
+  const Shared known = find(context);
+  if (known == nullptr) return NotSampled::kNotReady;
+  ContextStats::Failure failure;
+  const NotSampled outcome = known->submit(batch, stream, failure);
+  report(failure, "from now on values in this context are not recorded");
+  return outcome;
+}
+
+uint64_t DeviceStats::collect() noexcept {
+  uint64_t under_way = 0;
+  for (const Shared& known : all()) under_way += known->collect(sink_, keep_samples_);
+  return under_way;
+}
+
+void DeviceStats::stop(uint64_t timeout_ns) noexcept {
+  std::unique_lock lock(helper_mutex_);
+  stopping_.store(true);
+  helper_wakes_.notify_all();
+  context_settles_.notify_all();
+  context_settles_.wait_for(lock, std::chrono::nanoseconds(timeout_ns),
+                            [this] { return helper_idle_; });
+}
+
+void DeviceStats::report(const ContextStats::Failure& failure, const char* effect) noexcept {
+  // After a sticky error every call fails, and the gate says so for the program's own.
+  if (failure.result == CUDA_SUCCESS || is_sticky(failure.result)) return;
+  char message[192];
+  snprintf(message, sizeof message, "%s for statistics returned %s; %s", failure.call,
+           name_of(driver_, failure.result), effect);
+  cupti::report(sink_, format::kNoStep, format::Level::kWarning, "gpu", message);
+}
+
+}  // namespace convtrace::cupti

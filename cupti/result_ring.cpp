@@ -1,0 +1,119 @@
+#include "cupti/result_ring.h"
+
+#include <sys/mman.h>
+
+#include <new>
+
+#include "cupti/stats/batch.h"
+#include "cupti/stats/host_fp.h"
+
+namespace convtrace::cupti {
+namespace {
+
+void count_unreadable(const format::TensorStats& event, format::EventSink& sink) {
+  format::Loss loss;
+  loss.header.step = event.header.step;
+  loss.reason = format::LossReason::kTensorKind;
+  loss.count = 1;
+  sink.emit(loss);
+}
+
+void emit(const DeviceRequest& request, const stats::StatsResult& result, bool keep_samples,
+          format::EventSink& sink) {
+  format::TensorStats event = request.event;
+  if (event.has_shape) event.shape = stats::shape_of(request.view);
+  event.stats = result.stats;
+  event.variant = result.variant;
+  event.range_hashes = {result.range_hashes, result.range_count};
+  if (keep_samples) event.samples = {result.samples, result.sample_bytes};
+  sink.emit(event);
+}
+
+}  // namespace
+
+ResultRing::~ResultRing() {
+  if (slots_ != nullptr) munmap(slots_, kBytes);
+}
+
+void* ResultRing::allocate() noexcept {
+  entries_.reset(new (std::nothrow) Entry[kSlots]);
+  if (entries_ == nullptr) return nullptr;
+  void* memory = mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) return nullptr;
+  // A forked child must not share pages with a device that writes to them.
+  madvise(memory, kBytes, MADV_DONTFORK);
+  slots_ = static_cast<stats::ResultSlot*>(memory);
+  return memory;
+}
+
+std::optional<uint64_t> ResultRing::claim(std::span<const DeviceRequest> batch) noexcept {
+  const uint64_t first = head_.load(std::memory_order_relaxed);
+  const uint64_t used = first - tail_.load(std::memory_order_acquire);
+  if (batch.size() > kSlots - used) return std::nullopt;
+  for (size_t i = 0; i < batch.size(); ++i) {
+    Entry& entry = entries_[(first + i) % kSlots];
+    entry.request = batch[i];
+    Fate fate = Fate::kOnDevice;
+    if (!stats::flatten(entry.request.view, entry.layout).ok()) {
+      fate = Fate::kNoView;
+    } else if (entry.layout.count == 0) {
+      fate = Fate::kEmpty;
+    }
+    entry.fate.store(fate, std::memory_order_relaxed);
+  }
+  head_.store(first + batch.size(), std::memory_order_release);
+  return first;
+}
+
+const stats::Layout* ResultRing::layout(uint64_t ticket) const noexcept {
+  const Entry& entry = entries_[ticket % kSlots];
+  return entry.fate.load(std::memory_order_relaxed) == Fate::kOnDevice ? &entry.layout : nullptr;
+}
+
+format::Capture ResultRing::capture(uint64_t ticket) const noexcept {
+  return entries_[ticket % kSlots].request.event.capture;
+}
+
+void ResultRing::drop(uint64_t ticket) noexcept {
+  entries_[ticket % kSlots].fate.store(Fate::kDropped, std::memory_order_release);
+}
+
+void ResultRing::collect(format::EventSink& sink, bool keep_samples) noexcept {
+  const stats::DefaultFloatingPoint scope;  // at exit this is the program's thread
+  uint64_t ticket = tail_.load(std::memory_order_relaxed);
+  while (ticket != head_.load(std::memory_order_acquire) && deliver(ticket, sink, keep_samples)) {
+    tail_.store(++ticket, std::memory_order_release);
+  }
+}
+
+/// @return false if the device is not done with it.
+bool ResultRing::deliver(uint64_t ticket, format::EventSink& sink, bool keep_samples) noexcept {
+  const Entry& entry = entries_[ticket % kSlots];
+  const DeviceRequest& request = entry.request;
+  stats::StatsResult result;
+  switch (entry.fate.load(std::memory_order_acquire)) {
+    case Fate::kDropped:
+      return true;
+    case Fate::kNoView:
+      count_unreadable(request.event, sink);
+      return true;
+    case Fate::kEmpty:
+      if (!stats::compute_on_cpu(request.view, request.event.capture, result).ok()) {
+        count_unreadable(request.event, sink);
+        return true;
+      }
+      break;
+    case Fate::kOnDevice: {
+      stats::ResultSlot& slot = slots_[ticket % kSlots];
+      const std::atomic_ref<uint64_t> word(slot.sequence);
+      if (word.load(std::memory_order_acquire) != sequence(ticket)) return false;
+      result =
+          stats::read_slot(slot, entry.layout.count, request.view.dtype, request.event.capture);
+      break;
+    }
+  }
+  emit(request, result, keep_samples, sink);
+  return true;
+}
+
+}  // namespace convtrace::cupti

@@ -1,0 +1,87 @@
+#pragma once
+/// @file result_ring.h
+/// Where a device leaves its results: slots in host memory that it writes and the host polls.
+///
+/// The memory is ours, only registered with the driver. So it outlives a context, and reading it
+/// is safe at any time, also while the driver shuts down.
+///
+/// Order:    slots are claimed, and their results given out, in one sequence: a trace lists values
+/// as the program asked for them, whatever stream finished first.
+/// Threads:  claim() from one thread at a time; collect() from one thread at a time, beside it.
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+
+#include "cupti/interceptor.h"
+#include "cupti/stats/device_layout.h"
+#include "cupti/stats/layout.h"
+#include "format/event_sink.h"
+
+namespace convtrace::cupti {
+
+class ResultRing {
+ public:
+  /// 10 MB of host memory: the tensors of a training step of a model of some hundred layers.
+  static constexpr uint32_t kSlots = 4096;
+  static constexpr size_t kBytes = kSlots * sizeof(stats::ResultSlot);
+
+  ResultRing() = default;
+  ~ResultRing();
+  ResultRing(const ResultRing&) = delete;
+  ResultRing& operator=(const ResultRing&) = delete;
+
+  /// @return the memory to register, kBytes of it, zero; null if there is none.
+  [[nodiscard]] void* allocate() noexcept;
+  /// @param address where the device sees the memory.
+  void set_device_address(uint64_t address) noexcept { device_address_ = address; }
+
+  /// Takes consecutive tickets, one for each request, and copies the requests.
+  /// @return the first; nothing if there are not so many free slots.
+  [[nodiscard]] std::optional<uint64_t> claim(std::span<const DeviceRequest> batch) noexcept;
+
+  /// What is to be computed for a ticket. @return null when the device has nothing to do for it:
+  /// no elements, or a view that cannot be walked.
+  [[nodiscard]] const stats::Layout* layout(uint64_t ticket) const noexcept;
+  [[nodiscard]] format::Capture capture(uint64_t ticket) const noexcept;
+  [[nodiscard]] uint64_t slot_address(uint64_t ticket) const noexcept {
+    return device_address_ + ticket % kSlots * sizeof(stats::ResultSlot);
+  }
+  /// The word that marks the slot as complete.
+  [[nodiscard]] static uint64_t sequence(uint64_t ticket) noexcept { return ticket + 1; }
+  /// The device will not do it: nothing comes out for this ticket.
+  void drop(uint64_t ticket) noexcept;
+
+  /// Gives out what is complete. @param keep_samples false: raw values are left out.
+  void collect(format::EventSink& sink, bool keep_samples) noexcept;
+
+  [[nodiscard]] uint64_t under_way() const noexcept {
+    return head_.load(std::memory_order_acquire) - tail_.load(std::memory_order_acquire);
+  }
+  [[nodiscard]] bool is_done(uint64_t ticket) const noexcept {
+    return ticket < tail_.load(std::memory_order_acquire);
+  }
+
+ private:
+  enum class Fate : uint8_t { kOnDevice, kEmpty, kNoView, kDropped };
+
+  /// What the host remembers of a slot.
+  struct Entry {
+    DeviceRequest request;
+    stats::Layout layout;
+    std::atomic<Fate> fate{Fate::kDropped};
+  };
+
+  bool deliver(uint64_t ticket, format::EventSink& sink, bool keep_samples) noexcept;
+
+  stats::ResultSlot* slots_ = nullptr;
+  uint64_t device_address_ = 0;
+  std::unique_ptr<Entry[]> entries_;
+  std::atomic<uint64_t> head_{0};  ///< next ticket to claim
+  std::atomic<uint64_t> tail_{0};  ///< next ticket to give out
+};
+
+}  // namespace convtrace::cupti

@@ -1,0 +1,24 @@
+#pragma once
+/// @file quiet_thread.h
+/// A thread of ours inside somebody else's program.
+///
+/// Source:   signals of the host belong to the host's threads
+/// (https://bugs.kde.org/show_bug.cgi?id=378494).
+
+#include <pthread.h>
+#include <signal.h>
+
+namespace convtrace {
+
+/// Starts a thread that takes no signals. @return false if there can be none.
+[[nodiscard]] inline bool start_quiet_thread(pthread_t& thread, void* (*main)(void*),
+                                             void* argument) noexcept {
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  const bool made = pthread_create(&thread, nullptr, main, argument) == 0;
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  return made;
+}
+
+}  // namespace convtrace
