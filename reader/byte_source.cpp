@@ -36,6 +36,11 @@ Result<std::unique_ptr<ByteSource>> FileSource::open(const std::string& path) {
 
 FileSource::~FileSource() { ::close(fd_); }
 
+void FileSource::refresh() noexcept {
+  struct stat info {};
+  if (fstat(fd_, &info) == 0) size_ = static_cast<uint64_t>(info.st_size);
+}
+
 Status FileSource::read(uint64_t offset, std::span<std::byte> to) const noexcept {
   if (!in_range(size_, offset, to.size())) return cut_at(offset);
   while (!to.empty()) {

@@ -2,7 +2,7 @@
 /// @file byte_source.h
 /// Random access to the bytes of a trace. A seam: tests read from memory.
 ///
-/// Threads:  const and stateless: any thread.
+/// Threads:  const and stateless: any thread. Only refresh() needs the source for itself.
 /// Errors:   Status. Not mmap: a file that shrinks while it is read must give an error, not SIGBUS.
 
 #include <memory>
@@ -18,8 +18,12 @@ class ByteSource {
  public:
   virtual ~ByteSource() = default;
 
-  /// Bytes that were there when it was opened; reading never goes beyond, even if the file grows.
+  /// Bytes that were there when it was opened or last refreshed; reading never goes beyond, even if
+  /// the file grows.
   [[nodiscard]] virtual uint64_t size() const noexcept = 0;
+
+  /// Looks how large it is now: a trace may be read while it is written.
+  virtual void refresh() noexcept {}
 
   /// Fills all of `to` from `offset`.
   /// @return kTruncated (beyond size(), or the file shrank; detail: offset), kIoError (detail:
@@ -39,6 +43,7 @@ class FileSource final : public ByteSource {
   FileSource& operator=(const FileSource&) = delete;
 
   [[nodiscard]] uint64_t size() const noexcept override { return size_; }
+  void refresh() noexcept override;
   [[nodiscard]] Status read(uint64_t offset, std::span<std::byte> to) const noexcept override;
 
  private:

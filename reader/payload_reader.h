@@ -22,6 +22,12 @@ class PayloadReader {
   /// offset.
   [[nodiscard]] Result<Bytes> read(const format::RecordEntry& entry);
 
+  /// The payload as it is stored, its checksum checked. Valid and failing as read() is.
+  [[nodiscard]] Result<Bytes> read_stored(const format::RecordEntry& entry);
+
+  /// @return the stored payload of the record last read.
+  [[nodiscard]] Bytes stored() const { return Bytes(record_).subspan(format::kSlotBytes); }
+
   /// @return whether the record last read has in the file the header that its entry states. If not,
   /// the entry came from the index and the file's own copy is damaged; the payload may be good all
   /// the same.

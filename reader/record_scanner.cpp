@@ -11,6 +11,8 @@ using format::kSlotBytes;
 /// Records in a row are met by one small read each, damage is walked through in large ones.
 constexpr size_t kHopBytes = kSlotBytes;
 constexpr size_t kSkipBytes = 256 << 10;
+/// What is given up at once where the disk gives an error.
+constexpr uint64_t kSectorBytes = 4096;
 constexpr uint64_t kMajorityBytes = 1 << 20;
 
 bool is_zero(const std::byte* slot) {
@@ -30,9 +32,16 @@ const std::byte* RecordScanner::slot(uint64_t offset, size_t ahead) {
     const uint64_t count = std::min<uint64_t>(ahead, size - offset) / kSlotBytes * kSlotBytes;
     window_.resize(static_cast<size_t>(count));
     window_offset_ = offset;
-    if (!source_.read(offset, window_).ok()) {
+    const Status read = source_.read(offset, window_);
+    if (read.code == StatusCode::kTruncated) {  // it shrank: that is its end now
       window_.clear();
       return nullptr;
+    }
+    if (!read.ok()) {
+      unreadable_ = true;
+      const uint64_t sector_end = std::min(size, align_up(offset + 1, kSectorBytes));
+      const uint64_t slots = std::max<uint64_t>(1, (sector_end - offset) / kSlotBytes);
+      window_.assign(static_cast<size_t>(slots * kSlotBytes), std::byte{0xFF});
     }
   }
   return window_.data() + (offset - window_offset_);
@@ -51,15 +60,14 @@ std::optional<format::RecordHeader> RecordScanner::header_at(uint64_t offset, ui
   return plausible ? header : std::nullopt;
 }
 
-std::optional<format::RecordEntry> RecordScanner::next() {
-  const uint64_t begin = offset_;
+std::optional<format::RecordHeader> RecordScanner::search(uint64_t begin) {
   uint64_t zeros_from = begin;  // everything from here to offset_ is zero
   auto header = header_at(offset_, 0, kHopBytes);
   while (!header) {
     const std::byte* bytes = slot(offset_, kSkipBytes);
     if (bytes == nullptr) {
       // What is left is shorter than a slot: a cut record. Zeros before it: space never written.
-      if (zeros_from > begin) report_skipped(begin, zeros_from);
+      tail_ = {zeros_from, 0};
       return std::nullopt;
     }
     const bool zero = is_zero(bytes);
@@ -67,29 +75,51 @@ std::optional<format::RecordEntry> RecordScanner::next() {
     if (!zero) zeros_from = offset_;
     header = header_at(offset_, offset_ - begin, kSkipBytes);
   }
-  if (offset_ > begin) report_skipped(begin, offset_);
+  if (header->stored_size > source_.size() - offset_ - kSlotBytes) {
+    tail_ = {offset_, header->seq - next_seq_};
+    return std::nullopt;
+  }
+  return header;
+}
+
+std::optional<format::RecordEntry> RecordScanner::next() {
+  const uint64_t begin = offset_;
+  unreadable_ = false;
+  const auto header = search(begin);
+  if (!header) {
+    offset_ = begin;
+    window_.clear();  // what is at the end may be written at this moment
+    return std::nullopt;
+  }
+  report_skipped(begin, offset_);
   lost_records_ += header->seq - next_seq_;
   next_seq_ = header->seq + 1;
-
   const format::RecordEntry entry{offset_, *header};
-  const bool cut = header->stored_size > source_.size() - offset_ - kSlotBytes;
-  offset_ += cut ? source_.size() - offset_ : format::record_extent(*header);
-  if (cut) return std::nullopt;
+  offset_ += format::record_extent(*header);  // beyond the end where the last padding is cut
   return entry;
 }
 
+void RecordScanner::finish() {
+  report_skipped(offset_, tail_.damage_end);
+  lost_records_ += tail_.lost_records;
+  cut_bytes_ = source_.size() - std::min(tail_.damage_end, source_.size());
+}
+
 void RecordScanner::report_skipped(uint64_t begin, uint64_t end) {
-  problems_.add(begin, end - begin, "no record where one should be; searched for the next");
+  if (end <= begin) return;
+  problems_.add(begin, end - begin,
+                unreadable_ ? "cannot be read from the disk; searched for the next record"
+                            : "no record where one should be; searched for the next");
 }
 
 std::optional<uint32_t> majority_file_tag(const ByteSource& source) {
   std::vector<std::byte> head(static_cast<size_t>(std::min(source.size(), kMajorityBytes)));
   if (!source.read(0, head).ok()) return std::nullopt;
   std::map<uint32_t, int> votes;
-  for (size_t at = kSlotBytes; at + kSlotBytes <= head.size(); at += kSlotBytes) {
-    if (const auto header = format::decode_record_header(view(head.data() + at))) {
-      ++votes[header->file_tag];
-    }
+  for (uint64_t at = kSlotBytes; at + kSlotBytes <= head.size();) {
+    const auto header = format::decode_record_header(view(head.data() + at));
+    if (header) ++votes[header->file_tag];
+    at += header ? format::record_extent(*header) : kSlotBytes;
   }
   const auto most = std::ranges::max_element(
       votes, [](const auto& a, const auto& b) { return a.second < b.second; });

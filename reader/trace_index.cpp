@@ -71,7 +71,8 @@ std::optional<TraceIndex> load_index(const ByteSource& source, uint32_t file_tag
                                      ProblemList& problems) {
   const auto footer = read_footer(source, file_tag);
   if (!footer) return std::nullopt;
-  TraceIndex index{.entries = {}, .closed = true, .lost_records = 0};
+  TraceIndex index;
+  index.closed = true;
   const bool good =
       read_entries(source, *footer, index.entries) &&
       index.entries.size() == footer->record_count && !index.entries.empty() &&
@@ -84,15 +85,18 @@ std::optional<TraceIndex> load_index(const ByteSource& source, uint32_t file_tag
   return index;
 }
 
+void TraceIndex::add(const RecordEntry& entry) {
+  closed = entry.header.kind == RecordKind::kFooter;
+  if (entry.header.kind != RecordKind::kIndex && !closed) entries.push_back(entry);
+}
+
 TraceIndex scan_index(const ByteSource& source, uint32_t file_tag, ProblemList& problems) {
   TraceIndex index;
   RecordScanner scanner(source, file_tag, problems);
-  while (const auto entry = scanner.next()) {
-    index.closed = entry->header.kind == RecordKind::kFooter;
-    if (entry->header.kind == RecordKind::kIndex || index.closed) continue;
-    index.entries.push_back(*entry);
-  }
+  while (const auto entry = scanner.next()) index.add(*entry);
+  scanner.finish();
   index.lost_records = scanner.lost_records();
+  index.cut_bytes = scanner.cut_bytes();
   return index;
 }
 

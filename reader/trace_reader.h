@@ -2,55 +2,35 @@
 /// @file trace_reader.h
 /// Opens a .ctrace file, whatever state it is in, and streams its events.
 ///
-/// Place:    used by every tool; over byte_source.h, record_scanner.h, trace_index.h,
-/// event_decoder.h. Threads:  one reader per thread; several readers may open one file, also while
-/// it is being written. Memory:   one chunk at a time plus 72 bytes a record. Errors:   only open()
-/// fails. Damage is counted in state() and problems(), and reading goes on. Source:
-/// format/FORMAT.md; hostile input is an ordinary case.
+/// Place:    used by every tool; over trace_container.h (records) and chunk_stream.h (events).
+/// Threads:  one owner thread a reader; several readers may open one file, also while it is being
+///           written. A reader given more threads decodes ahead with them.
+/// Memory:   one chunk, or two a thread, plus 88 bytes a record.
+/// Errors:   only open() fails. Damage is counted in state() and problems(), and reading goes on.
+/// Source:   format/FORMAT.md; hostile input is an ordinary case.
 
-#include <array>
 #include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
 
-#include "format/base/status.h"
-#include "format/definitions.h"
 #include "format/events.h"
-#include "format/meta.h"
-#include "reader/byte_source.h"
-#include "reader/problem.h"
+#include "reader/trace_container.h"
 
 namespace convtrace::reader {
 
-enum class OpenPolicy : uint8_t {
-  kIndexOnly,    ///< fail with kTruncated when there is no valid footer and index
-  kIndexOrScan,  ///< the default
-  kScan,         ///< ignore footer and index
-};
-
-/// complete: footer found and everything fits. unclosed: no footer, the tail may be cut (a kill).
-/// damaged: something was skipped that had been written.
-enum class TraceState : uint8_t { kComplete, kUnclosed, kDamaged };
-const char* to_string(TraceState state);
-
-struct RecordCounts {
-  uint64_t records = 0;       ///< of the container, without index and footer
-  uint64_t events = 0;        ///< by the headers of readable chunks
-  uint64_t lost_records = 0;  ///< gaps in record numbers, and records whose payload is damaged
-  uint64_t skipped_bytes = 0;
-};
-
 class TraceReader {
  public:
+  /// @param threads  that decode, this one included.
   /// @return kNotATrace, kUnsupportedVersion (detail: major), kUnsupportedFeature (detail: bit),
   /// kIoError (detail: errno; a directory is EISDIR), kTruncated (shorter than a file header, or
   /// kIndexOnly without an index).
   [[nodiscard]] static Result<std::unique_ptr<TraceReader>> open(
-      const std::string& path, OpenPolicy policy = OpenPolicy::kIndexOrScan);
+      const std::string& path, OpenPolicy policy = OpenPolicy::kIndexOrScan, unsigned threads = 1);
   /// The same over any bytes.
   [[nodiscard]] static Result<std::unique_ptr<TraceReader>> open(
-      std::unique_ptr<ByteSource> source, OpenPolicy policy = OpenPolicy::kIndexOrScan);
+      std::unique_ptr<ByteSource> source, OpenPolicy policy = OpenPolicy::kIndexOrScan,
+      unsigned threads = 1);
   ~TraceReader();
 
   /// State known so far. Decoding may turn complete or unclosed into damaged: final after the last
@@ -70,6 +50,14 @@ class TraceReader {
 
   /// Starts again at the first event.
   void rewind();
+
+  /// OpenPolicy::kLive: looks for what has been appended; next() then goes on. A record is taken
+  /// only when all of it is there.
+  /// @param ended  nobody writes any more: what is left at the end is judged as in any other file.
+  void refresh(bool ended);
+
+  /// The records below the events.
+  [[nodiscard]] const TraceContainer& container() const;
 
  private:
   struct Impl;

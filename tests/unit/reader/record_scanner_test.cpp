@@ -54,6 +54,7 @@ Scan scan(std::vector<std::byte> bytes) {
   reader::RecordScanner scanner(source, kTag, problems);
   Scan result;
   while (const auto entry = scanner.next()) result.seqs.push_back(entry->header.seq);
+  scanner.finish();
   result.lost = scanner.lost_records();
   result.skipped = problems.skipped_bytes();
   return result;
@@ -94,6 +95,15 @@ TEST_CASE("record scanner: a trace inside a payload is never taken for records o
   CHECK(damaged.seqs == Seqs{0, 1, 3});
   CHECK(damaged.lost == 1);
   CHECK(damaged.skipped == end - begin);
+}
+
+TEST_CASE("record scanner: without a file header, a trace inside a payload has no vote",
+          "[reader][recovery]") {
+  Records outer;
+  outer.add(RecordKind::kMeta, {});
+  outer.add(RecordKind::kEvents, with_noise(test::make_sample_trace(33, 20, 2).bytes, 200'000));
+  const std::optional<uint32_t> tag = reader::majority_file_tag(reader::MemorySource(*outer.bytes));
+  CHECK(tag == kTag);
 }
 
 TEST_CASE("record scanner: a crafted record number does not hide what follows",

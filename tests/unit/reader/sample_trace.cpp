@@ -49,10 +49,14 @@ SampleTrace make_sample_trace(uint64_t seed, int chunks, int events_per_chunk) {
   return sample;
 }
 
-ReadResult read_all(std::vector<std::byte> bytes, reader::OpenPolicy policy) {
+ReadResult read_all(std::vector<std::byte> bytes, reader::OpenPolicy policy, unsigned threads) {
+  return read_all(std::make_unique<reader::MemorySource>(std::move(bytes)), policy, threads);
+}
+
+ReadResult read_all(std::unique_ptr<reader::ByteSource> source, reader::OpenPolicy policy,
+                    unsigned threads) {
   ReadResult result;
-  auto opened =
-      reader::TraceReader::open(std::make_unique<reader::MemorySource>(std::move(bytes)), policy);
+  auto opened = reader::TraceReader::open(std::move(source), policy, threads);
   result.opened = opened.status();
   if (!opened.ok()) return result;
   reader::TraceReader& reader = *opened.value();

@@ -31,6 +31,10 @@ struct ReadResult {
   size_t problems = 0;
 };
 [[nodiscard]] ReadResult read_all(std::vector<std::byte> bytes,
-                                  reader::OpenPolicy policy = reader::OpenPolicy::kIndexOrScan);
+                                  reader::OpenPolicy policy = reader::OpenPolicy::kIndexOrScan,
+                                  unsigned threads = 1);
+[[nodiscard]] ReadResult read_all(std::unique_ptr<reader::ByteSource> source,
+                                  reader::OpenPolicy policy = reader::OpenPolicy::kIndexOrScan,
+                                  unsigned threads = 1);
 
 }  // namespace convtrace::test

@@ -1,11 +1,15 @@
 // Recovery: FORMAT.md section 7.
 
+#include <errno.h>
+
 #include <algorithm>
+#include <fstream>
 #include <random>
 
 #include "format/record_codec.h"
 #include "sample_trace.h"
 #include "tests/support/catch.h"
+#include "tests/support/temp_dir.h"
 
 namespace convtrace {
 namespace {
@@ -114,6 +118,18 @@ std::vector<std::string> events_outside(const SampleTrace& trace, size_t touched
   return events;
 }
 
+/// Events of all chunks that have no byte in [begin, end).
+size_t events_clear_of(const SampleTrace& trace, size_t begin, size_t end) {
+  size_t events = 0;
+  for (const auto& [offset, header] : trace.records) {
+    if (header.kind != RecordKind::kEvents) continue;
+    if (offset + format::record_extent(header) <= begin || offset >= end) {
+      events += header.item_count;
+    }
+  }
+  return events;
+}
+
 TEST_CASE("trace reader: one flipped bit loses at most the chunk it hit and invents nothing",
           "[reader][recovery]") {
   const SampleTrace trace = make_sample_trace(14, 3, 6);
@@ -147,6 +163,76 @@ TEST_CASE("trace reader: one flipped bit loses at most the chunk it hit and inve
     }
     REQUIRE(is_subsequence(events_outside(trace, *touched), result.events));
   }
+}
+
+TEST_CASE("trace reader: any zeroed sector loses no record outside it and invents nothing",
+          "[reader][recovery]") {
+  constexpr size_t kSector = 512;
+  const SampleTrace trace = make_sample_trace(18, 8, 10);
+  const OpenPolicy policy = GENERATE(OpenPolicy::kIndexOrScan, OpenPolicy::kScan);
+  for (size_t begin = 0; begin < trace.bytes.size(); begin += kSector) {
+    const size_t end = std::min(begin + kSector, trace.bytes.size());
+    Content bytes = trace.bytes;
+    std::fill_n(bytes.begin() + static_cast<ptrdiff_t>(begin), end - begin, std::byte{0});
+    const ReadResult result = read_all(bytes, policy);
+    INFO("sector at " << begin << ", policy " << static_cast<int>(policy));
+    REQUIRE(result.opened.ok());
+    REQUIRE(result.state != TraceState::kComplete);
+    REQUIRE(is_subsequence(result.events, trace.events));
+    REQUIRE(result.events.size() + result.without_definition >= events_clear_of(trace, begin, end));
+  }
+}
+
+/// A disk that cannot read some bytes.
+class BadSectors final : public reader::ByteSource {
+ public:
+  BadSectors(Content bytes, uint64_t begin, uint64_t end)
+      : bytes_(std::move(bytes)), begin_(begin), end_(end) {}
+  [[nodiscard]] uint64_t size() const noexcept override { return bytes_.size(); }
+  [[nodiscard]] Status read(uint64_t offset, std::span<std::byte> to) const noexcept override {
+    if (offset < end_ && offset + to.size() > begin_) {
+      return Status::make(StatusCode::kIoError, "read", EIO);
+    }
+    return bytes_.read(offset, to);
+  }
+
+ private:
+  reader::MemorySource bytes_;
+  uint64_t begin_, end_;
+};
+
+TEST_CASE("trace reader: what the disk cannot read is damage, and reading goes on after it",
+          "[reader][recovery]") {
+  const SampleTrace trace = make_sample_trace(19, 40, 20);
+  const OpenPolicy policy = GENERATE(OpenPolicy::kIndexOrScan, OpenPolicy::kScan);
+  REQUIRE(trace.bytes.size() > 8 * 4096);
+  for (size_t begin = 4096; begin < trace.bytes.size(); begin += 4096) {
+    const size_t end = std::min(begin + 4096, trace.bytes.size());
+    const ReadResult result =
+        read_all(std::make_unique<BadSectors>(trace.bytes, begin, end), policy);
+    INFO("sector at " << begin << ", policy " << static_cast<int>(policy));
+    REQUIRE(result.opened.ok());
+    REQUIRE(result.state != TraceState::kComplete);
+    REQUIRE(is_subsequence(result.events, trace.events));
+    REQUIRE(result.events.size() + result.without_definition >= events_clear_of(trace, begin, end));
+  }
+}
+
+TEST_CASE("trace reader: a file that shrinks while it is read ends there", "[reader][recovery]") {
+  const test::TempDir folder;
+  const SampleTrace trace = make_sample_trace(20, 3, 6);
+  const std::string path = folder / "shrinks";
+  std::ofstream(path, std::ios::binary)
+      .write(reinterpret_cast<const char*>(trace.bytes.data()),
+             static_cast<std::streamsize>(trace.bytes.size()));
+  auto opened = reader::TraceReader::open(path);
+  REQUIRE(opened.ok());
+  std::filesystem::resize_file(path, trace.records[4].offset + 100);
+  format::Event event;
+  size_t events = 0;
+  while (opened.value()->next(event)) ++events;
+  CHECK(events == events_within(trace, trace.records[4].offset));
+  CHECK(opened.value()->state() == TraceState::kDamaged);
 }
 
 TEST_CASE("trace reader: a record whose header is damaged is read by the index's copy",
@@ -210,15 +296,7 @@ TEST_CASE("trace reader: noise over several records loses no record outside it",
     INFO("seed " << seed << ", noise in [" << begin << ", " << end << ")");
     REQUIRE(result.opened.ok());
     REQUIRE(is_subsequence(result.events, trace.events));
-    size_t untouched = 0;
-    for (const RecordEntry& record : trace.records) {
-      const bool clear =
-          record.offset + format::record_extent(record.header) <= begin || record.offset >= end;
-      if (clear && record.header.kind == RecordKind::kEvents) {
-        untouched += record.header.item_count;
-      }
-    }
-    REQUIRE(result.events.size() + result.without_definition >= untouched);
+    REQUIRE(result.events.size() + result.without_definition >= events_clear_of(trace, begin, end));
   }
 }
 

@@ -1,0 +1,48 @@
+#pragma once
+/// @file chunk_stream.h
+/// The EVENTS records of a trace in file order, read, checked and decoded ahead of who asks.
+///
+/// Place:    trace_reader.cpp, and `convtrace recover`, which wants the stored bytes too.
+/// Threads:  one owner thread; further ones work ahead inside. A live file is read by one alone.
+/// Memory:   twice as many chunks as threads, each with its payload stored and raw (at most 64
+/// MiB). Errors:   bad chunks are reported to the container and passed over.
+
+#include <memory>
+
+#include "reader/event_decoder.h"
+#include "reader/payload_reader.h"
+#include "reader/trace_container.h"
+
+namespace convtrace::reader {
+
+/// One EVENTS record. Its decoder borrows from its payload.
+struct Chunk {
+  explicit Chunk(const ByteSource& source) : payload(source) {}
+
+  size_t record = 0;  ///< in TraceContainer::records()
+  PayloadReader payload;
+  EventDecoder decoder;
+  Status payload_status, decoder_status;
+};
+
+class ChunkStream {
+ public:
+  /// @param container  borrowed.
+  ChunkStream(TraceContainer& container, unsigned threads);
+  ~ChunkStream();
+
+  /// @return the next good chunk, valid until the next call; null at the end, which a live file can
+  /// pass after TraceContainer::refresh.
+  Chunk* next();
+
+  /// Starts again at the first chunk.
+  void rewind();
+
+ private:
+  struct Impl;
+  TraceContainer& container_;
+  const unsigned threads_;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace convtrace::reader

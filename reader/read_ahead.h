@@ -1,0 +1,111 @@
+#pragma once
+/// @file read_ahead.h
+/// Work on numbered items by several threads, given out in order.
+///
+/// Place:    chunk_stream.cpp, to decode chunks ahead of who reads them.
+/// Threads:  one owner thread, which works too while it waits; with one thread there is no other.
+/// Memory:   as many slots as were given; nobody works further ahead than these.
+/// Errors:   none of its own; `fill` must not throw. Threads that cannot be made are done without.
+
+#include <condition_variable>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <system_error>
+#include <thread>
+#include <vector>
+
+namespace convtrace::reader {
+
+template <typename Slot>
+class ReadAhead {
+ public:
+  using Slots = std::vector<std::unique_ptr<Slot>>;
+  using Fill = std::function<void(size_t item, Slot& slot)>;
+
+  /// @param slots  at least one; item n is filled into slot n modulo their number.
+  /// @param fill   called by any thread, for each item once.
+  ReadAhead(Slots slots, unsigned threads, Fill fill)
+      : slots_(std::move(slots)), filled_(slots_.size()), fill_(std::move(fill)) {
+    try {
+      while (workers_.size() + 1 < threads) workers_.emplace_back([this] { work(); });
+    } catch (const std::system_error&) {
+    }
+  }
+
+  ~ReadAhead() {
+    {
+      const std::lock_guard lock(mutex_);
+      stop_ = true;
+    }
+    changed_.notify_all();
+    for (std::thread& worker : workers_) worker.join();
+  }
+  ReadAhead(const ReadAhead&) = delete;
+  ReadAhead& operator=(const ReadAhead&) = delete;
+
+  /// Items 0 to `count` - 1 can be filled; never fewer than before.
+  void set_count(size_t count) {
+    {
+      const std::lock_guard lock(mutex_);
+      count_ = count;
+    }
+    changed_.notify_all();
+  }
+
+  /// @return the next item, filled and valid until the next call, or null after the last.
+  Slot* next() {
+    std::unique_lock lock(mutex_);
+    if (next_ == count_) return nullptr;
+    const size_t place = next_ % slots_.size();
+    released_ = next_++;  // the slots of all items before it are free
+    changed_.notify_all();
+    while (!filled_[place]) {
+      if (can_claim()) {
+        fill_one(lock);
+      } else {
+        changed_.wait(lock);
+      }
+    }
+    filled_[place] = false;
+    return slots_[place].get();
+  }
+
+ private:
+  [[nodiscard]] bool can_claim() const {
+    return claimed_ < count_ && claimed_ < released_ + slots_.size();
+  }
+
+  void fill_one(std::unique_lock<std::mutex>& lock) {
+    const size_t item = claimed_++;
+    const size_t place = item % slots_.size();
+    lock.unlock();
+    fill_(item, *slots_[place]);
+    lock.lock();
+    filled_[place] = true;
+    changed_.notify_all();
+  }
+
+  void work() {
+    std::unique_lock lock(mutex_);
+    for (;;) {
+      changed_.wait(lock, [this] { return stop_ || can_claim(); });
+      if (stop_) return;
+      fill_one(lock);
+    }
+  }
+
+  Slots slots_;
+  std::vector<bool> filled_;
+  Fill fill_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  size_t count_ = 0;     ///< of items
+  size_t claimed_ = 0;   ///< items that somebody has begun
+  size_t released_ = 0;  ///< items whose slots may be filled again
+  size_t next_ = 0;      ///< item given out next
+  bool stop_ = false;
+  std::vector<std::thread> workers_;
+};
+
+}  // namespace convtrace::reader
