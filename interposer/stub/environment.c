@@ -50,6 +50,16 @@ static int find_in_tree(const char* library, int folders, const char* name, char
   return access(path, F_OK) == 0;
 }
 
+/// Writes where this library and, beside it, the engine lie. A symbolic link to this library alone
+/// is followed only then: that takes a system call for every folder of the path.
+static int find_engine(char self[PATH_MAX], char engine[PATH_MAX]) {
+  char loaded[PATH_MAX];
+  if (!convtrace_own_path(self)) return 0;
+  if (self[0] == '/' && find_in_tree(self, 1, "/libconvtrace-core.so", engine)) return 1;
+  strcpy(loaded, self);
+  return realpath(loaded, self) != NULL && find_in_tree(self, 1, "/libconvtrace-core.so", engine);
+}
+
 /// Makes `folder` the first entry of PYTHONPATH, and its only mention there. An empty entry means
 /// the current folder to Python, so none is added.
 static void prepend_to_pythonpath(const char* folder) {
@@ -76,10 +86,9 @@ static void prepend_to_pythonpath(const char* folder) {
 }
 
 __attribute__((constructor)) static void enter_process(void) {
-  char loaded[PATH_MAX], self[PATH_MAX], path[PATH_MAX];
+  char self[PATH_MAX], path[PATH_MAX];
   if (is(getenv("CONVTRACE"), "0")) return;
-  if (!convtrace_own_path(loaded) || realpath(loaded, self) == NULL) return;
-  if (!find_in_tree(self, 1, "/libconvtrace-core.so", path)) return;
+  if (!find_engine(self, path)) return;
   setenv("CUDA_INJECTION64_PATH", path, 0); /* another tool's stays */
   setenv("CONVTRACE_CORE", path, 1);
   if (find_in_tree(self, 2, "/share/convtrace/observer", path)) prepend_to_pythonpath(path);
