@@ -35,7 +35,7 @@ option(CONVTRACE_WITH_CUDA "Build the preload library and the engine" ${convtrac
 add_library(convtrace_warnings INTERFACE)
 target_compile_options(convtrace_warnings INTERFACE
   -Wall -Wextra -Wpedantic -Wshadow -Wundef -Wvla -Wimplicit-fallthrough
-  $<$<COMPILE_LANGUAGE:CXX>:-Wconversion -Wnon-virtual-dtor -Wold-style-cast -Wnull-dereference>
+  $<$<COMPILE_LANGUAGE:CXX>:-Wconversion -Wnon-virtual-dtor -Wold-style-cast>
   $<$<BOOL:${CONVTRACE_WERROR}>:-Werror>)
 
 find_package(Threads REQUIRED)
