@@ -26,6 +26,7 @@ constexpr std::string_view kHead =
     "td,th{border:1px solid #d0d7de;padding:.2rem .6rem;text-align:left}\n"
     "tr.differs td{background:#fff8e6}tr.root td{background:#ffe5e3;font-weight:600}\n"
     "pre{background:#f6f8fa;padding:.8rem;overflow:auto}\n"
+    "details{margin:.3rem 0}details details,details p{margin-left:1rem}\n"
     "@media(prefers-color-scheme:dark){body{color:#e6edf3;background:#0d1117}"
     "td,th{border-color:#30363d}tr.differs td{background:#3a2d00}"
     "tr.root td{background:#4a1513}pre{background:#161b22}"
@@ -47,7 +48,10 @@ class HtmlReport {
     for (const std::string& why : result_.incomplete) paragraph("Incomplete: " + quote_markup(why));
     if (result_.cause) {
       out_ << "<h2>Probable cause</h2>\n";
-      finding(result_.cause->finding, result_.cause->in_cand);
+      paragraph("<b>" +
+                quote_markup(finding_title(result_.cause->finding, result_.cause->in_cand)) +
+                "</b>");
+      finding_body(result_.cause->finding);
     }
     if (result_.root) root(*result_.root);
     first_bit_difference();
@@ -152,20 +156,24 @@ class HtmlReport {
   }
 
   void finding(const FindingReport& finding, bool in_cand) {
-    out_ << "<details open><summary>" << quote_markup(finding_title(finding, in_cand))
-         << "</summary>\n";
+    out_ << "<details><summary>" << quote_markup(finding_title(finding, in_cand)) << "</summary>\n";
+    finding_body(finding);
+    out_ << "</details>\n";
+  }
+
+  void finding_body(const FindingReport& finding) {
     paragraph(escape_markup(finding.message));
     stack("allocated", finding.alloc_stack);
     stack("launched", finding.launch_stack);
     stack("freed", finding.free_stack);
-    out_ << "</details>\n";
   }
 
   void stack(const char* what, const std::vector<std::string>& frames) {
     if (frames.empty()) return;
-    out_ << "<p>" << what << "</p><pre>";
+    out_ << "<details><summary>" << what << " in " << escape_markup(frames.front())
+         << "</summary><pre>";
     for (const std::string& frame : frames) out_ << escape_markup(frame) << "\n";
-    out_ << "</pre>\n";
+    out_ << "</pre></details>\n";
   }
 
   const DiffResult& result_;
