@@ -1,164 +1,109 @@
 #include "cupti/address_map.h"
 
 #include <algorithm>
-#include <array>
-#include <deque>
-#include <iterator>
-#include <limits>
-#include <map>
+#include <atomic>
 #include <mutex>
-#include <shared_mutex>
+#include <utility>
+#include <vector>
+
+#include "cupti/address_table.h"
 
 namespace convtrace::cupti {
 namespace {
 
 constexpr size_t kMaxFreed = 64 * 1024;
-constexpr size_t kSourceCount = static_cast<size_t>(format::MemorySource::kForeign) + 1;
 
-/// One past the last byte, saturating: a hostile size must not wrap around.
-uint64_t end_of(const MemoryRange& range) {
-  const uint64_t room = std::numeric_limits<uint64_t>::max() - range.base;
-  return range.base + std::min(range.bytes, room);
+Layer layer_of(format::MemorySource source) {
+  return source == format::MemorySource::kFramework ? Layer::kBlock : Layer::kDriver;
 }
 
-/// Freed ranges, painted over each other in the order of their frees: every address belongs to the
-/// one freed last. A range never breaks into more pieces than two per later free, so the pieces
-/// are bounded by the ranges.
-class FreedRanges {
- public:
-  void add(const MemoryRange& range) {
-    if (range.bytes == 0) return;
-    const uint64_t begin = range.base;
-    const uint64_t end = end_of(range);
-    cut_at(begin);
-    cut_at(end);
-    pieces_.erase(pieces_.lower_bound(begin), pieces_.lower_bound(end));
-    pieces_.emplace(begin, Piece{end, range.generation});
-    ranges_.emplace(range.generation, range);
-    by_age_.push_back(range.generation);
-    if (by_age_.size() > kMaxFreed) forget_oldest();
-  }
+/// What a record keeps of a range besides its numbers: source 4 bits, device type 4, index 8.
+uint16_t tag_of(const MemoryRange& range) {
+  return static_cast<uint16_t>(static_cast<unsigned>(range.source) |
+                               static_cast<unsigned>(range.device.type) << 4 |
+                               static_cast<unsigned>(range.device.index) << 8);
+}
 
-  [[nodiscard]] std::optional<MemoryRange> find(uint64_t address) const {
-    const auto piece = piece_at(address);
-    if (piece == pieces_.end()) return std::nullopt;
-    return ranges_.at(piece->second.generation);
-  }
+format::MemorySource source_of(const RangeRecord& record) {
+  return static_cast<format::MemorySource>(record.tag() & 15);
+}
 
- private:
-  struct Piece {
-    uint64_t end;
-    uint64_t generation;
-  };
-  using Pieces = std::map<uint64_t, Piece>;
-
-  [[nodiscard]] Pieces::const_iterator piece_at(uint64_t address) const {
-    auto it = pieces_.upper_bound(address);
-    if (it == pieces_.begin()) return pieces_.end();
-    --it;
-    return address < it->second.end ? it : pieces_.end();
-  }
-
-  void cut_at(uint64_t address) {
-    auto it = pieces_.lower_bound(address);
-    if (it == pieces_.begin()) return;
-    --it;
-    if (it->second.end <= address) return;
-    pieces_.emplace(address, it->second);
-    it->second.end = address;
-  }
-
-  void forget_oldest() {
-    const auto oldest = ranges_.find(by_age_.front());
-    by_age_.pop_front();
-    const uint64_t end = end_of(oldest->second);
-    for (auto it = pieces_.lower_bound(oldest->second.base);
-         it != pieces_.end() && it->first < end;)
-      it = it->second.generation == oldest->first ? pieces_.erase(it) : std::next(it);
-    ranges_.erase(oldest);
-  }
-
-  Pieces pieces_;
-  std::map<uint64_t, MemoryRange> ranges_;
-  std::deque<uint64_t> by_age_;
-};
+void tell(const RangeRecord& record, MemoryRange& range) {
+  range.base = record.base;
+  range.bytes = record.bytes();
+  range.generation = record.generation;
+  range.stream = record.stream;
+  range.source = source_of(record);
+  range.device.type = static_cast<format::Device::Type>(record.tag() >> 4 & 15);
+  range.device.index = static_cast<uint8_t>(record.tag() >> 8);
+}
 
 }  // namespace
 
-struct AddressMap::Impl {
-  using Live = std::map<uint64_t, MemoryRange>;
+MemoryRange AddressMap::end(uint32_t record, Layer layer) {
+  MemoryRange range;
+  tell(table_.at(record), range);
+  range.freed = true;
+  table_.end(record, layer);
+  live_.fetch_sub(1, std::memory_order_relaxed);
+  remember({record, static_cast<uint32_t>(range.generation)});
+  return range;
+}
 
-  mutable std::shared_mutex mutex;
-  /// By source: ranges of one source never overlap, those of two may nest.
-  std::array<Live, kSourceCount> live;
-  FreedRanges freed;
-  uint64_t last_generation = 0;
+void AddressMap::remember(const Freed& freed) {
+  if (freed_.size() < kMaxFreed) return freed_.push_back(freed);
+  const Freed oldest = std::exchange(freed_[oldest_freed_], freed);
+  oldest_freed_ = (oldest_freed_ + 1) % kMaxFreed;
+  table_.forget(oldest.record, oldest.generation);
+}
 
-  Live& of(format::MemorySource source) { return live[static_cast<size_t>(source)]; }
-
-  MemoryRange end(Live& ranges, Live::iterator it) {
-    MemoryRange range = it->second;
-    range.freed = true;
-    ranges.erase(it);
-    freed.add(range);
-    return range;
+/// Whatever a new range lies over has been freed without our seeing it.
+void AddressMap::end_overlapped(const RangeRecord& range, Layer layer) {
+  uint64_t first = range.base;
+  while (const uint32_t record = table_.live_in(first, range.last(), layer)) {
+    first = std::max(first, table_.at(record).base);
+    end(record, layer);
   }
-};
-
-AddressMap::AddressMap() : impl_(std::make_unique<Impl>()) {}
-AddressMap::~AddressMap() = default;
+}
 
 MemoryRange AddressMap::allocate(MemoryRange range) {
-  const std::unique_lock lock(impl_->mutex);
-  Impl::Live& live = impl_->of(range.source);
-  auto it = live.upper_bound(range.base);
-  if (it != live.begin()) {
-    const auto before = std::prev(it);
-    if (before->first == range.base || end_of(before->second) > range.base) it = before;
-  }
-  const uint64_t end = end_of(range);
-  while (it != live.end() && (it->first < end || it->first == range.base)) {
-    const auto next = std::next(it);
-    impl_->end(live, it);
-    it = next;
-  }
-  range.generation = ++impl_->last_generation;
   range.freed = false;
-  live.emplace(range.base, range);
+  range.freed_block = 0;
+  const Layer layer = layer_of(range.source);
+  RangeRecord record{.base = range.base, .stream = range.stream};
+  const uint64_t bytes = std::min(range.bytes, AddressTable::kMaxBytes + 1);
+  record.bytes_and_tag = bytes | uint64_t{tag_of(range)} << RangeRecord::kBytesBits;
+
+  const std::lock_guard lock(writing_);
+  record.generation = range.generation = ++last_generation_;
+  if (!AddressTable::keeps(record)) return range;
+  end_overlapped(record, layer);
+  if (table_.begin(record, layer)) live_.fetch_add(1, std::memory_order_relaxed);
   return range;
 }
 
 std::optional<MemoryRange> AddressMap::release(uint64_t base, format::MemorySource source) {
-  const std::unique_lock lock(impl_->mutex);
-  Impl::Live& live = impl_->of(source);
-  const auto it = live.find(base);
-  if (it == live.end()) return std::nullopt;
-  return impl_->end(live, it);
+  if (!AddressTable::keeps({.base = base})) return std::nullopt;
+  const Layer layer = layer_of(source);
+  const std::lock_guard lock(writing_);
+  const uint32_t record = table_.live_in(base, base, layer);
+  if (record == 0) return std::nullopt;
+  const RangeRecord range = table_.at(record);
+  if (range.base != base || source_of(range) != source) return std::nullopt;
+  return end(record, layer);
 }
 
 std::optional<MemoryRange> AddressMap::find(uint64_t address) const {
-  const std::shared_lock lock(impl_->mutex);
-  const MemoryRange* innermost = nullptr;
-  for (const Impl::Live& live : impl_->live) {
-    auto it = live.upper_bound(address);
-    if (it == live.begin()) continue;
-    const MemoryRange& range = std::prev(it)->second;
-    if (address >= end_of(range)) continue;
-    // Of two ranges of equal size the later one was carved out of the earlier one.
-    const bool inside =
-        innermost == nullptr || range.bytes < innermost->bytes ||
-        (range.bytes == innermost->bytes && range.generation > innermost->generation);
-    if (inside) innermost = &range;
-  }
-  if (innermost != nullptr) return *innermost;
-  return impl_->freed.find(address);
-}
-
-uint64_t AddressMap::live_count() const {
-  const std::shared_lock lock(impl_->mutex);
-  uint64_t count = 0;
-  for (const Impl::Live& live : impl_->live) count += live.size();
-  return count;
+  // Made where the caller wants it: copying what was just written piece by piece costs more than
+  // all the rest.
+  std::optional<MemoryRange> answer;
+  AddressTable::Found found;
+  if (!table_.may_hold(address) || !table_.find(address, found)) return answer;
+  MemoryRange& range = answer.emplace();
+  tell(found.range, range);
+  range.freed = found.layer == Layer::kFreed;
+  range.freed_block = found.freed_block;
+  return answer;
 }
 
 }  // namespace convtrace::cupti

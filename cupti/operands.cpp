@@ -8,7 +8,6 @@ namespace {
 using format::Confidence;
 
 constexpr size_t kWord = sizeof(uint64_t);
-constexpr uint64_t kFirstMappable = 4096;
 
 Confidence confidence(bool whole_parameter, bool at_base) {
   if (whole_parameter) return at_base ? Confidence::kPointerBase : Confidence::kPointerInterior;
@@ -28,17 +27,16 @@ size_t scan_operands(const LaunchInfo& launch, std::span<const ParamLayout> layo
     for (size_t at = first; at + kWord <= bytes.size(); at += kWord) {
       uint64_t address = 0;
       std::memcpy(&address, bytes.data() + at, kWord);
-      if (address < kFirstMappable) continue;
-      const auto range = addresses.find(address);
-      if (!range) continue;
+      const MemoryLife life = addresses.life_at(address);
+      if (life.generation == 0) continue;
       if (found == operands.size()) return found;
       format::Operand& operand = operands[found++];
       operand.param = static_cast<uint16_t>(index);
       operand.word = static_cast<uint16_t>(at);
-      operand.confidence = confidence(bytes.size() == kWord, address == range->base);
+      operand.confidence = confidence(bytes.size() == kWord, address == life.base);
       operand.address = address;
-      operand.generation = range->generation;
-      operand.offset = address - range->base;
+      operand.generation = life.generation;
+      operand.offset = address - life.base;
     }
   }
   return found;

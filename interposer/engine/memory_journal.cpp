@@ -110,8 +110,7 @@ void MemoryJournal::judge(const MemoryReport& report, std::span<void* const> sta
       addresses_.allocate({.base = report.address,
                            .bytes = static_cast<uint64_t>(report.bytes),
                            .source = kSource,
-                           .device = report.device,
-                           .alloc_stack = {}});
+                           .device = report.device});
   if (!stack.empty() && stack_of_generation_.size() < kMaxStacks) {
     stack_of_generation_.emplace(range.generation, std::vector<void*>(stack.begin(), stack.end()));
   }

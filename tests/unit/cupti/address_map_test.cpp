@@ -1,9 +1,5 @@
 #include "cupti/address_map.h"
 
-#include <atomic>
-#include <thread>
-#include <vector>
-
 #include "tests/support/catch.h"
 
 namespace convtrace::cupti {
@@ -113,13 +109,20 @@ TEST_CASE("address_map: an allocation of another source ends nothing", "[address
 TEST_CASE("address_map: empty and overlong ranges do no harm", "[address_map]") {
   AddressMap map;
   map.allocate(range(0x1000, 0));
-  CHECK_FALSE(map.find(0x1000).has_value());
+  CHECK(map.find(0x1000)->bytes == 0);  // the size of imported memory is not told
+  CHECK_FALSE(map.find(0x1001).has_value());
   map.allocate(range(0x1000, 0));
   CHECK(map.live_count() == 1);
   CHECK(map.release(0x1000, MemorySource::kDriver).has_value());
-  map.allocate(range(UINT64_MAX - 15, 64));
-  CHECK(map.find(UINT64_MAX - 8)->bytes == 64);
-  CHECK_FALSE(map.find(0).has_value());
+  for (const auto& [base, bytes] : {std::pair{UINT64_MAX - 15, uint64_t{64}},
+                                    std::pair{uint64_t{0x1000}, UINT64_MAX},
+                                    std::pair{uint64_t{1} << 48, uint64_t{1}}}) {
+    CHECK(map.allocate(range(base, bytes)).bytes == bytes);
+    CHECK_FALSE(map.find(base + 8).has_value());
+    CHECK_FALSE(map.release(base, MemorySource::kDriver).has_value());
+  }
+  CHECK(map.live_count() == 0);
+  CHECK(map.allocate(range(0x1000, 1)).generation == 6);
 }
 
 TEST_CASE("address_map: the oldest freed ranges are forgotten first", "[address_map]") {
@@ -146,35 +149,52 @@ TEST_CASE("address_map: the tombstones of memory reused over and over stay bound
   CHECK(map.find(0x1800)->generation == 200'000);
 }
 
-TEST_CASE("address_map: readers see whole ranges while others allocate and free", "[address_map]") {
+TEST_CASE("address_map: a block freed inside a living segment is told with the segment",
+          "[address_map]") {
   AddressMap map;
-  std::atomic<bool> stop{false};
-  std::atomic<uint64_t> torn{0};
-  std::vector<std::thread> readers;
-  for (int i = 0; i < 2; ++i) {
-    readers.emplace_back([&] {
-      while (!stop.load()) {
-        const auto found = map.find(0x1080);
-        if (found && (found->base != 0x1000 || found->bytes != 256)) torn.fetch_add(1);
-      }
-    });
+  map.allocate(range(0x10000, 0x10000));
+  const uint64_t block = map.allocate(range(0x12000, 0x1000, MemorySource::kFramework)).generation;
+  CHECK(map.find(0x12800)->freed_block == 0);
+  map.release(0x12000, MemorySource::kFramework);
+  CHECK(map.find(0x12800)->source == MemorySource::kDriver);
+  CHECK(map.find(0x12800)->freed_block == block);
+  CHECK(map.find(0x13000)->freed_block == 0);
+  map.allocate(range(0x12000, 0x800, MemorySource::kFramework));
+  CHECK(map.find(0x12000)->freed_block == 0);
+  CHECK(map.find(0x12800)->freed_block == block);
+  map.release(0x10000, MemorySource::kDriver);
+  CHECK(map.find(0x12800)->generation == 1);
+  CHECK(map.find(0x12800)->freed);
+}
+
+TEST_CASE("address_map: a block that spans several mappings hides them all", "[address_map]") {
+  AddressMap map;
+  constexpr uint64_t kGranule = uint64_t{2} << 20, kBase = uint64_t{1} << 40;
+  for (uint64_t i = 0; i < 4; ++i) {
+    map.allocate(range(kBase + i * kGranule, kGranule, MemorySource::kVirtual));
   }
-  std::vector<std::thread> writers;
-  for (uint64_t w = 0; w < 2; ++w) {
-    writers.emplace_back([&, w] {
-      const uint64_t base = 0x1000 * (w + 1);
-      for (int i = 0; i < 5000; ++i) {
-        map.allocate(range(base, 256));
-        map.release(base, MemorySource::kDriver);
-      }
-    });
-  }
-  for (auto& writer : writers) writer.join();
-  stop = true;
-  for (auto& reader : readers) reader.join();
-  CHECK(torn == 0);
-  CHECK(map.live_count() == 0);
-  CHECK(map.allocate(range(0x9000, 1)).generation == 10'001);
+  const uint64_t block =
+      map.allocate(range(kBase, 4 * kGranule, MemorySource::kFramework)).generation;
+  CHECK(map.find(kBase + 3 * kGranule)->generation == block);
+  map.release(kBase, MemorySource::kFramework);
+  CHECK(map.find(kBase + 3 * kGranule)->generation == 4);
+}
+
+TEST_CASE("address_map: what a range says is what was said of it", "[address_map]") {
+  AddressMap map;
+  MemoryRange told = range(uint64_t{0x7f} << 40, uint64_t{3} << 30, MemorySource::kForeign);
+  told.device = {format::Device::Type::kOther, 255};
+  told.stream = UINT64_MAX;
+  map.allocate(told);
+  const auto found = map.find(told.base + told.bytes - 1);
+  REQUIRE(found.has_value());
+  CHECK(found->base == told.base);
+  CHECK(found->bytes == told.bytes);
+  CHECK(found->source == told.source);
+  CHECK(found->device == told.device);
+  CHECK(found->stream == told.stream);
+  CHECK_FALSE(found->freed);
+  CHECK_FALSE(map.find(told.base + told.bytes).has_value());
 }
 
 }  // namespace

@@ -1,0 +1,322 @@
+// The writing half of the address table: one thread at a time.
+
+#include "cupti/address_table.h"
+
+#include <algorithm>
+#include <bit>
+
+namespace convtrace::cupti {
+namespace {
+
+/// Class of a block of lists_ for so many words.
+constexpr unsigned class_of(size_t words) {
+  return static_cast<unsigned>(std::bit_width((words + 1) / 2 - 1));
+}
+constexpr size_t index_of(Layer layer) { return static_cast<size_t>(layer); }
+
+}  // namespace
+
+AddressTable::Change::Change(uint32_t which, std::optional<Layer> left,
+                             std::optional<Layer> entered)
+    : record(which), from(left), to(entered) {
+  if (from) whole_before = Slot::make(Slot::whole(*from), record);
+  if (to) whole_after = Slot::make(Slot::whole(*to), record);
+}
+
+AddressTable::AddressTable() : leaves_(new std::atomic<uint64_t*>[kLeaves]()) {}
+
+AddressTable::~AddressTable() {
+  for (size_t i = 0; i < kLeaves; ++i) unmap_words(leaves_[i].load(), kLeafSlots);
+}
+
+size_t AddressTable::Span::total() const {
+  size_t count = 0;
+  for (const Pieces& pieces : layers) count += pieces.size();
+  return count;
+}
+
+bool AddressTable::keeps(const RangeRecord& range) {
+  return range.bytes() <= kMaxBytes && range.base < kAddressLimit && range.last() < kAddressLimit;
+}
+
+bool AddressTable::begin(const RangeRecord& range, Layer layer) {
+  const uint32_t record = records_.take(0);
+  if (record == 0) return false;
+  uint64_t* const words = records_.at(record);
+  store_word(words, range.base);
+  store_word(words + 1, range.bytes_and_tag);
+  store_word(words + 2, range.generation);
+  store_word(words + 3, range.stream);
+  if (references_.capacity() <= record) references_.reserve(record + record / 8 + 64);
+  if (references_.size() <= record) references_.resize(record + 1);
+  apply(Change(record, std::nullopt, layer));
+  // Last: whoever was told of the range finds it.
+  if (range.base < lowest_.load(std::memory_order_relaxed)) lowest_.store(range.base);
+  return true;
+}
+
+void AddressTable::end(uint32_t record, Layer layer) {
+  apply(Change(record, layer, Layer::kFreed));
+}
+
+void AddressTable::forget(uint32_t record, uint32_t generation) {
+  if (references_[record] == 0 || static_cast<uint32_t>(at(record).generation) != generation) return;
+  apply(Change(record, Layer::kFreed, std::nullopt));
+}
+
+uint32_t AddressTable::live_in(uint64_t first, uint64_t last, Layer layer) const {
+  Slot before;  // the pages of a large freed range are all the same
+  for (uint64_t at = first; at <= last; at = (at | (kPageBytes - 1)) + 1) {
+    const uint64_t* const slot = page_slot(at);
+    if (slot == nullptr) continue;
+    const Slot content(load_word(slot));
+    if (content.kind() == SlotKind::kEmpty || content.same_content(before)) continue;
+    before = content;
+    const uint64_t end = std::min(last, at | (kPageBytes - 1));
+    if (const uint32_t record = live_in_slot(slot, kPageShift, at, end, layer)) return record;
+  }
+  return 0;
+}
+
+uint32_t AddressTable::live_in_slot(const uint64_t* slot, unsigned shift, uint64_t first,
+                                    uint64_t last, Layer layer) const {
+  const Slot content(load_word(slot));
+  if (content.is_whole()) return content.layer() == layer ? content.index() : 0;
+  const uint64_t* const words = lists_.at(content.index());
+  if (content.kind() == SlotKind::kNode) {
+    const unsigned sub_shift = shift - kFanShift;
+    const uint64_t part = uint64_t{1} << sub_shift;
+    for (uint64_t at = first; at <= last; at = (at | (part - 1)) + 1) {
+      const uint64_t* const sub = words + (at >> sub_shift & (kFan - 1));
+      const uint64_t end = std::min(last, at | (part - 1));
+      if (const uint32_t record = live_in_slot(sub, sub_shift, at, end, layer)) return record;
+    }
+  }
+  if (content.kind() != SlotKind::kList) return 0;
+  const ListHead head(load_word(words));
+  const uint64_t mask = (uint64_t{1} << shift) - 1;
+  for (size_t i = head.begin(index_of(layer)); i < head.end(index_of(layer)); ++i) {
+    const Piece piece(load_word(words + i));
+    if (piece.last() >= (first & mask) && piece.first() <= (last & mask)) return piece.record();
+  }
+  return 0;
+}
+
+RangeRecord AddressTable::at(uint32_t record) const { return load_record(records_.at(record)); }
+
+uint64_t AddressTable::bytes() const {
+  return records_.bytes() + lists_.bytes() + leaf_bytes_ +
+         references_.capacity() * sizeof(uint32_t);
+}
+
+uint64_t* AddressTable::make_page_slot(uint64_t address) {
+  std::atomic<uint64_t*>& leaf = leaves_[address >> (kPageShift + kLeafShift)];
+  if (leaf.load(std::memory_order_relaxed) == nullptr) {
+    uint64_t* const words = map_words(kLeafSlots);
+    if (words == nullptr) return nullptr;
+    leaf_bytes_ += kLeafSlots * sizeof(uint64_t);
+    leaf.store(words, std::memory_order_release);
+  }
+  return page_slot(address);
+}
+
+/// The pages of a large range, most of what there is to change.
+/// @return false if the slot holds more than what goes.
+inline bool AddressTable::apply_to_whole(const Change& change, uint64_t* slot) {
+  const Slot content(load_word(slot));
+  if (!content.same_content(change.whole_before)) {
+    if (change.from || content.kind() != Slot::whole(Layer::kFreed)) return false;
+    let_go(content.index());
+  }
+  if (!change.from) refer(change.record);
+  if (!change.to) let_go(change.record);
+  store_word(slot, change.whole_after.with_version(++version_).word());
+  return true;
+}
+
+void AddressTable::apply(const Change& change) {
+  const RangeRecord range = at(change.record);
+  const uint64_t last = range.last();
+  refer(change.record);  // it may be nowhere for a moment
+  for (uint64_t at = range.base; at <= last; at = (at | (kPageBytes - 1)) + 1) {
+    uint64_t* slot = page_slot(at);
+    if (slot == nullptr) slot = make_page_slot(at);
+    if (slot == nullptr) continue;
+    const uint64_t end = std::min(last, at | (kPageBytes - 1));
+    const bool whole = end - at == kPageBytes - 1;
+    if (!whole || !apply_to_whole(change, slot)) apply(change, slot, kPageShift, at, end);
+  }
+  let_go(change.record);
+  // Only now: the slots that named them are replaced.
+  for (const uint32_t record : unreferenced_) records_.give(record, 0);
+  unreferenced_.clear();
+}
+
+void AddressTable::apply(const Change& change, uint64_t* slot, unsigned shift, uint64_t first,
+                         uint64_t last) {
+  const uint64_t mask = (uint64_t{1} << shift) - 1;
+  const bool whole = (first & mask) == 0 && (last & mask) == mask;
+  const Slot content(load_word(slot));
+  if (whole && apply_to_whole(change, slot)) return;
+  if (content.kind() == SlotKind::kNode) {
+    const unsigned sub_shift = shift - kFanShift;
+    const uint64_t part = uint64_t{1} << sub_shift;
+    uint64_t* const node = lists_.at(content.index());
+    for (uint64_t at = first; at <= last; at = (at | (part - 1)) + 1) {
+      apply(change, node + (at >> sub_shift & (kFan - 1)), sub_shift, at,
+            std::min(last, at | (part - 1)));
+    }
+    return merge(slot);
+  }
+  load_span(content, mask, scratch_);
+  apply(change, scratch_, first & mask, last & mask);
+  replace(slot, make_content(scratch_, shift));
+}
+
+void AddressTable::apply(const Change& change, Span& span, uint64_t first, uint64_t last) {
+  if (change.from) remove(span.layers[index_of(*change.from)], change.record);
+  if (!change.to) return;
+  cut(span.layers[index_of(Layer::kFreed)], first, last);
+  insert(span.layers[index_of(*change.to)], Piece(first, last, change.record));
+}
+
+void AddressTable::load_span(Slot slot, uint64_t last_offset, Span& span) const {
+  for (Pieces& pieces : span.layers) pieces.clear();
+  if (slot.is_whole()) {
+    span.layers[index_of(slot.layer())].push_back(Piece(0, last_offset, slot.index()));
+  }
+  if (slot.kind() != SlotKind::kList) return;
+  const uint64_t* const list = lists_.at(slot.index());
+  const ListHead head(load_word(list));
+  for (size_t layer = 0; layer < kLayers; ++layer) {
+    for (size_t i = head.begin(layer); i < head.end(layer); ++i) {
+      span.layers[layer].push_back(Piece(load_word(list + i)));
+    }
+  }
+}
+
+Slot AddressTable::make_content(const Span& span, unsigned shift) {
+  const size_t total = span.total();
+  if (total == 0) return Slot();
+  if (total == 1) {
+    for (size_t layer = 0; layer < kLayers; ++layer) {
+      if (span.layers[layer].size() == 0) continue;
+      const Piece piece = span.layers[layer][0];
+      if (piece.first() == 0 && piece.last() == (uint64_t{1} << shift) - 1) {
+        return Slot::make(Slot::whole(static_cast<Layer>(layer)), piece.record());
+      }
+    }
+  }
+  static_assert((kLayers << kMinShift) <= kMaxListed);
+  return total > kMaxListed ? make_node(span, shift) : make_list(span);
+}
+
+Slot AddressTable::make_list(const Span& span) {
+  const uint32_t list = lists_.take(class_of(1 + span.total()));
+  if (list == 0) return give_up(span);
+  uint64_t* word = lists_.at(list);
+  store_word(word++, ListHead::make(span.layers[0].size(), span.layers[1].size(),
+                                    span.layers[2].size()));
+  for (const Pieces& pieces : span.layers) {
+    for (const Piece piece : pieces) store_word(word++, piece.word());
+  }
+  return Slot::make(SlotKind::kList, list);
+}
+
+Slot AddressTable::make_node(const Span& span, unsigned shift) {
+  const uint32_t node = lists_.take(class_of(kFan));
+  if (node == 0) return give_up(span);
+  uint64_t* const slots = lists_.at(node);
+  const uint64_t part = uint64_t{1} << (shift - kFanShift);
+  Span sub;
+  for (size_t i = 0; i < kFan; ++i) {
+    const uint64_t begin = i * part, last = begin + part - 1;
+    for (size_t layer = 0; layer < kLayers; ++layer) {
+      sub.layers[layer].clear();
+      for (const Piece piece : span.layers[layer]) {
+        if (piece.last() < begin || piece.first() > last) continue;
+        insert(sub.layers[layer], Piece(std::max(piece.first(), begin) - begin,
+                                        std::min(piece.last(), last) - begin, piece.record()));
+      }
+    }
+    // Nobody reads it yet; what the block held before is nobody's any more.
+    store_word(slots + i, make_content(sub, shift - kFanShift).word());
+  }
+  give_up(span);  // its pieces are in the parts now
+  return Slot::make(SlotKind::kNode, node);
+}
+
+Slot AddressTable::give_up(const Span& span) {
+  for (const Pieces& pieces : span.layers) {
+    for (const Piece piece : pieces) let_go(piece.record());
+  }
+  return Slot();
+}
+
+void AddressTable::replace(uint64_t* slot, Slot content) {
+  const Slot old(load_word(slot));
+  store_word(slot, content.with_version(++version_).word());
+  if (old.kind() == SlotKind::kNode) lists_.give(old.index(), class_of(kFan));
+  if (old.kind() == SlotKind::kList) {
+    const ListHead head(load_word(lists_.at(old.index())));
+    lists_.give(old.index(), class_of(head.words()));
+  }
+}
+
+/// A node whose parts all say the same is not needed.
+void AddressTable::merge(uint64_t* slot) {
+  const uint64_t* const slots = lists_.at(Slot(load_word(slot)).index());
+  const Slot content(load_word(slots));
+  if (content.kind() != SlotKind::kEmpty && !content.is_whole()) return;
+  for (size_t i = 1; i < kFan; ++i) {
+    if (!content.same_content(Slot(load_word(slots + i)))) return;
+  }
+  replace(slot, content);
+  if (content.is_whole()) let_go(content.index(), kFan - 1);
+}
+
+void AddressTable::cut(Pieces& pieces, uint64_t first, uint64_t last) {
+  for (size_t i = 0; i < pieces.size() && pieces[i].first() <= last;) {
+    const Piece piece = pieces[i];
+    const bool left = piece.first() < first, right = piece.last() > last;
+    if (piece.last() < first) {
+      ++i;
+    } else if (left) {
+      pieces.set(i++, Piece(piece.first(), first - 1, piece.record()));
+      if (!right) continue;
+      refer(piece.record());
+      pieces.insert(i++, Piece(last + 1, piece.last(), piece.record()));
+    } else if (right) {
+      pieces.set(i++, Piece(last + 1, piece.last(), piece.record()));
+    } else {
+      pieces.erase(i);
+      let_go(piece.record());
+    }
+  }
+}
+
+void AddressTable::insert(Pieces& pieces, Piece piece) {
+  size_t i = 0;
+  while (i < pieces.size() && pieces[i] < piece) ++i;
+  pieces.insert(i, piece);
+  refer(piece.record());
+}
+
+void AddressTable::remove(Pieces& pieces, uint32_t record) {
+  for (size_t i = 0; i < pieces.size();) {
+    if (pieces[i].record() == record) {
+      pieces.erase(i);
+      let_go(record);
+    } else {
+      ++i;
+    }
+  }
+}
+
+/// A record that nothing names any more is recycled when the slots that did are replaced.
+void AddressTable::let_go(uint32_t record, uint32_t times) {
+  references_[record] -= times;
+  if (references_[record] == 0) unreferenced_.push_back(record);
+}
+
+}  // namespace convtrace::cupti
