@@ -29,9 +29,17 @@ Status RecordWriter::pack(RecordHeader& header, Bytes raw) {
   header.raw_size = static_cast<uint32_t>(raw.size());
   header.stored_size = static_cast<uint32_t>(payload_.size());
   header.payload_checksum = checksum32(payload_);
+  return kOkStatus;
+}
+
+Status RecordWriter::append_record(RecordHeader header) {
   header.file_tag = file_tag_;
   header.seq = next_seq_;
   payload_.resize(align_up(payload_.size(), kSlotBytes));
+  index_.push_back({sink_->size(), header});
+  const Slot slot = encode(header);
+  CONVTRACE_TRY(append(slot, payload_));
+  ++next_seq_;
   return kOkStatus;
 }
 
@@ -42,11 +50,13 @@ Status RecordWriter::write(RecordHeader header, Bytes raw) {
         Status::make(StatusCode::kLimitExceeded, "record", static_cast<int64_t>(raw.size())));
   }
   if (const Status packed = pack(header, raw); !packed.ok()) return fail(packed);
-  index_.push_back({sink_->size(), header});
-  const Slot slot = encode(header);
-  CONVTRACE_TRY(append(slot, payload_));
-  ++next_seq_;
-  return kOkStatus;
+  return append_record(header);
+}
+
+Status RecordWriter::write_stored(RecordHeader header, Bytes stored) {
+  if (!status_.ok()) return status_;
+  payload_.assign(stored.begin(), stored.end());
+  return append_record(header);
 }
 
 Status RecordWriter::write_index_and_footer(uint64_t event_count) {

@@ -28,6 +28,10 @@ class RecordWriter {
   /// @param raw     payload before compression, at most kMaxRecordBytes; read during the call.
   [[nodiscard]] Status write(RecordHeader header, Bytes raw);
 
+  /// Appends a record of another trace as it is stored there: `header` is the one it has there, of
+  /// which seq and file_tag are replaced.
+  [[nodiscard]] Status write_stored(RecordHeader header, Bytes stored);
+
   /// Appends INDEX records over everything written so far, and the footer.
   [[nodiscard]] Status write_index_and_footer(uint64_t event_count);
 
@@ -39,9 +43,10 @@ class RecordWriter {
 
  private:
   Status append(Bytes a, Bytes b);
-  /// Fills payload_ with what is stored for `raw`, padded to whole slots, and the header's fields
-  /// of it.
+  /// Fills payload_ with what is stored for `raw`, and the header's fields of it.
   Status pack(RecordHeader& header, Bytes raw);
+  /// Appends `header` and payload_, padded to whole slots.
+  Status append_record(RecordHeader header);
 
   std::unique_ptr<Sink> sink_;
   Status status_;

@@ -43,6 +43,7 @@ struct TraceWriter::Impl {
   EventEncoder chunk;
   Definitions::Counts stored;
   uint64_t event_count = 0;  ///< including those of the open chunk
+  uint64_t next_seq = 0;     ///< event_count, and the numbers that were left out
   bool closed = false;
 
   Impl(std::unique_ptr<Sink> sink, const Definitions& defs)
@@ -53,6 +54,7 @@ struct TraceWriter::Impl {
   Status write_defs(Definitions::Counts from, uint8_t flags);
   Status append(const Event& event);
   Status add(const Event& event);
+  Status append_chunk(const RecordHeader& header, Bytes payload, uint64_t first_seq);
   Status flush();
   Status close();
 
@@ -109,6 +111,7 @@ Status TraceWriter::Impl::write_defs(Definitions::Counts from, uint8_t flags) {
 Status TraceWriter::Impl::add(const Event& event) {
   CONVTRACE_TRY(chunk.add(event));
   ++event_count;
+  ++next_seq;
   return kOkStatus;
 }
 
@@ -120,6 +123,16 @@ Status TraceWriter::Impl::append(const Event& event) {
   const ChunkSummary& summary = chunk.summary();
   const bool full = chunk.raw_bytes() >= kChunkCloseBytes || summary.event_count == kMaxChunkEvents;
   return full || summary.urgent ? flush() : kOkStatus;
+}
+
+Status TraceWriter::Impl::append_chunk(const RecordHeader& header, Bytes payload,
+                                       uint64_t first_seq) {
+  CONVTRACE_TRY(flush());
+  CONVTRACE_TRY(write_defs(stored, 0));
+  CONVTRACE_TRY(records.write_stored(header, payload));
+  event_count += header.item_count;
+  next_seq = first_seq + header.item_count;
+  return kOkStatus;
 }
 
 Status TraceWriter::Impl::flush() {
@@ -134,7 +147,7 @@ Status TraceWriter::Impl::flush() {
   header.step_begin = summary.step_begin;
   header.step_end = summary.step_end;
   header.item_count = summary.event_count;
-  CONVTRACE_TRY(records.write(header, chunk.finish(event_count - summary.event_count)));
+  CONVTRACE_TRY(records.write(header, chunk.finish(next_seq - summary.event_count)));
   chunk.clear();
   return kOkStatus;
 }
@@ -164,6 +177,13 @@ Status TraceWriter::append(const Event& event) {
 Status TraceWriter::append_meta(const TraceMeta& meta) {
   return impl_->guarded([&] { return impl_->write_meta(meta); });
 }
+
+Status TraceWriter::append_chunk(const RecordHeader& header, Bytes payload, uint64_t first_seq) {
+  return impl_->guarded([&] { return impl_->append_chunk(header, payload, first_seq); });
+}
+
+uint64_t TraceWriter::next_seq() const { return impl_->next_seq; }
+void TraceWriter::skip_to(uint64_t seq) { impl_->next_seq = seq; }
 
 Status TraceWriter::flush() {
   return impl_->guarded([&] { return impl_->flush(); });

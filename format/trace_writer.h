@@ -13,6 +13,7 @@
 
 #include "format/definitions.h"
 #include "format/events.h"
+#include "format/layout.h"
 #include "format/meta.h"
 #include "format/sink.h"
 
@@ -44,6 +45,18 @@ class TraceWriter {
   /// @post on kOk the events survive a kill of this process (they are in the page cache), not a
   /// power loss.
   [[nodiscard]] Status flush();
+
+  /// Appends an EVENTS record of another trace as it is stored there, after what is in the open
+  /// chunk. Its definitions must have the same ids in `definitions`.
+  /// @param header     the one it has there, of `payload` as it is stored.
+  /// @param first_seq  of its first event; at least next_seq().
+  [[nodiscard]] Status append_chunk(const RecordHeader& header, std::span<const std::byte> payload,
+                                    uint64_t first_seq);
+
+  /// seq that the next event will be given.
+  [[nodiscard]] uint64_t next_seq() const;
+  /// Leaves numbers out: those of events that were lost. @pre the open chunk is empty
+  void skip_to(uint64_t seq);
 
   /// Age of the oldest event in the open chunk in ns (by its t_ns against `now_ns`), 0 when the
   /// chunk is empty.

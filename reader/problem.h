@@ -26,6 +26,7 @@ class ProblemList {
   }
 
   [[nodiscard]] bool empty() const { return count_ == 0; }
+  [[nodiscard]] uint64_t count() const { return count_; }
   [[nodiscard]] const std::vector<Problem>& kept() const { return kept_; }
   [[nodiscard]] uint64_t skipped_bytes() const { return skipped_bytes_; }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "reader/file_identity.h"
 #include "reader/metadata_decoder.h"
 #include "reader/payload_reader.h"
 #include "reader/record_scanner.h"
@@ -10,17 +11,9 @@
 namespace convtrace::reader {
 namespace {
 
-using format::FileHeader;
 using format::kSlotBytes;
 using format::RecordEntry;
 using format::RecordKind;
-
-Status unknown_feature(uint32_t features) {
-  const uint32_t unknown = features & ~format::kKnownRequiredFeatures;
-  if (unknown == 0) return kOkStatus;
-  return Status::make(StatusCode::kUnsupportedFeature, "required_features",
-                      std::countr_zero(unknown));
-}
 
 bool is_known(RecordKind kind) {
   return kind == RecordKind::kMeta || kind == RecordKind::kDefs || kind == RecordKind::kEvents;
@@ -72,10 +65,9 @@ struct TraceContainer::Impl {
 
   explicit Impl(std::unique_ptr<ByteSource> bytes) : source(std::move(bytes)) {}
 
-  Result<uint32_t> read_file_header();
+  void take_file_header(const FileIdentity& identity);
   Status find_records(uint32_t file_tag, OpenPolicy policy);
-  void take_index(TraceIndex found);
-  Status load_metas(bool header_good);
+  Status load_metas();
   void load_definitions();
   bool load_defs_with(uint8_t flag_mask, uint8_t flags);
   void load_appended(size_t from);
@@ -88,30 +80,14 @@ struct TraceContainer::Impl {
   bool load_defs(size_t record);
 };
 
-/// @return the file tag.
-Result<uint32_t> TraceContainer::Impl::read_file_header() {
-  format::Slot slot{};
-  const size_t available = static_cast<size_t>(std::min<uint64_t>(source->size(), slot.size()));
-  const std::span<std::byte> head = std::span(slot).first(available);
-  CONVTRACE_TRY(source->read(0, head));
-  if (available < slot.size()) {
-    const StatusCode code =
-        format::has_magic(head) ? StatusCode::kTruncated : StatusCode::kNotATrace;
-    return Status::make(code, "FileHeader");
+void TraceContainer::Impl::take_file_header(const FileIdentity& identity) {
+  if (!identity.header) {
+    problems.add(0, kSlotBytes, "the file header is damaged; META was used instead");
+    return;
   }
-  const Result<FileHeader> header = format::decode_file_header(slot);
-  if (header.ok()) {
-    CONVTRACE_TRY(unknown_feature(header.value().required_features));
-    meta.uuid = header.value().uuid;
-    meta.start_realtime_ns = header.value().start_realtime_ns;
-    meta.start_monotonic_ns = header.value().start_monotonic_ns;
-    return header.value().file_tag;
-  }
-  if (header.status().code == StatusCode::kUnsupportedVersion) return header.status();
-  const std::optional<uint32_t> tag = majority_file_tag(*source);
-  if (!tag) return header.status();
-  problems.add(0, kSlotBytes, "the file header is damaged; META was used instead");
-  return *tag;
+  meta.uuid = identity.header->uuid;
+  meta.start_realtime_ns = identity.header->start_realtime_ns;
+  meta.start_monotonic_ns = identity.header->start_monotonic_ns;
 }
 
 Status TraceContainer::Impl::find_records(uint32_t file_tag, OpenPolicy policy) {
@@ -200,12 +176,13 @@ bool TraceContainer::Impl::load_defs(size_t record) {
   return good;
 }
 
-Status TraceContainer::Impl::load_metas(bool header_good) {
+/// @return kUnsupportedFeature: a damaged file header could not say so.
+Status TraceContainer::Impl::load_metas() {
   uint32_t features = 0;
   for (size_t i = 0; i < index.entries.size(); ++i) {
     if (index.entries[i].header.kind == RecordKind::kMeta) load_meta(i, features);
   }
-  return header_good ? kOkStatus : unknown_feature(features);
+  return check_features(features);
 }
 
 /// @return whether there were such records and all of them could be read.
@@ -247,11 +224,11 @@ TraceContainer::~TraceContainer() = default;
 Result<std::unique_ptr<TraceContainer>> TraceContainer::open(std::unique_ptr<ByteSource> source,
                                                              OpenPolicy policy) {
   auto impl = std::make_unique<Impl>(std::move(source));
-  const Result<uint32_t> file_tag = impl->read_file_header();
-  if (!file_tag.ok()) return file_tag.status();
-  const bool header_good = impl->problems.empty();
-  CONVTRACE_TRY(impl->find_records(file_tag.value(), policy));
-  CONVTRACE_TRY(impl->load_metas(header_good));
+  const Result<FileIdentity> identity = identify(*impl->source);
+  if (!identity.ok()) return identity.status();
+  impl->take_file_header(identity.value());
+  CONVTRACE_TRY(impl->find_records(identity.value().file_tag, policy));
+  CONVTRACE_TRY(impl->load_metas());
   impl->load_definitions();
   return std::unique_ptr<TraceContainer>(new TraceContainer(std::move(impl)));
 }

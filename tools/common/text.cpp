@@ -65,4 +65,11 @@ std::string device_text(format::Device device) {
   return "other:" + std::to_string(device.index);
 }
 
+std::string uuid_text(const std::array<uint8_t, 16>& uuid) {
+  constexpr char kDigits[] = "0123456789abcdef";
+  std::string text;
+  for (const uint8_t byte : uuid) text += {kDigits[byte >> 4], kDigits[byte & 15]};
+  return text;
+}
+
 }  // namespace convtrace::tools

@@ -2,6 +2,7 @@
 /// @file text.h
 /// Small pieces of text that people read: numbers, counts, failures, kernel names.
 
+#include <array>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -23,6 +24,8 @@ namespace convtrace::tools {
 /// @return the C++ name of a mangled symbol, or `name` itself. Not escaped.
 [[nodiscard]] std::string demangled(std::string_view name);
 
+/// @return 32 hexadecimal digits.
+[[nodiscard]] std::string uuid_text(const std::array<uint8_t, 16>& uuid);
 /// @return "cpu", "cuda:0"; "other:0" for what is neither.
 [[nodiscard]] std::string device_text(format::Device device);
 

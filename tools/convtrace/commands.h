@@ -19,9 +19,22 @@ struct ShowOptions {
   bool json = false;
   std::vector<std::string> records;  ///< kinds to show, as in `record`; empty: all
   settings::StepSet steps;
+  bool follow = false;  ///< go on while the trace is being written
 };
 [[nodiscard]] ExitCode show_records(const ShowOptions& options);
 
 [[nodiscard]] ExitCode show_findings(const std::string& path, bool json);
+
+struct RecoverOptions {
+  std::string path;
+  std::string output;
+  bool overwrite = false;
+  bool json = false;
+};
+/// Writes what is intact of a trace into a new one.
+[[nodiscard]] ExitCode recover_trace(const RecoverOptions& options);
+
+/// Checks every byte of a trace.
+[[nodiscard]] ExitCode verify_trace(const std::string& path, bool json);
 
 }  // namespace convtrace::tools

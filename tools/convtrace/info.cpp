@@ -1,4 +1,3 @@
-#include <array>
 #include <optional>
 
 #include "tools/common/escape.h"
@@ -6,44 +5,43 @@
 #include "tools/convtrace/commands.h"
 #include "tools/convtrace/output.h"
 #include "tools/convtrace/record_json.h"
+#include "tools/convtrace/summary.h"
 #include "tools/convtrace/trace_input.h"
 
 namespace convtrace::tools {
 namespace {
 
-constexpr size_t kEventKinds = std::variant_size_v<format::Event>;
+/// @return `part` of `whole`, or nothing where there is no whole.
+std::optional<double> ratio(double part, double whole) {
+  if (whole <= 0) return std::nullopt;
+  return part / whole;
+}
 
-/// What one pass over the events tells.
-struct Summary {
-  std::array<uint64_t, kEventKinds> records{};
-  std::array<uint64_t, format::kLossReasonCount> lost{};
-  std::array<uint64_t, 4> findings{};  ///< by level, unsuppressed
-  std::optional<std::pair<uint32_t, uint32_t>> steps;
+Json ratio_json(double part, double whole) {
+  const auto value = ratio(part, whole);
+  return value ? json_number(*value) : Json();
+}
 
-  void add(const format::Event& event) {
-    ++records[event.index()];
-    const uint32_t step = format::header_of(event).step;
-    if (step != format::kNoStep) {
-      if (!steps) steps = {step, step};
-      steps->first = std::min(steps->first, step);
-      steps->second = std::max(steps->second, step);
-    }
-    if (const auto* loss = std::get_if<format::Loss>(&event)) {
-      lost[static_cast<size_t>(loss->reason)] += loss->count;
-    }
-    if (const auto* finding = std::get_if<format::Finding>(&event)) {
-      if (!finding->suppressed) ++findings[static_cast<size_t>(finding->level)];
-    }
-  }
-};
+Json size_json(const Summary::Size& size) {
+  return {{"records", size.records}, {"bytes", size.bytes}, {"raw_bytes", size.raw_bytes}};
+}
 
-Summary summarize(reader::TraceReader& trace) {
-  Summary summary;
-  format::Event event;
-  while (trace.next(event)) summary.add(event);
-  summary.lost[static_cast<size_t>(format::LossReason::kDamage)] +=
-      trace.counts().lost_records + trace.events_without_definition();
-  return summary;
+/// What the trace takes and what taking it cost.
+void add_costs(Json& json, const reader::TraceReader& trace, const Summary& summary) {
+  const auto events = static_cast<double>(summary.event_count);
+  const auto bytes = static_cast<double>(trace.file_bytes());
+  const auto host_ns = static_cast<double>(summary.cost_host_ns);
+  json["sizes"] = {{"meta", size_json(summary.meta)},
+                   {"defs", size_json(summary.defs)},
+                   {"events", size_json(summary.events)},
+                   {"rest", {{"bytes", summary.rest_bytes}}}};
+  json["seconds"] = json_number(summary.seconds());
+  json["events_per_s"] = ratio_json(events, summary.seconds());
+  json["bytes_per_s"] = ratio_json(bytes, summary.seconds());
+  json["bytes_per_event"] = ratio_json(bytes, events);
+  json["cost"] = {{"host_ns", summary.cost_host_ns},
+                  {"device_ns", summary.cost_device_ns},
+                  {"host_fraction", ratio_json(host_ns * 1e-9, summary.seconds())}};
 }
 
 Json info_json(const reader::TraceReader& trace, const Summary& summary) {
@@ -53,7 +51,8 @@ Json info_json(const reader::TraceReader& trace, const Summary& summary) {
   json["steps"] =
       summary.steps ? Json::array({summary.steps->first, summary.steps->second}) : Json();
   Json& records = json["records"] = Json::object();
-  for (size_t i = 0; i < kEventKinds; ++i) records[format::event_name(i)] = summary.records[i];
+  for (size_t i = 0; i < Summary::kEventKinds; ++i)
+    records[format::event_name(i)] = summary.records[i];
   Json& lost = json["lost"] = Json::object();
   for (size_t i = 0; i < summary.lost.size(); ++i) {
     if (summary.lost[i] == 0) continue;
@@ -64,11 +63,8 @@ Json info_json(const reader::TraceReader& trace, const Summary& summary) {
     if (summary.findings[i] == 0) continue;
     findings[to_string(static_cast<format::Level>(i))] = summary.findings[i];
   }
-  Json& problems = json["problems"] = Json::array();
-  for (const reader::Problem& problem : trace.problems()) {
-    problems.push_back(
-        {{"offset", problem.offset}, {"bytes", problem.bytes}, {"text", problem.text}});
-  }
+  add_costs(json, trace, summary);
+  json["problems"] = problems_json(trace.problems());
   json["meta"] = meta_json(trace.meta());
   return json;
 }
@@ -99,6 +95,33 @@ std::string command_text(const std::vector<std::string>& words) {
   return text;
 }
 
+void add_cost_rows(Rows& rows, const reader::TraceReader& trace, const Summary& summary) {
+  const auto size = [&rows](const Summary::Size& of, const char* what) {
+    if (of.records == 0) return;
+    rows.add("stored", counted(of.bytes, "byte") + " of " + what + " in " +
+                           counted(of.records, "record") + ", " + count_text(of.raw_bytes) +
+                           " before compression");
+  };
+  size(summary.events, "events");
+  size(summary.defs, "names and stacks");
+  size(summary.meta, "facts about the process");
+  rows.add("stored", counted(summary.rest_bytes, "byte") + " of headers and index");
+  const auto events = static_cast<double>(summary.event_count);
+  if (const auto each = ratio(static_cast<double>(trace.file_bytes()), events)) {
+    rows.add("rate", number_text(*each, 3) + " bytes an event");
+  }
+  if (const auto rate = ratio(events, summary.seconds())) {
+    rows.add("rate", count_text(static_cast<uint64_t>(*rate)) + " events a second over " +
+                         number_text(summary.seconds(), 3) + " s");
+  }
+  const auto host = ratio(static_cast<double>(summary.cost_host_ns) * 1e-9, summary.seconds());
+  if (summary.cost_host_ns > 0 && host) {
+    rows.add("cost", number_text(*host * 100, 3) + " % of that time on the host, " +
+                         number_text(static_cast<double>(summary.cost_device_ns) * 1e-9, 3) +
+                         " s on devices");
+  }
+}
+
 void print_info(Output& output, const reader::TraceReader& trace, const Summary& summary) {
   const format::TraceMeta& meta = trace.meta();
   Rows rows;
@@ -111,7 +134,7 @@ void print_info(Output& output, const reader::TraceReader& trace, const Summary&
   rows.add("steps", summary.steps ? std::to_string(summary.steps->first) + " to " +
                                         std::to_string(summary.steps->second)
                                   : "none");
-  for (size_t i = 0; i < kEventKinds; ++i) {
+  for (size_t i = 0; i < Summary::kEventKinds; ++i) {
     if (summary.records[i] == 0) continue;
     rows.add("records", count_text(summary.records[i]) + ' ' + std::string(format::event_name(i)));
   }
@@ -125,6 +148,7 @@ void print_info(Output& output, const reader::TraceReader& trace, const Summary&
     rows.add("lost", count_text(summary.lost[i]) + ": " +
                          std::string(to_string(static_cast<format::LossReason>(i))));
   }
+  add_cost_rows(rows, trace, summary);
   rows.add("convtrace", escape_text(meta.tool_version));
   for (const auto& [name, value] : meta.facts) {
     if (!value.empty()) rows.add(escape_text(name), escape_text(value));

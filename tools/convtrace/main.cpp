@@ -5,10 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "format/events.h"
 #include "format/settings/nearest.h"
 #include "format/settings/settings.h"
-#include "tools/convtrace/commands.h"
+#include "tools/convtrace/read_commands.h"
 #include "tools/convtrace/run.h"
 
 namespace convtrace::tools {
@@ -88,28 +87,6 @@ class RunArguments {
   RunOptions result_;
 };
 
-/// A command that reads one trace.
-struct ReadArguments {
-  CLI::App* command;
-  std::string path;
-  bool json = false;
-
-  ReadArguments(CLI::App& app, const std::string& name, const std::string& help,
-                const std::string& json_help)
-      : command(app.add_subcommand(name, help)) {
-    command->add_option("TRACE", path, "A .ctrace file")->required();
-    command->add_flag("--json", json, json_help);
-  }
-};
-
-std::vector<std::string> record_kinds() {
-  std::vector<std::string> kinds{"meta"};
-  for (size_t i = 0; i < std::variant_size_v<format::Event>; ++i) {
-    kinds.emplace_back(format::event_name(i));
-  }
-  return kinds;
-}
-
 /// `words` are the arguments in reverse, as CLI11 wants them, up to `--`; `command` is the rest.
 int run_program(std::vector<std::string> words, std::vector<std::string> command) {
   CLI::App app("convtrace: what a training run computed, and where memory was reused too early",
@@ -118,19 +95,7 @@ int run_program(std::vector<std::string> words, std::vector<std::string> command
   app.require_subcommand(1);
   app.footer(kExitCodes);
   RunArguments run(app);
-  ReadArguments info(app, "info", "What a trace holds, and in which state it is",
-                     "One JSON object");
-  ReadArguments show(app, "show", "The records of a trace, one a line", "One JSON object a line");
-  ReadArguments findings(app, "findings", "What convtrace found wrong, with the stacks",
-                         "One JSON object a line");
-  ShowOptions show_options;
-  std::string steps = "all";
-  show.command->add_option("--records", show_options.records, "Only these kinds, comma-separated")
-      ->delimiter(',')
-      ->type_name("KIND,...")
-      ->check(CLI::IsMember(record_kinds()));
-  show.command->add_option("--steps", steps, "Only these steps")
-      ->type_name("0|5-8|100-120,every=50|all");
+  ReadCommands read(app);
   try {
     app.parse(words);
   } catch (const CLI::ParseError& error) {
@@ -138,21 +103,7 @@ int run_program(std::vector<std::string> words, std::vector<std::string> command
   }
 
   if (run.chosen()) return run.run(std::move(command));
-  if (info.command->parsed()) return static_cast<int>(show_info(info.path, info.json));
-  if (findings.command->parsed()) {
-    return static_cast<int>(show_findings(findings.path, findings.json));
-  }
-  const auto* steps_spec = settings::find_setting("CONVTRACE_STEPS");
-  settings::Settings parsed;
-  const std::string problem = settings::set_value(*steps_spec, "--steps", steps, parsed);
-  if (!problem.empty()) {
-    std::fprintf(stderr, "convtrace: %s\n", problem.c_str());
-    return kUsage;
-  }
-  show_options.path = show.path;
-  show_options.json = show.json;
-  show_options.steps = parsed.steps;
-  return static_cast<int>(show_records(show_options));
+  return static_cast<int>(read.run());
 }
 
 }  // namespace

@@ -23,6 +23,9 @@ class Output {
   /// Adds `text` and a line end.
   void line(std::string_view text);
 
+  /// Writes what is buffered: somebody is watching.
+  void flush();
+
   /// @return whether more lines would be read.
   [[nodiscard]] bool usable() const { return error_ == 0; }
 
@@ -31,8 +34,6 @@ class Output {
   [[nodiscard]] ExitCode finish(ExitCode code);
 
  private:
-  void flush();
-
   std::string buffer_;
   int fd_;
   int error_ = 0;  ///< errno of the first write that failed

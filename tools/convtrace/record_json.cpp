@@ -200,14 +200,9 @@ Json event_json(const format::Event& event, const Definitions& definitions, uint
 }
 
 Json meta_json(const format::TraceMeta& meta) {
-  std::string uuid;
-  for (const uint8_t byte : meta.uuid) {
-    constexpr char kDigits[] = "0123456789abcdef";
-    uuid += {kDigits[byte >> 4], kDigits[byte & 15]};
-  }
   Json facts = Json::object();
   for (const auto& [name, value] : meta.facts) facts[name] = value;
-  return {{"uuid", uuid},
+  return {{"uuid", uuid_text(meta.uuid)},
           {"start_realtime_ns", meta.start_realtime_ns},
           {"start_monotonic_ns", meta.start_monotonic_ns},
           {"tool_version", meta.tool_version},
@@ -227,6 +222,14 @@ Json meta_record_json(const format::TraceMeta& meta) {
                {"step", 0}};
   json.update(meta_json(meta));
   return json;
+}
+
+Json problems_json(const std::vector<reader::Problem>& problems) {
+  Json list = Json::array();
+  for (const reader::Problem& problem : problems) {
+    list.push_back({{"offset", problem.offset}, {"bytes", problem.bytes}, {"text", problem.text}});
+  }
+  return list;
 }
 
 }  // namespace convtrace::tools

@@ -8,6 +8,7 @@
 #include "format/definitions.h"
 #include "format/events.h"
 #include "format/meta.h"
+#include "reader/problem.h"
 #include "tools/common/json.h"
 
 namespace convtrace::tools {
@@ -21,5 +22,8 @@ namespace convtrace::tools {
 
 /// The same facts as `convtrace info --json` shows them.
 [[nodiscard]] Json meta_json(const format::TraceMeta& meta);
+
+/// What was wrong with a file, for `problems`.
+[[nodiscard]] Json problems_json(const std::vector<reader::Problem>& problems);
 
 }  // namespace convtrace::tools

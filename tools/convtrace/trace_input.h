@@ -10,11 +10,21 @@
 
 namespace convtrace::tools {
 
-/// @return the reader, or null after one line on stderr.
-[[nodiscard]] std::unique_ptr<reader::TraceReader> open_trace(const std::string& path);
+/// Threads that a command decodes with.
+[[nodiscard]] unsigned decode_threads();
 
-/// Call after the last event: only then is the state final. Says on stderr what is missing.
+/// @return the reader, or null after one line on stderr.
+[[nodiscard]] std::unique_ptr<reader::TraceReader> open_trace(
+    const std::string& path, reader::OpenPolicy policy = reader::OpenPolicy::kIndexOrScan);
+
+/// Says on stderr what is wrong with a trace. Call after the last event: only then is the state
+/// final.
 /// @return kClean for a complete trace, else kDamagedInput.
 [[nodiscard]] ExitCode report_state(const reader::TraceReader& trace, const std::string& path);
+[[nodiscard]] ExitCode report_state(const reader::TraceContainer& trace,
+                                    uint64_t events_without_definition, const std::string& path);
+
+/// One line on stderr about `path`.
+void complain(const std::string& path, const std::string& text);
 
 }  // namespace convtrace::tools

@@ -34,6 +34,30 @@ TEST_CASE("info --json: state, records, losses, steps and meta", "[cli]") {
   CHECK(info["meta"]["command_line"] == tools::Json::parse(R"(["python", "train.py"])"));
 }
 
+TEST_CASE("info --json: sizes add up to the file, rates and cost follow from the events", "[cli]") {
+  const TempDir folder;
+  const std::string path = folder / "a.ctrace";
+  TraceBuilder trace(path);
+  for (uint32_t step = 0; step < 1000; ++step) trace.step(step);  // 1 us apart
+  trace.cost(200'000, 5, 7).cost(50'000, 6, 8).close();
+  const tools::Json info = tools::Json::parse(convtrace({"info", "--json", path}).out);
+  const tools::Json& sizes = info["sizes"];
+  CHECK(sizes["events"]["records"] == 1);
+  CHECK(sizes["events"]["raw_bytes"] > sizes["events"]["bytes"]);
+  CHECK(sizes["meta"]["records"] == 1);
+  uint64_t sum = 0;
+  for (const auto& size : sizes) sum += size["bytes"].get<uint64_t>();
+  CHECK(sum == std::filesystem::file_size(path));
+  CHECK(info["seconds"].get<double>() == Approx(1001e-6));
+  CHECK(info["events_per_s"].get<double>() == Approx(1002 / 1001e-6));
+  CHECK(info["bytes_per_event"].get<double>() == Approx(static_cast<double>(sum) / 1002));
+  CHECK(info["cost"]["host_ns"] == 250'000);
+  CHECK(info["cost"]["device_ns"] == 11);
+  CHECK(info["cost"]["host_fraction"].get<double>() == Approx(0.25).epsilon(0.01));
+  const std::string text = convtrace({"info", path}).out;
+  CHECK(text.find("25 % of that time on the host") != std::string::npos);
+}
+
 TEST_CASE("info: text names command, steps and versions", "[cli]") {
   const TempDir folder;
   const std::string path = folder / "a.ctrace";

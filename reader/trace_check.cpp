@@ -1,0 +1,276 @@
+#include "reader/trace_check.h"
+
+#include <algorithm>
+#include <string>
+
+#include "reader/definition_check.h"
+#include "reader/event_decoder.h"
+#include "reader/file_identity.h"
+#include "reader/metadata_decoder.h"
+#include "reader/payload_reader.h"
+#include "reader/record_scanner.h"
+
+namespace convtrace::reader {
+namespace {
+
+using format::kSlotBytes;
+using format::RecordEntry;
+using format::RecordHeader;
+using format::RecordKind;
+
+/// Times and steps of a chunk, by its events.
+struct Span {
+  uint64_t time_begin_ns = 0, time_end_ns = 0;
+  uint32_t step_begin = format::kNoStep, step_end = format::kNoStep;
+  bool urgent = false, any = false;
+
+  void add(const format::Event& event) {
+    const format::EventHeader& header = header_of(event);
+    time_begin_ns = any ? std::min(time_begin_ns, header.t_ns) : header.t_ns;
+    time_end_ns = std::max(time_end_ns, header.t_ns);
+    any = true;
+    if (header.step != format::kNoStep) {
+      step_begin = std::min(step_begin, header.step);
+      step_end = step_end == format::kNoStep ? header.step : std::max(step_end, header.step);
+    }
+    const auto* finding = std::get_if<format::Finding>(&event);
+    urgent = urgent || (finding != nullptr && finding->level == format::Level::kError);
+  }
+  [[nodiscard]] bool agrees(const RecordHeader& header) const {
+    return time_begin_ns == header.time_begin_ns && time_end_ns == header.time_end_ns &&
+           step_begin == header.step_begin && step_end == header.step_end &&
+           urgent == ((header.flags & format::kFlagUrgent) != 0);
+  }
+};
+
+/// @return whether all that is defined in `part` is defined in `all`, to the same.
+bool covers(const format::Definitions& all, const format::Definitions& part) {
+  const auto counts = part.counts();
+  for (uint32_t i = 1; i <= counts.strings; ++i) {
+    const format::StringId id{i};
+    if (part.has(id) && !(all.has(id) && all.text(id) == part.text(id))) return false;
+  }
+  for (uint32_t i = 1; i <= counts.kernels; ++i) {
+    const format::KernelId id{i};
+    const format::KernelDef a = all.kernel(id), b = part.kernel(id);
+    if (part.has(id) && !(all.has(id) && a.name == b.name && a.family == b.family)) return false;
+  }
+  for (uint32_t i = 1; i <= counts.stacks; ++i) {
+    const format::StackId id{i};
+    if (part.has(id) && !(all.has(id) && std::ranges::equal(all.stack(id), part.stack(id)))) {
+      return false;
+    }
+  }
+  return true;
+}
+
+class Check {
+ public:
+  Check(const ByteSource& source, const FileIdentity& identity, TraceCheckResult& result)
+      : source_(source), identity_(identity), result_(result), payloads_(source) {}
+
+  void run();
+
+ private:
+  void check_record(const RecordEntry& entry);
+  void check_payload(const RecordEntry& entry, Bytes raw);
+  void check_padding(const RecordEntry& entry);
+  void check_meta(const RecordEntry& entry, Bytes raw);
+  void check_defs(const RecordEntry& entry, Bytes raw);
+  void check_events(const RecordEntry& entry, Bytes raw);
+  void check_index(const RecordEntry& entry, Bytes raw);
+  void check_footer(const RecordEntry& entry);
+  void check_consolidated();
+  void problem(const RecordEntry& entry, std::string text, uint64_t bytes = 0) {
+    result_.problems.add(entry.offset, bytes, std::move(text));
+  }
+
+  const ByteSource& source_;
+  const FileIdentity& identity_;
+  TraceCheckResult& result_;
+  PayloadReader payloads_;
+  EventDecoder decoder_;
+  format::Definitions definitions_;   ///< so far
+  format::Definitions consolidated_;  ///< by the consolidated DEFS alone
+  DefinitionCheck definition_check_;
+  bool definitions_changed_ = false;
+  uint64_t next_event_seq_ = 0;
+  uint64_t data_end_ = kSlotBytes;
+  uint64_t first_index_ = 0;
+  std::vector<RecordEntry> seen_;  ///< without INDEX and FOOTER, for the index
+  size_t indexed_ = 0;
+};
+
+void Check::run() {
+  RecordScanner scanner(source_, identity_.file_tag, result_.problems);
+  while (const auto entry = scanner.next()) {
+    if (result_.closed) problem(*entry, "a record after the footer");
+    check_record(*entry);
+  }
+  scanner.finish();
+  result_.cut_bytes = scanner.cut_bytes();
+  if (scanner.lost_records() > 0) {
+    result_.problems.add(0, 0,
+                         std::to_string(scanner.lost_records()) + " record numbers are missing");
+  }
+  if (result_.closed && result_.cut_bytes > 0) {
+    result_.problems.add(source_.size() - result_.cut_bytes, result_.cut_bytes,
+                         "bytes after the footer");
+  }
+}
+
+void Check::check_record(const RecordEntry& entry) {
+  const RecordHeader& header = entry.header;
+  ++result_.records;
+  if (result_.records == 1 && header.kind != RecordKind::kMeta) {
+    problem(entry, "the first record is not META");
+  }
+  if (header.kind == RecordKind::kFooter) return check_footer(entry);
+  if (header.kind != RecordKind::kIndex) {
+    if (first_index_ != 0) problem(entry, "a record of data after the index");
+    seen_.push_back(entry);
+    data_end_ = entry.offset + format::record_extent(header);
+  } else if (first_index_ == 0) {
+    first_index_ = entry.offset;
+    check_consolidated();
+  }
+  const Result<Bytes> raw = payloads_.read(entry);
+  if (!raw.ok()) {
+    const bool unknown = raw.status().code == StatusCode::kUnsupportedFeature;
+    return problem(entry,
+                   unknown ? "stored in a way unknown here"
+                           : "payload: " + std::string(to_string(raw.status().code)),
+                   format::record_extent(header));
+  }
+  check_padding(entry);
+  check_payload(entry, raw.value());
+}
+
+void Check::check_payload(const RecordEntry& entry, Bytes raw) {
+  switch (entry.header.kind) {
+    case RecordKind::kMeta:
+      return check_meta(entry, raw);
+    case RecordKind::kDefs:
+      return check_defs(entry, raw);
+    case RecordKind::kEvents:
+      return check_events(entry, raw);
+    case RecordKind::kIndex:
+      return check_index(entry, raw);
+    default:
+      if ((static_cast<uint16_t>(entry.header.kind) & format::kMaySkipBit) == 0) {
+        problem(entry, "kind " + std::to_string(static_cast<unsigned>(entry.header.kind)) +
+                           " is unknown here");
+      }
+  }
+}
+
+void Check::check_padding(const RecordEntry& entry) {
+  const uint64_t begin = entry.offset + kSlotBytes + entry.header.stored_size;
+  const uint64_t end = entry.offset + format::record_extent(entry.header);
+  format::Slot padding{};
+  const auto bytes = std::span(padding).first(static_cast<size_t>(end - begin));
+  if (!source_.read(begin, bytes).ok()) {
+    return problem(entry, "its padding is cut short");
+  }
+  if (std::ranges::any_of(bytes, [](std::byte b) { return b != std::byte{0}; })) {
+    problem(entry, "its padding is not zero");
+  }
+}
+
+void Check::check_meta(const RecordEntry& entry, Bytes raw) {
+  format::TraceMeta meta;
+  uint32_t features = 0;
+  if (!decode_meta(raw, meta, features).ok()) return problem(entry, "META damaged");
+  if (entry.header.item_count != 1) problem(entry, "META counts other than one item");
+  if (!identity_.header) return;
+  const format::FileHeader& header = *identity_.header;
+  const bool same =
+      meta.uuid == header.uuid && meta.start_realtime_ns == header.start_realtime_ns &&
+      meta.start_monotonic_ns == header.start_monotonic_ns && features == header.required_features;
+  if (!same) problem(entry, "META differs from the file header");
+}
+
+void Check::check_defs(const RecordEntry& entry, Bytes raw) {
+  const bool consolidated = (entry.header.flags & format::kFlagConsolidated) != 0;
+  if (!decode_defs(raw, consolidated ? consolidated_ : definitions_).ok()) {
+    problem(entry, "definitions damaged, or other than before");
+  }
+  definitions_changed_ = true;
+}
+
+void Check::check_consolidated() {
+  if (!covers(consolidated_, definitions_)) {
+    result_.problems.add(data_end_, 0, "the consolidated definitions are not those before");
+  }
+}
+
+void Check::check_events(const RecordEntry& entry, Bytes raw) {
+  if (!decoder_.load(raw, entry.header.item_count).ok()) return problem(entry, "events damaged");
+  if (definitions_changed_) definition_check_ = DefinitionCheck(definitions_);
+  definitions_changed_ = false;
+  Span span;
+  uint64_t undefined = 0, unknown = 0, disordered = 0;
+  format::Event event;
+  for (;;) {
+    const auto outcome = decoder_.next(event);
+    if (outcome == EventDecoder::Outcome::kEnd) break;
+    ++result_.events;
+    if (outcome == EventDecoder::Outcome::kNotUnderstood) {
+      ++unknown;
+      continue;
+    }
+    const uint64_t seq = header_of(event).seq;
+    if (seq < next_event_seq_) ++disordered;
+    next_event_seq_ = seq + 1;
+    if (!definition_check_.resolves(event)) ++undefined;
+    span.add(event);
+  }
+  const auto count = [&](uint64_t events, const char* what) {
+    if (events > 0) problem(entry, std::to_string(events) + what);
+  };
+  count(unknown, " events that only a newer convtrace understands");
+  count(undefined, " events name what is not defined before them");
+  count(disordered, " events whose numbers do not ascend");
+  if (unknown == 0 && !span.agrees(entry.header)) {
+    problem(entry, "times, steps or the urgent flag differ from the events");
+  }
+}
+
+void Check::check_index(const RecordEntry& entry, Bytes raw) {
+  if (raw.size() != uint64_t{entry.header.item_count} * format::kIndexEntryBytes) {
+    return problem(entry, "the index has another size than its entries");
+  }
+  for (; !raw.empty(); raw = raw.subspan(format::kIndexEntryBytes), ++indexed_) {
+    const auto header =
+        format::decode_record_header(format::SlotView(raw.data() + sizeof(uint64_t), kSlotBytes));
+    const bool same = indexed_ < seen_.size() && header && *header == seen_[indexed_].header &&
+                      load_le<uint64_t>(raw.data()) == seen_[indexed_].offset;
+    if (!same)
+      return problem(entry, "entry " + std::to_string(indexed_) + " differs from the file");
+  }
+}
+
+void Check::check_footer(const RecordEntry& entry) {
+  result_.closed = true;
+  format::Slot slot{};
+  if (!source_.read(entry.offset, slot).ok()) return problem(entry, "cannot be read");
+  const auto footer = format::decode_footer(slot);
+  const uint64_t index = first_index_ != 0 ? first_index_ : entry.offset;
+  const bool fits = footer && footer->index_offset == index && footer->data_end == data_end_ &&
+                    footer->event_count == result_.events && footer->record_count == seen_.size() &&
+                    indexed_ == seen_.size();
+  if (!fits) problem(entry, "the footer does not agree with the file");
+}
+
+}  // namespace
+
+Result<TraceCheckResult> check_trace(const ByteSource& source) {
+  const Result<FileIdentity> identity = identify(source);
+  if (!identity.ok()) return identity.status();
+  TraceCheckResult result;
+  if (!identity.value().header) result.problems.add(0, kSlotBytes, "the file header is damaged");
+  Check(source, identity.value(), result).run();
+  return result;
+}
+
+}  // namespace convtrace::reader

@@ -1,0 +1,87 @@
+#include "tools/convtrace/read_commands.h"
+
+#include <cstdio>
+#include <vector>
+
+#include "format/events.h"
+
+namespace convtrace::tools {
+namespace {
+
+std::vector<std::string> record_kinds() {
+  std::vector<std::string> kinds{"meta"};
+  for (size_t i = 0; i < std::variant_size_v<format::Event>; ++i) {
+    kinds.emplace_back(format::event_name(i));
+  }
+  return kinds;
+}
+
+}  // namespace
+
+ReadCommands::ReadCommands(CLI::App& app) {
+  add(app, info_, "info", "What a trace holds, in which state it is, and what it cost",
+      "One JSON object");
+  add(app, show_, "show", "The records of a trace, one a line", "One JSON object a line");
+  add(app, findings_, "findings", "What convtrace found wrong, with the stacks",
+      "One JSON object a line");
+  add(app, recover_, "recover", "Write what is intact of a trace into a new, closed one",
+      "The report as one JSON object");
+  add(app, verify_, "verify", "Check every checksum and every rule of the format",
+      "One JSON object");
+  add_show_options();
+  add_recover_options();
+}
+
+void ReadCommands::add(CLI::App& app, Command& command, const char* name, const char* help,
+                       const char* json_help) {
+  command.app = app.add_subcommand(name, help);
+  command.app->add_option("TRACE", command.path, "A .ctrace file")->required();
+  command.app->add_flag("--json", command.json, json_help);
+}
+
+void ReadCommands::add_show_options() {
+  show_.app->add_option("--records", show_options_.records, "Only these kinds, comma-separated")
+      ->delimiter(',')
+      ->type_name("KIND,...")
+      ->check(CLI::IsMember(record_kinds()));
+  show_.app->add_option("--steps", steps_, "Only these steps")
+      ->type_name("0|5-8|100-120,every=50|all");
+  show_.app->add_flag("--follow", show_options_.follow,
+                      "Go on while the trace is being written; ends when it is closed (0), its "
+                      "process is gone (3), or with Ctrl-C (0)");
+}
+
+void ReadCommands::add_recover_options() {
+  recover_.app->add_option("-o,--output", recover_options_.output, "The new trace")
+      ->required()
+      ->type_name("OUT");
+  recover_.app->add_flag("--overwrite", recover_options_.overwrite, "Replace OUT if it exists");
+}
+
+ExitCode ReadCommands::run() {
+  if (info_.app->parsed()) return show_info(info_.path, info_.json);
+  if (findings_.app->parsed()) return show_findings(findings_.path, findings_.json);
+  if (verify_.app->parsed()) return verify_trace(verify_.path, verify_.json);
+  if (recover_.app->parsed()) {
+    recover_options_.path = recover_.path;
+    recover_options_.json = recover_.json;
+    return recover_trace(recover_options_);
+  }
+  return run_show();
+}
+
+ExitCode ReadCommands::run_show() {
+  const auto* steps_spec = settings::find_setting("CONVTRACE_STEPS");
+  settings::Settings parsed;
+  const std::string problem = settings::set_value(*steps_spec, "--steps", steps_, parsed);
+  if (!problem.empty()) {
+    std::fprintf(stderr, "convtrace: %s\n", problem.c_str());
+    return ExitCode::kUsage;
+  }
+  show_options_.path = show_.path;
+  show_options_.json = show_.json;
+  show_options_.steps = parsed.steps;
+  return show_records(show_options_);
+}
+
+}  // namespace convtrace::tools

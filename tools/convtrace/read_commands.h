@@ -1,0 +1,44 @@
+#pragma once
+/// @file read_commands.h
+/// Options of the commands that read traces.
+///
+/// Place:    main.cpp; each command itself: commands.h.
+
+#include <CLI/CLI.hpp>
+#include <string>
+
+#include "tools/common/exit_code.h"
+#include "tools/convtrace/commands.h"
+
+namespace convtrace::tools {
+
+class ReadCommands {
+ public:
+  /// Adds info, show, findings, recover and verify.
+  explicit ReadCommands(CLI::App& app);
+  ReadCommands(const ReadCommands&) = delete;
+  ReadCommands& operator=(const ReadCommands&) = delete;
+
+  /// Runs the command that was parsed.
+  [[nodiscard]] ExitCode run();
+
+ private:
+  /// What all of them take.
+  struct Command {
+    CLI::App* app = nullptr;
+    std::string path;
+    bool json = false;
+  };
+  static void add(CLI::App& app, Command& command, const char* name, const char* help,
+                  const char* json_help);
+  void add_show_options();
+  void add_recover_options();
+  [[nodiscard]] ExitCode run_show();
+
+  Command info_, show_, findings_, recover_, verify_;
+  ShowOptions show_options_;
+  std::string steps_ = "all";
+  RecoverOptions recover_options_;
+};
+
+}  // namespace convtrace::tools

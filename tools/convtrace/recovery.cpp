@@ -1,0 +1,154 @@
+#include "tools/convtrace/recovery.h"
+
+#include <algorithm>
+#include <string>
+
+#include "format/trace_writer.h"
+#include "reader/chunk_stream.h"
+#include "tools/common/text.h"
+
+namespace convtrace::tools {
+namespace {
+
+using format::Event;
+using format::EventHeader;
+using Outcome = reader::EventDecoder::Outcome;
+
+constexpr const char* kRecoveredFrom = "recovered.from";
+
+/// META of the new trace: the same run, another file.
+format::TraceMeta meta_of(const format::TraceMeta& original) {
+  format::TraceMeta meta = original;
+  std::erase_if(meta.facts, [](const auto& fact) { return fact.first == kRecoveredFrom; });
+  meta.facts.emplace_back(kRecoveredFrom, uuid_text(original.uuid));
+  std::ranges::sort(meta.facts);
+  meta.uuid = {};
+  return meta;
+}
+
+/// What is known of a chunk after one walk over its events.
+struct Walked {
+  EventHeader first;  ///< of the first event, if any was understood
+  bool any = false;
+  uint64_t undefined = 0;
+};
+
+class Recovery {
+ public:
+  Recovery(reader::TraceContainer& trace, format::TraceWriter& writer)
+      : trace_(trace), writer_(writer) {}
+
+  Status copy(reader::Chunk& chunk);
+  /// After the last chunk: events of damaged ones that follow it.
+  Status finish();
+  [[nodiscard]] Recovered result() const;
+
+ private:
+  Walked walk(reader::Chunk& chunk) const;
+  Status note_missing(uint64_t count, EventHeader where);
+  Status copy_defined(reader::Chunk& chunk);
+
+  reader::TraceContainer& trace_;
+  format::TraceWriter& writer_;
+  size_t after_ = 0;  ///< record after the last chunk
+  Recovered result_;
+};
+
+Walked Recovery::walk(reader::Chunk& chunk) const {
+  Walked walked;
+  Event event;
+  uint64_t position = 0;
+  for (Outcome outcome; (outcome = chunk.decoder.next(event)) != Outcome::kEnd; ++position) {
+    if (outcome != Outcome::kEvent) continue;
+    if (!walked.any) walked.first = header_of(event);
+    if (!walked.any) walked.first.seq -= position;  // numbers in a chunk have no gaps
+    walked.any = true;
+    if (!trace_.definition_check().resolves(event)) ++walked.undefined;
+  }
+  return walked;
+}
+
+Status Recovery::copy(reader::Chunk& chunk) {
+  const format::RecordHeader& header = trace_.records()[chunk.record].header;
+  const Walked walked = walk(chunk);
+  const uint64_t first = walked.any ? walked.first.seq : writer_.next_seq();
+  if (first > writer_.next_seq()) {
+    CONVTRACE_TRY(note_missing(first - writer_.next_seq(), walked.first));
+  }
+  after_ = chunk.record + 1;
+  ++result_.chunks;
+  result_.events += header.item_count - walked.undefined;
+  result_.events_without_definition += walked.undefined;
+  const bool numbered = first >= writer_.next_seq();  // else no writer of ours made it
+  if (numbered) writer_.skip_to(first);
+  if (numbered && walked.undefined == 0) {
+    return writer_.append_chunk(header, chunk.payload.stored(), first);
+  }
+  CONVTRACE_TRY(copy_defined(chunk));
+  writer_.skip_to(std::max(writer_.next_seq(), first + header.item_count));
+  return kOkStatus;
+}
+
+/// Writes `chunk` anew without the events that cannot be shown.
+Status Recovery::copy_defined(reader::Chunk& chunk) {
+  const format::RecordEntry& entry = trace_.records()[chunk.record];
+  const Result<Bytes> raw = chunk.payload.read(entry);
+  if (!raw.ok()) return raw.status();
+  CONVTRACE_TRY(chunk.decoder.load(raw.value(), entry.header.item_count));
+  format::Loss loss{.header = {}, .reason = format::LossReason::kDamage, .count = 0};
+  Event event;
+  for (Outcome outcome; (outcome = chunk.decoder.next(event)) != Outcome::kEnd;) {
+    const bool understood = outcome == Outcome::kEvent;
+    if (understood) loss.header = header_of(event);
+    if (understood && trace_.definition_check().resolves(event)) {
+      CONVTRACE_TRY(writer_.append(event));
+    } else {
+      ++loss.count;
+    }
+  }
+  if (loss.count > 0) CONVTRACE_TRY(writer_.append(loss));
+  return writer_.flush();
+}
+
+Status Recovery::note_missing(uint64_t count, EventHeader where) {
+  result_.missing_events += count;
+  CONVTRACE_TRY(writer_.append(
+      format::Loss{.header = where, .reason = format::LossReason::kDamage, .count = count}));
+  return writer_.flush();
+}
+
+Status Recovery::finish() {
+  uint64_t count = 0;
+  EventHeader where;
+  for (size_t i = after_; i < trace_.records().size(); ++i) {
+    const format::RecordHeader& header = trace_.records()[i].header;
+    if (header.kind != format::RecordKind::kEvents) continue;
+    count += header.item_count;
+    where.t_ns = header.time_begin_ns;
+    where.step = header.step_begin;
+  }
+  return count > 0 ? note_missing(count, where) : kOkStatus;
+}
+
+Recovered Recovery::result() const {
+  Recovered result = result_;
+  result.bytes = writer_.bytes_written();
+  return result;
+}
+
+}  // namespace
+
+Result<Recovered> recover(reader::TraceContainer& trace, std::unique_ptr<format::Sink> sink,
+                          unsigned threads) {
+  auto writer =
+      format::TraceWriter::create(std::move(sink), meta_of(trace.meta()), trace.definitions());
+  if (!writer.ok()) return writer.status();
+  Recovery recovery(trace, *writer.value());
+  reader::ChunkStream chunks(trace, threads);
+  while (reader::Chunk* chunk = chunks.next()) CONVTRACE_TRY(recovery.copy(*chunk));
+  CONVTRACE_TRY(recovery.finish());
+  CONVTRACE_TRY(writer.value()->close());
+  return recovery.result();
+}
+
+}  // namespace convtrace::tools

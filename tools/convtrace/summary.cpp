@@ -1,0 +1,66 @@
+#include "tools/convtrace/summary.h"
+
+#include <algorithm>
+
+#include "format/record_codec.h"
+
+namespace convtrace::tools {
+namespace {
+
+template <typename T>
+void widen(std::optional<std::pair<T, T>>& range, T value) {
+  if (!range) range = {value, value};
+  range->first = std::min(range->first, value);
+  range->second = std::max(range->second, value);
+}
+
+void add(Summary& summary, const format::Event& event) {
+  ++summary.records[event.index()];
+  ++summary.event_count;
+  const format::EventHeader& header = format::header_of(event);
+  widen(summary.times_ns, header.t_ns);
+  if (header.step != format::kNoStep) widen(summary.steps, header.step);
+  if (const auto* loss = std::get_if<format::Loss>(&event)) {
+    summary.lost[static_cast<size_t>(loss->reason)] += loss->count;
+  } else if (const auto* cost = std::get_if<format::Cost>(&event)) {
+    summary.cost_host_ns += cost->host_ns;
+    summary.cost_device_ns += cost->device_ns;
+  } else if (const auto* finding = std::get_if<format::Finding>(&event)) {
+    if (!finding->suppressed) ++summary.findings[static_cast<size_t>(finding->level)];
+  }
+}
+
+void add_sizes(Summary& summary, const reader::TraceContainer& container) {
+  summary.rest_bytes = container.source().size();
+  for (const auto& [offset, header] : container.records()) {
+    Summary::Size* size = header.kind == format::RecordKind::kMeta     ? &summary.meta
+                          : header.kind == format::RecordKind::kDefs   ? &summary.defs
+                          : header.kind == format::RecordKind::kEvents ? &summary.events
+                                                                       : nullptr;
+    if (size == nullptr) continue;
+    const uint64_t bytes =
+        std::min(format::record_extent(header), container.source().size() - offset);
+    ++size->records;
+    size->bytes += bytes;
+    size->raw_bytes += header.raw_size;
+    summary.rest_bytes -= bytes;
+  }
+}
+
+}  // namespace
+
+double Summary::seconds() const {
+  return times_ns ? static_cast<double>(times_ns->second - times_ns->first) * 1e-9 : 0;
+}
+
+Summary summarize(reader::TraceReader& trace) {
+  Summary summary;
+  format::Event event;
+  while (trace.next(event)) add(summary, event);
+  summary.lost[static_cast<size_t>(format::LossReason::kDamage)] +=
+      trace.counts().lost_records + trace.events_without_definition();
+  add_sizes(summary, trace.container());
+  return summary;
+}
+
+}  // namespace convtrace::tools

@@ -1,0 +1,44 @@
+#pragma once
+/// @file summary.h
+/// What one pass over a trace tells: counts, losses, sizes, and what tracing cost.
+///
+/// Place:    info.cpp shows it.
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <utility>
+
+#include "reader/trace_reader.h"
+
+namespace convtrace::tools {
+
+struct Summary {
+  static constexpr size_t kEventKinds = std::variant_size_v<format::Event>;
+
+  std::array<uint64_t, kEventKinds> records{};
+  std::array<uint64_t, format::kLossReasonCount> lost{};
+  std::array<uint64_t, 4> findings{};  ///< by level, unsuppressed
+  std::optional<std::pair<uint32_t, uint32_t>> steps;
+
+  /// Of the records that hold them, as they lie in the file.
+  struct Size {
+    uint64_t records = 0;
+    uint64_t bytes = 0;      ///< with header and padding
+    uint64_t raw_bytes = 0;  ///< of the payloads before compression
+  };
+  Size meta, defs, events;
+  uint64_t rest_bytes = 0;  ///< file header, index, footer, and what is damaged
+
+  uint64_t event_count = 0;
+  std::optional<std::pair<uint64_t, uint64_t>> times_ns;  ///< of the first and the last event
+  uint64_t cost_host_ns = 0, cost_device_ns = 0;          ///< as convtrace measured itself
+
+  /// @return seconds between the first and the last event; 0 without two of them.
+  [[nodiscard]] double seconds() const;
+};
+
+/// Reads all events of `trace`.
+[[nodiscard]] Summary summarize(reader::TraceReader& trace);
+
+}  // namespace convtrace::tools
