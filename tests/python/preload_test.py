@@ -32,14 +32,14 @@ class ProgramTest(unittest.TestCase):
         self.folder = tempfile.mkdtemp()
         self.addCleanup(shutil.rmtree, self.folder)
 
-    def run_program(self, name, *arguments, preload=True, **settings):
+    def run_program(self, name, *arguments, preload=True, python=sys.executable, **settings):
         environment = {k: v for k, v in os.environ.items()
                        if not k.startswith("CONVTRACE") and k not in ("LD_PRELOAD", "PYTHONPATH")}
         environment["OMP_NUM_THREADS"] = "1"
         if preload:
             environment.update(LD_PRELOAD=PRELOAD, **settings)
             environment.setdefault("CONVTRACE_OUTPUT", os.path.join(self.folder, "%r-%p.ctrace"))
-        return subprocess.run([sys.executable, os.path.join(HERE, "programs", name), *arguments],
+        return subprocess.run([python, os.path.join(HERE, "programs", name), *arguments],
                               env=environment, cwd=self.folder, stdout=subprocess.PIPE,
                               stderr=subprocess.PIPE, universal_newlines=True)
 
@@ -194,6 +194,45 @@ class Modes(ProgramTest):
     def test_off_leaves_no_file(self):
         self.stats_of(CONVTRACE="0")
         self.assertEqual(self.traces(), [])
+
+
+def old_pythons():
+    """Interpreters of this machine with a torch below 2.0: Debian 12 packages 1.13."""
+    for python in ("/usr/bin/python3",):
+        found = subprocess.run([python, "-c", "import torch; print(torch.__version__)"],
+                               stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+        if found.returncode == 0 and found.stdout.startswith(b"1."):
+            yield python
+
+
+class OldTorch(ProgramTest):
+    """What is left with torch 1.13: everything but dead storages and output aliasing."""
+
+    def setUp(self):
+        super().setUp()
+        self.python = next(old_pythons(), None)
+        if self.python is None:
+            self.skipTest("no python here has a torch below 2.0")
+
+    def test_steps_scopes_gradients_and_parameters(self):
+        plain = self.run_program("small.py", preload=False, python=self.python)
+        traced = self.run_program("small.py", python=self.python)
+        self.assertEqual(plain.returncode, 0, plain.stderr)
+        self.assertEqual((traced.returncode, traced.stdout, traced.stderr), (0, plain.stdout, ""))
+        trace, = self.traces()
+        self.check_clean(trace)
+        values = [r for r in self.records(trace) if r["record"] == "stats"]
+        losses = [float.fromhex(line) for line in plain.stdout.split()]
+        self.assertEqual([r["mean"] for r in values if r["slot"] == "loss"], losses)
+        for step in range(len(losses)):
+            places = {(r["phase"], r["scope"], r["slot"]) for r in values if r["step"] == step}
+            for scope in ("0", "2"):
+                for slot in ("weight", "bias"):
+                    self.assertIn(("backward", scope, "grad:" + slot), places)
+                    self.assertIn(("optimizer", scope, "param:" + slot), places)
+            for scope in ("", "0", "1", "2"):
+                self.assertIn(("forward", scope, "output:0"), places)
+                self.assertIn(("backward", scope, "grad_output:0"), places)
 
 
 if __name__ == "__main__":

@@ -11,23 +11,12 @@ namespace convtrace::diff {
 namespace {
 
 using tools::count_text;
+using tools::device_text;
 using tools::escape_text;
 using tools::number_text;
 
 std::string scope_text(const std::string& scope) {
   return scope.empty() ? "root module" : escape_text(scope);
-}
-
-std::string device_text(format::Device device) {
-  switch (device.type) {
-    case format::Device::Type::kCpu:
-      return "cpu";
-    case format::Device::Type::kCuda:
-      return "cuda:" + std::to_string(device.index);
-    case format::Device::Type::kOther:
-      break;
-  }
-  return "other";
 }
 
 std::string side_type(const SideReport& side) {

@@ -37,7 +37,7 @@ def collect(torch):
     if numpy is not None:
         yield "version.numpy", str(getattr(numpy, "__version__", "unknown"))
     switches = dict(_SWITCHES)
-    if not hasattr(torch.backends.cuda.matmul, "fp32_precision"):
+    if _read(torch, _SWITCHES["switch.matmul_fp32_precision"]) is None:
         switches.update(_OLD_SWITCHES)
     for name, path in switches.items():
         value = _read(torch, path)

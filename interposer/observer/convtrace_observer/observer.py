@@ -45,7 +45,10 @@ class Observer:
             backward, engine, facts, gradients, modules, naming, ops, optimizer, scopes, steps,
             values, watches, sys.modules[__name__]))
         for part in self._parts:
-            part.install()
+            try:
+                part.install()
+            except Exception as error:  # a torch that we do not know: the other parts still work
+                self.failed("%s hooks" % type(part).__name__, error)
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=self._forked)
 

@@ -6,7 +6,8 @@ from . import engine
 
 
 class Optimizers:
-    """Global step hooks (torch >= 2.0) and GradScaler, which may skip the step."""
+    """Global step hooks, or for torch below 2.0 a wrapper of each optimizer class's `step`;
+    and GradScaler, which may skip the step."""
 
     def __init__(self, observer, torch):
         self._observer = observer
@@ -20,6 +21,8 @@ class Optimizers:
         if hasattr(module, "register_optimizer_step_pre_hook"):
             self._handles = [module.register_optimizer_step_pre_hook(self._before_step),
                              module.register_optimizer_step_post_hook(self._after_step)]
+        else:
+            self._wrap_steps(module.Optimizer)
         for path in ("amp", "cuda.amp"):
             kind = self._torch
             for name in path.split(".") + ["GradScaler"]:
@@ -33,6 +36,31 @@ class Optimizers:
         for kind, original in self._scalers:
             if getattr(kind.step, "__wrapped__", None) is original:
                 kind.step = original
+
+    def _wrap_steps(self, base):
+        """Optimizer.__init__ calls _hook_for_profile, which wraps the `step` of its class once."""
+        observer, hook = self._observer, base._hook_for_profile
+
+        def _hook_for_profile(optimizer):
+            hook(optimizer)
+            kind = type(optimizer)
+            if observer.active and not hasattr(kind.step, "_convtrace"):
+                kind.step = self._observed_step(kind.step)
+
+        base._hook_for_profile = _hook_for_profile
+
+    def _observed_step(self, original):
+        @functools.wraps(original)
+        def step(optimizer, *args, **kwargs):
+            if not self._observer.active:
+                return original(optimizer, *args, **kwargs)
+            self._before_step(optimizer, args, kwargs)
+            result = original(optimizer, *args, **kwargs)
+            self._after_step(optimizer, args, kwargs)
+            return result
+
+        step._convtrace = True
+        return step
 
     def _wrap_scaler(self, kind):
         observer, original = self._observer, kind.step
