@@ -1,4 +1,4 @@
-// usage: trace_fuzz_corpus FOLDER    runs the fuzz target over every file, as an ordinary test
+// usage: NAME_fuzz_corpus FOLDER    runs a fuzz target over every file, as an ordinary test
 
 #include <cstdint>
 #include <cstdio>
@@ -11,7 +11,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size);
 
 int main(int argc, char** argv) {
   if (argc != 2) {
-    std::fputs("usage: trace_fuzz_corpus FOLDER\n", stderr);
+    std::fputs("usage: NAME_fuzz_corpus FOLDER\n", stderr);
     return 2;
   }
   int inputs = 0;

@@ -1,10 +1,12 @@
-// usage: make_corpus FOLDER    writes the seeds of trace_fuzz: small traces and their payloads
+// usage: make_corpus FOLDER    writes the seeds of all fuzz targets, each target's in its own
+// folder
 
 #include <cstdio>
+#include <filesystem>
 #include <fstream>
 #include <string>
 
-#include "format/base/checksum.h"
+#include "format/record_codec.h"
 #include "reader/payload_reader.h"
 #include "reader/record_scanner.h"
 #include "tests/support/event_generator.h"
@@ -14,8 +16,10 @@
 namespace convtrace {
 namespace {
 
-std::vector<std::byte> sample(bool closed) {
-  const auto bytes = std::make_shared<std::vector<std::byte>>();
+using Content = std::vector<std::byte>;
+
+Content sample(bool closed) {
+  const auto bytes = std::make_shared<Content>();
   test::TraceBuilder builder(std::make_unique<test::MemorySink>(bytes));
   test::EventGenerator generator(7, builder.definitions());
   builder.fact("version.torch", "2.13.0");
@@ -31,15 +35,15 @@ std::vector<std::byte> sample(bool closed) {
   return *bytes;
 }
 
-void write(const std::string& path, char what, Bytes prefix, Bytes bytes) {
+void write(const std::string& path, Bytes bytes, Bytes prefix = {}) {
+  std::filesystem::create_directories(std::filesystem::path(path).parent_path());
   std::ofstream out(path, std::ios::binary);
-  out.put(what);
   for (const Bytes part : {prefix, bytes}) {
     out.write(reinterpret_cast<const char*>(part.data()), static_cast<long>(part.size()));
   }
 }
 
-void write_payloads(const std::string& folder, const std::vector<std::byte>& trace) {
+void write_payloads(const std::string& folder, const Content& trace) {
   const reader::MemorySource source(trace);
   reader::ProblemList problems;
   reader::RecordScanner scanner(source, reader::majority_file_tag(source).value_or(0), problems);
@@ -51,18 +55,40 @@ void write_payloads(const std::string& folder, const std::vector<std::byte>& tra
     const uint64_t count = entry->header.item_count;
     switch (entry->header.kind) {
       case format::RecordKind::kEvents:
-        write(folder + "/chunk-" + number, 2, std::as_bytes(std::span(&count, 1)), raw.value());
+        write(folder + "/chunk/events-" + number, raw.value(), std::as_bytes(std::span(&count, 1)));
         break;
       case format::RecordKind::kDefs:
-        write(folder + "/defs-" + number, 3, {}, raw.value());
+        write(folder + "/meta/defs-" + number, raw.value());
         break;
       case format::RecordKind::kMeta:
-        write(folder + "/meta-" + number, 4, {}, raw.value());
+        write(folder + "/meta/meta-" + number, raw.value());
+        break;
+      case format::RecordKind::kIndex:
+        write(folder + "/index/entries", raw.value());
+        write(folder + "/index/cut", raw.value().first(raw.value().size() / 2));
         break;
       default:
         break;
     }
   }
+}
+
+/// Headers as the scanner's target expects them after its own record.
+void write_scanner_seeds(const std::string& folder) {
+  Content bytes;
+  for (const uint64_t seq : {1u, 2u, 4u}) {
+    const format::RecordHeader header{.kind = format::RecordKind::kEvents,
+                                      .stored_size = 64,
+                                      .raw_size = 64,
+                                      .seq = seq,
+                                      .file_tag = 0x5EED};
+    const format::Slot slot = format::encode(header);
+    bytes.insert(bytes.end(), slot.begin(), slot.end());
+    bytes.resize(bytes.size() + (seq == 2 ? 128 : 64), std::byte{1});
+  }
+  write(folder + "/scanner/records", bytes);
+  write(folder + "/scanner/cut", Bytes(bytes).first(150));
+  write(folder + "/scanner/zeros", Content(200));
 }
 
 }  // namespace
@@ -75,9 +101,9 @@ int main(int argc, char** argv) {
   }
   const std::string folder = argv[1];
   const auto closed = convtrace::sample(true);
-  convtrace::write(folder + "/closed", 0, {}, closed);
-  convtrace::write(folder + "/closed-sealed", 1, {}, closed);
-  convtrace::write(folder + "/unclosed-sealed", 1, {}, convtrace::sample(false));
+  convtrace::write(folder + "/file/closed", closed);
+  convtrace::write(folder + "/file/unclosed", convtrace::sample(false));
   convtrace::write_payloads(folder, closed);
+  convtrace::write_scanner_seeds(folder);
   return 0;
 }
