@@ -21,7 +21,7 @@ ALLOWED = {
 }
 PROJECT_FOLDERS = {*ALLOWED, "tests"}
 CUDA_HEADER = re.compile(r"(cuda|cupti|cub/|nvrtc|nvtx|vector_types|fatbinary)")
-CUDA_FOLDERS = ("cupti", "tests/fakecuda", "tests/gpu", "tests/integration/programs", "tests/unit/cupti")
+CUDA_FOLDERS = ("cupti", "tests/fakecuda", "tests/gpu", "tests/integration/programs", "tests/unit/cupti", "tests/bench")
 # The libraries made of these folders are loaded into programs that are not ours.
 INJECTED = {"format", "cupti", "interposer"}
 FORBIDDEN = {

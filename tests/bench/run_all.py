@@ -17,6 +17,7 @@ EXPECTED = (
     "preload.exec", "preload.python", "observer.step_launches", "observer.step_stats",
     "stats.cpu.f32", "stats.cpu.bf16", "diff.stats_pairs", "recover.gb_per_s", "pointer.scan",
     "pointer.scan_vs_map", "pointer.scan_flat", "pointer.update_vs_map", "alias.bytes_per_generation",
+    "event.push", "launch.off", "launch.record", "launch.threads",
 )
 
 
