@@ -77,6 +77,15 @@ TEST_CASE("file sink: interrupted and short writes are continued", "[format][fau
   CHECK(content(dir / "a") == "headpayload");
 }
 
+TEST_CASE("file sink: a file system that writes nothing and says nothing is full",
+          "[format][faults]") {
+  const TempDir dir;
+  const auto sink = created(dir / "a");
+  const FaultyWrites faults({{.at_most = 3}, {.at_most = 0}});
+  CHECK(sink->append(text("head"), text("payload")).code == StatusCode::kNoSpace);
+  CHECK(content(dir / "a").empty());
+}
+
 TEST_CASE("file sink: a failed append leaves the file as it was", "[format][faults]") {
   const TempDir dir;
   const auto sink = created(dir / "a");
