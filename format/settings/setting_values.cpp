@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <iterator>
 #include <limits>
 
 #include "format/settings/nearest.h"
@@ -12,6 +13,7 @@ namespace {
 
 constexpr std::string_view kSuffixes = "KMGT";
 constexpr std::string_view kTriggers[] = {"nan", "alias", "signal", "USR2", "spike"};
+static_assert(std::size(kTriggers) == kTriggerCount);
 
 /// Reads a decimal number from the front of `text` and removes it.
 template <typename Number>
@@ -103,18 +105,33 @@ std::string check_patterns(std::string_view text) {
                        : "bad pattern at character " + std::to_string(patterns.status().detail + 1);
 }
 
-std::string check_ring(std::string_view text) {
-  uint32_t steps = 0;
-  if (!take_number(text, steps) || steps == 0) return "it does not begin with a number of steps";
+std::string parse_ring(std::string_view text, Ring& value) {
+  Ring ring;
+  if (!take_number(text, ring.steps) || ring.steps == 0) {
+    return "it does not begin with a number of steps";
+  }
+  if (text.empty()) ring.triggers.set();
   while (!text.empty()) {
     if (text.front() != ',') return "triggers are separated by commas";
     text.remove_prefix(1);
     const std::string_view trigger = text.substr(0, text.find(','));
     size_t index = 0;
     if (std::string why = parse_choice(trigger, kTriggers, index); !why.empty()) return why;
+    ring.triggers.set(index);
     text.remove_prefix(trigger.size());
   }
+  value = ring;
   return {};
+}
+
+std::string print_ring(const Ring& value) {
+  if (value.steps == 0) return {};
+  std::string text = std::to_string(value.steps);
+  if (value.triggers.all()) return text;
+  for (size_t i = 0; i < kTriggerCount; ++i) {
+    if (value.triggers.test(i)) text.append(",").append(kTriggers[i]);
+  }
+  return text;
 }
 
 }  // namespace convtrace::settings

@@ -5,6 +5,7 @@
 /// Threads:  pure functions.
 /// Errors:   every parser returns an empty string, or why the text is bad (no value is set then).
 
+#include <bitset>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -38,7 +39,21 @@ inline constexpr uint32_t kMaxSamples = 4096;
 /// Checks a list for CONVTRACE_INCLUDE: every pattern compiles.
 [[nodiscard]] std::string check_patterns(std::string_view text);
 
-/// Checks `N[,trigger...]` for CONVTRACE_RING.
-[[nodiscard]] std::string check_ring(std::string_view text);
+/// What makes the flight recorder write.
+enum class Trigger : uint8_t { kNan, kAlias, kSignal, kUsr2, kSpike };
+inline constexpr size_t kTriggerCount = 5;
+
+/// CONVTRACE_RING.
+struct Ring {
+  uint32_t steps = 0;                     ///< 0: no ring, all is written
+  std::bitset<kTriggerCount> triggers{};  ///< all, if none was named
+  [[nodiscard]] bool on(Trigger trigger) const {
+    return triggers.test(static_cast<size_t>(trigger));
+  }
+};
+
+/// `N[,trigger...]`
+[[nodiscard]] std::string parse_ring(std::string_view text, Ring& value);
+[[nodiscard]] std::string print_ring(const Ring& value);
 
 }  // namespace convtrace::settings

@@ -81,6 +81,11 @@ struct MaxBytes {
   static std::string print(const Settings& s) { return print_size(s.max_bytes); }
 };
 
+struct RingValue {
+  static std::string parse(std::string_view text, Settings& s) { return parse_ring(text, s.ring); }
+  static std::string print(const Settings& s) { return print_ring(s.ring); }
+};
+
 struct Samples {
   static std::string parse(std::string_view text, Settings& s) {
     return parse_count(text, kMaxSamples, s.samples);
@@ -118,9 +123,8 @@ constexpr SettingSpec kTable[] = {
     row<MaxBytes>("CONVTRACE_MAX_BYTES", "BYTES|20G|auto", "auto",
                   "Largest trace of one process; auto is 20G or half of the free space, if that is "
                   "less."),
-    row<CheckedText<&S::ring, check_ring>>(
-        "CONVTRACE_RING", "N[,nan,alias,signal,USR2,spike]", "",
-        "Flight recorder: keep the last N steps until a trigger."),
+    row<RingValue>("CONVTRACE_RING", "N[,nan,alias,signal,USR2,spike]", "",
+                   "Flight recorder: keep the last N steps in memory until a trigger."),
     row<Samples>("CONVTRACE_SAMPLES", "0..4096", "8", "Raw values kept of each tensor."),
     row<Choice<&S::cpu_alloc, kCpuAllocs>>(
         "CONVTRACE_CPU_ALLOC", "auto|on|off", "auto",

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "format/events.h"
+#include "format/settings/setting_values.h"
 #include "format/settings/step_set.h"
 
 namespace convtrace::settings {
@@ -37,7 +38,7 @@ struct Settings {
   std::string include;                            // CONVTRACE_INCLUDE
   std::string exclude;                            // CONVTRACE_EXCLUDE
   uint64_t max_bytes = 0;                // CONVTRACE_MAX_BYTES; 0: min(20G, half of the free space)
-  std::string ring;                      // CONVTRACE_RING
+  Ring ring;                             // CONVTRACE_RING
   uint32_t samples = 8;                  // CONVTRACE_SAMPLES
   CpuAlloc cpu_alloc = CpuAlloc::kAuto;  // CONVTRACE_CPU_ALLOC
   Stacks stacks = Stacks::kFindings;     // CONVTRACE_STACKS

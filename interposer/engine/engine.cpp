@@ -172,8 +172,14 @@ OpenTrace Engine::open_trace() {
     return {};
   }
   log_line(format::Level::kInfo, "output", "tracing to %s", output.path.c_str());
-  return {std::move(writer).value(), output.path,
-          byte_limit(options_.settings.max_bytes, output.path)};
+  OpenTrace trace{.writer = std::move(writer).value(),
+                  .path = output.path,
+                  .max_bytes = byte_limit(options_.settings.max_bytes, output.path),
+                  .recorder = nullptr};
+  if (const settings::Ring& ring = options_.settings.ring; ring.steps != 0) {
+    trace.recorder = std::make_unique<FlightRecorder>(ring);
+  }
+  return trace;
 }
 
 void Engine::before_drain() {

@@ -78,6 +78,10 @@ bool WriterThread::round(OpenTrace& trace, bool last) {
   format::TraceWriter& writer = *trace.writer;
   bool urgent = false;
   bool good = drain(trace, last, urgent) && append_losses(writer);
+  if (const char* const reason = trigger_.exchange(nullptr, std::memory_order_acquire);
+      good && reason != nullptr && trace.recorder) {
+    good = trace.recorder->write(writer, reason).ok();
+  }
   if (good) {
     if (const std::optional<format::TraceMeta> meta = client_.changed_meta()) {
       good = writer.append_meta(*meta).ok();
@@ -100,11 +104,17 @@ bool WriterThread::round(OpenTrace& trace, bool last) {
 bool WriterThread::drain(OpenTrace& trace, bool last, bool& urgent) {
   bool good = true;
   queue_.drain(last ? kEverything : now_ns(), [&](const format::Event& event) {
-    good = trace.writer->append(event).ok();
+    good = record(trace, event);
     urgent = urgent || is_urgent(event);
     return good && trace.writer->bytes_written() < trace.max_bytes;
   });
   return good;
+}
+
+bool WriterThread::record(OpenTrace& trace, const format::Event& event) {
+  if (!trace.recorder) return trace.writer->append(event).ok();
+  const char* const reason = trace.recorder->keep(event);
+  return reason == nullptr || trace.recorder->write(*trace.writer, reason).ok();
 }
 
 bool WriterThread::append_losses(format::TraceWriter& writer) {
@@ -123,6 +133,9 @@ bool WriterThread::append_losses(format::TraceWriter& writer) {
 }
 
 void WriterThread::close(OpenTrace& trace) {
+  if (trace.recorder && !trace.recorder->finish(*trace.writer).ok()) {
+    return stop_after_failure(trace);
+  }
   if (!trace.writer->close().ok()) return stop_after_failure(trace);
   log_line(lost_ != 0 ? format::Level::kWarning : format::Level::kInfo, "trace",
            "%s: %" PRIu64 " events, %" PRIu64 " not recorded%s", trace.path.c_str(),

@@ -20,6 +20,7 @@
 #include "format/trace_writer.h"
 #include "interposer/engine/doorbell.h"
 #include "interposer/engine/event_queue.h"
+#include "interposer/engine/flight_recorder.h"
 #include "interposer/engine/state.h"
 
 namespace convtrace::engine {
@@ -29,6 +30,7 @@ struct OpenTrace {
   std::unique_ptr<format::TraceWriter> writer;  ///< null: it was said why, tracing is over
   std::string path;
   uint64_t max_bytes = ~uint64_t{0};
+  std::unique_ptr<FlightRecorder> recorder;  ///< null: all events are written as they come
 };
 
 /// What the writer thread asks of the engine, on its own thread.
@@ -52,6 +54,13 @@ class WriterThread {
   [[nodiscard]] bool start() noexcept;
   [[nodiscard]] bool started() const noexcept { return started_.load(std::memory_order_acquire); }
 
+  /// Has the flight recorder, if there is one, write what it keeps.
+  /// @param reason static storage.
+  void trigger(const char* reason) noexcept {
+    trigger_.store(reason, std::memory_order_release);
+    doorbell_.ring();
+  }
+
   /// Writes what is queued, closes the trace and waits for that.
   /// @pre started().
   /// @return false if `deadline_ns` (a duration) passed first: the trace is left unclosed.
@@ -63,6 +72,8 @@ class WriterThread {
   /// @return whether to go on.
   bool round(OpenTrace& trace, bool last);
   bool drain(OpenTrace& trace, bool last, bool& urgent);
+  /// Into the trace, or into the flight recorder.
+  bool record(OpenTrace& trace, const format::Event& event);
   bool append_losses(format::TraceWriter& writer);
   void close(OpenTrace& trace);
   void stop_at_budget(OpenTrace& trace);
@@ -74,6 +85,7 @@ class WriterThread {
   WriterClient& client_;
   std::atomic<bool> started_{false};
   std::atomic<bool> finishing_{false};
+  std::atomic<const char*> trigger_{nullptr};
   pthread_t thread_{};
   bool joined_ = false;
   uint64_t lost_ = 0;

@@ -220,20 +220,66 @@ TEST_CASE("engine: at the file size limit the trace ends, not the program",
   CHECK(read(place.files()[0]).state == TraceState::kUnclosed);
 }
 
+namespace {
+
+/// A file system of 128 KiB. @return false if making one needs more rights.
+bool mount_small(const std::string& disk) {
+  fs::create_directory(disk);
+  return mount("tmpfs", disk.c_str(), "tmpfs", 0, "size=128k") == 0;
+}
+
+}  // namespace
+
 TEST_CASE("engine: on a full disk the trace ends, not the program", "[engine][integration]") {
   const Place place;
   const std::string disk = place.folder / "disk";
-  fs::create_directory(disk);
-  if (mount("tmpfs", disk.c_str(), "tmpfs", 0, "size=128k") != 0) {
+  if (!mount_small(disk)) {
+    WARN("skipped: mounting a small file system needs more rights");
+    return;
+  }
+  const ProcessResult result =
+      place.run("until-off", {"CONVTRACE_OUTPUT=disk/t.ctrace", "CONVTRACE_MAX_BYTES=1G"});
+  const TraceState state = read(disk + "/t.ctrace").state;
+  umount2(disk.c_str(), MNT_DETACH);
+  CHECK(result.exit_code == 0);
+  CHECK(state == TraceState::kUnclosed);
+  CHECK(lines(result.err) == 1);
+  CHECK(result.err.find("no space left") != std::string::npos);
+}
+
+TEST_CASE("engine: half of a small disk is left to others without being asked",
+          "[engine][integration]") {
+  const Place place;
+  const std::string disk = place.folder / "disk";
+  if (!mount_small(disk)) {
     WARN("skipped: mounting a small file system needs more rights");
     return;
   }
   const ProcessResult result = place.run("until-off", {"CONVTRACE_OUTPUT=disk/t.ctrace"});
-  const bool readable = reader::TraceReader::open(disk + "/t.ctrace").ok();
+  const Contents trace = read(disk + "/t.ctrace");
+  const uint64_t size = fs::file_size(disk + "/t.ctrace");
   umount2(disk.c_str(), MNT_DETACH);
   CHECK(result.exit_code == 0);
-  CHECK(readable);
-  CHECK(lines(result.err) == 1);
+  CHECK(result.err.find("CONVTRACE_MAX_BYTES") != std::string::npos);
+  CHECK(trace.state == TraceState::kComplete);
+  CHECK(trace.lost > 0);
+  CHECK(size >= 56 * 1024);
+  CHECK(size < 128 * 1024);
+}
+
+TEST_CASE("engine: a flight recorder writes what surrounds a finding, else nothing",
+          "[engine][integration]") {
+  const Place place;
+  CHECK(place.run("train", {"CONVTRACE_RING=3", "CONVTRACE_OUTPUT=a.ctrace"}).exit_code == 0);
+  Contents quiet = read(place.folder / "a.ctrace");
+  CHECK(quiet.state == TraceState::kComplete);
+  CHECK(quiet.records["stats"] == 0);
+  CHECK(quiet.records["diagnostic"] == 1);
+  CHECK(place.run("alias", {"CONVTRACE_RING=3", "CONVTRACE_OUTPUT=b.ctrace"}).exit_code == 0);
+  const Contents found = read(place.folder / "b.ctrace");
+  CHECK(found.state == TraceState::kComplete);
+  CHECK(found.findings.size() == 2);
+  CHECK(found.stacks[1] == std::vector<std::string>{"forward (train.py:7)"});
 }
 
 TEST_CASE("engine: at CONVTRACE_MAX_BYTES the trace is closed, with a record",

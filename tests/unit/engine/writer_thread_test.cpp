@@ -21,13 +21,16 @@ constexpr uint64_t kSecond = 1'000'000'000;
 /// A trace in memory, and what the thread did to get it.
 class Client final : public WriterClient {
  public:
-  explicit Client(uint64_t capacity = UINT64_MAX, uint64_t max_bytes = UINT64_MAX)
-      : capacity_(capacity), max_bytes_(max_bytes) {}
+  explicit Client(uint64_t capacity = UINT64_MAX, uint64_t max_bytes = UINT64_MAX,
+                  settings::Ring ring = {})
+      : capacity_(capacity), max_bytes_(max_bytes), ring_(ring) {}
 
   OpenTrace open_trace() override {
     auto writer = format::TraceWriter::create(std::make_unique<MemorySink>(bytes, capacity_),
                                               format::TraceMeta{}, definitions);
-    return {std::move(writer).value(), "memory", max_bytes_};
+    OpenTrace trace{std::move(writer).value(), "memory", max_bytes_, nullptr};
+    if (ring_.steps != 0) trace.recorder = std::make_unique<FlightRecorder>(ring_);
+    return trace;
   }
   void before_drain() override {
     ++rounds;
@@ -47,6 +50,7 @@ class Client final : public WriterClient {
 
  private:
   uint64_t capacity_, max_bytes_;
+  settings::Ring ring_;
 };
 
 /// What a reader finds in the bytes of a trace.
@@ -77,8 +81,9 @@ Contents contents(const SharedBytes& bytes) {
 }
 
 struct Fixture {
-  explicit Fixture(uint64_t capacity = UINT64_MAX, uint64_t max_bytes = UINT64_MAX)
-      : client(capacity, max_bytes) {
+  explicit Fixture(uint64_t capacity = UINT64_MAX, uint64_t max_bytes = UINT64_MAX,
+                   settings::Ring ring = {})
+      : client(capacity, max_bytes, ring) {
     configure_log(format::Level::kError, 1, -1);  // silent
     REQUIRE(state.begin_arming());
     state.activate();
@@ -195,4 +200,39 @@ TEST_CASE("writer_thread: a deadline is kept even if the writer hangs", "[engine
   const uint64_t begin = now_ns();
   CHECK_FALSE(f.thread.finish(100'000'000));
   CHECK(now_ns() - begin < 5 * kSecond);
+}
+
+TEST_CASE("writer_thread: while the disk stalls every event is written or counted",
+          "[engine][writer]") {
+  Fixture f;
+  f.client.stuck = true;
+  REQUIRE(f.within_seconds(10, [&f] { return f.client.standing.load(); }));
+  constexpr int kPushed = 10'000;  // more than a ring holds
+  f.push_findings(kPushed, format::Level::kWarning);
+  f.client.stuck = false;
+  REQUIRE(f.thread.finish(10 * kSecond));
+  const Contents trace = contents(f.client.bytes);
+  const uint64_t lost = trace.lost[static_cast<size_t>(format::LossReason::kQueueFull)];
+  CHECK(lost > 0);
+  CHECK(trace.findings > 0);
+  CHECK(trace.findings + lost == kPushed);
+}
+
+TEST_CASE("writer_thread: a flight recorder writes when it is told to", "[engine][writer]") {
+  settings::Ring ring;
+  ring.steps = 2;
+  Fixture f(UINT64_MAX, UINT64_MAX, ring);
+  f.push_findings(5, format::Level::kError);  // a trigger, but not one of this ring
+  f.stop_after_rounds(3);
+  CHECK(contents(f.client.bytes).findings == 0);
+  f.client.stuck = false;
+  f.thread.trigger("signal");
+  f.stop_after_rounds(3);
+  CHECK(contents(f.client.bytes).findings == 5);
+  f.client.stuck = false;
+  f.push_findings(3, format::Level::kError);
+  REQUIRE(f.thread.finish(10 * kSecond));
+  const Contents trace = contents(f.client.bytes);
+  CHECK(trace.state == reader::TraceState::kComplete);
+  CHECK(trace.findings == 5);
 }

@@ -1,0 +1,62 @@
+#pragma once
+/// @file flight_recorder.h
+/// CONVTRACE_RING: events of the last steps are kept in memory and written when something happens.
+///
+/// A run of weeks leaves a file of what surrounds its NaNs and findings, and nothing else. What is
+/// written at a trigger is gone from memory; keeping starts anew.
+///
+/// Place:    between queue and trace, on the writer thread. Definitions need no keeping: the trace
+///           writes those that its events name.
+/// Threads:  one.
+/// Memory:   at most kMaxBytes of packed events; then the oldest go, whatever their step. All that
+///           goes is counted, and said in the trace.
+
+#include <cstdint>
+#include <deque>
+#include <vector>
+
+#include "format/base/status.h"
+#include "format/events.h"
+#include "format/settings/setting_values.h"
+#include "format/trace_writer.h"
+
+namespace convtrace::engine {
+
+class FlightRecorder {
+ public:
+  static constexpr uint64_t kMaxBytes = uint64_t{64} << 20;
+
+  explicit FlightRecorder(const settings::Ring& ring, uint64_t max_bytes = kMaxBytes)
+      : ring_(ring), max_bytes_(max_bytes) {}
+
+  /// Keeps a copy of `event`. @return the trigger that it is, static storage; null if none.
+  const char* keep(const format::Event& event);
+
+  /// Writes what is kept, oldest first, behind a Diagnostic that names `reason` and counts what is
+  /// missing.
+  [[nodiscard]] Status write(format::TraceWriter& trace, const char* reason);
+
+  /// Before the trace is closed: says how much no trigger asked for.
+  [[nodiscard]] Status finish(format::TraceWriter& trace) const;
+
+ private:
+  /// Events of one step, packed one behind the other. A long step has several.
+  struct Piece {
+    uint64_t step = 0;  ///< counted by us: a Step event begins the next
+    uint64_t events = 0;
+    std::vector<uint64_t> words;
+  };
+
+  [[nodiscard]] const char* trigger(const format::Event& event) const;
+  Piece& piece_for(size_t words);
+  void let_go_of_old();
+
+  settings::Ring ring_;
+  uint64_t max_bytes_;
+  std::deque<Piece> pieces_;
+  uint64_t bytes_ = 0;
+  uint64_t step_ = 0;
+  uint64_t gone_ = 0;  ///< events let go since the last write
+};
+
+}  // namespace convtrace::engine

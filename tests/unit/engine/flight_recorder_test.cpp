@@ -1,0 +1,162 @@
+#include "interposer/engine/flight_recorder.h"
+
+#include "reader/trace_reader.h"
+#include "tests/support/catch.h"
+#include "tests/support/memory_sink.h"
+
+using namespace convtrace;
+using namespace convtrace::engine;
+using namespace convtrace::test;
+
+namespace {
+
+settings::Ring ring_of(const char* text) {
+  settings::Ring ring;
+  REQUIRE(settings::parse_ring(text, ring).empty());
+  return ring;
+}
+
+format::Step step(uint32_t index) {
+  format::Step event;
+  event.index = index;
+  return event;
+}
+
+struct Recording {
+  explicit Recording(const char* ring, uint64_t max_bytes = FlightRecorder::kMaxBytes)
+      : recorder(ring_of(ring), max_bytes) {
+    auto made = format::TraceWriter::create(std::make_unique<MemorySink>(bytes),
+                                            format::TraceMeta{}, definitions);
+    REQUIRE(made.ok());
+    writer = std::move(made).value();
+  }
+
+  /// A step with some launches, told apart by their stream.
+  void keep_step(uint32_t index, int launches) {
+    REQUIRE(recorder.keep(step(index)) == nullptr);
+    for (int i = 0; i < launches; ++i) {
+      format::Launch launch;
+      launch.stream = index;
+      launch.operands = operands;
+      REQUIRE(recorder.keep(launch) == nullptr);
+    }
+  }
+
+  struct Found {
+    std::vector<uint32_t> steps;
+    uint64_t launches = 0;
+    std::vector<std::string> said;
+  };
+  Found written() {
+    auto opened = reader::TraceReader::open(std::make_unique<reader::MemorySource>(*bytes));
+    REQUIRE(opened.ok());
+    Found found;
+    format::Event event;
+    while (opened.value()->next(event)) {
+      if (const auto* begun = std::get_if<format::Step>(&event)) found.steps.push_back(begun->index);
+      if (const auto* launch = std::get_if<format::Launch>(&event)) {
+        ++found.launches;
+        CHECK(launch->operands.size() == 2);
+        CHECK(launch->operands[1].address == 99);
+      }
+      if (const auto* text = std::get_if<format::Diagnostic>(&event)) {
+        found.said.emplace_back(text->message);
+      }
+    }
+    return found;
+  }
+
+  SharedBytes bytes = std::make_shared<std::vector<std::byte>>();
+  format::Definitions definitions;
+  std::unique_ptr<format::TraceWriter> writer;
+  FlightRecorder recorder;
+  std::vector<format::Operand> operands{{}, {.address = 99}};
+};
+
+}  // namespace
+
+TEST_CASE("flight_recorder: the last steps are written, those before are counted", "[engine]") {
+  Recording r("3");
+  for (uint32_t i = 0; i < 10; ++i) r.keep_step(i, 4);
+  CHECK(r.written().steps.empty());
+  REQUIRE(r.recorder.write(*r.writer, "test").ok());
+  const auto found = r.written();
+  CHECK(found.steps == std::vector<uint32_t>{7, 8, 9});
+  CHECK(found.launches == 12);
+  REQUIRE(found.said.size() == 1);
+  CHECK(found.said[0].find("trigger test") == 0);
+  CHECK(found.said[0].find("; 35 older events") != std::string::npos);
+}
+
+TEST_CASE("flight_recorder: what was written is not written again", "[engine]") {
+  Recording r("3");
+  r.keep_step(0, 1);
+  REQUIRE(r.recorder.write(*r.writer, "one").ok());
+  r.keep_step(1, 1);
+  REQUIRE(r.recorder.write(*r.writer, "two").ok());
+  const auto found = r.written();
+  CHECK(found.steps == std::vector<uint32_t>{0, 1});
+  CHECK(found.launches == 2);
+  CHECK(found.said[1].find("; 0 older events") != std::string::npos);
+}
+
+TEST_CASE("flight_recorder: memory is bounded, whatever the length of a step", "[engine]") {
+  constexpr uint64_t kBound = 1 << 20;
+  Recording r("1000", kBound);
+  constexpr int kLaunches = 50'000;
+  r.keep_step(0, kLaunches);
+  REQUIRE(r.recorder.write(*r.writer, "test").ok());
+  const auto found = r.written();
+  CHECK(found.launches > 1000);
+  CHECK(found.launches * sizeof(format::Launch) < kBound);
+  const std::string missing = std::to_string(kLaunches + 1 - found.launches);
+  CHECK(found.said[0].find("; " + missing + " older events") != std::string::npos);
+}
+
+TEST_CASE("flight_recorder: NaN, infinity and error findings are triggers if they are asked for",
+          "[engine]") {
+  format::TensorStats tensor;
+  tensor.stats.count = 2;
+  format::Finding finding;
+  finding.level = format::Level::kError;
+  FlightRecorder all(ring_of("2")), nan(ring_of("2,nan")), alias(ring_of("2,USR2,alias"));
+  CHECK(all.keep(tensor) == nullptr);
+  tensor.stats.neg_inf = 1;
+  CHECK(std::string_view(all.keep(tensor)) == "nan");
+  CHECK(std::string_view(nan.keep(tensor)) == "nan");
+  CHECK(alias.keep(tensor) == nullptr);
+  tensor.capture = format::Capture::kHash;  // its counts mean nothing
+  CHECK(nan.keep(tensor) == nullptr);
+  CHECK(std::string_view(all.keep(finding)) == "alias");
+  CHECK(nan.keep(finding) == nullptr);
+  CHECK(std::string_view(alias.keep(finding)) == "alias");
+  finding.suppressed = true;
+  CHECK(alias.keep(finding) == nullptr);
+  finding.suppressed = false;
+  finding.level = format::Level::kWarning;
+  CHECK(alias.keep(finding) == nullptr);
+}
+
+TEST_CASE("flight_recorder: an event larger than a piece is kept whole", "[engine]") {
+  Recording r("2");
+  const std::string text(format::kMaxStringBytes * 8, 'x');
+  format::Diagnostic large;
+  large.message = text;
+  CHECK(r.recorder.keep(large) == nullptr);
+  r.keep_step(1, 3);
+  REQUIRE(r.recorder.write(*r.writer, "test").ok());
+  const auto found = r.written();
+  CHECK(found.launches == 3);
+  REQUIRE(found.said.size() == 2);
+  CHECK(found.said[1].size() == format::kMaxStringBytes);
+}
+
+TEST_CASE("flight_recorder: at the end it says what nothing asked for", "[engine]") {
+  Recording r("2");
+  for (uint32_t i = 0; i < 5; ++i) r.keep_step(i, 1);
+  REQUIRE(r.recorder.finish(*r.writer).ok());
+  REQUIRE(r.writer->close().ok());
+  const auto found = r.written();
+  CHECK(found.steps.empty());
+  CHECK(found.said == std::vector<std::string>{"10 events since the last trigger were not written"});
+}
