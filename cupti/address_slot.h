@@ -60,6 +60,10 @@ class Slot {
   [[nodiscard]] constexpr Layer layer() const {
     return static_cast<Layer>((word_ & 15) - static_cast<uint8_t>(SlotKind::kWhole));
   }
+  /// Whether that can be told without looking further.
+  [[nodiscard]] constexpr bool has_none_of(Layer wanted) const {
+    return kind() == SlotKind::kEmpty || (is_whole() && layer() != wanted);
+  }
   /// Whether both say the same, whenever they were written.
   [[nodiscard]] constexpr bool same_content(Slot other) const {
     return static_cast<uint32_t>(word_) == static_cast<uint32_t>(other.word_);

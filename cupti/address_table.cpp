@@ -64,16 +64,27 @@ void AddressTable::forget(uint32_t record, uint32_t generation) {
   apply(Change(record, Layer::kFreed, std::nullopt));
 }
 
+/// @return how many whole pages follow from `at` on, up to `last` and in one leaf.
+size_t AddressTable::whole_pages(uint64_t at, uint64_t last) {
+  if ((at & (kPageBytes - 1)) != 0) return 0;
+  return std::min<uint64_t>((last - at + 1) >> kPageShift,
+                            kLeafSlots - (at >> kPageShift & (kLeafSlots - 1)));
+}
+
 uint32_t AddressTable::live_in(uint64_t first, uint64_t last, Layer layer) const {
-  Slot before;  // the pages of a large freed range are all the same
-  for (uint64_t at = first; at <= last; at = (at | (kPageBytes - 1)) + 1) {
+  for (uint64_t at = first; at <= last;) {
     const uint64_t* const slot = page_slot(at);
-    if (slot == nullptr) continue;
-    const Slot content(load_word(slot));
-    if (content.kind() == SlotKind::kEmpty || content.same_content(before)) continue;
-    before = content;
+    const size_t pages = whole_pages(at, last);
+    size_t without = slot == nullptr ? pages : 0;
+    while (without < pages && Slot(load_word(slot + without)).has_none_of(layer)) ++without;
+    at += without << kPageShift;
+    if (without == pages && pages != 0) continue;
     const uint64_t end = std::min(last, at | (kPageBytes - 1));
-    if (const uint32_t record = live_in_slot(slot, kPageShift, at, end, layer)) return record;
+    if (slot != nullptr) {
+      const uint32_t record = live_in_slot(slot + without, kPageShift, at, end, layer);
+      if (record != 0) return record;
+    }
+    at = end + 1;
   }
   return 0;
 }
@@ -120,31 +131,20 @@ uint64_t* AddressTable::make_page_slot(uint64_t address) {
   return page_slot(address);
 }
 
-/// The pages of a large range, most of what there is to change.
-/// @return false if the slot holds more than what goes.
-inline bool AddressTable::apply_to_whole(const Change& change, uint64_t* slot) {
-  const Slot content(load_word(slot));
-  if (!content.same_content(change.whole_before)) {
-    if (change.from || content.kind() != Slot::whole(Layer::kFreed)) return false;
-    let_go(content.index());
-  }
-  if (!change.from) refer(change.record);
-  if (!change.to) let_go(change.record);
-  store_word(slot, change.whole_after.with_version(++version_).word());
-  return true;
-}
-
 void AddressTable::apply(const Change& change) {
   const RangeRecord range = at(change.record);
   const uint64_t last = range.last();
   refer(change.record);  // it may be nowhere for a moment
-  for (uint64_t at = range.base; at <= last; at = (at | (kPageBytes - 1)) + 1) {
+  for (uint64_t at = range.base; at <= last;) {
     uint64_t* slot = page_slot(at);
     if (slot == nullptr) slot = make_page_slot(at);
-    if (slot == nullptr) continue;
+    const size_t pages = whole_pages(at, last);
+    const size_t changed = slot == nullptr ? pages : apply_to_whole(change, slot, pages);
+    at += changed << kPageShift;
+    if (changed == pages && pages != 0) continue;
     const uint64_t end = std::min(last, at | (kPageBytes - 1));
-    const bool whole = end - at == kPageBytes - 1;
-    if (!whole || !apply_to_whole(change, slot)) apply(change, slot, kPageShift, at, end);
+    if (slot != nullptr) apply(change, slot + changed, kPageShift, at, end);
+    at = end + 1;
   }
   let_go(change.record);
   // Only now: the slots that named them are replaced.
@@ -152,12 +152,31 @@ void AddressTable::apply(const Change& change) {
   unreferenced_.clear();
 }
 
+/// The pages of a large range, most of what there is to change.
+/// @return of how many slots, from the first on, all goes from one layer to the other.
+size_t AddressTable::apply_to_whole(const Change& change, uint64_t* slots, size_t count) {
+  if (count == 0) return 0;
+  const Slot old(load_word(slots));
+  const bool reused = !change.from && old.kind() == Slot::whole(Layer::kFreed);
+  if (!reused && !old.same_content(change.whole_before)) return 0;
+  uint32_t version = version_;
+  uint32_t changed = 0;
+  for (; changed < count && Slot(load_word(slots + changed)).same_content(old); ++changed) {
+    store_word(slots + changed, change.whole_after.with_version(++version).word());
+  }
+  version_ = version;
+  if (reused) let_go(old.index(), changed);
+  if (!change.from) refer(change.record, changed);
+  if (!change.to) let_go(change.record, changed);
+  return changed;
+}
+
 void AddressTable::apply(const Change& change, uint64_t* slot, unsigned shift, uint64_t first,
                          uint64_t last) {
   const uint64_t mask = (uint64_t{1} << shift) - 1;
   const bool whole = (first & mask) == 0 && (last & mask) == mask;
   const Slot content(load_word(slot));
-  if (whole && apply_to_whole(change, slot)) return;
+  if (whole && apply_to_whole(change, slot, 1) == 1) return;
   if (content.kind() == SlotKind::kNode) {
     const unsigned sub_shift = shift - kFanShift;
     const uint64_t part = uint64_t{1} << sub_shift;

@@ -143,10 +143,11 @@ class AddressTable {
     return leaf == nullptr ? nullptr : leaf + (address >> kPageShift & (kLeafSlots - 1));
   }
   uint64_t* make_page_slot(uint64_t address);
+  [[nodiscard]] static size_t whole_pages(uint64_t at, uint64_t last);
 
   void apply(const Change& change);
   void apply(const Change& change, uint64_t* slot, unsigned shift, uint64_t first, uint64_t last);
-  bool apply_to_whole(const Change& change, uint64_t* slot);
+  size_t apply_to_whole(const Change& change, uint64_t* slots, size_t count);
   void load_span(Slot slot, uint64_t last_offset, Span& span) const;
   void apply(const Change& change, Span& span, uint64_t first, uint64_t last);
   /// Each makes what a slot is to hold, without a version; give_up() when memory is out.
