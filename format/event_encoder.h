@@ -12,7 +12,9 @@
 
 #include "format/base/bytes.h"
 #include "format/base/status.h"
+#include "format/definitions.h"
 #include "format/events.h"
+#include "format/step_sums.h"
 
 namespace convtrace::format {
 
@@ -28,22 +30,26 @@ struct ChunkSummary {
 
 class EventEncoder {
  public:
-  EventEncoder();
+  /// @param definitions  of the events' ids, for the step sums; must outlive this.
+  explicit EventEncoder(const Definitions& definitions);
   ~EventEncoder();
 
   /// Copies one event into the columns under the next seq; its own header.seq is not looked at.
   /// Messages beyond kMaxStringBytes are cut.
-  /// @return kLimitExceeded when it is larger than kMaxEventBytes or has too many dimensions or
-  /// ranges; it is then not part of the chunk.
+  /// @return kLimitExceeded when it is larger than kMaxEventBytes or has too many operands,
+  /// dimensions or ranges; it is then not part of the chunk.
   [[nodiscard]] Status add(const Event& event);
 
-  /// @return uncompressed bytes of the columns so far, without the few hundred of the container.
-  [[nodiscard]] size_t raw_bytes() const;
+  /// @return whether the chunk has reached its size and should be finished before the next event.
+  [[nodiscard]] bool full() const;
   [[nodiscard]] const ChunkSummary& summary() const;
 
   /// Makes the payload. Valid until the next call of any member.
   /// @param first_seq  seq of the first event; the others follow without gaps.
   [[nodiscard]] Bytes finish(uint64_t first_seq);
+
+  /// @return the step sums of the chunk's events, ascending by step.
+  [[nodiscard]] const std::vector<StepSums>& sums();
 
   /// Forgets all events.
   void clear();

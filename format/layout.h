@@ -25,6 +25,11 @@ inline constexpr uint32_t kMaxRecordBytes = 64u << 20;  ///< of a payload, store
 inline constexpr uint32_t kChunkCloseBytes = 256u << 10;
 inline constexpr uint32_t kMaxEventBytes = 1u << 20;
 inline constexpr uint32_t kMaxChunkEvents = 64u << 10;
+inline constexpr uint32_t kMaxOperands =
+    4096;  ///< of a launch; its parameters are at most 32764 bytes
+inline constexpr uint32_t kMaxChunkOperands = 1u << 20;  ///< of all launches of a chunk
+inline constexpr uint32_t kSumsEvery = 64;       ///< EVENTS records between two SUMS records
+inline constexpr uint32_t kMaxSums = 64u << 10;  ///< steps in one SUMS record
 inline constexpr uint32_t kIndexEntryBytes = 8 + 64;
 inline constexpr uint32_t kMaxIndexEntries = 64u << 10;  ///< of one INDEX record
 
@@ -34,6 +39,7 @@ enum class RecordKind : uint16_t {
   kMeta = 0x0001,
   kDefs = 0x0002,
   kEvents = 0x0003,
+  kSums = 0x0004,
   kIndex = 0x00FE,
   kFooter = 0x00FF,
 };
@@ -42,8 +48,9 @@ inline constexpr uint16_t kMaySkipBit = 0x4000;
 
 enum class Codec : uint8_t { kNone = 0, kZstd = 1 };
 
-inline constexpr uint8_t kFlagUrgent = 0x01;        ///< EVENTS: holds an error finding
-inline constexpr uint8_t kFlagConsolidated = 0x02;  ///< DEFS: part of the complete set at the end
+inline constexpr uint8_t kFlagUrgent = 0x01;  ///< EVENTS: holds an error finding
+/// DEFS, SUMS: part of the complete set at the end.
+inline constexpr uint8_t kFlagConsolidated = 0x02;
 inline constexpr uint8_t kReservedFlags = 0xF0;
 
 struct FileHeader {

@@ -1,8 +1,10 @@
 #include "format/metadata_encoder.h"
 
 #include "format/base/bytes.h"
+#include "format/columns/sums_columns.h"
 #include "format/schema/defs_generated.h"
 #include "format/schema/meta_generated.h"
+#include "format/schema/sums_generated.h"
 
 namespace convtrace::format {
 namespace {
@@ -65,6 +67,15 @@ DefsPayload encode_defs(const Definitions& definitions, const Definitions::Count
   wire::FinishDefsBuffer(builder, wire::Defs::Pack(builder, &defs));
   const size_t items = defs.strings.size() + defs.kernel_name.size() + defs.frame_count.size();
   return {bytes_from(builder), end, static_cast<uint32_t>(items)};
+}
+
+std::vector<std::byte> encode_sums(std::span<const StepSums> sums, uint64_t events) {
+  flatbuffers::FlatBufferBuilder builder;
+  std::unique_ptr<wire::StepSumsT> to = pack(sums);
+  if (!to) to = std::make_unique<wire::StepSumsT>();
+  to->events = events;
+  wire::FinishStepSumsBuffer(builder, wire::StepSums::Pack(builder, to.get()));
+  return bytes_from(builder);
 }
 
 }  // namespace convtrace::format

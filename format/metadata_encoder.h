@@ -1,17 +1,19 @@
 #pragma once
 /// @file metadata_encoder.h
-/// Payloads of META and DEFS records.
+/// Payloads of META, DEFS and SUMS records.
 ///
 /// Place:    trace_writer.cpp; reader/metadata_decoder.h is its mirror.
 /// Threads:  pure functions; `definitions` may grow concurrently.
 /// Errors:   allocation failure leaves as std::bad_alloc, which TraceWriter catches.
-/// Source:   format/FORMAT.md sections 4 and 5.
+/// Source:   format/FORMAT.md sections 4, 5 and 6.7.
 
 #include <cstddef>
+#include <span>
 #include <vector>
 
 #include "format/definitions.h"
 #include "format/meta.h"
+#include "format/step_sums.h"
 
 namespace convtrace::format {
 
@@ -28,5 +30,8 @@ inline constexpr size_t kMaxDefsBytes = 1u << 20;
 [[nodiscard]] DefsPayload encode_defs(const Definitions& definitions,
                                       const Definitions::Counts& from,
                                       const Definitions::Counts& to);
+
+/// @param events  of all kinds in the EVENTS records that are summed up.
+[[nodiscard]] std::vector<std::byte> encode_sums(std::span<const StepSums> sums, uint64_t events);
 
 }  // namespace convtrace::format

@@ -42,19 +42,26 @@ struct TraceWriter::Impl {
   TraceMeta identity;  ///< uuid and clocks, which every META repeats
   EventEncoder chunk;
   Definitions::Counts stored;
+  std::vector<StepSums> new_sums;  ///< of the chunks since the last SUMS record
+  std::vector<StepSums> all_sums;
+  uint32_t chunks_to_sum_up = 0;
+  uint64_t events_to_sum_up = 0;
   uint64_t event_count = 0;  ///< including those of the open chunk
   uint64_t next_seq = 0;     ///< event_count, and the numbers that were left out
   bool closed = false;
 
   Impl(std::unique_ptr<Sink> sink, const Definitions& defs)
-      : records(std::move(sink)), definitions(defs) {}
+      : records(std::move(sink)), definitions(defs), chunk(defs) {}
 
   Status start(TraceMeta meta);
   Status write_meta(TraceMeta meta);
   Status write_defs(Definitions::Counts from, uint8_t flags);
+  Status write_sums(const std::vector<StepSums>& sums, uint64_t events, uint8_t flags);
+  Status sum_up(std::span<const StepSums> sums, uint32_t events);
   Status append(const Event& event);
   Status add(const Event& event);
-  Status append_chunk(const RecordHeader& header, Bytes payload, uint64_t first_seq);
+  Status append_chunk(const RecordHeader& header, Bytes payload, uint64_t first_seq,
+                      std::span<const StepSums> sums);
   Status flush();
   Status close();
 
@@ -108,6 +115,34 @@ Status TraceWriter::Impl::write_defs(Definitions::Counts from, uint8_t flags) {
   return kOkStatus;
 }
 
+Status TraceWriter::Impl::write_sums(const std::vector<StepSums>& sums, uint64_t events,
+                                     uint8_t flags) {
+  for (size_t begin = 0; begin < sums.size(); begin += kMaxSums) {
+    const auto part =
+        std::span(sums).subspan(begin).first(std::min<size_t>(kMaxSums, sums.size() - begin));
+    RecordHeader header{.kind = RecordKind::kSums, .flags = flags};
+    header.step_begin = part.front().step;
+    header.step_end = part.back().step;
+    header.item_count = static_cast<uint32_t>(part.size());
+    CONVTRACE_TRY(records.write(header, encode_sums(part, events)));
+  }
+  return kOkStatus;
+}
+
+/// After a chunk was written.
+Status TraceWriter::Impl::sum_up(std::span<const StepSums> sums, uint32_t events) {
+  new_sums.insert(new_sums.end(), sums.begin(), sums.end());
+  events_to_sum_up += events;
+  if (++chunks_to_sum_up < kSumsEvery) return kOkStatus;
+  merge(new_sums);
+  CONVTRACE_TRY(write_sums(new_sums, events_to_sum_up, 0));
+  all_sums.insert(all_sums.end(), new_sums.begin(), new_sums.end());
+  new_sums.clear();
+  chunks_to_sum_up = 0;
+  events_to_sum_up = 0;
+  return kOkStatus;
+}
+
 Status TraceWriter::Impl::add(const Event& event) {
   CONVTRACE_TRY(chunk.add(event));
   ++event_count;
@@ -120,19 +155,17 @@ Status TraceWriter::Impl::append(const Event& event) {
     Loss loss{.header = header_of(event), .reason = LossReason::kRecordTooLarge, .count = 1};
     CONVTRACE_TRY(add(loss));
   }
-  const ChunkSummary& summary = chunk.summary();
-  const bool full = chunk.raw_bytes() >= kChunkCloseBytes || summary.event_count == kMaxChunkEvents;
-  return full || summary.urgent ? flush() : kOkStatus;
+  return chunk.full() || chunk.summary().urgent ? flush() : kOkStatus;
 }
 
 Status TraceWriter::Impl::append_chunk(const RecordHeader& header, Bytes payload,
-                                       uint64_t first_seq) {
+                                       uint64_t first_seq, std::span<const StepSums> sums) {
   CONVTRACE_TRY(flush());
   CONVTRACE_TRY(write_defs(stored, 0));
   CONVTRACE_TRY(records.write_stored(header, payload));
   event_count += header.item_count;
   next_seq = first_seq + header.item_count;
-  return kOkStatus;
+  return sum_up(sums, header.item_count);
 }
 
 Status TraceWriter::Impl::flush() {
@@ -148,6 +181,7 @@ Status TraceWriter::Impl::flush() {
   header.step_end = summary.step_end;
   header.item_count = summary.event_count;
   CONVTRACE_TRY(records.write(header, chunk.finish(next_seq - summary.event_count)));
+  CONVTRACE_TRY(sum_up(chunk.sums(), summary.event_count));
   chunk.clear();
   return kOkStatus;
 }
@@ -155,6 +189,9 @@ Status TraceWriter::Impl::flush() {
 Status TraceWriter::Impl::close() {
   CONVTRACE_TRY(flush());
   CONVTRACE_TRY(write_defs({}, kFlagConsolidated));
+  all_sums.insert(all_sums.end(), new_sums.begin(), new_sums.end());
+  merge(all_sums);
+  CONVTRACE_TRY(write_sums(all_sums, event_count, kFlagConsolidated));
   CONVTRACE_TRY(records.write_index_and_footer(event_count));
   closed = true;
   return kOkStatus;
@@ -178,8 +215,9 @@ Status TraceWriter::append_meta(const TraceMeta& meta) {
   return impl_->guarded([&] { return impl_->write_meta(meta); });
 }
 
-Status TraceWriter::append_chunk(const RecordHeader& header, Bytes payload, uint64_t first_seq) {
-  return impl_->guarded([&] { return impl_->append_chunk(header, payload, first_seq); });
+Status TraceWriter::append_chunk(const RecordHeader& header, Bytes payload, uint64_t first_seq,
+                                 std::span<const StepSums> sums) {
+  return impl_->guarded([&] { return impl_->append_chunk(header, payload, first_seq, sums); });
 }
 
 uint64_t TraceWriter::next_seq() const { return impl_->next_seq; }

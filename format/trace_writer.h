@@ -16,6 +16,7 @@
 #include "format/layout.h"
 #include "format/meta.h"
 #include "format/sink.h"
+#include "format/step_sums.h"
 
 namespace convtrace::format {
 
@@ -50,8 +51,9 @@ class TraceWriter {
   /// chunk. Its definitions must have the same ids in `definitions`.
   /// @param header     the one it has there, of `payload` as it is stored.
   /// @param first_seq  of its first event; at least next_seq().
+  /// @param sums       the step sums in it.
   [[nodiscard]] Status append_chunk(const RecordHeader& header, std::span<const std::byte> payload,
-                                    uint64_t first_seq);
+                                    uint64_t first_seq, std::span<const StepSums> sums);
 
   /// seq that the next event will be given.
   [[nodiscard]] uint64_t next_seq() const;

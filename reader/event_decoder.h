@@ -8,10 +8,12 @@
 /// Source:   format/FORMAT.md section 6.
 
 #include <memory>
+#include <vector>
 
 #include "format/base/bytes.h"
 #include "format/base/status.h"
 #include "format/events.h"
+#include "format/step_sums.h"
 
 namespace convtrace::reader {
 
@@ -28,14 +30,17 @@ class EventDecoder {
   /// Forgets the chunk: no events.
   void clear();
 
+  /// @return the step sums that the chunk states of itself; none if they are damaged.
+  [[nodiscard]] std::vector<format::StepSums> sums() const;
+
   enum class Outcome : uint8_t {
     kEvent,
-    kNotUnderstood,  ///< of a kind, or with an enumerator, that a newer version added; `event` is
-                     ///< not set
+    kNotUnderstood,  ///< of a kind, or with an enumerator, that a newer version added; what
+                     ///< `event` holds then means nothing
     kEnd,
   };
-  /// Spans and texts of `event` are valid until the next call. Enumerators are always ones that
-  /// events.h names; definition ids are not checked.
+  /// Spans and texts of `event` are valid until the next load() or clear(). Enumerators are always
+  /// ones that events.h names; definition ids are not checked.
   Outcome next(format::Event& event);
 
  private:

@@ -5,6 +5,7 @@
 
 #include "format/schema/defs_generated.h"
 #include "format/schema/meta_generated.h"
+#include "reader/columns/sums_rows.h"
 
 namespace convtrace::reader {
 namespace {
@@ -117,6 +118,14 @@ Status decode_defs(Bytes raw, format::Definitions& definitions) {
   CONVTRACE_TRY(define_strings(defs, definitions));
   CONVTRACE_TRY(define_kernels(defs, definitions));
   return define_stacks(defs, definitions);
+}
+
+Status decode_sums(Bytes raw, std::vector<format::StepSums>& sums, uint64_t& events) {
+  const auto* data = reinterpret_cast<const uint8_t*>(raw.data());
+  flatbuffers::Verifier verifier(data, raw.size(), kMaxDepth, kMaxTables);
+  if (!wire::VerifyStepSumsBuffer(verifier)) return corrupt("SUMS");
+  events = wire::GetStepSums(data)->events();
+  return append_sums(*wire::GetStepSums(data), sums) ? kOkStatus : corrupt("SUMS");
 }
 
 }  // namespace convtrace::reader

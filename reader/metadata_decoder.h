@@ -1,15 +1,18 @@
 #pragma once
 /// @file metadata_decoder.h
-/// Payloads of META and DEFS records, verified.
+/// Payloads of META, DEFS and SUMS records, verified.
 ///
 /// Place:    trace_reader.cpp; format/metadata_encoder.h is its mirror.
 /// Errors:   kCorrupt, kLimitExceeded; what was decoded before a bad definition stays.
-/// Source:   format/FORMAT.md sections 4 and 5.
+/// Source:   format/FORMAT.md sections 4, 5 and 6.7.
+
+#include <vector>
 
 #include "format/base/bytes.h"
 #include "format/base/status.h"
 #include "format/definitions.h"
 #include "format/meta.h"
+#include "format/step_sums.h"
 
 namespace convtrace::reader {
 
@@ -18,5 +21,8 @@ namespace convtrace::reader {
 [[nodiscard]] Status decode_meta(Bytes raw, format::TraceMeta& meta, uint32_t& required_features);
 
 [[nodiscard]] Status decode_defs(Bytes raw, format::Definitions& definitions);
+
+/// @param events  out: of all kinds in the EVENTS records that are summed up.
+[[nodiscard]] Status decode_sums(Bytes raw, std::vector<format::StepSums>& sums, uint64_t& events);
 
 }  // namespace convtrace::reader

@@ -78,6 +78,7 @@ class Check {
   void check_meta(const RecordEntry& entry, Bytes raw);
   void check_defs(const RecordEntry& entry, Bytes raw);
   void check_events(const RecordEntry& entry, Bytes raw);
+  void check_sums(const RecordEntry& entry, Bytes raw);
   void check_index(const RecordEntry& entry, Bytes raw);
   void check_footer(const RecordEntry& entry);
   void check_consolidated();
@@ -94,6 +95,9 @@ class Check {
   format::Definitions consolidated_;  ///< by the consolidated DEFS alone
   DefinitionCheck definition_check_;
   bool definitions_changed_ = false;
+  // Step sums: of the chunks since the last SUMS, of all chunks, by the consolidated SUMS.
+  std::vector<format::StepSums> new_sums_, all_sums_, consolidated_sums_;
+  uint64_t summed_up_events_ = 0;
   uint64_t next_event_seq_ = 0;
   uint64_t data_end_ = kSlotBytes;
   uint64_t first_index_ = 0;
@@ -154,6 +158,8 @@ void Check::check_payload(const RecordEntry& entry, Bytes raw) {
       return check_defs(entry, raw);
     case RecordKind::kEvents:
       return check_events(entry, raw);
+    case RecordKind::kSums:
+      return check_sums(entry, raw);
     case RecordKind::kIndex:
       return check_index(entry, raw);
     default:
@@ -202,12 +208,36 @@ void Check::check_consolidated() {
   if (!covers(consolidated_, definitions_)) {
     result_.problems.add(data_end_, 0, "the consolidated definitions are not those before");
   }
+  format::merge(all_sums_);
+  if (consolidated_sums_ != all_sums_) {
+    result_.problems.add(data_end_, 0, "the consolidated step sums are not those of the chunks");
+  }
+}
+
+void Check::check_sums(const RecordEntry& entry, Bytes raw) {
+  std::vector<format::StepSums> sums;
+  uint64_t events = 0;
+  if (!decode_sums(raw, sums, events).ok()) return problem(entry, "step sums damaged");
+  if ((entry.header.flags & format::kFlagConsolidated) != 0) {
+    consolidated_sums_.insert(consolidated_sums_.end(), sums.begin(), sums.end());
+    if (events != result_.events) problem(entry, "step sums of another number of events");
+    return;
+  }
+  format::merge(new_sums_);
+  if (sums != new_sums_ || events != result_.events - summed_up_events_) {
+    problem(entry, "step sums differ from those of the chunks before");
+  }
+  new_sums_.clear();
+  summed_up_events_ = result_.events;
 }
 
 void Check::check_events(const RecordEntry& entry, Bytes raw) {
   if (!decoder_.load(raw, entry.header.item_count).ok()) return problem(entry, "events damaged");
   if (definitions_changed_) definition_check_ = DefinitionCheck(definitions_);
   definitions_changed_ = false;
+  const std::vector<format::StepSums> sums = decoder_.sums();
+  new_sums_.insert(new_sums_.end(), sums.begin(), sums.end());
+  all_sums_.insert(all_sums_.end(), sums.begin(), sums.end());
   Span span;
   uint64_t undefined = 0, unknown = 0, disordered = 0;
   format::Event event;

@@ -16,7 +16,8 @@ using format::RecordEntry;
 using format::RecordKind;
 
 bool is_known(RecordKind kind) {
-  return kind == RecordKind::kMeta || kind == RecordKind::kDefs || kind == RecordKind::kEvents;
+  return kind == RecordKind::kMeta || kind == RecordKind::kDefs || kind == RecordKind::kEvents ||
+         kind == RecordKind::kSums;
 }
 
 bool may_skip(RecordKind kind) { return (static_cast<uint16_t>(kind) & format::kMaySkipBit) != 0; }

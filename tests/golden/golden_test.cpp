@@ -8,10 +8,10 @@
 #include "reader/payload_reader.h"
 #include "reader/record_scanner.h"
 #include "reader/trace_reader.h"
-#include "tests/golden/tiny_trace.h"
+#include "tests/golden/golden_traces.h"
 #include "tests/support/catch.h"
-#include "tests/support/describe.h"
 #include "tests/support/temp_dir.h"
+#include "tools/common/json.h"
 
 namespace convtrace {
 namespace {
@@ -27,27 +27,54 @@ std::string content(const fs::path& path) {
   return {std::istreambuf_iterator<char>(in), {}};
 }
 
-std::string events_of(const fs::path& path) {
-  auto opened = reader::TraceReader::open(path);
-  REQUIRE(opened.ok());
-  std::string text;
-  format::Event event;
-  while (opened.value()->next(event)) text += test::describe(event) + '\n';
-  CHECK(opened.value()->state() == reader::TraceState::kComplete);
-  return text;
-}
-
 TEST_CASE("golden: every trace of every version reads as it did when it was made", "[golden]") {
   int traces = 0;
   for (const auto& entry : fs::recursive_directory_iterator(kGolden)) {
     if (entry.path().extension() != ".ctrace") continue;
     INFO(entry.path());
     fs::path expected = entry.path();
-    expected.replace_extension(".expected.txt");
-    CHECK(events_of(entry.path()) == content(expected));
+    CHECK(test::reading_of(entry.path()) == content(expected.replace_extension("expected.txt")));
     ++traces;
   }
-  CHECK(traces >= 1);
+  CHECK(traces >= 9);
+}
+
+TEST_CASE("golden: files that must not open do not", "[golden]") {
+  int files = 0;
+  for (const auto& entry : fs::directory_iterator(kGolden / "v1/must_fail")) {
+    if (entry.path().extension() != ".ctrace") continue;
+    INFO(entry.path());
+    CHECK_FALSE(reader::TraceReader::open(entry.path()).ok());
+    ++files;
+  }
+  CHECK(files == test::kMustFailFiles);
+}
+
+/// A key may have been added since; what was there must still be there.
+void check_holds(const tools::Json& now, const tools::Json& then) {
+  for (const auto& [key, value] : then.items()) {
+    INFO(then.dump());
+    INFO(key);
+    REQUIRE(now.contains(key));
+    REQUIRE(now[key] == value);
+  }
+}
+
+TEST_CASE("golden: every trace shows the JSON that it did when it was made", "[golden]") {
+  int records = 0;
+  for (const auto& entry : fs::recursive_directory_iterator(kGolden)) {
+    if (entry.path().extension() != ".jsonl") continue;
+    const fs::path trace = fs::path(entry.path()).replace_extension().replace_extension("ctrace");
+    INFO(trace);
+    std::istringstream now(test::json_of(trace)), then(content(entry.path()));
+    for (std::string now_line, then_line; std::getline(then, then_line); ++records) {
+      REQUIRE(std::getline(now, now_line));
+      check_holds(tools::Json::parse(now_line), tools::Json::parse(then_line));
+    }
+    std::string more;
+    CHECK_FALSE(std::getline(now, more));
+  }
+  CHECK(records > 80);
 }
 
 /// Record headers without what depends on the compressor's version, and payloads as they were
@@ -81,8 +108,11 @@ std::vector<std::string> records_of(const fs::path& path) {
 
 TEST_CASE("golden: the writer still writes version 1's bytes", "[golden]") {
   const test::TempDir dir;
-  test::write_tiny_trace(dir / "tiny.ctrace");
-  CHECK(records_of(dir / "tiny.ctrace") == records_of(kGolden / "v1/tiny.ctrace"));
+  for (const test::GoldenTrace& trace : test::kGolden) {
+    const std::string name = std::string(trace.name) + ".ctrace";
+    trace.write(dir / name);
+    CHECK(records_of(dir / name) == records_of(kGolden / "v1" / name));
+  }
 }
 
 TEST_CASE("golden: the hex dump in FORMAT.md is the golden file", "[golden]") {

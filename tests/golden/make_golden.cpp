@@ -1,25 +1,45 @@
-// usage: make_golden FOLDER    writes new golden traces; those of a released version are never made
-// again
+// usage: make_golden FOLDER    writes new golden traces and what must be read from them; those of a
+// released version are never made again
 
 #include <cstdio>
+#include <filesystem>
 #include <fstream>
+#include <iterator>
 
-#include "reader/trace_reader.h"
-#include "tests/golden/tiny_trace.h"
-#include "tests/support/describe.h"
+#include "tests/golden/golden_traces.h"
+
+namespace {
+
+namespace fs = std::filesystem;
+
+bool write(const fs::path& path, const std::string& content) {
+  std::ofstream out(path, std::ios::binary);
+  return static_cast<bool>(out << content);
+}
+
+}  // namespace
 
 int main(int argc, char** argv) {
+  using namespace convtrace::test;
   if (argc != 2) {
     std::fputs("usage: make_golden FOLDER\n", stderr);
     return 2;
   }
-  const std::string path = std::string(argv[1]) + "/tiny.ctrace";
-  convtrace::test::write_tiny_trace(path);
-  const auto reader = convtrace::reader::TraceReader::open(path);
-  std::ofstream expected(std::string(argv[1]) + "/tiny.expected.txt");
-  convtrace::format::Event event;
-  while (reader.ok() && reader.value()->next(event)) {
-    expected << convtrace::test::describe(event) << '\n';
+  const fs::path folder = argv[1];
+  fs::create_directories(folder / "must_fail");
+  bool good = true;
+  for (const GoldenTrace& trace : kGolden) {
+    const fs::path path = folder / (std::string(trace.name) + ".ctrace");
+    trace.write(path);
+    good = good && write(fs::path(path).replace_extension("expected.txt"), reading_of(path)) &&
+           write(fs::path(path).replace_extension("expected.jsonl"), json_of(path));
   }
-  return reader.ok() && expected ? 0 : 1;
+  std::ifstream tiny(folder / "tiny.ctrace", std::ios::binary);
+  const std::string bytes{std::istreambuf_iterator<char>(tiny), {}};
+  for (const MustFail& file : kMustFail) {
+    const fs::path path = folder / "must_fail" / (std::string(file.name) + ".ctrace");
+    good = good && write(path, file.damage(bytes)) &&
+           write(fs::path(path).replace_extension("expected.txt"), reading_of(path));
+  }
+  return good ? 0 : 1;
 }

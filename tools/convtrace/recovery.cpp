@@ -82,7 +82,8 @@ Status Recovery::copy(reader::Chunk& chunk) {
   const bool numbered = first >= writer_.next_seq();  // else no writer of ours made it
   if (numbered) writer_.skip_to(first);
   if (numbered && walked.undefined == 0) {
-    return writer_.append_chunk(header, chunk.payload.stored(), first);
+    return writer_.append_chunk(header, chunk.payload.stored(), first,
+                                chunk.decoder.sums());
   }
   CONVTRACE_TRY(copy_defined(chunk));
   writer_.skip_to(std::max(writer_.next_seq(), first + header.item_count));

@@ -1,6 +1,7 @@
 #include "format/trace_writer.h"
 
 #include <algorithm>
+#include <functional>
 #include <random>
 
 #include "format/layout.h"
@@ -119,17 +120,41 @@ TEST_CASE("trace writer: an error finding is stored at once and marked", "[forma
   CHECK(records[1].item_count == 2);
 }
 
-TEST_CASE("trace writer: a chunk closes at 256 KiB", "[format][limits]") {
+/// Stores `count` of what `make` makes. @return the headers of the EVENTS records but the last.
+std::vector<RecordHeader> full_chunks(size_t count, const std::function<Event(size_t)>& make) {
   MemoryTrace trace;
-  for (int i = 0; i < 40000; ++i) REQUIRE(trace.writer->append(at(1, 1)).ok());
+  for (size_t i = 0; i < count; ++i) REQUIRE(trace.writer->append(make(i)).ok());
   REQUIRE(trace.writer->flush().ok());
   auto records = trace.records();
-  records.erase(records.begin());
-  REQUIRE(records.size() > 2);
+  std::erase_if(records, [](const auto& r) { return r.kind != RecordKind::kEvents; });
+  REQUIRE(records.size() > 1);
   records.pop_back();
-  for (const RecordHeader& record : records) {
+  return records;
+}
+
+TEST_CASE("trace writer: a chunk closes at 256 KiB", "[format][limits]") {
+  std::mt19937_64 random(2);
+  Copy copy;
+  for (const RecordHeader& record : full_chunks(40000, [&](size_t) {
+         copy.destination = random();
+         return copy;
+       })) {
     CHECK(record.raw_size >= kChunkCloseBytes);
-    CHECK(record.raw_size < kChunkCloseBytes + 4096);
+    CHECK(record.raw_size < kChunkCloseBytes + 8192);
+  }
+}
+
+TEST_CASE("trace writer: a chunk closes at 65536 events and at a million operands",
+          "[format][limits]") {
+  for (const RecordHeader& record :
+       full_chunks(kMaxChunkEvents + 1, [](size_t) { return at(1, 1); })) {
+    CHECK(record.item_count == kMaxChunkEvents);
+  }
+  const std::vector<Operand> operands(kMaxOperands);
+  Launch launch;
+  launch.operands = operands;
+  for (const RecordHeader& record : full_chunks(300, [&](size_t) { return launch; })) {
+    CHECK(record.item_count == kMaxChunkOperands / kMaxOperands);
   }
 }
 
@@ -152,19 +177,29 @@ TEST_CASE("trace writer: events up to the size limit are stored, larger ones bec
   event.shape = {};
   event.range_hashes = words;
   REQUIRE(trace.writer->append(event).ok());
+  const std::vector<Operand> operands(kMaxOperands + 1);
+  Launch launch;
+  launch.operands = std::span(operands).first(kMaxOperands);
+  REQUIRE(trace.writer->append(launch).ok());
+  launch.operands = operands;
+  REQUIRE(trace.writer->append(launch).ok());
   REQUIRE(trace.writer->close().ok());
 
   const auto reader = trace.read();
   Event back;
+  const auto check_loss = [&] {
+    REQUIRE(reader->next(back));
+    CHECK(std::get<Loss>(back).reason == LossReason::kRecordTooLarge);
+    CHECK(std::get<Loss>(back).count == 1);
+  };
   REQUIRE(reader->next(back));
   CHECK(std::get<TensorStats>(back).leading.size() == kMaxEventBytes - 1);
   REQUIRE(reader->next(back));
   CHECK(std::get<TensorStats>(back).leading.size() == kMaxEventBytes);
-  for (int i = 0; i < 3; ++i) {
-    REQUIRE(reader->next(back));
-    CHECK(std::get<Loss>(back).reason == LossReason::kRecordTooLarge);
-    CHECK(std::get<Loss>(back).count == 1);
-  }
+  for (int i = 0; i < 3; ++i) check_loss();
+  REQUIRE(reader->next(back));
+  CHECK(std::get<Launch>(back).operands.size() == kMaxOperands);
+  check_loss();
   CHECK_FALSE(reader->next(back));
   CHECK(reader->state() == reader::TraceState::kComplete);
 }

@@ -2,53 +2,28 @@
 
 #include "reader/event_decoder.h"
 
-#include <functional>
-
 #include "format/layout.h"
-#include "format/schema/chunk_generated.h"
 #include "tests/support/catch.h"
+#include "tests/unit/reader/chunk_maker.h"
 
 namespace convtrace {
 namespace {
 
-namespace wire = format::wire;
+using format::wire::zigzag;
 using reader::EventDecoder;
+using test::ChunkMaker;
+using test::packed;
+using test::with_launches;
+using test::with_stats;
+namespace wire = format::wire;
 
-/// A payload that a writer of our version would not make.
-class Chunk {
- public:
-  explicit Chunk(const std::function<void(wire::ChunkT&)>& change) {
-    wire::ChunkT chunk;
-    change(chunk);
-    count_ = static_cast<uint32_t>(chunk.kind.size());
-    wire::FinishChunkBuffer(builder_, wire::Chunk::Pack(builder_, &chunk));
-  }
-  [[nodiscard]] Bytes bytes() const {
-    return std::as_bytes(std::span(builder_.GetBufferPointer(), builder_.GetSize()));
-  }
-  [[nodiscard]] Status load(EventDecoder& decoder) const { return decoder.load(bytes(), count_); }
-  [[nodiscard]] StatusCode code() const {
-    EventDecoder decoder;
-    return load(decoder).code;
-  }
-
- private:
-  flatbuffers::FlatBufferBuilder builder_;
-  uint32_t count_ = 0;
-};
-
-wire::StatsColumnsT& with_stats(wire::ChunkT& chunk, size_t rows) {
-  chunk.kind.assign(rows, 1);
-  chunk.stats = std::make_unique<wire::StatsColumnsT>();
-  return *chunk.stats;
-}
+constexpr StatusCode kOk = StatusCode::kOk, kCorrupt = StatusCode::kCorrupt;
 
 TEST_CASE("event decoder: absent columns read as zeros", "[reader]") {
-  const Chunk chunk([](wire::ChunkT& c) {
+  const ChunkMaker chunk([](wire::ChunkT& c) {
     c.first_seq = 40;
-    c.kind = {0};
-    c.launch = std::make_unique<wire::LaunchColumnsT>();
-    c.launch->stream = {77};
+    c.first_t_ns = 5;
+    with_launches(c, 1).stream = packed({77});
   });
   EventDecoder decoder;
   REQUIRE(chunk.load(decoder).ok());
@@ -56,85 +31,129 @@ TEST_CASE("event decoder: absent columns read as zeros", "[reader]") {
   REQUIRE(decoder.next(event) == EventDecoder::Outcome::kEvent);
   const auto& launch = std::get<format::Launch>(event);
   CHECK(launch.header.seq == 40);
+  CHECK(launch.header.t_ns == 5);
   CHECK(launch.stream == 77);
   CHECK(launch.grid[0] == 0);
   CHECK(launch.operands.empty());
   CHECK(decoder.next(event) == EventDecoder::Outcome::kEnd);
 }
 
+TEST_CASE("event decoder: a row may not be like one that is not before it", "[reader][limits]") {
+  const auto with_back = [](const std::vector<uint64_t>& differences) {
+    return ChunkMaker([&](wire::ChunkT& c) {
+             with_launches(c, differences.size()).back = packed(differences);
+           })
+        .code();
+  };
+  CHECK(with_back({0, zigzag(1), zigzag(1)}) == kOk);     // 0, 1, 2
+  CHECK(with_back({0, zigzag(2)}) == kCorrupt);           // before the first
+  CHECK(with_back({zigzag(1)}) == kCorrupt);              // the first
+  CHECK(with_back({0, zigzag(UINT64_MAX)}) == kCorrupt);  // after itself
+  CHECK(with_back({0, zigzag(1), zigzag(0 - 2ull)}) == kCorrupt);
+}
+
 TEST_CASE("event decoder: columns that do not fit their events are damage", "[reader][limits]") {
-  CHECK(Chunk([](wire::ChunkT& c) { c.kind = {0}; }).code() == StatusCode::kCorrupt);
-  CHECK(Chunk([](wire::ChunkT& c) {
+  const auto code = [](const std::function<void(wire::ChunkT&)>& change) {
+    return ChunkMaker(change).code();
+  };
+  CHECK(code([](auto& c) { c.kind = {0}; }) == kCorrupt);  // no table
+  CHECK(code([](auto& c) {
           c.kind = {6};
-          c.step = {1, 2};
-        }).code() == StatusCode::kCorrupt);
-  CHECK(Chunk([](wire::ChunkT& c) {
-          c.kind = {0};
-          c.launch = std::make_unique<wire::LaunchColumnsT>();
-          c.launch->operand_count = {2};
-          c.launch->operand_address = {1};
-        }).code() == StatusCode::kCorrupt);
-  CHECK(Chunk([](wire::ChunkT& c) {
+          c.step = packed({1, 2});
+        }) == kCorrupt);
+  CHECK(code([](auto& c) {
+          c.kind = {6};
+          c.thread = packed({uint64_t{1} << 32});
+        }) == kCorrupt);
+  // Two launches, one signature: fixed columns have one row.
+  CHECK(code([](auto& c) { with_launches(c, 2).kernel = packed({1}); }) == kOk);
+  CHECK(code([](auto& c) { with_launches(c, 2).kernel = packed({1, 2}); }) == kCorrupt);
+  CHECK(code([](auto& c) { with_launches(c, 1).kernel = packed({uint64_t{1} << 32}); }) ==
+        kCorrupt);
+  CHECK(code([](auto& c) {
+          with_launches(c, 2).operand_count = packed({2});
+          c.launch->operand_param = packed({1, 2});
+          c.launch->operand_address = packed({1, 2, 3, 4});
+        }) == kOk);
+  CHECK(code([](auto& c) {
+          with_launches(c, 2).operand_count = packed({2});
+          c.launch->operand_address = packed({1, 2});
+        }) == kCorrupt);
+  CHECK(code([](auto& c) {
+          with_launches(c, 2).operand_count = packed({2});
+          c.launch->operand_param = packed({1, 2, 3, 4});
+        }) == kCorrupt);
+  CHECK(code([](auto& c) {
           c.kind = {7, 7};
           c.finding.push_back(std::make_unique<wire::FindingT>());
-        }).code() == StatusCode::kCorrupt);
-  CHECK(Chunk([](wire::ChunkT& c) { with_stats(c, 1).samples = {1}; }).code() ==
-        StatusCode::kCorrupt);
-  CHECK(Chunk([](wire::ChunkT& c) { with_stats(c, 1).sample_bytes = {1}; }).code() ==
-        StatusCode::kCorrupt);
-  CHECK(Chunk([](wire::ChunkT& c) {
-          with_stats(c, 2).leading_bytes = {UINT32_MAX, 2};
+        }) == kCorrupt);
+  CHECK(code([](auto& c) { with_stats(c, 1); }) == kOk);
+  CHECK(code([](auto& c) { with_stats(c, 1).hash = {}; }) == kCorrupt);
+  CHECK(code([](auto& c) { with_stats(c, 1).samples = {1}; }) == kCorrupt);
+  CHECK(code([](auto& c) { with_stats(c, 1).sample_bytes = packed({1}); }) == kCorrupt);
+  CHECK(code([](auto& c) {
+          with_stats(c, 2).leading_bytes = packed({UINT32_MAX, 2});
           c.stats->leading = {1};
-        }).code() == StatusCode::kCorrupt);
-  CHECK(Chunk([](wire::ChunkT& c) {
-          with_stats(c, 1).capture = {1};  // stats without values
-        }).code() == StatusCode::kCorrupt);
+        }) == kCorrupt);
+  CHECK(code([](auto& c) { with_stats(c, 1).l2 = packed({1, 2}); }) == kCorrupt);
+}
+
+TEST_CASE("event decoder: operands that take no bytes are bounded all the same",
+          "[reader][limits]") {
+  const auto with_operands = [](uint64_t count, size_t launches) {
+    return ChunkMaker(
+               [&](wire::ChunkT& c) { with_launches(c, launches).operand_count = packed({count}); })
+        .code();
+  };
+  constexpr size_t kMost = format::kMaxChunkOperands / format::kMaxOperands;
+  CHECK(with_operands(format::kMaxOperands, kMost) == kOk);
+  CHECK(with_operands(format::kMaxOperands, kMost + 1) == kCorrupt);
+  CHECK(with_operands(format::kMaxOperands + 1, 1) == kCorrupt);
 }
 
 TEST_CASE("event decoder: per-event limits hold", "[reader][limits]") {
   const auto with_rank = [](uint8_t rank) {
-    return Chunk([rank](wire::ChunkT& c) {
-             with_stats(c, 1).rank = {rank};
-             if (rank != 255) c.stats->shape.resize(rank);
+    return ChunkMaker([rank](wire::ChunkT& c) {
+             with_stats(c, 1).rank = packed({rank});
+             if (rank != 255) c.stats->shape = packed(std::vector<uint64_t>(rank, 1));
            })
         .code();
   };
-  CHECK(with_rank(format::kMaxDims) == StatusCode::kOk);
-  CHECK(with_rank(format::kMaxDims + 1) == StatusCode::kCorrupt);
-  CHECK(with_rank(255) == StatusCode::kOk);
+  CHECK(with_rank(format::kMaxDims) == kOk);
+  CHECK(with_rank(format::kMaxDims + 1) == kCorrupt);
+  CHECK(with_rank(255) == kOk);
 
   const auto with_ranges = [](uint16_t count) {
-    return Chunk([count](wire::ChunkT& c) {
-             with_stats(c, 1).range_count = {count};
+    return ChunkMaker([count](wire::ChunkT& c) {
+             with_stats(c, 1).range_count = packed({count});
              c.stats->range_hashes.resize(count);
            })
         .code();
   };
-  CHECK(with_ranges(format::kMaxRanges) == StatusCode::kOk);
-  CHECK(with_ranges(format::kMaxRanges + 1) == StatusCode::kCorrupt);
+  CHECK(with_ranges(format::kMaxRanges) == kOk);
+  CHECK(with_ranges(format::kMaxRanges + 1) == kCorrupt);
 
   const auto with_message = [](size_t size) {
-    return Chunk([size](wire::ChunkT& c) {
+    return ChunkMaker([size](wire::ChunkT& c) {
              c.kind = {8};
              c.diagnostic.push_back(std::make_unique<wire::DiagnosticT>());
              c.diagnostic[0]->message.assign(size, 'x');
            })
         .code();
   };
-  CHECK(with_message(64 * 1024) == StatusCode::kOk);
-  CHECK(with_message(64 * 1024 + 1) == StatusCode::kCorrupt);
+  CHECK(with_message(64 * 1024) == kOk);
+  CHECK(with_message(64 * 1024 + 1) == kCorrupt);
 }
 
 TEST_CASE("event decoder: the number of events must be what the header says", "[reader][limits]") {
-  const Chunk chunk([](wire::ChunkT& c) {
+  const ChunkMaker chunk([](wire::ChunkT& c) {
     c.kind = {6, 6};
-    c.step_mark = std::make_unique<wire::StepColumnsT>();
-    c.step_mark->index = {1, 2};
+    c.step_index = packed({1, 1});
   });
   EventDecoder decoder;
   CHECK(decoder.load(chunk.bytes(), 2).ok());
-  CHECK(decoder.load(chunk.bytes(), 1).code == StatusCode::kCorrupt);
-  CHECK(decoder.load(chunk.bytes(), 3).code == StatusCode::kCorrupt);
+  CHECK(decoder.load(chunk.bytes(), 1).code == kCorrupt);
+  CHECK(decoder.load(chunk.bytes(), 3).code == kCorrupt);
   CHECK(decoder.load(chunk.bytes(), format::kMaxChunkEvents + 1).code ==
         StatusCode::kLimitExceeded);
   format::Event event;
@@ -143,13 +162,13 @@ TEST_CASE("event decoder: the number of events must be what the header says", "[
 
 TEST_CASE("event decoder: kinds and enumerators of a newer version are passed over one by one",
           "[reader]") {
-  const Chunk chunk([](wire::ChunkT& c) {
+  const ChunkMaker chunk([](wire::ChunkT& c) {
     c.kind = {6, 200, 4, 6};
-    c.t_delta_ns = {10, 1, 1, 1};
+    c.first_t_ns = 10;
+    c.time = packed({0, zigzag(1), zigzag(1), zigzag(1)});
     c.copy = std::make_unique<wire::CopyColumnsT>();
-    c.copy->kind = {2};
-    c.step_mark = std::make_unique<wire::StepColumnsT>();
-    c.step_mark->index = {1, 2};
+    c.copy->kind = packed({2});
+    c.step_index = packed({1, 1});
   });
   EventDecoder decoder;
   REQUIRE(chunk.load(decoder).ok());
@@ -164,26 +183,29 @@ TEST_CASE("event decoder: kinds and enumerators of a newer version are passed ov
 }
 
 TEST_CASE("event decoder: any cut or flipped byte of a payload is survived", "[reader][recovery]") {
-  const Chunk chunk([](wire::ChunkT& c) {
-    c.kind = {1, 7, 0};
-    c.stats = std::make_unique<wire::StatsColumnsT>();
-    c.stats->rank = {2};
-    c.stats->shape = {3, 4};
+  const ChunkMaker chunk([](wire::ChunkT& c) {
+    with_stats(c, 2);
+    c.kind.insert(c.kind.end(), {7, 0, 0});
+    c.stats->back = packed({0, zigzag(1)});
+    c.stats->rank = packed({2});
+    c.stats->shape = packed({3, 4});
+    c.stats->l2 = packed({1, 2});
     c.finding.push_back(std::make_unique<wire::FindingT>());
     c.finding[0]->message = "text";
     c.launch = std::make_unique<wire::LaunchColumnsT>();
-    c.launch->operand_count = {1};
-    c.launch->operand_address = {5};
+    c.launch->back = packed({0, zigzag(1)});
+    c.launch->operand_count = packed({1});
+    c.launch->operand_address = packed({5, 0});
   });
   const std::vector<std::byte> good(chunk.bytes().begin(), chunk.bytes().end());
   EventDecoder decoder;
   format::Event event;
   size_t refused = 0;
   const auto drain = [&](Bytes bytes) {
-    refused += !decoder.load(bytes, 3).ok();
+    refused += !decoder.load(bytes, 5).ok();
     int events = 0;
     while (decoder.next(event) != EventDecoder::Outcome::kEnd) ++events;
-    REQUIRE(events <= 3);
+    REQUIRE(events <= 5);
   };
   for (size_t size = 0; size < good.size(); ++size) drain(Bytes(good).first(size));
   CHECK(refused > good.size() / 2);

@@ -252,9 +252,10 @@ TEST_CASE("trace reader: events whose definitions are lost are counted and not s
   const SampleTrace trace = make_sample_trace(16, 3, 8);
   const RecordEntry& defs = trace.records[3];
   REQUIRE(defs.header.kind == RecordKind::kDefs);
-  const RecordEntry& index = trace.records[trace.records.size() - 3];
-  REQUIRE(index.header.kind == RecordKind::kDefs);  // the consolidated one goes too: a killed run
-  Content bytes = cut(trace.bytes, index.offset);
+  const auto consolidated = std::ranges::find(trace.records, format::kFlagConsolidated,
+                                              [](const RecordEntry& r) { return r.header.flags; });
+  REQUIRE(consolidated->header.kind == RecordKind::kDefs);
+  Content bytes = cut(trace.bytes, consolidated->offset);  // as if killed just before
 
   SECTION("damaged payload") { bytes[defs.offset + format::kSlotBytes + 3] ^= std::byte{4}; }
   SECTION("damaged header") { bytes[defs.offset + 9] ^= std::byte{4}; }

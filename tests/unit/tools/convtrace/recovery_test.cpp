@@ -159,7 +159,8 @@ TEST_CASE("recovery: events whose definition is gone are left out and counted", 
   const SampleTrace trace = make_sample_trace(55, 3, 8);
   const auto& defs = trace.records[3];
   REQUIRE(defs.header.kind == RecordKind::kDefs);
-  const auto& consolidated = trace.records[trace.records.size() - 3];
+  const auto& consolidated = *std::ranges::find(
+      trace.records, format::kFlagConsolidated, [](const auto& r) { return r.header.flags; });
   REQUIRE(consolidated.header.kind == RecordKind::kDefs);
   Content bytes(trace.bytes.begin(),
                 trace.bytes.begin() + static_cast<ptrdiff_t>(consolidated.offset));
@@ -208,7 +209,8 @@ TEST_CASE("recovery: chunks whose numbers do not ascend are numbered anew", "[re
   REQUIRE(writer.write_file_header(file).ok());
   REQUIRE(writer.write({.kind = RecordKind::kMeta, .item_count = 1}, encode_meta(meta)).ok());
   for (const uint64_t first_seq : {100u, 50u}) {
-    format::EventEncoder chunk;
+    const format::Definitions definitions;
+    format::EventEncoder chunk(definitions);
     for (uint32_t i = 0; i < 3; ++i) {
       REQUIRE(chunk.add(format::Step{.header = {.t_ns = 5}, .index = i}).ok());
     }

@@ -14,7 +14,7 @@ TEST_CASE("verify: 0 for a good trace, 3 for one that is not closed, 1 for what 
   std::ofstream(text) << "no trace";
   const ProcessResult result = convtrace({"verify", good});
   CHECK(result.exit_code == 0);
-  CHECK(result.out.find("complete: 6 records, 2 events, 0 problems") == 0);
+  CHECK(result.out.find("complete: 7 records, 2 events, 0 problems") == 0);
   CHECK(result.err.empty());
   CHECK(convtrace({"verify", unclosed}).exit_code == 3);
   CHECK(convtrace({"verify", unclosed}).out.find("not closed") != std::string::npos);

@@ -1,0 +1,24 @@
+#pragma once
+/// @file rare_rows.h
+/// Events that are tables of their own.
+///
+/// Place:    event_decoder.cpp; format/columns/rare_tables.h is its mirror.
+/// Source:   format/FORMAT.md section 6.6.
+
+#include "format/events.h"
+#include "format/schema/chunk_generated.h"
+
+namespace convtrace::reader {
+
+namespace wire = format::wire;
+
+/// Gives the event of a table but for its header. @return whether all its enumerators are known.
+bool read(const wire::Finding& from, format::Finding& event);
+bool read(const wire::Diagnostic& from, format::Diagnostic& event);
+bool read(const wire::Loss& from, format::Loss& event);
+bool read(const wire::Cost& from, format::Cost& event);
+
+/// @return whether the texts of all tables are within the limit.
+[[nodiscard]] bool rare_texts_fit(const wire::Chunk& chunk);
+
+}  // namespace convtrace::reader

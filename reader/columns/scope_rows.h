@@ -1,0 +1,33 @@
+#pragma once
+/// @file scope_rows.h
+/// The scope events of a chunk, one after another.
+///
+/// Place:    event_decoder.cpp; format/columns/scope_columns.h is its mirror.
+/// Source:   format/FORMAT.md section 6.5.
+
+#include <vector>
+
+#include "format/events.h"
+#include "reader/columns/row_table.h"
+
+namespace convtrace::reader {
+
+class ScopeRows {
+ public:
+  /// @return whether `table` holds exactly `row_count` events.
+  [[nodiscard]] bool bind(const wire::ScopeColumns* table, size_t row_count);
+  /// Gives the next event but for its header.
+  /// @return whether all its enumerators are known. @pre there is one
+  bool next(format::Scope& event);
+
+ private:
+  struct Signature {
+    format::Scope event;
+    bool known = true;
+  };
+  LikeTable rows_;
+  size_t row_ = 0;
+  std::vector<Signature> signatures_;
+};
+
+}  // namespace convtrace::reader

@@ -1,0 +1,110 @@
+#include "reader/columns/stats_rows.h"
+
+#include "reader/columns/enums.h"
+
+namespace convtrace::reader {
+
+using namespace format;
+
+bool StatsRows::bind(const wire::StatsColumns* table, size_t row_count) {
+  row_ = 0;
+  if (table == nullptr) return row_count == 0;
+  const wire::StatsColumns& t = *table;
+  return rows_.bind(t.back(), row_count) && bind_signatures(t) && bind_shapes(t) && bind_flat(t) &&
+         varying_.bind({t.storage(),  t.storage_offset(), t.generation(),   t.version(),
+                        t.address(),  t.finite(),         t.nan(),          t.pos_inf(),
+                        t.neg_inf(),  t.pos_zero(),       t.neg_zero(),     t.positive(),
+                        t.negative(), t.subnormal(),      t.saturated(),    t.min(),
+                        t.max(),      t.amax(),           t.amin_nonzero(), t.sum_lo(),
+                        t.sum_hi(),   t.l1_lo(),          t.l1_hi(),        t.l2(),
+                        t.mean(),     t.deviation()},
+                       row_count);
+}
+
+bool StatsRows::bind_signatures(const wire::StatsColumns& t) {
+  signatures_.clear();
+  const FixedColumn columns[] = {
+      {t.scope(), 4},        {t.call(), 4},         {t.phase(), 1},       {t.slot(), 4},
+      {t.op(), 4},           {t.kernel(), 4},       {t.device_type(), 1}, {t.device_index(), 1},
+      {t.dtype(), 1},        {t.extent(), 1},       {t.capture(), 1},     {t.bytes(), 8},
+      {t.count(), 8},        {t.variant(), 4},      {t.rank(), 1},        {t.range_count(), 2},
+      {t.sample_bytes(), 4}, {t.leading_bytes(), 4}};
+  return each_row(columns, rows_.signature_count(), [this](const auto& v) {
+    const auto u32 = [&v](size_t i) { return static_cast<uint32_t>(v[i]); };
+    Signature& made = signatures_.emplace_back();
+    TensorStats& e = made.event;
+    Enums enums;
+    e.place.scope = {u32(0)};
+    e.place.call = u32(1);
+    enums.set(e.place.phase, v[2]);
+    e.slot = {u32(3)};
+    e.op = {u32(4)};
+    e.kernel = {u32(5)};
+    enums.set(e.device.type, v[6]);
+    e.device.index = static_cast<uint8_t>(v[7]);
+    enums.set(e.dtype, v[8]);
+    enums.set(e.extent, v[9]);
+    enums.set(e.capture, v[10]);
+    e.bytes = v[11];
+    e.stats.count = v[12];
+    e.variant = u32(13);
+    made.rank = static_cast<uint8_t>(v[14]);
+    e.has_shape = made.rank != wire::kRankUnknown;
+    made.range_count = u32(15);
+    made.sample_bytes = u32(16);
+    made.leading_bytes = u32(17);
+    made.known = enums.known;
+  });
+}
+
+bool StatsRows::bind_shapes(const wire::StatsColumns& t) {
+  size_t dims = 0;
+  for (const Signature& signature : signatures_) {
+    if (!signature.event.has_shape) continue;
+    if (signature.rank > kMaxDims) return false;
+    dims += signature.rank;
+  }
+  shapes_.clear();
+  const FixedColumn column[] = {{t.shape(), 8}};
+  if (!each_row(column, dims, [this](const auto& v) { shapes_.push_back(v[0]); })) return false;
+  const uint64_t* next = shapes_.data();
+  for (Signature& signature : signatures_) {
+    if (!signature.event.has_shape) continue;
+    signature.event.shape = {next, signature.rank};
+    next += signature.rank;
+  }
+  return true;
+}
+
+bool StatsRows::bind_flat(const wire::StatsColumns& t) {
+  const bool readable = hash_.bind(t.hash()) && range_hashes_.bind(t.range_hashes()) &&
+                        samples_.bind(t.samples()) && leading_.bind(t.leading());
+  if (!readable) return false;
+  size_t ranges = 0, samples = 0, leading = 0;
+  for (size_t row = 0; row < rows_.row_count(); ++row) {
+    const Signature& signature = signatures_[rows_.signature(row)];
+    if (signature.range_count > kMaxRanges) return false;
+    ranges += signature.range_count;
+    samples += signature.sample_bytes;
+    leading += signature.leading_bytes;
+  }
+  return hash_.size() == rows_.row_count() && range_hashes_.size() == ranges &&
+         samples_.size() == samples && leading_.size() == leading;
+}
+
+bool StatsRows::next(TensorStats& event) {
+  const size_t row = row_++;
+  const Signature& signature = signatures_[rows_.signature(row)];
+  const auto& v = varying_.next(row, rows_);
+  event = signature.event;
+  event.value = {
+      .storage = v[0], .offset = v[1], .generation = v[2], .version = static_cast<uint32_t>(v[3])};
+  event.address = v[4];
+  event.stats = stats_of_words(v.data() + 5, signature.event.stats.count, hash_.take(1)[0]);
+  event.range_hashes = range_hashes_.take(signature.range_count);
+  event.samples = std::as_bytes(samples_.take(signature.sample_bytes));
+  event.leading = std::as_bytes(leading_.take(signature.leading_bytes));
+  return signature.known;
+}
+
+}  // namespace convtrace::reader

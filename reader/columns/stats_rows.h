@@ -1,0 +1,74 @@
+#pragma once
+/// @file stats_rows.h
+/// The tensor statistics of a chunk, one after another.
+///
+/// Place:    event_decoder.cpp; format/columns/stats_columns.h is its mirror.
+/// Errors:   bind() finds everything that can be wrong with a hostile chunk.
+/// Source:   format/FORMAT.md section 6.4.
+
+#include <span>
+#include <vector>
+
+#include "format/events.h"
+#include "format/stats_words.h"
+#include "reader/columns/row_table.h"
+
+namespace convtrace::reader {
+
+/// Values of all rows one after another; how many belong to a row is said elsewhere.
+template <typename T>
+class FlatColumn {
+ public:
+  /// @return whether the column can be read. The FlatBuffers verifier checks that a vector lies
+  /// inside the buffer, not that its elements are aligned.
+  [[nodiscard]] bool bind(const flatbuffers::Vector<T>* values) {
+    next_ = 0;
+    all_ = {};
+    if (values == nullptr) return true;
+    if (reinterpret_cast<uintptr_t>(values->Data()) % alignof(T) != 0) return false;
+    all_ = std::span<const T>(values->data(), values->size());
+    return true;
+  }
+  [[nodiscard]] size_t size() const { return all_.size(); }
+  /// @return the next `count` values. @pre the counts of all rows add up to size()
+  [[nodiscard]] std::span<const T> take(size_t count) {
+    const size_t begin = next_;
+    next_ += count;
+    return all_.subspan(begin, count);
+  }
+
+ private:
+  std::span<const T> all_;
+  size_t next_ = 0;
+};
+
+class StatsRows {
+ public:
+  /// @return whether `table` holds exactly `row_count` records.
+  [[nodiscard]] bool bind(const wire::StatsColumns* table, size_t row_count);
+
+  /// Gives the next record but for its header; spans are valid until the next bind().
+  /// @return whether all its enumerators are known. @pre there is one
+  bool next(format::TensorStats& event);
+
+ private:
+  struct Signature {
+    format::TensorStats event;  ///< what is fixed, with the shape
+    uint8_t rank = 0;
+    uint32_t range_count = 0, sample_bytes = 0, leading_bytes = 0;
+    bool known = true;
+  };
+  [[nodiscard]] bool bind_signatures(const wire::StatsColumns& table);
+  [[nodiscard]] bool bind_shapes(const wire::StatsColumns& table);
+  [[nodiscard]] bool bind_flat(const wire::StatsColumns& table);
+
+  LikeTable rows_;
+  size_t row_ = 0;
+  std::vector<Signature> signatures_;
+  std::vector<uint64_t> shapes_;
+  VaryingTable<5 + format::kStatsWords> varying_;
+  FlatColumn<uint64_t> hash_, range_hashes_;
+  FlatColumn<uint8_t> samples_, leading_;
+};
+
+}  // namespace convtrace::reader

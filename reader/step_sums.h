@@ -1,0 +1,21 @@
+#pragma once
+/// @file step_sums.h
+/// The sums of a trace's steps: equal sums in two traces mean equal launches and equal values, so
+/// who compares them need not read such a step.
+///
+/// Place:    over trace_container.h. A closed trace has all sums in one place; of others those are
+///           read that were written along the way, and the chunks after the last of them.
+/// Errors:   none: a step of which something is lost has smaller sums, never those of another step.
+/// Source:   format/FORMAT.md section 6.7.
+
+#include <vector>
+
+#include "format/step_sums.h"
+#include "reader/trace_container.h"
+
+namespace convtrace::reader {
+
+/// @return one entry for each step that has launches or values, ascending; kNoStep is the last.
+[[nodiscard]] std::vector<format::StepSums> load_step_sums(const TraceContainer& container);
+
+}  // namespace convtrace::reader

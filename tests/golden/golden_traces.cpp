@@ -1,0 +1,152 @@
+#include "tests/golden/golden_traces.h"
+
+#include "format/base/checksum.h"
+#include "reader/trace_reader.h"
+#include "tests/support/describe.h"
+#include "tests/support/trace_builder.h"
+#include "tools/convtrace/record_json.h"
+
+namespace convtrace::test {
+namespace {
+
+using namespace format;
+
+TraceMeta fixed_meta() {
+  TraceMeta meta;
+  for (uint8_t i = 0; i < meta.uuid.size(); ++i) meta.uuid[i] = static_cast<uint8_t>(0xA0 + i);
+  meta.start_realtime_ns = 1'700'000'000'000'000'000;
+  meta.start_monotonic_ns = 1'000'000;
+  meta.tool_version = "0.1.0";
+  meta.host = "h";
+  meta.pid = 42;
+  meta.command_line = {"train"};
+  return meta;
+}
+
+void write_tiny(const std::string& path) {
+  TraceBuilder(path)
+      .meta(fixed_meta())
+      .step(3)
+      .diagnostic(Level::kWarning, "golden", "hello")
+      .enter("h.0.mlp")
+      .close();
+}
+
+/// One step: the same as the others but for addresses, generations and values.
+void put_step(TraceBuilder& trace, uint32_t step) {
+  const uint64_t moved = step == 2 ? 0x40000 : 0;
+  const MemorySpec memory{.address = 0x7f0000001000 + moved,
+                          .bytes = 4096,
+                          .generation = 10 + step,
+                          .device = {Device::Type::kCuda, 0},
+                          .stream = 7,
+                          .stack = {"alloc", "main"}};
+  trace.step(step).enter("h.0").alloc(memory);
+  for (const uint64_t offset : {0, 256}) {
+    trace.launch({.kernel = "_Z3addPf",
+                  .family = "add",
+                  .scope = "h.0",
+                  .grid = {4, 2, 1},
+                  .block = {128, 1, 1},
+                  .stream = 7,
+                  .operands = {{0, 0, Confidence::kPointerBase, 0x7e0000000000, 1, 0},
+                               {2, 8, Confidence::kWordInterior, memory.address + offset,
+                                memory.generation, offset}}});
+  }
+  const float s = static_cast<float>(step);
+  trace.stats({.scope = "h.0",
+               .op = "demo::gelu",
+               .device = {Device::Type::kCuda, 0},
+               .value = {5, 0, memory.generation, 1},
+               .address = memory.address,
+               .values = {1.0f + s, -2.0f, 0.5f, 0.0f, 3.0f * s},
+               .range_hashes = {11, 12 + step}});
+  trace.stats({.scope = "h.0", .slot = "input:0", .capture = Capture::kHash, .values = {1.0f, s}});
+  trace.leave("h.0").free(memory);
+  Copy copy;
+  copy.destination = memory.address;
+  copy.source = 0x10;
+  copy.bytes = 64;
+  copy.stream = 7;
+  trace.copy(copy);
+}
+
+void put_all(TraceBuilder& trace) {
+  trace.meta(fixed_meta()).fact("version.torch", "2.13.0");
+  for (uint32_t step = 0; step < 4; ++step) {
+    put_step(trace, step);
+    if (step == 1) trace.flush();
+  }
+  trace.finding({.kind = FindingKind::kFreedUnderOutput,
+                 .level = Level::kError,
+                 .scope = "h.0",
+                 .op = "demo::gelu",
+                 .slot = "output:0",
+                 .other = "input:0",
+                 .bytes = 4096,
+                 .free_stack = {"free", "main"},
+                 .message = "freed"});
+  trace.loss(LossReason::kQueueFull, 3).cost(1000, 2000, 3000);
+}
+
+void write_full(const std::string& path) {
+  TraceBuilder trace(path);
+  put_all(trace);
+  trace.close();
+}
+
+void write_unclosed(const std::string& path) {
+  TraceBuilder trace(path);
+  put_all(trace);
+  trace.leave_unclosed();
+}
+
+/// Changes a byte of the file header and seals it anew.
+std::string with_header_byte(std::string bytes, size_t at, char value) {
+  const auto header = std::as_writable_bytes(std::span(bytes)).first<64>();
+  header[at] = static_cast<std::byte>(value);
+  store_le(&header[60], checksum32(header.first<60>()));
+  return bytes;
+}
+
+}  // namespace
+
+const GoldenTrace kGolden[kGoldenTraces] = {
+    {"tiny", write_tiny}, {"full", write_full}, {"unclosed", write_unclosed}};
+
+const MustFail kMustFail[kMustFailFiles] = {
+    {"empty", [](std::string) { return std::string(); }},
+    {"cut_header", [](std::string bytes) { return bytes.substr(0, 63); }},
+    {"not_a_trace", [](std::string bytes) { return std::string(bytes.size(), 'x'); }},
+    {"version_2", [](std::string bytes) { return with_header_byte(std::move(bytes), 8, 2); }},
+    {"required_feature",
+     [](std::string bytes) { return with_header_byte(std::move(bytes), 48, 1 << 5); }},
+    {"damaged_header_no_records",
+     [](std::string bytes) { return bytes.replace(60, 4, 4, 'x').substr(0, 64); }},
+};
+
+std::string reading_of(const std::string& path) {
+  auto opened = reader::TraceReader::open(path);
+  if (!opened.ok()) {
+    return std::string(to_string(opened.status().code)) + ' ' +
+           std::to_string(opened.status().detail) + '\n';
+  }
+  std::string text;
+  Event event;
+  while (opened.value()->next(event)) text += describe(event) + '\n';
+  return text + to_string(opened.value()->state()) + '\n';
+}
+
+std::string json_of(const std::string& path) {
+  auto opened = reader::TraceReader::open(path);
+  if (!opened.ok()) return {};
+  const TraceMeta& meta = opened.value()->meta();
+  std::string text = tools::meta_record_json(meta).dump() + '\n';
+  Event event;
+  while (opened.value()->next(event)) {
+    text += tools::event_json(event, opened.value()->definitions(), meta.rank).dump() + '\n';
+  }
+  return text;
+}
+
+}  // namespace convtrace::test

@@ -1,0 +1,35 @@
+#pragma once
+/// @file golden_traces.h
+/// The content of the golden traces, made the same way each time.
+
+#include <functional>
+#include <string>
+
+namespace convtrace::test {
+
+struct GoldenTrace {
+  const char* name;
+  void (*write)(const std::string& path);
+};
+
+/// tiny: its bytes are explained one by one in format/FORMAT.md. full: every kind of event, steps
+/// that repeat, several chunks. unclosed: what a killed process leaves.
+inline constexpr size_t kGoldenTraces = 3;
+extern const GoldenTrace kGolden[kGoldenTraces];
+
+/// Files that must not open, made from the bytes of tiny.
+struct MustFail {
+  const char* name;
+  std::string (*damage)(std::string bytes);
+};
+inline constexpr size_t kMustFailFiles = 6;
+extern const MustFail kMustFail[kMustFailFiles];
+
+/// @return the events of a trace, bit-exact, a line each, and its state; or why it cannot be
+/// opened.
+[[nodiscard]] std::string reading_of(const std::string& path);
+
+/// @return what `convtrace show --json` prints of it.
+[[nodiscard]] std::string json_of(const std::string& path);
+
+}  // namespace convtrace::test
