@@ -18,6 +18,7 @@ EXPECTED = (
     "stats.cpu.f32", "stats.cpu.bf16", "diff.stats_pairs", "recover.gb_per_s", "pointer.scan",
     "pointer.scan_vs_map", "pointer.scan_flat", "pointer.update_vs_map", "alias.bytes_per_generation",
     "event.push", "launch.off", "launch.record", "launch.threads",
+    "encode.ns_per_event", "encode.bytes_per_event", "encode.vs_tables_time", "encode.vs_tables_size",
 )
 
 

@@ -1,0 +1,57 @@
+#pragma once
+/// @file rows.h
+/// Rows of a benchmark program: medians with their spread, printed as the JSON that run_all.py
+/// collects.
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <vector>
+
+namespace convtrace::bench {
+
+template <typename Function>
+double seconds_of(Function&& function) {
+  const auto start = std::chrono::steady_clock::now();
+  function();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+enum class Goal { kAtMost, kAtLeast };
+
+struct Row {
+  const char* name;
+  const char* unit;
+  Goal direction;
+  double goal;
+  const char* against;
+};
+
+/// Prints the list's brackets and what is between its rows.
+class Rows {
+ public:
+  Rows() { std::printf("["); }
+  ~Rows() { std::printf("]\n"); }
+  Rows(const Rows&) = delete;
+  Rows& operator=(const Rows&) = delete;
+
+  /// @param samples  not empty. The value is their median, the spread the middle half over it.
+  void print(const Row& row, std::vector<double> samples) {
+    std::sort(samples.begin(), samples.end());
+    const double median = samples[samples.size() / 2];
+    const double middle_half = samples[samples.size() * 3 / 4] - samples[samples.size() / 4];
+    const bool at_most = row.direction == Goal::kAtMost;
+    const bool ok = at_most ? median <= row.goal : median >= row.goal;
+    std::printf(
+        "%s{\"name\": \"%s\", \"value\": %.4g, \"unit\": \"%s\", \"goal\": \"%s %g\", "
+        "\"against\": \"%s\", \"ok\": %s, \"spread\": %.3f}",
+        first_ ? "" : ",\n ", row.name, median, row.unit, at_most ? "<=" : ">=", row.goal,
+        row.against, ok ? "true" : "false", middle_half / median);
+    first_ = false;
+  }
+
+ private:
+  bool first_ = true;
+};
+
+}  // namespace convtrace::bench
