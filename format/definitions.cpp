@@ -32,6 +32,18 @@ class IdTable {
     return (*pages_[page])[id % kPageSize].emplace(std::move(value));
   }
 
+  /// @return the smallest defined id above `id`, or 0.
+  [[nodiscard]] uint32_t next(uint32_t id) const {
+    while (++id <= last_) {
+      if (!pages_[id / kPageSize]) {
+        id |= kPageSize - 1;
+      } else if (find(id) != nullptr) {
+        return id;
+      }
+    }
+    return 0;
+  }
+
   [[nodiscard]] uint32_t last() const { return last_; }
   [[nodiscard]] bool full() const { return last_ >= kMaxDefinitions; }
 
@@ -155,6 +167,21 @@ bool Definitions::has(KernelId id) const {
 bool Definitions::has(StackId id) const {
   const std::lock_guard lock(impl_->mutex);
   return impl_->stacks.find(id.value) != nullptr;
+}
+
+StringId Definitions::next(StringId id) const {
+  const std::lock_guard lock(impl_->mutex);
+  return {impl_->strings.next(id.value)};
+}
+
+KernelId Definitions::next(KernelId id) const {
+  const std::lock_guard lock(impl_->mutex);
+  return {impl_->kernels.next(id.value)};
+}
+
+StackId Definitions::next(StackId id) const {
+  const std::lock_guard lock(impl_->mutex);
+  return {impl_->stacks.next(id.value)};
 }
 
 Definitions::Counts Definitions::counts() const {

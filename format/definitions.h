@@ -56,6 +56,12 @@ class Definitions {
   [[nodiscard]] bool has(KernelId id) const;
   [[nodiscard]] bool has(StackId id) const;
 
+  /// @return the smallest defined id above `id`, or none: for walking what a damaged or hostile
+  /// file defines with gaps, at the cost of what is defined.
+  [[nodiscard]] StringId next(StringId id) const;
+  [[nodiscard]] KernelId next(KernelId id) const;
+  [[nodiscard]] StackId next(StackId id) const;
+
   struct Counts {
     uint32_t strings = 0, kernels = 0, stacks = 0;
     constexpr bool operator==(const Counts&) const = default;

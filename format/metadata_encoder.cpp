@@ -1,5 +1,7 @@
 #include "format/metadata_encoder.h"
 
+#include <algorithm>
+
 #include "format/base/bytes.h"
 #include "format/columns/sums_columns.h"
 #include "format/schema/defs_generated.h"
@@ -14,6 +16,19 @@ std::string cut(std::string_view text) { return std::string(text.substr(0, kMaxS
 std::vector<std::byte> bytes_from(const flatbuffers::FlatBufferBuilder& builder) {
   const Bytes bytes = std::as_bytes(std::span(builder.GetBufferPointer(), builder.GetSize()));
   return {bytes.begin(), bytes.end()};
+}
+
+/// Of a recovered trace some ids are not defined: a payload holds one run of each kind.
+/// @return the id before the first defined one after `from`, at most `to`.
+template <typename AnyId>
+uint32_t before_next(const Definitions& definitions, AnyId from, uint32_t to) {
+  const uint32_t next = definitions.next(from).value;
+  return next == 0 ? to : std::min(next - 1, to);
+}
+
+template <typename AnyId>
+bool goes_on(const Definitions& definitions, AnyId last, uint32_t to, size_t size) {
+  return last.value < to && size < kMaxDefsBytes && definitions.has(AnyId{last.value + 1});
 }
 
 }  // namespace
@@ -41,23 +56,26 @@ std::vector<std::byte> encode_meta(const TraceMeta& meta) {
 DefsPayload encode_defs(const Definitions& definitions, const Definitions::Counts& from,
                         const Definitions::Counts& to) {
   wire::DefsT defs;
-  Definitions::Counts end = from;
+  Definitions::Counts end;
   size_t size = 0;
-  defs.first_string = from.strings + 1;
-  for (; end.strings < to.strings && size < kMaxDefsBytes; ++end.strings) {
+  end.strings = before_next(definitions, StringId{from.strings}, to.strings);
+  defs.first_string = end.strings + 1;
+  for (; goes_on(definitions, StringId{end.strings}, to.strings, size); ++end.strings) {
     const std::string_view text = definitions.text({end.strings + 1});
     defs.strings.emplace_back(text);
     size += text.size() + 3 * sizeof(uint32_t);
   }
-  defs.first_kernel = from.kernels + 1;
-  for (; end.kernels < to.kernels && size < kMaxDefsBytes; ++end.kernels) {
+  end.kernels = before_next(definitions, KernelId{from.kernels}, to.kernels);
+  defs.first_kernel = end.kernels + 1;
+  for (; goes_on(definitions, KernelId{end.kernels}, to.kernels, size); ++end.kernels) {
     const KernelDef kernel = definitions.kernel({end.kernels + 1});
     defs.kernel_name.push_back(kernel.name.value);
     defs.kernel_family.push_back(kernel.family.value);
     size += 2 * sizeof(uint32_t);
   }
-  defs.first_stack = from.stacks + 1;
-  for (; end.stacks < to.stacks && size < kMaxDefsBytes; ++end.stacks) {
+  end.stacks = before_next(definitions, StackId{from.stacks}, to.stacks);
+  defs.first_stack = end.stacks + 1;
+  for (; goes_on(definitions, StackId{end.stacks}, to.stacks, size); ++end.stacks) {
     const std::span<const StringId> frames = definitions.stack({end.stacks + 1});
     defs.frame_count.push_back(static_cast<uint16_t>(frames.size()));
     for (const StringId frame : frames) defs.frames.push_back(frame.value);

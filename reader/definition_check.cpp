@@ -11,15 +11,14 @@ DefinitionCheck::DefinitionCheck(const Definitions& definitions) {
   strings_.resize(size_t{counts.strings} + 1);
   kernels_.resize(size_t{counts.kernels} + 1);
   stacks_.resize(size_t{counts.stacks} + 1);
-  for (uint32_t i = 1; i <= counts.strings; ++i) strings_[i] = definitions.has(StringId{i});
-  for (uint32_t i = 1; i <= counts.kernels; ++i) {
-    const KernelDef kernel = definitions.kernel({i});
-    kernels_[i] = definitions.has(KernelId{i}) && known(kernel.name) && known(kernel.family);
+  for (StringId id; (id = definitions.next(id));) strings_[id.value] = true;
+  for (KernelId id; (id = definitions.next(id));) {
+    const KernelDef kernel = definitions.kernel(id);
+    kernels_[id.value] = known(kernel.name) && known(kernel.family);
   }
-  for (uint32_t i = 1; i <= counts.stacks; ++i) {
-    stacks_[i] =
-        definitions.has(StackId{i}) &&
-        std::ranges::all_of(definitions.stack({i}), [this](StringId f) { return known(f); });
+  for (StackId id; (id = definitions.next(id));) {
+    stacks_[id.value] =
+        std::ranges::all_of(definitions.stack(id), [this](StringId frame) { return known(frame); });
   }
 }
 

@@ -45,21 +45,15 @@ struct Span {
 
 /// @return whether all that is defined in `part` is defined in `all`, to the same.
 bool covers(const format::Definitions& all, const format::Definitions& part) {
-  const auto counts = part.counts();
-  for (uint32_t i = 1; i <= counts.strings; ++i) {
-    const format::StringId id{i};
-    if (part.has(id) && !(all.has(id) && all.text(id) == part.text(id))) return false;
+  for (format::StringId id; (id = part.next(id));) {
+    if (!all.has(id) || all.text(id) != part.text(id)) return false;
   }
-  for (uint32_t i = 1; i <= counts.kernels; ++i) {
-    const format::KernelId id{i};
+  for (format::KernelId id; (id = part.next(id));) {
     const format::KernelDef a = all.kernel(id), b = part.kernel(id);
-    if (part.has(id) && !(all.has(id) && a.name == b.name && a.family == b.family)) return false;
+    if (!all.has(id) || a.name != b.name || a.family != b.family) return false;
   }
-  for (uint32_t i = 1; i <= counts.stacks; ++i) {
-    const format::StackId id{i};
-    if (part.has(id) && !(all.has(id) && std::ranges::equal(all.stack(id), part.stack(id)))) {
-      return false;
-    }
+  for (format::StackId id; (id = part.next(id));) {
+    if (!all.has(id) || !std::ranges::equal(all.stack(id), part.stack(id))) return false;
   }
   return true;
 }

@@ -83,6 +83,36 @@ TEST_CASE("DEFS: many definitions go over several payloads", "[format][reader]")
   CHECK(back.stack({1})[1] == StringId{4});
 }
 
+TEST_CASE("DEFS: what is not defined stays so, and costs nothing", "[format][reader]") {
+  Definitions definitions;
+  const StringId ids[] = {{1}, {2}, {300}, {format::kMaxDefinitions}};
+  for (const StringId id : ids) {
+    REQUIRE(definitions.define(id, "text " + std::to_string(id.value)).ok());
+  }
+  REQUIRE(definitions.define(format::KernelId{70'000}, {{1}, {2}}).ok());
+  REQUIRE(definitions.define(format::StackId{5}, ids).ok());
+  StringId walked;
+  for (const StringId id : ids) REQUIRE((walked = definitions.next(walked)) == id);
+  CHECK_FALSE(definitions.next(walked));
+
+  Definitions back;
+  size_t bytes = 0;
+  for (Definitions::Counts from; from != definitions.counts();) {
+    const auto payload = format::encode_defs(definitions, from, definitions.counts());
+    REQUIRE(reader::decode_defs(payload.bytes, back).ok());
+    bytes += payload.bytes.size();
+    from = payload.end;
+  }
+  CHECK(bytes < 2000);
+  CHECK(back.counts() == definitions.counts());
+  for (const StringId id : ids) CHECK(back.text(id) == definitions.text(id));
+  CHECK_FALSE(back.has(StringId{3}));
+  CHECK_FALSE(back.has(StringId{format::kMaxDefinitions - 1}));
+  CHECK_FALSE(back.has(format::KernelId{1}));
+  CHECK(back.kernel({70'000}).family == StringId{2});
+  CHECK(back.stack({5}).size() == 4);
+}
+
 TEST_CASE("DEFS: ids and counts that do not fit are damage", "[reader][limits]") {
   Definitions definitions;
   CHECK(decode([](wire::DefsT& d) { d.strings = {"id 0"}; }, definitions) ==
