@@ -1,6 +1,9 @@
 #include "cupti/function_table.h"
 
+#include <bit>
 #include <cstring>
+#include <tuple>
+#include <utility>
 
 #include "cupti/kernel_name.h"
 #include "cupti/own_calls.h"
@@ -56,18 +59,31 @@ void FunctionTable::apply(const HandleChange& change) {
   const std::unique_lock lock(mutex_);
   if (change.handles == nullptr) {
     forget_owner(change.owner);
+    forget_recent();
     return;
   }
+  bool known = false;
   for (uint32_t i = 0; i < change.count; ++i) {
     const void* handle = nullptr;
     std::memcpy(&handle, static_cast<const char*>(change.handles) + i * sizeof handle,
                 sizeof handle);
     Handle& entry = handles_[handle];
     const bool reused = entry.kind != change.kind || entry.owner != change.owner;
-    if (reused) entry.info = nullptr;
+    if (reused) known = known || std::exchange(entry.info, nullptr) != nullptr;
     entry.kind = change.kind;
     entry.owner = change.owner;
   }
+  if (known) forget_recent();
+}
+
+void FunctionTable::forget_recent() {
+  for (auto& info : recent_) info.store(nullptr, std::memory_order_relaxed);
+}
+
+std::atomic<const FunctionInfo*>& FunctionTable::recent(const void* handle) {
+  constexpr uint64_t kGolden = 0x9E3779B97F4A7C15;
+  static_assert(std::tuple_size_v<Recent> == size_t{1} << 10);
+  return recent_[std::bit_cast<uint64_t>(handle) * kGolden >> (64 - 10)];
 }
 
 /// A library owns kernels, and a kernel owns the function made of it.
@@ -80,11 +96,17 @@ void FunctionTable::forget_owner(const void* owner) {
 }
 
 const FunctionInfo& FunctionTable::resolve(CUfunction function) {
+  std::atomic<const FunctionInfo*>& quick = recent(function);
+  const FunctionInfo* const last = quick.load(std::memory_order_acquire);
+  if (last != nullptr && last->handle == function) return *last;
   HandleKind kind = HandleKind::kUnknown;
   {
     const std::shared_lock lock(mutex_);
     const auto it = handles_.find(function);
-    if (it != handles_.end() && it->second.info != nullptr) return *it->second.info;
+    if (it != handles_.end() && it->second.info != nullptr) {
+      quick.store(it->second.info, std::memory_order_release);
+      return *it->second.info;
+    }
     if (it != handles_.end()) kind = it->second.kind;
   }
   // The driver is asked without the lock: its callbacks come back to apply().
@@ -99,6 +121,7 @@ FunctionInfo FunctionTable::ask_driver(CUfunction function, HandleKind kind) {
   const OwnCalls own;
   const RelaxedCapture relaxed(api_);
   FunctionInfo info;
+  info.handle = function;
   std::string name;
   if (kind == HandleKind::kKernel) {
     auto* kernel = reinterpret_cast<CUkernel>(function);

@@ -11,6 +11,8 @@
 
 #include <cuda.h>
 
+#include <array>
+#include <atomic>
 #include <deque>
 #include <mutex>
 #include <shared_mutex>
@@ -27,6 +29,7 @@
 namespace convtrace::cupti {
 
 struct FunctionInfo {
+  const void* handle = nullptr;
   format::KernelId kernel;
   std::vector<ParamLayout> params;
   std::vector<const settings::Rule*> rules;
@@ -59,13 +62,19 @@ class FunctionTable {
     const FunctionInfo* info = nullptr;
   };
 
+  /// Infos of late, by a hash of their handle: read on every launch, without the lock.
+  using Recent = std::array<std::atomic<const FunctionInfo*>, 1024>;
+  std::atomic<const FunctionInfo*>& recent(const void* handle);
+
   FunctionInfo ask_driver(CUfunction function, HandleKind kind);
   void forget_owner(const void* owner);
+  void forget_recent();
 
   const DriverApi& api_;
   format::Definitions& definitions_;
   const std::vector<settings::Rule>& rules_;
 
+  Recent recent_{};  ///< written under the lock
   mutable std::shared_mutex mutex_;
   std::unordered_map<const void*, Handle> handles_;
   std::deque<FunctionInfo> infos_;

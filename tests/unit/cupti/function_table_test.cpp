@@ -1,7 +1,9 @@
 #include "cupti/function_table.h"
 
-#include <map>
+#include <atomic>
 #include <string>
+#include <thread>
+#include <vector>
 
 #include "tests/support/catch.h"
 
@@ -11,7 +13,7 @@ namespace {
 /// A driver with two handles: 0x10 is a CUfunction, 0x20 a CUkernel. Each is asked by its own
 /// queries only.
 struct FakeDriver {
-  static inline int queries = 0;
+  static inline std::atomic<int> queries = 0;
   static inline int wrong_queries = 0;
 
   static CUresult func_name(const char** name, CUfunction f) {
@@ -115,6 +117,41 @@ TEST_CASE("function_table: an unloaded module's handles are asked anew, old fact
   CHECK(FakeDriver::queries == 2);
   CHECK(before.params.size() == 2);
   CHECK(before.kernel == after.kernel);
+}
+
+TEST_CASE("function_table: a handle that another module got is asked anew", "[function_table]") {
+  Scene scene;
+  scene.found(HandleKind::kFunction, FakeDriver::function(), 1);
+  const FunctionInfo& first = scene.table.resolve(FakeDriver::function());
+  CHECK(&scene.table.resolve(FakeDriver::function()) == &first);
+  scene.found(HandleKind::kFunction, FakeDriver::function(), 2);
+  const FunctionInfo& second = scene.table.resolve(FakeDriver::function());
+  CHECK(&second != &first);
+  CHECK(&scene.table.resolve(FakeDriver::function()) == &second);
+  CHECK(FakeDriver::queries == 2);
+}
+
+TEST_CASE("function_table: threads launch while modules come and go",
+          "[function_table][threads]") {
+  Scene scene;
+  std::atomic<bool> stop{false};
+  std::atomic<uint64_t> wrong{0};
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 2; ++i) {
+    threads.emplace_back([&] {
+      while (!stop.load()) {
+        const FunctionInfo& info = scene.table.resolve(FakeDriver::function());
+        if (info.handle != FakeDriver::function() || info.params.size() != 2) wrong.fetch_add(1);
+      }
+    });
+  }
+  for (uintptr_t owner = 1; owner < 300; ++owner) {
+    scene.found(HandleKind::kFunction, FakeDriver::function(), owner);
+    scene.table.apply({HandleKind::kFunction, nullptr, 0, reinterpret_cast<const void*>(owner)});
+  }
+  stop = true;
+  for (auto& thread : threads) thread.join();
+  CHECK(wrong == 0);
 }
 
 TEST_CASE("function_table: unloading a library forgets the functions made of its kernels",
