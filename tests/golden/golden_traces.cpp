@@ -1,5 +1,7 @@
 #include "tests/golden/golden_traces.h"
 
+#include <limits>
+
 #include "format/base/checksum.h"
 #include "reader/trace_reader.h"
 #include "tests/support/describe.h"
@@ -71,12 +73,38 @@ void put_step(TraceBuilder& trace, uint32_t step) {
   trace.copy(copy);
 }
 
+/// Sums that need all 128 bits, and an extreme that has no other sign.
+Stats integer_stats() {
+  constexpr int64_t kLeast = std::numeric_limits<int64_t>::min();
+  constexpr uint64_t kMagnitude = uint64_t{1} << 63;
+  return {.count = 3,
+          .finite = 3,
+          .positive = 1,
+          .negative = 2,
+          .saturated = 2,
+          .min = Scalar::i64(kLeast),
+          .max = Scalar::i64(5),
+          .amax = Scalar::u64(kMagnitude),
+          .amin_nonzero = Scalar::u64(5),
+          .sum = {5, ~uint64_t{0}},  // 5 - 2^64
+          .l1 = {5, 1},
+          .l2 = 0x1p63 * 1.4142135623730951,
+          .mean = -0x1p64 / 3,
+          .std = 0x1p63,
+          .hash = 99};
+}
+
 void put_all(TraceBuilder& trace) {
   trace.meta(fixed_meta()).fact("version.torch", "2.13.0");
   for (uint32_t step = 0; step < 4; ++step) {
     put_step(trace, step);
     if (step == 1) trace.flush();
   }
+  trace.stats({.scope = "h.0",
+               .slot = "input:1",
+               .dtype = DType::kI64,
+               .shape = std::vector<uint64_t>{3},
+               .stats = integer_stats()});
   trace.finding({.kind = FindingKind::kFreedUnderOutput,
                  .level = Level::kError,
                  .scope = "h.0",

@@ -7,6 +7,7 @@
 
 #include "format/settings/nearest.h"
 #include "format/settings/settings.h"
+#include "tools/convtrace/export.h"
 #include "tools/convtrace/read_commands.h"
 #include "tools/convtrace/run.h"
 
@@ -96,6 +97,7 @@ int run_program(std::vector<std::string> words, std::vector<std::string> command
   app.footer(kExitCodes);
   RunArguments run(app);
   ReadCommands read(app);
+  const ExportCommand exporting(app);
   try {
     app.parse(words);
   } catch (const CLI::ParseError& error) {
@@ -103,6 +105,7 @@ int run_program(std::vector<std::string> words, std::vector<std::string> command
   }
 
   if (run.chosen()) return run.run(std::move(command));
+  if (exporting.chosen()) return static_cast<int>(exporting.run());
   return static_cast<int>(read.run());
 }
 

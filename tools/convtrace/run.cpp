@@ -7,11 +7,11 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <filesystem>
 
 #include "format/settings/rules.h"
 #include "tools/common/escape.h"
 #include "tools/convtrace/output.h"
+#include "tools/convtrace/tree.h"
 
 namespace convtrace::tools {
 namespace {
@@ -19,14 +19,6 @@ namespace {
 constexpr int kCannotExecute = 126, kNotFound = 127;
 
 void complain(const std::string& text) { std::fprintf(stderr, "convtrace: %s\n", text.c_str()); }
-
-/// @return the preload library of the tree this program belongs to; empty if it is not there.
-std::string preload_library() {
-  std::error_code error;
-  const auto self = std::filesystem::read_symlink("/proc/self/exe", error);
-  const auto library = self.parent_path().parent_path() / "lib" / "libconvtrace.so";
-  return std::filesystem::exists(library, error) ? library.string() : std::string();
-}
 
 /// `library` before what another tool preloads; the loader splits at colons and spaces.
 std::string preload_list(const std::string& library) {
@@ -104,7 +96,7 @@ std::string option_name(const settings::SettingSpec& spec) {
 
 int run_command(const RunOptions& options) {
   if (!apply_options(options) || !check_settings()) return static_cast<int>(ExitCode::kUsage);
-  const std::string library = preload_library();
+  const std::string library = in_tree("lib/libconvtrace.so");
   if (library.empty()) {
     complain("libconvtrace.so is not in ../lib of this program; was only a part installed?");
     return static_cast<int>(ExitCode::kFailure);

@@ -179,7 +179,7 @@ TEST_CASE("event_queue: handed over between threads, cause comes before effect i
           "[engine][queue][threads]") {
   Doorbell doorbell;
   EventQueue queue(doorbell);
-  constexpr uint32_t kRounds = 20'000;
+  constexpr uint32_t kRounds = 4'000;
   std::atomic<uint32_t> turn{0};
   const auto player = [&](uint32_t me) {
     for (uint32_t i = me; i < kRounds; i += 2) {

@@ -1,0 +1,234 @@
+"""The Python reader, written from FORMAT.md alone, against `convtrace show --json` on the golden traces;
+what it does with damaged files; and the export to Parquet with what reads that."""
+import glob
+import json
+import math
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.dirname(os.path.dirname(HERE))
+BUILD = os.environ.get("CONVTRACE_BUILD") or os.path.join(ROOT, "build", "release")
+TOOL = os.path.join(BUILD, "bin", "convtrace")
+GOLDEN = sorted(glob.glob(os.path.join(ROOT, "tests", "golden", "v1", "*.ctrace")))
+sys.path.insert(0, os.path.join(ROOT, "tools", "python"))
+
+try:
+    import convtrace
+    from convtrace import checksum
+except ImportError as error:
+    print("skipped: %s lacks %s" % (sys.executable, error.name))
+    sys.exit(77)
+
+try:
+    import pyarrow.parquet
+except ImportError:
+    pyarrow = None
+try:
+    import duckdb
+except ImportError:
+    duckdb = None
+try:
+    import pyspark.sql
+except ImportError:
+    pyspark = None
+
+
+def as_json(value, name=None):
+    """As `convtrace show --json` spells it: texts for what JSON has no number for."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return "nan" if math.isnan(value) else "inf" if value > 0 else "-inf"
+    if name in ("sum", "l1") and isinstance(value, int):
+        return str(value)
+    if isinstance(value, dict):
+        return {key: as_json(item, key) for key, item in value.items()}
+    return [as_json(item) for item in value] if isinstance(value, list) else value
+
+
+def shown(path):
+    done = subprocess.run([TOOL, "show", "--json", path], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+                          universal_newlines=True)
+    records = [json.loads(line) for line in done.stdout.splitlines()]
+    return [record for record in records if record["record"] != "meta"], done.returncode
+
+
+class FolderTest(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.mkdtemp()
+        self.addCleanup(shutil.rmtree, self.folder)
+
+    def file(self, data):
+        path = os.path.join(self.folder, "changed.ctrace")
+        with open(path, "wb") as file:
+            file.write(data)
+        return path
+
+
+class Checksum(unittest.TestCase):
+    def test_lengths_against_the_package(self):
+        try:
+            import xxhash
+        except ImportError:
+            self.skipTest("no xxhash")
+        for length in [*range(300), 1023, 1024, 1025, 1088, 1089, 5000]:
+            data = bytes(i * 7 % 256 for i in range(length))
+            self.assertEqual(checksum.xxh3_64(data), xxhash.xxh3_64_intdigest(data), length)
+
+    def test_vectors(self):  # by libxxhash 0.8.1
+        self.assertEqual(checksum.xxh3_64(b""), 0x2D06800538D394C2)
+        self.assertEqual(checksum.xxh3_64(bytes(60)), 0x543396B68D640202)
+
+
+class Golden(unittest.TestCase):
+    def test_every_event_as_the_tool_shows_it(self):
+        self.assertTrue(GOLDEN)
+        for path in GOLDEN:
+            with self.subTest(path):
+                trace = convtrace.Trace(path)
+                events = [as_json(event) for event in trace]
+                expected, code = shown(path)
+                self.assertEqual(len(events), len(expected))
+                for event, other in zip(events, expected):
+                    self.assertEqual(event, other)
+                self.assertEqual(trace.state == "complete", code == 0)
+
+    def test_files_that_are_no_traces(self):
+        refused = glob.glob(os.path.join(ROOT, "tests", "golden", "v1", "must_fail", "*.ctrace"))
+        self.assertTrue(refused)
+        for path in refused:
+            with self.subTest(path), self.assertRaises(convtrace.NotATrace):
+                convtrace.Trace(path)
+
+    def test_meta(self):
+        for path in GOLDEN:
+            info = json.loads(subprocess.run([TOOL, "info", "--json", path], stdout=subprocess.PIPE,
+                                             stderr=subprocess.DEVNULL).stdout)
+            self.assertEqual(convtrace.Trace(path).meta, info["meta"])
+
+
+class Damage(FolderTest):
+    """Nothing is shown that was not there, and nothing escapes but NotATrace."""
+
+    def setUp(self):
+        super().setUp()
+        self.path = max(GOLDEN, key=os.path.getsize)
+        self.expected = {json.dumps(as_json(event), sort_keys=True) for event in convtrace.Trace(self.path)}
+        with open(self.path, "rb") as file:
+            self.data = file.read()
+
+    def check(self, data):
+        try:
+            trace = convtrace.Trace(self.file(data))
+            found = [json.dumps(as_json(event), sort_keys=True) for event in trace]
+        except convtrace.NotATrace:
+            return 0, None
+        self.assertLessEqual(set(found), self.expected)
+        return len(found), trace.state
+
+    def test_cut_anywhere(self):
+        seen = set()
+        for size in range(0, len(self.data), 13):
+            count, state = self.check(self.data[:size])
+            self.assertNotEqual(state, "complete", size)
+            seen.add(count)
+        self.assertIn(len(self.expected), seen)
+
+    def test_a_flipped_bit_is_reported_or_harmless(self):
+        for at in range(0, len(self.data), 11):
+            data = bytearray(self.data)
+            data[at] ^= 1 << at % 8
+            count, state = self.check(data)
+            if count < len(self.expected):
+                self.assertNotEqual(state, "complete", at)
+
+    def test_other_files(self):
+        for data in (b"", b"text\n" * 100, bytes(4096), self.data[:8] + b"\x02" + self.data[9:]):
+            with self.assertRaises(convtrace.NotATrace):
+                convtrace.Trace(self.file(data))
+
+
+@unittest.skipUnless(pyarrow, "no pyarrow")
+class Parquet(FolderTest):
+    def export(self, *arguments, expect):
+        out = os.path.join(self.folder, "out")
+        done = subprocess.run(
+            [TOOL, "export", "--format", "parquet", "-o", out, *arguments],
+            env={**os.environ, "PATH": os.path.dirname(sys.executable) + ":" + os.environ["PATH"]},
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, universal_newlines=True)
+        self.assertEqual((done.returncode, done.stdout), (expect, ""), done.stderr)
+        return out
+
+    def closed(self):
+        return [path for path in GOLDEN if convtrace.Trace(path).state == "complete"]
+
+    def test_rows_are_the_events(self):
+        out = self.export(*self.closed(), expect=0)
+        for kind, records in (("stats", ["stats"]), ("launches", ["launch"]), ("findings", ["finding"]),
+                              ("allocations", ["alloc", "free"])):
+            rows = pyarrow.parquet.read_table(os.path.join(out, kind)).to_pylist()
+            events = [e for path in self.closed() for e in convtrace.Trace(path) if e["record"] in records]
+            self.assertEqual(sorted(r["seq"] for r in rows), sorted(e["seq"] for e in events))
+            self.assertEqual({r["rank"] for r in rows}, {e["rank"] for e in events})
+        values = pyarrow.parquet.read_table(os.path.join(out, "stats")).to_pylist()
+        integers = [v for v in values if v["sum_exact"] is not None]
+        self.assertTrue(integers)
+        for value in integers:
+            self.assertEqual(float(value["sum_exact"]), value["sum"])
+
+    def test_an_existing_folder_is_not_replaced(self):
+        out = self.export(self.closed()[0], expect=0)
+        self.export(self.closed()[0], expect=1)
+        self.export(self.closed()[0], "--overwrite", expect=0)
+        self.assertEqual(os.listdir(self.folder), [os.path.basename(out)])
+
+    def test_an_unclosed_trace_is_exported_and_said(self):
+        with open(self.closed()[0], "rb") as file:
+            data = file.read()
+        path = os.path.join(self.folder, "cut.ctrace")
+        with open(path, "wb") as file:
+            file.write(data[:-64])
+        self.export(path, expect=3)
+
+    def test_no_trace(self):
+        self.export(__file__, expect=1)
+        self.assertEqual(os.listdir(self.folder), [])
+
+    @unittest.skipUnless(duckdb, "no duckdb")
+    def test_readme_query_in_duckdb(self):
+        out = self.export(*self.closed(), expect=0)
+        rows = duckdb.sql(readme_query("duckdb").replace("DIR", out)).fetchall()
+        self.check_query(rows)
+
+    @unittest.skipUnless(pyspark and shutil.which("java"), "no pyspark or no java")
+    def test_readme_query_in_spark(self):
+        out = self.export(*self.closed(), expect=0)
+        spark = pyspark.sql.SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
+        self.addCleanup(spark.stop)
+        spark.read.parquet(os.path.join(out, "stats")).createOrReplaceTempView("stats")
+        self.check_query([tuple(row) for row in spark.sql(readme_query("spark")).collect()])
+
+    def check_query(self, rows):
+        expected = {}
+        for path in self.closed():
+            for event in convtrace.Trace(path):
+                if event["record"] == "stats" and event["capture"] != "hash":
+                    key = event["rank"], event["scope"], event["slot"]
+                    expected[key] = max(expected.get(key, 0), event["nan"] + event["pos_inf"] + event["neg_inf"])
+        self.assertTrue(rows)
+        for rank, scope, slot, worst in rows:
+            self.assertEqual(expected[rank, scope, slot], worst)
+
+
+def readme_query(engine):
+    """The SQL of README's block for one engine."""
+    with open(os.path.join(ROOT, "README.md"), encoding="utf-8") as file:
+        text = file.read()
+    return text.split("-- " + engine + "\n", 1)[1].split("```", 1)[0]
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,45 @@
+#include "tools/convtrace/export.h"
+
+#include <errno.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstring>
+
+#include "tools/convtrace/tree.h"
+
+namespace convtrace::tools {
+
+ExportCommand::ExportCommand(CLI::App& app)
+    : app_(app.add_subcommand("export", "Traces in a format of other programs")) {
+  app_->add_option("TRACE", traces_, "Traces, or folders of traces (ranks)")->required();
+  app_->add_option("--format", format_, "parquet: statistics, launches, allocations and findings")
+      ->required()
+      ->check(CLI::IsMember({"parquet"}));
+  app_->add_option("-o,--output", output_, "The new folder")->required()->type_name("DIR");
+  app_->add_flag("--overwrite", overwrite_, "Replace DIR if it exists");
+  app_->footer("Needs python3 with the packages pyarrow, zstandard and flatbuffers.");
+}
+
+ExitCode ExportCommand::run() const {
+  std::string script = in_tree("share/convtrace/python/export.py");
+  if (script.empty()) {
+    std::fputs(
+        "convtrace: share/convtrace/python is not in this tree; was only a part installed?\n",
+        stderr);
+    return ExitCode::kFailure;
+  }
+  std::vector<std::string> words{"python3", std::move(script), "--format",
+                                 format_,   "--output",        output_};
+  if (overwrite_) words.emplace_back("--overwrite");
+  words.emplace_back("--");
+  words.insert(words.end(), traces_.begin(), traces_.end());
+  std::vector<char*> argv;
+  for (std::string& word : words) argv.push_back(word.data());
+  argv.push_back(nullptr);
+  execvp(argv[0], argv.data());
+  std::fprintf(stderr, "convtrace: export needs python3: %s\n", std::strerror(errno));
+  return ExitCode::kFailure;
+}
+
+}  // namespace convtrace::tools

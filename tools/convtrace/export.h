@@ -1,0 +1,32 @@
+#pragma once
+/// @file export.h
+/// `convtrace export`: traces in formats of other programs.
+///
+/// Place:    main.cpp. The work is done by the Python package of tools/python, which this becomes.
+
+#include <CLI/CLI.hpp>
+#include <string>
+#include <vector>
+
+#include "tools/common/exit_code.h"
+
+namespace convtrace::tools {
+
+class ExportCommand {
+ public:
+  explicit ExportCommand(CLI::App& app);
+  ExportCommand(const ExportCommand&) = delete;
+  ExportCommand& operator=(const ExportCommand&) = delete;
+
+  [[nodiscard]] bool chosen() const { return app_->parsed(); }
+  /// Returns only when Python cannot be started.
+  [[nodiscard]] ExitCode run() const;
+
+ private:
+  CLI::App* app_;
+  std::string format_, output_;
+  bool overwrite_ = false;
+  std::vector<std::string> traces_;
+};
+
+}  // namespace convtrace::tools

@@ -1,0 +1,14 @@
+"""Reads .ctrace files in Python.
+
+    import convtrace
+    trace = convtrace.Trace("base.ctrace")
+    for event in trace: ...                  # dicts, with the names of `convtrace show --json`
+    trace.frame("stats")                     # a pandas.DataFrame
+
+Needs the packages zstandard and flatbuffers; xxhash makes checking fast, pandas is for frame(),
+pyarrow for `convtrace export --format parquet`. Written from format/FORMAT.md alone.
+"""
+from .records import NotATrace
+from .trace import Problem, Trace
+
+__all__ = ["NotATrace", "Problem", "Trace"]

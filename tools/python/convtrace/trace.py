@@ -1,0 +1,135 @@
+"""A trace as Python sees it."""
+import collections
+
+from . import events, records
+from .flat import BadBuffer, Reader
+
+Problem = collections.namedtuple("Problem", "offset text")
+
+
+class Definitions:
+    """Texts, kernels and stacks by their numbers: FORMAT.md section 5."""
+
+    def __init__(self):
+        self._texts, self._kernels, self._stacks = {}, {}, {}
+
+    def add(self, raw):
+        table = Reader.root(raw, b"CTDF")
+        for number, text in enumerate(table.texts(1), table.number(0)):
+            self._texts[number] = text
+        names, families = table.column(3, "I"), table.column(4, "I")
+        if len(names) != len(families):
+            raise BadBuffer("kernel columns of different lengths")
+        for number, pair in enumerate(zip(names, families), table.number(2)):
+            self._kernels[number] = pair
+        frames, at = table.column(7, "I"), 0
+        for number, count in enumerate(table.column(6, "H"), table.number(5)):
+            self._stacks[number] = frames[at:at + count].tolist()
+            at += count
+        if at != len(frames):
+            raise BadBuffer("frames without a stack")
+
+    def text(self, number):
+        return None if number == 0 else self._find(self._texts, number, "text")
+
+    def kernel(self, number):
+        """(mangled name, family), each None for none."""
+        if number == 0:
+            return None, None
+        name, family = self._find(self._kernels, number, "kernel")
+        return self.text(name), self.text(family)
+
+    def stack(self, number):
+        return [self.text(frame) for frame in self._find(self._stacks, number, "stack")] if number else []
+
+    @staticmethod
+    def _find(table, number, what):
+        if number not in table:
+            raise events.NotUnderstood("it names an undefined %s" % what)
+        return table[number]
+
+
+class Trace:
+    """One .ctrace file. Iterating gives its events as dicts, in the order of their `seq`; the file is
+    read as far as the iteration goes, and each iteration begins anew.
+
+    `meta`: dict of what is known of the process. `problems`: what was passed over so far, complete
+    after an iteration. `state`: complete, unclosed or damaged, by what is known so far.
+    Raises records.NotATrace, OSError.
+    """
+
+    def __init__(self, path):
+        self._file = records.RecordFile(path)
+        self._found = [Problem(*one) for one in self._file.damage]
+        self.problems = list(self._found)
+        self.meta = self._read_meta()
+
+    @property
+    def rank(self):
+        return self.meta.get("rank", 0)
+
+    @property
+    def state(self):
+        if self.problems:
+            return "damaged"
+        return "complete" if self._file.closed else "unclosed"
+
+    def __iter__(self):
+        self.problems = list(self._found)
+        definitions = Definitions()
+        for record in self._of_kind(records.DEFS, lambda r: self._defines(r) and self._file.indexed):
+            self._try(record, lambda raw: definitions.add(raw))
+        for record in self._file.records:
+            if record.header.kind == records.DEFS and not self._file.indexed and self._defines(record):
+                self._try(record, lambda raw: definitions.add(raw))
+            elif record.header.kind == records.EVENTS:
+                yield from self._events_of(record, definitions)
+
+    def frame(self, kind):
+        """The events of one kind as a pandas.DataFrame."""
+        import pandas
+
+        return pandas.DataFrame.from_records([event for event in self if event["record"] == kind])
+
+    def _defines(self, record):
+        """A closed trace repeats all definitions; any other has them as they came."""
+        return bool(record.header.flags & records.CONSOLIDATED) == self._file.indexed
+
+    def _of_kind(self, kind, wanted=lambda record: True):
+        return [r for r in self._file.records if r.header.kind == kind and wanted(r)]
+
+    def _events_of(self, record, definitions):
+        try:
+            raw = self._file.payload(record)
+            for event in events.read_chunk(raw, record.header.item_count, definitions,
+                                           lambda why: self._problem(record, "an event is not shown: " + why)):
+                event["rank"] = self.rank
+                yield event
+        except (records.BadPayload, BadBuffer) as error:
+            self._problem(record, "%d events are lost: %s" % (record.header.item_count, error))
+
+    def _try(self, record, use):
+        try:
+            use(self._file.payload(record))
+        except (records.BadPayload, BadBuffer) as error:
+            self._problem(record, str(error))
+
+    def _problem(self, record, text):
+        self.problems.append(Problem(record.offset, text))
+
+    def _read_meta(self):
+        meta, facts = {}, {}
+        for record in self._of_kind(records.META):
+            self._try(record, lambda raw: self._add_meta(Reader.root(raw, b"CTMD"), meta, facts))
+        self._found = list(self.problems)
+        meta["facts"] = facts
+        return meta
+
+    @staticmethod
+    def _add_meta(table, meta, facts):
+        meta.update(
+            uuid=bytes(table.column(0, "B")).hex(), start_realtime_ns=table.number(1, "Q"),
+            start_monotonic_ns=table.number(2, "Q"), tool_version=table.text(4), host=table.text(5),
+            pid=table.number(6), rank=table.number(7), world_size=table.number(8),
+            command_line=table.texts(9))
+        facts.update(zip(table.texts(10), table.texts(11)))
