@@ -19,6 +19,7 @@ EXPECTED = (
     "pointer.scan_vs_map", "pointer.scan_flat", "pointer.update_vs_map", "alias.bytes_per_generation",
     "event.push", "launch.off", "launch.record", "launch.threads",
     "encode.ns_per_event", "encode.bytes_per_event", "encode.vs_tables_time", "encode.vs_tables_size",
+    "decode.events_per_s", "decode.threads", "checksum.vs_memcpy",
 )
 
 

@@ -8,10 +8,13 @@
 #include <memory>
 #include <string_view>
 #include <thread>
+#include <vector>
 
 #include "format/base/checksum.h"
 #include "format/trace_writer.h"
-#include "reader/trace_reader.h"
+#include "reader/event_decoder.h"
+#include "reader/payload_reader.h"
+#include "reader/trace_container.h"
 #include "tests/bench/event_tables.h"
 #include "tests/bench/rows.h"
 #include "tests/bench/training_steps.h"
@@ -111,11 +114,119 @@ void encode_rows(bench::Rows& rows, int pairs) {
   rows.print({"encode.vs_tables_size", "factor", Goal::kAtLeast, 8, against}, size_factor);
 }
 
+/// A trace of kSteps steps and its EVENTS records.
+struct Stored {
+  std::unique_ptr<reader::TraceContainer> container;
+  std::vector<format::RecordEntry> chunks;
+  size_t events = 0;
+};
+
+Stored make_stored() {
+  const auto bytes = std::make_shared<std::vector<std::byte>>();
+  format::Definitions definitions;
+  auto writer =
+      format::TraceWriter::create(std::make_unique<test::MemorySink>(bytes), {}, definitions);
+  if (!writer.ok()) std::abort();
+  (void)feed(definitions, [&](const format::Event& event) { (void)writer.value()->append(event); });
+  if (!writer.value()->close().ok()) std::abort();
+  auto opened = reader::TraceContainer::open(
+      std::make_unique<reader::MemorySource>(std::move(*bytes)), reader::OpenPolicy::kIndexOnly);
+  if (!opened.ok()) std::abort();
+  Stored stored{.container = std::move(opened).value(), .chunks = {}, .events = 0};
+  for (const format::RecordEntry& entry : stored.container->records()) {
+    if (entry.header.kind != format::RecordKind::kEvents) continue;
+    stored.chunks.push_back(entry);
+    stored.events += entry.header.item_count;
+  }
+  return stored;
+}
+
+/// Reads the chunks first, first + stride, ... as a reader does: checksum, zstd, verification and
+/// every event. Decoders are kept from call to call.
+class ChunkReader {
+ public:
+  explicit ChunkReader(const Stored& stored)
+      : stored_(stored), payload_(stored.container->source()) {}
+
+  void read(size_t first, size_t stride) {
+    for (size_t i = first; i < stored_.chunks.size(); i += stride) {
+      const format::RecordEntry& entry = stored_.chunks[i];
+      const Result<Bytes> raw = payload_.read(entry);
+      if (!raw.ok() || !decoder_.load(raw.value(), entry.header.item_count).ok()) std::abort();
+      size_t count = 0;
+      while (decoder_.next(event_) == reader::EventDecoder::Outcome::kEvent) ++count;
+      if (count != entry.header.item_count) std::abort();
+    }
+  }
+
+ private:
+  const Stored& stored_;
+  reader::PayloadReader payload_;
+  reader::EventDecoder decoder_;
+  format::Event event_;
+};
+
+void decode_rows(bench::Rows& rows, int pairs) {
+  const Stored stored = make_stored();
+  const size_t threads = std::min(4u, std::max(1u, std::thread::hardware_concurrency()));
+  std::vector<std::unique_ptr<ChunkReader>> readers;
+  while (readers.size() < threads) readers.push_back(std::make_unique<ChunkReader>(stored));
+  const auto one = [&] { return bench::seconds_of([&] { readers[0]->read(0, 1); }); };
+  const auto all = [&] {
+    return bench::seconds_of([&] {
+      std::vector<std::jthread> running;
+      for (size_t i = 0; i < threads; ++i) {
+        running.emplace_back([&, i] { readers[i]->read(i, threads); });
+      }
+    });
+  };
+  (void)one();  // page faults of the first
+  (void)all();
+  std::vector<double> speed, speedup;
+  for (int i = 0; i < pairs; ++i) {
+    const bool one_first = i % 2 == 0;
+    const double a = one_first ? one() : all(), b = one_first ? all() : one();
+    const double single = one_first ? a : b, parallel = one_first ? b : a;
+    speed.push_back(static_cast<double>(stored.events) / single * 1e-6);
+    speedup.push_back(single / parallel / static_cast<double>(threads));
+  }
+  using bench::Goal;
+  rows.print({"decode.events_per_s", "Mevents/s", Goal::kAtLeast, 50,
+              "one core, from stored bytes to events"},
+             speed);
+  rows.print({"decode.threads", "fraction", Goal::kAtLeast, 0.62,
+              "one thread's speed times min(4, cores)"},
+             speedup);
+}
+
+void checksum_row(bench::Rows& rows, int pairs) {
+  const size_t size = size_t{256} << 20;
+  std::vector<std::byte> from(size, std::byte{1}), to(size);
+  uint32_t sum = 0;
+  const auto check = [&] { return bench::seconds_of([&] { sum ^= checksum32(from); }); };
+  const auto copy = [&] {
+    return bench::seconds_of([&] { std::memcpy(to.data(), from.data(), size); });
+  };
+  (void)check();
+  (void)copy();
+  std::vector<double> ratio;
+  for (int i = 0; i < pairs; ++i) {
+    const bool check_first = i % 2 == 0;
+    const double a = check_first ? check() : copy(), b = check_first ? copy() : check();
+    ratio.push_back(check_first ? b / a : a / b);
+  }
+  if (sum == 1) std::abort();  // so that it is computed
+  rows.print({"checksum.vs_memcpy", "fraction", bench::Goal::kAtLeast, 0.8, "memcpy of 256 MiB"},
+             ratio);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   const bool quick = argc > 1 && std::string_view(argv[1]) == "--quick";
   bench::Rows rows;
   encode_rows(rows, quick ? 15 : 31);
+  decode_rows(rows, quick ? 31 : 101);
+  checksum_row(rows, quick ? 15 : 31);
   return 0;
 }
