@@ -47,9 +47,9 @@ bool LaunchRows::bind_signatures(const wire::LaunchColumns& t) {
 bool LaunchRows::bind_operands(const wire::LaunchColumns& t) {
   // Operands that repeat an earlier launch take no bytes, so their number is bounded by a limit.
   size_t total = 0;
-  launches_.clear();
+  launches_.resize(rows_.row_count());
   for (size_t row = 0; row < rows_.row_count(); ++row) {
-    launches_.push_back({static_cast<uint32_t>(total), 0});
+    launches_[row] = {static_cast<uint32_t>(total), 0};
     total += signatures_[rows_.signature(row)].operand_count;
     if (total > kMaxChunkOperands) return false;
   }

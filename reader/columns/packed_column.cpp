@@ -48,7 +48,8 @@ bool PackedColumn::unpack(const PackedBytes& stored, size_t row_count, size_t ma
   if (width == 0 || width > max_width || (head & wire::kPackedReserved) != 0) return false;
   if ((head & wire::kPackedDense) != 0) {
     if (from.size() != row_count * width) return false;
-    for (uint32_t row = 0; row < row_count; ++row) entries_.push_back({0, row});
+    entries_.resize(row_count);
+    for (uint32_t row = 0; row < row_count; ++row) entries_[row].row = row;
   } else {
     const size_t bitmap = bitmap_bytes(row_count);
     if (from.size() < bitmap) return false;
