@@ -158,6 +158,33 @@ TEST_CASE("trace writer: a chunk closes at 65536 events and at a million operand
   }
 }
 
+TEST_CASE("trace writer: steps that repeat cost little more than their times", "[format]") {
+  MemoryTrace trace;
+  uint64_t generation = 0, t_ns = 0;
+  for (uint32_t step = 0; step < 50; ++step) {
+    for (uint32_t i = 0; i < 100; ++i) {
+      Alloc alloc;
+      alloc.header = {.t_ns = t_ns += 10, .step = step};
+      alloc.address = 0x7f0000000000 + i * 4096;
+      alloc.bytes = 512 * (i + 1);
+      alloc.generation = ++generation;
+      REQUIRE(trace.writer->append(alloc).ok());
+      // A parameter and a buffer of this step: it moves, and yet is foreseen.
+      const Operand operands[] = {{.param = 0, .address = 0x1000, .generation = 1},
+                                  {.param = 1, .address = alloc.address, .generation = generation}};
+      Launch launch;
+      launch.header = {.t_ns = t_ns += 10, .step = step};
+      launch.grid[0] = i + 1;
+      launch.operands = operands;
+      REQUIRE(trace.writer->append(launch).ok());
+    }
+  }
+  REQUIRE(trace.writer->flush().ok());
+  const RecordHeader chunk = trace.records().back();
+  CHECK(chunk.item_count == 10000);
+  CHECK(chunk.raw_size < 4 * chunk.item_count);  // kind and time alone are a byte each
+}
+
 TEST_CASE("trace writer: events up to the size limit are stored, larger ones become a loss",
           "[format][limits]") {
   MemoryTrace trace;
