@@ -2,6 +2,7 @@
 
 #include <cxxabi.h>
 
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -10,6 +11,7 @@
 namespace convtrace::tools {
 
 std::string number_text(double value, int digits) {
+  if (std::isnan(value)) return "nan";  // printf shows its sign bit, which means nothing
   char text[48];
   std::snprintf(text, sizeof text, "%.*g", digits, value);
   return text;
@@ -26,9 +28,12 @@ std::string counted(uint64_t value, std::string_view noun) {
 }
 
 std::string status_text(const Status& status) {
+  // The system's own words say more than "input/output error".
+  if (status.code == StatusCode::kIoError && status.detail != 0) {
+    return std::strerror(static_cast<int>(status.detail));
+  }
   std::string text = to_string(status.code);
   switch (status.code) {
-    case StatusCode::kIoError:
     case StatusCode::kNoSpace:
       if (status.detail != 0) {
         text += ": ";

@@ -7,6 +7,7 @@
 
 #include "format/settings/nearest.h"
 #include "format/settings/settings.h"
+#include "tools/common/usage.h"
 #include "tools/convtrace/export.h"
 #include "tools/convtrace/read_commands.h"
 #include "tools/convtrace/run.h"
@@ -88,16 +89,34 @@ class RunArguments {
   RunOptions result_;
 };
 
+/// @return what to say of a first word that is no command of ours; empty if it is one, or an
+/// option.
+std::string unknown_command(CLI::App& app, const std::vector<std::string>& words) {
+  if (words.empty() || words.back().starts_with("-")) return "";
+  const std::string& word = words.back();
+  std::vector<std::string> names;
+  for (const CLI::App* command : app.get_subcommands({})) names.push_back(command->get_name());
+  if (std::find(names.begin(), names.end(), word) != names.end()) return "";
+  const std::vector<std::string_view> views(names.begin(), names.end());
+  return "unknown command " + settings::quoted(word) + "; the nearest is " +
+         std::string(settings::nearest(word, views));
+}
+
 /// `words` are the arguments in reverse, as CLI11 wants them, up to `--`; `command` is the rest.
 int run_program(std::vector<std::string> words, std::vector<std::string> command) {
   CLI::App app("convtrace: what a training run computed, and where memory was reused too early",
                "convtrace");
   app.set_version_flag("--version", "convtrace " CONVTRACE_VERSION);
   app.require_subcommand(1);
+  app.failure_message(usage_message);
   app.footer(kExitCodes);
   RunArguments run(app);
   ReadCommands read(app);
   const ExportCommand exporting(app);
+  if (const std::string problem = unknown_command(app, words); !problem.empty()) {
+    std::fprintf(stderr, "convtrace: %s\n", problem.c_str());
+    return kUsage;
+  }
   try {
     app.parse(words);
   } catch (const CLI::ParseError& error) {

@@ -8,6 +8,7 @@
 
 #include "tools/common/escape.h"
 #include "tools/common/exit_code.h"
+#include "tools/common/usage.h"
 #include "tools/diff/diff.h"
 #include "tools/diff/report_csv.h"
 #include "tools/diff/report_html.h"
@@ -89,7 +90,8 @@ void describe_options(CLI::App& app, Options& options) {
   app.add_option("--junit", options.junit, "write JUnit XML (- for stdout)")->type_name("F");
   app.add_option("--csv", options.csv, "write one row per compared value (- for stdout)")
       ->type_name("F");
-  app.set_version_flag("--version", CONVTRACE_VERSION);
+  app.set_version_flag("--version", "convtrace-diff " CONVTRACE_VERSION);
+  app.failure_message(tools::usage_message);
   app.footer(
       "Exit codes: 0 same, 1 diverged, 2 usage or unreadable input, 3 not comparable,\n"
       "4 values agree but a trace holds error-level findings.");

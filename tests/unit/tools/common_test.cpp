@@ -105,7 +105,8 @@ TEST_CASE("text: counts, failures and kernel names read well", "[tools][text]") 
   CHECK(tools::count_text(999) == "999");
   CHECK(tools::counted(1, "step") == "1 step");
   CHECK(tools::status_text(Status::make(StatusCode::kIoError, "open", 2)) ==
-        "input/output error: No such file or directory");
+        "No such file or directory");
+  CHECK(tools::number_text(-std::numeric_limits<double>::quiet_NaN()) == "nan");
   CHECK(tools::demangled("_Z3addPfS_") == "add(float*, float*)");
   CHECK(tools::demangled("triton_poi_fused_0") == "triton_poi_fused_0");
 }

@@ -125,6 +125,7 @@ TEST_CASE("convtrace-diff: wrong usage is exit 2, help is exit 0", "[diff][comma
   CHECK(run({}).code == 2);
   CHECK(run({"one.ctrace"}).code == 2);
   CHECK(run({"a", "b", "--nonsense"}).code == 2);
+  CHECK(run({"one.ctrace"}).err == "convtrace-diff: CAND is required (see --help)\n");
   const Outcome help = run({"--help"});
   CHECK(help.code == 0);
   CHECK(contains(help.out, "Exit codes: 0 same, 1 diverged"));

@@ -132,8 +132,11 @@ TEST_CASE("convtrace: usage errors are 2, help and version are 0 and data", "[cl
     const ProcessResult result = convtrace(arguments);
     CHECK(result.exit_code == 2);
     CHECK(result.out.empty());
-    CHECK_FALSE(result.err.empty());
+    CHECK(result.err.starts_with("convtrace: "));
+    CHECK(std::count(result.err.begin(), result.err.end(), '\n') == 1);
   }
+  CHECK(convtrace({"infoo", "x"}).err ==
+        "convtrace: unknown command \"infoo\"; the nearest is info\n");
   for (const char* option : {"--help", "--version"}) {
     const ProcessResult result = convtrace({option});
     CHECK(result.exit_code == 0);
