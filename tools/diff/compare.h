@@ -56,6 +56,8 @@ inline constexpr size_t kClassCount = 9;
 inline constexpr size_t kMeasuredFields = 8;
 
 [[nodiscard]] std::string_view to_string(Class value);
+/// Nothing that was measured says otherwise; of a bit difference nothing was measured.
+[[nodiscard]] inline bool agrees(Class verdict) { return verdict <= Class::kWithinNoise; }
 [[nodiscard]] std::string_view to_string(Field value);
 
 /// k of the tolerance k * eps(dtype) * scale, and where "suspicious" ends. Defaults until they are

@@ -160,7 +160,7 @@ RootReport RankDiff::root_report(const StepPair& pair, const RootChoice& choice)
   root.record = report(pair, choice.match);
   root.position = choice.match;
   root.matched_before = matched_before(pair, choice.match);
-  root.inputs_agree = choice.inputs_agree;
+  root.worst_input = choice.worst_input;
   const ValueRecord& record = pair.base_of(choice.match);
   root.weights_differ = record.kind == SlotKind::kParam && pair.base.step == 0 &&
                         record.key.phase == format::Phase::kForward;

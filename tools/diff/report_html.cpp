@@ -6,6 +6,7 @@
 
 #include "tools/common/escape.h"
 #include "tools/common/text.h"
+#include "tools/diff/next_commands.h"
 #include "tools/diff/report_parts.h"
 
 namespace convtrace::diff {

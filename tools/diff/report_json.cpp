@@ -47,7 +47,8 @@ Json root_json(const std::optional<RootReport>& root) {
   if (!root) return {};
   Json json = record_json(root->record, (root->effect ? *root->effect : root->record).comparison);
   json["matched_before"] = root->matched_before;
-  json["inputs_agree"] = root->inputs_agree;
+  json["inputs_agree"] = agrees(root->worst_input);
+  json["worst_input"] = to_string(root->worst_input);
   if (root->weights_differ) json["note"] = "weights differ before step 0";
   if (root->consumer) {
     json["changed_in"] = root->changed_in_cand ? "cand" : "base";

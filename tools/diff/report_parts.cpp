@@ -66,6 +66,20 @@ std::vector<std::string> stat_texts(const SideReport& side) {
           count_text(s.nan) + " / " + count_text(s.pos_inf + s.neg_inf)};
 }
 
+/// What to say of a result that diverged, by the worst of its inputs.
+std::string result_sentence(Class worst_input) {
+  switch (worst_input) {
+    case Class::kIdentical:
+      return "inputs agree, the result does not";
+    case Class::kBitDifference:
+      return "the result diverges; an input has other bits, but only its hash was recorded";
+    case Class::kWithinNoise:
+      return "inputs agree within rounding, the result does not";
+    default:
+      return "values diverge; their inputs were already drifting apart";
+  }
+}
+
 std::string origin_text(const FindingReport& finding) {
   if (!finding.op.empty()) return ", op " + escape_text(finding.op);
   if (!finding.kernel.empty()) return ", kernel " + escape_text(tools::demangled(finding.kernel));
@@ -132,10 +146,7 @@ std::string root_sentence(const RootReport& root) {
   if (record.phase == format::Phase::kOptimizer) {
     return "gradients agree, the updated parameter does not";
   }
-  if (!root.inputs_agree) {
-    return "values diverge; their inputs were already drifting apart";
-  }
-  return "inputs agree, the result does not";
+  return result_sentence(root.worst_input);
 }
 
 std::string tolerance_text(const RecordReport& record) {
@@ -184,8 +195,12 @@ std::string headline(const DiffResult& result) {
       break;
   }
   const bool identical = result.counts[static_cast<size_t>(Class::kIdentical)] == result.values;
-  return identical ? "SAME: every compared value is identical"
-                   : "SAME: no compared value differs by more than rounding explains";
+  if (identical) return "SAME: every compared value is identical";
+  const uint64_t hashes = result.counts[static_cast<size_t>(Class::kBitDifference)];
+  if (hashes == 0) return "SAME: no compared value differs by more than rounding explains";
+  return "SAME: no measured value differs by more than rounding explains; "
+         "of " +
+         tools::counted(hashes, "value") + " only the hash is known, and it differs";
 }
 
 std::string compared_text(const DiffResult& result) {
@@ -201,25 +216,6 @@ std::string compared_text(const DiffResult& result) {
     separator = ", ";
   }
   return text;
-}
-
-std::vector<std::string> next_commands(const DiffResult& result) {
-  const RecordReport& root = result.root->record;
-  const bool raw_kernel = !root.kernel.empty() && root.op.empty();
-  std::vector<std::string> lines = {"cat > convtrace-root.toml <<'EOF'", "[[rule]]"};
-  lines.push_back(raw_kernel ? "kernel = " + tools::quote_toml(root.kernel)
-                             : "scope = " + tools::quote_toml(root.scope));
-  if (root.step != format::kNoStep) {
-    lines.push_back("steps = \"" + std::to_string(root.step) + '"');
-  }
-  lines.push_back("ranks = \"" + std::to_string(root.rank) + '"');
-  lines.emplace_back("capture = \"snapshot\"");
-  lines.emplace_back("EOF");
-  std::string run = "convtrace run --config convtrace-root.toml --";
-  for (const std::string& word : result.cand_command) run += ' ' + tools::quote_shell(word);
-  if (result.cand_command.empty()) run += " COMMAND";
-  lines.push_back(std::move(run));
-  return lines;
 }
 
 }  // namespace convtrace::diff

@@ -45,8 +45,4 @@ struct StatRow {
 /// "1,200 values and 300 launches in 3 steps: 1,199 identical, 1 diverged"
 [[nodiscard]] std::string compared_text(const DiffResult& result);
 
-/// Shell lines that record the root again with snapshots: a rule for exactly this place, and the
-/// run.
-[[nodiscard]] std::vector<std::string> next_commands(const DiffResult& result);
-
 }  // namespace convtrace::diff

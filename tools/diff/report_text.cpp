@@ -5,6 +5,7 @@
 
 #include "tools/common/escape.h"
 #include "tools/common/text.h"
+#include "tools/diff/next_commands.h"
 #include "tools/diff/report_parts.h"
 
 namespace convtrace::diff {
@@ -174,7 +175,9 @@ class TextReport {
   }
 
   void next() {
-    out_ << "\n" << title("next") << "  record this place again with its raw values:\n";
+    out_ << "\n"
+         << title("next")
+         << "  record this step of both runs again with more raw values, and compare:\n";
     for (const std::string& command : next_commands(result_)) out_ << "  " << command << "\n";
   }
 

@@ -54,7 +54,8 @@ struct RootReport {
   uint64_t matched_before = 0;
   /// Place in the execution order of its step: comparable between ranks that run one program.
   uint64_t position = 0;
-  bool inputs_agree = true;
+  /// kBitDifference: its hash alone was recorded, so nobody knows by how much it differs.
+  Class worst_input = Class::kIdentical;
   /// Only for changed-between, where `record` is the producer: who saw other bytes, and in which
   /// run.
   std::optional<RecordReport> consumer;
@@ -126,7 +127,7 @@ struct DiffResult {
   Findings base_findings, cand_findings;
   std::vector<std::string> incomplete;  ///< why; empty when both runs were compared to their ends
   std::vector<RankReport> ranks;
-  std::vector<std::string> cand_command;
+  std::vector<std::string> base_command, cand_command;
   bool noise_given = false;
 };
 

@@ -22,8 +22,6 @@ RecordKey call_key(const ValueRecord& record) {
   return key;
 }
 
-bool agrees(Class verdict) { return verdict <= Class::kWithinNoise; }
-
 void raise(Class& worst, Class seen) { worst = std::max(worst, seen); }
 
 template <typename Map, typename Key>
@@ -101,8 +99,8 @@ std::optional<RootChoice> RootFinder::examine(const StepRecords& base, const Ali
     }
     const Class own = comparisons[m].verdict;
     if (own >= Class::kDiverged && own != Class::kChangedBetween) {
-      const bool inputs_agree = agrees(inputs.worst_input_of(record));
-      if (!root || (inputs_agree && !root->inputs_agree)) root = {m, {}, inputs_agree};
+      const Class worst = inputs.worst_input_of(record);
+      if (!root || (agrees(worst) && !agrees(root->worst_input))) root = {m, {}, worst};
     }
     inputs.add(record, classes[m]);
     if (record.kind == SlotKind::kParam) parameters_[parameter_key(record)] = classes[m];

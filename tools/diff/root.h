@@ -20,9 +20,9 @@ struct RootChoice {
   uint32_t match = 0;  ///< index into Alignment::matches
   /// For changed-between: `match` is the producer.
   std::optional<ChangedBetween> changed;
-  /// False when no divergent record of the step had agreeing inputs; then this is the first
-  /// divergent one.
-  bool inputs_agree = true;
+  /// Beyond kWithinNoise when no divergent record of the step had agreeing inputs; then this is
+  /// the first divergent one.
+  Class worst_input = Class::kIdentical;
 };
 
 class RootFinder {

@@ -224,7 +224,9 @@ TEST_CASE("convtrace-diff: the first screen names place, value, tolerance and ne
   for (const char* part :
        {"DIVERGED at step 1, forward, fc2 (call 0): output:0", "root  inputs agree, the result",
         "mean", "tolerance used", "would have passed", "values matched", "first bit difference",
-        "convtrace run --config convtrace-root.toml -- python train.py"}) {
+        "convtrace run --output root-base.ctrace --steps 1 --samples 4096 -- python train.py\n",
+        "convtrace run --output root-cand.ctrace --steps 1 --samples 4096 -- python train.py\n",
+        "convtrace-diff root-base.ctrace root-cand.ctrace\n"}) {
     INFO(text);
     CHECK(contains(text, part));
   }
@@ -243,12 +245,12 @@ TEST_CASE("convtrace-diff: a small divergence without --noise is within reach of
   CHECK_FALSE(contains(noisy.out, "within reach"));
 }
 
-TEST_CASE("convtrace-diff: the rule it suggests is one convtrace accepts",
+TEST_CASE("convtrace-diff: for a raw kernel it suggests a rule that convtrace accepts",
           "[diff][command][text]") {
   Run base = test::training(), cand = diverging();
   for (Run* r : {&base, &cand}) {
     for (Item& item : r->items) {
-      if (item.scope == "fc2") item.scope = "a\"b\\\x1b[31m\n'x";
+      if (item.scope == "fc2" && item.slot == "output:0") item.kernel = "a\"b\\\x1b[31m\n'x";
     }
   }
   const Pair pair(base, cand);
@@ -260,7 +262,7 @@ TEST_CASE("convtrace-diff: the rule it suggests is one convtrace accepts",
   const settings::LoadedRules rules = settings::load_rules(path);
   CHECK(rules.problems == std::vector<std::string>{});
   REQUIRE(rules.rules.size() == 1);
-  CHECK(rules.rules[0].scope->matches("a\"b\\\x1b[31m\n'x"));
+  CHECK(rules.rules[0].kernel->matches("a\"b\\\x1b[31m\n'x"));
   CHECK(rules.rules[0].capture == format::Capture::kSnapshot);
 }
 
@@ -344,6 +346,27 @@ TEST_CASE("convtrace-diff: folders are compared rank by rank", "[diff][command][
   REQUIRE(json["preflight"].size() == 1);
   CHECK(json["preflight"][0]["name"] == "trace of rank 1");
   CHECK(json["preflight"][0]["cand"].is_null());
+  // A rank's command line does not start its job.
+  CHECK(contains(run({base / ".", cand / "."}).out,
+                 "  export CONVTRACE_STEPS=0 CONVTRACE_SAMPLES=4096\n"
+                 "  # then start both jobs as before"));
+}
+
+TEST_CASE("convtrace-diff: where a hash alone was recorded it does not claim agreement",
+          "[diff][command][text]") {
+  Run cand = test::training();
+  Item& input = cand.at(1, "fc2", "input:0");
+  input.values[0] += 1;
+  input.storage = 0;  // of no producer that could say by how much it differs
+  const Pair hashes(test::training(), cand);
+  const std::string same = run({hashes.base, hashes.cand}).out;
+  CHECK(contains(same, "of 1 value only the hash is known, and it differs"));
+
+  scale(cand.at(1, "fc2", "output:0"), 1.5);
+  const Pair diverged(test::training(), cand);
+  const std::string text = run({diverged.base, diverged.cand}).out;
+  CHECK(contains(text, "an input has other bits, but only its hash was recorded"));
+  CHECK_FALSE(contains(text, "inputs agree"));
 }
 
 TEST_CASE("convtrace-diff: a changed value is told from producer to victim",

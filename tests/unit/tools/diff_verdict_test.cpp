@@ -91,7 +91,7 @@ TEST_CASE("diff: the root is the first divergent value, not its louder victims",
   CHECK(result.verdict == Verdict::kDiverged);
   CHECK(where(result) == Where{1, format::Phase::kForward, "fc2", "output:0"});
   CHECK(root_class(result) == Class::kDiverged);
-  CHECK(result.root->inputs_agree);
+  CHECK(result.root->worst_input == Class::kIdentical);
   CHECK(result.root->record.comparison.difference > 0);
   CHECK(result.root->record.comparison.difference > result.root->record.comparison.tolerance);
 }
@@ -208,12 +208,12 @@ TEST_CASE("diff: a record whose inputs already drifted gives way to one whose in
   scale(cand.at(1, "drifting", "output:0"), 2);
   DiffResult result = compared(base, cand);
   CHECK(where(result) == Where{1, format::Phase::kForward, "drifting", "output:0"});
-  CHECK_FALSE(result.root->inputs_agree);
+  CHECK(result.root->worst_input == Class::kSuspicious);
 
   scale(cand.at(1, "healthy", "output:0"), 2);
   result = compared(base, cand);
   CHECK(where(result) == Where{1, format::Phase::kForward, "healthy", "output:0"});
-  CHECK(result.root->inputs_agree);
+  CHECK(result.root->worst_input == Class::kIdentical);
 }
 
 TEST_CASE("diff: exchanging the runs names the same root", "[diff][root]") {
