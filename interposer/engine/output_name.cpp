@@ -34,6 +34,14 @@ int create_locked(const std::string& path) {
   return fd;
 }
 
+/// A folder named in CONVTRACE_OUTPUT may be new, one level of it: more of a path that does not
+/// exist is rather a mistake. Ranks that start together may both try.
+bool create_parent(const std::string& path) {
+  const size_t slash = path.rfind('/');
+  if (slash == std::string::npos || slash == 0) return false;
+  return mkdir(path.substr(0, slash).c_str(), 0777) == 0 || errno == EEXIST;
+}
+
 enum class Owner { kNobody, kLivingProcess, kNotAFile };
 
 Owner lock_state(const std::string& path) {
@@ -133,6 +141,7 @@ std::string name_for_sibling(const std::string& path, const OutputFacts& facts) 
 Result<OutputFile> open_output(const std::string& path, bool overwrite, const OutputFacts& facts,
                                std::string& why) {
   OutputFile file{create_locked(path), path, {}};
+  if (file.fd < 0 && errno == ENOENT && create_parent(path)) file.fd = create_locked(path);
   if (file.fd >= 0) return file;
   if (errno != EEXIST) return failure(path, errno, why);
   switch (owner_of(path)) {

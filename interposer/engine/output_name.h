@@ -44,8 +44,8 @@ struct OutputFile {
   std::string notice;  ///< one line for the user, or empty
 };
 
-/// Creates the file. A name taken by a process that lives (it holds the lock) gets a sibling name;
-/// an older file is refused unless `overwrite`.
+/// Creates the file, and its folder if only that is missing. A name taken by a process that lives
+/// (it holds the lock) gets a sibling name; an older file is refused unless `overwrite`.
 /// @param[out] why on failure, a sentence: what, and what to do.
 /// @return kAlreadyExists, kIoError (detail errno).
 [[nodiscard]] Result<OutputFile> open_output(const std::string& path, bool overwrite,

@@ -142,6 +142,19 @@ TEST_CASE("output_name: what is no regular file is never replaced", "[engine][ou
   CHECK(std::filesystem::is_directory(folder));
 }
 
+TEST_CASE("output_name: one missing folder is made, more of them are a mistake",
+          "[engine][output]") {
+  const TempDir dir;
+  std::string why;
+  const Result<OutputFile> file = open_output(dir.file("base/t.ctrace"), false, kFacts, why);
+  REQUIRE(file.ok());
+  close(file.value().fd);
+  CHECK(std::filesystem::is_regular_file(dir.file("base/t.ctrace")));
+  CHECK_FALSE(open_output(dir.file("no/such/t.ctrace"), false, kFacts, why).ok());
+  CHECK(why.find("No such file or directory") != std::string::npos);
+  CHECK_FALSE(std::filesystem::exists(dir.file("no")));
+}
+
 TEST_CASE("output_name: a place that cannot be written says so", "[engine][output]") {
   std::string why;
   const Result<OutputFile> file = open_output("/proc/nowhere/t.ctrace", false, kFacts, why);
