@@ -1,6 +1,10 @@
 #include "cupti/stats/compute.h"
 
+#include <algorithm>
+#include <atomic>
+
 #include "cupti/stats/cpu_tile.h"
+#include "cupti/stats/helper_threads.h"
 #include "cupti/stats/host_fp.h"
 #include "cupti/stats/layout.h"
 #include "cupti/stats/stats.h"
@@ -8,17 +12,35 @@
 namespace convtrace::stats {
 namespace {
 
+/// Below it the helpers would be woken for less than waking them takes.
+constexpr uint64_t kSharedBytes = 512 * 1024;
+
 /// Tiles in order: each of 64 threads merges its consecutive ones, then the threads' results merge.
+/// The device has these threads; here they are the turns that helpers take.
 Partial compute_tiles(const Layout& layout, const Tiling& tiling, bool hash_only,
-                      StatsResult& result) {
+                      StatsResult& result, HelperThreads* helpers) {
   const CpuTileFunction compute_tile = cpu_tile();
   Partial threads[kThreads];
   const auto tiles_per_range = tiling.range_bytes / tiling.tile_bytes;
-  for (uint32_t tile = 0; tile < tiling.tiles; ++tile) {
-    const Partial partial = compute_tile(layout, tiling, tile, hash_only);
-    if (result.range_count > 0) result.range_hashes[tile / tiles_per_range] += partial.hash;
-    Partial& merged = threads[tile / tiling.tiles_per_thread];
-    merged = tile % tiling.tiles_per_thread == 0 ? partial : merge(merged, partial);
+  const auto run_thread = [&](uint32_t thread) {
+    const uint32_t first = thread * tiling.tiles_per_thread;
+    const uint32_t end = std::min(first + tiling.tiles_per_thread, tiling.tiles);
+    Partial merged;
+    for (uint32_t tile = first; tile < end; ++tile) {
+      const Partial partial = compute_tile(layout, tiling, tile, hash_only);
+      if (result.range_count > 0) {
+        std::atomic_ref(result.range_hashes[tile / tiles_per_range])
+            .fetch_add(partial.hash, std::memory_order_relaxed);
+      }
+      merged = tile == first ? partial : merge(merged, partial);
+    }
+    threads[thread] = merged;
+  };
+  const uint32_t turns = tiling.tiles == 0 ? 0 : (tiling.tiles - 1) / tiling.tiles_per_thread + 1;
+  if (helpers != nullptr && tiling.bytes >= kSharedBytes) {
+    helpers->for_each(turns, run_thread);
+  } else {
+    for (uint32_t thread = 0; thread < turns; ++thread) run_thread(thread);
   }
   combine_threads(threads, [](const Partial& a, const Partial& b) { return merge(a, b); });
   return threads[0];
@@ -36,20 +58,21 @@ void take_samples(const Layout& layout, StatsResult& result) {
 
 }  // namespace
 
-Status compute_on_cpu(const TensorView& view, format::Capture capture,
-                      StatsResult& result) noexcept {
+Status compute_on_cpu(const TensorView& view, format::Capture capture, StatsResult& result,
+                      HelperThreads* helpers) noexcept {
   result = {};
   Layout layout;
   CONVTRACE_TRY(flatten(view, layout));
   const Tiling tiling = make_tiling(layout.bytes());
   const DefaultFloatingPoint scope;
   if (capture == format::Capture::kHash) {
-    result.stats =
-        finalize_hash(compute_tiles(layout, tiling, true, result).hash, layout.count, tiling);
+    result.stats = finalize_hash(compute_tiles(layout, tiling, true, result, helpers).hash,
+                                 layout.count, tiling);
     return kOkStatus;
   }
   result.range_count = tiling.ranges;
-  result.stats = finalize(compute_tiles(layout, tiling, false, result), view.dtype, tiling);
+  result.stats =
+      finalize(compute_tiles(layout, tiling, false, result, helpers), view.dtype, tiling);
   take_samples(layout, result);
   return kOkStatus;
 }

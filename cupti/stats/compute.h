@@ -16,6 +16,8 @@
 
 namespace convtrace::stats {
 
+class HelperThreads;
+
 inline constexpr uint32_t kSampleCount = 8;
 
 /// Everything one pass yields; fixed size, so that it can lie in a ring slot shared with a device.
@@ -29,7 +31,8 @@ struct StatsResult {
 };
 
 /// Computes the hash alone (Capture::kHash: hash and count) or everything.
+/// @param helpers  share the work of a large tensor; the result is the same to the last bit.
 [[nodiscard]] Status compute_on_cpu(const TensorView& view, format::Capture capture,
-                                    StatsResult& result) noexcept;
+                                    StatsResult& result, HelperThreads* helpers = nullptr) noexcept;
 
 }  // namespace convtrace::stats

@@ -57,7 +57,7 @@ Engine::Engine(EngineOptions options)
       aliases_({*this, definitions_, addresses_, stacks_, options_.rules}),
       steps_(options_.settings.mode, options_.settings.steps),
       port_({process_state(), *this, definitions_, addresses_, journal_, aliases_, steps_, *this,
-             options_.settings.mode, options_.settings.samples}),
+             options_.settings.mode, options_.settings.samples, &helpers_}),
       late_rank_(options_.rank.rank) {
   if (options_.settings.stacks == settings::Stacks::kAll) journal_.take_stacks();
 }

@@ -32,6 +32,8 @@
 #include "interposer/engine/memory_journal.h"
 #include "interposer/engine/observer_port.h"
 #include "interposer/engine/output_name.h"
+#include "interposer/engine/spare_threads.h"
+#include "interposer/engine/spent_time.h"
 #include "interposer/engine/stack_texts.h"
 #include "interposer/engine/step_control.h"
 #include "interposer/engine/writer_thread.h"
@@ -58,7 +60,10 @@ class Engine final : public format::EventSink,
   void emit(const format::Event& event) noexcept override;
 
   /// The observer's calls.
-  uint32_t submit(std::span<const std::byte> batch) { return port_.submit(batch); }
+  uint32_t submit(std::span<const std::byte> batch) {
+    const SpentTime::Call call(spent_);
+    return port_.submit(batch);
+  }
   [[nodiscard]] uint32_t flags() const noexcept { return port_.flags(); }
   format::Definitions& definitions() noexcept { return definitions_; }
   [[nodiscard]] const settings::Settings& settings() const noexcept { return options_.settings; }
@@ -86,6 +91,7 @@ class Engine final : public format::EventSink,
   OpenTrace open_trace() override;
   void before_drain() override;
   std::optional<format::TraceMeta> changed_meta() override;
+  uint64_t take_host_ns() noexcept override { return spent_.take(); }
 
   format::NotSampled submit_to_device(std::span<const cupti::DeviceRequest> batch,
                                       uint64_t stream) noexcept override;
@@ -109,8 +115,10 @@ class Engine final : public format::EventSink,
   AliasWatch aliases_;
   MemoryJournal journal_{addresses_, *this};
   StepControl steps_;
+  stats::HelperThreads helpers_{spare_threads()};
   ObserverPort port_;
   FactTable facts_;
+  SpentTime spent_;
   std::optional<format::TraceMeta> process_meta_;  ///< of the writer thread
   std::atomic<bool> begun_{false};
   std::atomic<uint32_t> late_rank_;

@@ -156,7 +156,8 @@ bool ObserverPort::Batch::tensor(const Message& message) {
 void ObserverPort::Batch::compute_here(const TensorRequest& request) {
   format::TensorStats event = request.event;
   stats::StatsResult result;
-  if (!in_bounds(request) || !stats::compute_on_cpu(request.view, event.capture, result).ok()) {
+  if (!in_bounds(request) ||
+      !stats::compute_on_cpu(request.view, event.capture, result, around_.helpers).ok()) {
     lose(format::LossReason::kTensorKind, 1);
     around_.state.failed(FailureKind::kStatistics, "statistics");
     return;

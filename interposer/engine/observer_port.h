@@ -11,6 +11,7 @@
 
 #include "cupti/address_map.h"
 #include "cupti/interceptor.h"
+#include "cupti/stats/helper_threads.h"
 #include "format/definitions.h"
 #include "format/event_sink.h"
 #include "interposer/engine/alias_watch.h"
@@ -48,6 +49,7 @@ class ObserverPort {
     ObserverHost& host;
     settings::Mode mode;
     uint32_t samples;
+    stats::HelperThreads* helpers = nullptr;  ///< for large CPU tensors
   };
   explicit ObserverPort(const Surroundings& around) : around_(around) {}
 

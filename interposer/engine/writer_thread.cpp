@@ -1,12 +1,12 @@
 #include "interposer/engine/writer_thread.h"
 
 #include <errno.h>
-#include <signal.h>
 #include <string.h>
 
 #include <cinttypes>
 
 #include "format/base/log.h"
+#include "format/base/quiet_thread.h"
 #include "interposer/engine/clock.h"
 #include "interposer/engine/guarded.h"
 
@@ -16,6 +16,7 @@ namespace {
 constexpr uint64_t kRoundNs = 10'000'000;
 constexpr uint64_t kSecondNs = 1'000'000'000;
 constexpr uint64_t kFlushNs = kSecondNs;
+constexpr uint64_t kCostNs = 5 * kSecondNs;
 constexpr uint64_t kEverything = ~uint64_t{0};
 
 bool is_urgent(const format::Event& event) {
@@ -26,12 +27,7 @@ bool is_urgent(const format::Event& event) {
 }  // namespace
 
 bool WriterThread::start() noexcept {
-  sigset_t all, before;
-  sigfillset(&all);
-  // Signals of the host belong to the host's threads: https://bugs.kde.org/show_bug.cgi?id=378494
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  const bool made = pthread_create(&thread_, nullptr, &WriterThread::main, this) == 0;
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  const bool made = start_quiet_thread(thread_, &WriterThread::main, this);
   started_.store(made, std::memory_order_release);
   return made;
 }
@@ -65,6 +61,7 @@ void* WriterThread::main(void* self) noexcept {
 void WriterThread::run() {
   OpenTrace trace = client_.open_trace();
   if (!trace.writer) return;
+  cost_t_ns_ = now_ns();
   bool going = true;
   while (going && !finishing_.load(std::memory_order_acquire)) {
     doorbell_.wait(kRoundNs);
@@ -77,7 +74,7 @@ bool WriterThread::round(OpenTrace& trace, bool last) {
   client_.before_drain();
   format::TraceWriter& writer = *trace.writer;
   bool urgent = false;
-  bool good = drain(trace, last, urgent) && append_losses(writer);
+  bool good = drain(trace, last, urgent) && append_losses(writer) && append_cost(trace, last);
   if (const char* const reason = trigger_.exchange(nullptr, std::memory_order_acquire);
       good && reason != nullptr && trace.recorder) {
     good = trace.recorder->write(writer, reason).ok();
@@ -111,7 +108,23 @@ bool WriterThread::drain(OpenTrace& trace, bool last, bool& urgent) {
   return good;
 }
 
+/// What tracing cost, every few seconds in which there was something to trace.
+bool WriterThread::append_cost(OpenTrace& trace, bool last) {
+  const uint64_t now = now_ns();
+  if (recorded_ == 0 || (!last && now - cost_t_ns_ < kCostNs)) return true;
+  format::Cost cost;
+  cost.header = {.seq = 0, .t_ns = now, .step = format::kNoStep, .thread = 0};
+  cost.host_ns = client_.take_host_ns();
+  cost.bytes = trace.writer->bytes_written() - cost_bytes_;
+  cost_bytes_ += cost.bytes;
+  cost_t_ns_ = now;
+  const bool good = record(trace, cost);
+  recorded_ = 0;
+  return good;
+}
+
 bool WriterThread::record(OpenTrace& trace, const format::Event& event) {
+  ++recorded_;
   if (!trace.recorder) return trace.writer->append(event).ok();
   const char* const reason = trace.recorder->keep(event);
   return reason == nullptr || trace.recorder->write(*trace.writer, reason).ok();

@@ -42,6 +42,8 @@ class WriterClient {
   virtual void before_drain() = 0;
   /// @return META again if facts were added since the last call.
   virtual std::optional<format::TraceMeta> changed_meta() = 0;
+  /// @return nanoseconds of the program's threads that convtrace took since the last call.
+  virtual uint64_t take_host_ns() noexcept = 0;
 };
 
 class WriterThread {
@@ -75,6 +77,7 @@ class WriterThread {
   /// Into the trace, or into the flight recorder.
   bool record(OpenTrace& trace, const format::Event& event);
   bool append_losses(format::TraceWriter& writer);
+  bool append_cost(OpenTrace& trace, bool last);
   void close(OpenTrace& trace);
   void stop_at_budget(OpenTrace& trace);
   void stop_after_failure(const OpenTrace& trace);
@@ -89,6 +92,9 @@ class WriterThread {
   pthread_t thread_{};
   bool joined_ = false;
   uint64_t lost_ = 0;
+  uint64_t recorded_ = 0;  ///< events since the last Cost
+  uint64_t cost_t_ns_ = 0;
+  uint64_t cost_bytes_ = 0;
 };
 
 }  // namespace convtrace::engine

@@ -1,20 +1,24 @@
-// Speed of the statistics on one core: JSON rows on stdout.
+// Speed of the statistics on a CPU: JSON rows on stdout.
 //
 // usage: bench_stats [--quick]
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstdio>
 #include <cstring>
 #include <random>
 #include <string_view>
+#include <thread>
 #include <vector>
 
 #include "cupti/stats/compute.h"
+#include "cupti/stats/helper_threads.h"
 
 namespace {
 
 using convtrace::format::DType;
+using convtrace::stats::HelperThreads;
 using convtrace::stats::StatsResult;
 
 /// Normally distributed, as activations are; 32 MiB, more than a second-level cache.
@@ -34,12 +38,64 @@ std::vector<std::byte> normal_values(DType dtype) {
   return bytes;
 }
 
-double seconds_of_one(const convtrace::stats::TensorView& view, StatsResult& result) {
+double seconds_of_one(const convtrace::stats::TensorView& view, StatsResult& result,
+                      HelperThreads* threads = nullptr) {
   const auto start = std::chrono::steady_clock::now();
-  const convtrace::Status status = compute_on_cpu(view, convtrace::format::Capture::kStats, result);
+  const convtrace::Status status =
+      compute_on_cpu(view, convtrace::format::Capture::kStats, result, threads);
   const auto end = std::chrono::steady_clock::now();
   if (!status.ok()) std::abort();
   return std::chrono::duration<double>(end - start).count();
+}
+
+/// The plain sum of floats: as fast as this machine reads, with the same threads.
+double seconds_of_sum(const std::vector<std::byte>& bytes, HelperThreads& threads) {
+  constexpr uint32_t kTurns = 64;
+  constexpr size_t kLanes = 64;
+  const auto* const values = reinterpret_cast<const float*>(bytes.data());
+  const size_t share = bytes.size() / sizeof(float) / kTurns;
+  std::array<float, kTurns> sums{};
+  const auto work = [&](uint32_t turn) {
+    std::array<float, kLanes> lanes{};
+    const float* const from = values + turn * share;
+    for (size_t i = 0; i + kLanes <= share; i += kLanes)
+      for (size_t lane = 0; lane < kLanes; ++lane) lanes[lane] += from[i + lane];
+    for (const float lane : lanes) sums[turn] += lane;
+  };
+  const auto start = std::chrono::steady_clock::now();
+  threads.for_each(kTurns, work);
+  const auto end = std::chrono::steady_clock::now();
+  volatile float kept = 0;
+  for (const float sum : sums) kept = kept + sum;
+  return std::chrono::duration<double>(end - start).count();
+}
+
+/// In pairs, the order alternating, so that a drift of the machine favours neither.
+void print_threads_row(int repetitions) {
+  const uint32_t count = std::min(4u, std::max(1u, std::thread::hardware_concurrency()));
+  HelperThreads threads(count - 1);
+  const auto bytes = normal_values(DType::kF32);
+  const auto view =
+      convtrace::stats::dense_view(bytes.data(), DType::kF32, bytes.size() / sizeof(float));
+  StatsResult result;
+  std::vector<double> fractions;
+  for (int i = 0; i < repetitions + 1; ++i) {
+    double sum = 0;
+    double all = 0;
+    if (i % 2 == 0) sum = seconds_of_sum(bytes, threads);
+    all = seconds_of_one(view, result, &threads);
+    if (i % 2 != 0) sum = seconds_of_sum(bytes, threads);
+    if (i > 0) fractions.push_back(sum / all);  // the first starts the threads
+  }
+  std::sort(fractions.begin(), fractions.end());
+  const double median = fractions[fractions.size() / 2];
+  const double spread =
+      (fractions[fractions.size() * 3 / 4] - fractions[fractions.size() / 4]) / median;
+  std::printf(
+      ",\n {\"name\": \"stats.cpu.threads\", \"value\": %.3f, \"unit\": \"fraction\", "
+      "\"goal\": \">= 0.25\", \"against\": \"plain sum of 32 MiB f32, %u threads both\", "
+      "\"ok\": %s, \"spread\": %.3f}",
+      median, count, median >= 0.25 ? "true" : "false", spread);
 }
 
 void print_row(const char* name, DType dtype, double goal, int repetitions, bool first) {
@@ -68,6 +124,7 @@ int main(int argc, char** argv) {
   std::printf("[");
   print_row("stats.cpu.f32", DType::kF32, 5.0, repetitions, true);
   print_row("stats.cpu.bf16", DType::kBF16, 3.0, repetitions, false);
+  print_threads_row(repetitions);
   std::printf("]\n");
   return 0;
 }

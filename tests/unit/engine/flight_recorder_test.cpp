@@ -53,7 +53,8 @@ struct Recording {
     Found found;
     format::Event event;
     while (opened.value()->next(event)) {
-      if (const auto* begun = std::get_if<format::Step>(&event)) found.steps.push_back(begun->index);
+      if (const auto* begun = std::get_if<format::Step>(&event))
+        found.steps.push_back(begun->index);
       if (const auto* launch = std::get_if<format::Launch>(&event)) {
         ++found.launches;
         CHECK(launch->operands.size() == 2);
@@ -158,5 +159,6 @@ TEST_CASE("flight_recorder: at the end it says what nothing asked for", "[engine
   REQUIRE(r.writer->close().ok());
   const auto found = r.written();
   CHECK(found.steps.empty());
-  CHECK(found.said == std::vector<std::string>{"10 events since the last trigger were not written"});
+  CHECK(found.said ==
+        std::vector<std::string>{"10 events since the last trigger were not written"});
 }

@@ -41,10 +41,12 @@ class Client final : public WriterClient {
     standing = false;
   }
   std::optional<format::TraceMeta> changed_meta() override { return std::nullopt; }
+  uint64_t take_host_ns() noexcept override { return host_ns.exchange(0); }
 
   SharedBytes bytes = std::make_shared<std::vector<std::byte>>();
   format::Definitions definitions;
   std::atomic<int> rounds{0};
+  std::atomic<uint64_t> host_ns{0};
   std::atomic<bool> stuck{false};
   std::atomic<bool> standing{false};
 
@@ -57,6 +59,7 @@ class Client final : public WriterClient {
 struct Contents {
   reader::TraceState state = reader::TraceState::kDamaged;
   uint64_t findings = 0;
+  std::vector<format::Cost> costs;
   std::array<uint64_t, format::kLossReasonCount> lost{};
 };
 
@@ -72,6 +75,7 @@ Contents contents(const SharedBytes& bytes) {
   format::Event event;
   while (opened.value()->next(event)) {
     if (std::holds_alternative<format::Finding>(event)) ++found.findings;
+    if (const auto* cost = std::get_if<format::Cost>(&event)) found.costs.push_back(*cost);
     if (const auto* loss = std::get_if<format::Loss>(&event)) {
       found.lost[static_cast<size_t>(loss->reason)] += loss->count;
     }
@@ -147,6 +151,19 @@ TEST_CASE("writer_thread: finishing writes what is queued and closes the trace",
   CHECK(trace.state == reader::TraceState::kComplete);
   CHECK(trace.findings == 100);
   CHECK(trace.lost[static_cast<size_t>(format::LossReason::kRingFull)] == 7);
+}
+
+TEST_CASE("writer_thread: the trace says what tracing took of the program's time",
+          "[engine][writer]") {
+  Fixture f;
+  f.push_findings(100, format::Level::kError);
+  f.client.host_ns = 4711;
+  REQUIRE(f.thread.finish(10 * kSecond));
+  const Contents trace = contents(f.client.bytes);
+  REQUIRE(trace.costs.size() == 1);
+  CHECK(trace.costs[0].host_ns == 4711);
+  CHECK(trace.costs[0].bytes > 64);
+  CHECK(trace.costs[0].bytes <= f.client.bytes->size());
 }
 
 TEST_CASE("writer_thread: an error finding is written at once", "[engine][writer]") {
