@@ -42,7 +42,8 @@ ExitCode report_state(const reader::TraceContainer& trace, uint64_t events_witho
       return ExitCode::kClean;
     case reader::TraceState::kUnclosed:
       complain(path,
-               "unclosed: the process was ended from outside; its last records may be missing");
+               "unclosed: its process was ended from outside or is still writing; the last records "
+               "may be missing");
       return ExitCode::kDamagedInput;
     case reader::TraceState::kDamaged:
       break;
