@@ -41,25 +41,11 @@ void after_fork_in_child() {
 /// Which process this is: a child made by clone() or vfork() runs no fork handler.
 bool is_our_process() noexcept { return g_pid.load() == getpid(); }
 
-void at_process_exit() {
-  if (!is_our_process()) return;
-  const RecursionGuard guard;
-  Engine* const engine = g_engine.load();
-  if (engine == nullptr) return;
-  // Also when tracing is over already: the writer thread may still be saying or closing.
-  process_state().begin_draining();
-  contained("exit", false, [engine] {
-    engine->finish(kExitDeadlineNs);
-    return true;
-  });
-  process_state().disable("the process has ended");
-}
-
 void install_handlers() noexcept {
   if (g_handlers_installed) return;
   g_handlers_installed = true;
   pthread_atfork(nullptr, nullptr, after_fork_in_child);
-  atexit(at_process_exit);
+  atexit(end_tracing);
 }
 
 void set_up_log(const settings::Settings& settings, uint32_t rank) {
@@ -134,6 +120,20 @@ void say_forked() {
 }
 
 }  // namespace
+
+void end_tracing() noexcept {
+  if (!is_our_process()) return;
+  const RecursionGuard guard;
+  Engine* const engine = g_engine.load();
+  if (engine == nullptr) return;
+  // Also when tracing is over already: the writer thread may still be saying or closing.
+  process_state().begin_draining();
+  contained("exit", false, [engine] {
+    engine->finish(kExitDeadlineNs);
+    return true;
+  });
+  process_state().disable("the process has ended");
+}
 
 Engine* start_engine() noexcept {
   const auto always = [](const State&) { return true; };

@@ -18,6 +18,9 @@ class Engine;
 /// Arms the engine if nobody did. @return it, or null when tracing is off here.
 Engine* start_engine() noexcept;
 
+/// Closes the trace, within two seconds; nothing is recorded from then on.
+void end_tracing() noexcept;
+
 /// @return the engine, or null before start_engine() and in a fork child that may not go on.
 Engine* running_engine() noexcept;
 

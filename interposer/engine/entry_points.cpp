@@ -80,4 +80,6 @@ CONVTRACE_EXPORT uint32_t convtrace_setting(const char* name, char* buffer, uint
   });
 }
 
+CONVTRACE_EXPORT void convtrace_finish(void) { convtrace::engine::end_tracing(); }
+
 }  // extern "C"

@@ -164,6 +164,10 @@ struct convtrace_thread_scope* convtrace_scope_slot(void);
 /// zero-terminated.
 uint32_t convtrace_setting(const char* name, char* buffer, uint32_t capacity);
 
+/// Closes the trace: for a process that is about to end without running exit handlers. Waits up to
+/// two seconds for the disk. Tracing is over then.
+void convtrace_finish(void);
+
 #ifdef __cplusplus
 }
 #endif

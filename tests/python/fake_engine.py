@@ -36,6 +36,9 @@ class FakeEngine:
         self.texts.append(data.decode())
         return len(self.texts) - 1
 
+    def convtrace_finish(self):
+        pass
+
     def convtrace_setting(self, name, buffer, capacity):
         buffer.value = {b"CONVTRACE_MODE": self.mode.encode()}.get(name, b"")
         return len(buffer.value)

@@ -170,6 +170,9 @@ class Endings(ProgramTest):
     def test_exception_in_a_module(self):
         self.check_end("raise-in-module", steps=(0, 1, 2, 3))
 
+    def test_interrupt(self):
+        self.check_end("interrupt")
+
     def test_os_exit(self):
         self.check_end("os._exit", closed=False)
 

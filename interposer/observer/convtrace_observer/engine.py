@@ -58,6 +58,7 @@ class Engine:
             ("submit", u32, [ctypes.c_void_p, u32]),
             ("scope_slot", ctypes.c_void_p, []),
             ("setting", u32, [ctypes.c_char_p, ctypes.c_char_p, u32]),
+            ("finish", None, []),
         ):
             function = getattr(library, "convtrace_" + name)
             function.restype, function.argtypes = result, arguments
@@ -82,6 +83,10 @@ class Engine:
         buffer = ctypes.create_string_buffer(256)
         self._library.convtrace_setting(name.encode(), buffer, len(buffer))
         return buffer.value.decode("utf-8", "replace")
+
+    def finish(self):
+        """Closes the trace, for a process whose exit handlers will not run."""
+        self._library.convtrace_finish()
 
     def scope_slot(self):
         """This native thread's slot as two 64-bit words: scope | call << 32, and phase."""

@@ -1,4 +1,5 @@
 """Puts the parts together in a process whose program has imported torch."""
+import atexit
 import os
 import sys
 
@@ -49,6 +50,7 @@ class Observer:
                 part.install()
             except Exception as error:  # a torch that we do not know: the other parts still work
                 self.failed("%s hooks" % type(part).__name__, error)
+        atexit.register(self._program_ends)
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=self._forked)
 
@@ -130,6 +132,12 @@ class Observer:
         """A DataLoader worker prepares data; its modules (transforms) are no training."""
         worker = sys.modules.get("torch.utils.data._utils.worker")
         return getattr(worker, "_worker_info", None) is not None
+
+    def _program_ends(self):
+        """After an interrupt Python ends itself by the signal, and the engine's own handler of the
+        process's exit never runs."""
+        if isinstance(getattr(sys, "last_value", None), KeyboardInterrupt):
+            self.port.finish()
 
     def _forked(self):
         """In a child the engine starts anew, or says that it is off: nothing numbered by the

@@ -6,6 +6,7 @@ OUT gets, by torch.save, a list of (step, phase, scope, call, slot, tensor) for 
 its gradient, the loss, parameters and their gradients, and the losses. END: how the script ends.
 """
 import os
+import signal
 import sys
 import time
 
@@ -249,6 +250,8 @@ def main():
     end = sys.argv[3] if len(sys.argv) > 3 else "return"
     if end == "sys.exit":
         sys.exit(7)
+    if end == "interrupt":  # Ctrl-C
+        os.kill(os.getpid(), signal.SIGINT)
     if end == "os._exit":
         time.sleep(2)  # longer than an open chunk waits to be written
         os._exit(8)
