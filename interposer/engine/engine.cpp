@@ -36,6 +36,12 @@ uint64_t byte_limit(uint64_t asked, const std::string& path) {
   return std::min(kDefaultMaxBytes, uint64_t{disk.f_bavail} * disk.f_frsize / 2);
 }
 
+/// Settings are checked before an engine exists.
+std::vector<settings::Pattern> patterns(const std::string& list) {
+  auto compiled = settings::compile_patterns(list);
+  return compiled.ok() ? std::move(compiled).value() : std::vector<settings::Pattern>();
+}
+
 template <typename Event>
 Event memory_event(const MemoryReport& report, const cupti::MemoryRange& range, uint32_t step) {
   Event event;
@@ -56,8 +62,10 @@ Engine::Engine(EngineOptions options)
       writer_(process_state(), queue_, doorbell_, *this),
       aliases_({*this, definitions_, addresses_, stacks_, options_.rules}),
       steps_(options_.settings.mode, options_.settings.steps),
+      names_(patterns(options_.settings.include), patterns(options_.settings.exclude),
+             definitions_),
       port_({process_state(), *this, definitions_, addresses_, journal_, aliases_, steps_, *this,
-             options_.settings.mode, options_.settings.samples, &helpers_}),
+             options_.settings.mode, options_.settings.samples, names_, &helpers_}),
       late_rank_(options_.rank.rank) {
   if (options_.settings.stacks == settings::Stacks::kAll) journal_.take_stacks();
 }
@@ -67,6 +75,9 @@ void Engine::emit(const format::Event& event) noexcept {
   if (state != EngineState::kActive && state != EngineState::kDraining) return;
   if (const auto* loss = std::get_if<format::Loss>(&event)) {
     return queue_.lose(loss->reason, loss->count);
+  }
+  if (const auto* launch = std::get_if<format::Launch>(&event)) {
+    if (!contained("names", true, [&] { return names_.wants(launch->kernel); })) return;
   }
   if (!begun_.load(std::memory_order_acquire) && begins_a_trace(event)) begin_trace();
   queue_.push(event);
@@ -136,12 +147,25 @@ void Engine::finish(uint64_t deadline_ns) {
   const uint64_t begin = now_ns();
   if (cupti::Interceptor* cuda = interceptor_.load()) cuda->stop(deadline_ns / 2);
   if (!writer_.started()) return;
+  report_unmatched_names();
   journal_.settle();
   aliases_.finish();
   const uint64_t spent = now_ns() - begin;
   if (spent < deadline_ns && writer_.finish(deadline_ns - spent)) return;
   log_line(format::Level::kWarning, "trace",
            "the disk was too slow at exit; the end of the trace is missing");
+}
+
+void Engine::report_unmatched_names() {
+  for (const std::string& line : names_.unmatched()) {
+    log_line(format::Level::kWarning, "settings", "%s", line.c_str());
+    format::Diagnostic diagnostic;
+    diagnostic.header.step = format::kNoStep;
+    diagnostic.level = format::Level::kWarning;
+    diagnostic.site = "settings";
+    diagnostic.message = line;
+    emit(diagnostic);
+  }
 }
 
 OpenTrace Engine::open_trace() {

@@ -30,6 +30,7 @@
 #include "interposer/engine/event_queue.h"
 #include "interposer/engine/fact_table.h"
 #include "interposer/engine/memory_journal.h"
+#include "interposer/engine/name_filter.h"
 #include "interposer/engine/observer_port.h"
 #include "interposer/engine/output_name.h"
 #include "interposer/engine/spare_threads.h"
@@ -86,6 +87,7 @@ class Engine final : public format::EventSink,
  private:
   void begin_trace() noexcept;
   void expect_custom_ops() noexcept;
+  void report_unmatched_names();
   cupti::Interceptor* make_interceptor();
 
   OpenTrace open_trace() override;
@@ -115,6 +117,7 @@ class Engine final : public format::EventSink,
   AliasWatch aliases_;
   MemoryJournal journal_{addresses_, *this};
   StepControl steps_;
+  NameFilter names_;
   stats::HelperThreads helpers_{spare_threads()};
   ObserverPort port_;
   FactTable facts_;

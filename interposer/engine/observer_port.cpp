@@ -133,6 +133,7 @@ bool ObserverPort::Batch::tensor(const Message& message) {
   if (!request) return false;
   if (!around_.steps.capture()) return true;
   format::TensorStats& event = request->event;
+  if (!around_.names.wants(event.place.scope)) return true;
   if (around_.mode == settings::Mode::kHash) event.capture = format::Capture::kHash;
   // Which life of the memory this is depends on all reports made so far.
   around_.journal.settle();

@@ -18,6 +18,7 @@
 #include "interposer/engine/fact_table.h"
 #include "interposer/engine/memory_journal.h"
 #include "interposer/engine/message_reader.h"
+#include "interposer/engine/name_filter.h"
 #include "interposer/engine/state.h"
 #include "interposer/engine/step_control.h"
 
@@ -49,6 +50,7 @@ class ObserverPort {
     ObserverHost& host;
     settings::Mode mode;
     uint32_t samples;
+    NameFilter& names;
     stats::HelperThreads* helpers = nullptr;  ///< for large CPU tensors
   };
   explicit ObserverPort(const Surroundings& around) : around_(around) {}

@@ -31,6 +31,18 @@ TEST_CASE("cuda: every launch is in the trace, however the program found the dri
   }
 }
 
+TEST_CASE("cuda: only kernels that are included and not excluded are recorded") {
+  CudaRun run;
+  run.with("CONVTRACE_INCLUDE=add*;fill(float*, float, unsigned int);_Z6squarePfj;warp*")
+      .with("CONVTRACE_EXCLUDE=square*");
+  const ProcessResult result = run.run({"cuda_steps", "linked"});
+  REQUIRE(result.exit_code == 0);
+  CHECK(run.launches() == std::map<std::string, int>{{"_Z4fillPffj", 2}, {"_Z3addPKfS0_Pfj", 5}});
+  CHECK(count_lines(result.err) == 1);
+  CHECK(result.err.find("CONVTRACE_INCLUDE: \"warp*\" matched nothing") != std::string::npos);
+  REQUIRE(run.records("diagnostic").size() == 1);
+}
+
 TEST_CASE("cuda: operands name the generation of the memory that they point to") {
   CudaRun run;
   REQUIRE(run.run({"cuda_steps", "linked"}).exit_code == 0);

@@ -194,6 +194,14 @@ class Modes(ProgramTest):
     def test_only_chosen_steps_have_values(self):
         self.assertEqual({r["step"] for r in self.stats_of(CONVTRACE_STEPS="1")}, {1})
 
+    def test_only_chosen_modules_have_values(self):
+        every = {r["scope"] for r in self.stats_of()}
+        self.assertIn("head", every)
+        for trace in self.traces():
+            os.remove(trace)
+        chosen = self.stats_of(CONVTRACE_INCLUDE="head;lstm*", CONVTRACE_EXCLUDE="re:^head$")
+        self.assertEqual({r["scope"] for r in chosen}, {s for s in every if s.startswith("lstm")})
+
     def test_off_leaves_no_file(self):
         self.stats_of(CONVTRACE="0")
         self.assertEqual(self.traces(), [])

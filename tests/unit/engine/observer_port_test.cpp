@@ -72,8 +72,9 @@ struct Fixture {
   AliasWatch aliases{{sink, definitions, addresses, stacks, rules}};
   StepControl steps{mode, wanted};
   FakeHost host;
+  NameFilter names{{}, settings::compile_patterns("secret.*").value(), definitions};
   ObserverPort port{
-      {state, sink, definitions, addresses, journal, aliases, steps, host, mode, samples}};
+      {state, sink, definitions, addresses, journal, aliases, steps, host, mode, samples, names}};
 };
 
 const format::Device kCuda0{format::Device::Type::kCuda, 0};
@@ -146,6 +147,25 @@ TEST_CASE("observer_port: the mode bounds what is computed", "[engine][observer]
   Fixture launches(settings::Mode::kLaunches);
   CHECK(launches.submit(batch) == 0);
   CHECK(launches.sink.all<format::TensorStats>().empty());
+}
+
+TEST_CASE("observer_port: values of a module that is filtered out are not computed",
+          "[engine][observer]") {
+  Fixture f;
+  const std::vector<float> values = {1, 2, 3, 4};
+  MessageBatch batch;
+  for (const char* scope : {"secret.0", "open.0"}) {
+    batch.tensor({.scope = f.id(scope),
+                  .data = values.data(),
+                  .shape = {4},
+                  .storage = 1,
+                  .storage_base = reinterpret_cast<uint64_t>(values.data()),
+                  .storage_bytes = 16});
+  }
+  f.submit(batch);
+  const auto stats = f.sink.all<format::TensorStats>();
+  REQUIRE(stats.size() == 1);
+  CHECK(f.definitions.text(stats[0].place.scope) == "open.0");
 }
 
 TEST_CASE("observer_port: samples are kept as asked", "[engine][observer]") {

@@ -1,0 +1,59 @@
+#pragma once
+/// @file name_filter.h
+/// CONVTRACE_INCLUDE and CONVTRACE_EXCLUDE: which modules' values and which kernels' launches are
+/// recorded.
+///
+/// A name is wanted if a pattern of INCLUDE matches it (or there is none) and none of EXCLUDE does.
+/// A scope has one name, a kernel three: demangled, mangled, family. Matched once for each.
+///
+/// Threads:  any, concurrently. Costs one branch when there is no pattern.
+
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <shared_mutex>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "format/definitions.h"
+#include "format/settings/pattern.h"
+
+namespace convtrace::engine {
+
+class NameFilter {
+ public:
+  /// @param definitions  of the ids asked about; outlives this.
+  NameFilter(std::vector<settings::Pattern> include, std::vector<settings::Pattern> exclude,
+             const format::Definitions& definitions);
+
+  [[nodiscard]] bool wants(format::StringId scope);
+  [[nodiscard]] bool wants(format::KernelId kernel);
+
+  /// @return one line for each pattern that matched nothing, with the nearest name that occurred.
+  [[nodiscard]] std::vector<std::string> unmatched() const;
+
+ private:
+  enum class Answer : uint8_t { kUnknown, kYes, kNo };
+  using Answers = std::vector<Answer>;  ///< by id
+
+  struct Entry {
+    settings::Pattern pattern;
+    const char* setting;
+    std::atomic<bool> matched{false};
+  };
+
+  template <typename NamesOf>
+  bool answer(Answers& answers, uint32_t id, NamesOf names_of);
+  [[nodiscard]] bool judge(std::span<const std::string> names);
+  static bool matches_any(std::deque<Entry>& entries, std::span<const std::string> names);
+  void add_unmatched(const std::deque<Entry>& entries, std::vector<std::string>& lines) const;
+
+  const format::Definitions& definitions_;
+  std::deque<Entry> include_, exclude_;
+  mutable std::shared_mutex mutex_;
+  Answers scopes_, kernels_;
+  std::vector<std::string> seen_;  ///< names that were judged
+};
+
+}  // namespace convtrace::engine
