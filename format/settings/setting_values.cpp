@@ -105,6 +105,15 @@ std::string check_patterns(std::string_view text) {
                        : "bad pattern at character " + std::to_string(patterns.status().detail + 1);
 }
 
+std::string check_output(std::string_view text) {
+  for (size_t i = text.find('%'); i < text.size(); i = text.find('%', i + 2)) {
+    if (i + 1 == text.size() || std::string_view("hpr%").find(text[i + 1]) == text.npos) {
+      return "% stands before h (host), p (process), r (rank) or %";
+    }
+  }
+  return {};
+}
+
 std::string parse_ring(std::string_view text, Ring& value) {
   Ring ring;
   if (!take_number(text, ring.steps) || ring.steps == 0) {

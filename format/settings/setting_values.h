@@ -39,6 +39,9 @@ inline constexpr uint32_t kMaxSamples = 4096;
 /// Checks a list for CONVTRACE_INCLUDE: every pattern compiles.
 [[nodiscard]] std::string check_patterns(std::string_view text);
 
+/// Checks a file name for CONVTRACE_OUTPUT: `%` stands before h, p, r or another `%`.
+[[nodiscard]] std::string check_output(std::string_view text);
+
 /// What makes the flight recorder write.
 enum class Trigger : uint8_t { kNan, kAlias, kSignal, kUsr2, kSpike };
 inline constexpr size_t kTriggerCount = 5;

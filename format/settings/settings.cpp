@@ -102,9 +102,10 @@ constexpr SettingSpec row(std::string_view name, std::string_view values,
 using S = Settings;
 constexpr SettingSpec kTable[] = {
     row<Flag<&S::enabled>>("CONVTRACE", "0|1", "1", "0 disables everything."),
-    row<Text<&S::output>>("CONVTRACE_OUTPUT", "PATTERN", "convtrace-%r-%p.ctrace",
-                          "Trace file of each process; %h host, %p process id, %r rank; relative "
-                          "to the folder at process start."),
+    row<CheckedText<&S::output, check_output>>(
+        "CONVTRACE_OUTPUT", "PATTERN", "convtrace-%r-%p.ctrace",
+        "Trace file of each process; %h host, %p process id, %r rank; relative "
+        "to the folder at process start."),
     row<Flag<&S::overwrite>>("CONVTRACE_OVERWRITE", "0|1", "0",
                              "1 replaces an older trace of the same name."),
     row<Text<&S::config>>("CONVTRACE_CONFIG", "FILE", "",

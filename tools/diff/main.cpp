@@ -3,12 +3,15 @@
 #include <cstdlib>
 #include <exception>
 #include <iostream>
+#include <string_view>
 
 #include "tools/common/exit_code.h"
 #include "tools/diff/command.h"
 
 int main(int argc, char** argv) {
-  const bool color = isatty(STDOUT_FILENO) == 1 && std::getenv("NO_COLOR") == nullptr;
+  const char* const terminal = std::getenv("TERM");
+  const bool color = isatty(STDOUT_FILENO) == 1 && std::getenv("NO_COLOR") == nullptr &&
+                     terminal != nullptr && std::string_view(terminal) != "dumb";
   try {
     return convtrace::diff::diff_command(argc, argv, std::cout, std::cerr, color);
   } catch (const std::exception& failure) {

@@ -106,6 +106,8 @@ TEST_CASE("settings: a bad value is one line with value, setting and what may be
        R"(bad value "5000" for CONVTRACE_SAMPLES: the most is 4096; write 0..4096)"},
       {"CONVTRACE_INCLUDE=a;re:(",
        R"(bad value "a;re:(" for CONVTRACE_INCLUDE: bad pattern at character 3; write PATTERN[;PATTERN...])"},
+      {"CONVTRACE_OUTPUT=%q.ctrace",
+       R"(bad value "%q.ctrace" for CONVTRACE_OUTPUT: % stands before h (host), p (process), r (rank) or %; write PATTERN)"},
       {"CONVTRACE_MAX_BYTES=5X",
        R"(bad value "5X" for CONVTRACE_MAX_BYTES: its unit is none of K M G T; write BYTES|20G|auto)"},
       {"CONVTRACE_RING=9,nann",
