@@ -21,11 +21,14 @@ size_t rows_of(const flatbuffers::Vector<flatbuffers::Offset<Table>>* rows) {
   return rows != nullptr ? rows->size() : 0;
 }
 
-/// @return `event` as a kind, without making a new one where it is of that kind already.
-template <typename Kind>
-Kind& as(Event& event) {
-  Kind* same = std::get_if<Kind>(&event);
-  return same != nullptr ? *same : event.emplace<Kind>();
+std::array<uint32_t, 256> count_kinds(std::span<const uint8_t> kinds) {
+  // Equal kinds follow each other; to count them in one place each would wait for the one before.
+  std::array<std::array<uint32_t, 256>, 4> counts{};
+  for (size_t i = 0; i < kinds.size(); ++i) ++counts[i % 4][kinds[i]];
+  for (size_t kind = 0; kind < 256; ++kind) {
+    counts[0][kind] += counts[1][kind] + counts[2][kind] + counts[3][kind];
+  }
+  return counts[0];
 }
 
 }  // namespace
@@ -36,31 +39,27 @@ struct EventDecoder::Impl {
   size_t position = 0;
   EventHeader last;  ///< of the event before, decoded or not
 
-  PackedColumn time, step, thread;
+  std::vector<uint64_t> time;  ///< by event: differences
+  PackedColumn step, thread;
   LaunchRows launch;
   StatsRows stats;
-  MemoryRows alloc, free;
+  MemoryRows<Alloc> alloc;
+  MemoryRows<Free> free;
   CopyRows copy;
   ScopeRows scope;
   PackedColumn step_index;
   size_t step_row = 0;
   uint32_t last_index = 0;
   size_t finding_row = 0, diagnostic_row = 0, loss_row = 0, cost_row = 0;
+  std::vector<uint64_t> newest;  ///< by launch: generation of the last Alloc before it
 
+  void find_newest(size_t launch_count);
   bool bind(const wire::Chunk& from, uint32_t item_count);
-  void next_header();
-  bool next_event(uint8_t kind, Event& event);
-  template <typename Kind, typename Rows, typename... More>
-  bool next_row(Rows& rows, Event& event, More... more) {
-    Kind& e = as<Kind>(event);
-    const bool known = rows.next(e, more...);
-    e.header = last;
-    return known;
-  }
+  bool next(Event& event);
   template <typename Kind, typename Table>
   bool next_table(const flatbuffers::Vector<flatbuffers::Offset<Table>>& tables, size_t& row,
                   Event& event) {
-    Kind& e = as<Kind>(event);
+    Kind& e = event.emplace<Kind>();
     const bool known = read(*tables.Get(static_cast<flatbuffers::uoffset_t>(row++)), e);
     e.header = last;
     return known;
@@ -72,15 +71,18 @@ bool EventDecoder::Impl::bind(const wire::Chunk& from, uint32_t item_count) {
   const size_t count = from.kind() != nullptr ? from.kind()->size() : 0;
   if (count != item_count) return false;
   if (count > 0) kinds = {from.kind()->data(), count};
-  std::array<size_t, 256> rows{};
-  for (const uint8_t kind : kinds) ++rows[kind];
+  const std::array<uint32_t, 256> rows = count_kinds(kinds);
   chunk = &from;
   position = step_row = last_index = 0;
   finding_row = diagnostic_row = loss_row = cost_row = 0;
   last = {.seq = from.first_seq() - 1, .t_ns = from.first_t_ns()};
-  return time.bind(from.time(), count) && step.bind(from.step(), count, 4) &&
-         thread.bind(from.thread(), count, 4) && launch.bind(from.launch(), rows[0]) &&
-         stats.bind(from.stats(), rows[1]) && alloc.bind(from.alloc(), rows[2]) &&
+  time.assign(count, 0);
+  const auto set_time = [this](size_t row, uint64_t value) { time[row] = wire::unzigzag(value); };
+  if (!each_value(from.time(), count, sizeof(uint64_t), set_time)) return false;
+  if (!alloc.bind(from.alloc(), rows[2])) return false;
+  find_newest(rows[0]);
+  return step.bind(from.step(), count, 4) && thread.bind(from.thread(), count, 4) &&
+         launch.bind(from.launch(), newest) && stats.bind(from.stats(), rows[1]) &&
          free.bind(from.free(), rows[3]) && copy.bind(from.copy(), rows[4]) &&
          scope.bind(from.scope(), rows[5]) && step_index.bind(from.step_index(), rows[6], 4) &&
          rows_of(from.finding()) == rows[7] && rows_of(from.diagnostic()) == rows[8] &&
@@ -88,35 +90,43 @@ bool EventDecoder::Impl::bind(const wire::Chunk& from, uint32_t item_count) {
          rare_texts_fit(from);
 }
 
-void EventDecoder::Impl::next_header() {
-  ++last.seq;
-  last.t_ns += wire::unzigzag(time.at(position));
-  last.step += static_cast<uint32_t>(step.at(position));
-  last.thread ^= static_cast<uint32_t>(thread.at(position));
-  ++position;
+void EventDecoder::Impl::find_newest(size_t launch_count) {
+  newest.resize(launch_count + 1);  // the last one is written for events behind the last launch
+  size_t launches = 0, allocs = 0;
+  for (const uint8_t kind : kinds) {
+    newest[launches] = alloc.generation_after(allocs);
+    launches += kind == 0 ? 1 : 0;
+    allocs += kind == 2 ? 1 : 0;
+  }
+  newest.pop_back();
 }
 
 bool EventDecoder::Impl::next_step(Event& event) {
   last_index += static_cast<uint32_t>(step_index.at(step_row++));
-  as<Step>(event) = {.header = last, .index = last_index};
+  event.emplace<Step>(Step{.header = last, .index = last_index});
   return true;
 }
 
-/// @return whether the event is understood; `event` is set only then.
-bool EventDecoder::Impl::next_event(uint8_t kind, Event& event) {
-  switch (kind) {
+/// @return whether the event is understood; `event` is set only then. @pre there is one
+bool EventDecoder::Impl::next(Event& event) {
+  const EventHeader header{.seq = last.seq + 1,
+                           .t_ns = last.t_ns + time[position],
+                           .step = last.step + static_cast<uint32_t>(step.at(position)),
+                           .thread = last.thread ^ static_cast<uint32_t>(thread.at(position))};
+  last = header;
+  switch (kinds[position++]) {
     case 0:
-      return next_row<Launch>(launch, event, alloc.last_generation());
+      return launch.next(header, event);
     case 1:
-      return next_row<TensorStats>(stats, event);
+      return stats.next(header, event);
     case 2:
-      return next_row<Alloc>(alloc, event);
+      return alloc.next(header, event);
     case 3:
-      return next_row<Free>(free, event);
+      return free.next(header, event);
     case 4:
-      return next_row<Copy>(copy, event);
+      return copy.next(header, event);
     case 5:
-      return next_row<Scope>(scope, event);
+      return scope.next(header, event);
     case 6:
       return next_step(event);
     case 7:
@@ -163,9 +173,7 @@ std::vector<StepSums> EventDecoder::sums() const {
 EventDecoder::Outcome EventDecoder::next(Event& event) {
   Impl& impl = *impl_;
   if (impl.position == impl.kinds.size()) return Outcome::kEnd;
-  const uint8_t kind = impl.kinds[impl.position];
-  impl.next_header();
-  return impl.next_event(kind, event) ? Outcome::kEvent : Outcome::kNotUnderstood;
+  return impl.next(event) ? Outcome::kEvent : Outcome::kNotUnderstood;
 }
 
 }  // namespace convtrace::reader

@@ -9,19 +9,20 @@ namespace convtrace::reader {
 
 using namespace format;
 
-bool LaunchRows::bind(const wire::LaunchColumns* table, size_t row_count) {
-  row_ = next_operand_ = 0;
-  if (table == nullptr) return row_count == 0;
-  return rows_.bind(table->back(), row_count) && bind_signatures(*table) && bind_operands(*table);
+bool LaunchRows::bind(const wire::LaunchColumns* table, std::span<const uint64_t> newest) {
+  row_ = 0;
+  if (table == nullptr) return newest.empty();
+  return rows_.bind(table->back(), newest.size()) && bind_signatures(*table) && count_operands() &&
+         bind_shapes(*table) && bind_operands(*table, newest);
 }
 
 bool LaunchRows::bind_signatures(const wire::LaunchColumns& t) {
   signatures_.clear();
-  const FixedColumn columns[] = {{t.scope(), 4},   {t.call(), 4},         {t.phase(), 1},
-                                 {t.kernel(), 4},  {t.grid_x(), 4},       {t.grid_y(), 4},
-                                 {t.grid_z(), 4},  {t.block_x(), 4},      {t.block_y(), 4},
-                                 {t.block_z(), 4}, {t.shared_bytes(), 4}, {t.stream(), 8},
-                                 {t.device(), 1},  {t.sampled(), 1},      {t.operand_count(), 2}};
+  const StoredColumn columns[] = {{t.scope(), 4},   {t.call(), 4},         {t.phase(), 1},
+                                  {t.kernel(), 4},  {t.grid_x(), 4},       {t.grid_y(), 4},
+                                  {t.grid_z(), 4},  {t.block_x(), 4},      {t.block_y(), 4},
+                                  {t.block_z(), 4}, {t.shared_bytes(), 4}, {t.stream(), 8},
+                                  {t.device(), 1},  {t.sampled(), 1},      {t.operand_count(), 2}};
   return each_row(columns, rows_.signature_count(), [this](const auto& v) {
     const auto u32 = [&v](size_t i) { return static_cast<uint32_t>(v[i]); };
     Signature& made = signatures_.emplace_back();
@@ -44,17 +45,24 @@ bool LaunchRows::bind_signatures(const wire::LaunchColumns& t) {
   });
 }
 
-bool LaunchRows::bind_operands(const wire::LaunchColumns& t) {
+bool LaunchRows::count_operands() {
   // Operands that repeat an earlier launch take no bytes, so their number is bounded by a limit.
   size_t total = 0;
-  launches_.resize(rows_.row_count());
+  first_operands_.resize(rows_.row_count() + 1);
   for (size_t row = 0; row < rows_.row_count(); ++row) {
-    launches_[row] = {static_cast<uint32_t>(total), 0};
+    first_operands_[row] = static_cast<uint32_t>(total);
     total += signatures_[rows_.signature(row)].operand_count;
     if (total > kMaxChunkOperands) return false;
   }
-  if (operands_.size() < total) operands_.resize(total);
-  moved_.assign(total, 0);
+  first_operands_.back() = static_cast<uint32_t>(total);
+  if (operands_.size() < total) {
+    operands_.resize(total);
+    moved_.resize(total);
+  }
+  return true;
+}
+
+bool LaunchRows::bind_shapes(const wire::LaunchColumns& t) {
   size_t shapes = 0;
   for (Signature& signature : signatures_) {
     if (signature.operand_count > kMaxOperands) return false;
@@ -62,7 +70,7 @@ bool LaunchRows::bind_operands(const wire::LaunchColumns& t) {
     shapes += signature.operand_count;
   }
   shapes_.clear();
-  const FixedColumn columns[] = {
+  const StoredColumn columns[] = {
       {t.operand_param(), 2}, {t.operand_word(), 2}, {t.operand_confidence(), 1}};
   std::vector<bool> known;
   const bool fits = each_row(columns, shapes, [&](const auto& v) {
@@ -79,53 +87,83 @@ bool LaunchRows::bind_operands(const wire::LaunchColumns& t) {
       signature.known = signature.known && known[signature.first_shape + i];
     }
   }
-  return address_.bind(t.operand_address(), total) &&
-         generation_.bind(t.operand_generation(), total) && offset_.bind(t.operand_offset(), total);
+  return true;
 }
 
-bool LaunchRows::next(Launch& event, uint64_t newest) {
-  const size_t row = row_++;
-  const uint32_t like_row = rows_.like(row);
-  const Signature& signature = signatures_[rows_.signature(row)];
-  const size_t begin = next_operand_, end = begin + signature.operand_count;
-  launches_[row].newest = newest;
-  if (like_row == row) {
-    std::copy_n(shapes_.data() + signature.first_shape, end - begin, operands_.data() + begin);
-  } else {
-    age_operands(begin, end, launches_[like_row], newest);
-  }
-  apply(address_, &Operand::address, end);
-  apply(generation_, &Operand::generation, end);
-  apply(offset_, &Operand::offset, end);
-  if (like_row != row) {
-    const Operand* like = operands_.data() + launches_[like_row].first_operand;
-    for (size_t i = begin; i < end; ++i, ++like) {
-      moved_[i] = operands_[i].generation != like->generation;
+bool LaunchRows::bind_operands(const wire::LaunchColumns& t, std::span<const uint64_t> newest) {
+  const size_t total = first_operands_.back();
+  const bool fits = address_.bind(t.operand_address(), total) &&
+                    generation_.bind(t.operand_generation(), total) &&
+                    offset_.bind(t.operand_offset(), total);
+  if (!fits) return false;
+  for (size_t row = 0, end; row < rows_.row_count(); row = end) {
+    const size_t like = rows_.like(row);
+    end = end_of_run(row, newest);
+    if (like == row) {
+      copy_shapes(row, end);
+    } else {
+      repeat_operands(row, end, like, newest[row] - newest[like]);
     }
+    apply_differences(first_operands_[end], first_operands_[row] - first_operands_[like]);
   }
-  next_operand_ = end;
-  event = signature.event;
-  event.operands = std::span(operands_.data() + begin, end - begin);
-  return signature.known;
+  return true;
 }
 
-/// Copies the operands of the like launch; those whose memory is allocated anew each time are
-/// expected to be as old as they were.
-void LaunchRows::age_operands(size_t begin, size_t end, const Row& like_row, uint64_t newest) {
-  const Operand* like = operands_.data() + like_row.first_operand;
-  const uint8_t* moved = moved_.data() + like_row.first_operand;
-  const uint64_t aged = newest - like_row.newest;
-  for (size_t i = begin; i < end; ++i) {
-    operands_[i] = *like++;
-    operands_[i].generation += *moved++ != 0 ? aged : 0;
+/// @return the end of the launches from `row` on that all begin a signature, or are all like
+/// launches before `row` that follow each other and whose memory is equally much older. A program
+/// that repeats its steps has few such runs, and they are long.
+size_t LaunchRows::end_of_run(size_t row, std::span<const uint64_t> newest) const {
+  const size_t distance = row - rows_.like(row);
+  const uint64_t aged = newest[row] - newest[row - distance];
+  const size_t most = distance == 0 ? rows_.row_count() : row + distance;
+  const size_t end = std::min(rows_.row_count(), most);
+  const auto goes_on = [&](size_t i) {
+    return i - rows_.like(i) == distance && newest[i] - newest[i - distance] == aged;
+  };
+  do ++row;
+  while (row < end && goes_on(row));
+  return row;
+}
+
+/// For launches that begin signatures, which are one after another too.
+void LaunchRows::copy_shapes(size_t row, size_t end) {
+  const size_t begin = first_operands_[row], count = first_operands_[end] - begin;
+  const size_t first_shape = signatures_[rows_.signature(row)].first_shape;
+  std::copy_n(shapes_.data() + first_shape, count, operands_.data() + begin);
+  std::fill_n(moved_.data() + begin, count, uint8_t{0});
+}
+
+/// Copies the operands of the launches from `like` on; those whose memory is allocated anew each
+/// time are expected to be as old as they were.
+void LaunchRows::repeat_operands(size_t row, size_t end, size_t like, uint64_t aged) {
+  const size_t begin = first_operands_[row], count = first_operands_[end] - begin;
+  const Operand* const from = operands_.data() + first_operands_[like];
+  const uint8_t* const moved_from = moved_.data() + first_operands_[like];
+  Operand* const to = operands_.data() + begin;
+  uint8_t* const moved_to = moved_.data() + begin;
+  const uint8_t moves = aged != 0 ? 1 : 0;
+  for (size_t i = 0; i < count; ++i) {
+    to[i] = from[i];
+    to[i].generation += aged & (0 - uint64_t{moved_from[i]});
+    moved_to[i] = moved_from[i] & moves;
   }
 }
 
-/// Adds the differences that are stored for operands before `end`.
-void LaunchRows::apply(PackedColumn& column, uint64_t Operand::*field, size_t end) {
-  while (column.next_row() < end) {
-    uint64_t& value = operands_[column.next_row()].*field;
-    value += wire::unzigzag(column.take());
+/// Adds what is stored for operands before `end`, each of which was copied from `distance` before.
+void LaunchRows::apply_differences(size_t end, size_t distance) {
+  while (address_.next_row() < end) {
+    Operand& operand = operands_[address_.next_row()];
+    operand.address += wire::unzigzag(address_.take());
+  }
+  while (offset_.next_row() < end) {
+    Operand& operand = operands_[offset_.next_row()];
+    operand.offset += wire::unzigzag(offset_.take());
+  }
+  while (generation_.next_row() < end) {
+    const size_t i = generation_.next_row();
+    operands_[i].generation += wire::unzigzag(generation_.take());
+    // Not in the first launch of a signature, whose distance is 0.
+    moved_[i] = operands_[i].generation != operands_[i - distance].generation ? 1 : 0;
   }
 }
 

@@ -7,6 +7,7 @@
 /// Memory:   32 bytes an operand, at most kMaxChunkOperands.
 /// Source:   format/FORMAT.md section 6.3.
 
+#include <span>
 #include <vector>
 
 #include "format/events.h"
@@ -16,13 +17,20 @@ namespace convtrace::reader {
 
 class LaunchRows {
  public:
-  /// @return whether `table` holds exactly `row_count` launches.
-  [[nodiscard]] bool bind(const wire::LaunchColumns* table, size_t row_count);
+  /// @param newest  by launch: generation of the last Alloc of the chunk before it; 0: none.
+  /// @return whether `table` holds exactly as many launches.
+  [[nodiscard]] bool bind(const wire::LaunchColumns* table, std::span<const uint64_t> newest);
 
-  /// Gives the next launch but for its header; operands are valid until the next bind().
-  /// @param newest  generation of the last Alloc of the chunk; 0: none yet.
+  /// Makes `event` the next launch; its operands are valid until the next bind().
   /// @return whether all its enumerators are known. @pre there is one
-  bool next(format::Launch& event, uint64_t newest);
+  bool next(const format::EventHeader& header, format::Event& event) {
+    const size_t row = row_++;
+    const Signature& signature = signatures_[rows_.signature(row)];
+    auto& launch = event.emplace<format::Launch>(signature.event);
+    launch.header = header;
+    launch.operands = {operands_.data() + first_operands_[row], signature.operand_count};
+    return signature.known;
+  }
 
  private:
   struct Signature {
@@ -31,23 +39,24 @@ class LaunchRows {
     size_t first_shape = 0;  ///< in shapes_
     bool known = true;
   };
-  struct Row {
-    uint32_t first_operand;
-    uint64_t newest;
-  };
   [[nodiscard]] bool bind_signatures(const wire::LaunchColumns& table);
-  [[nodiscard]] bool bind_operands(const wire::LaunchColumns& table);
-  void age_operands(size_t begin, size_t end, const Row& like_row, uint64_t newest);
-  void apply(PackedColumn& column, uint64_t format::Operand::*field, size_t end);
+  /// Makes room for the operands of all launches.
+  [[nodiscard]] bool count_operands();
+  [[nodiscard]] bool bind_shapes(const wire::LaunchColumns& table);
+  [[nodiscard]] bool bind_operands(const wire::LaunchColumns& table,
+                                   std::span<const uint64_t> newest);
+  [[nodiscard]] size_t end_of_run(size_t row, std::span<const uint64_t> newest) const;
+  void copy_shapes(size_t row, size_t end);
+  void repeat_operands(size_t row, size_t end, size_t like, uint64_t aged);
+  void apply_differences(size_t end, size_t distance);
 
   LikeTable rows_;
   size_t row_ = 0;
   std::vector<Signature> signatures_;
   std::vector<format::Operand> shapes_;    ///< operands of the signatures, pointing nowhere
-  std::vector<format::Operand> operands_;  ///< of all launches; filled up to next_operand_
+  std::vector<uint32_t> first_operands_;   ///< by launch, in operands_; then the end
+  std::vector<format::Operand> operands_;  ///< of all launches, and room for more
   std::vector<uint8_t> moved_;  ///< by operand: had another generation than in the like launch
-  std::vector<Row> launches_;
-  size_t next_operand_ = 0;
   PackedColumn address_, generation_, offset_;
 };
 

@@ -6,29 +6,37 @@ namespace convtrace::reader {
 
 using namespace format;
 
-bool MemoryRows::bind(const wire::MemoryColumns* table, size_t row_count) {
+template <typename Memory>
+bool MemoryRows<Memory>::bind(const wire::MemoryColumns* table, size_t row_count) {
   row_ = 0;
-  last_generation_ = 0;
   signatures_.clear();
+  generations_.assign(1, 0);
   if (table == nullptr) return row_count == 0;
   const wire::MemoryColumns& t = *table;
   if (!rows_.bind(t.back(), row_count)) return false;
-  const FixedColumn columns[] = {{t.bytes(), 8},        {t.source(), 1}, {t.device_type(), 1},
-                                 {t.device_index(), 1}, {t.stream(), 8}, {t.stack(), 4}};
-  return each_row(columns, rows_.signature_count(),
-                  [this](const auto& v) {
-                    Signature& made = signatures_.emplace_back();
-                    Enums enums;
-                    made.event.bytes = v[0];
-                    enums.set(made.event.source, v[1]);
-                    enums.set(made.event.device.type, v[2]);
-                    made.event.device.index = static_cast<uint8_t>(v[3]);
-                    made.event.stream = v[4];
-                    made.event.stack = {static_cast<uint32_t>(v[5])};
-                    made.known = enums.known;
-                  }) &&
-         varying_.bind({t.address(), t.generation()}, row_count);
+  const StoredColumn columns[] = {{t.bytes(), 8},        {t.source(), 1}, {t.device_type(), 1},
+                                  {t.device_index(), 1}, {t.stream(), 8}, {t.stack(), 4}};
+  const bool fits = each_row(columns, rows_.signature_count(), [this](const auto& v) {
+    Signature& made = signatures_.emplace_back();
+    Enums enums;
+    made.event.bytes = v[0];
+    enums.set(made.event.source, v[1]);
+    enums.set(made.event.device.type, v[2]);
+    made.event.device.index = static_cast<uint8_t>(v[3]);
+    made.event.stream = v[4];
+    made.event.stack = {static_cast<uint32_t>(v[5])};
+    made.known = enums.known;
+  });
+  if (!fits || !varying_.bind({{t.address()}, {t.generation()}}, rows_)) return false;
+  generations_.resize(row_count + 1);
+  for (size_t row = 0; row < row_count; ++row) {
+    generations_[row + 1] = generations_[row] + varying_[row][1];
+  }
+  return true;
 }
+
+template class MemoryRows<Alloc>;
+template class MemoryRows<Free>;
 
 bool CopyRows::bind(const wire::CopyColumns* table, size_t row_count) {
   row_ = 0;
@@ -36,7 +44,7 @@ bool CopyRows::bind(const wire::CopyColumns* table, size_t row_count) {
   if (table == nullptr) return row_count == 0;
   const wire::CopyColumns& t = *table;
   if (!rows_.bind(t.back(), row_count)) return false;
-  const FixedColumn columns[] = {{t.kind(), 1}, {t.bytes(), 8}, {t.stream(), 8}};
+  const StoredColumn columns[] = {{t.kind(), 1}, {t.bytes(), 8}, {t.stream(), 8}};
   return each_row(columns, rows_.signature_count(),
                   [this](const auto& v) {
                     Signature& made = signatures_.emplace_back();
@@ -46,16 +54,16 @@ bool CopyRows::bind(const wire::CopyColumns* table, size_t row_count) {
                     made.event.stream = v[2];
                     made.known = enums.known;
                   }) &&
-         varying_.bind({t.destination(), t.source()}, row_count);
+         varying_.bind({{t.destination()}, {t.source()}}, rows_);
 }
 
-bool CopyRows::next(Copy& event) {
+bool CopyRows::next(const EventHeader& header, Event& event) {
   const size_t row = row_++;
   const Signature& signature = signatures_[rows_.signature(row)];
-  const auto& v = varying_.next(row, rows_);
-  event = signature.event;
-  event.destination = v[0];
-  event.source = v[1];
+  auto& copy = event.emplace<Copy>(signature.event);
+  copy.header = header;
+  copy.destination = varying_[row][0];
+  copy.source = varying_[row][1];
   return signature.known;
 }
 

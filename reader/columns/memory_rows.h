@@ -13,48 +13,45 @@
 
 namespace convtrace::reader {
 
+/// @tparam Memory  Alloc or Free.
+template <typename Memory>
 class MemoryRows {
  public:
+  /// @return whether `table` holds exactly `row_count` events.
   [[nodiscard]] bool bind(const wire::MemoryColumns* table, size_t row_count);
 
-  /// Gives the next event, an Alloc or a Free, but for its header.
+  /// Makes `event` the next one.
   /// @return whether all its enumerators are known. @pre there is one
-  template <typename Memory>
-  bool next(Memory& event) {
+  bool next(const format::EventHeader& header, format::Event& event) {
     const size_t row = row_++;
     const Signature& signature = signatures_[rows_.signature(row)];
-    const auto& v = varying_.next(row, rows_);
-    last_generation_ += v[1];
-    event.address = v[0];
-    event.bytes = signature.event.bytes;
-    event.generation = last_generation_;
-    event.source = signature.event.source;
-    event.device = signature.event.device;
-    event.stream = signature.event.stream;
-    event.stack = signature.event.stack;
+    auto& memory = event.emplace<Memory>(signature.event);
+    memory.header = header;
+    memory.address = varying_[row][0];
+    memory.generation = generations_[row + 1];
     return signature.known;
   }
 
-  /// @return generation of the event last given; 0: none yet.
-  [[nodiscard]] uint64_t last_generation() const { return last_generation_; }
+  /// @return generation of the last of the first `count` events; 0: none.
+  [[nodiscard]] uint64_t generation_after(size_t count) const { return generations_[count]; }
 
  private:
   struct Signature {
-    format::Alloc event;
+    Memory event;
     bool known = true;
   };
   LikeTable rows_;
   size_t row_ = 0;
   std::vector<Signature> signatures_;
   VaryingTable<2> varying_;
-  uint64_t last_generation_ = 0;
+  std::vector<uint64_t> generations_;  ///< after none, one, two, ... events
 };
 
 class CopyRows {
  public:
   [[nodiscard]] bool bind(const wire::CopyColumns* table, size_t row_count);
   /// As MemoryRows::next.
-  bool next(format::Copy& event);
+  bool next(const format::EventHeader& header, format::Event& event);
 
  private:
   struct Signature {

@@ -19,16 +19,15 @@ class LikeTable {
  public:
   /// @return whether every row leads to one before it.
   [[nodiscard]] bool bind(const PackedBytes* back, size_t row_count) {
-    PackedColumn column;
-    rows_.clear();
+    rows_.resize(row_count);
     signature_count_ = 0;
-    if (!column.bind(back, row_count)) return false;
+    if (!back_.bind(back, row_count)) return false;
     size_t distance = 0;
     for (uint32_t row = 0; row < row_count; ++row) {
-      distance += format::wire::unzigzag(column.at(row));
+      distance += format::wire::unzigzag(back_.at(row));
       if (distance > row) return false;
       const auto like = static_cast<uint32_t>(row - distance);
-      rows_.push_back({like, distance == 0 ? signature_count_++ : rows_[like].signature});
+      rows_[row] = {like, distance == 0 ? signature_count_++ : rows_[like].signature};
     }
     return true;
   }
@@ -43,57 +42,61 @@ class LikeTable {
   struct Row {
     uint32_t like, signature;
   };
+  PackedColumn back_;
   std::vector<Row> rows_;
   uint32_t signature_count_ = 0;
 };
 
-/// A fixed column: where it is stored and how many bytes a value may have.
-struct FixedColumn {
-  const PackedBytes* stored;
-  size_t width;
+/// A column and how many bytes a value of it may have.
+struct StoredColumn {
+  const PackedBytes* bytes;
+  size_t max_width = sizeof(uint64_t);
 };
 
-/// Reads `columns` row by row. @return whether all fit; `visit` gets an array of their values.
-template <size_t N, typename Visit>
-[[nodiscard]] bool each_row(const FixedColumn (&columns)[N], size_t row_count, Visit visit) {
-  std::array<PackedColumn, N> bound;
+/// Reads `columns`, of `row_count` rows each, into one array a row. @return whether all fit.
+template <size_t N>
+[[nodiscard]] bool read_rows(const StoredColumn (&columns)[N], size_t row_count,
+                             std::vector<std::array<uint64_t, N>>& to) {
+  to.assign(row_count, {});
   for (size_t i = 0; i < N; ++i) {
-    if (!bound[i].bind(columns[i].stored, row_count, columns[i].width)) return false;
-  }
-  std::array<uint64_t, N> values;
-  for (size_t row = 0; row < row_count; ++row) {
-    for (size_t i = 0; i < N; ++i) values[i] = bound[i].at(row);
-    visit(values);
+    const auto set = [&to, i](size_t row, uint64_t value) { to[row][i] = value; };
+    if (!each_value(columns[i].bytes, row_count, columns[i].max_width, set)) return false;
   }
   return true;
 }
 
-/// The columns of differences, undone row by row.
+/// As read_rows. @param visit  gets the array of each row.
+template <size_t N, typename Visit>
+[[nodiscard]] bool each_row(const StoredColumn (&columns)[N], size_t row_count, Visit visit) {
+  std::vector<std::array<uint64_t, N>> rows;
+  if (!read_rows(columns, row_count, rows)) return false;
+  for (const std::array<uint64_t, N>& row : rows) visit(row);
+  return true;
+}
+
+/// The columns of differences, undone.
 template <size_t V>
 class VaryingTable {
  public:
   using Row = std::array<uint64_t, V>;
 
-  [[nodiscard]] bool bind(const PackedBytes* const (&columns)[V], size_t row_count) {
-    history_.clear();
-    for (size_t i = 0; i < V; ++i) {
-      if (!columns_[i].bind(columns[i], row_count)) return false;
+  /// @return whether each column has the rows of `rows`.
+  [[nodiscard]] bool bind(const StoredColumn (&columns)[V], const LikeTable& rows) {
+    if (!read_rows(columns, rows.row_count(), values_)) return false;
+    for (size_t row = 0; row < values_.size(); ++row) {
+      Row& values = values_[row];
+      for (uint64_t& value : values) value = format::wire::unzigzag(value);
+      const uint32_t like = rows.like(row);
+      if (like == row) continue;
+      for (size_t i = 0; i < V; ++i) values[i] += values_[like][i];
     }
     return true;
   }
 
-  /// @param row   ascends from call to call, none left out.
-  const Row& next(size_t row, const LikeTable& rows) {
-    const uint32_t like = rows.like(row);
-    history_.push_back(like == row ? Row{} : history_[like]);
-    Row& values = history_.back();
-    for (size_t i = 0; i < V; ++i) values[i] += format::wire::unzigzag(columns_[i].at(row));
-    return values;
-  }
+  [[nodiscard]] const Row& operator[](size_t row) const { return values_[row]; }
 
  private:
-  std::array<PackedColumn, V> columns_;
-  std::vector<Row> history_;
+  std::vector<Row> values_;
 };
 
 }  // namespace convtrace::reader

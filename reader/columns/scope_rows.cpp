@@ -10,7 +10,7 @@ bool ScopeRows::bind(const wire::ScopeColumns* table, size_t row_count) {
   if (table == nullptr) return row_count == 0;
   const wire::ScopeColumns& t = *table;
   if (!rows_.bind(t.back(), row_count)) return false;
-  const FixedColumn columns[] = {{t.scope(), 4}, {t.call(), 4}, {t.phase(), 1}, {t.enter(), 1}};
+  const StoredColumn columns[] = {{t.scope(), 4}, {t.call(), 4}, {t.phase(), 1}, {t.enter(), 1}};
   return each_row(columns, rows_.signature_count(), [this](const auto& v) {
     Signature& made = signatures_.emplace_back();
     Enums enums;
@@ -22,9 +22,9 @@ bool ScopeRows::bind(const wire::ScopeColumns* table, size_t row_count) {
   });
 }
 
-bool ScopeRows::next(format::Scope& event) {
+bool ScopeRows::next(const format::EventHeader& header, format::Event& event) {
   const Signature& signature = signatures_[rows_.signature(row_++)];
-  event = signature.event;
+  event.emplace<format::Scope>(signature.event).header = header;
   return signature.known;
 }
 

@@ -16,9 +16,9 @@ class ScopeRows {
  public:
   /// @return whether `table` holds exactly `row_count` events.
   [[nodiscard]] bool bind(const wire::ScopeColumns* table, size_t row_count);
-  /// Gives the next event but for its header.
+  /// Makes `event` the next one.
   /// @return whether all its enumerators are known. @pre there is one
-  bool next(format::Scope& event);
+  bool next(const format::EventHeader& header, format::Event& event);
 
  private:
   struct Signature {

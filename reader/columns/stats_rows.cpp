@@ -11,19 +11,19 @@ bool StatsRows::bind(const wire::StatsColumns* table, size_t row_count) {
   if (table == nullptr) return row_count == 0;
   const wire::StatsColumns& t = *table;
   return rows_.bind(t.back(), row_count) && bind_signatures(t) && bind_shapes(t) && bind_flat(t) &&
-         varying_.bind({t.storage(),  t.storage_offset(), t.generation(),   t.version(),
-                        t.address(),  t.finite(),         t.nan(),          t.pos_inf(),
-                        t.neg_inf(),  t.pos_zero(),       t.neg_zero(),     t.positive(),
-                        t.negative(), t.subnormal(),      t.saturated(),    t.min(),
-                        t.max(),      t.amax(),           t.amin_nonzero(), t.sum_lo(),
-                        t.sum_hi(),   t.l1_lo(),          t.l1_hi(),        t.l2(),
-                        t.mean(),     t.deviation()},
-                       row_count);
+         varying_.bind({{t.storage()},  {t.storage_offset()}, {t.generation()},   {t.version()},
+                        {t.address()},  {t.finite()},         {t.nan()},          {t.pos_inf()},
+                        {t.neg_inf()},  {t.pos_zero()},       {t.neg_zero()},     {t.positive()},
+                        {t.negative()}, {t.subnormal()},      {t.saturated()},    {t.min()},
+                        {t.max()},      {t.amax()},           {t.amin_nonzero()}, {t.sum_lo()},
+                        {t.sum_hi()},   {t.l1_lo()},          {t.l1_hi()},        {t.l2()},
+                        {t.mean()},     {t.deviation()}},
+                       rows_);
 }
 
 bool StatsRows::bind_signatures(const wire::StatsColumns& t) {
   signatures_.clear();
-  const FixedColumn columns[] = {
+  const StoredColumn columns[] = {
       {t.scope(), 4},        {t.call(), 4},         {t.phase(), 1},       {t.slot(), 4},
       {t.op(), 4},           {t.kernel(), 4},       {t.device_type(), 1}, {t.device_index(), 1},
       {t.dtype(), 1},        {t.extent(), 1},       {t.capture(), 1},     {t.bytes(), 8},
@@ -65,7 +65,7 @@ bool StatsRows::bind_shapes(const wire::StatsColumns& t) {
     dims += signature.rank;
   }
   shapes_.clear();
-  const FixedColumn column[] = {{t.shape(), 8}};
+  const StoredColumn column[] = {{t.shape(), 8}};
   if (!each_row(column, dims, [this](const auto& v) { shapes_.push_back(v[0]); })) return false;
   const uint64_t* next = shapes_.data();
   for (Signature& signature : signatures_) {
@@ -92,18 +92,19 @@ bool StatsRows::bind_flat(const wire::StatsColumns& t) {
          samples_.size() == samples && leading_.size() == leading;
 }
 
-bool StatsRows::next(TensorStats& event) {
+bool StatsRows::next(const EventHeader& header, Event& event) {
   const size_t row = row_++;
   const Signature& signature = signatures_[rows_.signature(row)];
-  const auto& v = varying_.next(row, rows_);
-  event = signature.event;
-  event.value = {
+  const auto& v = varying_[row];
+  auto& stats = event.emplace<TensorStats>(signature.event);
+  stats.header = header;
+  stats.value = {
       .storage = v[0], .offset = v[1], .generation = v[2], .version = static_cast<uint32_t>(v[3])};
-  event.address = v[4];
-  event.stats = stats_of_words(v.data() + 5, signature.event.stats.count, hash_.take(1)[0]);
-  event.range_hashes = range_hashes_.take(signature.range_count);
-  event.samples = std::as_bytes(samples_.take(signature.sample_bytes));
-  event.leading = std::as_bytes(leading_.take(signature.leading_bytes));
+  stats.address = v[4];
+  stats.stats = stats_of_words(v.data() + 5, signature.event.stats.count, hash_.take(1)[0]);
+  stats.range_hashes = range_hashes_.take(signature.range_count);
+  stats.samples = std::as_bytes(samples_.take(signature.sample_bytes));
+  stats.leading = std::as_bytes(leading_.take(signature.leading_bytes));
   return signature.known;
 }
 

@@ -47,9 +47,9 @@ class StatsRows {
   /// @return whether `table` holds exactly `row_count` records.
   [[nodiscard]] bool bind(const wire::StatsColumns* table, size_t row_count);
 
-  /// Gives the next record but for its header; spans are valid until the next bind().
+  /// Makes `event` the next record; spans are valid until the next bind().
   /// @return whether all its enumerators are known. @pre there is one
-  bool next(format::TensorStats& event);
+  bool next(const format::EventHeader& header, format::Event& event);
 
  private:
   struct Signature {

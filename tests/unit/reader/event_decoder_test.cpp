@@ -2,6 +2,8 @@
 
 #include "reader/event_decoder.h"
 
+#include <random>
+
 #include "format/layout.h"
 #include "tests/support/catch.h"
 #include "tests/unit/reader/chunk_maker.h"
@@ -36,6 +38,91 @@ TEST_CASE("event decoder: absent columns read as zeros", "[reader]") {
   CHECK(launch.grid[0] == 0);
   CHECK(launch.operands.empty());
   CHECK(decoder.next(event) == EventDecoder::Outcome::kEnd);
+}
+
+/// Launches of three operands and allocations in any order, and what FORMAT.md 6.3 makes of them,
+/// operand by operand.
+struct RandomLaunches {
+  struct Expected {
+    uint64_t address = 0, generation = 0;
+    bool moved = false;
+  };
+  static constexpr size_t kOperands = 3;
+  std::vector<uint8_t> kinds;
+  std::vector<uint64_t> back, addresses, generations, allocs;
+  std::vector<std::array<Expected, kOperands>> launches;
+  std::vector<uint64_t> newest_of;
+
+  explicit RandomLaunches(std::mt19937_64& random) {
+    uint64_t newest = 0, distance = 0;
+    for (int event = 0; event < 100; ++event) {
+      if (random() % 3 == 0) {
+        kinds.push_back(2);
+        allocs.push_back(zigzag(random() % 2));
+        newest += allocs.back() / 2;
+        continue;
+      }
+      kinds.push_back(0);
+      const uint64_t before = distance;
+      if (random() % 4 == 0) distance = random() % (launches.size() + 1);
+      back.push_back(zigzag(distance - before));
+      add_launch(distance, newest, random);
+    }
+  }
+
+  void add_launch(uint64_t distance, uint64_t newest, std::mt19937_64& random) {
+    const size_t row = launches.size();
+    std::array<Expected, kOperands> now{};
+    for (size_t i = 0; i < kOperands; ++i) {
+      const Expected like = distance == 0 ? Expected{} : launches[row - distance][i];
+      const uint64_t aged = like.moved ? newest - newest_of[row - distance] : 0;
+      addresses.push_back(random() % 4 == 0 ? zigzag(random() % 9 - 4) : 0);
+      generations.push_back(random() % 4 == 0 ? zigzag(random() % 9 - 4) : 0);
+      now[i].address = like.address + wire::unzigzag(addresses.back());
+      now[i].generation = like.generation + aged + wire::unzigzag(generations.back());
+      now[i].moved = distance != 0 && now[i].generation != like.generation;
+    }
+    launches.push_back(now);
+    newest_of.push_back(newest);
+  }
+
+  [[nodiscard]] ChunkMaker chunk() const {
+    return ChunkMaker([this](wire::ChunkT& c) {
+      c.kind = kinds;
+      c.alloc = std::make_unique<wire::MemoryColumnsT>();
+      c.alloc->generation = packed(allocs);
+      c.launch = std::make_unique<wire::LaunchColumnsT>();
+      c.launch->back = packed(back);
+      std::vector<uint64_t> counts;
+      for (size_t row = 0, last = 0; row < back.size(); ++row) {
+        last += wire::unzigzag(back[row]);
+        if (last == 0) counts.push_back(kOperands);
+      }
+      c.launch->operand_count = packed(counts);
+      c.launch->operand_address = packed(addresses);
+      c.launch->operand_generation = packed(generations);
+    });
+  }
+};
+
+TEST_CASE("event decoder: operands are predicted from those of any launch before", "[reader]") {
+  std::mt19937_64 random(7);
+  EventDecoder decoder;
+  for (int trial = 0; trial < 300; ++trial) {
+    const RandomLaunches made(random);
+    REQUIRE(made.chunk().load(decoder).ok());
+    format::Event event;
+    for (size_t row = 0; decoder.next(event) == EventDecoder::Outcome::kEvent;) {
+      const auto* launch = std::get_if<format::Launch>(&event);
+      if (launch == nullptr) continue;
+      REQUIRE(launch->operands.size() == RandomLaunches::kOperands);
+      for (size_t i = 0; i < launch->operands.size(); ++i) {
+        REQUIRE(launch->operands[i].address == made.launches[row][i].address);
+        REQUIRE(launch->operands[i].generation == made.launches[row][i].generation);
+      }
+      ++row;
+    }
+  }
 }
 
 TEST_CASE("event decoder: a row may not be like one that is not before it", "[reader][limits]") {
