@@ -115,6 +115,8 @@ void RankDiff::count(const StepPair& pair) {
   }
   outcome_.counts[index_of(Class::kUnmatched)] +=
       alignment.base_only.size() + alignment.cand_only.size();
+  add_one_sided(pair, static_cast<uint32_t>(pair.base.values.size()),
+                static_cast<uint32_t>(pair.cand.values.size()), one_sided_in_earlier_steps_);
   outcome_.values += alignment.matches.size();
   outcome_.launches += matched_launches(pair.base, pair.cand);
   outcome_.base_values += pair.base.values.size();
@@ -123,6 +125,24 @@ void RankDiff::count(const StepPair& pair) {
   if (alignment.matches.empty() && !outcome_.uncompared_step) {
     outcome_.uncompared_step = pair.base.step;
   }
+}
+
+void RankDiff::add_one_sided(const StepPair& pair, uint32_t base_end, uint32_t cand_end,
+                             OneSided& one_sided) const {
+  const auto& base_only = pair.alignment.base_only;
+  const auto& cand_only = pair.alignment.cand_only;
+  const auto in_base = std::ranges::lower_bound(base_only, base_end) - base_only.begin();
+  const auto in_cand = std::ranges::lower_bound(cand_only, cand_end) - cand_only.begin();
+  if (in_base + in_cand > 0 && one_sided.count == 0) {
+    // A run that did more did so somewhere in what both did: the smaller index came first.
+    one_sided.in_cand = in_base == 0 || (in_cand > 0 && cand_only[0] < base_only[0]);
+    const StepRecords& step = one_sided.in_cand ? pair.cand : pair.base;
+    const ValueRecord& record = step.values[one_sided.in_cand ? cand_only[0] : base_only[0]];
+    one_sided.first = describe_key(names_, rank_, step.step, record);
+    one_sided.first.comparison.verdict = Class::kUnmatched;
+    (one_sided.in_cand ? one_sided.first.cand : one_sided.first.base) = describe_side(step, record);
+  }
+  one_sided.count += static_cast<uint64_t>(in_base + in_cand);
 }
 
 void RankDiff::find_first_bit_difference(const StepPair& pair) {
@@ -161,6 +181,9 @@ RootReport RankDiff::root_report(const StepPair& pair, const RootChoice& choice)
   root.position = choice.match;
   root.matched_before = matched_before(pair, choice.match);
   root.worst_input = choice.worst_input;
+  root.one_sided_before = one_sided_in_earlier_steps_;
+  const Match& match = pair.alignment.matches[choice.match];
+  add_one_sided(pair, match.base, match.cand, root.one_sided_before);
   const ValueRecord& record = pair.base_of(choice.match);
   root.weights_differ = record.kind == SlotKind::kParam && pair.base.step == 0 &&
                         record.key.phase == format::Phase::kForward;

@@ -60,6 +60,9 @@ class RankDiff {
   void count(const StepPair& pair);
   void find_first_bit_difference(const StepPair& pair);
   void find_root(const StepPair& pair);
+  /// Adds those of one step that come before value `base_end` and `cand_end` of the two runs.
+  void add_one_sided(const StepPair& pair, uint32_t base_end, uint32_t cand_end,
+                     OneSided& one_sided) const;
   void write_rows(const StepPair& pair);
   void write_unmatched(const StepRecords& step, std::span<const uint32_t> indices, bool in_base);
   [[nodiscard]] RecordReport report(const StepPair& pair, uint32_t match) const;
@@ -73,6 +76,7 @@ class RankDiff {
   RootFinder roots_;
   RankOutcome outcome_;
   uint64_t matched_in_earlier_steps_ = 0;
+  OneSided one_sided_in_earlier_steps_;
 };
 
 }  // namespace convtrace::diff

@@ -73,6 +73,7 @@ class HtmlReport {
               quote_markup(object_text(root.record)) + ", " + quote_markup(type_text(root.record)) +
               "<br>class " + std::string(to_string(root.record.comparison.verdict)) + "<br>" +
               tools::counted(root.matched_before, "value") + " before it matched");
+    paragraph(quote_markup(one_sided_text(root)));
     table(root.record);
     if (root.consumer) {
       paragraph("As seen by " + quote_markup(place_text(*root.consumer, false)) + ", " +

@@ -41,12 +41,27 @@ Json record_json(const RecordReport& record, const Comparison& numbers) {
   return json;
 }
 
+Json one_sided_json(const OneSided& one_sided) {
+  if (one_sided.count == 0) return {};
+  const RecordReport& first = one_sided.first;
+  return {{"count", one_sided.count},
+          {"in", one_sided.in_cand ? "cand" : "base"},
+          {"rank", first.rank},
+          {"step", step_json(first.step)},
+          {"phase", to_string(first.phase)},
+          {"scope", first.scope},
+          {"call", first.call},
+          {"slot", first.slot},
+          {"op", text_or_null(first.op)}};
+}
+
 /// For changed-between, whose own values agree, the numbers are those of the first record that
 /// suffered (`effect`).
 Json root_json(const std::optional<RootReport>& root) {
   if (!root) return {};
   Json json = record_json(root->record, (root->effect ? *root->effect : root->record).comparison);
   json["matched_before"] = root->matched_before;
+  json["one_sided_before"] = one_sided_json(root->one_sided_before);
   json["inputs_agree"] = agrees(root->worst_input);
   json["worst_input"] = to_string(root->worst_input);
   if (root->weights_differ) json["note"] = "weights differ before step 0";

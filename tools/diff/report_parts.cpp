@@ -160,6 +160,15 @@ std::string tolerance_text(const RecordReport& record) {
   return text;
 }
 
+std::string one_sided_text(const RootReport& root) {
+  const OneSided& one_sided = root.one_sided_before;
+  if (one_sided.count == 0) return "";
+  const bool one = one_sided.count == 1;
+  return tools::counted(one_sided.count, "value") + " before it " + (one ? "is" : "are") +
+         " in one run only, the first in the " + (one_sided.in_cand ? "candidate" : "baseline") +
+         ": " + place_text(one_sided.first, false) + ", " + object_text(one_sided.first);
+}
+
 std::string rounding_hint(const RootReport& root, bool noise_given) {
   const Comparison& c = shown_difference(root).comparison;
   if (noise_given || c.verdict != Class::kDiverged || !(c.z <= kRoundingReach)) return "";

@@ -32,6 +32,8 @@ struct StatRow {
 /// it.
 [[nodiscard]] std::string tolerance_text(const RecordReport& record);
 /// "within reach of rounding: rerun with --noise", or "".
+/// What one run alone recorded before the root; empty if nothing.
+[[nodiscard]] std::string one_sided_text(const RootReport& root);
 [[nodiscard]] std::string rounding_hint(const RootReport& root, bool noise_given);
 /// The values whose difference is shown: the root's, or for changed-between the first that
 /// suffered.

@@ -100,6 +100,7 @@ class TextReport {
          << "  class       " << to_string(record.comparison.verdict) << "; matched by "
          << to_string(record.how) << "\n"
          << "  before it   " << tools::counted(root.matched_before, "value") << " matched\n";
+    line("  one-sided   ", one_sided_text(root));
     if (root.consumer) {
       changed_between(root);
     } else {

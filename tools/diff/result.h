@@ -47,9 +47,18 @@ struct RecordReport {
   SideReport base, cand;
 };
 
+/// Values that one run alone has, in steps that both have. They are never the root, but where one
+/// run did more than the other, that is where to look.
+struct OneSided {
+  uint64_t count = 0;
+  bool in_cand = false;  ///< who has the first of them
+  RecordReport first;    ///< only that run's side is filled in
+};
+
 /// Where the runs part.
 struct RootReport {
   RecordReport record;
+  OneSided one_sided_before;  ///< before the root, in its rank
   /// Compared values before it in its rank that were identical or within noise.
   uint64_t matched_before = 0;
   /// Place in the execution order of its step: comparable between ranks that run one program.

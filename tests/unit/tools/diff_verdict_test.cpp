@@ -239,6 +239,24 @@ TEST_CASE("diff: records of one run only are unmatched and never the root", "[di
   CHECK(count(result, Class::kUnmatched) == 2);
 }
 
+TEST_CASE("diff: what one run did more before the root is told with it", "[diff][align]") {
+  Run base = test::training(3), cand = base;
+  scale(cand.at(2, "fc2", "output:0"), 3);
+  cand.add({.step = 1, .scope = "fc9", .slot = "output:0", .values = {1, 2, 3}});
+  cand.add({.step = 2, .scope = "fc9", .slot = "output:0", .values = {1, 2, 3}});  // after the root
+  const DiffResult result = compared(base, cand);
+  REQUIRE(result.root.has_value());
+  const diff::OneSided& told = result.root->one_sided_before;
+  CHECK(told.count == 1);
+  CHECK(told.in_cand);
+  CHECK(told.first.scope == "fc9");
+  CHECK(told.first.step == 1);
+  const DiffResult exchanged = compared(cand, base);
+  CHECK(exchanged.root->one_sided_before.count == 1);
+  CHECK_FALSE(exchanged.root->one_sided_before.in_cand);
+  CHECK(compared(base, with_lost_output(base, 1)).root->one_sided_before.count == 0);
+}
+
 TEST_CASE("diff: a repeated key is matched by its occurrence", "[diff][align]") {
   Run base = test::training(), cand = test::training();
   for (Run* run : {&base, &cand}) {
