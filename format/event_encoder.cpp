@@ -60,6 +60,7 @@ struct EventEncoder::Columns {
 
   explicit Columns(const Definitions& definitions) : summer(definitions) {}
   void put_header(const EventHeader& header, size_t event_kind);
+  void put_step(size_t row, uint32_t now);
   [[nodiscard]] size_t packed_bytes() const;
   [[nodiscard]] wire::ChunkT chunk();
   void clear();
@@ -91,18 +92,20 @@ void EventEncoder::Columns::put_header(const EventHeader& header, size_t event_k
   }
   kind.push_back(static_cast<uint8_t>(event_kind));
   time.put(row, wire::zigzag(header.t_ns - last.t_ns));
-  step.put(row, header.step - last.step);
-  thread.put(row, header.thread ^ last.thread);
-  last = header;
-
   summary.time_begin_ns = row == 0 ? header.t_ns : std::min(summary.time_begin_ns, header.t_ns);
   summary.time_end_ns = std::max(summary.time_end_ns, header.t_ns);
-  if (header.step != kNoStep) {
-    const bool known = summary.step_begin != kNoStep;
-    summary.step_begin = std::min(summary.step_begin, header.step);
-    summary.step_end = known ? std::max(summary.step_end, header.step) : header.step;
-  }
+  if (header.thread != last.thread) thread.put(row, header.thread ^ last.thread);
+  if (header.step != last.step || row == 0) put_step(row, header.step);
+  last = header;
   ++summary.event_count;
+}
+
+void EventEncoder::Columns::put_step(size_t row, uint32_t now) {
+  step.put(row, now - last.step);
+  if (now == kNoStep) return;
+  const bool known = summary.step_begin != kNoStep;
+  summary.step_begin = std::min(summary.step_begin, now);
+  summary.step_end = known ? std::max(summary.step_end, now) : now;
 }
 
 size_t EventEncoder::Columns::packed_bytes() const {

@@ -27,10 +27,9 @@ LaunchColumns::Head LaunchColumns::head_of(const Launch& e) {
           e.stream};
 }
 
-bool LaunchColumns::same(const Row& row, const Head& head,
-                         std::span<const Operand> operands) const {
-  if (!equal(row.head, head)) return false;
-  const Pointer* pointer = pointers_.data() + row.first_pointer;
+bool LaunchColumns::same(size_t row, const Head& head, std::span<const Operand> operands) const {
+  if (!equal(heads_[rows_.signature(row)], head)) return false;
+  const Pointer* pointer = pointers_.data() + launches_[row].first_pointer;
   uint64_t difference = 0;
   for (const Operand& o : operands) difference |= (pointer++->shape & ~kMoved) ^ shape_of(o);
   return difference == 0;
@@ -69,11 +68,13 @@ uint32_t LaunchColumns::put(const Launch& e, uint64_t newest) {
         for (const Operand& o : e.operands) hash = hash * 0x9E3779B97F4A7C15 + shape_of(o);
         return hash >> 32;
       },
-      [&](size_t other) { return same(launches_[other], head, e.operands); });
+      [&](size_t other) { return same(other, head, e.operands); });
   back_.put(row, back);
-  if (back == 0) put_signature(e);
-
-  launches_.push_back({head, static_cast<uint32_t>(pointer_count_), newest});
+  if (back == 0) {
+    heads_.push_back(head);
+    put_signature(e);
+  }
+  launches_.push_back({newest, static_cast<uint32_t>(pointer_count_)});
   put_pointers(e.operands, back);
   return rows_.signature(row);
 }
@@ -81,27 +82,29 @@ uint32_t LaunchColumns::put(const Launch& e, uint64_t newest) {
 void LaunchColumns::put_pointers(std::span<const Operand> operands, size_t back) {
   const size_t needed = pointer_count_ + operands.size();
   if (needed > pointers_.size()) pointers_.resize(std::max(needed, 2 * pointers_.size()));
-  const bool is_new = back == 0;
-  const Row& now = launches_.back();
+  Pointer* to = pointers_.data() + pointer_count_;
+  if (back == 0) {  // is like itself, pointing nowhere
+    std::ranges::transform(operands, to, [](const Operand& o) { return Pointer{shape_of(o)}; });
+  }
   const Row& then = launches_[launches_.size() - 1 - back];
-  const uint64_t aged = now.newest - then.newest;
-  const Pointer nowhere;
-  const Pointer* like = is_new ? &nowhere : pointers_.data() + then.first_pointer;
+  const uint64_t aged = launches_.back().newest - then.newest;
+  const uint64_t moves = back == 0 ? 0 : kMoved;
+  const Pointer* like = pointers_.data() + then.first_pointer;
   for (const Operand& o : operands) {
     // Half of the operands move, so a branch on it would mostly be taken wrongly.
     const uint64_t generation = like->generation + (aged & (0 - (like->shape / kMoved)));
     const bool as_expected =
         o.address == like->address && o.generation == generation && o.offset == like->offset;
     if (!as_expected) {
-      address_.put(pointer_count_, wire::zigzag(o.address - like->address));
-      generation_.put(pointer_count_, wire::zigzag(o.generation - generation));
-      offset_.put(pointer_count_, wire::zigzag(o.offset - like->offset));
+      const auto row = static_cast<size_t>(to - pointers_.data());
+      address_.put(row, wire::zigzag(o.address - like->address));
+      generation_.put(row, wire::zigzag(o.generation - generation));
+      offset_.put(row, wire::zigzag(o.offset - like->offset));
     }
-    const bool moved = !is_new && o.generation != like->generation;
-    pointers_[pointer_count_++] = {shape_of(o) | (moved ? kMoved : 0), o.address, o.generation,
-                                   o.offset};
-    if (!is_new) ++like;
+    const uint64_t moved = o.generation != like->generation ? moves : 0;
+    *to++ = {(like++->shape & ~kMoved) | moved, o.address, o.generation, o.offset};
   }
+  pointer_count_ = needed;
 }
 
 size_t LaunchColumns::packed_bytes() const {
@@ -143,6 +146,7 @@ void LaunchColumns::clear() {
     column->clear();
   }
   signature_operands_ = 0;
+  heads_.clear();
   launches_.clear();
   pointer_count_ = 0;
 }

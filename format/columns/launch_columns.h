@@ -3,8 +3,9 @@
 /// Launches of a chunk: signatures, and operands predicted from the like launch before.
 ///
 /// Place:    event_encoder.cpp; reader/columns/launch_rows.h is its mirror.
-/// Why:      not a RowColumns, because launches are nearly all of a trace: what is compared and
-///           predicted from lies row after row, so that it is in the cache when it is needed.
+/// Why:      not a RowColumns, because launches are nearly all of a trace: what operands are
+///           compared and predicted from lies row after row, so that it is in the cache when it is
+///           needed.
 /// Threads:  one owner thread.
 /// Source:   format/FORMAT.md section 6.3.
 
@@ -35,9 +36,8 @@ class LaunchColumns {
   /// The fixed columns of a launch, several to a word.
   using Head = std::array<uint64_t, 7>;
   struct Row {
-    Head head;
-    uint32_t first_pointer;
     uint64_t newest;
+    uint32_t first_pointer;
   };
   struct Pointer {
     uint64_t shape = 0;  ///< param, word and confidence
@@ -46,8 +46,7 @@ class LaunchColumns {
   /// In Pointer::shape: had another generation than in the like launch.
   static constexpr uint64_t kMoved = uint64_t{1} << 63;
   [[nodiscard]] static Head head_of(const Launch& event);
-  [[nodiscard]] bool same(const Row& row, const Head& head,
-                          std::span<const Operand> operands) const;
+  [[nodiscard]] bool same(size_t row, const Head& head, std::span<const Operand> operands) const;
   void put_signature(const Launch& event);
   void put_pointers(std::span<const Operand> operands, size_t back);
 
@@ -57,6 +56,7 @@ class LaunchColumns {
   PackedColumn param_, word_, confidence_;      ///< one row per operand of a signature
   PackedColumn address_, generation_, offset_;  ///< one row per operand of a launch
   size_t signature_operands_ = 0;
+  std::vector<Head> heads_;  ///< by signature
   std::vector<Row> launches_;
   std::vector<Pointer> pointers_;  ///< operands of all launches, and room for more
   size_t pointer_count_ = 0;

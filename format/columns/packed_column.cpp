@@ -24,8 +24,12 @@ std::vector<uint8_t> PackedColumn::pack(size_t row_count) const {
   const bool dense = stored_ == row_count;
   *to++ = static_cast<uint8_t>(width() | (dense ? wire::kPackedDense : 0));
   if (!dense) {
+    size_t place = 0;
+    unsigned bits = 0;  // of the byte at `place`; read from there, each row would wait for a store
     for (const Entry& entry : stored()) {
-      to[entry.row / 8] = static_cast<uint8_t>(to[entry.row / 8] | 1u << entry.row % 8);
+      bits = (entry.row / 8 == place ? bits : 0) | 1u << entry.row % 8;
+      place = entry.row / 8;
+      to[place] = static_cast<uint8_t>(bits);
     }
     to += (row_count + 7) / 8;
   }

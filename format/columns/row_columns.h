@@ -13,6 +13,7 @@
 #include <algorithm>
 #include <array>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "format/base/checksum.h"
@@ -30,7 +31,7 @@ class LikeRows {
   /// @return how many rows before it the like row stands; 0: there is none, it has a signature of
   /// its own.
   template <typename Hash, typename Same>
-  size_t add(Hash hash, Same same) {
+  size_t add(const Hash& hash, const Same& same) {
     const auto row = static_cast<uint32_t>(signature_of_.size());
     // What followed the last like row is what mostly follows now: then there is nothing to search.
     if (expected_ < row && same(expected_)) return join(expected_);
@@ -89,12 +90,13 @@ class BackColumn {
   size_t last_ = 0;
 };
 
-/// A few words: faster than the call of memcmp that == becomes.
+/// A few words: faster than the call of memcmp that == becomes, or than a loop.
 template <size_t N>
 bool equal(const std::array<uint64_t, N>& a, const std::array<uint64_t, N>& b) {
-  uint64_t difference = 0;
-  for (size_t i = 0; i < N; ++i) difference |= a[i] ^ b[i];
-  return difference == 0;
+  const auto difference = [&]<size_t... I>(std::index_sequence<I...>) {
+    return ((a[I] ^ b[I]) | ...);
+  };
+  return difference(std::make_index_sequence<N>()) == 0;
 }
 
 /// A packed column of a generated table.
