@@ -94,10 +94,10 @@ bool AddressTable::find_as(uint64_t address, Kept& kept) const noexcept {
   for (int i = 0; i < kMaxTries; ++i) {
     const Slot content(load_word(slot));
     if (content.kind() == SlotKind::kEmpty) return false;
-    const Answer answer = content.kind() == SlotKind::kNode
-                              ? look_in_node(slot, content, address, kept)
-                              : look(ShortPath{slot, content.word()}, content,
-                                     address & (kPageBytes - 1), kept);
+    const Answer answer =
+        content.kind() == SlotKind::kNode
+            ? look_in_node(slot, content, address, kept)
+            : look(ShortPath{slot, content.word()}, content, address & (kPageBytes - 1), kept);
     if (answer != Answer::kOvertaken) return answer == Answer::kFound;
   }
   return false;

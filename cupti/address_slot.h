@@ -52,9 +52,7 @@ class Slot {
 
   [[nodiscard]] constexpr uint64_t word() const { return word_; }
   [[nodiscard]] constexpr SlotKind kind() const { return static_cast<SlotKind>(word_ & 15); }
-  [[nodiscard]] constexpr uint32_t index() const {
-    return static_cast<uint32_t>(word_) >> 4;
-  }
+  [[nodiscard]] constexpr uint32_t index() const { return static_cast<uint32_t>(word_) >> 4; }
   [[nodiscard]] constexpr bool is_whole() const { return kind() >= SlotKind::kWhole; }
   /// @pre is_whole()
   [[nodiscard]] constexpr Layer layer() const {
@@ -87,9 +85,7 @@ class Piece {
 
   [[nodiscard]] constexpr uint64_t word() const { return word_; }
   [[nodiscard]] constexpr uint64_t first() const { return word_ >> (kOffsetBits + kRecordBits); }
-  [[nodiscard]] constexpr uint64_t last() const {
-    return word_ >> kRecordBits & kMaxOffset;
-  }
+  [[nodiscard]] constexpr uint64_t last() const { return word_ >> kRecordBits & kMaxOffset; }
   [[nodiscard]] constexpr uint32_t record() const {
     return static_cast<uint32_t>(word_) & kMaxRecord;
   }

@@ -60,7 +60,8 @@ void AddressTable::end(uint32_t record, Layer layer) {
 }
 
 void AddressTable::forget(uint32_t record, uint32_t generation) {
-  if (references_[record] == 0 || static_cast<uint32_t>(at(record).generation) != generation) return;
+  if (references_[record] == 0 || static_cast<uint32_t>(at(record).generation) != generation)
+    return;
   apply(Change(record, Layer::kFreed, std::nullopt));
 }
 
@@ -234,8 +235,8 @@ Slot AddressTable::make_list(const Span& span) {
   const uint32_t list = lists_.take(class_of(1 + span.total()));
   if (list == 0) return give_up(span);
   uint64_t* word = lists_.at(list);
-  store_word(word++, ListHead::make(span.layers[0].size(), span.layers[1].size(),
-                                    span.layers[2].size()));
+  store_word(word++,
+             ListHead::make(span.layers[0].size(), span.layers[1].size(), span.layers[2].size()));
   for (const Pieces& pieces : span.layers) {
     for (const Piece piece : pieces) store_word(word++, piece.word());
   }
@@ -297,7 +298,7 @@ void AddressTable::merge(uint64_t* slot) {
 void AddressTable::cut(Pieces& pieces, uint64_t first, uint64_t last) {
   for (size_t i = 0; i < pieces.size() && pieces[i].first() <= last;) {
     const Piece piece = pieces[i];
-    const bool left = piece.first() < first, right = piece.last() > last;
+    const bool left = piece.first()<first, right = piece.last()> last;
     if (piece.last() < first) {
       ++i;
     } else if (left) {

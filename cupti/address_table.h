@@ -41,9 +41,7 @@ struct RangeRecord {
 
   static constexpr size_t kBaseWord = 0, kGenerationWord = 2;  ///< where others look too
   static constexpr unsigned kBytesBits = 48;
-  [[nodiscard]] uint64_t bytes() const {
-    return bytes_and_tag & ((uint64_t{1} << kBytesBits) - 1);
-  }
+  [[nodiscard]] uint64_t bytes() const { return bytes_and_tag & ((uint64_t{1} << kBytesBits) - 1); }
   [[nodiscard]] uint16_t tag() const { return static_cast<uint16_t>(bytes_and_tag >> kBytesBits); }
   /// Memory of unknown size is known by its base alone.
   [[nodiscard]] uint64_t last() const { return base + (bytes() > 1 ? bytes() - 1 : 0); }

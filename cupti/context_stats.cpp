@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "cupti/context_scope.h"
 #include "cupti/stats/kernels/fatbin.h"
 
 namespace convtrace::cupti {
@@ -11,30 +12,12 @@ constexpr size_t kPartialsBytes = stats::kMaxBatchTiles * sizeof(stats::Partial)
 constexpr size_t kTicketsBytes = stats::kMaxBatchTensors * sizeof(uint32_t);
 constexpr size_t kArenaBytes = (kPartialsBytes + kTicketsBytes + 255) / 256 * 256;
 
-/// Makes a context current for a while.
-class CurrentFor {
- public:
-  CurrentFor(const DriverApi& driver, CUcontext context)
-      : driver_(driver), result_(driver.ctx_push_current(context)) {}
-  ~CurrentFor() {
-    CUcontext popped = nullptr;
-    if (result_ == CUDA_SUCCESS) driver_.ctx_pop_current(&popped);
-  }
-  CurrentFor(const CurrentFor&) = delete;
-  CurrentFor& operator=(const CurrentFor&) = delete;
-  [[nodiscard]] CUresult result() const { return result_; }
-
- private:
-  const DriverApi& driver_;
-  CUresult result_;
-};
-
 }  // namespace
 
 ContextStats::Failure ContextStats::prepare(const std::atomic<bool>& stopping) noexcept {
   constexpr Failure (ContextStats::*kSteps[])() noexcept = {
       &ContextStats::load_kernel, &ContextStats::register_ring, &ContextStats::make_arenas};
-  const CurrentFor current(driver_, context_);
+  const ContextScope current(driver_, context_);
   Failure failure{current.result(), "cuCtxPushCurrent"};
   for (const auto step : kSteps) {
     if (failure.result != CUDA_SUCCESS || stopping.load()) break;

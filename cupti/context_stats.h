@@ -39,6 +39,11 @@ class ContextStats {
   /// Whether prepare() is over, with whatever end.
   [[nodiscard]] bool is_settled() const noexcept { return phase() != Phase::kPreparing; }
 
+  /// Nobody will prepare it.
+  void give_up() noexcept { phase_.store(Phase::kOver); }
+  /// @return true once: whoever gets it may wait for the preparation.
+  [[nodiscard]] bool may_wait() noexcept { return !waited_.exchange(true); }
+
   /// As DeviceStats::submit. @param[out] failure of a launch of ours, once.
   [[nodiscard]] format::NotSampled submit(std::span<const DeviceRequest> batch, CUstream stream,
                                           Failure& failure) noexcept;
@@ -76,6 +81,7 @@ class ContextStats {
   const DriverApi& driver_;
   const CUcontext context_;
   std::atomic<Phase> phase_{Phase::kPreparing};
+  std::atomic<bool> waited_{false};
   CUfunction kernel_ = nullptr;
   CUdeviceptr arenas_address_ = 0;
   std::mutex claim_mutex_;  ///< host work only: never held over a call to the driver

@@ -28,6 +28,18 @@ class ContextTable {
     return it->second;
   }
 
+  /// @return the context of a device; null if there is none, or more than one.
+  [[nodiscard]] CUcontext only_context_of(uint8_t device) const {
+    const std::shared_lock lock(mutex_);
+    CUcontext found = nullptr;
+    for (const auto& [context, its_device] : devices_) {
+      if (its_device != device) continue;
+      if (found != nullptr) return nullptr;
+      found = context;
+    }
+    return found;
+  }
+
   /// @return whether it was new.
   bool add(CUcontext context, uint8_t device) {
     const std::unique_lock lock(mutex_);

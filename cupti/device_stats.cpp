@@ -32,15 +32,16 @@ DeviceStats::~DeviceStats() {
 }
 
 void DeviceStats::prepare(CUcontext context) noexcept try {
+  if (find(context) != nullptr) return;
+  const auto made = std::make_shared<ContextStats>(driver_, context);
   const std::unique_lock contexts_lock(contexts_mutex_);
-  Shared& known = contexts_[context];
-  if (known != nullptr) return;
-  known = std::make_shared<ContextStats>(driver_, context);
   const std::lock_guard lock(helper_mutex_);
-  to_prepare_.push_back(known);
+  to_prepare_.push_back(made);
+  if (!contexts_.emplace(context, made).second) return to_prepare_.pop_back();
   if (!helper_started_) helper_started_ = start_quiet_thread(helper_, &DeviceStats::main, this);
+  if (!helper_started_) made->give_up();
   helper_wakes_.notify_one();
-} catch (...) {  // no memory: the context stays unprepared
+} catch (...) {  // no memory: the context stays unknown
 }
 
 void* DeviceStats::main(void* self) noexcept {
@@ -90,7 +91,7 @@ std::vector<DeviceStats::Shared> DeviceStats::all() const {
 
 void DeviceStats::await(CUcontext context, uint64_t timeout_ns) noexcept {
   const Shared known = find(context);
-  if (known == nullptr || known->is_settled()) return;
+  if (known == nullptr || known->is_settled() || !known->may_wait()) return;
   std::unique_lock lock(helper_mutex_);
   context_settles_.wait_for(lock, std::chrono::nanoseconds(timeout_ns),
                             [&] { return known->is_settled() || stopping_.load(); });
@@ -104,6 +105,7 @@ void DeviceStats::forget(CUcontext context) noexcept {
     if (it == contexts_.end()) return;
     known = std::move(it->second);
     contexts_.erase(it);
+    forgotten_.push_back(known);
   }
   // The helper may be inside a call on this context, which is about to end under it.
   constexpr uint64_t kPatienceNs = 500'000'000;

@@ -41,7 +41,8 @@ class DeviceStats {
   /// Queues preparation of a context (kernel, ring, arenas) on the helper thread; returns at once.
   /// Idempotent.
   void prepare(CUcontext context) noexcept;
-  /// Waits until the preparation of a context is over, at most `timeout_ns`.
+  /// Waits until the preparation of a context is over, at most `timeout_ns`, and once for each
+  /// context: a driver that is busy for longer costs the program no more.
   void await(CUcontext context, uint64_t timeout_ns) noexcept;
   /// The context is going away: forget its handles, make no call on it. What the device has not
   /// finished is lost, and counted.
@@ -75,6 +76,8 @@ class DeviceStats {
 
   mutable std::shared_mutex contexts_mutex_;
   std::map<CUcontext, Shared> contexts_;
+  /// Their rings stay mapped: a device may write until a context's end is over.
+  std::vector<Shared> forgotten_;
 
   std::mutex helper_mutex_;
   std::condition_variable helper_wakes_, context_settles_;

@@ -8,6 +8,7 @@
 #include <set>
 
 #include "cupti/callback_observer.h"
+#include "cupti/context_scope.h"
 #include "cupti/cuda_state.h"
 #include "cupti/gate.h"
 #include "cupti/own_calls.h"
@@ -42,6 +43,18 @@ std::string explain(const CuptiApi& cupti, const Status& status, const std::stri
   cupti.get_result_string(static_cast<CUptiResult>(status.detail), &reason);
   return std::string("CUPTI refuses (") + (reason == nullptr ? "unknown reason" : reason) +
          "); driver allocations are not recorded, launches still are";
+}
+
+/// @param context is current.
+format::NotSampled submit_in(CudaState& state, CUcontext context,
+                             std::span<const DeviceRequest> batch, CUstream stream) {
+  const format::NotSampled outcome = can_launch(state, context, stream);
+  if (outcome != format::NotSampled::kSampled) return outcome;
+  // An observer's call is no launch of the program: waiting here once keeps step 0 complete.
+  state.stats.prepare(context);
+  state.stats.await(context, kPreparationNs);
+  const OwnCalls own;
+  return state.stats.submit(context, batch, stream);
 }
 
 }  // namespace
@@ -204,14 +217,17 @@ format::NotSampled Interceptor::submit(std::span<const DeviceRequest> batch,
   CudaState& state = impl_->state;
   const auto on = std::bit_cast<CUstream>(stream);
   try {
-    CUcontext const context = state.current_context().context;
-    const format::NotSampled outcome = can_launch(state, context, on);
-    if (outcome != format::NotSampled::kSampled) return outcome;
-    // An observer's call is no launch of the program: waiting here once keeps step 0 complete.
-    state.stats.prepare(context);
-    state.stats.await(context, kPreparationNs);
-    const OwnCalls own;
-    return state.stats.submit(context, batch, on);
+    const CurrentContext current = state.current_context();
+    const uint8_t device = batch.empty() ? current.device : batch.front().event.device.index;
+    if (current.context != nullptr && current.device == device)
+      return submit_in(state, current.context, batch, on);
+    // A model over several devices: the tensor's need not be the current one, and "the default
+    // stream" means another stream on each.
+    CUcontext const context = state.contexts.only_context_of(device);
+    if (context == nullptr) return format::NotSampled::kWrongStream;
+    const ContextScope scope(state.driver, context);
+    if (scope.result() != CUDA_SUCCESS) return format::NotSampled::kWrongStream;
+    return submit_in(state, context, batch, on);
   } catch (...) {  // no memory to note a new context
     return format::NotSampled::kNotReady;
   }

@@ -78,8 +78,9 @@ class Interceptor {
                    void* stream) noexcept;
 
   /// Queues statistics of device tensors behind what `stream` holds now; each comes out of the sink
-  /// as a TensorStats once the device is done. One batch, launched before this returns. The first
-  /// call in a context may wait a second for its preparation.
+  /// as a TensorStats once the device is done. One batch, launched before this returns. All of it
+  /// lies on one device, which need not be the current one. The first call in a context may wait a
+  /// second for its preparation.
   /// @return kSampled, or why nothing was queued (then nothing of the batch was; the caller counts
   /// it).
   format::NotSampled submit(std::span<const DeviceRequest> batch, uint64_t stream) noexcept;

@@ -117,7 +117,8 @@ constexpr SettingSpec kTable[] = {
     row<Ranks>("CONVTRACE_RANKS", "0-3,7|all", "all", "Ranks that write a trace."),
     row<CheckedText<&S::include, check_patterns>>(
         "CONVTRACE_INCLUDE", "PATTERN[;PATTERN...]", "",
-        "Only kernels and scopes that match a glob or re:EXPRESSION."),
+        "Only kernels and scopes that match a glob or re:EXPRESSION; both are judged, so patterns "
+        "of modules alone leave no launch."),
     row<CheckedText<&S::exclude, check_patterns>>(
         "CONVTRACE_EXCLUDE", "PATTERN[;PATTERN...]", "",
         "Not the kernels and scopes that match, applied after the inclusion."),

@@ -76,11 +76,10 @@ void Engine::emit(const format::Event& event) noexcept {
   if (const auto* loss = std::get_if<format::Loss>(&event)) {
     return queue_.lose(loss->reason, loss->count);
   }
-  if (const auto* launch = std::get_if<format::Launch>(&event)) {
-    if (!contained("names", true, [&] { return names_.wants(launch->kernel); })) return;
+  if (is_wanted(event)) {
+    if (!begun_.load(std::memory_order_acquire) && begins_a_trace(event)) begin_trace();
+    queue_.push(event);
   }
-  if (!begun_.load(std::memory_order_acquire) && begins_a_trace(event)) begin_trace();
-  queue_.push(event);
   // A launch, or a driver allocation, of a thread that let go of watched memory confirms.
   if (std::holds_alternative<format::Launch>(event) && aliases_.attentive()) {
     contained("alias", false, [this] {
@@ -88,6 +87,12 @@ void Engine::emit(const format::Event& event) noexcept {
       return true;
     });
   }
+}
+
+bool Engine::is_wanted(const format::Event& event) noexcept {
+  const auto* const launch = std::get_if<format::Launch>(&event);
+  return launch == nullptr ||
+         contained("names", true, [&] { return names_.wants(launch->kernel); });
 }
 
 void Engine::begin_trace() noexcept {

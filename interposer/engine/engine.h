@@ -85,6 +85,7 @@ class Engine final : public format::EventSink,
   void finish(uint64_t deadline_ns);
 
  private:
+  [[nodiscard]] bool is_wanted(const format::Event& event) noexcept;
   void begin_trace() noexcept;
   void expect_custom_ops() noexcept;
   void report_unmatched_names();

@@ -11,6 +11,8 @@ namespace {
 
 constexpr uint32_t kMaxOperands = 4096;
 constexpr uint32_t kMaxLeading = 4096;
+/// A ring takes whole batches: they must be small beside it, however many parameters a model has.
+constexpr size_t kMaxDeviceBatch = 256;
 
 format::LossReason loss_of(format::NotSampled why) {
   switch (why) {
@@ -141,6 +143,11 @@ bool ObserverPort::Batch::tensor(const Message& message) {
     event.value.generation = range->generation;
   }
   event.header.step = around_.steps.step();
+  // A device that reads beyond its memory ends the program; a huge expanded view would stop it.
+  if (!in_bounds(*request)) {
+    lose(format::LossReason::kTensorKind, 1);
+    return true;
+  }
   switch (event.device.type) {
     case format::Device::Type::kCpu:
       compute_here(*request);
@@ -157,8 +164,7 @@ bool ObserverPort::Batch::tensor(const Message& message) {
 void ObserverPort::Batch::compute_here(const TensorRequest& request) {
   format::TensorStats event = request.event;
   stats::StatsResult result;
-  if (!in_bounds(request) ||
-      !stats::compute_on_cpu(request.view, event.capture, result, around_.helpers).ok()) {
+  if (!stats::compute_on_cpu(request.view, event.capture, result, around_.helpers).ok()) {
     lose(format::LossReason::kTensorKind, 1);
     around_.state.failed(FailureKind::kStatistics, "statistics");
     return;
@@ -183,7 +189,7 @@ void ObserverPort::Batch::compute_here(const TensorRequest& request) {
 void ObserverPort::Batch::queue_for_device(const TensorRequest& request) {
   const bool other = !device_.empty() && (device_stream_ != request.stream ||
                                           device_.back().event.device != request.event.device);
-  if (other) launch_device_requests();
+  if (other || device_.size() == kMaxDeviceBatch) launch_device_requests();
   device_stream_ = request.stream;
   device_.push_back({request.view, request.event});
 }

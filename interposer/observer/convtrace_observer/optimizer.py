@@ -14,6 +14,7 @@ class Optimizers:
         self._torch = torch
         self._handles = []
         self._scalers = []
+        self._unwrap_steps = lambda: None
 
     def install(self):
         # 1.13 deletes the submodule as an attribute of torch.optim.
@@ -33,6 +34,7 @@ class Optimizers:
     def remove(self):
         for handle in self._handles:
             handle.remove()
+        self._unwrap_steps()  # classes that are wrapped already pass through
         for kind, original in self._scalers:
             if getattr(kind.step, "__wrapped__", None) is original:
                 kind.step = original
@@ -48,6 +50,7 @@ class Optimizers:
                 kind.step = self._observed_step(kind.step)
 
         base._hook_for_profile = _hook_for_profile
+        self._unwrap_steps = functools.partial(setattr, base, "_hook_for_profile", hook)
 
     def _observed_step(self, original):
         @functools.wraps(original)

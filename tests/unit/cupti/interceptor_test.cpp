@@ -308,6 +308,38 @@ TEST_CASE("interceptor: a rule for other steps asks nothing of this one") {
   CHECK(scene.sink.all<Launch>()[0].sampled == NotSampled::kNotAsked);
 }
 
+TEST_CASE("interceptor: values are computed on the device where the tensor lies") {
+  Scene scene;
+  CUcontext other = nullptr;
+  CUdeviceptr there = 0;
+  REQUIRE(cuCtxCreate(&other, nullptr, 0, 1) == CUDA_SUCCESS);
+  REQUIRE(cuMemAlloc(&there, 64) == CUDA_SUCCESS);
+  REQUIRE(cuCtxSetCurrent(scene.context) == CUDA_SUCCESS);
+  const auto submit = [&](uint8_t device) {
+    DeviceRequest request;
+    request.view = stats::dense_view(reinterpret_cast<const void*>(there), format::DType::kF32, 16);
+    request.event.dtype = format::DType::kF32;
+    request.event.device = {format::Device::Type::kCuda, device};
+    return scene.interceptor->submit(std::span(&request, 1), 0);
+  };
+  CHECK(submit(1) == NotSampled::kSampled);
+  CUcontext current = nullptr;
+  REQUIRE(cuCtxGetCurrent(&current) == CUDA_SUCCESS);
+  CHECK(current == scene.context);
+  CHECK(submit(2) == NotSampled::kWrongStream);  // no context is known there
+  scene.interceptor->collect();
+  CHECK(scene.sink.all<format::TensorStats>().size() == 1);
+
+  // Two contexts on one device: which of them the tensor is of is not known.
+  CUcontext third = nullptr;
+  REQUIRE(cuCtxCreate(&third, nullptr, 0, 1) == CUDA_SUCCESS);
+  REQUIRE(cuMemAlloc(&there, 64) == CUDA_SUCCESS);
+  REQUIRE(cuCtxSetCurrent(scene.context) == CUDA_SUCCESS);
+  CHECK(submit(1) == NotSampled::kWrongStream);
+  CHECK(cuCtxDestroy(third) == CUDA_SUCCESS);
+  CHECK(cuCtxDestroy(other) == CUDA_SUCCESS);
+}
+
 TEST_CASE("interceptor: when another tool holds CUPTI it is named and the gate records on") {
   setenv("FAKECUDA_CUPTI_HOLDER", "CUPTI for Nsight Systems", 1);
   Scene scene;

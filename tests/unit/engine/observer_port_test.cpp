@@ -236,6 +236,41 @@ TEST_CASE("observer_port: device tensors go out in one batch per stream, refusal
   CHECK(f.sink.lost(format::LossReason::kStreamUnsafe) == 3);
 }
 
+TEST_CASE("observer_port: a device is never sent beyond a tensor's storage", "[engine][observer]") {
+  Fixture f;
+  const auto* const data = reinterpret_cast<const void*>(0x1000);
+  MessageBatch batch;
+  batch.tensor({.device = kCuda0,
+                .data = data,
+                .shape = {2, 3},
+                .storage_base = 0x1000,
+                .storage_bytes = 20});  // resized under its view
+  batch.tensor({.device = kCuda0,
+                .data = data,
+                .shape = {1 << 20, 1 << 20},
+                .strides = {0, 0},
+                .storage_base = 0x1000,
+                .storage_bytes = 4});  // expanded: hours of work
+  f.submit(batch);
+  CHECK(f.host.batches.empty());
+  CHECK(f.sink.lost(format::LossReason::kTensorKind) == 2);
+  CHECK(f.state.active());
+}
+
+TEST_CASE("observer_port: thousands of device tensors of one call go out in bounded batches",
+          "[engine][observer]") {
+  Fixture f;
+  MessageBatch batch;
+  for (int i = 0; i < 600; ++i) {
+    batch.tensor({.device = kCuda0,
+                  .data = reinterpret_cast<const void*>(0x1000),
+                  .shape = {2, 3},
+                  .stream = 5});
+  }
+  f.submit(batch);
+  CHECK(f.host.batches == std::vector<std::pair<uint64_t, size_t>>{{5, 256}, {5, 256}, {5, 88}});
+}
+
 TEST_CASE("observer_port: scopes, facts, losses and diagnostics pass through",
           "[engine][observer]") {
   Fixture f;
