@@ -26,8 +26,27 @@ TEST_CASE("helper_threads: every turn is taken once, however many helpers there 
   }
 }
 
-TEST_CASE("helper_threads: callers that come at once do not wait for each other's loops",
+TEST_CASE("helper_threads: while one caller has the helpers another does its loop alone",
           "[stats][threads]") {
+  HelperThreads threads(2);
+  std::atomic<bool> begun{false}, other_done{false};
+  std::thread slow([&] {
+    const auto work = [&](uint32_t) {
+      begun = true;
+      while (!other_done) std::this_thread::yield();
+    };
+    threads.for_each(10, work);
+  });
+  while (!begun) std::this_thread::yield();
+  uint64_t sum = 0;  // not atomic: nobody helps here
+  const auto add = [&](uint32_t turn) { sum += turn; };
+  threads.for_each(1000, add);
+  other_done = true;
+  slow.join();
+  CHECK(sum == 499'500);
+}
+
+TEST_CASE("helper_threads: many callers at once, every loop whole", "[stats][threads]") {
   HelperThreads threads(2);
   std::atomic<uint64_t> sum{0};
   std::vector<std::thread> callers;
