@@ -110,7 +110,8 @@ TEST_CASE("event decoder: operands are predicted from those of any launch before
   EventDecoder decoder;
   for (int trial = 0; trial < 300; ++trial) {
     const RandomLaunches made(random);
-    REQUIRE(made.chunk().load(decoder).ok());
+    const ChunkMaker chunk = made.chunk();  // the decoder borrows its bytes
+    REQUIRE(chunk.load(decoder).ok());
     format::Event event;
     for (size_t row = 0; decoder.next(event) == EventDecoder::Outcome::kEvent;) {
       const auto* launch = std::get_if<format::Launch>(&event);

@@ -102,7 +102,7 @@ TEST_CASE("step sums: addresses, times, threads, streams, ids, order and chunks 
   CHECK(sums_of({.thread = 12, .stream = 0}) == sums);
   CHECK(sums_of({.names_before = 3}) == sums);
   CHECK(sums_of({.reversed = true}) == sums);
-  for (const size_t events : {1, 3, 7}) CHECK(sums_of({.events_per_chunk = events}) == sums);
+  for (const size_t events : {1u, 3u, 7u}) CHECK(sums_of({.events_per_chunk = events}) == sums);
 }
 
 TEST_CASE("step sums: one changed hash changes exactly that step's value sum", "[reader]") {
