@@ -4,6 +4,7 @@
 #include <cinttypes>
 #include <cstdio>
 #include <cstring>
+#include <utility>
 
 #include "interposer/engine/clock.h"
 #include "interposer/engine/event_pack.h"
@@ -30,20 +31,30 @@ Status say(format::TraceWriter& trace, const char* text) {
   return trace.append(event);
 }
 
+/// @return the gravest of them; null if there is none.
+const char* name_of(std::bitset<settings::kTriggerCount> triggers) {
+  using settings::Trigger;
+  if (triggers.test(static_cast<size_t>(Trigger::kAlias))) return "alias";
+  if (triggers.test(static_cast<size_t>(Trigger::kNan))) return "nan";
+  return nullptr;
+}
+
 }  // namespace
 
-const char* FlightRecorder::trigger(const format::Event& event) const {
+/// -inf alone is no accident: attention masks are full of it.
+FlightRecorder::Triggers FlightRecorder::triggers_of(const format::Event& event) const {
   using settings::Trigger;
+  Triggers found;
+  const auto set_if = [&found](Trigger trigger, bool is) {
+    found.set(static_cast<size_t>(trigger), is);
+  };
   if (const auto* tensor = std::get_if<format::TensorStats>(&event)) {
     const format::Stats& s = tensor->stats;
-    const bool bad = tensor->capture != format::Capture::kHash && s.nan + s.pos_inf + s.neg_inf > 0;
-    return bad && ring_.on(Trigger::kNan) ? "nan" : nullptr;
+    set_if(Trigger::kNan, tensor->capture != format::Capture::kHash && s.nan + s.pos_inf > 0);
+  } else if (const auto* finding = std::get_if<format::Finding>(&event)) {
+    set_if(Trigger::kAlias, finding->level == format::Level::kError && !finding->suppressed);
   }
-  if (const auto* finding = std::get_if<format::Finding>(&event)) {
-    const bool bad = finding->level == format::Level::kError && !finding->suppressed;
-    return bad && ring_.on(Trigger::kAlias) ? "alias" : nullptr;
-  }
-  return nullptr;
+  return found & ring_.triggers;
 }
 
 const char* FlightRecorder::keep(const format::Event& event) {
@@ -56,18 +67,34 @@ const char* FlightRecorder::keep(const format::Event& event) {
   std::memcpy(&piece.words[at], &head, sizeof head);
   pack(event, reinterpret_cast<std::byte*>(&piece.words[at + 1]));
   ++piece.events;
-  let_go_of_old();
-  return trigger(event);
+  bytes_ += (1 + words) * sizeof(uint64_t);
+  const char* const reason = name_of(due(event));
+  if (reason == nullptr) let_go_of_old();  // else all that is there is about to be written
+  return reason;
+}
+
+FlightRecorder::Triggers FlightRecorder::due(const format::Event& event) {
+  if (std::holds_alternative<format::Step>(event)) return used_ = std::exchange(owed_, {});
+  const Triggers found = triggers_of(event);
+  owed_ |= found & used_;
+  const Triggers now = found & ~used_;
+  used_ |= now;
+  return now;
+}
+
+uint64_t FlightRecorder::bytes_of(const Piece& piece) {
+  return sizeof(Piece) + piece.words.size() * sizeof(uint64_t);
 }
 
 FlightRecorder::Piece& FlightRecorder::piece_for(size_t words) {
   const bool fits = !pieces_.empty() && pieces_.back().step == step_ &&
                     pieces_.back().words.capacity() - pieces_.back().words.size() >= words;
   if (!fits) {
+    if (!pieces_.empty()) pieces_.back().words.shrink_to_fit();
     Piece piece{.step = step_, .words = {}};
     piece.words.reserve(std::max(words, kPieceWords));
-    bytes_ += piece.words.capacity() * sizeof(uint64_t);
     pieces_.push_back(std::move(piece));
+    bytes_ += bytes_of(pieces_.back());
   }
   return pieces_.back();
 }
@@ -76,7 +103,7 @@ void FlightRecorder::let_go_of_old() {
   while (pieces_.size() > 1 &&
          (pieces_.front().step + ring_.steps <= step_ || bytes_ > max_bytes_)) {
     gone_ += pieces_.front().events;
-    bytes_ -= pieces_.front().words.capacity() * sizeof(uint64_t);
+    bytes_ -= bytes_of(pieces_.front());
     pieces_.pop_front();
   }
 }
@@ -99,10 +126,12 @@ Status FlightRecorder::write(format::TraceWriter& trace, const char* reason) {
   }
   pieces_.clear();
   bytes_ = gone_ = 0;
-  return trace.flush();
+  owed_.reset();
+  return std::exchange(flushed_, true) ? kOkStatus : trace.flush();
 }
 
-Status FlightRecorder::finish(format::TraceWriter& trace) const {
+Status FlightRecorder::finish(format::TraceWriter& trace) {
+  if (owed_.any()) CONVTRACE_TRY(write(trace, name_of(owed_)));
   uint64_t unwritten = gone_;
   for (const Piece& piece : pieces_) unwritten += piece.events;
   char text[128];

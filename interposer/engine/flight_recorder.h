@@ -5,12 +5,15 @@
 /// A run of weeks leaves a file of what surrounds its NaNs and findings, and nothing else. What is
 /// written at a trigger is gone from memory; keeping starts anew.
 ///
+/// Pace:     after a divergence every tensor is a trigger. Each kind has one write a step; what it
+///           asks for behind that is written when the next step begins, or at the end.
 /// Place:    between queue and trace, on the writer thread. Definitions need no keeping: the trace
 ///           writes those that its events name.
 /// Threads:  one.
-/// Memory:   at most kMaxBytes of packed events; then the oldest go, whatever their step. All that
-///           goes is counted, and said in the trace.
+/// Memory:   at most kMaxBytes of packed events, beside room for the step under way; then the
+///           oldest go, whatever their step. All that goes is counted, and said in the trace.
 
+#include <bitset>
 #include <cstdint>
 #include <deque>
 #include <vector>
@@ -29,15 +32,18 @@ class FlightRecorder {
   explicit FlightRecorder(const settings::Ring& ring, uint64_t max_bytes = kMaxBytes)
       : ring_(ring), max_bytes_(max_bytes) {}
 
-  /// Keeps a copy of `event`. @return the trigger that it is, static storage; null if none.
+  /// Keeps a copy of `event`. @return the trigger for which to write() now, static storage; null
+  /// if there is none.
   const char* keep(const format::Event& event);
 
   /// Writes what is kept, oldest first, behind a Diagnostic that names `reason` and counts what is
-  /// missing.
+  /// missing. Only the first write of a run is flushed, so that a crash right behind it loses
+  /// nothing; the others leave that to the trace's chunks.
   [[nodiscard]] Status write(format::TraceWriter& trace, const char* reason);
 
-  /// Before the trace is closed: says how much no trigger asked for.
-  [[nodiscard]] Status finish(format::TraceWriter& trace) const;
+  /// Before the trace is closed: writes what still waits for its step to end, says how much no
+  /// trigger asked for.
+  [[nodiscard]] Status finish(format::TraceWriter& trace);
 
  private:
   /// Events of one step, packed one behind the other. A long step has several.
@@ -47,7 +53,12 @@ class FlightRecorder {
     std::vector<uint64_t> words;
   };
 
-  [[nodiscard]] const char* trigger(const format::Event& event) const;
+  using Triggers = std::bitset<settings::kTriggerCount>;
+
+  [[nodiscard]] Triggers triggers_of(const format::Event& event) const;
+  /// @return the triggers that are to be written for now.
+  Triggers due(const format::Event& event);
+  static uint64_t bytes_of(const Piece& piece);
   Piece& piece_for(size_t words);
   void let_go_of_old();
 
@@ -57,6 +68,9 @@ class FlightRecorder {
   uint64_t bytes_ = 0;
   uint64_t step_ = 0;
   uint64_t gone_ = 0;  ///< events let go since the last write
+  Triggers used_;      ///< have had their write in this step
+  Triggers owed_;      ///< came again behind that
+  bool flushed_ = false;
 };
 
 }  // namespace convtrace::engine

@@ -22,6 +22,12 @@ format::Step step(uint32_t index) {
   return event;
 }
 
+format::TensorStats tensor_with_nan() {
+  format::TensorStats event;
+  event.stats.nan = 1;
+  return event;
+}
+
 struct Recording {
   explicit Recording(const char* ring, uint64_t max_bytes = FlightRecorder::kMaxBytes)
       : recorder(ring_of(ring), max_bytes) {
@@ -42,8 +48,16 @@ struct Recording {
     }
   }
 
+  /// As the writer thread does.
+  void record(const format::Event& event) {
+    if (const char* reason = recorder.keep(event)) {
+      REQUIRE(recorder.write(*writer, reason).ok());
+    }
+  }
+
   struct Found {
     std::vector<uint32_t> steps;
+    uint64_t tensors = 0;
     uint64_t launches = 0;
     std::vector<std::string> said;
   };
@@ -55,6 +69,7 @@ struct Recording {
     while (opened.value()->next(event)) {
       if (const auto* begun = std::get_if<format::Step>(&event))
         found.steps.push_back(begun->index);
+      if (std::holds_alternative<format::TensorStats>(event)) ++found.tensors;
       if (const auto* launch = std::get_if<format::Launch>(&event)) {
         ++found.launches;
         CHECK(launch->operands.size() == 2);
@@ -95,6 +110,7 @@ TEST_CASE("flight_recorder: what was written is not written again", "[engine]") 
   REQUIRE(r.recorder.write(*r.writer, "one").ok());
   r.keep_step(1, 1);
   REQUIRE(r.recorder.write(*r.writer, "two").ok());
+  REQUIRE(r.writer->flush().ok());
   const auto found = r.written();
   CHECK(found.steps == std::vector<uint32_t>{0, 1});
   CHECK(found.launches == 2);
@@ -114,28 +130,87 @@ TEST_CASE("flight_recorder: memory is bounded, whatever the length of a step", "
   CHECK(found.said[0].find("; " + missing + " older events") != std::string::npos);
 }
 
+TEST_CASE("flight_recorder: short steps are all kept, however many they are", "[engine]") {
+  Recording r("1000");
+  for (uint32_t i = 0; i < 3000; ++i) r.keep_step(i, 3);
+  REQUIRE(r.recorder.write(*r.writer, "test").ok());
+  const auto found = r.written();
+  CHECK(found.steps.size() == 1000);
+  CHECK(found.launches == 3000);
+}
+
 TEST_CASE("flight_recorder: NaN, infinity and error findings are triggers if they are asked for",
           "[engine]") {
+  const auto trigger = [](const char* ring, const format::Event& event) {
+    FlightRecorder recorder(ring_of(ring));
+    const char* const reason = recorder.keep(event);
+    return std::string(reason != nullptr ? reason : "");
+  };
   format::TensorStats tensor;
   tensor.stats.count = 2;
+  CHECK(trigger("2", tensor).empty());
+  tensor.stats.neg_inf = 1;  // as in every attention mask
+  CHECK(trigger("2", tensor).empty());
+  tensor.stats.pos_inf = 1;
+  CHECK(trigger("2", tensor) == "nan");
+  CHECK(trigger("2", tensor_with_nan()) == "nan");
+  CHECK(trigger("2,nan", tensor) == "nan");
+  CHECK(trigger("2,USR2,alias", tensor).empty());
+  tensor.capture = format::Capture::kHash;  // its counts mean nothing
+  CHECK(trigger("2,nan", tensor).empty());
   format::Finding finding;
   finding.level = format::Level::kError;
-  FlightRecorder all(ring_of("2")), nan(ring_of("2,nan")), alias(ring_of("2,USR2,alias"));
-  CHECK(all.keep(tensor) == nullptr);
-  tensor.stats.neg_inf = 1;
-  CHECK(std::string_view(all.keep(tensor)) == "nan");
-  CHECK(std::string_view(nan.keep(tensor)) == "nan");
-  CHECK(alias.keep(tensor) == nullptr);
-  tensor.capture = format::Capture::kHash;  // its counts mean nothing
-  CHECK(nan.keep(tensor) == nullptr);
-  CHECK(std::string_view(all.keep(finding)) == "alias");
-  CHECK(nan.keep(finding) == nullptr);
-  CHECK(std::string_view(alias.keep(finding)) == "alias");
+  CHECK(trigger("2", finding) == "alias");
+  CHECK(trigger("2,nan", finding).empty());
+  CHECK(trigger("2,USR2,alias", finding) == "alias");
   finding.suppressed = true;
-  CHECK(alias.keep(finding) == nullptr);
+  CHECK(trigger("2,alias", finding).empty());
   finding.suppressed = false;
   finding.level = format::Level::kWarning;
-  CHECK(alias.keep(finding) == nullptr);
+  CHECK(trigger("2,alias", finding).empty());
+}
+
+TEST_CASE("flight_recorder: a run that has diverged is written once a step, and whole",
+          "[engine]") {
+  Recording r(GENERATE("1", "3"));
+  constexpr uint32_t kSteps = 20, kTensors = 50;
+  for (uint32_t i = 0; i < kSteps; ++i) {
+    r.record(step(i));
+    for (uint32_t t = 0; t < kTensors; ++t) r.record(tensor_with_nan());
+  }
+  REQUIRE(r.recorder.finish(*r.writer).ok());
+  REQUIRE(r.writer->close().ok());
+  const auto found = r.written();
+  CHECK(found.steps.size() == kSteps);
+  CHECK(found.tensors == kSteps * kTensors);
+  // The first tensor, each Step behind it and the end; one text more says what was not written.
+  CHECK(found.said.size() == 1 + (kSteps - 1) + 1 + 1);
+  CHECK(found.said.back().find("0 events") == 0);
+}
+
+TEST_CASE("flight_recorder: a finding among the NaNs of a step is written at once", "[engine]") {
+  Recording r("3");
+  CHECK(r.recorder.keep(tensor_with_nan()) != nullptr);
+  format::Finding finding;
+  finding.level = format::Level::kError;
+  const char* const reason = r.recorder.keep(finding);
+  REQUIRE(reason != nullptr);
+  CHECK(std::string_view(reason) == "alias");
+  CHECK(r.recorder.keep(finding) == nullptr);
+  CHECK(r.recorder.keep(tensor_with_nan()) == nullptr);
+}
+
+TEST_CASE("flight_recorder: the first write of a run is flushed, chunks take those behind it",
+          "[engine]") {
+  Recording r("3");
+  r.record(step(0));
+  r.record(tensor_with_nan());
+  CHECK(r.written().tensors == 1);
+  r.record(step(1));
+  r.record(tensor_with_nan());
+  CHECK(r.written().tensors == 1);
+  REQUIRE(r.writer->flush().ok());
+  CHECK(r.written().tensors == 2);
 }
 
 TEST_CASE("flight_recorder: an event larger than a piece is kept whole", "[engine]") {
