@@ -134,15 +134,17 @@ CUresult ContextStats::launch(const stats::BatchBuilder& builder, CUstream strea
                                params, nullptr);
 }
 
-uint64_t ContextStats::collect(format::EventSink& sink, bool keep_samples) noexcept {
+uint64_t ContextStats::collect(format::EventSink& sink, bool keep_samples,
+                               uint64_t& room) noexcept {
   const std::lock_guard lock(collect_mutex_);
-  ring_.collect(sink, keep_samples);
+  ring_.collect(sink, keep_samples, room);
   return ring_.under_way();
 }
 
 uint64_t ContextStats::forget(format::EventSink& sink, bool keep_samples) noexcept {
   phase_.store(Phase::kOver);
-  return collect(sink, keep_samples);
+  uint64_t room = ResultRing::kSlots;
+  return collect(sink, keep_samples, room);
 }
 
 }  // namespace convtrace::cupti

@@ -48,8 +48,8 @@ class ContextStats {
   [[nodiscard]] format::NotSampled submit(std::span<const DeviceRequest> batch, CUstream stream,
                                           Failure& failure) noexcept;
 
-  /// @return how many results are still under way.
-  uint64_t collect(format::EventSink& sink, bool keep_samples) noexcept;
+  /// As ResultRing::collect. @return how many results are still under way.
+  uint64_t collect(format::EventSink& sink, bool keep_samples, uint64_t& room) noexcept;
 
   /// The context ends: no further call on it. @return how many results are lost by that.
   uint64_t forget(format::EventSink& sink, bool keep_samples) noexcept;

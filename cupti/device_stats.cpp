@@ -128,9 +128,9 @@ NotSampled DeviceStats::submit(CUcontext context, std::span<const DeviceRequest>
   return outcome;
 }
 
-uint64_t DeviceStats::collect() noexcept {
+uint64_t DeviceStats::collect(uint64_t& room) noexcept {
   uint64_t under_way = 0;
-  for (const Shared& known : all()) under_way += known->collect(sink_, keep_samples_);
+  for (const Shared& known : all()) under_way += known->collect(sink_, keep_samples_, room);
   return under_way;
 }
 

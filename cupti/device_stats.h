@@ -56,7 +56,8 @@ class DeviceStats {
                             CUstream stream) noexcept;
 
   /// Emits finished results to the sink. @return how many are still under way.
-  uint64_t collect() noexcept;
+  /// @param[in,out] room at most so many; less by what was emitted. 0 behind: there may be more.
+  uint64_t collect(uint64_t& room) noexcept;
 
   /// Ends the helper thread: waits for the driver call that it is in, at most `timeout_ns`.
   void stop(uint64_t timeout_ns) noexcept;

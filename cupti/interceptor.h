@@ -85,9 +85,11 @@ class Interceptor {
   /// it).
   format::NotSampled submit(std::span<const DeviceRequest> batch, uint64_t stream) noexcept;
 
-  /// Emits what the device has finished. Called by the writer thread, a few hundred times a second
-  /// at most.
-  void collect() noexcept;
+  /// Emits what the device has finished, kMaxCollected results at most: 600 kB, which the queue
+  /// behind the sink has room for. Called by the writer thread.
+  /// @return whether there may be more.
+  bool collect() noexcept;
+  static constexpr uint64_t kMaxCollected = 256;
 
   /// Facts for META: "version.driver", "version.cupti", "device.0.name", ...; grows as contexts
   /// appear.

@@ -78,10 +78,12 @@ void ResultRing::drop(uint64_t ticket) noexcept {
   entries_[ticket % kSlots].fate.store(Fate::kDropped, std::memory_order_release);
 }
 
-void ResultRing::collect(format::EventSink& sink, bool keep_samples) noexcept {
+void ResultRing::collect(format::EventSink& sink, bool keep_samples, uint64_t& room) noexcept {
   const stats::DefaultFloatingPoint scope;  // at exit this is the program's thread
   uint64_t ticket = tail_.load(std::memory_order_relaxed);
-  while (ticket != head_.load(std::memory_order_acquire) && deliver(ticket, sink, keep_samples)) {
+  while (room > 0 && ticket != head_.load(std::memory_order_acquire) &&
+         deliver(ticket, sink, keep_samples)) {
+    --room;
     tail_.store(++ticket, std::memory_order_release);
   }
 }

@@ -56,7 +56,8 @@ class ResultRing {
   void drop(uint64_t ticket) noexcept;
 
   /// Gives out what is complete. @param keep_samples false: raw values are left out.
-  void collect(format::EventSink& sink, bool keep_samples) noexcept;
+  /// @param[in,out] room at most so many; less by what was given out.
+  void collect(format::EventSink& sink, bool keep_samples, uint64_t& room) noexcept;
 
   [[nodiscard]] uint64_t under_way() const noexcept {
     return head_.load(std::memory_order_acquire) - tail_.load(std::memory_order_acquire);

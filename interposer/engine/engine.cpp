@@ -211,12 +211,13 @@ OpenTrace Engine::open_trace() {
   return trace;
 }
 
-void Engine::before_drain() {
+bool Engine::before_drain() {
   journal_.settle();
-  if (cupti::Interceptor* cuda = interceptor_.load(std::memory_order_acquire)) {
-    cuda->collect();
-    for (auto& [name, value] : cuda->facts()) facts_.set(name, std::move(value));
-  }
+  cupti::Interceptor* const cuda = interceptor_.load(std::memory_order_acquire);
+  if (cuda == nullptr) return false;
+  const bool more = cuda->collect();
+  for (auto& [name, value] : cuda->facts()) facts_.set(name, std::move(value));
+  return more;
 }
 
 std::optional<format::TraceMeta> Engine::changed_meta() {

@@ -92,7 +92,7 @@ class Engine final : public format::EventSink,
   cupti::Interceptor* make_interceptor();
 
   OpenTrace open_trace() override;
-  void before_drain() override;
+  bool before_drain() override;
   std::optional<format::TraceMeta> changed_meta() override;
   uint64_t take_host_ns() noexcept override { return spent_.take(); }
 

@@ -18,6 +18,8 @@ constexpr uint64_t kSecondNs = 1'000'000'000;
 constexpr uint64_t kFlushNs = kSecondNs;
 constexpr uint64_t kCostNs = 5 * kSecondNs;
 constexpr uint64_t kEverything = ~uint64_t{0};
+/// Of one round, so that it ends: enough for the results of four devices.
+constexpr int kTurns = 64;
 
 bool is_urgent(const format::Event& event) {
   const auto* finding = std::get_if<format::Finding>(&event);
@@ -71,10 +73,9 @@ void WriterThread::run() {
 }
 
 bool WriterThread::round(OpenTrace& trace, bool last) {
-  client_.before_drain();
   format::TraceWriter& writer = *trace.writer;
   bool urgent = false;
-  bool good = drain(trace, last, urgent) && append_losses(writer) && append_cost(trace, last);
+  bool good = drain_all(trace, last, urgent) && append_losses(writer) && append_cost(trace, last);
   if (const char* const reason = trigger_.exchange(nullptr, std::memory_order_acquire);
       good && reason != nullptr && trace.recorder) {
     good = trace.recorder->write(writer, reason).ok();
@@ -96,6 +97,17 @@ bool WriterThread::round(OpenTrace& trace, bool last) {
     return false;
   }
   return true;
+}
+
+/// In turns: what waits elsewhere comes through this thread's own ring, which is smaller.
+bool WriterThread::drain_all(OpenTrace& trace, bool last, bool& urgent) {
+  bool good = true;
+  bool more = true;
+  for (int turn = 0; turn < kTurns && more && good; ++turn) {
+    more = client_.before_drain() && trace.writer->bytes_written() < trace.max_bytes;
+    good = drain(trace, last, urgent);
+  }
+  return good;
 }
 
 bool WriterThread::drain(OpenTrace& trace, bool last, bool& urgent) {

@@ -38,11 +38,12 @@ class WriterClient {
  public:
   virtual ~WriterClient() = default;
   virtual OpenTrace open_trace() = 0;
-  /// Once a round, before the queue is emptied.
-  virtual void before_drain() = 0;
+  /// Before the queue is emptied: puts into it what waits elsewhere, no more than has room there.
+  /// @return whether there is more.
+  virtual bool before_drain() = 0;
   /// @return META again if facts were added since the last call.
   virtual std::optional<format::TraceMeta> changed_meta() = 0;
-  /// @return nanoseconds of the program's threads that convtrace took since the last call.
+  /// @return nanoseconds of the program's threads in calls of the observer, since the last call.
   virtual uint64_t take_host_ns() noexcept = 0;
 };
 
@@ -73,6 +74,7 @@ class WriterThread {
   void run();
   /// @return whether to go on.
   bool round(OpenTrace& trace, bool last);
+  bool drain_all(OpenTrace& trace, bool last, bool& urgent);
   bool drain(OpenTrace& trace, bool last, bool& urgent);
   /// Into the trace, or into the flight recorder.
   bool record(OpenTrace& trace, const format::Event& event);

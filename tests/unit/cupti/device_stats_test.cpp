@@ -88,9 +88,14 @@ struct Scene {
   NotSampled submit(const std::vector<DeviceRequest>& batch, CUstream stream = nullptr) {
     return stats.submit(context, batch, stream);
   }
+  /// All that is finished. @return how many are still under way.
+  uint64_t collect() {
+    uint64_t room = UINT64_MAX;
+    return stats.collect(room);
+  }
   /// @return what has come out so far.
   std::vector<TensorStats> results() {
-    stats.collect();
+    collect();
     return sink.all<TensorStats>();
   }
   uint64_t lost(format::LossReason reason) {
@@ -223,6 +228,21 @@ TEST_CASE("device_stats: streams beyond the arenas wait for results of others to
   CHECK(scene.results().size() == 18);
 }
 
+TEST_CASE("device_stats: no more results come out at once than were asked for") {
+  Scene scene;
+  scene.prepare();
+  const Twin tensor(64);
+  REQUIRE(scene.submit(std::vector<DeviceRequest>(5, tensor.request())) == NotSampled::kSampled);
+  uint64_t room = 3;
+  CHECK(scene.stats.collect(room) == 2);
+  CHECK(room == 0);
+  CHECK(scene.sink.all<TensorStats>().size() == 3);
+  room = 3;
+  CHECK(scene.stats.collect(room) == 0);
+  CHECK(room == 1);
+  CHECK(scene.sink.all<TensorStats>().size() == 5);
+}
+
 TEST_CASE("device_stats: what a context had not finished when it ended is lost and counted") {
   Scene scene;
   scene.prepare();
@@ -233,7 +253,7 @@ TEST_CASE("device_stats: what a context had not finished when it ended is lost a
   // Work on a capturing stream is not done: as on a device that is still busy.
   REQUIRE(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED) == CUDA_SUCCESS);
   REQUIRE(scene.submit({tensor.request(), tensor.request()}, stream) == NotSampled::kSampled);
-  CHECK(scene.stats.collect() == 2);
+  CHECK(scene.collect() == 2);
   scene.stats.forget(scene.context);
   CHECK(scene.results().empty());
   CHECK(scene.lost(format::LossReason::kContextEnded) == 2);
@@ -262,7 +282,7 @@ TEST_CASE("device_stats: threads on streams of their own, while another takes th
     });
   }
   std::thread taker([&] {
-    while (!done) scene.stats.collect();
+    while (!done) scene.collect();
   });
   for (auto& thread : threads) thread.join();
   done = true;

@@ -364,6 +364,21 @@ TEST_CASE("interceptor: after stop the gate only passes calls on") {
   CHECK(scene.sink.all<format::Alloc>().size() == 1);
 }
 
+TEST_CASE("interceptor: results come out a bounded number at a time, all of them by the end") {
+  Scene scene;
+  DeviceRequest request;
+  request.view =
+      stats::dense_view(reinterpret_cast<const void*>(scene.memory), format::DType::kF32, 16);
+  const std::vector<DeviceRequest> batch(Interceptor::kMaxCollected + 100, request);
+  REQUIRE(scene.interceptor->submit(batch, 0) == NotSampled::kSampled);
+  CHECK(scene.interceptor->collect());
+  CHECK(scene.sink.all<format::TensorStats>().size() == Interceptor::kMaxCollected);
+  SECTION("the next call gives the rest") { CHECK_FALSE(scene.interceptor->collect()); }
+  SECTION("the end gives the rest") { scene.interceptor->stop(10'000'000'000); }
+  CHECK(scene.sink.all<format::TensorStats>().size() == batch.size());
+  CHECK(scene.sink.all<format::Loss>().empty());
+}
+
 TEST_CASE("interceptor: facts name the driver, CUPTI and each device in use") {
   Scene scene;
   scene.interceptor->collect();

@@ -1,6 +1,8 @@
 #include "interposer/engine/writer_thread.h"
 
+#include <algorithm>
 #include <fstream>
+#include <functional>
 #include <thread>
 
 #include "format/base/log.h"
@@ -32,13 +34,14 @@ class Client final : public WriterClient {
     if (ring_.steps != 0) trace.recorder = std::make_unique<FlightRecorder>(ring_);
     return trace;
   }
-  void before_drain() override {
+  bool before_drain() override {
     ++rounds;
     while (stuck.load()) {
       standing = true;
       std::this_thread::yield();
     }
     standing = false;
+    return fill && fill();
   }
   std::optional<format::TraceMeta> changed_meta() override { return std::nullopt; }
   uint64_t take_host_ns() noexcept override { return host_ns.exchange(0); }
@@ -49,6 +52,7 @@ class Client final : public WriterClient {
   std::atomic<uint64_t> host_ns{0};
   std::atomic<bool> stuck{false};
   std::atomic<bool> standing{false};
+  std::function<bool()> fill;  ///< set before the thread starts; as before_drain()
 
  private:
   uint64_t capacity_, max_bytes_;
@@ -86,8 +90,9 @@ Contents contents(const SharedBytes& bytes) {
 
 struct Fixture {
   explicit Fixture(uint64_t capacity = UINT64_MAX, uint64_t max_bytes = UINT64_MAX,
-                   settings::Ring ring = {})
+                   settings::Ring ring = {}, std::function<bool(Fixture&)> fill = {})
       : client(capacity, max_bytes, ring) {
+    if (fill) client.fill = [this, fill] { return fill(*this); };
     configure_log(format::Level::kError, 1, -1);  // silent
     REQUIRE(state.begin_arming());
     state.activate();
@@ -233,6 +238,26 @@ TEST_CASE("writer_thread: while the disk stalls every event is written or counte
   CHECK(lost > 0);
   CHECK(trace.findings > 0);
   CHECK(trace.findings + lost == kPushed);
+}
+
+TEST_CASE("writer_thread: more than a ring of waiting results is written in turns, none lost",
+          "[engine][writer]") {
+  constexpr int kResults = 4096, kAtOnce = 256;
+  std::atomic<int> ready{0};
+  const auto fill = [&](Fixture& f) {
+    const int count = std::min(ready.load(), kAtOnce);
+    f.push_findings(count, format::Level::kWarning, 2000);
+    return (ready -= count) > 0;
+  };
+  Fixture f(UINT64_MAX, UINT64_MAX, {}, fill);
+  f.client.stuck = true;
+  REQUIRE(f.within_seconds(10, [&f] { return f.client.standing.load(); }));
+  ready = kResults;
+  f.client.stuck = false;
+  REQUIRE(f.thread.finish(30 * kSecond));
+  const Contents trace = contents(f.client.bytes);
+  CHECK(trace.findings == kResults);
+  CHECK(trace.lost[static_cast<size_t>(format::LossReason::kQueueFull)] == 0);
 }
 
 TEST_CASE("writer_thread: a flight recorder writes when it is told to", "[engine][writer]") {
