@@ -116,9 +116,12 @@ void add_cost_rows(Rows& rows, const reader::TraceReader& trace, const Summary& 
   }
   const auto host = ratio(static_cast<double>(summary.cost_host_ns) * 1e-9, summary.seconds());
   if (summary.cost_host_ns > 0 && host) {
-    rows.add("cost", number_text(*host * 100, 3) + " % of that time on the host, " +
-                         number_text(static_cast<double>(summary.cost_device_ns) * 1e-9, 3) +
-                         " s on devices");
+    std::string text = number_text(*host * 100, 3) + " % of that time in calls of the observer";
+    if (summary.cost_device_ns > 0) {
+      const double device_s = static_cast<double>(summary.cost_device_ns) * 1e-9;
+      text += ", " + number_text(device_s, 3) + " s on devices";
+    }
+    rows.add("cost", text);
   }
 }
 
