@@ -91,7 +91,7 @@ void Engine::emit(const format::Event& event) noexcept {
 
 bool Engine::is_wanted(const format::Event& event) noexcept {
   const auto* const launch = std::get_if<format::Launch>(&event);
-  return launch == nullptr ||
+  return launch == nullptr || !names_.active() ||
          contained("names", true, [&] { return names_.wants(launch->kernel); });
 }
 

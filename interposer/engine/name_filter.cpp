@@ -30,7 +30,7 @@ bool NameFilter::wants(format::KernelId kernel) {
 
 template <typename NamesOf>
 bool NameFilter::answer(Answers& answers, uint32_t id, NamesOf names_of) {
-  if (include_.empty() && exclude_.empty()) return true;
+  if (!active()) return true;
   {
     const std::shared_lock lock(mutex_);
     if (id < answers.size() && answers[id] != Answer::kUnknown) return answers[id] == Answer::kYes;

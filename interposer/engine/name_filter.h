@@ -27,6 +27,8 @@ class NameFilter {
   NameFilter(std::vector<settings::Pattern> include, std::vector<settings::Pattern> exclude,
              const format::Definitions& definitions);
 
+  /// Whether there is any pattern.
+  [[nodiscard]] bool active() const noexcept { return !include_.empty() || !exclude_.empty(); }
   [[nodiscard]] bool wants(format::StringId scope);
   [[nodiscard]] bool wants(format::KernelId kernel);
 
