@@ -1,5 +1,6 @@
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <filesystem>
 
@@ -19,25 +20,27 @@ namespace {
 namespace fs = std::filesystem;
 
 /// The file that is written: OUT itself, or a file beside it that takes its place when it is whole.
+/// It is always made anew, so what anybody else has there, be it the damaged trace, is left alone.
 class NewFile {
  public:
   NewFile(std::string path, bool overwrite)
-      : path_(std::move(path)), written_(overwrite ? path_ + ".partial" : path_) {}
+      : path_(std::move(path)),
+        written_(overwrite ? path_ + "." + std::to_string(getpid()) + ".partial" : path_) {}
   ~NewFile() {
-    if (made_ && !kept_) remove();
+    std::error_code ignored;
+    if (made_ && !kept_) fs::remove(written_, ignored);
   }
   NewFile(const NewFile&) = delete;
   NewFile& operator=(const NewFile&) = delete;
 
   /// @return null after one line on stderr.
   std::unique_ptr<format::Sink> create() {
-    if (written_ != path_) remove();  // what an ended recovery left
     auto sink = format::FileSink::create(written_.c_str());
     made_ = sink.ok();
     if (made_) return std::move(sink).value();
-    const bool exists = sink.status().code == StatusCode::kAlreadyExists;
+    const bool replaceable = written_ == path_ && sink.status().code == StatusCode::kAlreadyExists;
     complain(written_,
-             exists ? "already exists; --overwrite replaces it" : status_text(sink.status()));
+             replaceable ? "already exists; --overwrite replaces it" : status_text(sink.status()));
     return nullptr;
   }
 
@@ -50,11 +53,6 @@ class NewFile {
   }
 
  private:
-  void remove() {
-    std::error_code ignored;
-    fs::remove(written_, ignored);
-  }
-
   const std::string path_, written_;
   bool made_ = false, kept_ = false;
 };

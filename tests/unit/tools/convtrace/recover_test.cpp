@@ -92,6 +92,27 @@ TEST_CASE("recover: the damaged trace itself is never the output", "[cli]") {
   CHECK(read_file(in) == before);
 }
 
+TEST_CASE("recover --overwrite: the new file takes no name that the damaged trace or another has",
+          "[cli]") {
+  const TempDir folder;
+  const std::string in = write_unclosed(folder / "run.ctrace.partial"), out = folder / "run.ctrace";
+  const std::string before = read_file(in);
+  CHECK(convtrace({"recover", "--overwrite", in, "-o", out}).exit_code == 3);
+  CHECK(state_of(out) == "complete");
+  CHECK(read_file(in) == before);
+
+  // The shell's process id is the program's.
+  const std::string recovered = read_file(out);
+  const ProcessResult taken =
+      run_process({"sh", "-c",
+                   "in=" + out + ".$$.partial; cp " + in +
+                       " $in; exec " CONVTRACE_PROGRAM " recover --overwrite $in -o " + out});
+  CHECK(taken.exit_code == 1);
+  CHECK(std::count(taken.err.begin(), taken.err.end(), '\n') == 1);
+  CHECK(read_file(out) == recovered);
+  CHECK(std::distance(std::filesystem::directory_iterator(folder.path()), {}) == 3);
+}
+
 TEST_CASE("recover: a failure is one line and leaves no file", "[cli]") {
   const TempDir folder;
   const std::string in = write_unclosed(folder / "in.ctrace"), out = folder / "out.ctrace";
