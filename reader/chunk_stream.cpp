@@ -1,5 +1,7 @@
 #include "reader/chunk_stream.h"
 
+#include <new>
+
 #include "reader/read_ahead.h"
 
 namespace convtrace::reader {
@@ -13,6 +15,15 @@ void load(Chunk& chunk, size_t record, const format::RecordEntry& entry) {
   const Result<Bytes> raw = chunk.payload.read(entry);
   chunk.payload_status = raw.status();
   if (raw.ok()) chunk.decoder_status = chunk.decoder.load(raw.value(), entry.header.item_count);
+}
+
+/// In whichever thread: an exception would leave it and end the process.
+void load_or_fail(Chunk& chunk, size_t record, const format::RecordEntry& entry) {
+  try {
+    load(chunk, record, entry);
+  } catch (const std::bad_alloc&) {
+    chunk.payload_status = Status::make(StatusCode::kOutOfMemory, "chunk");
+  }
 }
 
 ReadAhead<Chunk>::Slots make_slots(const ByteSource& source, unsigned threads) {
@@ -30,7 +41,7 @@ struct ChunkStream::Impl {
   Impl(const TraceContainer& container, unsigned threads)
       : ahead(make_slots(container.source(), threads), threads,
               [&container](size_t record, Chunk& chunk) {
-                load(chunk, record, container.records()[record]);
+                load_or_fail(chunk, record, container.records()[record]);
               }) {}
 };
 

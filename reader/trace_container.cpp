@@ -28,6 +28,8 @@ const char* text_of(const Status& payload_status) {
       return "record stored in a way unknown here";
     case StatusCode::kIoError:
       return "record payload cannot be read from the disk";
+    case StatusCode::kOutOfMemory:
+      return "not enough memory for the record payload";
     default:
       return "record payload damaged";
   }
