@@ -5,9 +5,11 @@ import json
 import math
 import os
 import shutil
+import struct
 import subprocess
 import sys
 import tempfile
+import tracemalloc
 import unittest
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -19,7 +21,8 @@ sys.path.insert(0, os.path.join(ROOT, "tools", "python"))
 
 try:
     import convtrace
-    from convtrace import checksum
+    import flatbuffers
+    from convtrace import checksum, columns, events, flat
 except ImportError as error:
     print("skipped: %s lacks %s" % (sys.executable, error.name))
     sys.exit(77)
@@ -149,6 +152,125 @@ class Damage(FolderTest):
         for data in (b"", b"text\n" * 100, bytes(4096), self.data[:8] + b"\x02" + self.data[9:]):
             with self.assertRaises(convtrace.NotATrace):
                 convtrace.Trace(self.file(data))
+
+
+class Buffer:
+    """A payload of one kind as a writer that keeps no limit would make it."""
+
+    def __init__(self):
+        self._builder = flatbuffers.Builder(0)
+
+    def column(self, data, width=1):
+        self._builder.StartVector(width, len(data) // width, width)
+        self._builder.head -= len(data)
+        self._builder.Bytes[self._builder.head:self._builder.head + len(data)] = data
+        return self._builder.EndVector()
+
+    def text(self, text):
+        return self._builder.CreateString(text)
+
+    def offsets(self, *targets):
+        self._builder.StartVector(4, len(targets), 4)
+        for target in reversed(targets):
+            self._builder.PrependUOffsetTRelative(target)
+        return self._builder.EndVector()
+
+    def table(self, **fields):
+        """f3=...: an offset in field 3."""
+        self._builder.StartObject(64)
+        for name, target in fields.items():
+            self._builder.PrependUOffsetTRelativeSlot(int(name[1:]), target, 0)
+        return self._builder.EndObject()
+
+    def payload(self, identifier, **fields):
+        self._builder.Finish(self.table(**fields), identifier)
+        return bytes(self._builder.Output())
+
+
+def dense(values, width):
+    """A packed column."""
+    planes = b"".join(bytes(value >> 8 * plane & 0xFF for value in values) for plane in range(width))
+    return bytes([0x10 | width]) + planes
+
+
+class Limits(unittest.TestCase):
+    """FORMAT.md section 9: what is beyond a limit is damage, and found before it takes memory."""
+
+    def events(self, buffer, kinds, **fields):
+        raw = buffer.payload(b"CTEV", f2=buffer.column(bytes(kinds)), **fields)
+        return list(events.read_chunk(raw, len(kinds), convtrace.trace.Definitions(), lambda why: None))
+
+    def refused(self, what, *arguments, **fields):
+        tracemalloc.start()
+        self.addCleanup(tracemalloc.stop)
+        with self.assertRaisesRegex(flat.BadBuffer, what):
+            self.events(*arguments, **fields)
+        self.assertLess(tracemalloc.get_traced_memory()[1], 32 << 20)
+
+    def launches(self, operands, rows):
+        buffer = Buffer()
+        table = buffer.table(f0=buffer.column(dense([0, 2][:rows] + [0] * (rows - 2), 1)),
+                             f15=buffer.column(dense([operands], 2)))
+        return buffer, [0] * rows, table
+
+    def test_events(self):
+        self.refused("more events", Buffer(), [99] * 65537)
+        self.assertEqual(self.events(Buffer(), [99] * 65536), [])
+
+    def test_operands(self):
+        for operands, rows in ((4097, 1), (4096, 257), (64, 16385)):
+            buffer, kinds, table = self.launches(operands, rows)
+            self.refused("operands", buffer, kinds, f6=table)
+        buffer, kinds, table = self.launches(4096, 2)
+        self.assertEqual([len(event["operands"]) for event in self.events(buffer, kinds, f6=table)], [4096] * 2)
+
+    def stats(self, **fixed):
+        buffer = Buffer()
+        columns = {name: buffer.column(dense([value], 2 if value > 255 else 1)) for name, value in fixed.items()}
+        return buffer, [1], buffer.table(f46=buffer.column(bytes(8), 8), **columns)
+
+    def test_dimensions_and_range_hashes(self):
+        for what, fixed in (("dimensions", {"f15": 17}), ("range hashes", {"f16": 257})):
+            buffer, kinds, table = self.stats(**fixed)
+            self.refused(what, buffer, kinds, f7=table)
+        buffer, kinds, table = self.stats(f15=16)
+        self.assertEqual(self.events(buffer, kinds, f7=table)[0]["shape"], [0] * 16)
+
+    def diagnostics(self, size, rows):
+        buffer = Buffer()
+        row = buffer.table(f2=buffer.text("x" * size))
+        return buffer, [8] * rows, buffer.offsets(*[row] * rows)
+
+    def test_texts_of_events(self):
+        for what, size, rows in (("beyond the limit", 65537, 1), ("longer than their payload", 65536, 60000)):
+            buffer, kinds, vector = self.diagnostics(size, rows)
+            self.refused(what, buffer, kinds, f14=vector)
+        buffer, kinds, vector = self.diagnostics(65536, 1)
+        self.assertEqual(len(self.events(buffer, kinds, f14=vector)[0]["message"]), 65536)
+
+    def test_tables_are_as_many_as_their_events(self):
+        buffer, _, vector = self.diagnostics(1, 1 << 18)
+        self.refused("262144 tables for 1 events", buffer, [8], f14=vector)
+
+    def test_definitions(self):
+        def define(make):
+            buffer = Buffer()
+            definitions = convtrace.trace.Definitions()
+            definitions.add(buffer.payload(b"CTDF", **make(buffer)))
+            return definitions
+
+        with self.assertRaisesRegex(flat.BadBuffer, "longer than their payload"):
+            define(lambda b: {"f1": b.offsets(*[b.text("x" * 60000)] * 10000)})
+        with self.assertRaisesRegex(flat.BadBuffer, "more frames"):
+            define(lambda b: {"f6": b.column(struct.pack("<H", 257), 2), "f7": b.column(bytes(4 * 257), 4)})
+        with self.assertRaisesRegex(flat.BadBuffer, "more definitions"):
+            define(lambda b: {"f6": b.column(bytes(2 * ((1 << 24) + 2)), 2)})
+        cut = define(lambda b: {"f1": b.offsets(b.text(""), b.text("x" * 70000))})
+        self.assertEqual(len(cut.text(1)), 65536)
+
+    def test_a_packed_column_that_is_cut(self):
+        with self.assertRaises(flat.BadBuffer):
+            columns.unpack(b"\x01", 100)
 
 
 @unittest.skipUnless(pyarrow, "no pyarrow")

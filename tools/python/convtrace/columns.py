@@ -15,6 +15,8 @@ def unpack(stored, rows, most=8):
     if head & _DENSE:
         return _join_planes(stored[1:], rows, width)
     bitmap_bytes = (rows + 7) // 8
+    if len(stored) < 1 + bitmap_bytes:
+        raise BadBuffer("a packed column of another length than its rows")
     bitmap = int.from_bytes(stored[1:1 + bitmap_bytes], "little")
     if bitmap >> rows:
         raise BadBuffer("a packed column has rows beyond its end")

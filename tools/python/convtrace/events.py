@@ -2,7 +2,7 @@
 section 6. Integers are Python's, so 128-bit sums are exact; numbers that are not finite are floats."""
 import struct
 
-from . import columns
+from . import columns, limits
 from .elements import decode, is_float, is_signed, part_bytes
 from .flat import BadBuffer, Reader
 
@@ -78,9 +78,12 @@ def _named(names, value, what):
 class _Chunk:
     def __init__(self, table, item_count, definitions):
         self._table, self._definitions = table, definitions
-        self._kinds = table.column(2, "B").tolist()
-        if len(self._kinds) != item_count:
+        kinds = table.column(2, "B")
+        if len(kinds) != item_count:
             raise BadBuffer("the record states another number of events")
+        if len(kinds) > limits.CHUNK_EVENTS:
+            raise BadBuffer("more events than a chunk may have")
+        self._kinds = kinds.tolist()
         rows = len(self._kinds)
         self._times, self._steps, self._threads = (
             columns.unpack(table.column(field, "B"), rows, most) for field, most in ((3, 8), (4, 4), (5, 4)))
@@ -90,7 +93,8 @@ class _Chunk:
             0: self._launches(count[0]), 1: self._stats(count[1]),
             2: self._memory(8, count[2], True), 3: self._memory(9, count[3], False),
             4: self._copies(count[4]), 5: self._scopes(count[5]), 6: self._step_marks(count[6]),
-            7: self._tables(13, count[7], self._finding), 8: self._tables(14, count[8], self._diagnostic),
+            7: self._tables(13, count[7], self._finding, (19,)),
+            8: self._tables(14, count[8], self._diagnostic, (1, 2)),
             9: self._tables(15, count[9], self._loss), 10: self._tables(16, count[10], self._cost)}
 
     def events(self):
@@ -101,7 +105,7 @@ class _Chunk:
             t_ns = (t_ns + columns.unzigzag(self._times[row])) & columns.M64
             step = (step + self._steps[row]) & 0xFFFFFFFF
             thread ^= self._threads[row]
-            header = {"record": KINDS[kind] if kind < len(KINDS) else None, "seq": seq + row, "t_ns": t_ns,
+            header = {"record": KINDS[kind] if kind < len(KINDS) else None, "seq": (seq + row) & columns.M64, "t_ns": t_ns,
                       "step": None if step == NO_STEP else step, "thread": thread}
             yield header, self._reader_of(kind)
 
@@ -129,9 +133,11 @@ class _Chunk:
         fixed = columns.unpack_fixed(table, signatures, _LAUNCH)
         counts = fixed["operand_count"]
         shape_rows = sum(counts)
+        pointer_rows = sum(counts[signature] for _, signature in like)
+        if max(counts, default=0) > limits.LAUNCH_OPERANDS or pointer_rows > limits.CHUNK_OPERANDS:
+            raise BadBuffer("more operands than launches may have")
         shape = list(zip(*(columns.unpack(table.column(field, "B"), shape_rows, most)
                            for field, most in ((16, 2), (17, 2), (18, 1)))))
-        pointer_rows = sum(counts[signature] for _, signature in like)
         pointers = list(zip(*(columns.unpack(table.column(field, "B"), pointer_rows) for field in (19, 20, 21))))
         first_shape = [0]
         for number in counts:
@@ -177,6 +183,10 @@ class _Chunk:
             return iter(())
         rows = columns.RowTable(table, count, _STATS, _STATS_ROWS)
         ranks = [0 if rank == _RANK_UNKNOWN else rank for rank in rows.fixed["rank"]]
+        if max(ranks, default=0) > limits.DIMENSIONS:
+            raise BadBuffer("more dimensions than a tensor may have")
+        if max(rows.fixed["range_count"], default=0) > limits.RANGE_HASHES:
+            raise BadBuffer("more range hashes than a tensor may have")
         shapes = columns.unpack(table.column(19, "B"), sum(ranks))
         raw = {"hash": table.column(46, "Q"), "range_hashes": table.column(47, "Q"),
                "samples": table.column(48, "B"), "leading": table.column(49, "B")}
@@ -271,13 +281,11 @@ class _Chunk:
             marks.append(index)
         return ((lambda i=index: {"step": None if i == NO_STEP else i}) for index in marks)
 
-    def _tables(self, field, count, read):
-        tables = self._table.tables(field)
-        if len(tables) != count:
-            raise BadBuffer("%d tables for %d events" % (len(tables), count))
-        return ((lambda t=table: read(t)) for table in tables)
+    def _tables(self, field, count, read, texts=()):
+        tables = [(table, [table.short_text(text) for text in texts]) for table in self._table.tables(field, count)]
+        return ((lambda t=table, texts=texts: read(t, *texts)) for table, texts in tables)
 
-    def _finding(self, t):
+    def _finding(self, t, message):
         text, stack = self._definitions.text, self._definitions.stack
         place = {"scope": t.number(0), "call": t.number(1), "phase": t.number(2, "B")}
         value = {"storage": t.number(12, "Q"), "offset": t.number(13, "Q"), "generation": t.number(14, "Q"),
@@ -286,13 +294,13 @@ class _Chunk:
                 "level": _named(_LEVELS, t.number(4, "B"), "level"), **self._place(place),
                 "op": text(t.number(6)), "kernel": self._definitions.kernel(t.number(7))[0],
                 "slot": text(t.number(8)), "other": text(t.number(9)), "address": t.number(10, "Q"),
-                "bytes": t.number(11, "Q"), "value": _value(value), "message": t.text(19),
+                "bytes": t.number(11, "Q"), "value": _value(value), "message": message,
                 "stacks": {"alloc": stack(t.number(16)), "launch": stack(t.number(17)),
                            "free": stack(t.number(18))},
                 "suppressed": bool(t.number(5, "?"))}
 
-    def _diagnostic(self, t):
-        return {"level": _named(_LEVELS, t.number(0, "B"), "level"), "site": t.text(1), "message": t.text(2)}
+    def _diagnostic(self, t, site, message):
+        return {"level": _named(_LEVELS, t.number(0, "B"), "level"), "site": site, "message": message}
 
     def _loss(self, t):
         return {"reason": _named(_REASONS, t.number(0, "B"), "reason"), "count": t.number(1, "Q")}

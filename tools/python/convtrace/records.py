@@ -6,12 +6,12 @@ import struct
 
 import zstandard
 
+from . import limits
 from .checksum import checksum32
 
 MAGIC = b"\x89CTR\r\n\x1a\n"
 SYNC = b"\xe5CTR"
 SLOT = 64
-MAX_PAYLOAD = 64 << 20
 META, DEFS, EVENTS, SUMS, INDEX, FOOTER = 0x0001, 0x0002, 0x0003, 0x0004, 0x00FE, 0x00FF
 CONSOLIDATED = 0x02
 _MAY_SKIP = 0x4000
@@ -196,7 +196,7 @@ def _parse(raw):
     header = RecordHeader(*_HEADER.unpack(raw))
     if header.sync != SYNC or checksum32(raw[:60]) != header.header_checksum:
         return None
-    if header.kind == 0 or max(header.stored_size, header.raw_size) > MAX_PAYLOAD:
+    if header.kind == 0 or max(header.stored_size, header.raw_size) > limits.PAYLOAD_BYTES:
         return None
     return header
 

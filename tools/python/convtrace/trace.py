@@ -1,7 +1,7 @@
 """A trace as Python sees it."""
 import collections
 
-from . import events, records
+from . import events, limits, records
 from .flat import BadBuffer, Reader
 
 Problem = collections.namedtuple("Problem", "offset text")
@@ -15,15 +15,17 @@ class Definitions:
 
     def add(self, raw):
         table = Reader.root(raw, b"CTDF")
-        for number, text in enumerate(table.texts(1), table.number(0)):
+        for number, text in zip(_ids(table.number(0), table.count(1)), table.texts(1)):
             self._texts[number] = text
         names, families = table.column(3, "I"), table.column(4, "I")
         if len(names) != len(families):
             raise BadBuffer("kernel columns of different lengths")
-        for number, pair in enumerate(zip(names, families), table.number(2)):
+        for number, pair in zip(_ids(table.number(2), len(names)), zip(names, families)):
             self._kernels[number] = pair
-        frames, at = table.column(7, "I"), 0
-        for number, count in enumerate(table.column(6, "H"), table.number(5)):
+        frame_counts, frames, at = table.column(6, "H"), table.column(7, "I"), 0
+        for number, count in zip(_ids(table.number(5), len(frame_counts)), frame_counts):
+            if count > limits.STACK_FRAMES:
+                raise BadBuffer("a stack of more frames than one may have")
             self._stacks[number] = frames[at:at + count].tolist()
             at += count
         if at != len(frames):
@@ -47,6 +49,12 @@ class Definitions:
         if number not in table:
             raise events.NotUnderstood("it names an undefined %s" % what)
         return table[number]
+
+
+def _ids(first, count):
+    if first + count - 1 > limits.DEFINITIONS:
+        raise BadBuffer("more definitions than a trace may have")
+    return range(first, first + count)
 
 
 class Trace:

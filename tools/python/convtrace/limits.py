@@ -1,0 +1,10 @@
+"""What a reader checks before it allocates: FORMAT.md section 9."""
+PAYLOAD_BYTES = 64 << 20  # stored and raw
+CHUNK_EVENTS = 1 << 16
+LAUNCH_OPERANDS = 4096
+CHUNK_OPERANDS = 1 << 20  # operands that repeat an earlier launch take no bytes
+DIMENSIONS = 16
+RANGE_HASHES = 256
+TEXT_BYTES = 64 << 10
+DEFINITIONS = 1 << 24  # of a kind
+STACK_FRAMES = 256
