@@ -307,6 +307,60 @@ class Parquet(FolderTest):
         self.export(self.closed()[0], "--overwrite", expect=0)
         self.assertEqual(os.listdir(self.folder), [os.path.basename(out)])
 
+    def test_only_an_earlier_export_is_replaced(self):
+        trace = self.closed()[0]
+        out = os.path.join(self.folder, "out")
+
+        def refused(*traces):
+            before = sorted(os.walk(self.folder))
+            self.export(*traces, "--overwrite", expect=1)
+            self.assertEqual(sorted(os.walk(self.folder)), before)
+
+        os.mkdir(out)
+        for name in ("notes.txt", "stats/notes.txt", "launches/rank=0/own.csv", "other/"):
+            path = os.path.join(out, name)
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+            if not name.endswith("/"):
+                open(path, "w").close()
+            refused(trace)
+            shutil.rmtree(out)
+        open(out, "w").close()
+        refused(trace)
+        os.remove(out)
+        os.symlink(tempfile.gettempdir(), out)
+        refused(trace)
+        os.remove(out)
+        self.export(trace, expect=0)
+        inside = os.path.join(out, "stats", "rank=0", "trace.parquet")
+        shutil.copy(trace, inside)
+        link = os.path.join(self.folder, "link.ctrace")
+        os.symlink(inside, link)
+        refused(inside)
+        refused(link)
+
+    def test_numbers_beyond_the_signed_ones_keep_their_bits(self):
+        from convtrace import parquet
+
+        for event in convtrace.Trace(self.closed()[0]):
+            if event["record"] == "stats" and event["shape"]:
+                break
+        event.update(shape=[1 << 63, 3], address=(1 << 64) - 1)
+        trace = type("Trace", (list,), {"rank": 0})([event])
+        parquet.export(trace, "one", self.folder)
+        row, = pyarrow.parquet.read_table(os.path.join(self.folder, "stats")).to_pylist()
+        self.assertEqual((row["shape"], row["address"]), ([-1 << 63, 3], -1))
+
+    def test_a_row_group_ends_before_it_takes_much_memory(self):
+        from convtrace import parquet
+
+        operand = dict(param=0, word=0, offset=0, address=0, generation=0, confidence="pointer-base")
+        launch = dict(record="launch", seq=0, operands=[operand] * 4096)
+        trace = type("Trace", (list,), {"rank": 0})([launch] * 600)
+        parquet.export(trace, "one", self.folder)
+        file = pyarrow.parquet.ParquetFile(os.path.join(self.folder, "launches", "rank=0", "one.parquet"))
+        self.assertEqual(file.metadata.num_rows, 600)
+        self.assertGreater(file.metadata.num_row_groups, 1)
+
     def test_an_unclosed_trace_is_exported_and_said(self):
         with open(self.closed()[0], "rb") as file:
             data = file.read()

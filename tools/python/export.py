@@ -25,11 +25,28 @@ def main():
     paths = list(dict.fromkeys(path for name in arguments.traces for path in _traces(name)))
     if not paths:
         return _complain("%s holds no .ctrace file" % " ".join(arguments.traces))
-    if os.path.exists(arguments.output) and not arguments.overwrite:
-        return _complain("%s exists; --overwrite replaces it" % arguments.output)
     # Beside its place and moved there at the end: nobody finds half an export.
-    unfinished = "%s.%d.unfinished" % (arguments.output.rstrip("/"), os.getpid())
+    output = arguments.output.rstrip("/") or "/"
+    unfinished = "%s.%d.unfinished" % (output, os.getpid())
     incomplete = False
+
+    def refusal():
+        if not os.path.lexists(output):
+            return None
+        if not arguments.overwrite:
+            return "%s exists; --overwrite replaces it" % output
+        if not parquet.is_export(output):
+            return "%s is more than an earlier export; it is not replaced" % output
+        held = [path for path in paths if _is_inside(path, output)]
+        return "%s holds %s, which is to be exported; it is not replaced" % (output, held[0]) if held else None
+
+    why = refusal()
+    if why:
+        return _complain(why)
+    try:
+        os.makedirs(unfinished)
+    except OSError as error:
+        return _complain(str(error))
     try:
         for number, path in enumerate(paths):
             opened = trace.Trace(path)
@@ -38,9 +55,12 @@ def main():
             if opened.state != "complete":
                 incomplete = True
                 print("convtrace: %s is %s: %s" % (path, opened.state, _first_of(opened.problems)), file=sys.stderr)
-        if os.path.exists(arguments.output):
-            shutil.rmtree(arguments.output)
-        os.rename(unfinished, arguments.output)
+        why = refusal()  # what came while the traces were read
+        if why:
+            return _complain(why)
+        if os.path.lexists(output):
+            shutil.rmtree(output)
+        os.rename(unfinished, output)
     except (records.NotATrace, OSError) as error:
         return _complain(str(error))
     finally:
@@ -50,6 +70,11 @@ def main():
 
 def _traces(name):
     return sorted(glob.glob(os.path.join(glob.escape(name), "*.ctrace"))) if os.path.isdir(name) else [name]
+
+
+def _is_inside(path, folder):
+    folder = os.path.realpath(folder)
+    return os.path.commonpath([folder, os.path.realpath(path)]) == folder
 
 
 def _first_of(problems):

@@ -1,14 +1,16 @@
 """A trace as Parquet: one folder a kind, partitioned by rank, as DuckDB, Spark and Ray read them.
 
-Streams: one row group of 64 Ki rows of each kind is in memory. Integers that fit no 64-bit column are
+Streams: one row group of each kind is in memory, of at most 64 Ki rows and about 64 MiB. Integers that fit no 64-bit column are
 doubles, with the exact digits in a text column beside them.
 """
 import os
+import re
 
 import pyarrow
 import pyarrow.parquet
 
 _ROW_GROUP = 1 << 16
+_ROW_GROUP_BYTES = 64 << 20  # what a trace stores in few bytes, a row may repeat in many
 
 _INT, _REAL, _TEXT, _FLAG = pyarrow.int64(), pyarrow.float64(), pyarrow.string(), pyarrow.bool_()
 _TEXTS = pyarrow.list_(_TEXT)
@@ -47,6 +49,21 @@ _FOLDERS = {"stats": "stats", "launch": "launches", "alloc": "allocations", "fre
             "finding": "findings"}
 
 
+def is_export(folder):
+    """Whether `folder` is one, and holds nothing but what export() writes."""
+    if os.path.islink(folder) or not os.path.isdir(folder):
+        return False
+    kinds = "(%s)" % "|".join(SCHEMAS)
+    for place, folders, files in os.walk(folder):
+        inside = [os.path.relpath(os.path.join(place, name), folder) for name in folders]
+        if not all(re.fullmatch(kinds + r"(/rank=\d+)?", path) for path in inside):
+            return False
+        inside = [os.path.relpath(os.path.join(place, name), folder) for name in files]
+        if not all(re.fullmatch(kinds + r"/rank=\d+/[^/]+\.parquet", path) for path in inside):
+            return False
+    return True
+
+
 def export(trace, name, folder):
     """Writes `folder`/KIND/rank=R/`name`.parquet for each kind. A file is there, if empty, for every
     kind, so that a query over a kind that did not occur gives no rows and not an error."""
@@ -68,11 +85,12 @@ class _Writer:
         os.makedirs(place, exist_ok=True)
         self._file = pyarrow.parquet.ParquetWriter(
             os.path.join(place, name + ".parquet"), self._schema, compression="zstd")
-        self._rows = []
+        self._rows, self._bytes = [], 0
 
     def add(self, row):
         self._rows.append(row)
-        if len(self._rows) == _ROW_GROUP:
+        self._bytes += sum(_bytes_of(value) for value in row.values())
+        if len(self._rows) == _ROW_GROUP or self._bytes >= _ROW_GROUP_BYTES:
             self._flush()
 
     def close(self):
@@ -83,7 +101,15 @@ class _Writer:
         columns = [pyarrow.array([row.get(field.name) for row in self._rows], field.type)
                    for field in self._schema]
         self._file.write_table(pyarrow.table(columns, schema=self._schema))
-        self._rows = []
+        self._rows, self._bytes = [], 0
+
+
+def _bytes_of(value):
+    if isinstance(value, str):
+        return len(value)
+    if isinstance(value, (list, dict)):
+        return 8 + sum(_bytes_of(item) for item in (value.values() if isinstance(value, dict) else value))
+    return 8
 
 
 def _row(event):
@@ -101,6 +127,8 @@ def _row(event):
     for name in ("samples",):
         if name in event:
             row[name] = [float(number) for number in event[name]]
+    if event.get("shape"):
+        row["shape"] = [_signed(extent) for extent in event["shape"]]
     if "operands" in event:
         row["operands"] = [{name: _signed(number) for name, number in operand.items()}
                            for operand in event["operands"]]
