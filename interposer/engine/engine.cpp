@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <charconv>
 
+#include "cupti/report.h"
 #include "format/base/log.h"
 #include "format/sink/file_sink.h"
 #include "interposer/engine/arming.h"
@@ -163,13 +164,7 @@ void Engine::finish(uint64_t deadline_ns) {
 
 void Engine::report_unmatched_names() {
   for (const std::string& line : names_.unmatched()) {
-    log_line(format::Level::kWarning, "settings", "%s", line.c_str());
-    format::Diagnostic diagnostic;
-    diagnostic.header.step = format::kNoStep;
-    diagnostic.level = format::Level::kWarning;
-    diagnostic.site = "settings";
-    diagnostic.message = line;
-    emit(diagnostic);
+    cupti::report(*this, format::kNoStep, format::Level::kWarning, "settings", line.c_str());
   }
 }
 

@@ -1,11 +1,9 @@
 #include "tools/convtrace/export.h"
 
-#include <errno.h>
-#include <unistd.h>
-
 #include <cstdio>
 #include <cstring>
 
+#include "tools/convtrace/execute.h"
 #include "tools/convtrace/tree.h"
 
 namespace convtrace::tools {
@@ -34,11 +32,8 @@ ExitCode ExportCommand::run() const {
   if (overwrite_) words.emplace_back("--overwrite");
   words.emplace_back("--");
   words.insert(words.end(), traces_.begin(), traces_.end());
-  std::vector<char*> argv;
-  for (std::string& word : words) argv.push_back(word.data());
-  argv.push_back(nullptr);
-  execvp(argv[0], argv.data());
-  std::fprintf(stderr, "convtrace: export needs python3: %s\n", std::strerror(errno));
+  const int error = execute(words);
+  std::fprintf(stderr, "convtrace: export needs python3: %s\n", std::strerror(error));
   return ExitCode::kFailure;
 }
 

@@ -10,6 +10,7 @@
 
 #include "format/settings/rules.h"
 #include "tools/common/escape.h"
+#include "tools/convtrace/execute.h"
 #include "tools/convtrace/output.h"
 #include "tools/convtrace/tree.h"
 
@@ -76,12 +77,8 @@ int print_environment(const RunOptions& options) {
   return static_cast<int>(output.finish(ExitCode::kClean));
 }
 
-int execute(const std::vector<std::string>& command) {
-  std::vector<char*> argv;
-  for (const std::string& word : command) argv.push_back(const_cast<char*>(word.c_str()));
-  argv.push_back(nullptr);
-  execvp(argv[0], argv.data());
-  const int error = errno;
+int become(const std::vector<std::string>& command) {
+  const int error = execute(command);
   complain(escape_text(command[0]) + ": " + std::strerror(error));
   return error == ENOENT ? kNotFound : kCannotExecute;
 }
@@ -106,7 +103,7 @@ int run_command(const RunOptions& options) {
     return static_cast<int>(ExitCode::kFailure);
   }
   setenv("LD_PRELOAD", preload_list(library).c_str(), 1);
-  return options.dry_run ? print_environment(options) : execute(options.command);
+  return options.dry_run ? print_environment(options) : become(options.command);
 }
 
 }  // namespace convtrace::tools
