@@ -46,7 +46,13 @@ namespace convtrace::cupti {
   X(func_get_name, cuFuncGetName, "cuFuncGetName", false)                                         \
   X(kernel_get_name, cuKernelGetName, "cuKernelGetName", false)                                   \
   X(func_load, cuFuncLoad, "cuFuncLoad", false)                                                   \
-  X(stream_get_ctx, cuStreamGetCtx, "cuStreamGetCtx", true)
+  X(stream_get_ctx, cuStreamGetCtx, "cuStreamGetCtx", true)                                       \
+  X(graph_get_nodes, cuGraphGetNodes, "cuGraphGetNodes", false)                                   \
+  X(graph_node_get_type, cuGraphNodeGetType, "cuGraphNodeGetType", false)                         \
+  X(graph_kernel_node_get_params, cuGraphKernelNodeGetParams, "cuGraphKernelNodeGetParams_v2",    \
+    false)                                                                                        \
+  X(graph_child_graph_node_get_graph, cuGraphChildGraphNodeGetGraph,                              \
+    "cuGraphChildGraphNodeGetGraph", false)
 
 struct DriverApi {
 #define CONVTRACE_X(member, prototype, symbol, required) decltype(&::prototype) member = nullptr;

@@ -130,6 +130,10 @@ void CallbackObserver::on_cupti_failure(const CUpti_StateData& failure) noexcept
            "no longer seen",
            message == nullptr ? "no message" : message);
   gate_.expect_callbacks(false);
+  try {
+    state_.captures.set_reported(false);
+  } catch (...) {
+  }
   report(state_, format::Level::kWarning, "cupti", text);
 }
 

@@ -26,6 +26,14 @@ CurrentContext CudaState::current_context() {
   return current;
 }
 
+bool CudaState::is_capturing(CUstream stream) const noexcept {
+  if (!captures.may_be_active()) return false;
+  const OwnCalls own;
+  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+  return driver.stream_is_capturing(stream, &status) == CUDA_SUCCESS &&
+         status == CU_STREAM_CAPTURE_STATUS_ACTIVE;
+}
+
 void report(const CudaState& state, format::Level level, const char* site,
             const char* message) noexcept {
   report(*state.options.sink, state.position().step, level, site, message);

@@ -14,6 +14,7 @@
 #include "cupti/context_table.h"
 #include "cupti/device_stats.h"
 #include "cupti/function_table.h"
+#include "cupti/graph_table.h"
 #include "cupti/interceptor.h"
 
 namespace convtrace::cupti {
@@ -29,6 +30,7 @@ struct CudaState {
       : options(options_in),
         driver(driver_in),
         functions(driver, *options.definitions, options.rules),
+        graphs(driver, functions),
         stats(driver, *options.sink, options.keep_samples) {}
 
   [[nodiscard]] Position position() const noexcept {
@@ -42,9 +44,13 @@ struct CudaState {
   /// Asks the driver: not for CUPTI callbacks.
   CurrentContext current_context();
 
+  /// Whether work on `stream` is recorded into a graph now instead of run.
+  [[nodiscard]] bool is_capturing(CUstream stream) const noexcept;
+
   const InterceptorOptions options;
   const DriverApi driver;
   FunctionTable functions;
+  GraphTable graphs;
   ContextTable contexts;
   CaptureTracker captures;
   DeviceStats stats;

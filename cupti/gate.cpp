@@ -4,6 +4,7 @@
 #include <bit>
 
 #include "cupti/cuda_error.h"
+#include "cupti/graph_replay.h"
 
 namespace convtrace::cupti {
 void Gate::before(const LaunchInfo& launch, bool per_thread, Pass& pass) noexcept {
@@ -17,9 +18,9 @@ void Gate::before(const LaunchInfo& launch, bool per_thread, Pass& pass) noexcep
 
 void Gate::describe(const LaunchInfo& launch, bool per_thread, Pass& pass) {
   format::Launch& event = pass.event;
-  const Position position = state_.position();
-  event.header.step = position.step;
-  event.place = position.place;
+  pass.position = state_.position();
+  event.header.step = pass.position.step;
+  event.place = pass.position.place;
   std::copy_n(launch.grid, 3, event.grid);
   std::copy_n(launch.block, 3, event.block);
   event.shared_bytes = launch.shared_bytes;
@@ -27,8 +28,10 @@ void Gate::describe(const LaunchInfo& launch, bool per_thread, Pass& pass) {
   const CurrentContext current = state_.current_context();
   pass.context = current.context;
   event.device = current.device;
+  pass.captured = state_.is_capturing(std::bit_cast<CUstream>(event.stream));
   if (launch.function == nullptr) {
     event.kernel = state_.functions.define("cuGraphLaunch");
+    pass.graph = state_.graphs.find(launch.graph);
     return;
   }
   const FunctionInfo& function = state_.functions.resolve(launch.function);
@@ -37,7 +40,7 @@ void Gate::describe(const LaunchInfo& launch, bool per_thread, Pass& pass) {
   const size_t count = scan_operands(launch, function.params, *state_.options.addresses, operands);
   event.operands = operands.first(count);
   if (!function.rules.empty())
-    pass.sampler.emplace(state_, launch, function, position, event.device);
+    pass.sampler.emplace(state_, pass.position, event.device).collect(launch, function);
 }
 
 void Gate::after(int result, Pass& pass) noexcept {
@@ -45,13 +48,26 @@ void Gate::after(int result, Pass& pass) noexcept {
   if (pass.launch == nullptr) return;
   if (expect_callbacks_.load(std::memory_order_relaxed) && !pass.confirmed)
     disagreements_.fetch_add(1, std::memory_order_relaxed);
-  if (result != CUDA_SUCCESS) {
-    pass.event.sampled = format::NotSampled::kLaunchFailed;
-  } else if (pass.sampler) {
-    pass.event.sampled =
-        pass.sampler->submit(pass.context, std::bit_cast<CUstream>(pass.event.stream));
+  if (result != CUDA_SUCCESS) pass.event.sampled = format::NotSampled::kLaunchFailed;
+  try {
+    if (result == CUDA_SUCCESS) succeed(pass);
+  } catch (...) {  // no memory: the launch is recorded without its values
   }
-  if (state_.options.record_launches) state_.options.sink->emit(pass.event);
+  if (!state_.options.record_launches) return;
+  state_.options.sink->emit(pass.event);
+  if (pass.graph != nullptr && result == CUDA_SUCCESS && !pass.captured)
+    emit_graph_kernels(state_, *pass.graph, pass.event);
+}
+
+void Gate::succeed(Pass& pass) {
+  format::Launch& event = pass.event;
+  if (pass.captured) {
+    event.sampled = format::NotSampled::kCaptured;
+  } else if (pass.launch->graph != nullptr) {
+    event.sampled = sample_graph(state_, pass.graph.get(), pass.context, pass.position, event);
+  } else if (pass.sampler) {
+    event.sampled = pass.sampler->submit(pass.context, std::bit_cast<CUstream>(event.stream));
+  }
 }
 
 void Gate::cross_check(const LaunchInfo& seen) noexcept {

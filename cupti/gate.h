@@ -12,6 +12,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <new>
 #include <optional>
 #include <span>
@@ -57,8 +58,11 @@ class Gate {
   struct Pass {
     const LaunchInfo* launch = nullptr;  ///< null when before() failed: nothing is recorded
     format::Launch event;                ///< its operands lie in `storage`
+    Position position;
     std::optional<Sampler> sampler;
+    std::shared_ptr<ExecutableGraph> graph;
     CUcontext context = nullptr;
+    bool captured = false;   ///< recorded into a graph instead of run
     bool confirmed = false;  ///< CUPTI reported the same launch
 
     [[nodiscard]] std::span<format::Operand> operands() noexcept {
@@ -74,6 +78,7 @@ class Gate {
   void before(const LaunchInfo& launch, bool per_thread, Pass& pass) noexcept;
   void describe(const LaunchInfo& launch, bool per_thread, Pass& pass);
   void after(int result, Pass& pass) noexcept;
+  void succeed(Pass& pass);
   void note_failure(int result) noexcept;
 
   static inline thread_local Pass* pass_ = nullptr;

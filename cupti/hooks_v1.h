@@ -31,6 +31,17 @@ typedef int (*convtrace_cuLaunchCooperativeKernel_fn)(void* function, unsigned g
                                                       void* stream, void** params);
 typedef int (*convtrace_cuGraphLaunch_fn)(void* graph_exec, void* stream);
 
+/// What happens to executable graphs, each with its three facts (null where there are fewer).
+enum convtrace_graph_call {
+  CONVTRACE_GRAPH_INSTANTIATED = 0, /* CUgraphExec, CUgraph */
+  CONVTRACE_GRAPH_UPDATED = 1,      /* CUgraphExec, CUgraph */
+  CONVTRACE_GRAPH_KERNEL_SET = 2,   /* CUgraphExec, CUgraphNode, const CUDA_KERNEL_NODE_PARAMS* */
+  CONVTRACE_GRAPH_NODE_SET = 3,     /* CUgraphExec, CUgraphNode, const CUgraphNodeParams* */
+  CONVTRACE_GRAPH_NODE_ENABLED = 4, /* CUgraphExec, CUgraphNode */
+  CONVTRACE_GRAPH_NODE_DISABLED = 5,
+  CONVTRACE_GRAPH_DESTROYED = 6 /* CUgraphExec; told before the driver's call */
+};
+
 /// `per_thread` is 1 for the _ptsz twin of an entry point: stream 0 then means the per-thread
 /// default stream.
 struct convtrace_hooks_v1 {
@@ -53,6 +64,9 @@ struct convtrace_hooks_v1 {
                             unsigned shared_bytes, void* stream, void** params);
   int (*graph_launch)(convtrace_cuGraphLaunch_fn real, int per_thread, void* graph_exec,
                       void* stream);
+
+  /* A call of the kind `call` (enum convtrace_graph_call) succeeded. */
+  void (*graph_call)(int call, void* exec, void* graph_or_node, const void* params);
 };
 
 /// Exported by libconvtrace.so as the data symbol `convtrace_hooks_v1` (an atomic pointer); the

@@ -57,6 +57,28 @@ format::NotSampled submit_in(CudaState& state, CUcontext context,
   return state.stats.submit(context, batch, stream);
 }
 
+void apply(GraphTable& graphs, convtrace_graph_call call, CUgraphExec exec, void* graph_or_node,
+           const void* params) {
+  auto* const graph = static_cast<CUgraph>(graph_or_node);
+  auto* const node = static_cast<CUgraphNode>(graph_or_node);
+  switch (call) {
+    case CONVTRACE_GRAPH_INSTANTIATED:
+      return graphs.instantiated(exec, graph);
+    case CONVTRACE_GRAPH_UPDATED:
+      return graphs.updated(exec, graph);
+    case CONVTRACE_GRAPH_KERNEL_SET:
+      return graphs.kernel_set(exec, node, *static_cast<const CUDA_KERNEL_NODE_PARAMS*>(params));
+    case CONVTRACE_GRAPH_NODE_SET:
+      return graphs.node_set(exec, node, *static_cast<const CUgraphNodeParams*>(params));
+    case CONVTRACE_GRAPH_NODE_ENABLED:
+      return graphs.set_enabled(exec, node, true);
+    case CONVTRACE_GRAPH_NODE_DISABLED:
+      return graphs.set_enabled(exec, node, false);
+    case CONVTRACE_GRAPH_DESTROYED:
+      return graphs.destroyed(exec);
+  }
+}
+
 }  // namespace
 
 struct Interceptor::Impl {
@@ -98,6 +120,7 @@ void Interceptor::Impl::subscribe() {
     return;
   }
   gate.expect_callbacks(true);
+  state.captures.set_reported(true);
 }
 
 /// Asks the driver about devices that have come into use. Runs on the writer thread: the program's
@@ -208,6 +231,15 @@ int Interceptor::graph_launch(convtrace_cuGraphLaunch_fn real, int per_thread, v
   const cuGraphLaunch_params arguments{static_cast<CUgraphExec>(graph_exec),
                                        static_cast<CUstream>(stream)};
   return impl_->gate.around(decode_cuGraphLaunch(&arguments), per_thread != 0, call);
+}
+
+void Interceptor::graph_call(convtrace_graph_call call, void* exec, void* graph_or_node,
+                             const void* params) noexcept {
+  if (impl_ == nullptr || !impl_->state.active.load(std::memory_order_acquire)) return;
+  try {
+    apply(impl_->state.graphs, call, static_cast<CUgraphExec>(exec), graph_or_node, params);
+  } catch (...) {  // no memory: the graph's kernels stay unknown
+  }
 }
 
 format::NotSampled Interceptor::submit(std::span<const DeviceRequest> batch,

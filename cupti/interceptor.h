@@ -76,6 +76,9 @@ class Interceptor {
                          unsigned shared_bytes, void* stream, void** params) noexcept;
   int graph_launch(convtrace_cuGraphLaunch_fn real, int per_thread, void* graph_exec,
                    void* stream) noexcept;
+  /// An executable graph was made or changed: see hooks_v1.h.
+  void graph_call(convtrace_graph_call call, void* exec, void* graph_or_node,
+                  const void* params) noexcept;
 
   /// Queues statistics of device tensors behind what `stream` holds now; each comes out of the sink
   /// as a TensorStats once the device is done. One batch, launched before this returns. All of it

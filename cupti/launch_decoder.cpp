@@ -51,6 +51,7 @@ LaunchInfo decode_cuLaunchCooperativeKernel(const void* params) noexcept {
 LaunchInfo decode_cuGraphLaunch(const void* params) noexcept {
   const auto& p = *static_cast<const cuGraphLaunch_params*>(params);
   LaunchInfo launch;
+  launch.graph = p.hGraph;
   launch.stream = p.hStream;
   return launch;
 }

@@ -1,8 +1,10 @@
 #include "cupti/sampler.h"
 
+#include <algorithm>
 #include <bit>
 #include <cstring>
 #include <string>
+#include <unordered_set>
 
 #include "cupti/own_calls.h"
 
@@ -69,13 +71,11 @@ NotSampled can_launch(const CudaState& state, CUcontext context, CUstream stream
   return known && owner == context ? NotSampled::kSampled : NotSampled::kWrongStream;
 }
 
-Sampler::Sampler(CudaState& state, const LaunchInfo& launch, const FunctionInfo& function,
-                 const Position& position, uint8_t device)
-    : state_(state), position_(position), device_(device) {
-  if (function.rules.empty() || !position.capture) return;
-  const std::string_view scope = state.options.definitions->text(position.place.scope);
+void Sampler::collect(const LaunchInfo& launch, const FunctionInfo& function) {
+  if (function.rules.empty() || !position_.capture) return;
+  const std::string_view scope = state_.options.definitions->text(position_.place.scope);
   for (const settings::Rule* rule : function.rules) {
-    if (!wants(*rule, position, scope)) continue;
+    if (!wants(*rule, position_, scope)) continue;
     asked_ = true;
     if (rule->outputs_auto) {
       // Signatures do not tell outputs from inputs: take every pointer, its slot says which.
@@ -114,6 +114,16 @@ void Sampler::add(const settings::Rule& rule, uint32_t param, const LaunchInfo& 
   event.address = address;
   event.bytes = count * element;
   requests_.push_back(request);
+}
+
+void Sampler::keep_last_of_each_buffer() {
+  std::unordered_set<uint64_t> seen;
+  const auto overwritten = [&seen](const DeviceRequest& request) {
+    return !seen.insert(request.event.address).second;
+  };
+  std::ranges::reverse(requests_);
+  std::erase_if(requests_, overwritten);
+  std::ranges::reverse(requests_);
 }
 
 NotSampled Sampler::submit(CUcontext context, CUstream stream) noexcept {

@@ -1,10 +1,9 @@
 #pragma once
 /// @file sampler.h
-/// Statistics of what a tagged kernel wrote: finds the buffers before the launch, queues the work
-/// behind it.
+/// Statistics of what tagged kernels wrote: finds the buffers, queues the work behind the launch.
 ///
 /// Place:    used by the gate around the real call, in ordinary code of the calling thread.
-/// Threads:  any; one Sampler value belongs to one launch.
+/// Threads:  any; one Sampler value belongs to one launch of the program.
 /// Errors:   whatever prevents it is a NotSampled and a counted loss.
 /// Source:   docs/design.md "Rules for our own GPU work".
 
@@ -21,10 +20,15 @@ namespace convtrace::cupti {
 
 class Sampler {
  public:
-  /// Collects the outputs that the rules of `function` ask for at `position`. Addresses are read
-  /// now: the program may reuse the arguments once the call has returned.
-  Sampler(CudaState& state, const LaunchInfo& launch, const FunctionInfo& function,
-          const Position& position, uint8_t device);
+  Sampler(CudaState& state, const Position& position, uint8_t device)
+      : state_(state), position_(position), device_(device) {}
+
+  /// Collects the outputs that the rules of `function` ask for. Addresses are read now: the program
+  /// may reuse the arguments once its call has returned.
+  void collect(const LaunchInfo& launch, const FunctionInfo& function);
+
+  /// Of several kernels that ran as one, those that wrote a buffer before the last one did.
+  void keep_last_of_each_buffer();
 
   /// To be called after the launch succeeded.
   [[nodiscard]] format::NotSampled submit(CUcontext context, CUstream stream) noexcept;

@@ -65,17 +65,19 @@ inline constexpr uint32_t kNoStep = 0xFFFFFFFF;
   X(kWordInterior, 3, "word-interior")
 
 /// Why no values were computed for a launch. kSampled: they were.
-#define CONVTRACE_NOT_SAMPLED(X)                      \
-  X(kSampled, 0, "sampled")                           \
-  X(kNotAsked, 1, "no rule asks for it")              \
-  X(kObservedOnly, 2, "launched outside the gate")    \
-  X(kCapturing, 3, "stream is capturing")             \
-  X(kNotReady, 4, "context not prepared yet")         \
-  X(kRingFull, 5, "result ring full")                 \
-  X(kGpuWorkOff, 6, "GPU work is off after an error") \
-  X(kNoOutput, 7, "no output operand found")          \
-  X(kLaunchFailed, 8, "the launch failed")            \
-  X(kWrongStream, 9, "the stream did not produce the block")
+#define CONVTRACE_NOT_SAMPLED(X)                             \
+  X(kSampled, 0, "sampled")                                  \
+  X(kNotAsked, 1, "no rule asks for it")                     \
+  X(kObservedOnly, 2, "launched outside the gate")           \
+  X(kCapturing, 3, "stream is capturing")                    \
+  X(kNotReady, 4, "context not prepared yet")                \
+  X(kRingFull, 5, "result ring full")                        \
+  X(kGpuWorkOff, 6, "GPU work is off after an error")        \
+  X(kNoOutput, 7, "no output operand found")                 \
+  X(kLaunchFailed, 8, "the launch failed")                   \
+  X(kWrongStream, 9, "the stream did not produce the block") \
+  X(kCaptured, 10, "recorded into a graph, not run")         \
+  X(kInGraph, 11, "run by a graph launch")
 
 #define CONVTRACE_FINDING_KINDS(X)                  \
   X(kFreedUnderOutput, 0, "freed-under-output")     \
@@ -94,18 +96,19 @@ inline constexpr uint32_t kNoStep = 0xFFFFFFFF;
   X(kInfo, 2, "info")       \
   X(kDebug, 3, "debug")
 
-#define CONVTRACE_LOSS_REASONS(X)                     \
-  X(kQueueFull, 0, "queue full")                      \
-  X(kRecordTooLarge, 1, "record too large")           \
-  X(kWriteFailed, 2, "write failed")                  \
-  X(kDiskBudget, 3, "disk budget reached")            \
-  X(kRingFull, 4, "statistics ring full")             \
-  X(kTensorKind, 5, "tensor kind not supported")      \
-  X(kStreamUnsafe, 6, "stream not safe to use")       \
-  X(kExitDeadline, 7, "process ended first")          \
-  X(kGpuWorkOff, 8, "GPU work is off after an error") \
-  X(kDamage, 9, "damaged part of the file")           \
-  X(kContextEnded, 10, "its CUDA context ended first")
+#define CONVTRACE_LOSS_REASONS(X)                      \
+  X(kQueueFull, 0, "queue full")                       \
+  X(kRecordTooLarge, 1, "record too large")            \
+  X(kWriteFailed, 2, "write failed")                   \
+  X(kDiskBudget, 3, "disk budget reached")             \
+  X(kRingFull, 4, "statistics ring full")              \
+  X(kTensorKind, 5, "tensor kind not supported")       \
+  X(kStreamUnsafe, 6, "stream not safe to use")        \
+  X(kExitDeadline, 7, "process ended first")           \
+  X(kGpuWorkOff, 8, "GPU work is off after an error")  \
+  X(kDamage, 9, "damaged part of the file")            \
+  X(kContextEnded, 10, "its CUDA context ended first") \
+  X(kGraphUnseen, 11, "kernels of a graph that cannot be seen")
 
 #define CONVTRACE_DECLARE_ENUM(Name, LIST)                  \
   enum class Name : uint8_t { LIST(CONVTRACE_ENUMERATOR) }; \
@@ -136,7 +139,7 @@ CONVTRACE_DECLARE_ENUM(NotSampled, CONVTRACE_NOT_SAMPLED)
 CONVTRACE_DECLARE_ENUM(FindingKind, CONVTRACE_FINDING_KINDS)
 CONVTRACE_DECLARE_ENUM(Level, CONVTRACE_LEVELS)
 CONVTRACE_DECLARE_ENUM(LossReason, CONVTRACE_LOSS_REASONS)
-inline constexpr size_t kLossReasonCount = 11;
+inline constexpr size_t kLossReasonCount = 12;
 
 /// A device: `cpu` (index 0) or `cuda:<index>`; kOther is anything else a framework names.
 struct Device {

@@ -67,12 +67,18 @@ int on_graph_launch(convtrace_cuGraphLaunch_fn real, int per_thread, void* graph
   return real(graph_exec, stream);
 }
 
+void on_graph_call(int call, void* exec, void* graph_or_node, const void* params) {
+  if (cupti::Interceptor* cuda = launch_handler())
+    cuda->graph_call(static_cast<convtrace_graph_call>(call), exec, graph_or_node, params);
+}
+
 constexpr convtrace_hooks_v1 kHooks{.bytes = sizeof(convtrace_hooks_v1),
                                     .memory_report = on_memory_report,
                                     .launch_kernel = on_launch_kernel,
                                     .launch_kernel_ex = on_launch_kernel_ex,
                                     .launch_cooperative = on_launch_cooperative,
-                                    .graph_launch = on_graph_launch};
+                                    .graph_launch = on_graph_launch,
+                                    .graph_call = on_graph_call};
 
 }  // namespace
 

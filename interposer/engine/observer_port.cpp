@@ -28,6 +28,8 @@ format::LossReason loss_of(format::NotSampled why) {
     case format::NotSampled::kNoOutput:
     case format::NotSampled::kLaunchFailed:
     case format::NotSampled::kWrongStream:
+    case format::NotSampled::kCaptured:
+    case format::NotSampled::kInGraph:
       return format::LossReason::kStreamUnsafe;
   }
   return format::LossReason::kStreamUnsafe;

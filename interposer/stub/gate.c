@@ -6,7 +6,6 @@
 #include <string.h>
 
 #define PER_THREAD_DEFAULT_STREAM 2 /* CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM */
-#define V2_SINCE 12000 /* from this CUDA version on cuGetProcAddress("cuGetProcAddress") is _v2 */
 
 typedef int (*get_proc_address_fn)(const char*, void**, int, uint64_t);
 typedef int (*get_proc_address_v2_fn)(const char*, void**, int, uint64_t, int*);
@@ -17,11 +16,19 @@ struct entry {
   convtrace_function wrapper;
   _Atomic(convtrace_function) real;
   const char* missing; /* what a failed dlsym complains about */
+  const char* asked;   /* see CONVTRACE_GATED_FUNCTIONS */
+  int since;
+  int per_thread;
 };
 
 static struct entry entries[kGatedCount] = {
-#define CONVTRACE_X(f) \
-  {.name = #f, .wrapper = (convtrace_function)f, .missing = #f " (no CUDA driver is loaded)"},
+#define CONVTRACE_X(f, asked_name, version, ptsz) \
+  {.name = #f,                                    \
+   .wrapper = (convtrace_function)f,              \
+   .missing = #f " (no CUDA driver is loaded)",   \
+   .asked = #asked_name,                          \
+   .since = version,                              \
+   .per_thread = ptsz},
     CONVTRACE_GATED_FUNCTIONS(CONVTRACE_X)
 #undef CONVTRACE_X
 };
@@ -87,16 +94,18 @@ struct convtrace_dlsym_answer convtrace_dlsym(void* handle, const char* name) {
   return (struct convtrace_dlsym_answer){found, NULL};
 }
 
-/// Which of ours stands for what the driver was asked for; null when it is none of them.
+/// Which of ours stands for what the driver was asked for: the newest that is not newer than the
+/// version asked for. Null when it is none of them.
 static struct entry* entry_for_request(const char* symbol, int cuda_version, uint64_t flags) {
-  struct entry* entry = find_entry(symbol);
-  if (entry == NULL) return NULL;
-  if (entry == &entries[k_cuGetProcAddress]) {
-    return cuda_version >= V2_SINCE ? &entries[k_cuGetProcAddress_v2] : entry;
+  if (find_entry(symbol) == NULL) return NULL;
+  const int per_thread = (flags & PER_THREAD_DEFAULT_STREAM) != 0;
+  struct entry* found = NULL;
+  for (size_t i = 0; i < kGatedCount; ++i) {
+    struct entry* entry = &entries[i];
+    if (strcmp(symbol, entry->asked) != 0 || entry->since > cuda_version) continue;
+    if (entry->per_thread <= per_thread) found = entry; /* twins and newer ones come later */
   }
-  const size_t i = (size_t)(entry - entries);
-  const int has_twin = i >= k_cuLaunchKernel && strstr(entry->name, "_ptsz") == NULL;
-  return has_twin && (flags & PER_THREAD_DEFAULT_STREAM) != 0 ? entry + 1 : entry;
+  return found != NULL ? found : find_entry(symbol);
 }
 
 static void gate_result(int result, const char* symbol, void** function, int cuda_version,

@@ -1,6 +1,7 @@
 /// @file gate.h
-/// The driver entry gate: our functions in place of the driver's launch functions, whichever way a
-/// program gets hold of them: linked, by dlsym, or by cuGetProcAddress.
+/// The driver entry gate: our functions in place of the driver's launch functions and of those that
+/// make and change executable graphs, whichever way a program gets hold of them: linked, by dlsym,
+/// or by cuGetProcAddress.
 ///
 /// Without an engine every wrapper is two loads and a call. Without a driver the wrappers are what
 /// a missing symbol is: dlsym does not find them, and calling one says CUDA_ERROR_NOT_FOUND.
@@ -8,30 +9,46 @@
 /// Threads:  any.
 /// Errors:   results are the driver's.
 /// Source:   CUDA driver API, "Driver Entry Point Access". The CUDA runtime asks dlsym for
-///           cuGetProcAddress_v2, and that for everything else, itself included.
+///           cuGetProcAddress_v2, and that for everything else, itself included. Which version of
+///           a name begins when: PFN_<name>_v<version> of cudaTypedefs.h.
 #ifndef CONVTRACE_INTERPOSER_STUB_GATE_H
 #define CONVTRACE_INTERPOSER_STUB_GATE_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 #include "interposer/stub/elf_lookup.h"
 
 #define CONVTRACE_ERROR_NOT_FOUND 500 /* CUDA_ERROR_NOT_FOUND */
 
-#define CONVTRACE_GATED_FUNCTIONS(X) \
-  X(cuGetProcAddress)                \
-  X(cuGetProcAddress_v2)             \
-  X(cuLaunchKernel)                  \
-  X(cuLaunchKernel_ptsz)             \
-  X(cuLaunchKernelEx)                \
-  X(cuLaunchKernelEx_ptsz)           \
-  X(cuLaunchCooperativeKernel)       \
-  X(cuLaunchCooperativeKernel_ptsz)  \
-  X(cuGraphLaunch)                   \
-  X(cuGraphLaunch_ptsz)
+/// X(function, the name cuGetProcAddress is asked for, from which CUDA version on that name means
+/// this function, whether it is the per-thread default stream variant)
+#define CONVTRACE_GATED_FUNCTIONS(X)                                             \
+  X(cuGetProcAddress, cuGetProcAddress, 0, 0)                                    \
+  X(cuGetProcAddress_v2, cuGetProcAddress, 12000, 0)                             \
+  X(cuLaunchKernel, cuLaunchKernel, 0, 0)                                        \
+  X(cuLaunchKernel_ptsz, cuLaunchKernel, 0, 1)                                   \
+  X(cuLaunchKernelEx, cuLaunchKernelEx, 0, 0)                                    \
+  X(cuLaunchKernelEx_ptsz, cuLaunchKernelEx, 0, 1)                               \
+  X(cuLaunchCooperativeKernel, cuLaunchCooperativeKernel, 0, 0)                  \
+  X(cuLaunchCooperativeKernel_ptsz, cuLaunchCooperativeKernel, 0, 1)             \
+  X(cuGraphLaunch, cuGraphLaunch, 0, 0)                                          \
+  X(cuGraphLaunch_ptsz, cuGraphLaunch, 0, 1)                                     \
+  X(cuGraphInstantiate, cuGraphInstantiate, 0, 0)                                \
+  X(cuGraphInstantiate_v2, cuGraphInstantiate, 11000, 0)                         \
+  X(cuGraphInstantiateWithFlags, cuGraphInstantiate, 12000, 0)                   \
+  X(cuGraphInstantiateWithParams, cuGraphInstantiateWithParams, 0, 0)            \
+  X(cuGraphInstantiateWithParams_ptsz, cuGraphInstantiateWithParams, 0, 1)       \
+  X(cuGraphExecUpdate, cuGraphExecUpdate, 0, 0)                                  \
+  X(cuGraphExecUpdate_v2, cuGraphExecUpdate, 12000, 0)                           \
+  X(cuGraphExecKernelNodeSetParams, cuGraphExecKernelNodeSetParams, 0, 0)        \
+  X(cuGraphExecKernelNodeSetParams_v2, cuGraphExecKernelNodeSetParams, 12000, 0) \
+  X(cuGraphExecNodeSetParams, cuGraphExecNodeSetParams, 0, 0)                    \
+  X(cuGraphNodeSetEnabled, cuGraphNodeSetEnabled, 0, 0)                          \
+  X(cuGraphExecDestroy, cuGraphExecDestroy, 0, 0)
 
 enum convtrace_gated {
-#define CONVTRACE_X(name) k_##name,
+#define CONVTRACE_X(name, asked, since, per_thread) k_##name,
   CONVTRACE_GATED_FUNCTIONS(CONVTRACE_X)
 #undef CONVTRACE_X
       kGatedCount
@@ -62,5 +79,17 @@ int cuLaunchCooperativeKernel_ptsz(void* function, unsigned grid_x, unsigned gri
                                    void** params);
 int cuGraphLaunch(void* graph_exec, void* stream);
 int cuGraphLaunch_ptsz(void* graph_exec, void* stream);
+int cuGraphInstantiate(void** exec, void* graph, void** error_node, char* log, size_t bytes);
+int cuGraphInstantiate_v2(void** exec, void* graph, void** error_node, char* log, size_t bytes);
+int cuGraphInstantiateWithFlags(void** exec, void* graph, unsigned long long flags);
+int cuGraphInstantiateWithParams(void** exec, void* graph, void* params);
+int cuGraphInstantiateWithParams_ptsz(void** exec, void* graph, void* params);
+int cuGraphExecUpdate(void* exec, void* graph, void** error_node, int* update_result);
+int cuGraphExecUpdate_v2(void* exec, void* graph, void* result_info);
+int cuGraphExecKernelNodeSetParams(void* exec, void* node, const void* params);
+int cuGraphExecKernelNodeSetParams_v2(void* exec, void* node, const void* params);
+int cuGraphExecNodeSetParams(void* exec, void* node, void* params);
+int cuGraphNodeSetEnabled(void* exec, void* node, unsigned enabled);
+int cuGraphExecDestroy(void* exec);
 
 #endif

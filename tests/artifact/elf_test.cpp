@@ -66,15 +66,35 @@ size_t constructor_count(const std::string& library) {
 }  // namespace
 
 TEST_CASE("artifact: the preload library exports exactly its hooks", "[artifact]") {
-  CHECK(exported_symbols(kStub) ==
-        Names{"_ZN3c1022memoryProfilingEnabledEv",
-              "_ZN3c1027reportMemoryUsageToProfilerEPvlNS_6DeviceE",
-              "_ZN3c1027reportMemoryUsageToProfilerEPvlllNS_6DeviceE",
-              "_ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE", "convtrace_cpu_alloc_v1",
-              "convtrace_hooks_v1", "cuGetProcAddress", "cuGetProcAddress_v2", "cuGraphLaunch",
-              "cuGraphLaunch_ptsz", "cuLaunchCooperativeKernel", "cuLaunchCooperativeKernel_ptsz",
-              "cuLaunchKernel", "cuLaunchKernelEx", "cuLaunchKernelEx_ptsz", "cuLaunchKernel_ptsz",
-              "dlsym"});
+  CHECK(exported_symbols(kStub) == Names{"_ZN3c1022memoryProfilingEnabledEv",
+                                         "_ZN3c1027reportMemoryUsageToProfilerEPvlNS_6DeviceE",
+                                         "_ZN3c1027reportMemoryUsageToProfilerEPvlllNS_6DeviceE",
+                                         "_ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE",
+                                         "convtrace_cpu_alloc_v1",
+                                         "convtrace_hooks_v1",
+                                         "cuGetProcAddress",
+                                         "cuGetProcAddress_v2",
+                                         "cuGraphExecDestroy",
+                                         "cuGraphExecKernelNodeSetParams",
+                                         "cuGraphExecKernelNodeSetParams_v2",
+                                         "cuGraphExecNodeSetParams",
+                                         "cuGraphExecUpdate",
+                                         "cuGraphExecUpdate_v2",
+                                         "cuGraphInstantiate",
+                                         "cuGraphInstantiateWithFlags",
+                                         "cuGraphInstantiateWithParams",
+                                         "cuGraphInstantiateWithParams_ptsz",
+                                         "cuGraphInstantiate_v2",
+                                         "cuGraphLaunch",
+                                         "cuGraphLaunch_ptsz",
+                                         "cuGraphNodeSetEnabled",
+                                         "cuLaunchCooperativeKernel",
+                                         "cuLaunchCooperativeKernel_ptsz",
+                                         "cuLaunchKernel",
+                                         "cuLaunchKernelEx",
+                                         "cuLaunchKernelEx_ptsz",
+                                         "cuLaunchKernel_ptsz",
+                                         "dlsym"});
 }
 
 TEST_CASE("artifact: the preload library needs libc alone, of any age", "[artifact]") {
@@ -91,8 +111,8 @@ TEST_CASE("artifact: the engine exports exactly what exports.map lists", "[artif
   CHECK(exported_symbols(kCore) ==
         Names{"InitializeInjection@@CONVTRACE_1", "convtrace_intern@@CONVTRACE_1",
               "convtrace_scope_slot@@CONVTRACE_1", "convtrace_setting@@CONVTRACE_1",
-              "convtrace_finish@@CONVTRACE_1",
-              "convtrace_start@@CONVTRACE_1", "convtrace_submit@@CONVTRACE_1"});
+              "convtrace_finish@@CONVTRACE_1", "convtrace_start@@CONVTRACE_1",
+              "convtrace_submit@@CONVTRACE_1"});
 }
 
 TEST_CASE("artifact: the engine brings its own C++ library and needs no CUDA", "[artifact]") {

@@ -3,6 +3,8 @@
 #include <atomic>
 #include <cstdint>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "cupti/hooks_v1.h"
 #include "tests/support/catch.h"
@@ -104,6 +106,42 @@ TEST_CASE("gate: cuGetProcAddress gives wrappers, itself included", "[artifact]"
   CHECK(get_v2("cuNothing", &found, 13000, 0, &status) == 500);
   CHECK(found == nullptr);
   CHECK(status == 1);
+}
+
+TEST_CASE("gate: a name that has meant several functions gives the one of the version asked for",
+          "[artifact]") {
+  void* driver = open_driver();
+  const auto get = symbol<GetProcAddressV2>(driver, "cuGetProcAddress_v2");
+  const std::pair<int, const char*> versions[] = {{10000, "cuGraphInstantiate"},
+                                                  {11040, "cuGraphInstantiate_v2"},
+                                                  {12000, "cuGraphInstantiateWithFlags"},
+                                                  {13000, "cuGraphInstantiateWithFlags"}};
+  for (const auto& [version, name] : versions) {
+    CAPTURE(version);
+    void* found = nullptr;
+    CHECK(get("cuGraphInstantiate", &found, version, 0, nullptr) == 0);
+    CHECK(is_in_preload(found));
+    CHECK(found == dlsym(driver, name));
+  }
+}
+
+TEST_CASE("gate: changes of graphs are told after the driver's call, the end before it",
+          "[artifact]") {
+  void* driver = open_driver();
+  static std::vector<int> told;
+  static const convtrace_hooks_v1 hooks = [] {
+    convtrace_hooks_v1 table{};
+    table.bytes = sizeof table;
+    table.graph_call = [](int call, void*, void*, const void*) { told.push_back(call); };
+    return table;
+  }();
+  publish(hooks);
+  CHECK(symbol<int (*)(void*)>(driver, "cuGraphExecDestroy")(nullptr) == 23);
+  CHECK(told == std::vector<int>{CONVTRACE_GRAPH_DESTROYED});
+  const auto instantiate =
+      symbol<int (*)(void*, void*, unsigned long long)>(driver, "cuGraphInstantiateWithFlags");
+  CHECK(instantiate(nullptr, nullptr, 0) == 22);  // failed: there is nothing to tell
+  CHECK(told.size() == 1);
 }
 
 TEST_CASE("gate: a published table is called with the real function", "[artifact]") {

@@ -48,37 +48,6 @@ CUresult load(const void* image, bool is_kernel,
 CUfunction as_function(CUkernel kernel) { return reinterpret_cast<CUfunction>(kernel); }
 CUkernel as_kernel(CUfunction function) { return reinterpret_cast<CUkernel>(function); }
 
-/// The values, copied into one buffer with the layout that the device would see.
-struct Arguments {
-  std::vector<char> buffer;
-  std::vector<const void*> pointers;
-};
-
-CUresult copy_arguments(const CUfunc_st& function, void** params, void** extra, Arguments& copy) {
-  const fakecuda_kernel& kernel = *function.kernel;
-  if (params != nullptr && extra != nullptr) return CUDA_ERROR_INVALID_VALUE;
-  if (kernel.param_count == 0) return CUDA_SUCCESS;
-  const unsigned last = kernel.param_count - 1;
-  copy.buffer.resize(function.offsets[last] + kernel.param_bytes[last]);
-  if (params != nullptr) {
-    for (unsigned i = 0; i <= last; ++i)
-      memcpy(&copy.buffer[function.offsets[i]], params[i], kernel.param_bytes[i]);
-  } else if (extra != nullptr) {
-    const void* data = nullptr;
-    size_t bytes = 0;
-    for (size_t i = 0; extra[i] != CU_LAUNCH_PARAM_END; i += 2) {
-      if (extra[i] == CU_LAUNCH_PARAM_BUFFER_POINTER) data = extra[i + 1];
-      if (extra[i] == CU_LAUNCH_PARAM_BUFFER_SIZE) bytes = *static_cast<size_t*>(extra[i + 1]);
-    }
-    if (data == nullptr || bytes < copy.buffer.size()) return CUDA_ERROR_INVALID_VALUE;
-    memcpy(copy.buffer.data(), data, copy.buffer.size());
-  } else {
-    return CUDA_ERROR_INVALID_VALUE;
-  }
-  for (unsigned i = 0; i <= last; ++i) copy.pointers.push_back(&copy.buffer[function.offsets[i]]);
-  return CUDA_SUCCESS;
-}
-
 struct Shape {
   unsigned grid[3];
   unsigned block[3];
@@ -97,19 +66,14 @@ CUresult launch(CUfunction function, const Shape& shape, CUstream stream, bool p
     driver().sticky.store(CUDA_ERROR_ILLEGAL_ADDRESS);
     return CUDA_ERROR_ILLEGAL_ADDRESS;
   }
-  auto arguments = std::make_shared<Arguments>();
-  const CUresult copied = copy_arguments(*function, params, extra, *arguments);
+  auto kernel = std::make_shared<KernelWork>();
+  kernel->function = function;
+  std::copy_n(shape.grid, 3, kernel->grid);
+  std::copy_n(shape.block, 3, kernel->block);
+  kernel->shared_bytes = shape.shared_bytes;
+  const CUresult copied = copy_arguments(*kernel, params, extra);
   if (copied != CUDA_SUCCESS) return copied;
-  return enqueue(resolved, [kernel = function->kernel, shape, arguments] {
-    fakecuda_launch view{};
-    std::copy_n(shape.grid, 3, view.grid);
-    std::copy_n(shape.block, 3, view.block);
-    view.shared_bytes = shape.shared_bytes;
-    view.param_count = kernel->param_count;
-    view.params = arguments->pointers.data();
-    view.device = &checked_translate;
-    kernel->run(&view);
-  });
+  return enqueue(resolved, {.kernel = kernel, .child = nullptr, .other = nullptr});
 }
 
 const char* name_of(CUfunction function) {
@@ -132,6 +96,47 @@ CUresult get_name(CUfunction function, bool is_kernel, const char** name) {
 }
 
 }  // namespace
+
+namespace fakecuda {
+
+CUresult copy_arguments(KernelWork& work, void** params, void** extra) {
+  const CUfunc_st& function = *work.function;
+  const fakecuda_kernel& kernel = *function.kernel;
+  if (params != nullptr && extra != nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (kernel.param_count == 0) return CUDA_SUCCESS;
+  const unsigned last = kernel.param_count - 1;
+  work.buffer.resize(function.offsets[last] + kernel.param_bytes[last]);
+  if (params != nullptr) {
+    for (unsigned i = 0; i <= last; ++i)
+      memcpy(&work.buffer[function.offsets[i]], params[i], kernel.param_bytes[i]);
+  } else if (extra != nullptr) {
+    const void* data = nullptr;
+    size_t bytes = 0;
+    for (size_t i = 0; extra[i] != CU_LAUNCH_PARAM_END; i += 2) {
+      if (extra[i] == CU_LAUNCH_PARAM_BUFFER_POINTER) data = extra[i + 1];
+      if (extra[i] == CU_LAUNCH_PARAM_BUFFER_SIZE) bytes = *static_cast<size_t*>(extra[i + 1]);
+    }
+    if (data == nullptr || bytes < work.buffer.size()) return CUDA_ERROR_INVALID_VALUE;
+    memcpy(work.buffer.data(), data, work.buffer.size());
+  } else {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  for (unsigned i = 0; i <= last; ++i) work.values.push_back(&work.buffer[function.offsets[i]]);
+  return CUDA_SUCCESS;
+}
+
+void KernelWork::run() const {
+  fakecuda_launch view{};
+  std::copy_n(grid, 3, view.grid);
+  std::copy_n(block, 3, view.block);
+  view.shared_bytes = shared_bytes;
+  view.param_count = function->kernel->param_count;
+  view.params = const_cast<const void* const*>(values.data());
+  view.device = &checked_translate;
+  function->kernel->run(&view);
+}
+
+}  // namespace fakecuda
 
 FAKECUDA_EXPORT CUresult cuModuleLoadData(CUmodule* module, const void* image) {
   auto loaded = std::make_unique<CUmod_st>();
@@ -287,5 +292,5 @@ FAKECUDA_LAUNCH_COOPERATIVE(cuLaunchCooperativeKernel_ptsz, true)
 FAKECUDA_EXPORT CUresult cuLaunchHostFunc(CUstream stream, CUhostFn function, void* data) {
   CUstream resolved = resolve(stream, false);
   if (function == nullptr || resolved == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  return enqueue(resolved, [=] { function(data); });
+  return enqueue(resolved, {.kernel = nullptr, .child = nullptr, .other = [=] { function(data); }});
 }

@@ -32,7 +32,9 @@ constexpr int kVersionOfV2 = 12000;  // cuGetProcAddress_v2 answers to its plain
 FAKECUDA_EXPORT CUresult cuGetProcAddress_v2(const char* symbol, void** function, int version,
                                              cuuint64_t flags,
                                              CUdriverProcAddressQueryResult* status) {
-  const std::string name = symbol;
+  std::string name = symbol;
+  // From CUDA 12 on this name means the function with flags, without a version in its own name.
+  if (name == "cuGraphInstantiate") name = "cuGraphInstantiateWithFlags";
   const bool per_thread = (flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM) != 0;
   if (name == "cuGetProcAddress") {
     *function = own_symbol(version >= kVersionOfV2 ? "cuGetProcAddress_v2" : name);

@@ -1,4 +1,4 @@
-/// Streams, events, capture and graphs.
+/// Streams, events and capture.
 
 #include <ctime>
 
@@ -65,13 +65,13 @@ CUstream resolve(CUstream stream, bool per_thread) {
   return driver().streams.contains(stream) ? stream : nullptr;
 }
 
-CUresult enqueue(CUstream stream, std::function<void()> work) {
+CUresult enqueue(CUstream stream, Work work) {
   {
     const std::lock_guard lock(driver().mutex);
     if (stream->status == CU_STREAM_CAPTURE_STATUS_INVALIDATED)
       return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
     if (is_capturing(*stream)) {
-      stream->capture->work.push_back(std::move(work));
+      stream->capture->nodes.push_back({.work = std::move(work)});
       return CUDA_SUCCESS;
     }
     bool implicit = false;
@@ -86,7 +86,7 @@ CUresult enqueue(CUstream stream, std::function<void()> work) {
     if (implicit) return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
   }
   const std::lock_guard order(stream->running);
-  work();
+  work.run();
   return CUDA_SUCCESS;
 }
 
@@ -96,7 +96,8 @@ CUresult begin_capture(CUstream stream, CUstreamCaptureMode mode) {
   if (is_legacy(stream)) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   const std::lock_guard lock(driver().mutex);
   if (is_capturing(*stream)) return CUDA_ERROR_ILLEGAL_STATE;
-  stream->capture = std::make_unique<CUgraph_st>();
+  stream->capture = std::make_shared<CUgraph_st>();
+  stream->joined = false;
   stream->status = CU_STREAM_CAPTURE_STATUS_ACTIVE;
   stream->mode = mode;
   stream->capturing_thread = std::this_thread::get_id();
@@ -107,10 +108,16 @@ CUresult end_capture(CUstream stream, CUgraph* graph) {
   const std::lock_guard lock(driver().mutex);
   *graph = nullptr;
   if (!is_capturing(*stream)) return CUDA_ERROR_ILLEGAL_STATE;
+  if (stream->joined) return CUDA_ERROR_STREAM_CAPTURE_UNMATCHED;
   const bool valid = stream->status == CU_STREAM_CAPTURE_STATUS_ACTIVE;
-  stream->status = CU_STREAM_CAPTURE_STATUS_NONE;
-  if (valid) *graph = stream->capture.release();
-  stream->capture.reset();
+  const std::shared_ptr<CUgraph_st> capture = stream->capture;
+  if (valid) (*graph = new CUgraph_st)->nodes.swap(capture->nodes);
+  any_stream([&](CUstream_st& other) {
+    if (other.capture != capture) return false;
+    other.status = CU_STREAM_CAPTURE_STATUS_NONE;
+    other.capture.reset();
+    return false;
+  });
   return valid ? CUDA_SUCCESS : CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
 }
 
@@ -137,19 +144,33 @@ CUresult create_stream(CUstream* stream, unsigned flags) {
   return CUDA_SUCCESS;
 }
 
-CUresult graph_launch(CUgraphExec exec, CUstream stream, bool per_thread) {
-  if (const CUresult status = entry_status(); status != CUDA_SUCCESS) return status;
-  CUstream resolved = resolve(stream, per_thread);
-  if (exec == nullptr || resolved == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  return enqueue(resolved, [exec] {
-    for (const auto& work : exec->work) work();
-  });
-}
-
 uint64_t now_ns() {
   timespec now{};
   clock_gettime(CLOCK_MONOTONIC, &now);
   return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000U + static_cast<uint64_t>(now.tv_nsec);
+}
+
+/// A stream that waits for an event of a capture takes part in it.
+CUresult wait_event(CUstream stream, CUevent event) {
+  const std::lock_guard lock(driver().mutex);
+  CUstream const from = event->captured_on;
+  if (from == nullptr || !is_capturing(*from) || is_capturing(*stream)) return CUDA_SUCCESS;
+  stream->capture = from->capture;
+  stream->status = from->status;
+  stream->mode = from->mode;
+  stream->capturing_thread = from->capturing_thread;
+  stream->joined = true;
+  return CUDA_SUCCESS;
+}
+
+CUresult record_event(CUevent event, CUstream stream) {
+  {
+    const std::lock_guard lock(driver().mutex);
+    event->captured_on = is_capturing(*stream) ? stream : nullptr;
+    if (event->captured_on != nullptr) return CUDA_SUCCESS;
+  }
+  event->recorded_ns = now_ns();
+  return CUDA_SUCCESS;
 }
 
 }  // namespace
@@ -195,8 +216,9 @@ FAKECUDA_EXPORT CUresult cuStreamGetId(CUstream stream, unsigned long long* id) 
 }
 
 FAKECUDA_EXPORT CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned) {
-  if (event == nullptr || resolve(stream, false) == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  return entry_status();
+  CUstream resolved = resolve(stream, false);
+  if (event == nullptr || resolved == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  return wait_event(resolved, event);
 }
 
 FAKECUDA_EXPORT CUresult cuStreamIsCapturing(CUstream stream, CUstreamCaptureStatus* status) {
@@ -228,34 +250,6 @@ FAKECUDA_EXPORT CUresult cuStreamEndCapture(CUstream stream, CUgraph* graph) {
   });
 }
 
-FAKECUDA_EXPORT CUresult cuGraphInstantiateWithFlags(CUgraphExec* exec, CUgraph graph,
-                                                     unsigned long long) {
-  if (graph == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  *exec = new CUgraphExec_st{graph->work};
-  return entry_status();
-}
-
-FAKECUDA_EXPORT CUresult cuGraphLaunch(CUgraphExec exec, CUstream stream) {
-  const cuGraphLaunch_params params{exec, stream};
-  return FAKECUDA_AROUND(cuGraphLaunch, params, [&] { return graph_launch(exec, stream, false); });
-}
-
-FAKECUDA_EXPORT CUresult cuGraphLaunch_ptsz(CUgraphExec exec, CUstream stream) {
-  const cuGraphLaunch_ptsz_params params{exec, stream};
-  return FAKECUDA_AROUND(cuGraphLaunch_ptsz, params,
-                         [&] { return graph_launch(exec, stream, true); });
-}
-
-FAKECUDA_EXPORT CUresult cuGraphExecDestroy(CUgraphExec exec) {
-  delete exec;
-  return CUDA_SUCCESS;
-}
-
-FAKECUDA_EXPORT CUresult cuGraphDestroy(CUgraph graph) {
-  delete graph;
-  return CUDA_SUCCESS;
-}
-
 FAKECUDA_EXPORT CUresult cuEventCreate(CUevent* event, unsigned) {
   *event = new CUevent_st;
   return entry_status();
@@ -264,7 +258,7 @@ FAKECUDA_EXPORT CUresult cuEventCreate(CUevent* event, unsigned) {
 FAKECUDA_EXPORT CUresult cuEventRecord(CUevent event, CUstream stream) {
   CUstream resolved = resolve(stream, false);
   if (event == nullptr || resolved == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  return enqueue(resolved, [event] { event->recorded_ns = now_ns(); });
+  return record_event(event, resolved);
 }
 
 FAKECUDA_EXPORT CUresult cuEventSynchronize(CUevent event) {

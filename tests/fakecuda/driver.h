@@ -8,6 +8,7 @@
 
 #include <atomic>
 #include <functional>
+#include <list>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -39,13 +40,45 @@ struct CUlib_st {
   std::map<std::string, std::unique_ptr<CUfunc_st>> kernels;
 };
 
-/// A capture and what it becomes: the work in order.
+namespace fakecuda {
+
+/// One launch, with its arguments copied into a buffer that has the layout the device would see.
+struct KernelWork {
+  CUfunction function = nullptr;
+  unsigned grid[3] = {0, 0, 0};
+  unsigned block[3] = {0, 0, 0};
+  unsigned shared_bytes = 0;
+  std::vector<char> buffer;
+  std::vector<void*> values;  ///< one pointer into the buffer for each parameter
+
+  void run() const;
+};
+
+/// What a stream does at one time and a graph holds as one node: a kernel, another graph, or
+/// something else.
+struct Work {
+  std::shared_ptr<const KernelWork> kernel;
+  std::shared_ptr<CUgraph_st> child;
+  std::function<void()> other;
+
+  void run() const;
+};
+
+}  // namespace fakecuda
+
+struct CUgraphNode_st {
+  fakecuda::Work work;
+  CUgraphNode source = nullptr;  ///< of an executable graph: the node it was made from
+  bool enabled = true;
+};
+
+/// Work in order; a capture is one that grows. Nodes keep their addresses.
 struct CUgraph_st {
-  std::vector<std::function<void()>> work;
+  std::list<CUgraphNode_st> nodes;
+
+  void run() const;
 };
-struct CUgraphExec_st {
-  std::vector<std::function<void()>> work;
-};
+struct CUgraphExec_st : CUgraph_st {};
 
 struct CUstream_st {
   static inline std::atomic<uint64_t> last_id{0};
@@ -53,7 +86,8 @@ struct CUstream_st {
   CUcontext context = nullptr;
   bool blocking = true;  ///< synchronises with the legacy stream
   std::recursive_mutex running;
-  std::unique_ptr<CUgraph_st> capture;  ///< under Driver::mutex
+  std::shared_ptr<CUgraph_st> capture;  ///< under Driver::mutex; shared by streams that joined
+  bool joined = false;                  ///< to another stream's capture, by an event
   CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
   CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
   std::thread::id capturing_thread;
@@ -61,6 +95,7 @@ struct CUstream_st {
 
 struct CUevent_st {
   std::atomic<uint64_t> recorded_ns{0};
+  CUstream captured_on = nullptr;  ///< under Driver::mutex: it was recorded into this one's capture
 };
 
 struct CUctx_st {
@@ -110,7 +145,10 @@ CUresult forbid_during_capture();
 CUstream resolve(CUstream stream, bool per_thread);
 
 /// Runs `work` now, in stream order, or adds it to the stream's capture.
-CUresult enqueue(CUstream stream, std::function<void()> work);
+CUresult enqueue(CUstream stream, Work work);
+
+/// @param params as cuLaunchKernel takes them, or @param extra. @return the arguments' error.
+CUresult copy_arguments(KernelWork& kernel, void** params, void** extra);
 
 /// A kernel touched memory that is not there.
 void* checked_translate(uint64_t address, size_t bytes);

@@ -34,7 +34,7 @@ class EventGenerator::Filler {
   void fill(Extent& value) { choose(value, 2); }
   void fill(MemorySource& value) { choose(value, 6); }
   void fill(Confidence& value) { choose(value, 4); }
-  void fill(NotSampled& value) { choose(value, 10); }
+  void fill(NotSampled& value) { choose(value, 12); }
   void fill(FindingKind& value) { choose(value, 9); }
   void fill(Level& value) { choose(value, 4); }
   void fill(LossReason& value) { choose(value, kLossReasonCount); }

@@ -17,7 +17,8 @@ constexpr format::LossReason kRealLosses[] = {
     format::LossReason::kQueueFull,   format::LossReason::kRecordTooLarge,
     format::LossReason::kWriteFailed, format::LossReason::kDiskBudget,
     format::LossReason::kRingFull,    format::LossReason::kExitDeadline,
-    format::LossReason::kDamage,      format::LossReason::kContextEnded};
+    format::LossReason::kDamage,      format::LossReason::kContextEnded,
+    format::LossReason::kGraphUnseen};
 
 class Diff {
  public:

@@ -14,6 +14,10 @@ LAUNCH(cuLaunchCooperativeKernel_ptsz, 16)
 LAUNCH(cuGraphLaunch, 17)
 LAUNCH(cuGraphLaunch_ptsz, 18)
 LAUNCH(cuInit, 19)
+LAUNCH(cuGraphInstantiate, 20)
+LAUNCH(cuGraphInstantiate_v2, 21)
+LAUNCH(cuGraphInstantiateWithFlags, 22)
+LAUNCH(cuGraphExecDestroy, 23)
 
 int cuGetProcAddress_v2(const char* symbol, void** function, int version, uint64_t flags,
                         int* status);
@@ -24,6 +28,7 @@ int cuGetProcAddress(const char* symbol, void** function, int version, uint64_t 
   if (strcmp(symbol, "cuLaunchKernel") == 0) {
     *function = per_thread ? (void*)cuLaunchKernel_ptsz : (void*)cuLaunchKernel;
   }
+  if (strcmp(symbol, "cuGraphInstantiate") == 0) *function = (void*)cuGraphInstantiate;
   if (strcmp(symbol, "cuInit") == 0) *function = (void*)cuInit;
   if (strcmp(symbol, "cuGetProcAddress") == 0) {
     *function = version >= 12000 ? (void*)cuGetProcAddress_v2 : (void*)cuGetProcAddress;

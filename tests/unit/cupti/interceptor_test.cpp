@@ -9,9 +9,7 @@
 #include <thread>
 #include <vector>
 
-#include "tests/fakecuda/fakecuda.h"
-#include "tests/support/catch.h"
-#include "tests/unit/cupti/collecting_sink.h"
+#include "tests/unit/cupti/cuda_scene.h"
 
 // The whole of cupti/ in this process, over the fake driver and the fake CUPTI.
 
@@ -20,95 +18,6 @@ namespace {
 
 using format::Launch;
 using format::NotSampled;
-
-void run_fill(const fakecuda_launch* launch) {
-  const auto address = *static_cast<const uint64_t*>(launch->params[0]);
-  const auto value = *static_cast<const float*>(launch->params[1]);
-  const auto count = *static_cast<const uint32_t*>(launch->params[2]);
-  auto* data = static_cast<float*>(launch->device(address, count * sizeof(float)));
-  for (uint32_t i = 0; data != nullptr && i < count; ++i) data[i] = value;
-}
-
-constexpr unsigned kFillParams[] = {8, 4, 4};
-constexpr fakecuda_kernel kKernels[] = {{"_Z4fillPffj", run_fill, 3, kFillParams}};
-constexpr fakecuda_image kImage = {{'F', 'A', 'K', 'E', 'C', 'U', 'D', 'A'}, 1, kKernels};
-
-std::atomic<int> real_calls{0};
-
-int real_launch(void* function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
-                unsigned bz, unsigned shared, void* stream, void** params, void** extra) {
-  real_calls.fetch_add(1);
-  return cuLaunchKernel(static_cast<CUfunction>(function), gx, gy, gz, bx, by, bz, shared,
-                        static_cast<CUstream>(stream), params, extra);
-}
-
-int real_launch_ex(const void* config, void* function, void** params, void** extra) {
-  return cuLaunchKernelEx(static_cast<const CUlaunchConfig*>(config),
-                          static_cast<CUfunction>(function), params, extra);
-}
-
-int real_graph_launch(void* exec, void* stream) {
-  return cuGraphLaunch(static_cast<CUgraphExec>(exec), static_cast<CUstream>(stream));
-}
-
-Position position_of_step_3() noexcept {
-  Position position;
-  position.step = 3;
-  return position;
-}
-
-settings::Rule rule_for(const char* pattern) {
-  settings::Rule rule;
-  rule.kernel = settings::Pattern::compile(pattern).value();
-  rule.outputs = {0};
-  rule.dtype = format::DType::kF32;
-  return rule;
-}
-
-struct Scene {
-  explicit Scene(std::vector<settings::Rule> rules = {}) {
-    REQUIRE(cuInit(0) == CUDA_SUCCESS);
-    real_calls = 0;
-    InterceptorOptions options;
-    options.sink = &sink;
-    options.definitions = &definitions;
-    options.addresses = &addresses;
-    options.position = &position_of_step_3;
-    options.rules = std::move(rules);
-    interceptor = std::make_unique<Interceptor>(options);
-    REQUIRE(cuCtxCreate(&context, nullptr, 0, 0) == CUDA_SUCCESS);
-    REQUIRE(cuModuleLoadData(&module, &kImage) == CUDA_SUCCESS);
-    REQUIRE(cuModuleGetFunction(&fill, module, "_Z4fillPffj") == CUDA_SUCCESS);
-    REQUIRE(cuMemAlloc(&memory, 64) == CUDA_SUCCESS);
-  }
-  ~Scene() {
-    interceptor->stop(1'000'000'000);
-    cuModuleUnload(module);
-    cuCtxDestroy(context);
-  }
-
-  /// Launches through the gate, as a program under the stub does.
-  int launch(CUfunction function, CUstream stream = nullptr, int per_thread = 0) {
-    float value = 2;
-    uint32_t count = 16;
-    void* params[] = {&memory, &value, &count};
-    return interceptor->launch_kernel(real_launch, per_thread, function, 2, 3, 1, 32, 1, 1, 64,
-                                      stream, params, nullptr);
-  }
-
-  std::string name(format::KernelId kernel) const {
-    return std::string(definitions.text(definitions.kernel(kernel).name));
-  }
-
-  CollectingSink sink;
-  format::Definitions definitions;
-  AddressMap addresses;
-  std::unique_ptr<Interceptor> interceptor;
-  CUcontext context = nullptr;
-  CUmodule module = nullptr;
-  CUfunction fill = nullptr;
-  CUdeviceptr memory = 0;
-};
 
 TEST_CASE("interceptor: a launch through the gate is recorded once, with its operands") {
   Scene scene;
@@ -265,31 +174,6 @@ TEST_CASE("interceptor: copies to the device are recorded") {
   CHECK(copies[0].bytes == 64);
   CHECK(copies[1].kind == format::Copy::Kind::kSet);
   CHECK(copies[1].bytes == 16);
-}
-
-TEST_CASE("interceptor: nothing is sampled while a stream is captured, and the capture survives") {
-  Scene scene({rule_for("fill*")});
-  CUstream stream = nullptr;
-  CUgraph graph = nullptr;
-  CUgraphExec exec = nullptr;
-  REQUIRE(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS);
-  REQUIRE(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL) == CUDA_SUCCESS);
-  REQUIRE(scene.launch(scene.fill, stream) == CUDA_SUCCESS);
-  REQUIRE(scene.launch(scene.fill) == CUDA_SUCCESS);  // another stream, while the first captures
-  REQUIRE(cuStreamEndCapture(stream, &graph) == CUDA_SUCCESS);
-  REQUIRE(cuGraphInstantiateWithFlags(&exec, graph, 0) == CUDA_SUCCESS);
-  REQUIRE(scene.interceptor->graph_launch(real_graph_launch, 0, exec, stream) == CUDA_SUCCESS);
-  const auto launches = scene.sink.all<Launch>();
-  REQUIRE(launches.size() == 3);
-  CHECK(launches[0].sampled == NotSampled::kCapturing);
-  CHECK(launches[1].sampled == NotSampled::kCapturing);
-  CHECK(scene.name(launches[2].kernel) == "cuGraphLaunch");
-  uint64_t lost = 0;
-  for (const auto& loss : scene.sink.all<format::Loss>())
-    if (loss.reason == format::LossReason::kStreamUnsafe) lost += loss.count;
-  CHECK(lost == 2);
-  CHECK(cuGraphExecDestroy(exec) == CUDA_SUCCESS);
-  CHECK(cuGraphDestroy(graph) == CUDA_SUCCESS);
 }
 
 TEST_CASE("interceptor: a rule whose output is no known memory says so") {

@@ -11,7 +11,8 @@ NO_STEP = 0xFFFFFFFF
 _PHASES = ("forward", "data", "loss", "backward", "optimizer", "recompute", "communication")
 _WHY = ("", "no rule asks for it", "launched outside the gate", "stream is capturing",
         "context not prepared yet", "result ring full", "GPU work is off after an error",
-        "no output operand found", "the launch failed", "the stream did not produce the block")
+        "no output operand found", "the launch failed", "the stream did not produce the block",
+        "recorded into a graph, not run", "run by a graph launch")
 _CONFIDENCES = ("pointer-base", "pointer-interior", "word-base", "word-interior")
 _DEVICES = ("cpu", "cuda", "other")
 _DTYPES = ("unknown", "f64", "f32", "f16", "bf16", "f8e4m3fn", "f8e5m2", "i8", "u8", "i16", "u16", "i32",
@@ -26,7 +27,7 @@ _LEVELS = ("error", "warning", "info", "debug")
 _REASONS = ("queue full", "record too large", "write failed", "disk budget reached",
             "statistics ring full", "tensor kind not supported", "stream not safe to use",
             "process ended first", "GPU work is off after an error", "damaged part of the file",
-            "its CUDA context ended first")
+            "its CUDA context ended first", "kernels of a graph that cannot be seen")
 _RANK_UNKNOWN = 255
 
 def _fixed(**widths):

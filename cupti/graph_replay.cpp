@@ -1,0 +1,65 @@
+#include "cupti/graph_replay.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+
+#include "cupti/sampler.h"
+
+namespace convtrace::cupti {
+namespace {
+
+using format::NotSampled;
+
+void count_unseen(const CudaState& state, uint32_t step, uint64_t kernels) {
+  format::Loss loss;
+  loss.header.step = step;
+  loss.reason = format::LossReason::kGraphUnseen;
+  loss.count = kernels;
+  state.options.sink->emit(loss);
+}
+
+void emit_kernel(const CudaState& state, const GraphKernel& kernel,
+                 const format::Launch& graph_launch) {
+  std::array<format::Operand, kMaxOperands> operands;
+  const PackedLaunch packed(kernel);
+  format::Launch event = graph_launch;
+  event.kernel = kernel.function->kernel;
+  std::copy_n(kernel.grid, 3, event.grid);
+  std::copy_n(kernel.block, 3, event.block);
+  event.shared_bytes = kernel.shared_bytes;
+  event.sampled = NotSampled::kInGraph;
+  const size_t count =
+      scan_operands(packed.info(), kernel.function->params, *state.options.addresses, operands);
+  event.operands = std::span(operands).first(count);
+  state.options.sink->emit(event);
+}
+
+}  // namespace
+
+NotSampled sample_graph(CudaState& state, ExecutableGraph* graph, CUcontext context,
+                        const Position& position, const format::Launch& launch) {
+  if (graph == nullptr) {
+    count_unseen(state, position.step, 1);
+    return NotSampled::kNotAsked;
+  }
+  const std::lock_guard lock(graph->mutex);
+  if (graph->kernels.unseen > 0) count_unseen(state, position.step, graph->kernels.unseen);
+  Sampler sampler(state, position, launch.device);
+  for (const GraphKernel& kernel : graph->kernels.list) {
+    if (!kernel.enabled || kernel.function->rules.empty()) continue;
+    const PackedLaunch packed(kernel);
+    sampler.collect(packed.info(), *kernel.function);
+  }
+  sampler.keep_last_of_each_buffer();
+  return sampler.submit(context, std::bit_cast<CUstream>(launch.stream));
+}
+
+void emit_graph_kernels(const CudaState& state, ExecutableGraph& graph,
+                        const format::Launch& launch) {
+  const std::lock_guard lock(graph.mutex);
+  for (const GraphKernel& kernel : graph.kernels.list)
+    if (kernel.enabled) emit_kernel(state, kernel, launch);
+}
+
+}  // namespace convtrace::cupti

@@ -1,0 +1,111 @@
+#pragma once
+/// @file cuda_scene.h
+/// All of cupti/ in this process, over the fake driver and the fake CUPTI, with one context, one
+/// kernel and one buffer.
+
+#include <cuda.h>
+
+#include <atomic>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cupti/interceptor.h"
+#include "tests/fakecuda/fakecuda.h"
+#include "tests/support/catch.h"
+#include "tests/unit/cupti/collecting_sink.h"
+
+namespace convtrace::cupti {
+
+inline void run_fill(const fakecuda_launch* launch) {
+  const auto address = *static_cast<const uint64_t*>(launch->params[0]);
+  const auto value = *static_cast<const float*>(launch->params[1]);
+  const auto count = *static_cast<const uint32_t*>(launch->params[2]);
+  auto* data = static_cast<float*>(launch->device(address, count * sizeof(float)));
+  for (uint32_t i = 0; data != nullptr && i < count; ++i) data[i] = value;
+}
+
+inline constexpr unsigned kFillParams[] = {8, 4, 4};
+inline constexpr fakecuda_kernel kKernels[] = {{"_Z4fillPffj", run_fill, 3, kFillParams}};
+inline constexpr fakecuda_image kImage = {{'F', 'A', 'K', 'E', 'C', 'U', 'D', 'A'}, 1, kKernels};
+
+inline std::atomic<int> real_calls{0};
+
+inline int real_launch(void* function, unsigned gx, unsigned gy, unsigned gz, unsigned bx,
+                       unsigned by, unsigned bz, unsigned shared, void* stream, void** params,
+                       void** extra) {
+  real_calls.fetch_add(1);
+  return cuLaunchKernel(static_cast<CUfunction>(function), gx, gy, gz, bx, by, bz, shared,
+                        static_cast<CUstream>(stream), params, extra);
+}
+
+inline int real_launch_ex(const void* config, void* function, void** params, void** extra) {
+  return cuLaunchKernelEx(static_cast<const CUlaunchConfig*>(config),
+                          static_cast<CUfunction>(function), params, extra);
+}
+
+inline int real_graph_launch(void* exec, void* stream) {
+  return cuGraphLaunch(static_cast<CUgraphExec>(exec), static_cast<CUstream>(stream));
+}
+
+inline Position position_of_step_3() noexcept {
+  Position position;
+  position.step = 3;
+  return position;
+}
+
+inline settings::Rule rule_for(const char* pattern) {
+  settings::Rule rule;
+  rule.kernel = settings::Pattern::compile(pattern).value();
+  rule.outputs = {0};
+  rule.dtype = format::DType::kF32;
+  return rule;
+}
+
+struct Scene {
+  explicit Scene(std::vector<settings::Rule> rules = {}) {
+    REQUIRE(cuInit(0) == CUDA_SUCCESS);
+    real_calls = 0;
+    InterceptorOptions options;
+    options.sink = &sink;
+    options.definitions = &definitions;
+    options.addresses = &addresses;
+    options.position = &position_of_step_3;
+    options.rules = std::move(rules);
+    interceptor = std::make_unique<Interceptor>(options);
+    REQUIRE(cuCtxCreate(&context, nullptr, 0, 0) == CUDA_SUCCESS);
+    REQUIRE(cuModuleLoadData(&module, &kImage) == CUDA_SUCCESS);
+    REQUIRE(cuModuleGetFunction(&fill, module, "_Z4fillPffj") == CUDA_SUCCESS);
+    REQUIRE(cuMemAlloc(&memory, 64) == CUDA_SUCCESS);
+  }
+  ~Scene() {
+    interceptor->stop(1'000'000'000);
+    cuModuleUnload(module);
+    cuCtxDestroy(context);
+  }
+
+  /// Launches through the gate, as a program under the stub does.
+  int launch(CUfunction function, CUstream stream = nullptr, int per_thread = 0) {
+    float value = 2;
+    uint32_t count = 16;
+    void* params[] = {&memory, &value, &count};
+    return interceptor->launch_kernel(real_launch, per_thread, function, 2, 3, 1, 32, 1, 1, 64,
+                                      stream, params, nullptr);
+  }
+
+  std::string name(format::KernelId kernel) const {
+    return std::string(definitions.text(definitions.kernel(kernel).name));
+  }
+
+  CollectingSink sink;
+  format::Definitions definitions;
+  AddressMap addresses;
+  std::unique_ptr<Interceptor> interceptor;
+  CUcontext context = nullptr;
+  CUmodule module = nullptr;
+  CUfunction fill = nullptr;
+  CUdeviceptr memory = 0;
+};
+
+}  // namespace convtrace::cupti
