@@ -37,10 +37,10 @@ struct EventDecoder::Impl {
   const wire::Chunk* chunk = nullptr;
   std::span<const uint8_t> kinds;
   size_t position = 0;
-  EventHeader last;  ///< of the event before, decoded or not
-
-  std::vector<uint64_t> time;  ///< by event: differences
+  uint64_t first_seq = 0;
+  std::vector<uint64_t> time;  ///< by event
   PackedColumn step, thread;
+  uint32_t last_step = 0, last_thread = 0;
   LaunchRows launch;
   StatsRows stats;
   MemoryRows<Alloc> alloc;
@@ -57,14 +57,14 @@ struct EventDecoder::Impl {
   bool bind(const wire::Chunk& from, uint32_t item_count);
   bool next(Event& event);
   template <typename Kind, typename Table>
-  bool next_table(const flatbuffers::Vector<flatbuffers::Offset<Table>>& tables, size_t& row,
-                  Event& event) {
+  bool next_table(EventHeader header, const flatbuffers::Vector<flatbuffers::Offset<Table>>& tables,
+                  size_t& row, Event& event) {
     Kind& e = event.emplace<Kind>();
     const bool known = read(*tables.Get(static_cast<flatbuffers::uoffset_t>(row++)), e);
-    e.header = last;
+    e.header = header;
     return known;
   }
-  bool next_step(Event& event);
+  bool next_step(EventHeader header, Event& event);
 };
 
 bool EventDecoder::Impl::bind(const wire::Chunk& from, uint32_t item_count) {
@@ -75,10 +75,15 @@ bool EventDecoder::Impl::bind(const wire::Chunk& from, uint32_t item_count) {
   chunk = &from;
   position = step_row = last_index = 0;
   finding_row = diagnostic_row = loss_row = cost_row = 0;
-  last = {.seq = from.first_seq() - 1, .t_ns = from.first_t_ns()};
-  time.assign(count, 0);
-  const auto set_time = [this](size_t row, uint64_t value) { time[row] = wire::unzigzag(value); };
-  if (!each_value(from.time(), count, sizeof(uint64_t), set_time)) return false;
+  first_seq = from.first_seq();
+  last_step = last_thread = 0;
+  time.resize(count);
+  uint64_t now = from.first_t_ns();
+  const StoredColumn differences[] = {{from.time()}};
+  const bool fits = each_row(differences, count, [&, row = size_t{0}](const auto& v) mutable {
+    time[row++] = now += wire::unzigzag(v[0]);
+  });
+  if (!fits) return false;
   if (!alloc.bind(from.alloc(), rows[2])) return false;
   find_newest(rows[0]);
   return step.bind(from.step(), count, 4) && thread.bind(from.thread(), count, 4) &&
@@ -101,20 +106,20 @@ void EventDecoder::Impl::find_newest(size_t launch_count) {
   newest.pop_back();
 }
 
-bool EventDecoder::Impl::next_step(Event& event) {
+bool EventDecoder::Impl::next_step(EventHeader header, Event& event) {
   last_index += static_cast<uint32_t>(step_index.at(step_row++));
-  event.emplace<Step>(Step{.header = last, .index = last_index});
+  event.emplace<Step>(Step{.header = header, .index = last_index});
   return true;
 }
 
 /// @return whether the event is understood; `event` is set only then. @pre there is one
 bool EventDecoder::Impl::next(Event& event) {
-  const EventHeader header{.seq = last.seq + 1,
-                           .t_ns = last.t_ns + time[position],
-                           .step = last.step + static_cast<uint32_t>(step.at(position)),
-                           .thread = last.thread ^ static_cast<uint32_t>(thread.at(position))};
-  last = header;
-  switch (kinds[position++]) {
+  const size_t row = position++;
+  if (row == step.next_row()) last_step += static_cast<uint32_t>(step.take());
+  if (row == thread.next_row()) last_thread ^= static_cast<uint32_t>(thread.take());
+  const EventHeader header{
+      .seq = first_seq + row, .t_ns = time[row], .step = last_step, .thread = last_thread};
+  switch (kinds[row]) {
     case 0:
       return launch.next(header, event);
     case 1:
@@ -128,15 +133,15 @@ bool EventDecoder::Impl::next(Event& event) {
     case 5:
       return scope.next(header, event);
     case 6:
-      return next_step(event);
+      return next_step(header, event);
     case 7:
-      return next_table<Finding>(*chunk->finding(), finding_row, event);
+      return next_table<Finding>(header, *chunk->finding(), finding_row, event);
     case 8:
-      return next_table<Diagnostic>(*chunk->diagnostic(), diagnostic_row, event);
+      return next_table<Diagnostic>(header, *chunk->diagnostic(), diagnostic_row, event);
     case 9:
-      return next_table<Loss>(*chunk->loss(), loss_row, event);
+      return next_table<Loss>(header, *chunk->loss(), loss_row, event);
     case 10:
-      return next_table<Cost>(*chunk->cost(), cost_row, event);
+      return next_table<Cost>(header, *chunk->cost(), cost_row, event);
     default:
       return false;
   }

@@ -23,7 +23,7 @@ class LaunchRows {
 
   /// Makes `event` the next launch; its operands are valid until the next bind().
   /// @return whether all its enumerators are known. @pre there is one
-  bool next(const format::EventHeader& header, format::Event& event) {
+  bool next(format::EventHeader header, format::Event& event) {
     const size_t row = row_++;
     const Signature& signature = signatures_[rows_.signature(row)];
     auto& launch = event.emplace<format::Launch>(signature.event);

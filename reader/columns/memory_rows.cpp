@@ -57,7 +57,7 @@ bool CopyRows::bind(const wire::CopyColumns* table, size_t row_count) {
          varying_.bind({{t.destination()}, {t.source()}}, rows_);
 }
 
-bool CopyRows::next(const EventHeader& header, Event& event) {
+bool CopyRows::next(EventHeader header, Event& event) {
   const size_t row = row_++;
   const Signature& signature = signatures_[rows_.signature(row)];
   auto& copy = event.emplace<Copy>(signature.event);

@@ -22,7 +22,7 @@ class MemoryRows {
 
   /// Makes `event` the next one.
   /// @return whether all its enumerators are known. @pre there is one
-  bool next(const format::EventHeader& header, format::Event& event) {
+  bool next(format::EventHeader header, format::Event& event) {
     const size_t row = row_++;
     const Signature& signature = signatures_[rows_.signature(row)];
     auto& memory = event.emplace<Memory>(signature.event);
@@ -51,7 +51,7 @@ class CopyRows {
  public:
   [[nodiscard]] bool bind(const wire::CopyColumns* table, size_t row_count);
   /// As MemoryRows::next.
-  bool next(const format::EventHeader& header, format::Event& event);
+  bool next(format::EventHeader header, format::Event& event);
 
  private:
   struct Signature {

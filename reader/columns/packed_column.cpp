@@ -1,43 +1,135 @@
 #include "reader/columns/packed_column.h"
 
+#include <algorithm>
+#include <cstring>
+
 #include "format/schema/conventions.h"
 
 namespace convtrace::reader {
+namespace {
 
-std::optional<PackedParts> PackedParts::of(const PackedBytes& stored, size_t row_count,
-                                           size_t max_width) {
-  const uint8_t head = stored[0];
-  const size_t width = head & wire::kPackedWidthMask;
-  if (width == 0 || width > max_width || (head & wire::kPackedReserved) != 0) return {};
-  const bool dense = (head & wire::kPackedDense) != 0;
-  const size_t bitmap_bytes = dense ? 0 : (row_count + 7) / 8;
-  const size_t rest = stored.size() - 1;
-  if (rest < bitmap_bytes || (rest - bitmap_bytes) % width != 0) return {};
-  const size_t count = (rest - bitmap_bytes) / width;
-  if (dense && count != row_count) return {};
-  const uint8_t* bitmap = stored.data() + 1;
-  return PackedParts{dense ? nullptr : bitmap, bitmap + bitmap_bytes, count, width};
+constexpr size_t kLanes = 16;
+using Lanes [[gnu::vector_size(kLanes)]] = uint8_t;
+
+Lanes load(const uint8_t* from) {
+  Lanes lanes;
+  std::memcpy(&lanes, from, kLanes);
+  return lanes;
 }
 
-void PackedParts::read(size_t index, std::array<uint64_t, kBlock>& to) const {
-  const uint8_t* plane = planes + index;
-  const size_t size = std::min(kBlock, count - index);
-  for (size_t i = 0; i < size; ++i) to[i] = plane[i];
-  for (size_t shift = 8; shift < 8 * width; shift += 8) {
-    plane += count;
-    for (size_t i = 0; i < size; ++i) to[i] |= uint64_t{plane[i]} << shift;
+Lanes interleave_low(Lanes a, Lanes b) {
+  return __builtin_shufflevector(a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
+}
+Lanes interleave_high(Lanes a, Lanes b) {
+  return __builtin_shufflevector(a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15,
+                                 31);
+}
+
+/// Makes kLanes numbers of their bytes: bytes[n] has the n-th, from the lowest, of each.
+void put_together(std::array<Lanes, 8> bytes, uint64_t* to) {
+  // Bytes n and n + 4 of each number come to lie side by side, then 0, 4, 2, 6 become neighbours
+  // ...
+#pragma GCC unroll 3
+  for (size_t turn = 0; turn < 3; ++turn) {
+    std::array<Lanes, 8> next;
+#pragma GCC unroll 4
+    for (size_t i = 0; i < 4; ++i) {
+      next[2 * i] = interleave_low(bytes[i], bytes[i + 4]);
+      next[2 * i + 1] = interleave_high(bytes[i], bytes[i + 4]);
+    }
+    bytes = next;
   }
+  std::memcpy(to, bytes.data(), sizeof bytes);
+}
+
+}  // namespace
+
+bool PackedColumn::parse(const PackedBytes& stored, size_t max_width) {
+  const uint8_t head = stored[0];
+  width_ = head & wire::kPackedWidthMask;
+  if (width_ == 0 || width_ > max_width || (head & wire::kPackedReserved) != 0) return false;
+  const bool dense = (head & wire::kPackedDense) != 0;
+  const size_t bitmap_bytes = dense ? 0 : (row_count_ + 7) / 8;
+  const size_t rest = stored.size() - 1;
+  if (rest < bitmap_bytes || (rest - bitmap_bytes) % width_ != 0) return false;
+  count_ = (rest - bitmap_bytes) / width_;
+  planes_ = stored.data() + 1 + bitmap_bytes;
+  if (dense) return count_ == row_count_;
+  bitmap_ = stored.data() + 1;
+  size_t said = 0;
+  for (size_t begin = 0; begin < row_count_; begin += kBlock) {
+    const uint64_t word = stored_rows(begin);
+    const size_t rows = std::min(kBlock, row_count_ - begin);
+    if (rows < kBlock && word >> rows != 0) return false;
+    said += static_cast<size_t>(std::popcount(word));
+  }
+  return said == count_;
 }
 
 bool PackedColumn::bind(const PackedBytes* stored, size_t row_count, size_t max_width) {
-  entries_.clear();
-  next_ = 0;
-  const bool good = each_value(stored, row_count, max_width, [this](size_t row, uint64_t value) {
-    entries_.push_back({value, static_cast<uint32_t>(row)});
-  });
-  if (!good) entries_.clear();
-  entries_.push_back({});
-  return good;
+  row_count_ = row_count;
+  bitmap_ = planes_ = nullptr;
+  count_ = next_ = begin_ = block_ = 0;
+  word_ = 0;
+  row_ = kNone;
+  if (stored == nullptr || stored->size() == 0) return true;
+  if (!parse(*stored, max_width)) {
+    row_count_ = count_ = 0;
+    return false;
+  }
+  if (count_ == 0) return true;
+  word_ = stored_rows(0);
+  unpack(0, values_);
+  find_row();
+  return true;
+}
+
+/// @return a bit for each of the rows `begin` and those behind it, as many as there are.
+uint64_t PackedColumn::stored_rows(size_t begin) const {
+  const size_t rows = std::min(kBlock, row_count_ - begin);
+  if (bitmap_ == nullptr) return UINT64_MAX >> (kBlock - rows);
+  uint64_t word = 0;
+  const uint8_t* const from = bitmap_ + begin / 8;
+  rows == kBlock ? std::memcpy(&word, from, 8) : std::memcpy(&word, from, (rows + 7) / 8);
+  return word;
+}
+
+/// Gives the values from `index` on, as many as there are and `to` can hold.
+void PackedColumn::unpack(size_t index, Block& to) const {
+  const size_t size = std::min(kBlock, count_ - index);
+  std::array<std::array<uint8_t, kBlock>, 8> last;  // too few to be read in place
+  std::array<const uint8_t*, 8> planes;
+  for (size_t plane = 0; plane < width_; ++plane) {
+    planes[plane] = planes_ + plane * count_ + index;
+    if (size == kBlock) continue;
+    std::memcpy(last[plane].data(), planes[plane], size);
+    planes[plane] = last[plane].data();
+  }
+  for (size_t i = 0; i < size; i += kLanes) {
+    std::array<Lanes, 8> bytes;
+#pragma GCC unroll 8
+    for (size_t plane = 0; plane < 8; ++plane) {
+      bytes[plane] = plane < width_ ? load(planes[plane] + i) : Lanes{};
+    }
+    put_together(bytes, &to[i]);
+  }
+}
+
+void PackedColumn::read(Block& rows) {
+  if (bitmap_ == nullptr) {
+    unpack(next_, rows);
+    next_ += kBlock;
+    return;
+  }
+  uint64_t word = stored_rows(block_);
+  std::fill_n(rows.begin(), std::min(kBlock, row_count_ - block_), 0);
+  block_ += kBlock;
+  size_t next = next_;
+  for (; word != 0; word &= word - 1) {
+    rows[static_cast<size_t>(std::countr_zero(word))] = values_[next % kBlock];
+    if (++next % kBlock == 0) unpack(next, values_);
+  }
+  next_ = next;
 }
 
 }  // namespace convtrace::reader

@@ -6,6 +6,7 @@
 /// Errors:   bind functions find everything that can be wrong with a hostile chunk.
 /// Source:   format/FORMAT.md section 6.2.
 
+#include <algorithm>
 #include <array>
 #include <vector>
 
@@ -53,24 +54,36 @@ struct StoredColumn {
   size_t max_width = sizeof(uint64_t);
 };
 
-/// Reads `columns`, of `row_count` rows each, into one array a row. @return whether all fit.
+/// A block of rows of N columns.
 template <size_t N>
-[[nodiscard]] bool read_rows(const StoredColumn (&columns)[N], size_t row_count,
-                             std::vector<std::array<uint64_t, N>>& to) {
-  to.assign(row_count, {});
-  for (size_t i = 0; i < N; ++i) {
-    const auto set = [&to, i](size_t row, uint64_t value) { to[row][i] = value; };
-    if (!each_value(columns[i].bytes, row_count, columns[i].max_width, set)) return false;
-  }
-  return true;
-}
+using ColumnBlocks = std::array<PackedColumn::Block, N>;
 
-/// As read_rows. @param visit  gets the array of each row.
+/// One of them. `row[i]` is its value in column i.
+template <size_t N>
+struct BlockRow {
+  const ColumnBlocks<N>& blocks;
+  size_t place;
+
+  uint64_t operator[](size_t column) const { return blocks[column][place]; }
+};
+
+/// Reads `columns`, of `row_count` rows each, side by side.
+/// @param visit  gets a BlockRow for each row.
+/// @return whether all fit; if not, no row has been visited.
 template <size_t N, typename Visit>
 [[nodiscard]] bool each_row(const StoredColumn (&columns)[N], size_t row_count, Visit visit) {
-  std::vector<std::array<uint64_t, N>> rows;
-  if (!read_rows(columns, row_count, rows)) return false;
-  for (const std::array<uint64_t, N>& row : rows) visit(row);
+  std::array<PackedColumn, N> readers;
+  for (size_t i = 0; i < N; ++i) {
+    if (!readers[i].bind(columns[i].bytes, row_count, columns[i].max_width)) return false;
+  }
+  ColumnBlocks<N> blocks{};
+  for (size_t begin = 0; begin < row_count; begin += PackedColumn::kBlock) {
+    for (size_t i = 0; i < N; ++i) {
+      if (!readers[i].empty()) readers[i].read(blocks[i]);
+    }
+    const size_t count = std::min(PackedColumn::kBlock, row_count - begin);
+    for (size_t place = 0; place < count; ++place) visit(BlockRow<N>{blocks, place});
+  }
   return true;
 }
 
@@ -82,20 +95,20 @@ class VaryingTable {
 
   /// @return whether each column has the rows of `rows`.
   [[nodiscard]] bool bind(const StoredColumn (&columns)[V], const LikeTable& rows) {
-    if (!read_rows(columns, rows.row_count(), values_)) return false;
-    for (size_t row = 0; row < values_.size(); ++row) {
-      Row& values = values_[row];
-      for (uint64_t& value : values) value = format::wire::unzigzag(value);
-      const uint32_t like = rows.like(row);
-      if (like == row) continue;
-      for (size_t i = 0; i < V; ++i) values[i] += values_[like][i];
-    }
-    return true;
+    values_.resize(rows.row_count());
+    size_t row = 0;
+    return each_row(columns, values_.size(), [&](const BlockRow<V>& differences) {
+      const size_t like = rows.like(row);
+      const Row& from = like == row ? kZeros : values_[like];
+      Row& values = values_[row++];
+      for (size_t i = 0; i < V; ++i) values[i] = from[i] + format::wire::unzigzag(differences[i]);
+    });
   }
 
   [[nodiscard]] const Row& operator[](size_t row) const { return values_[row]; }
 
  private:
+  static constexpr Row kZeros{};
   std::vector<Row> values_;
 };
 

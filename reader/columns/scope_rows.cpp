@@ -22,7 +22,7 @@ bool ScopeRows::bind(const wire::ScopeColumns* table, size_t row_count) {
   });
 }
 
-bool ScopeRows::next(const format::EventHeader& header, format::Event& event) {
+bool ScopeRows::next(format::EventHeader header, format::Event& event) {
   const Signature& signature = signatures_[rows_.signature(row_++)];
   event.emplace<format::Scope>(signature.event).header = header;
   return signature.known;

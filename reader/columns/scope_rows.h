@@ -18,7 +18,7 @@ class ScopeRows {
   [[nodiscard]] bool bind(const wire::ScopeColumns* table, size_t row_count);
   /// Makes `event` the next one.
   /// @return whether all its enumerators are known. @pre there is one
-  bool next(const format::EventHeader& header, format::Event& event);
+  bool next(format::EventHeader header, format::Event& event);
 
  private:
   struct Signature {

@@ -92,7 +92,7 @@ bool StatsRows::bind_flat(const wire::StatsColumns& t) {
          samples_.size() == samples && leading_.size() == leading;
 }
 
-bool StatsRows::next(const EventHeader& header, Event& event) {
+bool StatsRows::next(EventHeader header, Event& event) {
   const size_t row = row_++;
   const Signature& signature = signatures_[rows_.signature(row)];
   const auto& v = varying_[row];

@@ -49,7 +49,7 @@ class StatsRows {
 
   /// Makes `event` the next record; spans are valid until the next bind().
   /// @return whether all its enumerators are known. @pre there is one
-  bool next(const format::EventHeader& header, format::Event& event);
+  bool next(format::EventHeader header, format::Event& event);
 
  private:
   struct Signature {

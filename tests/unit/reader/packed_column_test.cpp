@@ -2,6 +2,7 @@
 
 #include "reader/columns/packed_column.h"
 
+#include <algorithm>
 #include <random>
 
 #include "format/schema/conventions.h"
@@ -44,6 +45,26 @@ TEST_CASE("packed column: what is put is read back", "[reader][format]") {
     REQUIRE(column.bind(stored.get(), values.size()));
     for (size_t row = 0; row < values.size(); ++row) REQUIRE(column.at(row) == values[row]);
     CHECK(column.next_row() == PackedColumn::kNone);
+    REQUIRE(column.bind(stored.get(), values.size()));
+    CHECK(column.empty() == std::ranges::all_of(values, [](uint64_t value) { return value == 0; }));
+    PackedColumn::Block block;
+    for (size_t row = 0; row < values.size() && !column.empty(); ++row) {
+      if (row % block.size() == 0) column.read(block);
+      REQUIRE(block[row % block.size()] == values[row]);
+    }
+  }
+}
+
+TEST_CASE("packed column: rows before the first that is stored are zero", "[reader]") {
+  std::vector<uint64_t> values(500);
+  values[400] = 0x123456789;
+  const Stored stored(test::packed(values));
+  PackedColumn column;
+  REQUIRE(column.bind(stored.get(), values.size()));
+  PackedColumn::Block block;
+  for (size_t row = 0; row < values.size(); ++row) {
+    if (row % block.size() == 0) column.read(block);
+    REQUIRE(block[row % block.size()] == values[row]);
   }
 }
 
