@@ -241,6 +241,13 @@ class Values(ObservedTest):
         self.assertEqual({loss.reason for loss in losses}, {5})
         self.assertEqual(sum(loss.count for loss in losses), 2 * len(unreadable))
 
+    def test_parameters_of_lazy_modules_are_left_alone_until_they_exist(self):
+        nn.Sequential(nn.LazyLinear(3), nn.Linear(3, 1))(torch.randn(2, 5))
+        self.assertEqual(
+            [(t.scope, t.slot) for t in self.fake.tensors() if t.slot.startswith("param:")],
+            [("1", "param:weight"), ("1", "param:bias")])
+        self.assertEqual(self.fake.of("loss"), [])
+
     def test_functorch_and_fake_tensors_are_skipped(self):
         model = nn.Linear(4, 4)
         torch.func.vmap(model)(torch.randn(3, 4))

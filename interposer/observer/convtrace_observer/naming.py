@@ -103,6 +103,10 @@ def walk(module, name=""):
         pending.extend(reversed(children))
 
 
+def _is_lazy(parameter):
+    return hasattr(type(parameter), "cls_to_become")  # torch.nn.parameter.UninitializedTensorMixin
+
+
 def join(parent, child):
     return parent + "." + child if parent else child
 
@@ -217,10 +221,12 @@ class Names:
                             self._own(parameter, entry.place, name)
 
     def unrecorded_parameters(self, root):
-        """(parameter, owner) of the tree that were not given out before, in order."""
+        """(parameter, owner) of the tree that were not given out before, in order.
+
+        Parameters of lazy modules have neither shape nor memory before their first forward."""
         for _, module, _ in walk(root):
             for parameter in module._parameters.values():
                 owner = self._owners.get(id(parameter)) if parameter is not None else None
-                if owner is not None and not owner.recorded:
+                if owner is not None and not owner.recorded and not _is_lazy(parameter):
                     owner.recorded = True
                     yield parameter, owner
