@@ -121,6 +121,15 @@ TEST_CASE("artifact: the engine brings its own C++ library and needs no CUDA", "
   CHECK(glibc_floor(kCore) == "2.35");  // _dl_find_object of the static libgcc
 }
 
+TEST_CASE("artifact: the programs bring their own C++ library", "[artifact]") {
+  for (const char* name : {"/bin/convtrace", "/bin/convtrace-diff"}) {
+    CAPTURE(name);
+    CHECK(needed_libraries(kBuild + name) ==
+          Names{"ld-linux-x86-64.so.2", "libc.so.6", "libm.so.6"});
+    CHECK(glibc_floor(kBuild + name) == "2.35");
+  }
+}
+
 TEST_CASE("artifact: the engine has no constructor of its own", "[artifact]") {
   // The compiler's start files (2) and the static libstdc++ (7: exception pool, locales, errors).
   CHECK(constructor_count(kCore) == 9);

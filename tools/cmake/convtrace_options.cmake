@@ -55,3 +55,15 @@ function(convtrace_library target)
     VISIBILITY_INLINES_HIDDEN ON)
   target_compile_options(${target} PRIVATE -ffunction-sections -fdata-sections)
 endfunction()
+
+# A C++ library of their own, hidden. Sanitizers replace parts of it, so they need the shared one.
+if(NOT CONVTRACE_SANITIZE)
+  set(convtrace_own_runtime -static-libstdc++ -static-libgcc -Wl,--exclude-libs,ALL)
+endif()
+
+# Every program that is installed: it needs glibc alone, 2.35 or newer. Unused sections go because libstdc++'s
+# random_device would ask for the arc4random of glibc 2.36.
+function(convtrace_program target)
+  target_link_libraries(${target} PRIVATE convtrace_warnings)
+  target_link_options(${target} PRIVATE ${convtrace_own_runtime} -Wl,--gc-sections)
+endfunction()

@@ -116,7 +116,7 @@ class Mixed(nn.Module):
         self.pick = Pick()
 
     def forward(self, x):
-        with torch.autocast("cpu", torch.bfloat16):
+        with torch.autocast(x.device.type, torch.bfloat16):
             x = self.layer(x)
         x = self.fourier(x.float())
         best, where = self.pick(x)

@@ -1,0 +1,1 @@
+"""What only a GPU can show about convtrace, as one command: tools/gpu-check."""

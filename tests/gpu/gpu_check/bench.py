@@ -1,0 +1,148 @@
+"""What a check works with: processes with a time limit, plain, traced or probed, and the traces they leave."""
+import collections
+import json
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import tempfile
+
+NO_DEVICE = 77  # exit code of the programs and workloads that cannot do their job here
+
+
+class Skip(Exception):
+    """This cannot be checked here; the text says why."""
+
+
+class Failure(Exception):
+    """convtrace did something wrong; the text says what."""
+
+
+def expect(condition, why):
+    if not condition:
+        raise Failure(why)
+
+
+Done = collections.namedtuple("Done", "code out err")
+
+
+class Trace:
+    """One trace file, read through the programs that users have."""
+
+    def __init__(self, tree, path):
+        self.tree, self.path = tree, path
+
+    def _json(self, command, codes=(0,)):
+        done = subprocess.run([str(self.tree.convtrace), command, "--json", str(self.path)],
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        expect(done.returncode in codes, "convtrace %s ended with %d: %s" % (command, done.returncode, done.stderr[-300:]))
+        return [json.loads(line) for line in done.stdout.splitlines()]
+
+    @property
+    def info(self):
+        return self._json("info", codes=(0, 3))[0]
+
+    def records(self, kind=None):
+        return [r for r in self._json("show", codes=(0, 3)) if kind in (None, r["record"])]
+
+    @property
+    def findings(self):
+        return self._json("findings", codes=(0, 3, 4))
+
+    def check_clean(self, closed=True):
+        """Complete, nothing lost, nothing found, no complaint."""
+        info = self.info
+        expect(not closed or info["state"] == "complete", "the trace is %s" % info["state"])
+        expect(not info["lost"], "records were lost: %s" % info["lost"])
+        findings = self.findings
+        expect(not findings, "a finding in a correct program: %s" % json.dumps(findings[:1])[:400])
+        complaints = [r.get("message", "") for r in self.records("diagnostic")]
+        expect(not complaints, "a diagnostic: %s" % complaints[:2])
+        return info
+
+
+class Bench:
+    """One check's surroundings: a folder of its own, and how to run things."""
+
+    def __init__(self, tree, python, device, is_fake, full):
+        self.tree, self.python, self.device, self.is_fake, self.full = tree, python, device, is_fake, full
+        self.cupti = None
+        self.driver_trouble = None  # why there is no device at all
+        self.torch_trouble = None  # why PyTorch cannot use the device
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="gpu-check-"))
+
+    def close(self):
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _environment(self, extra):
+        kept = {k: v for k, v in os.environ.items()
+                if not k.startswith("CONVTRACE") and k not in ("LD_PRELOAD", "CUDA_INJECTION64_PATH")}
+        return {**kept, "CUBLAS_WORKSPACE_CONFIG": ":4096:8", **{k: str(v) for k, v in extra.items()}}
+
+    def run(self, command, timeout=120, **environment):
+        """Runs to the end or kills the whole group: a hang is a failure, not a stuck check."""
+        with subprocess.Popen([str(part) for part in command], env=self._environment(environment), cwd=self.folder,
+                              stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                              start_new_session=True) as process:
+            try:
+                out, err = process.communicate(timeout=timeout)
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.communicate()
+                raise Failure("%s did not end within %d s" % (pathlib.Path(command[0]).name, timeout)) from None
+        return Done(process.returncode, out, err)
+
+    def traced(self, command, name="run", timeout=120, rules=None, **settings):
+        """Runs under the preload. Settings without their prefix: mode="hash". @return (Done, Trace)."""
+        path = self.folder / (name + ".ctrace")
+        environment = {"LD_PRELOAD": self.tree.preload, "CONVTRACE_OUTPUT": path, "CONVTRACE_OVERWRITE": "1"}
+        if self.cupti:
+            environment["CONVTRACE_CUPTI"] = self.cupti
+        if rules is not None:
+            (self.folder / "rules.toml").write_text(rules)
+            environment["CONVTRACE_CONFIG"] = self.folder / "rules.toml"
+        environment.update({"CONVTRACE_" + key.upper(): value for key, value in settings.items()})
+        return self.run(command, timeout, **environment), Trace(self.tree, path)
+
+    def probed(self, command, callbacks, timeout=120):
+        """Runs under the probe of callbacks alone. @return (Done, what the probe wrote)."""
+        out = self.folder / "probe.json"
+        out.unlink(missing_ok=True)
+        environment = {"CUDA_INJECTION64_PATH": self.tree.probe, "GPU_PROBE_OUT": out, "GPU_PROBE_SET": callbacks}
+        if self.cupti:
+            environment["GPU_PROBE_CUPTI"] = self.cupti
+        done = self.run(command, timeout, **environment)
+        return done, json.loads(out.read_text()) if out.exists() else None
+
+    def native(self, program, *arguments):
+        """The command of a program for the driver; Skip where there is no device."""
+        if self.driver_trouble:
+            raise Skip(self.driver_trouble)
+        return [program, *arguments]
+
+    def program(self, done):
+        """The JSON that a program of ours printed."""
+        expect(done.code == 0, "ended with %d: %s" % (done.code, (done.err or done.out).strip()[-400:]))
+        return json.loads(done.out)
+
+    def workload(self, name, *arguments):
+        """The command of a Python workload; Skip where its device is not there."""
+        if self.torch_trouble:
+            raise Skip(self.torch_trouble)
+        return [self.python, self.tree.workloads / (name + ".py"), *arguments, "--device", self.device,
+                "--out", self.folder / "result.json"]
+
+    def result(self, done):
+        """What a workload wrote; Skip if it says that it cannot run here."""
+        if done.code == NO_DEVICE:
+            raise Skip(done.err.strip().split("\n")[-1])
+        expect(done.code == 0, "ended with %d: %s" % (done.code, done.err.strip()[-600:]))
+        return json.loads((self.folder / "result.json").read_text())
+
+    def judge(self, what, value, limit, at_least=False):
+        """A number against its goal; times of a fake device or of the CPU are not judged."""
+        if self.is_fake or self.device == "cpu":
+            return
+        good = value >= limit if at_least else value <= limit
+        expect(good, "%s is %.4g, goal %s %g" % (what, value, ">=" if at_least else "<=", limit))

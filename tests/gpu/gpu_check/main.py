@@ -1,0 +1,92 @@
+"""The command line of gpu-check, and the loop over checks."""
+import argparse
+import datetime
+import pathlib
+import sys
+import time
+import traceback
+
+from . import machine
+from .bench import Bench, Failure, Skip
+from .report import Report
+from .sections import ALL
+from .tree import Tree
+
+QUICK_SECONDS = 8 * 60
+
+
+def parse(root):
+    parser = argparse.ArgumentParser(
+        prog="gpu-check", description="Runs convtrace on this machine's GPU and reports what it saw. Exit code: "
+        "0 nothing failed, 1 something failed, 2 wrong use or an incomplete tree.")
+    extent = parser.add_mutually_exclusive_group()
+    extent.add_argument("--quick", action="store_true", help="within 8 minutes (default)")
+    extent.add_argument("--full", action="store_true", help="everything, without a limit: over half an hour")
+    parser.add_argument("--out", metavar="DIR", type=pathlib.Path, default=root / "build" / "gpu-check",
+                        help="folder for report.md and report.json (default %(default)s)")
+    parser.add_argument("--section", action="append", choices=list(ALL), help="only this one; may be repeated")
+    parser.add_argument("--resume", action="store_true",
+                        help="keep what an earlier run of the same commit on the same device has in DIR")
+    parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda",
+                        help="cpu: run the Python workloads without a GPU, to try this command itself")
+    parser.add_argument("--python", metavar="PATH", help="the Python of the workloads (default: one that has PyTorch)")
+    return parser.parse_args()
+
+
+def facts(tree, python):
+    device, version = machine.driver()
+    return {
+        "device": device, "driver": version if device else None, "why_no_device": None if device else version,
+        "kernel_module": machine.kernel_module_version(), "commit": tree.commit,
+        "date": datetime.date.today().isoformat(), "versions": machine.versions(python),
+    }
+
+
+def run_check(bench, check, remaining):
+    """@return the check's entry in the report."""
+    status, why, numbers, start = "pass", "", {}, time.monotonic()
+    try:
+        if check.full_only and not bench.full:
+            raise Skip("only with --full")
+        if remaining < check.seconds:
+            raise Skip("the time is over")
+        numbers = check.run(bench) or {}
+    except Skip as skip:
+        status, why = "skip", str(skip)
+    except Failure as failure:
+        status, why = "fail", str(failure)
+    except Exception:  # a fault of the check itself must not hide what the others say
+        status, why = "fail", traceback.format_exc(limit=-3)
+    return dict(name=check.name, status=status, why=why, numbers=numbers, seconds=round(time.monotonic() - start, 2))
+
+
+def main(root):
+    args = parse(root)
+    tree = Tree(root)
+    if tree.missing:
+        print("gpu-check: not built (tools/build makes it): " + ", ".join(tree.missing), file=sys.stderr)
+        return 2
+    python = args.python or machine.choose_python(root)
+    about = facts(tree, python)
+    report = Report(args.out, about)
+    if args.resume:
+        report.keep_earlier()
+    is_fake = (about["device"] or "").startswith(machine.FAKE)
+    cupti = None if is_fake else machine.find_cupti(python)
+    trouble = machine.torch_trouble(python, args.device)
+    end = time.monotonic() + (float("inf") if args.full else QUICK_SECONDS)
+    print("gpu-check: %s, driver %s, commit %s" % (about["device"] or about["why_no_device"], about["driver"], about["commit"]))
+    for name in args.section or ALL:
+        for check in ALL[name].CHECKS:
+            if report.has(name, check.name):
+                continue
+            bench = Bench(tree, python, args.device, is_fake, args.full)
+            bench.cupti, bench.torch_trouble, bench.driver_trouble = cupti, trouble, about["why_no_device"]
+            entry = run_check(bench, check, end - time.monotonic())
+            bench.close()
+            report.add(name, entry)
+            print("%-12s %-34s %-5s %6.1f s  %s" % (name, check.name, entry["status"], entry["seconds"],
+                                                   entry["why"].strip().split("\n")[-1][:150]), flush=True)
+    report.write()
+    print("gpu-check: %d failed; %s" % (len(report.failed), args.out / "report.md"))
+    return 1 if report.failed else 0

@@ -1,0 +1,46 @@
+"""Real programs: the same bits with and without convtrace, exact counts of launches, nothing found."""
+from ..bench import Skip, expect
+from ..check import Checks
+from .driver import launch_count
+
+CHECKS = Checks()
+MODELS = ("gpt", "amp", "graph", "cnn", "triton_op", "compiled", "resnet", "transformers", "extension")
+FRAMEWORKS = ("cupy", "jax", "onnxruntime")
+
+
+def check_program(bench, command):
+    """Plain against traced; the launches against what the probe counts in a third run."""
+    plain = bench.result(bench.run(command, timeout=240))
+    done, trace = bench.traced(command, timeout=240)
+    traced = bench.result(done)
+    expect(plain["digest"] == traced["digest"], "the results are other ones under convtrace")
+    info = trace.check_clean()
+    launches = info["records"]["launch"]
+    numbers = {"launches": launches, "values": info["records"]["stats"], "bytes": info["bytes"]}
+    if bench.device == "cpu":
+        return numbers
+    done, probe = bench.probed(command, "driver", timeout=240)
+    bench.result(done)
+    expect(probe is not None and probe["subscribe_result"] == 0, "the probe could not subscribe")
+    counted = launch_count(probe["driver"])
+    expect(launches == counted, "%d launches in the trace, CUPTI alone counts %d" % (launches, counted))
+    return {**numbers, "launches_counted_by_cupti": counted}
+
+
+def model_check(model):
+    return lambda bench: check_program(bench, bench.workload("models", "--model", model))
+
+
+def framework_check(name):
+    def check(bench):
+        if bench.device == "cpu":
+            raise Skip("needs a GPU")
+        return check_program(bench, bench.workload("other_frameworks", "--framework", name))
+    return check
+
+
+for _name in MODELS:
+    # Inductor without a GPU would compile C++ for minutes.
+    CHECKS.add(_name, seconds=60 if _name == "compiled" else 30)(model_check(_name))
+for _name in FRAMEWORKS:
+    CHECKS.add(_name, seconds=30)(framework_check(_name))

@@ -1,0 +1,92 @@
+"""Programs in trouble end as they would without convtrace, and their traces can be read."""
+import concurrent.futures
+import signal
+import time
+
+from ..bench import Failure, Trace, expect
+from ..check import Checks
+
+CHECKS = Checks()
+
+
+def same_end(bench, case, timeout=120):
+    """Runs a troubled program plain and traced: exit code, stdout and its last words must agree."""
+    command = bench.workload("troubled", "--case", case)
+    plain = bench.run(command, timeout)
+    traced, trace = bench.traced(command, timeout=timeout)
+    if plain.code == 77:
+        bench.result(plain)
+    expect(plain.code == traced.code, "exit code %d, without convtrace %d: %s" % (traced.code, plain.code, traced.err[-300:]))
+    expect(plain.out == traced.out, "stdout is another one")
+    return plain, traced, trace
+
+
+@CHECKS.add("interrupt", seconds=30)
+def interrupt(bench):
+    plain, traced, trace = same_end(bench, "interrupted")
+    expect(plain.code in (-signal.SIGINT, 1, 130), "the program was not interrupted (%d)" % plain.code)
+    info = trace.check_clean()
+    return {"state": info["state"], "steps": info["steps"][1]}
+
+
+@CHECKS.add("fork in a DataLoader", seconds=40)
+def fork_in_loader(bench):
+    _, _, trace = same_end(bench, "fork_in_loader")
+    trace.check_clean()
+    others = [path.name for path in bench.folder.glob("*.ctrace") if path != trace.path]
+    expect(not others, "workers wrote traces: %s" % others)
+
+
+@CHECKS.add("two processes", seconds=40)
+def two_processes(bench):
+    """Two traced programs at once."""
+    def one(number):
+        return bench.traced(bench.workload("troubled", "--case", "train"), "process%d" % number)
+
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        ended = list(pool.map(one, range(2)))
+    for done, trace in ended:
+        bench.result(done)
+        trace.check_clean()
+
+
+@CHECKS.add("out of memory", seconds=40)
+def out_of_memory(bench):
+    _, _, trace = same_end(bench, "out_of_memory")
+    return {"allocations": trace.check_clean()["records"]["alloc"]}
+
+
+@CHECKS.add("sticky error", seconds=30)
+def sticky_error(bench):
+    plain, _, trace = same_end(bench, "sticky_error")
+    expect("error:" in plain.out, "the program had no error")
+    info = trace.info
+    expect(info["state"] == "complete", "the trace is %s" % info["state"])
+    return {"launches": info["records"]["launch"], "lost": sum(info["lost"].values())}
+
+
+@CHECKS.add("kill -9", seconds=30)
+def kill(bench):
+    """What was closed before a kill is there."""
+    try:
+        bench.traced(bench.workload("troubled", "--case", "soak", "--steps", "600"), "killed", timeout=20)
+    except Failure:
+        pass  # killed at the limit: that is the point
+    path = bench.folder / "killed.ctrace"
+    if not path.exists():
+        raise Failure("the program was too slow to begin")
+    info = Trace(bench.tree, path).info
+    expect(info["state"] == "unclosed", "the trace is %s" % info["state"])
+    return {"steps": info["steps"][1]}
+
+
+@CHECKS.add("soak", seconds=660, full_only=True)
+def soak(bench):
+    """Ten minutes: no hang, no loss, memory of the process does not grow with us."""
+    start = time.monotonic()
+    minutes = 10 if bench.device == "cuda" else 0.2
+    command = bench.workload("troubled", "--case", "soak", "--steps", str(int(minutes * 60)))
+    done, trace = bench.traced(command, timeout=minutes * 60 + 120)
+    bench.result(done)
+    info = trace.check_clean()
+    return {"seconds": time.monotonic() - start, "launches": info["records"]["launch"], "bytes": info["bytes"]}

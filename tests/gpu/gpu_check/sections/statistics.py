@@ -1,0 +1,67 @@
+"""Statistics on the device: the CPU's to the last bit, PyTorch's within rounding, at memory speed."""
+import math
+
+from ..bench import Skip, expect
+from ..check import Checks
+
+CHECKS = Checks()
+
+
+@CHECKS.add("bits", seconds=60)
+def bits(bench):
+    """Every type, size, misalignment and special value: equal to the CPU's."""
+    command = bench.native(bench.tree.stats_bits, *(["--large"] if bench.full and not bench.is_fake else []))
+    done = bench.run(command, timeout=600)
+    said = bench.program(done._replace(code=0) if done.code == 1 and done.out else done)
+    expect(said["unequal"] == 0, "%d of %d differ; the first: %s" % (said["unequal"], said["compared"], said["first_unequal"]))
+    return {"tensors": said["compared"]}
+
+
+@CHECKS.add("against torch in float64", seconds=60)
+def against_torch(bench):
+    """Outputs, gradients and parameters of real models: what the trace says is what torch computes."""
+    numbers = {}
+    for model in ("transformer", "cnn", "mixed") if not bench.full else ("transformer", "cnn", "lstm", "checkpointed", "mixed", "custom"):
+        done, trace = bench.traced(bench.workload("kept", "--model", model))
+        kept = bench.result(done)["kept"]
+        trace.check_clean()
+        values = {}
+        for r in trace.records("stats"):
+            if r["op"] is None:
+                values.setdefault((r["step"], r["phase"], r["scope"], r["call"], r["slot"]), []).append(r)
+        for one in kept:
+            found = values.get(tuple(one["place"]), [])
+            expect(len(found) == 1, "%s: %d records of %s" % (model, len(found), one["place"]))
+            compare(one, found[0])
+        numbers[model + "_tensors"] = len(kept)
+    return numbers
+
+
+def compare(kept, record):
+    """Every field against torch's own value in float64."""
+    for field, value in kept["values"].items():
+        slack = {"mean": kept["values"]["amax"], "std": kept["values"]["amax"], "sum": kept["values"]["l1"]}.get(field, 0)
+        expect(math.isclose(float(record[field]), value, rel_tol=1e-9, abs_tol=1e-12 * slack),
+               "%s of %s is %s, torch says %r" % (field, kept["place"], record[field], value))
+
+
+@CHECKS.add("speed", seconds=90)
+def speed(bench):
+    """Against cub::DeviceReduce::Sum, copies and an empty kernel, in one run."""
+    if not bench.tree.stats_bench.exists():
+        raise Skip("gpu_stats_bench is not in this tree")
+    if bench.is_fake:
+        raise Skip("the CUDA runtime does not work on the fake driver")
+    done = bench.run(bench.native(bench.tree.stats_bench, *([] if bench.full else ["--quick"])), timeout=300)
+    rows = bench.program(done)
+    missed = [row for row in rows if row.get("ok") is False]
+    numbers = {row["name"]: row["value"] for row in rows if row.get("value") is not None}
+    expect(not missed, "goals missed: " + ", ".join("%s %.4g (%s)" % (r["name"], r["value"], r["goal"]) for r in missed))
+    return numbers
+
+
+@CHECKS.add("speed against torch", seconds=40)
+def speed_against_torch(bench):
+    """The same statistics by PyTorch's own operations, and as ONNX Runtime's StatisticsSubscriber takes them."""
+    numbers = bench.result(bench.run(bench.workload("torch_statistics")))
+    return numbers

@@ -1,0 +1,43 @@
+"""Where the things under test are: in an installed tree, or in a checkout and its build."""
+import json
+import os
+import pathlib
+import subprocess
+
+
+class Tree:
+    """Paths of one tree; `missing` names what is not there."""
+
+    def __init__(self, root):
+        package = root / "share" / "convtrace" / "gpu-check"
+        if package.is_dir():
+            self.build, self.scripts = root, package
+            programs = package / "bin"
+        else:
+            self.build = pathlib.Path(os.environ.get("CONVTRACE_BUILD") or root / "build" / "release")
+            self.scripts = root / "tests" / "gpu"
+            programs = self.build / "gpu-check" / "bin"
+        self.root = root
+        self.workloads = self.scripts / "workloads"
+        self.preload = self.build / "lib" / "libconvtrace.so"
+        self.convtrace = self.build / "bin" / "convtrace"
+        self.diff = self.build / "bin" / "convtrace-diff"
+        self.launches = programs / "gpu_launches"
+        self.stats_bits = programs / "gpu_stats_bits"
+        self.stats_bench = programs / "gpu_stats_bench"
+        self.probe = programs / "libconvtrace_gpu_probe.so"
+
+    @property
+    def missing(self):
+        needed = (self.preload, self.convtrace, self.diff, self.launches, self.stats_bits, self.probe)
+        return [str(path) for path in needed if not path.exists()]
+
+    @property
+    def commit(self):
+        """The commit that the tree was made of, "unknown" where nothing says."""
+        about = self.root / "share" / "convtrace" / "build.json"
+        if about.exists():
+            return json.loads(about.read_text()).get("commit", "unknown")
+        done = subprocess.run(["git", "-C", str(self.root), "describe", "--always", "--dirty", "--abbrev=12"],
+                              stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        return done.stdout.strip() or "unknown"

@@ -1,0 +1,24 @@
+/// Kernels of the check's own programs, for real GPUs; image.cpp has the same for the fake driver.
+
+extern "C" __global__ void gpu_check_empty() {}
+
+/// Eight parameters, four of them pointers: the launch that the goals for launch overhead are about.
+extern "C" __global__ void gpu_check_mix(const float* a, const float* b, const float* c, float* out,
+                                         float x, float y, float z, unsigned count) {
+  const unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < count) out[i] = x * a[i] + y * b[i] + z * c[i];
+}
+
+struct Pair {
+  float* first;
+  float* second;
+};
+
+/// Pointers inside a struct.
+extern "C" __global__ void gpu_check_swap(Pair pair, unsigned count) {
+  const unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i >= count) return;
+  const float kept = pair.first[i];
+  pair.first[i] = pair.second[i];
+  pair.second[i] = kept;
+}

@@ -1,0 +1,219 @@
+/// Statistics of tensors in device memory against the CPU's, to the last bit: tiers T0 and T1 of
+/// docs/design.md.
+///
+/// usage: gpu_stats_bits [--large]
+///
+/// Every type, sizes around the limits of tiles and vectors, every misalignment within 16 bytes,
+/// views, special values; each one alone and all together in batches, several times. --large adds
+/// one tensor above 4 GiB. Prints one JSON object: device, tensors compared, unequal, the first
+/// unequal one in words. Exit code 0 equal, 1 not, 77 no device.
+
+#include <cuda.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "cupti/device_stats.h"
+#include "cupti/stats/compute.h"
+#include "tests/unit/cupti/collecting_sink.h"
+
+namespace convtrace {
+namespace {
+
+using cupti::DeviceRequest;
+using format::Capture;
+using format::DType;
+
+constexpr uint64_t kSecondNs = 1'000'000'000;
+constexpr int kNoDevice = 77;
+
+void check(CUresult result, const char* what) {
+  if (result == CUDA_SUCCESS) return;
+  const char* name = nullptr;
+  cuGetErrorName(result, &name);
+  std::fprintf(stderr, "%s: %s\n", what, name == nullptr ? "unknown error" : name);
+  std::exit(1);
+}
+
+/// What the bytes of a tensor are made of.
+enum class Fill { kRandomBits, kAllNaN, kSubnormal, kZeros };
+constexpr const char* kFillNames[] = {"random bits", "all bits set", "subnormal", "zeros"};
+
+/// The same bytes on the host and on the device, `shift` bytes behind an aligned address.
+class Twin {
+ public:
+  Twin(uint64_t bytes, uint64_t shift, Fill fill, uint64_t seed) : host_(bytes), shift_(shift) {
+    std::mt19937_64 random(seed);
+    for (uint64_t i = 0; i < bytes; ++i) host_[i] = byte(fill, i, random);
+    check(cuMemAlloc(&base_, bytes + shift + 16), "cuMemAlloc");
+    check(cuMemcpyHtoD(base_ + shift, host_.data(), bytes), "cuMemcpyHtoD");
+  }
+  ~Twin() { cuMemFree(base_); }
+  Twin(const Twin&) = delete;
+  Twin& operator=(const Twin&) = delete;
+
+  [[nodiscard]] CUdeviceptr address() const { return base_ + shift_; }
+  [[nodiscard]] const void* host() const { return host_.data(); }
+
+ private:
+  static uint8_t byte(Fill fill, uint64_t i, std::mt19937_64& random) {
+    switch (fill) {
+      case Fill::kRandomBits:
+        return static_cast<uint8_t>(random());
+      case Fill::kAllNaN:
+        return 0xff;
+      case Fill::kSubnormal:
+        return i % 8 == 0 ? uint8_t{1} : uint8_t{0};
+      case Fill::kZeros:
+        break;
+    }
+    return 0;
+  }
+
+  std::vector<uint8_t> host_;
+  uint64_t shift_;
+  CUdeviceptr base_ = 0;
+};
+
+struct Case {
+  std::string what;
+  std::unique_ptr<Twin> twin;
+  DeviceRequest request;
+};
+
+Case make_case(stats::TensorView view, uint64_t bytes, uint64_t shift, Fill fill, uint64_t seed,
+               Capture capture) {
+  Case made;
+  made.twin = std::make_unique<Twin>(bytes, shift, fill, seed);
+  view.data = reinterpret_cast<const void*>(made.twin->address());
+  made.request.view = view;
+  made.request.event.dtype = view.dtype;
+  made.request.event.capture = capture;
+  made.request.event.address = made.twin->address();
+  made.request.event.has_shape = true;
+  made.what = std::string(to_string(view.dtype)) + ", " + std::to_string(element_count(view)) +
+              " elements, shift " + std::to_string(shift) + ", " +
+              kFillNames[static_cast<size_t>(fill)];
+  return made;
+}
+
+std::vector<Case> all_cases() {
+  std::vector<Case> cases;
+  uint64_t seed = 1;
+  const auto dense = [&](DType dtype, uint64_t count, uint64_t shift, Fill fill) {
+    ++seed;
+    const Capture capture = seed % 4 == 0 ? Capture::kHash : Capture::kStats;
+    const uint64_t bytes = count * element_bytes(dtype);
+    cases.push_back(
+        make_case(stats::dense_view(nullptr, dtype, count), bytes, shift, fill, seed, capture));
+  };
+  for (uint8_t i = 1; i < format::kDTypeCount; ++i) {
+    const auto dtype = static_cast<DType>(i);
+    for (uint64_t count :
+         {0, 1, 31, 32, 33, 1023, 1024, 1025, (1 << 20) - 1, 1 << 20, (1 << 20) + 1})
+      dense(dtype, count, 0, Fill::kRandomBits);
+    for (Fill fill : {Fill::kAllNaN, Fill::kSubnormal, Fill::kZeros}) dense(dtype, 70'001, 0, fill);
+    for (uint64_t shift = element_bytes(dtype); shift < 16; shift += element_bytes(dtype))
+      dense(dtype, 10'007, shift, Fill::kRandomBits);
+    stats::TensorView transposed{.dtype = dtype, .rank = 2};
+    transposed.shape[0] = 48, transposed.shape[1] = 64;
+    transposed.strides[0] = 1, transposed.strides[1] = 48;
+    cases.push_back(make_case(transposed, 48 * 64 * element_bytes(dtype), 0, Fill::kRandomBits,
+                              ++seed, Capture::kStats));
+    stats::TensorView expanded{.dtype = dtype, .rank = 2};
+    expanded.shape[0] = 1000, expanded.shape[1] = 3;
+    expanded.strides[1] = 1;
+    cases.push_back(make_case(expanded, 3 * element_bytes(dtype), 0, Fill::kRandomBits, ++seed,
+                              Capture::kStats));
+  }
+  return cases;
+}
+
+struct Outcome {
+  uint64_t compared = 0, unequal = 0;
+  std::string first;
+};
+
+bool same(const format::TensorStats& got, const stats::StatsResult& want) {
+  const std::span<const uint64_t> ranges(want.range_hashes, want.range_count);
+  return std::memcmp(&got.stats, &want.stats, sizeof want.stats) == 0 &&
+         std::ranges::equal(got.range_hashes, ranges) &&
+         std::ranges::equal(got.samples, std::span(want.samples, want.sample_bytes));
+}
+
+/// Runs `cases` as one batch and compares what comes out.
+void run(CUcontext context, const cupti::DriverApi& driver, std::span<Case> cases,
+         Outcome& outcome) {
+  cupti::CollectingSink sink;
+  cupti::DeviceStats stats(driver, sink, true);
+  stats.prepare(context);
+  stats.await(context, 10 * kSecondNs);
+  std::vector<DeviceRequest> batch;
+  for (const Case& one : cases) batch.push_back(one.request);
+  const format::NotSampled answer = stats.submit(context, batch, nullptr);
+  check(cuCtxSynchronize(), "cuCtxSynchronize");
+  uint64_t room = UINT64_MAX;
+  stats.collect(room);
+  const auto results = sink.all<format::TensorStats>();
+  for (size_t i = 0; i < cases.size(); ++i) {
+    stats::TensorView view = cases[i].request.view;
+    view.data = cases[i].twin->host();
+    stats::StatsResult want;
+    const bool computed = stats::compute_on_cpu(view, cases[i].request.event.capture, want).ok();
+    ++outcome.compared;
+    if (answer == format::NotSampled::kSampled && i < results.size() && computed &&
+        same(results[i], want))
+      continue;
+    if (outcome.unequal++ == 0)
+      outcome.first =
+          i < results.size() ? cases[i].what : "no result came out for " + cases[i].what;
+  }
+  stats.forget(context);
+}
+
+}  // namespace
+}  // namespace convtrace
+
+int main(int argc, char** argv) {
+  using namespace convtrace;
+  const bool large = argc > 1 && std::strcmp(argv[1], "--large") == 0;
+  int devices = 0;
+  if (cuInit(0) != CUDA_SUCCESS || cuDeviceGetCount(&devices) != CUDA_SUCCESS || devices == 0) {
+    std::fprintf(stderr, "no CUDA device\n");
+    return kNoDevice;
+  }
+  char name[256] = {};
+  check(cuDeviceGetName(name, sizeof name, 0), "cuDeviceGetName");
+  CUcontext context = nullptr;
+  check(cuDevicePrimaryCtxRetain(&context, 0), "cuDevicePrimaryCtxRetain");
+  check(cuCtxSetCurrent(context), "cuCtxSetCurrent");
+  cupti::DriverApi driver;
+  if (!load_driver_api(driver).ok()) {
+    std::fprintf(stderr, "the driver lacks functions that the engine needs\n");
+    return 1;
+  }
+
+  Outcome outcome;
+  std::vector<Case> cases = all_cases();
+  for (size_t i = 0; i < cases.size(); i += 200)
+    run(context, driver, std::span(cases).subspan(i, std::min<size_t>(200, cases.size() - i)),
+        outcome);
+  for (size_t i = 0; i < cases.size(); i += 7)  // alone: a batch must not change anything
+    run(context, driver, std::span(cases).subspan(i, 1), outcome);
+  if (large) {
+    constexpr uint64_t kCount = (uint64_t{1} << 30) + 3;
+    std::vector<Case> one;
+    one.push_back(make_case(stats::dense_view(nullptr, DType::kF32, kCount), kCount * 4, 0,
+                            Fill::kRandomBits, 9, Capture::kStats));
+    run(context, driver, one, outcome);
+  }
+  std::printf(
+      "{\"device\": \"%s\", \"compared\": %lu, \"unequal\": %lu, \"first_unequal\": \"%s\"}\n",
+      name, outcome.compared, outcome.unequal, outcome.first.c_str());
+  return outcome.unequal == 0 ? 0 : 1;
+}

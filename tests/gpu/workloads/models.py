@@ -1,0 +1,199 @@
+"""Training steps of PyTorch programs of many kinds; the digest covers the losses and the last parameters."""
+import contextlib
+
+from common import arguments, deterministic, digest, finish, need, need_gpu, not_here
+
+
+class Scene:
+    """A model, its data and its optimizer on one device."""
+
+    def __init__(self, torch, device, model, batch, learning_rate=1e-3):
+        self.torch, self.device = torch, device
+        self.model = model.to(device)
+        self.batch = batch
+        self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=learning_rate)
+
+    def step(self):
+        loss = self.batch(self.model)
+        loss.backward()
+        self.optimizer.step()
+        self.optimizer.zero_grad()
+        return [loss]
+
+    def results(self):
+        return [p for p in self.model.parameters()]
+
+
+def gpt_model(torch, width=128, layers=2, words=256):
+    nn = torch.nn
+
+    class Block(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.ln_1, self.ln_2 = nn.LayerNorm(width), nn.LayerNorm(width)
+            self.qkv, self.proj = nn.Linear(width, 3 * width), nn.Linear(width, width)
+            self.mlp = nn.Sequential(nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width))
+
+        def forward(self, x):
+            b, t, _ = x.shape
+            q, k, v = self.qkv(self.ln_1(x)).view(b, t, 3, width // 64, 64).unbind(2)
+            y = nn.functional.scaled_dot_product_attention(
+                q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2), is_causal=True)
+            x = x + self.proj(y.transpose(1, 2).reshape(b, t, width))
+            return x + self.mlp(self.ln_2(x))
+
+    class Gpt(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.tokens = nn.Embedding(words, width)
+            self.blocks = nn.Sequential(*(Block() for _ in range(layers)))
+            self.head = nn.Linear(width, words)
+
+        def forward(self, ids):
+            return self.head(self.blocks(self.tokens(ids)))
+
+    return Gpt()
+
+
+def token_batch(torch, device, words=256, count=4, time=64):
+    ids = torch.randint(words, (count, time + 1), device=device)
+
+    def batch(model):
+        output = model(ids[:, :-1])
+        return torch.nn.functional.cross_entropy(output.flatten(0, 1).float(), ids[:, 1:].flatten())
+
+    return batch
+
+
+def gpt(torch, device):
+    return Scene(torch, device, gpt_model(torch), token_batch(torch, device))
+
+
+def amp(torch, device):
+    """Autocast with a GradScaler: float16 on a GPU, bfloat16 on the CPU."""
+    scene = gpt(torch, device)
+    dtype = torch.float16 if device == "cuda" else torch.bfloat16
+    scaler = torch.amp.GradScaler(device)
+
+    def step():
+        with torch.autocast(device, dtype):
+            loss = scene.batch(scene.model)
+        scaler.scale(loss).backward()
+        scaler.step(scene.optimizer)
+        scaler.update()
+        scene.optimizer.zero_grad()
+        return [loss]
+
+    scene.step = step
+    return scene
+
+
+def compiled(torch, device):
+    need("triton" if device == "cuda" else "torch")
+    scene = gpt(torch, device)
+    model = torch.compile(scene.model, fullgraph=True)
+    batch = scene.batch
+    scene.batch = lambda _: batch(model)
+    return scene
+
+
+def graph(torch, device):
+    """A whole training step as a CUDA graph that is replayed."""
+    need_gpu(device)
+    scene = gpt(torch, device)
+    scene.optimizer = torch.optim.AdamW(scene.model.parameters(), lr=1e-3, capturable=True)
+    eager = scene.step
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        for _ in range(3):
+            eager()
+    torch.cuda.current_stream().wait_stream(stream)
+    recorded = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(recorded):
+        loss, = eager()
+    scene.step = lambda: (recorded.replay(), [loss.clone()])[1]
+    return scene
+
+
+def cnn(torch, device):
+    nn = torch.nn
+    model = nn.Sequential(
+        nn.Conv2d(3, 16, 3, padding=1), nn.BatchNorm2d(16), nn.ReLU(inplace=True), nn.MaxPool2d(2),
+        nn.Conv2d(16, 32, 3, padding=1), nn.ReLU(inplace=True), nn.Flatten(), nn.Linear(32 * 64, 10))
+    x, y = torch.randn(8, 3, 16, 16, device=device), torch.randint(10, (8,), device=device)
+    return Scene(torch, device, model, lambda m: nn.functional.cross_entropy(m(x), y))
+
+
+def resnet(torch, device):
+    torchvision = need("torchvision")
+    x, y = torch.randn(4, 3, 64, 64, device=device), torch.randint(10, (4,), device=device)
+    return Scene(torch, device, torchvision.models.resnet18(num_classes=10),
+                 lambda m: torch.nn.functional.cross_entropy(m(x), y))
+
+
+def transformers(torch, device):
+    library = need("transformers")
+    config = library.GPT2Config(n_layer=2, n_head=2, n_embd=128, vocab_size=256, n_positions=64, resid_pdrop=0.1)
+    ids = torch.randint(256, (2, 64), device=device)
+    return Scene(torch, device, library.GPT2LMHeadModel(config), lambda m: m(input_ids=ids, labels=ids).loss)
+
+
+def triton_op(torch, device):
+    need_gpu(device)
+    need("triton")
+    from triton_op import scaled_relu
+
+    nn = torch.nn
+
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first, self.last = nn.Linear(64, 256), nn.Linear(256, 1)
+
+        def forward(self, x):
+            return self.last(scaled_relu(self.first(x), 1.5))
+
+    x = torch.randn(128, 64, device=device)
+    return Scene(torch, device, Model(), lambda m: m(x).square().mean())
+
+
+def extension(torch, device):
+    """An op in CUDA C++, compiled here."""
+    need_gpu(device)
+    from extension import load
+
+    op = load(torch)
+    layer = torch.nn.Linear(64, 64)
+    x = torch.randn(128, 64, device=device)
+    return Scene(torch, device, layer, lambda m: op(m(x)).mean())
+
+
+MODELS = {one.__name__: one for one in (
+    gpt, amp, compiled, graph, cnn, resnet, transformers, triton_op, extension)}
+
+
+def profiler(torch, device):
+    kinds = [torch.profiler.ProfilerActivity.CPU]
+    if device == "cuda":
+        kinds.append(torch.profiler.ProfilerActivity.CUDA)
+    return torch.profiler.profile(activities=kinds)
+
+
+def main():
+    args = arguments(__doc__, model=sorted(MODELS))
+    torch = deterministic()
+    if args.device == "cuda" and not torch.cuda.is_available():
+        not_here("PyTorch sees no CUDA device")
+    scene = MODELS[args.model](torch, args.device)
+    losses = []
+    with profiler(torch, args.device) if args.profile else contextlib.nullcontext() as profile:
+        for _ in range(args.steps):
+            losses += [loss.detach() for loss in scene.step()]
+    launches = {"cudaLaunchKernel", "cudaLaunchKernelExC", "cuLaunchKernel", "cuLaunchKernelEx"}
+    kernels = sum(e.count for e in profile.key_averages() if e.key in launches) if args.profile else None
+    finish(args.out, digest=digest(losses + scene.results()), losses=[float(x) for x in losses], profiled_kernels=kernels)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,89 @@
+"""Programs that get into trouble, and programs beside others. The last line of stdout says how far they came."""
+import os
+import signal
+import sys
+import threading
+import time
+
+from common import arguments, deterministic, finish, need_gpu
+
+
+def out_of_memory(torch, device):
+    """Runs out of memory, gives up what it has, goes on."""
+    need_gpu(device)
+    blocks = []
+    try:
+        while True:
+            blocks.append(torch.empty(8 << 30, dtype=torch.uint8, device=device))
+    except torch.cuda.OutOfMemoryError:
+        blocks.clear()
+    torch.cuda.empty_cache()
+    return train(torch, device)
+
+
+def sticky_error(torch, device):
+    """An illegal address: every later CUDA call fails, the program says so and ends by itself."""
+    need_gpu(device)
+    train(torch, device)
+    # An index far outside: the assertion in the kernel takes the context with it.
+    try:
+        torch.zeros(4, device=device)[torch.tensor([1 << 40], device=device)].sum().item()
+    except Exception as error:
+        print("error:", type(error).__name__)
+    else:
+        print("no error")
+    return 0.0
+
+
+def fork_in_loader(torch, device):
+    """Workers of a DataLoader, forked after CUDA came up."""
+    train(torch, device)
+    data = torch.utils.data.TensorDataset(torch.arange(64.0).view(64, 1))
+    loader = torch.utils.data.DataLoader(data, batch_size=8, num_workers=2, multiprocessing_context="fork")
+    layer = torch.nn.Linear(1, 1).to(device)
+    return sum(float(layer(batch.to(device)).sum().detach()) for batch, in loader)
+
+
+def interrupted(torch, device):
+    """Ctrl-C in the middle."""
+    threading.Timer(1.0, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+    while True:
+        train(torch, device)
+        time.sleep(0.01)
+
+
+def soak(torch, device, seconds):
+    """Training with memory that comes and goes, for --steps seconds."""
+    end = time.monotonic() + seconds
+    loss, steps = 0.0, 0
+    while time.monotonic() < end:
+        loss = train(torch, device, 10 + steps % 7)
+        steps += 1
+    return loss
+
+
+def train(torch, device, width=32):
+    model = torch.nn.Sequential(torch.nn.Linear(width, 64), torch.nn.ReLU(), torch.nn.Linear(64, 1)).to(device)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    x = torch.randn(16, width, device=device)
+    for _ in range(3):
+        loss = model(x).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    return float(loss.detach())
+
+
+CASES = {one.__name__: one for one in (train, out_of_memory, sticky_error, fork_in_loader, interrupted)}
+
+
+def main():
+    args = arguments(__doc__, case=[*sorted(CASES), "soak"])
+    torch = deterministic()
+    loss = soak(torch, args.device, args.steps) if args.case == "soak" else CASES[args.case](torch, args.device)
+    finish(args.out, loss=loss)
+    print("done")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
