@@ -89,7 +89,7 @@ std::optional<MemoryRange> AddressMap::release(uint64_t base, format::MemorySour
   const uint32_t record = table_.live_in(base, base, layer);
   if (record == 0) return std::nullopt;
   const RangeRecord range = table_.at(record);
-  if (range.base != base || source_of(range) != source) return std::nullopt;
+  if (range.base != base) return std::nullopt;
   return end(record, layer);
 }
 

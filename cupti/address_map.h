@@ -44,7 +44,8 @@ class AddressMap {
   /// @return the range with its new generation.
   MemoryRange allocate(MemoryRange range);
 
-  /// Ends the live range of `source` that starts at `base`.
+  /// Ends the live range that starts at `base`: the framework's if `source` is it, else the
+  /// driver's, of whatever source. Pool memory, imported memory and plain memory share their calls.
   /// @return the range, freed; nullopt when there is none (allocated before we looked).
   std::optional<MemoryRange> release(uint64_t base, format::MemorySource source);
 

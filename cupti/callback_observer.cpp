@@ -38,9 +38,18 @@ void CallbackObserver::observe(const CallbackEntry& entry, const CUpti_CallbackD
                    if (succeeded(call)) (void)device_of(call.context);
                  },
                  [&](LaunchDecoder decode) { observe_launch(decode(params), entry, call); },
-                 [&](AllocDecoder alloc) {
+                 [&](const LaunchBatch& batch) {
+                   for (size_t i = 0; i < batch.count(params); ++i)
+                     observe_launch(batch.decode(params, i), entry, call);
+                 },
+                 [&](ExitDecoder exit) {
                    if (succeeded(call))
-                     memory_.leave(alloc.decode(params), at(entry, call), true, 0);
+                     memory_.leave(exit.decode(params), at(entry, call), true, 0);
+                 },
+                 [&](const MemoryBatch& batch) {
+                   if (!succeeded(call)) return;
+                   for (size_t i = 0; i < batch.count(params); ++i)
+                     memory_.leave(batch.decode(params, i), at(entry, call), true, 0);
                  },
                  [&](MemoryDecoder decode) { observe_memory(decode(params), entry, call); },
                  [&](HandleDecoder decode) {
@@ -48,6 +57,10 @@ void CallbackObserver::observe(const CallbackEntry& entry, const CUpti_CallbackD
                    // Forget before the driver may hand the same handle out again.
                    const bool unload = change.handles == nullptr;
                    if (unload ? !is_exit(call) : succeeded(call)) state_.functions.apply(change);
+                 },
+                 [&](TensorMapDecoder decode) {
+                   const TensorMapChange change = decode(params);
+                   if (succeeded(call)) state_.tensor_maps.learn(change.map, change.address);
                  },
                  [&](CaptureDecoder decode) {
                    CaptureChange change = decode(params);
@@ -89,6 +102,7 @@ MemoryRecorder::At CallbackObserver::at(const CallbackEntry& entry,
   at.device = {format::Device::Type::kCuda, device_of(call.context)};
   at.step = state_.position().step;
   at.per_thread = entry.per_thread;
+  at.context = call.context;
   return at;
 }
 
@@ -118,6 +132,9 @@ void CallbackObserver::on_context_end(CUcontext context) noexcept {
   try {
     state_.contexts.remove(context);
     state_.stats.forget(context);
+    state_.functions.forget_modules();
+    if (state_.active.load(std::memory_order_acquire))
+      memory_.context_ended(context, state_.position().step);
   } catch (...) {
   }
 }

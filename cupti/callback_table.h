@@ -10,6 +10,7 @@
 #include <span>
 #include <variant>
 
+#include "cupti/copy_decoder.h"
 #include "cupti/launch_decoder.h"
 #include "cupti/memory_decoder.h"
 #include "cupti/state_decoder.h"
@@ -20,19 +21,30 @@ using LaunchDecoder = LaunchInfo (*)(const void* params) noexcept;
 using MemoryDecoder = MemoryChange (*)(const void* params) noexcept;
 using HandleDecoder = HandleChange (*)(const void* params) noexcept;
 using CaptureDecoder = CaptureChange (*)(const void* params) noexcept;
+using TensorMapDecoder = TensorMapChange (*)(const void* params) noexcept;
 
-/// A memory decoder that reads what the call returned: only for the exit of a call that succeeded.
-struct AllocDecoder {
+/// A memory decoder for the exit of a call that succeeded: it reads what the call returned, or
+/// tells what it wrote.
+struct ExitDecoder {
   MemoryDecoder decode;
 };
+
+/// For calls that do many things at once.
+template <typename Item>
+struct BatchDecoder {
+  size_t (*count)(const void* params) noexcept;
+  Item (*decode)(const void* params, size_t index) noexcept;
+};
+using LaunchBatch = BatchDecoder<LaunchInfo>;
+using MemoryBatch = BatchDecoder<MemoryChange>;
 
 /// Enabled for its exit alone: it tells that a context can be used now.
 struct ContextCall {};
 
 struct CallbackEntry {
   CUpti_CallbackId cbid = 0;
-  std::variant<ContextCall, LaunchDecoder, AllocDecoder, MemoryDecoder, HandleDecoder,
-               CaptureDecoder>
+  std::variant<ContextCall, LaunchDecoder, LaunchBatch, ExitDecoder, MemoryDecoder, MemoryBatch,
+               HandleDecoder, CaptureDecoder, TensorMapDecoder>
       decoder;
   bool per_thread = false;
 };

@@ -16,6 +16,7 @@
 #include "cupti/function_table.h"
 #include "cupti/graph_table.h"
 #include "cupti/interceptor.h"
+#include "cupti/tensor_maps.h"
 
 namespace convtrace::cupti {
 
@@ -51,6 +52,7 @@ struct CudaState {
   const DriverApi driver;
   FunctionTable functions;
   GraphTable graphs;
+  TensorMaps tensor_maps;
   ContextTable contexts;
   CaptureTracker captures;
   DeviceStats stats;

@@ -76,6 +76,13 @@ void FunctionTable::apply(const HandleChange& change) {
   if (known) forget_recent();
 }
 
+/// Whose modules those of other contexts are is not known: they are asked for again.
+void FunctionTable::forget_modules() {
+  const std::unique_lock lock(mutex_);
+  std::erase_if(handles_, [](const auto& one) { return one.second.kind != HandleKind::kKernel; });
+  forget_recent();
+}
+
 void FunctionTable::forget_recent() {
   for (auto& info : recent_) info.store(nullptr, std::memory_order_relaxed);
 }

@@ -44,6 +44,10 @@ class FunctionTable {
   /// Handles were found or unloaded.
   void apply(const HandleChange& change);
 
+  /// A context is ending, and every module of it: their handles may come again for others. Kernels
+  /// of libraries belong to no context.
+  void forget_modules();
+
   /// Asks the driver when the handle is new: never call it from a CUPTI callback.
   /// @return never dangling: an unloaded kernel's facts stay until the end.
   const FunctionInfo& resolve(CUfunction function);

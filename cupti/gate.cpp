@@ -37,7 +37,8 @@ void Gate::describe(const LaunchInfo& launch, bool per_thread, Pass& pass) {
   const FunctionInfo& function = state_.functions.resolve(launch.function);
   event.kernel = function.kernel;
   const std::span<format::Operand> operands = pass.operands();
-  const size_t count = scan_operands(launch, function.params, *state_.options.addresses, operands);
+  const size_t count = scan_operands(launch, function.params, *state_.options.addresses,
+                                     state_.tensor_maps, operands);
   event.operands = operands.first(count);
   if (!function.rules.empty())
     pass.sampler.emplace(state_, pass.position, event.device).collect(launch, function);

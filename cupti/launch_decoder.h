@@ -33,6 +33,15 @@ LaunchInfo decode_cuLaunchKernelEx(const void* params) noexcept;
 LaunchInfo decode_cuLaunchCooperativeKernel(const void* params) noexcept;
 LaunchInfo decode_cuGraphLaunch(const void* params) noexcept;
 
+/// Their blocks, parameters and (cuLaunch) grid are set by calls before; they are not known here.
+LaunchInfo decode_cuLaunch(const void* params) noexcept;
+LaunchInfo decode_cuLaunchGrid(const void* params) noexcept;
+LaunchInfo decode_cuLaunchGridAsync(const void* params) noexcept;
+
+/// One launch for each of the devices.
+size_t count_cuLaunchCooperativeKernelMultiDevice(const void* params) noexcept;
+LaunchInfo decode_cuLaunchCooperativeKernelMultiDevice(const void* params, size_t index) noexcept;
+
 /// @return the stream that the driver means by `stream`: a 0 in a per-thread entry point is
 /// CU_STREAM_PER_THREAD.
 inline CUstream effective_stream(CUstream stream, bool per_thread) noexcept {

@@ -21,13 +21,19 @@ MemoryChange free_of(MemorySource memory, uint64_t address, CUstream stream = nu
   return {Kind::kFree, memory, address, 0, 0, stream};
 }
 
-MemoryChange copy(uint64_t destination, uint64_t source, uint64_t bytes,
-                  CUstream stream = nullptr) {
-  return {Kind::kCopy, MemorySource::kDriver, destination, bytes, source, stream};
+MemoryChange map(uint64_t address, uint64_t bytes, uint64_t handle) {
+  return {Kind::kAlloc, MemorySource::kVirtual, address, bytes, 0, nullptr, handle};
 }
 
-MemoryChange set(uint64_t destination, uint64_t value, uint64_t bytes, CUstream stream = nullptr) {
-  return {Kind::kSet, MemorySource::kDriver, destination, bytes, value, stream};
+/// Memory of the host may be mapped for the GPU, too.
+format::Device device_of(const CUmemLocation& location) {
+  if (location.type != CU_MEM_LOCATION_TYPE_DEVICE) return {};
+  return {format::Device::Type::kCuda, static_cast<uint8_t>(location.id)};
+}
+
+MemoryChange physical(Kind kind, MemorySource memory, uint64_t handle,
+                      std::optional<format::Device> device = std::nullopt) {
+  return {kind, memory, 0, 0, 0, nullptr, handle, device};
 }
 
 }  // namespace
@@ -48,34 +54,29 @@ CONVTRACE_DECODE(cuMemAllocFromPoolAsync,
 CONVTRACE_DECODE(cuMemAllocHost_v2, alloc(MemorySource::kHost, address_of(*p.pp), p.bytesize))
 CONVTRACE_DECODE(cuMemHostAlloc, alloc(MemorySource::kHost, address_of(*p.pp), p.bytesize))
 CONVTRACE_DECODE(cuMemHostRegister_v2, alloc(MemorySource::kHost, address_of(p.p), p.bytesize))
-CONVTRACE_DECODE(cuMemMap, alloc(MemorySource::kVirtual, p.ptr, p.size))
+CONVTRACE_DECODE(cuMemMap, map(p.ptr, p.size, p.handle))
 CONVTRACE_DECODE(cuIpcOpenMemHandle_v2, alloc(MemorySource::kForeign, *p.pdptr, 0))
 CONVTRACE_DECODE(cuExternalMemoryGetMappedBuffer,
                  alloc(MemorySource::kForeign, *p.devPtr, p.bufferDesc->size))
 CONVTRACE_DECODE(cuMemPoolImportPointer, alloc(MemorySource::kForeign, *p.ptr_out, 0))
 
+CONVTRACE_DECODE(cuMemCreate, physical(Kind::kCreate, MemorySource::kVirtual, *p.handle,
+                                       device_of(p.prop->location)))
+CONVTRACE_DECODE(cuMemImportFromShareableHandle,
+                 physical(Kind::kCreate, MemorySource::kForeign, *p.handle))
+CONVTRACE_DECODE(cuMulticastCreate, physical(Kind::kCreate, MemorySource::kMulticast, *p.mcHandle))
+CONVTRACE_DECODE(cuMemRetainAllocationHandle,
+                 physical(Kind::kRetain, MemorySource::kVirtual, *p.handle))
+CONVTRACE_DECODE(cuMemRelease, physical(Kind::kRelease, MemorySource::kVirtual, p.handle))
+
 CONVTRACE_DECODE(cuMemFree_v2, free_of(MemorySource::kDriver, p.dptr))
 CONVTRACE_DECODE(cuMemFreeAsync, free_of(MemorySource::kStreamOrdered, p.dptr, p.hStream))
 CONVTRACE_DECODE(cuMemFreeHost, free_of(MemorySource::kHost, address_of(p.p)))
 CONVTRACE_DECODE(cuMemHostUnregister, free_of(MemorySource::kHost, address_of(p.p)))
-CONVTRACE_DECODE(cuMemUnmap, {Kind::kUnmap, MemorySource::kVirtual, p.ptr, p.size, 0, nullptr})
+CONVTRACE_DECODE(cuMemUnmap, {Kind::kUnmap, MemorySource::kVirtual, p.ptr, p.size})
+// Nothing may be mapped there any more: an unmap that was not seen is made good.
+CONVTRACE_DECODE(cuMemAddressFree, {Kind::kUnmap, MemorySource::kVirtual, p.ptr, p.size})
 CONVTRACE_DECODE(cuIpcCloseMemHandle, free_of(MemorySource::kForeign, p.dptr))
-
-CONVTRACE_DECODE(cuMemcpy, copy(p.dst, p.src, p.ByteCount))
-CONVTRACE_DECODE(cuMemcpyAsync, copy(p.dst, p.src, p.ByteCount, p.hStream))
-CONVTRACE_DECODE(cuMemcpyHtoD_v2, copy(p.dstDevice, address_of(p.srcHost), p.ByteCount))
-CONVTRACE_DECODE(cuMemcpyHtoDAsync_v2,
-                 copy(p.dstDevice, address_of(p.srcHost), p.ByteCount, p.hStream))
-CONVTRACE_DECODE(cuMemcpyDtoD_v2, copy(p.dstDevice, p.srcDevice, p.ByteCount))
-CONVTRACE_DECODE(cuMemcpyDtoDAsync_v2, copy(p.dstDevice, p.srcDevice, p.ByteCount, p.hStream))
-CONVTRACE_DECODE(cuMemcpyPeerAsync, copy(p.dstDevice, p.srcDevice, p.ByteCount, p.hStream))
-
-CONVTRACE_DECODE(cuMemsetD8_v2, set(p.dstDevice, p.uc, p.N))
-CONVTRACE_DECODE(cuMemsetD16_v2, set(p.dstDevice, p.us, p.N * 2))
-CONVTRACE_DECODE(cuMemsetD32_v2, set(p.dstDevice, p.ui, p.N * 4))
-CONVTRACE_DECODE(cuMemsetD8Async, set(p.dstDevice, p.uc, p.N, p.hStream))
-CONVTRACE_DECODE(cuMemsetD16Async, set(p.dstDevice, p.us, p.N * 2, p.hStream))
-CONVTRACE_DECODE(cuMemsetD32Async, set(p.dstDevice, p.ui, p.N * 4, p.hStream))
 
 #undef CONVTRACE_DECODE
 

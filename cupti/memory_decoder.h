@@ -1,6 +1,7 @@
 #pragma once
 /// @file memory_decoder.h
-/// One form for every driver call that gives, takes or writes memory.
+/// One form for every driver call that gives, takes or writes memory; here are those that give and
+/// take, copy_decoder.h has those that write.
 ///
 /// Place:    fed with the parameter structs that CUPTI delivers (generated_cuda_meta.h).
 /// Threads:  pure functions.
@@ -9,6 +10,7 @@
 #include <cuda.h>
 
 #include <cstdint>
+#include <optional>
 
 #include "format/events.h"
 
@@ -19,8 +21,12 @@ struct MemoryChange {
     kAlloc,
     kFree,
     kUnmap,  ///< frees every mapping inside [address, address + bytes)
-    kCopy,
+    kCopy,   ///< bytes: from the first to the last one written; 0: the call does not tell
     kSet,
+    kCreate,   ///< physical memory, which has no address before it is mapped by its handle
+    kRetain,   ///< one more owner of physical memory
+    kRelease,  ///< one less
+    kNothing,  ///< nothing that has an address: a copy into an array, a barrier
   };
   Kind kind = Kind::kAlloc;
   format::MemorySource memory = format::MemorySource::kDriver;
@@ -28,6 +34,8 @@ struct MemoryChange {
   uint64_t bytes = 0;   ///< kAlloc: 0 means that the call does not tell; kFree: 0
   uint64_t source = 0;  ///< kCopy: address; kSet: the value
   CUstream stream = nullptr;
+  uint64_t handle = 0;  ///< of physical memory: kCreate, kRetain, kRelease, kAlloc by mapping it
+  std::optional<format::Device> device = std::nullopt;  ///< if the call says it
 };
 
 /// X(function): each decoder takes a pointer to the `<function>_params` struct. Those of kind
@@ -45,25 +53,18 @@ struct MemoryChange {
   X(cuIpcOpenMemHandle_v2)           \
   X(cuExternalMemoryGetMappedBuffer) \
   X(cuMemPoolImportPointer)          \
+  X(cuMemCreate)                     \
+  X(cuMemImportFromShareableHandle)  \
+  X(cuMulticastCreate)               \
+  X(cuMemRetainAllocationHandle)     \
+  X(cuMemRelease)                    \
   X(cuMemFree_v2)                    \
   X(cuMemFreeAsync)                  \
   X(cuMemFreeHost)                   \
   X(cuMemHostUnregister)             \
   X(cuMemUnmap)                      \
-  X(cuIpcCloseMemHandle)             \
-  X(cuMemcpy)                        \
-  X(cuMemcpyAsync)                   \
-  X(cuMemcpyHtoD_v2)                 \
-  X(cuMemcpyHtoDAsync_v2)            \
-  X(cuMemcpyDtoD_v2)                 \
-  X(cuMemcpyDtoDAsync_v2)            \
-  X(cuMemcpyPeerAsync)               \
-  X(cuMemsetD8_v2)                   \
-  X(cuMemsetD16_v2)                  \
-  X(cuMemsetD32_v2)                  \
-  X(cuMemsetD8Async)                 \
-  X(cuMemsetD16Async)                \
-  X(cuMemsetD32Async)
+  X(cuMemAddressFree)                \
+  X(cuIpcCloseMemHandle)
 
 #define CONVTRACE_X(function) MemoryChange decode_##function(const void* params) noexcept;
 CONVTRACE_MEMORY_CALLS(CONVTRACE_X)

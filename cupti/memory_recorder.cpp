@@ -1,6 +1,7 @@
 #include "cupti/memory_recorder.h"
 
 #include <bit>
+#include <utility>
 
 #include "cupti/launch_decoder.h"
 
@@ -14,62 +15,85 @@ uint64_t stream_number(CUstream stream, const MemoryRecorder::At& at) {
   return std::bit_cast<uint64_t>(effective_stream(stream, at.per_thread));
 }
 
-/// Memory of one kind may be freed by the call of the other.
-std::optional<MemoryRange> release(AddressMap& addresses, const MemoryChange& change) {
-  if (auto range = addresses.release(change.address, change.memory)) return range;
-  if (change.memory == MemorySource::kDriver)
-    return addresses.release(change.address, MemorySource::kStreamOrdered);
-  if (change.memory == MemorySource::kStreamOrdered)
-    return addresses.release(change.address, MemorySource::kDriver);
-  return std::nullopt;
+/// Pools belong to a device, mappings to the process, foreign memory to who has made it.
+bool belongs_to_context(const MemoryRange& range) {
+  return range.source == MemorySource::kDriver || range.source == MemorySource::kHost;
 }
 
 }  // namespace
 
 uint64_t MemoryRecorder::enter(const MemoryChange& change, const At& at) {
-  if (change.kind != Kind::kFree || change.address == 0) return 0;
-  const auto range = release(addresses_, change);
-  if (!range) return 0;
-  emit_free(*range, at, change.stream);
-  return range->generation;
+  switch (change.kind) {
+    case Kind::kFree: {
+      if (change.address == 0) return 0;
+      const auto range = addresses_.release(change.address, change.memory);
+      if (!range) return 0;
+      if (belongs_to_context(*range)) {
+        const std::lock_guard lock(mutex_);
+        owners_.erase(range->base);
+      }
+      emit_free(*range, at.step, stream_number(change.stream, at));
+      return range->generation;
+    }
+    case Kind::kUnmap:
+      return unmap(change, at);
+    case Kind::kRelease:  // now: another thread may be given the handle before this call returns
+      physical_.release(change.handle);
+      return 0;
+    default:
+      return 0;
+  }
 }
 
 void MemoryRecorder::leave(const MemoryChange& change, const At& at, bool succeeded,
                            uint64_t ended_generation) {
-  if (!succeeded) {
-    if (ended_generation != 0) undo_free(change, at, ended_generation);
-    return;
-  }
   switch (change.kind) {
     case Kind::kAlloc:
-      allocated(change, at);
+      if (succeeded) allocated(change, at);
       break;
     case Kind::kFree:
-      // Allocated before we looked: the trace says so by generation 0.
-      if (ended_generation == 0 && change.address != 0) {
+      if (!succeeded) {
+        if (ended_generation != 0) undo_free(change, at, ended_generation);
+      } else if (ended_generation == 0 && change.address != 0) {
+        // Allocated before we looked: the trace says so by generation 0.
         MemoryRange unknown;
         unknown.base = change.address;
         unknown.source = change.memory;
         unknown.device = at.device;
-        emit_free(unknown, at, change.stream);
+        emit_free(unknown, at.step, stream_number(change.stream, at));
       }
       break;
     case Kind::kUnmap:
-      unmapped(change, at);
+      if (ended_generation != 0) unmap_returned(ended_generation, at, succeeded);
+      break;
+    case Kind::kCreate:
+      if (succeeded) physical_.create(change);
+      break;
+    case Kind::kRetain:
+      if (succeeded) physical_.retain(change.handle);
       break;
     case Kind::kCopy:
-    case Kind::kSet: {
-      format::Copy event;
-      event.header.step = at.step;
-      event.kind =
-          change.kind == Kind::kCopy ? format::Copy::Kind::kCopy : format::Copy::Kind::kSet;
-      event.destination = change.address;
-      event.source = change.source;
-      event.bytes = change.bytes;
-      event.stream = stream_number(change.stream, at);
-      sink_.emit(event);
+    case Kind::kSet:
+      if (succeeded) emit_copy(change, at);
       break;
+    case Kind::kRelease:
+    case Kind::kNothing:
+      break;
+  }
+}
+
+void MemoryRecorder::context_ended(CUcontext context, uint32_t step) {
+  std::vector<uint64_t> bases;
+  {
+    const std::lock_guard lock(mutex_);
+    for (auto it = owners_.begin(); it != owners_.end();) {
+      if (it->second == context) bases.push_back(it->first);
+      it = it->second == context ? owners_.erase(it) : std::next(it);
     }
+  }
+  for (const uint64_t base : bases) {
+    if (const auto range = addresses_.release(base, MemorySource::kDriver))
+      emit_free(*range, step, range->stream);
   }
 }
 
@@ -81,23 +105,65 @@ void MemoryRecorder::allocated(const MemoryChange& change, const At& at) {
   range.source = change.memory;
   range.device = change.memory == MemorySource::kHost ? format::Device{} : at.device;
   range.stream = stream_number(change.stream, at);
+  if (const auto physical = physical_.find(change.handle)) {
+    range.source = physical->source;
+    range.device = physical->device.value_or(at.device);
+  }
+  begin(range, at);
+}
+
+void MemoryRecorder::begin(const MemoryRange& range, const At& at) {
+  if (belongs_to_context(range)) {
+    const std::lock_guard lock(mutex_);
+    owners_.insert_or_assign(range.base, at.context);
+  }
   emit_alloc(addresses_.allocate(range), at);
 }
 
 /// A range may hold several mappings, one after the other.
-void MemoryRecorder::unmapped(const MemoryChange& change, const At& at) {
+uint64_t MemoryRecorder::unmap(const MemoryChange& change, const At& at) {
+  std::vector<MemoryRange> ended;
   for (uint64_t done = 0; done < change.bytes;) {
     const auto range = addresses_.release(change.address + done, change.memory);
-    if (!range || range->bytes == 0) return;
-    emit_free(*range, at, change.stream);
+    if (!range || range->bytes == 0) break;
+    emit_free(*range, at.step, range->stream);
     done += range->bytes;
+    ended.push_back(*range);
   }
+  if (ended.empty()) return 0;
+  const uint64_t generation = ended.front().generation;
+  const std::lock_guard lock(mutex_);
+  unmapping_.emplace(generation, std::move(ended));
+  return generation;
+}
+
+void MemoryRecorder::unmap_returned(uint64_t first_generation, const At& at, bool succeeded) {
+  std::vector<MemoryRange> ended;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto it = unmapping_.find(first_generation);
+    if (it == unmapping_.end()) return;
+    ended = std::move(it->second);
+    unmapping_.erase(it);
+  }
+  if (succeeded) return;
+  for (const MemoryRange& range : ended) begin(range, at);
 }
 
 void MemoryRecorder::undo_free(const MemoryChange& change, const At& at, uint64_t generation) {
   const auto range = addresses_.find(change.address);
-  if (!range || range->generation != generation) return;
-  emit_alloc(addresses_.allocate(*range), at);
+  if (range && range->generation == generation) begin(*range, at);
+}
+
+void MemoryRecorder::emit_copy(const MemoryChange& change, const At& at) {
+  format::Copy event;
+  event.header.step = at.step;
+  event.kind = change.kind == Kind::kCopy ? format::Copy::Kind::kCopy : format::Copy::Kind::kSet;
+  event.destination = change.address;
+  event.source = change.source;
+  event.bytes = change.bytes;
+  event.stream = stream_number(change.stream, at);
+  sink_.emit(event);
 }
 
 void MemoryRecorder::emit_alloc(const MemoryRange& range, const At& at) {
@@ -112,15 +178,15 @@ void MemoryRecorder::emit_alloc(const MemoryRange& range, const At& at) {
   sink_.emit(event);
 }
 
-void MemoryRecorder::emit_free(const MemoryRange& range, const At& at, CUstream stream) {
+void MemoryRecorder::emit_free(const MemoryRange& range, uint32_t step, uint64_t stream) {
   format::Free event;
-  event.header.step = at.step;
+  event.header.step = step;
   event.address = range.base;
   event.bytes = range.bytes;
   event.generation = range.generation;
   event.source = range.source;
   event.device = range.device;
-  event.stream = stream_number(stream, at);
+  event.stream = stream;
   sink_.emit(event);
 }
 

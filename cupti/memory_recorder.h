@@ -10,9 +10,13 @@
 /// Threads:  any, concurrently.
 
 #include <cstdint>
+#include <map>
+#include <mutex>
+#include <vector>
 
 #include "cupti/address_map.h"
 #include "cupti/memory_decoder.h"
+#include "cupti/physical_memory.h"
 #include "format/event_sink.h"
 
 namespace convtrace::cupti {
@@ -24,25 +28,40 @@ class MemoryRecorder {
     format::Device device;
     uint32_t step = 0;
     bool per_thread = false;
+    CUcontext context = nullptr;
   };
 
   MemoryRecorder(AddressMap& addresses, format::EventSink& sink)
       : addresses_(addresses), sink_(sink) {}
 
-  /// A call begins. @return the generation that it ends, to be handed to leave(); 0 none.
+  /// A call begins. @return the generation that it ends (of several the first), to be handed to
+  /// leave(); 0 none.
   uint64_t enter(const MemoryChange& change, const At& at);
   /// A call has ended; `change` is decoded only now for calls of kind kAlloc.
   void leave(const MemoryChange& change, const At& at, bool succeeded, uint64_t ended_generation);
 
+  /// A context is being destroyed, and with it what was allocated in it.
+  void context_ended(CUcontext context, uint32_t step);
+
  private:
   void allocated(const MemoryChange& change, const At& at);
-  void unmapped(const MemoryChange& change, const At& at);
+  void begin(const MemoryRange& range, const At& at);
+  uint64_t unmap(const MemoryChange& change, const At& at);
+  void unmap_returned(uint64_t first_generation, const At& at, bool succeeded);
   void undo_free(const MemoryChange& change, const At& at, uint64_t generation);
+  void emit_copy(const MemoryChange& change, const At& at);
   void emit_alloc(const MemoryRange& range, const At& at);
-  void emit_free(const MemoryRange& range, const At& at, CUstream stream);
+  void emit_free(const MemoryRange& range, uint32_t step, uint64_t stream);
 
   AddressMap& addresses_;
   format::EventSink& sink_;
+  PhysicalMemory physical_;
+
+  std::mutex mutex_;
+  std::map<uint64_t, CUcontext>
+      owners_;  ///< by base: contexts own what is no pool's and no mapping
+  /// By first generation: what calls under way have unmapped, should they fail.
+  std::map<uint64_t, std::vector<MemoryRange>> unmapping_;
 };
 
 }  // namespace convtrace::cupti

@@ -3,8 +3,9 @@
 /// Which parameters of a launch point into which memory.
 ///
 /// Neither PTX nor a cubin says which parameter is a pointer, so every aligned 8-byte word of every
-/// parameter is looked up, structs included, and each hit says how sure it is. Pointers behind
-/// device memory (pointer tables) cannot be seen.
+/// parameter is looked up, structs included, and each hit says how sure it is. A tensor map counts
+/// as a pointer to the memory that it describes. Pointers behind device memory (pointer tables)
+/// cannot be seen.
 ///
 /// Threads:  reentrant.
 
@@ -13,6 +14,7 @@
 
 #include "cupti/address_map.h"
 #include "cupti/launch_decoder.h"
+#include "cupti/tensor_maps.h"
 #include "format/events.h"
 
 namespace convtrace::cupti {
@@ -29,6 +31,7 @@ inline constexpr size_t kMaxOperands = 256;
 /// @param[out] operands filled from the front, in order of parameter and word.
 /// @return how many were found, at most operands.size().
 size_t scan_operands(const LaunchInfo& launch, std::span<const ParamLayout> layout,
-                     const AddressMap& addresses, std::span<format::Operand> operands);
+                     const AddressMap& addresses, const TensorMaps& tensor_maps,
+                     std::span<format::Operand> operands);
 
 }  // namespace convtrace::cupti

@@ -91,7 +91,8 @@ void Sampler::add(const settings::Rule& rule, uint32_t param, const LaunchInfo& 
                   const FunctionInfo& function) {
   const uint64_t address = read_pointer(launch, function, param);
   const auto range = state_.options.addresses->find(address);
-  if (!range || range->freed) return;
+  // Memory behind a multicast address cannot be read through it.
+  if (!range || range->freed || range->source == format::MemorySource::kMulticast) return;
   const format::DType dtype = rule.dtype.value_or(format::DType::kUnknown);
   const uint64_t element = format::element_bytes(dtype);
   const uint64_t offset = address - range->base;

@@ -2,12 +2,20 @@
 
 #include <cupti.h>
 
+#include <bit>
+
 namespace convtrace::cupti {
 namespace {
 
 template <typename Params>
 const Params& as(const void* params) {
   return *static_cast<const Params*>(params);
+}
+
+template <typename Params>
+TensorMapChange tensor_map(const void* params) {
+  const auto& p = as<Params>(params);
+  return {p.tensorMap, std::bit_cast<uintptr_t>(p.globalAddress)};
 }
 
 }  // namespace
@@ -24,6 +32,12 @@ HandleChange decode_cuModuleEnumerateFunctions(const void* params) noexcept {
 
 HandleChange decode_cuModuleUnload(const void* params) noexcept {
   return {HandleKind::kFunction, nullptr, 0, as<cuModuleUnload_params>(params).hmod};
+}
+
+/// No launch takes a module; what is found in it goes with the library.
+HandleChange decode_cuLibraryGetModule(const void* params) noexcept {
+  const auto& p = as<cuLibraryGetModule_params>(params);
+  return {HandleKind::kUnknown, p.pMod, 1, p.library};
 }
 
 HandleChange decode_cuLibraryGetKernel(const void* params) noexcept {
@@ -55,6 +69,22 @@ CaptureChange decode_cuStreamBeginCaptureToGraph(const void* params) noexcept {
 
 CaptureChange decode_cuStreamEndCapture(const void* params) noexcept {
   return {as<cuStreamEndCapture_params>(params).hStream, false};
+}
+
+TensorMapChange decode_cuTensorMapEncodeTiled(const void* params) noexcept {
+  return tensor_map<cuTensorMapEncodeTiled_params>(params);
+}
+
+TensorMapChange decode_cuTensorMapEncodeIm2col(const void* params) noexcept {
+  return tensor_map<cuTensorMapEncodeIm2col_params>(params);
+}
+
+TensorMapChange decode_cuTensorMapEncodeIm2colWide(const void* params) noexcept {
+  return tensor_map<cuTensorMapEncodeIm2colWide_params>(params);
+}
+
+TensorMapChange decode_cuTensorMapReplaceAddress(const void* params) noexcept {
+  return tensor_map<cuTensorMapReplaceAddress_params>(params);
 }
 
 }  // namespace convtrace::cupti

@@ -1,7 +1,7 @@
 #pragma once
 /// @file state_decoder.h
-/// One form for the driver calls that change what handles and streams mean: functions found and
-/// unloaded, stream capture begun and ended.
+/// One form for the driver calls that change what handles, streams and tensor maps mean: functions
+/// found and unloaded, stream capture begun and ended, descriptors of tensors made.
 ///
 /// Place:    fed with the parameter structs that CUPTI delivers (generated_cuda_meta.h), after the
 /// call succeeded.
@@ -28,9 +28,16 @@ struct CaptureChange {
   bool begins = false;
 };
 
+/// An opaque descriptor of a tensor, which a kernel takes instead of its address.
+struct TensorMapChange {
+  const void* map = nullptr;  ///< sizeof(CUtensorMap) bytes, as the call has filled them
+  uint64_t address = 0;
+};
+
 HandleChange decode_cuModuleGetFunction(const void* params) noexcept;
 HandleChange decode_cuModuleEnumerateFunctions(const void* params) noexcept;
 HandleChange decode_cuModuleUnload(const void* params) noexcept;
+HandleChange decode_cuLibraryGetModule(const void* params) noexcept;
 HandleChange decode_cuLibraryGetKernel(const void* params) noexcept;
 HandleChange decode_cuLibraryEnumerateKernels(const void* params) noexcept;
 HandleChange decode_cuLibraryUnload(const void* params) noexcept;
@@ -39,5 +46,10 @@ HandleChange decode_cuKernelGetFunction(const void* params) noexcept;
 CaptureChange decode_cuStreamBeginCapture(const void* params) noexcept;
 CaptureChange decode_cuStreamBeginCaptureToGraph(const void* params) noexcept;
 CaptureChange decode_cuStreamEndCapture(const void* params) noexcept;
+
+TensorMapChange decode_cuTensorMapEncodeTiled(const void* params) noexcept;
+TensorMapChange decode_cuTensorMapEncodeIm2col(const void* params) noexcept;
+TensorMapChange decode_cuTensorMapEncodeIm2colWide(const void* params) noexcept;
+TensorMapChange decode_cuTensorMapReplaceAddress(const void* params) noexcept;
 
 }  // namespace convtrace::cupti

@@ -34,7 +34,10 @@ CUptiResult Subscriber::subscribe(CallbackReceiver& receiver, std::string& holde
   params.subscriberName = "convtrace";
   params.oldSubscriberName = old_name;
   params.oldSubscriberSize = sizeof old_name;
-  const CUptiResult result = api_->subscribe_v2(&handle_, &callback, &receiver, &params);
+  CUptiResult result = api_->subscribe_v2(&handle_, &callback, &receiver, &params);
+  // It knows another size of the structure: without it nobody is named, and all else is the same.
+  if (result == CUPTI_ERROR_INVALID_PARAMETER)
+    result = api_->subscribe(&handle_, &callback, &receiver);
   old_name[sizeof old_name - 1] = 0;
   holder = old_name;
   return result;

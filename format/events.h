@@ -56,7 +56,8 @@ inline constexpr uint32_t kNoStep = 0xFFFFFFFF;
   X(kVirtual, 2, "virtual")              \
   X(kFramework, 3, "framework")          \
   X(kHost, 4, "host")                    \
-  X(kForeign, 5, "foreign")
+  X(kForeign, 5, "foreign")              \
+  X(kMulticast, 6, "multicast")
 
 #define CONVTRACE_CONFIDENCES(X)             \
   X(kPointerBase, 0, "pointer-base")         \

@@ -23,8 +23,8 @@ struct Scene {
 
   /// Scans parameters given as values; each lies where its layout says.
   template <typename... Values>
-  std::vector<format::Operand> scan(Values... values) {
-    std::vector<void*> pointers{&values...};
+  std::vector<format::Operand> scan(const Values&... values) {
+    std::vector<void*> pointers{const_cast<Values*>(&values)...};
     std::vector<ParamLayout> layout;
     size_t offset = 0;
     for (const auto& [bytes, alignment] : {std::pair{sizeof(Values), alignof(Values)}...}) {
@@ -35,11 +35,12 @@ struct Scene {
     LaunchInfo launch;
     launch.params = pointers.data();
     std::array<format::Operand, 8> found;
-    const size_t count = scan_operands(launch, layout, addresses, found);
+    const size_t count = scan_operands(launch, layout, addresses, tensor_maps, found);
     return {found.begin(), found.begin() + static_cast<std::ptrdiff_t>(count)};
   }
 
   AddressMap addresses;
+  TensorMaps tensor_maps;
   uint64_t generation = 0;
 };
 
@@ -105,6 +106,47 @@ TEST_CASE("operands: a launch with more pointers than fit keeps the first ones",
   Many many{};
   for (auto& word : many.data) word = kBlock;
   CHECK(scene.scan(many).size() == 8);
+}
+
+struct alignas(64) OpaqueMap {
+  uint64_t words[16];
+};
+
+TEST_CASE("operands: a tensor map is a pointer to the memory that it describes", "[operands]") {
+  Scene scene;
+  OpaqueMap map{};
+  map.words[3] = 0xfeed;
+  scene.tensor_maps.learn(&map, kBlock + 0x40);
+  const auto found = scene.scan(map, uint64_t{kBlock});
+  REQUIRE(found.size() == 2);
+  CHECK(found[0].param == 0);
+  CHECK(found[0].word == 0);
+  CHECK(found[0].confidence == Confidence::kPointerInterior);
+  CHECK(found[0].address == kBlock + 0x40);
+  CHECK(found[0].offset == 0x40);
+  CHECK(found[1].param == 1);
+
+  map.words[3] = 0xbeef;  // of another tensor, made before we looked
+  CHECK(scene.scan(map).empty());
+}
+
+TEST_CASE("operands: a tensor map inside a struct is found, its own words are not pointers",
+          "[operands]") {
+  struct Arguments {
+    uint64_t data;
+    OpaqueMap map;
+    uint64_t more;
+  };
+  Scene scene;
+  Arguments arguments{kBlock, {}, kBlock + 8};
+  arguments.map.words[0] = kBlock + 0x20;  // as the hardware may have it
+  scene.tensor_maps.learn(&arguments.map, kBlock);
+  const auto found = scene.scan(arguments);
+  REQUIRE(found.size() == 3);
+  CHECK(found[1].word == 64);
+  CHECK(found[1].confidence == Confidence::kWordBase);
+  CHECK(found[1].address == kBlock);
+  CHECK(found[2].word == 192);
 }
 
 }  // namespace

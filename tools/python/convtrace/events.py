@@ -19,7 +19,8 @@ _DTYPES = ("unknown", "f64", "f32", "f16", "bf16", "f8e4m3fn", "f8e5m2", "i8", "
            "u32", "i64", "u64", "bool", "c64", "c128")
 _EXTENTS = ("tensor", "block")
 _CAPTURES = ("hash", "stats", "snapshot")
-_SOURCES = ("driver", "stream-ordered", "virtual", "framework", "host", "foreign")
+_SOURCES = ("driver", "stream-ordered", "virtual", "framework", "host", "foreign",
+            "multicast")
 _FINDINGS = ("freed-under-output", "use-after-free", "stale-read", "cross-stream-reuse",
              "output-aliases-input", "input-mutated", "autotune-mutation", "never-written",
              "alias-pattern-differs")
