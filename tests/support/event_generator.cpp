@@ -32,7 +32,7 @@ class EventGenerator::Filler {
   void fill(Phase& value) { choose(value, 7); }
   void fill(Capture& value) { choose(value, 3); }
   void fill(Extent& value) { choose(value, 2); }
-  void fill(MemorySource& value) { choose(value, 6); }
+  void fill(MemorySource& value) { choose(value, 7); }
   void fill(Confidence& value) { choose(value, 4); }
   void fill(NotSampled& value) { choose(value, 12); }
   void fill(FindingKind& value) { choose(value, 9); }
