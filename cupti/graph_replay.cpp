@@ -29,8 +29,8 @@ void emit_kernel(const CudaState& state, const GraphKernel& kernel,
   std::copy_n(kernel.block, 3, event.block);
   event.shared_bytes = kernel.shared_bytes;
   event.sampled = NotSampled::kInGraph;
-  const size_t count =
-      scan_operands(packed.info(), kernel.function->params, *state.options.addresses, operands);
+  const size_t count = scan_operands(packed.info(), kernel.function->params,
+                                     *state.options.addresses, state.tensor_maps, operands);
   event.operands = std::span(operands).first(count);
   state.options.sink->emit(event);
 }
