@@ -97,19 +97,21 @@ inline constexpr uint32_t kNoStep = 0xFFFFFFFF;
   X(kInfo, 2, "info")       \
   X(kDebug, 3, "debug")
 
-#define CONVTRACE_LOSS_REASONS(X)                      \
-  X(kQueueFull, 0, "queue full")                       \
-  X(kRecordTooLarge, 1, "record too large")            \
-  X(kWriteFailed, 2, "write failed")                   \
-  X(kDiskBudget, 3, "disk budget reached")             \
-  X(kRingFull, 4, "statistics ring full")              \
-  X(kTensorKind, 5, "tensor kind not supported")       \
-  X(kStreamUnsafe, 6, "stream not safe to use")        \
-  X(kExitDeadline, 7, "process ended first")           \
-  X(kGpuWorkOff, 8, "GPU work is off after an error")  \
-  X(kDamage, 9, "damaged part of the file")            \
-  X(kContextEnded, 10, "its CUDA context ended first") \
-  X(kGraphUnseen, 11, "kernels of a graph that cannot be seen")
+#define CONVTRACE_LOSS_REASONS(X)                                    \
+  X(kQueueFull, 0, "queue full")                                     \
+  X(kRecordTooLarge, 1, "record too large")                          \
+  X(kWriteFailed, 2, "write failed")                                 \
+  X(kDiskBudget, 3, "disk budget reached")                           \
+  X(kRingFull, 4, "statistics ring full")                            \
+  X(kTensorKind, 5, "tensor kind not supported")                     \
+  X(kStreamUnsafe, 6, "stream not safe to use")                      \
+  X(kExitDeadline, 7, "process ended first")                         \
+  X(kGpuWorkOff, 8, "GPU work is off after an error")                \
+  X(kDamage, 9, "damaged part of the file")                          \
+  X(kContextEnded, 10, "its CUDA context ended first")               \
+  X(kGraphUnseen, 11, "kernels of a graph that cannot be seen")      \
+  X(kValueNotStored, 12, "no memory for the value, statistics only") \
+  X(kValueLeftOut, 13, "no memory for the value, left out")
 
 #define CONVTRACE_DECLARE_ENUM(Name, LIST)                  \
   enum class Name : uint8_t { LIST(CONVTRACE_ENUMERATOR) }; \
@@ -140,7 +142,7 @@ CONVTRACE_DECLARE_ENUM(NotSampled, CONVTRACE_NOT_SAMPLED)
 CONVTRACE_DECLARE_ENUM(FindingKind, CONVTRACE_FINDING_KINDS)
 CONVTRACE_DECLARE_ENUM(Level, CONVTRACE_LEVELS)
 CONVTRACE_DECLARE_ENUM(LossReason, CONVTRACE_LOSS_REASONS)
-inline constexpr size_t kLossReasonCount = 12;
+inline constexpr size_t kLossReasonCount = 14;
 
 /// A device: `cpu` (index 0) or `cuda:<index>`; kOther is anything else a framework names.
 struct Device {

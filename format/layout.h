@@ -40,6 +40,7 @@ enum class RecordKind : uint16_t {
   kDefs = 0x0002,
   kEvents = 0x0003,
   kSums = 0x0004,
+  kBlob = 0x0005,
   kIndex = 0x00FE,
   kFooter = 0x00FF,
 };

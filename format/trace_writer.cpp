@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <new>
 
+#include "format/base/checksum.h"
 #include "format/event_encoder.h"
 #include "format/metadata_encoder.h"
 #include "format/record_codec.h"
@@ -62,6 +63,7 @@ struct TraceWriter::Impl {
   Status add(const Event& event);
   Status append_chunk(const RecordHeader& header, Bytes payload, uint64_t first_seq,
                       std::span<const StepSums> sums);
+  Status append_blob(Bytes payload);
   Status flush();
   Status close();
 
@@ -168,6 +170,15 @@ Status TraceWriter::Impl::append_chunk(const RecordHeader& header, Bytes payload
   return sum_up(sums, header.item_count);
 }
 
+/// Its planes are compressed already, so it is stored as it is.
+Status TraceWriter::Impl::append_blob(Bytes payload) {
+  RecordHeader header{.kind = RecordKind::kBlob};
+  header.item_count = 1;
+  header.stored_size = header.raw_size = static_cast<uint32_t>(payload.size());
+  header.payload_checksum = checksum32(payload);
+  return records.write_stored(header, payload);
+}
+
 Status TraceWriter::Impl::flush() {
   const ChunkSummary summary = chunk.summary();
   if (summary.event_count == 0) return kOkStatus;
@@ -218,6 +229,10 @@ Status TraceWriter::append_meta(const TraceMeta& meta) {
 Status TraceWriter::append_chunk(const RecordHeader& header, Bytes payload, uint64_t first_seq,
                                  std::span<const StepSums> sums) {
   return impl_->guarded([&] { return impl_->append_chunk(header, payload, first_seq, sums); });
+}
+
+Status TraceWriter::append_blob(Bytes payload) {
+  return impl_->guarded([&] { return impl_->append_blob(payload); });
 }
 
 uint64_t TraceWriter::next_seq() const { return impl_->next_seq; }

@@ -55,6 +55,9 @@ class TraceWriter {
   [[nodiscard]] Status append_chunk(const RecordHeader& header, std::span<const std::byte> payload,
                                     uint64_t first_seq, std::span<const StepSums> sums);
 
+  /// Appends a BLOB record: a payload that PartEncoder made.
+  [[nodiscard]] Status append_blob(std::span<const std::byte> payload);
+
   /// seq that the next event will be given.
   [[nodiscard]] uint64_t next_seq() const;
   /// Leaves numbers out: those of events that were lost. @pre the open chunk is empty

@@ -9,6 +9,7 @@
 #include "reader/metadata_decoder.h"
 #include "reader/payload_reader.h"
 #include "reader/record_scanner.h"
+#include "reader/snapshots.h"
 
 namespace convtrace::reader {
 namespace {
@@ -73,6 +74,7 @@ class Check {
   void check_defs(const RecordEntry& entry, Bytes raw);
   void check_events(const RecordEntry& entry, Bytes raw);
   void check_sums(const RecordEntry& entry, Bytes raw);
+  void check_blobs();
   void check_index(const RecordEntry& entry, Bytes raw);
   void check_footer(const RecordEntry& entry);
   void check_consolidated();
@@ -115,6 +117,7 @@ void Check::run() {
     result_.problems.add(source_.size() - result_.cut_bytes, result_.cut_bytes,
                          "bytes after the footer");
   }
+  check_blobs();
 }
 
 void Check::check_record(const RecordEntry& entry) {
@@ -154,6 +157,9 @@ void Check::check_payload(const RecordEntry& entry, Bytes raw) {
       return check_events(entry, raw);
     case RecordKind::kSums:
       return check_sums(entry, raw);
+    case RecordKind::kBlob:
+      if (!format::decode_blob_header(raw)) problem(entry, "stored value damaged");
+      return;
     case RecordKind::kIndex:
       return check_index(entry, raw);
     default:
@@ -258,6 +264,15 @@ void Check::check_events(const RecordEntry& entry, Bytes raw) {
   if (unknown == 0 && !span.agrees(entry.header)) {
     problem(entry, "times, steps or the urgent flag differ from the events");
   }
+}
+
+/// At the end: a part may build on any other, which an unclosed trace need not hold yet.
+void Check::check_blobs() {
+  Snapshots(source_, seen_).check_all([this](size_t record, const Status& status) {
+    const bool awaited = status.code == StatusCode::kNotFound && !result_.closed;
+    if (status.ok() || awaited) return;
+    problem(seen_[record], "stored value: " + std::string(to_string(status.code)));
+  });
 }
 
 void Check::check_index(const RecordEntry& entry, Bytes raw) {

@@ -17,7 +17,7 @@ using format::RecordKind;
 
 bool is_known(RecordKind kind) {
   return kind == RecordKind::kMeta || kind == RecordKind::kDefs || kind == RecordKind::kEvents ||
-         kind == RecordKind::kSums;
+         kind == RecordKind::kSums || kind == RecordKind::kBlob;
 }
 
 bool may_skip(RecordKind kind) { return (static_cast<uint16_t>(kind) & format::kMaySkipBit) != 0; }

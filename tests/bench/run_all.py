@@ -20,6 +20,8 @@ EXPECTED = (
     "event.push", "launch.off", "launch.record", "launch.threads",
     "encode.ns_per_event", "encode.bytes_per_event", "encode.vs_tables_time", "encode.vs_tables_size",
     "decode.events_per_s", "decode.threads", "checksum.vs_memcpy",
+    "snapshot.codec.bf16", "snapshot.codec.f32", "snapshot.decode", "snapshot.codec.bf16_bound",
+    "snapshot.codec.bf16_vs_zstd", "snapshot.incompressible",
 )
 
 

@@ -34,6 +34,7 @@ void add_costs(Json& json, const reader::TraceReader& trace, const Summary& summ
   json["sizes"] = {{"meta", size_json(summary.meta)},
                    {"defs", size_json(summary.defs)},
                    {"events", size_json(summary.events)},
+                   {"values", size_json(summary.values)},
                    {"rest", {{"bytes", summary.rest_bytes}}}};
   json["seconds"] = json_number(summary.seconds());
   json["events_per_s"] = ratio_json(events, summary.seconds());
@@ -103,6 +104,7 @@ void add_cost_rows(Rows& rows, const reader::TraceReader& trace, const Summary& 
                            " before compression");
   };
   size(summary.events, "events");
+  size(summary.values, "tensors");
   size(summary.defs, "names and stacks");
   size(summary.meta, "facts about the process");
   rows.add("stored", counted(summary.rest_bytes, "byte") + " of headers and index");

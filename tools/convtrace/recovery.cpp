@@ -5,6 +5,8 @@
 
 #include "format/trace_writer.h"
 #include "reader/chunk_stream.h"
+#include "reader/payload_reader.h"
+#include "reader/snapshots.h"
 #include "tools/common/text.h"
 
 namespace convtrace::tools {
@@ -39,6 +41,8 @@ class Recovery {
       : trace_(trace), writer_(writer) {}
 
   Status copy(reader::Chunk& chunk);
+  /// Copies every part of a value that can be had.
+  Status copy_values();
   /// After the last chunk: events of damaged ones that follow it.
   Status finish();
   [[nodiscard]] Recovered result() const;
@@ -82,8 +86,7 @@ Status Recovery::copy(reader::Chunk& chunk) {
   const bool numbered = first >= writer_.next_seq();  // else no writer of ours made it
   if (numbered) writer_.skip_to(first);
   if (numbered && walked.undefined == 0) {
-    return writer_.append_chunk(header, chunk.payload.stored(), first,
-                                chunk.decoder.sums());
+    return writer_.append_chunk(header, chunk.payload.stored(), first, chunk.decoder.sums());
   }
   CONVTRACE_TRY(copy_defined(chunk));
   writer_.skip_to(std::max(writer_.next_seq(), first + header.item_count));
@@ -109,6 +112,19 @@ Status Recovery::copy_defined(reader::Chunk& chunk) {
   }
   if (loss.count > 0) CONVTRACE_TRY(writer_.append(loss));
   return writer_.flush();
+}
+
+Status Recovery::copy_values() {
+  reader::PayloadReader payloads(trace_.source());
+  Status written;
+  reader::Snapshots(trace_.source(), trace_.records())
+      .check_all([&](size_t record, const Status& decoded) {
+        const Result<Bytes> payload =
+            decoded.ok() ? payloads.read(trace_.records()[record]) : decoded;
+        if (!payload.ok()) return trace_.report_lost(record, payload.status());
+        if (written.ok()) written = writer_.append_blob(payload.value());
+      });
+  return written;
 }
 
 Status Recovery::note_missing(uint64_t count, EventHeader where) {
@@ -148,6 +164,7 @@ Result<Recovered> recover(reader::TraceContainer& trace, std::unique_ptr<format:
   reader::ChunkStream chunks(trace, threads);
   while (reader::Chunk* chunk = chunks.next()) CONVTRACE_TRY(recovery.copy(*chunk));
   CONVTRACE_TRY(recovery.finish());
+  CONVTRACE_TRY(recovery.copy_values());
   CONVTRACE_TRY(writer.value()->close());
   return recovery.result();
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "format/record_codec.h"
+#include "reader/snapshots.h"
 
 namespace convtrace::tools {
 namespace {
@@ -36,6 +37,7 @@ void add_sizes(Summary& summary, const reader::TraceContainer& container) {
     Summary::Size* size = header.kind == format::RecordKind::kMeta     ? &summary.meta
                           : header.kind == format::RecordKind::kDefs   ? &summary.defs
                           : header.kind == format::RecordKind::kEvents ? &summary.events
+                          : header.kind == format::RecordKind::kBlob   ? &summary.values
                                                                        : nullptr;
     if (size == nullptr) continue;
     const uint64_t bytes =
@@ -45,6 +47,8 @@ void add_sizes(Summary& summary, const reader::TraceContainer& container) {
     size->raw_bytes += header.raw_size;
     summary.rest_bytes -= bytes;
   }
+  if (summary.values.records == 0) return;
+  summary.values.raw_bytes = reader::Snapshots(container.source(), container.records()).raw_bytes();
 }
 
 }  // namespace

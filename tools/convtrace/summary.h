@@ -27,7 +27,7 @@ struct Summary {
     uint64_t bytes = 0;      ///< with header and padding
     uint64_t raw_bytes = 0;  ///< of the payloads before compression
   };
-  Size meta, defs, events;
+  Size meta, defs, events, values;
   uint64_t rest_bytes = 0;  ///< file header, index, footer, and what is damaged
 
   uint64_t event_count = 0;

@@ -9,6 +9,9 @@
 #include "format/metadata_encoder.h"
 #include "format/record_codec.h"
 #include "format/record_writer.h"
+#include "format/snapshot/part_encoder.h"
+#include "format/trace_writer.h"
+#include "reader/snapshots.h"
 #include "reader/trace_check.h"
 #include "reader/trace_reader.h"
 #include "tests/support/catch.h"
@@ -67,6 +70,37 @@ bool is_subsequence(const std::vector<std::string>& events, const std::vector<st
     ++from;
   }
   return true;
+}
+
+TEST_CASE("recover: stored values that can be decoded are kept", "[recover][snapshot]") {
+  const SharedBytes bytes = std::make_shared<Content>();
+  const format::Definitions definitions;
+  auto made = format::TraceWriter::create(std::make_unique<MemorySink>(bytes), {}, definitions);
+  REQUIRE(made.ok());
+  format::PartEncoder encoder;
+  for (uint64_t hash = 1; hash <= 3; ++hash) {
+    format::BlobHeader header;
+    header.content = {hash, 4096};
+    const auto payload = encoder.encode(header, Content(4096, static_cast<std::byte>(hash)), {});
+    REQUIRE(payload.ok());
+    if (hash == 2) {
+      Content wrong(payload.value().begin(), payload.value().end());
+      wrong.back() ^= std::byte{1};
+      REQUIRE(made.value()->append_blob(wrong).ok());
+    } else {
+      REQUIRE(made.value()->append_blob(payload.value()).ok());
+    }
+  }
+  const Outcome outcome = recover(*bytes);
+  require_clean(outcome);
+  CHECK(outcome.input_state == TraceState::kDamaged);
+  const auto again =
+      TraceContainer::open(std::make_unique<MemorySource>(outcome.bytes), OpenPolicy::kIndexOnly);
+  REQUIRE(again.ok());
+  const reader::Snapshots values(again.value()->source(), again.value()->records());
+  CHECK(values.has({1, 4096}));
+  CHECK_FALSE(values.has({2, 4096}));
+  CHECK(values.has({3, 4096}));
 }
 
 }  // namespace
@@ -159,8 +193,8 @@ TEST_CASE("recovery: events whose definition is gone are left out and counted", 
   const SampleTrace trace = make_sample_trace(55, 3, 8);
   const auto& defs = trace.records[3];
   REQUIRE(defs.header.kind == RecordKind::kDefs);
-  const auto& consolidated = *std::ranges::find(
-      trace.records, format::kFlagConsolidated, [](const auto& r) { return r.header.flags; });
+  const auto& consolidated = *std::ranges::find(trace.records, format::kFlagConsolidated,
+                                                [](const auto& r) { return r.header.flags; });
   REQUIRE(consolidated.header.kind == RecordKind::kDefs);
   Content bytes(trace.bytes.begin(),
                 trace.bytes.begin() + static_cast<ptrdiff_t>(consolidated.offset));
