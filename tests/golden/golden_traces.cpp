@@ -129,6 +129,37 @@ void write_unclosed(const std::string& path) {
   trace.leave_unclosed();
 }
 
+/// Of f32 as a layer's weights are: mantissas like noise, few exponents.
+std::vector<std::byte> weights(size_t count) {
+  std::vector<std::byte> bytes = value_bytes(4 * count, 1);
+  for (size_t i = 0; i < bytes.size(); i += 4) {
+    bytes[i + 2] &= std::byte{0x7f};
+    bytes[i + 3] = std::byte{0x3c};
+  }
+  return bytes;
+}
+
+void write_values(const std::string& path) {
+  TraceBuilder trace(path);
+  trace.meta(fixed_meta()).step(0);
+  const std::vector<std::byte> first = weights(500);
+  std::vector<std::byte> second = first;
+  for (size_t i = 0; i < second.size(); i += 4) second[i] ^= std::byte{1};
+  trace.value({.slot = "weight", .shape = {50, 10}, .bytes = first, .part_bytes = 800});
+  for (uint8_t dtype = 0; dtype < kDTypeCount; ++dtype) {
+    const auto type = static_cast<DType>(dtype);
+    std::vector<std::byte> bytes = value_bytes(6 * element_bytes(type), dtype);
+    for (std::byte& byte : bytes) byte &= type == DType::kBool ? std::byte{1} : std::byte{255};
+    trace.value(
+        {.slot = std::string(to_string(type)), .dtype = type, .shape = {2, 3}, .bytes = bytes});
+  }
+  trace.value({.slot = "empty", .shape = {0, 4}});
+  trace.step(1).value(
+      {.slot = "weight", .shape = {50, 10}, .bytes = second, .part_bytes = 800, .base = first});
+  trace.value({.slot = "scalar", .bytes = value_bytes(4, 9)});
+  trace.close();
+}
+
 /// Changes a byte of the file header and seals it anew.
 std::string with_header_byte(std::string bytes, size_t at, char value) {
   const auto header = std::as_writable_bytes(std::span(bytes)).first<64>();
@@ -139,8 +170,20 @@ std::string with_header_byte(std::string bytes, size_t at, char value) {
 
 }  // namespace
 
-const GoldenTrace kGolden[kGoldenTraces] = {
-    {"tiny", write_tiny}, {"full", write_full}, {"unclosed", write_unclosed}};
+std::vector<std::byte> value_bytes(size_t count, uint32_t seed) {
+  std::vector<std::byte> bytes(count);
+  uint32_t state = seed;
+  for (std::byte& byte : bytes) {
+    state = state * 1664525 + 1013904223;
+    byte = static_cast<std::byte>(state >> 24);
+  }
+  return bytes;
+}
+
+const GoldenTrace kGolden[kGoldenTraces] = {{"tiny", write_tiny},
+                                            {"full", write_full},
+                                            {"unclosed", write_unclosed},
+                                            {"values", write_values}};
 
 const MustFail kMustFail[kMustFailFiles] = {
     {"empty", [](std::string) { return std::string(); }},

@@ -2,8 +2,10 @@
 /// @file golden_traces.h
 /// The content of the golden traces, made the same way each time.
 
+#include <cstddef>
 #include <functional>
 #include <string>
+#include <vector>
 
 namespace convtrace::test {
 
@@ -13,9 +15,13 @@ struct GoldenTrace {
 };
 
 /// tiny: its bytes are explained one by one in format/FORMAT.md. full: every kind of event, steps
-/// that repeat, several chunks. unclosed: what a killed process leaves.
-inline constexpr size_t kGoldenTraces = 3;
+/// that repeat, several chunks. unclosed: what a killed process leaves. values:
+/// tensors with their bytes, value_bytes() of them.
+inline constexpr size_t kGoldenTraces = 4;
 extern const GoldenTrace kGolden[kGoldenTraces];
+
+/// The bytes of the tensors in `values`: simple enough for another language to make them too.
+[[nodiscard]] std::vector<std::byte> value_bytes(size_t count, uint32_t seed);
 
 /// Files that must not open, made from the bytes of tiny.
 struct MustFail {

@@ -11,6 +11,7 @@ import sys
 import tempfile
 import tracemalloc
 import unittest
+import unittest.mock
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
@@ -80,6 +81,15 @@ class Checksum(unittest.TestCase):
         for length in [*range(300), 1023, 1024, 1025, 1088, 1089, 5000]:
             data = bytes(i * 7 % 256 for i in range(length))
             self.assertEqual(checksum.xxh3_64(data), xxhash.xxh3_64_intdigest(data), length)
+
+    def test_long_ones_with_and_without_numpy(self):
+        if checksum.numpy is None:
+            self.skipTest("no numpy")
+        for length in (241, 1024, 1025, 1088, 1089, 2048, 2049, 70000):
+            data = bytes(i * i * 7 % 251 for i in range(length))
+            fast = checksum.xxh3_64(data)
+            with unittest.mock.patch.object(checksum, "numpy", None):
+                self.assertEqual(checksum.xxh3_64(data), fast, length)
 
     def test_vectors(self):  # by libxxhash 0.8.1
         self.assertEqual(checksum.xxh3_64(b""), 0x2D06800538D394C2)

@@ -175,6 +175,33 @@ TraceBuilder& TraceBuilder::stats(const StatsSpec& spec) {
   return event(e);
 }
 
+TraceBuilder& TraceBuilder::value(const ValueSpec& spec) {
+  Stats stats;
+  stats.count = spec.bytes.size() / element_form(spec.dtype).width;
+  stats.hash = checksum64(spec.bytes);
+  PartEncoder encoder;
+  for (size_t at = 0; at < spec.bytes.size(); at += spec.part_bytes) {
+    const auto part = [&](Bytes whole) {
+      return whole.empty() ? whole
+                           : whole.subspan(at, std::min(spec.part_bytes, whole.size() - at));
+    };
+    BlobHeader header;
+    header.content = {stats.hash, spec.bytes.size()};
+    header.offset = at;
+    header.form = element_form(spec.dtype);
+    const auto payload =
+        encoder.encode(header, part(spec.bytes), {part(spec.base), checksum64(spec.base), 0});
+    require(payload.status());
+    require(impl_->started().append_blob(payload.value()));
+  }
+  return this->stats({.slot = spec.slot,
+                      .dtype = spec.dtype,
+                      .capture = Capture::kSnapshot,
+                      .shape = spec.shape,
+                      .stats = stats,
+                      .bytes = spec.bytes.size()});
+}
+
 TraceBuilder& TraceBuilder::launch(const LaunchSpec& spec) {
   Launch e;
   e.place = impl_->place(spec.scope, spec.call, spec.phase);

@@ -24,6 +24,7 @@
 #include "format/events.h"
 #include "format/meta.h"
 #include "format/sink.h"
+#include "format/snapshot/part_encoder.h"
 
 namespace convtrace::test {
 
@@ -99,6 +100,16 @@ struct FindingSpec {
   std::string message = {};
 };
 
+/// A tensor of capture `snapshot`: its event, and its bytes in BLOB records.
+struct ValueSpec {
+  std::string slot = "output:0";
+  format::DType dtype = format::DType::kF32;
+  std::vector<uint64_t> shape = {};
+  std::vector<std::byte> bytes = {};
+  size_t part_bytes = format::kPartBytes;
+  std::vector<std::byte> base = {};  ///< of equal length, stored before without a base of its own
+};
+
 class TraceBuilder {
  public:
   /// Writes a new file.
@@ -116,6 +127,8 @@ class TraceBuilder {
 
   TraceBuilder& step(uint32_t index);
   TraceBuilder& stats(const StatsSpec& spec);
+  /// The hash tells values apart but is not the product's.
+  TraceBuilder& value(const ValueSpec& spec);
   TraceBuilder& launch(const LaunchSpec& spec);
   TraceBuilder& alloc(const MemorySpec& spec);
   TraceBuilder& free(const MemorySpec& spec);

@@ -11,12 +11,14 @@ namespace convtrace::tools {
 ExportCommand::ExportCommand(CLI::App& app)
     : app_(app.add_subcommand("export", "Traces in a format of other programs")) {
   app_->add_option("TRACE", traces_, "Traces, or folders of traces (ranks)")->required();
-  app_->add_option("--format", format_, "parquet: statistics, launches, allocations and findings")
+  app_->add_option(
+          "--format", format_,
+          "parquet: statistics, launches, allocations and findings; npy: values of tensors")
       ->required()
-      ->check(CLI::IsMember({"parquet"}));
+      ->check(CLI::IsMember({"parquet", "npy"}));
   app_->add_option("-o,--output", output_, "The new folder")->required()->type_name("DIR");
   app_->add_flag("--overwrite", overwrite_, "Replace DIR if it exists");
-  app_->footer("Needs python3 with the packages pyarrow, zstandard and flatbuffers.");
+  app_->footer("Needs python3 with the packages zstandard, flatbuffers and pyarrow or numpy.");
 }
 
 ExitCode ExportCommand::run() const {

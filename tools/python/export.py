@@ -1,10 +1,11 @@
-"""python export.py --format parquet -o DIR TRACE...: what `convtrace export` runs.
+"""python export.py --format parquet|npy -o DIR TRACE...: what `convtrace export` runs.
 
 TRACE is a trace or a folder of traces (ranks). Exit codes: 0 clean, 1 failure, 3 a trace was unclosed
 or damaged and what could be read was exported.
 """
 import argparse
 import glob
+import importlib
 import os
 import shutil
 import sys
@@ -12,16 +13,17 @@ import sys
 
 def main():
     parser = argparse.ArgumentParser(prog="convtrace export")
-    parser.add_argument("--format", required=True, choices=["parquet"])
+    parser.add_argument("--format", required=True, choices=["parquet", "npy"])
     parser.add_argument("-o", "--output", required=True, metavar="DIR")
     parser.add_argument("--overwrite", action="store_true")
     parser.add_argument("traces", nargs="+", metavar="TRACE")
     arguments = parser.parse_args()
     try:
-        from convtrace import parquet, records, trace
+        from convtrace import records, trace
+        written = importlib.import_module("convtrace." + arguments.format)
     except ModuleNotFoundError as error:
-        return _complain("export needs the Python package %s: pip install pyarrow zstandard flatbuffers"
-                         % error.name)
+        return _complain("export needs the Python package %s: pip install %s zstandard flatbuffers"
+                         % (error.name, "pyarrow" if arguments.format == "parquet" else "numpy"))
     paths = list(dict.fromkeys(path for name in arguments.traces for path in _traces(name)))
     if not paths:
         return _complain("%s holds no .ctrace file" % " ".join(arguments.traces))
@@ -35,7 +37,7 @@ def main():
             return None
         if not arguments.overwrite:
             return "%s exists; --overwrite replaces it" % output
-        if not parquet.is_export(output):
+        if not written.is_export(output):
             return "%s is more than an earlier export; it is not replaced" % output
         held = [path for path in paths if _is_inside(path, output)]
         return "%s holds %s, which is to be exported; it is not replaced" % (output, held[0]) if held else None
@@ -51,7 +53,7 @@ def main():
         for number, path in enumerate(paths):
             opened = trace.Trace(path)
             name = os.path.splitext(os.path.basename(path))[0]
-            parquet.export(opened, name if len(paths) == 1 else "%s-%d" % (name, number), unfinished)
+            written.export(opened, name if len(paths) == 1 else "%s-%d" % (name, number), unfinished)
             if opened.state != "complete":
                 incomplete = True
                 print("convtrace: %s is %s: %s" % (path, opened.state, _first_of(opened.problems)), file=sys.stderr)

@@ -1,10 +1,15 @@
 """XXH3-64 with seed 0, the one checksum of the format.
 
 The package `xxhash` is used where it is installed. Without it headers, which have 60 bytes, are
-checked by the code below; a payload is checked by it too, at about 2 MB/s.
+checked by the code below; a payload is checked by it too, at about 200 MB/s with numpy and 2 MB/s without.
 Source: https://github.com/Cyan4973/xxHash/blob/dev/doc/xxhash_spec.md
 """
 import struct
+
+try:
+    import numpy
+except ImportError:
+    numpy = None
 
 _M64 = 0xFFFFFFFFFFFFFFFF
 _P32_1, _P32_2, _P32_3 = 0x9E3779B1, 0x85EBCA77, 0xC2B2AE3D
@@ -134,12 +139,34 @@ def _scramble(acc):
         acc[i] = mixed * _P32_1 & _M64
 
 
+def _block_sums(data, blocks):
+    """What each whole block of stripes adds to the accumulators; addition does not mind the order."""
+    if numpy is None:
+        for block in range(blocks):
+            sums = [0] * 8
+            for stripe in range(_STRIPES_PER_BLOCK):
+                _accumulate(sums, data, (block * _STRIPES_PER_BLOCK + stripe) * _STRIPE, stripe * _CONSUMED)
+            yield sums
+        return
+    lanes = numpy.frombuffer(data, "<u8", blocks * _STRIPES_PER_BLOCK * 8).reshape(blocks, _STRIPES_PER_BLOCK, 8)
+    keys = numpy.stack([numpy.frombuffer(_SECRET, "<u8", 8, stripe * _CONSUMED)
+                        for stripe in range(_STRIPES_PER_BLOCK)])
+    keyed = lanes ^ keys
+    products = (keyed & numpy.uint64(0xFFFFFFFF)) * (keyed >> numpy.uint64(32))
+    sums = products.sum(1, numpy.uint64) + lanes.sum(1, numpy.uint64)[:, [1, 0, 3, 2, 5, 4, 7, 6]]
+    yield from sums.tolist()
+
+
 def _long(data, n):
     acc = [_P32_3, _P64_1, _P64_2, _P64_3, _P64_4, _P32_2, _P64_5, _P32_1]
-    for stripe in range((n - 1) // _STRIPE):
+    stripes = (n - 1) // _STRIPE
+    done = 0
+    for block in _block_sums(data, stripes // _STRIPES_PER_BLOCK):
+        acc = [(a + b) & _M64 for a, b in zip(acc, block)]
+        _scramble(acc)
+        done += _STRIPES_PER_BLOCK
+    for stripe in range(done, stripes):
         _accumulate(acc, data, stripe * _STRIPE, stripe % _STRIPES_PER_BLOCK * _CONSUMED)
-        if stripe % _STRIPES_PER_BLOCK == _STRIPES_PER_BLOCK - 1:
-            _scramble(acc)
     _accumulate(acc, data, n - _STRIPE, len(_SECRET) - _STRIPE - 7)
     h = n * _P64_1 & _M64
     for i in range(4):

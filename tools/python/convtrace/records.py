@@ -12,7 +12,7 @@ from .checksum import checksum32
 MAGIC = b"\x89CTR\r\n\x1a\n"
 SYNC = b"\xe5CTR"
 SLOT = 64
-META, DEFS, EVENTS, SUMS, INDEX, FOOTER = 0x0001, 0x0002, 0x0003, 0x0004, 0x00FE, 0x00FF
+META, DEFS, EVENTS, SUMS, BLOB, INDEX, FOOTER = 0x0001, 0x0002, 0x0003, 0x0004, 0x0005, 0x00FE, 0x00FF
 CONSOLIDATED = 0x02
 _MAY_SKIP = 0x4000
 _RESERVED_FLAGS = 0xF0
@@ -69,16 +69,12 @@ class RecordFile:
             if header.raw_size != header.stored_size:
                 raise BadPayload("sizes of an uncompressed payload differ")
             return stored
-        try:
-            if zstandard.get_frame_parameters(stored).content_size != header.raw_size:
-                raise BadPayload("the frame states another size")
-            frame = zstandard.ZstdDecompressor().decompressobj()
-            raw = frame.decompress(stored)
-        except zstandard.ZstdError as error:
-            raise BadPayload("zstd: %s" % error) from None
-        if len(raw) != header.raw_size or frame.unused_data or not frame.eof:
-            raise BadPayload("not one frame of the stated sizes")
-        return raw
+        return decompress(stored, header.raw_size)
+
+    def beginning(self, record, size):
+        """The first bytes of a payload, as they are stored and unchecked."""
+        start = record.offset + SLOT
+        return self._data[start:start + min(size, record.header.stored_size)]
 
     def _file_tag(self, path):
         fields = _FILE_HEADER.unpack_from(self._data, 0)
@@ -185,11 +181,25 @@ class RecordFile:
         if header.flags & _RESERVED_FLAGS or header.codec > 1:
             self.damage.append((record.offset, "a record of a later version"))
             return False
-        if header.kind in (META, DEFS, EVENTS, SUMS):
+        if header.kind in (META, DEFS, EVENTS, SUMS, BLOB):
             return True
         if not header.kind & _MAY_SKIP:
             self.damage.append((record.offset, "a record of unknown kind 0x%04x" % header.kind))
         return False
+
+
+def decompress(stored, size):
+    """What one zstd frame holds, which must state and give `size` bytes. Raises BadPayload."""
+    try:
+        if zstandard.get_frame_parameters(stored).content_size != size:
+            raise BadPayload("the frame states another size")
+        frame = zstandard.ZstdDecompressor().decompressobj()
+        raw = frame.decompress(stored)
+    except zstandard.ZstdError as error:
+        raise BadPayload("zstd: %s" % error) from None
+    if len(raw) != size or frame.unused_data or not frame.eof:
+        raise BadPayload("not one frame of the stated sizes")
+    return raw
 
 
 def _parse(raw):

@@ -62,13 +62,13 @@ class Trace:
     read as far as the iteration goes, and each iteration begins anew.
 
     `meta`: dict of what is known of the process. `problems`: what was passed over so far, complete
-    after an iteration. `state`: complete, unclosed or damaged, by what is known so far.
+    after an iteration. `file`: its records. `state`: complete, unclosed or damaged, by what is known so far.
     Raises records.NotATrace, OSError.
     """
 
     def __init__(self, path):
-        self._file = records.RecordFile(path)
-        self._found = [Problem(*one) for one in self._file.damage]
+        self.file = records.RecordFile(path)
+        self._found = [Problem(*one) for one in self.file.damage]
         self.problems = list(self._found)
         self.meta = self._read_meta()
 
@@ -80,15 +80,15 @@ class Trace:
     def state(self):
         if self.problems:
             return "damaged"
-        return "complete" if self._file.closed else "unclosed"
+        return "complete" if self.file.closed else "unclosed"
 
     def __iter__(self):
         self.problems = list(self._found)
         definitions = Definitions()
-        for record in self._of_kind(records.DEFS, lambda r: self._defines(r) and self._file.indexed):
+        for record in self._of_kind(records.DEFS, lambda r: self._defines(r) and self.file.indexed):
             self._try(record, lambda raw: definitions.add(raw))
-        for record in self._file.records:
-            if record.header.kind == records.DEFS and not self._file.indexed and self._defines(record):
+        for record in self.file.records:
+            if record.header.kind == records.DEFS and not self.file.indexed and self._defines(record):
                 self._try(record, lambda raw: definitions.add(raw))
             elif record.header.kind == records.EVENTS:
                 yield from self._events_of(record, definitions)
@@ -101,14 +101,14 @@ class Trace:
 
     def _defines(self, record):
         """A closed trace repeats all definitions; any other has them as they came."""
-        return bool(record.header.flags & records.CONSOLIDATED) == self._file.indexed
+        return bool(record.header.flags & records.CONSOLIDATED) == self.file.indexed
 
     def _of_kind(self, kind, wanted=lambda record: True):
-        return [r for r in self._file.records if r.header.kind == kind and wanted(r)]
+        return [r for r in self.file.records if r.header.kind == kind and wanted(r)]
 
     def _events_of(self, record, definitions):
         try:
-            raw = self._file.payload(record)
+            raw = self.file.payload(record)
             for event in events.read_chunk(raw, record.header.item_count, definitions,
                                            lambda why: self._problem(record, "an event is not shown: " + why)):
                 event["rank"] = self.rank
@@ -118,7 +118,7 @@ class Trace:
 
     def _try(self, record, use):
         try:
-            use(self._file.payload(record))
+            use(self.file.payload(record))
         except (records.BadPayload, BadBuffer) as error:
             self._problem(record, str(error))
 

@@ -1,0 +1,113 @@
+"""Values of tensors that a trace holds: FORMAT.md section 6.8."""
+import struct
+
+import numpy
+
+from . import limits, records
+from .checksum import fast_xxh3_64
+
+_HEADER = struct.Struct("<QQQQQIBBBB")  # hash bytes offset checksum base_hash part_bytes width rotate depth reserved
+_FRAME = 0x80000000
+
+
+class NotThere(Exception):
+    """The trace does not hold the whole value: its process ended first, or the file is damaged."""
+
+
+class _Part:
+    """What the beginning of a BLOB record says."""
+
+    def __init__(self, raw):
+        if len(raw) < _HEADER.size:
+            raise records.BadPayload("a value's part too short for its header")
+        (self.hash, self.bytes, self.offset, self.checksum, self.base_hash, self.part_bytes,
+         self.width, self.rotate, self.depth, reserved) = _HEADER.unpack_from(raw)
+        sound = (self.width in (1, 2, 4, 8) and self.rotate <= 1 and reserved == 0 and
+                 self.depth <= limits.BASE_DEPTH and (self.depth > 0 or self.base_hash == 0) and
+                 0 < self.part_bytes <= limits.PART_BYTES and self.part_bytes % self.width == 0 and
+                 self.offset + self.part_bytes <= self.bytes)
+        if not sound:
+            raise records.BadPayload("a field of a value's part is outside its limits")
+
+
+class Values:
+    """By hash and length. `problems`: what was passed over, as (offset, text)."""
+
+    def __init__(self, file):
+        self._file = file
+        self.problems = []
+        self._parts = {}  # (hash, bytes) -> offset -> (part, record)
+        for record in file.records:
+            if record.header.kind == records.BLOB:
+                self._list(record)
+
+    def read(self, hash_, size):
+        """The value's bytes, a part at a time. Raises NotThere."""
+        offset = 0
+        parts = self._parts.get((hash_, size), {})
+        while offset < size:
+            if offset not in parts:
+                raise NotThere("the part at byte %d is not in the trace" % offset)
+            raw = self._decode((hash_, size), offset, limits.BASE_DEPTH + 1)
+            yield raw
+            offset += len(raw)
+
+    def _list(self, record):
+        try:
+            part = _Part(self._file.beginning(record, _HEADER.size))
+        except records.BadPayload as error:
+            self.problems.append((record.offset, str(error)))
+            return
+        parts = self._parts.setdefault((part.hash, part.bytes), {})
+        known = parts.get(part.offset)
+        # A value may be stored more than once. The copy that needs least serves whoever builds on it.
+        if known is None or part.depth < known[0].depth:
+            parts[part.offset] = part, record
+
+    def _decode(self, content, offset, depth_below):
+        """The part's bytes; its own depth is less than `depth_below`, so that bases come to an end."""
+        listed, record = self._parts.get(content, {}).get(offset, (None, None))
+        if listed is None or listed.depth >= depth_below:
+            raise NotThere("the value that it builds on is not in the trace")
+        try:
+            payload = self._file.payload(record)
+            part = _Part(payload)
+            base = None
+            if part.depth:
+                base = self._decode((part.base_hash, part.bytes), offset, part.depth)
+                if len(base) != part.part_bytes:
+                    raise records.BadPayload("the part that it builds on has another length")
+            raw = _join(part, _planes(part, payload), base)
+        except records.BadPayload as error:
+            raise NotThere(str(error)) from None
+        if fast_xxh3_64(raw) != part.checksum:
+            raise NotThere("its checksum differs")
+        return raw
+
+
+def _planes(part, payload):
+    at = _HEADER.size + 4 * part.width
+    if len(payload) < at:
+        raise records.BadPayload("a value's part too short for its planes")
+    size = part.part_bytes // part.width
+    for word in struct.unpack_from("<%dI" % part.width, payload, _HEADER.size):
+        stored = payload[at:at + (word & ~_FRAME)]
+        if len(stored) != word & ~_FRAME:
+            raise records.BadPayload("a plane is cut short")
+        plane = records.decompress(stored, size) if word & _FRAME else stored
+        if len(plane) != size:
+            raise records.BadPayload("a plane of another size")
+        yield numpy.frombuffer(plane, numpy.uint8)
+        at += len(stored)
+    if at != len(payload):
+        raise records.BadPayload("bytes behind the planes")
+
+
+def _join(part, planes, base):
+    word = numpy.dtype("<u%d" % part.width)
+    elements = numpy.stack(list(planes), axis=1).reshape(-1).view(word)
+    if part.rotate:
+        elements = (elements >> word.type(1)) | (elements << word.type(8 * part.width - 1))
+    if base is not None:
+        elements = elements ^ numpy.frombuffer(base, word)
+    return elements.tobytes()
