@@ -2,6 +2,7 @@
 
 #include <bit>
 #include <cstring>
+#include <optional>
 #include <tuple>
 #include <utility>
 
@@ -29,13 +30,16 @@ class RelaxedCapture {
 
 constexpr size_t kMaxParams = 4096;  // 32 KiB of parameters, 8 bytes each
 
+/// @return nothing if the driver does not tell; an empty list is a kernel without parameters.
 template <typename Handle, typename Query>
-std::vector<ParamLayout> read_layout(Handle handle, Query query) {
+std::optional<std::vector<ParamLayout>> read_layout(Handle handle, Query query) {
+  if (query == nullptr) return std::nullopt;
   std::vector<ParamLayout> params;
-  if (query == nullptr) return params;
   for (size_t index = 0; index < kMaxParams; ++index) {
     ParamLayout place;
-    if (query(handle, index, &place.offset, &place.bytes) != CUDA_SUCCESS) break;
+    const CUresult result = query(handle, index, &place.offset, &place.bytes);
+    if (result == CUDA_ERROR_INVALID_VALUE) break;  // behind the last one
+    if (result != CUDA_SUCCESS) return std::nullopt;
     params.push_back(place);
   }
   return params;
@@ -44,8 +48,7 @@ std::vector<ParamLayout> read_layout(Handle handle, Query query) {
 template <typename Handle, typename Query>
 std::string read_name(Handle handle, Query query) {
   const char* name = nullptr;
-  if (query == nullptr || query(&name, handle) != CUDA_SUCCESS || name == nullptr)
-    return "(unnamed)";
+  if (query == nullptr || query(&name, handle) != CUDA_SUCCESS || name == nullptr) return {};
   return name;
 }
 
@@ -72,6 +75,12 @@ void FunctionTable::apply(const HandleChange& change) {
     if (reused) known = known || std::exchange(entry.info, nullptr) != nullptr;
     entry.kind = change.kind;
     entry.owner = change.owner;
+    const auto owner = handles_.find(change.owner);
+    if (change.name != nullptr) {
+      entry.name = change.name;
+    } else if (owner != handles_.end()) {
+      entry.name = owner->second.name;
+    }
   }
   if (known) forget_recent();
 }
@@ -106,7 +115,7 @@ const FunctionInfo& FunctionTable::resolve(CUfunction function) {
   std::atomic<const FunctionInfo*>& quick = recent(function);
   const FunctionInfo* const last = quick.load(std::memory_order_acquire);
   if (last != nullptr && last->handle == function) return *last;
-  HandleKind kind = HandleKind::kUnknown;
+  Handle known;
   {
     const std::shared_lock lock(mutex_);
     const auto it = handles_.find(function);
@@ -114,30 +123,35 @@ const FunctionInfo& FunctionTable::resolve(CUfunction function) {
       quick.store(it->second.info, std::memory_order_release);
       return *it->second.info;
     }
-    if (it != handles_.end()) kind = it->second.kind;
+    if (it != handles_.end()) known = it->second;
   }
   // The driver is asked without the lock: its callbacks come back to apply().
-  FunctionInfo info = ask_driver(function, kind);
+  FunctionInfo info = ask_driver(function, known);
   const std::unique_lock lock(mutex_);
   Handle& entry = handles_[function];
   if (entry.info == nullptr) entry.info = &infos_.emplace_back(std::move(info));
   return *entry.info;
 }
 
-FunctionInfo FunctionTable::ask_driver(CUfunction function, HandleKind kind) {
+FunctionInfo FunctionTable::ask_driver(CUfunction function, const Handle& handle) {
   const OwnCalls own;
   const RelaxedCapture relaxed(api_);
   FunctionInfo info;
   info.handle = function;
   std::string name;
-  if (kind == HandleKind::kKernel) {
+  std::optional<std::vector<ParamLayout>> params;
+  if (handle.kind == HandleKind::kKernel) {
     auto* kernel = reinterpret_cast<CUkernel>(function);
     name = read_name(kernel, api_.kernel_get_name);
-    info.params = read_layout(kernel, api_.kernel_get_param_info);
+    params = read_layout(kernel, api_.kernel_get_param_info);
   } else {
     name = read_name(function, api_.func_get_name);
-    info.params = read_layout(function, api_.func_get_param_info);
+    params = read_layout(function, api_.func_get_param_info);
   }
+  if (name.empty()) name = handle.name;
+  if (!params && !name.empty()) params = cubins_.find(name);
+  if (params) info.params = std::move(*params);
+  if (name.empty()) name = "(unnamed)";
   info.kernel = define(name);
   const std::string demangled = demangle(name);
   const std::string family = kernel_family(demangled);

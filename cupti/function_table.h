@@ -5,7 +5,7 @@
 ///
 /// Place:    read by the gate on every launch; told of handles by CUPTI callbacks.
 /// Threads:  any, concurrently.
-/// Errors:   what the driver does not tell is left out (no layout: no operands).
+/// Errors:   what neither the driver nor the cubin tells is left out (no layout: no operands).
 /// Source:   cuda.h: launches take a CUkernel cast to CUfunction, the cuFunc* queries do not say
 /// that they do.
 
@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "cupti/api.h"
+#include "cupti/cubin_table.h"
 #include "cupti/operands.h"
 #include "cupti/state_decoder.h"
 #include "format/definitions.h"
@@ -48,6 +49,10 @@ class FunctionTable {
   /// of libraries belong to no context.
   void forget_modules();
 
+  /// The driver cannot tell of parameters, so it is worth to read the cubins that are loaded.
+  [[nodiscard]] bool needs_cubins() const noexcept { return api_.func_get_param_info == nullptr; }
+  CubinTable& cubins() noexcept { return cubins_; }
+
   /// Asks the driver when the handle is new: never call it from a CUPTI callback.
   /// @return never dangling: an unloaded kernel's facts stay until the end.
   const FunctionInfo& resolve(CUfunction function);
@@ -63,6 +68,7 @@ class FunctionTable {
   struct Handle {
     HandleKind kind = HandleKind::kUnknown;
     const void* owner = nullptr;
+    std::string name;  ///< by which the program asked for it, or for the kernel that owns it
     const FunctionInfo* info = nullptr;
   };
 
@@ -70,13 +76,14 @@ class FunctionTable {
   using Recent = std::array<std::atomic<const FunctionInfo*>, 1024>;
   std::atomic<const FunctionInfo*>& recent(const void* handle);
 
-  FunctionInfo ask_driver(CUfunction function, HandleKind kind);
+  FunctionInfo ask_driver(CUfunction function, const Handle& handle);
   void forget_owner(const void* owner);
   void forget_recent();
 
   const DriverApi& api_;
   format::Definitions& definitions_;
   const std::vector<settings::Rule>& rules_;
+  CubinTable cubins_;
 
   Recent recent_{};  ///< written under the lock
   mutable std::shared_mutex mutex_;

@@ -61,7 +61,8 @@ size_t scan_operands(const LaunchInfo& launch, std::span<const ParamLayout> layo
     const bool may_hold_map = bytes.size() >= TensorMaps::kBytes && tensor_maps.any();
     for (size_t at = first_aligned(place.offset, kWord); at + kWord <= bytes.size();) {
       uint64_t address = 0;
-      if (may_hold_map && (place.offset + at) % TensorMaps::kAlignment == 0 &&
+      // A struct is aligned like the maps in it, wherever it lies in the buffer.
+      if (may_hold_map && at % TensorMaps::kAlignment == 0 &&
           bytes.size() - at >= TensorMaps::kBytes) {
         address = tensor_maps.find(bytes.data() + at);
       }

@@ -23,6 +23,7 @@ namespace convtrace::cupti {
 struct ParamLayout {
   size_t offset = 0;
   size_t bytes = 0;
+  bool operator==(const ParamLayout&) const = default;
 };
 
 /// More pointers than this in one launch are not recorded.

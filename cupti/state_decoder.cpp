@@ -22,7 +22,7 @@ TensorMapChange tensor_map(const void* params) {
 
 HandleChange decode_cuModuleGetFunction(const void* params) noexcept {
   const auto& p = as<cuModuleGetFunction_params>(params);
-  return {HandleKind::kFunction, p.hfunc, 1, p.hmod};
+  return {HandleKind::kFunction, p.hfunc, 1, p.hmod, p.name};
 }
 
 HandleChange decode_cuModuleEnumerateFunctions(const void* params) noexcept {
@@ -42,7 +42,7 @@ HandleChange decode_cuLibraryGetModule(const void* params) noexcept {
 
 HandleChange decode_cuLibraryGetKernel(const void* params) noexcept {
   const auto& p = as<cuLibraryGetKernel_params>(params);
-  return {HandleKind::kKernel, p.pKernel, 1, p.library};
+  return {HandleKind::kKernel, p.pKernel, 1, p.library, p.name};
 }
 
 HandleChange decode_cuLibraryEnumerateKernels(const void* params) noexcept {

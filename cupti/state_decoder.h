@@ -21,6 +21,7 @@ struct HandleChange {
   const void* handles = nullptr;  ///< array of `count` handles; null: everything of `owner` is gone
   uint32_t count = 0;
   const void* owner = nullptr;  ///< module, library, or (kFunction of a kernel) the kernel
+  const char* name = nullptr;   ///< if one handle was asked for by name
 };
 
 struct CaptureChange {

@@ -33,10 +33,12 @@ struct CUfunc_st {
 };
 
 struct CUmod_st {
+  uint32_t id = 0;
   std::map<std::string, std::unique_ptr<CUfunc_st>> functions;
 };
 
 struct CUlib_st {
+  uint32_t id = 0;
   std::map<std::string, std::unique_ptr<CUfunc_st>> kernels;
 };
 

@@ -30,6 +30,13 @@ std::mutex the_mutex;
 std::array<std::atomic<bool>, CUPTI_DRIVER_TRACE_CBID_SIZE> driver_enabled;
 std::array<std::atomic<bool>, CUPTI_CBID_RESOURCE_SIZE> resource_enabled;
 
+/// The newest callback that this CUPTI knows.
+CUpti_CallbackId newest_cbid() {
+  const char* newest = getenv("FAKECUDA_CUPTI_NEWEST_CBID");
+  return newest == nullptr ? CUPTI_DRIVER_TRACE_CBID_SIZE - 1
+                           : static_cast<CUpti_CallbackId>(atoi(newest));
+}
+
 /// @return a function of the fake libcuda, or null when the process has another one or none.
 template <typename Function>
 Function from_driver(const char* symbol) {
@@ -44,6 +51,7 @@ void deliver(const HookCall& call) {
     if (!resource_enabled[call.cbid].load()) return;
     CUpti_ResourceData data{};
     data.context = call.context;
+    data.resourceDescriptor = call.descriptor;
     callback(the_subscriber.userdata, CUPTI_CB_DOMAIN_RESOURCE, call.cbid, &data);
     return;
   }
@@ -116,7 +124,7 @@ FAKECUPTI_EXPORT CUptiResult cuptiEnableCallback(uint32_t enable, CUpti_Subscrib
                                                  CUpti_CallbackDomain domain,
                                                  CUpti_CallbackId cbid) {
   if (subscriber != &the_subscriber) return CUPTI_ERROR_INVALID_PARAMETER;
-  if (domain == CUPTI_CB_DOMAIN_DRIVER_API && cbid > 0 && cbid < driver_enabled.size()) {
+  if (domain == CUPTI_CB_DOMAIN_DRIVER_API && cbid > 0 && cbid <= newest_cbid()) {
     driver_enabled[cbid] = enable != 0;
   } else if (domain == CUPTI_CB_DOMAIN_RESOURCE && cbid > 0 && cbid < resource_enabled.size()) {
     resource_enabled[cbid] = enable != 0;

@@ -21,6 +21,7 @@ struct HookCall {
   CUcontext context = nullptr;
   uint32_t context_uid = 0;
   uint64_t* correlation = nullptr;
+  void* descriptor = nullptr;  ///< of a resource event
 };
 
 using Hook = void (*)(const HookCall& call);

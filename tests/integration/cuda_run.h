@@ -19,7 +19,12 @@ namespace convtrace::test {
 using Json = nlohmann::json;
 
 /// Which fake libraries the program finds.
-enum class Fakes { kAll, kNoCupti };
+enum class Fakes {
+  kAll,
+  kNoCupti,
+  kCupti12,    ///< its CUPTI is CUDA 12's, by name
+  kOldDriver,  ///< CUDA 12.2: the driver tells no names and no parameters of kernels
+};
 
 class CudaRun {
  public:
@@ -73,23 +78,44 @@ class CudaRun {
   [[nodiscard]] ProcessOptions options(bool traced) {
     ProcessOptions result;
     const std::string fakes = std::string(BUILD_FOLDER) + "/fakecuda";
-    std::string path = fakes;
-    if (fakes_ == Fakes::kNoCupti) {
-      // The driver alone, and in CUPTI's place a file that cannot be loaded: the system may have
-      // the real one.
-      namespace fs = std::filesystem;
-      path = folder_ / "lib";
-      fs::create_directory(path);
-      fs::create_symlink(fakes + "/libcuda.so.1", path + "/libcuda.so.1");
-      for (const char* name : {"libcupti.so.13", "libcupti.so.12"})
-        std::ofstream(path + "/" + name) << "not a library";
-    }
+    const std::string path = fakes_ == Fakes::kAll ? fakes : make_libraries(fakes);
     result.environment = {"LD_LIBRARY_PATH=" + path, "CONVTRACE_OUTPUT=" + trace()};
     if (traced)
       result.environment.push_back("LD_PRELOAD=" + std::string(BUILD_FOLDER) +
                                    "/lib/libconvtrace.so");
     result.environment.insert(result.environment.end(), extra_.begin(), extra_.end());
     return result;
+  }
+
+  /// A folder of libraries like that of the fakes, but for what is missing or old.
+  [[nodiscard]] std::string make_libraries(const std::string& fakes) const {
+    namespace fs = std::filesystem;
+    const std::string path = folder_ / "lib";
+    if (!fs::create_directory(path)) return path;
+    std::string driver = read_file(fakes + "/libcuda.so.1");
+    if (fakes_ == Fakes::kOldDriver) {
+      for (const char* name :
+           {"cuFuncGetName", "cuKernelGetName", "cuFuncGetParamInfo", "cuKernelGetParamInfo"})
+        rename_symbol(driver, name);
+    }
+    std::ofstream(path + "/libcuda.so.1", std::ios::binary) << driver;
+    // Where there is no CUPTI of that name a file that cannot be loaded: the system may have one.
+    for (const std::string name : {"libcupti.so.13", "libcupti.so.12"}) {
+      const bool there = name == (fakes_ == Fakes::kCupti12 ? "libcupti.so.12" : "libcupti.so.13");
+      if (there && fakes_ != Fakes::kNoCupti) {
+        fs::create_symlink(fakes + "/libcupti.so.13", path + "/" + name);
+      } else {
+        std::ofstream(path + "/" + name) << "not a library";
+      }
+    }
+    return path;
+  }
+
+  /// In every string table of a library: what has another name is not found.
+  static void rename_symbol(std::string& library, const std::string& name) {
+    const std::string wanted = '\0' + name + '\0';
+    for (size_t at = 0; (at = library.find(wanted, at)) != std::string::npos; ++at)
+      library[at + 1] = '_';
   }
 
   Fakes fakes_;

@@ -174,6 +174,29 @@ TEST_CASE("cuda: without CUPTI the program runs, one line says so, launches are 
   CHECK(run.records("diagnostic").size() == 1);
 }
 
+TEST_CASE("cuda: a driver that tells nothing of its kernels is made up for by their cubins") {
+  CudaRun run(Fakes::kOldDriver);
+  const ProcessResult result = run.run({"cuda_steps", "dlsym"});
+  INFO(result.err);
+  REQUIRE(result.exit_code == 0);
+  CHECK(result.err.empty());
+  CHECK(run.launches() == kLaunches);
+  for (const Json& launch : run.records("launch"))
+    CHECK(launch.at("operands").size() == (launch.at("kernel") == "_Z3addPKfS0_Pfj" ? 3 : 1));
+}
+
+TEST_CASE("cuda: CUPTI of CUDA 12 does as well, without the callbacks that it does not know") {
+  CudaRun run(Fakes::kCupti12);
+  run.with("FAKECUDA_CUPTI_NEWEST_CBID=665");
+  const ProcessResult result = run.run({"cuda_steps", "linked"});
+  INFO(result.err);
+  REQUIRE(result.exit_code == 0);
+  CHECK(result.err.empty());
+  CHECK(run.launches() == kLaunches);
+  CHECK(run.records("alloc").size() == 4);
+  CHECK(run.records("free").size() == 4);
+}
+
 TEST_CASE("cuda: a CUPTI that another tool holds is left to it, by name") {
   CudaRun run;
   run.with("FAKECUDA_CUPTI_HOLDER=CUPTI for Nsight Systems");

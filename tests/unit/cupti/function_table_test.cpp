@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "tests/support/catch.h"
+#include "tests/support/process.h"
 
 namespace convtrace::cupti {
 namespace {
@@ -131,8 +132,7 @@ TEST_CASE("function_table: a handle that another module got is asked anew", "[fu
   CHECK(FakeDriver::queries == 2);
 }
 
-TEST_CASE("function_table: threads launch while modules come and go",
-          "[function_table][threads]") {
+TEST_CASE("function_table: threads launch while modules come and go", "[function_table][threads]") {
   Scene scene;
   std::atomic<bool> stop{false};
   std::atomic<uint64_t> wrong{0};
@@ -178,6 +178,45 @@ TEST_CASE("function_table: in a callback only the symbol name is used", "[functi
   const auto id = scene.table.kernel_of(FakeDriver::function(), "_Z3mulPf");
   CHECK(scene.definitions.text(scene.definitions.kernel(id).name) == "_Z3mulPf");
   CHECK(FakeDriver::queries == 0);
+}
+
+TEST_CASE(
+    "function_table: what an old driver cannot tell comes from the cubin, by the name asked for",
+    "[function_table]") {
+  Scene scene;
+  scene.api.func_get_param_info = nullptr;
+  scene.api.kernel_get_param_info = nullptr;
+  scene.api.func_get_name = nullptr;
+  scene.api.kernel_get_name = nullptr;
+  CHECK(scene.table.needs_cubins());
+  const std::string cubin = test::read_file(std::string(CUBINS) + "/layouts_90.cubin");
+  scene.table.cubins().load(1, std::as_bytes(std::span(cubin)));
+
+  CUfunction kernel = FakeDriver::kernel();
+  CUfunction function = FakeDriver::function();
+  const void* const library = &scene;
+  scene.table.apply({HandleKind::kKernel, &kernel, 1, library, "add"});
+  scene.table.apply({HandleKind::kFunction, &function, 1, kernel});  // the function of that kernel
+  CHECK(scene.name(kernel) == "add");
+  CHECK(scene.table.resolve(kernel).params.size() == 4);
+  CHECK(scene.name(function) == "add");
+  CHECK(scene.table.resolve(function).params.size() == 4);
+
+  const auto nameless = reinterpret_cast<CUfunction>(uintptr_t{0x30});
+  CHECK(scene.name(nameless) == "(unnamed)");
+  CHECK(scene.table.resolve(nameless).params.empty());
+}
+
+TEST_CASE("function_table: the modules of a context that ended are asked anew, libraries are not",
+          "[function_table]") {
+  Scene scene;
+  scene.found(HandleKind::kFunction, FakeDriver::function(), 1);
+  scene.found(HandleKind::kKernel, FakeDriver::kernel(), 2);
+  const FunctionInfo* const function = &scene.table.resolve(FakeDriver::function());
+  const FunctionInfo* const kernel = &scene.table.resolve(FakeDriver::kernel());
+  scene.table.forget_modules();
+  CHECK(&scene.table.resolve(FakeDriver::function()) != function);
+  CHECK(&scene.table.resolve(FakeDriver::kernel()) == kernel);
 }
 
 }  // namespace

@@ -130,6 +130,18 @@ TEST_CASE("operands: a tensor map is a pointer to the memory that it describes",
   CHECK(scene.scan(map).empty());
 }
 
+TEST_CASE("operands: a tensor map is found wherever the parameters begin", "[operands]") {
+  Scene scene;
+  OpaqueMap map{};
+  scene.tensor_maps.learn(&map, kBlock);
+  void* values[] = {&map};
+  const ParamLayout as_on_sm_75[] = {{32, sizeof map}};
+  LaunchInfo launch;
+  launch.params = values;
+  std::array<format::Operand, 8> found;
+  CHECK(scan_operands(launch, as_on_sm_75, scene.addresses, scene.tensor_maps, found) == 1);
+}
+
 TEST_CASE("operands: a tensor map inside a struct is found, its own words are not pointers",
           "[operands]") {
   struct Arguments {
