@@ -93,10 +93,11 @@ class Bench:
                 raise Failure("%s did not end within %d s" % (pathlib.Path(command[0]).name, timeout)) from None
         return Done(process.returncode, out, err)
 
-    def traced(self, command, name="run", timeout=120, rules=None, **settings):
+    def traced(self, command, name="run", timeout=120, rules=None, environment=None, **settings):
         """Runs under the preload. Settings without their prefix: mode="hash". @return (Done, Trace)."""
         path = self.folder / (name + ".ctrace")
-        environment = {"LD_PRELOAD": self.tree.preload, "CONVTRACE_OUTPUT": path, "CONVTRACE_OVERWRITE": "1"}
+        environment = {**(environment or {}), "LD_PRELOAD": self.tree.preload, "CONVTRACE_OUTPUT": path,
+                       "CONVTRACE_OVERWRITE": "1"}
         if self.cupti:
             environment["CONVTRACE_CUPTI"] = self.cupti
         if rules is not None:

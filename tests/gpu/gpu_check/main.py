@@ -1,6 +1,8 @@
 """The command line of gpu-check, and the loop over checks."""
 import argparse
+import concurrent.futures
 import datetime
+import os
 import pathlib
 import sys
 import time
@@ -60,6 +62,35 @@ def run_check(bench, check, remaining):
     return dict(name=check.name, status=status, why=why, numbers=numbers, seconds=round(time.monotonic() - start, 2))
 
 
+class Runner:
+    """Runs the checks of sections, those that measure no time several at once, and reports each when it is over."""
+
+    def __init__(self, report, make_bench, end):
+        self.report, self.make_bench, self.end = report, make_bench, end
+
+    def section(self, name):
+        section = ALL[name]
+        checks = [check for check in section.CHECKS if not self.report.has(name, check.name)]
+        with concurrent.futures.ThreadPoolExecutor(workers() if section.AT_ONCE else 1) as pool:
+            for future in concurrent.futures.as_completed([pool.submit(self.one, check) for check in checks]):
+                entry = future.result()
+                self.report.add(name, entry)
+                print("%-12s %-34s %-5s %6.1f s  %s" % (name, entry["name"], entry["status"], entry["seconds"],
+                                                       entry["why"].strip().split("\n")[-1][:150]), flush=True)
+
+    def one(self, check):
+        bench = self.make_bench()
+        try:
+            return run_check(bench, check, self.end - time.monotonic())
+        finally:
+            bench.close()
+
+
+def workers():
+    """Checks at once: each runs a training, which wants a few cores."""
+    return max(1, min(6, len(os.sched_getaffinity(0)) // 2))
+
+
 def main(root):
     args = parse(root)
     tree = Tree(root)
@@ -74,19 +105,16 @@ def main(root):
     is_fake = (about["device"] or "").startswith(machine.FAKE)
     cupti = None if is_fake else machine.find_cupti(python)
     trouble = machine.torch_trouble(python, args.device)
-    end = time.monotonic() + (float("inf") if args.full else QUICK_SECONDS)
+
+    def make_bench():
+        bench = Bench(tree, python, args.device, is_fake, args.full)
+        bench.cupti, bench.torch_trouble, bench.driver_trouble = cupti, trouble, about["why_no_device"]
+        return bench
+
     print("gpu-check: %s, driver %s, commit %s" % (about["device"] or about["why_no_device"], about["driver"], about["commit"]))
+    runner = Runner(report, make_bench, time.monotonic() + (float("inf") if args.full else QUICK_SECONDS))
     for name in args.section or ALL:
-        for check in ALL[name].CHECKS:
-            if report.has(name, check.name):
-                continue
-            bench = Bench(tree, python, args.device, is_fake, args.full)
-            bench.cupti, bench.torch_trouble, bench.driver_trouble = cupti, trouble, about["why_no_device"]
-            entry = run_check(bench, check, end - time.monotonic())
-            bench.close()
-            report.add(name, entry)
-            print("%-12s %-34s %-5s %6.1f s  %s" % (name, check.name, entry["status"], entry["seconds"],
-                                                   entry["why"].strip().split("\n")[-1][:150]), flush=True)
+        runner.section(name)
     report.write()
     print("gpu-check: %d failed; %s" % (len(report.failed), args.out / "report.md"))
     return 1 if report.failed else 0

@@ -116,13 +116,28 @@ def graph(torch, device):
     return scene
 
 
-def cnn(torch, device):
+def cnn_model(torch, stages=2, width=16, pixels=16):
+    """Convolutions with BatchNorm and ReLU in place, a residual one in each stage."""
     nn = torch.nn
-    model = nn.Sequential(
-        nn.Conv2d(3, 16, 3, padding=1), nn.BatchNorm2d(16), nn.ReLU(inplace=True), nn.MaxPool2d(2),
-        nn.Conv2d(16, 32, 3, padding=1), nn.ReLU(inplace=True), nn.Flatten(), nn.Linear(32 * 64, 10))
+
+    class Stage(nn.Module):
+        def __init__(self, before, after):
+            super().__init__()
+            self.first, self.norm = nn.Conv2d(before, after, 3, padding=1), nn.BatchNorm2d(after)
+            self.second, self.relu = nn.Conv2d(after, after, 3, padding=1), nn.ReLU(inplace=True)
+
+        def forward(self, x):
+            x = self.relu(self.norm(self.first(x)))
+            return nn.functional.max_pool2d(self.relu(x + self.second(x)), 2)
+
+    widths = [3] + [width << i for i in range(stages)]
+    return nn.Sequential(*(Stage(*pair) for pair in zip(widths, widths[1:])), nn.Flatten(),
+                         nn.Linear(widths[-1] * (pixels >> stages) ** 2, 10))
+
+
+def cnn(torch, device):
     x, y = torch.randn(8, 3, 16, 16, device=device), torch.randint(10, (8,), device=device)
-    return Scene(torch, device, model, lambda m: nn.functional.cross_entropy(m(x), y))
+    return Scene(torch, device, cnn_model(torch), lambda m: torch.nn.functional.cross_entropy(m(x), y))
 
 
 def resnet(torch, device):

@@ -5,10 +5,20 @@ import sys
 import time
 
 from common import deterministic
-from models import Scene, gpt_model, token_batch
+from models import Scene, cnn_model, gpt_model, token_batch
 
-# name: layers, width, sequences, their length, steps a burst
-SIZES = {"tiny": (2, 64, 2, 32, 3), "gpt": (8, 1024, 8, 512, 5), "launch_bound": (12, 128, 1, 64, 5)}
+BURST = 5  # steps
+# name: layers, width, sequences, their length
+GPTS = {"tiny": (2, 64, 2, 32), "gpt": (8, 1024, 8, 512), "launch_bound": (12, 128, 1, 64)}
+
+
+def scene_of(torch, device, size):
+    if size == "resnet":
+        x, y = torch.randn(64, 3, 128, 128, device=device), torch.randint(10, (64,), device=device)
+        return Scene(torch, device, cnn_model(torch, stages=4, width=64, pixels=128),
+                     lambda model: torch.nn.functional.cross_entropy(model(x), y))
+    layers, width, count, length = GPTS[size]
+    return Scene(torch, device, gpt_model(torch, width, layers), token_batch(torch, device, 256, count, length))
 
 
 def around(torch, tool):
@@ -26,15 +36,15 @@ def around(torch, tool):
 
 
 def main():
-    device, (layers, width, count, length, burst) = sys.argv[1], SIZES[sys.argv[2]]
+    device, size = sys.argv[1:]
     torch = deterministic()
-    scene = Scene(torch, device, gpt_model(torch, width, layers), token_batch(torch, device, 256, count, length))
+    scene = scene_of(torch, device, size)
     wait = torch.cuda.synchronize if device == "cuda" else lambda: None
     for _ in sys.stdin:
         wait()
         start = time.perf_counter()
         with around(torch, os.environ.get("WORKER_TOOL")):
-            for _ in range(burst):
+            for _ in range(BURST):
                 scene.step()
             wait()
         print(time.perf_counter() - start, flush=True)

@@ -3,6 +3,7 @@ from ..bench import expect
 from ..check import Checks
 
 CHECKS = Checks()
+AT_ONCE = True
 FAULTS = {  # case: the op that must be named, its slot
     "forward": ("Returns", "output:0"), "backward": ("ReturnsBackwardBackward", "grad_input:0"),
     "schema": ("gpu_check::hidden", "output:0"), "offset": ("Inside", "output:0"),

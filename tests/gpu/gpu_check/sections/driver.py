@@ -3,7 +3,9 @@ from ..bench import Skip, expect
 from ..check import Checks
 
 CHECKS = Checks()
+AT_ONCE = False
 LAUNCH_NAMES = ("cuLaunchKernel", "cuLaunchKernelEx", "cuLaunchCooperativeKernel")
+EVERY_KERNEL = '[[rule]]\nkernel = "*"\noutputs = "auto"\n'
 WAYS = ("linked", "dlsym", "proc-address")
 
 
@@ -115,28 +117,87 @@ def insertion(bench):
     return numbers
 
 
-@CHECKS.add("callbacks of frameworks", seconds=60)
-def callbacks(bench):
-    """Which driver and runtime callbacks PyTorch's calls produce."""
-    command = bench.workload("models", "--model", "gpt", "--steps", "3")
+def check_same_results(bench, command, **settings):
+    """A traced run computes what a plain one does, and launches are in its trace. @return the trace's counts."""
+    environment = {key: settings.pop(key) for key in list(settings) if key.isupper()}
+    plain = bench.result(bench.run(command, **environment))
+    done, trace = bench.traced(command, environment=environment, **settings)
+    expect(bench.result(done)["digest"] == plain["digest"], "results changed under %s %s" % (environment, settings))
+    return trace.info["records"]
+
+
+@CHECKS.add("insertion under PyTorch", seconds=60)
+def insertion_under_pytorch(bench):
+    """Both ways of inserting, with lazy and eager module loading, and with launches that wait for the device."""
+    numbers = {}
+    modes = [("CUDA_MODULE_LOADING", "LAZY")]
+    if bench.full:
+        modes += [("CUDA_MODULE_LOADING", "EAGER"), ("CUDA_LAUNCH_BLOCKING", "1")]
+    command = bench.workload("models", "--model", "gpt")
+    for way in ("gate", "callback"):
+        for name, value in modes:
+            records = check_same_results(bench, command, insert=way, rules=EVERY_KERNEL, **{name: value})
+            numbers["%s_%s_values" % (way, value)] = records["stats"]
+    return numbers
+
+
+@CHECKS.add("allocator", seconds=30)
+def allocator(bench):
+    """PyTorch's own count of blocks against the trace's, and which libcupti is mapped."""
+    done, trace = bench.traced(bench.workload("allocator"))
+    said = bench.result(done)
+    expect(len(said["hooks"]) >= 2, "libc10 has no hooks to report memory with: %s" % said["hooks"])
+    expect(len(said["cupti"]) == 1, "more or less than one libcupti is mapped: %s" % said["cupti"])
+    blocks = [r for r in trace.records() if r["record"] in ("alloc", "free") and r["source"] == "framework"]
+    counts = [sum(r["record"] == kind for r in blocks) for kind in ("alloc", "free")]
+    expect(counts == [said["allocated"], said["freed"]],
+           "PyTorch counts %s, the trace %s" % ([said["allocated"], said["freed"]], counts))
+    return {"allocations": counts[0], "frees": counts[1], "cupti": said["cupti"][0]}
+
+
+def callback_counts(bench, command):
     done, probe = bench.probed(command, "all", timeout=120)
     bench.result(done)
     if probe is None:
         raise Skip("the program used no CUDA")
-    expect(probe["subscribe_result"] == 0, "cuptiSubscribe says %d under PyTorch" % probe["subscribe_result"])
-    launches = launch_count(probe["driver"])
-    top = {"driver " + key: count for key, count in probe["driver"].items() if count}
-    top.update(("runtime " + key, count) for key, count in probe["runtime"].items() if count)
-    return {"launches": launches, "kernels": len(probe["kernels"]), **top}
+    expect(probe["subscribe_result"] == 0, "cuptiSubscribe says %d" % probe["subscribe_result"])
+    names = {"%s %s" % (domain, key): count for domain in ("driver", "runtime") for key, count in probe[domain].items()}
+    return {"launches": launch_count(probe["driver"]), "kernels": len(probe["kernels"]), **names}
 
 
-@CHECKS.add("profiler beside us", seconds=60)
+@CHECKS.add("callbacks of PyTorch", seconds=40)
+def callbacks_of_pytorch(bench):
+    """Which driver and runtime callbacks its calls produce."""
+    return callback_counts(bench, bench.workload("models", "--model", "gpt"))
+
+
+@CHECKS.add("callbacks of Triton", seconds=40)
+def callbacks_of_triton(bench):
+    return callback_counts(bench, bench.workload("models", "--model", "triton_op"))
+
+
+@CHECKS.add("callbacks of CuPy", seconds=30)
+def callbacks_of_cupy(bench):
+    return callback_counts(bench, bench.workload("other_frameworks", "--framework", "cupy"))
+
+
+@CHECKS.add("callbacks of JAX", seconds=40)
+def callbacks_of_jax(bench):
+    return callback_counts(bench, bench.workload("other_frameworks", "--framework", "jax"))
+
+
+@CHECKS.add("profiler beside us", seconds=90)
 def profiler(bench):
     """torch.profiler in a traced process: both finish, nobody crashes, the program's results stay."""
-    plain = bench.result(bench.run(bench.workload("models", "--model", "gpt", "--steps", "3", "--profile")))
-    done, trace = bench.traced(bench.workload("models", "--model", "gpt", "--steps", "3", "--profile"))
-    traced = bench.result(done)
-    expect(plain["digest"] == traced["digest"], "results changed")
-    return {"kernels_seen_by_profiler_alone": plain["profiled_kernels"],
-            "kernels_seen_by_profiler_traced": traced["profiled_kernels"],
-            "launches_in_trace": trace.info["records"]["launch"], "profiler_said": done.err.strip()[:300]}
+    command = bench.workload("models", "--model", "gpt", "--profile")
+    numbers = {}
+    for name, environment in (("plain", {}), ("daemon", {"KINETO_USE_DAEMON": "1"})):
+        plain = bench.result(bench.run(command, **environment))
+        done, trace = bench.traced(command, environment=environment)
+        traced = bench.result(done)
+        expect(plain["digest"] == traced["digest"], "results changed (%s)" % name)
+        numbers.update({name + "_kernels_profiled_alone": plain["profiled_kernels"],
+                        name + "_kernels_profiled_traced": traced["profiled_kernels"],
+                        name + "_launches_in_trace": trace.info["records"]["launch"],
+                        name + "_said": done.err.strip()[-200:]})
+    return numbers

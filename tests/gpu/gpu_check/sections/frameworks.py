@@ -4,6 +4,7 @@ from ..check import Checks
 from .driver import launch_count
 
 CHECKS = Checks()
+AT_ONCE = True
 MODELS = ("gpt", "amp", "graph", "cnn", "triton_op", "compiled", "resnet", "transformers", "extension")
 FRAMEWORKS = ("cupy", "jax", "onnxruntime")
 

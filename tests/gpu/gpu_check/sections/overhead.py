@@ -1,18 +1,22 @@
 """What tracing costs a training step, beside other tools, as ratios in one run."""
 import os
+import shutil
 import signal
 import statistics
 import subprocess
+import time
 
 from ..bench import Skip, expect
 from ..check import Checks
+from .driver import EVERY_KERNEL
 
 CHECKS = Checks()
-EVERY_KERNEL = '[[rule]]\nkernel = "*"\noutputs = "auto"\n'
+AT_ONCE = False
 # way: settings, goal as a ratio to the plain step on an H100; None: shown, not judged
 WAYS = {
     "launches": ({"CONVTRACE_MODE": "launches"}, 1.02),
     "stats": ({"CONVTRACE_MODE": "stats"}, 1.05),
+    "every_kernel": ({"CONVTRACE_MODE": "stats", "RULES": EVERY_KERNEL}, 1.25),
     "every50": ({"CONVTRACE_MODE": "stats", "CONVTRACE_STEPS": "0-100000,every=50"}, 1.01),
     "profiler": ({"WORKER_TOOL": "profiler"}, None),
     "debug_mode": ({"WORKER_TOOL": "debug_mode"}, None),
@@ -26,6 +30,10 @@ class Worker:
         environment = {k: v for k, v in os.environ.items() if k != "LD_PRELOAD" and not k.startswith("CONVTRACE")}
         if any(key.startswith("CONVTRACE") for key in settings):
             environment.update(LD_PRELOAD=str(bench.tree.preload), CONVTRACE_OUTPUT=str(bench.folder / (name + ".ctrace")))
+        rules = settings.pop("RULES", None)
+        if rules:
+            settings["CONVTRACE_CONFIG"] = str(bench.folder / (name + ".toml"))
+            (bench.folder / (name + ".toml")).write_text(rules)
         self.process = subprocess.Popen(
             [bench.python, str(bench.tree.workloads / "training_worker.py"), bench.device, size],
             env={**environment, **settings}, cwd=bench.folder, text=True, start_new_session=True,
@@ -51,7 +59,7 @@ class Worker:
 def ratios(bench, size, ways, pairs):
     """Median over pairs of (burst of a way / burst of the plain step next to it). Bursts alternate, so drift hits all."""
     plain = Worker(bench, size, "plain", {})
-    workers = {name: Worker(bench, size, name, settings) for name, (settings, _) in ways.items()}
+    workers = {name: Worker(bench, size, name, dict(settings)) for name, (settings, _) in ways.items()}
     try:
         for worker in [plain, *workers.values()] * 2:
             worker.sample()
@@ -85,5 +93,26 @@ def step_check(size, ways):
 
 
 CHECKS.add("GPT-like step", seconds=90)(step_check("gpt", WAYS))
+CHECKS.add("ResNet-like step", seconds=60)(step_check("resnet", {
+    name: WAYS[name] for name in ("launches", "stats")}))
 CHECKS.add("launch-bound step", seconds=60)(step_check("launch_bound", {
     name: (WAYS[name][0], None) for name in ("launches", "stats")}))
+
+
+@CHECKS.add("compute-sanitizer on the same step", seconds=90)
+def sanitizer(bench):
+    """How long a few steps take under compute-sanitizer's memcheck, as a ratio to plain and to traced."""
+    tool = shutil.which("compute-sanitizer")
+    if bench.device == "cpu" or tool is None:
+        raise Skip("needs a GPU" if bench.device == "cpu" else "compute-sanitizer is not on the PATH")
+    command = bench.workload("models", "--model", "gpt")
+
+    def seconds(run):
+        start = time.monotonic()
+        bench.result(run())
+        return time.monotonic() - start
+
+    plain = seconds(lambda: bench.run(command))
+    traced = seconds(lambda: bench.traced(command)[0])
+    checked = seconds(lambda: bench.run([tool, "--tool", "memcheck", *command], timeout=85))
+    return {"traced_over_plain": traced / plain, "sanitizer_over_plain": checked / plain}

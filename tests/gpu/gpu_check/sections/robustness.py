@@ -7,6 +7,7 @@ from ..bench import Failure, Trace, expect
 from ..check import Checks
 
 CHECKS = Checks()
+AT_ONCE = True
 
 
 def same_end(bench, case, timeout=120):

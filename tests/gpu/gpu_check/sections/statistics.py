@@ -5,6 +5,7 @@ from ..bench import Skip, expect
 from ..check import Checks
 
 CHECKS = Checks()
+AT_ONCE = False
 
 
 @CHECKS.add("bits", seconds=60)
