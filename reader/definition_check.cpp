@@ -22,31 +22,21 @@ DefinitionCheck::DefinitionCheck(const Definitions& definitions) {
   }
 }
 
+bool DefinitionCheck::resolves(const Launch& e) const {
+  return known(e.place.scope) && known(e.kernel);
+}
+
+bool DefinitionCheck::resolves(const TensorStats& e) const {
+  return known(e.place.scope) && known(e.slot) && known(e.op) && known(e.kernel);
+}
+
+bool DefinitionCheck::resolves(const Finding& e) const {
+  return known(e.place.scope) && known(e.op) && known(e.kernel) && known(e.slot) &&
+         known(e.other) && known(e.alloc_stack) && known(e.launch_stack) && known(e.free_stack);
+}
+
 bool DefinitionCheck::resolves(const Event& event) const {
-  struct Visitor {
-    const DefinitionCheck& check;
-    bool operator()(const Launch& e) const {
-      return check.known(e.place.scope) && check.known(e.kernel);
-    }
-    bool operator()(const TensorStats& e) const {
-      return check.known(e.place.scope) && check.known(e.slot) && check.known(e.op) &&
-             check.known(e.kernel);
-    }
-    bool operator()(const Alloc& e) const { return check.known(e.stack); }
-    bool operator()(const Free& e) const { return check.known(e.stack); }
-    bool operator()(const Scope& e) const { return check.known(e.place.scope); }
-    bool operator()(const Finding& e) const {
-      return check.known(e.place.scope) && check.known(e.op) && check.known(e.kernel) &&
-             check.known(e.slot) && check.known(e.other) && check.known(e.alloc_stack) &&
-             check.known(e.launch_stack) && check.known(e.free_stack);
-    }
-    bool operator()(const Copy&) const { return true; }
-    bool operator()(const Step&) const { return true; }
-    bool operator()(const Diagnostic&) const { return true; }
-    bool operator()(const Loss&) const { return true; }
-    bool operator()(const Cost&) const { return true; }
-  };
-  return std::visit(Visitor{*this}, event);
+  return std::visit([this](const auto& e) { return resolves(e); }, event);
 }
 
 }  // namespace convtrace::reader

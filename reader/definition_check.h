@@ -22,6 +22,17 @@ class DefinitionCheck {
   /// @return whether all ids of `event` are none or defined, down to the texts of kernels and stack
   /// frames.
   [[nodiscard]] bool resolves(const format::Event& event) const;
+  [[nodiscard]] bool resolves(const format::Launch& e) const;
+  [[nodiscard]] bool resolves(const format::TensorStats& e) const;
+  [[nodiscard]] bool resolves(const format::Finding& e) const;
+  [[nodiscard]] bool resolves(const format::Alloc& e) const { return known(e.stack); }
+  [[nodiscard]] bool resolves(const format::Free& e) const { return known(e.stack); }
+  [[nodiscard]] bool resolves(const format::Scope& e) const { return known(e.place.scope); }
+  [[nodiscard]] bool resolves(const format::Copy&) const { return true; }
+  [[nodiscard]] bool resolves(const format::Step&) const { return true; }
+  [[nodiscard]] bool resolves(const format::Diagnostic&) const { return true; }
+  [[nodiscard]] bool resolves(const format::Loss&) const { return true; }
+  [[nodiscard]] bool resolves(const format::Cost&) const { return true; }
 
  private:
   [[nodiscard]] bool known(format::StringId id) const { return test(strings_, id.value); }

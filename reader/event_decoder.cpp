@@ -54,7 +54,7 @@ struct EventDecoder::Impl {
   std::vector<uint64_t> newest;  ///< by launch: generation of the last Alloc before it
 
   void find_newest(size_t launch_count);
-  bool bind(const wire::Chunk& from, uint32_t item_count);
+  bool bind(const wire::Chunk& from, uint32_t item_count, size_t raw_bytes);
   bool next(Event& event);
   template <typename Kind, typename Table>
   bool next_table(EventHeader header, const flatbuffers::Vector<flatbuffers::Offset<Table>>& tables,
@@ -67,7 +67,7 @@ struct EventDecoder::Impl {
   bool next_step(EventHeader header, Event& event);
 };
 
-bool EventDecoder::Impl::bind(const wire::Chunk& from, uint32_t item_count) {
+bool EventDecoder::Impl::bind(const wire::Chunk& from, uint32_t item_count, size_t raw_bytes) {
   const size_t count = from.kind() != nullptr ? from.kind()->size() : 0;
   if (count != item_count) return false;
   if (count > 0) kinds = {from.kind()->data(), count};
@@ -92,7 +92,7 @@ bool EventDecoder::Impl::bind(const wire::Chunk& from, uint32_t item_count) {
          scope.bind(from.scope(), rows[5]) && step_index.bind(from.step_index(), rows[6], 4) &&
          rows_of(from.finding()) == rows[7] && rows_of(from.diagnostic()) == rows[8] &&
          rows_of(from.loss()) == rows[9] && rows_of(from.cost()) == rows[10] &&
-         rare_texts_fit(from);
+         rare_texts_fit(from, raw_bytes);
 }
 
 void EventDecoder::Impl::find_newest(size_t launch_count) {
@@ -155,7 +155,7 @@ Status EventDecoder::load(Bytes raw, uint32_t item_count) {
   if (item_count > kMaxChunkEvents) return Status::make(StatusCode::kLimitExceeded, "chunk");
   const wire::Chunk* chunk = verified_chunk(raw);
   if (chunk == nullptr) return Status::make(StatusCode::kCorrupt, "chunk");
-  if (!impl_->bind(*chunk, item_count)) {
+  if (!impl_->bind(*chunk, item_count, raw.size())) {
     clear();
     return Status::make(StatusCode::kCorrupt, "columns");
   }
@@ -173,6 +173,15 @@ std::vector<StepSums> EventDecoder::sums() const {
   const bool known = impl_->chunk != nullptr && impl_->chunk->sums() != nullptr;
   if (known && !append_sums(*impl_->chunk->sums(), sums)) sums.clear();
   return sums;
+}
+
+uint64_t EventDecoder::first_seq() const { return impl_->first_seq; }
+
+bool EventDecoder::resolved_by(const DefinitionCheck& check) const {
+  const Impl& impl = *impl_;
+  return impl.chunk != nullptr && impl.launch.resolved_by(check) && impl.stats.resolved_by(check) &&
+         impl.alloc.resolved_by(check) && impl.free.resolved_by(check) &&
+         impl.scope.resolved_by(check) && findings_resolved_by(check, *impl.chunk);
 }
 
 EventDecoder::Outcome EventDecoder::next(Event& event) {

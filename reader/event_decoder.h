@@ -14,6 +14,7 @@
 #include "format/base/status.h"
 #include "format/events.h"
 #include "format/step_sums.h"
+#include "reader/definition_check.h"
 
 namespace convtrace::reader {
 
@@ -32,6 +33,13 @@ class EventDecoder {
 
   /// @return the step sums that the chunk states of itself; none if they are damaged.
   [[nodiscard]] std::vector<format::StepSums> sums() const;
+
+  /// @return number of the first event; those after it have the next ones.
+  [[nodiscard]] uint64_t first_seq() const;
+
+  /// @return whether all that the events name is defined, of those that are understood; then
+  /// DefinitionCheck::resolves() need not be asked for each.
+  [[nodiscard]] bool resolved_by(const DefinitionCheck& check) const;
 
   enum class Outcome : uint8_t {
     kEvent,

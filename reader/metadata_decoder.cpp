@@ -6,6 +6,7 @@
 #include "format/schema/defs_generated.h"
 #include "format/schema/meta_generated.h"
 #include "reader/columns/sums_rows.h"
+#include "reader/columns/text_budget.h"
 
 namespace convtrace::reader {
 namespace {
@@ -27,14 +28,6 @@ std::string text(const flatbuffers::String* string) {
 }
 
 Status corrupt(const char* site) { return Status::make(StatusCode::kCorrupt, site); }
-
-/// Offsets of a hostile vector may all lead to one long text: copies must not outgrow the payload.
-bool texts_fit(const flatbuffers::Vector<flatbuffers::Offset<flatbuffers::String>>* texts,
-               Bytes raw) {
-  size_t sum = 0;
-  for (uint32_t i = 0; i < size_of(texts) && sum <= raw.size(); ++i) sum += texts->Get(i)->size();
-  return sum <= raw.size();
-}
 
 Status define_strings(const wire::Defs& defs, format::Definitions& definitions) {
   for (uint32_t i = 0; i < size_of(defs.strings()); ++i) {
@@ -81,8 +74,10 @@ Status decode_meta(Bytes raw, format::TraceMeta& meta, uint32_t& required_featur
   const wire::Meta& from = *wire::GetMeta(data);
   if (size_of(from.uuid()) != meta.uuid.size()) return corrupt("META uuid");
   if (size_of(from.fact_name()) != size_of(from.fact_value())) return corrupt("META facts");
-  if (!texts_fit(from.command_line(), raw) || !texts_fit(from.fact_name(), raw) ||
-      !texts_fit(from.fact_value(), raw)) {
+  TextBudget budget(raw.size());
+  if (!budget.take(from.tool_version()) || !budget.take(from.host()) ||
+      !budget.take(from.command_line()) || !budget.take(from.fact_name()) ||
+      !budget.take(from.fact_value())) {
     return Status::make(StatusCode::kLimitExceeded, "META texts");
   }
 
@@ -112,7 +107,7 @@ Status decode_defs(Bytes raw, format::Definitions& definitions) {
   flatbuffers::Verifier verifier(data, raw.size(), kMaxDepth, kMaxTables);
   if (!wire::VerifyDefsBuffer(verifier)) return corrupt("DEFS");
   const wire::Defs& defs = *wire::GetDefs(data);
-  if (!texts_fit(defs.strings(), raw)) {
+  if (!TextBudget(raw.size()).take(defs.strings())) {
     return Status::make(StatusCode::kLimitExceeded, "DEFS texts");
   }
   CONVTRACE_TRY(define_strings(defs, definitions));

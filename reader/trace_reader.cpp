@@ -7,7 +7,8 @@ namespace convtrace::reader {
 struct TraceReader::Impl {
   std::unique_ptr<TraceContainer> container;
   ChunkStream chunks;
-  Chunk* chunk = nullptr;  ///< whose events are given out
+  Chunk* chunk = nullptr;       ///< whose events are given out
+  bool chunk_resolved = false;  ///< all that its events name is defined
   uint64_t events_without_definition = 0;
 
   Impl(std::unique_ptr<TraceContainer> opened, unsigned threads)
@@ -58,12 +59,15 @@ bool TraceReader::next(format::Event& event) {
       case EventDecoder::Outcome::kEnd:
         impl_->chunk = impl_->chunks.next();
         if (impl_->chunk == nullptr) return false;
+        impl_->chunk_resolved =
+            impl_->chunk->decoder.resolved_by(impl_->container->definition_check());
         break;
       case EventDecoder::Outcome::kNotUnderstood:
         impl_->container->report(impl_->chunk->record,
                                  "events that only a newer convtrace understands");
         break;
       case EventDecoder::Outcome::kEvent:
+        if (impl_->chunk_resolved) return true;
         if (impl_->container->definition_check().resolves(event)) return true;
         ++impl_->events_without_definition;
         break;

@@ -7,11 +7,13 @@
 /// Memory:   32 bytes an operand, at most kMaxChunkOperands.
 /// Source:   format/FORMAT.md section 6.3.
 
+#include <algorithm>
 #include <span>
 #include <vector>
 
 #include "format/events.h"
 #include "reader/columns/row_table.h"
+#include "reader/definition_check.h"
 
 namespace convtrace::reader {
 
@@ -30,6 +32,13 @@ class LaunchRows {
     launch.header = header;
     launch.operands = {operands_.data() + first_operands_[row], signature.operand_count};
     return signature.known;
+  }
+
+  /// @return whether all that the events name is defined, of those whose enumerators are known.
+  [[nodiscard]] bool resolved_by(const DefinitionCheck& check) const {
+    return std::ranges::all_of(signatures_, [&check](const Signature& made) {
+      return !made.known || check.resolves(made.event);
+    });
   }
 
  private:

@@ -6,10 +6,12 @@
 /// Errors:   bind() finds everything that can be wrong with a hostile chunk.
 /// Source:   format/FORMAT.md section 6.5.
 
+#include <algorithm>
 #include <vector>
 
 #include "format/events.h"
 #include "reader/columns/row_table.h"
+#include "reader/definition_check.h"
 
 namespace convtrace::reader {
 
@@ -30,6 +32,13 @@ class MemoryRows {
     memory.address = varying_[row][0];
     memory.generation = generations_[row + 1];
     return signature.known;
+  }
+
+  /// @return whether all that the events name is defined, of those whose enumerators are known.
+  [[nodiscard]] bool resolved_by(const DefinitionCheck& check) const {
+    return std::ranges::all_of(signatures_, [&check](const Signature& made) {
+      return !made.known || check.resolves(made.event);
+    });
   }
 
   /// @return generation of the last of the first `count` events; 0: none.

@@ -1,17 +1,16 @@
 #include "reader/columns/rare_rows.h"
 
+#include <algorithm>
+
 #include "format/definitions.h"
 #include "reader/columns/enums.h"
+#include "reader/columns/text_budget.h"
 
 namespace convtrace::reader {
 namespace {
 
 std::string_view text(const flatbuffers::String* string) {
   return string != nullptr ? std::string_view(string->c_str(), string->size()) : std::string_view();
-}
-
-bool fits(const flatbuffers::String* string) {
-  return text(string).size() <= format::kMaxStringBytes;
 }
 
 }  // namespace
@@ -60,7 +59,11 @@ bool read(const wire::Cost& from, format::Cost& e) {
   return true;
 }
 
-bool rare_texts_fit(const wire::Chunk& chunk) {
+bool rare_texts_fit(const wire::Chunk& chunk, size_t raw_bytes) {
+  TextBudget budget(raw_bytes);
+  const auto fits = [&budget](const flatbuffers::String* string) {
+    return text(string).size() <= format::kMaxStringBytes && budget.take(string);
+  };
   if (chunk.finding() != nullptr) {
     for (const wire::Finding* row : *chunk.finding()) {
       if (!fits(row->message())) return false;
@@ -72,6 +75,14 @@ bool rare_texts_fit(const wire::Chunk& chunk) {
     }
   }
   return true;
+}
+
+bool findings_resolved_by(const DefinitionCheck& check, const wire::Chunk& chunk) {
+  if (chunk.finding() == nullptr) return true;
+  return std::ranges::all_of(*chunk.finding(), [&check](const wire::Finding* row) {
+    format::Finding finding;
+    return !read(*row, finding) || check.resolves(finding);
+  });
 }
 
 }  // namespace convtrace::reader

@@ -7,6 +7,7 @@
 
 #include "format/events.h"
 #include "format/schema/chunk_generated.h"
+#include "reader/definition_check.h"
 
 namespace convtrace::reader {
 
@@ -18,7 +19,10 @@ bool read(const wire::Diagnostic& from, format::Diagnostic& event);
 bool read(const wire::Loss& from, format::Loss& event);
 bool read(const wire::Cost& from, format::Cost& event);
 
-/// @return whether the texts of all tables are within the limit.
-[[nodiscard]] bool rare_texts_fit(const wire::Chunk& chunk);
+/// @return whether the texts of all tables are within the limits of a payload of `raw_bytes`.
+[[nodiscard]] bool rare_texts_fit(const wire::Chunk& chunk, size_t raw_bytes);
+
+/// @return whether all that the findings name is defined.
+[[nodiscard]] bool findings_resolved_by(const DefinitionCheck& check, const wire::Chunk& chunk);
 
 }  // namespace convtrace::reader

@@ -6,12 +6,14 @@
 /// Errors:   bind() finds everything that can be wrong with a hostile chunk.
 /// Source:   format/FORMAT.md section 6.4.
 
+#include <algorithm>
 #include <span>
 #include <vector>
 
 #include "format/events.h"
 #include "format/stats_words.h"
 #include "reader/columns/row_table.h"
+#include "reader/definition_check.h"
 
 namespace convtrace::reader {
 
@@ -50,6 +52,13 @@ class StatsRows {
   /// Makes `event` the next record; spans are valid until the next bind().
   /// @return whether all its enumerators are known. @pre there is one
   bool next(format::EventHeader header, format::Event& event);
+
+  /// @return whether all that the events name is defined, of those whose enumerators are known.
+  [[nodiscard]] bool resolved_by(const DefinitionCheck& check) const {
+    return std::ranges::all_of(signatures_, [&check](const Signature& made) {
+      return !made.known || check.resolves(made.event);
+    });
+  }
 
  private:
   struct Signature {

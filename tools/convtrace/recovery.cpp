@@ -28,12 +28,10 @@ format::TraceMeta meta_of(const format::TraceMeta& original) {
   return meta;
 }
 
-/// What is known of a chunk after one walk over its events.
-struct Walked {
-  EventHeader first;  ///< of the first event, if any was understood
-  bool any = false;
-  uint64_t undefined = 0;
-};
+/// Where the events of a record begin, as far as its header says.
+EventHeader begin_of(const format::RecordHeader& header) {
+  return {.seq = 0, .t_ns = header.time_begin_ns, .step = header.step_begin, .thread = 0};
+}
 
 class Recovery {
  public:
@@ -48,7 +46,6 @@ class Recovery {
   [[nodiscard]] Recovered result() const;
 
  private:
-  Walked walk(reader::Chunk& chunk) const;
   Status note_missing(uint64_t count, EventHeader where);
   Status copy_defined(reader::Chunk& chunk);
 
@@ -58,34 +55,18 @@ class Recovery {
   Recovered result_;
 };
 
-Walked Recovery::walk(reader::Chunk& chunk) const {
-  Walked walked;
-  Event event;
-  uint64_t position = 0;
-  for (Outcome outcome; (outcome = chunk.decoder.next(event)) != Outcome::kEnd; ++position) {
-    if (outcome != Outcome::kEvent) continue;
-    if (!walked.any) walked.first = header_of(event);
-    if (!walked.any) walked.first.seq -= position;  // numbers in a chunk have no gaps
-    walked.any = true;
-    if (!trace_.definition_check().resolves(event)) ++walked.undefined;
-  }
-  return walked;
-}
-
 Status Recovery::copy(reader::Chunk& chunk) {
   const format::RecordHeader& header = trace_.records()[chunk.record].header;
-  const Walked walked = walk(chunk);
-  const uint64_t first = walked.any ? walked.first.seq : writer_.next_seq();
+  const uint64_t first = chunk.decoder.first_seq();
   if (first > writer_.next_seq()) {
-    CONVTRACE_TRY(note_missing(first - writer_.next_seq(), walked.first));
+    CONVTRACE_TRY(note_missing(first - writer_.next_seq(), begin_of(header)));
   }
   after_ = chunk.record + 1;
   ++result_.chunks;
-  result_.events += header.item_count - walked.undefined;
-  result_.events_without_definition += walked.undefined;
+  result_.events += header.item_count;
   const bool numbered = first >= writer_.next_seq();  // else no writer of ours made it
   if (numbered) writer_.skip_to(first);
-  if (numbered && walked.undefined == 0) {
+  if (numbered && chunk.decoder.resolved_by(trace_.definition_check())) {
     return writer_.append_chunk(header, chunk.payload.stored(), first, chunk.decoder.sums());
   }
   CONVTRACE_TRY(copy_defined(chunk));
@@ -95,16 +76,14 @@ Status Recovery::copy(reader::Chunk& chunk) {
 
 /// Writes `chunk` anew without the events that cannot be shown.
 Status Recovery::copy_defined(reader::Chunk& chunk) {
-  const format::RecordEntry& entry = trace_.records()[chunk.record];
-  const Result<Bytes> raw = chunk.payload.read(entry);
-  if (!raw.ok()) return raw.status();
-  CONVTRACE_TRY(chunk.decoder.load(raw.value(), entry.header.item_count));
   format::Loss loss{.header = {}, .reason = format::LossReason::kDamage, .count = 0};
   Event event;
   for (Outcome outcome; (outcome = chunk.decoder.next(event)) != Outcome::kEnd;) {
     const bool understood = outcome == Outcome::kEvent;
     if (understood) loss.header = header_of(event);
-    if (understood && trace_.definition_check().resolves(event)) {
+    const bool undefined = understood && !trace_.definition_check().resolves(event);
+    if (undefined) ++result_.events_without_definition;
+    if (understood && !undefined) {
       CONVTRACE_TRY(writer_.append(event));
     } else {
       ++loss.count;
@@ -149,6 +128,7 @@ Status Recovery::finish() {
 
 Recovered Recovery::result() const {
   Recovered result = result_;
+  result.events -= result.events_without_definition;
   result.bytes = writer_.bytes_written();
   return result;
 }

@@ -233,6 +233,35 @@ TEST_CASE("event decoder: per-event limits hold", "[reader][limits]") {
   CHECK(with_message(64 * 1024 + 1) == kCorrupt);
 }
 
+TEST_CASE("event decoder: texts that share bytes may not outgrow their payload",
+          "[reader][limits]") {
+  size_t at_limit = 0, beyond_by_one = 0;
+  for (size_t size = 0; size < 2000; ++size) {
+    const size_t own = size % 10, twice = size / 10;
+    flatbuffers::FlatBufferBuilder builder;
+    const auto shared = builder.CreateString(std::string(twice, 'x'));
+    const auto site = builder.CreateString(std::string(own, 'y'));
+    std::vector<flatbuffers::Offset<wire::Diagnostic>> rows;
+    rows.push_back(wire::CreateDiagnostic(builder, 0, site, shared));
+    rows.push_back(wire::CreateDiagnostic(builder, 0, 0, shared));
+    const auto kinds = builder.CreateVector(std::vector<uint8_t>{8, 8});
+    const auto diagnostics = builder.CreateVector(rows);
+    wire::ChunkBuilder chunk(builder);
+    chunk.add_kind(kinds);
+    chunk.add_diagnostic(diagnostics);
+    wire::FinishChunkBuffer(builder, chunk.Finish());
+    const Bytes raw = std::as_bytes(std::span(builder.GetBufferPointer(), builder.GetSize()));
+    const size_t texts = 2 * twice + own;
+    EventDecoder decoder;
+    INFO(texts << " of " << raw.size());
+    REQUIRE(decoder.load(raw, 2).ok() == (texts <= raw.size()));
+    at_limit += texts == raw.size() ? 1 : 0;
+    beyond_by_one += texts == raw.size() + 1 ? 1 : 0;
+  }
+  CHECK(at_limit > 0);
+  CHECK(beyond_by_one > 0);
+}
+
 TEST_CASE("event decoder: the number of events must be what the header says", "[reader][limits]") {
   const ChunkMaker chunk([](wire::ChunkT& c) {
     c.kind = {6, 6};

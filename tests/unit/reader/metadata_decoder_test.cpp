@@ -6,6 +6,7 @@
 
 #include "format/metadata_encoder.h"
 #include "format/schema/defs_generated.h"
+#include "format/schema/meta_generated.h"
 #include "tests/support/catch.h"
 
 namespace convtrace {
@@ -144,6 +145,29 @@ TEST_CASE("DEFS: ids and counts that do not fit are damage", "[reader][limits]")
               d.frames.resize(257);
             },
             definitions) == StatusCode::kCorrupt);
+}
+
+TEST_CASE("META: texts that share their bytes cannot multiply them", "[reader][limits]") {
+  const auto code = [](bool with_values) {
+    flatbuffers::FlatBufferBuilder builder;
+    const auto text = builder.CreateString(std::string(1000, 'x'));
+    const auto shared = builder.CreateVector(&text, 1);
+    const auto other = builder.CreateVector(std::vector{builder.CreateString("v")});
+    const auto uuid = builder.CreateVector(std::vector<uint8_t>(16));
+    wire::MetaBuilder meta(builder);
+    meta.add_uuid(uuid);
+    meta.add_fact_name(shared);
+    meta.add_fact_value(with_values ? shared : other);
+    wire::FinishMetaBuffer(builder, meta.Finish());
+    format::TraceMeta read;
+    uint32_t features = 0;
+    return reader::decode_meta(
+               std::as_bytes(std::span(builder.GetBufferPointer(), builder.GetSize())), read,
+               features)
+        .code;
+  };
+  CHECK(code(false) == StatusCode::kOk);
+  CHECK(code(true) == StatusCode::kLimitExceeded);
 }
 
 TEST_CASE("DEFS: texts that share their bytes cannot multiply them", "[reader][limits]") {

@@ -1,0 +1,39 @@
+#pragma once
+/// @file text_budget.h
+/// Offsets of a hostile payload may all lead to one long text: what comes out of a payload must not
+/// outgrow it.
+///
+/// Source:   format/FORMAT.md section 9, "sum of a payload's texts".
+
+#include <flatbuffers/flatbuffers.h>
+
+#include <cstddef>
+
+namespace convtrace::reader {
+
+class TextBudget {
+ public:
+  explicit TextBudget(size_t raw_bytes) : left_(raw_bytes) {}
+
+  /// @return whether all texts so far fit, with `text`, which may be absent.
+  [[nodiscard]] bool take(const flatbuffers::String* text) {
+    const size_t bytes = text != nullptr ? text->size() : 0;
+    if (bytes > left_) return false;
+    left_ -= bytes;
+    return true;
+  }
+
+  using Texts = flatbuffers::Vector<flatbuffers::Offset<flatbuffers::String>>;
+  [[nodiscard]] bool take(const Texts* texts) {
+    if (texts == nullptr) return true;
+    for (const flatbuffers::String* text : *texts) {
+      if (!take(text)) return false;
+    }
+    return true;
+  }
+
+ private:
+  size_t left_;
+};
+
+}  // namespace convtrace::reader
