@@ -74,6 +74,18 @@ class Package(unittest.TestCase):
         self.assertIn("-%s-" % about["version"], self.file.name)
         self.assertTrue(re.fullmatch(r"[0-9a-f]{12}(-dirty)?|unknown", about["commit"]), about)
 
+    def test_gpu_check_works_from_the_tree(self):
+        """As on a GPU machine without a build, here over the fake driver."""
+        out = self.base / "checked"
+        done = subprocess.run([sys.executable, str(self.tree / "tools" / "gpu-check"), "--out", str(out), "--section", "driver"],
+                              env={"PATH": os.environ["PATH"], "LD_LIBRARY_PATH": str(BUILD / "fakecuda")},
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        report = json.loads((out / "report.json").read_text())
+        about = json.loads((self.tree / "share" / "convtrace" / "build.json").read_text())
+        self.assertEqual((report["device"], report["commit"]), ("Fake device 0", about["commit"]))
+        self.assertEqual(report["sections"][0]["status"], "pass")
+
     def test_programs_and_engine_work_with_glibc_alone(self):
         if subprocess.run([*IN_ROOT, "/", "true"], stderr=subprocess.DEVNULL).returncode != 0:
             self.skipTest("this user may not change the root folder")

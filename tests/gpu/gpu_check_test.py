@@ -14,7 +14,7 @@ BUILD, SOURCE = (pathlib.Path(argument) for argument in sys.argv[1:3])
 WITH_CPU = "--cpu" in sys.argv
 COMMAND = [sys.executable, str(SOURCE / "tools" / "gpu-check")]
 SECTIONS = {"driver", "statistics", "aliasing", "frameworks", "overhead", "robustness"}
-NEEDS_NO_TORCH = {"injection", "ways to the driver", "threads", "launch cost", "bits"}
+NEEDS_NO_TORCH = {"injection", "ways to the driver", "operands", "threads", "launch cost", "bits"}
 
 
 class GpuCheck(unittest.TestCase):

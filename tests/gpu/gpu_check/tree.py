@@ -23,13 +23,14 @@ class Tree:
         self.convtrace = self.build / "bin" / "convtrace"
         self.diff = self.build / "bin" / "convtrace-diff"
         self.launches = programs / "gpu_launches"
+        self.operands = programs / "gpu_operands"
         self.stats_bits = programs / "gpu_stats_bits"
         self.stats_bench = programs / "gpu_stats_bench"
         self.probe = programs / "libconvtrace_gpu_probe.so"
 
     @property
     def missing(self):
-        needed = (self.preload, self.convtrace, self.diff, self.launches, self.stats_bits, self.probe)
+        needed = (self.preload, self.convtrace, self.diff, self.launches, self.operands, self.stats_bits, self.probe)
         return [str(path) for path in needed if not path.exists()]
 
     @property

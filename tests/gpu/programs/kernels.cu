@@ -1,3 +1,5 @@
+#include <cuda.h>
+
 /// Kernels of the check's own programs, for real GPUs; image.cpp has the same for the fake driver.
 
 extern "C" __global__ void gpu_check_empty() {}
@@ -21,4 +23,9 @@ extern "C" __global__ void gpu_check_swap(Pair pair, unsigned count) {
   const float kept = pair.first[i];
   pair.first[i] = pair.second[i];
   pair.second[i] = kept;
+}
+
+/// A tensor map by value, as kernels that use TMA take it.
+extern "C" __global__ void gpu_check_tensor_map(const __grid_constant__ CUtensorMap map, float* out) {
+  out[0] = static_cast<float>(reinterpret_cast<const unsigned char*>(&map)[0]);
 }

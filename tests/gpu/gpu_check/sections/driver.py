@@ -54,6 +54,20 @@ def ways(bench):
     return numbers
 
 
+@CHECKS.add("operands", seconds=15)
+def operands(bench):
+    """Both kinds of kernel handle, an extra buffer, pointers in a struct, a tensor map: every address is found."""
+    done, trace = bench.traced(bench.native(bench.tree.operands))
+    said = bench.program(done)
+    launches = trace.records("launch")
+    expect(len(launches) == len(said["launches"]), "%d launches in the trace" % len(launches))
+    for launch, wanted in zip(launches, said["launches"]):
+        found = {operand["address"] for operand in launch["operands"]}
+        missing = [hex(address) for address in wanted["addresses"] if address not in found]
+        expect(not missing, "%s: %s are not among the operands" % (wanted["what"], missing))
+    return {"launches": len(launches), "without_tensor_map": said["why_no_tensor_map"] or "no"}
+
+
 @CHECKS.add("threads", seconds=40)
 def threads(bench):
     """16 threads that launch, allocate and free at once; exact counts."""

@@ -1,9 +1,12 @@
 """Programs in trouble end as they would without convtrace, and their traces can be read."""
 import concurrent.futures
+import os
+import shutil
 import signal
+import subprocess
 import time
 
-from ..bench import Failure, Trace, expect
+from ..bench import Failure, Skip, Trace, expect
 from ..check import Checks
 
 CHECKS = Checks()
@@ -91,3 +94,25 @@ def soak(bench):
     bench.result(done)
     info = trace.check_clean()
     return {"seconds": time.monotonic() - start, "launches": info["records"]["launch"], "bytes": info["bytes"]}
+
+
+@CHECKS.add("under MPS", seconds=60)
+def under_mps(bench):
+    """A program that shares the GPU through NVIDIA's multi-process service."""
+    control = shutil.which("nvidia-cuda-mps-control")
+    if bench.device == "cpu" or bench.is_fake or control is None:
+        raise Skip("needs a GPU and nvidia-cuda-mps-control")
+    pipes = {"CUDA_MPS_PIPE_DIRECTORY": bench.folder / "mps", "CUDA_MPS_LOG_DIRECTORY": bench.folder / "mps"}
+    (bench.folder / "mps").mkdir()
+    daemon = subprocess.Popen([control, "-f"], env={**os.environ, **{k: str(v) for k, v in pipes.items()}},
+                              stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        time.sleep(2)
+        command = bench.workload("models", "--model", "gpt")
+        plain = bench.result(bench.run(command, **pipes))
+        done, trace = bench.traced(command, environment=pipes)
+        expect(bench.result(done)["digest"] == plain["digest"], "results changed")
+        return {"launches": trace.check_clean()["records"]["launch"]}
+    finally:
+        daemon.terminate()
+        daemon.wait(30)
