@@ -39,6 +39,7 @@ struct ContentId {
 struct ElementForm {
   uint8_t width = 1;    ///< bytes of a real element, and planes
   bool rotate = false;  ///< left by one bit: brings the exponent of a float into one byte
+  bool operator==(const ElementForm&) const = default;
 };
 [[nodiscard]] constexpr ElementForm element_form(DType dtype) {
   const bool complex = dtype == DType::kC64 || dtype == DType::kC128;
@@ -57,9 +58,6 @@ struct BlobHeader {
   uint8_t depth = 0;  ///< 0: no base; else one more than the base's
   bool operator==(const BlobHeader&) const = default;
 };
-constexpr bool operator==(const ElementForm& a, const ElementForm& b) {
-  return a.width == b.width && a.rotate == b.rotate;
-}
 
 /// Writes kBlobHeaderBytes.
 void encode_header(const BlobHeader& header, std::byte* to) noexcept;

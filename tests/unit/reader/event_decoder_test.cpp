@@ -194,6 +194,8 @@ TEST_CASE("event decoder: operands that take no bytes are bounded all the same",
         .code();
   };
   constexpr size_t kMost = format::kMaxChunkOperands / format::kMaxOperands;
+  CHECK(with_operands(format::kMaxOperands - 1, 1) == kOk);
+  CHECK(with_operands(format::kMaxOperands, kMost - 1) == kOk);
   CHECK(with_operands(format::kMaxOperands, kMost) == kOk);
   CHECK(with_operands(format::kMaxOperands, kMost + 1) == kCorrupt);
   CHECK(with_operands(format::kMaxOperands + 1, 1) == kCorrupt);
@@ -207,6 +209,7 @@ TEST_CASE("event decoder: per-event limits hold", "[reader][limits]") {
            })
         .code();
   };
+  CHECK(with_rank(format::kMaxDims - 1) == kOk);
   CHECK(with_rank(format::kMaxDims) == kOk);
   CHECK(with_rank(format::kMaxDims + 1) == kCorrupt);
   CHECK(with_rank(255) == kOk);
@@ -218,6 +221,7 @@ TEST_CASE("event decoder: per-event limits hold", "[reader][limits]") {
            })
         .code();
   };
+  CHECK(with_ranges(format::kMaxRanges - 1) == kOk);
   CHECK(with_ranges(format::kMaxRanges) == kOk);
   CHECK(with_ranges(format::kMaxRanges + 1) == kCorrupt);
 
@@ -229,6 +233,7 @@ TEST_CASE("event decoder: per-event limits hold", "[reader][limits]") {
            })
         .code();
   };
+  CHECK(with_message(64 * 1024 - 1) == kOk);
   CHECK(with_message(64 * 1024) == kOk);
   CHECK(with_message(64 * 1024 + 1) == kCorrupt);
 }
@@ -275,6 +280,25 @@ TEST_CASE("event decoder: the number of events must be what the header says", "[
         StatusCode::kLimitExceeded);
   format::Event event;
   CHECK(decoder.next(event) == EventDecoder::Outcome::kEnd);
+
+  const auto with_events = [](size_t count) {
+    return ChunkMaker([count](wire::ChunkT& c) { c.kind.assign(count, 6); }).code();
+  };
+  CHECK(with_events(format::kMaxChunkEvents - 1) == kOk);
+  CHECK(with_events(format::kMaxChunkEvents) == kOk);
+  CHECK(with_events(format::kMaxChunkEvents + 1) == StatusCode::kLimitExceeded);
+}
+
+TEST_CASE("event decoder: rare events, tables each, are as many as events may be",
+          "[reader][limits]") {
+  for (const size_t count :
+       {size_t{format::kMaxChunkEvents - 1}, size_t{format::kMaxChunkEvents}}) {
+    const ChunkMaker chunk([count](wire::ChunkT& c) {
+      c.kind.assign(count, 9);
+      for (size_t i = 0; i < count; ++i) c.loss.push_back(std::make_unique<wire::LossT>());
+    });
+    CHECK(chunk.code() == kOk);
+  }
 }
 
 TEST_CASE("event decoder: kinds and enumerators of a newer version are passed over one by one",

@@ -4,9 +4,11 @@
 
 #include <functional>
 
+#include "format/layout.h"
 #include "format/metadata_encoder.h"
 #include "format/schema/defs_generated.h"
 #include "format/schema/meta_generated.h"
+#include "format/schema/sums_generated.h"
 #include "tests/support/catch.h"
 
 namespace convtrace {
@@ -145,6 +147,48 @@ TEST_CASE("DEFS: ids and counts that do not fit are damage", "[reader][limits]")
               d.frames.resize(257);
             },
             definitions) == StatusCode::kCorrupt);
+}
+
+TEST_CASE("META: texts beyond the limit are cut", "[reader][limits]") {
+  constexpr size_t kMost = format::kMaxStringBytes;
+  for (const size_t size : {kMost - 1, kMost, kMost + 1}) {
+    wire::MetaT meta;
+    meta.uuid.resize(16);
+    meta.host.assign(size, 'h');
+    flatbuffers::FlatBufferBuilder builder;
+    wire::FinishMetaBuffer(builder, wire::Meta::Pack(builder, &meta));
+    format::TraceMeta read;
+    uint32_t features = 0;
+    REQUIRE(
+        reader::decode_meta(std::as_bytes(std::span(builder.GetBufferPointer(), builder.GetSize())),
+                            read, features)
+            .ok());
+    CHECK(read.host.size() == std::min(size, kMost));
+  }
+}
+
+TEST_CASE("SUMS: more steps than the limit, or columns of other lengths, are damage",
+          "[reader][limits]") {
+  const auto code = [](size_t steps, size_t launches) {
+    wire::StepSumsT sums;
+    sums.step.resize(steps);
+    sums.launches.resize(launches);
+    sums.values.resize(steps);
+    sums.key_sum.resize(steps);
+    sums.value_sum.resize(steps);
+    flatbuffers::FlatBufferBuilder builder;
+    wire::FinishStepSumsBuffer(builder, wire::StepSums::Pack(builder, &sums));
+    std::vector<format::StepSums> read;
+    uint64_t events = 0;
+    const Status status = reader::decode_sums(
+        std::as_bytes(std::span(builder.GetBufferPointer(), builder.GetSize())), read, events);
+    CHECK(read.size() == (status.ok() ? steps : 0));
+    return status.code;
+  };
+  CHECK(code(format::kMaxSums - 1, format::kMaxSums - 1) == StatusCode::kOk);
+  CHECK(code(format::kMaxSums, format::kMaxSums) == StatusCode::kOk);
+  CHECK(code(format::kMaxSums + 1, format::kMaxSums + 1) == StatusCode::kCorrupt);
+  CHECK(code(10, 9) == StatusCode::kCorrupt);
 }
 
 TEST_CASE("META: texts that share their bytes cannot multiply them", "[reader][limits]") {
