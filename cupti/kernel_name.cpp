@@ -2,8 +2,10 @@
 
 #include <cxxabi.h>
 
+#include <algorithm>
 #include <cctype>
 #include <cstdlib>
+#include <iterator>
 #include <memory>
 #include <string_view>
 
@@ -54,19 +56,39 @@ void erase_device_lambda_numbers(std::string& text) {
   }
 }
 
-/// `_INTERNAL_1a2b3c4d_7_file_cu_...::kernel`: nvcc's namespace for a file's static names, with a
-/// hash of its path.
-void erase_internal_namespaces(std::string& text) {
-  constexpr std::string_view kPrefix = "_INTERNAL_";
-  for (size_t pos = 0; (pos = text.find(kPrefix, pos)) != std::string::npos;) {
-    size_t end = pos;
-    while (end < text.size() && is_identifier(text[end])) ++end;
-    const bool whole_word = pos == 0 || !is_identifier(text[pos - 1]);
-    if (whole_word && text.compare(end, 2, "::") == 0) {
-      text.erase(pos, end + 2 - pos);
+/// Namespaces that are named after a build: `_INTERNAL_1a2b3c4d_7_file_cu_...`, nvcc's for a file's
+/// static names, with a hash of its path; `CUB_200700_800_NS`, `THRUST_...` and
+/// `_V_300001_SM_1000`, with the version of the library and the architectures compiled for;
+/// libcu++'s `__4`.
+bool names_a_build(std::string_view scope) {
+  constexpr std::string_view kVersioned[] = {"CUB_", "THRUST_", "_V_", "__"};
+  if (scope.starts_with("_INTERNAL_")) return true;
+  return std::any_of(std::begin(kVersioned), std::end(kVersioned), [scope](std::string_view start) {
+    return scope.starts_with(start) && scope.size() > start.size() && is_digit(scope[start.size()]);
+  });
+}
+
+void erase_build_namespaces(std::string& text) {
+  size_t begin = 0;
+  for (size_t pos = 0; pos < text.size(); ++pos) {
+    if (is_identifier(text[pos])) continue;
+    if (text.compare(pos, 2, "::") == 0 &&
+        names_a_build(std::string_view(text).substr(begin, pos - begin))) {
+      text.erase(begin, pos + 2 - begin);
+      pos = begin - 1;  // on to what is there now
     } else {
-      pos = end;
+      begin = pos + 1;
     }
+  }
+}
+
+/// Numba numbers the overloads of a process: `add[abi:v12][abi:cw51c...]`.
+void erase_overload_numbers(std::string& text) {
+  constexpr std::string_view kTag = "[abi:v";
+  for (size_t pos = 0; (pos = text.find(kTag, pos)) != std::string::npos; ++pos) {
+    const size_t end = skip_digits(text, pos + kTag.size());
+    if (end > pos + kTag.size() && end < text.size() && text[end] == ']')
+      text.erase(pos, end + 1 - pos);
   }
 }
 
@@ -89,34 +111,53 @@ void erase_triton_signature(std::string& text) {
   if (has_letter) text.resize(pos);
 }
 
-/// `triton_poi_fused_add_12`: kernels of one graph are numbered in order of generation.
-void erase_inductor_number(std::string& text) {
-  if (!text.starts_with("triton_")) return;
+void erase_last_number(std::string& text) {
   const size_t pos = text.rfind('_');
-  if (pos + 1 < text.size() && skip_digits(text, pos + 1) == text.size()) text.resize(pos);
+  if (pos == std::string::npos || pos + 1 == text.size()) return;
+  if (skip_digits(text, pos + 1) == text.size()) text.resize(pos);
+}
+
+/// Generated kernels are numbered in order of generation: `triton_poi_fused_add_12` by
+/// TorchInductor, `loop_add_fusion_3` and `gemm_fusion_dot_17_0` by XLA.
+void erase_generated_numbers(std::string& text) {
+  if (text.starts_with("triton_")) {
+    erase_last_number(text);
+  } else if (text.starts_with("fusion_") || text.find("_fusion_") != std::string::npos) {
+    erase_last_number(text);
+    erase_last_number(text);
+  }
+}
+
+/// `__nv_static_41__41_tmpxft_..._file_cpp1_ii_hash__Z6kernelPf`: older nvcc's name for a static
+/// kernel, with the number of a process in it.
+std::string_view without_static_prefix(std::string_view name) {
+  const size_t mangled = name.starts_with("__nv_static_") ? name.find("__Z") : name.npos;
+  return mangled == name.npos ? name : name.substr(mangled + 1);
 }
 
 }  // namespace
 
 std::string demangle(const std::string& name) {
+  const std::string mangled(without_static_prefix(name));
   int status = 0;
   const std::unique_ptr<char, decltype(&std::free)> text(
-      abi::__cxa_demangle(name.c_str(), nullptr, nullptr, &status), &std::free);
+      abi::__cxa_demangle(mangled.c_str(), nullptr, nullptr, &status), &std::free);
   // Without the prefix a C name such as "f" would be read as a type ("float").
-  if (!name.starts_with("_Z") || status != 0 || text == nullptr) return name;
+  if (!mangled.starts_with("_Z") || status != 0 || text == nullptr) return name;
   return text.get();
 }
 
 std::string kernel_family(const std::string& demangled) {
   std::string family = demangled;
   erase_all(family, "(anonymous namespace)::");
-  erase_internal_namespaces(family);
+  erase_build_namespaces(family);
   erase_closure_numbers(family);
   erase_device_lambda_numbers(family);
+  erase_overload_numbers(family);
   const bool plain_identifier = family.find_first_of("(<: ") == std::string::npos;
   if (plain_identifier) {
     erase_triton_signature(family);
-    erase_inductor_number(family);
+    erase_generated_numbers(family);
   }
   return family.empty() ? demangled : family;
 }

@@ -14,8 +14,9 @@ namespace convtrace::cupti {
 [[nodiscard]] std::string demangle(const std::string& name);
 
 /// The name with everything removed that differs between two builds of one program: numbers of
-/// lambdas, anonymous namespaces and the per-file hashes nvcc gives them, Triton's signature suffix
-/// and the running number that TorchInductor appends.
+/// lambdas, anonymous namespaces and those that name a build (nvcc's file hashes, the versions of
+/// CUB, Thrust and libcu++), Triton's signature suffix, the running numbers that TorchInductor, XLA
+/// and Numba give.
 ///
 /// @param demangled from demangle().
 [[nodiscard]] std::string kernel_family(const std::string& demangled);
