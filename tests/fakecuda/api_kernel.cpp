@@ -314,6 +314,22 @@ FAKECUDA_LAUNCH_KERNEL_EX(cuLaunchKernelEx_ptsz, true)
 FAKECUDA_LAUNCH_COOPERATIVE(cuLaunchCooperativeKernel, false)
 FAKECUDA_LAUNCH_COOPERATIVE(cuLaunchCooperativeKernel_ptsz, true)
 
+FAKECUDA_EXPORT CUresult cuLaunchCooperativeKernelMultiDevice(CUDA_LAUNCH_PARAMS* list,
+                                                              unsigned count, unsigned flags) {
+  const cuLaunchCooperativeKernelMultiDevice_params params{list, count, flags};
+  return FAKECUDA_AROUND(cuLaunchCooperativeKernelMultiDevice, params, [&] {
+    for (unsigned i = 0; i < count; ++i) {
+      const CUDA_LAUNCH_PARAMS& p = list[i];
+      const Shape shape{{p.gridDimX, p.gridDimY, p.gridDimZ},
+                        {p.blockDimX, p.blockDimY, p.blockDimZ},
+                        p.sharedMemBytes};
+      const CUresult result = launch(p.function, shape, p.hStream, false, p.kernelParams, nullptr);
+      if (result != CUDA_SUCCESS) return result;
+    }
+    return CUDA_SUCCESS;
+  });
+}
+
 FAKECUDA_EXPORT CUresult cuLaunchHostFunc(CUstream stream, CUhostFn function, void* data) {
   CUstream resolved = resolve(stream, false);
   if (function == nullptr || resolved == nullptr) return CUDA_ERROR_INVALID_HANDLE;

@@ -18,8 +18,10 @@ void* own_symbol(const std::string& name) {
 /// The newest version that the fake has; real drivers also look at the version asked for.
 void* newest(const std::string& name, bool per_thread) {
   for (const char* version : {"_v4", "_v3", "_v2", ""}) {
-    if (per_thread)
-      if (void* found = own_symbol(name + version + "_ptsz")) return found;
+    for (const char* twin : {"_ptsz", "_ptds"}) {
+      if (!per_thread) break;
+      if (void* found = own_symbol(name + version + twin)) return found;
+    }
     if (void* found = own_symbol(name + version)) return found;
   }
   return nullptr;

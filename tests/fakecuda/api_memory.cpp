@@ -1,26 +1,12 @@
-/// Allocation and copies. Work on a stream is done when the call returns.
+/// Allocations of every kind but the mapped ones.
 
 #include <sys/mman.h>
 
-#include <cstdlib>
-#include <cstring>
-
-#include "tests/fakecuda/driver.h"
+#include "tests/fakecuda/memory_calls.h"
 
 using namespace fakecuda;
 
 namespace {
-
-CUresult unsafe_entry() {
-  if (const CUresult status = entry_status(); status != CUDA_SUCCESS) return status;
-  return forbid_during_capture();
-}
-
-CUresult allocate(CUdeviceptr* address, size_t bytes) {
-  if (address == nullptr || bytes == 0) return CUDA_ERROR_INVALID_VALUE;
-  *address = driver().memory.allocate(bytes);
-  return *address == 0 ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
-}
 
 CUresult release(CUdeviceptr address) {
   if (address == 0) return CUDA_SUCCESS;
@@ -35,42 +21,6 @@ CUresult allocate_shared(void** pointer, size_t bytes) {
   *pointer = memory;
   return CUDA_SUCCESS;
 }
-
-/// @return a host pointer for either side of a copy: an address that is no device memory is the
-/// host's.
-char* either(CUdeviceptr address, size_t bytes) {
-  void* device = driver().memory.translate(address, bytes);
-  return static_cast<char*>(device == nullptr ? reinterpret_cast<void*>(address) : device);
-}
-
-CUresult on_stream(CUstream stream, bool per_thread, std::function<void()> work) {
-  if (const CUresult status = entry_status(); status != CUDA_SUCCESS) return status;
-  CUstream resolved = resolve(stream, per_thread);
-  if (resolved == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  return enqueue(resolved, {.kernel = nullptr, .child = nullptr, .other = std::move(work)});
-}
-
-/// Device addresses are checked when the work runs, as on a GPU.
-std::function<void()> copy_work(CUdeviceptr to, bool to_device, CUdeviceptr from, bool from_device,
-                                size_t bytes) {
-  return [=] {
-    void* destination =
-        to_device ? checked_translate(to, bytes) : static_cast<void*>(either(to, bytes));
-    const void* source =
-        from_device ? checked_translate(from, bytes) : static_cast<void*>(either(from, bytes));
-    if (destination != nullptr && source != nullptr) memmove(destination, source, bytes);
-  };
-}
-
-template <typename Element>
-std::function<void()> set_work(CUdeviceptr to, Element value, size_t count) {
-  return [=] {
-    auto* destination = static_cast<Element*>(checked_translate(to, count * sizeof(Element)));
-    for (size_t i = 0; destination != nullptr && i < count; ++i) destination[i] = value;
-  };
-}
-
-uint64_t number(const void* pointer) { return reinterpret_cast<uint64_t>(pointer); }
 
 }  // namespace
 
@@ -152,6 +102,28 @@ FAKECUDA_EXPORT CUresult cuMemFreeAsync_ptsz(CUdeviceptr address, CUstream strea
                          [&] { return free_async(address, stream, true); });
 }
 
+#define FAKECUDA_POOL_ALLOC(function, per_thread)                                          \
+  FAKECUDA_EXPORT CUresult function(CUdeviceptr* address, size_t bytes, CUmemoryPool pool, \
+                                    CUstream stream) {                                     \
+    const function##_params params{address, bytes, pool, stream};                          \
+    return FAKECUDA_AROUND(function, params, [&] {                                         \
+      if (pool == nullptr) return CUDA_ERROR_INVALID_VALUE;                                \
+      return alloc_async(address, bytes, stream, per_thread);                              \
+    });                                                                                    \
+  }
+FAKECUDA_POOL_ALLOC(cuMemAllocFromPoolAsync, false)
+FAKECUDA_POOL_ALLOC(cuMemAllocFromPoolAsync_ptsz, true)
+
+FAKECUDA_EXPORT CUresult cuMemPoolCreate(CUmemoryPool* pool, const CUmemPoolProps*) {
+  *pool = reinterpret_cast<CUmemoryPool>(new int);
+  return entry_status();
+}
+
+FAKECUDA_EXPORT CUresult cuMemPoolDestroy(CUmemoryPool pool) {
+  delete reinterpret_cast<int*>(pool);
+  return entry_status();
+}
+
 FAKECUDA_EXPORT CUresult cuMemHostAlloc(void** pointer, size_t bytes, unsigned flags) {
   const cuMemHostAlloc_params params{pointer, bytes, flags};
   return FAKECUDA_AROUND(cuMemHostAlloc, params, [&] {
@@ -205,94 +177,3 @@ FAKECUDA_EXPORT CUresult cuMemGetInfo(size_t* free_bytes, size_t* total) {
   *free_bytes = *total = size_t{16} << 30;
   return entry_status();
 }
-
-FAKECUDA_EXPORT CUresult cuMemAddressReserve(CUdeviceptr* address, size_t bytes, size_t,
-                                             CUdeviceptr, unsigned long long) {
-  *address = driver().memory.reserve(bytes);
-  return *address == 0 ? CUDA_ERROR_OUT_OF_MEMORY : entry_status();
-}
-
-FAKECUDA_EXPORT CUresult cuMemAddressFree(CUdeviceptr address, size_t) {
-  return driver().memory.unreserve(address) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
-}
-
-FAKECUDA_EXPORT CUresult cuMemCreate(CUmemGenericAllocationHandle* handle, size_t bytes,
-                                     const CUmemAllocationProp*, unsigned long long) {
-  *handle = bytes;
-  return entry_status();
-}
-
-FAKECUDA_EXPORT CUresult cuMemRelease(CUmemGenericAllocationHandle) { return entry_status(); }
-
-FAKECUDA_EXPORT CUresult cuMemMap(CUdeviceptr address, size_t bytes, size_t offset,
-                                  CUmemGenericAllocationHandle handle, unsigned long long flags) {
-  const cuMemMap_params params{address, bytes, offset, handle, flags};
-  return FAKECUDA_AROUND(cuMemMap, params, [&] {
-    return driver().memory.map(address, bytes) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
-  });
-}
-
-FAKECUDA_EXPORT CUresult cuMemUnmap(CUdeviceptr address, size_t bytes) {
-  const cuMemUnmap_params params{address, bytes};
-  return FAKECUDA_AROUND(cuMemUnmap, params, [&] {
-    return driver().memory.unmap(address, bytes) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
-  });
-}
-
-FAKECUDA_EXPORT CUresult cuMemSetAccess(CUdeviceptr, size_t, const CUmemAccessDesc*, size_t) {
-  return entry_status();
-}
-
-/// X(function, its parameter list, its argument list, the stream, the work)
-#define FAKECUDA_STREAM_CALL(function, per_thread, parameters, arguments, stream, work)            \
-  FAKECUDA_EXPORT CUresult function parameters {                                                   \
-    const function##_params params arguments;                                                      \
-    return FAKECUDA_AROUND(function, params, [&] { return on_stream(stream, per_thread, work); }); \
-  }
-
-#define FAKECUDA_LIST(...) \
-  { __VA_ARGS__ }
-
-FAKECUDA_STREAM_CALL(cuMemcpy, false, (CUdeviceptr to, CUdeviceptr from, size_t bytes),
-                     FAKECUDA_LIST(to, from, bytes), nullptr,
-                     copy_work(to, false, from, false, bytes))
-FAKECUDA_STREAM_CALL(cuMemcpyAsync, false,
-                     (CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream),
-                     FAKECUDA_LIST(to, from, bytes, stream), stream,
-                     copy_work(to, false, from, false, bytes))
-FAKECUDA_STREAM_CALL(cuMemcpyHtoD_v2, false, (CUdeviceptr to, const void* from, size_t bytes),
-                     FAKECUDA_LIST(to, from, bytes), nullptr,
-                     copy_work(to, true, number(from), false, bytes))
-FAKECUDA_STREAM_CALL(cuMemcpyHtoDAsync_v2, false,
-                     (CUdeviceptr to, const void* from, size_t bytes, CUstream stream),
-                     FAKECUDA_LIST(to, from, bytes, stream), stream,
-                     copy_work(to, true, number(from), false, bytes))
-FAKECUDA_STREAM_CALL(cuMemcpyDtoH_v2, false, (void* to, CUdeviceptr from, size_t bytes),
-                     FAKECUDA_LIST(to, from, bytes), nullptr,
-                     copy_work(number(to), false, from, true, bytes))
-FAKECUDA_STREAM_CALL(cuMemcpyDtoHAsync_v2, false,
-                     (void* to, CUdeviceptr from, size_t bytes, CUstream stream),
-                     FAKECUDA_LIST(to, from, bytes, stream), stream,
-                     copy_work(number(to), false, from, true, bytes))
-FAKECUDA_STREAM_CALL(cuMemcpyDtoD_v2, false, (CUdeviceptr to, CUdeviceptr from, size_t bytes),
-                     FAKECUDA_LIST(to, from, bytes), nullptr,
-                     copy_work(to, true, from, true, bytes))
-FAKECUDA_STREAM_CALL(cuMemcpyDtoDAsync_v2, false,
-                     (CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream),
-                     FAKECUDA_LIST(to, from, bytes, stream), stream,
-                     copy_work(to, true, from, true, bytes))
-FAKECUDA_STREAM_CALL(cuMemsetD8_v2, false, (CUdeviceptr to, unsigned char value, size_t count),
-                     FAKECUDA_LIST(to, value, count), nullptr, set_work(to, value, count))
-FAKECUDA_STREAM_CALL(cuMemsetD16_v2, false, (CUdeviceptr to, unsigned short value, size_t count),
-                     FAKECUDA_LIST(to, value, count), nullptr, set_work(to, value, count))
-FAKECUDA_STREAM_CALL(cuMemsetD32_v2, false, (CUdeviceptr to, unsigned value, size_t count),
-                     FAKECUDA_LIST(to, value, count), nullptr, set_work(to, value, count))
-FAKECUDA_STREAM_CALL(cuMemsetD8Async, false,
-                     (CUdeviceptr to, unsigned char value, size_t count, CUstream stream),
-                     FAKECUDA_LIST(to, value, count, stream), stream, set_work(to, value, count))
-FAKECUDA_STREAM_CALL(cuMemsetD16Async, false,
-                     (CUdeviceptr to, unsigned short value, size_t count, CUstream stream),
-                     FAKECUDA_LIST(to, value, count, stream), stream, set_work(to, value, count))
-FAKECUDA_STREAM_CALL(cuMemsetD32Async, false,
-                     (CUdeviceptr to, unsigned value, size_t count, CUstream stream),
-                     FAKECUDA_LIST(to, value, count, stream), stream, set_work(to, value, count))

@@ -1,6 +1,7 @@
 #include "tests/fakecuda/driver.h"
 
 #include <cstdlib>
+#include <cstring>
 
 namespace fakecuda {
 
@@ -22,6 +23,22 @@ CUcontext current_context() {
 uint64_t knob(const char* name, uint64_t missing) {
   const char* text = getenv(name);
   return text == nullptr ? missing : strtoull(text, nullptr, 10);
+}
+
+bool is_to_fail(const char* function) {
+  static const char* const knob = getenv("FAKECUDA_FAIL");
+  if (knob == nullptr) return false;
+  static std::atomic<uint64_t> calls{0};
+  const size_t length = strlen(function);
+  if (strncmp(knob, function, length) != 0 || knob[length] != ':') return false;
+  return ++calls == strtoull(knob + length + 1, nullptr, 10);
+}
+
+CUresult on_stream(CUstream stream, bool per_thread, std::function<void()> work) {
+  if (const CUresult status = entry_status(); status != CUDA_SUCCESS) return status;
+  CUstream resolved = resolve(stream, per_thread);
+  if (resolved == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  return enqueue(resolved, {.kernel = nullptr, .child = nullptr, .other = std::move(work)});
 }
 
 CUresult entry_status(bool needs_context) {

@@ -146,6 +146,9 @@ CUresult forbid_during_capture();
 /// @return the stream object of a handle; null for an unknown one.
 CUstream resolve(CUstream stream, bool per_thread);
 
+/// enqueue() with the checks that come before it.
+CUresult on_stream(CUstream stream, bool per_thread, std::function<void()> work);
+
 /// Runs `work` now, in stream order, or adds it to the stream's capture.
 CUresult enqueue(CUstream stream, Work work);
 
@@ -155,10 +158,16 @@ CUresult copy_arguments(KernelWork& kernel, void** params, void** extra);
 /// A kernel touched memory that is not there.
 void* checked_translate(uint64_t address, size_t bytes);
 
+/// Whether FAKECUDA_FAIL wants this call to fail.
+bool is_to_fail(const char* function);
+
 /// Reports both ends of a call to CUPTI.
 template <typename Params, typename Body>
-CUresult around(uint32_t cbid, const char* function, const Params& params, Body body,
+CUresult around(uint32_t cbid, const char* function, const Params& params, Body call_body,
                 const char* symbol = nullptr) {
+  const auto body = [&]() -> CUresult {
+    return is_to_fail(function) ? CUDA_ERROR_INVALID_VALUE : call_body();
+  };
   const Hook hook = driver().hook.load(std::memory_order_acquire);
   if (hook == nullptr) return body();
   uint64_t correlation = 0;

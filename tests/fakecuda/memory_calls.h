@@ -1,0 +1,23 @@
+#pragma once
+/// @file memory_calls.h
+/// What the entry points about memory have in common.
+
+#include "tests/fakecuda/driver.h"
+
+namespace fakecuda {
+
+/// entry_status() of a call that a capture forbids.
+inline CUresult unsafe_entry() {
+  if (const CUresult status = entry_status(); status != CUDA_SUCCESS) return status;
+  return forbid_during_capture();
+}
+
+inline CUresult allocate(CUdeviceptr* address, size_t bytes) {
+  if (address == nullptr || bytes == 0) return CUDA_ERROR_INVALID_VALUE;
+  *address = driver().memory.allocate(bytes);
+  return *address == 0 ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
+}
+
+inline uint64_t number(const void* pointer) { return reinterpret_cast<uint64_t>(pointer); }
+
+}  // namespace fakecuda
