@@ -109,7 +109,7 @@ void Sampler::add(const settings::Rule& rule, uint32_t param, const LaunchInfo& 
   event.device = {format::Device::Type::kCuda, device_};
   event.dtype = dtype;
   event.extent = format::Extent::kBlock;
-  event.capture = rule.capture;
+  event.capture = rule.capture.value_or(format::Capture::kStats);
   event.value.offset = offset;
   event.value.generation = range->generation;
   event.address = address;

@@ -74,7 +74,7 @@ std::string take_set(const toml::node& node, std::string (*parse)(std::string_vi
   return why.empty() ? why : quoted(text) + ": " + why;
 }
 
-std::string take_capture(const toml::node& node, Capture& value) {
+std::string take_capture(const toml::node& node, std::optional<Capture>& value) {
   std::string text;
   if (std::string why = take_text(node, text); !why.empty()) return why;
   size_t index = 0;

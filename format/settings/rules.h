@@ -23,7 +23,7 @@ struct Rule {
   std::optional<Pattern> scope;
   StepSet steps;
   StepSet ranks;
-  format::Capture capture = format::Capture::kStats;
+  std::optional<format::Capture> capture;  ///< of a kernel's operands: stats if there is none
   bool outputs_auto = false;
   std::vector<uint32_t> outputs;  ///< kernel parameter positions
   std::vector<uint32_t> inputs;

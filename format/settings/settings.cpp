@@ -17,6 +17,7 @@ constexpr std::string_view kCpuAllocs[] = {"auto", "on", "off"};
 constexpr std::string_view kStacks[] = {"findings", "all", "none"};
 constexpr std::string_view kInserts[] = {"gate", "callback"};
 constexpr std::string_view kGraphs[] = {"launch", "capture"};
+constexpr std::string_view kWhenFull[] = {"degrade", "block", "drop"};
 constexpr std::string_view kLevels[] = {"error", "warn", "info", "debug"};
 
 /// Each kind of value as a pair of functions over a member of Settings.
@@ -81,6 +82,17 @@ struct MaxBytes {
   static std::string print(const Settings& s) { return print_size(s.max_bytes); }
 };
 
+struct SnapshotMemory {
+  static std::string parse(std::string_view text, Settings& s) {
+    uint64_t bytes = 0;
+    std::string why = parse_size(text, bytes);
+    if (why.empty() && bytes == 0) why = "it must be a size";
+    if (why.empty()) s.snapshot_memory = bytes;
+    return why;
+  }
+  static std::string print(const Settings& s) { return print_size(s.snapshot_memory); }
+};
+
 struct RingValue {
   static std::string parse(std::string_view text, Settings& s) { return parse_ring(text, s.ring); }
   static std::string print(const Settings& s) { return print_ring(s.ring); }
@@ -128,6 +140,11 @@ constexpr SettingSpec kTable[] = {
     row<RingValue>("CONVTRACE_RING", "N[,nan,alias,signal,USR2,spike]", "",
                    "Flight recorder: keep the last N steps in memory until a trigger."),
     row<Samples>("CONVTRACE_SAMPLES", "0..4096", "8", "Raw values kept of each tensor."),
+    row<SnapshotMemory>("CONVTRACE_SNAPSHOT_MEMORY", "BYTES|512M", "512M",
+                        "Host memory for tensor values on their way into the trace."),
+    row<Choice<&S::snapshot_full, kWhenFull>>(
+        "CONVTRACE_SNAPSHOT_FULL", "degrade|block|drop", "degrade",
+        "When that is full: keep the statistics alone, wait up to 10 s, or leave the record out."),
     row<Choice<&S::cpu_alloc, kCpuAllocs>>(
         "CONVTRACE_CPU_ALLOC", "auto|on|off", "auto",
         "Reports of PyTorch's CPU allocator; auto is on when no CUDA device is visible."),

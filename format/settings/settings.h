@@ -26,6 +26,8 @@ enum class CpuAlloc : uint8_t { kAuto, kOn, kOff };
 enum class Stacks : uint8_t { kFindings, kAll, kNone };
 enum class Insert : uint8_t { kGate, kCallback };
 enum class Graphs : uint8_t { kLaunch, kCapture };
+/// A value is to be stored and there is no memory for it.
+enum class WhenFull : uint8_t { kDegrade, kBlock, kDrop };
 
 struct Settings {
   bool enabled = true;                            // CONVTRACE
@@ -37,19 +39,21 @@ struct Settings {
   StepSet ranks;                                  // CONVTRACE_RANKS
   std::string include;                            // CONVTRACE_INCLUDE
   std::string exclude;                            // CONVTRACE_EXCLUDE
-  uint64_t max_bytes = 0;                // CONVTRACE_MAX_BYTES; 0: min(20G, half of the free space)
-  Ring ring;                             // CONVTRACE_RING
-  uint32_t samples = 8;                  // CONVTRACE_SAMPLES
-  CpuAlloc cpu_alloc = CpuAlloc::kAuto;  // CONVTRACE_CPU_ALLOC
-  Stacks stacks = Stacks::kFindings;     // CONVTRACE_STACKS
-  Insert insert = Insert::kGate;         // CONVTRACE_INSERT
-  Graphs graphs = Graphs::kLaunch;       // CONVTRACE_GRAPHS
-  std::string cupti;                     // CONVTRACE_CUPTI
-  bool poison = false;                   // CONVTRACE_POISON
-  bool quarantine = false;               // CONVTRACE_QUARANTINE
-  bool strict_alloc = false;             // CONVTRACE_STRICT_ALLOC
-  format::Level log = format::Level::kWarning;  // CONVTRACE_LOG
-  std::string log_file;                         // CONVTRACE_LOG_FILE
+  uint64_t max_bytes = 0;  // CONVTRACE_MAX_BYTES; 0: min(20G, half of the free space)
+  Ring ring;               // CONVTRACE_RING
+  uint32_t samples = 8;    // CONVTRACE_SAMPLES
+  uint64_t snapshot_memory = uint64_t{512} << 20;  // CONVTRACE_SNAPSHOT_MEMORY
+  WhenFull snapshot_full = WhenFull::kDegrade;     // CONVTRACE_SNAPSHOT_FULL
+  CpuAlloc cpu_alloc = CpuAlloc::kAuto;            // CONVTRACE_CPU_ALLOC
+  Stacks stacks = Stacks::kFindings;               // CONVTRACE_STACKS
+  Insert insert = Insert::kGate;                   // CONVTRACE_INSERT
+  Graphs graphs = Graphs::kLaunch;                 // CONVTRACE_GRAPHS
+  std::string cupti;                               // CONVTRACE_CUPTI
+  bool poison = false;                             // CONVTRACE_POISON
+  bool quarantine = false;                         // CONVTRACE_QUARANTINE
+  bool strict_alloc = false;                       // CONVTRACE_STRICT_ALLOC
+  format::Level log = format::Level::kWarning;     // CONVTRACE_LOG
+  std::string log_file;                            // CONVTRACE_LOG_FILE
 };
 
 /// One row of the table.

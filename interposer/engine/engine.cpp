@@ -17,6 +17,10 @@
 namespace convtrace::engine {
 namespace {
 
+/// Compressing keeps up with a fast disk with so many.
+constexpr uint32_t kMostZipThreads = 4;
+/// At exit, for values that are still being compressed.
+constexpr uint64_t kValuesAtExitNs = 1'000'000'000;
 constexpr uint64_t kDefaultMaxBytes = uint64_t{20} << 30;
 
 /// Whether an event is a reason for a trace to exist.
@@ -65,8 +69,14 @@ Engine::Engine(EngineOptions options)
       steps_(options_.settings.mode, options_.settings.steps),
       names_(patterns(options_.settings.include), patterns(options_.settings.exclude),
              definitions_),
+      captures_(options_.settings.mode, options_.rules, definitions_,
+                options_.settings.ring.steps == 0),
+      values_({.memory_bytes = options_.settings.snapshot_memory,
+               .threads = std::clamp(spare_threads(), 1u, kMostZipThreads),
+               .when_full = options_.settings.snapshot_full},
+              doorbell_, *this),
       port_({process_state(), *this, definitions_, addresses_, journal_, aliases_, steps_, *this,
-             options_.settings.mode, options_.settings.samples, names_, &helpers_}),
+             captures_, values_, options_.settings.samples, names_, &helpers_}),
       late_rank_(options_.rank.rank) {
   if (options_.settings.stacks == settings::Stacks::kAll) journal_.take_stacks();
 }
@@ -213,6 +223,19 @@ bool Engine::before_drain() {
   const bool more = cuda->collect();
   for (auto& [name, value] : cuda->facts()) facts_.set(name, std::move(value));
   return more;
+}
+
+Status Engine::write_values(format::TraceWriter& writer, uint64_t max_bytes, bool last) {
+  if (last) {
+    constexpr uint64_t kTurnNs = 20'000'000;
+    const uint64_t begin = now_ns();
+    while (!values_.settle(kTurnNs) && now_ns() - begin < kValuesAtExitNs) {
+      CONVTRACE_TRY(values_.write(writer, max_bytes));
+    }
+  }
+  CONVTRACE_TRY(values_.write(writer, max_bytes));
+  if (last) values_.close(format::LossReason::kExitDeadline);
+  return kOkStatus;
 }
 
 std::optional<format::TraceMeta> Engine::changed_meta() {

@@ -95,6 +95,8 @@ class Engine final : public format::EventSink,
   bool before_drain() override;
   std::optional<format::TraceMeta> changed_meta() override;
   uint64_t take_host_ns() noexcept override { return spent_.take(); }
+  Status write_values(format::TraceWriter& writer, uint64_t max_bytes, bool last) override;
+  void give_up_values(format::LossReason reason) noexcept override { values_.close(reason); }
 
   format::NotSampled submit_to_device(std::span<const cupti::DeviceRequest> batch,
                                       uint64_t stream) noexcept override;
@@ -119,6 +121,8 @@ class Engine final : public format::EventSink,
   MemoryJournal journal_{addresses_, *this};
   StepControl steps_;
   NameFilter names_;
+  CaptureRules captures_;
+  ValueStore values_;
   stats::HelperThreads helpers_{spare_threads()};
   ObserverPort port_;
   FactTable facts_;

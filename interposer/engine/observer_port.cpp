@@ -70,6 +70,7 @@ class ObserverPort::Batch {
   bool diagnostic(const Message& message);
 
   void compute_here(const TensorRequest& request);
+  bool store_value(format::TensorStats& event, const stats::TensorView& view);
   void queue_for_device(const TensorRequest& request);
   void lose(format::LossReason reason, uint64_t count) noexcept;
   bool read_frames(const Message& message, convtrace_frames& fixed, format::StackId& stack);
@@ -138,7 +139,7 @@ bool ObserverPort::Batch::tensor(const Message& message) {
   if (!around_.steps.capture()) return true;
   format::TensorStats& event = request->event;
   if (!around_.names.wants(event.place.scope)) return true;
-  if (around_.mode == settings::Mode::kHash) event.capture = format::Capture::kHash;
+  event.capture = around_.captures.decide(event.capture, event.place.scope, around_.steps.step());
   // Which life of the memory this is depends on all reports made so far.
   around_.journal.settle();
   if (const auto range = around_.addresses.find(event.address); range && !range->freed) {
@@ -185,7 +186,17 @@ void ObserverPort::Batch::compute_here(const TensorRequest& request) {
         leading.data(),
         copy_leading(request.view, std::min(around_.samples, kMaxLeading), leading.data())};
   }
+  if (event.capture == format::Capture::kSnapshot && !store_value(event, request.view)) return;
   around_.sink.emit(event);
+}
+
+/// @return false if the event is to be left out.
+bool ObserverPort::Batch::store_value(format::TensorStats& event, const stats::TensorView& view) {
+  stats::Layout layout;
+  if (!stats::flatten(view, layout).ok()) return true;  // its statistics were computed
+  const ValueStore::Outcome outcome = around_.values.take(event, layout);
+  if (outcome == ValueStore::Outcome::kStatsOnly) event.capture = format::Capture::kStats;
+  return outcome != ValueStore::Outcome::kLeftOut;
 }
 
 void ObserverPort::Batch::queue_for_device(const TensorRequest& request) {

@@ -15,12 +15,14 @@
 #include "format/definitions.h"
 #include "format/event_sink.h"
 #include "interposer/engine/alias_watch.h"
+#include "interposer/engine/capture_rules.h"
 #include "interposer/engine/fact_table.h"
 #include "interposer/engine/memory_journal.h"
 #include "interposer/engine/message_reader.h"
 #include "interposer/engine/name_filter.h"
 #include "interposer/engine/state.h"
 #include "interposer/engine/step_control.h"
+#include "interposer/engine/value_store.h"
 
 namespace convtrace::engine {
 
@@ -48,7 +50,8 @@ class ObserverPort {
     AliasWatch& aliases;
     StepControl& steps;
     ObserverHost& host;
-    settings::Mode mode;
+    CaptureRules& captures;
+    ValueStore& values;
     uint32_t samples;
     NameFilter& names;
     stats::HelperThreads* helpers = nullptr;  ///< for large CPU tensors

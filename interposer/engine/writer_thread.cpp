@@ -75,7 +75,9 @@ void WriterThread::run() {
 bool WriterThread::round(OpenTrace& trace, bool last) {
   format::TraceWriter& writer = *trace.writer;
   bool urgent = false;
-  bool good = drain_all(trace, last, urgent) && append_losses(writer) && append_cost(trace, last);
+  bool good = drain_all(trace, last, urgent) &&
+              client_.write_values(writer, trace.max_bytes, last).ok() && append_losses(writer) &&
+              append_cost(trace, last);
   if (const char* const reason = trigger_.exchange(nullptr, std::memory_order_acquire);
       good && reason != nullptr && trace.recorder) {
     good = trace.recorder->write(writer, reason).ok();
@@ -168,6 +170,7 @@ void WriterThread::close(OpenTrace& trace) {
 }
 
 void WriterThread::stop_at_budget(OpenTrace& trace) {
+  client_.give_up_values(format::LossReason::kDiskBudget);
   state_.disable("disk budget reached");
   uint64_t dropped = 0;
   queue_.drain(kEverything, [&dropped](const format::Event&) {
@@ -187,6 +190,7 @@ void WriterThread::stop_at_budget(OpenTrace& trace) {
 
 void WriterThread::stop_after_failure(const OpenTrace& trace) {
   const Status status = trace.writer->status();
+  client_.give_up_values(format::LossReason::kWriteFailed);
   state_.disable("the trace cannot be written");
   log_line(format::Level::kError, "trace",
            "%s cannot be written any more: %s%s%s; tracing is over, the program continues",

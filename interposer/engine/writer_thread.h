@@ -41,6 +41,10 @@ class WriterClient {
   /// Before the queue is emptied: puts into it what waits elsewhere, no more than has room there.
   /// @return whether there is more.
   virtual bool before_drain() = 0;
+  /// Appends values whose bytes are ready. @param last  waits for those under way, not for ever.
+  virtual Status write_values(format::TraceWriter& writer, uint64_t max_bytes, bool last) = 0;
+  /// The trace gets nothing any more. @param reason  why it lacks what was under way.
+  virtual void give_up_values(format::LossReason reason) noexcept = 0;
   /// @return META again if facts were added since the last call.
   virtual std::optional<format::TraceMeta> changed_meta() = 0;
   /// @return nanoseconds of the program's threads in calls of the observer, since the last call.

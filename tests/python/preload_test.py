@@ -10,6 +10,8 @@ import sys
 import tempfile
 import unittest
 
+import numpy
+
 from support import SKIPPED, torch
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -128,6 +130,60 @@ class Models(ProgramTest):
         ops = {r["op"] for r in self.records(self.traces()[0]) if r["record"] == "stats"} - {None}
         self.assertEqual(ops, {"Square", "SquareBackward", "Passing", "PassingBackward",
                                "convtrace_programs::shift"})
+
+
+class Snapshots(ProgramTest):
+    """Values as they were, through the trace and out of it as .npy files."""
+
+    def setUp(self):
+        super().setUp()
+        try:
+            import flatbuffers  # noqa: F401
+            import zstandard  # noqa: F401
+        except ImportError as error:
+            self.skipTest("no " + error.name)
+
+    def run_traced(self, **settings):
+        kept = os.path.join(self.folder, "kept.pt")
+        done = self.run_program("train.py", "mixed", kept, **settings)
+        self.assertEqual((done.returncode, done.stdout, done.stderr), (0, "", ""))
+        trace, = self.traces()
+        exported = os.path.join(self.folder, "out")
+        subprocess.run([SHOW, "export", "--format", "npy", "-o", exported, trace], check=True,
+                       env={**os.environ, "PATH": os.path.dirname(sys.executable) + ":" + os.environ["PATH"]})
+        with open(os.path.join(exported, "index.jsonl")) as lines:
+            index = [json.loads(line) for line in lines]
+        arrays = {}
+        for line in index:
+            if line["op"] is None:
+                key = line["step"], line["phase"], line["scope"], line["call"], line["slot"]
+                arrays[key] = numpy.load(os.path.join(exported, line["file"]))
+        return torch.load(kept), arrays, trace
+
+    def test_every_value_is_torchs_own(self):
+        kept, arrays, trace = self.run_traced(CONVTRACE_MODE="snapshot")
+        compared = 0
+        for *place, tensor in kept:
+            if place[0] is None:
+                continue
+            self.assertEqual(arrays[tuple(place)].tobytes(), raw(tensor), place)
+            compared += 1
+        self.assertGreater(compared, 20)
+        captures = {r["slot"].split(":")[0]: r["capture"] for r in self.records(trace) if r["record"] == "stats"}
+        self.assertEqual((captures["output"], captures["input"]), ("snapshot", "hash"))
+        subprocess.run([SHOW, "verify", trace], check=True, stdout=subprocess.DEVNULL)
+
+    def test_a_rule_takes_modules_in_one_step_with_their_inputs(self):
+        config = os.path.join(self.folder, "rules.toml")
+        with open(config, "w") as file:
+            file.write('[[rule]]\nscope = "?*"\nsteps = 1\ncapture = "snapshot"\n')
+        _, arrays, trace = self.run_traced(CONVTRACE_CONFIG=config)
+        self.assertEqual({key[0] for key in arrays}, {1})
+        self.assertNotIn("", {key[2] for key in arrays})
+        self.assertIn("input", {key[4].split(":")[0] for key in arrays})
+        others = {r["capture"] for r in self.records(trace) if r["record"] == "stats" and r["step"] != 1}
+        self.assertEqual(others, {"stats", "hash"})
+
 
 
 class OtherPrograms(ProgramTest):

@@ -73,13 +73,48 @@ struct Fixture {
   StepControl steps{mode, wanted};
   FakeHost host;
   NameFilter names{{}, settings::compile_patterns("secret.*").value(), definitions};
-  ObserverPort port{
-      {state, sink, definitions, addresses, journal, aliases, steps, host, mode, samples, names}};
+  CaptureRules captures{mode, rules, definitions, true};
+  Doorbell doorbell;
+  ValueStore values{{.memory_bytes = 1 << 20, .threads = 1}, doorbell, sink};
+  ObserverPort port{{state, sink, definitions, addresses, journal, aliases, steps, host, captures,
+                     values, samples, names}};
 };
 
 const format::Device kCuda0{format::Device::Type::kCuda, 0};
 
 }  // namespace
+
+TEST_CASE("observer_port: in mode snapshot values are stored, hashes stay hashes",
+          "[engine][observer][snapshot]") {
+  Fixture f(settings::Mode::kSnapshot);
+  const std::vector<float> values{1, -2, 3, 4};
+  MessageBatch batch;
+  batch.tensor({.data = values.data(), .shape = {4}})
+      .tensor({.capture = format::Capture::kHash, .data = values.data(), .shape = {2}});
+  f.submit(batch);
+  const auto stats = f.sink.all<format::TensorStats>();
+  REQUIRE(stats.size() == 2);
+  CHECK(stats[0].capture == format::Capture::kSnapshot);
+  CHECK(stats[1].capture == format::Capture::kHash);
+  CHECK(f.values.has(stats[0]));
+  CHECK_FALSE(f.values.has(stats[1]));
+}
+
+TEST_CASE("observer_port: a value there is no room for is recorded as statistics, and counted",
+          "[engine][observer][snapshot]") {
+  Fixture f(settings::Mode::kSnapshot);
+  const std::vector<float> values(200'000, 1.5f);  // 800 kB; half of a megabyte is for values
+  MessageBatch batch;
+  batch.tensor({.data = values.data(), .shape = {200'000}});
+  f.submit(batch);
+  const auto stats = f.sink.all<format::TensorStats>();
+  REQUIRE(stats.size() == 1);
+  CHECK(stats[0].capture == format::Capture::kStats);
+  CHECK(stats[0].stats.count == 200'000);
+  const auto losses = f.sink.all<format::Loss>();
+  REQUIRE(losses.size() == 1);
+  CHECK(losses[0].reason == format::LossReason::kValueNotStored);
+}
 
 TEST_CASE("observer_port: a CPU tensor is computed before submit returns", "[engine][observer]") {
   Fixture f;

@@ -45,11 +45,18 @@ class Client final : public WriterClient {
   }
   std::optional<format::TraceMeta> changed_meta() override { return std::nullopt; }
   uint64_t take_host_ns() noexcept override { return host_ns.exchange(0); }
+  Status write_values(format::TraceWriter&, uint64_t, bool last) override {
+    if (last) ++last_values;
+    return kOkStatus;
+  }
+  void give_up_values(format::LossReason reason) noexcept override { given_up = reason; }
 
   SharedBytes bytes = std::make_shared<std::vector<std::byte>>();
   format::Definitions definitions;
   std::atomic<int> rounds{0};
   std::atomic<uint64_t> host_ns{0};
+  int last_values = 0;
+  std::optional<format::LossReason> given_up;
   std::atomic<bool> stuck{false};
   std::atomic<bool> standing{false};
   std::function<bool()> fill;  ///< set before the thread starts; as before_drain()

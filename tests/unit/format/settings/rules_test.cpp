@@ -45,7 +45,7 @@ outputs = "auto"
   const Rule& defaults = loaded.rules[1];
   CHECK(defaults.outputs_auto);
   CHECK_FALSE(defaults.scope.has_value());
-  CHECK(defaults.capture == format::Capture::kStats);
+  CHECK_FALSE(defaults.capture);
   CHECK(defaults.samples == 8);
   CHECK(defaults.steps.contains(12345));
   CHECK_FALSE(defaults.inplace);

@@ -41,6 +41,8 @@ TEST_CASE("settings: printing and parsing are inverse for every row", "[settings
       {"CONVTRACE_MAX_BYTES", "20G"},
       {"CONVTRACE_RING", "50,nan,USR2"},
       {"CONVTRACE_SAMPLES", "0"},
+      {"CONVTRACE_SNAPSHOT_MEMORY", "1G"},
+      {"CONVTRACE_SNAPSHOT_FULL", "block"},
       {"CONVTRACE_CPU_ALLOC", "off"},
       {"CONVTRACE_STACKS", "all"},
       {"CONVTRACE_INSERT", "callback"},

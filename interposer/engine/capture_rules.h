@@ -1,0 +1,48 @@
+#pragma once
+/// @file capture_rules.h
+/// How much of a tensor is recorded: by the mode, and by rules with a scope and a `capture`.
+///
+/// Threads:  any, concurrently. Without such rules a question costs a branch.
+
+#include <cstdint>
+#include <shared_mutex>
+#include <span>
+#include <vector>
+
+#include "format/definitions.h"
+#include "format/settings/rules.h"
+#include "format/settings/settings.h"
+
+namespace convtrace::engine {
+
+class CaptureRules {
+ public:
+  /// @param rules        of this rank; those with a kernel are the launch gate's. Outlive this.
+  /// @param definitions  of the scopes asked about; outlives this.
+  /// @param store_values false: there is nowhere to store them (a flight recorder).
+  CaptureRules(settings::Mode mode, std::span<const settings::Rule> rules,
+               const format::Definitions& definitions, bool store_values);
+
+  /// @param asked  what the observer takes a tensor of this kind for.
+  /// @return what the first rule that matches scope and step says, else what the mode says.
+  [[nodiscard]] format::Capture decide(format::Capture asked, format::StringId scope,
+                                       uint32_t step);
+
+  /// Whether any answer can be kSnapshot.
+  [[nodiscard]] bool may_store() const noexcept;
+
+ private:
+  using Matching = std::vector<const settings::Rule*>;
+
+  [[nodiscard]] format::Capture by_mode(format::Capture asked) const noexcept;
+  Matching matching(format::StringId scope);
+
+  const settings::Mode mode_;
+  const bool store_values_;
+  const format::Definitions& definitions_;
+  Matching rules_;
+  std::shared_mutex mutex_;
+  std::vector<std::pair<bool, Matching>> known_;  ///< by scope id; whether it was judged
+};
+
+}  // namespace convtrace::engine

@@ -1,0 +1,120 @@
+#pragma once
+/// @file value_store.h
+/// Values of tensors on their way into the trace: copied by the program's threads, compressed by
+/// threads of ours, appended by the writer thread.
+///
+/// Bounded:  memory_bytes in all, half for values on their way, half for those that the next are
+///           compared with. When the first half is full, what happens to a further value is the
+///           user's choice (CONVTRACE_SNAPSHOT_FULL).
+/// Place:    the observer's port puts CPU tensors in, cupti/ device tensors; the writer thread
+/// takes
+///           out.
+/// Threads:  begin(), has(), take() from any; write() and close() from the writer thread.
+/// Errors:   no memory and no thread are answers. A value that cannot be compressed is counted.
+
+#include <pthread.h>
+
+#include <condition_variable>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "cupti/stats/layout.h"
+#include "cupti/value_sink.h"
+#include "format/event_sink.h"
+#include "format/settings/settings.h"
+#include "format/snapshot/part_encoder.h"
+#include "format/trace_writer.h"
+#include "interposer/engine/doorbell.h"
+#include "interposer/engine/value_history.h"
+
+namespace convtrace::engine {
+
+class ValueStore final : public cupti::ValueSink {
+ public:
+  struct Options {
+    uint64_t memory_bytes = 0;
+    uint32_t threads = 1;
+    settings::WhenFull when_full = settings::WhenFull::kDegrade;
+    uint64_t patience_ns = 10'000'000'000;  ///< of kBlock
+  };
+
+  /// @param doorbell  rung when something can be written. @param sink  of losses. Both outlive
+  /// this.
+  ValueStore(const Options& options, Doorbell& doorbell, format::EventSink& sink);
+  ~ValueStore() override;
+  ValueStore(const ValueStore&) = delete;
+  ValueStore& operator=(const ValueStore&) = delete;
+
+  enum class Outcome : uint8_t { kStored, kStatsOnly, kLeftOut };
+
+  /// Takes a copy of the tensor that `event` (complete) was computed of. What becomes of it
+  /// otherwise is counted here.
+  Outcome take(const format::TensorStats& event, const stats::Layout& layout) noexcept;
+  /// What when_full says of a value for which there is no room, counted.
+  Outcome refuse() noexcept;
+
+  [[nodiscard]] bool has(const format::TensorStats& event) noexcept override;
+  [[nodiscard]] std::unique_ptr<cupti::IncomingValue> begin(
+      const format::TensorStats& event) noexcept override;
+
+  /// Appends what is compressed. @param max_bytes  of the trace: stops when it is that large.
+  [[nodiscard]] Status write(format::TraceWriter& trace, uint64_t max_bytes);
+  /// Waits until nothing is under way but what write() would append. @return false: `timeout_ns`
+  /// have passed before.
+  bool settle(uint64_t timeout_ns);
+  /// Takes nothing any more; what is under way is given up and counted as `reason`.
+  void close(format::LossReason reason) noexcept;
+
+ private:
+  class Incoming;
+  /// What all parts of a value have in common.
+  struct Value {
+    format::ContentId content;
+    format::ElementForm form;
+    uint64_t place = 0;
+    std::shared_ptr<const KeptValue> base;
+  };
+  struct Job {
+    std::shared_ptr<const Value> value;
+    std::shared_ptr<ValuePart> part;
+    uint64_t offset = 0;
+  };
+  struct Finished {
+    std::vector<std::byte> payload;
+    uint64_t reserved = 0;
+  };
+
+  static void* main(void* self) noexcept;
+  void work();
+  bool start_threads();
+  [[nodiscard]] std::optional<Finished> compress(format::PartEncoder& encoder, const Job& job);
+  [[nodiscard]] std::unique_ptr<cupti::IncomingValue> wait_for_room(
+      const format::TensorStats& event) noexcept;
+  void lose(format::LossReason reason, uint64_t count) noexcept;
+  void release(uint64_t bytes) noexcept;
+  void forget(const format::ContentId& content) noexcept;
+
+  const Options options_;
+  const uint64_t max_under_way_;
+  Doorbell& doorbell_;
+  format::EventSink& sink_;
+
+  std::mutex mutex_;  ///< of all below; held for moments
+  std::condition_variable work_, room_, settled_;
+  bool closed_ = false;
+  uint64_t reserved_ = 0;
+  uint32_t busy_ = 0;                              ///< jobs in the hands of a thread
+  uint32_t incoming_ = 0;                          ///< values that are being filled
+  std::set<std::pair<uint64_t, uint64_t>> known_;  ///< hash and bytes
+  ValueHistory history_;
+  std::deque<Job> jobs_;
+  std::vector<Finished> finished_;
+  std::vector<pthread_t> threads_;
+};
+
+}  // namespace convtrace::engine

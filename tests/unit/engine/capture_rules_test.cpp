@@ -1,0 +1,66 @@
+#include "interposer/engine/capture_rules.h"
+
+#include "tests/support/catch.h"
+
+using namespace convtrace;
+using namespace convtrace::engine;
+using format::Capture;
+using settings::Mode;
+
+namespace {
+
+settings::Rule rule(const char* scope, std::optional<Capture> capture,
+                    const char* steps = nullptr) {
+  settings::Rule made;
+  made.scope = settings::Pattern::compile(scope).value();
+  made.capture = capture;
+  if (steps != nullptr) made.steps = settings::StepSet::parse_steps(steps).value();
+  return made;
+}
+
+}  // namespace
+
+TEST_CASE("capture_rules: without rules the mode decides", "[engine][rules]") {
+  const format::Definitions definitions;
+  const auto decide = [&](Mode mode, Capture asked) {
+    return CaptureRules(mode, {}, definitions, true).decide(asked, {}, 0);
+  };
+  CHECK(decide(Mode::kStats, Capture::kStats) == Capture::kStats);
+  CHECK(decide(Mode::kStats, Capture::kHash) == Capture::kHash);
+  CHECK(decide(Mode::kHash, Capture::kStats) == Capture::kHash);
+  CHECK(decide(Mode::kSnapshot, Capture::kStats) == Capture::kSnapshot);
+  CHECK(decide(Mode::kSnapshot, Capture::kHash) == Capture::kHash);
+}
+
+TEST_CASE("capture_rules: the first rule that matches scope and step decides", "[engine][rules]") {
+  format::Definitions definitions;
+  const std::vector<settings::Rule> rules{
+      rule("h.0.*", Capture::kSnapshot, "5"), rule("h.0.attn", Capture::kHash),
+      rule("h.0.*", Capture::kStats), rule("h.1.*", std::nullopt)};
+  CaptureRules captures(Mode::kStats, rules, definitions, true);
+  const auto attention = definitions.intern("h.0.attn");
+  const auto other = definitions.intern("h.1.attn");
+  for (int twice = 0; twice < 2; ++twice) {  // the second time by what is remembered
+    CHECK(captures.decide(Capture::kHash, attention, 5) == Capture::kSnapshot);
+    CHECK(captures.decide(Capture::kStats, attention, 4) == Capture::kHash);
+    CHECK(captures.decide(Capture::kHash, definitions.intern("h.0.mlp"), 4) == Capture::kStats);
+    CHECK(captures.decide(Capture::kHash, other, 5) == Capture::kHash);  // a rule without capture
+  }
+  CHECK(captures.may_store());
+}
+
+TEST_CASE("capture_rules: a rule of a kernel says nothing of modules", "[engine][rules]") {
+  format::Definitions definitions;
+  std::vector<settings::Rule> rules{rule("h.*", Capture::kSnapshot)};
+  rules[0].kernel = settings::Pattern::compile("*gemm*").value();
+  CaptureRules captures(Mode::kStats, rules, definitions, true);
+  CHECK(captures.decide(Capture::kStats, definitions.intern("h.0"), 0) == Capture::kStats);
+  CHECK_FALSE(captures.may_store());
+}
+
+TEST_CASE("capture_rules: where values cannot be stored statistics are taken", "[engine][rules]") {
+  const format::Definitions definitions;
+  CaptureRules captures(Mode::kSnapshot, {}, definitions, false);
+  CHECK(captures.decide(Capture::kStats, {}, 0) == Capture::kStats);
+  CHECK_FALSE(captures.may_store());
+}
