@@ -10,10 +10,10 @@
 namespace convtrace::cupti {
 namespace {
 
-void count_unreadable(const format::TensorStats& event, format::EventSink& sink) {
+void count(format::LossReason reason, const format::TensorStats& event, format::EventSink& sink) {
   format::Loss loss;
   loss.header.step = event.header.step;
-  loss.reason = format::LossReason::kTensorKind;
+  loss.reason = reason;
   loss.count = 1;
   sink.emit(loss);
 }
@@ -23,6 +23,10 @@ void emit(const DeviceRequest& request, const stats::StatsResult& result, bool k
   format::TensorStats event = request.event;
   if (event.has_shape) event.shape = stats::shape_of(request.view);
   event.stats = result.stats;
+  if (event.capture == format::Capture::kSnapshot) {  // of a device the bytes are not stored yet
+    event.capture = format::Capture::kStats;
+    count(format::LossReason::kValueNotStored, event, sink);
+  }
   event.variant = result.variant;
   event.range_hashes = {result.range_hashes, result.range_count};
   if (keep_samples) event.samples = {result.samples, result.sample_bytes};
@@ -97,11 +101,11 @@ bool ResultRing::deliver(uint64_t ticket, format::EventSink& sink, bool keep_sam
     case Fate::kDropped:
       return true;
     case Fate::kNoView:
-      count_unreadable(request.event, sink);
+      count(format::LossReason::kTensorKind, request.event, sink);
       return true;
     case Fate::kEmpty:
       if (!stats::compute_on_cpu(request.view, request.event.capture, result).ok()) {
-        count_unreadable(request.event, sink);
+        count(format::LossReason::kTensorKind, request.event, sink);
         return true;
       }
       break;
