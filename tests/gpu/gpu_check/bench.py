@@ -128,9 +128,18 @@ class Bench:
         return json.loads(done.out)
 
     def workload(self, name, *arguments):
-        """The command of a Python workload; Skip where its device is not there."""
+        """The command of a PyTorch workload; Skip where PyTorch has no such device."""
         if self.torch_trouble:
             raise Skip(self.torch_trouble)
+        return self._script(name, arguments)
+
+    def other_framework(self, name):
+        """The command of a program without PyTorch."""
+        if self.device == "cpu" or self.is_fake or self.driver_trouble:
+            raise Skip("needs a GPU")
+        return self._script("other_frameworks", ("--framework", name))
+
+    def _script(self, name, arguments):
         return [self.python, self.tree.workloads / (name + ".py"), *arguments, "--device", self.device,
                 "--out", self.folder / "result.json"]
 

@@ -192,12 +192,12 @@ def callbacks_of_triton(bench):
 
 @CHECKS.add("callbacks of CuPy", seconds=30)
 def callbacks_of_cupy(bench):
-    return callback_counts(bench, bench.workload("other_frameworks", "--framework", "cupy"))
+    return callback_counts(bench, bench.other_framework("cupy"))
 
 
 @CHECKS.add("callbacks of JAX", seconds=40)
 def callbacks_of_jax(bench):
-    return callback_counts(bench, bench.workload("other_frameworks", "--framework", "jax"))
+    return callback_counts(bench, bench.other_framework("jax"))
 
 
 @CHECKS.add("profiler beside us", seconds=90)
