@@ -72,13 +72,29 @@ void CallbackObserver::observe(const CallbackEntry& entry, const CUpti_CallbackD
              entry.decoder);
 }
 
+/// The launch between its two callbacks is kept in CUPTI's word for that.
+void CallbackObserver::insert_in_callback(const LaunchInfo& launch, const CallbackEntry& entry,
+                                          const CUpti_CallbackData& call) {
+  if (call.correlationData == nullptr) return;
+  if (!is_exit(call)) {
+    *call.correlationData = std::bit_cast<uint64_t>(gate_.enter(launch, entry.per_thread));
+  } else if (void* const pass = std::bit_cast<void*>(*call.correlationData)) {
+    gate_.leave(pass, call.functionReturnValue == nullptr
+                          ? CUDA_ERROR_UNKNOWN
+                          : *static_cast<const CUresult*>(call.functionReturnValue));
+  }
+}
+
 void CallbackObserver::observe_launch(const LaunchInfo& launch, const CallbackEntry& entry,
                                       const CUpti_CallbackData& call) {
+  if (!gate_.acts_in_gate()) return insert_in_callback(launch, entry, call);
   if (gate_.inside()) {
     if (!is_exit(call)) gate_.cross_check(launch);
     return;
   }
-  if (!is_exit(call) || !state_.options.record_launches) return;
+  if (!is_exit(call)) return;
+  outside_gate_.fetch_add(1, std::memory_order_relaxed);
+  if (!state_.options.record_launches) return;
   const Position position = state_.position();
   format::Launch event;
   event.header.step = position.step;
@@ -160,10 +176,6 @@ void CallbackObserver::on_cupti_failure(const CUpti_StateData& failure) noexcept
            "no longer seen",
            message == nullptr ? "no message" : message);
   gate_.expect_callbacks(false);
-  try {
-    state_.captures.set_reported(false);
-  } catch (...) {
-  }
   report(state_, format::Level::kWarning, "cupti", text);
 }
 

@@ -27,10 +27,15 @@ class CallbackObserver final : public CallbackReceiver {
   void on_module(const CUpti_ModuleResourceData& module, bool loaded) noexcept override;
   void on_cupti_failure(const CUpti_StateData& state) noexcept override;
 
+  /// @return launches that CUPTI reported and that did not pass the gate.
+  [[nodiscard]] uint64_t launches_outside_gate() const noexcept { return outside_gate_.load(); }
+
  private:
   void observe(const CallbackEntry& entry, const CUpti_CallbackData& call);
   void observe_launch(const LaunchInfo& launch, const CallbackEntry& entry,
                       const CUpti_CallbackData& call);
+  void insert_in_callback(const LaunchInfo& launch, const CallbackEntry& entry,
+                          const CUpti_CallbackData& call);
   void observe_memory(const MemoryChange& change, const CallbackEntry& entry,
                       const CUpti_CallbackData& call);
   MemoryRecorder::At at(const CallbackEntry& entry, const CUpti_CallbackData& call);
@@ -40,6 +45,7 @@ class CallbackObserver final : public CallbackReceiver {
   Gate& gate_;
   const CuptiApi& cupti_;
   MemoryRecorder memory_;
+  std::atomic<uint64_t> outside_gate_{0};
 };
 
 }  // namespace convtrace::cupti

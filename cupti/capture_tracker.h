@@ -1,7 +1,6 @@
 #pragma once
 /// @file capture_tracker.h
-/// Whether any stream of the process is being captured into a graph, by the callbacks of begin and
-/// end.
+/// Whether any stream of the process is being captured into a graph, as the gate and CUPTI tell.
 ///
 /// Work that is launched on the legacy stream, or that belongs to nobody's graph, can invalidate a
 /// capture; convtrace therefore launches nothing while one is active anywhere.
@@ -31,25 +30,12 @@ class CaptureTracker {
     active_.store(!streams_.empty(), std::memory_order_relaxed);
   }
 
-  /// Whether begin and end are reported at all; when that ends, what was known is void.
-  void set_reported(bool reported) {
-    const std::lock_guard lock(mutex_);
-    reported_.store(reported, std::memory_order_relaxed);
-    streams_.clear();
-    active_.store(false, std::memory_order_relaxed);
-  }
-
   [[nodiscard]] bool any_active() const noexcept { return active_.load(std::memory_order_relaxed); }
-  /// Whether it is worth asking the driver about a stream.
-  [[nodiscard]] bool may_be_active() const noexcept {
-    return any_active() || !reported_.load(std::memory_order_relaxed);
-  }
 
  private:
   std::mutex mutex_;
   std::set<CUstream> streams_;
   std::atomic<bool> active_{false};
-  std::atomic<bool> reported_{false};
 };
 
 }  // namespace convtrace::cupti

@@ -27,7 +27,6 @@ CurrentContext CudaState::current_context() {
 }
 
 bool CudaState::is_capturing(CUstream stream) const noexcept {
-  if (!captures.may_be_active()) return false;
   const OwnCalls own;
   CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
   return driver.stream_is_capturing(stream, &status) == CUDA_SUCCESS &&

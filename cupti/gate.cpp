@@ -2,17 +2,24 @@
 
 #include <algorithm>
 #include <bit>
+#include <utility>
 
 #include "cupti/cuda_error.h"
 #include "cupti/graph_replay.h"
 
 namespace convtrace::cupti {
+namespace {
+
+/// So many launches in a row without a callback: CUPTI is gone, and did not say so.
+constexpr uint32_t kSilence = 64;
+
+}  // namespace
+
 void Gate::before(const LaunchInfo& launch, bool per_thread, Pass& pass) noexcept {
   try {
     describe(launch, per_thread, pass);
     pass.launch = &launch;
   } catch (...) {  // no memory: this launch goes unrecorded
-    pass.launch = nullptr;
   }
 }
 
@@ -28,7 +35,8 @@ void Gate::describe(const LaunchInfo& launch, bool per_thread, Pass& pass) {
   const CurrentContext current = state_.current_context();
   pass.context = current.context;
   event.device = current.device;
-  pass.captured = state_.is_capturing(std::bit_cast<CUstream>(event.stream));
+  pass.captured =
+      state_.captures.any_active() && state_.is_capturing(std::bit_cast<CUstream>(event.stream));
   if (launch.function == nullptr) {
     event.kernel = state_.functions.define("cuGraphLaunch");
     pass.graph = state_.graphs.find(launch.graph);
@@ -47,8 +55,7 @@ void Gate::describe(const LaunchInfo& launch, bool per_thread, Pass& pass) {
 void Gate::after(int result, Pass& pass) noexcept {
   if (result != CUDA_SUCCESS) note_failure(result);
   if (pass.launch == nullptr) return;
-  if (expect_callbacks_.load(std::memory_order_relaxed) && !pass.confirmed)
-    disagreements_.fetch_add(1, std::memory_order_relaxed);
+  if (expect_callbacks_.load(std::memory_order_relaxed) && acts_in_gate()) compare_with_cupti(pass);
   if (result != CUDA_SUCCESS) pass.event.sampled = format::NotSampled::kLaunchFailed;
   try {
     if (result == CUDA_SUCCESS) succeed(pass);
@@ -71,12 +78,58 @@ void Gate::succeed(Pass& pass) {
   }
 }
 
+void* Gate::enter(const LaunchInfo& launch, bool per_thread) noexcept {
+  if (busy()) return nullptr;
+  auto* const pass = new (std::nothrow) CallbackPass;
+  if (pass == nullptr) return nullptr;
+  pass->in_callback = true;
+  pass->decoded = launch;
+  before(pass->decoded, per_thread, *pass);
+  pass_ = pass;
+  return pass;
+}
+
+void Gate::leave(void* entered, int result) noexcept {
+  const std::unique_ptr<CallbackPass> pass(static_cast<CallbackPass*>(entered));
+  pass_ = nullptr;
+  after(result, *pass);
+}
+
+bool Gate::end_unfinished() noexcept {
+  if (pass_ == nullptr || !pass_->in_callback) return false;
+  const std::unique_ptr<CallbackPass> pass(
+      static_cast<CallbackPass*>(std::exchange(pass_, nullptr)));
+  if (pass->launch == nullptr || !state_.options.record_launches) return true;
+  pass->event.sampled = format::NotSampled::kObservedOnly;
+  state_.options.sink->emit(pass->event);
+  return true;
+}
+
+void Gate::expect_callbacks(bool expected) noexcept {
+  expect_callbacks_.store(expected);
+  acts_in_gate_.store(!expected || !state_.options.insert_in_callback);
+}
+
 void Gate::cross_check(const LaunchInfo& seen) noexcept {
-  const LaunchInfo* launch = pass_ == nullptr ? nullptr : pass_->launch;
-  if (launch == nullptr) return;
-  pass_->confirmed = seen.function == launch->function &&
-                     std::equal(seen.grid, seen.grid + 3, launch->grid) &&
-                     std::equal(seen.block, seen.block + 3, launch->block);
+  if (pass_ == nullptr || pass_->launch == nullptr) return;
+  const LaunchInfo& launch = *pass_->launch;
+  pass_->reported = true;
+  pass_->confirmed = seen.function == launch.function && seen.graph == launch.graph &&
+                     std::equal(seen.grid, seen.grid + 3, launch.grid) &&
+                     std::equal(seen.block, seen.block + 3, launch.block);
+}
+
+void Gate::compare_with_cupti(const Pass& pass) noexcept {
+  if (!pass.confirmed) disagreements_.fetch_add(1, std::memory_order_relaxed);
+  if (pass.reported) {
+    if (silent_.load(std::memory_order_relaxed) != 0) silent_.store(0, std::memory_order_relaxed);
+    return;
+  }
+  if (silent_.fetch_add(1, std::memory_order_relaxed) + 1 != kSilence) return;
+  expect_callbacks(false);
+  report(state_, format::Level::kWarning, "cupti",
+         "CUPTI reports nothing any more (another tool may have ended it): allocations and "
+         "launches outside the gate are no longer seen");
 }
 
 void Gate::note_failure(int result) noexcept {

@@ -31,7 +31,8 @@ typedef int (*convtrace_cuLaunchCooperativeKernel_fn)(void* function, unsigned g
                                                       void* stream, void** params);
 typedef int (*convtrace_cuGraphLaunch_fn)(void* graph_exec, void* stream);
 
-/// What happens to executable graphs, each with its three facts (null where there are fewer).
+/// What happens to graphs and to streams that record one: the executable graph, the other object,
+/// parameters; null where there are fewer.
 enum convtrace_graph_call {
   CONVTRACE_GRAPH_INSTANTIATED = 0, /* CUgraphExec, CUgraph */
   CONVTRACE_GRAPH_UPDATED = 1,      /* CUgraphExec, CUgraph */
@@ -39,7 +40,9 @@ enum convtrace_graph_call {
   CONVTRACE_GRAPH_NODE_SET = 3,     /* CUgraphExec, CUgraphNode, const CUgraphNodeParams* */
   CONVTRACE_GRAPH_NODE_ENABLED = 4, /* CUgraphExec, CUgraphNode */
   CONVTRACE_GRAPH_NODE_DISABLED = 5,
-  CONVTRACE_GRAPH_DESTROYED = 6 /* CUgraphExec; told before the driver's call */
+  CONVTRACE_GRAPH_DESTROYED = 6, /* CUgraphExec; told before the driver's call */
+  CONVTRACE_CAPTURE_BEGUN = 7,   /* no CUgraphExec, CUstream */
+  CONVTRACE_CAPTURE_ENDED = 8    /* no CUgraphExec, CUstream; told whether it succeeded or not */
 };
 
 /// `per_thread` is 1 for the _ptsz twin of an entry point: stream 0 then means the per-thread
@@ -66,7 +69,7 @@ struct convtrace_hooks_v1 {
                       void* stream);
 
   /* A call of the kind `call` (enum convtrace_graph_call) succeeded. */
-  void (*graph_call)(int call, void* exec, void* graph_or_node, const void* params);
+  void (*graph_call)(int call, void* exec, void* object, const void* params);
 };
 
 /// Exported by libconvtrace.so as the data symbol `convtrace_hooks_v1` (an atomic pointer); the

@@ -57,10 +57,11 @@ format::NotSampled submit_in(CudaState& state, CUcontext context,
   return state.stats.submit(context, batch, stream);
 }
 
-void apply(GraphTable& graphs, convtrace_graph_call call, CUgraphExec exec, void* graph_or_node,
+void apply(CudaState& state, convtrace_graph_call call, CUgraphExec exec, void* object,
            const void* params) {
-  auto* const graph = static_cast<CUgraph>(graph_or_node);
-  auto* const node = static_cast<CUgraphNode>(graph_or_node);
+  GraphTable& graphs = state.graphs;
+  auto* const graph = static_cast<CUgraph>(object);
+  auto* const node = static_cast<CUgraphNode>(object);
   switch (call) {
     case CONVTRACE_GRAPH_INSTANTIATED:
       return graphs.instantiated(exec, graph);
@@ -76,6 +77,10 @@ void apply(GraphTable& graphs, convtrace_graph_call call, CUgraphExec exec, void
       return graphs.set_enabled(exec, node, false);
     case CONVTRACE_GRAPH_DESTROYED:
       return graphs.destroyed(exec);
+    case CONVTRACE_CAPTURE_BEGUN:
+      return state.captures.apply({static_cast<CUstream>(object), true});
+    case CONVTRACE_CAPTURE_ENDED:
+      return state.captures.apply({static_cast<CUstream>(object), false});
   }
 }
 
@@ -88,6 +93,7 @@ struct Interceptor::Impl {
   void subscribe();
   void learn_facts();
   void learn_device(uint8_t device);
+  void report_launch_counts();
 
   CudaState state;
   Gate gate;
@@ -104,9 +110,13 @@ void Interceptor::Impl::subscribe() {
   std::string found;
   Status status = load_cupti_api(state.options.cupti_path, cupti, found);
   if (!status.ok()) {
-    report(state, format::Level::kWarning, "cupti",
-           "libcupti.so.13 is not found; driver allocations are not recorded, launches still are; "
-           "install it or set CONVTRACE_CUPTI to its path");
+    const bool old = status.code == StatusCode::kUnavailable;
+    report(
+        state, format::Level::kWarning, "cupti",
+        old ? "libcupti is too old; driver allocations are not recorded, launches still are; set "
+              "CONVTRACE_CUPTI to the path of a newer one"
+            : "libcupti.so.13 is not found; driver allocations are not recorded, launches still "
+              "are; install it or set CONVTRACE_CUPTI to its path");
     return;
   }
   uint32_t version = 0;
@@ -120,7 +130,6 @@ void Interceptor::Impl::subscribe() {
     return;
   }
   gate.expect_callbacks(true);
-  state.captures.set_reported(true);
 }
 
 /// Asks the driver about devices that have come into use. Runs on the writer thread: the program's
@@ -151,6 +160,19 @@ void Interceptor::Impl::learn_device(uint8_t device) {
   if (has_name) facts.emplace_back(prefix + "name", name);
   if (has_capability)
     facts.emplace_back(prefix + "capability", std::to_string(major) + "." + std::to_string(minor));
+}
+
+/// Where gate and CUPTI did not see the same.
+void Interceptor::Impl::report_launch_counts() {
+  const auto say = [this](uint64_t count, const char* what) {
+    char message[160];
+    snprintf(message, sizeof message, "%llu launches %s", static_cast<unsigned long long>(count),
+             what);
+    if (count > 0) report(state, format::Level::kInfo, "cupti", message);
+  };
+  say(gate.disagreements(), "that passed the gate were not reported alike by CUPTI");
+  say(observer.launches_outside_gate(),
+      "were seen by CUPTI alone: they have no operands and no values");
 }
 
 Interceptor::Interceptor(InterceptorOptions options) {
@@ -233,11 +255,11 @@ int Interceptor::graph_launch(convtrace_cuGraphLaunch_fn real, int per_thread, v
   return impl_->gate.around(decode_cuGraphLaunch(&arguments), per_thread != 0, call);
 }
 
-void Interceptor::graph_call(convtrace_graph_call call, void* exec, void* graph_or_node,
+void Interceptor::graph_call(convtrace_graph_call call, void* exec, void* object,
                              const void* params) noexcept {
   if (impl_ == nullptr || !impl_->state.active.load(std::memory_order_acquire)) return;
   try {
-    apply(impl_->state.graphs, call, static_cast<CUgraphExec>(exec), graph_or_node, params);
+    apply(impl_->state, call, static_cast<CUgraphExec>(exec), object, params);
   } catch (...) {  // no memory: the graph's kernels stay unknown
   }
 }
@@ -306,13 +328,7 @@ void Interceptor::stop(uint64_t deadline_ns) noexcept {
     loss.count = under_way;
     state.options.sink->emit(loss);
   }
-  if (const uint64_t count = impl_->gate.disagreements(); count > 0) {
-    char message[128];
-    snprintf(message, sizeof message,
-             "%llu launches that passed the gate were not reported alike by CUPTI",
-             static_cast<unsigned long long>(count));
-    report(state, format::Level::kInfo, "cupti", message);
-  }
+  impl_->report_launch_counts();
 }
 
 }  // namespace convtrace::cupti

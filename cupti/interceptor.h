@@ -45,6 +45,7 @@ struct InterceptorOptions {
   bool record_launches = true;        ///< false below mode `launches`
   bool compute_values = true;         ///< false below mode `hash`: contexts are not prepared
   bool keep_samples = true;           ///< false: results hold no raw values
+  bool insert_in_callback = false;    ///< act in CUPTI's callbacks instead of the gate
 };
 
 /// One tensor on a device whose statistics an observer wants. `event` is complete but for its
@@ -76,9 +77,8 @@ class Interceptor {
                          unsigned shared_bytes, void* stream, void** params) noexcept;
   int graph_launch(convtrace_cuGraphLaunch_fn real, int per_thread, void* graph_exec,
                    void* stream) noexcept;
-  /// An executable graph was made or changed: see hooks_v1.h.
-  void graph_call(convtrace_graph_call call, void* exec, void* graph_or_node,
-                  const void* params) noexcept;
+  /// A graph was recorded, made or changed: see hooks_v1.h.
+  void graph_call(convtrace_graph_call call, void* exec, void* object, const void* params) noexcept;
 
   /// Queues statistics of device tensors behind what `stream` holds now; each comes out of the sink
   /// as a TensorStats once the device is done. One batch, launched before this returns. All of it

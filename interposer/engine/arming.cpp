@@ -46,6 +46,7 @@ void install_handlers() noexcept {
   g_handlers_installed = true;
   pthread_atfork(nullptr, nullptr, after_fork_in_child);
   atexit(end_tracing);
+  at_quick_exit(end_tracing);
 }
 
 void set_up_log(const settings::Settings& settings, uint32_t rank) {

@@ -67,9 +67,9 @@ int on_graph_launch(convtrace_cuGraphLaunch_fn real, int per_thread, void* graph
   return real(graph_exec, stream);
 }
 
-void on_graph_call(int call, void* exec, void* graph_or_node, const void* params) {
+void on_graph_call(int call, void* exec, void* object, const void* params) {
   if (cupti::Interceptor* cuda = launch_handler())
-    cuda->graph_call(static_cast<convtrace_graph_call>(call), exec, graph_or_node, params);
+    cuda->graph_call(static_cast<convtrace_graph_call>(call), exec, object, params);
 }
 
 constexpr convtrace_hooks_v1 kHooks{.bytes = sizeof(convtrace_hooks_v1),

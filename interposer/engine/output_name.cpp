@@ -9,7 +9,10 @@
 #include <unistd.h>
 
 #include <charconv>
+#include <fstream>
 #include <optional>
+#include <sstream>
+#include <string>
 
 namespace convtrace::engine {
 namespace {
@@ -72,6 +75,32 @@ Owner owner_of(const std::string& path) {
     owner = lock_state(path);
   }
   return owner;
+}
+
+/// When this process began, before any exec. @return seconds of CLOCK_REALTIME, or 0.
+int64_t process_start() {
+  std::ifstream stat("/proc/self/stat");
+  std::string text;
+  std::getline(stat, text, '\0');
+  std::istringstream fields(text.substr(text.rfind(')') + 1));  // the name may hold anything
+  std::string skipped;
+  for (int field = 3; field < 22; ++field) fields >> skipped;
+  int64_t ticks = 0;
+  timespec real{};
+  timespec boot{};
+  if (!(fields >> ticks) || clock_gettime(CLOCK_REALTIME, &real) != 0 ||
+      clock_gettime(CLOCK_BOOTTIME, &boot) != 0)
+    return 0;
+  return real.tv_sec - boot.tv_sec + ticks / sysconf(_SC_CLK_TCK);
+}
+
+/// Whether this process made the file before it became another program (exec).
+bool is_own_earlier(const std::string& path, const OutputFacts& facts) {
+  struct stat status;
+  const int64_t start = process_start();
+  const bool named_by_pid = path.find(std::to_string(facts.pid)) != std::string::npos;
+  return named_by_pid && start != 0 && stat(path.c_str(), &status) == 0 &&
+         status.st_mtim.tv_sec >= start;
 }
 
 Status failure(const std::string& path, int error, std::string& why) {
@@ -150,6 +179,10 @@ Result<OutputFile> open_output(const std::string& path, bool overwrite, const Ou
       file.notice = path + " is being written by another process; this one writes " + file.path;
       break;
     case Owner::kNobody:
+      if (is_own_earlier(path, facts)) {
+        file.path = name_for_sibling(path, facts);
+        break;
+      }
       if (!overwrite) return failure(path, EEXIST, why);
       if (unlink(path.c_str()) != 0) return failure(path, errno, why);
       break;

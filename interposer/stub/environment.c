@@ -14,6 +14,7 @@
 #include "interposer/stub/elf_lookup.h"
 
 int convtrace_cpu_alloc_v1 = 0;
+int convtrace_other_injection = 0;
 
 static int is(const char* text, const char* expected) {
   return text != NULL && strcmp(text, expected) == 0;
@@ -90,6 +91,7 @@ __attribute__((constructor)) static void enter_process(void) {
   if (is(getenv("CONVTRACE"), "0")) return;
   if (!find_engine(self, path)) return;
   setenv("CUDA_INJECTION64_PATH", path, 0); /* another tool's stays */
+  convtrace_other_injection = !is(getenv("CUDA_INJECTION64_PATH"), path);
   setenv("CONVTRACE_CORE", path, 1);
   if (find_in_tree(self, 2, "/share/convtrace/observer", path)) prepend_to_pythonpath(path);
   convtrace_cpu_alloc_v1 = cpu_allocator_reports();

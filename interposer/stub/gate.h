@@ -1,6 +1,6 @@
 /// @file gate.h
 /// The driver entry gate: our functions in place of the driver's launch functions and of those that
-/// make and change executable graphs, whichever way a program gets hold of them: linked, by dlsym,
+/// record, make and change graphs, whichever way a program gets hold of them: linked, by dlsym,
 /// or by cuGetProcAddress.
 ///
 /// Without an engine every wrapper is two loads and a call. Without a driver the wrappers are what
@@ -45,7 +45,15 @@
   X(cuGraphExecKernelNodeSetParams_v2, cuGraphExecKernelNodeSetParams, 12000, 0) \
   X(cuGraphExecNodeSetParams, cuGraphExecNodeSetParams, 0, 0)                    \
   X(cuGraphNodeSetEnabled, cuGraphNodeSetEnabled, 0, 0)                          \
-  X(cuGraphExecDestroy, cuGraphExecDestroy, 0, 0)
+  X(cuGraphExecDestroy, cuGraphExecDestroy, 0, 0)                                \
+  X(cuStreamBeginCapture, cuStreamBeginCapture, 0, 0)                            \
+  X(cuStreamBeginCapture_ptsz, cuStreamBeginCapture, 0, 1)                       \
+  X(cuStreamBeginCapture_v2, cuStreamBeginCapture, 10010, 0)                     \
+  X(cuStreamBeginCapture_v2_ptsz, cuStreamBeginCapture, 10010, 1)                \
+  X(cuStreamBeginCaptureToGraph, cuStreamBeginCaptureToGraph, 0, 0)              \
+  X(cuStreamBeginCaptureToGraph_ptsz, cuStreamBeginCaptureToGraph, 0, 1)         \
+  X(cuStreamEndCapture, cuStreamEndCapture, 0, 0)                                \
+  X(cuStreamEndCapture_ptsz, cuStreamEndCapture, 0, 1)
 
 enum convtrace_gated {
 #define CONVTRACE_X(name, asked, since, per_thread) k_##name,
@@ -91,5 +99,15 @@ int cuGraphExecKernelNodeSetParams_v2(void* exec, void* node, const void* params
 int cuGraphExecNodeSetParams(void* exec, void* node, void* params);
 int cuGraphNodeSetEnabled(void* exec, void* node, unsigned enabled);
 int cuGraphExecDestroy(void* exec);
+int cuStreamBeginCapture(void* stream);
+int cuStreamBeginCapture_ptsz(void* stream);
+int cuStreamBeginCapture_v2(void* stream, int mode);
+int cuStreamBeginCapture_v2_ptsz(void* stream, int mode);
+int cuStreamBeginCaptureToGraph(void* stream, void* graph, const void* dependencies,
+                                const void* edges, size_t count, int mode);
+int cuStreamBeginCaptureToGraph_ptsz(void* stream, void* graph, const void* dependencies,
+                                     const void* edges, size_t count, int mode);
+int cuStreamEndCapture(void* stream, void** graph);
+int cuStreamEndCapture_ptsz(void* stream, void** graph);
 
 #endif

@@ -1,13 +1,13 @@
 /// @file graph_wrappers.c
-/// The gated functions that make and change executable graphs. The engine is told afterwards what
+/// The gated functions that record, make and change graphs. The engine is told afterwards what
 /// a launch of the graph will run: only now, outside of any callback, may it ask the driver.
 
 #include "interposer/stub/gate.h"
 #include "interposer/stub/hooks.h"
 
-static void tell(int call, void* exec, void* graph_or_node, const void* params) {
+static void tell(int call, void* exec, void* object, const void* params) {
   const struct convtrace_hooks_v1* hooks = convtrace_hooks();
-  if (CONVTRACE_HAS_HOOK(hooks, graph_call)) hooks->graph_call(call, exec, graph_or_node, params);
+  if (CONVTRACE_HAS_HOOK(hooks, graph_call)) hooks->graph_call(call, exec, object, params);
 }
 
 /// One wrapper: the driver's function of the same name, then, if it succeeded, `TOLD`.
@@ -49,6 +49,38 @@ WRAPPER(cuGraphExecNodeSetParams, (void* exec, void* node, void* params), (exec,
 WRAPPER(cuGraphNodeSetEnabled, (void* exec, void* node, unsigned enabled), (exec, node, enabled),
         (enabled != 0 ? CONVTRACE_GRAPH_NODE_ENABLED : CONVTRACE_GRAPH_NODE_DISABLED, exec, node,
          NULL))
+
+/// CU_STREAM_PER_THREAD
+#define PER_THREAD(stream) ((stream) == NULL ? (void*)2 : (stream))
+#define BEGUN (CONVTRACE_CAPTURE_BEGUN, NULL, stream, NULL)
+#define BEGUN_PTSZ (CONVTRACE_CAPTURE_BEGUN, NULL, PER_THREAD(stream), NULL)
+WRAPPER(cuStreamBeginCapture, (void* stream), (stream), BEGUN)
+WRAPPER(cuStreamBeginCapture_ptsz, (void* stream), (stream), BEGUN_PTSZ)
+WRAPPER(cuStreamBeginCapture_v2, (void* stream, int mode), (stream, mode), BEGUN)
+WRAPPER(cuStreamBeginCapture_v2_ptsz, (void* stream, int mode), (stream, mode), BEGUN_PTSZ)
+WRAPPER(cuStreamBeginCaptureToGraph,
+        (void* stream, void* graph, const void* dependencies, const void* edges, size_t count,
+         int mode),
+        (stream, graph, dependencies, edges, count, mode), BEGUN)
+WRAPPER(cuStreamBeginCaptureToGraph_ptsz,
+        (void* stream, void* graph, const void* dependencies, const void* edges, size_t count,
+         int mode),
+        (stream, graph, dependencies, edges, count, mode), BEGUN_PTSZ)
+
+/// A capture that went wrong has ended too.
+static int end_capture(enum convtrace_gated function, void* stream, void* effective, void** graph) {
+  int (*const real)(void*, void**) = (int (*)(void*, void**))convtrace_driver_function(function);
+  if (real == NULL) return CONVTRACE_ERROR_NOT_FOUND;
+  const int result = real(stream, graph);
+  tell(CONVTRACE_CAPTURE_ENDED, NULL, effective, NULL);
+  return result;
+}
+int cuStreamEndCapture(void* stream, void** graph) {
+  return end_capture(k_cuStreamEndCapture, stream, stream, graph);
+}
+int cuStreamEndCapture_ptsz(void* stream, void** graph) {
+  return end_capture(k_cuStreamEndCapture_ptsz, stream, PER_THREAD(stream), graph);
+}
 
 /// Told first: once the driver has destroyed it, another thread may get the same handle.
 int cuGraphExecDestroy(void* exec) {

@@ -10,6 +10,9 @@
 
 extern _Atomic(const struct convtrace_hooks_v1*) convtrace_hooks_v1;
 
+/// Set at process start: the driver loads another tool's library instead of the engine.
+extern int convtrace_other_injection;
+
 static inline const struct convtrace_hooks_v1* convtrace_hooks(void) {
   return atomic_load_explicit(&convtrace_hooks_v1, memory_order_acquire);
 }

@@ -1,17 +1,43 @@
 /// @file launch_wrappers.c
 /// The gated launch functions: through the engine's table if one is published, else straight on.
 
+#include <dlfcn.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+
 #include "interposer/stub/gate.h"
 #include "interposer/stub/hooks.h"
 
 _Atomic(const struct convtrace_hooks_v1*) convtrace_hooks_v1;
+
+/// The driver loads one library only (CUDA_INJECTION64_PATH). Where that is another tool's, the
+/// first launch loads the engine: it then records launches, and says who has CUPTI.
+static void start_beside_other_tool(void) {
+  static atomic_flag tried = ATOMIC_FLAG_INIT;
+  if (atomic_flag_test_and_set(&tried)) return;
+  typedef void* (*dlopen_fn)(const char*, int);
+  typedef unsigned (*start_fn)(void);
+  const dlopen_fn open_library = (dlopen_fn)convtrace_find_after_self("dlopen");
+  const char* path = getenv("CONVTRACE_CORE");
+  if (open_library == NULL || path == NULL || open_library(path, RTLD_NOW | RTLD_LOCAL) == NULL)
+    return;
+  const start_fn start = (start_fn)convtrace_find_in("libconvtrace-core.so", "convtrace_start");
+  if (start != NULL) start();
+}
+
+static const struct convtrace_hooks_v1* hooks_at_launch(void) {
+  const struct convtrace_hooks_v1* hooks = convtrace_hooks();
+  if (hooks != NULL || !convtrace_other_injection) return hooks;
+  start_beside_other_tool();
+  return convtrace_hooks();
+}
 
 /// One wrapper: `real` is the driver's function of the same name. PARAMETERS and ARGUMENTS are
 /// parenthesised lists; `hook` takes (real, per_thread, ARGUMENTS...).
 #define WRAPPER(name, type, hook, per_thread, PARAMETERS, ARGUMENTS) \
   int name PARAMETERS {                                              \
     const type real = (type)convtrace_driver_function(k_##name);     \
-    const struct convtrace_hooks_v1* hooks = convtrace_hooks();      \
+    const struct convtrace_hooks_v1* hooks = hooks_at_launch();      \
     if (real == NULL) return CONVTRACE_ERROR_NOT_FOUND;              \
     if (!CONVTRACE_HAS_HOOK(hooks, hook)) return real ARGUMENTS;     \
     return hooks->hook(real, per_thread, UNWRAP ARGUMENTS);          \

@@ -94,6 +94,14 @@ TEST_CASE("artifact: the preload library exports exactly its hooks", "[artifact]
                                          "cuLaunchKernelEx",
                                          "cuLaunchKernelEx_ptsz",
                                          "cuLaunchKernel_ptsz",
+                                         "cuStreamBeginCapture",
+                                         "cuStreamBeginCaptureToGraph",
+                                         "cuStreamBeginCaptureToGraph_ptsz",
+                                         "cuStreamBeginCapture_ptsz",
+                                         "cuStreamBeginCapture_v2",
+                                         "cuStreamBeginCapture_v2_ptsz",
+                                         "cuStreamEndCapture",
+                                         "cuStreamEndCapture_ptsz",
                                          "dlsym"});
 }
 

@@ -1,6 +1,8 @@
 /// Initialisation, devices and contexts.
 
 #include <dlfcn.h>
+#include <pthread.h>
+#include <unistd.h>
 
 #include <cstdio>
 #include <cstdlib>
@@ -52,13 +54,26 @@ void destroy_context(CUcontext context) {
   driver().contexts.erase(context);
 }
 
+/// CUDA is unusable in the child of a process that has used it.
+void end_in_child() { driver().initialised.store(false); }
+
+/// As the driver ends itself: a library's destructor may run before another's exit handler.
+void deinitialise() { driver().sticky.store(CUDA_ERROR_DEINITIALIZED); }
+
 }  // namespace
 
 FAKECUDA_EXPORT CUresult cuInit(unsigned) {
   static std::once_flag once;
+  static pid_t initialised_by = 0;
   if (const uint64_t fails = knob("FAKECUDA_INIT_RESULT", 0); fails != 0)
     return static_cast<CUresult>(fails);
-  std::call_once(once, [] { load_injection(); });
+  std::call_once(once, [] {
+    load_injection();
+    pthread_atfork(nullptr, nullptr, &end_in_child);
+    if (knob("FAKECUDA_ENDS_BEFORE_EXIT", 0) != 0) atexit(&deinitialise);
+  });
+  if (initialised_by == 0) initialised_by = getpid();
+  if (initialised_by != getpid()) return CUDA_ERROR_NOT_INITIALIZED;
   driver().initialised.store(true, std::memory_order_release);
   return CUDA_SUCCESS;
 }

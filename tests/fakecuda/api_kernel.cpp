@@ -164,8 +164,11 @@ void KernelWork::run() const {
 FAKECUDA_EXPORT CUresult cuModuleLoadData(CUmodule* module, const void* image) {
   auto loaded = std::make_unique<CUmod_st>();
   const CUresult result = load(image, false, loaded->functions, loaded->id);
-  if (result == CUDA_SUCCESS) *module = loaded.release();
-  return result;
+  if (result != CUDA_SUCCESS) return result;
+  *module = loaded.get();
+  const std::lock_guard lock(driver().mutex);
+  driver().modules.emplace(*module, std::move(loaded));
+  return CUDA_SUCCESS;
 }
 
 FAKECUDA_EXPORT CUresult cuModuleLoadDataEx(CUmodule* module, const void* image, unsigned,
@@ -177,8 +180,8 @@ FAKECUDA_EXPORT CUresult cuModuleUnload(CUmodule module) {
   const cuModuleUnload_params params{module};
   return FAKECUDA_AROUND(cuModuleUnload, params, [&] {
     tell_module(CUPTI_CBID_RESOURCE_MODULE_UNLOAD_STARTING, module->id);
-    delete module;
-    return CUDA_SUCCESS;
+    const std::lock_guard lock(driver().mutex);
+    return driver().modules.erase(module) == 1 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
   });
 }
 

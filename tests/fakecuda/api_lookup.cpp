@@ -65,6 +65,7 @@ FAKECUDA_EXPORT CUresult cuGetExportTable(const void** table, const CUuuid*) {
   X(CUDA_ERROR_INVALID_VALUE)              \
   X(CUDA_ERROR_OUT_OF_MEMORY)              \
   X(CUDA_ERROR_NOT_INITIALIZED)            \
+  X(CUDA_ERROR_DEINITIALIZED)              \
   X(CUDA_ERROR_NO_DEVICE)                  \
   X(CUDA_ERROR_INVALID_DEVICE)             \
   X(CUDA_ERROR_INVALID_IMAGE)              \

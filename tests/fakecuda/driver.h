@@ -119,6 +119,7 @@ struct Driver {
   std::set<CUcontext> contexts;
   std::map<int, CUcontext> primary;
   std::set<CUstream> streams;  ///< without those inside contexts
+  std::map<CUmodule, std::unique_ptr<CUmod_st>> modules;
 
   /// Every object ever made: a use after its destruction is an error code, not a crash of the test.
   std::vector<std::unique_ptr<CUctx_st>> all_contexts;

@@ -44,9 +44,31 @@ Function from_driver(const char* symbol) {
   return library == nullptr ? nullptr : reinterpret_cast<Function>(dlsym(library, symbol));
 }
 
+uint64_t knob(const char* name) {
+  const char* text = getenv(name);
+  return text == nullptr ? 0 : strtoull(text, nullptr, 10);
+}
+
+/// @return whether CUPTI has ended, at the callback of that number. Another tool's cuptiFinalize is
+/// silent, an error of CUPTI's own is told.
+bool has_ended(CUpti_CallbackFunc callback) {
+  static const uint64_t finalised_at = knob("FAKECUDA_CUPTI_FINALISED_AT");
+  static const uint64_t fatal_at = knob("FAKECUDA_CUPTI_FATAL_AT");
+  if (finalised_at == 0 && fatal_at == 0) return false;
+  static std::atomic<uint64_t> callbacks{0};
+  const uint64_t number = ++callbacks;
+  if (number == fatal_at) {
+    CUpti_StateData data{};
+    data.notification.result = CUPTI_ERROR_UNKNOWN;
+    data.notification.message = "knob";
+    callback(the_subscriber.userdata, CUPTI_CB_DOMAIN_STATE, CUPTI_CBID_STATE_FATAL_ERROR, &data);
+  }
+  return number >= (finalised_at != 0 ? finalised_at : fatal_at);
+}
+
 void deliver(const HookCall& call) {
   const CUpti_CallbackFunc callback = the_callback.load(std::memory_order_acquire);
-  if (callback == nullptr) return;
+  if (callback == nullptr || has_ended(callback)) return;
   if (call.resource) {
     if (!resource_enabled[call.cbid].load()) return;
     CUpti_ResourceData data{};
@@ -149,6 +171,9 @@ FAKECUPTI_EXPORT CUptiResult cuptiGetResultString(CUptiResult result, const char
       break;
     case CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED:
       *text = "CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED";
+      break;
+    case CUPTI_ERROR_CONFIDENTIAL_COMPUTING_NOT_SUPPORTED:
+      *text = "CUPTI_ERROR_CONFIDENTIAL_COMPUTING_NOT_SUPPORTED";
       break;
     case CUPTI_ERROR_INSUFFICIENT_PRIVILEGES:
       *text = "CUPTI_ERROR_INSUFFICIENT_PRIVILEGES";

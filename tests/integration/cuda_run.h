@@ -22,6 +22,7 @@ using Json = nlohmann::json;
 enum class Fakes {
   kAll,
   kNoCupti,
+  kOldCupti,   ///< one that lacks most functions
   kCupti12,    ///< its CUPTI is CUDA 12's, by name
   kOldDriver,  ///< CUDA 12.2: the driver tells no names and no parameters of kernels
 };
@@ -52,6 +53,25 @@ class CudaRun {
   }
 
   [[nodiscard]] std::string trace() const { return folder_ / "run.ctrace"; }
+
+  /// Gives each process a trace of its own.
+  CudaRun& with_traces_by_pid() { return with("CONVTRACE_OUTPUT=" + folder_ / "%p.ctrace"); }
+  /// @return all traces, in no order.
+  [[nodiscard]] std::vector<std::string> traces() const {
+    std::vector<std::string> found;
+    for (const auto& entry : std::filesystem::directory_iterator(folder_.path()))
+      if (entry.path().extension() == ".ctrace") found.push_back(entry.path());
+    return found;
+  }
+
+  /// @return what `convtrace info` says of a trace.
+  [[nodiscard]] static Json info(const std::string& trace) {
+    const ProcessResult shown =
+        run_process({std::string(BUILD_FOLDER) + "/bin/convtrace", "info", "--json", trace});
+    INFO(shown.err);
+    REQUIRE((shown.exit_code == 0 || shown.exit_code == 3));  // 3: not closed
+    return Json::parse(shown.out);
+  }
 
   /// @return the trace's records of one kind.
   [[nodiscard]] std::vector<Json> records(const std::string& kind) const {
@@ -103,7 +123,10 @@ class CudaRun {
     for (const std::string name : {"libcupti.so.13", "libcupti.so.12"}) {
       const bool there = name == (fakes_ == Fakes::kCupti12 ? "libcupti.so.12" : "libcupti.so.13");
       if (there && fakes_ != Fakes::kNoCupti) {
-        fs::create_symlink(fakes + "/libcupti.so.13", path + "/" + name);
+        fs::create_symlink(fakes_ == Fakes::kOldCupti
+                               ? std::string(PROGRAMS) + "/libcuda_old_cupti.so"
+                               : fakes + "/libcupti.so.13",
+                           path + "/" + name);
       } else {
         std::ofstream(path + "/" + name) << "not a library";
       }

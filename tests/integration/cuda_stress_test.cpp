@@ -21,10 +21,7 @@ TEST_CASE("cuda stress: what 16 threads did is in the trace, to the last launch"
                  &frees) == 3);
   CHECK(std::to_string(launches) == count);
 
-  const ProcessResult shown =
-      run_process({std::string(BUILD_FOLDER) + "/bin/convtrace", "info", "--json", run.trace()});
-  REQUIRE(shown.exit_code == 0);
-  const Json info = Json::parse(shown.out);
+  const Json info = CudaRun::info(run.trace());
   CHECK(info.at("state") == "complete");
   CHECK(info.at("lost").empty());
   CHECK(info.at("records").at("launch") == launches);

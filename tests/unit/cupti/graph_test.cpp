@@ -23,8 +23,10 @@ struct Captured {
   explicit Captured(Scene& scene_in, int launches = 1) : scene(scene_in) {
     REQUIRE(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS);
     REQUIRE(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL) == CUDA_SUCCESS);
+    scene.interceptor->graph_call(CONVTRACE_CAPTURE_BEGUN, nullptr, stream, nullptr);
     for (int i = 0; i < launches; ++i) REQUIRE(scene.launch(scene.fill, stream) == CUDA_SUCCESS);
     REQUIRE(cuStreamEndCapture(stream, &graph) == CUDA_SUCCESS);
+    scene.interceptor->graph_call(CONVTRACE_CAPTURE_ENDED, nullptr, stream, nullptr);
     REQUIRE(cuGraphInstantiateWithFlags(&exec, graph, 0) == CUDA_SUCCESS);
     scene.interceptor->graph_call(CONVTRACE_GRAPH_INSTANTIATED, exec, graph, nullptr);
     size_t count = 1;
@@ -119,6 +121,7 @@ TEST_CASE("graph: a stream that joined a capture is capturing, one that did not 
   REQUIRE(cuGraphGetNodes(graph, nullptr, &nodes) == CUDA_SUCCESS);
   CHECK(nodes == 2);  // nothing of ours
   cuGraphDestroy(graph);
+  cuEventDestroy(event);
 }
 
 TEST_CASE("graph: values of tagged kernels are taken behind each launch of the graph") {
@@ -224,6 +227,7 @@ TEST_CASE("graph: kernels of a child graph are told, wherever their graphs have 
   CHECK(launches[1].grid[0] == 5);
   CHECK(launches[1].operands.size() == 1);
   cuGraphExecDestroy(exec);
+  cuLibraryUnload(library);
 }
 
 TEST_CASE("graph: a graph whose making was not seen is counted at each launch") {

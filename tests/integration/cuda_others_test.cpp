@@ -1,0 +1,106 @@
+#include <algorithm>
+
+#include "tests/integration/cuda_run.h"
+
+// Beside tools that want the same, and with a CUPTI that fails.
+
+namespace convtrace::test {
+namespace {
+
+int count_lines(const std::string& text) {
+  return static_cast<int>(std::count(text.begin(), text.end(), '\n'));
+}
+
+constexpr int kMany = 200;  // launches of `cuda_life many`
+
+TEST_CASE("cuda others: a CUPTI that refuses is said once, and launches are recorded") {
+  const auto [code, name] =
+      GENERATE(table<const char*, const char*>({{"39", "MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED"},
+                                                {"41", "CONFIDENTIAL_COMPUTING_NOT_SUPPORTED"},
+                                                {"999", "UNKNOWN"}}));
+  CudaRun run;
+  run.with(std::string("FAKECUDA_CUPTI_RESULT=") + code);
+  const ProcessResult result = run.run({"cuda_life", "many"});
+  CHECK(result.exit_code == 0);
+  CHECK(result.out == "all right\n");
+  CHECK(count_lines(result.err) == 1);
+  if (std::string(code) != "39") CHECK(result.err.find(name) != std::string::npos);
+  CHECK(run.records("launch").size() == kMany);
+}
+
+TEST_CASE("cuda others: a CUPTI that is too old is called so") {
+  CudaRun run(Fakes::kOldCupti);
+  const ProcessResult result = run.run({"cuda_life", "many"});
+  CHECK(result.exit_code == 0);
+  CHECK(count_lines(result.err) == 1);
+  CHECK(result.err.find("too old") != std::string::npos);
+  CHECK(run.records("launch").size() == kMany);
+}
+
+TEST_CASE("cuda others: a CUPTI that ends under us is noticed, and launches are recorded on") {
+  const std::string how = GENERATE("FAKECUDA_CUPTI_FATAL_AT", "FAKECUDA_CUPTI_FINALISED_AT");
+  const std::string mode = GENERATE("gate", "callback");
+  if (how == "FAKECUDA_CUPTI_FINALISED_AT" && mode == "callback") return;  // nobody can notice
+  CAPTURE(how, mode);
+  CudaRun run;
+  run.with(how + "=70").with("CONVTRACE_INSERT=" + mode);
+  const ProcessResult result = run.run({"cuda_life", "many"});
+  INFO(result.err);
+  CHECK(result.exit_code == 0);
+  CHECK(result.out == "all right\n");
+  CHECK(count_lines(result.err) == 1);
+  CHECK(result.err.find("no longer seen") != std::string::npos);
+  CHECK(run.records("launch").size() == kMany);
+  CHECK(run.records("alloc").size() < 20);
+}
+
+TEST_CASE("cuda others: a tool that the driver loads instead is left in place, and named") {
+  CudaRun run;
+  run.with("CUDA_INJECTION64_PATH=" + std::string(PROGRAMS) + "/libcuda_other_tool.so");
+  const ProcessResult result = run.run({"cuda_life", "many"});
+  INFO(result.err);
+  CHECK(result.exit_code == 0);
+  CHECK(result.out == "other tool\nall right\n");
+  CHECK(count_lines(result.err) == 1);
+  CHECK(result.err.find("CUPTI is taken by CUPTI for another subscriber") != std::string::npos);
+  CHECK(run.records("launch").size() == kMany);
+}
+
+TEST_CASE("cuda others: an injection that names nothing is no reason not to trace") {
+  CudaRun run;
+  run.with("CUDA_INJECTION64_PATH=none");  // as job scripts set it
+  const ProcessResult result = run.run({"cuda_life", "many"});
+  INFO(result.err);
+  CHECK(result.exit_code == 0);
+  CHECK(result.out == "all right\n");
+  CHECK(result.err.empty());
+  CHECK(run.records("launch").size() == kMany);
+}
+
+TEST_CASE("cuda others: work inserted by callbacks gives the same trace as by the gate") {
+  const auto trace_of = [](const char* insert) {
+    CudaRun run;
+    run.with(std::string("CONVTRACE_INSERT=") + insert).with_rules(R"([[rule]]
+kernel = "square*"
+outputs = [0]
+dtype = "f32")");
+    const ProcessResult result = run.run({"cuda_steps", "linked", "1000"});
+    INFO(result.err);
+    CHECK(result.exit_code == 0);
+    CHECK(result.out == "all right\n");
+    CHECK(result.err.empty());
+    CHECK(run.records("diagnostic").empty());
+    std::vector<Json> facts;
+    for (const Json& launch : run.records("launch"))
+      facts.push_back({launch.at("kernel"), launch.at("operands").size(), launch.at("sampled")});
+    for (const Json& value : run.records("stats"))
+      facts.push_back({value.at("kernel"), value.at("hash"), value.at("max")});
+    return facts;
+  };
+  const auto by_gate = trace_of("gate");
+  CHECK(by_gate.size() == 13 + 5);
+  CHECK(trace_of("callback") == by_gate);
+}
+
+}  // namespace
+}  // namespace convtrace::test
