@@ -82,7 +82,7 @@ class PackedColumn {
   size_t begin_ = 0;   ///< row of the lowest bit of word_
   uint64_t word_ = 0;  ///< which of kBlock rows are stored and still to come
   uint32_t row_ = kNone;
-  Block values_{};  ///< those around next_
+  Block values_;  ///< those around next_, if there is one
 };
 
 }  // namespace convtrace::reader

@@ -73,10 +73,11 @@ struct BlockRow {
 template <size_t N, typename Visit>
 [[nodiscard]] bool each_row(const StoredColumn (&columns)[N], size_t row_count, Visit visit) {
   std::array<PackedColumn, N> readers;
+  ColumnBlocks<N> blocks;
   for (size_t i = 0; i < N; ++i) {
     if (!readers[i].bind(columns[i].bytes, row_count, columns[i].max_width)) return false;
+    if (readers[i].empty()) blocks[i].fill(0);
   }
-  ColumnBlocks<N> blocks{};
   for (size_t begin = 0; begin < row_count; begin += PackedColumn::kBlock) {
     for (size_t i = 0; i < N; ++i) {
       if (!readers[i].empty()) readers[i].read(blocks[i]);
