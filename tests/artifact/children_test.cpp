@@ -1,3 +1,6 @@
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <filesystem>
 
 #include "tests/artifact/artifacts.h"
@@ -55,12 +58,34 @@ TEST_CASE("preload: a musl program lives and is entered", "[artifact]") {
 }
 
 TEST_CASE("preload: a static program is untouched, what it executes is not", "[artifact]") {
-  const std::string still = program("artifact_static");
+  const std::string still = program(GENERATE("artifact_static", "artifact_musl_static"));
+  CAPTURE(still);
+  if (!std::filesystem::exists(still)) {
+    WARN("no musl-gcc here: not checked");
+    return;
+  }
   const FakeTree tree;
   CHECK(run_preloaded({still}, {}, {}, tree.stub()).out == "plain\n");
   const ProcessResult child =
       run_preloaded({still, "sh", "-c", "echo ${CONVTRACE_CORE:+traced}"}, {}, {}, tree.stub());
   CHECK(child.out == "traced\n");
+}
+
+// The loader drops a preload library named by path where a program runs with another's rights.
+TEST_CASE("preload: a setuid program is untouched", "[artifact]") {
+  const TempDir folder;
+  const std::string copy = folder / "setuid";
+  std::filesystem::copy_file(program("artifact_dynamic"), copy);
+  constexpr uid_t kNobody = 65534;
+  if (chown(copy.c_str(), kNobody, kNobody) != 0 || chmod(copy.c_str(), 04755) != 0) {
+    WARN("making a setuid program needs more rights: not checked");
+    return;
+  }
+  std::filesystem::permissions(folder.path(), std::filesystem::perms(0755));
+  const FakeTree tree;
+  const ProcessResult result = run_preloaded({copy}, {}, {}, tree.stub());
+  CHECK(result.exit_code == 0);
+  CHECK(result.out == "plain\n");
 }
 
 }  // namespace convtrace::test

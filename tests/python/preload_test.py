@@ -200,6 +200,15 @@ class OtherPrograms(ProgramTest):
     def test_gan(self):
         self.check_printed_bits("gan.py", 1)
 
+    def test_torchs_profiler_sees_the_same_and_changes_nothing(self):
+        plain = self.run_program("profiled.py", preload=False)
+        traced = self.run_program("profiled.py")
+        self.assertEqual((plain.returncode, traced.returncode), (0, 0), traced.stderr)
+        self.assertEqual(plain.stdout, traced.stdout)
+        self.assertNotIn("convtrace", traced.stderr)  # the profiler itself writes times there
+        trace, = self.traces()
+        self.check_clean(trace)
+
     def test_two_ranks_write_two_traces_and_the_launcher_none(self):
         self.check_printed_bits("ddp.py", 2)
 
