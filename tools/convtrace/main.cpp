@@ -8,6 +8,7 @@
 #include "format/settings/nearest.h"
 #include "format/settings/settings.h"
 #include "tools/common/usage.h"
+#include "tools/convtrace/doctor/doctor.h"
 #include "tools/convtrace/export.h"
 #include "tools/convtrace/read_commands.h"
 #include "tools/convtrace/run.h"
@@ -89,6 +90,28 @@ class RunArguments {
   RunOptions result_;
 };
 
+/// `convtrace doctor [--json] [-- CMD]`.
+class DoctorArguments {
+ public:
+  explicit DoctorArguments(CLI::App& app)
+      : command_(
+            app.add_subcommand("doctor", "Say whether tracing will work here: doctor [-- CMD]")) {
+    command_->add_flag("--json", options_.json, "One JSON object");
+    command_->footer("Exit code: 0, or 1 if something will not work.");
+  }
+
+  [[nodiscard]] bool chosen() const { return command_->parsed(); }
+
+  [[nodiscard]] ExitCode run(std::vector<std::string> command) {
+    options_.command = std::move(command);
+    return run_doctor(options_);
+  }
+
+ private:
+  CLI::App* command_;
+  DoctorOptions options_;
+};
+
 /// @return what to say of a first word that is no command of ours; empty if it is one, or an
 /// option.
 std::string unknown_command(CLI::App& app, const std::vector<std::string>& words) {
@@ -113,6 +136,7 @@ int run_program(std::vector<std::string> words, std::vector<std::string> command
   RunArguments run(app);
   ReadCommands read(app);
   const ExportCommand exporting(app);
+  DoctorArguments doctor(app);
   if (const std::string problem = unknown_command(app, words); !problem.empty()) {
     std::fprintf(stderr, "convtrace: %s\n", problem.c_str());
     return kUsage;
@@ -124,6 +148,7 @@ int run_program(std::vector<std::string> words, std::vector<std::string> command
   }
 
   if (run.chosen()) return run.run(std::move(command));
+  if (doctor.chosen()) return static_cast<int>(doctor.run(std::move(command)));
   if (exporting.chosen()) return static_cast<int>(exporting.run());
   return static_cast<int>(read.run());
 }
@@ -137,10 +162,10 @@ int main(int argc, char** argv) {
   const auto split = std::find(all.begin(), all.end(), "--");
   std::vector<std::string> words(all.begin(), split);
   std::reverse(words.begin(), words.end());
-  const bool is_run = !all.empty() && all.front() == "run";
-  if (!is_run) words.assign(all.rbegin(), all.rend());
+  const bool takes_command = !all.empty() && (all.front() == "run" || all.front() == "doctor");
+  if (!takes_command) words.assign(all.rbegin(), all.rend());
   return convtrace::tools::run_program(std::move(words),
-                                       is_run && split != all.end()
+                                       takes_command && split != all.end()
                                            ? std::vector<std::string>(split + 1, all.end())
                                            : std::vector<std::string>());
 }

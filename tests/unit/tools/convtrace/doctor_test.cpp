@@ -1,0 +1,207 @@
+#include <sys/resource.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+
+#include "tests/support/catch.h"
+#include "tests/unit/tools/convtrace/cli.h"
+
+// Every line of the doctor is made to complain once.
+
+namespace convtrace::test {
+namespace {
+
+namespace fs = std::filesystem;
+using tools::Json;
+
+/// A tree whose parts can be taken away.
+class DoctorTree {
+ public:
+  DoctorTree() {
+    for (const char* folder : {"bin", "lib", "share/convtrace/observer", "out"})
+      fs::create_directories(root_ / folder);
+    fs::copy_file(CONVTRACE_PROGRAM, root_ / "bin/convtrace");
+    for (const char* part : kParts) std::ofstream(root_ / part).put('\n');
+  }
+
+  struct Answer {
+    int exit_code = 0;
+    Json checks;
+    /// @return the worst level among the lines of that name, "" if there is none.
+    [[nodiscard]] std::string level(const std::string& name) const {
+      std::string worst;
+      for (const Json& check : checks) {
+        if (check.at("name") != name) continue;
+        const std::string level = check.at("level");
+        if (level == "fail" || worst.empty() || worst == "ok") worst = level;
+        CHECK((level == "ok") == check.at("remedy").is_null());
+      }
+      return worst;
+    }
+  };
+
+  [[nodiscard]] Answer ask(std::vector<std::string> environment = {},
+                           std::vector<std::string> command = {}) const {
+    std::vector<std::string> words = {root_ / "bin/convtrace", "doctor", "--json"};
+    if (!command.empty()) words.emplace_back("--");
+    words.insert(words.end(), command.begin(), command.end());
+    environment.push_back("CONVTRACE_OUTPUT=" + (root_ / "out/%p.ctrace"));
+    const ProcessResult result = run_process(words, options(std::move(environment)));
+    INFO(result.err);
+    REQUIRE(!result.out.empty());
+    return {result.exit_code, Json::parse(result.out).at("checks")};
+  }
+
+  /// The same with an output of the test's own.
+  [[nodiscard]] Answer ask_output(const std::string& output) const {
+    const ProcessResult result = run_process({root_ / "bin/convtrace", "doctor", "--json"},
+                                             options({"CONVTRACE_OUTPUT=" + output}));
+    REQUIRE(!result.out.empty());
+    return {result.exit_code, Json::parse(result.out).at("checks")};
+  }
+
+  [[nodiscard]] std::string file(const std::string& name) const { return root_ / name; }
+
+  static constexpr const char* kParts[] = {"lib/libconvtrace.so", "lib/libconvtrace-core.so",
+                                           "share/convtrace/observer/sitecustomize.py"};
+
+ private:
+  [[nodiscard]] ProcessOptions options(std::vector<std::string> environment) const {
+    return {std::move(environment),
+            {"LD_PRELOAD", "CUDA_INJECTION64_PATH", "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF",
+             "PYTORCH_NO_CUDA_MEMORY_CACHING"},
+            root_.path()};
+  }
+
+  TempDir root_;
+};
+
+/// A program of our own in place of a real one.
+std::string script(const DoctorTree& tree, const std::string& name, const std::string& text) {
+  std::string path = tree.file(name);
+  std::ofstream(path) << "#!/bin/sh\n" << text;
+  chmod(path.c_str(), 0755);
+  return path;
+}
+
+/// Runs something in a child whose limit is lowered: a limit of this process cannot be taken back.
+std::string with_limit(const std::string& option) {
+  return "ulimit " + option + "; exec \"$0\" \"$@\"";
+}
+
+}  // namespace
+
+TEST_CASE("doctor: a whole tree in an ordinary place has nothing that fails", "[cli]") {
+  const DoctorTree tree;
+  const auto answer = tree.ask();
+  CHECK(answer.exit_code == 0);
+  for (const char* name : {"tree", "preload", "settings", "output", "space", "limits", "driver",
+                           "other-tools", "allocator"}) {
+    CAPTURE(name);
+    CHECK_FALSE(answer.level(name).empty());
+    CHECK(answer.level(name) != "fail");
+  }
+}
+
+TEST_CASE("doctor: a part of the tree that is missing", "[cli]") {
+  for (const char* part : DoctorTree::kParts) {
+    const DoctorTree tree;
+    fs::remove(tree.file(part));
+    const auto answer = tree.ask();
+    CHECK(answer.exit_code == 1);
+    CHECK(answer.level("tree") == "fail");
+  }
+}
+
+TEST_CASE("doctor: a preload list that will not do", "[cli]") {
+  const DoctorTree tree;
+  // The dynamic loader complains of them too, on stderr.
+  CHECK(tree.ask({"LD_PRELOAD=libconvtrace.so"}).level("preload") == "fail");
+  CHECK(tree.ask({"LD_PRELOAD=/nowhere/libconvtrace.so"}).level("preload") == "fail");
+}
+
+TEST_CASE("doctor: settings that mean nothing, and tracing turned off", "[cli]") {
+  const DoctorTree tree;
+  const auto answer = tree.ask({"CONVTRACE_STEPZ=3"});
+  CHECK(answer.exit_code == 1);
+  CHECK(answer.level("settings") == "fail");
+  CHECK(tree.ask({"CONVTRACE=0"}).level("settings") == "warn");
+}
+
+TEST_CASE("doctor: an output that cannot be written", "[cli]") {
+  const DoctorTree tree;
+  CHECK(tree.ask_output(tree.file("bin/convtrace/x.ctrace")).level("output") == "fail");
+  std::ofstream(tree.file("out/taken.ctrace")).put('x');
+  CHECK(tree.ask_output(tree.file("out/taken.ctrace")).level("output") == "fail");
+  CHECK(tree.ask_output(tree.file("out/new/folder/%r.ctrace")).level("output") == "ok");
+  CHECK(tree.ask_output("/proc/x.ctrace").level("space") == "fail");  // 0 bytes are free there
+}
+
+TEST_CASE("doctor: limits of the process", "[cli]") {
+  const DoctorTree tree;
+  for (const char* limit : {"-f 100000", "-v 50000000"}) {
+    const ProcessResult result = run_process(
+        {"sh", "-c", with_limit(limit), tree.file("bin/convtrace"), "doctor"}, {{}, {}, {}});
+    CAPTURE(limit, result.out, result.err);
+    CHECK(result.out.find("warn  limits: ") != std::string::npos);
+  }
+}
+
+TEST_CASE("doctor: no driver, and other tools that enter", "[cli]") {
+  const DoctorTree tree;
+  std::ofstream(tree.file("libcuda.so.1")) << "not a library";
+  CHECK(tree.ask({"LD_LIBRARY_PATH=" + tree.file("")}).level("driver") == "warn");
+  for (const char* entry : {"CUDA_INJECTION64_PATH=/opt/nsys/libToolsInjection64.so",
+                            "NVTX_INJECTION64_PATH=/opt/x.so", "KINETO_USE_DAEMON=1"}) {
+    CAPTURE(entry);
+    CHECK(tree.ask({entry}).level("other-tools") == "warn");
+  }
+}
+
+TEST_CASE("doctor: a Python that is too old, absent, without PyTorch or kept from us", "[cli]") {
+  const DoctorTree tree;
+  const std::string old =
+      script(tree, "python3.6",
+             R"(echo '{"python": [3, 6], "torch": "1.10", "hooks": [], "flags": [0, 0]}')");
+  const auto answer = tree.ask({}, {old, "-I", "train.py"});
+  CHECK(answer.exit_code == 1);
+  CHECK(answer.level("python") == "fail");
+  CHECK(answer.level("python-options") == "warn");
+  CHECK(answer.level("torch") == "warn");
+  CHECK(answer.level("memory-hook") == "warn");
+  const std::string bare =
+      script(tree, "python3.9",
+             R"(echo '{"python": [3, 9], "torch": null, "hooks": [], "flags": [0, 0]}')");
+  CHECK(tree.ask({}, {bare}).level("torch") == "warn");
+  CHECK(tree.ask({}, {script(tree, "python3.10", "exit 3")}).level("python") == "warn");
+  CHECK(tree.ask({}, {script(tree, "python3.11", "echo '[1]'; kill -9 $$")}).level("python") ==
+        "warn");
+}
+
+TEST_CASE("doctor: commands that no library can be preloaded into", "[cli]") {
+  const DoctorTree tree;
+  CHECK(tree.ask({}, {"./nothing"}).level("command") == "fail");
+  CHECK(tree.ask({}, {"sh", "-c", "true"}).level("command") == "ok");
+  const std::string program = tree.file("static");
+  std::ofstream(tree.file("main.c")) << "int main(void) { return 0; }\n";
+  REQUIRE(run_process({"cc", "-static", "-o", program, tree.file("main.c")}).exit_code == 0);
+  CHECK(tree.ask({}, {program}).level("command") == "fail");
+  const std::string setuid = tree.file("setuid");
+  fs::copy_file("/bin/true", setuid);
+  REQUIRE(chmod(setuid.c_str(), 04755) == 0);
+  CHECK(tree.ask({}, {setuid}).level("command") == "fail");
+}
+
+TEST_CASE("doctor: people get a line a check, with what to do below it", "[cli]") {
+  const DoctorTree tree;
+  fs::remove(tree.file("lib/libconvtrace-core.so"));
+  const ProcessResult result = run_process({tree.file("bin/convtrace"), "doctor"});
+  CHECK(result.exit_code == 1);
+  CHECK(result.err.empty());
+  CHECK(result.out.starts_with(
+      "fail  tree: lib/libconvtrace-core.so is not beside this program\n      -> install the "));
+}
+
+}  // namespace convtrace::test
