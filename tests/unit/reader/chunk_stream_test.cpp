@@ -15,8 +15,11 @@ std::atomic<size_t> largest_allocation = SIZE_MAX;  ///< above it there is no me
 }  // namespace
 
 // Not inlined, or g++ takes free() for a mismatch with new.
+[[gnu::noinline]] void* operator new(size_t bytes, const std::nothrow_t&) noexcept {
+  return bytes <= largest_allocation ? std::malloc(bytes) : nullptr;
+}
 [[gnu::noinline]] void* operator new(size_t bytes) {
-  void* const memory = bytes <= largest_allocation ? std::malloc(bytes) : nullptr;
+  void* const memory = operator new(bytes, std::nothrow);
   if (memory == nullptr) throw std::bad_alloc();
   return memory;
 }
