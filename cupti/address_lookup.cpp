@@ -1,7 +1,6 @@
 // The reading half of the address table: no lock, nothing written.
 
-#include <bit>
-
+#include "cupti/address_list.h"
 #include "cupti/address_table.h"
 
 namespace convtrace::cupti {
@@ -40,25 +39,10 @@ struct ShortPath {
   [[nodiscard]] bool holds() const { return load_word(slot) == word; }
 };
 
-/// @return a bit for each word of a list that as a piece begins at or before `offset`.
-uint64_t not_behind(const uint64_t* list, size_t words, uint64_t offset) {
-  const uint64_t bound = Piece(offset, Piece::kMaxOffset, Piece::kMaxRecord).word();
-  const auto bit = [list, bound](size_t i) { return uint64_t{load_word(list + i) <= bound} << i; };
-  // Eight at once, though most lists are shorter: an end that cannot be foreseen costs more. What
-  // lies behind a list is masked out by who asks.
-  uint64_t bits = 0;
-  for (size_t i = 0; i < words; i += 8) {
-    bits |= bit(i) | bit(i + 1) | bit(i + 2) | bit(i + 3) | bit(i + 4) | bit(i + 5) | bit(i + 6) |
-            bit(i + 7);
-  }
-  return bits;
-}
-
 /// @return the record of the piece that holds `offset`, 0 if none does.
-/// @param candidates of one layer: pieces of a layer do not overlap, so the last one counts.
 uint32_t record_at(const uint64_t* list, uint64_t candidates, uint64_t offset) {
   if (candidates == 0) return 0;
-  const Piece piece(load_word(list + std::bit_width(candidates) - 1));
+  const Piece piece(load_word(list + last_of(candidates)));
   return piece.last() >= offset ? piece.record() : 0;
 }
 

@@ -61,7 +61,8 @@ void AddressMap::remember(const Freed& freed) {
 void AddressMap::end_overlapped(const RangeRecord& range, Layer layer) {
   uint64_t first = range.base;
   while (const uint32_t record = table_.live_in(first, range.last(), layer)) {
-    first = std::max(first, table_.at(record).base);
+    // On this page there may be others before it.
+    first = std::max(first, table_.at(record).base & ~(AddressTable::kPageBytes - 1));
     end(record, layer);
   }
 }

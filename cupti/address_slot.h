@@ -108,6 +108,14 @@ class ListHead {
   }
   [[nodiscard]] constexpr size_t begin(size_t layer) const { return end_of(layer); }
   [[nodiscard]] constexpr size_t end(size_t layer) const { return end_of(layer + 1); }
+  /// @return the head of a list with `by` pieces more in one layer.
+  [[nodiscard]] constexpr ListHead with(Layer layer, int by) const {
+    uint64_t word = word_;
+    for (size_t i = static_cast<size_t>(layer) + 1; i <= kLayers; ++i)
+      word += static_cast<uint64_t>(by) << (kBits * i);
+    return ListHead(word);
+  }
+  [[nodiscard]] constexpr uint64_t word() const { return word_; }
   /// With the head. Less than 64, even if the word is no head.
   [[nodiscard]] constexpr size_t words() const { return end_of(kLayers); }
   /// @return a bit for each word of the layer.

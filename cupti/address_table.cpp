@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <bit>
 
+#include "cupti/address_list.h"
+
 namespace convtrace::cupti {
 namespace {
 
@@ -107,14 +109,11 @@ uint32_t AddressTable::live_in_slot(const uint64_t* slot, unsigned shift, uint64
   if (content.kind() != SlotKind::kList) return 0;
   const ListHead head(load_word(words));
   const uint64_t mask = (uint64_t{1} << shift) - 1;
-  for (size_t i = head.begin(index_of(layer)); i < head.end(index_of(layer)); ++i) {
-    const Piece piece(load_word(words + i));
-    if (piece.last() >= (first & mask) && piece.first() <= (last & mask)) return piece.record();
-  }
-  return 0;
+  // If the last one that begins in time ends too early, so do those before it.
+  const size_t i = last_of(not_behind(words, head.words(), last & mask) & head.mask(layer));
+  const Piece piece(load_word(words + i));
+  return i != 0 && piece.last() >= (first & mask) ? piece.record() : 0;
 }
-
-RangeRecord AddressTable::at(uint32_t record) const { return load_record(records_.at(record)); }
 
 uint64_t AddressTable::bytes() const {
   return records_.bytes() + lists_.bytes() + leaf_bytes_ +
@@ -188,9 +187,56 @@ void AddressTable::apply(const Change& change, uint64_t* slot, unsigned shift, u
     }
     return merge(slot);
   }
+  if (!whole && content.kind() == SlotKind::kList &&
+      apply_to_list(change, slot, first & mask, last & mask))
+    return;
   load_span(content, mask, scratch_);
   apply(change, scratch_, first & mask, last & mask);
   replace(slot, make_content(scratch_, shift));
+}
+
+/// What an allocator does all the time: memory is freed, or given again as it was freed. Then one
+/// piece of the list goes at most, and one comes; a quarter less time than by a Span.
+/// @return false if more than that has to change.
+bool AddressTable::apply_to_list(const Change& change, uint64_t* slot, uint64_t first,
+                                 uint64_t last) {
+  if (!change.to) return false;
+  const Slot old(load_word(slot));
+  const uint64_t* const list = lists_.at(old.index());
+  ListHead head(load_word(list));
+  const uint64_t before = not_behind(list, head.words(), last);
+  const Piece piece(first, last, change.record);
+  ListChange edit{.piece = piece};
+  uint32_t forgotten = 0;
+  if (change.from) {
+    edit.out = last_of(before & head.mask(*change.from));
+    if (load_word(list + edit.out) != piece.word()) return false;
+  }
+  if (const size_t i = last_of(before & head.mask(Layer::kFreed)); i != 0) {
+    const Piece freed(load_word(list + i));
+    if (freed.last() >= first) {
+      if (change.from || freed.first() != first || freed.last() != last) return false;
+      edit.out = i;
+      forgotten = freed.record();
+    }
+  }
+  const size_t behind = last_of(before & head.mask(*change.to));
+  edit.in = behind == 0 ? head.begin(index_of(*change.to)) : behind + 1;
+  if (edit.out != 0) {
+    edit.in -= edit.out < edit.in ? 1 : 0;
+    head = head.with(change.from.value_or(Layer::kFreed), -1);
+  }
+  head = head.with(*change.to, 1);
+  if (head.words() > kMaxListed + 1) return false;
+  const uint32_t made = lists_.take(class_of(head.words()));
+  if (made == 0) return false;
+  uint64_t* const words = lists_.at(made);
+  store_word(words, head.word());
+  copy_list(list, words, head.words(), edit);
+  if (!change.from) refer(change.record);
+  replace(slot, Slot::make(SlotKind::kList, made));
+  if (forgotten != 0) let_go(forgotten);
+  return true;
 }
 
 void AddressTable::apply(const Change& change, Span& span, uint64_t first, uint64_t last) {

@@ -59,6 +59,8 @@ class AddressTable {
   static constexpr uint64_t kMaxBytes = uint64_t{1} << 44;
   static constexpr unsigned kAddressBits = 48;
   static constexpr uint64_t kAddressLimit = uint64_t{1} << kAddressBits;
+  static constexpr unsigned kPageShift = 21;
+  static constexpr uint64_t kPageBytes = uint64_t{1} << kPageShift;
 
   AddressTable();
   ~AddressTable();
@@ -96,16 +98,16 @@ class AddressTable {
   /// @param generation lower half of its generation.
   void forget(uint32_t record, uint32_t generation);
 
-  /// @return the live record of `layer` that holds any of [first, last], 0 if there is none.
+  /// @return a live record of `layer` that holds any of [first, last], from the first page where
+  /// there is one; 0 if there is none.
   [[nodiscard]] uint32_t live_in(uint64_t first, uint64_t last, Layer layer) const;
   /// @return what a live record says.
-  [[nodiscard]] RangeRecord at(uint32_t record) const;
+  [[nodiscard]] RangeRecord at(uint32_t record) const { return load_record(records_.at(record)); }
   /// Memory touched.
   [[nodiscard]] uint64_t bytes() const;
 
  private:
-  static constexpr unsigned kPageShift = 21, kFanShift = 6;
-  static constexpr uint64_t kPageBytes = uint64_t{1} << kPageShift;
+  static constexpr unsigned kFanShift = 6;
   /// Spans of 8 bytes have few enough pieces.
   static constexpr unsigned kMinShift = kPageShift - 3 * kFanShift;
   static constexpr unsigned kLeafShift = 13;  ///< pages of a leaf: 16 GiB
@@ -146,6 +148,7 @@ class AddressTable {
   void apply(const Change& change);
   void apply(const Change& change, uint64_t* slot, unsigned shift, uint64_t first, uint64_t last);
   size_t apply_to_whole(const Change& change, uint64_t* slots, size_t count);
+  bool apply_to_list(const Change& change, uint64_t* slot, uint64_t first, uint64_t last);
   void load_span(Slot slot, uint64_t last_offset, Span& span) const;
   void apply(const Change& change, Span& span, uint64_t first, uint64_t last);
   /// Each makes what a slot is to hold, without a version; give_up() when memory is out.
