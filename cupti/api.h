@@ -31,6 +31,7 @@ namespace convtrace::cupti {
   X(module_get_function, cuModuleGetFunction, "cuModuleGetFunction", true)                        \
   X(launch_kernel, cuLaunchKernel, "cuLaunchKernel", true)                                        \
   X(mem_alloc, cuMemAlloc, "cuMemAlloc_v2", true)                                                 \
+  X(mem_free, cuMemFree, "cuMemFree_v2", true)                                                    \
   X(mem_host_register, cuMemHostRegister, "cuMemHostRegister_v2", true)                           \
   X(mem_host_get_device_pointer, cuMemHostGetDevicePointer, "cuMemHostGetDevicePointer_v2", true) \
   X(memset_d8_async, cuMemsetD8Async, "cuMemsetD8Async", true)                                    \
@@ -51,6 +52,8 @@ namespace convtrace::cupti {
   X(graph_node_get_type, cuGraphNodeGetType, "cuGraphNodeGetType", false)                         \
   X(graph_kernel_node_get_params, cuGraphKernelNodeGetParams, "cuGraphKernelNodeGetParams_v2",    \
     false)                                                                                        \
+  X(graph_exec_kernel_node_set_params, cuGraphExecKernelNodeSetParams,                            \
+    "cuGraphExecKernelNodeSetParams_v2", false)                                                   \
   X(graph_child_graph_node_get_graph, cuGraphChildGraphNodeGetGraph,                              \
     "cuGraphChildGraphNodeGetGraph", false)
 

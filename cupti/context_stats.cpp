@@ -55,14 +55,18 @@ ContextStats::Failure ContextStats::make_arenas() noexcept {
   const size_t bytes = arenas_.size() * kArenaBytes;
   CUresult result = driver_.mem_alloc(&arenas_address_, bytes);
   if (result != CUDA_SUCCESS) return {result, "cuMemAlloc"};
+  return {zero(arenas_address_, bytes), "cuMemsetD8Async"};
+}
+
+CUresult ContextStats::zero(CUdeviceptr memory, size_t bytes) noexcept {
   // Not the legacy stream: it would wait for the program's, and break a capture.
   CUstream stream = nullptr;
-  result = driver_.stream_create(&stream, CU_STREAM_NON_BLOCKING);
-  if (result != CUDA_SUCCESS) return {result, "cuStreamCreate"};
-  result = driver_.memset_d8_async(arenas_address_, 0, bytes, stream);
+  CUresult result = driver_.stream_create(&stream, CU_STREAM_NON_BLOCKING);
+  if (result != CUDA_SUCCESS) return result;
+  result = driver_.memset_d8_async(memory, 0, bytes, stream);
   if (result == CUDA_SUCCESS) result = driver_.stream_synchronize(stream);
   const CUresult destroyed = driver_.stream_destroy(stream);
-  return {result == CUDA_SUCCESS ? destroyed : result, "cuMemsetD8Async"};
+  return result == CUDA_SUCCESS ? destroyed : result;
 }
 
 ContextStats::Arena* ContextStats::arena_for(uint64_t stream_id) noexcept {

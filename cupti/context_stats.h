@@ -16,6 +16,7 @@
 #include <atomic>
 #include <cstdint>
 #include <mutex>
+#include <optional>
 #include <span>
 
 #include "cupti/api.h"
@@ -48,6 +49,25 @@ class ContextStats {
   [[nodiscard]] format::NotSampled submit(std::span<const DeviceRequest> batch, CUstream stream,
                                           Failure& failure) noexcept;
 
+  /// Puts a launch of the kernel that computes nothing on `stream`, which captures. @param id by
+  /// which idle_id() knows it again.
+  [[nodiscard]] format::NotSampled launch_idle(CUstream stream, uint64_t id) noexcept;
+  [[nodiscard]] bool owns(CUfunction function) const noexcept {
+    return phase() == Phase::kReady && function == kernel_;
+  }
+  /// @param params as the parameters of a node of ours. @return its number.
+  [[nodiscard]] static uint64_t idle_id(void** params) noexcept;
+
+  /// Memory for one node. @return 0 if there is none. Not for the launch path.
+  [[nodiscard]] CUdeviceptr make_scratch(const DeviceRequest& request) noexcept;
+  void free_scratch(CUdeviceptr scratch) noexcept;
+  /// The next launch of `exec` computes `request` in that node. @return the ticket of its result.
+  [[nodiscard]] std::optional<uint64_t> arm(CUgraphExec exec, CUgraphNode node, CUdeviceptr scratch,
+                                            const DeviceRequest& request) noexcept;
+  /// The launches after it compute nothing there. @param unused a ticket for which nothing comes.
+  void disarm(CUgraphExec exec, CUgraphNode node, uint64_t id,
+              std::optional<uint64_t> unused) noexcept;
+
   /// As ResultRing::collect. @return how many results are still under way.
   uint64_t collect(format::EventSink& sink, bool keep_samples, uint64_t& room) noexcept;
 
@@ -77,6 +97,9 @@ class ContextStats {
   Arena* arena_for(uint64_t stream_id) noexcept;
   CUresult launch_all(const Grant& grant, size_t count, CUstream stream) noexcept;
   CUresult launch(const stats::BatchBuilder& builder, CUstream stream) noexcept;
+  CUresult zero(CUdeviceptr memory, size_t bytes) noexcept;
+  CUresult set_node(CUgraphExec exec, CUgraphNode node, const stats::Batch& batch,
+                    uint32_t blocks) noexcept;
 
   const DriverApi& driver_;
   const CUcontext context_;

@@ -14,6 +14,7 @@
 #include "cupti/context_table.h"
 #include "cupti/device_stats.h"
 #include "cupti/function_table.h"
+#include "cupti/graph_stats.h"
 #include "cupti/graph_table.h"
 #include "cupti/interceptor.h"
 #include "cupti/tensor_maps.h"
@@ -31,8 +32,9 @@ struct CudaState {
       : options(options_in),
         driver(driver_in),
         functions(driver, *options.definitions, options.rules),
-        graphs(driver, functions),
-        stats(driver, *options.sink, options.keep_samples) {}
+        graphs(driver, functions, stats),
+        stats(driver, *options.sink, options.keep_samples),
+        graph_stats(stats, *options.sink) {}
 
   [[nodiscard]] Position position() const noexcept {
     return options.position == nullptr ? Position{} : options.position();
@@ -56,6 +58,7 @@ struct CudaState {
   ContextTable contexts;
   CaptureTracker captures;
   DeviceStats stats;
+  GraphStats graph_stats;
   std::atomic<bool> active{true};    ///< false: the gate only passes calls through
   std::atomic<bool> gpu_work{true};  ///< false after a sticky error: no launch of ours
 };

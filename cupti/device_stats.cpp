@@ -1,5 +1,6 @@
 #include "cupti/device_stats.h"
 
+#include <algorithm>
 #include <chrono>
 
 #include "cupti/cuda_error.h"
@@ -79,6 +80,12 @@ DeviceStats::Shared DeviceStats::find(CUcontext context) const {
   const std::shared_lock lock(contexts_mutex_);
   const auto it = contexts_.find(context);
   return it == contexts_.end() ? nullptr : it->second;
+}
+
+bool DeviceStats::owns(CUfunction function) const {
+  const std::shared_lock lock(contexts_mutex_);
+  return std::ranges::any_of(contexts_,
+                             [=](const auto& known) { return known.second->owns(function); });
 }
 
 /// Copied, so that nobody who needs the table waits for work on its contexts.

@@ -55,6 +55,11 @@ class DeviceStats {
   format::NotSampled submit(CUcontext context, std::span<const DeviceRequest> batch,
                             CUstream stream) noexcept;
 
+  /// @return null for a context that is not prepared, or is gone.
+  [[nodiscard]] std::shared_ptr<ContextStats> find(CUcontext context) const;
+  /// Whether it is the statistics kernel.
+  [[nodiscard]] bool owns(CUfunction function) const;
+
   /// Emits finished results to the sink. @return how many are still under way.
   /// @param[in,out] room at most so many; less by what was emitted. 0 behind: there may be more.
   uint64_t collect(uint64_t& room) noexcept;
@@ -67,7 +72,6 @@ class DeviceStats {
 
   static void* main(void* self) noexcept;
   void prepare_queued();
-  [[nodiscard]] Shared find(CUcontext context) const;
   [[nodiscard]] std::vector<Shared> all() const;
   void report(const ContextStats::Failure& failure, const char* effect) noexcept;
 

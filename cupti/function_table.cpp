@@ -8,25 +8,10 @@
 
 #include "cupti/kernel_name.h"
 #include "cupti/own_calls.h"
+#include "cupti/relaxed_capture.h"
 
 namespace convtrace::cupti {
 namespace {
-
-/// Queries may load a kernel lazily, which another thread's capture forbids unless this thread is
-/// exempt.
-class RelaxedCapture {
- public:
-  explicit RelaxedCapture(const DriverApi& api) : api_(api) {
-    api_.thread_exchange_stream_capture_mode(&mode_);
-  }
-  ~RelaxedCapture() { api_.thread_exchange_stream_capture_mode(&mode_); }
-  RelaxedCapture(const RelaxedCapture&) = delete;
-  RelaxedCapture& operator=(const RelaxedCapture&) = delete;
-
- private:
-  const DriverApi& api_;
-  CUstreamCaptureMode mode_ = CU_STREAM_CAPTURE_MODE_RELAXED;
-};
 
 constexpr size_t kMaxParams = 4096;  // 32 KiB of parameters, 8 bytes each
 

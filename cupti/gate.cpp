@@ -40,6 +40,8 @@ void Gate::describe(const LaunchInfo& launch, bool per_thread, Pass& pass) {
   if (launch.function == nullptr) {
     event.kernel = state_.functions.define("cuGraphLaunch");
     pass.graph = state_.graphs.find(launch.graph);
+    if (pass.graph != nullptr && !pass.captured && !pass.graph->kernels.own.empty())
+      pass.values_in_graph = state_.graph_stats.arm(launch.graph, *pass.graph, pass.position.step);
     return;
   }
   const FunctionInfo& function = state_.functions.resolve(launch.function);
@@ -55,6 +57,8 @@ void Gate::describe(const LaunchInfo& launch, bool per_thread, Pass& pass) {
 void Gate::after(int result, Pass& pass) noexcept {
   if (result != CUDA_SUCCESS) note_failure(result);
   if (pass.launch == nullptr) return;
+  if (pass.values_in_graph > 0)
+    state_.graph_stats.disarm(pass.launch->graph, *pass.graph, result == CUDA_SUCCESS);
   if (expect_callbacks_.load(std::memory_order_relaxed) && acts_in_gate()) compare_with_cupti(pass);
   if (result != CUDA_SUCCESS) pass.event.sampled = format::NotSampled::kLaunchFailed;
   try {
@@ -71,6 +75,10 @@ void Gate::succeed(Pass& pass) {
   format::Launch& event = pass.event;
   if (pass.captured) {
     event.sampled = format::NotSampled::kCaptured;
+    if (pass.sampler && state_.options.capture_graphs)
+      pass.sampler->capture(pass.context, std::bit_cast<CUstream>(event.stream));
+  } else if (pass.values_in_graph > 0) {
+    event.sampled = format::NotSampled::kSampled;
   } else if (pass.launch->graph != nullptr) {
     event.sampled = sample_graph(state_, pass.graph.get(), pass.context, pass.position, event);
   } else if (pass.sampler) {

@@ -74,10 +74,11 @@ class Gate {
     std::optional<Sampler> sampler;
     std::shared_ptr<ExecutableGraph> graph;
     CUcontext context = nullptr;
-    bool captured = false;     ///< recorded into a graph instead of run
-    bool in_callback = false;  ///< it lives between two callbacks
-    bool reported = false;     ///< CUPTI reported a launch
-    bool confirmed = false;    ///< and it was the same
+    size_t values_in_graph = 0;  ///< that nodes of ours compute in this launch
+    bool captured = false;       ///< recorded into a graph instead of run
+    bool in_callback = false;    ///< it lives between two callbacks
+    bool reported = false;       ///< CUPTI reported a launch
+    bool confirmed = false;      ///< and it was the same
 
     [[nodiscard]] std::span<format::Operand> operands() noexcept {
       return {std::launder(reinterpret_cast<format::Operand*>(storage)), kMaxOperands};

@@ -64,9 +64,14 @@ void apply(CudaState& state, convtrace_graph_call call, CUgraphExec exec, void* 
   auto* const node = static_cast<CUgraphNode>(object);
   switch (call) {
     case CONVTRACE_GRAPH_INSTANTIATED:
-      return graphs.instantiated(exec, graph);
-    case CONVTRACE_GRAPH_UPDATED:
-      return graphs.updated(exec, graph);
+      graphs.instantiated(exec, graph);
+      return state.graph_stats.prepare(*graphs.find(exec));
+    case CONVTRACE_GRAPH_UPDATED: {
+      const auto before = graphs.find(exec);
+      graphs.updated(exec, graph);
+      if (before != nullptr) state.graph_stats.release(*before);
+      return state.graph_stats.prepare(*graphs.find(exec));
+    }
     case CONVTRACE_GRAPH_KERNEL_SET:
       return graphs.kernel_set(exec, node, *static_cast<const CUDA_KERNEL_NODE_PARAMS*>(params));
     case CONVTRACE_GRAPH_NODE_SET:
@@ -76,6 +81,7 @@ void apply(CudaState& state, convtrace_graph_call call, CUgraphExec exec, void* 
     case CONVTRACE_GRAPH_NODE_DISABLED:
       return graphs.set_enabled(exec, node, false);
     case CONVTRACE_GRAPH_DESTROYED:
+      if (const auto known = graphs.find(exec)) state.graph_stats.release(*known);
       return graphs.destroyed(exec);
     case CONVTRACE_CAPTURE_BEGUN:
       return state.captures.apply({static_cast<CUstream>(object), true});

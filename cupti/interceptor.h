@@ -45,6 +45,7 @@ struct InterceptorOptions {
   bool record_launches = true;        ///< false below mode `launches`
   bool compute_values = true;         ///< false below mode `hash`: contexts are not prepared
   bool keep_samples = true;           ///< false: results hold no raw values
+  bool capture_graphs = false;        ///< compute values inside captured graphs
   bool insert_in_callback = false;    ///< act in CUPTI's callbacks instead of the gate
 };
 

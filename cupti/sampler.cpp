@@ -127,6 +127,13 @@ void Sampler::keep_last_of_each_buffer() {
   std::ranges::reverse(requests_);
 }
 
+void Sampler::capture(CUcontext context, CUstream stream) {
+  if (requests_.empty() || !state_.gpu_work.load(std::memory_order_relaxed)) return;
+  const NotSampled outcome = state_.graph_stats.capture(context, stream, requests_);
+  if (outcome != NotSampled::kCaptured)
+    count_loss(state_, position_, NotSampled::kCapturing, requests_.size());
+}
+
 NotSampled Sampler::submit(CUcontext context, CUstream stream) noexcept {
   if (!asked_) return NotSampled::kNotAsked;
   if (requests_.empty()) return NotSampled::kNoOutput;

@@ -30,6 +30,9 @@ class Sampler {
   /// Of several kernels that ran as one, those that wrote a buffer before the last one did.
   void keep_last_of_each_buffer();
 
+  /// To be called after the launch was captured: its values come with each launch of the graph.
+  void capture(CUcontext context, CUstream stream);
+
   /// To be called after the launch succeeded.
   [[nodiscard]] format::NotSampled submit(CUcontext context, CUstream stream) noexcept;
 

@@ -143,6 +143,7 @@ cupti::Interceptor* Engine::make_interceptor() {
   options.record_launches = options_.settings.mode >= settings::Mode::kLaunches;
   options.compute_values = options_.settings.mode >= settings::Mode::kHash;
   options.keep_samples = options_.settings.samples != 0;
+  options.capture_graphs = options_.settings.graphs == settings::Graphs::kCapture;
   options.insert_in_callback = options_.settings.insert == settings::Insert::kCallback;
   known = new cupti::Interceptor(std::move(options));
   interceptor_.store(known, std::memory_order_release);

@@ -143,6 +143,7 @@ __device__ void finish(const BlockInput& in, const Partial* tiles) {
 extern "C" __global__ __launch_bounds__(convtrace::stats::kThreads) void convtrace_stats(
     const __grid_constant__ convtrace::stats::Batch batch) {
   using namespace convtrace::stats;
+  if (batch.tensor_count == 0) return;  // an idle node of a graph
   const BlockInput in = find_block(batch, blockIdx.x);
   auto* partials = pointer_to<Partial>(batch.partials);
   const Partial partial = tile_partial(in);

@@ -64,7 +64,7 @@ inline settings::Rule rule_for(const char* pattern) {
 }
 
 struct Scene {
-  explicit Scene(std::vector<settings::Rule> rules = {}) {
+  explicit Scene(std::vector<settings::Rule> rules = {}, bool capture_graphs = false) {
     REQUIRE(cuInit(0) == CUDA_SUCCESS);
     real_calls = 0;
     InterceptorOptions options;
@@ -73,6 +73,7 @@ struct Scene {
     options.addresses = &addresses;
     options.position = &position_of_step_3;
     options.rules = std::move(rules);
+    options.capture_graphs = capture_graphs;
     interceptor = std::make_unique<Interceptor>(options);
     REQUIRE(cuCtxCreate(&context, nullptr, 0, 0) == CUDA_SUCCESS);
     REQUIRE(cuModuleLoadData(&module, &kImage) == CUDA_SUCCESS);
@@ -92,6 +93,15 @@ struct Scene {
     void* params[] = {&memory, &value, &count};
     return interceptor->launch_kernel(real_launch, per_thread, function, 2, 3, 1, 32, 1, 1, 64,
                                       stream, params, nullptr);
+  }
+
+  /// As an observer's request does: waits until values can be computed in the context.
+  void await_preparation() {
+    DeviceRequest request;
+    request.view =
+        stats::dense_view(reinterpret_cast<const void*>(memory), format::DType::kF32, 16);
+    REQUIRE(interceptor->submit(std::span(&request, 1), 0) == format::NotSampled::kSampled);
+    interceptor->collect();
   }
 
   std::string name(format::KernelId kernel) const {

@@ -1,5 +1,7 @@
 // Capture and graphs through the whole of cupti/, over the fake driver.
 
+#include <utility>
+
 #include <optional>
 
 #include "tests/unit/cupti/cuda_scene.h"
@@ -126,11 +128,8 @@ TEST_CASE("graph: a stream that joined a capture is capturing, one that did not 
 
 TEST_CASE("graph: values of tagged kernels are taken behind each launch of the graph") {
   Scene scene({rule_for("fill*")});
+  scene.await_preparation();
   const Captured graph(scene, 3);
-  DeviceRequest request;  // an observer's: has the context prepared
-  request.view =
-      stats::dense_view(reinterpret_cast<const void*>(scene.memory), format::DType::kF32, 16);
-  REQUIRE(scene.interceptor->submit(std::span(&request, 1), 0) == NotSampled::kSampled);
   REQUIRE(graph.launch() == CUDA_SUCCESS);
   REQUIRE(graph.launch() == CUDA_SUCCESS);
   scene.interceptor->collect();
@@ -142,6 +141,65 @@ TEST_CASE("graph: values of tagged kernels are taken behind each launch of the g
   }
   const auto launches = scene.sink.all<Launch>();
   CHECK(launches[3].sampled == NotSampled::kSampled);  // the graph launch itself
+}
+
+TEST_CASE("graph: captured with the graph, each kernel's values come with each launch") {
+  Scene scene({rule_for("fill*")}, true);
+  scene.await_preparation();
+  {
+    const Captured graph(scene, 3);
+    size_t nodes = 0;
+    REQUIRE(cuGraphGetNodes(graph.graph, nullptr, &nodes) == CUDA_SUCCESS);
+    CHECK(nodes == 3 + 3);
+    REQUIRE(graph.launch() == CUDA_SUCCESS);
+    REQUIRE(graph.launch() == CUDA_SUCCESS);
+    REQUIRE(cuGraphLaunch(graph.exec, graph.stream) == CUDA_SUCCESS);  // past the gate: idle
+  }
+  scene.interceptor->collect();
+  const auto values = scene.sink.all<format::TensorStats>();
+  REQUIRE(values.size() == 1 + 2 * 3);
+  for (size_t i = 1; i < values.size(); ++i) {
+    CHECK(scene.name(values[i].kernel) == "_Z4fillPffj");
+    CHECK(values[i].stats.mean == 2);
+    CHECK(values[i].header.step == 3);
+  }
+  // Ours are no launches of the program.
+  const auto launches = scene.sink.all<Launch>();
+  REQUIRE(launches.size() == 3 + 2 * 4 + 1);
+  CHECK(launches[3].sampled == NotSampled::kSampled);
+  CHECK(launches[3 + 2 * 4].sampled == NotSampled::kObservedOnly);
+  CHECK(scene.sink.all<format::Loss>().empty());
+}
+
+TEST_CASE("graph: values captured with a graph follow its update to another") {
+  Scene scene({rule_for("fill*")}, true);
+  scene.await_preparation();
+  Captured graph(scene);
+  CUdeviceptr const first = std::exchange(scene.memory, 0);
+  REQUIRE(cuMemAlloc(&scene.memory, 64) == CUDA_SUCCESS);
+  const Captured other(scene);
+  CUgraphExecUpdateResultInfo info{};
+  REQUIRE(cuGraphExecUpdate(graph.exec, other.graph, &info) == CUDA_SUCCESS);
+  scene.interceptor->graph_call(CONVTRACE_GRAPH_UPDATED, graph.exec, other.graph, nullptr);
+  REQUIRE(graph.launch() == CUDA_SUCCESS);
+  scene.interceptor->collect();
+  const auto values = scene.sink.all<format::TensorStats>();
+  REQUIRE(values.size() == 2);
+  CHECK(values[1].address == scene.memory);
+  CHECK(values[1].address != first);
+  CHECK(values[1].stats.mean == 2);
+}
+
+TEST_CASE("graph: a launch that fails brings no values, the one behind it does") {
+  Scene scene({rule_for("fill*")}, true);
+  scene.await_preparation();
+  const Captured graph(scene);
+  const auto fails = [](void*, void*) -> int { return CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES; };
+  CHECK(scene.interceptor->graph_launch(fails, 0, graph.exec, graph.stream) ==
+        CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES);
+  REQUIRE(graph.launch() == CUDA_SUCCESS);
+  scene.interceptor->collect();
+  CHECK(scene.sink.all<format::TensorStats>().size() == 1 + 1);
 }
 
 TEST_CASE("graph: a node's new parameters hold for the launches behind them") {
