@@ -1,6 +1,7 @@
 #include "cupti/callback_observer.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 
 namespace convtrace::cupti {
@@ -11,6 +12,11 @@ bool is_exit(const CUpti_CallbackData& call) { return call.callbackSite == CUPTI
 bool succeeded(const CUpti_CallbackData& call) {
   return is_exit(call) && call.functionReturnValue != nullptr &&
          *static_cast<const CUresult*>(call.functionReturnValue) == CUDA_SUCCESS;
+}
+
+const char* name_of(const LaunchInfo& launch, const CUpti_CallbackData& call) {
+  if (launch.function == nullptr) return "cuGraphLaunch";
+  return call.symbolName == nullptr ? "(unnamed)" : call.symbolName;
 }
 
 template <typename... Cases>
@@ -99,9 +105,16 @@ void CallbackObserver::observe_launch(const LaunchInfo& launch, const CallbackEn
   format::Launch event;
   event.header.step = position.step;
   event.place = position.place;
-  event.kernel = launch.function == nullptr
-                     ? state_.functions.define("cuGraphLaunch")
-                     : state_.functions.kernel_of(launch.function, call.symbolName);
+  std::array<format::Operand, kMaxOperands> operands;
+  // The driver must not be asked here: operands are found if it was asked before, by the gate.
+  if (const FunctionInfo* function = state_.functions.known(launch.function)) {
+    event.kernel = function->kernel;
+    const size_t count = scan_operands(launch, function->params, *state_.options.addresses,
+                                       state_.tensor_maps, operands);
+    event.operands = std::span(operands).first(count);
+  } else {
+    event.kernel = state_.functions.define(name_of(launch, call));
+  }
   std::copy_n(launch.grid, 3, event.grid);
   std::copy_n(launch.block, 3, event.block);
   event.shared_bytes = launch.shared_bytes;

@@ -149,13 +149,10 @@ FunctionInfo FunctionTable::ask_driver(CUfunction function, const Handle& handle
   return info;
 }
 
-format::KernelId FunctionTable::kernel_of(CUfunction function, const char* symbol_name) {
-  {
-    const std::shared_lock lock(mutex_);
-    const auto it = handles_.find(function);
-    if (it != handles_.end() && it->second.info != nullptr) return it->second.info->kernel;
-  }
-  return define(symbol_name == nullptr ? "(unnamed)" : symbol_name);
+const FunctionInfo* FunctionTable::known(CUfunction function) const {
+  const std::shared_lock lock(mutex_);
+  const auto it = handles_.find(function);
+  return it == handles_.end() ? nullptr : it->second.info;
 }
 
 format::KernelId FunctionTable::define(const std::string& name) {

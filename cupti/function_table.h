@@ -57,9 +57,8 @@ class FunctionTable {
   /// @return never dangling: an unloaded kernel's facts stay until the end.
   const FunctionInfo& resolve(CUfunction function);
 
-  /// Without any CUDA call: what is known of `function`, else its name alone.
-  /// @param symbol_name as CUPTI gives it, may be null.
-  format::KernelId kernel_of(CUfunction function, const char* symbol_name);
+  /// Without any CUDA call. @return what was told of `function` before, null if nothing.
+  const FunctionInfo* known(CUfunction function) const;
 
   /// @return the kernel of that name, mangled or not.
   format::KernelId define(const std::string& name);

@@ -81,6 +81,7 @@ TEST_CASE("cuda: the memory that a tensor map describes is an operand") {
   // The function that launches on several devices is not gated: CUPTI alone has seen it.
   CHECK(launches[1].at("why") == "launched outside the gate");
   CHECK(launches[2].at("kernel") == "map_kernel");
+  CHECK(launches[2].at("operands") == operands);
 }
 
 }  // namespace
