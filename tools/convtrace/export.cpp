@@ -2,6 +2,7 @@
 
 #include <cstdio>
 #include <cstring>
+#include <utility>
 
 #include "tools/convtrace/execute.h"
 #include "tools/convtrace/tree.h"
@@ -13,12 +14,19 @@ ExportCommand::ExportCommand(CLI::App& app)
   app_->add_option("TRACE", traces_, "Traces, or folders of traces (ranks)")->required();
   app_->add_option(
           "--format", format_,
-          "parquet: statistics, launches, allocations and findings; npy: values of tensors")
+          "parquet: statistics, launches, allocations and findings; npy: values of tensors; ort: "
+          "the "
+          "files of ONNX Runtime's StatisticsSubscriber; statistic-csv: MindSpore's statistic.csv")
       ->required()
-      ->check(CLI::IsMember({"parquet", "npy"}));
-  app_->add_option("-o,--output", output_, "The new folder")->required()->type_name("DIR");
-  app_->add_flag("--overwrite", overwrite_, "Replace DIR if it exists");
-  app_->footer("Needs python3 with the packages zstandard, flatbuffers and pyarrow or numpy.");
+      ->check(CLI::IsMember({"parquet", "npy", "ort", "statistic-csv"}));
+  app_->add_option("-o,--output", output_, "The new folder; a file for statistic-csv")
+      ->required()
+      ->type_name("PATH");
+  app_->add_option("--start-step", start_step_, "The first step")->type_name("N");
+  app_->add_option("--end-step", end_step_, "The step behind the last one")->type_name("N");
+  app_->add_flag("--overwrite", overwrite_, "Replace PATH if it is an earlier export");
+  app_->footer(
+      "Needs python3 with the packages zstandard and flatbuffers, and pyarrow for parquet.");
 }
 
 ExitCode ExportCommand::run() const {
@@ -32,6 +40,9 @@ ExitCode ExportCommand::run() const {
   std::vector<std::string> words{"python3", std::move(script), "--format",
                                  format_,   "--output",        output_};
   if (overwrite_) words.emplace_back("--overwrite");
+  for (const auto& [option, value] :
+       {std::pair{"--start-step", start_step_}, std::pair{"--end-step", end_step_}})
+    if (value) words.insert(words.end(), {option, std::to_string(*value)});
   words.emplace_back("--");
   words.insert(words.end(), traces_.begin(), traces_.end());
   const int error = execute(words);

@@ -5,6 +5,8 @@
 /// Place:    main.cpp. The work is done by the Python package of tools/python, which this becomes.
 
 #include <CLI/CLI.hpp>
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -26,6 +28,7 @@ class ExportCommand {
   CLI::App* app_;
   std::string format_, output_;
   bool overwrite_ = false;
+  std::optional<uint64_t> start_step_, end_step_;
   std::vector<std::string> traces_;
 };
 

@@ -1,4 +1,4 @@
-"""python export.py --format parquet|npy -o DIR TRACE...: what `convtrace export` runs.
+"""python export.py --format parquet|npy|ort|statistic-csv -o PATH TRACE...: what `convtrace export` runs.
 
 TRACE is a trace or a folder of traces (ranks). Exit codes: 0 clean, 1 failure, 3 a trace was unclosed
 or damaged and what could be read was exported.
@@ -13,17 +13,19 @@ import sys
 
 def main():
     parser = argparse.ArgumentParser(prog="convtrace export")
-    parser.add_argument("--format", required=True, choices=["parquet", "npy"])
+    parser.add_argument("--format", required=True, choices=["parquet", "npy", "ort", "statistic-csv"])
     parser.add_argument("-o", "--output", required=True, metavar="DIR")
     parser.add_argument("--overwrite", action="store_true")
+    parser.add_argument("--start-step", type=int, default=0, metavar="N")
+    parser.add_argument("--end-step", type=int, default=sys.maxsize, metavar="N")
     parser.add_argument("traces", nargs="+", metavar="TRACE")
     arguments = parser.parse_args()
     try:
         from convtrace import records, trace
-        written = importlib.import_module("convtrace." + arguments.format)
+        written = importlib.import_module("convtrace." + arguments.format.replace("-", "_"))
     except ModuleNotFoundError as error:
-        return _complain("export needs the Python package %s: pip install %s zstandard flatbuffers"
-                         % (error.name, "pyarrow" if arguments.format == "parquet" else "numpy"))
+        return _complain("export needs the Python package %s: pip install %szstandard flatbuffers"
+                         % (error.name, {"parquet": "pyarrow ", "npy": "numpy "}.get(arguments.format, "")))
     paths = list(dict.fromkeys(path for name in arguments.traces for path in _traces(name)))
     if not paths:
         return _complain("%s holds no .ctrace file" % " ".join(arguments.traces))
@@ -45,29 +47,45 @@ def main():
     why = refusal()
     if why:
         return _complain(why)
+    is_file = getattr(written, "IS_FILE", False)
+    separate = getattr(written, "SEPARATE", False) and len(paths) > 1
+    names = [_name_of(path, number, len(paths)) for number, path in enumerate(paths)]
     try:
-        os.makedirs(unfinished)
+        if not is_file:
+            os.makedirs(unfinished)
     except OSError as error:
         return _complain(str(error))
     try:
-        for number, path in enumerate(paths):
+        for path, name in zip(paths, names):
             opened = trace.Trace(path)
-            name = os.path.splitext(os.path.basename(path))[0]
-            written.export(opened, name if len(paths) == 1 else "%s-%d" % (name, number), unfinished)
+            opened.first_step, opened.end_step = arguments.start_step, arguments.end_step
+            target = os.path.join(unfinished, name) if separate else unfinished
+            if separate:
+                os.mkdir(target)
+            written.export(opened, name, target)
             if opened.state != "complete":
                 incomplete = True
                 print("convtrace: %s is %s: %s" % (path, opened.state, _first_of(opened.problems)), file=sys.stderr)
+        if separate:
+            written.finish(unfinished, names)
         why = refusal()  # what came while the traces were read
         if why:
             return _complain(why)
-        if os.path.lexists(output):
+        if os.path.lexists(output) and not is_file:
             shutil.rmtree(output)
-        os.rename(unfinished, output)
+        os.replace(unfinished, output)
     except (records.NotATrace, OSError) as error:
         return _complain(str(error))
     finally:
+        if is_file and os.path.exists(unfinished):
+            os.unlink(unfinished)
         shutil.rmtree(unfinished, ignore_errors=True)
     return 3 if incomplete else 0
+
+
+def _name_of(path, number, count):
+    name = os.path.splitext(os.path.basename(path))[0]
+    return name if count == 1 else "%s-%d" % (name, number)
 
 
 def _traces(name):

@@ -1,5 +1,6 @@
 """A trace as Python sees it."""
 import collections
+import math
 
 from . import events, limits, records
 from .flat import BadBuffer, Reader
@@ -61,8 +62,9 @@ class Trace:
     """One .ctrace file. Iterating gives its events as dicts, in the order of their `seq`; the file is
     read as far as the iteration goes, and each iteration begins anew.
 
-    `meta`: dict of what is known of the process. `problems`: what was passed over so far, complete
-    after an iteration. `file`: its records. `state`: complete, unclosed or damaged, by what is known so far.
+    `meta`: dict of what is known of the process. `first_step`, `end_step`: an iteration leaves out the events of
+    earlier steps than the one, and from the other on. `problems`: what was passed over so far, complete after an
+    iteration. `file`: its records. `state`: complete, unclosed or damaged, by what is known so far.
     Raises records.NotATrace, OSError.
     """
 
@@ -70,6 +72,7 @@ class Trace:
         self.file = records.RecordFile(path)
         self._found = [Problem(*one) for one in self.file.damage]
         self.problems = list(self._found)
+        self.first_step, self.end_step = 0, math.inf
         self.meta = self._read_meta()
 
     @property
@@ -111,8 +114,9 @@ class Trace:
             raw = self.file.payload(record)
             for event in events.read_chunk(raw, record.header.item_count, definitions,
                                            lambda why: self._problem(record, "an event is not shown: " + why)):
-                event["rank"] = self.rank
-                yield event
+                if self.first_step <= (event["step"] or 0) < self.end_step:
+                    event["rank"] = self.rank
+                    yield event
         except (records.BadPayload, BadBuffer) as error:
             self._problem(record, "%d events are lost: %s" % (record.header.item_count, error))
 
