@@ -35,6 +35,11 @@ namespace convtrace::cupti {
   X(mem_host_register, cuMemHostRegister, "cuMemHostRegister_v2", true)                           \
   X(mem_host_get_device_pointer, cuMemHostGetDevicePointer, "cuMemHostGetDevicePointer_v2", true) \
   X(memset_d8_async, cuMemsetD8Async, "cuMemsetD8Async", true)                                    \
+  X(memcpy_dtod_async, cuMemcpyDtoDAsync, "cuMemcpyDtoDAsync_v2", true)                           \
+  X(memcpy_dtoh_async, cuMemcpyDtoHAsync, "cuMemcpyDtoHAsync_v2", true)                           \
+  X(event_create, cuEventCreate, "cuEventCreate", true)                                           \
+  X(event_record, cuEventRecord, "cuEventRecord", true)                                           \
+  X(event_query, cuEventQuery, "cuEventQuery", true)                                              \
   X(stream_create, cuStreamCreate, "cuStreamCreate", true)                                        \
   X(stream_synchronize, cuStreamSynchronize, "cuStreamSynchronize", true)                         \
   X(stream_destroy, cuStreamDestroy, "cuStreamDestroy_v2", true)                                  \

@@ -24,6 +24,7 @@ ContextStats::Failure ContextStats::prepare(const std::atomic<bool>& stopping) n
     failure = (this->*step)();
   }
   const bool ready = failure.result == CUDA_SUCCESS && !stopping.load();
+  if (ready) values_.prepare(value_bytes_);
   Phase expected = Phase::kPreparing;  // forget() may have been here
   phase_.compare_exchange_strong(expected, ready ? Phase::kReady : Phase::kOver);
   return failure;
@@ -103,6 +104,7 @@ format::NotSampled ContextStats::submit(std::span<const DeviceRequest> batch, CU
   Grant grant;
   if (result == CUDA_SUCCESS) {
     if (!claim(batch, stream_id, grant)) return format::NotSampled::kRingFull;
+    stage_values(grant, batch.size(), stream);
     result = launch_all(grant, batch.size(), stream);
     if (result == CUDA_SUCCESS) return format::NotSampled::kSampled;
     // What was launched may still be written: this ring is used no more.
@@ -110,6 +112,21 @@ format::NotSampled ContextStats::submit(std::span<const DeviceRequest> batch, CU
   }
   if (phase_.exchange(Phase::kOver) == Phase::kReady) failure = {result, "cuLaunchKernel"};
   return format::NotSampled::kGpuWorkOff;
+}
+
+/// Before the statistics: their result then says that the copies are done.
+void ContextStats::stage_values(const Grant& grant, size_t count, CUstream stream) noexcept {
+  for (uint64_t ticket = grant.first_ticket; ticket < grant.first_ticket + count; ++ticket) {
+    const stats::Layout* const layout = ring_.layout(ticket);
+    if (layout == nullptr || ring_.capture(ticket) != format::Capture::kSnapshot) continue;
+    if (const auto staged = values_.stage(*layout, stream)) {
+      ring_.set_staged(ticket, *staged);
+    } else if (values_.refuse()) {
+      ring_.leave_statistics(ticket);
+    } else {
+      ring_.drop(ticket);
+    }
+  }
 }
 
 CUresult ContextStats::launch_all(const Grant& grant, size_t count, CUstream stream) noexcept {
@@ -141,14 +158,21 @@ CUresult ContextStats::launch(const stats::BatchBuilder& builder, CUstream strea
 uint64_t ContextStats::collect(format::EventSink& sink, bool keep_samples,
                                uint64_t& room) noexcept {
   const std::lock_guard lock(collect_mutex_);
-  ring_.collect(sink, keep_samples, room);
+  ring_.collect(sink, keep_samples, values_, room);
   return ring_.under_way();
 }
 
 uint64_t ContextStats::forget(format::EventSink& sink, bool keep_samples) noexcept {
   phase_.store(Phase::kOver);
   uint64_t room = ResultRing::kSlots;
-  return collect(sink, keep_samples, room);
+  const uint64_t results = collect(sink, keep_samples, room);
+  return results + values_.give_up();
+}
+
+uint64_t ContextStats::pump_values() noexcept {
+  if (values_.idle()) return 0;
+  const ContextScope current(driver_, context_);
+  return values_.pump();
 }
 
 }  // namespace convtrace::cupti

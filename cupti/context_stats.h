@@ -20,6 +20,7 @@
 #include <span>
 
 #include "cupti/api.h"
+#include "cupti/device_values.h"
 #include "cupti/result_ring.h"
 #include "cupti/stats/batch.h"
 
@@ -27,7 +28,13 @@ namespace convtrace::cupti {
 
 class ContextStats {
  public:
-  ContextStats(const DriverApi& driver, CUcontext context) : driver_(driver), context_(context) {}
+  /// As DeviceStats.
+  ContextStats(const DriverApi& driver, CUcontext context, format::EventSink& sink,
+               ValueSink* values, uint64_t value_bytes)
+      : driver_(driver),
+        context_(context),
+        value_bytes_(value_bytes),
+        values_(driver, values, sink) {}
 
   /// What went wrong in CUDA; CUDA_SUCCESS: nothing.
   struct Failure {
@@ -71,6 +78,10 @@ class ContextStats {
   /// As ResultRing::collect. @return how many results are still under way.
   uint64_t collect(format::EventSink& sink, bool keep_samples, uint64_t& room) noexcept;
 
+  [[nodiscard]] bool values_idle() const noexcept { return values_.idle(); }
+  /// Moves values to the host. @return how many are still under way.
+  uint64_t pump_values() noexcept;
+
   /// The context ends: no further call on it. @return how many results are lost by that.
   uint64_t forget(format::EventSink& sink, bool keep_samples) noexcept;
 
@@ -95,6 +106,7 @@ class ContextStats {
   Failure make_arenas() noexcept;
   bool claim(std::span<const DeviceRequest> batch, uint64_t stream_id, Grant& grant) noexcept;
   Arena* arena_for(uint64_t stream_id) noexcept;
+  void stage_values(const Grant& grant, size_t count, CUstream stream) noexcept;
   CUresult launch_all(const Grant& grant, size_t count, CUstream stream) noexcept;
   CUresult launch(const stats::BatchBuilder& builder, CUstream stream) noexcept;
   CUresult zero(CUdeviceptr memory, size_t bytes) noexcept;
@@ -109,6 +121,8 @@ class ContextStats {
   CUdeviceptr arenas_address_ = 0;
   std::mutex claim_mutex_;  ///< host work only: never held over a call to the driver
   std::array<Arena, 16> arenas_;
+  const uint64_t value_bytes_;
+  DeviceValues values_;
   std::mutex collect_mutex_;
   ResultRing ring_;
 };

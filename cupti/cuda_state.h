@@ -33,7 +33,7 @@ struct CudaState {
         driver(driver_in),
         functions(driver, *options.definitions, options.rules),
         graphs(driver, functions, stats),
-        stats(driver, *options.sink, options.keep_samples),
+        stats(driver, *options.sink, options.keep_samples, options.values, options.value_bytes),
         graph_stats(stats, *options.sink) {}
 
   [[nodiscard]] Position position() const noexcept {

@@ -24,8 +24,13 @@ void count_lost(uint64_t count, format::EventSink& sink) {
 
 }  // namespace
 
-DeviceStats::DeviceStats(const DriverApi& api, format::EventSink& sink, bool keep_samples)
-    : driver_(api), sink_(sink), keep_samples_(keep_samples) {}
+DeviceStats::DeviceStats(const DriverApi& api, format::EventSink& sink, bool keep_samples,
+                         ValueSink* values, uint64_t value_bytes)
+    : driver_(api),
+      sink_(sink),
+      keep_samples_(keep_samples),
+      values_(values),
+      value_bytes_(value_bytes) {}
 
 DeviceStats::~DeviceStats() {
   stop(0);
@@ -34,7 +39,7 @@ DeviceStats::~DeviceStats() {
 
 void DeviceStats::prepare(CUcontext context) noexcept try {
   if (find(context) != nullptr) return;
-  const auto made = std::make_shared<ContextStats>(driver_, context);
+  const auto made = std::make_shared<ContextStats>(driver_, context, sink_, values_, value_bytes_);
   const std::unique_lock contexts_lock(contexts_mutex_);
   const std::lock_guard lock(helper_mutex_);
   to_prepare_.push_back(made);
@@ -48,32 +53,63 @@ void DeviceStats::prepare(CUcontext context) noexcept try {
 void* DeviceStats::main(void* self) noexcept {
   pthread_setname_np(pthread_self(), "convtrace-gpu");
   try {
-    static_cast<DeviceStats*>(self)->prepare_queued();
+    static_cast<DeviceStats*>(self)->serve();
   } catch (...) {  // no memory: contexts that come later stay unprepared
   }
   return nullptr;
 }
 
-void DeviceStats::prepare_queued() {
+void DeviceStats::serve() {
   const OwnCalls own;
   // The program may be capturing on another thread, where allocation would be an error.
   CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
   (void)driver_.thread_exchange_stream_capture_mode(&mode);
   std::unique_lock lock(helper_mutex_);
   while (!stopping_.load()) {
-    if (to_prepare_.empty()) {
+    if (!to_prepare_.empty()) {
+      prepare_next(lock);
+    } else if (values_under_way_) {
+      pump_values(lock);
+    } else {
       helper_wakes_.wait(lock);
-      continue;
     }
-    const Shared context = std::move(to_prepare_.front());
-    to_prepare_.pop_front();
-    helper_idle_ = false;
-    lock.unlock();
-    report(context->prepare(stopping_), "values in this context are not recorded");
-    lock.lock();
-    helper_idle_ = true;
-    context_settles_.notify_all();
   }
+}
+
+void DeviceStats::prepare_next(std::unique_lock<std::mutex>& lock) {
+  const Shared context = std::move(to_prepare_.front());
+  to_prepare_.pop_front();
+  helper_idle_ = false;
+  lock.unlock();
+  report(context->prepare(stopping_), "values in this context are not recorded");
+  lock.lock();
+  helper_idle_ = true;
+  context_settles_.notify_all();
+}
+
+void DeviceStats::pump_values(std::unique_lock<std::mutex>& lock) {
+  constexpr std::chrono::microseconds kPause{50};  // some of the pieces that are on their way
+  helper_idle_ = false;
+  lock.unlock();
+  const bool more = pump_all() > 0;
+  lock.lock();
+  helper_idle_ = true;
+  context_settles_.notify_all();
+  if (more) {
+    helper_wakes_.wait_for(lock, kPause);
+  } else {
+    values_under_way_ = false;
+  }
+}
+
+bool DeviceStats::values_idle() const {
+  return std::ranges::all_of(all(), [](const Shared& known) { return known->values_idle(); });
+}
+
+uint64_t DeviceStats::pump_all() noexcept {
+  uint64_t under_way = 0;
+  for (const Shared& known : all()) under_way += known->pump_values();
+  return under_way;
 }
 
 DeviceStats::Shared DeviceStats::find(CUcontext context) const {
@@ -138,6 +174,11 @@ NotSampled DeviceStats::submit(CUcontext context, std::span<const DeviceRequest>
 uint64_t DeviceStats::collect(uint64_t& room) noexcept {
   uint64_t under_way = 0;
   for (const Shared& known : all()) under_way += known->collect(sink_, keep_samples_, room);
+  if (values_ == nullptr) return under_way;
+  if (stopping_.load()) return under_way + pump_all();
+  const std::lock_guard lock(helper_mutex_);
+  values_under_way_ = true;  // the helper finds out whether it is so
+  helper_wakes_.notify_one();
   return under_way;
 }
 

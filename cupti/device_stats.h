@@ -31,9 +31,12 @@ namespace convtrace::cupti {
 
 class DeviceStats {
  public:
-  /// @param api, @param sink outlive this. @param keep_samples false: no raw values in the results.
+  /// @param api, @param sink, @param values outlive this.
+  /// @param keep_samples  false: no raw values in the results.
+  /// @param values        null: nothing is stored whole. @param value_bytes as InterceptorOptions.
   /// Makes no CUDA call.
-  DeviceStats(const DriverApi& api, format::EventSink& sink, bool keep_samples);
+  DeviceStats(const DriverApi& api, format::EventSink& sink, bool keep_samples,
+              ValueSink* values = nullptr, uint64_t value_bytes = 0);
   ~DeviceStats();
   DeviceStats(const DeviceStats&) = delete;
   DeviceStats& operator=(const DeviceStats&) = delete;
@@ -60,9 +63,12 @@ class DeviceStats {
   /// Whether it is the statistics kernel.
   [[nodiscard]] bool owns(CUfunction function) const;
 
-  /// Emits finished results to the sink. @return how many are still under way.
+  /// Emits finished results to the sink. @return how many are still under way, and values.
   /// @param[in,out] room at most so many; less by what was emitted. 0 behind: there may be more.
   uint64_t collect(uint64_t& room) noexcept;
+
+  /// @return whether no value is under way from a device.
+  [[nodiscard]] bool values_idle() const;
 
   /// Ends the helper thread: waits for the driver call that it is in, at most `timeout_ns`.
   void stop(uint64_t timeout_ns) noexcept;
@@ -71,13 +77,18 @@ class DeviceStats {
   using Shared = std::shared_ptr<ContextStats>;
 
   static void* main(void* self) noexcept;
-  void prepare_queued();
+  void serve();
+  void prepare_next(std::unique_lock<std::mutex>& lock);
+  void pump_values(std::unique_lock<std::mutex>& lock);
+  uint64_t pump_all() noexcept;
   [[nodiscard]] std::vector<Shared> all() const;
   void report(const ContextStats::Failure& failure, const char* effect) noexcept;
 
   const DriverApi& driver_;
   format::EventSink& sink_;
   const bool keep_samples_;
+  ValueSink* const values_;
+  const uint64_t value_bytes_;
 
   mutable std::shared_mutex contexts_mutex_;
   std::map<CUcontext, Shared> contexts_;
@@ -90,6 +101,7 @@ class DeviceStats {
   pthread_t helper_{};
   bool helper_started_ = false;
   bool helper_idle_ = true;
+  bool values_under_way_ = false;
   std::atomic<bool> stopping_{false};
 };
 

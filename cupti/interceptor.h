@@ -22,6 +22,7 @@
 #include "cupti/address_map.h"
 #include "cupti/hooks_v1.h"
 #include "cupti/stats/tensor_view.h"
+#include "cupti/value_sink.h"
 #include "format/definitions.h"
 #include "format/event_sink.h"
 #include "format/settings/rules.h"
@@ -47,6 +48,8 @@ struct InterceptorOptions {
   bool keep_samples = true;           ///< false: results hold no raw values
   bool capture_graphs = false;        ///< compute values inside captured graphs
   bool insert_in_callback = false;    ///< act in CUPTI's callbacks instead of the gate
+  ValueSink* values = nullptr;        ///< null: no value is stored whole; outlives the interceptor
+  uint64_t value_bytes = 0;           ///< of each context's memory, for values on their way
 };
 
 /// One tensor on a device whose statistics an observer wants. `event` is complete but for its

@@ -18,21 +18,6 @@ void count(format::LossReason reason, const format::TensorStats& event, format::
   sink.emit(loss);
 }
 
-void emit(const DeviceRequest& request, const stats::StatsResult& result, bool keep_samples,
-          format::EventSink& sink) {
-  format::TensorStats event = request.event;
-  if (event.has_shape) event.shape = stats::shape_of(request.view);
-  event.stats = result.stats;
-  if (event.capture == format::Capture::kSnapshot) {  // of a device the bytes are not stored yet
-    event.capture = format::Capture::kStats;
-    count(format::LossReason::kValueNotStored, event, sink);
-  }
-  event.variant = result.variant;
-  event.range_hashes = {result.range_hashes, result.range_count};
-  if (keep_samples) event.samples = {result.samples, result.sample_bytes};
-  sink.emit(event);
-}
-
 }  // namespace
 
 ResultRing::~ResultRing() {
@@ -57,6 +42,7 @@ std::optional<uint64_t> ResultRing::claim(std::span<const DeviceRequest> batch) 
   for (size_t i = 0; i < batch.size(); ++i) {
     Entry& entry = entries_[(first + i) % kSlots];
     entry.request = batch[i];
+    entry.staged = {};
     Fate fate = Fate::kOnDevice;
     if (!stats::flatten(entry.request.view, entry.layout).ok()) {
       fate = Fate::kNoView;
@@ -82,18 +68,38 @@ void ResultRing::drop(uint64_t ticket) noexcept {
   entries_[ticket % kSlots].fate.store(Fate::kDropped, std::memory_order_release);
 }
 
-void ResultRing::collect(format::EventSink& sink, bool keep_samples, uint64_t& room) noexcept {
+void ResultRing::collect(format::EventSink& sink, bool keep_samples, DeviceValues& values,
+                         uint64_t& room) noexcept {
   const stats::DefaultFloatingPoint scope;  // at exit this is the program's thread
   uint64_t ticket = tail_.load(std::memory_order_relaxed);
   while (room > 0 && ticket != head_.load(std::memory_order_acquire) &&
-         deliver(ticket, sink, keep_samples)) {
+         deliver(ticket, sink, keep_samples, values)) {
     --room;
     tail_.store(++ticket, std::memory_order_release);
   }
 }
 
+void ResultRing::emit(const Entry& entry, const stats::StatsResult& result, bool keep_samples,
+                      DeviceValues& values, format::EventSink& sink) noexcept {
+  format::TensorStats event = entry.request.event;
+  if (event.has_shape) event.shape = stats::shape_of(entry.request.view);
+  event.stats = result.stats;
+  event.variant = result.variant;
+  event.range_hashes = {result.range_hashes, result.range_count};
+  if (keep_samples) event.samples = {result.samples, result.sample_bytes};
+  if (entry.staged.bytes > 0) {
+    values.take(event, entry.staged);
+  } else if (event.capture == format::Capture::kSnapshot && event.stats.count > 0) {
+    // Of a graph's replay: nothing was copied.
+    if (!values.refuse()) return;
+    event.capture = format::Capture::kStats;
+  }
+  sink.emit(event);
+}
+
 /// @return false if the device is not done with it.
-bool ResultRing::deliver(uint64_t ticket, format::EventSink& sink, bool keep_samples) noexcept {
+bool ResultRing::deliver(uint64_t ticket, format::EventSink& sink, bool keep_samples,
+                         DeviceValues& values) noexcept {
   const Entry& entry = entries_[ticket % kSlots];
   const DeviceRequest& request = entry.request;
   stats::StatsResult result;
@@ -118,7 +124,7 @@ bool ResultRing::deliver(uint64_t ticket, format::EventSink& sink, bool keep_sam
       break;
     }
   }
-  emit(request, result, keep_samples, sink);
+  emit(entry, result, keep_samples, values, sink);
   return true;
 }
 

@@ -16,7 +16,9 @@
 #include <optional>
 #include <span>
 
+#include "cupti/device_values.h"
 #include "cupti/interceptor.h"
+#include "cupti/stats/compute.h"
 #include "cupti/stats/device_layout.h"
 #include "cupti/stats/layout.h"
 #include "format/event_sink.h"
@@ -52,12 +54,22 @@ class ResultRing {
   }
   /// The word that marks the slot as complete.
   [[nodiscard]] static uint64_t sequence(uint64_t ticket) noexcept { return ticket + 1; }
+  /// The value is copied into the arena before the statistics are computed.
+  void set_staged(uint64_t ticket, const DeviceValues::Staged& staged) noexcept {
+    entries_[ticket % kSlots].staged = staged;
+  }
+  /// The value is not stored.
+  void leave_statistics(uint64_t ticket) noexcept {
+    entries_[ticket % kSlots].request.event.capture = format::Capture::kStats;
+  }
   /// The device will not do it: nothing comes out for this ticket.
   void drop(uint64_t ticket) noexcept;
 
   /// Gives out what is complete. @param keep_samples false: raw values are left out.
   /// @param[in,out] room at most so many; less by what was given out.
-  void collect(format::EventSink& sink, bool keep_samples, uint64_t& room) noexcept;
+  /// @param values  is given those that were staged.
+  void collect(format::EventSink& sink, bool keep_samples, DeviceValues& values,
+               uint64_t& room) noexcept;
 
   [[nodiscard]] uint64_t under_way() const noexcept {
     return head_.load(std::memory_order_acquire) - tail_.load(std::memory_order_acquire);
@@ -73,10 +85,14 @@ class ResultRing {
   struct Entry {
     DeviceRequest request;
     stats::Layout layout;
+    DeviceValues::Staged staged;  ///< no bytes: it is not
     std::atomic<Fate> fate{Fate::kDropped};
   };
 
-  bool deliver(uint64_t ticket, format::EventSink& sink, bool keep_samples) noexcept;
+  static void emit(const Entry& entry, const stats::StatsResult& result, bool keep_samples,
+                   DeviceValues& values, format::EventSink& sink) noexcept;
+  bool deliver(uint64_t ticket, format::EventSink& sink, bool keep_samples,
+               DeviceValues& values) noexcept;
 
   stats::ResultSlot* slots_ = nullptr;
   uint64_t device_address_ = 0;

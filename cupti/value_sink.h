@@ -36,6 +36,10 @@ class ValueSink {
   /// @return null if there is no room now; does not wait.
   [[nodiscard]] virtual std::unique_ptr<IncomingValue> begin(
       const format::TensorStats& event) noexcept = 0;
+
+  /// There is no room for a value, and no waiting for it: counts it.
+  /// @return whether its statistics are to be recorded all the same.
+  [[nodiscard]] virtual bool refuse() noexcept = 0;
 };
 
 }  // namespace convtrace::cupti

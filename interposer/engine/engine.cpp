@@ -145,6 +145,12 @@ cupti::Interceptor* Engine::make_interceptor() {
   options.keep_samples = options_.settings.samples != 0;
   options.capture_graphs = options_.settings.graphs == settings::Graphs::kCapture;
   options.insert_in_callback = options_.settings.insert == settings::Insert::kCallback;
+  const bool kernels_store = std::ranges::any_of(options_.rules, [](const settings::Rule& rule) {
+    return rule.kernel && rule.capture == format::Capture::kSnapshot;
+  });
+  const bool stores = captures_.may_store() || (kernels_store && options_.settings.ring.steps == 0);
+  options.values = stores ? &values_ : nullptr;
+  options.value_bytes = options_.settings.snapshot_memory / 2;
   known = new cupti::Interceptor(std::move(options));
   interceptor_.store(known, std::memory_order_release);
   return known;

@@ -164,7 +164,7 @@ ValueStore::Outcome ValueStore::take(const format::TensorStats& event,
   if (incoming == nullptr && options_.when_full == WhenFull::kBlock) {
     incoming = wait_for_room(event);
   }
-  if (incoming == nullptr) return refuse();
+  if (incoming == nullptr) return refused();
   const uint32_t element = format::element_bytes(layout.dtype);
   uint64_t taken = 0;
   for (auto to = incoming->next(); !to.empty(); to = incoming->next()) {
@@ -172,13 +172,13 @@ ValueStore::Outcome ValueStore::take(const format::TensorStats& event,
     taken += to.size();
     incoming->filled();
   }
-  return taken == event.bytes ? Outcome::kStored : refuse();
+  return taken == event.bytes ? Outcome::kStored : refused();
 }
 
-ValueStore::Outcome ValueStore::refuse() noexcept {
+bool ValueStore::refuse() noexcept {
   const bool drop = options_.when_full == WhenFull::kDrop;
   lose(drop ? LossReason::kValueLeftOut : LossReason::kValueNotStored, 1);
-  return drop ? Outcome::kLeftOut : Outcome::kStatsOnly;
+  return !drop;
 }
 
 bool ValueStore::start_threads() {

@@ -55,12 +55,10 @@ class ValueStore final : public cupti::ValueSink {
   /// Takes a copy of the tensor that `event` (complete) was computed of. What becomes of it
   /// otherwise is counted here.
   Outcome take(const format::TensorStats& event, const stats::Layout& layout) noexcept;
-  /// What when_full says of a value for which there is no room, counted.
-  Outcome refuse() noexcept;
-
   [[nodiscard]] bool has(const format::TensorStats& event) noexcept override;
   [[nodiscard]] std::unique_ptr<cupti::IncomingValue> begin(
       const format::TensorStats& event) noexcept override;
+  [[nodiscard]] bool refuse() noexcept override;
 
   /// Appends what is compressed. @param max_bytes  of the trace: stops when it is that large.
   [[nodiscard]] Status write(format::TraceWriter& trace, uint64_t max_bytes);
@@ -93,6 +91,8 @@ class ValueStore final : public cupti::ValueSink {
   void work();
   bool start_threads();
   [[nodiscard]] std::optional<Finished> compress(format::PartEncoder& encoder, const Job& job);
+  /// What when_full says of a value that is not stored.
+  Outcome refused() noexcept { return refuse() ? Outcome::kStatsOnly : Outcome::kLeftOut; }
   [[nodiscard]] std::unique_ptr<cupti::IncomingValue> wait_for_room(
       const format::TensorStats& event) noexcept;
   void lose(format::LossReason reason, uint64_t count) noexcept;

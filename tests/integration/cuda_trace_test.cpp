@@ -124,6 +124,28 @@ dtype = "f32")");
   }
 }
 
+TEST_CASE("cuda: a rule stores the bytes of what its kernel wrote, equal ones once") {
+  CudaRun run;
+  run.with("CONVTRACE_SNAPSHOT_MEMORY=8M").with_rules(R"([[rule]]
+kernel = "square*"
+capture = "snapshot"
+outputs = [0]
+dtype = "f32")");
+  const ProcessResult result = run.run({"cuda_steps", "linked", kPauseMs});
+  INFO(result.err);
+  REQUIRE(result.exit_code == 0);
+  CHECK(result.err.empty());
+  const auto values = run.records("stats");
+  REQUIRE(values.size() == 5);
+  for (const Json& value : values) CHECK(value.at("capture") == "snapshot");
+  CHECK(run.records("loss").empty());
+  const std::string tool = std::string(BUILD_FOLDER) + "/bin/convtrace";
+  const Json info = Json::parse(run_process({tool, "info", "--json", run.trace()}).out);
+  CHECK(info.at("sizes").at("values").at("records") == 1);
+  CHECK(info.at("sizes").at("values").at("raw_bytes") == 4096);
+  CHECK(run_process({tool, "verify", run.trace()}).exit_code == 0);
+}
+
 TEST_CASE("cuda: each launch's values are those right behind it") {
   CudaRun run;
   run.with_rules(R"([[rule]]

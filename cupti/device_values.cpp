@@ -1,0 +1,146 @@
+#include "cupti/device_values.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cstring>
+
+namespace convtrace::cupti {
+
+DeviceValues::~DeviceValues() {
+  if (ring_ != nullptr) munmap(ring_, kRingBytes);
+}
+
+void DeviceValues::prepare(uint64_t arena_bytes) noexcept {
+  if (sink_ == nullptr) return;
+  const std::lock_guard lock(mutex_);
+  ready_.store(make_memory(arena_bytes));
+}
+
+bool DeviceValues::make_memory(uint64_t arena_bytes) noexcept {
+  if (driver_.mem_alloc(&arena_address_, arena_bytes) != CUDA_SUCCESS) return false;
+  arena_.set_size(arena_bytes);
+  void* const memory =
+      mmap(nullptr, kRingBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) return false;
+  ring_ = static_cast<std::byte*>(memory);
+  madvise(memory, kRingBytes, MADV_DONTFORK);  // a device writes to these pages
+  if (driver_.mem_host_register(memory, kRingBytes, 0) != CUDA_SUCCESS) return false;
+  if (driver_.stream_create(&stream_, CU_STREAM_NON_BLOCKING) != CUDA_SUCCESS) return false;
+  return std::ranges::all_of(arrived_, [this](CUevent& event) {
+    return driver_.event_create(&event, CU_EVENT_DISABLE_TIMING) == CUDA_SUCCESS;
+  });
+}
+
+std::optional<DeviceValues::Staged> DeviceValues::stage(const stats::Layout& layout,
+                                                        CUstream stream) noexcept {
+  // What is not dense would need a kernel that gathers.
+  if (!ready_.load(std::memory_order_acquire) || layout.rank != 0) return std::nullopt;
+  const std::optional<uint64_t> offset = arena_.claim(layout.bytes());
+  if (!offset) return std::nullopt;
+  const CUresult result = driver_.memcpy_dtod_async(
+      arena_address_ + *offset, reinterpret_cast<CUdeviceptr>(layout.data), layout.bytes(), stream);
+  if (result == CUDA_SUCCESS) return Staged{*offset, layout.bytes()};
+  ready_.store(false);
+  return std::nullopt;
+}
+
+void DeviceValues::take(const format::TensorStats& event, const Staged& staged) noexcept try {
+  if (sink_->has(event)) return arena_.release(staged.offset);
+  Pending value{.event = event, .staged = staged, .incoming = nullptr};
+  value.event.shape = {};  // borrowed
+  value.event.range_hashes = {};
+  value.event.samples = {};
+  const std::lock_guard lock(mutex_);
+  pending_.push_back(std::move(value));
+  under_way_.fetch_add(1);
+} catch (...) {  // no memory
+  (void)sink_->refuse();
+  arena_.release(staged.offset);
+}
+
+/// @return false after an error of the driver.
+bool DeviceValues::send_piece(Pending& value) noexcept {
+  const uint64_t chunk = sent_ % kChunks;
+  const uint64_t bytes = std::min<uint64_t>(kChunkBytes, value.staged.bytes - value.sent);
+  const CUdeviceptr from = arena_address_ + value.staged.offset + value.sent;
+  if (driver_.memcpy_dtoh_async(ring_ + chunk * kChunkBytes, from, bytes, stream_) !=
+          CUDA_SUCCESS ||
+      driver_.event_record(arrived_[chunk], stream_) != CUDA_SUCCESS) {
+    return false;
+  }
+  value.sent += bytes;
+  ++sent_;
+  return true;
+}
+
+bool DeviceValues::send() noexcept {
+  for (auto at = pending_.begin(); at != pending_.end();) {
+    Pending& value = *at;
+    if (value.incoming == nullptr && sink_->has(value.event)) {  // since it was staged
+      arena_.release(value.staged.offset);
+      at = pending_.erase(at);
+      under_way_.fetch_sub(1);
+      continue;
+    }
+    ++at;
+    if (value.sent == value.staged.bytes) continue;
+    if (value.incoming == nullptr) value.incoming = sink_->begin(value.event);
+    if (value.incoming == nullptr) return true;  // no room on the host: it waits in the arena
+    while (value.sent < value.staged.bytes) {
+      if (sent_ - received_ == kChunks) return true;
+      if (!send_piece(value)) return false;
+    }
+  }
+  return true;
+}
+
+bool DeviceValues::receive() noexcept {
+  while (received_ < sent_) {
+    const uint64_t chunk = received_ % kChunks;
+    const CUresult result = driver_.event_query(arrived_[chunk]);
+    if (result == CUDA_ERROR_NOT_READY) return true;
+    if (result != CUDA_SUCCESS) return false;
+    Pending& value = pending_.front();
+    const std::span<std::byte> to = value.incoming->next();
+    if (to.empty()) return true;  // no host memory now
+    std::memcpy(to.data(), ring_ + chunk * kChunkBytes, to.size());
+    value.incoming->filled();
+    value.received += to.size();
+    ++received_;
+    if (value.received < value.staged.bytes) continue;
+    arena_.release(value.staged.offset);
+    pending_.pop_front();
+    under_way_.fetch_sub(1);
+  }
+  return true;
+}
+
+uint64_t DeviceValues::pump() noexcept {
+  {
+    const std::lock_guard lock(mutex_);
+    if (pending_.empty()) return 0;
+    if (ready_.load() && receive() && send()) return pending_.size();
+  }
+  const uint64_t lost = give_up();
+  if (lost > 0) {
+    format::Loss loss;
+    loss.header.step = format::kNoStep;
+    loss.reason = format::LossReason::kGpuWorkOff;
+    loss.count = lost;
+    losses_.emit(loss);
+  }
+  return 0;
+}
+
+uint64_t DeviceValues::give_up() noexcept {
+  ready_.store(false);
+  const std::lock_guard lock(mutex_);
+  const uint64_t lost = pending_.size();
+  pending_.clear();
+  sent_ = received_ = 0;
+  under_way_.store(0);
+  return lost;
+}
+
+}  // namespace convtrace::cupti

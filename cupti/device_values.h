@@ -1,0 +1,100 @@
+#pragma once
+/// @file device_values.h
+/// Values of tensors on a device on their way to the host, in one CUDA context.
+///
+/// On the program's stream lies one copy inside the device, into an arena of ours. The statistics
+/// kernel lies behind it on the same stream: when its result is there, so is the copy, and no event
+/// is needed. If the value's hash is known by then, nothing crosses the bus. Otherwise pieces are
+/// copied into a ring of pinned host memory on a stream of ours.
+///
+/// Place:    context_stats.cpp stages and hands over; the helper thread of device_stats.cpp pumps.
+/// Threads:  stage() and take() from any, pump() from one at a time.
+/// Errors:   no room is an answer, counted by the sink. A CUDA error ends it in this context, and
+///           what was under way is counted.
+
+#include <cuda.h>
+
+#include <atomic>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <optional>
+
+#include "cupti/api.h"
+#include "cupti/staging_arena.h"
+#include "cupti/stats/layout.h"
+#include "cupti/value_sink.h"
+#include "format/event_sink.h"
+#include "format/snapshot/blob.h"
+
+namespace convtrace::cupti {
+
+class DeviceValues {
+ public:
+  /// A value in the arena.
+  struct Staged {
+    uint64_t offset = 0;
+    uint64_t bytes = 0;
+  };
+
+  /// @param sink  null: no value is ever stored. Outlives this, as `losses` does.
+  DeviceValues(const DriverApi& driver, ValueSink* sink, format::EventSink& losses)
+      : driver_(driver), sink_(sink), losses_(losses) {}
+  ~DeviceValues();
+  DeviceValues(const DeviceValues&) = delete;
+  DeviceValues& operator=(const DeviceValues&) = delete;
+
+  /// Gets the memory, in the current context. Without it nothing is stored, and each value counted.
+  /// @param arena_bytes  on the device.
+  void prepare(uint64_t arena_bytes) noexcept;
+
+  /// Copies the tensor behind what `stream` holds now. @return nothing if it cannot be.
+  [[nodiscard]] std::optional<Staged> stage(const stats::Layout& layout, CUstream stream) noexcept;
+  /// A value could not be staged. @return whether to record its statistics.
+  [[nodiscard]] bool refuse() noexcept { return sink_ == nullptr || sink_->refuse(); }
+
+  /// The copy is done. @param event  with its statistics.
+  void take(const format::TensorStats& event, const Staged& staged) noexcept;
+
+  /// Moves what can be moved without waiting; needs the context current. @return values still under
+  /// way.
+  uint64_t pump() noexcept;
+  [[nodiscard]] bool idle() const noexcept { return under_way_.load() == 0; }
+
+  /// No further call on the driver. @return values that are lost by that.
+  uint64_t give_up() noexcept;
+
+ private:
+  static constexpr uint32_t kChunks = 64;
+  static constexpr size_t kChunkBytes = format::kPartBytes;
+  static constexpr size_t kRingBytes = kChunks * kChunkBytes;
+
+  struct Pending {
+    format::TensorStats event;
+    Staged staged;
+    std::unique_ptr<IncomingValue> incoming;
+    uint64_t sent = 0, received = 0;
+  };
+
+  [[nodiscard]] bool make_memory(uint64_t arena_bytes) noexcept;
+  [[nodiscard]] bool send() noexcept;
+  [[nodiscard]] bool receive() noexcept;
+  [[nodiscard]] bool send_piece(Pending& value) noexcept;
+
+  const DriverApi& driver_;
+  ValueSink* const sink_;
+  format::EventSink& losses_;
+  std::atomic<bool> ready_{false};
+  std::atomic<uint64_t> under_way_{0};
+  CUdeviceptr arena_address_ = 0;
+  StagingArena arena_;
+
+  std::mutex mutex_;  ///< of all below
+  CUstream stream_ = nullptr;
+  std::byte* ring_ = nullptr;
+  CUevent arrived_[kChunks] = {};
+  uint64_t sent_ = 0, received_ = 0;  ///< pieces; chunk of piece n: n mod kChunks
+  std::deque<Pending> pending_;       ///< in the order in which they are sent
+};
+
+}  // namespace convtrace::cupti

@@ -1,0 +1,57 @@
+#pragma once
+/// @file staging_arena.h
+/// Places in a fixed piece of memory, given out in a circle.
+///
+/// Threads:  any.
+
+#include <cstdint>
+#include <deque>
+#include <mutex>
+#include <optional>
+
+namespace convtrace::cupti {
+
+class StagingArena {
+ public:
+  static constexpr uint64_t kAlignment = 256;
+
+  void set_size(uint64_t bytes) noexcept { size_ = bytes; }
+
+  /// @return the offset of `bytes` consecutive ones; nothing if there is no room.
+  [[nodiscard]] std::optional<uint64_t> claim(uint64_t bytes) noexcept try {
+    const uint64_t taken = (bytes + kAlignment - 1) / kAlignment * kAlignment;
+    const std::lock_guard lock(mutex_);
+    uint64_t begin = places_.empty() ? 0 : places_.back().end;
+    if (places_.empty() || begin > places_.front().begin) {
+      if (taken > size_ - begin) begin = 0;  // round the end
+      if (taken > size_ - begin) return std::nullopt;
+    }
+    if (!places_.empty() && begin <= places_.front().begin &&
+        taken > places_.front().begin - begin) {
+      return std::nullopt;
+    }
+    places_.push_back({begin, begin + taken, false});
+    return begin;
+  } catch (...) {
+    return std::nullopt;
+  }
+
+  /// The place at `offset` is free. Others before it may hold it up.
+  void release(uint64_t offset) noexcept {
+    const std::lock_guard lock(mutex_);
+    for (Place& place : places_)
+      if (place.begin == offset) place.free = true;
+    while (!places_.empty() && places_.front().free) places_.pop_front();
+  }
+
+ private:
+  struct Place {
+    uint64_t begin, end;
+    bool free;
+  };
+  std::mutex mutex_;
+  uint64_t size_ = 0;
+  std::deque<Place> places_;  ///< oldest first
+};
+
+}  // namespace convtrace::cupti
