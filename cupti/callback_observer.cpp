@@ -71,8 +71,11 @@ void CallbackObserver::observe(const CallbackEntry& entry, const CUpti_CallbackD
                  [&](CaptureDecoder decode) {
                    CaptureChange change = decode(params);
                    change.stream = effective_stream(change.stream, entry.per_thread);
-                   if (change.begins ? succeeded(call) : is_exit(call))
-                     state_.captures.apply(change);
+                   // A destroyed stream's handle may come again before the call returns.
+                   const bool now = change.destroys ? !is_exit(call)
+                                    : change.begins ? succeeded(call)
+                                                    : is_exit(call);
+                   if (now) state_.captures.apply(change);
                  },
              },
              entry.decoder);

@@ -136,6 +136,7 @@ constexpr CallbackEntry kDriverCallbacks[] = {
     CONVTRACE_BOTH(cuStreamBeginCaptureToGraph,
                    CaptureDecoder{&decode_cuStreamBeginCaptureToGraph}),
     CONVTRACE_BOTH(cuStreamEndCapture, CaptureDecoder{&decode_cuStreamEndCapture}),
+    CONVTRACE_ON(cuStreamDestroy_v2, CaptureDecoder{&decode_cuStreamDestroy_v2}),
 
     CONVTRACE_ON(cuCtxCreate_v2, ContextCall{}),
     CONVTRACE_ON(cuCtxCreate_v3, ContextCall{}),

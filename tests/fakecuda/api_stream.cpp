@@ -187,8 +187,11 @@ FAKECUDA_EXPORT CUresult cuStreamCreateWithPriority(CUstream* stream, unsigned f
 }
 
 FAKECUDA_EXPORT CUresult cuStreamDestroy(CUstream stream) {
-  const std::lock_guard lock(driver().mutex);
-  return driver().streams.erase(stream) == 1 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+  const cuStreamDestroy_v2_params params{stream};
+  return FAKECUDA_AROUND(cuStreamDestroy_v2, params, [&] {
+    const std::lock_guard lock(driver().mutex);
+    return driver().streams.erase(stream) == 1 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+  });
 }
 
 FAKECUDA_EXPORT CUresult cuStreamSynchronize(CUstream stream) {

@@ -58,7 +58,7 @@ std::string text(const HandleChange& change) {
 
 std::string text(const CaptureChange& change) {
   std::ostringstream out;
-  out << (change.begins ? "begin " : "end ") << change.stream;
+  out << (change.begins ? "begin " : change.destroys ? "destroy " : "end ") << change.stream;
   return out.str();
 }
 
@@ -358,6 +358,7 @@ void add_streams_and_contexts(std::vector<Vector>& all) {
   PTSZ(cuStreamBeginCaptureToGraph, "begin 0x77", kStream, nullptr, nullptr, nullptr, 0,
        CU_STREAM_CAPTURE_MODE_GLOBAL);
   PTSZ(cuStreamEndCapture, "end 0x77", kStream, nullptr);
+  ONE(cuStreamDestroy_v2, "destroy 0x77", kStream);
   for (const CUpti_CallbackId cbid :
        {CBID(cuCtxCreate_v2), CBID(cuCtxCreate_v3), CBID(cuCtxCreate_v4), CBID(cuCtxSetCurrent),
         CBID(cuCtxPushCurrent_v2)})

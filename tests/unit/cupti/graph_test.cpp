@@ -313,5 +313,19 @@ TEST_CASE("graph: a graph launched into a capture runs nothing yet") {
   cuGraphDestroy(outer);
 }
 
+TEST_CASE("graph: a stream that is destroyed takes its capture along") {
+  Scene scene({rule_for("fill*")});
+  CUstream stream = nullptr;
+  REQUIRE(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS);
+  REQUIRE(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED) == CUDA_SUCCESS);
+  REQUIRE(scene.launch(scene.fill) == CUDA_SUCCESS);
+  REQUIRE(cuStreamDestroy(stream) == CUDA_SUCCESS);
+  REQUIRE(scene.launch(scene.fill) == CUDA_SUCCESS);
+  const auto launches = scene.sink.all<Launch>();
+  REQUIRE(launches.size() == 2);
+  CHECK(launches[0].sampled == NotSampled::kCapturing);
+  CHECK(launches[1].sampled != NotSampled::kCapturing);
+}
+
 }  // namespace
 }  // namespace convtrace::cupti
