@@ -69,7 +69,10 @@ void GraphTable::read_node(CUgraphNode node, int depth, GraphKernels& kernels) c
   } else if (type == CU_GRAPH_NODE_TYPE_GRAPH) {
     CUgraph child = nullptr;
     if (depth < kMaxDepth && api_.graph_child_graph_node_get_graph(node, &child) == CUDA_SUCCESS) {
+      const size_t first = kernels.list.size();
       read_nodes(child, depth + 1, kernels);
+      for (size_t i = first; depth == 0 && i < kernels.list.size(); ++i)
+        kernels.list[i].child = node;
     } else {
       ++kernels.unseen;
     }
@@ -126,6 +129,7 @@ void GraphTable::updated(CUgraphExec exec, CUgraph graph) {
     const auto& old = before->kernels.list;
     for (size_t i = 0; i < std::min(old.size(), kernels.list.size()); ++i) {
       kernels.list[i].node = old[i].node;
+      kernels.list[i].child = old[i].child;
       kernels.list[i].enabled = old[i].enabled;
     }
     const auto& old_own = before->kernels.own;
@@ -160,6 +164,22 @@ void GraphTable::kernel_set(CUgraphExec exec, CUgraphNode node,
 
 void GraphTable::node_set(CUgraphExec exec, CUgraphNode node, const CUgraphNodeParams& params) {
   if (params.type == CU_GRAPH_NODE_TYPE_KERNEL) set_kernel(exec, node, params.kernel);
+}
+
+void GraphTable::child_set(CUgraphExec exec, CUgraphNode node, CUgraph graph) {
+  const auto known = find(exec);
+  if (known == nullptr) return;
+  GraphKernels changed = read(graph);
+  const std::lock_guard lock(known->mutex);
+  size_t next = 0;
+  for (GraphKernel& kernel : known->kernels.list) {
+    if (kernel.child != node || next == changed.list.size()) continue;
+    GraphKernel& now = changed.list[next++];
+    now.node = kernel.node;
+    now.child = kernel.child;
+    now.enabled = kernel.enabled;
+    kernel = std::move(now);
+  }
 }
 
 void GraphTable::set_enabled(CUgraphExec exec, CUgraphNode node, bool enabled) {

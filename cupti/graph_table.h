@@ -29,6 +29,7 @@ namespace convtrace::cupti {
 /// A kernel as a node has it: its parameters are copied, since the graph they came from may go.
 struct GraphKernel {
   CUgraphNode node = nullptr;
+  CUgraphNode child = nullptr;  ///< node of the whole graph whose child graph it is in, or null
   CUfunction handle = nullptr;  ///< may be a CUkernel
   const FunctionInfo* function = nullptr;
   uint32_t grid[3] = {0, 0, 0};
@@ -71,6 +72,8 @@ class GraphTable {
   void updated(CUgraphExec exec, CUgraph graph);
   void kernel_set(CUgraphExec exec, CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS& params);
   void node_set(CUgraphExec exec, CUgraphNode node, const CUgraphNodeParams& params);
+  /// The node's child graph has taken over the parameters of `graph`.
+  void child_set(CUgraphExec exec, CUgraphNode node, CUgraph graph);
   void set_enabled(CUgraphExec exec, CUgraphNode node, bool enabled);
   void destroyed(CUgraphExec exec);
 

@@ -42,7 +42,8 @@ enum convtrace_graph_call {
   CONVTRACE_GRAPH_NODE_DISABLED = 5,
   CONVTRACE_GRAPH_DESTROYED = 6, /* CUgraphExec; told before the driver's call */
   CONVTRACE_CAPTURE_BEGUN = 7,   /* no CUgraphExec, CUstream */
-  CONVTRACE_CAPTURE_ENDED = 8    /* no CUgraphExec, CUstream; told whether it succeeded or not */
+  CONVTRACE_CAPTURE_ENDED = 8,   /* no CUgraphExec, CUstream; told whether it succeeded or not */
+  CONVTRACE_GRAPH_CHILD_SET = 9  /* CUgraphExec, CUgraphNode, CUgraph as parameters */
 };
 
 /// `per_thread` is 1 for the _ptsz twin of an entry point: stream 0 then means the per-thread

@@ -76,6 +76,8 @@ void apply(CudaState& state, convtrace_graph_call call, CUgraphExec exec, void* 
       return graphs.kernel_set(exec, node, *static_cast<const CUDA_KERNEL_NODE_PARAMS*>(params));
     case CONVTRACE_GRAPH_NODE_SET:
       return graphs.node_set(exec, node, *static_cast<const CUgraphNodeParams*>(params));
+    case CONVTRACE_GRAPH_CHILD_SET:
+      return graphs.child_set(exec, node, static_cast<CUgraph>(const_cast<void*>(params)));
     case CONVTRACE_GRAPH_NODE_ENABLED:
       return graphs.set_enabled(exec, node, true);
     case CONVTRACE_GRAPH_NODE_DISABLED:

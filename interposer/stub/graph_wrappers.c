@@ -46,6 +46,8 @@ WRAPPER(cuGraphExecKernelNodeSetParams_v2, (void* exec, void* node, const void* 
         (exec, node, params), KERNEL_SET)
 WRAPPER(cuGraphExecNodeSetParams, (void* exec, void* node, void* params), (exec, node, params),
         (CONVTRACE_GRAPH_NODE_SET, exec, node, params))
+WRAPPER(cuGraphExecChildGraphNodeSetParams, (void* exec, void* node, void* child),
+        (exec, node, child), (CONVTRACE_GRAPH_CHILD_SET, exec, node, child))
 WRAPPER(cuGraphNodeSetEnabled, (void* exec, void* node, unsigned enabled), (exec, node, enabled),
         (enabled != 0 ? CONVTRACE_GRAPH_NODE_ENABLED : CONVTRACE_GRAPH_NODE_DISABLED, exec, node,
          NULL))

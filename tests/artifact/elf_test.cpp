@@ -74,6 +74,7 @@ TEST_CASE("artifact: the preload library exports exactly its hooks", "[artifact]
                                          "convtrace_hooks_v1",
                                          "cuGetProcAddress",
                                          "cuGetProcAddress_v2",
+                                         "cuGraphExecChildGraphNodeSetParams",
                                          "cuGraphExecDestroy",
                                          "cuGraphExecKernelNodeSetParams",
                                          "cuGraphExecKernelNodeSetParams_v2",

@@ -203,6 +203,14 @@ FAKECUDA_EXPORT CUresult cuGraphExecNodeSetParams(CUgraphExec exec, CUgraphNode 
   return set_exec_kernel(exec, node, params->kernel);
 }
 
+FAKECUDA_EXPORT CUresult cuGraphExecChildGraphNodeSetParams(CUgraphExec exec, CUgraphNode source,
+                                                            CUgraph child) {
+  CUgraphNode_st* const node = find_node(exec, source);
+  if (node == nullptr || node->work.child == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  node->work.child = std::make_shared<CUgraph_st>(copy_of(*child));
+  return CUDA_SUCCESS;
+}
+
 FAKECUDA_EXPORT CUresult cuGraphNodeSetEnabled(CUgraphExec exec, CUgraphNode source,
                                                unsigned enabled) {
   CUgraphNode_st* const node = find_node(exec, source);

@@ -284,6 +284,19 @@ TEST_CASE("graph: kernels of a child graph are told, wherever their graphs have 
   CHECK(scene.name(launches[1].kernel) == "_Z4fillPffj");
   CHECK(launches[1].grid[0] == 5);
   CHECK(launches[1].operands.size() == 1);
+
+  CUdeviceptr other = 0;
+  REQUIRE(cuMemAlloc(&other, 64) == CUDA_SUCCESS);
+  fill.address = other;
+  CUgraphNode unused = nullptr;
+  REQUIRE(cuGraphCreate(&inner, 0) == CUDA_SUCCESS);
+  REQUIRE(cuGraphAddKernelNode(&unused, inner, nullptr, 0, &fill.params) == CUDA_SUCCESS);
+  REQUIRE(cuGraphExecChildGraphNodeSetParams(exec, node, inner) == CUDA_SUCCESS);
+  scene.interceptor->graph_call(CONVTRACE_GRAPH_CHILD_SET, exec, node, inner);
+  REQUIRE(scene.interceptor->graph_launch(real_graph_launch, 0, exec, nullptr) == CUDA_SUCCESS);
+  REQUIRE(scene.sink.all<Launch>().size() == 4);
+  CHECK(scene.sink.all<Launch>()[3].operands[0].address == other);
+  cuGraphDestroy(inner);
   cuGraphExecDestroy(exec);
   cuLibraryUnload(library);
 }
