@@ -10,6 +10,7 @@
 
 #include <cuda.h>
 
+#include <atomic>
 #include <cstdint>
 #include <map>
 #include <mutex>
@@ -21,10 +22,20 @@ namespace convtrace::cupti {
 
 class ContextTable {
  public:
+  ContextTable() = default;
+  ~ContextTable() { forget_answers(); }
+  ContextTable(const ContextTable&) = delete;
+  ContextTable& operator=(const ContextTable&) = delete;
+
+  /// Asked at every launch: a thread that asks for the context of its last answer takes no lock.
   [[nodiscard]] std::optional<uint8_t> device_of(CUcontext context) const {
+    thread_local Answer last;
+    const uint64_t epoch = epoch_.load(std::memory_order_acquire);
+    if (last.table == this && last.context == context && last.epoch == epoch) return last.device;
     const std::shared_lock lock(mutex_);
     const auto it = devices_.find(context);
     if (it == devices_.end()) return std::nullopt;
+    last = {this, context, epoch, it->second};
     return it->second;
   }
 
@@ -49,6 +60,7 @@ class ContextTable {
   void remove(CUcontext context) {
     const std::unique_lock lock(mutex_);
     devices_.erase(context);
+    forget_answers();
   }
 
   /// @return ordinals of the devices that have a context now.
@@ -60,6 +72,16 @@ class ContextTable {
   }
 
  private:
+  struct Answer {
+    const ContextTable* table = nullptr;
+    CUcontext context = nullptr;
+    uint64_t epoch = 0;
+    uint8_t device = 0;
+  };
+  static void forget_answers() { epoch_.fetch_add(1, std::memory_order_release); }
+
+  static inline std::atomic<uint64_t> epoch_{0};  ///< of all tables: one may lie where one was
+
   mutable std::shared_mutex mutex_;
   std::map<CUcontext, uint8_t> devices_;
 };

@@ -1,0 +1,37 @@
+#include "cupti/context_table.h"
+
+#include <optional>
+
+#include "tests/support/catch.h"
+
+namespace convtrace::cupti {
+namespace {
+
+CUcontext context(uintptr_t number) { return reinterpret_cast<CUcontext>(number); }
+
+TEST_CASE("context_table: a context is on its device until it is removed", "[context_table]") {
+  ContextTable table;
+  CHECK_FALSE(table.device_of(context(1)).has_value());
+  CHECK(table.add(context(1), 3));
+  CHECK(table.add(context(2), 4));
+  CHECK_FALSE(table.add(context(1), 3));
+  CHECK(table.device_of(context(1)) == uint8_t{3});
+  CHECK(table.device_of(context(1)) == uint8_t{3});
+  CHECK(table.device_of(context(2)) == uint8_t{4});
+  table.remove(context(1));
+  CHECK_FALSE(table.device_of(context(1)).has_value());
+  CHECK(table.device_of(context(2)) == uint8_t{4});
+  CHECK(table.add(context(1), 5));  // the same handle, for a context of another device
+  CHECK(table.device_of(context(1)) == uint8_t{5});
+}
+
+TEST_CASE("context_table: what one table answered is no answer of another", "[context_table]") {
+  std::optional<ContextTable> table(std::in_place);
+  table->add(context(1), 3);
+  CHECK(table->device_of(context(1)) == uint8_t{3});
+  table.emplace();  // at the same place
+  CHECK_FALSE(table->device_of(context(1)).has_value());
+}
+
+}  // namespace
+}  // namespace convtrace::cupti
