@@ -125,13 +125,16 @@ FunctionInfo FunctionTable::ask_driver(CUfunction function, const Handle& handle
   info.handle = function;
   std::string name;
   std::optional<std::vector<ParamLayout>> params;
-  if (handle.kind == HandleKind::kKernel) {
+  if (handle.kind != HandleKind::kKernel) {
+    name = read_name(function, api_.func_get_name);
+    params = read_layout(function, api_.func_get_param_info);
+  }
+  // Without CUPTI nobody tells kinds: what the driver knows as no function must be a kernel.
+  const bool refused = name.empty() && !params;
+  if (handle.kind == HandleKind::kKernel || (handle.kind == HandleKind::kUnknown && refused)) {
     auto* kernel = reinterpret_cast<CUkernel>(function);
     name = read_name(kernel, api_.kernel_get_name);
     params = read_layout(kernel, api_.kernel_get_param_info);
-  } else {
-    name = read_name(function, api_.func_get_name);
-    params = read_layout(function, api_.func_get_param_info);
   }
   if (name.empty()) name = handle.name;
   if (!params && !name.empty()) params = cubins_.find(name);

@@ -19,7 +19,10 @@ struct FakeDriver {
 
   static CUresult func_name(const char** name, CUfunction f) {
     ++queries;
-    if (f != function()) ++wrong_queries;
+    if (f != function()) {
+      ++wrong_queries;
+      return CUDA_ERROR_INVALID_HANDLE;
+    }
     *name = "_Z3addPfi";
     return CUDA_SUCCESS;
   }
@@ -28,14 +31,18 @@ struct FakeDriver {
     *name = "triton_poi_fused_add_3";
     return CUDA_SUCCESS;
   }
-  static CUresult func_params(CUfunction, size_t index, size_t* offset, size_t* bytes) {
+  static CUresult func_params(CUfunction f, size_t index, size_t* offset, size_t* bytes) {
+    if (f != function()) return CUDA_ERROR_INVALID_HANDLE;
     if (index >= 2) return CUDA_ERROR_INVALID_VALUE;
     *offset = index * 8;
     *bytes = index == 0 ? 8 : 4;
     return CUDA_SUCCESS;
   }
-  static CUresult kernel_params(CUkernel, size_t, size_t*, size_t*) {
-    return CUDA_ERROR_INVALID_VALUE;
+  static CUresult kernel_params(CUkernel, size_t index, size_t* offset, size_t* bytes) {
+    if (index >= 1) return CUDA_ERROR_INVALID_VALUE;
+    *offset = 0;
+    *bytes = 8;
+    return CUDA_SUCCESS;
   }
   static CUresult exchange(CUstreamCaptureMode*) { return CUDA_SUCCESS; }
 
@@ -96,6 +103,15 @@ TEST_CASE("function_table: a kernel handle is asked by the kernel queries", "[fu
   scene.found(HandleKind::kKernel, FakeDriver::kernel(), 1);
   CHECK(scene.name(FakeDriver::kernel()) == "triton_poi_fused_add_3");
   CHECK(FakeDriver::wrong_queries == 0);
+}
+
+TEST_CASE(
+    "function_table: a handle of unknown kind is a kernel if the driver knows no such function",
+    "[function_table]") {
+  Scene scene;
+  CHECK(scene.name(FakeDriver::kernel()) == "triton_poi_fused_add_3");
+  CHECK(scene.table.resolve(FakeDriver::kernel()).params.size() == 1);
+  CHECK(scene.name(FakeDriver::function()) == "_Z3addPfi");
 }
 
 TEST_CASE("function_table: rules match the demangled name, the mangled name and the family",
@@ -169,6 +185,8 @@ TEST_CASE("function_table: without the queries a launch still has a kernel", "[f
   Scene scene;
   scene.api.func_get_name = nullptr;
   scene.api.func_get_param_info = nullptr;
+  scene.api.kernel_get_name = nullptr;
+  scene.api.kernel_get_param_info = nullptr;
   CHECK(scene.name(FakeDriver::function()) == "(unnamed)");
   CHECK(scene.table.resolve(FakeDriver::function()).params.empty());
 }
