@@ -99,18 +99,16 @@ static void mapped(void) {
   cuMemAddressFree(base, 4 * GRANULE);
 }
 
-static void written(CUdeviceptr to, CUdeviceptr from, CUcontext context, CUstream stream) {
+static void copied(CUdeviceptr to, CUdeviceptr from, CUcontext context, CUstream stream) {
   char host[256] = {0};
   CUDA_MEMCPY2D rows;
   CUDA_MEMCPY3D box;
   CUDA_MEMCPY3D_PEER peer;
   CUdeviceptr all_to[3] = {to, to + 64, to + 128}, all_from[3] = {from, from + 64, from + 128};
   size_t bytes[3] = {64, 64, 64};
-  CUstreamBatchMemOpParams writes[2];
   memset(&rows, 0, sizeof rows);
   memset(&box, 0, sizeof box);
   memset(&peer, 0, sizeof peer);
-  memset(writes, 0, sizeof writes);
 
   COPY(cuMemcpy(to, from, 64));
   COPY(cuMemcpyAsync(to, from, 64, stream));
@@ -146,7 +144,11 @@ static void written(CUdeviceptr to, CUdeviceptr from, CUcontext context, CUstrea
   COPY(cuMemcpy3DPeer(&peer));
   COPY(cuMemcpy3DPeerAsync(&peer, stream));
   counted(&copies, 3, cuMemcpyBatchAsync(all_to, all_from, bytes, 3, NULL, NULL, 0, stream));
+}
 
+static void set(CUdeviceptr to, CUstream stream) {
+  CUstreamBatchMemOpParams writes[2];
+  memset(writes, 0, sizeof writes);
   COPY(cuMemsetD8(to, 1, 16));
   COPY(cuMemsetD16(to, 1, 16));
   COPY(cuMemsetD32(to, 1, 16));
@@ -200,7 +202,8 @@ int main(int argc, char** argv) {
   foreign();
   mapped();
   if (!ALLOC(cuMemAlloc(&to, 4096)) || !ALLOC(cuMemAlloc(&from, 4096))) return 1;
-  written(to, from, context, stream);
+  copied(to, from, context, stream);
+  set(to, stream);
   launched(kernel, to, stream);
   if (argc > 1 && strcmp(argv[1], "context") == 0) {
     frees += 2;
