@@ -43,7 +43,13 @@ void CallbackObserver::observe(const CallbackEntry& entry, const CUpti_CallbackD
                  [&](ContextCall) {
                    if (succeeded(call)) (void)device_of(call.context);
                  },
-                 [&](LaunchDecoder decode) { observe_launch(decode(params), entry, call); },
+                 [&](LaunchDecoder decode) {
+                   if (gate_.acts_in_gate()) {
+                     observe_launch(decode(params), entry, call);
+                   } else {
+                     insert_in_callback(decode(params), entry, call);
+                   }
+                 },
                  [&](const LaunchBatch& batch) {
                    for (size_t i = 0; i < batch.count(params); ++i)
                      observe_launch(batch.decode(params, i), entry, call);
@@ -96,7 +102,6 @@ void CallbackObserver::insert_in_callback(const LaunchInfo& launch, const Callba
 
 void CallbackObserver::observe_launch(const LaunchInfo& launch, const CallbackEntry& entry,
                                       const CUpti_CallbackData& call) {
-  if (!gate_.acts_in_gate()) return insert_in_callback(launch, entry, call);
   if (gate_.inside()) {
     if (!is_exit(call)) gate_.cross_check(launch);
     return;

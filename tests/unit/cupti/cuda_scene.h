@@ -64,7 +64,8 @@ inline settings::Rule rule_for(const char* pattern) {
 }
 
 struct Scene {
-  explicit Scene(std::vector<settings::Rule> rules = {}, bool capture_graphs = false) {
+  explicit Scene(std::vector<settings::Rule> rules = {},
+                 void (*change)(InterceptorOptions&) = nullptr) {
     REQUIRE(cuInit(0) == CUDA_SUCCESS);
     real_calls = 0;
     InterceptorOptions options;
@@ -73,7 +74,7 @@ struct Scene {
     options.addresses = &addresses;
     options.position = &position_of_step_3;
     options.rules = std::move(rules);
-    options.capture_graphs = capture_graphs;
+    if (change != nullptr) change(options);
     interceptor = std::make_unique<Interceptor>(options);
     REQUIRE(cuCtxCreate(&context, nullptr, 0, 0) == CUDA_SUCCESS);
     REQUIRE(cuModuleLoadData(&module, &kImage) == CUDA_SUCCESS);

@@ -20,6 +20,8 @@ uint64_t lost(const Scene& scene, LossReason reason) {
   return count;
 }
 
+void capture_graphs(InterceptorOptions& options) { options.capture_graphs = true; }
+
 /// A captured launch of `fill` over 16 floats, instantiated through the gate.
 struct Captured {
   explicit Captured(Scene& scene_in, int launches = 1) : scene(scene_in) {
@@ -144,7 +146,7 @@ TEST_CASE("graph: values of tagged kernels are taken behind each launch of the g
 }
 
 TEST_CASE("graph: captured with the graph, each kernel's values come with each launch") {
-  Scene scene({rule_for("fill*")}, true);
+  Scene scene({rule_for("fill*")}, &capture_graphs);
   scene.await_preparation();
   {
     const Captured graph(scene, 3);
@@ -172,7 +174,7 @@ TEST_CASE("graph: captured with the graph, each kernel's values come with each l
 }
 
 TEST_CASE("graph: values captured with a graph follow its update to another") {
-  Scene scene({rule_for("fill*")}, true);
+  Scene scene({rule_for("fill*")}, &capture_graphs);
   scene.await_preparation();
   Captured graph(scene);
   CUdeviceptr const first = std::exchange(scene.memory, 0);
@@ -191,7 +193,7 @@ TEST_CASE("graph: values captured with a graph follow its update to another") {
 }
 
 TEST_CASE("graph: a launch that fails brings no values, the one behind it does") {
-  Scene scene({rule_for("fill*")}, true);
+  Scene scene({rule_for("fill*")}, &capture_graphs);
   scene.await_preparation();
   const Captured graph(scene);
   const auto fails = [](void*, void*) -> int { return CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES; };
