@@ -35,6 +35,20 @@ Content sample(bool closed) {
   return *bytes;
 }
 
+/// Values of two steps in several parts, the second built on the first.
+Content sample_of_values() {
+  const auto bytes = std::make_shared<Content>();
+  test::TraceBuilder builder(std::make_unique<test::MemorySink>(bytes));
+  Content first(2000), second;
+  for (size_t i = 0; i < first.size(); ++i) first[i] = static_cast<std::byte>(i % 4 == 3 ? 60 : i);
+  second = first;
+  for (size_t i = 0; i < second.size(); i += 4) second[i] ^= std::byte{1};
+  builder.step(0).value({.shape = {50, 10}, .bytes = first, .part_bytes = 800});
+  builder.step(1).value({.shape = {50, 10}, .bytes = second, .part_bytes = 800, .base = first});
+  builder.close();
+  return *bytes;
+}
+
 void write(const std::string& path, Bytes bytes, Bytes prefix = {}) {
   std::filesystem::create_directories(std::filesystem::path(path).parent_path());
   std::ofstream out(path, std::ios::binary);
@@ -103,6 +117,7 @@ int main(int argc, char** argv) {
   const auto closed = convtrace::sample(true);
   convtrace::write(folder + "/file/closed", closed);
   convtrace::write(folder + "/file/unclosed", convtrace::sample(false));
+  convtrace::write(folder + "/file/values", convtrace::sample_of_values());
   convtrace::write_payloads(folder, closed);
   convtrace::write_scanner_seeds(folder);
   return 0;

@@ -44,7 +44,7 @@ void put_step(TraceBuilder& trace, uint32_t step) {
                           .stream = 7,
                           .stack = {"alloc", "main"}};
   trace.step(step).enter("h.0").alloc(memory);
-  for (const uint64_t offset : {0, 256}) {
+  for (const uint64_t offset : {uint64_t{0}, uint64_t{256}}) {
     trace.launch({.kernel = "_Z3addPf",
                   .family = "add",
                   .scope = "h.0",
