@@ -177,9 +177,9 @@ void add_allocations(std::vector<Vector>& all) {
 void add_virtual_memory(std::vector<Vector>& all) {
   static CUmemGenericAllocationHandle made = 0x55;
   static CUmemAllocationProp on_device{};
-  on_device.location = {CU_MEM_LOCATION_TYPE_DEVICE, {3}};
+  on_device.location = {CU_MEM_LOCATION_TYPE_DEVICE, 3};
   static CUmemAllocationProp on_host{};
-  on_host.location = {CU_MEM_LOCATION_TYPE_HOST_NUMA, {1}};
+  on_host.location = {CU_MEM_LOCATION_TYPE_HOST_NUMA, 1};
   ONE(cuMemCreate, "at exit: create virtual 0+0 handle 55 cuda:3", &made, 0x200000, &on_device, 0);
   CHECK(text(decode_cuMemCreate(
             std::make_unique<cuMemCreate_params>(cuMemCreate_params{&made, 0x200000, &on_host, 0})
