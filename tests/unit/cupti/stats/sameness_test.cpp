@@ -19,6 +19,28 @@ TEST_CASE("stats: a hundred repetitions give the same bits", "[stats][same]") {
   for (int i = 0; i < 100; ++i) require_same(compute(view_of(bytes, DType::kF32)), first);
 }
 
+TEST_CASE("stats: the parts of any split add up to the whole", "[stats][same]") {
+  std::vector<int32_t> values(50'000);
+  std::mt19937_64 random(5);
+  for (auto& value : values) value = static_cast<int32_t>(random() % 2001) - 1000;
+  const format::Stats whole = compute(view_of(values, format::DType::kI32)).stats;
+  const auto part = [&](size_t from, size_t to) {
+    return compute(dense_view(values.data() + from, format::DType::kI32, to - from)).stats;
+  };
+  for (const size_t at : {size_t{1}, size_t{31}, size_t{1024}, size_t{4097}, size_t{49'999}}) {
+    CAPTURE(at);
+    const format::Stats a = part(0, at), b = part(at, values.size());
+    CHECK(a.positive + b.positive == whole.positive);
+    CHECK(a.negative + b.negative == whole.negative);
+    CHECK(a.pos_zero + b.pos_zero == whole.pos_zero);
+    CHECK(std::min(a.min.as_i64(), b.min.as_i64()) == whole.min.as_i64());
+    CHECK(std::max(a.max.as_i64(), b.max.as_i64()) == whole.max.as_i64());
+    CHECK(std::max(a.amax.as_u64(), b.amax.as_u64()) == whole.amax.as_u64());
+    CHECK(a.sum.lo + b.sum.lo == whole.sum.lo);
+    CHECK(a.l1.lo + b.l1.lo == whole.l1.lo);
+  }
+}
+
 TEST_CASE("stats: alignment of the data changes nothing", "[stats][same]") {
   for (const DType dtype : kAllDTypes) {
     const auto bytes = random_bytes(dtype, 9001, 6);

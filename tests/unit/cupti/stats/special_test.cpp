@@ -1,5 +1,7 @@
 #include <limits>
 
+#include <sys/mman.h>
+
 #include "tests/unit/cupti/stats/support.h"
 
 namespace convtrace::stats::test {
@@ -107,6 +109,46 @@ TEST_CASE("stats: empty tensors have no extremes and no mean", "[stats]") {
   REQUIRE(result.stats.sum.as_f64() == 0);
   REQUIRE(result.sample_bytes == 0);
   REQUIRE(result.range_count == 0);
+}
+
+/// Memory that takes none as long as it is only read.
+class Zeros {
+ public:
+  explicit Zeros(size_t bytes)
+      : bytes_(bytes),
+        data_(mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
+                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0)) {
+    REQUIRE(data_ != MAP_FAILED);
+  }
+  ~Zeros() { munmap(data_, bytes_); }
+  Zeros(const Zeros&) = delete;
+  Zeros& operator=(const Zeros&) = delete;
+  [[nodiscard]] float* floats() const { return static_cast<float*>(data_); }
+
+ private:
+  size_t bytes_;
+  void* data_;
+};
+
+TEST_CASE("stats: more than 2^32 bytes are counted and hashed to the last", "[stats]") {
+  constexpr uint64_t kCount = (uint64_t{1} << 30) + 1001;
+  const Zeros memory(kCount * sizeof(float));
+  const auto compute_all = [&] {
+    return compute(dense_view(memory.floats(), DType::kF32, kCount)).stats;
+  };
+  float& early = memory.floats()[5];
+  float& late = memory.floats()[kCount - 1];
+  early = 7;
+  late = -3;
+  const format::Stats stats = compute_all();
+  CHECK(stats.count == kCount);
+  CHECK(stats.pos_zero == kCount - 2);
+  CHECK(stats.min.as_f64() == -3);
+  CHECK(stats.max.as_f64() == 7);
+  CHECK(stats.sum.as_f64() == 4);
+  CHECK(stats.mean == 4.0 / static_cast<double>(kCount));
+  std::swap(early, late);
+  CHECK(compute_all().hash != stats.hash);
 }
 
 TEST_CASE("stats: unknown types are bytes with a hash", "[stats]") {
