@@ -1,0 +1,301 @@
+/// Time of the statistics kernel and of stored values on a GPU, against CUB, copies and an empty
+/// kernel in the same run. Times are of the stream, between two events; ratios are medians of
+/// alternating pairs.
+///
+/// usage: gpu_stats_bench [--quick]
+///
+/// Prints a JSON list of rows, as the programs of tests/bench. Exit code 77: no device.
+
+#include <cuda.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <limits>
+#include <memory>
+#include <random>
+#include <vector>
+
+#include "cupti/device_stats.h"
+#include "tests/bench/rows.h"
+#include "tests/gpu/programs/baselines.h"
+
+namespace convtrace {
+namespace {
+
+using bench::Goal;
+using cupti::DeviceRequest;
+using format::Capture;
+using format::DType;
+using Work = std::function<void()>;
+
+constexpr int kNoDevice = 77;
+constexpr uint64_t kSecondNs = 1'000'000'000;
+constexpr uint64_t kMiB = uint64_t{1} << 20;
+constexpr uint64_t kLarge = 256 * kMiB;
+
+void check(CUresult result, const char* what) {
+  if (result == CUDA_SUCCESS) return;
+  std::fprintf(stderr, "%s: error %d\n", what, static_cast<int>(result));
+  std::exit(1);
+}
+
+void require(bool good, const char* what) {
+  if (good) return;
+  std::fprintf(stderr, "%s failed\n", what);
+  std::exit(1);
+}
+
+/// Takes stored values and throws them away.
+class Discard final : public cupti::ValueSink {
+ public:
+  bool has(const format::TensorStats&) noexcept override { return false; }
+  std::unique_ptr<cupti::IncomingValue> begin(const format::TensorStats& event) noexcept override {
+    return std::make_unique<Incoming>(event.bytes);
+  }
+  bool refuse() noexcept override {
+    ++refused;
+    return true;
+  }
+  int refused = 0;
+
+ private:
+  class Incoming final : public cupti::IncomingValue {
+   public:
+    explicit Incoming(uint64_t bytes) : left_(bytes), part_(format::kPartBytes) {}
+    std::span<std::byte> next() noexcept override {
+      return std::span(part_).first(std::min<uint64_t>(left_, part_.size()));
+    }
+    void filled() noexcept override { left_ -= std::min<uint64_t>(left_, part_.size()); }
+
+   private:
+    uint64_t left_;
+    std::vector<std::byte> part_;
+  };
+};
+
+/// A context with everything that is measured.
+class Bench {
+ public:
+  explicit Bench(const cupti::DriverApi& driver)
+      : stats_(driver, sink_, true, &values_, 2 * kLarge) {
+    check(cuDevicePrimaryCtxRetain(&context_, 0), "cuDevicePrimaryCtxRetain");
+    check(cuCtxSetCurrent(context_), "cuCtxSetCurrent");
+    check(cuStreamCreate(&stream_, CU_STREAM_NON_BLOCKING), "cuStreamCreate");
+    for (CUevent* event : {&begin_, &end_}) check(cuEventCreate(event, 0), "cuEventCreate");
+    for (CUdeviceptr* buffer : {&data_, &other_}) check(cuMemAlloc(buffer, kLarge), "cuMemAlloc");
+    stats_.prepare(context_);
+    stats_.await(context_, 20 * kSecondNs);
+  }
+  ~Bench() { stats_.forget(context_); }
+  Bench(const Bench&) = delete;
+  Bench& operator=(const Bench&) = delete;
+
+  void fill(DType dtype, bool nan) {
+    std::vector<float> pool(1 << 20);
+    std::mt19937_64 random(1);
+    std::normal_distribution<float> normal;
+    for (float& value : pool)
+      value = nan ? std::numeric_limits<float>::quiet_NaN() : normal(random);
+    std::vector<std::byte> bytes(pool.size() * sizeof(float));
+    const uint32_t size = std::min(4u, format::element_bytes(dtype));
+    for (size_t i = 0; i < bytes.size() / size; ++i) {
+      std::memcpy(&bytes[i * size],
+                  reinterpret_cast<const std::byte*>(&pool[i % pool.size()]) + 4 - size, size);
+    }
+    for (uint64_t at = 0; at < kLarge; at += bytes.size())
+      check(cuMemcpyHtoD(data_ + at, bytes.data(), bytes.size()), "cuMemcpyHtoD");
+  }
+
+  [[nodiscard]] DeviceRequest request(DType dtype, uint64_t offset, uint64_t bytes,
+                                      Capture capture = Capture::kStats) const {
+    DeviceRequest request;
+    const CUdeviceptr address = data_ + offset;
+    request.view = stats::dense_view(reinterpret_cast<const void*>(address), dtype,
+                                     bytes / format::element_bytes(dtype));
+    request.event.dtype = dtype;
+    request.event.capture = capture;
+    request.event.address = address;
+    request.event.bytes = bytes;
+    return request;
+  }
+  Work stats_of(std::vector<DeviceRequest> batch) {
+    return [this, batch = std::move(batch)] {
+      require(stats_.submit(context_, batch, stream_) == format::NotSampled::kSampled, "submit");
+    };
+  }
+  Work stats_of(DType dtype, uint64_t bytes) { return stats_of({request(dtype, 0, bytes)}); }
+  Work sum_of(DType dtype, uint64_t bytes) {
+    const auto sum = dtype == DType::kF32   ? baseline_sum_f32
+                     : dtype == DType::kF64 ? baseline_sum_f64
+                                            : baseline_sum_i32;
+    return [this, sum, bytes] {
+      require(sum(reinterpret_cast<const void*>(data_), bytes, stream_) == 0, "cub");
+    };
+  }
+  Work nothing() {
+    return [this] { require(baseline_nothing(stream_) == 0, "the empty kernel"); };
+  }
+  Work device_copy(uint64_t bytes) {
+    return [this, bytes] {
+      check(cuMemcpyDtoDAsync(other_, data_, bytes, stream_), "cuMemcpyDtoDAsync");
+    };
+  }
+
+  /// @return seconds of the stream; what came out is thrown away.
+  double time(const Work& work) {
+    check(cuEventRecord(begin_, stream_), "cuEventRecord");
+    work();
+    check(cuEventRecord(end_, stream_), "cuEventRecord");
+    check(cuEventSynchronize(end_), "cuEventSynchronize");
+    settle();
+    float milliseconds = 0;
+    check(cuEventElapsedTime(&milliseconds, begin_, end_), "cuEventElapsedTime");
+    return static_cast<double>(milliseconds) * 1e-3;
+  }
+  /// Until no value is under way.
+  void settle() {
+    do {
+      uint64_t room = UINT64_MAX;
+      stats_.collect(room);
+    } while (!stats_.values_idle());
+  }
+  [[nodiscard]] CUdeviceptr data() const { return data_; }
+  [[nodiscard]] CUstream stream() const { return stream_; }
+  [[nodiscard]] int refused() const { return values_.refused; }
+
+ private:
+  /// What a trace would get.
+  class Nowhere final : public format::EventSink {
+   public:
+    void emit(const format::Event&) noexcept override {}
+  };
+
+  Nowhere sink_;
+  Discard values_;
+  cupti::DeviceStats stats_;
+  CUcontext context_ = nullptr;
+  CUstream stream_ = nullptr;
+  CUevent begin_ = nullptr, end_ = nullptr;
+  CUdeviceptr data_ = 0, other_ = 0;
+};
+
+/// @return times of `a` over those of `b`, in alternating order; the first pair warms up.
+std::vector<double> ratios(Bench& bench, const Work& a, const Work& b, int pairs) {
+  std::vector<double> found;
+  for (int i = 0; i <= pairs; ++i) {
+    double first = 0, second = 0;
+    if (i % 2 == 0) first = bench.time(a);
+    second = bench.time(b);
+    if (i % 2 != 0) first = bench.time(a);
+    if (i > 0) found.push_back(first / second);
+  }
+  return found;
+}
+
+void types(bench::Rows& rows, Bench& bench, int pairs) {
+  struct Case {
+    DType dtype;
+    const char* name;
+    double goal;
+  };
+  constexpr Case kCases[] = {
+      {DType::kF32, "stats.gpu.f32", 1.10},      {DType::kF64, "stats.gpu.f64", 1.10},
+      {DType::kI32, "stats.gpu.i32", 1.10},      {DType::kBF16, "stats.gpu.bf16", 1.15},
+      {DType::kF16, "stats.gpu.f16", 1.15},      {DType::kF8E4M3FN, "stats.gpu.f8e4m3fn", 1.4},
+      {DType::kF8E5M2, "stats.gpu.f8e5m2", 1.4}, {DType::kI8, "stats.gpu.i8", 1.4}};
+  for (const Case& one : kCases) {
+    bench.fill(one.dtype, false);
+    rows.print(
+        {one.name, "ratio", Goal::kAtMost, one.goal,
+         "cub::DeviceReduce::Sum of the same 256 MiB (narrow types: as i32)"},
+        ratios(bench, bench.stats_of(one.dtype, kLarge), bench.sum_of(one.dtype, kLarge), pairs));
+  }
+  bench.fill(DType::kF32, false);
+  std::vector<double> rates;
+  for (int i = 0; i < pairs; ++i)
+    rates.push_back(static_cast<double>(kLarge) / 1e12 /
+                    bench.time(bench.stats_of(DType::kF32, kLarge)));
+  rows.print({"stats.gpu.f32_rate", "TB/s", Goal::kAtLeast, 3.0, "256 MiB; the goal is an H100's"},
+             rates);
+}
+
+void shapes(bench::Rows& rows, Bench& bench, int pairs) {
+  bench.fill(DType::kF32, false);
+  std::vector<DeviceRequest> many;
+  for (uint64_t i = 0; i < 1000; ++i)
+    many.push_back(bench.request(DType::kF32, i * 64 * 1024, 64 * 1024));
+  rows.print({"stats.gpu.batch", "ratio", Goal::kAtMost, 1.5, "1000 x 64 KiB over one of 64 MiB"},
+             ratios(bench, bench.stats_of(many), bench.stats_of(DType::kF32, 64 * kMiB), pairs));
+  rows.print({"stats.gpu.small", "ratio", Goal::kAtMost, 1.5, "4 KiB over an empty kernel"},
+             ratios(bench, bench.stats_of(DType::kF32, 4096), bench.nothing(), pairs));
+  std::vector<double> plain;
+  for (int i = 0; i < pairs; ++i) plain.push_back(bench.time(bench.stats_of(DType::kF32, kLarge)));
+  std::sort(plain.begin(), plain.end());
+  bench.fill(DType::kF32, true);
+  std::vector<double> nan;
+  for (int i = 0; i < pairs; ++i)
+    nan.push_back(bench.time(bench.stats_of(DType::kF32, kLarge)) / plain[plain.size() / 2]);
+  rows.print({"stats.gpu.nan", "ratio", Goal::kAtMost, 6, "256 MiB of NaN over numbers"}, nan);
+}
+
+void values(bench::Rows& rows, Bench& bench, int pairs) {
+  bench.fill(DType::kF32, false);
+  const auto store = bench.stats_of({bench.request(DType::kF32, 0, kLarge, Capture::kSnapshot)});
+  std::vector<double> stalls;
+  for (int i = 0; i <= pairs; ++i) {
+    const double stored = bench.time(store);
+    const double computed = bench.time(bench.stats_of(DType::kF32, kLarge));
+    const double copied = bench.time(bench.device_copy(kLarge));
+    if (i > 0) stalls.push_back((stored - computed) / copied);
+  }
+  rows.print({"snapshot.gpu.stall", "ratio", Goal::kAtMost, 1.05,
+              "what storing adds to the stream, over a device copy of 256 MiB"},
+             stalls);
+  void* pinned = nullptr;
+  check(cuMemHostAlloc(&pinned, kLarge, 0), "cuMemHostAlloc");
+  std::vector<double> fractions;
+  for (int i = 0; i <= pairs; ++i) {
+    const double plain = bench::seconds_of([&] {
+      check(cuMemcpyDtoHAsync(pinned, bench.data(), kLarge, bench.stream()), "cuMemcpyDtoHAsync");
+      check(cuStreamSynchronize(bench.stream()), "cuStreamSynchronize");
+    });
+    const double stored = bench::seconds_of([&] {
+      store();
+      check(cuStreamSynchronize(bench.stream()), "cuStreamSynchronize");
+      bench.settle();
+    });
+    if (i > 0) fractions.push_back(plain / stored);
+  }
+  rows.print({"snapshot.gpu.copy", "fraction", Goal::kAtLeast, 0.92,
+              "a plain pinned copy of 256 MiB over storing it, statistics included"},
+             fractions);
+  require(bench.refused() == 0, "storing every value");
+}
+
+}  // namespace
+}  // namespace convtrace
+
+int main(int argc, char** argv) {
+  using namespace convtrace;
+  const bool quick = argc > 1 && std::strcmp(argv[1], "--quick") == 0;
+  int devices = 0;
+  if (cuInit(0) != CUDA_SUCCESS || cuDeviceGetCount(&devices) != CUDA_SUCCESS || devices == 0) {
+    std::fprintf(stderr, "no CUDA device\n");
+    return kNoDevice;
+  }
+  cupti::DriverApi driver;
+  if (!load_driver_api(driver).ok()) {
+    std::fprintf(stderr, "the driver lacks functions that the engine needs\n");
+    return 1;
+  }
+  const int pairs = quick ? 15 : 45;
+  Bench bench(driver);
+  bench::Rows rows;
+  types(rows, bench, pairs);
+  shapes(rows, bench, pairs);
+  values(rows, bench, pairs);
+  return 0;
+}
