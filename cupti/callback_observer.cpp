@@ -55,13 +55,12 @@ void CallbackObserver::observe(const CallbackEntry& entry, const CUpti_CallbackD
                      observe_launch(batch.decode(params, i), entry, call);
                  },
                  [&](ExitDecoder exit) {
-                   if (succeeded(call))
-                     memory_.leave(exit.decode(params), at(entry, call), true, 0);
+                   if (succeeded(call)) memory_changed(exit.decode(params), entry, call);
                  },
                  [&](const MemoryBatch& batch) {
                    if (!succeeded(call)) return;
                    for (size_t i = 0; i < batch.count(params); ++i)
-                     memory_.leave(batch.decode(params, i), at(entry, call), true, 0);
+                     memory_changed(batch.decode(params, i), entry, call);
                  },
                  [&](MemoryDecoder decode) { observe_memory(decode(params), entry, call); },
                  [&](HandleDecoder decode) {
@@ -81,7 +80,7 @@ void CallbackObserver::observe(const CallbackEntry& entry, const CUpti_CallbackD
                    const bool now = change.destroys ? !is_exit(call)
                                     : change.begins ? succeeded(call)
                                                     : is_exit(call);
-                   if (now) state_.captures.apply(change);
+                   if (now) state_.captures.apply(change, call.context);
                  },
              },
              entry.decoder);
@@ -143,8 +142,20 @@ MemoryRecorder::At CallbackObserver::at(const CallbackEntry& entry,
   return at;
 }
 
+/// What a stream captures has not happened: it is memory nodes that each launch of the graph
+/// counts.
+bool CallbackObserver::is_captured(const MemoryChange& change, const CallbackEntry& entry) const {
+  return state_.captures.is_capturing(effective_stream(change.stream, entry.per_thread));
+}
+
+void CallbackObserver::memory_changed(const MemoryChange& change, const CallbackEntry& entry,
+                                      const CUpti_CallbackData& call) {
+  if (!is_captured(change, entry)) memory_.leave(change, at(entry, call), true, 0);
+}
+
 void CallbackObserver::observe_memory(const MemoryChange& change, const CallbackEntry& entry,
                                       const CUpti_CallbackData& call) {
+  if (is_captured(change, entry)) return;
   uint64_t unused = 0;
   uint64_t& generation = call.correlationData == nullptr ? unused : *call.correlationData;
   if (!is_exit(call)) {
@@ -168,6 +179,7 @@ uint8_t CallbackObserver::device_of(CUcontext context) {
 void CallbackObserver::on_context_end(CUcontext context) noexcept {
   try {
     state_.contexts.remove(context);
+    state_.captures.context_ended(context);
     state_.stats.forget(context);
     state_.functions.forget_modules();
     if (state_.active.load(std::memory_order_acquire))

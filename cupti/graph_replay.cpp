@@ -9,13 +9,15 @@
 namespace convtrace::cupti {
 namespace {
 
+using format::LossReason;
 using format::NotSampled;
 
-void count_unseen(const CudaState& state, uint32_t step, uint64_t kernels) {
+void count(const CudaState& state, uint32_t step, LossReason reason, uint64_t lost) {
+  if (lost == 0) return;
   format::Loss loss;
   loss.header.step = step;
-  loss.reason = format::LossReason::kGraphUnseen;
-  loss.count = kernels;
+  loss.reason = reason;
+  loss.count = lost;
   state.options.sink->emit(loss);
 }
 
@@ -40,11 +42,12 @@ void emit_kernel(const CudaState& state, const GraphKernel& kernel,
 NotSampled sample_graph(CudaState& state, ExecutableGraph* graph, CUcontext context,
                         const Position& position, const format::Launch& launch) {
   if (graph == nullptr) {
-    count_unseen(state, position.step, 1);
+    count(state, position.step, LossReason::kGraphUnseen, 1);
     return NotSampled::kNotAsked;
   }
   const std::lock_guard lock(graph->mutex);
-  if (graph->kernels.unseen > 0) count_unseen(state, position.step, graph->kernels.unseen);
+  count(state, position.step, LossReason::kGraphUnseen, graph->kernels.unseen);
+  count(state, position.step, LossReason::kGraphMemory, graph->kernels.memory_nodes);
   Sampler sampler(state, position, launch.device);
   for (const GraphKernel& kernel : graph->kernels.list) {
     if (!kernel.enabled || kernel.function->rules.empty()) continue;

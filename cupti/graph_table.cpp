@@ -24,6 +24,12 @@ void copy_params(const LaunchInfo& launch, std::span<const ParamLayout> layout,
   }
 }
 
+bool touches_memory(CUgraphNodeType type) {
+  return type == CU_GRAPH_NODE_TYPE_MEMCPY || type == CU_GRAPH_NODE_TYPE_MEMSET ||
+         type == CU_GRAPH_NODE_TYPE_MEM_ALLOC || type == CU_GRAPH_NODE_TYPE_MEM_FREE ||
+         type == CU_GRAPH_NODE_TYPE_BATCH_MEM_OP;
+}
+
 }  // namespace
 
 /// @param Params a version of CUDA_KERNEL_NODE_PARAMS.
@@ -78,6 +84,8 @@ void GraphTable::read_node(CUgraphNode node, int depth, GraphKernels& kernels) c
     }
   } else if (type == CU_GRAPH_NODE_TYPE_CONDITIONAL) {
     ++kernels.unseen;  // the device decides how often its body runs
+  } else if (touches_memory(type)) {
+    ++kernels.memory_nodes;
   }
 }
 
@@ -164,6 +172,7 @@ void GraphTable::kernel_set(CUgraphExec exec, CUgraphNode node,
 
 void GraphTable::node_set(CUgraphExec exec, CUgraphNode node, const CUgraphNodeParams& params) {
   if (params.type == CU_GRAPH_NODE_TYPE_KERNEL) set_kernel(exec, node, params.kernel);
+  if (params.type == CU_GRAPH_NODE_TYPE_GRAPH) child_set(exec, node, params.graph.graph);
 }
 
 void GraphTable::child_set(CUgraphExec exec, CUgraphNode node, CUgraph graph) {

@@ -52,6 +52,7 @@ struct GraphKernels {
   std::vector<GraphKernel> list;  ///< in the order of the graph's nodes
   /// Nodes whose kernels cannot be known: conditional ones, and those the driver refused to tell.
   uint32_t unseen = 0;
+  uint32_t memory_nodes = 0;  ///< copies, sets, allocations, frees: what they do is not told
 };
 
 /// An executable graph. CUDA forbids to use one from two threads at once, so nobody waits here.

@@ -111,7 +111,8 @@ inline constexpr uint32_t kNoStep = 0xFFFFFFFF;
   X(kContextEnded, 10, "its CUDA context ended first")               \
   X(kGraphUnseen, 11, "kernels of a graph that cannot be seen")      \
   X(kValueNotStored, 12, "no memory for the value, statistics only") \
-  X(kValueLeftOut, 13, "no memory for the value, left out")
+  X(kValueLeftOut, 13, "no memory for the value, left out")          \
+  X(kGraphMemory, 14, "copies and allocations inside a graph")
 
 #define CONVTRACE_DECLARE_ENUM(Name, LIST)                  \
   enum class Name : uint8_t { LIST(CONVTRACE_ENUMERATOR) }; \
@@ -142,7 +143,7 @@ CONVTRACE_DECLARE_ENUM(NotSampled, CONVTRACE_NOT_SAMPLED)
 CONVTRACE_DECLARE_ENUM(FindingKind, CONVTRACE_FINDING_KINDS)
 CONVTRACE_DECLARE_ENUM(Level, CONVTRACE_LEVELS)
 CONVTRACE_DECLARE_ENUM(LossReason, CONVTRACE_LOSS_REASONS)
-inline constexpr size_t kLossReasonCount = 14;
+inline constexpr size_t kLossReasonCount = 15;
 
 /// A device: `cpu` (index 0) or `cuda:<index>`; kOther is anything else a framework names.
 struct Device {

@@ -139,7 +139,7 @@ FAKECUDA_EXPORT CUresult cuGraphGetNodes(CUgraph graph, CUgraphNode* nodes, size
 FAKECUDA_EXPORT CUresult cuGraphNodeGetType(CUgraphNode node, CUgraphNodeType* type) {
   *type = node->work.kernel != nullptr  ? CU_GRAPH_NODE_TYPE_KERNEL
           : node->work.child != nullptr ? CU_GRAPH_NODE_TYPE_GRAPH
-                                        : CU_GRAPH_NODE_TYPE_HOST;
+                                        : node->work.other_type;
   return CUDA_SUCCESS;
 }
 
@@ -197,18 +197,20 @@ FAKECUDA_EXPORT CUresult cuGraphExecKernelNodeSetParams(CUgraphExec exec, CUgrap
   return set_exec_kernel(exec, node, *params);
 }
 
-FAKECUDA_EXPORT CUresult cuGraphExecNodeSetParams(CUgraphExec exec, CUgraphNode node,
-                                                  CUgraphNodeParams* params) {
-  if (params->type != CU_GRAPH_NODE_TYPE_KERNEL) return CUDA_ERROR_NOT_SUPPORTED;
-  return set_exec_kernel(exec, node, params->kernel);
-}
-
 FAKECUDA_EXPORT CUresult cuGraphExecChildGraphNodeSetParams(CUgraphExec exec, CUgraphNode source,
                                                             CUgraph child) {
   CUgraphNode_st* const node = find_node(exec, source);
   if (node == nullptr || node->work.child == nullptr) return CUDA_ERROR_INVALID_VALUE;
   node->work.child = std::make_shared<CUgraph_st>(copy_of(*child));
   return CUDA_SUCCESS;
+}
+
+FAKECUDA_EXPORT CUresult cuGraphExecNodeSetParams(CUgraphExec exec, CUgraphNode node,
+                                                  CUgraphNodeParams* params) {
+  if (params->type == CU_GRAPH_NODE_TYPE_GRAPH)
+    return cuGraphExecChildGraphNodeSetParams(exec, node, params->graph.graph);
+  if (params->type != CU_GRAPH_NODE_TYPE_KERNEL) return CUDA_ERROR_NOT_SUPPORTED;
+  return set_exec_kernel(exec, node, params->kernel);
 }
 
 FAKECUDA_EXPORT CUresult cuGraphNodeSetEnabled(CUgraphExec exec, CUgraphNode source,

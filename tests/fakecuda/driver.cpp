@@ -38,7 +38,10 @@ CUresult on_stream(CUstream stream, bool per_thread, std::function<void()> work)
   if (const CUresult status = entry_status(); status != CUDA_SUCCESS) return status;
   CUstream resolved = resolve(stream, per_thread);
   if (resolved == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  return enqueue(resolved, {.kernel = nullptr, .child = nullptr, .other = std::move(work)});
+  return enqueue(resolved, {.kernel = nullptr,
+                            .child = nullptr,
+                            .other = std::move(work),
+                            .other_type = CU_GRAPH_NODE_TYPE_MEMCPY});
 }
 
 CUresult entry_status(bool needs_context) {

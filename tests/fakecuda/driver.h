@@ -62,6 +62,7 @@ struct Work {
   std::shared_ptr<const KernelWork> kernel;
   std::shared_ptr<CUgraph_st> child;
   std::function<void()> other;
+  CUgraphNodeType other_type = CU_GRAPH_NODE_TYPE_HOST;
 
   void run() const;
 };
@@ -148,6 +149,7 @@ CUresult forbid_during_capture();
 CUstream resolve(CUstream stream, bool per_thread);
 
 /// enqueue() with the checks that come before it.
+/// Work on memory.
 CUresult on_stream(CUstream stream, bool per_thread, std::function<void()> work);
 
 /// Runs `work` now, in stream order, or adds it to the stream's capture.

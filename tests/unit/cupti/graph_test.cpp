@@ -1,10 +1,8 @@
 // Capture and graphs through the whole of cupti/, over the fake driver.
 
-#include <utility>
+#include <thread>
 
-#include <optional>
-
-#include "tests/unit/cupti/cuda_scene.h"
+#include "tests/unit/cupti/graph_scene.h"
 
 namespace convtrace::cupti {
 namespace {
@@ -12,44 +10,6 @@ namespace {
 using format::Launch;
 using format::LossReason;
 using format::NotSampled;
-
-uint64_t lost(const Scene& scene, LossReason reason) {
-  uint64_t count = 0;
-  for (const auto& loss : scene.sink.all<format::Loss>())
-    if (loss.reason == reason) count += loss.count;
-  return count;
-}
-
-void capture_graphs(InterceptorOptions& options) { options.capture_graphs = true; }
-
-/// A captured launch of `fill` over 16 floats, instantiated through the gate.
-struct Captured {
-  explicit Captured(Scene& scene_in, int launches = 1) : scene(scene_in) {
-    REQUIRE(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS);
-    REQUIRE(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL) == CUDA_SUCCESS);
-    scene.interceptor->graph_call(CONVTRACE_CAPTURE_BEGUN, nullptr, stream, nullptr);
-    for (int i = 0; i < launches; ++i) REQUIRE(scene.launch(scene.fill, stream) == CUDA_SUCCESS);
-    REQUIRE(cuStreamEndCapture(stream, &graph) == CUDA_SUCCESS);
-    scene.interceptor->graph_call(CONVTRACE_CAPTURE_ENDED, nullptr, stream, nullptr);
-    REQUIRE(cuGraphInstantiateWithFlags(&exec, graph, 0) == CUDA_SUCCESS);
-    scene.interceptor->graph_call(CONVTRACE_GRAPH_INSTANTIATED, exec, graph, nullptr);
-    size_t count = 1;
-    REQUIRE(cuGraphGetNodes(graph, &node, &count) == CUDA_SUCCESS);
-  }
-  ~Captured() {
-    scene.interceptor->graph_call(CONVTRACE_GRAPH_DESTROYED, exec, nullptr, nullptr);
-    cuGraphExecDestroy(exec);
-    cuGraphDestroy(graph);
-    cuStreamDestroy(stream);
-  }
-  int launch() const { return scene.interceptor->graph_launch(real_graph_launch, 0, exec, stream); }
-
-  Scene& scene;
-  CUstream stream = nullptr;
-  CUgraph graph = nullptr;
-  CUgraphExec exec = nullptr;
-  CUgraphNode node = nullptr;
-};
 
 /// Arguments of `fill`, as a node takes them.
 struct FillParams {
@@ -145,65 +105,6 @@ TEST_CASE("graph: values of tagged kernels are taken behind each launch of the g
   CHECK(launches[3].sampled == NotSampled::kSampled);  // the graph launch itself
 }
 
-TEST_CASE("graph: captured with the graph, each kernel's values come with each launch") {
-  Scene scene({rule_for("fill*")}, &capture_graphs);
-  scene.await_preparation();
-  {
-    const Captured graph(scene, 3);
-    size_t nodes = 0;
-    REQUIRE(cuGraphGetNodes(graph.graph, nullptr, &nodes) == CUDA_SUCCESS);
-    CHECK(nodes == 3 + 3);
-    REQUIRE(graph.launch() == CUDA_SUCCESS);
-    REQUIRE(graph.launch() == CUDA_SUCCESS);
-    REQUIRE(cuGraphLaunch(graph.exec, graph.stream) == CUDA_SUCCESS);  // past the gate: idle
-  }
-  scene.interceptor->collect();
-  const auto values = scene.sink.all<format::TensorStats>();
-  REQUIRE(values.size() == 1 + 2 * 3);
-  for (size_t i = 1; i < values.size(); ++i) {
-    CHECK(scene.name(values[i].kernel) == "_Z4fillPffj");
-    CHECK(values[i].stats.mean == 2);
-    CHECK(values[i].header.step == 3);
-  }
-  // Ours are no launches of the program.
-  const auto launches = scene.sink.all<Launch>();
-  REQUIRE(launches.size() == 3 + 2 * 4 + 1);
-  CHECK(launches[3].sampled == NotSampled::kSampled);
-  CHECK(launches[3 + 2 * 4].sampled == NotSampled::kObservedOnly);
-  CHECK(scene.sink.all<format::Loss>().empty());
-}
-
-TEST_CASE("graph: values captured with a graph follow its update to another") {
-  Scene scene({rule_for("fill*")}, &capture_graphs);
-  scene.await_preparation();
-  Captured graph(scene);
-  CUdeviceptr const first = std::exchange(scene.memory, 0);
-  REQUIRE(cuMemAlloc(&scene.memory, 64) == CUDA_SUCCESS);
-  const Captured other(scene);
-  CUgraphExecUpdateResultInfo info{};
-  REQUIRE(cuGraphExecUpdate(graph.exec, other.graph, &info) == CUDA_SUCCESS);
-  scene.interceptor->graph_call(CONVTRACE_GRAPH_UPDATED, graph.exec, other.graph, nullptr);
-  REQUIRE(graph.launch() == CUDA_SUCCESS);
-  scene.interceptor->collect();
-  const auto values = scene.sink.all<format::TensorStats>();
-  REQUIRE(values.size() == 2);
-  CHECK(values[1].address == scene.memory);
-  CHECK(values[1].address != first);
-  CHECK(values[1].stats.mean == 2);
-}
-
-TEST_CASE("graph: a launch that fails brings no values, the one behind it does") {
-  Scene scene({rule_for("fill*")}, &capture_graphs);
-  scene.await_preparation();
-  const Captured graph(scene);
-  const auto fails = [](void*, void*) -> int { return CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES; };
-  CHECK(scene.interceptor->graph_launch(fails, 0, graph.exec, graph.stream) ==
-        CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES);
-  REQUIRE(graph.launch() == CUDA_SUCCESS);
-  scene.interceptor->collect();
-  CHECK(scene.sink.all<format::TensorStats>().size() == 1 + 1);
-}
-
 TEST_CASE("graph: a node's new parameters hold for the launches behind them") {
   Scene scene;
   CUdeviceptr other = 0;
@@ -293,8 +194,17 @@ TEST_CASE("graph: kernels of a child graph are told, wherever their graphs have 
   CUgraphNode unused = nullptr;
   REQUIRE(cuGraphCreate(&inner, 0) == CUDA_SUCCESS);
   REQUIRE(cuGraphAddKernelNode(&unused, inner, nullptr, 0, &fill.params) == CUDA_SUCCESS);
-  REQUIRE(cuGraphExecChildGraphNodeSetParams(exec, node, inner) == CUDA_SUCCESS);
-  scene.interceptor->graph_call(CONVTRACE_GRAPH_CHILD_SET, exec, node, inner);
+  SECTION("set as a child graph") {
+    REQUIRE(cuGraphExecChildGraphNodeSetParams(exec, node, inner) == CUDA_SUCCESS);
+    scene.interceptor->graph_call(CONVTRACE_GRAPH_CHILD_SET, exec, node, inner);
+  }
+  SECTION("set as a node") {
+    CUgraphNodeParams params{};
+    params.type = CU_GRAPH_NODE_TYPE_GRAPH;
+    params.graph.graph = inner;
+    REQUIRE(cuGraphExecNodeSetParams(exec, node, &params) == CUDA_SUCCESS);
+    scene.interceptor->graph_call(CONVTRACE_GRAPH_NODE_SET, exec, node, &params);
+  }
   REQUIRE(scene.interceptor->graph_launch(real_graph_launch, 0, exec, nullptr) == CUDA_SUCCESS);
   REQUIRE(scene.sink.all<Launch>().size() == 4);
   CHECK(scene.sink.all<Launch>()[3].operands[0].address == other);
@@ -340,6 +250,63 @@ TEST_CASE("graph: a stream that is destroyed takes its capture along") {
   REQUIRE(launches.size() == 2);
   CHECK(launches[0].sampled == NotSampled::kCapturing);
   CHECK(launches[1].sampled != NotSampled::kCapturing);
+}
+
+TEST_CASE("graph: a context that ends takes its streams' captures along") {
+  Scene scene({rule_for("fill*")});
+  CUcontext other = nullptr;
+  CUstream stream = nullptr;
+  REQUIRE(cuCtxCreate(&other, nullptr, 0, 0) == CUDA_SUCCESS);
+  REQUIRE(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS);
+  REQUIRE(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED) == CUDA_SUCCESS);
+  scene.interceptor->graph_call(CONVTRACE_CAPTURE_BEGUN, nullptr, stream, nullptr);
+  REQUIRE(cuCtxDestroy(other) == CUDA_SUCCESS);
+  REQUIRE(cuCtxSetCurrent(scene.context) == CUDA_SUCCESS);
+  REQUIRE(scene.launch(scene.fill) == CUDA_SUCCESS);
+  CHECK(scene.sink.all<Launch>().at(0).sampled != NotSampled::kCapturing);
+}
+
+TEST_CASE("graph: another thread's per-thread stream captures on its own") {
+  Scene scene({rule_for("fill*")});
+  const auto on_own_stream = [&](convtrace_graph_call call) {
+    scene.interceptor->graph_call(call, nullptr, CU_STREAM_PER_THREAD, nullptr);
+  };
+  on_own_stream(CONVTRACE_CAPTURE_BEGUN);
+  std::thread([&] {
+    on_own_stream(CONVTRACE_CAPTURE_BEGUN);
+    on_own_stream(CONVTRACE_CAPTURE_ENDED);
+  }).join();
+  REQUIRE(scene.launch(scene.fill) == CUDA_SUCCESS);
+  CHECK(scene.sink.all<Launch>().at(0).sampled == NotSampled::kCapturing);
+  on_own_stream(CONVTRACE_CAPTURE_ENDED);
+}
+
+TEST_CASE("graph: what a stream captures of memory has not happened, a launch counts it") {
+  Scene scene;
+  CUstream stream = nullptr;
+  CUgraph graph = nullptr;
+  CUgraphExec exec = nullptr;
+  CUdeviceptr inside = 0;
+  REQUIRE(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS);
+  const size_t allocated = scene.sink.all<format::Alloc>().size();
+  REQUIRE(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED) == CUDA_SUCCESS);
+  REQUIRE(cuMemAllocAsync(&inside, 64, stream) == CUDA_SUCCESS);
+  REQUIRE(cuMemsetD8Async(scene.memory, 1, 64, stream) == CUDA_SUCCESS);
+  REQUIRE(cuMemcpyDtoDAsync(scene.memory + 32, scene.memory, 32, stream) == CUDA_SUCCESS);
+  REQUIRE(cuMemFreeAsync(inside, stream) == CUDA_SUCCESS);
+  REQUIRE(cuStreamEndCapture(stream, &graph) == CUDA_SUCCESS);
+  CHECK(scene.sink.all<format::Copy>().empty());
+  CHECK(scene.sink.all<format::Alloc>().size() == allocated);
+  CHECK(scene.sink.all<format::Free>().empty());
+  REQUIRE(cuGraphInstantiateWithFlags(&exec, graph, 0) == CUDA_SUCCESS);
+  scene.interceptor->graph_call(CONVTRACE_GRAPH_INSTANTIATED, exec, graph, nullptr);
+  REQUIRE(scene.interceptor->graph_launch(real_graph_launch, 0, exec, stream) == CUDA_SUCCESS);
+  CHECK(lost(scene, LossReason::kGraphMemory) == 2);  // the fake driver's pool is no node
+  CHECK(lost(scene, LossReason::kGraphUnseen) == 0);
+  REQUIRE(cuMemsetD8Async(scene.memory, 1, 64, stream) == CUDA_SUCCESS);
+  CHECK(scene.sink.all<format::Copy>().size() == 1);
+  cuGraphExecDestroy(exec);
+  cuGraphDestroy(graph);
 }
 
 }  // namespace

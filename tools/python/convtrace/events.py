@@ -29,7 +29,8 @@ _REASONS = ("queue full", "record too large", "write failed", "disk budget reach
             "statistics ring full", "tensor kind not supported", "stream not safe to use",
             "process ended first", "GPU work is off after an error", "damaged part of the file",
             "its CUDA context ended first", "kernels of a graph that cannot be seen",
-            "no memory for the value, statistics only", "no memory for the value, left out")
+            "no memory for the value, statistics only", "no memory for the value, left out",
+            "copies and allocations inside a graph")
 _RANK_UNKNOWN = 255
 
 def _fixed(**widths):

@@ -1,0 +1,76 @@
+// Values captured with a graph (CONVTRACE_GRAPHS=capture), over the fake driver.
+
+#include <utility>
+
+#include "tests/unit/cupti/graph_scene.h"
+
+namespace convtrace::cupti {
+namespace {
+
+using format::Launch;
+using format::LossReason;
+using format::NotSampled;
+
+void capture_graphs(InterceptorOptions& options) { options.capture_graphs = true; }
+
+TEST_CASE("graph: captured with the graph, each kernel's values come with each launch") {
+  Scene scene({rule_for("fill*")}, &capture_graphs);
+  scene.await_preparation();
+  {
+    const Captured graph(scene, 3);
+    size_t nodes = 0;
+    REQUIRE(cuGraphGetNodes(graph.graph, nullptr, &nodes) == CUDA_SUCCESS);
+    CHECK(nodes == 3 + 3);
+    REQUIRE(graph.launch() == CUDA_SUCCESS);
+    REQUIRE(graph.launch() == CUDA_SUCCESS);
+    REQUIRE(cuGraphLaunch(graph.exec, graph.stream) == CUDA_SUCCESS);  // past the gate: idle
+  }
+  scene.interceptor->collect();
+  const auto values = scene.sink.all<format::TensorStats>();
+  REQUIRE(values.size() == 1 + 2 * 3);
+  for (size_t i = 1; i < values.size(); ++i) {
+    CHECK(scene.name(values[i].kernel) == "_Z4fillPffj");
+    CHECK(values[i].stats.mean == 2);
+    CHECK(values[i].header.step == 3);
+  }
+  // Ours are no launches of the program.
+  const auto launches = scene.sink.all<Launch>();
+  REQUIRE(launches.size() == 3 + 2 * 4 + 1);
+  CHECK(launches[3].sampled == NotSampled::kSampled);
+  CHECK(launches[3 + 2 * 4].sampled == NotSampled::kObservedOnly);
+  CHECK(scene.sink.all<format::Loss>().empty());
+}
+
+TEST_CASE("graph: values captured with a graph follow its update to another") {
+  Scene scene({rule_for("fill*")}, &capture_graphs);
+  scene.await_preparation();
+  Captured graph(scene);
+  CUdeviceptr const first = std::exchange(scene.memory, 0);
+  REQUIRE(cuMemAlloc(&scene.memory, 64) == CUDA_SUCCESS);
+  const Captured other(scene);
+  CUgraphExecUpdateResultInfo info{};
+  REQUIRE(cuGraphExecUpdate(graph.exec, other.graph, &info) == CUDA_SUCCESS);
+  scene.interceptor->graph_call(CONVTRACE_GRAPH_UPDATED, graph.exec, other.graph, nullptr);
+  REQUIRE(graph.launch() == CUDA_SUCCESS);
+  scene.interceptor->collect();
+  const auto values = scene.sink.all<format::TensorStats>();
+  REQUIRE(values.size() == 2);
+  CHECK(values[1].address == scene.memory);
+  CHECK(values[1].address != first);
+  CHECK(values[1].stats.mean == 2);
+}
+
+TEST_CASE("graph: a launch that fails brings no values, the one behind it does") {
+  Scene scene({rule_for("fill*")}, &capture_graphs);
+  scene.await_preparation();
+  const Captured graph(scene);
+  const auto fails = [](void*, void*) -> int { return CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES; };
+  CHECK(scene.interceptor->graph_launch(fails, 0, graph.exec, graph.stream) ==
+        CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES);
+  REQUIRE(graph.launch() == CUDA_SUCCESS);
+  scene.interceptor->collect();
+  CHECK(scene.sink.all<format::TensorStats>().size() == 1 + 1);
+}
+
+}  // namespace
+}  // namespace convtrace::cupti
