@@ -13,8 +13,10 @@ DeviceValues::~DeviceValues() {
 
 void DeviceValues::prepare(uint64_t arena_bytes) noexcept {
   if (sink_ == nullptr) return;
-  const std::lock_guard lock(mutex_);
-  ready_.store(make_memory(arena_bytes));
+  const std::unique_lock pumping(pump_mutex_, std::try_to_lock);
+  if (!pumping || !make_memory(arena_bytes)) return;
+  Phase expected = Phase::kUnprepared;  // give_up() may have been here
+  phase_.compare_exchange_strong(expected, Phase::kReady);
 }
 
 bool DeviceValues::make_memory(uint64_t arena_bytes) noexcept {
@@ -35,13 +37,13 @@ bool DeviceValues::make_memory(uint64_t arena_bytes) noexcept {
 std::optional<DeviceValues::Staged> DeviceValues::stage(const stats::Layout& layout,
                                                         CUstream stream) noexcept {
   // What is not dense would need a kernel that gathers.
-  if (!ready_.load(std::memory_order_acquire) || layout.rank != 0) return std::nullopt;
+  if (!is(Phase::kReady) || layout.rank != 0) return std::nullopt;
   const std::optional<uint64_t> offset = arena_.claim(layout.bytes());
   if (!offset) return std::nullopt;
   const CUresult result = driver_.memcpy_dtod_async(
       arena_address_ + *offset, reinterpret_cast<CUdeviceptr>(layout.data), layout.bytes(), stream);
   if (result == CUDA_SUCCESS) return Staged{*offset, layout.bytes()};
-  ready_.store(false);
+  phase_.store(Phase::kOver);
   return std::nullopt;
 }
 
@@ -51,9 +53,18 @@ void DeviceValues::take(const format::TensorStats& event, const Staged& staged) 
   value.event.shape = {};  // borrowed
   value.event.range_hashes = {};
   value.event.samples = {};
-  const std::lock_guard lock(mutex_);
-  pending_.push_back(std::move(value));
-  under_way_.fetch_add(1);
+  std::list<Pending> made;
+  made.push_back(std::move(value));
+  {
+    const std::lock_guard lock(handover_mutex_);
+    if (!is(Phase::kOver)) {
+      handed_over_.splice(handed_over_.end(), made);
+      under_way_.fetch_add(1);
+    }
+  }
+  if (made.empty()) return;
+  (void)sink_->refuse();
+  arena_.release(staged.offset);
 } catch (...) {  // no memory
   (void)sink_->refuse();
   arena_.release(staged.offset);
@@ -64,11 +75,12 @@ bool DeviceValues::send_piece(Pending& value) noexcept {
   const uint64_t chunk = sent_ % kChunks;
   const uint64_t bytes = std::min<uint64_t>(kChunkBytes, value.staged.bytes - value.sent);
   const CUdeviceptr from = arena_address_ + value.staged.offset + value.sent;
-  if (driver_.memcpy_dtoh_async(ring_ + chunk * kChunkBytes, from, bytes, stream_) !=
-          CUDA_SUCCESS ||
-      driver_.event_record(arrived_[chunk], stream_) != CUDA_SUCCESS) {
-    return false;
-  }
+  std::byte* const to = ring_ + chunk * kChunkBytes;
+  CUresult result = driver_.memcpy_dtoh_async(to, from, bytes, stream_);
+  // The context may have ended while this thread was in there.
+  if (result != CUDA_SUCCESS || !is(Phase::kReady)) return false;
+  result = driver_.event_record(arrived_[chunk], stream_);
+  if (result != CUDA_SUCCESS || !is(Phase::kReady)) return false;
   value.sent += bytes;
   ++sent_;
   return true;
@@ -80,7 +92,7 @@ bool DeviceValues::send() noexcept {
     if (value.incoming == nullptr && sink_->has(value.event)) {  // since it was staged
       arena_.release(value.staged.offset);
       at = pending_.erase(at);
-      under_way_.fetch_sub(1);
+      count_out();
       continue;
     }
     ++at;
@@ -96,7 +108,7 @@ bool DeviceValues::send() noexcept {
 }
 
 bool DeviceValues::receive() noexcept {
-  while (received_ < sent_) {
+  while (received_ < sent_ && is(Phase::kReady)) {
     const uint64_t chunk = received_ % kChunks;
     const CUresult result = driver_.event_query(arrived_[chunk]);
     if (result == CUDA_ERROR_NOT_READY) return true;
@@ -111,19 +123,28 @@ bool DeviceValues::receive() noexcept {
     if (value.received < value.staged.bytes) continue;
     arena_.release(value.staged.offset);
     pending_.pop_front();
-    under_way_.fetch_sub(1);
+    count_out();
   }
   return true;
 }
 
+/// One less, unless give_up() has counted all.
+void DeviceValues::count_out() noexcept {
+  const std::lock_guard lock(handover_mutex_);
+  if (under_way_.load() > 0) under_way_.fetch_sub(1);
+}
+
 uint64_t DeviceValues::pump() noexcept {
-  {
-    const std::lock_guard lock(mutex_);
-    if (pending_.empty()) return 0;
-    if (ready_.load() && receive() && send()) return pending_.size();
+  bool good = true;
+  if (const std::unique_lock pumping(pump_mutex_, std::try_to_lock); pumping) {
+    {
+      const std::lock_guard lock(handover_mutex_);
+      pending_.splice(pending_.end(), handed_over_);
+    }
+    good = is(Phase::kReady) && receive() && is(Phase::kReady) && send();
   }
-  const uint64_t lost = give_up();
-  if (lost > 0) {
+  if (good && is(Phase::kReady)) return under_way_.load();
+  if (const uint64_t lost = give_up(); lost > 0) {
     format::Loss loss;
     loss.header.step = format::kNoStep;
     loss.reason = format::LossReason::kGpuWorkOff;
@@ -134,13 +155,24 @@ uint64_t DeviceValues::pump() noexcept {
 }
 
 uint64_t DeviceValues::give_up() noexcept {
-  ready_.store(false);
-  const std::lock_guard lock(mutex_);
-  const uint64_t lost = pending_.size();
+  uint64_t lost = 0;
+  {
+    const std::lock_guard lock(handover_mutex_);
+    phase_.store(Phase::kOver);
+    lost = under_way_.exchange(0);
+  }
+  discard();
+  return lost;
+}
+
+/// What is over goes with the last who holds it: here, or when pump() is out of the driver.
+void DeviceValues::discard() noexcept {
+  const std::unique_lock pumping(pump_mutex_, std::try_to_lock);
+  if (!pumping) return;
   pending_.clear();
   sent_ = received_ = 0;
-  under_way_.store(0);
-  return lost;
+  const std::lock_guard lock(handover_mutex_);
+  handed_over_.clear();
 }
 
 }  // namespace convtrace::cupti

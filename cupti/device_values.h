@@ -8,14 +8,15 @@
 /// copied into a ring of pinned host memory on a stream of ours.
 ///
 /// Place:    context_stats.cpp stages and hands over; the helper thread of device_stats.cpp pumps.
-/// Threads:  stage() and take() from any, pump() from one at a time.
+/// Threads:  stage(), take() and give_up() from any; pump() from one, another returns at once.
+///           Nobody waits for a call to the driver: give_up() runs where the driver holds locks.
 /// Errors:   no room is an answer, counted by the sink. A CUDA error ends it in this context, and
 ///           what was under way is counted.
 
 #include <cuda.h>
 
 #include <atomic>
-#include <deque>
+#include <list>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -61,7 +62,8 @@ class DeviceValues {
   uint64_t pump() noexcept;
   [[nodiscard]] bool idle() const noexcept { return under_way_.load() == 0; }
 
-  /// No further call on the driver. @return values that are lost by that.
+  /// No further call on the driver but one that pump() may be in, for which it does not wait.
+  /// @return values that are lost by that.
   uint64_t give_up() noexcept;
 
  private:
@@ -76,6 +78,13 @@ class DeviceValues {
     uint64_t sent = 0, received = 0;
   };
 
+  enum class Phase : uint8_t { kUnprepared, kReady, kOver };
+
+  [[nodiscard]] bool is(Phase phase) const noexcept {
+    return phase_.load(std::memory_order_acquire) == phase;
+  }
+  void discard() noexcept;
+  void count_out() noexcept;
   [[nodiscard]] bool make_memory(uint64_t arena_bytes) noexcept;
   [[nodiscard]] bool send() noexcept;
   [[nodiscard]] bool receive() noexcept;
@@ -84,17 +93,20 @@ class DeviceValues {
   const DriverApi& driver_;
   ValueSink* const sink_;
   format::EventSink& losses_;
-  std::atomic<bool> ready_{false};
-  std::atomic<uint64_t> under_way_{0};
+  std::atomic<Phase> phase_{Phase::kUnprepared};
   CUdeviceptr arena_address_ = 0;
   StagingArena arena_;
 
-  std::mutex mutex_;  ///< of all below
+  std::mutex handover_mutex_;  ///< held for moments, never over a call to the driver
+  std::list<Pending> handed_over_;
+  std::atomic<uint64_t> under_way_{0};  ///< handed over and pending; read without the mutex
+
+  std::mutex pump_mutex_;  ///< of all below; only ever tried
   CUstream stream_ = nullptr;
   std::byte* ring_ = nullptr;
   CUevent arrived_[kChunks] = {};
   uint64_t sent_ = 0, received_ = 0;  ///< pieces; chunk of piece n: n mod kChunks
-  std::deque<Pending> pending_;       ///< in the order in which they are sent
+  std::list<Pending> pending_;        ///< in the order in which they are sent
 };
 
 }  // namespace convtrace::cupti

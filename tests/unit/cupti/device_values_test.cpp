@@ -1,5 +1,6 @@
 #include "cupti/device_values.h"
 
+#include <future>
 #include <map>
 #include <set>
 #include <thread>
@@ -207,6 +208,41 @@ TEST_CASE("device_values: what a context had not handed over when it ended is co
   scene.stats.forget(scene.context);
   CHECK(scene.lost(LossReason::kContextEnded) == 1);
   CHECK(scene.stats.values_idle());
+}
+
+/// A driver whose cuEventQuery hangs, as where another thread holds its locks, until it is let go.
+struct StuckDriver {
+  static inline std::atomic<bool> inside{false}, stuck{false};
+  static CUresult query(CUevent) {
+    inside = true;
+    while (stuck) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    return CUDA_ERROR_NOT_READY;
+  }
+};
+
+TEST_CASE("device_values: nobody waits for a call that the driver does not return from") {
+  ValueScene scene;
+  scene.driver.event_query = &StuckDriver::query;
+  StuckDriver::inside = false;
+  StuckDriver::stuck = true;
+  const Twin tensor(1000), other(1000, 2);
+  REQUIRE(scene.submit({ValueScene::snapshot(tensor)}) == NotSampled::kSampled);
+  for (int i = 0; i < 1000 && !StuckDriver::inside; ++i) {
+    scene.collect();
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  REQUIRE(StuckDriver::inside);
+  // The writer thread's turn with a further value, and then the context's end in a callback.
+  REQUIRE(scene.submit({ValueScene::snapshot(other)}) == NotSampled::kSampled);
+  auto ended = std::async(std::launch::async, [&] {
+    scene.collect();
+    scene.stats.forget(scene.context);
+  });
+  const bool in_time = ended.wait_for(std::chrono::seconds(20)) == std::future_status::ready;
+  StuckDriver::stuck = false;
+  ended.get();
+  CHECK(in_time);
+  CHECK(scene.lost(LossReason::kContextEnded) == 2);
 }
 
 TEST_CASE("device_values: nobody asked, so no memory is taken and nothing is stored") {
