@@ -7,7 +7,7 @@ namespace {
 
 // ctest runs it a second time, labelled "long", with a million launches.
 TEST_CASE("cuda stress: what 16 threads did is in the trace, to the last launch") {
-  const char* asked = getenv("CONVTRACE_STRESS_LAUNCHES");
+  const char* asked = getenv("STRESS_LAUNCHES");
   const std::string count = asked == nullptr ? "100000" : asked;
   CudaRun run;
   const ProcessResult result = run.run({"cuda_stress", "16", count});

@@ -120,7 +120,7 @@ void fork_child(Done& done) {
 TEST_CASE("stress: nothing that 16 threads do is lost or counted twice") {
   constexpr int kThreads = 16;
   constexpr int kRound = 50;
-  const char* asked = getenv("CONVTRACE_STRESS_LAUNCHES");
+  const char* asked = getenv("STRESS_LAUNCHES");
   const int rounds = (asked == nullptr ? 100'000 : atoi(asked)) / kThreads / (kRound + 5);
 
   CountingSink sink;
