@@ -96,56 +96,70 @@ void FunctionTable::forget_owner(const void* owner) {
   for (const void* handle : gone) forget_owner(handle);
 }
 
+const FunctionInfo* FunctionTable::find(CUfunction function, Handle& known) const {
+  const std::shared_lock lock(mutex_);
+  const auto it = handles_.find(function);
+  if (it == handles_.end()) return nullptr;
+  known = it->second;
+  return it->second.info;
+}
+
 const FunctionInfo& FunctionTable::resolve(CUfunction function) {
+  const bool followed = followed_.load(std::memory_order_relaxed);
   std::atomic<const FunctionInfo*>& quick = recent(function);
   const FunctionInfo* const last = quick.load(std::memory_order_acquire);
-  if (last != nullptr && last->handle == function) return *last;
-  Handle known;
-  {
-    const std::shared_lock lock(mutex_);
-    const auto it = handles_.find(function);
-    if (it != handles_.end() && it->second.info != nullptr) {
-      quick.store(it->second.info, std::memory_order_release);
-      return *it->second.info;
-    }
-    if (it != handles_.end()) known = it->second;
+  if (followed && last != nullptr && last->handle == function) return *last;
+  Handle handle;
+  const FunctionInfo* const before = find(function, handle);
+  if (followed && before != nullptr) {
+    quick.store(before, std::memory_order_release);
+    return *before;
   }
   // The driver is asked without the lock: its callbacks come back to apply().
-  FunctionInfo info = ask_driver(function, known);
+  Facts facts = ask_driver(function, handle);
+  if (before != nullptr && before->kernel == define(facts.name) && before->params == facts.params)
+    return *before;
+  FunctionInfo info = make_info(function, std::move(facts));
   const std::unique_lock lock(mutex_);
   Handle& entry = handles_[function];
-  if (entry.info == nullptr) entry.info = &infos_.emplace_back(std::move(info));
+  if (entry.info == nullptr || entry.info == before)
+    entry.info = &infos_.emplace_back(std::move(info));
   return *entry.info;
 }
 
-FunctionInfo FunctionTable::ask_driver(CUfunction function, const Handle& handle) {
+FunctionTable::Facts FunctionTable::ask_driver(CUfunction function, const Handle& handle) {
   const OwnCalls own;
   const RelaxedCapture relaxed(api_);
-  FunctionInfo info;
-  info.handle = function;
-  std::string name;
+  Facts facts;
   std::optional<std::vector<ParamLayout>> params;
   if (handle.kind != HandleKind::kKernel) {
-    name = read_name(function, api_.func_get_name);
+    facts.name = read_name(function, api_.func_get_name);
     params = read_layout(function, api_.func_get_param_info);
   }
   // Without CUPTI nobody tells kinds: what the driver knows as no function must be a kernel.
-  const bool refused = name.empty() && !params;
+  const bool refused = facts.name.empty() && !params;
   if (handle.kind == HandleKind::kKernel || (handle.kind == HandleKind::kUnknown && refused)) {
     auto* kernel = reinterpret_cast<CUkernel>(function);
-    name = read_name(kernel, api_.kernel_get_name);
+    facts.name = read_name(kernel, api_.kernel_get_name);
     params = read_layout(kernel, api_.kernel_get_param_info);
   }
-  if (name.empty()) name = handle.name;
-  if (!params && !name.empty()) params = cubins_.find(name);
-  if (params) info.params = std::move(*params);
-  if (name.empty()) name = "(unnamed)";
-  info.kernel = define(name);
-  const std::string demangled = demangle(name);
+  if (facts.name.empty()) facts.name = handle.name;
+  if (!params && !facts.name.empty()) params = cubins_.find(facts.name);
+  if (params) facts.params = std::move(*params);
+  if (facts.name.empty()) facts.name = "(unnamed)";
+  return facts;
+}
+
+FunctionInfo FunctionTable::make_info(CUfunction function, Facts facts) {
+  FunctionInfo info;
+  info.handle = function;
+  info.params = std::move(facts.params);
+  info.kernel = define(facts.name);
+  const std::string demangled = demangle(facts.name);
   const std::string family = kernel_family(demangled);
   for (const settings::Rule& rule : rules_) {
     if (!rule.kernel) continue;
-    if (rule.kernel->matches(demangled) || rule.kernel->matches(name) ||
+    if (rule.kernel->matches(demangled) || rule.kernel->matches(facts.name) ||
         rule.kernel->matches(family))
       info.rules.push_back(&rule);
   }

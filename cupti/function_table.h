@@ -53,6 +53,10 @@ class FunctionTable {
   [[nodiscard]] bool needs_cubins() const noexcept { return api_.func_get_param_info == nullptr; }
   CubinTable& cubins() noexcept { return cubins_; }
 
+  /// Whether apply() and forget_modules() are told of every unload. If not, a handle may come again
+  /// for another kernel at any launch, and the driver is asked at each.
+  void follow_unloads(bool followed) noexcept { followed_.store(followed); }
+
   /// Asks the driver when the handle is new: never call it from a CUPTI callback.
   /// @return never dangling: an unloaded kernel's facts stay until the end.
   const FunctionInfo& resolve(CUfunction function);
@@ -75,7 +79,14 @@ class FunctionTable {
   using Recent = std::array<std::atomic<const FunctionInfo*>, 1024>;
   std::atomic<const FunctionInfo*>& recent(const void* handle);
 
-  FunctionInfo ask_driver(CUfunction function, const Handle& handle);
+  /// What the driver says of a handle.
+  struct Facts {
+    std::string name;
+    std::vector<ParamLayout> params;
+  };
+  const FunctionInfo* find(CUfunction function, Handle& known) const;
+  Facts ask_driver(CUfunction function, const Handle& handle);
+  FunctionInfo make_info(CUfunction function, Facts facts);
   void forget_owner(const void* owner);
   void forget_recent();
 
@@ -84,6 +95,7 @@ class FunctionTable {
   const std::vector<settings::Rule>& rules_;
   CubinTable cubins_;
 
+  std::atomic<bool> followed_{false};
   Recent recent_{};  ///< written under the lock
   mutable std::shared_mutex mutex_;
   std::unordered_map<const void*, Handle> handles_;

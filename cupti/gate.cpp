@@ -46,6 +46,9 @@ void Gate::describe(const LaunchInfo& launch, bool per_thread, Pass& pass) {
   }
   const FunctionInfo& function = state_.functions.resolve(launch.function);
   event.kernel = function.kernel;
+  // The block that a kernel is to fill was allocated just now.
+  if (state_.options.settle_memory != nullptr)
+    state_.options.settle_memory(!function.rules.empty());
   const std::span<format::Operand> operands = pass.operands();
   const size_t count = scan_operands(launch, function.params, *state_.options.addresses,
                                      state_.tensor_maps, operands);
@@ -115,6 +118,7 @@ bool Gate::end_unfinished() noexcept {
 
 void Gate::expect_callbacks(bool expected) noexcept {
   expect_callbacks_.store(expected);
+  state_.functions.follow_unloads(expected);
   acts_in_gate_.store(!expected || !state_.options.insert_in_callback);
 }
 

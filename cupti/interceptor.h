@@ -41,6 +41,9 @@ struct InterceptorOptions {
   format::Definitions* definitions = nullptr;
   AddressMap* addresses = nullptr;
   Position (*position)() noexcept = nullptr;
+  /// Brings `addresses` up to what allocators have reported; null: it always is. `all`: also what
+  /// another thread is at, for values, whose extent depends on it.
+  void (*settle_memory)(bool all) noexcept = nullptr;
   std::vector<settings::Rule> rules;  ///< already filtered by rank
   std::string cupti_path;             ///< CONVTRACE_CUPTI or empty
   bool record_launches = true;        ///< false below mode `launches`

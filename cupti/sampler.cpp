@@ -22,6 +22,15 @@ bool wants(const settings::Rule& rule, const Position& position, std::string_vie
   return !rule.scope || rule.scope->matches(scope);
 }
 
+/// Whether a kernel on `device` may read that memory for certain: a kernel of the program may be
+/// given any address that it does not use. Memory of another device may not be mapped for it, a
+/// plain block of the host is not, and what is behind a multicast address cannot be read there.
+bool is_readable(const MemoryRange& range, uint8_t device) {
+  if (range.source == format::MemorySource::kMulticast) return false;
+  if (range.source == format::MemorySource::kHost) return true;
+  return range.device == format::Device{format::Device::Type::kCuda, device};
+}
+
 /// A parameter is a pointer for us if it has the size of one: a struct's words would be guesses.
 uint64_t read_pointer(const LaunchInfo& launch, const FunctionInfo& function, uint32_t param) {
   uint64_t address = 0;
@@ -91,8 +100,7 @@ void Sampler::add(const settings::Rule& rule, uint32_t param, const LaunchInfo& 
                   const FunctionInfo& function) {
   const uint64_t address = read_pointer(launch, function, param);
   const auto range = state_.options.addresses->find(address);
-  // Memory behind a multicast address cannot be read through it.
-  if (!range || range->freed || range->source == format::MemorySource::kMulticast) return;
+  if (!range || range->freed || !is_readable(*range, device_)) return;
   const format::DType dtype = rule.dtype.value_or(format::DType::kUnknown);
   const uint64_t element = format::element_bytes(dtype);
   const uint64_t offset = address - range->base;

@@ -161,4 +161,8 @@ cupti::Position current_position() noexcept {
   return engine != nullptr ? engine->position() : cupti::Position{};
 }
 
+void settle_reported_memory(bool all) noexcept {
+  if (Engine* const engine = running_engine()) engine->settle_memory(all);
+}
+
 }  // namespace convtrace::engine

@@ -27,6 +27,9 @@ Engine* running_engine() noexcept;
 /// Position of the calling thread, for cupti/.
 cupti::Position current_position() noexcept;
 
+/// Judges what allocators have reported, for cupti/: see InterceptorOptions.
+void settle_reported_memory(bool all) noexcept;
+
 /// Puts our functions into the preload library's table (hooks_v1.h), if there is one.
 /// @return false if another copy of the engine was there first.
 bool publish_hooks() noexcept;

@@ -138,6 +138,7 @@ cupti::Interceptor* Engine::make_interceptor() {
   options.definitions = &definitions_;
   options.addresses = &addresses_;
   options.position = &current_position;
+  options.settle_memory = &settle_reported_memory;
   options.rules = options_.rules;
   options.cupti_path = options_.settings.cupti;
   options.record_launches = options_.settings.mode >= settings::Mode::kLaunches;
@@ -165,6 +166,13 @@ cupti::Position Engine::position() const noexcept {
   position.step = steps_.step();
   position.capture = steps_.capture();
   return position;
+}
+
+void Engine::settle_memory(bool all) noexcept {
+  contained("memory", false, [&] {
+    all ? journal_.settle() : journal_.settle_if_free();
+    return true;
+  });
 }
 
 void Engine::finish(uint64_t deadline_ns) {

@@ -75,6 +75,7 @@ class Engine final : public format::EventSink,
   /// @return null if that failed.
   cupti::Interceptor* interceptor() noexcept;
   [[nodiscard]] cupti::Position position() const noexcept;
+  void settle_memory(bool all) noexcept;
 
   /// Whether a fork child must not go on: a file, a thread or CUDA is involved.
   [[nodiscard]] bool bound_to_process() const noexcept {

@@ -64,16 +64,19 @@ bool MemoryJournal::crowded() noexcept {
   return context != nullptr && context->reports.used() > kReportRingBytes / 2;
 }
 
+bool MemoryJournal::settled() const noexcept {
+  return settled_.load(std::memory_order_acquire) + 1 ==
+         next_ticket_.load(std::memory_order_acquire);
+}
+
 void MemoryJournal::settle() {
-  if (settled_.load(std::memory_order_acquire) + 1 ==
-      next_ticket_.load(std::memory_order_acquire)) {
-    return;
-  }
+  if (settled()) return;
   const std::lock_guard lock(mutex_);
   settle_locked();
 }
 
 void MemoryJournal::settle_if_free() {
+  if (settled()) return;
   const std::unique_lock lock(mutex_, std::try_to_lock);
   if (lock.owns_lock()) settle_locked();
 }

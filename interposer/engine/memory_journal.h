@@ -72,6 +72,7 @@ class MemoryJournal {
   [[nodiscard]] static bool crowded() noexcept;
 
  private:
+  [[nodiscard]] bool settled() const noexcept;
   void settle_locked();
   void judge(const MemoryReport& report, std::span<void* const> stack);
 

@@ -112,7 +112,11 @@ static void gate_result(int result, const char* symbol, void** function, int cud
                         uint64_t flags) {
   if (result != 0 || function == NULL || *function == NULL) return;
   struct entry* entry = entry_for_request(symbol, cuda_version, flags);
-  if (entry != NULL && driver_function(entry) != NULL) *function = address_of(entry->wrapper);
+  if (entry == NULL || driver_function(entry) == NULL) return;
+  /* Behind the versions that the table knows a name may mean a function with other parameters. */
+  if (cuda_version > CONVTRACE_KNOWN_CUDA && *function != address_of(driver_function(entry)))
+    return;
+  *function = address_of(entry->wrapper);
 }
 
 int cuGetProcAddress(const char* symbol, void** function, int cuda_version, uint64_t flags) {

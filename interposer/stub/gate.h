@@ -21,6 +21,9 @@
 
 #define CONVTRACE_ERROR_NOT_FOUND 500 /* CUDA_ERROR_NOT_FOUND */
 
+/// The newest CUDA whose names the following table is right for.
+#define CONVTRACE_KNOWN_CUDA 13000
+
 /// X(function, the name cuGetProcAddress is asked for, from which CUDA version on that name means
 /// this function, whether it is the per-thread default stream variant)
 #define CONVTRACE_GATED_FUNCTIONS(X)                                              \

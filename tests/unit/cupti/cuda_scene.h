@@ -63,6 +63,9 @@ inline settings::Rule rule_for(const char* pattern) {
   return rule;
 }
 
+/// What a scene's interceptor calls before it looks at memory; a test that sets it resets it.
+inline void (*settle_memory)(bool all) noexcept = nullptr;
+
 struct Scene {
   explicit Scene(std::vector<settings::Rule> rules = {},
                  void (*change)(InterceptorOptions&) = nullptr) {
@@ -73,6 +76,7 @@ struct Scene {
     options.definitions = &definitions;
     options.addresses = &addresses;
     options.position = &position_of_step_3;
+    options.settle_memory = settle_memory;
     options.rules = std::move(rules);
     if (change != nullptr) change(options);
     interceptor = std::make_unique<Interceptor>(options);

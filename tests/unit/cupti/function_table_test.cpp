@@ -31,9 +31,15 @@ struct FakeDriver {
     *name = "triton_poi_fused_add_3";
     return CUDA_SUCCESS;
   }
+<<<<<<< HEAD
   static CUresult func_params(CUfunction f, size_t index, size_t* offset, size_t* bytes) {
     if (f != function()) return CUDA_ERROR_INVALID_HANDLE;
     if (index >= 2) return CUDA_ERROR_INVALID_VALUE;
+=======
+  static inline size_t param_count = 2;
+  static CUresult func_params(CUfunction, size_t index, size_t* offset, size_t* bytes) {
+    if (index >= param_count) return CUDA_ERROR_INVALID_VALUE;
+>>>>>>> d1cbe4a (cupti: judge memory at the launch, read only memory of its device, ask stale handles anew)
     *offset = index * 8;
     *bytes = index == 0 ? 8 : 4;
     return CUDA_SUCCESS;
@@ -52,6 +58,7 @@ struct FakeDriver {
   static DriverApi api() {
     queries = 0;
     wrong_queries = 0;
+    param_count = 2;
     DriverApi table;
     table.func_get_name = func_name;
     table.kernel_get_name = kernel_name;
@@ -69,7 +76,9 @@ settings::Rule rule_for(const char* pattern) {
 }
 
 struct Scene {
-  explicit Scene(std::vector<settings::Rule> rules_in = {}) : rules(std::move(rules_in)) {}
+  explicit Scene(std::vector<settings::Rule> rules_in = {}) : rules(std::move(rules_in)) {
+    table.follow_unloads(true);
+  }
 
   void found(HandleKind kind, CUfunction handle, uintptr_t owner) {
     table.apply({kind, &handle, 1, reinterpret_cast<const void*>(owner)});
@@ -96,6 +105,18 @@ TEST_CASE("function_table: layout, name and family are asked once per handle", "
   CHECK(scene.definitions.text(kernel.family) == "add(float*, int)");
   CHECK(&scene.table.resolve(FakeDriver::function()) == &info);
   CHECK(FakeDriver::queries == 1);
+}
+
+TEST_CASE("function_table: where unloads are not told of, a handle is asked at each launch",
+          "[function_table]") {
+  Scene scene;
+  FunctionTable& table = scene.table;
+  table.follow_unloads(false);
+  const FunctionInfo& first = table.resolve(FakeDriver::function());
+  CHECK(&table.resolve(FakeDriver::function()) == &first);  // the same facts, kept once
+  FakeDriver::param_count = 1;  // another kernel of that name came by the handle
+  CHECK(table.resolve(FakeDriver::function()).params.size() == 1);
+  CHECK(first.params.size() == 2);
 }
 
 TEST_CASE("function_table: a kernel handle is asked by the kernel queries", "[function_table]") {

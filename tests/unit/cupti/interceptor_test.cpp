@@ -212,6 +212,55 @@ TEST_CASE("interceptor: a rule whose output is no known memory says so") {
   CHECK(scene.sink.all<Launch>()[0].sampled == NotSampled::kNoOutput);
 }
 
+TEST_CASE("interceptor: memory of another device or of the host is not read for a rule") {
+  Scene scene({rule_for("fill*")});
+  scene.await_preparation();
+  using format::Device;
+  for (const Device device : {Device{Device::Type::kCuda, 1}, Device{Device::Type::kCpu, 0}}) {
+    MemoryRange range;
+    range.base = scene.memory;
+    range.bytes = 64;
+    range.device = device;
+    scene.addresses.allocate(range);
+    REQUIRE(scene.launch(scene.fill) == CUDA_SUCCESS);
+    CHECK(scene.sink.all<format::Launch>().back().sampled == NotSampled::kNoOutput);
+  }
+}
+
+namespace {
+
+AddressMap* allocator_map = nullptr;
+CUdeviceptr allocator_block = 0;
+
+/// An allocator's report that was made just before the launch.
+void settle_one_block(bool all) noexcept {
+  if (!all) return;
+  MemoryRange block;
+  block.base = allocator_block;
+  block.bytes = 32;
+  block.source = format::MemorySource::kFramework;
+  block.device = {format::Device::Type::kCuda, 0};
+  allocator_map->allocate(block);
+}
+
+}  // namespace
+
+TEST_CASE("interceptor: a block that was allocated just before a launch has its own extent") {
+  settle_memory = settle_one_block;
+  {
+    Scene scene({rule_for("fill*")});
+    allocator_map = &scene.addresses;
+    allocator_block = scene.memory;
+    scene.await_preparation();
+    REQUIRE(scene.launch(scene.fill) == CUDA_SUCCESS);
+    scene.interceptor->collect();
+    CHECK(scene.sink.all<format::TensorStats>().back().bytes == 32);  // not the driver's 64
+    CHECK(scene.sink.all<format::Launch>().back().operands[0].generation ==
+          scene.sink.all<format::TensorStats>().back().value.generation);
+  }
+  settle_memory = nullptr;
+}
+
 TEST_CASE("interceptor: a rule for other steps asks nothing of this one") {
   settings::Rule rule = rule_for("fill*");
   rule.steps = settings::StepSet::parse_steps("4-").value();
