@@ -133,11 +133,8 @@ void Gate::cross_check(const LaunchInfo& seen) noexcept {
 
 void Gate::compare_with_cupti(const Pass& pass) noexcept {
   if (!pass.confirmed) disagreements_.fetch_add(1, std::memory_order_relaxed);
-  if (pass.reported) {
-    if (silent_.load(std::memory_order_relaxed) != 0) silent_.store(0, std::memory_order_relaxed);
-    return;
-  }
-  if (silent_.fetch_add(1, std::memory_order_relaxed) + 1 != kSilence) return;
+  silent_ = pass.reported ? 0 : silent_ + 1;
+  if (silent_ != kSilence) return;
   expect_callbacks(false);
   report(state_, format::Level::kWarning, "cupti",
          "CUPTI reports nothing any more (another tool may have ended it): allocations and "

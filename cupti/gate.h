@@ -110,7 +110,8 @@ class Gate {
   CudaState& state_;
   std::atomic<bool> expect_callbacks_{false};
   std::atomic<bool> acts_in_gate_{true};
-  std::atomic<uint32_t> silent_{0};  ///< launches in a row of which CUPTI said nothing
+  /// Launches of this thread in a row of which CUPTI said nothing.
+  static inline thread_local uint32_t silent_ = 0;
   std::atomic<uint64_t> disagreements_{0};
 };
 

@@ -31,15 +31,10 @@ struct FakeDriver {
     *name = "triton_poi_fused_add_3";
     return CUDA_SUCCESS;
   }
-<<<<<<< HEAD
+  static inline size_t param_count = 2;
   static CUresult func_params(CUfunction f, size_t index, size_t* offset, size_t* bytes) {
     if (f != function()) return CUDA_ERROR_INVALID_HANDLE;
-    if (index >= 2) return CUDA_ERROR_INVALID_VALUE;
-=======
-  static inline size_t param_count = 2;
-  static CUresult func_params(CUfunction, size_t index, size_t* offset, size_t* bytes) {
     if (index >= param_count) return CUDA_ERROR_INVALID_VALUE;
->>>>>>> d1cbe4a (cupti: judge memory at the launch, read only memory of its device, ask stale handles anew)
     *offset = index * 8;
     *bytes = index == 0 ? 8 : 4;
     return CUDA_SUCCESS;
