@@ -14,7 +14,7 @@ namespace {
 
 /// Steps over nearly everything where it would look for repeats; what remains of zstd is its
 /// Huffman coder, which levels below 0 leave out unless they are told.
-constexpr int kHuffmanLevel = -1000;
+constexpr int kHuffmanLevel = -131072;
 constexpr int kRepeatsLevel = 1;
 /// XOR must save this much of an element, as it costs the reader another part to decode.
 constexpr double kWorthBits = 0.5;
