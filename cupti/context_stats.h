@@ -60,7 +60,7 @@ class ContextStats {
   /// which idle_id() knows it again.
   [[nodiscard]] format::NotSampled launch_idle(CUstream stream, uint64_t id) noexcept;
   [[nodiscard]] bool owns(CUfunction function) const noexcept {
-    return phase() == Phase::kReady && function == kernel_;
+    return phase() != Phase::kPreparing && function != nullptr && function == kernel_;
   }
   /// @param params as the parameters of a node of ours. @return its number.
   [[nodiscard]] static uint64_t idle_id(void** params) noexcept;

@@ -34,7 +34,7 @@ struct CudaState {
         functions(driver, *options.definitions, options.rules),
         graphs(driver, functions, stats),
         stats(driver, *options.sink, options.keep_samples, options.values, options.value_bytes),
-        graph_stats(stats, *options.sink) {}
+        graph_stats(stats, *options.addresses, *options.sink) {}
 
   [[nodiscard]] Position position() const noexcept {
     return options.position == nullptr ? Position{} : options.position();

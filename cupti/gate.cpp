@@ -41,7 +41,7 @@ void Gate::describe(const LaunchInfo& launch, bool per_thread, Pass& pass) {
     event.kernel = state_.functions.define("cuGraphLaunch");
     pass.graph = state_.graphs.find(launch.graph);
     if (pass.graph != nullptr && !pass.captured && !pass.graph->kernels.own.empty())
-      pass.values_in_graph = state_.graph_stats.arm(launch.graph, *pass.graph, pass.position.step);
+      pass.values_in_graph = state_.graph_stats.arm(launch.graph, *pass.graph, pass.position);
     return;
   }
   const FunctionInfo& function = state_.functions.resolve(launch.function);
@@ -53,8 +53,13 @@ void Gate::describe(const LaunchInfo& launch, bool per_thread, Pass& pass) {
   const size_t count = scan_operands(launch, function.params, *state_.options.addresses,
                                      state_.tensor_maps, operands);
   event.operands = operands.first(count);
-  if (!function.rules.empty())
-    pass.sampler.emplace(state_, pass.position, event.device).collect(launch, function);
+  if (function.rules.empty()) return;
+  Sampler& sampler = pass.sampler.emplace(state_, pass.position, event.device);
+  if (!pass.captured) {
+    sampler.collect(launch, function);
+  } else if (state_.options.capture_graphs) {
+    sampler.collect_for_replays(launch, function);
+  }
 }
 
 void Gate::after(int result, Pass& pass) noexcept {
@@ -80,10 +85,9 @@ void Gate::succeed(Pass& pass) {
     event.sampled = format::NotSampled::kCaptured;
     if (pass.sampler && state_.options.capture_graphs)
       pass.sampler->capture(pass.context, std::bit_cast<CUstream>(event.stream));
-  } else if (pass.values_in_graph > 0) {
-    event.sampled = format::NotSampled::kSampled;
   } else if (pass.launch->graph != nullptr) {
     event.sampled = sample_graph(state_, pass.graph.get(), pass.context, pass.position, event);
+    if (pass.values_in_graph > 0) event.sampled = format::NotSampled::kSampled;
   } else if (pass.sampler) {
     event.sampled = pass.sampler->submit(pass.context, std::bit_cast<CUstream>(event.stream));
   }

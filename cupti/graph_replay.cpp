@@ -22,8 +22,7 @@ void count(const CudaState& state, uint32_t step, LossReason reason, uint64_t lo
 }
 
 void emit_kernel(const CudaState& state, const GraphKernel& kernel,
-                 const format::Launch& graph_launch) {
-  std::array<format::Operand, kMaxOperands> operands;
+                 const format::Launch& graph_launch, std::span<format::Operand> operands) {
   const PackedLaunch packed(kernel);
   format::Launch event = graph_launch;
   event.kernel = kernel.function->kernel;
@@ -33,7 +32,7 @@ void emit_kernel(const CudaState& state, const GraphKernel& kernel,
   event.sampled = NotSampled::kInGraph;
   const size_t count = scan_operands(packed.info(), kernel.function->params,
                                      *state.options.addresses, state.tensor_maps, operands);
-  event.operands = std::span(operands).first(count);
+  event.operands = operands.first(count);
   state.options.sink->emit(event);
 }
 
@@ -54,15 +53,23 @@ NotSampled sample_graph(CudaState& state, ExecutableGraph* graph, CUcontext cont
     const PackedLaunch packed(kernel);
     sampler.collect(packed.info(), *kernel.function);
   }
+  // With nodes of ours inside, values are those behind each kernel: what the buffers hold at the
+  // end would be told under the same keys. Kernels without a node have none.
+  if (const size_t nodes = graph->kernels.own.size(); nodes > 0) {
+    const size_t asked = sampler.count();
+    count(state, position.step, LossReason::kGraphUnseen, asked > nodes ? asked - nodes : 0);
+    return asked > 0 ? NotSampled::kRingFull : NotSampled::kNotAsked;
+  }
   sampler.keep_last_of_each_buffer();
   return sampler.submit(context, std::bit_cast<CUstream>(launch.stream));
 }
 
 void emit_graph_kernels(const CudaState& state, ExecutableGraph& graph,
                         const format::Launch& launch) {
+  std::array<format::Operand, kMaxOperands> operands;  // made once: 8 KiB
   const std::lock_guard lock(graph.mutex);
   for (const GraphKernel& kernel : graph.kernels.list)
-    if (kernel.enabled) emit_kernel(state, kernel, launch);
+    if (kernel.enabled) emit_kernel(state, kernel, launch, operands);
 }
 
 }  // namespace convtrace::cupti

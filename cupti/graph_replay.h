@@ -4,7 +4,7 @@
 /// kernels left behind.
 ///
 /// A value is that of the buffer when the whole graph is through: what kernels in the middle of it
-/// wrote and others overwrote is not seen.
+/// wrote and others overwrote is not seen (graph_stats.h does that).
 ///
 /// Place:    used by the gate, after the launch of a graph succeeded.
 /// Threads:  any.
@@ -13,8 +13,10 @@
 
 namespace convtrace::cupti {
 
+/// Counts what cannot be told, and takes the values, unless nodes of ours in the graph do.
 /// @param graph null: its making was not seen. @param launch of the graph itself.
-/// @return what came of the values that rules ask for.
+/// @return what came of the values that rules ask for; with nodes of ours, if none of them
+/// computes.
 format::NotSampled sample_graph(CudaState& state, ExecutableGraph* graph, CUcontext context,
                                 const Position& position, const format::Launch& launch);
 

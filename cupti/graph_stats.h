@@ -16,10 +16,12 @@
 /// Source:   cuda.h, cuGraphExecKernelNodeSetParams.
 
 #include <cstdint>
+#include <deque>
+#include <memory>
 #include <mutex>
 #include <span>
-#include <vector>
 
+#include "cupti/address_map.h"
 #include "cupti/device_stats.h"
 #include "cupti/graph_table.h"
 
@@ -27,7 +29,9 @@ namespace convtrace::cupti {
 
 class GraphStats {
  public:
-  GraphStats(DeviceStats& stats, format::EventSink& sink) : stats_(stats), sink_(sink) {}
+  /// @param stats, @param addresses, @param sink outlive this.
+  GraphStats(DeviceStats& stats, const AddressMap& addresses, format::EventSink& sink)
+      : stats_(stats), addresses_(addresses), sink_(sink) {}
 
   /// Adds a node for each request to what `stream` captures.
   /// @return kCaptured, or why there are no values.
@@ -39,22 +43,24 @@ class GraphStats {
   /// It will not be launched again.
   void release(ExecutableGraph& graph) noexcept;
 
-  /// Before a launch: its nodes compute. @return how many do; the others are counted.
-  size_t arm(CUgraphExec exec, ExecutableGraph& graph, uint32_t step);
+  /// Before a launch: its nodes compute what is asked for at `position` and still has its memory.
+  /// @return how many do; those that should and do not are counted.
+  size_t arm(CUgraphExec exec, ExecutableGraph& graph, const Position& position);
   /// Behind it. @param launched false: nothing will come.
   void disarm(CUgraphExec exec, ExecutableGraph& graph, bool launched) noexcept;
 
  private:
-  struct Captured {
-    std::weak_ptr<ContextStats> context;
-    DeviceRequest request;
-  };
-  [[nodiscard]] Captured find(uint64_t id) const;
+  using Value = std::shared_ptr<const NodeValue>;
+  [[nodiscard]] uint64_t remember(Value value);
+  [[nodiscard]] Value find(uint64_t id) const;
+  void lose(uint32_t step, format::LossReason reason, size_t count);
 
   DeviceStats& stats_;
+  const AddressMap& addresses_;
   format::EventSink& sink_;
   mutable std::mutex mutex_;
-  std::vector<Captured> captured_;  ///< node numbers begin at 1
+  std::deque<Value> captured_;  ///< of late, for graphs yet to be made
+  uint64_t last_id_ = 0;        ///< of the youngest; numbers begin at 1
 };
 
 }  // namespace convtrace::cupti

@@ -61,6 +61,7 @@ void GraphTable::read_kernel_node(CUgraphNode node, int depth, GraphKernels& ker
   } else if (depth == 0) {  // in a child graph it stays idle: its handle is not the executable's
     kernels.own.push_back({.node = node,
                            .id = ContextStats::idle_id(params.kernelParams),
+                           .value = nullptr,
                            .scratch = 0,
                            .ticket = {}});
   }

@@ -39,10 +39,16 @@ struct GraphKernel {
   std::vector<std::byte> params;  ///< as the device sees them
 };
 
-/// A node of ours (graph_stats.h).
+/// What a node of ours computes (graph_stats.h).
+struct NodeValue {
+  std::weak_ptr<ContextStats> context;
+  DeviceRequest request;
+};
+
 struct OwnNode {
   CUgraphNode node = nullptr;
   uint64_t id = 0;
+  std::shared_ptr<const NodeValue> value;  ///< null: no longer known
   CUdeviceptr scratch = 0;
   std::optional<uint64_t> ticket;  ///< of the launch that is being made
 };

@@ -60,6 +60,7 @@ struct InterceptorOptions {
 struct DeviceRequest {
   stats::TensorView view;
   format::TensorStats event;
+  const settings::Rule* rule = nullptr;  ///< that asks for it, if one does
 };
 
 class Interceptor {

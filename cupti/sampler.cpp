@@ -17,20 +17,6 @@ bool is_named_stream(CUstream stream) {
   return stream != nullptr && stream != CU_STREAM_LEGACY && stream != CU_STREAM_PER_THREAD;
 }
 
-bool wants(const settings::Rule& rule, const Position& position, std::string_view scope) {
-  if (!rule.steps.contains(position.step)) return false;
-  return !rule.scope || rule.scope->matches(scope);
-}
-
-/// Whether a kernel on `device` may read that memory for certain: a kernel of the program may be
-/// given any address that it does not use. Memory of another device may not be mapped for it, a
-/// plain block of the host is not, and what is behind a multicast address cannot be read there.
-bool is_readable(const MemoryRange& range, uint8_t device) {
-  if (range.source == format::MemorySource::kMulticast) return false;
-  if (range.source == format::MemorySource::kHost) return true;
-  return range.device == format::Device{format::Device::Type::kCuda, device};
-}
-
 /// A parameter is a pointer for us if it has the size of one: a struct's words would be guesses.
 uint64_t read_pointer(const LaunchInfo& launch, const FunctionInfo& function, uint32_t param) {
   uint64_t address = 0;
@@ -80,11 +66,30 @@ NotSampled can_launch(const CudaState& state, CUcontext context, CUstream stream
   return known && owner == context ? NotSampled::kSampled : NotSampled::kWrongStream;
 }
 
+bool is_readable(const MemoryRange& range, uint8_t device) noexcept {
+  if (range.source == format::MemorySource::kMulticast) return false;
+  if (range.source == format::MemorySource::kHost) return true;
+  return range.device == format::Device{format::Device::Type::kCuda, device};
+}
+
+bool asks_now(const settings::Rule& rule, const Position& position) noexcept {
+  return position.capture && rule.steps.contains(position.step);
+}
+
 void Sampler::collect(const LaunchInfo& launch, const FunctionInfo& function) {
-  if (function.rules.empty() || !position_.capture) return;
+  collect_if(launch, function,
+             [this](const settings::Rule& rule) { return asks_now(rule, position_); });
+}
+
+void Sampler::collect_for_replays(const LaunchInfo& launch, const FunctionInfo& function) {
+  collect_if(launch, function, [](const settings::Rule&) { return true; });
+}
+
+template <typename Wanted>
+void Sampler::collect_if(const LaunchInfo& launch, const FunctionInfo& function, Wanted wanted) {
   const std::string_view scope = state_.options.definitions->text(position_.place.scope);
   for (const settings::Rule* rule : function.rules) {
-    if (!wants(*rule, position_, scope)) continue;
+    if (!wanted(*rule) || (rule->scope && !rule->scope->matches(scope))) continue;
     asked_ = true;
     if (rule->outputs_auto) {
       // Signatures do not tell outputs from inputs: take every pointer, its slot says which.
@@ -108,6 +113,7 @@ void Sampler::add(const settings::Rule& rule, uint32_t param, const LaunchInfo& 
   if (count == 0) return;
 
   DeviceRequest request;
+  request.rule = &rule;
   request.view = stats::dense_view(std::bit_cast<const void*>(address), dtype, count);
   format::TensorStats& event = request.event;
   event.header.step = position_.step;

@@ -18,6 +18,14 @@ namespace convtrace::cupti {
 [[nodiscard]] format::NotSampled can_launch(const CudaState& state, CUcontext context,
                                             CUstream stream) noexcept;
 
+/// Whether a kernel on `device` may read that memory for certain: a kernel of the program may be
+/// given any address that it does not use. Memory of another device may not be mapped for it, a
+/// plain block of the host is not, and what is behind a multicast address cannot be read there.
+[[nodiscard]] bool is_readable(const MemoryRange& range, uint8_t device) noexcept;
+
+/// @return whether `rule` asks for values at that step.
+[[nodiscard]] bool asks_now(const settings::Rule& rule, const Position& position) noexcept;
+
 class Sampler {
  public:
   Sampler(CudaState& state, const Position& position, uint8_t device)
@@ -26,6 +34,11 @@ class Sampler {
   /// Collects the outputs that the rules of `function` ask for. Addresses are read now: the program
   /// may reuse the arguments once its call has returned.
   void collect(const LaunchInfo& launch, const FunctionInfo& function);
+  /// The same for a launch that is captured: a replay decides whether its step is asked for.
+  void collect_for_replays(const LaunchInfo& launch, const FunctionInfo& function);
+
+  /// @return how many values were collected.
+  [[nodiscard]] size_t count() const noexcept { return requests_.size(); }
 
   /// Of several kernels that ran as one, those that wrote a buffer before the last one did.
   void keep_last_of_each_buffer();
@@ -37,6 +50,8 @@ class Sampler {
   [[nodiscard]] format::NotSampled submit(CUcontext context, CUstream stream) noexcept;
 
  private:
+  template <typename Wanted>
+  void collect_if(const LaunchInfo& launch, const FunctionInfo& function, Wanted wanted);
   void add(const settings::Rule& rule, uint32_t param, const LaunchInfo& launch,
            const FunctionInfo& function);
 

@@ -42,4 +42,19 @@ struct Captured {
   CUgraphNode node = nullptr;
 };
 
+/// Arguments of `fill`, as a node takes them.
+struct FillParams {
+  FillParams(CUfunction function, CUdeviceptr to) : address(to) {
+    params.func = function;
+    params.gridDimX = 5;
+    params.gridDimY = params.gridDimZ = params.blockDimX = params.blockDimY = params.blockDimZ = 1;
+    params.kernelParams = values;
+  }
+  CUdeviceptr address;
+  float value = 7;
+  uint32_t count = 8;
+  void* values[3] = {&address, &value, &count};
+  CUDA_KERNEL_NODE_PARAMS params{};
+};
+
 }  // namespace convtrace::cupti

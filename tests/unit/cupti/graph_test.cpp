@@ -11,21 +11,6 @@ using format::Launch;
 using format::LossReason;
 using format::NotSampled;
 
-/// Arguments of `fill`, as a node takes them.
-struct FillParams {
-  FillParams(CUfunction function, CUdeviceptr to) : address(to) {
-    params.func = function;
-    params.gridDimX = 5;
-    params.gridDimY = params.gridDimZ = params.blockDimX = params.blockDimY = params.blockDimZ = 1;
-    params.kernelParams = values;
-  }
-  CUdeviceptr address;
-  float value = 7;
-  uint32_t count = 8;
-  void* values[3] = {&address, &value, &count};
-  CUDA_KERNEL_NODE_PARAMS params{};
-};
-
 TEST_CASE("graph: a captured launch is known as such, and a replay says what it ran") {
   Scene scene;
   {

@@ -72,5 +72,67 @@ TEST_CASE("graph: a launch that fails brings no values, the one behind it does")
   CHECK(scene.sink.all<format::TensorStats>().size() == 1 + 1);
 }
 
+TEST_CASE("graph: a node whose memory is gone by now computes nothing, and is counted") {
+  Scene scene({rule_for("fill*")}, &capture_graphs);
+  scene.await_preparation();
+  const Captured graph(scene);
+  REQUIRE(cuMemFree(scene.memory) == CUDA_SUCCESS);
+  const auto runs_nothing = [](void*, void*) -> int { return CUDA_SUCCESS; };
+  REQUIRE(scene.interceptor->graph_launch(runs_nothing, 0, graph.exec, graph.stream) ==
+          CUDA_SUCCESS);
+  CHECK(lost(scene, LossReason::kGraphUnseen) == 1);
+  CHECK(scene.sink.all<Launch>().at(1).sampled != NotSampled::kSampled);
+  REQUIRE(cuMemAlloc(&scene.memory, 64) == CUDA_SUCCESS);
+}
+
+Position position_now;
+
+TEST_CASE("graph: a replay's step decides, not the step of the capture") {
+  settings::Rule rule = rule_for("fill*");
+  rule.steps = settings::StepSet::parse_steps("5-6").value();
+  position_now = {};
+  Scene scene({rule}, [](InterceptorOptions& options) {
+    options.capture_graphs = true;
+    options.position = []() noexcept { return position_now; };
+  });
+  scene.await_preparation();
+  position_now.step = 4;
+  position_now.capture = false;
+  const Captured graph(scene);
+  const auto launch_at = [&](uint32_t step, bool capture) {
+    position_now.step = step;
+    position_now.capture = capture;
+    REQUIRE(graph.launch() == CUDA_SUCCESS);
+  };
+  launch_at(4, true);
+  launch_at(5, true);
+  launch_at(6, false);
+  scene.interceptor->collect();
+  const auto values = scene.sink.all<format::TensorStats>();
+  REQUIRE(values.size() == 1 + 1);
+  CHECK(values[1].header.step == 5);
+  CHECK(scene.sink.all<format::Loss>().empty());
+}
+
+TEST_CASE("graph: tagged kernels without a node of ours are counted beside those with one") {
+  Scene scene({rule_for("fill*")}, &capture_graphs);
+  scene.await_preparation();
+  Captured graph(scene);
+  CUgraph inner = nullptr;
+  CUgraphNode node = nullptr;
+  FillParams fill(scene.fill, scene.memory);
+  REQUIRE(cuGraphCreate(&inner, 0) == CUDA_SUCCESS);
+  REQUIRE(cuGraphAddKernelNode(&node, inner, nullptr, 0, &fill.params) == CUDA_SUCCESS);
+  REQUIRE(cuGraphAddChildGraphNode(&node, graph.graph, nullptr, 0, inner) == CUDA_SUCCESS);
+  cuGraphExecDestroy(graph.exec);
+  REQUIRE(cuGraphInstantiateWithFlags(&graph.exec, graph.graph, 0) == CUDA_SUCCESS);
+  scene.interceptor->graph_call(CONVTRACE_GRAPH_INSTANTIATED, graph.exec, graph.graph, nullptr);
+  REQUIRE(graph.launch() == CUDA_SUCCESS);
+  scene.interceptor->collect();
+  CHECK(scene.sink.all<format::TensorStats>().size() == 1 + 1);
+  CHECK(lost(scene, LossReason::kGraphUnseen) == 1);
+  cuGraphDestroy(inner);
+}
+
 }  // namespace
 }  // namespace convtrace::cupti
