@@ -68,13 +68,14 @@ struct Twin {
   CUdeviceptr address = 0;
 };
 
-struct Scene {
-  explicit Scene(bool keep_samples = true, ValueSink* values = nullptr, uint64_t value_bytes = 0)
+struct DeviceScene {
+  explicit DeviceScene(bool keep_samples = true, ValueSink* values = nullptr,
+                       uint64_t value_bytes = 0)
       : driver(load_fake()), stats(driver, sink, keep_samples, values, value_bytes) {
     REQUIRE(cuInit(0) == CUDA_SUCCESS);
     REQUIRE(cuCtxCreate(&context, nullptr, 0, 0) == CUDA_SUCCESS);
   }
-  ~Scene() {
+  ~DeviceScene() {
     stats.forget(context);
     cuCtxDestroy(context);
   }

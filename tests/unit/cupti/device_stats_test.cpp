@@ -18,7 +18,7 @@ void require_same(const TensorStats& got, const stats::StatsResult& want) {
 }
 
 TEST_CASE("device_stats: a batch comes out in order, equal to the CPU's numbers to the last bit") {
-  Scene scene;
+  DeviceScene scene;
   scene.prepare();
   constexpr DType kTypes[] = {DType::kF32, DType::kBF16, DType::kF64, DType::kI64,
                               DType::kF16, DType::kBool, DType::kC64};
@@ -40,7 +40,7 @@ TEST_CASE("device_stats: a batch comes out in order, equal to the CPU's numbers 
 }
 
 TEST_CASE("device_stats: a tensor of many tiles, and views that are no plain memory") {
-  Scene scene;
+  DeviceScene scene;
   scene.prepare();
   const Twin large(5'000'000);
   const Twin table(64 * 48 * sizeof(float));
@@ -65,7 +65,7 @@ TEST_CASE("device_stats: a tensor of many tiles, and views that are no plain mem
 }
 
 TEST_CASE("device_stats: raw values are left out on request") {
-  Scene scene(false);
+  DeviceScene scene(false);
   scene.prepare();
   const Twin tensor(64);
   REQUIRE(scene.submit({tensor.request()}) == NotSampled::kSampled);
@@ -77,7 +77,7 @@ TEST_CASE("device_stats: raw values are left out on request") {
 
 TEST_CASE(
     "device_stats: a view that cannot be walked is counted, the others of its batch are not") {
-  Scene scene;
+  DeviceScene scene;
   scene.prepare();
   const Twin tensor(64);
   DeviceRequest broken = tensor.request();
@@ -88,7 +88,7 @@ TEST_CASE(
 }
 
 TEST_CASE("device_stats: before a context is prepared nothing is queued, and it says why") {
-  Scene scene;
+  DeviceScene scene;
   const Twin tensor(64);
   CHECK(scene.submit({tensor.request()}) == NotSampled::kNotReady);
   scene.prepare();
@@ -99,7 +99,7 @@ TEST_CASE("device_stats: before a context is prepared nothing is queued, and it 
 }
 
 TEST_CASE("device_stats: a full ring refuses whole batches until results are taken") {
-  Scene scene;
+  DeviceScene scene;
   scene.prepare();
   const Twin tensor(64);
   const std::vector<DeviceRequest> many(ResultRing::kSlots - 1, tensor.request());
@@ -112,7 +112,7 @@ TEST_CASE("device_stats: a full ring refuses whole batches until results are tak
 }
 
 TEST_CASE("device_stats: streams beyond the arenas wait for results of others to be taken") {
-  Scene scene;
+  DeviceScene scene;
   scene.prepare();
   const Twin tensor(64);
   std::vector<CUstream> streams(20);
@@ -129,7 +129,7 @@ TEST_CASE("device_stats: streams beyond the arenas wait for results of others to
 }
 
 TEST_CASE("device_stats: no more results come out at once than were asked for") {
-  Scene scene;
+  DeviceScene scene;
   scene.prepare();
   const Twin tensor(64);
   REQUIRE(scene.submit(std::vector<DeviceRequest>(5, tensor.request())) == NotSampled::kSampled);
@@ -144,7 +144,7 @@ TEST_CASE("device_stats: no more results come out at once than were asked for") 
 }
 
 TEST_CASE("device_stats: what a context had not finished when it ended is lost and counted") {
-  Scene scene;
+  DeviceScene scene;
   scene.prepare();
   const Twin tensor(64);
   CUstream stream = nullptr;
@@ -164,7 +164,7 @@ TEST_CASE("device_stats: what a context had not finished when it ended is lost a
 TEST_CASE("device_stats: threads on streams of their own, while another takes the results") {
   constexpr int kThreads = 4;
   constexpr int kBatches = 100;
-  Scene scene;
+  DeviceScene scene;
   scene.prepare();
   const Twin tensor(40'000);
   const stats::StatsResult want = tensor.on_cpu(tensor.request());

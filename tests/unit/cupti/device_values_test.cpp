@@ -74,8 +74,8 @@ struct ValuesFirst {
   Values values;
 };
 
-struct ValueScene : ValuesFirst, Scene {
-  explicit ValueScene(uint64_t arena_bytes = 4 << 20) : Scene(true, &values, arena_bytes) {
+struct ValueScene : ValuesFirst, DeviceScene {
+  explicit ValueScene(uint64_t arena_bytes = 4 << 20) : DeviceScene(true, &values, arena_bytes) {
     prepare();
   }
   static DeviceRequest snapshot(const Twin& tensor) {
@@ -246,7 +246,7 @@ TEST_CASE("device_values: nobody waits for a call that the driver does not retur
 }
 
 TEST_CASE("device_values: nobody asked, so no memory is taken and nothing is stored") {
-  Scene scene;
+  DeviceScene scene;
   size_t before = 0, after = 0, total = 0;
   REQUIRE(cuMemGetInfo(&before, &total) == CUDA_SUCCESS);
   scene.prepare();
