@@ -169,8 +169,8 @@ uint64_t ContextStats::forget(format::EventSink& sink, bool keep_samples) noexce
   return results + values_.give_up();
 }
 
-uint64_t ContextStats::pump_values() noexcept {
-  if (values_.idle()) return 0;
+bool ContextStats::pump_values() noexcept {
+  if (values_.under_way() == 0) return false;
   const ContextScope current(driver_, context_);
   return values_.pump();
 }

@@ -78,9 +78,9 @@ class ContextStats {
   /// As ResultRing::collect. @return how many results are still under way.
   uint64_t collect(format::EventSink& sink, bool keep_samples, uint64_t& room) noexcept;
 
-  [[nodiscard]] bool values_idle() const noexcept { return values_.idle(); }
-  /// Moves values to the host. @return how many are still under way.
-  uint64_t pump_values() noexcept;
+  [[nodiscard]] uint64_t values_under_way() const noexcept { return values_.under_way(); }
+  /// As DeviceValues::pump().
+  bool pump_values() noexcept;
 
   /// The context ends: no further call on it. @return how many results are lost by that.
   uint64_t forget(format::EventSink& sink, bool keep_samples) noexcept;

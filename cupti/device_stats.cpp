@@ -68,7 +68,7 @@ void DeviceStats::serve() {
   while (!stopping_.load()) {
     if (!to_prepare_.empty()) {
       prepare_next(lock);
-    } else if (values_under_way_) {
+    } else if (pump_wanted_) {
       pump_values(lock);
     } else {
       helper_wakes_.wait(lock);
@@ -91,25 +91,27 @@ void DeviceStats::pump_values(std::unique_lock<std::mutex>& lock) {
   constexpr std::chrono::microseconds kPause{50};  // some of the pieces that are on their way
   helper_idle_ = false;
   lock.unlock();
-  const bool more = pump_all() > 0;
+  const bool moving = pump_all();
   lock.lock();
   helper_idle_ = true;
   context_settles_.notify_all();
-  if (more) {
+  if (moving) {
     helper_wakes_.wait_for(lock, kPause);
-  } else {
-    values_under_way_ = false;
+  } else {  // the next collect() asks again: what waits for room needs the writer thread anyway
+    pump_wanted_ = false;
   }
 }
 
-bool DeviceStats::values_idle() const {
-  return std::ranges::all_of(all(), [](const Shared& known) { return known->values_idle(); });
+uint64_t DeviceStats::values_under_way() const {
+  uint64_t count = 0;
+  for (const Shared& known : all()) count += known->values_under_way();
+  return count;
 }
 
-uint64_t DeviceStats::pump_all() noexcept {
-  uint64_t under_way = 0;
-  for (const Shared& known : all()) under_way += known->pump_values();
-  return under_way;
+bool DeviceStats::pump_all() noexcept {
+  bool moving = false;
+  for (const Shared& known : all()) moving = known->pump_values() || moving;
+  return moving;
 }
 
 DeviceStats::Shared DeviceStats::find(CUcontext context) const {
@@ -175,9 +177,12 @@ uint64_t DeviceStats::collect(uint64_t& room) noexcept {
   uint64_t under_way = 0;
   for (const Shared& known : all()) under_way += known->collect(sink_, keep_samples_, room);
   if (values_ == nullptr) return under_way;
-  if (stopping_.load()) return under_way + pump_all();
+  if (stopping_.load()) {
+    pump_all();
+    return under_way + values_under_way();
+  }
   const std::lock_guard lock(helper_mutex_);
-  values_under_way_ = true;  // the helper finds out whether it is so
+  pump_wanted_ = true;  // the helper finds out whether it is so
   helper_wakes_.notify_one();
   return under_way;
 }

@@ -67,8 +67,8 @@ class DeviceStats {
   /// @param[in,out] room at most so many; less by what was emitted. 0 behind: there may be more.
   uint64_t collect(uint64_t& room) noexcept;
 
-  /// @return whether no value is under way from a device.
-  [[nodiscard]] bool values_idle() const;
+  /// @return how many values are under way from devices.
+  [[nodiscard]] uint64_t values_under_way() const;
 
   /// Ends the helper thread: waits for the driver call that it is in, at most `timeout_ns`.
   void stop(uint64_t timeout_ns) noexcept;
@@ -80,7 +80,7 @@ class DeviceStats {
   void serve();
   void prepare_next(std::unique_lock<std::mutex>& lock);
   void pump_values(std::unique_lock<std::mutex>& lock);
-  uint64_t pump_all() noexcept;
+  bool pump_all() noexcept;
   [[nodiscard]] std::vector<Shared> all() const;
   void report(const ContextStats::Failure& failure, const char* effect) noexcept;
 
@@ -101,7 +101,7 @@ class DeviceStats {
   pthread_t helper_{};
   bool helper_started_ = false;
   bool helper_idle_ = true;
-  bool values_under_way_ = false;
+  bool pump_wanted_ = false;
   std::atomic<bool> stopping_{false};
 };
 

@@ -86,19 +86,28 @@ bool DeviceValues::send_piece(Pending& value) noexcept {
   return true;
 }
 
+/// @return whether its turn has come: there is room for it, or it has gone.
+bool DeviceValues::start(Pending& value) noexcept {
+  value.over = sink_->has(value.event);  // since it was staged
+  if (value.over) return true;
+  ValueSink::Begun begun = sink_->begin(value.event);
+  value.incoming = std::move(begun.value);
+  if (value.incoming != nullptr || begun.later) return value.incoming != nullptr;
+  (void)sink_->refuse();
+  return value.over = true;
+}
+
 bool DeviceValues::send() noexcept {
   for (auto at = pending_.begin(); at != pending_.end();) {
     Pending& value = *at;
-    if (value.incoming == nullptr && sink_->has(value.event)) {  // since it was staged
+    if (value.incoming == nullptr && !start(value)) return true;  // it waits in the arena
+    if (value.over) {
       arena_.release(value.staged.offset);
       at = pending_.erase(at);
       count_out();
       continue;
     }
     ++at;
-    if (value.sent == value.staged.bytes) continue;
-    if (value.incoming == nullptr) value.incoming = sink_->begin(value.event);
-    if (value.incoming == nullptr) return true;  // no room on the host: it waits in the arena
     while (value.sent < value.staged.bytes) {
       if (sent_ - received_ == kChunks) return true;
       if (!send_piece(value)) return false;
@@ -134,16 +143,18 @@ void DeviceValues::count_out() noexcept {
   if (under_way_.load() > 0) under_way_.fetch_sub(1);
 }
 
-uint64_t DeviceValues::pump() noexcept {
+bool DeviceValues::pump() noexcept {
   bool good = true;
+  bool moving = false;
   if (const std::unique_lock pumping(pump_mutex_, std::try_to_lock); pumping) {
     {
       const std::lock_guard lock(handover_mutex_);
       pending_.splice(pending_.end(), handed_over_);
     }
     good = is(Phase::kReady) && receive() && is(Phase::kReady) && send();
+    moving = sent_ > received_;
   }
-  if (good && is(Phase::kReady)) return under_way_.load();
+  if (good && is(Phase::kReady)) return moving;
   if (const uint64_t lost = give_up(); lost > 0) {
     format::Loss loss;
     loss.header.step = format::kNoStep;
@@ -151,7 +162,7 @@ uint64_t DeviceValues::pump() noexcept {
     loss.count = lost;
     losses_.emit(loss);
   }
-  return 0;
+  return false;
 }
 
 uint64_t DeviceValues::give_up() noexcept {

@@ -57,10 +57,10 @@ class DeviceValues {
   /// The copy is done. @param event  with its statistics.
   void take(const format::TensorStats& event, const Staged& staged) noexcept;
 
-  /// Moves what can be moved without waiting; needs the context current. @return values still under
-  /// way.
-  uint64_t pump() noexcept;
-  [[nodiscard]] bool idle() const noexcept { return under_way_.load() == 0; }
+  /// Moves what can be moved without waiting; needs the context current. @return whether something
+  /// is on the bus. What waits for room on the host is not.
+  bool pump() noexcept;
+  [[nodiscard]] uint64_t under_way() const noexcept { return under_way_.load(); }
 
   /// No further call on the driver but one that pump() may be in, for which it does not wait.
   /// @return values that are lost by that.
@@ -76,6 +76,7 @@ class DeviceValues {
     Staged staged;
     std::unique_ptr<IncomingValue> incoming;
     uint64_t sent = 0, received = 0;
+    bool over = false;  ///< nothing of it will be sent
   };
 
   enum class Phase : uint8_t { kUnprepared, kReady, kOver };
@@ -86,6 +87,7 @@ class DeviceValues {
   void discard() noexcept;
   void count_out() noexcept;
   [[nodiscard]] bool make_memory(uint64_t arena_bytes) noexcept;
+  [[nodiscard]] bool start(Pending& value) noexcept;
   [[nodiscard]] bool send() noexcept;
   [[nodiscard]] bool receive() noexcept;
   [[nodiscard]] bool send_piece(Pending& value) noexcept;

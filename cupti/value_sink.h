@@ -33,9 +33,12 @@ class ValueSink {
   /// Whether the value of `event` (its hash and bytes) is stored or on its way there.
   [[nodiscard]] virtual bool has(const format::TensorStats& event) noexcept = 0;
 
-  /// @return null if there is no room now; does not wait.
-  [[nodiscard]] virtual std::unique_ptr<IncomingValue> begin(
-      const format::TensorStats& event) noexcept = 0;
+  struct Begun {
+    std::unique_ptr<IncomingValue> value;
+    bool later = false;  ///< without a value: whether there may be room when others have gone
+  };
+  /// Does not wait.
+  [[nodiscard]] virtual Begun begin(const format::TensorStats& event) noexcept = 0;
 
   /// There is no room for a value, and no waiting for it: counts it.
   /// @return whether its statistics are to be recorded all the same.

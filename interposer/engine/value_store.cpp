@@ -117,8 +117,7 @@ bool ValueStore::has(const format::TensorStats& event) noexcept {
   return event.bytes == 0 || known_.contains({event.stats.hash, event.bytes});
 }
 
-std::unique_ptr<cupti::IncomingValue> ValueStore::begin(const format::TensorStats& event) noexcept
-    try {
+ValueStore::Begun ValueStore::begin(const format::TensorStats& event) noexcept try {
   auto value = std::make_shared<Value>();
   value->content = content_of(event);
   value->form = format::element_form(event.dtype);
@@ -126,44 +125,43 @@ std::unique_ptr<cupti::IncomingValue> ValueStore::begin(const format::TensorStat
   auto incoming = std::make_unique<Incoming>(*this, value);
   const uint64_t bytes = value->content.bytes;
   const std::lock_guard lock(mutex_);
-  if (closed_ || bytes > max_under_way_ - reserved_ || !start_threads()) return nullptr;
+  if (closed_ || bytes > max_under_way_ || !start_threads()) return {};
+  if (bytes > max_under_way_ - reserved_) return {.value = nullptr, .later = true};
   if (known_.size() >= kMaxKnown) known_.clear();
   known_.insert({value->content.hash, bytes});
   value->base = history_.last(value->place, bytes);
   reserved_ += bytes;
   ++incoming_;
   incoming->arm();
-  return incoming;
+  return {.value = std::move(incoming)};
 } catch (...) {
-  return nullptr;
+  return {};
 }
 
 std::unique_ptr<cupti::IncomingValue> ValueStore::wait_for_room(
     const format::TensorStats& event) noexcept {
-  if (event.bytes > max_under_way_) return nullptr;
-  const auto until =
-      std::chrono::steady_clock::now() + std::chrono::nanoseconds(options_.patience_ns);
-  std::unique_ptr<cupti::IncomingValue> incoming;
-  bool over = false;
-  while (incoming == nullptr && !over) {
-    {
-      std::unique_lock lock(mutex_);
-      const bool room = room_.wait_until(
-          lock, until, [&] { return closed_ || event.bytes <= max_under_way_ - reserved_; });
-      over = closed_ || !room;
-    }
-    if (!over) incoming = begin(event);
+  using Clock = std::chrono::steady_clock;
+  const Clock::time_point until = Clock::now() + std::chrono::nanoseconds(options_.patience_ns);
+  Begun begun = begin(event);
+  while (begun.later && Clock::now() < until) {  // others may take the room that there was
+    std::unique_lock lock(mutex_);
+    const bool waited = !out_of_patience_ && room_.wait_until(lock, until, [&] {
+      return closed_ || event.bytes <= max_under_way_ - reserved_;
+    });
+    out_of_patience_ = !waited;
+    if (!waited) break;
+    lock.unlock();
+    begun = begin(event);
   }
-  return incoming;
+  return std::move(begun.value);
 }
 
 ValueStore::Outcome ValueStore::take(const format::TensorStats& event,
                                      const stats::Layout& layout) noexcept {
   if (has(event)) return Outcome::kStored;
-  std::unique_ptr<cupti::IncomingValue> incoming = begin(event);
-  if (incoming == nullptr && options_.when_full == WhenFull::kBlock) {
-    incoming = wait_for_room(event);
-  }
+  Begun begun = begin(event);
+  if (begun.later && options_.when_full == WhenFull::kBlock) begun.value = wait_for_room(event);
+  const std::unique_ptr<cupti::IncomingValue> incoming = std::move(begun.value);
   if (incoming == nullptr) return refused();
   const uint32_t element = format::element_bytes(layout.dtype);
   uint64_t taken = 0;
@@ -297,6 +295,7 @@ void ValueStore::lose(LossReason reason, uint64_t count) noexcept {
 
 void ValueStore::release(uint64_t bytes) noexcept {
   reserved_ -= bytes;
+  out_of_patience_ = false;
   room_.notify_all();
 }
 

@@ -56,8 +56,7 @@ class ValueStore final : public cupti::ValueSink {
   /// otherwise is counted here.
   Outcome take(const format::TensorStats& event, const stats::Layout& layout) noexcept;
   [[nodiscard]] bool has(const format::TensorStats& event) noexcept override;
-  [[nodiscard]] std::unique_ptr<cupti::IncomingValue> begin(
-      const format::TensorStats& event) noexcept override;
+  [[nodiscard]] Begun begin(const format::TensorStats& event) noexcept override;
   [[nodiscard]] bool refuse() noexcept override;
 
   /// Appends what is compressed. @param max_bytes  of the trace: stops when it is that large.
@@ -108,8 +107,9 @@ class ValueStore final : public cupti::ValueSink {
   std::condition_variable work_, room_, settled_;
   bool closed_ = false;
   uint64_t reserved_ = 0;
-  uint32_t busy_ = 0;                              ///< jobs in the hands of a thread
-  uint32_t incoming_ = 0;                          ///< values that are being filled
+  bool out_of_patience_ = false;  ///< somebody has waited in vain, and no room was made since
+  uint32_t busy_ = 0;             ///< jobs in the hands of a thread
+  uint32_t incoming_ = 0;         ///< values that are being filled
   std::set<std::pair<uint64_t, uint64_t>> known_;  ///< hash and bytes
   ValueHistory history_;
   std::deque<Job> jobs_;

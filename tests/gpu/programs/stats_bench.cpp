@@ -160,7 +160,7 @@ class Bench {
     do {
       uint64_t room = UINT64_MAX;
       stats_.collect(room);
-    } while (!stats_.values_idle());
+    } while (stats_.values_under_way() > 0);
   }
   [[nodiscard]] CUdeviceptr data() const { return data_; }
   [[nodiscard]] CUstream stream() const { return stream_; }

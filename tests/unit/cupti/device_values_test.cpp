@@ -21,12 +21,13 @@ class Values final : public ValueSink {
     const std::lock_guard lock(mutex);
     return known.contains(event.stats.hash);
   }
-  std::unique_ptr<IncomingValue> begin(const TensorStats& event) noexcept override {
+  Begun begin(const TensorStats& event) noexcept override {
     const std::lock_guard lock(mutex);
-    if (!room) return nullptr;
+    ++asked;
+    if (!room) return {.value = nullptr, .later = !closed};
     ++begun;
     known.insert(event.stats.hash);
-    return std::make_unique<Incoming>(*this, event);
+    return {.value = std::make_unique<Incoming>(*this, event)};
   }
   bool refuse() noexcept override {
     ++refused;
@@ -41,8 +42,9 @@ class Values final : public ValueSink {
   std::set<uint64_t> known;
   std::map<uint64_t, std::vector<uint8_t>> stored;
   bool room = true;
+  bool closed = false;
   bool keep_statistics = true;
-  std::atomic<int> begun{0}, refused{0};
+  std::atomic<int> asked{0}, begun{0}, refused{0};
 
  private:
   class Incoming final : public IncomingValue {
@@ -87,7 +89,7 @@ struct ValueScene : ValuesFirst, DeviceScene {
   bool fetch() {
     for (int i = 0; i < 1000; ++i) {
       collect();
-      if (stats.values_idle()) return true;
+      if (stats.values_under_way() == 0) return true;
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
     }
     return false;
@@ -199,6 +201,30 @@ TEST_CASE("device_values: without room on the host values wait in the arena") {
   CHECK((scene.values.of(scene.results()[0]) == tensor.host));
 }
 
+TEST_CASE("device_values: the sink is asked for room once a turn of the writer") {
+  ValueScene scene;
+  scene.values.room = false;
+  const Twin tensor(1000);
+  REQUIRE(scene.submit({ValueScene::snapshot(tensor)}) == NotSampled::kSampled);
+  for (int turn = 0; turn < 3; ++turn) {
+    scene.collect();
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  }
+  CHECK(scene.values.asked <= 3);
+  CHECK(scene.stats.values_under_way() == 1);
+}
+
+TEST_CASE("device_values: a sink that takes nothing any more is not waited for") {
+  ValueScene scene;
+  scene.values.room = false;
+  scene.values.closed = true;
+  const Twin tensor(1000);
+  REQUIRE(scene.submit({ValueScene::snapshot(tensor)}) == NotSampled::kSampled);
+  REQUIRE(scene.fetch());
+  CHECK(scene.values.refused == 1);
+  CHECK(scene.lost(LossReason::kContextEnded) == 0);
+}
+
 TEST_CASE("device_values: what a context had not handed over when it ended is counted") {
   ValueScene scene;
   scene.values.room = false;
@@ -207,7 +233,7 @@ TEST_CASE("device_values: what a context had not handed over when it ended is co
   scene.collect();
   scene.stats.forget(scene.context);
   CHECK(scene.lost(LossReason::kContextEnded) == 1);
-  CHECK(scene.stats.values_idle());
+  CHECK(scene.stats.values_under_way() == 0);
 }
 
 /// A driver whose cuEventQuery hangs, as where another thread holds its locks, until it is let go.

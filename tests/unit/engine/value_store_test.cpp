@@ -243,15 +243,42 @@ TEST_CASE("value_store: a thread that may block waits for room, not for ever",
   CHECK(impatient.lost(format::LossReason::kValueNotStored) == 1);
 }
 
+TEST_CASE("value_store: waiting in vain costs the program once, until there is room",
+          "[engine][snapshot]") {
+  Fixture f({.memory_bytes = 1 << 20,
+             .threads = 1,
+             .when_full = settings::WhenFull::kBlock,
+             .patience_ns = kSecond / 2});
+  REQUIRE(f.take(Tensor(weights(100'000, 0))) == Outcome::kStored);
+  const auto begin = std::chrono::steady_clock::now();
+  for (uint32_t i = 1; i <= 20; ++i) CHECK(f.take(Tensor(weights(100'000, i))) != Outcome::kStored);
+  CHECK(std::chrono::steady_clock::now() - begin < std::chrono::seconds(5));
+  f.write();
+  CHECK(f.take(Tensor(weights(100'000, 21))) == Outcome::kStored);
+}
+
+TEST_CASE("value_store: without a thread to compress there is nothing to wait for",
+          "[engine][snapshot]") {
+  Fixture f({.memory_bytes = 1 << 20,
+             .threads = 0,
+             .when_full = settings::WhenFull::kBlock,
+             .patience_ns = 600 * kSecond});
+  const Tensor tensor(weights(1000, 1));
+  CHECK(f.take(tensor) == Outcome::kStatsOnly);
+  const auto begun = f.store.begin(tensor.event);
+  CHECK((begun.value == nullptr && !begun.later));
+}
+
 TEST_CASE("value_store: an incoming value that is given up leaves nothing behind",
           "[engine][snapshot]") {
   Fixture f({.memory_bytes = 1 << 20, .threads = 1});
   const Tensor tensor(weights(100'000, 1));
   {
-    const auto incoming = f.store.begin(tensor.event);
+    const auto incoming = f.store.begin(tensor.event).value;
     REQUIRE(incoming != nullptr);
     CHECK(incoming->next().size() == format::kPartBytes);
-    CHECK(f.store.begin(Tensor(weights(100'000, 2)).event) == nullptr);
+    const auto second = f.store.begin(Tensor(weights(100'000, 2)).event);
+    CHECK((second.value == nullptr && second.later));
   }
   CHECK_FALSE(f.store.has(tensor.event));
   CHECK(f.take(tensor) == Outcome::kStored);
