@@ -242,15 +242,15 @@ bool Engine::before_drain() {
 }
 
 Status Engine::write_values(format::TraceWriter& writer, uint64_t max_bytes, bool last) {
-  if (last) {
-    constexpr uint64_t kTurnNs = 20'000'000;
-    const uint64_t begin = now_ns();
-    while (!values_.settle(kTurnNs) && now_ns() - begin < kValuesAtExitNs) {
-      CONVTRACE_TRY(values_.write(writer, max_bytes));
-    }
+  constexpr uint64_t kTurnNs = 5'000'000;
+  if (!last) return values_.write(writer, max_bytes, kTurnNs);
+  const uint64_t begin = now_ns();
+  while (!values_.settle(kTurnNs) && now_ns() - begin < kValuesAtExitNs) {
+    CONVTRACE_TRY(values_.write(writer, max_bytes, kTurnNs));
   }
-  CONVTRACE_TRY(values_.write(writer, max_bytes));
-  if (last) values_.close(format::LossReason::kExitDeadline);
+  CONVTRACE_TRY(values_.write(writer, max_bytes, kValuesAtExitNs));
+  const bool full = writer.bytes_written() >= max_bytes;
+  values_.close(full ? format::LossReason::kDiskBudget : format::LossReason::kExitDeadline);
   return kOkStatus;
 }
 

@@ -8,6 +8,7 @@
 #include "format/base/checksum.h"
 #include "format/base/quiet_thread.h"
 #include "format/snapshot/part_encoder.h"
+#include "interposer/engine/clock.h"
 
 namespace convtrace::engine {
 namespace {
@@ -210,6 +211,7 @@ void ValueStore::work() {
     ++busy_;
     lock.unlock();
     const uint64_t reserved = job.part->size;
+    const ContentId content = job.value->content;
     std::optional<Finished> finished = compress(encoder, job);
     job = {};  // memory that nobody compares with goes now
     lock.lock();
@@ -219,6 +221,7 @@ void ValueStore::work() {
       doorbell_.ring();
     } else {
       release(reserved);
+      forget(content);  // an equal value is stored after all
       lose(closed_ ? LossReason::kExitDeadline : LossReason::kValueNotStored, 1);
     }
     settled_.notify_all();
@@ -251,20 +254,22 @@ std::optional<ValueStore::Finished> ValueStore::compress(format::PartEncoder& en
   return std::nullopt;
 }
 
-Status ValueStore::write(format::TraceWriter& trace, uint64_t max_bytes) {
-  std::vector<Finished> finished;
-  {
-    const std::lock_guard lock(mutex_);
-    finished.swap(finished_);
-  }
-  Status status;
-  for (Finished& one : finished) {
-    if (status.ok() && trace.bytes_written() < max_bytes) status = trace.append_blob(one.payload);
-    one.payload = {};
-    const std::lock_guard lock(mutex_);
+Status ValueStore::write(format::TraceWriter& trace, uint64_t max_bytes, uint64_t turn_ns) {
+  const uint64_t begin = now_ns();
+  std::unique_lock lock(mutex_);
+  while (!finished_.empty() && trace.bytes_written() < max_bytes) {
+    Finished& one = finished_.front();  // others only append
+    lock.unlock();
+    CONVTRACE_TRY(trace.append_blob(one.payload));
+    const std::vector<std::byte> written = std::move(one.payload);  // freed without the lock
+    lock.lock();
     release(one.reserved);
+    finished_.pop_front();
+    if (now_ns() - begin < turn_ns) continue;
+    if (!finished_.empty()) doorbell_.ring();
+    break;
   }
-  return status;
+  return kOkStatus;
 }
 
 bool ValueStore::settle(uint64_t timeout_ns) {

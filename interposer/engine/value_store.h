@@ -59,8 +59,11 @@ class ValueStore final : public cupti::ValueSink {
   [[nodiscard]] Begun begin(const format::TensorStats& event) noexcept override;
   [[nodiscard]] bool refuse() noexcept override;
 
-  /// Appends what is compressed. @param max_bytes  of the trace: stops when it is that large.
-  [[nodiscard]] Status write(format::TraceWriter& trace, uint64_t max_bytes);
+  /// Appends what is compressed, for about `turn_ns` and one part at least: meanwhile nobody
+  /// empties the queue of events. The doorbell rings if there is more. What is not appended after
+  /// an error or at the limit is left to close().
+  /// @param max_bytes  of the trace: stops when it is that large.
+  [[nodiscard]] Status write(format::TraceWriter& trace, uint64_t max_bytes, uint64_t turn_ns);
   /// Waits until nothing is under way but what write() would append. @return false: `timeout_ns`
   /// have passed before.
   bool settle(uint64_t timeout_ns);
@@ -113,7 +116,7 @@ class ValueStore final : public cupti::ValueSink {
   std::set<std::pair<uint64_t, uint64_t>> known_;  ///< hash and bytes
   ValueHistory history_;
   std::deque<Job> jobs_;
-  std::vector<Finished> finished_;
+  std::deque<Finished> finished_;  ///< taken out by the writer thread alone
   std::vector<pthread_t> threads_;
 };
 

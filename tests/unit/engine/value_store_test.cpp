@@ -72,7 +72,7 @@ struct Fixture {
   Outcome take(const Tensor& tensor) { return store.take(tensor.event, tensor.layout); }
   void write() {
     REQUIRE(store.settle(20 * kSecond));
-    REQUIRE(store.write(*writer, kNever).ok());
+    REQUIRE(store.write(*writer, kNever, kNever).ok());
   }
   /// @return what the trace holds of `tensor`.
   std::optional<std::vector<float>> read(const Tensor& tensor) {
@@ -222,7 +222,7 @@ TEST_CASE("value_store: a thread that may block waits for room, not for ever",
   std::atomic<bool> writing{true};
   std::thread writer([&] {
     while (writing.load()) {
-      REQUIRE(f.store.write(*f.writer, kNever).ok());
+      REQUIRE(f.store.write(*f.writer, kNever, kNever).ok());
       std::this_thread::yield();
     }
   });
@@ -293,7 +293,7 @@ TEST_CASE("value_store: closing counts what was under way, and takes nothing mor
   f.store.close(format::LossReason::kDiskBudget);
   CHECK(f.lost(format::LossReason::kDiskBudget) == 4);
   CHECK(f.take(Tensor(weights(100, 2))) == Outcome::kStatsOnly);
-  REQUIRE(f.store.write(*f.writer, kNever).ok());
+  REQUIRE(f.store.write(*f.writer, kNever, kNever).ok());
   CHECK(f.blobs() == 0);
 }
 
@@ -302,8 +302,23 @@ TEST_CASE("value_store: writing stops at the disk budget", "[engine][snapshot]")
   CHECK(f.take(Tensor(weights(400'000, 1))) == Outcome::kStored);
   REQUIRE(f.store.settle(20 * kSecond));
   const uint64_t budget = f.writer->bytes_written() + 1;
-  REQUIRE(f.store.write(*f.writer, budget).ok());
+  REQUIRE(f.store.write(*f.writer, budget, kNever).ok());
   CHECK(f.blobs() == 1);
+  f.store.close(format::LossReason::kDiskBudget);
+  CHECK(f.lost(format::LossReason::kDiskBudget) == 6);
+}
+
+TEST_CASE("value_store: a turn of writing ends in time, and the next goes on",
+          "[engine][snapshot]") {
+  Fixture f;
+  const Tensor tensor(weights(200'000, 1));
+  CHECK(f.take(tensor) == Outcome::kStored);
+  REQUIRE(f.store.settle(20 * kSecond));
+  for (size_t turn = 1; turn <= 4; ++turn) {
+    REQUIRE(f.store.write(*f.writer, kNever, 0).ok());
+    CHECK(f.blobs() == turn);
+  }
+  CHECK((f.read(tensor) == tensor.values));
 }
 
 TEST_CASE("value_store: many threads may hand in values", "[engine][snapshot]") {
