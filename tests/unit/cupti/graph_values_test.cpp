@@ -99,6 +99,9 @@ TEST_CASE("graph: a replay's step decides, not the step of the capture") {
   position_now.step = 4;
   position_now.capture = false;
   const Captured graph(scene);
+  size_t nodes = 0;
+  REQUIRE(cuGraphGetNodes(graph.graph, nullptr, &nodes) == CUDA_SUCCESS);
+  CHECK(nodes == 2);
   const auto launch_at = [&](uint32_t step, bool capture) {
     position_now.step = step;
     position_now.capture = capture;
