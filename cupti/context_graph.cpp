@@ -2,9 +2,7 @@
 
 #include <optional>
 
-#include "cupti/context_scope.h"
 #include "cupti/context_stats.h"
-#include "cupti/relaxed_capture.h"
 
 namespace convtrace::cupti {
 namespace {
@@ -36,27 +34,19 @@ uint64_t ContextStats::idle_id(void** params) noexcept {
   return params == nullptr ? 0 : static_cast<const stats::Batch*>(params[0])->tickets;
 }
 
-CUdeviceptr ContextStats::make_scratch(const DeviceRequest& request) noexcept {
+CUdeviceptr ContextStats::take_scratch(const DeviceRequest& request) {
   stats::Layout layout;
   auto builder = builder_at(0);
   if (phase() != Phase::kReady || !stats::flatten(request.view, layout).ok() || layout.count == 0 ||
       !builder.add(layout, request.event.capture, 0, 0))
     return 0;
-  const ContextScope current(driver_, context_);
-  const RelaxedCapture relaxed(driver_);
-  CUdeviceptr scratch = 0;
-  const size_t bytes = kTicketBytes + builder.blocks() * sizeof(stats::Partial);
-  if (driver_.mem_alloc(&scratch, bytes) != CUDA_SUCCESS) return 0;
-  if (zero(scratch, bytes) == CUDA_SUCCESS) return scratch;
-  free_scratch(scratch);
-  return 0;
+  return node_memory_.take(kTicketBytes + builder.blocks() * sizeof(stats::Partial),
+                           [this](uint64_t ticket) { return ring_.is_done(ticket); });
 }
 
-void ContextStats::free_scratch(CUdeviceptr scratch) noexcept {
-  if (scratch == 0 || phase() != Phase::kReady) return;
-  const ContextScope current(driver_, context_);
-  const RelaxedCapture relaxed(driver_);
-  driver_.mem_free(scratch);
+void ContextStats::give_back_scratch(CUdeviceptr scratch,
+                                     std::optional<uint64_t> last_ticket) noexcept {
+  if (scratch != 0) node_memory_.give_back(scratch, last_ticket);
 }
 
 CUresult ContextStats::set_node(CUgraphExec exec, CUgraphNode node, const stats::Batch& batch,

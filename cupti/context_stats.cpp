@@ -51,11 +51,14 @@ ContextStats::Failure ContextStats::register_ring() noexcept {
   return {result, "cuMemHostRegister"};
 }
 
-/// The tickets at the end of each arena begin as zero; the kernel leaves them so.
+/// The tickets at the end of each arena, and those of nodes, begin as zero; the kernel leaves them
+/// so.
 ContextStats::Failure ContextStats::make_arenas() noexcept {
-  const size_t bytes = arenas_.size() * kArenaBytes;
+  const size_t arenas = arenas_.size() * kArenaBytes;
+  const size_t bytes = arenas + (in_graphs_ ? ScratchPool::kBytes : 0);
   CUresult result = driver_.mem_alloc(&arenas_address_, bytes);
   if (result != CUDA_SUCCESS) return {result, "cuMemAlloc"};
+  if (in_graphs_) node_memory_.set_memory(arenas_address_ + arenas);
   return {zero(arenas_address_, bytes), "cuMemsetD8Async"};
 }
 

@@ -22,6 +22,7 @@
 #include "cupti/api.h"
 #include "cupti/device_values.h"
 #include "cupti/result_ring.h"
+#include "cupti/scratch_pool.h"
 #include "cupti/stats/batch.h"
 
 namespace convtrace::cupti {
@@ -30,10 +31,11 @@ class ContextStats {
  public:
   /// As DeviceStats.
   ContextStats(const DriverApi& driver, CUcontext context, format::EventSink& sink,
-               ValueSink* values, uint64_t value_bytes)
+               ValueSink* values, uint64_t value_bytes, bool in_graphs)
       : driver_(driver),
         context_(context),
         value_bytes_(value_bytes),
+        in_graphs_(in_graphs),
         values_(driver, values, sink) {}
 
   /// What went wrong in CUDA; CUDA_SUCCESS: nothing.
@@ -65,9 +67,10 @@ class ContextStats {
   /// @param params as the parameters of a node of ours. @return its number.
   [[nodiscard]] static uint64_t idle_id(void** params) noexcept;
 
-  /// Memory for one node. @return 0 if there is none. Not for the launch path.
-  [[nodiscard]] CUdeviceptr make_scratch(const DeviceRequest& request) noexcept;
-  void free_scratch(CUdeviceptr scratch) noexcept;
+  /// Memory for one node. @return 0 if there is none. Makes no call to the driver.
+  [[nodiscard]] CUdeviceptr take_scratch(const DeviceRequest& request);
+  /// @param last_ticket of what the node has computed.
+  void give_back_scratch(CUdeviceptr scratch, std::optional<uint64_t> last_ticket) noexcept;
   /// The next launch of `exec` computes `request` in that node. @return the ticket of its result.
   [[nodiscard]] std::optional<uint64_t> arm(CUgraphExec exec, CUgraphNode node, CUdeviceptr scratch,
                                             const DeviceRequest& request) noexcept;
@@ -122,6 +125,8 @@ class ContextStats {
   std::mutex claim_mutex_;  ///< host work only: never held over a call to the driver
   std::array<Arena, 16> arenas_;
   const uint64_t value_bytes_;
+  const bool in_graphs_;
+  ScratchPool node_memory_;
   DeviceValues values_;
   std::mutex collect_mutex_;
   ResultRing ring_;

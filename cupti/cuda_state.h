@@ -33,7 +33,8 @@ struct CudaState {
         driver(driver_in),
         functions(driver, *options.definitions, options.rules),
         graphs(driver, functions, stats),
-        stats(driver, *options.sink, options.keep_samples, options.values, options.value_bytes),
+        stats(driver, *options.sink, options.keep_samples, options.values, options.value_bytes,
+              options.capture_graphs),
         graph_stats(stats, *options.addresses, *options.sink) {}
 
   [[nodiscard]] Position position() const noexcept {

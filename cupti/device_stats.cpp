@@ -25,12 +25,13 @@ void count_lost(uint64_t count, format::EventSink& sink) {
 }  // namespace
 
 DeviceStats::DeviceStats(const DriverApi& api, format::EventSink& sink, bool keep_samples,
-                         ValueSink* values, uint64_t value_bytes)
+                         ValueSink* values, uint64_t value_bytes, bool in_graphs)
     : driver_(api),
       sink_(sink),
       keep_samples_(keep_samples),
       values_(values),
-      value_bytes_(value_bytes) {}
+      value_bytes_(value_bytes),
+      in_graphs_(in_graphs) {}
 
 DeviceStats::~DeviceStats() {
   stop(0);
@@ -39,7 +40,8 @@ DeviceStats::~DeviceStats() {
 
 void DeviceStats::prepare(CUcontext context) noexcept try {
   if (find(context) != nullptr) return;
-  const auto made = std::make_shared<ContextStats>(driver_, context, sink_, values_, value_bytes_);
+  const auto made =
+      std::make_shared<ContextStats>(driver_, context, sink_, values_, value_bytes_, in_graphs_);
   const std::unique_lock contexts_lock(contexts_mutex_);
   const std::lock_guard lock(helper_mutex_);
   to_prepare_.push_back(made);

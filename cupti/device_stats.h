@@ -34,9 +34,10 @@ class DeviceStats {
   /// @param api, @param sink, @param values outlive this.
   /// @param keep_samples  false: no raw values in the results.
   /// @param values        null: nothing is stored whole. @param value_bytes as InterceptorOptions.
+  /// @param in_graphs     statistics are captured with the program's graphs, too.
   /// Makes no CUDA call.
   DeviceStats(const DriverApi& api, format::EventSink& sink, bool keep_samples,
-              ValueSink* values = nullptr, uint64_t value_bytes = 0);
+              ValueSink* values = nullptr, uint64_t value_bytes = 0, bool in_graphs = false);
   ~DeviceStats();
   DeviceStats(const DeviceStats&) = delete;
   DeviceStats& operator=(const DeviceStats&) = delete;
@@ -89,6 +90,7 @@ class DeviceStats {
   const bool keep_samples_;
   ValueSink* const values_;
   const uint64_t value_bytes_;
+  const bool in_graphs_;
 
   mutable std::shared_mutex contexts_mutex_;
   std::map<CUcontext, Shared> contexts_;

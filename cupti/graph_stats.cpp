@@ -68,7 +68,7 @@ void GraphStats::prepare(ExecutableGraph& graph) {
     node.value = find(node.id);
     if (node.value == nullptr) continue;
     if (const auto context = node.value->context.lock())
-      node.scratch = context->make_scratch(node.value->request);
+      node.scratch = context->take_scratch(node.value->request);
   }
 }
 
@@ -77,7 +77,8 @@ void GraphStats::release(ExecutableGraph& graph) noexcept {
   const std::lock_guard lock(graph.mutex);
   for (OwnNode& node : graph.kernels.own) {
     if (node.value == nullptr) continue;
-    if (const auto context = node.value->context.lock()) context->free_scratch(node.scratch);
+    if (const auto context = node.value->context.lock())
+      context->give_back_scratch(node.scratch, node.last_ticket);
   }
   graph.kernels.own.clear();
 }
@@ -102,6 +103,7 @@ size_t GraphStats::arm(CUgraphExec exec, ExecutableGraph& graph, const Position&
     }
     request.event.header.step = position.step;
     node.ticket = context->arm(exec, node.node, node.scratch, request);
+    if (node.ticket) node.last_ticket = node.ticket;
     ++(node.ticket ? armed : refused);
   }
   lose(position.step, format::LossReason::kGraphUnseen, gone);

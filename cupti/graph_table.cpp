@@ -63,7 +63,8 @@ void GraphTable::read_kernel_node(CUgraphNode node, int depth, GraphKernels& ker
                            .id = ContextStats::idle_id(params.kernelParams),
                            .value = nullptr,
                            .scratch = 0,
-                           .ticket = {}});
+                           .ticket = {},
+                           .last_ticket = {}});
   }
 }
 

@@ -51,6 +51,7 @@ struct OwnNode {
   std::shared_ptr<const NodeValue> value;  ///< null: no longer known
   CUdeviceptr scratch = 0;
   std::optional<uint64_t> ticket;  ///< of the launch that is being made
+  std::optional<uint64_t> last_ticket;
 };
 
 struct GraphKernels {

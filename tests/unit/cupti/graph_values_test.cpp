@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "cupti/scratch_pool.h"
 #include "tests/unit/cupti/graph_scene.h"
 
 namespace convtrace::cupti {
@@ -135,6 +136,40 @@ TEST_CASE("graph: tagged kernels without a node of ours are counted beside those
   CHECK(scene.sink.all<format::TensorStats>().size() == 1 + 1);
   CHECK(lost(scene, LossReason::kGraphUnseen) == 1);
   cuGraphDestroy(inner);
+}
+
+TEST_CASE("graph: nodes' memory is given again when its last result is out, within its bound") {
+  constexpr CUdeviceptr kBase = 0x1000;
+  ScratchPool pool;
+  bool done = false;
+  const auto take = [&](size_t bytes) { return pool.take(bytes, [&](uint64_t) { return done; }); };
+  CHECK(take(300) == 0);  // not prepared
+  pool.set_memory(kBase);
+  const CUdeviceptr first = take(300);
+  CHECK(first == kBase);
+  const CUdeviceptr second = take(300);
+  CHECK(second >= first + 300);
+  pool.give_back(first, 7);
+  CHECK(take(300) > second);  // its result is under way
+  done = true;
+  CHECK(take(400) > second);  // another size would find its ticket elsewhere
+  CHECK(take(300) == first);
+  CHECK(take(ScratchPool::kBytes) == 0);
+  pool.give_back(second, std::nullopt);
+  CHECK(take(300) == second);
+}
+
+TEST_CASE("graph: memory of nodes comes back with each graph that is destroyed") {
+  Scene scene({rule_for("fill*")}, &capture_graphs);
+  scene.await_preparation();
+  for (int i = 0; i < 3; ++i) {
+    const Captured graph(scene, 3);
+    for (int replay = 0; replay < 2; ++replay) REQUIRE(graph.launch() == CUDA_SUCCESS);
+    scene.interceptor->collect();
+  }
+  const auto values = scene.sink.all<format::TensorStats>();
+  REQUIRE(values.size() == 1 + 3 * 2 * 3);
+  for (const auto& value : values) CHECK(value.stats.count == 16);
 }
 
 }  // namespace
