@@ -66,37 +66,35 @@ class ValueStore::Incoming final : public cupti::IncomingValue {
   std::span<std::byte> next() noexcept override {
     const uint64_t left = value_->content.bytes - offset_;
     if (left == 0) return {};
-    if (part_ == nullptr) part_ = make_part(std::min<uint64_t>(left, format::kPartBytes));
-    if (part_ == nullptr) return {};
-    return {part_->bytes.get(), part_->size};
+    if (job_.empty()) prepare(std::min<uint64_t>(left, format::kPartBytes));
+    if (job_.empty()) return {};
+    const ValuePart& part = *job_.front().part;
+    return {part.bytes.get(), part.size};
   }
 
   void filled() noexcept override {
-    const std::shared_ptr<ValuePart> part = std::move(part_);
-    try {
-      const std::lock_guard lock(store_.mutex_);
-      kept_->parts.push_back(part);
-      store_.jobs_.push_back({value_, part, offset_});
-      store_.work_.notify_one();
-      offset_ += part->size;
-    } catch (...) {  // no memory: the value stays incomplete, which the destructor sees
-    }
+    const std::lock_guard lock(store_.mutex_);
+    kept_->parts.push_back(job_.front().part);
+    offset_ += job_.front().part->size;
+    store_.jobs_.splice(store_.jobs_.end(), job_);
+    store_.work_.notify_one();
   }
 
  private:
-  static std::shared_ptr<ValuePart> make_part(uint64_t size) noexcept try {
+  /// Gets all memory that filled() needs.
+  void prepare(uint64_t size) noexcept try {
+    kept_->parts.reserve((value_->content.bytes + format::kPartBytes - 1) / format::kPartBytes);
     auto part = std::make_shared<ValuePart>();
     part->bytes = std::make_unique_for_overwrite<std::byte[]>(size);
     part->size = static_cast<uint32_t>(size);
-    return part;
-  } catch (...) {
-    return nullptr;
+    job_.push_back({value_, std::move(part), offset_});
+  } catch (...) {  // no memory now
   }
 
   ValueStore& store_;
   std::shared_ptr<Value> value_;
   std::shared_ptr<KeptValue> kept_;
-  std::shared_ptr<ValuePart> part_;
+  std::list<Job> job_;  ///< of the part that is being filled: one at most
   uint64_t offset_ = 0;
   bool armed_ = false;
 };

@@ -16,6 +16,7 @@
 
 #include <condition_variable>
 #include <deque>
+#include <list>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -115,7 +116,7 @@ class ValueStore final : public cupti::ValueSink {
   uint32_t incoming_ = 0;         ///< values that are being filled
   std::set<std::pair<uint64_t, uint64_t>> known_;  ///< hash and bytes
   ValueHistory history_;
-  std::deque<Job> jobs_;
+  std::list<Job> jobs_;
   std::deque<Finished> finished_;  ///< taken out by the writer thread alone
   std::vector<pthread_t> threads_;
 };
