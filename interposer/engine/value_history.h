@@ -46,22 +46,25 @@ class ValueHistory {
     return fits ? at->second : nullptr;
   }
 
-  void keep(uint64_t place, std::shared_ptr<const KeptValue> value) {
+  /// @return what is not kept any more, or not at all: much memory, to be freed without a lock.
+  std::shared_ptr<const KeptValue> keep(uint64_t place, std::shared_ptr<const KeptValue> value) {
     const auto at = values_.find(place);
-    if (at != values_.end() && !at->second) return;  // given up
+    if (at != values_.end() && !at->second) return value;  // given up
     const uint64_t old = at != values_.end() ? at->second->content.bytes : 0;
     const bool fits = bytes_ - old + value->content.bytes <= max_bytes_;
-    if (!fits || values_.size() >= kMaxPlaces) return;
-    bytes_ += value->content.bytes - old;
-    values_[place] = std::move(value);
+    if (!fits || values_.size() >= kMaxPlaces) return value;
+    const uint64_t bytes = value->content.bytes;
+    values_[place].swap(value);
+    bytes_ += bytes - old;
+    return value;
   }
 
-  /// The difference to the last value was no smaller than the value.
-  void give_up(uint64_t place) {
+  /// The difference to the last value was no smaller than the value. @return as keep().
+  std::shared_ptr<const KeptValue> give_up(uint64_t place) {
     const auto at = values_.find(place);
-    if (at == values_.end() || !at->second) return;
+    if (at == values_.end() || !at->second) return nullptr;
     bytes_ -= at->second->content.bytes;
-    at->second = nullptr;
+    return std::move(at->second);
   }
 
  private:

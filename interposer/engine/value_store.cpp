@@ -52,9 +52,10 @@ class ValueStore::Incoming final : public cupti::IncomingValue {
   ~Incoming() override {
     if (!armed_) return;
     const bool complete = offset_ == value_->content.bytes;
+    std::shared_ptr<const KeptValue> old;  // freed without the lock
     const std::lock_guard lock(store_.mutex_);
     if (complete) {
-      store_.history_.keep(value_->place, kept_);
+      old = store_.history_.keep(value_->place, kept_);
     } else {
       store_.release(value_->content.bytes - offset_);
       store_.forget(value_->content);
@@ -244,8 +245,9 @@ std::optional<ValueStore::Finished> ValueStore::compress(format::PartEncoder& en
   if (!payload.ok()) return std::nullopt;
   job.part->depth.store(header.depth, std::memory_order_release);
   if (!base.bytes.empty() && header.depth == 0) {
+    std::shared_ptr<const KeptValue> old;  // freed without the lock
     const std::lock_guard lock(mutex_);
-    history_.give_up(value.place);
+    old = history_.give_up(value.place);
   }
   return Finished{{payload.value().begin(), payload.value().end()}, job.part->size};
 } catch (...) {
