@@ -55,7 +55,10 @@ class ValueStore::Incoming final : public cupti::IncomingValue {
     std::shared_ptr<const KeptValue> old;  // freed without the lock
     const std::lock_guard lock(store_.mutex_);
     if (complete) {
-      old = store_.history_.keep(value_->place, kept_);
+      try {
+        old = store_.history_.keep(value_->place, kept_);
+      } catch (...) {  // no memory: the next value of this place is stored as it is
+      }
     } else {
       store_.release(value_->content.bytes - offset_);
       store_.forget(value_->content);

@@ -46,14 +46,19 @@ void run_swap(const fakecuda_launch* launch) {
   for (unsigned i = 0; i < count; ++i) std::swap(first[i], second[i]);
 }
 
+/// What a tensor map describes is the device's business.
+void run_tensor_map(const fakecuda_launch*) {}
+
 constexpr unsigned kMixParams[] = {8, 8, 8, 8, 4, 4, 4, 4};
 constexpr unsigned kSwapParams[] = {16, 4};
+constexpr unsigned kTensorMapParams[] = {128, 8};
 constexpr fakecuda_kernel kKernels[] = {
     {"gpu_check_empty", run_empty, 0, nullptr},
     {"gpu_check_mix", run_mix, 8, kMixParams},
     {"gpu_check_swap", run_swap, 2, kSwapParams},
+    {"gpu_check_tensor_map", run_tensor_map, 2, kTensorMapParams},
 };
-constexpr fakecuda_image kFakeImage = {{'F', 'A', 'K', 'E', 'C', 'U', 'D', 'A'}, 3, kKernels};
+constexpr fakecuda_image kFakeImage = {{'F', 'A', 'K', 'E', 'C', 'U', 'D', 'A'}, 4, kKernels};
 
 }  // namespace
 

@@ -165,6 +165,20 @@ TEST_CASE("trace reader: one flipped bit loses at most the chunk it hit and inve
   }
 }
 
+namespace {
+
+/// Whether [begin, end) is inside the payload of an index record: a scan does not read those.
+bool is_index_payload(const SampleTrace& trace, size_t begin, size_t end) {
+  return std::ranges::any_of(trace.records, [&](const auto& record) {
+    const uint64_t payload = record.offset + format::kSlotBytes;  // a header is as long as a slot
+    const uint64_t padded = (record.header.stored_size + format::kSlotBytes - 1) /
+                            format::kSlotBytes * format::kSlotBytes;
+    return record.header.kind == RecordKind::kIndex && begin >= payload && end <= payload + padded;
+  });
+}
+
+}  // namespace
+
 TEST_CASE("trace reader: any zeroed sector loses no record outside it and invents nothing",
           "[reader][recovery]") {
   constexpr size_t kSector = 512;
@@ -175,8 +189,13 @@ TEST_CASE("trace reader: any zeroed sector loses no record outside it and invent
     Content bytes = trace.bytes;
     std::fill_n(bytes.begin() + static_cast<ptrdiff_t>(begin), end - begin, std::byte{0});
     const ReadResult result = read_all(bytes, policy);
-    INFO("sector at " << begin << ", policy " << static_cast<int>(policy));
+    INFO("sector at " << begin << " of " << trace.bytes.size() << ", policy "
+                      << static_cast<int>(policy));
     REQUIRE(result.opened.ok());
+    if (policy == OpenPolicy::kScan && is_index_payload(trace, begin, end)) {
+      REQUIRE(result.events == trace.events);
+      continue;
+    }
     REQUIRE(result.state != TraceState::kComplete);
     REQUIRE(is_subsequence(result.events, trace.events));
     REQUIRE(result.events.size() + result.without_definition >= events_clear_of(trace, begin, end));
