@@ -23,6 +23,11 @@ void Gate::before(const LaunchInfo& launch, bool per_thread, Pass& pass) noexcep
   }
 }
 
+/// The block that a kernel is to fill was allocated just now.
+void Gate::settle_memory(bool all) const noexcept {
+  if (state_.options.settle_memory != nullptr) state_.options.settle_memory(all);
+}
+
 void Gate::describe(const LaunchInfo& launch, bool per_thread, Pass& pass) {
   format::Launch& event = pass.event;
   pass.position = state_.position();
@@ -40,15 +45,14 @@ void Gate::describe(const LaunchInfo& launch, bool per_thread, Pass& pass) {
   if (launch.function == nullptr) {
     event.kernel = state_.functions.define("cuGraphLaunch");
     pass.graph = state_.graphs.find(launch.graph);
+    settle_memory(true);
     if (pass.graph != nullptr && !pass.captured && !pass.graph->kernels.own.empty())
       pass.values_in_graph = state_.graph_stats.arm(launch.graph, *pass.graph, pass.position);
     return;
   }
   const FunctionInfo& function = state_.functions.resolve(launch.function);
   event.kernel = function.kernel;
-  // The block that a kernel is to fill was allocated just now.
-  if (state_.options.settle_memory != nullptr)
-    state_.options.settle_memory(!function.rules.empty());
+  settle_memory(!function.rules.empty());
   const std::span<format::Operand> operands = pass.operands();
   const size_t count = scan_operands(launch, function.params, *state_.options.addresses,
                                      state_.tensor_maps, operands);

@@ -52,8 +52,8 @@ void require(bool good, const char* what) {
 class Discard final : public cupti::ValueSink {
  public:
   bool has(const format::TensorStats&) noexcept override { return false; }
-  std::unique_ptr<cupti::IncomingValue> begin(const format::TensorStats& event) noexcept override {
-    return std::make_unique<Incoming>(event.bytes);
+  Begun begin(const format::TensorStats& event) noexcept override {
+    return {std::make_unique<Incoming>(event.bytes), false};
   }
   bool refuse() noexcept override {
     ++refused;
