@@ -24,21 +24,15 @@
 #include <thread>
 #include <vector>
 
+#include "tests/gpu/programs/device.h"
 #include "tests/gpu/programs/image.h"
 
 namespace {
 
+using convtrace::gpu::check;
+
 constexpr unsigned kBurst = 500;
 constexpr unsigned kCount = 4096;
-constexpr int kNoDevice = 77;
-
-void check(CUresult result, const char* what) {
-  if (result == CUDA_SUCCESS) return;
-  const char* name = nullptr;
-  cuGetErrorName(result, &name);
-  std::fprintf(stderr, "%s: %s\n", what, name == nullptr ? "unknown error" : name);
-  std::exit(1);
-}
 
 struct Options {
   unsigned threads = 1;
@@ -180,28 +174,20 @@ int main(int argc, char** argv) {
   const Options options = parse(argc, argv);
   const LaunchKernel launch = find_launch(options.way);
   const int64_t before_init = now_ns();
-  int devices = 0;
-  if (cuInit(0) != CUDA_SUCCESS || cuDeviceGetCount(&devices) != CUDA_SUCCESS || devices == 0) {
-    std::fprintf(stderr, "no CUDA device\n");
-    return kNoDevice;
-  }
+  convtrace::gpu::start_driver();
   const int64_t after_init = now_ns();
-  char name[256] = {};
-  check(cuDeviceGetName(name, sizeof name, 0), "cuDeviceGetName");
-  CUcontext context = nullptr;
-  check(cuDevicePrimaryCtxRetain(&context, 0), "cuDevicePrimaryCtxRetain");
-  check(cuCtxSetCurrent(context), "cuCtxSetCurrent");
+  const convtrace::gpu::Device device;
   const int64_t after_context = now_ns();
   std::this_thread::sleep_for(std::chrono::milliseconds(options.pause_ms));
   CUmodule module = nullptr;
-  check(cuModuleLoadData(&module, convtrace::gpu::kernel_image(name)), "cuModuleLoadData");
+  check(cuModuleLoadData(&module, convtrace::gpu::kernel_image(device.name)), "cuModuleLoadData");
 
   Counts counts;
   std::vector<Worker> workers;
   for (unsigned i = 0; i < options.threads; ++i)
     workers.emplace_back(options, launch, module, counts);
   std::vector<std::thread> threads;
-  for (Worker& worker : workers) threads.emplace_back([&] { worker.run(context); });
+  for (Worker& worker : workers) threads.emplace_back([&] { worker.run(device.context); });
   for (std::thread& thread : threads) thread.join();
   check(cuCtxSynchronize(), "cuCtxSynchronize");
 
@@ -211,7 +197,7 @@ int main(int argc, char** argv) {
       "{\"device\": \"%s\", \"launches\": %lu, \"allocations\": %lu, \"frees\": %lu, "
       "\"ns_per_launch\": %.1f, \"before_init_ns\": %ld, \"after_init_ns\": %ld, "
       "\"after_context_ns\": %ld}\n",
-      name, counts.launches.load(), counts.allocations.load(), counts.frees.load(), worst,
+      device.name, counts.launches.load(), counts.allocations.load(), counts.frees.load(), worst,
       before_init, after_init, after_context);
   return 0;
 }

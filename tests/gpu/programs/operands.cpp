@@ -14,20 +14,14 @@
 #include <string>
 #include <vector>
 
+#include "tests/gpu/programs/device.h"
 #include "tests/gpu/programs/image.h"
 
 namespace {
 
-constexpr unsigned kCount = 1024;
-constexpr int kNoDevice = 77;
+using convtrace::gpu::check;
 
-void check(CUresult result, const char* what) {
-  if (result == CUDA_SUCCESS) return;
-  const char* name = nullptr;
-  cuGetErrorName(result, &name);
-  std::fprintf(stderr, "%s: %s\n", what, name == nullptr ? "unknown error" : name);
-  std::exit(1);
-}
+constexpr unsigned kCount = 1024;
 
 class Said {
  public:
@@ -120,17 +114,9 @@ std::string launch_tensor_map(CUmodule module, Said& said) {
 }  // namespace
 
 int main() {
-  int devices = 0;
-  if (cuInit(0) != CUDA_SUCCESS || cuDeviceGetCount(&devices) != CUDA_SUCCESS || devices == 0) {
-    std::fprintf(stderr, "no CUDA device\n");
-    return kNoDevice;
-  }
-  char name[256] = {};
-  check(cuDeviceGetName(name, sizeof name, 0), "cuDeviceGetName");
-  CUcontext context = nullptr;
-  check(cuDevicePrimaryCtxRetain(&context, 0), "cuDevicePrimaryCtxRetain");
-  check(cuCtxSetCurrent(context), "cuCtxSetCurrent");
-  const void* image = convtrace::gpu::kernel_image(name);
+  convtrace::gpu::start_driver();
+  const convtrace::gpu::Device device;
+  const void* image = convtrace::gpu::kernel_image(device.name);
   CUmodule module = nullptr;
   check(cuModuleLoadData(&module, image), "cuModuleLoadData");
 
@@ -139,7 +125,7 @@ int main() {
   launch_structs(module, said);
   const std::string why = launch_tensor_map(module, said);
   check(cuCtxSynchronize(), "cuCtxSynchronize");
-  std::printf("{\"device\": \"%s\", \"launches\": [%s], \"why_no_tensor_map\": \"%s\"}\n", name,
-              said.text().c_str(), why.c_str());
+  std::printf("{\"device\": \"%s\", \"launches\": [%s], \"why_no_tensor_map\": \"%s\"}\n",
+              device.name, said.text().c_str(), why.c_str());
   return 0;
 }

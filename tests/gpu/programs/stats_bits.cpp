@@ -20,6 +20,7 @@
 
 #include "cupti/device_stats.h"
 #include "cupti/stats/compute.h"
+#include "tests/gpu/programs/device.h"
 #include "tests/unit/cupti/collecting_sink.h"
 
 namespace convtrace {
@@ -28,17 +29,9 @@ namespace {
 using cupti::DeviceRequest;
 using format::Capture;
 using format::DType;
+using gpu::check;
 
 constexpr uint64_t kSecondNs = 1'000'000'000;
-constexpr int kNoDevice = 77;
-
-void check(CUresult result, const char* what) {
-  if (result == CUDA_SUCCESS) return;
-  const char* name = nullptr;
-  cuGetErrorName(result, &name);
-  std::fprintf(stderr, "%s: %s\n", what, name == nullptr ? "unknown error" : name);
-  std::exit(1);
-}
 
 /// What the bytes of a tensor are made of.
 enum class Fill { kRandomBits, kAllNaN, kSubnormal, kZeros };
@@ -182,16 +175,8 @@ void run(CUcontext context, const cupti::DriverApi& driver, std::span<Case> case
 int main(int argc, char** argv) {
   using namespace convtrace;
   const bool large = argc > 1 && std::strcmp(argv[1], "--large") == 0;
-  int devices = 0;
-  if (cuInit(0) != CUDA_SUCCESS || cuDeviceGetCount(&devices) != CUDA_SUCCESS || devices == 0) {
-    std::fprintf(stderr, "no CUDA device\n");
-    return kNoDevice;
-  }
-  char name[256] = {};
-  check(cuDeviceGetName(name, sizeof name, 0), "cuDeviceGetName");
-  CUcontext context = nullptr;
-  check(cuDevicePrimaryCtxRetain(&context, 0), "cuDevicePrimaryCtxRetain");
-  check(cuCtxSetCurrent(context), "cuCtxSetCurrent");
+  gpu::start_driver();
+  const gpu::Device device;
   cupti::DriverApi driver;
   if (!load_driver_api(driver).ok()) {
     std::fprintf(stderr, "the driver lacks functions that the engine needs\n");
@@ -201,19 +186,19 @@ int main(int argc, char** argv) {
   Outcome outcome;
   std::vector<Case> cases = all_cases();
   for (size_t i = 0; i < cases.size(); i += 200)
-    run(context, driver, std::span(cases).subspan(i, std::min<size_t>(200, cases.size() - i)),
-        outcome);
+    run(device.context, driver,
+        std::span(cases).subspan(i, std::min<size_t>(200, cases.size() - i)), outcome);
   for (size_t i = 0; i < cases.size(); i += 7)  // alone: a batch must not change anything
-    run(context, driver, std::span(cases).subspan(i, 1), outcome);
+    run(device.context, driver, std::span(cases).subspan(i, 1), outcome);
   if (large) {
     constexpr uint64_t kCount = (uint64_t{1} << 30) + 3;
     std::vector<Case> one;
     one.push_back(make_case(stats::dense_view(nullptr, DType::kF32, kCount), kCount * 4, 0,
                             Fill::kRandomBits, 9, Capture::kStats));
-    run(context, driver, one, outcome);
+    run(device.context, driver, one, outcome);
   }
   std::printf(
       "{\"device\": \"%s\", \"compared\": %lu, \"unequal\": %lu, \"first_unequal\": \"%s\"}\n",
-      name, outcome.compared, outcome.unequal, outcome.first.c_str());
+      device.name, outcome.compared, outcome.unequal, outcome.first.c_str());
   return outcome.unequal == 0 ? 0 : 1;
 }
