@@ -8,6 +8,7 @@
 #include "format/columns/scope_columns.h"
 #include "format/columns/stats_columns.h"
 #include "format/columns/sums_columns.h"
+#include "format/columns/sync_columns.h"
 #include "format/layout.h"
 #include "format/schema/chunk_generated.h"
 
@@ -52,6 +53,7 @@ struct EventEncoder::Columns {
   uint64_t newest_generation = 0;  ///< of the last Alloc
   CopyColumns copy;
   ScopeColumns scope;
+  SyncColumns sync;
   PackedColumn step_index;
   size_t step_count = 0;
   uint32_t last_index = 0;
@@ -77,6 +79,7 @@ struct EventEncoder::Columns {
   void put(const Free& e) { free.put(e); }
   void put(const Copy& e) { copy.put(e); }
   void put(const Scope& e) { scope.put(e); }
+  void put(const Sync& e) { sync.put(e); }
   void put(const Step& e) {
     step_index.put(step_count++, e.index - last_index);
     last_index = e.index;
@@ -112,8 +115,8 @@ size_t EventEncoder::Columns::packed_bytes() const {
   const size_t rows = kind.size();
   return rows + time.packed_bytes(rows) + step.packed_bytes(rows) + thread.packed_bytes(rows) +
          launch.packed_bytes() + stats.packed_bytes() + alloc.packed_bytes() + free.packed_bytes() +
-         copy.packed_bytes() + scope.packed_bytes() + step_index.packed_bytes(step_count) +
-         rare.packed_bytes();
+         copy.packed_bytes() + scope.packed_bytes() + sync.packed_bytes() +
+         step_index.packed_bytes(step_count) + rare.packed_bytes();
 }
 
 wire::ChunkT EventEncoder::Columns::chunk() {
@@ -129,6 +132,7 @@ wire::ChunkT EventEncoder::Columns::chunk() {
   to.free = free.pack();
   to.copy = copy.pack();
   to.scope = scope.pack();
+  to.sync = sync.pack();
   to.step_index = step_index.pack(step_count);
   rare.move_to(to);
   return to;
@@ -147,6 +151,7 @@ void EventEncoder::Columns::clear() {
   free.clear();
   copy.clear();
   scope.clear();
+  sync.clear();
   step_index.clear();
   newest_generation = step_count = last_index = 0;
   rare.clear();

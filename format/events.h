@@ -114,6 +114,19 @@ inline constexpr uint32_t kNoStep = 0xFFFFFFFF;
   X(kValueLeftOut, 13, "no memory for the value, left out")          \
   X(kGraphMemory, 14, "copies and allocations inside a graph")
 
+/// What orders work on the GPU beside its place in a stream: calls that make or end an event or a
+/// stream, or that let one stream, or the host, know of the work of another.
+#define CONVTRACE_SYNC_KINDS(X)        \
+  X(kEventRecord, 0, "event-record")   \
+  X(kStreamWait, 1, "stream-wait")     \
+  X(kEventDone, 2, "event-done")       \
+  X(kStreamDone, 3, "stream-done")     \
+  X(kContextDone, 4, "context-done")   \
+  X(kEventCreate, 5, "event-create")   \
+  X(kEventDestroy, 6, "event-destroy") \
+  X(kStreamCreate, 7, "stream-create") \
+  X(kStreamDestroy, 8, "stream-destroy")
+
 #define CONVTRACE_DECLARE_ENUM(Name, LIST)                  \
   enum class Name : uint8_t { LIST(CONVTRACE_ENUMERATOR) }; \
   constexpr std::string_view to_string(Name value) {        \
@@ -133,6 +146,7 @@ inline constexpr uint32_t kNoStep = 0xFFFFFFFF;
 #define CONVTRACE_ENUM_CASE_FindingKind(name, value, text) CONVTRACE_CASE(FindingKind, name, text)
 #define CONVTRACE_ENUM_CASE_Level(name, value, text) CONVTRACE_CASE(Level, name, text)
 #define CONVTRACE_ENUM_CASE_LossReason(name, value, text) CONVTRACE_CASE(LossReason, name, text)
+#define CONVTRACE_ENUM_CASE_SyncKind(name, value, text) CONVTRACE_CASE(SyncKind, name, text)
 
 CONVTRACE_DECLARE_ENUM(Phase, CONVTRACE_PHASES)
 CONVTRACE_DECLARE_ENUM(Capture, CONVTRACE_CAPTURES)
@@ -143,6 +157,7 @@ CONVTRACE_DECLARE_ENUM(NotSampled, CONVTRACE_NOT_SAMPLED)
 CONVTRACE_DECLARE_ENUM(FindingKind, CONVTRACE_FINDING_KINDS)
 CONVTRACE_DECLARE_ENUM(Level, CONVTRACE_LEVELS)
 CONVTRACE_DECLARE_ENUM(LossReason, CONVTRACE_LOSS_REASONS)
+CONVTRACE_DECLARE_ENUM(SyncKind, CONVTRACE_SYNC_KINDS)
 inline constexpr size_t kLossReasonCount = 15;
 
 /// A device: `cpu` (index 0) or `cuda:<index>`; kOther is anything else a framework names.
@@ -317,14 +332,25 @@ struct Cost {
   uint64_t bytes = 0;  ///< written to the file
 };
 
+/// A call that orders streams, or the host and a stream. Handles come again once they are
+/// destroyed, as addresses do.
+struct Sync {
+  EventHeader header;
+  SyncKind kind = SyncKind::kEventRecord;
+  uint8_t device = 0;   ///< CUDA ordinal
+  uint64_t stream = 0;  ///< driver handle; 0 the default stream, or none
+  uint64_t event = 0;   ///< driver handle, or 0
+  uint32_t flags = 0;   ///< that the event or stream was made with
+};
+
 /// The order of alternatives is the stored event kind: append only.
 using Event = std::variant<Launch, TensorStats, Alloc, Free, Copy, Scope, Step, Finding, Diagnostic,
-                           Loss, Cost>;
+                           Loss, Cost, Sync>;
 
 /// @return the value of `record` in JSON for each alternative of Event.
 constexpr std::string_view event_name(size_t index) {
   constexpr std::string_view kNames[] = {"launch", "stats",   "alloc",      "free", "copy", "scope",
-                                         "step",   "finding", "diagnostic", "loss", "cost"};
+                                         "step",   "finding", "diagnostic", "loss", "cost", "sync"};
   static_assert(std::variant_size_v<Event> == std::size(kNames));
   return index < std::size(kNames) ? kNames[index] : "unknown";
 }

@@ -33,6 +33,7 @@ class DefinitionCheck {
   [[nodiscard]] bool resolves(const format::Diagnostic&) const { return true; }
   [[nodiscard]] bool resolves(const format::Loss&) const { return true; }
   [[nodiscard]] bool resolves(const format::Cost&) const { return true; }
+  [[nodiscard]] bool resolves(const format::Sync&) const { return true; }
 
  private:
   [[nodiscard]] bool known(format::StringId id) const { return test(strings_, id.value); }

@@ -9,6 +9,7 @@
 #include "reader/columns/scope_rows.h"
 #include "reader/columns/stats_rows.h"
 #include "reader/columns/sums_rows.h"
+#include "reader/columns/sync_rows.h"
 #include "reader/columns/verified_chunk.h"
 
 namespace convtrace::reader {
@@ -47,6 +48,7 @@ struct EventDecoder::Impl {
   MemoryRows<Free> free;
   CopyRows copy;
   ScopeRows scope;
+  SyncRows sync;
   PackedColumn step_index;
   size_t step_row = 0;
   uint32_t last_index = 0;
@@ -92,7 +94,7 @@ bool EventDecoder::Impl::bind(const wire::Chunk& from, uint32_t item_count, size
          scope.bind(from.scope(), rows[5]) && step_index.bind(from.step_index(), rows[6], 4) &&
          rows_of(from.finding()) == rows[7] && rows_of(from.diagnostic()) == rows[8] &&
          rows_of(from.loss()) == rows[9] && rows_of(from.cost()) == rows[10] &&
-         rare_texts_fit(from, raw_bytes);
+         sync.bind(from.sync(), rows[11]) && rare_texts_fit(from, raw_bytes);
 }
 
 void EventDecoder::Impl::find_newest(size_t launch_count) {
@@ -142,6 +144,8 @@ bool EventDecoder::Impl::next(Event& event) {
       return next_table<Loss>(header, *chunk->loss(), loss_row, event);
     case 10:
       return next_table<Cost>(header, *chunk->cost(), cost_row, event);
+    case 11:
+      return sync.next(header, event);
     default:
       return false;
   }

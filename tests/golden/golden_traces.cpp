@@ -129,6 +129,29 @@ void write_unclosed(const std::string& path) {
   trace.leave_unclosed();
 }
 
+/// Every kind of synchronisation, as two streams and the host use it in equal steps.
+void write_syncs(const std::string& path) {
+  TraceBuilder trace(path);
+  trace.meta(fixed_meta()).step(0);
+  const auto put = [&trace](SyncKind kind, uint64_t stream, uint64_t event, uint32_t flags = 0) {
+    trace.event(Sync{
+        .header = {}, .kind = kind, .device = 1, .stream = stream, .event = event, .flags = flags});
+  };
+  put(SyncKind::kStreamCreate, 0x55550010, 0, 1);
+  put(SyncKind::kEventCreate, 0, 0x55550020, 2);
+  for (uint32_t step = 1; step < 4; ++step) {
+    trace.step(step);
+    put(SyncKind::kEventRecord, 0, 0x55550020);
+    put(SyncKind::kStreamWait, 0x55550010, 0x55550020);
+    put(SyncKind::kStreamDone, 0x55550010, 0);
+    put(SyncKind::kEventDone, 0, 0x55550020);
+  }
+  put(SyncKind::kContextDone, 0, 0);
+  put(SyncKind::kEventDestroy, 0, 0x55550020);
+  put(SyncKind::kStreamDestroy, 0x55550010, 0);
+  trace.close();
+}
+
 /// Of f32 as a layer's weights are: mantissas like noise, few exponents.
 std::vector<std::byte> weights(size_t count) {
   std::vector<std::byte> bytes = value_bytes(4 * count, 1);
@@ -183,7 +206,8 @@ std::vector<std::byte> value_bytes(size_t count, uint32_t seed) {
 const GoldenTrace kGolden[kGoldenTraces] = {{"tiny", write_tiny},
                                             {"full", write_full},
                                             {"unclosed", write_unclosed},
-                                            {"values", write_values}};
+                                            {"values", write_values},
+                                            {"syncs", write_syncs}};
 
 const MustFail kMustFail[kMustFailFiles] = {
     {"empty", [](std::string) { return std::string(); }},

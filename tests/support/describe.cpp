@@ -114,6 +114,10 @@ struct Describer {
     const auto& [header, host_ns, device_ns, bytes] = e;
     text.fields(header, host_ns, device_ns, bytes);
   }
+  void operator()(const Sync& e) {
+    const auto& [header, kind, device, stream, event, flags] = e;
+    text.fields(header, kind, device, stream, event, flags);
+  }
 };
 
 }  // namespace

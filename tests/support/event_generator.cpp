@@ -39,6 +39,7 @@ class EventGenerator::Filler {
   void fill(Level& value) { choose(value, 4); }
   void fill(LossReason& value) { choose(value, kLossReasonCount); }
   void fill(DType& value) { choose(value, kDTypeCount); }
+  void fill(SyncKind& value) { choose(value, 9); }
   void fill(Copy::Kind& value) { choose(value, 2); }
   void fill(Device& value) {
     choose(value.type, 3);
@@ -156,6 +157,10 @@ class EventGenerator::Filler {
     auto& [header, host_ns, device_ns, bytes] = e;
     (*this)(header, host_ns, device_ns, bytes);
   }
+  void fill(Sync& e) {
+    auto& [header, kind, device, stream, event, flags] = e;
+    (*this)(header, kind, device, stream, event, flags);
+  }
 
  private:
   uint64_t bits() {
@@ -168,7 +173,7 @@ class EventGenerator::Filler {
 
 Event EventGenerator::make(size_t kind) {
   static const Event kAll[] = {Launch{}, TensorStats{}, Alloc{},      Free{}, Copy{}, Scope{},
-                               Step{},   Finding{},     Diagnostic{}, Loss{}, Cost{}};
+                               Step{},   Finding{},     Diagnostic{}, Loss{}, Cost{}, Sync{}};
   static_assert(std::size(kAll) == std::variant_size_v<Event>);
   Event event = kAll[kind];
   Filler filler(*this);

@@ -164,6 +164,14 @@ class Filler {
     json_["bytes"] = e.bytes;
   }
 
+  void operator()(const format::Sync& e) {
+    json_["kind"] = to_string(e.kind);
+    json_["device"] = device_text({format::Device::Type::kCuda, e.device});
+    json_["stream"] = e.stream;
+    json_["event"] = e.event;
+    json_["flags"] = e.flags;
+  }
+
  private:
   void place(const format::Place& place) {
     json_["phase"] = to_string(place.phase);

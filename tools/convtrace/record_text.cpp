@@ -65,6 +65,13 @@ std::string dim3_text(const uint32_t (&axes)[3]) {
   return std::to_string(axes[0]) + ',' + std::to_string(axes[1]) + ',' + std::to_string(axes[2]);
 }
 
+/// Whether a stream belongs to such a record: 0 is the default one, or none.
+bool on_stream(format::SyncKind kind) {
+  using Kind = format::SyncKind;
+  return kind != Kind::kEventDone && kind != Kind::kContextDone && kind != Kind::kEventCreate &&
+         kind != Kind::kEventDestroy;
+}
+
 /// Place and details of each kind of record.
 class Describer {
  public:
@@ -125,6 +132,14 @@ class Describer {
   void operator()(const format::Cost& e) {
     details = "host " + count_text(e.host_ns) + " ns  device " + count_text(e.device_ns) +
               " ns  file " + counted(e.bytes, "byte");
+  }
+
+  void operator()(const format::Sync& e) {
+    details = to_string(e.kind);
+    if (e.event != 0) details += "  event " + address_text(e.event);
+    if (on_stream(e.kind)) details += "  stream " + address_text(e.stream);
+    details += " on " + device_text({format::Device::Type::kCuda, e.device});
+    if (e.flags != 0) details += "  flags " + address_text(e.flags);
   }
 
  private:

@@ -290,8 +290,10 @@ TEST_CASE("trace reader: events whose definitions are lost are counted and not s
 TEST_CASE("trace reader: a damaged payload is counted in records, events and bytes",
           "[reader][recovery]") {
   const SampleTrace trace = make_sample_trace(17, 3, 8);
-  const RecordEntry& chunk = trace.records[4];
-  REQUIRE(chunk.header.kind == RecordKind::kEvents);
+  const auto events = std::ranges::find(trace.records, RecordKind::kEvents,
+                                        [](const RecordEntry& e) { return e.header.kind; });
+  REQUIRE(events != trace.records.end());
+  const RecordEntry& chunk = *events;
   Content bytes = trace.bytes;
   bytes[chunk.offset + format::kSlotBytes] ^= std::byte{1};
   const ReadResult result = read_all(bytes);

@@ -6,7 +6,8 @@ from . import columns, limits
 from .elements import decode, is_float, is_signed, part_bytes
 from .flat import BadBuffer, Reader
 
-KINDS = ("launch", "stats", "alloc", "free", "copy", "scope", "step", "finding", "diagnostic", "loss", "cost")
+KINDS = ("launch", "stats", "alloc", "free", "copy", "scope", "step", "finding", "diagnostic", "loss", "cost",
+         "sync")
 NO_STEP = 0xFFFFFFFF
 _PHASES = ("forward", "data", "loss", "backward", "optimizer", "recompute", "communication")
 _WHY = ("", "no rule asks for it", "launched outside the gate", "stream is capturing",
@@ -31,6 +32,8 @@ _REASONS = ("queue full", "record too large", "write failed", "disk budget reach
             "its CUDA context ended first", "kernels of a graph that cannot be seen",
             "no memory for the value, statistics only", "no memory for the value, left out",
             "copies and allocations inside a graph")
+_SYNCS = ("event-record", "stream-wait", "event-done", "stream-done", "context-done", "event-create",
+          "event-destroy", "stream-create", "stream-destroy")
 _RANK_UNKNOWN = 255
 
 def _fixed(**widths):
@@ -51,6 +54,7 @@ _STATS_ROWS = {name: 20 + i for i, name in enumerate(
 _MEMORY = _fixed(bytes=8, source=1, device_type=1, device_index=1, stream=8, stack=4)
 _COPY = _fixed(kind=1, bytes=8, stream=8)
 _SCOPE = _fixed(scope=4, call=4, phase=1, enter=1)
+_SYNC = _fixed(kind=1, device=1, stream=8, event=8, flags=4)
 
 
 class NotUnderstood(Exception):
@@ -99,7 +103,8 @@ class _Chunk:
             4: self._copies(count[4]), 5: self._scopes(count[5]), 6: self._step_marks(count[6]),
             7: self._tables(13, count[7], self._finding, (19,)),
             8: self._tables(14, count[8], self._diagnostic, (1, 2)),
-            9: self._tables(15, count[9], self._loss), 10: self._tables(16, count[10], self._cost)}
+            9: self._tables(15, count[9], self._loss), 10: self._tables(16, count[10], self._cost),
+            11: self._syncs(count[11])}
 
     def events(self):
         """Yields (common fields, function that gives the others)."""
@@ -277,6 +282,15 @@ class _Chunk:
         rows = columns.RowTable(table, count, _SCOPE, {})
         return ((lambda v=rows.fixed_of(signature): {**self._place(v), "enter": v["enter"] != 0})
                 for signature, _ in rows.rows())
+
+    def _syncs(self, count):
+        table = self._sub_table(18, count)
+        if table is None:
+            return iter(())
+        rows = columns.RowTable(table, count, _SYNC, {})
+        return ((lambda v=rows.fixed_of(signature): {
+            **v, "kind": _named(_SYNCS, v["kind"], "kind of synchronisation"),
+            "device": "cuda:%d" % v["device"]}) for signature, _ in rows.rows())
 
     def _step_marks(self, count):
         index, marks = 0, []

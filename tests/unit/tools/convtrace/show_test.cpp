@@ -59,6 +59,11 @@ void write_all_kinds(const std::string& path) {
       .diagnostic(format::Level::kInfo, "cupti", "not loaded")
       .loss(format::LossReason::kQueueFull, 12)
       .cost(1, 2, 3)
+      .event(format::Sync{.header = {},
+                          .kind = format::SyncKind::kStreamWait,
+                          .device = 1,
+                          .stream = 7,
+                          .event = 9})
       .close();
 }
 
@@ -100,7 +105,7 @@ TEST_CASE("show --json: every record has the common keys, every kind its own", "
     kinds.insert(record["record"]);
   }
   CHECK(kinds == std::set<std::string>{"meta", "launch", "stats", "alloc", "free", "copy", "scope",
-                                       "step", "finding", "diagnostic", "loss", "cost"});
+                                       "step", "finding", "diagnostic", "loss", "cost", "sync"});
   CHECK(records[0]["record"] == "meta");
   check_keys(only(records, "launch"), {"kernel", "family", "grid", "block", "stream", "sampled",
                                        "why", "operands", "phase", "scope", "call"});
@@ -114,6 +119,7 @@ TEST_CASE("show --json: every record has the common keys, every kind its own", "
   check_keys(only(records, "free"), {"address", "bytes", "generation", "source", "stream"});
   check_keys(only(records, "finding"), {"kind", "level", "phase", "scope", "op", "kernel", "slot",
                                         "other", "bytes", "message", "stacks", "suppressed"});
+  check_keys(only(records, "sync"), {"kind", "device", "stream", "event", "flags"});
 }
 
 TEST_CASE("show --json: a launch", "[cli]") {
