@@ -10,6 +10,7 @@
 #include "tools/common/exit_code.h"
 #include "tools/common/usage.h"
 #include "tools/diff/diff.h"
+#include "tools/diff/map_file.h"
 #include "tools/diff/report_csv.h"
 #include "tools/diff/report_html.h"
 #include "tools/diff/report_json.h"
@@ -24,6 +25,8 @@ using tools::DiffExitCode;
 struct Options {
   DiffInputs inputs;
   std::string json, html, junit, csv;  ///< empty: not asked for; "-": standard output
+  std::string map;
+  std::vector<std::string> tolerances;
 };
 
 /// Opens each report before anything is compared, so that a bad path costs no waiting.
@@ -84,6 +87,15 @@ void describe_options(CLI::App& app, Options& options) {
   app.add_option("--noise", options.inputs.noise,
                  "other runs of the baseline: what they differ by is noise")
       ->type_name("OTHER_BASE");
+  app.add_option("--tol", options.tolerances,
+                 "what values may differ by, in units of their size: PATTERN is a glob, or re: and "
+                 "an expression, over module paths, ops, kernels and slots")
+      ->type_name("PATTERN=X")
+      ->check([](const std::string& word) {
+        return parse_tolerance(word) ? "" : "takes PATTERN=X with X a number of 0 or more";
+      });
+  app.add_option("--map", options.map, "TOML file: ranks and modules that have other names")
+      ->type_name("F");
   app.add_option("--json", options.json, "write everything found as JSON (- for stdout)")
       ->type_name("F");
   app.add_option("--html", options.html, "write a page")->type_name("F");
@@ -114,6 +126,15 @@ DiffExitCode exit_code(Verdict verdict) {
 DiffExitCode compare_and_report(const Options& options, std::ostream& out, std::ostream& err,
                                 bool color) {
   Outputs outputs(out, err);
+  std::string error;
+  DiffInputs inputs = options.inputs;
+  if (!options.map.empty() && !read_map(options.map, inputs.rules, error)) {
+    err << "convtrace-diff: " << error << "\n";
+    return DiffExitCode::kUsage;
+  }
+  for (const std::string& word : options.tolerances) {
+    if (auto rule = parse_tolerance(word)) inputs.rules.tolerances.push_back(*std::move(rule));
+  }
   std::ostream* json = outputs.open(options.json);
   std::ostream* html = outputs.open(options.html);
   std::ostream* junit = outputs.open(options.junit);
@@ -123,8 +144,7 @@ DiffExitCode compare_and_report(const Options& options, std::ostream& out, std::
   std::optional<CsvReport> rows;
   if (csv != nullptr) rows.emplace(*csv);
   DiffResult result;
-  std::string error;
-  if (!run_diff(options.inputs, rows ? &*rows : nullptr, result, error)) {
+  if (!run_diff(inputs, rows ? &*rows : nullptr, result, error)) {
     err << "convtrace-diff: " << error << "\n";
     return DiffExitCode::kUsage;
   }

@@ -134,14 +134,15 @@ Comparison compare_non_finite(const Stats& base, const Stats& cand) {
                  kInfinite);
 }
 
-Comparison compare_statistics(const ValueView& base, const ValueView& cand,
-                              const NoiseBand* noise) {
+Comparison compare_statistics(const ValueView& base, const ValueView& cand, const NoiseBand* noise,
+                              std::optional<double> relative) {
   const DType dtype = base.record.dtype;
   const double eps[2] = {epsilon(dtype), averaged_epsilon(dtype, base.record.stats.count)};
   const Measured measured = measure(base, cand);
   FieldValues tolerance, z;
   for (size_t i = 0; i < kMeasuredFields; ++i) {
-    tolerance[i] = kEpsFactor * eps[is_averaged(i) ? 1 : 0] * measured.scale[i];
+    const double allowed = relative ? *relative : kEpsFactor * eps[is_averaged(i) ? 1 : 0];
+    tolerance[i] = allowed * measured.scale[i];
   }
   if (noise != nullptr) {
     for (size_t i = 0; i < kMeasuredFields; ++i) {
@@ -161,8 +162,8 @@ Comparison compare_statistics(const ValueView& base, const ValueView& cand,
                     tolerance[field], tolerance[field] > 0 ? z[field] : kInfinite);
   }
   // Integers are exact: other bytes with equal statistics are still other values.
-  const bool exact = eps[0] == 0 && (noise == nullptr || !noise->bits);
-  if (worst.z > kSuspiciousLimit || exact) {
+  const bool exact = eps[0] == 0 && !relative && (noise == nullptr || !noise->bits);
+  if (worst.z > (relative ? 1 : kSuspiciousLimit) || exact) {
     worst.verdict = Class::kDiverged;
   } else if (worst.z > 1) {
     worst.verdict = Class::kSuspicious;
@@ -208,7 +209,8 @@ Measured measure(const ValueView& base, const ValueView& cand) {
   return measured;
 }
 
-Comparison compare(const ValueView& base, const ValueView& cand, const NoiseBand* noise) {
+Comparison compare(const ValueView& base, const ValueView& cand, const NoiseBand* noise,
+                   std::optional<double> relative) {
   const ValueRecord& a = base.record;
   const ValueRecord& b = cand.record;
   const bool padded = a.extent == format::Extent::kBlock || b.extent == format::Extent::kBlock;
@@ -223,7 +225,7 @@ Comparison compare(const ValueView& base, const ValueView& cand, const NoiseBand
   const bool bytes_only = format::number_class(a.dtype) == NumberClass::kBytes;
   if (hash_only || padded || bytes_only) return compare_hashes(a.dtype, padded, noise);
   if (!same_non_finite(a.stats, b.stats)) return compare_non_finite(a.stats, b.stats);
-  return compare_statistics(base, cand, noise);
+  return compare_statistics(base, cand, noise, relative);
 }
 
 }  // namespace convtrace::diff

@@ -10,6 +10,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string_view>
 
@@ -103,8 +104,10 @@ struct Comparison {
   bool bits_differ = false;
 };
 
-/// @param noise null without `--noise`.
+/// @param noise    null without `--noise`.
+/// @param relative what the user allows, in units of the scale, in place of what rounding explains;
+/// beyond it nothing is merely suspicious.
 [[nodiscard]] Comparison compare(const ValueView& base, const ValueView& cand,
-                                 const NoiseBand* noise);
+                                 const NoiseBand* noise, std::optional<double> relative = {});
 
 }  // namespace convtrace::diff

@@ -26,6 +26,7 @@ class Diff {
 
   [[nodiscard]] bool run(const DiffInputs& inputs, std::string& error) {
     noise_.resize(inputs.noise.size());
+    rules_ = inputs.rules;
     if (!open_trace_set(inputs.base, base_, error)) return false;
     if (!open_trace_set(inputs.cand, cand_, error)) return false;
     for (size_t i = 0; i < noise_.size(); ++i) {
@@ -40,7 +41,7 @@ class Diff {
                               base_.unreadable.end());
     result_.incomplete.insert(result_.incomplete.end(), cand_.unreadable.begin(),
                               cand_.unreadable.end());
-    const std::vector<RankPair> pairs = pair_ranks(base_, cand_);
+    const std::vector<RankPair> pairs = pair_ranks(base_, cand_, rules_.base_rank);
     many_ranks_ = pairs.size() > 1;
     for (const RankPair& pair : pairs) {
       if (!compare_rank(pair, error)) return false;
@@ -94,7 +95,7 @@ class Diff {
         !open_noise(pair.rank, noise, error)) {
       return false;
     }
-    RankDiff diff(pair.rank, names_, rows_);
+    RankDiff diff(pair.rank, names_, rules_, rows_);
     diff.run(*base, *cand, noise);
     add_conditions(pair.rank, *base, *cand, diff.outcome());
     add_findings(result_.base_findings, base->findings(), pair.rank);
@@ -170,6 +171,10 @@ class Diff {
     if (outcome.uncompared_step && !cut && !uncompared_step_) {
       uncompared_step_ = outcome.uncompared_step;
     }
+    for (RenamedModule& module : outcome.renamed) {
+      const auto known = std::ranges::find(result_.renamed, module);
+      if (known == result_.renamed.end()) result_.renamed.push_back(std::move(module));
+    }
     result_.ranks.push_back({rank, outcome.values, outcome.root});
     keep_earlier(result_.root, std::move(outcome.root));
     keep_earlier(result_.first_bit_difference, std::move(outcome.first_bit_difference));
@@ -199,6 +204,7 @@ class Diff {
   }
 
   void decide() {
+    std::ranges::sort(result_.renamed, {}, &RenamedModule::base);
     result_.why_not_comparable = why_not_comparable();
     if (!result_.why_not_comparable.empty()) {
       result_.verdict = Verdict::kNotComparable;
@@ -213,6 +219,7 @@ class Diff {
 
   RowSink* rows_;
   DiffResult& result_;
+  DiffRules rules_;
   format::Definitions names_;
   TraceSet base_, cand_;
   std::vector<TraceSet> noise_;

@@ -15,7 +15,8 @@ namespace convtrace::diff {
 /// Each is a trace or a folder of traces.
 struct DiffInputs {
   std::string base, cand;
-  std::vector<std::string> noise;  ///< other runs of the baseline
+  std::vector<std::string> noise{};  ///< other runs of the baseline
+  DiffRules rules{};
 };
 
 /// Below this part of the shorter side's values aligned, the runs are not the same program.

@@ -58,6 +58,10 @@ void RankDiff::run(StepStream& base, StepStream& cand,
       cand.pop();
     }
   }
+  for (const auto& [cand_scope, pair] : scopes_.renamed()) {
+    outcome_.renamed.push_back({std::string(names_.text(pair.base)),
+                                std::string(names_.text({cand_scope})), pair.confidence});
+  }
 }
 
 void RankDiff::learn_noise(const StepRecords& base,
@@ -77,18 +81,21 @@ void RankDiff::learn_noise(const StepRecords& base,
 }
 
 void RankDiff::compare_step(const StepRecords& base, const StepRecords& cand, bool with_noise) {
-  StepPair pair{base, cand, align(base.values, cand.values), {}, {}};
+  scopes_.learn(base, cand);
+  StepPair pair{base, cand, align(base.values, cand.values, scopes_), {}, {}};
   pair.comparisons.reserve(pair.alignment.matches.size());
   for (const Match& match : pair.alignment.matches) {
     const ValueView a = view(base, base.values[match.base]);
     const ValueView b = view(cand, cand.values[match.cand]);
+    const std::optional<double> allowed = tolerances_.of(a.record);
     if (with_noise) {
       const NoiseBand band = noise_.band(a.record.key);
-      pair.comparisons.push_back(compare(a, b, &band));
+      pair.comparisons.push_back(compare(a, b, &band, allowed));
     } else {
-      pair.comparisons.push_back(compare(a, b, nullptr));
+      pair.comparisons.push_back(compare(a, b, nullptr, allowed));
     }
   }
+  confirm_guesses(pair);
   pair.lineage = trace_lineage(base, cand, pair.alignment);
   for (const ChangedBetween& changed : pair.lineage.changed) {
     pair.comparisons[changed.consumer].verdict = Class::kChangedBetween;
@@ -97,6 +104,21 @@ void RankDiff::compare_step(const StepRecords& base, const StepRecords& cand, bo
   find_first_bit_difference(pair);
   if (rows_ != nullptr) write_rows(pair);
   count(pair);
+}
+
+/// A guessed partner whose value is another one is no partner.
+void RankDiff::confirm_guesses(StepPair& pair) const {
+  std::vector<Comparison>& comparisons = pair.comparisons;
+  std::vector<bool> holds(comparisons.size(), true);
+  size_t kept = 0;
+  for (size_t m = 0; m < comparisons.size(); ++m) {
+    holds[m] =
+        pair.alignment.matches[m].confidence >= kLeastConfidence || agrees(comparisons[m].verdict);
+    if (holds[m]) comparisons[kept++] = comparisons[m];
+  }
+  if (kept == comparisons.size()) return;
+  comparisons.resize(kept);
+  drop_matches(pair.alignment, holds);
 }
 
 void RankDiff::one_sided(const StepRecords& step, bool in_base) {
@@ -118,7 +140,7 @@ void RankDiff::count(const StepPair& pair) {
   add_one_sided(pair, static_cast<uint32_t>(pair.base.values.size()),
                 static_cast<uint32_t>(pair.cand.values.size()), one_sided_in_earlier_steps_);
   outcome_.values += alignment.matches.size();
-  outcome_.launches += matched_launches(pair.base, pair.cand);
+  outcome_.launches += matched_launches(pair.base, pair.cand, scopes_);
   outcome_.base_values += pair.base.values.size();
   outcome_.cand_values += pair.cand.values.size();
   ++outcome_.steps;
@@ -168,7 +190,10 @@ RecordReport RankDiff::report(const StepPair& pair, uint32_t match) const {
   RecordReport report = describe_key(names_, rank_, pair.base.step, pair.base_of(match));
   // A renamed kernel of the same family: the candidate's name is the one to look for.
   report.kernel = names_.text(pair.cand_of(match).kernel);
+  report.cand_scope = names_.text(pair.cand_of(match).key.scope);
+  report.cand_slot = names_.text(pair.cand_of(match).key.slot);
   report.how = pair.alignment.matches[match].how;
+  report.confidence = pair.alignment.matches[match].confidence;
   report.comparison = pair.comparisons[match];
   report.base = describe_side(pair.base, pair.base_of(match));
   report.cand = describe_side(pair.cand, pair.cand_of(match));

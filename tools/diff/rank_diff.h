@@ -16,6 +16,7 @@
 #include "tools/diff/noise.h"
 #include "tools/diff/result.h"
 #include "tools/diff/root.h"
+#include "tools/diff/rules.h"
 #include "tools/diff/step_stream.h"
 
 namespace convtrace::diff {
@@ -38,13 +39,18 @@ struct RankOutcome {
   std::optional<uint32_t> uncompared_step;
   std::optional<RootReport> root, first_bit_difference;
   std::optional<uint32_t> last_base_step, last_cand_step;
+  std::vector<RenamedModule> renamed;
 };
 
 class RankDiff {
  public:
   /// @param names texts of all streams. @param rows may be null.
-  RankDiff(uint32_t rank, const format::Definitions& names, RowSink* rows)
-      : rank_(rank), names_(names), rows_(rows) {}
+  RankDiff(uint32_t rank, format::Definitions& names, const DiffRules& rules, RowSink* rows)
+      : rank_(rank),
+        names_(names),
+        rows_(rows),
+        scopes_(names, rules.renames),
+        tolerances_(names, rules.tolerances) {}
 
   /// Reads both streams to their ends.
   void run(StepStream& base, StepStream& cand, std::span<const std::unique_ptr<StepStream>> noise);
@@ -54,6 +60,7 @@ class RankDiff {
  private:
   struct StepPair;
 
+  void confirm_guesses(StepPair& pair) const;
   void learn_noise(const StepRecords& base, std::span<const std::unique_ptr<StepStream>> noise);
   void compare_step(const StepRecords& base, const StepRecords& cand, bool with_noise);
   void one_sided(const StepRecords& step, bool in_base);
@@ -70,8 +77,10 @@ class RankDiff {
   [[nodiscard]] uint64_t matched_before(const StepPair& pair, uint32_t match) const;
 
   uint32_t rank_;
-  const format::Definitions& names_;
+  format::Definitions& names_;
   RowSink* rows_;
+  ScopeMap scopes_;
+  Tolerances tolerances_;
   NoiseModel noise_;
   RootFinder roots_;
   RankOutcome outcome_;

@@ -1,23 +1,11 @@
 #include "tools/diff/record.h"
 
-#include <initializer_list>
 #include <utility>
+
+#include "tools/diff/hash_mix.h"
 
 namespace convtrace::diff {
 namespace {
-
-/// splitmix64's finaliser: full avalanche, so that dense ids spread over the buckets.
-uint64_t mix(uint64_t x) {
-  x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9u;
-  x = (x ^ (x >> 27)) * 0x94D049BB133111EBu;
-  return x ^ (x >> 31);
-}
-
-size_t mix_all(std::initializer_list<uint64_t> words) {
-  uint64_t hash = 0;
-  for (const uint64_t word : words) hash = mix(hash + 0x9E3779B97F4A7C15u + word);
-  return hash;
-}
 
 uint64_t pair_of(uint32_t a, uint32_t b) { return uint64_t{a} << 32 | b; }
 

@@ -38,6 +38,9 @@ Json record_json(const RecordReport& record, const Comparison& numbers) {
   json["field"] = to_string(numbers.field);
   json["z"] = number_or_null(numbers.z);
   json["matched_by"] = to_string(record.how);
+  json["confidence"] = tools::json_number(record.confidence);
+  json["cand_scope"] = record.cand_scope;
+  json["cand_slot"] = record.cand_slot;
   return json;
 }
 
@@ -101,6 +104,16 @@ Json findings_json(const Findings& findings) {
   return list;
 }
 
+Json renamed_json(const std::vector<RenamedModule>& modules) {
+  Json list = Json::array();
+  for (const RenamedModule& module : modules) {
+    list.push_back({{"base", module.base},
+                    {"cand", module.cand},
+                    {"confidence", tools::json_number(module.confidence)}});
+  }
+  return list;
+}
+
 Json preflight_json(const std::vector<PreflightEntry>& entries) {
   Json list = Json::array();
   for (const PreflightEntry& entry : entries) {
@@ -123,6 +136,7 @@ Json json_report(const DiffResult& result) {
   }
   json["compared"] = {{"values", result.values}, {"launches", result.launches}};
   json["preflight"] = preflight_json(result.preflight);
+  json["renamed"] = renamed_json(result.renamed);
   json["findings"] = {{"base", findings_json(result.base_findings)},
                       {"cand", findings_json(result.cand_findings)}};
   json["incomplete"] = !result.incomplete.empty();

@@ -149,6 +149,26 @@ std::string root_sentence(const RootReport& root) {
   return result_sentence(root.worst_input);
 }
 
+std::string match_text(const RecordReport& record) {
+  std::string text(to_string(record.how));
+  if (record.confidence < 1) {
+    text += ", confidence " + tools::number_text(static_cast<double>(record.confidence), 2);
+  }
+  if (record.cand_scope != record.scope) {
+    text += "; in the candidate " + scope_text(record.cand_scope);
+  }
+  if (record.cand_slot != record.slot) text += ", " + escape_text(record.cand_slot);
+  return text;
+}
+
+std::string renamed_text(const DiffResult& result) {
+  if (result.renamed.empty()) return "";
+  const RenamedModule& first = result.renamed.front();
+  return tools::counted(result.renamed.size(), "module") +
+         " of another name in the candidate, such as " + scope_text(first.base) + " | " +
+         scope_text(first.cand) + " (--json lists all; --map says otherwise)";
+}
+
 std::string tolerance_text(const RecordReport& record) {
   const Comparison& c = record.comparison;
   if (std::isnan(c.difference) || c.field == Field::kNone) return "";

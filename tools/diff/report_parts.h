@@ -30,6 +30,10 @@ struct StatRow {
 [[nodiscard]] std::string root_sentence(const RootReport& root);
 /// "difference 0.5 in mean; tolerance used 1e-6; 0.5 would have passed (...)", "" if no number says
 /// it.
+/// How the two records were found to be of one value.
+[[nodiscard]] std::string match_text(const RecordReport& record);
+/// Of modules that have another name in the candidate; "" if none has.
+[[nodiscard]] std::string renamed_text(const DiffResult& result);
 [[nodiscard]] std::string tolerance_text(const RecordReport& record);
 /// "within reach of rounding: rerun with --noise", or "".
 /// What one run alone recorded before the root; empty if nothing.

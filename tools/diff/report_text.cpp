@@ -59,6 +59,7 @@ class TextReport {
         out_ << "  and " << result_.preflight.size() - shown << " more (--json lists all)\n";
       }
     }
+    line("aligned     ", renamed_text(result_));
     for (const std::string& why : result_.incomplete) {
       out_ << paint("33", "incomplete") << "  " << escape_text(why) << "\n";
     }
@@ -98,7 +99,7 @@ class TextReport {
          << "  where       " << place_text(record, true) << "\n"
          << "  value       " << object_text(record) << ", " << type_text(record) << "\n"
          << "  class       " << to_string(record.comparison.verdict) << "; matched by "
-         << to_string(record.how) << "\n"
+         << match_text(record) << "\n"
          << "  before it   " << tools::counted(root.matched_before, "value") << " matched\n";
     line("  one-sided   ", one_sided_text(root));
     if (root.consumer) {

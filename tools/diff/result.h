@@ -42,7 +42,9 @@ struct RecordReport {
   format::Phase phase = format::Phase::kForward;
   std::string scope, slot, op, kernel;  ///< op and kernel: empty for none
   uint32_t call = 0;
+  std::string cand_scope, cand_slot;  ///< as the candidate calls them
   MatchedBy how = MatchedBy::kStableKey;
+  float confidence = 1;  ///< that both records are of one value
   Comparison comparison;
   SideReport base, cand;
 };
@@ -108,6 +110,13 @@ struct PreflightEntry {
   bool operator==(const PreflightEntry&) const = default;
 };
 
+/// A module under both its names.
+struct RenamedModule {
+  std::string base, cand;
+  float confidence = 1;
+  bool operator==(const RenamedModule&) const = default;
+};
+
 struct RankReport {
   uint32_t rank = 0;
   uint64_t values = 0;
@@ -133,6 +142,7 @@ struct DiffResult {
   uint64_t launches = 0;  ///< pairs of launches aligned
   uint64_t steps = 0;     ///< steps that both runs have, summed over ranks
   std::vector<PreflightEntry> preflight;
+  std::vector<RenamedModule> renamed;  ///< by the baseline's name
   Findings base_findings, cand_findings;
   std::vector<std::string> incomplete;  ///< why; empty when both runs were compared to their ends
   std::vector<RankReport> ranks;

@@ -64,13 +64,16 @@ bool open_trace_set(const std::string& path, TraceSet& set, std::string& error) 
   return true;
 }
 
-std::vector<RankPair> pair_ranks(const TraceSet& base, const TraceSet& cand) {
+std::vector<RankPair> pair_ranks(const TraceSet& base, const TraceSet& cand,
+                                 const std::map<uint32_t, uint32_t>& base_rank) {
   if (base.files.size() == 1 && cand.files.size() == 1) return {{base.files[0].meta.rank, 0, 0}};
   std::map<std::pair<uint32_t, int>, RankPair> pairs;  // by rank and how-manieth of it
   const auto add = [&](const TraceSet& set, int RankPair::*side) {
     std::map<uint32_t, int> seen;
     for (size_t i = 0; i < set.files.size(); ++i) {
-      const uint32_t rank = set.files[i].meta.rank;
+      uint32_t rank = set.files[i].meta.rank;
+      const auto mapped = base_rank.find(rank);
+      if (&set == &cand && mapped != base_rank.end()) rank = mapped->second;
       RankPair& pair = pairs[{rank, seen[rank]++}];
       pair.rank = rank;
       pair.*side = static_cast<int>(i);

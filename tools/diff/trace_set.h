@@ -5,6 +5,7 @@
 /// Threads:  plain values. Only META is kept; a trace is opened again when its rank is compared, so
 /// that thousands of ranks need few file descriptors.
 
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -40,6 +41,8 @@ struct RankPair {
 
 /// Pairs traces by rank; two sets of one trace each are a pair whatever their ranks are. Several
 /// traces of one rank (a restarted job) are paired in the order of their starts.
-[[nodiscard]] std::vector<RankPair> pair_ranks(const TraceSet& base, const TraceSet& cand);
+/// @param base_rank  of a rank of the candidate, where that is another one.
+[[nodiscard]] std::vector<RankPair> pair_ranks(const TraceSet& base, const TraceSet& cand,
+                                               const std::map<uint32_t, uint32_t>& base_rank);
 
 }  // namespace convtrace::diff

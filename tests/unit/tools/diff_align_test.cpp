@@ -67,9 +67,11 @@ TEST_CASE("align: repeated keys match by their occurrence and say so", "[diff][a
 
 TEST_CASE("align: launches match per key up to the smaller count", "[diff][align]") {
   diff::StepRecords base, cand;
+  format::Definitions names;
+  const diff::ScopeMap same(names, {});
   const diff::LaunchKey gemm{.scope = {1}, .family = {2}}, add{.scope = {1}, .family = {3}};
   base.launches = {{gemm, 3}, {add, 1}};
   cand.launches = {{gemm, 2}};
-  CHECK(diff::matched_launches(base, cand) == 2);
-  CHECK(diff::matched_launches(cand, base) == 2);
+  CHECK(diff::matched_launches(base, cand, same) == 2);
+  CHECK(diff::matched_launches(cand, base, same) == 2);
 }

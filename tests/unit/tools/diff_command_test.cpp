@@ -388,3 +388,53 @@ TEST_CASE("convtrace-diff: a changed value is told from producer to victim",
   CHECK(root["difference"] == root["effect"]["difference"]);
   CHECK(contains(outcome.err, "changed in the candidate before fc2 used it"));
 }
+
+TEST_CASE("convtrace-diff: --tol decides what the values it names may differ by",
+          "[diff][command]") {
+  const Pair pair(test::training(), diverging());  // by the factor 1.5 in fc2 and the root module
+  CHECK(run({pair.base, pair.cand, "--tol", "re:output=0.6"}).code == 0);
+  CHECK(run({pair.base, pair.cand, "--tol", "fc2=0.6"}).code == 1);
+  Run cand = test::training();
+  scale(cand.at(0, "", "loss"), 1 + 8e-6);  // suspicious, no more
+  const Pair close(test::training(), cand);
+  CHECK(run({close.base, close.cand}).code == 0);
+  CHECK(run({close.base, close.cand, "--tol", "loss=1e-6"}).code == 1);
+  CHECK(run({close.base, close.cand, "--tol", "loss=1e-6", "--tol", "*=1"}).code == 0);
+  for (const char* bad : {"loss", "loss=", "loss=x", "re:(=1", "loss=-1", "=1"}) {
+    INFO(bad);
+    const Outcome outcome = run({close.base, close.cand, "--tol", bad});
+    CHECK(outcome.code == 2);
+    CHECK(contains(outcome.err, "takes PATTERN=X"));
+  }
+}
+
+TEST_CASE("convtrace-diff: --map says which names and ranks belong together", "[diff][command]") {
+  Run cand = diverging();
+  for (Item& item : cand.items) {
+    if (item.scope == "fc2") item.scope = "head";
+  }
+  const Pair pair(test::training(), cand);
+  const std::string map = pair.dir / "map.toml";
+  std::ofstream(map) << "[modules]\nfc2 = 'head'\n";
+  const std::string text = run({pair.base, pair.cand, "--map", map}).out;
+  CHECK(contains(text, "stable key in a module of another name; in the candidate head"));
+  for (const char* bad :
+       {"[modules]\nfc2 = 3\n", "[ranks]\nx = 1\n", "[rank]\n0 = 1\n", "[ranks"}) {
+    std::ofstream(map) << bad;
+    INFO(bad);
+    CHECK(run({pair.base, pair.cand, "--map", map}).code == 2);
+  }
+
+  const TempDir base, other;
+  for (uint32_t rank = 0; rank < 2; ++rank) {
+    Run good = test::training(), same = rank == 0 ? diverging() : test::training();
+    good.meta.rank = rank;
+    same.meta.rank = 5 - rank;
+    if (rank == 0) good = diverging(), good.meta.rank = 0;
+    good.write(base / (std::to_string(rank) + ".ctrace"));
+    same.write(other / (std::to_string(rank) + ".ctrace"));
+  }
+  std::ofstream(map) << "[ranks]\n0 = 5\n1 = 4\n";
+  CHECK(run({base / ".", other / "."}).code == 3);
+  CHECK(run({base / ".", other / ".", "--map", map}).code == 0);
+}

@@ -1,9 +1,6 @@
 #include <cmath>
 
-#include "tests/support/catch.h"
-#include "tests/support/temp_dir.h"
-#include "tests/unit/tools/diff_run.h"
-#include "tools/diff/diff.h"
+#include "tests/unit/tools/diff_compared.h"
 
 namespace {
 
@@ -11,49 +8,13 @@ using namespace convtrace;
 using diff::Class;
 using diff::DiffResult;
 using diff::Verdict;
+using test::compared;
+using test::count;
 using test::Item;
 using test::Run;
-
-DiffResult compared(const Run& base, const Run& cand, const std::vector<Run>& noise = {}) {
-  const test::TempDir dir;
-  base.write(dir / "base.ctrace");
-  cand.write(dir / "cand.ctrace");
-  diff::DiffInputs inputs{dir / "base.ctrace", dir / "cand.ctrace", {}};
-  for (const Run& run : noise) {
-    inputs.noise.push_back(dir / ("noise" + std::to_string(inputs.noise.size()) + ".ctrace"));
-    run.write(inputs.noise.back());
-  }
-  DiffResult result;
-  std::string error;
-  INFO(error);
-  REQUIRE(diff::run_diff(inputs, nullptr, result, error));
-  return result;
-}
-
-void scale(Item& item, double factor) {
-  for (float& v : item.values) v = static_cast<float>(v * factor);
-}
-
-uint64_t count(const DiffResult& result, Class verdict) {
-  return result.counts[static_cast<size_t>(verdict)];
-}
-
-struct Where {
-  uint32_t step;
-  format::Phase phase;
-  std::string scope, slot;
-  bool operator==(const Where&) const = default;
-};
-
-std::ostream& operator<<(std::ostream& out, const Where& w) {
-  return out << "step " << w.step << " " << to_string(w.phase) << " " << w.scope << " " << w.slot;
-}
-
-Where where(const DiffResult& result) {
-  REQUIRE(result.root.has_value());
-  const diff::RecordReport& r = result.root->record;
-  return {r.step, r.phase, r.scope, r.slot};
-}
+using test::scale;
+using test::where;
+using test::Where;
 
 Class root_class(const DiffResult& result) { return result.root->record.comparison.verdict; }
 
@@ -303,7 +264,7 @@ TEST_CASE("diff: two programs with little in common are not comparable", "[diff]
   Run cand = test::training();
   for (Item& item : cand.items) {
     if (!item.scope.empty()) item.scope = "other." + item.scope;
-    scale(item, 2);
+    if (!item.values.empty()) item.values.push_back(2);
   }
   const DiffResult result = compared(test::training(), cand);
   CHECK(result.verdict == Verdict::kNotComparable);

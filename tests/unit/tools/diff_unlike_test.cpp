@@ -1,0 +1,159 @@
+// Runs that do not look alike: renamed, inserted, fused, reordered.
+
+#include <algorithm>
+
+#include "tests/unit/tools/diff_compared.h"
+
+namespace {
+
+using namespace convtrace;
+using diff::Class;
+using diff::DiffResult;
+using diff::MatchedBy;
+using diff::Verdict;
+using format::Phase;
+using test::compared;
+using test::count;
+using test::Run;
+using test::scale;
+using test::where;
+using test::Where;
+
+/// Every module below a wrapper, as another framework version or DDP puts it.
+Run wrapped(Run run) {
+  for (test::Item& item : run.items)
+    item.scope = item.scope.empty() ? "model" : "model." + item.scope;
+  return run;
+}
+
+/// A list of `count` equal layers with weights and outputs of their own.
+Run layers(uint32_t count, uint32_t left_out = UINT32_MAX) {
+  Run run;
+  uint32_t number = 0;
+  for (const Phase phase : {Phase::kData, Phase::kForward}) {
+    number = 0;
+    for (uint32_t i = 0; i < count; ++i) {
+      if (i == left_out) continue;
+      const std::string scope = "net." + std::to_string(number++);
+      const auto value = static_cast<float>(i + 1);
+      const bool weight = phase == Phase::kData;  // all weights come first
+      run.add({.phase = Phase::kForward,
+               .scope = scope,
+               .slot = weight ? "param:weight" : "output:0",
+               .values = {value, weight ? 2.0F : 3.0F, value * value}});
+    }
+  }
+  return run;
+}
+
+/// A raw kernel's result in fc1.
+test::Item kernel(const char* name, const char* slot, std::vector<float> values) {
+  return {.scope = "fc1", .slot = slot, .kernel = name, .values = std::move(values)};
+}
+
+void check_both_ways(const Run& base, const Run& cand, MatchedBy how) {
+  const DiffResult there = compared(base, cand), back = compared(cand, base);
+  REQUIRE(there.root.has_value());
+  REQUIRE(back.root.has_value());
+  CHECK(there.root->record.how == how);
+  CHECK(back.root->record.scope == there.root->record.cand_scope);
+  CHECK(back.root->record.slot == there.root->record.cand_slot);
+  CHECK(there.counts == back.counts);
+}
+
+}  // namespace
+
+TEST_CASE("unlike: a wrapper around every module hides nothing", "[diff][align]") {
+  Run cand = wrapped(test::training());
+  const DiffResult same = compared(test::training(), cand);
+  CHECK(same.verdict == Verdict::kSame);
+  CHECK(count(same, Class::kUnmatched) == 0);
+  CHECK(same.launches == 4);
+  CHECK(same.renamed.size() == 3);
+
+  scale(cand.at(1, "model.fc2", "output:0"), 2);
+  const DiffResult result = compared(test::training(), cand);
+  CHECK(where(result) == Where{1, Phase::kForward, "fc2", "output:0"});
+  CHECK(result.root->record.cand_scope == "model.fc2");
+  CHECK(result.root->record.confidence < 1);
+  check_both_ways(test::training(), cand, MatchedBy::kRenamedModule);
+}
+
+TEST_CASE("unlike: a layer inserted into a numbered list shifts the others", "[diff][align]") {
+  const Run base = layers(6, 2);  // without the layer that the candidate has
+  Run cand = layers(6);
+  const DiffResult same = compared(base, cand);
+  CHECK(same.verdict == Verdict::kSame);
+  CHECK(count(same, Class::kIdentical) == 10);
+  CHECK(count(same, Class::kUnmatched) == 2);
+
+  scale(cand.at(0, "net.4", "output:0"), 2);
+  const DiffResult result = compared(base, cand);
+  CHECK(where(result) == Where{0, Phase::kForward, "net.3", "output:0"});
+  CHECK(result.root->record.cand_scope == "net.4");
+  CHECK(result.root->one_sided_before.first.scope == "net.2");
+  check_both_ways(base, cand, MatchedBy::kRenamedModule);
+}
+
+TEST_CASE("unlike: what the user says of names comes before any guess", "[diff][align]") {
+  const Run base = layers(4), cand = layers(4);
+  diff::DiffRules rules;
+  rules.renames = {{"net.0", "net.1"}, {"net.1", "net.0"}};
+  const DiffResult result = compared(base, cand, {}, rules);
+  CHECK(where(result) == Where{0, Phase::kForward, "net.0", "param:weight"});
+  CHECK(result.root->record.cand_scope == "net.1");
+}
+
+TEST_CASE("unlike: another kernel library is compared by its place", "[diff][align]") {
+  Run base = test::training(), cand = test::training();
+  base.add(kernel("ampere_gemm", "arg:2", {1, 2, 3}));
+  cand.add(kernel("cutlass_gemm", "arg:4", {1, 2, 3}));
+  for (Run* run : {&base, &cand}) run->items.back().step = 1;
+  CHECK(count(compared(base, cand), Class::kUnmatched) == 0);
+  scale(cand.items.back(), 2);
+  CHECK(where(compared(base, cand)) == Where{1, Phase::kForward, "fc1", "arg:2"});
+  check_both_ways(base, cand, MatchedBy::kSequence);
+}
+
+TEST_CASE("unlike: a fused region is joined at its end, and never blamed by a guess",
+          "[diff][align]") {
+  Run base = test::training(), cand = test::training();
+  base.add(kernel("add", "arg:1", {1, 2, 3}));
+  base.add(kernel("relu", "arg:1", {4, 5, 6}));
+  cand.add(kernel("add_relu", "arg:2", {4, 5, 6}));
+  for (Run* run : {&base, &cand}) {
+    for (test::Item& item : run->items) {
+      if (!item.kernel.empty() && item.kind == test::Item::Kind::kValue) item.step = 1;
+    }
+  }
+  DiffResult result = compared(base, cand);
+  CHECK(result.verdict == Verdict::kSame);
+  CHECK(count(result, Class::kUnmatched) == 1);
+  cand.items.back().values = {7, 7, 7};  // the end of another region, for all we know
+  result = compared(base, cand);
+  CHECK(result.verdict == Verdict::kSame);
+  CHECK(count(result, Class::kUnmatched) == 3);
+}
+
+TEST_CASE("unlike: independent launches in another order are the same", "[diff][align]") {
+  Run base = test::training(), cand = test::training();
+  for (const float v : {1.0F, 2.0F, 3.0F}) base.add(kernel("copy", "arg:1", {v, v}));
+  for (const float v : {3.0F, 1.0F, 2.0F}) cand.add(kernel("copy", "arg:1", {v, v}));
+  const DiffResult result = compared(base, cand);
+  CHECK(result.verdict == Verdict::kSame);
+  CHECK(count(result, Class::kIdentical) == result.values);
+  // A value that no launch of the other run has is still found.
+  cand.items.back().values = {9, 9};
+  CHECK(count(compared(base, cand), Class::kDiverged) == 1);
+  check_both_ways(base, cand, MatchedBy::kOccurrence);
+}
+
+TEST_CASE("unlike: a step that has nothing in common does not take minutes", "[diff][align]") {
+  Run base, cand;
+  for (int i = 0; i < 20000; ++i) {
+    const auto value = static_cast<float>(i);
+    base.add(kernel(("a" + std::to_string(i)).c_str(), "arg:1", {value}));
+    cand.add(kernel(("b" + std::to_string(i)).c_str(), "arg:1", {value + 0.5F}));
+  }
+  CHECK(compared(base, cand).verdict == Verdict::kNotComparable);
+}

@@ -1,0 +1,125 @@
+#include "tools/diff/align_rest.h"
+
+#include <algorithm>
+#include <map>
+#include <tuple>
+#include <unordered_map>
+
+#include "tools/diff/sequence_align.h"
+
+namespace convtrace::diff {
+namespace {
+
+using Records = std::span<const ValueRecord>;
+
+constexpr float kReorderedConfidence = 0.95F;
+/// Of pairs by sequence: equal values; as many left in one run as in the other; otherwise.
+constexpr float kSameValue = 0.95F, kSameNumber = 0.7F, kRegion = 0.4F;
+/// Of the tables of one step together: a step in which everything differs must not take minutes.
+constexpr size_t kMaxStepCells = size_t{1} << 22;
+
+constexpr float kFits = 1, kFitsSlot = 1, kFitsOperation = 2, kFitsValue = 4;
+
+/// How well two records can be one value. A value has a kind, a type and a size.
+float fit(const ValueRecord& a, const ValueRecord& b) {
+  if (a.kind != b.kind || a.dtype != b.dtype || a.stats.count != b.stats.count) return 0;
+  const bool same_op = a.key.op == b.key.op && a.key.family == b.key.family;
+  return kFits + (a.key.slot == b.key.slot ? kFitsSlot : 0) + (same_op ? kFitsOperation : 0) +
+         (a.stats.hash == b.stats.hash ? kFitsValue : 0);
+}
+
+/// What is left of one call of a module.
+struct Rest {
+  std::vector<uint32_t> base, cand;
+};
+using Call = std::tuple<uint32_t, format::Phase, uint32_t>;  // scope, phase, call
+
+Match matched(uint32_t b, uint32_t c, const Rest& rest, Records base, Records cand) {
+  const bool same_number = rest.base.size() == rest.cand.size();
+  const bool same_value = base[b].stats.hash == cand[c].stats.hash;
+  return {b, c, same_number ? MatchedBy::kSequence : MatchedBy::kRegionEnd,
+          same_value    ? kSameValue
+          : same_number ? kSameNumber
+                        : kRegion};
+}
+
+void remove(std::vector<uint32_t>& from, std::vector<uint32_t>& taken) {
+  std::ranges::sort(taken);
+  std::erase_if(from, [&](uint32_t i) { return std::ranges::binary_search(taken, i); });
+}
+
+/// Exchanges partners among matches of one key so that equal values meet.
+void exchange_partners(Alignment& alignment, const std::vector<uint32_t>& group, Records base,
+                       Records cand) {
+  std::unordered_multimap<uint64_t, uint32_t> by_value;
+  std::vector<uint32_t> others;
+  for (const uint32_t m : group) {
+    const uint32_t c = alignment.matches[m].cand;
+    by_value.emplace(cand[c].stats.hash, c);
+  }
+  std::vector<uint32_t> left;
+  for (const uint32_t m : group) {
+    Match& match = alignment.matches[m];
+    const auto partner = by_value.find(base[match.base].stats.hash);
+    if (partner == by_value.end()) {
+      left.push_back(m);
+      continue;
+    }
+    match = {match.base, partner->second, MatchedBy::kReordered, kReorderedConfidence};
+    by_value.erase(partner);
+  }
+  for (const auto& [hash, c] : by_value) others.push_back(c);
+  std::ranges::sort(others);
+  for (size_t i = 0; i < left.size(); ++i) alignment.matches[left[i]].cand = others[i];
+}
+
+}  // namespace
+
+void undo_reordering(Alignment& alignment, Records base, Records cand) {
+  std::unordered_map<RecordKey, std::vector<uint32_t>, KeyHash> groups;
+  for (uint32_t m = 0; m < alignment.matches.size(); ++m) {
+    const Match& match = alignment.matches[m];
+    RecordKey key = base[match.base].key;
+    if (!key.family || base[match.base].stats.hash == cand[match.cand].stats.hash) continue;
+    key.occurrence = 0;
+    groups[key].push_back(m);
+  }
+  for (const auto& [key, group] : groups) {
+    if (group.size() > 1) exchange_partners(alignment, group, base, cand);
+  }
+}
+
+void align_rest(Alignment& alignment, Records base, Records cand, const ScopeMap& scopes) {
+  if (alignment.base_only.empty() || alignment.cand_only.empty()) return;
+  std::map<Call, Rest> calls;
+  for (const uint32_t i : alignment.base_only) {
+    const RecordKey& key = base[i].key;
+    calls[{key.scope.value, key.phase, key.call}].base.push_back(i);
+  }
+  for (const uint32_t i : alignment.cand_only) {
+    const RecordKey& key = cand[i].key;
+    calls[{scopes.of(key.scope).base.value, key.phase, key.call}].cand.push_back(i);
+  }
+  size_t cells = kMaxStepCells;
+  std::vector<uint32_t> base_taken, cand_taken;
+  for (const auto& [call, rest] : calls) {
+    if (rest.base.empty() || rest.cand.empty()) continue;
+    const auto value = [](Records of) { return [of](uint32_t i) { return of[i].stats.hash; }; };
+    const bool exchange =
+        std::ranges::lexicographical_compare(rest.cand, rest.base, {}, value(cand), value(base));
+    const auto pairs = align_sequences(
+        rest.base.size(), rest.cand.size(), exchange,
+        [&](size_t a, size_t b) { return fit(base[rest.base[a]], cand[rest.cand[b]]); }, cells);
+    cells -= std::min(cells, rest.base.size() * rest.cand.size());
+    for (const auto& [a, b] : pairs) {
+      const uint32_t i = rest.base[a], j = rest.cand[b];
+      alignment.matches.push_back(matched(i, j, rest, base, cand));
+      base_taken.push_back(i);
+      cand_taken.push_back(j);
+    }
+  }
+  remove(alignment.base_only, base_taken);
+  remove(alignment.cand_only, cand_taken);
+}
+
+}  // namespace convtrace::diff

@@ -1,0 +1,21 @@
+#pragma once
+/// @file rules.h
+/// What the user says about the two runs: which names mean the same, and how far values may differ.
+///
+/// Place:    read from the command line and the file of `--map` (map_file.h); used by rank_diff.h.
+
+#include <map>
+#include <vector>
+
+#include "tools/diff/scope_map.h"
+#include "tools/diff/tolerance.h"
+
+namespace convtrace::diff {
+
+struct DiffRules {
+  std::vector<ScopeRename> renames;        ///< the first that fits is taken
+  std::map<uint32_t, uint32_t> base_rank;  ///< of a rank of the candidate; others keep theirs
+  std::vector<ToleranceRule> tolerances;   ///< the last that fits is taken
+};
+
+}  // namespace convtrace::diff
