@@ -6,7 +6,7 @@
 namespace convtrace::cupti {
 
 void CudaState::use_context(CUcontext context, uint8_t device) {
-  const bool wanted = options.compute_values && !options.rules.empty();
+  const bool wanted = options.compute_values && !options.rules->empty();
   if (contexts.add(context, device) && wanted) stats.prepare(context);
 }
 

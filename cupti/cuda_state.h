@@ -31,7 +31,7 @@ struct CudaState {
   CudaState(const InterceptorOptions& options_in, const DriverApi& driver_in)
       : options(options_in),
         driver(driver_in),
-        functions(driver, *options.definitions, options.rules),
+        functions(driver, *options.definitions, *options.rules),
         graphs(driver, functions, stats),
         stats(driver, *options.sink, options.keep_samples, options.values, options.value_bytes,
               options.capture_graphs),

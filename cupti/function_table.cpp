@@ -40,7 +40,7 @@ std::string read_name(Handle handle, Query query) {
 }  // namespace
 
 FunctionTable::FunctionTable(const DriverApi& api, format::Definitions& definitions,
-                             const std::vector<settings::Rule>& rules)
+                             settings::RuleBook& rules)
     : api_(api), definitions_(definitions), rules_(rules) {}
 
 void FunctionTable::apply(const HandleChange& change) {
@@ -156,13 +156,8 @@ FunctionInfo FunctionTable::make_info(CUfunction function, Facts facts) {
   info.params = std::move(facts.params);
   info.kernel = define(facts.name);
   const std::string demangled = demangle(facts.name);
-  const std::string family = kernel_family(demangled);
-  for (const settings::Rule& rule : rules_) {
-    if (!rule.kernel) continue;
-    if (rule.kernel->matches(demangled) || rule.kernel->matches(facts.name) ||
-        rule.kernel->matches(family))
-      info.rules.push_back(&rule);
-  }
+  const std::string names[] = {demangled, facts.name, kernel_family(demangled)};
+  info.rules = rules_.of_kernel(names);
   return info;
 }
 

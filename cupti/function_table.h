@@ -25,7 +25,7 @@
 #include "cupti/operands.h"
 #include "cupti/state_decoder.h"
 #include "format/definitions.h"
-#include "format/settings/rules.h"
+#include "format/settings/rule_book.h"
 
 namespace convtrace::cupti {
 
@@ -33,14 +33,13 @@ struct FunctionInfo {
   const void* handle = nullptr;
   format::KernelId kernel;
   std::vector<ParamLayout> params;
-  std::vector<const settings::Rule*> rules;
+  settings::RuleBook::Matching rules;
 };
 
 class FunctionTable {
  public:
   /// @param api, @param definitions, @param rules outlive this.
-  FunctionTable(const DriverApi& api, format::Definitions& definitions,
-                const std::vector<settings::Rule>& rules);
+  FunctionTable(const DriverApi& api, format::Definitions& definitions, settings::RuleBook& rules);
 
   /// Handles were found or unloaded.
   void apply(const HandleChange& change);
@@ -92,7 +91,7 @@ class FunctionTable {
 
   const DriverApi& api_;
   format::Definitions& definitions_;
-  const std::vector<settings::Rule>& rules_;
+  settings::RuleBook& rules_;
   CubinTable cubins_;
 
   std::atomic<bool> followed_{false};

@@ -25,7 +25,7 @@
 #include "cupti/value_sink.h"
 #include "format/definitions.h"
 #include "format/event_sink.h"
-#include "format/settings/rules.h"
+#include "format/settings/rule_book.h"
 
 namespace convtrace::cupti {
 
@@ -44,15 +44,15 @@ struct InterceptorOptions {
   /// Brings `addresses` up to what allocators have reported; null: it always is. `all`: also what
   /// another thread is at, for values, whose extent depends on it.
   void (*settle_memory)(bool all) noexcept = nullptr;
-  std::vector<settings::Rule> rules;  ///< already filtered by rank
-  std::string cupti_path;             ///< CONVTRACE_CUPTI or empty
-  bool record_launches = true;        ///< false below mode `launches`
-  bool compute_values = true;         ///< false below mode `hash`: contexts are not prepared
-  bool keep_samples = true;           ///< false: results hold no raw values
-  bool capture_graphs = false;        ///< compute values inside captured graphs
-  bool insert_in_callback = false;    ///< act in CUPTI's callbacks instead of the gate
-  ValueSink* values = nullptr;        ///< null: no value is stored whole; outlives the interceptor
-  uint64_t value_bytes = 0;           ///< of each context's memory, for values on their way
+  settings::RuleBook* rules = nullptr;  ///< of this rank; outlives the interceptor
+  std::string cupti_path;               ///< CONVTRACE_CUPTI or empty
+  bool record_launches = true;          ///< false below mode `launches`
+  bool compute_values = true;           ///< false below mode `hash`: contexts are not prepared
+  bool keep_samples = true;             ///< false: results hold no raw values
+  bool capture_graphs = false;          ///< compute values inside captured graphs
+  bool insert_in_callback = false;      ///< act in CUPTI's callbacks instead of the gate
+  ValueSink* values = nullptr;  ///< null: no value is stored whole; outlives the interceptor
+  uint64_t value_bytes = 0;     ///< of each context's memory, for values on their way
 };
 
 /// One tensor on a device whose statistics an observer wants. `event` is complete but for its

@@ -87,9 +87,10 @@ void Sampler::collect_for_replays(const LaunchInfo& launch, const FunctionInfo& 
 
 template <typename Wanted>
 void Sampler::collect_if(const LaunchInfo& launch, const FunctionInfo& function, Wanted wanted) {
-  const std::string_view scope = state_.options.definitions->text(position_.place.scope);
+  const format::StringId scope = position_.place.scope;
+  const std::string_view name = state_.options.definitions->text(scope);
   for (const settings::Rule* rule : function.rules) {
-    if (!wanted(*rule) || (rule->scope && !rule->scope->matches(scope))) continue;
+    if (!wanted(*rule) || !state_.options.rules->in_scope(*rule, scope.value, name)) continue;
     asked_ = true;
     if (rule->outputs_auto) {
       // Signatures do not tell outputs from inputs: take every pointer, its slot says which.
@@ -129,6 +130,7 @@ void Sampler::add(const settings::Rule& rule, uint32_t param, const LaunchInfo& 
   event.address = address;
   event.bytes = count * element;
   requests_.push_back(request);
+  state_.options.rules->used(rule);
 }
 
 void Sampler::keep_last_of_each_buffer() {

@@ -1,5 +1,8 @@
 #include "format/settings/pattern.h"
 
+#include <string.h>
+
+#include <algorithm>
 #include <regex>
 
 namespace convtrace::settings {
@@ -39,6 +42,21 @@ bool glob_matches(std::string_view glob, std::string_view name) noexcept {
   return g == glob.size();
 }
 
+/// @return the longest text without a wildcard: looking for it rules out most names at once.
+std::string_view longest_literal(std::string_view glob) noexcept {
+  std::string_view longest;
+  for (size_t begin = 0; begin < glob.size();) {
+    const size_t end = std::min(glob.find_first_of("*?", begin), glob.size());
+    if (end - begin > longest.size()) longest = glob.substr(begin, end - begin);
+    begin = end + 1;
+  }
+  return longest;
+}
+
+bool contains(std::string_view name, std::string_view part) noexcept {
+  return memmem(name.data(), name.size(), part.data(), part.size()) != nullptr;
+}
+
 }  // namespace
 
 struct Pattern::Compiled {
@@ -50,7 +68,10 @@ Result<Pattern> Pattern::compile(std::string_view text) {
   if (text.empty()) return bad;
   Pattern pattern;
   pattern.text_ = text;
-  if (!text.starts_with(kRegexPrefix)) return pattern;
+  if (!text.starts_with(kRegexPrefix)) {
+    pattern.literal_ = longest_literal(text);
+    return pattern;
+  }
   const std::string_view expression = text.substr(kRegexPrefix.size());
   try {
     pattern.compiled_ = std::make_shared<const Compiled>(
@@ -62,7 +83,7 @@ Result<Pattern> Pattern::compile(std::string_view text) {
 }
 
 bool Pattern::matches(std::string_view name) const noexcept {
-  if (!compiled_) return glob_matches(text_, name);
+  if (!compiled_) return contains(name, literal_) && glob_matches(text_, name);
   name = name.substr(0, kMaxSearchedBytes);
   try {
     return std::regex_search(name.begin(), name.end(), compiled_->expression);

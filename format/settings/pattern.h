@@ -26,6 +26,7 @@ class Pattern {
  private:
   struct Compiled;
   std::string text_;
+  std::string literal_;                       ///< of a glob: what every name that matches contains
   std::shared_ptr<const Compiled> compiled_;  ///< null for a glob
 };
 

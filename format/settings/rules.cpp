@@ -142,6 +142,7 @@ void load_rule(const std::string& path, const toml::node& node, LoadedRules& loa
     return;
   }
   Rule rule;
+  rule.where = at(path, node.source());
   for (const auto& [key, value] : *table) {
     const std::string why = take(key, value, rule);
     if (!why.empty()) loaded.problems.push_back(at(path, key.source(), why));

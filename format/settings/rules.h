@@ -19,6 +19,8 @@
 namespace convtrace::settings {
 
 struct Rule {
+  std::string where;              ///< "rules.toml:7"
+  uint32_t number = 0;            ///< in its RuleBook
   std::optional<Pattern> kernel;  ///< demangled name, mangled name or family
   std::optional<Pattern> scope;
   StepSet steps;

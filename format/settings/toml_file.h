@@ -13,12 +13,15 @@
 
 namespace convtrace::settings {
 
+/// @return "file:line".
+inline std::string at(const std::string& path, const toml::source_region& source) {
+  return source.begin.line == 0 ? path : path + ':' + std::to_string(source.begin.line);
+}
+
 /// @return "file:line: text".
 inline std::string at(const std::string& path, const toml::source_region& source,
                       std::string_view text) {
-  std::string line = path;
-  if (source.begin.line != 0) line += ':' + std::to_string(source.begin.line);
-  return line.append(": ").append(text);
+  return at(path, source).append(": ").append(text);
 }
 
 /// @return the root table; nullopt and one more problem when the file cannot be read or parsed.

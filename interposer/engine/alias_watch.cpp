@@ -55,10 +55,14 @@ uint64_t AliasWatch::block_at(uint64_t base) const {
 }
 
 bool AliasWatch::suppressed(const AliasFinding& finding) const {
-  const std::string_view scope = around_.definitions.text(finding.place.scope);
-  return std::any_of(around_.rules.begin(), around_.rules.end(), [&](const settings::Rule& rule) {
-    return (rule.suppress || rule.inplace) && rule.scope && rule.scope->matches(scope);
-  });
+  const format::StringId scope = finding.place.scope;
+  for (const settings::Rule* rule :
+       around_.rules.of_scope(scope.value, around_.definitions.text(scope))) {
+    if (!rule->suppress && !rule->inplace) continue;
+    around_.rules.used(*rule);
+    return true;
+  }
+  return false;
 }
 
 void AliasWatch::emit(const AliasDetector::Findings& findings) {

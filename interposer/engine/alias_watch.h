@@ -12,7 +12,7 @@
 #include "cupti/address_map.h"
 #include "format/definitions.h"
 #include "format/event_sink.h"
-#include "format/settings/rules.h"
+#include "format/settings/rule_book.h"
 #include "interposer/engine/alias_detector.h"
 #include "interposer/engine/memory_journal.h"
 #include "interposer/engine/stack_texts.h"
@@ -27,7 +27,7 @@ class AliasWatch {
     format::Definitions& definitions;
     const cupti::AddressMap& addresses;
     StackTexts& stacks;
-    const std::vector<settings::Rule>& rules;
+    settings::RuleBook& rules;
   };
   explicit AliasWatch(const Surroundings& around) : around_(around) {}
 

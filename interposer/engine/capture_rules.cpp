@@ -1,19 +1,18 @@
 #include "interposer/engine/capture_rules.h"
 
 #include <algorithm>
-#include <mutex>
 
 namespace convtrace::engine {
+namespace {
 
 using format::Capture;
 
-CaptureRules::CaptureRules(settings::Mode mode, std::span<const settings::Rule> rules,
-                           const format::Definitions& definitions, bool store_values)
-    : mode_(mode), store_values_(store_values), definitions_(definitions) {
-  for (const settings::Rule& rule : rules) {
-    if (rule.scope && !rule.kernel && rule.capture) rules_.push_back(&rule);
-  }
+/// Those with a kernel are the launch gate's.
+bool is_of_tensors(const settings::Rule& rule) {
+  return rule.scope && !rule.kernel && rule.capture;
 }
+
+}  // namespace
 
 Capture CaptureRules::by_mode(Capture asked) const noexcept {
   if (mode_ == settings::Mode::kHash) return Capture::kHash;
@@ -21,36 +20,20 @@ Capture CaptureRules::by_mode(Capture asked) const noexcept {
   return raise ? Capture::kSnapshot : asked;
 }
 
-bool CaptureRules::may_store() const noexcept {
+bool CaptureRules::may_store() const {
   return store_values_ && (mode_ == settings::Mode::kSnapshot ||
-                           std::ranges::any_of(rules_, [](const settings::Rule* rule) {
-                             return rule->capture == Capture::kSnapshot;
+                           std::ranges::any_of(rules_.rules(), [](const settings::Rule* rule) {
+                             return is_of_tensors(*rule) && rule->capture == Capture::kSnapshot;
                            }));
-}
-
-CaptureRules::Matching CaptureRules::matching(format::StringId scope) {
-  {
-    const std::shared_lock lock(mutex_);
-    if (scope.value < known_.size() && known_[scope.value].first) {
-      return known_[scope.value].second;
-    }
-  }
-  Matching found;
-  const std::string_view name = definitions_.text(scope);
-  std::ranges::copy_if(rules_, std::back_inserter(found),
-                       [name](const settings::Rule* rule) { return rule->scope->matches(name); });
-  const std::unique_lock lock(mutex_);
-  if (scope.value >= known_.size()) known_.resize(scope.value + size_t{1});
-  known_[scope.value] = {true, found};
-  return found;
 }
 
 Capture CaptureRules::decide(Capture asked, format::StringId scope, uint32_t step) {
   Capture capture = by_mode(asked);
   if (!rules_.empty()) {
-    for (const settings::Rule* rule : matching(scope)) {
-      if (!rule->steps.contains(step)) continue;
+    for (const settings::Rule* rule : rules_.of_scope(scope.value, definitions_.text(scope))) {
+      if (!is_of_tensors(*rule) || !rule->steps.contains(step)) continue;
       capture = *rule->capture;
+      rules_.used(*rule);
       break;
     }
   }

@@ -5,23 +5,21 @@
 /// Threads:  any, concurrently. Without such rules a question costs a branch.
 
 #include <cstdint>
-#include <shared_mutex>
-#include <span>
-#include <vector>
 
 #include "format/definitions.h"
-#include "format/settings/rules.h"
+#include "format/settings/rule_book.h"
 #include "format/settings/settings.h"
 
 namespace convtrace::engine {
 
 class CaptureRules {
  public:
-  /// @param rules        of this rank; those with a kernel are the launch gate's. Outlive this.
+  /// @param rules        of this rank; those with a kernel are the launch gate's. Outlives this.
   /// @param definitions  of the scopes asked about; outlives this.
   /// @param store_values false: there is nowhere to store them (a flight recorder).
-  CaptureRules(settings::Mode mode, std::span<const settings::Rule> rules,
-               const format::Definitions& definitions, bool store_values);
+  CaptureRules(settings::Mode mode, settings::RuleBook& rules,
+               const format::Definitions& definitions, bool store_values)
+      : mode_(mode), store_values_(store_values), definitions_(definitions), rules_(rules) {}
 
   /// @param asked  what the observer takes a tensor of this kind for.
   /// @return what the first rule that matches scope and step says, else what the mode says.
@@ -29,20 +27,15 @@ class CaptureRules {
                                        uint32_t step);
 
   /// Whether any answer can be kSnapshot.
-  [[nodiscard]] bool may_store() const noexcept;
+  [[nodiscard]] bool may_store() const;
 
  private:
-  using Matching = std::vector<const settings::Rule*>;
-
   [[nodiscard]] format::Capture by_mode(format::Capture asked) const noexcept;
-  Matching matching(format::StringId scope);
 
   const settings::Mode mode_;
   const bool store_values_;
   const format::Definitions& definitions_;
-  Matching rules_;
-  std::shared_mutex mutex_;
-  std::vector<std::pair<bool, Matching>> known_;  ///< by scope id; whether it was judged
+  settings::RuleBook& rules_;
 };
 
 }  // namespace convtrace::engine

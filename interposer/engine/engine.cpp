@@ -64,13 +64,13 @@ Event memory_event(const MemoryReport& report, const cupti::MemoryRange& range, 
 
 Engine::Engine(EngineOptions options)
     : options_(std::move(options)),
+      rules_(std::move(options_.rules)),
       writer_(process_state(), queue_, doorbell_, *this),
-      aliases_({*this, definitions_, addresses_, stacks_, options_.rules}),
+      aliases_({*this, definitions_, addresses_, stacks_, rules_}),
       steps_(options_.settings.mode, options_.settings.steps),
       names_(patterns(options_.settings.include), patterns(options_.settings.exclude),
              definitions_),
-      captures_(options_.settings.mode, options_.rules, definitions_,
-                options_.settings.ring.steps == 0),
+      captures_(options_.settings.mode, rules_, definitions_, options_.settings.ring.steps == 0),
       values_({.memory_bytes = options_.settings.snapshot_memory,
                .threads = std::clamp(spare_threads(), 1u, kMostZipThreads),
                .when_full = options_.settings.snapshot_full},
@@ -139,15 +139,15 @@ cupti::Interceptor* Engine::make_interceptor() {
   options.addresses = &addresses_;
   options.position = &current_position;
   options.settle_memory = &settle_reported_memory;
-  options.rules = options_.rules;
+  options.rules = &rules_;
   options.cupti_path = options_.settings.cupti;
   options.record_launches = options_.settings.mode >= settings::Mode::kLaunches;
   options.compute_values = options_.settings.mode >= settings::Mode::kHash;
   options.keep_samples = options_.settings.samples != 0;
   options.capture_graphs = options_.settings.graphs == settings::Graphs::kCapture;
   options.insert_in_callback = options_.settings.insert == settings::Insert::kCallback;
-  const bool kernels_store = std::ranges::any_of(options_.rules, [](const settings::Rule& rule) {
-    return rule.kernel && rule.capture == format::Capture::kSnapshot;
+  const bool kernels_store = std::ranges::any_of(rules_.rules(), [](const settings::Rule* rule) {
+    return rule->kernel && rule->capture == format::Capture::kSnapshot;
   });
   const bool stores = captures_.may_store() || (kernels_store && options_.settings.ring.steps == 0);
   options.values = stores ? &values_ : nullptr;
@@ -179,7 +179,7 @@ void Engine::finish(uint64_t deadline_ns) {
   const uint64_t begin = now_ns();
   if (cupti::Interceptor* cuda = interceptor_.load()) cuda->stop(deadline_ns / 2);
   if (!writer_.started()) return;
-  report_unmatched_names();
+  report_matches();
   journal_.settle();
   aliases_.finish();
   const uint64_t spent = now_ns() - begin;
@@ -188,10 +188,16 @@ void Engine::finish(uint64_t deadline_ns) {
            "the disk was too slow at exit; the end of the trace is missing");
 }
 
-void Engine::report_unmatched_names() {
-  for (const std::string& line : names_.unmatched()) {
-    cupti::report(*this, format::kNoStep, format::Level::kWarning, "settings", line.c_str());
-  }
+void Engine::report_matches() {
+  const auto say = [this](const std::vector<settings::MatchLine>& lines) {
+    for (const settings::MatchLine& line : lines) {
+      cupti::report(*this, format::kNoStep,
+                    line.matched ? format::Level::kInfo : format::Level::kWarning, "settings",
+                    line.text.c_str());
+    }
+  };
+  say(names_.report());
+  say(rules_.report());
 }
 
 OpenTrace Engine::open_trace() {

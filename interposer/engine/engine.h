@@ -24,7 +24,7 @@
 #include "cupti/interceptor.h"
 #include "format/definitions.h"
 #include "format/event_sink.h"
-#include "format/settings/rules.h"
+#include "format/settings/rule_book.h"
 #include "format/settings/settings.h"
 #include "interposer/engine/alias_watch.h"
 #include "interposer/engine/event_queue.h"
@@ -89,7 +89,7 @@ class Engine final : public format::EventSink,
   [[nodiscard]] bool is_wanted(const format::Event& event) noexcept;
   void begin_trace() noexcept;
   void expect_custom_ops() noexcept;
-  void report_unmatched_names();
+  void report_matches();
   cupti::Interceptor* make_interceptor();
 
   OpenTrace open_trace() override;
@@ -112,6 +112,7 @@ class Engine final : public format::EventSink,
   [[nodiscard]] format::TraceMeta meta();
 
   EngineOptions options_;
+  settings::RuleBook rules_;
   format::Definitions definitions_;
   cupti::AddressMap addresses_;
   Doorbell doorbell_;

@@ -40,7 +40,7 @@ bool NameFilter::answer(Answers& answers, uint32_t id, NamesOf names_of) {
   const std::unique_lock lock(mutex_);
   if (id >= answers.size()) answers.resize(id + size_t{1}, Answer::kUnknown);
   answers[id] = wanted ? Answer::kYes : Answer::kNo;
-  seen_.push_back(names.front());
+  seen_.add(names.front());
   return wanted;
 }
 
@@ -56,7 +56,7 @@ bool NameFilter::matches_any(std::deque<Entry>& entries, std::span<const std::st
   for (Entry& entry : entries) {
     for (const std::string& name : names) {
       if (!entry.pattern.matches(name)) continue;
-      entry.matched.store(true, std::memory_order_relaxed);
+      entry.matched.fetch_add(1, std::memory_order_relaxed);
       any = true;
       break;
     }
@@ -64,26 +64,26 @@ bool NameFilter::matches_any(std::deque<Entry>& entries, std::span<const std::st
   return any;
 }
 
-std::vector<std::string> NameFilter::unmatched() const {
-  std::vector<std::string> lines;
+std::vector<settings::MatchLine> NameFilter::report() const {
+  std::vector<settings::MatchLine> lines;
   const std::shared_lock lock(mutex_);
-  add_unmatched(include_, lines);
-  add_unmatched(exclude_, lines);
+  report(include_, lines);
+  report(exclude_, lines);
   return lines;
 }
 
-void NameFilter::add_unmatched(const std::deque<Entry>& entries,
-                               std::vector<std::string>& lines) const {
-  const std::vector<std::string_view> names(seen_.begin(), seen_.end());
+void NameFilter::report(const std::deque<Entry>& entries,
+                        std::vector<settings::MatchLine>& lines) const {
   for (const Entry& entry : entries) {
-    if (entry.matched.load(std::memory_order_relaxed)) continue;
-    std::string line = std::string(entry.setting) + ": " + settings::quoted(entry.pattern.text()) +
-                       " matched nothing";
-    if (!names.empty()) {
-      line += "; the nearest name that occurred is " +
-              settings::quoted(settings::nearest(entry.pattern.text(), names));
+    const std::string& pattern = entry.pattern.text();
+    const uint64_t count = entry.matched.load(std::memory_order_relaxed);
+    if (count == 0) {
+      lines.push_back(settings::unmatched(entry.setting, pattern, "name", seen_));
+    } else {
+      lines.push_back({.matched = true,
+                       .text = std::string(entry.setting) + ' ' + settings::quoted(pattern) +
+                               ": matched " + std::to_string(count) + " names"});
     }
-    lines.push_back(std::move(line));
   }
 }
 

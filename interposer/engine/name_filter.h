@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "format/definitions.h"
+#include "format/settings/match_report.h"
 #include "format/settings/pattern.h"
 
 namespace convtrace::engine {
@@ -32,8 +33,8 @@ class NameFilter {
   [[nodiscard]] bool wants(format::StringId scope);
   [[nodiscard]] bool wants(format::KernelId kernel);
 
-  /// @return one line for each pattern that matched nothing, with the nearest name that occurred.
-  [[nodiscard]] std::vector<std::string> unmatched() const;
+  /// @return one line for each pattern: what it matched, or what it may have meant.
+  [[nodiscard]] std::vector<settings::MatchLine> report() const;
 
  private:
   enum class Answer : uint8_t { kUnknown, kYes, kNo };
@@ -42,20 +43,20 @@ class NameFilter {
   struct Entry {
     settings::Pattern pattern;
     const char* setting;
-    std::atomic<bool> matched{false};
+    std::atomic<uint64_t> matched{0};  ///< names
   };
 
   template <typename NamesOf>
   bool answer(Answers& answers, uint32_t id, NamesOf names_of);
   [[nodiscard]] bool judge(std::span<const std::string> names);
   static bool matches_any(std::deque<Entry>& entries, std::span<const std::string> names);
-  void add_unmatched(const std::deque<Entry>& entries, std::vector<std::string>& lines) const;
+  void report(const std::deque<Entry>& entries, std::vector<settings::MatchLine>& lines) const;
 
   const format::Definitions& definitions_;
   std::deque<Entry> include_, exclude_;
   mutable std::shared_mutex mutex_;
   Answers scopes_, kernels_;
-  std::vector<std::string> seen_;  ///< names that were judged
+  settings::SeenNames seen_;
 };
 
 }  // namespace convtrace::engine

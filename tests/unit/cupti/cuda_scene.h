@@ -67,8 +67,9 @@ inline settings::Rule rule_for(const char* pattern) {
 inline void (*settle_memory)(bool all) noexcept = nullptr;
 
 struct Scene {
-  explicit Scene(std::vector<settings::Rule> rules = {},
-                 void (*change)(InterceptorOptions&) = nullptr) {
+  explicit Scene(std::vector<settings::Rule> rules_in = {},
+                 void (*change)(InterceptorOptions&) = nullptr)
+      : rules(std::move(rules_in)) {
     REQUIRE(cuInit(0) == CUDA_SUCCESS);
     real_calls = 0;
     InterceptorOptions options;
@@ -77,7 +78,7 @@ struct Scene {
     options.addresses = &addresses;
     options.position = &position_of_step_3;
     options.settle_memory = settle_memory;
-    options.rules = std::move(rules);
+    options.rules = &rules;
     if (change != nullptr) change(options);
     interceptor = std::make_unique<Interceptor>(options);
     REQUIRE(cuCtxCreate(&context, nullptr, 0, 0) == CUDA_SUCCESS);
@@ -115,6 +116,7 @@ struct Scene {
 
   CollectingSink sink;
   format::Definitions definitions;
+  settings::RuleBook rules;
   AddressMap addresses;
   std::unique_ptr<Interceptor> interceptor;
   CUcontext context = nullptr;

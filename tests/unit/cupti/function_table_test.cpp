@@ -84,7 +84,7 @@ struct Scene {
 
   DriverApi api = FakeDriver::api();
   format::Definitions definitions;
-  std::vector<settings::Rule> rules;
+  settings::RuleBook rules;
   FunctionTable table{api, definitions, rules};
 };
 
@@ -135,8 +135,8 @@ TEST_CASE("function_table: rules match the demangled name, the mangled name and 
   Scene scene({rule_for("add(*"), rule_for("_Z3add*"), rule_for("mul*")});
   const FunctionInfo& info = scene.table.resolve(FakeDriver::function());
   REQUIRE(info.rules.size() == 2);
-  CHECK(info.rules[0] == &scene.rules[0]);
-  CHECK(info.rules[1] == &scene.rules[1]);
+  CHECK(info.rules[0] == scene.rules.rules()[0]);
+  CHECK(info.rules[1] == scene.rules.rules()[1]);
 }
 
 TEST_CASE("function_table: an unloaded module's handles are asked anew, old facts stay readable",

@@ -126,10 +126,12 @@ TEST_CASE("stress: nothing that 16 threads do is lost or counted twice") {
   CountingSink sink;
   format::Definitions definitions;
   AddressMap addresses;
+  settings::RuleBook rules;
   InterceptorOptions options;
   options.sink = &sink;
   options.definitions = &definitions;
   options.addresses = &addresses;
+  options.rules = &rules;
   REQUIRE(cuInit(0) == CUDA_SUCCESS);
   Interceptor interceptor(options);
   CUcontext context = nullptr;

@@ -22,8 +22,9 @@ settings::Rule rule(const char* scope, std::optional<Capture> capture,
 
 TEST_CASE("capture_rules: without rules the mode decides", "[engine][rules]") {
   const format::Definitions definitions;
+  settings::RuleBook rules;
   const auto decide = [&](Mode mode, Capture asked) {
-    return CaptureRules(mode, {}, definitions, true).decide(asked, {}, 0);
+    return CaptureRules(mode, rules, definitions, true).decide(asked, {}, 0);
   };
   CHECK(decide(Mode::kStats, Capture::kStats) == Capture::kStats);
   CHECK(decide(Mode::kStats, Capture::kHash) == Capture::kHash);
@@ -34,9 +35,9 @@ TEST_CASE("capture_rules: without rules the mode decides", "[engine][rules]") {
 
 TEST_CASE("capture_rules: the first rule that matches scope and step decides", "[engine][rules]") {
   format::Definitions definitions;
-  const std::vector<settings::Rule> rules{
-      rule("h.0.*", Capture::kSnapshot, "5"), rule("h.0.attn", Capture::kHash),
-      rule("h.0.*", Capture::kStats), rule("h.1.*", std::nullopt)};
+  settings::RuleBook rules({rule("h.0.*", Capture::kSnapshot, "5"),
+                            rule("h.0.attn", Capture::kHash), rule("h.0.*", Capture::kStats),
+                            rule("h.1.*", std::nullopt)});
   CaptureRules captures(Mode::kStats, rules, definitions, true);
   const auto attention = definitions.intern("h.0.attn");
   const auto other = definitions.intern("h.1.attn");
@@ -51,8 +52,9 @@ TEST_CASE("capture_rules: the first rule that matches scope and step decides", "
 
 TEST_CASE("capture_rules: a rule of a kernel says nothing of modules", "[engine][rules]") {
   format::Definitions definitions;
-  std::vector<settings::Rule> rules{rule("h.*", Capture::kSnapshot)};
-  rules[0].kernel = settings::Pattern::compile("*gemm*").value();
+  settings::Rule tagged = rule("h.*", Capture::kSnapshot);
+  tagged.kernel = settings::Pattern::compile("*gemm*").value();
+  settings::RuleBook rules({tagged});
   CaptureRules captures(Mode::kStats, rules, definitions, true);
   CHECK(captures.decide(Capture::kStats, definitions.intern("h.0"), 0) == Capture::kStats);
   CHECK_FALSE(captures.may_store());
@@ -60,7 +62,8 @@ TEST_CASE("capture_rules: a rule of a kernel says nothing of modules", "[engine]
 
 TEST_CASE("capture_rules: where values cannot be stored statistics are taken", "[engine][rules]") {
   const format::Definitions definitions;
-  CaptureRules captures(Mode::kSnapshot, {}, definitions, false);
+  settings::RuleBook rules;
+  CaptureRules captures(Mode::kSnapshot, rules, definitions, false);
   CHECK(captures.decide(Capture::kStats, {}, 0) == Capture::kStats);
   CHECK_FALSE(captures.may_store());
 }

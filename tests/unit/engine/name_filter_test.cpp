@@ -1,5 +1,7 @@
 #include "interposer/engine/name_filter.h"
 
+#include <algorithm>
+
 #include "tests/support/catch.h"
 
 namespace convtrace::engine {
@@ -25,7 +27,7 @@ TEST_CASE("name_filter: without patterns everything is wanted", "[engine][filter
   CHECK(f.scope("h.0"));
   CHECK(f.scope(""));
   CHECK(f.kernel("gemm", "gemm"));
-  CHECK(f.filter.unmatched().empty());
+  CHECK(f.filter.report().empty());
 }
 
 TEST_CASE("name_filter: include comes first, then exclude", "[engine][filter]") {
@@ -37,7 +39,12 @@ TEST_CASE("name_filter: include comes first, then exclude", "[engine][filter]") 
     CHECK_FALSE(f.scope("embedding"));
     CHECK_FALSE(f.scope(""));
   }
-  CHECK(f.filter.unmatched().empty());
+  const auto lines = f.filter.report();
+  REQUIRE(lines.size() == 3);
+  CHECK(lines[0].text == "CONVTRACE_INCLUDE \"h.*\": matched 2 names");
+  CHECK(lines[1].text == "CONVTRACE_INCLUDE \"re:head$\": matched 1 names");
+  CHECK(lines[2].text == "CONVTRACE_EXCLUDE \"*.norm\": matched 1 names");
+  CHECK(std::ranges::all_of(lines, &settings::MatchLine::matched));
 }
 
 TEST_CASE("name_filter: a kernel is known by each of its names", "[engine][filter]") {
@@ -52,11 +59,14 @@ TEST_CASE("name_filter: a pattern that matched nothing is named, with what was p
   Fixture f("bodi.*;head", "drop");
   CHECK_FALSE(f.scope("body.0"));
   CHECK(f.scope("head"));
-  const auto lines = f.filter.unmatched();
-  REQUIRE(lines.size() == 2);
-  CHECK(lines[0].find("CONVTRACE_INCLUDE: \"bodi.*\" matched nothing") != std::string::npos);
-  CHECK(lines[0].find("body.0") != std::string::npos);
-  CHECK(lines[1].find("CONVTRACE_EXCLUDE: \"drop\"") != std::string::npos);
+  const auto lines = f.filter.report();
+  REQUIRE(lines.size() == 3);
+  CHECK_FALSE(lines[0].matched);
+  CHECK(lines[0].text ==
+        "CONVTRACE_INCLUDE \"bodi.*\" matched nothing; nearest of those that occurred: "
+        "\"body.0\", \"head\"");
+  CHECK(lines[1].matched);
+  CHECK(lines[2].text.starts_with("CONVTRACE_EXCLUDE \"drop\" matched nothing; "));
 }
 
 }  // namespace

@@ -68,7 +68,7 @@ struct Fixture {
   NoListener listener;
   MemoryJournal journal{addresses, listener};
   StackTexts stacks{definitions};
-  std::vector<settings::Rule> rules;
+  settings::RuleBook rules;
   AliasWatch aliases{{sink, definitions, addresses, stacks, rules}};
   StepControl steps{mode, wanted};
   FakeHost host;

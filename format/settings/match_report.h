@@ -1,0 +1,43 @@
+#pragma once
+/// @file match_report.h
+/// At the end of a run: what a pattern matched, and if that is nothing, what it may have meant.
+///
+/// Place:    rules and filters say it in the same words.
+/// Threads:  plain values.
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace convtrace::settings {
+
+/// Names that patterns were asked about, as many as are worth a look at the end.
+class SeenNames {
+ public:
+  static constexpr size_t kMost = 4096;
+
+  void add(std::string_view name) {
+    if (names_.size() < kMost && !name.empty()) names_.emplace_back(name);
+  }
+  [[nodiscard]] const std::vector<std::string>& names() const noexcept { return names_; }
+
+ private:
+  std::vector<std::string> names_;
+};
+
+struct MatchLine {
+  bool matched = false;
+  std::string text;
+};
+
+/// @param where  what the pattern was written as: "rules.toml:3: kernel".
+/// @param kind   what it is matched against: "kernel".
+/// @return the line that names the pattern and the three nearest names that occurred.
+[[nodiscard]] MatchLine unmatched(std::string_view where, std::string_view pattern,
+                                  std::string_view kind, const SeenNames& seen);
+
+/// How far `name` is from matching a pattern: what the pattern has too much costs more than what
+/// the name has, since a prefix left out is the usual slip.
+[[nodiscard]] size_t pattern_distance(std::string_view pattern, std::string_view name);
+
+}  // namespace convtrace::settings

@@ -1,0 +1,82 @@
+#pragma once
+/// @file rule_book.h
+/// The rules of a process at work: which of them a kernel or a scope meets, and what each has met.
+///
+/// A name is matched against all patterns when it is first seen, never again: what a launch pays is
+/// a lookup.
+///
+/// Place:    one per process; the launch gate asks for kernels, the observer's side for scopes.
+/// Threads:  any, concurrently.
+/// Errors:   none. Rules and lists that were handed out stay valid as long as the book.
+
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <shared_mutex>
+#include <span>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "format/settings/match_report.h"
+#include "format/settings/rules.h"
+
+namespace convtrace::settings {
+
+class RuleBook {
+ public:
+  using Matching = std::vector<const Rule*>;
+
+  explicit RuleBook(std::vector<Rule> rules = {}) { replace(std::move(rules)); }
+
+  /// From now on these rules apply instead. What was matched before is forgotten, what it counted
+  /// is not.
+  void replace(std::vector<Rule> rules);
+
+  /// @return the rules that apply now, in the order of their file.
+  [[nodiscard]] Matching rules() const;
+  [[nodiscard]] bool empty() const noexcept { return empty_.load(std::memory_order_relaxed); }
+
+  /// @param names  of one kernel; a pattern may match any of them. The first is its identity.
+  /// @return the rules whose kernel pattern matches.
+  [[nodiscard]] const Matching& of_kernel(std::span<const std::string> names);
+
+  /// @param id, @param name  of one scope.
+  /// @return the rules whose scope pattern matches, whatever kernel they ask for.
+  [[nodiscard]] const Matching& of_scope(uint32_t id, std::string_view name);
+
+  /// Whether `rule` has no scope pattern, or one that matches.
+  [[nodiscard]] bool in_scope(const Rule& rule, uint32_t id, std::string_view name);
+
+  /// `rule`, which is one of this book's, had a value taken, or silenced a finding.
+  void used(const Rule& rule) noexcept;
+
+  /// @return a line for each rule that applies now: what it matched, or what it may have meant.
+  [[nodiscard]] std::vector<MatchLine> report() const;
+
+ private:
+  struct Entry {
+    explicit Entry(Rule rule_in) : rule(std::move(rule_in)) {}
+    Rule rule;
+    uint64_t kernels = 0;
+    uint64_t scopes = 0;
+    std::atomic<uint64_t> used{0};
+  };
+
+  [[nodiscard]] const Matching* known_scope(uint32_t id) const;
+  [[nodiscard]] const Matching* known_kernel(const std::string& name) const;
+  [[nodiscard]] MatchLine report(const Entry& entry) const;
+
+  mutable std::shared_mutex mutex_;
+  std::deque<Entry> entries_;  ///< of all times
+  size_t first_ = 0;           ///< of those that apply now
+  std::deque<Matching> lists_;
+  std::unordered_map<uint32_t, const Matching*> scopes_;
+  std::unordered_map<std::string, const Matching*> kernels_;
+  std::atomic<bool> empty_{true};
+  SeenNames seen_kernels_, seen_scopes_;
+};
+
+}  // namespace convtrace::settings
