@@ -76,6 +76,24 @@ struct TraceBuilder::Impl {
     require(started().append(event));
   }
 
+  /// Stores a value in BLOB records.
+  void store(ContentId content, DType dtype, Bytes bytes, Bytes base = {},
+             size_t part_bytes = kPartBytes) {
+    PartEncoder encoder;
+    for (size_t at = 0; at < bytes.size(); at += part_bytes) {
+      const auto part = [&](Bytes whole) {
+        return whole.empty() ? whole : whole.subspan(at, std::min(part_bytes, whole.size() - at));
+      };
+      BlobHeader header;
+      header.content = content;
+      header.offset = at;
+      header.form = element_form(dtype);
+      const auto payload = encoder.encode(header, part(bytes), {part(base), checksum64(base), 0});
+      require(payload.status());
+      require(started().append_blob(payload.value()));
+    }
+  }
+
   StringId name(const std::string& text) {
     return text.empty() ? StringId{} : definitions.intern(text);
   }
@@ -172,6 +190,9 @@ TraceBuilder& TraceBuilder::stats(const StatsSpec& spec) {
     samples.push_back(spec.values[count < 8 ? i : i * count / 8]);
   }
   e.samples = std::as_bytes(std::span(samples));
+  if (e.capture == Capture::kSnapshot && !spec.values.empty()) {
+    impl_->store({e.stats.hash, e.bytes}, spec.dtype, std::as_bytes(std::span(spec.values)));
+  }
   return event(e);
 }
 
@@ -179,21 +200,7 @@ TraceBuilder& TraceBuilder::value(const ValueSpec& spec) {
   Stats stats;
   stats.count = spec.bytes.size() / element_form(spec.dtype).width;
   stats.hash = checksum64(spec.bytes);
-  PartEncoder encoder;
-  for (size_t at = 0; at < spec.bytes.size(); at += spec.part_bytes) {
-    const auto part = [&](Bytes whole) {
-      return whole.empty() ? whole
-                           : whole.subspan(at, std::min(spec.part_bytes, whole.size() - at));
-    };
-    BlobHeader header;
-    header.content = {stats.hash, spec.bytes.size()};
-    header.offset = at;
-    header.form = element_form(spec.dtype);
-    const auto payload =
-        encoder.encode(header, part(spec.bytes), {part(spec.base), checksum64(spec.base), 0});
-    require(payload.status());
-    require(impl_->started().append_blob(payload.value()));
-  }
+  impl_->store({stats.hash, spec.bytes.size()}, spec.dtype, spec.bytes, spec.base, spec.part_bytes);
   return this->stats({.slot = spec.slot,
                       .dtype = spec.dtype,
                       .capture = Capture::kSnapshot,

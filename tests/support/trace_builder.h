@@ -41,7 +41,7 @@ struct StatsSpec {
   format::Device device = {};
   format::DType dtype = format::DType::kF32;
   format::Extent extent = format::Extent::kTensor;
-  format::Capture capture = format::Capture::kStats;
+  format::Capture capture = format::Capture::kStats;  ///< kSnapshot stores `values` as f32
   format::ValueId value = {};
   uint64_t address = 0;
   std::optional<std::vector<uint64_t>> shape =

@@ -1,8 +1,6 @@
 #include "tools/diff/command.h"
 
 #include <CLI/CLI.hpp>
-#include <fstream>
-#include <memory>
 #include <optional>
 #include <string>
 
@@ -11,6 +9,8 @@
 #include "tools/common/usage.h"
 #include "tools/diff/diff.h"
 #include "tools/diff/map_file.h"
+#include "tools/diff/outputs.h"
+#include "tools/diff/progress.h"
 #include "tools/diff/report_csv.h"
 #include "tools/diff/report_html.h"
 #include "tools/diff/report_json.h"
@@ -27,56 +27,6 @@ struct Options {
   std::string json, html, junit, csv;  ///< empty: not asked for; "-": standard output
   std::string map;
   std::vector<std::string> tolerances;
-};
-
-/// Opens each report before anything is compared, so that a bad path costs no waiting.
-class Outputs {
- public:
-  Outputs(std::ostream& out, std::ostream& err) : out_(out), err_(err) {}
-
-  /// @return null when not asked for, or when it cannot be opened (see failed()).
-  std::ostream* open(const std::string& path) {
-    if (path.empty()) return nullptr;
-    if (path == "-") {
-      if (stdout_taken_) fail("only one report can go to standard output");
-      stdout_taken_ = true;
-      return &out_;
-    }
-    files_.push_back({path, std::make_unique<std::ofstream>(path, std::ios::binary)});
-    if (!*files_.back().stream) fail(tools::escape_text(path) + ": cannot be written");
-    return files_.back().stream.get();
-  }
-
-  /// Where the report for people goes.
-  [[nodiscard]] std::ostream& people() { return stdout_taken_ ? err_ : out_; }
-  [[nodiscard]] bool stdout_taken() const { return stdout_taken_; }
-
-  void close() {
-    for (File& file : files_) {
-      file.stream->close();
-      if (!*file.stream) fail(tools::escape_text(file.path) + ": could not be written completely");
-    }
-    if (!out_.flush()) fail("standard output could not be written completely");
-  }
-
-  [[nodiscard]] bool failed() const { return failed_; }
-
- private:
-  struct File {
-    std::string path;
-    std::unique_ptr<std::ofstream> stream;
-  };
-
-  void fail(const std::string& why) {
-    err_ << "convtrace-diff: " << why << "\n";
-    failed_ = true;
-  }
-
-  std::ostream& out_;
-  std::ostream& err_;
-  std::vector<File> files_;
-  bool stdout_taken_ = false;
-  bool failed_ = false;
 };
 
 void describe_options(CLI::App& app, Options& options) {
@@ -124,8 +74,8 @@ DiffExitCode exit_code(Verdict verdict) {
 }
 
 DiffExitCode compare_and_report(const Options& options, std::ostream& out, std::ostream& err,
-                                bool color) {
-  Outputs outputs(out, err);
+                                Terminal terminal) {
+  Outputs outputs(out, err);  // opened before anything is compared: a bad path costs no waiting
   std::string error;
   DiffInputs inputs = options.inputs;
   if (!options.map.empty() && !read_map(options.map, inputs.rules, error)) {
@@ -144,22 +94,30 @@ DiffExitCode compare_and_report(const Options& options, std::ostream& out, std::
   std::optional<CsvReport> rows;
   if (csv != nullptr) rows.emplace(*csv);
   DiffResult result;
-  if (!run_diff(inputs, rows ? &*rows : nullptr, result, error)) {
+  std::optional<Progress> progress;
+  if (terminal.progress) {
+    progress.emplace(err);
+    inputs.on_progress = [&](uint64_t done, uint64_t total) { progress->update(done, total); };
+  }
+  const bool compared = run_diff(inputs, rows ? &*rows : nullptr, result, error);
+  progress.reset();
+  if (!compared) {
     err << "convtrace-diff: " << error << "\n";
     return DiffExitCode::kUsage;
   }
   if (json != nullptr) *json << tools::dump_json(json_report(result), 2) << "\n";
   if (html != nullptr) write_html_report(result, *html);
   if (junit != nullptr) write_junit_report(result, *junit);
-  write_text_report(result, color && !outputs.stdout_taken(), outputs.people());
-  outputs.close();
+  if (outputs.stdout_taken()) terminal = {};
+  write_text_report(result, terminal, outputs.people());
+  outputs.finish();
   return outputs.failed() ? DiffExitCode::kUsage : exit_code(result.verdict);
 }
 
 }  // namespace
 
 int diff_command(int argc, const char* const* argv, std::ostream& out, std::ostream& err,
-                 bool color) {
+                 Terminal terminal) {
   CLI::App app("Names the first big divergence between two traced runs.", "convtrace-diff");
   Options options;
   describe_options(app, options);
@@ -169,7 +127,7 @@ int diff_command(int argc, const char* const* argv, std::ostream& out, std::ostr
     // --help and --version come this way too, with code 0.
     return app.exit(parsed, out, err) == 0 ? 0 : static_cast<int>(DiffExitCode::kUsage);
   }
-  return static_cast<int>(compare_and_report(options, out, err, color));
+  return static_cast<int>(compare_and_report(options, out, err, terminal));
 }
 
 }  // namespace convtrace::diff

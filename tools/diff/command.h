@@ -4,13 +4,15 @@
 
 #include <ostream>
 
+#include "tools/diff/text_layout.h"
+
 namespace convtrace::diff {
 
 /// @param out     data; the report for people too, unless another report is written there (`-`).
 /// @param err     complaints; the report for people when `out` is taken.
-/// @param color   whether the report for people may use ANSI colours.
+/// @param terminal  what `out` and `err` are.
 /// @return a tools::DiffExitCode.
 int diff_command(int argc, const char* const* argv, std::ostream& out, std::ostream& err,
-                 bool color);
+                 Terminal terminal);
 
 }  // namespace convtrace::diff

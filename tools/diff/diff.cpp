@@ -7,6 +7,7 @@
 #include "tools/common/text.h"
 #include "tools/diff/cause.h"
 #include "tools/diff/preflight.h"
+#include "tools/diff/snapshot_pairs.h"
 #include "tools/diff/trace_set.h"
 
 namespace convtrace::diff {
@@ -27,6 +28,7 @@ class Diff {
   [[nodiscard]] bool run(const DiffInputs& inputs, std::string& error) {
     noise_.resize(inputs.noise.size());
     rules_ = inputs.rules;
+    on_progress_ = inputs.on_progress;
     if (!open_trace_set(inputs.base, base_, error)) return false;
     if (!open_trace_set(inputs.cand, cand_, error)) return false;
     for (size_t i = 0; i < noise_.size(); ++i) {
@@ -43,6 +45,9 @@ class Diff {
                               cand_.unreadable.end());
     const std::vector<RankPair> pairs = pair_ranks(base_, cand_, rules_.base_rank);
     many_ranks_ = pairs.size() > 1;
+    for (const TraceSet* set : {&base_, &cand_}) {
+      for (const TraceFile& file : set->files) total_ += file.events;
+    }
     for (const RankPair& pair : pairs) {
       if (!compare_rank(pair, error)) return false;
     }
@@ -96,7 +101,13 @@ class Diff {
       return false;
     }
     RankDiff diff(pair.rank, names_, rules_, rows_);
-    diff.run(*base, *cand, noise);
+    diff.run(*base, *cand, noise, [&] {
+      if (on_progress_) on_progress_(done_ + base->events_read() + cand->events_read(), total_);
+    });
+    done_ += base->events_read() + cand->events_read();
+    if (auto& root = diff.outcome().root) {
+      SnapshotPairs(base->reader(), cand->reader()).compare(*root);
+    }
     add_conditions(pair.rank, *base, *cand, diff.outcome());
     add_findings(result_.base_findings, base->findings(), pair.rank);
     add_findings(result_.cand_findings, cand->findings(), pair.rank);
@@ -220,6 +231,8 @@ class Diff {
   RowSink* rows_;
   DiffResult& result_;
   DiffRules rules_;
+  std::function<void(uint64_t, uint64_t)> on_progress_;
+  uint64_t done_ = 0, total_ = 0;  ///< records
   format::Definitions names_;
   TraceSet base_, cand_;
   std::vector<TraceSet> noise_;

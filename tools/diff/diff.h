@@ -4,6 +4,7 @@
 ///
 /// Source: docs/design.md "The diff".
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -17,6 +18,8 @@ struct DiffInputs {
   std::string base, cand;
   std::vector<std::string> noise{};  ///< other runs of the baseline
   DiffRules rules{};
+  /// Told from time to time how many of how many records were read; may be empty.
+  std::function<void(uint64_t done, uint64_t total)> on_progress{};
 };
 
 /// Below this part of the shorter side's values aligned, the runs are not the same program.

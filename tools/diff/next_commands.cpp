@@ -1,16 +1,46 @@
 #include "tools/diff/next_commands.h"
 
+#include <algorithm>
+
 #include "tools/common/escape.h"
 
 namespace convtrace::diff {
 namespace {
 
 constexpr const char* kRuleFile = "convtrace-root.toml";
-constexpr const char* kMostSamples = "4096";
 
-std::vector<std::string> kernel_rule(const std::string& kernel) {
-  return {std::string("cat > ") + kRuleFile + " <<'EOF'", "[[rule]]",
-          "kernel = " + tools::quote_toml(kernel), "capture = \"snapshot\"", "EOF"};
+std::string step_text(uint32_t step) {
+  return step == format::kNoStep ? "all" : std::to_string(step);
+}
+
+/// The root module's path is empty, and a pattern must not be.
+std::string scope_pattern(const std::string& scope) { return scope.empty() ? "re:^$" : scope; }
+
+/// What the rules are about: a kernel that no framework op stands for, or modules by both names.
+std::vector<std::string> subjects(const RootReport& root) {
+  const RecordReport& record = root.record;
+  if (!record.kernel.empty() && record.op.empty()) {
+    return {"kernel = " + tools::quote_toml(record.kernel)};
+  }
+  std::vector<std::string> lines;
+  const auto add = [&](const RecordReport& about) {
+    for (const std::string& scope : {about.scope, about.cand_scope}) {
+      std::string line = "scope = " + tools::quote_toml(scope_pattern(scope));
+      if (std::ranges::find(lines, line) == lines.end()) lines.push_back(std::move(line));
+    }
+  };
+  add(record);
+  if (root.consumer) add(*root.consumer);
+  return lines;
+}
+
+std::vector<std::string> rule_file(const RootReport& root) {
+  std::vector<std::string> lines = {std::string("cat > ") + kRuleFile + " <<'EOF'"};
+  for (const std::string& subject : subjects(root)) {
+    lines.insert(lines.end(), {"[[rule]]", subject, "capture = \"snapshot\""});
+  }
+  lines.emplace_back("EOF");
+  return lines;
 }
 
 std::string run_again(const char* output, const std::string& options,
@@ -23,22 +53,15 @@ std::string run_again(const char* output, const std::string& options,
 }  // namespace
 
 std::vector<std::string> next_commands(const DiffResult& result) {
-  const RecordReport& root = result.root->record;
-  const bool raw_kernel = !root.kernel.empty() && root.op.empty();
-  const std::string step = root.step == format::kNoStep ? "all" : std::to_string(root.step);
-  std::vector<std::string> lines;
-  if (raw_kernel) lines = kernel_rule(root.kernel);
+  const std::string step = step_text(result.root->record.step);
+  std::vector<std::string> lines = rule_file(*result.root);
   if (result.ranks.size() > 1) {
     // The command line of a rank does not start the job that it was a part of.
-    lines.push_back("export CONVTRACE_STEPS=" + step +
-                    (raw_kernel ? std::string(" CONVTRACE_CONFIG=$PWD/") + kRuleFile
-                                : std::string(" CONVTRACE_SAMPLES=") + kMostSamples));
+    lines.push_back("export CONVTRACE_STEPS=" + step + " CONVTRACE_CONFIG=$PWD/" + kRuleFile);
     lines.emplace_back("# then start both jobs as before, each with another CONVTRACE_OUTPUT");
     return lines;
   }
-  const std::string options = " --steps " + step +
-                              (raw_kernel ? std::string(" --config ") + kRuleFile
-                                          : std::string(" --samples ") + kMostSamples);
+  const std::string options = " --steps " + step + " --config " + kRuleFile;
   lines.push_back(run_again("root-base.ctrace", options, result.base_command));
   lines.push_back(run_again("root-cand.ctrace", options, result.cand_command));
   lines.emplace_back("convtrace-diff root-base.ctrace root-cand.ctrace");

@@ -11,8 +11,8 @@
 
 namespace convtrace::diff {
 
-/// Shell lines that record the root's step again in both runs, with more raw values; for a kernel
-/// that no framework op stands for, with the rule that makes its values be taken at all.
+/// Shell lines that record the root's step again in both runs and store the values of exactly the
+/// modules or the kernel in question, so that the next diff compares them element by element.
 /// @pre `result.root` is set.
 [[nodiscard]] std::vector<std::string> next_commands(const DiffResult& result);
 

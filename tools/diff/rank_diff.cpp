@@ -38,7 +38,8 @@ struct RankDiff::StepPair {
 };
 
 void RankDiff::run(StepStream& base, StepStream& cand,
-                   std::span<const std::unique_ptr<StepStream>> noise) {
+                   std::span<const std::unique_ptr<StepStream>> noise,
+                   const std::function<void()>& after_step) {
   while (true) {
     const StepRecords* a = base.peek();
     const StepRecords* b = cand.peek();
@@ -57,6 +58,7 @@ void RankDiff::run(StepStream& base, StepStream& cand,
       base.pop();
       cand.pop();
     }
+    after_step();
   }
   for (const auto& [cand_scope, pair] : scopes_.renamed()) {
     outcome_.renamed.push_back({std::string(names_.text(pair.base)),

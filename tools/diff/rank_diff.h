@@ -8,6 +8,7 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -53,7 +54,9 @@ class RankDiff {
         tolerances_(names, rules.tolerances) {}
 
   /// Reads both streams to their ends.
-  void run(StepStream& base, StepStream& cand, std::span<const std::unique_ptr<StepStream>> noise);
+  /// @param after_step  called after each.
+  void run(StepStream& base, StepStream& cand, std::span<const std::unique_ptr<StepStream>> noise,
+           const std::function<void()>& after_step);
 
   [[nodiscard]] RankOutcome& outcome() { return outcome_; }
 

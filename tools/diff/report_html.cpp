@@ -101,6 +101,7 @@ class HtmlReport {
            << "</td></tr>\n";
     }
     out_ << "</table>\n";
+    for (const std::string& text : element_lines(record)) paragraph(quote_markup(text));
   }
 
   void around(const RootReport& root) {

@@ -2,6 +2,9 @@
 
 #include <cmath>
 
+#include "tools/common/text.h"
+#include "tools/diff/next_commands.h"
+
 namespace convtrace::diff {
 namespace {
 
@@ -16,6 +19,27 @@ Json side_json(const SideReport& side) {
   json["dtype"] = to_string(side.dtype);
   json["shape"] = side.has_shape ? Json(side.shape) : Json();
   json["extent"] = to_string(side.extent);
+  return json;
+}
+
+Json elements_json(const ElementReport& e) {
+  Json json = {{"count", e.count},
+               {"compared", e.compared},
+               {"differing", e.differing},
+               {"not_numbers", e.not_numbers},
+               {"max_abs", tools::json_number(e.max_abs)},
+               {"max_rel", tools::json_number(e.max_rel)},
+               {"cosine", e.cosine}};
+  for (size_t i = 0; i < kWithin.size(); ++i) {
+    json["within"][tools::number_text(kWithin[i])] = e.within[i];
+  }
+  json["ulps"] = e.has_ulps ? Json(e.ulps) : Json();
+  json["first"] = Json();
+  if (e.first) {
+    json["first"] = {{"index", *e.first},
+                     {"base", tools::json_number(e.first_base)},
+                     {"cand", tools::json_number(e.first_cand)}};
+  }
   return json;
 }
 
@@ -41,6 +65,7 @@ Json record_json(const RecordReport& record, const Comparison& numbers) {
   json["confidence"] = tools::json_number(record.confidence);
   json["cand_scope"] = record.cand_scope;
   json["cand_slot"] = record.cand_slot;
+  json["elements"] = record.elements ? elements_json(*record.elements) : Json();
   return json;
 }
 
@@ -143,6 +168,7 @@ Json json_report(const DiffResult& result) {
   json["incomplete_why"] = result.incomplete;
   json["steps"] = result.steps;
   json["why_not_comparable"] = text_or_null(result.why_not_comparable);
+  json["next"] = result.root ? Json(next_commands(result)) : Json::array();
   json["cause"] = Json();
   if (result.cause) {
     json["cause"] = finding_json(result.cause->finding);

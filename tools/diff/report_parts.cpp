@@ -66,6 +66,18 @@ std::vector<std::string> stat_texts(const SideReport& side) {
           count_text(s.nan) + " / " + count_text(s.pos_inf + s.neg_inf)};
 }
 
+/// Place of a component in a tensor of that shape, "[2, 17]".
+std::string index_text(const SideReport& side, uint64_t index) {
+  std::string text;
+  uint64_t element = index * tools::component_bytes(side.dtype) / format::element_bytes(side.dtype);
+  for (auto extent = side.shape.rbegin(); extent != side.shape.rend(); ++extent) {
+    if (*extent == 0) return std::to_string(index);
+    text = std::to_string(element % *extent) + (text.empty() ? "" : ", ") + text;
+    element /= *extent;
+  }
+  return text.empty() ? std::to_string(index) : '[' + text + ']';
+}
+
 /// What to say of a result that diverged, by the worst of its inputs.
 std::string result_sentence(Class worst_input) {
   switch (worst_input) {
@@ -149,6 +161,37 @@ std::string root_sentence(const RootReport& root) {
   return result_sentence(root.worst_input);
 }
 
+std::vector<std::string> element_lines(const RecordReport& record) {
+  if (!record.elements) return {};
+  const ElementReport& e = *record.elements;
+  std::vector<std::string> lines;
+  lines.push_back(count_text(e.differing) + " of " + count_text(e.compared) + " elements differ" +
+                  (e.compared < e.count ? " (of the first, the value is larger)" : "") +
+                  "; max abs " + number_text(e.max_abs) + ", max rel " + number_text(e.max_rel) +
+                  ", cosine " + number_text(e.cosine, 9));
+  std::string within = "within";
+  for (size_t i = 0; i < kWithin.size(); ++i) {
+    const double share = static_cast<double>(e.within[i]) / static_cast<double>(e.compared);
+    within +=
+        (i == 0 ? " " : ", ") + number_text(kWithin[i]) + ": " + number_text(100 * share, 5) + " %";
+  }
+  lines.push_back(within);
+  if (e.has_ulps) {
+    std::string ulps = "ulps";
+    for (size_t i = 0; i < e.ulps.size(); ++i) {
+      const bool last = i == kUlpLimits.size();
+      ulps += (i == 0 ? " " : ", ") + (last ? "more" : "<=" + std::to_string(kUlpLimits[i])) +
+              ": " + count_text(e.ulps[i]);
+    }
+    lines.push_back(ulps);
+  }
+  if (e.first) {
+    lines.push_back("first at " + index_text(record.base, *e.first) + ": " +
+                    number_text(e.first_base, 9) + " | " + number_text(e.first_cand, 9));
+  }
+  return lines;
+}
+
 std::string match_text(const RecordReport& record) {
   std::string text(to_string(record.how));
   if (record.confidence < 1) {
@@ -230,6 +273,21 @@ std::string headline(const DiffResult& result) {
   return "SAME: no measured value differs by more than rounding explains; "
          "of " +
          tools::counted(hashes, "value") + " only the hash is known, and it differs";
+}
+
+std::vector<std::string> advice(const DiffResult& result) {
+  if (result.verdict != Verdict::kNotComparable) return {};
+  if (result.values == 0 && result.launches != 0) {
+    return {
+        "Both runs hold launches without values. Record both again with CONVTRACE_MODE=stats (the "
+        "default), or give raw kernels a rule in the file of CONVTRACE_CONFIG:",
+        "[[rule]]", "kernel = \"*\"  # better: a pattern over the kernels in doubt",
+        "outputs = \"auto\"", "capture = \"stats\""};
+  }
+  if (result.values == 0) {
+    return {"Record the same steps of both runs (CONVTRACE_STEPS) with CONVTRACE_MODE=stats."};
+  }
+  return {"If these are the same modules under other names, say so with --map."};
 }
 
 std::string compared_text(const DiffResult& result) {

@@ -30,6 +30,8 @@ struct StatRow {
 [[nodiscard]] std::string root_sentence(const RootReport& root);
 /// "difference 0.5 in mean; tolerance used 1e-6; 0.5 would have passed (...)", "" if no number says
 /// it.
+/// How the elements of two stored values differ, a line each; none where they were not stored.
+[[nodiscard]] std::vector<std::string> element_lines(const RecordReport& record);
 /// How the two records were found to be of one value.
 [[nodiscard]] std::string match_text(const RecordReport& record);
 /// Of modules that have another name in the candidate; "" if none has.
@@ -47,6 +49,8 @@ struct StatRow {
 [[nodiscard]] std::string finding_title(const FindingReport& finding, bool in_cand);
 
 /// The answer in one line.
+/// What to do where the runs could not be compared; none if they could.
+[[nodiscard]] std::vector<std::string> advice(const DiffResult& result);
 [[nodiscard]] std::string headline(const DiffResult& result);
 /// "1,200 values and 300 launches in 3 steps: 1,199 identical, 1 diverged"
 [[nodiscard]] std::string compared_text(const DiffResult& result);

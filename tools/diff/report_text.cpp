@@ -16,31 +16,43 @@ using tools::escape_text;
 constexpr size_t kPreflightLines = 6;
 constexpr size_t kFindingLines = 5;
 constexpr size_t kFramesShown = 4;
-constexpr size_t kValueWidth = 26;
+constexpr size_t kNameWidth = 10, kValueWidth = 26;
+constexpr size_t kLabelWidth = 14;
 
 class TextReport {
  public:
-  TextReport(const DiffResult& result, bool color, std::ostream& out)
-      : result_(result), color_(color), out_(out) {}
+  TextReport(const DiffResult& result, Terminal terminal, std::ostream& out)
+      : result_(result), terminal_(terminal), out_(out) {}
 
   void write() {
     preflight();
     const bool good = result_.verdict == Verdict::kSame;
-    out_ << paint(good ? "32;1" : "31;1", headline(result_)) << "\n";
+    out_ << paint(good ? "32;1" : "31;1", wrapped(headline(result_), terminal_.columns, 0, 2))
+         << "\n";
+    for (const std::string& text : advice(result_)) line("  ", text);
     cause();
     if (result_.root) root(*result_.root);
     first_bit_difference();
-    out_ << "\ncompared    " << compared_text(result_) << "\n";
+    out_ << "\n";
+    line("compared    ", compared_text(result_));
     findings();
     if (result_.root) next();
   }
 
  private:
   std::string paint(const char* code, const std::string& text) const {
-    return color_ ? "\x1b[" + std::string(code) + 'm' + text + "\x1b[0m" : text;
+    return terminal_.color ? "\x1b[" + std::string(code) + 'm' + text + "\x1b[0m" : text;
   }
 
   std::string title(const std::string& text) const { return paint("1", text); }
+
+  /// A label and what it is about, as one paragraph; nothing if there is nothing to say.
+  void line(const std::string& label, const std::string& text, const char* color = nullptr) {
+    if (text.empty()) return;
+    const size_t indent = std::min(width_of(label), kLabelWidth);
+    out_ << (color == nullptr ? label : paint(color, label))
+         << wrapped(text, terminal_.columns, width_of(label), indent) << "\n";
+  }
 
   static std::string side(const std::optional<std::string>& value) {
     return value ? escape_text(*value) : "(none)";
@@ -52,30 +64,30 @@ class TextReport {
       const size_t shown = std::min(kPreflightLines, result_.preflight.size());
       for (size_t i = 0; i < shown; ++i) {
         const PreflightEntry& entry = result_.preflight[i];
-        out_ << "  " << escape_text(entry.name) << ": " << side(entry.base) << " | "
-             << side(entry.cand) << "\n";
+        line("  ", escape_text(entry.name) + ": " + side(entry.base) + " | " + side(entry.cand));
       }
       if (shown < result_.preflight.size()) {
         out_ << "  and " << result_.preflight.size() - shown << " more (--json lists all)\n";
       }
     }
     line("aligned     ", renamed_text(result_));
-    for (const std::string& why : result_.incomplete) {
-      out_ << paint("33", "incomplete") << "  " << escape_text(why) << "\n";
-    }
+    for (const std::string& why : result_.incomplete) line("incomplete  ", escape_text(why), "33");
     if (!result_.preflight.empty() || !result_.incomplete.empty()) out_ << "\n";
   }
 
   void cause() {
     if (!result_.cause) return;
     const Cause& cause = *result_.cause;
-    out_ << "\n" << title("probable cause") << "  " << finding_title(cause.finding, cause.in_cand);
-    out_ << (cause.same_memory ? "; it is about the memory of the root\n" : "\n");
+    out_ << "\n";
+    line("probable cause  ",
+         finding_title(cause.finding, cause.in_cand) +
+             (cause.same_memory ? "; it is about the memory of the root" : ""),
+         "1");
     finding_details(cause.finding);
   }
 
   void finding_details(const FindingReport& finding) {
-    if (!finding.message.empty()) out_ << "  " << escape_text(finding.message) << "\n";
+    line("  ", escape_text(finding.message));
     stack("allocated", finding.alloc_stack);
     stack("launched", finding.launch_stack);
     stack("freed", finding.free_stack);
@@ -94,13 +106,13 @@ class TextReport {
 
   void root(const RootReport& root) {
     const RecordReport& record = root.record;
-    out_ << "\n"
-         << title("root") << "  " << root_sentence(root) << "\n"
-         << "  where       " << place_text(record, true) << "\n"
-         << "  value       " << object_text(record) << ", " << type_text(record) << "\n"
-         << "  class       " << to_string(record.comparison.verdict) << "; matched by "
-         << match_text(record) << "\n"
-         << "  before it   " << tools::counted(root.matched_before, "value") << " matched\n";
+    out_ << "\n";
+    line("root  ", root_sentence(root), "1");
+    line("  where       ", place_text(record, true));
+    line("  value       ", object_text(record) + ", " + type_text(record));
+    line("  class       ",
+         std::string(to_string(record.comparison.verdict)) + "; matched by " + match_text(record));
+    line("  before it   ", tools::counted(root.matched_before, "value") + " matched");
     line("  one-sided   ", one_sided_text(root));
     if (root.consumer) {
       changed_between(root);
@@ -117,43 +129,43 @@ class TextReport {
     const bool agree = root.record.base.stats.hash == root.record.cand.stats.hash;
     out_ << "  as produced " << (agree ? "identical in both runs" : "") << "\n";
     if (!agree) table(root.record);
-    out_ << "  as seen by  " << place_text(*root.consumer, false) << ", "
-         << object_text(*root.consumer) << "\n";
+    line("  as seen by  ", place_text(*root.consumer, false) + ", " + object_text(*root.consumer));
     table(*root.consumer);
     if (!root.effect) return;
-    out_ << "  suffered    " << place_text(*root.effect, false) << ", " << object_text(*root.effect)
-         << "\n";
+    line("  suffered    ", place_text(*root.effect, false) + ", " + object_text(*root.effect));
     table(*root.effect);
   }
 
-  void line(const char* indent, const std::string& text) {
-    if (!text.empty()) out_ << indent << text << "\n";
-  }
-
-  static std::string padded(std::string text, size_t width) {
-    if (text.size() < width) text.append(width - text.size(), ' ');
-    return text;
-  }
-
   void table(const RecordReport& record) {
-    out_ << "    " << padded("", 10) << "  " << padded("baseline", kValueWidth) << "  candidate\n";
+    const size_t frame = 4 + kNameWidth + 2 + 2;
+    const size_t column =
+        terminal_.columns == 0
+            ? kValueWidth
+            : std::max<size_t>(8, (std::max(terminal_.columns, frame) - frame) / 2);
+    out_ << "    " << padded("", kNameWidth + 2) << padded("baseline", column) << "  candidate\n";
     for (const StatRow& row : stat_rows(record)) {
-      const bool differs = row.base != row.cand;
-      const std::string text = padded(row.name, 10) + (differs ? " *" : "  ") +
-                               padded(row.base, kValueWidth) + "  " + row.cand;
+      const bool fits =
+          terminal_.columns == 0 || std::max(row.base.size(), row.cand.size()) <= column;
+      const std::string name = padded(row.name, kNameWidth) + (row.base == row.cand ? "  " : " *");
+      const std::string between = fits ? "  " : "\n    " + padded("", kNameWidth) + " | ";
+      const std::string text = name + padded(row.base, fits ? column : 0) + between + row.cand;
       out_ << "    " << (row.deciding ? paint("1", text) : text) << "\n";
     }
+    for (const std::string& text : element_lines(record)) line("    ", text);
   }
 
   void first_bit_difference() {
     if (!result_.first_bit_difference) return;
     const RecordReport& record = result_.first_bit_difference->record;
-    out_ << "\nfirst bit difference  " << place_text(record, result_.ranks.size() > 1) << ", "
-         << object_text(record) << " (" << to_string(record.comparison.verdict) << ")\n";
+    out_ << "\n";
+    line("first bit difference  ", place_text(record, result_.ranks.size() > 1) + ", " +
+                                       object_text(record) + " (" +
+                                       std::string(to_string(record.comparison.verdict)) + ")");
     if (result_.verdict == Verdict::kSame &&
         result_.counts[static_cast<size_t>(Class::kBitDifference)] != 0) {
-      out_ << "  where only hashes were recorded nobody can say by how much the values differ: "
-              "record statistics to know\n";
+      line("  ",
+           "where only hashes were recorded nobody can say by how much the values differ: "
+           "record statistics to know");
     }
   }
 
@@ -171,27 +183,27 @@ class TextReport {
     for (const FindingReport& finding : findings.list) {
       if (finding.level != format::Level::kError || finding.suppressed) continue;
       if (++shown > kFindingLines) break;
-      out_ << "  " << finding_title(finding, in_cand) << "\n";
+      line("  ", finding_title(finding, in_cand));
       finding_details(finding);
     }
   }
 
+  /// Commands are not wrapped: they are there to be copied.
   void next() {
-    out_ << "\n"
-         << title("next")
-         << "  record this step of both runs again with more raw values, and compare:\n";
+    out_ << "\n";
+    line("next  ", "store these values in both runs, and compare them element by element:", "1");
     for (const std::string& command : next_commands(result_)) out_ << "  " << command << "\n";
   }
 
   const DiffResult& result_;
-  bool color_;
+  Terminal terminal_;
   std::ostream& out_;
 };
 
 }  // namespace
 
-void write_text_report(const DiffResult& result, bool color, std::ostream& out) {
-  TextReport(result, color, out).write();
+void write_text_report(const DiffResult& result, Terminal terminal, std::ostream& out) {
+  TextReport(result, terminal, out).write();
 }
 
 }  // namespace convtrace::diff

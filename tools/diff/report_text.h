@@ -5,10 +5,10 @@
 #include <ostream>
 
 #include "tools/diff/result.h"
+#include "tools/diff/text_layout.h"
 
 namespace convtrace::diff {
 
-/// @param color ANSI colours; only for a terminal.
-void write_text_report(const DiffResult& result, bool color, std::ostream& out);
+void write_text_report(const DiffResult& result, Terminal terminal, std::ostream& out);
 
 }  // namespace convtrace::diff

@@ -13,6 +13,7 @@
 #include "format/events.h"
 #include "tools/diff/align.h"
 #include "tools/diff/compare.h"
+#include "tools/diff/elements.h"
 
 namespace convtrace::diff {
 
@@ -47,6 +48,7 @@ struct RecordReport {
   float confidence = 1;  ///< that both records are of one value
   Comparison comparison;
   SideReport base, cand;
+  std::optional<ElementReport> elements{};  ///< where both runs stored the values
 };
 
 /// Values that one run alone has, in steps that both have. They are never the root, but where one

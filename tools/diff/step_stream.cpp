@@ -53,6 +53,7 @@ void StepStream::pop() { ready_.reset(); }
 bool StepStream::read_one() {
   format::Event event;
   if (!reader_->next(event)) return false;
+  ++events_read_;
   if (const auto* stats = std::get_if<format::TensorStats>(&event)) {
     take(*stats);
   } else if (const auto* launch = std::get_if<format::Launch>(&event)) {

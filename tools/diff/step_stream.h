@@ -38,6 +38,7 @@ class StepStream {
   [[nodiscard]] uint64_t lost(format::LossReason reason) const {
     return lost_[static_cast<size_t>(reason)];
   }
+  [[nodiscard]] uint64_t events_read() const { return events_read_; }
   /// Values that came after their step had been given out: not compared.
   [[nodiscard]] uint64_t late_values() const { return late_values_; }
 
@@ -65,6 +66,7 @@ class StepStream {
   bool at_end_ = false;
   Findings findings_;
   std::array<uint64_t, format::kLossReasonCount> lost_{};
+  uint64_t events_read_ = 0;
   uint64_t late_values_ = 0;
   // Ids of the file to ids of `names`; zero or empty: not translated yet.
   std::vector<format::StringId> shared_texts_;

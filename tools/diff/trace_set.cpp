@@ -25,7 +25,7 @@ bool add_file(const std::string& path, TraceSet& set, std::string& error) {
     error = failure(path, tools::status_text(reader.status()));
     return false;
   }
-  set.files.push_back({path, reader.value()->meta()});
+  set.files.push_back({path, reader.value()->meta(), reader.value()->counts().events});
   return true;
 }
 

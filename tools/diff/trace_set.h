@@ -19,6 +19,7 @@ namespace convtrace::diff {
 struct TraceFile {
   std::string path;
   format::TraceMeta meta;
+  uint64_t events = 0;  ///< by the headers of its records
 };
 
 struct TraceSet {

@@ -1,4 +1,6 @@
 #include <algorithm>
+#include <cmath>
+#include <filesystem>
 #include <fstream>
 #include <set>
 #include <sstream>
@@ -23,12 +25,13 @@ struct Outcome {
   std::string out, err;
 };
 
-Outcome run(std::vector<std::string> arguments, bool color = false) {
+Outcome run(std::vector<std::string> arguments, diff::Terminal terminal = {}) {
   arguments.insert(arguments.begin(), "convtrace-diff");
   std::vector<const char*> argv;
   for (const std::string& argument : arguments) argv.push_back(argument.c_str());
   std::ostringstream out, err;
-  const int code = diff::diff_command(static_cast<int>(argv.size()), argv.data(), out, err, color);
+  const int code =
+      diff::diff_command(static_cast<int>(argv.size()), argv.data(), out, err, terminal);
   return {code, out.str(), err.str()};
 }
 
@@ -224,14 +227,15 @@ TEST_CASE("convtrace-diff: the first screen names place, value, tolerance and ne
   for (const char* part :
        {"DIVERGED at step 1, forward, fc2 (call 0): output:0", "root  inputs agree, the result",
         "mean", "tolerance used", "would have passed", "values matched", "first bit difference",
-        "convtrace run --output root-base.ctrace --steps 1 --samples 4096 -- python train.py\n",
-        "convtrace run --output root-cand.ctrace --steps 1 --samples 4096 -- python train.py\n",
+        "[[rule]]\n  scope = \"fc2\"\n  capture = \"snapshot\"\n",
+        "convtrace run --output root-base.ctrace --steps 1 --config convtrace-root.toml -- python "
+        "train.py\n",
         "convtrace-diff root-base.ctrace root-cand.ctrace\n"}) {
     INFO(text);
     CHECK(contains(text, part));
   }
   CHECK_FALSE(contains(text, "\x1b["));
-  CHECK(contains(run({pair.base, pair.cand}, true).out, "\x1b[31;1mDIVERGED"));
+  CHECK(contains(run({pair.base, pair.cand}, {.color = true}).out, "\x1b[31;1mDIVERGED"));
 }
 
 TEST_CASE("convtrace-diff: a small divergence without --noise is within reach of rounding",
@@ -348,7 +352,7 @@ TEST_CASE("convtrace-diff: folders are compared rank by rank", "[diff][command][
   CHECK(json["preflight"][0]["cand"].is_null());
   // A rank's command line does not start its job.
   CHECK(contains(run({base / ".", cand / "."}).out,
-                 "  export CONVTRACE_STEPS=0 CONVTRACE_SAMPLES=4096\n"
+                 "  export CONVTRACE_STEPS=0 CONVTRACE_CONFIG=$PWD/convtrace-root.toml\n"
                  "  # then start both jobs as before"));
 }
 
@@ -437,4 +441,72 @@ TEST_CASE("convtrace-diff: --map says which names and ranks belong together", "[
   std::ofstream(map) << "[ranks]\n0 = 5\n1 = 4\n";
   CHECK(run({base / ".", other / "."}).code == 3);
   CHECK(run({base / ".", other / ".", "--map", map}).code == 0);
+}
+
+TEST_CASE("convtrace-diff: values stored in both runs are compared element by element",
+          "[diff][command][json]") {
+  Run base = test::training(), cand = test::training();
+  for (Run* r : {&base, &cand}) {
+    Item& item = r->at(1, "fc2", "output:0");
+    item.capture = format::Capture::kSnapshot;
+    item.shape = {4, 4};
+  }
+  std::vector<float>& values = cand.at(1, "fc2", "output:0").values;
+  values[6] += 3;
+  values[9] = std::nextafter(values[9], 9.0F);
+  const Pair pair(base, cand);
+  const Outcome outcome = run({pair.base, pair.cand, "--json", "-"});
+  const Json elements = Json::parse(outcome.out)["root"]["elements"];
+  CHECK(elements["compared"] == 16);
+  CHECK(elements["differing"] == 2);
+  CHECK(elements["max_abs"].get<double>() == Approx(3));
+  CHECK(elements["cosine"].get<double>() < 1);
+  CHECK(elements["within"]["0.01"] == 15);
+  CHECK(elements["ulps"][0] == 14);
+  CHECK(elements["ulps"][1] == 1);
+  CHECK(elements["first"]["index"] == 6);
+  CHECK(contains(outcome.err, "first at [1, 2]: "));
+  CHECK(contains(outcome.err, "2 of 16 elements differ; max abs 3,"));
+}
+
+TEST_CASE("convtrace-diff: a terminal's width is kept, commands apart", "[diff][command][text]") {
+  Run base = test::training(), cand = diverging();
+  for (Run* r : {&base, &cand}) {
+    r->meta.facts.emplace_back("switch.long",
+                               std::string(r == &base ? "on " : "off ") +
+                                   "and on and on and on and on and on and on and on");
+  }
+  const Pair pair(base, cand);
+  for (const size_t columns : {72, 80, 200}) {
+    std::istringstream text(run({pair.base, pair.cand}, {.columns = columns}).out);
+    for (std::string line; std::getline(text, line) && !line.starts_with("next  ");) {
+      INFO(columns << ": " << line);
+      CHECK(line.size() <= columns);
+    }
+  }
+}
+
+TEST_CASE("convtrace-diff: launches without values are told what to record", "[diff][command]") {
+  Run bare = test::training();
+  std::erase_if(bare.items, [](const Item& item) { return item.kind == Item::Kind::kValue; });
+  const Pair pair(bare, bare);
+  const Outcome outcome = run({pair.base, pair.cand});
+  CHECK(outcome.code == 3);
+  CHECK(contains(outcome.out, "  [[rule]]\n"));
+  CHECK(contains(outcome.out, "CONVTRACE_MODE=stats"));
+}
+
+TEST_CASE("convtrace-diff: a report appears whole or not at all", "[diff][command]") {
+  const Pair pair(test::training(), diverging());
+  const std::string report = pair.dir / "report.json", link = pair.dir / "link.json";
+  std::ofstream(report) << "an earlier one";
+  std::filesystem::create_symlink(report, link);
+  CHECK(run({pair.base, pair.dir / "absent.ctrace", "--json", report}).code == 2);
+  CHECK(content(report) == "an earlier one");
+  CHECK(run({pair.base, pair.cand, "--json", link}).code == 1);
+  CHECK(std::filesystem::is_symlink(link));
+  CHECK(Json::parse(content(report))["verdict"] == "diverged");
+  for (const auto& entry : std::filesystem::directory_iterator(pair.dir / ".")) {
+    CHECK(entry.path().extension() != ".unfinished");
+  }
 }
