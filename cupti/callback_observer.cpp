@@ -30,7 +30,9 @@ Overloaded(Cases...) -> Overloaded<Cases...>;  // clang before 17 does not deduc
 
 void CallbackObserver::on_driver_call(const CallbackEntry& entry,
                                       const CUpti_CallbackData& call) noexcept {
-  if (!state_.active.load(std::memory_order_acquire) || call.functionParams == nullptr) return;
+  if (!state_.active.load(std::memory_order_acquire)) return;
+  const bool has_params = entry.cbid != CUPTI_DRIVER_TRACE_CBID_cuCtxSynchronize;
+  if (has_params && call.functionParams == nullptr) return;
   try {
     observe(entry, call);
   } catch (...) {  // no memory: this call goes unrecorded
@@ -76,11 +78,14 @@ void CallbackObserver::observe(const CallbackEntry& entry, const CUpti_CallbackD
                  [&](CaptureDecoder decode) {
                    CaptureChange change = decode(params);
                    change.stream = effective_stream(change.stream, entry.per_thread);
-                   // A destroyed stream's handle may come again before the call returns.
-                   const bool now = change.destroys ? !is_exit(call)
-                                    : change.begins ? succeeded(call)
-                                                    : is_exit(call);
+                   const bool now = change.begins ? succeeded(call) : is_exit(call);
                    if (now) state_.captures.apply(change, call.context);
+                 },
+                 [&](SyncDecoder decode) {
+                   if (succeeded(call)) observe_sync(decode(params), entry, call);
+                 },
+                 [&](EndDecoder end) {
+                   if (!is_exit(call)) observe_sync(end.decode(params), entry, call);
                  },
              },
              entry.decoder);
@@ -150,7 +155,33 @@ bool CallbackObserver::is_captured(const MemoryChange& change, const CallbackEnt
 
 void CallbackObserver::memory_changed(const MemoryChange& change, const CallbackEntry& entry,
                                       const CUpti_CallbackData& call) {
-  if (!is_captured(change, entry)) memory_.leave(change, at(entry, call), true, 0);
+  if (is_captured(change, entry)) return;
+  memory_.leave(change, at(entry, call), true, 0);
+  if (change.may_wait) observe_copy_wait(change, entry, call);
+}
+
+void CallbackObserver::observe_copy_wait(const MemoryChange& change, const CallbackEntry& entry,
+                                         const CUpti_CallbackData& call) {
+  const auto on_device = [this](uint64_t address) {
+    const auto range = state_.options.addresses->find(address);
+    return range && range->source != format::MemorySource::kHost;
+  };
+  if (!on_device(change.address) || !on_device(change.source))
+    observe_sync({format::SyncKind::kStreamDone, change.stream}, entry, call);
+}
+
+void CallbackObserver::observe_sync(SyncChange change, const CallbackEntry& entry,
+                                    const CUpti_CallbackData& call) {
+  change.stream = effective_stream(change.stream, entry.per_thread);
+  if (state_.captures.apply(change)) return;
+  format::Sync event;
+  event.header.step = state_.position().step;
+  event.kind = change.kind;
+  event.device = device_of(change.context == nullptr ? call.context : change.context);
+  event.stream = std::bit_cast<uint64_t>(change.stream);
+  event.event = std::bit_cast<uint64_t>(change.event);
+  event.flags = change.flags;
+  state_.options.sink->emit(event);
 }
 
 void CallbackObserver::observe_memory(const MemoryChange& change, const CallbackEntry& entry,

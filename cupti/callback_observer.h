@@ -42,6 +42,10 @@ class CallbackObserver final : public CallbackReceiver {
                       const CUpti_CallbackData& call);
   void observe_memory(const MemoryChange& change, const CallbackEntry& entry,
                       const CUpti_CallbackData& call);
+  /// Tells the host's wait for a copy that waits if an end of it is the host's memory.
+  void observe_copy_wait(const MemoryChange& change, const CallbackEntry& entry,
+                         const CUpti_CallbackData& call);
+  void observe_sync(SyncChange change, const CallbackEntry& entry, const CUpti_CallbackData& call);
   MemoryRecorder::At at(const CallbackEntry& entry, const CUpti_CallbackData& call);
   uint8_t device_of(CUcontext context);
 

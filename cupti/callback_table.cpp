@@ -27,6 +27,9 @@ namespace {
 #define CONVTRACE_BATCH(function) \
   CONVTRACE_BOTH(function, MemoryBatch{&count_##function, &decode_##function})
 #define CONVTRACE_HANDLE(function) CONVTRACE_ON(function, HandleDecoder{&decode_##function})
+#define CONVTRACE_SYNC(function) CONVTRACE_ON(function, SyncDecoder{&decode_##function})
+#define CONVTRACE_SYNC_STREAM(function) CONVTRACE_BOTH(function, SyncDecoder{&decode_##function})
+#define CONVTRACE_SYNC_END(function) CONVTRACE_ON(function, EndDecoder{&decode_##function})
 #define CONVTRACE_TENSOR_MAP(function) CONVTRACE_ON(function, TensorMapDecoder{&decode_##function})
 
 /// The first version of a function that cuda.h renames to a later one: it cannot be named above.
@@ -36,7 +39,9 @@ namespace {
 // Not here, because they change no life of any memory and write none: cuMemAddressReserve (address
 // space alone), cuMemSetAccess, cuMemPoolTrimTo, cuMemPoolDestroy (its memory lives on until it is
 // freed), cuDestroyExternalMemory (its mappings are freed by cuMemFree), the cuMulticastBind calls
-// (what is bound has no address of its own there), prefetches and advice.
+// (what is bound has no address of its own there), prefetches and advice. Nor what orders work in
+// ways that a Sync event cannot say: cuCtxRecordEvent and cuCtxWaitEvent (of green contexts),
+// external semaphores, cuStreamWaitValue.
 constexpr CallbackEntry kDriverCallbacks[] = {
     CONVTRACE_LAUNCH(cuLaunchKernel),
     CONVTRACE_LAUNCH(cuLaunchKernelEx),
@@ -57,6 +62,7 @@ constexpr CallbackEntry kDriverCallbacks[] = {
     CONVTRACE_AT_EXIT(cuMemAllocHost_v2),
     CONVTRACE_AT_EXIT(cuMemHostAlloc),
     CONVTRACE_AT_EXIT(cuMemHostRegister_v2),
+    CONVTRACE_AT_EXIT(cuMemHostGetDevicePointer_v2),
     CONVTRACE_AT_EXIT(cuMemCreate),
     CONVTRACE_AT_EXIT(cuMemImportFromShareableHandle),
     CONVTRACE_AT_EXIT(cuMulticastCreate),
@@ -77,6 +83,8 @@ constexpr CallbackEntry kDriverCallbacks[] = {
     CONVTRACE_AT_EXIT_SYNC(cuMemcpy),
     CONVTRACE_AT_EXIT_ASYNC(cuMemcpyAsync),
     CONVTRACE_AT_EXIT_SYNC(cuMemcpyHtoD_v2),
+    CONVTRACE_AT_EXIT_SYNC(cuMemcpyDtoH_v2),
+    CONVTRACE_AT_EXIT_SYNC(cuMemcpyAtoH_v2),
     CONVTRACE_AT_EXIT_ASYNC(cuMemcpyHtoDAsync_v2),
     CONVTRACE_AT_EXIT_SYNC(cuMemcpyDtoD_v2),
     CONVTRACE_AT_EXIT_ASYNC(cuMemcpyDtoDAsync_v2),
@@ -114,6 +122,8 @@ constexpr CallbackEntry kDriverCallbacks[] = {
     CONVTRACE_AT_EXIT_ASYNC(cuStreamWriteValue32_v2),
     CONVTRACE_AT_EXIT_ASYNC(cuStreamWriteValue64_v2),
     CONVTRACE_BATCH(cuStreamBatchMemOp_v2),
+    CONVTRACE_BATCH(cuMemDiscardBatchAsync),
+    CONVTRACE_BATCH(cuMemDiscardAndPrefetchBatchAsync),
 
     CONVTRACE_TENSOR_MAP(cuTensorMapEncodeTiled),
     CONVTRACE_TENSOR_MAP(cuTensorMapEncodeIm2col),
@@ -136,7 +146,23 @@ constexpr CallbackEntry kDriverCallbacks[] = {
     CONVTRACE_BOTH(cuStreamBeginCaptureToGraph,
                    CaptureDecoder{&decode_cuStreamBeginCaptureToGraph}),
     CONVTRACE_BOTH(cuStreamEndCapture, CaptureDecoder{&decode_cuStreamEndCapture}),
-    CONVTRACE_ON(cuStreamDestroy_v2, CaptureDecoder{&decode_cuStreamDestroy_v2}),
+
+    CONVTRACE_SYNC(cuEventCreate),
+    CONVTRACE_SYNC(cuIpcOpenEventHandle),
+    CONVTRACE_SYNC_END(cuEventDestroy_v2),
+    CONVTRACE_SYNC_STREAM(cuEventRecord),
+    CONVTRACE_SYNC_STREAM(cuEventRecordWithFlags),
+    CONVTRACE_SYNC(cuEventSynchronize),
+    CONVTRACE_SYNC(cuEventQuery),
+    CONVTRACE_SYNC_STREAM(cuStreamWaitEvent),
+    CONVTRACE_SYNC(cuStreamCreate),
+    CONVTRACE_SYNC(cuStreamCreateWithPriority),
+    CONVTRACE_SYNC(cuGreenCtxStreamCreate),
+    CONVTRACE_SYNC_END(cuStreamDestroy_v2),
+    CONVTRACE_SYNC_STREAM(cuStreamSynchronize),
+    CONVTRACE_SYNC_STREAM(cuStreamQuery),
+    CONVTRACE_SYNC(cuCtxSynchronize),
+    CONVTRACE_SYNC(cuCtxSynchronize_v2),
 
     CONVTRACE_ON(cuCtxCreate_v2, ContextCall{}),
     CONVTRACE_ON(cuCtxCreate_v3, ContextCall{}),

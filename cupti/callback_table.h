@@ -14,6 +14,7 @@
 #include "cupti/launch_decoder.h"
 #include "cupti/memory_decoder.h"
 #include "cupti/state_decoder.h"
+#include "cupti/sync_decoder.h"
 
 namespace convtrace::cupti {
 
@@ -21,12 +22,18 @@ using LaunchDecoder = LaunchInfo (*)(const void* params) noexcept;
 using MemoryDecoder = MemoryChange (*)(const void* params) noexcept;
 using HandleDecoder = HandleChange (*)(const void* params) noexcept;
 using CaptureDecoder = CaptureChange (*)(const void* params) noexcept;
+using SyncDecoder = SyncChange (*)(const void* params) noexcept;
 using TensorMapDecoder = TensorMapChange (*)(const void* params) noexcept;
 
 /// A memory decoder for the exit of a call that succeeded: it reads what the call returned, or
 /// tells what it wrote.
 struct ExitDecoder {
   MemoryDecoder decode;
+};
+
+/// For the entry of a call that destroys: the handle may come again before the call returns.
+struct EndDecoder {
+  SyncDecoder decode;
 };
 
 /// For calls that do many things at once.
@@ -44,7 +51,7 @@ struct ContextCall {};
 struct CallbackEntry {
   CUpti_CallbackId cbid = 0;
   std::variant<ContextCall, LaunchDecoder, LaunchBatch, ExitDecoder, MemoryDecoder, MemoryBatch,
-               HandleDecoder, CaptureDecoder, TensorMapDecoder>
+               HandleDecoder, CaptureDecoder, SyncDecoder, EndDecoder, TensorMapDecoder>
       decoder;
   bool per_thread = false;
 };

@@ -16,6 +16,7 @@
 #include <utility>
 
 #include "cupti/state_decoder.h"
+#include "cupti/sync_decoder.h"
 
 namespace convtrace::cupti {
 
@@ -25,24 +26,54 @@ class CaptureTracker {
   /// To be called on the thread that made the call. @param context of the stream; null: not known.
   void apply(const CaptureChange& change, CUcontext context = nullptr) {
     const std::lock_guard lock(mutex_);
+    const Key key = key_of(change.stream);
     if (change.begins) {
-      CUcontext& known = streams_[key_of(change.stream)];
-      if (context != nullptr) known = context;
+      Capture& capture = streams_[key];
+      capture.origin = key;
+      if (context != nullptr) capture.context = context;
+      note();
     } else {
-      streams_.erase(key_of(change.stream));
+      end([&](const Capture& capture) { return capture.origin == key; });
     }
-    note();
+  }
+
+  /// A stream that waits for an event of a capture takes part in it, to the capture's end.
+  /// @return whether the call was captured: then it ordered nothing yet.
+  bool apply(const SyncChange& change) {
+    if (!any_active()) return false;
+    const std::lock_guard lock(mutex_);
+    const Key key = key_of(change.stream);
+    const auto found = streams_.find(key);
+    const bool capturing = found != streams_.end();
+    switch (change.kind) {
+      case format::SyncKind::kEventRecord:
+        events_.erase(change.event);
+        if (capturing) events_.emplace(change.event, found->second);
+        return capturing;
+      case format::SyncKind::kStreamWait: {
+        const auto event = events_.find(change.event);
+        if (event != events_.end()) streams_.emplace(key, event->second);
+        return capturing || event != events_.end();
+      }
+      case format::SyncKind::kStreamDestroy:
+        if (capturing && found->second.origin != key) streams_.erase(found);
+        end([&](const Capture& capture) { return capture.origin == key; });
+        return false;
+      case format::SyncKind::kEventDestroy:
+        events_.erase(change.event);
+        return false;
+      default:
+        return false;
+    }
   }
 
   /// The streams of a context end with it, and what they capture.
   void context_ended(CUcontext context) {
     const std::lock_guard lock(mutex_);
-    std::erase_if(streams_, [=](const auto& stream) { return stream.second == context; });
-    note();
+    end([=](const Capture& capture) { return capture.context == context; });
   }
 
-  /// Without a call to the driver, so of the streams alone that a capture was begun on; one that
-  /// joined by an event is not known. @param stream effective.
+  /// Without a call to the driver. @param stream effective.
   [[nodiscard]] bool is_capturing(CUstream stream) const {
     if (!any_active()) return false;
     const std::lock_guard lock(mutex_);
@@ -58,10 +89,21 @@ class CaptureTracker {
     return {stream,
             stream == CU_STREAM_PER_THREAD ? std::this_thread::get_id() : std::thread::id()};
   }
+  /// What streams and events belong to: the stream it was begun on, and its context if known.
+  struct Capture {
+    CUcontext context = nullptr;
+    Key origin;
+  };
+  void end(auto ends) {
+    std::erase_if(streams_, [&](const auto& stream) { return ends(stream.second); });
+    std::erase_if(events_, [&](const auto& event) { return ends(event.second); });
+    note();
+  }
   void note() { active_.store(!streams_.empty(), std::memory_order_relaxed); }
 
   mutable std::mutex mutex_;
-  std::map<Key, CUcontext> streams_;
+  std::map<Key, Capture> streams_;
+  std::map<CUevent, Capture> events_;  ///< recorded in a capture that is under way
   std::atomic<bool> active_{false};
 };
 

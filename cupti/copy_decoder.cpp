@@ -23,6 +23,28 @@ MemoryChange set(uint64_t destination, uint64_t value, uint64_t bytes, CUstream 
   return {Kind::kSet, MemorySource::kDriver, destination, bytes, value, stream};
 }
 
+MemoryChange discard(uint64_t address, uint64_t bytes, CUstream stream) {
+  return {Kind::kDiscard, MemorySource::kDriver, address, bytes, 0, stream};
+}
+
+/// Source: cuda.h, "API synchronization behavior": copies from and to the host wait for the stream,
+/// those inside the device do not.
+MemoryChange waiting(MemoryChange change) {
+  change.may_wait = true;
+  return change;
+}
+
+/// @tparam Box CUDA_MEMCPY2D or one of its kin.
+template <typename Box>
+MemoryChange waiting_by_type(const Box* p, MemoryChange change) {
+  const auto may_be_host = [](CUmemorytype type) {
+    return type == CU_MEMORYTYPE_HOST || type == CU_MEMORYTYPE_UNIFIED;
+  };
+  change.may_wait =
+      p != nullptr && (may_be_host(p->srcMemoryType) || may_be_host(p->dstMemoryType));
+  return change;
+}
+
 /// Rows of `width` bytes, `pitch` apart, in layers of `layer_rows` rows: from the first byte to the
 /// last.
 uint64_t extent(uint64_t width, uint64_t rows, uint64_t layers, uint64_t pitch,
@@ -96,9 +118,9 @@ MemoryChange write_value(const CUstreamBatchMemOpParams& op, CUstream stream) {
     return __VA_ARGS__;                                             \
   }
 
-CONVTRACE_DECODE(cuMemcpy, copy(p.dst, p.src, p.ByteCount))
+CONVTRACE_DECODE(cuMemcpy, waiting(copy(p.dst, p.src, p.ByteCount)))
 CONVTRACE_DECODE(cuMemcpyAsync, copy(p.dst, p.src, p.ByteCount, p.hStream))
-CONVTRACE_DECODE(cuMemcpyHtoD_v2, copy(p.dstDevice, address_of(p.srcHost), p.ByteCount))
+CONVTRACE_DECODE(cuMemcpyHtoD_v2, waiting(copy(p.dstDevice, address_of(p.srcHost), p.ByteCount)))
 CONVTRACE_DECODE(cuMemcpyHtoDAsync_v2,
                  copy(p.dstDevice, address_of(p.srcHost), p.ByteCount, p.hStream))
 CONVTRACE_DECODE(cuMemcpyDtoD_v2, copy(p.dstDevice, p.srcDevice, p.ByteCount))
@@ -106,12 +128,12 @@ CONVTRACE_DECODE(cuMemcpyDtoDAsync_v2, copy(p.dstDevice, p.srcDevice, p.ByteCoun
 CONVTRACE_DECODE(cuMemcpyPeer, copy(p.dstDevice, p.srcDevice, p.ByteCount))
 CONVTRACE_DECODE(cuMemcpyPeerAsync, copy(p.dstDevice, p.srcDevice, p.ByteCount, p.hStream))
 CONVTRACE_DECODE(cuMemcpyAtoD_v2, copy(p.dstDevice, 0, p.ByteCount))
-CONVTRACE_DECODE(cuMemcpy2D_v2, copy_rows(p.pCopy))
-CONVTRACE_DECODE(cuMemcpy2DUnaligned_v2, copy_rows(p.pCopy))
+CONVTRACE_DECODE(cuMemcpy2D_v2, waiting_by_type(p.pCopy, copy_rows(p.pCopy)))
+CONVTRACE_DECODE(cuMemcpy2DUnaligned_v2, waiting_by_type(p.pCopy, copy_rows(p.pCopy)))
 CONVTRACE_DECODE(cuMemcpy2DAsync_v2, copy_rows(p.pCopy, p.hStream))
-CONVTRACE_DECODE(cuMemcpy3D_v2, copy_box(p.pCopy))
+CONVTRACE_DECODE(cuMemcpy3D_v2, waiting_by_type(p.pCopy, copy_box(p.pCopy)))
 CONVTRACE_DECODE(cuMemcpy3DAsync_v2, copy_box(p.pCopy, p.hStream))
-CONVTRACE_DECODE(cuMemcpy3DPeer, copy_box(p.pCopy))
+CONVTRACE_DECODE(cuMemcpy3DPeer, waiting_by_type(p.pCopy, copy_box(p.pCopy)))
 CONVTRACE_DECODE(cuMemcpy3DPeerAsync, copy_box(p.pCopy, p.hStream))
 
 CONVTRACE_DECODE(cuMemsetD8_v2, set(p.dstDevice, p.uc, p.N))
@@ -131,6 +153,9 @@ CONVTRACE_DECODE(cuStreamWriteValue32_v2, set(p.addr, p.value, sizeof(uint32_t),
 CONVTRACE_DECODE(cuStreamWriteValue64_v2, set(p.addr, p.value, sizeof(uint64_t), p.stream))
 
 #undef CONVTRACE_DECODE
+
+MemoryChange decode_cuMemcpyDtoH_v2(const void*) noexcept { return waiting(kNothing); }
+MemoryChange decode_cuMemcpyAtoH_v2(const void*) noexcept { return waiting(kNothing); }
 
 #define CONVTRACE_DECODE_BATCH(function, structure, number, ...)              \
   size_t count_##function(const void* params) noexcept {                      \
@@ -155,6 +180,10 @@ CONVTRACE_DECODE_BATCH(cuMemBatchDecompressAsync, cuMemBatchDecompressAsync_para
                             p.stream))
 CONVTRACE_DECODE_BATCH(cuStreamBatchMemOp_v2, cuStreamBatchMemOp_v2_params, count,
                        write_value(p.paramArray[index], p.stream))
+CONVTRACE_DECODE_BATCH(cuMemDiscardBatchAsync, cuMemDiscardBatchAsync_params, count,
+                       discard(p.dptrs[index], p.sizes[index], p.hStream))
+CONVTRACE_DECODE_BATCH(cuMemDiscardAndPrefetchBatchAsync, cuMemDiscardAndPrefetchBatchAsync_params,
+                       count, discard(p.dptrs[index], p.sizes[index], p.hStream))
 
 #undef CONVTRACE_DECODE_BATCH
 

@@ -1,8 +1,8 @@
 #pragma once
 /// @file copy_decoder.h
 /// The driver calls that write memory without a kernel, in the form of memory_decoder.h. Only what
-/// lands in memory that has an address: what is written into an array, or copied to the host by a
-/// call that can do nothing else, is left out.
+/// lands in memory that has an address: what is written into an array, or copied to the host, is
+/// kNothing; those that can do nothing else are here if they wait.
 ///
 /// Place:    fed with the parameter structs that CUPTI delivers (generated_cuda_meta.h), after the
 /// call succeeded.
@@ -20,6 +20,8 @@ namespace convtrace::cupti {
   X(cuMemcpy)                   \
   X(cuMemcpyAsync)              \
   X(cuMemcpyHtoD_v2)            \
+  X(cuMemcpyDtoH_v2)            \
+  X(cuMemcpyAtoH_v2)            \
   X(cuMemcpyHtoDAsync_v2)       \
   X(cuMemcpyDtoD_v2)            \
   X(cuMemcpyDtoDAsync_v2)       \
@@ -55,7 +57,9 @@ namespace convtrace::cupti {
   X(cuMemcpy3DBatchAsync_v1)      \
   X(cuMemcpy3DBatchAsync_v2)      \
   X(cuMemBatchDecompressAsync)    \
-  X(cuStreamBatchMemOp_v2)
+  X(cuStreamBatchMemOp_v2)        \
+  X(cuMemDiscardBatchAsync)       \
+  X(cuMemDiscardAndPrefetchBatchAsync)
 
 #define CONVTRACE_X(function) MemoryChange decode_##function(const void* params) noexcept;
 CONVTRACE_COPY_CALLS(CONVTRACE_X)

@@ -54,6 +54,8 @@ CONVTRACE_DECODE(cuMemAllocFromPoolAsync,
 CONVTRACE_DECODE(cuMemAllocHost_v2, alloc(MemorySource::kHost, address_of(*p.pp), p.bytesize))
 CONVTRACE_DECODE(cuMemHostAlloc, alloc(MemorySource::kHost, address_of(*p.pp), p.bytesize))
 CONVTRACE_DECODE(cuMemHostRegister_v2, alloc(MemorySource::kHost, address_of(p.p), p.bytesize))
+CONVTRACE_DECODE(cuMemHostGetDevicePointer_v2,
+                 {Kind::kAlias, MemorySource::kHost, *p.pdptr, 0, address_of(p.p)})
 CONVTRACE_DECODE(cuMemMap, map(p.ptr, p.size, p.handle))
 CONVTRACE_DECODE(cuIpcOpenMemHandle_v2, alloc(MemorySource::kForeign, *p.pdptr, 0))
 CONVTRACE_DECODE(cuExternalMemoryGetMappedBuffer,

@@ -23,19 +23,23 @@ struct MemoryChange {
     kUnmap,  ///< frees every mapping inside [address, address + bytes)
     kCopy,   ///< bytes: from the first to the last one written; 0: the call does not tell
     kSet,
+    kDiscard,  ///< what is there means nothing any more
     kCreate,   ///< physical memory, which has no address before it is mapped by its handle
     kRetain,   ///< one more owner of physical memory
     kRelease,  ///< one less
+    kAlias,    ///< memory of the host at `source` has this address, too, on the device
     kNothing,  ///< nothing that has an address: a copy into an array, a barrier
   };
   Kind kind = Kind::kAlloc;
   format::MemorySource memory = format::MemorySource::kDriver;
   uint64_t address = 0;
   uint64_t bytes = 0;   ///< kAlloc: 0 means that the call does not tell; kFree: 0
-  uint64_t source = 0;  ///< kCopy: address; kSet: the value
+  uint64_t source = 0;  ///< kCopy, kAlias: address; kSet: the value
   CUstream stream = nullptr;
   uint64_t handle = 0;  ///< of physical memory: kCreate, kRetain, kRelease, kAlloc by mapping it
   std::optional<format::Device> device = std::nullopt;  ///< if the call says it
+  /// The call waits for all before it in the stream, if an end of the copy is memory of the host.
+  bool may_wait = false;
 };
 
 /// X(function): each decoder takes a pointer to the `<function>_params` struct. Those of kind
@@ -49,6 +53,7 @@ struct MemoryChange {
   X(cuMemAllocHost_v2)               \
   X(cuMemHostAlloc)                  \
   X(cuMemHostRegister_v2)            \
+  X(cuMemHostGetDevicePointer_v2)    \
   X(cuMemMap)                        \
   X(cuIpcOpenMemHandle_v2)           \
   X(cuExternalMemoryGetMappedBuffer) \

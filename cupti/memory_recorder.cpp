@@ -24,17 +24,8 @@ bool belongs_to_context(const MemoryRange& range) {
 
 uint64_t MemoryRecorder::enter(const MemoryChange& change, const At& at) {
   switch (change.kind) {
-    case Kind::kFree: {
-      if (change.address == 0) return 0;
-      const auto range = addresses_.release(change.address, change.memory);
-      if (!range) return 0;
-      if (belongs_to_context(*range)) {
-        const std::lock_guard lock(mutex_);
-        owners_.erase(range->base);
-      }
-      emit_free(*range, at.step, stream_number(change.stream, at));
-      return range->generation;
-    }
+    case Kind::kFree:
+      return free(change, at);
     case Kind::kUnmap:
       return unmap(change, at);
     case Kind::kRelease:  // now: another thread may be given the handle before this call returns
@@ -72,8 +63,12 @@ void MemoryRecorder::leave(const MemoryChange& change, const At& at, bool succee
     case Kind::kRetain:
       if (succeeded) physical_.retain(change.handle);
       break;
+    case Kind::kAlias:
+      if (succeeded) alias(change, at);
+      break;
     case Kind::kCopy:
     case Kind::kSet:
+    case Kind::kDiscard:
       if (succeeded) emit_copy(change, at);
       break;
     case Kind::kRelease:
@@ -90,6 +85,7 @@ void MemoryRecorder::context_ended(CUcontext context, uint32_t step) {
       if (it->second == context) bases.push_back(it->first);
       it = it->second == context ? owners_.erase(it) : std::next(it);
     }
+    for (const uint64_t base : bases) aliases_.erase(base);
   }
   for (const uint64_t base : bases) {
     if (const auto range = addresses_.release(base, MemorySource::kDriver))
@@ -118,6 +114,38 @@ void MemoryRecorder::begin(const MemoryRange& range, const At& at) {
     owners_.insert_or_assign(range.base, at.context);
   }
   emit_alloc(addresses_.allocate(range), at);
+}
+
+uint64_t MemoryRecorder::free(const MemoryChange& change, const At& at) {
+  if (change.address == 0) return 0;
+  const auto range = addresses_.release(change.address, change.memory);
+  if (!range) return 0;
+  MemoryChange also = change;
+  also.address = 0;
+  if (belongs_to_context(*range)) {
+    const std::lock_guard lock(mutex_);
+    owners_.erase(range->base);
+    if (const auto alias = aliases_.extract(range->base)) also.address = alias.mapped();
+  }
+  emit_free(*range, at.step, stream_number(change.stream, at));
+  free(also, at);
+  return range->generation;
+}
+
+/// With unified addressing it is the host's address, but for memory that was registered where the
+/// device cannot use that. The two are two lives in the trace: kernels know the one, copies the
+/// other.
+void MemoryRecorder::alias(const MemoryChange& change, const At& at) {
+  if (change.address == change.source) return;
+  auto range = addresses_.find(change.source);
+  if (!range || range->freed || range->source != MemorySource::kHost) return;
+  const uint64_t host = range->base;
+  range->base = change.address - (change.source - host);
+  {
+    const std::lock_guard lock(mutex_);
+    if (!aliases_.emplace(host, range->base).second) return;
+  }
+  begin(*range, at);
 }
 
 /// A range may hold several mappings, one after the other.
@@ -158,7 +186,9 @@ void MemoryRecorder::undo_free(const MemoryChange& change, const At& at, uint64_
 void MemoryRecorder::emit_copy(const MemoryChange& change, const At& at) {
   format::Copy event;
   event.header.step = at.step;
-  event.kind = change.kind == Kind::kCopy ? format::Copy::Kind::kCopy : format::Copy::Kind::kSet;
+  event.kind = change.kind == Kind::kCopy  ? format::Copy::Kind::kCopy
+               : change.kind == Kind::kSet ? format::Copy::Kind::kSet
+                                           : format::Copy::Kind::kDiscard;
   event.destination = change.address;
   event.source = change.source;
   event.bytes = change.bytes;

@@ -46,6 +46,8 @@ class MemoryRecorder {
  private:
   void allocated(const MemoryChange& change, const At& at);
   void begin(const MemoryRange& range, const At& at);
+  void alias(const MemoryChange& change, const At& at);
+  uint64_t free(const MemoryChange& change, const At& at);
   uint64_t unmap(const MemoryChange& change, const At& at);
   void unmap_returned(uint64_t first_generation, const At& at, bool succeeded);
   void undo_free(const MemoryChange& change, const At& at, uint64_t generation);
@@ -60,6 +62,7 @@ class MemoryRecorder {
   std::mutex mutex_;
   std::map<uint64_t, CUcontext>
       owners_;  ///< by base: contexts own what is no pool's and no mapping
+  std::map<uint64_t, uint64_t> aliases_;  ///< by base of the host's memory: where the device has it
   /// By first generation: what calls under way have unmapped, should they fail.
   std::map<uint64_t, std::vector<MemoryRange>> unmapping_;
 };

@@ -71,10 +71,6 @@ CaptureChange decode_cuStreamEndCapture(const void* params) noexcept {
   return {as<cuStreamEndCapture_params>(params).hStream, false};
 }
 
-CaptureChange decode_cuStreamDestroy_v2(const void* params) noexcept {
-  return {as<cuStreamDestroy_v2_params>(params).hStream, false, true};
-}
-
 TensorMapChange decode_cuTensorMapEncodeTiled(const void* params) noexcept {
   return tensor_map<cuTensorMapEncodeTiled_params>(params);
 }

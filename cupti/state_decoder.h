@@ -27,7 +27,6 @@ struct HandleChange {
 struct CaptureChange {
   CUstream stream = nullptr;
   bool begins = false;
-  bool destroys = false;  ///< the stream, and any capture with it
 };
 
 /// An opaque descriptor of a tensor, which a kernel takes instead of its address.
@@ -48,7 +47,6 @@ HandleChange decode_cuKernelGetFunction(const void* params) noexcept;
 CaptureChange decode_cuStreamBeginCapture(const void* params) noexcept;
 CaptureChange decode_cuStreamBeginCaptureToGraph(const void* params) noexcept;
 CaptureChange decode_cuStreamEndCapture(const void* params) noexcept;
-CaptureChange decode_cuStreamDestroy_v2(const void* params) noexcept;
 
 TensorMapChange decode_cuTensorMapEncodeTiled(const void* params) noexcept;
 TensorMapChange decode_cuTensorMapEncodeIm2col(const void* params) noexcept;

@@ -268,9 +268,10 @@ struct Free {
   StackId stack;
 };
 
-/// A write to device memory by other means than a kernel.
+/// A change of device memory by other means than a kernel.
 struct Copy {
-  enum class Kind : uint8_t { kCopy = 0, kSet = 1 };
+  /// kDiscard: what is there means nothing any more.
+  enum class Kind : uint8_t { kCopy = 0, kSet = 1, kDiscard = 2 };
   EventHeader header;
   Kind kind = Kind::kCopy;
   uint64_t destination = 0;

@@ -31,7 +31,7 @@ inline constexpr uint64_t kEnumCount<format::DType> = format::kDTypeCount;
 template <>
 inline constexpr uint64_t kEnumCount<format::Device::Type> = 3;
 template <>
-inline constexpr uint64_t kEnumCount<format::Copy::Kind> = 2;
+inline constexpr uint64_t kEnumCount<format::Copy::Kind> = 3;
 
 /// Remembers whether all stored enumerators of an event are known here.
 struct Enums {

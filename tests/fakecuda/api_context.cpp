@@ -52,6 +52,8 @@ void destroy_context(CUcontext context) {
   }
   const std::lock_guard lock(driver().mutex);
   driver().contexts.erase(context);
+  std::erase_if(driver().streams, [=](CUstream stream) { return stream->context == context; });
+  std::erase_if(driver().events, [=](CUevent event) { return event->context == context; });
 }
 
 /// CUDA is unusable in the child of a process that has used it.
@@ -211,6 +213,9 @@ FAKECUDA_EXPORT CUresult cuCtxGetDevice(CUdevice* device) {
 }
 
 FAKECUDA_EXPORT CUresult cuCtxSynchronize() {
-  if (const CUresult status = entry_status(); status != CUDA_SUCCESS) return status;
-  return forbid_during_capture();
+  // CUPTI gives no parameters of a call that has none.
+  return around(CUPTI_DRIVER_TRACE_CBID_cuCtxSynchronize, "cuCtxSynchronize", nullptr, [] {
+    if (const CUresult status = entry_status(); status != CUDA_SUCCESS) return status;
+    return forbid_during_capture();
+  });
 }

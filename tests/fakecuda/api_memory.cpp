@@ -167,10 +167,14 @@ FAKECUDA_EXPORT CUresult cuMemHostUnregister(void* pointer) {
   });
 }
 
-FAKECUDA_EXPORT CUresult cuMemHostGetDevicePointer(CUdeviceptr* address, void* pointer, unsigned) {
-  *address = number(pointer);
-  return driver().memory.translate(*address, 1) == nullptr ? CUDA_ERROR_INVALID_VALUE
-                                                           : CUDA_SUCCESS;
+FAKECUDA_EXPORT CUresult cuMemHostGetDevicePointer(CUdeviceptr* address, void* pointer,
+                                                   unsigned flags) {
+  const cuMemHostGetDevicePointer_v2_params params{address, pointer, flags};
+  return FAKECUDA_AROUND(cuMemHostGetDevicePointer_v2, params, [&] {
+    *address = number(pointer) + (knob("FAKECUDA_HOST_ALIAS", 0) != 0 ? DeviceMemory::kAlias : 0);
+    return driver().memory.translate(*address, 1) == nullptr ? CUDA_ERROR_INVALID_VALUE
+                                                             : CUDA_SUCCESS;
+  });
 }
 
 FAKECUDA_EXPORT CUresult cuMemGetInfo(size_t* free_bytes, size_t* total) {

@@ -163,6 +163,12 @@ CUresult wait_event(CUstream stream, CUevent event) {
   return CUDA_SUCCESS;
 }
 
+CUresult event_status(CUevent event) {
+  if (const CUresult status = entry_status(); status != CUDA_SUCCESS) return status;
+  const std::lock_guard lock(driver().mutex);
+  return driver().events.contains(event) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+}
+
 CUresult record_event(CUevent event, CUstream stream) {
   {
     const std::lock_guard lock(driver().mutex);
@@ -179,11 +185,15 @@ CUresult record_event(CUevent event, CUstream stream) {
 using namespace fakecuda;
 
 FAKECUDA_EXPORT CUresult cuStreamCreate(CUstream* stream, unsigned flags) {
-  return create_stream(stream, flags);
+  const cuStreamCreate_params params{stream, flags};
+  return FAKECUDA_AROUND(cuStreamCreate, params, [&] { return create_stream(stream, flags); });
 }
 
-FAKECUDA_EXPORT CUresult cuStreamCreateWithPriority(CUstream* stream, unsigned flags, int) {
-  return create_stream(stream, flags);
+FAKECUDA_EXPORT CUresult cuStreamCreateWithPriority(CUstream* stream, unsigned flags,
+                                                    int priority) {
+  const cuStreamCreateWithPriority_params params{stream, flags, priority};
+  return FAKECUDA_AROUND(cuStreamCreateWithPriority, params,
+                         [&] { return create_stream(stream, flags); });
 }
 
 FAKECUDA_EXPORT CUresult cuStreamDestroy(CUstream stream) {
@@ -195,13 +205,19 @@ FAKECUDA_EXPORT CUresult cuStreamDestroy(CUstream stream) {
 }
 
 FAKECUDA_EXPORT CUresult cuStreamSynchronize(CUstream stream) {
-  if (const CUresult status = entry_status(); status != CUDA_SUCCESS) return status;
-  if (resolve(stream, false) == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  return forbid_during_capture();
+  const cuStreamSynchronize_params params{stream};
+  return FAKECUDA_AROUND(cuStreamSynchronize, params, [&] {
+    if (const CUresult status = entry_status(); status != CUDA_SUCCESS) return status;
+    if (resolve(stream, false) == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+    return forbid_during_capture();
+  });
 }
 
 FAKECUDA_EXPORT CUresult cuStreamQuery(CUstream stream) {
-  return resolve(stream, false) == nullptr ? CUDA_ERROR_INVALID_HANDLE : entry_status();
+  const cuStreamQuery_params params{stream};
+  return FAKECUDA_AROUND(cuStreamQuery, params, [&] {
+    return resolve(stream, false) == nullptr ? CUDA_ERROR_INVALID_HANDLE : entry_status();
+  });
 }
 
 FAKECUDA_EXPORT CUresult cuStreamGetCtx(CUstream stream, CUcontext* context) {
@@ -218,10 +234,14 @@ FAKECUDA_EXPORT CUresult cuStreamGetId(CUstream stream, unsigned long long* id) 
   return CUDA_SUCCESS;
 }
 
-FAKECUDA_EXPORT CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned) {
-  CUstream resolved = resolve(stream, false);
-  if (event == nullptr || resolved == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  return wait_event(resolved, event);
+FAKECUDA_EXPORT CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned flags) {
+  const cuStreamWaitEvent_params params{stream, event, flags};
+  return FAKECUDA_AROUND(cuStreamWaitEvent, params, [&] {
+    CUstream resolved = resolve(stream, false);
+    if (event_status(event) != CUDA_SUCCESS || resolved == nullptr)
+      return CUDA_ERROR_INVALID_HANDLE;
+    return wait_event(resolved, event);
+  });
 }
 
 FAKECUDA_EXPORT CUresult cuStreamIsCapturing(CUstream stream, CUstreamCaptureStatus* status) {
@@ -253,23 +273,38 @@ FAKECUDA_EXPORT CUresult cuStreamEndCapture(CUstream stream, CUgraph* graph) {
   });
 }
 
-FAKECUDA_EXPORT CUresult cuEventCreate(CUevent* event, unsigned) {
-  *event = new CUevent_st;
-  return entry_status();
+FAKECUDA_EXPORT CUresult cuEventCreate(CUevent* event, unsigned flags) {
+  const cuEventCreate_params params{event, flags};
+  return FAKECUDA_AROUND(cuEventCreate, params, [&] {
+    if (const CUresult status = entry_status(); status != CUDA_SUCCESS) return status;
+    auto* created = new CUevent_st;
+    created->context = current_context();
+    const std::lock_guard lock(driver().mutex);
+    driver().all_events.emplace_back(created);
+    driver().events.insert(created);
+    *event = created;
+    return CUDA_SUCCESS;
+  });
 }
 
 FAKECUDA_EXPORT CUresult cuEventRecord(CUevent event, CUstream stream) {
-  CUstream resolved = resolve(stream, false);
-  if (event == nullptr || resolved == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  return record_event(event, resolved);
+  const cuEventRecord_params params{event, stream};
+  return FAKECUDA_AROUND(cuEventRecord, params, [&] {
+    CUstream resolved = resolve(stream, false);
+    if (event_status(event) != CUDA_SUCCESS || resolved == nullptr)
+      return CUDA_ERROR_INVALID_HANDLE;
+    return record_event(event, resolved);
+  });
 }
 
 FAKECUDA_EXPORT CUresult cuEventSynchronize(CUevent event) {
-  return event == nullptr ? CUDA_ERROR_INVALID_HANDLE : entry_status();
+  const cuEventSynchronize_params params{event};
+  return FAKECUDA_AROUND(cuEventSynchronize, params, [&] { return event_status(event); });
 }
 
 FAKECUDA_EXPORT CUresult cuEventQuery(CUevent event) {
-  return event == nullptr ? CUDA_ERROR_INVALID_HANDLE : entry_status();
+  const cuEventQuery_params params{event};
+  return FAKECUDA_AROUND(cuEventQuery, params, [&] { return event_status(event); });
 }
 
 FAKECUDA_EXPORT CUresult cuEventElapsedTime(float* milliseconds, CUevent start, CUevent end) {
@@ -278,6 +313,9 @@ FAKECUDA_EXPORT CUresult cuEventElapsedTime(float* milliseconds, CUevent start, 
 }
 
 FAKECUDA_EXPORT CUresult cuEventDestroy(CUevent event) {
-  delete event;
-  return CUDA_SUCCESS;
+  const cuEventDestroy_v2_params params{event};
+  return FAKECUDA_AROUND(cuEventDestroy_v2, params, [&] {
+    const std::lock_guard lock(driver().mutex);
+    return driver().events.erase(event) == 1 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+  });
 }

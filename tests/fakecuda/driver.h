@@ -15,6 +15,7 @@
 #include <set>
 #include <string>
 #include <thread>
+#include <type_traits>
 #include <vector>
 
 #include "tests/fakecuda/fakecuda.h"
@@ -97,6 +98,7 @@ struct CUstream_st {
 };
 
 struct CUevent_st {
+  CUcontext context = nullptr;
   std::atomic<uint64_t> recorded_ns{0};
   CUstream captured_on = nullptr;  ///< under Driver::mutex: it was recorded into this one's capture
 };
@@ -120,11 +122,13 @@ struct Driver {
   std::set<CUcontext> contexts;
   std::map<int, CUcontext> primary;
   std::set<CUstream> streams;  ///< without those inside contexts
+  std::set<CUevent> events;
   std::map<CUmodule, std::unique_ptr<CUmod_st>> modules;
 
   /// Every object ever made: a use after its destruction is an error code, not a crash of the test.
   std::vector<std::unique_ptr<CUctx_st>> all_contexts;
   std::vector<std::unique_ptr<CUstream_st>> all_streams;
+  std::vector<std::unique_ptr<CUevent_st>> all_events;
 };
 
 /// Lives until the process ends: threads of the host may be inside a call at exit.
@@ -178,7 +182,7 @@ CUresult around(uint32_t cbid, const char* function, const Params& params, Body 
   HookCall call;
   call.cbid = cbid;
   call.function = function;
-  call.params = &params;
+  if constexpr (!std::is_null_pointer_v<Params>) call.params = &params;
   call.result = &result;
   call.symbol = symbol;
   call.correlation = &correlation;

@@ -131,6 +131,7 @@ bool DeviceMemory::remove_shared(const void* pointer) {
 
 void* DeviceMemory::translate(uint64_t address, size_t bytes) {
   const std::lock_guard lock(mutex_);
+  if ((address >> 47) != 0) address -= kAlias;  // what programs have ends there
   auto it = live_.upper_bound(address);
   if (it == live_.begin()) return nullptr;
   --it;

@@ -26,7 +26,9 @@ class DeviceMemory {
   bool map(uint64_t address, size_t bytes);
   bool unmap(uint64_t address, size_t bytes);
 
-  /// Memory that host and device use by the same address.
+  /// Memory that host and device use by the same address; the device also by one that lies this
+  /// much higher.
+  static constexpr uint64_t kAlias = uint64_t{1} << 46;
   void add_shared(const void* pointer, size_t bytes);
   bool remove_shared(const void* pointer);
 

@@ -40,7 +40,7 @@ class EventGenerator::Filler {
   void fill(LossReason& value) { choose(value, kLossReasonCount); }
   void fill(DType& value) { choose(value, kDTypeCount); }
   void fill(SyncKind& value) { choose(value, 9); }
-  void fill(Copy::Kind& value) { choose(value, 2); }
+  void fill(Copy::Kind& value) { choose(value, 3); }
   void fill(Device& value) {
     choose(value.type, 3);
     fill(value.index);

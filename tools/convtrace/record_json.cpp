@@ -115,7 +115,8 @@ class Filler {
   void operator()(const format::Free& e) { memory(e); }
 
   void operator()(const format::Copy& e) {
-    json_["kind"] = e.kind == format::Copy::Kind::kCopy ? "copy" : "set";
+    constexpr const char* kKinds[] = {"copy", "set", "discard"};
+    json_["kind"] = kKinds[static_cast<size_t>(e.kind)];
     json_["destination"] = e.destination;
     json_["source"] = e.source;
     json_["bytes"] = e.bytes;

@@ -100,10 +100,14 @@ class Describer {
   void operator()(const format::Free& e) { memory(e); }
 
   void operator()(const format::Copy& e) {
-    const bool copy = e.kind == format::Copy::Kind::kCopy;
-    details = address_text(e.destination) + (copy ? " from " : " set to ") +
-              address_text(e.source) + "  " + counted(e.bytes, "byte") + "  stream " +
-              address_text(e.stream);
+    using Kind = format::Copy::Kind;
+    details = address_text(e.destination);
+    if (e.kind == Kind::kDiscard) {
+      details += " discarded";
+    } else {
+      details += (e.kind == Kind::kCopy ? " from " : " set to ") + address_text(e.source);
+    }
+    details += "  " + counted(e.bytes, "byte") + "  stream " + address_text(e.stream);
   }
 
   void operator()(const format::Scope& e) {

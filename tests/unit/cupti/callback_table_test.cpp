@@ -40,15 +40,17 @@ TEST_CASE("callback_table: per-thread twins are marked and share the decoder", "
 TEST_CASE("callback_table: the working set is there by its numbers", "[callback_table]") {
   constexpr CUpti_CallbackId kLaunches[] = {307, 442, 652, 653, 477, 478,
                                             480, 115, 116, 117, 514, 515};
-  constexpr CUpti_CallbackId kMemory[] = {243, 244, 371, 598, 599, 611, 612, 294, 39,
-                                          379, 245, 600, 601, 38,  302, 548, 549, 550,
-                                          551, 552, 555, 565, 706, 567, 330, 486, 616};
+  constexpr CUpti_CallbackId kMemory[] = {243, 244, 371, 598, 599, 611, 612, 294, 39,  379,
+                                          245, 600, 601, 38,  302, 548, 549, 550, 551, 552,
+                                          555, 565, 706, 567, 330, 486, 616, 247};
   constexpr CUpti_CallbackId kWrites[] = {
-      277, 421, 281, 423, 306, 418, 276, 397, 280, 399, 305, 408, 319, 426, 289, 424,
-      291, 425, 796, 797, 798, 799, 776, 777, 778, 779, 761, 762, 216, 428, 218, 429,
-      220, 430, 222, 224, 226, 431, 432, 433, 249, 411, 250, 412, 251, 413};
+      277, 421, 281, 423, 306, 418, 276, 397, 280, 399, 305, 408, 319, 426, 289, 424, 291, 425,
+      796, 797, 798, 799, 776, 777, 778, 779, 761, 762, 216, 428, 218, 429, 220, 430, 222, 224,
+      226, 431, 432, 433, 249, 411, 250, 412, 251, 413, 789, 790, 791, 792, 278, 398, 282, 403};
   constexpr CUpti_CallbackId kOthers[] = {23,  681, 683, 740, 738, 22,  680, 682, 697, 698,
                                           781, 699, 495, 496, 539, 540, 720, 721, 497, 498};
+  constexpr CUpti_CallbackId kSyncs[] = {118, 325, 119, 441, 587, 588, 120, 121, 295, 436, 124,
+                                         367, 326, 126, 440, 125, 439, 17,  800, 335, 758};
   const auto all_there = [](auto& cbids) {
     for (const CUpti_CallbackId cbid : cbids) {
       CAPTURE(cbid);
@@ -58,6 +60,7 @@ TEST_CASE("callback_table: the working set is there by its numbers", "[callback_
   all_there(kLaunches);
   all_there(kMemory);
   all_there(kWrites);
+  all_there(kSyncs);
   all_there(kOthers);
 }
 

@@ -2,13 +2,11 @@
 
 #include <memory>
 #include <set>
-#include <sstream>
 #include <string>
-#include <type_traits>
 #include <vector>
 
-#include "cupti/callback_table.h"
 #include "tests/support/catch.h"
+#include "tests/unit/cupti/callback_text.h"
 
 namespace convtrace::cupti {
 namespace {
@@ -16,80 +14,6 @@ namespace {
 template <typename T>
 T handle(uintptr_t value) {
   return reinterpret_cast<T>(value);  // an opaque number, never followed
-}
-
-std::string text(const LaunchInfo& launch) {
-  std::ostringstream out;
-  out << std::hex << "launch f" << reinterpret_cast<uintptr_t>(launch.function) << " grid";
-  for (const uint32_t n : launch.grid) out << ' ' << n;
-  out << " block";
-  for (const uint32_t n : launch.block) out << ' ' << n;
-  out << " shared " << launch.shared_bytes << " stream " << launch.stream;
-  if (launch.params != nullptr) out << " params " << launch.params;
-  if (launch.extra != nullptr) out << " extra " << launch.extra;
-  return out.str();
-}
-
-std::string text(const MemoryChange& change) {
-  constexpr const char* kKinds[] = {"alloc",  "free",   "unmap",   "copy",   "set",
-                                    "create", "retain", "release", "nothing"};
-  std::ostringstream out;
-  out << std::hex << kKinds[static_cast<size_t>(change.kind)];
-  if (change.kind == MemoryChange::Kind::kNothing) return out.str();
-  out << ' ' << format::to_string(change.memory) << ' ' << change.address << '+' << change.bytes;
-  if (change.source != 0) out << " source " << change.source;
-  if (change.stream != nullptr) out << " stream " << change.stream;
-  if (change.handle != 0) out << " handle " << change.handle;
-  if (change.device) {
-    const bool host = change.device->type == format::Device::Type::kCpu;
-    out << (host ? " cpu" : " cuda:") << (host ? "" : std::to_string(change.device->index));
-  }
-  return out.str();
-}
-
-std::string text(const HandleChange& change) {
-  constexpr const char* kKinds[] = {"module", "function", "kernel"};
-  std::ostringstream out;
-  out << kKinds[static_cast<size_t>(change.kind)] << " of " << change.owner;
-  if (change.handles == nullptr) return out.str() + " gone";
-  out << ' ' << change.handles << " x" << change.count;
-  return out.str();
-}
-
-std::string text(const CaptureChange& change) {
-  std::ostringstream out;
-  out << (change.begins ? "begin " : change.destroys ? "destroy " : "end ") << change.stream;
-  return out.str();
-}
-
-std::string text(const TensorMapChange& change) {
-  std::ostringstream out;
-  out << std::hex << "map " << change.map << " is " << change.address;
-  return out.str();
-}
-
-template <typename Item>
-std::string text(const BatchDecoder<Item>& batch, const void* params) {
-  std::string all;
-  for (size_t i = 0; i < batch.count(params); ++i) all += text(batch.decode(params, i)) + "; ";
-  return all;
-}
-
-std::string decode(const CallbackEntry& entry, const void* params) {
-  return std::visit(
-      [params](auto decoder) -> std::string {
-        using Decoder = decltype(decoder);
-        if constexpr (std::is_same_v<Decoder, ContextCall>) {
-          return "context";
-        } else if constexpr (std::is_same_v<Decoder, ExitDecoder>) {
-          return "at exit: " + text(decoder.decode(params));
-        } else if constexpr (std::is_pointer_v<Decoder>) {
-          return text(decoder(params));
-        } else {
-          return text(decoder, params);
-        }
-      },
-      entry.decoder);
 }
 
 struct Vector {
@@ -161,6 +85,7 @@ void add_allocations(std::vector<Vector>& all) {
   ONE(cuMemAllocHost_v2, "at exit: alloc host 9000+64", &host, 100);
   ONE(cuMemHostAlloc, "at exit: alloc host 9000+64", &host, 100, 0);
   ONE(cuMemHostRegister_v2, "at exit: alloc host 9000+64", host, 100, 0);
+  ONE(cuMemHostGetDevicePointer_v2, "at exit: alias host 7000+0 source 9000", &address, host, 0);
   ONE(cuIpcOpenMemHandle_v2, "at exit: alloc foreign 7000+0", &address, {}, 0);
   static const CUDA_EXTERNAL_MEMORY_BUFFER_DESC buffer{0x10, 0x500, 0, {}};
   ONE(cuExternalMemoryGetMappedBuffer, "at exit: alloc foreign 7000+500", &address,
@@ -196,10 +121,12 @@ void add_virtual_memory(std::vector<Vector>& all) {
 
 void add_copies(std::vector<Vector>& all) {
   void* const host = handle<void*>(0x9000);
-  PTDS(cuMemcpy, "at exit: copy driver 7000+40 source 8000", 0x7000, 0x8000, 64);
+  PTDS(cuMemcpy, "at exit: copy driver 7000+40 source 8000 waits", 0x7000, 0x8000, 64);
   PTSZ(cuMemcpyAsync, "at exit: copy driver 7000+40 source 8000 stream 0x77", 0x7000, 0x8000, 64,
        kStream);
-  PTDS(cuMemcpyHtoD_v2, "at exit: copy driver 7000+40 source 9000", 0x7000, host, 64);
+  PTDS(cuMemcpyHtoD_v2, "at exit: copy driver 7000+40 source 9000 waits", 0x7000, host, 64);
+  PTDS(cuMemcpyDtoH_v2, "at exit: nothing waits", host, 0x7000, 64);
+  PTDS(cuMemcpyAtoH_v2, "at exit: nothing waits", host, handle<CUarray>(1), 8, 64);
   PTSZ(cuMemcpyHtoDAsync_v2, "at exit: copy driver 7000+40 source 9000 stream 0x77", 0x7000, host,
        64, kStream);
   PTDS(cuMemcpyDtoD_v2, "at exit: copy driver 7000+40 source 8000", 0x7000, 0x8000, 64);
@@ -223,8 +150,8 @@ void add_copies(std::vector<Vector>& all) {
   rows.dstPitch = 0x100;
   rows.WidthInBytes = 8;
   rows.Height = 3;
-  PTDS(cuMemcpy2D_v2, "at exit: copy driver 7204+208 source 9010", &rows);
-  PTDS(cuMemcpy2DUnaligned_v2, "at exit: copy driver 7204+208 source 9010", &rows);
+  PTDS(cuMemcpy2D_v2, "at exit: copy driver 7204+208 source 9010 waits", &rows);
+  PTDS(cuMemcpy2DUnaligned_v2, "at exit: copy driver 7204+208 source 9010 waits", &rows);
   PTSZ(cuMemcpy2DAsync_v2, "at exit: copy driver 7204+208 source 9010 stream 0x77", &rows, kStream);
 
   static CUDA_MEMCPY3D box{};
@@ -238,7 +165,7 @@ void add_copies(std::vector<Vector>& all) {
   box.WidthInBytes = 8;
   box.Height = 2;
   box.Depth = 2;
-  PTDS(cuMemcpy3D_v2, "at exit: copy driver 7040+58 source 8000", &box);
+  PTDS(cuMemcpy3D_v2, "at exit: copy driver 7040+58 source 8000 waits", &box);
   PTSZ(cuMemcpy3DAsync_v2, "at exit: copy driver 7040+58 source 8000 stream 0x77", &box, kStream);
   static CUDA_MEMCPY3D_PEER peer{};
   peer.srcMemoryType = CU_MEMORYTYPE_ARRAY;
@@ -285,6 +212,14 @@ void add_batches(std::vector<Vector>& all) {
   packed.dstNumBytes = 64;
   PTSZ(cuMemBatchDecompressAsync, "copy driver 7000+40 source 8000 stream 0x77; ", &packed, 1, 0,
        nullptr, kStream);
+
+  static CUmemLocation location{};
+  static size_t first_location = 0;
+  const std::string discards =
+      "discard driver 7000+10 stream 0x77; discard driver 7100+20 stream 0x77; ";
+  PTSZ(cuMemDiscardBatchAsync, discards, to, bytes, 2, 0, kStream);
+  PTSZ(cuMemDiscardAndPrefetchBatchAsync, discards, to, bytes, 2, &location, &first_location, 1, 0,
+       kStream);
 
   static CUstreamBatchMemOpParams writes[3] = {};
   writes[0].operation = CU_STREAM_MEM_OP_WAIT_VALUE_32;
@@ -358,11 +293,31 @@ void add_streams_and_contexts(std::vector<Vector>& all) {
   PTSZ(cuStreamBeginCaptureToGraph, "begin 0x77", kStream, nullptr, nullptr, nullptr, 0,
        CU_STREAM_CAPTURE_MODE_GLOBAL);
   PTSZ(cuStreamEndCapture, "end 0x77", kStream, nullptr);
-  ONE(cuStreamDestroy_v2, "destroy 0x77", kStream);
   for (const CUpti_CallbackId cbid :
        {CBID(cuCtxCreate_v2), CBID(cuCtxCreate_v3), CBID(cuCtxCreate_v4), CBID(cuCtxSetCurrent),
         CBID(cuCtxPushCurrent_v2)})
     all.push_back(vector(cbid, 0, "context"));
+}
+
+void add_syncs(std::vector<Vector>& all) {
+  static CUevent event = handle<CUevent>(0x99);
+  static CUstream stream = kStream;
+  ONE(cuEventCreate, "event-create event 0x99 flags 2", &event, CU_EVENT_DISABLE_TIMING);
+  ONE(cuIpcOpenEventHandle, "event-create event 0x99 flags 4", &event, {});
+  ONE(cuEventDestroy_v2, "at entry: event-destroy event 0x99", event);
+  PTSZ(cuEventRecord, "event-record stream 0x77 event 0x99", event, kStream);
+  PTSZ(cuEventRecordWithFlags, "event-record stream 0x77 event 0x99", event, kStream, 1);
+  ONE(cuEventSynchronize, "event-done event 0x99", event);
+  ONE(cuEventQuery, "event-done event 0x99", event);
+  PTSZ(cuStreamWaitEvent, "stream-wait stream 0x77 event 0x99", kStream, event, 0);
+  ONE(cuStreamCreate, "stream-create stream 0x77 flags 1", &stream, CU_STREAM_NON_BLOCKING);
+  ONE(cuStreamCreateWithPriority, "stream-create stream 0x77 flags 1", &stream, 1, -5);
+  ONE(cuGreenCtxStreamCreate, "stream-create stream 0x77 flags 1", &stream, nullptr, 1, -5);
+  ONE(cuStreamDestroy_v2, "at entry: stream-destroy stream 0x77", kStream);
+  PTSZ(cuStreamSynchronize, "stream-done stream 0x77", kStream);
+  PTSZ(cuStreamQuery, "stream-done stream 0x77", kStream);
+  all.push_back(vector(CBID(cuCtxSynchronize), 0, "context-done"));
+  ONE(cuCtxSynchronize_v2, "context-done context 0x5", handle<CUcontext>(5));
 }
 
 std::vector<Vector> vectors() {
@@ -375,6 +330,7 @@ std::vector<Vector> vectors() {
   add_sets(all);
   add_handles(all);
   add_streams_and_contexts(all);
+  add_syncs(all);
   return all;
 }
 

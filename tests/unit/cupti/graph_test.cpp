@@ -59,6 +59,9 @@ TEST_CASE("graph: a stream that joined a capture is capturing, one that did not 
   REQUIRE(cuEventRecord(event, streams[0]) == CUDA_SUCCESS);
   REQUIRE(cuStreamWaitEvent(streams[1], event, 0) == CUDA_SUCCESS);
   for (CUstream stream : streams) REQUIRE(scene.launch(scene.fill, stream) == CUDA_SUCCESS);
+  // What it captures of memory has not happened either.
+  REQUIRE(cuMemsetD8Async(scene.memory, 1, 64, streams[1]) == CUDA_SUCCESS);
+  CHECK(scene.sink.all<format::Copy>().empty());
   REQUIRE(cuStreamEndCapture(streams[0], &graph) == CUDA_SUCCESS);
   const auto launches = scene.sink.all<Launch>();
   REQUIRE(launches.size() == 3);
@@ -68,7 +71,9 @@ TEST_CASE("graph: a stream that joined a capture is capturing, one that did not 
   CHECK(lost(scene, LossReason::kStreamUnsafe) == 1);  // captured ones come with the graph
   size_t nodes = 0;
   REQUIRE(cuGraphGetNodes(graph, nullptr, &nodes) == CUDA_SUCCESS);
-  CHECK(nodes == 2);  // nothing of ours
+  CHECK(nodes == 3);  // nothing of ours
+  REQUIRE(cuMemsetD8Async(scene.memory, 1, 64, streams[1]) == CUDA_SUCCESS);
+  CHECK(scene.sink.all<format::Copy>().size() == 1);
   cuGraphDestroy(graph);
   cuEventDestroy(event);
 }

@@ -308,7 +308,7 @@ TEST_CASE("event decoder: kinds and enumerators of a newer version are passed ov
     c.first_t_ns = 10;
     c.time = packed({0, zigzag(1), zigzag(1), zigzag(1)});
     c.copy = std::make_unique<wire::CopyColumnsT>();
-    c.copy->kind = packed({2});
+    c.copy->kind = packed({200});
     c.step_index = packed({1, 1});
   });
   EventDecoder decoder;

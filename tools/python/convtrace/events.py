@@ -273,7 +273,7 @@ class _Chunk:
             return iter(())
         rows = columns.RowTable(table, count, _COPY, dict(destination=4, source=5))
         return ((lambda v={**rows.fixed_of(signature), **values}: {
-            **v, "kind": _named(("copy", "set"), v["kind"], "kind of copy")}) for signature, values in rows.rows())
+            **v, "kind": _named(("copy", "set", "discard"), v["kind"], "kind of copy")}) for signature, values in rows.rows())
 
     def _scopes(self, count):
         table = self._sub_table(11, count)
