@@ -91,22 +91,25 @@ DiffExitCode compare_and_report(const Options& options, std::ostream& out, std::
   std::ostream* csv = outputs.open(options.csv);
   if (outputs.failed()) return DiffExitCode::kUsage;
 
-  std::optional<CsvReport> rows;
-  if (csv != nullptr) rows.emplace(*csv);
+  std::optional<CsvReport> csv_rows;
+  PageRows page_rows;
+  RowSinks rows;
+  if (csv != nullptr) rows.add(csv_rows.emplace(*csv));
+  if (html != nullptr) rows.add(page_rows);
   DiffResult result;
   std::optional<Progress> progress;
   if (terminal.progress) {
     progress.emplace(err);
     inputs.on_progress = [&](uint64_t done, uint64_t total) { progress->update(done, total); };
   }
-  const bool compared = run_diff(inputs, rows ? &*rows : nullptr, result, error);
+  const bool compared = run_diff(inputs, rows.empty() ? nullptr : &rows, result, error);
   progress.reset();
   if (!compared) {
     err << "convtrace-diff: " << error << "\n";
     return DiffExitCode::kUsage;
   }
   if (json != nullptr) *json << tools::dump_json(json_report(result), 2) << "\n";
-  if (html != nullptr) write_html_report(result, *html);
+  if (html != nullptr) write_html_report(result, page_rows, *html);
   if (junit != nullptr) write_junit_report(result, *junit);
   if (outputs.stdout_taken()) terminal = {};
   write_text_report(result, terminal, outputs.people());

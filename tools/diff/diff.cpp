@@ -186,6 +186,8 @@ class Diff {
       const auto known = std::ranges::find(result_.renamed, module);
       if (known == result_.renamed.end()) result_.renamed.push_back(std::move(module));
     }
+    result_.summaries.insert(result_.summaries.end(), outcome.summaries.begin(),
+                             outcome.summaries.end());
     result_.ranks.push_back({rank, outcome.values, outcome.root});
     keep_earlier(result_.root, std::move(outcome.root));
     keep_earlier(result_.first_bit_difference, std::move(outcome.first_bit_difference));

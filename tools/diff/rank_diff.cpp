@@ -132,6 +132,11 @@ void RankDiff::one_sided(const StepRecords& step, bool in_base) {
 }
 
 void RankDiff::count(const StepPair& pair) {
+  if (outcome_.summaries.size() < kMaxSummaries) {
+    outcome_.summaries.push_back(
+        summary_of(pair.base, pair.cand, pair.alignment, pair.comparisons));
+    outcome_.summaries.back().rank = rank_;
+  }
   const Alignment& alignment = pair.alignment;
   for (const Comparison& comparison : pair.comparisons) {
     ++outcome_.counts[index_of(comparison.verdict)];
@@ -220,6 +225,7 @@ RootReport RankDiff::root_report(const StepPair& pair, const RootChoice& choice)
     root.around.push_back(report(pair, m));
   }
   root.around_root = choice.match - first;
+  root.gradients = worst_gradients(pair);
   if (!choice.changed) return root;
 
   root.record.comparison = {.verdict = Class::kChangedBetween,
@@ -237,6 +243,20 @@ RootReport RankDiff::root_report(const StepPair& pair, const RootChoice& choice)
     }
   }
   return root;
+}
+
+std::vector<RecordReport> RankDiff::worst_gradients(const StepPair& pair) const {
+  std::vector<uint32_t> worst;
+  for (uint32_t m = 0; m < pair.comparisons.size(); ++m) {
+    const bool differs = pair.comparisons[m].verdict != Class::kIdentical;
+    if (pair.base_of(m).kind == SlotKind::kGrad && differs) worst.push_back(m);
+  }
+  std::ranges::stable_sort(worst, std::ranges::greater(),
+                           [&](uint32_t m) { return pair.comparisons[m].z; });
+  worst.resize(std::min(worst.size(), kMaxGradients));
+  std::vector<RecordReport> gradients;
+  for (const uint32_t m : worst) gradients.push_back(report(pair, m));
+  return gradients;
 }
 
 uint64_t RankDiff::matched_before(const StepPair& pair, uint32_t match) const {

@@ -30,6 +30,19 @@ class RowSink {
   virtual void row(const RecordReport& record, bool in_base, bool in_cand) = 0;
 };
 
+/// Several sinks as one.
+class RowSinks final : public RowSink {
+ public:
+  void add(RowSink& sink) { sinks_.push_back(&sink); }
+  [[nodiscard]] bool empty() const { return sinks_.empty(); }
+  void row(const RecordReport& record, bool in_base, bool in_cand) override {
+    for (RowSink* sink : sinks_) sink->row(record, in_base, in_cand);
+  }
+
+ private:
+  std::vector<RowSink*> sinks_;
+};
+
 /// What one rank's comparison comes to.
 struct RankOutcome {
   std::array<uint64_t, kClassCount> counts{};
@@ -41,6 +54,7 @@ struct RankOutcome {
   std::optional<RootReport> root, first_bit_difference;
   std::optional<uint32_t> last_base_step, last_cand_step;
   std::vector<RenamedModule> renamed;
+  std::vector<StepSummary> summaries;
 };
 
 class RankDiff {
@@ -73,6 +87,7 @@ class RankDiff {
   /// Adds those of one step that come before value `base_end` and `cand_end` of the two runs.
   void add_one_sided(const StepPair& pair, uint32_t base_end, uint32_t cand_end,
                      OneSided& one_sided) const;
+  [[nodiscard]] std::vector<RecordReport> worst_gradients(const StepPair& pair) const;
   void write_rows(const StepPair& pair);
   void write_unmatched(const StepRecords& step, std::span<const uint32_t> indices, bool in_base);
   [[nodiscard]] RecordReport report(const StepPair& pair, uint32_t match) const;

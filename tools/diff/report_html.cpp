@@ -7,6 +7,8 @@
 #include "tools/common/escape.h"
 #include "tools/common/text.h"
 #include "tools/diff/next_commands.h"
+#include "tools/diff/page_assets.h"
+#include "tools/diff/report_json.h"
 #include "tools/diff/report_parts.h"
 
 namespace convtrace::diff {
@@ -17,35 +19,42 @@ using tools::quote_markup;
 
 constexpr std::string_view kHead =
     "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n"
+    "<meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\n"
     "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; "
-    "style-src 'unsafe-inline'\">\n<title>convtrace-diff</title>\n<style>\n"
-    "body{font:15px/1.5 system-ui,sans-serif;margin:2rem auto;max-width:72rem;padding:0 1rem;"
-    "color:#1b1f24;background:#fff}\n"
-    "h1{font-size:1.35rem}h2{font-size:1.1rem;margin-top:2rem}\n"
-    ".same{color:#1a7f37}.diverged,.not-comparable,.findings{color:#b42318}\n"
-    "table{border-collapse:collapse;font-variant-numeric:tabular-nums}\n"
-    "td,th{border:1px solid #d0d7de;padding:.2rem .6rem;text-align:left}\n"
-    "tr.differs td{background:#fff8e6}tr.root td{background:#ffe5e3;font-weight:600}\n"
-    "pre{background:#f6f8fa;padding:.8rem;overflow:auto}\n"
-    "details{margin:.3rem 0}details details,details p{margin-left:1rem}\n"
-    "@media(prefers-color-scheme:dark){body{color:#e6edf3;background:#0d1117}"
-    "td,th{border-color:#30363d}tr.differs td{background:#3a2d00}"
-    "tr.root td{background:#4a1513}pre{background:#161b22}"
-    ".same{color:#3fb950}.diverged,.not-comparable,.findings{color:#ff7b72}}\n"
-    "</style></head><body>\n";
+    "style-src 'unsafe-inline'; script-src 'unsafe-inline'\">\n<title>convtrace-diff</title>\n";
+
+constexpr std::string_view kCharts =
+    "<svg id=\"empty\" hidden></svg>\n<h2>Over the steps</h2>\n<div class=\"charts\"><figure "
+    "id=\"loss\"></figure>"
+    "<figure id=\"norm\"></figure></div>\n"
+    "<h2>Modules and steps</h2>\n<p id=\"legend\" class=\"legend\"></p>\n"
+    "<div id=\"map\"><canvas id=\"heat\" tabindex=\"0\" role=\"img\" aria-label=\"worst class of "
+    "each module in each step; arrow keys read it\"></canvas></div>\n"
+    "<p id=\"cell\" aria-live=\"polite\"></p>\n"
+    "<h2>Every value</h2>\n<p><label>find <input id=\"filter\" type=\"search\" "
+    "placeholder=\"module, slot, op\"></label><label>at least <select id=\"least\">";
+
+constexpr std::string_view kListing =
+    "</select></label><label>plot <select id=\"field\"><option>mean<option>std<option>l2</select>"
+    "</label><span id=\"matches\" aria-live=\"polite\"></span></p>\n"
+    "<div class=\"charts\"><figure id=\"tensor\"></figure></div>\n"
+    "<div id=\"list\" tabindex=\"0\" role=\"listbox\" aria-label=\"compared values\"></div>\n";
 
 constexpr size_t kFindingsShown = 200;
 
 /// Texts of report_parts.h already are safe: only their markup is quoted here.
 class HtmlReport {
  public:
-  HtmlReport(const DiffResult& result, std::ostream& out) : result_(result), out_(out) {}
+  HtmlReport(const DiffResult& result, const PageRows& rows, std::ostream& out)
+      : result_(result), rows_(rows), out_(out) {}
 
   void write() {
-    out_ << kHead << "<h1 class=\"" << to_string(result_.verdict) << "\">"
-         << quote_markup(headline(result_)) << "</h1>\n<p>" << escape_markup(result_.base_path)
-         << " against " << escape_markup(result_.cand_path) << "</p>\n<p>Compared "
-         << quote_markup(compared_text(result_)) << ".</p>\n";
+    out_ << kHead << "<style>" << kPageStyle << "</style></head><body>\n<h1 class=\""
+         << to_string(result_.verdict) << "\">" << quote_markup(headline(result_)) << "</h1>\n<p>"
+         << escape_markup(result_.base_path) << " against " << escape_markup(result_.cand_path)
+         << "</p>\n<p>Compared " << quote_markup(compared_text(result_)) << ".</p>\n";
+    paragraph(quote_markup(phase_text(result_.summaries)));
+    paragraph(quote_markup(renamed_text(result_)));
     for (const std::string& why : result_.incomplete) paragraph("Incomplete: " + quote_markup(why));
     if (result_.cause) {
       out_ << "<h2>Probable cause</h2>\n";
@@ -56,12 +65,35 @@ class HtmlReport {
     }
     if (result_.root) root(*result_.root);
     first_bit_difference();
-    preflight();
+    charts();
     findings();
+    preflight();
+    script();
     out_ << "</body></html>\n";
   }
 
  private:
+  void charts() {
+    out_ << kCharts;
+    for (size_t i = 0; i < kClassCount; ++i) {
+      out_ << "<option value=\"" << i << "\">" << to_string(static_cast<Class>(i));
+    }
+    out_ << kListing;
+  }
+
+  void script() {
+    tools::Json data = rows_.json();
+    data["per_step"] = per_step_json(result_);
+    data["ranks"] = result_.ranks.size();
+    // Inside a script element nothing is escaped, but it ends at "</script": no "<" is left.
+    std::string text = tools::dump_json(data);
+    for (size_t at = text.find('<'); at != text.npos; at = text.find('<', at)) {
+      text.replace(at, 1, "\\u003c");
+    }
+    out_ << "<script type=\"application/json\" id=\"data\">" << text << "</script>\n<script>"
+         << kPageScript << "</script>\n";
+  }
+
   void paragraph(const std::string& html) {
     if (!html.empty()) out_ << "<p>" << html << "</p>\n";
   }
@@ -71,7 +103,8 @@ class HtmlReport {
     paragraph(quote_markup(root_sentence(root)));
     paragraph(quote_markup(place_text(root.record, true)) + "<br>" +
               quote_markup(object_text(root.record)) + ", " + quote_markup(type_text(root.record)) +
-              "<br>class " + std::string(to_string(root.record.comparison.verdict)) + "<br>" +
+              "<br>class " + std::string(to_string(root.record.comparison.verdict)) +
+              "; matched by " + quote_markup(match_text(root.record)) + "<br>" +
               tools::counted(root.matched_before, "value") + " before it matched");
     paragraph(quote_markup(one_sided_text(root)));
     table(root.record);
@@ -87,6 +120,7 @@ class HtmlReport {
     }
     paragraph(quote_markup(tolerance_text(shown_difference(root))));
     paragraph(quote_markup(rounding_hint(root, result_.noise_given)));
+    gradients(root);
     around(root);
     out_ << "<h2>Next</h2>\n<pre>";
     for (const std::string& line : next_commands(result_)) out_ << quote_markup(line) << "\n";
@@ -94,22 +128,37 @@ class HtmlReport {
   }
 
   void table(const RecordReport& record) {
-    out_ << "<table><tr><th></th><th>baseline</th><th>candidate</th></tr>\n";
+    out_ << "<div class=\"scroll\"><table><tr><th></th><th>baseline</th><th>candidate</th></tr>\n";
     for (const StatRow& row : stat_rows(record)) {
       out_ << (row.base == row.cand ? "<tr>" : "<tr class=\"differs\">") << "<td>" << row.name
            << "</td><td>" << quote_markup(row.base) << "</td><td>" << quote_markup(row.cand)
            << "</td></tr>\n";
     }
-    out_ << "</table>\n";
+    out_ << "</table></div>\n";
     for (const std::string& text : element_lines(record)) paragraph(quote_markup(text));
   }
 
+  void gradients(const RootReport& root) {
+    if (root.gradients.empty()) return;
+    out_ << "<details><summary>Norms of the gradients that differ in this step</summary>"
+            "<div class=\"scroll\"><table><tr><th>weight</th><th>baseline</th><th>candidate</th>"
+            "<th>class</th></tr>\n";
+    for (const RecordReport& gradient : root.gradients) {
+      out_ << "<tr><td>" << escape_markup(gradient.scope) << ' ' << escape_markup(gradient.slot)
+           << "</td><td>" << tools::number_text(gradient.base.stats.l2, 9) << "</td><td>"
+           << tools::number_text(gradient.cand.stats.l2, 9) << "</td><td>"
+           << to_string(gradient.comparison.verdict) << "</td></tr>\n";
+    }
+    out_ << "</table></div></details>\n";
+  }
+
   void around(const RootReport& root) {
-    out_ << "<h2>Values around the root</h2>\n<table><tr><th>place</th><th>value</th>"
+    out_ << "<h2>Values around the root</h2>\n<div "
+            "class=\"scroll\"><table><tr><th>place</th><th>value</th>"
             "<th>class</th><th>largest difference</th></tr>\n";
     for (size_t i = 0; i < root.around.size(); ++i) {
       const RecordReport& record = root.around[i];
-      const Comparison& c = record.comparison;
+      const Comparison& c = i == root.around_root ? root.record.comparison : record.comparison;
       out_ << (i == root.around_root ? "<tr class=\"root\">" : "<tr>") << "<td>"
            << quote_markup(place_text(record, false)) << "</td><td>"
            << quote_markup(object_text(record)) << "</td><td>" << to_string(c.verdict)
@@ -119,7 +168,7 @@ class HtmlReport {
       }
       out_ << "</td></tr>\n";
     }
-    out_ << "</table>\n";
+    out_ << "</table></div>\n";
   }
 
   void first_bit_difference() {
@@ -132,14 +181,15 @@ class HtmlReport {
 
   void preflight() {
     if (result_.preflight.empty()) return;
-    out_ << "<h2>The runs differ in</h2>\n<table><tr><th></th><th>baseline</th><th>candidate</th>"
+    out_ << "<h2>The runs differ in</h2>\n<div "
+            "class=\"scroll\"><table><tr><th></th><th>baseline</th><th>candidate</th>"
             "</tr>\n";
     for (const PreflightEntry& entry : result_.preflight) {
       out_ << "<tr><td>" << escape_markup(entry.name) << "</td><td>"
            << escape_markup(entry.base.value_or("(none)")) << "</td><td>"
            << escape_markup(entry.cand.value_or("(none)")) << "</td></tr>\n";
     }
-    out_ << "</table>\n";
+    out_ << "</table></div>\n";
   }
 
   void findings() {
@@ -180,13 +230,14 @@ class HtmlReport {
   }
 
   const DiffResult& result_;
+  const PageRows& rows_;
   std::ostream& out_;
 };
 
 }  // namespace
 
-void write_html_report(const DiffResult& result, std::ostream& out) {
-  HtmlReport(result, out).write();
+void write_html_report(const DiffResult& result, const PageRows& rows, std::ostream& out) {
+  HtmlReport(result, rows, out).write();
 }
 
 }  // namespace convtrace::diff

@@ -1,13 +1,15 @@
 #pragma once
 /// @file report_html.h
-/// The report as one page that needs nothing else: no script, no network.
+/// The report as one page that needs nothing else: no other file, no network.
+/// Without scripts it still has all but plots, heat map and listing.
 
 #include <ostream>
 
+#include "tools/diff/page_rows.h"
 #include "tools/diff/result.h"
 
 namespace convtrace::diff {
 
-void write_html_report(const DiffResult& result, std::ostream& out);
+void write_html_report(const DiffResult& result, const PageRows& rows, std::ostream& out);
 
 }  // namespace convtrace::diff

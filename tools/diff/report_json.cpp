@@ -1,5 +1,6 @@
 #include "tools/diff/report_json.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "tools/common/text.h"
@@ -92,6 +93,16 @@ Json root_json(const std::optional<RootReport>& root) {
   json["one_sided_before"] = one_sided_json(root->one_sided_before);
   json["inputs_agree"] = agrees(root->worst_input);
   json["worst_input"] = to_string(root->worst_input);
+  json["gradients"] = Json::array();
+  for (const RecordReport& gradient : root->gradients) {
+    json["gradients"].push_back({{"scope", gradient.scope},
+                                 {"slot", gradient.slot},
+                                 {"class", to_string(gradient.comparison.verdict)},
+                                 {"z", number_or_null(gradient.comparison.z)},
+                                 {"norm",
+                                  {{"base", tools::json_number(gradient.base.stats.l2)},
+                                   {"cand", tools::json_number(gradient.cand.stats.l2)}}}});
+  }
   if (root->weights_differ) json["note"] = "weights differ before step 0";
   if (root->consumer) {
     json["changed_in"] = root->changed_in_cand ? "cand" : "base";
@@ -129,6 +140,20 @@ Json findings_json(const Findings& findings) {
   return list;
 }
 
+Json summary_json(const StepSummary& s) {
+  const auto number = [](const std::optional<double>& value) {
+    return value ? tools::json_number(*value) : Json();
+  };
+  const auto norm = [&](double squares) {
+    return s.gradients == 0 ? Json() : tools::json_number(std::sqrt(squares));
+  };
+  return {{"rank", s.rank},
+          {"step", step_json(s.step)},
+          {"loss", {{"base", number(s.base_loss)}, {"cand", number(s.cand_loss)}}},
+          {"gradient_norm", {{"base", norm(s.base_gradients)}, {"cand", norm(s.cand_gradients)}}},
+          {"class", to_string(*std::ranges::max_element(s.worst))}};
+}
+
 Json renamed_json(const std::vector<RenamedModule>& modules) {
   Json list = Json::array();
   for (const RenamedModule& module : modules) {
@@ -151,6 +176,12 @@ Json preflight_json(const std::vector<PreflightEntry>& entries) {
 
 }  // namespace
 
+Json per_step_json(const DiffResult& result) {
+  Json list = Json::array();
+  for (const StepSummary& summary : result.summaries) list.push_back(summary_json(summary));
+  return list;
+}
+
 Json json_report(const DiffResult& result) {
   Json json;
   json["verdict"] = to_string(result.verdict);
@@ -168,6 +199,8 @@ Json json_report(const DiffResult& result) {
   json["incomplete_why"] = result.incomplete;
   json["steps"] = result.steps;
   json["why_not_comparable"] = text_or_null(result.why_not_comparable);
+  json["phase"] = text_or_null(phase_text(result.summaries));
+  json["per_step"] = per_step_json(result);
   json["next"] = result.root ? Json(next_commands(result)) : Json::array();
   json["cause"] = Json();
   if (result.cause) {

@@ -10,6 +10,8 @@
 
 namespace convtrace::diff {
 
+/// Loss and norm of the gradients of every step, a part of json_report.
+[[nodiscard]] tools::Json per_step_json(const DiffResult& result);
 [[nodiscard]] tools::Json json_report(const DiffResult& result);
 
 }  // namespace convtrace::diff

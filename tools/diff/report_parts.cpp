@@ -1,5 +1,6 @@
 #include "tools/diff/report_parts.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "tools/common/element.h"
@@ -159,6 +160,25 @@ std::string root_sentence(const RootReport& root) {
     return "gradients agree, the updated parameter does not";
   }
   return result_sentence(root.worst_input);
+}
+
+std::vector<StepRow> step_rows(const DiffResult& result, uint32_t around) {
+  std::vector<StepRow> rows;
+  if (!result.root) return rows;
+  const RecordReport& root = result.root->record;
+  const auto text = [](const std::optional<double>& value) {
+    return value ? number_text(*value, 9) : "";
+  };
+  const auto norm = [](const StepSummary& s, double squares) {
+    return s.gradients == 0 ? "" : number_text(std::sqrt(squares), 9);
+  };
+  for (const StepSummary& s : result.summaries) {
+    const uint32_t distance = s.step < root.step ? root.step - s.step : s.step - root.step;
+    if (s.rank != root.rank || distance > around) continue;
+    rows.push_back({s.rank, s.step, text(s.base_loss), text(s.cand_loss), norm(s, s.base_gradients),
+                    norm(s, s.cand_gradients), *std::ranges::max_element(s.worst)});
+  }
+  return rows;
 }
 
 std::vector<std::string> element_lines(const RecordReport& record) {

@@ -32,6 +32,13 @@ struct StatRow {
 /// it.
 /// How the elements of two stored values differ, a line each; none where they were not stored.
 [[nodiscard]] std::vector<std::string> element_lines(const RecordReport& record);
+/// Loss and norm of all gradients of the steps around the root, in its rank.
+struct StepRow {
+  uint32_t rank = 0, step = 0;
+  std::string base_loss, cand_loss, base_norm, cand_norm;
+  Class worst = Class::kIdentical;
+};
+[[nodiscard]] std::vector<StepRow> step_rows(const DiffResult& result, uint32_t around);
 /// How the two records were found to be of one value.
 [[nodiscard]] std::string match_text(const RecordReport& record);
 /// Of modules that have another name in the candidate; "" if none has.

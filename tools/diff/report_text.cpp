@@ -16,6 +16,7 @@ using tools::escape_text;
 constexpr size_t kPreflightLines = 6;
 constexpr size_t kFindingLines = 5;
 constexpr size_t kFramesShown = 4;
+constexpr uint32_t kStepsAround = 2;
 constexpr size_t kNameWidth = 10, kValueWidth = 26;
 constexpr size_t kLabelWidth = 14;
 
@@ -97,7 +98,7 @@ class TextReport {
     const std::string indent(12, ' ');
     for (size_t i = 0; i < frames.size() && i < kFramesShown; ++i) {
       const std::string label = i == 0 ? padded("  " + std::string(what), 12) : indent;
-      out_ << label << "  " << escape_text(frames[i]) << "\n";
+      line(label + "  ", escape_text(frames[i]));
     }
     if (frames.size() > kFramesShown) {
       out_ << indent << "  ... " << frames.size() - kFramesShown << " more (--json has all)\n";
@@ -122,6 +123,22 @@ class TextReport {
     }
     line("  ", tolerance_text(shown_difference(root)));
     line("  ", rounding_hint(root, result_.noise_given));
+    steps();
+  }
+
+  void steps() {
+    const std::vector<StepRow> rows = step_rows(result_, kStepsAround);
+    const bool any = std::ranges::any_of(
+        rows, [](const StepRow& row) { return !row.base_loss.empty() || !row.base_norm.empty(); });
+    if (!any) return;
+    out_ << "\n";
+    line("steps  ", phase_text(result_.summaries), "1");
+    out_ << "    step    loss | candidate          gradient norm | candidate\n";
+    for (const StepRow& row : rows) {
+      const std::string loss = row.base_loss + " | " + row.cand_loss;
+      const std::string norm = row.base_norm + " | " + row.cand_norm;
+      out_ << "    " << padded(std::to_string(row.step), 8) << padded(loss, 27) << norm << "\n";
+    }
   }
 
   /// The producer's own values agree as a rule; what the reader needs is where they stopped to.
@@ -188,11 +205,11 @@ class TextReport {
     }
   }
 
-  /// Commands are not wrapped: they are there to be copied.
+  /// Commands are neither wrapped nor indented: they are there to be copied.
   void next() {
     out_ << "\n";
     line("next  ", "store these values in both runs, and compare them element by element:", "1");
-    for (const std::string& command : next_commands(result_)) out_ << "  " << command << "\n";
+    for (const std::string& command : next_commands(result_)) out_ << command << "\n";
   }
 
   const DiffResult& result_;

@@ -14,6 +14,7 @@
 #include "tools/diff/align.h"
 #include "tools/diff/compare.h"
 #include "tools/diff/elements.h"
+#include "tools/diff/step_summary.h"
 
 namespace convtrace::diff {
 
@@ -59,6 +60,8 @@ struct OneSided {
   RecordReport first;    ///< only that run's side is filled in
 };
 
+inline constexpr size_t kMaxGradients = 200;
+
 /// Where the runs part.
 struct RootReport {
   RecordReport record;
@@ -78,6 +81,9 @@ struct RootReport {
   /// Values of the same step in execution order; `around[around_root]` is the root.
   std::vector<RecordReport> around;
   size_t around_root = 0;
+  /// Gradients of weights in the same step that differ, by their norms: the largest difference
+  /// first, at most kMaxGradients.
+  std::vector<RecordReport> gradients;
   /// Initial parameters differ: the runs never were the same.
   bool weights_differ = false;
 };
@@ -140,9 +146,10 @@ struct DiffResult {
   std::optional<Cause> cause;
   std::optional<RootReport> first_bit_difference;
   std::array<uint64_t, kClassCount> counts{};
-  uint64_t values = 0;    ///< pairs of values compared
-  uint64_t launches = 0;  ///< pairs of launches aligned
-  uint64_t steps = 0;     ///< steps that both runs have, summed over ranks
+  uint64_t values = 0;                 ///< pairs of values compared
+  uint64_t launches = 0;               ///< pairs of launches aligned
+  uint64_t steps = 0;                  ///< steps that both runs have, summed over ranks
+  std::vector<StepSummary> summaries;  ///< of all ranks
   std::vector<PreflightEntry> preflight;
   std::vector<RenamedModule> renamed;  ///< by the baseline's name
   Findings base_findings, cand_findings;

@@ -227,7 +227,7 @@ TEST_CASE("convtrace-diff: the first screen names place, value, tolerance and ne
   for (const char* part :
        {"DIVERGED at step 1, forward, fc2 (call 0): output:0", "root  inputs agree, the result",
         "mean", "tolerance used", "would have passed", "values matched", "first bit difference",
-        "[[rule]]\n  scope = \"fc2\"\n  capture = \"snapshot\"\n",
+        "[[rule]]\nscope = \"fc2\"\ncapture = \"snapshot\"\nEOF\n",
         "convtrace run --output root-base.ctrace --steps 1 --config convtrace-root.toml -- python "
         "train.py\n",
         "convtrace-diff root-base.ctrace root-cand.ctrace\n"}) {
@@ -259,7 +259,7 @@ TEST_CASE("convtrace-diff: for a raw kernel it suggests a rule that convtrace ac
   }
   const Pair pair(base, cand);
   const std::string text = run({pair.base, pair.cand}).out;
-  const size_t begin = text.find("[[rule]]"), end = text.find("  EOF", begin);
+  const size_t begin = text.find("[[rule]]"), end = text.find("\nEOF", begin);
   REQUIRE(end != std::string::npos);
   const std::string path = pair.dir / "root.toml";
   std::ofstream(path) << text.substr(begin, end - begin);
@@ -289,7 +289,7 @@ TEST_CASE("convtrace-diff: hostile names reach no report as they are", "[diff][c
   CHECK(outcome.code == 1);
   require_escaped(outcome.out);
   for (const char* name : {"j", "c", "h", "u"}) require_escaped(content(file(name)));
-  CHECK_FALSE(contains(content(file("h")), "<script"));
+  CHECK_FALSE(contains(content(file("h")), "<script>alert"));
   CHECK_FALSE(contains(content(file("u")), "<script"));
   CHECK(contains(outcome.out, "\\x1b]0;owned\\x07"));
 }
@@ -352,8 +352,8 @@ TEST_CASE("convtrace-diff: folders are compared rank by rank", "[diff][command][
   CHECK(json["preflight"][0]["cand"].is_null());
   // A rank's command line does not start its job.
   CHECK(contains(run({base / ".", cand / "."}).out,
-                 "  export CONVTRACE_STEPS=0 CONVTRACE_CONFIG=$PWD/convtrace-root.toml\n"
-                 "  # then start both jobs as before"));
+                 "\nexport CONVTRACE_STEPS=0 CONVTRACE_CONFIG=$PWD/convtrace-root.toml\n"
+                 "# then start both jobs as before"));
 }
 
 TEST_CASE("convtrace-diff: where a hash alone was recorded it does not claim agreement",

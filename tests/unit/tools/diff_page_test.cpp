@@ -1,0 +1,145 @@
+// The HTML report in a real browser: what a person would do with it, done by a script in the page.
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <fstream>
+#include <memory>
+#include <sstream>
+
+#include "tests/unit/tools/diff_compared.h"
+#include "tools/common/json.h"
+#include "tools/diff/page_rows.h"
+#include "tools/diff/report_html.h"
+
+namespace {
+
+using namespace convtrace;
+using test::Run;
+
+std::string output_of(const std::string& command) {
+  const std::unique_ptr<FILE, int (*)(FILE*)> pipe(popen(command.c_str(), "r"), pclose);
+  std::string text;
+  char buffer[4096];
+  while (const size_t n = pipe ? fread(buffer, 1, sizeof buffer, pipe.get()) : 0)
+    text.append(buffer, n);
+  return text;
+}
+
+/// @return the page of the comparison.
+std::string page_of(const Run& base, const Run& cand) {
+  const test::TempDir dir;
+  base.write(dir / "base.ctrace");
+  cand.write(dir / "cand.ctrace");
+  diff::DiffResult result;
+  diff::PageRows rows;
+  std::string error;
+  REQUIRE(diff::run_diff({.base = dir / "base.ctrace", .cand = dir / "cand.ctrace"}, &rows, result,
+                         error));
+  std::ostringstream html;
+  diff::write_html_report(result, rows, html);
+  return html.str();
+}
+
+/// Opens the page in Chromium, runs `script` in it. @return what the script put into `told`; null
+/// where no Chromium is installed.
+tools::Json driven(const std::string& html, const std::string& script) {
+  if (output_of("command -v chromium").empty()) return {};
+  const test::TempDir dir;
+  std::ofstream(dir / "page.html") << html << "<script>const told = {};\n"
+                                   << script
+                                   << "\nconst out = document.createElement('output');\n"
+                                      "out.textContent = 'TOLD' + btoa(JSON.stringify(told));\n"
+                                      "document.body.append(out);</script>";
+  const std::string dom = output_of(
+      "timeout 120 chromium --headless --no-sandbox --disable-gpu "
+      "--user-data-dir=" +
+      (dir / "profile") + " --window-size=390,844 --dump-dom file://" + (dir / "page.html") +
+      " 2>/dev/null | grep -o 'TOLD[A-Za-z0-9+/=]*'"
+      " | cut -c5- | base64 -d");
+  INFO(dom.size());
+  REQUIRE_FALSE(dom.empty());
+  return tools::Json::parse(dom);
+}
+
+}  // namespace
+
+TEST_CASE("page: bytes in base64", "[diff][html]") {
+  CHECK(diff::base64("").empty());
+  CHECK(diff::base64("f") == "Zg==");
+  CHECK(diff::base64("fo") == "Zm8=");
+  CHECK(diff::base64("foobar") == "Zm9vYmFy");
+  CHECK(diff::base64("\xff\xfe") == "//4=");
+}
+
+TEST_CASE("page: it is read with the keyboard, on a phone", "[diff][html][browser]") {
+  Run cand = test::training(4);
+  scale(cand.at(2, "fc2", "output:0"), 1.5);
+  const std::string html = page_of(test::training(4), cand);
+  const tools::Json told = driven(html, R"(
+    const key = (id, name) => document.getElementById(id).dispatchEvent(new KeyboardEvent('keydown', {key: name, cancelable: true}));
+    const chosen = () => document.querySelector('#list [aria-selected=true]')?.textContent ?? '';
+    told.values = +document.documentElement.dataset.ready;
+    told.rows = document.querySelectorAll('#list .row').length;
+    told.lines = document.querySelectorAll('#loss path').length;
+    told.first = chosen();
+    key('list', 'ArrowDown');
+    told.second = chosen();
+    key('list', 'End');
+    told.last = chosen();
+    document.getElementById('filter').value = 'fc2 output';
+    document.getElementById('least').value = '4';
+    document.getElementById('least').dispatchEvent(new Event('input'));
+    told.found = document.getElementById('matches').textContent;
+    told.match = chosen();
+    told.plot = document.querySelector('#tensor svg').getAttribute('aria-label');
+    told.band = document.querySelectorAll('#tensor .band').length;
+    key('heat', 'ArrowDown');
+    told.cell = document.getElementById('cell').textContent;
+    told.overflow = document.documentElement.scrollWidth - innerWidth;
+  )");
+  if (told.is_null()) {
+    WARN("no chromium here: the page was not opened");
+    return;
+  }
+  CHECK(told["values"] == 58);
+  CHECK(told["rows"] > 10);
+  CHECK(told["lines"] == 2);
+  CHECK(told["first"] != told["second"]);
+  CHECK(told["last"].get<std::string>().find("step 3") == 0);
+  CHECK(told["found"] == "1 of 58 values");
+  CHECK(told["match"].get<std::string>().find("step 2  diverged") == 0);
+  CHECK(told["plot"] == "mean of fc2 output:0 forward, f32");
+  CHECK(told["cell"].get<std::string>().find("step 0, fc2: identical") == 0);
+  CHECK(told["overflow"] <= 0);
+}
+
+TEST_CASE("page: 100,000 values stay below 5 MB and are scrolled at once",
+          "[diff][html][browser]") {
+  Run run;
+  for (uint32_t step = 0; step < 100; ++step) {
+    for (int i = 0; i < 1000; ++i) {
+      run.add({.step = step, .scope = "h." + std::to_string(i), .slot = "output:0", .values = {1}});
+    }
+  }
+  const std::string html = page_of(run, run);
+  CHECK(html.size() < 5'000'000);
+  const tools::Json told = driven(html, R"(
+    const begun = performance.now();
+    const list = document.getElementById('list');
+    list.scrollTop = list.scrollHeight / 2;
+    list.dispatchEvent(new KeyboardEvent('keydown', {key: 'End', cancelable: true}));
+    document.getElementById('filter').value = 'h.77';
+    document.getElementById('filter').dispatchEvent(new Event('input'));
+    told.seconds = (performance.now() - begun) / 1000;
+    told.rows = document.querySelectorAll('#list .row').length;
+    told.found = document.getElementById('matches').textContent;
+  )");
+  if (told.is_null()) {
+    WARN("no chromium here: the page was not opened");
+    return;
+  }
+  CHECK(told["rows"] < 100);
+  CHECK(told["found"] == "1,100 of 100,000 values");
+  CHECK(told["seconds"] < 5);  // tens of milliseconds where nothing else runs
+}

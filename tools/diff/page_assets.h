@@ -1,0 +1,10 @@
+#pragma once
+/// @file page_assets.h
+/// Style and script of the HTML report, as they are in the folder page/.
+
+namespace convtrace::diff {
+
+extern const char* const kPageStyle;
+extern const char* const kPageScript;
+
+}  // namespace convtrace::diff
