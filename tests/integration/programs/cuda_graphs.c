@@ -14,6 +14,7 @@
 #include <time.h>
 
 #include "tests/fakecuda/fakecuda.h"
+#include "tests/integration/programs/check.h"
 
 #define COUNT 16u
 #define BYTES (COUNT * sizeof(float))
@@ -34,14 +35,6 @@ static const unsigned kParams[] = {8};
 static const struct fakecuda_kernel kKernels[] = {{"_Z5raisePf", run_raise, 1, kParams},
                                                   {"_Z6doublePf", run_double, 1, kParams}};
 static const struct fakecuda_image kImage = {{'F', 'A', 'K', 'E', 'C', 'U', 'D', 'A'}, 2, kKernels};
-
-static void check(CUresult result, const char* what) {
-  if (result == CUDA_SUCCESS) return;
-  const char* name = NULL;
-  cuGetErrorName(result, &name);
-  printf("%s failed: %s\n", what, name == NULL ? "?" : name);
-  exit(1);
-}
 
 static __typeof__(&cuLaunchKernel) launch_kernel = &cuLaunchKernel;
 static __typeof__(&cuGraphLaunch) graph_launch = &cuGraphLaunch;

@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "tests/fakecuda/fakecuda.h"
+#include "tests/integration/programs/check.h"
 
 #define LAUNCHES 10
 
@@ -26,14 +27,6 @@ static void run_count(const struct fakecuda_launch* launch) {
 static const unsigned kParams[] = {8};
 static const struct fakecuda_kernel kKernels[] = {{"_Z5countPf", run_count, 1, kParams}};
 static const struct fakecuda_image kImage = {{'F', 'A', 'K', 'E', 'C', 'U', 'D', 'A'}, 1, kKernels};
-
-static void check(CUresult result, const char* what) {
-  if (result == CUDA_SUCCESS) return;
-  const char* name = NULL;
-  cuGetErrorName(result, &name);
-  printf("%s failed: %s\n", what, name == NULL ? "?" : name);
-  exit(1);
-}
 
 static void launch_all(int device) {
   CUcontext context = NULL;

@@ -12,6 +12,7 @@
 #include <time.h>
 
 #include "tests/fakecuda/fakecuda.h"
+#include "tests/integration/programs/check.h"
 
 #define COUNT 1024u
 #define BYTES (COUNT * sizeof(float))
@@ -59,14 +60,6 @@ static const struct fakecuda_kernel kKernels[] = {
     {"_Z6squarePfj", run_square, 2, kIotaParams},
 };
 static const struct fakecuda_image kImage = {{'F', 'A', 'K', 'E', 'C', 'U', 'D', 'A'}, 4, kKernels};
-
-static void check(CUresult result, const char* what) {
-  if (result == CUDA_SUCCESS) return;
-  const char* name = NULL;
-  cuGetErrorName(result, &name);
-  printf("%s failed: %s\n", what, name == NULL ? "?" : name);
-  exit(1);
-}
 
 typedef CUresult (*launch_fn)(CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned,
                               unsigned, unsigned, CUstream, void**, void**);

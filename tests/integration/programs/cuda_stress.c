@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "tests/fakecuda/fakecuda.h"
+#include "tests/integration/programs/check.h"
 
 #define BLOCKS 8
 #define ROUND 64 /* launches for each module that is loaded */
@@ -31,12 +32,6 @@ static void run_count(const struct fakecuda_launch* launch) {
 static const unsigned kParams[] = {8, 4};
 static const struct fakecuda_kernel kKernels[] = {{"_Z5countPmj", run_count, 2, kParams}};
 static const struct fakecuda_image kImage = {{'F', 'A', 'K', 'E', 'C', 'U', 'D', 'A'}, 1, kKernels};
-
-static void check(CUresult result, const char* what) {
-  if (result == CUDA_SUCCESS) return;
-  printf("%s failed: %d\n", what, (int)result);
-  exit(1);
-}
 
 static CUdeviceptr zeroed_block(void) {
   CUdeviceptr address = 0;
