@@ -22,6 +22,7 @@ namespace convtrace::cupti {
   X(driver_get_version, cuDriverGetVersion, "cuDriverGetVersion", true)                           \
   X(get_error_name, cuGetErrorName, "cuGetErrorName", true)                                       \
   X(ctx_get_current, cuCtxGetCurrent, "cuCtxGetCurrent", true)                                    \
+  X(ctx_get_id, cuCtxGetId, "cuCtxGetId", false)                                                  \
   X(ctx_push_current, cuCtxPushCurrent, "cuCtxPushCurrent_v2", true)                              \
   X(ctx_pop_current, cuCtxPopCurrent, "cuCtxPopCurrent_v2", true)                                 \
   X(ctx_get_device, cuCtxGetDevice, "cuCtxGetDevice", true)                                       \

@@ -45,6 +45,9 @@ void CallbackObserver::observe(const CallbackEntry& entry, const CUpti_CallbackD
                  [&](ContextCall) {
                    if (succeeded(call)) (void)device_of(call.context);
                  },
+                 [&](ContextEnd) {
+                   if (succeeded(call)) state_.stats.forgotten_ended();
+                 },
                  [&](LaunchDecoder decode) {
                    if (gate_.acts_in_gate()) {
                      observe_launch(decode(params), entry, call);
@@ -209,10 +212,7 @@ uint8_t CallbackObserver::device_of(CUcontext context) {
 
 void CallbackObserver::on_context_end(CUcontext context) noexcept {
   try {
-    state_.contexts.remove(context);
-    state_.captures.context_ended(context);
-    state_.stats.forget(context);
-    state_.functions.forget_modules();
+    state_.forget_context(context);
     if (state_.active.load(std::memory_order_acquire))
       memory_.context_ended(context, state_.position().step);
   } catch (...) {

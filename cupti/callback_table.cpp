@@ -169,6 +169,11 @@ constexpr CallbackEntry kDriverCallbacks[] = {
     CONVTRACE_ON(cuCtxCreate_v4, ContextCall{}),
     CONVTRACE_ON(cuCtxSetCurrent, ContextCall{}),
     CONVTRACE_ON(cuCtxPushCurrent_v2, ContextCall{}),
+    CONVTRACE_ON(cuCtxDestroy_v2, ContextEnd{}),
+    CONVTRACE_ON(cuDevicePrimaryCtxReset, ContextEnd{}),
+    CONVTRACE_ON(cuDevicePrimaryCtxReset_v2, ContextEnd{}),
+    CONVTRACE_ON(cuDevicePrimaryCtxRelease, ContextEnd{}),
+    CONVTRACE_ON(cuDevicePrimaryCtxRelease_v2, ContextEnd{}),
 };
 
 static_assert(std::size(kDriverCallbacks) < 0xff);

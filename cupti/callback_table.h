@@ -48,10 +48,14 @@ using MemoryBatch = BatchDecoder<MemoryChange>;
 /// Enabled for its exit alone: it tells that a context can be used now.
 struct ContextCall {};
 
+/// Enabled for its exit alone: a context that ended on the way is gone by then.
+struct ContextEnd {};
+
 struct CallbackEntry {
   CUpti_CallbackId cbid = 0;
-  std::variant<ContextCall, LaunchDecoder, LaunchBatch, ExitDecoder, MemoryDecoder, MemoryBatch,
-               HandleDecoder, CaptureDecoder, SyncDecoder, EndDecoder, TensorMapDecoder>
+  std::variant<ContextCall, ContextEnd, LaunchDecoder, LaunchBatch, ExitDecoder, MemoryDecoder,
+               MemoryBatch, HandleDecoder, CaptureDecoder, SyncDecoder, EndDecoder,
+               TensorMapDecoder>
       decoder;
   bool per_thread = false;
 };

@@ -33,33 +33,43 @@ class ContextTable {
     const uint64_t epoch = epoch_.load(std::memory_order_acquire);
     if (last.table == this && last.context == context && last.epoch == epoch) return last.device;
     const std::shared_lock lock(mutex_);
-    const auto it = devices_.find(context);
-    if (it == devices_.end()) return std::nullopt;
-    last = {this, context, epoch, it->second};
-    return it->second;
+    const auto it = contexts_.find(context);
+    if (it == contexts_.end()) return std::nullopt;
+    last = {this, context, epoch, it->second.device};
+    return it->second.device;
   }
 
   /// @return the context of a device; null if there is none, or more than one.
   [[nodiscard]] CUcontext only_context_of(uint8_t device) const {
     const std::shared_lock lock(mutex_);
     CUcontext found = nullptr;
-    for (const auto& [context, its_device] : devices_) {
-      if (its_device != device) continue;
+    for (const auto& [context, known] : contexts_) {
+      if (known.device != device) continue;
       if (found != nullptr) return nullptr;
       found = context;
     }
     return found;
   }
 
+  /// @param id that no other context of the process ever has; 0: not known.
   /// @return whether it was new.
-  bool add(CUcontext context, uint8_t device) {
+  bool add(CUcontext context, uint8_t device, uint64_t id = 0) {
     const std::unique_lock lock(mutex_);
-    return devices_.emplace(context, device).second;
+    return contexts_.emplace(context, Entry{device, id}).second;
+  }
+
+  /// Whether that handle is known as a context of another id; learns the id of one that has none.
+  [[nodiscard]] bool is_another(CUcontext context, uint64_t id) {
+    const std::unique_lock lock(mutex_);
+    const auto it = contexts_.find(context);
+    if (it == contexts_.end()) return false;
+    if (it->second.id == 0) it->second.id = id;
+    return it->second.id != id;
   }
 
   void remove(CUcontext context) {
     const std::unique_lock lock(mutex_);
-    devices_.erase(context);
+    contexts_.erase(context);
     forget_answers();
   }
 
@@ -67,11 +77,15 @@ class ContextTable {
   [[nodiscard]] std::set<uint8_t> devices() const {
     const std::shared_lock lock(mutex_);
     std::set<uint8_t> ordinals;
-    for (const auto& [context, device] : devices_) ordinals.insert(device);
+    for (const auto& [context, known] : contexts_) ordinals.insert(known.device);
     return ordinals;
   }
 
  private:
+  struct Entry {
+    uint8_t device = 0;
+    uint64_t id = 0;
+  };
   struct Answer {
     const ContextTable* table = nullptr;
     CUcontext context = nullptr;
@@ -83,7 +97,7 @@ class ContextTable {
   static inline std::atomic<uint64_t> epoch_{0};  ///< of all tables: one may lie where one was
 
   mutable std::shared_mutex mutex_;
-  std::map<CUcontext, uint8_t> devices_;
+  std::map<CUcontext, Entry> contexts_;
 };
 
 }  // namespace convtrace::cupti

@@ -1,13 +1,34 @@
 #include "cupti/cuda_state.h"
 
+#include "cupti/context_scope.h"
 #include "cupti/own_calls.h"
 #include "cupti/report.h"
 
 namespace convtrace::cupti {
 
-void CudaState::use_context(CUcontext context, uint8_t device) {
+void CudaState::use_context(CUcontext context, uint8_t device, uint64_t id) {
   const bool wanted = options.compute_values && !options.rules->empty();
-  if (contexts.add(context, device) && wanted) stats.prepare(context);
+  if (contexts.add(context, device, id) && wanted) stats.prepare(context);
+}
+
+void CudaState::forget_context(CUcontext context) {
+  contexts.remove(context);
+  captures.context_ended(context);
+  stats.forget(context);
+  functions.forget_modules();
+}
+
+uint64_t CudaState::replace_former(CUcontext current) {
+  if (ends_are_told.load(std::memory_order_relaxed) || driver.ctx_get_id == nullptr) return 0;
+  unsigned long long id = 0;
+  if (driver.ctx_get_id(current, &id) != CUDA_SUCCESS || !contexts.is_another(current, id))
+    return id;
+  // Another thread that finds the same waits: nothing may be launched by the former's handles.
+  const std::lock_guard lock(replacing);
+  if (!contexts.is_another(current, id)) return id;
+  forget_context(current);
+  stats.forgotten_ended();
+  return id;
 }
 
 CurrentContext CudaState::current_context() {
@@ -15,6 +36,7 @@ CurrentContext CudaState::current_context() {
   CurrentContext current;
   if (driver.ctx_get_current(&current.context) != CUDA_SUCCESS || current.context == nullptr)
     return {};
+  const uint64_t id = replace_former(current.context);
   if (const auto known = contexts.device_of(current.context)) {
     current.device = *known;
     return current;
@@ -22,8 +44,16 @@ CurrentContext CudaState::current_context() {
   CUdevice ordinal = 0;
   if (driver.ctx_get_device(&ordinal) != CUDA_SUCCESS) return current;
   current.device = static_cast<uint8_t>(ordinal);
-  use_context(current.context, current.device);
+  use_context(current.context, current.device, id);
   return current;
+}
+
+CurrentContext CudaState::context_of(CUstream stream) {
+  const OwnCalls own;
+  CUcontext context = nullptr;
+  if (driver.stream_get_ctx(stream, &context) != CUDA_SUCCESS) return {};
+  const ContextScope scope(driver, context);
+  return scope.result() == CUDA_SUCCESS ? current_context() : CurrentContext{};
 }
 
 bool CudaState::is_capturing(CUstream stream) const noexcept {

@@ -8,6 +8,7 @@
 
 #include <atomic>
 #include <memory>
+#include <mutex>
 
 #include "cupti/api.h"
 #include "cupti/capture_tracker.h"
@@ -43,10 +44,23 @@ struct CudaState {
 
   /// Notes a context that the program uses. A new one is prepared for statistics if rules may ask
   /// for them at any launch; an observer's first request has it prepared otherwise.
-  void use_context(CUcontext context, uint8_t device);
+  void use_context(CUcontext context, uint8_t device, uint64_t id = 0);
+
+  /// It is about to be destroyed, or gone.
+  void forget_context(CUcontext context);
+
+  /// Whether CUPTI tells when a context ends. Where it does not, a handle may come again for
+  /// another one, and each look at the current context asks the driver for its id.
+  void follow_context_ends(bool told) noexcept { ends_are_told.store(told); }
 
   /// Asks the driver: not for CUPTI callbacks.
   CurrentContext current_context();
+  /// The context that a stream belongs to. Asks the driver, too.
+  CurrentContext context_of(CUstream stream);
+
+  /// Forgets the context that had the current one's handle before. @return the current one's id; 0:
+  /// not asked, or not known.
+  uint64_t replace_former(CUcontext current);
 
   /// Whether work on `stream` is recorded into a graph now instead of run.
   [[nodiscard]] bool is_capturing(CUstream stream) const noexcept;
@@ -60,7 +74,9 @@ struct CudaState {
   CaptureTracker captures;
   DeviceStats stats;
   GraphStats graph_stats;
-  std::atomic<bool> active{true};    ///< false: the gate only passes calls through
+  std::atomic<bool> active{true};  ///< false: the gate only passes calls through
+  std::atomic<bool> ends_are_told{false};
+  std::mutex replacing;  ///< held while what was known of a handle's last context is forgotten
   std::atomic<bool> gpu_work{true};  ///< false after a sticky error: no launch of ours
 };
 

@@ -38,18 +38,27 @@ DeviceStats::~DeviceStats() {
   if (helper_started_) pthread_join(helper_, nullptr);
 }
 
-void DeviceStats::prepare(CUcontext context) noexcept try {
-  if (find(context) != nullptr) return;
+void DeviceStats::prepare(CUcontext context) noexcept { (void)prepared(context); }
+
+/// @return the context, whose preparation may have just been queued.
+DeviceStats::Shared DeviceStats::prepared(CUcontext context) noexcept try {
+  if (Shared known = find(context)) return known;
   const auto made =
       std::make_shared<ContextStats>(driver_, context, sink_, values_, value_bytes_, in_graphs_);
   const std::unique_lock contexts_lock(contexts_mutex_);
   const std::lock_guard lock(helper_mutex_);
   to_prepare_.push_back(made);
-  if (!contexts_.emplace(context, made).second) return to_prepare_.pop_back();
+  const auto [known, is_new] = contexts_.emplace(context, made);
+  if (!is_new) {
+    to_prepare_.pop_back();
+    return known->second;
+  }
   if (!helper_started_) helper_started_ = start_quiet_thread(helper_, &DeviceStats::main, this);
   if (!helper_started_) made->give_up();
   helper_wakes_.notify_one();
+  return made;
 } catch (...) {  // no memory: the context stays unknown
+  return nullptr;
 }
 
 void* DeviceStats::main(void* self) noexcept {
@@ -136,12 +145,11 @@ std::vector<DeviceStats::Shared> DeviceStats::all() const {
   return list;
 }
 
-void DeviceStats::await(CUcontext context, uint64_t timeout_ns) noexcept {
-  const Shared known = find(context);
-  if (known == nullptr || known->is_settled() || !known->may_wait()) return;
+void DeviceStats::await(ContextStats& context, uint64_t timeout_ns) noexcept {
+  if (context.is_settled() || !context.may_wait()) return;
   std::unique_lock lock(helper_mutex_);
   context_settles_.wait_for(lock, std::chrono::nanoseconds(timeout_ns),
-                            [&] { return known->is_settled() || stopping_.load(); });
+                            [&] { return context.is_settled() || stopping_.load(); });
 }
 
 void DeviceStats::forget(CUcontext context) noexcept {
@@ -152,7 +160,7 @@ void DeviceStats::forget(CUcontext context) noexcept {
     if (it == contexts_.end()) return;
     known = std::move(it->second);
     contexts_.erase(it);
-    forgotten_.push_back(known);
+    forgotten_.push_back({known, pthread_self()});
   }
   // The helper may be inside a call on this context, which is about to end under it.
   constexpr uint64_t kPatienceNs = 500'000'000;
@@ -165,10 +173,19 @@ void DeviceStats::forget(CUcontext context) noexcept {
   count_lost(known->forget(sink_, keep_samples_), sink_);
 }
 
+/// Every other thread that is in one of them holds a share of it (find(), all()).
+void DeviceStats::forgotten_ended() noexcept {
+  const std::unique_lock lock(contexts_mutex_);
+  std::erase_if(forgotten_, [](const Forgotten& forgotten) {
+    return pthread_equal(forgotten.by, pthread_self()) != 0;
+  });
+}
+
 NotSampled DeviceStats::submit(CUcontext context, std::span<const DeviceRequest> batch,
-                               CUstream stream) noexcept {
-  const Shared known = find(context);
+                               CUstream stream, uint64_t patience_ns) noexcept {
+  const Shared known = patience_ns == 0 ? find(context) : prepared(context);
   if (known == nullptr) return NotSampled::kNotReady;
+  if (patience_ns != 0) await(*known, patience_ns);
   ContextStats::Failure failure;
   const NotSampled outcome = known->submit(batch, stream, failure);
   report(failure, "from now on values in this context are not recorded");

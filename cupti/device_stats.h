@@ -45,19 +45,21 @@ class DeviceStats {
   /// Queues preparation of a context (kernel, ring, arenas) on the helper thread; returns at once.
   /// Idempotent.
   void prepare(CUcontext context) noexcept;
-  /// Waits until the preparation of a context is over, at most `timeout_ns`, and once for each
-  /// context: a driver that is busy for longer costs the program no more.
-  void await(CUcontext context, uint64_t timeout_ns) noexcept;
   /// The context is going away: forget its handles, make no call on it. What the device has not
   /// finished is lost, and counted.
   void forget(CUcontext context) noexcept;
+  /// The contexts that this thread forgot are gone, and no device writes their memory any more: it
+  /// is freed as soon as no thread is in it.
+  void forgotten_ended() noexcept;
 
   /// Launches statistics for `batch` on `stream` of `context`, the current one, behind what the
   /// stream holds now. The caller has checked that the stream may be used (not capturing, produced
   /// the memory).
+  /// @param patience_ns  not 0: prepares the context first, and waits at most so long until that is
+  /// over; once for each context, so a driver that is busy for longer costs the program no more.
   /// @return kSampled, or why nothing comes out for the batch.
   format::NotSampled submit(CUcontext context, std::span<const DeviceRequest> batch,
-                            CUstream stream) noexcept;
+                            CUstream stream, uint64_t patience_ns = 0) noexcept;
 
   /// @return null for a context that is not prepared, or is gone.
   [[nodiscard]] std::shared_ptr<ContextStats> find(CUcontext context) const;
@@ -77,6 +79,8 @@ class DeviceStats {
  private:
   using Shared = std::shared_ptr<ContextStats>;
 
+  [[nodiscard]] Shared prepared(CUcontext context) noexcept;
+  void await(ContextStats& context, uint64_t timeout_ns) noexcept;
   static void* main(void* self) noexcept;
   void serve();
   void prepare_next(std::unique_lock<std::mutex>& lock);
@@ -94,8 +98,13 @@ class DeviceStats {
 
   mutable std::shared_mutex contexts_mutex_;
   std::map<CUcontext, Shared> contexts_;
-  /// Their rings stay mapped: a device may write until a context's end is over.
-  std::vector<Shared> forgotten_;
+  /// Their rings stay mapped: a device may write until a context's end is over. Whose end is not
+  /// seen stays for good.
+  struct Forgotten {
+    Shared context;
+    pthread_t by;
+  };
+  std::vector<Forgotten> forgotten_;
 
   std::mutex helper_mutex_;
   std::condition_variable helper_wakes_, context_settles_;

@@ -4,6 +4,7 @@
 #include <bit>
 #include <utility>
 
+#include "cupti/context_scope.h"
 #include "cupti/cuda_error.h"
 #include "cupti/graph_replay.h"
 
@@ -37,7 +38,8 @@ void Gate::describe(const LaunchInfo& launch, bool per_thread, Pass& pass) {
   std::copy_n(launch.block, 3, event.block);
   event.shared_bytes = launch.shared_bytes;
   event.stream = std::bit_cast<uint64_t>(effective_stream(launch.stream, per_thread));
-  const CurrentContext current = state_.current_context();
+  const CurrentContext current =
+      pass.by_stream ? state_.context_of(launch.stream) : state_.current_context();
   pass.context = current.context;
   event.device = current.device;
   pass.captured =
@@ -45,7 +47,7 @@ void Gate::describe(const LaunchInfo& launch, bool per_thread, Pass& pass) {
   if (launch.function == nullptr) {
     event.kernel = state_.functions.define("cuGraphLaunch");
     pass.graph = state_.graphs.find(launch.graph);
-    settle_memory(true);
+    settle_memory(state_.options.compute_values && !state_.options.rules->empty());
     if (pass.graph != nullptr && !pass.captured && !pass.graph->kernels.own.empty())
       pass.values_in_graph = state_.graph_stats.arm(launch.graph, *pass.graph, pass.position);
     return;
@@ -92,6 +94,11 @@ void Gate::succeed(Pass& pass) {
   } else if (pass.launch->graph != nullptr) {
     event.sampled = sample_graph(state_, pass.graph.get(), pass.context, pass.position, event);
     if (pass.values_in_graph > 0) event.sampled = format::NotSampled::kSampled;
+  } else if (pass.sampler && pass.by_stream) {
+    const ContextScope scope(state_.driver, pass.context);
+    event.sampled = scope.result() == CUDA_SUCCESS
+                        ? pass.sampler->submit(pass.context, std::bit_cast<CUstream>(event.stream))
+                        : format::NotSampled::kWrongStream;
   } else if (pass.sampler) {
     event.sampled = pass.sampler->submit(pass.context, std::bit_cast<CUstream>(event.stream));
   }
@@ -127,16 +134,19 @@ bool Gate::end_unfinished() noexcept {
 void Gate::expect_callbacks(bool expected) noexcept {
   expect_callbacks_.store(expected);
   state_.functions.follow_unloads(expected);
+  state_.follow_context_ends(expected);
   acts_in_gate_.store(!expected || !state_.options.insert_in_callback);
 }
 
 void Gate::cross_check(const LaunchInfo& seen) noexcept {
-  if (pass_ == nullptr || pass_->launch == nullptr) return;
-  const LaunchInfo& launch = *pass_->launch;
-  pass_->reported = true;
-  pass_->confirmed = seen.function == launch.function && seen.graph == launch.graph &&
-                     std::equal(seen.grid, seen.grid + 3, launch.grid) &&
-                     std::equal(seen.block, seen.block + 3, launch.block);
+  Pass* pass = pass_;
+  while (pass != nullptr && pass->reported) pass = pass->next;  // reported in the same order
+  if (pass == nullptr || pass->launch == nullptr) return;
+  const LaunchInfo& launch = *pass->launch;
+  pass->reported = true;
+  pass->confirmed = seen.function == launch.function && seen.graph == launch.graph &&
+                    std::equal(seen.grid, seen.grid + 3, launch.grid) &&
+                    std::equal(seen.block, seen.block + 3, launch.block);
 }
 
 void Gate::compare_with_cupti(const Pass& pass) noexcept {

@@ -43,6 +43,25 @@ class Gate {
     return result;
   }
 
+  /// The same for a call that makes several launches, each in the context of its stream.
+  template <typename Real>
+  int around_each(std::span<const LaunchInfo> launches, Real&& real) noexcept {
+    if (!state_.active.load(std::memory_order_acquire) || !acts_in_gate()) return real();
+    if (busy() && !end_unfinished()) return real();
+    const std::unique_ptr<Pass[]> passes(new (std::nothrow) Pass[launches.size()]);
+    if (passes == nullptr || launches.empty()) return real();
+    for (size_t i = launches.size(); i-- > 0;) {
+      passes[i].next = i + 1 < launches.size() ? &passes[i + 1] : nullptr;
+      passes[i].by_stream = true;
+      before(launches[i], false, passes[i]);
+    }
+    pass_ = passes.get();
+    const int result = real();
+    pass_ = nullptr;
+    for (Pass* pass = passes.get(); pass != nullptr; pass = pass->next) after(result, *pass);
+    return result;
+  }
+
   /// The second way in (CONVTRACE_INSERT=callback): the two ends of the launch, as CUPTI reports
   /// them. The driver is then asked, and our work launched, inside a callback: NVIDIA does not
   /// support that, and it may hang.
@@ -75,6 +94,8 @@ class Gate {
     std::shared_ptr<ExecutableGraph> graph;
     CUcontext context = nullptr;
     size_t values_in_graph = 0;  ///< that nodes of ours compute in this launch
+    Pass* next = nullptr;        ///< of the same call
+    bool by_stream = false;      ///< its context is that of its stream, not the current one
     bool captured = false;       ///< recorded into a graph instead of run
     bool in_callback = false;    ///< it lives between two callbacks
     bool reported = false;       ///< CUPTI reported a launch

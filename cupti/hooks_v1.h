@@ -29,6 +29,9 @@ typedef int (*convtrace_cuLaunchCooperativeKernel_fn)(void* function, unsigned g
                                                       unsigned block_x, unsigned block_y,
                                                       unsigned block_z, unsigned shared_bytes,
                                                       void* stream, void** params);
+/// An array of CUDA_LAUNCH_PARAMS.
+typedef int (*convtrace_cuLaunchCooperativeKernelMultiDevice_fn)(void* list, unsigned count,
+                                                                 unsigned flags);
 typedef int (*convtrace_cuGraphLaunch_fn)(void* graph_exec, void* stream);
 
 /// What happens to graphs and to streams that record one: the executable graph, the other object,
@@ -71,6 +74,9 @@ struct convtrace_hooks_v1 {
 
   /* A call of the kind `call` (enum convtrace_graph_call) succeeded. */
   void (*graph_call)(int call, void* exec, void* object, const void* params);
+
+  int (*launch_multi_device)(convtrace_cuLaunchCooperativeKernelMultiDevice_fn real, int per_thread,
+                             void* list, unsigned count, unsigned flags);
 };
 
 /// Exported by libconvtrace.so as the data symbol `convtrace_hooks_v1` (an atomic pointer); the

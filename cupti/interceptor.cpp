@@ -4,7 +4,9 @@
 #include <time.h>
 
 #include <bit>
+#include <memory>
 #include <mutex>
+#include <new>
 #include <set>
 
 #include "cupti/callback_observer.h"
@@ -51,10 +53,8 @@ format::NotSampled submit_in(CudaState& state, CUcontext context,
   const format::NotSampled outcome = can_launch(state, context, stream);
   if (outcome != format::NotSampled::kSampled) return outcome;
   // An observer's call is no launch of the program: waiting here once keeps step 0 complete.
-  state.stats.prepare(context);
-  state.stats.await(context, kPreparationNs);
   const OwnCalls own;
-  return state.stats.submit(context, batch, stream);
+  return state.stats.submit(context, batch, stream, kPreparationNs);
 }
 
 void apply(CudaState& state, convtrace_graph_call call, CUgraphExec exec, void* object,
@@ -252,6 +252,19 @@ int Interceptor::launch_cooperative(convtrace_cuLaunchCooperativeKernel_fn real,
                                                    static_cast<CUstream>(stream),
                                                    params};
   return impl_->gate.around(decode_cuLaunchCooperativeKernel(&arguments), per_thread != 0, call);
+}
+
+int Interceptor::launch_multi_device(convtrace_cuLaunchCooperativeKernelMultiDevice_fn real,
+                                     void* list, unsigned count, unsigned flags) noexcept {
+  const auto call = [&] { return real(list, count, flags); };
+  if (impl_ == nullptr || list == nullptr) return call();
+  const cuLaunchCooperativeKernelMultiDevice_params arguments{
+      static_cast<CUDA_LAUNCH_PARAMS*>(list), count, flags};
+  const std::unique_ptr<LaunchInfo[]> launches(new (std::nothrow) LaunchInfo[count]);
+  if (launches == nullptr) return call();
+  for (unsigned i = 0; i < count; ++i)
+    launches[i] = decode_cuLaunchCooperativeKernelMultiDevice(&arguments, i);
+  return impl_->gate.around_each({launches.get(), count}, call);
 }
 
 int Interceptor::graph_launch(convtrace_cuGraphLaunch_fn real, int per_thread, void* graph_exec,

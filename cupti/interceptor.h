@@ -83,6 +83,8 @@ class Interceptor {
                          void* function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
                          unsigned block_x, unsigned block_y, unsigned block_z,
                          unsigned shared_bytes, void* stream, void** params) noexcept;
+  int launch_multi_device(convtrace_cuLaunchCooperativeKernelMultiDevice_fn real, void* list,
+                          unsigned count, unsigned flags) noexcept;
   int graph_launch(convtrace_cuGraphLaunch_fn real, int per_thread, void* graph_exec,
                    void* stream) noexcept;
   /// A graph was recorded, made or changed: see hooks_v1.h.

@@ -59,6 +59,13 @@ int on_launch_cooperative(convtrace_cuLaunchCooperativeKernel_fn real, int per_t
               params);
 }
 
+int on_launch_multi_device(convtrace_cuLaunchCooperativeKernelMultiDevice_fn real, int, void* list,
+                           unsigned count, unsigned flags) {
+  if (cupti::Interceptor* cuda = launch_handler())
+    return cuda->launch_multi_device(real, list, count, flags);
+  return real(list, count, flags);
+}
+
 int on_graph_launch(convtrace_cuGraphLaunch_fn real, int per_thread, void* graph_exec,
                     void* stream) {
   if (cupti::Interceptor* cuda = launch_handler()) {
@@ -78,7 +85,8 @@ constexpr convtrace_hooks_v1 kHooks{.bytes = sizeof(convtrace_hooks_v1),
                                     .launch_kernel_ex = on_launch_kernel_ex,
                                     .launch_cooperative = on_launch_cooperative,
                                     .graph_launch = on_graph_launch,
-                                    .graph_call = on_graph_call};
+                                    .graph_call = on_graph_call,
+                                    .launch_multi_device = on_launch_multi_device};
 
 }  // namespace
 

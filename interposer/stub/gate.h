@@ -26,37 +26,38 @@
 
 /// X(function, the name cuGetProcAddress is asked for, from which CUDA version on that name means
 /// this function, whether it is the per-thread default stream variant)
-#define CONVTRACE_GATED_FUNCTIONS(X)                                              \
-  X(cuGetProcAddress, cuGetProcAddress, 0, 0)                                     \
-  X(cuGetProcAddress_v2, cuGetProcAddress, 12000, 0)                              \
-  X(cuLaunchKernel, cuLaunchKernel, 0, 0)                                         \
-  X(cuLaunchKernel_ptsz, cuLaunchKernel, 0, 1)                                    \
-  X(cuLaunchKernelEx, cuLaunchKernelEx, 0, 0)                                     \
-  X(cuLaunchKernelEx_ptsz, cuLaunchKernelEx, 0, 1)                                \
-  X(cuLaunchCooperativeKernel, cuLaunchCooperativeKernel, 0, 0)                   \
-  X(cuLaunchCooperativeKernel_ptsz, cuLaunchCooperativeKernel, 0, 1)              \
-  X(cuGraphLaunch, cuGraphLaunch, 0, 0)                                           \
-  X(cuGraphLaunch_ptsz, cuGraphLaunch, 0, 1)                                      \
-  X(cuGraphInstantiate, cuGraphInstantiate, 0, 0)                                 \
-  X(cuGraphInstantiate_v2, cuGraphInstantiate, 11000, 0)                          \
-  X(cuGraphInstantiateWithFlags, cuGraphInstantiate, 12000, 0)                    \
-  X(cuGraphInstantiateWithParams, cuGraphInstantiateWithParams, 0, 0)             \
-  X(cuGraphInstantiateWithParams_ptsz, cuGraphInstantiateWithParams, 0, 1)        \
-  X(cuGraphExecUpdate, cuGraphExecUpdate, 0, 0)                                   \
-  X(cuGraphExecUpdate_v2, cuGraphExecUpdate, 12000, 0)                            \
-  X(cuGraphExecKernelNodeSetParams, cuGraphExecKernelNodeSetParams, 0, 0)         \
-  X(cuGraphExecKernelNodeSetParams_v2, cuGraphExecKernelNodeSetParams, 12000, 0)  \
-  X(cuGraphExecNodeSetParams, cuGraphExecNodeSetParams, 0, 0)                     \
-  X(cuGraphExecChildGraphNodeSetParams, cuGraphExecChildGraphNodeSetParams, 0, 0) \
-  X(cuGraphNodeSetEnabled, cuGraphNodeSetEnabled, 0, 0)                           \
-  X(cuGraphExecDestroy, cuGraphExecDestroy, 0, 0)                                 \
-  X(cuStreamBeginCapture, cuStreamBeginCapture, 0, 0)                             \
-  X(cuStreamBeginCapture_ptsz, cuStreamBeginCapture, 0, 1)                        \
-  X(cuStreamBeginCapture_v2, cuStreamBeginCapture, 10010, 0)                      \
-  X(cuStreamBeginCapture_v2_ptsz, cuStreamBeginCapture, 10010, 1)                 \
-  X(cuStreamBeginCaptureToGraph, cuStreamBeginCaptureToGraph, 0, 0)               \
-  X(cuStreamBeginCaptureToGraph_ptsz, cuStreamBeginCaptureToGraph, 0, 1)          \
-  X(cuStreamEndCapture, cuStreamEndCapture, 0, 0)                                 \
+#define CONVTRACE_GATED_FUNCTIONS(X)                                                  \
+  X(cuGetProcAddress, cuGetProcAddress, 0, 0)                                         \
+  X(cuGetProcAddress_v2, cuGetProcAddress, 12000, 0)                                  \
+  X(cuLaunchKernel, cuLaunchKernel, 0, 0)                                             \
+  X(cuLaunchKernel_ptsz, cuLaunchKernel, 0, 1)                                        \
+  X(cuLaunchKernelEx, cuLaunchKernelEx, 0, 0)                                         \
+  X(cuLaunchKernelEx_ptsz, cuLaunchKernelEx, 0, 1)                                    \
+  X(cuLaunchCooperativeKernel, cuLaunchCooperativeKernel, 0, 0)                       \
+  X(cuLaunchCooperativeKernel_ptsz, cuLaunchCooperativeKernel, 0, 1)                  \
+  X(cuLaunchCooperativeKernelMultiDevice, cuLaunchCooperativeKernelMultiDevice, 0, 0) \
+  X(cuGraphLaunch, cuGraphLaunch, 0, 0)                                               \
+  X(cuGraphLaunch_ptsz, cuGraphLaunch, 0, 1)                                          \
+  X(cuGraphInstantiate, cuGraphInstantiate, 0, 0)                                     \
+  X(cuGraphInstantiate_v2, cuGraphInstantiate, 11000, 0)                              \
+  X(cuGraphInstantiateWithFlags, cuGraphInstantiate, 12000, 0)                        \
+  X(cuGraphInstantiateWithParams, cuGraphInstantiateWithParams, 0, 0)                 \
+  X(cuGraphInstantiateWithParams_ptsz, cuGraphInstantiateWithParams, 0, 1)            \
+  X(cuGraphExecUpdate, cuGraphExecUpdate, 0, 0)                                       \
+  X(cuGraphExecUpdate_v2, cuGraphExecUpdate, 12000, 0)                                \
+  X(cuGraphExecKernelNodeSetParams, cuGraphExecKernelNodeSetParams, 0, 0)             \
+  X(cuGraphExecKernelNodeSetParams_v2, cuGraphExecKernelNodeSetParams, 12000, 0)      \
+  X(cuGraphExecNodeSetParams, cuGraphExecNodeSetParams, 0, 0)                         \
+  X(cuGraphExecChildGraphNodeSetParams, cuGraphExecChildGraphNodeSetParams, 0, 0)     \
+  X(cuGraphNodeSetEnabled, cuGraphNodeSetEnabled, 0, 0)                               \
+  X(cuGraphExecDestroy, cuGraphExecDestroy, 0, 0)                                     \
+  X(cuStreamBeginCapture, cuStreamBeginCapture, 0, 0)                                 \
+  X(cuStreamBeginCapture_ptsz, cuStreamBeginCapture, 0, 1)                            \
+  X(cuStreamBeginCapture_v2, cuStreamBeginCapture, 10010, 0)                          \
+  X(cuStreamBeginCapture_v2_ptsz, cuStreamBeginCapture, 10010, 1)                     \
+  X(cuStreamBeginCaptureToGraph, cuStreamBeginCaptureToGraph, 0, 0)                   \
+  X(cuStreamBeginCaptureToGraph_ptsz, cuStreamBeginCaptureToGraph, 0, 1)              \
+  X(cuStreamEndCapture, cuStreamEndCapture, 0, 0)                                     \
   X(cuStreamEndCapture_ptsz, cuStreamEndCapture, 0, 1)
 
 enum convtrace_gated {
@@ -89,6 +90,7 @@ int cuLaunchCooperativeKernel_ptsz(void* function, unsigned grid_x, unsigned gri
                                    unsigned grid_z, unsigned block_x, unsigned block_y,
                                    unsigned block_z, unsigned shared_bytes, void* stream,
                                    void** params);
+int cuLaunchCooperativeKernelMultiDevice(void* list, unsigned count, unsigned flags);
 int cuGraphLaunch(void* graph_exec, void* stream);
 int cuGraphLaunch_ptsz(void* graph_exec, void* stream);
 int cuGraphInstantiate(void** exec, void* graph, void** error_node, char* log, size_t bytes);

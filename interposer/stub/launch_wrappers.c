@@ -66,5 +66,9 @@ WRAPPERS(cuLaunchCooperativeKernel, convtrace_cuLaunchCooperativeKernel_fn, laun
          (function, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_bytes, stream,
           params))
 
+/// Each launch of the list names its stream: there is no twin.
+WRAPPER(cuLaunchCooperativeKernelMultiDevice, convtrace_cuLaunchCooperativeKernelMultiDevice_fn,
+        launch_multi_device, 0, (void* list, unsigned count, unsigned flags), (list, count, flags))
+
 WRAPPERS(cuGraphLaunch, convtrace_cuGraphLaunch_fn, graph_launch, (void* graph_exec, void* stream),
          (graph_exec, stream))

@@ -90,6 +90,7 @@ TEST_CASE("artifact: the preload library exports exactly its hooks", "[artifact]
                                          "cuGraphLaunch_ptsz",
                                          "cuGraphNodeSetEnabled",
                                          "cuLaunchCooperativeKernel",
+                                         "cuLaunchCooperativeKernelMultiDevice",
                                          "cuLaunchCooperativeKernel_ptsz",
                                          "cuLaunchKernel",
                                          "cuLaunchKernelEx",

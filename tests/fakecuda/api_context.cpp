@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -29,15 +30,24 @@ void load_injection() {
     start();
 }
 
+/// The handle of one that is gone, if the knob says so.
+CUcontext take_handle() {
+  auto& all = driver().all_contexts;
+  const auto gone = std::ranges::find_if(
+      all, [](const auto& one) { return !driver().contexts.contains(one.get()); });
+  if (gone == all.end() || knob("FAKECUDA_CONTEXTS_COME_AGAIN", 0) == 0)
+    return all.emplace_back(new CUctx_st).get();
+  return gone->get();
+}
+
 CUcontext make_context(int device) {
   static uint32_t last_uid = 0;
-  auto* context = new CUctx_st;
+  const std::lock_guard lock(driver().mutex);
+  CUcontext const context = take_handle();
   context->device = device;
   context->legacy.context = context->per_thread.context = context;
   context->per_thread.blocking = true;
-  const std::lock_guard lock(driver().mutex);
   context->uid = ++last_uid;
-  driver().all_contexts.emplace_back(context);
   driver().contexts.insert(context);
   return context;
 }
@@ -165,10 +175,21 @@ FAKECUDA_EXPORT CUresult cuCtxCreate(CUcontext* context, CUctxCreateParams* crea
 }
 
 FAKECUDA_EXPORT CUresult cuCtxDestroy(CUcontext context) {
-  if (const CUresult status = entry_status(false); status != CUDA_SUCCESS) return status;
-  destroy_context(context);
-  auto& stack = context_stack();
-  if (!stack.empty() && stack.back() == context) stack.pop_back();
+  const cuCtxDestroy_v2_params params{context};
+  return FAKECUDA_AROUND(cuCtxDestroy_v2, params, [&] {
+    if (const CUresult status = entry_status(false); status != CUDA_SUCCESS) return status;
+    destroy_context(context);
+    auto& stack = context_stack();
+    if (!stack.empty() && stack.back() == context) stack.pop_back();
+    return CUDA_SUCCESS;
+  });
+}
+
+FAKECUDA_EXPORT CUresult cuCtxGetId(CUcontext context, unsigned long long* id) {
+  if (context == nullptr) context = current_context();
+  const std::lock_guard lock(driver().mutex);
+  if (!driver().contexts.contains(context)) return CUDA_ERROR_INVALID_CONTEXT;
+  *id = context->uid;
   return CUDA_SUCCESS;
 }
 

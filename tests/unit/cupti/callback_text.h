@@ -85,6 +85,8 @@ inline std::string decode(const CallbackEntry& entry, const void* params) {
         using Decoder = decltype(decoder);
         if constexpr (std::is_same_v<Decoder, ContextCall>) {
           return "context";
+        } else if constexpr (std::is_same_v<Decoder, ContextEnd>) {
+          return "context ended";
         } else if constexpr (std::is_same_v<Decoder, ExitDecoder>) {
           return "at exit: " + text(decoder.decode(params));
         } else if constexpr (std::is_same_v<Decoder, EndDecoder>) {

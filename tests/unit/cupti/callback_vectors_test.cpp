@@ -297,6 +297,10 @@ void add_streams_and_contexts(std::vector<Vector>& all) {
        {CBID(cuCtxCreate_v2), CBID(cuCtxCreate_v3), CBID(cuCtxCreate_v4), CBID(cuCtxSetCurrent),
         CBID(cuCtxPushCurrent_v2)})
     all.push_back(vector(cbid, 0, "context"));
+  for (const CUpti_CallbackId cbid :
+       {CBID(cuCtxDestroy_v2), CBID(cuDevicePrimaryCtxReset), CBID(cuDevicePrimaryCtxReset_v2),
+        CBID(cuDevicePrimaryCtxRelease), CBID(cuDevicePrimaryCtxRelease_v2)})
+    all.push_back(vector(cbid, 0, "context ended"));
 }
 
 void add_syncs(std::vector<Vector>& all) {

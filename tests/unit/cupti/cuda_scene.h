@@ -101,9 +101,10 @@ struct Scene {
                                       stream, params, nullptr);
   }
 
-  /// As an observer's request does: waits until values can be computed in the context.
-  void await_preparation() {
+  /// As an observer's request does: waits until values can be computed in the current context.
+  void await_preparation(uint8_t device = 0) {
     DeviceRequest request;
+    request.event.device = {format::Device::Type::kCuda, device};
     request.view =
         stats::dense_view(reinterpret_cast<const void*>(memory), format::DType::kF32, 16);
     REQUIRE(interceptor->submit(std::span(&request, 1), 0) == format::NotSampled::kSampled);

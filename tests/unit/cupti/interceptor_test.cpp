@@ -57,34 +57,6 @@ TEST_CASE("interceptor: a launch that CUPTI sees outside the gate is recorded as
   CHECK(launches[0].operands.empty());
 }
 
-void act_in_callbacks(InterceptorOptions& options) { options.insert_in_callback = true; }
-
-TEST_CASE("interceptor: a launch of several kernels is seen by CUPTI alone, whoever acts") {
-  const bool by_callback = GENERATE(false, true);
-  Scene scene({}, by_callback ? &act_in_callbacks : nullptr);
-  float value = 2;
-  uint32_t count = 16;
-  void* params[] = {&scene.memory, &value, &count};
-  CUstream streams[2] = {};
-  CUDA_LAUNCH_PARAMS list[2] = {};
-  for (int i = 0; i < 2; ++i) {
-    REQUIRE(cuStreamCreate(&streams[i], CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS);
-    list[i] = {scene.fill, 1, 1, 1, 1, 1, 1, 0, streams[i], params};
-  }
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
-  const CUresult result = cuLaunchCooperativeKernelMultiDevice(list, 2, 0);
-#pragma GCC diagnostic pop
-  REQUIRE(result == CUDA_SUCCESS);
-  REQUIRE(scene.launch(scene.fill) == CUDA_SUCCESS);
-  const auto launches = scene.sink.all<Launch>();
-  REQUIRE(launches.size() == 3);
-  CHECK(launches[0].sampled == NotSampled::kObservedOnly);
-  CHECK(launches[1].sampled == NotSampled::kObservedOnly);
-  CHECK(launches[2].sampled == NotSampled::kNotAsked);
-  CHECK(launches[2].operands.size() == 1);
-}
-
 TEST_CASE("interceptor: CUPTI's view of gated launches agrees with the gate's") {
   Scene scene;
   for (int i = 0; i < 3; ++i) REQUIRE(scene.launch(scene.fill) == CUDA_SUCCESS);

@@ -1,0 +1,56 @@
+// Contexts that end, and what comes after them.
+
+#include <cstdio>
+#include <cstdlib>
+
+#include "tests/unit/cupti/cuda_scene.h"
+
+namespace convtrace::cupti {
+namespace {
+
+/// Address space of this process.
+uint64_t mapped_bytes() {
+  unsigned long pages = 0;
+  FILE* const file = fopen("/proc/self/statm", "r");
+  REQUIRE(file != nullptr);
+  REQUIRE(fscanf(file, "%lu", &pages) == 1);
+  fclose(file);
+  return pages * uint64_t{4096};
+}
+
+/// A context with values in it, from its creation to its end.
+void live_and_die(Scene& scene) {
+  CUcontext other = nullptr;
+  REQUIRE(cuCtxCreate(&other, nullptr, 0, 0) == CUDA_SUCCESS);
+  const size_t before = scene.sink.all<format::TensorStats>().size();
+  scene.await_preparation();
+  CHECK(scene.sink.all<format::TensorStats>().size() == before + 1);
+  REQUIRE(cuCtxDestroy(other) == CUDA_SUCCESS);
+}
+
+TEST_CASE("context: its end gives back the memory that its results came through") {
+  Scene scene;
+  live_and_die(scene);  // what is got once
+  const uint64_t before = mapped_bytes();
+  constexpr int kContexts = 20;
+  for (int i = 0; i < kContexts; ++i) live_and_die(scene);
+  constexpr uint64_t kRing = 10 << 20;
+  CHECK(mapped_bytes() < before + kContexts * kRing / 2);
+}
+
+TEST_CASE("context: without CUPTI a handle that comes again is another context") {
+  setenv("FAKECUDA_CUPTI_RESULT", "999", 1);
+  setenv("FAKECUDA_CONTEXTS_COME_AGAIN", "1", 1);
+  Scene scene;
+  unsetenv("FAKECUDA_CUPTI_RESULT");
+  live_and_die(scene);
+  const uint64_t before = mapped_bytes();
+  for (int i = 0; i < 8; ++i) live_and_die(scene);
+  CHECK(scene.sink.all<format::Loss>().empty());
+  CHECK(scene.sink.all<format::Diagnostic>().size() == 1);  // of CUPTI
+  CHECK(mapped_bytes() < before + (uint64_t{40} << 20));  // one or two of the rings, not eight
+  unsetenv("FAKECUDA_CONTEXTS_COME_AGAIN");
+}
+
+}  // namespace
+}  // namespace convtrace::cupti

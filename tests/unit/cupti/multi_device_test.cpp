@@ -1,0 +1,81 @@
+// One call that launches on several devices.
+
+#include "tests/unit/cupti/cuda_scene.h"
+
+namespace convtrace::cupti {
+namespace {
+
+using format::Launch;
+using format::NotSampled;
+
+int real_multi_launch(void* list, unsigned count, unsigned flags) {
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
+  return cuLaunchCooperativeKernelMultiDevice(static_cast<CUDA_LAUNCH_PARAMS*>(list), count, flags);
+#pragma GCC diagnostic pop
+}
+
+TEST_CASE("multi-device: launches through the gate have operands and values") {
+  Scene scene({rule_for("fill*")});
+  scene.await_preparation();
+  CUcontext contexts[2] = {scene.context, nullptr};
+  CUfunction functions[2] = {scene.fill, nullptr};
+  CUdeviceptr memory[2] = {scene.memory, 0};
+  CUmodule module = nullptr;
+  REQUIRE(cuCtxCreate(&contexts[1], nullptr, 0, 1) == CUDA_SUCCESS);
+  REQUIRE(cuModuleLoadData(&module, &kImage) == CUDA_SUCCESS);
+  REQUIRE(cuModuleGetFunction(&functions[1], module, "_Z4fillPffj") == CUDA_SUCCESS);
+  REQUIRE(cuMemAlloc(&memory[1], 64) == CUDA_SUCCESS);
+  scene.await_preparation(1);
+  float value = 2;
+  uint32_t count = 16;
+  void* params[2][3] = {{&memory[0], &value, &count}, {&memory[1], &value, &count}};
+  CUDA_LAUNCH_PARAMS list[2] = {};
+  for (int i = 0; i < 2; ++i) {
+    CUstream stream = nullptr;
+    REQUIRE(cuCtxSetCurrent(contexts[i]) == CUDA_SUCCESS);
+    REQUIRE(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS);
+    list[i] = {functions[i], 1, 1, 1, 1, 1, 1, 0, stream, params[i]};
+  }
+  const size_t before = scene.sink.all<format::TensorStats>().size();
+  REQUIRE(scene.interceptor->launch_multi_device(real_multi_launch, list, 2, 0) == CUDA_SUCCESS);
+  scene.interceptor->collect();
+  const auto launches = scene.sink.all<Launch>();
+  REQUIRE(launches.size() == 2);
+  for (uint8_t i = 0; i < 2; ++i) {
+    CHECK(launches[i].sampled == NotSampled::kSampled);
+    CHECK(launches[i].device == i);
+    CHECK(launches[i].operands.size() == 1);
+  }
+  CHECK(scene.sink.all<format::TensorStats>().size() == before + 2);
+  scene.interceptor->stop(0);
+  CHECK(scene.sink.all<format::Diagnostic>().empty());  // CUPTI saw the same
+  CHECK(cuCtxDestroy(contexts[1]) == CUDA_SUCCESS);
+}
+
+void act_in_callbacks(InterceptorOptions& options) { options.insert_in_callback = true; }
+
+TEST_CASE("multi-device: past the gate they are seen by CUPTI alone, whoever acts") {
+  const bool by_callback = GENERATE(false, true);
+  Scene scene({}, by_callback ? &act_in_callbacks : nullptr);
+  float value = 2;
+  uint32_t count = 16;
+  void* params[] = {&scene.memory, &value, &count};
+  CUstream streams[2] = {};
+  CUDA_LAUNCH_PARAMS list[2] = {};
+  for (int i = 0; i < 2; ++i) {
+    REQUIRE(cuStreamCreate(&streams[i], CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS);
+    list[i] = {scene.fill, 1, 1, 1, 1, 1, 1, 0, streams[i], params};
+  }
+  REQUIRE(real_multi_launch(list, 2, 0) == CUDA_SUCCESS);  // past the gate
+  REQUIRE(scene.launch(scene.fill) == CUDA_SUCCESS);
+  const auto launches = scene.sink.all<Launch>();
+  REQUIRE(launches.size() == 3);
+  CHECK(launches[0].sampled == NotSampled::kObservedOnly);
+  CHECK(launches[1].sampled == NotSampled::kObservedOnly);
+  CHECK(launches[2].sampled == NotSampled::kNotAsked);
+  CHECK(launches[2].operands.size() == 1);
+}
+
+}  // namespace
+}  // namespace convtrace::cupti
