@@ -226,6 +226,9 @@ RootReport RankDiff::root_report(const StepPair& pair, const RootChoice& choice)
   }
   root.around_root = choice.match - first;
   root.gradients = worst_gradients(pair);
+  if (choice.worst_input == Class::kBitDifference) find_place_between(pair, choice.match, root);
+  root.vectors_only =
+      record.key.phase == format::Phase::kOptimizer && differs_in_vectors_only(pair);
   if (!choice.changed) return root;
 
   root.record.comparison = {.verdict = Class::kChangedBetween,
@@ -243,6 +246,36 @@ RootReport RankDiff::root_report(const StepPair& pair, const RootChoice& choice)
     }
   }
   return root;
+}
+
+/// The input that differed first, of the call that `match` is an output of.
+void RankDiff::find_place_between(const StepPair& pair, uint32_t match, RootReport& root) const {
+  const RecordKey& key = pair.base_of(match).key;
+  for (uint32_t m = 0; m < match && !root.came_in; ++m) {
+    const ValueRecord& record = pair.base_of(m);
+    const Class verdict = pair.comparisons[m].verdict;
+    const bool own = record.key.scope == key.scope && record.key.call == key.call &&
+                     record.key.phase == key.phase;
+    if (record.kind == SlotKind::kOutput && verdict <= Class::kWithinNoise && !own) {
+      root.agreed_before = report(pair, m);
+    } else if (record.kind == SlotKind::kInput && own && verdict == Class::kBitDifference) {
+      root.came_in = report(pair, m);
+    }
+  }
+  if (!root.came_in) root.agreed_before.reset();
+}
+
+bool RankDiff::differs_in_vectors_only(const StepPair& pair) {
+  bool vectors_differ = false, others_agree = false;
+  for (uint32_t m = 0; m < pair.comparisons.size(); ++m) {
+    const ValueRecord& record = pair.base_of(m);
+    if (record.kind != SlotKind::kParam || record.key.phase != format::Phase::kOptimizer) continue;
+    const bool agree = agrees(pair.comparisons[m].verdict);
+    if (record.dims_count > 1 && !agree) return false;
+    vectors_differ |= !agree;
+    others_agree |= record.dims_count > 1;
+  }
+  return vectors_differ && others_agree;
 }
 
 std::vector<RecordReport> RankDiff::worst_gradients(const StepPair& pair) const {

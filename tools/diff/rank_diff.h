@@ -87,6 +87,8 @@ class RankDiff {
   /// Adds those of one step that come before value `base_end` and `cand_end` of the two runs.
   void add_one_sided(const StepPair& pair, uint32_t base_end, uint32_t cand_end,
                      OneSided& one_sided) const;
+  void find_place_between(const StepPair& pair, uint32_t match, RootReport& root) const;
+  [[nodiscard]] static bool differs_in_vectors_only(const StepPair& pair);
   [[nodiscard]] std::vector<RecordReport> worst_gradients(const StepPair& pair) const;
   void write_rows(const StepPair& pair);
   void write_unmatched(const StepRecords& step, std::span<const uint32_t> indices, bool in_base);

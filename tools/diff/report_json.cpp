@@ -103,6 +103,14 @@ Json root_json(const std::optional<RootReport>& root) {
                                   {{"base", tools::json_number(gradient.base.stats.l2)},
                                    {"cand", tools::json_number(gradient.cand.stats.l2)}}}});
   }
+  json["between"] = Json();
+  if (root->came_in) {
+    const auto place = [](const RecordReport& record) {
+      return Json{{"scope", record.scope}, {"slot", record.slot}, {"call", record.call}};
+    };
+    json["between"] = {{"after", root->agreed_before ? place(*root->agreed_before) : Json()},
+                       {"before", place(*root->came_in)}};
+  }
   if (root->weights_differ) json["note"] = "weights differ before step 0";
   if (root->consumer) {
     json["changed_in"] = root->changed_in_cand ? "cand" : "base";

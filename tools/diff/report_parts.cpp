@@ -93,6 +93,17 @@ std::string result_sentence(Class worst_input) {
   }
 }
 
+/// The value was right when a module gave it and other when the next one took it.
+std::string between_sentence(const RootReport& root) {
+  const RecordReport& in = *root.came_in;
+  std::string text = escape_text(in.slot) +
+                     " had other bits already when it came in, and no recorded "
+                     "value before it diverges: look ";
+  if (!root.agreed_before) return text + "at what makes it, outside any module";
+  return text + "between " + scope_text(root.agreed_before->scope) + " and " +
+         scope_text(in.scope) + ", at code that is in no module";
+}
+
 std::string origin_text(const FindingReport& finding) {
   if (!finding.op.empty()) return ", op " + escape_text(finding.op);
   if (!finding.kernel.empty()) return ", kernel " + escape_text(tools::demangled(finding.kernel));
@@ -157,8 +168,13 @@ std::string root_sentence(const RootReport& root) {
   }
   if (record.phase == format::Phase::kData) return "the runs were given different data";
   if (record.phase == format::Phase::kOptimizer) {
-    return "gradients agree, the updated parameter does not";
+    return std::string("gradients agree, the updated parameter does not") +
+           (root.vectors_only
+                ? "; only parameters of one dimension differ (biases, norms): look at "
+                  "which of them get weight decay"
+                : "");
   }
+  if (root.came_in) return between_sentence(root);
   return result_sentence(root.worst_input);
 }
 

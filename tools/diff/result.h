@@ -78,6 +78,11 @@ struct RootReport {
   bool changed_in_cand = false;
   /// For changed-between: the first values that suffered from it, if any were measured.
   std::optional<RecordReport> effect;
+  /// Where an input of the root had other bits already, and no record before says why: the input,
+  /// and the last output before it that agreed. What changed it lies between them, in no module.
+  std::optional<RecordReport> came_in, agreed_before;
+  /// In the optimizer: parameters of one dimension alone differ, others agree.
+  bool vectors_only = false;
   /// Values of the same step in execution order; `around[around_root]` is the root.
   std::vector<RecordReport> around;
   size_t around_root = 0;

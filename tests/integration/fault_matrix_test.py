@@ -1,0 +1,109 @@
+#!/usr/bin/env python3
+"""Planted faults in small training runs: the diff names phase, module and step of each.
+
+usage: fault_matrix_test.py record        makes the runs (a ctest fixture)
+       fault_matrix_test.py TestCase...
+Needs CONVTRACE_BUILD, the build folder.
+"""
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import unittest
+
+BUILD = pathlib.Path(os.environ["CONVTRACE_BUILD"])
+RUNS = BUILD / "tests" / "integration" / "faults"
+PROGRAM = pathlib.Path(__file__).resolve().parent / "programs" / "faulty_train.py"
+
+# fault: (class, phase, module, slot, step) of the root
+ROOTS = {
+    "eps": ("diverged", "forward", "blocks.1.ln", "output:0", 0),
+    "dropout": ("diverged", "forward", "blocks.1.drop", "output:0", 0),
+    "dtype": ("shape-or-dtype-mismatch", "forward", "blocks.1.fc1", "param:weight", 0),
+    "swapped": ("diverged", "forward", "blocks.0.fc1", "param:weight", 0),
+    "reduction": ("diverged", "loss", "", "loss", 0),
+    "lr": ("diverged", "optimizer", "embed", "param:weight", 0),
+    "decay": ("diverged", "optimizer", "embed", "param:bias", 0),
+    "data": ("diverged", "data", "", "input:0", 2),
+    "bit": ("diverged", "forward", "blocks.2.fc1", "output:0", 2),
+    "between": ("diverged", "forward", "blocks.1.fc2", "output:0", 0),
+}
+SAME = ["none", "none2", "wrapper", "fused"]
+ROUNDING = ["split1", "split2", "split4", "split8"]
+
+
+def record():
+    shutil.rmtree(RUNS, ignore_errors=True)
+    RUNS.mkdir(parents=True)
+    plain = {k: v for k, v in os.environ.items() if k != "LD_PRELOAD" and not k.startswith("CONVTRACE")}
+    for fault in [*SAME, *ROOTS, *ROUNDING]:
+        env = plain | {"LD_PRELOAD": str(BUILD / "lib" / "libconvtrace.so"), "CONVTRACE_OUTPUT": str(RUNS / f"{fault}.ctrace")}
+        subprocess.run([sys.executable, str(PROGRAM), fault], env=env, check=True)
+
+
+def diff(base, candidate, *options):
+    report = RUNS / f"{base}-{candidate}.json"
+    command = [BUILD / "bin" / "convtrace-diff", RUNS / f"{base}.ctrace", RUNS / f"{candidate}.ctrace", "--json", report, *options]
+    run = subprocess.run([str(word) for word in command], text=True, stdout=subprocess.PIPE)
+    return run.returncode, json.loads(report.read_text()), run.stdout
+
+
+def place(root):
+    return root and (root["class"], root["phase"], root["scope"], root["slot"], root["step"])
+
+
+class FaultTestCase(unittest.TestCase):
+    def test_every_planted_fault_is_named_in_both_directions(self):
+        for fault, root in ROOTS.items():
+            with self.subTest(fault=fault):
+                code, report, text = diff("none", fault)
+                self.assertEqual((code, place(report["root"])), (1, root), text)
+                code, back, text = diff(fault, "none")
+                self.assertEqual((code, place(back["root"])), (1, root), text)
+                self.assertEqual(report["counts"], back["counts"])
+
+    def test_the_text_says_what_the_phase_means(self):
+        for fault, words in {"data": "the data differ", "reduction": "the forward pass agrees, the loss does not",
+                             "lr": "loss and gradients agree, the updated weights do not",
+                             "decay": "only parameters of one dimension differ"}.items():
+            self.assertIn(words, diff("none", fault)[2])
+
+    def test_weights_that_differ_from_the_beginning_are_said_to(self):
+        self.assertIn("weights differ before step 0", diff("none", "swapped")[2])
+
+    def test_a_change_between_two_modules_is_told_where_it_is(self):
+        self.assertIn("between blocks.1.drop and blocks.1.fc2", " ".join(diff("none", "between")[2].split()))
+
+
+class SameTestCase(unittest.TestCase):
+    def test_a_run_and_its_repetition_are_identical(self):
+        code, report, text = diff("none", "none2")
+        self.assertEqual((code, report["verdict"], report["root"], report["first_bit_difference"]), (0, "same", None, None), text)
+        self.assertEqual(report["counts"]["identical"], report["compared"]["values"])
+
+    def test_a_wrapper_or_a_fused_activation_diverges_nowhere(self):
+        for other in ("wrapper", "fused"):
+            code, report, text = diff("none", other)
+            self.assertEqual((code, report["verdict"]), (0, "same"), text)
+            self.assertGreater(report["counts"]["identical"], 0.8 * report["compared"]["values"])
+
+
+class NoiseTestCase(unittest.TestCase):
+    def test_sums_in_another_order_never_diverge_beside_their_like(self):
+        noise = ["--noise", RUNS / "split4.ctrace", RUNS / "split8.ctrace"]
+        code, report, text = diff("split1", "split2", *noise)
+        self.assertEqual((code, report["verdict"]), (0, "same"), text)
+        self.assertIsNotNone(report["first_bit_difference"])
+
+    def test_without_them_a_divergence_is_called_within_reach_of_rounding(self):
+        code, _, text = diff("split1", "split2")
+        self.assertTrue(code == 0 or "within reach of rounding" in text, text)
+
+
+if __name__ == "__main__":
+    if sys.argv[1:] == ["record"]:
+        record()
+    else:
+        unittest.main()

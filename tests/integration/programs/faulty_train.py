@@ -1,0 +1,98 @@
+#!/usr/bin/env python3
+"""Trains a small network for four steps, with one fault planted: faulty_train.py FAULT.
+
+Faults are what makes real runs part: a changed constant, type, seed, reduction or update, or nothing but rounding.
+"""
+import sys
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+WIDTH, STEPS = 32, 4
+
+
+class Block(nn.Module):
+    def __init__(self, fault, number):
+        super().__init__()
+        here = number == 1
+        self.ln = nn.LayerNorm(WIDTH, eps=1e-2 if fault == "eps" and here else 1e-5)
+        self.fc1 = nn.Linear(WIDTH, 2 * WIDTH)
+        self.act = nn.Identity() if fault == "fused" else nn.GELU()
+        self.drop = nn.Dropout(0.1 if fault == "dropout" and here else 0.0)
+        self.fc2 = nn.Linear(2 * WIDTH, WIDTH)
+        self.scale = 1.01 if fault == "between" and here else 1.0
+        self.fused = fault == "fused"
+
+    def forward(self, x):
+        h = self.fc1(self.ln(x))
+        h = F.gelu(h) if self.fused else self.act(h)
+        return x + self.fc2(self.drop(h) * self.scale)
+
+
+class Net(nn.Module):
+    def __init__(self, fault):
+        super().__init__()
+        self.embed = nn.Linear(WIDTH, WIDTH)
+        self.blocks = nn.ModuleList(Block(fault, number) for number in range(3))
+        self.head = nn.Linear(WIDTH, 4)
+
+    def forward(self, x):
+        x = self.embed(x)
+        for block in self.blocks:
+            x = block(x)
+        return self.head(x)
+
+
+class SplitLinear(nn.Linear):
+    """The same sums in another order: as another kernel library would take them."""
+
+    parts = 1
+
+    def forward(self, x):
+        pieces = zip(x.chunk(self.parts, -1), self.weight.chunk(self.parts, -1))
+        return sum(part @ weight.t() for part, weight in pieces) + self.bias
+
+
+def plant(net, fault):
+    if fault == "wrapper":
+        net = nn.Sequential(net)
+    elif fault == "dtype":
+        net.blocks[1].fc1.to(torch.bfloat16)
+        net.blocks[1].fc1.register_forward_pre_hook(lambda module, x: (x[0].bfloat16(),))
+        net.blocks[1].fc1.register_forward_hook(lambda module, x, y: y.float())
+    elif fault == "swapped":
+        a, b = net.blocks[0].fc1.weight, net.blocks[2].fc1.weight
+        a.data, b.data = b.data, a.data
+    elif fault.startswith("split"):
+        SplitLinear.parts = int(fault[5:])
+        for block in net.blocks:
+            block.fc1.__class__ = block.fc2.__class__ = SplitLinear
+    return net
+
+
+def groups(net, fault):
+    decayed = [p for p in net.parameters() if p.dim() > 1 or fault == "decay"]
+    others = [p for p in net.parameters() if p.dim() == 1 and fault != "decay"]
+    return [{"params": decayed, "weight_decay": 0.5}, {"params": others, "weight_decay": 0.0}]
+
+
+def main(fault):
+    torch.manual_seed(3)
+    torch.set_num_threads(1)
+    net = plant(Net(fault), fault)
+    optimizer = torch.optim.SGD(groups(net, fault), lr=0.011 if fault == "lr" else 0.01)
+    inputs, targets = torch.randn(STEPS, 64, WIDTH), torch.randint(4, (STEPS, 64))
+    if fault == "data":
+        inputs[[2, 3]], targets[[2, 3]] = inputs[[3, 2]], targets[[3, 2]]
+    for step in range(STEPS):
+        loss = F.cross_entropy(net(inputs[step]), targets[step], reduction="sum" if fault == "reduction" else "mean")
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        if fault == "bit" and step == 1:
+            net.blocks[2].fc1.weight.data.view(torch.int32)[5, 7] ^= 1 << 24
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
