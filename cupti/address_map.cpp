@@ -12,6 +12,8 @@ namespace convtrace::cupti {
 namespace {
 
 constexpr size_t kMaxFreed = 64 * 1024;
+/// What was freed so long ago is in no cache: it is asked for so many frees before it is forgotten.
+constexpr size_t kAhead = 8;
 
 Layer layer_of(format::MemorySource source) {
   return source == format::MemorySource::kFramework ? Layer::kBlock : Layer::kDriver;
@@ -40,20 +42,19 @@ void tell(const RangeRecord& record, MemoryRange& range) {
 
 }  // namespace
 
-MemoryRange AddressMap::end(uint32_t record, Layer layer) {
-  MemoryRange range;
+void AddressMap::end(uint32_t record, Layer layer, MemoryRange& range) {
   tell(table_.at(record), range);
   range.freed = true;
   table_.end(record, layer);
   live_.fetch_sub(1, std::memory_order_relaxed);
   remember({record, static_cast<uint32_t>(range.generation)});
-  return range;
 }
 
 void AddressMap::remember(const Freed& freed) {
   if (freed_.size() < kMaxFreed) return freed_.push_back(freed);
   const Freed oldest = std::exchange(freed_[oldest_freed_], freed);
   oldest_freed_ = (oldest_freed_ + 1) % kMaxFreed;
+  table_.prefetch(freed_[(oldest_freed_ + kAhead) % kMaxFreed].record);
   table_.forget(oldest.record, oldest.generation);
 }
 
@@ -63,7 +64,8 @@ void AddressMap::end_overlapped(const RangeRecord& range, Layer layer) {
   while (const uint32_t record = table_.live_in(first, range.last(), layer)) {
     // On this page there may be others before it.
     first = std::max(first, table_.at(record).base & ~(AddressTable::kPageBytes - 1));
-    end(record, layer);
+    MemoryRange ended;
+    end(record, layer, ended);
   }
 }
 
@@ -91,7 +93,9 @@ std::optional<MemoryRange> AddressMap::release(uint64_t base, format::MemorySour
   if (record == 0) return std::nullopt;
   const RangeRecord range = table_.at(record);
   if (range.base != base) return std::nullopt;
-  return end(record, layer);
+  std::optional<MemoryRange> ended(std::in_place);  // as in find()
+  end(record, layer, *ended);
+  return ended;
 }
 
 std::optional<MemoryRange> AddressMap::find(uint64_t address) const {

@@ -72,7 +72,8 @@ class AddressMap {
     uint32_t generation = 0;  ///< its lower half tells a recycled record
   };
 
-  MemoryRange end(uint32_t record, Layer layer);
+  /// @param[out] range  that has ended.
+  void end(uint32_t record, Layer layer, MemoryRange& range);
   void end_overlapped(const RangeRecord& range, Layer layer);
   void remember(const Freed& freed);
 

@@ -180,7 +180,7 @@ void Interceptor::Impl::report_launch_counts() {
   };
   say(gate.disagreements(), "that passed the gate were not reported alike by CUPTI");
   say(observer.launches_outside_gate(),
-      "were seen by CUPTI alone: they have no operands and no values");
+      "were seen by CUPTI alone: they have no values");
 }
 
 Interceptor::Interceptor(InterceptorOptions options) {

@@ -48,7 +48,7 @@ TEST_CASE("context: without CUPTI a handle that comes again is another context")
   for (int i = 0; i < 8; ++i) live_and_die(scene);
   CHECK(scene.sink.all<format::Loss>().empty());
   CHECK(scene.sink.all<format::Diagnostic>().size() == 1);  // of CUPTI
-  CHECK(mapped_bytes() < before + (uint64_t{40} << 20));  // one or two of the rings, not eight
+  CHECK(mapped_bytes() < before + (uint64_t{40} << 20));    // one or two of the rings, not eight
   unsetenv("FAKECUDA_CONTEXTS_COME_AGAIN");
 }
 

@@ -55,6 +55,11 @@ TEST_CASE("interceptor: a launch that CUPTI sees outside the gate is recorded as
   CHECK(launches[0].sampled == NotSampled::kObservedOnly);
   CHECK(scene.name(launches[0].kernel) == "_Z4fillPffj");
   CHECK(launches[0].operands.empty());
+  scene.interceptor->stop(0);
+  const auto said = scene.sink.all<format::Diagnostic>();
+  REQUIRE(said.size() == 1);
+  CHECK(said[0].level == format::Level::kInfo);
+  CHECK(said[0].message == "1 launches were seen by CUPTI alone: they have no values");
 }
 
 TEST_CASE("interceptor: CUPTI's view of gated launches agrees with the gate's") {
