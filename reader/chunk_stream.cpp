@@ -7,20 +7,18 @@
 namespace convtrace::reader {
 namespace {
 
-void load(Chunk& chunk, size_t record, const format::RecordEntry& entry) {
-  chunk.record = record;
+void load(Chunk& chunk, const format::RecordEntry& entry) {
   chunk.decoder.clear();
   chunk.payload_status = chunk.decoder_status = kOkStatus;
-  if (entry.header.kind != format::RecordKind::kEvents) return;
   const Result<Bytes> raw = chunk.payload.read(entry);
   chunk.payload_status = raw.status();
   if (raw.ok()) chunk.decoder_status = chunk.decoder.load(raw.value(), entry.header.item_count);
 }
 
 /// In whichever thread: an exception would leave it and end the process.
-void load_or_fail(Chunk& chunk, size_t record, const format::RecordEntry& entry) {
+void load_or_fail(Chunk& chunk, const format::RecordEntry& entry) {
   try {
-    load(chunk, record, entry);
+    load(chunk, entry);
   } catch (const std::bad_alloc&) {
     chunk.payload_status = Status::make(StatusCode::kOutOfMemory, "chunk");
   }
@@ -38,10 +36,12 @@ ReadAhead<Chunk>::Slots make_slots(const ByteSource& source, unsigned threads) {
 struct ChunkStream::Impl {
   ReadAhead<Chunk> ahead;
 
-  Impl(const TraceContainer& container, unsigned threads)
-      : ahead(make_slots(container.source(), threads), threads,
-              [&container](size_t record, Chunk& chunk) {
-                load_or_fail(chunk, record, container.records()[record]);
+  Impl(const ChunkStream& stream)
+      : ahead(make_slots(stream.container_.source(), stream.threads_), stream.threads_,
+              [&stream](size_t record, Chunk& chunk) {
+                const format::RecordEntry& entry = stream.container_.records()[record];
+                chunk.record = record;
+                if (stream.is_wanted(entry.header)) load_or_fail(chunk, entry);
               }) {}
 };
 
@@ -52,13 +52,23 @@ ChunkStream::ChunkStream(TraceContainer& container, unsigned threads)
 
 ChunkStream::~ChunkStream() = default;
 
-void ChunkStream::rewind() { impl_ = std::make_unique<Impl>(container_, threads_); }
+void ChunkStream::rewind() { impl_ = std::make_unique<Impl>(*this); }
+
+void ChunkStream::skip(std::function<bool(const format::RecordHeader&)> unwanted) {
+  impl_.reset();  // its threads ask the one before
+  unwanted_ = std::move(unwanted);
+  rewind();
+}
+
+bool ChunkStream::is_wanted(const format::RecordHeader& header) const {
+  return header.kind == format::RecordKind::kEvents && !(unwanted_ && unwanted_(header));
+}
 
 Chunk* ChunkStream::next() {
   impl_->ahead.set_count(container_.records().size());
   while (Chunk* chunk = impl_->ahead.next()) {
     const size_t record = chunk->record;
-    if (container_.records()[record].header.kind != format::RecordKind::kEvents) continue;
+    if (!is_wanted(container_.records()[record].header)) continue;
     if (!chunk->payload_status.ok()) {
       container_.report_lost(record, chunk->payload_status);
       continue;

@@ -7,6 +7,7 @@
 /// Memory:   twice as many chunks as threads, each with its payload stored and raw (at most 64
 /// MiB). Errors:   bad chunks are reported to the container and passed over.
 
+#include <functional>
 #include <memory>
 
 #include "reader/event_decoder.h"
@@ -38,10 +39,18 @@ class ChunkStream {
   /// Starts again at the first chunk.
   void rewind();
 
+  /// Starts again, and does not read EVENTS records that `unwanted` says so of.
+  /// @param unwanted  called from any thread.
+  void skip(std::function<bool(const format::RecordHeader&)> unwanted);
+
  private:
   struct Impl;
+
+  [[nodiscard]] bool is_wanted(const format::RecordHeader& header) const;
+
   TraceContainer& container_;
   const unsigned threads_;
+  std::function<bool(const format::RecordHeader&)> unwanted_;
   std::unique_ptr<Impl> impl_;
 };
 

@@ -81,6 +81,11 @@ void TraceReader::rewind() {
   impl_->events_without_definition = 0;
 }
 
+void TraceReader::skip_chunks(std::function<bool(const format::RecordHeader&)> unwanted) {
+  rewind();
+  impl_->chunks.skip(std::move(unwanted));
+}
+
 void TraceReader::refresh(bool ended) { impl_->container->refresh(ended); }
 
 }  // namespace convtrace::reader

@@ -10,6 +10,7 @@
 /// Source:   format/FORMAT.md; hostile input is an ordinary case.
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -50,6 +51,10 @@ class TraceReader {
 
   /// Starts again at the first event.
   void rewind();
+
+  /// Starts again, and does not read chunks that `unwanted` says so of, by their headers.
+  /// @param unwanted  called from any thread of the reader.
+  void skip_chunks(std::function<bool(const format::RecordHeader&)> unwanted);
 
   /// OpenPolicy::kLive: looks for what has been appended; next() then goes on. A record is taken
   /// only when all of it is there.

@@ -6,6 +6,7 @@
 #include "tools/common/escape.h"
 #include "tools/common/text.h"
 #include "tools/diff/cause.h"
+#include "tools/diff/equal_prefix.h"
 #include "tools/diff/preflight.h"
 #include "tools/diff/snapshot_pairs.h"
 #include "tools/diff/trace_set.h"
@@ -101,6 +102,15 @@ class Diff {
       return false;
     }
     RankDiff diff(pair.rank, names_, rules_, rows_);
+    // A report of every value needs every value; so does the noise of later steps.
+    if (rows_ == nullptr && noise.empty() && rules_.renames.empty()) {
+      const std::vector<format::StepSums> equal = equal_prefix(base->reader(), cand->reader());
+      diff.take_equal(equal);
+      if (!equal.empty()) {
+        base->skip_to_after(equal.back().step);
+        cand->skip_to_after(equal.back().step);
+      }
+    }
     diff.run(*base, *cand, noise, [&] {
       if (on_progress_) on_progress_(done_ + base->events_read() + cand->events_read(), total_);
     });

@@ -37,6 +37,20 @@ struct RankDiff::StepPair {
   }
 };
 
+void RankDiff::take_equal(std::span<const format::StepSums> steps) {
+  for (const format::StepSums& step : steps) {
+    outcome_.counts[index_of(Class::kIdentical)] += step.values;
+    outcome_.values += step.values;
+    outcome_.base_values += step.values;
+    outcome_.cand_values += step.values;
+    outcome_.launches += step.launches;
+    ++outcome_.steps;
+    matched_in_earlier_steps_ += step.values;
+    if (step.values == 0 && !outcome_.uncompared_step) outcome_.uncompared_step = step.step;
+    outcome_.last_base_step = outcome_.last_cand_step = step.step;
+  }
+}
+
 void RankDiff::run(StepStream& base, StepStream& cand,
                    std::span<const std::unique_ptr<StepStream>> noise,
                    const std::function<void()>& after_step) {

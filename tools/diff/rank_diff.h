@@ -14,6 +14,7 @@
 #include <span>
 #include <vector>
 
+#include "format/step_sums.h"
 #include "tools/diff/noise.h"
 #include "tools/diff/result.h"
 #include "tools/diff/root.h"
@@ -67,6 +68,8 @@ class RankDiff {
         scopes_(names, rules.renames),
         tolerances_(names, rules.tolerances) {}
 
+  /// Counts the steps that begin both traces and are equal: the streams shall skip them.
+  void take_equal(std::span<const format::StepSums> steps);
   /// Reads both streams to their ends.
   /// @param after_step  called after each.
   void run(StepStream& base, StepStream& cand, std::span<const std::unique_ptr<StepStream>> noise,

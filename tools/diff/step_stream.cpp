@@ -4,6 +4,8 @@
 #include <tuple>
 #include <variant>
 
+#include "tools/diff/equal_prefix.h"
+
 namespace convtrace::diff {
 namespace {
 
@@ -67,6 +69,12 @@ bool StepStream::read_one() {
   return true;
 }
 
+void StepStream::skip_to_after(uint32_t last) {
+  skipped_ = last;
+  reader_->skip_chunks(
+      [last](const format::RecordHeader& chunk) { return lies_in_prefix(chunk, last); });
+}
+
 StepRecords* StepStream::open_step(uint32_t step) {
   if (given_out_ && step <= *given_out_) return nullptr;
   StepRecords& records = open_[step];
@@ -75,6 +83,7 @@ StepRecords* StepStream::open_step(uint32_t step) {
 }
 
 void StepStream::take(const format::TensorStats& event) {
+  if (is_skipped(event.header.step)) return;
   StepRecords* step = open_step(event.header.step);
   if (step == nullptr) {
     ++late_values_;
@@ -113,6 +122,7 @@ void StepStream::take(const format::TensorStats& event) {
 }
 
 void StepStream::take(const format::Launch& event) {
+  if (is_skipped(event.header.step)) return;
   StepRecords* step = open_step(event.header.step);
   if (step == nullptr) return;
   const LaunchKey key{.scope = shared(event.place.scope),

@@ -32,6 +32,9 @@ class StepStream {
   [[nodiscard]] const StepRecords* peek();
   void pop();
 
+  /// Gives out nothing of the steps up to `last`, and does not read them where it can.
+  void skip_to_after(uint32_t last);
+
   [[nodiscard]] const reader::TraceReader& reader() const { return *reader_; }
   /// Complete after the last step.
   [[nodiscard]] const Findings& findings() const { return findings_; }
@@ -48,6 +51,7 @@ class StepStream {
     SlotKind kind = SlotKind::kOther;
   };
 
+  [[nodiscard]] bool is_skipped(uint32_t step) const { return skipped_ && step <= *skipped_; }
   bool read_one();
   StepRecords* open_step(uint32_t step);
   void take(const format::TensorStats& event);
@@ -66,6 +70,7 @@ class StepStream {
   bool at_end_ = false;
   Findings findings_;
   std::array<uint64_t, format::kLossReasonCount> lost_{};
+  std::optional<uint32_t> skipped_;  ///< the last step that is not wanted
   uint64_t events_read_ = 0;
   uint64_t late_values_ = 0;
   // Ids of the file to ids of `names`; zero or empty: not translated yet.

@@ -4,6 +4,7 @@
 #include "tests/support/catch.h"
 #include "tests/support/temp_dir.h"
 #include "tests/support/trace_builder.h"
+#include "tools/diff/equal_prefix.h"
 #include "tools/diff/step_stream.h"
 
 namespace {
@@ -69,4 +70,93 @@ TEST_CASE("step_stream: values of an unknown step come last", "[diff][stream]") 
 TEST_CASE("step_stream: steps that were not recorded leave a gap, not empty steps",
           "[diff][stream]") {
   CHECK(steps_of({{0, 1, "a"}, {50, 2, "b"}, {100, 3, "c"}}) == Steps{"0:a", "50:b", "100:c"});
+}
+
+namespace {
+
+/// Counts what is read of a file.
+class CountingSource final : public reader::ByteSource {
+ public:
+  CountingSource(const std::string& path, uint64_t& bytes) : bytes_(bytes) {
+    auto file = reader::FileSource::open(path);
+    REQUIRE(file.ok());
+    file_ = std::move(file).value();
+  }
+  [[nodiscard]] uint64_t size() const noexcept override { return file_->size(); }
+  [[nodiscard]] Status read(uint64_t offset, std::span<std::byte> to) const noexcept override {
+    bytes_ += to.size();
+    return file_->read(offset, to);
+  }
+
+ private:
+  std::unique_ptr<reader::ByteSource> file_;
+  uint64_t& bytes_;
+};
+
+constexpr uint32_t kSteps = 200, kDifferent = 199;
+
+/// A chunk for each step; the values of kDifferent depend on `last`.
+void write_long(const std::string& path, float last, bool finding = false) {
+  test::TraceBuilder trace(path);
+  for (uint32_t step = 0; step < kSteps; ++step) {
+    trace.step(step);
+    for (uint32_t i = 0; i < 300; ++i) {
+      const float value = step == kDifferent ? last : static_cast<float>(step * i);
+      trace.stats({.scope = "h." + std::to_string(i), .values = {value, 1, static_cast<float>(i)}});
+    }
+    if (finding && step == 7) trace.finding({.level = format::Level::kError});
+    trace.flush();
+  }
+  trace.close();
+}
+
+}  // namespace
+
+TEST_CASE("equal_prefix: equal steps are not read, but for error findings", "[diff][stream]") {
+  const test::TempDir dir;
+  write_long(dir / "a.ctrace", 1);
+  write_long(dir / "b.ctrace", 2, true);
+  uint64_t bytes = 0;
+  const auto open = [&](const char* name) {
+    auto reader = reader::TraceReader::open(std::make_unique<CountingSource>(dir / name, bytes));
+    REQUIRE(reader.ok());
+    return std::move(reader).value();
+  };
+  auto a = open("a.ctrace"), b = open("b.ctrace");
+  const uint64_t whole = a->file_bytes() + b->file_bytes();
+  const auto equal = diff::equal_prefix(*a, *b);
+  REQUIRE(equal.size() == kDifferent);
+  CHECK(equal.back().step == kDifferent - 1);
+  CHECK(equal.front().values == 300);
+
+  const uint64_t opened = bytes;
+  format::Definitions names;
+  diff::StepStream stream(std::move(b), names);
+  stream.skip_to_after(equal.back().step);
+  const diff::StepRecords* step = stream.peek();
+  REQUIRE(step != nullptr);
+  CHECK(step->step == kDifferent);
+  CHECK(step->values.size() == 300);
+  stream.pop();
+  CHECK(stream.peek() == nullptr);
+  CHECK(stream.findings().errors == 1);
+  CHECK(stream.late_values() == 0);
+  CHECK((bytes - opened) * 50 < whole);  // two chunks of 200
+  INFO("opening and sums: " << opened << " of " << whole);
+  CHECK(opened * 2 < whole);
+}
+
+TEST_CASE("equal_prefix: an unclosed trace is read as a whole", "[diff][stream]") {
+  const test::TempDir dir;
+  write_long(dir / "a.ctrace", 1);
+  {
+    test::TraceBuilder trace(dir / "b.ctrace");
+    trace.step(0).stats({.values = {1}});
+    trace.leave_unclosed();
+  }
+  auto a = reader::TraceReader::open(dir / "a.ctrace");
+  auto b = reader::TraceReader::open(dir / "b.ctrace");
+  REQUIRE((a.ok() && b.ok()));
+  CHECK(diff::equal_prefix(*a.value(), *a.value()).size() == kSteps);
+  CHECK(diff::equal_prefix(*a.value(), *b.value()).empty());
 }
