@@ -32,7 +32,7 @@ struct CudaState {
   CudaState(const InterceptorOptions& options_in, const DriverApi& driver_in)
       : options(options_in),
         driver(driver_in),
-        functions(driver, *options.definitions, *options.rules),
+        functions(driver, *options.definitions, *options.rules, options.wants_kernel),
         graphs(driver, functions, stats),
         stats(driver, *options.sink, options.keep_samples, options.values, options.value_bytes,
               options.capture_graphs),
@@ -78,6 +78,7 @@ struct CudaState {
   std::atomic<bool> ends_are_told{false};
   std::mutex replacing;  ///< held while what was known of a handle's last context is forgotten
   std::atomic<bool> gpu_work{true};  ///< false after a sticky error: no launch of ours
+  std::atomic<uint64_t> last_look{0};
 };
 
 /// One line for people and one event for the trace.

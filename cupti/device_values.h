@@ -54,6 +54,8 @@ class DeviceValues {
   /// A value could not be staged. @return whether to record its statistics.
   [[nodiscard]] bool refuse() noexcept { return sink_ == nullptr || sink_->refuse(); }
 
+  /// The value is not wanted after all.
+  void give_back(const Staged& staged) noexcept { arena_.release(staged.offset); }
   /// The copy is done. @param event  with its statistics.
   void take(const format::TensorStats& event, const Staged& staged) noexcept;
 

@@ -1,5 +1,6 @@
 #include "cupti/function_table.h"
 
+#include <algorithm>
 #include <bit>
 #include <cstring>
 #include <optional>
@@ -37,11 +38,20 @@ std::string read_name(Handle handle, Query query) {
   return name;
 }
 
+/// @return 8-byte words up to the end of the last parameter.
+size_t count_words(const std::vector<ParamLayout>& params) {
+  size_t words = 0;
+  for (const ParamLayout& place : params)
+    words = std::max(words, (place.offset + place.bytes + 7) / 8);
+  return words;
+}
+
 }  // namespace
 
 FunctionTable::FunctionTable(const DriverApi& api, format::Definitions& definitions,
-                             settings::RuleBook& rules)
-    : api_(api), definitions_(definitions), rules_(rules) {}
+                             settings::RuleBook& rules,
+                             bool (*wants)(format::KernelId kernel) noexcept)
+    : api_(api), definitions_(definitions), rules_(rules), wants_(wants) {}
 
 void FunctionTable::apply(const HandleChange& change) {
   const std::unique_lock lock(mutex_);
@@ -158,6 +168,11 @@ FunctionInfo FunctionTable::make_info(CUfunction function, Facts facts) {
   const std::string demangled = demangle(facts.name);
   const std::string names[] = {demangled, facts.name, kernel_family(demangled)};
   info.rules = rules_.of_kernel(names);
+  const bool wanted = wants_ == nullptr || wants_(info.kernel);
+  std::erase_if(info.rules,
+                [&](const settings::Rule* rule) { return rule->all_kernels && !wanted; });
+  if (std::ranges::any_of(info.rules, &settings::Rule::outputs_auto))
+    info.outputs = std::make_shared<OutputLearner>(count_words(info.params));
   return info;
 }
 

@@ -14,6 +14,7 @@
 #include <array>
 #include <atomic>
 #include <deque>
+#include <memory>
 #include <mutex>
 #include <shared_mutex>
 #include <string>
@@ -23,6 +24,7 @@
 #include "cupti/api.h"
 #include "cupti/cubin_table.h"
 #include "cupti/operands.h"
+#include "cupti/output_learner.h"
 #include "cupti/state_decoder.h"
 #include "format/definitions.h"
 #include "format/settings/rule_book.h"
@@ -34,12 +36,15 @@ struct FunctionInfo {
   format::KernelId kernel;
   std::vector<ParamLayout> params;
   settings::RuleBook::Matching rules;
+  std::shared_ptr<OutputLearner> outputs;  ///< null: no rule wants them found
 };
 
 class FunctionTable {
  public:
-  /// @param api, @param definitions, @param rules outlive this.
-  FunctionTable(const DriverApi& api, format::Definitions& definitions, settings::RuleBook& rules);
+  /// @param api, @param definitions, @param rules outlive this. @param wants as
+  /// InterceptorOptions::wants_kernel.
+  FunctionTable(const DriverApi& api, format::Definitions& definitions, settings::RuleBook& rules,
+                bool (*wants)(format::KernelId kernel) noexcept = nullptr);
 
   /// Handles were found or unloaded.
   void apply(const HandleChange& change);
@@ -92,6 +97,7 @@ class FunctionTable {
   const DriverApi& api_;
   format::Definitions& definitions_;
   settings::RuleBook& rules_;
+  bool (*const wants_)(format::KernelId kernel) noexcept;
   CubinTable cubins_;
 
   std::atomic<bool> followed_{false};

@@ -62,9 +62,10 @@ void Gate::describe(const LaunchInfo& launch, bool per_thread, Pass& pass) {
   if (function.rules.empty()) return;
   Sampler& sampler = pass.sampler.emplace(state_, pass.position, event.device);
   if (!pass.captured) {
-    sampler.collect(launch, function);
+    sampler.collect(Sampler::Purpose::kLaunch, launch, function, event.operands);
+    sampler.submit_before(pass.context, std::bit_cast<CUstream>(event.stream));
   } else if (state_.options.capture_graphs) {
-    sampler.collect_for_replays(launch, function);
+    sampler.collect(Sampler::Purpose::kCapture, launch, function, event.operands);
   }
 }
 

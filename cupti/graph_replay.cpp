@@ -48,10 +48,14 @@ NotSampled sample_graph(CudaState& state, ExecutableGraph* graph, CUcontext cont
   count(state, position.step, LossReason::kGraphUnseen, graph->kernels.unseen);
   count(state, position.step, LossReason::kGraphMemory, graph->kernels.memory_nodes);
   Sampler sampler(state, position, launch.device);
+  std::array<format::Operand, kMaxOperands> operands;  // made once: 8 KiB
   for (const GraphKernel& kernel : graph->kernels.list) {
     if (!kernel.enabled || kernel.function->rules.empty()) continue;
     const PackedLaunch packed(kernel);
-    sampler.collect(packed.info(), *kernel.function);
+    const size_t count = scan_operands(packed.info(), kernel.function->params,
+                                       *state.options.addresses, state.tensor_maps, operands);
+    sampler.collect(Sampler::Purpose::kReplay, packed.info(), *kernel.function,
+                    std::span(operands).first(count));
   }
   // With nodes of ours inside, values are those behind each kernel: what the buffers hold at the
   // end would be told under the same keys. Kernels without a node have none.

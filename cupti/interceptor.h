@@ -21,6 +21,7 @@
 
 #include "cupti/address_map.h"
 #include "cupti/hooks_v1.h"
+#include "cupti/output_learner.h"
 #include "cupti/stats/tensor_view.h"
 #include "cupti/value_sink.h"
 #include "format/definitions.h"
@@ -44,6 +45,8 @@ struct InterceptorOptions {
   /// Brings `addresses` up to what allocators have reported; null: it always is. `all`: also what
   /// another thread is at, for values, whose extent depends on it.
   void (*settle_memory)(bool all) noexcept = nullptr;
+  /// Asked for a rule that is for all kernels; null: all are wanted.
+  bool (*wants_kernel)(format::KernelId kernel) noexcept = nullptr;
   settings::RuleBook* rules = nullptr;  ///< of this rank; outlives the interceptor
   std::string cupti_path;               ///< CONVTRACE_CUPTI or empty
   bool record_launches = true;          ///< false below mode `launches`
@@ -55,12 +58,21 @@ struct InterceptorOptions {
   uint64_t value_bytes = 0;     ///< of each context's memory, for values on their way
 };
 
+/// Half of a look (output_learner.h): the hash in front of a launch, or the value behind it.
+struct Look {
+  OutputLearner* learner = nullptr;  ///< null: it is no look; outlives its results
+  uint64_t id = 0;                   ///< joins the two halves
+  uint32_t word = 0;
+  bool before = false;
+};
+
 /// One tensor on a device whose statistics an observer wants. `event` is complete but for its
 /// numbers; its shape span is borrowed for the call, all else is copied.
 struct DeviceRequest {
   stats::TensorView view;
   format::TensorStats event;
   const settings::Rule* rule = nullptr;  ///< that asks for it, if one does
+  Look look{};
 };
 
 class Interceptor {

@@ -89,16 +89,25 @@ class ResultRing {
     std::atomic<Fate> fate{Fate::kDropped};
   };
 
-  static void emit(const Entry& entry, const stats::StatsResult& result, bool keep_samples,
-                   DeviceValues& values, format::EventSink& sink) noexcept;
+  /// A hash from in front of a launch, until the value from behind it comes.
+  struct Before {
+    uint64_t look = 0;
+    uint64_t hash = 0;
+  };
+
+  /// @param[in,out] event of a half of a look. @return whether it is an output's value.
+  bool judge(const Look& look, format::TensorStats& event) noexcept;
+  void emit(const Entry& entry, const stats::StatsResult& result, bool keep_samples,
+            DeviceValues& values, format::EventSink& sink) noexcept;
   bool deliver(uint64_t ticket, format::EventSink& sink, bool keep_samples,
                DeviceValues& values) noexcept;
 
   stats::ResultSlot* slots_ = nullptr;
   uint64_t device_address_ = 0;
   std::unique_ptr<Entry[]> entries_;
-  std::atomic<uint64_t> head_{0};  ///< next ticket to claim
-  std::atomic<uint64_t> tail_{0};  ///< next ticket to give out
+  std::unique_ptr<Before[]> before_;  ///< of look n at n mod kSlots; whoever collects has it
+  std::atomic<uint64_t> head_{0};     ///< next ticket to claim
+  std::atomic<uint64_t> tail_{0};     ///< next ticket to give out
 };
 
 }  // namespace convtrace::cupti

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
-#include <string>
 #include <unordered_set>
+#include <utility>
 
 #include "cupti/own_calls.h"
 
@@ -25,6 +25,11 @@ uint64_t read_pointer(const LaunchInfo& launch, const FunctionInfo& function, ui
   const auto bytes = LaunchParams(launch).bytes_of(param, place.offset, place.bytes);
   if (bytes.size() == sizeof address) std::memcpy(&address, bytes.data(), sizeof address);
   return address;
+}
+
+std::string slot_of(uint32_t param, uint32_t word) {
+  const std::string slot = "arg:" + std::to_string(param);
+  return word == 0 ? slot : slot + '+' + std::to_string(word);
 }
 
 void count_loss(const CudaState& state, const Position& position, NotSampled why, size_t outputs) {
@@ -76,61 +81,111 @@ bool asks_now(const settings::Rule& rule, const Position& position) noexcept {
   return position.capture && rule.steps.contains(position.step);
 }
 
-void Sampler::collect(const LaunchInfo& launch, const FunctionInfo& function) {
-  collect_if(launch, function,
-             [this](const settings::Rule& rule) { return asks_now(rule, position_); });
-}
-
-void Sampler::collect_for_replays(const LaunchInfo& launch, const FunctionInfo& function) {
-  collect_if(launch, function, [](const settings::Rule&) { return true; });
-}
-
-template <typename Wanted>
-void Sampler::collect_if(const LaunchInfo& launch, const FunctionInfo& function, Wanted wanted) {
+void Sampler::collect(Purpose purpose, const LaunchInfo& launch, const FunctionInfo& function,
+                      Operands operands) {
   const format::StringId scope = position_.place.scope;
   const std::string_view name = state_.options.definitions->text(scope);
+  const size_t first = requests_.size();
+  bool found = false;
   for (const settings::Rule* rule : function.rules) {
-    if (!wanted(*rule) || !state_.options.rules->in_scope(*rule, scope.value, name)) continue;
+    const bool wanted = purpose == Purpose::kCapture || asks_now(*rule, position_);
+    if (!wanted || !state_.options.rules->in_scope(*rule, scope.value, name)) continue;
     asked_ = true;
-    if (rule->outputs_auto) {
-      // Signatures do not tell outputs from inputs: take every pointer, its slot says which.
-      for (uint32_t param = 0; param < function.params.size(); ++param)
-        add(*rule, param, launch, function);
-    } else {
-      for (const uint32_t param : rule->outputs) add(*rule, param, launch, function);
+    for (const uint32_t param : rule->outputs) {
+      const auto piece = piece_at(read_pointer(launch, function, param));
+      if (piece) add(make_request(*rule, *piece, function, slot_of(param, 0)), first);
     }
+    if (!rule->outputs_auto || std::exchange(found, true)) continue;
+    find_outputs(purpose, *rule, function, operands, first);
   }
 }
 
-void Sampler::add(const settings::Rule& rule, uint32_t param, const LaunchInfo& launch,
-                  const FunctionInfo& function) {
-  const uint64_t address = read_pointer(launch, function, param);
+/// Words that are known to lead to outputs are taken; those that may are looked at.
+void Sampler::find_outputs(Purpose purpose, const settings::Rule& rule,
+                           const FunctionInfo& function, Operands operands, size_t first) {
+  using Wish = OutputLearner::Wish;
+  OutputLearner& learner = *function.outputs;
+  const bool look_at_all = purpose == Purpose::kLaunch && learner.begin_launch();
+  std::vector<uint64_t> begins;
+  for (const format::Operand& operand : operands) begins.push_back(operand.address);
+  std::ranges::sort(begins);
+  for (const format::Operand& operand : operands) {
+    const size_t word = (function.params[operand.param].offset + operand.word) / sizeof(uint64_t);
+    const OutputLearner::Evidence known = learner.evidence(word);
+    Wish wish = learner.wish(word, look_at_all);
+    if (purpose != Purpose::kLaunch)
+      wish = known.looks == 0 || known.is_output() ? Wish::kTake : Wish::kNothing;
+    if (wish == Wish::kNothing) continue;
+    auto piece = piece_at(operand.address);
+    if (!piece) continue;
+    // Another operand in the same block is judged by itself.
+    const auto next = std::ranges::upper_bound(begins, operand.address);
+    if (next != begins.end()) piece->bytes = std::min(piece->bytes, *next - operand.address);
+    DeviceRequest request =
+        make_request(rule, *piece, function, slot_of(operand.param, operand.word));
+    request.event.looks = known.looks;
+    request.event.changes = known.changes;
+    if (wish == Wish::kLook)
+      request.look = {&learner, state_.last_look.fetch_add(1) + 1, static_cast<uint32_t>(word)};
+    add(request, first);
+  }
+}
+
+std::optional<Sampler::Piece> Sampler::piece_at(uint64_t address) const {
   const auto range = state_.options.addresses->find(address);
-  if (!range || range->freed || !is_readable(*range, device_)) return;
+  if (!range || range->freed || !is_readable(*range, device_)) return std::nullopt;
+  return Piece{address, *range, range->base + range->bytes - address};
+}
+
+DeviceRequest Sampler::make_request(const settings::Rule& rule, const Piece& piece,
+                                    const FunctionInfo& function, const std::string& slot) {
   const format::DType dtype = rule.dtype.value_or(format::DType::kUnknown);
   const uint64_t element = format::element_bytes(dtype);
-  const uint64_t offset = address - range->base;
-  const uint64_t count = (range->bytes - offset) / element;
-  if (count == 0) return;
-
+  const uint64_t count = piece.bytes / element;
   DeviceRequest request;
   request.rule = &rule;
-  request.view = stats::dense_view(std::bit_cast<const void*>(address), dtype, count);
+  request.view = stats::dense_view(std::bit_cast<const void*>(piece.address), dtype, count);
   format::TensorStats& event = request.event;
   event.header.step = position_.step;
   event.place = position_.place;
-  event.slot = state_.options.definitions->intern("arg:" + std::to_string(param));
+  event.slot = state_.options.definitions->intern(slot);
   event.kernel = function.kernel;
   event.device = {format::Device::Type::kCuda, device_};
   event.dtype = dtype;
   event.extent = format::Extent::kBlock;
   event.capture = rule.capture.value_or(format::Capture::kStats);
-  event.value.offset = offset;
-  event.value.generation = range->generation;
-  event.address = address;
+  event.value.offset = piece.address - piece.range.base;
+  event.value.generation = piece.range.generation;
+  event.address = piece.address;
   event.bytes = count * element;
+  return request;
+}
+
+/// @param first of this kernel's requests: the first rule that names an operand has it.
+void Sampler::add(const DeviceRequest& request, size_t first) {
+  const bool known =
+      std::any_of(requests_.begin() + static_cast<ptrdiff_t>(first), requests_.end(),
+                  [&](const DeviceRequest& r) { return r.event.slot == request.event.slot; });
+  if (known || request.event.bytes == 0) return;
   requests_.push_back(request);
-  state_.options.rules->used(rule);
+  state_.options.rules->used(*request.rule);
+  if (request.look.learner == nullptr) return;
+  DeviceRequest& before = before_.emplace_back(request);
+  before.look.before = true;
+  before.event.capture = format::Capture::kHash;
+}
+
+void Sampler::submit_before(CUcontext context, CUstream stream) noexcept {
+  if (before_.empty()) return;
+  refused_ = launch(context, before_, stream);
+  if (refused_ == NotSampled::kSampled) return;
+  const size_t collected = requests_.size();
+  // What is known to be an output is taken without a look.
+  std::erase_if(requests_, [](DeviceRequest& request) {
+    const Look look = std::exchange(request.look, {});
+    return look.learner != nullptr && !look.learner->evidence(look.word).is_output();
+  });
+  count_loss(state_, position_, refused_, collected - requests_.size());
 }
 
 void Sampler::keep_last_of_each_buffer() {
@@ -150,14 +205,18 @@ void Sampler::capture(CUcontext context, CUstream stream) {
     count_loss(state_, position_, NotSampled::kCapturing, requests_.size());
 }
 
+NotSampled Sampler::launch(CUcontext context, std::span<const DeviceRequest> batch,
+                           CUstream stream) noexcept {
+  const NotSampled outcome = can_launch(state_, context, stream);
+  if (outcome != NotSampled::kSampled) return outcome;
+  const OwnCalls own;
+  return state_.stats.submit(context, batch, stream);
+}
+
 NotSampled Sampler::submit(CUcontext context, CUstream stream) noexcept {
   if (!asked_) return NotSampled::kNotAsked;
-  if (requests_.empty()) return NotSampled::kNoOutput;
-  NotSampled outcome = can_launch(state_, context, stream);
-  if (outcome == NotSampled::kSampled) {
-    const OwnCalls own;
-    outcome = state_.stats.submit(context, requests_, stream);
-  }
+  if (requests_.empty()) return before_.empty() ? NotSampled::kNoOutput : refused_;
+  const NotSampled outcome = launch(context, requests_, stream);
   count_loss(state_, position_, outcome, requests_.size());
   return outcome;
 }

@@ -1,12 +1,16 @@
 #pragma once
 /// @file sampler.h
-/// Statistics of what tagged kernels wrote: finds the buffers, queues the work behind the launch.
+/// Statistics of what tagged kernels read and wrote: finds the buffers, queues the work in front of
+/// the launch and behind it.
 ///
 /// Place:    used by the gate around the real call, in ordinary code of the calling thread.
 /// Threads:  any; one Sampler value belongs to one launch of the program.
 /// Errors:   whatever prevents it is a NotSampled and a counted loss.
 /// Source:   docs/design.md "Rules for our own GPU work".
 
+#include <optional>
+#include <span>
+#include <string>
 #include <vector>
 
 #include "cupti/cuda_state.h"
@@ -31,17 +35,26 @@ class Sampler {
   Sampler(CudaState& state, const Position& position, uint8_t device)
       : state_(state), position_(position), device_(device) {}
 
-  /// Collects the outputs that the rules of `function` ask for. Addresses are read now: the program
-  /// may reuse the arguments once its call has returned.
-  void collect(const LaunchInfo& launch, const FunctionInfo& function);
-  /// The same for a launch that is captured: a replay decides whether its step is asked for.
-  void collect_for_replays(const LaunchInfo& launch, const FunctionInfo& function);
+  enum class Purpose : uint8_t {
+    kLaunch,   ///< of this launch, which runs now
+    kCapture,  ///< of its replays: each decides whether its step is asked for
+    kReplay,   ///< of a graph's launch, in front of which nothing is looked at
+  };
+
+  /// Collects what the rules of `function` ask for. Addresses are read now: the program may reuse
+  /// the arguments once its call has returned.
+  /// @param operands of the launch, as scan_operands() finds them.
+  void collect(Purpose purpose, const LaunchInfo& launch, const FunctionInfo& function,
+               std::span<const format::Operand> operands);
 
   /// @return how many values were collected.
   [[nodiscard]] size_t count() const noexcept { return requests_.size(); }
 
   /// Of several kernels that ran as one, those that wrote a buffer before the last one did.
   void keep_last_of_each_buffer();
+
+  /// To be called right in front of the launch.
+  void submit_before(CUcontext context, CUstream stream) noexcept;
 
   /// To be called after the launch was captured: its values come with each launch of the graph.
   void capture(CUcontext context, CUstream stream);
@@ -50,16 +63,30 @@ class Sampler {
   [[nodiscard]] format::NotSampled submit(CUcontext context, CUstream stream) noexcept;
 
  private:
-  template <typename Wanted>
-  void collect_if(const LaunchInfo& launch, const FunctionInfo& function, Wanted wanted);
-  void add(const settings::Rule& rule, uint32_t param, const LaunchInfo& launch,
-           const FunctionInfo& function);
+  /// Memory from an address to the end of its block, or to where another operand begins.
+  struct Piece {
+    uint64_t address = 0;
+    MemoryRange range;
+    uint64_t bytes = 0;
+  };
+  using Operands = std::span<const format::Operand>;
+
+  void find_outputs(Purpose purpose, const settings::Rule& rule, const FunctionInfo& function,
+                    Operands operands, size_t first);
+  [[nodiscard]] std::optional<Piece> piece_at(uint64_t address) const;
+  [[nodiscard]] DeviceRequest make_request(const settings::Rule& rule, const Piece& piece,
+                                           const FunctionInfo& function, const std::string& slot);
+  void add(const DeviceRequest& request, size_t first);
+  [[nodiscard]] format::NotSampled launch(CUcontext context, std::span<const DeviceRequest> batch,
+                                          CUstream stream) noexcept;
 
   CudaState& state_;
   const Position position_;
   const uint8_t device_;
   bool asked_ = false;
+  std::vector<DeviceRequest> before_;  ///< in front of the launch
   std::vector<DeviceRequest> requests_;
+  format::NotSampled refused_ = format::NotSampled::kSampled;  ///< what was in front
 };
 
 }  // namespace convtrace::cupti

@@ -242,6 +242,10 @@ struct TensorStats {
   std::span<const std::byte>
       samples;  ///< raw elements at floor(i*count/8), i < 8; all if count < 8
   std::span<const std::byte> leading;  ///< the first elements, as many as were asked for
+  /// Of an operand that nobody declared an output: launches around which its bytes were compared,
+  /// and in how many they changed. 0: declared, or not compared.
+  uint32_t looks = 0;
+  uint32_t changes = 0;
 };
 inline constexpr size_t kMaxDims = 16;
 inline constexpr size_t kMaxRanges = 256;

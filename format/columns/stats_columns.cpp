@@ -15,8 +15,10 @@ void append(std::vector<uint8_t>& to, std::span<const std::byte> bytes) {
 }  // namespace
 
 void StatsColumns::put(const TensorStats& e) {
-  std::array<uint64_t, 5 + kStatsWords> varying = {e.value.storage, e.value.offset,
+  std::array<uint64_t, 7 + kStatsWords> varying = {e.value.storage, e.value.offset,
                                                    e.value.generation, e.value.version, e.address};
+  varying[5 + kStatsWords] = e.looks;
+  varying[6 + kStatsWords] = e.changes;
   if (e.capture != Capture::kHash) {
     std::ranges::copy(words_of(e.stats), varying.begin() + 5);
   }
@@ -58,7 +60,7 @@ std::unique_ptr<wire::StatsColumnsT> StatsColumns::pack() const {
               &To::negative, &To::subnormal,      &To::saturated,    &To::min,
               &To::max,      &To::amax,           &To::amin_nonzero, &To::sum_lo,
               &To::sum_hi,   &To::l1_lo,          &To::l1_hi,        &To::l2,
-              &To::mean,     &To::deviation});
+              &To::mean,     &To::deviation,      &To::looks,        &To::changes});
   to->shape = shape_.pack(dims_);
   to->hash = hash_;
   to->range_hashes = range_hashes_;

@@ -27,7 +27,7 @@ class StatsColumns {
   void clear();
 
  private:
-  RowColumns<18, 5 + kStatsWords> rows_;
+  RowColumns<18, 7 + kStatsWords> rows_;
   PackedColumn shape_;  ///< one row per dimension of a signature
   size_t dims_ = 0;
   std::vector<uint64_t> hash_, range_hashes_;

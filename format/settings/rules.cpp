@@ -155,6 +155,16 @@ void load_rule(const std::string& path, const toml::node& node, LoadedRules& loa
 
 }  // namespace
 
+Rule rule_for_all_kernels(format::Capture capture) {
+  Rule rule;
+  rule.where = "CONVTRACE_ALL_KERNELS";
+  rule.kernel = Pattern::compile("*").value();
+  rule.capture = capture;
+  rule.outputs_auto = true;
+  rule.all_kernels = true;
+  return rule;
+}
+
 LoadedRules load_rules(const std::string& path) {
   LoadedRules loaded;
   const auto root = read_toml(path, loaded.problems);

@@ -33,7 +33,11 @@ struct Rule {
   bool inplace = false;
   uint32_t samples = 8;
   bool suppress = false;
+  bool all_kernels = false;  ///< CONVTRACE_ALL_KERNELS: its INCLUDE and EXCLUDE hold for it
 };
+
+/// What CONVTRACE_ALL_KERNELS asks for, as a rule to stand behind all others.
+[[nodiscard]] Rule rule_for_all_kernels(format::Capture capture);
 
 struct LoadedRules {
   std::vector<Rule> rules;

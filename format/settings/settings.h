@@ -39,6 +39,7 @@ struct Settings {
   StepSet ranks;                                  // CONVTRACE_RANKS
   std::string include;                            // CONVTRACE_INCLUDE
   std::string exclude;                            // CONVTRACE_EXCLUDE
+  bool all_kernels = false;                       // CONVTRACE_ALL_KERNELS
   uint64_t max_bytes = 0;  // CONVTRACE_MAX_BYTES; 0: min(20G, half of the free space)
   Ring ring;               // CONVTRACE_RING
   uint32_t samples = 8;    // CONVTRACE_SAMPLES

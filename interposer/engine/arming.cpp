@@ -85,6 +85,11 @@ bool rank_is_known() {
 
 const char* get_env(const char* name) { return getenv(name); }
 
+format::Capture capture_of(settings::Mode mode) {
+  if (mode == settings::Mode::kSnapshot) return format::Capture::kSnapshot;
+  return mode == settings::Mode::kHash ? format::Capture::kHash : format::Capture::kStats;
+}
+
 /// @return why this process is not traced, or null when it is.
 const char* arm() {
   settings::LoadedSettings loaded = settings::load_from_environment(environ);
@@ -105,6 +110,9 @@ const char* arm() {
       return !rule.ranks.contains(options.rank.rank);
     });
     options.rules = std::move(rules.rules);
+  }
+  if (settings.all_kernels && settings.mode >= settings::Mode::kHash) {
+    options.rules.push_back(settings::rule_for_all_kernels(capture_of(settings.mode)));
   }
   g_pid.store(getpid());
   g_engine.store(new Engine(std::move(options)));
@@ -159,6 +167,11 @@ Engine* running_engine() noexcept { return g_engine.load(std::memory_order_acqui
 cupti::Position current_position() noexcept {
   const Engine* const engine = running_engine();
   return engine != nullptr ? engine->position() : cupti::Position{};
+}
+
+bool is_kernel_wanted(format::KernelId kernel) noexcept {
+  Engine* const engine = running_engine();
+  return engine == nullptr || engine->wants(kernel);
 }
 
 void settle_reported_memory(bool all) noexcept {

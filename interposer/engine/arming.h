@@ -27,6 +27,9 @@ Engine* running_engine() noexcept;
 /// Position of the calling thread, for cupti/.
 cupti::Position current_position() noexcept;
 
+/// Whether CONVTRACE_INCLUDE and CONVTRACE_EXCLUDE leave the kernel in, for cupti/.
+bool is_kernel_wanted(format::KernelId kernel) noexcept;
+
 /// Judges what allocators have reported, for cupti/: see InterceptorOptions.
 void settle_reported_memory(bool all) noexcept;
 

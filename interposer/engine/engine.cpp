@@ -102,8 +102,11 @@ void Engine::emit(const format::Event& event) noexcept {
 
 bool Engine::is_wanted(const format::Event& event) noexcept {
   const auto* const launch = std::get_if<format::Launch>(&event);
-  return launch == nullptr || !names_.active() ||
-         contained("names", true, [&] { return names_.wants(launch->kernel); });
+  return launch == nullptr || wants(launch->kernel);
+}
+
+bool Engine::wants(format::KernelId kernel) noexcept {
+  return !names_.active() || contained("names", true, [&] { return names_.wants(kernel); });
 }
 
 void Engine::begin_trace() noexcept {
@@ -139,6 +142,7 @@ cupti::Interceptor* Engine::make_interceptor() {
   options.addresses = &addresses_;
   options.position = &current_position;
   options.settle_memory = &settle_reported_memory;
+  options.wants_kernel = &is_kernel_wanted;
   options.rules = &rules_;
   options.cupti_path = options_.settings.cupti;
   options.record_launches = options_.settings.mode >= settings::Mode::kLaunches;

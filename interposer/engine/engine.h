@@ -76,6 +76,8 @@ class Engine final : public format::EventSink,
   cupti::Interceptor* interceptor() noexcept;
   [[nodiscard]] cupti::Position position() const noexcept;
   void settle_memory(bool all) noexcept;
+  /// Whether CONVTRACE_INCLUDE and CONVTRACE_EXCLUDE leave the kernel in.
+  [[nodiscard]] bool wants(format::KernelId kernel) noexcept;
 
   /// Whether a fork child must not go on: a file, a thread or CUDA is involved.
   [[nodiscard]] bool bound_to_process() const noexcept {

@@ -17,7 +17,7 @@ bool StatsRows::bind(const wire::StatsColumns* table, size_t row_count) {
                         {t.negative()}, {t.subnormal()},      {t.saturated()},    {t.min()},
                         {t.max()},      {t.amax()},           {t.amin_nonzero()}, {t.sum_lo()},
                         {t.sum_hi()},   {t.l1_lo()},          {t.l1_hi()},        {t.l2()},
-                        {t.mean()},     {t.deviation()}},
+                        {t.mean()},     {t.deviation()},      {t.looks()},        {t.changes()}},
                        rows_);
 }
 
@@ -102,6 +102,8 @@ bool StatsRows::next(EventHeader header, Event& event) {
       .storage = v[0], .offset = v[1], .generation = v[2], .version = static_cast<uint32_t>(v[3])};
   stats.address = v[4];
   stats.stats = stats_of_words(v.data() + 5, signature.event.stats.count, hash_.take(1)[0]);
+  stats.looks = static_cast<uint32_t>(v[5 + kStatsWords]);
+  stats.changes = static_cast<uint32_t>(v[6 + kStatsWords]);
   stats.range_hashes = range_hashes_.take(signature.range_count);
   stats.samples = std::as_bytes(samples_.take(signature.sample_bytes));
   stats.leading = std::as_bytes(leading_.take(signature.leading_bytes));

@@ -147,6 +147,27 @@ dtype = "f32")");
   CHECK(run_process({tool, "verify", run.trace()}).exit_code == 0);
 }
 
+TEST_CASE("cuda: of all kernels come the values that they write, found without a rule") {
+  CudaRun run;
+  run.with("CONVTRACE_ALL_KERNELS=1").with("CONVTRACE_EXCLUDE=fill*");
+  const ProcessResult result = run.run({"cuda_steps", "linked", kPauseMs});
+  INFO(result.err);
+  REQUIRE(result.exit_code == 0);
+  CHECK(result.out == "all right\n");
+  CHECK(result.err.empty());
+  std::map<std::string, std::set<std::string>> slots;
+  for (const Json& value : run.records("stats")) {
+    slots[value.at("kernel")].insert(value.at("slot"));
+    CHECK(value.at("bytes") == 4096);
+    CHECK(value.at("extent") == "block");
+    CHECK(value.at("looks") == value.at("changes"));
+  }
+  CHECK(slots == std::map<std::string, std::set<std::string>>{{"_Z4iotaPfj", {"arg:0"}},
+                                                              {"_Z3addPKfS0_Pfj", {"arg:2"}},
+                                                              {"_Z6squarePfj", {"arg:0"}}});
+  CHECK(run.records("loss").empty());
+}
+
 TEST_CASE("cuda: each launch's values are those right behind it") {
   CudaRun run;
   run.with_rules(R"([[rule]]

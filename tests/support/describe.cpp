@@ -74,9 +74,11 @@ struct Describer {
   }
   void operator()(const TensorStats& e) {
     const auto& [header, place, slot, op, kernel, device, dtype, extent, capture, value, address,
-                 bytes, has_shape, shape, stats, variant, ranges, samples, leading] = e;
+                 bytes, has_shape, shape, stats, variant, ranges, samples, leading, looks,
+                 changes] = e;
     text.fields(header, place, slot, op, kernel, device, dtype, extent, capture, value, address,
                 bytes, has_shape, shape, stats, variant, ranges, samples, leading);
+    if (looks != 0 || changes != 0) text.fields(looks, changes);  // not in the oldest traces
   }
   void memory(const auto& e) {
     const auto& [header, address, bytes, generation, source, device, stream, stack] = e;

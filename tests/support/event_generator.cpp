@@ -108,9 +108,9 @@ class EventGenerator::Filler {
   }
   void fill(TensorStats& e) {
     auto& [header, place, slot, op, kernel, device, dtype, extent, capture, value, address, bytes,
-           has_shape, shape, stats, variant, ranges, samples, leading] = e;
+           has_shape, shape, stats, variant, ranges, samples, leading, looks, changes] = e;
     (*this)(header, place, slot, op, kernel, device, dtype, extent, capture, value, address, bytes,
-            has_shape, variant, samples, leading);
+            has_shape, variant, samples, leading, looks, changes);
     if (has_shape) fill_words(shape, kMaxDims);
     fill_words(ranges, kMaxRanges);
     fill(stats);

@@ -102,6 +102,8 @@ class Filler {
     json_["value"] = value_json(e.value);
     json_["address"] = e.address;
     json_["bytes"] = e.bytes;
+    json_["looks"] = e.looks == 0 ? Json() : Json(e.looks);
+    json_["changes"] = e.looks == 0 ? Json() : Json(e.changes);
     json_.update(stats_json(e.stats, e.dtype, e.capture));
     if (e.capture == format::Capture::kHash) return;
     json_["samples"] = elements_json(e.dtype, e.samples);

@@ -94,6 +94,9 @@ class Describer {
     if (e.op) details += name_text(definitions_, e.op) + "  ";
     if (e.kernel) details += kernel_text(definitions_, e.kernel) + "  ";
     details += type_text(e) + " on " + device_text(e.device) + "  " + numbers_text(e);
+    if (e.looks != 0) {
+      details += "  changed in " + std::to_string(e.changes) + " of " + counted(e.looks, "look");
+    }
   }
 
   void operator()(const format::Alloc& e) { memory(e); }

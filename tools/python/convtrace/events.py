@@ -51,6 +51,7 @@ _COUNTS = ("finite", "nan", "pos_inf", "neg_inf", "pos_zero", "neg_zero", "posit
 _STATS_ROWS = {name: 20 + i for i, name in enumerate(
     ("storage", "offset", "generation", "version", "address") + _COUNTS +
     ("min", "max", "amax", "amin_nonzero", "sum_lo", "sum_hi", "l1_lo", "l1_hi", "l2", "mean", "std"))}
+_STATS_ROWS.update(looks=50, changes=51)
 _MEMORY = _fixed(bytes=8, source=1, device_type=1, device_index=1, stream=8, stack=4)
 _COPY = _fixed(kind=1, bytes=8, stream=8)
 _SCOPE = _fixed(scope=4, call=4, phase=1, enter=1)
@@ -212,7 +213,8 @@ class _Chunk:
         ranges = samples = leading = 0
         for row, (signature, values) in enumerate(rows.rows()):
             v = {**rows.fixed_of(signature), **values, "hash": raw["hash"][row]}
-            v["version"] &= 0xFFFFFFFF
+            for name in ("version", "looks", "changes"):
+                v[name] &= 0xFFFFFFFF
             v["shape"] = None if v["rank"] == _RANK_UNKNOWN else shapes[signature]
             v["ranges"] = raw["range_hashes"][ranges:ranges + v["range_count"]]
             v["samples"] = raw["samples"][samples:samples + v["sample_bytes"]]
@@ -230,6 +232,7 @@ class _Chunk:
                  "device": _device(v), "dtype": dtype, "shape": v["shape"],
                  "extent": _named(_EXTENTS, v["extent"], "extent"), "capture": capture, "value": _value(v),
                  "address": v["address"], "bytes": v["bytes"], "count": v["count"],
+                 "looks": v["looks"] or None, "changes": v["changes"] if v["looks"] else None,
                  "hash": "0x%016x" % v["hash"]}
         if capture == "hash":
             return event

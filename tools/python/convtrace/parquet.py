@@ -31,7 +31,7 @@ SCHEMAS = {
         [(name, _INT) for name in _COUNTS] + [(name, _REAL) for name in _EXACT] +
         [(name + "_exact", _TEXT) for name in _EXACT] + [
         ("l2", _REAL), ("mean", _REAL), ("std", _REAL), ("samples", pyarrow.list_(_REAL)),
-        ("range_hashes", _TEXTS), ("variant", _INT)],
+        ("range_hashes", _TEXTS), ("variant", _INT), ("looks", _INT), ("changes", _INT)],
     "launches": _COMMON + _PLACE + [
         ("kernel", _TEXT), ("family", _TEXT), ("grid", pyarrow.list_(_INT)), ("block", pyarrow.list_(_INT)),
         ("shared_bytes", _INT), ("stream", _INT), ("device", _TEXT), ("sampled", _FLAG), ("why", _TEXT),

@@ -38,6 +38,7 @@ TEST_CASE("settings: printing and parsing are inverse for every row", "[settings
       {"CONVTRACE_RANKS", "0-3,7"},
       {"CONVTRACE_INCLUDE", "*gemm*;re:^x"},
       {"CONVTRACE_EXCLUDE", "*copy*"},
+      {"CONVTRACE_ALL_KERNELS", "1"},
       {"CONVTRACE_MAX_BYTES", "20G"},
       {"CONVTRACE_RING", "50,nan,USR2"},
       {"CONVTRACE_SAMPLES", "0"},
