@@ -16,7 +16,9 @@ stats::Batch idle_batch(uint64_t id) {
 }
 
 /// The one tensor of a node. @param scratch the ticket, then the partials.
-stats::BatchBuilder builder_at(CUdeviceptr scratch) { return {scratch + kTicketBytes, scratch}; }
+stats::BatchBuilder builder_at(CUdeviceptr scratch, stats::Variant variant) {
+  return {scratch + kTicketBytes, scratch, variant};
+}
 
 }  // namespace
 
@@ -36,7 +38,7 @@ uint64_t ContextStats::idle_id(void** params) noexcept {
 
 CUdeviceptr ContextStats::take_scratch(const DeviceRequest& request) {
   stats::Layout layout;
-  auto builder = builder_at(0);
+  auto builder = builder_at(0, variant_);
   if (phase() != Phase::kReady || !stats::flatten(request.view, layout).ok() || layout.count == 0 ||
       !builder.add(layout, request.event.capture, 0, 0))
     return 0;
@@ -70,11 +72,8 @@ std::optional<uint64_t> ContextStats::arm(CUgraphExec exec, CUgraphNode node, CU
     ticket = ring_.claim(std::span(&request, 1));
   }
   if (!ticket) return std::nullopt;
-  auto builder = builder_at(scratch);
-  const stats::Layout* const layout = ring_.layout(*ticket);
-  if (layout != nullptr &&
-      builder.add(*layout, request.event.capture, ring_.slot_address(*ticket),
-                  ResultRing::sequence(*ticket)) &&
+  auto builder = builder_at(scratch, variant_);
+  if (ring_.layout(*ticket) != nullptr && ring_.add_to(builder, *ticket) &&
       set_node(exec, node, builder.batch(), builder.blocks()) == CUDA_SUCCESS)
     return ticket;
   ring_.drop(*ticket);

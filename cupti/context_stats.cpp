@@ -16,7 +16,8 @@ constexpr size_t kArenaBytes = (kPartialsBytes + kTicketsBytes + 255) / 256 * 25
 
 ContextStats::Failure ContextStats::prepare(const std::atomic<bool>& stopping) noexcept {
   constexpr Failure (ContextStats::*kSteps[])() noexcept = {
-      &ContextStats::load_kernel, &ContextStats::register_ring, &ContextStats::make_arenas};
+      &ContextStats::load_kernels, &ContextStats::choose_variant, &ContextStats::register_ring,
+      &ContextStats::make_arenas};
   const ContextScope current(driver_, context_);
   Failure failure{current.result(), "cuCtxPushCurrent"};
   for (const auto step : kSteps) {
@@ -24,29 +25,48 @@ ContextStats::Failure ContextStats::prepare(const std::atomic<bool>& stopping) n
     failure = (this->*step)();
   }
   const bool ready = failure.result == CUDA_SUCCESS && !stopping.load();
-  if (ready) values_.prepare(value_bytes_);
+  if (ready) values_.prepare(value_bytes_, gather_);
   Phase expected = Phase::kPreparing;  // forget() may have been here
   phase_.compare_exchange_strong(expected, ready ? Phase::kReady : Phase::kOver);
   return failure;
 }
 
-ContextStats::Failure ContextStats::load_kernel() noexcept {
+ContextStats::Failure ContextStats::load_kernels() noexcept {
   CUmodule module = nullptr;
   CUresult result = driver_.module_load_data(&module, stats::convtrace_stats_fatbin);
   if (result != CUDA_SUCCESS) return {result, "cuModuleLoadData"};
-  result = driver_.module_get_function(&kernel_, module, stats::kStatsKernelName);
-  // Lazy loading would load it at the first launch, which may wait for the device.
-  if (result == CUDA_SUCCESS && driver_.func_load != nullptr) result = driver_.func_load(kernel_);
+  const auto load = [&](CUfunction* kernel, const char* name) {
+    if (result == CUDA_SUCCESS) result = driver_.module_get_function(kernel, module, name);
+    // Lazy loading would load it at the first launch, which may wait for the device.
+    if (result == CUDA_SUCCESS && driver_.func_load != nullptr) result = driver_.func_load(*kernel);
+  };
+  load(&kernel_, stats::kStatsKernelName);
+  load(&gather_, stats::kGatherKernelName);
   return {result, "cuModuleGetFunction"};
 }
 
+/// GPUs for computing have half as many f64 units as f32, those for graphics a 32nd or a 64th. A
+/// driver that does not tell gets the reference.
+ContextStats::Failure ContextStats::choose_variant() noexcept {
+  constexpr int kSlow = 8;
+  CUdevice device = 0;
+  int ratio = 0;
+  const bool known = driver_.ctx_get_device(&device) == CUDA_SUCCESS &&
+                     driver_.device_get_attribute(
+                         &ratio, CU_DEVICE_ATTRIBUTE_SINGLE_TO_DOUBLE_PRECISION_PERF_RATIO,
+                         device) == CUDA_SUCCESS;
+  if (known && ratio > kSlow) variant_ = stats::Variant::kNarrow;
+  return {};
+}
+
 ContextStats::Failure ContextStats::register_ring() noexcept {
-  void* const memory = ring_.allocate();
-  if (memory == nullptr) return {CUDA_ERROR_OUT_OF_MEMORY, "mmap"};
+  const std::span<std::byte> memory = ring_.allocate(most_samples_, variant_);
+  if (memory.empty()) return {CUDA_ERROR_OUT_OF_MEMORY, "mmap"};
   CUresult result =
-      driver_.mem_host_register(memory, ResultRing::kBytes, CU_MEMHOSTREGISTER_DEVICEMAP);
+      driver_.mem_host_register(memory.data(), memory.size(), CU_MEMHOSTREGISTER_DEVICEMAP);
   CUdeviceptr address = 0;
-  if (result == CUDA_SUCCESS) result = driver_.mem_host_get_device_pointer(&address, memory, 0);
+  if (result == CUDA_SUCCESS)
+    result = driver_.mem_host_get_device_pointer(&address, memory.data(), 0);
   ring_.set_device_address(address);
   return {result, "cuMemHostRegister"};
 }
@@ -134,19 +154,13 @@ void ContextStats::stage_values(const Grant& grant, size_t count, CUstream strea
 
 CUresult ContextStats::launch_all(const Grant& grant, size_t count, CUstream stream) noexcept {
   const uint64_t partials = arenas_address_ + grant.arena * kArenaBytes;
-  stats::BatchBuilder builder(partials, partials + kPartialsBytes);
+  stats::BatchBuilder builder(partials, partials + kPartialsBytes, variant_);
   for (uint64_t ticket = grant.first_ticket; ticket < grant.first_ticket + count; ++ticket) {
-    const stats::Layout* const layout = ring_.layout(ticket);
-    if (layout == nullptr) continue;
-    const auto add = [&] {
-      return builder.add(*layout, ring_.capture(ticket), ring_.slot_address(ticket),
-                         ResultRing::sequence(ticket));
-    };
-    if (add()) continue;
+    if (ring_.layout(ticket) == nullptr || ring_.add_to(builder, ticket)) continue;
     const CUresult result = launch(builder, stream);
     if (result != CUDA_SUCCESS) return result;
-    builder = stats::BatchBuilder(partials, partials + kPartialsBytes);
-    add();  // an empty batch takes any tensor
+    builder = stats::BatchBuilder(partials, partials + kPartialsBytes, variant_);
+    (void)ring_.add_to(builder, ticket);  // an empty batch takes any tensor
   }
   return launch(builder, stream);
 }
@@ -158,17 +172,16 @@ CUresult ContextStats::launch(const stats::BatchBuilder& builder, CUstream strea
                                params, nullptr);
 }
 
-uint64_t ContextStats::collect(format::EventSink& sink, bool keep_samples,
-                               uint64_t& room) noexcept {
+uint64_t ContextStats::collect(format::EventSink& sink, uint64_t& room) noexcept {
   const std::lock_guard lock(collect_mutex_);
-  ring_.collect(sink, keep_samples, values_, room);
+  ring_.collect(sink, values_, room);
   return ring_.under_way();
 }
 
-uint64_t ContextStats::forget(format::EventSink& sink, bool keep_samples) noexcept {
+uint64_t ContextStats::forget(format::EventSink& sink) noexcept {
   phase_.store(Phase::kOver);
   uint64_t room = ResultRing::kSlots;
-  const uint64_t results = collect(sink, keep_samples, room);
+  const uint64_t results = collect(sink, room);
   return results + values_.give_up();
 }
 

@@ -31,9 +31,10 @@ class ContextStats {
  public:
   /// As DeviceStats.
   ContextStats(const DriverApi& driver, CUcontext context, format::EventSink& sink,
-               ValueSink* values, uint64_t value_bytes, bool in_graphs)
+               uint32_t most_samples, ValueSink* values, uint64_t value_bytes, bool in_graphs)
       : driver_(driver),
         context_(context),
+        most_samples_(most_samples),
         value_bytes_(value_bytes),
         in_graphs_(in_graphs),
         values_(driver, values, sink) {}
@@ -79,14 +80,14 @@ class ContextStats {
               std::optional<uint64_t> unused) noexcept;
 
   /// As ResultRing::collect. @return how many results are still under way.
-  uint64_t collect(format::EventSink& sink, bool keep_samples, uint64_t& room) noexcept;
+  uint64_t collect(format::EventSink& sink, uint64_t& room) noexcept;
 
   [[nodiscard]] uint64_t values_under_way() const noexcept { return values_.under_way(); }
   /// As DeviceValues::pump().
   bool pump_values() noexcept;
 
   /// The context ends: no further call on it. @return how many results are lost by that.
-  uint64_t forget(format::EventSink& sink, bool keep_samples) noexcept;
+  uint64_t forget(format::EventSink& sink) noexcept;
 
  private:
   enum class Phase : uint8_t { kPreparing, kReady, kOver };
@@ -104,7 +105,8 @@ class ContextStats {
   };
 
   [[nodiscard]] Phase phase() const noexcept { return phase_.load(std::memory_order_acquire); }
-  Failure load_kernel() noexcept;
+  Failure load_kernels() noexcept;
+  Failure choose_variant() noexcept;
   Failure register_ring() noexcept;
   Failure make_arenas() noexcept;
   bool claim(std::span<const DeviceRequest> batch, uint64_t stream_id, Grant& grant) noexcept;
@@ -121,6 +123,9 @@ class ContextStats {
   std::atomic<Phase> phase_{Phase::kPreparing};
   std::atomic<bool> waited_{false};
   CUfunction kernel_ = nullptr;
+  CUfunction gather_ = nullptr;  ///< copies a tensor in logical order
+  stats::Variant variant_ = stats::Variant::kWide;
+  const uint32_t most_samples_;
   CUdeviceptr arenas_address_ = 0;
   std::mutex claim_mutex_;  ///< host work only: never held over a call to the driver
   std::array<Arena, 16> arenas_;

@@ -1,10 +1,19 @@
 #include "cupti/cuda_state.h"
 
+#include <algorithm>
+
 #include "cupti/context_scope.h"
 #include "cupti/own_calls.h"
 #include "cupti/report.h"
 
 namespace convtrace::cupti {
+
+uint32_t most_samples(const InterceptorOptions& options) {
+  uint32_t most = options.samples;
+  for (const settings::Rule* rule : options.rules->rules())
+    most = std::max(most, rule->samples.value_or(0));
+  return most;
+}
 
 void CudaState::use_context(CUcontext context, uint8_t device, uint64_t id) {
   const bool wanted = options.compute_values && !options.rules->empty();

@@ -28,13 +28,16 @@ struct CurrentContext {
   uint8_t device = 0;
 };
 
+/// @return samples that a value may have.
+[[nodiscard]] uint32_t most_samples(const InterceptorOptions& options);
+
 struct CudaState {
   CudaState(const InterceptorOptions& options_in, const DriverApi& driver_in)
       : options(options_in),
         driver(driver_in),
         functions(driver, *options.definitions, *options.rules, options.wants_kernel),
         graphs(driver, functions, stats),
-        stats(driver, *options.sink, options.keep_samples, options.values, options.value_bytes,
+        stats(driver, *options.sink, most_samples(options), options.values, options.value_bytes,
               options.capture_graphs),
         graph_stats(stats, *options.addresses, *options.sink) {}
 

@@ -24,11 +24,11 @@ void count_lost(uint64_t count, format::EventSink& sink) {
 
 }  // namespace
 
-DeviceStats::DeviceStats(const DriverApi& api, format::EventSink& sink, bool keep_samples,
+DeviceStats::DeviceStats(const DriverApi& api, format::EventSink& sink, uint32_t most_samples,
                          ValueSink* values, uint64_t value_bytes, bool in_graphs)
     : driver_(api),
       sink_(sink),
-      keep_samples_(keep_samples),
+      most_samples_(most_samples),
       values_(values),
       value_bytes_(value_bytes),
       in_graphs_(in_graphs) {}
@@ -43,8 +43,8 @@ void DeviceStats::prepare(CUcontext context) noexcept { (void)prepared(context);
 /// @return the context, whose preparation may have just been queued.
 DeviceStats::Shared DeviceStats::prepared(CUcontext context) noexcept try {
   if (Shared known = find(context)) return known;
-  const auto made =
-      std::make_shared<ContextStats>(driver_, context, sink_, values_, value_bytes_, in_graphs_);
+  const auto made = std::make_shared<ContextStats>(driver_, context, sink_, most_samples_, values_,
+                                                   value_bytes_, in_graphs_);
   const std::unique_lock contexts_lock(contexts_mutex_);
   const std::lock_guard lock(helper_mutex_);
   to_prepare_.push_back(made);
@@ -170,7 +170,7 @@ void DeviceStats::forget(CUcontext context) noexcept {
     context_settles_.wait_for(lock, std::chrono::nanoseconds(kPatienceNs),
                               [&] { return helper_idle_; });
   }
-  count_lost(known->forget(sink_, keep_samples_), sink_);
+  count_lost(known->forget(sink_), sink_);
 }
 
 /// Every other thread that is in one of them holds a share of it (find(), all()).
@@ -194,7 +194,7 @@ NotSampled DeviceStats::submit(CUcontext context, std::span<const DeviceRequest>
 
 uint64_t DeviceStats::collect(uint64_t& room) noexcept {
   uint64_t under_way = 0;
-  for (const Shared& known : all()) under_way += known->collect(sink_, keep_samples_, room);
+  for (const Shared& known : all()) under_way += known->collect(sink_, room);
   if (values_ == nullptr) return under_way;
   if (stopping_.load()) {
     pump_all();

@@ -32,11 +32,11 @@ namespace convtrace::cupti {
 class DeviceStats {
  public:
   /// @param api, @param sink, @param values outlive this.
-  /// @param keep_samples  false: no raw values in the results.
+  /// @param most_samples  that any request asks for.
   /// @param values        null: nothing is stored whole. @param value_bytes as InterceptorOptions.
   /// @param in_graphs     statistics are captured with the program's graphs, too.
   /// Makes no CUDA call.
-  DeviceStats(const DriverApi& api, format::EventSink& sink, bool keep_samples,
+  DeviceStats(const DriverApi& api, format::EventSink& sink, uint32_t most_samples,
               ValueSink* values = nullptr, uint64_t value_bytes = 0, bool in_graphs = false);
   ~DeviceStats();
   DeviceStats(const DeviceStats&) = delete;
@@ -91,7 +91,7 @@ class DeviceStats {
 
   const DriverApi& driver_;
   format::EventSink& sink_;
-  const bool keep_samples_;
+  const uint32_t most_samples_;
   ValueSink* const values_;
   const uint64_t value_bytes_;
   const bool in_graphs_;

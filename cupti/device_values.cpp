@@ -5,14 +5,17 @@
 #include <algorithm>
 #include <cstring>
 
+#include "cupti/stats/batch.h"
+
 namespace convtrace::cupti {
 
 DeviceValues::~DeviceValues() {
   if (ring_ != nullptr) munmap(ring_, kRingBytes);
 }
 
-void DeviceValues::prepare(uint64_t arena_bytes) noexcept {
+void DeviceValues::prepare(uint64_t arena_bytes, CUfunction gather) noexcept {
   if (sink_ == nullptr) return;
+  gather_ = gather;
   const std::unique_lock pumping(pump_mutex_, std::try_to_lock);
   if (!pumping || !make_memory(arena_bytes)) return;
   Phase expected = Phase::kUnprepared;  // give_up() may have been here
@@ -36,15 +39,29 @@ bool DeviceValues::make_memory(uint64_t arena_bytes) noexcept {
 
 std::optional<DeviceValues::Staged> DeviceValues::stage(const stats::Layout& layout,
                                                         CUstream stream) noexcept {
-  // What is not dense would need a kernel that gathers.
-  if (!is(Phase::kReady) || layout.rank != 0) return std::nullopt;
+  if (!is(Phase::kReady)) return std::nullopt;
   const std::optional<uint64_t> offset = arena_.claim(layout.bytes());
   if (!offset) return std::nullopt;
-  const CUresult result = driver_.memcpy_dtod_async(
-      arena_address_ + *offset, reinterpret_cast<CUdeviceptr>(layout.data), layout.bytes(), stream);
+  const CUresult result = copy(layout, arena_address_ + *offset, stream);
   if (result == CUDA_SUCCESS) return Staged{*offset, layout.bytes()};
   phase_.store(Phase::kOver);
   return std::nullopt;
+}
+
+CUresult DeviceValues::copy(const stats::Layout& layout, CUdeviceptr to,
+                            CUstream stream) const noexcept {
+  if (layout.rank == 0) {
+    return driver_.memcpy_dtod_async(to, reinterpret_cast<CUdeviceptr>(layout.data), layout.bytes(),
+                                     stream);
+  }
+  constexpr uint64_t kMostBlocks = 4096;  // of any GPU, several times over
+  constexpr uint64_t kBlockBytes = uint64_t{stats::kGatherThreads} * stats::kGroupBytes;
+  stats::BatchBuilder builder(0, 0);
+  (void)builder.add(layout, format::Capture::kStats, to, 0);  // an empty batch takes any tensor
+  void* params[] = {const_cast<stats::Batch*>(&builder.batch())};  // the driver copies it
+  const uint64_t blocks = std::min(stats::ceil_div(layout.bytes(), kBlockBytes), kMostBlocks);
+  return driver_.launch_kernel(gather_, static_cast<uint32_t>(blocks), 1, 1, stats::kGatherThreads,
+                               1, 1, 0, stream, params, nullptr);
 }
 
 void DeviceValues::take(const format::TensorStats& event, const Staged& staged) noexcept try {

@@ -46,8 +46,8 @@ class DeviceValues {
   DeviceValues& operator=(const DeviceValues&) = delete;
 
   /// Gets the memory, in the current context. Without it nothing is stored, and each value counted.
-  /// @param arena_bytes  on the device.
-  void prepare(uint64_t arena_bytes) noexcept;
+  /// @param arena_bytes  on the device. @param gather  the kernel that copies in logical order.
+  void prepare(uint64_t arena_bytes, CUfunction gather) noexcept;
 
   /// Copies the tensor behind what `stream` holds now. @return nothing if it cannot be.
   [[nodiscard]] std::optional<Staged> stage(const stats::Layout& layout, CUstream stream) noexcept;
@@ -86,6 +86,8 @@ class DeviceValues {
   [[nodiscard]] bool is(Phase phase) const noexcept {
     return phase_.load(std::memory_order_acquire) == phase;
   }
+  [[nodiscard]] CUresult copy(const stats::Layout& layout, CUdeviceptr to,
+                              CUstream stream) const noexcept;
   void discard() noexcept;
   void count_out() noexcept;
   [[nodiscard]] bool make_memory(uint64_t arena_bytes) noexcept;
@@ -98,6 +100,7 @@ class DeviceValues {
   ValueSink* const sink_;
   format::EventSink& losses_;
   std::atomic<Phase> phase_{Phase::kUnprepared};
+  CUfunction gather_ = nullptr;
   CUdeviceptr arena_address_ = 0;
   StagingArena arena_;
 

@@ -51,7 +51,7 @@ struct InterceptorOptions {
   std::string cupti_path;               ///< CONVTRACE_CUPTI or empty
   bool record_launches = true;          ///< false below mode `launches`
   bool compute_values = true;           ///< false below mode `hash`: contexts are not prepared
-  bool keep_samples = true;             ///< false: results hold no raw values
+  uint32_t samples = 8;                 ///< of values that a rule says nothing else for
   bool capture_graphs = false;          ///< compute values inside captured graphs
   bool insert_in_callback = false;      ///< act in CUPTI's callbacks instead of the gate
   ValueSink* values = nullptr;  ///< null: no value is stored whole; outlives the interceptor
@@ -72,6 +72,7 @@ struct DeviceRequest {
   stats::TensorView view;
   format::TensorStats event;
   const settings::Rule* rule = nullptr;  ///< that asks for it, if one does
+  uint32_t samples = 8;                  ///< above 8: also so many of the first elements
   Look look{};
 };
 

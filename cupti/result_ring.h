@@ -18,6 +18,7 @@
 
 #include "cupti/device_values.h"
 #include "cupti/interceptor.h"
+#include "cupti/stats/batch.h"
 #include "cupti/stats/compute.h"
 #include "cupti/stats/device_layout.h"
 #include "cupti/stats/layout.h"
@@ -27,17 +28,19 @@ namespace convtrace::cupti {
 
 class ResultRing {
  public:
-  /// 10 MB of host memory: the tensors of a training step of a model of some hundred layers.
+  /// 10 MB of host memory: the tensors of a training step of a model of some hundred layers. Fewer
+  /// slots where they have room for thousands of samples each.
   static constexpr uint32_t kSlots = 4096;
-  static constexpr size_t kBytes = kSlots * sizeof(stats::ResultSlot);
+  static constexpr size_t kMostBytes = size_t{64} << 20;
 
   ResultRing() = default;
   ~ResultRing();
   ResultRing(const ResultRing&) = delete;
   ResultRing& operator=(const ResultRing&) = delete;
 
-  /// @return the memory to register, kBytes of it, zero; null if there is none.
-  [[nodiscard]] void* allocate() noexcept;
+  /// @param samples  that a request may ask for. @param variant of the kernel.
+  /// @return the memory to register, zero; empty if there is none.
+  [[nodiscard]] std::span<std::byte> allocate(uint32_t samples, stats::Variant variant) noexcept;
   /// @param address where the device sees the memory.
   void set_device_address(uint64_t address) noexcept { device_address_ = address; }
 
@@ -49,27 +52,22 @@ class ResultRing {
   /// no elements, or a view that cannot be walked.
   [[nodiscard]] const stats::Layout* layout(uint64_t ticket) const noexcept;
   [[nodiscard]] format::Capture capture(uint64_t ticket) const noexcept;
-  [[nodiscard]] uint64_t slot_address(uint64_t ticket) const noexcept {
-    return device_address_ + ticket % kSlots * sizeof(stats::ResultSlot);
-  }
-  /// The word that marks the slot as complete.
-  [[nodiscard]] static uint64_t sequence(uint64_t ticket) noexcept { return ticket + 1; }
+  /// Puts the work of a ticket that has a layout into a launch. @return as BatchBuilder::add().
+  [[nodiscard]] bool add_to(stats::BatchBuilder& builder, uint64_t ticket) const noexcept;
   /// The value is copied into the arena before the statistics are computed.
   void set_staged(uint64_t ticket, const DeviceValues::Staged& staged) noexcept {
-    entries_[ticket % kSlots].staged = staged;
+    entries_[place(ticket)].staged = staged;
   }
   /// The value is not stored.
   void leave_statistics(uint64_t ticket) noexcept {
-    entries_[ticket % kSlots].request.event.capture = format::Capture::kStats;
+    entries_[place(ticket)].request.event.capture = format::Capture::kStats;
   }
   /// The device will not do it: nothing comes out for this ticket.
   void drop(uint64_t ticket) noexcept;
 
-  /// Gives out what is complete. @param keep_samples false: raw values are left out.
-  /// @param[in,out] room at most so many; less by what was given out.
+  /// Gives out what is complete. @param[in,out] room at most so many; less by what was given out.
   /// @param values  is given those that were staged.
-  void collect(format::EventSink& sink, bool keep_samples, DeviceValues& values,
-               uint64_t& room) noexcept;
+  void collect(format::EventSink& sink, DeviceValues& values, uint64_t& room) noexcept;
 
   [[nodiscard]] uint64_t under_way() const noexcept {
     return head_.load(std::memory_order_acquire) - tail_.load(std::memory_order_acquire);
@@ -95,17 +93,28 @@ class ResultRing {
     uint64_t hash = 0;
   };
 
+  /// @return first elements, real ones, that are written beside the evenly spread ones.
+  [[nodiscard]] uint32_t leading_count(const Entry& entry) const noexcept;
   /// @param[in,out] event of a half of a look. @return whether it is an output's value.
   bool judge(const Look& look, format::TensorStats& event) noexcept;
-  void emit(const Entry& entry, const stats::StatsResult& result, bool keep_samples,
+  /// @param slot  of the result, or null.
+  void emit(const Entry& entry, const stats::StatsResult& result, const stats::ResultSlot* slot,
             DeviceValues& values, format::EventSink& sink) noexcept;
-  bool deliver(uint64_t ticket, format::EventSink& sink, bool keep_samples,
-               DeviceValues& values) noexcept;
+  bool deliver(uint64_t ticket, format::EventSink& sink, DeviceValues& values) noexcept;
 
-  stats::ResultSlot* slots_ = nullptr;
+  /// The word that marks the slot as complete.
+  [[nodiscard]] static uint64_t sequence(uint64_t ticket) noexcept { return ticket + 1; }
+  [[nodiscard]] size_t place(uint64_t ticket) const noexcept { return ticket % slots_; }
+  [[nodiscard]] size_t bytes() const noexcept { return slots_ * slot_bytes_; }
+
+  std::byte* memory_ = nullptr;
+  uint32_t slots_ = kSlots;
+  size_t slot_bytes_ = sizeof(stats::ResultSlot);  ///< with the samples behind it
+  uint32_t samples_ = 0;                           ///< of one value at most
+  stats::Variant variant_ = stats::Variant::kWide;
   uint64_t device_address_ = 0;
   std::unique_ptr<Entry[]> entries_;
-  std::unique_ptr<Before[]> before_;  ///< of look n at n mod kSlots; whoever collects has it
+  std::unique_ptr<Before[]> before_;  ///< of look n at place(n); whoever collects has it
   std::atomic<uint64_t> head_{0};     ///< next ticket to claim
   std::atomic<uint64_t> tail_{0};     ///< next ticket to give out
 };

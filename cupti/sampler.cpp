@@ -91,6 +91,7 @@ void Sampler::collect(Purpose purpose, const LaunchInfo& launch, const FunctionI
     const bool wanted = purpose == Purpose::kCapture || asks_now(*rule, position_);
     if (!wanted || !state_.options.rules->in_scope(*rule, scope.value, name)) continue;
     asked_ = true;
+    if (purpose == Purpose::kLaunch) add_inputs(*rule, launch, function);
     for (const uint32_t param : rule->outputs) {
       const auto piece = piece_at(read_pointer(launch, function, param));
       if (piece) add(make_request(*rule, *piece, function, slot_of(param, 0)), first);
@@ -144,6 +145,7 @@ DeviceRequest Sampler::make_request(const settings::Rule& rule, const Piece& pie
   const uint64_t count = piece.bytes / element;
   DeviceRequest request;
   request.rule = &rule;
+  request.samples = rule.samples.value_or(state_.options.samples);
   request.view = stats::dense_view(std::bit_cast<const void*>(piece.address), dtype, count);
   format::TensorStats& event = request.event;
   event.header.step = position_.step;
@@ -159,6 +161,17 @@ DeviceRequest Sampler::make_request(const settings::Rule& rule, const Piece& pie
   event.address = piece.address;
   event.bytes = count * element;
   return request;
+}
+
+/// What a kernel is given is known in front of it alone.
+void Sampler::add_inputs(const settings::Rule& rule, const LaunchInfo& launch,
+                         const FunctionInfo& function) {
+  for (const uint32_t param : rule.inputs) {
+    const auto piece = piece_at(read_pointer(launch, function, param));
+    if (!piece) continue;
+    before_.push_back(make_request(rule, *piece, function, "input:" + std::to_string(param)));
+    if (before_.back().event.bytes == 0) before_.pop_back();
+  }
 }
 
 /// @param first of this kernel's requests: the first rule that names an operand has it.
@@ -179,13 +192,14 @@ void Sampler::submit_before(CUcontext context, CUstream stream) noexcept {
   if (before_.empty()) return;
   refused_ = launch(context, before_, stream);
   if (refused_ == NotSampled::kSampled) return;
-  const size_t collected = requests_.size();
+  size_t lost = static_cast<size_t>(std::ranges::count_if(
+      before_, [](const DeviceRequest& request) { return request.look.learner == nullptr; }));
   // What is known to be an output is taken without a look.
-  std::erase_if(requests_, [](DeviceRequest& request) {
+  lost += std::erase_if(requests_, [](DeviceRequest& request) {
     const Look look = std::exchange(request.look, {});
     return look.learner != nullptr && !look.learner->evidence(look.word).is_output();
   });
-  count_loss(state_, position_, refused_, collected - requests_.size());
+  count_loss(state_, position_, refused_, lost);
 }
 
 void Sampler::keep_last_of_each_buffer() {

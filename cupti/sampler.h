@@ -77,6 +77,8 @@ class Sampler {
   [[nodiscard]] DeviceRequest make_request(const settings::Rule& rule, const Piece& piece,
                                            const FunctionInfo& function, const std::string& slot);
   void add(const DeviceRequest& request, size_t first);
+  void add_inputs(const settings::Rule& rule, const LaunchInfo& launch,
+                  const FunctionInfo& function);
   [[nodiscard]] format::NotSampled launch(CUcontext context, std::span<const DeviceRequest> batch,
                                           CUstream stream) noexcept;
 

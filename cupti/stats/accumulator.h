@@ -13,124 +13,15 @@
 #include <cstdint>
 
 #include "cupti/stats/dtype_decode.h"
+#include "cupti/stats/group.h"
 #include "cupti/stats/hash.h"
+#include "cupti/stats/narrow_sums.h"
 #include "cupti/stats/partial.h"
+#include "cupti/stats/thread_totals.h"
 #include "cupti/stats/tiling.h"
+#include "cupti/stats/wide_sums.h"
 
 namespace convtrace::stats {
-
-/// 16 bytes of the logical stream as 4 words; bytes behind the tensor's end are zero.
-struct Group {
-  uint32_t word[4] = {};
-};
-
-template <DType D>
-CONVTRACE_HD typename Element<D>::Bits element_of(const Group& group, uint32_t e) {
-  using Bits = typename Element<D>::Bits;
-  if constexpr (sizeof(Bits) == 8) {
-    return (static_cast<uint64_t>(group.word[2 * e + 1]) << 32) | group.word[2 * e];
-  } else {
-    constexpr uint32_t kPerWord = 4 / sizeof(Bits);
-    return static_cast<Bits>(group.word[e / kPerWord] >> (e % kPerWord * sizeof(Bits) * 8));
-  }
-}
-
-/// A tile's shift in the two parts that Moments keeps.
-struct ShiftParts {
-  double high = 0;
-  double low = 0;
-};
-
-/// The value that a tile's deviations are taken from: its first finite element, 0 if it has none.
-template <DType D, bool Float = Element<D>::kFloat>
-struct Shift {
-  double value = 0;
-  CONVTRACE_HD static Shift of(typename Element<D>::Bits bits) { return {Element<D>::value(bits)}; }
-  CONVTRACE_HD double deviation(double x) const { return sub(x, value); }
-  CONVTRACE_HD ShiftParts parts() const { return {value, 0}; }
-};
-
-/// Integers subtract exactly before they are rounded to f64 once.
-template <DType D>
-struct Shift<D, false> {
-  using Value = typename Element<D>::Value;
-  Value value = 0;
-  CONVTRACE_HD static Shift of(typename Element<D>::Bits bits) { return {Element<D>::value(bits)}; }
-  CONVTRACE_HD static double upper(Value x) { return static_cast<double>(x >> 32); }
-  CONVTRACE_HD static double lower(Value x) { return static_cast<double>(x & 0xFFFFFFFF); }
-  CONVTRACE_HD double deviation(Value x) const {
-    if constexpr (Element<D>::kWide) {
-      return fma(sub(upper(x), upper(value)), 4294967296.0, sub(lower(x), lower(value)));
-    } else {
-      return static_cast<double>(x - value);
-    }
-  }
-  CONVTRACE_HD ShiftParts parts() const { return {mul(upper(value), 4294967296.0), lower(value)}; }
-};
-
-/// Sum of integers in 64-bit pieces that cannot overflow within a tile: total = high * 2^32 + low.
-struct IntSum {
-  int64_t high = 0;
-  int64_t low = 0;
-
-  template <typename Int>
-  CONVTRACE_HD void add(Int value) {
-    if constexpr (sizeof(Int) == 8) {
-      high += static_cast<int64_t>(value >> 32);
-      low += static_cast<int64_t>(value & 0xFFFFFFFF);
-    } else {
-      low += static_cast<int64_t>(value);
-    }
-  }
-  CONVTRACE_HD void add(const IntSum& other) {
-    high += other.high;
-    low += other.low;
-  }
-  CONVTRACE_HD UInt128 total() const {
-    return (static_cast<UInt128>(static_cast<Int128>(high)) << 32) +
-           static_cast<UInt128>(static_cast<Int128>(low));
-  }
-};
-
-/// Counts of Counts (partial.h) within a tile, where 32 bits are enough.
-struct TileCounts {
-  uint32_t nan = 0, pos_inf = 0, neg_inf = 0, pos_zero = 0, neg_zero = 0, negative = 0;
-  uint32_t subnormal = 0, saturated = 0;
-
-  CONVTRACE_HD void add(const TileCounts& other) {
-    nan += other.nan;
-    pos_inf += other.pos_inf;
-    neg_inf += other.neg_inf;
-    pos_zero += other.pos_zero;
-    neg_zero += other.neg_zero;
-    negative += other.negative;
-    subnormal += other.subnormal;
-    saturated += other.saturated;
-  }
-};
-
-/// Everything of a thread, its accumulators already combined.
-struct ThreadTotals {
-  TileCounts counts;
-  Extremes extremes;
-  double sum = 0, l1 = 0, squares = 0, deviations = 0, squared_deviations = 0;
-  IntSum int_sum, int_l1;
-  uint64_t hash = 0;
-};
-
-CONVTRACE_HD ThreadTotals combine(ThreadTotals a, const ThreadTotals& b) {
-  a.counts.add(b.counts);
-  a.extremes = merge(a.extremes, b.extremes);
-  a.sum = add(a.sum, b.sum);
-  a.l1 = add(a.l1, b.l1);
-  a.squares = add(a.squares, b.squares);
-  a.deviations = add(a.deviations, b.deviations);
-  a.squared_deviations = add(a.squared_deviations, b.squared_deviations);
-  a.int_sum.add(b.int_sum);
-  a.int_l1.add(b.int_l1);
-  a.hash += b.hash;
-  return a;
-}
 
 /// What does not depend on order: counts and extremes of elements of one type.
 template <DType D>
@@ -179,30 +70,27 @@ struct Tally {
   }
 };
 
-/// Combines the accumulators of one thread.
-template <uint32_t Lanes>
-CONVTRACE_HD double combine_lanes(const double (&lane)[Lanes]) {
-  static_assert(Lanes == 2 || Lanes == 4);
-  if constexpr (Lanes == 2) return add(lane[0], lane[1]);
-  return add(add(lane[0], lane[2]), add(lane[1], lane[3]));
-}
-
-template <DType D>
+/// @tparam Sums  WideSums or NarrowSums: what adds up the values.
+template <DType D, typename Sums>
 class ThreadAccumulator {
  public:
   using E = Element<D>;
   using Bits = typename E::Bits;
 
   /// @param shift of the tile. @param thread 0..63, whose groups will be added.
-  CONVTRACE_HD ThreadAccumulator(Shift<D> shift, uint32_t thread) : shift_(shift) {
+  CONVTRACE_HD ThreadAccumulator(Shift<D> shift, uint32_t thread) : sums_(shift) {
     for (uint32_t i = 0; i < 4; ++i) word_keys_[i] = word_key(thread * 4 + i);
   }
 
   /// @param row   of the tensor, not of the tile. @param valid elements that exist, from the front.
   CONVTRACE_HD void add_group(const Group& group, uint64_t row, uint32_t valid) {
     add_hash(group, row);
+    sums_.prepare(group, valid);
     for (uint32_t e = 0; e < kPerGroup<D>; ++e) {
-      if (e < valid) add_element(element_of<D>(group, e), e % kLanes<D>);
+      if (e >= valid) continue;
+      const Bits bits = element_of<D>(group, e);
+      tally_.add(bits);
+      if (E::finite(bits)) sums_.add_element(bits, e % kLanes<D>);
     }
   }
 
@@ -218,46 +106,16 @@ class ThreadAccumulator {
     ThreadTotals totals;
     totals.counts = tally_.counts;
     totals.extremes = tally_.extremes();
-    totals.sum = combine_lanes(sum_);
-    totals.l1 = combine_lanes(l1_);
-    totals.squares = combine_lanes(squares_);
-    totals.deviations = combine_lanes(deviations_);
-    totals.squared_deviations = combine_lanes(squared_deviations_);
-    totals.int_sum = int_sum_;
-    totals.int_l1 = int_l1_;
     totals.hash = hash_;
+    sums_.put_into(totals);
     return totals;
   }
 
  private:
-  CONVTRACE_HD void add_element(Bits bits, uint32_t lane) {
-    tally_.add(bits);
-    if (!E::finite(bits)) return;
-    const auto value = E::value(bits);
-    const auto x = static_cast<double>(value);
-    const double deviation = shift_.deviation(value);
-    if constexpr (E::kFloat) {
-      sum_[lane] = add(sum_[lane], x);
-      l1_[lane] = add(l1_[lane], magnitude(x));
-    } else {
-      int_sum_.add(value);
-      int_l1_.add(E::magnitude(bits));
-    }
-    squares_[lane] = fma(x, x, squares_[lane]);
-    deviations_[lane] = add(deviations_[lane], deviation);
-    squared_deviations_[lane] = fma(deviation, deviation, squared_deviations_[lane]);
-  }
-
-  Shift<D> shift_;
   uint64_t word_keys_[4];
   uint64_t hash_ = 0;
   Tally<D> tally_;
-  IntSum int_sum_, int_l1_;
-  double sum_[kLanes<D>] = {};
-  double l1_[kLanes<D>] = {};
-  double squares_[kLanes<D>] = {};
-  double deviations_[kLanes<D>] = {};
-  double squared_deviations_[kLanes<D>] = {};
+  Sums sums_;
 };
 
 /// @param totals of all threads of a tile of `count` elements.

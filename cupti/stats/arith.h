@@ -1,6 +1,6 @@
 #pragma once
 /// @file arith.h
-/// f64 operations that mean the same on the host and on a device: each rounds once, to nearest, and
+/// Operations that mean the same on the host and on a device: each rounds once, to nearest, and
 /// no compiler may fuse or split it.
 ///
 /// Place:    every header of cupti/stats/; compiled by the host compiler and by nvcc.
@@ -55,6 +55,37 @@ CONVTRACE_HD double div(double a, double b) {
 #else
   return a / b;
 #endif
+}
+
+/// The same in f32, subnormals included: nothing here is compiled with flushing to zero.
+CONVTRACE_HD float add(float a, float b) {
+#if defined(__CUDA_ARCH__)
+  return __fadd_rn(a, b);
+#else
+  return a + b;
+#endif
+}
+
+CONVTRACE_HD float sub(float a, float b) { return add(a, -b); }
+
+CONVTRACE_HD float mul(float a, float b) {
+#if defined(__CUDA_ARCH__)
+  return __fmul_rn(a, b);
+#else
+  return a * b;
+#endif
+}
+
+CONVTRACE_HD float fma(float a, float b, float c) {
+#if defined(__CUDA_ARCH__)
+  return __fmaf_rn(a, b, c);
+#else
+  return __builtin_fmaf(a, b, c);
+#endif
+}
+
+CONVTRACE_HD float magnitude(float a) {
+  return __builtin_bit_cast(float, __builtin_bit_cast(uint32_t, a) & 0x7FFFFFFF);
 }
 
 CONVTRACE_HD double magnitude(double a) {

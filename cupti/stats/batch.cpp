@@ -3,18 +3,21 @@
 #include <cstring>
 
 #include "cupti/stats/finalize.h"
+#include "cupti/stats/narrow_sums.h"
 
 namespace convtrace::stats {
 
 static_assert(kMaxBatchDims >= kMaxLayoutDims);
 
-BatchBuilder::BatchBuilder(uint64_t partials, uint64_t tickets) noexcept : batch_{} {
+BatchBuilder::BatchBuilder(uint64_t partials, uint64_t tickets, Variant variant) noexcept
+    : batch_{} {
+  batch_.variant = static_cast<uint32_t>(variant);
   batch_.partials = partials;
   batch_.tickets = tickets;
 }
 
 bool BatchBuilder::add(const Layout& layout, format::Capture capture, uint64_t slot,
-                       uint64_t sequence) noexcept {
+                       uint64_t sequence, uint32_t leading) noexcept {
   const uint32_t tiles = make_tiling(layout.bytes()).tiles;
   if (batch_.tensor_count == kMaxBatchTensors || dims_ + layout.rank > kMaxBatchDims ||
       tiles_ + tiles > kMaxBatchTiles) {
@@ -30,6 +33,7 @@ bool BatchBuilder::add(const Layout& layout, format::Capture capture, uint64_t s
   tensor.rank = static_cast<uint8_t>(layout.rank);
   tensor.dtype = static_cast<uint8_t>(layout.dtype);
   tensor.hash_only = capture == format::Capture::kHash ? 1 : 0;
+  tensor.leading = leading;
   for (uint32_t i = 0; i < layout.rank; ++i) {
     batch_.dims[dims_++] = {layout.shape[i], layout.strides[i]};
   }
@@ -37,8 +41,20 @@ bool BatchBuilder::add(const Layout& layout, format::Capture capture, uint64_t s
   return true;
 }
 
+Variant variant_for(format::DType dtype, Variant wanted) noexcept {
+  switch (walked_dtype(dtype)) {
+#define CONVTRACE_X(D) \
+  case DType::D:       \
+    return kHasNarrowSums<DType::D> ? wanted : Variant::kWide;
+    CONVTRACE_WALKED_DTYPES(CONVTRACE_X)
+#undef CONVTRACE_X
+    default:
+      return Variant::kWide;
+  }
+}
+
 StatsResult read_slot(const ResultSlot& slot, uint64_t count, format::DType dtype,
-                      format::Capture capture) noexcept {
+                      format::Capture capture, Variant variant) noexcept {
   StatsResult result;
   const uint32_t size = format::element_bytes(walked_dtype(dtype));
   const Tiling tiling = make_tiling(count * size);
@@ -47,6 +63,7 @@ StatsResult read_slot(const ResultSlot& slot, uint64_t count, format::DType dtyp
     return result;
   }
   result.stats = finalize(slot.total, dtype, tiling);
+  result.variant = static_cast<uint32_t>(variant_for(dtype, variant));
   result.range_count = tiling.ranges;
   std::memcpy(result.range_hashes, slot.range_hashes, tiling.ranges * sizeof(uint64_t));
   const auto taken = static_cast<uint32_t>(count < kSampleCount ? count : kSampleCount);

@@ -14,12 +14,13 @@ namespace convtrace::stats {
 class BatchBuilder {
  public:
   /// @param partials @param tickets of the arena, see Batch.
-  BatchBuilder(uint64_t partials, uint64_t tickets) noexcept;
+  BatchBuilder(uint64_t partials, uint64_t tickets, Variant variant = Variant::kWide) noexcept;
 
   /// @param layout   not empty. @param slot, @param sequence where its result goes.
+  /// @param leading  elements that are to be written behind the slot.
   /// @return false if it does not fit into this launch any more; an empty batch takes any tensor.
-  bool add(const Layout& layout, format::Capture capture, uint64_t slot,
-           uint64_t sequence) noexcept;
+  bool add(const Layout& layout, format::Capture capture, uint64_t slot, uint64_t sequence,
+           uint32_t leading = 0) noexcept;
 
   [[nodiscard]] const Batch& batch() const { return batch_; }
   [[nodiscard]] uint32_t blocks() const { return tiles_; }  ///< the grid
@@ -30,8 +31,12 @@ class BatchBuilder {
   uint32_t dims_ = 0;
 };
 
+/// @return what a tensor of that type is summed with where `wanted` is asked for.
+[[nodiscard]] Variant variant_for(format::DType dtype, Variant wanted) noexcept;
+
 /// @param slot  complete. @param count of real elements. @param dtype as asked for, not as walked.
 [[nodiscard]] StatsResult read_slot(const ResultSlot& slot, uint64_t count, format::DType dtype,
-                                    format::Capture capture) noexcept;
+                                    format::Capture capture,
+                                    Variant variant = Variant::kWide) noexcept;
 
 }  // namespace convtrace::stats

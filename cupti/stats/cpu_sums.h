@@ -183,7 +183,7 @@ double combine_all(const double (&values)[TileLanes<D>::kCount]) {
     for (uint32_t i = 0; i < kLanes<D>; ++i) lanes[i] = values[t * kLanes<D> + i];
     threads[t] = combine_lanes(lanes);
   }
-  combine_threads(threads, add);
+  combine_threads(threads, [](double a, double b) { return add(a, b); });
   return threads[0];
 }
 

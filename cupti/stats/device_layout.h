@@ -16,6 +16,14 @@
 namespace convtrace::stats {
 
 inline constexpr char kStatsKernelName[] = "convtrace_stats";
+inline constexpr char kGatherKernelName[] = "convtrace_gather";
+inline constexpr uint32_t kGatherThreads = 256;
+
+/// What floating sums are computed with; stored as TensorStats::variant.
+enum class Variant : uint32_t {
+  kWide = 0,    ///< f64: the reference
+  kNarrow = 1,  ///< pairs of f32, for types of up to 32 bits: where f64 is slow
+};
 
 /// Limits of one launch. Together they fit the 4 KiB of parameters that every driver takes.
 inline constexpr uint32_t kMaxBatchTensors = 64;
@@ -38,7 +46,7 @@ struct DeviceTensor {
   uint8_t rank;         ///< 0: dense
   uint8_t dtype;        ///< walked type
   uint32_t hash_only;
-  uint32_t reserved;
+  uint32_t leading;  ///< first elements that are to be written behind the slot
 };
 
 /// The kernel's parameter. Block b takes one tile: of the last tensor whose first_tile is <= b.
@@ -46,12 +54,13 @@ struct Batch {
   uint64_t partials;  ///< address of kMaxBatchTiles Partials, by block
   uint64_t tickets;   ///< address of kMaxBatchTensors u32, zero between launches
   uint32_t tensor_count;
-  uint32_t reserved;
+  uint32_t variant;  ///< a Variant
   DeviceTensor tensors[kMaxBatchTensors];
   DeviceDim dims[kMaxBatchDims];
 };
 static_assert(sizeof(Batch) <= 4096);
 
+/// The leading elements follow in the memory behind it.
 struct ResultSlot {
   Partial total;  ///< of all tiles; hash_only: hash alone holds
   uint64_t range_hashes[kMaxHashRanges];

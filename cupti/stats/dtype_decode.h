@@ -85,13 +85,21 @@ struct FloatElement {
   CONVTRACE_HD static double value(Bits bits) {
     if constexpr (sizeof(Bits) == 8) {
       return __builtin_bit_cast(double, bits);
-    } else if constexpr (sizeof(Bits) == 4) {
-      return static_cast<double>(__builtin_bit_cast(float, bits));
+    } else {
+      return static_cast<double>(narrow_value(bits));
+    }
+  }
+
+  /// The same of types of up to 32 bits, where f32 holds it.
+  CONVTRACE_HD static float narrow_value(Bits bits) {
+    static_assert(sizeof(Bits) <= 4);
+    if constexpr (sizeof(Bits) == 4) {
+      return __builtin_bit_cast(float, bits);
     } else {
       constexpr float kScale = __builtin_bit_cast(float, static_cast<uint32_t>((254 - Bias) << 23));
       const uint32_t sign = static_cast<uint32_t>(negative(bits)) << 31;
       const uint32_t shifted = static_cast<uint32_t>(magnitude(bits)) << (23 - Mantissa);
-      return static_cast<double>(__builtin_bit_cast(float, sign | shifted) * kScale);
+      return __builtin_bit_cast(float, sign | shifted) * kScale;
     }
   }
 };

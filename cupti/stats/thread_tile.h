@@ -55,10 +55,10 @@ CONVTRACE_HD void for_each_group(const Source& source, TileExtent tile, uint32_t
 }
 
 /// @param thread 0..63. @return its totals; rows and elements in ascending order.
-template <DType D, typename Source>
+template <DType D, typename Sums, typename Source>
 CONVTRACE_HD ThreadTotals thread_totals(const Source& source, TileExtent tile, Shift<D> shift,
                                         uint32_t thread) {
-  ThreadAccumulator<D> accumulator(shift, thread);
+  ThreadAccumulator<D, Sums> accumulator(shift, thread);
   for_each_group<D>(source, tile, thread, [&](const Group& group, uint64_t row, uint32_t valid) {
     accumulator.add_group(group, row, valid);
   });
@@ -68,7 +68,7 @@ CONVTRACE_HD ThreadTotals thread_totals(const Source& source, TileExtent tile, S
 /// The hash alone: no value is decoded, so any type of the same size will do.
 template <DType D, typename Source>
 CONVTRACE_HD ThreadTotals thread_hash(const Source& source, TileExtent tile, uint32_t thread) {
-  ThreadAccumulator<D> accumulator({}, thread);
+  ThreadAccumulator<D, WideSums<D>> accumulator({}, thread);
   for_each_group<D>(source, tile, thread, [&](const Group& group, uint64_t row, uint32_t) {
     accumulator.add_hash(group, row);
   });

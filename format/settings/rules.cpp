@@ -117,7 +117,7 @@ constexpr RuleKey kKeys[] = {
     {"dtype", [](const toml::node& n, Rule& r) { return take_dtype(n, r.dtype); }},
     {"inplace", [](const toml::node& n, Rule& r) { return take_flag(n, r.inplace); }},
     {"samples",
-     [](const toml::node& n, Rule& r) { return take_number(n, kMaxSamples, r.samples); }},
+     [](const toml::node& n, Rule& r) { return take_number(n, kMaxSamples, r.samples.emplace()); }},
     {"suppress", [](const toml::node& n, Rule& r) { return take_flag(n, r.suppress); }},
 };
 

@@ -28,10 +28,10 @@ struct Rule {
   std::optional<format::Capture> capture;  ///< of a kernel's operands: stats if there is none
   bool outputs_auto = false;
   std::vector<uint32_t> outputs;  ///< kernel parameter positions
-  std::vector<uint32_t> inputs;
+  std::vector<uint32_t> inputs;   ///< the same; values in front of the launch
   std::optional<format::DType> dtype;
   bool inplace = false;
-  uint32_t samples = 8;
+  std::optional<uint32_t> samples;  ///< none: CONVTRACE_SAMPLES
   bool suppress = false;
   bool all_kernels = false;  ///< CONVTRACE_ALL_KERNELS: its INCLUDE and EXCLUDE hold for it
 };

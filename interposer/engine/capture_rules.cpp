@@ -9,7 +9,7 @@ using format::Capture;
 
 /// Those with a kernel are the launch gate's.
 bool is_of_tensors(const settings::Rule& rule) {
-  return rule.scope && !rule.kernel && rule.capture;
+  return rule.scope && !rule.kernel && (rule.capture || rule.samples);
 }
 
 }  // namespace
@@ -27,17 +27,21 @@ bool CaptureRules::may_store() const {
                            }));
 }
 
-Capture CaptureRules::decide(Capture asked, format::StringId scope, uint32_t step) {
-  Capture capture = by_mode(asked);
+CaptureRules::Decision CaptureRules::decide(Capture asked, format::StringId scope, uint32_t step) {
+  std::optional<Capture> capture;
+  std::optional<uint32_t> samples;
   if (!rules_.empty()) {
     for (const settings::Rule* rule : rules_.of_scope(scope.value, definitions_.text(scope))) {
       if (!is_of_tensors(*rule) || !rule->steps.contains(step)) continue;
-      capture = *rule->capture;
-      rules_.used(*rule);
-      break;
+      const bool says = (!capture && rule->capture) || (!samples && rule->samples);
+      if (!capture) capture = rule->capture;
+      if (!samples) samples = rule->samples;
+      if (says) rules_.used(*rule);
     }
   }
-  return capture == Capture::kSnapshot && !store_values_ ? Capture::kStats : capture;
+  const Capture decided = capture.value_or(by_mode(asked));
+  const bool stores = decided != Capture::kSnapshot || store_values_;
+  return {stores ? decided : Capture::kStats, samples.value_or(samples_)};
 }
 
 }  // namespace convtrace::engine

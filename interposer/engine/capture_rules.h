@@ -1,6 +1,7 @@
 #pragma once
 /// @file capture_rules.h
-/// How much of a tensor is recorded: by the mode, and by rules with a scope and a `capture`.
+/// How much of a tensor is recorded: by the mode, and by rules with a scope and a `capture` or
+/// `samples`.
 ///
 /// Threads:  any, concurrently. Without such rules a question costs a branch.
 
@@ -17,14 +18,23 @@ class CaptureRules {
   /// @param rules        of this rank; those with a kernel are the launch gate's. Outlives this.
   /// @param definitions  of the scopes asked about; outlives this.
   /// @param store_values false: there is nowhere to store them (a flight recorder).
+  /// @param samples      raw values kept of a tensor where no rule says how many.
   CaptureRules(settings::Mode mode, settings::RuleBook& rules,
-               const format::Definitions& definitions, bool store_values)
-      : mode_(mode), store_values_(store_values), definitions_(definitions), rules_(rules) {}
+               const format::Definitions& definitions, bool store_values, uint32_t samples)
+      : mode_(mode),
+        store_values_(store_values),
+        samples_(samples),
+        definitions_(definitions),
+        rules_(rules) {}
 
+  struct Decision {
+    format::Capture capture;
+    uint32_t samples;
+  };
   /// @param asked  what the observer takes a tensor of this kind for.
-  /// @return what the first rule that matches scope and step says, else what the mode says.
-  [[nodiscard]] format::Capture decide(format::Capture asked, format::StringId scope,
-                                       uint32_t step);
+  /// @return of each, what the first rule that matches scope and step and has it says, else the
+  /// settings.
+  [[nodiscard]] Decision decide(format::Capture asked, format::StringId scope, uint32_t step);
 
   /// Whether any answer can be kSnapshot.
   [[nodiscard]] bool may_store() const;
@@ -34,6 +44,7 @@ class CaptureRules {
 
   const settings::Mode mode_;
   const bool store_values_;
+  const uint32_t samples_;
   const format::Definitions& definitions_;
   settings::RuleBook& rules_;
 };

@@ -70,13 +70,14 @@ Engine::Engine(EngineOptions options)
       steps_(options_.settings.mode, options_.settings.steps),
       names_(patterns(options_.settings.include), patterns(options_.settings.exclude),
              definitions_),
-      captures_(options_.settings.mode, rules_, definitions_, options_.settings.ring.steps == 0),
+      captures_(options_.settings.mode, rules_, definitions_, options_.settings.ring.steps == 0,
+                options_.settings.samples),
       values_({.memory_bytes = options_.settings.snapshot_memory,
                .threads = std::clamp(spare_threads(), 1u, kMostZipThreads),
                .when_full = options_.settings.snapshot_full},
               doorbell_, *this),
       port_({process_state(), *this, definitions_, addresses_, journal_, aliases_, steps_, *this,
-             captures_, values_, options_.settings.samples, names_, &helpers_}),
+             captures_, values_, names_, &helpers_}),
       late_rank_(options_.rank.rank) {
   if (options_.settings.stacks == settings::Stacks::kAll) journal_.take_stacks();
 }
@@ -147,7 +148,7 @@ cupti::Interceptor* Engine::make_interceptor() {
   options.cupti_path = options_.settings.cupti;
   options.record_launches = options_.settings.mode >= settings::Mode::kLaunches;
   options.compute_values = options_.settings.mode >= settings::Mode::kHash;
-  options.keep_samples = options_.settings.samples != 0;
+  options.samples = options_.settings.samples;
   options.capture_graphs = options_.settings.graphs == settings::Graphs::kCapture;
   options.insert_in_callback = options_.settings.insert == settings::Insert::kCallback;
   const bool kernels_store = std::ranges::any_of(rules_.rules(), [](const settings::Rule* rule) {

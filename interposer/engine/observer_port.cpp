@@ -10,7 +10,6 @@ namespace convtrace::engine {
 namespace {
 
 constexpr uint32_t kMaxOperands = 4096;
-constexpr uint32_t kMaxLeading = 4096;
 /// A ring takes whole batches: they must be small beside it, however many parameters a model has.
 constexpr size_t kMaxDeviceBatch = 256;
 
@@ -139,7 +138,10 @@ bool ObserverPort::Batch::tensor(const Message& message) {
   if (!around_.steps.capture()) return true;
   format::TensorStats& event = request->event;
   if (!around_.names.wants(event.place.scope)) return true;
-  event.capture = around_.captures.decide(event.capture, event.place.scope, around_.steps.step());
+  const CaptureRules::Decision decision =
+      around_.captures.decide(event.capture, event.place.scope, around_.steps.step());
+  event.capture = decision.capture;
+  request->samples = decision.samples;
   // Which life of the memory this is depends on all reports made so far.
   around_.journal.settle();
   if (const auto range = around_.addresses.find(event.address); range && !range->freed) {
@@ -178,13 +180,10 @@ void ObserverPort::Batch::compute_here(const TensorRequest& request) {
   event.variant = result.variant;
   event.range_hashes = {result.range_hashes, result.range_count};
   std::vector<std::byte> leading;
-  if (around_.samples != 0) event.samples = {result.samples, result.sample_bytes};
-  if (around_.samples > stats::kSampleCount && event.capture != format::Capture::kHash) {
-    leading.resize(size_t{std::min(around_.samples, kMaxLeading)} *
-                   format::element_bytes(event.dtype));
-    event.leading = {
-        leading.data(),
-        copy_leading(request.view, std::min(around_.samples, kMaxLeading), leading.data())};
+  if (request.samples != 0) event.samples = {result.samples, result.sample_bytes};
+  if (request.samples > stats::kSampleCount && event.capture != format::Capture::kHash) {
+    leading.resize(size_t{request.samples} * format::element_bytes(event.dtype));
+    event.leading = {leading.data(), copy_leading(request.view, request.samples, leading.data())};
   }
   if (event.capture == format::Capture::kSnapshot && !store_value(event, request.view)) return;
   around_.sink.emit(event);
@@ -204,7 +203,10 @@ void ObserverPort::Batch::queue_for_device(const TensorRequest& request) {
                                           device_.back().event.device != request.event.device);
   if (other || device_.size() == kMaxDeviceBatch) launch_device_requests();
   device_stream_ = request.stream;
-  device_.push_back({request.view, request.event});
+  cupti::DeviceRequest& queued = device_.emplace_back();
+  queued.view = request.view;
+  queued.event = request.event;
+  queued.samples = request.samples;
 }
 
 void ObserverPort::Batch::launch_device_requests() noexcept {

@@ -52,7 +52,6 @@ class ObserverPort {
     ObserverHost& host;
     CaptureRules& captures;
     ValueStore& values;
-    uint32_t samples;
     NameFilter& names;
     stats::HelperThreads* helpers = nullptr;  ///< for large CPU tensors
   };

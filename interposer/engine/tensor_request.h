@@ -21,6 +21,7 @@ struct TensorRequest {
   uint64_t storage_base = 0;
   uint64_t storage_bytes = 0;
   uint64_t stream = 0;
+  uint32_t samples = 0;  ///< raw values that are kept; above 8 also the first ones
 };
 
 /// @return nullopt if a field is outside its range or the message too short.

@@ -134,6 +134,9 @@ FAKECUDA_EXPORT CUresult cuDeviceGetAttribute(int* value, CUdevice_attribute att
     case CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK:
       *value = 1024;
       break;
+    case CU_DEVICE_ATTRIBUTE_SINGLE_TO_DOUBLE_PRECISION_PERF_RATIO:
+      *value = static_cast<int>(knob("FAKECUDA_F64_RATIO", 2));
+      break;
     case CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING:
     case CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY:
       *value = 1;

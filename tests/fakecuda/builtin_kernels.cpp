@@ -16,8 +16,15 @@ void run_stats(const fakecuda_launch* launch) {
   (void)stats::replay_stats_kernel(batch, launch->grid[0], launch->device);
 }
 
-constexpr unsigned kStatsParams[] = {sizeof(stats::Batch)};
-constexpr fakecuda_kernel kKernels[] = {{stats::kStatsKernelName, run_stats, 1, kStatsParams}};
+void run_gather(const fakecuda_launch* launch) {
+  stats::Batch batch;
+  std::memcpy(&batch, launch->params[0], sizeof batch);
+  (void)stats::replay_gather_kernel(batch, launch->device);
+}
+
+constexpr unsigned kParams[] = {sizeof(stats::Batch)};
+constexpr fakecuda_kernel kKernels[] = {{stats::kStatsKernelName, run_stats, 1, kParams},
+                                        {stats::kGatherKernelName, run_gather, 1, kParams}};
 
 constexpr unsigned char kFatbinMagic[] = {0x50, 0xed, 0x55, 0xba};
 

@@ -133,6 +133,36 @@ struct TensorSource {
   }
 };
 
+CONVTRACE_HD void write_element(uint64_t address, uint32_t size, uint64_t bits) {
+  if (size == 1) *pointer_to<uint8_t>(address) = static_cast<uint8_t>(bits);
+  if (size == 2) *pointer_to<uint16_t>(address) = static_cast<uint16_t>(bits);
+  if (size == 4) *pointer_to<uint32_t>(address) = static_cast<uint32_t>(bits);
+  if (size == 8) *pointer_to<uint64_t>(address) = bits;
+}
+
+/// One thread's part of the elements behind the slot.
+CONVTRACE_HD void write_leading(const BlockInput& in, uint32_t thread) {
+  const uint32_t size = bytes_of(in.tensor.dtype);
+  const uint64_t out = in.tensor.slot + sizeof(ResultSlot);
+  for (uint32_t i = thread; i < in.tensor.leading; i += kThreads) {
+    write_element(out + uint64_t{i} * size, size, element_bits(in, i));
+  }
+}
+
+/// One thread's part of a copy in logical order. @param in whose slot is where it goes: memory for
+/// whole groups, aligned for them. @param first of the groups, @param step to the next.
+CONVTRACE_HD void copy_groups(const BlockInput& in, uint64_t first, uint64_t step) {
+  const uint32_t per_group = kGroupBytes / bytes_of(in.tensor.dtype);
+  for (uint64_t at = first * per_group; at < in.tensor.count; at += step * per_group) {
+    const uint64_t left = in.tensor.count - at;
+    const auto valid = static_cast<uint32_t>(left < per_group ? left : per_group);
+    const Group group = gather_group(in, at, valid);
+    auto* out = pointer_to<uint64_t>(in.tensor.slot + at / per_group * kGroupBytes);
+    out[0] = group.word[0] | uint64_t{group.word[1]} << 32;
+    out[1] = group.word[2] | uint64_t{group.word[3]} << 32;
+  }
+}
+
 /// One thread's part of the finish: its consecutive tiles merged in order. Empty for threads beyond
 /// the last tile.
 CONVTRACE_HD Partial merge_own_tiles(const Partial* tiles, const Tiling& tiling, uint32_t thread) {
@@ -148,6 +178,7 @@ CONVTRACE_HD Partial merge_own_tiles(const Partial* tiles, const Tiling& tiling,
 CONVTRACE_HD void write_ranges_and_samples(const BlockInput& in, const Partial* tiles,
                                            ResultSlot& slot, uint32_t thread) {
   if (in.tensor.hash_only != 0) return;
+  write_leading(in, thread);
   const auto per_range = static_cast<uint32_t>(in.tiling.range_bytes / in.tiling.tile_bytes);
   for (uint32_t range = thread; range < in.tiling.ranges; range += kThreads) {
     uint64_t hash = 0;

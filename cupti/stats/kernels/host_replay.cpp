@@ -37,7 +37,8 @@ bool translate_batch(Batch& batch, uint32_t grid, const Translate& translate) {
               translate_to_host(batch.tickets, batch.tensor_count * sizeof(uint32_t), translate);
   for (uint32_t i = 0; done && i < batch.tensor_count; ++i) {
     DeviceTensor& tensor = batch.tensors[i];
-    done = translate_to_host(tensor.slot, sizeof(ResultSlot), translate) &&
+    const uint64_t leading = uint64_t{tensor.leading} * bytes_of(tensor.dtype);
+    done = translate_to_host(tensor.slot, sizeof(ResultSlot) + leading, translate) &&
            translate_data(batch, tensor, translate);
   }
   return done;
@@ -52,13 +53,24 @@ Shift<D> find_shift(const TensorSource<D>& source, TileExtent tile) {
   return {};
 }
 
-template <DType D>
-void gather_values(const BlockInput& in, ThreadTotals* totals, ShiftParts& parts) {
+template <DType D, typename Sums>
+void gather_with(const BlockInput& in, ThreadTotals* totals, ShiftParts& parts) {
   const TensorSource<D> source{in};
   const TileExtent tile = tile_extent<D>(in.tiling, in.tile);
   const Shift<D> shift = find_shift<D>(source, tile);
-  for (uint32_t t = 0; t < kThreads; ++t) totals[t] = thread_totals<D>(source, tile, shift, t);
+  for (uint32_t t = 0; t < kThreads; ++t)
+    totals[t] = thread_totals<D, Sums>(source, tile, shift, t);
   parts = shift.parts();
+}
+
+template <DType D>
+void gather_values(const BlockInput& in, ThreadTotals* totals, ShiftParts& parts) {
+  if constexpr (kHasNarrowSums<D>) {
+    if (in.batch.variant == static_cast<uint32_t>(Variant::kNarrow)) {
+      return gather_with<D, NarrowSums<D>>(in, totals, parts);
+    }
+  }
+  gather_with<D, WideSums<D>>(in, totals, parts);
 }
 
 template <DType D>
@@ -134,6 +146,18 @@ bool replay_stats_kernel(const Batch& batch, uint32_t grid, const Translate& tra
   if (!translate_batch(host, grid, translate)) return false;
   const DefaultFloatingPoint scope;
   for (uint32_t i = 0; i < grid; ++i) run_block(host, order.empty() ? i : order[i]);
+  return true;
+}
+
+bool replay_gather_kernel(const Batch& batch, const Translate& translate) {
+  Batch host = batch;
+  DeviceTensor& tensor = host.tensors[0];
+  const uint64_t bytes = tensor.count * bytes_of(tensor.dtype);
+  if (!translate_to_host(tensor.slot, ceil_div(bytes, kGroupBytes) * kGroupBytes, translate) ||
+      !translate_data(host, tensor, translate)) {
+    return false;
+  }
+  copy_groups({host, tensor, {}, 0}, 0, 1);
   return true;
 }
 

@@ -23,4 +23,7 @@ using Translate = std::function<void*(uint64_t address, size_t bytes)>;
 bool replay_stats_kernel(const Batch& batch, uint32_t grid, const Translate& translate,
                          std::span<const uint32_t> order = {});
 
+/// The kernel that copies a tensor in logical order.
+bool replay_gather_kernel(const Batch& batch, const Translate& translate);
+
 }  // namespace convtrace::stats

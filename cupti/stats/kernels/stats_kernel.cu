@@ -59,14 +59,25 @@ __device__ Shift<D> find_shift(const TensorSource<D>& source, TileExtent tile) {
 
 /// One thread's totals of a tile. Not inlined: one function a type keeps the kernel's registers at
 /// the most demanding type's and its compile time bearable; a call a tile costs nothing.
-template <DType D>
-__device__ __noinline__ void gather_values(const BlockInput& in, ThreadTotals& totals,
-                                           ShiftParts& parts) {
+template <DType D, typename Sums>
+__device__ __noinline__ void gather_with(const BlockInput& in, ThreadTotals& totals,
+                                         ShiftParts& parts) {
   const TensorSource<D> source{in};
   const TileExtent tile = tile_extent<D>(in.tiling, in.tile);
   const Shift<D> shift = find_shift<D>(source, tile);
-  totals = thread_totals<D>(source, tile, shift, threadIdx.x);
+  totals = thread_totals<D, Sums>(source, tile, shift, threadIdx.x);
   parts = shift.parts();
+}
+
+template <DType D>
+__device__ __forceinline__ void gather_values(const BlockInput& in, ThreadTotals& totals,
+                                              ShiftParts& parts) {
+  if constexpr (kHasNarrowSums<D>) {
+    if (in.batch.variant == static_cast<uint32_t>(Variant::kNarrow)) {
+      return gather_with<D, NarrowSums<D>>(in, totals, parts);
+    }
+  }
+  gather_with<D, WideSums<D>>(in, totals, parts);
 }
 
 template <DType D>
@@ -139,6 +150,15 @@ __device__ void finish(const BlockInput& in, const Partial* tiles) {
 
 }  // namespace
 }  // namespace convtrace::stats
+
+/// Copies the one tensor of the batch in logical order to where its slot would be.
+extern "C" __global__ __launch_bounds__(convtrace::stats::kGatherThreads) void convtrace_gather(
+    const __grid_constant__ convtrace::stats::Batch batch) {
+  using namespace convtrace::stats;
+  const BlockInput in{batch, batch.tensors[0], {}, 0};
+  const uint64_t thread = uint64_t{blockIdx.x} * kGatherThreads + threadIdx.x;
+  copy_groups(in, thread, uint64_t{gridDim.x} * kGatherThreads);
+}
 
 extern "C" __global__ __launch_bounds__(convtrace::stats::kThreads) void convtrace_stats(
     const __grid_constant__ convtrace::stats::Batch batch) {

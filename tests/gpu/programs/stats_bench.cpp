@@ -79,8 +79,7 @@ class Discard final : public cupti::ValueSink {
 /// A context with everything that is measured.
 class Bench {
  public:
-  explicit Bench(const cupti::DriverApi& driver)
-      : stats_(driver, sink_, true, &values_, 2 * kLarge) {
+  explicit Bench(const cupti::DriverApi& driver) : stats_(driver, sink_, 8, &values_, 2 * kLarge) {
     check(cuDevicePrimaryCtxRetain(&context_, 0), "cuDevicePrimaryCtxRetain");
     check(cuCtxSetCurrent(context_), "cuCtxSetCurrent");
     check(cuStreamCreate(&stream_, CU_STREAM_NON_BLOCKING), "cuStreamCreate");

@@ -69,9 +69,9 @@ struct Twin {
 };
 
 struct DeviceScene {
-  explicit DeviceScene(bool keep_samples = true, ValueSink* values = nullptr,
+  explicit DeviceScene(uint32_t most_samples = 8, ValueSink* values = nullptr,
                        uint64_t value_bytes = 0)
-      : driver(load_fake()), stats(driver, sink, keep_samples, values, value_bytes) {
+      : driver(load_fake()), stats(driver, sink, most_samples, values, value_bytes) {
     REQUIRE(cuInit(0) == CUDA_SUCCESS);
     REQUIRE(cuCtxCreate(&context, nullptr, 0, 0) == CUDA_SUCCESS);
   }

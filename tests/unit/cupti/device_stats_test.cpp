@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "tests/unit/cupti/device_scene.h"
+#include "tests/unit/cupti/stats/named_views.h"
 
 // The kernel is the host replay that the fake driver runs; everything around it is real.
 
@@ -64,15 +65,135 @@ TEST_CASE("device_stats: a tensor of many tiles, and views that are no plain mem
   CHECK(std::ranges::equal(results[1].shape, std::array<uint64_t, 2>{48, 64}));
 }
 
+TEST_CASE("device_stats: a view has the numbers of its dense copy on the CPU") {
+  const auto view = GENERATE(from_range(stats::test::named_views()));
+  CAPTURE(view.name);
+  DeviceScene scene;
+  scene.prepare();
+  const Twin buffer(stats::test::kViewBufferBytes);
+  const stats::TensorView on_device = view.at(reinterpret_cast<const void*>(buffer.address));
+  DeviceRequest request = buffer.request(on_device);
+  request.view.data = on_device.data;
+  const std::vector<uint8_t> copy = view.copy_of(buffer.host.data());
+  stats::StatsResult want;
+  REQUIRE(stats::compute_on_cpu(
+              stats::dense_view(copy.data(), view.dtype, stats::element_count(on_device)),
+              Capture::kStats, want)
+              .ok());
+  REQUIRE(scene.submit({request}) == NotSampled::kSampled);
+  const auto results = scene.results();
+  REQUIRE(results.size() == 1);
+  require_same(results[0], want);
+}
+
+TEST_CASE("device_stats: a hundred launches over a batch give the same bits") {
+  DeviceScene scene;
+  scene.prepare();
+  const Twin large(300'000, 1), small(1000, 2), odd(4097, 3);
+  const std::vector<DeviceRequest> batch = {large.request(), small.request(DType::kF64),
+                                            odd.request(DType::kBF16)};
+  for (int i = 0; i < 100; ++i) REQUIRE(scene.submit(batch) == NotSampled::kSampled);
+  const auto results = scene.results();
+  REQUIRE(results.size() == 300);
+  require_same(results[0], large.on_cpu(batch[0]));
+  for (size_t i = 3; i < results.size(); ++i)
+    CHECK(std::memcmp(&results[i].stats, &results[i % 3].stats, sizeof results[i].stats) == 0);
+}
+
 TEST_CASE("device_stats: raw values are left out on request") {
-  DeviceScene scene(false);
+  DeviceScene scene;
   scene.prepare();
   const Twin tensor(64);
-  REQUIRE(scene.submit({tensor.request()}) == NotSampled::kSampled);
+  DeviceRequest request = tensor.request();
+  request.samples = 0;
+  REQUIRE(scene.submit({request}) == NotSampled::kSampled);
   const auto results = scene.results();
   REQUIRE(results.size() == 1);
   CHECK(results[0].samples.empty());
   CHECK(results[0].stats.count == 16);
+}
+
+/// The first elements as the host has them, in logical order.
+std::vector<std::byte> first_of(const Twin& tensor, const DeviceRequest& request) {
+  stats::TensorView view = request.view;
+  view.data = tensor.host.data();
+  stats::Layout layout;
+  REQUIRE(stats::flatten(view, layout).ok());
+  const uint64_t parts = layout.count / stats::element_count(view);
+  const uint64_t count = std::min(layout.count, request.samples * parts);
+  std::vector<std::byte> bytes(count * format::element_bytes(layout.dtype));
+  stats::gather(layout, 0, count, bytes.data());
+  return bytes;
+}
+
+TEST_CASE("device_stats: first elements come in logical order, as many as each asks for") {
+  DeviceScene scene(4096);
+  scene.prepare();
+  const Twin table(64 * 48 * sizeof(float));
+  stats::TensorView backwards{.dtype = DType::kF32, .rank = 2};
+  backwards.shape[0] = 48, backwards.shape[1] = 64;
+  backwards.strides[0] = -64, backwards.strides[1] = 1;
+  std::vector<DeviceRequest> batch = {table.request(backwards),
+                                      table.request(DType::kBF16),
+                                      table.request(DType::kC128),
+                                      table.request(DType::kU8),
+                                      table.request(DType::kF32, Capture::kHash),
+                                      table.request()};
+  batch[0].view.data = reinterpret_cast<const void*>(table.address + 47 * 64 * sizeof(float));
+  for (DeviceRequest& request : batch) request.samples = 100;
+  batch[3].samples = 4096;
+  batch[5].samples = 8;
+  REQUIRE(scene.submit(batch) == NotSampled::kSampled);
+  const auto results = scene.results();
+  REQUIRE(results.size() == batch.size());
+  const float* const last_row = reinterpret_cast<const float*>(table.host.data()) + 47 * 64;
+  CHECK(std::memcmp(results[0].leading.data(), last_row, 64 * sizeof(float)) == 0);
+  CHECK(results[0].leading.size() == 100 * sizeof(float));
+  for (size_t i = 1; i < 4; ++i) {
+    CAPTURE(i);
+    CHECK(std::ranges::equal(results[i].leading, first_of(table, batch[i])));
+    CHECK(results[i].samples.size() > 0);
+  }
+  CHECK(results[4].leading.empty());  // a hash has no samples
+  CHECK(results[5].leading.empty());  // the eight say it all
+}
+
+TEST_CASE("device_stats: a tensor of fewer elements than are asked for is told whole") {
+  DeviceScene scene(50);
+  scene.prepare();
+  const Twin tensor(20 * sizeof(double));
+  DeviceRequest request = tensor.request(DType::kF64);
+  request.samples = 50;
+  REQUIRE(scene.submit({request}) == NotSampled::kSampled);
+  const auto results = scene.results();
+  CHECK(std::ranges::equal(results[0].leading, std::as_bytes(std::span(tensor.host))));
+}
+
+TEST_CASE("device_stats: where f64 is slow floats are summed in pairs of f32, and it is said") {
+  setenv("FAKECUDA_F64_RATIO", "64", 1);
+  DeviceScene scene;
+  scene.prepare();
+  unsetenv("FAKECUDA_F64_RATIO");
+  std::vector<std::unique_ptr<Twin>> tensors;
+  std::vector<DeviceRequest> batch;
+  for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF8E4M3FN, DType::kC64, DType::kF64,
+                            DType::kI32, DType::kU8}) {
+    tensors.push_back(std::make_unique<Twin>(40'000, batch.size()));
+    batch.push_back(tensors.back()->request(dtype));
+  }
+  REQUIRE(scene.submit(batch) == NotSampled::kSampled);
+  const auto results = scene.results();
+  REQUIRE(results.size() == batch.size());
+  for (size_t i = 0; i < batch.size(); ++i) {
+    CAPTURE(i);
+    const stats::StatsResult want = tensors[i]->on_cpu(batch[i]);
+    const bool narrow = i < 4;
+    CHECK(results[i].variant == (narrow ? 1 : 0));
+    CHECK(results[i].stats.hash == want.stats.hash);
+    CHECK(results[i].stats.saturated == want.stats.saturated);
+    CHECK(results[i].stats.std == Approx(want.stats.std).epsilon(1e-9));
+    if (!narrow) require_same(results[i], want);
+  }
 }
 
 TEST_CASE(

@@ -73,11 +73,11 @@ struct Fixture {
   StepControl steps{mode, wanted};
   FakeHost host;
   NameFilter names{{}, settings::compile_patterns("secret.*").value(), definitions};
-  CaptureRules captures{mode, rules, definitions, true};
+  CaptureRules captures{mode, rules, definitions, true, samples};
   Doorbell doorbell;
   ValueStore values{{.memory_bytes = 1 << 20, .threads = 1}, doorbell, sink};
   ObserverPort port{{state, sink, definitions, addresses, journal, aliases, steps, host, captures,
-                     values, samples, names}};
+                     values, names}};
 };
 
 const format::Device kCuda0{format::Device::Type::kCuda, 0};

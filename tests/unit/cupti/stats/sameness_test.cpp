@@ -6,6 +6,7 @@
 
 #include "cupti/stats/cpu_tile.h"
 #include "cupti/stats/finalize.h"
+#include "tests/unit/cupti/stats/named_views.h"
 #include "tests/unit/cupti/stats/support.h"
 
 namespace convtrace::stats::test {
@@ -102,6 +103,14 @@ TEST_CASE("stats: strides are walked in logical order", "[stats][same]") {
   check({-kC * kH * kW, kH * kW, -kW, -1},   // flipped three ways
         (kN - 1) * kC * kH * kW + (kH - 1) * kW + kW - 1);
   check({1, kN, kN * kC, kN * kC * kH}, 0);  // column-major
+}
+
+TEST_CASE("stats: a view has the numbers of its dense copy", "[stats][same]") {
+  const auto view = GENERATE(from_range(named_views()));
+  CAPTURE(view.name);
+  const auto buffer = random_bytes(DType::kU8, kViewBufferBytes, 21);
+  const auto copy = view.copy_of(buffer.data());
+  require_same(compute(view.at(buffer.data())), compute(view_of(copy, view.dtype)));
 }
 
 TEST_CASE("stats: complex tensors are their real view", "[stats][same]") {

@@ -46,7 +46,7 @@ outputs = "auto"
   CHECK(defaults.outputs_auto);
   CHECK_FALSE(defaults.scope.has_value());
   CHECK_FALSE(defaults.capture);
-  CHECK(defaults.samples == 8);
+  CHECK_FALSE(defaults.samples);
   CHECK(defaults.steps.contains(12345));
   CHECK_FALSE(defaults.inplace);
 }
