@@ -8,6 +8,8 @@
 ///   dtype_decode.h  what an element's bits mean: value, class, order
 ///   hash.h          the position-keyed hash of the logical bytes
 ///   tiling.h        which thread of which tile an element belongs to, and the trees
+///   wide_sums.h     the sums of a thread in f64: the reference
+///   narrow_sums.h   the same in pairs of f32: another variant, for GPUs with slow f64
 ///   accumulator.h   what a thread gathers, and a tile's result
 ///   partial.h       how consecutive tiles merge
 ///   finalize.h      divisions and square roots, on the host

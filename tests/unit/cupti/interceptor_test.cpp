@@ -189,37 +189,6 @@ TEST_CASE("interceptor: a rule whose output is no known memory says so") {
   CHECK(scene.sink.all<Launch>()[0].sampled == NotSampled::kNoOutput);
 }
 
-TEST_CASE("interceptor: what a rule names as input is told as it was in front of the launch") {
-  settings::Rule rule = rule_for("fill*");
-  rule.inputs = {0, 2};  // and a number
-  rule.samples = 12;
-  Scene scene({rule}, [](InterceptorOptions& options) { options.samples = 0; });
-  scene.await_preparation();
-  REQUIRE(cuMemsetD32(scene.memory, 0, 16) == CUDA_SUCCESS);
-  REQUIRE(scene.launch(scene.fill) == CUDA_SUCCESS);
-  scene.interceptor->collect();
-  const auto values = scene.sink.all<format::TensorStats>();
-  REQUIRE(values.size() == 1 + 2);
-  CHECK(scene.definitions.text(values[1].slot) == "input:0");
-  CHECK(values[1].stats.max == format::Scalar::f64(0));
-  CHECK(scene.definitions.text(values[2].slot) == "arg:0");
-  CHECK(values[2].stats.max == format::Scalar::f64(2));
-  CHECK(values[2].samples.size() == 8 * sizeof(float));
-  CHECK(values[2].leading.size() == 12 * sizeof(float));
-}
-
-TEST_CASE("interceptor: a rule of inputs alone takes them, and the launch has values") {
-  settings::Rule rule = rule_for("fill*");
-  rule.outputs.clear();
-  rule.inputs = {0};
-  Scene scene({rule});
-  scene.await_preparation();
-  REQUIRE(scene.launch(scene.fill) == CUDA_SUCCESS);
-  scene.interceptor->collect();
-  CHECK(scene.sink.all<format::TensorStats>().size() == 1 + 1);
-  CHECK(scene.sink.all<Launch>().back().sampled == NotSampled::kSampled);
-}
-
 TEST_CASE("interceptor: memory of another device or of the host is not read for a rule") {
   Scene scene({rule_for("fill*")});
   scene.await_preparation();
