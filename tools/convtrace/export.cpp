@@ -16,10 +16,11 @@ ExportCommand::ExportCommand(CLI::App& app)
           "--format", format_,
           "parquet: statistics, launches, allocations and findings; npy: values of tensors; ort: "
           "the "
-          "files of ONNX Runtime's StatisticsSubscriber; statistic-csv: MindSpore's statistic.csv")
+          "files of ONNX Runtime's StatisticsSubscriber; statistic-csv: MindSpore's statistic.csv; "
+          "perfetto: a file for the viewer at ui.perfetto.dev")
       ->required()
-      ->check(CLI::IsMember({"parquet", "npy", "ort", "statistic-csv"}));
-  app_->add_option("-o,--output", output_, "The new folder; a file for statistic-csv")
+      ->check(CLI::IsMember({"parquet", "npy", "ort", "statistic-csv", "perfetto"}));
+  app_->add_option("-o,--output", output_, "The new folder; a file for statistic-csv and perfetto")
       ->required()
       ->type_name("PATH");
   app_->add_option("--start-step", start_step_, "The first step")->type_name("N");

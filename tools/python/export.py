@@ -1,4 +1,4 @@
-"""python export.py --format parquet|npy|ort|statistic-csv -o PATH TRACE...: what `convtrace export` runs.
+"""python export.py --format parquet|npy|ort|statistic-csv|perfetto -o PATH TRACE...: what `convtrace export` runs.
 
 TRACE is a trace or a folder of traces (ranks). Exit codes: 0 clean, 1 failure, 3 a trace was unclosed
 or damaged and what could be read was exported.
@@ -13,7 +13,7 @@ import sys
 
 def main():
     parser = argparse.ArgumentParser(prog="convtrace export")
-    parser.add_argument("--format", required=True, choices=["parquet", "npy", "ort", "statistic-csv"])
+    parser.add_argument("--format", required=True, choices=["parquet", "npy", "ort", "statistic-csv", "perfetto"])
     parser.add_argument("-o", "--output", required=True, metavar="DIR")
     parser.add_argument("--overwrite", action="store_true")
     parser.add_argument("--start-step", type=int, default=0, metavar="N")
