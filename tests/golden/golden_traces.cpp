@@ -152,6 +152,27 @@ void write_syncs(const std::string& path) {
   trace.close();
 }
 
+/// Operands that looks have found to be outputs, summed by either variant.
+void write_outputs(const std::string& path) {
+  TraceBuilder trace(path);
+  trace.meta(fixed_meta()).step(0);
+  for (uint32_t launch = 1; launch <= 4; ++launch) {
+    TensorStats event;
+    event.device = {Device::Type::kCuda, 1};
+    event.dtype = DType::kI64;
+    event.extent = Extent::kBlock;
+    event.address = 0x7F0000000000 + launch * 512;
+    event.bytes = 24;
+    event.stats = integer_stats();
+    event.variant = launch % 2;
+    event.looks = launch == 4 ? 0 : 8 + launch;
+    event.changes = launch == 4 ? 0 : 7;
+    event.capture = launch == 3 ? Capture::kHash : Capture::kStats;
+    trace.event(event);
+  }
+  trace.close();
+}
+
 /// Of f32 as a layer's weights are: mantissas like noise, few exponents.
 std::vector<std::byte> weights(size_t count) {
   std::vector<std::byte> bytes = value_bytes(4 * count, 1);
@@ -203,11 +224,9 @@ std::vector<std::byte> value_bytes(size_t count, uint32_t seed) {
   return bytes;
 }
 
-const GoldenTrace kGolden[kGoldenTraces] = {{"tiny", write_tiny},
-                                            {"full", write_full},
-                                            {"unclosed", write_unclosed},
-                                            {"values", write_values},
-                                            {"syncs", write_syncs}};
+const GoldenTrace kGolden[kGoldenTraces] = {
+    {"tiny", write_tiny},     {"full", write_full},   {"unclosed", write_unclosed},
+    {"values", write_values}, {"syncs", write_syncs}, {"outputs", write_outputs}};
 
 const MustFail kMustFail[kMustFailFiles] = {
     {"empty", [](std::string) { return std::string(); }},
