@@ -179,8 +179,7 @@ void Interceptor::Impl::report_launch_counts() {
     if (count > 0) report(state, format::Level::kInfo, "cupti", message);
   };
   say(gate.disagreements(), "that passed the gate were not reported alike by CUPTI");
-  say(observer.launches_outside_gate(),
-      "were seen by CUPTI alone: they have no values");
+  say(observer.launches_outside_gate(), "were seen by CUPTI alone: they have no values");
 }
 
 Interceptor::Interceptor(InterceptorOptions options) {
