@@ -24,13 +24,14 @@ class Tree:
         self.diff = self.build / "bin" / "convtrace-diff"
         self.launches = programs / "gpu_launches"
         self.operands = programs / "gpu_operands"
+        self.outputs = programs / "gpu_outputs"
         self.stats_bits = programs / "gpu_stats_bits"
         self.stats_bench = programs / "gpu_stats_bench"
         self.probe = programs / "libconvtrace_gpu_probe.so"
 
     @property
     def missing(self):
-        needed = (self.preload, self.convtrace, self.diff, self.launches, self.operands, self.stats_bits, self.probe)
+        needed = (self.preload, self.convtrace, self.diff, self.launches, self.operands, self.outputs, self.stats_bits, self.probe)
         return [str(path) for path in needed if not path.exists()]
 
     @property

@@ -85,8 +85,8 @@ class Bench {
     check(cuStreamCreate(&stream_, CU_STREAM_NON_BLOCKING), "cuStreamCreate");
     for (CUevent* event : {&begin_, &end_}) check(cuEventCreate(event, 0), "cuEventCreate");
     for (CUdeviceptr* buffer : {&data_, &other_}) check(cuMemAlloc(buffer, kLarge), "cuMemAlloc");
-    stats_.prepare(context_);
-    stats_.await(context_, 20 * kSecondNs);
+    require(stats_.submit(context_, {}, stream_, 20 * kSecondNs) == format::NotSampled::kSampled,
+            "preparing the context");
   }
   ~Bench() { stats_.forget(context_); }
   Bench(const Bench&) = delete;

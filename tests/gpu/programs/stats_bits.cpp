@@ -187,11 +187,9 @@ void run(CUcontext context, const cupti::DriverApi& driver, std::span<Case> case
          Outcome& outcome) {
   cupti::CollectingSink sink;
   cupti::DeviceStats stats(driver, sink, kSamples);
-  stats.prepare(context);
-  stats.await(context, 10 * kSecondNs);
   std::vector<DeviceRequest> batch;
   for (const Case& one : cases) batch.push_back(one.request);
-  const format::NotSampled answer = stats.submit(context, batch, nullptr);
+  const format::NotSampled answer = stats.submit(context, batch, nullptr, 10 * kSecondNs);
   check(cuCtxSynchronize(), "cuCtxSynchronize");
   uint64_t room = UINT64_MAX;
   stats.collect(room);

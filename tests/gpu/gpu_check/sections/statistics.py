@@ -18,6 +18,23 @@ def bits(bench):
     return {"tensors": said["compared"]}
 
 
+@CHECKS.add("outputs", seconds=15)
+def outputs(bench):
+    """Without a rule, what each kernel writes is found, all of it and nothing else, at every launch."""
+    done, trace = bench.traced(bench.native(bench.tree.outputs), all_kernels=1)
+    said = bench.program(done)
+    trace.check_clean()
+    found = {}
+    for record in trace.records("stats"):
+        found.setdefault((record["kernel"], record["slot"]), []).append(record)
+    wanted = {(kernel, slot) for kernel, slots in said["outputs"].items() for slot in slots}
+    expect(set(found) == wanted, "found %s, written are %s" % (sorted(found), sorted(wanted)))
+    for (kernel, slot), records in found.items():
+        expect(len(records) == said["launches"], "%s of %s: %d values of %d launches" % (slot, kernel, len(records), said["launches"]))
+        expect(all(r["looks"] == r["changes"] for r in records), "%s of %s: a look saw no change" % (slot, kernel))
+    return {"values": sum(map(len, found.values()))}
+
+
 @CHECKS.add("against torch in float64", seconds=60)
 def against_torch(bench):
     """Outputs, gradients and parameters of real models: what the trace says is what torch computes."""
