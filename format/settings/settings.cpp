@@ -134,10 +134,9 @@ constexpr SettingSpec kTable[] = {
     row<CheckedText<&S::exclude, check_patterns>>(
         "CONVTRACE_EXCLUDE", "PATTERN[;PATTERN...]", "",
         "Not the kernels and scopes that match, applied after the inclusion."),
-    row<Flag<&S::all_kernels>>(
-        "CONVTRACE_ALL_KERNELS", "0|1", "0",
-        "Values of what every GPU kernel writes, inside of modules and outside; what that is gets "
-        "found by hashes. Rules are not needed, and those there are go first."),
+    row<Flag<&S::all_kernels>>("CONVTRACE_ALL_KERNELS", "0|1", "0",
+                               "Values of what every GPU kernel writes, found by hashes, beside "
+                               "those that rules ask for."),
     row<MaxBytes>("CONVTRACE_MAX_BYTES", "BYTES|20G|auto", "auto",
                   "Largest trace of one process; auto is 20G or half of the free space, if that is "
                   "less."),
