@@ -1,5 +1,6 @@
 """What a check works with: processes with a time limit, plain, traced or probed, and the traces they leave."""
 import collections
+import functools
 import json
 import os
 import pathlib
@@ -43,8 +44,12 @@ class Trace:
     def info(self):
         return self._json("info", codes=(0, 3))[0]
 
+    @functools.cached_property
+    def _shown(self):
+        return self._json("show", codes=(0, 3))
+
     def records(self, kind=None):
-        return [r for r in self._json("show", codes=(0, 3)) if kind in (None, r["record"])]
+        return [r for r in self._shown if kind in (None, r["record"])]
 
     @property
     def findings(self):

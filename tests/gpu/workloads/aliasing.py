@@ -5,9 +5,10 @@ that it may share (CORRECT). A fault names the op that convtrace must name.
 """
 import ctypes
 
-from common import arguments, deterministic, finish
+from common import arguments, deterministic, finish, training_script
 
 torch = deterministic()
+train = training_script()
 
 
 class Borrowed:
@@ -101,33 +102,6 @@ class Late(torch.autograd.Function):
         return gradient.clone()
 
 
-class Square(torch.autograd.Function):
-    """Correct: in place, and says so."""
-
-    @staticmethod
-    def forward(ctx, x):
-        ctx.save_for_backward(x.clone())
-        ctx.mark_dirty(x)
-        return x.square_()
-
-    @staticmethod
-    def backward(ctx, gradient):
-        x, = ctx.saved_tensors
-        return 2 * x * gradient
-
-
-class Passing(torch.autograd.Function):
-    """Correct: torch makes a view of an input that comes back."""
-
-    @staticmethod
-    def forward(ctx, x):
-        return x
-
-    @staticmethod
-    def backward(ctx, gradient):
-        return gradient
-
-
 class Exchange(torch.autograd.Function):
     """Correct: shares memory by DLPack, which keeps its owner alive."""
 
@@ -152,7 +126,7 @@ FAULTS = {
     "ninth_output": (Many, "Many"),
     "late": (Late, "Late"),
 }
-CORRECT = {"in_place": Square, "passing": Passing, "dlpack": Exchange}
+CORRECT = {"in_place": train.Square, "passing": train.Passing, "dlpack": Exchange}
 
 
 def main():

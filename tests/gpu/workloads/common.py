@@ -7,6 +7,7 @@ import argparse
 import hashlib
 import json
 import os
+import pathlib
 import sys
 
 NOT_HERE = 77
@@ -52,6 +53,14 @@ def deterministic():
     torch.utils.deterministic.fill_uninitialized_memory = False
     torch.backends.cudnn.benchmark = False
     return torch
+
+
+def training_script():
+    """The module `train` of the observer's tests, whose programs are beside these in an installed tree, too."""
+    sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "python" / "programs"))
+    import train
+
+    return train
 
 
 def digest(tensors):

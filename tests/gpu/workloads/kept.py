@@ -1,12 +1,5 @@
 """Small models of all kinds, with what torch itself says in float64 about every tensor that a trace must have."""
-import pathlib
-import sys
-
-from common import arguments, deterministic, finish
-
-HERE = pathlib.Path(__file__).resolve().parent
-# The training scripts of the observer's tests; beside this file in an installed tree.
-sys.path.insert(0, str(HERE.parents[1] / "python" / "programs"))
+from common import arguments, deterministic, finish, training_script
 
 
 def values(torch, tensor):
@@ -18,8 +11,7 @@ def values(torch, tensor):
 
 def main():
     torch = deterministic()
-    import train
-
+    train = training_script()
     args = arguments(__doc__, model=sorted(train.MODELS))
     torch.set_default_device(args.device)
     kept = train.train(train.MODELS[args.model])
