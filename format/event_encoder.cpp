@@ -172,7 +172,7 @@ Status EventEncoder::add(const Event& event) {
     to.unmeasured_bytes += variable_bytes(e);
     return true;
   };
-  if (!std::visit(add_kind, event)) return Status::make(StatusCode::kLimitExceeded, "event");
+  if (!visit_event(add_kind, event)) return Status::make(StatusCode::kLimitExceeded, "event");
   if (to.unmeasured_bytes >= kChunkCloseBytes / 16 || to.summary.event_count % kMeasureEvery == 0) {
     to.measured_bytes = to.packed_bytes();
     to.unmeasured_bytes = 0;

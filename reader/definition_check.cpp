@@ -36,7 +36,7 @@ bool DefinitionCheck::resolves(const Finding& e) const {
 }
 
 bool DefinitionCheck::resolves(const Event& event) const {
-  return std::visit([this](const auto& e) { return resolves(e); }, event);
+  return format::visit_event([this](const auto& e) { return resolves(e); }, event);
 }
 
 }  // namespace convtrace::reader

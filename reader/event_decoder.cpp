@@ -1,6 +1,11 @@
 #include "reader/event_decoder.h"
 
+#include <emmintrin.h>
+
+#include <algorithm>
 #include <array>
+#include <bit>
+#include <cstring>
 
 #include "format/layout.h"
 #include "reader/columns/launch_rows.h"
@@ -32,16 +37,40 @@ std::array<uint32_t, 256> count_kinds(std::span<const uint8_t> kinds) {
   return counts[0];
 }
 
+constexpr size_t kKinds = std::variant_size_v<Event>;
+constexpr size_t kBatch = EventDecoder::kBatch;
+
+/// For each kind which events of a batch are of it, a bit for each.
+using KindMasks = std::array<uint64_t, kKinds>;
+
+KindMasks masks_of(std::span<const uint8_t> kinds) {
+  std::array<uint8_t, kBatch> padded;
+  padded.fill(UINT8_MAX);
+  std::copy(kinds.begin(), kinds.end(), padded.begin());
+  constexpr size_t kLanes = sizeof(__m128i);
+  __m128i lanes[kBatch / kLanes];
+  std::memcpy(lanes, padded.data(), padded.size());
+  KindMasks masks;
+  for (size_t kind = 0; kind < kKinds; ++kind) {
+    const __m128i wanted = _mm_set1_epi8(static_cast<char>(kind));
+    masks[kind] = 0;
+    for (size_t i = 0; i < std::size(lanes); ++i) {
+      const int equal = _mm_movemask_epi8(_mm_cmpeq_epi8(lanes[i], wanted));
+      masks[kind] |= uint64_t{static_cast<uint32_t>(equal)} << (i * kLanes);
+    }
+  }
+  return masks;
+}
+
 }  // namespace
 
 struct EventDecoder::Impl {
   const wire::Chunk* chunk = nullptr;
   std::span<const uint8_t> kinds;
   size_t position = 0;
-  uint64_t first_seq = 0;
-  std::vector<uint64_t> time;  ///< by event
-  PackedColumn step, thread;
-  uint32_t last_step = 0, last_thread = 0;
+  uint64_t first_seq = 0, not_understood = 0;
+  PackedColumn time, step, thread;
+  EventHeader last;  ///< of the last event given out
   LaunchRows launch;
   StatsRows stats;
   MemoryRows<Alloc> alloc;
@@ -55,18 +84,42 @@ struct EventDecoder::Impl {
   size_t finding_row = 0, diagnostic_row = 0, loss_row = 0, cost_row = 0;
   std::vector<uint64_t> newest;  ///< by launch: generation of the last Alloc before it
 
+  // The batch that is given out: the events of a kind are made together, which spares the processor
+  // to guess what kind comes next.
+  std::array<Event, kBatch> events;
+  std::array<EventHeader, kBatch> headers;
+  KindMasks places;
+  uint64_t known = 0;  ///< a bit for each event that is understood
+
+  [[nodiscard]] bool bind(const wire::Chunk& from, uint32_t item_count, size_t raw_bytes);
   void find_newest(size_t launch_count);
-  bool bind(const wire::Chunk& from, uint32_t item_count, size_t raw_bytes);
-  bool next(Event& event);
-  template <typename Kind, typename Table>
-  bool next_table(EventHeader header, const flatbuffers::Vector<flatbuffers::Offset<Table>>& tables,
-                  size_t& row, Event& event) {
-    Kind& e = event.emplace<Kind>();
-    const bool known = read(*tables.Get(static_cast<flatbuffers::uoffset_t>(row++)), e);
-    e.header = header;
-    return known;
+  std::span<const Event> make_batch();
+  void make_headers(size_t begin, size_t count);
+  size_t leave_out_not_understood(size_t count);
+
+  /// Makes the events of a kind by `make(header, event)`, which returns whether all is understood.
+  template <typename Make>
+  void make_kind(size_t kind, const Make& make) {
+    for (uint64_t left = places[kind]; left != 0; left &= left - 1) {
+      const auto place = static_cast<size_t>(std::countr_zero(left));
+      if (make(headers[place], events[place])) known |= uint64_t{1} << place;
+    }
   }
-  bool next_step(EventHeader header, Event& event);
+  template <typename Rows>
+  void make_rows(size_t kind, Rows& rows) {
+    make_kind(kind,
+              [&](const EventHeader& header, Event& event) { return rows.next(header, event); });
+  }
+  template <typename Kind, typename Table>
+  void make_tables(size_t kind, const flatbuffers::Vector<flatbuffers::Offset<Table>>* tables,
+                   size_t& row) {
+    make_kind(kind, [&](const EventHeader& header, Event& event) {
+      Kind& made = event.emplace<Kind>();
+      const bool understood = read(*tables->Get(static_cast<flatbuffers::uoffset_t>(row++)), made);
+      made.header = header;
+      return understood;
+    });
+  }
 };
 
 bool EventDecoder::Impl::bind(const wire::Chunk& from, uint32_t item_count, size_t raw_bytes) {
@@ -78,23 +131,17 @@ bool EventDecoder::Impl::bind(const wire::Chunk& from, uint32_t item_count, size
   position = step_row = last_index = 0;
   finding_row = diagnostic_row = loss_row = cost_row = 0;
   first_seq = from.first_seq();
-  last_step = last_thread = 0;
-  time.resize(count);
-  uint64_t now = from.first_t_ns();
-  const StoredColumn differences[] = {{from.time()}};
-  const bool fits = each_row(differences, count, [&, row = size_t{0}](const auto& v) mutable {
-    time[row++] = now += wire::unzigzag(v[0]);
-  });
-  if (!fits) return false;
+  last = {.seq = 0, .t_ns = from.first_t_ns(), .step = 0, .thread = 0};
   if (!alloc.bind(from.alloc(), rows[2])) return false;
   find_newest(rows[0]);
-  return step.bind(from.step(), count, 4) && thread.bind(from.thread(), count, 4) &&
-         launch.bind(from.launch(), newest) && stats.bind(from.stats(), rows[1]) &&
-         free.bind(from.free(), rows[3]) && copy.bind(from.copy(), rows[4]) &&
-         scope.bind(from.scope(), rows[5]) && step_index.bind(from.step_index(), rows[6], 4) &&
-         rows_of(from.finding()) == rows[7] && rows_of(from.diagnostic()) == rows[8] &&
-         rows_of(from.loss()) == rows[9] && rows_of(from.cost()) == rows[10] &&
-         sync.bind(from.sync(), rows[11]) && rare_texts_fit(from, raw_bytes);
+  return time.bind(from.time(), count) && step.bind(from.step(), count, 4) &&
+         thread.bind(from.thread(), count, 4) && launch.bind(from.launch(), newest) &&
+         stats.bind(from.stats(), rows[1]) && free.bind(from.free(), rows[3]) &&
+         copy.bind(from.copy(), rows[4]) && scope.bind(from.scope(), rows[5]) &&
+         step_index.bind(from.step_index(), rows[6], 4) && rows_of(from.finding()) == rows[7] &&
+         rows_of(from.diagnostic()) == rows[8] && rows_of(from.loss()) == rows[9] &&
+         rows_of(from.cost()) == rows[10] && sync.bind(from.sync(), rows[11]) &&
+         rare_texts_fit(from, raw_bytes);
 }
 
 void EventDecoder::Impl::find_newest(size_t launch_count) {
@@ -108,47 +155,65 @@ void EventDecoder::Impl::find_newest(size_t launch_count) {
   newest.pop_back();
 }
 
-bool EventDecoder::Impl::next_step(EventHeader header, Event& event) {
-  last_index += static_cast<uint32_t>(step_index.at(step_row++));
-  event.emplace<Step>(Step{.header = header, .index = last_index});
-  return true;
+void EventDecoder::Impl::make_headers(size_t begin, size_t count) {
+  static_assert(kBatch == PackedColumn::kBlock);
+  PackedColumn::Block differences;
+  time.empty() ? differences.fill(0) : time.read(differences);
+  // In locals: for all the compiler knows, writing a header could change the members.
+  EventHeader header = last;
+  uint32_t next_step = step.next_row(), next_thread = thread.next_row();
+  for (size_t place = 0; place < count; ++place) {
+    const size_t row = begin + place;
+    if (row == next_step) {
+      header.step += static_cast<uint32_t>(step.take());
+      next_step = step.next_row();
+    }
+    if (row == next_thread) {
+      header.thread ^= static_cast<uint32_t>(thread.take());
+      next_thread = thread.next_row();
+    }
+    header.t_ns += wire::unzigzag(differences[place]);
+    header.seq = first_seq + row;
+    headers[place] = header;
+  }
+  last = header;
 }
 
-/// @return whether the event is understood; `event` is set only then. @pre there is one
-bool EventDecoder::Impl::next(Event& event) {
-  const size_t row = position++;
-  if (row == step.next_row()) last_step += static_cast<uint32_t>(step.take());
-  if (row == thread.next_row()) last_thread ^= static_cast<uint32_t>(thread.take());
-  const EventHeader header{
-      .seq = first_seq + row, .t_ns = time[row], .step = last_step, .thread = last_thread};
-  switch (kinds[row]) {
-    case 0:
-      return launch.next(header, event);
-    case 1:
-      return stats.next(header, event);
-    case 2:
-      return alloc.next(header, event);
-    case 3:
-      return free.next(header, event);
-    case 4:
-      return copy.next(header, event);
-    case 5:
-      return scope.next(header, event);
-    case 6:
-      return next_step(header, event);
-    case 7:
-      return next_table<Finding>(header, *chunk->finding(), finding_row, event);
-    case 8:
-      return next_table<Diagnostic>(header, *chunk->diagnostic(), diagnostic_row, event);
-    case 9:
-      return next_table<Loss>(header, *chunk->loss(), loss_row, event);
-    case 10:
-      return next_table<Cost>(header, *chunk->cost(), cost_row, event);
-    case 11:
-      return sync.next(header, event);
-    default:
-      return false;
+std::span<const Event> EventDecoder::Impl::make_batch() {
+  const size_t begin = position, count = std::min(kBatch, kinds.size() - begin);
+  position += count;
+  make_headers(begin, count);
+  places = masks_of(kinds.subspan(begin, count));
+  known = 0;
+  make_rows(0, launch);
+  make_rows(1, stats);
+  make_rows(2, alloc);
+  make_rows(3, free);
+  make_rows(4, copy);
+  make_rows(5, scope);
+  make_kind(6, [this](const EventHeader& header, Event& event) {
+    last_index += static_cast<uint32_t>(step_index.at(step_row++));
+    event.emplace<Step>(Step{.header = header, .index = last_index});
+    return true;
+  });
+  make_tables<Finding>(7, chunk->finding(), finding_row);
+  make_tables<Diagnostic>(8, chunk->diagnostic(), diagnostic_row);
+  make_tables<Loss>(9, chunk->loss(), loss_row);
+  make_tables<Cost>(10, chunk->cost(), cost_row);
+  make_rows(11, sync);
+  return {events.data(), leave_out_not_understood(count)};
+}
+
+/// @return how many of the batch's first `count` events are left, in front.
+size_t EventDecoder::Impl::leave_out_not_understood(size_t count) {
+  if (known == UINT64_MAX) return count;
+  size_t left = 0;
+  for (uint64_t mask = known; mask != 0; mask &= mask - 1, ++left) {
+    const auto place = static_cast<size_t>(std::countr_zero(mask));
+    if (left != place) events[left] = events[place];
   }
+  not_understood += count - left;
+  return left;
 }
 
 EventDecoder::EventDecoder() : impl_(std::make_unique<Impl>()) {}
@@ -169,7 +234,7 @@ Status EventDecoder::load(Bytes raw, uint32_t item_count) {
 void EventDecoder::clear() {
   impl_->chunk = nullptr;
   impl_->kinds = {};
-  impl_->position = 0;
+  impl_->position = impl_->not_understood = 0;
 }
 
 std::vector<StepSums> EventDecoder::sums() const {
@@ -188,10 +253,12 @@ bool EventDecoder::resolved_by(const DefinitionCheck& check) const {
          impl.scope.resolved_by(check) && findings_resolved_by(check, *impl.chunk);
 }
 
-EventDecoder::Outcome EventDecoder::next(Event& event) {
-  Impl& impl = *impl_;
-  if (impl.position == impl.kinds.size()) return Outcome::kEnd;
-  return impl.next(event) ? Outcome::kEvent : Outcome::kNotUnderstood;
+std::span<const Event> EventDecoder::next() {
+  std::span<const Event> batch;
+  while (batch.empty() && impl_->position < impl_->kinds.size()) batch = impl_->make_batch();
+  return batch;
 }
+
+uint64_t EventDecoder::not_understood() const { return impl_->not_understood; }
 
 }  // namespace convtrace::reader

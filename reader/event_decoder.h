@@ -1,6 +1,6 @@
 #pragma once
 /// @file event_decoder.h
-/// The events of one EVENTS payload, one after another in seq order.
+/// The events of one EVENTS payload, in seq order, a few at a time.
 ///
 /// Place:    trace_reader.cpp; format/event_encoder.h is its mirror.
 /// Threads:  one owner thread.
@@ -8,6 +8,7 @@
 /// Source:   format/FORMAT.md section 6.
 
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "format/base/bytes.h"
@@ -41,15 +42,16 @@ class EventDecoder {
   /// DefinitionCheck::resolves() need not be asked for each.
   [[nodiscard]] bool resolved_by(const DefinitionCheck& check) const;
 
-  enum class Outcome : uint8_t {
-    kEvent,
-    kNotUnderstood,  ///< of a kind, or with an enumerator, that a newer version added; what
-                     ///< `event` holds then means nothing
-    kEnd,
-  };
-  /// Spans and texts of `event` are valid until the next load() or clear(). Enumerators are always
-  /// ones that events.h names; definition ids are not checked.
-  Outcome next(format::Event& event);
+  /// Makes the next events, at most kBatch, in seq order. Those of a kind, or with an enumerator,
+  /// that a newer version added are passed over.
+  /// @return none at the end. They, with their spans and texts, are valid until the next call,
+  /// load() or clear(). Enumerators are always ones that events.h names; definition ids are not
+  /// checked.
+  [[nodiscard]] std::span<const format::Event> next();
+  static constexpr size_t kBatch = 64;
+
+  /// @return how many events next() has passed over since load().
+  [[nodiscard]] uint64_t not_understood() const;
 
  private:
   struct Impl;

@@ -239,22 +239,18 @@ void Check::check_events(const RecordEntry& entry, Bytes raw) {
   new_sums_.insert(new_sums_.end(), sums.begin(), sums.end());
   all_sums_.insert(all_sums_.end(), sums.begin(), sums.end());
   Span span;
-  uint64_t undefined = 0, unknown = 0, disordered = 0;
-  format::Event event;
-  for (;;) {
-    const auto outcome = decoder_.next(event);
-    if (outcome == EventDecoder::Outcome::kEnd) break;
-    ++result_.events;
-    if (outcome == EventDecoder::Outcome::kNotUnderstood) {
-      ++unknown;
-      continue;
+  uint64_t undefined = 0, disordered = 0;
+  for (auto batch = decoder_.next(); !batch.empty(); batch = decoder_.next()) {
+    for (const format::Event& event : batch) {
+      const uint64_t seq = header_of(event).seq;
+      if (seq < next_event_seq_) ++disordered;
+      next_event_seq_ = seq + 1;
+      if (!definition_check_.resolves(event)) ++undefined;
+      span.add(event);
     }
-    const uint64_t seq = header_of(event).seq;
-    if (seq < next_event_seq_) ++disordered;
-    next_event_seq_ = seq + 1;
-    if (!definition_check_.resolves(event)) ++undefined;
-    span.add(event);
   }
+  const uint64_t unknown = decoder_.not_understood();
+  result_.events += entry.header.item_count;
   const auto count = [&](uint64_t events, const char* what) {
     if (events > 0) problem(entry, std::to_string(events) + what);
   };

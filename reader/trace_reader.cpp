@@ -7,13 +7,30 @@ namespace convtrace::reader {
 struct TraceReader::Impl {
   std::unique_ptr<TraceContainer> container;
   ChunkStream chunks;
-  Chunk* chunk = nullptr;       ///< whose events are given out
-  bool chunk_resolved = false;  ///< all that its events name is defined
+  Chunk* chunk = nullptr;                ///< whose events are given out
+  std::span<const format::Event> batch;  ///< of it, to be given out next
+  bool chunk_resolved = false;           ///< all that its events name is defined
   uint64_t events_without_definition = 0;
 
   Impl(std::unique_ptr<TraceContainer> opened, unsigned threads)
       : container(std::move(opened)), chunks(*container, threads) {}
+
+  /// @return false at the end.
+  bool next_batch();
 };
+
+bool TraceReader::Impl::next_batch() {
+  for (;;) {
+    if (chunk != nullptr) batch = chunk->decoder.next();
+    if (!batch.empty()) return true;
+    if (chunk != nullptr && chunk->decoder.not_understood() > 0) {
+      container->report(chunk->record, "events that only a newer convtrace understands");
+    }
+    chunk = chunks.next();
+    if (chunk == nullptr) return false;
+    chunk_resolved = chunk->decoder.resolved_by(container->definition_check());
+  }
+}
 
 TraceReader::TraceReader(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 TraceReader::~TraceReader() = default;
@@ -51,32 +68,20 @@ RecordCounts TraceReader::counts() const { return impl_->container->counts(); }
 uint64_t TraceReader::file_bytes() const { return impl_->container->source().size(); }
 uint64_t TraceReader::events_without_definition() const { return impl_->events_without_definition; }
 
-bool TraceReader::next(format::Event& event) {
+const format::Event* TraceReader::next() {
   for (;;) {
-    const auto outcome =
-        impl_->chunk != nullptr ? impl_->chunk->decoder.next(event) : EventDecoder::Outcome::kEnd;
-    switch (outcome) {
-      case EventDecoder::Outcome::kEnd:
-        impl_->chunk = impl_->chunks.next();
-        if (impl_->chunk == nullptr) return false;
-        impl_->chunk_resolved =
-            impl_->chunk->decoder.resolved_by(impl_->container->definition_check());
-        break;
-      case EventDecoder::Outcome::kNotUnderstood:
-        impl_->container->report(impl_->chunk->record,
-                                 "events that only a newer convtrace understands");
-        break;
-      case EventDecoder::Outcome::kEvent:
-        if (impl_->chunk_resolved) return true;
-        if (impl_->container->definition_check().resolves(event)) return true;
-        ++impl_->events_without_definition;
-        break;
-    }
+    if (impl_->batch.empty() && !impl_->next_batch()) return nullptr;
+    const format::Event& event = impl_->batch.front();
+    impl_->batch = impl_->batch.subspan(1);
+    if (impl_->chunk_resolved) return &event;
+    if (impl_->container->definition_check().resolves(event)) return &event;
+    ++impl_->events_without_definition;
   }
 }
 
 void TraceReader::rewind() {
   impl_->chunk = nullptr;
+  impl_->batch = {};
   impl_->chunks.rewind();
   impl_->events_without_definition = 0;
 }

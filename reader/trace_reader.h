@@ -45,9 +45,8 @@ class TraceReader {
   /// Events not shown because a definition they need is lost; final after the last next().
   [[nodiscard]] uint64_t events_without_definition() const;
 
-  /// Gives the next event in file order.
-  /// @return false at the end. The event's spans are valid until the next call.
-  bool next(format::Event& event);
+  /// @return the next event in file order, valid until the next call; null at the end.
+  const format::Event* next();
 
   /// Starts again at the first event.
   void rewind();

@@ -64,7 +64,7 @@ constexpr auto kUnpackers = unpackers(Kinds{});
 }  // namespace
 
 size_t packed_bytes(const Event& event) noexcept {
-  return std::visit(
+  return format::visit_event(
       [](const auto& e) {
         size_t bytes = align_up(sizeof e);
         for_each_borrowed(
@@ -75,7 +75,7 @@ size_t packed_bytes(const Event& event) noexcept {
 }
 
 void pack(const Event& event, std::byte* out) noexcept {
-  std::visit(
+  format::visit_event(
       [out](const auto& e) {
         std::memcpy(out, &e, sizeof e);
         std::byte* cursor = out + align_up(sizeof e);

@@ -72,20 +72,20 @@ bool LaunchRows::bind_shapes(const wire::LaunchColumns& t) {
   shapes_.clear();
   const StoredColumn columns[] = {
       {t.operand_param(), 2}, {t.operand_word(), 2}, {t.operand_confidence(), 1}};
-  std::vector<bool> known;
+  std::vector<size_t> unknown;
   const bool fits = each_row(columns, shapes, [&](const auto& v) {
     Operand& operand = shapes_.emplace_back();
     Enums enums;
     operand.param = static_cast<uint16_t>(v[0]);
     operand.word = static_cast<uint16_t>(v[1]);
     enums.set(operand.confidence, v[2]);
-    known.push_back(enums.known);
+    if (!enums.known) unknown.push_back(shapes_.size() - 1);
   });
   if (!fits) return false;
-  for (Signature& signature : signatures_) {
-    for (size_t i = 0; i < signature.operand_count; ++i) {
-      signature.known = signature.known && known[signature.first_shape + i];
-    }
+  for (const size_t shape : unknown) {
+    // The last signature that begins at or before it.
+    const auto behind = std::ranges::upper_bound(signatures_, shape, {}, &Signature::first_shape);
+    std::prev(behind)->known = false;
   }
   return true;
 }
@@ -141,30 +141,27 @@ void LaunchRows::repeat_operands(size_t row, size_t end, size_t like, uint64_t a
   const uint8_t* const moved_from = moved_.data() + first_operands_[like];
   Operand* const to = operands_.data() + begin;
   uint8_t* const moved_to = moved_.data() + begin;
-  const uint8_t moves = aged != 0 ? 1 : 0;
   for (size_t i = 0; i < count; ++i) {
-    to[i] = from[i];
-    to[i].generation += aged & (0 - uint64_t{moved_from[i]});
-    moved_to[i] = moved_from[i] & moves;
+    Operand operand = from[i];
+    operand.generation += aged & (0 - uint64_t{moved_from[i]});
+    to[i] = operand;
   }
+  aged != 0 ? std::copy_n(moved_from, count, moved_to) : std::fill_n(moved_to, count, uint8_t{0});
 }
 
 /// Adds what is stored for operands before `end`, each of which was copied from `distance` before.
 void LaunchRows::apply_differences(size_t end, size_t distance) {
-  while (address_.next_row() < end) {
-    Operand& operand = operands_[address_.next_row()];
-    operand.address += wire::unzigzag(address_.take());
-  }
-  while (offset_.next_row() < end) {
-    Operand& operand = operands_[offset_.next_row()];
-    operand.offset += wire::unzigzag(offset_.take());
-  }
-  while (generation_.next_row() < end) {
-    const size_t i = generation_.next_row();
-    operands_[i].generation += wire::unzigzag(generation_.take());
+  address_.take_before(end, [this](size_t i, uint64_t difference) {
+    operands_[i].address += wire::unzigzag(difference);
+  });
+  offset_.take_before(end, [this](size_t i, uint64_t difference) {
+    operands_[i].offset += wire::unzigzag(difference);
+  });
+  generation_.take_before(end, [this, distance](size_t i, uint64_t difference) {
+    operands_[i].generation += wire::unzigzag(difference);
     // Not in the first launch of a signature, whose distance is 0.
     moved_[i] = operands_[i].generation != operands_[i - distance].generation ? 1 : 0;
-  }
+  });
 }
 
 }  // namespace convtrace::reader

@@ -25,21 +25,36 @@ Lanes interleave_high(Lanes a, Lanes b) {
                                  31);
 }
 
-/// Makes kLanes numbers of their bytes: bytes[n] has the n-th, from the lowest, of each.
-void put_together(std::array<Lanes, 8> bytes, uint64_t* to) {
-  // Bytes n and n + 4 of each number come to lie side by side, then 0, 4, 2, 6 become neighbours
-  // ...
+/// Makes `count` numbers of kWidth bytes, and a few more: planes[n] has the n-th byte of each, from
+/// the lowest; those from kWidth on are zero.
+template <size_t kWidth>
+void put_together(const std::array<const uint8_t*, 8>& planes, size_t count, uint64_t* to) {
+  for (size_t at = 0; at < count; at += kLanes) {
+    std::array<Lanes, 8> bytes{};
+#pragma GCC unroll 8
+    for (size_t plane = 0; plane < kWidth; ++plane) bytes[plane] = load(planes[plane] + at);
+      // Bytes n and n + 4 of each number come to lie side by side, then 0, 4, 2, 6 become
+      // neighbours
+      // ...
 #pragma GCC unroll 3
-  for (size_t turn = 0; turn < 3; ++turn) {
-    std::array<Lanes, 8> next;
+    for (size_t turn = 0; turn < 3; ++turn) {
+      std::array<Lanes, 8> next;
 #pragma GCC unroll 4
-    for (size_t i = 0; i < 4; ++i) {
-      next[2 * i] = interleave_low(bytes[i], bytes[i + 4]);
-      next[2 * i + 1] = interleave_high(bytes[i], bytes[i + 4]);
+      for (size_t i = 0; i < 4; ++i) {
+        next[2 * i] = interleave_low(bytes[i], bytes[i + 4]);
+        next[2 * i + 1] = interleave_high(bytes[i], bytes[i + 4]);
+      }
+      bytes = next;
     }
-    bytes = next;
+    std::memcpy(to + at, bytes.data(), sizeof bytes);
   }
-  std::memcpy(to, bytes.data(), sizeof bytes);
+}
+
+/// std::popcount is a call where the processor need not have an instruction for it.
+size_t ones(uint64_t word) {
+  word -= word >> 1 & 0x5555555555555555;
+  word = (word & 0x3333333333333333) + (word >> 2 & 0x3333333333333333);
+  return ((word + (word >> 4)) & 0x0f0f0f0f0f0f0f0f) * 0x0101010101010101 >> 56;
 }
 
 }  // namespace
@@ -61,7 +76,7 @@ bool PackedColumn::parse(const PackedBytes& stored, size_t max_width) {
     const uint64_t word = stored_rows(begin);
     const size_t rows = std::min(kBlock, row_count_ - begin);
     if (rows < kBlock && word >> rows != 0) return false;
-    said += static_cast<size_t>(std::popcount(word));
+    said += ones(word);
   }
   return said == count_;
 }
@@ -84,35 +99,31 @@ bool PackedColumn::bind(const PackedBytes* stored, size_t row_count, size_t max_
   return true;
 }
 
-/// @return a bit for each of the rows `begin` and those behind it, as many as there are.
-uint64_t PackedColumn::stored_rows(size_t begin) const {
-  const size_t rows = std::min(kBlock, row_count_ - begin);
+uint64_t PackedColumn::last_stored_rows(size_t begin) const {
+  const size_t rows = row_count_ - begin;
   if (bitmap_ == nullptr) return UINT64_MAX >> (kBlock - rows);
   uint64_t word = 0;
-  const uint8_t* const from = bitmap_ + begin / 8;
-  rows == kBlock ? std::memcpy(&word, from, 8) : std::memcpy(&word, from, (rows + 7) / 8);
+  std::memcpy(&word, bitmap_ + begin / 8, (rows + 7) / 8);
   return word;
 }
 
 /// Gives the values from `index` on, as many as there are and `to` can hold.
 void PackedColumn::unpack(size_t index, Block& to) const {
+  static constexpr std::array<uint8_t, kBlock> kZeros{};
   const size_t size = std::min(kBlock, count_ - index);
   std::array<std::array<uint8_t, kBlock>, 8> last;  // too few to be read in place
   std::array<const uint8_t*, 8> planes;
+  planes.fill(kZeros.data());
   for (size_t plane = 0; plane < width_; ++plane) {
     planes[plane] = planes_ + plane * count_ + index;
     if (size == kBlock) continue;
     std::memcpy(last[plane].data(), planes[plane], size);
     planes[plane] = last[plane].data();
   }
-  for (size_t i = 0; i < size; i += kLanes) {
-    std::array<Lanes, 8> bytes;
-#pragma GCC unroll 8
-    for (size_t plane = 0; plane < 8; ++plane) {
-      bytes[plane] = plane < width_ ? load(planes[plane] + i) : Lanes{};
-    }
-    put_together(bytes, &to[i]);
-  }
+  if (width_ <= 1) return put_together<1>(planes, size, to.data());
+  if (width_ <= 2) return put_together<2>(planes, size, to.data());
+  if (width_ <= 4) return put_together<4>(planes, size, to.data());
+  put_together<8>(planes, size, to.data());
 }
 
 void PackedColumn::read(Block& rows) {

@@ -11,6 +11,7 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 
 #include "format/schema/chunk_generated.h"
 
@@ -51,12 +52,39 @@ class PackedColumn {
     return value;
   }
 
+  /// Takes all stored rows before `end`: visit(row, value).
+  template <typename Visit>
+  void take_before(size_t end, const Visit& visit) {
+    while (row_ < end) {
+      // What changes is kept out of memory, which `visit` might write to.
+      const size_t begin = begin_;
+      const uint64_t before =
+          end - begin < kBlock ? (uint64_t{1} << (end - begin)) - 1 : UINT64_MAX;
+      uint64_t taken = word_ & before;
+      word_ &= ~before;
+      size_t next = next_;
+      for (; taken != 0; taken &= taken - 1) {
+        visit(begin + static_cast<size_t>(std::countr_zero(taken)), values_[next % kBlock]);
+        if (++next % kBlock == 0) unpack(next, values_);
+      }
+      next_ = next;
+      find_row();
+    }
+  }
+
   /// @param row  ascends from call to call, none left out. @return the row's value.
   [[nodiscard]] uint64_t at(size_t row) { return row == row_ ? take() : 0; }
 
  private:
   [[nodiscard]] bool parse(const PackedBytes& stored, size_t max_width);
-  [[nodiscard]] uint64_t stored_rows(size_t begin) const;
+  /// @return a bit for each of the rows `begin` and those behind it, as many as there are.
+  [[nodiscard]] uint64_t stored_rows(size_t begin) const {
+    if (row_count_ - begin < kBlock) return last_stored_rows(begin);
+    uint64_t word = UINT64_MAX;
+    if (bitmap_ != nullptr) std::memcpy(&word, bitmap_ + begin / 8, sizeof word);
+    return word;
+  }
+  [[nodiscard]] uint64_t last_stored_rows(size_t begin) const;
   void unpack(size_t index, Block& to) const;
 
   /// Goes to the row of the lowest bit of word_, or of those behind it.

@@ -154,7 +154,9 @@ class ChunkReader {
       const Result<Bytes> raw = payload_.read(entry);
       if (!raw.ok() || !decoder_.load(raw.value(), entry.header.item_count).ok()) std::abort();
       size_t count = 0;
-      while (decoder_.next(event_) == reader::EventDecoder::Outcome::kEvent) ++count;
+      for (auto batch = decoder_.next(); !batch.empty(); batch = decoder_.next()) {
+        count += batch.size();
+      }
       if (count != entry.header.item_count) std::abort();
     }
   }
@@ -163,7 +165,6 @@ class ChunkReader {
   const Stored& stored_;
   reader::PayloadReader payload_;
   reader::EventDecoder decoder_;
-  format::Event event_;
 };
 
 void decode_rows(bench::Rows& rows, int pairs) {

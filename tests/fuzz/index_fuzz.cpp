@@ -31,8 +31,7 @@ std::multiset<std::string> events_of(const Content& bytes, reader::OpenPolicy po
   std::multiset<std::string> events;
   auto opened = reader::TraceReader::open(std::make_unique<reader::MemorySource>(bytes), policy);
   if (!opened.ok()) return events;
-  format::Event event;
-  while (opened.value()->next(event)) events.insert(test::describe(event));
+  while (const format::Event* event = opened.value()->next()) events.insert(test::describe(*event));
   return events;
 }
 

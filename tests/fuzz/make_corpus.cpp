@@ -9,6 +9,7 @@
 #include "format/record_codec.h"
 #include "reader/payload_reader.h"
 #include "reader/record_scanner.h"
+#include "reader/trace_container.h"
 #include "tests/support/event_generator.h"
 #include "tests/support/memory_sink.h"
 #include "tests/support/trace_builder.h"
@@ -87,6 +88,18 @@ void write_payloads(const std::string& folder, const Content& trace) {
   }
 }
 
+void write_parts(const std::string& folder, const Content& trace) {
+  const auto opened = reader::TraceContainer::open(std::make_unique<reader::MemorySource>(trace),
+                                                   reader::OpenPolicy::kIndexOnly);
+  if (!opened.ok()) return;
+  reader::PayloadReader payloads(opened.value()->source());
+  for (const format::RecordEntry& entry : opened.value()->records()) {
+    if (entry.header.kind != format::RecordKind::kBlob) continue;
+    const auto raw = payloads.read(entry);
+    if (raw.ok()) write(folder + "/blob/part-" + std::to_string(entry.header.seq), raw.value());
+  }
+}
+
 /// Headers as the scanner's target expects them after its own record.
 void write_scanner_seeds(const std::string& folder) {
   Content bytes;
@@ -117,8 +130,10 @@ int main(int argc, char** argv) {
   const auto closed = convtrace::sample(true);
   convtrace::write(folder + "/file/closed", closed);
   convtrace::write(folder + "/file/unclosed", convtrace::sample(false));
-  convtrace::write(folder + "/file/values", convtrace::sample_of_values());
   convtrace::write_payloads(folder, closed);
+  const auto values = convtrace::sample_of_values();
+  convtrace::write(folder + "/file/values", values);
+  convtrace::write_parts(folder, values);
   convtrace::write_scanner_seeds(folder);
   return 0;
 }

@@ -127,10 +127,9 @@ TEST_CASE("golden: stored values are read as they were", "[golden]") {
   REQUIRE(opened.ok());
   const reader::TraceContainer& container = opened.value()->container();
   reader::Snapshots values(container.source(), container.records());
-  format::Event event;
   size_t compared = 0;
-  while (opened.value()->next(event)) {
-    const auto* stats = std::get_if<format::TensorStats>(&event);
+  while (const format::Event* event = opened.value()->next()) {
+    const auto* stats = std::get_if<format::TensorStats>(event);
     if (stats == nullptr) continue;
     std::vector<std::byte> bytes;
     const auto take = [&](Bytes part) {

@@ -246,8 +246,7 @@ std::string reading_of(const std::string& path) {
            std::to_string(opened.status().detail) + '\n';
   }
   std::string text;
-  Event event;
-  while (opened.value()->next(event)) text += describe(event) + '\n';
+  while (const Event* event = opened.value()->next()) text += describe(*event) + '\n';
   return text + to_string(opened.value()->state()) + '\n';
 }
 
@@ -256,9 +255,8 @@ std::string json_of(const std::string& path) {
   if (!opened.ok()) return {};
   const TraceMeta& meta = opened.value()->meta();
   std::string text = tools::meta_record_json(meta).dump() + '\n';
-  Event event;
-  while (opened.value()->next(event)) {
-    text += tools::event_json(event, opened.value()->definitions(), meta.rank).dump() + '\n';
+  while (const Event* event = opened.value()->next()) {
+    text += tools::event_json(*event, opened.value()->definitions(), meta.rank).dump() + '\n';
   }
   return text;
 }

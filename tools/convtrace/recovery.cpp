@@ -12,9 +12,7 @@
 namespace convtrace::tools {
 namespace {
 
-using format::Event;
 using format::EventHeader;
-using Outcome = reader::EventDecoder::Outcome;
 
 constexpr const char* kRecoveredFrom = "recovered.from";
 
@@ -77,18 +75,18 @@ Status Recovery::copy(reader::Chunk& chunk) {
 /// Writes `chunk` anew without the events that cannot be shown.
 Status Recovery::copy_defined(reader::Chunk& chunk) {
   format::Loss loss{.header = {}, .reason = format::LossReason::kDamage, .count = 0};
-  Event event;
-  for (Outcome outcome; (outcome = chunk.decoder.next(event)) != Outcome::kEnd;) {
-    const bool understood = outcome == Outcome::kEvent;
-    if (understood) loss.header = header_of(event);
-    const bool undefined = understood && !trace_.definition_check().resolves(event);
-    if (undefined) ++result_.events_without_definition;
-    if (understood && !undefined) {
-      CONVTRACE_TRY(writer_.append(event));
-    } else {
-      ++loss.count;
+  for (auto batch = chunk.decoder.next(); !batch.empty(); batch = chunk.decoder.next()) {
+    for (const format::Event& event : batch) {
+      if (trace_.definition_check().resolves(event)) {
+        CONVTRACE_TRY(writer_.append(event));
+      } else {
+        ++loss.count;
+      }
+      loss.header = header_of(event);
     }
   }
+  result_.events_without_definition += loss.count;
+  loss.count += chunk.decoder.not_understood();
   if (loss.count > 0) CONVTRACE_TRY(writer_.append(loss));
   return writer_.flush();
 }

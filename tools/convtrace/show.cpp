@@ -25,14 +25,15 @@ void show_head(Output& output, const ShowOptions& options, const reader::TraceRe
 /// Shows the events that are there. @return whether more would be looked at.
 bool show_events(Output& output, const ShowOptions& options, reader::TraceReader& trace) {
   const format::TraceMeta& meta = trace.meta();
-  format::Event event;
-  while (output.usable() && !LiveWait::interrupted() && trace.next(event)) {
-    if (!wants(options, format::event_name(event.index()))) continue;
-    if (!options.steps.contains(format::header_of(event).step)) continue;
-    output.line(options.json ? dump_json(event_json(event, trace.definitions(), meta.rank))
-                             : event_line(event, trace.definitions(), meta.start_monotonic_ns));
+  const auto goes_on = [&output] { return output.usable() && !LiveWait::interrupted(); };
+  const format::Event* event = nullptr;
+  while (goes_on() && (event = trace.next()) != nullptr) {
+    if (!wants(options, format::event_name(event->index()))) continue;
+    if (!options.steps.contains(format::header_of(*event).step)) continue;
+    output.line(options.json ? dump_json(event_json(*event, trace.definitions(), meta.rank))
+                             : event_line(*event, trace.definitions(), meta.start_monotonic_ns));
   }
-  return output.usable() && !LiveWait::interrupted();
+  return goes_on();
 }
 
 /// Shows a trace while it is written, until it is closed, its writer is gone, or Ctrl-C.
@@ -71,13 +72,12 @@ ExitCode show_findings(const std::string& path, bool json) {
   if (trace == nullptr) return ExitCode::kFailure;
   Output output;
   uint64_t errors = 0, shown = 0;
-  format::Event event;
-  while (trace->next(event)) {
-    const auto* finding = std::get_if<format::Finding>(&event);
+  while (const format::Event* event = trace->next()) {
+    const auto* finding = std::get_if<format::Finding>(event);
     if (finding == nullptr) continue;
     if (finding->level == format::Level::kError && !finding->suppressed) ++errors;
     if (!json && shown++ != 0) output.line("");
-    output.line(json ? dump_json(event_json(event, trace->definitions(), trace->meta().rank))
+    output.line(json ? dump_json(event_json(*event, trace->definitions(), trace->meta().rank))
                      : finding_paragraph(*finding, trace->definitions()));
   }
   const ExitCode state = report_state(*trace, path);

@@ -59,8 +59,7 @@ double Summary::seconds() const {
 
 Summary summarize(reader::TraceReader& trace) {
   Summary summary;
-  format::Event event;
-  while (trace.next(event)) add(summary, event);
+  while (const format::Event* event = trace.next()) add(summary, *event);
   summary.lost[static_cast<size_t>(format::LossReason::kDamage)] +=
       trace.counts().lost_records + trace.events_without_definition();
   add_sizes(summary, trace.container());

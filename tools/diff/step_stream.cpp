@@ -53,16 +53,16 @@ const StepRecords* StepStream::peek() {
 void StepStream::pop() { ready_.reset(); }
 
 bool StepStream::read_one() {
-  format::Event event;
-  if (!reader_->next(event)) return false;
+  const format::Event* event = reader_->next();
+  if (event == nullptr) return false;
   ++events_read_;
-  if (const auto* stats = std::get_if<format::TensorStats>(&event)) {
+  if (const auto* stats = std::get_if<format::TensorStats>(event)) {
     take(*stats);
-  } else if (const auto* launch = std::get_if<format::Launch>(&event)) {
+  } else if (const auto* launch = std::get_if<format::Launch>(event)) {
     take(*launch);
-  } else if (const auto* finding = std::get_if<format::Finding>(&event)) {
+  } else if (const auto* finding = std::get_if<format::Finding>(event)) {
     take(*finding);
-  } else if (const auto* loss = std::get_if<format::Loss>(&event)) {
+  } else if (const auto* loss = std::get_if<format::Loss>(event)) {
     const auto reason = static_cast<size_t>(loss->reason);
     if (reason < lost_.size()) lost_[reason] += loss->count;
   }

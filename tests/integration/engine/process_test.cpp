@@ -70,12 +70,11 @@ Contents read(const std::string& path) {
   REQUIRE(opened.ok());
   reader::TraceReader& trace = *opened.value();
   Contents found;
-  format::Event event;
-  while (trace.next(event)) {
-    ++found.records[std::string(format::event_name(event.index()))];
-    if (const auto* step = std::get_if<format::Step>(&event)) found.last_step = step->index;
-    if (const auto* loss = std::get_if<format::Loss>(&event)) found.lost += loss->count;
-    if (const auto* finding = std::get_if<format::Finding>(&event)) {
+  while (const format::Event* event = trace.next()) {
+    ++found.records[std::string(format::event_name(event->index()))];
+    if (const auto* step = std::get_if<format::Step>(event)) found.last_step = step->index;
+    if (const auto* loss = std::get_if<format::Loss>(event)) found.lost += loss->count;
+    if (const auto* finding = std::get_if<format::Finding>(event)) {
       found.findings.push_back(finding->kind);
       found.finding_texts.emplace_back(finding->message);
       found.stacks = {frames(trace.definitions(), finding->alloc_stack),

@@ -65,17 +65,15 @@ struct Recording {
     auto opened = reader::TraceReader::open(std::make_unique<reader::MemorySource>(*bytes));
     REQUIRE(opened.ok());
     Found found;
-    format::Event event;
-    while (opened.value()->next(event)) {
-      if (const auto* begun = std::get_if<format::Step>(&event))
-        found.steps.push_back(begun->index);
-      if (std::holds_alternative<format::TensorStats>(event)) ++found.tensors;
-      if (const auto* launch = std::get_if<format::Launch>(&event)) {
+    while (const format::Event* event = opened.value()->next()) {
+      if (const auto* begun = std::get_if<format::Step>(event)) found.steps.push_back(begun->index);
+      if (std::holds_alternative<format::TensorStats>(*event)) ++found.tensors;
+      if (const auto* launch = std::get_if<format::Launch>(event)) {
         ++found.launches;
         CHECK(launch->operands.size() == 2);
         CHECK(launch->operands[1].address == 99);
       }
-      if (const auto* text = std::get_if<format::Diagnostic>(&event)) {
+      if (const auto* text = std::get_if<format::Diagnostic>(event)) {
         found.said.emplace_back(text->message);
       }
     }

@@ -53,10 +53,9 @@ struct Contents {
   explicit Contents(const std::vector<std::byte>& bytes) {
     auto opened = reader::TraceReader::open(std::make_unique<reader::MemorySource>(bytes));
     REQUIRE(opened.ok());
-    format::Event event;
-    while (opened.value()->next(event)) {
-      ++counts[event.index()];
-      if (const auto* loss = std::get_if<format::Loss>(&event)) lost += loss->count;
+    while (const format::Event* event = opened.value()->next()) {
+      ++counts[event->index()];
+      if (const auto* loss = std::get_if<format::Loss>(event)) lost += loss->count;
     }
     CHECK(opened.value()->state() == reader::TraceState::kComplete);
   }

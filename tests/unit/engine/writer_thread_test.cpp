@@ -83,11 +83,10 @@ Contents contents(const SharedBytes& bytes) {
   auto opened = reader::TraceReader::open(path);
   REQUIRE(opened.ok());
   Contents found;
-  format::Event event;
-  while (opened.value()->next(event)) {
-    if (std::holds_alternative<format::Finding>(event)) ++found.findings;
-    if (const auto* cost = std::get_if<format::Cost>(&event)) found.costs.push_back(*cost);
-    if (const auto* loss = std::get_if<format::Loss>(&event)) {
+  while (const format::Event* event = opened.value()->next()) {
+    if (std::holds_alternative<format::Finding>(*event)) ++found.findings;
+    if (const auto* cost = std::get_if<format::Cost>(event)) found.costs.push_back(*cost);
+    if (const auto* loss = std::get_if<format::Loss>(event)) {
       found.lost[static_cast<size_t>(loss->reason)] += loss->count;
     }
   }

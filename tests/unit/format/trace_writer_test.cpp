@@ -10,6 +10,7 @@
 #include "reader/trace_reader.h"
 #include "tests/support/catch.h"
 #include "tests/support/memory_sink.h"
+#include "tests/support/next_event.h"
 
 namespace convtrace::format {
 namespace {
@@ -213,21 +214,17 @@ TEST_CASE("trace writer: events up to the size limit are stored, larger ones bec
   REQUIRE(trace.writer->close().ok());
 
   const auto reader = trace.read();
-  Event back;
   const auto check_loss = [&] {
-    REQUIRE(reader->next(back));
-    CHECK(std::get<Loss>(back).reason == LossReason::kRecordTooLarge);
-    CHECK(std::get<Loss>(back).count == 1);
+    const auto loss = std::get<Loss>(test::next_of(*reader));
+    CHECK(loss.reason == LossReason::kRecordTooLarge);
+    CHECK(loss.count == 1);
   };
-  REQUIRE(reader->next(back));
-  CHECK(std::get<TensorStats>(back).leading.size() == kMaxEventBytes - 1);
-  REQUIRE(reader->next(back));
-  CHECK(std::get<TensorStats>(back).leading.size() == kMaxEventBytes);
+  CHECK(std::get<TensorStats>(test::next_of(*reader)).leading.size() == kMaxEventBytes - 1);
+  CHECK(std::get<TensorStats>(test::next_of(*reader)).leading.size() == kMaxEventBytes);
   for (int i = 0; i < 3; ++i) check_loss();
-  REQUIRE(reader->next(back));
-  CHECK(std::get<Launch>(back).operands.size() == kMaxOperands);
+  CHECK(std::get<Launch>(test::next_of(*reader)).operands.size() == kMaxOperands);
   check_loss();
-  CHECK_FALSE(reader->next(back));
+  CHECK(reader->next() == nullptr);
   CHECK(reader->state() == reader::TraceState::kComplete);
 }
 
@@ -239,9 +236,7 @@ TEST_CASE("trace writer: messages beyond the limit are cut", "[format][limits]")
   REQUIRE(trace.writer->append(event).ok());
   REQUIRE(trace.writer->close().ok());
   const auto reader = trace.read();
-  Event back;
-  REQUIRE(reader->next(back));
-  CHECK(std::get<Diagnostic>(back).message.size() == kMaxStringBytes);
+  CHECK(std::get<Diagnostic>(test::next_of(*reader)).message.size() == kMaxStringBytes);
 }
 
 TEST_CASE("trace writer: payloads that do not shrink are stored as they are", "[format]") {
@@ -256,10 +251,8 @@ TEST_CASE("trace writer: payloads that do not shrink are stored as they are", "[
   const auto records = trace.records();
   CHECK(records[1].codec == Codec::kNone);
   CHECK(records[1].stored_size == records[1].raw_size);
-  Event back;
   const auto reader = trace.read();
-  REQUIRE(reader->next(back));
-  CHECK(std::ranges::equal(std::get<TensorStats>(back).leading, noise));
+  CHECK(std::ranges::equal(std::get<TensorStats>(test::next_of(*reader)).leading, noise));
 }
 
 TEST_CASE("trace writer: the first failure is the answer ever after", "[format][faults]") {

@@ -80,12 +80,11 @@ void kill_and_read(uint64_t seed) {
   TraceReader& trace = *opened.value();
   format::Definitions definitions;
   test::EventGenerator generator(seed, definitions);
-  format::Event event;
   uint64_t count = 0;
-  for (; trace.next(event); ++count) {
+  for (; const format::Event* event = trace.next(); ++count) {
     format::Event expected = generator.make();
     header_of(expected).seq = count;
-    REQUIRE(test::describe(event) == test::describe(expected));
+    REQUIRE(test::describe(*event) == test::describe(expected));
   }
   REQUIRE(trace.state() == TraceState::kUnclosed);
   REQUIRE(count >= stored.value());

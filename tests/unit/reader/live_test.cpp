@@ -66,8 +66,7 @@ struct Live {
     growth.size = size;
     growth.written = written;
     reader->refresh(ended);
-    format::Event event;
-    while (reader->next(event)) events.push_back(test::describe(event));
+    while (const format::Event* event = reader->next()) events.push_back(test::describe(*event));
   }
 };
 
@@ -170,8 +169,7 @@ std::vector<std::string> read_until_closed(const std::string& path) {
   for (bool closed = false; !closed;) {
     closed = trace.state() == TraceState::kComplete;
     trace.refresh(closed);
-    format::Event event;
-    while (trace.next(event)) events.push_back(test::describe(event));
+    while (const format::Event* event = trace.next()) events.push_back(test::describe(*event));
     if (trace.state() == TraceState::kDamaged) return {"damaged"};
   }
   return events;

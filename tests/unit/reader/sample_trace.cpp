@@ -60,8 +60,7 @@ ReadResult read_all(std::unique_ptr<reader::ByteSource> source, reader::OpenPoli
   result.opened = opened.status();
   if (!opened.ok()) return result;
   reader::TraceReader& reader = *opened.value();
-  Event event;
-  while (reader.next(event)) result.events.push_back(describe(event));
+  while (const Event* event = reader.next()) result.events.push_back(describe(*event));
   result.state = reader.state();
   result.without_definition = reader.events_without_definition();
   result.counts = reader.counts();

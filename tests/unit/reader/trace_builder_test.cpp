@@ -2,6 +2,7 @@
 
 #include "reader/trace_reader.h"
 #include "tests/support/catch.h"
+#include "tests/support/next_event.h"
 #include "tests/support/temp_dir.h"
 
 namespace convtrace {
@@ -10,6 +11,7 @@ namespace {
 using namespace format;
 using reader::TraceReader;
 using reader::TraceState;
+using test::next_of;
 using test::TempDir;
 using test::TraceBuilder;
 
@@ -35,11 +37,8 @@ TEST_CASE("trace builder: what is said in the test is what the file holds", "[su
   REQUIRE(reader->meta().facts.size() == 1);
   CHECK(reader->meta().facts[0].second == "2.13.0");
   const Definitions& defs = reader->definitions();
-  Event event;
-  REQUIRE(reader->next(event));
-  CHECK(std::get<Step>(event).index == 7);
-  REQUIRE(reader->next(event));
-  const auto& stats = std::get<TensorStats>(event);
+  CHECK(std::get<Step>(next_of(*reader)).index == 7);
+  const auto& stats = std::get<TensorStats>(next_of(*reader));
   CHECK(stats.header.step == 7);
   CHECK(defs.text(stats.place.scope) == "h.0.mlp");
   CHECK(stats.stats.min.as_f64() == -3.0);
@@ -48,12 +47,11 @@ TEST_CASE("trace builder: what is said in the test is what the file holds", "[su
   CHECK(stats.bytes == 8);
   REQUIRE(stats.shape.size() == 1);
   CHECK(stats.shape[0] == 2);
-  REQUIRE(reader->next(event));
-  const auto& finding = std::get<Finding>(event);
+  const auto& finding = std::get<Finding>(next_of(*reader));
   CHECK(defs.text(finding.op) == "demo::gelu");
   REQUIRE(defs.stack(finding.free_stack).size() == 2);
   CHECK(defs.text(defs.stack(finding.free_stack)[1]) == "main");
-  CHECK_FALSE(reader->next(event));
+  CHECK(reader->next() == nullptr);
   CHECK(reader->state() == TraceState::kComplete);
 }
 
@@ -61,11 +59,9 @@ TEST_CASE("trace builder: an unclosed trace holds everything said before", "[sup
   const TempDir dir;
   TraceBuilder(dir / "a.ctrace").step(0).step(1).leave_unclosed();
   const auto reader = open(dir / "a.ctrace");
-  Event event;
-  REQUIRE(reader->next(event));
-  REQUIRE(reader->next(event));
-  CHECK(std::get<Step>(event).index == 1);
-  CHECK_FALSE(reader->next(event));
+  (void)next_of(*reader);
+  CHECK(std::get<Step>(next_of(*reader)).index == 1);
+  CHECK(reader->next() == nullptr);
   CHECK(reader->state() == TraceState::kUnclosed);
 }
 

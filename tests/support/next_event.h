@@ -1,0 +1,17 @@
+#pragma once
+/// @file next_event.h
+/// The next event of a trace that must have one.
+
+#include "reader/trace_reader.h"
+#include "tests/support/catch.h"
+
+namespace convtrace::test {
+
+/// @return valid until the next one is read.
+inline const format::Event& next_of(reader::TraceReader& reader) {
+  const format::Event* event = reader.next();
+  REQUIRE(event != nullptr);
+  return *event;
+}
+
+}  // namespace convtrace::test
