@@ -102,8 +102,9 @@ class Diff {
       return false;
     }
     RankDiff diff(pair.rank, names_, rules_, rows_);
-    // A report of every value needs every value; so does the noise of later steps.
-    if (rows_ == nullptr && noise.empty() && rules_.renames.empty()) {
+    // A report of every value needs every value; so does the noise of later steps, and so do ranks
+    // that are compared with each other.
+    if (rows_ == nullptr && noise.empty() && rules_.renames.empty() && !many_ranks_) {
       const std::vector<format::StepSums> equal = equal_prefix(base->reader(), cand->reader());
       diff.take_equal(equal);
       if (!equal.empty()) {
@@ -196,11 +197,22 @@ class Diff {
       const auto known = std::ranges::find(result_.renamed, module);
       if (known == result_.renamed.end()) result_.renamed.push_back(std::move(module));
     }
+    if (many_ranks_) {
+      add_replicas(base_replicas_.add(rank, std::move(outcome.base_replica)), false);
+      add_replicas(cand_replicas_.add(rank, std::move(outcome.cand_replica)), true);
+    }
     result_.summaries.insert(result_.summaries.end(), outcome.summaries.begin(),
                              outcome.summaries.end());
     result_.ranks.push_back({rank, outcome.values, outcome.root});
     keep_earlier(result_.root, std::move(outcome.root));
     keep_earlier(result_.first_bit_difference, std::move(outcome.first_bit_difference));
+  }
+
+  void add_replicas(std::vector<ReplicaParting> partings, bool in_cand) {
+    for (ReplicaParting& parting : partings) {
+      parting.in_cand = in_cand;
+      result_.replicas.push_back(parting);
+    }
   }
 
   static void keep_earlier(std::optional<RootReport>& first, std::optional<RootReport> other) {
@@ -248,6 +260,7 @@ class Diff {
   format::Definitions names_;
   TraceSet base_, cand_;
   std::vector<TraceSet> noise_;
+  ReplicaCheck base_replicas_, cand_replicas_;
   bool many_ranks_ = false;
   uint64_t base_values_ = 0, cand_values_ = 0;
   std::optional<uint32_t> uncompared_step_;

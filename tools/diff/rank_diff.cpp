@@ -60,10 +60,14 @@ void RankDiff::run(StepStream& base, StepStream& cand,
     if (a == nullptr && b == nullptr) break;
     if (a != nullptr) outcome_.last_base_step = a->step;
     if (b != nullptr) outcome_.last_cand_step = b->step;
-    if (b == nullptr || (a != nullptr && a->step < b->step)) {
+    const bool take_base = a != nullptr && (b == nullptr || a->step <= b->step);
+    const bool take_cand = b != nullptr && (a == nullptr || b->step <= a->step);
+    if (take_base) outcome_.base_replica.push_back(replica_sums(*a));
+    if (take_cand) outcome_.cand_replica.push_back(replica_sums(*b));
+    if (!take_cand) {
       one_sided(*a, true);
       base.pop();
-    } else if (a == nullptr || b->step < a->step) {
+    } else if (!take_base) {
       one_sided(*b, false);
       cand.pop();
     } else {

@@ -56,6 +56,7 @@ struct RankOutcome {
   std::optional<uint32_t> last_base_step, last_cand_step;
   std::vector<RenamedModule> renamed;
   std::vector<StepSummary> summaries;
+  std::vector<ReplicaSums> base_replica, cand_replica;
 };
 
 class RankDiff {

@@ -55,6 +55,7 @@ class HtmlReport {
          << "</p>\n<p>Compared " << quote_markup(compared_text(result_)) << ".</p>\n";
     paragraph(quote_markup(phase_text(result_.summaries)));
     paragraph(quote_markup(renamed_text(result_)));
+    for (const std::string& text : replica_lines(result_)) paragraph("Replicas: " + text);
     for (const std::string& why : result_.incomplete) paragraph("Incomplete: " + quote_markup(why));
     if (result_.cause) {
       out_ << "<h2>Probable cause</h2>\n";

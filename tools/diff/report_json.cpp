@@ -208,6 +208,14 @@ Json json_report(const DiffResult& result) {
   json["steps"] = result.steps;
   json["why_not_comparable"] = text_or_null(result.why_not_comparable);
   json["phase"] = text_or_null(phase_text(result.summaries));
+  json["replicas"] = Json::array();
+  for (const ReplicaParting& parting : result.replicas) {
+    json["replicas"].push_back({{"run", parting.in_cand ? "cand" : "base"},
+                                {"rank", parting.rank},
+                                {"other", parting.other},
+                                {"step", parting.step},
+                                {"in_gradients", parting.in_gradients}});
+  }
   json["per_step"] = per_step_json(result);
   json["next"] = result.root ? Json(next_commands(result)) : Json::array();
   json["cause"] = Json();

@@ -197,6 +197,19 @@ std::vector<StepRow> step_rows(const DiffResult& result, uint32_t around) {
   return rows;
 }
 
+std::vector<std::string> replica_lines(const DiffResult& result) {
+  std::vector<std::string> lines;
+  for (const ReplicaParting& parting : result.replicas) {
+    lines.push_back(
+        std::string(parting.in_cand ? "candidate" : "baseline") + ": rank " +
+        std::to_string(parting.rank) + " had the weights of rank " + std::to_string(parting.other) +
+        " and parts from it in step " + std::to_string(parting.step) +
+        (parting.in_gradients ? ", already in its gradients: they were not reduced alike"
+                              : ", with equal gradients: the updates differ"));
+  }
+  return lines;
+}
+
 std::vector<std::string> element_lines(const RecordReport& record) {
   if (!record.elements) return {};
   const ElementReport& e = *record.elements;

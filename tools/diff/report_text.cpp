@@ -36,6 +36,7 @@ class TextReport {
     first_bit_difference();
     out_ << "\n";
     line("compared    ", compared_text(result_));
+    for (const std::string& text : replica_lines(result_)) line("replicas    ", text);
     findings();
     if (result_.root) next();
   }

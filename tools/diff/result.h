@@ -14,6 +14,7 @@
 #include "tools/diff/align.h"
 #include "tools/diff/compare.h"
 #include "tools/diff/elements.h"
+#include "tools/diff/replicas.h"
 #include "tools/diff/step_summary.h"
 
 namespace convtrace::diff {
@@ -151,10 +152,11 @@ struct DiffResult {
   std::optional<Cause> cause;
   std::optional<RootReport> first_bit_difference;
   std::array<uint64_t, kClassCount> counts{};
-  uint64_t values = 0;                 ///< pairs of values compared
-  uint64_t launches = 0;               ///< pairs of launches aligned
-  uint64_t steps = 0;                  ///< steps that both runs have, summed over ranks
-  std::vector<StepSummary> summaries;  ///< of all ranks
+  uint64_t values = 0;                   ///< pairs of values compared
+  uint64_t launches = 0;                 ///< pairs of launches aligned
+  uint64_t steps = 0;                    ///< steps that both runs have, summed over ranks
+  std::vector<ReplicaParting> replicas;  ///< ranks of one run that stop agreeing
+  std::vector<StepSummary> summaries;    ///< of all ranks
   std::vector<PreflightEntry> preflight;
   std::vector<RenamedModule> renamed;  ///< by the baseline's name
   Findings base_findings, cand_findings;

@@ -510,3 +510,29 @@ TEST_CASE("convtrace-diff: a report appears whole or not at all", "[diff][comman
     CHECK(entry.path().extension() != ".unfinished");
   }
 }
+
+TEST_CASE("convtrace-diff: a rank that stops being a replica is named, a shard is not",
+          "[diff][command][ranks]") {
+  const TempDir base, cand;
+  for (uint32_t rank = 0; rank < 4; ++rank) {
+    Run good = test::training(5);
+    if (rank == 3) scale(good.at(0, "fc1", "grad:weight"), 2);  // never was one
+    Run bad = good;
+    if (rank == 1) {
+      for (uint32_t step = 2; step < 5; ++step) scale(bad.at(step, "fc2", "grad:weight"), 2);
+    }
+    if (rank == 2) scale(bad.at(3, "fc1", "param:weight"), 2);
+    good.meta.rank = bad.meta.rank = rank;
+    good.write(base / (std::to_string(rank) + ".ctrace"));
+    bad.write(cand / (std::to_string(rank) + ".ctrace"));
+  }
+  const Outcome outcome = run({base / ".", cand / ".", "--json", "-"});
+  const Json replicas = Json::parse(outcome.out)["replicas"];
+  REQUIRE(replicas.size() == 2);
+  CHECK(replicas[0] ==
+        Json{{"run", "cand"}, {"rank", 1}, {"other", 0}, {"step", 2}, {"in_gradients", true}});
+  CHECK(replicas[1] ==
+        Json{{"run", "cand"}, {"rank", 2}, {"other", 0}, {"step", 3}, {"in_gradients", false}});
+  CHECK(contains(outcome.err, "rank 1 had the weights of rank 0 and parts from it in step 2"));
+  CHECK(Json::parse(run({base / ".", base / ".", "--json", "-"}).out)["replicas"].empty());
+}

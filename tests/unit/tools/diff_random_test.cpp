@@ -1,0 +1,120 @@
+// What holds for any two runs, on runs and files that were changed at random.
+
+#include <fstream>
+#include <iterator>
+#include <random>
+#include <sstream>
+
+#include "tests/unit/tools/diff_compared.h"
+#include "tools/diff/command.h"
+
+namespace {
+
+using namespace convtrace;
+using diff::DiffResult;
+using test::compared;
+using test::Item;
+using test::Run;
+
+using Random = std::mt19937;
+
+size_t below(Random& random, size_t limit) { return random() % limit; }
+
+/// Does one thing to a run that real runs differ by.
+void mutate(Run& run, Random& random) {
+  Item& item = run.items[below(random, run.items.size())];
+  const size_t at = static_cast<size_t>(&item - run.items.data());
+  switch (below(random, 6)) {
+    case 0:
+      run.items.erase(run.items.begin() + static_cast<std::ptrdiff_t>(at));
+      break;
+    case 1:
+      run.items.push_back(Item(item));
+      break;
+    case 2:
+      test::scale(item, 1 + 1e-6 * static_cast<double>(below(random, 1000)));
+      break;
+    case 3:
+      if (at > 0) std::swap(run.items[at - 1], run.items[at]);
+      break;
+    case 4: {
+      const std::string from = item.scope, to = "other" + std::to_string(below(random, 3));
+      for (Item& other : run.items) {
+        if (other.scope == from) other.scope = to;
+      }
+      break;
+    }
+    default:
+      if (!item.values.empty()) item.values.pop_back();
+      break;
+  }
+}
+
+Run mutated(Random& random) {
+  Run run = test::training(3);
+  for (size_t i = below(random, 4); i > 0; --i) mutate(run, random);
+  return run;
+}
+
+void flip_bytes(const std::string& path, Random& random) {
+  std::ifstream in(path, std::ios::binary);
+  std::string bytes((std::istreambuf_iterator<char>(in)), {});
+  in.close();
+  for (size_t i = below(random, 20); i > 0; --i) {
+    bytes[below(random, bytes.size())] = static_cast<char>(random());
+  }
+  if (below(random, 4) == 0) bytes.resize(below(random, bytes.size()));
+  std::ofstream(path, std::ios::binary | std::ios::trunc) << bytes;
+}
+
+}  // namespace
+
+TEST_CASE("random: a run against itself is the same", "[diff][random]") {
+  Random random(1);
+  for (int i = 0; i < 60; ++i) {
+    const Run run = mutated(random);
+    const DiffResult result = compared(run, run);
+    CAPTURE(i);
+    CHECK(result.verdict == diff::Verdict::kSame);
+    CHECK(test::count(result, diff::Class::kIdentical) == result.values);
+  }
+}
+
+TEST_CASE("random: exchanging the runs names the same root", "[diff][random]") {
+  Random random(2);
+  for (int i = 0; i < 200; ++i) {
+    const Run a = mutated(random), b = mutated(random);
+    const DiffResult there = compared(a, b), back = compared(b, a);
+    CAPTURE(i);
+    CHECK(there.verdict == back.verdict);
+    CHECK(there.counts == back.counts);
+    REQUIRE(there.root.has_value() == back.root.has_value());
+    if (!there.root) continue;
+    const diff::RecordReport &one = there.root->record, &other = back.root->record;
+    CHECK(one.step == other.step);
+    CHECK(one.scope == other.cand_scope);
+    CHECK(one.slot == other.cand_slot);
+    CHECK(one.comparison.verdict == other.comparison.verdict);
+  }
+}
+
+TEST_CASE("random: damaged files give an answer or an error", "[diff][random]") {
+  Random random(3);
+  for (int i = 0; i < 150; ++i) {
+    const test::TempDir dir;
+    const std::string base = dir / "base.ctrace", cand = dir / "cand.ctrace";
+    mutated(random).write(base, below(random, 4) != 0);
+    mutated(random).write(cand, below(random, 4) != 0);
+    flip_bytes(base, random);
+    flip_bytes(cand, random);
+    std::ostringstream out, err;
+    const std::string html = dir / "page.html", csv = dir / "rows.csv";
+    const char* argv[] = {"convtrace-diff", base.c_str(), cand.c_str(), "--html", html.c_str(),
+                          "--csv",          csv.c_str(),  "--json",     "-"};
+    const int code = diff::diff_command(9, argv, out, err, {});
+    CAPTURE(i, err.str());
+    CHECK(code >= 0);
+    CHECK(code <= 4);
+    CHECK((code == 2) == out.str().empty());
+  }
+}
