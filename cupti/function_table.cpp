@@ -165,15 +165,31 @@ FunctionInfo FunctionTable::make_info(CUfunction function, Facts facts) {
   info.handle = function;
   info.params = std::move(facts.params);
   info.kernel = define(facts.name);
-  const std::string demangled = demangle(facts.name);
-  const std::string names[] = {demangled, facts.name, kernel_family(demangled)};
+  match(facts.name, info);
+  return info;
+}
+
+void FunctionTable::match(const std::string& name, FunctionInfo& info) {
+  const std::string demangled = demangle(name);
+  const std::string names[] = {demangled, name, kernel_family(demangled)};
   info.rules = rules_.of_kernel(names);
   const bool wanted = wants_ == nullptr || wants_(info.kernel);
   std::erase_if(info.rules,
                 [&](const settings::Rule* rule) { return rule->all_kernels && !wanted; });
-  if (std::ranges::any_of(info.rules, &settings::Rule::outputs_auto))
+  if (info.outputs == nullptr && std::ranges::any_of(info.rules, &settings::Rule::outputs_auto))
     info.outputs = std::make_shared<OutputLearner>(count_words(info.params));
-  return info;
+}
+
+void FunctionTable::match_again() {
+  const std::unique_lock lock(mutex_);
+  for (auto& [handle, entry] : handles_) {
+    if (entry.info == nullptr) continue;
+    FunctionInfo& info = infos_.emplace_back(*entry.info);
+    const format::StringId name = definitions_.kernel(info.kernel).name;
+    match(std::string(definitions_.text(name)), info);
+    entry.info = &info;
+  }
+  forget_recent();
 }
 
 const FunctionInfo* FunctionTable::known(CUfunction function) const {

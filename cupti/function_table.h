@@ -65,6 +65,9 @@ class FunctionTable {
   /// @return never dangling: an unloaded kernel's facts stay until the end.
   const FunctionInfo& resolve(CUfunction function);
 
+  /// The rules are others now. Facts that were handed out keep the old ones.
+  void match_again();
+
   /// Without any CUDA call. @return what was told of `function` before, null if nothing.
   const FunctionInfo* known(CUfunction function) const;
 
@@ -91,6 +94,7 @@ class FunctionTable {
   const FunctionInfo* find(CUfunction function, Handle& known) const;
   Facts ask_driver(CUfunction function, const Handle& handle);
   FunctionInfo make_info(CUfunction function, Facts facts);
+  void match(const std::string& name, FunctionInfo& info);
   void forget_owner(const void* owner);
   void forget_recent();
 

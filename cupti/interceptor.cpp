@@ -325,6 +325,13 @@ std::vector<std::pair<std::string, std::string>> Interceptor::facts() const {
   return impl_->facts;
 }
 
+void Interceptor::rules_changed() noexcept {
+  try {
+    if (impl_ != nullptr) impl_->state.functions.match_again();
+  } catch (const std::exception&) {  // no memory: old kernels keep the old rules
+  }
+}
+
 void Interceptor::stop(uint64_t deadline_ns) noexcept {
   if (impl_ == nullptr || !impl_->state.active.exchange(false)) return;
   CudaState& state = impl_->state;

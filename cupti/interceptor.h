@@ -121,6 +121,10 @@ class Interceptor {
   /// appear.
   [[nodiscard]] std::vector<std::pair<std::string, std::string>> facts() const;
 
+  /// The rule book has other rules: kernels seen before are matched again. Graphs keep what they
+  /// were captured with.
+  void rules_changed() noexcept;
+
   /// Ends observation: unsubscribes, waits at most `deadline_ns` for results under way. The gate
   /// passes calls through.
   void stop(uint64_t deadline_ns) noexcept;

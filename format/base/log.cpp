@@ -3,8 +3,10 @@
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <time.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 
 namespace convtrace {
@@ -28,6 +30,39 @@ constexpr char letter(format::Level level) {
   return '?';
 }
 
+/// Of lines that are no errors: something that happens at every launch must not fill a disk.
+constexpr uint32_t kMostInWindow = 100;
+constexpr int64_t kWindowS = 10;
+std::atomic<int64_t> g_window{-1};
+std::atomic<uint32_t> g_in_window{0};
+std::atomic<uint32_t> g_left_out{0};
+
+/// @return whether one more line may be written now.
+bool within_rate() noexcept {
+  timespec now{};
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  const int64_t window = now.tv_sec / kWindowS;
+  if (g_window.exchange(window, std::memory_order_relaxed) != window)
+    g_in_window.store(0, std::memory_order_relaxed);
+  if (g_in_window.fetch_add(1, std::memory_order_relaxed) < kMostInWindow) return true;
+  g_left_out.fetch_add(1, std::memory_order_relaxed);
+  return false;
+}
+
+/// Cuts what is too long.
+void write_line(const char* head, const char* format, va_list arguments) noexcept {
+  const int saved_errno = errno;  // called between a host's call and its look at errno
+  char line[512];
+  constexpr size_t kMost = sizeof line - 2;
+  const int begun = snprintf(line, sizeof line, "%s", head);
+  size_t used = begun > 0 ? std::min(static_cast<size_t>(begun), kMost) : 0;
+  const int body = vsnprintf(line + used, sizeof line - used - 1, format, arguments);
+  if (body > 0) used = std::min(used + static_cast<size_t>(body), kMost);
+  line[used++] = '\n';
+  [[maybe_unused]] const ssize_t written = write(g_fd.load(std::memory_order_relaxed), line, used);
+  errno = saved_errno;
+}
+
 }  // namespace
 
 void configure_log(format::Level level, uint32_t rank, int fd) noexcept {
@@ -44,22 +79,26 @@ bool log_enabled(format::Level level) noexcept {
 }
 
 void log_line(format::Level level, const char* site, const char* format, ...) noexcept {
-  if (!log_enabled(level)) return;
-  const int saved_errno = errno;  // called between a host's call and its look at errno
-  char line[512];
-  const int head = snprintf(line, sizeof line, "convtrace[%d] %c %s: ", static_cast<int>(getpid()),
+  if (!log_enabled(level) || (level != format::Level::kError && !within_rate())) return;
+  char head[96];
+  const uint32_t left_out = g_left_out.exchange(0, std::memory_order_relaxed);
+  const int used = snprintf(head, sizeof head, "convtrace[%d] %c %s: ", static_cast<int>(getpid()),
                             letter(level), site);
-  size_t used = head > 0 ? static_cast<size_t>(head) : 0;
-  if (used > sizeof line - 2) used = sizeof line - 2;
+  if (left_out != 0 && used > 0 && static_cast<size_t>(used) < sizeof head)
+    snprintf(head + used, sizeof head - static_cast<size_t>(used), "(%u lines left out) ",
+             left_out);
   va_list arguments;
   va_start(arguments, format);
-  const int body = vsnprintf(line + used, sizeof line - used - 1, format, arguments);
+  write_line(head, format, arguments);
   va_end(arguments);
-  if (body > 0) used += static_cast<size_t>(body);
-  if (used > sizeof line - 2) used = sizeof line - 2;
-  line[used++] = '\n';
-  [[maybe_unused]] const ssize_t written = write(g_fd.load(std::memory_order_relaxed), line, used);
-  errno = saved_errno;
+}
+
+void announce(const char* format, ...) noexcept {
+  if (g_rank.load(std::memory_order_relaxed) != 0) return;
+  va_list arguments;
+  va_start(arguments, format);
+  write_line("convtrace: ", format, arguments);
+  va_end(arguments);
 }
 
 }  // namespace convtrace

@@ -4,6 +4,7 @@
 ///
 /// Threads:  any. No allocation, lock, stream or locale; one write(2) a line; long lines are cut.
 /// Errors:   none: a line that cannot be written is gone.
+/// Rate:     of more than 100 lines in 10 s only errors are written; the next line counts the rest.
 /// Form:     `convtrace[pid] W site: what happened; the effect; what to do`. Never stdout.
 
 #include "format/events.h"
@@ -18,5 +19,8 @@ void configure_log(format::Level level, uint32_t rank, int fd) noexcept;
 
 void log_line(format::Level level, const char* site, const char* format, ...) noexcept
     __attribute__((format(printf, 3, 4)));
+
+/// What the user of `convtrace run` is told whatever the level, on rank 0: `convtrace: text`.
+void announce(const char* format, ...) noexcept __attribute__((format(printf, 1, 2)));
 
 }  // namespace convtrace

@@ -102,36 +102,60 @@ std::string take_dtype(const toml::node& node, std::optional<format::DType>& val
 }
 
 struct RuleKey {
-  std::string_view name;
+  RuleKeySpec spec;
   std::string (*take)(const toml::node& node, Rule& rule);
+  bool has_effect;  ///< beside what the rule is about and when
 };
 
 constexpr RuleKey kKeys[] = {
-    {"kernel", [](const toml::node& n, Rule& r) { return take_pattern(n, r.kernel); }},
-    {"scope", [](const toml::node& n, Rule& r) { return take_pattern(n, r.scope); }},
-    {"steps", [](const toml::node& n, Rule& r) { return take_set(n, parse_steps, r.steps); }},
-    {"ranks", [](const toml::node& n, Rule& r) { return take_set(n, parse_ranks, r.ranks); }},
-    {"capture", [](const toml::node& n, Rule& r) { return take_capture(n, r.capture); }},
-    {"outputs", [](const toml::node& n, Rule& r) { return take_outputs(n, r); }},
-    {"inputs", [](const toml::node& n, Rule& r) { return take_positions(n, r.inputs); }},
-    {"dtype", [](const toml::node& n, Rule& r) { return take_dtype(n, r.dtype); }},
-    {"inplace", [](const toml::node& n, Rule& r) { return take_flag(n, r.inplace); }},
-    {"samples",
-     [](const toml::node& n, Rule& r) { return take_number(n, kMaxSamples, r.samples.emplace()); }},
-    {"suppress", [](const toml::node& n, Rule& r) { return take_flag(n, r.suppress); }},
+    {{"kernel", "PATTERN", "Kernels by their demangled name, mangled name or family."},
+     [](const toml::node& n, Rule& r) { return take_pattern(n, r.kernel); },
+     false},
+    {{"scope", "PATTERN", "Modules by their path, as named_modules() gives it."},
+     [](const toml::node& n, Rule& r) { return take_pattern(n, r.scope); },
+     false},
+    {{"steps", "0|5-8|100-120,every=50|all", "Steps in which the rule applies."},
+     [](const toml::node& n, Rule& r) { return take_set(n, parse_steps, r.steps); },
+     false},
+    {{"ranks", "0-3,7|all", "Ranks on which the rule applies."},
+     [](const toml::node& n, Rule& r) { return take_set(n, parse_ranks, r.ranks); },
+     false},
+    {{"capture", "hash|stats|snapshot",
+      "How much is taken: of every value of the modules, or of a kernel's operands."},
+     [](const toml::node& n, Rule& r) { return take_capture(n, r.capture); },
+     true},
+    {{"outputs", "\"auto\"|[0, 5]", "Parameters of a kernel whose values are taken behind it."},
+     [](const toml::node& n, Rule& r) { return take_outputs(n, r); },
+     true},
+    {{"inputs", "[1, 2]", "Parameters of a kernel that it reads."},
+     [](const toml::node& n, Rule& r) { return take_positions(n, r.inputs); },
+     true},
+    {{"dtype", "f32|bf16|...", "Type of the elements of a kernel's operands."},
+     [](const toml::node& n, Rule& r) { return take_dtype(n, r.dtype); },
+     true},
+    {{"inplace", "true|false", "Writing its inputs is declared, so it is no finding."},
+     [](const toml::node& n, Rule& r) { return take_flag(n, r.inplace); },
+     true},
+    {{"samples", "0..4096", "Raw values kept of each."},
+     [](const toml::node& n, Rule& r) { return take_number(n, kMaxSamples, r.samples.emplace()); },
+     true},
+    {{"suppress", "true|false", "Findings are recorded as suppressed."},
+     [](const toml::node& n, Rule& r) { return take_flag(n, r.suppress); },
+     true},
 };
 
 std::string take(const toml::key& key, const toml::node& node, Rule& rule) {
   const auto found = std::find_if(std::begin(kKeys), std::end(kKeys),
-                                  [&](const RuleKey& k) { return k.name == key.str(); });
+                                  [&](const RuleKey& k) { return k.spec.name == key.str(); });
   if (found == std::end(kKeys)) {
     std::string_view names[std::size(kKeys)];
     std::transform(std::begin(kKeys), std::end(kKeys), names,
-                   [](const RuleKey& k) { return k.name; });
+                   [](const RuleKey& k) { return k.spec.name; });
     return "unknown key " + quoted(key.str()) + " in a rule; the nearest is " +
            std::string(nearest(key.str(), names));
   }
   const std::string why = found->take(node, rule);
+  rule.has_effect = rule.has_effect || found->has_effect;
   return why.empty() ? why : std::string(key.str()) + " " + why;
 }
 
@@ -163,6 +187,12 @@ Rule rule_for_all_kernels(format::Capture capture) {
   rule.outputs_auto = true;
   rule.all_kernels = true;
   return rule;
+}
+
+std::vector<RuleKeySpec> rule_keys() {
+  std::vector<RuleKeySpec> specs;
+  for (const RuleKey& key : kKeys) specs.push_back(key.spec);
+  return specs;
 }
 
 LoadedRules load_rules(const std::string& path) {

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "format/dtype.h"
@@ -34,6 +35,7 @@ struct Rule {
   std::optional<uint32_t> samples;  ///< none: CONVTRACE_SAMPLES
   bool suppress = false;
   bool all_kernels = false;  ///< CONVTRACE_ALL_KERNELS: its INCLUDE and EXCLUDE hold for it
+  bool has_effect = false;   ///< it says more than what it is about
 };
 
 /// What CONVTRACE_ALL_KERNELS asks for, as a rule to stand behind all others.
@@ -43,6 +45,15 @@ struct LoadedRules {
   std::vector<Rule> rules;
   std::vector<std::string> problems;  ///< "file:line: ..." one complete line each
 };
+
+/// One key of a [[rule]] table.
+struct RuleKeySpec {
+  std::string_view name;
+  std::string_view values;
+  std::string_view help;  ///< one sentence
+};
+
+[[nodiscard]] std::vector<RuleKeySpec> rule_keys();
 
 /// Reads the `[[rule]]` tables of a TOML file. Its other keys are settings: load_from_environment
 /// reads and judges those.

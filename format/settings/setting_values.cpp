@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
+#include <cstdio>
 #include <iterator>
 #include <limits>
 
@@ -131,6 +133,27 @@ std::string parse_ring(std::string_view text, Ring& value) {
   }
   value = ring;
   return {};
+}
+
+std::string parse_spike(std::string_view text, Spike& value) {
+  Spike spike;
+  const auto positive = [&text](double& number) {
+    return take_number(text, number) && number > 0 && std::isfinite(number);
+  };
+  bool good = positive(spike.sigma);
+  if (good && text.starts_with(',')) {
+    text.remove_prefix(1);
+    good = positive(spike.absolute);
+  }
+  if (!good || !text.empty()) return "it takes one or two positive numbers, with a comma between";
+  value = spike;
+  return {};
+}
+
+std::string print_spike(const Spike& value) {
+  char text[64];
+  std::snprintf(text, sizeof text, "%.9g,%.9g", value.sigma, value.absolute);
+  return text;
 }
 
 std::string print_ring(const Ring& value) {

@@ -55,6 +55,16 @@ struct Ring {
   }
 };
 
+/// CONVTRACE_SPIKE: when a loss counts as a spike.
+struct Spike {
+  double sigma = 6;       ///< standard deviations above what it was of late
+  double absolute = 1e6;  ///< or above this, whatever it was
+};
+
+/// `SIGMA[,ABSOLUTE]`
+[[nodiscard]] std::string parse_spike(std::string_view text, Spike& value);
+[[nodiscard]] std::string print_spike(const Spike& value);
+
 /// `N[,trigger...]`
 [[nodiscard]] std::string parse_ring(std::string_view text, Ring& value);
 [[nodiscard]] std::string print_ring(const Ring& value);

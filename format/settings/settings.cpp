@@ -98,6 +98,13 @@ struct RingValue {
   static std::string print(const Settings& s) { return print_ring(s.ring); }
 };
 
+struct SpikeValue {
+  static std::string parse(std::string_view text, Settings& s) {
+    return parse_spike(text, s.spike);
+  }
+  static std::string print(const Settings& s) { return print_spike(s.spike); }
+};
+
 struct Samples {
   static std::string parse(std::string_view text, Settings& s) {
     return parse_count(text, kMaxSamples, s.samples);
@@ -108,7 +115,13 @@ struct Samples {
 template <typename Kind>
 constexpr SettingSpec row(std::string_view name, std::string_view values,
                           std::string_view default_text, std::string_view help) {
-  return {name, values, default_text, help, &Kind::parse, &Kind::print};
+  return {name, values, default_text, help, false, &Kind::parse, &Kind::print};
+}
+
+/// A row whose change in the file applies at once.
+constexpr SettingSpec live(SettingSpec spec) {
+  spec.reloads = true;
+  return spec;
 }
 
 using S = Settings;
@@ -122,18 +135,24 @@ constexpr SettingSpec kTable[] = {
                              "1 replaces an older trace of the same name."),
     row<Text<&S::config>>("CONVTRACE_CONFIG", "FILE", "",
                           "TOML file of settings and [[rule]] tables."),
-    row<Choice<&S::mode, kModes>>("CONVTRACE_MODE", "off|launches|hash|stats|snapshot", "stats",
-                                  "How much is recorded; each mode includes the ones before it."),
-    row<Steps>("CONVTRACE_STEPS", "0|5-8|100-120,every=50|all", "all",
-               "Steps whose values are taken: numbers and inclusive ranges between |, 5- is open."),
+    live(row<Choice<&S::mode, kModes>>("CONVTRACE_MODE", "off|launches|hash|stats|snapshot",
+                                       "stats",
+                                       "How much is recorded; each mode includes the ones before "
+                                       "it. snapshot needs a rule or --all.")),
+    live(row<Flag<&S::all>>(
+        "CONVTRACE_ALL", "0|1", "0",
+        "1 lets mode snapshot store every value, not only those that rules name.")),
+    live(row<Steps>(
+        "CONVTRACE_STEPS", "0|5-8|100-120,every=50|all", "all",
+        "Steps whose values are taken: numbers and inclusive ranges between |, 5- is open.")),
     row<Ranks>("CONVTRACE_RANKS", "0-3,7|all", "all", "Ranks that write a trace."),
-    row<CheckedText<&S::include, check_patterns>>(
+    live(row<CheckedText<&S::include, check_patterns>>(
         "CONVTRACE_INCLUDE", "PATTERN[;PATTERN...]", "",
         "Only kernels and scopes that match a glob or re:EXPRESSION; both are judged, so patterns "
-        "of modules alone leave no launch."),
-    row<CheckedText<&S::exclude, check_patterns>>(
+        "of modules alone leave no launch.")),
+    live(row<CheckedText<&S::exclude, check_patterns>>(
         "CONVTRACE_EXCLUDE", "PATTERN[;PATTERN...]", "",
-        "Not the kernels and scopes that match, applied after the inclusion."),
+        "Not the kernels and scopes that match, applied after the inclusion.")),
     row<Flag<&S::all_kernels>>("CONVTRACE_ALL_KERNELS", "0|1", "0",
                                "Values of what every GPU kernel writes, found by hashes, beside "
                                "those that rules ask for."),
@@ -142,6 +161,9 @@ constexpr SettingSpec kTable[] = {
                   "less."),
     row<RingValue>("CONVTRACE_RING", "N[,nan,alias,signal,USR2,spike]", "",
                    "Flight recorder: keep the last N steps in memory until a trigger."),
+    row<SpikeValue>("CONVTRACE_SPIKE", "SIGMA[,ABSOLUTE]", "6,1000000",
+                    "A loss is a spike so many deviations above the losses before it, or above "
+                    "ABSOLUTE."),
     row<Samples>("CONVTRACE_SAMPLES", "0..4096", "8", "Raw values kept of each tensor."),
     row<SnapshotMemory>("CONVTRACE_SNAPSHOT_MEMORY", "BYTES|512M", "512M",
                         "Host memory for tensor values on their way into the trace."),
@@ -218,7 +240,9 @@ std::string set_value(const SettingSpec& spec, std::string_view spelling, std::s
          std::string(spec.values);
 }
 
-bool is_internal_name(std::string_view name) { return name == "CONVTRACE_CORE"; }
+bool is_internal_name(std::string_view name) {
+  return name == "CONVTRACE_CORE" || name == kAnnounceName;
+}
 
 LoadedSettings load_from_environment(const char* const* environment) {
   LoadedSettings loaded;

@@ -35,6 +35,7 @@ struct Settings {
   bool overwrite = false;                         // CONVTRACE_OVERWRITE
   std::string config;                             // CONVTRACE_CONFIG
   Mode mode = Mode::kStats;                       // CONVTRACE_MODE
+  bool all = false;                               // CONVTRACE_ALL
   StepSet steps;                                  // CONVTRACE_STEPS
   StepSet ranks;                                  // CONVTRACE_RANKS
   std::string include;                            // CONVTRACE_INCLUDE
@@ -42,6 +43,7 @@ struct Settings {
   bool all_kernels = false;                       // CONVTRACE_ALL_KERNELS
   uint64_t max_bytes = 0;  // CONVTRACE_MAX_BYTES; 0: min(20G, half of the free space)
   Ring ring;               // CONVTRACE_RING
+  Spike spike;             // CONVTRACE_SPIKE
   uint32_t samples = 8;    // CONVTRACE_SAMPLES
   uint64_t snapshot_memory = uint64_t{512} << 20;  // CONVTRACE_SNAPSHOT_MEMORY
   WhenFull snapshot_full = WhenFull::kDegrade;     // CONVTRACE_SNAPSHOT_FULL
@@ -63,6 +65,7 @@ struct SettingSpec {
   std::string_view values;  ///< what may be written, for help: "0|5-8|100-120,every=50|all"
   std::string_view default_text;
   std::string_view help;  ///< one sentence
+  bool reloads;           ///< a change in the file applies to a run that is under way
   /// Parses `text` into its member. @return an empty string, or why the value is bad (see
   /// set_value for the whole sentence).
   std::string (*parse)(std::string_view text, Settings& settings);
@@ -84,6 +87,9 @@ struct SettingSpec {
 /// @return an empty string, or one line that names the value, the setting and what may be written.
 [[nodiscard]] std::string set_value(const SettingSpec& spec, std::string_view spelling,
                                     std::string_view text, Settings& settings);
+
+/// Set by `convtrace run`: the engine says where the trace goes, and at the end what is in it.
+inline constexpr std::string_view kAnnounceName = "CONVTRACE_RUN";
 
 /// Names that begin with CONVTRACE_ but are convtrace's own business between its parts, never a
 /// user's mistake.

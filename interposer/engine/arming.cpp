@@ -10,6 +10,7 @@
 #include <new>
 
 #include "format/base/log.h"
+#include "format/settings/controls.h"
 #include "interposer/engine/engine.h"
 #include "interposer/engine/guarded.h"
 
@@ -83,37 +84,35 @@ bool rank_is_known() {
          getenv("OMPI_COMM_WORLD_RANK") != nullptr || getenv("PMI_RANK") != nullptr;
 }
 
-const char* get_env(const char* name) { return getenv(name); }
-
-format::Capture capture_of(settings::Mode mode) {
-  if (mode == settings::Mode::kSnapshot) return format::Capture::kSnapshot;
-  return mode == settings::Mode::kHash ? format::Capture::kHash : format::Capture::kStats;
+/// A later look at the real one would race with the program's setenv.
+std::vector<std::string> settings_of_environment() {
+  std::vector<std::string> entries;
+  for (const char* const* entry = environ; *entry != nullptr; ++entry) {
+    if (std::string_view(*entry).starts_with("CONVTRACE")) entries.emplace_back(*entry);
+  }
+  return entries;
 }
+
+const char* get_env(const char* name) { return getenv(name); }
 
 /// @return why this process is not traced, or null when it is.
 const char* arm() {
-  settings::LoadedSettings loaded = settings::load_from_environment(environ);
+  settings::LoadedControls loaded = settings::load_controls(environ);
   EngineOptions options{.settings = std::move(loaded.settings),
-                        .rules = {},
+                        .rules = std::move(loaded.rules),
                         .rank = rank_from_environment(get_env),
                         .rank_known = rank_is_known(),
-                        .start_folder = current_folder()};
+                        .start_folder = current_folder(),
+                        .environment = settings_of_environment(),
+                        .announced = getenv(settings::kAnnounceName.data()) != nullptr};
   const settings::Settings& settings = options.settings;
   set_up_log(settings, options.rank.rank);
   if (!settings.enabled || settings.mode == settings::Mode::kOff) return "switched off";
   if (say_problems(loaded.problems)) return "a setting is wrong";
   if (!settings.ranks.contains(options.rank.rank)) return "rank not wanted";
-  if (!settings.config.empty()) {
-    settings::LoadedRules rules = settings::load_rules(settings.config);
-    if (say_problems(rules.problems)) return "a rule is wrong";
-    std::erase_if(rules.rules, [&options](const settings::Rule& rule) {
-      return !rule.ranks.contains(options.rank.rank);
-    });
-    options.rules = std::move(rules.rules);
-  }
-  if (settings.all_kernels && settings.mode >= settings::Mode::kHash) {
-    options.rules.push_back(settings::rule_for_all_kernels(capture_of(settings.mode)));
-  }
+  std::erase_if(options.rules, [&options](const settings::Rule& rule) {
+    return !rule.ranks.contains(options.rank.rank);
+  });
   g_pid.store(getpid());
   g_engine.store(new Engine(std::move(options)));
   install_handlers();

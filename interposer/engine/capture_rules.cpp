@@ -15,8 +15,9 @@ bool is_of_tensors(const settings::Rule& rule) {
 }  // namespace
 
 Capture CaptureRules::by_mode(Capture asked) const noexcept {
-  if (mode_ == settings::Mode::kHash) return Capture::kHash;
-  const bool raise = mode_ == settings::Mode::kSnapshot && asked == Capture::kStats;
+  const settings::Mode mode = mode_.load(std::memory_order_relaxed);
+  if (mode == settings::Mode::kHash) return Capture::kHash;
+  const bool raise = mode == settings::Mode::kSnapshot && asked == Capture::kStats;
   return raise ? Capture::kSnapshot : asked;
 }
 

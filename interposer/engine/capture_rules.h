@@ -5,6 +5,7 @@
 ///
 /// Threads:  any, concurrently. Without such rules a question costs a branch.
 
+#include <atomic>
 #include <cstdint>
 
 #include "format/definitions.h"
@@ -15,6 +16,7 @@ namespace convtrace::engine {
 
 class CaptureRules {
  public:
+  /// @param mode         settings::mode_without_rule.
   /// @param rules        of this rank; those with a kernel are the launch gate's. Outlives this.
   /// @param definitions  of the scopes asked about; outlives this.
   /// @param store_values false: there is nowhere to store them (a flight recorder).
@@ -36,13 +38,15 @@ class CaptureRules {
   /// settings.
   [[nodiscard]] Decision decide(format::Capture asked, format::StringId scope, uint32_t step);
 
-  /// Whether any answer can be kSnapshot.
+  void set_mode(settings::Mode mode) noexcept { mode_.store(mode, std::memory_order_relaxed); }
+
+  /// Whether any answer can be kSnapshot now.
   [[nodiscard]] bool may_store() const;
 
  private:
   [[nodiscard]] format::Capture by_mode(format::Capture asked) const noexcept;
 
-  const settings::Mode mode_;
+  std::atomic<settings::Mode> mode_;
   const bool store_values_;
   const uint32_t samples_;
   const format::Definitions& definitions_;

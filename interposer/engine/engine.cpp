@@ -13,6 +13,7 @@
 #include "interposer/engine/clock.h"
 #include "interposer/engine/guarded.h"
 #include "interposer/engine/process_facts.h"
+#include "interposer/engine/signal_trigger.h"
 
 namespace convtrace::engine {
 namespace {
@@ -29,7 +30,8 @@ bool begins_a_trace(const format::Event& event) {
   if (const auto* alloc = std::get_if<format::Alloc>(&event)) {
     return alloc->device.type == format::Device::Type::kCuda;
   }
-  return std::holds_alternative<format::Launch>(event) ||
+  return std::holds_alternative<format::Step>(event) ||  // it may be none of those asked for
+         std::holds_alternative<format::Launch>(event) ||
          std::holds_alternative<format::TensorStats>(event) ||
          std::holds_alternative<format::Finding>(event);
 }
@@ -70,16 +72,20 @@ Engine::Engine(EngineOptions options)
       steps_(options_.settings.mode, options_.settings.steps),
       names_(patterns(options_.settings.include), patterns(options_.settings.exclude),
              definitions_),
-      captures_(options_.settings.mode, rules_, definitions_, options_.settings.ring.steps == 0,
-                options_.settings.samples),
+      captures_(settings::mode_without_rule(options_.settings), rules_, definitions_,
+                options_.settings.ring.steps == 0, options_.settings.samples),
       values_({.memory_bytes = options_.settings.snapshot_memory,
                .threads = std::clamp(spare_threads(), 1u, kMostZipThreads),
                .when_full = options_.settings.snapshot_full},
               doorbell_, *this),
       port_({process_state(), *this, definitions_, addresses_, journal_, aliases_, steps_, *this,
              captures_, values_, names_, &helpers_}),
+      config_(options_.settings, std::move(options_.environment), options_.start_folder),
       late_rank_(options_.rank.rank) {
   if (options_.settings.stacks == settings::Stacks::kAll) journal_.take_stacks();
+  for (const settings::SettingSpec& spec : settings::setting_table())
+    facts_.set("setting." + std::string(spec.name), spec.print(options_.settings));
+  (void)facts_.take_changed();  // the first META has them
 }
 
 void Engine::emit(const format::Event& event) noexcept {
@@ -232,18 +238,55 @@ OpenTrace Engine::open_trace() {
              output.path.c_str(), to_string(writer.status().code));
     return {};
   }
-  log_line(format::Level::kInfo, "output", "tracing to %s", output.path.c_str());
-  OpenTrace trace{.writer = std::move(writer).value(),
-                  .path = output.path,
-                  .max_bytes = byte_limit(options_.settings.max_bytes, output.path),
-                  .recorder = nullptr};
+  if (options_.announced) {
+    announce("tracing to %s", output.path.c_str());
+  } else {
+    log_line(format::Level::kInfo, "output", "tracing to %s", output.path.c_str());
+  }
+  OpenTrace trace{
+      .writer = std::move(writer).value(),
+      .path = output.path,
+      .max_bytes = byte_limit(options_.settings.max_bytes, output.path),
+      .recorder = nullptr,
+      .all_values = options_.settings.mode == settings::Mode::kSnapshot && options_.settings.all,
+      .announced = options_.announced};
   if (const settings::Ring& ring = options_.settings.ring; ring.steps != 0) {
-    trace.recorder = std::make_unique<FlightRecorder>(ring);
+    trace.recorder =
+        std::make_unique<FlightRecorder>(ring, FlightRecorder::kMaxBytes, options_.settings.spike);
+    install_signal_triggers(writer_, ring);
   }
   return trace;
 }
 
+void Engine::follow_config() {
+  std::optional<ConfigChange> change = config_.poll(now_ns());
+  if (!change) return;
+  for (const settings::MatchLine& line : change->lines) {
+    cupti::report(*this, steps_.step(),
+                  line.matched ? format::Level::kInfo : format::Level::kWarning, "settings",
+                  line.text.c_str());
+  }
+  if (change->applies) apply(*std::move(change));
+}
+
+void Engine::apply(ConfigChange change) {
+  const settings::Settings& wanted = change.settings;
+  const uint32_t rank = late_rank_.load();
+  std::erase_if(change.rules,
+                [rank](const settings::Rule& rule) { return !rule.ranks.contains(rank); });
+  steps_.want(wanted.mode, wanted.steps);
+  names_.replace(patterns(wanted.include), patterns(wanted.exclude));
+  captures_.set_mode(settings::mode_without_rule(wanted));
+  rules_.replace(std::move(change.rules));
+  if (cupti::Interceptor* const cuda = interceptor_.load(std::memory_order_acquire))
+    cuda->rules_changed();
+  for (const settings::SettingSpec& spec : settings::setting_table())
+    facts_.set("setting." + std::string(spec.name), spec.print(wanted));
+  facts_.set("setting.reloads", std::to_string(++reloads_));
+}
+
 bool Engine::before_drain() {
+  follow_config();
   journal_.settle();
   cupti::Interceptor* const cuda = interceptor_.load(std::memory_order_acquire);
   if (cuda == nullptr) return false;
@@ -275,10 +318,6 @@ format::TraceMeta Engine::meta() {
     process_meta_ = process_meta(environ);
     process_meta_->rank = late_rank_.load();
     process_meta_->world_size = options_.rank.world_size;
-    for (const settings::SettingSpec& spec : settings::setting_table()) {
-      process_meta_->facts.emplace_back("setting." + std::string(spec.name),
-                                        spec.print(options_.settings));
-    }
   }
   format::TraceMeta meta = *process_meta_;
   for (auto& fact : facts_.all()) meta.facts.push_back(std::move(fact));

@@ -24,9 +24,11 @@
 #include "cupti/interceptor.h"
 #include "format/definitions.h"
 #include "format/event_sink.h"
+#include "format/settings/controls.h"
 #include "format/settings/rule_book.h"
 #include "format/settings/settings.h"
 #include "interposer/engine/alias_watch.h"
+#include "interposer/engine/config_watch.h"
 #include "interposer/engine/event_queue.h"
 #include "interposer/engine/fact_table.h"
 #include "interposer/engine/memory_journal.h"
@@ -48,6 +50,8 @@ struct EngineOptions {
   Rank rank;
   bool rank_known = false;  ///< a launcher said it
   std::string start_folder;
+  std::vector<std::string> environment;  ///< its settings, for when the file is read again
+  bool announced = false;                ///< by `convtrace run`
 };
 
 class Engine final : public format::EventSink,
@@ -92,6 +96,8 @@ class Engine final : public format::EventSink,
   void begin_trace() noexcept;
   void expect_custom_ops() noexcept;
   void report_matches();
+  void follow_config();
+  void apply(ConfigChange change);
   cupti::Interceptor* make_interceptor();
 
   OpenTrace open_trace() override;
@@ -114,7 +120,7 @@ class Engine final : public format::EventSink,
   [[nodiscard]] format::TraceMeta meta();
 
   EngineOptions options_;
-  settings::RuleBook rules_;
+  settings::RuleBook rules_;  ///< of this rank
   format::Definitions definitions_;
   cupti::AddressMap addresses_;
   Doorbell doorbell_;
@@ -130,8 +136,10 @@ class Engine final : public format::EventSink,
   stats::HelperThreads helpers_{spare_threads()};
   ObserverPort port_;
   FactTable facts_;
+  ConfigWatch config_;
   SpentTime spent_;
   std::optional<format::TraceMeta> process_meta_;  ///< of the writer thread
+  uint32_t reloads_ = 0;                           ///< of the writer thread
   std::atomic<bool> begun_{false};
   std::atomic<uint32_t> late_rank_;
   std::mutex interceptor_mutex_;

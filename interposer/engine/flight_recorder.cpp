@@ -36,13 +36,14 @@ const char* name_of(std::bitset<settings::kTriggerCount> triggers) {
   using settings::Trigger;
   if (triggers.test(static_cast<size_t>(Trigger::kAlias))) return "alias";
   if (triggers.test(static_cast<size_t>(Trigger::kNan))) return "nan";
+  if (triggers.test(static_cast<size_t>(Trigger::kSpike))) return "spike";
   return nullptr;
 }
 
 }  // namespace
 
 /// -inf alone is no accident: attention masks are full of it.
-FlightRecorder::Triggers FlightRecorder::triggers_of(const format::Event& event) const {
+FlightRecorder::Triggers FlightRecorder::triggers_of(const format::Event& event) {
   using settings::Trigger;
   Triggers found;
   const auto set_if = [&found](Trigger trigger, bool is) {
@@ -50,7 +51,10 @@ FlightRecorder::Triggers FlightRecorder::triggers_of(const format::Event& event)
   };
   if (const auto* tensor = std::get_if<format::TensorStats>(&event)) {
     const format::Stats& s = tensor->stats;
-    set_if(Trigger::kNan, tensor->capture != format::Capture::kHash && s.nan + s.pos_inf > 0);
+    if (tensor->capture == format::Capture::kHash) return found;
+    set_if(Trigger::kNan, s.nan + s.pos_inf > 0);
+    const bool is_loss = tensor->place.phase == format::Phase::kLoss;
+    set_if(Trigger::kSpike, is_loss && losses_.is_spike(s.mean));
   } else if (const auto* finding = std::get_if<format::Finding>(&event)) {
     set_if(Trigger::kAlias, finding->level == format::Level::kError && !finding->suppressed);
   }

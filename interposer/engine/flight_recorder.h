@@ -22,6 +22,7 @@
 #include "format/events.h"
 #include "format/settings/setting_values.h"
 #include "format/trace_writer.h"
+#include "interposer/engine/loss_watch.h"
 
 namespace convtrace::engine {
 
@@ -29,8 +30,9 @@ class FlightRecorder {
  public:
   static constexpr uint64_t kMaxBytes = uint64_t{64} << 20;
 
-  explicit FlightRecorder(const settings::Ring& ring, uint64_t max_bytes = kMaxBytes)
-      : ring_(ring), max_bytes_(max_bytes) {}
+  explicit FlightRecorder(const settings::Ring& ring, uint64_t max_bytes = kMaxBytes,
+                          const settings::Spike& spike = {})
+      : ring_(ring), max_bytes_(max_bytes), losses_(spike) {}
 
   /// Keeps a copy of `event`. @return the trigger for which to write() now, static storage; null
   /// if there is none.
@@ -55,7 +57,7 @@ class FlightRecorder {
 
   using Triggers = std::bitset<settings::kTriggerCount>;
 
-  [[nodiscard]] Triggers triggers_of(const format::Event& event) const;
+  [[nodiscard]] Triggers triggers_of(const format::Event& event);
   /// @return the triggers that are to be written for now.
   Triggers due(const format::Event& event);
   static uint64_t bytes_of(const Piece& piece);
@@ -64,6 +66,7 @@ class FlightRecorder {
 
   settings::Ring ring_;
   uint64_t max_bytes_;
+  LossWatch losses_;
   std::deque<Piece> pieces_;
   uint64_t bytes_ = 0;
   uint64_t step_ = 0;

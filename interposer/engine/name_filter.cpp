@@ -11,8 +11,19 @@ NameFilter::NameFilter(std::vector<settings::Pattern> include,
                        std::vector<settings::Pattern> exclude,
                        const format::Definitions& definitions)
     : definitions_(definitions) {
-  for (auto& pattern : include) include_.emplace_back(std::move(pattern), "CONVTRACE_INCLUDE");
-  for (auto& pattern : exclude) exclude_.emplace_back(std::move(pattern), "CONVTRACE_EXCLUDE");
+  replace(std::move(include), std::move(exclude));
+}
+
+void NameFilter::replace(std::vector<settings::Pattern> include,
+                         std::vector<settings::Pattern> exclude) {
+  const std::unique_lock lock(mutex_);
+  include_.clear();
+  exclude_.clear();
+  for (auto& pattern : include) include_.push_back({std::move(pattern), "CONVTRACE_INCLUDE"});
+  for (auto& pattern : exclude) exclude_.push_back({std::move(pattern), "CONVTRACE_EXCLUDE"});
+  scopes_.clear();
+  kernels_.clear();
+  active_.store(!include_.empty() || !exclude_.empty(), std::memory_order_relaxed);
 }
 
 bool NameFilter::wants(format::StringId scope) {
@@ -36,8 +47,8 @@ bool NameFilter::answer(Answers& answers, uint32_t id, NamesOf names_of) {
     if (id < answers.size() && answers[id] != Answer::kUnknown) return answers[id] == Answer::kYes;
   }
   const std::vector<std::string> names = names_of();
-  const bool wanted = judge(names);
   const std::unique_lock lock(mutex_);
+  const bool wanted = judge(names);
   if (id >= answers.size()) answers.resize(id + size_t{1}, Answer::kUnknown);
   answers[id] = wanted ? Answer::kYes : Answer::kNo;
   seen_.add(names.front());
@@ -51,12 +62,12 @@ bool NameFilter::judge(std::span<const std::string> names) {
   return included && !excluded;
 }
 
-bool NameFilter::matches_any(std::deque<Entry>& entries, std::span<const std::string> names) {
+bool NameFilter::matches_any(std::vector<Entry>& entries, std::span<const std::string> names) {
   bool any = false;
   for (Entry& entry : entries) {
     for (const std::string& name : names) {
       if (!entry.pattern.matches(name)) continue;
-      entry.matched.fetch_add(1, std::memory_order_relaxed);
+      ++entry.matched;
       any = true;
       break;
     }
@@ -72,17 +83,16 @@ std::vector<settings::MatchLine> NameFilter::report() const {
   return lines;
 }
 
-void NameFilter::report(const std::deque<Entry>& entries,
+void NameFilter::report(const std::vector<Entry>& entries,
                         std::vector<settings::MatchLine>& lines) const {
   for (const Entry& entry : entries) {
     const std::string& pattern = entry.pattern.text();
-    const uint64_t count = entry.matched.load(std::memory_order_relaxed);
-    if (count == 0) {
+    if (entry.matched == 0) {
       lines.push_back(settings::unmatched(entry.setting, pattern, "name", seen_));
     } else {
       lines.push_back({.matched = true,
                        .text = std::string(entry.setting) + ' ' + settings::quoted(pattern) +
-                               ": matched " + std::to_string(count) + " names"});
+                               ": matched " + std::to_string(entry.matched) + " names"});
     }
   }
 }

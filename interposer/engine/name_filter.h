@@ -10,7 +10,6 @@
 
 #include <atomic>
 #include <cstdint>
-#include <deque>
 #include <shared_mutex>
 #include <span>
 #include <string>
@@ -28,8 +27,11 @@ class NameFilter {
   NameFilter(std::vector<settings::Pattern> include, std::vector<settings::Pattern> exclude,
              const format::Definitions& definitions);
 
+  /// Other patterns from now on. What the old ones matched is forgotten.
+  void replace(std::vector<settings::Pattern> include, std::vector<settings::Pattern> exclude);
+
   /// Whether there is any pattern.
-  [[nodiscard]] bool active() const noexcept { return !include_.empty() || !exclude_.empty(); }
+  [[nodiscard]] bool active() const noexcept { return active_.load(std::memory_order_relaxed); }
   [[nodiscard]] bool wants(format::StringId scope);
   [[nodiscard]] bool wants(format::KernelId kernel);
 
@@ -43,17 +45,18 @@ class NameFilter {
   struct Entry {
     settings::Pattern pattern;
     const char* setting;
-    std::atomic<uint64_t> matched{0};  ///< names
+    uint64_t matched = 0;  ///< names
   };
 
   template <typename NamesOf>
   bool answer(Answers& answers, uint32_t id, NamesOf names_of);
   [[nodiscard]] bool judge(std::span<const std::string> names);
-  static bool matches_any(std::deque<Entry>& entries, std::span<const std::string> names);
-  void report(const std::deque<Entry>& entries, std::vector<settings::MatchLine>& lines) const;
+  static bool matches_any(std::vector<Entry>& entries, std::span<const std::string> names);
+  void report(const std::vector<Entry>& entries, std::vector<settings::MatchLine>& lines) const;
 
   const format::Definitions& definitions_;
-  std::deque<Entry> include_, exclude_;
+  std::atomic<bool> active_{false};
+  std::vector<Entry> include_, exclude_;
   mutable std::shared_mutex mutex_;
   Answers scopes_, kernels_;
   settings::SeenNames seen_;

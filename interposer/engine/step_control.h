@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <mutex>
 #include <utility>
 
 #include "format/settings/settings.h"
@@ -14,21 +15,29 @@ namespace convtrace::engine {
 
 class StepControl {
  public:
-  StepControl(settings::Mode mode, settings::StepSet steps)
-      : values_(mode >= settings::Mode::kHash), steps_(std::move(steps)) {
-    open(0);
-  }
+  StepControl(settings::Mode mode, settings::StepSet steps) { want(mode, std::move(steps)); }
 
   void open(uint32_t step) noexcept {
-    capture_.store(values_ && steps_.contains(step), std::memory_order_relaxed);
+    const std::lock_guard lock(mutex_);
     step_.store(step, std::memory_order_relaxed);
+    judge();
+  }
+  /// From now on, the step under way included.
+  void want(settings::Mode mode, settings::StepSet steps) noexcept {
+    const std::lock_guard lock(mutex_);
+    values_ = mode >= settings::Mode::kHash;
+    steps_ = std::move(steps);
+    judge();
   }
   [[nodiscard]] uint32_t step() const noexcept { return step_.load(std::memory_order_relaxed); }
   [[nodiscard]] bool capture() const noexcept { return capture_.load(std::memory_order_relaxed); }
 
  private:
-  const bool values_;
-  const settings::StepSet steps_;
+  void judge() noexcept { capture_.store(values_ && steps_.contains(step())); }
+
+  std::mutex mutex_;
+  bool values_ = false;
+  settings::StepSet steps_;
   std::atomic<uint32_t> step_{0};
   std::atomic<bool> capture_{false};
 };

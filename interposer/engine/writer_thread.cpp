@@ -80,7 +80,9 @@ bool WriterThread::round(OpenTrace& trace, bool last) {
               append_cost(trace, last);
   if (const char* const reason = trigger_.exchange(nullptr, std::memory_order_acquire);
       good && reason != nullptr && trace.recorder) {
-    good = trace.recorder->write(writer, reason).ok();
+    // Whoever pulled it may be about to die.
+    good = trace.recorder->write(writer, reason).ok() && writer.flush().ok();
+    triggers_handled_.fetch_add(1);
   }
   if (good) {
     if (const std::optional<format::TraceMeta> meta = client_.changed_meta()) {
@@ -138,10 +140,31 @@ bool WriterThread::append_cost(OpenTrace& trace, bool last) {
 }
 
 bool WriterThread::record(OpenTrace& trace, const format::Event& event) {
-  ++recorded_;
+  count(trace, event);
   if (!trace.recorder) return trace.writer->append(event).ok();
   const char* const reason = trace.recorder->keep(event);
   return reason == nullptr || trace.recorder->write(*trace.writer, reason).ok();
+}
+
+void WriterThread::count(const OpenTrace& trace, const format::Event& event) {
+  ++recorded_;
+  if (const auto* tensor = std::get_if<format::TensorStats>(&event)) {
+    if (tensor->capture == format::Capture::kSnapshot) value_bytes_ += tensor->bytes;
+  } else if (const auto* finding = std::get_if<format::Finding>(&event)) {
+    if (finding->level == format::Level::kError && !finding->suppressed) ++findings_;
+  } else if (std::holds_alternative<format::Step>(event)) {
+    if (++steps_ == 2 && trace.all_values) say_expected_bytes(trace);
+  }
+}
+
+/// After the first step; the others store less, where values come again or changed little.
+void WriterThread::say_expected_bytes(const OpenTrace& trace) const {
+  const uint64_t steps = value_bytes_ == 0 ? 0 : trace.max_bytes / value_bytes_;
+  log_line(format::Level::kWarning, "values",
+           "every value is stored: %" PRIu64
+           " bytes in the first step before compression; the %" PRIu64
+           " bytes of CONVTRACE_MAX_BYTES are enough for at least %" PRIu64 " steps",
+           value_bytes_, trace.max_bytes, steps);
 }
 
 bool WriterThread::append_losses(format::TraceWriter& writer) {
@@ -164,9 +187,24 @@ void WriterThread::close(OpenTrace& trace) {
     return stop_after_failure(trace);
   }
   if (!trace.writer->close().ok()) return stop_after_failure(trace);
-  log_line(lost_ != 0 ? format::Level::kWarning : format::Level::kInfo, "trace",
-           "%s: %" PRIu64 " events, %" PRIu64 " not recorded%s", trace.path.c_str(),
-           trace.writer->events_written(), lost_, lost_ != 0 ? " (reasons: convtrace info)" : "");
+  say_end(trace);
+}
+
+void WriterThread::say_end(const OpenTrace& trace) const {
+  const char* const path = trace.path.c_str();
+  const uint64_t events = trace.writer->events_written();
+  if (!trace.announced) {
+    return log_line(lost_ != 0 ? format::Level::kWarning : format::Level::kInfo, "trace",
+                    "%s: %" PRIu64 " events, %" PRIu64 " not recorded%s", path, events, lost_,
+                    lost_ != 0 ? " (reasons: convtrace info)" : "");
+  }
+  const char* const next = findings_ != 0 ? "convtrace findings"
+                           : lost_ != 0   ? "convtrace info"
+                                          : "convtrace-diff OTHER.ctrace";
+  announce("%s: %" PRIu64 " steps, %" PRIu64 " events, %" PRIu64 " bytes a step; %" PRIu64
+           " not recorded, %" PRIu64 " error findings; next: %s %s",
+           path, steps_, events, trace.writer->bytes_written() / (steps_ == 0 ? 1 : steps_), lost_,
+           findings_, next, path);
 }
 
 void WriterThread::stop_at_budget(OpenTrace& trace) {

@@ -31,6 +31,8 @@ struct OpenTrace {
   std::string path;
   uint64_t max_bytes = ~uint64_t{0};
   std::unique_ptr<FlightRecorder> recorder;  ///< null: all events are written as they come
+  bool all_values = false;  ///< the user asked to store every value: how much that is, is said
+  bool announced = false;   ///< the user was told where it goes, and waits for what is in it
 };
 
 /// What the writer thread asks of the engine, on its own thread.
@@ -68,6 +70,9 @@ class WriterThread {
     doorbell_.ring();
   }
 
+  /// @return how many triggers have been answered. For signal handlers.
+  [[nodiscard]] uint32_t triggers_handled() const noexcept { return triggers_handled_.load(); }
+
   /// Writes what is queued, closes the trace and waits for that.
   /// @pre started().
   /// @return false if `deadline_ns` (a duration) passed first: the trace is left unclosed.
@@ -83,6 +88,9 @@ class WriterThread {
   /// Into the trace, or into the flight recorder.
   bool record(OpenTrace& trace, const format::Event& event);
   bool append_losses(format::TraceWriter& writer);
+  void count(const OpenTrace& trace, const format::Event& event);
+  void say_expected_bytes(const OpenTrace& trace) const;
+  void say_end(const OpenTrace& trace) const;
   bool append_cost(OpenTrace& trace, bool last);
   void close(OpenTrace& trace);
   void stop_at_budget(OpenTrace& trace);
@@ -95,6 +103,10 @@ class WriterThread {
   std::atomic<bool> started_{false};
   std::atomic<bool> finishing_{false};
   std::atomic<const char*> trigger_{nullptr};
+  std::atomic<uint32_t> triggers_handled_{0};
+  uint64_t steps_ = 0;        ///< begun
+  uint64_t value_bytes_ = 0;  ///< of values to be stored, before compression
+  uint64_t findings_ = 0;     ///< of level error, not suppressed
   pthread_t thread_{};
   bool joined_ = false;
   uint64_t lost_ = 0;

@@ -1,12 +1,33 @@
-"""Settings and rules on a real training script: what is asked for is taken, and what can match nothing
-is said."""
+"""Settings, rules and triggers on real training scripts: what is asked for is taken, what changes is
+followed, and what can match nothing is said."""
+import glob
 import os
+import re
+import signal
+import subprocess
+import sys
+import time
 import unittest
 
-from preload_test import ProgramTest
+from preload_test import BUILD, HERE, PRELOAD, ProgramTest
+
+RUN = os.path.join(BUILD, "bin", "convtrace")
 
 
-class WrongNames(ProgramTest):
+class ControlsTest(ProgramTest):
+    def write(self, name, text):
+        path = os.path.join(self.folder, name)
+        with open(path + ".new", "w") as file:
+            file.write(text)
+        os.rename(path + ".new", path)
+        return path
+
+    def messages(self, expect=0):
+        trace, = self.traces()
+        return [r["message"] for r in self.records(trace, expect=expect) if r["record"] == "diagnostic"]
+
+
+class WrongNames(ControlsTest):
     """A pattern that matched nothing is a warning with the names that were probably meant."""
 
     def lines_of(self, rules="", **settings):
@@ -15,12 +36,6 @@ class WrongNames(ProgramTest):
         done = self.run_program("train.py", "lstm", "kept.pt", **settings)
         self.assertEqual((done.returncode, done.stdout), (0, ""), done.stderr)
         return done.stderr.splitlines()
-
-    def write(self, name, text):
-        path = os.path.join(self.folder, name)
-        with open(path, "w") as file:
-            file.write(text)
-        return path
 
     def test_a_filter(self):
         line, = self.lines_of(CONVTRACE_INCLUDE="lsmt*;head")
@@ -35,11 +50,212 @@ class WrongNames(ProgramTest):
     def test_what_matched_is_counted_in_the_trace_and_not_said(self):
         self.assertEqual(self.lines_of('[[rule]]\nscope = "head"\nsteps = 1\ncapture = "hash"\n',
                                        CONVTRACE_EXCLUDE="lstm"), [])
-        trace, = self.traces()
-        texts = [r["message"] for r in self.records(trace) if r["record"] == "diagnostic"]
+        texts = self.messages()
         self.assertEqual(len(texts), 2, texts)
         self.assertIn('CONVTRACE_EXCLUDE "lstm": matched 1 names', texts[0])
         self.assertRegex(texts[1], r"rules.toml:1: matched 1 scopes, used [1-9]\d* times")
+
+
+class Loop:
+    """programs/loop.py under way, step by step."""
+
+    def __init__(self, test, steps, **settings):
+        environment = {k: v for k, v in os.environ.items()
+                       if not k.startswith("CONVTRACE") and k not in ("LD_PRELOAD", "PYTHONPATH")}
+        environment.update(OMP_NUM_THREADS="1", LD_PRELOAD=PRELOAD,
+                           CONVTRACE_OUTPUT=os.path.join(test.folder, "loop.ctrace"), **settings)
+        self._process = subprocess.Popen(
+            [sys.executable, os.path.join(HERE, "programs", "loop.py"), str(steps)], env=environment,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        test.addCleanup(self._process.communicate)
+        test.addCleanup(self._process.kill)
+        self.pid = self._process.pid
+        self.next_line = self._process.stdout.readline()
+
+    def go(self, *losses):
+        """One step for each loss."""
+        for loss in losses:
+            self._process.stdin.write("%s\n" % loss)
+            self._process.stdin.flush()
+            self.next_line = self._process.stdout.readline()
+
+    def end(self):
+        """@return how it ended, and what it said on stderr."""
+        _, errors = self._process.communicate(timeout=60)
+        return self._process.returncode, errors
+
+
+class Reload(ControlsTest):
+    """The file is read again when it has changed."""
+
+    def stats_steps(self):
+        trace, = self.traces()
+        return {r["step"] for r in self.records(trace) if r["record"] == "stats"}
+
+    def test_a_change_applies_and_is_recorded(self):
+        config = self.write("c.toml", 'steps = "1000-"\n')
+        loop = Loop(self, 6, CONVTRACE_CONFIG=config)
+        loop.go(1, 1, 1)
+        self.write("c.toml", 'steps = "4-"\nmax_bytes = "1M"\n[[rule]]\nscope = "0"\ncapture = "hash"\n')
+        time.sleep(3)
+        loop.go(1, 1, 1)
+        status, errors = loop.end()
+        self.assertEqual(status, 0, errors)
+        self.assertIn('max_bytes: "auto" -> "1M" needs a new start', errors)
+        self.assertEqual(len(errors.splitlines()), 1, errors)
+        self.assertEqual(self.stats_steps(), {4, 5})
+        trace, = self.traces()
+        kinds = {r["scope"]: r["capture"] for r in self.records(trace)
+                 if r["record"] == "stats" and r["slot"] == "output:0"}
+        self.assertEqual((kinds["0"], kinds["2"]), ("hash", "stats"))
+        self.assertTrue(any('steps: "1000-" -> "4-"' in text for text in self.messages()))
+
+    def test_a_broken_file_keeps_the_old_settings_and_says_so(self):
+        config = self.write("c.toml", "samples = 2\n")
+        loop = Loop(self, 4, CONVTRACE_CONFIG=config)
+        loop.go(1, 1)
+        self.write("c.toml", 'samples = 2\nstepz = "5-"\n')
+        time.sleep(3)
+        loop.go(1, 1)
+        status, errors = loop.end()
+        self.assertEqual(status, 0)
+        self.assertRegex(errors, r'c.toml:2: unknown key "stepz"; the nearest is steps; the old settings stay\n$')
+        self.assertEqual(self.stats_steps(), {0, 1, 2, 3})
+
+
+class Triggers(ControlsTest):
+    """What makes the flight recorder write."""
+
+    def steps_of(self, expect=0):
+        trace, = self.traces()
+        return [r["step"] for r in self.records(trace, expect=expect)
+                if r["record"] == "stats" and r["slot"] == "loss"]
+
+    def test_nothing_happened_nothing_is_written(self):
+        loop = Loop(self, 30, CONVTRACE_RING="2")
+        loop.go(*[1] * 30)
+        self.assertEqual(loop.end(), (0, ""))
+        self.assertEqual(self.steps_of(), [])
+
+    def test_a_spike_of_the_loss(self):
+        loop = Loop(self, 30, CONVTRACE_RING="2,spike")
+        loop.go(*[1 + 0.01 * (i % 3) for i in range(25)], 9, *[1] * 4)
+        self.assertEqual(loop.end(), (0, ""))
+        self.assertEqual(self.steps_of(), [24, 25])
+        self.assertIn("trigger spike", self.messages()[0])
+
+    def test_a_loss_above_the_absolute_limit(self):
+        loop = Loop(self, 4, CONVTRACE_RING="1,spike", CONVTRACE_SPIKE="6,100")
+        loop.go(1, 2, 101, 3)
+        self.assertEqual(loop.end(), (0, ""))
+        self.assertEqual(self.steps_of(), [2])
+
+    def test_usr2_writes_and_the_program_goes_on(self):
+        loop = Loop(self, 8, CONVTRACE_RING="2,USR2")
+        loop.go(1, 1, 1, 1)
+        os.kill(loop.pid, signal.SIGUSR2)
+        time.sleep(1)
+        loop.go(1, 1, 1, 1)
+        self.assertEqual(loop.end(), (0, ""))
+        self.assertEqual(self.steps_of(), [2, 3])
+
+    def test_a_signal_that_ends_the_program_writes_first(self):
+        for number in (signal.SIGTERM, signal.SIGSEGV):
+            with self.subTest(number):
+                for trace in self.traces():
+                    os.remove(trace)
+                loop = Loop(self, 8, CONVTRACE_RING="2,signal")
+                loop.go(1, 1, 1, 1)
+                os.kill(loop.pid, number)
+                self.assertEqual(loop.end()[0], -number)
+                self.assertEqual(self.steps_of(expect=3), [2, 3])
+
+    def test_without_the_trigger_signals_do_what_they_did(self):
+        loop = Loop(self, 4, CONVTRACE_RING="2,nan")
+        loop.go(1)
+        os.kill(loop.pid, signal.SIGUSR2)
+        self.assertEqual(loop.end()[0], -signal.SIGUSR2)
+
+    def test_the_programs_own_handler_still_runs(self):
+        """Python turns SIGINT into an exception; the trace is written and then closed."""
+        loop = Loop(self, 8, CONVTRACE_RING="2,signal")
+        loop.go(1, 1, 1)
+        os.kill(loop.pid, signal.SIGINT)
+        status, errors = loop.end()
+        self.assertIn("KeyboardInterrupt", errors)
+        self.assertEqual(self.steps_of(), [1, 2])
+
+
+class Run(ControlsTest):
+    """`convtrace run` says where the trace goes, and at the end what is in it."""
+
+    def run_loop(self, *command, steps=3):
+        environment = {k: v for k, v in os.environ.items()
+                       if not k.startswith("CONVTRACE") and k not in ("LD_PRELOAD", "PYTHONPATH")}
+        return subprocess.run([RUN, "run", "--output", "a.ctrace", "--", *command], cwd=self.folder,
+                              env=environment, input="1\n" * steps, stdout=subprocess.PIPE,
+                              stderr=subprocess.PIPE, text=True)
+
+    def check(self, done, steps=3):
+        self.assertEqual((done.returncode, done.stdout.splitlines()[-1]), (0, "end"), done.stderr)
+        first, last = done.stderr.splitlines()
+        path = os.path.join(self.folder, "a.ctrace")
+        self.assertEqual(first, "convtrace: tracing to " + path)
+        self.assertRegex(last, r"^convtrace: %s: %d steps, \d+ events, \d+ bytes a step; 0 not recorded, "
+                         r"0 error findings; next: convtrace-diff OTHER.ctrace %s$" % (re.escape(path), steps,
+                                                                                    re.escape(path)))
+
+    def program(self, steps=3):
+        return [sys.executable, os.path.join(HERE, "programs", "loop.py"), str(steps)]
+
+    def test_two_lines(self):
+        self.check(self.run_loop(*self.program()))
+
+    def test_through_a_shell(self):
+        self.check(self.run_loop("bash", "-c", "true; " + " ".join(self.program())))
+
+    def test_through_an_entry_point(self):
+        """A container's entry point: a script that ends in exec."""
+        script = self.write("entry.sh", '#!/bin/sh\nset -e\nexec "$@"\n')
+        os.chmod(script, 0o755)
+        self.check(self.run_loop(script, *self.program()))
+
+    def test_through_torchrun(self):
+        done = self.run_loop(sys.executable, "-m", "torch.distributed.run", "--standalone",
+                             "--nproc-per-node", "2", *self.program()[1:])
+        self.assertEqual(done.returncode, 0, done.stderr)
+        ours = [line for line in done.stderr.splitlines() if line.startswith("convtrace")]
+        # The second rank finds the name taken and says under which it writes.
+        self.assertEqual(len([line for line in ours if line.startswith("convtrace: ")]), 2, ours)
+        self.assertEqual(len(glob.glob(os.path.join(self.folder, "*.ctrace"))), 2)
+
+    def test_a_program_that_does_not_train_gets_no_line(self):
+        done = self.run_loop("true")
+        self.assertEqual((done.returncode, done.stdout, done.stderr), (0, "", ""))
+
+
+class Debugger(ControlsTest):
+    """pdb works as it does without us."""
+
+    def test_break_step_print_continue(self):
+        commands = "break 15\ncontinue\nprint(step)\nnext\nwhere\nprint(round(float(loss), 1))\nclear 1\ncontinue\n"
+        outputs = []
+        for preload in (False, True):
+            environment = {k: v for k, v in os.environ.items()
+                           if not k.startswith("CONVTRACE") and k not in ("LD_PRELOAD", "PYTHONPATH")}
+            if preload:
+                environment.update(LD_PRELOAD=PRELOAD,
+                                   CONVTRACE_OUTPUT=os.path.join(self.folder, "a.ctrace"))
+            # The first lines are pdb's; the loop reads its losses from the same input.
+            done = subprocess.run([sys.executable, "-m", "pdb", os.path.join(HERE, "programs", "loop.py"), "2"],
+                                  env=environment, input=commands.replace("continue\nprint", "continue\n2\nprint", 1)
+                                  + "3\nquit\n", stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                                  timeout=120)
+            outputs.append((done.returncode, done.stdout, done.stderr))
+        self.assertEqual(*outputs)
+        self.assertIn("2.0", outputs[0][1])
+        trace, = self.traces()
+        self.assertEqual({r["step"] for r in self.records(trace) if r["record"] == "stats"}, {0, 1})
 
 
 if __name__ == "__main__":

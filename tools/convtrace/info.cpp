@@ -36,6 +36,7 @@ void add_costs(Json& json, const reader::TraceReader& trace, const Summary& summ
                    {"events", size_json(summary.events)},
                    {"values", size_json(summary.values)},
                    {"rest", {{"bytes", summary.rest_bytes}}}};
+  json["value_bytes_a_step"] = summary.value_bytes_a_step;
   json["seconds"] = json_number(summary.seconds());
   json["events_per_s"] = ratio_json(events, summary.seconds());
   json["bytes_per_s"] = ratio_json(bytes, summary.seconds());
@@ -108,6 +109,9 @@ void add_cost_rows(Rows& rows, const reader::TraceReader& trace, const Summary& 
   size(summary.defs, "names and stacks");
   size(summary.meta, "facts about the process");
   rows.add("stored", counted(summary.rest_bytes, "byte") + " of headers and index");
+  if (summary.value_bytes_a_step > 0)
+    rows.add("values", counted(summary.value_bytes_a_step, "byte") +
+                           " in the largest step: what snapshots of them would hold");
   const auto events = static_cast<double>(summary.event_count);
   if (const auto each = ratio(static_cast<double>(trace.file_bytes()), events)) {
     rows.add("rate", number_text(*each, 3) + " bytes an event");

@@ -8,7 +8,7 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "format/settings/rules.h"
+#include "format/settings/controls.h"
 #include "tools/common/escape.h"
 #include "tools/convtrace/execute.h"
 #include "tools/convtrace/output.h"
@@ -51,18 +51,15 @@ bool apply_options(const RunOptions& options) {
 
 /// Checks what the engine will read: environment, file and rules.
 bool check_settings() {
-  const settings::LoadedSettings loaded = settings::load_from_environment(environ);
+  const settings::LoadedControls loaded = settings::load_controls(environ);
   for (const std::string& problem : loaded.problems) complain(problem);
-  if (!loaded.problems.empty()) return false;
-  if (loaded.settings.config.empty()) return true;
-  const settings::LoadedRules rules = settings::load_rules(loaded.settings.config);
-  for (const std::string& problem : rules.problems) complain(problem);
-  return rules.problems.empty();
+  return loaded.problems.empty();
 }
 
 int print_environment(const RunOptions& options) {
   Output output;
   output.line("LD_PRELOAD=" + quote_shell(std::getenv("LD_PRELOAD")));
+  output.line(std::string(settings::kAnnounceName) + "=1");
   for (const settings::SettingSpec& spec : settings::setting_table()) {
     const std::string name(spec.name);
     if (const char* value = std::getenv(name.c_str())) {
@@ -103,6 +100,7 @@ int run_command(const RunOptions& options) {
     return static_cast<int>(ExitCode::kFailure);
   }
   setenv("LD_PRELOAD", preload_list(library).c_str(), 1);
+  setenv(settings::kAnnounceName.data(), "1", 1);
   return options.dry_run ? print_environment(options) : become(options.command);
 }
 

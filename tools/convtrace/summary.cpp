@@ -15,6 +15,19 @@ void widen(std::optional<std::pair<T, T>>& range, T value) {
   range->second = std::max(range->second, value);
 }
 
+/// The step that is being read: steps of a trace come one behind the other.
+struct StepBytes {
+  uint32_t step = format::kNoStep;
+  uint64_t bytes = 0;
+};
+
+void add(Summary& summary, StepBytes& now, const format::TensorStats& tensor) {
+  if (tensor.capture == format::Capture::kHash) return;
+  if (now.step != tensor.header.step) now = {.step = tensor.header.step};
+  now.bytes += tensor.bytes;
+  summary.value_bytes_a_step = std::max(summary.value_bytes_a_step, now.bytes);
+}
+
 void add(Summary& summary, const format::Event& event) {
   ++summary.records[event.index()];
   ++summary.event_count;
@@ -59,7 +72,11 @@ double Summary::seconds() const {
 
 Summary summarize(reader::TraceReader& trace) {
   Summary summary;
-  while (const format::Event* event = trace.next()) add(summary, *event);
+  StepBytes now;
+  while (const format::Event* event = trace.next()) {
+    add(summary, *event);
+    if (const auto* tensor = std::get_if<format::TensorStats>(event)) add(summary, now, *tensor);
+  }
   summary.lost[static_cast<size_t>(format::LossReason::kDamage)] +=
       trace.counts().lost_records + trace.events_without_definition();
   add_sizes(summary, trace.container());

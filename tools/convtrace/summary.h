@@ -30,6 +30,9 @@ struct Summary {
   Size meta, defs, events, values;
   uint64_t rest_bytes = 0;  ///< file header, index, footer, and what is damaged
 
+  /// Of tensors whose statistics were taken, in the step that has most of them.
+  uint64_t value_bytes_a_step = 0;
+
   uint64_t event_count = 0;
   std::optional<std::pair<uint64_t, uint64_t>> times_ns;  ///< of the first and the last event
   uint64_t cost_host_ns = 0, cost_device_ns = 0;          ///< as convtrace measured itself

@@ -26,8 +26,8 @@ class Observer:
         self._flags = 0
         self._begun = False
         self._failures = 0
-        self._mode = port.setting("CONVTRACE_MODE")
-        self.full = engine.HASH if self._mode == "hash" else engine.STATS
+        self.full = engine.STATS  # at most: mode and rules decide in the engine
+        self._only_launches = port.setting("CONVTRACE_MODE") == "launches"
         self.is_compiling = _compile_guard(torch)
         self.threads = scopes.Threads(port)
         self.names = naming.Names(port.intern)
@@ -41,7 +41,7 @@ class Observer:
 
     def install(self):
         self.active = True
-        self._set_flags(engine.SUBMIT_CAPTURE)
+        self._set_flags(0 if self._only_launches else engine.SUBMIT_CAPTURE)
         dynamo.skip_frames(self._torch, (
             backward, engine, facts, gradients, modules, naming, ops, optimizer, scopes, steps,
             values, watches, sys.modules[__name__]))
@@ -123,10 +123,8 @@ class Observer:
         if flags & engine.SUBMIT_OFF:
             self.remove()
             return
-        values_wanted = self._mode not in ("off", "launches")
-        self.capture = values_wanted and bool(flags & engine.SUBMIT_CAPTURE)
-        launches_wanted = not values_wanted and self._torch.cuda.is_initialized()
-        self.follows = self.capture or launches_wanted
+        self.capture = bool(flags & engine.SUBMIT_CAPTURE)
+        self.follows = self.capture or (self._only_launches and self._torch.cuda.is_initialized())
 
     def _is_loader_worker(self):
         """A DataLoader worker prepares data; its modules (transforms) are no training."""

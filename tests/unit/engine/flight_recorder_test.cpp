@@ -1,5 +1,8 @@
 #include "interposer/engine/flight_recorder.h"
 
+#include <limits>
+#include <string_view>
+
 #include "reader/trace_reader.h"
 #include "tests/support/catch.h"
 #include "tests/support/memory_sink.h"
@@ -234,4 +237,40 @@ TEST_CASE("flight_recorder: at the end it says what nothing asked for", "[engine
   CHECK(found.steps.empty());
   CHECK(found.said ==
         std::vector<std::string>{"10 events since the last trigger were not written"});
+}
+
+TEST_CASE("loss_watch: a spike is far above the losses before it, or above the limit", "[engine]") {
+  LossWatch watch({.sigma = 6, .absolute = 100});
+  for (int i = 0; i < 40; ++i) CHECK_FALSE(watch.is_spike(2 + 0.1 * (i % 5)));
+  CHECK_FALSE(watch.is_spike(2.7));
+  CHECK_FALSE(watch.is_spike(0.01));  // a fall is what everybody hopes for
+  CHECK(watch.is_spike(5));
+  CHECK(watch.is_spike(5));  // a spike is not learned from
+  CHECK(watch.is_spike(101));
+  CHECK(watch.is_spike(-101));
+  CHECK_FALSE(watch.is_spike(std::numeric_limits<double>::quiet_NaN()));
+}
+
+TEST_CASE("loss_watch: the first losses have nothing to be held against", "[engine]") {
+  LossWatch watch({});
+  CHECK_FALSE(watch.is_spike(1));
+  CHECK_FALSE(watch.is_spike(50));
+  CHECK(watch.is_spike(1e7));
+}
+
+TEST_CASE("loss_watch: a loss that hardly moves is allowed to move a little", "[engine]") {
+  LossWatch watch({});
+  for (int i = 0; i < 40; ++i) CHECK_FALSE(watch.is_spike(1));
+  CHECK_FALSE(watch.is_spike(1.05));
+  CHECK(watch.is_spike(1.1));
+}
+
+TEST_CASE("flight_recorder: only a loss can be a spike", "[engine]") {
+  Recording r("2,spike", FlightRecorder::kMaxBytes);
+  format::TensorStats tensor;
+  tensor.stats.mean = 1e9;
+  tensor.place.phase = format::Phase::kForward;
+  CHECK(r.recorder.keep(tensor) == nullptr);
+  tensor.place.phase = format::Phase::kLoss;
+  CHECK(std::string_view(r.recorder.keep(tensor)) == "spike");
 }

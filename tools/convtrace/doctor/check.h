@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "format/settings/settings.h"
+#include "format/settings/controls.h"
 
 namespace convtrace::tools::doctor {
 
@@ -22,7 +22,7 @@ struct Line {
 /// What the user wants to trace.
 struct Subject {
   std::vector<std::string> command;  ///< empty: nothing particular
-  settings::LoadedSettings settings;
+  settings::LoadedControls settings;
 };
 
 /// Each adds one line or several.

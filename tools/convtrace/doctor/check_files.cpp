@@ -7,7 +7,6 @@
 #include <filesystem>
 #include <fstream>
 
-#include "format/settings/rules.h"
 #include "tools/common/text.h"
 #include "tools/convtrace/doctor/check.h"
 #include "tools/convtrace/tree.h"
@@ -82,9 +81,7 @@ void check_tree(const Subject&, std::vector<Line>& lines) {
 }
 
 void check_settings(const Subject& subject, std::vector<Line>& lines) {
-  std::vector<std::string> problems = subject.settings.problems;
-  if (problems.empty() && !subject.settings.settings.config.empty())
-    problems = settings::load_rules(subject.settings.settings.config).problems;
+  const std::vector<std::string>& problems = subject.settings.problems;
   for (const std::string& problem : problems)
     lines.push_back(
         {"settings", Level::kFail, problem, "the program would run untraced: correct it"});

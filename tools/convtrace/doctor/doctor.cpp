@@ -67,7 +67,7 @@ Json to_json(const std::vector<Line>& lines) {
 
 ExitCode run_doctor(const DoctorOptions& options) {
   using doctor::Level;
-  const doctor::Subject subject{options.command, settings::load_from_environment(environ)};
+  const doctor::Subject subject{options.command, settings::load_controls(environ)};
   const auto lines = doctor::examine(subject);
   const auto count = [&](Level level) {
     return std::ranges::count_if(lines, [&](const auto& line) { return line.level == level; });

@@ -114,7 +114,8 @@ TEST_CASE("run --dry-run: prints the settings and the command, and starts nothin
   const ToolTree tree;
   const ProcessResult result = tree.run({"--steps", "0|2", "--dry-run", "--", "touch", "a file"});
   CHECK(result.exit_code == 0);
-  CHECK(result.out == "LD_PRELOAD=" + tree.library() + "\nCONVTRACE_STEPS='0|2'\ntouch 'a file'\n");
+  CHECK(result.out == "LD_PRELOAD=" + tree.library() +
+                          "\nCONVTRACE_RUN=1\nCONVTRACE_STEPS='0|2'\ntouch 'a file'\n");
   CHECK_FALSE(std::filesystem::exists(tree.file("a file")));
 }
 

@@ -1,0 +1,49 @@
+#pragma once
+/// @file loss_watch.h
+/// Whether a loss is a spike: far above what the losses before it were.
+///
+/// The pair of thresholds is that of Ascend's silent-data-corruption check (an upper limit, and a
+/// multiple of the deviation), over a mean and a deviation that forget slowly.
+///
+/// Threads:  one.
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+
+#include "format/settings/setting_values.h"
+
+namespace convtrace::engine {
+
+class LossWatch {
+ public:
+  /// Losses before the deviation means something, and how long one is remembered.
+  static constexpr uint32_t kWarmUp = 16;
+  static constexpr double kMemory = 64;
+  /// A loss that hardly moves deviates by rounding alone: at least this part of it is no spike.
+  static constexpr double kLeastPart = 0.01;
+
+  explicit LossWatch(const settings::Spike& limits) : limits_(limits) {}
+
+  /// Takes the loss of a step. @return whether it is a spike; a spike is not learned from.
+  bool is_spike(double loss) noexcept {
+    if (!std::isfinite(loss)) return false;  // the trigger `nan` has it
+    const double deviation = std::max(std::sqrt(variance_), kLeastPart * std::abs(mean_));
+    const bool jumped = seen_ >= kWarmUp && loss > mean_ + limits_.sigma * deviation;
+    if (jumped || std::abs(loss) > limits_.absolute) return true;
+    ++seen_;
+    const double weight = 1 / std::min<double>(seen_, kMemory);
+    const double step = loss - mean_;
+    mean_ += weight * step;
+    variance_ = (1 - weight) * (variance_ + weight * step * step);
+    return false;
+  }
+
+ private:
+  settings::Spike limits_;
+  uint32_t seen_ = 0;
+  double mean_ = 0;
+  double variance_ = 0;
+};
+
+}  // namespace convtrace::engine

@@ -1,0 +1,98 @@
+#include "format/base/log.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <fstream>
+#include <string>
+
+#include "tests/support/catch.h"
+#include "tests/support/temp_dir.h"
+
+namespace convtrace {
+namespace {
+
+using format::Level;
+
+/// What is said while it lives goes into a file.
+class Log {
+ public:
+  explicit Log(Level level, uint32_t rank = 0) : file_(folder_ / "log") {
+    fd_ = creat(file_.c_str(), 0600);
+    configure_log(level, rank, fd_);
+  }
+  ~Log() {
+    configure_log(Level::kWarning, 0, 2);
+    close(fd_);
+  }
+  [[nodiscard]] std::string text() const {
+    std::ifstream in(file_);
+    return {std::istreambuf_iterator<char>(in), {}};
+  }
+
+ private:
+  test::TempDir folder_;
+  std::string file_;
+  int fd_ = -1;
+};
+
+/// A letter for each level that speaks.
+std::string speaking(Level level, uint32_t rank) {
+  const Log log(level, rank);
+  for (const Level each : {Level::kError, Level::kWarning, Level::kInfo, Level::kDebug})
+    log_line(each, "site", "text");
+  std::string letters;
+  const std::string text = log.text();
+  for (const char letter : {'E', 'W', 'I', 'D'})
+    if (text.find(std::string("] ") + letter + " site: text\n") != std::string::npos)
+      letters += letter;
+  return letters;
+}
+
+}  // namespace
+
+TEST_CASE("log: a level says itself and what is graver; other ranks only errors, or all", "[log]") {
+  CHECK(speaking(Level::kError, 0) == "E");
+  CHECK(speaking(Level::kWarning, 0) == "EW");
+  CHECK(speaking(Level::kInfo, 0) == "EWI");
+  CHECK(speaking(Level::kDebug, 0) == "EWID");
+  CHECK(speaking(Level::kInfo, 3) == "E");
+  CHECK(speaking(Level::kDebug, 3) == "EWID");
+}
+
+TEST_CASE("log: what the user of run is told depends on no level, and comes once a job", "[log]") {
+  {
+    const Log log(Level::kError);
+    announce("%d steps", 3);
+    CHECK(log.text() == "convtrace: 3 steps\n");
+  }
+  const Log log(Level::kDebug, 1);
+  announce("3 steps");
+  CHECK(log.text().empty());
+}
+
+TEST_CASE("log: a long line is cut and ends, errno stays", "[log]") {
+  const Log log(Level::kWarning);
+  errno = 42;
+  log_line(Level::kError, "site", "%s", std::string(5000, 'x').c_str());
+  CHECK(errno == 42);
+  const std::string text = log.text();
+  CHECK(text.size() < 600);
+  CHECK(text.ends_with("x\n"));
+}
+
+// Last: it uses up what may be said in these ten seconds.
+TEST_CASE("log: a message without an end does not fill the disk, errors are always said", "[log]") {
+  const Log log(Level::kWarning);
+  for (int i = 0; i < 1000; ++i) log_line(Level::kWarning, "site", "again");
+  const std::string text = log.text();
+  const auto lines = std::count(text.begin(), text.end(), '\n');
+  CHECK(lines >= 50);
+  CHECK(lines <= 200);  // the ten seconds may have ended in between
+  log_line(Level::kError, "site", "the end");
+  CHECK(log.text().find(" lines left out) the end\n") != std::string::npos);
+}
+
+}  // namespace convtrace
