@@ -32,7 +32,10 @@ TEST_CASE("install: the tree holds no path of the machine it was built on and ca
   CHECK(files > 10);
   for (const char* name :
        {"bin/convtrace", "bin/convtrace-diff", "lib/libconvtrace.so", "lib/libconvtrace-core.so",
-        "include/convtrace/hooks_v1.h", "share/convtrace/observer/sitecustomize.py"}) {
+        "include/convtrace/hooks_v1.h", "share/convtrace/observer/sitecustomize.py",
+        "share/man/man1/convtrace.1", "share/man/man1/convtrace-diff.1",
+        "share/bash-completion/completions/convtrace",
+        "share/bash-completion/completions/convtrace-diff"}) {
     CAPTURE(name);
     CHECK(fs::exists(second + "/" + name));
   }

@@ -7,11 +7,15 @@
 
 #include "format/settings/nearest.h"
 #include "format/settings/settings.h"
+#include "tools/common/reference.h"
 #include "tools/common/usage.h"
 #include "tools/convtrace/doctor/doctor.h"
 #include "tools/convtrace/export.h"
+#include "tools/convtrace/mindspore.h"
+#include "tools/convtrace/output.h"
 #include "tools/convtrace/read_commands.h"
 #include "tools/convtrace/run.h"
+#include "tools/convtrace/settings_page.h"
 
 namespace convtrace::tools {
 namespace {
@@ -112,6 +116,42 @@ class DoctorArguments {
   DoctorOptions options_;
 };
 
+/// `convtrace config --from-mindspore FILE`.
+class ConfigArguments {
+ public:
+  explicit ConfigArguments(CLI::App& app)
+      : command_(app.add_subcommand("config", "Settings made of other programs' configurations")) {
+    command_
+        ->add_option("--from-mindspore", dump_,
+                     "A MindSpore Dump configuration: prints the TOML file that asks for the same")
+        ->required()
+        ->type_name("FILE");
+  }
+
+  [[nodiscard]] bool chosen() const { return command_->parsed(); }
+  [[nodiscard]] ExitCode run() const { return print_mindspore_config(dump_); }
+
+ private:
+  CLI::App* command_;
+  std::string dump_;
+};
+
+/// For the build: what is made of the command line and the settings.
+int generate(const CLI::App& app, const std::string& what) {
+  Output output;
+  if (what == "man") {
+    output.line(manual_page(app, settings_sections()));
+  } else if (what == "bash") {
+    output.line(bash_completion(app));
+  } else if (what == "settings") {
+    output.line(settings_page());
+  } else {
+    std::fputs("convtrace: --generate takes man, bash or settings\n", stderr);
+    return kUsage;
+  }
+  return static_cast<int>(output.finish(ExitCode::kClean));
+}
+
 /// @return what to say of a first word that is no command of ours; empty if it is one, or an
 /// option.
 std::string unknown_command(CLI::App& app, const std::vector<std::string>& words) {
@@ -137,6 +177,8 @@ int run_program(std::vector<std::string> words, std::vector<std::string> command
   ReadCommands read(app);
   const ExportCommand exporting(app);
   DoctorArguments doctor(app);
+  ConfigArguments config(app);
+  if (words.size() == 2 && words.back() == "--generate") return generate(app, words.front());
   if (const std::string problem = unknown_command(app, words); !problem.empty()) {
     std::fprintf(stderr, "convtrace: %s\n", problem.c_str());
     return kUsage;
@@ -149,6 +191,7 @@ int run_program(std::vector<std::string> words, std::vector<std::string> command
 
   if (run.chosen()) return run.run(std::move(command));
   if (doctor.chosen()) return static_cast<int>(doctor.run(std::move(command)));
+  if (config.chosen()) return static_cast<int>(config.run());
   if (exporting.chosen()) return static_cast<int>(exporting.run());
   return static_cast<int>(read.run());
 }

@@ -6,6 +6,7 @@
 
 #include "tools/common/escape.h"
 #include "tools/common/exit_code.h"
+#include "tools/common/reference.h"
 #include "tools/common/usage.h"
 #include "tools/diff/diff.h"
 #include "tools/diff/map_file.h"
@@ -124,6 +125,11 @@ int diff_command(int argc, const char* const* argv, std::ostream& out, std::ostr
   CLI::App app("Names the first big divergence between two traced runs.", "convtrace-diff");
   Options options;
   describe_options(app, options);
+  if (argc == 3 && std::string_view(argv[1]) == "--generate") {  // for the build
+    const bool man = std::string_view(argv[2]) == "man";
+    out << (man ? tools::manual_page(app) : tools::bash_completion(app));
+    return 0;
+  }
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& parsed) {

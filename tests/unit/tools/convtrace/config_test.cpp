@@ -1,0 +1,93 @@
+#include "format/settings/controls.h"
+#include "tests/support/catch.h"
+#include "tests/unit/tools/convtrace/cli.h"
+
+namespace convtrace::test {
+namespace {
+
+struct Converted {
+  std::string toml;
+  settings::LoadedControls controls;
+};
+
+/// What the program prints is what the engine reads.
+Converted convert(const std::string& json) {
+  const TempDir folder;
+  std::ofstream(folder / "dump.json") << json;
+  const ProcessResult result = convtrace({"config", "--from-mindspore", folder / "dump.json"});
+  REQUIRE(result.exit_code == 0);
+  std::ofstream(folder / "ours.toml") << result.out;
+  const std::string entry = "CONVTRACE_CONFIG=" + (folder / "ours.toml");
+  const char* environment[] = {entry.c_str(), nullptr};
+  Converted converted{result.out, settings::load_controls(environment)};
+  CAPTURE(result.out);
+  CHECK(converted.controls.problems == std::vector<std::string>{});
+  return converted;
+}
+
+}  // namespace
+
+TEST_CASE("config --from-mindspore: steps, devices, path and all three spellings of a kernel",
+          "[cli]") {
+  const Converted c = convert(R"json({
+    "common_dump_settings": {"dump_mode": 1, "path": "/dumps", "net_name": "ResNet50",
+      "iteration": "0|5-8|100-120", "saved_data": "statistic", "input_output": 2,
+      "kernels": ["Default/network-WithLossCell/_backbone-ResNet/layer1-Cell/conv1-Conv2d/Conv2D-op12",
+                  "conv2d", "name-regex(.+MatMul.+)"],
+      "support_device": [0, 1, 7]},
+    "e2e_dump_settings": {"enable": true, "trans_flag": true}})json");
+  const settings::Settings& s = c.controls.settings;
+  CHECK(s.steps.steps_text() == "0|5-8|100-120");
+  CHECK(s.ranks.ranks_text() == "0,1,7");
+  CHECK(s.output == "/dumps/%h-%r-%p.ctrace");
+  CHECK(s.mode == settings::Mode::kStats);
+  REQUIRE(c.controls.rules.size() == 3);
+  CHECK(c.controls.rules[0].scope->matches("model.layer1.conv1"));
+  CHECK(c.controls.rules[1].kernel->matches("void implicit_CONV2D_fprop()"));
+  CHECK(c.controls.rules[2].kernel->matches("a MatMul kernel"));
+  CHECK(c.controls.rules[2].outputs_auto);
+  for (const char* left_out :
+       {"# net_name has no meaning here", "# trans_flag has no meaning here", "# input_output: "})
+    CHECK(c.toml.find(left_out) != std::string::npos);
+}
+
+TEST_CASE("config --from-mindspore: tensors of everything need all, and are said to be much",
+          "[cli]") {
+  const Converted c = convert(R"({"common_dump_settings": {"dump_mode": 0, "iteration": "all"}})");
+  CHECK(c.controls.settings.mode == settings::Mode::kSnapshot);
+  CHECK(c.controls.settings.all);
+  CHECK(c.toml.find("# every value of every step") != std::string::npos);
+}
+
+TEST_CASE("config --from-mindspore: overflow modes are a flight recorder, which stores no tensors",
+          "[cli]") {
+  const std::string mode = GENERATE("3", "4");
+  const Converted c = convert(
+      R"({"common_dump_settings": {"saved_data": "tensor", "op_debug_mode": )" + mode + "}}");
+  CHECK(c.controls.settings.ring.on(settings::Trigger::kNan));
+  CHECK_FALSE(c.controls.settings.ring.on(settings::Trigger::kAlias));
+  CHECK(c.controls.settings.mode == settings::Mode::kStats);
+}
+
+TEST_CASE("config --from-mindspore: samples, a dump that is off, set_dump", "[cli]") {
+  const Converted c =
+      convert(R"({"common_dump_settings": {"dump_mode": 2, "saved_data": "statistic",
+    "sample_mode": 1, "sample_num": 99999}, "e2e_dump_settings": {"enable": false}})");
+  CHECK(c.controls.settings.samples == 4096);
+  CHECK_FALSE(c.controls.settings.enabled);
+  CHECK(c.toml.find("# dump_mode 2") != std::string::npos);
+}
+
+TEST_CASE("config: what is no dump configuration is one line", "[cli]") {
+  const TempDir folder;
+  std::ofstream(folder / "list.json") << "[1";
+  for (const std::string& path : {folder / "list.json", folder / "missing.json"}) {
+    const ProcessResult result = convtrace({"config", "--from-mindspore", path});
+    CHECK(result.exit_code == 2);
+    CHECK(result.out.empty());
+    CHECK(std::count(result.err.begin(), result.err.end(), '\n') == 1);
+  }
+  CHECK(convtrace({"config"}).exit_code == 2);
+}
+
+}  // namespace convtrace::test

@@ -1,0 +1,127 @@
+#include "tools/common/reference.h"
+
+#include <algorithm>
+
+namespace convtrace::tools {
+namespace {
+
+/// Text for troff: no line of it is a request, no letter an escape.
+std::string troff(std::string_view text) {
+  std::string safe;
+  for (const char c : text) {
+    if (c == '\\') {
+      safe += "\\e";
+    } else if (c == '-') {
+      safe += "\\-";
+    } else {
+      if ((c == '.' || c == '\'') && (safe.empty() || safe.back() == '\n')) safe += "\\&";
+      safe += c;
+    }
+  }
+  return safe;
+}
+
+void add_entry(std::string& page, const std::string& term, const std::string& text) {
+  page += ".TP\n\\fB" + troff(term) + "\\fR\n" + troff(text) + '\n';
+}
+
+bool is_hidden(const CLI::Option& option) { return option.get_group().empty(); }
+
+void add_options(std::string& page, const CLI::App& app) {
+  for (const CLI::Option* option : app.get_options()) {
+    if (is_hidden(*option)) continue;
+    std::string term = option->get_name(false, true);
+    if (option->get_positional()) term = option->get_name(true, false);
+    const std::string type = option->get_type_name();
+    if (option->get_items_expected_max() > 0 && !type.empty() && !option->get_positional())
+      term += ' ' + type;
+    add_entry(page, term, option->get_description());
+  }
+}
+
+/// The words that an option takes, where they can be told: "off|launches", or "{parquet,npy}".
+std::string choices_of(const CLI::Option& option) {
+  std::string type = option.get_type_name();
+  const size_t open = type.find('{');
+  const char separator = open == std::string::npos ? '|' : ',';
+  if (open != std::string::npos) type = type.substr(open + 1, type.find('}') - open - 1);
+  std::string words;
+  for (const char c : type) {
+    const bool letter = (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-';
+    if (!letter && c != separator) return {};
+    words += letter ? c : ' ';
+  }
+  return words.find(' ') == std::string::npos ? std::string() : words;
+}
+
+std::string option_words(const CLI::App& app) {
+  std::string words;
+  for (const CLI::Option* option : app.get_options()) {
+    if (is_hidden(*option)) continue;
+    for (const std::string& name : option->get_lnames()) words += " --" + name;
+  }
+  return words;
+}
+
+void add_completion(std::string& script, const CLI::App& app, const std::string& pattern) {
+  for (const CLI::Option* option : app.get_options()) {
+    const std::string choices = choices_of(*option);
+    if (choices.empty()) continue;
+    for (const std::string& name : option->get_lnames())
+      script += "    " + pattern + ":--" + name + ") words='" + choices + "' ;;\n";
+  }
+  script += "    " + pattern + ":*) [[ $now == -* ]] && words='" + option_words(app) + "' ;;\n";
+}
+
+}  // namespace
+
+std::string manual_page(const CLI::App& app, const std::vector<ManualSection>& sections) {
+  std::string title = app.get_name();
+  std::ranges::transform(title, title.begin(),
+                         [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
+  const auto commands = app.get_subcommands(nullptr);
+  std::string page = ".TH " + title + " 1\n.SH NAME\n" + troff(app.get_name()) + " \\- " +
+                     troff(app.get_description()) + "\n.SH SYNOPSIS\n.B " + troff(app.get_name()) +
+                     (commands.empty() ? "\n[options] BASE CAND" : "\ncommand [options]") +
+                     "\n.SH OPTIONS\n";
+  add_options(page, app);
+  if (!commands.empty()) page += ".SH COMMANDS\n";
+  for (const CLI::App* command : commands) {
+    page += ".SS " + troff(command->get_name()) + '\n' + troff(command->get_description()) + '\n';
+    add_options(page, *command);
+    if (!command->get_footer().empty()) page += ".PP\n" + troff(command->get_footer()) + '\n';
+  }
+  for (const ManualSection& section : sections) {
+    page += ".SH " + section.title + '\n';
+    for (const auto& [term, text] : section.entries) add_entry(page, term, text);
+  }
+  return page + ".SH EXIT STATUS\n" + troff(app.get_footer()) + '\n';
+}
+
+std::string bash_completion(const CLI::App& app) {
+  const auto commands = app.get_subcommands(nullptr);
+  std::string names;
+  for (const CLI::App* command : commands) names += command->get_name() + ' ';
+  std::string function = "_" + app.get_name();
+  std::ranges::replace(function, '-', '_');
+  std::string script = "# completion of " + app.get_name() + " for bash\n" + function + "() {\n" +
+                       "  local now=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD-1]} "
+                       "words=''\n";
+  // Behind -- stands a program of the user's, with arguments of its own.
+  script +=
+      "  local i\n  for ((i = 1; i < COMP_CWORD; i++)); do\n"
+      "    [[ ${COMP_WORDS[i]} == -- ]] && { COMPREPLY=($(compgen -f -- \"$now\")); return; }\n"
+      "  done\n";
+  script += "  case ${COMP_WORDS[1]}:$before in\n";
+  for (const CLI::App* command : commands) add_completion(script, *command, command->get_name());
+  if (commands.empty()) {
+    add_completion(script, app, "*");
+  } else {
+    script += "    *) words='" + names + "--help --version' ;;\n";
+  }
+  script += "  esac\n  COMPREPLY=($(compgen -W \"$words\" -- \"$now\"))\n";
+  script += "  [[ ${#COMPREPLY[@]} -gt 0 ]] || COMPREPLY=($(compgen -f -- \"$now\"))\n}\n";
+  return script + "complete -o filenames -F " + function + ' ' + app.get_name() + '\n';
+}
+
+}  // namespace convtrace::tools

@@ -1,0 +1,220 @@
+#include "tools/convtrace/mindspore.h"
+
+#include <cctype>
+#include <cstdio>
+#include <fstream>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "tools/common/escape.h"
+#include "tools/convtrace/output.h"
+
+namespace convtrace::tools {
+namespace {
+
+constexpr std::string_view kRegex = "name-regex(";
+
+/// Keys that say how MindSpore dumps, not what.
+constexpr std::pair<std::string_view, std::string_view> kMeaningless[] = {
+    {"net_name", "the output pattern names the run"},
+    {"trans_flag", "values are taken in their logical layout"},
+    {"stat_calc_mode", "statistics are computed where the tensor lies"},
+    {"device_stat_precision_mode", "floating sums are f64 always"},
+    {"statistic_category", "every statistic is recorded"},
+    {"overflow_number", "the trace is bounded by max_bytes"},
+    {"file_format", "convtrace export --format npy writes .npy files"},
+    {"initial_iteration", "steps count from 0 in this process"},
+    {"save_kernel_args", "the parameters of a launch are recorded always"},
+    {"sample_mode", "samples says how many values are kept"},
+};
+
+/// TOML keys must stand before the first table, so rules are kept apart.
+class Converter {
+ public:
+  explicit Converter(const Json& dump) : dump_(dump) {}
+  [[nodiscard]] std::string convert();
+
+ private:
+  /// @return the value of a key in any of the file's groups; null if there is none.
+  [[nodiscard]] const Json* find(std::string_view key) const;
+  [[nodiscard]] int64_t number(std::string_view key, int64_t otherwise) const;
+  [[nodiscard]] std::string text(std::string_view key) const;
+
+  void note(const std::string& line) { head_ += "# " + line + '\n'; }
+  void set(const std::string& key, const std::string& value) {
+    head_ += key + " = " + value + '\n';
+  }
+  void add_steps_and_ranks();
+  void add_output();
+  void add_amount();
+  void add_kernels();
+  void add_rule(const std::string& name);
+  void add_meaningless();
+
+  const Json& dump_;
+  bool recorder_ = false;  ///< a flight recorder, which stores no values
+  bool stores_ = false;
+  std::string head_, rules_;
+};
+
+const Json* Converter::find(std::string_view key) const {
+  const Json* found = nullptr;
+  for (const auto& [name, group] : dump_.items()) {
+    if (name == key) found = &group;
+    if (group.is_object() && group.contains(key)) found = &group[std::string(key)];
+  }
+  return found;
+}
+
+int64_t Converter::number(std::string_view key, int64_t otherwise) const {
+  const Json* const value = find(key);
+  return value != nullptr && value->is_number_integer() ? value->get<int64_t>() : otherwise;
+}
+
+std::string Converter::text(std::string_view key) const {
+  const Json* const value = find(key);
+  return value != nullptr && value->is_string() ? value->get<std::string>() : std::string();
+}
+
+void Converter::add_steps_and_ranks() {
+  if (const std::string steps = text("iteration"); !steps.empty()) set("steps", quote_toml(steps));
+  const Json* const devices = find("support_device");
+  if (devices == nullptr || !devices->is_array() || devices->empty()) return;
+  std::string ranks;
+  for (const Json& device : *devices) {
+    if (device.is_number_unsigned()) ranks += (ranks.empty() ? "" : ",") + device.dump();
+  }
+  note("support_device: devices of a host; ranks count through all hosts");
+  set("ranks", quote_toml(ranks));
+}
+
+void Converter::add_output() {
+  const std::string path = text("path");
+  if (!path.empty()) set("output", quote_toml(path + "/%h-%r-%p.ctrace"));
+}
+
+void Converter::add_amount() {
+  const int64_t debug = number("op_debug_mode", 0);
+  recorder_ = debug == 3 || debug == 4;
+  if (recorder_) {
+    note("op_debug_mode: the last steps are kept in memory and written at a NaN or an overflow;");
+    note("the inputs of the op are among them");
+    set("ring", quote_toml("2,nan"));
+  }
+  const std::string saved = text("saved_data");
+  stores_ = !recorder_ && (saved.empty() || saved == "tensor" || saved == "full");
+  if (recorder_ && saved != "statistic")
+    note("saved_data: a flight recorder keeps statistics, no tensors");
+  set("mode", stores_ ? "\"snapshot\"" : "\"stats\"");
+  if (number("sample_mode", 0) == 1) {
+    const int64_t count = number("sample_num", 100);
+    set("samples", std::to_string(count < 0 ? 0 : count > 4096 ? 4096 : count));
+  }
+  if (const Json* const enable = find("enable"); enable != nullptr && *enable == Json(false))
+    set("enabled", "false");
+}
+
+void Converter::add_kernels() {
+  const int64_t dump_mode = number("dump_mode", 0);
+  const Json* const kernels = find("kernels");
+  const bool listed = dump_mode == 1 && kernels != nullptr && kernels->is_array();
+  if (listed) {
+    if (number("input_output", 0) != 0)
+      note(
+          "input_output: a kernel's parameters do not say which it reads; slots name each (arg:0, "
+          "...)");
+    for (const Json& name : *kernels) {
+      if (name.is_string()) add_rule(name.get<std::string>());
+    }
+  }
+  if (dump_mode == 2)
+    note("dump_mode 2: set_dump names cells in the script; write a [[rule]] with their scope");
+  if (stores_ && rules_.empty()) {
+    note("every value of every step: name modules in a [[rule]] instead of all, it is far smaller");
+    set("all", "true");
+  }
+}
+
+/// A substring of the type, whatever its letters' case: our expressions know no such flag.
+std::string any_case(std::string_view word) {
+  std::string expression = "re:";
+  for (const char c : word) {
+    const auto letter = static_cast<unsigned char>(c);
+    if (std::isalpha(letter) != 0) {
+      expression += {'[', static_cast<char>(std::toupper(letter)),
+                     static_cast<char>(std::tolower(letter)), ']'};
+    } else {
+      if (std::isalnum(letter) == 0 && c != '_') expression += '\\';
+      expression += c;
+    }
+  }
+  return expression;
+}
+
+/// "Default/network-Net/_backbone-ResNet/layer1-Cell/conv1-Conv2d/Conv2D-op12" is the module
+/// layer1.conv1: each part names a cell and its class, the last one the kernel.
+std::string scope_of(std::string_view full_name) {
+  std::vector<std::string_view> cells;
+  for (size_t begin = 0; begin < full_name.size();) {
+    const size_t end = std::min(full_name.find('/', begin), full_name.size());
+    const std::string_view part = full_name.substr(begin, end - begin);
+    const std::string_view cell = part.substr(0, part.find('-'));
+    const bool wraps =
+        cell == "Default" || cell == "Gradients" || cell == "network" || cell == "_backbone";
+    if (end != full_name.size() && !wraps) cells.push_back(cell);
+    begin = end + 1;
+  }
+  std::string scope;
+  for (const std::string_view cell : cells) scope.append(scope.empty() ? "" : ".").append(cell);
+  return scope;
+}
+
+void Converter::add_rule(const std::string& name) {
+  rules_ += "\n[[rule]]\n# kernels: " + escape_text(name) + '\n';
+  const std::string capture = stores_ ? "capture = \"snapshot\"\n" : "capture = \"stats\"\n";
+  std::string kernel;
+  if (name.starts_with(kRegex) && name.ends_with(')')) {
+    kernel = "re:" + name.substr(kRegex.size(), name.size() - kRegex.size() - 1);
+  } else if (const std::string scope = scope_of(name); !scope.empty()) {
+    rules_ += "scope = " + quote_toml("*" + scope) + '\n' + capture;
+    return;
+  } else {
+    kernel = any_case(name);
+  }
+  rules_ += "kernel = " + quote_toml(kernel) + "\noutputs = \"auto\"\n" + capture;
+}
+
+void Converter::add_meaningless() {
+  for (const auto& [key, why] : kMeaningless) {
+    if (find(key) != nullptr) note(std::string(key) + " has no meaning here: " + std::string(why));
+  }
+}
+
+std::string Converter::convert() {
+  add_output();
+  add_steps_and_ranks();
+  add_amount();
+  add_kernels();
+  add_meaningless();
+  return head_ + rules_;
+}
+
+}  // namespace
+
+std::string toml_from_mindspore(const Json& dump) { return Converter(dump).convert(); }
+
+ExitCode print_mindspore_config(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  const Json dump = Json::parse(file, nullptr, false);
+  if (!file || !dump.is_object()) {
+    std::fprintf(stderr, "convtrace: %s: %s\n", escape_text(path).c_str(),
+                 file ? "it is not a JSON object" : "it cannot be read");
+    return ExitCode::kUsage;
+  }
+  Output output;
+  output.line(toml_from_mindspore(dump));
+  return output.finish(ExitCode::kClean);
+}
+
+}  // namespace convtrace::tools

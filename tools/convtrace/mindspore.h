@@ -1,0 +1,24 @@
+#pragma once
+/// @file mindspore.h
+/// `convtrace config --from-mindspore`: a MindSpore Dump configuration as settings and rules of
+/// ours.
+///
+/// Errors:   a file that is no JSON object is kUsage with one line. What has no meaning here is
+/// said
+///           in a comment of the output, never dropped in silence.
+/// Source:   MindSpore's documentation of MINDSPORE_DUMP_CONFIG.
+
+#include <string>
+
+#include "tools/common/exit_code.h"
+#include "tools/common/json.h"
+
+namespace convtrace::tools {
+
+/// @return the TOML file; lines that begin with `#` say what was left out, and why.
+[[nodiscard]] std::string toml_from_mindspore(const Json& dump);
+
+/// Prints it for the file at `path`.
+[[nodiscard]] ExitCode print_mindspore_config(const std::string& path);
+
+}  // namespace convtrace::tools

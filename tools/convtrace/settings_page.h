@@ -1,0 +1,18 @@
+#pragma once
+/// @file settings_page.h
+/// The reference of settings and rules, made of their tables.
+
+#include <string>
+#include <vector>
+
+#include "tools/common/reference.h"
+
+namespace convtrace::tools {
+
+/// @return docs/settings.md.
+[[nodiscard]] std::string settings_page();
+
+/// @return the same for the manual page.
+[[nodiscard]] std::vector<ManualSection> settings_sections();
+
+}  // namespace convtrace::tools
