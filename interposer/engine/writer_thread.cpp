@@ -201,10 +201,11 @@ void WriterThread::say_end(const OpenTrace& trace) const {
   const char* const next = findings_ != 0 ? "convtrace findings"
                            : lost_ != 0   ? "convtrace info"
                                           : "convtrace-diff OTHER.ctrace";
-  announce("%s: %" PRIu64 " steps, %" PRIu64 " events, %" PRIu64 " bytes a step; %" PRIu64
+  const uint64_t bytes = trace.writer->bytes_written();
+  announce("%s: %" PRIu64 " steps, %" PRIu64 " events, %" PRIu64 " bytes%s; %" PRIu64
            " not recorded, %" PRIu64 " error findings; next: %s %s",
-           path, steps_, events, trace.writer->bytes_written() / (steps_ == 0 ? 1 : steps_), lost_,
-           findings_, next, path);
+           path, steps_, events, steps_ == 0 ? bytes : bytes / steps_, steps_ == 0 ? "" : " a step",
+           lost_, findings_, next, path);
 }
 
 void WriterThread::stop_at_budget(OpenTrace& trace) {

@@ -91,7 +91,8 @@ class Package(unittest.TestCase):
             self.skipTest("this user may not change the root folder")
         program = "/%s/share/convtrace/gpu-check/bin/gpu_launches" % self.tree.name
         done = self.inside("convtrace", "run", "--output", "/tmp/a.ctrace", "--", program, "--launches", "1000")
-        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(len(done.stderr.splitlines()), 2, done.stderr)  # where the trace goes, and what is in it
         said = json.loads(done.stdout)
         info = self.inside("convtrace", "info", "--json", "/tmp/a.ctrace")
         self.assertEqual((info.returncode, info.stderr), (0, ""))

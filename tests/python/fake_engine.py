@@ -21,7 +21,7 @@ class FakeEngine:
         self.texts = [None]
         self.messages = []  # SimpleNamespace, in order
         self.submits = 0
-        self.answer = engine.SUBMIT_CAPTURE
+        self.answer = 0 if mode == "launches" else engine.SUBMIT_CAPTURE
         self.watch_ops = False  # answer an OP with WATCH
         self.mode = mode
         self.slots = {}

@@ -284,15 +284,6 @@ class Values(ObservedTest):
         self.assertEqual(len(self.fake.tensors(slot="input:0")), 2)
 
 
-class HashMode(ObservedTest):
-    mode = "hash"
-
-    def test_everything_is_a_hash(self):
-        model = nn.Linear(4, 4)
-        model(torch.randn(2, 4)).sum().backward()
-        self.assertEqual({t.capture for t in self.fake.of("tensor")}, {"hash"})
-
-
 class LaunchesMode(ObservedTest):
     mode = "launches"
 

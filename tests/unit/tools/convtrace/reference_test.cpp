@@ -47,7 +47,7 @@ TEST_CASE("reference: the shell completes commands, options, choices and files",
   CHECK(completed({"ver"}) == "verify\n");
   CHECK(completed({"run", "--max"}) == "--max-bytes\n");
   CHECK(completed({"run", "--mode", "s"}) == "stats snapshot\n");
-  CHECK(completed({"export", "--format", "p"}) == "parquet\n");
+  CHECK(completed({"export", "--format", "p"}) == "parquet perfetto\n");
   CHECK(completed({"info", "/etc/host"}).find("/etc/hosts") != std::string::npos);
   CHECK(completed({"run", "--", "--mo"}) == "\n");  // the program's own
 }
