@@ -1,92 +1,10 @@
-#include <algorithm>
-#include <cmath>
+// convtrace-diff as a command: exit codes, what it compares, options, JSON.
+
 #include <filesystem>
-#include <fstream>
-#include <set>
-#include <sstream>
 
-#include "format/settings/rules.h"
-#include "tests/support/catch.h"
-#include "tests/support/temp_dir.h"
-#include "tests/unit/tools/diff_run.h"
-#include "tools/common/json.h"
-#include "tools/diff/command.h"
+#include "tests/unit/tools/diff_command_scene.h"
 
-namespace {
-
-using namespace convtrace;
-using test::Item;
-using test::Run;
-using test::TempDir;
-using tools::Json;
-
-struct Outcome {
-  int code = 0;
-  std::string out, err;
-};
-
-Outcome run(std::vector<std::string> arguments, diff::Terminal terminal = {}) {
-  arguments.insert(arguments.begin(), "convtrace-diff");
-  std::vector<const char*> argv;
-  for (const std::string& argument : arguments) argv.push_back(argument.c_str());
-  std::ostringstream out, err;
-  const int code =
-      diff::diff_command(static_cast<int>(argv.size()), argv.data(), out, err, terminal);
-  return {code, out.str(), err.str()};
-}
-
-std::string content(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
-
-std::set<std::string> keys(const Json& json) {
-  std::set<std::string> names;
-  for (const auto& [name, value] : json.items()) names.insert(name);
-  return names;
-}
-
-bool has_all(const std::set<std::string>& names, const std::set<std::string>& wanted) {
-  return std::ranges::includes(names, wanted);
-}
-
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
-
-void scale(Item& item, double factor) {
-  for (float& v : item.values) v = static_cast<float>(v * factor);
-}
-
-Run diverging() {
-  Run cand = test::training();
-  scale(cand.at(1, "fc2", "output:0"), 1.5);
-  scale(cand.at(1, "", "output:0"), 1.5);
-  return cand;
-}
-
-/// base.ctrace and cand.ctrace in a folder of their own.
-struct Pair {
-  TempDir dir;
-  std::string base = dir / "base.ctrace";
-  std::string cand = dir / "cand.ctrace";
-  Pair(const Run& b, const Run& c) {
-    b.write(base);
-    c.write(cand);
-  }
-};
-
-void require_escaped(const std::string& text) {
-  for (const char c : text) {
-    INFO(text);
-    REQUIRE((c == '\n' || static_cast<unsigned char>(c) >= 0x20));
-    REQUIRE(c != '\x7f');
-  }
-}
-
-}  // namespace
+namespace convtrace::test {
 
 TEST_CASE("convtrace-diff: exit codes say same, diverged, not comparable, findings",
           "[diff][command]") {
@@ -220,115 +138,6 @@ TEST_CASE("convtrace-diff: a cut last step without values does not make runs unc
   CHECK(run({dir / "base.ctrace", dir / "cand.ctrace"}).code == 0);
 }
 
-TEST_CASE("convtrace-diff: the first screen names place, value, tolerance and next command",
-          "[diff][command][text]") {
-  const Pair pair(test::training(), diverging());
-  const std::string text = run({pair.base, pair.cand}).out;
-  for (const char* part :
-       {"DIVERGED at step 1, forward, fc2 (call 0): output:0", "root  inputs agree, the result",
-        "mean", "tolerance used", "would have passed", "values matched", "first bit difference",
-        "[[rule]]\nscope = \"fc2\"\ncapture = \"snapshot\"\nEOF\n",
-        "convtrace run --output root-base.ctrace --steps 1 --config convtrace-root.toml -- python "
-        "train.py\n",
-        "convtrace-diff root-base.ctrace root-cand.ctrace\n"}) {
-    INFO(text);
-    CHECK(contains(text, part));
-  }
-  CHECK_FALSE(contains(text, "\x1b["));
-  CHECK(contains(run({pair.base, pair.cand}, {.color = true}).out, "\x1b[31;1mDIVERGED"));
-}
-
-TEST_CASE("convtrace-diff: a small divergence without --noise is within reach of rounding",
-          "[diff][command][text]") {
-  Run cand = test::training();
-  scale(cand.at(0, "", "loss"), 1 + 5e-5);
-  const Pair pair(test::training(), cand);
-  CHECK(contains(run({pair.base, pair.cand}).out, "within reach of rounding: rerun with --noise"));
-  const Outcome noisy = run({pair.base, pair.cand, "--noise", pair.cand, pair.base});
-  CHECK(noisy.code == 0);
-  CHECK_FALSE(contains(noisy.out, "within reach"));
-}
-
-TEST_CASE("convtrace-diff: for a raw kernel it suggests a rule that convtrace accepts",
-          "[diff][command][text]") {
-  Run base = test::training(), cand = diverging();
-  for (Run* r : {&base, &cand}) {
-    for (Item& item : r->items) {
-      if (item.scope == "fc2" && item.slot == "output:0") item.kernel = "a\"b\\\x1b[31m\n'x";
-    }
-  }
-  const Pair pair(base, cand);
-  const std::string text = run({pair.base, pair.cand}).out;
-  const size_t begin = text.find("[[rule]]"), end = text.find("\nEOF", begin);
-  REQUIRE(end != std::string::npos);
-  const std::string path = pair.dir / "root.toml";
-  std::ofstream(path) << text.substr(begin, end - begin);
-  const settings::LoadedRules rules = settings::load_rules(path);
-  CHECK(rules.problems == std::vector<std::string>{});
-  REQUIRE(rules.rules.size() == 1);
-  CHECK(rules.rules[0].kernel->matches("a\"b\\\x1b[31m\n'x"));
-  CHECK(rules.rules[0].capture == format::Capture::kSnapshot);
-}
-
-TEST_CASE("convtrace-diff: hostile names reach no report as they are", "[diff][command]") {
-  const std::string evil = "\x1b]0;owned\x07<script>alert(1)</script>\"'\n=cmd";
-  Run base = test::training(), cand = diverging();
-  for (Run* r : {&base, &cand}) {
-    r->meta.command_line.push_back(r == &base ? evil : evil + "2");
-    for (Item& item : r->items) {
-      if (item.scope == "fc2") item.scope = item.op = item.kernel = evil;
-    }
-    r->items.front().scope = evil;
-  }
-  cand.items.insert(cand.items.begin(),
-                    {.kind = Item::Kind::kFinding, .scope = evil, .op = evil, .message = evil});
-  const Pair pair(base, cand);
-  const auto file = [&](const char* name) { return pair.dir / name; };
-  const Outcome outcome = run({pair.base, pair.cand, "--json", file("j"), "--csv", file("c"),
-                               "--html", file("h"), "--junit", file("u")});
-  CHECK(outcome.code == 1);
-  require_escaped(outcome.out);
-  for (const char* name : {"j", "c", "h", "u"}) require_escaped(content(file(name)));
-  CHECK_FALSE(contains(content(file("h")), "<script>alert"));
-  CHECK_FALSE(contains(content(file("u")), "<script"));
-  CHECK(contains(outcome.out, "\\x1b]0;owned\\x07"));
-}
-
-TEST_CASE("convtrace-diff: --csv has one row per compared or unmatched value",
-          "[diff][command][csv]") {
-  Run cand = diverging();
-  cand.erase(0, "fc1", "grad_output:0");
-  const Pair pair(test::training(), cand);
-  const std::string csv = run({pair.base, pair.cand, "--csv", "-"}).out;
-  std::istringstream lines(csv);
-  std::vector<std::string> rows;
-  for (std::string line; std::getline(lines, line);) rows.push_back(line);
-  REQUIRE(rows.size() == 1 + 30);
-  const auto columns = std::ranges::count(rows[0], ',');
-  for (const std::string& row : rows) CHECK(std::ranges::count(row, ',') == columns);
-  CHECK(std::ranges::count_if(rows, [](const auto& r) { return contains(r, ",diverged,"); }) == 2);
-  CHECK(std::ranges::count_if(rows, [](const auto& r) { return contains(r, ",unmatched,"); }) == 1);
-}
-
-TEST_CASE("convtrace-diff: --junit fails the rank that diverged", "[diff][command][junit]") {
-  const Pair pair(test::training(), diverging());
-  const std::string xml = run({pair.base, pair.cand, "--junit", "-"}).out;
-  CHECK(contains(xml, "tests=\"4\" failures=\"1\""));
-  CHECK(contains(xml, "<failure message=\"rank 0, step 1, forward, fc2 (call 0): output:0"));
-}
-
-TEST_CASE("convtrace-diff: --html is one page with verdict, root and its neighbours",
-          "[diff][command][html]") {
-  const Pair pair(test::training(), diverging());
-  const std::string path = pair.dir / "report.html";
-  CHECK(run({pair.base, pair.cand, "--html", path}).code == 1);
-  const std::string html = content(path);
-  CHECK(contains(html, "<h1 class=\"diverged\">DIVERGED at step 1, forward, fc2"));
-  CHECK(contains(html, "<tr class=\"root\"><td>step 1, forward, fc2 (call 0)</td>"));
-  CHECK_FALSE(contains(html, "http://"));
-  CHECK_FALSE(contains(html, "https://"));
-}
-
 TEST_CASE("convtrace-diff: folders are compared rank by rank", "[diff][command][ranks]") {
   const TempDir base, cand;
   for (uint32_t rank = 0; rank < 4; ++rank) {
@@ -443,74 +252,6 @@ TEST_CASE("convtrace-diff: --map says which names and ranks belong together", "[
   CHECK(run({base / ".", other / ".", "--map", map}).code == 0);
 }
 
-TEST_CASE("convtrace-diff: values stored in both runs are compared element by element",
-          "[diff][command][json]") {
-  Run base = test::training(), cand = test::training();
-  for (Run* r : {&base, &cand}) {
-    Item& item = r->at(1, "fc2", "output:0");
-    item.capture = format::Capture::kSnapshot;
-    item.shape = {4, 4};
-  }
-  std::vector<float>& values = cand.at(1, "fc2", "output:0").values;
-  values[6] += 3;
-  values[9] = std::nextafter(values[9], 9.0F);
-  const Pair pair(base, cand);
-  const Outcome outcome = run({pair.base, pair.cand, "--json", "-"});
-  const Json elements = Json::parse(outcome.out)["root"]["elements"];
-  CHECK(elements["compared"] == 16);
-  CHECK(elements["differing"] == 2);
-  CHECK(elements["max_abs"].get<double>() == Approx(3));
-  CHECK(elements["cosine"].get<double>() < 1);
-  CHECK(elements["within"]["0.01"] == 15);
-  CHECK(elements["ulps"][0] == 14);
-  CHECK(elements["ulps"][1] == 1);
-  CHECK(elements["first"]["index"] == 6);
-  CHECK(contains(outcome.err, "first at [1, 2]: "));
-  CHECK(contains(outcome.err, "2 of 16 elements differ; max abs 3,"));
-}
-
-TEST_CASE("convtrace-diff: a terminal's width is kept, commands apart", "[diff][command][text]") {
-  Run base = test::training(), cand = diverging();
-  for (Run* r : {&base, &cand}) {
-    r->meta.facts.emplace_back("switch.long",
-                               std::string(r == &base ? "on " : "off ") +
-                                   "and on and on and on and on and on and on and on");
-  }
-  const Pair pair(base, cand);
-  for (const size_t columns : {72, 80, 200}) {
-    std::istringstream text(run({pair.base, pair.cand}, {.columns = columns}).out);
-    for (std::string line; std::getline(text, line) && !line.starts_with("next  ");) {
-      INFO(columns << ": " << line);
-      CHECK(line.size() <= columns);
-    }
-  }
-}
-
-TEST_CASE("convtrace-diff: launches without values are told what to record", "[diff][command]") {
-  Run bare = test::training();
-  std::erase_if(bare.items, [](const Item& item) { return item.kind == Item::Kind::kValue; });
-  const Pair pair(bare, bare);
-  const Outcome outcome = run({pair.base, pair.cand});
-  CHECK(outcome.code == 3);
-  CHECK(contains(outcome.out, "  [[rule]]\n"));
-  CHECK(contains(outcome.out, "CONVTRACE_MODE=stats"));
-}
-
-TEST_CASE("convtrace-diff: a report appears whole or not at all", "[diff][command]") {
-  const Pair pair(test::training(), diverging());
-  const std::string report = pair.dir / "report.json", link = pair.dir / "link.json";
-  std::ofstream(report) << "an earlier one";
-  std::filesystem::create_symlink(report, link);
-  CHECK(run({pair.base, pair.dir / "absent.ctrace", "--json", report}).code == 2);
-  CHECK(content(report) == "an earlier one");
-  CHECK(run({pair.base, pair.cand, "--json", link}).code == 1);
-  CHECK(std::filesystem::is_symlink(link));
-  CHECK(Json::parse(content(report))["verdict"] == "diverged");
-  for (const auto& entry : std::filesystem::directory_iterator(pair.dir / ".")) {
-    CHECK(entry.path().extension() != ".unfinished");
-  }
-}
-
 TEST_CASE("convtrace-diff: a rank that stops being a replica is named, a shard is not",
           "[diff][command][ranks]") {
   const TempDir base, cand;
@@ -536,3 +277,5 @@ TEST_CASE("convtrace-diff: a rank that stops being a replica is named, a shard i
   CHECK(contains(outcome.err, "rank 1 had the weights of rank 0 and parts from it in step 2"));
   CHECK(Json::parse(run({base / ".", base / ".", "--json", "-"}).out)["replicas"].empty());
 }
+
+}  // namespace convtrace::test
