@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <mutex>
+#include <optional>
 
 namespace convtrace::settings {
 
@@ -24,56 +25,44 @@ RuleBook::Matching RuleBook::rules() const {
   return all;
 }
 
-const RuleBook::Matching* RuleBook::known_kernel(const std::string& name) const {
-  const auto found = kernels_.find(name);
-  return found == kernels_.end() ? nullptr : found->second;
+/// @param meets  tells of each entry whether it matches, and counts that.
+template <typename Key, typename Meets>
+const RuleBook::Matching& RuleBook::matching(Known<Key>& known, const Key& key, const Meets& meets,
+                                             std::string_view name, SeenNames& seen) {
+  {
+    const std::shared_lock lock(mutex_);
+    if (const auto found = known.find(key); found != known.end()) return *found->second;
+  }
+  const std::unique_lock lock(mutex_);
+  if (const auto found = known.find(key); found != known.end()) return *found->second;
+  Matching& made = lists_.emplace_back();
+  for (size_t i = first_; i < entries_.size(); ++i) {
+    if (meets(entries_[i])) made.push_back(&entries_[i].rule);
+  }
+  known.emplace(key, &made);
+  seen.add(name);
+  return made;
 }
 
 const RuleBook::Matching& RuleBook::of_kernel(std::span<const std::string> names) {
-  {
-    const std::shared_lock lock(mutex_);
-    if (const Matching* const known = known_kernel(names.front())) return *known;
-  }
-  const std::unique_lock lock(mutex_);
-  if (const Matching* const known = known_kernel(names.front())) return *known;
-  Matching& found = lists_.emplace_back();
-  for (size_t i = first_; i < entries_.size(); ++i) {
-    Entry& entry = entries_[i];
-    if (!entry.rule.kernel) continue;
-    const auto matches = [&entry](const std::string& name) {
-      return entry.rule.kernel->matches(name);
-    };
-    if (std::ranges::none_of(names, matches)) continue;
-    ++entry.kernels;
-    found.push_back(&entry.rule);
-  }
-  kernels_.emplace(names.front(), &found);
-  seen_kernels_.add(names.front());
-  return found;
-}
-
-const RuleBook::Matching* RuleBook::known_scope(uint32_t id) const {
-  const auto found = scopes_.find(id);
-  return found == scopes_.end() ? nullptr : found->second;
+  const auto meets = [names](Entry& entry) {
+    const std::optional<Pattern>& pattern = entry.rule.kernel;
+    const bool met = pattern && std::ranges::any_of(names, [&pattern](const std::string& name) {
+                       return pattern->matches(name);
+                     });
+    entry.kernels += met ? 1 : 0;
+    return met;
+  };
+  return matching(kernels_, names.front(), meets, names.front(), seen_kernels_);
 }
 
 const RuleBook::Matching& RuleBook::of_scope(uint32_t id, std::string_view name) {
-  {
-    const std::shared_lock lock(mutex_);
-    if (const Matching* const known = known_scope(id)) return *known;
-  }
-  const std::unique_lock lock(mutex_);
-  if (const Matching* const known = known_scope(id)) return *known;
-  Matching& found = lists_.emplace_back();
-  for (size_t i = first_; i < entries_.size(); ++i) {
-    Entry& entry = entries_[i];
-    if (!entry.rule.scope || !entry.rule.scope->matches(name)) continue;
-    ++entry.scopes;
-    found.push_back(&entry.rule);
-  }
-  scopes_.emplace(id, &found);
-  seen_scopes_.add(name);
-  return found;
+  const auto meets = [name](Entry& entry) {
+    const bool met = entry.rule.scope && entry.rule.scope->matches(name);
+    entry.scopes += met ? 1 : 0;
+    return met;
+  };
+  return matching(scopes_, id, meets, name, seen_scopes_);
 }
 
 bool RuleBook::in_scope(const Rule& rule, uint32_t id, std::string_view name) {

@@ -65,16 +65,20 @@ class RuleBook {
     std::atomic<uint64_t> used{0};
   };
 
-  [[nodiscard]] const Matching* known_scope(uint32_t id) const;
-  [[nodiscard]] const Matching* known_kernel(const std::string& name) const;
+  template <typename Key>
+  using Known = std::unordered_map<Key, const Matching*>;
+
+  template <typename Key, typename Meets>
+  const Matching& matching(Known<Key>& known, const Key& key, const Meets& meets,
+                           std::string_view name, SeenNames& seen);
   [[nodiscard]] MatchLine report(const Entry& entry) const;
 
   mutable std::shared_mutex mutex_;
   std::deque<Entry> entries_;  ///< of all times
   size_t first_ = 0;           ///< of those that apply now
   std::deque<Matching> lists_;
-  std::unordered_map<uint32_t, const Matching*> scopes_;
-  std::unordered_map<std::string, const Matching*> kernels_;
+  Known<uint32_t> scopes_;
+  Known<std::string> kernels_;
   std::atomic<bool> empty_{true};
   SeenNames seen_kernels_, seen_scopes_;
 };

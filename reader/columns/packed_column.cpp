@@ -33,9 +33,7 @@ void put_together(const std::array<const uint8_t*, 8>& planes, size_t count, uin
     std::array<Lanes, 8> bytes{};
 #pragma GCC unroll 8
     for (size_t plane = 0; plane < kWidth; ++plane) bytes[plane] = load(planes[plane] + at);
-      // Bytes n and n + 4 of each number come to lie side by side, then 0, 4, 2, 6 become
-      // neighbours
-      // ...
+      // Bytes n and n + 4 of each number come to lie side by side, then 0, 4, 2, 6, and so on.
 #pragma GCC unroll 3
     for (size_t turn = 0; turn < 3; ++turn) {
       std::array<Lanes, 8> next;

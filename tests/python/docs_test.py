@@ -20,8 +20,8 @@ if not os.path.exists(os.path.join(BUILD, "lib", "libconvtrace.so")):
     sys.exit(77)
 
 
-class PageTest(unittest.TestCase):
-    """One page of docs/."""
+class Page:
+    """A test of one page of docs/, for a TestCase that names it."""
     page = None
 
     def setUp(self):
@@ -38,7 +38,7 @@ class PageTest(unittest.TestCase):
         # Not a setting of convtrace's: where this page's reader has installed it.
         self.environment["TREE"] = self.environment.pop("CONVTRACE_TREE")
 
-    def run_page(self):
+    def test_page(self):
         with open(os.path.join(DOCS, self.page)) as file:
             text = file.read()
         ran = 0
@@ -58,46 +58,28 @@ class PageTest(unittest.TestCase):
         self.assertGreater(ran, 0, "no command of %s was run" % self.page)
 
 
-class Tutorial(PageTest):
+class Tutorial(Page, unittest.TestCase):
     page = "tutorial.md"
 
-    def test_page(self):
-        self.run_page()
 
-
-class Upgrade(PageTest):
+class Upgrade(Page, unittest.TestCase):
     page = "walkthrough-upgrade.md"
 
-    def test_page(self):
-        self.run_page()
 
-
-class NaN(PageTest):
+class NaN(Page, unittest.TestCase):
     page = "walkthrough-nan.md"
 
-    def test_page(self):
-        self.run_page()
 
-
-class CustomOp(PageTest):
+class CustomOp(Page, unittest.TestCase):
     page = "walkthrough-custom-op.md"
 
-    def test_page(self):
-        self.run_page()
 
-
-class Recipes(PageTest):
+class Recipes(Page, unittest.TestCase):
     page = "recipes.md"
 
-    def test_page(self):
-        self.run_page()
 
-
-class Troubleshooting(PageTest):
+class Troubleshooting(Page, unittest.TestCase):
     page = "troubleshooting.md"
-
-    def test_page(self):
-        self.run_page()
 
 
 class Links(unittest.TestCase):

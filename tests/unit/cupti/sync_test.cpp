@@ -42,18 +42,26 @@ std::vector<std::string> told(const Scene& scene, const Names& names) {
 
 using Lines = std::vector<std::string>;
 
-TEST_CASE("sync: what orders streams and the host is told in the order of the calls", "[sync]") {
-  Scene scene;
+/// Streams s and t and event e, by these names.
+struct Named {
   Names names;
   CUstream s = nullptr;
   CUstream t = nullptr;
   CUevent e = nullptr;
-  REQUIRE(cuStreamCreate(&s, CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS);
-  REQUIRE(cuStreamCreateWithPriority(&t, CU_STREAM_DEFAULT, -1) == CUDA_SUCCESS);
-  REQUIRE(cuEventCreate(&e, CU_EVENT_DISABLE_TIMING) == CUDA_SUCCESS);
-  names.add(s, "s");
-  names.add(t, "t");
-  names.add(e, "e");
+
+  explicit Named(unsigned event_flags) {
+    REQUIRE(cuStreamCreate(&s, CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS);
+    REQUIRE(cuStreamCreateWithPriority(&t, CU_STREAM_DEFAULT, -1) == CUDA_SUCCESS);
+    REQUIRE(cuEventCreate(&e, event_flags) == CUDA_SUCCESS);
+    names.add(s, "s");
+    names.add(t, "t");
+    names.add(e, "e");
+  }
+};
+
+TEST_CASE("sync: what orders streams and the host is told in the order of the calls", "[sync]") {
+  Scene scene;
+  const auto [names, s, t, e] = Named(CU_EVENT_DISABLE_TIMING);
   REQUIRE(cuEventRecord(e, s) == CUDA_SUCCESS);
   REQUIRE(cuStreamWaitEvent(t, e, 0) == CUDA_SUCCESS);
   REQUIRE(cuEventSynchronize(e) == CUDA_SUCCESS);
@@ -92,17 +100,8 @@ TEST_CASE("sync: a call that failed, or found work under way, ordered nothing", 
 
 TEST_CASE("sync: what is captured orders nothing before its graph is launched", "[sync]") {
   Scene scene;
-  Names names;
-  CUstream s = nullptr;
-  CUstream t = nullptr;
-  CUevent e = nullptr;
+  const auto [names, s, t, e] = Named(CU_EVENT_DEFAULT);
   CUgraph graph = nullptr;
-  REQUIRE(cuStreamCreate(&s, CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS);
-  REQUIRE(cuStreamCreate(&t, CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS);
-  REQUIRE(cuEventCreate(&e, 0) == CUDA_SUCCESS);
-  names.add(s, "s");
-  names.add(t, "t");
-  names.add(e, "e");
   const size_t before = scene.sink.all<Sync>().size();
   REQUIRE(cuStreamBeginCapture(s, CU_STREAM_CAPTURE_MODE_RELAXED) == CUDA_SUCCESS);
   REQUIRE(cuEventRecord(e, s) == CUDA_SUCCESS);
