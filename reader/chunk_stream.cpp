@@ -7,18 +7,19 @@
 namespace convtrace::reader {
 namespace {
 
-void load(Chunk& chunk, const format::RecordEntry& entry) {
+void load(Chunk& chunk, const format::RecordEntry& entry, KindSet wanted) {
   chunk.decoder.clear();
   chunk.payload_status = chunk.decoder_status = kOkStatus;
   const Result<Bytes> raw = chunk.payload.read(entry);
   chunk.payload_status = raw.status();
-  if (raw.ok()) chunk.decoder_status = chunk.decoder.load(raw.value(), entry.header.item_count);
+  if (!raw.ok()) return;
+  chunk.decoder_status = chunk.decoder.load(raw.value(), entry.header.item_count, wanted);
 }
 
 /// In whichever thread: an exception would leave it and end the process.
-void load_or_fail(Chunk& chunk, const format::RecordEntry& entry) {
+void load_or_fail(Chunk& chunk, const format::RecordEntry& entry, KindSet wanted) {
   try {
-    load(chunk, entry);
+    load(chunk, entry, wanted);
   } catch (const std::bad_alloc&) {
     chunk.payload_status = Status::make(StatusCode::kOutOfMemory, "chunk");
   }
@@ -41,7 +42,8 @@ struct ChunkStream::Impl {
               [&stream](size_t record, Chunk& chunk) {
                 const format::RecordEntry& entry = stream.container_.records()[record];
                 chunk.record = record;
-                if (stream.is_wanted(entry.header)) load_or_fail(chunk, entry);
+                const KindSet wanted = stream.wanted(entry.header);
+                if (wanted != kNoKinds) load_or_fail(chunk, entry, wanted);
               }) {}
 };
 
@@ -54,21 +56,22 @@ ChunkStream::~ChunkStream() = default;
 
 void ChunkStream::rewind() { impl_ = std::make_unique<Impl>(*this); }
 
-void ChunkStream::skip(std::function<bool(const format::RecordHeader&)> unwanted) {
+void ChunkStream::select(std::function<KindSet(const format::RecordHeader&)> wanted) {
   impl_.reset();  // its threads ask the one before
-  unwanted_ = std::move(unwanted);
+  wanted_ = std::move(wanted);
   rewind();
 }
 
-bool ChunkStream::is_wanted(const format::RecordHeader& header) const {
-  return header.kind == format::RecordKind::kEvents && !(unwanted_ && unwanted_(header));
+KindSet ChunkStream::wanted(const format::RecordHeader& header) const {
+  if (header.kind != format::RecordKind::kEvents) return kNoKinds;
+  return wanted_ ? wanted_(header) : kAllKinds;
 }
 
 Chunk* ChunkStream::next() {
   impl_->ahead.set_count(container_.records().size());
   while (Chunk* chunk = impl_->ahead.next()) {
     const size_t record = chunk->record;
-    if (!is_wanted(container_.records()[record].header)) continue;
+    if (wanted(container_.records()[record].header) == kNoKinds) continue;
     if (!chunk->payload_status.ok()) {
       container_.report_lost(record, chunk->payload_status);
       continue;

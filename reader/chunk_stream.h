@@ -39,18 +39,18 @@ class ChunkStream {
   /// Starts again at the first chunk.
   void rewind();
 
-  /// Starts again, and does not read EVENTS records that `unwanted` says so of.
-  /// @param unwanted  called from any thread.
-  void skip(std::function<bool(const format::RecordHeader&)> unwanted);
+  /// Starts again with some of the events.
+  /// @param wanted  of an EVENTS record; called from any thread.
+  void select(std::function<KindSet(const format::RecordHeader&)> wanted);
 
  private:
   struct Impl;
 
-  [[nodiscard]] bool is_wanted(const format::RecordHeader& header) const;
+  [[nodiscard]] KindSet wanted(const format::RecordHeader& header) const;
 
   TraceContainer& container_;
   const unsigned threads_;
-  std::function<bool(const format::RecordHeader&)> unwanted_;
+  std::function<KindSet(const format::RecordHeader&)> wanted_;
   std::unique_ptr<Impl> impl_;
 };
 

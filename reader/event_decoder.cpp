@@ -6,6 +6,7 @@
 #include <array>
 #include <bit>
 #include <cstring>
+#include <utility>
 
 #include "format/layout.h"
 #include "reader/columns/launch_rows.h"
@@ -68,6 +69,7 @@ struct EventDecoder::Impl {
   const wire::Chunk* chunk = nullptr;
   std::span<const uint8_t> kinds;
   size_t position = 0;
+  KindSet wanted = kAllKinds;
   uint64_t first_seq = 0, not_understood = 0;
   PackedColumn time, step, thread;
   EventHeader last;  ///< of the last event given out
@@ -91,11 +93,13 @@ struct EventDecoder::Impl {
   KindMasks places;
   uint64_t known = 0;  ///< a bit for each event that is understood
 
+  [[nodiscard]] bool wants(size_t kind) const { return (wanted >> kind & 1) != 0; }
   [[nodiscard]] bool bind(const wire::Chunk& from, uint32_t item_count, size_t raw_bytes);
+  [[nodiscard]] bool bind_launches(const wire::Chunk& from, size_t row_count);
   void find_newest(size_t launch_count);
   std::span<const Event> make_batch();
   void make_headers(size_t begin, size_t count);
-  size_t leave_out_not_understood(size_t count);
+  size_t leave_out_not_understood(size_t count, size_t not_wanted);
 
   /// Makes the events of a kind by `make(header, event)`, which returns whether all is understood.
   template <typename Make>
@@ -132,16 +136,24 @@ bool EventDecoder::Impl::bind(const wire::Chunk& from, uint32_t item_count, size
   finding_row = diagnostic_row = loss_row = cost_row = 0;
   first_seq = from.first_seq();
   last = {.seq = 0, .t_ns = from.first_t_ns(), .step = 0, .thread = 0};
-  if (!alloc.bind(from.alloc(), rows[2])) return false;
-  find_newest(rows[0]);
-  return time.bind(from.time(), count) && step.bind(from.step(), count, 4) &&
-         thread.bind(from.thread(), count, 4) && launch.bind(from.launch(), newest) &&
-         stats.bind(from.stats(), rows[1]) && free.bind(from.free(), rows[3]) &&
-         copy.bind(from.copy(), rows[4]) && scope.bind(from.scope(), rows[5]) &&
-         step_index.bind(from.step_index(), rows[6], 4) && rows_of(from.finding()) == rows[7] &&
-         rows_of(from.diagnostic()) == rows[8] && rows_of(from.loss()) == rows[9] &&
-         rows_of(from.cost()) == rows[10] && sync.bind(from.sync(), rows[11]) &&
-         rare_texts_fit(from, raw_bytes);
+  const auto fits = [this, &rows](size_t kind, auto& table, const auto* columns) {
+    return !wants(kind) || table.bind(columns, rows[kind]);
+  };
+  // Launches are stored in terms of the allocations before them.
+  const bool allocs_fit = (!wants(0) && !wants(2)) || alloc.bind(from.alloc(), rows[2]);
+  return allocs_fit && bind_launches(from, rows[0]) && time.bind(from.time(), count) &&
+         step.bind(from.step(), count, 4) && thread.bind(from.thread(), count, 4) &&
+         fits(1, stats, from.stats()) && fits(3, free, from.free()) && fits(4, copy, from.copy()) &&
+         fits(5, scope, from.scope()) && step_index.bind(from.step_index(), rows[6], 4) &&
+         rows_of(from.finding()) == rows[7] && rows_of(from.diagnostic()) == rows[8] &&
+         rows_of(from.loss()) == rows[9] && rows_of(from.cost()) == rows[10] &&
+         fits(11, sync, from.sync()) && rare_texts_fit(from, raw_bytes);
+}
+
+bool EventDecoder::Impl::bind_launches(const wire::Chunk& from, size_t row_count) {
+  if (!wants(0)) return true;
+  find_newest(row_count);
+  return launch.bind(from.launch(), newest);
 }
 
 void EventDecoder::Impl::find_newest(size_t launch_count) {
@@ -185,6 +197,11 @@ std::span<const Event> EventDecoder::Impl::make_batch() {
   make_headers(begin, count);
   places = masks_of(kinds.subspan(begin, count));
   known = 0;
+  size_t not_wanted = 0;
+  for (size_t kind = 0; kind < kKinds; ++kind) {
+    if (wants(kind)) continue;
+    not_wanted += static_cast<size_t>(std::popcount(std::exchange(places[kind], 0)));
+  }
   make_rows(0, launch);
   make_rows(1, stats);
   make_rows(2, alloc);
@@ -201,26 +218,28 @@ std::span<const Event> EventDecoder::Impl::make_batch() {
   make_tables<Loss>(9, chunk->loss(), loss_row);
   make_tables<Cost>(10, chunk->cost(), cost_row);
   make_rows(11, sync);
-  return {events.data(), leave_out_not_understood(count)};
+  return {events.data(), leave_out_not_understood(count, not_wanted)};
 }
 
-/// @return how many of the batch's first `count` events are left, in front.
-size_t EventDecoder::Impl::leave_out_not_understood(size_t count) {
+/// @param not_wanted  how many of the batch's first `count` events were not made.
+/// @return how many are left, in front.
+size_t EventDecoder::Impl::leave_out_not_understood(size_t count, size_t not_wanted) {
   if (known == UINT64_MAX) return count;
   size_t left = 0;
   for (uint64_t mask = known; mask != 0; mask &= mask - 1, ++left) {
     const auto place = static_cast<size_t>(std::countr_zero(mask));
     if (left != place) events[left] = events[place];
   }
-  not_understood += count - left;
+  not_understood += count - left - not_wanted;
   return left;
 }
 
 EventDecoder::EventDecoder() : impl_(std::make_unique<Impl>()) {}
 EventDecoder::~EventDecoder() = default;
 
-Status EventDecoder::load(Bytes raw, uint32_t item_count) {
+Status EventDecoder::load(Bytes raw, uint32_t item_count, KindSet wanted) {
   clear();
+  impl_->wanted = wanted;
   if (item_count > kMaxChunkEvents) return Status::make(StatusCode::kLimitExceeded, "chunk");
   const wire::Chunk* chunk = verified_chunk(raw);
   if (chunk == nullptr) return Status::make(StatusCode::kCorrupt, "chunk");
@@ -248,9 +267,12 @@ uint64_t EventDecoder::first_seq() const { return impl_->first_seq; }
 
 bool EventDecoder::resolved_by(const DefinitionCheck& check) const {
   const Impl& impl = *impl_;
-  return impl.chunk != nullptr && impl.launch.resolved_by(check) && impl.stats.resolved_by(check) &&
-         impl.alloc.resolved_by(check) && impl.free.resolved_by(check) &&
-         impl.scope.resolved_by(check) && findings_resolved_by(check, *impl.chunk);
+  const auto resolved = [&](size_t kind, const auto& rows) {
+    return !impl.wants(kind) || rows.resolved_by(check);
+  };
+  return impl.chunk != nullptr && resolved(0, impl.launch) && resolved(1, impl.stats) &&
+         resolved(2, impl.alloc) && resolved(3, impl.free) && resolved(5, impl.scope) &&
+         findings_resolved_by(check, *impl.chunk);
 }
 
 std::span<const Event> EventDecoder::next() {

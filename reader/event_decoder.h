@@ -16,6 +16,7 @@
 #include "format/events.h"
 #include "format/step_sums.h"
 #include "reader/definition_check.h"
+#include "reader/kind_set.h"
 
 namespace convtrace::reader {
 
@@ -26,8 +27,9 @@ class EventDecoder {
 
   /// @param raw         payload, aligned to 8 bytes; borrowed until the next load().
   /// @param item_count  from the record header; must be what the payload holds.
+  /// @param wanted      events of other kinds are not made, nor are their columns checked.
   /// @return kCorrupt, kLimitExceeded; then there are no events.
-  [[nodiscard]] Status load(Bytes raw, uint32_t item_count);
+  [[nodiscard]] Status load(Bytes raw, uint32_t item_count, KindSet wanted = kAllKinds);
 
   /// Forgets the chunk: no events.
   void clear();
@@ -38,7 +40,7 @@ class EventDecoder {
   /// @return number of the first event; those after it have the next ones.
   [[nodiscard]] uint64_t first_seq() const;
 
-  /// @return whether all that the events name is defined, of those that are understood; then
+  /// @return whether all that the events name is defined, of those wanted and understood; then
   /// DefinitionCheck::resolves() need not be asked for each.
   [[nodiscard]] bool resolved_by(const DefinitionCheck& check) const;
 

@@ -86,9 +86,9 @@ void TraceReader::rewind() {
   impl_->events_without_definition = 0;
 }
 
-void TraceReader::skip_chunks(std::function<bool(const format::RecordHeader&)> unwanted) {
+void TraceReader::select(std::function<KindSet(const format::RecordHeader&)> wanted) {
   rewind();
-  impl_->chunks.skip(std::move(unwanted));
+  impl_->chunks.select(std::move(wanted));
 }
 
 void TraceReader::refresh(bool ended) { impl_->container->refresh(ended); }

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "format/events.h"
+#include "reader/kind_set.h"
 #include "reader/trace_container.h"
 
 namespace convtrace::reader {
@@ -51,9 +52,9 @@ class TraceReader {
   /// Starts again at the first event.
   void rewind();
 
-  /// Starts again, and does not read chunks that `unwanted` says so of, by their headers.
-  /// @param unwanted  called from any thread of the reader.
-  void skip_chunks(std::function<bool(const format::RecordHeader&)> unwanted);
+  /// Starts again with some of the events: a chunk of which none is wanted is not read.
+  /// @param wanted  by the header of a chunk; called from any thread of the reader.
+  void select(std::function<KindSet(const format::RecordHeader&)> wanted);
 
   /// OpenPolicy::kLive: looks for what has been appended; next() then goes on. A record is taken
   /// only when all of it is there.

@@ -15,7 +15,9 @@ PROGRAMS = HERE.parents[1] / "build" / "release" / "bin"
 # A row that no program prints is reported, not forgotten.
 EXPECTED = (
     "preload.exec", "preload.python", "observer.step_launches", "observer.step_stats",
-    "stats.cpu.f32", "stats.cpu.bf16", "stats.cpu.threads", "diff.stats_pairs", "recover.gb_per_s", "pointer.scan",
+    "stats.cpu.f32", "stats.cpu.bf16", "stats.cpu.threads", "diff.stats_pairs", "diff.events_per_s",
+    "diff.vs_git", "diff.prefix_bytes", "diff.rss_1e8", "diff.seconds_1e8", "diff.html_100k", "diff.html_bytes",
+    "recover.gb_per_s", "pointer.scan",
     "pointer.scan_vs_map", "pointer.scan_flat", "pointer.update_vs_map", "alias.bytes_per_generation",
     "event.push", "launch.off", "launch.record", "launch.threads",
     "encode.ns_per_event", "encode.bytes_per_event", "encode.vs_tables_time", "encode.vs_tables_size",

@@ -113,16 +113,4 @@ void drop_matches(Alignment& alignment, const std::vector<bool>& holds) {
   std::ranges::sort(alignment.cand_only);
 }
 
-uint64_t matched_launches(const StepRecords& base, const StepRecords& cand,
-                          const ScopeMap& scopes) {
-  uint64_t matched = 0;
-  for (const auto& [launch, count] : cand.launches) {
-    LaunchKey key = launch;
-    key.scope = scopes.of(key.scope).base;
-    const auto found = base.launches.find(key);
-    if (found != base.launches.end()) matched += std::min(count, found->second);
-  }
-  return matched;
-}
-
 }  // namespace convtrace::diff

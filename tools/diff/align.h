@@ -57,8 +57,4 @@ struct Alignment {
 /// Takes matches back, given for each whether it holds.
 void drop_matches(Alignment& alignment, const std::vector<bool>& holds);
 
-/// @return how many launches have a partner: per key the smaller of both counts.
-[[nodiscard]] uint64_t matched_launches(const StepRecords& base, const StepRecords& cand,
-                                        const ScopeMap& scopes);
-
 }  // namespace convtrace::diff

@@ -1,12 +1,13 @@
 #include "tools/diff/diff.h"
 
 #include <algorithm>
+#include <thread>
 #include <tuple>
 
 #include "tools/common/escape.h"
 #include "tools/common/text.h"
 #include "tools/diff/cause.h"
-#include "tools/diff/equal_prefix.h"
+#include "tools/diff/equal_steps.h"
 #include "tools/diff/preflight.h"
 #include "tools/diff/snapshot_pairs.h"
 #include "tools/diff/trace_set.h"
@@ -59,13 +60,20 @@ class Diff {
  private:
   using Stream = std::unique_ptr<StepStream>;
 
+  /// For each of the two traces; the thread that compares works on both.
+  static unsigned threads() {
+    constexpr unsigned kMostWorkers = 4;
+    const unsigned cores = std::thread::hardware_concurrency();
+    return cores < 2 ? 1 : 1 + std::min(kMostWorkers, cores) / 2;
+  }
+
   bool open_stream(const TraceFile& file, Stream& stream, std::string& error) {
-    auto reader = reader::TraceReader::open(file.path);
+    auto reader = reader::TraceReader::open(file.path, reader::OpenPolicy::kIndexOrScan, threads());
     if (!reader.ok()) {
       error = tools::escape_text(file.path) + ": " + tools::status_text(reader.status());
       return false;
     }
-    stream = std::make_unique<StepStream>(std::move(reader).value(), names_);
+    stream = std::make_unique<StepStream>(std::move(reader).value(), names_, launches_);
     return true;
   }
 
@@ -95,27 +103,21 @@ class Diff {
     for (PreflightEntry& entry : compare_meta(base_file.meta, cand_file.meta)) {
       add_preflight(std::move(entry));
     }
+    EqualSteps equal;  // outlives the streams
     Stream base, cand;
     std::vector<Stream> noise;
     if (!open_stream(base_file, base, error) || !open_stream(cand_file, cand, error) ||
         !open_noise(pair.rank, noise, error)) {
       return false;
     }
-    RankDiff diff(pair.rank, names_, rules_, rows_);
-    // A report of every value needs every value; so does the noise of later steps, and so do ranks
-    // that are compared with each other.
-    if (rows_ == nullptr && noise.empty() && rules_.renames.empty() && !many_ranks_) {
-      const std::vector<format::StepSums> equal = equal_prefix(base->reader(), cand->reader());
-      diff.take_equal(equal);
-      if (!equal.empty()) {
-        base->skip_to_after(equal.back().step);
-        cand->skip_to_after(equal.back().step);
-      }
-    }
+    equal = equal_steps(*base, *cand, !noise.empty());
+    base->leave_out(equal);
+    cand->leave_out(equal);
+    RankDiff diff(pair.rank, names_, launches_, equal, rules_, rows_);
     diff.run(*base, *cand, noise, [&] {
-      if (on_progress_) on_progress_(done_ + base->events_read() + cand->events_read(), total_);
+      if (on_progress_) on_progress_(done_ + base->position() + cand->position(), total_);
     });
-    done_ += base->events_read() + cand->events_read();
+    done_ += base_file.events + cand_file.events;
     if (auto& root = diff.outcome().root) {
       SnapshotPairs(base->reader(), cand->reader()).compare(*root);
     }
@@ -124,6 +126,16 @@ class Diff {
     add_findings(result_.cand_findings, cand->findings(), pair.rank);
     add_outcome(pair.rank, std::move(diff.outcome()), *base, *cand);
     return true;
+  }
+
+  [[nodiscard]] EqualSteps equal_steps(const StepStream& base, const StepStream& cand,
+                                       bool has_noise) const {
+    // Names that differ mean other steps, or the same.
+    if (!rules_.renames.empty()) return {};
+    // A report of every value needs every value; so does the noise of later steps, and so do ranks
+    // that are compared with each other.
+    const bool every_value = rows_ != nullptr || has_noise || many_ranks_;
+    return {base.reader(), cand.reader(), every_value};
   }
 
   void add_preflight(PreflightEntry entry) {
@@ -258,6 +270,7 @@ class Diff {
   std::function<void(uint64_t, uint64_t)> on_progress_;
   uint64_t done_ = 0, total_ = 0;  ///< records
   format::Definitions names_;
+  LaunchKeys launches_;
   TraceSet base_, cand_;
   std::vector<TraceSet> noise_;
   ReplicaCheck base_replicas_, cand_replicas_;

@@ -37,8 +37,10 @@ struct RankDiff::StepPair {
   }
 };
 
-void RankDiff::take_equal(std::span<const format::StepSums> steps) {
-  for (const format::StepSums& step : steps) {
+void RankDiff::take_equal_before(uint32_t end) {
+  for (; equal_taken_ < equal_.same().size(); ++equal_taken_) {
+    const format::StepSums& step = equal_.same()[equal_taken_];
+    if (step.step >= end) return;
     outcome_.counts[index_of(Class::kIdentical)] += step.values;
     outcome_.values += step.values;
     outcome_.base_values += step.values;
@@ -48,6 +50,7 @@ void RankDiff::take_equal(std::span<const format::StepSums> steps) {
     matched_in_earlier_steps_ += step.values;
     if (step.values == 0 && !outcome_.uncompared_step) outcome_.uncompared_step = step.step;
     outcome_.last_base_step = outcome_.last_cand_step = step.step;
+    roots_.take_equal_step();
   }
 }
 
@@ -57,6 +60,8 @@ void RankDiff::run(StepStream& base, StepStream& cand,
   while (true) {
     const StepRecords* a = base.peek();
     const StepRecords* b = cand.peek();
+    take_equal_before(std::min(a != nullptr ? a->step : format::kNoStep,
+                               b != nullptr ? b->step : format::kNoStep));
     if (a == nullptr && b == nullptr) break;
     if (a != nullptr) outcome_.last_base_step = a->step;
     if (b != nullptr) outcome_.last_cand_step = b->step;
@@ -165,7 +170,9 @@ void RankDiff::count(const StepPair& pair) {
   add_one_sided(pair, static_cast<uint32_t>(pair.base.values.size()),
                 static_cast<uint32_t>(pair.cand.values.size()), one_sided_in_earlier_steps_);
   outcome_.values += alignment.matches.size();
-  outcome_.launches += matched_launches(pair.base, pair.cand, scopes_);
+  const auto same_launches = equal_.same_launches(pair.base.step);
+  outcome_.launches +=
+      same_launches ? *same_launches : launches_.in_common(pair.base, pair.cand, scopes_);
   outcome_.base_values += pair.base.values.size();
   outcome_.cand_values += pair.cand.values.size();
   ++outcome_.steps;

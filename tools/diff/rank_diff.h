@@ -14,7 +14,6 @@
 #include <span>
 #include <vector>
 
-#include "format/step_sums.h"
 #include "tools/diff/noise.h"
 #include "tools/diff/result.h"
 #include "tools/diff/root.h"
@@ -61,16 +60,18 @@ struct RankOutcome {
 
 class RankDiff {
  public:
-  /// @param names texts of all streams. @param rows may be null.
-  RankDiff(uint32_t rank, format::Definitions& names, const DiffRules& rules, RowSink* rows)
+  /// @param names, launches  of all streams. @param equal  what they leave out.
+  /// @param rows may be null.
+  RankDiff(uint32_t rank, format::Definitions& names, LaunchKeys& launches, const EqualSteps& equal,
+           const DiffRules& rules, RowSink* rows)
       : rank_(rank),
         names_(names),
+        launches_(launches),
+        equal_(equal),
         rows_(rows),
         scopes_(names, rules.renames),
         tolerances_(names, rules.tolerances) {}
 
-  /// Counts the steps that begin both traces and are equal: the streams shall skip them.
-  void take_equal(std::span<const format::StepSums> steps);
   /// Reads both streams to their ends.
   /// @param after_step  called after each.
   void run(StepStream& base, StepStream& cand, std::span<const std::unique_ptr<StepStream>> noise,
@@ -81,6 +82,8 @@ class RankDiff {
  private:
   struct StepPair;
 
+  /// Counts the steps left out that come before `step`.
+  void take_equal_before(uint32_t step);
   void confirm_guesses(StepPair& pair) const;
   void learn_noise(const StepRecords& base, std::span<const std::unique_ptr<StepStream>> noise);
   void compare_step(const StepRecords& base, const StepRecords& cand, bool with_noise);
@@ -102,6 +105,9 @@ class RankDiff {
 
   uint32_t rank_;
   format::Definitions& names_;
+  LaunchKeys& launches_;
+  const EqualSteps& equal_;
+  size_t equal_taken_ = 0;
   RowSink* rows_;
   ScopeMap scopes_;
   Tolerances tolerances_;

@@ -1,6 +1,7 @@
 #pragma once
 /// @file record.h
-/// One step of one trace as the diff sees it: values under stable keys, launches as counts.
+/// One step of one trace as the diff sees it: values under stable keys, launches by the numbers of
+/// their keys.
 ///
 /// Place:     filled by step_stream.h, read by align.h, compare.h, lineage.h, root.h.
 /// Ownership: a StepRecords owns everything its records refer to; texts are ids of the one table
@@ -13,7 +14,6 @@
 #include <cstdint>
 #include <span>
 #include <string_view>
-#include <unordered_map>
 #include <vector>
 
 #include "format/definitions.h"
@@ -81,11 +81,17 @@ struct ValueRecord {
 struct StepRecords {
   uint32_t step = 0;
   std::vector<ValueRecord> values;  ///< in execution order
-  std::unordered_map<LaunchKey, uint64_t, KeyHash> launches;
-  uint64_t launch_count = 0;
+  std::vector<uint32_t> launches;   ///< by launch_keys.h
   std::vector<uint64_t> dims;
   std::vector<std::byte> samples;
 
+  /// Keeps the memory.
+  void clear() {
+    values.clear();
+    launches.clear();
+    dims.clear();
+    samples.clear();
+  }
   [[nodiscard]] std::span<const uint64_t> shape_of(const ValueRecord& record) const {
     return std::span(dims).subspan(record.dims_at, record.dims_count);
   }

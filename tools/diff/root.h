@@ -33,6 +33,8 @@ class RootFinder {
                                                   const Alignment& alignment,
                                                   const std::vector<Comparison>& comparisons,
                                                   const Lineage& lineage);
+  /// A step all of whose values agree bit by bit, parameters among them.
+  void take_equal_step() { parameters_.clear(); }
 
  private:
   /// Class of every parameter as last recorded, by (scope, name): an input of the following step.

@@ -4,8 +4,6 @@
 #include <tuple>
 #include <variant>
 
-#include "tools/diff/equal_prefix.h"
-
 namespace convtrace::diff {
 namespace {
 
@@ -13,10 +11,14 @@ using format::StringId;
 
 constexpr uint32_t kReorderSteps = 2;
 
+const EqualSteps kNothingEqual;
+
 /// Sorts into execution order, then counts repeated keys in that order.
 void finish(StepRecords& step) {
-  std::ranges::stable_sort(step.values, {},
-                           [](const ValueRecord& r) { return std::tuple(r.t_ns, r.seq); });
+  const auto order = [](const ValueRecord& r) { return std::tuple(r.t_ns, r.seq); };
+  if (!std::ranges::is_sorted(step.values, {}, order)) {
+    std::ranges::stable_sort(step.values, {}, order);
+  }
   std::unordered_map<RecordKey, uint32_t, KeyHash> seen;
   seen.reserve(step.values.size());
   for (ValueRecord& record : step.values) record.key.occurrence = seen[record.key]++;
@@ -24,8 +26,11 @@ void finish(StepRecords& step) {
 
 }  // namespace
 
-StepStream::StepStream(std::unique_ptr<reader::TraceReader> reader, format::Definitions& names)
-    : reader_(std::move(reader)), names_(names) {}
+StepStream::StepStream(std::unique_ptr<reader::TraceReader> reader, format::Definitions& names,
+                       LaunchKeys& launches)
+    : reader_(std::move(reader)), names_(names), launches_(launches) {
+  leave_out(kNothingEqual);
+}
 
 const StepRecords* StepStream::peek() {
   while (!ready_) {
@@ -50,12 +55,15 @@ const StepRecords* StepStream::peek() {
   return &*ready_;
 }
 
-void StepStream::pop() { ready_.reset(); }
+void StepStream::pop() {
+  if (ready_) spare_ = std::move(ready_);
+  ready_.reset();
+}
 
 bool StepStream::read_one() {
   const format::Event* event = reader_->next();
   if (event == nullptr) return false;
-  ++events_read_;
+  position_ = format::header_of(*event).seq;
   if (const auto* stats = std::get_if<format::TensorStats>(event)) {
     take(*stats);
   } else if (const auto* launch = std::get_if<format::Launch>(event)) {
@@ -69,21 +77,35 @@ bool StepStream::read_one() {
   return true;
 }
 
-void StepStream::skip_to_after(uint32_t last) {
-  skipped_ = last;
-  reader_->skip_chunks(
-      [last](const format::RecordHeader& chunk) { return lies_in_prefix(chunk, last); });
+void StepStream::leave_out(const EqualSteps& equal) {
+  equal_ = &equal;
+  reader_->select([&equal](const format::RecordHeader& chunk) { return equal.wanted(chunk); });
+}
+
+/// Finds out what of a step is left out.
+void StepStream::look_up(uint32_t step) {
+  if (step == step_) return;
+  step_ = step;
+  leaves_values_ = equal_->is_same(step);
+  leaves_launches_ = leaves_values_ || equal_->same_launches(step).has_value();
 }
 
 StepRecords* StepStream::open_step(uint32_t step) {
   if (given_out_ && step <= *given_out_) return nullptr;
-  StepRecords& records = open_[step];
+  const auto [entry, is_new] = open_.try_emplace(step);
+  StepRecords& records = entry->second;
+  if (is_new && spare_) {
+    records = std::move(*spare_);
+    records.clear();
+    spare_.reset();
+  }
   records.step = step;
   return &records;
 }
 
 void StepStream::take(const format::TensorStats& event) {
-  if (is_skipped(event.header.step)) return;
+  look_up(event.header.step);
+  if (leaves_values_) return;
   StepRecords* step = open_step(event.header.step);
   if (step == nullptr) {
     ++late_values_;
@@ -122,15 +144,24 @@ void StepStream::take(const format::TensorStats& event) {
 }
 
 void StepStream::take(const format::Launch& event) {
-  if (is_skipped(event.header.step)) return;
+  look_up(event.header.step);
+  if (leaves_launches_) return;
   StepRecords* step = open_step(event.header.step);
   if (step == nullptr) return;
-  const LaunchKey key{.scope = shared(event.place.scope),
-                      .family = shared_family(event.kernel),
-                      .call = event.place.call,
-                      .phase = event.place.phase};
-  ++step->launches[key];
-  ++step->launch_count;
+  if (last_launch_ >= followed_.size()) followed_.resize(last_launch_ + size_t{1});
+  Followed& next = followed_[last_launch_];
+  const format::Place &place = event.place, &expected = next.place;
+  const bool as_expected = next.kernel == event.kernel && expected.scope == place.scope &&
+                           expected.call == place.call && expected.phase == place.phase;
+  if (!as_expected || !event.kernel) {
+    const LaunchKey key{.scope = shared(place.scope),
+                        .family = shared_family(event.kernel),
+                        .call = place.call,
+                        .phase = place.phase};
+    next = {event.kernel, place, launches_.number(key)};
+  }
+  last_launch_ = next.launch;
+  step->launches.push_back(last_launch_);
 }
 
 void StepStream::take(const format::Finding& event) {

@@ -18,6 +18,8 @@
 
 #include "format/definitions.h"
 #include "reader/trace_reader.h"
+#include "tools/diff/equal_steps.h"
+#include "tools/diff/launch_keys.h"
 #include "tools/diff/record.h"
 #include "tools/diff/result.h"
 
@@ -25,15 +27,18 @@ namespace convtrace::diff {
 
 class StepStream {
  public:
-  /// @param names texts shared by all streams of a diff; must outlive the stream.
-  StepStream(std::unique_ptr<reader::TraceReader> reader, format::Definitions& names);
+  /// @param names, launches  shared by all streams of a diff; must outlive the stream.
+  StepStream(std::unique_ptr<reader::TraceReader> reader, format::Definitions& names,
+             LaunchKeys& launches);
 
   /// @return the next step, or null at the end; valid until pop().
   [[nodiscard]] const StepRecords* peek();
   void pop();
 
-  /// Gives out nothing of the steps up to `last`, and does not read them where it can.
-  void skip_to_after(uint32_t last);
+  /// Gives out nothing of the steps that are the same, nor launches where those are the same, and
+  /// does not read them where it can.
+  /// @param equal  must outlive the stream.
+  void leave_out(const EqualSteps& equal);
 
   [[nodiscard]] const reader::TraceReader& reader() const { return *reader_; }
   /// Complete after the last step.
@@ -41,7 +46,8 @@ class StepStream {
   [[nodiscard]] uint64_t lost(format::LossReason reason) const {
     return lost_[static_cast<size_t>(reason)];
   }
-  [[nodiscard]] uint64_t events_read() const { return events_read_; }
+  /// How many of the trace's events it is past.
+  [[nodiscard]] uint64_t position() const { return position_; }
   /// Values that came after their step had been given out: not compared.
   [[nodiscard]] uint64_t late_values() const { return late_values_; }
 
@@ -51,8 +57,15 @@ class StepStream {
     SlotKind kind = SlotKind::kOther;
   };
 
-  [[nodiscard]] bool is_skipped(uint32_t step) const { return skipped_ && step <= *skipped_; }
+  /// A launch, and what was launched after it when it was seen last: programs repeat themselves.
+  struct Followed {
+    format::KernelId kernel;
+    format::Place place;
+    uint32_t launch = 0;
+  };
+
   bool read_one();
+  void look_up(uint32_t step);
   StepRecords* open_step(uint32_t step);
   void take(const format::TensorStats& event);
   void take(const format::Launch& event);
@@ -64,18 +77,25 @@ class StepStream {
 
   std::unique_ptr<reader::TraceReader> reader_;
   format::Definitions& names_;
+  LaunchKeys& launches_;
   std::map<uint32_t, StepRecords> open_;
   std::optional<StepRecords> ready_;
+  std::optional<StepRecords> spare_;   ///< whose memory the next step takes
   std::optional<uint32_t> given_out_;  ///< the last step that was
   bool at_end_ = false;
   Findings findings_;
   std::array<uint64_t, format::kLossReasonCount> lost_{};
-  std::optional<uint32_t> skipped_;  ///< the last step that is not wanted
-  uint64_t events_read_ = 0;
+  const EqualSteps* equal_ = nullptr;
+  // Of the last event's step.
+  uint32_t step_ = format::kNoStep;
+  bool leaves_values_ = false, leaves_launches_ = false;
+  uint64_t position_ = 0;
   uint64_t late_values_ = 0;
   // Ids of the file to ids of `names`; zero or empty: not translated yet.
   std::vector<format::StringId> shared_texts_;
   std::vector<Slot> shared_slots_;
+  std::vector<Followed> followed_;  ///< by launch
+  uint32_t last_launch_ = 0;
 };
 
 }  // namespace convtrace::diff

@@ -3,6 +3,7 @@
 
 #include "tests/support/catch.h"
 #include "tools/diff/align.h"
+#include "tools/diff/launch_keys.h"
 
 namespace {
 
@@ -69,9 +70,11 @@ TEST_CASE("align: launches match per key up to the smaller count", "[diff][align
   diff::StepRecords base, cand;
   format::Definitions names;
   const diff::ScopeMap same(names, {});
-  const diff::LaunchKey gemm{.scope = {1}, .family = {2}}, add{.scope = {1}, .family = {3}};
-  base.launches = {{gemm, 3}, {add, 1}};
-  cand.launches = {{gemm, 2}};
-  CHECK(diff::matched_launches(base, cand, same) == 2);
-  CHECK(diff::matched_launches(cand, base, same) == 2);
+  diff::LaunchKeys keys;
+  const uint32_t gemm = keys.number({.scope = {1}, .family = {2}});
+  const uint32_t add = keys.number({.scope = {1}, .family = {3}});
+  base.launches = {gemm, gemm, add, gemm};
+  cand.launches = {gemm, gemm};
+  CHECK(keys.in_common(base, cand, same) == 2);
+  CHECK(keys.in_common(cand, base, same) == 2);
 }

@@ -98,6 +98,37 @@ TEST_CASE("random: exchanging the runs names the same root", "[diff][random]") {
   }
 }
 
+TEST_CASE("random: steps that are not read are counted as if they were", "[diff][random]") {
+  class Every final : public diff::RowSink {
+    void row(const diff::RecordReport&, bool, bool) override {}
+  };
+  Random random(4);
+  for (int i = 0; i < 150; ++i) {
+    const test::TempDir dir;
+    const diff::DiffInputs inputs{.base = dir / "base.ctrace", .cand = dir / "cand.ctrace"};
+    mutated(random).write(inputs.base, below(random, 4) != 0);
+    mutated(random).write(inputs.cand, below(random, 4) != 0);
+    DiffResult all, some;
+    std::string error;
+    Every every;
+    REQUIRE(diff::run_diff(inputs, &every, all, error));
+    REQUIRE(diff::run_diff(inputs, nullptr, some, error));
+    CAPTURE(i);
+    CHECK(some.verdict == all.verdict);
+    CHECK(some.counts == all.counts);
+    CHECK(some.values == all.values);
+    CHECK(some.launches == all.launches);
+    CHECK(some.steps == all.steps);
+    CHECK(some.incomplete == all.incomplete);
+    REQUIRE(some.root.has_value() == all.root.has_value());
+    if (!some.root) continue;
+    CHECK(some.root->matched_before == all.root->matched_before);
+    CHECK(some.root->worst_input == all.root->worst_input);
+    CHECK(some.root->record.slot == all.root->record.slot);
+    CHECK(test::where(some) == test::where(all));
+  }
+}
+
 TEST_CASE("random: damaged files give an answer or an error", "[diff][random]") {
   Random random(3);
   for (int i = 0; i < 150; ++i) {

@@ -80,7 +80,10 @@ void Run::end_before(uint32_t step) {
 void Run::write(const std::string& path, bool close) const {
   TraceBuilder trace(path);
   trace.meta(meta);
-  for (const Item& item : items) write_item(trace, item);
+  for (size_t i = 0; i < items.size(); ++i) {
+    if (i > 0 && items[i].step != items[i - 1].step) trace.flush();
+    write_item(trace, items[i]);
+  }
   if (close) {
     trace.close();
   } else {

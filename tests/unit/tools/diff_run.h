@@ -45,7 +45,7 @@ struct Run {
   /// Drops everything from this step on.
   void end_before(uint32_t step);
 
-  /// Writes the run as a trace. @param close false: leaves it as a kill does.
+  /// Writes the run as a trace, a chunk for each step. @param close false: leaves it as a kill does.
   void write(const std::string& path, bool close = true) const;
 };
 

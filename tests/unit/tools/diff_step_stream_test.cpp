@@ -4,7 +4,7 @@
 #include "tests/support/catch.h"
 #include "tests/support/temp_dir.h"
 #include "tests/support/trace_builder.h"
-#include "tools/diff/equal_prefix.h"
+#include "tools/diff/equal_steps.h"
 #include "tools/diff/step_stream.h"
 
 namespace {
@@ -32,7 +32,8 @@ std::vector<std::string> steps_of(const std::vector<Written>& values, uint64_t* 
   auto reader = reader::TraceReader::open(dir / "a.ctrace");
   REQUIRE(reader.ok());
   format::Definitions names;
-  diff::StepStream stream(std::move(reader).value(), names);
+  diff::LaunchKeys launches;
+  diff::StepStream stream(std::move(reader).value(), names, launches);
   std::vector<std::string> steps;
   for (const diff::StepRecords* step = stream.peek(); step != nullptr; step = stream.peek()) {
     steps.push_back(std::to_string(step->step) + ':');
@@ -93,26 +94,27 @@ class CountingSource final : public reader::ByteSource {
   uint64_t& bytes_;
 };
 
-constexpr uint32_t kSteps = 200, kDifferent = 199;
+constexpr uint32_t kSteps = 200, kDifferent = 120;
 
-/// A chunk for each step; the values of kDifferent depend on `last`.
-void write_long(const std::string& path, float last, bool finding = false) {
+/// A chunk for each step; the values of kDifferent depend on `value`.
+void write_long(const std::string& path, float value, bool finding = false, bool close = true) {
   test::TraceBuilder trace(path);
   for (uint32_t step = 0; step < kSteps; ++step) {
     trace.step(step);
     for (uint32_t i = 0; i < 300; ++i) {
-      const float value = step == kDifferent ? last : static_cast<float>(step * i);
-      trace.stats({.scope = "h." + std::to_string(i), .values = {value, 1, static_cast<float>(i)}});
+      const float first = step == kDifferent ? value : static_cast<float>(step * i);
+      trace.stats({.scope = "h." + std::to_string(i), .values = {first, 1, static_cast<float>(i)}});
     }
+    trace.launch({.kernel = "gemm"});
     if (finding && step == 7) trace.finding({.level = format::Level::kError});
     trace.flush();
   }
-  trace.close();
+  close ? trace.close() : trace.leave_unclosed();
 }
 
 }  // namespace
 
-TEST_CASE("equal_prefix: equal steps are not read, but for error findings", "[diff][stream]") {
+TEST_CASE("equal_steps: what is equal is not read, but for error findings", "[diff][stream]") {
   const test::TempDir dir;
   write_long(dir / "a.ctrace", 1);
   write_long(dir / "b.ctrace", 2, true);
@@ -124,19 +126,24 @@ TEST_CASE("equal_prefix: equal steps are not read, but for error findings", "[di
   };
   auto a = open("a.ctrace"), b = open("b.ctrace");
   const uint64_t whole = a->file_bytes() + b->file_bytes();
-  const auto equal = diff::equal_prefix(*a, *b);
-  REQUIRE(equal.size() == kDifferent);
-  CHECK(equal.back().step == kDifferent - 1);
-  CHECK(equal.front().values == 300);
+  const diff::EqualSteps equal(*a, *b, false);
+  REQUIRE(equal.same().size() == kSteps - 1);
+  CHECK(equal.same().front().values == 300);
+  CHECK(equal.is_same(kDifferent - 1));
+  CHECK_FALSE(equal.is_same(kDifferent));
+  CHECK(equal.is_same(kDifferent + 1));
+  CHECK(equal.same_launches(kDifferent) == 1);
 
   const uint64_t opened = bytes;
   format::Definitions names;
-  diff::StepStream stream(std::move(b), names);
-  stream.skip_to_after(equal.back().step);
+  diff::LaunchKeys launches;
+  diff::StepStream stream(std::move(b), names, launches);
+  stream.leave_out(equal);
   const diff::StepRecords* step = stream.peek();
   REQUIRE(step != nullptr);
   CHECK(step->step == kDifferent);
   CHECK(step->values.size() == 300);
+  CHECK(step->launches.empty());
   stream.pop();
   CHECK(stream.peek() == nullptr);
   CHECK(stream.findings().errors == 1);
@@ -146,17 +153,40 @@ TEST_CASE("equal_prefix: equal steps are not read, but for error findings", "[di
   CHECK(opened * 2 < whole);
 }
 
-TEST_CASE("equal_prefix: an unclosed trace is read as a whole", "[diff][stream]") {
+TEST_CASE("equal_steps: where every value is wanted only launches are left out", "[diff][stream]") {
   const test::TempDir dir;
   write_long(dir / "a.ctrace", 1);
-  {
-    test::TraceBuilder trace(dir / "b.ctrace");
+  auto a = reader::TraceReader::open(dir / "a.ctrace");
+  REQUIRE(a.ok());
+  const diff::EqualSteps equal(*a.value(), *a.value(), true);
+  CHECK(equal.same().empty());
+  CHECK(equal.same_launches(0) == 1);
+}
+
+TEST_CASE("equal_steps: of a killed run's trace the steps that are whole are not read",
+          "[diff][stream]") {
+  const test::TempDir dir;
+  write_long(dir / "a.ctrace", 1);
+  write_long(dir / "b.ctrace", 1, false, false);
+  auto a = reader::TraceReader::open(dir / "a.ctrace");
+  auto b = reader::TraceReader::open(dir / "b.ctrace");
+  REQUIRE((a.ok() && b.ok()));
+  CHECK(b.value()->state() == reader::TraceState::kUnclosed);
+  CHECK(diff::EqualSteps(*a.value(), *b.value(), false).same().size() == kSteps);
+}
+
+TEST_CASE("equal_steps: values of no known step make every chunk wanted", "[diff][stream]") {
+  const test::TempDir dir;
+  for (const char* name : {"a.ctrace", "b.ctrace"}) {
+    test::TraceBuilder trace(dir / name);
     trace.step(0).stats({.values = {1}});
-    trace.leave_unclosed();
+    trace.step(format::kNoStep).stats({.values = {1}});
+    trace.close();
   }
   auto a = reader::TraceReader::open(dir / "a.ctrace");
   auto b = reader::TraceReader::open(dir / "b.ctrace");
   REQUIRE((a.ok() && b.ok()));
-  CHECK(diff::equal_prefix(*a.value(), *a.value()).size() == kSteps);
-  CHECK(diff::equal_prefix(*a.value(), *b.value()).empty());
+  const diff::EqualSteps equal(*a.value(), *b.value(), false);
+  CHECK(equal.same().empty());
+  CHECK((equal.wanted({}) & reader::kKindSet<format::TensorStats>) != 0);
 }
