@@ -1,11 +1,12 @@
-// What a launch costs its program: rows event.push, launch.off, launch.record and launch.threads,
-// JSON on stdout.
+// What a launch costs its program: rows event.push, launch.off, launch.record, launch.rules and
+// launch.threads, JSON on stdout.
 //
 // The engine is the real one, linked in and writing a trace; the driver is the fake one, and the
 // real launch function returns at once, so that what is measured is ours. Launches come in bursts
 // with pauses between them, in which the writer thread empties the rings.
 //
 // usage: bench_launch [--quick]
+//        bench_launch --record     prints ns of a recorded launch, under CONVTRACE_CONFIG
 
 #include <cuda.h>
 #include <sched.h>
@@ -16,6 +17,8 @@
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
+#include <fstream>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -26,7 +29,9 @@
 #include "interposer/engine/engine.h"
 #include "interposer/engine/event_pack.h"
 #include "interposer/engine/event_queue.h"
+#include "tests/bench/rows.h"
 #include "tests/fakecuda/fakecuda.h"
+#include "tests/support/temp_dir.h"
 
 /// As in the preload library; the engine publishes its table here.
 extern "C" __attribute__((visibility("default"))) std::atomic<const struct convtrace_hooks_v1*>
@@ -57,28 +62,13 @@ double ns_each(Body&& body) {
   return taken / kBurst;
 }
 
-struct Row {
-  double median, spread;
-};
-
-Row row_of(std::vector<double> values) {
+double median_of(std::vector<double> values) {
   std::sort(values.begin(), values.end());
-  const double median = values[values.size() / 2];
-  return {median, (values[values.size() * 3 / 4] - values[values.size() / 4]) / median};
-}
-
-void print(const char* name, Row row, const char* unit, double goal, const char* against) {
-  static bool first = true;
-  std::printf(
-      "%s{\"name\": \"%s\", \"value\": %.2f, \"unit\": \"%s\", \"goal\": \"<= %g\", "
-      "\"against\": \"%s\", \"ok\": %s, \"spread\": %.3f}",
-      first ? "[" : ",\n ", name, row.median, unit, goal, against,
-      row.median <= goal ? "true" : "false", row.spread);
-  first = false;
+  return values[values.size() / 2];
 }
 
 /// Pushes events of 128 bytes while a thread sleeps, wakes and drains as the writer's does.
-bool bench_push(int repetitions) {
+bool bench_push(bench::Rows& rows, int repetitions) {
   Doorbell doorbell;
   EventQueue queue(doorbell);
   std::atomic<bool> stop{false};
@@ -99,7 +89,9 @@ bool bench_push(int repetitions) {
   stop = true;
   doorbell.ring();
   drain.join();
-  print("event.push", row_of(values), "ns", 25, "absolute, drain running, with its clock_gettime");
+  rows.print({"event.push", "ns", bench::Goal::kAtMost, 25,
+              "absolute, drain running, with its clock_gettime"},
+             values);
   return packed_bytes(pushed) == 128 && drained == static_cast<uint64_t>(repetitions) * kBurst;
 }
 
@@ -164,17 +156,17 @@ double gated(Program& program) {
   });
 }
 
-Row bench_one(Program& program, int repetitions) {
+std::vector<double> bench_one(Program& program, int repetitions) {
   std::vector<double> values;
   for (int i = 0; i < repetitions; ++i) {
     const double with = gated(program);
     values.push_back(with - direct(program));
   }
-  return row_of(values);
+  return values;
 }
 
 /// Thread CPU time of a launch with `count` threads at it over that with one.
-Row bench_threads(Program& program, unsigned count, int repetitions) {
+std::vector<double> bench_threads(Program& program, unsigned count, int repetitions) {
   std::vector<double> ratios;
   for (int i = 0; i < repetitions; ++i) {
     std::atomic<unsigned> ready{0};
@@ -193,41 +185,90 @@ Row bench_threads(Program& program, unsigned count, int repetitions) {
     for (const double one : taken) all += one / count;
     ratios.push_back(all / gated(program));
   }
-  return row_of(ratios);
+  return ratios;
+}
+
+/// Starts the engine. It is told of the program's memory as CUPTI would: it was there before.
+Engine* record(const Program& program) {
+  Engine* const engine = start_engine();
+  if (engine == nullptr) return nullptr;
+  for (const CUdeviceptr pointer : program.memory) {
+    engine->report_memory(reinterpret_cast<const void*>(pointer), 1 << 20, 1);
+  }
+  return engine;
+}
+
+/// The rest of this program, in a process of its own. @return what it printed.
+std::optional<double> recorded_ns(const char* self, const std::string& config) {
+  setenv("CONVTRACE_CONFIG", config.c_str(), 1);
+  FILE* const child = popen((std::string(self) + " --record").c_str(), "r");
+  double ns = 0;
+  const bool read = child != nullptr && std::fscanf(child, "%lf", &ns) == 1;
+  unsetenv("CONVTRACE_CONFIG");
+  return child != nullptr && pclose(child) == 0 && read ? std::optional(ns) : std::nullopt;
+}
+
+/// A recorded launch of a kernel that none of 100 rules mean over one without rules.
+bool bench_rules(bench::Rows& rows, const char* self, const test::TempDir& folder) {
+  std::ofstream(folder / "none.toml") << "";
+  {
+    std::ofstream file(folder / "rules.toml");
+    for (int i = 0; i < 100; ++i)
+      file << "[[rule]]\nkernel = '*gemm_" << i << "_*'\noutputs = [0]\n";
+  }
+  std::vector<double> ratios;
+  for (int i = 0; i < 16; ++i) {
+    const bool first = i % 2 == 0;
+    const auto a = recorded_ns(self, folder / (first ? "none.toml" : "rules.toml"));
+    const auto b = recorded_ns(self, folder / (first ? "rules.toml" : "none.toml"));
+    if (!a || !b) return false;
+    ratios.push_back(first ? *b / *a : *a / *b);
+  }
+  rows.print({"launch.rules", "ratio", bench::Goal::kAtMost, 1.03,
+              "launch.record without rules; 100 rules that mean other kernels"},
+             ratios);
+  return true;
+}
+
+int print_recorded() {
+  publish_hooks();
+  Program program;
+  if (!program.ok) return 1;
+  Engine* const engine = record(program);
+  if (engine == nullptr) return 1;
+  std::printf("%f\n", median_of(bench_one(program, 31)));
+  std::fflush(stdout);
+  engine->finish(2'000'000'000);
+  return 0;
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  const bool quick = argc > 1 && std::string_view(argv[1]) == "--quick";
-  const int repetitions = quick ? 31 : 201;
-  char folder[] = "/tmp/bench_launch.XXXXXX";
-  if (mkdtemp(folder) == nullptr) return 1;
-  const std::string path = std::string(folder) + "/t.ctrace";
-  setenv("CONVTRACE_OUTPUT", path.c_str(), 1);
+  const std::string_view option = argc > 1 ? argv[1] : "";
+  const test::TempDir folder;
+  setenv("CONVTRACE_OUTPUT", std::string(folder / "%p.ctrace").c_str(), 1);
   setenv("CONVTRACE_LOG", "error", 1);
+  if (option == "--record") return print_recorded();
 
-  if (!bench_push(repetitions)) return 1;
+  using bench::Goal;
+  bench::Rows rows;
+  const int repetitions = option == "--quick" ? 31 : 201;
+  if (!bench_push(rows, repetitions) || !bench_rules(rows, argv[0], folder)) return 1;
   publish_hooks();
   Program program;
   if (!program.ok || convtrace_hooks_v1.load() == nullptr) return 1;
-  print("launch.off", bench_one(program, repetitions), "ns", 5,
-        "direct call; without the preload library's wrapper");
-  Engine* const engine = start_engine();
+  rows.print(
+      {"launch.off", "ns", Goal::kAtMost, 5, "direct call; without the preload library's wrapper"},
+      bench_one(program, repetitions));
+  Engine* const engine = record(program);
   if (engine == nullptr) return 1;
-  // Told of the memory as CUPTI would: it was there before the engine.
-  for (const CUdeviceptr pointer : program.memory) {
-    engine->report_memory(reinterpret_cast<const void*>(pointer), 1 << 20, 1);
-  }
-  print("launch.record", bench_one(program, repetitions), "ns", 150,
-        "direct call; 8 parameters, 4 pointers, writer running");
+  rows.print({"launch.record", "ns", Goal::kAtMost, 150,
+              "direct call; 8 parameters, 4 pointers, writer running"},
+             bench_one(program, repetitions));
   const unsigned threads = std::min(4U, std::max(1U, std::thread::hardware_concurrency()));
-  print("launch.threads", bench_threads(program, threads, repetitions / 2), "ratio", 1.3,
-        "one thread");
-  std::printf("]\n");
-  std::fflush(stdout);
+  rows.print({"launch.threads", "ratio", Goal::kAtMost, 1.3, "one thread"},
+             bench_threads(program, threads, repetitions / 2));
   engine->finish(2'000'000'000);
-  unlink(path.c_str());
-  rmdir(folder);
   return 0;
 }
