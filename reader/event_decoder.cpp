@@ -48,8 +48,8 @@ KindMasks masks_of(std::span<const uint8_t> kinds) {
   std::array<uint8_t, kBatch> padded;
   padded.fill(UINT8_MAX);
   std::copy(kinds.begin(), kinds.end(), padded.begin());
-  constexpr size_t kLanes = sizeof(__m128i);
-  __m128i lanes[kBatch / kLanes];
+  constexpr size_t kVectorBytes = sizeof(__m128i);
+  __m128i lanes[kBatch / kVectorBytes];
   std::memcpy(lanes, padded.data(), padded.size());
   KindMasks masks;
   for (size_t kind = 0; kind < kKinds; ++kind) {
@@ -57,7 +57,7 @@ KindMasks masks_of(std::span<const uint8_t> kinds) {
     masks[kind] = 0;
     for (size_t i = 0; i < std::size(lanes); ++i) {
       const int equal = _mm_movemask_epi8(_mm_cmpeq_epi8(lanes[i], wanted));
-      masks[kind] |= uint64_t{static_cast<uint32_t>(equal)} << (i * kLanes);
+      masks[kind] |= uint64_t{static_cast<uint32_t>(equal)} << (i * kVectorBytes);
     }
   }
   return masks;
