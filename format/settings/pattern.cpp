@@ -1,9 +1,9 @@
 #include "format/settings/pattern.h"
 
-#include <string.h>
-
-#include <algorithm>
+#include <optional>
 #include <regex>
+
+#include "format/settings/glob.h"
 
 namespace convtrace::settings {
 namespace {
@@ -20,47 +20,11 @@ constexpr auto kRegexFlags = std::regex::ECMAScript | std::regex::optimize;
 #endif
 constexpr size_t kMaxSearchedBytes = 16 * 1024;
 
-/// Linear in practice: on a mismatch only the last `*` is tried again.
-bool glob_matches(std::string_view glob, std::string_view name) noexcept {
-  size_t g = 0, n = 0;
-  size_t star = std::string_view::npos, star_name = 0;
-  while (n < name.size()) {
-    if (g < glob.size() && glob[g] == '*') {
-      star = g++;
-      star_name = n;
-    } else if (g < glob.size() && (glob[g] == '?' || glob[g] == name[n])) {
-      ++g;
-      ++n;
-    } else if (star != std::string_view::npos) {
-      g = star + 1;
-      n = ++star_name;
-    } else {
-      return false;
-    }
-  }
-  while (g < glob.size() && glob[g] == '*') ++g;
-  return g == glob.size();
-}
-
-/// @return the longest text without a wildcard: looking for it rules out most names at once.
-std::string_view longest_literal(std::string_view glob) noexcept {
-  std::string_view longest;
-  for (size_t begin = 0; begin < glob.size();) {
-    const size_t end = std::min(glob.find_first_of("*?", begin), glob.size());
-    if (end - begin > longest.size()) longest = glob.substr(begin, end - begin);
-    begin = end + 1;
-  }
-  return longest;
-}
-
-bool contains(std::string_view name, std::string_view part) noexcept {
-  return memmem(name.data(), name.size(), part.data(), part.size()) != nullptr;
-}
-
 }  // namespace
 
 struct Pattern::Compiled {
-  std::regex expression;
+  Glob glob;  ///< of a pattern that is one, and around an expression
+  std::optional<std::regex> expression;
 };
 
 Result<Pattern> Pattern::compile(std::string_view text) {
@@ -69,13 +33,14 @@ Result<Pattern> Pattern::compile(std::string_view text) {
   Pattern pattern;
   pattern.text_ = text;
   if (!text.starts_with(kRegexPrefix)) {
-    pattern.literal_ = longest_literal(text);
+    pattern.compiled_ = std::make_shared<const Compiled>(Compiled{Glob(text), std::nullopt});
     return pattern;
   }
   const std::string_view expression = text.substr(kRegexPrefix.size());
   try {
-    pattern.compiled_ = std::make_shared<const Compiled>(
-        Compiled{std::regex(expression.begin(), expression.end(), kRegexFlags)});
+    std::regex compiled(expression.begin(), expression.end(), kRegexFlags);
+    pattern.compiled_ =
+        std::make_shared<const Compiled>(Compiled{glob_around(expression), std::move(compiled)});
   } catch (const std::exception&) {  // std::regex_error, or memory for an absurd repetition count
     return bad;
   }
@@ -83,10 +48,12 @@ Result<Pattern> Pattern::compile(std::string_view text) {
 }
 
 bool Pattern::matches(std::string_view name) const noexcept {
-  if (!compiled_) return contains(name, literal_) && glob_matches(text_, name);
+  const auto& [glob, expression] = *compiled_;
+  if (!expression) return glob.matches(name);
   name = name.substr(0, kMaxSearchedBytes);
+  if (!glob.matches(name)) return false;
   try {
-    return std::regex_search(name.begin(), name.end(), compiled_->expression);
+    return std::regex_search(name.begin(), name.end(), *expression);
   } catch (const std::exception&) {
     return false;
   }

@@ -26,8 +26,7 @@ class Pattern {
  private:
   struct Compiled;
   std::string text_;
-  std::string literal_;                       ///< of a glob: what every name that matches contains
-  std::shared_ptr<const Compiled> compiled_;  ///< null for a glob
+  std::shared_ptr<const Compiled> compiled_;
 };
 
 /// Compiles a list as CONVTRACE_INCLUDE takes it: patterns separated by `;`, empty ones ignored.

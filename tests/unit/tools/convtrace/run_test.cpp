@@ -1,6 +1,7 @@
 #include "format/settings/settings.h"
 
 #include "tests/support/catch.h"
+#include "tests/support/setting_texts.h"
 #include "tests/unit/tools/convtrace/cli.h"
 
 namespace convtrace::test {
@@ -31,6 +32,12 @@ class ToolTree {
  private:
   TempDir root_;
 };
+
+std::string option_of(const settings::SettingSpec& spec) {
+  std::string option = "--" + settings::setting_key(spec);
+  std::replace(option.begin(), option.end(), '_', '-');
+  return option;
+}
 
 }  // namespace
 
@@ -85,18 +92,33 @@ TEST_CASE("run: what is wrong with the settings is found before the command star
   CHECK(tree.run({"--"}).exit_code == 2);
 }
 
-TEST_CASE("run: an option wins over the environment", "[cli]") {
+TEST_CASE("run: an option wins over environment and file, for each setting", "[cli]") {
   const ToolTree tree;
+  for (const auto& spec : settings::setting_table()) {
+    CAPTURE(spec.name);
+    if (spec.name == "CONVTRACE_CONFIG") continue;  // below
+    const SettingTexts texts = texts_of(spec);
+    const std::string name(spec.name), key = settings::setting_key(spec);
+    const std::string file = tree.file("c.toml");
+    std::ofstream(file) << key << " = '" << texts.other << "'\n";
+    const ProcessResult result = tree.run(
+        {option_of(spec), std::string(texts.one), "--config", file, "--", "printenv", name},
+        {name + '=' + std::string(texts.other)});
+    CHECK(result.exit_code == 0);
+    CHECK(result.out == std::string(texts.one) + '\n');
+  }
   CHECK(tree.run({"--mode", "hash", "--", "printenv", "CONVTRACE_MODE"}, {"CONVTRACE_MODE=junk"})
             .out == "hash\n");
+  const std::string one = tree.file("c.toml");
+  CHECK(tree.run({"--config", one, "--", "printenv", "CONVTRACE_CONFIG"}, {"CONVTRACE_CONFIG=/x"})
+            .out == one + '\n');
 }
 
 TEST_CASE("run: every setting is an option", "[cli]") {
   const ProcessResult help = convtrace({"run", "--help"});
   CHECK(help.exit_code == 0);
   for (const auto& spec : settings::setting_table()) {
-    std::string option = "--" + settings::setting_key(spec);
-    std::replace(option.begin(), option.end(), '_', '-');
+    const std::string option = option_of(spec);
     CAPTURE(option);
     CHECK(help.out.find(option + ' ') != std::string::npos);
   }
