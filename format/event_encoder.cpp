@@ -21,7 +21,8 @@ constexpr uint32_t kMeasureEvery = 256;
 // Bytes of the parts whose length the event itself decides.
 size_t variable_bytes(const Launch& e) { return e.operands.size_bytes(); }
 size_t variable_bytes(const TensorStats& e) {
-  return e.shape.size_bytes() + e.range_hashes.size_bytes() + e.samples.size() + e.leading.size();
+  return e.shape.size_bytes() + e.range_hashes.size_bytes() + e.samples.size() + e.leading.size() +
+         e.pad_rows.size_bytes();
 }
 size_t variable_bytes(const Finding& e) { return e.message.size(); }
 size_t variable_bytes(const Diagnostic& e) { return e.site.size() + e.message.size(); }
@@ -30,7 +31,7 @@ size_t variable_bytes(const auto&) { return 0; }
 bool within_limits(const Launch& e) { return e.operands.size() <= kMaxOperands; }
 bool within_limits(const TensorStats& e) {
   return e.shape.size() <= kMaxDims && e.range_hashes.size() <= kMaxRanges &&
-         variable_bytes(e) <= kMaxEventBytes;
+         e.pad_rows.size() <= kMaxPadRows && variable_bytes(e) <= kMaxEventBytes;
 }
 bool within_limits(const auto&) { return true; }  // texts are cut
 

@@ -65,6 +65,12 @@ inline constexpr uint32_t kNoStep = 0xFFFFFFFF;
   X(kWordBase, 2, "word-base")               \
   X(kWordInterior, 3, "word-interior")
 
+/// Whether one index of an integer tensor stands for "nothing here", and who says so.
+#define CONVTRACE_PADDINGS(X)   \
+  X(kNone, 0, "none")           \
+  X(kEmbedding, 1, "embedding") \
+  X(kLabels, 2, "labels")
+
 /// Why no values were computed for a launch. kSampled: they were.
 #define CONVTRACE_NOT_SAMPLED(X)                             \
   X(kSampled, 0, "sampled")                                  \
@@ -142,6 +148,7 @@ inline constexpr uint32_t kNoStep = 0xFFFFFFFF;
 #define CONVTRACE_ENUM_CASE_Extent(name, value, text) CONVTRACE_CASE(Extent, name, text)
 #define CONVTRACE_ENUM_CASE_MemorySource(name, value, text) CONVTRACE_CASE(MemorySource, name, text)
 #define CONVTRACE_ENUM_CASE_Confidence(name, value, text) CONVTRACE_CASE(Confidence, name, text)
+#define CONVTRACE_ENUM_CASE_Padding(name, value, text) CONVTRACE_CASE(Padding, name, text)
 #define CONVTRACE_ENUM_CASE_NotSampled(name, value, text) CONVTRACE_CASE(NotSampled, name, text)
 #define CONVTRACE_ENUM_CASE_FindingKind(name, value, text) CONVTRACE_CASE(FindingKind, name, text)
 #define CONVTRACE_ENUM_CASE_Level(name, value, text) CONVTRACE_CASE(Level, name, text)
@@ -153,6 +160,7 @@ CONVTRACE_DECLARE_ENUM(Capture, CONVTRACE_CAPTURES)
 CONVTRACE_DECLARE_ENUM(Extent, CONVTRACE_EXTENTS)
 CONVTRACE_DECLARE_ENUM(MemorySource, CONVTRACE_MEMORY_SOURCES)
 CONVTRACE_DECLARE_ENUM(Confidence, CONVTRACE_CONFIDENCES)
+CONVTRACE_DECLARE_ENUM(Padding, CONVTRACE_PADDINGS)
 CONVTRACE_DECLARE_ENUM(NotSampled, CONVTRACE_NOT_SAMPLED)
 CONVTRACE_DECLARE_ENUM(FindingKind, CONVTRACE_FINDING_KINDS)
 CONVTRACE_DECLARE_ENUM(Level, CONVTRACE_LEVELS)
@@ -246,9 +254,18 @@ struct TensorStats {
   /// and in how many they changed. 0: declared, or not compared.
   uint32_t looks = 0;
   uint32_t changes = 0;
+  /// Of the indices an embedding looks up, or of the labels of a loss.
+  Padding padding = Padding::kNone;
+  int64_t pad_index = 0;                 ///< what stands for "nothing here"
+  uint64_t pad_count = 0;                ///< elements that are pad_index, or kNotCounted
+  std::span<const uint64_t> pad_rows{};  ///< the same of each row of a batch, or nothing
 };
 inline constexpr size_t kMaxDims = 16;
 inline constexpr size_t kMaxRanges = 256;
+inline constexpr size_t kMaxPadRows = 4096;
+/// A device does not count padding. Its zeros and negative elements are counted among the
+/// statistics.
+inline constexpr uint64_t kNotCounted = UINT64_MAX;
 
 struct Alloc {
   EventHeader header;

@@ -15,22 +15,38 @@ void append(std::vector<uint8_t>& to, std::span<const std::byte> bytes) {
 }  // namespace
 
 void StatsColumns::put(const TensorStats& e) {
-  std::array<uint64_t, 7 + kStatsWords> varying = {e.value.storage, e.value.offset,
+  std::array<uint64_t, 8 + kStatsWords> varying = {e.value.storage, e.value.offset,
                                                    e.value.generation, e.value.version, e.address};
   varying[5 + kStatsWords] = e.looks;
   varying[6 + kStatsWords] = e.changes;
+  varying[7 + kStatsWords] = e.pad_count;
   if (e.capture != Capture::kHash) {
     std::ranges::copy(words_of(e.stats), varying.begin() + 5);
   }
   const auto number = [](auto value) { return static_cast<uint64_t>(value); };
   const auto shape = e.has_shape ? e.shape : std::span<const uint64_t>();
-  const size_t back =
-      rows_.put({e.place.scope.value, e.place.call, number(e.place.phase), e.slot.value, e.op.value,
-                 e.kernel.value, number(e.device.type), e.device.index, number(e.dtype),
-                 number(e.extent), number(e.capture), e.bytes, e.stats.count, e.variant,
-                 e.has_shape ? e.shape.size() : wire::kRankUnknown, e.range_hashes.size(),
-                 e.samples.size(), e.leading.size()},
-                varying, shape);
+  const size_t back = rows_.put({e.place.scope.value,
+                                 e.place.call,
+                                 number(e.place.phase),
+                                 e.slot.value,
+                                 e.op.value,
+                                 e.kernel.value,
+                                 number(e.device.type),
+                                 e.device.index,
+                                 number(e.dtype),
+                                 number(e.extent),
+                                 number(e.capture),
+                                 e.bytes,
+                                 e.stats.count,
+                                 e.variant,
+                                 e.has_shape ? e.shape.size() : wire::kRankUnknown,
+                                 e.range_hashes.size(),
+                                 e.samples.size(),
+                                 e.leading.size(),
+                                 number(e.padding),
+                                 number(e.pad_index),
+                                 e.pad_rows.size()},
+                                varying, shape);
   if (back == 0) {
     for (const uint64_t extent : shape) shape_.put(dims_++, extent);
   }
@@ -38,34 +54,39 @@ void StatsColumns::put(const TensorStats& e) {
   range_hashes_.insert(range_hashes_.end(), e.range_hashes.begin(), e.range_hashes.end());
   append(samples_, e.samples);
   append(leading_, e.leading);
+  pad_rows_.insert(pad_rows_.end(), e.pad_rows.begin(), e.pad_rows.end());
 }
 
 size_t StatsColumns::packed_bytes() const {
   return rows_.packed_bytes() + shape_.packed_bytes(dims_) +
-         (hash_.size() + range_hashes_.size()) * sizeof(uint64_t) + samples_.size() +
-         leading_.size();
+         (hash_.size() + range_hashes_.size() + pad_rows_.size()) * sizeof(uint64_t) +
+         samples_.size() + leading_.size();
 }
 
 std::unique_ptr<wire::StatsColumnsT> StatsColumns::pack() const {
   using To = wire::StatsColumnsT;
   if (rows_.row_count() == 0) return nullptr;
   auto to = std::make_unique<To>();
-  rows_.pack(*to,
-             {&To::scope, &To::call, &To::phase, &To::slot, &To::op, &To::kernel, &To::device_type,
-              &To::device_index, &To::dtype, &To::extent, &To::capture, &To::bytes, &To::count,
-              &To::variant, &To::rank, &To::range_count, &To::sample_bytes, &To::leading_bytes},
-             {&To::storage,  &To::storage_offset, &To::generation,   &To::version,
-              &To::address,  &To::finite,         &To::nan,          &To::pos_inf,
-              &To::neg_inf,  &To::pos_zero,       &To::neg_zero,     &To::positive,
-              &To::negative, &To::subnormal,      &To::saturated,    &To::min,
-              &To::max,      &To::amax,           &To::amin_nonzero, &To::sum_lo,
-              &To::sum_hi,   &To::l1_lo,          &To::l1_hi,        &To::l2,
-              &To::mean,     &To::deviation,      &To::looks,        &To::changes});
+  rows_.pack(
+      *to, {&To::scope,        &To::call,         &To::phase,         &To::slot,    &To::op,
+            &To::kernel,       &To::device_type,  &To::device_index,  &To::dtype,   &To::extent,
+            &To::capture,      &To::bytes,        &To::count,         &To::variant, &To::rank,
+            &To::range_count,  &To::sample_bytes, &To::leading_bytes, &To::padding, &To::pad_index,
+            &To::pad_row_count},
+      {&To::storage,  &To::storage_offset, &To::generation,   &To::version,
+       &To::address,  &To::finite,         &To::nan,          &To::pos_inf,
+       &To::neg_inf,  &To::pos_zero,       &To::neg_zero,     &To::positive,
+       &To::negative, &To::subnormal,      &To::saturated,    &To::min,
+       &To::max,      &To::amax,           &To::amin_nonzero, &To::sum_lo,
+       &To::sum_hi,   &To::l1_lo,          &To::l1_hi,        &To::l2,
+       &To::mean,     &To::deviation,      &To::looks,        &To::changes,
+       &To::pad_count});
   to->shape = shape_.pack(dims_);
   to->hash = hash_;
   to->range_hashes = range_hashes_;
   to->samples = samples_;
   to->leading = leading_;
+  to->pad_rows = pad_rows_;
   return to;
 }
 
@@ -77,6 +98,7 @@ void StatsColumns::clear() {
   range_hashes_.clear();
   samples_.clear();
   leading_.clear();
+  pad_rows_.clear();
 }
 
 }  // namespace convtrace::format

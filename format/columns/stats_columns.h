@@ -27,10 +27,10 @@ class StatsColumns {
   void clear();
 
  private:
-  RowColumns<18, 7 + kStatsWords> rows_;
+  RowColumns<21, 8 + kStatsWords> rows_;
   PackedColumn shape_;  ///< one row per dimension of a signature
   size_t dims_ = 0;
-  std::vector<uint64_t> hash_, range_hashes_;
+  std::vector<uint64_t> hash_, range_hashes_, pad_rows_;
   std::vector<uint8_t> samples_, leading_;
 };
 

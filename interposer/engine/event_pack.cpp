@@ -23,6 +23,7 @@ void for_each_borrowed(E& event, F&& f) {
     f(event.range_hashes);
     f(event.samples);
     f(event.leading);
+    f(event.pad_rows);
   } else if constexpr (std::is_same_v<T, format::Finding>) {
     f(event.message);
   } else if constexpr (std::is_same_v<T, format::Diagnostic>) {

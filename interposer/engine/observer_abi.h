@@ -49,10 +49,11 @@ struct convtrace_message {
 struct convtrace_tensor {
   struct convtrace_message message;
   uint8_t phase, capture, device_type, device_index;
-  uint8_t dtype, rank, extent, reserved;
+  uint8_t dtype, rank, extent;
+  uint8_t padding; /* Padding: whether pad_index stands for "nothing here" */
   uint32_t scope, call, slot, op;
   uint32_t version; /* tensor._version */
-  uint32_t reserved2;
+  int32_t pad_index;
   uint64_t data;    /* address of the first element */
   uint64_t storage; /* identity of the storage: given by the observer, never reused in a process */
   uint64_t storage_base;

@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "cupti/stats/compute.h"
+#include "interposer/engine/padding_count.h"
 #include "interposer/engine/tensor_request.h"
 #include "interposer/engine/thread_context.h"
 
@@ -185,6 +186,12 @@ void ObserverPort::Batch::compute_here(const TensorRequest& request) {
     leading.resize(size_t{request.samples} * format::element_bytes(event.dtype));
     event.leading = {leading.data(), copy_leading(request.view, request.samples, leading.data())};
   }
+  PaddingCount padding;
+  if (event.padding != format::Padding::kNone) {
+    padding = count_padding(request.view, event.pad_index);
+    event.pad_count = padding.count;
+    event.pad_rows = padding.rows;
+  }
   if (event.capture == format::Capture::kSnapshot && !store_value(event, request.view)) return;
   around_.sink.emit(event);
 }
@@ -220,6 +227,7 @@ void ObserverPort::Batch::launch_device_requests() noexcept {
 bool ObserverPort::Batch::scope(const Message& message) {
   const auto fixed = message.as<convtrace_scope>();
   if (!fixed) return false;
+  around_.journal.settle();  // what was allocated before comes before it in the trace
   format::Scope event;
   event.header.step = around_.steps.step();
   event.place = {format::StringId{fixed->scope}, fixed->call,

@@ -12,11 +12,19 @@ constexpr uint8_t kPhaseCount = 7;
 constexpr uint8_t kCaptureCount = 3;
 constexpr uint8_t kExtentCount = 2;
 constexpr uint8_t kDeviceTypeCount = 3;
+constexpr uint8_t kPaddingCount = 3;
 
 bool in_range(const convtrace_tensor& message) {
   return message.phase < kPhaseCount && message.capture < kCaptureCount &&
          message.device_type < kDeviceTypeCount && message.dtype < format::kDTypeCount &&
-         message.rank <= format::kMaxDims && message.extent < kExtentCount;
+         message.rank <= format::kMaxDims && message.extent < kExtentCount &&
+         message.padding < kPaddingCount;
+}
+
+bool has_indices(format::DType dtype) {
+  const format::NumberClass kind = number_class(dtype);
+  return (kind == format::NumberClass::kSigned || kind == format::NumberClass::kUnsigned) &&
+         dtype != format::DType::kBool;
 }
 
 /// @return whether the extents are sane: none negative, and a product that is a count of bytes.
@@ -68,6 +76,11 @@ std::optional<TensorRequest> parse_tensor(const Message& message) {
   event.address = fixed->data;
   event.bytes = stats::element_count(view) * format::element_bytes(view.dtype);
   event.has_shape = true;
+  if (fixed->padding != 0 && has_indices(view.dtype)) {
+    event.padding = static_cast<format::Padding>(fixed->padding);
+    event.pad_index = fixed->pad_index;
+    event.pad_count = format::kNotCounted;
+  }
   return request;
 }
 

@@ -17,18 +17,20 @@ bool StatsRows::bind(const wire::StatsColumns* table, size_t row_count) {
                         {t.negative()}, {t.subnormal()},      {t.saturated()},    {t.min()},
                         {t.max()},      {t.amax()},           {t.amin_nonzero()}, {t.sum_lo()},
                         {t.sum_hi()},   {t.l1_lo()},          {t.l1_hi()},        {t.l2()},
-                        {t.mean()},     {t.deviation()},      {t.looks()},        {t.changes()}},
+                        {t.mean()},     {t.deviation()},      {t.looks()},        {t.changes()},
+                        {t.pad_count()}},
                        rows_);
 }
 
 bool StatsRows::bind_signatures(const wire::StatsColumns& t) {
   signatures_.clear();
   const StoredColumn columns[] = {
-      {t.scope(), 4},        {t.call(), 4},         {t.phase(), 1},       {t.slot(), 4},
-      {t.op(), 4},           {t.kernel(), 4},       {t.device_type(), 1}, {t.device_index(), 1},
-      {t.dtype(), 1},        {t.extent(), 1},       {t.capture(), 1},     {t.bytes(), 8},
-      {t.count(), 8},        {t.variant(), 4},      {t.rank(), 1},        {t.range_count(), 2},
-      {t.sample_bytes(), 4}, {t.leading_bytes(), 4}};
+      {t.scope(), 4},        {t.call(), 4},          {t.phase(), 1},       {t.slot(), 4},
+      {t.op(), 4},           {t.kernel(), 4},        {t.device_type(), 1}, {t.device_index(), 1},
+      {t.dtype(), 1},        {t.extent(), 1},        {t.capture(), 1},     {t.bytes(), 8},
+      {t.count(), 8},        {t.variant(), 4},       {t.rank(), 1},        {t.range_count(), 2},
+      {t.sample_bytes(), 4}, {t.leading_bytes(), 4}, {t.padding(), 1},     {t.pad_index(), 8},
+      {t.pad_row_count(), 2}};
   return each_row(columns, rows_.signature_count(), [this](const auto& v) {
     const auto u32 = [&v](size_t i) { return static_cast<uint32_t>(v[i]); };
     Signature& made = signatures_.emplace_back();
@@ -53,6 +55,9 @@ bool StatsRows::bind_signatures(const wire::StatsColumns& t) {
     made.range_count = u32(15);
     made.sample_bytes = u32(16);
     made.leading_bytes = u32(17);
+    enums.set(e.padding, v[18]);
+    e.pad_index = static_cast<int64_t>(v[19]);
+    made.pad_row_count = u32(20);
     made.known = enums.known;
   });
 }
@@ -78,18 +83,20 @@ bool StatsRows::bind_shapes(const wire::StatsColumns& t) {
 
 bool StatsRows::bind_flat(const wire::StatsColumns& t) {
   const bool readable = hash_.bind(t.hash()) && range_hashes_.bind(t.range_hashes()) &&
-                        samples_.bind(t.samples()) && leading_.bind(t.leading());
+                        samples_.bind(t.samples()) && leading_.bind(t.leading()) &&
+                        pad_rows_.bind(t.pad_rows());
   if (!readable) return false;
-  size_t ranges = 0, samples = 0, leading = 0;
+  size_t ranges = 0, samples = 0, leading = 0, pad_rows = 0;
   for (size_t row = 0; row < rows_.row_count(); ++row) {
     const Signature& signature = signatures_[rows_.signature(row)];
-    if (signature.range_count > kMaxRanges) return false;
+    if (signature.range_count > kMaxRanges || signature.pad_row_count > kMaxPadRows) return false;
     ranges += signature.range_count;
     samples += signature.sample_bytes;
     leading += signature.leading_bytes;
+    pad_rows += signature.pad_row_count;
   }
   return hash_.size() == rows_.row_count() && range_hashes_.size() == ranges &&
-         samples_.size() == samples && leading_.size() == leading;
+         samples_.size() == samples && leading_.size() == leading && pad_rows_.size() == pad_rows;
 }
 
 bool StatsRows::next(EventHeader header, Event& event) {
@@ -104,9 +111,11 @@ bool StatsRows::next(EventHeader header, Event& event) {
   stats.stats = stats_of_words(v.data() + 5, signature.event.stats.count, hash_.take(1)[0]);
   stats.looks = static_cast<uint32_t>(v[5 + kStatsWords]);
   stats.changes = static_cast<uint32_t>(v[6 + kStatsWords]);
+  stats.pad_count = v[7 + kStatsWords];
   stats.range_hashes = range_hashes_.take(signature.range_count);
   stats.samples = std::as_bytes(samples_.take(signature.sample_bytes));
   stats.leading = std::as_bytes(leading_.take(signature.leading_bytes));
+  stats.pad_rows = pad_rows_.take(signature.pad_row_count);
   return signature.known;
 }
 

@@ -64,7 +64,7 @@ class StatsRows {
   struct Signature {
     format::TensorStats event;  ///< what is fixed, with the shape
     uint8_t rank = 0;
-    uint32_t range_count = 0, sample_bytes = 0, leading_bytes = 0;
+    uint32_t range_count = 0, sample_bytes = 0, leading_bytes = 0, pad_row_count = 0;
     bool known = true;
   };
   [[nodiscard]] bool bind_signatures(const wire::StatsColumns& table);
@@ -75,8 +75,8 @@ class StatsRows {
   size_t row_ = 0;
   std::vector<Signature> signatures_;
   std::vector<uint64_t> shapes_;
-  VaryingTable<7 + format::kStatsWords> varying_;
-  FlatColumn<uint64_t> hash_, range_hashes_;
+  VaryingTable<8 + format::kStatsWords> varying_;
+  FlatColumn<uint64_t> hash_, range_hashes_, pad_rows_;
   FlatColumn<uint8_t> samples_, leading_;
 };
 

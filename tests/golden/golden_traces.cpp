@@ -173,6 +173,27 @@ void write_outputs(const std::string& path) {
   trace.close();
 }
 
+/// Indices and labels with padding; a device has not counted it.
+void write_padding(const std::string& path) {
+  TraceBuilder trace(path);
+  trace.meta(fixed_meta()).step(0);
+  const std::vector<uint64_t> shape = {2, 3}, rows = {1, 2}, others = {0, 3};
+  for (uint32_t batch = 0; batch < 4; ++batch) {
+    TensorStats event;
+    event.dtype = DType::kI64;
+    event.bytes = 48;
+    event.has_shape = true;
+    event.shape = shape;
+    event.stats = integer_stats();
+    event.padding = batch < 3 ? Padding::kEmbedding : Padding::kLabels;
+    event.pad_index = batch < 3 ? 0 : -100;
+    event.pad_count = batch == 2 ? kNotCounted : 3;
+    if (batch < 2) event.pad_rows = batch == 0 ? rows : others;
+    trace.event(event);
+  }
+  trace.close();
+}
+
 /// Of f32 as a layer's weights are: mantissas like noise, few exponents.
 std::vector<std::byte> weights(size_t count) {
   std::vector<std::byte> bytes = value_bytes(4 * count, 1);
@@ -225,8 +246,9 @@ std::vector<std::byte> value_bytes(size_t count, uint32_t seed) {
 }
 
 const GoldenTrace kGolden[kGoldenTraces] = {
-    {"tiny", write_tiny},     {"full", write_full},   {"unclosed", write_unclosed},
-    {"values", write_values}, {"syncs", write_syncs}, {"outputs", write_outputs}};
+    {"tiny", write_tiny},      {"full", write_full},   {"unclosed", write_unclosed},
+    {"values", write_values},  {"syncs", write_syncs}, {"outputs", write_outputs},
+    {"padding", write_padding}};
 
 const MustFail kMustFail[kMustFailFiles] = {
     {"empty", [](std::string) { return std::string(); }},

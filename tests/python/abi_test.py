@@ -15,9 +15,9 @@ MESSAGE = ("message.kind", "message.reserved", "message.bytes")
 # reserved may be left out: they are pad bytes.
 LAYOUTS = {
     "TENSOR_MESSAGE": ("tensor", MESSAGE + (
-        "phase", "capture", "device_type", "device_index", "dtype", "rank", "extent", "scope",
-        "call", "slot", "op", "version", "data", "storage", "storage_base", "storage_bytes",
-        "stream")),
+        "phase", "capture", "device_type", "device_index", "dtype", "rank", "extent", "padding",
+        "scope", "call", "slot", "op", "version", "pad_index", "data", "storage", "storage_base",
+        "storage_bytes", "stream")),
     "SCOPE_MESSAGE": ("scope", MESSAGE + ("phase", "enter", "scope", "call")),
     "STEP_MESSAGE": ("step", MESSAGE + ("index",)),
     "OP_MESSAGE": ("op", MESSAGE + (
@@ -132,6 +132,9 @@ class Enumerations(unittest.TestCase):
         self.assertEqual(captures["kHash"][0], engine.HASH)
         self.assertEqual(captures["kStats"][0], engine.STATS)
         self.assertEqual(events_header("CONVTRACE_LEVELS")["kWarning"][0], engine.WARNING)
+        paddings = events_header("CONVTRACE_PADDINGS")
+        self.assertEqual([paddings[name][0] for name in ("kNone", "kEmbedding", "kLabels")],
+                         [engine.NO_PADDING[0], engine.EMBEDDING, engine.LABELS])
         reasons = events_header("CONVTRACE_LOSS_REASONS")
         self.assertEqual(reasons["kTensorKind"][0], engine.LOST_TENSOR_KIND)
 

@@ -82,14 +82,15 @@ class FakeEngine:
         return getattr(self, "_decode_%d" % kind)(data)
 
     def _decode_1(self, data):
-        (_, _, _, phase, capture, device, index, dtype, rank, extent, scope, call, slot, op, version,
-         address, storage, base, size, stream) = engine.TENSOR_MESSAGE.unpack_from(data)
+        (_, _, _, phase, capture, device, index, dtype, rank, extent, padding, scope, call, slot, op,
+         version, pad_index, address, storage, base, size, stream) = engine.TENSOR_MESSAGE.unpack_from(data)
         dims = struct.unpack_from("<%dq" % (2 * rank), data, engine.TENSOR_MESSAGE.size)
         tensor = SimpleNamespace(
             kind="tensor", phase=PHASES[phase], capture=("hash", "stats")[capture], device=device,
             index=index, dtype=dtype, shape=dims[:rank], strides=dims[rank:],
             scope=self.texts[scope], call=call, slot=self.texts[slot], op=self.texts[op],
-            version=version, address=address, storage=storage, base=base, size=size, stream=stream)
+            version=version, address=address, storage=storage, base=base, size=size, stream=stream,
+            padding=(padding, pad_index))
         if self.on_tensor is not None:
             self.on_tensor(tensor)
         return tensor

@@ -240,7 +240,8 @@ class Limits(unittest.TestCase):
         return buffer, [1], buffer.table(f46=buffer.column(bytes(8), 8), **columns)
 
     def test_dimensions_and_range_hashes(self):
-        for what, fixed in (("dimensions", {"f15": 17}), ("range hashes", {"f16": 257})):
+        for what, fixed in (("dimensions", {"f15": 17}), ("range hashes", {"f16": 257}),
+                            ("padding", {"f55": 4097})):
             buffer, kinds, table = self.stats(**fixed)
             self.refused(what, buffer, kinds, f7=table)
         buffer, kinds, table = self.stats(f15=16)

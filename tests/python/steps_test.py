@@ -32,7 +32,8 @@ class Steps(ObservedTest):
         for message in self.fake.messages:
             if message.kind == "step":
                 step = message.index
-            elif message.kind == "scope" and message.enter and message.scope == "":
+            elif (message.kind == "scope" and message.enter and message.scope == ""
+                  and message.phase != "backward"):
                 found.append(step)
         return found
 
@@ -41,6 +42,14 @@ class Steps(ObservedTest):
             self.train()
         self.assertEqual(self.steps(), [0, 1, 2])
         self.assertEqual(self.steps_of_root_inputs(), [0, 1, 2])
+
+    def test_a_backward_pass_is_entered_and_left(self):
+        model = nn.Linear(2, 2)
+        for _ in range(2):
+            model(torch.randn(1, 2)).sum().backward()
+        self.assertEqual(
+            [(s.scope, s.call, s.enter) for s in self.fake.of("scope") if s.phase == "backward"],
+            [("", 0, True), ("", 0, False), ("", 1, True), ("", 1, False)])
 
     def test_a_loss_module_belongs_to_the_models_step(self):
         criterion = nn.MSELoss()

@@ -36,7 +36,8 @@ class ObservedTest(unittest.TestCase):
         return [(t.scope, t.call, t.slot) for t in self.fake.tensors(**wanted)]
 
     def entered(self):
-        return [(s.scope, s.call) for s in self.fake.of("scope") if s.enter]
+        return [(s.scope, s.call) for s in self.fake.of("scope")
+                if s.enter and s.phase != "backward"]
 
 
 def qualified_names(module):

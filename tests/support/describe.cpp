@@ -74,11 +74,12 @@ struct Describer {
   }
   void operator()(const TensorStats& e) {
     const auto& [header, place, slot, op, kernel, device, dtype, extent, capture, value, address,
-                 bytes, has_shape, shape, stats, variant, ranges, samples, leading, looks,
-                 changes] = e;
+                 bytes, has_shape, shape, stats, variant, ranges, samples, leading, looks, changes,
+                 padding, pad_index, pad_count, pad_rows] = e;
     text.fields(header, place, slot, op, kernel, device, dtype, extent, capture, value, address,
                 bytes, has_shape, shape, stats, variant, ranges, samples, leading);
     if (looks != 0 || changes != 0) text.fields(looks, changes);  // not in the oldest traces
+    if (padding != Padding::kNone) text.fields(padding, pad_index, pad_count, pad_rows);
   }
   void memory(const auto& e) {
     const auto& [header, address, bytes, generation, source, device, stream, stack] = e;

@@ -40,6 +40,8 @@ class EventGenerator::Filler {
   void fill(LossReason& value) { choose(value, kLossReasonCount); }
   void fill(DType& value) { choose(value, kDTypeCount); }
   void fill(SyncKind& value) { choose(value, 9); }
+  void fill(Padding& value) { choose(value, 3); }
+  void fill(int64_t& value) { value = static_cast<int64_t>(bits()); }
   void fill(Copy::Kind& value) { choose(value, 3); }
   void fill(Device& value) {
     choose(value.type, 3);
@@ -108,9 +110,11 @@ class EventGenerator::Filler {
   }
   void fill(TensorStats& e) {
     auto& [header, place, slot, op, kernel, device, dtype, extent, capture, value, address, bytes,
-           has_shape, shape, stats, variant, ranges, samples, leading, looks, changes] = e;
+           has_shape, shape, stats, variant, ranges, samples, leading, looks, changes, padding,
+           pad_index, pad_count, pad_rows] = e;
     (*this)(header, place, slot, op, kernel, device, dtype, extent, capture, value, address, bytes,
-            has_shape, variant, samples, leading, looks, changes);
+            has_shape, variant, samples, leading, looks, changes, padding, pad_index, pad_count);
+    fill_words(pad_rows, 8);
     if (has_shape) fill_words(shape, kMaxDims);
     fill_words(ranges, kMaxRanges);
     fill(stats);

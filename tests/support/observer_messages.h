@@ -29,6 +29,8 @@ struct TensorSpec {
   uint64_t storage_base = 0;   ///< default: data
   uint64_t storage_bytes = 0;  ///< default: what a dense tensor needs
   uint64_t stream = 0;
+  format::Padding padding = format::Padding::kNone;
+  int32_t pad_index = 0;
 };
 
 struct OpSpec {
@@ -64,6 +66,8 @@ class MessageBatch {
     message.device_index = spec.device.index;
     message.dtype = static_cast<uint8_t>(spec.dtype);
     message.rank = static_cast<uint8_t>(spec.shape.size());
+    message.padding = static_cast<uint8_t>(spec.padding);
+    message.pad_index = spec.pad_index;
     message.scope = spec.scope;
     message.call = spec.call;
     message.slot = spec.slot;

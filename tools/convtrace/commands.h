@@ -22,6 +22,10 @@ struct ShowOptions {
   bool follow = false;  ///< go on while the trace is being written
 };
 [[nodiscard]] ExitCode show_records(const ShowOptions& options);
+/// How much of each embedding's and loss's input is padding.
+[[nodiscard]] ExitCode show_density(const ShowOptions& options);
+/// Memory of the framework's allocator at the ends of forward and backward of each step.
+[[nodiscard]] ExitCode show_memory(const ShowOptions& options);
 
 [[nodiscard]] ExitCode show_findings(const std::string& path, bool json);
 

@@ -46,9 +46,21 @@ void ReadCommands::add_show_options() {
       ->check(CLI::IsMember(record_kinds()));
   show_.app->add_option("--steps", steps_, "Only these steps")
       ->type_name("0|5-8|100-120,every=50|all");
-  show_.app->add_flag("--follow", show_options_.follow,
-                      "Go on while the trace is being written; ends when it is closed (0), its "
-                      "process is gone (3), or with Ctrl-C (0)");
+  CLI::Option* records = show_.app->get_option("--records");
+  CLI::Option* density = show_.app->add_flag(
+      "--density", density_,
+      "Instead: how much of what embeddings with a padding index and losses with an ignored index "
+      "take is padding");
+  CLI::Option* memory = show_.app->add_flag(
+      "--memory", memory_,
+      "Instead: MiB that the framework's allocator has given out and holds, before and after "
+      "forward and backward of each step");
+  CLI::Option* follow =
+      show_.app->add_flag("--follow", show_options_.follow,
+                          "Go on while the trace is being written; ends when it is closed (0), its "
+                          "process is gone (3), or with Ctrl-C (0)");
+  density->excludes(memory, records, follow);
+  memory->excludes(records, follow);
 }
 
 void ReadCommands::add_recover_options() {
@@ -81,6 +93,8 @@ ExitCode ReadCommands::run_show() {
   show_options_.path = show_.path;
   show_options_.json = show_.json;
   show_options_.steps = parsed.steps;
+  if (density_) return show_density(show_options_);
+  if (memory_) return show_memory(show_options_);
   return show_records(show_options_);
 }
 

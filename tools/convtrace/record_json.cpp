@@ -62,6 +62,14 @@ Json elements_json(format::DType dtype, std::span<const std::byte> raw) {
   return list;
 }
 
+Json padding_json(const format::TensorStats& e) {
+  if (e.padding == format::Padding::kNone) return Json();
+  return {{"of", to_string(e.padding)},
+          {"index", e.pad_index},
+          {"count", e.pad_count == format::kNotCounted ? Json() : Json(e.pad_count)},
+          {"rows", e.pad_rows}};
+}
+
 /// Adds the keys of each kind of record to an object that has the common ones.
 class Filler {
  public:
@@ -104,6 +112,7 @@ class Filler {
     json_["bytes"] = e.bytes;
     json_["looks"] = e.looks == 0 ? Json() : Json(e.looks);
     json_["changes"] = e.looks == 0 ? Json() : Json(e.changes);
+    json_["padding"] = padding_json(e);
     json_.update(stats_json(e.stats, e.dtype, e.capture));
     if (e.capture == format::Capture::kHash) return;
     json_["samples"] = elements_json(e.dtype, e.samples);

@@ -12,10 +12,6 @@ namespace {
 
 using format::Definitions;
 
-std::string name_text(const Definitions& definitions, format::StringId id) {
-  return escape_text(definitions.text(id));
-}
-
 std::string kernel_text(const Definitions& definitions, format::KernelId id) {
   return escape_text(demangled(definitions.text(definitions.kernel(id).name)));
 }
@@ -23,17 +19,6 @@ std::string kernel_text(const Definitions& definitions, format::KernelId id) {
 std::string address_text(uint64_t address) {
   char text[24];
   std::snprintf(text, sizeof text, "0x%llx", static_cast<unsigned long long>(address));
-  return text;
-}
-
-/// "forward h.0.mlp#2"; the root module is ".", code outside any module "-".
-std::string place_text(const Definitions& definitions, const format::Place& place) {
-  std::string text(to_string(place.phase));
-  text += ' ';
-  if (!place.scope) return text + '-';
-  const std::string scope = name_text(definitions, place.scope);
-  text += scope.empty() ? "." : scope;
-  if (place.call != 0) text += '#' + std::to_string(place.call);
   return text;
 }
 
@@ -96,6 +81,9 @@ class Describer {
     details += type_text(e) + " on " + device_text(e.device) + "  " + numbers_text(e);
     if (e.looks != 0) {
       details += "  changed in " + std::to_string(e.changes) + " of " + counted(e.looks, "look");
+    }
+    if (e.padding != format::Padding::kNone && e.pad_count != format::kNotCounted) {
+      details += "  " + std::to_string(e.pad_count) + " are " + std::to_string(e.pad_index);
     }
   }
 
@@ -167,6 +155,20 @@ void add_stack(std::string& text, const char* title, const Definitions& definiti
 }
 
 }  // namespace
+
+std::string name_text(const Definitions& definitions, format::StringId id) {
+  return escape_text(definitions.text(id));
+}
+
+std::string place_text(const Definitions& definitions, const format::Place& place) {
+  std::string text(to_string(place.phase));
+  text += ' ';
+  if (!place.scope) return text + '-';
+  const std::string scope = name_text(definitions, place.scope);
+  text += scope.empty() ? "." : scope;
+  if (place.call != 0) text += '#' + std::to_string(place.call);
+  return text;
+}
 
 std::string event_line_header() {
   return "     seq        ms  step  record      place                                     details";

@@ -19,6 +19,13 @@ namespace convtrace::tools {
 [[nodiscard]] std::string event_line(const format::Event& event,
                                      const format::Definitions& definitions, uint64_t start_ns);
 
+/// A name, escaped.
+[[nodiscard]] std::string name_text(const format::Definitions& definitions, format::StringId id);
+
+/// "forward h.0.mlp#2"; the root module is ".", code outside any module "-".
+[[nodiscard]] std::string place_text(const format::Definitions& definitions,
+                                     const format::Place& place);
+
 /// A finding as a paragraph with its three stacks, without a line end.
 [[nodiscard]] std::string finding_paragraph(const format::Finding& finding,
                                             const format::Definitions& definitions);

@@ -50,6 +50,8 @@ class Backward:
                 observer.open_step(thread)
             if records_loss and observer.capture:
                 self._record(thread, args[0] if args else kwargs.get("tensors"))
+            if observer.capture:
+                self._mark(thread, 1)
             thread.slot[0] = 0
             thread.slot[1] = engine.BACKWARD
             return before
@@ -63,8 +65,18 @@ class Backward:
             if before is not None:
                 thread = observer.threads.state
                 thread.slot[0], thread.slot[1] = before
+                if observer.capture:
+                    self._mark(thread, 0)
         except Exception as error:
             observer.failed("backward", error)
+
+    def _mark(self, thread, enter):
+        """A scope record of the whole pass."""
+        observer = self._observer
+        place = observer.names.place("")
+        call = observer.occurrence(place, engine.BACKWARD, enter)
+        thread.batch.scope(engine.BACKWARD, enter, place.id, call)
+        observer.submit(thread)
 
     def _record(self, thread, structure):
         observer = self._observer

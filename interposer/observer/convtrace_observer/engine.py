@@ -15,6 +15,8 @@ TENSOR, SCOPE, STEP, OP, OP_STACK, STORAGE_DEAD, FACT, LOSS, DIAGNOSTIC = range(
 # format/events.h
 FORWARD, DATA, LOSS_PHASE, BACKWARD, OPTIMIZER, RECOMPUTE = range(6)
 HASH, STATS = 0, 1
+NO_PADDING = (0, 0)
+EMBEDDING, LABELS = 1, 2
 WARNING = 1
 LOST_TENSOR_KIND = 5
 
@@ -23,7 +25,7 @@ SUBMIT_CAPTURE, SUBMIT_WATCH, SUBMIT_OFF = 1, 2, 4
 
 # Every message: kind, reserved, bytes; then the fields in the order of the header. `x` are reserved
 # bytes; where the header has two reserved words in a row of fields they are packed as zeros.
-TENSOR_MESSAGE = struct.Struct("<HHI4B3Bx4II4x5Q")
+TENSOR_MESSAGE = struct.Struct("<HHI4B4B4IIi5Q")
 SCOPE_MESSAGE = struct.Struct("<HHI2B6x2I")
 STEP_MESSAGE = struct.Struct("<HHII4x")
 OP_MESSAGE = struct.Struct("<HHI3B5x4I")
@@ -122,14 +124,15 @@ class Batch:
         size, self.size = self.size, 0
         return self._submit(self._view, size)
 
-    def tensor(self, phase, capture, scope, call, slot, op, value):
-        """`value` as made by values.TensorReader."""
+    def tensor(self, phase, capture, scope, call, slot, op, value, padding=NO_PADDING):
+        """`value` as made by values.TensorReader; `padding`: what it is padding of, and its index."""
         device, index, dtype, rank, version, data, storage, base, size, stream, dims = value
         total = 80 + 16 * rank
         start = self._claim(total)
         TENSOR_MESSAGE.pack_into(
             self._bytes, start, TENSOR, 0, total, phase, capture, device, index, dtype, rank,
-            _EXTENT_TENSOR, scope, call, slot, op, version, data, storage, base, size, stream)
+            _EXTENT_TENSOR, padding[0], scope, call, slot, op, version, padding[1], data, storage, base,
+            size, stream)
         _DIMS[rank].pack_into(self._bytes, start + 80, *dims)
 
     def scope(self, phase, enter, scope, call):

@@ -8,7 +8,7 @@ folds away.
 """
 import functools
 
-from . import engine, gradients
+from . import engine, gradients, padding
 
 _FORWARD, _DATA, _RECOMPUTE = engine.FORWARD, engine.DATA, engine.RECOMPUTE
 
@@ -81,7 +81,7 @@ class ModuleCalls:
                 thread.entry = entry
                 slot[0] = key = place.id | call << 32
                 if observer.capture:
-                    entered(thread, place, call, caller is None, args, kwargs)
+                    entered(thread, entry, call, caller is None, args, kwargs)
                 result = original(self, *args, **kwargs)
                 if observer.follows:
                     left(thread, key, result)
@@ -121,8 +121,8 @@ class ModuleCalls:
             observer.optimizers.record_initial(thread, module)
         return entry
 
-    def _entered(self, thread, place, call, top, args, kwargs):
-        observer = self._observer
+    def _entered(self, thread, entry, call, top, args, kwargs):
+        observer, place = self._observer, entry.place
         try:
             batch, read, phase = thread.batch, observer.read, thread.slot[1]
             capture, at_phase, at_call = engine.HASH, phase, call
@@ -133,9 +133,14 @@ class ModuleCalls:
                 batch.scope(phase, 1, place.id, call)
                 for name, tensor in self._named_inputs(args, kwargs):
                     value = read(tensor)
-                    if value is not None:
-                        batch.tensor(at_phase, capture, place.id, at_call,
-                                     self.slot("input", name), 0, value)
+                    if value is None:
+                        continue
+                    slot = self.slot("input", name)
+                    if entry.pad_index is None or name not in padding.INDICES:
+                        batch.tensor(at_phase, capture, place.id, at_call, slot, 0, value)
+                    else:
+                        batch.tensor(at_phase, padding.capture(value, observer.full), place.id,
+                                     at_call, slot, 0, value, (engine.EMBEDDING, entry.pad_index))
             observer.submit(thread)
         except Exception as error:
             observer.failed("module inputs", error)

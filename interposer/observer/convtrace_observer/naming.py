@@ -9,6 +9,8 @@ alive.
 """
 import weakref
 
+from . import padding
+
 # Attribute names that only wrappers use ...
 _WRAPPED = ("_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module")
 # ... and one that anybody may use: it marks a wrapper only in these classes.
@@ -39,15 +41,17 @@ class Place:
 class Entry:
     """One module object."""
 
-    __slots__ = ("reference", "place", "wrapper", "root", "searches", "seen_in_step")
+    __slots__ = ("reference", "place", "wrapper", "root", "searches", "seen_in_step",
+                 "pad_index")
 
-    def __init__(self, reference, place, wrapper, root):
+    def __init__(self, reference, place, wrapper, root, pad_index):
         self.reference = reference
         self.place = place
         self.wrapper = wrapper  # Entry of the outermost module that only wraps this one
         self.root = root  # id of the root module whose walk named it
         self.searches = 0
         self.seen_in_step = -1
+        self.pad_index = pad_index  # of an embedding, or None
 
 
 class Owner:
@@ -169,7 +173,7 @@ class Names:
         former = self.entries.get(key)
         outer = self.entries.get(id(wrapper))
         entry = Entry(_KeyedReference(module, self._module_died, key), place,
-                      outer and outer.wrapper or outer, root)
+                      outer and outer.wrapper or outer, root, padding.index_of(module))
         self.entries[key] = entry
         for parameter_name, parameter in module._parameters.items():
             if parameter is not None:

@@ -3,8 +3,8 @@ import atexit
 import os
 import sys
 
-from . import (backward, dynamo, engine, facts, gradients, modules, naming, ops, optimizer, scopes,
-               steps, values, watches)
+from . import (backward, dynamo, engine, facts, gradients, modules, naming, ops, optimizer, padding,
+               scopes, steps, values, watches)
 
 _MAX_FAILURES = 5
 
@@ -37,14 +37,14 @@ class Observer:
         self.modules = modules.ModuleCalls(self, torch)
         self.optimizers = optimizer.Optimizers(self, torch)
         self._parts = (self.modules, self.optimizers, backward.Backward(self, torch),
-                       ops.CustomOps(self, torch))
+                       ops.CustomOps(self, torch), padding.Labels(self, torch))
 
     def install(self):
         self.active = True
         self._set_flags(0 if self._only_launches else engine.SUBMIT_CAPTURE)
         dynamo.skip_frames(self._torch, (
-            backward, engine, facts, gradients, modules, naming, ops, optimizer, scopes, steps,
-            values, watches, sys.modules[__name__]))
+            backward, engine, facts, gradients, modules, naming, ops, optimizer, padding, scopes,
+            steps, values, watches, sys.modules[__name__]))
         for part in self._parts:
             try:
                 part.install()

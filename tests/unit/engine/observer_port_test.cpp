@@ -116,6 +116,44 @@ TEST_CASE("observer_port: a value there is no room for is recorded as statistics
   CHECK(losses[0].reason == format::LossReason::kValueNotStored);
 }
 
+TEST_CASE("observer_port: padding is counted in host memory, of each row of a batch",
+          "[engine][observer]") {
+  Fixture f;
+  const std::vector<int64_t> tokens{5, 1, 1, 1, 7, 1};
+  const std::vector<uint8_t> labels{255, 3, 255};
+  const TensorSpec spec{.capture = format::Capture::kHash,
+                        .dtype = format::DType::kI64,
+                        .data = tokens.data(),
+                        .padding = format::Padding::kEmbedding,
+                        .pad_index = 1};
+  TensorSpec batch = spec, transposed = spec, scalar = spec, floats = spec, bytes = spec;
+  batch.shape = {2, 3};
+  transposed.shape = {3, 2};
+  transposed.strides = {1, 3};
+  transposed.storage_bytes = sizeof(int64_t) * tokens.size();
+  bytes.dtype = format::DType::kU8;
+  bytes.data = labels.data();
+  bytes.shape = {3};
+  bytes.pad_index = -1;  // not what 255 is
+  floats.dtype = format::DType::kF64;
+  f.submit(
+      MessageBatch().tensor(batch).tensor(transposed).tensor(scalar).tensor(bytes).tensor(floats));
+  const auto stats = f.sink.all<format::TensorStats>();
+  REQUIRE(stats.size() == 5);
+  using Rows = std::vector<uint64_t>;
+  const auto rows = [&stats](size_t i) {
+    return Rows(stats[i].pad_rows.begin(), stats[i].pad_rows.end());
+  };
+  CHECK(stats[0].pad_count == 4);
+  CHECK(rows(0) == Rows{2, 2});
+  CHECK(stats[1].pad_count == 4);
+  CHECK(rows(1) == Rows{1, 1, 2});
+  CHECK(stats[2].pad_count == 0);
+  CHECK(rows(2).empty());
+  CHECK(stats[3].pad_count == 0);
+  CHECK(stats[4].padding == format::Padding::kNone);
+}
+
 TEST_CASE("observer_port: a CPU tensor is computed before submit returns", "[engine][observer]") {
   Fixture f;
   const std::vector<float> values{1, -2, 3, NAN, 5, 6};

@@ -20,6 +20,7 @@ _DTYPES = ("unknown", "f64", "f32", "f16", "bf16", "f8e4m3fn", "f8e5m2", "i8", "
            "u32", "i64", "u64", "bool", "c64", "c128")
 _EXTENTS = ("tensor", "block")
 _CAPTURES = ("hash", "stats", "snapshot")
+_PADDINGS = ("none", "embedding", "labels")
 _SOURCES = ("driver", "stream-ordered", "virtual", "framework", "host", "foreign",
             "multicast")
 _FINDINGS = ("freed-under-output", "use-after-free", "stale-read", "cross-stream-reuse",
@@ -46,12 +47,13 @@ _LAUNCH = _fixed(scope=4, call=4, phase=1, kernel=4, grid_x=4, grid_y=4, grid_z=
 _STATS = _fixed(scope=4, call=4, phase=1, slot=4, op=4, kernel=4, device_type=1, device_index=1, dtype=1,
                 extent=1, capture=1, bytes=8, count=8, variant=4, rank=1, range_count=2, sample_bytes=4,
                 leading_bytes=4)
+_STATS.update(padding=(53, 1), pad_index=(54, 8), pad_row_count=(55, 2))
 _COUNTS = ("finite", "nan", "pos_inf", "neg_inf", "pos_zero", "neg_zero", "positive", "negative",
            "subnormal", "saturated")
 _STATS_ROWS = {name: 20 + i for i, name in enumerate(
     ("storage", "offset", "generation", "version", "address") + _COUNTS +
     ("min", "max", "amax", "amin_nonzero", "sum_lo", "sum_hi", "l1_lo", "l1_hi", "l2", "mean", "std"))}
-_STATS_ROWS.update(looks=50, changes=51)
+_STATS_ROWS.update(looks=50, changes=51, pad_count=52)
 _MEMORY = _fixed(bytes=8, source=1, device_type=1, device_index=1, stream=8, stack=4)
 _COPY = _fixed(kind=1, bytes=8, stream=8)
 _SCOPE = _fixed(scope=4, call=4, phase=1, enter=1)
@@ -197,11 +199,15 @@ class _Chunk:
             raise BadBuffer("more dimensions than a tensor may have")
         if max(rows.fixed["range_count"], default=0) > limits.RANGE_HASHES:
             raise BadBuffer("more range hashes than a tensor may have")
+        if max(rows.fixed["pad_row_count"], default=0) > limits.PAD_ROWS:
+            raise BadBuffer("more counts of padding than a tensor may have")
         shapes = columns.unpack(table.column(19, "B"), sum(ranks))
         raw = {"hash": table.column(46, "Q"), "range_hashes": table.column(47, "Q"),
-               "samples": table.column(48, "B"), "leading": table.column(49, "B")}
+               "samples": table.column(48, "B"), "leading": table.column(49, "B"),
+               "pad_rows": table.column(56, "Q")}
         total = {name: sum(rows.fixed[column][signature] for _, signature in rows.like) for name, column in
-                 (("range_hashes", "range_count"), ("samples", "sample_bytes"), ("leading", "leading_bytes"))}
+                 (("range_hashes", "range_count"), ("samples", "sample_bytes"), ("leading", "leading_bytes"),
+                  ("pad_rows", "pad_row_count"))}
         if len(raw["hash"]) != count or any(len(raw[name]) != total[name] for name in total):
             raise BadBuffer("a raw column of another length than its rows")
         first_dim = [0]
@@ -210,7 +216,7 @@ class _Chunk:
         return self._stats_rows(rows, [shapes[a:b] for a, b in zip(first_dim, first_dim[1:])], raw)
 
     def _stats_rows(self, rows, shapes, raw):
-        ranges = samples = leading = 0
+        ranges = samples = leading = pad_rows = 0
         for row, (signature, values) in enumerate(rows.rows()):
             v = {**rows.fixed_of(signature), **values, "hash": raw["hash"][row]}
             for name in ("version", "looks", "changes"):
@@ -222,6 +228,8 @@ class _Chunk:
             ranges += v["range_count"]
             samples += v["sample_bytes"]
             leading += v["leading_bytes"]
+            v["pad_rows"] = raw["pad_rows"][pad_rows:pad_rows + v["pad_row_count"]]
+            pad_rows += v["pad_row_count"]
             yield lambda v=v: self._stats_event(v)
 
     def _stats_event(self, v):
@@ -233,7 +241,7 @@ class _Chunk:
                  "extent": _named(_EXTENTS, v["extent"], "extent"), "capture": capture, "value": _value(v),
                  "address": v["address"], "bytes": v["bytes"], "count": v["count"],
                  "looks": v["looks"] or None, "changes": v["changes"] if v["looks"] else None,
-                 "hash": "0x%016x" % v["hash"]}
+                 "padding": _padding(v), "hash": "0x%016x" % v["hash"]}
         if capture == "hash":
             return event
         event.update((name, v[name]) for name in _COUNTS)
@@ -343,6 +351,18 @@ def _value(v):
     return {name: v[name] for name in ("storage", "offset", "generation", "version")}
 
 
+def _signed(bits):
+    return bits - (1 << 64) if bits >> 63 else bits
+
+
+def _padding(v):
+    if v["padding"] == 0:
+        return None
+    return {"of": _named(_PADDINGS, v["padding"], "padding"), "index": _signed(v["pad_index"]),
+            "count": None if v["pad_count"] == columns.M64 else v["pad_count"],
+            "rows": list(v["pad_rows"])}
+
+
 def _f64(bits):
     return struct.unpack("<d", struct.pack("<Q", bits))[0]
 
@@ -350,7 +370,7 @@ def _f64(bits):
 def _scalar(bits, dtype, signed):
     if is_float(dtype):
         return _f64(bits)
-    return bits - (1 << 64) if signed and is_signed(dtype) and bits >> 63 else bits
+    return _signed(bits) if signed and is_signed(dtype) else bits
 
 
 def _wide(low, high, dtype):

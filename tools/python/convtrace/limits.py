@@ -5,6 +5,7 @@ LAUNCH_OPERANDS = 4096
 CHUNK_OPERANDS = 1 << 20  # operands that repeat an earlier launch take no bytes
 DIMENSIONS = 16
 RANGE_HASHES = 256
+PAD_ROWS = 4096
 TEXT_BYTES = 64 << 10
 PART_BYTES = 1 << 20  # of a stored value
 BASE_DEPTH = 16

@@ -22,6 +22,7 @@ _COUNTS = ("finite", "nan", "pos_inf", "neg_inf", "pos_zero", "neg_zero", "posit
 _EXACT = ("min", "max", "amax", "amin_nonzero", "sum", "l1")
 _OPERAND = pyarrow.struct([("param", _INT), ("word", _INT), ("address", _INT), ("generation", _INT),
                            ("offset", _INT), ("confidence", _TEXT)])
+_PADDING = pyarrow.struct([("of", _TEXT), ("index", _INT), ("count", _INT), ("rows", pyarrow.list_(_INT))])
 
 SCHEMAS = {
     "stats": _COMMON + _PLACE + [
@@ -31,7 +32,8 @@ SCHEMAS = {
         [(name, _INT) for name in _COUNTS] + [(name, _REAL) for name in _EXACT] +
         [(name + "_exact", _TEXT) for name in _EXACT] + [
         ("l2", _REAL), ("mean", _REAL), ("std", _REAL), ("samples", pyarrow.list_(_REAL)),
-        ("range_hashes", _TEXTS), ("variant", _INT), ("looks", _INT), ("changes", _INT)],
+        ("range_hashes", _TEXTS), ("variant", _INT), ("looks", _INT), ("changes", _INT),
+        ("padding", _PADDING)],
     "launches": _COMMON + _PLACE + [
         ("kernel", _TEXT), ("family", _TEXT), ("grid", pyarrow.list_(_INT)), ("block", pyarrow.list_(_INT)),
         ("shared_bytes", _INT), ("stream", _INT), ("device", _TEXT), ("sampled", _FLAG), ("why", _TEXT),

@@ -126,7 +126,7 @@ class _Writer:
         self._depth[thread] = depth
         track = self._track(("thread", thread), "modules, thread %d" % thread)
         if enter:
-            self._event(event["t_ns"], track, _BEGIN, event["scope"] or "root module", phase=event["phase"])
+            self._event(event["t_ns"], track, _BEGIN, _call_name(event), phase=event["phase"])
         else:
             self._event(event["t_ns"], track, _END)
 
@@ -157,3 +157,8 @@ class _Writer:
     def _finding(self, event):
         self._event(event["t_ns"], self._track("findings", "findings"), _INSTANT, event["kind"], level=event["level"],
                     module=event["scope"], op=event["op"], slot=event["slot"], message=event["message"])
+
+
+def _call_name(scope):
+    """The root module's path is empty, and so is that of a whole backward pass."""
+    return scope["scope"] or ("backward" if scope["phase"] == "backward" else "root module")

@@ -1,0 +1,83 @@
+"""Inputs of which part is padding: indices that an embedding looks up while one of them stands for
+"nothing here", and labels of a loss that leaves one of them out. `convtrace show --density` says
+how much of them it is.
+"""
+import functools
+
+from . import engine, values
+
+_EMBEDDINGS = frozenset(("Embedding", "EmbeddingBag"))
+INDICES = (0, "input")  # the name of an embedding's input, as modules.py has it
+# torch._C._nn holds what torch.nn.functional and the loss modules end in. These two alone are
+# replaced, since torch.nn.functional's own are known to Dynamo, torch.jit and torch.fx by identity.
+_LOSSES = ("cross_entropy_loss", "nll_loss_nd")
+_TARGET, _IGNORED = 1, 4  # positions of their arguments
+_INTEGERS = range(7, 15)  # of format/dtype.h
+
+
+def index_of(module):
+    """The padding index of an embedding, else None."""
+    index = module.__dict__.get("padding_idx")
+    if type(index) is int and 0 <= index < 2**31:
+        if any(kind.__name__ in _EMBEDDINGS for kind in type(module).__mro__):
+            return index
+    return None
+
+
+def capture(value, full):
+    """What is asked of such a tensor. The engine counts padding in host memory; of a device the
+    statistics tell zeros and negative elements."""
+    return engine.HASH if value[0] == values.CPU else full
+
+
+class Labels:
+    """Losses, as modules or functions."""
+
+    def __init__(self, observer, torch):
+        self._observer = observer
+        self._functions = getattr(torch._C, "_nn", None)
+        self._originals = {}
+
+    def install(self):
+        for name in _LOSSES:
+            original = getattr(self._functions, name, None)
+            if original is not None:
+                self._originals[name] = original
+                setattr(self._functions, name, self._wrap(name, original))
+
+    def remove(self):
+        for name, original in self._originals.items():
+            if getattr(getattr(self._functions, name), "__wrapped__", None) is original:
+                setattr(self._functions, name, original)
+
+    def _wrap(self, name, original):
+        observer, record = self._observer, self._record
+
+        @functools.wraps(original)
+        def loss(*args, **kwargs):
+            if not observer.is_compiling() and observer.capture and len(args) > _IGNORED:
+                record("aten::" + name, args[_TARGET], args[_IGNORED])
+            return original(*args, **kwargs)
+
+        return loss
+
+    def _record(self, op, target, ignored):
+        observer = self._observer
+        try:
+            with observer.read.unobserved():
+                value = observer.read(target)
+            if value is None or value[2] not in _INTEGERS or not -2**31 <= ignored < 2**31:
+                return
+            thread = observer.threads.state
+            if not observer.begin(thread):
+                return
+            slot, phase = observer.modules.slot("input", _TARGET), thread.slot[1]
+            scope, call = thread.place()
+            if thread.entry is None:
+                place = observer.names.place("")
+                scope, call = place.id, observer.occurrence(place, phase, slot)
+            thread.batch.tensor(phase, capture(value, observer.full), scope, call, slot,
+                                observer.port.intern(op), value, (engine.LABELS, ignored))
+            observer.submit(thread)
+        except Exception as error:
+            observer.failed("labels", error)
