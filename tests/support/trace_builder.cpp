@@ -190,6 +190,8 @@ TraceBuilder& TraceBuilder::stats(const StatsSpec& spec) {
     samples.push_back(spec.values[count < 8 ? i : i * count / 8]);
   }
   e.samples = std::as_bytes(std::span(samples));
+  const std::vector<double> wide(samples.begin(), samples.end());
+  if (spec.dtype == DType::kF64) e.samples = std::as_bytes(std::span(wide));
   if (e.capture == Capture::kSnapshot && !spec.values.empty()) {
     impl_->store({e.stats.hash, e.bytes}, spec.dtype, std::as_bytes(std::span(spec.values)));
   }

@@ -86,12 +86,13 @@ struct Measured {
   FieldValues difference;  ///< absolute; infinite when only one side is a number
   FieldValues scale;       ///< what the difference is to be seen against
 };
+/// The two may be of other types: one run may have been made in higher precision.
 [[nodiscard]] Measured measure(const ValueView& base, const ValueView& cand);
 
 /// What repetitions of the baseline differ by.
 struct NoiseBand {
   FieldValues absolute{};  ///< of this very value
-  FieldValues relative{};  ///< of its family, in units of the scale
+  FieldValues relative{};  ///< of values like it, in units of the scale
   bool bits = false;       ///< even the hashes of repetitions differ
 };
 

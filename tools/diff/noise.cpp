@@ -2,20 +2,43 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 
 namespace convtrace::diff {
 namespace {
 
-RecordKey family_of(RecordKey key) {
+RecordKey place_of(RecordKey key) {
   key.call = 0;
   key.occurrence = 0;
   return key;
 }
 
+std::optional<RecordKey> family_of(const RecordKey& key) {
+  if (!key.family) return std::nullopt;
+  return RecordKey{
+      .scope = {}, .op = {}, .family = key.family, .slot = key.slot, .phase = key.phase};
+}
+
+/// What values like one have in common, in the order of NoiseModel::like_.
+std::array<std::optional<RecordKey>, 2> likenesses(const RecordKey& key) {
+  return {place_of(key), family_of(key)};
+}
+
 bool is_measured(const ValueRecord& record) { return record.capture != format::Capture::kHash; }
 
-void widen(double& band, double seen) {
-  if (std::isfinite(seen)) band = std::max(band, seen);
+bool is_float(const ValueRecord& record) {
+  return format::number_class(record.dtype) == format::NumberClass::kFloat;
+}
+
+/// A repetition in another precision has other bits for sure, and says so of floats only.
+bool is_repetition(const ValueRecord& a, const ValueRecord& b) {
+  return a.stats.count == b.stats.count && (a.dtype == b.dtype || (is_float(a) && is_float(b)));
+}
+
+void widen(FieldValues& band, const FieldValues& seen) {
+  for (size_t i = 0; i < kMeasuredFields; ++i) {
+    if (std::isfinite(seen[i])) band[i] = std::max(band[i], seen[i]);
+  }
 }
 
 }  // namespace
@@ -23,28 +46,34 @@ void widen(double& band, double seen) {
 void NoiseModel::learn(const ValueView& base, const ValueView& repetition) {
   const ValueRecord& a = base.record;
   const ValueRecord& b = repetition.record;
-  if (a.dtype != b.dtype || a.stats.count != b.stats.count) return;
-  NoiseBand& value = values_[a.key];
-  NoiseBand& family = families_[family_of(a.key)];
-  if (a.stats.hash == b.stats.hash) return;
-  value.bits = family.bits = true;
+  if (!is_repetition(a, b) || a.stats.hash == b.stats.hash) return;
+  const auto keys = likenesses(a.key);
+  values_[a.key].bits = true;
+  for (size_t i = 0; i < keys.size(); ++i) {
+    if (keys[i]) like_[i][*keys[i]].bits = true;
+  }
   if (!is_measured(a) || !is_measured(b)) return;
   const Measured measured = measure(base, repetition);
+  FieldValues relative;
   for (size_t i = 0; i < kMeasuredFields; ++i) {
-    widen(value.absolute[i], measured.difference[i]);
-    if (measured.scale[i] > 0) {
-      widen(family.relative[i], measured.difference[i] / measured.scale[i]);
-    }
+    relative[i] = measured.scale[i] > 0 ? measured.difference[i] / measured.scale[i] : 0;
+  }
+  widen(values_[a.key].absolute, measured.difference);
+  for (size_t i = 0; i < keys.size(); ++i) {
+    if (keys[i]) widen(like_[i][*keys[i]].relative, relative);
   }
 }
 
 NoiseBand NoiseModel::band(const RecordKey& key) const {
   NoiseBand band;
-  if (const auto family = families_.find(family_of(key)); family != families_.end()) {
-    band = family->second;
-  }
-  if (const auto value = values_.find(key); value != values_.end()) {
-    band.absolute = value->second.absolute;
+  if (const auto value = values_.find(key); value != values_.end()) band = value->second;
+  const auto keys = likenesses(key);
+  for (size_t i = 0; i < keys.size(); ++i) {
+    if (!keys[i]) continue;
+    const auto like = like_[i].find(*keys[i]);
+    if (like == like_[i].end()) continue;
+    widen(band.relative, like->second.relative);
+    band.bits |= like->second.bits;
   }
   return band;
 }

@@ -2,13 +2,15 @@
 /// @file noise.h
 /// What the baseline differs by from its own repetitions: a difference of that size means nothing.
 ///
-/// One repetition says little about one value (its mean may agree by chance), so the largest
-/// relative difference seen so far in the value's family (same place, op and slot, any call and
-/// step) counts as well.
+/// One repetition says little about one value (its mean may agree by chance). So the largest
+/// relative difference seen so far counts as well, in values like it: of the same place, op and
+/// slot, in any call and step; and, of a raw kernel, of the same kernel family, wherever it runs.
+/// A repetition may have been made in higher precision: what it differs by is rounding, too.
 ///
 /// Place:    rank_diff.h feeds it step by step, before the step is compared.
-/// Memory:   bands of single values are kept for one step, those of families for the whole run.
+/// Memory:   bands of single values are kept for one step, the others for the whole run.
 
+#include <array>
 #include <unordered_map>
 
 #include "tools/diff/compare.h"
@@ -24,8 +26,10 @@ class NoiseModel {
   [[nodiscard]] NoiseBand band(const RecordKey& key) const;
 
  private:
-  std::unordered_map<RecordKey, NoiseBand, KeyHash> values_;
-  std::unordered_map<RecordKey, NoiseBand, KeyHash> families_;
+  using Bands = std::unordered_map<RecordKey, NoiseBand, KeyHash>;
+
+  Bands values_;
+  std::array<Bands, 2> like_;  ///< by place and by kernel family
 };
 
 }  // namespace convtrace::diff

@@ -63,6 +63,7 @@ struct ValueRecord {
   format::StringId kernel;  ///< as the driver names it, or none
   uint64_t t_ns = 0;
   uint64_t seq = 0;
+  uint32_t thread = 0;  ///< native id
   format::Device device;
   format::DType dtype = format::DType::kUnknown;
   format::Extent extent = format::Extent::kTensor;

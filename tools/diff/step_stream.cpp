@@ -13,15 +13,31 @@ constexpr uint32_t kReorderSteps = 2;
 
 const EqualSteps kNothingEqual;
 
-/// Sorts into execution order, then counts repeated keys in that order.
+/// Counts repeated keys in the order of execution of each thread, the threads in the order in which
+/// they appear: how the threads of a program take turns is another in each run.
+void count_occurrences(std::vector<ValueRecord>& values) {
+  std::unordered_map<uint32_t, size_t> threads;
+  std::vector<ValueRecord*> order;
+  order.reserve(values.size());
+  for (ValueRecord& record : values) {
+    threads.emplace(record.thread, threads.size());
+    order.push_back(&record);
+  }
+  if (threads.size() > 1) {
+    std::ranges::stable_sort(order, {}, [&](const ValueRecord* r) { return threads[r->thread]; });
+  }
+  std::unordered_map<RecordKey, uint32_t, KeyHash> seen;
+  seen.reserve(values.size());
+  for (ValueRecord* record : order) record->key.occurrence = seen[record->key]++;
+}
+
+/// Sorts into execution order.
 void finish(StepRecords& step) {
   const auto order = [](const ValueRecord& r) { return std::tuple(r.t_ns, r.seq); };
   if (!std::ranges::is_sorted(step.values, {}, order)) {
     std::ranges::stable_sort(step.values, {}, order);
   }
-  std::unordered_map<RecordKey, uint32_t, KeyHash> seen;
-  seen.reserve(step.values.size());
-  for (ValueRecord& record : step.values) record.key.occurrence = seen[record.key]++;
+  count_occurrences(step.values);
 }
 
 }  // namespace
@@ -124,6 +140,7 @@ void StepStream::take(const format::TensorStats& event) {
   record.kernel = shared(reader_->definitions().kernel(event.kernel).name);
   record.t_ns = event.header.t_ns;
   record.seq = event.header.seq;
+  record.thread = event.header.thread;
   record.device = event.device;
   record.dtype = event.dtype;
   record.extent = event.extent;

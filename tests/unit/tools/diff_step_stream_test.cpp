@@ -63,6 +63,36 @@ TEST_CASE("step_stream: what comes after its step was given out is counted, not 
   CHECK(late == 1);
 }
 
+TEST_CASE("step_stream: repeated keys are counted by thread, however threads take turns",
+          "[diff][stream]") {
+  const auto hashes = [](const std::vector<std::pair<uint32_t, uint64_t>>& written) {
+    const test::TempDir dir;
+    test::TraceBuilder trace(dir / "a.ctrace");
+    for (const auto& [thread, hash] : written) {
+      format::TensorStats event;
+      event.header.thread = thread;
+      event.stats.hash = hash;
+      trace.event(event);
+    }
+    trace.close();
+    auto reader = reader::TraceReader::open(dir / "a.ctrace");
+    REQUIRE(reader.ok());
+    format::Definitions names;
+    diff::LaunchKeys launches;
+    diff::StepStream stream(std::move(reader).value(), names, launches);
+    const diff::StepRecords* step = stream.peek();
+    REQUIRE(step != nullptr);
+    std::vector<uint64_t> by_occurrence(step->values.size());
+    for (const diff::ValueRecord& r : step->values) {
+      by_occurrence.at(r.key.occurrence) = r.stats.hash;
+    }
+    return by_occurrence;
+  };
+  const std::vector<uint64_t> expected = {1, 2, 3, 4};
+  CHECK(hashes({{7, 1}, {7, 2}, {8, 3}, {8, 4}}) == expected);
+  CHECK(hashes({{17, 1}, {18, 3}, {17, 2}, {18, 4}}) == expected);
+}
+
 TEST_CASE("step_stream: values of an unknown step come last", "[diff][stream]") {
   CHECK(steps_of({{format::kNoStep, 1, "u"}, {0, 2, "a"}, {1, 3, "b"}}) ==
         Steps{"0:a", "1:b", std::to_string(format::kNoStep) + ":u"});
