@@ -150,6 +150,10 @@ void WriterThread::count(const OpenTrace& trace, const format::Event& event) {
   ++recorded_;
   if (const auto* tensor = std::get_if<format::TensorStats>(&event)) {
     if (tensor->capture == format::Capture::kSnapshot) value_bytes_ += tensor->bytes;
+    // As in FlightRecorder::triggers_of.
+    if (!nan_step_ && tensor->stats.nan + tensor->stats.pos_inf > 0) {
+      nan_step_ = tensor->header.step;
+    }
   } else if (const auto* finding = std::get_if<format::Finding>(&event)) {
     if (finding->level == format::Level::kError && !finding->suppressed) ++findings_;
   } else if (std::holds_alternative<format::Step>(event)) {
@@ -199,13 +203,16 @@ void WriterThread::say_end(const OpenTrace& trace) const {
                     lost_ != 0 ? " (reasons: convtrace info)" : "");
   }
   const char* const next = findings_ != 0 ? "convtrace findings"
+                           : nan_step_    ? "convtrace show --nan"
                            : lost_ != 0   ? "convtrace info"
                                           : "convtrace-diff OTHER.ctrace";
+  const std::string nan =
+      nan_step_ ? ", first NaN or infinity in step " + std::to_string(*nan_step_) : "";
   const uint64_t bytes = trace.writer->bytes_written();
   announce("%s: %" PRIu64 " steps, %" PRIu64 " events, %" PRIu64 " bytes%s; %" PRIu64
-           " not recorded, %" PRIu64 " error findings; next: %s %s",
+           " not recorded, %" PRIu64 " error findings%s; next: %s %s",
            path, steps_, events, steps_ == 0 ? bytes : bytes / steps_, steps_ == 0 ? "" : " a step",
-           lost_, findings_, next, path);
+           lost_, findings_, nan.c_str(), next, path);
 }
 
 void WriterThread::stop_at_budget(OpenTrace& trace) {

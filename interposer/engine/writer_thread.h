@@ -104,9 +104,10 @@ class WriterThread {
   std::atomic<bool> finishing_{false};
   std::atomic<const char*> trigger_{nullptr};
   std::atomic<uint32_t> triggers_handled_{0};
-  uint64_t steps_ = 0;        ///< begun
-  uint64_t value_bytes_ = 0;  ///< of values to be stored, before compression
-  uint64_t findings_ = 0;     ///< of level error, not suppressed
+  uint64_t steps_ = 0;                ///< begun
+  uint64_t value_bytes_ = 0;          ///< of values to be stored, before compression
+  uint64_t findings_ = 0;             ///< of level error, not suppressed
+  std::optional<uint32_t> nan_step_;  ///< the first with a NaN or a positive infinity
   pthread_t thread_{};
   bool joined_ = false;
   uint64_t lost_ = 0;

@@ -220,6 +220,15 @@ class Run(ControlsTest):
         os.chmod(script, 0o755)
         self.check(self.run_loop(script, *self.program()))
 
+    def test_a_nan_is_said_with_its_step(self):
+        script = self.write("nan.py", "import torch\n"
+                            "model = torch.nn.Linear(2, 2)\n"
+                            "for value in 1.0, float('-inf'), float('nan'), 1.0:\n"
+                            "    model(torch.full((1, 2), value))\n")
+        last = self.run_loop(sys.executable, script).stderr.splitlines()[-1]
+        self.assertRegex(last, "0 error findings, first NaN or infinity in step [12]; next: "
+                         "convtrace show --nan /.*a.ctrace$")
+
     def test_through_torchrun(self):
         done = self.run_loop(sys.executable, "-m", "torch.distributed.run", "--standalone",
                              "--nproc-per-node", "2", *self.program()[1:])

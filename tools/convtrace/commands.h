@@ -26,6 +26,8 @@ struct ShowOptions {
 [[nodiscard]] ExitCode show_density(const ShowOptions& options);
 /// Memory of the framework's allocator at the ends of forward and backward of each step.
 [[nodiscard]] ExitCode show_memory(const ShowOptions& options);
+/// Where the first value that is not finite comes from.
+[[nodiscard]] ExitCode show_nan(const ShowOptions& options);
 
 [[nodiscard]] ExitCode show_findings(const std::string& path, bool json);
 

@@ -55,12 +55,17 @@ void ReadCommands::add_show_options() {
       "--memory", memory_,
       "Instead: MiB that the framework's allocator has given out and holds, before and after "
       "forward and backward of each step");
+  CLI::Option* nan = show_.app->add_flag(
+      "--nan", nan_,
+      "Instead: the first value with a NaN or a positive infinity, what it was made of, the last "
+      "values before it, early signs, and whose memory it was");
   CLI::Option* follow =
       show_.app->add_flag("--follow", show_options_.follow,
                           "Go on while the trace is being written; ends when it is closed (0), its "
                           "process is gone (3), or with Ctrl-C (0)");
-  density->excludes(memory, records, follow);
-  memory->excludes(records, follow);
+  density->excludes(memory, nan, records, follow);
+  memory->excludes(nan, records, follow);
+  nan->excludes(records, follow);
 }
 
 void ReadCommands::add_recover_options() {
@@ -95,6 +100,7 @@ ExitCode ReadCommands::run_show() {
   show_options_.steps = parsed.steps;
   if (density_) return show_density(show_options_);
   if (memory_) return show_memory(show_options_);
+  if (nan_) return show_nan(show_options_);
   return show_records(show_options_);
 }
 

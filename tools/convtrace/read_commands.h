@@ -38,7 +38,7 @@ class ReadCommands {
   Command info_, show_, findings_, recover_, verify_;
   ShowOptions show_options_;
   std::string steps_ = "all";
-  bool density_ = false, memory_ = false;
+  bool density_ = false, memory_ = false, nan_ = false;
   RecoverOptions recover_options_;
 };
 

@@ -1,0 +1,165 @@
+#include <limits>
+
+#include "tests/support/catch.h"
+#include "tests/support/temp_dir.h"
+#include "tests/unit/tools/convtrace/cli.h"
+
+namespace convtrace::test {
+namespace {
+
+using format::Capture;
+using format::Phase;
+using tools::Json;
+
+constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+constexpr float kInf = std::numeric_limits<float>::infinity();
+
+Json report_of(const std::string& path, std::vector<std::string> more = {}) {
+  more.insert(more.begin(), {"show", "--nan", "--json", path});
+  const ProcessResult result = convtrace(more);
+  CHECK(result.exit_code == 0);
+  return Json::parse(result.out);
+}
+
+std::string verdict(const std::string& path) { return report_of(path)["verdict"]; }
+
+/// A module whose output is what it is given, in finite numbers.
+void forward(TraceBuilder& trace, const std::string& scope, const std::vector<float>& in,
+             const std::vector<float>& out) {
+  trace.stats({.scope = scope, .slot = "input:0", .capture = Capture::kHash, .values = in})
+      .stats({.scope = scope, .slot = "output:0", .values = out});
+}
+
+TEST_CASE("show --nan: a module whose inputs are finite gave birth to it", "[cli][show][nan]") {
+  const TempDir dir;
+  TraceBuilder trace(dir / "t.ctrace");
+  trace.step(3).stats({.slot = "input:0", .phase = Phase::kData, .values = {1, 2}});
+  forward(trace, "h.0", {1, 2}, {3, 400});
+  trace.stats({.scope = "h.1", .slot = "param:weight", .values = {7}});
+  forward(trace, "h.1", {3, 400}, {kNan, kInf});
+  forward(trace, "h.2", {kNan, kInf}, {kNan, kNan});
+  trace.close();
+
+  const Json report = report_of(dir / "t.ctrace");
+  CHECK(report["birth"]["scope"] == "h.1");
+  CHECK(report["birth"]["slot"] == "output:0");
+  CHECK(report["birth"]["step"] == 3);
+  CHECK(report["birth"]["nan"] == 1);
+  CHECK(report["verdict"] == "It was born here: all that it was made of is finite.");
+  REQUIRE(report["made_of"].size() == 2);
+  CHECK(report["made_of"][0]["slot"] == "input:0");
+  CHECK(report["made_of"][0]["value"]["scope"] == "h.0");
+  CHECK(report["made_of"][1]["slot"] == "param:weight");
+  REQUIRE(report["before"].size() == 3);
+  CHECK(report["before"][2]["slot"] == "param:weight");
+
+  const std::string text = convtrace({"show", "--nan", dir / "t.ctrace"}).out;
+  CHECK(text.starts_with(
+      "First NaN or infinity: step 3 forward h.1 output:0: 1 NaN, 1 infinite of 2 elements (f32)"));
+  CHECK(text.find("input:0: finite, up to 400 (forward h.0 output:0)") != std::string::npos);
+}
+
+TEST_CASE("show --nan: what is between modules is not blamed on the module", "[cli][show][nan]") {
+  const TempDir dir;
+  TraceBuilder trace(dir / "t.ctrace");
+  trace.step(0);
+  forward(trace, "h.0", {1, 2}, {3, 4});
+  forward(trace, "h.1", {3, 5}, {kNan, 1});  // changed by something that is no module
+  trace.close();
+  CHECK(verdict(dir / "t.ctrace")
+            .starts_with("It was born here, or between the modules: where its "
+                         "input:0"));
+}
+
+TEST_CASE("show --nan: data, gradients, weights and optimizer", "[cli][show][nan]") {
+  const TempDir dir;
+  TraceBuilder(dir / "data.ctrace")
+      .step(0)
+      .stats({.slot = "input:0", .phase = Phase::kData, .values = {1, kInf}})
+      .close();
+  CHECK(verdict(dir / "data.ctrace").starts_with("It came with the data"));
+
+  const StatsSpec fine{
+      .scope = "h.1", .slot = "grad_output:0", .phase = Phase::kBackward, .values = {1}};
+  StatsSpec bad = fine;
+  bad.scope = "h.0";
+  bad.values = {kNan};
+  TraceBuilder(dir / "gradient.ctrace").step(0).stats(fine).stats(bad).close();
+  CHECK(verdict(dir / "gradient.ctrace")
+            .starts_with("It was born in the backward pass, behind backward h.1 grad_output:0"));
+
+  bad.scope = "h.1";
+  bad.slot = "grad:weight";
+  TraceBuilder(dir / "weight.ctrace").step(0).stats(fine).stats(bad).close();
+  const Json weight = report_of(dir / "weight.ctrace");
+  CHECK(weight["made_of"][0]["slot"] == "grad_output:0");
+
+  StatsSpec grad = bad, updated = bad;
+  grad.values = {2};
+  updated.slot = "param:weight";
+  updated.phase = Phase::kOptimizer;
+  TraceBuilder(dir / "param.ctrace").step(0).stats(grad).stats(updated).close();
+  const Json param = report_of(dir / "param.ctrace");
+  CHECK(param["verdict"] == "It was born here: all that it was made of is finite.");
+  CHECK(param["made_of"][0]["slot"] == "grad:weight");
+}
+
+TEST_CASE("show --nan: masks of negative infinities are no birth; a clean trace says so",
+          "[cli][show][nan]") {
+  const TempDir dir;
+  TraceBuilder(dir / "t.ctrace").step(0).stats({.values = {0, -kInf}}).close();
+  const Json report = report_of(dir / "t.ctrace");
+  CHECK(report["birth"].is_null());
+  CHECK(report["searched"] == 1);
+  CHECK(convtrace({"show", "--nan", dir / "t.ctrace"}).out ==
+        "No NaN and no positive infinity among 1 value with statistics.\n");
+}
+
+TEST_CASE("show --nan: only the last twenty values are kept, and early signs once a place",
+          "[cli][show][nan]") {
+  const TempDir dir;
+  TraceBuilder trace(dir / "t.ctrace");
+  for (uint32_t step = 0; step < 30; ++step) {
+    format::TensorStats high;
+    high.dtype = format::DType::kF16;
+    high.stats.count = 100;
+    high.stats.amax = format::Scalar::f64(step < 10 ? 100 : 50000);
+    high.stats.saturated = step < 20 ? 0 : 2;
+    high.stats.subnormal = step < 29 ? 0 : 50;
+    trace.step(step).event(high);
+  }
+  trace.stats({.slot = "output:1", .values = {kNan}}).close();
+  const Json report = report_of(dir / "t.ctrace");
+  CHECK(report["before"].size() == 20);
+  CHECK(report["before"][0]["step"] == 10);
+  REQUIRE(report["warnings"].size() == 3);
+  CHECK(report["warnings"][0]["text"] == "up to 50000, near the largest value of f16");
+  CHECK(report["warnings"][0]["value"]["step"] == 10);
+  CHECK(report["warnings"][1]["text"] == "2 elements at the largest value of f16");
+  CHECK(report["warnings"][2]["text"] == "50 elements of 100 subnormal");
+  CHECK(report_of(dir / "t.ctrace", {"--steps", "0-3"})["birth"].is_null());
+}
+
+TEST_CASE("show --nan: who had its memory before", "[cli][show][nan]") {
+  const TempDir dir;
+  const MemorySpec first{.address = 4096, .bytes = 512, .generation = 1};
+  const MemorySpec second{.address = 4096, .bytes = 256, .generation = 2};
+  TraceBuilder(dir / "t.ctrace")
+      .step(0)
+      .alloc(first)
+      .stats({.scope = "h.0", .value = {1, 0, 1, 0}, .address = 4096, .values = {1, 2}})
+      .free(first)
+      .alloc(second)
+      .stats({.scope = "h.1", .value = {2, 0, 2, 0}, .address = 4096, .values = {kNan, 2}})
+      .close();
+  const Json former = report_of(dir / "t.ctrace")["former_owner"];
+  CHECK(former["generation"] == 1);
+  CHECK(former["value"]["scope"] == "h.0");
+  CHECK(former["freed_seq"].is_number());
+  CHECK(convtrace({"show", "--nan", dir / "t.ctrace"})
+            .out.find("Its memory belonged to step 0 forward h.0 output:0 before") !=
+        std::string::npos);
+}
+
+}  // namespace
+}  // namespace convtrace::test
