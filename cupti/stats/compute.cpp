@@ -19,7 +19,7 @@ constexpr uint64_t kSharedBytes = 512 * 1024;
 /// The device has these threads; here they are the turns that helpers take.
 Partial compute_tiles(const Layout& layout, const Tiling& tiling, bool hash_only,
                       StatsResult& result, HelperThreads* helpers) {
-  const CpuTileFunction compute_tile = cpu_tile();
+  const CpuTileFunction compute_tile = cpu_tiles().front();
   Partial threads[kThreads];
   const auto tiles_per_range = tiling.range_bytes / tiling.tile_bytes;
   const auto run_thread = [&](uint32_t thread) {

@@ -8,7 +8,7 @@ namespace convtrace::stats {
 namespace {
 
 /// Counters in lanes as narrow as the elements. A run is short enough for the narrowest.
-constexpr uint32_t kTallyRunBytes = 4 * kRowBytes;
+constexpr uint32_t kTallyRunBytes = 128 * kVectorBytes;
 static_assert(kTallyRunBytes / kVectorBytes <= 255);
 
 template <typename V>

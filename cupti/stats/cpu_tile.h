@@ -7,6 +7,7 @@
 /// Threads:  reentrant. Needs the default floating-point environment and 32 KiB of stack.
 
 #include <cstdint>
+#include <span>
 
 #include "cupti/stats/layout.h"
 #include "cupti/stats/partial.h"
@@ -23,9 +24,11 @@ Partial cpu_tile_baseline(const Layout& layout, const Tiling& tiling, uint32_t t
 #if defined(__x86_64__)
 Partial cpu_tile_avx2(const Layout& layout, const Tiling& tiling, uint32_t tile,
                       bool hash_only) noexcept;
+Partial cpu_tile_avx512(const Layout& layout, const Tiling& tiling, uint32_t tile,
+                        bool hash_only) noexcept;
 #endif
 
-/// @return the fastest of them that this processor runs.
-[[nodiscard]] CpuTileFunction cpu_tile() noexcept;
+/// @return those of them that this processor runs, the fastest first; never empty.
+[[nodiscard]] std::span<const CpuTileFunction> cpu_tiles() noexcept;
 
 }  // namespace convtrace::stats

@@ -1,7 +1,8 @@
 // Included by the files that compile cpu_tile_impl.h for one instruction set each; everything has
 // internal linkage, so that code for one processor cannot be picked for another.
 //
-// 32-byte vectors of the compilers' vector extension: one AVX register, two of SSE2 or NEON.
+// Vectors of the compilers' vector extension as wide as a register: of AVX-512, of AVX, or two of
+// SSE2 or NEON.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +17,13 @@ namespace {
 
 #define CONVTRACE_INLINE inline __attribute__((always_inline))
 
+#if defined(__AVX512F__)
+constexpr uint32_t kVectorBytes = 64;
+#else
 constexpr uint32_t kVectorBytes = 32;
+#endif
+/// Lanes of 64 bits.
+constexpr uint32_t kWide = kVectorBytes / 8;
 template <typename T, uint32_t Bytes = kVectorBytes>
 struct VectorOf {
   typedef T type __attribute__((vector_size(Bytes)));
@@ -24,13 +31,13 @@ struct VectorOf {
 template <typename T, uint32_t Bytes = kVectorBytes>
 using Vector = typename VectorOf<T, Bytes>::type;
 
-using F64x4 = Vector<double>;
-using U64x4 = Vector<uint64_t>;
-using I64x4 = Vector<int64_t>;
-using U32x8 = Vector<uint32_t>;
-using F32x4 = Vector<float, 16>;
-using U32x4 = Vector<uint32_t, 16>;
-using I32x4 = Vector<int32_t, 16>;
+// A register of 64-bit lanes, and half a register of as many 32-bit lanes.
+using F64s = Vector<double>;
+using U64s = Vector<uint64_t>;
+using I64s = Vector<int64_t>;
+using F32s = Vector<float, kVectorBytes / 2>;
+using U32s = Vector<uint32_t, kVectorBytes / 2>;
+using I32s = Vector<int32_t, kVectorBytes / 2>;
 
 template <typename V>
 CONVTRACE_INLINE V load(const void* from) {
@@ -50,50 +57,86 @@ CONVTRACE_INLINE To as(From value) {
 }
 
 // Widening conversions: gcc 12 splits __builtin_convertvector into halves and goes through memory.
-CONVTRACE_INLINE F64x4 widen(F32x4 value) {
-#if defined(__AVX2__)
+CONVTRACE_INLINE F64s widen(F32s value) {
+#if defined(__AVX512F__)
+  return _mm512_cvtps_pd(value);
+#elif defined(__AVX2__)
   return _mm256_cvtps_pd(value);
 #else
-  return __builtin_convertvector(value, F64x4);
+  return __builtin_convertvector(value, F64s);
 #endif
 }
-CONVTRACE_INLINE F64x4 numbers(I32x4 value) {
-#if defined(__AVX2__)
+CONVTRACE_INLINE F64s numbers(I32s value) {
+#if defined(__AVX512F__)
+  return _mm512_cvtepi32_pd(as<__m256i>(value));
+#elif defined(__AVX2__)
   return _mm256_cvtepi32_pd(as<__m128i>(value));
 #else
-  return __builtin_convertvector(value, F64x4);
+  return __builtin_convertvector(value, F64s);
 #endif
 }
-CONVTRACE_INLINE I64x4 widen(I32x4 value) {
-#if defined(__AVX2__)
-  return as<I64x4>(_mm256_cvtepi32_epi64(as<__m128i>(value)));
+CONVTRACE_INLINE I64s widen(I32s value) {
+#if defined(__AVX512F__)
+  return as<I64s>(_mm512_cvtepi32_epi64(as<__m256i>(value)));
+#elif defined(__AVX2__)
+  return as<I64s>(_mm256_cvtepi32_epi64(as<__m128i>(value)));
 #else
-  return __builtin_convertvector(value, I64x4);
+  return __builtin_convertvector(value, I64s);
 #endif
 }
-/// Four consecutive elements of 1, 2 or 4 bytes, zero-extended.
+
+/// Elements four by four, as many as there are lanes of 64 bits: the second four are `stride` bytes
+/// behind the first.
 template <typename Bits>
-CONVTRACE_INLINE U32x4 load_four(const void* from) {
-#if defined(__AVX2__)
+CONVTRACE_INLINE Vector<Bits, kWide * sizeof(Bits)> load_fours(const std::byte* at,
+                                                               uint32_t stride) {
+  using Fours = Vector<Bits, kWide * sizeof(Bits)>;
+  constexpr uint32_t kFourBytes = 4 * sizeof(Bits);
+  if (kWide == 4 || stride == kFourBytes) return load<Fours>(at);
+  Fours fours;
+  std::memcpy(&fours, at, kFourBytes);
+  std::memcpy(reinterpret_cast<std::byte*>(&fours) + kFourBytes, at + stride,
+              kWide > 4 ? kFourBytes : 0);
+  return fours;
+}
+/// The same of 1, 2 or 4 bytes, zero-extended.
+template <typename Bits>
+CONVTRACE_INLINE U32s load_words(const std::byte* at, uint32_t stride) {
+#if defined(__AVX512F__)
   if constexpr (sizeof(Bits) == 2) {
-    return as<U32x4>(_mm_cvtepu16_epi32(_mm_cvtsi64_si128(load<int64_t>(from))));
+    const __m128i fours = _mm_set_epi64x(load<int64_t>(at + stride), load<int64_t>(at));
+    return as<U32s>(_mm256_cvtepu16_epi32(fours));
   } else if constexpr (sizeof(Bits) == 1) {
-    return as<U32x4>(_mm_cvtepu8_epi32(_mm_cvtsi32_si128(load<int32_t>(from))));
+    const __m128i fours = _mm_set_epi32(0, 0, load<int32_t>(at + stride), load<int32_t>(at));
+    return as<U32s>(_mm256_cvtepu8_epi32(fours));
+  }
+#elif defined(__AVX2__)
+  if constexpr (sizeof(Bits) == 2) {
+    return as<U32s>(_mm_cvtepu16_epi32(_mm_cvtsi64_si128(load<int64_t>(at))));
+  } else if constexpr (sizeof(Bits) == 1) {
+    return as<U32s>(_mm_cvtepu8_epi32(_mm_cvtsi32_si128(load<int32_t>(at))));
   }
 #endif
-  return __builtin_convertvector(load<Vector<Bits, 4 * sizeof(Bits)>>(from), U32x4);
+  return __builtin_convertvector((load_fours<Bits>(at, stride)), U32s);
 }
 
 /// a * b + c, each lane rounded once.
-CONVTRACE_INLINE F64x4 fma4(F64x4 a, F64x4 b, F64x4 c) {
-#if defined(__FMA__)
+CONVTRACE_INLINE F64s fma_lanes(F64s a, F64s b, F64s c) {
+#if defined(__AVX512F__)
+  return _mm512_fmadd_pd(a, b, c);
+#elif defined(__FMA__)
   return _mm256_fmadd_pd(a, b, c);
 #else
-  F64x4 result{};
-  for (int i = 0; i < 4; ++i) result[i] = __builtin_fma(a[i], b[i], c[i]);
+  F64s result{};
+  for (uint32_t i = 0; i < kWide; ++i) result[i] = __builtin_fma(a[i], b[i], c[i]);
   return result;
 #endif
 }
+
+/// The hash takes half a register of AVX-512: memory is its limit, and a load that crosses a line
+/// of the cache, as each of 64 bytes does where data is not aligned, halves its speed.
+using U64x4 = Vector<uint64_t, 32>;
+using U32x8 = Vector<uint32_t, 32>;
 
 /// Products of the lower halves of 64-bit lanes.
 CONVTRACE_INLINE U64x4 mul_low_halves(U64x4 a, U64x4 b) {
