@@ -58,6 +58,45 @@ void write(const std::string& path, Bytes bytes, Bytes prefix = {}) {
   }
 }
 
+/// Two steps of two modules with hashes, statistics, a stored value, a launch and a finding.
+/// @param changed  the second module sees another value than the first one made.
+Content sample_run(float value, bool closed, bool changed = false) {
+  const auto bytes = std::make_shared<Content>();
+  test::TraceBuilder builder(std::make_unique<test::MemorySink>(bytes));
+  builder.fact("version.torch", value == 1 ? "2.12.0" : "2.13.0");
+  for (uint32_t step = 0; step < 2; ++step) {
+    const float loss = step == 0 ? 1 : value;
+    builder.step(step)
+        .stats({.scope = "fc",
+                .slot = "input:0",
+                .capture = format::Capture::kHash,
+                .value = {.storage = 7},
+                .values = {3, loss}})
+        .launch({.kernel = "gemm", .scope = "fc"})
+        .stats({.scope = "fc", .value = {.storage = 8}, .values = {1, 2, loss}})
+        .stats({.scope = "head",
+                .slot = "input:0",
+                .capture = format::Capture::kHash,
+                .value = {.storage = 8},
+                .values = {1, 2, changed && step == 1 ? loss + 1 : loss}})
+        .stats({.scope = "fc", .slot = "arg:0", .kernel = "gemm", .values = {4, loss}})
+        .stats({.slot = "loss", .phase = format::Phase::kLoss, .values = {loss}})
+        .finding({.level = format::Level::kError, .scope = "fc", .slot = "output:0"})
+        .flush();
+  }
+  builder.value({.bytes = Content(64, std::byte{1})});
+  closed ? builder.close() : builder.leave_unclosed();
+  return *bytes;
+}
+
+/// As the target of the diff takes two traces.
+void write_pair(const std::string& path, const Content& base, const Content& cand) {
+  const auto length = static_cast<uint32_t>(base.size());
+  Content both = base;
+  both.insert(both.end(), cand.begin(), cand.end());
+  write(path, both, std::as_bytes(std::span(&length, 1)));
+}
+
 void write_payloads(const std::string& folder, const Content& trace) {
   const reader::MemorySource source(trace);
   reader::ProblemList problems;
@@ -134,6 +173,12 @@ int main(int argc, char** argv) {
   const auto values = convtrace::sample_of_values();
   convtrace::write(folder + "/file/values", values);
   convtrace::write_parts(folder, values);
+  using convtrace::sample_run;
+  convtrace::write_pair(folder + "/diff/same", sample_run(1, true), sample_run(1, true));
+  convtrace::write_pair(folder + "/diff/diverged", sample_run(1, true), sample_run(2, true));
+  convtrace::write_pair(folder + "/diff/killed", sample_run(1, true), sample_run(2, false));
+  convtrace::write_pair(folder + "/diff/changed", sample_run(1, true), sample_run(1, true, true));
+  convtrace::write_pair(folder + "/diff/unlike", values, closed);
   convtrace::write_scanner_seeds(folder);
   return 0;
 }

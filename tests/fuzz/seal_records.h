@@ -26,4 +26,13 @@ inline void seal_records(std::vector<std::byte>& bytes, uint32_t file_tag) {
   }
 }
 
+/// Seals a whole trace, its file header too.
+inline void seal_trace(std::vector<std::byte>& bytes) {
+  if (bytes.size() < format::kSlotBytes) return;
+  const uint32_t tag = checksum32(Bytes(bytes).subspan(16, 16));
+  store_le(&bytes[56], tag);
+  store_le(&bytes[60], checksum32(Bytes(bytes).first(60)));
+  seal_records(bytes, tag);
+}
+
 }  // namespace convtrace::test

@@ -102,7 +102,8 @@ void align_rest(Alignment& alignment, Records base, Records cand, const ScopeMap
   }
   size_t cells = kMaxStepCells;
   std::vector<uint32_t> base_taken, cand_taken;
-  for (const auto& [call, rest] : calls) {
+  for (const auto& entry : calls) {
+    const Rest& rest = entry.second;
     if (rest.base.empty() || rest.cand.empty()) continue;
     const auto value = [](Records of) { return [of](uint32_t i) { return of[i].stats.hash; }; };
     const bool exchange =

@@ -51,7 +51,7 @@ void write_header(std::ostream& out, const char* side) {
 
 CsvReport::CsvReport(std::ostream& out) : out_(out) {
   out_ << "rank,step,phase,scope,call,slot,op,kernel,class,field,difference,tolerance_used,z,"
-          "matched_by";
+          "matched_by,confidence,cand_scope,cand_slot";
   write_header(out_, "base");
   write_header(out_, "cand");
   out_ << '\n';
@@ -68,9 +68,11 @@ void CsvReport::row(const RecordReport& record, bool in_base, bool in_cand) {
        << to_string(c.verdict) << ',';
   if (matched) {
     out_ << to_string(c.field) << ',' << exact(c.difference) << ',' << exact(c.tolerance) << ','
-         << exact(c.z) << ',' << to_string(record.how);
+         << exact(c.z) << ',' << to_string(record.how) << ','
+         << tools::number_text(static_cast<double>(record.confidence), 3) << ','
+         << tools::escape_csv(record.cand_scope) << ',' << tools::escape_csv(record.cand_slot);
   } else {
-    out_ << ",,,,";
+    out_ << ",,,,,,,";
   }
   write_side(out_, record.base, in_base);
   write_side(out_, record.cand, in_cand);

@@ -6,6 +6,7 @@
 
 #include "tools/common/escape.h"
 #include "tools/common/text.h"
+#include "tools/diff/determinism.h"
 #include "tools/diff/next_commands.h"
 #include "tools/diff/page_assets.h"
 #include "tools/diff/report_json.h"
@@ -57,6 +58,7 @@ class HtmlReport {
     paragraph(quote_markup(renamed_text(result_)));
     for (const std::string& text : replica_lines(result_)) paragraph("Replicas: " + text);
     for (const std::string& why : result_.incomplete) paragraph("Incomplete: " + quote_markup(why));
+    differences();
     if (result_.cause) {
       out_ << "<h2>Probable cause</h2>\n";
       paragraph("<b>" +
@@ -74,6 +76,19 @@ class HtmlReport {
   }
 
  private:
+  /// The first screen says that there is something to read further below.
+  void differences() {
+    constexpr size_t kNamed = 3;
+    const auto& entries = result_.preflight;
+    std::string text;
+    for (size_t i = 0; i < entries.size() && i < kNamed; ++i) {
+      text += (i == 0 ? "" : ", ") + escape_markup(entries[i].name);
+    }
+    if (entries.size() > kNamed)
+      text += ", and " + std::to_string(entries.size() - kNamed) + " more";
+    if (!text.empty()) paragraph("<a href=\"#differ\">The runs differ in</a> " + text + ".");
+  }
+
   void charts() {
     out_ << kCharts;
     for (size_t i = 0; i < kClassCount; ++i) {
@@ -182,13 +197,14 @@ class HtmlReport {
 
   void preflight() {
     if (result_.preflight.empty()) return;
-    out_ << "<h2>The runs differ in</h2>\n<div "
+    out_ << "<h2 id=\"differ\">The runs differ in</h2>\n<div "
             "class=\"scroll\"><table><tr><th></th><th>baseline</th><th>candidate</th>"
-            "</tr>\n";
+            "<th>what it does</th></tr>\n";
     for (const PreflightEntry& entry : result_.preflight) {
       out_ << "<tr><td>" << escape_markup(entry.name) << "</td><td>"
            << escape_markup(entry.base.value_or("(none)")) << "</td><td>"
-           << escape_markup(entry.cand.value_or("(none)")) << "</td></tr>\n";
+           << escape_markup(entry.cand.value_or("(none)")) << "</td><td>" << meaning_of(entry.name)
+           << "</td></tr>\n";
     }
     out_ << "</table></div>\n";
   }

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "tools/common/text.h"
+#include "tools/diff/determinism.h"
 #include "tools/diff/next_commands.h"
 
 namespace convtrace::diff {
@@ -177,7 +178,8 @@ Json preflight_json(const std::vector<PreflightEntry>& entries) {
   for (const PreflightEntry& entry : entries) {
     list.push_back({{"name", entry.name},
                     {"base", entry.base ? Json(*entry.base) : Json()},
-                    {"cand", entry.cand ? Json(*entry.cand) : Json()}});
+                    {"cand", entry.cand ? Json(*entry.cand) : Json()},
+                    {"meaning", text_or_null(std::string(meaning_of(entry.name)))}});
   }
   return list;
 }

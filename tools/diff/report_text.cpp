@@ -5,6 +5,7 @@
 
 #include "tools/common/escape.h"
 #include "tools/common/text.h"
+#include "tools/diff/determinism.h"
 #include "tools/diff/next_commands.h"
 #include "tools/diff/report_parts.h"
 
@@ -67,6 +68,7 @@ class TextReport {
       for (size_t i = 0; i < shown; ++i) {
         const PreflightEntry& entry = result_.preflight[i];
         line("  ", escape_text(entry.name) + ": " + side(entry.base) + " | " + side(entry.cand));
+        line("      ", std::string(meaning_of(entry.name)));
       }
       if (shown < result_.preflight.size()) {
         out_ << "  and " << result_.preflight.size() - shown << " more (--json lists all)\n";

@@ -20,6 +20,7 @@ _SWITCHES = {
     "switch.matmul_bf16_reduced": (
         "backends.cuda.matmul.allow_bf16_reduced_precision_reduction"),
     "switch.mkldnn_enabled": "backends.mkldnn.enabled",
+    "switch.torch_seed": "initial_seed()",
 }
 # torch before fp32_precision (2.9).
 _OLD_SWITCHES = {

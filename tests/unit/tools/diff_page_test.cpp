@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include <filesystem>
 #include <fstream>
 #include <memory>
 #include <sstream>
@@ -41,22 +42,25 @@ std::string page_of(const Run& base, const Run& cand) {
   return html.str();
 }
 
+constexpr const char* kChromium = "timeout 120 chromium --headless --no-sandbox --disable-gpu ";
+
+bool has_chromium() { return !output_of("command -v chromium").empty(); }
+
 /// Opens the page in Chromium, runs `script` in it. @return what the script put into `told`; null
 /// where no Chromium is installed.
 tools::Json driven(const std::string& html, const std::string& script) {
-  if (output_of("command -v chromium").empty()) return {};
+  if (!has_chromium()) return {};
   const test::TempDir dir;
   std::ofstream(dir / "page.html") << html << "<script>const told = {};\n"
                                    << script
                                    << "\nconst out = document.createElement('output');\n"
                                       "out.textContent = 'TOLD' + btoa(JSON.stringify(told));\n"
                                       "document.body.append(out);</script>";
-  const std::string dom = output_of(
-      "timeout 120 chromium --headless --no-sandbox --disable-gpu "
-      "--user-data-dir=" +
-      (dir / "profile") + " --window-size=390,844 --dump-dom file://" + (dir / "page.html") +
-      " 2>/dev/null | grep -o 'TOLD[A-Za-z0-9+/=]*'"
-      " | cut -c5- | base64 -d");
+  const std::string dom =
+      output_of(kChromium + ("--user-data-dir=" + (dir / "profile")) +
+                " --window-size=390,844 --dump-dom file://" + (dir / "page.html") +
+                " 2>/dev/null | grep -o 'TOLD[A-Za-z0-9+/=]*'"
+                " | cut -c5- | base64 -d");
   INFO(dom.size());
   REQUIRE_FALSE(dom.empty());
   return tools::Json::parse(dom);
@@ -112,6 +116,36 @@ TEST_CASE("page: it is read with the keyboard, on a phone", "[diff][html][browse
   CHECK(told["plot"] == "mean of fc2 output:0 forward, f32");
   CHECK(told["cell"].get<std::string>().find("step 0, fc2: identical") == 0);
   CHECK(told["overflow"] <= 0);
+}
+
+TEST_CASE("page: pictures of it, for people to look at", "[diff][html][browser]") {
+  if (!has_chromium()) {
+    WARN("no chromium here: no pictures");
+    return;
+  }
+  Run cand = test::training(12);
+  cand.meta.facts = {{"version.torch", "2.14.0"}, {"switch.cudnn_benchmark", "True"}};
+  for (uint32_t step = 5; step < 12; ++step) {
+    scale(cand.at(step, "fc2", "output:0"), 1.5);
+    scale(cand.at(step, "", "loss"), 1 + 0.1 * step);
+    scale(cand.at(step, "fc2", "grad:weight"), 1.2);
+  }
+  const test::TempDir dir;
+  std::ofstream(dir / "page.html") << page_of(test::training(12), cand);
+  const std::string folder = CONVTRACE_TEST_ARTIFACTS;
+  std::filesystem::create_directories(folder);
+  const auto make = [&](const std::string& option, const std::string& name) {
+    const std::string path = folder + "/" + name;
+    std::filesystem::remove(path);
+    (void)output_of(kChromium + ("--hide-scrollbars --user-data-dir=" + (dir / "profile")) + " " +
+                    option + path + " file://" + (dir / "page.html") + " 2>/dev/null");
+    INFO(path);
+    CHECK(std::filesystem::exists(path));
+    CHECK(std::filesystem::file_size(path) > 10'000);
+  };
+  make("--window-size=1280,2400 --screenshot=", "diff-report-desktop.png");
+  make("--window-size=390,2400 --screenshot=", "diff-report-phone.png");
+  make("--print-to-pdf=", "diff-report-printed.pdf");
 }
 
 TEST_CASE("page: 100,000 values stay below 5 MB and are scrolled at once",

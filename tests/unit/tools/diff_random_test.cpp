@@ -1,12 +1,15 @@
 // What holds for any two runs, on runs and files that were changed at random.
 
+#include <cmath>
 #include <fstream>
 #include <iterator>
+#include <map>
 #include <random>
 #include <sstream>
 
 #include "tests/unit/tools/diff_compared.h"
 #include "tools/diff/command.h"
+#include "tools/diff/report_parts.h"
 
 namespace {
 
@@ -53,6 +56,18 @@ void mutate(Run& run, Random& random) {
 Run mutated(Random& random) {
   Run run = test::training(3);
   for (size_t i = below(random, 4); i > 0; --i) mutate(run, random);
+  return run;
+}
+
+/// A repetition of `run` on a machine that rounds: every tensor moves by up to `eps` epsilons of
+/// f32, and is the same to all that see it.
+Run rounded(Run run, double eps, Random& random) {
+  std::map<uint64_t, double> factors;  // by storage
+  for (Item& item : run.items) {
+    const double part = static_cast<double>(random()) / static_cast<double>(Random::max());
+    const double factor = 1 + (2 * part - 1) * eps * 0x1p-23;
+    test::scale(item, factors.emplace(item.storage, factor).first->second);
+  }
   return run;
 }
 
@@ -127,6 +142,38 @@ TEST_CASE("random: steps that are not read are counted as if they were", "[diff]
     CHECK(some.root->record.slot == all.root->record.slot);
     CHECK(test::where(some) == test::where(all));
   }
+}
+
+TEST_CASE("random: noise of rounding never diverges beside three runs that have it",
+          "[diff][random]") {
+  Random random(5);
+  for (int i = 0; i < 40; ++i) {
+    const double eps = std::pow(10, static_cast<double>(below(random, 5)));
+    const Run run = test::training(3);
+    const Run base = rounded(run, eps, random), cand = rounded(run, eps, random);
+    const std::vector<Run> noise = {rounded(run, eps, random), rounded(run, eps, random),
+                                    rounded(run, eps, random)};
+    CAPTURE(i, eps);
+    const DiffResult result = compared(base, cand, noise);
+    CHECK(result.verdict == diff::Verdict::kSame);
+    CHECK(result.first_bit_difference.has_value());
+  }
+}
+
+TEST_CASE("random: without them a divergence of that size is within reach of rounding",
+          "[diff][random]") {
+  Random random(6);
+  int diverged = 0;
+  for (int i = 0; i < 40; ++i) {
+    const Run run = test::training(3);
+    const DiffResult result = compared(rounded(run, 200, random), rounded(run, 200, random));
+    CAPTURE(i);
+    if (!result.root) continue;
+    ++diverged;
+    CHECK_FALSE(diff::rounding_hint(*result.root, false).empty());
+    CHECK(diff::rounding_hint(*result.root, true).empty());
+  }
+  CHECK(diverged > 10);
 }
 
 TEST_CASE("random: damaged files give an answer or an error", "[diff][random]") {

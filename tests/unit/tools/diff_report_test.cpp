@@ -92,10 +92,42 @@ TEST_CASE("convtrace-diff: --csv has one row per compared or unmatched value",
   std::vector<std::string> rows;
   for (std::string line; std::getline(lines, line);) rows.push_back(line);
   REQUIRE(rows.size() == 1 + 30);
+  CHECK(contains(rows[0], ",matched_by,confidence,cand_scope,cand_slot,"));
+  CHECK(contains(rows[1], ",stable key,1,\"fc1\",\"param:weight\","));
   const auto columns = std::ranges::count(rows[0], ',');
   for (const std::string& row : rows) CHECK(std::ranges::count(row, ',') == columns);
   CHECK(std::ranges::count_if(rows, [](const auto& r) { return contains(r, ",diverged,"); }) == 2);
   CHECK(std::ranges::count_if(rows, [](const auto& r) { return contains(r, ",unmatched,"); }) == 1);
+}
+
+TEST_CASE("convtrace-diff: --csv has the candidate's names and how sure the match is",
+          "[diff][command][csv]") {
+  Run cand = test::training();
+  for (Item& item : cand.items) {
+    if (item.scope == "fc2") item.scope = "head";
+  }
+  const Pair pair(test::training(), cand);
+  const std::string csv = run({pair.base, pair.cand, "--csv", "-"}).out;
+  CHECK(contains(csv, ",stable key in a module of another name,0.9,\"head\",\"output:0\","));
+}
+
+TEST_CASE("convtrace-diff: a switch that differs is told with what it does", "[diff][command]") {
+  Run cand = test::training();
+  cand.meta.facts = {
+      {"version.torch", "2.13.0"},        {"switch.NCCL_ALGO", "Tree"},
+      {"switch.cudnn_benchmark", "True"}, {"switch.matmul_fp32_precision", "tf32"},
+      {"switch.torch_seed", "7"},         {"switch.CUBLAS_WORKSPACE_CONFIG", ":4096:8"}};
+  const Pair pair(test::training(), cand);
+  const Outcome outcome = run({pair.base, pair.cand, "--json", "-"});
+  for (const char* words : {"NCCL adds", "fastest in a trial", "TF32 rounds", "random numbers",
+                            "cuBLAS repeats its results only with :4096:8"}) {
+    INFO(words);
+    CHECK(contains(outcome.err, words));
+    CHECK(contains(outcome.out, words));
+  }
+  for (const Json& entry : Json::parse(outcome.out)["preflight"]) {
+    CHECK(entry["meaning"].is_string());
+  }
 }
 
 TEST_CASE("convtrace-diff: --junit fails the rank that diverged", "[diff][command][junit]") {

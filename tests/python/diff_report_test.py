@@ -1,0 +1,120 @@
+"""convtrace-diff as a program: its JSON against docs/diff-report.schema.json, and what an interrupt leaves."""
+import json
+import os
+import pathlib
+import signal
+import struct
+import subprocess
+import tempfile
+import time
+import unittest
+
+from reader_test import ROOT
+
+DIFF = pathlib.Path(os.environ["CONVTRACE_BUILD"]) / "bin" / "convtrace-diff"
+GOLDEN = pathlib.Path(ROOT) / "tests" / "golden" / "v1"
+PAIRS = pathlib.Path(ROOT) / "tests" / "fuzz" / "corpus" / "diff"  # seeds: the first one's length, two traces
+SCHEMA = pathlib.Path(ROOT) / "docs" / "diff-report.schema.json"
+
+
+def strict(schema):
+    """The schema, but without keys that it does not name."""
+    if isinstance(schema, list):
+        return [strict(each) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    closed = {key: strict(value) for key, value in schema.items()}
+    if "properties" in closed and schema.get("type") == "object":
+        closed["additionalProperties"] = False
+    return closed
+
+
+class Folder(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+
+    def split(self, pair):
+        content = (PAIRS / pair).read_bytes()
+        length, = struct.unpack_from("<I", content)
+        for name, part in ("base", content[4:4 + length]), ("cand", content[4 + length:]):
+            (self.folder / f"{name}.ctrace").write_bytes(part)
+        return self.folder / "base.ctrace", self.folder / "cand.ctrace"
+
+
+class SchemaTestCase(Folder):
+    def setUp(self):
+        super().setUp()
+        try:
+            import jsonschema
+        except ImportError:
+            self.skipTest("the package jsonschema is not installed")
+        schema = json.loads(SCHEMA.read_text())
+        jsonschema.Draft202012Validator.check_schema(schema)
+        self.validator = jsonschema.Draft202012Validator(strict(schema))
+
+    def report(self, base, cand, *options):
+        run = subprocess.run([DIFF, base, cand, "--json", "-", *options], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        self.assertIn(run.returncode, (0, 1, 3, 4), run.stderr)
+        report = json.loads(run.stdout)
+        problems = [f"{'/'.join(map(str, e.absolute_path))}: {e.message[:200]}" for e in self.validator.iter_errors(report)]
+        self.assertEqual(problems, [], (base, cand))
+        return report
+
+    def test_every_report_follows_it(self):
+        traces = sorted(GOLDEN.glob("*.ctrace"))
+        self.assertGreater(len(traces), 4)
+        verdicts = set()
+        for base in traces:
+            for cand in traces:
+                verdicts.add(self.report(base, cand)["verdict"])
+        for pair in sorted(path.name for path in PAIRS.iterdir()):
+            base, cand = self.split(pair)
+            report = self.report(base, cand, "--noise", base)
+            verdicts.add(report["verdict"])
+            verdicts.add(self.report(cand, base)["verdict"])
+        self.assertEqual(verdicts, {"same", "diverged", "not-comparable", "findings"})
+
+    def test_a_value_that_changed_on_its_way_has_a_consumer(self):
+        root = self.report(*self.split("changed"))["root"]
+        self.assertEqual((root["class"], root["consumer"]["scope"]), ("changed-between", "head"))
+
+    def test_it_refuses_other_reports(self):
+        report = self.report(*self.split("diverged"))
+        for path, value in (("verdict",), "maybe"), (("root", "class"), "bad"), (("root", "base", "hash"), 7), (("more",), 1):
+            broken = json.loads(json.dumps(report))
+            at = broken
+            for key in path[:-1]:
+                at = at[key]
+            at[path[-1]] = value
+            self.assertFalse(self.validator.is_valid(broken), path)
+
+
+class InterruptTestCase(Folder):
+    def interrupted(self, number):
+        """A run that waits for whoever reads its CSV, ended by a signal."""
+        report, pipe = self.folder / "report.json", self.folder / "rows.csv"
+        report.write_text("an earlier one")
+        os.mkfifo(pipe)
+        base, cand = self.split("diverged")
+        run = subprocess.Popen([DIFF, base, cand, "--json", report, "--csv", pipe], stdout=subprocess.PIPE)
+        deadline = time.monotonic() + 60
+        while not list(self.folder.glob("*.unfinished")) and time.monotonic() < deadline:
+            time.sleep(0.01)
+        self.assertEqual(len(list(self.folder.glob("*.unfinished"))), 1)
+        run.send_signal(number)
+        out, _ = run.communicate(timeout=60)
+        self.assertEqual((run.returncode, out), (-number, b""))
+        self.assertEqual(list(self.folder.glob("*.unfinished")), [])
+        self.assertEqual(report.read_text(), "an earlier one")
+
+    def test_an_interrupt_leaves_no_half_written_report(self):
+        self.interrupted(signal.SIGINT)
+
+    def test_nor_does_a_termination(self):
+        self.interrupted(signal.SIGTERM)
+
+
+if __name__ == "__main__":
+    unittest.main()

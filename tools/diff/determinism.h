@@ -1,0 +1,16 @@
+#pragma once
+/// @file determinism.h
+/// What a difference between two runs' versions, switches and devices does to their numbers.
+///
+/// Place:    preflight.h asks for each difference that it finds.
+/// Threads:  pure function.
+
+#include <string_view>
+
+namespace convtrace::diff {
+
+/// @param fact  as in a trace: "switch.cudnn_benchmark", "version.torch".
+/// @return one sentence, or "" where nothing general can be said.
+[[nodiscard]] std::string_view meaning_of(std::string_view fact);
+
+}  // namespace convtrace::diff
