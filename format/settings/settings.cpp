@@ -156,6 +156,12 @@ constexpr SettingSpec kTable[] = {
     row<Flag<&S::all_kernels>>("CONVTRACE_ALL_KERNELS", "0|1", "0",
                                "Values of what every GPU kernel writes, found by hashes, beside "
                                "those that rules ask for."),
+    row<CheckedText<&S::ops, check_patterns>>(
+        "CONVTRACE_OPS", "PATTERN[;PATTERN...]", "",
+        "Inputs and outputs of every PyTorch operation inside the modules that match, forward and "
+        "backward: slow, for narrowing down."),
+    row<Flag<&S::optimizer_state>>("CONVTRACE_OPTIMIZER_STATE", "0|1", "0",
+                                   "What the optimizer keeps of each parameter, after each step."),
     row<MaxBytes>("CONVTRACE_MAX_BYTES", "BYTES|20G|auto", "auto",
                   "Largest trace of one process; auto is 20G or half of the free space, if that is "
                   "less."),

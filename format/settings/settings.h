@@ -41,6 +41,8 @@ struct Settings {
   std::string include;                            // CONVTRACE_INCLUDE
   std::string exclude;                            // CONVTRACE_EXCLUDE
   bool all_kernels = false;                       // CONVTRACE_ALL_KERNELS
+  std::string ops;                                // CONVTRACE_OPS
+  bool optimizer_state = false;                   // CONVTRACE_OPTIMIZER_STATE
   uint64_t max_bytes = 0;  // CONVTRACE_MAX_BYTES; 0: min(20G, half of the free space)
   Ring ring;               // CONVTRACE_RING
   Spike spike;             // CONVTRACE_SPIKE

@@ -17,13 +17,13 @@ PHASES = ("forward", "data", "loss", "backward", "optimizer", "recompute")
 
 
 class FakeEngine:
-    def __init__(self, mode="stats"):
+    def __init__(self, mode="stats", settings=()):
         self.texts = [None]
         self.messages = []  # SimpleNamespace, in order
         self.submits = 0
         self.answer = 0 if mode == "launches" else engine.SUBMIT_CAPTURE
         self.watch_ops = False  # answer an OP with WATCH
-        self.mode = mode
+        self.settings = {"CONVTRACE_MODE": mode, **dict(settings)}
         self.slots = {}
         self.on_tensor = None  # called with each decoded tensor while its memory is valid
 
@@ -40,7 +40,7 @@ class FakeEngine:
         pass
 
     def convtrace_setting(self, name, buffer, capacity):
-        buffer.value = {b"CONVTRACE_MODE": self.mode.encode()}.get(name, b"")
+        buffer.value = self.settings.get(name.decode(), "").encode()
         return len(buffer.value)
 
     def convtrace_scope_slot(self):
@@ -139,9 +139,9 @@ class FakeEngine:
                                text=self.texts[text])
 
 
-def observe(torch, mode="stats"):
+def observe(torch, mode="stats", settings=()):
     """Installs an observer over a fresh fake engine. @return (fake, observer)"""
-    fake = FakeEngine(mode)
+    fake = FakeEngine(mode, settings)
     observer = Observer(torch, engine.Engine(fake))
     observer.install()
     return fake, observer

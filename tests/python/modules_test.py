@@ -45,6 +45,18 @@ class Names(ObservedTest):
         self.assertEqual([(s, c - 1) for s, c in self.entered() if s == ""][:1], [("", 0)])
         self.assertEqual([s for s, _ in self.entered()], [s for s, _ in unwrapped])
 
+    def test_checkpoint_wrappers_do_not_appear(self):
+        from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper
+
+        model = nn.Sequential(nn.Linear(4, 4), nn.ReLU())
+        names = qualified_names(model)
+        model[0] = checkpoint_wrapper(model[0])
+        model(torch.randn(2, 4)).sum().backward()
+        self.assertEqual([s for s, _ in self.entered()], names + ["0"])  # and once more in backward
+        self.assertEqual([s.phase for s in self.fake.of("scope") if s.enter and s.scope == "0"],
+                         ["forward", "recompute"])
+        self.assertEqual(self.calls(slot="param:weight"), [("0", 0, "param:weight")])
+
     def test_an_attribute_named_module_of_the_user_stays_in_names(self):
         model = nn.Module()
         model.module = nn.Linear(4, 4)

@@ -100,6 +100,49 @@ class Steps(ObservedTest):
             other.step()
         self.assertEqual(self.steps(), [0, 1])
 
+    def test_many_step_calls_of_partitions_are_one_phase(self):
+        """As ZeRO-3 steps its sub groups one by one."""
+        model = nn.Sequential(*[nn.Linear(4, 4) for _ in range(5)])
+        partitions = [torch.optim.SGD(layer.parameters(), lr=0.1) for layer in model]
+        for _ in range(3):
+            model(torch.randn(2, 4)).sum().backward()
+            for optimizer in partitions:
+                optimizer.step()
+        self.assertEqual(self.steps(), [0, 1, 2])
+        self.assertEqual(len(self.calls(slot="param:weight", phase="optimizer")), 15)
+
+    def test_an_optimizer_inside_the_backward_pass(self):
+        """A step a parameter, as soon as its gradient is there."""
+        model = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4))
+        optimizers = {p: torch.optim.SGD([p], lr=0.1) for p in model.parameters()}
+
+        def update(parameter):
+            optimizers[parameter].step()
+            parameter.grad = None
+
+        for parameter in optimizers:
+            parameter.register_post_accumulate_grad_hook(update)
+        for _ in range(3):
+            model(torch.randn(2, 4)).sum().backward()
+        self.assertEqual(self.steps(), [0, 1, 2])
+        grads = [(t.scope, t.slot) for t in self.fake.tensors(phase="backward")
+                 if t.slot.startswith("grad:")]
+        self.assertEqual(sorted(grads), sorted(
+            [(scope, "grad:" + name) for scope in "01" for name in ("bias", "weight")] * 3))
+
+    def test_the_place_before_an_optimizer_step_comes_back(self):
+        model = nn.Linear(2, 2)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        places = []
+
+        def update(parameter):
+            optimizer.step()
+            places.append(self.fake.slot())
+
+        model.weight.register_post_accumulate_grad_hook(update)
+        model(torch.randn(1, 2)).sum().backward()
+        self.assertEqual(places, [("", 0, "backward")])
+
     def test_a_skipped_scaler_step_ends_the_step(self):
         scaler = torch.amp.GradScaler("cpu", init_scale=2.0)
         for factor in (1.0, float("inf"), 1.0):

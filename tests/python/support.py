@@ -18,10 +18,11 @@ class ObservedTest(unittest.TestCase):
     """`self.fake` records what an observer installed in this process says during the test."""
 
     mode = "stats"
+    settings = {}
 
     def setUp(self):
         torch.manual_seed(0)
-        self.fake, self.observer = fake_engine.observe(torch, self.mode)
+        self.fake, self.observer = fake_engine.observe(torch, self.mode, self.settings)
 
     def tearDown(self):
         self.assertEqual([d.text for d in self.fake.of("diagnostic")], [])

@@ -25,6 +25,7 @@ class Backward:
 
     def _wrap(self, original, records_loss):
         observer, graph_task = self._observer, self._graph_task
+        run = observer.operations.backward_call(original)
 
         @functools.wraps(original)
         def started(*args, **kwargs):
@@ -33,7 +34,7 @@ class Backward:
                 return original(*args, **kwargs)
             before = self._enter(args, kwargs, records_loss)
             try:
-                return original(*args, **kwargs)
+                return run(*args, **kwargs)
             finally:
                 self._leave(before)
 

@@ -82,7 +82,7 @@ class Engine:
         self._ids.clear()
 
     def setting(self, name):
-        buffer = ctypes.create_string_buffer(256)
+        buffer = ctypes.create_string_buffer(4096)
         self._library.convtrace_setting(name.encode(), buffer, len(buffer))
         return buffer.value.decode("utf-8", "replace")
 

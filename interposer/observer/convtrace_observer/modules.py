@@ -24,7 +24,7 @@ class ModuleCalls:
 
     def install(self):
         self._original = self._module.__call__
-        self._wrapper = self._wrap(self._original)
+        self._wrapper = self._wrap(self._observer.operations.module_call(self._original))
         self._module.__call__ = self._wrapper
 
     def remove(self):
@@ -50,7 +50,7 @@ class ModuleCalls:
         entry_of = observer.names.entries.get
         find, entered, left = self._find, self._entered, self._left
 
-        @functools.wraps(original)
+        @functools.wraps(self._original)
         def __call__(self, *args, **kwargs):
             if is_compiling():
                 return original(self, *args, **kwargs)

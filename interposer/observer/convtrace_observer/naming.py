@@ -57,11 +57,12 @@ class Entry:
 class Owner:
     """Where a parameter lives."""
 
-    __slots__ = ("reference", "place", "parameter_slot", "gradient_slot", "recorded")
+    __slots__ = ("reference", "place", "name", "parameter_slot", "gradient_slot", "recorded")
 
-    def __init__(self, reference, place, parameter_slot, gradient_slot):
+    def __init__(self, reference, place, name, parameter_slot, gradient_slot):
         self.reference = reference
         self.place = place
+        self.name = name
         self.parameter_slot = parameter_slot
         self.gradient_slot = gradient_slot
         self.recorded = False
@@ -137,6 +138,10 @@ class Names:
             place = self._places[name] = Place(name, self._intern(name))
         return place
 
+    def name_of(self, number):
+        """The module path of a scope id."""
+        return next((name for name, place in self._places.items() if place.id == number), "")
+
     def add_root(self, module):
         """Names the tree of a module that was called at top level.
 
@@ -188,7 +193,7 @@ class Names:
             return  # tied weights: the first name wins
         recorded = owner.recorded if owner is not None else False
         owner = self._owners[key] = Owner(
-            _KeyedReference(parameter, self._parameter_died, key), place,
+            _KeyedReference(parameter, self._parameter_died, key), place, name,
             self._intern("param:" + name), self._intern("grad:" + name))
         owner.recorded = recorded
 

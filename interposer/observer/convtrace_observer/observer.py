@@ -3,8 +3,8 @@ import atexit
 import os
 import sys
 
-from . import (backward, dynamo, engine, facts, gradients, modules, naming, ops, optimizer, padding,
-               scopes, steps, values, watches)
+from . import (aten_ops, backward, dynamo, engine, facts, gradients, modules, naming, ops,
+               optimizer, padding, scopes, steps, triton_kernels, values, watches)
 
 _MAX_FAILURES = 5
 
@@ -34,6 +34,8 @@ class Observer:
         self.steps = steps.Steps()
         self.read = values.TensorReader(torch)
         self.watches = watches.Watches(port)
+        self.triton = triton_kernels.TritonKernels(self)
+        self.operations = aten_ops.AtenOps(self, torch)
         self.modules = modules.ModuleCalls(self, torch)
         self.optimizers = optimizer.Optimizers(self, torch)
         self._parts = (self.modules, self.optimizers, backward.Backward(self, torch),
@@ -43,8 +45,8 @@ class Observer:
         self.active = True
         self._set_flags(0 if self._only_launches else engine.SUBMIT_CAPTURE)
         dynamo.skip_frames(self._torch, (
-            backward, engine, facts, gradients, modules, naming, ops, optimizer, padding, scopes,
-            steps, values, watches, sys.modules[__name__]))
+            aten_ops, backward, engine, facts, gradients, modules, naming, ops, optimizer, padding,
+            scopes, steps, triton_kernels, values, watches, sys.modules[__name__]))
         for part in self._parts:
             try:
                 part.install()
@@ -57,7 +59,7 @@ class Observer:
     def remove(self):
         """Tracing is over in this process: the program runs on as if we had never been there."""
         self.active = self.capture = self.follows = False
-        for part in self._parts:
+        for part in (*self._parts, self.triton):
             part.remove()
         self.watches.clear()
 
@@ -71,9 +73,11 @@ class Observer:
                 for name, value in facts.collect(self._torch):
                     thread.batch.fact(name, value)
                 self.submit(thread)
+                self.triton.look()
         return self.active
 
     def open_step(self, thread):
+        self.triton.look()
         self.step = self.steps.index
         thread.batch.step(self.step)
         self._set_flags(self.submit(thread))
@@ -134,6 +138,11 @@ class Observer:
     def _program_ends(self):
         """After an interrupt Python ends itself by the signal, and the engine's own handler of the
         process's exit never runs."""
+        if self._begun and self.active and self.operations.unmatched:
+            batch = engine.Batch(self.port)
+            batch.diagnostic(engine.WARNING, "operations",
+                             "CONVTRACE_OPS matched no module that was called")
+            batch.submit()
         if isinstance(getattr(sys, "last_value", None), KeyboardInterrupt):
             self.port.finish()
 

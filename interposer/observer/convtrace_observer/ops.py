@@ -208,11 +208,14 @@ def _library_tag(op):
     name = schemas[0].name
     if name.split("::")[0] in TORCH_NAMESPACES:
         return None
-    overload = getattr(op, "_overloadname", "default")
-    if overload != "default":
-        name += "." + overload
+    name = op_name(name, getattr(op, "_overloadname", "default"))
     declared = any(value.alias_info is not None for schema in schemas for value in schema.returns)
     return _Tag(name, declared, True)
+
+
+def op_name(name, overload):
+    """As records have it: "namespace::name", with the overload where it is not the only one."""
+    return name if overload == "default" else name + "." + overload
 
 
 def _function_tags(function):

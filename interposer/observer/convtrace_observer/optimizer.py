@@ -14,6 +14,7 @@ class Optimizers:
         self._torch = torch
         self._handles = []
         self._scalers = []
+        self._keeps_state = observer.port.setting("CONVTRACE_OPTIMIZER_STATE") == "1"
         self._unwrap_steps = lambda: None
 
     def install(self):
@@ -70,6 +71,8 @@ class Optimizers:
 
         @functools.wraps(original)
         def step(scaler, optimizer, *args, **kwargs):
+            if observer.active:
+                self._scale(scaler)
             result = original(scaler, optimizer, *args, **kwargs)
             if observer.active:
                 observer.steps.optimizer_ended()  # also where inf gradients made it skip
@@ -86,11 +89,12 @@ class Optimizers:
             thread = observer.threads.state
             if not observer.begin(thread):
                 return
+            thread.before_step = thread.slot[0], thread.slot[1]  # forward, or inside of backward
             thread.slot[0] = 0
             thread.slot[1] = engine.OPTIMIZER
             if observer.capture:
                 self._record(thread, engine.BACKWARD, (
-                    (parameter.grad, owner, owner.gradient_slot)
+                    (parameter.grad, owner.place, owner.gradient_slot)
                     for parameter, owner in self._parameters(optimizer)
                     if parameter.grad is not None))
         except Exception as error:
@@ -104,17 +108,19 @@ class Optimizers:
             thread = observer.threads.state
             if observer.capture:
                 self._record(thread, engine.OPTIMIZER, (
-                    (parameter, owner, owner.parameter_slot)
+                    (parameter, owner.place, owner.parameter_slot)
                     for parameter, owner in self._parameters(optimizer)))
+                if self._keeps_state:
+                    self._record(thread, engine.OPTIMIZER, self._state(optimizer))
             observer.steps.optimizer_ended()
-            thread.slot[1] = engine.FORWARD
+            thread.slot[0], thread.slot[1] = thread.before_step
         except Exception as error:
             observer.failed("optimizer post hook", error)
 
     def record_initial(self, thread, root):
         """Parameters of a root as its first forward finds them."""
         self._record(thread, engine.FORWARD, (
-            (parameter, owner, owner.parameter_slot)
+            (parameter, owner.place, owner.parameter_slot)
             for parameter, owner in self._observer.names.unrecorded_parameters(root)))
 
     def _parameters(self, optimizer):
@@ -122,12 +128,30 @@ class Optimizers:
             for index, parameter in enumerate(settings["params"]):
                 yield parameter, self._observer.names.owner(parameter, group, index)
 
+    def _state(self, optimizer):
+        """Tensors that the optimizer keeps of each parameter: slots such as state:weight.exp_avg."""
+        for parameter, owner in self._parameters(optimizer):
+            for key, tensor in optimizer.state.get(parameter, {}).items():
+                if isinstance(tensor, self._torch.Tensor):
+                    yield tensor, owner.place, self._observer.port.intern(
+                        "state:%s.%s" % (owner.name, key))
+
+    def _scale(self, scaler):
+        """The factor that the loss was scaled by."""
+        observer, scale = self._observer, getattr(scaler, "_scale", None)
+        try:
+            if observer.capture and scale is not None:
+                self._record(observer.threads.state, engine.OPTIMIZER, (
+                    (scale, observer.names.place(""), observer.port.intern("loss_scale")),))
+        except Exception as error:
+            observer.failed("loss scale", error)
+
     def _record(self, thread, phase, items):
         observer = self._observer
         with observer.read.unobserved():
-            for tensor, owner, slot in items:
+            for tensor, place, slot in items:
                 value = observer.read(tensor)
                 if value is not None:
-                    call = observer.occurrence(owner.place, phase, slot)
-                    thread.batch.tensor(phase, observer.full, owner.place.id, call, slot, 0, value)
+                    call = observer.occurrence(place, phase, slot)
+                    thread.batch.tensor(phase, observer.full, place.id, call, slot, 0, value)
         observer.submit(thread)

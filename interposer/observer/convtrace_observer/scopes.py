@@ -11,13 +11,15 @@ from . import engine
 class Thread:
     """State of one native thread."""
 
-    __slots__ = ("entry", "slot", "batch", "ops")
+    __slots__ = ("entry", "slot", "batch", "ops", "op_modes", "before_step")
 
     def __init__(self, port):
         self.entry = None  # naming.Entry of the innermost running module
         self.slot = port.scope_slot()  # [scope | call << 32, phase]
         self.batch = engine.Batch(port)
         self.ops = 0  # torch.library ops running
+        self.op_modes = 0  # of aten_ops.py
+        self.before_step = 0, engine.FORWARD  # what the slot said before an optimizer step
 
     def place(self):
         """(scope id, call) of where this thread is now, also in the backward pass."""

@@ -1,0 +1,123 @@
+"""Every operation of PyTorch inside chosen modules, forward and backward: CONVTRACE_OPS.
+
+A dispatch mode is pushed while such a module runs, and while a backward pass runs, in which the
+scope of each operation says whether it is wanted. Nothing is pushed, and no call is wrapped, where
+the setting is empty: a mode makes every operation of the program slower.
+"""
+import fnmatch
+import functools
+import re
+
+from . import engine, ops
+
+
+class AtenOps:
+    """`module_call` and `backward_call` wrap what modules.py and backward.py run."""
+
+    def __init__(self, observer, torch):
+        self._observer = observer
+        self._patterns = _compile(observer.port.setting("CONVTRACE_OPS"))
+        self._wanted = {}  # scope id -> whether a pattern names it or a module around it
+        self._mode = _mode_class(torch, self._record) if self._patterns else None
+        self.matched = False
+
+    @property
+    def unmatched(self):
+        return bool(self._patterns) and not self.matched
+
+    def module_call(self, original):
+        if self._mode is None:
+            return original
+        observer, entries = self._observer, self._observer.names.entries
+
+        def call(module, *args, **kwargs):
+            if not observer.is_compiling() and observer.capture:
+                entry, thread = entries.get(id(module)), observer.threads.state
+                if entry is not None and not thread.op_modes and self._wants(entry.place.name):
+                    return self._run(thread, original, module, *args, **kwargs)
+            return original(module, *args, **kwargs)
+
+        return call
+
+    def backward_call(self, original):
+        if self._mode is None:
+            return original
+        observer = self._observer
+
+        @functools.wraps(original)
+        def call(*args, **kwargs):
+            thread = observer.threads.state
+            if observer.capture and not thread.op_modes:
+                return self._run(thread, original, *args, **kwargs)
+            return original(*args, **kwargs)
+
+        return call
+
+    def _run(self, thread, call, *args, **kwargs):
+        thread.op_modes += 1
+        try:
+            with self._mode():
+                return call(*args, **kwargs)
+        finally:
+            thread.op_modes -= 1
+
+    def _wants(self, name):
+        """Whether a pattern matches a module's name."""
+        found = any(pattern.search(name) for pattern in self._patterns)
+        self.matched = self.matched or found
+        return found
+
+    def _wants_scope(self, scope):
+        wanted = self._wanted.get(scope)
+        if wanted is None:
+            name = self._observer.names.name_of(scope)
+            parts = name.split(".") if name else []
+            around = [".".join(parts[:end]) for end in range(len(parts) + 1)]
+            wanted = self._wanted[scope] = any(self._wants(one) for one in around)
+        return wanted
+
+    def _record(self, function, args, kwargs):
+        """Runs the operation; only what it raises itself leaves this function."""
+        thread, tag = self._observer.threads.state, None
+        scope, _ = thread.place()
+        # Custom ops have records of their own, and views compute nothing.
+        if function.namespace in ops.TORCH_NAMESPACES and not getattr(function, "is_view", False):
+            if self._observer.capture and scope and self._wants_scope(scope):
+                tag = ops.op_name(function._schema.name, function._overloadname)
+        if tag is not None:
+            self._values(thread, tag, "input", (args, kwargs), engine.HASH)
+        result = function(*args, **kwargs)
+        if tag is not None:
+            self._values(thread, tag, "output", result, self._observer.full)
+        return result
+
+    def _values(self, thread, tag, kind, structure, capture):
+        observer = self._observer
+        try:
+            op = observer.port.intern(tag)
+            scope, call = thread.place()
+            with observer.read.unobserved():
+                for index, tensor in enumerate(observer.read.tensors(structure)):
+                    value = observer.read(tensor)
+                    if value is not None:
+                        thread.batch.tensor(thread.slot[1], capture, scope, call,
+                                            observer.modules.slot(kind, index), op, value)
+            observer.submit(thread)
+        except Exception as error:
+            observer.failed("operation", error)
+
+
+def _compile(patterns):
+    """As the engine reads them: globs for whole names, or expressions after `re:`."""
+    return [re.compile(text[3:] if text.startswith("re:") else fnmatch.translate(text))
+            for text in patterns.split(";") if text]
+
+
+def _mode_class(torch, record):
+    from torch.utils._python_dispatch import TorchDispatchMode  # torch has imported it
+
+    class Operations(TorchDispatchMode):
+        def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+            return record(function, args, kwargs or {})
+
+    return Operations
