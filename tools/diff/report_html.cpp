@@ -121,7 +121,7 @@ class HtmlReport {
               quote_markup(object_text(root.record)) + ", " + quote_markup(type_text(root.record)) +
               "<br>class " + std::string(to_string(root.record.comparison.verdict)) +
               "; matched by " + quote_markup(match_text(root.record)) + "<br>" +
-              tools::counted(root.matched_before, "value") + " before it matched");
+              quote_markup(before_text(result_)) + " before it");
     paragraph(quote_markup(one_sided_text(root)));
     table(root.record);
     if (root.consumer) {

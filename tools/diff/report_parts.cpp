@@ -272,6 +272,15 @@ std::string tolerance_text(const RecordReport& record) {
   return text;
 }
 
+std::string before_text(const DiffResult& result) {
+  const RootReport& root = *result.root;
+  std::string text = tools::counted(root.matched_before, "value") + " matched";
+  const auto& first = result.first_bit_difference;
+  const bool same_steps = first && root.record.step > 0 && first->record.step == root.record.step &&
+                          root.one_sided_before.count == 0;
+  return text + (same_steps ? "; all earlier steps are the same bit by bit" : "");
+}
+
 std::string one_sided_text(const RootReport& root) {
   const OneSided& one_sided = root.one_sided_before;
   if (one_sided.count == 0) return "";

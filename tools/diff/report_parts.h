@@ -28,8 +28,6 @@ struct StatRow {
 
 /// What happened at the root, one sentence.
 [[nodiscard]] std::string root_sentence(const RootReport& root);
-/// "difference 0.5 in mean; tolerance used 1e-6; 0.5 would have passed (...)", "" if no number says
-/// it.
 /// How the elements of two stored values differ, a line each; none where they were not stored.
 [[nodiscard]] std::vector<std::string> element_lines(const RecordReport& record);
 /// Loss and norm of all gradients of the steps around the root, in its rank.
@@ -45,10 +43,15 @@ struct StepRow {
 [[nodiscard]] std::string match_text(const RecordReport& record);
 /// Of modules that have another name in the candidate; "" if none has.
 [[nodiscard]] std::string renamed_text(const DiffResult& result);
+/// "difference 0.5 in mean; tolerance used 1e-6; 0.5 would have passed (...)", "" if no number says
+/// it.
 [[nodiscard]] std::string tolerance_text(const RecordReport& record);
-/// "within reach of rounding: rerun with --noise", or "".
+/// What agrees before the root: "12 values matched; all earlier steps are the same bit by bit".
+/// @pre there is a root.
+[[nodiscard]] std::string before_text(const DiffResult& result);
 /// What one run alone recorded before the root; empty if nothing.
 [[nodiscard]] std::string one_sided_text(const RootReport& root);
+/// "within reach of rounding: rerun with --noise", or "".
 [[nodiscard]] std::string rounding_hint(const RootReport& root, bool noise_given);
 /// The values whose difference is shown: the root's, or for changed-between the first that
 /// suffered.
@@ -58,9 +61,9 @@ struct StepRow {
 [[nodiscard]] std::string finding_title(const FindingReport& finding, bool in_cand);
 
 /// The answer in one line.
+[[nodiscard]] std::string headline(const DiffResult& result);
 /// What to do where the runs could not be compared; none if they could.
 [[nodiscard]] std::vector<std::string> advice(const DiffResult& result);
-[[nodiscard]] std::string headline(const DiffResult& result);
 /// "1,200 values and 300 launches in 3 steps: 1,199 identical, 1 diverged"
 [[nodiscard]] std::string compared_text(const DiffResult& result);
 

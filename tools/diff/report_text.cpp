@@ -116,7 +116,7 @@ class TextReport {
     line("  value       ", object_text(record) + ", " + type_text(record));
     line("  class       ",
          std::string(to_string(record.comparison.verdict)) + "; matched by " + match_text(record));
-    line("  before it   ", tools::counted(root.matched_before, "value") + " matched");
+    line("  before it   ", before_text(result_));
     line("  one-sided   ", one_sided_text(root));
     if (root.consumer) {
       changed_between(root);
@@ -166,7 +166,7 @@ class TextReport {
     for (const StatRow& row : stat_rows(record)) {
       const bool fits =
           terminal_.columns == 0 || std::max(row.base.size(), row.cand.size()) <= column;
-      const std::string name = padded(row.name, kNameWidth) + (row.base == row.cand ? "  " : " *");
+      const std::string name = padded(row.name, kNameWidth) + (row.base == row.cand ? "  " : "* ");
       const std::string between = fits ? "  " : "\n    " + padded("", kNameWidth) + " | ";
       const std::string text = name + padded(row.base, fits ? column : 0) + between + row.cand;
       out_ << "    " << (row.deciding ? paint("1", text) : text) << "\n";

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <ranges>
 
 #include "tools/common/text.h"
 
@@ -29,13 +28,13 @@ std::optional<double> Tolerances::of(const ValueRecord& record) {
       RecordKey{.scope = key.scope, .op = key.op, .family = key.family, .slot = key.slot});
   if (!is_new) return known->second;
   const std::string kernel = tools::demangled(names_.text(record.kernel));
-  for (const ToleranceRule& rule : rules_ | std::views::reverse) {
+  for (auto rule = rules_.rbegin(); rule != rules_.rend(); ++rule) {
     const auto fits = [&](std::string_view text) {
-      return !text.empty() && rule.pattern.matches(text);
+      return !text.empty() && rule->pattern.matches(text);
     };
     if (fits(names_.text(key.scope)) || fits(names_.text(key.op)) || fits(kernel) ||
         fits(names_.text(key.family)) || fits(names_.text(key.slot))) {
-      known->second = rule.relative;
+      known->second = rule->relative;
       break;
     }
   }

@@ -130,6 +130,17 @@ TEST_CASE("convtrace-diff: a switch that differs is told with what it does", "[d
   }
 }
 
+TEST_CASE("convtrace-diff: what agrees before the root is told, and whether to the last bit",
+          "[diff][command]") {
+  const Pair pair(test::training(), diverging());
+  CHECK(contains(run({pair.base, pair.cand}).out,
+                 "21 values matched; all earlier steps are the same bit by bit"));
+  Run close = diverging();
+  scale(close.at(0, "fc1", "output:0"), 1 + 1e-7);
+  const Pair other(test::training(), close);
+  CHECK_FALSE(contains(run({other.base, other.cand}).out, "bit by bit"));
+}
+
 TEST_CASE("convtrace-diff: --junit fails the rank that diverged", "[diff][command][junit]") {
   const Pair pair(test::training(), diverging());
   const std::string xml = run({pair.base, pair.cand, "--junit", "-"}).out;
