@@ -1,10 +1,14 @@
 #!/usr/bin/env python3
-"""What tracing costs a training step on the CPU: rows observer.step_*, JSON on stdout.
+"""What tracing costs a training step on the CPU, and a module call: rows observer.*, JSON on stdout.
 
 usage: bench_observer.py [--quick]
 
-Three copies of the demo's training run side by side, one plain and one for each way of tracing. Only one works at a
-time; bursts of steps alternate between them, so a drift of the machine hits all alike.
+Copies of the demo's training run side by side, one plain and one for each way of tracing. Only one works at a
+time; bursts of steps alternate between them, so a drift of the machine hits all alike. So it is done with a module
+that does nothing.
+
+observer.step_every50 is put together: 49 steps of which no values are taken and one of which they are. A burst that
+is long enough to hold both would take minutes.
 """
 
 import json
@@ -20,32 +24,58 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 PRELOAD = ROOT / "build" / "release" / "lib" / "libconvtrace.so"
 STEPS_PER_SAMPLE = 5
 WARM_UP_SAMPLES = 2
-GOALS = {"launches": 1.10, "stats": 1.40}
+CALLS_PER_SAMPLE = 20_000
+NOTHING = {"CONVTRACE_STEPS": "4000000000"}  # a step that never comes
+WAYS = {
+    "launches": {"CONVTRACE_MODE": "launches"}, "stats": {"CONVTRACE_MODE": "stats"}, "nothing": NOTHING}
+GOALS = {"launches": 1.05, "stats": 1.20, "every50": 1.01}
+MODULE_CALL_GOAL_US = 1.5
 
 
-def worker():
-    """Runs a burst of steps for each line read; answers with its seconds."""
+def training_steps():
     sys.path.insert(0, str(ROOT / "tools" / "demo_gpt"))
     import train
 
     losses = train.training("correct", "cpu")
+    return lambda: [next(losses) for _ in range(STEPS_PER_SAMPLE)]
+
+
+def module_calls():
+    import torch
+
+    class Outer(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner = torch.nn.Identity()
+
+        def forward(self, x):
+            for _ in range(CALLS_PER_SAMPLE):
+                self.inner(x)
+
+    model, x = Outer(), torch.zeros(1)
+    return lambda: model(x)
+
+
+WORKS = {"steps": training_steps, "calls": module_calls}
+
+
+def worker(work):
+    """Does a burst of work for each line read; answers with its seconds."""
+    burst = WORKS[work]()
     for _ in sys.stdin:
         start = time.perf_counter()
-        for _ in range(STEPS_PER_SAMPLE):
-            next(losses)
+        burst()
         print(time.perf_counter() - start, flush=True)
 
 
-class Training:
-    def __init__(self, mode, folder):
+class Program:
+    def __init__(self, work, way, folder):
         environment = {k: v for k, v in os.environ.items() if k != "LD_PRELOAD" and not k.startswith("CONVTRACE")}
-        self.trace = pathlib.Path(folder, f"{mode}.ctrace")
-        if mode != "plain":
-            environment |= {
-                "LD_PRELOAD": str(PRELOAD), "CONVTRACE_MODE": mode, "CONVTRACE_OUTPUT": str(self.trace)
-            }
+        self.trace = pathlib.Path(folder, f"{work}-{way}.ctrace")
+        if way != "plain":
+            environment |= {"LD_PRELOAD": str(PRELOAD), "CONVTRACE_OUTPUT": str(self.trace), **WAYS[way]}
         self.process = subprocess.Popen(
-            [sys.executable, __file__, "--worker"], env=environment, text=True,
+            [sys.executable, __file__, "--worker", work], env=environment, text=True,
             stdin=subprocess.PIPE, stdout=subprocess.PIPE,
         )
 
@@ -59,36 +89,60 @@ class Training:
         return self.process.wait()
 
 
-def row(name, goal, ratios, trace_bytes):
-    quarters = statistics.quantiles(ratios)
-    median = statistics.median(ratios)
+def measure(work, ways, pairs, folder):
+    """Seconds of bursts, by way, "plain" among them; and the traces' sizes."""
+    programs = {way: Program(work, way, folder) for way in ("plain", *ways)}
+    for program in [*programs.values()] * WARM_UP_SAMPLES:
+        program.sample()
+    seconds = {way: [] for way in programs}
+    for pair in range(pairs):
+        order = [*programs] if pair % 2 == 0 else [*programs][::-1]  # the order alternates too
+        for way in order:
+            seconds[way].append(programs[way].sample())
+    if any([program.finish() for program in programs.values()]):
+        sys.exit(f"bench_observer: a program of {work} failed")
+    return seconds, {way: programs[way].trace.stat().st_size for way in ways}
+
+
+def spread_of(values):
+    quarters = statistics.quantiles(values)
+    return quarters[2] - quarters[0]
+
+
+def row(name, value, unit, goal, against, spread, **more):
     return {
-        "name": name, "value": round(median, 4), "unit": "ratio", "goal": f"<= {goal:g}",
-        "against": "the demo's step on the CPU without the preload", "ok": median <= goal,
-        "spread": round((quarters[2] - quarters[0]) / median, 3), "trace_bytes": trace_bytes,
+        "name": name, "value": round(value, 4), "unit": unit, "goal": f"<= {goal:g}", "against": against,
+        "ok": value <= goal, "spread": round(spread, 3), **more,
     }
+
+
+def step_rows(pairs, folder):
+    seconds, sizes = measure("steps", WAYS, pairs, folder)
+    ratios = {way: [a / b for a, b in zip(seconds[way], seconds["plain"])] for way in WAYS}
+    ratios["every50"] = [(49 * none + one) / 50 for none, one in zip(ratios["nothing"], ratios["stats"])]
+    for way, goal in GOALS.items():
+        median = statistics.median(ratios[way])
+        yield row(
+            f"observer.step_{way}", median, "ratio", goal, "the demo's step on the CPU without the preload",
+            spread_of(ratios[way]) / median, trace_bytes=sizes.get(way),
+        )
+
+
+def call_row(pairs, folder):
+    seconds, _ = measure("calls", ["nothing"], pairs, folder)
+    added = [1e6 * (a - b) / CALLS_PER_SAMPLE for a, b in zip(seconds["nothing"], seconds["plain"])]
+    median = statistics.median(added)
+    return row(
+        "observer.module_call", median, "us", MODULE_CALL_GOAL_US, "the same call without the preload",
+        spread_of(added) / median,
+    )
 
 
 def main():
     pairs = 15 if "--quick" in sys.argv else 45
     with tempfile.TemporaryDirectory() as folder:
-        plain = Training("plain", folder)
-        traced = {mode: Training(mode, folder) for mode in GOALS}
-        everyone = [plain, *traced.values()]
-        for training in everyone * WARM_UP_SAMPLES:
-            training.sample()
-        ratios = {mode: [] for mode in GOALS}
-        for pair in range(pairs):
-            # The order alternates too.
-            order = everyone if pair % 2 == 0 else everyone[::-1]
-            seconds = {training: training.sample() for training in order}
-            for mode, training in traced.items():
-                ratios[mode].append(seconds[training] / seconds[plain])
-        if any([training.finish() for training in everyone]):
-            sys.exit("bench_observer: a training failed")
-        sizes = {mode: training.trace.stat().st_size for mode, training in traced.items()}
-    print(json.dumps([row(f"observer.step_{mode}", GOALS[mode], ratios[mode], sizes[mode]) for mode in GOALS]))
+        print(json.dumps([call_row(pairs, folder), *step_rows(pairs, folder)]))
 
 
 if __name__ == "__main__":
-    worker() if "--worker" in sys.argv else main()
+    worker(sys.argv[2]) if "--worker" in sys.argv else main()
