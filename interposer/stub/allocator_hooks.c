@@ -14,6 +14,7 @@
 
 #include "interposer/stub/elf_lookup.h"
 #include "interposer/stub/hooks.h"
+#include "interposer/stub/late_arrival.h"
 
 extern int convtrace_cpu_alloc_v1;
 
@@ -76,6 +77,9 @@ void report_mm(void* pointer, int64_t bytes, uint64_t allocated, uint64_t reserv
 /// complains about blocks whose allocation it did not see.
 _Bool profiling_enabled(void) {
   static _Atomic(convtrace_function) cache;
+  if (atomic_load_explicit(&convtrace_observer_missing, memory_order_relaxed)) {
+    convtrace_call_observer();
+  }
   if (convtrace_cpu_alloc_v1) return 1;
   const profiling_enabled_fn next = (profiling_enabled_fn)real(&cache, PROFILING_ENABLED);
   return next != NULL && next();

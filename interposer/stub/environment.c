@@ -12,6 +12,7 @@
 
 #include "cupti/hooks_v1.h"
 #include "interposer/stub/elf_lookup.h"
+#include "interposer/stub/late_arrival.h"
 
 int convtrace_cpu_alloc_v1 = 0;
 int convtrace_other_injection = 0;
@@ -93,6 +94,9 @@ __attribute__((constructor)) static void enter_process(void) {
   setenv("CUDA_INJECTION64_PATH", path, 0); /* another tool's stays */
   convtrace_other_injection = !is(getenv("CUDA_INJECTION64_PATH"), path);
   setenv("CONVTRACE_CORE", path, 1);
-  if (find_in_tree(self, 2, "/share/convtrace/observer", path)) prepend_to_pythonpath(path);
+  if (find_in_tree(self, 2, "/share/convtrace/observer", path)) {
+    prepend_to_pythonpath(path);
+    atomic_store(&convtrace_observer_missing, 1);
+  }
   convtrace_cpu_alloc_v1 = cpu_allocator_reports();
 }

@@ -74,6 +74,7 @@ class Observer:
                     thread.batch.fact(name, value)
                 self.submit(thread)
                 self.triton.look()
+                self._close_with_child()
         return self.active
 
     def open_step(self, thread):
@@ -134,6 +135,14 @@ class Observer:
         """A DataLoader worker prepares data; its modules (transforms) are no training."""
         worker = sys.modules.get("torch.utils.data._utils.worker")
         return getattr(worker, "_worker_info", None) is not None
+
+    def _close_with_child(self):
+        """A child that multiprocessing forked ends in os._exit, behind multiprocessing's own
+        finalizers. Ours has the lowest priority: what it may still compute is recorded."""
+        process = sys.modules.get("multiprocessing.process")
+        util = sys.modules.get("multiprocessing.util")
+        if util is not None and process is not None and process.parent_process() is not None:
+            util.Finalize(None, self.port.finish, exitpriority=-1000)
 
     def _program_ends(self):
         """After an interrupt Python ends itself by the signal, and the engine's own handler of the
