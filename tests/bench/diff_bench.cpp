@@ -2,7 +2,6 @@
 //
 // usage: bench_diff [--quick]
 
-#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <cstdint>
@@ -12,13 +11,13 @@
 #include <string_view>
 #include <vector>
 
+#include "tests/bench/rows.h"
 #include "tools/diff/compare.h"
 
 namespace {
 
 using namespace convtrace;
 
-constexpr double kGoal = 20;  // million pairs a second, one core
 constexpr size_t kSamples = 8;
 
 /// Records as a step of an eager run holds them: f32 activations with all statistics and samples.
@@ -83,13 +82,8 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "bench_diff: pairs that should differ compared equal\n");
     return 1;
   }
-  std::sort(speeds.begin(), speeds.end());
-  const double median = speeds[speeds.size() / 2];
-  const double spread = (speeds[speeds.size() * 3 / 4] - speeds[speeds.size() / 4]) / median;
-  std::printf(
-      "[{\"name\": \"diff.stats_pairs\", \"value\": %.2f, \"unit\": \"Mpairs/s\", \"goal\": \">= "
-      "%g\", "
-      "\"against\": \"absolute, one core\", \"ok\": %s, \"spread\": %.3f}]\n",
-      median, kGoal, median >= kGoal ? "true" : "false", spread);
+  bench::Rows rows;
+  rows.print({"diff.stats_pairs", "Mpairs/s", bench::Goal::kAtLeast, 20, "absolute, one core"},
+             speeds);
   return 0;
 }

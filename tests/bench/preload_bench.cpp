@@ -1,4 +1,5 @@
-// What the preload costs a process that does not train: rows preload.exec and preload.python, JSON on stdout.
+// What the preload costs a process that does not train: rows preload.exec and preload.python, JSON
+// on stdout.
 //
 // usage: bench_preload [--quick]
 
@@ -6,7 +7,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -14,7 +14,11 @@
 #include <string_view>
 #include <vector>
 
+#include "tests/bench/rows.h"
+
 namespace {
+
+namespace bench = convtrace::bench;
 
 struct Command {
   std::vector<std::string> arguments;
@@ -49,7 +53,8 @@ double seconds_of(Command command, int count) {
   for (int i = 0; i < count; ++i) {
     pid_t child = 0;
     int status = -1;
-    if (posix_spawn(&child, arguments[0], nullptr, nullptr, arguments.data(), environment.data()) != 0 ||
+    if (posix_spawn(&child, arguments[0], nullptr, nullptr, arguments.data(), environment.data()) !=
+            0 ||
         waitpid(child, &status, 0) != child || status != 0) {
       std::fprintf(stderr, "bench_preload: %s failed with status %d\n", arguments[0], status);
       std::exit(1);
@@ -58,35 +63,11 @@ double seconds_of(Command command, int count) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-struct Row {
-  const char* name;
-  double goal;
-  const char* against;
-  std::vector<std::string> arguments;
-  const char* other_preload;
-  int runs_per_sample;
-};
-
-void print_row(const Row& row, int pairs, bool first) {
-  const Command with{row.arguments, PRELOAD};
-  const Command without{row.arguments, row.other_preload};
+std::vector<double> compare(const Command& with, const Command& without, int runs, int pairs) {
   seconds_of(with, 2);  // into the page cache
   seconds_of(without, 2);
-  std::vector<double> ratios;
-  for (int i = 0; i < pairs; ++i) {
-    // The order within a pair alternates, so that a drift of the machine favours neither.
-    const bool with_first = i % 2 == 0;
-    const double a = seconds_of(with_first ? with : without, row.runs_per_sample);
-    const double b = seconds_of(with_first ? without : with, row.runs_per_sample);
-    ratios.push_back(with_first ? a / b : b / a);
-  }
-  std::sort(ratios.begin(), ratios.end());
-  const double median = ratios[ratios.size() / 2];
-  const double spread = (ratios[ratios.size() * 3 / 4] - ratios[ratios.size() / 4]) / median;
-  std::printf("%s{\"name\": \"%s\", \"value\": %.4f, \"unit\": \"ratio\", \"goal\": \"<= %g\", \"against\": \"%s\", "
-              "\"ok\": %s, \"spread\": %.3f}",
-              first ? "" : ",\n ", row.name, median, row.goal, row.against, median <= row.goal ? "true" : "false",
-              spread);
+  return bench::ratios_of(
+      pairs, [&] { return seconds_of(with, runs); }, [&] { return seconds_of(without, runs); });
 }
 
 }  // namespace
@@ -101,9 +82,12 @@ int main(int argc, char** argv) {
   }
   const bool quick = argc > 1 && std::string_view(argv[1]) == "--quick";
   const int pairs = quick ? 41 : 201;
-  std::printf("[");
-  print_row({"preload.exec", 1.08, "/bin/true with an empty preload", {"/bin/true"}, EMPTY_PRELOAD, 20}, pairs, true);
-  print_row({"preload.python", 1.15, "python3 -c pass without a preload", {PYTHON, "-c", "pass"}, "", 3}, pairs, false);
-  std::printf("]\n");
+  using bench::Goal;
+  bench::Rows rows;
+  rows.print({"preload.exec", "ratio", Goal::kAtMost, 1.08, "/bin/true with an empty preload"},
+             compare({{"/bin/true"}, PRELOAD}, {{"/bin/true"}, EMPTY_PRELOAD}, 20, pairs));
+  const std::vector<std::string> python{PYTHON, "-c", "pass"};
+  rows.print({"preload.python", "ratio", Goal::kAtMost, 1.15, "python3 -c pass without a preload"},
+             compare({python, PRELOAD}, {python, ""}, 3, pairs));
   return 0;
 }

@@ -8,9 +8,7 @@
 
 #include <stdlib.h>
 
-#include <algorithm>
 #include <chrono>
-#include <cstdio>
 #include <filesystem>
 #include <memory>
 #include <string_view>
@@ -20,6 +18,7 @@
 #include "format/trace_writer.h"
 #include "reader/payload_reader.h"
 #include "reader/trace_container.h"
+#include "tests/bench/rows.h"
 #include "tests/support/event_generator.h"
 #include "tests/support/temp_dir.h"
 
@@ -27,7 +26,6 @@ namespace {
 
 using namespace convtrace;
 
-constexpr double kGoal = 1;  // GB/s, one core
 constexpr uint64_t kFileBytes = 256 << 20;
 
 /// A killed process's trace of random events, of which some hundred are made and repeated.
@@ -80,13 +78,9 @@ int main(int argc, char** argv) {
   for (int i = 0; i < (quick ? 15 : 51); ++i) {
     speeds.push_back(static_cast<double>(bytes) * 1e-9 / recover(path, bytes));
   }
-  std::sort(speeds.begin(), speeds.end());
-  const double median = speeds[speeds.size() / 2];
-  const double spread = (speeds[speeds.size() * 3 / 4] - speeds[speeds.size() / 4]) / median;
-  std::printf(
-      "[{\"name\": \"recover.gb_per_s\", \"value\": %.2f, \"unit\": \"GB/s\", \"goal\": \">= %g\", "
-      "\"against\": \"absolute, one core: scan and checksums of an unclosed file in the page "
-      "cache\", \"ok\": %s, \"spread\": %.3f}]\n",
-      median, kGoal, median >= kGoal ? "true" : "false", spread);
+  bench::Rows rows;
+  rows.print({"recover.gb_per_s", "GB/s", bench::Goal::kAtLeast, 1,
+              "absolute, one core: scan and checksums of an unclosed file in the page cache"},
+             speeds);
   return 0;
 }

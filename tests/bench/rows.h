@@ -17,6 +17,21 @@ double seconds_of(Function&& function) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
+/// @param one, @param other  each gives a time. @return one over other, of `pairs` pairs whose
+/// order alternates, so that a drift of the machine favours neither.
+template <typename One, typename Other>
+std::vector<double> ratios_of(int pairs, One&& one, Other&& other) {
+  std::vector<double> ratios;
+  for (int i = 0; i < pairs; ++i) {
+    double above = 0;
+    if (i % 2 == 0) above = one();
+    const double below = other();
+    if (i % 2 != 0) above = one();
+    ratios.push_back(above / below);
+  }
+  return ratios;
+}
+
 enum class Goal { kAtMost, kAtLeast };
 
 struct Row {

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
-#include <cstdio>
 #include <cstring>
 #include <random>
 #include <string_view>
@@ -14,9 +13,11 @@
 
 #include "cupti/stats/compute.h"
 #include "cupti/stats/helper_threads.h"
+#include "tests/bench/rows.h"
 
 namespace {
 
+namespace bench = convtrace::bench;
 using convtrace::format::DType;
 using convtrace::stats::HelperThreads;
 using convtrace::stats::StatsResult;
@@ -70,35 +71,19 @@ double seconds_of_sum(const std::vector<std::byte>& bytes, HelperThreads& thread
   return std::chrono::duration<double>(end - start).count();
 }
 
-/// In pairs, the order alternating, so that a drift of the machine favours neither.
-void print_threads_row(int repetitions) {
-  const uint32_t count = std::min(4u, std::max(1u, std::thread::hardware_concurrency()));
-  HelperThreads threads(count - 1);
+std::vector<double> compare_with_sum(uint32_t thread_count, int pairs) {
+  HelperThreads threads(thread_count - 1);
   const auto bytes = normal_values(DType::kF32);
   const auto view =
       convtrace::stats::dense_view(bytes.data(), DType::kF32, bytes.size() / sizeof(float));
   StatsResult result;
-  std::vector<double> fractions;
-  for (int i = 0; i < repetitions + 1; ++i) {
-    double sum = 0;
-    double all = 0;
-    if (i % 2 == 0) sum = seconds_of_sum(bytes, threads);
-    all = seconds_of_one(view, result, &threads);
-    if (i % 2 != 0) sum = seconds_of_sum(bytes, threads);
-    if (i > 0) fractions.push_back(sum / all);  // the first starts the threads
-  }
-  std::sort(fractions.begin(), fractions.end());
-  const double median = fractions[fractions.size() / 2];
-  const double spread =
-      (fractions[fractions.size() * 3 / 4] - fractions[fractions.size() / 4]) / median;
-  std::printf(
-      ",\n {\"name\": \"stats.cpu.threads\", \"value\": %.3f, \"unit\": \"fraction\", "
-      "\"goal\": \">= 0.25\", \"against\": \"plain sum of 32 MiB f32, %u threads both\", "
-      "\"ok\": %s, \"spread\": %.3f}",
-      median, count, median >= 0.25 ? "true" : "false", spread);
+  const auto sum = [&] { return seconds_of_sum(bytes, threads); };
+  const auto all = [&] { return seconds_of_one(view, result, &threads); };
+  (void)all();  // starts the threads
+  return bench::ratios_of(pairs, sum, all);
 }
 
-void print_row(const char* name, DType dtype, double goal, int repetitions, bool first) {
+std::vector<double> rates_of(DType dtype, int repetitions) {
   const auto bytes = normal_values(dtype);
   const auto view = convtrace::stats::dense_view(
       bytes.data(), dtype, bytes.size() / convtrace::format::element_bytes(dtype));
@@ -107,13 +92,7 @@ void print_row(const char* name, DType dtype, double goal, int repetitions, bool
   for (int i = 0; i < repetitions; ++i) {
     rates.push_back(static_cast<double>(bytes.size()) / 1e9 / seconds_of_one(view, result));
   }
-  std::sort(rates.begin(), rates.end());
-  const double median = rates[rates.size() / 2];
-  const double spread = (rates[rates.size() * 3 / 4] - rates[rates.size() / 4]) / median;
-  std::printf(
-      "%s{\"name\": \"%s\", \"value\": %.3f, \"unit\": \"GB/s\", \"goal\": \">= %g\", "
-      "\"against\": \"one core, all statistics, 32 MiB\", \"ok\": %s, \"spread\": %.3f}",
-      first ? "" : ",\n ", name, median, goal, median >= goal ? "true" : "false", spread);
+  return rates;
 }
 
 }  // namespace
@@ -121,10 +100,16 @@ void print_row(const char* name, DType dtype, double goal, int repetitions, bool
 int main(int argc, char** argv) {
   const bool quick = argc > 1 && std::string_view(argv[1]) == "--quick";
   const int repetitions = quick ? 15 : 45;
-  std::printf("[");
-  print_row("stats.cpu.f32", DType::kF32, 5.0, repetitions, true);
-  print_row("stats.cpu.bf16", DType::kBF16, 3.0, repetitions, false);
-  print_threads_row(repetitions);
-  std::printf("]\n");
+  const uint32_t threads = std::min(4u, std::max(1u, std::thread::hardware_concurrency()));
+  using bench::Goal;
+  bench::Rows rows;
+  const char* alone = "one core, all statistics, 32 MiB";
+  rows.print({"stats.cpu.f32", "GB/s", Goal::kAtLeast, 5, alone},
+             rates_of(DType::kF32, repetitions));
+  rows.print({"stats.cpu.bf16", "GB/s", Goal::kAtLeast, 3, alone},
+             rates_of(DType::kBF16, repetitions));
+  rows.print({"stats.cpu.threads", "fraction", Goal::kAtLeast, 0.25,
+              "plain sum of 32 MiB f32, min(4, cores) threads both"},
+             compare_with_sum(threads, repetitions));
   return 0;
 }

@@ -210,12 +210,7 @@ void checksum_row(bench::Rows& rows, int pairs) {
   };
   (void)check();
   (void)copy();
-  std::vector<double> ratio;
-  for (int i = 0; i < pairs; ++i) {
-    const bool check_first = i % 2 == 0;
-    const double a = check_first ? check() : copy(), b = check_first ? copy() : check();
-    ratio.push_back(check_first ? b / a : a / b);
-  }
+  const std::vector<double> ratio = bench::ratios_of(pairs, copy, check);
   if (sum == 1) std::abort();  // so that it is computed
   rows.print({"checksum.vs_memcpy", "fraction", bench::Goal::kAtLeast, 0.8, "memcpy of 256 MiB"},
              ratio);
