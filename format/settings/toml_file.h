@@ -4,6 +4,13 @@
 
 #define TOML_EXCEPTIONS 0
 #define TOML_HEADER_ONLY 1
+// What version 3.3 takes for granted of its parser does not hold for every file ("[[="): an
+// assertion would end the program, an assumption makes what follows undefined. Its checks behind
+// them report it.
+#define TOML_ASSERT(condition) static_assert(true)
+#include <toml++/impl/preprocessor.h>
+#undef TOML_ASSERT_ASSUME
+#define TOML_ASSERT_ASSUME(condition) static_assert(true)
 #include <toml++/toml.h>
 
 #include <optional>
