@@ -38,8 +38,8 @@ class Arrival(unittest.TestCase):
         self.write("torch/late.py", "")
 
     def test_a_plain_program_sees_an_unchanged_interpreter(self):
-        code = ("import sys; print([p for p in sys.path if 'observer' in p],"
-                " [m for m in sys.modules if m.startswith('torch')])")
+        code = ("import sys; print([p for p in sys.path if p == %r],"
+                 " [m for m in sys.modules if m.startswith('torch')])" % OBSERVER)
         self.assertEqual(self.run_python(code), (0, "[] []\n"))
 
     def test_without_the_engine_nothing_is_loaded(self):

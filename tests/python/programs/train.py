@@ -107,7 +107,7 @@ class Checkpointed(nn.Module):
 
 
 class Mixed(nn.Module):
-    """Autocast to bf16, a complex intermediate, a view as output, an integer output."""
+    """Autocast to bf16 with a scaled loss, a complex intermediate, a view as output, an integer output."""
 
     def __init__(self):
         super().__init__()
@@ -232,14 +232,19 @@ def train(kind):
     model = kind()
     keeper = Keeper(model)
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.05)
+    scaler = torch.amp.GradScaler("cpu", init_scale=256.0, enabled=kind is Mixed)
     keeper.parameters("forward", "param")
     for keeper.step in range(STEPS):
         optimizer.zero_grad()
-        loss = kind.loss(model(kind.batch()))
+        loss = scaler.scale(kind.loss(model(kind.batch())))
         keeper.keep("loss", "", 0, "loss", loss)
         loss.backward()
+        scaler.unscale_(optimizer)
         keeper.parameters("backward", "grad")
-        optimizer.step()
+        if scaler.is_enabled():
+            keeper.keep("optimizer", "", 0, "loss_scale", torch.tensor(scaler.get_scale()))
+        scaler.step(optimizer)
+        scaler.update()
         keeper.parameters("optimizer", "param")
     return keeper.kept + [(None, "rng", "", 0, "", torch.get_rng_state())]
 
