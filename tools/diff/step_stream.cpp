@@ -23,21 +23,10 @@ void count_occurrences(std::vector<ValueRecord>& values) {
     threads.emplace(record.thread, threads.size());
     order.push_back(&record);
   }
-  if (threads.size() > 1) {
-    std::ranges::stable_sort(order, {}, [&](const ValueRecord* r) { return threads[r->thread]; });
-  }
+  std::ranges::stable_sort(order, {}, [&](const ValueRecord* r) { return threads[r->thread]; });
   std::unordered_map<RecordKey, uint32_t, KeyHash> seen;
   seen.reserve(values.size());
   for (ValueRecord* record : order) record->key.occurrence = seen[record->key]++;
-}
-
-/// Sorts into execution order.
-void finish(StepRecords& step) {
-  const auto order = [](const ValueRecord& r) { return std::tuple(r.t_ns, r.seq); };
-  if (!std::ranges::is_sorted(step.values, {}, order)) {
-    std::ranges::stable_sort(step.values, {}, order);
-  }
-  count_occurrences(step.values);
 }
 
 }  // namespace
@@ -66,9 +55,30 @@ const StepRecords* StepStream::peek() {
     ready_ = std::move(open_.begin()->second);
     open_.erase(open_.begin());
     given_out_ = oldest;
-    finish(*ready_);
+    put_in_order(*ready_);
   }
   return &*ready_;
+}
+
+/// Sorts into execution order, and counts repeated keys.
+void StepStream::put_in_order(StepRecords& step) {
+  const auto order = [](const ValueRecord& r) { return std::tuple(r.t_ns, r.seq); };
+  if (!std::ranges::is_sorted(step.values, {}, order)) {
+    std::ranges::stable_sort(step.values, {}, order);
+  }
+  // Programs repeat their steps: one like the step before it has its occurrences.
+  const auto as_before = [](const ValueRecord& record, const Counted& before) {
+    RecordKey key = record.key;
+    key.occurrence = before.key.occurrence;
+    return record.thread == before.thread && key == before.key;
+  };
+  if (std::ranges::equal(step.values, counted_, as_before)) {
+    for (size_t i = 0; i < counted_.size(); ++i) step.values[i].key = counted_[i].key;
+    return;
+  }
+  count_occurrences(step.values);
+  counted_.clear();
+  for (const ValueRecord& record : step.values) counted_.push_back({record.key, record.thread});
 }
 
 void StepStream::pop() {

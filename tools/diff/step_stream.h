@@ -64,7 +64,14 @@ class StepStream {
     uint32_t launch = 0;
   };
 
+  /// A value's key with its occurrence.
+  struct Counted {
+    RecordKey key;
+    uint32_t thread = 0;
+  };
+
   bool read_one();
+  void put_in_order(StepRecords& step);
   void look_up(uint32_t step);
   StepRecords* open_step(uint32_t step);
   void take(const format::TensorStats& event);
@@ -81,6 +88,7 @@ class StepStream {
   std::map<uint32_t, StepRecords> open_;
   std::optional<StepRecords> ready_;
   std::optional<StepRecords> spare_;   ///< whose memory the next step takes
+  std::vector<Counted> counted_;       ///< of the step given out last
   std::optional<uint32_t> given_out_;  ///< the last step that was
   bool at_end_ = false;
   Findings findings_;
