@@ -82,7 +82,7 @@ void CallbackObserver::observe(const CallbackEntry& entry, const CUpti_CallbackD
                    CaptureChange change = decode(params);
                    change.stream = effective_stream(change.stream, entry.per_thread);
                    const bool now = change.begins ? succeeded(call) : is_exit(call);
-                   if (now) state_.captures.apply(change, call.context);
+                   if (now) observe_capture(change, call);
                  },
                  [&](SyncDecoder decode) {
                    if (succeeded(call)) observe_sync(decode(params), entry, call);
@@ -124,9 +124,12 @@ void CallbackObserver::observe_launch(const LaunchInfo& launch, const CallbackEn
   // The driver must not be asked here: operands are found if it was asked before, by the gate.
   if (const FunctionInfo* function = state_.functions.known(launch.function)) {
     event.kernel = function->kernel;
+    const bool memory_known =
+        state_.options.settle_memory == nullptr || state_.options.settle_memory(false);
     const size_t count = scan_operands(launch, function->params, *state_.options.addresses,
                                        state_.tensor_maps, operands);
     event.operands = std::span(operands).first(count);
+    if (!memory_known) doubt(std::span(operands).first(count));
   } else {
     event.kernel = state_.functions.define(name_of(launch, call));
   }
@@ -176,7 +179,10 @@ void CallbackObserver::observe_copy_wait(const MemoryChange& change, const Callb
 void CallbackObserver::observe_sync(SyncChange change, const CallbackEntry& entry,
                                     const CUpti_CallbackData& call) {
   change.stream = effective_stream(change.stream, entry.per_thread);
-  if (state_.captures.apply(change)) return;
+  if (!state_.captures.apply(change)) emit_sync(change, call);
+}
+
+void CallbackObserver::emit_sync(const SyncChange& change, const CUpti_CallbackData& call) {
   format::Sync event;
   event.header.step = state_.position().step;
   event.kind = change.kind;
@@ -185,6 +191,16 @@ void CallbackObserver::observe_sync(SyncChange change, const CallbackEntry& entr
   event.event = std::bit_cast<uint64_t>(change.event);
   event.flags = change.flags;
   state_.options.sink->emit(event);
+}
+
+void CallbackObserver::observe_capture(const CaptureChange& change,
+                                       const CUpti_CallbackData& call) {
+  state_.captures.apply(change, call.context);
+  // What was allocated before comes before.
+  if (state_.options.settle_memory != nullptr) (void)state_.options.settle_memory(true);
+  emit_sync({change.begins ? format::SyncKind::kCaptureBegin : format::SyncKind::kCaptureEnd,
+             change.stream},
+            call);
 }
 
 void CallbackObserver::observe_memory(const MemoryChange& change, const CallbackEntry& entry,

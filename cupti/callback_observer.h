@@ -45,6 +45,8 @@ class CallbackObserver final : public CallbackReceiver {
   /// Tells the host's wait for a copy that waits if an end of it is the host's memory.
   void observe_copy_wait(const MemoryChange& change, const CallbackEntry& entry,
                          const CUpti_CallbackData& call);
+  void observe_capture(const CaptureChange& change, const CUpti_CallbackData& call);
+  void emit_sync(const SyncChange& change, const CUpti_CallbackData& call);
   void observe_sync(SyncChange change, const CallbackEntry& entry, const CUpti_CallbackData& call);
   MemoryRecorder::At at(const CallbackEntry& entry, const CUpti_CallbackData& call);
   uint8_t device_of(CUcontext context);

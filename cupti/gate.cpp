@@ -25,8 +25,8 @@ void Gate::before(const LaunchInfo& launch, bool per_thread, Pass& pass) noexcep
 }
 
 /// The block that a kernel is to fill was allocated just now.
-void Gate::settle_memory(bool all) const noexcept {
-  if (state_.options.settle_memory != nullptr) state_.options.settle_memory(all);
+bool Gate::settle_memory(bool all) const noexcept {
+  return state_.options.settle_memory == nullptr || state_.options.settle_memory(all);
 }
 
 void Gate::describe(const LaunchInfo& launch, bool per_thread, Pass& pass) {
@@ -47,18 +47,20 @@ void Gate::describe(const LaunchInfo& launch, bool per_thread, Pass& pass) {
   if (launch.function == nullptr) {
     event.kernel = state_.functions.define("cuGraphLaunch");
     pass.graph = state_.graphs.find(launch.graph);
-    settle_memory(state_.options.compute_values && !state_.options.rules->empty());
+    pass.memory_known =
+        settle_memory(state_.options.compute_values && !state_.options.rules->empty());
     if (pass.graph != nullptr && !pass.captured && !pass.graph->kernels.own.empty())
       pass.values_in_graph = state_.graph_stats.arm(launch.graph, *pass.graph, pass.position);
     return;
   }
   const FunctionInfo& function = state_.functions.resolve(launch.function);
   event.kernel = function.kernel;
-  settle_memory(!function.rules.empty());
+  pass.memory_known = settle_memory(!function.rules.empty());
   const std::span<format::Operand> operands = pass.operands();
   const size_t count = scan_operands(launch, function.params, *state_.options.addresses,
                                      state_.tensor_maps, operands);
   event.operands = operands.first(count);
+  if (!pass.memory_known) doubt(operands.first(count));
   if (function.rules.empty()) return;
   Sampler& sampler = pass.sampler.emplace(state_, pass.position, event.device);
   if (!pass.captured) {
@@ -83,7 +85,7 @@ void Gate::after(int result, Pass& pass) noexcept {
   if (!state_.options.record_launches) return;
   state_.options.sink->emit(pass.event);
   if (pass.graph != nullptr && result == CUDA_SUCCESS && !pass.captured)
-    emit_graph_kernels(state_, *pass.graph, pass.event);
+    emit_graph_kernels(state_, *pass.graph, pass.event, pass.memory_known);
 }
 
 void Gate::succeed(Pass& pass) {

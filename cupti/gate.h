@@ -96,6 +96,7 @@ class Gate {
     size_t values_in_graph = 0;  ///< that nodes of ours compute in this launch
     Pass* next = nullptr;        ///< of the same call
     bool by_stream = false;      ///< its context is that of its stream, not the current one
+    bool memory_known = true;    ///< all that allocators have reported
     bool captured = false;       ///< recorded into a graph instead of run
     bool in_callback = false;    ///< it lives between two callbacks
     bool reported = false;       ///< CUPTI reported a launch
@@ -122,7 +123,7 @@ class Gate {
   void before(const LaunchInfo& launch, bool per_thread, Pass& pass) noexcept;
   void describe(const LaunchInfo& launch, bool per_thread, Pass& pass);
   void after(int result, Pass& pass) noexcept;
-  void settle_memory(bool all) const noexcept;
+  [[nodiscard]] bool settle_memory(bool all) const noexcept;
   void succeed(Pass& pass);
   void compare_with_cupti(const Pass& pass) noexcept;
   void note_failure(int result) noexcept;

@@ -22,7 +22,8 @@ void count(const CudaState& state, uint32_t step, LossReason reason, uint64_t lo
 }
 
 void emit_kernel(const CudaState& state, const GraphKernel& kernel,
-                 const format::Launch& graph_launch, std::span<format::Operand> operands) {
+                 const format::Launch& graph_launch, bool memory_known,
+                 std::span<format::Operand> operands) {
   const PackedLaunch packed(kernel);
   format::Launch event = graph_launch;
   event.kernel = kernel.function->kernel;
@@ -33,6 +34,7 @@ void emit_kernel(const CudaState& state, const GraphKernel& kernel,
   const size_t count = scan_operands(packed.info(), kernel.function->params,
                                      *state.options.addresses, state.tensor_maps, operands);
   event.operands = operands.first(count);
+  if (!memory_known) doubt(operands.first(count));
   state.options.sink->emit(event);
 }
 
@@ -69,11 +71,11 @@ NotSampled sample_graph(CudaState& state, ExecutableGraph* graph, CUcontext cont
 }
 
 void emit_graph_kernels(const CudaState& state, ExecutableGraph& graph,
-                        const format::Launch& launch) {
+                        const format::Launch& launch, bool memory_known) {
   std::array<format::Operand, kMaxOperands> operands;  // made once: 8 KiB
   const std::lock_guard lock(graph.mutex);
   for (const GraphKernel& kernel : graph.kernels.list)
-    if (kernel.enabled) emit_kernel(state, kernel, launch, operands);
+    if (kernel.enabled) emit_kernel(state, kernel, launch, memory_known, operands);
 }
 
 }  // namespace convtrace::cupti

@@ -21,6 +21,6 @@ format::NotSampled sample_graph(CudaState& state, ExecutableGraph* graph, CUcont
                                 const Position& position, const format::Launch& launch);
 
 void emit_graph_kernels(const CudaState& state, ExecutableGraph& graph,
-                        const format::Launch& launch);
+                        const format::Launch& launch, bool memory_known);
 
 }  // namespace convtrace::cupti

@@ -43,8 +43,8 @@ struct InterceptorOptions {
   AddressMap* addresses = nullptr;
   Position (*position)() noexcept = nullptr;
   /// Brings `addresses` up to what allocators have reported; null: it always is. `all`: also what
-  /// another thread is at, for values, whose extent depends on it.
-  void (*settle_memory)(bool all) noexcept = nullptr;
+  /// another thread is at, for values, whose extent depends on it. Returns whether all is in.
+  bool (*settle_memory)(bool all) noexcept = nullptr;
   /// Asked for a rule that is for all kernels; null: all are wanted.
   bool (*wants_kernel)(format::KernelId kernel) noexcept = nullptr;
   settings::RuleBook* rules = nullptr;  ///< of this rank; outlives the interceptor

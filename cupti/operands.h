@@ -35,4 +35,14 @@ size_t scan_operands(const LaunchInfo& launch, std::span<const ParamLayout> layo
                      const AddressMap& addresses, const TensorMaps& tensor_maps,
                      std::span<format::Operand> operands);
 
+/// Where it is not known what allocators have reported last, a pointer is worth a word: the memory
+/// it was found in may have been given to somebody else since.
+inline void doubt(std::span<format::Operand> operands) {
+  for (format::Operand& operand : operands) {
+    using enum format::Confidence;
+    if (operand.confidence == kPointerBase) operand.confidence = kWordBase;
+    if (operand.confidence == kPointerInterior) operand.confidence = kWordInterior;
+  }
+}
+
 }  // namespace convtrace::cupti

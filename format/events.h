@@ -121,17 +121,20 @@ inline constexpr uint32_t kNoStep = 0xFFFFFFFF;
   X(kGraphMemory, 14, "copies and allocations inside a graph")
 
 /// What orders work on the GPU beside its place in a stream: calls that make or end an event or a
-/// stream, or that let one stream, or the host, know of the work of another.
-#define CONVTRACE_SYNC_KINDS(X)        \
-  X(kEventRecord, 0, "event-record")   \
-  X(kStreamWait, 1, "stream-wait")     \
-  X(kEventDone, 2, "event-done")       \
-  X(kStreamDone, 3, "stream-done")     \
-  X(kContextDone, 4, "context-done")   \
-  X(kEventCreate, 5, "event-create")   \
-  X(kEventDestroy, 6, "event-destroy") \
-  X(kStreamCreate, 7, "stream-create") \
-  X(kStreamDestroy, 8, "stream-destroy")
+/// stream, or that let one stream, or the host, know of the work of another. From kCaptureBegin to
+/// kCaptureEnd a stream records what it is given instead of doing it.
+#define CONVTRACE_SYNC_KINDS(X)          \
+  X(kEventRecord, 0, "event-record")     \
+  X(kStreamWait, 1, "stream-wait")       \
+  X(kEventDone, 2, "event-done")         \
+  X(kStreamDone, 3, "stream-done")       \
+  X(kContextDone, 4, "context-done")     \
+  X(kEventCreate, 5, "event-create")     \
+  X(kEventDestroy, 6, "event-destroy")   \
+  X(kStreamCreate, 7, "stream-create")   \
+  X(kStreamDestroy, 8, "stream-destroy") \
+  X(kCaptureBegin, 9, "capture-begin")   \
+  X(kCaptureEnd, 10, "capture-end")
 
 #define CONVTRACE_DECLARE_ENUM(Name, LIST)                  \
   enum class Name : uint8_t { LIST(CONVTRACE_ENUMERATOR) }; \

@@ -173,8 +173,9 @@ bool is_kernel_wanted(format::KernelId kernel) noexcept {
   return engine == nullptr || engine->wants(kernel);
 }
 
-void settle_reported_memory(bool all) noexcept {
-  if (Engine* const engine = running_engine()) engine->settle_memory(all);
+bool settle_reported_memory(bool all) noexcept {
+  Engine* const engine = running_engine();
+  return engine != nullptr && engine->settle_memory(all);
 }
 
 }  // namespace convtrace::engine

@@ -31,7 +31,7 @@ cupti::Position current_position() noexcept;
 bool is_kernel_wanted(format::KernelId kernel) noexcept;
 
 /// Judges what allocators have reported, for cupti/: see InterceptorOptions.
-void settle_reported_memory(bool all) noexcept;
+bool settle_reported_memory(bool all) noexcept;
 
 /// Puts our functions into the preload library's table (hooks_v1.h), if there is one.
 /// @return false if another copy of the engine was there first.

@@ -69,6 +69,7 @@ Engine::Engine(EngineOptions options)
       rules_(std::move(options_.rules)),
       writer_(process_state(), queue_, doorbell_, *this),
       aliases_({*this, definitions_, addresses_, stacks_, rules_}),
+      judge_(definitions_, rules_),
       steps_(options_.settings.mode, options_.settings.steps),
       names_(patterns(options_.settings.include), patterns(options_.settings.exclude),
              definitions_),
@@ -129,7 +130,7 @@ void Engine::report_memory(const void* pointer, int64_t bytes, uint64_t device) 
   journal_.report(pointer, bytes, device);
   // Before there is a writer thread somebody has to make room.
   if (MemoryJournal::crowded() && !begun_.load(std::memory_order_relaxed)) {
-    journal_.settle_if_free();
+    (void)journal_.settle_if_free();
   }
 }
 
@@ -179,9 +180,10 @@ cupti::Position Engine::position() const noexcept {
   return position;
 }
 
-void Engine::settle_memory(bool all) noexcept {
-  contained("memory", false, [&] {
-    all ? journal_.settle() : journal_.settle_if_free();
+bool Engine::settle_memory(bool all) noexcept {
+  return contained("memory", false, [&] {
+    if (!all) return journal_.settle_if_free();
+    journal_.settle();
     return true;
   });
 }
@@ -293,6 +295,10 @@ bool Engine::before_drain() {
   const bool more = cuda->collect();
   for (auto& [name, value] : cuda->facts()) facts_.set(name, std::move(value));
   return more;
+}
+
+std::span<const format::Finding> Engine::judge(const format::Event& event) noexcept {
+  return contained("judge", std::span<const format::Finding>(), [&] { return judge_.see(event); });
 }
 
 Status Engine::write_values(format::TraceWriter& writer, uint64_t max_bytes, bool last) {

@@ -31,6 +31,7 @@
 #include "interposer/engine/config_watch.h"
 #include "interposer/engine/event_queue.h"
 #include "interposer/engine/fact_table.h"
+#include "interposer/engine/live_judge.h"
 #include "interposer/engine/memory_journal.h"
 #include "interposer/engine/name_filter.h"
 #include "interposer/engine/observer_port.h"
@@ -79,7 +80,7 @@ class Engine final : public format::EventSink,
   /// @return null if that failed.
   cupti::Interceptor* interceptor() noexcept;
   [[nodiscard]] cupti::Position position() const noexcept;
-  void settle_memory(bool all) noexcept;
+  bool settle_memory(bool all) noexcept;
   /// Whether CONVTRACE_INCLUDE and CONVTRACE_EXCLUDE leave the kernel in.
   [[nodiscard]] bool wants(format::KernelId kernel) noexcept;
 
@@ -103,6 +104,7 @@ class Engine final : public format::EventSink,
   OpenTrace open_trace() override;
   bool before_drain() override;
   std::optional<format::TraceMeta> changed_meta() override;
+  std::span<const format::Finding> judge(const format::Event& event) noexcept override;
   uint64_t take_host_ns() noexcept override { return spent_.take(); }
   Status write_values(format::TraceWriter& writer, uint64_t max_bytes, bool last) override;
   void give_up_values(format::LossReason reason) noexcept override { values_.close(reason); }
@@ -128,6 +130,7 @@ class Engine final : public format::EventSink,
   WriterThread writer_;
   StackTexts stacks_{definitions_};
   AliasWatch aliases_;
+  LiveJudge judge_;  ///< of the writer thread
   MemoryJournal journal_{addresses_, *this};
   StepControl steps_;
   NameFilter names_;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <thread>
 
 #include "interposer/engine/clock.h"
 #include "interposer/engine/unwinder.h"
@@ -10,6 +11,7 @@ namespace convtrace::engine {
 namespace {
 
 constexpr size_t kReportRingBytes = size_t{4} << 20;
+constexpr int kTries = 20;  ///< some microseconds
 constexpr size_t kMaxStacks = size_t{1} << 16;
 
 /// c10::DeviceType: CPU 0, CUDA 1; the index is -1 for the CPU.
@@ -75,10 +77,16 @@ void MemoryJournal::settle() {
   settle_locked();
 }
 
-void MemoryJournal::settle_if_free() {
-  if (settled()) return;
-  const std::unique_lock lock(mutex_, std::try_to_lock);
-  if (lock.owns_lock()) settle_locked();
+bool MemoryJournal::settle_if_free() {
+  for (int i = 0; i < kTries; ++i) {
+    if (settled()) return true;
+    if (const std::unique_lock lock(mutex_, std::try_to_lock); lock.owns_lock()) {
+      settle_locked();
+      return true;
+    }
+    std::this_thread::yield();
+  }
+  return false;
 }
 
 void MemoryJournal::settle_locked() {

@@ -56,8 +56,9 @@ class MemoryJournal {
 
   /// Judges all reports made before the call.
   void settle();
-  /// The same, unless another thread is at it.
-  void settle_if_free();
+  /// The same, but if another thread is at it for long, this one does not wait for it.
+  /// @return whether all of them are judged.
+  bool settle_if_free();
 
   /// From now on an allocation's report carries its call stack.
   void take_stacks() noexcept { stacks_.store(true, std::memory_order_relaxed); }

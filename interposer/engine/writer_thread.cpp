@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include <algorithm>
 #include <cinttypes>
 
 #include "format/base/log.h"
@@ -21,9 +22,9 @@ constexpr uint64_t kEverything = ~uint64_t{0};
 /// Of one round, so that it ends: enough for the results of four devices.
 constexpr int kTurns = 64;
 
-bool is_urgent(const format::Event& event) {
-  const auto* finding = std::get_if<format::Finding>(&event);
-  return finding != nullptr && finding->level == format::Level::kError;
+/// @return how much of a message is its first sentence: what happened.
+int first_sentence(std::string_view message) {
+  return static_cast<int>(std::min(message.find(". "), message.size()));
 }
 
 }  // namespace
@@ -74,10 +75,8 @@ void WriterThread::run() {
 
 bool WriterThread::round(OpenTrace& trace, bool last) {
   format::TraceWriter& writer = *trace.writer;
-  bool urgent = false;
-  bool good = drain_all(trace, last, urgent) &&
-              client_.write_values(writer, trace.max_bytes, last).ok() && append_losses(writer) &&
-              append_cost(trace, last);
+  bool good = drain_all(trace, last) && client_.write_values(writer, trace.max_bytes, last).ok() &&
+              append_losses(writer) && append_cost(trace, last);
   if (const char* const reason = trigger_.exchange(nullptr, std::memory_order_acquire);
       good && reason != nullptr && trace.recorder) {
     // Whoever pulled it may be about to die.
@@ -89,8 +88,9 @@ bool WriterThread::round(OpenTrace& trace, bool last) {
       good = writer.append_meta(*meta).ok();
     }
   }
-  if (good && (urgent || writer.open_chunk_age_ns(now_ns()) > kFlushNs)) {
+  if (good && (urgent_ || writer.open_chunk_age_ns(now_ns()) > kFlushNs)) {
     good = writer.flush().ok();
+    urgent_ = false;
   }
   if (!good) {
     stop_after_failure(trace);
@@ -104,21 +104,23 @@ bool WriterThread::round(OpenTrace& trace, bool last) {
 }
 
 /// In turns: what waits elsewhere comes through this thread's own ring, which is smaller.
-bool WriterThread::drain_all(OpenTrace& trace, bool last, bool& urgent) {
+bool WriterThread::drain_all(OpenTrace& trace, bool last) {
   bool good = true;
   bool more = true;
   for (int turn = 0; turn < kTurns && more && good; ++turn) {
     more = client_.before_drain() && trace.writer->bytes_written() < trace.max_bytes;
-    good = drain(trace, last, urgent);
+    good = drain(trace, last);
   }
   return good;
 }
 
-bool WriterThread::drain(OpenTrace& trace, bool last, bool& urgent) {
-  bool good = true;
-  queue_.drain(last ? kEverything : now_ns(), [&](const format::Event& event) {
+bool WriterThread::drain(OpenTrace& trace, bool last) {
+  const uint64_t horizon_ns = last ? kEverything : now_ns();
+  // Losses before the events behind them: nobody may be judged by what is left.
+  bool good = append_losses(*trace.writer);
+  if (!good) return false;
+  queue_.drain(horizon_ns, [&](const format::Event& event) {
     good = record(trace, event);
-    urgent = urgent || is_urgent(event);
     return good && trace.writer->bytes_written() < trace.max_bytes;
   });
   return good;
@@ -140,6 +142,14 @@ bool WriterThread::append_cost(OpenTrace& trace, bool last) {
 }
 
 bool WriterThread::record(OpenTrace& trace, const format::Event& event) {
+  if (!put(trace, event)) return false;
+  for (const format::Finding& finding : client_.judge(event)) {
+    if (!put(trace, finding)) return false;
+  }
+  return true;
+}
+
+bool WriterThread::put(OpenTrace& trace, const format::Event& event) {
   count(trace, event);
   if (!trace.recorder) return trace.writer->append(event).ok();
   const char* const reason = trace.recorder->keep(event);
@@ -155,10 +165,19 @@ void WriterThread::count(const OpenTrace& trace, const format::Event& event) {
       nan_step_ = tensor->header.step;
     }
   } else if (const auto* finding = std::get_if<format::Finding>(&event)) {
-    if (finding->level == format::Level::kError && !finding->suppressed) ++findings_;
+    if (finding->level != format::Level::kError || finding->suppressed) return;
+    ++findings_;
+    urgent_ = true;
+    say(trace, *finding);
   } else if (std::holds_alternative<format::Step>(event)) {
     if (++steps_ == 2 && trace.all_values) say_expected_bytes(trace);
   }
+}
+
+void WriterThread::say(const OpenTrace& trace, const format::Finding& finding) const {
+  log_line(format::Level::kWarning, "finding", "%s (convtrace findings %s): %.*s",
+           to_string(finding.kind).data(), trace.path.c_str(), first_sentence(finding.message),
+           finding.message.data());
 }
 
 /// After the first step; the others store less, where values come again or changed little.
@@ -182,6 +201,7 @@ bool WriterThread::append_losses(format::TraceWriter& writer) {
     loss.reason = static_cast<format::LossReason>(i);
     loss.count = losses[i];
     if (!writer.append(loss).ok()) return false;
+    (void)client_.judge(loss);  // it shows nothing, it makes silent
   }
   return true;
 }

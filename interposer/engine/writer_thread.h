@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 
 #include "format/meta.h"
@@ -49,6 +50,8 @@ class WriterClient {
   virtual void give_up_values(format::LossReason reason) noexcept = 0;
   /// @return META again if facts were added since the last call.
   virtual std::optional<format::TraceMeta> changed_meta() = 0;
+  /// @return what an event that was just written shows to be wrong, valid until the next call.
+  virtual std::span<const format::Finding> judge(const format::Event& event) noexcept = 0;
   /// @return nanoseconds of the program's threads in calls of the observer, since the last call.
   virtual uint64_t take_host_ns() noexcept = 0;
 };
@@ -83,12 +86,15 @@ class WriterThread {
   void run();
   /// @return whether to go on.
   bool round(OpenTrace& trace, bool last);
-  bool drain_all(OpenTrace& trace, bool last, bool& urgent);
-  bool drain(OpenTrace& trace, bool last, bool& urgent);
-  /// Into the trace, or into the flight recorder.
+  bool drain_all(OpenTrace& trace, bool last);
+  bool drain(OpenTrace& trace, bool last);
+  /// An event, and what it shows to be wrong.
   bool record(OpenTrace& trace, const format::Event& event);
+  /// Into the trace, or into the flight recorder.
+  bool put(OpenTrace& trace, const format::Event& event);
   bool append_losses(format::TraceWriter& writer);
   void count(const OpenTrace& trace, const format::Event& event);
+  void say(const OpenTrace& trace, const format::Finding& finding) const;
   void say_expected_bytes(const OpenTrace& trace) const;
   void say_end(const OpenTrace& trace) const;
   bool append_cost(OpenTrace& trace, bool last);
@@ -108,6 +114,7 @@ class WriterThread {
   uint64_t value_bytes_ = 0;          ///< of values to be stored, before compression
   uint64_t findings_ = 0;             ///< of level error, not suppressed
   std::optional<uint32_t> nan_step_;  ///< the first with a NaN or a positive infinity
+  bool urgent_ = false;               ///< something that must not wait for its chunk to fill
   pthread_t thread_{};
   bool joined_ = false;
   uint64_t lost_ = 0;

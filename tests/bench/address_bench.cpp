@@ -1,4 +1,4 @@
-// The address table: rows pointer.* and alias.bytes_per_generation, JSON on stdout.
+// The address table: rows pointer.*, JSON on stdout.
 //
 // A launch is 16 words, 5 of them pointers, the others sizes, strides and floats. Its pointers come
 // from a window of 64 ranges that moves on, as the tensors of one layer are neighbours in time. The
@@ -29,8 +29,8 @@ using convtrace::cupti::MemoryRange;
 constexpr uint64_t kKiB = 1024, kMiB = 1024 * kKiB;
 constexpr size_t kWords = 16, kPointers = 5, kWindow = 64, kLaunches = 1500;
 
-/// The least that answers the same question: ranges by base, no freed ranges. A lock for changes, as
-/// ours have one; none for lookups.
+/// The least that answers the same question: ranges by base, no freed ranges. A lock for changes,
+/// as ours have one; none for lookups.
 class MapOfRanges {
  public:
   void allocate(const MemoryRange& range) {
@@ -247,7 +247,7 @@ int main(int argc, char** argv) {
   print("pointer.scan_flat", row_of(flat), "ratio", true, 1.5, "1e6 live over 1e3 live");
   print("pointer.update_vs_map", worst_update, "ratio", true, 1.0,
         "std::map under a mutex, no freed ranges; ns of alloc+free by live ranges:" + sizes);
-  print("alias.bytes_per_generation", {bytes_per_generation(), 0}, "B", true, 64,
+  print("pointer.bytes_per_range", {bytes_per_generation(), 0}, "B", true, 64,
         "absolute, address table, 5e4 live and 5e4 freed", true);
   if (!g_answers_agree) std::fprintf(stderr, "bench_address: the answers differ\n");
   return g_answers_agree ? 0 : 1;

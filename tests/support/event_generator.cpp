@@ -39,7 +39,7 @@ class EventGenerator::Filler {
   void fill(Level& value) { choose(value, 4); }
   void fill(LossReason& value) { choose(value, kLossReasonCount); }
   void fill(DType& value) { choose(value, kDTypeCount); }
-  void fill(SyncKind& value) { choose(value, 9); }
+  void fill(SyncKind& value) { choose(value, 11); }
   void fill(Padding& value) { choose(value, 3); }
   void fill(int64_t& value) { value = static_cast<int64_t>(bits()); }
   void fill(Copy::Kind& value) { choose(value, 3); }

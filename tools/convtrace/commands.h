@@ -29,7 +29,7 @@ struct ShowOptions {
 /// Where the first value that is not finite comes from.
 [[nodiscard]] ExitCode show_nan(const ShowOptions& options);
 
-[[nodiscard]] ExitCode show_findings(const std::string& path, bool json);
+[[nodiscard]] ExitCode show_findings(const std::string& path, bool json, bool replay);
 
 struct RecoverOptions {
   std::string path;

@@ -29,6 +29,8 @@ ReadCommands::ReadCommands(CLI::App& app) {
   add(app, verify_, "verify", "Check every checksum and every rule of the format",
       "One JSON object");
   add_show_options();
+  findings_.app->add_flag("--replay", replay_,
+                          "Judge the recorded allocations, launches and synchronisations anew");
   add_recover_options();
 }
 
@@ -77,7 +79,7 @@ void ReadCommands::add_recover_options() {
 
 ExitCode ReadCommands::run() {
   if (info_.app->parsed()) return show_info(info_.path, info_.json);
-  if (findings_.app->parsed()) return show_findings(findings_.path, findings_.json);
+  if (findings_.app->parsed()) return show_findings(findings_.path, findings_.json, replay_);
   if (verify_.app->parsed()) return verify_trace(verify_.path, verify_.json);
   if (recover_.app->parsed()) {
     recover_options_.path = recover_.path;

@@ -37,6 +37,7 @@ class ReadCommands {
 
   Command info_, show_, findings_, recover_, verify_;
   ShowOptions show_options_;
+  bool replay_ = false;
   std::string steps_ = "all";
   bool density_ = false, memory_ = false, nan_ = false;
   RecoverOptions recover_options_;

@@ -203,9 +203,11 @@ std::string finding_paragraph(const format::Finding& finding, const Definitions&
   if (finding.op) text += ", op " + name_text(definitions, finding.op);
   if (finding.kernel) text += ", kernel " + kernel_text(definitions, finding.kernel);
   text += "\n  " + escape_text(finding.message);
-  text += "\n  " + name_text(definitions, finding.slot) + " and " +
-          name_text(definitions, finding.other) + " share " + counted(finding.bytes, "byte") +
-          " at " + address_text(finding.address);
+  if (finding.other) {
+    text += "\n  " + name_text(definitions, finding.slot) + " and " +
+            name_text(definitions, finding.other) + " share " + counted(finding.bytes, "byte") +
+            " at " + address_text(finding.address);
+  }
   add_stack(text, "allocated", definitions, finding.alloc_stack);
   add_stack(text, "launched", definitions, finding.launch_stack);
   add_stack(text, "freed", definitions, finding.free_stack);

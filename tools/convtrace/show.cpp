@@ -67,22 +67,4 @@ ExitCode show_records(const ShowOptions& options) {
   return output.finish(report_state(*trace, options.path));
 }
 
-ExitCode show_findings(const std::string& path, bool json) {
-  const auto trace = open_trace(path);
-  if (trace == nullptr) return ExitCode::kFailure;
-  Output output;
-  uint64_t errors = 0, shown = 0;
-  while (const format::Event* event = trace->next()) {
-    const auto* finding = std::get_if<format::Finding>(event);
-    if (finding == nullptr) continue;
-    if (finding->level == format::Level::kError && !finding->suppressed) ++errors;
-    if (!json && shown++ != 0) output.line("");
-    output.line(json ? dump_json(event_json(*event, trace->definitions(), trace->meta().rank))
-                     : finding_paragraph(*finding, trace->definitions()));
-  }
-  const ExitCode state = report_state(*trace, path);
-  if (state != ExitCode::kClean) return output.finish(state);
-  return output.finish(errors == 0 ? ExitCode::kClean : ExitCode::kFindings);
-}
-
 }  // namespace convtrace::tools

@@ -66,7 +66,7 @@ inline settings::Rule rule_for(const char* pattern) {
 }
 
 /// What a scene's interceptor calls before it looks at memory; a test that sets it resets it.
-inline void (*settle_memory)(bool all) noexcept = nullptr;
+inline bool (*settle_memory)(bool all) noexcept = nullptr;
 
 struct Scene {
   explicit Scene(std::vector<settings::Rule> rules_in = {},

@@ -210,14 +210,15 @@ AddressMap* allocator_map = nullptr;
 CUdeviceptr allocator_block = 0;
 
 /// An allocator's report that was made just before the launch.
-void settle_one_block(bool all) noexcept {
-  if (!all) return;
+bool settle_one_block(bool all) noexcept {
+  if (!all) return false;
   MemoryRange block;
   block.base = allocator_block;
   block.bytes = 32;
   block.source = format::MemorySource::kFramework;
   block.device = {format::Device::Type::kCuda, 0};
   allocator_map->allocate(block);
+  return true;
 }
 
 }  // namespace
@@ -234,6 +235,17 @@ TEST_CASE("interceptor: a block that was allocated just before a launch has its 
     CHECK(scene.sink.all<format::TensorStats>().back().bytes == 32);  // not the driver's 64
     CHECK(scene.sink.all<format::Launch>().back().operands[0].generation ==
           scene.sink.all<format::TensorStats>().back().value.generation);
+  }
+  settle_memory = nullptr;
+}
+
+TEST_CASE("interceptor: where reports of allocators are not in, a pointer is worth a word") {
+  settle_memory = settle_one_block;
+  {
+    Scene scene;
+    REQUIRE(scene.launch(scene.fill) == CUDA_SUCCESS);
+    CHECK(scene.sink.all<format::Launch>().back().operands[0].confidence ==
+          format::Confidence::kWordBase);
   }
   settle_memory = nullptr;
 }

@@ -34,7 +34,7 @@ _REASONS = ("queue full", "record too large", "write failed", "disk budget reach
             "no memory for the value, statistics only", "no memory for the value, left out",
             "copies and allocations inside a graph")
 _SYNCS = ("event-record", "stream-wait", "event-done", "stream-done", "context-done", "event-create",
-          "event-destroy", "stream-create", "stream-destroy")
+          "event-destroy", "stream-create", "stream-destroy", "capture-begin", "capture-end")
 _RANK_UNKNOWN = 255
 
 def _fixed(**widths):

@@ -1,0 +1,136 @@
+#pragma once
+/// @file life_table.h
+/// Lives of memory, as the events of a trace tell them: which live, and what was freed there last.
+///
+/// Two layers, as in cupti/address_map.h: the driver's memory, and the blocks that a framework
+/// cuts out of it. In each a range that begins ends what it lies over.
+///
+/// Place:    memory_judge.h.
+/// Threads:  one.
+/// Memory:   32 bytes a life, 8 in the table of the living, 12 in the index of addresses. Of freed
+///           ones the last 65536 are kept.
+
+#include <cstdint>
+#include <deque>
+#include <unordered_map>
+#include <vector>
+
+#include "format/events.h"
+#include "format/judge/address_index.h"
+#include "format/judge/stream_order.h"
+
+namespace convtrace::judge {
+
+/// Packed: there may be a million.
+struct Life {
+  static constexpr uint64_t kMask48 = (uint64_t{1} << 48) - 1;
+  uint64_t base : 48 = 0;
+  uint64_t use_stream : 16 = 0;  ///< of its last work; before the first, of what was there before
+  uint64_t bytes : 48 = 0;
+  uint64_t source : 4 = 0;
+  uint64_t freed : 1 = 0;
+  uint64_t inherited : 1 = 0;   ///< the use is one of the memory's life before
+  uint64_t of_graphs : 1 = 0;   ///< a driver's range with blocks that were born during a capture
+  uint64_t has_blocks : 1 = 0;  ///< a driver's range that a framework cuts blocks out of
+  uint64_t kept : 1 = 0;        ///< false: the record waits to be used again
+  uint64_t generation : 48 = 0;
+  uint64_t more_uses : 1 = 0;  ///< in other streams: LifeTable::more_uses()
+  uint32_t position = 0;       ///< of the use
+  uint32_t freed_in_step = 0;  ///< while `inherited`: what was there before
+
+  [[nodiscard]] uint64_t end() const { return base + bytes; }
+  [[nodiscard]] bool holds(uint64_t address) const { return address - base < bytes; }
+  [[nodiscard]] Use use() const { return {static_cast<uint16_t>(use_stream), position}; }
+  /// Below 2^48, as all addresses are.
+  void set_range(uint64_t first, uint64_t size) {
+    base = first & kMask48;
+    bytes = size & kMask48;
+  }
+  void set_use(Use use) {
+    use_stream = use.stream;
+    position = use.position;
+  }
+};
+static_assert(sizeof(Life) == 32);
+
+class LifeTable {
+ public:
+  static constexpr size_t kMostFreed = size_t{1} << 16;
+  enum class Layer : uint8_t { kBlock = 0, kDriver = 1 };
+  static constexpr Layer layer_of(format::MemorySource source) {
+    return source == format::MemorySource::kFramework ? Layer::kBlock : Layer::kDriver;
+  }
+
+  /// A life begins. What was freed there is forgotten, but for what lies beside it.
+  /// @param[out] before  the freed lives that were there; with their uses still in more_uses().
+  /// @return null if no allocator gives such a range.
+  Life* begin(const format::Alloc& event, std::vector<Life>& before);
+  /// A life ends. @return null if it is not known.
+  Life* end(const format::Free& event);
+
+  /// @return the life of that number; null if it does not live, or is not known. Valid until the
+  /// next change.
+  [[nodiscard]] Life* living(uint64_t generation);
+  /// @return what lives, or was freed last, at an address in a layer; null if neither is known.
+  [[nodiscard]] Life* at(uint64_t address, Layer layer);
+
+  /// Uses in other streams than that of the last one.
+  [[nodiscard]] std::vector<Use>& more_uses(Life& life) {
+    Uses& uses = more_uses_[life.generation];
+    if (life.more_uses == 0) uses.parts = 1;
+    life.more_uses = 1;
+    return uses.list;
+  }
+  /// The life, or this part of one, has none of them any more.
+  void drop_uses(Life& life) {
+    if (life.more_uses == 0) return;
+    life.more_uses = 0;
+    const auto found = more_uses_.find(life.generation);
+    if (--found->second.parts == 0) more_uses_.erase(found);
+  }
+
+  void clear();
+  [[nodiscard]] size_t size() const { return lives_.size() - unused_.size(); }
+  [[nodiscard]] uint64_t bytes() const;
+
+ private:
+  struct Uses {
+    std::vector<Use> list;
+    uint32_t parts = 0;  ///< of the life, that are left of it
+  };
+  using Lives = std::deque<Life>;  ///< by record; grows without room for as many again
+  /// Generations to records, of those that live: open addressing.
+  class Living {
+   public:
+    void put(uint64_t generation, uint32_t record, const Lives& lives);
+    void erase(uint64_t generation, const Lives& lives);
+    [[nodiscard]] uint32_t find(uint64_t generation, const Lives& lives) const;
+    void clear();
+    [[nodiscard]] size_t bytes() const { return slots_.capacity() * sizeof(uint32_t); }
+
+   private:
+    [[nodiscard]] size_t home(uint64_t generation) const {
+      return generation * 0x9E3779B97F4A7C15 >> shift_;
+    }
+    void grow(const Lives& lives);
+    std::vector<uint32_t> slots_;  ///< record, or kNone
+    size_t count_ = 0;
+    unsigned shift_ = 64;
+  };
+
+  AddressIndex& index_of(Layer layer) { return index_[static_cast<size_t>(layer)]; }
+  uint32_t add(const Life& life);
+  void remove(uint32_t record);
+  void cut(uint64_t first, uint64_t end, Layer layer, std::vector<Life>* before);
+  void remember_freed(uint32_t record);
+
+  Lives lives_;
+  std::vector<uint32_t> unused_;
+  Living living_;
+  AddressIndex index_[2];
+  std::vector<uint32_t> freed_;  ///< a ring once it is full
+  size_t oldest_freed_ = 0;
+  std::unordered_map<uint64_t, Uses> more_uses_;  ///< by generation
+};
+
+}  // namespace convtrace::judge
