@@ -29,6 +29,26 @@ class AddressIndex {
     return in.records[behind(in, address) - 1];
   }
 
+  /// The range that begins at `base`, in one search.
+  struct Place {
+    uint32_t* record = nullptr;    ///< null: none begins there; valid until the next change
+    uint64_t next = ~uint64_t{0};  ///< where the one behind it begins
+  };
+  [[nodiscard]] Place at(uint64_t base) {
+    const size_t chunk = chunk_of(base);
+    if (chunk == chunks_.size()) return {};
+    Chunk& in = *chunks_[chunk];
+    const size_t behind_it = behind(in, base);
+    if (in.bases[behind_it - 1] != base) return {};
+    Place place{&in.records[behind_it - 1]};
+    if (behind_it < in.count) {
+      place.next = in.bases[behind_it];
+    } else if (chunk + 1 < chunks_.size()) {
+      place.next = firsts_[chunk + 1];
+    }
+    return place;
+  }
+
   /// @return the record of the first range that begins behind `address`; kNone if none does.
   [[nodiscard]] uint32_t after(uint64_t address) const {
     const size_t chunk = chunk_of(address);

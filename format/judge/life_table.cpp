@@ -13,44 +13,48 @@ constexpr uint64_t kMostBytes = uint64_t{1} << 44;
 
 }  // namespace
 
-void LifeTable::Living::put(uint64_t generation, uint32_t record, const Lives& lives) {
-  if (4 * (count_ + 1) > 3 * slots_.size()) grow(lives);
-  size_t at = home(generation);
-  while (slots_[at] != kNone) at = (at + 1) & (slots_.size() - 1);
-  slots_[at] = record;
+void LifeTable::Living::put(uint64_t generation, uint32_t record) {
+  if (8 * (count_ + 1) > 7 * slots_.size()) grow();
+  size_t at = home(tag_of(generation));
+  while (slots_[at].record != kNone) at = (at + 1) & (slots_.size() - 1);
+  slots_[at] = {record, tag_of(generation)};
   ++count_;
 }
 
-void LifeTable::Living::grow(const Lives& lives) {
-  const std::vector<uint32_t> old =
-      std::exchange(slots_, std::vector<uint32_t>(std::max<size_t>(64, 2 * slots_.size()), kNone));
-  shift_ = 64 - static_cast<unsigned>(std::countr_zero(slots_.size()));
+void LifeTable::Living::grow() {
+  const std::vector<Slot> old =
+      std::exchange(slots_, std::vector<Slot>(std::max<size_t>(64, 2 * slots_.size())));
+  shift_ = 64 + kNearBits - static_cast<unsigned>(std::countr_zero(slots_.size()));
   count_ = 0;
-  for (const uint32_t record : old) {
-    if (record != kNone) put(lives[record].generation, record, lives);
+  for (const Slot& slot : old) {
+    if (slot.record != kNone) put(slot.tag, slot.record);
   }
 }
 
-uint32_t LifeTable::Living::find(uint64_t generation, const Lives& lives) const {
-  if (slots_.empty()) return kNone;
-  for (size_t at = home(generation);; at = (at + 1) & (slots_.size() - 1)) {
-    const uint32_t record = slots_[at];
-    if (record == kNone || lives[record].generation == generation) return record;
+/// @return the slot; where none is, an empty one. @pre there are slots.
+size_t LifeTable::Living::slot_of(uint64_t generation) const {
+  size_t at = home(tag_of(generation));
+  while (slots_[at].record != kNone && slots_[at].tag != tag_of(generation)) {
+    at = (at + 1) & (slots_.size() - 1);
   }
+  return at;
+}
+
+uint32_t LifeTable::Living::find(uint64_t generation) const {
+  return slots_.empty() ? kNone : slots_[slot_of(generation)].record;
 }
 
 /// Those that were put behind it because it was in their way come nearer.
-void LifeTable::Living::erase(uint64_t generation, const Lives& lives) {
+void LifeTable::Living::erase(uint64_t generation) {
   const size_t mask = slots_.size() - 1;
-  size_t hole = home(generation);
-  while (lives[slots_[hole]].generation != generation) hole = (hole + 1) & mask;
-  for (size_t at = (hole + 1) & mask; slots_[at] != kNone; at = (at + 1) & mask) {
-    const size_t wanted = home(lives[slots_[at]].generation);
+  size_t hole = slot_of(generation);
+  for (size_t at = (hole + 1) & mask; slots_[at].record != kNone; at = (at + 1) & mask) {
+    const size_t wanted = home(slots_[at].tag);
     if (((at - wanted) & mask) < ((at - hole) & mask)) continue;
     slots_[hole] = slots_[at];
     hole = at;
   }
-  slots_[hole] = kNone;
+  slots_[hole] = {};
   --count_;
 }
 
@@ -67,23 +71,24 @@ Life* LifeTable::begin(const format::Alloc& event, std::vector<Life>& before) {
     return nullptr;
   }
   const Layer layer = layer_of(event.source);
-  const uint64_t end = event.address + bytes;
-  cut(event.address, end, layer, &before);
-  if (layer == Layer::kDriver) cut(event.address, end, Layer::kBlock, nullptr);
   Life life;
   life.set_range(event.address, bytes);
   life.generation = event.generation & Life::kMask48;
   life.source = static_cast<uint64_t>(event.source) & 15;
-  const uint32_t record = add(life);
-  index_of(layer).put(event.address, record);
-  living_.put(event.generation, record, lives_);
-  return &lives_[record];
+  if (layer == Layer::kDriver) cut(life.base, life.end(), Layer::kBlock, nullptr);
+  if (!take_place_of_one(life, layer, before)) {
+    cut(life.base, life.end(), layer, &before);
+    const uint32_t record = add(life);
+    index_of(layer).put(life.base, record);
+    living_.put(life.generation, record);
+  }
+  return living(life.generation);
 }
 
 Life* LifeTable::end(const format::Free& event) {
-  const uint32_t record = living_.find(event.generation, lives_);
-  if (record == kNone) return nullptr;
-  living_.erase(event.generation, lives_);
+  const uint32_t record = living_.find(event.generation);
+  if (record == kNone || lives_[record].generation != event.generation) return nullptr;
+  living_.erase(event.generation);
   Life& life = lives_[record];
   // Blocks do not outlive what they were cut out of.
   if (life.has_blocks != 0) cut(life.base, life.end(), Layer::kBlock, nullptr);
@@ -94,8 +99,8 @@ Life* LifeTable::end(const format::Free& event) {
 }
 
 Life* LifeTable::living(uint64_t generation) {
-  const uint32_t record = living_.find(generation, lives_);
-  return record == kNone ? nullptr : &lives_[record];
+  const uint32_t record = living_.find(generation);
+  return record == kNone || lives_[record].generation != generation ? nullptr : &lives_[record];
 }
 
 Life* LifeTable::at(uint64_t address, Layer layer) {
@@ -112,17 +117,29 @@ uint32_t LifeTable::add(const Life& life) {
     unused_.pop_back();
   }
   lives_[record] = life;
-  lives_[record].kept = 1;
   return record;
 }
 
-/// From everywhere but the ring of freed ones, which notices.
+/// From everywhere but the ring of freed ones, which notices by the generation.
 void LifeTable::remove(uint32_t record) {
   Life& life = lives_[record];
-  if (life.freed == 0) living_.erase(life.generation, lives_);
+  if (life.freed == 0) living_.erase(life.generation);
   index_of(layer_of(static_cast<format::MemorySource>(life.source))).erase(life.base);
-  life.kept = 0;
-  if (life.freed == 0) unused_.push_back(record);
+  life.generation = 0;
+  unused_.push_back(record);
+}
+
+/// The usual case: memory is given out again as it was freed. Then its place in the index is all
+/// that has to change.
+bool LifeTable::take_place_of_one(const Life& life, Layer layer, std::vector<Life>& before) {
+  const AddressIndex::Place place = index_of(layer).at(life.base);
+  if (place.record == nullptr || place.next < life.end()) return false;
+  Life& old = lives_[*place.record];
+  if (old.freed == 0 || old.end() > life.end()) return false;
+  before.push_back(old);
+  old = life;
+  living_.put(life.generation, *place.record);
+  return true;
 }
 
 /// Ends all that lies in [first, end). What lies over its edges is cut; a life that is cut has
@@ -157,24 +174,24 @@ void LifeTable::cut(uint64_t first, uint64_t end, Layer layer, std::vector<Life>
 }
 
 void LifeTable::remember_freed(uint32_t record) {
+  const Freed freed{record, static_cast<uint32_t>(lives_[record].generation)};
   if (freed_.size() < kMostFreed) {
-    freed_.push_back(record);
+    freed_.push_back(freed);
     return;
   }
-  const uint32_t oldest = std::exchange(freed_[oldest_freed_], record);
+  const Freed oldest = std::exchange(freed_[oldest_freed_], freed);
   oldest_freed_ = (oldest_freed_ + 1) % kMostFreed;
-  if (lives_[oldest].kept != 0) {
-    drop_uses(lives_[oldest]);
-    remove(oldest);
-  }
-  unused_.push_back(oldest);
+  Life& life = lives_[oldest.record];
+  if (life.freed == 0 || static_cast<uint32_t>(life.generation) != oldest.tag) return;
+  drop_uses(life);
+  remove(oldest.record);
 }
 
 void LifeTable::clear() { *this = LifeTable(); }
 
 uint64_t LifeTable::bytes() const {
   return lives_.size() * sizeof(Life) + unused_.capacity() * sizeof(uint32_t) + living_.bytes() +
-         index_[0].bytes() + index_[1].bytes() + freed_.capacity() * sizeof(uint32_t);
+         index_[0].bytes() + index_[1].bytes() + freed_.capacity() * sizeof(Freed);
 }
 
 }  // namespace convtrace::judge

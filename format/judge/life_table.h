@@ -7,8 +7,8 @@
 ///
 /// Place:    memory_judge.h.
 /// Threads:  one.
-/// Memory:   32 bytes a life, 8 in the table of the living, 12 in the index of addresses. Of freed
-///           ones the last 65536 are kept.
+/// Memory:   32 bytes a life, 8 in the table of the living, 12 in the index of addresses. A freed
+///           one is kept until 65536 later ones, or until its memory is given out again.
 
 #include <cstdint>
 #include <deque>
@@ -32,7 +32,6 @@ struct Life {
   uint64_t inherited : 1 = 0;   ///< the use is one of the memory's life before
   uint64_t of_graphs : 1 = 0;   ///< a driver's range with blocks that were born during a capture
   uint64_t has_blocks : 1 = 0;  ///< a driver's range that a framework cuts blocks out of
-  uint64_t kept : 1 = 0;        ///< false: the record waits to be used again
   uint64_t generation : 48 = 0;
   uint64_t more_uses : 1 = 0;  ///< in other streams: LifeTable::more_uses()
   uint32_t position = 0;       ///< of the use
@@ -99,21 +98,31 @@ class LifeTable {
     uint32_t parts = 0;  ///< of the life, that are left of it
   };
   using Lives = std::deque<Life>;  ///< by record; grows without room for as many again
-  /// Generations to records, of those that live: open addressing.
+  /// Generations to records, of those that live: open addressing, eight in a row near each other,
+  /// since what is born together is used together. Told apart by their lower halves: who asks holds
+  /// the record's generation against theirs.
   class Living {
    public:
-    void put(uint64_t generation, uint32_t record, const Lives& lives);
-    void erase(uint64_t generation, const Lives& lives);
-    [[nodiscard]] uint32_t find(uint64_t generation, const Lives& lives) const;
+    void put(uint64_t generation, uint32_t record);
+    void erase(uint64_t generation);
+    [[nodiscard]] uint32_t find(uint64_t generation) const;
     void clear();
-    [[nodiscard]] size_t bytes() const { return slots_.capacity() * sizeof(uint32_t); }
+    [[nodiscard]] size_t bytes() const { return slots_.capacity() * sizeof(Slot); }
 
    private:
-    [[nodiscard]] size_t home(uint64_t generation) const {
-      return generation * 0x9E3779B97F4A7C15 >> shift_;
+    struct Slot {
+      uint32_t record = AddressIndex::kNone;
+      uint32_t tag = 0;
+    };
+    static constexpr unsigned kNearBits = 3;
+    static uint32_t tag_of(uint64_t generation) { return static_cast<uint32_t>(generation); }
+    [[nodiscard]] size_t home(uint32_t tag) const {
+      const uint64_t row = (tag >> kNearBits) * 0x9E3779B97F4A7C15 >> shift_;
+      return row << kNearBits | (tag & ((1u << kNearBits) - 1));
     }
-    void grow(const Lives& lives);
-    std::vector<uint32_t> slots_;  ///< record, or kNone
+    [[nodiscard]] size_t slot_of(uint64_t generation) const;
+    void grow();
+    std::vector<Slot> slots_;
     size_t count_ = 0;
     unsigned shift_ = 64;
   };
@@ -121,6 +130,7 @@ class LifeTable {
   AddressIndex& index_of(Layer layer) { return index_[static_cast<size_t>(layer)]; }
   uint32_t add(const Life& life);
   void remove(uint32_t record);
+  bool take_place_of_one(const Life& life, Layer layer, std::vector<Life>& before);
   void cut(uint64_t first, uint64_t end, Layer layer, std::vector<Life>* before);
   void remember_freed(uint32_t record);
 
@@ -128,7 +138,11 @@ class LifeTable {
   std::vector<uint32_t> unused_;
   Living living_;
   AddressIndex index_[2];
-  std::vector<uint32_t> freed_;  ///< a ring once it is full
+  struct Freed {
+    uint32_t record = 0;
+    uint32_t tag = 0;  ///< lower half of its generation: the record may be another's by now
+  };
+  std::vector<Freed> freed_;  ///< a ring once it is full
   size_t oldest_freed_ = 0;
   std::unordered_map<uint64_t, Uses> more_uses_;  ///< by generation
 };

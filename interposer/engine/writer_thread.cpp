@@ -22,6 +22,9 @@ constexpr uint64_t kEverything = ~uint64_t{0};
 /// Of one round, so that it ends: enough for the results of four devices.
 constexpr int kTurns = 64;
 
+/// Error findings that stderr is told of.
+constexpr uint64_t kSaid = 4;
+
 /// @return how much of a message is its first sentence: what happened.
 int first_sentence(std::string_view message) {
   return static_cast<int>(std::min(message.find(". "), message.size()));
@@ -175,9 +178,10 @@ void WriterThread::count(const OpenTrace& trace, const format::Event& event) {
 }
 
 void WriterThread::say(const OpenTrace& trace, const format::Finding& finding) const {
-  log_line(format::Level::kWarning, "finding", "%s (convtrace findings %s): %.*s",
-           to_string(finding.kind).data(), trace.path.c_str(), first_sentence(finding.message),
-           finding.message.data());
+  if (findings_ > kSaid) return;
+  log_line(format::Level::kWarning, "finding", "%s%s (convtrace findings %s): %.*s",
+           findings_ == kSaid ? "more will not be said here; " : "", to_string(finding.kind).data(),
+           trace.path.c_str(), first_sentence(finding.message), finding.message.data());
 }
 
 /// After the first step; the others store less, where values come again or changed little.

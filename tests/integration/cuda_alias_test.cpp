@@ -1,5 +1,7 @@
 // What the memory judge says of whole programs, live and from their traces.
 
+#include <algorithm>
+#include <cstdlib>
 #include <random>
 
 #include "tests/integration/cuda_run.h"
@@ -43,7 +45,7 @@ std::vector<Json> run_scenario(CudaRun& run, std::vector<std::string> arguments,
   for (size_t at = 0; (at = result.err.find(" finding: ", at)) != std::string::npos; ++at) ++said;
   size_t errors = 0;
   for (const Json& finding : live.findings) errors += finding.at("suppressed") ? 0 : 1;
-  CHECK(said == errors);
+  CHECK(said == std::min<size_t>(errors, 4));
   CHECK(live.exit_code == (errors == 0 ? 0 : 4));
   return live.findings;
 }
