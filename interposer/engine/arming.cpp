@@ -74,6 +74,21 @@ bool say_problems(const std::vector<std::string>& problems) {
   return !problems.empty();
 }
 
+/// What is asked for and not done.
+void say_refusals(const settings::Settings& settings) {
+  constexpr char kRefused[] =
+      "%s is refused: this version cannot do it; CONVTRACE_STRICT_ALLOC=1 makes the driver take "
+      "freed memory back at once";
+  if (settings.poison) log_line(format::Level::kWarning, "settings", kRefused, "CONVTRACE_POISON");
+  if (settings.quarantine)
+    log_line(format::Level::kWarning, "settings", kRefused, "CONVTRACE_QUARANTINE");
+  if (settings.strict_alloc && getenv("PYTORCH_NO_CUDA_MEMORY_CACHING") == nullptr) {
+    log_line(format::Level::kWarning, "settings",
+             "strict_alloc of a settings file comes too late: start with `convtrace run`, or set "
+             "CONVTRACE_STRICT_ALLOC=1 in the environment");
+  }
+}
+
 std::string current_folder() {
   char folder[4096];
   return getcwd(folder, sizeof folder) != nullptr ? folder : ".";
@@ -110,6 +125,7 @@ const char* arm() {
   if (!settings.enabled || settings.mode == settings::Mode::kOff) return "switched off";
   if (say_problems(loaded.problems)) return "a setting is wrong";
   if (!settings.ranks.contains(options.rank.rank)) return "rank not wanted";
+  say_refusals(settings);
   std::erase_if(options.rules, [&options](const settings::Rule& rule) {
     return !rule.ranks.contains(options.rank.rank);
   });

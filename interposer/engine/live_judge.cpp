@@ -27,27 +27,36 @@ void LiveJudge::make_records() {
   }
 }
 
-/// By a rule for its scope, or for its kernel in its scope.
+/// By a rule for its scope, or for its kernel in its scope; who reads a stale value did nothing
+/// wrong, so there a rule for the scope that made it counts as well.
 bool LiveJudge::suppressed(const judge::MemoryFinding& finding) {
   if (rules_.empty()) return false;
+  if (finding.kind != format::FindingKind::kStaleRead) {
+    return silenced_in(finding.place.scope) || silenced_kernel(finding);
+  }
+  return silenced_in(finding.place.scope) || silenced_in(finding.made.place.scope);
+}
+
+bool LiveJudge::silenced_in(format::StringId scope) {
+  return std::ranges::any_of(
+      rules_.of_scope(scope.value, definitions_.text(scope)),
+      [this](const settings::Rule* rule) { return !rule->kernel && silences(*rule); });
+}
+
+bool LiveJudge::silenced_kernel(const judge::MemoryFinding& finding) {
   const format::StringId scope = finding.place.scope;
-  const std::string_view scope_name = definitions_.text(scope);
   const std::string name(definitions_.text(definitions_.kernel(finding.kernel).name));
   const std::string demangled = cupti::demangle(name);
   const std::string names[] = {demangled, name, cupti::kernel_family(demangled)};
-  const auto silences = [&](const settings::Rule* rule, bool meets) {
-    if (!meets || !rule->suppress) return false;
-    rules_.used(*rule);
-    return true;
-  };
-  return std::ranges::any_of(rules_.of_kernel(names),
-                             [&](const settings::Rule* rule) {
-                               return silences(rule,
-                                               rules_.in_scope(*rule, scope.value, scope_name));
-                             }) ||
-         std::ranges::any_of(
-             rules_.of_scope(scope.value, scope_name),
-             [&](const settings::Rule* rule) { return silences(rule, !rule->kernel); });
+  return std::ranges::any_of(rules_.of_kernel(names), [&](const settings::Rule* rule) {
+    return rules_.in_scope(*rule, scope.value, definitions_.text(scope)) && silences(*rule);
+  });
+}
+
+bool LiveJudge::silences(const settings::Rule& rule) {
+  if (!rule.suppress) return false;
+  rules_.used(rule);
+  return true;
 }
 
 }  // namespace convtrace::engine

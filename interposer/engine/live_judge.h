@@ -29,6 +29,9 @@ class LiveJudge {
  private:
   void make_records();
   [[nodiscard]] bool suppressed(const judge::MemoryFinding& finding);
+  [[nodiscard]] bool silenced_in(format::StringId scope);
+  [[nodiscard]] bool silenced_kernel(const judge::MemoryFinding& finding);
+  [[nodiscard]] bool silences(const settings::Rule& rule);
 
   format::Definitions& definitions_;
   settings::RuleBook& rules_;

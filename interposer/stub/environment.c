@@ -87,6 +87,41 @@ static void prepend_to_pythonpath(const char* folder) {
   free(value);
 }
 
+/// Names PyTorch's own allocator where the list of options `name` asks for another: only that one
+/// goes by PYTORCH_NO_CUDA_MEMORY_CACHING. All other options stay.
+static void use_own_allocator(const char* name) {
+  static const char kOption[] = "backend:";
+  static const char kNative[] = "native";
+  const char* old = getenv(name);
+  const char* option = old;
+  while (option != NULL && strncmp(option, kOption, sizeof kOption - 1) != 0) {
+    option = strchr(option, ',');
+    if (option != NULL) ++option;
+  }
+  if (option == NULL) return;
+  const size_t before = (size_t)(option - old) + sizeof kOption - 1;
+  const char* rest = old + before + strcspn(old + before, ",");
+  char* value = malloc(before + sizeof kNative + strlen(rest));
+  if (value == NULL) return;
+  memcpy(value, old, before);
+  memcpy(value + before, kNative, sizeof kNative - 1);
+  strcpy(value + before + sizeof kNative - 1, rest);
+  setenv(name, value, 1);
+  free(value);
+}
+
+/// CONVTRACE_STRICT_ALLOC: each tensor has memory of its own from the driver, and gives it back, so
+/// that a stale pointer never lies in memory that a cache keeps. Frameworks read this when they are
+/// loaded.
+static void use_no_caches(void) {
+  if (!is(getenv("CONVTRACE_STRICT_ALLOC"), "1")) return;
+  setenv("PYTORCH_NO_CUDA_MEMORY_CACHING", "1", 1);
+  use_own_allocator("PYTORCH_ALLOC_CONF");
+  use_own_allocator("PYTORCH_CUDA_ALLOC_CONF");
+  setenv("XLA_PYTHON_CLIENT_ALLOCATOR", "platform", 1);
+  setenv("XLA_PYTHON_CLIENT_PREALLOCATE", "false", 1);
+}
+
 __attribute__((constructor)) static void enter_process(void) {
   char self[PATH_MAX], path[PATH_MAX];
   if (is(getenv("CONVTRACE"), "0")) return;
@@ -99,4 +134,5 @@ __attribute__((constructor)) static void enter_process(void) {
     atomic_store(&convtrace_observer_missing, 1);
   }
   convtrace_cpu_alloc_v1 = cpu_allocator_reports();
+  use_no_caches();
 }

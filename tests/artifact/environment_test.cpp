@@ -46,6 +46,33 @@ TEST_CASE("preload: CONVTRACE=0 and a missing engine change nothing", "[artifact
   }
 }
 
+TEST_CASE("preload: strict_alloc switches caches off, and edits what says which allocator",
+          "[artifact]") {
+  const FakeTree tree;
+  CHECK(variables_in(tree).count("PYTORCH_NO_CUDA_MEMORY_CACHING") == 0);
+  const std::string strict = "CONVTRACE_STRICT_ALLOC=1";
+  auto variables = variables_in(tree, {strict});
+  CHECK(variables["PYTORCH_NO_CUDA_MEMORY_CACHING"] == "1");
+  CHECK(variables["XLA_PYTHON_CLIENT_ALLOCATOR"] == "platform");
+  CHECK(variables["XLA_PYTHON_CLIENT_PREALLOCATE"] == "false");
+  CHECK(variables.count("PYTORCH_ALLOC_CONF") == 0);
+  CHECK(variables.count("PYTORCH_CUDA_ALLOC_CONF") == 0);
+  const std::pair<std::string, std::string> cases[] = {
+      {"backend:cudaMallocAsync", "backend:native"},
+      {"max_split_size_mb:64,backend:cudaMallocAsync,garbage_collection_threshold:0.8",
+       "max_split_size_mb:64,backend:native,garbage_collection_threshold:0.8"},
+      {"expandable_segments:True", "expandable_segments:True"},
+      {"", ""},
+  };
+  for (const char* name : {"PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"}) {
+    for (const auto& [before, after] : cases) {
+      CAPTURE(name, before);
+      CHECK(variables_in(tree, {strict, name + ('=' + before)})[name] == after);
+      CHECK(variables_in(tree, {name + ('=' + before)})[name] == before);
+    }
+  }
+}
+
 TEST_CASE("preload: another tool's injection library is kept", "[artifact]") {
   const FakeTree tree;
   auto variables = variables_in(tree, {"CUDA_INJECTION64_PATH=/opt/other.so"});

@@ -53,6 +53,8 @@ bool apply_options(const RunOptions& options) {
 bool check_settings() {
   const settings::LoadedControls loaded = settings::load_controls(environ);
   for (const std::string& problem : loaded.problems) complain(problem);
+  // The preload library acts on it before anybody reads a file.
+  if (loaded.settings.strict_alloc) setenv("CONVTRACE_STRICT_ALLOC", "1", 1);
   return loaded.problems.empty();
 }
 

@@ -2,6 +2,9 @@
 
 #include <dlfcn.h>
 
+#include <functional>
+#include <stdexcept>
+
 #include "tests/support/catch.h"
 
 using namespace convtrace::engine;
@@ -43,4 +46,28 @@ TEST_CASE("unwinder: frames are described by function and library", "[engine][un
   CHECK(text.find("gnu_get_libc_version+0x4") == 0);
   CHECK(text.find("(libc.so.6)") != std::string::npos);
   CHECK(describe_frame(nullptr).find("0x") == 0);
+}
+
+TEST_CASE("unwinder: exceptions still go through the compiler's own unwinder",
+          "[engine][unwinder]") {
+  struct Cleanup {
+    int& count;
+    ~Cleanup() { ++count; }
+  };
+  RawStack stack;
+  capture_here(stack);
+  int cleanups = 0;
+  const std::function<void(int)> deep = [&](int depth) {
+    const Cleanup cleanup{cleanups};
+    if (depth == 0) throw std::runtime_error("caught");
+    deep(depth - 1);
+  };
+  CHECK_THROWS_WITH(deep(5), "caught");
+  CHECK(cleanups == 6);
+  // libunwind has functions of these names, too.
+  for (const char* name : {"_Unwind_RaiseException", "_Unwind_Resume", "_Unwind_Backtrace"}) {
+    Dl_info from{};
+    REQUIRE(dladdr(dlsym(RTLD_DEFAULT, name), &from) != 0);
+    CHECK_THAT(from.dli_fname, Catch::Contains("libgcc_s"));
+  }
 }

@@ -1,0 +1,245 @@
+"""Ops that hand out memory that they do not own, or programs that look like them and are right.
+
+usage: aliasing.py faulty|correct
+Prints the names of the cases, in order. Each faulty case has an op of its own name.
+"""
+import ctypes
+import sys
+
+import numpy
+import torch
+from torch.utils import checkpoint as checkpointing
+from torch.utils import dlpack
+
+torch.manual_seed(0)
+nn = torch.nn
+LATE = 50
+
+
+def unowned(tensor, offset=0):
+    """A tensor over the memory of `tensor`, from its element `offset` on, that does not own it."""
+    memory = (ctypes.c_char * (4 * (tensor.numel() - offset))).from_address(tensor.data_ptr() + 4 * offset)
+    return torch.frombuffer(memory, dtype=torch.float32)
+
+
+def function(name, forward, backward=lambda ctx, *gradients: gradients[0]):
+    return type(name, (torch.autograd.Function,),
+                {"forward": staticmethod(forward), "backward": staticmethod(backward)})
+
+
+def fresh():
+    return torch.randn(64, 64)
+
+
+# ---- faulty: the input dies, the output is read
+
+def freed_input(name, forward):
+    op = function(name, forward)
+
+    def case():
+        result = op.apply(fresh())
+        other = fresh()  # what the thread does next
+        kept = result[-1] if isinstance(result, tuple) else result
+        return kept.sum() + other.sum()
+    return case
+
+
+def nine(ctx, x):
+    return tuple(x * i for i in range(8)) + (unowned(x),)
+
+
+def backward_gives_its_gradient():
+    op = function("GivesGradient", lambda ctx, x: x * 1,
+                  lambda ctx, gradient: unowned(gradient).view(gradient.shape))
+    weight = fresh().requires_grad_()
+    (op.apply(weight * 2) * 3).sum().backward()
+    return weight.grad
+
+
+class Late(torch.autograd.Function):
+    """Correct until its 51st call."""
+    calls = 0
+
+    @staticmethod
+    def forward(ctx, x):
+        Late.calls += 1
+        return unowned(x) if Late.calls > LATE else x.clone()
+
+
+def late():
+    model = nn.Sequential(nn.Linear(64, 64))
+    for _ in range(LATE + 1):
+        y = Late.apply(model(fresh()) * 1)
+        noise = fresh()
+    return y.sum() + noise.sum()
+
+
+library = torch.library.Library("aliasing_test", "FRAGMENT")
+library.define("hidden(Tensor x) -> Tensor")
+library.impl("hidden", lambda x: x, "CPU")
+
+
+def schema_hides_the_argument():
+    return torch.ops.aliasing_test.hidden(fresh())
+
+
+FAULTY = {
+    "GivesInput": freed_input("GivesInput", lambda ctx, x: unowned(x).view(x.shape)),
+    "GivesInterior": freed_input("GivesInterior", lambda ctx, x: unowned(x, 512)),
+    "GivesNinth": freed_input("GivesNinth", nine),
+    "GivesGradientBackward": backward_gives_its_gradient,
+    "Late": late,
+    "aliasing_test::hidden": schema_hides_the_argument,
+}
+
+
+# ---- correct
+
+def marked(ctx, x):
+    x.mul_(2)
+    ctx.mark_dirty(x)
+    return x
+
+
+def in_place():
+    op = function("InPlace", marked)
+    unmarked = function("InPlaceUnmarked", lambda ctx, x: x.add_(1))
+    x = fresh()
+    return unmarked.apply(op.apply(x)) + x
+
+
+def views():
+    op = function("Views", lambda ctx, x: (x.view_as(x), *x.chunk(2), *x.split(16)))
+    passing = function("Passing", lambda ctx, x: x)
+    parts = op.apply(fresh())
+    return passing.apply(parts[1]).sum() + fresh().sum()
+
+
+def numpy_sharing():
+    op = function("Numpy", lambda ctx, x: torch.from_numpy(x.numpy()))
+    y = op.apply(fresh())
+    other = fresh()
+    z = op.apply(y)
+    del y
+    return z.sum() + other.sum()
+
+
+def dlpack_sharing():
+    op = function("Dlpack", lambda ctx, x: dlpack.from_dlpack(dlpack.to_dlpack(x)))
+    first, second = fresh(), fresh()
+    a, b = op.apply(first), op.apply(second)
+    del first, b  # the owner first here, the borrower first there
+    other = fresh()
+    del a, second
+    return other
+
+
+def numpy_owner():
+    array = numpy.ones(4096, dtype=numpy.float32)
+    op = function("NumpyOwner", lambda ctx, x: torch.from_numpy(array))
+    x = torch.from_numpy(array)
+    y = op.apply(x)
+    del x
+    return y + fresh().reshape(-1)
+
+
+def checkpointed():
+    model = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 64))
+    x = fresh().requires_grad_()
+    for reentrant in (True, False):
+        checkpointing.checkpoint(model, x, use_reentrant=reentrant).sum().backward()
+    return x.grad
+
+
+def tied_weights():
+    model = nn.Sequential(nn.Linear(64, 64), nn.Linear(64, 64))
+    model[1].weight = model[0].weight
+    train(model, torch.optim.AdamW(model.parameters(), foreach=True))
+    return model[0].weight
+
+
+def resized_storage():
+    """As FSDP does: a parameter gives its memory away and gets it back."""
+    model = nn.Sequential(nn.Linear(64, 64))
+    flat = model[0].weight.data
+    for _ in range(3):
+        kept = flat.clone()
+        flat.untyped_storage().resize_(0)
+        taken = fresh()
+        flat.untyped_storage().resize_(64 * 64 * 4)
+        torch.autograd._unsafe_preserve_version_counter(flat)
+        flat.copy_(kept * 0.5)
+        model(fresh())
+        del taken
+    return flat
+
+
+def flattened_lstm():
+    class Last(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.lstm = nn.LSTM(64, 32, num_layers=2, batch_first=True)
+
+        def forward(self, x):
+            return self.lstm(x.unsqueeze(0))[0][0]
+    model = Last()
+    model.lstm.flatten_parameters()
+    train(model, torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9, foreach=True))
+    return model.lstm.weight_hh_l0
+
+
+def mixed_precision():
+    model = nn.Sequential(nn.Linear(64, 64), nn.GELU(), nn.Linear(64, 8))
+    optimizer = torch.optim.AdamW(model.parameters())
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        train(model, optimizer)
+    return model[0].weight
+
+
+def churn():
+    """One op's output over and over where another's was."""
+    op = function("Doubled", lambda ctx, x: x * 2)
+    total = torch.zeros(())
+    for i in range(300):
+        total += op.apply(torch.ones(16 * (1 + i % 7))).sum()
+    for i in range(2000):
+        torch.empty(64 * (1 + i % 5))
+    return total
+
+
+def loader():
+    data = torch.utils.data.TensorDataset(torch.randn(64, 64), torch.randn(64, 64))
+    model = nn.Sequential(nn.Linear(64, 64))
+    for x, y in torch.utils.data.DataLoader(data, batch_size=16, num_workers=2):
+        (model(x) - y).square().mean().backward()
+    return model[0].weight.grad
+
+
+def train(model, optimizer):
+    for _ in range(3):
+        optimizer.zero_grad()
+        model(fresh()).float().square().mean().backward()
+        optimizer.step()
+
+
+CORRECT = {case.__name__: case for case in (
+    in_place, views, numpy_sharing, dlpack_sharing, numpy_owner, checkpointed, tied_weights, resized_storage,
+    flattened_lstm, mixed_precision, churn, loader)}
+
+
+def throw_through_torch():
+    """Stacks were taken, so a second unwinder may be in the process: torch's exceptions must not meet it."""
+    with open("/proc/self/maps") as maps:
+        print("# second unwinder:", "libunwind" in maps.read())
+    try:
+        torch.ones(2) + torch.ones(3)
+    except RuntimeError:
+        print("# a C++ exception arrived")
+
+
+if __name__ == "__main__":
+    for name, case in {"faulty": FAULTY, "correct": CORRECT}[sys.argv[1]].items():
+        print(name, float(case().detach().sum()).hex())
+        fresh()
+    if sys.argv[1] == "faulty":
+        throw_through_torch()
