@@ -86,6 +86,7 @@ class Worker {
     launch();
     launch();
     expect(cuStreamEndCapture(stream_, &graph));
+    done_.syncs += 2;  // the capture begins, and ends
     expect(cuGraphInstantiateWithFlags(&exec, graph, 0));
     interceptor_.graph_call(CONVTRACE_GRAPH_INSTANTIATED, exec, graph, nullptr);
     expect(interceptor_.graph_launch(real_graph_launch, 0, exec, stream_));
