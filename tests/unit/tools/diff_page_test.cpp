@@ -109,6 +109,7 @@ TEST_CASE("page: it is read with the keyboard, on a phone", "[diff][html][browse
   CHECK(told["values"] == 58);
   CHECK(told["rows"] > 10);
   CHECK(told["lines"] == 2);
+  CHECK(told["first"].get<std::string>().find("step 2  diverged") == 0);  // where they part
   CHECK(told["first"] != told["second"]);
   CHECK(told["last"].get<std::string>().find("step 3") == 0);
   CHECK(told["found"] == "1 of 58 values");

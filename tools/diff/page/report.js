@@ -218,5 +218,12 @@ function plot() {
   chart(figure, `${field} of ${nameOf(data.tensors[id])}, ${data.dtypes[data.tensors[id][6]]}`, points);
 }
 refilter();
+// Opens where the runs part, with a few values before it.
+const parts = data.classes.indexOf('diverged'), ends = data.classes.indexOf('unmatched');
+const parted = shown.findIndex((i) => bytes[i * ROW_BYTES + 28] >= parts && bytes[i * ROW_BYTES + 28] < ends);
+if (parted > 0) {
+  $('list').scrollTop = (parted - 3) * ROW_HEIGHT;
+  select(parted);
+}
 document.documentElement.dataset.ready = count;
 })();
