@@ -47,13 +47,15 @@ std::string_view nearest(std::string_view word, std::span<const std::string_view
   return best;
 }
 
-std::string quoted(std::string_view text) {
-  std::string result = "\"";
-  for (const char c : text.substr(0, kMaxQuoted)) {
-    result += static_cast<unsigned char>(c) < 0x20 || c == 0x7F ? '?' : c;
-  }
-  result += text.size() > kMaxQuoted ? "...\"" : "\"";
+std::string one_line(std::string_view text) {
+  std::string result(text);
+  const auto is_control = [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7F; };
+  std::replace_if(result.begin(), result.end(), is_control, '?');
   return result;
+}
+
+std::string quoted(std::string_view text) {
+  return '"' + one_line(text.substr(0, kMaxQuoted)) + (text.size() > kMaxQuoted ? "...\"" : "\"");
 }
 
 }  // namespace convtrace::settings

@@ -21,8 +21,10 @@ namespace convtrace::settings {
 [[nodiscard]] std::string_view nearest(std::string_view word,
                                        std::span<const std::string_view> candidates);
 
-/// Makes foreign text fit for one line of a message: control bytes become `?`, long texts end in
-/// `...`.
+/// Makes foreign text fit for one line of a message: control bytes become `?`.
+[[nodiscard]] std::string one_line(std::string_view text);
+
+/// The same in quotes; long texts end in `...`.
 [[nodiscard]] std::string quoted(std::string_view text);
 
 }  // namespace convtrace::settings

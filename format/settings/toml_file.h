@@ -18,6 +18,8 @@
 #include <string_view>
 #include <vector>
 
+#include "format/settings/nearest.h"
+
 namespace convtrace::settings {
 
 /// @return "file:line".
@@ -36,7 +38,8 @@ inline std::optional<toml::table> read_toml(const std::string& path,
                                             std::vector<std::string>& problems) {
   toml::parse_result result = toml::parse_file(path);
   if (result) return std::move(result).table();
-  problems.push_back(at(path, result.error().source(), result.error().description()));
+  // It cites the file as it is.
+  problems.push_back(at(path, result.error().source(), one_line(result.error().description())));
   return std::nullopt;
 }
 

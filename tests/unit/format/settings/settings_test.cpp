@@ -171,12 +171,13 @@ TEST_CASE("settings: problems of the file name file, line and the nearest key", 
 
 TEST_CASE("settings: a missing or broken file is a problem", "[settings]") {
   CHECK(load({"CONVTRACE_CONFIG=/nonexistent/c.toml"}).problems.size() == 1);
-  for (const std::string_view text : {"mode = \n", "[[=", "a[[=", "[[x.", "[=]"}) {
+  for (const std::string_view text : {"mode = \n", "all = tr\nue", "[[=", "a[[=", "[[x.", "[=]"}) {
     CAPTURE(text);
     const TempToml file(text);
     const LoadedSettings loaded = load({"CONVTRACE_CONFIG=" + file.path()});
     REQUIRE(loaded.problems.size() == 1);
     CHECK(loaded.problems[0].starts_with(file.path() + ":1: "));
+    CHECK(loaded.problems[0].find('\n') == std::string::npos);
   }
 }
 
