@@ -40,8 +40,8 @@ namespace {
 // space alone), cuMemSetAccess, cuMemPoolTrimTo, cuMemPoolDestroy (its memory lives on until it is
 // freed), cuDestroyExternalMemory (its mappings are freed by cuMemFree), the cuMulticastBind calls
 // (what is bound has no address of its own there), prefetches and advice. Nor what orders work in
-// ways that a Sync event cannot say: cuCtxRecordEvent and cuCtxWaitEvent (of green contexts),
-// external semaphores, cuStreamWaitValue.
+// ways that a Sync event cannot say: cuCtxRecordEvent and cuCtxWaitEvent (of green contexts), waits
+// for values in a batch.
 constexpr CallbackEntry kDriverCallbacks[] = {
     CONVTRACE_LAUNCH(cuLaunchKernel),
     CONVTRACE_LAUNCH(cuLaunchKernelEx),
@@ -155,6 +155,11 @@ constexpr CallbackEntry kDriverCallbacks[] = {
     CONVTRACE_SYNC(cuEventSynchronize),
     CONVTRACE_SYNC(cuEventQuery),
     CONVTRACE_SYNC_STREAM(cuStreamWaitEvent),
+    CONVTRACE_SYNC_STREAM(cuStreamWaitValue32_v2),
+    CONVTRACE_SYNC_STREAM(cuStreamWaitValue64_v2),
+    CONVTRACE_SYNC_STREAM(cuWaitExternalSemaphoresAsync),
+    CONVTRACE_SYNC_STREAM(cuLaunchHostFunc),
+    CONVTRACE_SYNC_STREAM(cuStreamAddCallback),
     CONVTRACE_SYNC(cuStreamCreate),
     CONVTRACE_SYNC(cuStreamCreateWithPriority),
     CONVTRACE_SYNC(cuGreenCtxStreamCreate),

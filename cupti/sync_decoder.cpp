@@ -21,6 +21,12 @@ CONVTRACE_DECODE(cuEventRecordWithFlags, {Kind::kEventRecord, p.hStream, p.hEven
 CONVTRACE_DECODE(cuEventSynchronize, {Kind::kEventDone, nullptr, p.hEvent})
 CONVTRACE_DECODE(cuEventQuery, {Kind::kEventDone, nullptr, p.hEvent})
 CONVTRACE_DECODE(cuStreamWaitEvent, {Kind::kStreamWait, p.hStream, p.hEvent})
+CONVTRACE_DECODE(cuStreamWaitValue32_v2, {Kind::kStreamWait, p.stream})
+CONVTRACE_DECODE(cuStreamWaitValue64_v2, {Kind::kStreamWait, p.stream})
+CONVTRACE_DECODE(cuWaitExternalSemaphoresAsync, {Kind::kStreamWait, p.stream})
+// The host will know that the work before it is done; when, is not seen.
+CONVTRACE_DECODE(cuLaunchHostFunc, {Kind::kEventDone, p.hStream})
+CONVTRACE_DECODE(cuStreamAddCallback, {Kind::kEventDone, p.hStream})
 CONVTRACE_DECODE(cuStreamCreate, {Kind::kStreamCreate, *p.phStream, nullptr, p.Flags})
 CONVTRACE_DECODE(cuStreamCreateWithPriority, {Kind::kStreamCreate, *p.phStream, nullptr, p.flags})
 CONVTRACE_DECODE(cuGreenCtxStreamCreate, {Kind::kStreamCreate, *p.phStream, nullptr, p.flags})

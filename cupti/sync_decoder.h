@@ -18,28 +18,33 @@ namespace convtrace::cupti {
 struct SyncChange {
   format::SyncKind kind = format::SyncKind::kEventRecord;
   CUstream stream = nullptr;
-  CUevent event = nullptr;
+  CUevent event = nullptr;      ///< null: what orders the work is no event, and not known
   uint32_t flags = 0;           ///< of a creation
   CUcontext context = nullptr;  ///< that the call names; null: the current one
 };
 
 /// X(function): each decoder takes a pointer to the `<function>_params` struct.
-#define CONVTRACE_SYNC_CALLS(X) \
-  X(cuEventCreate)              \
-  X(cuIpcOpenEventHandle)       \
-  X(cuEventDestroy_v2)          \
-  X(cuEventRecord)              \
-  X(cuEventRecordWithFlags)     \
-  X(cuEventSynchronize)         \
-  X(cuEventQuery)               \
-  X(cuStreamWaitEvent)          \
-  X(cuStreamCreate)             \
-  X(cuStreamCreateWithPriority) \
-  X(cuGreenCtxStreamCreate)     \
-  X(cuStreamDestroy_v2)         \
-  X(cuStreamSynchronize)        \
-  X(cuStreamQuery)              \
-  X(cuCtxSynchronize)           \
+#define CONVTRACE_SYNC_CALLS(X)    \
+  X(cuEventCreate)                 \
+  X(cuIpcOpenEventHandle)          \
+  X(cuEventDestroy_v2)             \
+  X(cuEventRecord)                 \
+  X(cuEventRecordWithFlags)        \
+  X(cuEventSynchronize)            \
+  X(cuEventQuery)                  \
+  X(cuStreamWaitEvent)             \
+  X(cuStreamWaitValue32_v2)        \
+  X(cuStreamWaitValue64_v2)        \
+  X(cuWaitExternalSemaphoresAsync) \
+  X(cuLaunchHostFunc)              \
+  X(cuStreamAddCallback)           \
+  X(cuStreamCreate)                \
+  X(cuStreamCreateWithPriority)    \
+  X(cuGreenCtxStreamCreate)        \
+  X(cuStreamDestroy_v2)            \
+  X(cuStreamSynchronize)           \
+  X(cuStreamQuery)                 \
+  X(cuCtxSynchronize)              \
   X(cuCtxSynchronize_v2)
 
 #define CONVTRACE_X(function) SyncChange decode_##function(const void* params) noexcept;

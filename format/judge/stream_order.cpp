@@ -152,7 +152,9 @@ void StreamOrder::sync(const format::Sync& event) {
       wait(slot_of(event.stream, event.header.thread), event.event);
       break;
     case Kind::kEventDone:
-      if (const auto found = events_.find(event.event); found != events_.end()) {
+      if (event.event == 0) {  // a function of the host, which may have run by now
+        finished(slot_of(event.stream, event.header.thread));
+      } else if (const auto found = events_.find(event.event); found != events_.end()) {
         host_learns(found->second);
       } else {
         join_all(host_);

@@ -334,7 +334,11 @@ FAKECUDA_EXPORT CUresult cuLaunchCooperativeKernelMultiDevice(CUDA_LAUNCH_PARAMS
 }
 
 FAKECUDA_EXPORT CUresult cuLaunchHostFunc(CUstream stream, CUhostFn function, void* data) {
-  CUstream resolved = resolve(stream, false);
-  if (function == nullptr || resolved == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  return enqueue(resolved, {.kernel = nullptr, .child = nullptr, .other = [=] { function(data); }});
+  const cuLaunchHostFunc_params params{stream, function, data};
+  return FAKECUDA_AROUND(cuLaunchHostFunc, params, [&] {
+    CUstream resolved = resolve(stream, false);
+    if (function == nullptr || resolved == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+    return enqueue(resolved,
+                   {.kernel = nullptr, .child = nullptr, .other = [=] { function(data); }});
+  });
 }

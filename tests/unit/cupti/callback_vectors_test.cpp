@@ -314,6 +314,11 @@ void add_syncs(std::vector<Vector>& all) {
   ONE(cuEventSynchronize, "event-done event 0x99", event);
   ONE(cuEventQuery, "event-done event 0x99", event);
   PTSZ(cuStreamWaitEvent, "stream-wait stream 0x77 event 0x99", kStream, event, 0);
+  PTSZ(cuStreamWaitValue32_v2, "stream-wait stream 0x77", kStream, 0x1000, 1, 0);
+  PTSZ(cuStreamWaitValue64_v2, "stream-wait stream 0x77", kStream, 0x1000, 1, 0);
+  PTSZ(cuWaitExternalSemaphoresAsync, "stream-wait stream 0x77", nullptr, nullptr, 0, kStream);
+  PTSZ(cuLaunchHostFunc, "event-done stream 0x77", kStream, nullptr, nullptr);
+  PTSZ(cuStreamAddCallback, "event-done stream 0x77", kStream, nullptr, nullptr, 0);
   ONE(cuStreamCreate, "stream-create stream 0x77 flags 1", &stream, CU_STREAM_NON_BLOCKING);
   ONE(cuStreamCreateWithPriority, "stream-create stream 0x77 flags 1", &stream, 1, -5);
   ONE(cuGreenCtxStreamCreate, "stream-create stream 0x77 flags 1", &stream, nullptr, 1, -5);

@@ -80,6 +80,14 @@ TEST_CASE("sync: what orders streams and the host is told in the order of the ca
   CHECK(first.device == 0);
 }
 
+TEST_CASE("sync: a function of the host is told where it is put", "[sync]") {
+  Scene scene;
+  const auto [names, s, t, e] = Named(CU_EVENT_DEFAULT);
+  const auto nothing = [](void*) {};
+  REQUIRE(cuLaunchHostFunc(s, nothing, nullptr) == CUDA_SUCCESS);
+  CHECK(told(scene, names).back() == "event-done s");
+}
+
 TEST_CASE("sync: a device other than the first is told", "[sync]") {
   Scene scene;
   CUcontext other = nullptr;

@@ -112,6 +112,21 @@ TEST_CASE("stream_order: a stream or event that was not seen to be made accuses 
   CHECK(o.before(use, kB));
 }
 
+TEST_CASE("stream_order: what orders work without an event accuses nobody") {
+  Order o;
+  const Use use = o.work(kA);
+  SECTION("a stream that waits for a value in memory comes behind all there is") {
+    o.sync(SyncKind::kStreamWait, kB);
+    CHECK(o.before(use, kB));
+    CHECK_FALSE(o.before(use, kC));
+  }
+  SECTION("a function of the host may have told of all in front of it, and of no more") {
+    o.sync(SyncKind::kEventDone, kA);
+    CHECK(o.before(use, kB));
+    CHECK_FALSE(o.before(o.work(kA), kC));
+  }
+}
+
 TEST_CASE("stream_order: an event of another process may stand for anything") {
   Order o;
   constexpr uint32_t kInterprocess = 4;
