@@ -38,7 +38,9 @@ Result<Pattern> Pattern::compile(std::string_view text) {
   }
   const std::string_view expression = text.substr(kRegexPrefix.size());
   try {
-    std::regex compiled(expression.begin(), expression.end(), kRegexFlags);
+    // libstdc++ looks at the byte behind a "(" at the end: it has to be one, as in text_.
+    const char* const terminated = pattern.text_.c_str() + kRegexPrefix.size();
+    std::regex compiled(terminated, expression.size(), kRegexFlags);
     pattern.compiled_ =
         std::make_shared<const Compiled>(Compiled{glob_around(expression), std::move(compiled)});
   } catch (const std::exception&) {  // std::regex_error, or memory for an absurd repetition count
