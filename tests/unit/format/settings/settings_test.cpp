@@ -171,7 +171,8 @@ TEST_CASE("settings: problems of the file name file, line and the nearest key", 
 
 TEST_CASE("settings: a missing or broken file is a problem", "[settings]") {
   CHECK(load({"CONVTRACE_CONFIG=/nonexistent/c.toml"}).problems.size() == 1);
-  for (const std::string_view text : {"mode = \n", "all = tr\nue", "[[=", "a[[=", "[[x.", "[=]"}) {
+  for (const std::string_view text :
+       {"mode = \n", "all = tr\nue", "[[=", "a[[=", "[[x.", "[=]", "a = \"5\"\uFD7F\nb"}) {
     CAPTURE(text);
     const TempToml file(text);
     const LoadedSettings loaded = load({"CONVTRACE_CONFIG=" + file.path()});
