@@ -1,5 +1,6 @@
 #include "format/settings/pattern.h"
 
+#include <algorithm>
 #include <optional>
 #include <regex>
 
@@ -20,6 +21,17 @@ constexpr auto kRegexFlags = std::regex::ECMAScript | std::regex::optimize;
 #endif
 constexpr size_t kMaxSearchedBytes = 16 * 1024;
 
+/// libstdc++ reads the number of a repetition or a back-reference into a long without a bound.
+bool has_absurd_number(std::string_view expression) {
+  constexpr std::string_view kDigits = "0123456789";
+  constexpr size_t kMostDigits = 9;
+  for (size_t at = 0; (at = expression.find_first_of("{,\\", at)) != std::string_view::npos;) {
+    const size_t end = std::min(expression.find_first_not_of(kDigits, ++at), expression.size());
+    if (end - at > kMostDigits) return true;
+  }
+  return false;
+}
+
 }  // namespace
 
 struct Pattern::Compiled {
@@ -37,6 +49,7 @@ Result<Pattern> Pattern::compile(std::string_view text) {
     return pattern;
   }
   const std::string_view expression = text.substr(kRegexPrefix.size());
+  if (has_absurd_number(expression)) return bad;
   try {
     // libstdc++ looks at the byte behind a "(" at the end: it has to be one, as in text_.
     const char* const terminated = pattern.text_.c_str() + kRegexPrefix.size();
