@@ -99,6 +99,7 @@ struct EventDecoder::Impl {
   void find_newest(size_t launch_count);
   std::span<const Event> make_batch();
   void make_headers(size_t begin, size_t count);
+  size_t drop_unwanted();
   size_t leave_out_not_understood(size_t count, size_t not_wanted);
 
   /// Makes the events of a kind by `make(header, event)`, which returns whether all is understood.
@@ -197,11 +198,7 @@ std::span<const Event> EventDecoder::Impl::make_batch() {
   make_headers(begin, count);
   places = masks_of(kinds.subspan(begin, count));
   known = 0;
-  size_t not_wanted = 0;
-  for (size_t kind = 0; kind < kKinds; ++kind) {
-    if (wants(kind)) continue;
-    not_wanted += static_cast<size_t>(std::popcount(std::exchange(places[kind], 0)));
-  }
+  const size_t not_wanted = wanted == kAllKinds ? 0 : drop_unwanted();
   make_rows(0, launch);
   make_rows(1, stats);
   make_rows(2, alloc);
@@ -219,6 +216,16 @@ std::span<const Event> EventDecoder::Impl::make_batch() {
   make_tables<Cost>(10, chunk->cost(), cost_row);
   make_rows(11, sync);
   return {events.data(), leave_out_not_understood(count, not_wanted)};
+}
+
+/// @return how many places of the batch are of kinds that are not to be made.
+size_t EventDecoder::Impl::drop_unwanted() {
+  size_t dropped = 0;
+  for (size_t kind = 0; kind < kKinds; ++kind) {
+    if (wants(kind)) continue;
+    dropped += static_cast<size_t>(std::popcount(std::exchange(places[kind], 0)));
+  }
+  return dropped;
 }
 
 /// @param not_wanted  how many of the batch's first `count` events were not made.

@@ -99,11 +99,13 @@ static void free_async_before_launch(void) {
   touch(memory, a_stream);
 }
 
-static CUgraphExec capture(CUdeviceptr address) {
+static void begin_capture(void) {
+  check(cuStreamBeginCapture(a_stream, CU_STREAM_CAPTURE_MODE_RELAXED), "cuStreamBeginCapture");
+}
+
+static CUgraphExec end_capture(void) {
   CUgraph graph = NULL;
   CUgraphExec exec = NULL;
-  check(cuStreamBeginCapture(a_stream, CU_STREAM_CAPTURE_MODE_RELAXED), "cuStreamBeginCapture");
-  touch(address, a_stream);
   check(cuStreamEndCapture(a_stream, &graph), "cuStreamEndCapture");
   check(cuGraphInstantiate(&exec, graph, 0), "cuGraphInstantiate");
   return exec;
@@ -112,32 +114,34 @@ static CUgraphExec capture(CUdeviceptr address) {
 /// A workspace that grows after a graph was captured: the graph keeps the old address.
 static void workspace_moves_after_capture(void) {
   const CUdeviceptr workspace = new_block(0);
-  const CUgraphExec exec = capture(workspace);
+  begin_capture();
+  touch(workspace, a_stream);
+  const CUgraphExec exec = end_capture();
   check(cuGraphLaunch(exec, a_stream), "cuGraphLaunch");
   free_block(workspace);
   (void)new_block(5);
   check(cuGraphLaunch(exec, a_stream), "cuGraphLaunch");
 }
 
-static void missing_record_stream(void) {
+/// A block of stream a that stream b uses last.
+static void use_on_both_and_free(void) {
   const CUdeviceptr block = new_block(0);
   touch(block, a_stream);
   check(cuEventRecord(event, a_stream), "cuEventRecord");
   check(cuStreamWaitEvent(b_stream, event, 0), "cuStreamWaitEvent");
   touch(block, b_stream);
   free_block(block);
+}
+
+static void missing_record_stream(void) {
+  use_on_both_and_free();
   touch(new_block(0), a_stream);
 }
 
 /* ---- right ---- */
 
 static void record_stream(void) {
-  const CUdeviceptr block = new_block(0);
-  touch(block, a_stream);
-  check(cuEventRecord(event, a_stream), "cuEventRecord");
-  check(cuStreamWaitEvent(b_stream, event, 0), "cuStreamWaitEvent");
-  touch(block, b_stream);
-  free_block(block);
+  use_on_both_and_free();
   check(cuEventRecord(event, b_stream), "cuEventRecord");
   check(cuEventQuery(event), "cuEventQuery");
   touch(new_block(0), a_stream);
@@ -153,16 +157,13 @@ static void wait_before_reuse(void) {
 }
 
 static void graph_pool(void) {
-  CUgraph graph = NULL;
-  CUgraphExec exec = NULL;
-  check(cuStreamBeginCapture(a_stream, CU_STREAM_CAPTURE_MODE_RELAXED), "cuStreamBeginCapture");
+  begin_capture();
   for (unsigned i = 0; i < 4; ++i) {
     const CUdeviceptr block = new_block(i % 2);
     touch(block, a_stream);
     free_block(block);
   }
-  check(cuStreamEndCapture(a_stream, &graph), "cuStreamEndCapture");
-  check(cuGraphInstantiate(&exec, graph, 0), "cuGraphInstantiate");
+  const CUgraphExec exec = end_capture();
   for (int i = 0; i < 3; ++i) check(cuGraphLaunch(exec, a_stream), "cuGraphLaunch");
 }
 

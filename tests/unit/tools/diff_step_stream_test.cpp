@@ -1,3 +1,4 @@
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -17,30 +18,46 @@ struct Written {
   const char* slot;
 };
 
+/// A trace of these events, read step by step.
+class Stream {
+ public:
+  template <typename Write>
+  explicit Stream(const Write& write) {
+    test::TraceBuilder trace(dir_ / "a.ctrace");
+    write(trace);
+    trace.close();
+    auto reader = reader::TraceReader::open(dir_ / "a.ctrace");
+    REQUIRE(reader.ok());
+    stream_.emplace(std::move(reader).value(), names_, launches_);
+  }
+  diff::StepStream* operator->() { return &*stream_; }
+  [[nodiscard]] std::string text(format::StringId id) const { return std::string(names_.text(id)); }
+
+ private:
+  test::TempDir dir_;
+  format::Definitions names_;
+  diff::LaunchKeys launches_;
+  std::optional<diff::StepStream> stream_;
+};
+
 /// Steps of a trace with these values, each as its slots in order: "0:ab" for a and b in step 0.
 std::vector<std::string> steps_of(const std::vector<Written>& values, uint64_t* late = nullptr) {
-  const test::TempDir dir;
-  test::TraceBuilder trace(dir / "a.ctrace");
-  for (const Written& value : values) {
-    format::TensorStats event;
-    event.header.step = value.step;
-    event.header.t_ns = value.t_ns;
-    event.slot = trace.definitions().intern(value.slot);
-    trace.event(event);
-  }
-  trace.close();
-  auto reader = reader::TraceReader::open(dir / "a.ctrace");
-  REQUIRE(reader.ok());
-  format::Definitions names;
-  diff::LaunchKeys launches;
-  diff::StepStream stream(std::move(reader).value(), names, launches);
+  Stream stream([&values](test::TraceBuilder& trace) {
+    for (const Written& value : values) {
+      format::TensorStats event;
+      event.header.step = value.step;
+      event.header.t_ns = value.t_ns;
+      event.slot = trace.definitions().intern(value.slot);
+      trace.event(event);
+    }
+  });
   std::vector<std::string> steps;
-  for (const diff::StepRecords* step = stream.peek(); step != nullptr; step = stream.peek()) {
+  for (const diff::StepRecords* step = stream->peek(); step != nullptr; step = stream->peek()) {
     steps.push_back(std::to_string(step->step) + ':');
-    for (const diff::ValueRecord& r : step->values) steps.back() += names.text(r.key.slot);
-    stream.pop();
+    for (const diff::ValueRecord& r : step->values) steps.back() += stream.text(r.key.slot);
+    stream->pop();
   }
-  if (late != nullptr) *late = stream.late_values();
+  if (late != nullptr) *late = stream->late_values();
   return steps;
 }
 
@@ -66,21 +83,15 @@ TEST_CASE("step_stream: what comes after its step was given out is counted, not 
 TEST_CASE("step_stream: repeated keys are counted by thread, however threads take turns",
           "[diff][stream]") {
   const auto hashes = [](const std::vector<std::pair<uint32_t, uint64_t>>& written) {
-    const test::TempDir dir;
-    test::TraceBuilder trace(dir / "a.ctrace");
-    for (const auto& [thread, hash] : written) {
-      format::TensorStats event;
-      event.header.thread = thread;
-      event.stats.hash = hash;
-      trace.event(event);
-    }
-    trace.close();
-    auto reader = reader::TraceReader::open(dir / "a.ctrace");
-    REQUIRE(reader.ok());
-    format::Definitions names;
-    diff::LaunchKeys launches;
-    diff::StepStream stream(std::move(reader).value(), names, launches);
-    const diff::StepRecords* step = stream.peek();
+    Stream stream([&written](test::TraceBuilder& trace) {
+      for (const auto& [thread, hash] : written) {
+        format::TensorStats event;
+        event.header.thread = thread;
+        event.stats.hash = hash;
+        trace.event(event);
+      }
+    });
+    const diff::StepRecords* step = stream->peek();
     REQUIRE(step != nullptr);
     std::vector<uint64_t> by_occurrence(step->values.size());
     for (const diff::ValueRecord& r : step->values) {
