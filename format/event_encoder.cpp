@@ -1,6 +1,7 @@
 #include "format/event_encoder.h"
 
 #include <algorithm>
+#include <type_traits>
 
 #include "format/columns/launch_columns.h"
 #include "format/columns/memory_columns.h"
@@ -37,6 +38,9 @@ bool within_limits(const auto&) { return true; }  // texts are cut
 
 bool is_urgent(const Finding& e) { return e.level == Level::kError; }
 bool is_urgent(const auto&) { return false; }
+
+template <typename Kind>
+constexpr bool kIsNote = std::is_same_v<Kind, Finding> || std::is_same_v<Kind, Loss>;
 
 }  // namespace
 
@@ -170,6 +174,7 @@ Status EventEncoder::add(const Event& event) {
     to.put_header(e.header, event.index());
     to.put(e);
     to.summary.urgent |= is_urgent(e);
+    to.summary.notes |= kIsNote<std::remove_cvref_t<decltype(e)>>;
     to.unmeasured_bytes += variable_bytes(e);
     return true;
   };

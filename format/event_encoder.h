@@ -26,6 +26,7 @@ struct ChunkSummary {
   uint32_t step_end = kNoStep;
   uint32_t event_count = 0;
   bool urgent = false;  ///< holds an error finding
+  bool notes = false;   ///< holds a finding or a loss
 };
 
 class EventEncoder {

@@ -52,6 +52,8 @@ enum class Codec : uint8_t { kNone = 0, kZstd = 1 };
 inline constexpr uint8_t kFlagUrgent = 0x01;  ///< EVENTS: holds an error finding
 /// DEFS, SUMS: part of the complete set at the end.
 inline constexpr uint8_t kFlagConsolidated = 0x02;
+/// EVENTS: holds a finding or a loss, which who skips equal steps still wants to see.
+inline constexpr uint8_t kFlagNotes = 0x04;
 inline constexpr uint8_t kReservedFlags = 0xF0;
 
 struct FileHeader {

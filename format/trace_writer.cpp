@@ -185,7 +185,8 @@ Status TraceWriter::Impl::flush() {
   // Everything an event names was interned before the event was appended, so before this.
   CONVTRACE_TRY(write_defs(stored, 0));
   RecordHeader header{.kind = RecordKind::kEvents};
-  header.flags = summary.urgent ? kFlagUrgent : 0;
+  if (summary.urgent) header.flags |= kFlagUrgent;
+  if (summary.notes) header.flags |= kFlagNotes;
   header.time_begin_ns = summary.time_begin_ns;
   header.time_end_ns = summary.time_end_ns;
   header.step_begin = summary.step_begin;

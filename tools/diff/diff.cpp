@@ -111,8 +111,8 @@ class Diff {
       return false;
     }
     equal = equal_steps(*base, *cand, !noise.empty());
-    base->leave_out(equal);
-    cand->leave_out(equal);
+    base->leave_out(equal, Side::kBase);
+    cand->leave_out(equal, Side::kCand);
     RankDiff diff(pair.rank, names_, launches_, equal, rules_, rows_);
     diff.run(*base, *cand, noise, [&] {
       if (on_progress_) on_progress_(done_ + base->position() + cand->position(), total_);

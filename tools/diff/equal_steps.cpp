@@ -8,11 +8,12 @@ namespace convtrace::diff {
 namespace {
 
 using format::StepSums;
+using reader::KindSet;
 using reader::kKindSet;
 
-constexpr reader::KindSet kConditions = kKindSet<format::Finding, format::Loss>;
-constexpr reader::KindSet kValues = kKindSet<format::TensorStats>;
-constexpr reader::KindSet kLaunches = kKindSet<format::Launch>;
+constexpr KindSet kNotes = kKindSet<format::Finding, format::Loss>;
+constexpr KindSet kValues = kKindSet<format::TensorStats>;
+constexpr KindSet kLaunches = kKindSet<format::Launch>;
 
 const StepSums* find(const std::vector<StepSums>& sums, uint32_t step) {
   const auto found = std::ranges::lower_bound(sums, step, {}, &StepSums::step);
@@ -42,42 +43,53 @@ EqualSteps::EqualSteps(const reader::TraceReader& base, const reader::TraceReade
     if (!sums->empty() && sums->back().step == format::kNoStep) return;
   }
   known_ = true;
+  auto& [base_values, cand_values] = with_values_;
   for (const StepSums& step : ours) {
     const StepSums* other = find(theirs, step.step);
-    const bool keys = other != nullptr && same_keys(step, *other);
-    if (keys && step == *other && !every_value) {
-      same_.push_back(step);
+    const bool same = other != nullptr && step == *other;
+    if (same && !every_value) {
+      unread_.push_back(step);
+      continue;
+    }
+    base_values.push_back(step.step);
+    (same ? read_once_ : cand_values).push_back(step.step);
+    if (other != nullptr && same_keys(step, *other)) {
+      same_launches_.push_back(step);
     } else {
-      with_values_.push_back(step.step);
-      if (keys) {
-        same_launches_.push_back(step);
-      } else {
-        with_launches_.push_back(step.step);
-      }
+      with_launches_.push_back(step.step);
     }
   }
   for (const StepSums& step : theirs) {
     if (find(ours, step.step) != nullptr) continue;
-    with_values_.push_back(step.step);
+    cand_values.push_back(step.step);
     with_launches_.push_back(step.step);
   }
-  std::ranges::sort(with_values_);
+  std::ranges::sort(cand_values);
   std::ranges::sort(with_launches_);
 }
 
-bool EqualSteps::is_same(uint32_t step) const { return find(same_, step) != nullptr; }
+bool EqualSteps::is_read_once(uint32_t step) const {
+  return std::ranges::binary_search(read_once_, step);
+}
 
 std::optional<uint64_t> EqualSteps::same_launches(uint32_t step) const {
   const StepSums* found = find(same_launches_, step);
   return found == nullptr ? std::nullopt : std::optional(found->launches);
 }
 
-reader::KindSet EqualSteps::wanted(const format::RecordHeader& chunk) const {
-  if (!known_) return kConditions | kValues | kLaunches;
-  if (chunk.step_end == format::kNoStep) return kConditions;
-  if (any_of(with_launches_, chunk)) return kConditions | kValues | kLaunches;
-  if (any_of(with_values_, chunk)) return kConditions | kValues;
-  return (chunk.flags & format::kFlagUrgent) != 0 ? kConditions : reader::kNoKinds;
+KindSet EqualSteps::taken(uint32_t step, Side side) const {
+  if (!known_) return kValues | kLaunches;
+  if (find(unread_, step) != nullptr) return reader::kNoKinds;
+  if (side == Side::kCand && is_read_once(step)) return reader::kNoKinds;
+  return find(same_launches_, step) != nullptr ? kValues : kValues | kLaunches;
+}
+
+KindSet EqualSteps::wanted(const format::RecordHeader& chunk, Side side) const {
+  if (!known_) return kNotes | kValues | kLaunches;
+  const bool notes = (chunk.flags & format::kFlagNotes) != 0;
+  const bool values = any_of(with_values_[static_cast<size_t>(side)], chunk);
+  const bool launches = any_of(with_launches_, chunk);
+  return (notes ? kNotes : 0) | (values ? kValues : 0) | (launches ? kLaunches : 0);
 }
 
 }  // namespace convtrace::diff

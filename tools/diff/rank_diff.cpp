@@ -38,8 +38,8 @@ struct RankDiff::StepPair {
 };
 
 void RankDiff::take_equal_before(uint32_t end) {
-  for (; equal_taken_ < equal_.same().size(); ++equal_taken_) {
-    const format::StepSums& step = equal_.same()[equal_taken_];
+  for (; equal_taken_ < equal_.unread().size(); ++equal_taken_) {
+    const format::StepSums& step = equal_.unread()[equal_taken_];
     if (step.step >= end) return;
     outcome_.counts[index_of(Class::kIdentical)] += step.values;
     outcome_.values += step.values;
@@ -60,6 +60,8 @@ void RankDiff::run(StepStream& base, StepStream& cand,
   while (true) {
     const StepRecords* a = base.peek();
     const StepRecords* b = cand.peek();
+    const bool once = a != nullptr && equal_.is_read_once(a->step);
+    if (once && (b == nullptr || b->step > a->step)) b = a;
     take_equal_before(std::min(a != nullptr ? a->step : format::kNoStep,
                                b != nullptr ? b->step : format::kNoStep));
     if (a == nullptr && b == nullptr) break;
@@ -79,7 +81,7 @@ void RankDiff::run(StepStream& base, StepStream& cand,
       learn_noise(*a, noise);
       compare_step(*a, *b, !noise.empty());
       base.pop();
-      cand.pop();
+      if (!once) cand.pop();
     }
     after_step();
   }

@@ -82,7 +82,7 @@ class RankDiff {
  private:
   struct StepPair;
 
-  /// Counts the steps left out that come before `step`.
+  /// Counts the unread steps that come before `step`.
   void take_equal_before(uint32_t step);
   void confirm_guesses(StepPair& pair) const;
   void learn_noise(const StepRecords& base, std::span<const std::unique_ptr<StepStream>> noise);

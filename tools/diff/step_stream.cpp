@@ -34,7 +34,7 @@ void count_occurrences(std::vector<ValueRecord>& values) {
 StepStream::StepStream(std::unique_ptr<reader::TraceReader> reader, format::Definitions& names,
                        LaunchKeys& launches)
     : reader_(std::move(reader)), names_(names), launches_(launches) {
-  leave_out(kNothingEqual);
+  leave_out(kNothingEqual, Side::kBase);
 }
 
 const StepRecords* StepStream::peek() {
@@ -103,17 +103,21 @@ bool StepStream::read_one() {
   return true;
 }
 
-void StepStream::leave_out(const EqualSteps& equal) {
+void StepStream::leave_out(const EqualSteps& equal, Side side) {
   equal_ = &equal;
-  reader_->select([&equal](const format::RecordHeader& chunk) { return equal.wanted(chunk); });
+  side_ = side;
+  reader_->select(
+      [&equal, side](const format::RecordHeader& chunk) { return equal.wanted(chunk, side); });
 }
 
-/// Finds out what of a step is left out.
-void StepStream::look_up(uint32_t step) {
-  if (step == step_) return;
-  step_ = step;
-  leaves_values_ = equal_->is_same(step);
-  leaves_launches_ = leaves_values_ || equal_->same_launches(step).has_value();
+/// Whether events of this kind are taken from the step.
+template <typename Kind>
+bool StepStream::takes(uint32_t step) {
+  if (step != step_) {
+    step_ = step;
+    taken_ = equal_->taken(step, side_);
+  }
+  return (taken_ & reader::kKindSet<Kind>) != 0;
 }
 
 StepRecords* StepStream::open_step(uint32_t step) {
@@ -130,8 +134,7 @@ StepRecords* StepStream::open_step(uint32_t step) {
 }
 
 void StepStream::take(const format::TensorStats& event) {
-  look_up(event.header.step);
-  if (leaves_values_) return;
+  if (!takes<format::TensorStats>(event.header.step)) return;
   StepRecords* step = open_step(event.header.step);
   if (step == nullptr) {
     ++late_values_;
@@ -171,8 +174,7 @@ void StepStream::take(const format::TensorStats& event) {
 }
 
 void StepStream::take(const format::Launch& event) {
-  look_up(event.header.step);
-  if (leaves_launches_) return;
+  if (!takes<format::Launch>(event.header.step)) return;
   StepRecords* step = open_step(event.header.step);
   if (step == nullptr) return;
   if (last_launch_ >= followed_.size()) followed_.resize(last_launch_ + size_t{1});

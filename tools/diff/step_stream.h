@@ -35,10 +35,9 @@ class StepStream {
   [[nodiscard]] const StepRecords* peek();
   void pop();
 
-  /// Gives out nothing of the steps that are the same, nor launches where those are the same, and
-  /// does not read them where it can.
-  /// @param equal  must outlive the stream.
-  void leave_out(const EqualSteps& equal);
+  /// Gives out what `equal` wants to be taken alone, and reads no more than it must.
+  /// @param equal  must outlive the stream. @param side  whose trace this is.
+  void leave_out(const EqualSteps& equal, Side side);
 
   [[nodiscard]] const reader::TraceReader& reader() const { return *reader_; }
   /// Complete after the last step.
@@ -72,7 +71,8 @@ class StepStream {
 
   bool read_one();
   void put_in_order(StepRecords& step);
-  void look_up(uint32_t step);
+  template <typename Kind>
+  bool takes(uint32_t step);
   StepRecords* open_step(uint32_t step);
   void take(const format::TensorStats& event);
   void take(const format::Launch& event);
@@ -94,9 +94,10 @@ class StepStream {
   Findings findings_;
   std::array<uint64_t, format::kLossReasonCount> lost_{};
   const EqualSteps* equal_ = nullptr;
+  Side side_ = Side::kBase;
   // Of the last event's step.
   uint32_t step_ = format::kNoStep;
-  bool leaves_values_ = false, leaves_launches_ = false;
+  reader::KindSet taken_ = reader::kAllKinds;
   uint64_t position_ = 0;
   uint64_t late_values_ = 0;
   // Ids of the file to ids of `names`; zero or empty: not translated yet.

@@ -117,8 +117,24 @@ TEST_CASE("trace writer: an error finding is stored at once and marked", "[forma
   REQUIRE(trace.writer->append(finding).ok());
   const auto records = trace.records();
   REQUIRE(records.size() == 2);
-  CHECK(records[1].flags == kFlagUrgent);
+  CHECK(records[1].flags == (kFlagUrgent | kFlagNotes));
   CHECK(records[1].item_count == 2);
+}
+
+TEST_CASE("trace writer: a chunk is marked for a finding or a loss in it", "[format]") {
+  const auto flags_with = [](const Event& event) {
+    MemoryTrace trace;
+    REQUIRE(trace.writer->append(Step{}).ok());
+    REQUIRE(trace.writer->flush().ok());
+    REQUIRE(trace.writer->append(event).ok());
+    REQUIRE(trace.writer->flush().ok());
+    const auto records = trace.records();
+    CHECK(records[1].flags == 0);
+    return records.back().flags;
+  };
+  CHECK(flags_with(Loss{}) == kFlagNotes);
+  CHECK(flags_with(Finding{}) == kFlagNotes);  // a warning
+  CHECK(flags_with(Diagnostic{}) == 0);
 }
 
 /// Stores `count` of what `make` makes. @return the headers of the EVENTS records but the last.

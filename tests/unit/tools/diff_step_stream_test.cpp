@@ -137,8 +137,9 @@ class CountingSource final : public reader::ByteSource {
 
 constexpr uint32_t kSteps = 200, kDifferent = 120;
 
-/// A chunk for each step; the values of kDifferent depend on `value`.
-void write_long(const std::string& path, float value, bool finding = false, bool close = true) {
+/// A chunk for each step; the values of kDifferent depend on `value`. @param notes  two findings
+/// and a loss in equal steps.
+void write_long(const std::string& path, float value, bool notes = false, bool close = true) {
   test::TraceBuilder trace(path);
   for (uint32_t step = 0; step < kSteps; ++step) {
     trace.step(step);
@@ -147,7 +148,9 @@ void write_long(const std::string& path, float value, bool finding = false, bool
       trace.stats({.scope = "h." + std::to_string(i), .values = {first, 1, static_cast<float>(i)}});
     }
     trace.launch({.kernel = "gemm"});
-    if (finding && step == 7) trace.finding({.level = format::Level::kError});
+    if (notes && step == 7) trace.finding({.level = format::Level::kError});
+    if (notes && step == 8) trace.finding({.level = format::Level::kWarning});
+    if (notes && step == 9) trace.loss(format::LossReason::kQueueFull, 5);
     trace.flush();
   }
   close ? trace.close() : trace.leave_unclosed();
@@ -155,7 +158,7 @@ void write_long(const std::string& path, float value, bool finding = false, bool
 
 }  // namespace
 
-TEST_CASE("equal_steps: what is equal is not read, but for error findings", "[diff][stream]") {
+TEST_CASE("equal_steps: what is equal is not read, but for findings and losses", "[diff][stream]") {
   const test::TempDir dir;
   write_long(dir / "a.ctrace", 1);
   write_long(dir / "b.ctrace", 2, true);
@@ -168,18 +171,18 @@ TEST_CASE("equal_steps: what is equal is not read, but for error findings", "[di
   auto a = open("a.ctrace"), b = open("b.ctrace");
   const uint64_t whole = a->file_bytes() + b->file_bytes();
   const diff::EqualSteps equal(*a, *b, false);
-  REQUIRE(equal.same().size() == kSteps - 1);
-  CHECK(equal.same().front().values == 300);
-  CHECK(equal.is_same(kDifferent - 1));
-  CHECK_FALSE(equal.is_same(kDifferent));
-  CHECK(equal.is_same(kDifferent + 1));
+  REQUIRE(equal.unread().size() == kSteps - 1);
+  CHECK(equal.unread().front().values == 300);
+  CHECK(equal.taken(kDifferent - 1, diff::Side::kBase) == reader::kNoKinds);
+  CHECK(equal.taken(kDifferent, diff::Side::kBase) == reader::kKindSet<format::TensorStats>);
+  CHECK(equal.taken(kDifferent + 1, diff::Side::kCand) == reader::kNoKinds);
   CHECK(equal.same_launches(kDifferent) == 1);
 
   const uint64_t opened = bytes;
   format::Definitions names;
   diff::LaunchKeys launches;
   diff::StepStream stream(std::move(b), names, launches);
-  stream.leave_out(equal);
+  stream.leave_out(equal, diff::Side::kCand);
   const diff::StepRecords* step = stream.peek();
   REQUIRE(step != nullptr);
   CHECK(step->step == kDifferent);
@@ -187,21 +190,34 @@ TEST_CASE("equal_steps: what is equal is not read, but for error findings", "[di
   CHECK(step->launches.empty());
   stream.pop();
   CHECK(stream.peek() == nullptr);
+  CHECK(stream.findings().count == 2);
   CHECK(stream.findings().errors == 1);
+  CHECK(stream.lost(format::LossReason::kQueueFull) == 5);
   CHECK(stream.late_values() == 0);
-  CHECK((bytes - opened) * 50 < whole);  // two chunks of 200
+  CHECK((bytes - opened) * 50 < whole);  // four chunks of 200
   INFO("opening and sums: " << opened << " of " << whole);
   CHECK(opened * 2 < whole);
 }
 
-TEST_CASE("equal_steps: where every value is wanted only launches are left out", "[diff][stream]") {
+TEST_CASE("equal_steps: where every value is wanted the baseline's stand for both",
+          "[diff][stream]") {
   const test::TempDir dir;
   write_long(dir / "a.ctrace", 1);
+  write_long(dir / "b.ctrace", 2);
   auto a = reader::TraceReader::open(dir / "a.ctrace");
-  REQUIRE(a.ok());
-  const diff::EqualSteps equal(*a.value(), *a.value(), true);
-  CHECK(equal.same().empty());
+  auto b = reader::TraceReader::open(dir / "b.ctrace");
+  REQUIRE((a.ok() && b.ok()));
+  const diff::EqualSteps equal(*a.value(), *b.value(), true);
+  CHECK(equal.unread().empty());
+  CHECK(equal.is_read_once(0));
+  CHECK_FALSE(equal.is_read_once(kDifferent));
   CHECK(equal.same_launches(0) == 1);
+  CHECK(equal.taken(0, diff::Side::kBase) == reader::kKindSet<format::TensorStats>);
+  CHECK(equal.taken(0, diff::Side::kCand) == reader::kNoKinds);
+  format::RecordHeader chunk;
+  chunk.step_begin = chunk.step_end = 0;
+  CHECK(equal.wanted(chunk, diff::Side::kCand) == reader::kNoKinds);
+  CHECK(equal.wanted(chunk, diff::Side::kBase) == reader::kKindSet<format::TensorStats>);
 }
 
 TEST_CASE("equal_steps: of a killed run's trace the steps that are whole are not read",
@@ -213,7 +229,7 @@ TEST_CASE("equal_steps: of a killed run's trace the steps that are whole are not
   auto b = reader::TraceReader::open(dir / "b.ctrace");
   REQUIRE((a.ok() && b.ok()));
   CHECK(b.value()->state() == reader::TraceState::kUnclosed);
-  CHECK(diff::EqualSteps(*a.value(), *b.value(), false).same().size() == kSteps);
+  CHECK(diff::EqualSteps(*a.value(), *b.value(), false).unread().size() == kSteps);
 }
 
 TEST_CASE("equal_steps: values of no known step make every chunk wanted", "[diff][stream]") {
@@ -228,6 +244,6 @@ TEST_CASE("equal_steps: values of no known step make every chunk wanted", "[diff
   auto b = reader::TraceReader::open(dir / "b.ctrace");
   REQUIRE((a.ok() && b.ok()));
   const diff::EqualSteps equal(*a.value(), *b.value(), false);
-  CHECK(equal.same().empty());
-  CHECK((equal.wanted({}) & reader::kKindSet<format::TensorStats>) != 0);
+  CHECK(equal.unread().empty());
+  CHECK((equal.wanted({}, diff::Side::kCand) & reader::kKindSet<format::TensorStats>) != 0);
 }
