@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "cupti/address_map.h"
+#include "tests/bench/rows.h"
 
 namespace {
 
@@ -188,34 +189,16 @@ double bytes_per_generation() {
          static_cast<double>(addresses.live_count() + freed);
 }
 
-struct Row {
-  double median = 0, spread = 0;
-};
-
-Row row_of(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  const double median = values[values.size() / 2];
-  return {median, (values[values.size() * 3 / 4] - values[values.size() / 4]) / median};
-}
-
-void print(const char* name, Row row, const char* unit, bool at_most, double goal,
-           const std::string& against, bool last = false) {
-  const bool ok = at_most ? row.median <= goal : row.median >= goal;
-  std::printf(
-      "{\"name\": \"%s\", \"value\": %.3f, \"unit\": \"%s\", \"goal\": \"%s %g\", \"against\": "
-      "\"%s\", \"ok\": %s, \"spread\": %.3f}%s",
-      name, row.median, unit, at_most ? "<=" : ">=", goal, against.c_str(), ok ? "true" : "false",
-      row.spread, last ? "]\n" : ",\n ");
-}
-
 }  // namespace
 
 int main(int argc, char** argv) {
+  using convtrace::bench::Goal;
+  using convtrace::bench::median_of;
   const bool quick = argc > 1 && std::string_view(argv[1]) == "--quick";
   const int repetitions = quick ? 15 : 51;
-  std::vector<double> ns, faster, flat;
-  Row worst_update;
-  std::string sizes;
+  std::vector<double> ns, faster, flat, worst_update{0};
+  std::string update_against =
+      "std::map under a mutex, no freed ranges; ns of alloc+free by live ranges:";
   {
     Memory few(1000), some(10'000), many(1'000'000);
     for (Memory* memory : {&few, &some, &many}) (void)scan(*memory);
@@ -233,22 +216,23 @@ int main(int argc, char** argv) {
         ratios.push_back(one.table / one.map);
         absolute.push_back(one.table);
       }
-      const Row row = row_of(ratios);
-      if (row.median > worst_update.median) worst_update = row;
       char text[64];
-      std::snprintf(text, sizeof text, " %zu: %.2f (%.0f ns)", memory->ranges.size(), row.median,
-                    row_of(absolute).median);
-      sizes += text;
+      std::snprintf(text, sizeof text, " %zu: %.2f (%.0f ns)", memory->ranges.size(),
+                    median_of(ratios), median_of(absolute));
+      update_against += text;
+      if (median_of(ratios) > median_of(worst_update)) worst_update = ratios;
     }
   }
-  std::printf("[");
-  print("pointer.scan", row_of(ns), "ns/word", true, 8, "absolute, 1e4 live");
-  print("pointer.scan_vs_map", row_of(faster), "x", false, 4, "std::map without lock, 1e4 live");
-  print("pointer.scan_flat", row_of(flat), "ratio", true, 1.5, "1e6 live over 1e3 live");
-  print("pointer.update_vs_map", worst_update, "ratio", true, 1.0,
-        "std::map under a mutex, no freed ranges; ns of alloc+free by live ranges:" + sizes);
-  print("pointer.bytes_per_range", {bytes_per_generation(), 0}, "B", true, 64,
-        "absolute, address table, 5e4 live and 5e4 freed", true);
+  convtrace::bench::Rows rows;
+  rows.print({"pointer.scan", "ns/word", Goal::kAtMost, 8, "absolute, 1e4 live"}, ns);
+  rows.print({"pointer.scan_vs_map", "x", Goal::kAtLeast, 4, "std::map without lock, 1e4 live"},
+             faster);
+  rows.print({"pointer.scan_flat", "ratio", Goal::kAtMost, 1.5, "1e6 live over 1e3 live"}, flat);
+  rows.print({"pointer.update_vs_map", "ratio", Goal::kAtMost, 1.0, update_against.c_str()},
+             worst_update);
+  rows.print({"pointer.bytes_per_range", "B", Goal::kAtMost, 64,
+              "absolute, address table, 5e4 live and 5e4 freed"},
+             {bytes_per_generation()});
   if (!g_answers_agree) std::fprintf(stderr, "bench_address: the answers differ\n");
   return g_answers_agree ? 0 : 1;
 }

@@ -62,11 +62,6 @@ double ns_each(Body&& body) {
   return taken / kBurst;
 }
 
-double median_of(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
-}
-
 /// Pushes events of 128 bytes while a thread sleeps, wakes and drains as the writer's does.
 bool bench_push(bench::Rows& rows, int repetitions) {
   Doorbell doorbell;
@@ -236,7 +231,7 @@ int print_recorded() {
   if (!program.ok) return 1;
   Engine* const engine = record(program);
   if (engine == nullptr) return 1;
-  std::printf("%f\n", median_of(bench_one(program, 31)));
+  std::printf("%f\n", bench::median_of(bench_one(program, 31)));
   std::fflush(stdout);
   engine->finish(2'000'000'000);
   return 0;

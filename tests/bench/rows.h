@@ -32,6 +32,11 @@ std::vector<double> ratios_of(int pairs, One&& one, Other&& other) {
   return ratios;
 }
 
+inline double median_of(std::vector<double> samples) {
+  std::sort(samples.begin(), samples.end());
+  return samples[samples.size() / 2];
+}
+
 enum class Goal { kAtMost, kAtLeast };
 
 struct Row {

@@ -1,0 +1,82 @@
+#pragma once
+/// @file observer_port_scene.h
+/// A port with what it works on, and a host that notes what it is asked for.
+
+#include "format/base/log.h"
+#include "interposer/engine/observer_port.h"
+#include "tests/support/catch.h"
+#include "tests/support/observer_messages.h"
+#include "tests/unit/engine/recording_sink.h"
+
+namespace convtrace::engine {
+
+using namespace convtrace::test;
+
+class NoListener final : public MemoryListener {
+  void on_allocated(const MemoryReport&, const cupti::MemoryRange&,
+                    std::span<void* const>) override {}
+  void on_freed(const MemoryReport&, const cupti::MemoryRange&) override {}
+  void on_reports_lost(uint64_t) noexcept override {}
+};
+
+class FakeHost final : public ObserverHost {
+ public:
+  format::NotSampled submit_to_device(std::span<const cupti::DeviceRequest> batch,
+                                      uint64_t stream) noexcept override {
+    batches.push_back({stream, batch.size()});
+    for (const cupti::DeviceRequest& request : batch) {
+      shapes.emplace_back(request.event.shape.begin(), request.event.shape.end());
+    }
+    return answer;
+  }
+  void on_custom_op() noexcept override { ++ops; }
+  void on_fact(std::string_view name, std::string_view value) override {
+    facts.emplace_back(name, value);
+  }
+
+  format::NotSampled answer = format::NotSampled::kSampled;
+  std::vector<std::pair<uint64_t, size_t>> batches;
+  std::vector<std::vector<uint64_t>> shapes;
+  std::vector<std::pair<std::string, std::string>> facts;
+  int ops = 0;
+};
+
+struct PortScene {
+  explicit PortScene(settings::Mode mode_in = settings::Mode::kStats, uint32_t samples_in = 8,
+                     const char* steps_in = nullptr)
+      : mode(mode_in), samples(samples_in), wanted(step_set(steps_in)) {
+    REQUIRE(state.begin_arming());
+    state.activate();
+  }
+
+  static settings::StepSet step_set(const char* text) {
+    return text != nullptr ? settings::StepSet::parse_steps(text).value() : settings::StepSet{};
+  }
+  uint32_t submit(const MessageBatch& batch) { return port.submit(batch.bytes()); }
+  uint32_t id(std::string_view text) { return definitions.intern(text).value; }
+
+  settings::Mode mode;
+  uint32_t samples;
+  settings::StepSet wanted;
+  State state;
+  RecordingSink sink;
+  format::Definitions definitions;
+  cupti::AddressMap addresses;
+  NoListener listener;
+  MemoryJournal journal{addresses, listener};
+  StackTexts stacks{definitions};
+  settings::RuleBook rules;
+  AliasWatch aliases{{sink, definitions, addresses, stacks, rules}};
+  StepControl steps{mode, wanted};
+  FakeHost host;
+  NameFilter names{{}, settings::compile_patterns("secret.*").value(), definitions};
+  CaptureRules captures{mode, rules, definitions, true, samples};
+  Doorbell doorbell;
+  ValueStore values{{.memory_bytes = 1 << 20, .threads = 1}, doorbell, sink};
+  ObserverPort port{{state, sink, definitions, addresses, journal, aliases, steps, host, captures,
+                     values, names}};
+};
+
+inline constexpr format::Device kCuda0{format::Device::Type::kCuda, 0};
+
+}  // namespace convtrace::engine
