@@ -52,67 +52,84 @@ class ValueStore::Incoming final : public cupti::IncomingValue {
   ~Incoming() override {
     if (!armed_) return;
     const bool complete = offset_ == value_->content.bytes;
-    std::shared_ptr<const KeptValue> old;  // freed without the lock
-    const std::lock_guard lock(store_.mutex_);
-    if (complete) {
-      try {
-        old = store_.history_.keep(value_->place, kept_);
-      } catch (...) {  // no memory: the next value of this place is stored as it is
+    Doorbell& doorbell = store_.doorbell_;  // the store may go when nothing is incoming
+    std::shared_ptr<const KeptValue> old;   // freed without the lock
+    {
+      const std::lock_guard lock(store_.mutex_);
+      if (complete) {
+        try {
+          old = store_.history_.keep(value_->place, kept_);
+        } catch (...) {  // no memory: the next value of this place is stored as it is
+        }
+      } else {
+        store_.release(value_->content.bytes - offset_);
+        store_.forget(value_->content);
       }
-    } else {
-      store_.release(value_->content.bytes - offset_);
-      store_.forget(value_->content);
+      --store_.incoming_;
     }
-    --store_.incoming_;
-    store_.settled_.notify_all();
+    doorbell.ring();  // settle() may wait for it
   }
 
   std::span<std::byte> next() noexcept override {
     const uint64_t left = value_->content.bytes - offset_;
     if (left == 0) return {};
-    if (job_.empty()) prepare(std::min<uint64_t>(left, format::kPartBytes));
-    if (job_.empty()) return {};
-    const ValuePart& part = *job_.front().part;
-    return {part.bytes.get(), part.size};
+    if (job_ == nullptr) prepare(std::min<uint64_t>(left, format::kPartBytes));
+    if (job_ == nullptr) return {};
+    return {job_->part->bytes.get(), job_->part->size};
   }
 
   void filled() noexcept override {
-    const std::lock_guard lock(store_.mutex_);
-    kept_->parts.push_back(job_.front().part);
-    offset_ += job_.front().part->size;
-    store_.jobs_.splice(store_.jobs_.end(), job_);
-    store_.work_.notify_one();
+    {
+      const std::lock_guard lock(store_.mutex_);
+      if (const auto last = store_.history_.last(value_->place, value_->content.bytes)) {
+        job_->base = last->parts[offset_ / format::kPartBytes];
+        job_->base_hash = last->content.hash;
+      }
+    }
+    kept_->parts.push_back(job_->part);
+    offset_ += job_->part->size;
+    store_.uncompressed_.fetch_add(1);
+    store_.unwritten_.fetch_add(1);
+    store_.jobs_.put(std::move(job_));
+    sem_post(&store_.waiting_);
+    if (store_.closed_.load()) store_.drop_jobs(LossReason::kExitDeadline);
   }
 
  private:
   /// Gets all memory that filled() needs.
   void prepare(uint64_t size) noexcept try {
     kept_->parts.reserve((value_->content.bytes + format::kPartBytes - 1) / format::kPartBytes);
-    auto part = std::make_shared<ValuePart>();
-    part->bytes = std::make_unique_for_overwrite<std::byte[]>(size);
-    part->size = static_cast<uint32_t>(size);
-    job_.push_back({value_, std::move(part), offset_});
+    auto job = std::make_unique<Job>();
+    job->value = value_;
+    job->part = std::make_shared<ValuePart>();
+    job->part->bytes = std::make_unique_for_overwrite<std::byte[]>(size);
+    job->part->size = static_cast<uint32_t>(size);
+    job->offset = offset_;
+    job_ = std::move(job);
   } catch (...) {  // no memory now
   }
 
   ValueStore& store_;
   std::shared_ptr<Value> value_;
   std::shared_ptr<KeptValue> kept_;
-  std::list<Job> job_;  ///< of the part that is being filled: one at most
+  std::unique_ptr<Job> job_;  ///< of the part that is being filled
   uint64_t offset_ = 0;
   bool armed_ = false;
 };
 
 ValueStore::ValueStore(const Options& options, Doorbell& doorbell, format::EventSink& sink)
     : options_(options),
-      max_under_way_(options.memory_bytes / 2),
+      max_under_way_(options.memory_bytes / 3),
       doorbell_(doorbell),
       sink_(sink),
-      history_(options.memory_bytes - max_under_way_) {}
+      history_(options.memory_bytes - 2 * max_under_way_) {
+  sem_init(&waiting_, 0, 0);
+}
 
 ValueStore::~ValueStore() {
   close(LossReason::kExitDeadline);
   for (const pthread_t thread : threads_) pthread_join(thread, nullptr);
+  sem_destroy(&waiting_);
 }
 
 bool ValueStore::has(const format::TensorStats& event) noexcept {
@@ -132,7 +149,6 @@ ValueStore::Begun ValueStore::begin(const format::TensorStats& event) noexcept t
   if (bytes > max_under_way_ - reserved_) return {.value = nullptr, .later = true};
   if (known_.size() >= kMaxKnown) known_.clear();
   known_.insert({value->content.hash, bytes});
-  value->base = history_.last(value->place, bytes);
   reserved_ += bytes;
   ++incoming_;
   incoming->arm();
@@ -202,94 +218,110 @@ void* ValueStore::main(void* self) noexcept {
 
 void ValueStore::work() {
   format::PartEncoder encoder;
-  std::unique_lock lock(mutex_);
-  while (!closed_) {
-    if (jobs_.empty()) {
-      work_.wait(lock);
-      continue;
+  while (true) {
+    while (sem_wait(&waiting_) != 0) {  // interrupted
     }
-    Job job = std::move(jobs_.front());
-    jobs_.pop_front();
-    ++busy_;
-    lock.unlock();
-    const uint64_t reserved = job.part->size;
-    const ContentId content = job.value->content;
-    std::optional<Finished> finished = compress(encoder, job);
-    job = {};  // memory that nobody compares with goes now
-    lock.lock();
-    --busy_;
-    if (finished && !closed_) {
-      finished_.push_back(std::move(*finished));
-      doorbell_.ring();
-    } else {
-      release(reserved);
-      forget(content);  // an equal value is stored after all
-      lose(closed_ ? LossReason::kExitDeadline : LossReason::kValueNotStored, 1);
-    }
-    settled_.notify_all();
+    if (closed_.load()) return;
+    std::unique_ptr<Job> job = next_job();
+    if (job == nullptr) continue;  // close() has it
+    compress(encoder, *job);
+    finished_.put(std::move(job));
+    uncompressed_.fetch_sub(1);
+    doorbell_.ring();
   }
 }
 
-std::optional<ValueStore::Finished> ValueStore::compress(format::PartEncoder& encoder,
-                                                         const Job& job) try {
-  const Value& value = *job.value;
+std::unique_ptr<ValueStore::Job> ValueStore::next_job() {
+  const std::lock_guard lock(taking_mutex_);
+  if (taken_ == nullptr) taken_ = jobs_.take_all();
+  std::unique_ptr<Job> job = std::move(taken_);
+  if (job != nullptr) taken_ = std::move(job->next);
+  return job;
+}
+
+void ValueStore::compress(format::PartEncoder& encoder, Job& job) noexcept try {
   format::BlobHeader header;
-  header.content = value.content;
+  header.content = job.value->content;
   header.offset = job.offset;
-  header.form = value.form;
+  header.form = job.value->form;
   format::BasePart base;
-  if (value.base != nullptr) {
-    const ValuePart& part = *value.base->parts[job.offset / format::kPartBytes];
-    const uint8_t depth = part.depth.load(std::memory_order_acquire);
+  if (job.base != nullptr) {
+    const uint8_t depth = job.base->depth.load(std::memory_order_acquire);
     // Unknown: it is still being compressed.
-    if (depth < format::kMaxBaseDepth) base = {part.view(), value.base->content.hash, depth};
+    if (depth < format::kMaxBaseDepth) base = {job.base->view(), job.base_hash, depth};
   }
   const Result<Bytes> payload = encoder.encode(header, job.part->view(), base);
-  if (!payload.ok()) return std::nullopt;
+  if (!payload.ok()) return;
+  job.payload.assign(payload.value().begin(), payload.value().end());
   job.part->depth.store(header.depth, std::memory_order_release);
-  if (!base.bytes.empty() && header.depth == 0) {
-    std::shared_ptr<const KeptValue> old;  // freed without the lock
-    const std::lock_guard lock(mutex_);
-    old = history_.give_up(value.place);
-  }
-  return Finished{{payload.value().begin(), payload.value().end()}, job.part->size};
-} catch (...) {
-  return std::nullopt;
+  job.base_was_useless = !base.bytes.empty() && header.depth == 0;
+} catch (...) {  // no memory: it has no payload
 }
 
 Status ValueStore::write(format::TraceWriter& trace, uint64_t max_bytes, uint64_t turn_ns) {
+  if (closed_.load()) return kOkStatus;
   const uint64_t begin = now_ns();
-  std::unique_lock lock(mutex_);
-  while (!finished_.empty() && trace.bytes_written() < max_bytes) {
-    Finished& one = finished_.front();  // others only append
-    lock.unlock();
-    CONVTRACE_TRY(trace.append_blob(one.payload));
-    const std::vector<std::byte> written = std::move(one.payload);  // freed without the lock
-    lock.lock();
-    release(one.reserved);
-    finished_.pop_front();
+  while (trace.bytes_written() < max_bytes) {
+    if (writing_ == nullptr) writing_ = finished_.take_all();
+    if (writing_ == nullptr) break;
+    if (!writing_->payload.empty()) CONVTRACE_TRY(trace.append_blob(writing_->payload));
+    const std::unique_ptr<Job> job = std::move(writing_);
+    writing_ = std::move(job->next);
+    finish(*job);
     if (now_ns() - begin < turn_ns) continue;
-    if (!finished_.empty()) doorbell_.ring();
+    doorbell_.ring();  // there may be more
     break;
   }
   return kOkStatus;
 }
 
+/// Nothing of the job is under way any more.
+void ValueStore::finish(const Job& job) noexcept {
+  unwritten_.fetch_sub(1);
+  const bool failed = job.payload.empty();
+  {
+    std::shared_ptr<const KeptValue> old;  // freed without the lock
+    const std::lock_guard lock(mutex_);
+    release(job.part->size);
+    if (failed) forget(job.value->content);  // an equal value is stored after all
+    if (job.base_was_useless) old = history_.give_up(job.value->place);
+  }
+  if (failed) lose(LossReason::kValueNotStored, 1);
+}
+
+bool ValueStore::nothing_under_way() {
+  const std::lock_guard lock(mutex_);
+  return closed_.load() || (incoming_ == 0 && uncompressed_.load() == 0);
+}
+
 bool ValueStore::settle(uint64_t timeout_ns) {
-  std::unique_lock lock(mutex_);
-  return settled_.wait_for(lock, std::chrono::nanoseconds(timeout_ns),
-                           [this] { return incoming_ == 0 && jobs_.empty() && busy_ == 0; });
+  const uint64_t begin = now_ns();
+  while (!nothing_under_way()) {
+    const uint64_t waited = now_ns() - begin;
+    if (waited >= timeout_ns) return false;
+    doorbell_.wait(timeout_ns - waited);
+  }
+  return true;
 }
 
 void ValueStore::close(LossReason reason) noexcept {
+  if (closed_.exchange(true)) return;
+  drop_jobs(reason);
+  {
+    const std::lock_guard lock(taking_mutex_);
+    HandOver<Job>::free_list(std::move(taken_));
+  }
+  HandOver<Job>::free_list(finished_.take_all());
+  HandOver<Job>::free_list(std::move(writing_));
   const std::lock_guard lock(mutex_);
-  if (closed_) return;
-  closed_ = true;
-  lose(reason, jobs_.size() + finished_.size());
-  jobs_.clear();
-  finished_.clear();
-  work_.notify_all();
+  for (size_t i = 0; i < threads_.size(); ++i) sem_post(&waiting_);
   room_.notify_all();
+}
+
+/// It is closed. Whoever adds a job meanwhile does this, too, so that none is left uncounted.
+void ValueStore::drop_jobs(LossReason reason) noexcept {
+  lose(reason, unwritten_.exchange(0));
+  HandOver<Job>::free_list(jobs_.take_all());
 }
 
 void ValueStore::lose(LossReason reason, uint64_t count) noexcept {

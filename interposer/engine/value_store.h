@@ -3,20 +3,23 @@
 /// Values of tensors on their way into the trace: copied by the program's threads, compressed by
 /// threads of ours, appended by the writer thread.
 ///
-/// Bounded:  memory_bytes in all, half for values on their way, half for those that the next are
-///           compared with. When the first half is full, what happens to a further value is the
-///           user's choice (CONVTRACE_SNAPSHOT_FULL).
+/// Bounded:  memory_bytes in all. A third is for values on their way, a third for what each of
+///           those needs beside itself (what it is compressed to; what it is compared with, if that
+///           is no longer kept), a third for those that the next are compared with. When the first
+///           is full, what happens to a further value is the user's choice
+///           (CONVTRACE_SNAPSHOT_FULL).
 /// Place:    the observer's port puts CPU tensors in, cupti/ device tensors; the writer thread
-/// takes
-///           out.
-/// Threads:  begin(), has(), take() from any; write() and close() from the writer thread.
+///           takes out.
+/// Threads:  begin(), has(), take() from any; write(), settle() and close() from the writer thread.
+///           The threads that compress have a lower priority than the program's, so they share no
+///           lock with them: one that is put aside would hold up all that wait for it.
 /// Errors:   no memory and no thread are answers. A value that cannot be compressed is counted.
 
 #include <pthread.h>
+#include <semaphore.h>
 
+#include <atomic>
 #include <condition_variable>
-#include <deque>
-#include <list>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -31,6 +34,7 @@
 #include "format/snapshot/part_encoder.h"
 #include "format/trace_writer.h"
 #include "interposer/engine/doorbell.h"
+#include "interposer/engine/hand_over.h"
 #include "interposer/engine/value_history.h"
 
 namespace convtrace::engine {
@@ -78,26 +82,32 @@ class ValueStore final : public cupti::ValueSink {
     format::ContentId content;
     format::ElementForm form;
     uint64_t place = 0;
-    std::shared_ptr<const KeptValue> base;
   };
+  /// A part of a value on its way: filled, compressed, appended. Who fills it makes it and the
+  /// writer thread frees it, since an allocator's lock is one, too.
   struct Job {
     std::shared_ptr<const Value> value;
     std::shared_ptr<ValuePart> part;
     uint64_t offset = 0;
-  };
-  struct Finished {
-    std::vector<std::byte> payload;
-    uint64_t reserved = 0;
+    std::shared_ptr<const ValuePart> base;  ///< null: none
+    uint64_t base_hash = 0;
+    std::vector<std::byte> payload;  ///< empty: it could not be compressed
+    bool base_was_useless = false;
+    std::unique_ptr<Job> next;
   };
 
   static void* main(void* self) noexcept;
   void work();
+  [[nodiscard]] std::unique_ptr<Job> next_job();
   bool start_threads();
-  [[nodiscard]] std::optional<Finished> compress(format::PartEncoder& encoder, const Job& job);
+  static void compress(format::PartEncoder& encoder, Job& job) noexcept;
   /// What when_full says of a value that is not stored.
   Outcome refused() noexcept { return refuse() ? Outcome::kStatsOnly : Outcome::kLeftOut; }
   [[nodiscard]] std::unique_ptr<cupti::IncomingValue> wait_for_room(
       const format::TensorStats& event) noexcept;
+  [[nodiscard]] bool nothing_under_way();
+  void finish(const Job& job) noexcept;
+  void drop_jobs(format::LossReason reason) noexcept;
   void lose(format::LossReason reason, uint64_t count) noexcept;
   void release(uint64_t bytes) noexcept;
   void forget(const format::ContentId& content) noexcept;
@@ -106,19 +116,26 @@ class ValueStore final : public cupti::ValueSink {
   const uint64_t max_under_way_;
   Doorbell& doorbell_;
   format::EventSink& sink_;
+  std::atomic<bool> closed_{false};
 
-  std::mutex mutex_;  ///< of all below; held for moments
-  std::condition_variable work_, room_, settled_;
-  bool closed_ = false;
+  std::mutex mutex_;  ///< of all to the next mutex; held for moments, never by who compresses
+  std::condition_variable room_;
   uint64_t reserved_ = 0;
   bool out_of_patience_ = false;  ///< somebody has waited in vain, and no room was made since
-  uint32_t busy_ = 0;             ///< jobs in the hands of a thread
   uint32_t incoming_ = 0;         ///< values that are being filled
   std::set<std::pair<uint64_t, uint64_t>> known_;  ///< hash and bytes
   ValueHistory history_;
-  std::list<Job> jobs_;
-  std::deque<Finished> finished_;  ///< taken out by the writer thread alone
   std::vector<pthread_t> threads_;
+
+  HandOver<Job> jobs_;
+  sem_t waiting_;  ///< counts those that nobody has taken up
+  std::atomic<uint64_t> uncompressed_{0};
+  std::atomic<uint64_t> unwritten_{0};
+  HandOver<Job> finished_;
+
+  std::mutex taking_mutex_;  ///< between those who compress
+  std::unique_ptr<Job> taken_;
+  std::unique_ptr<Job> writing_;  ///< of the writer thread alone
 };
 
 }  // namespace convtrace::engine

@@ -201,12 +201,22 @@ TEST_CASE("value_store: what does not fit is degraded or dropped, and counted",
   }
 }
 
+/// The other thirds are for what it is compressed to and for the last values.
+TEST_CASE("value_store: a third of the memory is for values on their way", "[engine][snapshot]") {
+  Fixture f({.memory_bytes = 3 << 16, .threads = 1});
+  CHECK(f.take(Tensor(weights((1 << 14) + 1, 1))) == Outcome::kStatsOnly);
+  const Tensor whole(weights(1 << 14, 2));
+  CHECK(f.take(whole) == Outcome::kStored);
+  f.write();
+  CHECK((f.read(whole) == whole.values));
+}
+
 TEST_CASE("value_store: memory is free again when a value is written", "[engine][snapshot]") {
   Fixture f({.memory_bytes = 1 << 20, .threads = 1});
   for (uint32_t i = 0; i < 5; ++i) {
-    const Tensor tensor(weights(100'000, i), i);  // 400 kB of 512
+    const Tensor tensor(weights(60'000, i), i);  // 240 kB of 341
     CHECK(f.take(tensor) == Outcome::kStored);
-    CHECK(f.take(Tensor(weights(100'000, 100 + i), 100 + i)) == Outcome::kStatsOnly);
+    CHECK(f.take(Tensor(weights(60'000, 100 + i), 100 + i)) == Outcome::kStatsOnly);
     f.write();
     CHECK((f.read(tensor) == tensor.values));
   }
@@ -227,7 +237,7 @@ TEST_CASE("value_store: a thread that may block waits for room, not for ever",
     }
   });
   std::vector<Tensor> tensors;
-  for (uint32_t i = 0; i < 6; ++i) tensors.emplace_back(weights(100'000, i), i);
+  for (uint32_t i = 0; i < 6; ++i) tensors.emplace_back(weights(60'000, i), i);
   for (const Tensor& tensor : tensors) CHECK(f.take(tensor) == Outcome::kStored);
   writing = false;
   writer.join();
@@ -249,12 +259,12 @@ TEST_CASE("value_store: waiting in vain costs the program once, until there is r
              .threads = 1,
              .when_full = settings::WhenFull::kBlock,
              .patience_ns = kSecond / 2});
-  REQUIRE(f.take(Tensor(weights(100'000, 0))) == Outcome::kStored);
+  REQUIRE(f.take(Tensor(weights(60'000, 0))) == Outcome::kStored);
   const auto begin = std::chrono::steady_clock::now();
-  for (uint32_t i = 1; i <= 20; ++i) CHECK(f.take(Tensor(weights(100'000, i))) != Outcome::kStored);
+  for (uint32_t i = 1; i <= 20; ++i) CHECK(f.take(Tensor(weights(60'000, i))) != Outcome::kStored);
   CHECK(std::chrono::steady_clock::now() - begin < std::chrono::seconds(5));
   f.write();
-  CHECK(f.take(Tensor(weights(100'000, 21))) == Outcome::kStored);
+  CHECK(f.take(Tensor(weights(60'000, 21))) == Outcome::kStored);
 }
 
 TEST_CASE("value_store: without a thread to compress there is nothing to wait for",
@@ -272,12 +282,12 @@ TEST_CASE("value_store: without a thread to compress there is nothing to wait fo
 TEST_CASE("value_store: an incoming value that is given up leaves nothing behind",
           "[engine][snapshot]") {
   Fixture f({.memory_bytes = 1 << 20, .threads = 1});
-  const Tensor tensor(weights(100'000, 1));
+  const Tensor tensor(weights(60'000, 1));
   {
     const auto incoming = f.store.begin(tensor.event).value;
     REQUIRE(incoming != nullptr);
-    CHECK(incoming->next().size() == format::kPartBytes);
-    const auto second = f.store.begin(Tensor(weights(100'000, 2)).event);
+    CHECK(incoming->next().size() == tensor.event.bytes);
+    const auto second = f.store.begin(Tensor(weights(60'000, 2)).event);
     CHECK((second.value == nullptr && second.later));
   }
   CHECK_FALSE(f.store.has(tensor.event));
