@@ -4,7 +4,6 @@
 #include <bit>
 #include <utility>
 
-#include "cupti/context_scope.h"
 #include "cupti/cuda_error.h"
 #include "cupti/graph_replay.h"
 
@@ -49,8 +48,7 @@ void Gate::describe(const LaunchInfo& launch, bool per_thread, Pass& pass) {
     pass.graph = state_.graphs.find(launch.graph);
     pass.memory_known =
         settle_memory(state_.options.compute_values && !state_.options.rules->empty());
-    if (pass.graph != nullptr && !pass.captured && !pass.graph->kernels.own.empty())
-      pass.values_in_graph = state_.graph_stats.arm(launch.graph, *pass.graph, pass.position);
+    if (pass.graph != nullptr && !pass.captured) prepare_graph(launch, pass);
     return;
   }
   const FunctionInfo& function = state_.functions.resolve(launch.function);
@@ -62,13 +60,24 @@ void Gate::describe(const LaunchInfo& launch, bool per_thread, Pass& pass) {
   event.operands = operands.first(count);
   if (!pass.memory_known) doubt(operands.first(count));
   if (function.rules.empty()) return;
-  Sampler& sampler = pass.sampler.emplace(state_, pass.position, event.device);
+  Sampler& sampler = pass.sampler.emplace(state_, pass.position, event.device, pass.by_stream);
+  const auto stream = std::bit_cast<CUstream>(event.stream);
   if (!pass.captured) {
     sampler.collect(Sampler::Purpose::kLaunch, launch, function, event.operands);
-    sampler.submit_before(pass.context, std::bit_cast<CUstream>(event.stream));
+    sampler.submit_before(pass.context, stream);
   } else if (state_.options.capture_graphs) {
     sampler.collect(Sampler::Purpose::kCapture, launch, function, event.operands);
+    sampler.capture_before(pass.context, stream);
   }
+}
+
+void Gate::prepare_graph(const LaunchInfo& launch, Pass& pass) {
+  ExecutableGraph& graph = *pass.graph;
+  Sampler& sampler = pass.sampler.emplace(state_, pass.position, pass.event.device);
+  collect_graph(state_, graph, sampler);
+  if (graph.kernels.own.empty())
+    return sampler.submit_before(pass.context, std::bit_cast<CUstream>(pass.event.stream));
+  pass.values_in_graph = state_.graph_stats.arm(launch.graph, graph, pass.position);
 }
 
 void Gate::after(int result, Pass& pass) noexcept {
@@ -90,20 +99,16 @@ void Gate::after(int result, Pass& pass) noexcept {
 
 void Gate::succeed(Pass& pass) {
   format::Launch& event = pass.event;
+  const auto stream = std::bit_cast<CUstream>(event.stream);
   if (pass.captured) {
     event.sampled = format::NotSampled::kCaptured;
     if (pass.sampler && state_.options.capture_graphs)
-      pass.sampler->capture(pass.context, std::bit_cast<CUstream>(event.stream));
+      pass.sampler->capture_after(pass.context, stream);
   } else if (pass.launch->graph != nullptr) {
-    event.sampled = sample_graph(state_, pass.graph.get(), pass.context, pass.position, event);
+    event.sampled = sample_graph(state_, pass.graph.get(), pass.sampler, pass.context, event);
     if (pass.values_in_graph > 0) event.sampled = format::NotSampled::kSampled;
-  } else if (pass.sampler && pass.by_stream) {
-    const ContextScope scope(state_.driver, pass.context);
-    event.sampled = scope.result() == CUDA_SUCCESS
-                        ? pass.sampler->submit(pass.context, std::bit_cast<CUstream>(event.stream))
-                        : format::NotSampled::kWrongStream;
   } else if (pass.sampler) {
-    event.sampled = pass.sampler->submit(pass.context, std::bit_cast<CUstream>(event.stream));
+    event.sampled = pass.sampler->submit(pass.context, stream);
   }
 }
 

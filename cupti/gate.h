@@ -122,6 +122,7 @@ class Gate {
   bool end_unfinished() noexcept;
   void before(const LaunchInfo& launch, bool per_thread, Pass& pass) noexcept;
   void describe(const LaunchInfo& launch, bool per_thread, Pass& pass);
+  void prepare_graph(const LaunchInfo& launch, Pass& pass);
   void after(int result, Pass& pass) noexcept;
   [[nodiscard]] bool settle_memory(bool all) const noexcept;
   void succeed(Pass& pass);

@@ -4,8 +4,6 @@
 #include <array>
 #include <bit>
 
-#include "cupti/sampler.h"
-
 namespace convtrace::cupti {
 namespace {
 
@@ -19,6 +17,12 @@ void count(const CudaState& state, uint32_t step, LossReason reason, uint64_t lo
   loss.reason = reason;
   loss.count = lost;
   state.options.sink->emit(loss);
+}
+
+bool asks_for_inputs(const GraphKernel& kernel) {
+  return kernel.enabled &&
+         std::ranges::any_of(kernel.function->rules,
+                             [](const settings::Rule* rule) { return !rule->inputs.empty(); });
 }
 
 void emit_kernel(const CudaState& state, const GraphKernel& kernel,
@@ -40,34 +44,46 @@ void emit_kernel(const CudaState& state, const GraphKernel& kernel,
 
 }  // namespace
 
-NotSampled sample_graph(CudaState& state, ExecutableGraph* graph, CUcontext context,
-                        const Position& position, const format::Launch& launch) {
-  if (graph == nullptr) {
-    count(state, position.step, LossReason::kGraphUnseen, 1);
+void collect_graph(const CudaState& state, ExecutableGraph& graph, Sampler& sampler) {
+  const std::lock_guard lock(graph.mutex);
+  const GraphKernels& kernels = graph.kernels;
+  const bool in_front = kernels.own.empty() && std::ranges::any_of(kernels.list, asks_for_inputs);
+  // Copies, and kernels that are not known, may write anything at any time.
+  if (in_front && kernels.unseen + kernels.memory_nodes > 0) sampler.assume_all_written();
+  std::array<format::Operand, kMaxOperands> storage;  // made once: 8 KiB
+  for (const GraphKernel& kernel : kernels.list) {
+    const bool tagged = !kernel.function->rules.empty();
+    if (!kernel.enabled || (!tagged && !in_front)) continue;
+    const PackedLaunch packed(kernel);
+    const size_t count = scan_operands(packed.info(), kernel.function->params,
+                                       *state.options.addresses, state.tensor_maps, storage);
+    const auto operands = std::span(storage).first(count);
+    if (tagged)
+      sampler.collect(Sampler::Purpose::kReplay, packed.info(), *kernel.function, operands);
+    if (in_front) sampler.assume_written(operands);
+  }
+  if (kernels.own.empty()) sampler.keep_last_of_each_buffer();
+}
+
+NotSampled sample_graph(const CudaState& state, ExecutableGraph* graph,
+                        std::optional<Sampler>& sampler, CUcontext context,
+                        const format::Launch& launch) {
+  const uint32_t step = launch.header.step;
+  if (graph == nullptr || !sampler) {
+    count(state, step, LossReason::kGraphUnseen, 1);
     return NotSampled::kNotAsked;
   }
   const std::lock_guard lock(graph->mutex);
-  count(state, position.step, LossReason::kGraphUnseen, graph->kernels.unseen);
-  count(state, position.step, LossReason::kGraphMemory, graph->kernels.memory_nodes);
-  Sampler sampler(state, position, launch.device);
-  std::array<format::Operand, kMaxOperands> operands;  // made once: 8 KiB
-  for (const GraphKernel& kernel : graph->kernels.list) {
-    if (!kernel.enabled || kernel.function->rules.empty()) continue;
-    const PackedLaunch packed(kernel);
-    const size_t count = scan_operands(packed.info(), kernel.function->params,
-                                       *state.options.addresses, state.tensor_maps, operands);
-    sampler.collect(Sampler::Purpose::kReplay, packed.info(), *kernel.function,
-                    std::span(operands).first(count));
-  }
-  // With nodes of ours inside, values are those behind each kernel: what the buffers hold at the
-  // end would be told under the same keys. Kernels without a node have none.
+  count(state, step, LossReason::kGraphUnseen, graph->kernels.unseen + sampler->unknown_inputs());
+  count(state, step, LossReason::kGraphMemory, graph->kernels.memory_nodes);
+  // With nodes of ours inside, values are those around each kernel: what the buffers hold at the
+  // ends would be told under the same keys. Kernels without a node have none.
   if (const size_t nodes = graph->kernels.own.size(); nodes > 0) {
-    const size_t asked = sampler.count();
-    count(state, position.step, LossReason::kGraphUnseen, asked > nodes ? asked - nodes : 0);
+    const size_t asked = sampler->count();
+    count(state, step, LossReason::kGraphUnseen, asked > nodes ? asked - nodes : 0);
     return asked > 0 ? NotSampled::kRingFull : NotSampled::kNotAsked;
   }
-  sampler.keep_last_of_each_buffer();
-  return sampler.submit(context, std::bit_cast<CUstream>(launch.stream));
+  return sampler->submit(context, std::bit_cast<CUstream>(launch.stream));
 }
 
 void emit_graph_kernels(const CudaState& state, ExecutableGraph& graph,

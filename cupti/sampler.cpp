@@ -6,6 +6,7 @@
 #include <unordered_set>
 #include <utility>
 
+#include "cupti/context_scope.h"
 #include "cupti/own_calls.h"
 
 namespace convtrace::cupti {
@@ -91,7 +92,7 @@ void Sampler::collect(Purpose purpose, const LaunchInfo& launch, const FunctionI
     const bool wanted = purpose == Purpose::kCapture || asks_now(*rule, position_);
     if (!wanted || !state_.options.rules->in_scope(*rule, scope.value, name)) continue;
     asked_ = true;
-    if (purpose == Purpose::kLaunch) add_inputs(*rule, launch, function);
+    add_inputs(*rule, launch, function);
     for (const uint32_t param : rule->outputs) {
       const auto piece = piece_at(read_pointer(launch, function, param));
       if (piece) add(make_request(*rule, *piece, function, slot_of(param, 0)), first);
@@ -169,9 +170,17 @@ void Sampler::add_inputs(const settings::Rule& rule, const LaunchInfo& launch,
   for (const uint32_t param : rule.inputs) {
     const auto piece = piece_at(read_pointer(launch, function, param));
     if (!piece) continue;
+    if (all_written_ || written_.contains(piece->range.generation)) {
+      ++unknown_inputs_;
+      continue;
+    }
     before_.push_back(make_request(rule, *piece, function, "input:" + std::to_string(param)));
     if (before_.back().event.bytes == 0) before_.pop_back();
   }
+}
+
+void Sampler::assume_written(Operands operands) {
+  for (const format::Operand& operand : operands) written_.insert(operand.generation);
 }
 
 /// @param first of this kernel's requests: the first rule that names an operand has it.
@@ -212,17 +221,20 @@ void Sampler::keep_last_of_each_buffer() {
   std::ranges::reverse(requests_);
 }
 
-void Sampler::capture(CUcontext context, CUstream stream) {
-  if (requests_.empty() || !state_.gpu_work.load(std::memory_order_relaxed)) return;
-  const NotSampled outcome = state_.graph_stats.capture(context, stream, requests_);
+void Sampler::capture(CUcontext context, CUstream stream, std::span<const DeviceRequest> requests) {
+  if (requests.empty() || !state_.gpu_work.load(std::memory_order_relaxed)) return;
+  const NotSampled outcome = state_.graph_stats.capture(context, stream, requests);
   if (outcome != NotSampled::kCaptured)
-    count_loss(state_, position_, NotSampled::kCapturing, requests_.size());
+    count_loss(state_, position_, NotSampled::kCapturing, requests.size());
 }
 
 NotSampled Sampler::launch(CUcontext context, std::span<const DeviceRequest> batch,
                            CUstream stream) noexcept {
   const NotSampled outcome = can_launch(state_, context, stream);
   if (outcome != NotSampled::kSampled) return outcome;
+  std::optional<ContextScope> scope;
+  if (elsewhere_ && scope.emplace(state_.driver, context).result() != CUDA_SUCCESS)
+    return NotSampled::kWrongStream;
   const OwnCalls own;
   return state_.stats.submit(context, batch, stream);
 }

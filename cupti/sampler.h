@@ -11,6 +11,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <unordered_set>
 #include <vector>
 
 #include "cupti/cuda_state.h"
@@ -32,13 +33,14 @@ namespace convtrace::cupti {
 
 class Sampler {
  public:
-  Sampler(CudaState& state, const Position& position, uint8_t device)
-      : state_(state), position_(position), device_(device) {}
+  /// @param elsewhere  the launch's context may not be the current one.
+  Sampler(CudaState& state, const Position& position, uint8_t device, bool elsewhere = false)
+      : state_(state), position_(position), device_(device), elsewhere_(elsewhere) {}
 
   enum class Purpose : uint8_t {
     kLaunch,   ///< of this launch, which runs now
     kCapture,  ///< of its replays: each decides whether its step is asked for
-    kReplay,   ///< of a graph's launch, in front of which nothing is looked at
+    kReplay,   ///< of a graph's launch: kernel by kernel, in front of and behind the whole graph
   };
 
   /// Collects what the rules of `function` ask for. Addresses are read now: the program may reuse
@@ -48,16 +50,25 @@ class Sampler {
                std::span<const format::Operand> operands);
 
   /// @return how many values were collected.
-  [[nodiscard]] size_t count() const noexcept { return requests_.size(); }
+  [[nodiscard]] size_t count() const noexcept { return before_.size() + requests_.size(); }
 
-  /// Of several kernels that ran as one, those that wrote a buffer before the last one did.
+  /// Of several kernels that run as one, what those are given that are collected next is not known
+  /// in front of them all: in this memory, or in any.
+  void assume_written(std::span<const format::Operand> operands);
+  void assume_all_written() noexcept { all_written_ = true; }
+  /// @return inputs that are left out for that.
+  [[nodiscard]] size_t unknown_inputs() const noexcept { return unknown_inputs_; }
+
+  /// Of several kernels that run as one, leaves out those that write a buffer before the last one.
   void keep_last_of_each_buffer();
 
   /// To be called right in front of the launch.
   void submit_before(CUcontext context, CUstream stream) noexcept;
 
-  /// To be called after the launch was captured: its values come with each launch of the graph.
-  void capture(CUcontext context, CUstream stream);
+  /// To be called in front of a launch that is captured and behind it: its values come with each
+  /// launch of the graph.
+  void capture_before(CUcontext context, CUstream stream) { capture(context, stream, before_); }
+  void capture_after(CUcontext context, CUstream stream) { capture(context, stream, requests_); }
 
   /// To be called after the launch succeeded.
   [[nodiscard]] format::NotSampled submit(CUcontext context, CUstream stream) noexcept;
@@ -81,11 +92,16 @@ class Sampler {
                   const FunctionInfo& function);
   [[nodiscard]] format::NotSampled launch(CUcontext context, std::span<const DeviceRequest> batch,
                                           CUstream stream) noexcept;
+  void capture(CUcontext context, CUstream stream, std::span<const DeviceRequest> requests);
 
   CudaState& state_;
   const Position position_;
   const uint8_t device_;
+  const bool elsewhere_;
   bool asked_ = false;
+  bool all_written_ = false;
+  std::unordered_set<uint64_t> written_;  ///< generations
+  size_t unknown_inputs_ = 0;
   std::vector<DeviceRequest> before_;  ///< in front of the launch
   std::vector<DeviceRequest> requests_;
   format::NotSampled refused_ = format::NotSampled::kSampled;  ///< what was in front

@@ -16,7 +16,9 @@ int real_multi_launch(void* list, unsigned count, unsigned flags) {
 }
 
 TEST_CASE("multi-device: launches through the gate have operands and values") {
-  Scene scene({rule_for("fill*")});
+  settings::Rule rule = rule_for("fill*");
+  rule.inputs = {0};
+  Scene scene({rule});
   scene.await_preparation();
   CUcontext contexts[2] = {scene.context, nullptr};
   CUfunction functions[2] = {scene.fill, nullptr};
@@ -47,7 +49,7 @@ TEST_CASE("multi-device: launches through the gate have operands and values") {
     CHECK(launches[i].device == i);
     CHECK(launches[i].operands.size() == 1);
   }
-  CHECK(scene.sink.all<format::TensorStats>().size() == before + 2);
+  CHECK(scene.sink.all<format::TensorStats>().size() == before + 4);
   scene.interceptor->stop(0);
   CHECK(scene.sink.all<format::Diagnostic>().empty());  // CUPTI saw the same
   CHECK(cuCtxDestroy(contexts[1]) == CUDA_SUCCESS);
