@@ -89,6 +89,10 @@ struct convtrace_hooks_v1 {
 /// afterwards.
 #define CONVTRACE_CPU_ALLOC_SYMBOL "convtrace_cpu_alloc_v1"
 
+/// Set by the engine to 1 when there is a trace, or its user was told why there is none. Exported
+/// as the data symbol `convtrace_explained_v1`, an int; read at the process's end.
+#define CONVTRACE_EXPLAINED_SYMBOL "convtrace_explained_v1"
+
 #ifdef __cplusplus
 }
 #endif

@@ -25,17 +25,20 @@ const SettingSpec* find_by_key(std::string_view key) {
   return found == table.end() ? nullptr : &*found;
 }
 
-std::string nearest_key(std::string_view key) {
+std::string unknown_key(std::string_view key) {
+  const std::string problem = "unknown key " + quoted(key) + "; ";
+  if (const SettingSpec* const spec = find_setting(key))
+    return problem + "in a file it is " + setting_key(*spec);
   std::vector<std::string> keys{"rule"};
   for (const SettingSpec& spec : setting_table()) keys.push_back(setting_key(spec));
   const std::vector<std::string_view> views(keys.begin(), keys.end());
-  return std::string(nearest(key, views));
+  return problem + suggestion(key, views, "`convtrace run --help` lists them");
 }
 
 /// @return an empty string, or what is wrong with this entry.
 std::string apply(std::string_view key, const toml::node& node, Settings& settings) {
   const SettingSpec* spec = find_by_key(key);
-  if (spec == nullptr) return "unknown key " + quoted(key) + "; the nearest is " + nearest_key(key);
+  if (spec == nullptr) return unknown_key(key);
   if (spec->name == "CONVTRACE_CONFIG") return "config names this file and cannot stand in it";
   const auto text = spelled(node);
   if (!text) return quoted(key) + " takes a text or a number: " + std::string(spec->values);
@@ -44,14 +47,15 @@ std::string apply(std::string_view key, const toml::node& node, Settings& settin
 
 }  // namespace
 
-void apply_config_file(const std::string& path, Settings& settings,
-                       std::vector<std::string>& problems) {
+void apply_config_file(const std::string& path, LoadedSettings& loaded) {
+  std::vector<std::string>& problems = loaded.problems;
   const auto root = read_toml(path, problems);
   if (!root) return;
   for (const auto& [key, node] : *root) {
     if (key.str() == "rule") continue;
-    const std::string why = apply(key.str(), node, settings);
+    const std::string why = apply(key.str(), node, loaded.settings);
     if (!why.empty()) problems.push_back(at(path, key.source(), why));
+    if (key.str() == "mode") loaded.mode_from = at(path, key.source());
   }
 }
 

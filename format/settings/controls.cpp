@@ -23,19 +23,22 @@ void complete_rules(LoadedControls& loaded) {
 }
 
 /// What is good by itself and means nothing together.
-void find_contradictions(LoadedControls& loaded) {
+/// @param mode_from  see LoadedSettings.
+void find_contradictions(const std::string& mode_from, LoadedControls& loaded) {
+  const std::string mode = mode_from.empty() ? "mode snapshot" : mode_from + ": mode snapshot";
   const Settings& s = loaded.settings;
   const auto stores = [](const Rule& rule) { return rule.capture == Capture::kSnapshot; };
   const auto storing = std::ranges::find_if(loaded.rules, stores);
   const bool any_rule_stores = storing != loaded.rules.end();
   if (s.mode == Mode::kSnapshot && !s.all && !any_rule_stores) {
-    loaded.problems.emplace_back(
-        "mode snapshot without a rule would store every value of the run (`convtrace info` of a "
+    loaded.problems.push_back(
+        mode +
+        " without a rule would store every value of the run (`convtrace info` of a "
         "trace in mode stats says how many bytes that is a step); name what you want in a "
         "[[rule]], or set --all (CONVTRACE_ALL=1)");
   }
   if (s.ring.steps != 0 && (any_rule_stores || (s.mode == Mode::kSnapshot && s.all))) {
-    loaded.problems.push_back((any_rule_stores ? storing->where : std::string("mode snapshot")) +
+    loaded.problems.push_back((any_rule_stores ? storing->where : mode) +
                               ": values cannot be stored with CONVTRACE_RING, which keeps events "
                               "in memory; use hash or stats");
   }
@@ -65,7 +68,7 @@ LoadedControls load_controls(const char* const* environment) {
     append(std::move(rules.problems), loaded.problems);
   }
   complete_rules(loaded);
-  if (loaded.problems.empty()) find_contradictions(loaded);
+  if (loaded.problems.empty()) find_contradictions(settings.mode_from, loaded);
   if (!loaded.problems.empty()) {
     loaded.rules.clear();
     return loaded;

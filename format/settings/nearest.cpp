@@ -1,7 +1,6 @@
 #include "format/settings/nearest.h"
 
 #include <algorithm>
-#include <limits>
 #include <vector>
 
 namespace convtrace::settings {
@@ -37,7 +36,7 @@ size_t edit_distance(std::string_view a, std::string_view b) {
 
 std::string_view nearest(std::string_view word, std::span<const std::string_view> candidates) {
   std::string_view best;
-  size_t best_distance = std::numeric_limits<size_t>::max();
+  size_t best_distance = std::max<size_t>(2, word.size() / 2) + 1;
   for (const std::string_view candidate : candidates) {
     const size_t distance = edit_distance(word, candidate);
     if (distance >= best_distance) continue;
@@ -45,6 +44,12 @@ std::string_view nearest(std::string_view word, std::span<const std::string_view
     best_distance = distance;
   }
   return best;
+}
+
+std::string suggestion(std::string_view word, std::span<const std::string_view> candidates,
+                       std::string_view otherwise) {
+  const std::string_view near = nearest(word, candidates);
+  return near.empty() ? std::string(otherwise) : "the nearest is " + std::string(near);
 }
 
 std::string one_line(std::string_view text) {

@@ -17,9 +17,14 @@ namespace convtrace::settings {
 [[nodiscard]] size_t edit_distance(std::string_view a, std::string_view b);
 
 /// @return the candidate with the smallest edit distance to `word`, the first of equals; empty when
-/// there is none.
+/// there is none, or when half of the word would have to change: that was no slip.
 [[nodiscard]] std::string_view nearest(std::string_view word,
                                        std::span<const std::string_view> candidates);
+
+/// @return "the nearest is X", or `otherwise` where none is near.
+[[nodiscard]] std::string suggestion(std::string_view word,
+                                     std::span<const std::string_view> candidates,
+                                     std::string_view otherwise);
 
 /// Makes foreign text fit for one line of a message: control bytes become `?`.
 [[nodiscard]] std::string one_line(std::string_view text);

@@ -86,7 +86,16 @@ MatchLine RuleBook::report(const Entry& entry) const {
   if (rule.kernel) text += std::to_string(entry.kernels) + " kernels";
   if (rule.kernel && rule.scope) text += " and ";
   if (rule.scope) text += std::to_string(entry.scopes) + " scopes";
-  return {.matched = true, .text = text + ", used " + std::to_string(entry.used.load()) + " times"};
+  const uint64_t used = entry.used.load();
+  // One that declares or suppresses may well have nothing to do.
+  const bool takes =
+      rule.capture || rule.outputs_auto || !rule.outputs.empty() || !rule.inputs.empty();
+  if (used == 0 && takes)
+    return {.matched = false,
+            .text = text +
+                    " and took no value: its steps did not come, a rule before it took "
+                    "them, or the mode takes none"};
+  return {.matched = true, .text = text + ", used " + std::to_string(used) + " times"};
 }
 
 std::vector<MatchLine> RuleBook::report() const {

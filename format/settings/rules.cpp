@@ -151,12 +151,29 @@ std::string take(const toml::key& key, const toml::node& node, Rule& rule) {
     std::string_view names[std::size(kKeys)];
     std::transform(std::begin(kKeys), std::end(kKeys), names,
                    [](const RuleKey& k) { return k.spec.name; });
-    return "unknown key " + quoted(key.str()) + " in a rule; the nearest is " +
-           std::string(nearest(key.str(), names));
+    return "unknown key " + quoted(key.str()) + " in a rule; " +
+           suggestion(key.str(), names, "`convtrace run --help` lists them");
   }
   const std::string why = found->take(node, rule);
   rule.has_effect = rule.has_effect || found->has_effect;
   return why.empty() ? why : std::string(key.str()) + " " + why;
+}
+
+/// A rule must be about something, and say nothing that has no meaning for it.
+void check_subject(const std::string& path, const toml::table& table,
+                   std::vector<std::string>& problems) {
+  if (table.contains("kernel")) return;
+  if (!table.contains("scope")) {
+    problems.push_back(at(path, table.source(), "a rule needs a kernel or a scope pattern"));
+    return;
+  }
+  for (const char* key : {"outputs", "inputs", "dtype"}) {
+    if (const toml::node* const node = table.get(key)) {
+      problems.push_back(at(path, node->source(),
+                            std::string(key) + " is about a kernel's parameters; the rule has no "
+                                               "kernel pattern"));
+    }
+  }
 }
 
 void load_rule(const std::string& path, const toml::node& node, LoadedRules& loaded) {
@@ -167,13 +184,13 @@ void load_rule(const std::string& path, const toml::node& node, LoadedRules& loa
   }
   Rule rule;
   rule.where = at(path, node.source());
+  const size_t before = loaded.problems.size();
   for (const auto& [key, value] : *table) {
     const std::string why = take(key, value, rule);
     if (!why.empty()) loaded.problems.push_back(at(path, key.source(), why));
   }
-  if (!table->contains("kernel") && !table->contains("scope")) {
-    loaded.problems.push_back(at(path, node.source(), "a rule needs a kernel or a scope pattern"));
-  }
+  // Where a key is wrong the rule may lack it.
+  if (loaded.problems.size() == before) check_subject(path, *table, loaded.problems);
   loaded.rules.push_back(std::move(rule));
 }
 

@@ -96,7 +96,7 @@ std::string parse_ranks(std::string_view text, StepSet& value) {
 std::string parse_choice(std::string_view text, std::span<const std::string_view> names,
                          size_t& index) {
   const auto found = std::find(names.begin(), names.end(), text);
-  if (found == names.end()) return "the nearest is " + std::string(nearest(text, names));
+  if (found == names.end()) return suggestion(text, names, "it is none of them");
   index = static_cast<size_t>(found - names.begin());
   return {};
 }

@@ -204,8 +204,8 @@ std::string unknown_setting(std::string_view name) {
   std::string_view names[std::size(kTable)];
   std::transform(std::begin(kTable), std::end(kTable), names,
                  [](const SettingSpec& spec) { return spec.name; });
-  return "unknown setting " + quoted(name) + "; the nearest is " +
-         std::string(nearest(name, names));
+  return "unknown setting " + quoted(name) + "; " +
+         suggestion(name, names, "`convtrace run --help` lists them");
 }
 
 /// A variable twice in an environment: the first one counts, as for getenv.
@@ -253,13 +253,14 @@ bool is_internal_name(std::string_view name) {
 LoadedSettings load_from_environment(const char* const* environment) {
   LoadedSettings loaded;
   if (const std::string_view path = first_value(environment, "CONVTRACE_CONFIG"); !path.empty()) {
-    apply_config_file(std::string(path), loaded.settings, loaded.problems);
+    apply_config_file(std::string(path), loaded);
   }
   for (const SettingSpec& spec : kTable) {
     const std::string_view text = first_value(environment, spec.name);
     if (text.empty()) continue;
     std::string problem = set_value(spec, spec.name, text, loaded.settings);
     if (!problem.empty()) loaded.problems.push_back(std::move(problem));
+    if (spec.name == "CONVTRACE_MODE") loaded.mode_from.clear();
   }
   for (; *environment != nullptr; ++environment) {
     const std::string_view entry = *environment;

@@ -90,7 +90,8 @@ struct SettingSpec {
 [[nodiscard]] std::string set_value(const SettingSpec& spec, std::string_view spelling,
                                     std::string_view text, Settings& settings);
 
-/// Set by `convtrace run`: the engine says where the trace goes, and at the end what is in it.
+/// Set by `convtrace run` to its process, which becomes the command's: the engine says where the
+/// trace goes and at the end what is in it, and the command's own process why there is none.
 inline constexpr std::string_view kAnnounceName = "CONVTRACE_RUN";
 
 /// Names that begin with CONVTRACE_ but are convtrace's own business between its parts, never a
@@ -99,6 +100,7 @@ inline constexpr std::string_view kAnnounceName = "CONVTRACE_RUN";
 
 struct LoadedSettings {
   Settings settings;
+  std::string mode_from;              ///< "rules.toml:3" if a file says it
   std::vector<std::string> problems;  ///< one complete line each, without "convtrace:"
 };
 

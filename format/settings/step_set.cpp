@@ -80,6 +80,10 @@ bool StepSet::contains(uint32_t step) const {
   });
 }
 
+bool StepSet::any_below(uint32_t limit) const {
+  return std::ranges::any_of(ranges_, [limit](const Range& range) { return range.first < limit; });
+}
+
 Result<StepSet> StepSet::parse(std::string_view text, Kind kind) {
   return Parser(text, kind).run();
 }

@@ -19,6 +19,8 @@ class StepSet {
   StepSet() = default;
 
   [[nodiscard]] bool contains(uint32_t step) const;
+  /// Whether one smaller than `limit` is in it.
+  [[nodiscard]] bool any_below(uint32_t limit) const;
 
   /// @return kInvalidArgument (detail: position of the first bad character).
   [[nodiscard]] static Result<StepSet> parse_steps(std::string_view text);

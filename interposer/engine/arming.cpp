@@ -11,6 +11,7 @@
 
 #include "format/base/log.h"
 #include "format/settings/controls.h"
+#include "interposer/engine/absence.h"
 #include "interposer/engine/engine.h"
 #include "interposer/engine/guarded.h"
 
@@ -124,7 +125,8 @@ const char* arm() {
   set_up_log(settings, options.rank.rank);
   if (!settings.enabled || settings.mode == settings::Mode::kOff) return "switched off";
   if (say_problems(loaded.problems)) return "a setting is wrong";
-  if (!settings.ranks.contains(options.rank.rank)) return "rank not wanted";
+  // One that no launcher gave a rank may get it from its own program: Engine::begin_trace().
+  if (options.rank_known && !is_rank_wanted(settings.ranks, options.rank)) return kUnwantedRank;
   say_refusals(settings);
   std::erase_if(options.rules, [&options](const settings::Rule& rule) {
     return !rule.ranks.contains(options.rank.rank);
@@ -170,6 +172,7 @@ Engine* start_engine() noexcept {
         state.activate();
       } else {
         state.disable(why_not);
+        mark_explained();
       }
     }
     say_forked();

@@ -4,11 +4,11 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <charconv>
 
 #include "cupti/report.h"
 #include "format/base/log.h"
 #include "format/sink/file_sink.h"
+#include "interposer/engine/absence.h"
 #include "interposer/engine/arming.h"
 #include "interposer/engine/clock.h"
 #include "interposer/engine/guarded.h"
@@ -82,7 +82,7 @@ Engine::Engine(EngineOptions options)
       port_({process_state(), *this, definitions_, addresses_, journal_, aliases_, steps_, *this,
              captures_, values_, names_, &helpers_}),
       config_(options_.settings, std::move(options_.environment), options_.start_folder),
-      late_rank_(options_.rank.rank) {
+      rank_(options_.rank, options_.rank_known) {
   if (options_.settings.stacks == settings::Stacks::kAll) journal_.take_stacks();
   for (const settings::SettingSpec& spec : settings::setting_table())
     facts_.set("setting." + std::string(spec.name), spec.print(options_.settings));
@@ -119,11 +119,19 @@ bool Engine::wants(format::KernelId kernel) noexcept {
 
 void Engine::begin_trace() noexcept {
   if (begun_.exchange(true)) return;
+  mark_explained();
+  if (!contained("rank", true, [this] { return check_rank(); })) return;
   if (!writer_.start()) {
     process_state().disable("no thread");
     log_line(format::Level::kError, "trace",
              "cannot start a thread; this process is not traced, the program continues");
   }
+}
+
+bool Engine::check_rank() {
+  if (is_rank_wanted(options_.settings.ranks, rank_.get())) return true;
+  process_state().disable(kUnwantedRank);
+  return false;
 }
 
 void Engine::report_memory(const void* pointer, int64_t bytes, uint64_t device) {
@@ -211,12 +219,16 @@ void Engine::report_matches() {
   };
   say(names_.report());
   say(rules_.report());
+  for (const std::string& reason :
+       reasons_for_absence(steps_.seen(), interceptor_.load() != nullptr)) {
+    cupti::report(*this, format::kNoStep, format::Level::kWarning, "settings", reason.c_str());
+  }
 }
 
 OpenTrace Engine::open_trace() {
   const OutputFacts facts{.host = host_name(),
                           .pid = static_cast<uint32_t>(getpid()),
-                          .rank = late_rank_.load(),
+                          .rank = rank_.get().rank,
                           .start_folder = options_.start_folder};
   const std::string path = expand_output(options_.settings.output, facts);
   std::string why;
@@ -273,7 +285,7 @@ void Engine::follow_config() {
 
 void Engine::apply(ConfigChange change) {
   const settings::Settings& wanted = change.settings;
-  const uint32_t rank = late_rank_.load();
+  const uint32_t rank = rank_.get().rank;
   std::erase_if(change.rules,
                 [rank](const settings::Rule& rule) { return !rule.ranks.contains(rank); });
   steps_.want(wanted.mode, wanted.steps);
@@ -322,8 +334,9 @@ std::optional<format::TraceMeta> Engine::changed_meta() {
 format::TraceMeta Engine::meta() {
   if (!process_meta_) {
     process_meta_ = process_meta(environ);
-    process_meta_->rank = late_rank_.load();
-    process_meta_->world_size = options_.rank.world_size;
+    const Rank rank = rank_.get();
+    process_meta_->rank = rank.rank;
+    process_meta_->world_size = rank.world_size;
   }
   format::TraceMeta meta = *process_meta_;
   for (auto& fact : facts_.all()) meta.facts.push_back(std::move(fact));
@@ -349,14 +362,7 @@ void Engine::on_custom_op() noexcept {
 void Engine::on_fact(std::string_view name, std::string_view value) {
   facts_.set(std::string(name), std::string(value));
   if (name == "custom_op_libraries") expect_custom_ops();
-  uint32_t rank = 0;
-  const char* const end = value.data() + value.size();
-  if (name != "distributed.rank" || options_.rank_known ||
-      std::from_chars(value.data(), end, rank).ptr != end) {
-    return;
-  }
-  late_rank_.store(rank);
-  if (!options_.settings.ranks.contains(rank)) process_state().disable("rank not wanted");
+  if (rank_.learn(name, value)) (void)check_rank();
 }
 
 void Engine::on_allocated(const MemoryReport& report, const cupti::MemoryRange& range,

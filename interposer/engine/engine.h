@@ -36,6 +36,7 @@
 #include "interposer/engine/name_filter.h"
 #include "interposer/engine/observer_port.h"
 #include "interposer/engine/output_name.h"
+#include "interposer/engine/process_rank.h"
 #include "interposer/engine/spare_threads.h"
 #include "interposer/engine/spent_time.h"
 #include "interposer/engine/stack_texts.h"
@@ -95,6 +96,8 @@ class Engine final : public format::EventSink,
  private:
   [[nodiscard]] bool is_wanted(const format::Event& event) noexcept;
   void begin_trace() noexcept;
+  /// Whether the rank that this process has by now is to be traced; if not, tracing is over.
+  bool check_rank();
   void expect_custom_ops() noexcept;
   void report_matches();
   void follow_config();
@@ -144,7 +147,7 @@ class Engine final : public format::EventSink,
   std::optional<format::TraceMeta> process_meta_;  ///< of the writer thread
   uint32_t reloads_ = 0;                           ///< of the writer thread
   std::atomic<bool> begun_{false};
-  std::atomic<uint32_t> late_rank_;
+  ProcessRank rank_;
   std::mutex interceptor_mutex_;
   std::atomic<cupti::Interceptor*> interceptor_{nullptr};
 };

@@ -47,6 +47,9 @@ class FlightRecorder {
   /// trigger asked for.
   [[nodiscard]] Status finish(format::TraceWriter& trace);
 
+  /// Whether anything was written.
+  [[nodiscard]] bool fired() const noexcept { return flushed_; }
+
  private:
   /// Events of one step, packed one behind the other. A long step has several.
   struct Piece {

@@ -98,4 +98,9 @@ bool publish_hooks() noexcept {
   return slot->compare_exchange_strong(expected, &kHooks) || expected == &kHooks;
 }
 
+void mark_explained() noexcept {
+  if (auto* const slot = static_cast<int*>(dlsym(RTLD_DEFAULT, CONVTRACE_EXPLAINED_SYMBOL)))
+    *slot = 1;
+}
+
 }  // namespace convtrace::engine

@@ -1,5 +1,6 @@
 #include "interposer/engine/name_filter.h"
 
+#include <algorithm>
 #include <mutex>
 
 #include "cupti/kernel_name.h"
@@ -23,6 +24,7 @@ void NameFilter::replace(std::vector<settings::Pattern> include,
   for (auto& pattern : exclude) exclude_.push_back({std::move(pattern), "CONVTRACE_EXCLUDE"});
   scopes_.clear();
   kernels_.clear();
+  asked_ = wanted_ = 0;
   active_.store(!include_.empty() || !exclude_.empty(), std::memory_order_relaxed);
 }
 
@@ -52,6 +54,8 @@ bool NameFilter::answer(Answers& answers, uint32_t id, NamesOf names_of) {
   if (id >= answers.size()) answers.resize(id + size_t{1}, Answer::kUnknown);
   answers[id] = wanted ? Answer::kYes : Answer::kNo;
   seen_.add(names.front());
+  ++asked_;
+  wanted_ += wanted ? 1 : 0;
   return wanted;
 }
 
@@ -80,6 +84,16 @@ std::vector<settings::MatchLine> NameFilter::report() const {
   const std::shared_lock lock(mutex_);
   report(include_, lines);
   report(exclude_, lines);
+  const auto matched = [](const Entry& entry) { return entry.matched != 0; };
+  const bool included = include_.empty() || std::ranges::any_of(include_, matched);
+  if (asked_ != 0 && wanted_ == 0 && included) {
+    lines.push_back({.matched = false,
+                     .text = (include_.empty() ? "CONVTRACE_EXCLUDE leaves none of the "
+                                               : "CONVTRACE_INCLUDE and CONVTRACE_EXCLUDE leave "
+                                                 "none of the ") +
+                             std::to_string(asked_) +
+                             " names that occurred: there are no values of them in the trace"});
+  }
   return lines;
 }
 

@@ -27,7 +27,7 @@ class NameFilter {
   NameFilter(std::vector<settings::Pattern> include, std::vector<settings::Pattern> exclude,
              const format::Definitions& definitions);
 
-  /// Other patterns from now on. What the old ones matched is forgotten.
+  /// Other patterns from now on. What the old ones matched is forgotten: report() before.
   void replace(std::vector<settings::Pattern> include, std::vector<settings::Pattern> exclude);
 
   /// Whether there is any pattern.
@@ -35,7 +35,8 @@ class NameFilter {
   [[nodiscard]] bool wants(format::StringId scope);
   [[nodiscard]] bool wants(format::KernelId kernel);
 
-  /// @return one line for each pattern: what it matched, or what it may have meant.
+  /// @return one line for each pattern: what it matched, or what it may have meant; and one if all
+  /// of them together leave nothing.
   [[nodiscard]] std::vector<settings::MatchLine> report() const;
 
  private:
@@ -59,6 +60,7 @@ class NameFilter {
   std::vector<Entry> include_, exclude_;
   mutable std::shared_mutex mutex_;
   Answers scopes_, kernels_;
+  uint64_t asked_ = 0, wanted_ = 0;  ///< names
   settings::SeenNames seen_;
 };
 

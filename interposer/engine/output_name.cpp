@@ -8,6 +8,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <charconv>
 #include <fstream>
 #include <optional>
@@ -123,8 +124,8 @@ Rank rank_from_environment(const char* (*get_env)(const char* name)) {
   for (const auto& [rank_name, size_name] : kNames) {
     const std::optional<uint32_t> rank = number(get_env(rank_name));
     if (!rank) continue;
-    const uint32_t size = number(get_env(size_name)).value_or(1);
-    return Rank{*rank, size > *rank ? size : *rank + 1};
+    const std::optional<uint32_t> size = number(get_env(size_name));
+    return Rank{*rank, std::max(size.value_or(1), *rank + 1), size.has_value()};
   }
   return Rank{};
 }

@@ -7,11 +7,22 @@
 #include <atomic>
 #include <cstdint>
 #include <mutex>
+#include <string>
 #include <utility>
 
 #include "format/settings/settings.h"
 
 namespace convtrace::engine {
+
+/// Which steps a process was in, and which were asked for.
+struct StepsSeen {
+  bool values = false;  ///< the mode takes values
+  std::string asked;    ///< CONVTRACE_STEPS
+  uint32_t first = 0;
+  uint32_t last = 0;
+  uint32_t count = 0;
+  bool wanted = false;  ///< values of one of them, at least
+};
 
 class StepControl {
  public:
@@ -20,6 +31,8 @@ class StepControl {
   void open(uint32_t step) noexcept {
     const std::lock_guard lock(mutex_);
     step_.store(step, std::memory_order_relaxed);
+    if (seen_.count++ == 0) seen_.first = step;
+    seen_.last = step;
     judge();
   }
   /// From now on, the step under way included.
@@ -31,13 +44,25 @@ class StepControl {
   }
   [[nodiscard]] uint32_t step() const noexcept { return step_.load(std::memory_order_relaxed); }
   [[nodiscard]] bool capture() const noexcept { return capture_.load(std::memory_order_relaxed); }
+  [[nodiscard]] StepsSeen seen() {
+    const std::lock_guard lock(mutex_);
+    StepsSeen seen = seen_;
+    seen.values = values_;
+    seen.asked = steps_.steps_text();
+    return seen;
+  }
 
  private:
-  void judge() noexcept { capture_.store(values_ && steps_.contains(step())); }
+  void judge() noexcept {
+    const bool wanted = values_ && steps_.contains(step());
+    capture_.store(wanted);
+    seen_.wanted = seen_.wanted || (wanted && seen_.count != 0);
+  }
 
   std::mutex mutex_;
   bool values_ = false;
   settings::StepSet steps_;
+  StepsSeen seen_;
   std::atomic<uint32_t> step_{0};
   std::atomic<bool> capture_{false};
 };

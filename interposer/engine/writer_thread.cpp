@@ -232,11 +232,13 @@ void WriterThread::say_end(const OpenTrace& trace) const {
                                           : "convtrace-diff OTHER.ctrace";
   const std::string nan =
       nan_step_ ? ", first NaN or infinity in step " + std::to_string(*nan_step_) : "";
+  const bool waited = trace.recorder && !trace.recorder->fired();
   const uint64_t bytes = trace.writer->bytes_written();
   announce("%s: %" PRIu64 " steps, %" PRIu64 " events, %" PRIu64 " bytes%s; %" PRIu64
-           " not recorded, %" PRIu64 " error findings%s; next: %s %s",
+           " not recorded, %" PRIu64 " error findings%s%s; next: %s %s",
            path, steps_, events, steps_ == 0 ? bytes : bytes / steps_, steps_ == 0 ? "" : " a step",
-           lost_, findings_, nan.c_str(), next, path);
+           lost_, findings_, nan.c_str(),
+           waited ? ", no trigger of CONVTRACE_RING came, so no step was written" : "", next, path);
 }
 
 void WriterThread::stop_at_budget(OpenTrace& trace) {

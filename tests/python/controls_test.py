@@ -56,6 +56,74 @@ class WrongNames(ControlsTest):
         self.assertRegex(texts[1], r"rules.toml:1: matched 1 scopes, used [1-9]\d* times")
 
 
+class Absence(ControlsTest):
+    """A trace that lacks what was asked for says why, and so does a run that leaves none."""
+
+    def lines_of(self, *options, program=("train.py", "lstm", "kept.pt"), preload=False, **settings):
+        environment = {k: v for k, v in os.environ.items()
+                       if not k.startswith("CONVTRACE") and k not in ("LD_PRELOAD", "PYTHONPATH")}
+        environment.update(settings)
+        command = [sys.executable, os.path.join(HERE, "programs", program[0]), *program[1:]]
+        if preload:
+            environment.update(LD_PRELOAD=PRELOAD)
+        else:
+            command = [RUN, "run", *options, "--", *command]
+        done = subprocess.run(command, cwd=self.folder, env=environment, stdout=subprocess.PIPE,
+                              stderr=subprocess.PIPE, text=True)
+        self.assertEqual((done.returncode, done.stdout), (0, ""), done.stderr)
+        return done.stderr.splitlines()
+
+    def test_steps_that_never_came(self):
+        begin, why, end = self.lines_of("--steps", "900", "--output", "a.ctrace")
+        self.assertRegex(why, r"W settings: CONVTRACE_STEPS 900 names none of the \d+ steps that ran "
+                         r"\(0 to \d+\): there are no values in the trace$")
+        self.assertTrue(any(why.endswith(text) for text in self.messages()), why)
+
+    def test_steps_that_never_came_under_a_bare_preload(self):
+        why, = self.lines_of(preload=True, CONVTRACE_STEPS="900")
+        self.assertIn("CONVTRACE_STEPS 900 names none of the", why)
+
+    def test_everything_excluded(self):
+        begin, why, end = self.lines_of("--exclude", "*")
+        self.assertRegex(why, r"CONVTRACE_EXCLUDE leaves none of the \d names that occurred")
+
+    def test_a_rule_whose_steps_never_came(self):
+        self.write("r.toml", '[[rule]]\nscope = "head"\nsteps = 900\ncapture = "hash"\n')
+        begin, why, end = self.lines_of("--config", "r.toml")
+        self.assertIn("r.toml:1: matched 1 scopes and took no value: its steps did not come", why)
+
+    def test_ranks_that_the_job_does_not_have(self):
+        why, = self.lines_of("--ranks", "3")
+        self.assertIn("CONVTRACE_RANKS 3 names none of this job's ranks, 0 to 0", why)
+        self.assertEqual(self.traces(), [])
+
+    def test_another_rank_of_the_job_says_nothing(self):
+        self.assertEqual(self.lines_of("--ranks", "0", RANK="1", WORLD_SIZE="2"), [])
+
+    def test_a_mode_for_gpus_on_a_cpu(self):
+        begin, why, end = self.lines_of("--mode", "launches")
+        self.assertIn("mode launches records what a GPU runs, and no CUDA driver came up", why)
+
+    def test_a_flight_recorder_without_a_trigger(self):
+        begin, end = self.lines_of("--ring", "2")
+        self.assertIn(", no trigger of CONVTRACE_RING came, so no step was written;", end)
+
+    def test_a_mode_that_is_off(self):
+        self.assertEqual(self.lines_of("--mode", "off"),
+                         ["convtrace: nothing will be traced: the mode is off"])
+
+    def test_a_python_that_calls_no_module(self):
+        script = self.write("sum.py", "import torch\ntorch.ones(3).sum()\n")
+        line, = self.lines_of(program=(script,))
+        self.assertIn("convtrace: nothing was traced: no kernel was launched and no PyTorch module called", line)
+
+    def test_the_rank_that_a_program_gives_itself_is_the_one_that_counts(self):
+        done = self.run_program("ddp.py", CONVTRACE_RANKS="1")
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        trace, = self.traces()
+        self.assertEqual(self.records(trace, "info")[0]["meta"]["rank"], 1)
+
+
 class Loop:
     """programs/loop.py under way, step by step."""
 
@@ -238,8 +306,13 @@ class Run(ControlsTest):
         self.assertEqual(len([line for line in ours if line.startswith("convtrace: ")]), 2, ours)
         self.assertEqual(len(glob.glob(os.path.join(self.folder, "*.ctrace"))), 2)
 
-    def test_a_program_that_does_not_train_gets_no_line(self):
+    def test_a_program_that_does_not_train_gets_one_line(self):
         done = self.run_loop("true")
+        self.assertEqual((done.returncode, done.stdout), (0, ""))
+        self.assertRegex(done.stderr, r"^convtrace: nothing was traced: .*\n$")
+
+    def test_of_a_program_with_children_it_is_not_known_what_should_have_trained(self):
+        done = self.run_loop("sh", "-c", "true; ls > /dev/null; true")
         self.assertEqual((done.returncode, done.stdout, done.stderr), (0, "", ""))
 
 

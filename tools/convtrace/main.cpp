@@ -82,9 +82,8 @@ class RunArguments {
     for (const auto& spec : settings::setting_table()) names.push_back(option_name(spec));
     const std::vector<std::string_view> views(names.begin(), names.end());
     const std::string option = word.substr(0, word.find('='));
-    std::fprintf(stderr, "convtrace: unknown option %s; the nearest is %s\n",
-                 settings::quoted(option).c_str(),
-                 std::string(settings::nearest(option, views)).c_str());
+    std::fprintf(stderr, "convtrace: unknown option %s; %s\n", settings::quoted(option).c_str(),
+                 settings::suggestion(option, views, "`convtrace run --help` lists them").c_str());
     return kUsage;
   }
 
@@ -161,8 +160,8 @@ std::string unknown_command(CLI::App& app, const std::vector<std::string>& words
   for (const CLI::App* command : app.get_subcommands({})) names.push_back(command->get_name());
   if (std::find(names.begin(), names.end(), word) != names.end()) return "";
   const std::vector<std::string_view> views(names.begin(), names.end());
-  return "unknown command " + settings::quoted(word) + "; the nearest is " +
-         std::string(settings::nearest(word, views));
+  return "unknown command " + settings::quoted(word) + "; " +
+         settings::suggestion(word, views, "`convtrace --help` lists them");
 }
 
 /// `words` are the arguments in reverse, as CLI11 wants them, up to `--`; `command` is the rest.

@@ -1,5 +1,6 @@
 #include "tools/convtrace/mindspore.h"
 
+#include <algorithm>
 #include <cctype>
 #include <cstdio>
 #include <fstream>
@@ -7,6 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include "format/settings/pattern.h"
+#include "format/settings/step_set.h"
 #include "tools/common/escape.h"
 #include "tools/convtrace/output.h"
 
@@ -14,6 +17,11 @@ namespace convtrace::tools {
 namespace {
 
 constexpr std::string_view kRegex = "name-regex(";
+
+/// Keys that are converted, and what stands for all files.
+constexpr std::string_view kUnderstood[] = {
+    "iteration",  "support_device", "path",      "op_debug_mode", "saved_data",  "sample_mode",
+    "sample_num", "enable",         "dump_mode", "kernels",       "input_output"};
 
 /// Keys that say how MindSpore dumps, not what.
 constexpr std::pair<std::string_view, std::string_view> kMeaningless[] = {
@@ -51,6 +59,7 @@ class Converter {
   void add_kernels();
   void add_rule(const std::string& name);
   void add_meaningless();
+  void add_unknown(const Json& group);
 
   const Json& dump_;
   bool recorder_ = false;  ///< a flight recorder, which stores no values
@@ -78,7 +87,13 @@ std::string Converter::text(std::string_view key) const {
 }
 
 void Converter::add_steps_and_ranks() {
-  if (const std::string steps = text("iteration"); !steps.empty()) set("steps", quote_toml(steps));
+  if (const std::string steps = text("iteration"); !steps.empty()) {
+    if (settings::StepSet::parse_steps(steps).ok()) {
+      set("steps", quote_toml(steps));
+    } else {
+      note("iteration: " + escape_text(steps) + " is not a list of steps; left out");
+    }
+  }
   const Json* const devices = find("support_device");
   if (devices == nullptr || !devices->is_array() || devices->empty()) return;
   std::string ranks;
@@ -103,6 +118,8 @@ void Converter::add_amount() {
     set("ring", quote_toml("2,nan"));
   }
   const std::string saved = text("saved_data");
+  if (!saved.empty() && saved != "statistic" && saved != "tensor" && saved != "full")
+    note("saved_data: " + escape_text(saved) + " is not known; statistics are taken");
   stores_ = !recorder_ && (saved.empty() || saved == "tensor" || saved == "full");
   if (recorder_ && saved != "statistic")
     note("saved_data: a flight recorder keeps statistics, no tensors");
@@ -120,10 +137,10 @@ void Converter::add_kernels() {
   const Json* const kernels = find("kernels");
   const bool listed = dump_mode == 1 && kernels != nullptr && kernels->is_array();
   if (listed) {
-    if (number("input_output", 0) != 0)
+    if (number("input_output", 0) != 2)
       note(
-          "input_output: a kernel's parameters do not say which it reads; slots name each (arg:0, "
-          "...)");
+          "input_output: a kernel's parameters do not say which it reads; name those in `inputs` "
+          "of its rule");
     for (const Json& name : *kernels) {
       if (name.is_string()) add_rule(name.get<std::string>());
     }
@@ -176,6 +193,10 @@ void Converter::add_rule(const std::string& name) {
   std::string kernel;
   if (name.starts_with(kRegex) && name.ends_with(')')) {
     kernel = "re:" + name.substr(kRegex.size(), name.size() - kRegex.size() - 1);
+    if (!settings::Pattern::compile(kernel).ok()) {
+      rules_ += "# this is no regular expression here (ECMAScript): write the pattern anew\n";
+      return rules_.insert(rules_.rfind("[[rule]]"), "# "), void();
+    }
   } else if (const std::string scope = scope_of(name); !scope.empty()) {
     rules_ += "scope = " + quote_toml("*" + scope) + '\n' + capture;
     return;
@@ -191,12 +212,27 @@ void Converter::add_meaningless() {
   }
 }
 
+/// A misspelt key would have been silent in MindSpore too.
+void Converter::add_unknown(const Json& group) {
+  for (const auto& [key, value] : group.items()) {
+    if (value.is_object()) {
+      add_unknown(value);
+    } else if (std::ranges::find(kUnderstood, key) == std::end(kUnderstood) &&
+               std::ranges::find(kMeaningless, key, [](const auto& known) {
+                 return known.first;
+               }) == std::end(kMeaningless)) {
+      note(escape_text(key) + " is not a field of MindSpore's Dump known here; left out");
+    }
+  }
+}
+
 std::string Converter::convert() {
   add_output();
   add_steps_and_ranks();
   add_amount();
   add_kernels();
   add_meaningless();
+  add_unknown(dump_);
   return head_ + rules_;
 }
 

@@ -7,11 +7,13 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <optional>
 
 #include "format/settings/controls.h"
 #include "tools/common/escape.h"
 #include "tools/convtrace/execute.h"
 #include "tools/convtrace/output.h"
+#include "tools/convtrace/program.h"
 #include "tools/convtrace/tree.h"
 
 namespace convtrace::tools {
@@ -49,13 +51,14 @@ bool apply_options(const RunOptions& options) {
   return good;
 }
 
-/// Checks what the engine will read: environment, file and rules.
-bool check_settings() {
-  const settings::LoadedControls loaded = settings::load_controls(environ);
+/// Checks what the engine will read: environment, file and rules. @return none if it is wrong.
+std::optional<settings::Settings> check_settings() {
+  settings::LoadedControls loaded = settings::load_controls(environ);
   for (const std::string& problem : loaded.problems) complain(problem);
   // The preload library acts on it before anybody reads a file.
   if (loaded.settings.strict_alloc) setenv("CONVTRACE_STRICT_ALLOC", "1", 1);
-  return loaded.problems.empty();
+  if (!loaded.problems.empty()) return std::nullopt;
+  return std::move(loaded.settings);
 }
 
 int print_environment(const RunOptions& options) {
@@ -76,6 +79,15 @@ int print_environment(const RunOptions& options) {
   return static_cast<int>(output.finish(ExitCode::kClean));
 }
 
+/// Says what makes tracing impossible from the start; the command runs all the same.
+void say_if_in_vain(const settings::Settings& settings, const std::string& program) {
+  if (!settings.enabled) return complain("nothing will be traced: CONVTRACE=0");
+  if (settings.mode == settings::Mode::kOff)
+    return complain("nothing will be traced: the mode is off");
+  const std::string why = preload_obstacle(find_program(program));
+  if (!why.empty()) complain("nothing will be traced: " + escape_text(program) + ' ' + why);
+}
+
 int become(const std::vector<std::string>& command) {
   const int error = execute(command);
   complain(escape_text(command[0]) + ": " + std::strerror(error));
@@ -91,7 +103,9 @@ std::string option_name(const settings::SettingSpec& spec) {
 }
 
 int run_command(const RunOptions& options) {
-  if (!apply_options(options) || !check_settings()) return static_cast<int>(ExitCode::kUsage);
+  if (!apply_options(options)) return static_cast<int>(ExitCode::kUsage);
+  const std::optional<settings::Settings> wanted = check_settings();
+  if (!wanted) return static_cast<int>(ExitCode::kUsage);
   const std::string library = in_tree("lib/libconvtrace.so");
   if (library.empty()) {
     complain("libconvtrace.so is not in ../lib of this program; was only a part installed?");
@@ -102,8 +116,10 @@ int run_command(const RunOptions& options) {
     return static_cast<int>(ExitCode::kFailure);
   }
   setenv("LD_PRELOAD", preload_list(library).c_str(), 1);
-  setenv(settings::kAnnounceName.data(), "1", 1);
-  return options.dry_run ? print_environment(options) : become(options.command);
+  setenv(settings::kAnnounceName.data(), std::to_string(getpid()).c_str(), 1);
+  if (options.dry_run) return print_environment(options);
+  say_if_in_vain(*wanted, options.command.front());
+  return become(options.command);
 }
 
 }  // namespace convtrace::tools

@@ -149,6 +149,20 @@ TEST_CASE("engine: off switch and unwanted rank leave and say nothing", "[engine
   CHECK(place.files().empty());
 }
 
+TEST_CASE("engine: ranks that the job does not have are said once", "[engine][integration]") {
+  const Place place;
+  for (const std::vector<std::string>& environment :
+       {std::vector<std::string>{"CONVTRACE_RANKS=3"},
+        std::vector<std::string>{"CONVTRACE_RANKS=2-3", "RANK=0", "WORLD_SIZE=2"}}) {
+    const ProcessResult result = place.run("train", environment);
+    CHECK(result.exit_code == 0);
+    CHECK(lines(result.err) == 1);
+    CHECK(result.err.find("names none of this job's ranks, 0 to ") != std::string::npos);
+  }
+  CHECK(place.run("train", {"CONVTRACE_RANKS=2-3", "RANK=1", "WORLD_SIZE=2"}).err.empty());
+  CHECK(place.files().empty());
+}
+
 TEST_CASE("engine: a wrong setting is said, and the program runs untraced",
           "[engine][integration]") {
   const Place place;

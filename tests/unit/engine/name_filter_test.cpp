@@ -47,6 +47,24 @@ TEST_CASE("name_filter: include comes first, then exclude", "[engine][filter]") 
   CHECK(std::ranges::all_of(lines, &settings::MatchLine::matched));
 }
 
+TEST_CASE("name_filter: patterns that leave nothing are said to", "[engine][filter]") {
+  Fixture all("", "*");
+  CHECK_FALSE(all.scope("h.0"));
+  CHECK_FALSE(all.scope("h.1"));
+  auto lines = all.filter.report();
+  REQUIRE(lines.size() == 2);
+  CHECK_FALSE(lines[1].matched);
+  CHECK(lines[1].text.starts_with("CONVTRACE_EXCLUDE leaves none of the 2 names that occurred"));
+  Fixture both("h.*", "h.0*");
+  CHECK_FALSE(both.scope("h.0"));
+  CHECK(
+      both.filter.report().back().text.starts_with("CONVTRACE_INCLUDE and CONVTRACE_EXCLUDE "
+                                                   "leave none of the 1 names"));
+  Fixture wrong("x.*");  // its own line says it, with what was meant
+  CHECK_FALSE(wrong.scope("h.0"));
+  CHECK(wrong.filter.report().size() == 1);
+}
+
 TEST_CASE("name_filter: a kernel is known by each of its names", "[engine][filter]") {
   const std::string pattern = GENERATE("add(float*, int)", "_Z3addPfi", "add_family", "re:^add\\(");
   Fixture f(pattern.c_str());

@@ -2,7 +2,8 @@
 /// @file check.h
 /// One line of `convtrace doctor`, and who makes them.
 
-#include <functional>
+#include <filesystem>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 
@@ -19,10 +20,14 @@ struct Line {
   std::string remedy;  ///< what to do; empty where nothing is to be done
 };
 
-/// What the user wants to trace.
+/// What the user wants to trace, and where.
 struct Subject {
   std::vector<std::string> command;  ///< empty: nothing particular
   settings::LoadedControls settings;
+  std::string python;                ///< that runs the command, or of PATH
+  const nlohmann::json& answer;      ///< what it says of itself (python_answer.h)
+  std::filesystem::path cgroups;     ///< "/sys/fs/cgroup"
+  std::filesystem::path own_cgroup;  ///< "/proc/self/cgroup"
 };
 
 /// Each adds one line or several.

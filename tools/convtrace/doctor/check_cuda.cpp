@@ -1,5 +1,8 @@
 #include <dlfcn.h>
 
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
 #include "tools/convtrace/doctor/check.h"
 
 namespace convtrace::tools::doctor {
@@ -44,24 +47,43 @@ int check_devices(std::vector<Line>& lines) {
   return version;
 }
 
+/// @return what of the candidates is there, opened first of all; "" if none is.
+std::string first_that_opens(const std::vector<std::string>& candidates) {
+  const auto opens = [](const std::string& name) {
+    return dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL) != nullptr;
+  };
+  const auto found = std::ranges::find_if(candidates, opens);
+  return found == candidates.end() ? "" : *found;
+}
+
+/// PyTorch loads the copy that its packages bring; without it the engine asks the loader, then the
+/// setting.
+std::vector<std::string> cupti_candidates(const Subject& subject) {
+  std::vector<std::string> candidates;
+  if (subject.answer.is_object()) candidates = subject.answer.value("cupti", candidates);
+  candidates.insert(candidates.end(), {"libcupti.so.13", "libcupti.so.12"});
+  const std::string& path = subject.settings.settings.cupti;
+  if (!path.empty()) candidates.push_back(path);
+  return candidates;
+}
+
 }  // namespace
 
 void check_driver(const Subject& subject, std::vector<Line>& lines) {
   const int driver = check_devices(lines);
   if (driver == 0) return;
-  // The engine's order: the loader's search, then the setting. A framework's own copy comes before
-  // both.
   const std::string& path = subject.settings.settings.cupti;
-  void* library = nullptr;
-  std::string found;
-  for (const char* name : {"libcupti.so.13", "libcupti.so.12", path.c_str()}) {
-    if (library != nullptr || *name == '\0') continue;
-    library = dlopen(name, RTLD_NOW);
-    found = name;
+  if (!path.empty() && first_that_opens({path}).empty()) {
+    lines.push_back({"cupti", Level::kFail,
+                     "CONVTRACE_CUPTI names " + path + ", which does not load",
+                     "name the file libcupti.so.13 or libcupti.so.12 itself, or unset it"});
+    return;
   }
-  if (library == nullptr) {
-    lines.push_back({"cupti", Level::kWarn, "libcupti.so.13 and .12 are not found by the loader",
-                     "PyTorch brings its own; for other programs set CONVTRACE_CUPTI to its path"});
+  const std::string found = first_that_opens(cupti_candidates(subject));
+  if (found.empty()) {
+    lines.push_back({"cupti", Level::kWarn,
+                     "neither the loader nor PyTorch's packages have libcupti.so.13 or .12",
+                     "driver allocations would not be seen: install it or set CONVTRACE_CUPTI"});
     return;
   }
   const int major = found.find(".so.12") != std::string::npos ? 12 : 13;

@@ -2,13 +2,12 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-#include <charconv>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 
 #include "tools/common/text.h"
 #include "tools/convtrace/doctor/check.h"
+#include "tools/convtrace/doctor/memory_left.h"
 #include "tools/convtrace/tree.h"
 
 namespace convtrace::tools::doctor {
@@ -124,7 +123,7 @@ void check_output(const Subject& subject, std::vector<Line>& lines) {
        level == Level::kOk ? "" : "a long run needs more: free some, or use CONVTRACE_RING"});
 }
 
-void check_limits(const Subject&, std::vector<Line>& lines) {
+void check_limits(const Subject& subject, std::vector<Line>& lines) {
   struct rlimit limit {};
   const size_t before = lines.size();
   if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY) {
@@ -137,13 +136,11 @@ void check_limits(const Subject&, std::vector<Line>& lines) {
                      "address space is limited to " + mib_text(limit.rlim_cur),
                      "CUDA reserves far more than it uses: ulimit -v unlimited"});
   }
-  std::ifstream maximum("/sys/fs/cgroup/memory.max"), current("/sys/fs/cgroup/memory.current");
-  uint64_t most = 0, used = 0;
-  if (maximum >> most && current >> used && most < used + kLittleMemory) {
-    lines.push_back(
-        {"limits", Level::kWarn,
-         "the container has " + mib_text(most - std::min(most, used)) + " of memory left",
-         "give it more, or lower CONVTRACE_SNAPSHOT_MEMORY"});
+  const auto left = memory_left(subject.cgroups, subject.own_cgroup);
+  if (left && *left < kLittleMemory) {
+    lines.push_back({"limits", Level::kWarn,
+                     "this job or container has " + mib_text(*left) + " of memory left",
+                     "give it more, or lower CONVTRACE_SNAPSHOT_MEMORY"});
   }
   if (lines.size() == before) lines.push_back({"limits", Level::kOk, "no limit is in the way", ""});
 }

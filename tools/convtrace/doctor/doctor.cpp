@@ -5,12 +5,15 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "tools/common/escape.h"
 #include "tools/common/json.h"
 #include "tools/convtrace/doctor/check.h"
+#include "tools/convtrace/doctor/python_answer.h"
 #include "tools/convtrace/output.h"
+#include "tools/convtrace/program.h"
 
 namespace convtrace::tools {
 namespace doctor {
@@ -67,7 +70,12 @@ Json to_json(const std::vector<Line>& lines) {
 
 ExitCode run_doctor(const DoctorOptions& options) {
   using doctor::Level;
-  const doctor::Subject subject{options.command, settings::load_controls(environ)};
+  const std::vector<std::string> command = python_part(options.command);
+  const std::string python = command.empty() ? "python3" : command.front();
+  const nlohmann::json answer = doctor::python_answer(python);
+  const doctor::Subject subject{options.command,  settings::load_controls(environ),
+                                python,           answer,
+                                "/sys/fs/cgroup", "/proc/self/cgroup"};
   const auto lines = doctor::examine(subject);
   const auto count = [&](Level level) {
     return std::ranges::count_if(lines, [&](const auto& line) { return line.level == level; });

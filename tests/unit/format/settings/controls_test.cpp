@@ -39,6 +39,8 @@ TEST_CASE("controls: what means nothing together is a problem", "[settings]") {
   const std::string store = "[[rule]]\nscope = 'h.0'\ncapture = 'snapshot'\n";
   const Case cases[] = {
       {"", {"CONVTRACE_MODE=snapshot"}, "set --all (CONVTRACE_ALL=1)"},
+      {"\nmode = 'snapshot'\n", {}, ".toml:2: mode snapshot without a rule"},
+      {"mode = 'hash'\n", {"CONVTRACE_MODE=snapshot"}, "mode snapshot without a rule"},
       {"", {"CONVTRACE_MODE=snapshot", "CONVTRACE_ALL=1"}, ""},
       {store, {"CONVTRACE_MODE=snapshot"}, ""},
       {"[[rule]]\nscope = 'h'\nsuppress = true\n", {"CONVTRACE_MODE=snapshot"}, "CONVTRACE_ALL=1"},

@@ -23,8 +23,15 @@ TEST_CASE("nearest: the closest candidate wins, the first of equals", "[settings
   const std::string_view names[] = {"steps", "ranks", "mode"};
   CHECK(nearest("stesp", names) == "steps");
   CHECK(nearest("rank", names) == "ranks");
-  CHECK(nearest("zzzzz", names) == "steps");
+  CHECK(nearest("sanks", names) == "ranks");
   CHECK(nearest("x", {}).empty());
+}
+
+TEST_CASE("nearest: what is like none of them gets no candidate", "[settings]") {
+  const std::string_view names[] = {"steps", "ranks", "mode"};
+  for (const char* word : {"x", "zzzzz", "overwrite"}) CHECK(nearest(word, names).empty());
+  CHECK(suggestion("stesp", names, "none") == "the nearest is steps");
+  CHECK(suggestion("overwrite", names, "none") == "none");
 }
 
 TEST_CASE("nearest: quoted text cannot break a line and stays short", "[settings]") {

@@ -59,6 +59,22 @@ TEST_CASE("rule_book: at the end each rule says what it matched, or what it may 
   CHECK(lines[2].text.starts_with(file.path() + ":6: kernel \"gem\" matched nothing; nearest of"));
 }
 
+TEST_CASE("rule_book: one that matched and took nothing is a warning, unless it only declares",
+          "[settings]") {
+  RuleBook book(
+      load("[[rule]]\nscope='h.0'\nsteps=900\ncapture='hash'\n[[rule]]\nscope='h.*'\n"
+           "suppress=true\n[[rule]]\nkernel='add*'\noutputs=[0]\n"));
+  (void)book.of_scope(1, "h.0");
+  (void)book.of_kernel(kAdd);
+  const std::vector<MatchLine> lines = book.report();
+  REQUIRE(lines.size() == 3);
+  CHECK_FALSE(lines[0].matched);
+  CHECK(lines[0].text.find(":1: matched 1 scopes and took no value: its steps did not come") !=
+        std::string::npos);
+  CHECK(lines[1].matched);
+  CHECK_FALSE(lines[2].matched);
+}
+
 TEST_CASE("rule_book: other rules apply at once, and what was handed out stays", "[settings]") {
   RuleBook book(load("[[rule]]\nkernel='add*'\nscope='h.*'\n"));
   const Rule& old = *book.rules()[0];

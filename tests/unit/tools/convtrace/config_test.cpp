@@ -31,7 +31,7 @@ TEST_CASE("config --from-mindspore: steps, devices, path and all three spellings
           "[cli]") {
   const Converted c = convert(R"json({
     "common_dump_settings": {"dump_mode": 1, "path": "/dumps", "net_name": "ResNet50",
-      "iteration": "0|5-8|100-120", "saved_data": "statistic", "input_output": 2,
+      "iteration": "0|5-8|100-120", "saved_data": "statistic", "input_output": 0,
       "kernels": ["Default/network-WithLossCell/_backbone-ResNet/layer1-Cell/conv1-Conv2d/Conv2D-op12",
                   "conv2d", "name-regex(.+MatMul.+)"],
       "support_device": [0, 1, 7]},
@@ -76,6 +76,20 @@ TEST_CASE("config --from-mindspore: samples, a dump that is off, set_dump", "[cl
   CHECK(c.controls.settings.samples == 4096);
   CHECK_FALSE(c.controls.settings.enabled);
   CHECK(c.toml.find("# dump_mode 2") != std::string::npos);
+}
+
+TEST_CASE("config --from-mindspore: what is not understood is named and left out", "[cli]") {
+  const Converted c = convert(R"json({"common_dump_settings": {"dump_mode": 1, "iteratoin": "3",
+    "iteration": "all|x", "saved_data": "statistics", "input_output": 2,
+    "kernels": ["name-regex(MatMul[)", "name-regex(Conv.*)"]}})json");
+  CHECK(c.controls.rules.size() == 1);
+  for (const char* said :
+       {"# iteratoin is not a field", "# iteration: all|x is not a list of steps; left out",
+        "# saved_data: statistics is not known", "# this is no regular expression here"}) {
+    CAPTURE(said);
+    CHECK(c.toml.find(said) != std::string::npos);
+  }
+  CHECK(c.toml.find("# input_output") == std::string::npos);
 }
 
 TEST_CASE("config: what is no dump configuration is one line", "[cli]") {

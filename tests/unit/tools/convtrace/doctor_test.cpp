@@ -160,6 +160,76 @@ TEST_CASE("doctor: no driver, and other tools that enter", "[cli]") {
   }
 }
 
+TEST_CASE("doctor: drivers and CUPTI of all kinds", "[cli]") {
+  const DoctorTree tree;
+  const std::string drivers = "LD_LIBRARY_PATH=" CONVTRACE_FAKE_CUDA;
+  const std::vector<std::string> no_python = {script(tree, "python3.12", "exit 3")};
+  const auto level = [&](const std::string& check, std::vector<std::string> environment) {
+    environment.push_back(drivers);
+    return tree.ask(std::move(environment), no_python).level(check);
+  };
+  CHECK(level("driver", {}) == "ok");
+  CHECK(level("cupti", {}) == "ok");
+  CHECK(level("driver", {"FAKECUDA_DRIVER_VERSION=11080"}) == "fail");
+  CHECK(level("driver", {"FAKECUDA_DEVICES=0"}) == "warn");
+  CHECK(level("driver", {"FAKECUDA_INIT_RESULT=999"}) == "warn");
+  CHECK(level("cupti", {"FAKECUDA_DRIVER_VERSION=12040"}) == "fail");  // it is CUPTI of CUDA 13
+  CHECK(level("cupti", {"CONVTRACE_CUPTI=/nowhere/libcupti.so"}) == "fail");
+}
+
+TEST_CASE("doctor: CUPTI is missing, or comes with PyTorch", "[cli]") {
+  const DoctorTree tree;
+  fs::create_directories(tree.file("cuda"));
+  fs::create_directories(tree.file("wheel"));
+  const fs::path fake = CONVTRACE_FAKE_CUDA;
+  fs::copy_file(fake / "libcuda.so.1", tree.file("cuda/libcuda.so.1"));
+  fs::copy_file(fake / "libcupti.so.13", tree.file("wheel/libcupti.so.13"));
+  // In front of any that the machine has.
+  for (const char* name : {"libcupti.so.13", "libcupti.so.12"})
+    std::ofstream(tree.file(std::string("cuda/") + name)) << "not a library";
+  const std::string library = "LD_LIBRARY_PATH=" + tree.file("cuda");
+  const auto python = [&tree](const std::string& name, const std::string& cupti) {
+    return script(
+        tree, name,
+        R"(echo '{"python": [3, 12], "torch": null, "hooks": [], "cupti": [)" + cupti + R"(]}')");
+  };
+  CHECK(tree.ask({library}, {python("python3.12", "")}).level("cupti") == "warn");
+  const std::string bundled = '"' + tree.file("wheel/libcupti.so.13") + '"';
+  CHECK(tree.ask({library}, {python("python3.13", bundled)}).level("cupti") == "ok");
+}
+
+TEST_CASE("doctor: an allocator that costs much, or is asked for twice", "[cli]") {
+  const DoctorTree tree;
+  CHECK(tree.ask().level("allocator") == "ok");
+  CHECK(tree.ask({"PYTORCH_ALLOC_CONF=backend:cudaMallocAsync"}).level("allocator") == "ok");
+  CHECK(tree.ask({"PYTORCH_NO_CUDA_MEMORY_CACHING=1"}).level("allocator") == "warn");
+  CHECK(tree.ask({"PYTORCH_NO_CUDA_MEMORY_CACHING=1", "CONVTRACE_STRICT_ALLOC=1"})
+            .level("allocator") == "ok");
+  CHECK(tree.ask({"PYTORCH_ALLOC_CONF=a:1", "PYTORCH_CUDA_ALLOC_CONF=a:2"}).level("allocator") ==
+        "warn");
+}
+
+TEST_CASE("doctor: the Python inside of what a shell or a script starts", "[cli]") {
+  const DoctorTree tree;
+  const std::string old =
+      script(tree, "python3.7", R"(echo '{"python": [3, 7], "torch": null, "hooks": []}')");
+  const std::string torchrun = tree.file("torchrun");
+  std::ofstream(torchrun) << "#!" << old << "\nimport torch\n";
+  chmod(torchrun.c_str(), 0755);
+  for (const std::vector<std::string>& command :
+       {std::vector<std::string>{"bash", "-c", "cd /tmp && X=1 " + old + " -I train.py"},
+        {"sh", "-ec", '"' + old + "\" train.py"},
+        {torchrun, "--nproc-per-node", "2", "train.py"},
+        {"env", "A=b", old}}) {
+    CAPTURE(command);
+    const auto answer = tree.ask({}, command);
+    CHECK(answer.level("command") == "ok");
+    CHECK(answer.level("python") == "fail");
+    CHECK(answer.level("python-options") ==
+          (command.back().ends_with("-I train.py") ? "warn" : ""));
+  }
+}
+
 TEST_CASE("doctor: a Python that is too old, absent, without PyTorch or kept from us", "[cli]") {
   const DoctorTree tree;
   const std::string old =

@@ -62,6 +62,8 @@ TEST_CASE("run: the exit code is the command's", "[cli]") {
 TEST_CASE("run: what is wrong with the settings is found before the command starts", "[cli]") {
   const ToolTree tree;
   std::ofstream(tree.file("bad.toml")) << "[[rule]]\nkernal = \"x\"\n";
+  std::ofstream(tree.file("upper.toml")) << "CONVTRACE_MODE = 'hash'\n";
+  std::ofstream(tree.file("scope.toml")) << "[[rule]]\nscope = \"x\"\noutputs = [0]\n";
   struct Case {
     std::vector<std::string> options, environment;
     std::string says;
@@ -77,6 +79,10 @@ TEST_CASE("run: what is wrong with the settings is found before the command star
       {{}, {"CONVTRACE_SAMPLES=x"}, "bad value \"x\" for CONVTRACE_SAMPLES"},
       {{"--config", "bad.toml"}, {}, "bad.toml:2: unknown key \"kernal\""},
       {{"--config", "missing.toml"}, {}, "missing.toml"},
+      {{"--config", "upper.toml"},
+       {},
+       "upper.toml:1: unknown key \"CONVTRACE_MODE\"; in a file it is mode"},
+      {{"--config", "scope.toml"}, {}, "scope.toml:3: outputs is about a kernel's parameters"},
       {{"stray"}, {}, "\"stray\": the command follows after --"},
   };
   for (const Case& c : cases) {
@@ -87,6 +93,7 @@ TEST_CASE("run: what is wrong with the settings is found before the command star
     CHECK(result.exit_code == 2);
     CHECK(result.out.empty());
     CHECK(result.err.find(c.says) != std::string::npos);
+    CHECK(std::ranges::count(result.err, '\n') == 1);
   }
   CHECK(tree.run({"echo"}).exit_code == 2);
   CHECK(tree.run({"--"}).exit_code == 2);
@@ -122,6 +129,24 @@ TEST_CASE("run: every setting is an option", "[cli]") {
     CAPTURE(option);
     CHECK(help.out.find(option + ' ') != std::string::npos);
   }
+}
+
+TEST_CASE("run: what cannot be traced is said, and runs", "[cli]") {
+  const ToolTree tree;
+  const auto says = [&tree](std::vector<std::string> arguments, const std::string& why) {
+    arguments.insert(arguments.end(), {"--", "echo", "ran"});
+    const ProcessResult result = tree.run(arguments);
+    CHECK(result.out == "ran\n");
+    CHECK(result.err == "convtrace: nothing will be traced: " + why + '\n');
+  };
+  says({"--mode", "off"}, "the mode is off");
+  says({"--enabled", "0"}, "CONVTRACE=0");
+  const std::string program = tree.file("static");
+  std::ofstream(tree.file("main.c")) << "int main(void) { return 7; }\n";
+  REQUIRE(run_process({"cc", "-static", "-o", program, tree.file("main.c")}).exit_code == 0);
+  const ProcessResult result = tree.run({"--", program});
+  CHECK(result.exit_code == 7);
+  CHECK(result.err.find("is linked statically") != std::string::npos);
 }
 
 TEST_CASE("run: another tool's preload library stays, ours is named once and first", "[cli]") {

@@ -1,0 +1,29 @@
+#pragma once
+/// @file absence.h
+/// Why a trace lacks what its user asked for, or is not made at all: an empty trace is never
+/// without a reason. What patterns matched is said elsewhere (name_filter.h, rule_book.h).
+///
+/// Threads:  plain functions.
+
+#include <string>
+#include <vector>
+
+#include "format/settings/settings.h"
+#include "interposer/engine/output_name.h"
+#include "interposer/engine/step_control.h"
+
+namespace convtrace::engine {
+
+/// @param driver_came  whether a CUDA driver came up in this process.
+/// @return a line for each reason why no values, or no kernels, can be in the trace.
+[[nodiscard]] std::vector<std::string> reasons_for_absence(const StepsSeen& steps,
+                                                           bool driver_came);
+
+/// Why a process of another rank is not traced; see State::disable.
+inline constexpr const char* kUnwantedRank = "rank not wanted";
+
+/// @return whether the rank is to be traced. Not to be is what CONVTRACE_RANKS is for; if it names
+/// no rank of the whole job that is a mistake, and rank 0 says so for all.
+[[nodiscard]] bool is_rank_wanted(const settings::StepSet& ranks, const Rank& rank);
+
+}  // namespace convtrace::engine

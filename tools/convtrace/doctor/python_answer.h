@@ -1,0 +1,21 @@
+#pragma once
+/// @file python_answer.h
+/// What a Python says of itself when it is asked: one child process for all the checks that need
+/// it.
+///
+/// Errors:   a Python that does not run, or answers nonsense, gives a null.
+
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+
+namespace convtrace::tools::doctor {
+
+/// @return an object:
+///   python   [major, minor]
+///   torch    version, or null
+///   hooks    names of the memory hooks that its libc10.so exports
+///   cupti    paths of libcupti that its packages bring
+///   trouble  what went wrong when looking, if anything did
+[[nodiscard]] nlohmann::json python_answer(const std::string& python);
+
+}  // namespace convtrace::tools::doctor
