@@ -100,6 +100,7 @@ class Engine final : public format::EventSink,
   bool check_rank();
   void expect_custom_ops() noexcept;
   void report_matches();
+  void say_matches(const std::vector<settings::MatchLine>& lines, bool good_only);
   void follow_config();
   void apply(ConfigChange change);
   cupti::Interceptor* make_interceptor();

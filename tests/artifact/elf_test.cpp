@@ -71,6 +71,7 @@ TEST_CASE("artifact: the preload library exports exactly its hooks", "[artifact]
                                          "_ZN3c1027reportMemoryUsageToProfilerEPvlllNS_6DeviceE",
                                          "_ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE",
                                          "convtrace_cpu_alloc_v1",
+                                         "convtrace_explained_v1",
                                          "convtrace_hooks_v1",
                                          "cuGetProcAddress",
                                          "cuGetProcAddress_v2",

@@ -161,7 +161,7 @@ class Reload(ControlsTest):
         return {r["step"] for r in self.records(trace) if r["record"] == "stats"}
 
     def test_a_change_applies_and_is_recorded(self):
-        config = self.write("c.toml", 'steps = "1000-"\n')
+        config = self.write("c.toml", 'steps = "2|1000-"\ninclude = "*"\n')
         loop = Loop(self, 6, CONVTRACE_CONFIG=config)
         loop.go(1, 1, 1)
         self.write("c.toml", 'steps = "4-"\nmax_bytes = "1M"\n[[rule]]\nscope = "0"\ncapture = "hash"\n')
@@ -171,12 +171,13 @@ class Reload(ControlsTest):
         self.assertEqual(status, 0, errors)
         self.assertIn('max_bytes: "auto" -> "1M" needs a new start', errors)
         self.assertEqual(len(errors.splitlines()), 1, errors)
-        self.assertEqual(self.stats_steps(), {4, 5})
+        self.assertEqual(self.stats_steps(), {2, 4, 5})
         trace, = self.traces()
         kinds = {r["scope"]: r["capture"] for r in self.records(trace)
                  if r["record"] == "stats" and r["slot"] == "output:0"}
         self.assertEqual((kinds["0"], kinds["2"]), ("hash", "stats"))
-        self.assertTrue(any('steps: "1000-" -> "4-"' in text for text in self.messages()))
+        self.assertTrue(any('steps: "2|1000-" -> "4-"' in text for text in self.messages()))
+        self.assertTrue(any("CONVTRACE_INCLUDE \"*\": matched" in text for text in self.messages()))
 
     def test_a_broken_file_keeps_the_old_settings_and_says_so(self):
         config = self.write("c.toml", "samples = 2\n")
