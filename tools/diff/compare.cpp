@@ -20,28 +20,6 @@ constexpr double kInfinite = std::numeric_limits<double>::infinity();
 
 constexpr size_t index_of(Field field) { return static_cast<size_t>(field); }
 
-/// Distance from 1 to the next number. 0 for integers: they are exact.
-double epsilon(DType dtype) {
-  switch (dtype) {
-    case DType::kF64:
-    case DType::kC128:
-      return 0x1p-52;
-    case DType::kF32:
-    case DType::kC64:
-      return 0x1p-23;
-    case DType::kF16:
-      return 0x1p-10;
-    case DType::kBF16:
-      return 0x1p-7;
-    case DType::kF8E4M3FN:
-      return 0x1p-3;
-    case DType::kF8E5M2:
-      return 0x1p-2;
-    default:
-      return 0;
-  }
-}
-
 /// In a field that averages over elements, roundings of narrow dtypes cancel; beyond 4096 elements
 /// what remains is systematic, not random.
 double averaged_epsilon(DType dtype, uint64_t count) {
@@ -192,6 +170,41 @@ bool same_shape(const ValueView& base, const ValueView& cand) {
 }
 
 }  // namespace
+
+double epsilon(DType dtype) {
+  switch (dtype) {
+    case DType::kF64:
+    case DType::kC128:
+      return 0x1p-52;
+    case DType::kF32:
+    case DType::kC64:
+      return 0x1p-23;
+    case DType::kF16:
+      return 0x1p-10;
+    case DType::kBF16:
+      return 0x1p-7;
+    case DType::kF8E4M3FN:
+      return 0x1p-3;
+    case DType::kF8E5M2:
+      return 0x1p-2;
+    default:
+      return 0;
+  }
+}
+
+FieldValues tolerances(DType dtype, uint64_t count) {
+  const double averaged = kEpsFactor * averaged_epsilon(dtype, count);
+  const double single = kEpsFactor * epsilon(dtype);
+  FieldValues values;
+  for (size_t i = 0; i < kMeasuredFields; ++i) values[i] = i < kNotAveraged ? averaged : single;
+  return values;
+}
+
+void widen_band(FieldValues& band, const FieldValues& seen) {
+  for (size_t i = 0; i < kMeasuredFields; ++i) {
+    if (std::isfinite(seen[i])) band[i] = std::max(band[i], seen[i]);
+  }
+}
 
 #define CONVTRACE_X(name, text) text,
 std::string_view to_string(Class value) {

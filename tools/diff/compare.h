@@ -61,13 +61,16 @@ inline constexpr size_t kMeasuredFields = 8;
 [[nodiscard]] inline bool agrees(Class verdict) { return verdict <= Class::kWithinNoise; }
 [[nodiscard]] std::string_view to_string(Field value);
 
-/// k of the tolerance k * eps(dtype) * scale, and where "suspicious" ends. Defaults until they are
-/// calibrated on measured pairs.
+/// k of the tolerance k * eps(dtype) * scale, and where "suspicious" ends. Measured on pairs of
+/// runs (docs/design.md, "What rounding does"): in a first step no z beyond 3.
 inline constexpr double kEpsFactor = 16;
 inline constexpr double kSuspiciousLimit = 8;
 /// Up to this z a divergence can still be accumulated rounding: another order of summation inside a
-/// few layers.
-inline constexpr double kRoundingReach = 64;
+/// few layers; and where an optimizer has enlarged it (rounding.h). Measured: 14 and 1400.
+inline constexpr double kRoundingReach = 64, kEnlargedReach = 4096;
+
+/// Distance from 1 to the next number. 0 for integers: they are exact.
+[[nodiscard]] double epsilon(format::DType dtype);
 
 /// A value, borrowed from its step.
 struct ValueView {
@@ -81,6 +84,9 @@ struct ValueView {
 
 using FieldValues = std::array<double, kMeasuredFields>;
 
+/// What rounding explains in values of a type, in units of the scale.
+[[nodiscard]] FieldValues tolerances(format::DType dtype, uint64_t count);
+
 /// How far two records of statistics are apart.
 struct Measured {
   FieldValues difference;  ///< absolute; infinite when only one side is a number
@@ -89,12 +95,15 @@ struct Measured {
 /// The two may be of other types: one run may have been made in higher precision.
 [[nodiscard]] Measured measure(const ValueView& base, const ValueView& cand);
 
-/// What repetitions of the baseline differ by.
+/// What else a difference is explained by: what repetitions of the baseline differ by (noise.h),
+/// and what carries rounding further (rounding.h).
 struct NoiseBand {
   FieldValues absolute{};  ///< of this very value
   FieldValues relative{};  ///< of values like it, in units of the scale
   bool bits = false;       ///< even the hashes of repetitions differ
 };
+/// Makes a band as wide as `seen`, where that is a number.
+void widen_band(FieldValues& band, const FieldValues& seen);
 
 struct Comparison {
   Class verdict = Class::kIdentical;
@@ -105,7 +114,7 @@ struct Comparison {
   bool bits_differ = false;
 };
 
-/// @param noise    null without `--noise`.
+/// @param noise    null: nothing but its own rounding explains a difference.
 /// @param relative what the user allows, in units of the scale, in place of what rounding explains;
 /// beyond it nothing is merely suspicious.
 [[nodiscard]] Comparison compare(const ValueView& base, const ValueView& cand,

@@ -35,12 +35,6 @@ bool is_repetition(const ValueRecord& a, const ValueRecord& b) {
   return a.stats.count == b.stats.count && (a.dtype == b.dtype || (is_float(a) && is_float(b)));
 }
 
-void widen(FieldValues& band, const FieldValues& seen) {
-  for (size_t i = 0; i < kMeasuredFields; ++i) {
-    if (std::isfinite(seen[i])) band[i] = std::max(band[i], seen[i]);
-  }
-}
-
 }  // namespace
 
 void NoiseModel::learn(const ValueView& base, const ValueView& repetition) {
@@ -58,9 +52,9 @@ void NoiseModel::learn(const ValueView& base, const ValueView& repetition) {
   for (size_t i = 0; i < kMeasuredFields; ++i) {
     relative[i] = measured.scale[i] > 0 ? measured.difference[i] / measured.scale[i] : 0;
   }
-  widen(values_[a.key].absolute, measured.difference);
+  widen_band(values_[a.key].absolute, measured.difference);
   for (size_t i = 0; i < keys.size(); ++i) {
-    if (keys[i]) widen(like_[i][*keys[i]].relative, relative);
+    if (keys[i]) widen_band(like_[i][*keys[i]].relative, relative);
   }
 }
 
@@ -72,7 +66,7 @@ NoiseBand NoiseModel::band(const RecordKey& key) const {
     if (!keys[i]) continue;
     const auto like = like_[i].find(*keys[i]);
     if (like == like_[i].end()) continue;
-    widen(band.relative, like->second.relative);
+    widen_band(band.relative, like->second.relative);
     band.bits |= like->second.bits;
   }
   return band;

@@ -111,16 +111,16 @@ void RankDiff::compare_step(const StepRecords& base, const StepRecords& cand, bo
   scopes_.learn(base, cand);
   StepPair pair{base, cand, align(base.values, cand.values, scopes_), {}, {}};
   pair.comparisons.reserve(pair.alignment.matches.size());
+  rounding_.begin_step();
   for (const Match& match : pair.alignment.matches) {
     const ValueView a = view(base, base.values[match.base]);
     const ValueView b = view(cand, cand.values[match.cand]);
     const std::optional<double> allowed = tolerances_.of(a.record);
-    if (with_noise) {
-      const NoiseBand band = noise_.band(a.record.key);
-      pair.comparisons.push_back(compare(a, b, &band, allowed));
-    } else {
-      pair.comparisons.push_back(compare(a, b, nullptr, allowed));
-    }
+    std::optional<NoiseBand> band;
+    if (with_noise) band = noise_.band(a.record.key);
+    if (!allowed && a.record.stats.hash != b.record.stats.hash) rounding_.widen(a, b, band);
+    pair.comparisons.push_back(compare(a, b, band ? &*band : nullptr, allowed));
+    rounding_.learn(a, b, pair.comparisons.back());
   }
   confirm_guesses(pair);
   pair.lineage = trace_lineage(base, cand, pair.alignment);
@@ -240,6 +240,7 @@ RootReport RankDiff::root_report(const StepPair& pair, const RootChoice& choice)
   root.position = choice.match;
   root.matched_before = matched_before(pair, choice.match);
   root.worst_input = choice.worst_input;
+  root.rounding_enlarged = rounding_.enlarged();
   root.one_sided_before = one_sided_in_earlier_steps_;
   const Match& match = pair.alignment.matches[choice.match];
   add_one_sided(pair, match.base, match.cand, root.one_sided_before);

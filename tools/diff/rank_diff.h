@@ -17,6 +17,7 @@
 #include "tools/diff/noise.h"
 #include "tools/diff/result.h"
 #include "tools/diff/root.h"
+#include "tools/diff/rounding.h"
 #include "tools/diff/rules.h"
 #include "tools/diff/step_stream.h"
 
@@ -112,6 +113,7 @@ class RankDiff {
   ScopeMap scopes_;
   Tolerances tolerances_;
   NoiseModel noise_;
+  Rounding rounding_;
   RootFinder roots_;
   RankOutcome outcome_;
   uint64_t matched_in_earlier_steps_ = 0;

@@ -27,6 +27,10 @@ SlotKind slot_kind(std::string_view slot) {
   return SlotKind::kOther;
 }
 
+uint64_t parameter_key(const ValueRecord& record) {
+  return pair_of(record.key.scope.value, record.tensor.value);
+}
+
 size_t KeyHash::operator()(const RecordKey& key) const noexcept {
   return mix_all({pair_of(key.scope.value, key.op.value), pair_of(key.family.value, key.slot.value),
                   pair_of(key.call, key.occurrence), static_cast<uint64_t>(key.phase)});

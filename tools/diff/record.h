@@ -50,6 +50,10 @@ struct LaunchKey {
   bool operator==(const LaunchKey&) const = default;
 };
 
+struct ValueRecord;
+/// @return of a parameter or its gradient: which parameter of which module.
+[[nodiscard]] uint64_t parameter_key(const ValueRecord& record);
+
 /// Hashes the fields of RecordKey and LaunchKey.
 struct KeyHash {
   size_t operator()(const RecordKey& key) const noexcept;

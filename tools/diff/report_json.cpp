@@ -94,6 +94,7 @@ Json root_json(const std::optional<RootReport>& root) {
   json["one_sided_before"] = one_sided_json(root->one_sided_before);
   json["inputs_agree"] = agrees(root->worst_input);
   json["worst_input"] = to_string(root->worst_input);
+  json["rounding_enlarged"] = root->rounding_enlarged;
   json["gradients"] = Json::array();
   for (const RecordReport& gradient : root->gradients) {
     json["gradients"].push_back({{"scope", gradient.scope},

@@ -292,8 +292,11 @@ std::string one_sided_text(const RootReport& root) {
 
 std::string rounding_hint(const RootReport& root, bool noise_given) {
   const Comparison& c = shown_difference(root).comparison;
-  if (noise_given || c.verdict != Class::kDiverged || !(c.z <= kRoundingReach)) return "";
-  return "within reach of rounding: rerun with --noise OTHER_BASE (another run of the baseline)";
+  const double reach = root.rounding_enlarged ? kEnlargedReach : kRoundingReach;
+  if (noise_given || c.verdict != Class::kDiverged || !(c.z <= reach)) return "";
+  return std::string("within reach of rounding") +
+         (c.z > kRoundingReach ? ", of which the optimizer made more before" : "") +
+         ": rerun with --noise OTHER_BASE (another run of the baseline)";
 }
 
 const RecordReport& shown_difference(const RootReport& root) {

@@ -90,6 +90,8 @@ struct RootReport {
   /// Gradients of weights in the same step that differ, by their norms: the largest difference
   /// first, at most kMaxGradients.
   std::vector<RecordReport> gradients;
+  /// Before it an optimizer had made more of rounding than types explain (rounding.h).
+  bool rounding_enlarged = false;
   /// Initial parameters differ: the runs never were the same.
   bool weights_differ = false;
 };

@@ -7,10 +7,6 @@ namespace {
 
 using ClassMap = std::unordered_map<uint64_t, Class>;
 
-uint64_t pair_of(uint32_t high, uint32_t low) { return uint64_t{high} << 32 | low; }
-
-uint64_t parameter_key(const ValueRecord& r) { return pair_of(r.key.scope.value, r.tensor.value); }
-
 /// One call of one module, or of one op inside it.
 RecordKey call_key(const ValueRecord& record) {
   RecordKey key = record.key;

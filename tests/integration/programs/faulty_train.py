@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Trains a small network for four steps, with one fault planted: faulty_train.py FAULT.
+"""Trains a small network for four steps, with faults planted: faulty_train.py FAULT[+FAULT].
 
 Faults are what makes real runs part: a changed constant, type, seed, reduction or update, or nothing but rounding.
 """
@@ -13,16 +13,16 @@ WIDTH, STEPS = 32, 4
 
 
 class Block(nn.Module):
-    def __init__(self, fault, number):
+    def __init__(self, faults, number):
         super().__init__()
         here = number == 1
-        self.ln = nn.LayerNorm(WIDTH, eps=1e-2 if fault == "eps" and here else 1e-5)
+        self.ln = nn.LayerNorm(WIDTH, eps=1e-2 if "eps" in faults and here else 1e-5)
         self.fc1 = nn.Linear(WIDTH, 2 * WIDTH)
-        self.act = nn.Identity() if fault == "fused" else nn.GELU()
-        self.drop = nn.Dropout(0.1 if fault == "dropout" and here else 0.0)
+        self.act = nn.Identity() if "fused" in faults else nn.GELU()
+        self.drop = nn.Dropout(0.1 if "dropout" in faults and here else 0.0)
         self.fc2 = nn.Linear(2 * WIDTH, WIDTH)
-        self.scale = 1.01 if fault == "between" and here else 1.0
-        self.fused = fault == "fused"
+        self.scale = 1.01 if "between" in faults and here else 1.0
+        self.fused = "fused" in faults
 
     def forward(self, x):
         h = self.fc1(self.ln(x))
@@ -31,10 +31,10 @@ class Block(nn.Module):
 
 
 class Net(nn.Module):
-    def __init__(self, fault):
+    def __init__(self, faults):
         super().__init__()
         self.embed = nn.Linear(WIDTH, WIDTH)
-        self.blocks = nn.ModuleList(Block(fault, number) for number in range(3))
+        self.blocks = nn.ModuleList(Block(faults, number) for number in range(3))
         self.head = nn.Linear(WIDTH, 4)
 
     def forward(self, x):
@@ -54,45 +54,46 @@ class SplitLinear(nn.Linear):
         return sum(part @ weight.t() for part, weight in pieces) + self.bias
 
 
-def plant(net, fault):
-    if fault == "wrapper":
+def plant(net, faults):
+    if "wrapper" in faults:
         net = nn.Sequential(net)
-    elif fault == "dtype":
+    if "dtype" in faults:
         net.blocks[1].fc1.to(torch.bfloat16)
         net.blocks[1].fc1.register_forward_pre_hook(lambda module, x: (x[0].bfloat16(),))
         net.blocks[1].fc1.register_forward_hook(lambda module, x, y: y.float())
-    elif fault == "swapped":
+    if "swapped" in faults:
         a, b = net.blocks[0].fc1.weight, net.blocks[2].fc1.weight
         a.data, b.data = b.data, a.data
-    elif fault.startswith("split"):
-        SplitLinear.parts = int(fault[5:])
-        for block in net.blocks:
-            block.fc1.__class__ = block.fc2.__class__ = SplitLinear
+    for fault in faults:
+        if fault.startswith("split"):
+            SplitLinear.parts = int(fault[5:])
+            for block in net.blocks:
+                block.fc1.__class__ = block.fc2.__class__ = SplitLinear
     return net
 
 
-def groups(net, fault):
-    decayed = [p for p in net.parameters() if p.dim() > 1 or fault == "decay"]
-    others = [p for p in net.parameters() if p.dim() == 1 and fault != "decay"]
+def groups(net, faults):
+    decayed = [p for p in net.parameters() if p.dim() > 1 or "decay" in faults]
+    others = [p for p in net.parameters() if p.dim() == 1 and "decay" not in faults]
     return [{"params": decayed, "weight_decay": 0.5}, {"params": others, "weight_decay": 0.0}]
 
 
-def main(fault):
+def main(faults):
     torch.manual_seed(3)
     torch.set_num_threads(1)
-    net = plant(Net(fault), fault)
-    optimizer = torch.optim.SGD(groups(net, fault), lr=0.011 if fault == "lr" else 0.01)
+    net = plant(Net(faults), faults)
+    optimizer = torch.optim.SGD(groups(net, faults), lr=0.011 if "lr" in faults else 0.01)
     inputs, targets = torch.randn(STEPS, 64, WIDTH), torch.randint(4, (STEPS, 64))
-    if fault == "data":
+    if "data" in faults:
         inputs[[2, 3]], targets[[2, 3]] = inputs[[3, 2]], targets[[3, 2]]
     for step in range(STEPS):
-        loss = F.cross_entropy(net(inputs[step]), targets[step], reduction="sum" if fault == "reduction" else "mean")
+        loss = F.cross_entropy(net(inputs[step]), targets[step], reduction="sum" if "reduction" in faults else "mean")
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-        if fault == "bit" and step == 1:
+        if "bit" in faults and step == 1:
             net.blocks[2].fc1.weight.data.view(torch.int32)[5, 7] ^= 1 << 24
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(set(sys.argv[1].split("+")))

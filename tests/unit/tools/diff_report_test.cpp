@@ -125,7 +125,8 @@ TEST_CASE("convtrace-diff: a switch that differs is told with what it does", "[d
     CHECK(contains(outcome.err, words));
     CHECK(contains(outcome.out, words));
   }
-  for (const Json& entry : Json::parse(outcome.out)["preflight"]) {
+  const Json report = Json::parse(outcome.out);
+  for (const Json& entry : report["preflight"]) {
     CHECK(entry["meaning"].is_string());
   }
 }

@@ -1,0 +1,103 @@
+#include "tools/diff/rounding.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "tools/common/element.h"
+
+namespace convtrace::diff {
+namespace {
+
+using format::DType;
+
+/// An update that went the other way makes two; and the samples need not show the largest.
+constexpr double kUpdatesApart = 3;
+
+/// A loss is an average, though it has one element.
+constexpr uint64_t kAveraged = 4096;
+
+uint64_t elements_of(const ValueRecord& record) {
+  return record.kind == SlotKind::kLoss ? kAveraged : record.stats.count;
+}
+
+/// What errors of `size` in each of `count` elements come to in each field, their signs random.
+FieldValues errors(double size, uint64_t count) {
+  const double root = std::sqrt(static_cast<double>(std::max<uint64_t>(count, 1)));
+  return {size / root, size / root, size * root, size, size, size, size, size};
+}
+
+std::vector<double> samples_of(const ValueView& value) {
+  return tools::decode_elements(value.record.dtype, value.samples);
+}
+
+double largest_move(const std::vector<double>& from, const std::vector<double>& to) {
+  double largest = 0;
+  for (size_t i = 0; i < std::min(from.size(), to.size()); ++i) {
+    const double move = std::abs(to[i] - from[i]);
+    if (std::isfinite(move)) largest = std::max(largest, move);
+  }
+  return largest;
+}
+
+bool is_measured(const ValueRecord& record) { return record.capture != format::Capture::kHash; }
+
+bool is_rounding(const Comparison& c) {
+  return c.verdict == Class::kWithinNoise || c.verdict == Class::kSuspicious;
+}
+
+}  // namespace
+
+void Rounding::widen(const ValueView& base, const ValueView& cand,
+                     std::optional<NoiseBand>& band) const {
+  const ValueRecord& record = base.record;
+  const double own = epsilon(record.dtype), coarsest = epsilon(coarsest_);
+  if (own == 0) return;
+  const auto widened = [&band]() -> NoiseBand& { return band ? *band : band.emplace(); };
+  if (coarsest > own) widen_band(widened().relative, tolerances(coarsest_, elements_of(record)));
+  if (record.kind == SlotKind::kGrad) {
+    const auto summands = summands_.find(record.key.scope.value);
+    if (summands == summands_.end() || record.stats.count == 0) return;
+    const double error = kEpsFactor * std::max(own, coarsest) * summands->second /
+                         std::sqrt(static_cast<double>(record.stats.count));
+    widen_band(widened().absolute, errors(error, record.stats.count));
+  } else if (record.kind == SlotKind::kParam) {
+    const auto parameter = parameters_.find(parameter_key(record));
+    if (parameter == parameters_.end() || !parameter->second.gradient_differs) return;
+    // A wrong update looks the same: up to there it is suspicious, and no more.
+    const double error = drift(parameter->second, base, cand) / kSuspiciousLimit;
+    widen_band(widened().absolute, errors(error, record.stats.count));
+  }
+}
+
+void Rounding::learn(const ValueView& base, const ValueView& cand, const Comparison& comparison) {
+  const ValueRecord& record = base.record;
+  if (record.kind == SlotKind::kGrad) {
+    parameters_[parameter_key(record)].gradient_differs |= comparison.bits_differ;
+  }
+  if (!is_measured(record) || !is_measured(cand.record)) return;
+  if (is_rounding(comparison) && epsilon(record.dtype) > epsilon(coarsest_)) {
+    coarsest_ = record.dtype;
+  }
+  if (record.kind == SlotKind::kGradOutput) {
+    double& norm = summands_[record.key.scope.value];
+    norm = std::hypot(norm, std::max(record.stats.l2, cand.record.stats.l2));
+  } else if (record.kind == SlotKind::kParam) {
+    Parameter& parameter = parameters_[parameter_key(record)];
+    if (parameter.gradient_differs) {
+      parameter.drift = drift(parameter, base, cand);
+      enlarged_ |= is_rounding(comparison) && compare(base, cand, nullptr).z > kSuspiciousLimit;
+    }
+    parameter.base = samples_of(base);
+    parameter.cand = samples_of(cand);
+  }
+}
+
+/// Updates go the other way independently of each other. The smaller of both runs' counts: a wrong
+/// one must not explain itself.
+double Rounding::drift(const Parameter& parameter, const ValueView& base, const ValueView& cand) {
+  const double move = std::min(largest_move(parameter.base, samples_of(base)),
+                               largest_move(parameter.cand, samples_of(cand)));
+  return std::hypot(parameter.drift, kUpdatesApart * move);
+}
+
+}  // namespace convtrace::diff

@@ -1,0 +1,56 @@
+#pragma once
+/// @file rounding.h
+/// How far rounding alone carries values apart, where that is further than a value's own type and
+/// size say. Three things carry it:
+///
+/// - a sum in which much cancels: the gradient of a bias in front of a normalisation is zero but
+/// for
+///   the rounding of what it adds up, so it is held against that and not against itself;
+/// - an optimizer that divides by the size of a gradient: where a gradient is about zero, rounding
+///   decides which way the parameter goes, and it ends up to two updates apart;
+/// - a narrow type upstream: after a bf16 value that differs by rounding no f32 value made of it is
+///   known better than bf16.
+///
+/// Place:    rank_diff.h asks in execution order; compare.h takes the answer as it takes noise.
+/// Memory:   the samples of every parameter.
+/// Threads:  not thread-safe.
+/// Source:   measured pairs, docs/design.md "What rounding does".
+
+#include <optional>
+#include <unordered_map>
+#include <vector>
+
+#include "tools/diff/compare.h"
+
+namespace convtrace::diff {
+
+class Rounding {
+ public:
+  /// Gradients of the coming step are sums of other values.
+  void begin_step() { summands_.clear(); }
+  /// Widens `band` by what is known so far.
+  void widen(const ValueView& base, const ValueView& cand, std::optional<NoiseBand>& band) const;
+  /// @param comparison  of these two.
+  void learn(const ValueView& base, const ValueView& cand, const Comparison& comparison);
+
+  /// Whether an optimizer has made more of rounding than a parameter's type explains: from then on
+  /// nothing is equal any more, and single values part far.
+  [[nodiscard]] bool enlarged() const { return enlarged_; }
+
+ private:
+  struct Parameter {
+    std::vector<double> base, cand;  ///< samples as recorded last
+    bool gradient_differs = false;   ///< in this step or an earlier one
+    double drift = 0;                ///< what the updates since then can have carried it apart
+  };
+
+  /// @return Parameter::drift with the update that led to these two.
+  static double drift(const Parameter& parameter, const ValueView& base, const ValueView& cand);
+
+  std::unordered_map<uint32_t, double> summands_;  ///< by scope: l2 norm of its grad_output
+  std::unordered_map<uint64_t, Parameter> parameters_;
+  bool enlarged_ = false;
+  format::DType coarsest_ = format::DType::kF64;  ///< of the values that differed by rounding
+};
+
+}  // namespace convtrace::diff
