@@ -89,7 +89,7 @@ std::optional<MemoryRange> AddressMap::release(uint64_t base, format::MemorySour
   if (!AddressTable::keeps({.base = base})) return std::nullopt;
   const Layer layer = layer_of(source);
   const std::lock_guard lock(writing_);
-  const uint32_t record = table_.live_in(base, base, layer);
+  const uint32_t record = table_.live_at(base, layer);
   if (record == 0) return std::nullopt;
   const RangeRecord range = table_.at(record);
   if (range.base != base) return std::nullopt;

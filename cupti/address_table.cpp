@@ -37,10 +37,6 @@ size_t AddressTable::Span::total() const {
   return count;
 }
 
-bool AddressTable::keeps(const RangeRecord& range) {
-  return range.bytes() <= kMaxBytes && range.base < kAddressLimit && range.last() < kAddressLimit;
-}
-
 bool AddressTable::begin(const RangeRecord& range, Layer layer) {
   const uint32_t record = records_.take(0);
   if (record == 0) return false;

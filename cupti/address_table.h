@@ -87,7 +87,9 @@ class AddressTable {
   [[nodiscard]] MemoryLife life_at(uint64_t address) const noexcept;
 
   /// Whether a range is one that an allocator may give.
-  [[nodiscard]] static bool keeps(const RangeRecord& range);
+  [[nodiscard]] static bool keeps(const RangeRecord& range) {
+    return range.bytes() <= kMaxBytes && range.base < kAddressLimit && range.last() < kAddressLimit;
+  }
   /// Begins a life in `layer`. What was freed there before is forgotten.
   /// @pre keeps(range); nothing lives there in that layer (live_in()).
   /// @return false if there are too many, or memory is out.
@@ -106,6 +108,11 @@ class AddressTable {
   /// @return a live record of `layer` that holds any of [first, last], from the first page where
   /// there is one; 0 if there is none.
   [[nodiscard]] uint32_t live_in(uint64_t first, uint64_t last, Layer layer) const;
+  /// @return the live record of `layer` that holds the address; 0 if there is none.
+  [[nodiscard]] uint32_t live_at(uint64_t address, Layer layer) const {
+    const uint64_t* const slot = page_slot(address);
+    return slot == nullptr ? 0 : live_in_slot(slot, kPageShift, address, address, layer);
+  }
   /// @return what a live record says.
   [[nodiscard]] RangeRecord at(uint32_t record) const { return load_record(records_.at(record)); }
   /// Memory touched.

@@ -57,6 +57,7 @@ size_t scan_operands(const LaunchInfo& launch, std::span<const ParamLayout> layo
   Scan scan(addresses, operands);
   for (size_t index = 0; index < layout.size(); ++index) {
     const ParamLayout& place = layout[index];
+    if (place.bytes < kWord) continue;  // many are plain numbers
     const auto bytes = params.bytes_of(index, place.offset, place.bytes);
     const bool may_hold_map = bytes.size() >= TensorMaps::kBytes && tensor_maps.any();
     for (size_t at = first_aligned(place.offset, kWord); at + kWord <= bytes.size();) {
