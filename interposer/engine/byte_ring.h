@@ -6,7 +6,9 @@
 ///           another thread if the hand-over itself synchronises.
 /// Errors:   full or not there: reserve gives null, the caller counts the loss.
 /// Layout:   each record is a header of 8 bytes and its payload, contiguous, aligned to 8. A record
-///           that would cross the end is put at the start behind a filler.
+///           that would cross the end is put at the start behind a filler. An empty ring begins
+///           anew at the start: so only as much memory is touched, and has to be in the caches, as
+///           was ever needed at once.
 
 #include <sys/mman.h>
 
@@ -49,10 +51,12 @@ class ByteRing {
   /// Producer: room for `bytes`, aligned to 8, or null. Nothing is visible before commit().
   std::byte* reserve(size_t bytes, uint32_t tag) noexcept {
     if (data_ == nullptr || bytes > max_payload()) return nullptr;
+    const uint64_t head = head_.load(std::memory_order_acquire);
+    if (head == written_) start_ = written_;
     const uint64_t need = sizeof(Header) + align_up(bytes);
-    const uint64_t until_end = capacity_ - (written_ & (capacity_ - 1));
+    const uint64_t until_end = capacity_ - ((written_ - start_) & (capacity_ - 1));
     const uint64_t filler = need > until_end ? until_end : 0;
-    if (!has_room(filler + need)) return nullptr;
+    if (written_ + filler + need - head > capacity_) return nullptr;
     if (filler != 0) {
       *header_at(written_) = Header{static_cast<uint32_t>(filler), kFiller};
       written_ += filler;
@@ -92,7 +96,7 @@ class ByteRing {
 
   /// Nobody else uses the ring (a fork child): forget what it holds.
   void clear() noexcept {
-    written_ = head_seen_ = 0;
+    written_ = start_ = 0;
     tail_.store(0, std::memory_order_relaxed);
     head_.store(0, std::memory_order_relaxed);
   }
@@ -114,20 +118,16 @@ class ByteRing {
 
   static constexpr uint64_t align_up(uint64_t bytes) { return (bytes + 7) & ~uint64_t{7}; }
   Header* header_at(uint64_t position) const noexcept {
-    return reinterpret_cast<Header*>(data_ + (position & (capacity_ - 1)));
-  }
-  bool has_room(uint64_t bytes) noexcept {
-    if (written_ + bytes - head_seen_ <= capacity_) return true;
-    head_seen_ = head_.load(std::memory_order_acquire);
-    return written_ + bytes - head_seen_ <= capacity_;
+    return reinterpret_cast<Header*>(data_ + ((position - start_) & (capacity_ - 1)));
   }
 
   std::byte* data_ = nullptr;
   size_t capacity_ = 0;
-  // Producer's and consumer's halves on lines of their own: a push touches the consumer's only when
-  // the ring looks full.
+  // Producer's and consumer's halves on lines of their own.
   alignas(64) uint64_t written_ = 0;
-  uint64_t head_seen_ = 0;
+  /// What lies at the start of the memory. It changes only while the ring is empty, so the
+  /// consumer, which looks at it when there is a record, sees it as tail_ published it.
+  uint64_t start_ = 0;
   std::atomic<uint64_t> tail_{0};
   alignas(64) std::atomic<uint64_t> head_{0};
 };

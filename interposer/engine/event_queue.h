@@ -22,7 +22,9 @@
 
 namespace convtrace::engine {
 
-inline constexpr size_t kEventRingBytes = size_t{1} << 20;
+/// 30,000 launches: a writer that has to share its processor with eight threads comes a few times a
+/// second.
+inline constexpr size_t kEventRingBytes = size_t{4} << 20;
 
 class EventQueue {
  public:

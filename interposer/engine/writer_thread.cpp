@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <cinttypes>
@@ -21,6 +22,10 @@ constexpr uint64_t kCostNs = 5 * kSecondNs;
 constexpr uint64_t kEverything = ~uint64_t{0};
 /// Of one round, so that it ends: enough for the results of four devices.
 constexpr int kTurns = 64;
+
+/// Before the program's threads, where that is allowed: its work is little (some 0.2 us an event),
+/// but what it does not come to in time is lost.
+constexpr int kNiceness = -5;
 
 /// Error findings that stderr is told of.
 constexpr uint64_t kSaid = 4;
@@ -54,6 +59,7 @@ bool WriterThread::finish(uint64_t deadline_ns) noexcept {
 void* WriterThread::main(void* self) noexcept {
   auto* const writer = static_cast<WriterThread*>(self);
   pthread_setname_np(pthread_self(), "convtrace");
+  (void)setpriority(PRIO_PROCESS, 0, kNiceness);  // on Linux this is of the calling thread alone
   const auto always = [](const State&) { return true; };
   guarded_if("writer", false, always, [writer] {
     writer->run();

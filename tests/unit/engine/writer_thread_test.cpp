@@ -236,7 +236,7 @@ TEST_CASE("writer_thread: while the disk stalls every event is written or counte
   Fixture f;
   f.client.stuck = true;
   REQUIRE(f.within_seconds(10, [&f] { return f.client.standing.load(); }));
-  constexpr int kPushed = 10'000;  // more than a ring holds
+  constexpr int kPushed = kEventRingBytes / 100;  // more than a ring holds
   f.push_findings(kPushed, format::Level::kWarning);
   f.client.stuck = false;
   REQUIRE(f.thread.finish(10 * kSecond));
