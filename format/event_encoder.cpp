@@ -5,6 +5,7 @@
 
 #include "format/columns/launch_columns.h"
 #include "format/columns/memory_columns.h"
+#include "format/columns/op_columns.h"
 #include "format/columns/rare_tables.h"
 #include "format/columns/scope_columns.h"
 #include "format/columns/stats_columns.h"
@@ -59,6 +60,7 @@ struct EventEncoder::Columns {
   CopyColumns copy;
   ScopeColumns scope;
   SyncColumns sync;
+  OpColumns op;
   PackedColumn step_index;
   size_t step_count = 0;
   uint32_t last_index = 0;
@@ -85,6 +87,7 @@ struct EventEncoder::Columns {
   void put(const Copy& e) { copy.put(e); }
   void put(const Scope& e) { scope.put(e); }
   void put(const Sync& e) { sync.put(e); }
+  void put(const Op& e) { op.put(e); }
   void put(const Step& e) {
     step_index.put(step_count++, e.index - last_index);
     last_index = e.index;
@@ -120,7 +123,7 @@ size_t EventEncoder::Columns::packed_bytes() const {
   const size_t rows = kind.size();
   return rows + time.packed_bytes(rows) + step.packed_bytes(rows) + thread.packed_bytes(rows) +
          launch.packed_bytes() + stats.packed_bytes() + alloc.packed_bytes() + free.packed_bytes() +
-         copy.packed_bytes() + scope.packed_bytes() + sync.packed_bytes() +
+         copy.packed_bytes() + scope.packed_bytes() + sync.packed_bytes() + op.packed_bytes() +
          step_index.packed_bytes(step_count) + rare.packed_bytes();
 }
 
@@ -138,6 +141,7 @@ wire::ChunkT EventEncoder::Columns::chunk() {
   to.copy = copy.pack();
   to.scope = scope.pack();
   to.sync = sync.pack();
+  to.op = op.pack();
   to.step_index = step_index.pack(step_count);
   rare.move_to(to);
   return to;
@@ -157,6 +161,7 @@ void EventEncoder::Columns::clear() {
   copy.clear();
   scope.clear();
   sync.clear();
+  op.clear();
   step_index.clear();
   newest_generation = step_count = last_index = 0;
   rare.clear();

@@ -136,6 +136,17 @@ inline constexpr uint32_t kNoStep = 0xFFFFFFFF;
   X(kCaptureBegin, 9, "capture-begin")   \
   X(kCaptureEnd, 10, "capture-end")
 
+/// What an Op event tells of a tagged op's call: that it begins, what it took and gave, that it has
+/// returned; where it was called, if its output shares memory with an input; later, that a storage
+/// that it took or gave has died.
+#define CONVTRACE_OP_MOMENTS(X) \
+  X(kBegin, 0, "begin")         \
+  X(kInput, 1, "input")         \
+  X(kOutput, 2, "output")       \
+  X(kEnd, 3, "end")             \
+  X(kStack, 4, "stack")         \
+  X(kStorageDeath, 5, "storage-death")
+
 #define CONVTRACE_DECLARE_ENUM(Name, LIST)                  \
   enum class Name : uint8_t { LIST(CONVTRACE_ENUMERATOR) }; \
   constexpr std::string_view to_string(Name value) {        \
@@ -157,6 +168,7 @@ inline constexpr uint32_t kNoStep = 0xFFFFFFFF;
 #define CONVTRACE_ENUM_CASE_Level(name, value, text) CONVTRACE_CASE(Level, name, text)
 #define CONVTRACE_ENUM_CASE_LossReason(name, value, text) CONVTRACE_CASE(LossReason, name, text)
 #define CONVTRACE_ENUM_CASE_SyncKind(name, value, text) CONVTRACE_CASE(SyncKind, name, text)
+#define CONVTRACE_ENUM_CASE_OpMoment(name, value, text) CONVTRACE_CASE(OpMoment, name, text)
 
 CONVTRACE_DECLARE_ENUM(Phase, CONVTRACE_PHASES)
 CONVTRACE_DECLARE_ENUM(Capture, CONVTRACE_CAPTURES)
@@ -169,6 +181,7 @@ CONVTRACE_DECLARE_ENUM(FindingKind, CONVTRACE_FINDING_KINDS)
 CONVTRACE_DECLARE_ENUM(Level, CONVTRACE_LEVELS)
 CONVTRACE_DECLARE_ENUM(LossReason, CONVTRACE_LOSS_REASONS)
 CONVTRACE_DECLARE_ENUM(SyncKind, CONVTRACE_SYNC_KINDS)
+CONVTRACE_DECLARE_ENUM(OpMoment, CONVTRACE_OP_MOMENTS)
 inline constexpr size_t kLossReasonCount = 15;
 
 /// A device: `cpu` (index 0) or `cuda:<index>`; kOther is anything else a framework names.
@@ -262,6 +275,8 @@ struct TensorStats {
   int64_t pad_index = 0;                 ///< what stands for "nothing here"
   uint64_t pad_count = 0;                ///< elements that are pad_index, or kNotCounted
   std::span<const uint64_t> pad_rows{};  ///< the same of each row of a batch, or nothing
+  /// Elements whose bits are all those of CONVTRACE_POISON, of an op's inputs and outputs.
+  uint64_t poisoned = 0;
 };
 inline constexpr size_t kMaxDims = 16;
 inline constexpr size_t kMaxRanges = 256;
@@ -368,14 +383,35 @@ struct Sync {
   uint32_t flags = 0;   ///< that the event or stream was made with
 };
 
+/// A tagged op (torch.library, autograd.Function) and the memory that it took and gave: one event
+/// for its begin, each tensor and its end, one after another on its thread.
+struct Op {
+  EventHeader header;
+  Place place;
+  OpMoment moment = OpMoment::kBegin;
+  bool declares_alias = false;  ///< end: it says that outputs may share memory with inputs
+  bool has_schema = false;      ///< end: a torch.library op, whose schema declares aliasing
+  bool written = false;         ///< input: declared, or known to the framework, as written in place
+  bool frees_reported = false;  ///< of its memory: the allocator tells what it frees
+  StringId op;
+  StringId slot;  ///< of a tensor, as in TensorStats
+  Device device;
+  uint64_t address = 0;
+  uint64_t bytes = 0;          ///< from the first to the last byte of the elements
+  ValueId value;               ///< death: the storage alone
+  uint64_t storage_bytes = 0;  ///< from address - value.offset on
+  StackId stack;  ///< input: where its memory was allocated; stack, death: where that happened
+};
+
 /// The order of alternatives is the stored event kind: append only.
 using Event = std::variant<Launch, TensorStats, Alloc, Free, Copy, Scope, Step, Finding, Diagnostic,
-                           Loss, Cost, Sync>;
+                           Loss, Cost, Sync, Op>;
 
 /// @return the value of `record` in JSON for each alternative of Event.
 constexpr std::string_view event_name(size_t index) {
-  constexpr std::string_view kNames[] = {"launch", "stats",   "alloc",      "free", "copy", "scope",
-                                         "step",   "finding", "diagnostic", "loss", "cost", "sync"};
+  constexpr std::string_view kNames[] = {"launch", "stats", "alloc",   "free",       "copy",
+                                         "scope",  "step",  "finding", "diagnostic", "loss",
+                                         "cost",   "sync",  "op"};
   static_assert(std::variant_size_v<Event> == std::size(kNames));
   return index < std::size(kNames) ? kNames[index] : "unknown";
 }

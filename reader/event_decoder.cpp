@@ -11,6 +11,7 @@
 #include "format/layout.h"
 #include "reader/columns/launch_rows.h"
 #include "reader/columns/memory_rows.h"
+#include "reader/columns/op_rows.h"
 #include "reader/columns/rare_rows.h"
 #include "reader/columns/scope_rows.h"
 #include "reader/columns/stats_rows.h"
@@ -80,6 +81,7 @@ struct EventDecoder::Impl {
   CopyRows copy;
   ScopeRows scope;
   SyncRows sync;
+  OpRows op;
   PackedColumn step_index;
   size_t step_row = 0;
   uint32_t last_index = 0;
@@ -148,7 +150,7 @@ bool EventDecoder::Impl::bind(const wire::Chunk& from, uint32_t item_count, size
          fits(5, scope, from.scope()) && step_index.bind(from.step_index(), rows[6], 4) &&
          rows_of(from.finding()) == rows[7] && rows_of(from.diagnostic()) == rows[8] &&
          rows_of(from.loss()) == rows[9] && rows_of(from.cost()) == rows[10] &&
-         fits(11, sync, from.sync()) && rare_texts_fit(from, raw_bytes);
+         fits(11, sync, from.sync()) && fits(12, op, from.op()) && rare_texts_fit(from, raw_bytes);
 }
 
 bool EventDecoder::Impl::bind_launches(const wire::Chunk& from, size_t row_count) {
@@ -215,6 +217,7 @@ std::span<const Event> EventDecoder::Impl::make_batch() {
   make_tables<Loss>(9, chunk->loss(), loss_row);
   make_tables<Cost>(10, chunk->cost(), cost_row);
   make_rows(11, sync);
+  make_rows(12, op);
   return {events.data(), leave_out_not_understood(count, not_wanted)};
 }
 
@@ -279,7 +282,7 @@ bool EventDecoder::resolved_by(const DefinitionCheck& check) const {
   };
   return impl.chunk != nullptr && resolved(0, impl.launch) && resolved(1, impl.stats) &&
          resolved(2, impl.alloc) && resolved(3, impl.free) && resolved(5, impl.scope) &&
-         findings_resolved_by(check, *impl.chunk);
+         resolved(12, impl.op) && findings_resolved_by(check, *impl.chunk);
 }
 
 std::span<const Event> EventDecoder::next() {

@@ -15,11 +15,12 @@ void append(std::vector<uint8_t>& to, std::span<const std::byte> bytes) {
 }  // namespace
 
 void StatsColumns::put(const TensorStats& e) {
-  std::array<uint64_t, 8 + kStatsWords> varying = {e.value.storage, e.value.offset,
+  std::array<uint64_t, 9 + kStatsWords> varying = {e.value.storage, e.value.offset,
                                                    e.value.generation, e.value.version, e.address};
   varying[5 + kStatsWords] = e.looks;
   varying[6 + kStatsWords] = e.changes;
   varying[7 + kStatsWords] = e.pad_count;
+  varying[8 + kStatsWords] = e.poisoned;
   if (e.capture != Capture::kHash) {
     std::ranges::copy(words_of(e.stats), varying.begin() + 5);
   }
@@ -73,14 +74,14 @@ std::unique_ptr<wire::StatsColumnsT> StatsColumns::pack() const {
             &To::capture,      &To::bytes,        &To::count,         &To::variant, &To::rank,
             &To::range_count,  &To::sample_bytes, &To::leading_bytes, &To::padding, &To::pad_index,
             &To::pad_row_count},
-      {&To::storage,  &To::storage_offset, &To::generation,   &To::version,
-       &To::address,  &To::finite,         &To::nan,          &To::pos_inf,
-       &To::neg_inf,  &To::pos_zero,       &To::neg_zero,     &To::positive,
-       &To::negative, &To::subnormal,      &To::saturated,    &To::min,
-       &To::max,      &To::amax,           &To::amin_nonzero, &To::sum_lo,
-       &To::sum_hi,   &To::l1_lo,          &To::l1_hi,        &To::l2,
-       &To::mean,     &To::deviation,      &To::looks,        &To::changes,
-       &To::pad_count});
+      {&To::storage,   &To::storage_offset, &To::generation,   &To::version,
+       &To::address,   &To::finite,         &To::nan,          &To::pos_inf,
+       &To::neg_inf,   &To::pos_zero,       &To::neg_zero,     &To::positive,
+       &To::negative,  &To::subnormal,      &To::saturated,    &To::min,
+       &To::max,       &To::amax,           &To::amin_nonzero, &To::sum_lo,
+       &To::sum_hi,    &To::l1_lo,          &To::l1_hi,        &To::l2,
+       &To::mean,      &To::deviation,      &To::looks,        &To::changes,
+       &To::pad_count, &To::poisoned});
   to->shape = shape_.pack(dims_);
   to->hash = hash_;
   to->range_hashes = range_hashes_;

@@ -27,7 +27,7 @@ class StatsColumns {
   void clear();
 
  private:
-  RowColumns<21, 8 + kStatsWords> rows_;
+  RowColumns<21, 9 + kStatsWords> rows_;
   PackedColumn shape_;  ///< one row per dimension of a signature
   size_t dims_ = 0;
   std::vector<uint64_t> hash_, range_hashes_, pad_rows_;

@@ -132,7 +132,7 @@ std::string describe(const MemoryFinding& finding, const format::Definitions& de
   return text;
 }
 
-format::Finding record_of(const MemoryFinding& finding, std::string_view message) {
+format::Finding record_of(const MemoryFinding& finding) {
   format::Finding event;
   event.header = finding.header;
   event.header.seq = 0;
@@ -150,7 +150,6 @@ format::Finding record_of(const MemoryFinding& finding, std::string_view message
     event.other = finding.made.slot;
     event.value = finding.made.id;
   }
-  event.message = message;
   return event;
 }
 

@@ -20,8 +20,7 @@ namespace convtrace::judge {
 [[nodiscard]] std::string describe(const MemoryFinding& finding,
                                    const format::Definitions& definitions);
 
-/// @param message  of describe(); borrowed. A slot that is slot_text() is left to who can intern
-/// it.
-[[nodiscard]] format::Finding record_of(const MemoryFinding& finding, std::string_view message);
+/// @return all but the message; a slot that is slot_text() is left to who can intern it.
+[[nodiscard]] format::Finding record_of(const MemoryFinding& finding);
 
 }  // namespace convtrace::judge

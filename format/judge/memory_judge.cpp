@@ -1,8 +1,9 @@
 #include "format/judge/memory_judge.h"
 
 #include <algorithm>
-#include <bit>
 #include <utility>
+
+#include "format/judge/occurrence.h"
 
 namespace convtrace::judge {
 namespace {
@@ -22,11 +23,6 @@ bool is_pointer(const format::Operand& operand) {
 bool ends_with_its_free(MemorySource source) {
   return source == MemorySource::kDriver || source == MemorySource::kStreamOrdered ||
          source == MemorySource::kVirtual || source == MemorySource::kFramework;
-}
-
-/// A bug in a loop is said four times, then at each doubling: enough to see it, never a flood.
-bool worth_saying(uint64_t occurrence) {
-  return occurrence <= 4 || std::has_single_bit(occurrence);
 }
 
 MemorySource source_of(const Life& life) { return static_cast<MemorySource>(life.source); }

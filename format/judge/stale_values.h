@@ -15,12 +15,10 @@
 /// Memory:   the last 65536 values and lives.
 
 #include <cstdint>
-#include <deque>
 #include <optional>
-#include <unordered_map>
-#include <utility>
 
 #include "format/events.h"
+#include "format/judge/recent.h"
 
 namespace convtrace::judge {
 
@@ -37,38 +35,10 @@ struct MadeValue {
 
 class StaleValues {
  public:
-  static constexpr size_t kMost = size_t{1} << 16;
-
   /// @return what `event`, which reads it, once was; nothing if all is well.
   std::optional<MadeValue> see(const format::TensorStats& event);
 
  private:
-  /// A table that forgets what was put into it first.
-  template <typename Value>
-  class Recent {
-   public:
-    /// @return the value of the key, and whether it was there before.
-    std::pair<Value&, bool> get(uint64_t key) {
-      const auto [at, added] = values_.try_emplace(key);
-      if (added) {
-        order_.push_back(key);
-        if (order_.size() > kMost) {
-          values_.erase(order_.front());
-          order_.pop_front();
-        }
-      }
-      return {at->second, !added};
-    }
-    [[nodiscard]] const Value* find(uint64_t key) const {
-      const auto at = values_.find(key);
-      return at == values_.end() ? nullptr : &at->second;
-    }
-
-   private:
-    std::unordered_map<uint64_t, Value> values_;
-    std::deque<uint64_t> order_;
-  };
-
   Recent<MadeValue> values_;  ///< by storage and offset
   Recent<uint64_t> owners_;   ///< by generation: the storage that was seen in it first
 };

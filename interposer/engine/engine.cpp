@@ -68,7 +68,6 @@ Engine::Engine(EngineOptions options)
     : options_(std::move(options)),
       rules_(std::move(options_.rules)),
       writer_(process_state(), queue_, doorbell_, *this),
-      aliases_({*this, definitions_, addresses_, stacks_, rules_}),
       judge_(definitions_, rules_),
       steps_(options_.settings.mode, options_.settings.steps),
       names_(patterns(options_.settings.include), patterns(options_.settings.exclude),
@@ -79,7 +78,7 @@ Engine::Engine(EngineOptions options)
                .threads = std::clamp(spare_threads(), 1u, kMostZipThreads),
                .when_full = options_.settings.snapshot_full},
               doorbell_, *this),
-      port_({process_state(), *this, definitions_, addresses_, journal_, aliases_, steps_, *this,
+      port_({process_state(), *this, definitions_, addresses_, journal_, ops_, steps_, *this,
              captures_, values_, names_, &helpers_}),
       config_(options_.settings, std::move(options_.environment), options_.start_folder),
       rank_(options_.rank, options_.rank_known) {
@@ -98,13 +97,6 @@ void Engine::emit(const format::Event& event) noexcept {
   if (is_wanted(event)) {
     if (!begun_.load(std::memory_order_acquire) && begins_a_trace(event)) begin_trace();
     queue_.push(event);
-  }
-  // A launch, or a driver allocation, of a thread that let go of watched memory confirms.
-  if (std::holds_alternative<format::Launch>(event) && aliases_.attentive()) {
-    contained("alias", false, [this] {
-      if (const ThreadContext* context = this_thread()) aliases_.on_activity(context->thread);
-      return true;
-    });
   }
 }
 
@@ -202,7 +194,6 @@ void Engine::finish(uint64_t deadline_ns) {
   if (!writer_.started()) return;
   report_matches();
   journal_.settle();
-  aliases_.finish();
   const uint64_t spent = now_ns() - begin;
   if (spent < deadline_ns && writer_.finish(deadline_ns - spent)) return;
   log_line(format::Level::kWarning, "trace",
@@ -368,7 +359,6 @@ void Engine::on_fact(std::string_view name, std::string_view value) {
 
 void Engine::on_allocated(const MemoryReport& report, const cupti::MemoryRange& range,
                           std::span<void* const> stack) {
-  aliases_.on_activity(report.thread);
   const bool begins = range.device.type == format::Device::Type::kCuda;
   if (!begins && !begun_.load(std::memory_order_acquire)) return;
   auto event = memory_event<format::Alloc>(report, range, steps_.step());
@@ -377,7 +367,6 @@ void Engine::on_allocated(const MemoryReport& report, const cupti::MemoryRange& 
 }
 
 void Engine::on_freed(const MemoryReport& report, const cupti::MemoryRange& range) {
-  aliases_.on_freed(range.generation, report.thread);
   if (!begun_.load(std::memory_order_acquire)) return;
   emit(memory_event<format::Free>(report, range, steps_.step()));
 }

@@ -27,7 +27,6 @@
 #include "format/settings/controls.h"
 #include "format/settings/rule_book.h"
 #include "format/settings/settings.h"
-#include "interposer/engine/alias_watch.h"
 #include "interposer/engine/config_watch.h"
 #include "interposer/engine/event_queue.h"
 #include "interposer/engine/fact_table.h"
@@ -35,6 +34,7 @@
 #include "interposer/engine/memory_journal.h"
 #include "interposer/engine/name_filter.h"
 #include "interposer/engine/observer_port.h"
+#include "interposer/engine/op_recorder.h"
 #include "interposer/engine/output_name.h"
 #include "interposer/engine/process_rank.h"
 #include "interposer/engine/spare_threads.h"
@@ -133,9 +133,9 @@ class Engine final : public format::EventSink,
   EventQueue queue_{doorbell_};
   WriterThread writer_;
   StackTexts stacks_{definitions_};
-  AliasWatch aliases_;
   LiveJudge judge_;  ///< of the writer thread
   MemoryJournal journal_{addresses_, *this};
+  OpRecorder ops_{*this, addresses_, journal_, stacks_};
   StepControl steps_;
   NameFilter names_;
   CaptureRules captures_;

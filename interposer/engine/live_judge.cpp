@@ -1,60 +1,54 @@
 #include "interposer/engine/live_judge.h"
 
 #include <algorithm>
+#include <string>
 
 #include "cupti/kernel_name.h"
-#include "format/judge/finding_text.h"
 
 namespace convtrace::engine {
 
 std::span<const format::Finding> LiveJudge::see(const format::Event& event) {
-  found_.clear();
-  judge_.see(event, found_);
-  if (found_.empty()) return {};
-  make_records();
-  return records_;
-}
-
-void LiveJudge::make_records() {
-  messages_.clear();
+  const std::span<judge::Verdict> verdicts = judge_.see(event);
+  if (verdicts.empty()) return {};
   records_.clear();
-  for (const judge::MemoryFinding& finding : found_)
-    messages_.push_back(judge::describe(finding, definitions_));
-  for (size_t i = 0; i < found_.size(); ++i) {
-    format::Finding& record = records_.emplace_back(judge::record_of(found_[i], messages_[i]));
-    if (!record.slot) record.slot = definitions_.intern(judge::slot_text(found_[i]));
-    record.suppressed = suppressed(found_[i]);
+  for (const judge::Verdict& verdict : verdicts) {
+    format::Finding& record = records_.emplace_back(verdict.record);
+    if (!record.slot) record.slot = definitions_.intern(verdict.slot);
+    record.suppressed = suppressed(verdict);
   }
+  return records_;
 }
 
 /// By a rule for its scope, or for its kernel in its scope; who reads a stale value did nothing
 /// wrong, so there a rule for the scope that made it counts as well.
-bool LiveJudge::suppressed(const judge::MemoryFinding& finding) {
+bool LiveJudge::suppressed(const judge::Verdict& verdict) {
   if (rules_.empty()) return false;
-  if (finding.kind != format::FindingKind::kStaleRead) {
-    return silenced_in(finding.place.scope) || silenced_kernel(finding);
-  }
-  return silenced_in(finding.place.scope) || silenced_in(finding.made.place.scope);
+  const format::Finding& finding = verdict.record;
+  return silenced_in(finding.place.scope, finding) || silenced_in(verdict.maker_scope, finding) ||
+         (finding.kernel && silenced_kernel(finding));
 }
 
-bool LiveJudge::silenced_in(format::StringId scope) {
+bool LiveJudge::silenced_in(format::StringId scope, const format::Finding& finding) {
   return std::ranges::any_of(
       rules_.of_scope(scope.value, definitions_.text(scope)),
-      [this](const settings::Rule* rule) { return !rule->kernel && silences(*rule); });
+      [&](const settings::Rule* rule) { return !rule->kernel && silences(*rule, finding); });
 }
 
-bool LiveJudge::silenced_kernel(const judge::MemoryFinding& finding) {
+bool LiveJudge::silenced_kernel(const format::Finding& finding) {
   const format::StringId scope = finding.place.scope;
   const std::string name(definitions_.text(definitions_.kernel(finding.kernel).name));
   const std::string demangled = cupti::demangle(name);
   const std::string names[] = {demangled, name, cupti::kernel_family(demangled)};
   return std::ranges::any_of(rules_.of_kernel(names), [&](const settings::Rule* rule) {
-    return rules_.in_scope(*rule, scope.value, definitions_.text(scope)) && silences(*rule);
+    return rules_.in_scope(*rule, scope.value, definitions_.text(scope)) &&
+           silences(*rule, finding);
   });
 }
 
-bool LiveJudge::silences(const settings::Rule& rule) {
-  if (!rule.suppress) return false;
+/// What an op does with the memory it was given, a rule may declare; freed memory it may not.
+bool LiveJudge::silences(const settings::Rule& rule, const format::Finding& finding) {
+  const bool declared = rule.inplace && !judge::MemoryJudge::judges(finding.kind);
+  if (!rule.suppress && !declared) return false;
   rules_.used(rule);
   return true;
 }

@@ -35,6 +35,7 @@ enum convtrace_message_kind {
   CONVTRACE_MSG_FACT = 7,
   CONVTRACE_MSG_LOSS = 8,
   CONVTRACE_MSG_DIAGNOSTIC = 9,
+  CONVTRACE_MSG_OP_BEGIN = 10,
 };
 
 struct convtrace_message {
@@ -77,7 +78,8 @@ struct convtrace_step {
 /// One tensor that a tagged op took or gave.
 struct convtrace_op_operand {
   uint32_t slot;
-  uint8_t is_output, device_type, device_index, reserved;
+  uint8_t is_output, device_type, device_index;
+  uint8_t written; /* 1: an input that the op declares, or the framework knows, as written */
   uint64_t data;
   uint64_t
       bytes; /* from the first to the last byte of the elements, so that overlap can be judged */
@@ -85,8 +87,8 @@ struct convtrace_op_operand {
   uint32_t version, reserved2;
 };
 
-/// A tagged custom op returned. Sent after its output TENSOR messages. The engine makes watches
-/// from it: see CONVTRACE_SUBMIT_WATCH.
+/// A tagged custom op returned. Sent after its output TENSOR messages: see CONVTRACE_SUBMIT_WATCH.
+/// OP_BEGIN: it is about to run; without operands.
 struct convtrace_op {
   struct convtrace_message message;
   uint8_t phase;

@@ -5,7 +5,6 @@
 #include "cupti/stats/compute.h"
 #include "interposer/engine/padding_count.h"
 #include "interposer/engine/tensor_request.h"
-#include "interposer/engine/thread_context.h"
 
 namespace convtrace::engine {
 namespace {
@@ -45,9 +44,7 @@ Enum checked_enum(uint8_t value, Enum last) {
 /// The work of one submit, on one thread.
 class ObserverPort::Batch {
  public:
-  explicit Batch(const Surroundings& around) : around_(around) {
-    if (const ThreadContext* context = this_thread()) thread_ = context->thread;
-  }
+  explicit Batch(const Surroundings& around) : around_(around) {}
   ~Batch() { launch_device_requests(); }
   Batch(const Batch&) = delete;
   Batch& operator=(const Batch&) = delete;
@@ -63,6 +60,7 @@ class ObserverPort::Batch {
   bool scope(const Message& message);
   bool step(const Message& message);
   bool op(const Message& message);
+  bool op_begin(const Message& message);
   bool op_stack(const Message& message);
   bool storage_dead(const Message& message);
   bool fact(const Message& message);
@@ -73,10 +71,10 @@ class ObserverPort::Batch {
   bool store_value(format::TensorStats& event, const stats::TensorView& view);
   void queue_for_device(const TensorRequest& request);
   void lose(format::LossReason reason, uint64_t count) noexcept;
+  [[nodiscard]] format::Op op_event(const convtrace_op& fixed, format::OpMoment moment) const;
   bool read_frames(const Message& message, convtrace_frames& fixed, format::StackId& stack);
 
   const Surroundings& around_;
-  uint32_t thread_ = 0;
   bool watches_ = false;
   std::vector<cupti::DeviceRequest> device_;
   uint64_t device_stream_ = 0;
@@ -118,6 +116,8 @@ bool ObserverPort::Batch::handle(const Message& message) {
       return step(message);
     case CONVTRACE_MSG_OP:
       return op(message);
+    case CONVTRACE_MSG_OP_BEGIN:
+      return op_begin(message);
     case CONVTRACE_MSG_OP_STACK:
       return op_stack(message);
     case CONVTRACE_MSG_STORAGE_DEAD:
@@ -248,6 +248,25 @@ bool ObserverPort::Batch::step(const Message& message) {
   return true;
 }
 
+/// What an op's begin and end say.
+format::Op ObserverPort::Batch::op_event(const convtrace_op& fixed, format::OpMoment moment) const {
+  format::Op event;
+  event.header.step = around_.steps.step();
+  event.place = {format::StringId{fixed.scope}, fixed.call,
+                 checked_enum(fixed.phase, format::Phase::kCommunication)};
+  event.moment = moment;
+  event.op = format::StringId{fixed.op};
+  return event;
+}
+
+bool ObserverPort::Batch::op_begin(const Message& message) {
+  const auto fixed = message.as<convtrace_op>();
+  if (!fixed) return false;
+  around_.host.on_custom_op();
+  around_.sink.emit(op_event(*fixed, format::OpMoment::kBegin));
+  return true;
+}
+
 bool ObserverPort::Batch::op(const Message& message) {
   const auto fixed = message.as<convtrace_op>();
   if (!fixed || fixed->operand_count > kMaxOperands) return false;
@@ -255,29 +274,25 @@ bool ObserverPort::Batch::op(const Message& message) {
   if (!message.copy(sizeof *fixed, raw.size(), raw.data())) return false;
   around_.host.on_custom_op();
   around_.journal.settle();
-  std::vector<OpOperand> operands;
-  operands.reserve(raw.size());
+  std::vector<format::Op> tensors;
+  tensors.reserve(raw.size());
   for (const convtrace_op_operand& one : raw) {
-    operands.push_back({.slot = format::StringId{one.slot},
-                        .is_output = one.is_output != 0,
-                        .data = one.data,
-                        .bytes = one.bytes,
-                        .storage = one.storage,
-                        .storage_base = one.storage_base,
-                        .storage_bytes = one.storage_bytes,
-                        .version = one.version,
-                        .device = {checked_enum(one.device_type, format::Device::Type::kOther),
-                                   one.device_index}});
+    using Moment = format::OpMoment;
+    format::Op& tensor = tensors.emplace_back(
+        op_event(*fixed, one.is_output != 0 ? Moment::kOutput : Moment::kInput));
+    tensor.written = one.written != 0;
+    tensor.slot = format::StringId{one.slot};
+    tensor.device = {checked_enum(one.device_type, format::Device::Type::kOther), one.device_index};
+    tensor.address = one.data;
+    tensor.bytes = one.bytes;
+    tensor.value = {
+        .storage = one.storage, .offset = one.data - one.storage_base, .version = one.version};
+    tensor.storage_bytes = one.storage_bytes;
   }
-  const OpCall call{.place = {format::StringId{fixed->scope}, fixed->call,
-                              checked_enum(fixed->phase, format::Phase::kCommunication)},
-                    .step = around_.steps.step(),
-                    .thread = thread_,
-                    .op = format::StringId{fixed->op},
-                    .declared_alias = fixed->declared_alias != 0,
-                    .schema_known = fixed->schema_known != 0,
-                    .operands = {}};
-  if (around_.aliases.on_op(call, operands, around_.journal)) watches_ = true;
+  format::Op end = op_event(*fixed, format::OpMoment::kEnd);
+  end.declares_alias = fixed->declared_alias != 0;
+  end.has_schema = fixed->schema_known != 0;
+  if (around_.ops.record(end, tensors)) watches_ = true;
   return true;
 }
 
@@ -298,7 +313,11 @@ bool ObserverPort::Batch::op_stack(const Message& message) {
   convtrace_frames fixed{};
   format::StackId stack;
   if (!read_frames(message, fixed, stack)) return false;
-  around_.aliases.on_op_stack(thread_, stack);
+  format::Op event;
+  event.header.step = around_.steps.step();
+  event.moment = format::OpMoment::kStack;
+  event.stack = stack;
+  around_.sink.emit(event);
   return true;
 }
 
@@ -309,7 +328,12 @@ bool ObserverPort::Batch::storage_dead(const Message& message) {
   // What this thread allocated since its last report confirms older suspicions before this death
   // may withdraw them.
   around_.journal.settle();
-  around_.aliases.on_storage_dead(fixed.storage, thread_, stack, around_.journal);
+  format::Op event;
+  event.header.step = around_.steps.step();
+  event.moment = format::OpMoment::kStorageDeath;
+  event.value.storage = fixed.storage;
+  event.stack = stack;
+  around_.sink.emit(event);
   return true;
 }
 

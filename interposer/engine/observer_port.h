@@ -14,12 +14,12 @@
 #include "cupti/stats/helper_threads.h"
 #include "format/definitions.h"
 #include "format/event_sink.h"
-#include "interposer/engine/alias_watch.h"
 #include "interposer/engine/capture_rules.h"
 #include "interposer/engine/fact_table.h"
 #include "interposer/engine/memory_journal.h"
 #include "interposer/engine/message_reader.h"
 #include "interposer/engine/name_filter.h"
+#include "interposer/engine/op_recorder.h"
 #include "interposer/engine/state.h"
 #include "interposer/engine/step_control.h"
 #include "interposer/engine/value_store.h"
@@ -47,7 +47,7 @@ class ObserverPort {
     format::Definitions& definitions;
     const cupti::AddressMap& addresses;
     MemoryJournal& journal;
-    AliasWatch& aliases;
+    OpRecorder& ops;
     StepControl& steps;
     ObserverHost& host;
     CaptureRules& captures;

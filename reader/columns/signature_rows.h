@@ -1,8 +1,8 @@
 #pragma once
 /// @file signature_rows.h
-/// The events of a kind all of whose columns are fixed parts: each is its signature, and a header.
+/// The events of a kind whose columns are fixed parts: each is its signature, and a header.
 ///
-/// Place:    scope_rows.h, sync_rows.h.
+/// Place:    scope_rows.h, sync_rows.h; op_rows.h adds what varies.
 /// Source:   format/FORMAT.md section 6.2.
 
 #include <algorithm>
@@ -51,6 +51,8 @@ class SignatureRows {
     row_ = 0;
     signatures_.clear();
   }
+  [[nodiscard]] const LikeTable& rows() const { return rows_; }
+  [[nodiscard]] size_t row() const { return row_; }  ///< the next one
 
  private:
   struct Signature {

@@ -11,14 +11,14 @@ bool StatsRows::bind(const wire::StatsColumns* table, size_t row_count) {
   if (table == nullptr) return row_count == 0;
   const wire::StatsColumns& t = *table;
   return rows_.bind(t.back(), row_count) && bind_signatures(t) && bind_shapes(t) && bind_flat(t) &&
-         varying_.bind({{t.storage()},  {t.storage_offset()}, {t.generation()},   {t.version()},
-                        {t.address()},  {t.finite()},         {t.nan()},          {t.pos_inf()},
-                        {t.neg_inf()},  {t.pos_zero()},       {t.neg_zero()},     {t.positive()},
-                        {t.negative()}, {t.subnormal()},      {t.saturated()},    {t.min()},
-                        {t.max()},      {t.amax()},           {t.amin_nonzero()}, {t.sum_lo()},
-                        {t.sum_hi()},   {t.l1_lo()},          {t.l1_hi()},        {t.l2()},
-                        {t.mean()},     {t.deviation()},      {t.looks()},        {t.changes()},
-                        {t.pad_count()}},
+         varying_.bind({{t.storage()},   {t.storage_offset()}, {t.generation()},   {t.version()},
+                        {t.address()},   {t.finite()},         {t.nan()},          {t.pos_inf()},
+                        {t.neg_inf()},   {t.pos_zero()},       {t.neg_zero()},     {t.positive()},
+                        {t.negative()},  {t.subnormal()},      {t.saturated()},    {t.min()},
+                        {t.max()},       {t.amax()},           {t.amin_nonzero()}, {t.sum_lo()},
+                        {t.sum_hi()},    {t.l1_lo()},          {t.l1_hi()},        {t.l2()},
+                        {t.mean()},      {t.deviation()},      {t.looks()},        {t.changes()},
+                        {t.pad_count()}, {t.poisoned()}},
                        rows_);
 }
 
@@ -112,6 +112,7 @@ bool StatsRows::next(EventHeader header, Event& event) {
   stats.looks = static_cast<uint32_t>(v[5 + kStatsWords]);
   stats.changes = static_cast<uint32_t>(v[6 + kStatsWords]);
   stats.pad_count = v[7 + kStatsWords];
+  stats.poisoned = v[8 + kStatsWords];
   stats.range_hashes = range_hashes_.take(signature.range_count);
   stats.samples = std::as_bytes(samples_.take(signature.sample_bytes));
   stats.leading = std::as_bytes(leading_.take(signature.leading_bytes));

@@ -75,7 +75,7 @@ class StatsRows {
   size_t row_ = 0;
   std::vector<Signature> signatures_;
   std::vector<uint64_t> shapes_;
-  VaryingTable<8 + format::kStatsWords> varying_;
+  VaryingTable<9 + format::kStatsWords> varying_;
   FlatColumn<uint64_t> hash_, range_hashes_, pad_rows_;
   FlatColumn<uint8_t> samples_, leading_;
 };

@@ -173,6 +173,58 @@ void write_outputs(const std::string& path) {
   trace.close();
 }
 
+/// A tagged op that gives its input's memory away in each step; what it took was never written.
+void write_ops(const std::string& path) {
+  TraceBuilder trace(path);
+  trace.meta(fixed_meta()).step(0);
+  Definitions& names = trace.definitions();
+  Op op;
+  op.place.scope = names.intern("h.0");
+  op.op = names.intern("demo::gelu");
+  const auto put = [&](OpMoment moment, const Op& fields) {
+    Op event = fields;
+    event.moment = moment;
+    event.place = op.place;
+    event.op = op.op;
+    trace.event(event);
+  };
+  for (uint32_t step = 1; step < 4; ++step) {
+    trace.step(step);
+    Op tensor;
+    tensor.slot = names.intern("input:0");
+    tensor.address = 0x7F0000000040 + step * 4096;
+    tensor.bytes = 256;
+    tensor.value = {.storage = 9 + step, .offset = 64, .generation = 20 + step, .version = 1};
+    tensor.storage_bytes = 512;
+    tensor.written = step == 2;
+    tensor.frees_reported = true;
+    put(OpMoment::kBegin, {});
+    put(OpMoment::kInput, tensor);
+    tensor.slot = names.intern("output:0");
+    tensor.value.storage += 100;
+    put(OpMoment::kOutput, tensor);
+    Op end;
+    end.has_schema = true;
+    end.declares_alias = step == 3;
+    put(OpMoment::kEnd, end);
+    const StringId frame = names.intern("forward (train.py:9)");
+    Op with_stack;
+    with_stack.stack = names.intern_stack(std::span(&frame, 1));
+    put(OpMoment::kStack, with_stack);
+    Op death;
+    death.value.storage = 9 + step;
+    death.stack = with_stack.stack;
+    death.moment = OpMoment::kStorageDeath;
+    trace.event(death);
+  }
+  TensorStats read;
+  read.op = op.op;
+  read.slot = names.intern("input:0");
+  read.poisoned = 3;
+  trace.event(read);
+  trace.close();
+}
+
 /// Indices and labels with padding; a device has not counted it.
 void write_padding(const std::string& path) {
   TraceBuilder trace(path);
@@ -246,9 +298,9 @@ std::vector<std::byte> value_bytes(size_t count, uint32_t seed) {
 }
 
 const GoldenTrace kGolden[kGoldenTraces] = {
-    {"tiny", write_tiny},      {"full", write_full},   {"unclosed", write_unclosed},
-    {"values", write_values},  {"syncs", write_syncs}, {"outputs", write_outputs},
-    {"padding", write_padding}};
+    {"tiny", write_tiny},       {"full", write_full},   {"unclosed", write_unclosed},
+    {"values", write_values},   {"syncs", write_syncs}, {"outputs", write_outputs},
+    {"padding", write_padding}, {"ops", write_ops}};
 
 const MustFail kMustFail[kMustFailFiles] = {
     {"empty", [](std::string) { return std::string(); }},

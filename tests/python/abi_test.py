@@ -23,7 +23,7 @@ LAYOUTS = {
     "OP_MESSAGE": ("op", MESSAGE + (
         "phase", "declared_alias", "schema_known", "scope", "call", "op", "operand_count")),
     "OP_OPERAND": ("op_operand", (
-        "slot", "is_output", "device_type", "device_index", "data", "bytes", "storage",
+        "slot", "is_output", "device_type", "device_index", "written", "data", "bytes", "storage",
         "storage_base", "storage_bytes", "version")),
     "FRAMES_MESSAGE": ("frames", MESSAGE + ("storage", "frame_count")),
     "FACT_MESSAGE": ("fact", MESSAGE + ("name", "value")),
@@ -33,6 +33,7 @@ LAYOUTS = {
 CONSTANTS = {
     "CONVTRACE_OBSERVER_ABI": engine.ABI,
     "CONVTRACE_MSG_TENSOR": engine.TENSOR,
+    "CONVTRACE_MSG_OP_BEGIN": engine.OP_BEGIN,
     "CONVTRACE_MSG_SCOPE": engine.SCOPE,
     "CONVTRACE_MSG_STEP": engine.STEP,
     "CONVTRACE_MSG_OP": engine.OP,

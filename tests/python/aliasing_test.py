@@ -34,8 +34,11 @@ class Aliasing(ProgramTest):
         self.assertEqual({f["op"] for f in found}, set(names))
         errors = [f for f in found if f["level"] == "error"]
         self.assertEqual({f["kind"] for f in errors} - {"stale-read"}, {"freed-under-output"})
+        mutated = {f["op"]: f["slot"] for f in found if f["kind"] == "input-mutated"}
+        self.assertEqual(mutated, {"ChangesInput": "input:0", "ChangesGradientBackward": "grad_output:0",
+                                   "aliasing_test::denies": "input:0"})
         # The argument itself has one storage with the result: nothing can be freed under it.
-        self.assertEqual({f["op"] for f in errors}, set(names) - {"aliasing_test::hidden"})
+        self.assertEqual({f["op"] for f in errors}, set(names) - {"aliasing_test::hidden"} - set(mutated))
         freed = {f["op"]: f for f in errors if f["kind"] == "freed-under-output"}
         self.assertEqual(freed["GivesNinth"]["slot"], "output:8")
         self.assertEqual(freed["GivesInterior"]["bytes"], 4 * (64 * 64 - 512))

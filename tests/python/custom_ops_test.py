@@ -62,6 +62,18 @@ class Same(torch.autograd.Function):
         return g
 
 
+class InPlace(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, y):
+        return x.mul_(2)
+
+
+class Second(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, y):
+        return y * 2
+
+
 class Tags(ObservedTest):
     def one_op(self):
         op, = self.fake.of("op")
@@ -75,6 +87,7 @@ class Tags(ObservedTest):
         rows = [(t.slot, t.capture, t.scope, t.call, t.phase) for t in self.fake.of("tensor")
                 if t.op == "convtrace_test::double"]
         self.assertEqual(rows, [("input:0", "hash", "0", 0, "forward"),
+                                ("input_after:0", "hash", "0", 0, "forward"),
                                 ("output:0", "stats", "0", 0, "forward")])
         op = self.one_op()
         self.assertEqual((op.op, op.scope, op.schema_known, op.declared_alias),
@@ -84,8 +97,22 @@ class Tags(ObservedTest):
 
     def test_output_values_are_sent_before_the_op_message_and_the_consumer(self):
         torch.ops.convtrace_test.double.default(torch.randn(2))
-        kinds = [m.kind for m in self.fake.messages if m.kind in ("tensor", "op")]
-        self.assertEqual(kinds, ["tensor", "tensor", "op"])
+        told = [getattr(m, "slot", m.kind) for m in self.fake.messages if m.kind in ("tensor", "op", "op_begin")]
+        self.assertEqual(told, ["op_begin", "input:0", "input_after:0", "output:0", "op"])
+
+    def test_what_an_op_is_known_to_write_is_marked_and_not_hashed_again(self):
+        x, y = torch.ones(2), torch.ones(3)
+        torch.ops.convtrace_test.scale_(x, 2.0)
+        torch.ops.convtrace_test.scale_(x=x, by=2.0)
+        InPlace.apply(x, y)
+        written = [[(o.slot, o.written) for o in op.operands if not o.is_output] for op in self.fake.of("op")]
+        self.assertEqual(written, [[("input:0", True)], [("input:0", True)], [("input:0", True), ("input:1", False)]])
+        self.assertEqual([t.slot for t in self.fake.of("tensor") if "after" in t.slot], ["input_after:1"])
+
+    def test_the_inputs_behind_a_tensor_that_cannot_be_read_keep_their_slots(self):
+        Second.apply(torch.ones(2).to_sparse(), torch.ones(3))
+        self.assertEqual([t.slot for t in self.fake.of("tensor") if "input" in t.slot], ["input:1", "input_after:1"])
+        self.assertEqual(sum(loss.count for loss in self.fake.of("loss")), 1)
 
     def test_libraries_of_custom_ops_are_told_before_the_first_call(self):
         nn.ReLU()(torch.ones(2))
@@ -148,7 +175,7 @@ class Tags(ObservedTest):
         torch.ops.convtrace_test.double(torch.randn(2))
         self.fake.messages.clear()
         torch.ops.convtrace_test.double(torch.randn(2))
-        self.assertEqual([m.kind for m in self.fake.messages], ["op"])
+        self.assertEqual([m.kind for m in self.fake.messages], ["op_begin", "op"])
 
 
 class Namespaces(unittest.TestCase):

@@ -107,11 +107,11 @@ class FakeEngine:
         _, _, _, phase, alias, schema, scope, call, op, count = engine.OP_MESSAGE.unpack_from(data)
         operands = []
         for i in range(count):
-            slot, is_output, device, index, address, span, storage, base, size, version = (
+            slot, is_output, device, index, written, address, span, storage, base, size, version = (
                 engine.OP_OPERAND.unpack_from(
                     data, engine.OP_MESSAGE.size + i * engine.OP_OPERAND.size))
             operands.append(SimpleNamespace(
-                slot=self.texts[slot], is_output=bool(is_output), address=address, bytes=span,
+                slot=self.texts[slot], is_output=bool(is_output), written=bool(written), address=address, bytes=span,
                 storage=storage, base=base, size=size, version=version))
         return SimpleNamespace(kind="op", phase=PHASES[phase], declared_alias=bool(alias),
                                schema_known=bool(schema), scope=self.texts[scope], call=call,
@@ -137,6 +137,11 @@ class FakeEngine:
         _, _, _, level, site, text = engine.DIAGNOSTIC_MESSAGE.unpack(data)
         return SimpleNamespace(kind="diagnostic", level=level, site=self.texts[site],
                                text=self.texts[text])
+
+    def _decode_10(self, data):
+        begin = self._decode_4(data)
+        begin.kind = "op_begin"
+        return begin
 
 
 def observe(torch, mode="stats", settings=()):

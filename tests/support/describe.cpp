@@ -75,11 +75,12 @@ struct Describer {
   void operator()(const TensorStats& e) {
     const auto& [header, place, slot, op, kernel, device, dtype, extent, capture, value, address,
                  bytes, has_shape, shape, stats, variant, ranges, samples, leading, looks, changes,
-                 padding, pad_index, pad_count, pad_rows] = e;
+                 padding, pad_index, pad_count, pad_rows, poisoned] = e;
     text.fields(header, place, slot, op, kernel, device, dtype, extent, capture, value, address,
                 bytes, has_shape, shape, stats, variant, ranges, samples, leading);
     if (looks != 0 || changes != 0) text.fields(looks, changes);  // not in the oldest traces
     if (padding != Padding::kNone) text.fields(padding, pad_index, pad_count, pad_rows);
+    if (poisoned != 0) text.fields(poisoned);
   }
   void memory(const auto& e) {
     const auto& [header, address, bytes, generation, source, device, stream, stack] = e;
@@ -120,6 +121,12 @@ struct Describer {
   void operator()(const Sync& e) {
     const auto& [header, kind, device, stream, event, flags] = e;
     text.fields(header, kind, device, stream, event, flags);
+  }
+  void operator()(const Op& e) {
+    const auto& [header, place, moment, declares, schema, written, reported, op, slot, device,
+                 address, bytes, value, storage_bytes, stack] = e;
+    text.fields(header, place, moment, declares, schema, written, reported, op, slot, device,
+                address, bytes, value, storage_bytes, stack);
   }
 };
 

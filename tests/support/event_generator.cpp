@@ -40,6 +40,7 @@ class EventGenerator::Filler {
   void fill(LossReason& value) { choose(value, kLossReasonCount); }
   void fill(DType& value) { choose(value, kDTypeCount); }
   void fill(SyncKind& value) { choose(value, 11); }
+  void fill(OpMoment& value) { choose(value, 6); }
   void fill(Padding& value) { choose(value, 3); }
   void fill(int64_t& value) { value = static_cast<int64_t>(bits()); }
   void fill(Copy::Kind& value) { choose(value, 3); }
@@ -111,9 +112,10 @@ class EventGenerator::Filler {
   void fill(TensorStats& e) {
     auto& [header, place, slot, op, kernel, device, dtype, extent, capture, value, address, bytes,
            has_shape, shape, stats, variant, ranges, samples, leading, looks, changes, padding,
-           pad_index, pad_count, pad_rows] = e;
+           pad_index, pad_count, pad_rows, poisoned] = e;
     (*this)(header, place, slot, op, kernel, device, dtype, extent, capture, value, address, bytes,
-            has_shape, variant, samples, leading, looks, changes, padding, pad_index, pad_count);
+            has_shape, variant, samples, leading, looks, changes, padding, pad_index, pad_count,
+            poisoned);
     fill_words(pad_rows, 8);
     if (has_shape) fill_words(shape, kMaxDims);
     fill_words(ranges, kMaxRanges);
@@ -165,6 +167,12 @@ class EventGenerator::Filler {
     auto& [header, kind, device, stream, event, flags] = e;
     (*this)(header, kind, device, stream, event, flags);
   }
+  void fill(Op& e) {
+    auto& [header, place, moment, declares, schema, written, reported, op, slot, device, address,
+           bytes, value, storage_bytes, stack] = e;
+    (*this)(header, place, moment, declares, schema, written, reported, op, slot, device, address,
+            bytes, value, storage_bytes, stack);
+  }
 
  private:
   uint64_t bits() {
@@ -176,8 +184,8 @@ class EventGenerator::Filler {
 };
 
 Event EventGenerator::make(size_t kind) {
-  static const Event kAll[] = {Launch{}, TensorStats{}, Alloc{},      Free{}, Copy{}, Scope{},
-                               Step{},   Finding{},     Diagnostic{}, Loss{}, Cost{}, Sync{}};
+  static const Event kAll[] = {Launch{},  TensorStats{}, Alloc{}, Free{}, Copy{}, Scope{}, Step{},
+                               Finding{}, Diagnostic{},  Loss{},  Cost{}, Sync{}, Op{}};
   static_assert(std::size(kAll) == std::variant_size_v<Event>);
   Event event = kAll[kind];
   Filler filler(*this);

@@ -94,14 +94,11 @@ class MessageBatch {
     return add(CONVTRACE_MSG_TENSOR, message, std::as_bytes(std::span(dims)));
   }
 
+  MessageBatch& op_begin(const OpSpec& spec) {
+    return add(CONVTRACE_MSG_OP_BEGIN, op_message(spec));
+  }
   MessageBatch& op(const OpSpec& spec) {
-    convtrace_op message{};
-    message.phase = static_cast<uint8_t>(spec.phase);
-    message.declared_alias = spec.declared_alias ? 1 : 0;
-    message.schema_known = spec.schema_known ? 1 : 0;
-    message.scope = spec.scope;
-    message.call = spec.call;
-    message.op = spec.op;
+    convtrace_op message = op_message(spec);
     message.operand_count = static_cast<uint32_t>(spec.operands.size());
     return add(CONVTRACE_MSG_OP, message, std::as_bytes(std::span(spec.operands)));
   }
@@ -138,6 +135,16 @@ class MessageBatch {
   [[nodiscard]] std::span<const std::byte> bytes() const { return bytes_; }
 
  private:
+  static convtrace_op op_message(const OpSpec& spec) {
+    convtrace_op message{};
+    message.phase = static_cast<uint8_t>(spec.phase);
+    message.declared_alias = spec.declared_alias ? 1 : 0;
+    message.schema_known = spec.schema_known ? 1 : 0;
+    message.scope = spec.scope;
+    message.call = spec.call;
+    message.op = spec.op;
+    return message;
+  }
   template <typename Fixed>
   MessageBatch& add(uint16_t kind, Fixed fixed, std::span<const std::byte> rest = {}) {
     const size_t size = (sizeof fixed + rest.size() + 7) / 8 * 8;

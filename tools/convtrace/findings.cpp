@@ -1,8 +1,8 @@
 #include <optional>
+#include <span>
 #include <string>
 
-#include "format/judge/finding_text.h"
-#include "format/judge/memory_judge.h"
+#include "format/judge/trace_judge.h"
 #include "tools/convtrace/commands.h"
 #include "tools/convtrace/output.h"
 #include "tools/convtrace/record_json.h"
@@ -42,38 +42,36 @@ class Listing {
 /// listed: it says only which findings a rule silenced, since the rules are not in the trace.
 class Replay {
  public:
-  Replay(const reader::TraceReader& trace, Listing& listing) : trace_(trace), listing_(listing) {}
+  Replay(const reader::TraceReader& trace, Listing& listing)
+      : listing_(listing), judge_(trace.definitions()) {}
 
   void see(const format::Event& event) {
     const auto* const recorded = std::get_if<format::Finding>(&event);
     if (recorded == nullptr) {
       list_all();
-      judge_.see(event, found_);
-    } else if (!judge::MemoryJudge::judges(recorded->kind)) {
+      found_ = judge_.see(event);
+    } else if (!judge::TraceJudge::judges(recorded->kind)) {
       listing_.add(*recorded);
-    } else if (next_ < found_.size()) {  // they follow what showed them
-      list(found_[next_++], recorded->suppressed);
+    } else if (!found_.empty()) {  // they follow what showed them
+      list_next(recorded->suppressed);
     }
   }
   void list_all() {
-    while (next_ < found_.size()) list(found_[next_++], false);
-    found_.clear();
-    next_ = 0;
+    while (!found_.empty()) list_next(false);
   }
 
  private:
-  void list(const judge::MemoryFinding& finding, bool suppressed) {
-    const std::string message = judge::describe(finding, trace_.definitions());
-    format::Finding record = judge::record_of(finding, message);
-    record.suppressed = suppressed;
-    record.slot ? listing_.add(record) : listing_.add(record, judge::slot_text(finding));
+  void list_next(bool suppressed) {
+    judge::Verdict& verdict = found_.front();
+    verdict.record.suppressed = suppressed;
+    const bool named = static_cast<bool>(verdict.record.slot);
+    listing_.add(verdict.record, named ? std::nullopt : std::optional(verdict.slot));
+    found_ = found_.subspan(1);
   }
 
-  const reader::TraceReader& trace_;
   Listing& listing_;
-  judge::MemoryJudge judge_;
-  judge::MemoryJudge::Findings found_;
-  size_t next_ = 0;
+  judge::TraceJudge judge_;
+  std::span<judge::Verdict> found_;
 };
 
 }  // namespace

@@ -113,6 +113,7 @@ class Filler {
     json_["looks"] = e.looks == 0 ? Json() : Json(e.looks);
     json_["changes"] = e.looks == 0 ? Json() : Json(e.changes);
     json_["padding"] = padding_json(e);
+    if (e.poisoned != 0) json_["poisoned"] = e.poisoned;
     json_.update(stats_json(e.stats, e.dtype, e.capture));
     if (e.capture == format::Capture::kHash) return;
     json_["samples"] = elements_json(e.dtype, e.samples);
@@ -182,6 +183,28 @@ class Filler {
     json_["stream"] = e.stream;
     json_["event"] = e.event;
     json_["flags"] = e.flags;
+  }
+
+  void operator()(const format::Op& e) {
+    using Moment = format::OpMoment;
+    json_["moment"] = to_string(e.moment);
+    place(e.place);
+    json_["op"] = text_json(definitions_, e.op);
+    const bool tensor = e.moment == Moment::kInput || e.moment == Moment::kOutput;
+    if (tensor || e.moment == Moment::kStorageDeath) json_["value"] = value_json(e.value);
+    if (tensor) {
+      json_["slot"] = text_json(definitions_, e.slot);
+      json_["device"] = device_text(e.device);
+      json_["address"] = e.address;
+      json_["bytes"] = e.bytes;
+      json_["storage_bytes"] = e.storage_bytes;
+      json_["written"] = e.written;
+      json_["frees_reported"] = e.frees_reported;
+    } else if (e.moment == Moment::kEnd) {
+      json_["declares_alias"] = e.declares_alias;
+      json_["has_schema"] = e.has_schema;
+    }
+    json_["stack"] = stack_json(definitions_, e.stack);
   }
 
  private:

@@ -82,6 +82,7 @@ class Describer {
     if (e.looks != 0) {
       details += "  changed in " + std::to_string(e.changes) + " of " + counted(e.looks, "look");
     }
+    if (e.poisoned != 0) details += "  " + std::to_string(e.poisoned) + " never written";
     if (e.padding != format::Padding::kNone && e.pad_count != format::kNotCounted) {
       details += "  " + std::to_string(e.pad_count) + " are " + std::to_string(e.pad_index);
     }
@@ -135,6 +136,22 @@ class Describer {
     if (on_stream(e.kind)) details += "  stream " + address_text(e.stream);
     details += " on " + device_text({format::Device::Type::kCuda, e.device});
     if (e.flags != 0) details += "  flags " + address_text(e.flags);
+  }
+
+  void operator()(const format::Op& e) {
+    using Moment = format::OpMoment;
+    details = to_string(e.moment);
+    if (e.moment == Moment::kStorageDeath) {
+      details += "  storage " + std::to_string(e.value.storage);
+      return;
+    }
+    place = place_text(definitions_, e.place);
+    details += "  " + name_text(definitions_, e.op);
+    if (e.moment != Moment::kInput && e.moment != Moment::kOutput) return;
+    place += ' ' + name_text(definitions_, e.slot);
+    details += "  " + address_text(e.address) + "  " + counted(e.bytes, "byte") + "  storage " +
+               std::to_string(e.value.storage) + " on " + device_text(e.device);
+    if (e.written) details += "  written";
   }
 
  private:

@@ -10,7 +10,7 @@ import struct
 ABI = 1
 
 # enum convtrace_message_kind
-TENSOR, SCOPE, STEP, OP, OP_STACK, STORAGE_DEAD, FACT, LOSS, DIAGNOSTIC = range(1, 10)
+TENSOR, SCOPE, STEP, OP, OP_STACK, STORAGE_DEAD, FACT, LOSS, DIAGNOSTIC, OP_BEGIN = range(1, 11)
 
 # format/events.h
 FORWARD, DATA, LOSS_PHASE, BACKWARD, OPTIMIZER, RECOMPUTE = range(6)
@@ -29,7 +29,7 @@ TENSOR_MESSAGE = struct.Struct("<HHI4B4B4IIi5Q")
 SCOPE_MESSAGE = struct.Struct("<HHI2B6x2I")
 STEP_MESSAGE = struct.Struct("<HHII4x")
 OP_MESSAGE = struct.Struct("<HHI3B5x4I")
-OP_OPERAND = struct.Struct("<I3Bx5QI4x")
+OP_OPERAND = struct.Struct("<I4B5QI4x")
 FRAMES_MESSAGE = struct.Struct("<HHIQI4x")
 FACT_MESSAGE = struct.Struct("<HHI2I")
 LOSS_MESSAGE = struct.Struct("<HHIB7xQ")
@@ -143,19 +143,23 @@ class Batch:
         STEP_MESSAGE.pack_into(self._bytes, self._claim(16), STEP, 0, 16, index)
 
     def op(self, phase, declared_alias, schema_known, scope, call, op, operands):
-        """`operands`: (slot, is_output, value, bytes spanned)."""
+        """`operands`: (slot, is_output, written, value, bytes spanned)."""
         total = OP_MESSAGE.size + OP_OPERAND.size * len(operands)
         start = self._claim(total)
         OP_MESSAGE.pack_into(
             self._bytes, start, OP, 0, total, phase, declared_alias, schema_known, scope, call, op,
             len(operands))
         start += OP_MESSAGE.size
-        for slot, is_output, value, span in operands:
+        for slot, is_output, written, value, span in operands:
             device, index, _, _, version, data, storage, base, size, _, _ = value
             OP_OPERAND.pack_into(
-                self._bytes, start, slot, is_output, device, index, data, span, storage, base, size,
-                version)
+                self._bytes, start, slot, is_output, device, index, written, data, span, storage, base,
+                size, version)
             start += OP_OPERAND.size
+
+    def op_begin(self, phase, scope, call, op):
+        OP_MESSAGE.pack_into(self._bytes, self._claim(OP_MESSAGE.size), OP_BEGIN, 0, OP_MESSAGE.size, phase,
+                             0, 0, scope, call, op, 0)
 
     def frames(self, kind, storage, frames):
         """OP_STACK or STORAGE_DEAD; `frames` are texts, innermost first."""

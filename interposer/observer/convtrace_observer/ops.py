@@ -20,12 +20,18 @@ TORCH_NAMESPACES = frozenset((
     "tensorexpr", "torch_attn", "xnnpack"))
 
 
-class _Tag:
-    __slots__ = ("name", "input", "output", "phase", "declared_alias", "schema_known")
+# Places in what values.TensorReader gives.
+_VERSION, _STORAGE, _STREAM = 4, 6, 9
 
-    def __init__(self, name, declared_alias, schema_known):
+
+class _Tag:
+    """`writes`: positions and names of the arguments that a schema says are written."""
+
+    __slots__ = ("name", "input", "output", "phase", "declared_alias", "schema_known", "writes")
+
+    def __init__(self, name, declared_alias, schema_known, writes=()):
         self.name = name
-        self.declared_alias, self.schema_known = declared_alias, schema_known
+        self.declared_alias, self.schema_known, self.writes = declared_alias, schema_known, writes
         self.input, self.output, self.phase = "input", "output", None
 
 
@@ -151,6 +157,7 @@ class CustomOps:
             if not observer.begin(thread):
                 return None
             capture = engine.HASH if observer.capture else None
+            thread.batch.op_begin(self._phase(thread, tag), *thread.place(), observer.port.intern(tag.name))
             with observer.read.unobserved():
                 operands = self._operands(thread, tag, tag.input, (args, kwargs), 0, capture)
             observer.submit(thread)
@@ -166,6 +173,7 @@ class CustomOps:
             capture = observer.full if observer.capture else None
             scope, call = thread.place()
             with observer.read.unobserved():
+                operands = self._left(thread, tag, operands, args, kwargs)
                 operands += self._operands(thread, tag, tag.output, result, 1, capture)
                 thread.batch.op(self._phase(thread, tag), tag.declared_alias, tag.schema_known,
                                 scope, call, observer.port.intern(tag.name), operands)
@@ -187,8 +195,39 @@ class CustomOps:
             slot = observer.modules.slot(kind, index)
             if capture is not None:
                 thread.batch.tensor(self._phase(thread, tag), capture, scope, call, slot, op, value)
-            operands.append((slot, is_output, value, values.span_bytes(value)))
+            operands.append((slot, is_output, 0, value, values.span_bytes(value)))
         return operands
+
+    def _left(self, thread, tag, operands, args, kwargs):
+        """The inputs again, now that the op has run. Those that it is known to write are marked; of the others
+        a second hash is taken, by which the engine sees whether it wrote them all the same."""
+        observer, read = self._observer, self._observer.read
+        after = self._read_again(read.tensors((args, kwargs)))
+        if len(after) != len(operands):
+            return operands  # it replaced what is in its arguments
+        declared = [args[one] for one in tag.writes if isinstance(one, int) and one < len(args)]
+        declared += [kwargs[one] for one in tag.writes if one in kwargs]
+        written = {value[_STORAGE] for _, value in self._read_again(read.tensors(declared))}
+        if not tag.schema_known:
+            written |= {value[_STORAGE] for (_, value), (_, _, _, before, _) in zip(after, operands)
+                        if value[_VERSION] != before[_VERSION]}
+        left = [(slot, 0, int(value[_STORAGE] in written), value, span)
+                for slot, _, _, value, span in operands]
+        if observer.capture:
+            op, (scope, call) = observer.port.intern(tag.name), thread.place()
+            for (index, value), (_, _, known, before, _) in zip(after, left):
+                if not known and before[_STORAGE:_STREAM] == value[_STORAGE:_STREAM]:
+                    slot = observer.modules.slot(tag.input + "_after", index)
+                    thread.batch.tensor(self._phase(thread, tag), engine.HASH, scope, call, slot, op, value)
+        return left
+
+    def _read_again(self, tensors):
+        """(index, value) of those that can be read; the others have been counted."""
+        read = self._observer.read
+        skipped = read.skipped
+        found = [(index, read(tensor)) for index, tensor in enumerate(tensors)]
+        read.skipped = skipped
+        return [(index, value) for index, value in found if value is not None]
 
     def _phase(self, thread, tag):
         return thread.slot[1] if tag.phase is None else tag.phase
@@ -210,7 +249,10 @@ def _library_tag(op):
         return None
     name = op_name(name, getattr(op, "_overloadname", "default"))
     declared = any(value.alias_info is not None for schema in schemas for value in schema.returns)
-    return _Tag(name, declared, True)
+    writes = {key for schema in schemas for position, argument in enumerate(schema.arguments)
+              if argument.alias_info is not None and argument.alias_info.is_write
+              for key in (position, argument.name)}
+    return _Tag(name, declared, True, writes)
 
 
 def op_name(name, overload):

@@ -83,6 +83,38 @@ def schema_hides_the_argument():
     return torch.ops.aliasing_test.hidden(fresh())
 
 
+def unseen(tensor):
+    """The same memory, written without PyTorch's knowledge, as a kernel of somebody's own does."""
+    return tensor.detach().numpy()
+
+
+def forward_changes_its_input():
+    def forward(ctx, x):
+        y = x * 2
+        unseen(x)[0] += 1
+        return y
+    return function("ChangesInput", forward).apply(fresh())
+
+
+def backward_changes_its_gradient():
+    def backward(ctx, gradient):
+        result = gradient * 2
+        unseen(gradient)[:] = 0
+        return result
+    op = function("ChangesGradient", lambda ctx, x: x * 2, backward)
+    weight = fresh().requires_grad_()
+    (op.apply(weight * 1) * 3).sum().backward()
+    return weight.grad
+
+
+library.define("denies(Tensor x) -> Tensor")
+library.impl("denies", lambda x: x.add_(1) * 2, "CPU")
+
+
+def schema_denies_a_write():
+    return torch.ops.aliasing_test.denies(fresh())
+
+
 FAULTY = {
     "GivesInput": freed_input("GivesInput", lambda ctx, x: unowned(x).view(x.shape)),
     "GivesInterior": freed_input("GivesInterior", lambda ctx, x: unowned(x, 512)),
@@ -90,6 +122,9 @@ FAULTY = {
     "GivesGradientBackward": backward_gives_its_gradient,
     "Late": late,
     "aliasing_test::hidden": schema_hides_the_argument,
+    "ChangesInput": forward_changes_its_input,
+    "ChangesGradientBackward": backward_changes_its_gradient,
+    "aliasing_test::denies": schema_denies_a_write,
 }
 
 
@@ -106,6 +141,17 @@ def in_place():
     unmarked = function("InPlaceUnmarked", lambda ctx, x: x.add_(1))
     x = fresh()
     return unmarked.apply(op.apply(x)) + x
+
+
+library.define("doubles_(Tensor(a!) x, *, Tensor by) -> Tensor(a!)")
+library.impl("doubles_", lambda x, by: x.mul_(by), "CPU")
+
+
+def declared_write():
+    """Also of what is an input twice, once declared as written."""
+    x = torch.ones(64)
+    torch.ops.aliasing_test.doubles_(x, by=x)
+    return torch.ops.aliasing_test.doubles_(x[8:], by=torch.full((56,), 2.0))
 
 
 def views():
@@ -223,7 +269,7 @@ def train(model, optimizer):
 
 
 CORRECT = {case.__name__: case for case in (
-    in_place, views, numpy_sharing, dlpack_sharing, numpy_owner, checkpointed, tied_weights, resized_storage,
+    in_place, declared_write, views, numpy_sharing, dlpack_sharing, numpy_owner, checkpointed, tied_weights, resized_storage,
     flattened_lstm, mixed_precision, churn, loader)}
 
 

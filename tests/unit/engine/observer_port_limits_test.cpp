@@ -97,6 +97,7 @@ TEST_CASE("observer_port: no truncation of a batch does harm, and none passes un
   PortScene f;
   MessageBatch batch;
   batch.step(1)
+      .op_begin({})
       .tensor({.data = values.data(), .shape = {2, 3}})
       .op({.operands = {operand(1, false, 1, 0x1000, 64), operand(2, true, 2, 0x1000, 64)}})
       .op_stack({1, 2, 3})

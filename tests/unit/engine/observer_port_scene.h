@@ -66,15 +66,15 @@ struct PortScene {
   MemoryJournal journal{addresses, listener};
   StackTexts stacks{definitions};
   settings::RuleBook rules;
-  AliasWatch aliases{{sink, definitions, addresses, stacks, rules}};
+  OpRecorder ops{sink, addresses, journal, stacks};
   StepControl steps{mode, wanted};
   FakeHost host;
   NameFilter names{{}, settings::compile_patterns("secret.*").value(), definitions};
   CaptureRules captures{mode, rules, definitions, true, samples};
   Doorbell doorbell;
   ValueStore values{{.memory_bytes = 1 << 20, .threads = 1}, doorbell, sink};
-  ObserverPort port{{state, sink, definitions, addresses, journal, aliases, steps, host, captures,
-                     values, names}};
+  ObserverPort port{
+      {state, sink, definitions, addresses, journal, ops, steps, host, captures, values, names}};
 };
 
 inline constexpr format::Device kCuda0{format::Device::Type::kCuda, 0};

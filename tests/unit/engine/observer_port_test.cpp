@@ -206,43 +206,55 @@ TEST_CASE("observer_port: scopes, facts, losses and diagnostics pass through",
   CHECK(f.sink.all<format::Diagnostic>()[0].message == "hello");
 }
 
-TEST_CASE("observer_port: an op whose output lies over a freed input ends as a finding",
+TEST_CASE("observer_port: what is told of an op becomes its events, with its memory's life",
           "[engine][observer][alias]") {
+  using format::OpMoment;
   PortScene f;
   constexpr uint64_t kBase = 0x10000, kBytes = 4096;
-  const auto report = [&f](uint64_t address, int64_t bytes) {
-    f.journal.report(reinterpret_cast<const void*>(address), bytes, 0);
-  };
   f.journal.take_stacks();
-  report(kBase, kBytes);
-  MessageBatch op;
-  op.op({.scope = f.id("mlp"),
-         .op = f.id("demo::relu"),
-         .operands = {operand(f.id("input:0"), false, 1, kBase, kBytes),
-                      operand(f.id("output:0"), true, 2, kBase, kBytes)}});
-  CHECK(f.submit(op) == (CONVTRACE_SUBMIT_CAPTURE | CONVTRACE_SUBMIT_WATCH));
-  CHECK(f.host.ops == 1);
-  f.submit(MessageBatch().op_stack({f.id("forward (train.py:7)")}));
-  REQUIRE(f.sink.all<format::Finding>().size() == 1);
-  CHECK(f.sink.all<format::Finding>()[0].level == format::Level::kWarning);
-
-  f.submit(MessageBatch().storage_dead(1, {f.id("<module> (train.py:9)")}));
-  report(kBase, -static_cast<int64_t>(kBytes));
+  f.journal.report(reinterpret_cast<const void*>(kBase), kBytes, 0);
   f.journal.settle();
-  f.aliases.on_freed(f.addresses.find(kBase)->generation, this_thread()->thread);
-  f.submit(MessageBatch().op({.op = f.id("demo::next")}));
-  const auto findings = f.sink.all<format::Finding>();
-  REQUIRE(findings.size() == 2);
-  const format::Finding& error = findings[1];
-  CHECK(error.kind == format::FindingKind::kFreedUnderOutput);
-  CHECK(error.level == format::Level::kError);
-  CHECK(f.definitions.text(error.op) == "demo::relu");
-  CHECK(f.definitions.text(error.slot) == "output:0");
-  CHECK(f.definitions.text(error.other) == "input:0");
-  CHECK(error.bytes == kBytes);
-  CHECK(error.value.storage == 2);
-  CHECK(f.definitions.text(f.definitions.stack(error.launch_stack)[0]) == "forward (train.py:7)");
-  CHECK(f.definitions.text(f.definitions.stack(error.free_stack)[0]) == "<module> (train.py:9)");
-  CHECK_FALSE(f.definitions.stack(error.alloc_stack).empty());
-  CHECK(error.message.find("demo::relu") != std::string_view::npos);
+  const uint64_t generation = f.addresses.find(kBase)->generation;
+  MessageBatch batch;
+  batch.op_begin({.scope = f.id("mlp"), .op = f.id("demo::relu")})
+      .op({.scope = f.id("mlp"),
+           .op = f.id("demo::relu"),
+           .operands = {operand(f.id("input:0"), false, 1, kBase, kBytes),
+                        operand(f.id("output:0"), true, 2, kBase, kBytes)}});
+  CHECK(f.submit(batch) == (CONVTRACE_SUBMIT_CAPTURE | CONVTRACE_SUBMIT_WATCH));
+  CHECK(f.host.ops > 0);
+  f.submit(MessageBatch().op_stack({f.id("forward (train.py:7)")}));
+  f.submit(MessageBatch().storage_dead(1, {f.id("<module> (train.py:9)")}));
+
+  const auto events = f.sink.all<format::Op>();
+  REQUIRE(events.size() == 6);
+  const OpMoment order[] = {OpMoment::kBegin, OpMoment::kInput, OpMoment::kOutput,
+                            OpMoment::kEnd,   OpMoment::kStack, OpMoment::kStorageDeath};
+  for (size_t i = 0; i < events.size(); ++i) CHECK(events[i].moment == order[i]);
+  for (size_t i = 0; i < 4; ++i) {
+    CHECK(f.definitions.text(events[i].op) == "demo::relu");
+    CHECK(f.definitions.text(events[i].place.scope) == "mlp");
+  }
+  const format::Op& input = events[1];
+  CHECK(f.definitions.text(input.slot) == "input:0");
+  CHECK(input.address == kBase);
+  CHECK(input.bytes == kBytes);
+  CHECK(input.value.storage == 1);
+  CHECK(input.value.generation == generation);
+  CHECK(input.frees_reported);
+  CHECK_FALSE(f.definitions.stack(input.stack).empty());
+  CHECK(f.definitions.text(f.definitions.stack(events[4].stack)[0]) == "forward (train.py:7)");
+  CHECK(events[5].value.storage == 1);
+  CHECK(f.definitions.text(f.definitions.stack(events[5].stack)[0]) == "<module> (train.py:9)");
+}
+
+TEST_CASE("observer_port: an op that shares nothing is told, and not watched",
+          "[engine][observer][alias]") {
+  PortScene f;
+  MessageBatch batch;
+  batch.op({.op = f.id("demo::relu"),
+            .operands = {operand(f.id("input:0"), false, 1, 0x1000, 64),
+                         operand(f.id("output:0"), true, 2, 0x2000, 64)}});
+  CHECK(f.submit(batch) == CONVTRACE_SUBMIT_CAPTURE);
+  CHECK(f.sink.all<format::Op>().size() == 3);
 }

@@ -7,7 +7,7 @@ from .elements import decode, is_float, is_signed, part_bytes
 from .flat import BadBuffer, Reader
 
 KINDS = ("launch", "stats", "alloc", "free", "copy", "scope", "step", "finding", "diagnostic", "loss", "cost",
-         "sync")
+         "sync", "op")
 NO_STEP = 0xFFFFFFFF
 _PHASES = ("forward", "data", "loss", "backward", "optimizer", "recompute", "communication")
 _WHY = ("", "no rule asks for it", "launched outside the gate", "stream is capturing",
@@ -35,6 +35,7 @@ _REASONS = ("queue full", "record too large", "write failed", "disk budget reach
             "copies and allocations inside a graph")
 _SYNCS = ("event-record", "stream-wait", "event-done", "stream-done", "context-done", "event-create",
           "event-destroy", "stream-create", "stream-destroy", "capture-begin", "capture-end")
+_MOMENTS = ("begin", "input", "output", "end", "stack", "storage-death")
 _RANK_UNKNOWN = 255
 
 def _fixed(**widths):
@@ -53,11 +54,13 @@ _COUNTS = ("finite", "nan", "pos_inf", "neg_inf", "pos_zero", "neg_zero", "posit
 _STATS_ROWS = {name: 20 + i for i, name in enumerate(
     ("storage", "offset", "generation", "version", "address") + _COUNTS +
     ("min", "max", "amax", "amin_nonzero", "sum_lo", "sum_hi", "l1_lo", "l1_hi", "l2", "mean", "std"))}
-_STATS_ROWS.update(looks=50, changes=51, pad_count=52)
+_STATS_ROWS.update(looks=50, changes=51, pad_count=52, poisoned=57)
 _MEMORY = _fixed(bytes=8, source=1, device_type=1, device_index=1, stream=8, stack=4)
 _COPY = _fixed(kind=1, bytes=8, stream=8)
 _SCOPE = _fixed(scope=4, call=4, phase=1, enter=1)
 _SYNC = _fixed(kind=1, device=1, stream=8, event=8, flags=4)
+_OP = _fixed(scope=4, call=4, phase=1, moment=1, flags=1, op=4, slot=4, device_type=1, device_index=1, bytes=8,
+             storage_bytes=8, stack=4)
 
 
 class NotUnderstood(Exception):
@@ -107,7 +110,7 @@ class _Chunk:
             7: self._tables(13, count[7], self._finding, (19,)),
             8: self._tables(14, count[8], self._diagnostic, (1, 2)),
             9: self._tables(15, count[9], self._loss), 10: self._tables(16, count[10], self._cost),
-            11: self._syncs(count[11])}
+            11: self._syncs(count[11]), 12: self._ops(count[12])}
 
     def events(self):
         """Yields (common fields, function that gives the others)."""
@@ -242,6 +245,8 @@ class _Chunk:
                  "address": v["address"], "bytes": v["bytes"], "count": v["count"],
                  "looks": v["looks"] or None, "changes": v["changes"] if v["looks"] else None,
                  "padding": _padding(v), "hash": "0x%016x" % v["hash"]}
+        if v["poisoned"]:
+            event["poisoned"] = v["poisoned"]
         if capture == "hash":
             return event
         event.update((name, v[name]) for name in _COUNTS)
@@ -302,6 +307,28 @@ class _Chunk:
         return ((lambda v=rows.fixed_of(signature): {
             **v, "kind": _named(_SYNCS, v["kind"], "kind of synchronisation"),
             "device": "cuda:%d" % v["device"]}) for signature, _ in rows.rows())
+
+    def _ops(self, count):
+        table = self._sub_table(19, count)
+        if table is None:
+            return iter(())
+        rows = columns.RowTable(table, count, _OP, dict(address=13, storage=14, offset=15, generation=16, version=17))
+        return ((lambda v={**rows.fixed_of(signature), **values}: self._op(v)) for signature, values in rows.rows())
+
+    def _op(self, v):
+        moment = _named(_MOMENTS, v["moment"], "moment of an op")
+        text = self._definitions.text
+        event = {"moment": moment, **self._place(v), "op": text(v["op"]), "stack": self._definitions.stack(v["stack"])}
+        slot, device = text(v["slot"]), _device(v)
+        if moment in ("input", "output"):
+            event.update(slot=slot, device=device, address=v["address"], bytes=v["bytes"],
+                         storage_bytes=v["storage_bytes"], written=bool(v["flags"] & 4),
+                         frees_reported=bool(v["flags"] & 8))
+        elif moment == "end":
+            event.update(declares_alias=bool(v["flags"] & 1), has_schema=bool(v["flags"] & 2))
+        if moment in ("input", "output", "storage-death"):
+            event["value"] = _value({**v, "version": v["version"] & 0xFFFFFFFF})
+        return event
 
     def _step_marks(self, count):
         index, marks = 0, []

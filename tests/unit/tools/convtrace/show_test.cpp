@@ -14,6 +14,8 @@ constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
 /// One of each kind of record.
 void write_all_kinds(const std::string& path) {
+  format::Op one_tensor;
+  one_tensor.moment = format::OpMoment::kInput;
   TraceBuilder trace(path);
   trace.rank(3, 8)
       .step(7)
@@ -64,6 +66,7 @@ void write_all_kinds(const std::string& path) {
                           .device = 1,
                           .stream = 7,
                           .event = 9})
+      .event(one_tensor)
       .close();
 }
 
@@ -105,7 +108,8 @@ TEST_CASE("show --json: every record has the common keys, every kind its own", "
     kinds.insert(record["record"]);
   }
   CHECK(kinds == std::set<std::string>{"meta", "launch", "stats", "alloc", "free", "copy", "scope",
-                                       "step", "finding", "diagnostic", "loss", "cost", "sync"});
+                                       "step", "finding", "diagnostic", "loss", "cost", "sync",
+                                       "op"});
   CHECK(records[0]["record"] == "meta");
   check_keys(only(records, "launch"), {"kernel", "family", "grid", "block", "stream", "sampled",
                                        "why", "operands", "phase", "scope", "call"});
@@ -120,6 +124,8 @@ TEST_CASE("show --json: every record has the common keys, every kind its own", "
   check_keys(only(records, "finding"), {"kind", "level", "phase", "scope", "op", "kernel", "slot",
                                         "other", "bytes", "message", "stacks", "suppressed"});
   check_keys(only(records, "sync"), {"kind", "device", "stream", "event", "flags"});
+  check_keys(only(records, "op"), {"moment", "phase", "scope", "call", "op", "slot", "device",
+                                   "address", "bytes", "value", "storage_bytes", "stack"});
 }
 
 TEST_CASE("show --json: a launch", "[cli]") {

@@ -1,19 +1,19 @@
-#include "interposer/engine/alias_text.h"
+#include "format/judge/op_text.h"
 
 #include "tests/support/catch.h"
 
 using namespace convtrace;
-using namespace convtrace::engine;
+using namespace convtrace::judge;
 
 namespace {
 
-AliasFinding finding_in(format::Definitions& definitions, const char* scope) {
-  AliasFinding finding;
+OpFinding finding_in(format::Definitions& definitions, const char* scope) {
+  OpFinding finding;
   finding.place = {definitions.intern(scope), 2, format::Phase::kForward};
-  finding.step = 7;
+  finding.header.step = 7;
   finding.op = definitions.intern("demo::bias_relu");
-  finding.output = definitions.intern("output:0");
-  finding.input = definitions.intern("input:1");
+  finding.slot = definitions.intern("output:0");
+  finding.other = definitions.intern("input:1");
   finding.address = 0x7f30c0a41040;
   finding.bytes = 98304;
   return finding;
@@ -21,9 +21,9 @@ AliasFinding finding_in(format::Definitions& definitions, const char* scope) {
 
 }  // namespace
 
-TEST_CASE("alias_text: freed-under-output names all that one needs to act", "[engine][alias]") {
+TEST_CASE("op_text: freed-under-output names all that one needs to act", "[judge][alias]") {
   format::Definitions definitions;
-  AliasFinding finding = finding_in(definitions, "h.0.mlp");
+  OpFinding finding = finding_in(definitions, "h.0.mlp");
   finding.kind = format::FindingKind::kFreedUnderOutput;
   const std::string text = describe(finding, definitions);
   for (const char* part :
@@ -35,10 +35,9 @@ TEST_CASE("alias_text: freed-under-output names all that one needs to act", "[en
   CHECK(text.find('\n') == std::string::npos);
 }
 
-TEST_CASE("alias_text: output-aliases-input begins with the pair, as documented",
-          "[engine][alias]") {
+TEST_CASE("op_text: output-aliases-input begins with the pair, as documented", "[judge][alias]") {
   format::Definitions definitions;
-  AliasFinding finding = finding_in(definitions, "");
+  OpFinding finding = finding_in(definitions, "");
   const std::string text = describe(finding, definitions);
   CHECK(text.find("output:0 aliases input:1 (0x7f30c0a41040, 98304 bytes), declared: none") == 0);
   CHECK(text.find("the root module") != std::string::npos);
@@ -47,9 +46,9 @@ TEST_CASE("alias_text: output-aliases-input begins with the pair, as documented"
   CHECK(describe(finding, definitions).find("occurrence 16") != std::string::npos);
 }
 
-TEST_CASE("alias_text: unknown names leave a readable sentence", "[engine][alias]") {
+TEST_CASE("op_text: unknown names leave a readable sentence", "[judge][alias]") {
   const format::Definitions definitions;
-  const std::string text = describe(AliasFinding{}, definitions);
+  const std::string text = describe(OpFinding{}, definitions);
   CHECK(text.find("an output aliases an input") == 0);
   CHECK(text.find("op (unnamed) (call 0") != std::string::npos);
 }

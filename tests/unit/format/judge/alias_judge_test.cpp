@@ -1,13 +1,13 @@
-#include "interposer/engine/alias_detector.h"
+#include "format/judge/alias_judge.h"
 
+#include "format/judge/shared_memory.h"
 #include "tests/support/catch.h"
 
 using namespace convtrace;
-using namespace convtrace::engine;
+using namespace convtrace::judge;
 using format::FindingKind;
 using format::StackId;
 using format::StringId;
-using Findings = AliasDetector::Findings;
 
 namespace {
 
@@ -16,49 +16,73 @@ constexpr uint64_t kBytes = 98304;
 const StringId kInput0{1}, kInput1{2}, kOutput0{3}, kOutput1{4};
 
 /// A tensor that covers its whole storage; its block's generation is the storage's number.
-OpOperand tensor(StringId slot, uint64_t storage, uint64_t base, uint64_t bytes = kBytes) {
-  OpOperand operand;
-  operand.slot = slot;
-  operand.is_output = slot == kOutput0 || slot == kOutput1;
-  operand.data = operand.storage_base = base;
-  operand.bytes = operand.storage_bytes = bytes;
-  operand.storage = storage;
-  operand.generation = storage;
-  operand.frees_reported = true;
-  return operand;
+format::Op tensor(StringId slot, uint64_t storage, uint64_t base, uint64_t bytes = kBytes) {
+  const bool is_output = slot == kOutput0 || slot == kOutput1;
+  format::Op tensor;
+  tensor.moment = is_output ? format::OpMoment::kOutput : format::OpMoment::kInput;
+  tensor.slot = slot;
+  tensor.address = base;
+  tensor.bytes = tensor.storage_bytes = bytes;
+  tensor.value = {.storage = storage, .offset = 0, .generation = storage, .version = 0};
+  tensor.frees_reported = true;
+  if (!is_output) tensor.stack = StackId{8};
+  return tensor;
 }
 
-/// The detector and the order of calls that the observer and the allocator make.
+/// A judge and the events that the observer and the allocator make.
 struct Program {
-  AliasDetector detector;
-  Findings findings;
+  AliasJudge judge;
+  AliasJudge::Findings findings;
   bool schema_known = false;
   bool declared = false;
 
-  bool op(std::vector<OpOperand> operands, uint32_t thread = kThread) {
-    OpCall call;
-    call.thread = thread;
-    call.step = 3;
-    call.op = StringId{9};
-    call.schema_known = schema_known;
-    call.declared_alias = declared;
-    call.operands = operands;
-    return detector.on_op(call, findings);
+  void see(format::Event event, uint32_t thread = kThread) {
+    format::header_of(event).thread = thread;
+    format::header_of(event).step = 3;
+    judge.see(event, findings);
   }
-  void stack(uint32_t id) { detector.on_op_stack(kThread, StackId{id}, findings); }
+  /// @return whether it is worth a stack.
+  bool op(const std::vector<format::Op>& tensors, uint32_t thread = kThread) {
+    format::Op event;
+    event.op = StringId{9};
+    see(event, thread);
+    for (const format::Op& tensor : tensors) see(tensor, thread);
+    event.moment = format::OpMoment::kEnd;
+    event.has_schema = schema_known;
+    event.declares_alias = declared;
+    see(event, thread);
+    bool shares = false;
+    each_shared(event, tensors, [&shares](const auto&, const auto&, Overlap) { shares = true; });
+    return shares;
+  }
+  void stack(uint32_t id) {
+    format::Op event;
+    event.moment = format::OpMoment::kStack;
+    event.stack = StackId{id};
+    see(event);
+  }
   /// The weak reference's callback comes first, then the allocator's report.
   void dies(uint64_t storage, uint32_t thread = kThread) {
-    detector.on_storage_dead(storage, thread, false, StackId{7}, StackId{8}, findings);
+    format::Op event;
+    event.moment = format::OpMoment::kStorageDeath;
+    event.value.storage = storage;
+    event.stack = StackId{7};
+    see(event, thread);
   }
-  void freed(uint64_t generation) { detector.on_freed(generation, kThread); }
+  void freed(uint64_t generation) {
+    format::Free event;
+    event.generation = generation;
+    event.source = format::MemorySource::kFramework;
+    see(event);
+  }
   void dies_and_frees(uint64_t storage) {
     dies(storage);
     freed(storage);
   }
-  void allocates(uint32_t thread = kThread) { detector.on_activity(thread, findings); }
+  void allocates(uint32_t thread = kThread) { see(format::Alloc{}, thread); }
   [[nodiscard]] size_t count(FindingKind kind) const {
     size_t n = 0;
-    for (const AliasFinding& finding : findings) n += finding.kind == kind ? 1 : 0;
+    for (const OpFinding& finding : findings) n += finding.kind == kind ? 1 : 0;
     return n;
   }
   [[nodiscard]] size_t errors() const { return count(FindingKind::kFreedUnderOutput); }
@@ -67,8 +91,8 @@ struct Program {
 
 }  // namespace
 
-TEST_CASE("alias_detector: input freed under a living output is found, with its stacks",
-          "[engine][alias]") {
+TEST_CASE("alias_judge: input freed under a living output is found, with its stacks",
+          "[judge][alias]") {
   Program p;
   CHECK(p.op({tensor(kInput0, 1, 0x1000), tensor(kOutput0, 2, 0x1000)}));
   p.stack(5);
@@ -81,10 +105,10 @@ TEST_CASE("alias_detector: input freed under a living output is found, with its 
   CHECK(p.errors() == 0);
   p.allocates();
   REQUIRE(p.errors() == 1);
-  const AliasFinding& finding = p.findings.back();
-  CHECK(finding.output == kOutput0);
-  CHECK(finding.input == kInput0);
-  CHECK(finding.step == 3);
+  const OpFinding& finding = p.findings.back();
+  CHECK(finding.slot == kOutput0);
+  CHECK(finding.other == kInput0);
+  CHECK(finding.header.step == 3);
   CHECK(finding.launch_stack == StackId{5});
   CHECK(finding.free_stack == StackId{7});
   CHECK(finding.alloc_stack == StackId{8});
@@ -93,7 +117,7 @@ TEST_CASE("alias_detector: input freed under a living output is found, with its 
   CHECK(p.errors() == 1);
 }
 
-TEST_CASE("alias_detector: the next op confirms as well as an allocation", "[engine][alias]") {
+TEST_CASE("alias_judge: the next op confirms as well as an allocation", "[judge][alias]") {
   Program p;
   p.op({tensor(kInput0, 1, 0x1000), tensor(kOutput0, 2, 0x1000)});
   p.dies_and_frees(1);
@@ -101,8 +125,7 @@ TEST_CASE("alias_detector: the next op confirms as well as an allocation", "[eng
   CHECK(p.errors() == 1);
 }
 
-TEST_CASE("alias_detector: a keep-alive torn down is no finding, in either order",
-          "[engine][alias]") {
+TEST_CASE("alias_judge: a keep-alive torn down is no finding, in either order", "[judge][alias]") {
   SECTION("output first") {
     Program p;
     p.op({tensor(kInput0, 1, 0x1000), tensor(kOutput0, 2, 0x1000)});
@@ -121,8 +144,8 @@ TEST_CASE("alias_detector: a keep-alive torn down is no finding, in either order
   }
 }
 
-TEST_CASE("alias_detector: what another thread does in between neither confirms nor withdraws",
-          "[engine][alias]") {
+TEST_CASE("alias_judge: what another thread does in between neither confirms nor withdraws",
+          "[judge][alias]") {
   Program p;
   p.op({tensor(kInput0, 1, 0x1000), tensor(kOutput0, 2, 0x1000)});
   p.dies_and_frees(1);
@@ -133,7 +156,7 @@ TEST_CASE("alias_detector: what another thread does in between neither confirms 
   CHECK(p.errors() == 0);
 }
 
-TEST_CASE("alias_detector: a storage may die while its memory lives on", "[engine][alias]") {
+TEST_CASE("alias_judge: a storage may die while its memory lives on", "[judge][alias]") {
   Program p;
   p.op({tensor(kInput0, 1, 0x1000), tensor(kOutput0, 2, 0x1000)});
   p.dies(1);  // a shared block: the allocator frees nothing
@@ -152,11 +175,11 @@ TEST_CASE("alias_detector: a storage may die while its memory lives on", "[engin
   }
 }
 
-TEST_CASE("alias_detector: memory of somebody else is not freed by a storage's death",
-          "[engine][alias]") {
+TEST_CASE("alias_judge: memory of somebody else is not freed by a storage's death",
+          "[judge][alias]") {
   Program p;
-  OpOperand numpy = tensor(kInput0, 1, 0x1000);
-  numpy.generation = 0;
+  format::Op numpy = tensor(kInput0, 1, 0x1000);
+  numpy.value.generation = 0;
   p.op({numpy, tensor(kOutput0, 2, 0x1000)});
   p.dies(1);
   p.allocates();
@@ -164,11 +187,10 @@ TEST_CASE("alias_detector: memory of somebody else is not freed by a storage's d
   CHECK(p.warnings() == 1);
 }
 
-TEST_CASE("alias_detector: without allocator reports the storage's death decides",
-          "[engine][alias]") {
+TEST_CASE("alias_judge: without allocator reports the storage's death decides", "[judge][alias]") {
   Program p;
-  OpOperand input = tensor(kInput0, 1, 0x1000);
-  input.generation = 0;
+  format::Op input = tensor(kInput0, 1, 0x1000);
+  input.value.generation = 0;
   input.frees_reported = false;
   p.op({input, tensor(kOutput0, 2, 0x1000)});
   p.dies(1);
@@ -176,11 +198,12 @@ TEST_CASE("alias_detector: without allocator reports the storage's death decides
   CHECK(p.errors() == 1);
 }
 
-TEST_CASE("alias_detector: views share a storage and are no finding unless a schema denies it",
-          "[engine][alias]") {
+TEST_CASE("alias_judge: views share a storage and are no finding unless a schema denies it",
+          "[judge][alias]") {
   Program p;
-  OpOperand view = tensor(kOutput0, 1, 0x1000);
-  view.data += 512;
+  format::Op view = tensor(kOutput0, 1, 0x1000);
+  view.address += 512;
+  view.value.offset = 512;
   view.bytes = 1024;
   SECTION("autograd.Function: nothing is declared either way") {
     CHECK_FALSE(p.op({tensor(kInput0, 1, 0x1000), view}));
@@ -202,26 +225,27 @@ TEST_CASE("alias_detector: views share a storage and are no finding unless a sch
   CHECK(p.errors() == 0);
 }
 
-TEST_CASE("alias_detector: disjoint parts of one storage do not alias", "[engine][alias]") {
+TEST_CASE("alias_judge: disjoint parts of one storage do not alias", "[judge][alias]") {
   Program p;
   p.schema_known = true;
-  OpOperand input = tensor(kInput0, 1, 0x1000);
+  format::Op input = tensor(kInput0, 1, 0x1000);
   input.bytes = 1024;
-  OpOperand output = tensor(kOutput0, 1, 0x1000);
-  output.data += 1024;
+  format::Op output = tensor(kOutput0, 1, 0x1000);
+  output.address += 1024;
+  output.value.offset = 1024;
   output.bytes = 1024;
   CHECK_FALSE(p.op({input, output}));
 }
 
-TEST_CASE("alias_detector: an in-place op is no finding", "[engine][alias]") {
+TEST_CASE("alias_judge: an in-place op is no finding", "[judge][alias]") {
   Program p;
-  OpOperand output = tensor(kOutput0, 1, 0x1000);
-  output.version = 1;
+  format::Op output = tensor(kOutput0, 1, 0x1000);
+  output.value.version = 1;
   CHECK_FALSE(p.op({tensor(kInput0, 1, 0x1000), output}));
   CHECK(p.findings.empty());
 }
 
-TEST_CASE("alias_detector: of two outputs only the one that aliases is named", "[engine][alias]") {
+TEST_CASE("alias_judge: of two outputs only the one that aliases is named", "[judge][alias]") {
   Program p;
   CHECK(p.op({tensor(kInput0, 1, 0x1000), tensor(kInput1, 2, 0x100000),
               tensor(kOutput0, 3, 0x200000), tensor(kOutput1, 4, 0x100000)}));
@@ -230,11 +254,11 @@ TEST_CASE("alias_detector: of two outputs only the one that aliases is named", "
   p.allocates();
   REQUIRE(p.warnings() == 1);
   REQUIRE(p.errors() == 1);
-  CHECK(p.findings.back().output == kOutput1);
-  CHECK(p.findings.back().input == kInput1);
+  CHECK(p.findings.back().slot == kOutput1);
+  CHECK(p.findings.back().other == kInput1);
 }
 
-TEST_CASE("alias_detector: an output inside an input's memory aliases it", "[engine][alias]") {
+TEST_CASE("alias_judge: an output inside an input's memory aliases it", "[judge][alias]") {
   Program p;
   CHECK(p.op({tensor(kInput0, 1, 0x1000), tensor(kOutput0, 2, 0x1000 + 4096, 256)}));
   p.dies_and_frees(1);
@@ -244,14 +268,14 @@ TEST_CASE("alias_detector: an output inside an input's memory aliases it", "[eng
   CHECK(p.findings.back().bytes == 256);
 }
 
-TEST_CASE("alias_detector: neighbours and empty tensors do not alias", "[engine][alias]") {
+TEST_CASE("alias_judge: neighbours and empty tensors do not alias", "[judge][alias]") {
   Program p;
   CHECK_FALSE(p.op({tensor(kInput0, 1, 0x1000, 256), tensor(kOutput0, 2, 0x1100, 256)}));
   CHECK_FALSE(p.op({tensor(kInput0, 3, 0x1000, 0), tensor(kOutput0, 4, 0x1000, 0)}));
 }
 
-TEST_CASE("alias_detector: a declared alias of a foreign storage warns of nothing but is watched",
-          "[engine][alias]") {
+TEST_CASE("alias_judge: a declared alias of a foreign storage warns of nothing but is watched",
+          "[judge][alias]") {
   Program p;
   p.schema_known = p.declared = true;
   CHECK(p.op({tensor(kInput0, 1, 0x1000), tensor(kOutput0, 2, 0x1000)}));
@@ -261,25 +285,21 @@ TEST_CASE("alias_detector: a declared alias of a foreign storage warns of nothin
   CHECK(p.errors() == 1);
 }
 
-TEST_CASE("alias_detector: through a chain of ops the owner is the one whose death counts",
-          "[engine][alias]") {
+TEST_CASE("alias_judge: through a chain of ops the owner is the one whose death counts",
+          "[judge][alias]") {
   Program p;
   p.op({tensor(kInput0, 1, 0x1000), tensor(kOutput0, 2, 0x1000)});
   p.op({tensor(kInput0, 2, 0x1000), tensor(kOutput0, 3, 0x1000)});
   p.dies(2);
   p.allocates();
   CHECK(p.errors() == 0);
-  WatchedMemory memory;
-  CHECK(p.detector.owns_watched(1, memory));
-  CHECK(memory.generation == 1);
-  CHECK_FALSE(p.detector.owns_watched(2, memory));
   p.dies_and_frees(1);
   p.allocates();
   CHECK(p.errors() == 1);
 }
 
-TEST_CASE("alias_detector: the same bug in a loop is said a few times, then at each doubling",
-          "[engine][alias]") {
+TEST_CASE("alias_judge: the same bug in a loop is said a few times, then at each doubling",
+          "[judge][alias]") {
   Program p;
   for (uint64_t i = 0; i < 100; ++i) {
     p.op({tensor(kInput0, 1000 + i, 0x1000), tensor(kOutput0, 2000 + i, 0x1000)});
@@ -291,21 +311,51 @@ TEST_CASE("alias_detector: the same bug in a loop is said a few times, then at e
   CHECK(p.findings.back().occurrence == 64);
 }
 
-TEST_CASE("alias_detector: at the end open warnings are said and open suspicions are not",
-          "[engine][alias]") {
+TEST_CASE("alias_judge: memory that was freed before its storage's death counts as freed",
+          "[judge][alias]") {
+  Program p;
+  p.op({tensor(kInput0, 1, 0x1000), tensor(kOutput0, 2, 0x1000)});
+  p.freed(1);
+  p.allocates();
+  CHECK(p.errors() == 0);
+  p.dies(1);
+  p.allocates();
+  CHECK(p.errors() == 1);
+}
+
+TEST_CASE("alias_judge: a launch confirms as well as an allocation", "[judge][alias]") {
   Program p;
   p.op({tensor(kInput0, 1, 0x1000), tensor(kOutput0, 2, 0x1000)});
   p.dies_and_frees(1);
-  p.detector.finish(p.findings);
-  CHECK(p.warnings() == 1);
-  CHECK(p.errors() == 0);
+  p.see(format::Launch{});
+  CHECK(p.errors() == 1);
 }
 
-TEST_CASE("alias_detector: watches are bounded and refusals counted", "[engine][alias]") {
+TEST_CASE("alias_judge: after lost events it accuses nobody", "[judge][alias]") {
   Program p;
-  for (uint64_t i = 0; i < AliasDetector::kMaxWatches + 10; ++i) {
+  p.op({tensor(kInput0, 1, 0x1000), tensor(kOutput0, 2, 0x1000)});
+  format::Loss lost;
+  SECTION("a death may be among them") {
+    lost.reason = format::LossReason::kQueueFull;
+    p.see(lost);
+    p.dies_and_frees(1);
+    p.allocates();
+    CHECK(p.errors() == 0);
+  }
+  SECTION("values are of no account") {
+    lost.reason = format::LossReason::kRingFull;
+    p.see(lost);
+    p.dies_and_frees(1);
+    p.allocates();
+    CHECK(p.errors() == 1);
+  }
+}
+
+TEST_CASE("alias_judge: watches are bounded and refusals counted", "[judge][alias]") {
+  Program p;
+  for (uint64_t i = 0; i < AliasJudge::kMaxWatches + 10; ++i) {
     p.op({tensor(kInput0, 2 * i + 1, 0x1000 + i * kBytes * 2),
           tensor(kOutput0, 2 * i + 2, 0x1000 + i * kBytes * 2)});
   }
-  CHECK(p.detector.watches_refused() == 10);
+  CHECK(p.judge.watches_refused() == 10);
 }

@@ -1,0 +1,85 @@
+#pragma once
+/// @file alias_judge.h
+/// Judges whether a tagged op handed out memory that it does not own: events in, findings out.
+///
+/// A watch (S, O) says: output storage O lies over memory of input storage S, and nothing says that
+/// O keeps S alive. When S dies and its memory is freed while O lives, whatever is allocated next
+/// may overwrite O: that is the finding. It is held back until the same thread does its next op,
+/// launch or allocation, and withdrawn if O dies first: then a keep-alive was being torn down.
+///
+/// Place:    trace_judge.h.
+/// Threads:  one.
+/// Errors:   bounded: beyond kMaxWatches no new watch is made (and counted). After lost events all
+///           is forgotten.
+/// Source:   docs/design.md "Aliasing".
+
+#include <cstdint>
+#include <map>
+#include <tuple>
+#include <unordered_map>
+#include <vector>
+
+#include "format/events.h"
+#include "format/judge/op_finding.h"
+
+namespace convtrace::judge {
+
+class AliasJudge {
+ public:
+  using Findings = std::vector<OpFinding>;
+  static constexpr size_t kMaxWatches = 4096;
+
+  /// Whether findings of that kind are its own.
+  [[nodiscard]] static bool judges(format::FindingKind kind) {
+    return kind == format::FindingKind::kFreedUnderOutput ||
+           kind == format::FindingKind::kOutputAliasesInput;
+  }
+
+  /// @param[out] findings  appended to.
+  void see(const format::Event& event, Findings& findings);
+
+  [[nodiscard]] uint64_t watches_refused() const { return refused_; }
+
+ private:
+  struct Watch {
+    uint64_t owner = 0, output = 0;  ///< storages
+    uint64_t base = 0, bytes = 0;    ///< of the owner
+    uint64_t generation = 0;  ///< life of the memory there; 0: not of an allocator that reports
+    bool frees_reported = false;
+    bool freed = false;  ///< that life is over
+    uint64_t op_serial = 0;
+    OpFinding finding{};
+  };
+  struct Pending {
+    Watch watch;
+    uint32_t thread = 0;  ///< who let go of the memory last
+    bool freed = false;
+  };
+
+  void on(const format::Op& event, Findings& findings);
+  void on(const format::Free& event);
+  void on(const format::Loss& event);
+  void on_activity(const format::EventHeader& now, Findings& findings);
+  void on_end(const format::Op& end, Findings& findings);
+  void on_stack(const format::Op& event, Findings& findings);
+  void on_storage_dead(const format::Op& event, Findings& findings);
+
+  void watch_owners(const format::Op& input, const format::Op& output, const OpFinding& finding);
+  void add_watch(Watch watch);
+  void confirm(const format::EventHeader& now, Findings& findings);
+  void announce(const format::EventHeader& now, Findings& findings);
+  void report(OpFinding finding, const format::EventHeader& now, Findings& findings);
+
+  std::unordered_map<uint32_t, std::vector<format::Op>> tensors_;  ///< by thread, of its op at hand
+  std::vector<Watch> watches_;
+  std::vector<Pending> pending_;
+  std::vector<OpFinding> unannounced_;  ///< warnings that wait for their stack
+  uint64_t op_serial_ = 0;
+  std::map<uint32_t, uint64_t> last_op_of_thread_;
+  using Key = std::tuple<format::FindingKind, format::StringId, format::StringId, format::StringId,
+                         format::StringId>;
+  std::map<Key, uint64_t> occurrences_;
+  uint64_t refused_ = 0;
+};
+
+}  // namespace convtrace::judge

@@ -1,0 +1,40 @@
+#pragma once
+/// @file recent.h
+/// A table that forgets what was put into it first.
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <unordered_map>
+#include <utility>
+
+namespace convtrace::judge {
+
+template <typename Value>
+class Recent {
+ public:
+  static constexpr size_t kMost = size_t{1} << 16;
+
+  /// @return the value of the key, and whether it was there before.
+  std::pair<Value&, bool> get(uint64_t key) {
+    const auto [at, added] = values_.try_emplace(key);
+    if (added) {
+      order_.push_back(key);
+      if (order_.size() > kMost) {
+        values_.erase(order_.front());
+        order_.pop_front();
+      }
+    }
+    return {at->second, !added};
+  }
+  [[nodiscard]] const Value* find(uint64_t key) const {
+    const auto at = values_.find(key);
+    return at == values_.end() ? nullptr : &at->second;
+  }
+
+ private:
+  std::unordered_map<uint64_t, Value> values_;
+  std::deque<uint64_t> order_;
+};
+
+}  // namespace convtrace::judge
