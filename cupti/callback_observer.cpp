@@ -162,6 +162,8 @@ bool CallbackObserver::is_captured(const MemoryChange& change, const CallbackEnt
 void CallbackObserver::memory_changed(const MemoryChange& change, const CallbackEntry& entry,
                                       const CUpti_CallbackData& call) {
   if (is_captured(change, entry)) return;
+  if (change.kind == MemoryChange::Kind::kWait)
+    return observe_sync({format::SyncKind::kStreamWait, change.stream}, entry, call);
   memory_.leave(change, at(entry, call), true, 0);
   if (change.may_wait) observe_copy_wait(change, entry, call);
 }

@@ -39,9 +39,7 @@ namespace {
 // Not here, because they change no life of any memory and write none: cuMemAddressReserve (address
 // space alone), cuMemSetAccess, cuMemPoolTrimTo, cuMemPoolDestroy (its memory lives on until it is
 // freed), cuDestroyExternalMemory (its mappings are freed by cuMemFree), the cuMulticastBind calls
-// (what is bound has no address of its own there), prefetches and advice. Nor what orders work in
-// ways that a Sync event cannot say: cuCtxRecordEvent and cuCtxWaitEvent (of green contexts), waits
-// for values in a batch.
+// (what is bound has no address of its own there), prefetches and advice.
 constexpr CallbackEntry kDriverCallbacks[] = {
     CONVTRACE_LAUNCH(cuLaunchKernel),
     CONVTRACE_LAUNCH(cuLaunchKernelEx),
@@ -166,6 +164,10 @@ constexpr CallbackEntry kDriverCallbacks[] = {
     CONVTRACE_SYNC_END(cuStreamDestroy_v2),
     CONVTRACE_SYNC_STREAM(cuStreamSynchronize),
     CONVTRACE_SYNC_STREAM(cuStreamQuery),
+    CONVTRACE_SYNC(cuCtxRecordEvent),
+    CONVTRACE_SYNC(cuGreenCtxRecordEvent),
+    CONVTRACE_SYNC(cuCtxWaitEvent),
+    CONVTRACE_SYNC(cuGreenCtxWaitEvent),
     CONVTRACE_SYNC(cuCtxSynchronize),
     CONVTRACE_SYNC(cuCtxSynchronize_v2),
 

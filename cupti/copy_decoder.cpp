@@ -99,12 +99,15 @@ MemoryChange copy_operands(const CUDA_MEMCPY3D_BATCH_OP& op, CUstream stream) {
               stream);
 }
 
-MemoryChange write_value(const CUstreamBatchMemOpParams& op, CUstream stream) {
+MemoryChange memory_operation(const CUstreamBatchMemOpParams& op, CUstream stream) {
   switch (op.operation) {
     case CU_STREAM_MEM_OP_WRITE_VALUE_32:
       return set(op.writeValue.address, op.writeValue.value, sizeof(uint32_t), stream);
     case CU_STREAM_MEM_OP_WRITE_VALUE_64:
       return set(op.writeValue.address, op.writeValue.value64, sizeof(uint64_t), stream);
+    case CU_STREAM_MEM_OP_WAIT_VALUE_32:
+    case CU_STREAM_MEM_OP_WAIT_VALUE_64:
+      return {.kind = Kind::kWait, .stream = stream};
     default:
       return kNothing;
   }
@@ -179,7 +182,7 @@ CONVTRACE_DECODE_BATCH(cuMemBatchDecompressAsync, cuMemBatchDecompressAsync_para
                             address_of(p.paramsArray[index].src), p.paramsArray[index].dstNumBytes,
                             p.stream))
 CONVTRACE_DECODE_BATCH(cuStreamBatchMemOp_v2, cuStreamBatchMemOp_v2_params, count,
-                       write_value(p.paramArray[index], p.stream))
+                       memory_operation(p.paramArray[index], p.stream))
 CONVTRACE_DECODE_BATCH(cuMemDiscardBatchAsync, cuMemDiscardBatchAsync_params, count,
                        discard(p.dptrs[index], p.sizes[index], p.hStream))
 CONVTRACE_DECODE_BATCH(cuMemDiscardAndPrefetchBatchAsync, cuMemDiscardAndPrefetchBatchAsync_params,

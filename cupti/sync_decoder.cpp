@@ -33,6 +33,14 @@ CONVTRACE_DECODE(cuGreenCtxStreamCreate, {Kind::kStreamCreate, *p.phStream, null
 CONVTRACE_DECODE(cuStreamDestroy_v2, {Kind::kStreamDestroy, p.hStream})
 CONVTRACE_DECODE(cuStreamSynchronize, {Kind::kStreamDone, p.hStream})
 CONVTRACE_DECODE(cuStreamQuery, {Kind::kStreamDone, p.hStream})
+// All streams of a context at once, which are not known one by one. So a recorded event stands for
+// more than can be told, as one that another process records; and a wait is told as more than it
+// is, since less would accuse.
+CONVTRACE_DECODE(cuCtxRecordEvent, {Kind::kEventCreate, nullptr, p.hEvent, CU_EVENT_INTERPROCESS})
+CONVTRACE_DECODE(cuGreenCtxRecordEvent,
+                 {Kind::kEventCreate, nullptr, p.hEvent, CU_EVENT_INTERPROCESS})
+CONVTRACE_DECODE(cuCtxWaitEvent, {Kind::kContextDone, nullptr, nullptr, 0, p.hCtx})
+CONVTRACE_DECODE(cuGreenCtxWaitEvent, {Kind::kContextDone})
 CONVTRACE_DECODE(cuCtxSynchronize_v2, {Kind::kContextDone, nullptr, nullptr, 0, p.ctx})
 
 /// It has no parameters, and so no struct of them.

@@ -44,6 +44,10 @@ struct SyncChange {
   X(cuStreamDestroy_v2)            \
   X(cuStreamSynchronize)           \
   X(cuStreamQuery)                 \
+  X(cuCtxRecordEvent)              \
+  X(cuGreenCtxRecordEvent)         \
+  X(cuCtxWaitEvent)                \
+  X(cuGreenCtxWaitEvent)           \
   X(cuCtxSynchronize)              \
   X(cuCtxSynchronize_v2)
 

@@ -228,7 +228,7 @@ void add_batches(std::vector<Vector>& all) {
   writes[2].writeValue.address = 0x7008;
   writes[2].writeValue.value64 = 0x100000006;
   PTSZ(cuStreamBatchMemOp_v2,
-       "nothing; set driver 7000+4 source 5 stream 0x77; "
+       "wait driver 0+0 stream 0x77; set driver 7000+4 source 5 stream 0x77; "
        "set driver 7008+8 source 100000006 stream 0x77; ",
        kStream, 3, writes, 0);
 }
@@ -325,8 +325,14 @@ void add_syncs(std::vector<Vector>& all) {
   ONE(cuStreamDestroy_v2, "at entry: stream-destroy stream 0x77", kStream);
   PTSZ(cuStreamSynchronize, "stream-done stream 0x77", kStream);
   PTSZ(cuStreamQuery, "stream-done stream 0x77", kStream);
+  const auto context = handle<CUcontext>(5);
+  const auto green = handle<CUgreenCtx>(6);
+  ONE(cuCtxRecordEvent, "event-create event 0x99 flags 4", context, event);
+  ONE(cuGreenCtxRecordEvent, "event-create event 0x99 flags 4", green, event);
+  ONE(cuCtxWaitEvent, "context-done context 0x5", context, event);
+  ONE(cuGreenCtxWaitEvent, "context-done", green, event);
   all.push_back(vector(CBID(cuCtxSynchronize), 0, "context-done"));
-  ONE(cuCtxSynchronize_v2, "context-done context 0x5", handle<CUcontext>(5));
+  ONE(cuCtxSynchronize_v2, "context-done context 0x5", context);
 }
 
 std::vector<Vector> vectors() {

@@ -88,6 +88,24 @@ TEST_CASE("sync: a function of the host is told where it is put", "[sync]") {
   CHECK(told(scene, names).back() == "event-done s");
 }
 
+TEST_CASE("sync: waits in a batch are told among its writes, unless they are captured", "[sync]") {
+  Scene scene;
+  const auto [names, s, t, e] = Named(CU_EVENT_DEFAULT);
+  CUstreamBatchMemOpParams operations[2] = {};
+  operations[0].writeValue = {CU_STREAM_MEM_OP_WRITE_VALUE_32, scene.memory, {5}, 0, 0};
+  operations[1].waitValue = {CU_STREAM_MEM_OP_WAIT_VALUE_32, scene.memory, {5}, 0, 0};
+  REQUIRE(cuStreamBatchMemOp(s, 2, operations, 0) == CUDA_SUCCESS);
+  CHECK(told(scene, names).back() == "stream-wait s");
+  CHECK(scene.sink.all<format::Copy>().size() == 1);
+  const size_t before = scene.sink.all<Sync>().size();
+  CUgraph graph = nullptr;
+  REQUIRE(cuStreamBeginCapture(s, CU_STREAM_CAPTURE_MODE_RELAXED) == CUDA_SUCCESS);
+  REQUIRE(cuStreamBatchMemOp(s, 2, operations, 0) == CUDA_SUCCESS);
+  REQUIRE(cuStreamEndCapture(s, &graph) == CUDA_SUCCESS);
+  CHECK(scene.sink.all<Sync>().size() == before + 2);  // the capture begins, and ends
+  cuGraphDestroy(graph);
+}
+
 TEST_CASE("sync: a device other than the first is told", "[sync]") {
   Scene scene;
   CUcontext other = nullptr;
