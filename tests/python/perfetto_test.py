@@ -1,4 +1,4 @@
-"""`convtrace export --format perfetto` on the golden traces, read back as protobuf; by Perfetto's own definitions where the
+"""`convtrace export --format perfetto` on the golden traces, read back as protobuf; and by Perfetto's own definitions where the
 package `perfetto` is installed."""
 import os
 import struct
@@ -95,16 +95,59 @@ class PerfettoTestCase(Exported):
             file.write(b"my own")
         self.assertEqual(self.export("full", options=["--overwrite"], expect=1), b"my own")
 
-    def test_perfettos_own_definitions_read_it(self):
+
+class DefinitionsTestCase(Exported):
+    """By Perfetto's own definitions of its messages. Its trace processor is a program that the package fetches when it is first
+    used; what that one demands of tracks is checked here."""
+
+    def setUp(self):
+        super().setUp()
         try:
+            from google.protobuf import unknown_fields
             from perfetto.protos.perfetto.trace import perfetto_trace_pb2
         except ImportError:
             self.skipTest("the package perfetto is not installed")
-        trace = perfetto_trace_pb2.Trace()
-        trace.ParseFromString(self.export("full"))
-        findings = [p.track_event for p in trace.packet if p.track_event.name == "freed-under-output"]
+        self.proto, self.unknown_fields = perfetto_trace_pb2, unknown_fields
+        self.trace = perfetto_trace_pb2.Trace()
+        self.assertEqual(self.trace.ParseFromString(self.export("full", "syncs", "values")), os.path.getsize(self.path))
+
+    def assert_known(self, message):
+        self.assertEqual(len(self.unknown_fields.UnknownFieldSet(message)), 0, message)
+        for field, value in message.ListFields():
+            for part in value if field.is_repeated else [value]:
+                if field.message_type:
+                    self.assert_known(part)
+
+    def test_they_know_every_field_and_findings_carry_what_is_said_of_them(self):
+        self.assert_known(self.trace)
+        findings = [p.track_event for p in self.trace.packet if p.track_event.name == "freed-under-output"]
         self.assertTrue(findings)
         self.assertEqual({d.name for d in findings[0].debug_annotations} & {"level", "message"}, {"level", "message"})
+
+    def test_slices_nest_and_counters_count_on_their_tracks(self):
+        kinds = self.proto.TrackEvent
+        tracks, open_slices, last = {}, {}, {}
+        for packet in self.trace.packet:
+            self.assertNotEqual(packet.trusted_packet_sequence_id, 0)
+            if packet.HasField("track_descriptor"):
+                track = packet.track_descriptor
+                self.assertNotIn(track.uuid, tracks)  # of several traces, too
+                self.assertTrue(track.HasField("process") or track.parent_uuid in tracks)
+                tracks[track.uuid] = track
+                continue
+            event, at = packet.track_event, packet.track_event.track_uuid
+            self.assertEqual(event.HasField("double_counter_value"), event.type == kinds.TYPE_COUNTER)
+            self.assertEqual(tracks[at].HasField("counter"), event.type == kinds.TYPE_COUNTER)
+            if event.type == kinds.TYPE_SLICE_BEGIN:
+                self.assertTrue(event.name)
+                open_slices[at] = open_slices.get(at, 0) + 1
+            elif event.type == kinds.TYPE_SLICE_END:
+                self.assertGreater(open_slices.get(at, 0), 0, tracks[at].name)
+                open_slices[at] -= 1
+            if event.type in (kinds.TYPE_SLICE_BEGIN, kinds.TYPE_SLICE_END):
+                self.assertGreaterEqual(packet.timestamp, last.get(at, 0), tracks[at].name)
+                last[at] = packet.timestamp
+        self.assertTrue(last)
 
 
 if __name__ == "__main__":

@@ -256,6 +256,7 @@ Comparison compare(const ValueView& base, const ValueView& cand, const NoiseBand
   if (a.stats.hash == b.stats.hash) return {};
   const bool hash_only = a.capture == format::Capture::kHash || b.capture == format::Capture::kHash;
   const bool bytes_only = format::number_class(a.dtype) == NumberClass::kBytes;
+  if (a.unwritten || b.unwritten) return kUnwritten;
   if (hash_only || padded || bytes_only) return compare_hashes(a.dtype, padded, noise);
   if (!same_non_finite(a.stats, b.stats)) return compare_non_finite(a.stats, b.stats);
   return compare_statistics(base, cand, noise, relative);

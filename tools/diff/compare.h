@@ -111,8 +111,10 @@ struct Comparison {
   double difference = 0;       ///< in that field; NaN where no number says it
   double tolerance = 0;        ///< that was allowed in that field; NaN as above
   double z = 0;                ///< difference / tolerance
-  bool bits_differ = false;
+  bool bits_differ = false;    ///< of bytes that somebody wrote
 };
+/// Of bytes that nobody wrote.
+inline constexpr Comparison kUnwritten = {.verdict = Class::kWithinNoise, .field = Field::kHash};
 
 /// @param noise    null: nothing but its own rounding explains a difference.
 /// @param relative what the user allows, in units of the scale, in place of what rounding explains;

@@ -127,10 +127,20 @@ void RankDiff::compare_step(const StepRecords& base, const StepRecords& cand, bo
   for (const ChangedBetween& changed : pair.lineage.changed) {
     pair.comparisons[changed.consumer].verdict = Class::kChangedBetween;
   }
+  excuse_unwritten(pair);
   find_root(pair);
   find_first_bit_difference(pair);
   if (rows_ != nullptr) write_rows(pair);
   count(pair);
+}
+
+/// Who is given memory that nobody wrote sees in it what happened to be there.
+void RankDiff::excuse_unwritten(StepPair& pair) {
+  for (size_t m = 0; m < pair.comparisons.size(); ++m) {
+    const uint32_t producer = pair.lineage.seen_from[m];
+    const bool unwritten = producer != kNone && pair.base_of(producer).unwritten;
+    if (unwritten && pair.comparisons[m].bits_differ) pair.comparisons[m] = kUnwritten;
+  }
 }
 
 /// A guessed partner whose value is another one is no partner.
@@ -203,8 +213,7 @@ void RankDiff::add_one_sided(const StepPair& pair, uint32_t base_end, uint32_t c
 
 void RankDiff::find_first_bit_difference(const StepPair& pair) {
   if (outcome_.first_bit_difference) return;
-  const auto first = std::ranges::find_if(
-      pair.comparisons, [](const Comparison& c) { return c.verdict != Class::kIdentical; });
+  const auto first = std::ranges::find_if(pair.comparisons, &Comparison::bits_differ);
   if (first == pair.comparisons.end()) return;
   const auto match = static_cast<uint32_t>(first - pair.comparisons.begin());
   RootReport report;

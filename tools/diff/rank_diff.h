@@ -86,6 +86,7 @@ class RankDiff {
   /// Counts the unread steps that come before `step`.
   void take_equal_before(uint32_t step);
   void confirm_guesses(StepPair& pair) const;
+  static void excuse_unwritten(StepPair& pair);
   void learn_noise(const StepRecords& base, std::span<const std::unique_ptr<StepStream>> noise);
   void compare_step(const StepRecords& base, const StepRecords& cand, bool with_noise);
   void one_sided(const StepRecords& step, bool in_base);

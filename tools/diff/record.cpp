@@ -1,5 +1,7 @@
 #include "tools/diff/record.h"
 
+#include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "tools/diff/hash_mix.h"
@@ -25,6 +27,14 @@ SlotKind slot_kind(std::string_view slot) {
     if (word == text) return kind;
   }
   return SlotKind::kOther;
+}
+
+bool leaves_unwritten(std::string_view op) {
+  constexpr std::string_view kOps[] = {
+      "aten::empty",     "aten::empty_like",        "aten::empty_strided", "aten::empty_permuted",
+      "aten::new_empty", "aten::new_empty_strided", "aten::resize_",       "aten::resize_as_"};
+  const std::string_view name = op.substr(0, op.find('.'));  // without the overload
+  return std::ranges::find(kOps, name) != std::end(kOps);
 }
 
 uint64_t parameter_key(const ValueRecord& record) {

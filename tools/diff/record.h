@@ -33,6 +33,8 @@ enum class SlotKind : uint8_t {
   kOther
 };
 [[nodiscard]] SlotKind slot_kind(std::string_view slot);
+/// Whether an op gives out memory that it does not write: what is in it is anybody's guess.
+[[nodiscard]] bool leaves_unwritten(std::string_view op);
 
 /// The stable key of a value inside one (rank, step). Never an address, a time or a module index.
 struct RecordKey {
@@ -73,6 +75,7 @@ struct ValueRecord {
   format::Extent extent = format::Extent::kTensor;
   format::Capture capture = format::Capture::kStats;
   bool has_shape = false;
+  bool unwritten = false;  ///< an output of an op that leaves_unwritten()
   uint8_t dims_count = 0;
   uint32_t samples_bytes = 0;  ///< of `samples` and `leading` together
   size_t dims_at = 0;          ///< into StepRecords::dims

@@ -42,7 +42,7 @@ double largest_move(const std::vector<double>& from, const std::vector<double>& 
 bool is_measured(const ValueRecord& record) { return record.capture != format::Capture::kHash; }
 
 bool is_rounding(const Comparison& c) {
-  return c.verdict == Class::kWithinNoise || c.verdict == Class::kSuspicious;
+  return c.bits_differ && (c.verdict == Class::kWithinNoise || c.verdict == Class::kSuspicious);
 }
 
 }  // namespace

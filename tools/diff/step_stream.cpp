@@ -150,6 +150,7 @@ void StepStream::take(const format::TensorStats& event) {
                 .phase = event.place.phase};
   record.kind = slot.kind;
   record.tensor = slot.tensor;
+  record.unwritten = slot.kind == SlotKind::kOutput && leaves_unwritten(event.op);
   record.kernel = shared(reader_->definitions().kernel(event.kernel).name);
   record.t_ns = event.header.t_ns;
   record.seq = event.header.seq;
@@ -246,6 +247,14 @@ const StepStream::Slot& StepStream::shared_slot(StringId local) {
     if (colon != std::string_view::npos) slot.tensor = names_.intern(text.substr(colon + 1));
   }
   return slot;
+}
+
+bool StepStream::leaves_unwritten(StringId op) {
+  if (!op) return false;
+  if (op.value >= unwritten_.size()) unwritten_.resize(op.value + size_t{1});
+  std::optional<bool>& known = unwritten_[op.value];
+  if (!known) known = diff::leaves_unwritten(reader_->definitions().text(op));
+  return *known;
 }
 
 std::vector<std::string> StepStream::stack_of(format::StackId local) const {

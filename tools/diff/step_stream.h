@@ -80,6 +80,7 @@ class StepStream {
   format::StringId shared(format::StringId local);
   format::StringId shared_family(format::KernelId local);
   const Slot& shared_slot(format::StringId local);
+  bool leaves_unwritten(format::StringId op);
   std::vector<std::string> stack_of(format::StackId local) const;
 
   std::unique_ptr<reader::TraceReader> reader_;
@@ -103,7 +104,8 @@ class StepStream {
   // Ids of the file to ids of `names`; zero or empty: not translated yet.
   std::vector<format::StringId> shared_texts_;
   std::vector<Slot> shared_slots_;
-  std::vector<Followed> followed_;  ///< by launch
+  std::vector<std::optional<bool>> unwritten_;  ///< by op
+  std::vector<Followed> followed_;              ///< by launch
   uint32_t last_launch_ = 0;
 };
 

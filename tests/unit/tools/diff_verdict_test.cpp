@@ -339,3 +339,36 @@ TEST_CASE("diff: metadata that differs is listed, versions first", "[diff][prefl
         diff::PreflightEntry{"switch.CUBLAS_WORKSPACE_CONFIG", std::nullopt, ":4096:8"});
   CHECK(result.preflight[2].name == "command line");
 }
+
+TEST_CASE("diff: memory that an op gives out unwritten is never blamed, nor who is given it",
+          "[diff][class]") {
+  const auto run = [](float junk, float result) {
+    Run made = test::training(1);
+    const auto value = [&](const char* op, const char* slot, float v) {
+      made.add({.scope = "fc1",
+                .slot = slot,
+                .op = op,
+                .values = {v, v},
+                .dtype = format::DType::kI32,
+                .storage = 900});
+    };
+    value("aten::new_empty", "output:0", junk);
+    value("aten::add_.Tensor", "input:0", junk);
+    value("aten::mul.Tensor", "output:0", result);
+    made.items.back().storage = 901;
+    return made;
+  };
+  const DiffResult same = compared(run(1, 5), run(2, 5));
+  CHECK(same.verdict == Verdict::kSame);
+  CHECK(count(same, Class::kWithinNoise) == 2);
+  CHECK_FALSE(same.first_bit_difference.has_value());
+  const DiffResult used = compared(run(1, 5), run(2, 6));  // something was made of it
+  CHECK(used.root->record.op == "aten::mul.Tensor");
+  Run named = run(1, 5);
+  for (Item& item : named.items) {
+    if (item.op == "aten::new_empty") item.op = "aten::new_empty_but_filled";
+  }
+  Run other = named;
+  other.at(0, "fc1", "output:0", 2).values = {7, 7};
+  CHECK(compared(named, other).root->record.op == "aten::new_empty_but_filled");
+}
