@@ -186,7 +186,9 @@ constexpr SettingSpec kTable[] = {
     row<Choice<&S::graphs, kGraphs>>("CONVTRACE_GRAPHS", "launch|capture", "launch",
                                      "Whether CUDA graphs are traced at launch or at capture."),
     row<Text<&S::cupti>>("CONVTRACE_CUPTI", "FILE", "", "libcupti to use if none is loaded."),
-    row<Flag<&S::poison>>("CONVTRACE_POISON", "0|1", "0", "Fill freed device memory with 0xFF."),
+    row<Flag<&S::poison>>(
+        "CONVTRACE_POISON", "0|1", "0",
+        "Fill memory of CPU tensors with 0xFF when it is given out and when it is given back."),
     row<Flag<&S::quarantine>>("CONVTRACE_QUARANTINE", "0|1", "0",
                               "Delay frees, so that addresses are not reused."),
     row<Flag<&S::strict_alloc>>("CONVTRACE_STRICT_ALLOC", "0|1", "0",

@@ -1,5 +1,6 @@
 #include "interposer/engine/arming.h"
 
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -8,7 +9,9 @@
 #include <atomic>
 #include <mutex>
 #include <new>
+#include <string_view>
 
+#include "cupti/hooks_v1.h"
 #include "format/base/log.h"
 #include "format/settings/controls.h"
 #include "interposer/engine/absence.h"
@@ -75,14 +78,30 @@ bool say_problems(const std::vector<std::string>& problems) {
   return !problems.empty();
 }
 
+void refuse_poison(const settings::Settings& settings) {
+  if (!settings.poison) return;
+  const auto* reports = static_cast<const int*>(dlsym(RTLD_DEFAULT, CONVTRACE_CPU_ALLOC_SYMBOL));
+  const char* const asked = getenv("CONVTRACE_POISON");
+  if (reports == nullptr || *reports == 0) {
+    log_line(format::Level::kWarning, "settings",
+             "CONVTRACE_POISON is refused: it fills memory of CPU tensors, whose allocator is not "
+             "observed here (CONVTRACE_CPU_ALLOC=on does); of a GPU's blocks it is not known in "
+             "time which streams still use them");
+  } else if (asked == nullptr || std::string_view(asked) != "1") {
+    log_line(format::Level::kWarning, "settings",
+             "poison of a settings file comes too late: start with `convtrace run`, or set "
+             "CONVTRACE_POISON=1 in the environment");
+  }
+}
+
 /// What is asked for and not done.
 void say_refusals(const settings::Settings& settings) {
-  constexpr char kRefused[] =
-      "%s is refused: this version cannot do it; CONVTRACE_STRICT_ALLOC=1 makes the driver take "
-      "freed memory back at once";
-  if (settings.poison) log_line(format::Level::kWarning, "settings", kRefused, "CONVTRACE_POISON");
-  if (settings.quarantine)
-    log_line(format::Level::kWarning, "settings", kRefused, "CONVTRACE_QUARANTINE");
+  refuse_poison(settings);
+  if (settings.quarantine) {
+    log_line(format::Level::kWarning, "settings",
+             "CONVTRACE_QUARANTINE is refused: allocators tell what they free, and cannot be asked "
+             "to wait; CONVTRACE_STRICT_ALLOC=1 makes the driver take freed memory back at once");
+  }
   if (settings.strict_alloc && getenv("PYTORCH_NO_CUDA_MEMORY_CACHING") == nullptr) {
     log_line(format::Level::kWarning, "settings",
              "strict_alloc of a settings file comes too late: start with `convtrace run`, or set "

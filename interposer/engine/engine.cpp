@@ -79,7 +79,7 @@ Engine::Engine(EngineOptions options)
                .when_full = options_.settings.snapshot_full},
               doorbell_, *this),
       port_({process_state(), *this, definitions_, addresses_, journal_, ops_, steps_, *this,
-             captures_, values_, names_, &helpers_}),
+             captures_, values_, names_, &helpers_, options_.settings.poison}),
       config_(options_.settings, std::move(options_.environment), options_.start_folder),
       rank_(options_.rank, options_.rank_known) {
   if (options_.settings.stacks == settings::Stacks::kAll) journal_.take_stacks();

@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "cupti/stats/compute.h"
-#include "interposer/engine/padding_count.h"
+#include "interposer/engine/poison_count.h"
 #include "interposer/engine/tensor_request.h"
 
 namespace convtrace::engine {
@@ -186,6 +186,7 @@ void ObserverPort::Batch::compute_here(const TensorRequest& request) {
     leading.resize(size_t{request.samples} * format::element_bytes(event.dtype));
     event.leading = {leading.data(), copy_leading(request.view, request.samples, leading.data())};
   }
+  if (around_.poison && event.op) event.poisoned = count_poisoned(request.view);
   PaddingCount padding;
   if (event.padding != format::Padding::kNone) {
     padding = count_padding(request.view, event.pad_index);

@@ -54,6 +54,7 @@ class ObserverPort {
     ValueStore& values;
     NameFilter& names;
     stats::HelperThreads* helpers = nullptr;  ///< for large CPU tensors
+    bool poison = false;                      ///< memory of CPU tensors is given out filled
   };
   explicit ObserverPort(const Surroundings& around) : around_(around) {}
 

@@ -15,6 +15,7 @@
 #include "interposer/stub/elf_lookup.h"
 #include "interposer/stub/hooks.h"
 #include "interposer/stub/late_arrival.h"
+#include "interposer/stub/poison.h"
 
 extern int convtrace_cpu_alloc_v1;
 
@@ -52,24 +53,27 @@ static void tell_engine(void* pointer, int64_t bytes, uint64_t device) {
 
 void report_3(void* pointer, int64_t bytes, uint64_t device) {
   static _Atomic(convtrace_function) cache;
-  tell_engine(pointer, bytes, device);
   const report_3_fn next = (report_3_fn)real(&cache, REPORT_3);
+  convtrace_poison(pointer, bytes, device, __builtin_return_address(0), (convtrace_function)next);
+  tell_engine(pointer, bytes, device);
   if (next != NULL) next(pointer, bytes, device);
 }
 
 void report_ll(void* pointer, int64_t bytes, uint64_t allocated, uint64_t reserved,
                uint64_t device) {
   static _Atomic(convtrace_function) cache;
-  tell_engine(pointer, bytes, device);
   const report_5_fn next = (report_5_fn)real(&cache, REPORT_LL);
+  convtrace_poison(pointer, bytes, device, __builtin_return_address(0), (convtrace_function)next);
+  tell_engine(pointer, bytes, device);
   if (next != NULL) next(pointer, bytes, allocated, reserved, device);
 }
 
 void report_mm(void* pointer, int64_t bytes, uint64_t allocated, uint64_t reserved,
                uint64_t device) {
   static _Atomic(convtrace_function) cache;
-  tell_engine(pointer, bytes, device);
   const report_5_fn next = (report_5_fn)real(&cache, REPORT_MM);
+  convtrace_poison(pointer, bytes, device, __builtin_return_address(0), (convtrace_function)next);
+  tell_engine(pointer, bytes, device);
   if (next != NULL) next(pointer, bytes, allocated, reserved, device);
 }
 

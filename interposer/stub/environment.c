@@ -13,6 +13,7 @@
 #include "cupti/hooks_v1.h"
 #include "interposer/stub/elf_lookup.h"
 #include "interposer/stub/late_arrival.h"
+#include "interposer/stub/poison.h"
 
 int convtrace_cpu_alloc_v1 = 0;
 int convtrace_other_injection = 0;
@@ -134,5 +135,6 @@ __attribute__((constructor)) static void enter_process(void) {
     atomic_store(&convtrace_observer_missing, 1);
   }
   convtrace_cpu_alloc_v1 = cpu_allocator_reports();
+  convtrace_poisons = convtrace_cpu_alloc_v1 && is(getenv("CONVTRACE_POISON"), "1");
   use_no_caches();
 }

@@ -1,10 +1,12 @@
 """Ops that hand out memory that they do not own are found, each by its name; what looks alike and is
 right gives nothing. Real PyTorch under the real preload library."""
 import json
+import os
 import subprocess
 import unittest
 
-from preload_test import SHOW, ProgramTest
+from preload_test import HERE, SHOW, ProgramTest
+from support import torch
 
 
 class Aliasing(ProgramTest):
@@ -53,6 +55,43 @@ class Aliasing(ProgramTest):
         self.assertEqual({(f["op"], f["kind"], f["level"]) for f in found},
                          {(op, "output-aliases-input", "warning") for op in ("Numpy", "Dlpack", "NumpyOwner")})
         self.assertEqual((traced.stdout, traced.stderr), (plain.stdout, plain.stderr))
+
+
+class Extension(ProgramTest):
+    def test_ops_in_cpp_are_found_forward_and_backward(self):
+        library = os.path.join(self.folder, "ops.so")
+        torch_folder = os.path.dirname(torch.__file__)
+        subprocess.run(
+            [os.environ.get("CXX", "c++"), "-std=c++20", "-shared", "-fPIC", "-O0", "-w", "-o", library,
+             os.path.join(HERE, "programs", "aliasing_ops.cpp"), "-I", os.path.join(torch_folder, "include"),
+             "-D_GLIBCXX_USE_CXX11_ABI=%d" % torch.compiled_with_cxx11_abi(),
+             "-L", os.path.join(torch_folder, "lib"), "-ltorch", "-ltorch_cpu", "-lc10"], check=True)
+        plain = self.run_program("aliasing_cpp.py", library, preload=False)
+        traced = self.run_program("aliasing_cpp.py", library)
+        self.assertEqual((traced.returncode, traced.stdout), (0, plain.stdout), traced.stderr)
+        trace, = self.traces()
+        found = self.records(trace, "findings", expect=4)
+        self.check_replay(trace, found)
+        errors = {(f["op"], f["kind"], f["slot"], f["phase"]) for f in found if f["level"] == "error"}
+        self.assertEqual(errors, {
+            ("aliasing_cpp::borrow", "freed-under-output", "output:0", "forward"),
+            ("aliasing_cpp::borrow_gradient", "freed-under-output", "output:0", "backward")})
+        warned = {f["op"] for f in found if f["kind"] == "output-aliases-input"}
+        self.assertIn("aliasing_cpp::hide", warned)
+
+    check_replay = Aliasing.check_replay
+
+
+class Ranks(ProgramTest):
+    def test_of_two_ranks_the_faulty_one_has_the_findings(self):
+        done = self.run_program("aliasing_ranks.py")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        faulty, = [t for t in self.traces() if os.path.basename(t).startswith("1-")]
+        for trace in self.traces():
+            found = self.records(trace, "findings", expect=4 if trace == faulty else 0)
+            errors = [(f["op"], f["kind"], f["step"]) for f in found if f["level"] == "error"]
+            wanted = [("Doubled", "freed-under-output", step) for step in range(3)]
+            self.assertEqual(errors, wanted if trace == faulty else [])
 
 
 if __name__ == "__main__":
