@@ -264,12 +264,12 @@ std::string renamed_text(const DiffResult& result) {
 std::string tolerance_text(const RecordReport& record) {
   const Comparison& c = record.comparison;
   if (std::isnan(c.difference) || c.field == Field::kNone) return "";
-  std::string text = "difference " + number_text(c.difference) + " in " +
-                     std::string(to_string(c.field)) + "; tolerance used " +
-                     number_text(c.tolerance) + "; " + number_text(c.difference) +
-                     " would have passed";
-  if (std::isfinite(c.z)) text += " (" + number_text(c.z, 3) + " times the one used)";
-  return text;
+  const std::string difference = number_text(c.difference), used = number_text(c.tolerance);
+  std::string text = "they differ by " + difference + " in " + std::string(to_string(c.field));
+  text += std::isfinite(c.z)
+              ? ", " + number_text(c.z, 3) + " times the tolerance used (" + used + ')'
+              : "; tolerance used " + used;
+  return text + "; " + difference + " would have passed";
 }
 
 std::string before_text(const DiffResult& result) {

@@ -43,8 +43,8 @@ struct StepRow {
 [[nodiscard]] std::string match_text(const RecordReport& record);
 /// Of modules that have another name in the candidate; "" if none has.
 [[nodiscard]] std::string renamed_text(const DiffResult& result);
-/// "difference 0.5 in mean; tolerance used 1e-6; 0.5 would have passed (...)", "" if no number says
-/// it.
+/// "they differ by 0.5 in mean, 5e+05 times the tolerance used (1e-6); 0.5 would have passed"; ""
+/// if no number says it.
 [[nodiscard]] std::string tolerance_text(const RecordReport& record);
 /// What agrees before the root: "12 values matched; all earlier steps are the same bit by bit".
 /// @pre there is a root.

@@ -18,7 +18,7 @@ constexpr size_t kPreflightLines = 6;
 constexpr size_t kFindingLines = 5;
 constexpr size_t kFramesShown = 4;
 constexpr uint32_t kStepsAround = 2;
-constexpr size_t kNameWidth = 10, kValueWidth = 26;
+constexpr size_t kNameWidth = 10, kValueWidth = 26, kMaxValueWidth = 40;
 constexpr size_t kLabelWidth = 14;
 
 class TextReport {
@@ -112,7 +112,6 @@ class TextReport {
     const RecordReport& record = root.record;
     out_ << "\n";
     line("root  ", root_sentence(root), "1");
-    line("  where       ", place_text(record, true));
     line("  value       ", object_text(record) + ", " + type_text(record));
     line("  class       ",
          std::string(to_string(record.comparison.verdict)) + "; matched by " + match_text(record));
@@ -158,10 +157,10 @@ class TextReport {
 
   void table(const RecordReport& record) {
     const size_t frame = 4 + kNameWidth + 2 + 2;
-    const size_t column =
-        terminal_.columns == 0
-            ? kValueWidth
-            : std::max<size_t>(8, (std::max(terminal_.columns, frame) - frame) / 2);
+    const size_t column = terminal_.columns == 0
+                              ? kValueWidth
+                              : std::clamp<size_t>((std::max(terminal_.columns, frame) - frame) / 2,
+                                                   8, kMaxValueWidth);
     out_ << "    " << padded("", kNameWidth + 2) << padded("baseline", column) << "  candidate\n";
     for (const StatRow& row : stat_rows(record)) {
       const bool fits =

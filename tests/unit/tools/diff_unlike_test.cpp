@@ -148,6 +148,34 @@ TEST_CASE("unlike: independent launches in another order are the same", "[diff][
   check_both_ways(base, cand, MatchedBy::kOccurrence);
 }
 
+TEST_CASE("unlike: a step that one run lacks is passed over, and those after it are compared",
+          "[diff][align]") {
+  Run base = test::training(4), cand = base;
+  std::erase_if(cand.items, [](const test::Item& item) { return item.step == 1; });
+  const DiffResult same = compared(base, cand);
+  CHECK(same.verdict == Verdict::kSame);
+  CHECK(same.steps == 3);
+  CHECK(count(same, Class::kUnmatched) == 14);
+  CHECK(same.incomplete.empty());  // it goes on to the same end
+  scale(cand.at(2, "fc1", "output:0", 1), 2);
+  CHECK(where(compared(base, cand)) == Where{2, Phase::kForward, "fc1", "output:0"});
+  check_both_ways(base, cand, MatchedBy::kStableKey);
+}
+
+TEST_CASE("unlike: other numbers of launches stand in no value's way", "[diff][align]") {
+  const Run base = test::training();
+  Run cand = base;
+  for (int i = 0; i < 7; ++i) {  // one kernel split into several, and a new one
+    cand.add({.kind = test::Item::Kind::kLaunch, .step = 1, .scope = "fc1", .kernel = "gemm"});
+    cand.add({.kind = test::Item::Kind::kLaunch, .step = 1, .scope = "fc1", .kernel = "reduce"});
+  }
+  const DiffResult result = compared(base, cand);
+  CHECK(result.verdict == Verdict::kSame);
+  CHECK(result.launches == 4);
+  CHECK(count(result, Class::kIdentical) == result.values);
+  CHECK(compared(cand, base).launches == 4);
+}
+
 TEST_CASE("unlike: a step that has nothing in common does not take minutes", "[diff][align]") {
   Run base, cand;
   for (int i = 0; i < 20000; ++i) {
