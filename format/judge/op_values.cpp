@@ -62,7 +62,7 @@ void OpValues::on(const format::TensorStats& event, Findings& findings) {
   const Role role = role_of(event.slot);
   if (role == Role::kTaken) {
     taken_.get(key_of(event)).first = {event.stats.hash, event.slot};
-    OpenOp* const open = event.poisoned != 0 ? open_.innermost(event.header.thread) : nullptr;
+    OpenOp* const open = event.poisoned != 0 ? open_.of(event.header.thread, event.op) : nullptr;
     if (open != nullptr) open->took_poison = true;
   } else if (role == Role::kLeft) {
     compare(event, findings);
@@ -99,7 +99,7 @@ void OpValues::compare(const format::TensorStats& left, Findings& findings) {
 }
 
 void OpValues::never_written(const format::TensorStats& event, Findings& findings) {
-  const OpenOp* const open = open_.innermost(event.header.thread);
+  const OpenOp* const open = open_.of(event.header.thread, event.op);
   if (open == nullptr || open->took_poison) return;
   OpFinding finding = finding_of(format::FindingKind::kNeverWritten, event);
   finding.count = event.poisoned;

@@ -4,6 +4,7 @@
 ///
 /// An op that raises an exception has no end: it goes with the op around it.
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -43,6 +44,15 @@ class OpenOps {
     if (by_thread_.empty()) return nullptr;
     const auto found = by_thread_.find(thread);
     return found == by_thread_.end() ? nullptr : &found->second.back().state;
+  }
+  /// @return of the innermost call of an op on a thread; null if none is running. Within it may be
+  /// ops that raised an exception.
+  [[nodiscard]] State* of(uint32_t thread, format::StringId op) {
+    const auto found = by_thread_.find(thread);
+    if (found == by_thread_.end()) return nullptr;
+    const auto open = std::find_if(found->second.rbegin(), found->second.rend(),
+                                   [op](const Open& one) { return one.op == op; });
+    return open == found->second.rend() ? nullptr : &open->state;
   }
   void clear() { by_thread_.clear(); }
 

@@ -94,5 +94,20 @@ class Ranks(ProgramTest):
             self.assertEqual(errors, wanted if trace == faulty else [])
 
 
+class Patterns(ProgramTest):
+    def test_the_diff_tells_that_an_op_takes_one_tensor_twice(self):
+        for which in ("copy", "same"):
+            done = self.run_program("alias_pattern.py", which, CONVTRACE_OUTPUT=which + ".ctrace")
+            self.assertEqual(done.returncode, 0, done.stderr)
+        report = os.path.join(self.folder, "report.json")
+        compare = [SHOW + "-diff", "copy.ctrace", "same.ctrace", "--json", report]
+        done = subprocess.run(compare, cwd=self.folder, stdout=subprocess.PIPE, text=True)
+        with open(report) as file:
+            found, = json.load(file)["alias_patterns"]
+        self.assertEqual({key: found[key] for key in ("kind", "run", "op", "slot", "other")}, {
+            "kind": "alias-pattern-differs", "run": "cand", "op": "Sum", "slot": "input:0", "other": "input:1"})
+        self.assertIn("alias-pattern-differs: input:0 and input:1 of op Sum", " ".join(done.stdout.split()))
+
+
 if __name__ == "__main__":
     unittest.main()

@@ -124,6 +124,8 @@ class Diff {
     add_conditions(pair.rank, *base, *cand, diff.outcome());
     add_findings(result_.base_findings, base->findings(), pair.rank);
     add_findings(result_.cand_findings, cand->findings(), pair.rank);
+    AliasPatterns::compare(base->alias_patterns(), cand->alias_patterns(), pair.rank, names_,
+                           result_.alias_patterns);
     add_outcome(pair.rank, std::move(diff.outcome()), *base, *cand);
     return true;
   }

@@ -12,7 +12,7 @@ using reader::KindSet;
 using reader::kKindSet;
 
 constexpr KindSet kNotes = kKindSet<format::Finding, format::Loss>;
-constexpr KindSet kValues = kKindSet<format::TensorStats>;
+constexpr KindSet kValues = kKindSet<format::TensorStats, format::Op>;
 constexpr KindSet kLaunches = kKindSet<format::Launch>;
 
 const StepSums* find(const std::vector<StepSums>& sums, uint32_t step) {

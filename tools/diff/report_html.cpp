@@ -57,6 +57,7 @@ class HtmlReport {
     paragraph(quote_markup(phase_text(result_.summaries)));
     paragraph(quote_markup(renamed_text(result_)));
     for (const std::string& text : replica_lines(result_)) paragraph("Replicas: " + text);
+    for (const std::string& text : alias_lines(result_)) paragraph("Aliasing: " + text);
     for (const std::string& why : result_.incomplete) paragraph("Incomplete: " + quote_markup(why));
     differences();
     if (result_.cause) {

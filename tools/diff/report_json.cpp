@@ -219,6 +219,19 @@ Json json_report(const DiffResult& result) {
                                 {"step", parting.step},
                                 {"in_gradients", parting.in_gradients}});
   }
+  json["alias_patterns"] = Json::array();
+  for (const AliasDifference& one : result.alias_patterns) {
+    json["alias_patterns"].push_back({{"kind", "alias-pattern-differs"},
+                                      {"run", one.in_cand ? "cand" : "base"},
+                                      {"rank", one.rank},
+                                      {"step", one.step},
+                                      {"phase", to_string(one.phase)},
+                                      {"scope", one.scope},
+                                      {"op", text_or_null(one.op)},
+                                      {"kernel", text_or_null(one.kernel)},
+                                      {"slot", one.slot},
+                                      {"other", one.other}});
+  }
   json["per_step"] = per_step_json(result);
   json["next"] = result.root ? Json(next_commands(result)) : Json::array();
   json["cause"] = Json();

@@ -210,6 +210,25 @@ std::vector<std::string> replica_lines(const DiffResult& result) {
   return lines;
 }
 
+std::vector<std::string> alias_lines(const DiffResult& result) {
+  constexpr size_t kSaid = 8;
+  std::vector<std::string> lines;
+  for (const AliasDifference& one : result.alias_patterns) {
+    if (lines.size() == kSaid) {
+      lines.push_back(count_text(result.alias_patterns.size() - kSaid) + " more (--json)");
+      break;
+    }
+    lines.push_back("alias-pattern-differs: " + one.slot + " and " + one.other + " of " +
+                    (one.op.empty() ? "kernel " + one.kernel : "op " + one.op) + " in " +
+                    (one.scope.empty() ? "no module" : one.scope) + " (" +
+                    std::string(to_string(one.phase)) + ") overlap in the " +
+                    (one.in_cand ? "candidate" : "baseline") + ", first in step " +
+                    std::to_string(one.step) + " of rank " + std::to_string(one.rank) +
+                    ", and never in the other run");
+  }
+  return lines;
+}
+
 std::vector<std::string> element_lines(const RecordReport& record) {
   if (!record.elements) return {};
   const ElementReport& e = *record.elements;

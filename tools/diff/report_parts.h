@@ -39,6 +39,8 @@ struct StepRow {
 [[nodiscard]] std::vector<StepRow> step_rows(const DiffResult& result, uint32_t around);
 /// Ranks that were replicas of each other and part, a line each.
 [[nodiscard]] std::vector<std::string> replica_lines(const DiffResult& result);
+/// The first few of alias_patterns, in words.
+[[nodiscard]] std::vector<std::string> alias_lines(const DiffResult& result);
 /// How the two records were found to be of one value.
 [[nodiscard]] std::string match_text(const RecordReport& record);
 /// Of modules that have another name in the candidate; "" if none has.

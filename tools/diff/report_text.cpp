@@ -38,6 +38,7 @@ class TextReport {
     out_ << "\n";
     line("compared    ", compared_text(result_));
     for (const std::string& text : replica_lines(result_)) line("replicas    ", text);
+    for (const std::string& text : alias_lines(result_)) line("aliasing    ", escape_text(text));
     findings();
     if (result_.root) next();
   }

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "format/events.h"
+#include "tools/diff/alias_patterns.h"
 #include "tools/diff/align.h"
 #include "tools/diff/compare.h"
 #include "tools/diff/elements.h"
@@ -158,6 +159,7 @@ struct DiffResult {
   uint64_t launches = 0;                 ///< pairs of launches aligned
   uint64_t steps = 0;                    ///< steps that both runs have, summed over ranks
   std::vector<ReplicaParting> replicas;  ///< ranks of one run that stop agreeing
+  std::vector<AliasDifference> alias_patterns;
   std::vector<StepSummary> summaries;    ///< of all ranks
   std::vector<PreflightEntry> preflight;
   std::vector<RenamedModule> renamed;  ///< by the baseline's name

@@ -96,6 +96,8 @@ bool StepStream::read_one() {
     take(*launch);
   } else if (const auto* finding = std::get_if<format::Finding>(event)) {
     take(*finding);
+  } else if (const auto* op = std::get_if<format::Op>(event)) {
+    take(*op);
   } else if (const auto* loss = std::get_if<format::Loss>(event)) {
     const auto reason = static_cast<size_t>(loss->reason);
     if (reason < lost_.size()) lost_[reason] += loss->count;
@@ -190,6 +192,9 @@ void StepStream::take(const format::Launch& event) {
                         .phase = place.phase};
     next = {event.kernel, place, launches_.number(key)};
   }
+  if (!as_expected || AliasPatterns::overlaps(event)) {
+    patterns_.take(event, {shared(place.scope), shared_family(event.kernel), place.phase, true});
+  }
   last_launch_ = next.launch;
   step->launches.push_back(last_launch_);
 }
@@ -220,6 +225,15 @@ void StepStream::take(const format::Finding& event) {
                             .alloc_stack = stack_of(event.alloc_stack),
                             .launch_stack = stack_of(event.launch_stack),
                             .free_stack = stack_of(event.free_stack)});
+}
+
+void StepStream::take(const format::Op& event) {
+  const uint32_t step = event.header.step;
+  // What one run alone has read says nothing about the other.
+  if (!takes<format::Op>(step) || equal_->is_read_once(step)) return;
+  const format::Place& place = event.place;
+  patterns_.take(event, {shared(place.scope), shared(event.op), place.phase, false},
+                 shared(event.slot));
 }
 
 StringId StepStream::shared(StringId local) {

@@ -18,6 +18,7 @@
 
 #include "format/definitions.h"
 #include "reader/trace_reader.h"
+#include "tools/diff/alias_patterns.h"
 #include "tools/diff/equal_steps.h"
 #include "tools/diff/launch_keys.h"
 #include "tools/diff/record.h"
@@ -42,6 +43,8 @@ class StepStream {
   [[nodiscard]] const reader::TraceReader& reader() const { return *reader_; }
   /// Complete after the last step.
   [[nodiscard]] const Findings& findings() const { return findings_; }
+  /// Of the steps that both runs read.
+  [[nodiscard]] const AliasPatterns& alias_patterns() const { return patterns_; }
   [[nodiscard]] uint64_t lost(format::LossReason reason) const {
     return lost_[static_cast<size_t>(reason)];
   }
@@ -77,6 +80,7 @@ class StepStream {
   void take(const format::TensorStats& event);
   void take(const format::Launch& event);
   void take(const format::Finding& event);
+  void take(const format::Op& event);
   format::StringId shared(format::StringId local);
   format::StringId shared_family(format::KernelId local);
   const Slot& shared_slot(format::StringId local);
@@ -93,6 +97,7 @@ class StepStream {
   std::optional<uint32_t> given_out_;  ///< the last step that was
   bool at_end_ = false;
   Findings findings_;
+  AliasPatterns patterns_;
   std::array<uint64_t, format::kLossReasonCount> lost_{};
   const EqualSteps* equal_ = nullptr;
   Side side_ = Side::kBase;

@@ -174,7 +174,8 @@ TEST_CASE("equal_steps: what is equal is not read, but for findings and losses",
   REQUIRE(equal.unread().size() == kSteps - 1);
   CHECK(equal.unread().front().values == 300);
   CHECK(equal.taken(kDifferent - 1, diff::Side::kBase) == reader::kNoKinds);
-  CHECK(equal.taken(kDifferent, diff::Side::kBase) == reader::kKindSet<format::TensorStats>);
+  CHECK(equal.taken(kDifferent, diff::Side::kBase) ==
+        reader::kKindSet<format::TensorStats, format::Op>);
   CHECK(equal.taken(kDifferent + 1, diff::Side::kCand) == reader::kNoKinds);
   CHECK(equal.same_launches(kDifferent) == 1);
 
@@ -212,12 +213,13 @@ TEST_CASE("equal_steps: where every value is wanted the baseline's stand for bot
   CHECK(equal.is_read_once(0));
   CHECK_FALSE(equal.is_read_once(kDifferent));
   CHECK(equal.same_launches(0) == 1);
-  CHECK(equal.taken(0, diff::Side::kBase) == reader::kKindSet<format::TensorStats>);
+  CHECK(equal.taken(0, diff::Side::kBase) == reader::kKindSet<format::TensorStats, format::Op>);
   CHECK(equal.taken(0, diff::Side::kCand) == reader::kNoKinds);
   format::RecordHeader chunk;
   chunk.step_begin = chunk.step_end = 0;
   CHECK(equal.wanted(chunk, diff::Side::kCand) == reader::kNoKinds);
-  CHECK(equal.wanted(chunk, diff::Side::kBase) == reader::kKindSet<format::TensorStats>);
+  CHECK(equal.wanted(chunk, diff::Side::kBase) ==
+        reader::kKindSet<format::TensorStats, format::Op>);
 }
 
 TEST_CASE("equal_steps: of a killed run's trace the steps that are whole are not read",
