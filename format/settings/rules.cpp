@@ -206,6 +206,33 @@ Rule rule_for_all_kernels(format::Capture capture) {
   return rule;
 }
 
+std::string print(const Rule& rule) {
+  std::string line;
+  const auto add = [&line](std::string_view key, const std::string& value) {
+    line += (line.empty() ? "" : ", ") + std::string(key) + ' ' + value;
+  };
+  const auto positions = [](const std::vector<uint32_t>& list) {
+    std::string text;
+    for (const uint32_t position : list)
+      text += (text.empty() ? "" : " ") + std::to_string(position);
+    return text;
+  };
+  const std::string steps = rule.steps.steps_text(), ranks = rule.ranks.ranks_text();
+  if (rule.kernel) add("kernel", rule.kernel->text());
+  if (rule.scope) add("scope", rule.scope->text());
+  if (steps != "all") add("steps", steps);
+  if (ranks != "all") add("ranks", ranks);
+  if (rule.capture) add("capture", std::string(to_string(*rule.capture)));
+  if (rule.outputs_auto) add("outputs", "auto");
+  if (!rule.outputs.empty()) add("outputs", positions(rule.outputs));
+  if (!rule.inputs.empty()) add("inputs", positions(rule.inputs));
+  if (rule.dtype) add("dtype", std::string(to_string(*rule.dtype)));
+  if (rule.inplace) add("inplace", "true");
+  if (rule.samples) add("samples", std::to_string(*rule.samples));
+  if (rule.suppress) add("suppress", "true");
+  return line;
+}
+
 std::vector<RuleKeySpec> rule_keys() {
   std::vector<RuleKeySpec> specs;
   for (const RuleKey& key : kKeys) specs.push_back(key.spec);

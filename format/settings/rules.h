@@ -41,6 +41,10 @@ struct Rule {
 /// What CONVTRACE_ALL_KERNELS asks for, as a rule to stand behind all others.
 [[nodiscard]] Rule rule_for_all_kernels(format::Capture capture);
 
+/// @return the rule on one line: two that say the same have the same text, wherever they are
+/// written.
+[[nodiscard]] std::string print(const Rule& rule);
+
 struct LoadedRules {
   std::vector<Rule> rules;
   std::vector<std::string> problems;  ///< "file:line: ..." one complete line each

@@ -83,8 +83,7 @@ Engine::Engine(EngineOptions options)
       config_(options_.settings, std::move(options_.environment), options_.start_folder),
       rank_(options_.rank, options_.rank_known) {
   if (options_.settings.stacks == settings::Stacks::kAll) journal_.take_stacks();
-  for (const settings::SettingSpec& spec : settings::setting_table())
-    facts_.set("setting." + std::string(spec.name), spec.print(options_.settings));
+  tell_controls(options_.settings);
   (void)facts_.take_changed();  // the first META has them
 }
 
@@ -265,6 +264,16 @@ OpenTrace Engine::open_trace() {
   return trace;
 }
 
+/// What was wanted decides what can be compared with another trace.
+void Engine::tell_controls(const settings::Settings& wanted) {
+  for (const settings::SettingSpec& spec : settings::setting_table())
+    facts_.set("setting." + std::string(spec.name), spec.print(wanted));
+  std::string rules;
+  for (const settings::Rule* rule : rules_.rules())
+    rules += (rules.empty() ? "" : "; ") + settings::print(*rule);
+  if (!rules.empty() || reloads_ > 0) facts_.set("setting.rules", std::move(rules));
+}
+
 void Engine::follow_config() {
   std::optional<ConfigChange> change = config_.poll(now_ns());
   if (!change) return;
@@ -286,8 +295,7 @@ void Engine::apply(ConfigChange change) {
   rules_.replace(std::move(change.rules));
   if (cupti::Interceptor* const cuda = interceptor_.load(std::memory_order_acquire))
     cuda->rules_changed();
-  for (const settings::SettingSpec& spec : settings::setting_table())
-    facts_.set("setting." + std::string(spec.name), spec.print(wanted));
+  tell_controls(wanted);
   facts_.set("setting.reloads", std::to_string(++reloads_));
 }
 

@@ -103,6 +103,7 @@ class Engine final : public format::EventSink,
   void say_matches(const std::vector<settings::MatchLine>& lines, bool good_only);
   void follow_config();
   void apply(ConfigChange change);
+  void tell_controls(const settings::Settings& wanted);
   cupti::Interceptor* make_interceptor();
 
   OpenTrace open_trace() override;

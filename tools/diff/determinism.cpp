@@ -29,6 +29,8 @@ constexpr std::string_view kVersion =
     "other kernels may be chosen, which add in another order: last digits differ";
 constexpr std::string_view kWorld =
     "each rank sees another part of the data, and gradients are sums of other parts";
+constexpr std::string_view kRecorded =
+    "other values were recorded: what one run alone has cannot be compared";
 
 struct Meaning {
   std::string_view name;  ///< a fact, or with a '.' or '_' at its end the beginning of several
@@ -74,6 +76,13 @@ constexpr Meaning kMeanings[] = {
     {"version.python", ""},
     {"version.", kVersion},
     {"device.", kVersion},
+    {"setting.rules", kRecorded},
+    {"setting.CONVTRACE_MODE", kRecorded},
+    {"setting.CONVTRACE_STEPS", kRecorded},
+    {"setting.CONVTRACE_INCLUDE", kRecorded},
+    {"setting.CONVTRACE_EXCLUDE", kRecorded},
+    {"setting.CONVTRACE_OPS", kRecorded},
+    {"setting.CONVTRACE_ALL_KERNELS", kRecorded},
     {"world size", kWorld},
     {"distributed.world_size", kWorld},
     {"distributed.backend", kNccl},

@@ -2,6 +2,8 @@
 
 #include <unordered_map>
 
+#include "tools/diff/hash_mix.h"
+
 namespace convtrace::diff {
 namespace {
 
@@ -17,12 +19,7 @@ struct Identity {
 
 struct IdentityHash {
   size_t operator()(const Identity& id) const noexcept {
-    constexpr uint64_t kOdd = 0x9E3779B97F4A7C15u;
-    uint64_t hash = id.storage;
-    for (const uint64_t word : {id.offset, id.count, uint64_t{id.version}}) {
-      hash = (hash ^ (hash >> 29)) * kOdd + word;
-    }
-    return hash ^ (hash >> 32);
+    return mix_all({id.storage, id.offset, id.count, id.version});
   }
 };
 

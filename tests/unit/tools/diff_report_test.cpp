@@ -113,14 +113,18 @@ TEST_CASE("convtrace-diff: --csv has the candidate's names and how sure the matc
 
 TEST_CASE("convtrace-diff: a switch that differs is told with what it does", "[diff][command]") {
   Run cand = test::training();
-  cand.meta.facts = {
-      {"version.torch", "2.13.0"},        {"switch.NCCL_ALGO", "Tree"},
-      {"switch.cudnn_benchmark", "True"}, {"switch.matmul_fp32_precision", "tf32"},
-      {"switch.torch_seed", "7"},         {"switch.CUBLAS_WORKSPACE_CONFIG", ":4096:8"}};
+  cand.meta.facts = {{"version.torch", "2.13.0"},
+                     {"switch.NCCL_ALGO", "Tree"},
+                     {"switch.cudnn_benchmark", "True"},
+                     {"switch.matmul_fp32_precision", "tf32"},
+                     {"switch.torch_seed", "7"},
+                     {"switch.CUBLAS_WORKSPACE_CONFIG", ":4096:8"},
+                     {"setting.rules", "scope fc1, capture snapshot"}};
   const Pair pair(test::training(), cand);
   const Outcome outcome = run({pair.base, pair.cand, "--json", "-"});
-  for (const char* words : {"NCCL adds", "fastest in a trial", "TF32 rounds", "random numbers",
-                            "cuBLAS repeats its results only with :4096:8"}) {
+  for (const char* words :
+       {"NCCL adds", "fastest in a trial", "TF32 rounds", "random numbers",
+        "other values were recorded", "cuBLAS repeats its results only with :4096:8"}) {
     INFO(words);
     CHECK(contains(outcome.err, words));
     CHECK(contains(outcome.out, words));

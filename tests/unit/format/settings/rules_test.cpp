@@ -41,6 +41,10 @@ outputs = "auto"
   CHECK(rule.inplace);
   CHECK(rule.samples == 16);
   CHECK(rule.suppress);
+  CHECK(print(rule) ==
+        "kernel *my_op*, scope re:^layers\\.[0-9]+$, steps 0|10-, ranks 3, capture snapshot, "
+        "outputs 0 5, inputs 1, dtype bf16, inplace true, samples 16, suppress true");
+  CHECK(print(loaded.rules[1]) == "kernel x, outputs auto");
 
   const Rule& defaults = loaded.rules[1];
   CHECK(defaults.outputs_auto);
