@@ -25,11 +25,17 @@ PRELOAD = ROOT / "build" / "release" / "lib" / "libconvtrace.so"
 STEPS_PER_SAMPLE = 5
 WARM_UP_SAMPLES = 2
 CALLS_PER_SAMPLE = 20_000
-NOTHING = {"CONVTRACE_STEPS": "4000000000"}  # a step that never comes
+# A step that never comes, and no word that it did not.
+NOTHING = {"CONVTRACE_STEPS": "4000000000", "CONVTRACE_LOG": "error"}
 WAYS = {
-    "launches": {"CONVTRACE_MODE": "launches"}, "stats": {"CONVTRACE_MODE": "stats"}, "nothing": NOTHING}
+    "launches": {"CONVTRACE_MODE": "launches", "CONVTRACE_LOG": "error"}, "stats": {"CONVTRACE_MODE": "stats"},
+    "nothing": NOTHING}
+MORE_MODES = {"hash": {"CONVTRACE_MODE": "hash"}, "snapshot": {
+    "CONVTRACE_MODE": "snapshot", "CONVTRACE_ALL": "1", "CONVTRACE_LOG": "error"}}
+MODES = ("launches", "hash", "stats", "snapshot")  # from cheap to dear
 GOALS = {"launches": 1.05, "stats": 1.20, "every50": 1.01}
 MODULE_CALL_GOAL_US = 1.5
+ORDER_GOAL = 1.02  # what is alike within noise is in order
 
 
 def training_steps():
@@ -73,7 +79,7 @@ class Program:
         environment = {k: v for k, v in os.environ.items() if k != "LD_PRELOAD" and not k.startswith("CONVTRACE")}
         self.trace = pathlib.Path(folder, f"{work}-{way}.ctrace")
         if way != "plain":
-            environment |= {"LD_PRELOAD": str(PRELOAD), "CONVTRACE_OUTPUT": str(self.trace), **WAYS[way]}
+            environment |= {"LD_PRELOAD": str(PRELOAD), "CONVTRACE_OUTPUT": str(self.trace), **(WAYS | MORE_MODES)[way]}
         self.process = subprocess.Popen(
             [sys.executable, __file__, "--worker", work], env=environment, text=True,
             stdin=subprocess.PIPE, stdout=subprocess.PIPE,
@@ -116,9 +122,21 @@ def row(name, value, unit, goal, against, spread, **more):
     }
 
 
-def step_rows(pairs, folder):
-    seconds, sizes = measure("steps", WAYS, pairs, folder)
-    ratios = {way: [a / b for a, b in zip(seconds[way], seconds["plain"])] for way in WAYS}
+def order_row(ratios):
+    """How far a mode is dearer than the next that ought to be dearer still."""
+    name, against = "observer.modes_order", "the next mode of launches, hash, stats, snapshot; the worst pair"
+    if any(mode not in ratios for mode in MODES):
+        return dict(name=name, value=None, unit=None, goal=None, against=None, ok=None, spread=None,
+                    why="two modes more take a minute more; run without --quick")
+    pairs = [[a / b for a, b in zip(ratios[cheap], ratios[dear])] for cheap, dear in zip(MODES, MODES[1:])]
+    worst = max(pairs, key=statistics.median)
+    return row(name, statistics.median(worst), "ratio", ORDER_GOAL, against, spread_of(worst),
+               steps={mode: round(statistics.median(ratios[mode]), 3) for mode in MODES})
+
+
+def step_rows(pairs, folder, ways):
+    seconds, sizes = measure("steps", ways, pairs, folder)
+    ratios = {way: [a / b for a, b in zip(seconds[way], seconds["plain"])] for way in ways}
     ratios["every50"] = [(49 * none + one) / 50 for none, one in zip(ratios["nothing"], ratios["stats"])]
     for way, goal in GOALS.items():
         median = statistics.median(ratios[way])
@@ -126,6 +144,7 @@ def step_rows(pairs, folder):
             f"observer.step_{way}", median, "ratio", goal, "the demo's step on the CPU without the preload",
             spread_of(ratios[way]) / median, trace_bytes=sizes.get(way),
         )
+    yield order_row(ratios)
 
 
 def call_row(pairs, folder):
@@ -139,9 +158,11 @@ def call_row(pairs, folder):
 
 
 def main():
-    pairs = 15 if "--quick" in sys.argv else 45
+    quick = "--quick" in sys.argv
+    pairs = 15 if quick else 45
+    ways = WAYS if quick else WAYS | MORE_MODES
     with tempfile.TemporaryDirectory() as folder:
-        print(json.dumps([call_row(pairs, folder), *step_rows(pairs, folder)]))
+        print(json.dumps([call_row(pairs, folder), *step_rows(pairs, folder, ways)]))
 
 
 if __name__ == "__main__":

@@ -13,6 +13,15 @@ import unittest
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 BUILD = os.environ.get("CONVTRACE_BUILD") or os.path.join(ROOT, "build", "release")
 DOCS = os.path.join(ROOT, "docs")
+# What a test machine lacks: as many processes as asked for, with the variables by which they know their rank.
+SRUN = """#!/bin/bash
+for word; do
+  shift
+  case $word in --ntasks=*) tasks=${word#*=};; --*) ;; *) set -- "$word" "$@"; break;; esac
+done
+for ((rank = 0; rank < tasks; ++rank)); do SLURM_PROCID=$rank SLURM_NTASKS=$tasks "$@" & done
+wait
+"""
 BLOCK = re.compile(r"^```(\w+)([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 if not os.path.exists(os.path.join(BUILD, "lib", "libconvtrace.so")):
@@ -30,10 +39,14 @@ class Page:
         os.symlink(os.path.join(ROOT, "tools"), os.path.join(self.folder, "tools"))
         os.mkdir(os.path.join(self.folder, "bin"))
         os.symlink(sys.executable, os.path.join(self.folder, "bin", "python"))
+        with open(os.path.join(self.folder, "bin", "srun"), "w") as file:
+            file.write(SRUN)
+        os.chmod(file.name, 0o755)
         kept = {k: v for k, v in os.environ.items()
                 if not k.startswith("CONVTRACE") and k not in ("LD_PRELOAD", "PYTHONPATH")}
-        path = os.pathsep.join([os.path.join(BUILD, "bin"), os.path.dirname(sys.executable), os.environ["PATH"]])
-        self.environment = dict(kept, PATH=path, OMP_NUM_THREADS="2",
+        path = os.pathsep.join([os.path.join(BUILD, "bin"), os.path.dirname(sys.executable),
+                                os.path.join(self.folder, "bin"), os.environ["PATH"]])
+        self.environment = dict(kept, PATH=path, OMP_NUM_THREADS="2", SLURM_JOB_ID="17",
                                 CONVTRACE_TREE=BUILD, PYTHONDONTWRITEBYTECODE="1")
         # Not a setting of convtrace's: where this page's reader has installed it.
         self.environment["TREE"] = self.environment.pop("CONVTRACE_TREE")
