@@ -40,6 +40,16 @@ struct RecoverOptions {
 /// Writes what is intact of a trace into a new one.
 [[nodiscard]] ExitCode recover_trace(const RecoverOptions& options);
 
+struct StripOptions {
+  std::string path;
+  std::string output;
+  bool overwrite = false;
+  bool hashes_only = false;
+  bool json = false;
+};
+/// Writes a trace anew without what one would not send to a stranger.
+[[nodiscard]] ExitCode strip_trace(const StripOptions& options);
+
 /// Checks every byte of a trace.
 [[nodiscard]] ExitCode verify_trace(const std::string& path, bool json);
 

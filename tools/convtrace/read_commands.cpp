@@ -26,12 +26,16 @@ ReadCommands::ReadCommands(CLI::App& app) {
       "One JSON object a line");
   add(app, recover_, "recover", "Write what is intact of a trace into a new, closed one",
       "The report as one JSON object");
+  add(app, strip_, "strip",
+      "Write a trace anew without raw values, stacks, command line, host and paths",
+      "The report as one JSON object");
   add(app, verify_, "verify", "Check every checksum and every rule of the format",
       "One JSON object");
   add_show_options();
   findings_.app->add_flag("--replay", replay_,
                           "Judge the recorded allocations, launches and synchronisations anew");
   add_recover_options();
+  add_strip_options();
 }
 
 void ReadCommands::add(CLI::App& app, Command& command, const char* name, const char* help,
@@ -77,6 +81,15 @@ void ReadCommands::add_recover_options() {
   recover_.app->add_flag("--overwrite", recover_options_.overwrite, "Replace OUT if it exists");
 }
 
+void ReadCommands::add_strip_options() {
+  strip_.app->add_option("-o,--output", strip_options_.output, "The new trace")
+      ->required()
+      ->type_name("OUT");
+  strip_.app->add_flag("--overwrite", strip_options_.overwrite, "Replace OUT if it exists");
+  strip_.app->add_flag("--hashes", strip_options_.hashes_only,
+                       "Leave the statistics out, too: what is left only tells equal from unequal");
+}
+
 ExitCode ReadCommands::run() {
   if (info_.app->parsed()) return show_info(info_.path, info_.json);
   if (findings_.app->parsed()) return show_findings(findings_.path, findings_.json, replay_);
@@ -85,6 +98,11 @@ ExitCode ReadCommands::run() {
     recover_options_.path = recover_.path;
     recover_options_.json = recover_.json;
     return recover_trace(recover_options_);
+  }
+  if (strip_.app->parsed()) {
+    strip_options_.path = strip_.path;
+    strip_options_.json = strip_.json;
+    return strip_trace(strip_options_);
   }
   return run_show();
 }

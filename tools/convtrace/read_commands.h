@@ -14,7 +14,7 @@ namespace convtrace::tools {
 
 class ReadCommands {
  public:
-  /// Adds info, show, findings, recover and verify.
+  /// Adds info, show, findings, recover, strip and verify.
   explicit ReadCommands(CLI::App& app);
   ReadCommands(const ReadCommands&) = delete;
   ReadCommands& operator=(const ReadCommands&) = delete;
@@ -33,14 +33,16 @@ class ReadCommands {
                   const char* json_help);
   void add_show_options();
   void add_recover_options();
+  void add_strip_options();
   [[nodiscard]] ExitCode run_show();
 
-  Command info_, show_, findings_, recover_, verify_;
+  Command info_, show_, findings_, recover_, strip_, verify_;
   ShowOptions show_options_;
   bool replay_ = false;
   std::string steps_ = "all";
   bool density_ = false, memory_ = false, nan_ = false;
   RecoverOptions recover_options_;
+  StripOptions strip_options_;
 };
 
 }  // namespace convtrace::tools

@@ -1,14 +1,10 @@
-#include <stdio.h>
-#include <string.h>
-#include <unistd.h>
-
 #include <filesystem>
 
-#include "format/sink/file_sink.h"
 #include "tools/common/escape.h"
 #include "tools/common/json.h"
 #include "tools/common/text.h"
 #include "tools/convtrace/commands.h"
+#include "tools/convtrace/new_file.h"
 #include "tools/convtrace/output.h"
 #include "tools/convtrace/record_json.h"
 #include "tools/convtrace/recovery.h"
@@ -18,44 +14,6 @@ namespace convtrace::tools {
 namespace {
 
 namespace fs = std::filesystem;
-
-/// The file that is written: OUT itself, or a file beside it that takes its place when it is whole.
-/// It is always made anew, so what anybody else has there, be it the damaged trace, is left alone.
-class NewFile {
- public:
-  NewFile(std::string path, bool overwrite)
-      : path_(std::move(path)),
-        written_(overwrite ? path_ + "." + std::to_string(getpid()) + ".partial" : path_) {}
-  ~NewFile() {
-    std::error_code ignored;
-    if (made_ && !kept_) fs::remove(written_, ignored);
-  }
-  NewFile(const NewFile&) = delete;
-  NewFile& operator=(const NewFile&) = delete;
-
-  /// @return null after one line on stderr.
-  std::unique_ptr<format::Sink> create() {
-    auto sink = format::FileSink::create(written_.c_str());
-    made_ = sink.ok();
-    if (made_) return std::move(sink).value();
-    const bool replaceable = written_ == path_ && sink.status().code == StatusCode::kAlreadyExists;
-    complain(written_,
-             replaceable ? "already exists; --overwrite replaces it" : status_text(sink.status()));
-    return nullptr;
-  }
-
-  [[nodiscard]] bool keep() {
-    if (written_ != path_ && rename(written_.c_str(), path_.c_str()) != 0) {
-      complain(path_, strerror(errno));
-      return false;
-    }
-    return kept_ = true;
-  }
-
- private:
-  const std::string path_, written_;
-  bool made_ = false, kept_ = false;
-};
 
 Json report_json(const RecoverOptions& options, const reader::TraceContainer& trace,
                  const Recovered& recovered) {

@@ -30,8 +30,9 @@ Facts facts_of(const format::TraceMeta& meta) {
   return facts;
 }
 
-/// Settings that name files: two runs never share them.
+/// Of the file rather than of the run: where it went, what it was made of.
 bool is_about_files(std::string_view name) {
+  if (name.starts_with("recovered.") || name.starts_with("stripped.")) return true;
   return name.starts_with("setting.") && (name.ends_with("output") || name.ends_with("OUTPUT") ||
                                           name.ends_with("log_file") || name.ends_with("LOG_FILE"));
 }
