@@ -72,6 +72,7 @@ class Stripper {
   }
   void strip(format::Alloc& alloc) { leave_out(alloc.stack); }
   void strip(format::Free& free) { leave_out(free.stack); }
+  void strip(format::Op& op) { leave_out(op.stack); }
   void strip(format::Finding& finding) {
     for (format::StackId* stack :
          {&finding.alloc_stack, &finding.launch_stack, &finding.free_stack})
