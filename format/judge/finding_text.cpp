@@ -142,6 +142,8 @@ format::Finding record_of(const MemoryFinding& finding) {
   event.kernel = finding.kernel;
   event.address = finding.address;
   event.bytes = finding.bytes - finding.offset;
+  event.alloc_stack = finding.alloc_stack;
+  event.free_stack = finding.free_stack;
   event.value.offset = finding.offset;
   event.value.generation = finding.generation;
   if (finding.kind == format::FindingKind::kStaleRead) {

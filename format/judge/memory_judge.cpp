@@ -106,6 +106,7 @@ void MemoryJudge::on(const format::TensorStats& event, Findings& findings) {
   found.made = *made;
   found.hash = event.stats.hash;
   found.slot = event.slot;
+  tell_stacks(made->id.generation, found);
   report(std::move(found), findings);
 }
 
@@ -184,6 +185,7 @@ void MemoryJudge::check_freed(const format::Launch& event, const format::Operand
   if (is_of_graphs(operand.address) || may_be_end(event, operand.address, layer)) return;
   MemoryFinding found = finding_of(event, operand);
   tell(*life, operand.address, found);
+  tell_stacks(life->generation, found);
   report(std::move(found), findings);
 }
 
@@ -221,7 +223,15 @@ bool MemoryJudge::note_block(const Life& block) {
   return of_graphs;
 }
 
+void MemoryJudge::tell_stacks(uint64_t generation, MemoryFinding& finding) const {
+  const Stacks* const stacks = stacks_.find(generation);
+  if (stacks == nullptr) return;
+  finding.alloc_stack = stacks->alloc;
+  finding.free_stack = stacks->free;
+}
+
 void MemoryJudge::on(const format::Alloc& event) {
+  if (event.stack) stacks_.get(event.generation).first.alloc = event.stack;
   if (event.device.type != format::Device::Type::kCuda) return;  // no launch points there
   Life* const life = lives_.begin(event, before_);
   if (life == nullptr) return;
@@ -252,6 +262,7 @@ void MemoryJudge::inherit(Life& life) {
 }
 
 void MemoryJudge::on(const format::Free& event) {
+  if (event.stack) stacks_.get(event.generation).first.free = event.stack;
   Life* const life = lives_.end(event);
   if (life == nullptr) return;
   switch (source_of(*life)) {

@@ -27,6 +27,7 @@
 
 #include "format/events.h"
 #include "format/judge/life_table.h"
+#include "format/judge/recent.h"
 #include "format/judge/stale_values.h"
 #include "format/judge/stream_order.h"
 
@@ -54,7 +55,9 @@ struct MemoryFinding {
   MadeValue made;             ///< stale-read: what was made there
   uint64_t hash = 0;          ///< stale-read: of what is there now
   format::StringId slot;      ///< stale-read: who reads it
-  uint64_t occurrence = 1;    ///< how often this kernel did this in this scope, this time included
+  /// Of the freed memory, if the trace has them (CONVTRACE_STACKS=all).
+  format::StackId alloc_stack, free_stack;
+  uint64_t occurrence = 1;  ///< how often this kernel did this in this scope, this time included
 };
 
 class MemoryJudge {
@@ -99,6 +102,7 @@ class MemoryJudge {
   void inherit(Life& life);
   void keep_unordered_uses(Life& life, uint16_t freeing);
   void forget_all();
+  void tell_stacks(uint64_t generation, MemoryFinding& finding) const;
   void report(MemoryFinding finding, Findings& findings);
 
   LifeTable lives_;
@@ -111,6 +115,10 @@ class MemoryJudge {
   bool graph_memory_ = false;  ///< graphs allocate: what the driver owns cannot be told
   bool edges_ = true;          ///< what orders streams is seen
   uint64_t stale_words_ = 0;
+  struct Stacks {
+    format::StackId alloc, free;
+  };
+  Recent<Stacks> stacks_;  ///< by generation, where there are any
   using Key = std::tuple<format::FindingKind, format::KernelId, format::StringId, uint32_t>;
   std::map<Key, uint64_t> occurrences_;
 };

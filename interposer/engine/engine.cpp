@@ -82,7 +82,10 @@ Engine::Engine(EngineOptions options)
              captures_, values_, names_, &helpers_, options_.settings.poison}),
       config_(options_.settings, std::move(options_.environment), options_.start_folder),
       rank_(options_.rank, options_.rank_known) {
-  if (options_.settings.stacks == settings::Stacks::kAll) journal_.take_stacks();
+  if (options_.settings.stacks == settings::Stacks::kAll) {
+    journal_.take_stacks();
+    journal_.take_free_stacks();
+  }
   tell_controls(options_.settings);
   (void)facts_.take_changed();  // the first META has them
 }
@@ -374,9 +377,12 @@ void Engine::on_allocated(const MemoryReport& report, const cupti::MemoryRange& 
   emit(event);
 }
 
-void Engine::on_freed(const MemoryReport& report, const cupti::MemoryRange& range) {
+void Engine::on_freed(const MemoryReport& report, const cupti::MemoryRange& range,
+                      std::span<void* const> stack) {
   if (!begun_.load(std::memory_order_acquire)) return;
-  emit(memory_event<format::Free>(report, range, steps_.step()));
+  auto event = memory_event<format::Free>(report, range, steps_.step());
+  if (!stack.empty()) event.stack = stacks_.intern(stack);
+  emit(event);
 }
 
 void Engine::on_reports_lost(uint64_t count) noexcept {

@@ -121,7 +121,8 @@ class Engine final : public format::EventSink,
 
   void on_allocated(const MemoryReport& report, const cupti::MemoryRange& range,
                     std::span<void* const> stack) override;
-  void on_freed(const MemoryReport& report, const cupti::MemoryRange& range) override;
+  void on_freed(const MemoryReport& report, const cupti::MemoryRange& range,
+                std::span<void* const> stack) override;
   void on_reports_lost(uint64_t count) noexcept override;
 
   [[nodiscard]] format::TraceMeta meta();

@@ -40,7 +40,8 @@ void MemoryJournal::report(const void* pointer, int64_t bytes, uint64_t device) 
     return;
   }
   RawStack stack;
-  if (bytes > 0 && stacks_.load(std::memory_order_relaxed)) capture_stack(stack);
+  const std::atomic<bool>& wanted = bytes > 0 ? stacks_ : free_stacks_;
+  if (wanted.load(std::memory_order_relaxed)) capture_stack(stack);
   MemoryReport report{.t_ns = now_ns(),
                       .address = reinterpret_cast<uint64_t>(pointer),
                       .bytes = bytes,
@@ -114,7 +115,7 @@ void MemoryJournal::judge(const MemoryReport& report, std::span<void* const> sta
     const auto range = addresses_.release(report.address, kSource);
     if (!range) return;  // allocated before we looked
     stack_of_generation_.erase(range->generation);
-    listener_.on_freed(report, *range);
+    listener_.on_freed(report, *range, stack);
     return;
   }
   const cupti::MemoryRange range =

@@ -41,7 +41,8 @@ class MemoryListener {
   virtual ~MemoryListener() = default;
   virtual void on_allocated(const MemoryReport& report, const cupti::MemoryRange& range,
                             std::span<void* const> stack) = 0;
-  virtual void on_freed(const MemoryReport& report, const cupti::MemoryRange& range) = 0;
+  virtual void on_freed(const MemoryReport& report, const cupti::MemoryRange& range,
+                        std::span<void* const> stack) = 0;
   virtual void on_reports_lost(uint64_t count) noexcept = 0;
 };
 
@@ -62,6 +63,8 @@ class MemoryJournal {
 
   /// From now on an allocation's report carries its call stack.
   void take_stacks() noexcept { stacks_.store(true, std::memory_order_relaxed); }
+  /// And a free's.
+  void take_free_stacks() noexcept { free_stacks_.store(true, std::memory_order_relaxed); }
   /// @return where the block of a live generation was allocated, innermost first; empty if unknown.
   [[nodiscard]] std::vector<void*> allocation_stack(uint64_t generation) const;
 
@@ -83,6 +86,7 @@ class MemoryJournal {
   std::atomic<uint64_t> settled_{0};  ///< reports judged; next_ticket_ - 1 when all are
   std::atomic<uint64_t> lost_{0};
   std::atomic<bool> stacks_{false};
+  std::atomic<bool> free_stacks_{false};
   std::atomic<bool> seen_[3]{};
   mutable std::mutex mutex_;
   RingMerge merge_;

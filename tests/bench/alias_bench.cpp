@@ -1,4 +1,4 @@
-// The memory judge: rows alias.event and alias.bytes_per_generation, JSON on stdout.
+// The judge: rows alias.event and alias.bytes_per_generation, JSON on stdout.
 //
 // A step allocates 750 blocks and frees them, one of eight in another size than before, and makes
 // 1500 launches of 4 pointers: two activations, and two of 2000 parameters that stay. Each 50th
@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "format/judge/memory_judge.h"
+#include "format/judge/trace_judge.h"
 #include "tests/bench/rows.h"
 
 namespace {
@@ -48,11 +48,11 @@ class Training {
     return events_ - before;
   }
 
-  [[nodiscard]] bool clean() const { return findings_.empty(); }
+  [[nodiscard]] bool clean() const { return clean_; }
 
  private:
   void see(const format::Event& event) {
-    judge_.see(event, findings_);
+    clean_ = judge_.see(event).empty() && clean_;
     ++events_;
   }
   uint64_t alloc(uint64_t address, uint64_t bytes, format::MemorySource source) {
@@ -105,8 +105,9 @@ class Training {
     sync(SyncKind::kStreamWait, second, kEvent);
   }
 
-  judge::MemoryJudge judge_;
-  judge::MemoryJudge::Findings findings_;
+  format::Definitions definitions_;
+  judge::TraceJudge judge_{definitions_};
+  bool clean_ = true;
   std::mt19937_64 random_{1};
   std::vector<format::Operand> parameters_;
   uint64_t generation_ = 0, events_ = 0;

@@ -72,6 +72,17 @@ TEST_CASE("cuda alias: a launch that takes freed memory is found") {
   CHECK(found[0].at("bytes") == (scenario == "dangling-interior" ? 4096 - 512 : 4096));
 }
 
+TEST_CASE("cuda alias: with all stacks, where the memory came from and where it went is told") {
+  CudaRun run;
+  run.with("CONVTRACE_STACKS=all");
+  const std::vector<Json> found = run_scenario(run, "dangling-interior");
+  REQUIRE(found.size() == 1);
+  for (const char* name : {"alloc", "free"}) {
+    CAPTURE(name);
+    CHECK_FALSE(found[0].at("stacks").at(name).empty());
+  }
+}
+
 TEST_CASE("cuda alias: memory given to a stream that does not wait for another is found") {
   CudaRun run;
   const std::vector<Json> found = run_scenario(run, "missing-record-stream");

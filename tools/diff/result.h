@@ -160,7 +160,7 @@ struct DiffResult {
   uint64_t steps = 0;                    ///< steps that both runs have, summed over ranks
   std::vector<ReplicaParting> replicas;  ///< ranks of one run that stop agreeing
   std::vector<AliasDifference> alias_patterns;
-  std::vector<StepSummary> summaries;    ///< of all ranks
+  std::vector<StepSummary> summaries;  ///< of all ranks
   std::vector<PreflightEntry> preflight;
   std::vector<RenamedModule> renamed;  ///< by the baseline's name
   Findings base_findings, cand_findings;

@@ -25,12 +25,15 @@ class Listener final : public MemoryListener {
                     std::span<void* const>) override {
     seen.push_back({true, range.base, range.generation, range.device});
   }
-  void on_freed(const MemoryReport&, const cupti::MemoryRange& range) override {
+  void on_freed(const MemoryReport&, const cupti::MemoryRange& range,
+                std::span<void* const> stack) override {
+    free_frames.push_back(stack.size());
     seen.push_back({false, range.base, range.generation, range.device});
   }
   void on_reports_lost(uint64_t count) noexcept override { lost += count; }
 
   std::vector<Seen> seen;
+  std::vector<size_t> free_frames;
   uint64_t lost = 0;
 };
 
@@ -132,6 +135,19 @@ TEST_CASE("memory_journal: an allocation's stack is known while it lives", "[eng
   f.report(0x2000, -64);
   f.journal.settle();
   CHECK(f.journal.allocation_stack(with).empty());
+}
+
+TEST_CASE("memory_journal: a free has its stack where it is asked for", "[engine][memory]") {
+  Fixture f;
+  f.journal.take_stacks();
+  for (const uint64_t address : {0x1000, 0x2000}) f.report(address, 64);
+  f.report(0x1000, -64);
+  f.journal.take_free_stacks();
+  f.report(0x2000, -64);
+  f.journal.settle();
+  REQUIRE(f.listener.free_frames.size() == 2);
+  CHECK(f.listener.free_frames[0] == 0);
+  CHECK(f.listener.free_frames[1] > 0);
 }
 
 TEST_CASE("memory_journal: a full ring counts what it drops", "[engine][memory]") {

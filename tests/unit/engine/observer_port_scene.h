@@ -15,7 +15,7 @@ using namespace convtrace::test;
 class NoListener final : public MemoryListener {
   void on_allocated(const MemoryReport&, const cupti::MemoryRange&,
                     std::span<void* const>) override {}
-  void on_freed(const MemoryReport&, const cupti::MemoryRange&) override {}
+  void on_freed(const MemoryReport&, const cupti::MemoryRange&, std::span<void* const>) override {}
   void on_reports_lost(uint64_t) noexcept override {}
 };
 
