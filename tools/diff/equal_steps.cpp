@@ -44,10 +44,15 @@ EqualSteps::EqualSteps(const reader::TraceReader& base, const reader::TraceReade
   }
   known_ = true;
   auto& [base_values, cand_values] = with_values_;
-  for (const StepSums& step : ours) {
+  const auto is_same = [&](size_t i) {
+    const StepSums* other = find(theirs, ours[i].step);
+    return other != nullptr && ours[i] == *other;
+  };
+  for (size_t i = 0; i < ours.size(); ++i) {
+    const StepSums& step = ours[i];
     const StepSums* other = find(theirs, step.step);
-    const bool same = other != nullptr && step == *other;
-    if (same && !every_value) {
+    const bool same = is_same(i), leads_to_other = i + 1 < ours.size() && !is_same(i + 1);
+    if (same && !every_value && !leads_to_other) {
       unread_.push_back(step);
       continue;
     }

@@ -32,6 +32,7 @@ class EqualSteps {
   /// Nothing either where the sums cannot be relied on: of a damaged trace, or where values or
   /// launches of no known step lie between.
   /// @param every_value  equal values are wanted too: the baseline's are read, and stand for both.
+  /// So are those of an equal step in front of another one, which says where parameters come from.
   EqualSteps(const reader::TraceReader& base, const reader::TraceReader& cand, bool every_value);
 
   /// Of the steps that are the same and read in neither trace, ascending.

@@ -5,9 +5,8 @@
 ///     [ranks]
 ///     0 = 4                                 # rank of the baseline = rank of the candidate
 ///     [modules]
-///     "encoder.layers" = "model.blocks"     # path in the baseline = path in the candidate; also
-///     of
-///                                           # all modules below
+///     "encoder.layers" = "model.blocks"     # path in the baseline = path in the candidate; so
+///                                           # are all modules below it
 /// Errors:   one line, with file and line number.
 
 #include <string>

@@ -3,11 +3,10 @@
 /// How far rounding alone carries values apart, where that is further than a value's own type and
 /// size say. Three things carry it:
 ///
-/// - a sum in which much cancels: the gradient of a bias in front of a normalisation is zero but
-/// for
-///   the rounding of what it adds up, so it is held against that and not against itself;
-/// - an optimizer that divides by the size of a gradient: where a gradient is about zero, rounding
-///   decides which way the parameter goes, and it ends up to two updates apart;
+/// - a sum in which much cancels: the gradient of a bias before a normalisation is the rounding of
+///   what it adds up, so it is held against that and not against itself;
+/// - an optimizer that divides by the size of a gradient: where that is about zero, rounding says
+///   which way the parameter goes, and it ends up to two updates apart;
 /// - a narrow type upstream: after a bf16 value that differs by rounding no f32 value made of it is
 ///   known better than bf16.
 ///

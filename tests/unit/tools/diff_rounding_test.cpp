@@ -71,6 +71,32 @@ TEST_CASE("rounding: where gradients differ in bits a parameter may be an update
   CHECK(compared(base, with_update(-1e-8F, 1e-2F, 1e-3F)).verdict == Verdict::kDiverged);
 }
 
+TEST_CASE("rounding: an update is that of one step, however many equal ones were passed over",
+          "[diff][rounding]") {
+  const auto run = [](float gradient, float last_move) {
+    Run made;
+    std::vector<float> weights = {1, 2, 3, 4};
+    for (uint32_t step = 0; step < 6; ++step) {
+      const bool last = step == 5;
+      for (float& w : weights) w += last ? 1e-3F : 1.0F;
+      if (last) weights[0] += last_move - 1e-3F;
+      made.add({.step = step,
+                .phase = Phase::kBackward,
+                .scope = "fc",
+                .slot = "grad:weight",
+                .values = {last ? gradient : 1.0F, 1, 1, 1}});
+      made.add({.step = step,
+                .phase = Phase::kOptimizer,
+                .scope = "fc",
+                .slot = "param:weight",
+                .values = weights});
+    }
+    return made;
+  };
+  CHECK(compared(run(1, 1e-3F), run(1 + 1e-6F, -1e-3F)).verdict == Verdict::kSame);
+  CHECK(compared(run(1, 1e-3F), run(1 + 1e-6F, -0.5F)).verdict == Verdict::kDiverged);
+}
+
 TEST_CASE("rounding: behind a bf16 value that differs nothing is known better than bf16",
           "[diff][rounding]") {
   CHECK(compared(with_narrow(1, 1), with_narrow(1.0078125, 1.0001)).verdict == Verdict::kSame);

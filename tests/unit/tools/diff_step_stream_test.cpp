@@ -171,9 +171,10 @@ TEST_CASE("equal_steps: what is equal is not read, but for findings and losses",
   auto a = open("a.ctrace"), b = open("b.ctrace");
   const uint64_t whole = a->file_bytes() + b->file_bytes();
   const diff::EqualSteps equal(*a, *b, false);
-  REQUIRE(equal.unread().size() == kSteps - 1);
+  REQUIRE(equal.unread().size() == kSteps - 2);
   CHECK(equal.unread().front().values == 300);
-  CHECK(equal.taken(kDifferent - 1, diff::Side::kBase) == reader::kNoKinds);
+  CHECK(equal.taken(kDifferent - 2, diff::Side::kBase) == reader::kNoKinds);
+  CHECK(equal.is_read_once(kDifferent - 1));  // it leads to the one that differs
   CHECK(equal.taken(kDifferent, diff::Side::kBase) ==
         reader::kKindSet<format::TensorStats, format::Op>);
   CHECK(equal.taken(kDifferent + 1, diff::Side::kCand) == reader::kNoKinds);
