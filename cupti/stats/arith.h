@@ -92,4 +92,13 @@ CONVTRACE_HD double magnitude(double a) {
   return __builtin_bit_cast(double, __builtin_bit_cast(uint64_t, a) & 0x7FFFFFFFFFFFFFFF);
 }
 
+/// @return the same, which the compiler keeps in a register: nvcc would compute it anew each time
+/// it is used.
+CONVTRACE_HD uint64_t kept(uint64_t value) {
+#ifdef __CUDA_ARCH__
+  asm volatile("" : "+l"(value));
+#endif
+  return value;
+}
+
 }  // namespace convtrace::stats

@@ -56,6 +56,7 @@ struct FloatElement {
   static constexpr Magnitude kMagnitudeMask = static_cast<Bits>(~Bits{0}) >> 1;
   static constexpr Magnitude kMaxFinite = MaxFinite;
   static constexpr Magnitude kMinNormal = Magnitude{1} << Mantissa;
+  static constexpr Magnitude kUsual = kMinNormal;  ///< below are zero and subnormals
 
   CONVTRACE_HD static Magnitude magnitude(Bits bits) { return bits & kMagnitudeMask; }
   CONVTRACE_HD static bool negative(Bits bits) { return static_cast<Signed>(bits) < 0; }
@@ -78,6 +79,11 @@ struct FloatElement {
   }
   CONVTRACE_HD static Bits bits_of_key(Key key) {
     return static_cast<Bits>(key < 0 ? key ^ static_cast<Key>(kMagnitudeMask) : key);
+  }
+  /// Whether an element among those between the keys is saturated, infinite or NaN.
+  CONVTRACE_HD static bool reaches_limits(Key lowest, Key highest) {
+    const Key largest = highest > ~lowest ? highest : ~lowest;  // the key of -x is ~x
+    return largest >= static_cast<Key>(kMaxFinite);
   }
 
   /// Exact value of a finite element. Types of 16 bits and less are placed in an f32 and scaled by
@@ -113,6 +119,7 @@ struct IntElement {
   static constexpr bool kSigned = std::is_signed_v<Int>;
   using Key = std::conditional_t<kWide, int64_t, int32_t>;
   using Magnitude = std::conditional_t<kWide, uint64_t, uint32_t>;
+  static constexpr Magnitude kUsual = 1;  ///< below is zero
   /// Holds every value of the type and, for narrow types, differences of two.
   using Value = std::conditional_t<kWide, Int, int64_t>;
   /// Added to unsigned 32 and 64 bit values so that signed keys order them.
@@ -129,6 +136,14 @@ struct IntElement {
   }
   CONVTRACE_HD static Bits bits_of_key(Key key) {
     return static_cast<Bits>(static_cast<Magnitude>(key) ^ kKeyFlip);
+  }
+  /// Whether an element among those between the keys is saturated, but for the zeros of an unsigned
+  /// type.
+  CONVTRACE_HD static bool reaches_limits(Key lowest, Key highest) {
+    if constexpr (Bool) return false;
+    using Limits = std::numeric_limits<Int>;
+    return highest == key(static_cast<Bits>(Limits::max())) ||
+           (kSigned && lowest == key(static_cast<Bits>(Limits::min())));
   }
   CONVTRACE_HD static Magnitude magnitude(Bits bits) {
     const auto plain = static_cast<Magnitude>(value(bits));

@@ -30,6 +30,42 @@ TEST_CASE("kernel: its replay equals the CPU code for every type and size", "[st
   require_kernel_equals_cpu(view_of(bytes, DType::kUnknown));
 }
 
+/// Ordinary values; in each stretch of 64 some are of one kind that a group is searched for.
+std::vector<uint8_t> with_unusual_values(DType dtype, uint64_t count) {
+  constexpr uint64_t kKinds = 6, kStretch = 64;
+  const uint64_t size = format::element_bytes(dtype);
+  std::vector<uint8_t> bytes = random_bytes(dtype, count, 5);
+  for (uint64_t i = 0; i < count; ++i) {
+    uint8_t* const first = &bytes[i * size];
+    uint8_t& top = first[size - 1];  // sign, exponent
+    const bool unusual = top % 8 == 0;
+    const uint64_t kind = i / kStretch % kKinds;
+    top = static_cast<uint8_t>(0x3A + top % 4);
+    if (!unusual) continue;
+    std::fill_n(first, size, kind == 3 || kind == 4 ? 0xFF : 0);
+    if (kind == 1) top = 0x80;  // -0, the least integer
+    if (kind == 2) *first = 1;  // the least magnitude
+    if (kind == 4) top = 0x7F;  // NaN, the largest integer
+    if (kind != 5) continue;
+    top = 0x7F;  // infinity, or the largest finite value one below
+    if (size > 1) first[size - 2] = i % 2 == 0 ? 0x80 : 0x7F;
+    if (i % 2 != 0) std::fill_n(first, size - std::min<uint64_t>(size, 2), 0xFF);
+  }
+  return bytes;
+}
+
+TEST_CASE("kernel: groups with zeros, subnormals and values at a limit are as on the CPU",
+          "[stats][kernel]") {
+  for (const DType dtype : kAllDTypes) {
+    INFO(format::to_string(dtype));
+    const auto bytes = with_unusual_values(dtype, 6000);
+    const TensorView view = view_of(bytes, dtype);
+    require_kernel_equals_cpu(view);
+    const format::Stats stats = compute(view, Capture::kStats).stats;
+    CHECK((stats.pos_zero > 100 && stats.count > stats.pos_zero));
+  }
+}
+
 TEST_CASE("kernel: its replay equals the CPU code at every alignment", "[stats][kernel]") {
   for (const DType dtype : {DType::kF64, DType::kF32, DType::kBF16, DType::kI8}) {
     const auto bytes = random_bytes(dtype, 3000, 4);
