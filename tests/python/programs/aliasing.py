@@ -44,6 +44,27 @@ def freed_input(name, forward):
     return case
 
 
+class ManagedTensor(ctypes.Structure):
+    """DLManagedTensor of DLPack 0.x, flat."""
+    _fields_ = [("data", ctypes.c_void_p), ("device_type", ctypes.c_int32), ("device_id", ctypes.c_int32),
+                ("ndim", ctypes.c_int32), ("code", ctypes.c_uint8), ("bits", ctypes.c_uint8), ("lanes", ctypes.c_uint16),
+                ("shape", ctypes.POINTER(ctypes.c_int64)), ("strides", ctypes.c_void_p), ("byte_offset", ctypes.c_uint64),
+                ("manager_ctx", ctypes.c_void_p), ("deleter", ctypes.c_void_p)]
+
+
+DESCRIPTIONS = []  # of tensors that were lent, which consumers read until they end
+CAPSULE = ctypes.pythonapi.PyCapsule_New
+CAPSULE.restype, CAPSULE.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
+
+
+def lent(ctx, x):
+    """Through DLPack, by a producer that keeps nothing alive for its consumer."""
+    shape = (ctypes.c_int64 * 2)(*x.shape)
+    managed = ManagedTensor(x.data_ptr(), 1, 0, 2, 2, 32, 1, shape, None, 0, None, None)
+    DESCRIPTIONS.append((managed, shape))
+    return dlpack.from_dlpack(CAPSULE(ctypes.addressof(managed), b"dltensor", None))
+
+
 def nine(ctx, x):
     return tuple(x * i for i in range(8)) + (unowned(x),)
 
@@ -119,6 +140,7 @@ FAULTY = {
     "GivesInput": freed_input("GivesInput", lambda ctx, x: unowned(x).view(x.shape)),
     "GivesInterior": freed_input("GivesInterior", lambda ctx, x: unowned(x, 512)),
     "GivesNinth": freed_input("GivesNinth", nine),
+    "GivesLent": freed_input("GivesLent", lent),
     "GivesGradientBackward": backward_gives_its_gradient,
     "Late": late,
     "aliasing_test::hidden": schema_hides_the_argument,
