@@ -312,7 +312,13 @@ std::string one_sided_text(const RootReport& root) {
 std::string rounding_hint(const RootReport& root, bool noise_given) {
   const Comparison& c = shown_difference(root).comparison;
   const double reach = root.rounding_enlarged ? kEnlargedReach : kRoundingReach;
-  if (noise_given || c.verdict != Class::kDiverged || !(c.z <= reach)) return "";
+  if (c.verdict != Class::kDiverged) return "";
+  if (noise_given) {
+    return c.z <= 2 * kSuspiciousLimit
+               ? "just outside of what the --noise runs differ by: more of them would tell"
+               : "";
+  }
+  if (!(c.z <= reach)) return "";
   return std::string("within reach of rounding") +
          (c.z > kRoundingReach ? ", of which the optimizer made more before" : "") +
          ": rerun with --noise OTHER_BASE (another run of the baseline)";

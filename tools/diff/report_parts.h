@@ -53,7 +53,7 @@ struct StepRow {
 [[nodiscard]] std::string before_text(const DiffResult& result);
 /// What one run alone recorded before the root; empty if nothing.
 [[nodiscard]] std::string one_sided_text(const RootReport& root);
-/// "within reach of rounding: rerun with --noise", or "".
+/// "within reach of rounding: rerun with --noise", that more such runs are needed, or "".
 [[nodiscard]] std::string rounding_hint(const RootReport& root, bool noise_given);
 /// The values whose difference is shown: the root's, or for changed-between the first that
 /// suffered.

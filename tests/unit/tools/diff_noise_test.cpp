@@ -1,6 +1,7 @@
 // What repetitions of the baseline say about a difference.
 
 #include "tests/unit/tools/diff_compared.h"
+#include "tools/diff/report_parts.h"
 
 namespace {
 
@@ -26,6 +27,17 @@ TEST_CASE("diff: what repetitions of the baseline differ by is noise", "[diff][n
   CHECK(count(result, Class::kWithinNoise) == 1);
   scale(cand.at(1, "", "loss"), 1.1);
   CHECK(compared(test::training(), cand, {repetition}).verdict == Verdict::kDiverged);
+}
+
+TEST_CASE("diff: a divergence just outside of the noise asks for more of it", "[diff][noise]") {
+  const auto hint = [](double factor) {
+    Run cand = test::training(), repetition = test::training();
+    scale(cand.at(1, "", "loss"), 1 + factor * 0.002);
+    scale(repetition.at(1, "", "loss"), 1.002);
+    return diff::rounding_hint(*compared(test::training(), cand, {repetition}).root, true);
+  };
+  CHECK(hint(12).find("more of them would tell") != std::string::npos);
+  CHECK(hint(20).empty());
 }
 
 TEST_CASE("diff: the band of a value is as wide as its repetitions were apart", "[diff][noise]") {

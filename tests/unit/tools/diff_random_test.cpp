@@ -186,7 +186,7 @@ TEST_CASE("random: without them a divergence of that size is within reach of rou
     if (!result.root) continue;
     ++diverged;
     CHECK_FALSE(diff::rounding_hint(*result.root, false).empty());
-    CHECK(diff::rounding_hint(*result.root, true).empty());
+    CHECK(diff::rounding_hint(*result.root, true).find("rerun") == std::string::npos);
   }
   CHECK(diverged > 10);
 }
