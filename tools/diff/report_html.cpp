@@ -122,7 +122,7 @@ class HtmlReport {
               quote_markup(object_text(root.record)) + ", " + quote_markup(type_text(root.record)) +
               "<br>class " + std::string(to_string(root.record.comparison.verdict)) +
               "; matched by " + quote_markup(match_text(root.record)) + "<br>" +
-              quote_markup(before_text(result_)) + " before it");
+              "before it: " + quote_markup(before_text(result_)));
     paragraph(quote_markup(one_sided_text(root)));
     table(root.record);
     if (root.consumer) {
