@@ -8,6 +8,7 @@
 #include <atomic>
 #include <chrono>
 #include <memory>
+#include <span>
 #include <string>
 #include <thread>
 #include <utility>
@@ -68,6 +69,18 @@ inline settings::Rule rule_for(const char* pattern) {
 /// What a scene's interceptor calls before it looks at memory; a test that sets it resets it.
 inline bool (*settle_memory)(bool all) noexcept = nullptr;
 
+/// As submit(). One call waits a second for its context's preparation; under a sanitizer on a busy
+/// machine that is not enough.
+inline format::NotSampled submit_when_ready(Interceptor& interceptor,
+                                            std::span<const DeviceRequest> batch) {
+  format::NotSampled outcome = interceptor.submit(batch, 0);
+  for (int i = 0; i < 6000 && outcome == format::NotSampled::kNotReady; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    outcome = interceptor.submit(batch, 0);
+  }
+  return outcome;
+}
+
 struct Scene {
   explicit Scene(std::vector<settings::Rule> rules_in = {},
                  void (*change)(InterceptorOptions&) = nullptr)
@@ -109,14 +122,7 @@ struct Scene {
     request.event.device = {format::Device::Type::kCuda, device};
     request.view =
         stats::dense_view(reinterpret_cast<const void*>(memory), format::DType::kF32, 16);
-    const auto submit = [&] { return interceptor->submit(std::span(&request, 1), 0); };
-    format::NotSampled outcome = submit();
-    // One call waits a second; under a sanitizer on a busy machine that is not enough.
-    for (int i = 0; i < 6000 && outcome == format::NotSampled::kNotReady; ++i) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(10));
-      outcome = submit();
-    }
-    REQUIRE(outcome == format::NotSampled::kSampled);
+    REQUIRE(submit_when_ready(*interceptor, {&request, 1}) == format::NotSampled::kSampled);
     interceptor->collect();
   }
 

@@ -270,7 +270,7 @@ TEST_CASE("interceptor: values are computed on the device where the tensor lies"
     request.view = stats::dense_view(reinterpret_cast<const void*>(there), format::DType::kF32, 16);
     request.event.dtype = format::DType::kF32;
     request.event.device = {format::Device::Type::kCuda, device};
-    return scene.interceptor->submit(std::span(&request, 1), 0);
+    return submit_when_ready(*scene.interceptor, {&request, 1});
   };
   CHECK(submit(1) == NotSampled::kSampled);
   CUcontext current = nullptr;
@@ -320,7 +320,7 @@ TEST_CASE("interceptor: results come out a bounded number at a time, all of them
   request.view =
       stats::dense_view(reinterpret_cast<const void*>(scene.memory), format::DType::kF32, 16);
   const std::vector<DeviceRequest> batch(Interceptor::kMaxCollected + 100, request);
-  REQUIRE(scene.interceptor->submit(batch, 0) == NotSampled::kSampled);
+  REQUIRE(submit_when_ready(*scene.interceptor, batch) == NotSampled::kSampled);
   CHECK(scene.interceptor->collect());
   CHECK(scene.sink.all<format::TensorStats>().size() == Interceptor::kMaxCollected);
   SECTION("the next call gives the rest") { CHECK_FALSE(scene.interceptor->collect()); }

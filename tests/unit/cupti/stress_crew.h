@@ -132,6 +132,7 @@ struct StressRun {
 
   /// @return when nothing is under way any more.
   void run() {
+    prepare();
     std::atomic<bool> over{false};
     std::thread collector([&] {
       while (!over) interceptor->collect();
@@ -148,6 +149,18 @@ struct StressRun {
     over = true;
     collector.join();
     interceptor->stop(10'000'000'000);
+  }
+
+  /// The first value of the context: the crew may be through before another could be taken.
+  void prepare() {
+    CUdeviceptr block = 0;
+    REQUIRE(cuMemAlloc(&block, 64) == CUDA_SUCCESS);
+    done.allocs += 1;
+    DeviceRequest request;
+    request.view = stats::dense_view(reinterpret_cast<const void*>(block), format::DType::kF32, 16);
+    REQUIRE(submit_when_ready(*interceptor, {&request, 1}) == format::NotSampled::kSampled);
+    done.submitted += 1;
+    REQUIRE(cuMemFree(block) == CUDA_SUCCESS);
   }
 
   AddressMap addresses;
