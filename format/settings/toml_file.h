@@ -18,6 +18,7 @@
 #undef TOML_UNREACHABLE
 #define TOML_UNREACHABLE __builtin_unreachable()
 #endif
+#include <sys/stat.h>
 #include <toml++/toml.h>
 
 #include <optional>
@@ -43,6 +44,11 @@ inline std::string at(const std::string& path, const toml::source_region& source
 /// @return the root table; nullopt and one more problem when the file cannot be read or parsed.
 inline std::optional<toml::table> read_toml(const std::string& path,
                                             std::vector<std::string>& problems) {
+  struct stat about {};
+  if (stat(path.c_str(), &about) == 0 && S_ISDIR(about.st_mode)) {  // it opens, and is empty
+    problems.push_back(path + ": is a folder, not a file of settings");
+    return std::nullopt;
+  }
   toml::parse_result result = toml::parse_file(path);
   if (result) return std::move(result).table();
   // It cites the file as it is.

@@ -22,13 +22,12 @@ std::vector<std::string> reasons_for_absence(const StepsSeen& steps, bool driver
   return reasons;
 }
 
-bool is_rank_wanted(const settings::StepSet& ranks, const Rank& rank) {
+bool is_rank_wanted(const std::string& what, const settings::StepSet& ranks, const Rank& rank) {
   if (ranks.contains(rank.rank)) return true;
   if (rank.rank == 0 && rank.counted && !ranks.any_below(rank.world_size)) {
     log_line(format::Level::kWarning, "settings",
-             "CONVTRACE_RANKS %s names none of this job's ranks, 0 to %" PRIu32
-             "; nothing is traced, the program continues",
-             ranks.ranks_text().c_str(), rank.world_size - 1);
+             "%s %s names none of this job's ranks, 0 to %" PRIu32 "; nothing is traced by it",
+             what.c_str(), ranks.ranks_text().c_str(), rank.world_size - 1);
   }
   return false;
 }

@@ -22,8 +22,10 @@ namespace convtrace::engine {
 /// Why a process of another rank is not traced; see State::disable.
 inline constexpr const char* kUnwantedRank = "rank not wanted";
 
-/// @return whether the rank is to be traced. Not to be is what CONVTRACE_RANKS is for; if it names
-/// no rank of the whole job that is a mistake, and rank 0 says so for all.
-[[nodiscard]] bool is_rank_wanted(const settings::StepSet& ranks, const Rank& rank);
+/// @param what  is limited to these ranks: "CONVTRACE_RANKS", or a rule.
+/// @return whether this rank is meant. Not to be is what the setting is for; if it names no rank of
+/// the whole job that is a mistake, and rank 0 says so for all.
+[[nodiscard]] bool is_rank_wanted(const std::string& what, const settings::StepSet& ranks,
+                                  const Rank& rank);
 
 }  // namespace convtrace::engine

@@ -145,10 +145,12 @@ const char* arm() {
   if (!settings.enabled || settings.mode == settings::Mode::kOff) return "switched off";
   if (say_problems(loaded.problems)) return "a setting is wrong";
   // One that no launcher gave a rank may get it from its own program: Engine::begin_trace().
-  if (options.rank_known && !is_rank_wanted(settings.ranks, options.rank)) return kUnwantedRank;
+  const Rank& rank = options.rank;
+  if (options.rank_known && !is_rank_wanted("CONVTRACE_RANKS", settings.ranks, rank))
+    return kUnwantedRank;
   say_refusals(settings);
-  std::erase_if(options.rules, [&options](const settings::Rule& rule) {
-    return !rule.ranks.contains(options.rank.rank);
+  std::erase_if(options.rules, [&rank](const settings::Rule& rule) {
+    return !is_rank_wanted(rule.where + ": ranks", rule.ranks, rank);
   });
   g_pid.store(getpid());
   g_engine.store(new Engine(std::move(options)));

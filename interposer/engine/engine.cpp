@@ -123,7 +123,7 @@ void Engine::begin_trace() noexcept {
 }
 
 bool Engine::check_rank() {
-  if (is_rank_wanted(options_.settings.ranks, rank_.get())) return true;
+  if (is_rank_wanted("CONVTRACE_RANKS", options_.settings.ranks, rank_.get())) return true;
   process_state().disable(kUnwantedRank);
   return false;
 }

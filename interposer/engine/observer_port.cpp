@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "cupti/stats/compute.h"
+#include "format/base/log.h"
 #include "interposer/engine/poison_count.h"
 #include "interposer/engine/tensor_request.h"
 
@@ -361,6 +362,7 @@ bool ObserverPort::Batch::diagnostic(const Message& message) {
   event.level = checked_enum(fixed->level, format::Level::kDebug);
   event.site = around_.definitions.text(format::StringId{fixed->site});
   event.message = around_.definitions.text(format::StringId{fixed->text});
+  log_line(event.level, std::string(event.site).c_str(), "%s", std::string(event.message).c_str());
   around_.sink.emit(event);
   return true;
 }

@@ -17,6 +17,7 @@
 
 int convtrace_cpu_alloc_v1 = 0;
 int convtrace_other_injection = 0;
+extern int convtrace_explained_v1;
 
 static int is(const char* text, const char* expected) {
   return text != NULL && strcmp(text, expected) == 0;
@@ -125,7 +126,10 @@ static void use_no_caches(void) {
 
 __attribute__((constructor)) static void enter_process(void) {
   char self[PATH_MAX], path[PATH_MAX];
-  if (is(getenv("CONVTRACE"), "0")) return;
+  if (is(getenv("CONVTRACE"), "0")) {
+    convtrace_explained_v1 = 1; /* as asked for */
+    return;
+  }
   if (!find_engine(self, path)) return;
   setenv("CUDA_INJECTION64_PATH", path, 0); /* another tool's stays */
   convtrace_other_injection = !is(getenv("CUDA_INJECTION64_PATH"), path);

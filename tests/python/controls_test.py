@@ -100,6 +100,28 @@ class Absence(ControlsTest):
     def test_another_rank_of_the_job_says_nothing(self):
         self.assertEqual(self.lines_of("--ranks", "0", RANK="1", WORLD_SIZE="2"), [])
 
+    def test_a_rule_of_ranks_that_the_job_does_not_have(self):
+        self.write("r.toml", '[[rule]]\nscope = "head"\nranks = 5\ncapture = "hash"\n')
+        why, begin, end = self.lines_of("--config", "r.toml")
+        self.assertIn("r.toml:1: ranks 5 names none of this job's ranks, 0 to 0", why)
+
+    def test_operations_of_no_module(self):
+        begin, why, end = self.lines_of("--ops", "haed")
+        self.assertIn('CONVTRACE_OPS "haed" matched no module that was called; nearest of those that were: "head"', why)
+
+    def test_tracing_that_is_off(self):
+        self.assertEqual(self.lines_of("--enabled", "0"), ["convtrace: nothing will be traced: CONVTRACE=0"])
+
+    def test_a_settings_file_is_found_from_another_folder(self):
+        self.write("r.toml", 'steps = 900\n')
+        script = self.write("leave.py", "import os, torch\nos.chdir('/')\ntorch.nn.Linear(1, 1)(torch.ones(1))\n")
+        begin, why, end = self.lines_of("--config", "r.toml", program=(script,))
+        self.assertIn("CONVTRACE_STEPS 900 names none of the 1 steps", why)
+
+    def test_a_child_that_nobody_waits_for_may_be_the_one(self):
+        script = self.write("parent.py", "import subprocess\nsubprocess.Popen(['sleep', '0.5'])\n")
+        self.assertEqual(self.lines_of(program=(script,)), [])
+
     def test_a_mode_for_gpus_on_a_cpu(self):
         begin, why, end = self.lines_of("--mode", "launches")
         self.assertIn("mode launches records what a GPU runs, and no CUDA driver came up", why)

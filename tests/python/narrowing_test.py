@@ -79,7 +79,7 @@ class NoOperations(ObservedTest):
         nn.Linear(2, 2)(torch.randn(1, 2))
         self.observer._program_ends()
         (diagnostic,) = self.fake.of("diagnostic")
-        self.assertIn("CONVTRACE_OPS matched no module", diagnostic.text)
+        self.assertIn("matched no module that was called", diagnostic.text)
         self.fake.messages.clear()
 
 

@@ -2,8 +2,11 @@
 
 #include <algorithm>
 #include <cctype>
+#include <charconv>
 #include <cstdio>
 #include <fstream>
+#include <optional>
+#include <sstream>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -46,7 +49,7 @@ class Converter {
  private:
   /// @return the value of a key in any of the file's groups; null if there is none.
   [[nodiscard]] const Json* find(std::string_view key) const;
-  [[nodiscard]] int64_t number(std::string_view key, int64_t otherwise) const;
+  [[nodiscard]] int64_t number(std::string_view key, int64_t otherwise);
   [[nodiscard]] std::string text(std::string_view key) const;
 
   void note(const std::string& line) { head_ += "# " + line + '\n'; }
@@ -64,6 +67,7 @@ class Converter {
   const Json& dump_;
   bool recorder_ = false;  ///< a flight recorder, which stores no values
   bool stores_ = false;
+  bool any_rule_ = false;
   std::string head_, rules_;
 };
 
@@ -76,9 +80,23 @@ const Json* Converter::find(std::string_view key) const {
   return found;
 }
 
-int64_t Converter::number(std::string_view key, int64_t otherwise) const {
+/// A number, or one in quotes.
+std::optional<int64_t> number_in(const Json& value) {
+  if (value.is_number_integer()) return value.get<int64_t>();
+  if (!value.is_string()) return std::nullopt;
+  const auto& text = value.get_ref<const std::string&>();
+  int64_t number = 0;
+  const char* const end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, number);
+  return error == std::errc() && stop == end ? std::optional(number) : std::nullopt;
+}
+
+int64_t Converter::number(std::string_view key, int64_t otherwise) {
   const Json* const value = find(key);
-  return value != nullptr && value->is_number_integer() ? value->get<int64_t>() : otherwise;
+  if (value == nullptr) return otherwise;
+  const std::optional<int64_t> number = number_in(*value);
+  if (!number) note(std::string(key) + ": it is no number; taken as " + std::to_string(otherwise));
+  return number.value_or(otherwise);
 }
 
 std::string Converter::text(std::string_view key) const {
@@ -98,15 +116,18 @@ void Converter::add_steps_and_ranks() {
   if (devices == nullptr || !devices->is_array() || devices->empty()) return;
   std::string ranks;
   for (const Json& device : *devices) {
-    if (device.is_number_unsigned()) ranks += (ranks.empty() ? "" : ",") + device.dump();
+    const std::optional<int64_t> number = number_in(device);
+    if (number && *number >= 0) ranks += (ranks.empty() ? "" : ",") + std::to_string(*number);
   }
+  if (ranks.empty()) return note("support_device: it names no device; left out");
   note("support_device: devices of a host; ranks count through all hosts");
   set("ranks", quote_toml(ranks));
 }
 
 void Converter::add_output() {
-  const std::string path = text("path");
-  if (!path.empty()) set("output", quote_toml(path + "/%h-%r-%p.ctrace"));
+  std::string folder;
+  for (const char c : text("path")) folder += c == '%' ? "%%" : std::string(1, c);
+  if (!folder.empty()) set("output", quote_toml(folder + "/%h-%r-%p.ctrace"));
 }
 
 void Converter::add_amount() {
@@ -123,7 +144,6 @@ void Converter::add_amount() {
   stores_ = !recorder_ && (saved.empty() || saved == "tensor" || saved == "full");
   if (recorder_ && saved != "statistic")
     note("saved_data: a flight recorder keeps statistics, no tensors");
-  set("mode", stores_ ? "\"snapshot\"" : "\"stats\"");
   if (number("sample_mode", 0) == 1) {
     const int64_t count = number("sample_num", 100);
     set("samples", std::to_string(count < 0 ? 0 : count > 4096 ? 4096 : count));
@@ -147,9 +167,15 @@ void Converter::add_kernels() {
   }
   if (dump_mode == 2)
     note("dump_mode 2: set_dump names cells in the script; write a [[rule]] with their scope");
-  if (stores_ && rules_.empty()) {
+  if (stores_ && listed && !any_rule_) {
+    note("no kernel of the list could be converted: statistics are taken of all modules");
+    set("mode", "\"stats\"");
+  } else if (stores_ && !any_rule_) {
     note("every value of every step: name modules in a [[rule]] instead of all, it is far smaller");
+    set("mode", "\"snapshot\"");
     set("all", "true");
+  } else {
+    set("mode", stores_ ? "\"snapshot\"" : "\"stats\"");
   }
 }
 
@@ -188,22 +214,27 @@ std::string scope_of(std::string_view full_name) {
 }
 
 void Converter::add_rule(const std::string& name) {
-  rules_ += "\n[[rule]]\n# kernels: " + escape_text(name) + '\n';
+  const std::string from = "\n# kernels: " + escape_text(name) + '\n';
   const std::string capture = stores_ ? "capture = \"snapshot\"\n" : "capture = \"stats\"\n";
-  std::string kernel;
-  if (name.starts_with(kRegex) && name.ends_with(')')) {
-    kernel = "re:" + name.substr(kRegex.size(), name.size() - kRegex.size() - 1);
-    if (!settings::Pattern::compile(kernel).ok()) {
-      rules_ += "# this is no regular expression here (ECMAScript): write the pattern anew\n";
-      return rules_.insert(rules_.rfind("[[rule]]"), "# "), void();
-    }
-  } else if (const std::string scope = scope_of(name); !scope.empty()) {
-    rules_ += "scope = " + quote_toml("*" + scope) + '\n' + capture;
+  const bool is_regex = name.starts_with(kRegex) && name.ends_with(')');
+  const std::string scope = is_regex ? "" : scope_of(name);
+  if (!scope.empty()) {
+    rules_ += from + "[[rule]]\nscope = " + quote_toml("*" + scope) + '\n' + capture;
+    any_rule_ = true;
     return;
-  } else {
-    kernel = any_case(name);
   }
-  rules_ += "kernel = " + quote_toml(kernel) + "\noutputs = \"auto\"\n" + capture;
+  const std::string kernel =
+      is_regex ? "re:" + name.substr(kRegex.size(), name.size() - kRegex.size() - 1)
+               : any_case(name);
+  if (!settings::Pattern::compile(kernel).ok()) {
+    rules_ += from + "# this is no regular expression here (ECMAScript): write a [[rule]] anew\n";
+  } else if (name.find('/') != std::string::npos) {
+    rules_ += from + "# kernels of CUDA have no such paths: write a [[rule]] with their scope\n";
+  } else {
+    rules_ +=
+        from + "[[rule]]\nkernel = " + quote_toml(kernel) + "\noutputs = \"auto\"\n" + capture;
+    any_rule_ = true;
+  }
 }
 
 void Converter::add_meaningless() {
@@ -242,10 +273,15 @@ std::string toml_from_mindspore(const Json& dump) { return Converter(dump).conve
 
 ExitCode print_mindspore_config(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
-  const Json dump = Json::parse(file, nullptr, false);
-  if (!file || !dump.is_object()) {
+  std::ostringstream text;
+  text << file.rdbuf();
+  const Json dump = Json::parse(text.str(), nullptr, false);
+  const bool sound = dump.is_object() && dump.contains("common_dump_settings") &&
+                     dump["common_dump_settings"].is_object();
+  if (!sound) {
+    const bool read = file.is_open() && !text.str().empty();
     std::fprintf(stderr, "convtrace: %s: %s\n", escape_text(path).c_str(),
-                 file ? "it is not a JSON object" : "it cannot be read");
+                 read ? "it is no JSON object with common_dump_settings" : "it cannot be read");
     return ExitCode::kUsage;
   }
   Output output;

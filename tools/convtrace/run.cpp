@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <optional>
 
 #include "format/settings/controls.h"
@@ -58,6 +59,9 @@ std::optional<settings::Settings> check_settings() {
   // The preload library acts on it before anybody reads a file.
   if (loaded.settings.strict_alloc) setenv("CONVTRACE_STRICT_ALLOC", "1", 1);
   if (!loaded.problems.empty()) return std::nullopt;
+  // The command may go to another folder before it reads it.
+  if (const std::string& file = loaded.settings.config; !file.empty())
+    setenv("CONVTRACE_CONFIG", std::filesystem::absolute(file).c_str(), 1);
   return std::move(loaded.settings);
 }
 

@@ -10,20 +10,29 @@ import re
 
 from . import engine, ops
 
+MOST_ASKED = 4096  # names that are remembered for a complaint
+
 
 class AtenOps:
     """`module_call` and `backward_call` wrap what modules.py and backward.py run."""
 
     def __init__(self, observer, torch):
         self._observer = observer
-        self._patterns = _compile(observer.port.setting("CONVTRACE_OPS"))
+        self._text = observer.port.setting("CONVTRACE_OPS")
+        self._patterns = _compile(self._text)
+        self._asked = set()  # names of modules
         self._wanted = {}  # scope id -> whether a pattern names it or a module around it
         self._mode = _mode_class(torch, self._record) if self._patterns else None
         self.matched = False
 
-    @property
-    def unmatched(self):
-        return bool(self._patterns) and not self.matched
+    def complaint(self):
+        """What to say at the end if the patterns matched nothing, else None."""
+        if not self._patterns or self.matched:
+            return None
+        import difflib  # once, at the end: a start must not pay for it
+        near = difflib.get_close_matches(self._text, sorted(self._asked), 3, 0)
+        said = 'CONVTRACE_OPS "%s" matched no module that was called' % self._text
+        return said + ("; nearest of those that were: " + ", ".join('"%s"' % name for name in near) if near else "")
 
     def module_call(self, original):
         if self._mode is None:
@@ -65,6 +74,8 @@ class AtenOps:
         """Whether a pattern matches a module's name."""
         found = any(pattern.search(name) for pattern in self._patterns)
         self.matched = self.matched or found
+        if name and len(self._asked) < MOST_ASKED:
+            self._asked.add(name)
         return found
 
     def _wants_scope(self, scope):

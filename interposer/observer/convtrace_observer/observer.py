@@ -147,10 +147,10 @@ class Observer:
     def _program_ends(self):
         """After an interrupt Python ends itself by the signal, and the engine's own handler of the
         process's exit never runs."""
-        if self._begun and self.active and self.operations.unmatched:
+        complaint = self.operations.complaint() if self._begun and self.active else None
+        if complaint:
             batch = engine.Batch(self.port)
-            batch.diagnostic(engine.WARNING, "operations",
-                             "CONVTRACE_OPS matched no module that was called")
+            batch.diagnostic(engine.WARNING, "operations", complaint)
             batch.submit()
         if isinstance(getattr(sys, "last_value", None), KeyboardInterrupt):
             self.port.finish()

@@ -27,12 +27,12 @@ fs::path folder_of(const std::string& output) {
   return slash == std::string::npos ? fs::path(".") : fs::path(known.substr(0, slash + 1));
 }
 
-/// @return the nearest folder above that is there: the engine makes the rest.
+/// @return the folder, or the one above it if it is not there: the engine makes one level.
 fs::path existing_part(fs::path folder) {
   std::error_code error;
   folder = fs::absolute(folder, error).lexically_normal();
-  while (!fs::exists(folder, error) && folder.has_relative_path()) folder = folder.parent_path();
-  return folder;
+  if (!folder.has_filename()) folder = folder.parent_path();
+  return fs::exists(folder, error) ? folder : folder.parent_path();
 }
 
 /// What a preload list says of our library as the loader would take it.
@@ -89,6 +89,11 @@ void check_settings(const Subject& subject, std::vector<Line>& lines) {
     lines.push_back({"settings", Level::kWarn, "CONVTRACE=0 turns tracing off", "unset CONVTRACE"});
     return;
   }
+  if (subject.settings.settings.mode == settings::Mode::kOff) {
+    lines.push_back({"settings", Level::kWarn, "mode off: nothing would be traced",
+                     "unset CONVTRACE_MODE, or take launches, hash, stats or snapshot"});
+    return;
+  }
   lines.push_back({"settings", Level::kOk, "every CONVTRACE_ variable is understood", ""});
 }
 
@@ -96,7 +101,8 @@ void check_output(const Subject& subject, std::vector<Line>& lines) {
   const settings::Settings& wanted = subject.settings.settings;
   const fs::path folder = existing_part(folder_of(wanted.output));
   std::error_code error;
-  const int why = !fs::is_directory(folder, error)           ? ENOTDIR
+  const int why = !fs::exists(folder, error)                 ? ENOENT
+                  : !fs::is_directory(folder, error)         ? ENOTDIR
                   : access(folder.c_str(), W_OK | X_OK) != 0 ? errno
                                                              : 0;
   if (why != 0) {

@@ -92,10 +92,30 @@ TEST_CASE("config --from-mindspore: what is not understood is named and left out
   CHECK(c.toml.find("# input_output") == std::string::npos);
 }
 
+TEST_CASE("config --from-mindspore: numbers in quotes, and what cannot be converted", "[cli]") {
+  const Converted c = convert(R"json({"common_dump_settings": {"dump_mode": "1", "path": "/a%b",
+    "saved_data": "tensor", "support_device": ["0", 3], "input_output": "x",
+    "kernels": ["Default/Conv-op12", "name-regex(Default/.+)", "name-regex((?i)conv)"]}})json");
+  CHECK(c.controls.settings.output == "/a%%b/%h-%r-%p.ctrace");
+  CHECK(c.controls.settings.ranks.ranks_text() == "0,3");
+  CHECK(c.controls.settings.mode == settings::Mode::kStats);
+  CHECK(c.controls.rules.empty());
+  for (const char* said :
+       {"# input_output: it is no number", "# kernels of CUDA have no such paths",
+        "# this is no regular expression", "# no kernel of the list"}) {
+    CAPTURE(said);
+    CHECK(c.toml.find(said) != std::string::npos);
+  }
+  CHECK(convert(R"({"common_dump_settings": {"support_device": ["x"]}})")
+            .controls.settings.ranks.ranks_text() == "all");
+}
+
 TEST_CASE("config: what is no dump configuration is one line", "[cli]") {
   const TempDir folder;
   std::ofstream(folder / "list.json") << "[1";
-  for (const std::string& path : {folder / "list.json", folder / "missing.json"}) {
+  std::ofstream(folder / "other.json") << "{\"a\": {}}";
+  for (const std::string& path :
+       {folder / "list.json", folder / "missing.json", folder / "other.json", folder / ""}) {
     const ProcessResult result = convtrace({"config", "--from-mindspore", path});
     CHECK(result.exit_code == 2);
     CHECK(result.out.empty());

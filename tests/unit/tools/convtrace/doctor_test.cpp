@@ -128,6 +128,7 @@ TEST_CASE("doctor: settings that mean nothing, and tracing turned off", "[cli]")
   CHECK(answer.exit_code == 1);
   CHECK(answer.level("settings") == "fail");
   CHECK(tree.ask({"CONVTRACE=0"}).level("settings") == "warn");
+  CHECK(tree.ask({"CONVTRACE_MODE=off"}).level("settings") == "warn");
 }
 
 TEST_CASE("doctor: an output that cannot be written", "[cli]") {
@@ -135,7 +136,8 @@ TEST_CASE("doctor: an output that cannot be written", "[cli]") {
   CHECK(tree.ask_output(tree.file("bin/convtrace/x.ctrace")).level("output") == "fail");
   std::ofstream(tree.file("out/taken.ctrace")).put('x');
   CHECK(tree.ask_output(tree.file("out/taken.ctrace")).level("output") == "fail");
-  CHECK(tree.ask_output(tree.file("out/new/folder/%r.ctrace")).level("output") == "ok");
+  CHECK(tree.ask_output(tree.file("out/new/%r.ctrace")).level("output") == "ok");
+  CHECK(tree.ask_output(tree.file("out/new/folder/%r.ctrace")).level("output") == "fail");
   CHECK(tree.ask_output("/proc/x.ctrace").level("space") == "fail");  // 0 bytes are free there
 }
 

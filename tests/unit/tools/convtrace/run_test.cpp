@@ -79,6 +79,7 @@ TEST_CASE("run: what is wrong with the settings is found before the command star
       {{}, {"CONVTRACE_SAMPLES=x"}, "bad value \"x\" for CONVTRACE_SAMPLES"},
       {{"--config", "bad.toml"}, {}, "bad.toml:2: unknown key \"kernal\""},
       {{"--config", "missing.toml"}, {}, "missing.toml"},
+      {{"--config", "/"}, {}, "/: is a folder, not a file of settings"},
       {{"--config", "upper.toml"},
        {},
        "upper.toml:1: unknown key \"CONVTRACE_MODE\"; in a file it is mode"},
