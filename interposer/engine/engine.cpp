@@ -202,18 +202,18 @@ void Engine::finish(uint64_t deadline_ns) {
            "the disk was too slow at exit; the end of the trace is missing");
 }
 
-void Engine::say_matches(const std::vector<settings::MatchLine>& lines, bool good_only) {
+void Engine::say_matches(uint32_t step, const std::vector<settings::MatchLine>& lines,
+                         bool good_only) {
   for (const settings::MatchLine& line : lines) {
     if (!line.matched && good_only) continue;
-    cupti::report(*this, format::kNoStep,
-                  line.matched ? format::Level::kInfo : format::Level::kWarning, "settings",
-                  line.text.c_str());
+    cupti::report(*this, step, line.matched ? format::Level::kInfo : format::Level::kWarning,
+                  "settings", line.text.c_str());
   }
 }
 
 void Engine::report_matches() {
-  say_matches(names_.report(), false);
-  say_matches(rules_.report(), false);
+  say_matches(format::kNoStep, names_.report(), false);
+  say_matches(format::kNoStep, rules_.report(), false);
   for (const std::string& reason :
        reasons_for_absence(steps_.seen(), interceptor_.load() != nullptr)) {
     cupti::report(*this, format::kNoStep, format::Level::kWarning, "settings", reason.c_str());
@@ -280,7 +280,7 @@ void Engine::tell_controls(const settings::Settings& wanted) {
 void Engine::follow_config() {
   std::optional<ConfigChange> change = config_.poll(now_ns());
   if (!change) return;
-  say_matches(change->lines, false);
+  say_matches(steps_.step(), change->lines, false);
   if (change->applies) apply(*std::move(change));
 }
 
@@ -291,8 +291,8 @@ void Engine::apply(ConfigChange change) {
                 [rank](const settings::Rule& rule) { return !rule.ranks.contains(rank); });
   steps_.want(wanted.mode, wanted.steps);
   // Of the rules and patterns that go. What they did not match may have been yet to come.
-  say_matches(rules_.report(), true);
-  say_matches(names_.report(), true);
+  say_matches(steps_.step(), rules_.report(), true);
+  say_matches(steps_.step(), names_.report(), true);
   names_.replace(patterns(wanted.include), patterns(wanted.exclude));
   captures_.set_mode(settings::mode_without_rule(wanted));
   rules_.replace(std::move(change.rules));

@@ -100,7 +100,7 @@ class Engine final : public format::EventSink,
   bool check_rank();
   void expect_custom_ops() noexcept;
   void report_matches();
-  void say_matches(const std::vector<settings::MatchLine>& lines, bool good_only);
+  void say_matches(uint32_t step, const std::vector<settings::MatchLine>& lines, bool good_only);
   void follow_config();
   void apply(ConfigChange change);
   void tell_controls(const settings::Settings& wanted);

@@ -200,6 +200,10 @@ class Reload(ControlsTest):
         self.assertEqual((kinds["0"], kinds["2"]), ("hash", "stats"))
         self.assertTrue(any('steps: "2|1000-" -> "4-"' in text for text in self.messages()))
         self.assertTrue(any("CONVTRACE_INCLUDE \"*\": matched" in text for text in self.messages()))
+        steps = [r["step"] for r in self.records(trace)
+                 if r["record"] == "diagnostic" and "was read again" in r["message"]]
+        self.assertEqual(len(steps), 1)
+        self.assertIsNotNone(steps[0])
 
     def test_a_broken_file_keeps_the_old_settings_and_says_so(self):
         config = self.write("c.toml", "samples = 2\n")
