@@ -55,7 +55,8 @@ void apply_config_file(const std::string& path, LoadedSettings& loaded) {
     if (key.str() == "rule") continue;
     const std::string why = apply(key.str(), node, loaded.settings);
     if (!why.empty()) problems.push_back(at(path, key.source(), why));
-    if (key.str() == "mode") loaded.mode_from = at(path, key.source());
+    if (const SettingSpec* const spec = find_by_key(key.str()))
+      loaded.said_by[std::string(spec->name)] = at(path, key.source(), "");
   }
 }
 

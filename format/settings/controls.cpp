@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "format/settings/idle_settings.h"
+
 namespace convtrace::settings {
 namespace {
 
@@ -12,20 +14,26 @@ void append(std::vector<std::string>&& more, std::vector<std::string>& problems)
   std::move(more.begin(), more.end(), std::back_inserter(problems));
 }
 
-/// In mode snapshot a rule need not say so: it names what is stored.
+/// What a rule need not say.
 void complete_rules(LoadedControls& loaded) {
-  if (loaded.settings.mode != Mode::kSnapshot) return;
   for (Rule& rule : loaded.rules) {
-    if (rule.capture || rule.inplace || rule.suppress) continue;
-    rule.capture = Capture::kSnapshot;
-    rule.has_effect = true;
+    const bool declares = rule.inplace || rule.suppress;
+    if (loaded.settings.mode == Mode::kSnapshot && !rule.capture && !declares)
+      rule.capture = Capture::kSnapshot;
+    if (rule.kernel && rule.capture && rule.outputs.empty() && rule.inputs.empty())
+      rule.outputs_auto = true;
   }
 }
 
+bool does_anything(const Rule& rule) {
+  const bool takes =
+      rule.capture || rule.outputs_auto || !rule.outputs.empty() || !rule.inputs.empty();
+  return takes || rule.inplace || rule.suppress || (rule.samples && !rule.kernel);
+}
+
 /// What is good by itself and means nothing together.
-/// @param mode_from  see LoadedSettings.
-void find_contradictions(const std::string& mode_from, LoadedControls& loaded) {
-  const std::string mode = mode_from.empty() ? "mode snapshot" : mode_from + ": mode snapshot";
+void find_contradictions(const SaidBy& said_by, LoadedControls& loaded) {
+  const std::string mode = where_said(said_by, "CONVTRACE_MODE") + "mode snapshot";
   const Settings& s = loaded.settings;
   const auto stores = [](const Rule& rule) { return rule.capture == Capture::kSnapshot; };
   const auto storing = std::ranges::find_if(loaded.rules, stores);
@@ -43,7 +51,7 @@ void find_contradictions(const std::string& mode_from, LoadedControls& loaded) {
                               "in memory; use hash or stats");
   }
   for (const Rule& rule : loaded.rules) {
-    if (rule.has_effect) continue;
+    if (does_anything(rule)) continue;
     loaded.problems.push_back(rule.where +
                               ": the rule says what it is about and nothing else; add capture, "
                               "outputs, inplace or suppress");
@@ -68,11 +76,12 @@ LoadedControls load_controls(const char* const* environment) {
     append(std::move(rules.problems), loaded.problems);
   }
   complete_rules(loaded);
-  if (loaded.problems.empty()) find_contradictions(settings.mode_from, loaded);
+  if (loaded.problems.empty()) find_contradictions(settings.said_by, loaded);
   if (!loaded.problems.empty()) {
     loaded.rules.clear();
     return loaded;
   }
+  loaded.warnings = idle_settings(settings.said_by, loaded.settings, loaded.rules);
   if (loaded.settings.all_kernels && loaded.settings.mode >= Mode::kHash)
     loaded.rules.push_back(rule_for_all_kernels(capture_of(mode_without_rule(loaded.settings))));
   return loaded;

@@ -18,6 +18,7 @@ struct LoadedControls {
   Settings settings;
   std::vector<Rule> rules;  ///< of all ranks; none where there are problems
   std::vector<std::string> problems;
+  std::vector<std::string> warnings;  ///< of what was asked for and has no effect; in that form too
 };
 
 /// @return how much is taken of what no rule names.

@@ -53,11 +53,10 @@ size_t pattern_distance(std::string_view pattern, std::string_view name) {
   return above[name.size()];
 }
 
-MatchLine unmatched(std::string_view where, std::string_view pattern, std::string_view kind,
+MatchLine unmatched(std::string_view where, std::string_view pattern, std::string_view if_none,
                     const SeenNames& seen) {
   std::string text = std::string(where) + ' ' + quoted(pattern) + " matched nothing; ";
-  if (seen.names().empty())
-    return {.matched = false, .text = text + "no " + std::string(kind) + " was asked about"};
+  if (seen.names().empty()) return {.matched = false, .text = text + std::string(if_none)};
   std::vector<std::pair<size_t, const std::string*>> ranked;
   for (const std::string& name : seen.names())
     ranked.emplace_back(pattern_distance(pattern, name), &name);

@@ -31,10 +31,10 @@ struct MatchLine {
 };
 
 /// @param where  what the pattern was written as: "rules.toml:3: kernel".
-/// @param kind   what it is matched against: "kernel".
+/// @param if_none  what to say where no name occurred: "no kernel was launched".
 /// @return the line that names the pattern and the three nearest names that occurred.
 [[nodiscard]] MatchLine unmatched(std::string_view where, std::string_view pattern,
-                                  std::string_view kind, const SeenNames& seen);
+                                  std::string_view if_none, const SeenNames& seen);
 
 /// How far `name` is from matching a pattern: what the pattern has too much costs more than what
 /// the name has, since a prefix left out is the usual slip.

@@ -4,6 +4,8 @@
 #include <mutex>
 #include <optional>
 
+#include "format/base/count_noun.h"
+
 namespace convtrace::settings {
 
 void RuleBook::replace(std::vector<Rule> rules) {
@@ -79,13 +81,15 @@ void RuleBook::used(const Rule& rule) noexcept {
 MatchLine RuleBook::report(const Entry& entry) const {
   const Rule& rule = entry.rule;
   if (rule.kernel && entry.kernels == 0)
-    return unmatched(rule.where + ": kernel", rule.kernel->text(), "kernel", seen_kernels_);
+    return unmatched(rule.where + ": kernel", rule.kernel->text(), "no kernel was launched",
+                     seen_kernels_);
   if (rule.scope && entry.scopes == 0)
-    return unmatched(rule.where + ": scope", rule.scope->text(), "scope", seen_scopes_);
+    return unmatched(rule.where + ": scope", rule.scope->text(),
+                     "no module ran in a step whose values were wanted", seen_scopes_);
   std::string text = rule.where + ": matched ";
-  if (rule.kernel) text += std::to_string(entry.kernels) + " kernels";
+  if (rule.kernel) text += count_noun(entry.kernels, "kernel");
   if (rule.kernel && rule.scope) text += " and ";
-  if (rule.scope) text += std::to_string(entry.scopes) + " scopes";
+  if (rule.scope) text += count_noun(entry.scopes, "module");
   const uint64_t used = entry.used.load();
   // One that declares or suppresses may well have nothing to do.
   const bool takes =
@@ -95,7 +99,7 @@ MatchLine RuleBook::report(const Entry& entry) const {
             .text = text +
                     " and took no value: its steps did not come, a rule before it took "
                     "them, or the mode takes none"};
-  return {.matched = true, .text = text + ", used " + std::to_string(used) + " times"};
+  return {.matched = true, .text = text + ", used " + count_noun(used, "time")};
 }
 
 std::vector<MatchLine> RuleBook::report() const {

@@ -104,44 +104,33 @@ std::string take_dtype(const toml::node& node, std::optional<format::DType>& val
 struct RuleKey {
   RuleKeySpec spec;
   std::string (*take)(const toml::node& node, Rule& rule);
-  bool has_effect;  ///< beside what the rule is about and when
 };
 
 constexpr RuleKey kKeys[] = {
     {{"kernel", "PATTERN", "Kernels by their demangled name, mangled name or family."},
-     [](const toml::node& n, Rule& r) { return take_pattern(n, r.kernel); },
-     false},
+     [](const toml::node& n, Rule& r) { return take_pattern(n, r.kernel); }},
     {{"scope", "PATTERN", "Modules by their path, as named_modules() gives it."},
-     [](const toml::node& n, Rule& r) { return take_pattern(n, r.scope); },
-     false},
+     [](const toml::node& n, Rule& r) { return take_pattern(n, r.scope); }},
     {{"steps", "0|5-8|100-120,every=50|all", "Steps in which the rule applies."},
-     [](const toml::node& n, Rule& r) { return take_set(n, parse_steps, r.steps); },
-     false},
+     [](const toml::node& n, Rule& r) { return take_set(n, parse_steps, r.steps); }},
     {{"ranks", "0-3,7|all", "Ranks on which the rule applies."},
-     [](const toml::node& n, Rule& r) { return take_set(n, parse_ranks, r.ranks); },
-     false},
+     [](const toml::node& n, Rule& r) { return take_set(n, parse_ranks, r.ranks); }},
     {{"capture", "hash|stats|snapshot",
-      "How much is taken: of every value of the modules, or of a kernel's operands."},
-     [](const toml::node& n, Rule& r) { return take_capture(n, r.capture); },
-     true},
+      "How much is taken: of every value of the modules, or of a kernel's operands; of all that the "
+      "kernel writes where neither outputs nor inputs are named."},
+     [](const toml::node& n, Rule& r) { return take_capture(n, r.capture); }},
     {{"outputs", "\"auto\"|[0, 5]", "Parameters of a kernel whose values are taken behind it."},
-     [](const toml::node& n, Rule& r) { return take_outputs(n, r); },
-     true},
+     [](const toml::node& n, Rule& r) { return take_outputs(n, r); }},
     {{"inputs", "[1, 2]", "Parameters of a kernel that it reads."},
-     [](const toml::node& n, Rule& r) { return take_positions(n, r.inputs); },
-     true},
+     [](const toml::node& n, Rule& r) { return take_positions(n, r.inputs); }},
     {{"dtype", "f32|bf16|...", "Type of the elements of a kernel's operands."},
-     [](const toml::node& n, Rule& r) { return take_dtype(n, r.dtype); },
-     true},
+     [](const toml::node& n, Rule& r) { return take_dtype(n, r.dtype); }},
     {{"inplace", "true|false", "Writing its inputs is declared, so it is no finding."},
-     [](const toml::node& n, Rule& r) { return take_flag(n, r.inplace); },
-     true},
+     [](const toml::node& n, Rule& r) { return take_flag(n, r.inplace); }},
     {{"samples", "0..4096", "Raw values kept of each."},
-     [](const toml::node& n, Rule& r) { return take_number(n, kMaxSamples, r.samples.emplace()); },
-     true},
+     [](const toml::node& n, Rule& r) { return take_number(n, kMaxSamples, r.samples.emplace()); }},
     {{"suppress", "true|false", "Findings are recorded as suppressed."},
-     [](const toml::node& n, Rule& r) { return take_flag(n, r.suppress); },
-     true},
+     [](const toml::node& n, Rule& r) { return take_flag(n, r.suppress); }},
 };
 
 std::string take(const toml::key& key, const toml::node& node, Rule& rule) {
@@ -155,7 +144,6 @@ std::string take(const toml::key& key, const toml::node& node, Rule& rule) {
            suggestion(key.str(), names, "`convtrace run --help` lists them");
   }
   const std::string why = found->take(node, rule);
-  rule.has_effect = rule.has_effect || found->has_effect;
   return why.empty() ? why : std::string(key.str()) + " " + why;
 }
 

@@ -26,7 +26,8 @@ struct Rule {
   std::optional<Pattern> scope;
   StepSet steps;
   StepSet ranks;
-  std::optional<format::Capture> capture;  ///< of a kernel's operands: stats if there is none
+  /// Of a kernel's operands: stats if there is none. Alone it is of all that the kernel writes.
+  std::optional<format::Capture> capture;
   bool outputs_auto = false;
   std::vector<uint32_t> outputs;  ///< kernel parameter positions
   std::vector<uint32_t> inputs;   ///< the same; values in front of the launch
@@ -35,7 +36,6 @@ struct Rule {
   std::optional<uint32_t> samples;  ///< none: CONVTRACE_SAMPLES
   bool suppress = false;
   bool all_kernels = false;  ///< CONVTRACE_ALL_KERNELS: its INCLUDE and EXCLUDE hold for it
-  bool has_effect = false;   ///< it says more than what it is about
 };
 
 /// What CONVTRACE_ALL_KERNELS asks for, as a rule to stand behind all others.

@@ -103,8 +103,9 @@ std::string parse_choice(std::string_view text, std::span<const std::string_view
 
 std::string check_patterns(std::string_view text) {
   const auto patterns = compile_patterns(text);
-  return patterns.ok() ? std::string()
-                       : "bad pattern at character " + std::to_string(patterns.status().detail + 1);
+  if (!patterns.ok())
+    return "bad pattern at character " + std::to_string(patterns.status().detail + 1);
+  return patterns.value().empty() ? "there is no pattern in it" : "";
 }
 
 std::string check_output(std::string_view text) {

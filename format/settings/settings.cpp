@@ -262,7 +262,7 @@ LoadedSettings load_from_environment(const char* const* environment) {
     if (text.empty()) continue;
     std::string problem = set_value(spec, spec.name, text, loaded.settings);
     if (!problem.empty()) loaded.problems.push_back(std::move(problem));
-    if (spec.name == "CONVTRACE_MODE") loaded.mode_from.clear();
+    loaded.said_by[std::string(spec.name)].clear();
   }
   for (; *environment != nullptr; ++environment) {
     const std::string_view entry = *environment;

@@ -10,6 +10,8 @@
 ///           run`: exit 2).
 
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <span>
 #include <string>
 #include <string_view>
@@ -90,17 +92,21 @@ struct SettingSpec {
 [[nodiscard]] std::string set_value(const SettingSpec& spec, std::string_view spelling,
                                     std::string_view text, Settings& settings);
 
-/// Set by `convtrace run` to its process, which becomes the command's: the engine says where the
-/// trace goes and at the end what is in it, and the command's own process why there is none.
+/// Set by `convtrace run` to its mark (run_mark.h): the engine says where the trace goes and at the
+/// end what is in it, and the command's own process why there is none.
 inline constexpr std::string_view kAnnounceName = "CONVTRACE_RUN";
 
 /// Names that begin with CONVTRACE_ but are convtrace's own business between its parts, never a
 /// user's mistake.
 [[nodiscard]] bool is_internal_name(std::string_view name);
 
+/// Which settings were given, by their variables: "rules.toml:3: " where a file says it, else
+/// empty.
+using SaidBy = std::map<std::string, std::string, std::less<>>;
+
 struct LoadedSettings {
   Settings settings;
-  std::string mode_from;              ///< "rules.toml:3" if a file says it
+  SaidBy said_by;
   std::vector<std::string> problems;  ///< one complete line each, without "convtrace:"
 };
 

@@ -2,6 +2,7 @@
 
 #include <cinttypes>
 
+#include "format/base/count_noun.h"
 #include "format/base/log.h"
 
 namespace convtrace::engine {
@@ -15,7 +16,7 @@ std::vector<std::string> reasons_for_absence(const StepsSeen& steps, bool driver
   }
   if (steps.values && steps.count != 0 && !steps.wanted) {
     reasons.push_back("CONVTRACE_STEPS " + steps.asked + " names none of the " +
-                      std::to_string(steps.count) + " steps that ran (" +
+                      count_noun(steps.count, "step") + " that ran (" +
                       std::to_string(steps.first) + " to " + std::to_string(steps.last) +
                       "): there are no values in the trace");
   }
@@ -30,6 +31,12 @@ bool is_rank_wanted(const std::string& what, const settings::StepSet& ranks, con
              what.c_str(), ranks.ranks_text().c_str(), rank.world_size - 1);
   }
   return false;
+}
+
+void keep_own_rules(std::vector<settings::Rule>& rules, const Rank& rank) {
+  std::erase_if(rules, [&rank](const settings::Rule& rule) {
+    return !is_rank_wanted(rule.where + ": ranks", rule.ranks, rank);
+  });
 }
 
 }  // namespace convtrace::engine

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "format/settings/rules.h"
 #include "format/settings/settings.h"
 #include "interposer/engine/output_name.h"
 #include "interposer/engine/step_control.h"
@@ -27,5 +28,8 @@ inline constexpr const char* kUnwantedRank = "rank not wanted";
 /// the whole job that is a mistake, and rank 0 says so for all.
 [[nodiscard]] bool is_rank_wanted(const std::string& what, const settings::StepSet& ranks,
                                   const Rank& rank);
+
+/// Leaves the rules that are meant for this rank.
+void keep_own_rules(std::vector<settings::Rule>& rules, const Rank& rank);
 
 }  // namespace convtrace::engine

@@ -114,11 +114,6 @@ std::string current_folder() {
   return getcwd(folder, sizeof folder) != nullptr ? folder : ".";
 }
 
-bool rank_is_known() {
-  return getenv("RANK") != nullptr || getenv("SLURM_PROCID") != nullptr ||
-         getenv("OMPI_COMM_WORLD_RANK") != nullptr || getenv("PMI_RANK") != nullptr;
-}
-
 /// A later look at the real one would race with the program's setenv.
 std::vector<std::string> settings_of_environment() {
   std::vector<std::string> entries;
@@ -136,7 +131,6 @@ const char* arm() {
   EngineOptions options{.settings = std::move(loaded.settings),
                         .rules = std::move(loaded.rules),
                         .rank = rank_from_environment(get_env),
-                        .rank_known = rank_is_known(),
                         .start_folder = current_folder(),
                         .environment = settings_of_environment(),
                         .announced = getenv(settings::kAnnounceName.data()) != nullptr};
@@ -146,12 +140,11 @@ const char* arm() {
   if (say_problems(loaded.problems)) return "a setting is wrong";
   // One that no launcher gave a rank may get it from its own program: Engine::begin_trace().
   const Rank& rank = options.rank;
-  if (options.rank_known && !is_rank_wanted("CONVTRACE_RANKS", settings.ranks, rank))
-    return kUnwantedRank;
+  if (rank.given && !is_rank_wanted("CONVTRACE_RANKS", settings.ranks, rank)) return kUnwantedRank;
+  for (const std::string& warning : loaded.warnings)
+    log_line(format::Level::kWarning, "settings", "%s", warning.c_str());
   say_refusals(settings);
-  std::erase_if(options.rules, [&rank](const settings::Rule& rule) {
-    return !is_rank_wanted(rule.where + ": ranks", rule.ranks, rank);
-  });
+  keep_own_rules(options.rules, rank);
   g_pid.store(getpid());
   g_engine.store(new Engine(std::move(options)));
   install_handlers();

@@ -33,7 +33,8 @@ bool is_kernel_wanted(format::KernelId kernel) noexcept;
 /// Judges what allocators have reported, for cupti/: see InterceptorOptions.
 bool settle_reported_memory(bool all) noexcept;
 
-/// Tells the preload library that the user has a trace, or knows why not.
+/// Tells the preload library and the command of `convtrace run` that the user has a trace, or knows
+/// why not.
 void mark_explained() noexcept;
 
 /// Puts our functions into the preload library's table (hooks_v1.h), if there is one.

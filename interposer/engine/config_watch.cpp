@@ -56,6 +56,8 @@ ConfigChange ConfigWatch::load() {
   change.applies = true;
   take_over(loaded.settings, change);
   change.rules = std::move(loaded.rules);
+  for (std::string& warning : loaded.warnings)
+    change.lines.push_back({.matched = false, .text = std::move(warning)});
   change.lines.push_back(
       {.matched = true,
        .text = path_ + " was read again; rules: " + std::to_string(change.rules.size())});

@@ -81,7 +81,7 @@ Engine::Engine(EngineOptions options)
       port_({process_state(), *this, definitions_, addresses_, journal_, ops_, steps_, *this,
              captures_, values_, names_, &helpers_, options_.settings.poison}),
       config_(options_.settings, std::move(options_.environment), options_.start_folder),
-      rank_(options_.rank, options_.rank_known) {
+      rank_(options_.rank) {
   if (options_.settings.stacks == settings::Stacks::kAll) {
     journal_.take_stacks();
     journal_.take_free_stacks();
@@ -286,9 +286,7 @@ void Engine::follow_config() {
 
 void Engine::apply(ConfigChange change) {
   const settings::Settings& wanted = change.settings;
-  const uint32_t rank = rank_.get().rank;
-  std::erase_if(change.rules,
-                [rank](const settings::Rule& rule) { return !rule.ranks.contains(rank); });
+  keep_own_rules(change.rules, rank_.get());
   steps_.want(wanted.mode, wanted.steps);
   // Of the rules and patterns that go. What they did not match may have been yet to come.
   say_matches(steps_.step(), rules_.report(), true);

@@ -50,7 +50,6 @@ struct EngineOptions {
   settings::Settings settings;
   std::vector<settings::Rule> rules;  ///< of this rank
   Rank rank;
-  bool rank_known = false;  ///< a launcher said it
   std::string start_folder;
   std::vector<std::string> environment;  ///< its settings, for when the file is read again
   bool announced = false;                ///< by `convtrace run`

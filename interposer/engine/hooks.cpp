@@ -2,10 +2,13 @@
 // call exactly once, whatever the state of tracing.
 
 #include <dlfcn.h>
+#include <stdlib.h>
 
 #include <atomic>
 
 #include "cupti/hooks_v1.h"
+#include "format/settings/run_mark.h"
+#include "format/settings/settings.h"
 #include "interposer/engine/arming.h"
 #include "interposer/engine/engine.h"
 #include "interposer/engine/guarded.h"
@@ -99,6 +102,7 @@ bool publish_hooks() noexcept {
 }
 
 void mark_explained() noexcept {
+  settings::leave_run_mark(getenv(settings::kAnnounceName.data()));
   if (auto* const slot = static_cast<int*>(dlsym(RTLD_DEFAULT, CONVTRACE_EXPLAINED_SYMBOL)))
     *slot = 1;
 }

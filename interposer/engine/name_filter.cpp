@@ -4,6 +4,7 @@
 #include <mutex>
 
 #include "cupti/kernel_name.h"
+#include "format/base/count_noun.h"
 #include "format/settings/nearest.h"
 
 namespace convtrace::engine {
@@ -91,8 +92,8 @@ std::vector<settings::MatchLine> NameFilter::report() const {
                      .text = (include_.empty() ? "CONVTRACE_EXCLUDE leaves none of the "
                                                : "CONVTRACE_INCLUDE and CONVTRACE_EXCLUDE leave "
                                                  "none of the ") +
-                             std::to_string(asked_) +
-                             " names that occurred: there are no values of them in the trace"});
+                             count_noun(asked_, "name") +
+                             " that occurred: there are no values of them in the trace"});
   }
   return lines;
 }
@@ -102,11 +103,13 @@ void NameFilter::report(const std::vector<Entry>& entries,
   for (const Entry& entry : entries) {
     const std::string& pattern = entry.pattern.text();
     if (entry.matched == 0) {
-      lines.push_back(settings::unmatched(entry.setting, pattern, "name", seen_));
+      lines.push_back(settings::unmatched(
+          entry.setting, pattern, "no kernel and no module ran in a step whose values were wanted",
+          seen_));
     } else {
       lines.push_back({.matched = true,
                        .text = std::string(entry.setting) + ' ' + settings::quoted(pattern) +
-                               ": matched " + std::to_string(entry.matched) + " names"});
+                               ": matched " + count_noun(entry.matched, "name")});
     }
   }
 }

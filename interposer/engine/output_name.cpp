@@ -125,7 +125,7 @@ Rank rank_from_environment(const char* (*get_env)(const char* name)) {
     const std::optional<uint32_t> rank = number(get_env(rank_name));
     if (!rank) continue;
     const std::optional<uint32_t> size = number(get_env(size_name));
-    return Rank{*rank, std::max(size.value_or(1), *rank + 1), size.has_value()};
+    return Rank{*rank, std::max(size.value_or(1), *rank + 1), size.has_value(), true};
   }
   return Rank{};
 }

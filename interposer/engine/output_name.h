@@ -18,6 +18,7 @@ struct Rank {
   uint32_t rank = 0;
   uint32_t world_size = 1;
   bool counted = true;  ///< world_size is known; else it is the least there can be
+  bool given = false;   ///< a launcher said it; else the program itself may
 };
 
 /// Reads RANK/WORLD_SIZE (torchrun), SLURM_PROCID, OMPI_COMM_WORLD_RANK, PMI_RANK, the first that

@@ -16,11 +16,16 @@ namespace convtrace::engine {
 
 class ProcessRank {
  public:
-  /// @param given  by a launcher: then the program is not listened to.
-  ProcessRank(Rank rank, bool given) noexcept
-      : given_(given), counted_(rank.counted), rank_(rank.rank), world_size_(rank.world_size) {}
+  /// @param rank  if it is given, the program is not listened to.
+  explicit ProcessRank(const Rank& rank) noexcept
+      : given_(rank.given),
+        counted_(rank.counted),
+        rank_(rank.rank),
+        world_size_(rank.world_size) {}
 
-  [[nodiscard]] Rank get() const noexcept { return {rank_.load(), world_size_.load(), counted_}; }
+  [[nodiscard]] Rank get() const noexcept {
+    return {rank_.load(), world_size_.load(), counted_, given_};
+  }
 
   /// A fact of the observer. @return whether the rank and the number of ranks are known by it:
   /// they are told in this order.

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cinttypes>
 
+#include "format/base/count_noun.h"
 #include "format/base/log.h"
 #include "format/base/quiet_thread.h"
 #include "interposer/engine/clock.h"
@@ -179,7 +180,8 @@ void WriterThread::count(const OpenTrace& trace, const format::Event& event) {
     urgent_ = true;
     say(trace, *finding);
   } else if (std::holds_alternative<format::Step>(event)) {
-    if (++steps_ == 2 && trace.all_values) say_expected_bytes(trace);
+    if (steps_++ != 0 && trace.all_values && value_bytes_ != 0 && !bytes_said_)
+      say_expected_bytes(trace);
   }
 }
 
@@ -190,14 +192,15 @@ void WriterThread::say(const OpenTrace& trace, const format::Finding& finding) c
            trace.path.c_str(), first_sentence(finding.message), finding.message.data());
 }
 
-/// After the first step; the others store less, where values come again or changed little.
-void WriterThread::say_expected_bytes(const OpenTrace& trace) const {
-  const uint64_t steps = value_bytes_ == 0 ? 0 : trace.max_bytes / value_bytes_;
-  log_line(format::Level::kWarning, "values",
-           "every value is stored: %" PRIu64
-           " bytes in the first step before compression; the %" PRIu64
-           " bytes of CONVTRACE_MAX_BYTES are enough for at least %" PRIu64 " steps",
-           value_bytes_, trace.max_bytes, steps);
+/// After the first step with values; the others store less, where values come again or changed
+/// little.
+void WriterThread::say_expected_bytes(const OpenTrace& trace) {
+  bytes_said_ = true;
+  log_line(
+      format::Level::kWarning, "values",
+      "every value is stored: %" PRIu64 " bytes in the first step before compression; the %" PRIu64
+      " bytes of CONVTRACE_MAX_BYTES are enough for at least %s",
+      value_bytes_, trace.max_bytes, count_noun(trace.max_bytes / value_bytes_, "step").c_str());
 }
 
 bool WriterThread::append_losses(format::TraceWriter& writer) {
@@ -240,10 +243,10 @@ void WriterThread::say_end(const OpenTrace& trace) const {
       nan_step_ ? ", first NaN or infinity in step " + std::to_string(*nan_step_) : "";
   const bool waited = trace.recorder && !trace.recorder->fired();
   const uint64_t bytes = trace.writer->bytes_written();
-  announce("%s: %" PRIu64 " steps, %" PRIu64 " events, %" PRIu64 " bytes%s; %" PRIu64
-           " not recorded, %" PRIu64 " error findings%s%s; next: %s %s",
-           path, steps_, events, steps_ == 0 ? bytes : bytes / steps_, steps_ == 0 ? "" : " a step",
-           lost_, findings_, nan.c_str(),
+  announce("%s: %s, %s, %" PRIu64 " bytes%s; %" PRIu64 " not recorded, %s%s%s; next: %s %s", path,
+           count_noun(steps_, "step").c_str(), count_noun(events, "event").c_str(),
+           steps_ == 0 ? bytes : bytes / steps_, steps_ == 0 ? "" : " a step", lost_,
+           count_noun(findings_, "error finding").c_str(), nan.c_str(),
            waited ? ", no trigger of CONVTRACE_RING came, so no step was written" : "", next, path);
 }
 
@@ -264,6 +267,7 @@ void WriterThread::stop_at_budget(OpenTrace& trace) {
            "%s has reached its %" PRIu64
            " bytes (CONVTRACE_MAX_BYTES); it is closed, the program continues untraced",
            trace.path.c_str(), trace.max_bytes);
+  if (trace.announced) say_end(trace);
 }
 
 void WriterThread::stop_after_failure(const OpenTrace& trace) {

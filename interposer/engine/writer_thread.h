@@ -95,7 +95,7 @@ class WriterThread {
   bool append_losses(format::TraceWriter& writer);
   void count(const OpenTrace& trace, const format::Event& event);
   void say(const OpenTrace& trace, const format::Finding& finding) const;
-  void say_expected_bytes(const OpenTrace& trace) const;
+  void say_expected_bytes(const OpenTrace& trace);
   void say_end(const OpenTrace& trace) const;
   bool append_cost(OpenTrace& trace, bool last);
   void close(OpenTrace& trace);
@@ -110,8 +110,9 @@ class WriterThread {
   std::atomic<bool> finishing_{false};
   std::atomic<const char*> trigger_{nullptr};
   std::atomic<uint32_t> triggers_handled_{0};
-  uint64_t steps_ = 0;                ///< begun
-  uint64_t value_bytes_ = 0;          ///< of values to be stored, before compression
+  uint64_t steps_ = 0;        ///< begun
+  uint64_t value_bytes_ = 0;  ///< of values to be stored, before compression
+  bool bytes_said_ = false;
   uint64_t findings_ = 0;             ///< of level error, not suppressed
   std::optional<uint32_t> nan_step_;  ///< the first with a NaN or a positive infinity
   bool urgent_ = false;               ///< something that must not wait for its chunk to fill

@@ -1,39 +1,53 @@
 /// @file farewell.c
-/// Whoever says `convtrace run -- CMD` and gets no trace is told why at the end of CMD. Only that
-/// very process speaks: which of its children was meant to be traced nobody can know, so one that
-/// had children says nothing.
+/// Whoever says `convtrace run -- CMD` and gets no trace is told why at the end of CMD: by the very
+/// process that CMD is, if neither it nor what it started left the mark of a traced process
+/// (format/settings/run_mark.h). While a child still runs nothing is known.
 ///
 /// Threads:  runs at the process's end, after its exit handlers.
-/// Errors:   none; a closed stderr is left alone.
+/// Errors:   none; a closed stderr is left alone, and so is a mark that the program has closed.
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/resource.h>
+#include <string.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "cupti/hooks_v1.h"
+#include "format/settings/run_mark_name.h"
 
 int convtrace_explained_v1 = 0;
 
-static int is_command_of_run(void) {
-  const char* process = getenv("CONVTRACE_RUN");
-  return process != NULL && strtol(process, NULL, 10) == (long)getpid();
+/// @return the descriptor of the mark, -1 if this is not the command of `convtrace run`.
+static int mark_of_command(void) {
+  const char* announced = getenv("CONVTRACE_RUN");
+  char* rest = NULL;
+  if (announced == NULL || strtol(announced, &rest, 10) != (long)getpid() || *rest != ':')
+    return -1;
+  return (int)strtol(rest + 1, NULL, 10);
 }
 
-/// Those that were waited for have left their use of memory behind; the others can be waited for.
-static int has_or_had_children(void) {
-  struct rusage used;
+static int is_empty_mark(int descriptor) {
+  static const char kLink[] = CONVTRACE_RUN_MARK_LINK;
+  char path[64], target[sizeof kLink];
+  struct stat file;
+  snprintf(path, sizeof path, "/proc/self/fd/%d", descriptor);
+  return readlink(path, target, sizeof target) == (ssize_t)sizeof kLink - 1 &&
+         memcmp(target, kLink, sizeof kLink - 1) == 0 && fstat(descriptor, &file) == 0 &&
+         file.st_size == 0;
+}
+
+static int has_children(void) {
   siginfo_t child;
-  return (getrusage(RUSAGE_CHILDREN, &used) == 0 && used.ru_maxrss != 0) ||
-         waitid(P_ALL, 0, &child, WEXITED | WNOHANG | WNOWAIT) == 0;
+  return waitid(P_ALL, 0, &child, WEXITED | WNOHANG | WNOWAIT) == 0;
 }
 
 __attribute__((destructor)) static void leave_process(void) {
   static const char kLine[] =
-      "convtrace: nothing was traced: no kernel was launched and no PyTorch module called; "
-      "`convtrace doctor -- CMD` looks for what is in the way\n";
-  if (convtrace_explained_v1 || !is_command_of_run() || has_or_had_children()) return;
+      "convtrace: nothing was traced on this machine: no kernel was launched and no PyTorch module "
+      "called within sight; `convtrace doctor -- CMD` looks for what is in the way\n";
+  const int mark = mark_of_command();
+  if (mark < 0 || convtrace_explained_v1 || !is_empty_mark(mark) || has_children()) return;
   const ssize_t written = write(STDERR_FILENO, kLine, sizeof kLine - 1);
   (void)written;
 }

@@ -52,8 +52,8 @@ class WrongNames(ControlsTest):
                                        CONVTRACE_EXCLUDE="lstm"), [])
         texts = self.messages()
         self.assertEqual(len(texts), 2, texts)
-        self.assertIn('CONVTRACE_EXCLUDE "lstm": matched 1 names', texts[0])
-        self.assertRegex(texts[1], r"rules.toml:1: matched 1 scopes, used [1-9]\d* times")
+        self.assertIn('CONVTRACE_EXCLUDE "lstm": matched 1 name', texts[0])
+        self.assertRegex(texts[1], r"rules.toml:1: matched 1 module, used [1-9]\d* time")
 
 
 class Absence(ControlsTest):
@@ -87,10 +87,28 @@ class Absence(ControlsTest):
         begin, why, end = self.lines_of("--exclude", "*")
         self.assertRegex(why, r"CONVTRACE_EXCLUDE leaves none of the \d names that occurred")
 
+    def test_a_setting_without_an_effect(self):
+        why, begin, end = self.lines_of("--spike", "3")
+        self.assertIn("CONVTRACE_SPIKE has no effect: it is a trigger of CONVTRACE_RING", why)
+
+    def test_a_scope_rule_where_no_step_was_wanted(self):
+        self.write("r.toml", '[[rule]]\nscope = "head"\ncapture = "hash"\n')
+        begin, rule, steps, end = self.lines_of("--config", "r.toml", "--steps", "900")
+        self.assertIn('scope "head" matched nothing; no module ran in a step whose values were wanted', rule)
+
+    def test_every_value_says_its_bytes_after_the_first_step_that_has_some(self):
+        begin, expected, end = self.lines_of("--mode", "snapshot", "--all", "--steps", "1-")
+        self.assertRegex(expected, r"every value is stored: [1-9]\d* bytes in the first step")
+
+    def test_a_trace_that_is_full_has_its_last_line_too(self):
+        begin, full, end = self.lines_of("--max-bytes", "20000")
+        self.assertIn("has reached its 20000 bytes (CONVTRACE_MAX_BYTES)", full)
+        self.assertRegex(end, r"ctrace: \d+ steps?, \d+ events, \d+ bytes")
+
     def test_a_rule_whose_steps_never_came(self):
         self.write("r.toml", '[[rule]]\nscope = "head"\nsteps = 900\ncapture = "hash"\n')
         begin, why, end = self.lines_of("--config", "r.toml")
-        self.assertIn("r.toml:1: matched 1 scopes and took no value: its steps did not come", why)
+        self.assertIn("r.toml:1: matched 1 module and took no value: its steps did not come", why)
 
     def test_ranks_that_the_job_does_not_have(self):
         why, = self.lines_of("--ranks", "3")
@@ -116,7 +134,7 @@ class Absence(ControlsTest):
         self.write("r.toml", 'steps = 900\n')
         script = self.write("leave.py", "import os, torch\nos.chdir('/')\ntorch.nn.Linear(1, 1)(torch.ones(1))\n")
         begin, why, end = self.lines_of("--config", "r.toml", program=(script,))
-        self.assertIn("CONVTRACE_STEPS 900 names none of the 1 steps", why)
+        self.assertIn("CONVTRACE_STEPS 900 names none of the 1 step that ran", why)
 
     def test_a_child_that_nobody_waits_for_may_be_the_one(self):
         script = self.write("parent.py", "import subprocess\nsubprocess.Popen(['sleep', '0.5'])\n")
@@ -137,7 +155,7 @@ class Absence(ControlsTest):
     def test_a_python_that_calls_no_module(self):
         script = self.write("sum.py", "import torch\ntorch.ones(3).sum()\n")
         line, = self.lines_of(program=(script,))
-        self.assertIn("convtrace: nothing was traced: no kernel was launched and no PyTorch module called", line)
+        self.assertIn("convtrace: nothing was traced on this machine: no kernel was launched and no PyTorch module called", line)
 
     def test_the_rank_that_a_program_gives_itself_is_the_one_that_counts(self):
         done = self.run_program("ddp.py", CONVTRACE_RANKS="1")
@@ -336,10 +354,29 @@ class Run(ControlsTest):
     def test_a_program_that_does_not_train_gets_one_line(self):
         done = self.run_loop("true")
         self.assertEqual((done.returncode, done.stdout), (0, ""))
-        self.assertRegex(done.stderr, r"^convtrace: nothing was traced: .*\n$")
+        self.assertRegex(done.stderr, r"^convtrace: nothing was traced on this machine: .*\n$")
 
-    def test_of_a_program_with_children_it_is_not_known_what_should_have_trained(self):
-        done = self.run_loop("sh", "-c", "true; ls > /dev/null; true")
+    def test_a_program_none_of_whose_children_trains_gets_one_line(self):
+        for command in "true; ls > /dev/null; true", f"{sys.executable} -c 'import torch'; true":
+            done = self.run_loop("bash", "-c", command)
+            self.assertEqual((done.returncode, done.stdout), (0, ""))
+            self.assertRegex(done.stderr, r"^convtrace: nothing was traced on this machine: .*\n$")
+
+    def test_a_child_deep_down_that_trains_is_known(self):
+        """Python closes every descriptor of what it starts."""
+        script = self.write("outer.py", "import subprocess, sys\nsubprocess.run(['sh', '-c', sys.argv[1] + '; true'])\n")
+        self.check(self.run_loop(sys.executable, script, " ".join(self.program())))
+
+    def test_a_child_that_was_told_why_not_needs_no_second_line(self):
+        done = self.run_loop("bash", "-c", "CONVTRACE_STEPZ=1 " + " ".join(self.program()) + "; true")
+        self.assertEqual(done.returncode, 0)
+        self.assertNotIn("nothing was traced", done.stderr)
+
+    def test_within_another_run_the_inner_one_explains(self):
+        self.check(self.run_loop("bash", "-c", " ".join([RUN, "run", "--", *self.program()]) + "; true"))
+
+    def test_a_program_that_closes_the_mark_hears_nothing(self):
+        done = self.run_loop("bash", "-c", "eval exec ${CONVTRACE_RUN#*:}'>&-'; true")
         self.assertEqual((done.returncode, done.stdout, done.stderr), (0, "", ""))
 
 

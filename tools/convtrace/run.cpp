@@ -11,6 +11,7 @@
 #include <optional>
 
 #include "format/settings/controls.h"
+#include "format/settings/run_mark.h"
 #include "tools/common/escape.h"
 #include "tools/convtrace/execute.h"
 #include "tools/convtrace/output.h"
@@ -83,13 +84,19 @@ int print_environment(const RunOptions& options) {
   return static_cast<int>(output.finish(ExitCode::kClean));
 }
 
-/// Says what makes tracing impossible from the start; the command runs all the same.
-void say_if_in_vain(const settings::Settings& settings, const std::string& program) {
-  if (!settings.enabled) return complain("nothing will be traced: CONVTRACE=0");
-  if (settings.mode == settings::Mode::kOff)
-    return complain("nothing will be traced: the mode is off");
+/// @return what makes tracing impossible from the start, empty if nothing does.
+std::string obstacle(const settings::Settings& settings, const std::string& program) {
+  if (!settings.enabled) return "CONVTRACE=0";
+  if (settings.mode == settings::Mode::kOff) return "the mode is off";
   const std::string why = preload_obstacle(find_program(program));
-  if (!why.empty()) complain("nothing will be traced: " + escape_text(program) + ' ' + why);
+  return why.empty() ? why : escape_text(program) + ' ' + why;
+}
+
+/// Tells the command's processes that they are announced. Within the command of another
+/// `convtrace run` it is this one that explains.
+void announce(const std::string& value) {
+  settings::leave_run_mark(std::getenv(settings::kAnnounceName.data()));
+  setenv(settings::kAnnounceName.data(), value.c_str(), 1);
 }
 
 int become(const std::vector<std::string>& command) {
@@ -120,9 +127,10 @@ int run_command(const RunOptions& options) {
     return static_cast<int>(ExitCode::kFailure);
   }
   setenv("LD_PRELOAD", preload_list(library).c_str(), 1);
-  setenv(settings::kAnnounceName.data(), std::to_string(getpid()).c_str(), 1);
   if (options.dry_run) return print_environment(options);
-  say_if_in_vain(*wanted, options.command.front());
+  const std::string in_vain = obstacle(*wanted, options.command.front());
+  if (!in_vain.empty()) complain("nothing will be traced: " + in_vain);
+  announce(in_vain.empty() ? settings::open_run_mark() : "1");
   return become(options.command);
 }
 

@@ -27,14 +27,14 @@ TEST_CASE("absence: launches where there is no GPU", "[engine]") {
 }
 
 TEST_CASE("process_rank: the program is heard where no launcher spoke", "[engine]") {
-  ProcessRank rank({}, false);
+  ProcessRank rank(Rank{});
   CHECK_FALSE(rank.learn("distributed.rank", "3"));
   CHECK_FALSE(rank.learn("distributed.backend", "8"));
   CHECK_FALSE(rank.learn("distributed.rank", "x"));
   CHECK(rank.learn("distributed.world_size", "8"));
   CHECK(rank.get().rank == 3);
   CHECK(rank.get().world_size == 8);
-  ProcessRank given({.rank = 1, .world_size = 2}, true);
+  ProcessRank given({.rank = 1, .world_size = 2, .given = true});
   CHECK_FALSE(given.learn("distributed.rank", "0"));
   CHECK_FALSE(given.learn("distributed.world_size", "4"));
   CHECK(given.get().rank == 1);

@@ -42,8 +42,8 @@ TEST_CASE("name_filter: include comes first, then exclude", "[engine][filter]") 
   const auto lines = f.filter.report();
   REQUIRE(lines.size() == 3);
   CHECK(lines[0].text == "CONVTRACE_INCLUDE \"h.*\": matched 2 names");
-  CHECK(lines[1].text == "CONVTRACE_INCLUDE \"re:head$\": matched 1 names");
-  CHECK(lines[2].text == "CONVTRACE_EXCLUDE \"*.norm\": matched 1 names");
+  CHECK(lines[1].text == "CONVTRACE_INCLUDE \"re:head$\": matched 1 name");
+  CHECK(lines[2].text == "CONVTRACE_EXCLUDE \"*.norm\": matched 1 name");
   CHECK(std::ranges::all_of(lines, &settings::MatchLine::matched));
 }
 
@@ -59,7 +59,7 @@ TEST_CASE("name_filter: patterns that leave nothing are said to", "[engine][filt
   CHECK_FALSE(both.scope("h.0"));
   CHECK(
       both.filter.report().back().text.starts_with("CONVTRACE_INCLUDE and CONVTRACE_EXCLUDE "
-                                                   "leave none of the 1 names"));
+                                                   "leave none of the 1 name that occurred"));
   Fixture wrong("x.*");  // its own line says it, with what was meant
   CHECK_FALSE(wrong.scope("h.0"));
   CHECK(wrong.filter.report().size() == 1);

@@ -49,6 +49,11 @@ TEST_CASE("controls: what means nothing together is a problem", "[settings]") {
       {"ring = 5\n[[rule]]\nscope = 'h.0'\ncapture = 'hash'\n", {}, ""},
       {"\n[[rule]]\nscope = 'h.0'\nsteps = 3\n", {}, ":2: the rule says what it is about"},
       {"[[rule]]\nkernel = '*gemm*'\noutputs = [0]\n", {}, ""},
+      {"[[rule]]\nscope = 'h'\nsuppress = false\n", {}, "nothing else"},
+      {"[[rule]]\nkernel = 'k'\nsamples = 4\n", {}, "nothing else"},
+      {"[[rule]]\nkernel = 'k'\ndtype = 'f32'\n", {}, "nothing else"},
+      {"[[rule]]\nscope = 'h'\nsamples = 4\n", {}, ""},
+      {"", {"CONVTRACE_INCLUDE=;"}, "there is no pattern in it"},
   };
   for (const Case& c : cases) {
     const LoadedControls loaded = load_file(c.toml, c.environment);
@@ -56,6 +61,50 @@ TEST_CASE("controls: what means nothing together is a problem", "[settings]") {
     REQUIRE(loaded.problems.size() == (c.says.empty() ? 0 : 1));
     if (!c.says.empty()) CHECK(loaded.problems[0].find(c.says) != std::string::npos);
   }
+}
+
+TEST_CASE("controls: what is good and has no effect is a warning", "[settings]") {
+  struct Case {
+    std::string toml;
+    std::vector<std::string> environment;
+    std::string says;  // empty: no warning
+  };
+  const std::string store = "[[rule]]\nscope = 'h.0'\ncapture = 'snapshot'\n";
+  const Case cases[] = {
+      {"", {"CONVTRACE_ALL=1"}, "CONVTRACE_ALL has no effect: it is for mode snapshot"},
+      {"\nall = true\n", {"CONVTRACE_MODE=hash"}, ".toml:2: CONVTRACE_ALL has no effect"},
+      {"", {"CONVTRACE_ALL=0"}, ""},
+      {"", {"CONVTRACE_ALL_KERNELS=1", "CONVTRACE_MODE=launches"}, "mode launches takes no values"},
+      {"", {"CONVTRACE_ALL_KERNELS=1", "CONVTRACE_MODE=hash"}, ""},
+      {"", {"CONVTRACE_OPS=h", "CONVTRACE_MODE=launches"}, "CONVTRACE_OPS has no effect"},
+      {"", {"CONVTRACE_OPTIMIZER_STATE=1", "CONVTRACE_MODE=launches"}, "takes no values"},
+      {"", {"CONVTRACE_SPIKE=3"}, "CONVTRACE_SPIKE has no effect: it is a trigger"},
+      {"", {"CONVTRACE_SPIKE=3", "CONVTRACE_RING=2,nan"}, "CONVTRACE_SPIKE has no effect"},
+      {"", {"CONVTRACE_SPIKE=3", "CONVTRACE_RING=2"}, ""},
+      {"", {"CONVTRACE_SNAPSHOT_FULL=drop"}, "nothing is stored"},
+      {"", {"CONVTRACE_SNAPSHOT_MEMORY=1G"}, "nothing is stored"},
+      {store, {"CONVTRACE_SNAPSHOT_MEMORY=1G", "CONVTRACE_SNAPSHOT_FULL=drop"}, ""},
+      {"", {"CONVTRACE_ALL=1", "CONVTRACE_MODE=off"}, ""},
+  };
+  for (const Case& c : cases) {
+    const LoadedControls loaded = load_file(c.toml, c.environment);
+    CAPTURE(c.toml, c.environment, loaded.warnings, loaded.problems);
+    CHECK(loaded.problems.empty());
+    REQUIRE(loaded.warnings.size() == (c.says.empty() ? 0 : 1));
+    if (!c.says.empty()) CHECK(loaded.warnings[0].find(c.says) != std::string::npos);
+  }
+}
+
+TEST_CASE("controls: a kernel's rule that only captures takes all that the kernel writes",
+          "[settings]") {
+  const LoadedControls loaded = load_file(
+      "[[rule]]\nkernel = 'a'\ncapture = 'hash'\n"
+      "[[rule]]\nkernel = 'b'\ncapture = 'hash'\ninputs = [1]\n"
+      "[[rule]]\nkernel = 'c'\nsuppress = true\n"
+      "[[rule]]\nscope = 'd'\ncapture = 'hash'\n");
+  REQUIRE(loaded.rules.size() == 4);
+  CHECK(loaded.rules[0].outputs_auto);
+  for (const size_t i : {1, 2, 3}) CHECK_FALSE(loaded.rules[i].outputs_auto);
 }
 
 TEST_CASE("controls: in mode snapshot a rule that only names modules stores them", "[settings]") {

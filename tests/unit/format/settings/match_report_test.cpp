@@ -43,8 +43,8 @@ TEST_CASE("match_report: the usual slips are nearer than other names", "[setting
 }
 
 TEST_CASE("match_report: where nothing was asked about that is what it says", "[settings]") {
-  CHECK(unmatched("a.toml:1: kernel", "x", "kernel", {}).text ==
-        "a.toml:1: kernel \"x\" matched nothing; no kernel was asked about");
+  CHECK(unmatched("a.toml:1: kernel", "x", "no kernel was launched", {}).text ==
+        "a.toml:1: kernel \"x\" matched nothing; no kernel was launched");
 }
 
 TEST_CASE("match_report: names without an end cost no time without an end", "[settings]") {

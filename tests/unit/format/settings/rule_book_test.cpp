@@ -51,7 +51,7 @@ TEST_CASE("rule_book: at the end each rule says what it matched, or what it may 
   const std::vector<MatchLine> lines = book.report();
   REQUIRE(lines.size() == 3);
   CHECK(lines[0].matched);
-  CHECK(lines[0].text == file.path() + ":1: matched 1 kernels, used 1 times");
+  CHECK(lines[0].text == file.path() + ":1: matched 1 kernel, used 1 time");
   CHECK_FALSE(lines[1].matched);
   CHECK(lines[1].text == file.path() +
                              ":4: scope \"h.0\" matched nothing; nearest of those that occurred: "
@@ -69,7 +69,7 @@ TEST_CASE("rule_book: one that matched and took nothing is a warning, unless it 
   const std::vector<MatchLine> lines = book.report();
   REQUIRE(lines.size() == 3);
   CHECK_FALSE(lines[0].matched);
-  CHECK(lines[0].text.find(":1: matched 1 scopes and took no value: its steps did not come") !=
+  CHECK(lines[0].text.find(":1: matched 1 module and took no value: its steps did not come") !=
         std::string::npos);
   CHECK(lines[1].matched);
   CHECK_FALSE(lines[2].matched);

@@ -1,0 +1,51 @@
+#include "format/settings/run_mark.h"
+
+#include <fcntl.h>
+#include <limits.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <string_view>
+
+#include "format/settings/run_mark_name.h"
+
+namespace convtrace::settings {
+namespace {
+
+/// Above what scripts redirect by number.
+constexpr int kLowestDescriptor = 64;
+
+/// A process of that number may have come after the one that was meant, with a file of its own
+/// under that descriptor.
+bool is_mark(const char* path) {
+  char target[PATH_MAX];
+  const ssize_t length = readlink(path, target, sizeof target);
+  return length > 0 &&
+         std::string_view(target, static_cast<size_t>(length)) == CONVTRACE_RUN_MARK_LINK;
+}
+
+}  // namespace
+
+std::string open_run_mark() {
+  const int low = memfd_create(CONVTRACE_RUN_MARK_NAME, MFD_CLOEXEC);
+  const int mark = low < 0 ? -1 : fcntl(low, F_DUPFD, kLowestDescriptor);
+  if (low >= 0) close(low);
+  if (mark < 0) return "1";
+  return std::to_string(getpid()) + ':' + std::to_string(mark);
+}
+
+void leave_run_mark(const char* announced) noexcept {
+  int process = 0, descriptor = 0;
+  if (announced == nullptr || std::sscanf(announced, "%d:%d", &process, &descriptor) != 2) return;
+  char path[64];
+  std::snprintf(path, sizeof path, "/proc/%d/fd/%d", process, descriptor);
+  if (!is_mark(path)) return;
+  const int mark = open(path, O_WRONLY | O_APPEND | O_CLOEXEC);
+  if (mark < 0) return;
+  const ssize_t written = write(mark, "", 1);
+  (void)written;
+  close(mark);
+}
+
+}  // namespace convtrace::settings
