@@ -1,7 +1,38 @@
+#include <filesystem>
+
 #include "tools/convtrace/doctor/check.h"
 #include "tools/convtrace/program.h"
 
 namespace convtrace::tools::doctor {
+namespace {
+
+using Words = std::vector<std::string>;
+
+/// @return the option of env that keeps LD_PRELOAD from what it starts; empty if there is none.
+std::string clearing_option(const Words& command) {
+  if (std::filesystem::path(command.front()).filename() != "env") return "";
+  for (size_t i = 1; i < command.size() && command[i].starts_with("-"); ++i) {
+    const std::string& word = command[i];
+    if (word == "-i" || word == "-" || word == "--ignore-environment") return word;
+    if (word == "--unset=LD_PRELOAD" || word == "-uLD_PRELOAD") return word;
+    if (word == "-u" && i + 1 < command.size() && command[++i] == "LD_PRELOAD") return word;
+  }
+  return "";
+}
+
+/// @return the script that a Python runs; empty if it runs none, or nobody can tell.
+std::string script_of(const Words& command) {
+  if (!std::filesystem::path(command.front()).filename().string().starts_with("python")) return "";
+  for (size_t i = 1; i < command.size(); ++i) {
+    const std::string& word = command[i];
+    if (!word.starts_with("-")) return word;
+    if (word.starts_with("-c") || word.starts_with("-m") || word == "-") return "";
+    if (word == "-W" || word == "-X") ++i;
+  }
+  return "";
+}
+
+}  // namespace
 
 void check_command(const Subject& subject, std::vector<Line>& lines) {
   if (subject.command.empty()) return;
@@ -16,6 +47,18 @@ void check_command(const Subject& subject, std::vector<Line>& lines) {
   lines.push_back({"command", why.empty() ? Level::kOk : Level::kFail,
                    path.string() + (why.empty() ? " can be traced" : " " + why),
                    why.empty() ? "" : "trace the program that it starts, or one built for glibc"});
+  const std::string clearing = clearing_option(subject.command);
+  if (!clearing.empty()) {
+    lines.push_back({"command", Level::kFail,
+                     "env " + clearing + " takes LD_PRELOAD from what it starts",
+                     "put `convtrace run --` behind the options of env"});
+  }
+  std::error_code error;
+  const std::string script = script_of(subject.command);
+  if (!script.empty() && !std::filesystem::exists(script, error)) {
+    lines.push_back({"command", Level::kFail, script + ": there is no such script",
+                     "check its name and the folder you are in"});
+  }
 }
 
 }  // namespace convtrace::tools::doctor

@@ -71,7 +71,10 @@ std::vector<std::string> cupti_candidates(const Subject& subject) {
 
 void check_driver(const Subject& subject, std::vector<Line>& lines) {
   const int driver = check_devices(lines);
-  if (driver == 0) return;
+  if (driver == 0 && subject.settings.settings.mode == settings::Mode::kLaunches) {
+    lines.push_back({"driver", Level::kFail, "mode launches records what a GPU runs, and no other",
+                     "take mode stats or hash, which see PyTorch's modules on the CPU too"});
+  }
   const std::string& path = subject.settings.settings.cupti;
   if (!path.empty() && first_that_opens({path}).empty()) {
     lines.push_back({"cupti", Level::kFail,
@@ -79,6 +82,7 @@ void check_driver(const Subject& subject, std::vector<Line>& lines) {
                      "name the file libcupti.so.13 or libcupti.so.12 itself, or unset it"});
     return;
   }
+  if (driver == 0) return;
   const std::string found = first_that_opens(cupti_candidates(subject));
   if (found.empty()) {
     lines.push_back({"cupti", Level::kWarn,

@@ -2,6 +2,7 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
 #include <filesystem>
 
@@ -33,6 +34,20 @@ fs::path existing_part(fs::path folder) {
   folder = fs::absolute(folder, error).lexically_normal();
   if (!folder.has_filename()) folder = folder.parent_path();
   return fs::exists(folder, error) ? folder : folder.parent_path();
+}
+
+/// @return an errno, 0 if a file could be opened for more at its end.
+int refusal_to_append(const fs::path& file) {
+  std::error_code error;
+  const fs::path folder = fs::absolute(file, error).parent_path();
+  const fs::path place = fs::exists(file, error) ? file : folder;
+  if (fs::is_directory(file, error)) return EISDIR;
+  return access(place.c_str(), W_OK) == 0 ? 0 : errno;
+}
+
+bool has_launcher_rank() {
+  constexpr const char* kNames[] = {"RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK"};
+  return std::ranges::any_of(kNames, [](const char* name) { return !variable(name).empty(); });
 }
 
 /// What a preload list says of our library as the loader would take it.
@@ -80,6 +95,7 @@ void check_tree(const Subject&, std::vector<Line>& lines) {
 }
 
 void check_settings(const Subject& subject, std::vector<Line>& lines) {
+  const size_t before = lines.size();
   const std::vector<std::string>& problems = subject.settings.problems;
   for (const std::string& problem : problems)
     lines.push_back(
@@ -94,7 +110,22 @@ void check_settings(const Subject& subject, std::vector<Line>& lines) {
                      "unset CONVTRACE_MODE, or take launches, hash, stats or snapshot"});
     return;
   }
-  lines.push_back({"settings", Level::kOk, "every CONVTRACE_ variable is understood", ""});
+  for (const std::string& warning : subject.settings.warnings)
+    lines.push_back(
+        {"settings", Level::kWarn, warning, "leave it out, or give what it belongs to"});
+  if (!subject.settings.settings.ranks.contains(0) && !has_launcher_rank()) {
+    lines.push_back({"settings", Level::kWarn,
+                     "CONVTRACE_RANKS leaves out rank 0, which a process without a launcher is",
+                     "right under torchrun, srun or mpirun; else unset it"});
+  }
+  const std::string& log_file = subject.settings.settings.log_file;
+  if (const int why = log_file.empty() ? 0 : refusal_to_append(log_file); why != 0) {
+    lines.push_back({"settings", Level::kWarn,
+                     "CONVTRACE_LOG_FILE " + log_file + ": " + std::strerror(why),
+                     "name a file in a folder that can be written to; else stderr is used"});
+  }
+  if (lines.size() == before)
+    lines.push_back({"settings", Level::kOk, "every CONVTRACE_ variable is understood", ""});
 }
 
 void check_output(const Subject& subject, std::vector<Line>& lines) {
@@ -108,6 +139,12 @@ void check_output(const Subject& subject, std::vector<Line>& lines) {
   if (why != 0) {
     lines.push_back({"output", Level::kFail, folder.string() + ": " + std::strerror(why),
                      "set CONVTRACE_OUTPUT to a folder that can be written to"});
+    return;
+  }
+  if (fs::is_directory(wanted.output, error)) {
+    lines.push_back(
+        {"output", Level::kFail, wanted.output + " is a folder",
+         "add the name of a file: " + (fs::path(wanted.output) / "%r-%p.ctrace").string()});
     return;
   }
   const bool taken =

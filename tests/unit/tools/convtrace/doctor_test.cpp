@@ -131,11 +131,23 @@ TEST_CASE("doctor: settings that mean nothing, and tracing turned off", "[cli]")
   CHECK(tree.ask({"CONVTRACE_MODE=off"}).level("settings") == "warn");
 }
 
+TEST_CASE("doctor: settings that are good and leave the user without what was meant", "[cli]") {
+  const DoctorTree tree;
+  CHECK(tree.ask().level("settings") == "ok");
+  CHECK(tree.ask({"CONVTRACE_ALL=1"}).level("settings") == "warn");
+  CHECK(tree.ask({"CONVTRACE_RANKS=3"}).level("settings") == "warn");
+  CHECK(tree.ask({"CONVTRACE_RANKS=3", "RANK=3"}).level("settings") == "ok");
+  CHECK(tree.ask({"CONVTRACE_LOG_FILE=/nowhere/log"}).level("settings") == "warn");
+  CHECK(tree.ask({"CONVTRACE_LOG_FILE=" + tree.file("out")}).level("settings") == "warn");
+  CHECK(tree.ask({"CONVTRACE_LOG_FILE=" + tree.file("out/log")}).level("settings") == "ok");
+}
+
 TEST_CASE("doctor: an output that cannot be written", "[cli]") {
   const DoctorTree tree;
   CHECK(tree.ask_output(tree.file("bin/convtrace/x.ctrace")).level("output") == "fail");
   std::ofstream(tree.file("out/taken.ctrace")).put('x');
   CHECK(tree.ask_output(tree.file("out/taken.ctrace")).level("output") == "fail");
+  CHECK(tree.ask_output(tree.file("out")).level("output") == "fail");
   CHECK(tree.ask_output(tree.file("out/new/%r.ctrace")).level("output") == "ok");
   CHECK(tree.ask_output(tree.file("out/new/folder/%r.ctrace")).level("output") == "fail");
   CHECK(tree.ask_output("/proc/x.ctrace").level("space") == "fail");  // 0 bytes are free there
@@ -154,7 +166,10 @@ TEST_CASE("doctor: limits of the process", "[cli]") {
 TEST_CASE("doctor: no driver, and other tools that enter", "[cli]") {
   const DoctorTree tree;
   std::ofstream(tree.file("libcuda.so.1")) << "not a library";
-  CHECK(tree.ask({"LD_LIBRARY_PATH=" + tree.file("")}).level("driver") == "warn");
+  const std::string none = "LD_LIBRARY_PATH=" + tree.file("");
+  CHECK(tree.ask({none}).level("driver") == "warn");
+  CHECK(tree.ask({none, "CONVTRACE_MODE=launches"}).level("driver") == "fail");
+  CHECK(tree.ask({none, "CONVTRACE_CUPTI=/nowhere/libcupti.so"}).level("cupti") == "fail");
   for (const char* entry : {"CUDA_INJECTION64_PATH=/opt/nsys/libToolsInjection64.so",
                             "NVTX_INJECTION64_PATH=/opt/x.so", "KINETO_USE_DAEMON=1"}) {
     CAPTURE(entry);
@@ -264,6 +279,22 @@ TEST_CASE("doctor: commands that no library can be preloaded into", "[cli]") {
   fs::copy_file("/bin/true", setuid);
   REQUIRE(chmod(setuid.c_str(), 04755) == 0);
   CHECK(tree.ask({}, {setuid}).level("command") == "fail");
+}
+
+TEST_CASE("doctor: commands that lose the library, or have nothing to run", "[cli]") {
+  const DoctorTree tree;
+  const auto level = [&tree](std::vector<std::string> command) {
+    return tree.ask({}, std::move(command)).level("command");
+  };
+  CHECK(level({"env", "-i", "sh", "-c", "true"}) == "fail");
+  CHECK(level({"env", "-u", "LD_PRELOAD", "sh"}) == "fail");
+  CHECK(level({"env", "-u", "HOME", "A=b", "sh", "-i"}) == "ok");
+  const std::string python =
+      script(tree, "python3.12", R"(echo '{"python": [3, 12], "torch": null, "hooks": []}')");
+  CHECK(level({python, "nosuch.py"}) == "fail");
+  CHECK(level({python, "-X", "dev", tree.file("python3.12"), "nosuch.py"}) == "ok");
+  CHECK(level({python, "-m", "nosuch"}) == "ok");
+  CHECK(level({python, "-cpass", "nosuch.py"}) == "ok");
 }
 
 TEST_CASE("doctor: people get a line a check, with what to do below it", "[cli]") {
