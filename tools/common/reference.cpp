@@ -80,8 +80,10 @@ std::string manual_page(const CLI::App& app, const std::vector<ManualSection>& s
   std::ranges::transform(title, title.begin(),
                          [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
   const auto commands = app.get_subcommands(nullptr);
+  std::string about = app.get_description();  // "NAME: what it does"
+  if (about.starts_with(app.get_name() + ": ")) about.erase(0, app.get_name().size() + 2);
   std::string page = ".TH " + title + " 1\n.SH NAME\n" + troff(app.get_name()) + " \\- " +
-                     troff(app.get_description()) + "\n.SH SYNOPSIS\n.B " + troff(app.get_name()) +
+                     troff(about) + "\n.SH SYNOPSIS\n.B " + troff(app.get_name()) +
                      (commands.empty() ? "\n[options] BASE CAND" : "\ncommand [options]") +
                      "\n.SH OPTIONS\n";
   add_options(page, app);
@@ -109,9 +111,15 @@ std::string bash_completion(const CLI::App& app) {
                        "words=''\n";
   // Behind -- stands a program of the user's, with arguments of its own.
   script +=
-      "  local i\n  for ((i = 1; i < COMP_CWORD; i++)); do\n"
-      "    [[ ${COMP_WORDS[i]} == -- ]] && { COMPREPLY=($(compgen -f -- \"$now\")); return; }\n"
+      "  local i kind=-c\n  for ((i = 1; i < COMP_CWORD; i++)); do\n"
+      "    [[ ${COMP_WORDS[i]} == -- ]] || continue\n"
+      "    [[ $before == -- && $now != */* ]] || kind=-f\n"
+      "    COMPREPLY=($(compgen $kind -- \"$now\"))\n    return\n"
       "  done\n";
+  // "--mode=stats" is three words here.
+  script +=
+      "  [[ $before == = ]] && before=${COMP_WORDS[COMP_CWORD-2]}\n"
+      "  [[ $now == = ]] && now=''\n";
   script += "  case ${COMP_WORDS[1]}:$before in\n";
   for (const CLI::App* command : commands) add_completion(script, *command, command->get_name());
   if (commands.empty()) {

@@ -29,6 +29,10 @@ ReadCommands::ReadCommands(CLI::App& app) {
   add(app, strip_, "strip",
       "Write a trace anew without raw values, stacks, command line, host and paths",
       "The report as one JSON object");
+  strip_.app->footer(
+      "What stays: names of modules, kernels and parameters, shapes, statistics and hashes of "
+      "tensors, addresses, versions and switches. Names that you gave your modules are not "
+      "hidden.");
   add(app, verify_, "verify", "Check every checksum and every rule of the format",
       "One JSON object");
   add_show_options();

@@ -10,15 +10,26 @@
 namespace convtrace::tools {
 namespace {
 
-constexpr const char* kStrippedFrom = "stripped.from";
+constexpr std::string_view kStrippedFrom = "stripped.from";
 
-/// META of the new trace. A fact with a slash names a path: of the output, of a library, of a home.
+/// Settings that name files, with a slash or without.
+constexpr std::string_view kFileSettings[] = {"setting.CONVTRACE_OUTPUT",
+                                              "setting.CONVTRACE_CONFIG", "setting.CONVTRACE_CUPTI",
+                                              "setting.CONVTRACE_LOG_FILE"};
+
+/// A value with a slash names a path: of a library, of a home.
+bool is_private(const std::string& name, const std::string& value) {
+  return value.find('/') != std::string::npos ||
+         std::ranges::find(kFileSettings, name) != std::end(kFileSettings);
+}
+
+/// META of the new trace. Of a stripped one it names the same original.
 format::TraceMeta meta_of(const format::TraceMeta& original) {
   format::TraceMeta meta = original;
-  std::erase_if(meta.facts, [](const auto& fact) {
-    return fact.first == kStrippedFrom || fact.second.find('/') != std::string::npos;
-  });
-  meta.facts.emplace_back(kStrippedFrom, uuid_text(original.uuid));
+  std::erase_if(meta.facts, [](const auto& fact) { return is_private(fact.first, fact.second); });
+  if (std::ranges::none_of(meta.facts,
+                           [](const auto& fact) { return fact.first == kStrippedFrom; }))
+    meta.facts.emplace_back(kStrippedFrom, uuid_text(original.uuid));
   std::ranges::sort(meta.facts);
   meta.uuid = {};
   meta.host.clear();

@@ -36,7 +36,7 @@ TEST_CASE("reference: docs/settings.md is the table that parses settings", "[cli
 
 TEST_CASE("reference: the manual page has every command, option and setting", "[cli]") {
   const std::string page = convtrace({"--generate", "man"}).out;
-  CHECK(page.starts_with(".TH CONVTRACE 1\n"));
+  CHECK(page.starts_with(".TH CONVTRACE 1\n.SH NAME\nconvtrace \\- what a training run"));
   for (const char* text : {".SS run", ".SS doctor", ".SS config", "\\-\\-max\\-bytes",
                            "CONVTRACE_MODE=off", "suppress = true", ".SH EXIT STATUS"})
     CHECK(page.find(text) != std::string::npos);
@@ -47,9 +47,14 @@ TEST_CASE("reference: the shell completes commands, options, choices and files",
   CHECK(completed({"ver"}) == "verify\n");
   CHECK(completed({"run", "--max"}) == "--max-bytes\n");
   CHECK(completed({"run", "--mode", "s"}) == "stats snapshot\n");
+  CHECK(completed({"run", "--mode", "=", "s"}) == "stats snapshot\n");  // as bash splits it
+  CHECK(completed({"run", "--mode", "="}).find("launches") != std::string::npos);
   CHECK(completed({"export", "--format", "p"}) == "parquet perfetto\n");
   CHECK(completed({"info", "/etc/host"}).find("/etc/hosts") != std::string::npos);
-  CHECK(completed({"run", "--", "--mo"}) == "\n");  // the program's own
+  CHECK((' ' + completed({"run", "--", "unam"})).find(" uname") != std::string::npos);
+  CHECK(completed({"run", "--", "/etc/hos"}).find("/etc/hosts") != std::string::npos);
+  CHECK(completed({"run", "--", "python", "/etc/hos"}).find("/etc/hosts") != std::string::npos);
+  CHECK(completed({"run", "--", "uname", "--mo"}) == "\n");  // the program's own
 }
 
 TEST_CASE("reference: nothing else is generated", "[cli]") {
