@@ -36,6 +36,10 @@ namespace convtrace::cupti {
   X(mem_host_register, cuMemHostRegister, "cuMemHostRegister_v2", true)                           \
   X(mem_host_get_device_pointer, cuMemHostGetDevicePointer, "cuMemHostGetDevicePointer_v2", true) \
   X(memset_d8_async, cuMemsetD8Async, "cuMemsetD8Async", true)                                    \
+  X(memset_d32_async, cuMemsetD32Async, "cuMemsetD32Async", false)                                \
+  X(mem_get_info, cuMemGetInfo, "cuMemGetInfo_v2", false)                                         \
+  X(pointer_get_attributes, cuPointerGetAttributes, "cuPointerGetAttributes", false)              \
+  X(ctx_synchronize, cuCtxSynchronize, "cuCtxSynchronize", false)                                 \
   X(memcpy_dtod_async, cuMemcpyDtoDAsync, "cuMemcpyDtoDAsync_v2", true)                           \
   X(memcpy_dtoh_async, cuMemcpyDtoHAsync, "cuMemcpyDtoHAsync_v2", true)                           \
   X(event_create, cuEventCreate, "cuEventCreate", true)                                           \

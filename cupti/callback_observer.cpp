@@ -217,6 +217,17 @@ void CallbackObserver::observe_memory(const MemoryChange& change, const Callback
   }
 }
 
+void CallbackObserver::freed(uint64_t address, const CurrentContext& current) {
+  MemoryChange change;
+  change.kind = MemoryChange::Kind::kFree;
+  change.address = address;
+  MemoryRecorder::At at;
+  at.device = {format::Device::Type::kCuda, current.device};
+  at.step = state_.position().step;
+  at.context = current.context;
+  (void)memory_.enter(change, at);
+}
+
 uint8_t CallbackObserver::device_of(CUcontext context) {
   if (context == nullptr) return 0;
   if (const auto known = state_.contexts.device_of(context)) return *known;

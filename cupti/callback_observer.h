@@ -27,6 +27,9 @@ class CallbackObserver final : public CallbackReceiver {
   void on_module(const CUpti_ModuleResourceData& module, bool loaded) noexcept override;
   void on_cupti_failure(const CUpti_StateData& state) noexcept override;
 
+  /// The program has freed memory, and the driver was not called. @param current  of the thread.
+  void freed(uint64_t address, const CurrentContext& current);
+
   /// @return launches that CUPTI reported and that did not pass the gate.
   [[nodiscard]] uint64_t launches_outside_gate() const noexcept { return outside_gate_.load(); }
 

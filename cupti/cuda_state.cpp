@@ -24,6 +24,7 @@ void CudaState::forget_context(CUcontext context) {
   contexts.remove(context);
   captures.context_ended(context);
   stats.forget(context);
+  kept.context_ended(context);
   functions.forget_modules();
 }
 

@@ -18,6 +18,7 @@
 #include "cupti/graph_stats.h"
 #include "cupti/graph_table.h"
 #include "cupti/interceptor.h"
+#include "cupti/kept_memory.h"
 #include "cupti/tensor_maps.h"
 
 namespace convtrace::cupti {
@@ -39,7 +40,8 @@ struct CudaState {
         graphs(driver, functions, stats),
         stats(driver, *options.sink, most_samples(options), options.values, options.value_bytes,
               options.capture_graphs),
-        graph_stats(stats, *options.addresses, *options.sink) {}
+        graph_stats(stats, *options.addresses, *options.sink),
+        kept(driver, options.poison, options.quarantine) {}
 
   [[nodiscard]] Position position() const noexcept {
     return options.position == nullptr ? Position{} : options.position();
@@ -77,6 +79,7 @@ struct CudaState {
   CaptureTracker captures;
   DeviceStats stats;
   GraphStats graph_stats;
+  KeptMemory kept;
   std::atomic<bool> active{true};  ///< false: the gate only passes calls through
   std::atomic<bool> ends_are_told{false};
   std::mutex replacing;  ///< held while what was known of a handle's last context is forgotten

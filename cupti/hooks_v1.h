@@ -49,6 +49,21 @@ enum convtrace_graph_call {
   CONVTRACE_GRAPH_CHILD_SET = 9  /* CUgraphExec, CUgraphNode, CUgraph as parameters */
 };
 
+typedef int (*convtrace_cuMemFree_fn)(uint64_t address);
+
+/// What happens to the driver's memory. Told only where CONVTRACE_POISON or CONVTRACE_QUARANTINE is
+/// on.
+enum convtrace_memory_call {
+  CONVTRACE_MEMORY_GIVEN = 0,          /* address, bytes: cuMemAlloc succeeded */
+  CONVTRACE_MEMORY_GIVEN_IN_ORDER = 1, /* address, bytes, stream: one of the stream-ordered ones */
+  CONVTRACE_MEMORY_TAKEN_IN_ORDER = 2, /* address, stream; told before the driver's call */
+  CONVTRACE_MEMORY_SHARED = 3,  /* address: told before another process may be given its handle */
+  CONVTRACE_MEMORY_SHORT = 4,   /* there was too little; answer 1: it is worth another try */
+  CONVTRACE_MEMORY_WANTED = 5,  /* told before a call that sees how much is free or ends contexts */
+  CONVTRACE_MEMORY_CAPTURE = 6, /* told before a stream's capture begins */
+  CONVTRACE_MEMORY_GREW = 7     /* memory of another kind was given */
+};
+
 /// `per_thread` is 1 for the _ptsz twin of an entry point: stream 0 then means the per-thread
 /// default stream.
 struct convtrace_hooks_v1 {
@@ -77,6 +92,11 @@ struct convtrace_hooks_v1 {
 
   int (*launch_multi_device)(convtrace_cuLaunchCooperativeKernelMultiDevice_fn real, int per_thread,
                              void* list, unsigned count, unsigned flags);
+
+  /* cuMemFree: the entry calls the real function now or later, once. */
+  int (*free_memory)(convtrace_cuMemFree_fn real, uint64_t address);
+  /* `call` is one of enum convtrace_memory_call; `stream` is the one that is meant. */
+  int (*memory_call)(int call, uint64_t address, uint64_t bytes, void* stream);
 };
 
 /// Exported by libconvtrace.so as the data symbol `convtrace_hooks_v1` (an atomic pointer); the
@@ -88,6 +108,10 @@ struct convtrace_hooks_v1 {
 /// (CONVTRACE_CPU_ALLOC). Exported as the data symbol `convtrace_cpu_alloc_v1`, an int, constant
 /// afterwards.
 #define CONVTRACE_CPU_ALLOC_SYMBOL "convtrace_cpu_alloc_v1"
+
+/// Set by the stub at process start to 1 or 0: whether memory of CPU tensors is held when it is
+/// freed (CONVTRACE_QUARANTINE). Exported as the data symbol `convtrace_quarantine_v1`, an int.
+#define CONVTRACE_QUARANTINE_SYMBOL "convtrace_quarantine_v1"
 
 /// Set by the engine to 1 when there is a trace, or its user was told why there is none. Exported
 /// as the data symbol `convtrace_explained_v1`, an int; read at the process's end.

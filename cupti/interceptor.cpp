@@ -13,6 +13,7 @@
 #include "cupti/context_scope.h"
 #include "cupti/cuda_state.h"
 #include "cupti/gate.h"
+#include "cupti/memory_gate.h"
 #include "cupti/own_calls.h"
 #include "cupti/sampler.h"
 #include "cupti/subscriber.h"
@@ -193,6 +194,10 @@ Interceptor::Interceptor(InterceptorOptions options) {
   }
   impl_ = std::make_unique<Impl>(options, driver);
   impl_->subscribe();
+  if ((options.poison || options.quarantine) && !impl_->state.kept.possible())
+    report(impl_->state, format::Level::kWarning, "memory",
+           "the CUDA driver lacks what CONVTRACE_POISON and CONVTRACE_QUARANTINE need: memory of "
+           "GPUs is neither filled nor held");
 }
 
 Interceptor::~Interceptor() { stop(0); }
@@ -283,6 +288,23 @@ void Interceptor::graph_call(convtrace_graph_call call, void* exec, void* object
   } catch (...) {  // no memory: the graph's kernels stay unknown
   }
 }
+
+int Interceptor::free_memory(convtrace_cuMemFree_fn real, uint64_t address) noexcept {
+  if (impl_ == nullptr || address == 0) return real(address);
+  return free_or_keep(impl_->state, impl_->observer, real, address);
+}
+
+int Interceptor::memory_call(convtrace_memory_call call, uint64_t address, uint64_t bytes,
+                             void* stream) noexcept {
+  if (impl_ == nullptr || !impl_->state.active.load(std::memory_order_acquire)) return 0;
+  try {
+    return keep(impl_->state, call, address, bytes, static_cast<CUstream>(stream));
+  } catch (...) {  // no memory: what is not known is not touched
+    return 0;
+  }
+}
+
+bool Interceptor::give_back() noexcept { return impl_ != nullptr && impl_->state.kept.give_back(); }
 
 format::NotSampled Interceptor::submit(std::span<const DeviceRequest> batch,
                                        uint64_t stream) noexcept {

@@ -54,6 +54,8 @@ struct InterceptorOptions {
   uint32_t samples = 8;                 ///< of values that a rule says nothing else for
   bool capture_graphs = false;          ///< compute values inside captured graphs
   bool insert_in_callback = false;      ///< act in CUPTI's callbacks instead of the gate
+  bool poison = false;                  ///< see kept_memory.h, as the next
+  bool quarantine = false;
   ValueSink* values = nullptr;  ///< null: no value is stored whole; outlives the interceptor
   uint64_t value_bytes = 0;     ///< of each context's memory, for values on their way
 };
@@ -85,6 +87,9 @@ class Interceptor {
   Interceptor(const Interceptor&) = delete;
   Interceptor& operator=(const Interceptor&) = delete;
 
+  /// Whether the process has a CUDA driver that is new enough.
+  [[nodiscard]] bool has_driver() const noexcept { return impl_ != nullptr; }
+
   /// The gate: see hooks_v1.h for the arguments.
   int launch_kernel(convtrace_cuLaunchKernel_fn real, int per_thread, void* function,
                     unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
@@ -102,6 +107,14 @@ class Interceptor {
                    void* stream) noexcept;
   /// A graph was recorded, made or changed: see hooks_v1.h.
   void graph_call(convtrace_graph_call call, void* exec, void* object, const void* params) noexcept;
+
+  /// The driver's memory is freed, or something else happens to it: see hooks_v1.h.
+  int free_memory(convtrace_cuMemFree_fn real, uint64_t address) noexcept;
+  int memory_call(convtrace_memory_call call, uint64_t address, uint64_t bytes,
+                  void* stream) noexcept;
+  /// Frees what is kept of freed memory, whatever the state of tracing. @return whether there was
+  /// any.
+  bool give_back() noexcept;
 
   /// Queues statistics of device tensors behind what `stream` holds now; each comes out of the sink
   /// as a TensorStats once the device is done. One batch, launched before this returns. All of it

@@ -94,6 +94,14 @@ std::string tensor(format::StringId slot, format::StringId op, const format::Pla
          std::to_string(place.call) + ", " + std::string(to_string(place.phase)) + ")";
 }
 
+/// What became of the freed memory.
+std::string since(const MemoryFinding& finding) {
+  const std::string was = std::to_string(finding.made.id.generation);
+  if (finding.generation == 0) return " (generation " + was + "), and nobody owns it now";
+  return ", given out again (generation " + was + ", now " + std::to_string(finding.generation) +
+         ") and rewritten";
+}
+
 std::string stale_read(const MemoryFinding& finding, const format::Definitions& definitions) {
   const std::string read = tensor(finding.slot, {}, finding.place, definitions);
   const std::string made =
@@ -101,9 +109,7 @@ std::string stale_read(const MemoryFinding& finding, const format::Definitions& 
   return read + " in step " + std::to_string(finding.header.step) + " is not what " + made +
          " made in step " + std::to_string(finding.made.step) + ": the memory (" +
          hex(finding.address) + ", " + std::to_string(finding.bytes) +
-         " bytes) was freed in between, given out again (generation " +
-         std::to_string(finding.made.id.generation) + ", now " +
-         std::to_string(finding.generation) + ") and rewritten (hash " + hex(finding.made.hash) +
+         " bytes) was freed in between" + since(finding) + " (hash " + hex(finding.made.hash) +
          ", now " + hex(finding.hash) +
          "). All that is computed from it is wrong. Whoever made it has to return a tensor that "
          "owns its memory, or keeps the owner alive.";

@@ -28,8 +28,8 @@ bool same_value(const MadeValue& made, const format::TensorStats& event) {
 }  // namespace
 
 std::optional<MadeValue> StaleValues::see(const format::TensorStats& event) {
-  // Memory that nobody owns was not rewritten yet; raw kernels' operands have no storage.
-  if (event.value.storage == 0 || event.value.generation == 0) return std::nullopt;
+  if (event.value.storage == 0) return std::nullopt;  // a raw kernel's operand
+  if (event.value.generation == 0) return read_of_nobodys(event);
   auto [owner, owned] = owners_.get(event.value.generation);
   if (!owned) owner = event.value.storage;
   auto [value, known] = values_.get(key_of(event.value));
@@ -42,10 +42,21 @@ std::optional<MadeValue> StaleValues::see(const format::TensorStats& event) {
   }
   const MadeValue then = value;
   value = made_by(event);
-  const uint64_t* const first_owner = owners_.find(then.id.generation);
+  return is_stale(then, event) ? std::optional(then) : std::nullopt;
+}
+
+bool StaleValues::is_stale(const MadeValue& made, const format::TensorStats& event) const {
+  const uint64_t* const first_owner = owners_.find(made.id.generation);
   const bool borrowed = first_owner != nullptr && *first_owner != event.value.storage;
-  const bool stale = same_value(then, event) && borrowed && then.hash != event.stats.hash;
-  return stale ? std::optional(then) : std::nullopt;
+  return same_value(made, event) && borrowed && made.hash != event.stats.hash;
+}
+
+/// Freed, and not given out since; the allocator itself, or poison, has written there. Memory that
+/// was never reported has no life to end.
+std::optional<MadeValue> StaleValues::read_of_nobodys(const format::TensorStats& event) const {
+  const MadeValue* const made = values_.find(key_of(event.value));
+  if (made == nullptr || !is_stale(*made, event)) return std::nullopt;
+  return *made;
 }
 
 }  // namespace convtrace::judge

@@ -5,10 +5,10 @@
 ///
 /// A record of a tensor says which storage it lies in, in which life of the memory below, after how
 /// many in-place writes, and what its bytes hash to. If a later record of the same storage, place
-/// and version lies in *another* life and has another hash, the memory was freed under it and
-/// rewritten. A storage that gave its memory away and got it back (resize_, FSDP) looks the same,
-/// so it must have been seen that the first life belonged to another storage: one that was recorded
-/// in it before.
+/// and version lies in *another* life, or in memory that nobody owns any more, and has another
+/// hash, the memory was freed under it and rewritten. A storage that gave its memory away and got
+/// it back (resize_, FSDP) looks the same, so it must have been seen that the first life belonged
+/// to another storage: one that was recorded in it before.
 ///
 /// Place:    memory_judge.h.
 /// Threads:  one.
@@ -39,6 +39,9 @@ class StaleValues {
   std::optional<MadeValue> see(const format::TensorStats& event);
 
  private:
+  [[nodiscard]] bool is_stale(const MadeValue& made, const format::TensorStats& event) const;
+  [[nodiscard]] std::optional<MadeValue> read_of_nobodys(const format::TensorStats& event) const;
+
   Recent<MadeValue> values_;  ///< by storage and offset
   Recent<uint64_t> owners_;   ///< by generation: the storage that was seen in it first
 };

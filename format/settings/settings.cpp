@@ -188,9 +188,10 @@ constexpr SettingSpec kTable[] = {
     row<Text<&S::cupti>>("CONVTRACE_CUPTI", "FILE", "", "libcupti to use if none is loaded."),
     row<Flag<&S::poison>>(
         "CONVTRACE_POISON", "0|1", "0",
-        "Fill memory of CPU tensors with 0xFF when it is given out and when it is given back."),
+        "Fill memory with a pattern when it is given out, and with 0xFF when it is given back."),
     row<Flag<&S::quarantine>>("CONVTRACE_QUARANTINE", "0|1", "0",
-                              "Delay frees, so that addresses are not reused."),
+                              "Delay frees, so that addresses are not reused at once; a GPU needs "
+                              "--strict-alloc for it."),
     row<Flag<&S::strict_alloc>>("CONVTRACE_STRICT_ALLOC", "0|1", "0",
                                 "Run frameworks without their caching allocator."),
     row<Choice<&S::log, kLevels>>("CONVTRACE_LOG", "error|warn|info|debug", "warn",

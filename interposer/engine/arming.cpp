@@ -78,35 +78,38 @@ bool say_problems(const std::vector<std::string>& problems) {
   return !problems.empty();
 }
 
-void refuse_poison(const settings::Settings& settings) {
-  if (!settings.poison) return;
-  const auto* reports = static_cast<const int*>(dlsym(RTLD_DEFAULT, CONVTRACE_CPU_ALLOC_SYMBOL));
-  const char* const asked = getenv("CONVTRACE_POISON");
-  if (reports == nullptr || *reports == 0) {
-    log_line(format::Level::kWarning, "settings",
-             "CONVTRACE_POISON is refused: it fills memory of CPU tensors, whose allocator is not "
-             "observed here (CONVTRACE_CPU_ALLOC=on does); of a GPU's blocks it is not known in "
-             "time which streams still use them");
-  } else if (asked == nullptr || std::string_view(asked) != "1") {
-    log_line(format::Level::kWarning, "settings",
-             "poison of a settings file comes too late: start with `convtrace run`, or set "
-             "CONVTRACE_POISON=1 in the environment");
-  }
+/// What the preload library decides at process start, before a settings file is read.
+bool comes_too_late(const char* variable, const char* key) {
+  const char* const asked = getenv(variable);
+  if (asked != nullptr && std::string_view(asked) == "1") return false;
+  log_line(format::Level::kWarning, "settings",
+           "%s of a settings file comes too late: start with `convtrace run`, or set %s=1 in the "
+           "environment",
+           key, variable);
+  return true;
 }
 
-/// What is asked for and not done.
+bool is_set(const char* symbol) {
+  const auto* const flag = static_cast<const int*>(dlsym(RTLD_DEFAULT, symbol));
+  return flag != nullptr && *flag != 0;
+}
+
+/// What is asked for and not done. Of GPUs that is said when there is a driver.
 void say_refusals(const settings::Settings& settings) {
-  refuse_poison(settings);
-  if (settings.quarantine) {
+  if (settings.poison && !comes_too_late("CONVTRACE_POISON", "poison") &&
+      !is_set(CONVTRACE_CPU_ALLOC_SYMBOL)) {
     log_line(format::Level::kWarning, "settings",
-             "CONVTRACE_QUARANTINE is refused: allocators tell what they free, and cannot be asked "
-             "to wait; CONVTRACE_STRICT_ALLOC=1 makes the driver take freed memory back at once");
+             "CONVTRACE_POISON does not fill memory of CPU tensors here: their allocator is not "
+             "observed (CONVTRACE_CPU_ALLOC=on does that)");
   }
-  if (settings.strict_alloc && getenv("PYTORCH_NO_CUDA_MEMORY_CACHING") == nullptr) {
+  if (settings.quarantine && !comes_too_late("CONVTRACE_QUARANTINE", "quarantine") &&
+      !is_set(CONVTRACE_QUARANTINE_SYMBOL)) {
     log_line(format::Level::kWarning, "settings",
-             "strict_alloc of a settings file comes too late: start with `convtrace run`, or set "
-             "CONVTRACE_STRICT_ALLOC=1 in the environment");
+             "CONVTRACE_QUARANTINE does not hold memory of CPU tensors here: this process's memory "
+             "is limited (ulimit, vm.overcommit_memory), so that an allocation could fail for it");
   }
+  if (settings.strict_alloc && getenv("PYTORCH_NO_CUDA_MEMORY_CACHING") == nullptr)
+    (void)comes_too_late("CONVTRACE_STRICT_ALLOC", "strict_alloc");
 }
 
 std::string current_folder() {
@@ -204,6 +207,15 @@ cupti::Position current_position() noexcept {
 bool is_kernel_wanted(format::KernelId kernel) noexcept {
   Engine* const engine = running_engine();
   return engine == nullptr || engine->wants(kernel);
+}
+
+void say_uncovered_memory(const settings::Settings& settings) {
+  if ((!settings.poison && !settings.quarantine) || settings.strict_alloc) return;
+  log_line(format::Level::kWarning, "settings",
+           "CONVTRACE_POISON and CONVTRACE_QUARANTINE concern what the CUDA driver gives and "
+           "takes. Blocks that a caching allocator cuts out of it are neither filled nor held: "
+           "when it frees one, other streams may still read it. CONVTRACE_STRICT_ALLOC=1 runs "
+           "frameworks without one");
 }
 
 bool settle_reported_memory(bool all) noexcept {

@@ -10,6 +10,7 @@
 #include <cstdint>
 
 #include "cupti/interceptor.h"
+#include "format/settings/settings.h"
 
 namespace convtrace::engine {
 
@@ -36,6 +37,9 @@ bool settle_reported_memory(bool all) noexcept;
 /// Tells the preload library and the command of `convtrace run` that the user has a trace, or knows
 /// why not.
 void mark_explained() noexcept;
+
+/// Says what poison and quarantine do not reach in a program that uses CUDA.
+void say_uncovered_memory(const settings::Settings& settings);
 
 /// Puts our functions into the preload library's table (hooks_v1.h), if there is one.
 /// @return false if another copy of the engine was there first.

@@ -160,6 +160,8 @@ cupti::Interceptor* Engine::make_interceptor() {
   options.samples = options_.settings.samples;
   options.capture_graphs = options_.settings.graphs == settings::Graphs::kCapture;
   options.insert_in_callback = options_.settings.insert == settings::Insert::kCallback;
+  options.poison = options_.settings.poison;
+  options.quarantine = options_.settings.quarantine;
   const bool kernels_store = std::ranges::any_of(rules_.rules(), [](const settings::Rule* rule) {
     return rule->kernel && rule->capture == format::Capture::kSnapshot;
   });
@@ -167,6 +169,7 @@ cupti::Interceptor* Engine::make_interceptor() {
   options.values = stores ? &values_ : nullptr;
   options.value_bytes = options_.settings.snapshot_memory / 2;
   known = new cupti::Interceptor(std::move(options));
+  if (known->has_driver()) say_uncovered_memory(options_.settings);
   interceptor_.store(known, std::memory_order_release);
   return known;
 }

@@ -79,6 +79,9 @@ class Engine final : public format::EventSink,
   /// Made at first use: when the driver starts, or at the first launch through the gate.
   /// @return null if that failed.
   cupti::Interceptor* interceptor() noexcept;
+  [[nodiscard]] cupti::Interceptor* interceptor_if_made() const noexcept {
+    return interceptor_.load(std::memory_order_acquire);
+  }
   [[nodiscard]] cupti::Position position() const noexcept;
   bool settle_memory(bool all) noexcept;
   /// Whether CONVTRACE_INCLUDE and CONVTRACE_EXCLUDE leave the kernel in.

@@ -82,6 +82,26 @@ void on_graph_call(int call, void* exec, void* object, const void* params) {
     cuda->graph_call(static_cast<convtrace_graph_call>(call), exec, object, params);
 }
 
+/// Memory that is kept of freed one goes back also when tracing is over.
+/// @return whether there was any.
+bool give_back_memory() noexcept {
+  const Engine* const engine = running_engine();
+  cupti::Interceptor* const cuda = engine != nullptr ? engine->interceptor_if_made() : nullptr;
+  return cuda != nullptr && cuda->give_back();
+}
+
+int on_free_memory(convtrace_cuMemFree_fn real, uint64_t address) {
+  if (cupti::Interceptor* cuda = launch_handler()) return cuda->free_memory(real, address);
+  (void)give_back_memory();
+  return real(address);
+}
+
+int on_memory_call(int call, uint64_t address, uint64_t bytes, void* stream) {
+  if (cupti::Interceptor* cuda = launch_handler())
+    return cuda->memory_call(static_cast<convtrace_memory_call>(call), address, bytes, stream);
+  return give_back_memory() ? 1 : 0;
+}
+
 constexpr convtrace_hooks_v1 kHooks{.bytes = sizeof(convtrace_hooks_v1),
                                     .memory_report = on_memory_report,
                                     .launch_kernel = on_launch_kernel,
@@ -89,7 +109,9 @@ constexpr convtrace_hooks_v1 kHooks{.bytes = sizeof(convtrace_hooks_v1),
                                     .launch_cooperative = on_launch_cooperative,
                                     .graph_launch = on_graph_launch,
                                     .graph_call = on_graph_call,
-                                    .launch_multi_device = on_launch_multi_device};
+                                    .launch_multi_device = on_launch_multi_device,
+                                    .free_memory = on_free_memory,
+                                    .memory_call = on_memory_call};
 
 }  // namespace
 

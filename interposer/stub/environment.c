@@ -12,8 +12,10 @@
 
 #include "cupti/hooks_v1.h"
 #include "interposer/stub/elf_lookup.h"
+#include "interposer/stub/gate.h"
 #include "interposer/stub/late_arrival.h"
 #include "interposer/stub/poison.h"
+#include "interposer/stub/quarantine.h"
 
 int convtrace_cpu_alloc_v1 = 0;
 int convtrace_other_injection = 0;
@@ -139,6 +141,10 @@ __attribute__((constructor)) static void enter_process(void) {
     atomic_store(&convtrace_observer_missing, 1);
   }
   convtrace_cpu_alloc_v1 = cpu_allocator_reports();
-  convtrace_poisons = convtrace_cpu_alloc_v1 && is(getenv("CONVTRACE_POISON"), "1");
+  const int poison = is(getenv("CONVTRACE_POISON"), "1");
+  convtrace_poisons = convtrace_cpu_alloc_v1 && poison;
+  const int quarantine = is(getenv("CONVTRACE_QUARANTINE"), "1");
+  convtrace_keeps_memory = poison || quarantine;
+  if (quarantine) convtrace_begin_quarantine();
   use_no_caches();
 }

@@ -33,6 +33,11 @@ static struct entry entries[kGatedCount] = {
 #undef CONVTRACE_X
 };
 
+/// Whether programs are to get ours instead of the driver's.
+static int is_gated(const struct entry* entry) {
+  return convtrace_keeps_memory || entry < &entries[k_cuMemAlloc_v2];
+}
+
 /// Every dlsym call of the program comes through here: two characters decide nearly all of them.
 static struct entry* find_entry(const char* name) {
   if (name == NULL || name[0] != 'c' || name[1] != 'u') return NULL;
@@ -90,7 +95,7 @@ struct convtrace_dlsym_answer convtrace_dlsym(void* handle, const char* name) {
   void* driver = address_of(driver_function(entry));
   void* wrapper = address_of(entry->wrapper);
   if (found == wrapper && driver == NULL) found = next(handle, entry->missing); /* sets dlerror */
-  if (found != NULL && found == driver) found = wrapper;
+  if (found != NULL && found == driver && is_gated(entry)) found = wrapper;
   return (struct convtrace_dlsym_answer){found, NULL};
 }
 
@@ -112,7 +117,7 @@ static void gate_result(int result, const char* symbol, void** function, int cud
                         uint64_t flags) {
   if (result != 0 || function == NULL || *function == NULL) return;
   struct entry* entry = entry_for_request(symbol, cuda_version, flags);
-  if (entry == NULL || driver_function(entry) == NULL) return;
+  if (entry == NULL || !is_gated(entry) || driver_function(entry) == NULL) return;
   /* Behind the versions that the table knows a name may mean a function with other parameters. */
   if (cuda_version > CONVTRACE_KNOWN_CUDA && *function != address_of(driver_function(entry)))
     return;

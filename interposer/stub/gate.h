@@ -58,7 +58,30 @@
   X(cuStreamBeginCaptureToGraph, cuStreamBeginCaptureToGraph, 0, 0)                   \
   X(cuStreamBeginCaptureToGraph_ptsz, cuStreamBeginCaptureToGraph, 0, 1)              \
   X(cuStreamEndCapture, cuStreamEndCapture, 0, 0)                                     \
-  X(cuStreamEndCapture_ptsz, cuStreamEndCapture, 0, 1)
+  X(cuStreamEndCapture_ptsz, cuStreamEndCapture, 0, 1)                                \
+  CONVTRACE_MEMORY_FUNCTIONS(X)
+
+/// Handed out only where convtrace_keeps_memory is set.
+#define CONVTRACE_MEMORY_FUNCTIONS(X)                                   \
+  X(cuMemAlloc_v2, cuMemAlloc, 3020, 0)                                 \
+  X(cuMemAllocPitch_v2, cuMemAllocPitch, 3020, 0)                       \
+  X(cuMemAllocManaged, cuMemAllocManaged, 0, 0)                         \
+  X(cuMemAllocAsync, cuMemAllocAsync, 0, 0)                             \
+  X(cuMemAllocAsync_ptsz, cuMemAllocAsync, 0, 1)                        \
+  X(cuMemAllocFromPoolAsync, cuMemAllocFromPoolAsync, 0, 0)             \
+  X(cuMemAllocFromPoolAsync_ptsz, cuMemAllocFromPoolAsync, 0, 1)        \
+  X(cuMemCreate, cuMemCreate, 0, 0)                                     \
+  X(cuMemFree_v2, cuMemFree, 3020, 0)                                   \
+  X(cuMemFreeAsync, cuMemFreeAsync, 0, 0)                               \
+  X(cuMemFreeAsync_ptsz, cuMemFreeAsync, 0, 1)                          \
+  X(cuMemGetInfo_v2, cuMemGetInfo, 3020, 0)                             \
+  X(cuIpcGetMemHandle, cuIpcGetMemHandle, 0, 0)                         \
+  X(cuMemPoolExportPointer, cuMemPoolExportPointer, 0, 0)               \
+  X(cuMemGetHandleForAddressRange, cuMemGetHandleForAddressRange, 0, 0) \
+  X(cuCtxDestroy_v2, cuCtxDestroy, 4000, 0)                             \
+  X(cuGreenCtxDestroy, cuGreenCtxDestroy, 0, 0)                         \
+  X(cuDevicePrimaryCtxRelease_v2, cuDevicePrimaryCtxRelease, 11000, 0)  \
+  X(cuDevicePrimaryCtxReset_v2, cuDevicePrimaryCtxReset, 11000, 0)
 
 enum convtrace_gated {
 #define CONVTRACE_X(name, asked, since, per_thread) k_##name,
@@ -67,8 +90,15 @@ enum convtrace_gated {
       kGatedCount
 };
 
+/// Set at process start: CONVTRACE_POISON or CONVTRACE_QUARANTINE is on. Constant afterwards.
+extern int convtrace_keeps_memory;
+
 /// @return the driver's own function, or null as long as no driver is loaded.
 convtrace_function convtrace_driver_function(enum convtrace_gated function);
+
+/// To be called before the driver's function that begins one: what the engine keeps of freed memory
+/// goes back first.
+void convtrace_capture_begins(void);
 
 /// Driver handles are void*, CUresult is int (see hooks_v1.h). _ptsz: stream 0 is the per-thread
 /// default stream.
@@ -116,5 +146,26 @@ int cuStreamBeginCaptureToGraph_ptsz(void* stream, void* graph, const void* depe
                                      const void* edges, size_t count, int mode);
 int cuStreamEndCapture(void* stream, void** graph);
 int cuStreamEndCapture_ptsz(void* stream, void** graph);
+int cuMemAlloc_v2(uint64_t* address, size_t bytes);
+int cuMemAllocPitch_v2(uint64_t* address, size_t* pitch, size_t width, size_t height,
+                       unsigned element);
+int cuMemAllocManaged(uint64_t* address, size_t bytes, unsigned flags);
+int cuMemAllocAsync(uint64_t* address, size_t bytes, void* stream);
+int cuMemAllocAsync_ptsz(uint64_t* address, size_t bytes, void* stream);
+int cuMemAllocFromPoolAsync(uint64_t* address, size_t bytes, void* pool, void* stream);
+int cuMemAllocFromPoolAsync_ptsz(uint64_t* address, size_t bytes, void* pool, void* stream);
+int cuMemCreate(uint64_t* handle, size_t bytes, const void* properties, unsigned long long flags);
+int cuMemFree_v2(uint64_t address);
+int cuMemFreeAsync(uint64_t address, void* stream);
+int cuMemFreeAsync_ptsz(uint64_t address, void* stream);
+int cuMemGetInfo_v2(size_t* available, size_t* total);
+int cuIpcGetMemHandle(void* handle, uint64_t address);
+int cuMemPoolExportPointer(void* share, uint64_t address);
+int cuMemGetHandleForAddressRange(void* handle, uint64_t address, size_t bytes, int type,
+                                  unsigned long long flags);
+int cuCtxDestroy_v2(void* context);
+int cuGreenCtxDestroy(void* context);
+int cuDevicePrimaryCtxRelease_v2(int device);
+int cuDevicePrimaryCtxReset_v2(int device);
 
 #endif

@@ -10,15 +10,20 @@ static void tell(int call, void* exec, void* object, const void* params) {
   if (CONVTRACE_HAS_HOOK(hooks, graph_call)) hooks->graph_call(call, exec, object, params);
 }
 
-/// One wrapper: the driver's function of the same name, then, if it succeeded, `TOLD`.
-#define WRAPPER(name, PARAMETERS, ARGUMENTS, TOLD)                                        \
+/// One wrapper: `BEFORE`, the driver's function of the same name, then, if it succeeded, `TOLD`.
+#define WRAPPER_AFTER(name, PARAMETERS, ARGUMENTS, BEFORE, TOLD)                          \
   int name PARAMETERS {                                                                   \
     int(*const real) PARAMETERS = (int(*) PARAMETERS)convtrace_driver_function(k_##name); \
     if (real == NULL) return CONVTRACE_ERROR_NOT_FOUND;                                   \
+    BEFORE;                                                                               \
     const int result = real ARGUMENTS;                                                    \
     if (result == 0) tell TOLD;                                                           \
     return result;                                                                        \
   }
+#define WRAPPER(name, PARAMETERS, ARGUMENTS, TOLD) \
+  WRAPPER_AFTER(name, PARAMETERS, ARGUMENTS, (void)0, TOLD)
+#define CAPTURE_WRAPPER(name, PARAMETERS, ARGUMENTS, TOLD) \
+  WRAPPER_AFTER(name, PARAMETERS, ARGUMENTS, convtrace_capture_begins(), TOLD)
 
 #define INSTANTIATED (CONVTRACE_GRAPH_INSTANTIATED, *exec, graph, NULL)
 WRAPPER(cuGraphInstantiate, (void** exec, void* graph, void** error_node, char* log, size_t bytes),
@@ -56,18 +61,18 @@ WRAPPER(cuGraphNodeSetEnabled, (void* exec, void* node, unsigned enabled), (exec
 #define PER_THREAD(stream) ((stream) == NULL ? (void*)2 : (stream))
 #define BEGUN (CONVTRACE_CAPTURE_BEGUN, NULL, stream, NULL)
 #define BEGUN_PTSZ (CONVTRACE_CAPTURE_BEGUN, NULL, PER_THREAD(stream), NULL)
-WRAPPER(cuStreamBeginCapture, (void* stream), (stream), BEGUN)
-WRAPPER(cuStreamBeginCapture_ptsz, (void* stream), (stream), BEGUN_PTSZ)
-WRAPPER(cuStreamBeginCapture_v2, (void* stream, int mode), (stream, mode), BEGUN)
-WRAPPER(cuStreamBeginCapture_v2_ptsz, (void* stream, int mode), (stream, mode), BEGUN_PTSZ)
-WRAPPER(cuStreamBeginCaptureToGraph,
-        (void* stream, void* graph, const void* dependencies, const void* edges, size_t count,
-         int mode),
-        (stream, graph, dependencies, edges, count, mode), BEGUN)
-WRAPPER(cuStreamBeginCaptureToGraph_ptsz,
-        (void* stream, void* graph, const void* dependencies, const void* edges, size_t count,
-         int mode),
-        (stream, graph, dependencies, edges, count, mode), BEGUN_PTSZ)
+CAPTURE_WRAPPER(cuStreamBeginCapture, (void* stream), (stream), BEGUN)
+CAPTURE_WRAPPER(cuStreamBeginCapture_ptsz, (void* stream), (stream), BEGUN_PTSZ)
+CAPTURE_WRAPPER(cuStreamBeginCapture_v2, (void* stream, int mode), (stream, mode), BEGUN)
+CAPTURE_WRAPPER(cuStreamBeginCapture_v2_ptsz, (void* stream, int mode), (stream, mode), BEGUN_PTSZ)
+CAPTURE_WRAPPER(cuStreamBeginCaptureToGraph,
+                (void* stream, void* graph, const void* dependencies, const void* edges,
+                 size_t count, int mode),
+                (stream, graph, dependencies, edges, count, mode), BEGUN)
+CAPTURE_WRAPPER(cuStreamBeginCaptureToGraph_ptsz,
+                (void* stream, void* graph, const void* dependencies, const void* edges,
+                 size_t count, int mode),
+                (stream, graph, dependencies, edges, count, mode), BEGUN_PTSZ)
 
 /// A capture that went wrong has ended too.
 static int end_capture(enum convtrace_gated function, void* stream, void* effective, void** graph) {

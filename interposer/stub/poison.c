@@ -44,9 +44,21 @@ static int is_of_c10(const void* caller, convtrace_function of_c10) {
   return (uintptr_t)caller >= first && (uintptr_t)caller < last;
 }
 
+static void fill_fresh(void* pointer, size_t bytes) {
+  static const uint32_t kFresh = 0x7FFDFFD5; /* also in cupti/kept_memory.h */
+  const size_t words = bytes / sizeof kFresh;
+  uint32_t* const data = pointer;
+  for (size_t i = 0; i < words; ++i) data[i] = kFresh;
+  memcpy(data + words, &kFresh, bytes % sizeof kFresh);
+}
+
 void convtrace_poison(void* pointer, int64_t bytes, uint64_t device, const void* caller,
                       convtrace_function of_c10) {
   const int cpu = (uint8_t)device == 0;
   if (!convtrace_poisons || !cpu || pointer == NULL || !is_of_c10(caller, of_c10)) return;
-  memset(pointer, 0xFF, (size_t)(bytes < 0 ? -bytes : bytes));
+  if (bytes < 0) {
+    memset(pointer, 0xFF, (size_t)-bytes);
+  } else {
+    fill_fresh(pointer, (size_t)bytes);
+  }
 }

@@ -1,7 +1,7 @@
 /// @file poison.h
-/// CONVTRACE_POISON: a CPU tensor's memory holds 0xFF from when it is given out until it is
-/// written, and again once it was given back. In floats of any width that is a NaN which no
-/// processor makes.
+/// CONVTRACE_POISON: a CPU tensor's memory holds 0x7FFDFFD5 from when it is given out until it is
+/// written, and 0xFF once it was given back. Both are NaNs in floats of any width but 8 bits; the
+/// first is one that no processor makes, and no likely integer.
 ///
 /// Legal where c10's own CPU allocator reports: it does so behind the allocation, when nobody has
 /// written there yet, and in front of the free, when nobody may read there any more. Others report

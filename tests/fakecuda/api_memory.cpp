@@ -178,6 +178,43 @@ FAKECUDA_EXPORT CUresult cuMemHostGetDevicePointer(CUdeviceptr* address, void* p
 }
 
 FAKECUDA_EXPORT CUresult cuMemGetInfo(size_t* free_bytes, size_t* total) {
-  *free_bytes = *total = size_t{16} << 30;
+  *free_bytes = driver().memory.available();
+  *total = driver().memory.limit();
   return entry_status();
+}
+
+FAKECUDA_EXPORT CUresult cuPointerGetAttributes(unsigned count, CUpointer_attribute* attributes,
+                                                void** answers, CUdeviceptr address) {
+  if (const CUresult status = entry_status(); status != CUDA_SUCCESS) return status;
+  const auto facts = driver().memory.facts(address);
+  if (!facts) return CUDA_ERROR_INVALID_VALUE;
+  for (unsigned i = 0; i < count; ++i) {
+    switch (attributes[i]) {
+      case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
+        *static_cast<unsigned*>(answers[i]) =
+            facts->shared ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;
+        break;
+      case CU_POINTER_ATTRIBUTE_IS_MANAGED:
+        *static_cast<unsigned*>(answers[i]) = 0;
+        break;
+      case CU_POINTER_ATTRIBUTE_BUFFER_ID:
+        *static_cast<unsigned long long*>(answers[i]) = facts->id;
+        break;
+      case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
+        *static_cast<CUdeviceptr*>(answers[i]) = facts->base;
+        break;
+      case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
+        *static_cast<int*>(answers[i]) = 0;
+        break;
+      default:
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+  }
+  return CUDA_SUCCESS;
+}
+
+FAKECUDA_EXPORT CUresult cuIpcGetMemHandle(CUipcMemHandle* handle, CUdeviceptr address) {
+  *handle = {};
+  if (const CUresult status = entry_status(); status != CUDA_SUCCESS) return status;
+  return driver().memory.facts(address) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }

@@ -67,7 +67,7 @@ uint64_t DeviceMemory::allocate(size_t bytes) {
   const uint64_t address = take_space(round_up(bytes));
   if (address == 0) return 0;
   in_use_ += bytes;
-  live_[address] = {bytes, false};
+  live_[address] = {bytes, false, ++last_id_};
   return address;
 }
 
@@ -104,7 +104,7 @@ bool DeviceMemory::map(uint64_t address, size_t bytes) {
   if (after == reserved_.begin()) return false;
   const auto range = std::prev(after);
   if (address + bytes > range->first + range->second) return false;
-  return live_.emplace(address, Range{bytes, false}).second;
+  return live_.emplace(address, Range{bytes, false, ++last_id_}).second;
 }
 
 bool DeviceMemory::unmap(uint64_t address, size_t bytes) {
@@ -118,7 +118,7 @@ bool DeviceMemory::unmap(uint64_t address, size_t bytes) {
 
 void DeviceMemory::add_shared(const void* pointer, size_t bytes) {
   const std::lock_guard lock(mutex_);
-  live_[reinterpret_cast<uint64_t>(pointer)] = {bytes, true};
+  live_[reinterpret_cast<uint64_t>(pointer)] = {bytes, true, ++last_id_};
 }
 
 bool DeviceMemory::remove_shared(const void* pointer) {
@@ -139,6 +139,20 @@ void* DeviceMemory::translate(uint64_t address, size_t bytes) {
   if (offset > it->second.bytes || bytes > it->second.bytes - offset) return nullptr;
   if (it->second.shared) return reinterpret_cast<void*>(address);
   return alias_ + (address - device_base_);
+}
+
+std::optional<DeviceMemory::Facts> DeviceMemory::facts(uint64_t address) {
+  const std::lock_guard lock(mutex_);
+  auto it = live_.upper_bound(address);
+  if (it == live_.begin()) return std::nullopt;
+  --it;
+  if (address - it->first >= it->second.bytes) return std::nullopt;
+  return Facts{it->first, it->second.id, it->second.shared};
+}
+
+size_t DeviceMemory::available() {
+  const std::lock_guard lock(mutex_);
+  return limit_ - in_use_;
 }
 
 }  // namespace fakecuda

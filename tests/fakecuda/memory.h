@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <map>
 #include <mutex>
+#include <optional>
 
 namespace fakecuda {
 
@@ -36,10 +37,21 @@ class DeviceMemory {
   /// live range.
   void* translate(uint64_t address, size_t bytes);
 
+  /// A live range, as cuPointerGetAttributes tells of it.
+  struct Facts {
+    uint64_t base = 0;
+    uint64_t id = 0;  ///< of no other range
+    bool shared = false;
+  };
+  std::optional<Facts> facts(uint64_t address);
+  [[nodiscard]] size_t limit() const { return limit_; }
+  [[nodiscard]] size_t available();
+
  private:
   struct Range {
     size_t bytes = 0;
     bool shared = false;
+    uint64_t id = 0;
   };
 
   uint64_t take_space(size_t bytes);
@@ -52,6 +64,7 @@ class DeviceMemory {
   int file_ = -1;
   size_t limit_ = 0;
   size_t in_use_ = 0;
+  uint64_t last_id_ = 0;
   std::map<uint64_t, Range> live_;
   std::map<uint64_t, size_t> reserved_;
   std::map<uint64_t, size_t> space_;  ///< free address space

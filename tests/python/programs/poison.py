@@ -21,14 +21,29 @@ def half(ctx, x):
     return y
 
 
+def half_of(dtype):
+    def forward(ctx, x):
+        y = torch.empty(x.shape, dtype=dtype)
+        y[:32] = x[:32].to(dtype)
+        return y
+    return forward
+
+
 Half = function("Half", half)
+Indices = function("Indices", half_of(torch.int64))
+Bytes = function("Bytes", half_of(torch.uint8))
+Narrow = function("Narrow", half_of(torch.float8_e4m3fn))
+Brain = function("Brain", half_of(torch.bfloat16))
 Whole = function("Whole", lambda ctx, x: x * 2)
 Labels = function("Labels", lambda ctx, x: torch.full((64,), -1))
+Nothings = function("Nothings", lambda ctx, x: torch.full((64,), float("nan")).to(torch.float8_e4m3fn))
 
 x = torch.ones(64, 64)
 print("written", int(Half.apply(x).eq(1).sum()))
+print("others", [int(op.apply(x)[:32].float().sum()) for op in (Indices, Bytes, Narrow, Brain)])
 print("passed on", bool(Whole.apply(torch.empty(64)).isnan().any()))
-print("whole", float(Whole.apply(x).sum()), float(torch.zeros(1000).sum()), int(Labels.apply(x).sum()))
+print("whole", float(Whole.apply(x).sum()), float(torch.zeros(1000).sum()), int(Labels.apply(x).sum()),
+      bool(Nothings.apply(x).isnan().all()))
 
 # Files that are mapped are reported as memory, too, and are not to be filled.
 numpy.arange(1000, dtype=numpy.float32).tofile(sys.argv[1])

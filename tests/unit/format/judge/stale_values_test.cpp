@@ -43,12 +43,33 @@ TEST_CASE("stale_values: a borrower whose memory was given away and rewritten") 
   CHECK(p.findings.size() == 1);
 }
 
+TEST_CASE("stale_values: a borrower whose memory was freed, is nobody's, and was filled") {
+  Values p;
+  p.record(kInput, 10, 0xA);
+  p.record(kOutput, 10, 0xB);
+  p.record(kOutput, 0, 0xFF);
+  REQUIRE(p.stale());
+  CHECK(p.findings[0].made.id.generation == 10);
+  CHECK(p.findings[0].generation == 0);
+  const std::string text = judge::describe(p.findings[0], format::Definitions());
+  CHECK(text.find("(generation 10), and nobody owns it now (hash 0xb, now 0xff)") !=
+        std::string::npos);
+}
+
+TEST_CASE("stale_values: memory of others, whose frees are not reported, has no life to end") {
+  Values p;
+  p.record(kInput, 0, 0xA);
+  p.record(kOutput, 0, 0xB);
+  p.record(kOutput, 0, 0xC);
+  CHECK(p.findings.empty());
+}
+
 TEST_CASE("stale_values: what is no stale read") {
   Values p;
   p.record(kInput, 10, 0xA);
   p.record(kOutput, 10, 0xB);
   SECTION("given away, but not rewritten yet") { p.record(kOutput, 11, 0xB); }
-  SECTION("freed, and nobody's") { p.record(kOutput, 0, 0xC); }
+  SECTION("freed, and as it was") { p.record(kOutput, 0, 0xB); }
   SECTION("written in place by who owns it") { p.record(kOutput, 11, 0xC, 1); }
   SECTION("changed without a new life: another matter") { p.record(kOutput, 10, 0xC); }
   SECTION("another part of the storage") { p.record(kOutput, 11, 0xC, 0, 2048); }
