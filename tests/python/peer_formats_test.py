@@ -1,5 +1,6 @@
 """`convtrace export` in the formats of the tools that people come from, from real training runs, against torch itself."""
 import csv
+import json
 import math
 import os
 import re
@@ -89,6 +90,28 @@ class Ort(PeerFormats):
             pass
         self.export("ort", "--overwrite", trace, expect=1)
         self.assertIn("notes.txt", os.listdir(out))
+
+
+class Norms(PeerFormats):
+    """`convtrace show --norms`: what people print to bring one run in line with another."""
+
+    def test_they_are_torchs(self):
+        trace, kept = self.train("run")
+        done = subprocess.run([TOOL, "show", "--norms", "--json", trace], stdout=subprocess.PIPE, check=True)
+        steps = [json.loads(line) for line in done.stdout.splitlines()]
+        self.assertEqual([step["step"] for step in steps], [0, 1, 2])
+        for step in steps:
+            gradients = {".".join(filter(None, (scope, slot[len("grad:"):]))): tensor.to(torch.float64)
+                         for (number, _, scope, slot), tensor in kept.items()
+                         if number == step["step"] and slot.startswith("grad:")}
+            self.assertEqual(step["local_norms"].keys(), gradients.keys())
+            for name, gradient in gradients.items():
+                self.assertTrue(math.isclose(step["local_norms"][name], gradient.norm().item(), rel_tol=1e-9), name)
+            whole = torch.cat([gradient.flatten() for gradient in gradients.values()]).norm().item()
+            self.assertTrue(math.isclose(step["gradient_norm"], whole, rel_tol=1e-9), (step, whole))
+            loss, = (tensor.item() for (number, _, _, slot), tensor in kept.items()
+                     if number == step["step"] and slot == "loss")
+            self.assertEqual(step["losses"], [loss])
 
 
 class StatisticCsv(PeerFormats):

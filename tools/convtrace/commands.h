@@ -26,6 +26,8 @@ struct ShowOptions {
 [[nodiscard]] ExitCode show_density(const ShowOptions& options);
 /// Memory of the framework's allocator at the ends of forward and backward of each step.
 [[nodiscard]] ExitCode show_memory(const ShowOptions& options);
+/// Loss and norms of the gradients of each step, of each weight and of all.
+[[nodiscard]] ExitCode show_norms(const ShowOptions& options);
 /// Where the first value that is not finite comes from.
 [[nodiscard]] ExitCode show_nan(const ShowOptions& options);
 

@@ -65,6 +65,10 @@ void ReadCommands::add_show_options() {
       "--memory", memory_,
       "Instead: MiB that the framework's allocator has given out and holds, before and after "
       "forward and backward of each step");
+  CLI::Option* norms = show_.app->add_flag(
+      "--norms", norms_,
+      "Instead: loss, norm of all gradients, largest norm of the gradient of one weight and loss "
+      "scale of each step; with --json the norm of each weight");
   CLI::Option* nan = show_.app->add_flag(
       "--nan", nan_,
       "Instead: the first value with a NaN or a positive infinity, what it was made of, the last "
@@ -73,8 +77,9 @@ void ReadCommands::add_show_options() {
       show_.app->add_flag("--follow", show_options_.follow,
                           "Go on while the trace is being written; ends when it is closed (0), its "
                           "process is gone (3), or with Ctrl-C (0)");
-  density->excludes(memory, nan, records, follow);
-  memory->excludes(nan, records, follow);
+  density->excludes(memory, norms, nan, records, follow);
+  memory->excludes(norms, nan, records, follow);
+  norms->excludes(nan, records, follow);
   nan->excludes(records, follow);
 }
 
@@ -124,6 +129,7 @@ ExitCode ReadCommands::run_show() {
   show_options_.steps = parsed.steps;
   if (density_) return show_density(show_options_);
   if (memory_) return show_memory(show_options_);
+  if (norms_) return show_norms(show_options_);
   if (nan_) return show_nan(show_options_);
   return show_records(show_options_);
 }

@@ -40,7 +40,7 @@ class ReadCommands {
   ShowOptions show_options_;
   bool replay_ = false;
   std::string steps_ = "all";
-  bool density_ = false, memory_ = false, nan_ = false;
+  bool density_ = false, memory_ = false, norms_ = false, nan_ = false;
   RecoverOptions recover_options_;
   StripOptions strip_options_;
 };

@@ -156,6 +156,47 @@ TEST_CASE("show --memory: CPU memory is not cached; no reports are said", "[cli]
   CHECK(none.err.find("CONVTRACE_CPU_ALLOC") != std::string::npos);
 }
 
+TEST_CASE("show --norms: of each step and weight", "[cli][show]") {
+  const TempDir dir;
+  const auto gradient = [](const char* scope, const char* slot, std::vector<float> values) {
+    return StatsSpec{
+        .scope = scope, .slot = slot, .phase = Phase::kBackward, .values = std::move(values)};
+  };
+  TraceBuilder trace(dir / "t.ctrace");
+  trace.step(0)
+      .stats({.scope = "", .slot = "loss", .values = {2.5F}})
+      .stats(gradient("", "grad:bias", {3}))
+      .stats(gradient("h.0", "grad:weight", {0, 4}))
+      .step(1)
+      .stats({.scope = "", .slot = "loss", .values = {2}})
+      .stats({.scope = "", .slot = "loss", .values = {1}})
+      .stats({.scope = "", .slot = "loss_scale", .values = {1024}})
+      .stats({.scope = "h.0", .slot = "output:0", .values = {7}})
+      .close();
+  const std::vector<Json> lines = view("--norms", dir / "t.ctrace");
+  REQUIRE(lines.size() == 2);
+  CHECK(lines[0] == Json::parse(R"({"step": 0, "losses": [2.5], "loss_scale": null,
+        "gradient_norm": 5.0, "local_norms": {"bias": 3.0, "h.0.weight": 4.0}})"));
+  CHECK(lines[1] == Json::parse(R"({"step": 1, "losses": [2.0, 1.0], "loss_scale": 1024.0,
+        "gradient_norm": null, "local_norms": {}})"));
+  CHECK(convtrace({"show", "--norms", dir / "t.ctrace"}).out ==
+        "STEP | LOSS | GRADIENT NORM | LARGEST OF ONE WEIGHT | LOSS SCALE\n"
+        "0 | 2.5 | 5 | 4 h.0.weight | -\n1 | 2, 1 | - | - | 1024\n");
+  CHECK(convtrace({"show", "--norms", "--steps", "1", dir / "t.ctrace"}).out.find("2.5") ==
+        std::string::npos);
+}
+
+TEST_CASE("show --norms: a trace of hashes has none, and says so", "[cli][show]") {
+  const TempDir dir;
+  TraceBuilder(dir / "t.ctrace")
+      .step(0)
+      .stats({.scope = "", .slot = "grad:bias", .capture = format::Capture::kHash, .values = {3}})
+      .close();
+  const ProcessResult result = convtrace({"show", "--norms", dir / "t.ctrace"});
+  CHECK(result.out.find("0 |") == std::string::npos);
+  CHECK(result.err.find("no loss and no gradient with statistics") != std::string::npos);
+}
+
 TEST_CASE("show: a view takes no record kinds, and no other view", "[cli][show]") {
   for (const char* other : {"--memory", "--follow", "--records=stats"}) {
     CHECK(convtrace({"show", "--density", other, "t.ctrace"}).exit_code == 2);

@@ -1,0 +1,119 @@
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "tools/common/escape.h"
+#include "tools/common/json.h"
+#include "tools/common/text.h"
+#include "tools/convtrace/commands.h"
+#include "tools/convtrace/output.h"
+#include "tools/convtrace/record_text.h"
+#include "tools/convtrace/trace_input.h"
+
+namespace convtrace::tools {
+namespace {
+
+using format::TensorStats;
+
+/// What people compare by hand to bring a run in line with another.
+struct StepNorms {
+  std::vector<double> losses;                 ///< several, where gradients are accumulated
+  std::optional<double> loss_scale;           ///< of a GradScaler
+  std::map<std::string, double> local_norms;  ///< of the gradient of each weight, by its name
+
+  [[nodiscard]] double gradient_norm() const {
+    double sum = 0;
+    for (const auto& [name, norm] : local_norms) sum += norm * norm;
+    return std::sqrt(sum);
+  }
+};
+
+/// @return "h.0.mlp.weight", as named_parameters() gives it.
+std::string weight_name(const format::Definitions& definitions, const TensorStats& e,
+                        std::string_view parameter) {
+  std::string name(definitions.text(e.place.scope));
+  if (!name.empty()) name += '.';
+  return escape_text(name.append(parameter));
+}
+
+constexpr std::string_view kGradient = "grad:", kLoss = "loss", kLossScale = "loss_scale";
+
+bool is_told(const format::Definitions& definitions, const TensorStats& e) {
+  const std::string_view slot = definitions.text(e.slot);
+  return slot == kLoss || slot == kLossScale || slot.starts_with(kGradient);
+}
+
+void add(const format::Definitions& definitions, const TensorStats& e, StepNorms& step) {
+  const std::string_view slot = definitions.text(e.slot);
+  if (slot == kLoss) {
+    step.losses.push_back(e.stats.mean);
+  } else if (slot == kLossScale) {
+    step.loss_scale = e.stats.mean;
+  } else {
+    step.local_norms[weight_name(definitions, e, slot.substr(kGradient.size()))] = e.stats.l2;
+  }
+}
+
+Json optional_number(const std::optional<double>& value) {
+  return value ? json_number(*value) : Json();
+}
+
+std::string json_line(uint32_t number, const StepNorms& step) {
+  Json json{{"step", number}, {"losses", Json::array()}};
+  for (const double loss : step.losses) json["losses"].push_back(json_number(loss));
+  json["loss_scale"] = optional_number(step.loss_scale);
+  json["gradient_norm"] = step.local_norms.empty() ? Json() : json_number(step.gradient_norm());
+  json["local_norms"] = Json::object();
+  for (const auto& [name, norm] : step.local_norms) json["local_norms"][name] = json_number(norm);
+  return dump_json(json);
+}
+
+std::string text_line(uint32_t number, const StepNorms& step) {
+  constexpr int kDigits = 6;
+  std::string losses;
+  for (const double loss : step.losses)
+    losses += (losses.empty() ? "" : ", ") + number_text(loss, kDigits);
+  const auto largest = std::ranges::max_element(step.local_norms, {},
+                                                [](const auto& entry) { return entry.second; });
+  const bool none = step.local_norms.empty();
+  return std::to_string(number) + " | " + (losses.empty() ? "-" : losses) + " | " +
+         (none ? "-" : number_text(step.gradient_norm(), kDigits)) + " | " +
+         (none ? "-" : number_text(largest->second, kDigits) + " " + largest->first) + " | " +
+         (step.loss_scale ? number_text(*step.loss_scale, kDigits) : "-");
+}
+
+}  // namespace
+
+ExitCode show_norms(const ShowOptions& options) {
+  const auto trace = open_trace(options.path);
+  if (trace == nullptr) return ExitCode::kFailure;
+  Output output;
+  if (!options.json)
+    output.line("STEP | LOSS | GRADIENT NORM | LARGEST OF ONE WEIGHT | LOSS SCALE");
+  // What a GPU computes may come behind the first values of the next step.
+  std::map<uint32_t, StepNorms> open;
+  uint64_t rows = 0;
+  const auto finish_first = [&] {
+    const auto& [number, step] = *open.begin();
+    output.line(options.json ? json_line(number, step) : text_line(number, step));
+    open.erase(open.begin());
+    ++rows;
+  };
+  const format::Event* event = nullptr;
+  while (output.usable() && (event = trace->next()) != nullptr) {
+    const auto* tensor = std::get_if<TensorStats>(event);
+    if (tensor == nullptr || tensor->capture == format::Capture::kHash) continue;
+    const uint32_t number = tensor->header.step;
+    if (!options.steps.contains(number) || !is_told(trace->definitions(), *tensor)) continue;
+    add(trace->definitions(), *tensor, open[number]);
+    while (open.begin()->first + 1 < number) finish_first();
+  }
+  while (!open.empty()) finish_first();
+  if (rows == 0) complain(options.path, "no loss and no gradient with statistics was recorded");
+  return output.finish(report_state(*trace, options.path));
+}
+
+}  // namespace convtrace::tools
