@@ -54,6 +54,28 @@ class Operations(ObservedTest):
         for a, b in zip(observed, run()):
             self.assertTrue(torch.equal(a, b))
 
+    def test_what_is_compiled_stays_compiled(self):
+        """Eager, it could have other bits, and fullgraph=True would end the program."""
+        graphs = []
+
+        def backend(graph, inputs):
+            graphs.append(graph)
+            return graph.forward
+
+        class Partly(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.inside = torch.compile(Block(), backend=backend, fullgraph=True)
+
+            def forward(self, x):
+                return self.inside(x) + 1
+
+        model = nn.Sequential(Block(), Partly())
+        for _ in range(2):
+            model(torch.randn(2, 3, requires_grad=True)).sum().backward()
+        self.assertEqual(len(graphs), 1)
+        self.assertIn(("aten::add.Tensor", "output:0"), self.operations(scope="1", phase="forward"))
+
     def test_an_exception_takes_the_mode_away(self):
         model = nn.Sequential(Block(), Block())
         with self.assertRaises(RuntimeError):

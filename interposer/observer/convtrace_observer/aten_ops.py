@@ -128,6 +128,11 @@ def _mode_class(torch, record):
     from torch.utils._python_dispatch import TorchDispatchMode  # torch has imported it
 
     class Operations(TorchDispatchMode):
+        @classmethod
+        def ignore_compile_internals(cls):
+            """Else what is compiled would run eager, with other bits, or fail where fullgraph=True."""
+            return True
+
         def __torch_dispatch__(self, function, types, args=(), kwargs=None):
             return record(function, args, kwargs or {})
 
