@@ -92,6 +92,7 @@ void Gate::after(int result, Pass& pass) noexcept {
   } catch (...) {  // no memory: the launch is recorded without its values
   }
   if (!state_.options.record_launches) return;
+  if (state_.options.note_launch != nullptr) state_.options.note_launch();
   state_.options.sink->emit(pass.event);
   if (pass.graph != nullptr && result == CUDA_SUCCESS && !pass.captured)
     emit_graph_kernels(state_, *pass.graph, pass.event, pass.memory_known);

@@ -47,6 +47,8 @@ struct InterceptorOptions {
   bool (*settle_memory)(bool all) noexcept = nullptr;
   /// Asked for a rule that is for all kernels; null: all are wanted.
   bool (*wants_kernel)(format::KernelId kernel) noexcept = nullptr;
+  /// Called on the launching thread in front of each launch's event; null: nobody wants to know.
+  void (*note_launch)() noexcept = nullptr;
   settings::RuleBook* rules = nullptr;  ///< of this rank; outlives the interceptor
   std::string cupti_path;               ///< CONVTRACE_CUPTI or empty
   bool record_launches = true;          ///< false below mode `launches`

@@ -40,7 +40,8 @@ void AliasJudge::on(const format::Op& event, Findings& findings) {
     case format::OpMoment::kEnd:
       return on_end(event, findings);
     case format::OpMoment::kStack:
-      return on_stack(event, findings);
+      if (!event.slot) on_stack(event, findings);  // of an op, not of a launch or a tensor
+      return;
     case format::OpMoment::kStorageDeath:
       return on_storage_dead(event, findings);
   }

@@ -150,6 +150,7 @@ format::Finding record_of(const MemoryFinding& finding) {
   event.bytes = finding.bytes - finding.offset;
   event.alloc_stack = finding.alloc_stack;
   event.free_stack = finding.free_stack;
+  event.launch_stack = finding.launch_stack;
   event.value.offset = finding.offset;
   event.value.generation = finding.generation;
   if (finding.kind == format::FindingKind::kStaleRead) {

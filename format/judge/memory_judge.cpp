@@ -63,6 +63,7 @@ void MemoryJudge::see(const format::Event& event, Findings& findings) {
 }
 
 void MemoryJudge::on(const format::Launch& event, Findings& findings) {
+  if (!calls_.empty()) begin_launch(event);
   if (event.sampled == NotSampled::kLaunchFailed) return;
   const bool runs = event.sampled != NotSampled::kCaptured;
   Use use{};
@@ -135,6 +136,7 @@ void MemoryJudge::use(Life& life, Use use, Finding&& finding, Findings& findings
       found.kind = FindingKind::kCrossStreamReuse;
       tell(life, found.address, found);
       found.other_stream = order_.handle(earlier->stream);
+      tell_stacks(life.generation, found);
       report(std::move(found), findings);
     }
     life.inherited = 0;
@@ -230,6 +232,33 @@ void MemoryJudge::tell_stacks(uint64_t generation, MemoryFinding& finding) const
   finding.free_stack = stacks->free;
 }
 
+void MemoryJudge::on(const format::Op& event) {
+  if (event.moment != format::OpMoment::kStack || !event.slot) return;
+  Calls& calls = calls_[event.header.thread];
+  if (event.device.type == format::Device::Type::kCuda) {
+    calls.launch = event.stack;
+    calls.launched = false;
+  } else {
+    calls.tensor = event.stack;
+  }
+}
+
+/// One that comes without a stack of its own (it did not pass the gate) has not the last one's.
+void MemoryJudge::begin_launch(const format::Launch& event) {
+  if (event.sampled == NotSampled::kInGraph) return;
+  const auto found = calls_.find(event.header.thread);
+  if (found == calls_.end()) return;
+  Calls& calls = found->second;
+  if (std::exchange(calls.launched, true)) calls.launch = {};
+}
+
+format::StackId MemoryJudge::stack_of(const MemoryFinding& finding) const {
+  const auto found = calls_.find(finding.header.thread);
+  if (found == calls_.end()) return {};
+  if (finding.taker == Taker::kTensor) return found->second.tensor;
+  return finding.taker == Taker::kKernel ? found->second.launch : format::StackId{};
+}
+
 void MemoryJudge::on(const format::Alloc& event) {
   if (event.stack) stacks_.get(event.generation).first.alloc = event.stack;
   if (event.device.type != format::Device::Type::kCuda) return;  // no launch points there
@@ -252,6 +281,10 @@ void MemoryJudge::inherit(Life& life) {
     }
     life.inherited = 1;
     life.freed_in_step = old.freed_in_step;
+    if (const Stacks* const stacks = stacks_.find(old.generation); stacks != nullptr) {
+      const format::StackId free = stacks->free;
+      stacks_.get(life.generation).first.free = free;
+    }
     life.set_use(earlier);
   };
   for (Life& old : before_) {
@@ -319,6 +352,7 @@ void MemoryJudge::forget_all() {
 }
 
 void MemoryJudge::report(MemoryFinding finding, Findings& findings) {
+  if (!calls_.empty()) finding.launch_stack = stack_of(finding);
   const uint32_t taken = finding.taker == Taker::kTensor
                              ? finding.slot.value
                              : finding.param | static_cast<uint32_t>(finding.taker) << 16;

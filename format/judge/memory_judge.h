@@ -23,6 +23,7 @@
 #include <map>
 #include <optional>
 #include <tuple>
+#include <unordered_map>
 #include <vector>
 
 #include "format/events.h"
@@ -55,8 +56,9 @@ struct MemoryFinding {
   MadeValue made;             ///< stale-read: what was made there
   uint64_t hash = 0;          ///< stale-read: of what is there now
   format::StringId slot;      ///< stale-read: who reads it
-  /// Of the freed memory, if the trace has them (CONVTRACE_STACKS=all).
-  format::StackId alloc_stack, free_stack;
+  /// If the trace has them (CONVTRACE_STACKS=all): of the freed memory, or of that given out again;
+  /// and of who took it.
+  format::StackId alloc_stack, free_stack, launch_stack;
   uint64_t occurrence = 1;  ///< how often this kernel did this in this scope, this time included
 };
 
@@ -84,6 +86,7 @@ class MemoryJudge {
   void on(const format::Launch& event, Findings& findings);
   void on(const format::Copy& event, Findings& findings);
   void on(const format::TensorStats& event, Findings& findings);
+  void on(const format::Op& event);
   void on(const format::Alloc& event);
   void on(const format::Free& event);
   void on(const format::Sync& event);
@@ -103,6 +106,8 @@ class MemoryJudge {
   void keep_unordered_uses(Life& life, uint16_t freeing);
   void forget_all();
   void tell_stacks(uint64_t generation, MemoryFinding& finding) const;
+  void begin_launch(const format::Launch& event);
+  [[nodiscard]] format::StackId stack_of(const MemoryFinding& finding) const;
   void report(MemoryFinding finding, Findings& findings);
 
   LifeTable lives_;
@@ -119,6 +124,12 @@ class MemoryJudge {
     format::StackId alloc, free;
   };
   Recent<Stacks> stacks_;  ///< by generation, where there are any
+  /// Where a thread's next launch is made, and where its tensors are met.
+  struct Calls {
+    format::StackId launch, tensor;
+    bool launched = false;  ///< with that stack: what follows may be its graph's kernels
+  };
+  std::unordered_map<uint32_t, Calls> calls_;  ///< by thread, where there are any
   using Key = std::tuple<format::FindingKind, format::KernelId, format::StringId, uint32_t>;
   std::map<Key, uint64_t> occurrences_;
 };

@@ -209,6 +209,10 @@ bool is_kernel_wanted(format::KernelId kernel) noexcept {
   return engine == nullptr || engine->wants(kernel);
 }
 
+void note_launch_stack() noexcept {
+  if (Engine* const engine = running_engine()) engine->note_launch_stack();
+}
+
 void say_uncovered_memory(const settings::Settings& settings) {
   if ((!settings.poison && !settings.quarantine) || settings.strict_alloc) return;
   log_line(format::Level::kWarning, "settings",

@@ -34,6 +34,9 @@ bool is_kernel_wanted(format::KernelId kernel) noexcept;
 /// Judges what allocators have reported, for cupti/: see InterceptorOptions.
 bool settle_reported_memory(bool all) noexcept;
 
+/// Records where the calling thread makes a launch, for cupti/.
+void note_launch_stack() noexcept;
+
 /// Tells the preload library and the command of `convtrace run` that the user has a trace, or knows
 /// why not.
 void mark_explained() noexcept;

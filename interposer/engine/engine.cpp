@@ -160,6 +160,8 @@ cupti::Interceptor* Engine::make_interceptor() {
   options.samples = options_.settings.samples;
   options.capture_graphs = options_.settings.graphs == settings::Graphs::kCapture;
   options.insert_in_callback = options_.settings.insert == settings::Insert::kCallback;
+  const bool all_stacks = options_.settings.stacks == settings::Stacks::kAll;
+  options.note_launch = all_stacks ? &engine::note_launch_stack : nullptr;
   options.poison = options_.settings.poison;
   options.quarantine = options_.settings.quarantine;
   const bool kernels_store = std::ranges::any_of(rules_.rules(), [](const settings::Rule* rule) {
@@ -384,6 +386,13 @@ void Engine::on_freed(const MemoryReport& report, const cupti::MemoryRange& rang
   auto event = memory_event<format::Free>(report, range, steps_.step());
   if (!stack.empty()) event.stack = stacks_.intern(stack);
   emit(event);
+}
+
+void Engine::note_launch_stack() noexcept {
+  (void)contained("stack", false, [this] {
+    ops_.note_launch(definitions_.intern("launch"), steps_.step());
+    return true;
+  });
 }
 
 void Engine::on_reports_lost(uint64_t count) noexcept {

@@ -79,6 +79,8 @@ class Engine final : public format::EventSink,
   /// Made at first use: when the driver starts, or at the first launch through the gate.
   /// @return null if that failed.
   cupti::Interceptor* interceptor() noexcept;
+  /// An event that says where the calling thread is: of the launch that comes next.
+  void note_launch_stack() noexcept;
   [[nodiscard]] cupti::Interceptor* interceptor_if_made() const noexcept {
     return interceptor_.load(std::memory_order_acquire);
   }

@@ -36,6 +36,7 @@ enum convtrace_message_kind {
   CONVTRACE_MSG_LOSS = 8,
   CONVTRACE_MSG_DIAGNOSTIC = 9,
   CONVTRACE_MSG_OP_BEGIN = 10,
+  CONVTRACE_MSG_TENSOR_STACK = 11,
 };
 
 struct convtrace_message {
@@ -101,7 +102,8 @@ struct convtrace_op {
 
 /// Python frames of the op of this thread's last OP message, innermost first, each "function
 /// (file:line)". Sent when submit answered CONVTRACE_SUBMIT_WATCH. STORAGE_DEAD: a watched storage
-/// is about to free its memory; frames of where that happens (may be none).
+/// is about to free its memory; frames of where that happens (may be none). TENSOR_STACK: of where
+/// the TENSORs behind it in the batch are met; sent with CONVTRACE_STACKS=all alone.
 struct convtrace_frames {
   struct convtrace_message message;
   uint64_t storage; /* STORAGE_DEAD only */

@@ -62,7 +62,7 @@ class ObserverPort::Batch {
   bool step(const Message& message);
   bool op(const Message& message);
   bool op_begin(const Message& message);
-  bool op_stack(const Message& message);
+  bool op_stack(const Message& message, format::StringId of);
   bool storage_dead(const Message& message);
   bool fact(const Message& message);
   bool loss(const Message& message);
@@ -120,7 +120,9 @@ bool ObserverPort::Batch::handle(const Message& message) {
     case CONVTRACE_MSG_OP_BEGIN:
       return op_begin(message);
     case CONVTRACE_MSG_OP_STACK:
-      return op_stack(message);
+      return op_stack(message, {});
+    case CONVTRACE_MSG_TENSOR_STACK:
+      return op_stack(message, around_.definitions.intern("tensor"));
     case CONVTRACE_MSG_STORAGE_DEAD:
       return storage_dead(message);
     case CONVTRACE_MSG_FACT:
@@ -311,13 +313,15 @@ bool ObserverPort::Batch::read_frames(const Message& message, convtrace_frames& 
   return true;
 }
 
-bool ObserverPort::Batch::op_stack(const Message& message) {
+/// @param of  none: the op that returned last.
+bool ObserverPort::Batch::op_stack(const Message& message, format::StringId of) {
   convtrace_frames fixed{};
   format::StackId stack;
   if (!read_frames(message, fixed, stack)) return false;
   format::Op event;
   event.header.step = around_.steps.step();
   event.moment = format::OpMoment::kStack;
+  event.slot = of;
   event.stack = stack;
   around_.sink.emit(event);
   return true;

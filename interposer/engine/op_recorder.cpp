@@ -18,6 +18,18 @@ bool OpRecorder::record(const format::Op& end, std::span<format::Op> tensors) {
   return shares;
 }
 
+void OpRecorder::note_launch(format::StringId slot, uint32_t step) {
+  RawStack stack;
+  capture_stack(stack);
+  format::Op event;
+  event.header.step = step;
+  event.moment = format::OpMoment::kStack;
+  event.slot = slot;
+  event.device.type = format::Device::Type::kCuda;
+  event.stack = stacks_.intern(stack.span());
+  sink_.emit(event);
+}
+
 void OpRecorder::complete(format::Op& tensor) const {
   tensor.value.generation = block_at(judge::storage_base(tensor));
   tensor.frees_reported = journal_.reported(tensor.device.type);

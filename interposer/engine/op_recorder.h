@@ -26,6 +26,9 @@ class OpRecorder {
   /// @return whether its stack and the deaths of its storages are wanted.
   bool record(const format::Op& end, std::span<format::Op> tensors);
 
+  /// The calling thread makes a launch. @param slot  "launch"
+  void note_launch(format::StringId slot, uint32_t step);
+
  private:
   void complete(format::Op& tensor) const;
   [[nodiscard]] uint64_t block_at(uint64_t base) const;

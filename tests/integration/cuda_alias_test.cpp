@@ -72,15 +72,21 @@ TEST_CASE("cuda alias: a launch that takes freed memory is found") {
   CHECK(found[0].at("bytes") == (scenario == "dangling-interior" ? 4096 - 512 : 4096));
 }
 
-TEST_CASE("cuda alias: with all stacks, where the memory came from and where it went is told") {
+TEST_CASE("cuda alias: with all stacks, it is told where the memory came from, went, and is used") {
+  const std::string scenario =
+      GENERATE("dangling-interior", "workspace-moves-after-capture", "missing-record-stream");
+  CAPTURE(scenario);
   CudaRun run;
   run.with("CONVTRACE_STACKS=all");
-  const std::vector<Json> found = run_scenario(run, "dangling-interior");
+  const std::vector<Json> found = run_scenario(run, scenario);
   REQUIRE(found.size() == 1);
-  for (const char* name : {"alloc", "free"}) {
+  for (const char* name : {"alloc", "free", "launch"}) {
     CAPTURE(name);
-    CHECK_FALSE(found[0].at("stacks").at(name).empty());
+    REQUIRE_FALSE(found[0].at("stacks").at(name).empty());
+    const std::string innermost = found[0].at("stacks").at(name)[0];
+    CHECK(innermost.find("cuda_alias") != std::string::npos);
   }
+  CHECK(found[0].at("stacks").at("alloc") != found[0].at("stacks").at("launch"));
 }
 
 TEST_CASE("cuda alias: memory given to a stream that does not wait for another is found") {

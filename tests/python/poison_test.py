@@ -66,7 +66,7 @@ class Quarantine(ProgramTest):
 
     def test_a_reader_of_memory_that_nobody_owns_is_found(self):
         """The poison is not what was written there; the memory is not somebody else's."""
-        done = self.run_held(CONVTRACE_POISON="1")
+        done = self.run_held(CONVTRACE_POISON="1", CONVTRACE_STACKS="all")
         self.assertEqual(done.stdout.splitlines()[1], "read nan")
         trace, = self.traces()
         findings = self.records(trace, "findings", expect=4)
@@ -75,6 +75,9 @@ class Quarantine(ProgramTest):
         stale = next(finding for finding in findings if finding["kind"] == "stale-read")
         self.assertEqual((stale["scope"], stale["slot"], stale["op"]), ("reader", "input:0", "Alias"))
         self.assertIn("nobody owns it now", stale["message"])
+        self.assertIn("quarantine.py", " ".join(stale["stacks"]["launch"]))
+        for name in "alloc", "free":
+            self.assertTrue(stale["stacks"][name], name)
 
     def test_results_and_findings_of_a_right_program_are_its_own(self):
         outputs = [os.path.join(self.folder, name) for name in ("plain.pt", "held.pt")]

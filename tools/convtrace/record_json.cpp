@@ -203,6 +203,8 @@ class Filler {
     } else if (e.moment == Moment::kEnd) {
       json_["declares_alias"] = e.declares_alias;
       json_["has_schema"] = e.has_schema;
+    } else if (e.moment == Moment::kStack && e.slot) {
+      json_["slot"] = text_json(definitions_, e.slot);
     }
     json_["stack"] = stack_json(definitions_, e.stack);
   }

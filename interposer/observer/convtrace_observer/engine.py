@@ -10,7 +10,7 @@ import struct
 ABI = 1
 
 # enum convtrace_message_kind
-TENSOR, SCOPE, STEP, OP, OP_STACK, STORAGE_DEAD, FACT, LOSS, DIAGNOSTIC, OP_BEGIN = range(1, 11)
+TENSOR, SCOPE, STEP, OP, OP_STACK, STORAGE_DEAD, FACT, LOSS, DIAGNOSTIC, OP_BEGIN, TENSOR_STACK = range(1, 12)
 
 # format/events.h
 FORWARD, DATA, LOSS_PHASE, BACKWARD, OPTIMIZER, RECOMPUTE = range(6)
@@ -162,7 +162,7 @@ class Batch:
                              0, 0, scope, call, op, 0)
 
     def frames(self, kind, storage, frames):
-        """OP_STACK or STORAGE_DEAD; `frames` are texts, innermost first."""
+        """OP_STACK, STORAGE_DEAD or TENSOR_STACK; `frames` are texts, innermost first."""
         ids = [self._engine.intern(frame) for frame in frames[:_MAX_FRAMES]]
         padded = ids + [0] * (len(ids) % 2)
         total = FRAMES_MESSAGE.size + 4 * len(padded)

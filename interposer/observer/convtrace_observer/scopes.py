@@ -8,6 +8,24 @@ import threading
 
 from . import engine
 
+class TellingBatch(engine.Batch):
+    """Says in front of a hook's tensors where in the program it was called."""
+
+    def __init__(self, port):
+        super().__init__(port)
+        self._told = False
+
+    def tensor(self, *what):
+        if not self._told:
+            self._told = True
+            self.frames(engine.TENSOR_STACK, 0, python_frames())
+        super().tensor(*what)
+
+    def submit(self):
+        self._told = False
+        return super().submit()
+
+
 class Thread:
     """State of one native thread."""
 
@@ -16,7 +34,8 @@ class Thread:
     def __init__(self, port):
         self.entry = None  # naming.Entry of the innermost running module
         self.slot = port.scope_slot()  # [scope | call << 32, phase]
-        self.batch = engine.Batch(port)
+        tells = port.setting("CONVTRACE_STACKS") == "all"
+        self.batch = TellingBatch(port) if tells else engine.Batch(port)
         self.ops = 0  # torch.library ops running
         self.op_modes = 0  # of aten_ops.py
         self.before_step = 0, engine.FORWARD  # what the slot said before an optimizer step

@@ -326,6 +326,8 @@ class _Chunk:
                          frees_reported=bool(v["flags"] & 8))
         elif moment == "end":
             event.update(declares_alias=bool(v["flags"] & 1), has_schema=bool(v["flags"] & 2))
+        elif moment == "stack" and slot:
+            event["slot"] = slot
         if moment in ("input", "output", "storage-death"):
             event["value"] = _value({**v, "version": v["version"] & 0xFFFFFFFF})
         return event

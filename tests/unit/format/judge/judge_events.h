@@ -51,6 +51,16 @@ struct JudgedProgram {
     see(event);
   }
 
+  /// Where the thread's next launch, or its next tensors, are.
+  void stack(uint32_t id, bool of_launch = true) {
+    format::Op event;
+    event.moment = format::OpMoment::kStack;
+    event.slot = format::StringId{1};
+    if (of_launch) event.device = kGpu;
+    event.stack = format::StackId{id};
+    see(event);
+  }
+
   static format::Operand pointer(uint64_t address, uint64_t generation, uint16_t param = 0) {
     return {.param = param,
             .word = 0,

@@ -56,6 +56,55 @@ TEST_CASE("memory_judge: a pointer into a block that was freed, in memory that l
   CHECK(found.block);
 }
 
+TEST_CASE("memory_judge: the stack in front of a launch is its own, and its graph's kernels'") {
+  Program p;
+  const uint64_t block = p.alloc(kSegment, kBytes);
+  p.sync(SyncKind::kCaptureBegin, kB);
+  p.sync(SyncKind::kCaptureEnd, kB);
+  p.free(block);
+  p.stack(7);
+  p.launch({}, kA);
+  p.launch({Program::pointer(kSegment, p.segment)}, kA, 1, NotSampled::kInGraph);
+  p.launch({Program::pointer(kSegment, p.segment)}, kA, 2);  // seen by CUPTI alone
+  ++p.thread;
+  p.launch({Program::pointer(kSegment, p.segment)}, kA, 3);
+  --p.thread;
+  p.stack(8);
+  p.launch({Program::pointer(kSegment, p.segment)}, kA, 4);
+  REQUIRE(p.dangling() == 4);
+  std::vector<uint32_t> stacks;
+  for (const judge::MemoryFinding& finding : p.findings)
+    stacks.push_back(judge::record_of(finding).launch_stack.value);
+  CHECK(stacks == std::vector<uint32_t>{7, 0, 0, 8});
+}
+
+TEST_CASE("memory_judge: of memory given out again, where it came from and who freed it before") {
+  Program p;
+  format::Alloc alloc;
+  alloc.address = kSegment;
+  alloc.bytes = kBytes;
+  alloc.generation = 50;
+  alloc.source = MemorySource::kFramework;
+  alloc.device = kGpu;
+  alloc.stack = format::StackId{3};
+  p.see(alloc);
+  p.launch({Program::pointer(kSegment, 50)}, kB);
+  format::Free free;
+  free.generation = 50;
+  free.stack = format::StackId{4};
+  p.see(free);
+  alloc.generation = 51;
+  alloc.stack = format::StackId{5};
+  p.see(alloc);
+  p.stack(6);
+  p.launch({Program::pointer(kSegment, 51)}, kA);
+  REQUIRE(p.reused() == 1);
+  const format::Finding record = judge::record_of(p.findings[0]);
+  CHECK(record.alloc_stack.value == 5);
+  CHECK(record.free_stack.value == 4);
+  CHECK(record.launch_stack.value == 6);
+}
+
 TEST_CASE("memory_judge: a pointer into driver memory that was freed") {
   const MemorySource source =
       GENERATE(MemorySource::kDriver, MemorySource::kStreamOrdered, MemorySource::kVirtual);

@@ -33,8 +33,10 @@ TEST_CASE("stale_values: a borrower whose memory was given away and rewritten") 
   p.record(kInput, 10, 0xA);
   p.record(kOutput, 10, 0xB);
   p.record(kOther, 11, 0xC);  // now it is somebody else's
+  p.stack(9, false);
   p.record(kOutput, 11, 0xC);
   REQUIRE(p.stale());
+  CHECK(p.findings[0].launch_stack.value == 9);
   CHECK(p.findings[0].made.hash == 0xB);
   CHECK(p.findings[0].hash == 0xC);
   CHECK(p.findings[0].made.id.generation == 10);
