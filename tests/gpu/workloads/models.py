@@ -154,6 +154,62 @@ def transformers(torch, device):
     return Scene(torch, device, library.GPT2LMHeadModel(config), lambda m: m(input_ids=ids, labels=ids).loss)
 
 
+def accumulated(torch, device):
+    """Three batches a step."""
+    scene = gpt(torch, device)
+
+    def step():
+        losses = []
+        for _ in range(3):
+            losses.append(scene.batch(scene.model) / 3)
+            losses[-1].backward()
+        scene.optimizer.step()
+        scene.optimizer.zero_grad()
+        return losses
+
+    scene.step = step
+    return scene
+
+
+def gan(torch, device):
+    """Two models and two optimizers in turns."""
+    nn = torch.nn
+    maker = nn.Sequential(nn.Linear(8, 32), nn.ReLU(), nn.Linear(32, 16)).to(device)
+    judge = nn.Sequential(nn.Linear(16, 32), nn.LeakyReLU(0.2), nn.Linear(32, 1)).to(device)
+    scene = Scene(torch, device, nn.ModuleDict({"maker": maker, "judge": judge}), None)
+    optimizers = [torch.optim.Adam(model.parameters(), lr=1e-3) for model in (judge, maker)]
+    real, noise = torch.randn(32, 16, device=device), torch.randn(32, 8, device=device)
+    score = nn.functional.softplus
+
+    def step():
+        made = maker(noise)
+        losses = [(score(-judge(real)) + score(judge(made.detach()))).mean(), None]
+        optimizers[0].zero_grad()
+        losses[0].backward()
+        optimizers[0].step()
+        losses[1] = score(-judge(made)).mean()
+        optimizers[1].zero_grad()
+        losses[1].backward()
+        optimizers[1].step()
+        return losses
+
+    scene.step = step
+    return scene
+
+
+def inference(torch, device):
+    """No gradient, no optimizer."""
+    scene = gpt(torch, device)
+    scene.model.eval()
+
+    def step():
+        with torch.inference_mode():
+            return [scene.batch(scene.model)]
+
+    scene.step = step
+    return scene
+
+
 def triton_op(torch, device):
     need_gpu(device)
     need("triton")
@@ -185,7 +241,7 @@ def extension(torch, device):
 
 
 MODELS = {one.__name__: one for one in (
-    gpt, amp, compiled, graph, cnn, resnet, transformers, triton_op, extension)}
+    gpt, amp, accumulated, gan, inference, compiled, graph, cnn, resnet, transformers, triton_op, extension)}
 
 
 def profiler(torch, device):

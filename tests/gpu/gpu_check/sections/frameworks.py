@@ -5,7 +5,8 @@ from .driver import launch_count
 
 CHECKS = Checks()
 AT_ONCE = True
-MODELS = ("gpt", "amp", "graph", "cnn", "triton_op", "compiled", "resnet", "transformers", "extension")
+MODELS = ("gpt", "amp", "graph", "cnn", "triton_op", "compiled", "resnet", "transformers", "extension",
+          "accumulated", "gan", "inference")
 FRAMEWORKS = ("cupy", "jax", "onnxruntime")
 
 
@@ -43,5 +44,20 @@ def framework_check(name):
 for _name in MODELS:
     # Inductor without a GPU would compile C++ for minutes.
     CHECKS.add(_name, seconds=60 if _name == "compiled" else 30)(model_check(_name))
+@CHECKS.add("operations", seconds=90)
+def operations(bench):
+    """Every operation of a module (CONVTRACE_OPS): the same bits, and what is compiled stays compiled."""
+    numbers = {}
+    for model in ("gpt",) if bench.device == "cpu" else ("gpt", "compiled"):
+        command = bench.workload("models", "--model", model)
+        plain = bench.result(bench.run(command, timeout=240))
+        done, trace = bench.traced(command, timeout=240, ops="*")
+        expect(bench.result(done)["digest"] == plain["digest"], "%s: the results are other ones" % model)
+        trace.check_clean()
+        numbers[model + "_values"] = sum(r["op"] is not None for r in trace.records("stats"))
+        expect(numbers[model + "_values"] > 0, "%s: no operation was recorded" % model)
+    return numbers
+
+
 for _name in FRAMEWORKS:
     CHECKS.add(_name, seconds=30)(framework_check(_name))
