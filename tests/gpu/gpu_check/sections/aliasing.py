@@ -1,4 +1,7 @@
-"""Planted buffer-reuse bugs, each found at the op that made it; correct programs, nothing found."""
+"""Planted buffer-reuse bugs, each found at the op that made it; other kinds of findings; poison and quarantine; correct
+programs, nothing found."""
+import json
+
 from ..bench import expect
 from ..check import Checks
 
@@ -38,6 +41,63 @@ def correct_check(case):
         expect(bench.result(done)["loss"] == plain["loss"], "the loss changed")
         trace.check_clean()
     return check
+
+
+def kinds(trace):
+    return [(f["kind"], f["op"], f["slot"]) for f in trace.findings]
+
+
+@CHECKS.add("kind: input-mutated", seconds=10)
+def input_mutated(bench):
+    done, trace = bench.traced(bench.workload("op_values", "--case", "mutated"))
+    bench.result(done)
+    expect(("input-mutated", "Mutates", "input:0") in kinds(trace), "found: %s" % kinds(trace))
+
+
+@CHECKS.add("kind: autotune-mutation", seconds=20)
+def autotune_mutation(bench):
+    done, trace = bench.traced(bench.workload("op_values", "--case", "tuned"))
+    bench.result(done)
+    expect(("autotune-mutation", "Tuned", "input:0") in kinds(trace), "found: %s" % kinds(trace))
+
+
+@CHECKS.add("kind: alias-pattern-differs", seconds=20)
+def alias_pattern(bench):
+    traces = []
+    for case in ("copy", "same"):
+        done, trace = bench.traced(bench.workload("op_values", "--case", case), name=case)
+        bench.result(done)
+        traces.append(trace.path)
+    report = bench.folder / "diff.json"
+    bench.run([str(bench.tree.convtrace) + "-diff", *traces, "--json", report])
+    found = [(one["run"], one["op"], one["slot"], one["other"]) for one in json.loads(report.read_text())["alias_patterns"]]
+    expect(("cand", "Adds", "input:0", "input:1") in found, "found: %s" % found)
+
+
+@CHECKS.add("poison: memory that nobody wrote", seconds=15)
+def poison(bench):
+    """Of a GPU the pattern is seen by its NaNs: the finding never-written is the CPU's."""
+    done, trace = bench.traced(bench.workload("op_values", "--case", "unwritten"), poison=1, strict_alloc=1)
+    nan = bench.result(done)["nan"]
+    expect(nan == 0.5, "%g of the result is poison, not half" % nan)
+    if bench.device == "cpu":
+        expect(set(kinds(trace)) == {("never-written", "Half", "output:0")}, "found: %s" % kinds(trace))
+
+
+@CHECKS.add("quarantine: memory that was freed", seconds=15)
+def quarantine(bench):
+    done, _ = bench.traced(bench.workload("op_values", "--case", "freed"), poison=1, quarantine=1, strict_alloc=1)
+    nan = bench.result(done)["nan"]
+    expect(nan == 1, "%g of the freed memory is poison" % nan)
+
+
+@CHECKS.add("poison and quarantine: a correct program", seconds=40)
+def undisturbed(bench):
+    command = bench.workload("aliasing", "--case", "passing")
+    plain = bench.result(bench.run(command, PYTORCH_NO_CUDA_MEMORY_CACHING="1"))
+    done, trace = bench.traced(command, poison=1, quarantine=1, strict_alloc=1)
+    expect(bench.result(done)["loss"] == plain["loss"], "the loss changed")
+    trace.check_clean()
 
 
 for _case, (_op, _slot) in FAULTS.items():

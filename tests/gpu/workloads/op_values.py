@@ -1,0 +1,77 @@
+"""What ops do to values and memory, right and wrong: one case a run.
+
+mutated: an op changes its input behind PyTorch's back. tuned: a Triton kernel that works in place is tried out on the
+program's data. copy, same: an op that works in place takes a tensor and a copy of it, or the tensor twice. unwritten: an op
+leaves half of its result as the memory was. freed: a tensor is read whose memory was freed.
+"""
+from aliasing import unowned
+from common import arguments, deterministic, finish, need, need_gpu
+
+torch = deterministic()
+CASES = ("mutated", "tuned", "copy", "same", "unwritten", "freed")
+
+
+def function(name, forward):
+    return type(name, (torch.autograd.Function,), {
+        "forward": staticmethod(forward), "backward": staticmethod(lambda ctx, *gradients: gradients[0])})
+
+
+def mutates(ctx, x):
+    y = x * 2
+    unowned(x).add_(1)
+    return y
+
+
+def adds(ctx, x, y):
+    unowned(y).add_(1)
+    return x + y
+
+
+def half(ctx, x):
+    y = torch.empty_like(x)
+    y[: len(x) // 2] = x[: len(x) // 2]
+    return y
+
+
+def tuned():
+    """Each configuration adds one: the first call adds as many as there were trials."""
+    triton = need("triton")
+    import triton.language as tl
+
+    @triton.autotune(configs=[triton.Config({"BLOCK": block}) for block in (128, 256, 512)], key=["count"])
+    @triton.jit
+    def add_one(x_ptr, count, BLOCK: tl.constexpr):
+        place = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+        tl.store(x_ptr + place, tl.load(x_ptr + place, mask=place < count) + 1, mask=place < count)
+
+    def forward(ctx, x):
+        add_one[lambda meta: (triton.cdiv(x.numel(), meta["BLOCK"]),)](x, x.numel())
+        ctx.mark_dirty(x)
+        return x
+    return function("Tuned", forward)
+
+
+def main():
+    args = arguments(__doc__, case=CASES)
+    if args.case == "tuned":
+        need_gpu(args.device)
+    ops = {"mutated": function("Mutates", mutates), "copy": function("Adds", adds), "same": function("Adds", adds),
+           "unwritten": function("Half", half)}
+    op = tuned() if args.case == "tuned" else ops.get(args.case)
+    layer = torch.nn.ReLU()
+    nan = None
+    for _ in range(args.steps):
+        x = layer(torch.ones(4096, device=args.device))
+        if args.case == "freed":
+            result = unowned(x)
+            del x
+        elif args.case in ("copy", "same"):
+            result = op.apply(x, x.clone() if args.case == "copy" else x)
+        else:
+            result = op.apply(x)
+        nan = float(layer(result).isnan().float().mean())
+    finish(args.out, nan=nan)
+
+
+if __name__ == "__main__":
+    main()
