@@ -152,6 +152,8 @@ constexpr CallbackEntry kDriverCallbacks[] = {
     CONVTRACE_SYNC_STREAM(cuEventRecordWithFlags),
     CONVTRACE_SYNC(cuEventSynchronize),
     CONVTRACE_SYNC(cuEventQuery),
+    {CUPTI_DRIVER_TRACE_CBID_cuEventElapsedTime, SyncDecoder{&decode_cuEventElapsedTime_v2}, false},
+    CONVTRACE_SYNC(cuEventElapsedTime_v2),
     CONVTRACE_SYNC_STREAM(cuStreamWaitEvent),
     CONVTRACE_SYNC_STREAM(cuStreamWaitValue32_v2),
     CONVTRACE_SYNC_STREAM(cuStreamWaitValue64_v2),

@@ -20,6 +20,8 @@ CONVTRACE_DECODE(cuEventRecord, {Kind::kEventRecord, p.hStream, p.hEvent})
 CONVTRACE_DECODE(cuEventRecordWithFlags, {Kind::kEventRecord, p.hStream, p.hEvent})
 CONVTRACE_DECODE(cuEventSynchronize, {Kind::kEventDone, nullptr, p.hEvent})
 CONVTRACE_DECODE(cuEventQuery, {Kind::kEventDone, nullptr, p.hEvent})
+// It fails unless both events are past.
+CONVTRACE_DECODE(cuEventElapsedTime_v2, {Kind::kEventDone, nullptr, p.hEnd})
 CONVTRACE_DECODE(cuStreamWaitEvent, {Kind::kStreamWait, p.hStream, p.hEvent})
 CONVTRACE_DECODE(cuStreamWaitValue32_v2, {Kind::kStreamWait, p.stream})
 CONVTRACE_DECODE(cuStreamWaitValue64_v2, {Kind::kStreamWait, p.stream})

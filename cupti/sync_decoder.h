@@ -32,6 +32,7 @@ struct SyncChange {
   X(cuEventRecordWithFlags)        \
   X(cuEventSynchronize)            \
   X(cuEventQuery)                  \
+  X(cuEventElapsedTime_v2)         \
   X(cuStreamWaitEvent)             \
   X(cuStreamWaitValue32_v2)        \
   X(cuStreamWaitValue64_v2)        \

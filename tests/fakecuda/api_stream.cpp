@@ -308,8 +308,11 @@ FAKECUDA_EXPORT CUresult cuEventQuery(CUevent event) {
 }
 
 FAKECUDA_EXPORT CUresult cuEventElapsedTime(float* milliseconds, CUevent start, CUevent end) {
-  *milliseconds = static_cast<float>(end->recorded_ns - start->recorded_ns) * 1e-6F;
-  return entry_status();
+  const cuEventElapsedTime_v2_params params{milliseconds, start, end};
+  return FAKECUDA_AROUND(cuEventElapsedTime_v2, params, [&] {
+    *milliseconds = static_cast<float>(end->recorded_ns - start->recorded_ns) * 1e-6F;
+    return entry_status();
+  });
 }
 
 FAKECUDA_EXPORT CUresult cuEventDestroy(CUevent event) {

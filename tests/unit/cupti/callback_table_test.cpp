@@ -49,9 +49,9 @@ TEST_CASE("callback_table: the working set is there by its numbers", "[callback_
       226, 431, 432, 433, 249, 411, 250, 412, 251, 413, 789, 790, 791, 792, 278, 398, 282, 403};
   constexpr CUpti_CallbackId kOthers[] = {23,  681, 683, 740, 738, 22,  680, 682, 697, 698,
                                           781, 699, 495, 496, 539, 540, 720, 721, 497, 498};
-  constexpr CUpti_CallbackId kSyncs[] = {118, 325, 119, 441, 587, 588, 120, 121, 295,
-                                         436, 124, 367, 326, 126, 440, 125, 439, 17,
-                                         800, 335, 758, 749, 750, 755, 756};
+  constexpr CUpti_CallbackId kSyncs[] = {118, 325, 119, 441, 587, 588, 120, 121, 123,
+                                         780, 295, 436, 124, 367, 326, 126, 440, 125,
+                                         439, 17,  800, 335, 758, 749, 750, 755, 756};
   const auto all_there = [](auto& cbids) {
     for (const CUpti_CallbackId cbid : cbids) {
       CAPTURE(cbid);

@@ -313,6 +313,9 @@ void add_syncs(std::vector<Vector>& all) {
   PTSZ(cuEventRecordWithFlags, "event-record stream 0x77 event 0x99", event, kStream, 1);
   ONE(cuEventSynchronize, "event-done event 0x99", event);
   ONE(cuEventQuery, "event-done event 0x99", event);
+  const cuEventElapsedTime_params elapsed{nullptr, handle<CUevent>(0x98), event};
+  all.push_back(vector(123, elapsed, "event-done event 0x99"));
+  ONE(cuEventElapsedTime_v2, "event-done event 0x99", nullptr, handle<CUevent>(0x98), event);
   PTSZ(cuStreamWaitEvent, "stream-wait stream 0x77 event 0x99", kStream, event, 0);
   PTSZ(cuStreamWaitValue32_v2, "stream-wait stream 0x77", kStream, 0x1000, 1, 0);
   PTSZ(cuStreamWaitValue64_v2, "stream-wait stream 0x77", kStream, 0x1000, 1, 0);

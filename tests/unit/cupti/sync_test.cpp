@@ -66,6 +66,8 @@ TEST_CASE("sync: what orders streams and the host is told in the order of the ca
   REQUIRE(cuStreamWaitEvent(t, e, 0) == CUDA_SUCCESS);
   REQUIRE(cuEventSynchronize(e) == CUDA_SUCCESS);
   REQUIRE(cuEventQuery(e) == CUDA_SUCCESS);
+  float milliseconds = -1;
+  REQUIRE(cuEventElapsedTime(&milliseconds, e, e) == CUDA_SUCCESS);
   REQUIRE(cuStreamSynchronize(t) == CUDA_SUCCESS);
   REQUIRE(cuStreamQuery(nullptr) == CUDA_SUCCESS);
   REQUIRE(cuCtxSynchronize() == CUDA_SUCCESS);
@@ -73,8 +75,9 @@ TEST_CASE("sync: what orders streams and the host is told in the order of the ca
   REQUIRE(cuStreamDestroy(t) == CUDA_SUCCESS);
   CHECK(told(scene, names) == Lines{"stream-create s flags 1", "stream-create t",
                                     "event-create e flags 2", "event-record s e", "stream-wait t e",
-                                    "event-done e", "event-done e", "stream-done t", "stream-done",
-                                    "context-done", "event-destroy e", "stream-destroy t"});
+                                    "event-done e", "event-done e", "event-done e", "stream-done t",
+                                    "stream-done", "context-done", "event-destroy e",
+                                    "stream-destroy t"});
   const Sync first = scene.sink.all<Sync>().front();
   CHECK(first.header.step == 3);
   CHECK(first.device == 0);
