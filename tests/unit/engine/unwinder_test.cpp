@@ -64,10 +64,10 @@ TEST_CASE("unwinder: exceptions still go through the compiler's own unwinder",
   };
   CHECK_THROWS_WITH(deep(5), "caught");
   CHECK(cleanups == 6);
-  // libunwind has functions of these names, too.
+  // libunwind has functions of these names, too; a sanitizer stands before libgcc's.
   for (const char* name : {"_Unwind_RaiseException", "_Unwind_Resume", "_Unwind_Backtrace"}) {
     Dl_info from{};
     REQUIRE(dladdr(dlsym(RTLD_DEFAULT, name), &from) != 0);
-    CHECK_THAT(from.dli_fname, Catch::Contains("libgcc_s"));
+    CHECK_THAT(from.dli_fname, !Catch::Contains("libunwind"));
   }
 }
