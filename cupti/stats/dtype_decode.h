@@ -121,7 +121,8 @@ struct IntElement {
   using Magnitude = std::conditional_t<kWide, uint64_t, uint32_t>;
   static constexpr Magnitude kUsual = 1;  ///< below is zero
   /// Holds every value of the type and, for narrow types, differences of two.
-  using Value = std::conditional_t<kWide, Int, int64_t>;
+  using Value =
+      std::conditional_t<kWide, Int, std::conditional_t<sizeof(Int) == 4, int64_t, int32_t>>;
   /// Added to unsigned 32 and 64 bit values so that signed keys order them.
   static constexpr Magnitude kKeyFlip =
       !kSigned && sizeof(Int) >= 4 ? Magnitude{1} << (sizeof(Int) * 8 - 1) : 0;

@@ -24,4 +24,25 @@ CONVTRACE_HD typename Element<D>::Bits element_of(const Group& group, uint32_t e
   }
 }
 
+inline constexpr uint32_t kChunkGroups = 4;
+
+/// Groups of consecutive rows that a thread loads together, while it uses those before them.
+struct Chunk {
+  Group group[kChunkGroups];
+
+  /// Calls `use(group, i)` in a loop that is not unrolled, for code that is rarely run. An index
+  /// that is no constant would put the groups into a GPU's memory.
+  template <typename Use>
+  CONVTRACE_HD void for_each_rolled(Use use) const {
+    Chunk rest = *this;
+#if defined(__CUDA_ARCH__)
+#pragma unroll 1
+#endif
+    for (uint32_t i = 0; i < kChunkGroups; ++i) {
+      use(rest.group[0], i);
+      for (uint32_t j = 1; j < kChunkGroups; ++j) rest.group[j - 1] = rest.group[j];
+    }
+  }
+};
+
 }  // namespace convtrace::stats

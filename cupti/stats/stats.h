@@ -10,6 +10,7 @@
 ///   tiling.h        which thread of which tile an element belongs to, and the trees
 ///   wide_sums.h     the sums of a thread in f64: the reference
 ///   narrow_sums.h   the same in pairs of f32: another variant, for GPUs with slow f64
+///   tally.h         counts and extremes of a thread
 ///   accumulator.h   what a thread gathers, and a tile's result
 ///   partial.h       how consecutive tiles merge
 ///   finalize.h      divisions and square roots, on the host

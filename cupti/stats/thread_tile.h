@@ -20,38 +20,41 @@ CONVTRACE_HD TileExtent tile_extent(const Tiling& tiling, uint32_t tile) {
   return {tile * tiling.tile_bytes / kSize, tile_length(tiling, tile) / kSize};
 }
 
-/// Loads of a thread that are under way at a time: with one, a GPU would wait for its memory half
-/// of the time.
-inline constexpr uint32_t kLoadsAhead = 4;
-
-/// Calls `use(group, row, valid)` for each group of a thread, rows ascending.
-/// @param source has `Group load(uint64_t first_element, uint32_t valid)`.
-template <DType D, typename Source, typename Use>
-CONVTRACE_HD void for_each_group(const Source& source, TileExtent tile, uint32_t thread, Use use) {
-  constexpr uint32_t kPerRow = kThreads * kPerGroup<D>;
-  const uint64_t first_row = tile.first / kPerRow;
+/// Calls `use_chunk(chunk, row)` for each whole chunk of a thread and `use_group(group, row,
+/// valid)` for each group behind them, rows ascending. While a chunk is used, the loads of the next
+/// one are under way: with one load at a time a GPU would wait for its memory half of the time.
+/// @param source has `Chunk load_chunk(uint64_t first_element)` and
+/// `Group load(uint64_t first_element, uint32_t valid)`.
+template <DType D, typename Source, typename UseChunk, typename UseGroup>
+CONVTRACE_HD void for_each_group(const Source& source, TileExtent tile, uint32_t thread,
+                                 UseChunk use_chunk, UseGroup use_group) {
+  const uint64_t first_row = tile.first / kPerRow<D>;
   const uint64_t begin = thread * kPerGroup<D>;
   if (begin >= tile.count) return;
-  const auto rows = static_cast<uint32_t>((tile.count - begin - 1) / kPerRow + 1);
-  const uint64_t last_left = tile.count - begin - uint64_t{rows - 1} * kPerRow;
-  const bool last_is_whole = last_left >= kPerGroup<D>;
-  const uint32_t whole = last_is_whole ? rows : rows - 1;
-  const uint64_t first = tile.first + begin;
-  const auto load = [&](uint32_t row) {
-    return source.load(first + uint64_t{row} * kPerRow, kPerGroup<D>);
+  const auto rows = static_cast<uint32_t>((tile.count - begin - 1) / kPerRow<D> + 1);
+  const uint64_t last = tile.count - begin - uint64_t{rows - 1} * kPerRow<D>;
+  const uint32_t whole = last >= kPerGroup<D> ? rows : rows - 1;
+  const uint32_t in_chunks = whole / kChunkGroups * kChunkGroups;
+  const auto first_of = [&](uint32_t row) {
+    return tile.first + begin + uint64_t{row} * kPerRow<D>;
   };
-  Group ahead[kLoadsAhead] = {};
-  for (uint32_t i = 0; i < kLoadsAhead; ++i)
-    if (i < whole) ahead[i] = load(i);
-  for (uint32_t row = 0; row < whole; ++row) {
-    const Group group = ahead[0];
-    for (uint32_t i = 1; i < kLoadsAhead; ++i) ahead[i - 1] = ahead[i];
-    if (row + kLoadsAhead < whole) ahead[kLoadsAhead - 1] = load(row + kLoadsAhead);
-    use(group, first_row + row, kPerGroup<D>);
+  Chunk next = {};
+  if (in_chunks > 0) next = source.load_chunk(first_of(0));
+#if defined(__CUDA_ARCH__)
+#pragma unroll 1
+#endif
+  for (uint32_t row = 0; row < in_chunks; row += kChunkGroups) {
+    const Chunk chunk = next;
+    if (row + kChunkGroups < in_chunks) next = source.load_chunk(first_of(row + kChunkGroups));
+    use_chunk(chunk, first_row + row);
   }
-  if (last_is_whole) return;
-  const auto valid = static_cast<uint32_t>(last_left);
-  use(source.load(first + uint64_t{rows - 1} * kPerRow, valid), first_row + rows - 1, valid);
+#if defined(__CUDA_ARCH__)
+#pragma unroll 1
+#endif
+  for (uint32_t row = in_chunks; row < rows; ++row) {
+    const uint32_t valid = row < whole ? kPerGroup<D> : static_cast<uint32_t>(last);
+    use_group(source.load(first_of(row), valid), first_row + row, valid);
+  }
 }
 
 /// @param thread 0..63. @return its totals; rows and elements in ascending order.
@@ -59,9 +62,12 @@ template <DType D, typename Sums, typename Source>
 CONVTRACE_HD ThreadTotals thread_totals(const Source& source, TileExtent tile, Shift<D> shift,
                                         uint32_t thread) {
   ThreadAccumulator<D, Sums> accumulator(shift, thread);
-  for_each_group<D>(source, tile, thread, [&](const Group& group, uint64_t row, uint32_t valid) {
-    accumulator.add_group(group, row, valid);
-  });
+  for_each_group<D>(
+      source, tile, thread,
+      [&](const Chunk& chunk, uint64_t row) { accumulator.add_chunk(chunk, row); },
+      [&](const Group& group, uint64_t row, uint32_t valid) {
+        accumulator.add_group(group, row, valid);
+      });
   return accumulator.totals();
 }
 
@@ -69,9 +75,12 @@ CONVTRACE_HD ThreadTotals thread_totals(const Source& source, TileExtent tile, S
 template <DType D, typename Source>
 CONVTRACE_HD ThreadTotals thread_hash(const Source& source, TileExtent tile, uint32_t thread) {
   ThreadAccumulator<D, WideSums<D>> accumulator({}, thread);
-  for_each_group<D>(source, tile, thread, [&](const Group& group, uint64_t row, uint32_t) {
-    accumulator.add_hash(group, row);
-  });
+  for_each_group<D>(
+      source, tile, thread,
+      [&](const Chunk& chunk, uint64_t row) {
+        for (uint32_t i = 0; i < kChunkGroups; ++i) accumulator.add_hash(chunk.group[i], row + i);
+      },
+      [&](const Group& group, uint64_t row, uint32_t) { accumulator.add_hash(group, row); });
   ThreadTotals totals;
   totals.hash = accumulator.hash();
   return totals;

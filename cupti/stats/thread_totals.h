@@ -4,6 +4,7 @@
 /// are taken from.
 
 #include <cstdint>
+#include <type_traits>
 
 #include "cupti/stats/dtype_decode.h"
 #include "cupti/stats/partial.h"
@@ -31,8 +32,9 @@ struct Shift<D, false> {
   using Value = typename Element<D>::Value;
   Value value = 0;
   CONVTRACE_HD static Shift of(typename Element<D>::Bits bits) { return {Element<D>::value(bits)}; }
-  CONVTRACE_HD static double upper(Value x) { return static_cast<double>(x >> 32); }
-  CONVTRACE_HD static double lower(Value x) { return static_cast<double>(x & 0xFFFFFFFF); }
+  using Whole = std::conditional_t<Element<D>::kWide, Value, int64_t>;  ///< has an upper half
+  CONVTRACE_HD static double upper(Whole x) { return static_cast<double>(x >> 32); }
+  CONVTRACE_HD static double lower(Whole x) { return static_cast<double>(x & 0xFFFFFFFF); }
   CONVTRACE_HD double deviation(Value x) const {
     if constexpr (Element<D>::kWide) {
       return fma(sub(upper(x), upper(value)), 4294967296.0, sub(lower(x), lower(value)));

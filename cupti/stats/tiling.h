@@ -31,6 +31,8 @@ inline constexpr uint64_t kMaxTensorBytes = uint64_t{1} << 42;
 template <DType D>
 inline constexpr uint32_t kPerGroup = kGroupBytes / sizeof(typename Element<D>::Bits);
 template <DType D>
+inline constexpr uint32_t kPerRow = kThreads* kPerGroup<D>;
+template <DType D>
 inline constexpr uint32_t kLanes = kPerGroup<D> < 4 ? kPerGroup<D> : 4;
 
 /// Cut of a tensor of `bytes` logical bytes.

@@ -55,7 +55,7 @@ Shift<D> find_shift(const TensorSource<D>& source, TileExtent tile) {
 
 template <DType D, typename Sums>
 void gather_with(const BlockInput& in, ThreadTotals* totals, ShiftParts& parts) {
-  const TensorSource<D> source{in};
+  const TensorSource<D> source(in);
   const TileExtent tile = tile_extent<D>(in.tiling, in.tile);
   const Shift<D> shift = find_shift<D>(source, tile);
   for (uint32_t t = 0; t < kThreads; ++t)
@@ -77,7 +77,7 @@ template <DType D>
 void gather_hash(const BlockInput& in, ThreadTotals* totals) {
   const TileExtent tile = tile_extent<D>(in.tiling, in.tile);
   for (uint32_t t = 0; t < kThreads; ++t) {
-    totals[t] = thread_hash<D>(TensorSource<D>{in}, tile, t);
+    totals[t] = thread_hash<D>(TensorSource<D>(in), tile, t);
   }
 }
 

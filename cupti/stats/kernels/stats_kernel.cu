@@ -62,7 +62,7 @@ __device__ Shift<D> find_shift(const TensorSource<D>& source, TileExtent tile) {
 template <DType D, typename Sums>
 __device__ __noinline__ void gather_with(const BlockInput& in, ThreadTotals& totals,
                                          ShiftParts& parts) {
-  const TensorSource<D> source{in};
+  const TensorSource<D> source(in);
   const TileExtent tile = tile_extent<D>(in.tiling, in.tile);
   const Shift<D> shift = find_shift<D>(source, tile);
   totals = thread_totals<D, Sums>(source, tile, shift, threadIdx.x);
@@ -82,7 +82,7 @@ __device__ __forceinline__ void gather_values(const BlockInput& in, ThreadTotals
 
 template <DType D>
 __device__ __noinline__ void gather_hash(const BlockInput& in, ThreadTotals& totals) {
-  totals = thread_hash<D>(TensorSource<D>{in}, tile_extent<D>(in.tiling, in.tile), threadIdx.x);
+  totals = thread_hash<D>(TensorSource<D>(in), tile_extent<D>(in.tiling, in.tile), threadIdx.x);
 }
 
 /// @return the tile's result, in thread 0.
@@ -160,7 +160,8 @@ extern "C" __global__ __launch_bounds__(convtrace::stats::kGatherThreads) void c
   copy_groups(in, thread, uint64_t{gridDim.x} * kGatherThreads);
 }
 
-extern "C" __global__ __launch_bounds__(convtrace::stats::kThreads) void convtrace_stats(
+/// Six blocks a multiprocessor: with their four loads a thread 24 KiB are under way on each.
+extern "C" __global__ __launch_bounds__(convtrace::stats::kThreads, 6) void convtrace_stats(
     const __grid_constant__ convtrace::stats::Batch batch) {
   using namespace convtrace::stats;
   if (batch.tensor_count == 0) return;  // an idle node of a graph

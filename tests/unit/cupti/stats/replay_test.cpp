@@ -1,8 +1,13 @@
 #include <algorithm>
 #include <numeric>
 
+#include "cupti/stats/cpu_tile.h"
+#include "cupti/stats/finalize.h"
+#include "cupti/stats/group.h"
 #include "cupti/stats/kernels/fatbin.h"
 #include "tests/unit/cupti/stats/replayed_launch.h"
+#include "tests/unit/cupti/stats/unusual_patterns.h"
+#include "tests/unit/cupti/stats/zeros.h"
 
 namespace convtrace::stats::test {
 namespace {
@@ -30,16 +35,16 @@ TEST_CASE("kernel: its replay equals the CPU code for every type and size", "[st
   require_kernel_equals_cpu(view_of(bytes, DType::kUnknown));
 }
 
-/// Ordinary values; in each stretch of 64 some are of one kind that a group is searched for.
-std::vector<uint8_t> with_unusual_values(DType dtype, uint64_t count) {
-  constexpr uint64_t kKinds = 6, kStretch = 64;
+/// Ordinary values; in each stretch some are of one kind that a chunk is searched for.
+std::vector<uint8_t> with_unusual_values(DType dtype, uint64_t count, uint64_t stretch) {
+  constexpr uint64_t kKinds = 6;
   const uint64_t size = format::element_bytes(dtype);
   std::vector<uint8_t> bytes = random_bytes(dtype, count, 5);
   for (uint64_t i = 0; i < count; ++i) {
     uint8_t* const first = &bytes[i * size];
     uint8_t& top = first[size - 1];  // sign, exponent
     const bool unusual = top % 8 == 0;
-    const uint64_t kind = i / kStretch % kKinds;
+    const uint64_t kind = i / stretch % kKinds;
     top = static_cast<uint8_t>(0x3A + top % 4);
     if (!unusual) continue;
     std::fill_n(first, size, kind == 3 || kind == 4 ? 0xFF : 0);
@@ -54,23 +59,39 @@ std::vector<uint8_t> with_unusual_values(DType dtype, uint64_t count) {
   return bytes;
 }
 
-TEST_CASE("kernel: groups with zeros, subnormals and values at a limit are as on the CPU",
+TEST_CASE("kernel: chunks with zeros, subnormals and values at a limit are as on the CPU",
           "[stats][kernel]") {
   for (const DType dtype : kAllDTypes) {
-    INFO(format::to_string(dtype));
-    const auto bytes = with_unusual_values(dtype, 6000);
-    const TensorView view = view_of(bytes, dtype);
-    require_kernel_equals_cpu(view);
-    const format::Stats stats = compute(view, Capture::kStats).stats;
-    CHECK((stats.pos_zero > 100 && stats.count > stats.pos_zero));
+    const uint64_t size = format::element_bytes(dtype);
+    const uint64_t chunks_of_all_threads = kChunkGroups * kRowBytes / size;
+    for (const uint64_t stretch : {uint64_t{64}, chunks_of_all_threads}) {
+      INFO(format::to_string(dtype) << ", stretches of " << stretch);
+      const auto bytes = with_unusual_values(dtype, 100'000 / size, stretch);
+      const TensorView view = view_of(bytes, dtype);
+      require_kernel_equals_cpu(view);
+      const format::Stats stats = compute(view, Capture::kStats).stats;
+      CHECK((stats.pos_zero > 100 && stats.count > stats.pos_zero));
+    }
+  }
+}
+
+TEST_CASE("kernel: tensors of one unusual kind are as on the CPU", "[stats][kernel]") {
+  for (const DType dtype : kFloatDTypes) {
+    for (const auto& pattern : unusual_patterns(dtype)) {
+      for (const uint64_t count : {3u, 4097u, 10000u}) {
+        INFO(format::to_string(dtype) << " 0x" << std::hex << pattern[0] << " ... x " << count);
+        require_kernel_equals_cpu(view_of(repeated_bits(dtype, count, pattern), dtype));
+      }
+    }
   }
 }
 
 TEST_CASE("kernel: its replay equals the CPU code at every alignment", "[stats][kernel]") {
-  for (const DType dtype : {DType::kF64, DType::kF32, DType::kBF16, DType::kI8}) {
+  for (const DType dtype : kAllDTypes) {
     const auto bytes = random_bytes(dtype, 3000, 4);
     std::vector<uint8_t> shifted(bytes.size() + 32);
     for (size_t offset = 0; offset < 17; ++offset) {
+      INFO(format::to_string(dtype) << " at +" << offset);
       std::memcpy(shifted.data() + offset, bytes.data(), bytes.size());
       require_kernel_equals_cpu(dense_view(shifted.data() + offset, dtype, 3000));
     }
@@ -85,6 +106,26 @@ TEST_CASE("kernel: its replay equals the CPU code with more than 64 tiles", "[st
   for (auto& value : values) value = normal(random);
   values[77] = std::nanf("");
   require_kernel_equals_cpu(view_of(values, DType::kF32));
+}
+
+TEST_CASE("kernel: a tile behind 2^32 bytes and 2^32 elements is read where it lies",
+          "[stats][kernel]") {
+  constexpr uint64_t kCount = (uint64_t{1} << 32) + 70'001;
+  const Zeros memory(kCount);
+  auto* const values = static_cast<uint8_t*>(memory.data());
+  const TensorView view = dense_view(values, DType::kU8, kCount);
+  Layout layout;
+  REQUIRE(flatten(view, layout).ok());
+  const Tiling tiling = make_tiling(kCount);
+  REQUIRE(tiling.tile_bytes == 4u << 20);
+  for (const uint64_t at : {uint64_t{1} << 32, kCount - 1}) values[at] = 7;
+  ReplayedLaunch launch({{view}});
+  const Partial got = launch.run_block(tiling.tiles - 1);
+  const Partial want = cpu_tiles().front()(layout, tiling, tiling.tiles - 1, false);
+  const format::Stats stats = finalize(got, DType::kU8, tiling);
+  REQUIRE(stats == finalize(want, DType::kU8, tiling));
+  CHECK(stats.count == 70'001);
+  CHECK(stats.sum.lo == 14);
 }
 
 TEST_CASE("kernel: tiles without a finite value need no shift", "[stats][kernel]") {

@@ -33,10 +33,12 @@ class ReplayedLaunch {
   }
 
   void run(std::span<const uint32_t> order = {}) {
-    const auto same = [](uint64_t at, size_t) {
-      return reinterpret_cast<void*>(static_cast<uintptr_t>(at));
-    };
     REQUIRE(replay_stats_kernel(batch_, blocks_, same, order));
+  }
+  /// @return the tile of one block, which runs alone.
+  Partial run_block(uint32_t block) {
+    REQUIRE(replay_stats_kernel(batch_, 1, same, {&block, 1}));
+    return partials_[block];
   }
 
   [[nodiscard]] StatsResult result(size_t i) const {
@@ -49,6 +51,9 @@ class ReplayedLaunch {
   }
 
  private:
+  static void* same(uint64_t at, size_t) {
+    return reinterpret_cast<void*>(static_cast<uintptr_t>(at));
+  }
   static uint64_t address(const void* pointer) { return reinterpret_cast<uintptr_t>(pointer); }
 
   std::vector<Input> inputs_;

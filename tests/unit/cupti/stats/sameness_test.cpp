@@ -20,25 +20,81 @@ TEST_CASE("stats: a hundred repetitions give the same bits", "[stats][same]") {
   for (int i = 0; i < 100; ++i) require_same(compute(view_of(bytes, DType::kF32)), first);
 }
 
-TEST_CASE("stats: the parts of any split add up to the whole", "[stats][same]") {
-  std::vector<int32_t> values(50'000);
+/// Each tile of a dense tensor by itself.
+std::vector<Partial> tiles_of(const TensorView& view) {
+  Layout layout;
+  REQUIRE(flatten(view, layout).ok());
+  const Tiling tiling = make_tiling(layout.bytes());
+  std::vector<Partial> tiles;
+  for (uint32_t i = 0; i < tiling.tiles; ++i)
+    tiles.push_back(cpu_tiles().front()(layout, tiling, i, false));
+  return tiles;
+}
+
+/// Merges neighbours until one is left, in an order that `random` makes up.
+Partial merged_at_random(std::vector<Partial> parts, std::mt19937_64& random) {
+  while (parts.size() > 1) {
+    const auto at = parts.begin() + static_cast<int64_t>(random() % (parts.size() - 1));
+    *at = merge(*at, *(at + 1));
+    parts.erase(at + 1);
+  }
+  return parts.front();
+}
+
+/// What is exact: everything but sums of floats, and what is divided.
+format::Stats exact_part(const Partial& total, DType dtype, uint64_t bytes) {
+  format::Stats stats = finalize(total, dtype, make_tiling(bytes));
+  if (format::number_class(dtype) == format::NumberClass::kFloat) stats.sum = stats.l1 = {};
+  stats.l2 = stats.mean = stats.std = 0;
+  return stats;
+}
+
+void require_same_bits(const format::Stats& a, const format::Stats& b) {
+  REQUIRE(std::memcmp(&a, &b, sizeof a) == 0);
+}
+
+TEST_CASE("stats: tiles merged in any order give the same counts, extremes, sums and hash",
+          "[stats][same]") {
+  std::mt19937_64 random(11);
+  for (const DType dtype : kAllDTypes) {
+    INFO(format::to_string(dtype));
+    const auto bytes = random_bytes(dtype, 300'000 / format::element_bytes(dtype), 11);
+    const auto tiles = tiles_of(view_of(bytes, dtype));
+    REQUIRE(tiles.size() > 10);
+    format::Stats whole = compute(view_of(bytes, dtype)).stats;
+    const format::Stats merged = exact_part(merged_at_random(tiles, random), dtype, bytes.size());
+    REQUIRE(merged.hash == whole.hash);
+    for (int i = 0; i < 20; ++i) {
+      require_same_bits(exact_part(merged_at_random(tiles, random), dtype, bytes.size()), merged);
+    }
+  }
+}
+
+TEST_CASE("stats: a tensor cut anywhere gives the counts, extremes and sums of the whole",
+          "[stats][same]") {
+  constexpr uint64_t kCount = 30'000;
   std::mt19937_64 random(5);
-  for (auto& value : values) value = static_cast<int32_t>(random() % 2001) - 1000;
-  const format::Stats whole = compute(view_of(values, format::DType::kI32)).stats;
-  const auto part = [&](size_t from, size_t to) {
-    return compute(dense_view(values.data() + from, format::DType::kI32, to - from)).stats;
-  };
-  for (const size_t at : {size_t{1}, size_t{31}, size_t{1024}, size_t{4097}, size_t{49'999}}) {
-    CAPTURE(at);
-    const format::Stats a = part(0, at), b = part(at, values.size());
-    CHECK(a.positive + b.positive == whole.positive);
-    CHECK(a.negative + b.negative == whole.negative);
-    CHECK(a.pos_zero + b.pos_zero == whole.pos_zero);
-    CHECK(std::min(a.min.as_i64(), b.min.as_i64()) == whole.min.as_i64());
-    CHECK(std::max(a.max.as_i64(), b.max.as_i64()) == whole.max.as_i64());
-    CHECK(std::max(a.amax.as_u64(), b.amax.as_u64()) == whole.amax.as_u64());
-    CHECK(a.sum.lo + b.sum.lo == whole.sum.lo);
-    CHECK(a.l1.lo + b.l1.lo == whole.l1.lo);
+  for (const DType dtype : kAllDTypes) {
+    const auto bytes = random_bytes(dtype, kCount, 5);
+    const auto exact = [&](std::vector<Partial> parts) {
+      Partial total = merged_at_random(std::move(parts), random);
+      total.hash = 0;  // of parts it begins at their first word
+      return exact_part(total, dtype, bytes.size());
+    };
+    const format::Stats whole = exact(tiles_of(view_of(bytes, dtype)));
+    for (const uint64_t pieces : {2u, 3u, 17u}) {
+      std::vector<uint64_t> cuts = {0, kCount};
+      while (cuts.size() <= pieces) cuts.push_back(1 + random() % (kCount - 1));
+      std::ranges::sort(cuts);
+      INFO(format::to_string(dtype) << " in " << pieces << ", cut first at " << cuts[1]);
+      std::vector<Partial> parts;
+      for (size_t i = 1; i < cuts.size(); ++i) {
+        const auto* first = bytes.data() + cuts[i - 1] * format::element_bytes(dtype);
+        for (const Partial& tile : tiles_of(dense_view(first, dtype, cuts[i] - cuts[i - 1])))
+          parts.push_back(tile);
+      }
+      require_same_bits(exact(parts), whole);
+    }
   }
 }
 
@@ -144,15 +200,21 @@ TEST_CASE("stats: the host's floating-point modes neither matter nor change", "[
   for (size_t i = 3; i < bytes.size(); i += 64) bytes[i] = bytes[i - 1] = 0;  // many subnormals
   const StatsResult expected = compute(view_of(bytes, DType::kF32));
   const unsigned saved = _mm_getcsr();
-  for (const unsigned mode : {0x8040u, 0x2000u, 0x4000u, 0x6000u, 0xE040u}) {
-    _mm_setcsr(0x1F80 | mode);
+  constexpr unsigned kModes[] = {
+      0x9FC0,                          // flush to zero, subnormals as zero
+      0x3F80, 0x5F80, 0x7F80, 0xFFC0,  // down, up, toward zero; all of it
+      0x0000,                          // exceptions trap
+      0x1FBF,                          // all exceptions seen
+  };
+  for (const unsigned mode : kModes) {
+    _mm_setcsr(mode);
     StatsResult result;
     const Status status =
         compute_on_cpu(view_of(bytes, DType::kF32), format::Capture::kStats, result);
     const unsigned after = _mm_getcsr();
     _mm_setcsr(saved);
     REQUIRE(status.ok());
-    REQUIRE(after == (0x1F80 | mode));
+    REQUIRE(after == mode);
     require_same(result, expected);
   }
 }

@@ -1,8 +1,9 @@
+#include <algorithm>
 #include <limits>
 
-#include <sys/mman.h>
-
 #include "tests/unit/cupti/stats/support.h"
+#include "tests/unit/cupti/stats/unusual_patterns.h"
+#include "tests/unit/cupti/stats/zeros.h"
 
 namespace convtrace::stats::test {
 namespace {
@@ -34,32 +35,39 @@ TEST_CASE("stats: f32 and bf16 match the reference at every interesting size", "
   }
 }
 
-TEST_CASE("stats: tensors of one unusual kind match the reference", "[stats]") {
-  const float nan = std::nanf("");
-  const float inf = std::numeric_limits<float>::infinity();
-  const float largest = std::numeric_limits<float>::max();
-  const float tiny = std::numeric_limits<float>::denorm_min();
-  const std::initializer_list<float> kPatterns[] = {{nan},
-                                                    {-nan},
-                                                    {inf},
-                                                    {-inf},
-                                                    {inf, -inf, nan},
-                                                    {0.0F},
-                                                    {-0.0F},
-                                                    {0.0F, -0.0F},
-                                                    {tiny},
-                                                    {tiny, -tiny * 3},
-                                                    {1.0F, tiny},
-                                                    {largest, -largest},
-                                                    {1.0F, nan},
-                                                    {0.5F, -inf},
-                                                    {largest, 1.0F}};
-  for (const auto& pattern : kPatterns) {
-    for (const uint64_t count : {1u, 3u, 1024u, 4096u, 4097u, 10000u}) {
-      INFO(*pattern.begin() << " ... x " << count);
-      require_matches_reference(view_of(repeated(count, pattern), DType::kF32));
+/// Whether squares of f64 in the pattern leave its range, where l2 is infinite or zero.
+bool squares_fit(DType dtype, const std::vector<uint64_t>& pattern) {
+  const FloatBits f64 = float_bits(DType::kF64);
+  return dtype != DType::kF64 || std::ranges::all_of(pattern, [&](uint64_t bits) {
+           const uint64_t magnitude = bits & ~f64.sign;
+           return magnitude == 0 || magnitude == f64.one || magnitude >= f64.inf;
+         });
+}
+
+TEST_CASE("stats: tensors of one unusual kind match the reference in every float type", "[stats]") {
+  for (const DType dtype : kFloatDTypes) {
+    for (const auto& pattern : unusual_patterns(dtype)) {
+      if (!squares_fit(dtype, pattern)) continue;
+      for (const uint64_t count : {1u, 3u, 1024u, 4097u, 10000u}) {
+        INFO(format::to_string(dtype) << " 0x" << std::hex << pattern[0] << " ... x " << count);
+        require_matches_reference(view_of(repeated_bits(dtype, count, pattern), dtype));
+      }
     }
   }
+}
+
+TEST_CASE("stats: squares of f64 that leave its range give an infinite or no length", "[stats]") {
+  const FloatBits f64 = float_bits(DType::kF64);
+  const auto of = [](uint64_t bits) {
+    return compute(view_of(repeated_bits(DType::kF64, 5000, {bits}), DType::kF64)).stats;
+  };
+  CHECK(of(f64.largest).l2 == INFINITY);
+  CHECK(of(f64.largest).saturated == 5000);
+  const format::Stats tiny = of(1);
+  CHECK(tiny.l2 == 0);
+  CHECK(tiny.subnormal == 5000);
+  CHECK(tiny.mean == std::numeric_limits<double>::denorm_min());
+  CHECK(tiny.sum.as_f64() == 5000 * std::numeric_limits<double>::denorm_min());
 }
 
 TEST_CASE("stats: a NaN prefix of any length leaves the finite rest exact", "[stats]") {
@@ -111,33 +119,13 @@ TEST_CASE("stats: empty tensors have no extremes and no mean", "[stats]") {
   REQUIRE(result.range_count == 0);
 }
 
-/// Memory that takes none as long as it is only read.
-class Zeros {
- public:
-  explicit Zeros(size_t bytes)
-      : bytes_(bytes),
-        data_(mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
-                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0)) {
-    REQUIRE(data_ != MAP_FAILED);
-  }
-  ~Zeros() { munmap(data_, bytes_); }
-  Zeros(const Zeros&) = delete;
-  Zeros& operator=(const Zeros&) = delete;
-  [[nodiscard]] float* floats() const { return static_cast<float*>(data_); }
-
- private:
-  size_t bytes_;
-  void* data_;
-};
-
 TEST_CASE("stats: more than 2^32 bytes are counted and hashed to the last", "[stats]") {
   constexpr uint64_t kCount = (uint64_t{1} << 30) + 1001;
   const Zeros memory(kCount * sizeof(float));
-  const auto compute_all = [&] {
-    return compute(dense_view(memory.floats(), DType::kF32, kCount)).stats;
-  };
-  float& early = memory.floats()[5];
-  float& late = memory.floats()[kCount - 1];
+  auto* const values = static_cast<float*>(memory.data());
+  const auto compute_all = [&] { return compute(dense_view(values, DType::kF32, kCount)).stats; };
+  float& early = values[5];
+  float& late = values[kCount - 1];
   early = 7;
   late = -3;
   const format::Stats stats = compute_all();

@@ -1,0 +1,143 @@
+#pragma once
+/// @file tensor_source.h
+/// Where the elements of a block's tensor lie, and how a thread loads them.
+///
+/// Alignment: any. 16-byte loads where the tensor starts at a multiple of 16, loads of one element
+/// where it is aligned for its type, bytes otherwise.
+
+#include <cstdint>
+
+#include "cupti/stats/device_layout.h"
+#include "cupti/stats/group.h"
+#include "cupti/stats/tiling.h"
+
+namespace convtrace::stats {
+
+/// One block of the grid: which tile of which tensor.
+struct BlockInput {
+  const Batch& batch;
+  const DeviceTensor& tensor;
+  Tiling tiling;
+  uint32_t tile;  ///< of the tensor
+};
+
+CONVTRACE_HD constexpr uint32_t bytes_of(uint8_t dtype) {
+  return format::element_bytes(static_cast<DType>(dtype));
+}
+
+template <typename T>
+CONVTRACE_HD T* pointer_to(uint64_t address) {
+  return reinterpret_cast<T*>(static_cast<uintptr_t>(address));
+}
+
+/// @return raw bits of one element, zero-extended.
+CONVTRACE_HD_COLD uint64_t read_element(uint64_t address, uint32_t size) {
+  if (address % size == 0) {
+    if (size == 1) return *pointer_to<const uint8_t>(address);
+    if (size == 2) return *pointer_to<const uint16_t>(address);
+    if (size == 4) return *pointer_to<const uint32_t>(address);
+    return *pointer_to<const uint64_t>(address);
+  }
+  uint64_t bits = 0;
+  for (uint32_t i = 0; i < size; ++i) {
+    bits |= uint64_t{*pointer_to<const uint8_t>(address + i)} << (8 * i);
+  }
+  return bits;
+}
+
+/// Where an element lies.
+struct Located {
+  uint64_t address;
+  uint64_t left;  ///< elements from it on, itself included, that are one innermost stride apart
+};
+
+CONVTRACE_HD_COLD Located locate(const BlockInput& in, uint64_t index) {
+  const uint32_t size = bytes_of(in.tensor.dtype);
+  if (in.tensor.rank == 0) return {in.tensor.data + index * size, in.tensor.count - index};
+  Located found = {in.tensor.data, 0};
+  const uint32_t first = in.tensor.first_dim;
+  for (uint32_t i = first + in.tensor.rank; i-- > first;) {
+    const DeviceDim& dim = in.batch.dims[i];
+    const uint64_t at = index % dim.extent;
+    if (found.left == 0) found.left = dim.extent - at;
+    index /= dim.extent;
+    found.address += at * static_cast<uint64_t>(dim.stride) * size;  // mod 2^64: strides may be < 0
+  }
+  return found;
+}
+
+CONVTRACE_HD_COLD uint64_t element_bits(const BlockInput& in, uint64_t index) {
+  return read_element(locate(in, index).address, bytes_of(in.tensor.dtype));
+}
+
+/// Gathers elements one by one: strided, unaligned or at the tensor's end.
+CONVTRACE_HD_COLD Group gather_group(const BlockInput& in, uint64_t first, uint32_t valid) {
+  const uint32_t size = bytes_of(in.tensor.dtype);
+  uint64_t stride = size;
+  if (in.tensor.rank != 0) {
+    const uint32_t inner = in.tensor.first_dim + in.tensor.rank - 1u;
+    stride *= static_cast<uint64_t>(in.batch.dims[inner].stride);
+  }
+  uint64_t halves[2] = {};
+  Located at = {};
+#if defined(__CUDA_ARCH__)
+#pragma unroll 1
+#endif
+  for (uint32_t e = 0; e < valid; ++e, at.address += stride, --at.left) {
+    if (at.left == 0) at = locate(in, first + e);
+    halves[e * size / 8] |= read_element(at.address, size) << (e * size % 8 * 8);
+  }
+  return {{static_cast<uint32_t>(halves[0]), static_cast<uint32_t>(halves[0] >> 32),
+           static_cast<uint32_t>(halves[1]), static_cast<uint32_t>(halves[1] >> 32)}};
+}
+
+/// Source for thread_totals.
+template <DType D>
+class TensorSource {
+ public:
+  using Bits = typename Element<D>::Bits;
+
+  CONVTRACE_HD explicit TensorSource(const BlockInput& in)
+      : in_(in),
+        data_(in.tensor.data),
+        vector_(in.tensor.rank == 0 && in.tensor.data % kGroupBytes == 0) {}
+
+  CONVTRACE_HD Bits element(uint64_t index) const {
+    return static_cast<Bits>(element_bits(in_, index));
+  }
+
+  CONVTRACE_HD Group load(uint64_t first, uint32_t valid) const {
+    const bool vector = vector_ && valid == kPerGroup<D>;
+    return vector ? load_aligned(data_ + first * sizeof(Bits)) : gather_group(in_, first, valid);
+  }
+
+  CONVTRACE_HD Chunk load_chunk(uint64_t first) const {
+    Chunk chunk;
+    if (vector_) {
+      for (uint32_t i = 0; i < kChunkGroups; ++i)
+        chunk.group[i] = load_aligned(data_ + first * sizeof(Bits) + i * kRowBytes);
+    } else {
+      for (uint32_t i = 0; i < kChunkGroups; ++i)
+        chunk.group[i] = gather_group(in_, first + i * kPerRow<D>, kPerGroup<D>);
+    }
+    return chunk;
+  }
+
+ private:
+  CONVTRACE_HD static Group load_aligned(uint64_t address) {
+#if defined(__CUDA_ARCH__)
+    const uint4 words = __ldcs(pointer_to<const uint4>(address));
+    return {{words.x, words.y, words.z, words.w}};
+#else
+    Group group;
+    __builtin_memcpy(&group, pointer_to<const void>(address), sizeof(group));
+    return group;
+#endif
+  }
+
+  const BlockInput& in_;
+  uint64_t data_;
+  bool vector_;  ///< groups are whole and aligned in memory
+};
+
+}  // namespace convtrace::stats
