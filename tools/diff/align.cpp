@@ -5,6 +5,7 @@
 #include <unordered_map>
 
 #include "tools/diff/align_rest.h"
+#include "tools/diff/reorder.h"
 
 namespace convtrace::diff {
 namespace {

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <map>
 #include <tuple>
-#include <unordered_map>
 
 #include "tools/diff/sequence_align.h"
 
@@ -12,7 +11,6 @@ namespace {
 
 using Records = std::span<const ValueRecord>;
 
-constexpr float kReorderedConfidence = 0.95F;
 /// Of pairs by sequence: equal values; as many left in one run as in the other; otherwise.
 constexpr float kSameValue = 0.95F, kSameNumber = 0.7F, kRegion = 0.4F;
 /// Of the tables of one step together: a step in which everything differs must not take minutes.
@@ -48,46 +46,7 @@ void remove(std::vector<uint32_t>& from, std::vector<uint32_t>& taken) {
   std::erase_if(from, [&](uint32_t i) { return std::ranges::binary_search(taken, i); });
 }
 
-/// Exchanges partners among matches of one key so that equal values meet.
-void exchange_partners(Alignment& alignment, const std::vector<uint32_t>& group, Records base,
-                       Records cand) {
-  std::unordered_multimap<uint64_t, uint32_t> by_value;
-  std::vector<uint32_t> others;
-  for (const uint32_t m : group) {
-    const uint32_t c = alignment.matches[m].cand;
-    by_value.emplace(cand[c].stats.hash, c);
-  }
-  std::vector<uint32_t> left;
-  for (const uint32_t m : group) {
-    Match& match = alignment.matches[m];
-    const auto partner = by_value.find(base[match.base].stats.hash);
-    if (partner == by_value.end()) {
-      left.push_back(m);
-      continue;
-    }
-    match = {match.base, partner->second, MatchedBy::kReordered, kReorderedConfidence};
-    by_value.erase(partner);
-  }
-  for (const auto& [hash, c] : by_value) others.push_back(c);
-  std::ranges::sort(others);
-  for (size_t i = 0; i < left.size(); ++i) alignment.matches[left[i]].cand = others[i];
-}
-
 }  // namespace
-
-void undo_reordering(Alignment& alignment, Records base, Records cand) {
-  std::unordered_map<RecordKey, std::vector<uint32_t>, KeyHash> groups;
-  for (uint32_t m = 0; m < alignment.matches.size(); ++m) {
-    const Match& match = alignment.matches[m];
-    RecordKey key = base[match.base].key;
-    if (!key.family || base[match.base].stats.hash == cand[match.cand].stats.hash) continue;
-    key.occurrence = 0;
-    groups[key].push_back(m);
-  }
-  for (const auto& [key, group] : groups) {
-    if (group.size() > 1) exchange_partners(alignment, group, base, cand);
-  }
-}
 
 void align_rest(Alignment& alignment, Records base, Records cand, const ScopeMap& scopes) {
   if (alignment.base_only.empty() || alignment.cand_only.empty()) return;

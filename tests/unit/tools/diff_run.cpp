@@ -34,7 +34,8 @@ void write_item(TraceBuilder& trace, const Item& item) {
       write_value(trace, item);
       break;
     case Item::Kind::kLaunch:
-      trace.launch({.kernel = item.kernel, .scope = item.scope, .phase = item.phase});
+      trace.launch(
+          {.kernel = item.kernel, .scope = item.scope, .phase = item.phase, .stream = item.stream});
       break;
     case Item::Kind::kFinding:
       trace.finding({.kind = item.finding,

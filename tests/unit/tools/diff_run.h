@@ -27,6 +27,7 @@ struct Item {
   uint64_t storage = 0;
   uint64_t generation = 0;
   uint64_t address = 0;
+  uint64_t stream = 0;            ///< of a launch
   std::vector<uint64_t> shape{};  ///< empty: one dimension
   format::FindingKind finding = format::FindingKind::kFreedUnderOutput;
   format::Level level = format::Level::kError;
@@ -45,7 +46,8 @@ struct Run {
   /// Drops everything from this step on.
   void end_before(uint32_t step);
 
-  /// Writes the run as a trace, a chunk for each step. @param close false: leaves it as a kill does.
+  /// Writes the run as a trace, a chunk for each step. @param close false: leaves it as a kill
+  /// does.
   void write(const std::string& path, bool close = true) const;
 };
 

@@ -148,6 +148,80 @@ TEST_CASE("unlike: independent launches in another order are the same", "[diff][
   check_both_ways(base, cand, MatchedBy::kOccurrence);
 }
 
+namespace {
+
+/// A training run whose fc1 launches one kernel on two streams, three times each: `turns` says on
+/// which. What each launch makes depends on its stream alone, and rounds by `error`.
+Run streams(const std::string& turns, uint64_t first_handle, double error) {
+  Run run = test::training();
+  float made[2] = {1, 100};
+  for (const char turn : turns) {
+    const size_t stream = turn == 'b' ? 1 : 0;
+    run.add({.kind = test::Item::Kind::kLaunch,
+             .step = 1,
+             .scope = "fc1",
+             .kernel = "copy",
+             .stream = first_handle + stream});
+    run.add(kernel("copy", "arg:1", {made[stream], 3 * made[stream]})).step = 1;
+    test::scale(run.items.back(), 1 + error * made[stream]);
+    made[stream] += 1;
+  }
+  return run;
+}
+
+}  // namespace
+
+TEST_CASE("unlike: two streams take turns as they like, beside rounding, too", "[diff][align]") {
+  for (const double error : {0.0, 1e-8}) {
+    const Run base = streams("ababab", 0x7f00, 0);
+    Run cand = streams("bbabaa", 0x5500, error);
+    CAPTURE(error);
+    const DiffResult same = compared(base, cand);
+    CHECK(same.verdict == Verdict::kSame);
+    CHECK(count(same, Class::kUnmatched) == 0);
+    CHECK(count(same, Class::kIdentical) + count(same, Class::kWithinNoise) == same.values);
+    CHECK(same.launches == 10);
+    CHECK(compared(cand, base).counts == same.counts);
+    // One wrong value on one stream: it alone is named, not what took another turn.
+    cand.at(1, "fc1", "arg:1", 2).values = {1.5F, 3};
+    const DiffResult result = compared(base, cand);
+    CHECK(where(result) == Where{1, Phase::kForward, "fc1", "arg:1"});
+    CHECK(result.root->record.base.samples.front() == 1);
+    CHECK(result.root->record.cand.samples.front() == 1.5);
+    CHECK(count(result, Class::kDiverged) == 1);
+    check_both_ways(base, cand, MatchedBy::kStableKey);
+  }
+}
+
+TEST_CASE("unlike: thousands of launches of one value are not searched for partners",
+          "[diff][align]") {
+  Run base, cand;
+  for (int i = 0; i < 20000; ++i) {
+    base.add(kernel("fill", "arg:1", {1, 1}));
+    cand.add(kernel("fill", "arg:1", {1, i == 7 ? 2.0F : 1.0000001F}));
+  }
+  const DiffResult result = compared(base, cand);
+  CHECK(count(result, Class::kDiverged) == 1);
+  CHECK(count(result, Class::kUnmatched) == 0);
+}
+
+TEST_CASE("unlike: one module under another name is found by what it holds", "[diff][align]") {
+  const Run base = test::training();
+  Run cand = base;
+  for (test::Item& item : cand.items) {
+    if (item.scope == "fc2") item.scope = "head.proj";
+  }
+  const DiffResult same = compared(base, cand);
+  CHECK(same.verdict == Verdict::kSame);
+  CHECK(count(same, Class::kIdentical) == same.values);
+  REQUIRE(same.renamed.size() == 1);
+  CHECK(same.renamed[0].base == "fc2");
+  CHECK(same.renamed[0].cand == "head.proj");
+  scale(cand.at(1, "head.proj", "grad:weight"), 2);
+  CHECK(where(compared(base, cand)) == Where{1, Phase::kBackward, "fc2", "grad:weight"});
+  check_both_ways(base, cand, MatchedBy::kRenamedModule);
+}
+
 TEST_CASE("unlike: a step that one run lacks is passed over, and those after it are compared",
           "[diff][align]") {
   Run base = test::training(4), cand = base;
