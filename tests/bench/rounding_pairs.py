@@ -1,15 +1,18 @@
 #!/usr/bin/env python3
 """How far do values move apart that differ by rounding alone? Measured pairs behind the constants of tools/diff/compare.h.
 
-usage: rounding_pairs.py [FOLDER]     runs all pairs under the preload (minutes), prints a table in Markdown; traces that
+usage: rounding_pairs.py [FOLDER]     runs all pairs under the preload (minutes), prints tables in Markdown; traces that
                                       lie in FOLDER already are taken as they are
-       rounding_pairs.py train MODEL DTYPE VARIANT
+       rounding_pairs.py train MODEL DTYPE VARIANT[+FAULT]
+ROUNDING_STEPS in the environment: how many steps are trained, 6 by default.
 
 Every pair trains one model from the same seed on the same data, twice: plainly, and with what changes no more than the
-order and the precision of sums. z is convtrace-diff's: the difference in units of its tolerance.
+order and the precision of sums. z is convtrace-diff's: the difference in units of its tolerance. The second table plants
+faults beside such rounding: a verdict that never blames rounding is worth something only if it still blames them.
 """
 import collections
 import csv
+import json
 import os
 import pathlib
 import subprocess
@@ -25,10 +28,19 @@ VARIANTS = {
     "unfused": "fused attention, norm and GELU against their formulas",
     "split": "products cut into four along the summed dimension",
 }
-STEPS = 6
+STEPS = int(os.environ.get("ROUNDING_STEPS", "6"))
+# fault: what the root should say. Those with a number begin in that step.
+FAULTS = {
+    "eps": "step 0, forward, {norm}", "reduction": "step 0, loss", "lr": "step 0, optimizer", "lr2": "step 0, optimizer",
+    "decay": "step 0, optimizer", "data3": "step 3, data", "eps3": "step 3, forward, {norm}", "scale3": "step 3, forward, {middle}",
+    "drop3": "step 3, forward, {middle}", "bit3": "step 3, forward, {middle}", "smooth3": "step 3, loss",
+    "clip3": "step 3, backward", "lr3": "step 3, optimizer",
+}
+PLACES = {"gpt": {"norm": "blocks.3.ln2", "middle": "blocks.3.fc1"}, "conv": {"norm": "norms.2", "middle": "convs.2"}}
 
 
-def train(model_name, dtype_name, variant):
+def train(model_name, dtype_name, what):
+    variant, _, fault = what.partition("+")
     if variant == "simd":
         os.environ["ATEN_CPU_CAPABILITY"] = "default"
     import torch
@@ -112,18 +124,40 @@ def train(model_name, dtype_name, variant):
     autocast = torch.autocast("cpu", torch.bfloat16, enabled=dtype_name == "autocast")
     if dtype_name == "bf16":
         model = model.bfloat16()
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
-    for _ in range(STEPS):
+    norm, middle = (model.get_submodule(PLACES[model_name][each]) for each in ("norm", "middle"))
+    vectors = [p for p in model.parameters() if p.dim() == 1]
+    groups = [{"params": [p for p in model.parameters() if p.dim() > 1], "weight_decay": 0.1},
+              {"params": vectors, "weight_decay": 0.1 if fault == "decay" else 0.0}]
+    optimizer = torch.optim.AdamW(groups, lr={"lr": 1.1e-3, "lr2": 2e-3}.get(fault, 1e-3))
+    for step in range(STEPS):
+        if fault == "eps" or (fault, step) == ("eps3", 3):
+            norm.eps = 1e-2
+        if (fault, step) == ("scale3", 3):
+            middle.register_forward_hook(lambda module, given, made: made * 1.01)
+        if (fault, step) == ("drop3", 3):
+            middle.register_forward_hook(lambda module, given, made: F.dropout(made, 0.02))
+        if (fault, step) == ("bit3", 3):  # in the exponent of one weight
+            narrow = middle.weight.dtype == torch.bfloat16
+            bits = middle.weight.data.view(torch.int16 if narrow else torch.int32).view(-1)
+            bits[1000] ^= 1 << (10 if narrow else 26)
+        if (fault, step) == ("lr3", 3):
+            for group in optimizer.param_groups:
+                group["lr"] = 1.1e-3
         if model_name == "gpt":
             x, y = torch.randint(vocabulary, (8, length)), torch.randint(vocabulary, (8 * length,))
         else:
             x, y = torch.randn(16, 3, 32, 32), torch.randint(10, (16,))
             x = x.bfloat16() if dtype_name == "bf16" else x
+        if (fault, step) == ("data3", 3):
+            x = x.roll(1, 0)
         with autocast:
             out = model(x)
-        loss = F.cross_entropy(out.float().flatten(0, -2), y)
+        loss = F.cross_entropy(out.float().flatten(0, -2), y, reduction="sum" if fault == "reduction" else "mean",
+                               label_smoothing=0.01 if (fault, step) == ("smooth3", 3) else 0.0)
         optimizer.zero_grad()
         loss.backward()
+        if (fault, step) == ("clip3", 3):
+            nn.utils.clip_grad_norm_(model.parameters(), 0.5)
         optimizer.step()
 
 
@@ -175,6 +209,31 @@ def main(folder):
                 cells = [largest(first["forward"] + first["loss"]), largest(first["backward"]), largest(first["optimizer"]),
                          largest(rows), above(rows, 1), above(rows, 8), verdict]
                 print(f"| {model} | {dtype} | {what} | {' | '.join(cells)} |", flush=True)
+    faults(folder)
+
+
+def faults(folder):
+    print("\n| model | dtype | fault | alone | beside split products |")
+    print("|---|---|---|---|---|")
+    for model in MODELS:
+        for dtype in DTYPES:
+            base = traced(folder, model, dtype, "plain")
+            for fault, place in FAULTS.items():
+                place = place.format(**PLACES[model])
+                cells = [found(base, traced(folder, model, dtype, f"{variant}+{fault}"), place) for variant in ("plain", "split")]
+                print(f"| {model} | {dtype} | {fault} | {' | '.join(cells)} |", flush=True)
+
+
+def found(base, cand, place):
+    """Whether the diff names the place, or what else it says."""
+    with tempfile.NamedTemporaryFile() as report:
+        words = [BUILD / "bin" / "convtrace-diff", base, cand, "--json", report.name]
+        subprocess.run([str(word) for word in words], stdout=subprocess.DEVNULL)
+        root = json.load(report)["root"]
+    if root is None:
+        return "not seen"
+    named = f"step {root['step']}, {root['phase']}, {root['scope']}"
+    return "named" if named.startswith(place) else named
 
 
 if __name__ == "__main__":

@@ -66,8 +66,8 @@ inline constexpr size_t kMeasuredFields = 8;
 inline constexpr double kEpsFactor = 16;
 inline constexpr double kSuspiciousLimit = 8;
 /// Up to this z a divergence can still be accumulated rounding: another order of summation inside a
-/// few layers; and where an optimizer has enlarged it (rounding.h). Measured: 14 and 1400.
-inline constexpr double kRoundingReach = 64, kEnlargedReach = 4096;
+/// few layers. Measured: 14.
+inline constexpr double kRoundingReach = 64;
 
 /// Distance from 1 to the next number. 0 for integers: they are exact.
 [[nodiscard]] double epsilon(format::DType dtype);
@@ -112,6 +112,7 @@ struct Comparison {
   double tolerance = 0;        ///< that was allowed in that field; NaN as above
   double z = 0;                ///< difference / tolerance
   bool bits_differ = false;    ///< of bytes that somebody wrote
+  bool carried = false;        ///< diverged but for what it was made of (drift.h)
 };
 /// Of bytes that nobody wrote.
 inline constexpr Comparison kUnwritten = {.verdict = Class::kWithinNoise, .field = Field::kHash};

@@ -217,9 +217,20 @@ class Diff {
     }
     result_.summaries.insert(result_.summaries.end(), outcome.summaries.begin(),
                              outcome.summaries.end());
+    add_carried(std::move(outcome.carried));
     result_.ranks.push_back({rank, outcome.values, outcome.root});
     keep_earlier(result_.root, std::move(outcome.root));
     keep_earlier(result_.first_bit_difference, std::move(outcome.first_bit_difference));
+  }
+
+  void add_carried(Carried carried) {
+    Carried& all = result_.carried;
+    all.count += carried.count;
+    all.largest = std::max(all.largest, carried.largest);
+    const auto step = [](const Carried& one) { return one.first->step; };
+    if (carried.first && (!all.first || step(carried) < step(all))) {
+      all.first = std::move(carried.first);
+    }
   }
 
   void add_replicas(std::vector<ReplicaParting> partings, bool in_cand) {

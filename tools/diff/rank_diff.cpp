@@ -51,6 +51,7 @@ void RankDiff::take_equal_before(uint32_t end) {
     if (step.values == 0 && !outcome_.uncompared_step) outcome_.uncompared_step = step.step;
     outcome_.last_base_step = outcome_.last_cand_step = step.step;
     roots_.take_equal_step();
+    drift_.take_equal_step();
   }
 }
 
@@ -111,7 +112,9 @@ void RankDiff::compare_step(const StepRecords& base, const StepRecords& cand, bo
   scopes_.learn(base, cand);
   StepPair pair{base, cand, align(base.values, cand.values, scopes_), {}, {}};
   pair.comparisons.reserve(pair.alignment.matches.size());
-  rounding_.begin_step();
+  rounding_.begin_step(base.step);
+  pair.lineage = trace_lineage(base, cand, pair.alignment);
+  drift_.begin_step(base, pair.alignment, pair.lineage);
   for (const Match& match : pair.alignment.matches) {
     const ValueView a = view(base, base.values[match.base]);
     const ValueView b = view(cand, cand.values[match.cand]);
@@ -119,17 +122,21 @@ void RankDiff::compare_step(const StepRecords& base, const StepRecords& cand, bo
     std::optional<NoiseBand> band;
     if (with_noise) band = noise_.band(a.record.key);
     if (!allowed && a.record.stats.hash != b.record.stats.hash) rounding_.widen(a, b, band);
-    pair.comparisons.push_back(compare(a, b, band ? &*band : nullptr, allowed));
-    rounding_.learn(a, b, pair.comparisons.back());
+    Comparison& comparison =
+        pair.comparisons.emplace_back(compare(a, b, band ? &*band : nullptr, allowed));
+    // After the root everything is apart, by no rounding.
+    allowed || outcome_.root ? drift_.skip() : drift_.judge(a, b, comparison);
+    rounding_.learn(a, b, comparison);
+    if (a.record.kind == SlotKind::kParam) drift_.take_parameter(a, b, comparison);
   }
   confirm_guesses(pair);
-  pair.lineage = trace_lineage(base, cand, pair.alignment);
   for (const ChangedBetween& changed : pair.lineage.changed) {
     pair.comparisons[changed.consumer].verdict = Class::kChangedBetween;
   }
   excuse_unwritten(pair);
   find_root(pair);
   find_first_bit_difference(pair);
+  find_carried(pair);
   if (rows_ != nullptr) write_rows(pair);
   count(pair);
 }
@@ -156,6 +163,7 @@ void RankDiff::confirm_guesses(StepPair& pair) const {
   if (kept == comparisons.size()) return;
   comparisons.resize(kept);
   drop_matches(pair.alignment, holds);
+  pair.lineage = trace_lineage(pair.base, pair.cand, pair.alignment);
 }
 
 void RankDiff::one_sided(const StepRecords& step, bool in_base) {
@@ -221,6 +229,22 @@ void RankDiff::find_first_bit_difference(const StepPair& pair) {
   report.position = match;
   report.matched_before = matched_before(pair, match);
   outcome_.first_bit_difference = std::move(report);
+}
+
+/// Once a root is found everything is apart, and what explains what no longer matters.
+void RankDiff::find_carried(const StepPair& pair) {
+  for (uint32_t m = 0; m < pair.comparisons.size() && !outcome_.root; ++m) {
+    const Comparison& c = pair.comparisons[m];
+    if (!c.carried || c.verdict != Class::kSuspicious) continue;
+    Carried& carried = outcome_.carried;
+    if (carried.count++ == 0) carried.first = report(pair, m);
+    const Measured apart =
+        measure(view(pair.base, pair.base_of(m)), view(pair.cand, pair.cand_of(m)));
+    const auto samples = static_cast<size_t>(Field::kSamples);
+    if (apart.scale[samples] > 0) {
+      carried.largest = std::max(carried.largest, apart.difference[samples] / apart.scale[samples]);
+    }
+  }
 }
 
 void RankDiff::find_root(const StepPair& pair) {

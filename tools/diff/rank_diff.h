@@ -14,6 +14,7 @@
 #include <span>
 #include <vector>
 
+#include "tools/diff/drift.h"
 #include "tools/diff/noise.h"
 #include "tools/diff/result.h"
 #include "tools/diff/root.h"
@@ -53,6 +54,7 @@ struct RankOutcome {
   /// The first step in which nothing could be held against each other.
   std::optional<uint32_t> uncompared_step;
   std::optional<RootReport> root, first_bit_difference;
+  Carried carried;
   std::optional<uint32_t> last_base_step, last_cand_step;
   std::vector<RenamedModule> renamed;
   std::vector<StepSummary> summaries;
@@ -71,7 +73,9 @@ class RankDiff {
         equal_(equal),
         rows_(rows),
         scopes_(names, rules.renames),
-        tolerances_(names, rules.tolerances) {}
+        tolerances_(names, rules.tolerances),
+        drift_(names),
+        roots_(names) {}
 
   /// Reads both streams to their ends.
   /// @param after_step  called after each.
@@ -92,6 +96,7 @@ class RankDiff {
   void one_sided(const StepRecords& step, bool in_base);
   void count(const StepPair& pair);
   void find_first_bit_difference(const StepPair& pair);
+  void find_carried(const StepPair& pair);
   void find_root(const StepPair& pair);
   /// Adds those of one step that come before value `base_end` and `cand_end` of the two runs.
   void add_one_sided(const StepPair& pair, uint32_t base_end, uint32_t cand_end,
@@ -115,6 +120,7 @@ class RankDiff {
   Tolerances tolerances_;
   NoiseModel noise_;
   Rounding rounding_;
+  Drift drift_;
   RootFinder roots_;
   RankOutcome outcome_;
   uint64_t matched_in_earlier_steps_ = 0;

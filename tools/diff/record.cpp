@@ -41,6 +41,21 @@ uint64_t parameter_key(const ValueRecord& record) {
   return pair_of(record.key.scope.value, record.tensor.value);
 }
 
+RecordKey call_key(const ValueRecord& record) {
+  RecordKey key = record.key;
+  key.slot = {};
+  key.family = {};
+  key.occurrence = 0;
+  // What a root module is given has a phase of its own.
+  if (key.phase == format::Phase::kData) key.phase = format::Phase::kForward;
+  return key;
+}
+
+bool is_inside(std::string_view path, std::string_view outer) {
+  if (path.size() <= outer.size() || !path.starts_with(outer)) return false;
+  return outer.empty() || path[outer.size()] == '.';
+}
+
 size_t KeyHash::operator()(const RecordKey& key) const noexcept {
   return mix_all({pair_of(key.scope.value, key.op.value), pair_of(key.family.value, key.slot.value),
                   pair_of(key.call, key.occurrence), static_cast<uint64_t>(key.phase)});

@@ -56,6 +56,12 @@ struct ValueRecord;
 /// @return of a parameter or its gradient: which parameter of which module.
 [[nodiscard]] uint64_t parameter_key(const ValueRecord& record);
 
+/// @return of one call of one module, or of one op inside it: what its inputs and outputs share.
+[[nodiscard]] RecordKey call_key(const ValueRecord& record);
+
+/// Whether a module lies in another one, by their paths.
+[[nodiscard]] bool is_inside(std::string_view path, std::string_view outer);
+
 /// Hashes the fields of RecordKey and LaunchKey.
 struct KeyHash {
   size_t operator()(const RecordKey& key) const noexcept;

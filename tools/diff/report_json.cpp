@@ -164,6 +164,21 @@ Json summary_json(const StepSummary& s) {
           {"class", to_string(*std::ranges::max_element(s.worst))}};
 }
 
+Json carried_json(const Carried& carried) {
+  if (carried.count == 0) return {};
+  const RecordReport& first = *carried.first;
+  return {{"count", carried.count},
+          {"largest", tools::json_number(carried.largest)},
+          {"first",
+           {{"rank", first.rank},
+            {"step", step_json(first.step)},
+            {"phase", to_string(first.phase)},
+            {"scope", first.scope},
+            {"call", first.call},
+            {"slot", first.slot},
+            {"op", text_or_null(first.op)}}}};
+}
+
 Json renamed_json(const std::vector<RenamedModule>& modules) {
   Json list = Json::array();
   for (const RenamedModule& module : modules) {
@@ -232,6 +247,7 @@ Json json_report(const DiffResult& result) {
                                       {"slot", one.slot},
                                       {"other", one.other}});
   }
+  json["rounding_grown"] = carried_json(result.carried);
   json["per_step"] = per_step_json(result);
   json["next"] = result.root ? Json(next_commands(result)) : Json::array();
   json["cause"] = Json();

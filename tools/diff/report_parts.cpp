@@ -35,50 +35,6 @@ std::string side_type(const SideReport& side) {
   return text + " on " + device_text(side.device);
 }
 
-bool is_measured(const SideReport& side) { return side.capture != format::Capture::kHash; }
-
-std::string wide_text(format::DType dtype, format::WideScalar value) {
-  return format::number_class(dtype) == format::NumberClass::kFloat
-             ? number_text(value.as_f64(), 9)
-             : tools::wide_integer_text(value);
-}
-
-std::string samples_text(const SideReport& side) {
-  std::string text;
-  for (size_t i = 0; i < side.samples.size() && i < 4; ++i) {
-    text += (i == 0 ? "" : " ") + number_text(side.samples[i], 5);
-  }
-  return side.samples.size() > 4 ? text + " ..." : text;
-}
-
-/// Nine digits tell any two f32 numbers apart.
-std::vector<std::string> stat_texts(const SideReport& side) {
-  if (!is_measured(side)) return std::vector<std::string>(kMeasuredFields + 1);
-  const format::Stats& s = side.stats;
-  const format::DType dtype = side.dtype;
-  return {number_text(s.mean, 9),
-          number_text(s.std, 9),
-          wide_text(dtype, s.l1),
-          number_text(s.l2, 9),
-          number_text(tools::extreme_as_double(dtype, s.min), 9),
-          number_text(tools::extreme_as_double(dtype, s.max), 9),
-          number_text(tools::magnitude_as_double(dtype, s.amax), 9),
-          samples_text(side),
-          count_text(s.nan) + " / " + count_text(s.pos_inf + s.neg_inf)};
-}
-
-/// Place of a component in a tensor of that shape, "[2, 17]".
-std::string index_text(const SideReport& side, uint64_t index) {
-  std::string text;
-  uint64_t element = index * tools::component_bytes(side.dtype) / format::element_bytes(side.dtype);
-  for (auto extent = side.shape.rbegin(); extent != side.shape.rend(); ++extent) {
-    if (*extent == 0) return std::to_string(index);
-    text = std::to_string(element % *extent) + (text.empty() ? "" : ", ") + text;
-    element /= *extent;
-  }
-  return text.empty() ? std::to_string(index) : '[' + text + ']';
-}
-
 /// What to say of a result that diverged, by the worst of its inputs.
 std::string result_sentence(Class worst_input) {
   switch (worst_input) {
@@ -119,6 +75,11 @@ std::string place_text(const RecordReport& record, bool with_rank) {
   return text + " (call " + std::to_string(record.call) + ')';
 }
 
+std::string module_text(const RecordReport& record) {
+  std::string text = std::string(to_string(record.phase)) + ", " + scope_text(record.scope);
+  return record.call == 0 ? text : text + " (call " + std::to_string(record.call) + ')';
+}
+
 std::string object_text(const RecordReport& record) {
   std::string text;
   if (!record.op.empty()) text += "op " + escape_text(record.op) + ", ";
@@ -132,22 +93,6 @@ std::string type_text(const RecordReport& record) {
   const std::string base = side_type(record.base);
   const std::string cand = side_type(record.cand);
   return base == cand ? base : base + " against " + cand;
-}
-
-std::vector<StatRow> stat_rows(const RecordReport& record) {
-  std::vector<StatRow> rows;
-  const std::vector<std::string> base = stat_texts(record.base);
-  const std::vector<std::string> cand = stat_texts(record.cand);
-  for (size_t i = 0; i < base.size(); ++i) {
-    if (base[i].empty() && cand[i].empty()) continue;
-    const auto field = static_cast<Field>(i);
-    const std::string name(field == Field::kNonFinite ? "nan / inf" : to_string(field));
-    rows.push_back({name, base[i], cand[i], field == record.comparison.field});
-  }
-  rows.push_back({"hash", tools::hex_text(record.base.stats.hash),
-                  tools::hex_text(record.cand.stats.hash),
-                  record.comparison.field == Field::kHash});
-  return rows;
 }
 
 std::string root_sentence(const RootReport& root) {
@@ -229,37 +174,6 @@ std::vector<std::string> alias_lines(const DiffResult& result) {
   return lines;
 }
 
-std::vector<std::string> element_lines(const RecordReport& record) {
-  if (!record.elements) return {};
-  const ElementReport& e = *record.elements;
-  std::vector<std::string> lines;
-  lines.push_back(count_text(e.differing) + " of " + count_text(e.compared) + " elements differ" +
-                  (e.compared < e.count ? " (of the first, the value is larger)" : "") +
-                  "; max abs " + number_text(e.max_abs) + ", max rel " + number_text(e.max_rel) +
-                  ", cosine " + number_text(e.cosine, 9));
-  std::string within = "within";
-  for (size_t i = 0; i < kWithin.size(); ++i) {
-    const double share = static_cast<double>(e.within[i]) / static_cast<double>(e.compared);
-    within +=
-        (i == 0 ? " " : ", ") + number_text(kWithin[i]) + ": " + number_text(100 * share, 5) + " %";
-  }
-  lines.push_back(within);
-  if (e.has_ulps) {
-    std::string ulps = "ulps";
-    for (size_t i = 0; i < e.ulps.size(); ++i) {
-      const bool last = i == kUlpLimits.size();
-      ulps += (i == 0 ? " " : ", ") + (last ? "more" : "<=" + std::to_string(kUlpLimits[i])) +
-              ": " + count_text(e.ulps[i]);
-    }
-    lines.push_back(ulps);
-  }
-  if (e.first) {
-    lines.push_back("first at " + index_text(record.base, *e.first) + ": " +
-                    number_text(e.first_base, 9) + " | " + number_text(e.first_cand, 9));
-  }
-  return lines;
-}
-
 std::string match_text(const RecordReport& record) {
   std::string text(to_string(record.how));
   if (record.confidence < 1) {
@@ -311,17 +225,33 @@ std::string one_sided_text(const RootReport& root) {
 
 std::string rounding_hint(const RootReport& root, bool noise_given) {
   const Comparison& c = shown_difference(root).comparison;
-  const double reach = root.rounding_enlarged ? kEnlargedReach : kRoundingReach;
   if (c.verdict != Class::kDiverged) return "";
   if (noise_given) {
     return c.z <= 2 * kSuspiciousLimit
                ? "just outside of what the --noise runs differ by: more of them would tell"
                : "";
   }
-  if (!(c.z <= reach)) return "";
-  return std::string("within reach of rounding") +
-         (c.z > kRoundingReach ? ", of which the optimizer made more before" : "") +
-         ": rerun with --noise OTHER_BASE (another run of the baseline)";
+  return c.z <= kRoundingReach ? "within reach of rounding: rerun with --noise OTHER_BASE (another "
+                                 "run of the baseline)"
+                               : "";
+}
+
+std::string carried_text(const DiffResult& result) {
+  const Carried& carried = result.carried;
+  if (carried.count == 0) return "";
+  const bool one = carried.count == 1;
+  const std::string text =
+      "from " + place_text(*carried.first, result.ranks.size() > 1) + ", " +
+      object_text(*carried.first) + " on " + tools::counted(carried.count, "value") +
+      (result.root ? " before the root" : "") + (one ? " is" : " are") + " further apart than " +
+      (one ? "its" : "their") + " own rounding explains, by up to " +
+      number_text(100 * carried.largest, 2) + " % of a value's size, but no further than what " +
+      (one ? "it was" : "they were") + " made of";
+  if (result.root) return text;
+  if (result.noise_given) return text + ". A fault smaller than that does not show";
+  return text +
+         ". Such growth is within reach of rounding; a fault smaller than that does not show. To "
+         "tell them apart rerun with --noise OTHER_BASE (another run of the baseline)";
 }
 
 const RecordReport& shown_difference(const RootReport& root) {
@@ -355,9 +285,9 @@ std::string headline(const DiffResult& result) {
   const bool identical = result.counts[static_cast<size_t>(Class::kIdentical)] == result.values;
   if (identical) return "SAME: every compared value is identical";
   const uint64_t hashes = result.counts[static_cast<size_t>(Class::kBitDifference)];
-  if (hashes == 0) return "SAME: no compared value differs by more than rounding explains";
-  return "SAME: no measured value differs by more than rounding explains; "
-         "of " +
+  const std::string grown = result.carried.count != 0 ? ", which grew" : "";
+  if (hashes == 0) return "SAME: no compared value differs by more than rounding explains" + grown;
+  return "SAME: no measured value differs by more than rounding explains" + grown + "; of " +
          tools::counted(hashes, "value") + " only the hash is known, and it differs";
 }
 

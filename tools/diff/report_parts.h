@@ -14,6 +14,8 @@ namespace convtrace::diff {
 
 /// "step 3, forward, h.0.mlp (call 1)", with the rank in front when there are several.
 [[nodiscard]] std::string place_text(const RecordReport& record, bool with_rank);
+/// "forward, h.0.mlp": the place without its step, and without its call if that is the only one.
+[[nodiscard]] std::string module_text(const RecordReport& record);
 /// "op demo::gelu, output:0", "kernel gemm, arg:3", or the slot alone.
 [[nodiscard]] std::string object_text(const RecordReport& record);
 /// "f32 [4, 64] on cpu"; both sides when they are not alike.
@@ -55,6 +57,8 @@ struct StepRow {
 [[nodiscard]] std::string one_sided_text(const RootReport& root);
 /// "within reach of rounding: rerun with --noise", that more such runs are needed, or "".
 [[nodiscard]] std::string rounding_hint(const RootReport& root, bool noise_given);
+/// What grew of rounding before the root, or before the end; empty if nothing did.
+[[nodiscard]] std::string carried_text(const DiffResult& result);
 /// The values whose difference is shown: the root's, or for changed-between the first that
 /// suffered.
 [[nodiscard]] const RecordReport& shown_difference(const RootReport& root);

@@ -32,6 +32,7 @@ class TextReport {
     out_ << paint(good ? "32;1" : "31;1", wrapped(headline(result_), terminal_.columns, 0, 2))
          << "\n";
     for (const std::string& text : advice(result_)) line("  ", text);
+    if (!result_.root) line("rounding    ", carried_text(result_));
     cause();
     if (result_.root) root(*result_.root);
     first_bit_difference();
@@ -118,6 +119,7 @@ class TextReport {
          std::string(to_string(record.comparison.verdict)) + "; matched by " + match_text(record));
     line("  before it   ", before_text(result_));
     line("  one-sided   ", one_sided_text(root));
+    line("  rounding    ", carried_text(result_));
     if (root.consumer) {
       changed_between(root);
     } else {

@@ -62,6 +62,14 @@ struct OneSided {
   RecordReport first;    ///< only that run's side is filled in
 };
 
+/// Values that are further apart than their own rounding says, and no further than what they were
+/// made of (drift.h): rounding has grown, or hides what it grew from.
+struct Carried {
+  uint64_t count = 0;
+  std::optional<RecordReport> first{};
+  double largest = 0;  ///< difference of samples in units of a value's size
+};
+
 inline constexpr size_t kMaxGradients = 200;
 
 /// Where the runs part.
@@ -154,6 +162,7 @@ struct DiffResult {
   std::optional<RootReport> root;
   std::optional<Cause> cause;
   std::optional<RootReport> first_bit_difference;
+  Carried carried;  ///< of all ranks
   std::array<uint64_t, kClassCount> counts{};
   uint64_t values = 0;                   ///< pairs of values compared
   uint64_t launches = 0;                 ///< pairs of launches aligned

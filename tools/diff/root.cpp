@@ -7,17 +7,6 @@ namespace {
 
 using ClassMap = std::unordered_map<uint64_t, Class>;
 
-/// One call of one module, or of one op inside it.
-RecordKey call_key(const ValueRecord& record) {
-  RecordKey key = record.key;
-  key.slot = {};
-  key.family = {};
-  key.occurrence = 0;
-  // What a root module is given has a phase of its own.
-  if (key.phase == format::Phase::kData) key.phase = format::Phase::kForward;
-  return key;
-}
-
 void raise(Class& worst, Class seen) { worst = std::max(worst, seen); }
 
 template <typename Map, typename Key>
@@ -50,7 +39,11 @@ class InputClasses {
       default:
         break;
     }
+    if (record.kind != SlotKind::kGrad && record.kind != SlotKind::kParam) raise(before_, verdict);
   }
+
+  /// Of everything before that a value of no known origin can be made of.
+  [[nodiscard]] Class before() const { return before_; }
 
   [[nodiscard]] Class worst_input_of(const ValueRecord& record) const {
     const uint32_t scope = record.key.scope.value;
@@ -62,6 +55,9 @@ class InputClasses {
         return worst_of(gradients_of_scope_, scope);
       case SlotKind::kParam:
         return worst_of(gradients_, parameter_key(record));
+      case SlotKind::kLoss:
+      case SlotKind::kGradOutput:
+        return before_;
       default:
         return Class::kIdentical;
     }
@@ -71,6 +67,7 @@ class InputClasses {
   std::unordered_map<RecordKey, Class, KeyHash> inputs_;
   std::unordered_map<uint32_t, Class> parameters_, gradients_of_scope_;
   ClassMap gradients_;
+  Class before_ = Class::kIdentical;
 };
 
 std::optional<ChangedBetween> earliest(const std::vector<ChangedBetween>& changed) {
@@ -92,10 +89,17 @@ std::optional<RootChoice> RootFinder::examine(const StepRecords& base, const Ali
     // A hash cannot say by how much an input differs, but the record it came from can.
     if (classes[m] == Class::kBitDifference && lineage.seen_from[m] != kNone) {
       classes[m] = classes[lineage.seen_from[m]];
+    } else if (classes[m] == Class::kBitDifference && inputs.before() >= Class::kDiverged) {
+      classes[m] = inputs.before();
     }
     const Class own = comparisons[m].verdict;
     if (own >= Class::kDiverged && own != Class::kChangedBetween) {
-      const Class worst = inputs.worst_input_of(record);
+      Class worst = inputs.worst_input_of(record);
+      // What a module gives out is made by those inside of it.
+      if (root && is_inside(names_.text(base.values[alignment.matches[root->match].base].key.scope),
+                            names_.text(record.key.scope))) {
+        worst = std::max(worst, comparisons[root->match].verdict);
+      }
       if (!root || (agrees(worst) && !agrees(root->worst_input))) root = {m, {}, worst};
     }
     inputs.add(record, classes[m]);

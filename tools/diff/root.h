@@ -11,6 +11,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "format/definitions.h"
 #include "tools/diff/compare.h"
 #include "tools/diff/lineage.h"
 
@@ -27,6 +28,9 @@ struct RootChoice {
 
 class RootFinder {
  public:
+  /// @param names  texts of the records' ids; must outlive this.
+  explicit RootFinder(const format::Definitions& names) : names_(names) {}
+
   /// @param base        the step's records; slots and places are equal in both runs.
   /// @param comparisons one per match; consumers in `lineage.changed` already are kChangedBetween.
   [[nodiscard]] std::optional<RootChoice> examine(const StepRecords& base,
@@ -37,6 +41,7 @@ class RootFinder {
   void take_equal_step() { parameters_.clear(); }
 
  private:
+  const format::Definitions& names_;
   /// Class of every parameter as last recorded, by (scope, name): an input of the following step.
   std::unordered_map<uint64_t, Class> parameters_;
 };

@@ -13,6 +13,12 @@ using format::DType;
 /// An update that went the other way makes two; and the samples need not show the largest.
 constexpr double kUpdatesApart = 3;
 
+/// Gradients of an element agree, and its updates do: in parts of themselves, and of the largest
+/// update of the tensor.
+constexpr double kSameGradient = 0.01, kSameUpdate = 0.05, kLeastUpdate = 0.01;
+/// So many elements have to say so.
+constexpr size_t kLeastElements = 3;
+
 /// A loss is an average, though it has one element.
 constexpr uint64_t kAveraged = 4096;
 
@@ -63,6 +69,7 @@ void Rounding::widen(const ValueView& base, const ValueView& cand,
   } else if (record.kind == SlotKind::kParam) {
     const auto parameter = parameters_.find(parameter_key(record));
     if (parameter == parameters_.end() || !parameter->second.gradient_differs) return;
+    if (updated_otherwise(parameter->second, base, cand)) return;
     // A wrong update looks the same: up to there it is suspicious, and no more.
     const double error = drift(parameter->second, base, cand) / kSuspiciousLimit;
     widen_band(widened().absolute, errors(error, record.stats.count));
@@ -72,7 +79,9 @@ void Rounding::widen(const ValueView& base, const ValueView& cand,
 void Rounding::learn(const ValueView& base, const ValueView& cand, const Comparison& comparison) {
   const ValueRecord& record = base.record;
   if (record.kind == SlotKind::kGrad) {
-    parameters_[parameter_key(record)].gradient_differs |= comparison.bits_differ;
+    Parameter& parameter = parameters_[parameter_key(record)];
+    parameter.gradient_differs |= comparison.bits_differ;
+    if (comparison.bits_differ) taint(parameter, base, cand);
   }
   if (!is_measured(record) || !is_measured(cand.record)) return;
   if (is_rounding(comparison) && epsilon(record.dtype) > epsilon(coarsest_)) {
@@ -87,16 +96,59 @@ void Rounding::learn(const ValueView& base, const ValueView& cand, const Compari
       parameter.drift = drift(parameter, base, cand);
       enlarged_ |= is_rounding(comparison) && compare(base, cand, nullptr).z > kSuspiciousLimit;
     }
+    if (parameter.step) move_ = std::max(move_, update(parameter, base, cand));
     parameter.base = samples_of(base);
     parameter.cand = samples_of(cand);
+    parameter.step = step_;
   }
 }
 
+double Rounding::update(const Parameter& parameter, const ValueView& base, const ValueView& cand) {
+  return std::min(largest_move(parameter.base, samples_of(base)),
+                  largest_move(parameter.cand, samples_of(cand)));
+}
+
+void Rounding::taint(Parameter& parameter, const ValueView& base, const ValueView& cand) {
+  const std::vector<double> a = samples_of(base), b = samples_of(cand);
+  const size_t count = std::min(a.size(), b.size());
+  // What was recorded of the gradient says nothing about samples that it does not have.
+  parameter.tainted.resize(std::max(parameter.tainted.size(), count), !is_measured(base.record));
+  for (size_t i = 0; i < parameter.tainted.size(); ++i) {
+    const bool same = i < count && std::abs(a[i] - b[i]) <= kSameGradient * std::abs(a[i]);
+    if (!same) parameter.tainted[i] = true;
+  }
+}
+
+bool Rounding::updated_otherwise(const Parameter& parameter, const ValueView& base,
+                                 const ValueView& cand) const {
+  // The weights before the first step are recorded with it.
+  const bool one_update =
+      parameter.step && (*parameter.step + 1 == step_ || *parameter.step == step_);
+  const std::vector<double> a = samples_of(base), b = samples_of(cand);
+  const size_t count = std::min(
+      {a.size(), b.size(), parameter.base.size(), parameter.cand.size(), parameter.tainted.size()});
+  if (!one_update || count == 0) return false;
+  const double most = std::max(largest_move(parameter.base, a), largest_move(parameter.cand, b));
+  size_t same = 0, otherwise = 0;
+  for (size_t i = 0; i < count; ++i) {
+    if (parameter.tainted[i]) continue;
+    const double own = a[i] - parameter.base[i], other = b[i] - parameter.cand[i];
+    const double allowed =
+        kSameUpdate * std::max(std::abs(own), std::abs(other)) + kLeastUpdate * most +
+        4 * epsilon(base.record.dtype) * std::max(std::abs(a[i]), std::abs(b[i]));
+    ++(std::abs(own - other) > allowed ? otherwise : same);
+  }
+  return otherwise >= kLeastElements && otherwise > same;
+}
+
 /// Updates go the other way independently of each other. The smaller of both runs' counts: a wrong
-/// one must not explain itself.
-double Rounding::drift(const Parameter& parameter, const ValueView& base, const ValueView& cand) {
-  const double move = std::min(largest_move(parameter.base, samples_of(base)),
-                               largest_move(parameter.cand, samples_of(cand)));
+/// one must not explain itself. Where all of a gradient is rounding, so is the size of the update:
+/// no larger than what others move by.
+double Rounding::drift(const Parameter& parameter, const ValueView& base,
+                       const ValueView& cand) const {
+  double move = update(parameter, base, cand);
+  const auto tainted = std::ranges::count(parameter.tainted, true);
+  if (2 * tainted > std::ssize(parameter.tainted)) move = std::max(move, move_);
   return std::hypot(parameter.drift, kUpdatesApart * move);
 }
 

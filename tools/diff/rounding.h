@@ -6,7 +6,8 @@
 /// - a sum in which much cancels: the gradient of a bias before a normalisation is the rounding of
 ///   what it adds up, so it is held against that and not against itself;
 /// - an optimizer that divides by the size of a gradient: where that is about zero, rounding says
-///   which way the parameter goes, and it ends up to two updates apart;
+///   which way the parameter goes, and it ends up to two updates apart. Elements whose gradients
+///   agree are not excused by it: where they move differently, the update is another one;
 /// - a narrow type upstream: after a bf16 value that differs by rounding no f32 value made of it is
 ///   known better than bf16.
 ///
@@ -26,7 +27,11 @@ namespace convtrace::diff {
 class Rounding {
  public:
   /// Gradients of the coming step are sums of other values.
-  void begin_step() { summands_.clear(); }
+  void begin_step(uint32_t step) {
+    summands_.clear();
+    move_ = 0;
+    step_ = step;
+  }
   /// Widens `band` by what is known so far.
   void widen(const ValueView& base, const ValueView& cand, std::optional<NoiseBand>& band) const;
   /// @param comparison  of these two.
@@ -39,15 +44,27 @@ class Rounding {
  private:
   struct Parameter {
     std::vector<double> base, cand;  ///< samples as recorded last
+    std::optional<uint32_t> step;    ///< when that was
+    std::vector<bool> tainted;       ///< samples whose gradients were ever apart
     bool gradient_differs = false;   ///< in this step or an earlier one
     double drift = 0;                ///< what the updates since then can have carried it apart
   };
 
+  /// Whether elements with equal gradients moved otherwise.
+  [[nodiscard]] bool updated_otherwise(const Parameter& parameter, const ValueView& base,
+                                       const ValueView& cand) const;
+  /// The largest that both runs made.
+  static double update(const Parameter& parameter, const ValueView& base, const ValueView& cand);
+  static void taint(Parameter& parameter, const ValueView& base, const ValueView& cand);
+
   /// @return Parameter::drift with the update that led to these two.
-  static double drift(const Parameter& parameter, const ValueView& base, const ValueView& cand);
+  [[nodiscard]] double drift(const Parameter& parameter, const ValueView& base,
+                             const ValueView& cand) const;
 
   std::unordered_map<uint32_t, double> summands_;  ///< by scope: l2 norm of its grad_output
   std::unordered_map<uint64_t, Parameter> parameters_;
+  uint32_t step_ = 0;
+  double move_ = 0;  ///< the largest of the step's updates so far
   bool enlarged_ = false;
   format::DType coarsest_ = format::DType::kF64;  ///< of the values that differed by rounding
 };

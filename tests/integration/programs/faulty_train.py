@@ -2,6 +2,7 @@
 """Trains a small network for four steps, with faults planted: faulty_train.py FAULT[+FAULT].
 
 Faults are what makes real runs part: a changed constant, type, seed, reduction or update, or nothing but rounding.
+With "adam" the optimizer is one that makes whole updates of rounding.
 """
 import sys
 
@@ -23,10 +24,11 @@ class Block(nn.Module):
         self.fc2 = nn.Linear(2 * WIDTH, WIDTH)
         self.scale = 1.01 if "between" in faults and here else 1.0
         self.fused = "fused" in faults
+        self.formula = "tanh" if "formula" in faults and here else "none"
 
     def forward(self, x):
         h = self.fc1(self.ln(x))
-        h = F.gelu(h) if self.fused else self.act(h)
+        h = F.gelu(h, approximate=self.formula) if self.fused else self.act(h)
         return x + self.fc2(self.drop(h) * self.scale)
 
 
@@ -82,7 +84,10 @@ def main(faults):
     torch.manual_seed(3)
     torch.set_num_threads(1)
     net = plant(Net(faults), faults)
-    optimizer = torch.optim.SGD(groups(net, faults), lr=0.011 if "lr" in faults else 0.01)
+    if "adam" in faults:
+        optimizer = torch.optim.AdamW(groups(net, faults), lr=1.1e-3 if "lr" in faults else 1e-3)
+    else:
+        optimizer = torch.optim.SGD(groups(net, faults), lr=0.011 if "lr" in faults else 0.01)
     inputs, targets = torch.randn(STEPS, 64, WIDTH), torch.randint(4, (STEPS, 64))
     if "data" in faults:
         inputs[[2, 3]], targets[[2, 3]] = inputs[[3, 2]], targets[[3, 2]]
