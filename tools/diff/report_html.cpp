@@ -32,7 +32,8 @@ constexpr std::string_view kCharts =
     "<div id=\"map\"><canvas id=\"heat\" tabindex=\"0\" role=\"img\" aria-label=\"worst class of "
     "each module in each step; arrow keys read it\"></canvas></div>\n"
     "<p id=\"cell\" aria-live=\"polite\"></p>\n"
-    "<h2>Every value</h2>\n<p><label>find <input id=\"filter\" type=\"search\" "
+    "<h2 class=\"screen\">Every value</h2>\n<p class=\"screen\"><label>find <input id=\"filter\" "
+    "type=\"search\" "
     "placeholder=\"module, slot, op\"></label><label>at least <select id=\"least\">";
 
 constexpr std::string_view kListing =
@@ -54,7 +55,10 @@ class HtmlReport {
          << to_string(result_.verdict) << "\">" << quote_markup(headline(result_)) << "</h1>\n<p>"
          << escape_markup(result_.base_path) << " against " << escape_markup(result_.cand_path)
          << "</p>\n<p>Compared " << quote_markup(compared_text(result_)) << ".</p>\n";
+    for (const std::string& text : advice(result_)) paragraph(quote_markup(text));
     paragraph(quote_markup(phase_text(result_.summaries)));
+    if (result_.carried.count != 0)
+      paragraph("Rounding: " + quote_markup(carried_text(result_)) + ".");
     paragraph(quote_markup(renamed_text(result_)));
     for (const std::string& text : replica_lines(result_)) paragraph("Replicas: " + text);
     for (const std::string& text : alias_lines(result_)) paragraph("Aliasing: " + text);
@@ -137,19 +141,20 @@ class HtmlReport {
     }
     paragraph(quote_markup(tolerance_text(shown_difference(root))));
     paragraph(quote_markup(rounding_hint(root, result_.noise_given)));
-    gradients(root);
-    around(root);
-    out_ << "<h2>Next</h2>\n<pre>";
+    out_ << "<h2>Next</h2>\n<p>Store these values in both runs, and compare them element by "
+            "element:</p>\n<pre>";
     for (const std::string& line : next_commands(result_)) out_ << quote_markup(line) << "\n";
     out_ << "</pre>\n";
+    gradients(root);
+    around(root);
   }
 
   void table(const RecordReport& record) {
     out_ << "<div class=\"scroll\"><table><tr><th></th><th>baseline</th><th>candidate</th></tr>\n";
     for (const StatRow& row : stat_rows(record)) {
-      out_ << (row.base == row.cand ? "<tr>" : "<tr class=\"differs\">") << "<td>" << row.name
-           << "</td><td>" << quote_markup(row.base) << "</td><td>" << quote_markup(row.cand)
-           << "</td></tr>\n";
+      out_ << "<tr class=\"" << (row.base == row.cand ? "" : "differs ")
+           << (row.deciding ? "decides" : "") << "\"><td>" << row.name << "</td><td>"
+           << quote_markup(row.base) << "</td><td>" << quote_markup(row.cand) << "</td></tr>\n";
     }
     out_ << "</table></div>\n";
     for (const std::string& text : element_lines(record)) paragraph(quote_markup(text));
@@ -157,7 +162,8 @@ class HtmlReport {
 
   void gradients(const RootReport& root) {
     if (root.gradients.empty()) return;
-    out_ << "<details><summary>Norms of the gradients that differ in this step</summary>"
+    out_ << "<details class=\"long\"><summary>Norms of the gradients that differ in this "
+            "step</summary>"
             "<div class=\"scroll\"><table><tr><th>weight</th><th>baseline</th><th>candidate</th>"
             "<th>class</th></tr>\n";
     for (const RecordReport& gradient : root.gradients) {
@@ -170,16 +176,15 @@ class HtmlReport {
   }
 
   void around(const RootReport& root) {
-    out_ << "<h2>Values around the root</h2>\n<div "
+    out_ << "<h2>Values around the root, in the same step</h2>\n<div "
             "class=\"scroll\"><table><tr><th>place</th><th>value</th>"
             "<th>class</th><th>largest difference</th></tr>\n";
     for (size_t i = 0; i < root.around.size(); ++i) {
       const RecordReport& record = root.around[i];
       const Comparison& c = i == root.around_root ? root.record.comparison : record.comparison;
       out_ << (i == root.around_root ? "<tr class=\"root\">" : "<tr>") << "<td>"
-           << quote_markup(place_text(record, false)) << "</td><td>"
-           << quote_markup(object_text(record)) << "</td><td>" << to_string(c.verdict)
-           << "</td><td>";
+           << quote_markup(module_text(record)) << "</td><td>" << quote_markup(object_text(record))
+           << "</td><td>" << to_string(c.verdict) << "</td><td>";
       if (c.bits_differ && !std::isnan(c.difference)) {
         out_ << tools::number_text(c.difference) << " in " << to_string(c.field);
       }

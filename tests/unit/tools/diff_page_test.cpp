@@ -79,6 +79,7 @@ TEST_CASE("page: bytes in base64", "[diff][html]") {
 TEST_CASE("page: it is read with the keyboard, on a phone", "[diff][html][browser]") {
   Run cand = test::training(4);
   scale(cand.at(2, "fc2", "output:0"), 1.5);
+  cand.add({.kind = test::Item::Kind::kFinding, .step = 3, .scope = "fc1"});
   const std::string html = page_of(test::training(4), cand);
   const tools::Json told = driven(html, R"(
     const key = (id, name) => document.getElementById(id).dispatchEvent(new KeyboardEvent('keydown', {key: name, cancelable: true}));
@@ -100,6 +101,12 @@ TEST_CASE("page: it is read with the keyboard, on a phone", "[diff][html][browse
     told.band = document.querySelectorAll('#tensor .band').length;
     key('heat', 'ArrowDown');
     told.cell = document.getElementById('cell').textContent;
+    const closed = () => document.querySelectorAll('details:not([open])').length;
+    told.closed = closed();
+    dispatchEvent(new Event('beforeprint'));
+    told.closed_on_paper = closed();
+    dispatchEvent(new Event('afterprint'));
+    told.closed_again = closed();
     told.overflow = document.documentElement.scrollWidth - innerWidth;
   )");
   if (told.is_null()) {
@@ -116,6 +123,9 @@ TEST_CASE("page: it is read with the keyboard, on a phone", "[diff][html][browse
   CHECK(told["match"].get<std::string>().find("step 2  diverged") == 0);
   CHECK(told["plot"] == "mean of fc2 output:0 forward, f32");
   CHECK(told["cell"].get<std::string>().find("step 0, fc2: identical") == 0);
+  CHECK(told["closed"] >= 2);  // the finding, and its stack
+  CHECK(told["closed_on_paper"] == 0);
+  CHECK(told["closed_again"] == told["closed"]);
   CHECK(told["overflow"] <= 0);
 }
 

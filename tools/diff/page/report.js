@@ -25,6 +25,7 @@ const nameOf = (t) => {
   return (data.ranks > 1 ? `rank ${t[0]} ` : '') + (data.scopes[t[1]] || '(root module)') + ' ' + data.slots[t[2]] +
          (op ? ` [${op}]` : '') + ` ${data.phases[t[4]]}` + (t[5] ? ` call ${t[5]}` : '');
 };
+const short = (x) => x !== 0 && (Math.abs(x) < 1e-3 || Math.abs(x) >= 1e5) ? x.toExponential(2) : String(+x.toPrecision(4));
 const number = (x) => Number.isFinite(x) ? String(+x.toPrecision(6)) : '–';
 
 // ---- line charts ----
@@ -56,7 +57,7 @@ function chart(figure, title, points) {
   const y = (v) => T + (H - T - B) * (high - v) / (high - low);
   const svg = make('svg', {viewBox: `0 0 ${W} ${H}`, role: 'img', 'aria-label': title});
   for (const v of [low, (low + high) / 2, high]) {
-    make('text', {x: L - 4, y: y(v) + 4, 'text-anchor': 'end'}, svg).textContent = number(+v.toPrecision(4));
+    make('text', {x: L - 4, y: y(v) + 4, 'text-anchor': 'end'}, svg).textContent = short(v);
   }
   for (const v of new Set([first, last])) make('text', {x: x(v), y: H - 6, 'text-anchor': v === first ? 'start' : 'end'}, svg).textContent = v;
   const banded = points.filter((p) => Number.isFinite(p.band) && Number.isFinite(p.base));
@@ -90,21 +91,38 @@ for (let i = 0; i < count; i++) {
 }
 const scopes = [...worst.keys()];
 const cell = Math.max(2, Math.min(24, Math.floor(900 / Math.max(1, data.steps.length)))), rowHeight = scopes.length > 200 ? 4 : 14;
-const canvas = $('heat'), gutter = rowHeight > 4 ? 260 : 0;  // names of modules, where they can be read
+const canvas = $('heat'), gutter = rowHeight > 4 ? Math.min(260, Math.floor(innerWidth * 0.45)) : 0;  // names of modules, where they can be read
 // Browsers refuse canvases beyond 32767 pixels.
 canvas.width = Math.min(32000, gutter + cell * data.steps.length);
 canvas.height = Math.min(32000, rowHeight * scopes.length);
-const pen = canvas.getContext('2d');
-pen.font = '11px system-ui,sans-serif';
-scopes.forEach((scope, r) => {
-  pen.fillStyle = getComputedStyle(document.body).color;
-  if (gutter) pen.fillText((data.scopes[scope] || '(root module)').slice(-44), 4, r * rowHeight + 11, gutter - 8);
+function drawMap() {
+  const pen = canvas.getContext('2d');
+  pen.clearRect(0, 0, canvas.width, canvas.height);
+  pen.font = '11px system-ui,sans-serif';
+  pen.fillStyle = getComputedStyle(document.documentElement).getPropertyValue('--fg');
+  scopes.forEach((scope, r) => {
+    if (gutter) pen.fillText((data.scopes[scope] || '(root module)').slice(-Math.floor(gutter / 6)), 4, r * rowHeight + 11, gutter - 8);
+  });
+  scopes.forEach((scope, r) => worst.get(scope).forEach((verdict, s) => {
+    if (verdict < 0) return;
+    pen.fillStyle = COLORS[verdict];
+    pen.fillRect(gutter + s * cell, r * rowHeight, cell - (cell > 4 ? 1 : 0), rowHeight - (rowHeight > 4 ? 1 : 0));
+  }));
+}
+drawMap();
+// Paper is white whatever the screen is, and nobody can open what is closed on it.
+let opened = [];
+addEventListener('beforeprint', () => {
+  opened = [...document.querySelectorAll('details:not([open]):not(.long)')];
+  for (const part of opened) part.open = true;
+  drawMap();
 });
-scopes.forEach((scope, r) => worst.get(scope).forEach((verdict, s) => {
-  if (verdict < 0) return;
-  pen.fillStyle = COLORS[verdict];
-  pen.fillRect(gutter + s * cell, r * rowHeight, cell - (cell > 4 ? 1 : 0), rowHeight - (rowHeight > 4 ? 1 : 0));
-}));
+addEventListener('afterprint', () => {
+  for (const part of opened) part.open = false;
+  drawMap();
+});
+matchMedia('print').addEventListener('change', drawMap);
+matchMedia('(prefers-color-scheme:dark)').addEventListener('change', drawMap);
 const at = {scope: 0, step: 0};
 function showCell() {
   const scope = scopes[at.scope], verdict = worst.get(scope)?.[at.step] ?? -1;
