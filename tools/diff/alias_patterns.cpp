@@ -82,9 +82,9 @@ void AliasPatterns::only_in(const AliasPatterns& run, const AliasPatterns& other
     if (same == other.targets_.end()) continue;  // what is not called at all differs otherwise
     for (const auto& [pair, step] : pairs) {
       if (same->second.contains(pair)) continue;
-      const auto slot = [&](uint32_t one) {
-        return target.is_kernel ? "arg:" + std::to_string(one)
-                                : std::string(names.text(format::StringId{one}));
+      const auto slot = [&, is_kernel = target.is_kernel](uint32_t one) {  // clang 14 wants it so
+        return is_kernel ? "arg:" + std::to_string(one)
+                         : std::string(names.text(format::StringId{one}));
       };
       like.step = step;
       like.phase = target.phase;
