@@ -69,7 +69,8 @@ LoadedControls load_controls(const char* const* environment) {
   LoadedSettings settings = load_from_environment(environment);
   LoadedControls loaded{.settings = std::move(settings.settings),
                         .rules = {},
-                        .problems = std::move(settings.problems)};
+                        .problems = std::move(settings.problems),
+                        .warnings = {}};
   if (loaded.problems.empty() && !loaded.settings.config.empty()) {
     LoadedRules rules = load_rules(loaded.settings.config);
     loaded.rules = std::move(rules.rules);
