@@ -115,6 +115,18 @@ class InterruptTestCase(Folder):
     def test_nor_does_a_termination(self):
         self.interrupted(signal.SIGTERM)
 
+    def test_a_reader_that_goes_away_takes_no_report_with_it(self):
+        base, cand = self.split("diverged")
+        report = self.folder / "report.json"
+        read, write = os.pipe()
+        os.close(read)
+        run = subprocess.run([DIFF, base, cand, "--json", report], stdout=write, stderr=subprocess.PIPE, timeout=60,
+                             preexec_fn=lambda: signal.signal(signal.SIGPIPE, signal.SIG_DFL))
+        os.close(write)
+        self.assertEqual(run.returncode, -signal.SIGPIPE)
+        self.assertEqual(json.loads(report.read_text())["verdict"], "diverged")
+        self.assertEqual(list(self.folder.glob("*.unfinished")), [])
+
 
 if __name__ == "__main__":
     unittest.main()

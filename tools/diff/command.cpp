@@ -112,9 +112,10 @@ DiffExitCode compare_and_report(const Options& options, std::ostream& out, std::
   if (json != nullptr) *json << tools::dump_json(json_report(result), 2) << "\n";
   if (html != nullptr) write_html_report(result, page_rows, *html);
   if (junit != nullptr) write_junit_report(result, *junit);
+  outputs.finish();
   if (outputs.stdout_taken()) terminal = {};
   write_text_report(result, terminal, outputs.people());
-  outputs.finish();
+  outputs.flush();
   return outputs.failed() ? DiffExitCode::kUsage : exit_code(result.verdict);
 }
 

@@ -35,7 +35,7 @@ convtrace::diff::Terminal terminal() {
 }  // namespace
 
 int main(int argc, char** argv) {
-  for (const int number : {SIGINT, SIGTERM, SIGHUP}) {
+  for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGPIPE}) {
     if (signal(number, end_by) == SIG_IGN) signal(number, SIG_IGN);  // as nohup wants it
   }
   try {

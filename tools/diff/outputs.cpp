@@ -6,7 +6,9 @@
 #include <atomic>
 #include <filesystem>
 #include <fstream>
+#include <span>
 
+#include "format/record_codec.h"
 #include "tools/common/escape.h"
 
 namespace convtrace::diff {
@@ -30,6 +32,15 @@ std::string target_of(const std::string& path) {
   std::error_code failed;
   const fs::path target = fs::canonical(path, failed);
   return failed ? path : target.string();
+}
+
+/// A name given for a report that is that of a trace is a slip, and a trace cannot be made again.
+bool is_trace(const std::string& path) {
+  std::error_code ignored;
+  if (!fs::is_regular_file(path, ignored)) return false;  // to look into a pipe would be to wait
+  std::array<char, 64> begin{};
+  std::ifstream(path, std::ios::binary).read(begin.data(), begin.size());
+  return format::has_magic(std::as_bytes(std::span(begin)));
 }
 
 /// Pipes and devices are written as they are.
@@ -86,6 +97,16 @@ std::ostream* Outputs::open(const std::string& path) {
     stdout_taken_ = true;
     return &out_;
   }
+  const std::string target = target_of(path);
+  if (is_trace(target)) {
+    fail(tools::escape_text(path) + ": is a trace, and stays one");
+    return nullptr;
+  }
+  for (const auto& file : files_) {
+    if (file->target != target) continue;
+    fail(tools::escape_text(path) + ": would hold two reports");
+    return nullptr;
+  }
   files_.push_back(std::make_unique<File>(path));
   if (!files_.back()->stream) fail(tools::escape_text(path) + ": cannot be written");
   return &files_.back()->stream;
@@ -95,6 +116,9 @@ void Outputs::finish() {
   for (const auto& file : files_) {
     if (!file->finish()) fail(tools::escape_text(file->name) + ": could not be written completely");
   }
+}
+
+void Outputs::flush() {
   if (!out_.flush()) fail("standard output could not be written completely");
 }
 

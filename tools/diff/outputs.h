@@ -19,13 +19,15 @@ class Outputs {
   Outputs(std::ostream& out, std::ostream& err);
   ~Outputs();
 
-  /// @return null when `path` is empty, or when it cannot be opened.
+  /// @return null when `path` is empty, or when it cannot be opened, is a trace, or has a report.
   std::ostream* open(const std::string& path);
   /// Where the report for people goes.
   [[nodiscard]] std::ostream& people() { return stdout_taken_ ? err_ : out_; }
   [[nodiscard]] bool stdout_taken() const { return stdout_taken_; }
-  /// Gives every report its name.
+  /// Gives every report its name. To be done before anything is printed: who reads that may go
+  /// away.
   void finish();
+  void flush();
   [[nodiscard]] bool failed() const { return failed_; }
 
  private:

@@ -60,6 +60,7 @@ class HtmlReport {
     if (result_.carried.count != 0)
       paragraph("Rounding: " + quote_markup(carried_text(result_)) + ".");
     paragraph(quote_markup(renamed_text(result_)));
+    ranks();
     for (const std::string& text : replica_lines(result_)) paragraph("Replicas: " + text);
     for (const std::string& text : alias_lines(result_)) paragraph("Aliasing: " + text);
     for (const std::string& why : result_.incomplete) paragraph("Incomplete: " + quote_markup(why));
@@ -92,6 +93,15 @@ class HtmlReport {
     if (entries.size() > kNamed)
       text += ", and " + std::to_string(entries.size() - kNamed) + " more";
     if (!text.empty()) paragraph("<a href=\"#differ\">The runs differ in</a> " + text + ".");
+  }
+
+  void ranks() {
+    const std::vector<std::string> lines = rank_lines(result_);
+    if (lines.empty()) return;
+    out_ << "<p>Ranks: ";
+    for (size_t i = 0; i < lines.size(); ++i)
+      out_ << (i == 0 ? "" : "<br>") << quote_markup(lines[i]);
+    out_ << "</p>\n";
   }
 
   void charts() {

@@ -164,6 +164,30 @@ Json summary_json(const StepSummary& s) {
           {"class", to_string(*std::ranges::max_element(s.worst))}};
 }
 
+/// How each rank fares by itself; whether the runs can be compared is said of all together.
+Json ranks_json(const std::vector<RankReport>& ranks) {
+  Json list = Json::array();
+  for (const RankReport& rank : ranks) {
+    Json root;
+    if (rank.root) {
+      const RecordReport& record = rank.root->record;
+      root = {{"step", step_json(record.step)},
+              {"phase", to_string(record.phase)},
+              {"scope", record.scope},
+              {"call", record.call},
+              {"slot", record.slot},
+              {"op", text_or_null(record.op)},
+              {"kernel", text_or_null(record.kernel)},
+              {"class", to_string(record.comparison.verdict)}};
+    }
+    list.push_back({{"rank", rank.rank},
+                    {"verdict", to_string(rank.root ? Verdict::kDiverged : Verdict::kSame)},
+                    {"values", rank.values},
+                    {"root", root}});
+  }
+  return list;
+}
+
 Json carried_json(const Carried& carried) {
   if (carried.count == 0) return {};
   const RecordReport& first = *carried.first;
@@ -226,6 +250,7 @@ Json json_report(const DiffResult& result) {
   json["steps"] = result.steps;
   json["why_not_comparable"] = text_or_null(result.why_not_comparable);
   json["phase"] = text_or_null(phase_text(result.summaries));
+  json["ranks"] = ranks_json(result.ranks);
   json["replicas"] = Json::array();
   for (const ReplicaParting& parting : result.replicas) {
     json["replicas"].push_back({{"run", parting.in_cand ? "cand" : "base"},

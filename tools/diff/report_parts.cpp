@@ -155,6 +155,30 @@ std::vector<std::string> replica_lines(const DiffResult& result) {
   return lines;
 }
 
+std::vector<std::string> rank_lines(const DiffResult& result) {
+  constexpr size_t kSaid = 8;
+  if (result.ranks.size() < 2) return {};
+  std::vector<const RankReport*> parted;
+  for (const RankReport& rank : result.ranks) {
+    if (rank.root) parted.push_back(&rank);
+  }
+  std::ranges::stable_sort(parted, {}, [](const RankReport* r) {
+    return std::pair(r->root->record.step, r->root->position);
+  });
+  std::vector<std::string> lines = {count_text(parted.size()) + " of " +
+                                    tools::counted(result.ranks.size(), "rank") + " diverged"};
+  for (const RankReport* rank : parted) {
+    if (lines.size() > kSaid) {
+      lines.push_back(count_text(parted.size() - kSaid) + " more (--json)");
+      break;
+    }
+    const RecordReport& record = rank->root->record;
+    lines.push_back(place_text(record, true) + ", " + object_text(record) + " (" +
+                    std::string(to_string(record.comparison.verdict)) + ')');
+  }
+  return lines;
+}
+
 std::vector<std::string> alias_lines(const DiffResult& result) {
   constexpr size_t kSaid = 8;
   std::vector<std::string> lines;

@@ -57,6 +57,8 @@ struct StepRow {
 [[nodiscard]] std::string one_sided_text(const RootReport& root);
 /// "within reach of rounding: rerun with --noise", that more such runs are needed, or "".
 [[nodiscard]] std::string rounding_hint(const RootReport& root, bool noise_given);
+/// Of several ranks: how many part, and where each does, the first first; nothing for one rank.
+[[nodiscard]] std::vector<std::string> rank_lines(const DiffResult& result);
 /// What grew of rounding before the root, or before the end; empty if nothing did.
 [[nodiscard]] std::string carried_text(const DiffResult& result);
 /// The values whose difference is shown: the root's, or for changed-between the first that

@@ -61,6 +61,25 @@ TEST_CASE("convtrace-diff: a report that cannot be written is exit 2 before any 
   CHECK(run({pair.base, pair.cand, "--json", "-", "--csv", "-"}).code == 2);
 }
 
+TEST_CASE("convtrace-diff: a report is written neither over a trace nor over another report",
+          "[diff][command]") {
+  const Pair pair(test::training(), diverging());
+  const std::string before = content(pair.cand);
+  for (const char* option : {"--json", "--html", "--junit", "--csv"}) {
+    const Outcome outcome = run({pair.base, pair.cand, option, pair.cand});
+    INFO(option);
+    CHECK(outcome.code == 2);
+    CHECK(contains(outcome.err, "is a trace"));
+  }
+  CHECK(run({pair.base, pair.base, "--noise", pair.cand, "--csv", pair.cand}).code == 2);
+  CHECK(content(pair.cand) == before);
+  const std::string report = pair.dir / "report";
+  const Outcome twice = run({pair.base, pair.cand, "--json", report, "--csv", report});
+  CHECK(twice.code == 2);
+  CHECK(contains(twice.err, "would hold two reports"));
+  CHECK_FALSE(std::filesystem::exists(report));
+}
+
 TEST_CASE("convtrace-diff: --json has every promised key", "[diff][command][json]") {
   const Pair pair(test::training(), diverging());
   const Outcome outcome = run({pair.base, pair.cand, "--json", "-"});
@@ -159,6 +178,17 @@ TEST_CASE("convtrace-diff: folders are compared rank by rank", "[diff][command][
   REQUIRE(json["preflight"].size() == 1);
   CHECK(json["preflight"][0]["name"] == "trace of rank 1");
   CHECK(json["preflight"][0]["cand"].is_null());
+  REQUIRE(json["ranks"].size() == 3);
+  CHECK(json["ranks"][0] ==
+        Json{{"rank", 0}, {"verdict", "same"}, {"values", 30}, {"root", nullptr}});
+  CHECK(json["ranks"][2]["rank"] == 3);
+  CHECK(json["ranks"][2]["verdict"] == "diverged");
+  CHECK(json["ranks"][2]["root"]["step"] == 1);
+  CHECK(json["ranks"][2]["root"]["scope"] == "fc2");
+  CHECK(contains(run({base / ".", cand / "."}).out,
+                 "ranks       2 of 3 ranks diverged\n"
+                 "ranks       rank 2, step 0, loss, root module (call 0), loss (diverged)\n"
+                 "ranks       rank 3, step 1, forward, fc2 (call 0), output:0 (diverged)\n"));
   // A rank's command line does not start its job.
   CHECK(contains(run({base / ".", cand / "."}).out,
                  "\nexport CONVTRACE_STEPS=0 CONVTRACE_CONFIG=$PWD/convtrace-root.toml\n"
