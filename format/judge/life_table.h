@@ -98,7 +98,7 @@ class LifeTable {
     uint32_t parts = 0;  ///< of the life, that are left of it
   };
   using Lives = std::deque<Life>;  ///< by record; grows without room for as many again
-  /// Generations to records, of those that live: open addressing, eight in a row near each other,
+  /// Generations to records, of those that live: open addressing, four in a row near each other,
   /// since what is born together is used together. Told apart by their lower halves: who asks holds
   /// the record's generation against theirs.
   class Living {
@@ -114,7 +114,7 @@ class LifeTable {
       uint32_t record = AddressIndex::kNone;
       uint32_t tag = 0;
     };
-    static constexpr unsigned kNearBits = 3;
+    static constexpr unsigned kNearBits = 2;
     static uint32_t tag_of(uint64_t generation) { return static_cast<uint32_t>(generation); }
     [[nodiscard]] size_t home(uint32_t tag) const {
       const uint64_t row = (tag >> kNearBits) * 0x9E3779B97F4A7C15 >> shift_;
