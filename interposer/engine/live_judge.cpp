@@ -45,10 +45,14 @@ bool LiveJudge::silenced_kernel(const format::Finding& finding) {
   });
 }
 
-/// What an op does with the memory it was given, a rule may declare; freed memory it may not.
+/// That an op writes what it was given, and gives it out again, a rule may declare; that memory is
+/// freed under its output it may not.
 bool LiveJudge::silences(const settings::Rule& rule, const format::Finding& finding) {
-  const bool declared = rule.inplace && !judge::MemoryJudge::judges(finding.kind);
-  if (!rule.suppress && !declared) return false;
+  using Kind = format::FindingKind;
+  const bool in_place = finding.kind == Kind::kInputMutated ||
+                        finding.kind == Kind::kAutotuneMutation ||
+                        finding.kind == Kind::kOutputAliasesInput;
+  if (!rule.suppress && !(rule.inplace && in_place)) return false;
   rules_.used(rule);
   return true;
 }

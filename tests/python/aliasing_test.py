@@ -49,6 +49,22 @@ class Aliasing(ProgramTest):
         self.assertEqual([f["op"] for f in found if f["kind"] == "output-aliases-input"].count("Late"), 1)
         self.assertIn(" W finding: freed-under-output", traced.stderr)
 
+    def test_a_rule_that_declares_writing_in_place_does_not_hide_a_free(self):
+        rules = os.path.join(self.folder, "rules.toml")
+        with open(rules, "w") as file:
+            file.write('[[rule]]\nscope = "doubled"\ninplace = true\n')
+        done = self.run_program("declared.py", CONVTRACE_CONFIG=rules)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        trace, = self.traces()
+        found = self.records(trace, "findings", expect=4)
+        self.check_replay(trace, found)
+        silenced = {f["kind"] for f in found if f["suppressed"]}
+        self.assertEqual(silenced, {"input-mutated", "output-aliases-input"})
+        told = {f["kind"] for f in found if not f["suppressed"]}
+        self.assertEqual(told - {"stale-read"}, {"freed-under-output"})
+        info, = self.records(trace, "info")
+        self.assertEqual(info["findings_suppressed"], sum(f["suppressed"] for f in found))
+
     def test_correct_programs_have_no_error_and_no_warning_but_for_sharing(self):
         plain, traced, found = self.run_cases("correct")
         # That a result lies over memory of another owner is told, not blamed.

@@ -65,6 +65,7 @@ Json info_json(const reader::TraceReader& trace, const Summary& summary) {
     if (summary.findings[i] == 0) continue;
     findings[to_string(static_cast<format::Level>(i))] = summary.findings[i];
   }
+  json["findings_suppressed"] = summary.suppressed;
   add_costs(json, trace, summary);
   json["problems"] = problems_json(trace.problems());
   json["meta"] = meta_json(trace.meta());
@@ -152,6 +153,8 @@ void print_info(Output& output, const reader::TraceReader& trace, const Summary&
     rows.add("findings", count_text(summary.findings[i]) + ' ' +
                              std::string(to_string(static_cast<format::Level>(i))));
   }
+  if (summary.suppressed != 0)
+    rows.add("findings", count_text(summary.suppressed) + " suppressed by a rule");
   for (size_t i = 0; i < summary.lost.size(); ++i) {
     if (summary.lost[i] == 0) continue;
     rows.add("lost", count_text(summary.lost[i]) + ": " +

@@ -165,9 +165,11 @@ class Describer {
 };
 
 void add_stack(std::string& text, const char* title, const Definitions& definitions,
-               format::StackId id) {
+               format::StackId id, bool expected) {
   const auto frames = definitions.stack(id);
-  text += std::string("\n  ") + title + (frames.empty() ? ": no stack recorded" : ":");
+  if (frames.empty() && !expected) return;
+  text += std::string("\n  ") + title +
+          (frames.empty() ? ": no stack recorded (CONVTRACE_STACKS=all takes all there are)" : ":");
   for (const format::StringId frame : frames) text += "\n    " + name_text(definitions, frame);
 }
 
@@ -220,14 +222,18 @@ std::string finding_paragraph(const format::Finding& finding, const Definitions&
   if (finding.op) text += ", op " + name_text(definitions, finding.op);
   if (finding.kernel) text += ", kernel " + kernel_text(definitions, finding.kernel);
   text += "\n  " + escape_text(finding.message);
-  if (finding.other) {
+  const bool reads = finding.kind == format::FindingKind::kStaleRead;
+  if (finding.other && !reads) {
     text += "\n  " + name_text(definitions, finding.slot) + " and " +
             name_text(definitions, finding.other) + " share " + counted(finding.bytes, "byte") +
             " at " + address_text(finding.address);
   }
-  add_stack(text, "allocated", definitions, finding.alloc_stack);
-  add_stack(text, "launched", definitions, finding.launch_stack);
-  add_stack(text, "freed", definitions, finding.free_stack);
+  // A warning tells of memory that is in order yet: there is no free to be asked for.
+  const bool error = finding.level == format::Level::kError;
+  const char* const used = reads ? "read" : (finding.kernel ? "launched" : "called");
+  add_stack(text, "allocated", definitions, finding.alloc_stack, error);
+  add_stack(text, used, definitions, finding.launch_stack, error);
+  add_stack(text, "freed", definitions, finding.free_stack, error);
   return text;
 }
 

@@ -40,7 +40,8 @@ void add(Summary& summary, const format::Event& event) {
     summary.cost_host_ns += cost->host_ns;
     summary.cost_device_ns += cost->device_ns;
   } else if (const auto* finding = std::get_if<format::Finding>(&event)) {
-    if (!finding->suppressed) ++summary.findings[static_cast<size_t>(finding->level)];
+    ++(finding->suppressed ? summary.suppressed
+                           : summary.findings[static_cast<size_t>(finding->level)]);
   }
 }
 

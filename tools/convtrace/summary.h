@@ -19,6 +19,7 @@ struct Summary {
   std::array<uint64_t, kEventKinds> records{};
   std::array<uint64_t, format::kLossReasonCount> lost{};
   std::array<uint64_t, 4> findings{};  ///< by level, unsuppressed
+  uint64_t suppressed = 0;             ///< findings that a rule silences
   std::optional<std::pair<uint32_t, uint32_t>> steps;
 
   /// Of the records that hold them, as they lie in the file.

@@ -66,10 +66,35 @@ TEST_CASE("findings: a paragraph says what, where, and three stacks", "[cli]") {
   for (const char* text :
        {"error: freed-under-output in step 5, forward h.0.mlp, op demo::gelu",
         "output 0 lies over memory that was freed", "output:0 and input:0 share 64 bytes",
-        "allocate (a.py:1)", "launch (b.py:2)", "free (c.py:3)"}) {
+        "allocated:\n    allocate (a.py:1)", "called:\n    launch (b.py:2)",
+        "freed:\n    free (c.py:3)"}) {
     CAPTURE(text);
     CHECK(result.out.find(text) != std::string::npos);
   }
+}
+
+TEST_CASE("findings: a stack that an error lacks is said with how to get it", "[cli]") {
+  const TempDir folder;
+  FindingSpec finding = kError;
+  finding.alloc_stack = finding.launch_stack = finding.free_stack = {};
+  const bool error = GENERATE(true, false);
+  if (!error) finding.level = format::Level::kWarning;
+  const std::string path = folder / "a.ctrace";
+  TraceBuilder(path).finding(finding).close();
+  const ProcessResult result = convtrace({"findings", path});
+  const std::string lacking = "freed: no stack recorded (CONVTRACE_STACKS=all";
+  CHECK((result.out.find(lacking) != std::string::npos) == error);
+}
+
+TEST_CASE("findings: who reads a stale value shares nothing with who made it", "[cli]") {
+  const TempDir folder;
+  FindingSpec finding = kError;
+  finding.kind = format::FindingKind::kStaleRead;
+  const std::string path = folder / "a.ctrace";
+  TraceBuilder(path).finding(finding).close();
+  const ProcessResult result = convtrace({"findings", path});
+  CHECK(result.out.find("share") == std::string::npos);
+  CHECK(result.out.find("read:\n    launch (b.py:2)") != std::string::npos);
 }
 
 }  // namespace convtrace::test
