@@ -78,6 +78,10 @@ std::string verdict(const NanSearch& search, const Definitions& definitions) {
     }
     return "It was born where the backward pass begins: no gradient before it was recorded.";
   }
+  if (const auto before = search.before_gap(); before && birth.place.phase == Phase::kForward) {
+    return "Its step is the first with values since step " + std::to_string(*before) +
+           ": it was born here, or in a step between, which left it in the parameters.";
+  }
   const auto& made_of = search.ingredients();
   for (const Ingredient& one : made_of) {
     if (one.value) continue;
@@ -123,6 +127,7 @@ Json report_json(const NanSearch& search, const FormerOwner& owner,
                  const Definitions& definitions) {
   Json json{{"searched", search.searched()}};
   json["birth"] = search.birth() ? seen_json(*search.birth(), definitions) : Json();
+  json["values_missing_since_step"] = search.before_gap() ? Json(*search.before_gap()) : Json();
   json["verdict"] = search.birth() ? Json(verdict(search, definitions)) : Json();
   Json& made_of = json["made_of"] = Json::array();
   for (const Ingredient& one : search.ingredients()) {

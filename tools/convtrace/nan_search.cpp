@@ -61,8 +61,14 @@ bool NanSearch::slot_begins(format::StringId slot, std::string_view text) const 
 }
 
 void NanSearch::begin_step(uint32_t step) {
+  const bool follows = step_ == format::kNoStep || step <= step_ + 1;
+  before_gap_ = follows ? std::nullopt : std::optional(step_);
   step_ = step;
   inputs_.clear();
+  if (!follows) {  // what was known of parameters is out of date
+    by_hash_.clear();
+    newest_.clear();
+  }
   // Parameters are last seen in the step before.
   std::erase_if(by_hash_,
                 [](const auto& entry) { return entry.second.place.phase != Phase::kOptimizer; });

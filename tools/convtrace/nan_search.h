@@ -62,6 +62,9 @@ class NanSearch {
   [[nodiscard]] const std::deque<Seen>& frames() const { return frames_; }
   /// First values of each place that hint at trouble, in order.
   [[nodiscard]] const std::vector<std::pair<Warning, Seen>>& warnings() const { return warnings_; }
+  /// The last step with values in front of the birth's, if there are steps without between them:
+  /// what parameters became in those is not known.
+  [[nodiscard]] std::optional<uint32_t> before_gap() const { return before_gap_; }
   /// Values with statistics.
   [[nodiscard]] uint64_t searched() const { return searched_; }
 
@@ -86,6 +89,7 @@ class NanSearch {
   std::vector<std::pair<Warning, Seen>> warnings_;
   std::optional<Seen> birth_;
   std::vector<Ingredient> ingredients_;
+  std::optional<uint32_t> before_gap_;
   uint64_t searched_ = 0;
 };
 

@@ -59,6 +59,25 @@ TEST_CASE("show --nan: a module whose inputs are finite gave birth to it", "[cli
   CHECK(text.find("input:0: finite, up to 400 (forward h.0 output:0)") != std::string::npos);
 }
 
+TEST_CASE("show --nan: behind steps without values the parameters may have brought it",
+          "[cli][show][nan]") {
+  const TempDir dir;
+  TraceBuilder trace(dir / "t.ctrace");
+  trace.step(110);
+  forward(trace, "embed", {1, 2}, {3, 4});
+  trace.stats(
+      {.scope = "embed", .slot = "param:weight", .phase = Phase::kOptimizer, .values = {7}});
+  trace.step(120).stats({.slot = "input:0", .phase = Phase::kData, .values = {1, 2}});
+  forward(trace, "embed", {1, 2}, {kNan, 1});
+  trace.close();
+  const Json report = report_of(dir / "t.ctrace");
+  CHECK(report["values_missing_since_step"] == 110);
+  CHECK(report["verdict"] ==
+        "Its step is the first with values since step 110: it was born here, or in a step between, "
+        "which left it in the parameters.");
+  for (const Json& one : report["made_of"]) CHECK(one["slot"] != "param:weight");
+}
+
 TEST_CASE("show --nan: what is between modules is not blamed on the module", "[cli][show][nan]") {
   const TempDir dir;
   TraceBuilder trace(dir / "t.ctrace");
