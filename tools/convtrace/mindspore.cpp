@@ -50,7 +50,8 @@ class Converter {
   /// @return the value of a key in any of the file's groups; null if there is none.
   [[nodiscard]] const Json* find(std::string_view key) const;
   [[nodiscard]] int64_t number(std::string_view key, int64_t otherwise);
-  [[nodiscard]] std::string text(std::string_view key) const;
+  /// Empty if the key is not there or no text, which is said.
+  [[nodiscard]] std::string text(std::string_view key);
 
   void note(const std::string& line) { head_ += "# " + line + '\n'; }
   void set(const std::string& key, const std::string& value) {
@@ -99,9 +100,12 @@ int64_t Converter::number(std::string_view key, int64_t otherwise) {
   return number.value_or(otherwise);
 }
 
-std::string Converter::text(std::string_view key) const {
+std::string Converter::text(std::string_view key) {
   const Json* const value = find(key);
-  return value != nullptr && value->is_string() ? value->get<std::string>() : std::string();
+  if (value == nullptr) return "";
+  if (value->is_string()) return value->get<std::string>();
+  note(std::string(key) + ": " + escape_text(value->dump()) + " is no text; left out");
+  return "";
 }
 
 void Converter::add_steps_and_ranks() {
@@ -113,11 +117,15 @@ void Converter::add_steps_and_ranks() {
     }
   }
   const Json* const devices = find("support_device");
-  if (devices == nullptr || !devices->is_array() || devices->empty()) return;
+  if (devices == nullptr || (devices->is_array() && devices->empty())) return;
+  if (!devices->is_array()) return note("support_device: it is no list of devices; left out");
   std::string ranks;
   for (const Json& device : *devices) {
     const std::optional<int64_t> number = number_in(device);
-    if (number && *number >= 0) ranks += (ranks.empty() ? "" : ",") + std::to_string(*number);
+    if (!number || *number < 0)
+      note("support_device: " + escape_text(device.dump()) + " is no device; left out");
+    else
+      ranks += (ranks.empty() ? "" : ",") + std::to_string(*number);
   }
   if (ranks.empty()) return note("support_device: it names no device; left out");
   note("support_device: devices of a host; ranks count through all hosts");
@@ -148,21 +156,31 @@ void Converter::add_amount() {
     const int64_t count = number("sample_num", 100);
     set("samples", std::to_string(count < 0 ? 0 : count > 4096 ? 4096 : count));
   }
-  if (const Json* const enable = find("enable"); enable != nullptr && *enable == Json(false))
-    set("enabled", "false");
+  const Json* const enable = find("enable");
+  if (enable != nullptr && !enable->is_boolean()) note("enable: it is not true or false; left out");
+  if (enable != nullptr && *enable == Json(false)) set("enabled", "false");
 }
 
 void Converter::add_kernels() {
   const int64_t dump_mode = number("dump_mode", 0);
   const Json* const kernels = find("kernels");
-  const bool listed = dump_mode == 1 && kernels != nullptr && kernels->is_array();
-  if (listed) {
+  const bool listed = dump_mode == 1 && kernels != nullptr;
+  if (dump_mode < 0 || dump_mode > 2)
+    note("dump_mode: " + std::to_string(dump_mode) + " is not known; everything is taken");
+  if (dump_mode == 0 && kernels != nullptr && !kernels->empty())
+    note("kernels: dump_mode 0 takes everything, so the list is left out");
+  if (listed && !kernels->is_array()) note("kernels: it is no list of names; left out");
+  if (listed && kernels->is_array()) {
     if (number("input_output", 0) != 2)
       note(
           "input_output: a kernel's parameters do not say which it reads; name those in `inputs` "
           "of its rule");
     for (const Json& name : *kernels) {
-      if (name.is_string()) add_rule(name.get<std::string>());
+      if (name.is_string() && !name.get_ref<const std::string&>().empty()) {
+        add_rule(name.get<std::string>());
+      } else {
+        note("kernels: " + escape_text(name.dump()) + " is no name; left out");
+      }
     }
   }
   if (dump_mode == 2)

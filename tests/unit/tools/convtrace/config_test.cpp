@@ -78,6 +78,35 @@ TEST_CASE("config --from-mindspore: samples, a dump that is off, set_dump", "[cl
   CHECK(c.toml.find("# dump_mode 2") != std::string::npos);
 }
 
+TEST_CASE("config --from-mindspore: slips of type are named, and never ask for everything",
+          "[cli]") {
+  const Converted c = convert(R"({"common_dump_settings": {"dump_mode": 1, "iteration": 0,
+    "kernels": "Default/Conv-op12", "saved_data": ["tensor"], "path": 3, "support_device": 0,
+    "enable": "false"}})");
+  for (const char* field :
+       {"iteration: 0 is no text", "saved_data: [\"tensor\"] is no text", "path: 3 is no text",
+        "support_device: it is no list", "kernels: it is no list", "enable: it is not true"})
+    CHECK(c.toml.find(field) != std::string::npos);
+  CHECK(c.controls.settings.mode == settings::Mode::kStats);
+  CHECK_FALSE(c.controls.settings.all);
+  CHECK(c.controls.settings.enabled);
+
+  const Converted items = convert(R"({"common_dump_settings": {"dump_mode": 1,
+    "kernels": ["", 4, "conv2d"], "support_device": [0, "x"]}})");
+  CHECK(items.controls.rules.size() == 1);
+  for (const char* item :
+       {"kernels: \"\" is no name", "kernels: 4 is no name", "support_device: \"x\" is no device"})
+    CHECK(items.toml.find(item) != std::string::npos);
+
+  const std::string odd =
+      convert(R"({"common_dump_settings": {"dump_mode": 7, "saved_data": "statistic"}})").toml;
+  CHECK(odd.find("dump_mode: 7 is not known") != std::string::npos);
+  const std::string all = convert(R"({"common_dump_settings": {"dump_mode": 0, "kernels": ["a"],
+    "saved_data": "statistic"}})")
+                              .toml;
+  CHECK(all.find("dump_mode 0 takes everything, so the list is left out") != std::string::npos);
+}
+
 TEST_CASE("config --from-mindspore: what is not understood is named and left out", "[cli]") {
   const Converted c = convert(R"json({"common_dump_settings": {"dump_mode": 1, "iteratoin": "3",
     "iteration": "all|x", "saved_data": "statistics", "input_output": 2,
