@@ -113,6 +113,10 @@ struct convtrace_hooks_v1 {
 /// freed (CONVTRACE_QUARANTINE). Exported as the data symbol `convtrace_quarantine_v1`, an int.
 #define CONVTRACE_QUARANTINE_SYMBOL "convtrace_quarantine_v1"
 
+/// Set by the stub at process start to the folder the process is in, as text that ends with 0;
+/// empty if it has none. Exported as the data symbol `convtrace_start_folder_v1`, an array of char.
+#define CONVTRACE_START_FOLDER_SYMBOL "convtrace_start_folder_v1"
+
 /// Set by the engine to 1 when there is a trace, or its user was told why there is none. Exported
 /// as the data symbol `convtrace_explained_v1`, an int; read at the process's end.
 #define CONVTRACE_EXPLAINED_SYMBOL "convtrace_explained_v1"

@@ -71,6 +71,8 @@ void configure_log(format::Level level, uint32_t rank, int fd) noexcept {
   g_fd.store(fd, std::memory_order_relaxed);
 }
 
+void set_log_rank(uint32_t rank) noexcept { g_rank.store(rank, std::memory_order_relaxed); }
+
 bool log_enabled(format::Level level) noexcept {
   const int limit = g_level.load(std::memory_order_relaxed);
   if (static_cast<int>(level) > limit) return false;

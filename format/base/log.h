@@ -15,6 +15,9 @@ namespace convtrace {
 /// only at kDebug, but for errors. `fd` stays owned by the caller; default 2.
 void configure_log(format::Level level, uint32_t rank, int fd) noexcept;
 
+/// Which rank this process is, where that was learnt later. 0 is the one that speaks.
+void set_log_rank(uint32_t rank) noexcept;
+
 [[nodiscard]] bool log_enabled(format::Level level) noexcept;
 
 void log_line(format::Level level, const char* site, const char* format, ...) noexcept

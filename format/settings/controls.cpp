@@ -10,10 +10,6 @@ namespace {
 
 using format::Capture;
 
-void append(std::vector<std::string>&& more, std::vector<std::string>& problems) {
-  std::move(more.begin(), more.end(), std::back_inserter(problems));
-}
-
 /// What a rule need not say.
 void complete_rules(LoadedControls& loaded) {
   for (Rule& rule : loaded.rules) {
@@ -71,10 +67,14 @@ LoadedControls load_controls(const char* const* environment) {
                         .rules = {},
                         .problems = std::move(settings.problems),
                         .warnings = {}};
-  if (loaded.problems.empty() && !loaded.settings.config.empty()) {
+  if (!loaded.settings.config.empty()) {
     LoadedRules rules = load_rules(loaded.settings.config);
     loaded.rules = std::move(rules.rules);
-    append(std::move(rules.problems), loaded.problems);
+    for (std::string& problem : rules.problems) {
+      // A file that cannot be read or parsed is one problem.
+      if (std::ranges::find(loaded.problems, problem) == loaded.problems.end())
+        loaded.problems.push_back(std::move(problem));
+    }
   }
   complete_rules(loaded);
   if (loaded.problems.empty()) find_contradictions(settings.said_by, loaded);

@@ -19,6 +19,7 @@ struct IdleSetting {
   std::string_view variable;
   bool (*idle)(const Settings& settings, const Rules& rules);
   std::string_view why;
+  std::string_view how_much = "";
 };
 
 constexpr std::string_view kNoValues = "mode launches takes no values";
@@ -36,6 +37,12 @@ constexpr IdleSetting kIdle[] = {
     {"CONVTRACE_OPTIMIZER_STATE",
      [](const Settings& s, const Rules&) { return s.optimizer_state && takes_no_values(s); },
      kNoValues},
+    {"CONVTRACE_RING",
+     [](const Settings& s, const Rules&) {
+       const bool numbers = s.ring.on(Trigger::kNan) || s.ring.on(Trigger::kSpike);
+       return s.ring.steps != 0 && numbers && s.mode < Mode::kStats;
+     },
+     "its triggers nan and spike see statistics, which this mode does not take", "in part"},
     {"CONVTRACE_SPIKE",
      [](const Settings& s, const Rules&) {
        return s.ring.steps == 0 || !s.ring.on(Trigger::kSpike);
@@ -60,8 +67,9 @@ std::vector<std::string> idle_settings(const SaidBy& said_by, const Settings& se
   if (!settings.enabled || settings.mode == Mode::kOff) return lines;
   for (const IdleSetting& row : kIdle) {
     if (!said_by.contains(row.variable) || !row.idle(settings, rules)) continue;
-    lines.push_back(where_said(said_by, row.variable).append(row.variable) +
-                    " has no effect: " + std::string(row.why));
+    lines.push_back(where_said(said_by, row.variable).append(row.variable) + " has no effect" +
+                    (row.how_much.empty() ? "" : ' ' + std::string(row.how_much)) + ": " +
+                    std::string(row.why));
   }
   return lines;
 }

@@ -80,6 +80,8 @@ bool StepSet::contains(uint32_t step) const {
   });
 }
 
+uint32_t StepSet::first() const { return std::ranges::min(ranges_, {}, &Range::first).first; }
+
 bool StepSet::any_below(uint32_t limit) const {
   return std::ranges::any_of(ranges_, [limit](const Range& range) { return range.first < limit; });
 }

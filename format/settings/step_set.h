@@ -19,6 +19,8 @@ class StepSet {
   StepSet() = default;
 
   [[nodiscard]] bool contains(uint32_t step) const;
+  /// The smallest one.
+  [[nodiscard]] uint32_t first() const;
   /// Whether one smaller than `limit` is in it.
   [[nodiscard]] bool any_below(uint32_t limit) const;
 

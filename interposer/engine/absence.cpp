@@ -1,7 +1,5 @@
 #include "interposer/engine/absence.h"
 
-#include <cinttypes>
-
 #include "format/base/count_noun.h"
 #include "format/base/log.h"
 
@@ -23,20 +21,42 @@ std::vector<std::string> reasons_for_absence(const StepsSeen& steps, bool driver
   return reasons;
 }
 
+namespace {
+
+/// @return what is wrong with the ranks that `what` is limited to; empty if nothing is, or if
+/// another rank says it.
+std::string trouble_with(const std::string& what, const settings::StepSet& ranks,
+                         const Rank& rank) {
+  if (rank.rank != 0 || !rank.counted || ranks.any_below(rank.world_size)) return "";
+  return what + ' ' + ranks.ranks_text() + " names none of this job's ranks, 0 to " +
+         std::to_string(rank.world_size - 1) + "; nothing is traced by it";
+}
+
+}  // namespace
+
 bool is_rank_wanted(const std::string& what, const settings::StepSet& ranks, const Rank& rank) {
   if (ranks.contains(rank.rank)) return true;
-  if (rank.rank == 0 && rank.counted && !ranks.any_below(rank.world_size)) {
-    log_line(format::Level::kWarning, "settings",
-             "%s %s names none of this job's ranks, 0 to %" PRIu32 "; nothing is traced by it",
-             what.c_str(), ranks.ranks_text().c_str(), rank.world_size - 1);
-  }
+  const std::string trouble = trouble_with(what, ranks, rank);
+  if (!trouble.empty()) log_line(format::Level::kWarning, "settings", "%s", trouble.c_str());
   return false;
 }
 
-void keep_own_rules(std::vector<settings::Rule>& rules, const Rank& rank) {
-  std::erase_if(rules, [&rank](const settings::Rule& rule) {
-    return !is_rank_wanted(rule.where + ": ranks", rule.ranks, rank);
-  });
+std::vector<settings::Rule> rules_of_rank(const std::vector<settings::Rule>& rules,
+                                          const Rank& rank) {
+  std::vector<settings::Rule> own;
+  for (const settings::Rule& rule : rules)
+    if (rule.ranks.contains(rank.rank)) own.push_back(rule);
+  return own;
+}
+
+std::vector<std::string> rules_of_no_rank(const std::vector<settings::Rule>& rules,
+                                          const Rank& rank) {
+  std::vector<std::string> lines;
+  for (const settings::Rule& rule : rules) {
+    std::string trouble = trouble_with(rule.where + ": ranks", rule.ranks, rank);
+    if (!trouble.empty()) lines.push_back(std::move(trouble));
+  }
+  return lines;
 }
 
 }  // namespace convtrace::engine

@@ -29,7 +29,13 @@ inline constexpr const char* kUnwantedRank = "rank not wanted";
 [[nodiscard]] bool is_rank_wanted(const std::string& what, const settings::StepSet& ranks,
                                   const Rank& rank);
 
-/// Leaves the rules that are meant for this rank.
-void keep_own_rules(std::vector<settings::Rule>& rules, const Rank& rank);
+/// @return the rules that are meant for this rank.
+[[nodiscard]] std::vector<settings::Rule> rules_of_rank(const std::vector<settings::Rule>& rules,
+                                                        const Rank& rank);
+
+/// @return what to say of rules for ranks that the whole job does not have; nothing on other ranks
+/// than 0.
+[[nodiscard]] std::vector<std::string> rules_of_no_rank(const std::vector<settings::Rule>& rules,
+                                                        const Rank& rank);
 
 }  // namespace convtrace::engine

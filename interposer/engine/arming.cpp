@@ -54,12 +54,19 @@ void install_handlers() noexcept {
   at_quick_exit(end_tracing);
 }
 
-void set_up_log(const settings::Settings& settings, uint32_t rank) {
+std::string below(const std::string& folder, std::string_view path) {
+  return path.starts_with('/') ? std::string(path) : folder + '/' + std::string(path);
+}
+
+/// @param folder  where a relative name of a file begins.
+void set_up_log(const settings::Settings& settings, const Rank& rank, const std::string& folder) {
   int fd = 2;
   if (!settings.log_file.empty()) {
-    fd = open(settings.log_file.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+    const std::string path = below(folder, settings.log_file);
+    fd = open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
   }
-  configure_log(settings.log, rank, fd >= 0 ? fd : 2);
+  configure_log(settings.log, rank.rank, fd >= 0 ? fd : 2);
+  speak_as(settings, rank);
   if (fd < 0) {
     log_line(format::Level::kWarning, "settings", "CONVTRACE_LOG_FILE %s cannot be written",
              settings.log_file.c_str());
@@ -112,33 +119,52 @@ void say_refusals(const settings::Settings& settings) {
     (void)comes_too_late("CONVTRACE_STRICT_ALLOC", "strict_alloc");
 }
 
-std::string current_folder() {
+/// Where the program started: it may have gone elsewhere before it imported torch.
+std::string start_folder() {
+  const auto* const noted =
+      static_cast<const char*>(dlsym(RTLD_DEFAULT, CONVTRACE_START_FOLDER_SYMBOL));
+  if (noted != nullptr && *noted != '\0') return noted;
   char folder[4096];
   return getcwd(folder, sizeof folder) != nullptr ? folder : ".";
 }
 
 /// A later look at the real one would race with the program's setenv.
-std::vector<std::string> settings_of_environment() {
+std::vector<std::string> settings_of_environment(const std::string& folder) {
+  constexpr std::string_view kConfig = "CONVTRACE_CONFIG=";
   std::vector<std::string> entries;
   for (const char* const* entry = environ; *entry != nullptr; ++entry) {
-    if (std::string_view(*entry).starts_with("CONVTRACE")) entries.emplace_back(*entry);
+    const std::string_view text = *entry;
+    if (text.starts_with(kConfig) && text.size() > kConfig.size()) {
+      entries.push_back(std::string(kConfig) + below(folder, text.substr(kConfig.size())));
+    } else if (text.starts_with("CONVTRACE")) {
+      entries.emplace_back(text);
+    }
   }
   return entries;
+}
+
+settings::LoadedControls load_controls(const std::vector<std::string>& environment) {
+  std::vector<const char*> entries;
+  for (const std::string& entry : environment) entries.push_back(entry.c_str());
+  entries.push_back(nullptr);
+  return settings::load_controls(entries.data());
 }
 
 const char* get_env(const char* name) { return getenv(name); }
 
 /// @return why this process is not traced, or null when it is.
 const char* arm() {
-  settings::LoadedControls loaded = settings::load_controls(environ);
+  const std::string folder = start_folder();
+  std::vector<std::string> environment = settings_of_environment(folder);
+  settings::LoadedControls loaded = load_controls(environment);
   EngineOptions options{.settings = std::move(loaded.settings),
                         .rules = std::move(loaded.rules),
                         .rank = rank_from_environment(get_env),
-                        .start_folder = current_folder(),
-                        .environment = settings_of_environment(),
+                        .start_folder = folder,
+                        .environment = std::move(environment),
                         .announced = getenv(settings::kAnnounceName.data()) != nullptr};
   const settings::Settings& settings = options.settings;
-  set_up_log(settings, options.rank.rank);
+  set_up_log(settings, options.rank, folder);
   if (!settings.enabled || settings.mode == settings::Mode::kOff) return "switched off";
   if (say_problems(loaded.problems)) return "a setting is wrong";
   // One that no launcher gave a rank may get it from its own program: Engine::begin_trace().
@@ -147,7 +173,6 @@ const char* arm() {
   for (const std::string& warning : loaded.warnings)
     log_line(format::Level::kWarning, "settings", "%s", warning.c_str());
   say_refusals(settings);
-  keep_own_rules(options.rules, rank);
   g_pid.store(getpid());
   g_engine.store(new Engine(std::move(options)));
   install_handlers();
@@ -195,6 +220,10 @@ Engine* start_engine() noexcept {
     say_forked();
     return state.active() ? g_engine.load() : nullptr;
   });
+}
+
+void speak_as(const settings::Settings& settings, const Rank& rank) noexcept {
+  set_log_rank(rank.rank == settings.ranks.first() ? 0 : rank.rank);
 }
 
 Engine* running_engine() noexcept { return g_engine.load(std::memory_order_acquire); }

@@ -11,6 +11,7 @@
 
 #include "cupti/interceptor.h"
 #include "format/settings/settings.h"
+#include "interposer/engine/output_name.h"
 
 namespace convtrace::engine {
 
@@ -24,6 +25,9 @@ void end_tracing() noexcept;
 
 /// @return the engine, or null before start_engine() and in a fork child that may not go on.
 Engine* running_engine() noexcept;
+
+/// Of several ranks the first that is traced speaks for all.
+void speak_as(const settings::Settings& settings, const Rank& rank) noexcept;
 
 /// Position of the calling thread, for cupti/.
 cupti::Position current_position() noexcept;

@@ -16,16 +16,9 @@ bool ConfigWatch::Version::operator==(const Version& other) const {
          bytes == other.bytes && file == other.file;
 }
 
-ConfigWatch::ConfigWatch(const settings::Settings& now, std::vector<std::string> environment,
-                         const std::string& folder)
+ConfigWatch::ConfigWatch(const settings::Settings& now, std::vector<std::string> environment)
     : now_(now), environment_(std::move(environment)), path_(now.config) {
-  if (path_.empty()) return;
-  if (path_.front() != '/') path_ = folder + '/' + path_;
-  // The program may have gone to another folder since.
-  for (std::string& entry : environment_) {
-    if (entry.starts_with(std::string(kConfig) + '=')) entry = std::string(kConfig) + '=' + path_;
-  }
-  read_ = seen_ = look();
+  if (!path_.empty()) read_ = seen_ = look();
 }
 
 ConfigWatch::Version ConfigWatch::look() const {

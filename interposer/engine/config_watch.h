@@ -27,10 +27,9 @@ struct ConfigChange {
 
 class ConfigWatch {
  public:
-  /// @param environment  "NAME=value", as at the start: it wins over the file.
-  /// @param folder       where a relative path of the file begins.
-  ConfigWatch(const settings::Settings& now, std::vector<std::string> environment,
-              const std::string& folder);
+  /// @param environment  "NAME=value", as at the start: it wins over the file, which it names by an
+  /// absolute path: the program may go to another folder.
+  ConfigWatch(const settings::Settings& now, std::vector<std::string> environment);
 
   /// Looks at the file twice a second; one that has just been written to waits for the next look.
   [[nodiscard]] std::optional<ConfigChange> poll(uint64_t now_ns);

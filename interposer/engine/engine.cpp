@@ -66,7 +66,7 @@ Event memory_event(const MemoryReport& report, const cupti::MemoryRange& range, 
 
 Engine::Engine(EngineOptions options)
     : options_(std::move(options)),
-      rules_(std::move(options_.rules)),
+      rules_(rules_of_rank(options_.rules, options_.rank)),
       writer_(process_state(), queue_, doorbell_, *this),
       judge_(definitions_, rules_),
       steps_(options_.settings.mode, options_.settings.steps),
@@ -80,7 +80,7 @@ Engine::Engine(EngineOptions options)
               doorbell_, *this),
       port_({process_state(), *this, definitions_, addresses_, journal_, ops_, steps_, *this,
              captures_, values_, names_, &helpers_, options_.settings.poison}),
-      config_(options_.settings, std::move(options_.environment), options_.start_folder),
+      config_(options_.settings, std::move(options_.environment)),
       rank_(options_.rank) {
   if (options_.settings.stacks == settings::Stacks::kAll) {
     journal_.take_stacks();
@@ -219,10 +219,15 @@ void Engine::say_matches(uint32_t step, const std::vector<settings::MatchLine>& 
 void Engine::report_matches() {
   say_matches(format::kNoStep, names_.report(), false);
   say_matches(format::kNoStep, rules_.report(), false);
-  for (const std::string& reason :
-       reasons_for_absence(steps_.seen(), interceptor_.load() != nullptr)) {
-    cupti::report(*this, format::kNoStep, format::Level::kWarning, "settings", reason.c_str());
+  std::vector<std::string> reasons =
+      reasons_for_absence(steps_.seen(), interceptor_.load() != nullptr);
+  {
+    const std::lock_guard lock(all_rules_mutex_);
+    for (std::string& line : rules_of_no_rank(options_.rules, rank_.get()))
+      reasons.push_back(std::move(line));
   }
+  for (const std::string& reason : reasons)
+    cupti::report(*this, format::kNoStep, format::Level::kWarning, "settings", reason.c_str());
 }
 
 OpenTrace Engine::open_trace() {
@@ -291,18 +296,38 @@ void Engine::follow_config() {
 
 void Engine::apply(ConfigChange change) {
   const settings::Settings& wanted = change.settings;
-  keep_own_rules(change.rules, rank_.get());
   steps_.want(wanted.mode, wanted.steps);
   // Of the rules and patterns that go. What they did not match may have been yet to come.
   say_matches(steps_.step(), rules_.report(), true);
   say_matches(steps_.step(), names_.report(), true);
   names_.replace(patterns(wanted.include), patterns(wanted.exclude));
   captures_.set_mode(settings::mode_without_rule(wanted));
-  rules_.replace(std::move(change.rules));
-  if (cupti::Interceptor* const cuda = interceptor_.load(std::memory_order_acquire))
-    cuda->rules_changed();
+  {
+    const std::lock_guard lock(all_rules_mutex_);
+    options_.rules = std::move(change.rules);
+  }
+  take_rules_of_rank();
   tell_controls(wanted);
   facts_.set("setting.reloads", std::to_string(++reloads_));
+}
+
+void Engine::take_rules_of_rank() {
+  const std::lock_guard lock(all_rules_mutex_);
+  rules_.replace(rules_of_rank(options_.rules, rank_.get()));
+  if (cupti::Interceptor* const cuda = interceptor_.load(std::memory_order_acquire))
+    cuda->rules_changed();
+}
+
+void Engine::follow_rank() {
+  speak_as(options_.settings, rank_.get());
+  if (!check_rank()) return;
+  const bool any_of_ranks = [this] {
+    const std::lock_guard lock(all_rules_mutex_);
+    return std::ranges::any_of(options_.rules, [](const settings::Rule& rule) {
+      return rule.ranks.ranks_text() != settings::StepSet().ranks_text();
+    });
+  }();
+  if (any_of_ranks) take_rules_of_rank();
 }
 
 bool Engine::before_drain() {
@@ -368,7 +393,7 @@ void Engine::on_custom_op() noexcept {
 void Engine::on_fact(std::string_view name, std::string_view value) {
   facts_.set(std::string(name), std::string(value));
   if (name == "custom_op_libraries") expect_custom_ops();
-  if (rank_.learn(name, value)) (void)check_rank();
+  if (rank_.learn(name, value)) follow_rank();
 }
 
 void Engine::on_allocated(const MemoryReport& report, const cupti::MemoryRange& range,

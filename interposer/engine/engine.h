@@ -107,6 +107,9 @@ class Engine final : public format::EventSink,
   void say_matches(uint32_t step, const std::vector<settings::MatchLine>& lines, bool good_only);
   void follow_config();
   void apply(ConfigChange change);
+  /// The program has said which rank this process is.
+  void follow_rank();
+  void take_rules_of_rank();
   void tell_controls(const settings::Settings& wanted);
   cupti::Interceptor* make_interceptor();
 
@@ -156,6 +159,7 @@ class Engine final : public format::EventSink,
   std::atomic<bool> begun_{false};
   ProcessRank rank_;
   std::mutex interceptor_mutex_;
+  std::mutex all_rules_mutex_;  ///< of options_.rules, which are those of all ranks
   std::atomic<cupti::Interceptor*> interceptor_{nullptr};
 };
 

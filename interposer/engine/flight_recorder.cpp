@@ -62,7 +62,10 @@ FlightRecorder::Triggers FlightRecorder::triggers_of(const format::Event& event)
 }
 
 const char* FlightRecorder::keep(const format::Event& event) {
-  if (std::holds_alternative<format::Step>(event)) ++step_;
+  if (std::holds_alternative<format::Step>(event)) {
+    ++step_;
+    step_number_ = header_of(event).step;
+  }
   const size_t words = packed_bytes(event) / sizeof(uint64_t);
   Piece& piece = piece_for(1 + words);
   const size_t at = piece.words.size();
@@ -131,7 +134,9 @@ Status FlightRecorder::write(format::TraceWriter& trace, const char* reason) {
   pieces_.clear();
   bytes_ = gone_ = 0;
   owed_.reset();
-  return std::exchange(flushed_, true) ? kOkStatus : trace.flush();
+  if (!first_trigger_.empty()) return kOkStatus;
+  first_trigger_ = std::string(reason) + " in step " + std::to_string(step_number_);
+  return trace.flush();
 }
 
 Status FlightRecorder::finish(format::TraceWriter& trace) {

@@ -47,8 +47,8 @@ class FlightRecorder {
   /// trigger asked for.
   [[nodiscard]] Status finish(format::TraceWriter& trace);
 
-  /// Whether anything was written.
-  [[nodiscard]] bool fired() const noexcept { return flushed_; }
+  /// @return what was written for first: "spike in step 37"; empty if nothing was.
+  [[nodiscard]] const std::string& first_trigger() const noexcept { return first_trigger_; }
 
  private:
   /// Events of one step, packed one behind the other. A long step has several.
@@ -73,10 +73,11 @@ class FlightRecorder {
   std::deque<Piece> pieces_;
   uint64_t bytes_ = 0;
   uint64_t step_ = 0;
-  uint64_t gone_ = 0;  ///< events let go since the last write
-  Triggers used_;      ///< have had their write in this step
-  Triggers owed_;      ///< came again behind that
-  bool flushed_ = false;
+  uint64_t gone_ = 0;         ///< events let go since the last write
+  Triggers used_;             ///< have had their write in this step
+  Triggers owed_;             ///< came again behind that
+  uint32_t step_number_ = 0;  ///< as the program counts
+  std::string first_trigger_;
 };
 
 }  // namespace convtrace::engine

@@ -106,7 +106,9 @@ bool is_own_earlier(const std::string& path, const OutputFacts& facts) {
 
 Status failure(const std::string& path, int error, std::string& why) {
   if (error == EEXIST) {
-    why = path + " exists; remove it, choose another CONVTRACE_OUTPUT or set CONVTRACE_OVERWRITE=1";
+    why = path +
+          " exists; remove it, choose another CONVTRACE_OUTPUT (%p in it is the process) or set "
+          "CONVTRACE_OVERWRITE=1";
     return Status::make(StatusCode::kAlreadyExists, "open output", error);
   }
   why = "cannot create " + path + ": " + strerror(error) +

@@ -241,13 +241,19 @@ void WriterThread::say_end(const OpenTrace& trace) const {
                                           : "convtrace-diff OTHER.ctrace";
   const std::string nan =
       nan_step_ ? ", first NaN or infinity in step " + std::to_string(*nan_step_) : "";
-  const bool waited = trace.recorder && !trace.recorder->fired();
+  std::string recorded;
+  if (trace.recorder) {
+    const std::string& trigger = trace.recorder->first_trigger();
+    recorded = trigger.empty() ? ", no trigger of CONVTRACE_RING came, so no step was written"
+                               : ", only what came with a trigger is in it, first " + trigger;
+  }
   const uint64_t bytes = trace.writer->bytes_written();
-  announce("%s: %s, %s, %" PRIu64 " bytes%s; %" PRIu64 " not recorded, %s%s%s; next: %s %s", path,
+  announce("%s: %s, %s, %" PRIu64 " bytes%s; %" PRIu64 " not recorded%s, %s%s%s; next: %s %s", path,
            count_noun(steps_, "step").c_str(), count_noun(events, "event").c_str(),
            steps_ == 0 ? bytes : bytes / steps_, steps_ == 0 ? "" : " a step", lost_,
-           count_noun(findings_, "error finding").c_str(), nan.c_str(),
-           waited ? ", no trigger of CONVTRACE_RING came, so no step was written" : "", next, path);
+           trace.writer->bytes_written() >= trace.max_bytes ? " and nothing behind them" : "",
+           count_noun(findings_, "error finding").c_str(), nan.c_str(), recorded.c_str(), next,
+           path);
 }
 
 void WriterThread::stop_at_budget(OpenTrace& trace) {
@@ -264,9 +270,9 @@ void WriterThread::stop_at_budget(OpenTrace& trace) {
     return stop_after_failure(trace);
   }
   log_line(format::Level::kWarning, "trace",
-           "%s has reached its %" PRIu64
-           " bytes (CONVTRACE_MAX_BYTES); it is closed, the program continues untraced",
-           trace.path.c_str(), trace.max_bytes);
+           "%s has reached its %" PRIu64 " bytes (CONVTRACE_MAX_BYTES) and is closed with %" PRIu64
+           "; the program continues untraced",
+           trace.path.c_str(), trace.max_bytes, trace.writer->bytes_written());
   if (trace.announced) say_end(trace);
 }
 

@@ -19,6 +19,7 @@
 
 int convtrace_cpu_alloc_v1 = 0;
 int convtrace_other_injection = 0;
+char convtrace_start_folder_v1[PATH_MAX];
 extern int convtrace_explained_v1;
 
 static int is(const char* text, const char* expected) {
@@ -133,6 +134,8 @@ __attribute__((constructor)) static void enter_process(void) {
     return;
   }
   if (!find_engine(self, path)) return;
+  if (getcwd(convtrace_start_folder_v1, sizeof convtrace_start_folder_v1) == NULL)
+    convtrace_start_folder_v1[0] = '\0';
   setenv("CUDA_INJECTION64_PATH", path, 0); /* another tool's stays */
   convtrace_other_injection = !is(getenv("CUDA_INJECTION64_PATH"), path);
   setenv("CONVTRACE_CORE", path, 1);

@@ -75,6 +75,7 @@ TEST_CASE("artifact: the preload library exports exactly its hooks", "[artifact]
                                          "convtrace_explained_v1",
                                          "convtrace_hooks_v1",
                                          "convtrace_quarantine_v1",
+                                         "convtrace_start_folder_v1",
                                          "cuCtxDestroy_v2",
                                          "cuDevicePrimaryCtxRelease_v2",
                                          "cuDevicePrimaryCtxReset_v2",

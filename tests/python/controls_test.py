@@ -120,12 +120,46 @@ class Absence(ControlsTest):
 
     def test_a_rule_of_ranks_that_the_job_does_not_have(self):
         self.write("r.toml", '[[rule]]\nscope = "head"\nranks = 5\ncapture = "hash"\n')
-        why, begin, end = self.lines_of("--config", "r.toml")
+        begin, why, end = self.lines_of("--config", "r.toml")
         self.assertIn("r.toml:1: ranks 5 names none of this job's ranks, 0 to 0", why)
+
+    def test_a_rule_for_the_rank_that_a_program_gives_itself(self):
+        self.write("r.toml", '[[rule]]\nscope = "*"\nranks = 1\ncapture = "snapshot"\n')
+        done = self.run_program("ddp.py", CONVTRACE_CONFIG="r.toml")
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        stored = {}
+        for trace in self.traces():
+            rank = self.records(trace, "info")[0]["meta"]["rank"]
+            stored[rank] = sum(r.get("capture") == "snapshot" for r in self.records(trace))
+        self.assertEqual(stored[0], 0)
+        self.assertGreater(stored[1], 0)
+
+    def test_the_first_rank_that_is_traced_speaks(self):
+        begin, end = self.lines_of("--ranks", "1-2", RANK="1", WORLD_SIZE="3")
+        self.assertIn("convtrace: tracing to ", begin)
+        self.assertEqual(self.lines_of("--ranks", "1-2", RANK="2", WORLD_SIZE="3"), [])
 
     def test_operations_of_no_module(self):
         begin, why, end = self.lines_of("--ops", "haed")
         self.assertIn('CONVTRACE_OPS "haed" matched no module that was called; nearest of those that were: "head"', why)
+
+    def test_operations_where_no_step_was_wanted(self):
+        begin, why, steps, end = self.lines_of("--ops", "head", "--steps", "900")
+        self.assertIn('CONVTRACE_OPS "head" matched nothing; no module ran in a step whose values were wanted', why)
+
+    def test_a_trigger_that_no_value_can_pull(self):
+        why, begin, end = self.lines_of("--ring", "2,nan", "--mode", "hash")
+        self.assertIn("CONVTRACE_RING has no effect in part: its triggers nan and spike see statistics", why)
+
+    def test_relative_names_begin_where_the_program_started(self):
+        self.write("r.toml", "output = 'there.ctrace'\nlog = 'info'\nlog_file = 'log.txt'\n")
+        script = self.write("leave.py", "import os\nos.chdir('/')\nimport torch\n"
+                            "torch.nn.Linear(1, 1)(torch.ones(1))\n")
+        for preload in False, True:
+            self.lines_of(*([] if preload else ["--config", "r.toml"]), program=(script,), preload=preload,
+                          **({"CONVTRACE_CONFIG": "r.toml"} if preload else {}))
+            for name in "there.ctrace", "log.txt":
+                os.unlink(os.path.join(self.folder, name))
 
     def test_tracing_that_is_off(self):
         self.assertEqual(self.lines_of("--enabled", "0"), ["convtrace: nothing will be traced: CONVTRACE=0"])
@@ -147,6 +181,12 @@ class Absence(ControlsTest):
     def test_a_flight_recorder_without_a_trigger(self):
         begin, end = self.lines_of("--ring", "2")
         self.assertIn(", no trigger of CONVTRACE_RING came, so no step was written;", end)
+
+    def test_a_flight_recorder_with_one(self):
+        script = self.write("nan.py", "import torch\nmodel = torch.nn.Linear(2, 2)\n"
+                            "for value in 1.0, 2.0, float('nan'):\n    model(torch.full((1, 2), value))\n")
+        begin, end = self.lines_of("--ring", "1,nan", program=(script,))
+        self.assertRegex(end, ", only what came with a trigger is in it, first nan in step [23]; next: convtrace show --nan")
 
     def test_a_mode_that_is_off(self):
         self.assertEqual(self.lines_of("--mode", "off"),
@@ -323,6 +363,18 @@ class Run(ControlsTest):
 
     def test_two_lines(self):
         self.check(self.run_loop(*self.program()))
+
+    def test_an_output_that_exists_is_said_before_the_program_begins(self):
+        self.write("a.ctrace", "precious")
+        done = self.run_loop(*self.program())
+        self.assertEqual((done.returncode, done.stdout), (2, ""))
+        self.assertRegex(done.stderr, r"^convtrace: a.ctrace exists: choose another --output .*\n$")
+
+    def test_an_env_that_takes_the_library_away(self):
+        done = self.run_loop("env", "-i", "true")
+        self.assertEqual((done.returncode, done.stdout), (0, ""))
+        self.assertEqual(done.stderr, "convtrace: nothing will be traced: env -i takes LD_PRELOAD away; "
+                         "put `convtrace run --` behind its options\n")
 
     def test_through_a_shell(self):
         self.check(self.run_loop("bash", "-c", "true; " + " ".join(self.program())))

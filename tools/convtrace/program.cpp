@@ -123,6 +123,17 @@ std::string preload_obstacle(const fs::path& program) {
   return "";
 }
 
+std::string clearing_option(const std::vector<std::string>& command) {
+  if (fs::path(command.front()).filename() != "env") return "";
+  for (size_t i = 1; i < command.size() && command[i].starts_with("-"); ++i) {
+    const std::string& word = command[i];
+    if (word == "-i" || word == "-" || word == "--ignore-environment") return word;
+    if (word == "--unset=LD_PRELOAD" || word == "-uLD_PRELOAD") return word;
+    if (word == "-u" && i + 1 < command.size() && command[++i] == "LD_PRELOAD") return word;
+  }
+  return "";
+}
+
 std::vector<std::string> python_part(const std::vector<std::string>& command) {
   std::vector<std::string> words = words_of(command);
   for (size_t i = 0; i < words.size(); ++i) {

@@ -85,11 +85,14 @@ int print_environment(const RunOptions& options) {
 }
 
 /// @return what makes tracing impossible from the start, empty if nothing does.
-std::string obstacle(const settings::Settings& settings, const std::string& program) {
+std::string obstacle(const settings::Settings& settings, const std::vector<std::string>& command) {
   if (!settings.enabled) return "CONVTRACE=0";
   if (settings.mode == settings::Mode::kOff) return "the mode is off";
-  const std::string why = preload_obstacle(find_program(program));
-  return why.empty() ? why : escape_text(program) + ' ' + why;
+  const std::string clearing = clearing_option(command);
+  if (!clearing.empty())
+    return "env " + clearing + " takes LD_PRELOAD away; put `convtrace run --` behind its options";
+  const std::string why = preload_obstacle(find_program(command.front()));
+  return why.empty() ? why : escape_text(command.front()) + ' ' + why;
 }
 
 /// Tells the command's processes that they are announced. Within the command of another
@@ -97,6 +100,18 @@ std::string obstacle(const settings::Settings& settings, const std::string& prog
 void announce(const std::string& value) {
   settings::leave_run_mark(std::getenv(settings::kAnnounceName.data()));
   setenv(settings::kAnnounceName.data(), value.c_str(), 1);
+}
+
+/// Said now and not when the run has begun.
+bool is_taken(const settings::Settings& settings) {
+  const std::string& output = settings.output;
+  std::error_code error;
+  if (settings.overwrite || output.find('%') != std::string::npos ||
+      !std::filesystem::exists(output, error))
+    return false;
+  complain(escape_text(output) +
+           " exists: choose another --output (%p in it is the process), or say --overwrite");
+  return true;
 }
 
 int become(const std::vector<std::string>& command) {
@@ -117,6 +132,7 @@ int run_command(const RunOptions& options) {
   if (!apply_options(options)) return static_cast<int>(ExitCode::kUsage);
   const std::optional<settings::Settings> wanted = check_settings();
   if (!wanted) return static_cast<int>(ExitCode::kUsage);
+  if (!options.dry_run && is_taken(*wanted)) return static_cast<int>(ExitCode::kUsage);
   const std::string library = in_tree("lib/libconvtrace.so");
   if (library.empty()) {
     complain("libconvtrace.so is not in ../lib of this program; was only a part installed?");
@@ -128,7 +144,7 @@ int run_command(const RunOptions& options) {
   }
   setenv("LD_PRELOAD", preload_list(library).c_str(), 1);
   if (options.dry_run) return print_environment(options);
-  const std::string in_vain = obstacle(*wanted, options.command.front());
+  const std::string in_vain = obstacle(*wanted, options.command);
   if (!in_vain.empty()) complain("nothing will be traced: " + in_vain);
   announce(in_vain.empty() ? settings::open_run_mark() : "1");
   return become(options.command);

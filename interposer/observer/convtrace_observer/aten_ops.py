@@ -31,6 +31,8 @@ class AtenOps:
             return None
         import difflib  # once, at the end: a start must not pay for it
         near = difflib.get_close_matches(self._text, sorted(self._asked), 3, 0)
+        if not self._asked:
+            return 'CONVTRACE_OPS "%s" matched nothing; no module ran in a step whose values were wanted' % self._text
         said = 'CONVTRACE_OPS "%s" matched no module that was called' % self._text
         return said + ("; nearest of those that were: " + ", ".join('"%s"' % name for name in near) if near else "")
 

@@ -8,18 +8,6 @@ namespace {
 
 using Words = std::vector<std::string>;
 
-/// @return the option of env that keeps LD_PRELOAD from what it starts; empty if there is none.
-std::string clearing_option(const Words& command) {
-  if (std::filesystem::path(command.front()).filename() != "env") return "";
-  for (size_t i = 1; i < command.size() && command[i].starts_with("-"); ++i) {
-    const std::string& word = command[i];
-    if (word == "-i" || word == "-" || word == "--ignore-environment") return word;
-    if (word == "--unset=LD_PRELOAD" || word == "-uLD_PRELOAD") return word;
-    if (word == "-u" && i + 1 < command.size() && command[++i] == "LD_PRELOAD") return word;
-  }
-  return "";
-}
-
 /// @return the script that a Python runs; empty if it runs none, or nobody can tell.
 std::string script_of(const Words& command) {
   if (!std::filesystem::path(command.front()).filename().string().starts_with("python")) return "";
@@ -39,8 +27,9 @@ void check_command(const Subject& subject, std::vector<Line>& lines) {
   const std::string& word = subject.command.front();
   const std::filesystem::path path = find_program(word);
   if (path.empty()) {
-    lines.push_back(
-        {"command", Level::kFail, word + ": there is no such program", "check the name and PATH"});
+    lines.push_back({"command", Level::kFail,
+                     word + ": there is no such program, or it is not executable",
+                     "check the name and PATH; a script: `python SCRIPT`, or chmod +x"});
     return;
   }
   const std::string why = preload_obstacle(path);

@@ -15,7 +15,8 @@ std::string write_private(const std::string& path, float loss) {
   meta.host = "alices-machine";
   meta.pid = 4711;
   meta.command_line = {"python", "/home/alice/train.py", "--client", "acme"};
-  meta.facts = {{"path.cupti", "/home/alice/libcupti.so"}, {"setting.CONVTRACE_OUTPUT", "acme.ctrace"},
+  meta.facts = {{"path.cupti", "/home/alice/libcupti.so"},
+                {"setting.CONVTRACE_OUTPUT", "acme.ctrace"},
                 {"version.torch", "2.13.0"}};
   trace.meta(meta);
   for (uint32_t step = 0; step < 2; ++step) {
