@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "tools/common/element.h"
+
 namespace convtrace::diff {
 namespace {
 
@@ -10,8 +12,9 @@ namespace {
 /// kSuspiciousLimit; and how many times as much as it did before.
 constexpr double kGain = 2, kVectorGain = 0.5, kMoreThanBefore = 8;
 
-/// How far single elements of a gradient may jump, in units of its elements' root mean square.
-constexpr double kRareElement = 0.05;
+/// From where on a single element of a gradient jumps, in units of its elements' root mean square;
+/// and what part of its samples may.
+constexpr double kJump = 0.01, kMostJump = 0.25;
 
 /// Of a value of which only the hash is known, and differs.
 constexpr double kUnknown = -1;
@@ -63,6 +66,16 @@ double apart(const ValueView& base, const ValueView& cand) {
   const double most = std::max({difference(Field::kMean) * std::sqrt(count), difference(Field::kL2),
                                 difference(Field::kSamples)});
   return std::isfinite(most) ? most : 0;
+}
+
+/// Whether few samples only are apart by more than `size`.
+bool few_apart(const ValueView& base, const ValueView& cand, double size) {
+  const std::vector<double> a = tools::decode_elements(base.record.dtype, base.samples);
+  const std::vector<double> b = tools::decode_elements(cand.record.dtype, cand.samples);
+  const size_t count = std::min(a.size(), b.size());
+  size_t apart = 0;
+  for (size_t i = 0; i < count; ++i) apart += std::abs(a[i] - b[i]) > size ? 1 : 0;
+  return static_cast<double>(apart) <= kMostJump * static_cast<double>(count);
 }
 
 }  // namespace
@@ -140,8 +153,14 @@ double Drift::of_rare_elements(const ValueView& base, const ValueView& cand,
     const double allowed = kSuspiciousLimit * std::max(1.0, kGain * largest_) * relative;
     if (!(measured.difference[i] <= allowed * measured.scale[i])) return 0;
   }
-  const double apart = kRareElement * measured.scale[static_cast<size_t>(Field::kSamples)];
-  return apart / comparison.tolerance / kSuspiciousLimit;
+  const double size = measured.scale[static_cast<size_t>(Field::kSamples)];
+  const double grown = kSuspiciousLimit * kGain * largest_ * comparison.tolerance;
+  if (!few_apart(base, cand, std::max(kJump * size, grown))) return 0;
+  const auto largest = [](const ValueView& value) {
+    return tools::magnitude_as_double(value.record.dtype, value.record.stats.amax);
+  };
+  // From nothing to anything that is there.
+  return std::min(largest(base), largest(cand)) / comparison.tolerance / kSuspiciousLimit;
 }
 
 double Drift::of_inputs(const ValueRecord& record) const {

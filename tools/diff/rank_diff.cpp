@@ -241,7 +241,8 @@ void RankDiff::find_carried(const StepPair& pair) {
     const Measured apart =
         measure(view(pair.base, pair.base_of(m)), view(pair.cand, pair.cand_of(m)));
     const auto samples = static_cast<size_t>(Field::kSamples);
-    if (apart.scale[samples] > 0) {
+    // A gradient in which everything cancels has no size to speak of.
+    if (apart.scale[samples] > 0 && pair.base_of(m).kind != SlotKind::kGrad) {
       carried.largest = std::max(carried.largest, apart.difference[samples] / apart.scale[samples]);
     }
   }

@@ -19,6 +19,12 @@ constexpr double kSameGradient = 0.01, kSameUpdate = 0.05, kLeastUpdate = 0.01;
 /// So many elements have to say so.
 constexpr size_t kLeastElements = 3;
 
+/// Roots of numbers of terms: up to which kEpsFactor stands, and how many times that is the most.
+constexpr double kTermsKnown = 8, kMostTerms = 16;
+
+/// For so many updates a difference of gradients goes on in the same direction: optimizers average.
+constexpr uint32_t kMomentum = 10;
+
 /// A loss is an average, though it has one element.
 constexpr uint64_t kAveraged = 4096;
 
@@ -30,6 +36,13 @@ uint64_t elements_of(const ValueRecord& record) {
 FieldValues errors(double size, uint64_t count) {
   const double root = std::sqrt(static_cast<double>(std::max<uint64_t>(count, 1)));
   return {size / root, size / root, size * root, size, size, size, size, size};
+}
+
+/// Among which of a weight's rows the gradient of a module's output is divided: each of a row's
+/// elements is a sum over all of the row's share.
+uint64_t rows_of(const ValueView& value) {
+  const bool has_rows = value.shape.size() > 1 && value.shape.front() > 0;
+  return has_rows ? value.shape.front() : value.record.stats.count;
 }
 
 std::vector<double> samples_of(const ValueView& value) {
@@ -63,8 +76,12 @@ void Rounding::widen(const ValueView& base, const ValueView& cand,
   if (record.kind == SlotKind::kGrad) {
     const auto summands = summands_.find(record.key.scope.value);
     if (summands == summands_.end() || record.stats.count == 0) return;
-    const double error = kEpsFactor * std::max(own, coarsest) * summands->second /
-                         std::sqrt(static_cast<double>(record.stats.count));
+    const auto rows = static_cast<double>(rows_of(base));
+    // What is added one by one rounds as often: by the root of how many there are, in some orders.
+    const double terms = static_cast<double>(summands->second.count) / rows;
+    const double more = std::clamp(std::sqrt(terms) / kTermsKnown, 1.0, kMostTerms);
+    const double error =
+        kEpsFactor * more * std::max(own, coarsest) * summands->second.norm / std::sqrt(rows);
     widen_band(widened().absolute, errors(error, record.stats.count));
   } else if (record.kind == SlotKind::kParam) {
     const auto parameter = parameters_.find(parameter_key(record));
@@ -88,12 +105,14 @@ void Rounding::learn(const ValueView& base, const ValueView& cand, const Compari
     coarsest_ = record.dtype;
   }
   if (record.kind == SlotKind::kGradOutput) {
-    double& norm = summands_[record.key.scope.value];
-    norm = std::hypot(norm, std::max(record.stats.l2, cand.record.stats.l2));
+    Summands& summands = summands_[record.key.scope.value];
+    summands.norm = std::hypot(summands.norm, std::max(record.stats.l2, cand.record.stats.l2));
+    summands.count += record.stats.count;
   } else if (record.kind == SlotKind::kParam) {
     Parameter& parameter = parameters_[parameter_key(record)];
     if (parameter.gradient_differs) {
       parameter.drift = drift(parameter, base, cand);
+      ++parameter.updates;
       enlarged_ |= is_rounding(comparison) && compare(base, cand, nullptr).z > kSuspiciousLimit;
     }
     if (parameter.step) move_ = std::max(move_, update(parameter, base, cand));
@@ -141,7 +160,7 @@ bool Rounding::updated_otherwise(const Parameter& parameter, const ValueView& ba
   return otherwise >= kLeastElements && otherwise > same;
 }
 
-/// Updates go the other way independently of each other. The smaller of both runs' counts: a wrong
+/// The smaller of both runs' counts: a wrong
 /// one must not explain itself. Where all of a gradient is rounding, so is the size of the update:
 /// no larger than what others move by.
 double Rounding::drift(const Parameter& parameter, const ValueView& base,
@@ -149,7 +168,9 @@ double Rounding::drift(const Parameter& parameter, const ValueView& base,
   double move = update(parameter, base, cand);
   const auto tainted = std::ranges::count(parameter.tainted, true);
   if (2 * tainted > std::ssize(parameter.tainted)) move = std::max(move, move_);
-  return std::hypot(parameter.drift, kUpdatesApart * move);
+  // Linear at first, which is a sum of odd numbers; like a random walk later.
+  const uint32_t updates = std::min(parameter.updates + 1, kMomentum);
+  return std::hypot(parameter.drift, kUpdatesApart * move * std::sqrt(2.0 * updates - 1));
 }
 
 }  // namespace convtrace::diff

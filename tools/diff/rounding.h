@@ -47,6 +47,7 @@ class Rounding {
     std::optional<uint32_t> step;    ///< when that was
     std::vector<bool> tainted;       ///< samples whose gradients were ever apart
     bool gradient_differs = false;   ///< in this step or an earlier one
+    uint32_t updates = 0;            ///< since then
     double drift = 0;                ///< what the updates since then can have carried it apart
   };
 
@@ -61,7 +62,13 @@ class Rounding {
   [[nodiscard]] double drift(const Parameter& parameter, const ValueView& base,
                              const ValueView& cand) const;
 
-  std::unordered_map<uint32_t, double> summands_;  ///< by scope: l2 norm of its grad_output
+  /// Of a module's grad_output.
+  struct Summands {
+    double norm = 0;  ///< l2
+    uint64_t count = 0;
+  };
+
+  std::unordered_map<uint32_t, Summands> summands_;  ///< by scope
   std::unordered_map<uint64_t, Parameter> parameters_;
   uint32_t step_ = 0;
   double move_ = 0;  ///< the largest of the step's updates so far

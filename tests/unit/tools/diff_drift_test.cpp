@@ -151,12 +151,13 @@ TEST_CASE("drift: beside rounding another update still is the optimizer's fault"
 }
 
 TEST_CASE("drift: single elements of a gradient may jump, all of it may not", "[diff][drift]") {
-  const auto run = [](double loss, double element, double all) {
+  const auto run = [](double loss, double element, double all, size_t elements = 1) {
     Run made;
     made.add({.phase = Phase::kLoss, .slot = "loss", .values = {static_cast<float>(1 + loss)}});
     std::vector<float> gradient(4096, static_cast<float>(1 + all));
     for (size_t i = 0; i < gradient.size(); i += 2) gradient[i] = -gradient[i];
-    gradient[512] += static_cast<float>(element);  // the second sample
+    for (size_t i = 1; i <= elements; ++i)
+      gradient[512 * i] += static_cast<float>(element);  // a sample
     made.add({.phase = Phase::kBackward,
               .scope = "a",
               .slot = "grad_output:0",
@@ -167,7 +168,8 @@ TEST_CASE("drift: single elements of a gradient may jump, all of it may not", "[
   CHECK(jumped.verdict == Verdict::kSame);
   CHECK(jumped.carried.count == 1);
   const Where gradient{0, Phase::kBackward, "a", "grad_output:0"};
-  CHECK(where(compared(run(0, 0, 0), run(1e-6, 0.2, 0))) == gradient);
+  CHECK(where(compared(run(0, 0, 0), run(1e-6, 1.5, 0))) == gradient);
+  CHECK(where(compared(run(0, 0, 0), run(1e-6, 0.012, 0, 4))) == gradient);
   CHECK(where(compared(run(0, 0, 0), run(1e-6, 0, 0.001))) == gradient);
   CHECK(where(compared(run(0, 0, 0), run(0, 0.01, 0))) == gradient);  // out of nothing
 }

@@ -1,5 +1,7 @@
 // Differences that rounding explains although a value's own size and type do not.
 
+#include <cmath>
+
 #include "tests/unit/tools/diff_compared.h"
 #include "tools/diff/report_parts.h"
 
@@ -55,6 +57,28 @@ TEST_CASE("rounding: a gradient in which everything cancels is held against its 
         Verdict::kSame);
   CHECK(compared(with_cancelled_gradient(1e-3F, 1), with_cancelled_gradient(1e-3F, -3)).verdict ==
         Verdict::kDiverged);
+}
+
+TEST_CASE("rounding: a sum of many terms rounds more often", "[diff][rounding]") {
+  // The summands' norm is the same; so many of them go into each of 16 rows.
+  const auto run = [](size_t terms, float off) {
+    Run made;
+    const auto size = 64.0F / std::sqrt(static_cast<float>(terms));
+    made.add({.phase = Phase::kBackward,
+              .scope = "fc",
+              .slot = "grad_output:0",
+              .values = std::vector<float>(16 * terms, size)});
+    std::vector<float> sums(64, 1);
+    sums[8] += off;
+    made.add({.phase = Phase::kBackward,
+              .scope = "fc",
+              .slot = "grad:weight",
+              .values = sums,
+              .shape = {16, 4}});
+    return made;
+  };
+  CHECK(compared(run(4096, 0), run(4096, 5e-3F)).verdict == Verdict::kSame);
+  CHECK(compared(run(16, 0), run(16, 5e-3F)).verdict == Verdict::kDiverged);
 }
 
 TEST_CASE("rounding: where gradients differ in bits a parameter may be an update apart",
