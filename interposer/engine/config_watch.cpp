@@ -1,5 +1,6 @@
 #include "interposer/engine/config_watch.h"
 
+#include <algorithm>
 #include <string_view>
 #include <utility>
 
@@ -18,7 +19,9 @@ bool ConfigWatch::Version::operator==(const Version& other) const {
 
 ConfigWatch::ConfigWatch(const settings::Settings& now, std::vector<std::string> environment)
     : now_(now), environment_(std::move(environment)), path_(now.config) {
-  if (!path_.empty()) read_ = seen_ = look();
+  if (path_.empty()) return;
+  read_ = seen_ = look();
+  in_file_ = settings_in_file();
 }
 
 ConfigWatch::Version ConfigWatch::look() const {
@@ -47,6 +50,7 @@ ConfigChange ConfigWatch::load() {
     change.lines.push_back({.matched = false, .text = problem + "; the old settings stay"});
   if (!loaded.problems.empty()) return change;
   change.applies = true;
+  say_overruled(change);
   take_over(loaded.settings, change);
   change.rules = std::move(loaded.rules);
   for (std::string& warning : loaded.warnings)
@@ -55,6 +59,28 @@ ConfigChange ConfigWatch::load() {
       {.matched = true,
        .text = path_ + " was read again; rules: " + std::to_string(change.rules.size())});
   return change;
+}
+
+settings::Settings ConfigWatch::settings_in_file() const {
+  const std::string entry = std::string(kConfig) + '=' + path_;
+  const char* const environment[] = {entry.c_str(), nullptr};
+  return settings::load_controls(environment).settings;
+}
+
+/// Whoever edits the file waits for what will not come.
+void ConfigWatch::say_overruled(ConfigChange& change) {
+  const settings::Settings before = std::exchange(in_file_, settings_in_file());
+  for (const settings::SettingSpec& spec : settings::setting_table()) {
+    const std::string given = std::string(spec.name) + '=';
+    const bool overruled = std::ranges::any_of(environment_, [&given](const std::string& entry) {
+      return entry.starts_with(given) && entry.size() > given.size();
+    });
+    if (!overruled || spec.name == kConfig || spec.print(before) == spec.print(in_file_)) continue;
+    change.lines.push_back({.matched = false,
+                            .text = settings::setting_key(spec) + " of " + path_ +
+                                    " has no effect: " + std::string(spec.name) +
+                                    " (an option or the environment) wins"});
+  }
 }
 
 void ConfigWatch::take_over(const settings::Settings& wanted, ConfigChange& change) {

@@ -45,11 +45,15 @@ class ConfigWatch {
   [[nodiscard]] Version look() const;
   [[nodiscard]] ConfigChange load();
   void take_over(const settings::Settings& wanted, ConfigChange& change);
+  /// What the file says, whatever the environment says.
+  [[nodiscard]] settings::Settings settings_in_file() const;
+  void say_overruled(ConfigChange& change);
 
   settings::Settings now_;
   std::vector<std::string> environment_;
-  std::string path_;  ///< empty: there is no file
-  Version read_;      ///< that was loaded last
+  std::string path_;            ///< empty: there is no file
+  settings::Settings in_file_;  ///< as it was loaded last
+  Version read_;                ///< that was loaded last
   Version seen_;
   uint64_t next_look_ns_ = 0;
 };

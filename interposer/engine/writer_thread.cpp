@@ -251,12 +251,13 @@ void WriterThread::say_end(const OpenTrace& trace) const {
   announce("%s: %s, %s, %" PRIu64 " bytes%s; %" PRIu64 " not recorded%s, %s%s%s; next: %s %s", path,
            count_noun(steps_, "step").c_str(), count_noun(events, "event").c_str(),
            steps_ == 0 ? bytes : bytes / steps_, steps_ == 0 ? "" : " a step", lost_,
-           trace.writer->bytes_written() >= trace.max_bytes ? " and nothing behind them" : "",
+           cut_off_ ? " and nothing behind them" : "",
            count_noun(findings_, "error finding").c_str(), nan.c_str(), recorded.c_str(), next,
            path);
 }
 
 void WriterThread::stop_at_budget(OpenTrace& trace) {
+  cut_off_ = true;
   client_.give_up_values(format::LossReason::kDiskBudget);
   state_.disable("disk budget reached");
   uint64_t dropped = 0;

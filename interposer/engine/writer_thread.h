@@ -113,6 +113,7 @@ class WriterThread {
   uint64_t steps_ = 0;        ///< begun
   uint64_t value_bytes_ = 0;  ///< of values to be stored, before compression
   bool bytes_said_ = false;
+  bool cut_off_ = false;              ///< at max_bytes
   uint64_t findings_ = 0;             ///< of level error, not suppressed
   std::optional<uint32_t> nan_step_;  ///< the first with a NaN or a positive infinity
   bool urgent_ = false;               ///< something that must not wait for its chunk to fill

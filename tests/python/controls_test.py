@@ -101,9 +101,11 @@ class Absence(ControlsTest):
         self.assertRegex(expected, r"every value is stored: [1-9]\d* bytes in the first step")
 
     def test_a_trace_that_is_full_has_its_last_line_too(self):
-        begin, full, end = self.lines_of("--max-bytes", "20000")
-        self.assertIn("has reached its 20000 bytes (CONVTRACE_MAX_BYTES)", full)
-        self.assertRegex(end, r"ctrace: \d+ steps?, \d+ events, \d+ bytes")
+        script = self.write("slow.py", "import time, torch\nmodel = torch.nn.Linear(9, 9)\n"
+                            "for _ in range(8):\n    model(torch.ones(1, 9))\n    time.sleep(0.5)\n")
+        begin, full, end = self.lines_of("--max-bytes", "2000", program=(script,))
+        self.assertIn("has reached its 2000 bytes (CONVTRACE_MAX_BYTES)", full)
+        self.assertRegex(end, r"ctrace: \d+ steps?, \d+ events, \d+ bytes.*; \d+ not recorded and nothing behind them, ")
 
     def test_a_rule_whose_steps_never_came(self):
         self.write("r.toml", '[[rule]]\nscope = "head"\nsteps = 900\ncapture = "hash"\n')
@@ -262,6 +264,20 @@ class Reload(ControlsTest):
                  if r["record"] == "diagnostic" and "was read again" in r["message"]]
         self.assertEqual(len(steps), 1)
         self.assertIsNotNone(steps[0])
+
+    def test_an_edit_that_the_environment_overrules_is_said(self):
+        config = self.write("c.toml", 'steps = "0"\nmode = "hash"\n')
+        loop = Loop(self, 4, CONVTRACE_CONFIG=config, CONVTRACE_STEPS="1-")
+        loop.go(1, 1)
+        self.write("c.toml", 'steps = "5-"\nmode = "hash"\n')
+        time.sleep(3)
+        loop.go(1, 1)
+        status, errors = loop.end()
+        self.assertEqual(status, 0)
+        self.assertRegex(errors, r"W settings: steps of .*/c.toml has no effect: CONVTRACE_STEPS "
+                         r"\(an option or the environment\) wins\n$")
+        self.assertEqual(len(errors.splitlines()), 1, errors)
+        self.assertEqual(self.stats_steps(), {1, 2, 3})
 
     def test_a_broken_file_keeps_the_old_settings_and_says_so(self):
         config = self.write("c.toml", "samples = 2\n")

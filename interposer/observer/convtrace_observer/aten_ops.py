@@ -20,7 +20,8 @@ class AtenOps:
         self._observer = observer
         self._text = observer.port.setting("CONVTRACE_OPS")
         self._patterns = _compile(self._text)
-        self._asked = set()  # names of modules
+        self._called = False  # any module, in a step with values
+        self._asked = set()  # their names
         self._wanted = {}  # scope id -> whether a pattern names it or a module around it
         self._mode = _mode_class(torch, self._record) if self._patterns else None
         self.matched = False
@@ -29,10 +30,10 @@ class AtenOps:
         """What to say at the end if the patterns matched nothing, else None."""
         if not self._patterns or self.matched:
             return None
+        if not self._called:
+            return 'CONVTRACE_OPS "%s" matched nothing; no module ran in a step whose values were wanted' % self._text
         import difflib  # once, at the end: a start must not pay for it
         near = difflib.get_close_matches(self._text, sorted(self._asked), 3, 0)
-        if not self._asked:
-            return 'CONVTRACE_OPS "%s" matched nothing; no module ran in a step whose values were wanted' % self._text
         said = 'CONVTRACE_OPS "%s" matched no module that was called' % self._text
         return said + ("; nearest of those that were: " + ", ".join('"%s"' % name for name in near) if near else "")
 
@@ -74,6 +75,7 @@ class AtenOps:
 
     def _wants(self, name):
         """Whether a pattern matches a module's name."""
+        self._called = True
         found = any(pattern.search(name) for pattern in self._patterns)
         self.matched = self.matched or found
         if name and len(self._asked) < MOST_ASKED:
