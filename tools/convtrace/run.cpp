@@ -132,7 +132,6 @@ int run_command(const RunOptions& options) {
   if (!apply_options(options)) return static_cast<int>(ExitCode::kUsage);
   const std::optional<settings::Settings> wanted = check_settings();
   if (!wanted) return static_cast<int>(ExitCode::kUsage);
-  if (!options.dry_run && is_taken(*wanted)) return static_cast<int>(ExitCode::kUsage);
   const std::string library = in_tree("lib/libconvtrace.so");
   if (library.empty()) {
     complain("libconvtrace.so is not in ../lib of this program; was only a part installed?");
@@ -145,6 +144,7 @@ int run_command(const RunOptions& options) {
   setenv("LD_PRELOAD", preload_list(library).c_str(), 1);
   if (options.dry_run) return print_environment(options);
   const std::string in_vain = obstacle(*wanted, options.command);
+  if (in_vain.empty() && is_taken(*wanted)) return static_cast<int>(ExitCode::kUsage);
   if (!in_vain.empty()) complain("nothing will be traced: " + in_vain);
   announce(in_vain.empty() ? settings::open_run_mark() : "1");
   return become(options.command);
