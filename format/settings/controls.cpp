@@ -22,9 +22,7 @@ void complete_rules(LoadedControls& loaded) {
 }
 
 bool does_anything(const Rule& rule) {
-  const bool takes =
-      rule.capture || rule.outputs_auto || !rule.outputs.empty() || !rule.inputs.empty();
-  return takes || rule.inplace || rule.suppress || (rule.samples && !rule.kernel);
+  return takes_values(rule) || rule.inplace || rule.suppress || (rule.samples && !rule.kernel);
 }
 
 /// What is good by itself and means nothing together.

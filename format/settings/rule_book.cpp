@@ -92,9 +92,7 @@ MatchLine RuleBook::report(const Entry& entry) const {
   if (rule.scope) text += count_noun(entry.scopes, "module");
   const uint64_t used = entry.used.load();
   // One that declares or suppresses may well have nothing to do.
-  const bool takes =
-      rule.capture || rule.outputs_auto || !rule.outputs.empty() || !rule.inputs.empty();
-  if (used == 0 && takes)
+  if (used == 0 && takes_values(rule))
     return {.matched = false,
             .text = text +
                     " and took no value: its steps did not come, a rule before it took "

@@ -38,6 +38,11 @@ struct Rule {
   bool all_kernels = false;  ///< CONVTRACE_ALL_KERNELS: its INCLUDE and EXCLUDE hold for it
 };
 
+/// @return whether it asks for values; else it declares or silences.
+[[nodiscard]] inline bool takes_values(const Rule& rule) {
+  return rule.capture || rule.outputs_auto || !rule.outputs.empty() || !rule.inputs.empty();
+}
+
 /// What CONVTRACE_ALL_KERNELS asks for, as a rule to stand behind all others.
 [[nodiscard]] Rule rule_for_all_kernels(format::Capture capture);
 

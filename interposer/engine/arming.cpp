@@ -54,10 +54,6 @@ void install_handlers() noexcept {
   at_quick_exit(end_tracing);
 }
 
-std::string below(const std::string& folder, std::string_view path) {
-  return path.starts_with('/') ? std::string(path) : folder + '/' + std::string(path);
-}
-
 /// @param folder  where a relative name of a file begins.
 void set_up_log(const settings::Settings& settings, const Rank& rank, const std::string& folder) {
   int fd = 2;

@@ -15,6 +15,8 @@
 #include <sstream>
 #include <string>
 
+#include "format/settings/launcher_ranks.h"
+
 namespace convtrace::engine {
 namespace {
 
@@ -119,11 +121,7 @@ Status failure(const std::string& path, int error, std::string& why) {
 }  // namespace
 
 Rank rank_from_environment(const char* (*get_env)(const char* name)) {
-  constexpr const char* kNames[][2] = {{"RANK", "WORLD_SIZE"},
-                                       {"SLURM_PROCID", "SLURM_NTASKS"},
-                                       {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"},
-                                       {"PMI_RANK", "PMI_SIZE"}};
-  for (const auto& [rank_name, size_name] : kNames) {
+  for (const auto& [rank_name, size_name] : settings::kLauncherRanks) {
     const std::optional<uint32_t> rank = number(get_env(rank_name));
     if (!rank) continue;
     const std::optional<uint32_t> size = number(get_env(size_name));
@@ -157,8 +155,11 @@ std::string expand_output(const std::string& pattern, const OutputFacts& facts) 
         path += what;
     }
   }
-  if (!path.empty() && path.front() == '/') return path;
-  return facts.start_folder + '/' + path;
+  return below(facts.start_folder, path);
+}
+
+std::string below(const std::string& folder, std::string_view path) {
+  return path.starts_with('/') ? std::string(path) : folder + '/' + std::string(path);
 }
 
 std::string name_for_sibling(const std::string& path, const OutputFacts& facts) {

@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 #include "format/base/status.h"
 
@@ -35,6 +36,9 @@ struct OutputFacts {
 
 /// Replaces %h, %p, %r and %%, and puts relative names into the start folder.
 [[nodiscard]] std::string expand_output(const std::string& pattern, const OutputFacts& facts);
+
+/// @return `path`; if it is relative, in `folder`.
+[[nodiscard]] std::string below(const std::string& folder, std::string_view path);
 
 /// "run.ctrace" -> "run.r<rank>.<pid>.ctrace"
 [[nodiscard]] std::string name_for_sibling(const std::string& path, const OutputFacts& facts);

@@ -194,34 +194,37 @@ def above(rows, limit):
     return f"{100 * sum(z_of(row) > limit for row in rows) / max(len(rows), 1):.2g} %"
 
 
+def plain_runs(folder):
+    """(model, dtype, its trace) of each."""
+    for model in MODELS:
+        for dtype in DTYPES:
+            yield model, dtype, traced(folder, model, dtype, "plain")
+
+
 def main(folder):
     print("| model | dtype | what differs | step 0: forward | backward | optimizer | all steps | z > 1 | z > 8 | verdict |")
     print("|---|---|---|---|---|---|---|---|---|---|")
-    for model in MODELS:
-        for dtype in DTYPES:
-            base = traced(folder, model, dtype, "plain")
-            for variant, what in VARIANTS.items():
-                verdict, rows = rows_of(base, traced(folder, model, dtype, variant))
-                first = collections.defaultdict(list)
-                for row in rows:
-                    if row["step"] == "0":
-                        first[row["phase"]].append(row)
-                cells = [largest(first["forward"] + first["loss"]), largest(first["backward"]), largest(first["optimizer"]),
-                         largest(rows), above(rows, 1), above(rows, 8), verdict]
-                print(f"| {model} | {dtype} | {what} | {' | '.join(cells)} |", flush=True)
+    for model, dtype, base in plain_runs(folder):
+        for variant, what in VARIANTS.items():
+            verdict, rows = rows_of(base, traced(folder, model, dtype, variant))
+            first = collections.defaultdict(list)
+            for row in rows:
+                if row["step"] == "0":
+                    first[row["phase"]].append(row)
+            cells = [largest(first["forward"] + first["loss"]), largest(first["backward"]), largest(first["optimizer"]),
+                     largest(rows), above(rows, 1), above(rows, 8), verdict]
+            print(f"| {model} | {dtype} | {what} | {' | '.join(cells)} |", flush=True)
     faults(folder)
 
 
 def faults(folder):
     print("\n| model | dtype | fault | alone | beside split products |")
     print("|---|---|---|---|---|")
-    for model in MODELS:
-        for dtype in DTYPES:
-            base = traced(folder, model, dtype, "plain")
-            for fault, place in FAULTS.items():
-                place = place.format(**PLACES[model])
-                cells = [found(base, traced(folder, model, dtype, f"{variant}+{fault}"), place) for variant in ("plain", "split")]
-                print(f"| {model} | {dtype} | {fault} | {' | '.join(cells)} |", flush=True)
+    for model, dtype, base in plain_runs(folder):
+        for fault, place in FAULTS.items():
+            place = place.format(**PLACES[model])
+            cells = [found(base, traced(folder, model, dtype, f"{variant}+{fault}"), place) for variant in ("plain", "split")]
+            print(f"| {model} | {dtype} | {fault} | {' | '.join(cells)} |", flush=True)
 
 
 def found(base, cand, place):

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <filesystem>
 
+#include "format/settings/launcher_ranks.h"
 #include "tools/common/text.h"
 #include "tools/convtrace/doctor/check.h"
 #include "tools/convtrace/doctor/memory_left.h"
@@ -46,8 +47,9 @@ int refusal_to_append(const fs::path& file) {
 }
 
 bool has_launcher_rank() {
-  constexpr const char* kNames[] = {"RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK"};
-  return std::ranges::any_of(kNames, [](const char* name) { return !variable(name).empty(); });
+  return std::ranges::any_of(settings::kLauncherRanks, [](const settings::LauncherRank& launcher) {
+    return !variable(launcher.rank).empty();
+  });
 }
 
 /// What a preload list says of our library as the loader would take it.
