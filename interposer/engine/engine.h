@@ -141,7 +141,8 @@ class Engine final : public format::EventSink,
   Doorbell doorbell_;
   EventQueue queue_{doorbell_};
   WriterThread writer_;
-  StackTexts stacks_{definitions_};
+  FactTable facts_;
+  StackTexts stacks_{definitions_, facts_};
   LiveJudge judge_;  ///< of the writer thread
   MemoryJournal journal_{addresses_, *this};
   OpRecorder ops_{*this, addresses_, journal_, stacks_};
@@ -151,7 +152,6 @@ class Engine final : public format::EventSink,
   ValueStore values_;
   stats::HelperThreads helpers_{spare_threads()};
   ObserverPort port_;
-  FactTable facts_;
   ConfigWatch config_;
   SpentTime spent_;
   std::optional<format::TraceMeta> process_meta_;  ///< of the writer thread

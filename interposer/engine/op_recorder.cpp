@@ -1,6 +1,7 @@
 #include "interposer/engine/op_recorder.h"
 
 #include "format/judge/shared_memory.h"
+#include "interposer/engine/unwinder.h"
 
 namespace convtrace::engine {
 

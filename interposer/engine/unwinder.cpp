@@ -1,14 +1,10 @@
 #include "interposer/engine/unwinder.h"
 
-#include <cxxabi.h>
 #include <dlfcn.h>
 #include <execinfo.h>
 #include <pthread.h>
 
 #include <atomic>
-#include <cinttypes>
-#include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <string_view>
 
@@ -48,20 +44,6 @@ const char* base_name(const char* path) {
   return slash != nullptr ? slash + 1 : path;
 }
 
-std::string demangled(const char* symbol) {
-  int status = 0;
-  char* const text = abi::__cxa_demangle(symbol, nullptr, nullptr, &status);
-  std::string result = status == 0 && text != nullptr ? text : symbol;
-  free(text);
-  return result;
-}
-
-std::string hex(const char* before, uint64_t value) {
-  char text[64];
-  snprintf(text, sizeof text, "%s0x%" PRIx64, before, value);
-  return text;
-}
-
 }  // namespace
 
 void capture_stack(RawStack& stack) noexcept {
@@ -86,20 +68,5 @@ std::span<void* const> without_own_frames(std::span<void* const> frames) noexcep
 }
 
 const char* stack_source() noexcept { return g_source.load(std::memory_order_relaxed); }
-
-std::string describe_frame(void* return_address) {
-  Dl_info info{};
-  const uint64_t address = reinterpret_cast<uint64_t>(return_address);
-  // The call lies before the address it returns to, which may already be the next function.
-  if (dladdr(reinterpret_cast<void*>(address - 1), &info) == 0 || info.dli_fname == nullptr) {
-    return hex("", address);
-  }
-  const std::string library = base_name(info.dli_fname);
-  if (info.dli_sname == nullptr) {
-    return library + hex("+", address - reinterpret_cast<uint64_t>(info.dli_fbase));
-  }
-  return demangled(info.dli_sname) +
-         hex("+", address - reinterpret_cast<uint64_t>(info.dli_saddr)) + " (" + library + ")";
-}
 
 }  // namespace convtrace::engine

@@ -1,9 +1,9 @@
 #pragma once
 /// @file unwinder.h
-/// Call stacks of the host: raw return addresses now, text only when a finding is made.
+/// Call stacks of the host: raw return addresses now, text (frame.h) only when a finding is made.
 ///
 /// libunwind is opened at run time and never linked: its `_Unwind_*` symbols would take over the
-/// host's exceptions. Without it glibc's backtrace() serves, and source() says so.
+/// host's exceptions. Without it glibc's backtrace() serves, and stack_source() says so.
 ///
 /// Threads:  any, concurrently.
 /// Errors:   no stack: zero frames.
@@ -32,8 +32,5 @@ void capture_stack(RawStack& stack) noexcept;
 
 /// @return "libunwind" or "backtrace()", after the first capture.
 [[nodiscard]] const char* stack_source() noexcept;
-
-/// "function+0x1c (libtorch_cpu.so)", demangled; "libtorch_cpu.so+0x123456" without a symbol.
-[[nodiscard]] std::string describe_frame(void* return_address);
 
 }  // namespace convtrace::engine

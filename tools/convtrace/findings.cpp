@@ -7,6 +7,7 @@
 #include "tools/convtrace/output.h"
 #include "tools/convtrace/record_json.h"
 #include "tools/convtrace/record_text.h"
+#include "tools/convtrace/symbols.h"
 #include "tools/convtrace/trace_input.h"
 
 namespace convtrace::tools {
@@ -15,24 +16,31 @@ namespace {
 /// Writes findings one after another and counts those that matter.
 class Listing {
  public:
-  Listing(const reader::TraceReader& trace, bool json) : trace_(trace), json_(json) {}
+  Listing(const reader::TraceReader& trace, bool json)
+      : trace_(trace), symbols_(trace.meta(), trace.definitions()), json_(json) {}
 
   /// @param slot  of a finding whose slot has no number in the trace.
   void add(const format::Finding& finding, const std::optional<std::string>& slot = {}) {
     if (finding.level == format::Level::kError && !finding.suppressed) ++errors_;
     if (!json_ && shown_++ != 0) output_.line("");
-    if (!json_) return output_.line(finding_paragraph(finding, trace_.definitions()));
+    const Stacks stacks{.alloc = symbols_.frames(finding.alloc_stack),
+                        .launch = symbols_.frames(finding.launch_stack),
+                        .free = symbols_.frames(finding.free_stack)};
+    if (!json_) return output_.line(finding_paragraph(finding, stacks, trace_.definitions()));
     Json line = event_json(finding, trace_.definitions(), trace_.meta().rank);
+    line["stacks"] = {{"alloc", stacks.alloc}, {"launch", stacks.launch}, {"free", stacks.free}};
     if (slot) line["slot"] = *slot;
     output_.line(dump_json(line));
   }
-  [[nodiscard]] ExitCode finish(ExitCode state) {
+  [[nodiscard]] ExitCode finish(ExitCode state, const std::string& path) {
+    symbols_.report(path);
     if (state != ExitCode::kClean) return output_.finish(state);
     return output_.finish(errors_ == 0 ? ExitCode::kClean : ExitCode::kFindings);
   }
 
  private:
   const reader::TraceReader& trace_;
+  Symbols symbols_;
   bool json_;
   Output output_;
   uint64_t errors_ = 0, shown_ = 0;
@@ -89,7 +97,7 @@ ExitCode show_findings(const std::string& path, bool json, bool replay) {
     }
   }
   again.list_all();
-  return listing.finish(report_state(*trace, path));
+  return listing.finish(report_state(*trace, path), path);
 }
 
 }  // namespace convtrace::tools

@@ -1,5 +1,6 @@
 #include "tools/convtrace/record_text.h"
 
+#include <algorithm>
 #include <cstdio>
 
 #include "tools/common/element.h"
@@ -164,13 +165,33 @@ class Describer {
   const Definitions& definitions_;
 };
 
-void add_stack(std::string& text, const char* title, const Definitions& definitions,
-               format::StackId id, bool expected) {
-  const auto frames = definitions.stack(id);
+/// "_PyEval_Vector+0x5c (libpython3.11.so.1.0+0x250a40)", "python3.11+0x1234"
+bool is_interpreter(std::string_view frame) {
+  const std::string_view library =
+      frame.substr(frame.rfind('(') + 1);  // all of it, if there is none
+  return library.starts_with("libpython") || library.starts_with("python3");
+}
+
+/// What the interpreter does between two functions that a reader knows is one line.
+void add_frames(std::string& text, const std::vector<std::string>& frames) {
+  for (auto frame = frames.begin(); frame != frames.end();) {
+    const auto end = std::find_if_not(frame, frames.end(), is_interpreter);
+    if (end - frame > 2) {
+      text += "\n    [" + counted(static_cast<uint64_t>(end - frame), "frame") +
+              " of the Python interpreter]";
+      frame = end;
+    } else {
+      text += "\n    " + escape_text(*frame++);
+    }
+  }
+}
+
+void add_stack(std::string& text, const char* title, const std::vector<std::string>& frames,
+               bool expected) {
   if (frames.empty() && !expected) return;
   text += std::string("\n  ") + title +
           (frames.empty() ? ": no stack recorded (CONVTRACE_STACKS=all takes all there are)" : ":");
-  for (const format::StringId frame : frames) text += "\n    " + name_text(definitions, frame);
+  add_frames(text, frames);
 }
 
 }  // namespace
@@ -212,7 +233,8 @@ std::string event_line(const format::Event& event, const Definitions& definition
   return line + "  " + describer.details;
 }
 
-std::string finding_paragraph(const format::Finding& finding, const Definitions& definitions) {
+std::string finding_paragraph(const format::Finding& finding, const Stacks& stacks,
+                              const Definitions& definitions) {
   const std::string step =
       finding.header.step == format::kNoStep ? "?" : std::to_string(finding.header.step);
   std::string text = std::string(to_string(finding.level)) + ": " +
@@ -231,9 +253,9 @@ std::string finding_paragraph(const format::Finding& finding, const Definitions&
   // A warning tells of memory that is in order yet: there is no free to be asked for.
   const bool error = finding.level == format::Level::kError;
   const char* const used = reads ? "read" : (finding.kernel ? "launched" : "called");
-  add_stack(text, "allocated", definitions, finding.alloc_stack, error);
-  add_stack(text, used, definitions, finding.launch_stack, error);
-  add_stack(text, "freed", definitions, finding.free_stack, error);
+  add_stack(text, "allocated", stacks.alloc, error);
+  add_stack(text, used, stacks.launch, error);
+  add_stack(text, "freed", stacks.free, error);
   return text;
 }
 

@@ -5,6 +5,7 @@
 /// Threads:  pure functions.
 
 #include <string>
+#include <vector>
 
 #include "format/definitions.h"
 #include "format/events.h"
@@ -26,8 +27,13 @@ namespace convtrace::tools {
 [[nodiscard]] std::string place_text(const format::Definitions& definitions,
                                      const format::Place& place);
 
+/// Of a finding: frames, innermost first.
+struct Stacks {
+  std::vector<std::string> alloc, launch, free;
+};
+
 /// A finding as a paragraph with its three stacks, without a line end.
-[[nodiscard]] std::string finding_paragraph(const format::Finding& finding,
+[[nodiscard]] std::string finding_paragraph(const format::Finding& finding, const Stacks& stacks,
                                             const format::Definitions& definitions);
 
 }  // namespace convtrace::tools

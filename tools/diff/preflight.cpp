@@ -30,9 +30,11 @@ Facts facts_of(const format::TraceMeta& meta) {
   return facts;
 }
 
-/// Of the file rather than of the run: where it went, what it was made of.
+/// Of files rather than of the run: where the trace went, what it was made of, what names its
+/// frames.
 bool is_about_files(std::string_view name) {
-  if (name.starts_with("recovered.") || name.starts_with("stripped.")) return true;
+  for (const char* prefix : {"recovered.", "stripped.", "library."})
+    if (name.starts_with(prefix)) return true;
   return name.starts_with("setting.") && (name.ends_with("output") || name.ends_with("OUTPUT") ||
                                           name.ends_with("log_file") || name.ends_with("LOG_FILE"));
 }

@@ -64,7 +64,8 @@ struct PortScene {
   cupti::AddressMap addresses;
   NoListener listener;
   MemoryJournal journal{addresses, listener};
-  StackTexts stacks{definitions};
+  FactTable facts;
+  StackTexts stacks{definitions, facts};
   settings::RuleBook rules;
   OpRecorder ops{sink, addresses, journal, stacks};
   StepControl steps{mode, wanted};

@@ -328,7 +328,8 @@ TEST_CASE("diff: a hash of floats shows a bit difference only, of integers a div
 
 TEST_CASE("diff: metadata that differs is listed, versions first", "[diff][preflight]") {
   Run cand = test::training();
-  cand.meta.facts = {{"setting.output", "elsewhere"},
+  cand.meta.facts = {{"library.ops.so", "00ff /home/me/ops.so"},
+                     {"setting.output", "elsewhere"},
                      {"switch.CUBLAS_WORKSPACE_CONFIG", ":4096:8"},
                      {"version.torch", "2.14.0"}};
   cand.meta.command_line.emplace_back("--fast");

@@ -2,7 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "tools/convtrace/doctor/child.h"
+#include "tools/convtrace/child.h"
 
 namespace convtrace::tools::doctor {
 namespace {

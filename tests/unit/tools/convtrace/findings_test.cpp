@@ -73,6 +73,28 @@ TEST_CASE("findings: a paragraph says what, where, and three stacks", "[cli]") {
   }
 }
 
+TEST_CASE("findings: a run of frames of the interpreter is one line, but in JSON", "[cli]") {
+  const TempDir folder;
+  const std::string path = folder / "a.ctrace";
+  FindingSpec finding = kError;
+  const std::string eval = "_PyEval_Vector+0x5c (libpython3.11.so.1.0+0x250a40)";
+  finding.alloc_stack = {"mul (libtorch_cpu.so+0x1)",
+                         eval,
+                         "python3.11+0x12",
+                         eval,
+                         "run (libtorch_python.so+0x2)",
+                         eval,
+                         eval};
+  TraceBuilder(path).finding(finding).close();
+  CHECK_THAT(convtrace({"findings", path}).out,
+             Catch::Contains("allocated:\n    mul (libtorch_cpu.so+0x1)\n"
+                             "    [3 frames of the Python interpreter]\n"
+                             "    run (libtorch_python.so+0x2)\n    " +
+                             eval + "\n    " + eval + "\n  called:"));
+  const auto json = json_lines(convtrace({"findings", "--json", path}).out);
+  CHECK(json.at(0)["stacks"]["alloc"] == tools::Json(finding.alloc_stack));
+}
+
 TEST_CASE("findings: a stack that an error lacks is said with how to get it", "[cli]") {
   const TempDir folder;
   FindingSpec finding = kError;

@@ -1,4 +1,4 @@
-#include "tools/convtrace/doctor/child.h"
+#include "tools/convtrace/child.h"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -10,7 +10,7 @@
 
 #include "tools/convtrace/execute.h"
 
-namespace convtrace::tools::doctor {
+namespace convtrace::tools {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -64,4 +64,4 @@ std::optional<std::string> answer_of(const std::vector<std::string>& words,
   return text;
 }
 
-}  // namespace convtrace::tools::doctor
+}  // namespace convtrace::tools
