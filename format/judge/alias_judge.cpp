@@ -21,16 +21,18 @@ void AliasJudge::see(const format::Event& event, Findings& findings) {
     on(*free);
   } else if (const auto* loss = std::get_if<format::Loss>(&event)) {
     on(*loss);
-  } else if (std::holds_alternative<format::Launch>(event) ||
-             std::holds_alternative<format::Alloc>(event)) {
-    on_activity(format::header_of(event), findings);
+  } else if (const auto* alloc = std::get_if<format::Alloc>(&event)) {
+    on(*alloc, findings);
+  } else if (const auto* launch = std::get_if<format::Launch>(&event)) {
+    on_activity(launch->header, nullptr, findings);
   }
 }
 
 void AliasJudge::on(const format::Op& event, Findings& findings) {
   switch (event.moment) {
     case format::OpMoment::kBegin:
-      return on_activity(event.header, findings);
+      begun_[event.header.thread] = event.header.t_ns;
+      return on_activity(event.header, nullptr, findings);
     case format::OpMoment::kInput:
     case format::OpMoment::kOutput: {
       std::vector<format::Op>& tensors = tensors_[event.header.thread];
@@ -48,24 +50,31 @@ void AliasJudge::on(const format::Op& event, Findings& findings) {
 }
 
 void AliasJudge::on_end(const format::Op& end, Findings& findings) {
-  on_activity(end.header, findings);
+  on_activity(end.header, nullptr, findings);
   last_op_of_thread_[end.header.thread] = ++op_serial_;
   const auto tensors = tensors_.extract(end.header.thread);
   if (tensors.empty()) return;
+  const auto finding_of = [&end](const format::Op& output, Overlap memory) {
+    return OpFinding{.header = end.header,
+                     .place = end.place,
+                     .op = end.op,
+                     .slot = output.slot,
+                     .address = memory.address,
+                     .bytes = memory.bytes,
+                     .value = output.value};
+  };
   each_shared(end, tensors.mapped(),
               [&](const format::Op& output, const format::Op& input, Overlap common) {
-                OpFinding finding{.header = end.header,
-                                  .place = end.place,
-                                  .op = end.op,
-                                  .slot = output.slot,
-                                  .other = input.slot,
-                                  .address = common.address,
-                                  .bytes = common.bytes,
-                                  .value = output.value};
+                OpFinding finding = finding_of(output, common);
+                finding.other = input.slot;
                 if (output.value.storage != input.value.storage)
                   watch_owners(input, output, finding);
                 if (!end.declares_alias) unannounced_.push_back(finding);
               });
+  for (const format::Op& output : tensors.mapped()) {
+    if (is_unowned(output, tensors.mapped()) && !has_owner(output.value.storage))
+      watch_unowned(output, finding_of(output, {output.address, output.bytes}));
+  }
 }
 
 /// The input may itself lie over memory of somebody else: then that owner is the one whose death
@@ -114,6 +123,28 @@ void AliasJudge::add_watch(Watch watch) {
   watches_.push_back(std::move(watch));
 }
 
+/// Whether it is known whose free would end the memory under that output.
+bool AliasJudge::has_owner(uint64_t output) const {
+  return std::ranges::any_of(watches_, [output](const Watch& watch) {
+    return watch.output == output && watch.generation != 0;
+  });
+}
+
+void AliasJudge::watch_unowned(const format::Op& output, OpFinding finding) {
+  const uint64_t storage = output.value.storage;
+  std::erase_if(unowned_, [storage](const Watch& known) { return known.output == storage; });
+  if (unowned_.size() == kMostUnowned) unowned_.erase(unowned_.begin());
+  finding.kind = format::FindingKind::kFreedUnderOutput;
+  const Ended* const ended = ended_.find(output.address - output.value.offset);
+  const auto begun = begun_.find(finding.header.thread);
+  // Memory that was freed before the op may have been another library's since.
+  if (ended != nullptr && begun != begun_.end() && ended->t_ns >= begun->second) {
+    finding.alloc_stack = ended->alloc;
+    finding.free_stack = ended->free;
+  }
+  unowned_.push_back({.output = storage, .op_serial = op_serial_, .finding = finding});
+}
+
 void AliasJudge::on_stack(const format::Op& event, Findings& findings) {
   const uint32_t thread = event.header.thread;
   for (OpFinding& finding : unannounced_) {
@@ -121,8 +152,10 @@ void AliasJudge::on_stack(const format::Op& event, Findings& findings) {
   }
   const auto last = last_op_of_thread_.find(thread);
   if (last == last_op_of_thread_.end()) return;
-  for (Watch& watch : watches_) {
-    if (watch.op_serial == last->second) watch.finding.launch_stack = event.stack;
+  for (std::vector<Watch>* watches : {&watches_, &unowned_}) {
+    for (Watch& watch : *watches) {
+      if (watch.op_serial == last->second) watch.finding.launch_stack = event.stack;
+    }
   }
   announce(event.header, findings);
 }
@@ -131,7 +164,9 @@ void AliasJudge::on_storage_dead(const format::Op& event, Findings& findings) {
   const uint64_t storage = event.value.storage;
   announce(event.header, findings);
   std::erase_if(pending_, [storage](const Pending& p) { return p.watch.output == storage; });
-  std::erase_if(watches_, [storage](const Watch& w) { return w.output == storage; });
+  const auto over_it = [storage](const Watch& w) { return w.output == storage; };
+  std::erase_if(watches_, over_it);
+  std::erase_if(unowned_, over_it);
   for (Watch& watch : watches_) {
     if (watch.owner != storage) continue;
     watch.finding.free_stack = event.stack;
@@ -143,8 +178,27 @@ void AliasJudge::on_storage_dead(const format::Op& event, Findings& findings) {
   std::erase_if(watches_, [storage](const Watch& w) { return w.owner == storage; });
 }
 
+void AliasJudge::on(const format::Alloc& event, Findings& findings) {
+  on_activity(event.header, &event, findings);
+  if (event.stack) ended_.get(event.address).first = {.alloc = event.stack};
+  if (unowned_.empty() || event.source != format::MemorySource::kFramework) return;
+  std::erase_if(unowned_, [&](const Watch& watch) {
+    OpFinding finding = watch.finding;
+    if (overlap(finding.address, finding.bytes, event.address, event.bytes).bytes == 0)
+      return false;
+    finding.given_to = event.bytes;
+    report(std::move(finding), event.header, findings);
+    return true;
+  });
+}
+
 void AliasJudge::on(const format::Free& event) {
   if (event.source != format::MemorySource::kFramework) return;
+  if (event.stack) {
+    Ended& ended = ended_.get(event.address).first;
+    ended.t_ns = event.header.t_ns;
+    ended.free = event.stack;
+  }
   for (Watch& watch : watches_) {
     if (watch.generation == event.generation) watch.freed = true;
   }
@@ -160,20 +214,30 @@ void AliasJudge::on(const format::Loss& event) {
   if (event.reason != format::LossReason::kQueueFull) return;
   tensors_.clear();
   watches_.clear();
+  unowned_.clear();
   pending_.clear();
 }
 
 /// A thread allocated, launched or called something: what it freed may be overwritten from now on.
-void AliasJudge::on_activity(const format::EventHeader& now, Findings& findings) {
+/// @param alloc  if it was that.
+void AliasJudge::on_activity(const format::EventHeader& now, const format::Alloc* alloc,
+                             Findings& findings) {
   if (pending_.empty() && unannounced_.empty()) return;
   announce(now, findings);
-  confirm(now, findings);
+  confirm(now, alloc, findings);
 }
 
-void AliasJudge::confirm(const format::EventHeader& now, Findings& findings) {
+void AliasJudge::confirm(const format::EventHeader& now, const format::Alloc* alloc,
+                         Findings& findings) {
   const auto confirmed = [&now](const Pending& p) { return p.freed && p.thread == now.thread; };
   for (const Pending& pending : pending_) {
-    if (confirmed(pending)) report(pending.watch.finding, now, findings);
+    if (!confirmed(pending)) continue;
+    OpFinding finding = pending.watch.finding;
+    if (alloc != nullptr &&
+        overlap(finding.address, finding.bytes, alloc->address, alloc->bytes).bytes != 0) {
+      finding.given_to = alloc->bytes;
+    }
+    report(std::move(finding), now, findings);
   }
   std::erase_if(pending_, confirmed);
 }

@@ -7,10 +7,14 @@
 /// may overwrite O: that is the finding. It is held back until the same thread does its next op,
 /// launch or allocation, and withdrawn if O dies first: then a keep-alive was being torn down.
 ///
+/// An output may also lie in memory of which its allocator knows nothing. Mostly another library
+/// owns it. But if that allocator gives the same memory out while O lives, it was freed before the
+/// op returned, or has been since: the same finding, made then.
+///
 /// Place:    trace_judge.h.
 /// Threads:  one.
-/// Errors:   bounded: beyond kMaxWatches no new watch is made (and counted). After lost events all
-///           is forgotten.
+/// Errors:   bounded: beyond kMaxWatches no new watch is made (and counted), of outputs whose
+///           owner is not known the last kMostUnowned are kept. After lost events all is forgotten.
 /// Source:   docs/design.md "Aliasing".
 
 #include <cstdint>
@@ -21,6 +25,7 @@
 
 #include "format/events.h"
 #include "format/judge/op_finding.h"
+#include "format/judge/recent.h"
 
 namespace convtrace::judge {
 
@@ -28,6 +33,7 @@ class AliasJudge {
  public:
   using Findings = std::vector<OpFinding>;
   static constexpr size_t kMaxWatches = 4096;
+  static constexpr size_t kMostUnowned = 256;  ///< each allocation looks at them all
 
   /// Whether findings of that kind are its own.
   [[nodiscard]] static bool judges(format::FindingKind kind) {
@@ -50,6 +56,11 @@ class AliasJudge {
     uint64_t op_serial = 0;
     OpFinding finding{};
   };
+  /// Of memory that was freed: where it came from and went.
+  struct Ended {
+    uint64_t t_ns = 0;
+    format::StackId alloc, free;
+  };
   struct Pending {
     Watch watch;
     uint32_t thread = 0;  ///< who let go of the memory last
@@ -57,25 +68,31 @@ class AliasJudge {
   };
 
   void on(const format::Op& event, Findings& findings);
+  void on(const format::Alloc& event, Findings& findings);
   void on(const format::Free& event);
   void on(const format::Loss& event);
-  void on_activity(const format::EventHeader& now, Findings& findings);
+  void on_activity(const format::EventHeader& now, const format::Alloc* alloc, Findings& findings);
   void on_end(const format::Op& end, Findings& findings);
   void on_stack(const format::Op& event, Findings& findings);
   void on_storage_dead(const format::Op& event, Findings& findings);
 
   void watch_owners(const format::Op& input, const format::Op& output, const OpFinding& finding);
   void add_watch(Watch watch);
-  void confirm(const format::EventHeader& now, Findings& findings);
+  [[nodiscard]] bool has_owner(uint64_t output) const;
+  void watch_unowned(const format::Op& output, OpFinding finding);
+  void confirm(const format::EventHeader& now, const format::Alloc* alloc, Findings& findings);
   void announce(const format::EventHeader& now, Findings& findings);
   void report(OpFinding finding, const format::EventHeader& now, Findings& findings);
 
   std::unordered_map<uint32_t, std::vector<format::Op>> tensors_;  ///< by thread, of its op at hand
   std::vector<Watch> watches_;
+  std::vector<Watch> unowned_;  ///< without an owner; oldest first
   std::vector<Pending> pending_;
   std::vector<OpFinding> unannounced_;  ///< warnings that wait for their stack
   uint64_t op_serial_ = 0;
   std::map<uint32_t, uint64_t> last_op_of_thread_;
+  std::unordered_map<uint32_t, uint64_t> begun_;  ///< by thread, of its last op: the time
+  Recent<Ended> ended_;                           ///< by address, where there are stacks
   using Key = std::tuple<format::FindingKind, format::StringId, format::StringId, format::StringId,
                          format::StringId>;
   std::map<Key, uint64_t> occurrences_;

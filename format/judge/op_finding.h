@@ -24,6 +24,7 @@ struct OpFinding {
   uint64_t of = 0;            ///< of so many
   uint64_t hash_before = 0;   ///< input-mutated
   uint64_t hash_after = 0;
+  uint64_t given_to = 0;    ///< freed-under-output: bytes of the allocation that has the memory now
   uint64_t occurrence = 1;  ///< how often this op did this in this scope, this time included
 };
 

@@ -1,6 +1,6 @@
 #pragma once
 /// @file shared_memory.h
-/// What an op's outputs share with its inputs.
+/// What an op's outputs share with its inputs, and what they share with nobody.
 ///
 /// Place:    the engine asks at each op whether its storages' deaths are worth following; the judge
 ///           makes watches and warnings of the same answer.
@@ -55,6 +55,19 @@ void each_shared(const format::Op& end, std::span<const format::Op> tensors, Fou
         found(output, input, common);
     }
   }
+}
+
+/// Whether an output lies in memory of which its allocator, that reports, knows nothing: another
+/// library's, or memory that was freed before the op returned.
+[[nodiscard]] inline bool is_unowned(const format::Op& output,
+                                     std::span<const format::Op> tensors) {
+  if (output.moment != format::OpMoment::kOutput || !output.frees_reported ||
+      output.value.generation != 0 || output.bytes == 0) {
+    return false;
+  }
+  return std::ranges::none_of(tensors, [&output](const format::Op& other) {
+    return other.moment == format::OpMoment::kInput && other.value.storage == output.value.storage;
+  });
 }
 
 }  // namespace convtrace::judge

@@ -1,5 +1,7 @@
 #include "interposer/engine/op_recorder.h"
 
+#include <algorithm>
+
 #include "format/judge/shared_memory.h"
 #include "interposer/engine/unwinder.h"
 
@@ -10,13 +12,15 @@ bool OpRecorder::record(const format::Op& end, std::span<format::Op> tensors) {
   bool shares = false;
   judge::each_shared(end, tensors,
                      [&shares](const auto&, const auto&, judge::Overlap) { shares = true; });
+  const bool unowned = std::ranges::any_of(
+      tensors, [tensors](const format::Op& one) { return judge::is_unowned(one, tensors); });
   for (format::Op& tensor : tensors) {
     if (shares && tensor.moment == format::OpMoment::kInput)
       tensor.stack = stacks_.intern(journal_.allocation_stack(tensor.value.generation));
     sink_.emit(tensor);
   }
   sink_.emit(end);
-  return shares;
+  return shares || unowned;
 }
 
 void OpRecorder::note_launch(format::StringId slot, uint32_t step) {

@@ -46,6 +46,9 @@ class Aliasing(ProgramTest):
         self.assertEqual(freed["GivesInterior"]["bytes"], 4 * (64 * 64 - 512))
         self.assertEqual((freed["GivesGradientBackward"]["phase"], freed["GivesGradientBackward"]["slot"]),
                          ("backward", "grad_input:0"))
+        # Whose memory it was, nobody knows; that it is somebody else's now, the allocator does.
+        self.assertEqual((freed["GivesTemporary"]["slot"], freed["GivesTemporary"]["other"]), ("output:0", None))
+        self.assertIn("given it out again", freed["GivesTemporary"]["message"])
         self.assertEqual([f["op"] for f in found if f["kind"] == "output-aliases-input"].count("Late"), 1)
         self.assertIn(" W finding: freed-under-output", traced.stderr)
 

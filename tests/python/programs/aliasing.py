@@ -69,6 +69,16 @@ def nine(ctx, x):
     return tuple(x * i for i in range(8)) + (unowned(x),)
 
 
+def gives_a_temporary():
+    """What lies under the result dies before it is returned. Others may get its memory before torch does."""
+    op = function("GivesTemporary", lambda ctx, x: unowned(x * 2).view(x.shape))
+    for _ in range(20):
+        result = op.apply(fresh())
+        others = [fresh() for _ in range(64)]
+        if any(abs(other.data_ptr() - result.data_ptr()) < 4 * 64 * 64 for other in others):
+            return result.sum()
+
+
 def backward_gives_its_gradient():
     op = function("GivesGradient", lambda ctx, x: x * 1,
                   lambda ctx, gradient: unowned(gradient).view(gradient.shape))
@@ -141,6 +151,7 @@ FAULTY = {
     "GivesInterior": freed_input("GivesInterior", lambda ctx, x: unowned(x, 512)),
     "GivesNinth": freed_input("GivesNinth", nine),
     "GivesLent": freed_input("GivesLent", lent),
+    "GivesTemporary": gives_a_temporary,
     "GivesGradientBackward": backward_gives_its_gradient,
     "Late": late,
     "aliasing_test::hidden": schema_hides_the_argument,
@@ -209,6 +220,34 @@ def numpy_owner():
     y = op.apply(x)
     del x
     return y + fresh().reshape(-1)
+
+
+def foreign_outputs():
+    """Memory of another library, from its own allocations and from what torch freed, among torch's own."""
+    op = function("Foreign", lambda ctx, x: torch.from_numpy((x * 2).numpy() + 1))
+    outputs = []
+    for i in range(200):
+        outputs.append(op.apply(fresh()))
+        fresh().add_(fresh())
+        if i % 3 == 0:
+            del outputs[len(outputs) // 2]
+    return sum(outputs)
+
+
+def plain_sharing():
+    """Outside of any op, in any order of its ends."""
+    total = torch.zeros(())
+    for owner_first in (True, False):
+        array = numpy.ones(4096, dtype=numpy.float32)
+        owners = [array, fresh(), fresh()]
+        sharers = [torch.from_numpy(array), owners[1].numpy(), dlpack.from_dlpack(dlpack.to_dlpack(owners[2]))]
+        del array
+        first, second = (owners, sharers) if owner_first else (sharers, owners)
+        while first:
+            first.pop(0)
+            total += fresh().sum()
+        total += sum(torch.as_tensor(one).sum() for one in second)
+    return total
 
 
 def checkpointed():
@@ -291,8 +330,8 @@ def train(model, optimizer):
 
 
 CORRECT = {case.__name__: case for case in (
-    in_place, declared_write, views, numpy_sharing, dlpack_sharing, numpy_owner, checkpointed, tied_weights, resized_storage,
-    flattened_lstm, mixed_precision, churn, loader)}
+    in_place, declared_write, views, numpy_sharing, dlpack_sharing, numpy_owner, foreign_outputs, plain_sharing, checkpointed,
+    tied_weights, resized_storage, flattened_lstm, mixed_precision, churn, loader)}
 
 
 def throw_through_torch():

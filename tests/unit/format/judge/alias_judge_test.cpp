@@ -53,6 +53,7 @@ struct Program {
     see(event, thread);
     bool shares = false;
     each_shared(event, tensors, [&shares](const auto&, const auto&, Overlap) { shares = true; });
+    for (const format::Op& tensor : tensors) shares = shares || is_unowned(tensor, tensors);
     return shares;
   }
   void stack(uint32_t id) {
@@ -80,6 +81,14 @@ struct Program {
     freed(storage);
   }
   void allocates(uint32_t thread = kThread) { see(format::Alloc{}, thread); }
+  void gives_out(uint64_t address, uint64_t bytes = kBytes,
+                 format::MemorySource source = format::MemorySource::kFramework) {
+    format::Alloc event;
+    event.address = address;
+    event.bytes = bytes;
+    event.source = source;
+    see(event);
+  }
   [[nodiscard]] size_t count(FindingKind kind) const {
     size_t n = 0;
     for (const OpFinding& finding : findings) n += finding.kind == kind ? 1 : 0;
@@ -349,6 +358,119 @@ TEST_CASE("alias_judge: after lost events it accuses nobody", "[judge][alias]") 
     p.allocates();
     CHECK(p.errors() == 1);
   }
+}
+
+namespace {
+
+/// In memory that its allocator does not know as given out.
+format::Op unowned(StringId slot, uint64_t storage, uint64_t base) {
+  format::Op made = tensor(slot, storage, base);
+  made.value.generation = 0;
+  return made;
+}
+
+}  // namespace
+
+TEST_CASE("alias_judge: an output over a temporary that the op freed", "[judge][alias]") {
+  Program p;
+  format::Alloc temporary;
+  temporary.address = 0x5000;
+  temporary.stack = StackId{20};
+  temporary.source = format::MemorySource::kFramework;
+  format::Free end;
+  end.address = 0x5000;
+  end.generation = 7;
+  end.stack = StackId{21};
+  end.source = format::MemorySource::kFramework;
+  const bool in_the_op = GENERATE(true, false);
+  uint64_t now = 0;
+  const auto see = [&](format::Event event) {
+    format::header_of(event).t_ns = ++now;
+    p.see(event);
+  };
+  format::Op begin;
+  if (in_the_op) see(begin);
+  see(temporary);
+  see(end);
+  if (!in_the_op) see(begin);
+  begin.moment = format::OpMoment::kEnd;
+  see(tensor(kInput0, 1, 0x900000));
+  see(unowned(kOutput0, 2, 0x5000));
+  see(begin);
+  p.stack(5);
+  CHECK(p.findings.empty());
+  p.gives_out(0x5000 + kBytes);
+  p.gives_out(0x4000, 0x1000);
+  CHECK(p.findings.empty());
+  p.gives_out(0x5800, 256);
+  REQUIRE(p.errors() == 1);
+  const OpFinding& finding = p.findings[0];
+  CHECK(finding.slot == kOutput0);
+  CHECK(finding.other == StringId{});
+  CHECK(finding.given_to == 256);
+  CHECK(finding.launch_stack == StackId{5});
+  // What was freed before the op may have been another library's since: its stacks say nothing.
+  CHECK(finding.alloc_stack == (in_the_op ? StackId{20} : StackId{}));
+  CHECK(finding.free_stack == (in_the_op ? StackId{21} : StackId{}));
+  p.gives_out(0x5000);
+  CHECK(p.errors() == 1);
+}
+
+TEST_CASE("alias_judge: memory of another library accuses nobody", "[judge][alias]") {
+  Program p;
+  SECTION("that is given out once the output is dead") {
+    CHECK(p.op({tensor(kInput0, 1, 0x1000), unowned(kOutput0, 2, 0x500000)}));
+    p.dies(2);
+  }
+  SECTION("that an op works on in place") {
+    CHECK_FALSE(p.op({unowned(kInput0, 2, 0x500000), unowned(kOutput0, 2, 0x500000)}));
+  }
+  SECTION("where frees are not reported") {
+    format::Op output = unowned(kOutput0, 2, 0x500000);
+    output.frees_reported = false;
+    CHECK_FALSE(p.op({tensor(kInput0, 1, 0x1000), output}));
+  }
+  SECTION("of a tensor without elements") {
+    format::Op output = unowned(kOutput0, 2, 0x500000);
+    output.bytes = 0;
+    CHECK_FALSE(p.op({tensor(kInput0, 1, 0x1000), output}));
+  }
+  SECTION("after lost events") {
+    CHECK(p.op({tensor(kInput0, 1, 0x1000), unowned(kOutput0, 2, 0x500000)}));
+    format::Loss loss;
+    loss.reason = format::LossReason::kQueueFull;
+    loss.count = 1;
+    p.see(loss);
+  }
+  SECTION("that is a driver's, which a framework cuts up") {
+    CHECK(p.op({tensor(kInput0, 1, 0x1000), unowned(kOutput0, 2, 0x500000)}));
+    p.gives_out(0x400000, 0x1000000, format::MemorySource::kDriver);
+    CHECK(p.findings.empty());
+    return;
+  }
+  p.gives_out(0x500000);
+  CHECK(p.findings.empty());
+}
+
+TEST_CASE("alias_judge: an output inside its input's memory is told once", "[judge][alias]") {
+  Program p;
+  p.declared = true;
+  p.op({tensor(kInput0, 1, 0x1000), unowned(kOutput0, 2, 0x1100)});
+  p.dies_and_frees(1);
+  p.gives_out(0x1000);
+  REQUIRE(p.errors() == 1);
+  CHECK(p.findings[0].other == kInput0);
+  CHECK(p.findings[0].given_to == kBytes);
+}
+
+TEST_CASE("alias_judge: of outputs without a known owner the last are followed", "[judge][alias]") {
+  Program p;
+  for (uint64_t i = 0; i <= AliasJudge::kMostUnowned; ++i)
+    p.op({tensor(kInput0, 1, 0x9000), unowned(kOutput0, 100 + i, 0x1000000 * (i + 1))});
+  p.gives_out(0x1000000);
+  CHECK(p.errors() == 0);
+  p.gives_out(0x1000000 * (AliasJudge::kMostUnowned + 1));
+  CHECK(p.errors() == 1);
 }
 
 TEST_CASE("alias_judge: watches are bounded and refusals counted", "[judge][alias]") {

@@ -161,9 +161,11 @@ class OpHistory {
 
   void act() {
     const auto thread = static_cast<uint32_t>(below(kThreads));
-    switch (below(8)) {
+    switch (below(9)) {
       case 0:
         return allocate(thread);
+      case 8:
+        return foreign_memory_changes_hands(thread);
       case 1:
       case 2:
         return let_go(thread);
@@ -192,6 +194,28 @@ class OpHistory {
     free.source = format::MemorySource::kFramework;
     free.generation = block.generation;
     see(free, thread);
+  }
+
+  /// Whoever it was of frees it, and the allocator that reports gives it out.
+  void foreign_memory_changes_hands(uint32_t thread) {
+    for (size_t i = 0; i < blocks_.size(); ++i) {
+      Block& block = blocks_[i];
+      const bool kept = std::ranges::any_of(storages_, [i](const Storage& storage) {
+        return storage.block == i && storage.owns && !storage.dead;
+      });
+      if (!block.foreign || block.freed || kept) continue;
+      block.freed = block.overwritable = true;
+      acted(thread);
+      for (const Storage& storage : storages_) {
+        if (storage.block == i && !storage.dead)
+          expected_.emplace(FindingKind::kFreedUnderOutput, storage.op);
+      }
+      format::Alloc event;
+      event.source = format::MemorySource::kFramework;
+      event.address = block.address - 64;
+      event.bytes = 128;
+      return see(event, thread);
+    }
   }
 
   void call(uint32_t thread) {

@@ -35,6 +35,21 @@ TEST_CASE("op_text: freed-under-output names all that one needs to act", "[judge
   CHECK(text.find('\n') == std::string::npos);
 }
 
+TEST_CASE("op_text: who overwrites a freed output is told once it is known", "[judge][alias]") {
+  format::Definitions definitions;
+  OpFinding finding = finding_in(definitions, "h.0.mlp");
+  finding.kind = format::FindingKind::kFreedUnderOutput;
+  finding.given_to = 4096;
+  const std::string known = describe(finding, definitions);
+  CHECK(known.find("given it out again, to an allocation of 4096 bytes") != std::string::npos);
+  CHECK(known.find("keep input:1 alive") != std::string::npos);
+  finding.other = {};
+  const std::string unknown = describe(finding, definitions);
+  CHECK(unknown.find("to an allocation of 4096 bytes") != std::string::npos);
+  CHECK(unknown.find("before the op returned") != std::string::npos);
+  CHECK(unknown.find("an input") == std::string::npos);
+}
+
 TEST_CASE("op_text: output-aliases-input begins with the pair, as documented", "[judge][alias]") {
   format::Definitions definitions;
   OpFinding finding = finding_in(definitions, "");
