@@ -244,13 +244,24 @@ class Compile(ObservedTest):
             optimizer.step()
         self.assertEqual(self.steps(), [0, 1, 2])
 
-    def test_export_and_jit_trace_see_no_hooks(self):
+    def test_export_sees_no_hooks(self):
         model = nn.Sequential(nn.Linear(4, 4), nn.ReLU())
         x = torch.randn(2, 4)
         self.assertTrue(torch.equal(torch.export.export(model, (x,)).module()(x), model(x)))
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)
-            self.assertTrue(torch.equal(torch.jit.trace(model, x)(x), model(x)))
+
+    def test_a_jit_trace_of_a_new_model_is_that_of_an_unobserved_run(self):
+        class Labelled(Plain):
+            def forward(self, x):
+                return nn.functional.cross_entropy(super().forward(x), x.argmax(1))
+
+        def run():
+            # Its own check traces twice, and tells any difference between the two.
+            traced = torch.jit.trace(Labelled(), torch.ones(2, 4))
+            return [node.kind() for node in traced.inlined_graph.nodes()]
+
+        warnings.simplefilter("ignore", DeprecationWarning)
+        without_us, with_us = self.both(run)
+        self.assertEqual(without_us, with_us)
 
 
 if __name__ == "__main__":

@@ -43,7 +43,7 @@ class AtenOps:
         observer, entries = self._observer, self._observer.names.entries
 
         def call(module, *args, **kwargs):
-            if not observer.is_compiling() and observer.capture:
+            if not (observer.is_compiling() or observer.is_tracing()) and observer.capture:
                 entry, thread = entries.get(id(module)), observer.threads.state
                 if entry is not None and not thread.op_modes and self._wants(entry.place.name):
                     return self._run(thread, original, module, *args, **kwargs)

@@ -30,7 +30,8 @@ class Backward:
         @functools.wraps(original)
         def started(*args, **kwargs):
             # A backward inside a backward (reentrant checkpoint) starts from no loss.
-            if observer.is_compiling() or not observer.active or graph_task() != -1:
+            if (observer.is_compiling() or observer.is_tracing() or not observer.active
+                    or graph_task() != -1):
                 return original(*args, **kwargs)
             before = self._enter(args, kwargs, records_loss)
             try:

@@ -18,7 +18,7 @@ class GradHook:
 
     def __call__(self, gradient):
         observer = self._observer
-        if observer.is_compiling() or not observer.active:
+        if observer.is_compiling() or observer.is_tracing() or not observer.active:
             return
         try:
             thread = observer.threads.state

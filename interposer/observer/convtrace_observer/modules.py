@@ -3,8 +3,8 @@
 torch.nn.Module.__call__ is wrapped. The global forward hooks of torch would do as well, but as soon
 as one exists every module call of the process leaves torch's fast path, which alone costs more than
 all that is done here; they get no keyword arguments, and an interrupt passes them by. Dynamo takes
-the wrapper for the plain __call__ (it looks it up after us), and in a traced call the first line
-folds away.
+the wrapper for the plain __call__ (it looks it up after us), and in a call that it compiles the
+first line folds away. So it passes what torch.jit.trace records, whose graph would have our reads.
 """
 import functools
 
@@ -46,13 +46,13 @@ class ModuleCalls:
         program. What it changes for the time of the call is kept in its locals, so that every way
         out of the module puts it back."""
         observer, threads = self._observer, self._observer.threads
-        is_compiling = observer.is_compiling
+        is_compiling, is_tracing = observer.is_compiling, observer.is_tracing
         entry_of = observer.names.entries.get
         find, entered, left = self._find, self._entered, self._left
 
         @functools.wraps(self._original)
         def __call__(self, *args, **kwargs):
-            if is_compiling():
+            if is_compiling() or is_tracing():
                 return original(self, *args, **kwargs)
             entry = None
             try:

@@ -29,6 +29,7 @@ class Observer:
         self.full = engine.STATS  # at most: mode and rules decide in the engine
         self._only_launches = port.setting("CONVTRACE_MODE") == "launches"
         self.is_compiling = _compile_guard(torch)
+        self.is_tracing = torch._C._get_tracing_state  # torch.jit.trace notes whatever is read
         self.threads = scopes.Threads(port)
         self.names = naming.Names(port.intern)
         self.steps = steps.Steps()

@@ -98,7 +98,7 @@ class CustomOps:
 
         @functools.wraps(original)
         def __call__(self, /, *args, **kwargs):
-            if observer.is_compiling():
+            if observer.is_compiling() or observer.is_tracing():
                 return original(self, *args, **kwargs)
             tag = tag_of(self)
             if tag is None or not observer.active:
@@ -112,7 +112,7 @@ class CustomOps:
 
         @functools.wraps(original)
         def apply(cls, *args, **kwargs):
-            if observer.is_compiling():
+            if observer.is_compiling() or observer.is_tracing():
                 return original(cls, *args, **kwargs)
             tags = tags_of(cls)
             # Inside a torch.library op this is its autograd registration: one op, not two.
@@ -127,7 +127,7 @@ class CustomOps:
 
         @functools.wraps(original)
         def apply(self, *args):
-            if observer.is_compiling():
+            if observer.is_compiling() or observer.is_tracing():
                 return original(self, *args)
             tags = tags_of(self._forward_cls)
             if tags is None or not observer.active:

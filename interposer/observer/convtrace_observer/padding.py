@@ -55,7 +55,8 @@ class Labels:
 
         @functools.wraps(original)
         def loss(*args, **kwargs):
-            if not observer.is_compiling() and observer.capture and len(args) > _IGNORED:
+            if (not (observer.is_compiling() or observer.is_tracing())
+                    and observer.capture and len(args) > _IGNORED):
                 record("aten::" + name, args[_TARGET], args[_IGNORED])
             return original(*args, **kwargs)
 
