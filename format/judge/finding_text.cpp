@@ -3,6 +3,8 @@
 #include <cinttypes>
 #include <cstdio>
 
+#include "format/judge/tensor_text.h"
+
 namespace convtrace::judge {
 namespace {
 
@@ -83,17 +85,6 @@ std::string cross_stream(const MemoryFinding& finding, const format::Definitions
          "that stream before the tensor is freed.";
 }
 
-/// "input:0 of module h.1", "output:0 of op demo::gelu in module h.0"
-std::string tensor(format::StringId slot, format::StringId op, const format::Place& place,
-                   const format::Definitions& definitions) {
-  std::string text(definitions.text(slot));
-  if (op) text += " of op " + std::string(definitions.text(op)) + " in";
-  if (!op) text += " of";
-  const std::string_view scope = definitions.text(place.scope);
-  return text + (scope.empty() ? " the root module" : " module " + std::string(scope)) + " (call " +
-         std::to_string(place.call) + ", " + std::string(to_string(place.phase)) + ")";
-}
-
 /// What became of the freed memory.
 std::string since(const MemoryFinding& finding) {
   const std::string was = std::to_string(finding.made.id.generation);
@@ -103,9 +94,9 @@ std::string since(const MemoryFinding& finding) {
 }
 
 std::string stale_read(const MemoryFinding& finding, const format::Definitions& definitions) {
-  const std::string read = tensor(finding.slot, {}, finding.place, definitions);
+  const std::string read = tensor_text(finding.slot, {}, finding.place, definitions);
   const std::string made =
-      tensor(finding.made.slot, finding.made.op, finding.made.place, definitions);
+      tensor_text(finding.made.slot, finding.made.op, finding.made.place, definitions);
   return read + " in step " + std::to_string(finding.header.step) + " is not what " + made +
          " made in step " + std::to_string(finding.made.step) + ": the memory (" +
          hex(finding.address) + ", " + std::to_string(finding.bytes) +

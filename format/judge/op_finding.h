@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "format/events.h"
+#include "format/judge/last_owners.h"
 
 namespace convtrace::judge {
 
@@ -22,6 +23,7 @@ struct OpFinding {
   format::KernelId kernel{};  ///< autotune-mutation: what was launched `count` times
   uint64_t count = 0;         ///< never-written: elements
   uint64_t of = 0;            ///< of so many
+  Owner before{};             ///< never-written: whose memory it was
   uint64_t hash_before = 0;   ///< input-mutated
   uint64_t hash_after = 0;
   uint64_t given_to = 0;    ///< freed-under-output: bytes of the allocation that has the memory now

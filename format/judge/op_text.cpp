@@ -3,6 +3,8 @@
 #include <cinttypes>
 #include <cstdio>
 
+#include "format/judge/tensor_text.h"
+
 namespace convtrace::judge {
 namespace {
 
@@ -104,15 +106,23 @@ std::string autotune_mutation(const OpFinding& finding, const std::string& kerne
          repeated(finding);
 }
 
+std::string owner_before(const OpFinding& finding, const format::Definitions& definitions) {
+  const Owner& owner = finding.before;
+  if (owner.generation == 0) return "the memory's owner before";
+  std::string text = tensor_text(owner.slot, owner.op, owner.place, definitions);
+  if (owner.step != format::kNoStep) text += " in step " + std::to_string(owner.step);
+  return text + ", whose memory it was before,";
+}
+
 std::string never_written(const OpFinding& finding, const std::string& output,
-                          const std::string& at) {
+                          const std::string& at, const format::Definitions& definitions) {
   return output + " of " + at + " was not written in " + std::to_string(finding.count) + " of " +
          std::to_string(finding.of) +
          " elements: they still hold what CONVTRACE_POISON filled the memory with when it was "
          "given out " +
-         extent(finding) +
-         ", and no input held it. Without poison they would be what the memory's owner before left "
-         "there. Let the op write all of its output, or make the output with zeros." +
+         extent(finding) + ", and no input held it. Without poison they would be what " +
+         owner_before(finding, definitions) +
+         " left there. Let the op write all of its output, or make the output with zeros." +
          repeated(finding);
 }
 
@@ -126,7 +136,7 @@ std::string describe(const OpFinding& finding, const format::Definitions& defini
       or_else(definitions.text(finding.slot), mutation ? "an input" : "an output");
   const std::string at = where(finding, definitions);
   if (finding.kind == Kind::kInputMutated) return input_mutated(finding, slot, at);
-  if (finding.kind == Kind::kNeverWritten) return never_written(finding, slot, at);
+  if (finding.kind == Kind::kNeverWritten) return never_written(finding, slot, at, definitions);
   if (finding.kind == Kind::kAutotuneMutation) {
     const format::StringId family = definitions.kernel(finding.kernel).family;
     return autotune_mutation(finding, or_else(definitions.text(family), "(unnamed)"), slot, at);

@@ -39,6 +39,7 @@ OpFinding finding_of(format::FindingKind kind, const format::TensorStats& event)
 
 void OpValues::see(const format::Event& event, Findings& findings) {
   if (const auto* stats = std::get_if<format::TensorStats>(&event)) {
+    if (stats->device.type == format::Device::Type::kCpu) owners_.see(*stats);  // as is poison
     if (stats->op) on(*stats, findings);
   } else if (const auto* op = std::get_if<format::Op>(&event)) {
     on(*op, findings);
@@ -104,6 +105,7 @@ void OpValues::never_written(const format::TensorStats& event, Findings& finding
   OpFinding finding = finding_of(format::FindingKind::kNeverWritten, event);
   finding.count = event.poisoned;
   finding.of = event.stats.count;
+  finding.before = owners_.before(event);
   report(std::move(finding), findings);
 }
 

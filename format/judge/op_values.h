@@ -6,7 +6,7 @@
 /// says
 ///   that the op writes there. The observer takes the second hash only of such inputs.
 /// - never-written: under CONVTRACE_POISON elements of an output are as the memory was given out,
-///   and none of the inputs had any of them.
+///   and none of the inputs had any of them. Who had the memory before is named.
 /// - autotune-mutation: autotune_bursts.h.
 ///
 /// Place:    trace_judge.h.
@@ -20,6 +20,7 @@
 #include "format/definitions.h"
 #include "format/events.h"
 #include "format/judge/autotune_bursts.h"
+#include "format/judge/last_owners.h"
 #include "format/judge/op_finding.h"
 #include "format/judge/open_ops.h"
 #include "format/judge/recent.h"
@@ -64,6 +65,7 @@ class OpValues {
 
   const format::Definitions& definitions_;
   AutotuneBursts bursts_;
+  LastOwners owners_;
   std::vector<Role> roles_;  ///< by slot, of those looked up
   std::vector<bool> looked_up_;
   Recent<Taken> taken_;

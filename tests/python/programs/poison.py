@@ -45,6 +45,14 @@ print("passed on", bool(Whole.apply(torch.empty(64)).isnan().any()))
 print("whole", float(Whole.apply(x).sum()), float(torch.zeros(1000).sum()), int(Labels.apply(x).sum()),
       bool(Nothings.apply(x).isnan().all()))
 
+Reuses = function("Reuses", half)
+for _ in range(50):
+    y = Whole.apply(x)
+    address = y.data_ptr()
+    del y
+    if Reuses.apply(x).data_ptr() == address:
+        break
+
 # Files that are mapped are reported as memory, too, and are not to be filled.
 numpy.arange(1000, dtype=numpy.float32).tofile(sys.argv[1])
 mapped = torch.from_file(sys.argv[1], shared=True, size=1000)

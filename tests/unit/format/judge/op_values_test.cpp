@@ -44,12 +44,14 @@ struct OpProgram {
     event.written = written;
     see(event);
   }
-  void value(const char* slot, uint64_t hash, uint64_t storage = 1, uint64_t poisoned = 0) {
+  void value(const char* slot, uint64_t hash, uint64_t storage = 1, uint64_t poisoned = 0,
+             uint64_t generation = 0) {
     format::TensorStats event;
     event.place.scope = definitions.intern("h.0");
     event.op = definitions.intern(op);
     event.slot = definitions.intern(slot);
     event.value.storage = storage;
+    event.value.generation = generation;
     event.address = storage == 1 ? kInput : kOutput;
     event.bytes = kBytes;
     event.stats.hash = hash;
@@ -144,6 +146,22 @@ TEST_CASE("op_values: poison in an output is told, unless it came in", "[judge][
     const std::string text = describe(p.findings[0], p.definitions);
     CHECK(text.find("3 of 64 elements") != std::string::npos);
     CHECK(text.find("CONVTRACE_POISON") != std::string::npos);
+  }
+  SECTION("with the memory's owner before it, if that is known") {
+    p.step = 4;
+    p.value("output:0", 6, 2, 0, 20);
+    p.value("output:1", 6, 3, 0, 20);
+    p.step = 9;
+    p.value("output:2", 7, 4, 3, 21);
+    REQUIRE(p.count(FindingKind::kNeverWritten) == 1);
+    const std::string text = describe(p.findings[0], p.definitions);
+    INFO(text);
+    CHECK(text.find("what output:0 of op demo::scale in module h.0 (call 0, forward) in step 4, "
+                    "whose memory it was before, left there") != std::string::npos);
+    p.value("output:1", 7, 5, 3, 0);
+    REQUIRE(p.count(FindingKind::kNeverWritten) == 2);
+    CHECK(describe(p.findings[1], p.definitions).find("what the memory's owner before left") !=
+          std::string::npos);
   }
   SECTION("from an input") {
     p.value("input:0", 5, 1, 1);
