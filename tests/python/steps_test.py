@@ -93,6 +93,27 @@ class Steps(ObservedTest):
                 self.model(self.batch())
         self.assertEqual(self.steps(), [0, 1, 2, 3])
 
+    def test_a_model_called_twice_for_its_first_loss_does_not_do_inference(self):
+        with torch.no_grad():
+            for _ in range(2):
+                self.model(self.batch())  # a trial run, as some trainers make
+        for _ in range(2):
+            self.optimizer.zero_grad()
+            (self.model(self.batch()) - self.model(self.batch())).square().sum().backward()
+            self.optimizer.step()
+        self.assertEqual(self.steps_of_root_inputs(), [0, 1, 2, 2, 3, 3])
+        self.assertEqual([call for _, call, _ in self.calls(phase="backward", slot="grad_output:0", scope="2")],
+                         [1, 0, 1, 0])
+
+    def test_inference_with_gradients_switched_on_is_inference(self):
+        for kind in torch.optim.Optimizer.__subclasses__():
+            if getattr(kind.step, "hooked", False):
+                self.addCleanup(setattr, kind.step, "hooked", True)
+                kind.step.hooked = False
+        for _ in range(3):
+            self.model(self.batch())
+        self.assertEqual(self.steps(), [0, 1, 2])
+
     def test_several_optimizers_are_one_phase(self):
         other = torch.optim.SGD(self.model[0].parameters(), lr=0.1)
         for _ in range(2):

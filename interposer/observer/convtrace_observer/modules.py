@@ -115,7 +115,7 @@ class ModuleCalls:
             thread.slot[1] = _RECOMPUTE
             return entry
         thread.slot[1] = _FORWARD
-        if observer.steps.root_forward(entry):
+        if observer.steps.root_forward(entry, lambda: observer.optimizers.wait_for(module)):
             observer.open_step(thread)
         if first and observer.capture:
             observer.optimizers.record_initial(thread, module)

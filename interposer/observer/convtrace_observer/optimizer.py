@@ -40,6 +40,12 @@ class Optimizers:
             if getattr(kind.step, "__wrapped__", None) is original:
                 kind.step = original
 
+    def wait_for(self, module):
+        """Whether a call of `module` is part of training: there is an optimizer (torch marks the
+        class of each that is made), and gradients are wanted of a module in training mode."""
+        return module.training and self._torch.is_grad_enabled() and any(
+            getattr(kind.step, "hooked", False) for kind in _subclasses(self._torch.optim.Optimizer))
+
     def _wrap_steps(self, base):
         """Optimizer.__init__ calls _hook_for_profile, which wraps the `step` of its class once."""
         observer, hook = self._observer, base._hook_for_profile
@@ -155,3 +161,9 @@ class Optimizers:
                     call = observer.occurrence(place, phase, slot)
                     thread.batch.tensor(phase, observer.full, place.id, call, slot, 0, value)
         observer.submit(thread)
+
+
+def _subclasses(kind):
+    for one in kind.__subclasses__():
+        yield one
+        yield from _subclasses(one)

@@ -3,6 +3,7 @@
 A root forward opens a step if an optimizer phase has ended since the last one opened. A program
 that never trained is doing inference: there every further call of a root module is a step; another
 root (a loss module after the model, a decoder after its encoder) belongs to the step that is open.
+From the first call on that prepares a backward pass it is not: several may lead to one loss.
 backward() opens a step in the same way, for programs whose forward runs no hook (compiled in
 place, or functions instead of modules).
 """
@@ -13,11 +14,16 @@ class Steps:
         self.index = -1  # -1: none was opened
         self._optimized = False
         self._trained = False
+        self._prepared = False  # calls for a first backward pass have begun
 
-    def root_forward(self, entry):
-        """Whether this call of a root opens a step."""
+    def root_forward(self, entry, prepares_training):
+        """Whether this call of a root opens a step. `prepares_training()`: of a program that has
+        not trained yet, whether this call is for that."""
         again = entry.seen_in_step == self.index
-        opened = self._open(again and not self._trained)
+        infers = not (self._trained or self._prepared)
+        if infers:
+            self._prepared = prepares_training()
+        opened = self._open(again and infers)
         entry.seen_in_step = self.index
         return opened
 
