@@ -75,6 +75,15 @@ class Aliasing(ProgramTest):
                          {(op, "output-aliases-input", "warning") for op in ("Numpy", "Dlpack", "NumpyOwner")})
         self.assertEqual((traced.stdout, traced.stderr), (plain.stdout, plain.stderr))
 
+    def test_a_million_allocations_and_frees_at_the_same_addresses_are_nothing(self):
+        done = self.run_program("aliasing.py", "million")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        trace, = self.traces()
+        self.assertEqual(self.records(trace, "findings"), [])
+        info, = self.records(trace, "info")
+        seen = info["records"]["alloc"] + info["records"]["free"]
+        self.assertGreater(seen + sum(info["lost"].values()), 1_000_000)
+
 
 class Extension(ProgramTest):
     def test_ops_in_cpp_are_found_forward_and_backward(self):

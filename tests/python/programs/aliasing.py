@@ -1,10 +1,11 @@
 """Ops that hand out memory that they do not own, or programs that look like them and are right.
 
-usage: aliasing.py faulty|correct
+usage: aliasing.py faulty|correct|million
 Prints the names of the cases, in order. Each faulty case has an op of its own name.
 """
 import ctypes
 import sys
+import warnings
 
 import numpy
 import torch
@@ -314,11 +315,22 @@ def churn():
     return total
 
 
+def million():
+    """A million allocations and frees at the same few addresses, as fast as they go."""
+    total = churn()
+    for i in range(500_000):
+        torch.empty(64 * (1 + i % 5))
+    return total + churn()
+
+
 def loader():
+    """Asked for pinned memory, too, of which there is none without a GPU: a thread hands the batches on."""
     data = torch.utils.data.TensorDataset(torch.randn(64, 64), torch.randn(64, 64))
     model = nn.Sequential(nn.Linear(64, 64))
-    for x, y in torch.utils.data.DataLoader(data, batch_size=16, num_workers=2):
-        (model(x) - y).square().mean().backward()
+    warnings.filterwarnings("ignore", ".*pin_memory.*")
+    for pin in (False, True):
+        for x, y in torch.utils.data.DataLoader(data, batch_size=16, num_workers=2, pin_memory=pin):
+            (model(x) - y).square().mean().backward()
     return model[0].weight.grad
 
 
@@ -345,7 +357,7 @@ def throw_through_torch():
 
 
 if __name__ == "__main__":
-    for name, case in {"faulty": FAULTY, "correct": CORRECT}[sys.argv[1]].items():
+    for name, case in {"faulty": FAULTY, "correct": CORRECT, "million": {"million": million}}[sys.argv[1]].items():
         print(name, float(case().detach().sum()).hex())
         fresh()
     if sys.argv[1] == "faulty":
