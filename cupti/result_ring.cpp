@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <new>
 
+#include "cupti/poisoned_samples.h"
 #include "cupti/stats/host_fp.h"
 
 namespace convtrace::cupti {
@@ -129,6 +130,7 @@ void ResultRing::emit(const Entry& entry, const stats::StatsResult& result,
   }
   event.range_hashes = {result.range_hashes, result.range_count};
   if (entry.request.samples != 0) event.samples = {result.samples, result.sample_bytes};
+  if (event.op) event.poisoned = count_poisoned(event.samples, event.dtype);
   if (slot != nullptr) {
     event.leading = {reinterpret_cast<const std::byte*>(slot + 1),
                      leading_count(entry) * size_t{format::element_bytes(entry.layout.dtype)}};

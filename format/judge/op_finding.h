@@ -22,7 +22,8 @@ struct OpFinding {
   format::StackId alloc_stack{}, launch_stack{}, free_stack{};
   format::KernelId kernel{};  ///< autotune-mutation: what was launched `count` times
   uint64_t count = 0;         ///< never-written: elements
-  uint64_t of = 0;            ///< of so many
+  uint64_t of = 0;            ///< of so many that were looked at
+  bool all = true;            ///< that is all of them
   Owner before{};             ///< never-written: whose memory it was
   uint64_t hash_before = 0;   ///< input-mutated
   uint64_t hash_after = 0;

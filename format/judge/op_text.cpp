@@ -117,8 +117,8 @@ std::string owner_before(const OpFinding& finding, const format::Definitions& de
 std::string never_written(const OpFinding& finding, const std::string& output,
                           const std::string& at, const format::Definitions& definitions) {
   return output + " of " + at + " was not written in " + std::to_string(finding.count) + " of " +
-         std::to_string(finding.of) +
-         " elements: they still hold what CONVTRACE_POISON filled the memory with when it was "
+         std::to_string(finding.of) + " elements" + (finding.all ? "" : " that were looked at") +
+         ": they still hold what CONVTRACE_POISON filled the memory with when it was "
          "given out " +
          extent(finding) + ", and no input held it. Without poison they would be what " +
          owner_before(finding, definitions) +

@@ -12,14 +12,25 @@ uint64_t mix(uint64_t sum, uint64_t word) {
   return (sum ^ word) * 0xD6E8FEB86659FD93 + (sum >> 29);
 }
 
-/// The same tensor in the same call of the same op.
-uint64_t key_of(const format::TensorStats& e) {
+/// The same op in the same call of a module.
+uint64_t key_of_op(const format::TensorStats& e) {
   uint64_t sum = mix(e.op.value, e.place.scope.value);
   sum = mix(sum, uint64_t{e.place.call} << 8 | static_cast<uint64_t>(e.place.phase));
-  sum = mix(sum, e.header.step);
-  sum = mix(sum, e.value.storage);
+  return mix(sum, e.header.step);
+}
+
+/// And the same tensor.
+uint64_t key_of(const format::TensorStats& e) {
+  uint64_t sum = mix(key_of_op(e), e.value.storage);
   sum = mix(sum, e.value.offset);
   return mix(sum, e.bytes);
+}
+
+bool is_of_cpu(const format::TensorStats& e) { return e.device.type == format::Device::Type::kCpu; }
+
+/// Of a device's tensor only samples are looked at: any NaN may be poison.
+bool may_hold_poison(const format::TensorStats& e) {
+  return e.poisoned != 0 || (!is_of_cpu(e) && e.stats.nan != 0);
 }
 
 OpFinding finding_of(format::FindingKind kind, const format::TensorStats& event) {
@@ -63,8 +74,7 @@ void OpValues::on(const format::TensorStats& event, Findings& findings) {
   const Role role = role_of(event.slot);
   if (role == Role::kTaken) {
     taken_.get(key_of(event)).first = {event.stats.hash, event.slot};
-    OpenOp* const open = event.poisoned != 0 ? open_.of(event.header.thread, event.op) : nullptr;
-    if (open != nullptr) open->took_poison = true;
+    if (may_hold_poison(event)) took_poison(event);
   } else if (role == Role::kLeft) {
     compare(event, findings);
   } else if (role == Role::kGiven && event.poisoned != 0) {
@@ -99,12 +109,28 @@ void OpValues::compare(const format::TensorStats& left, Findings& findings) {
   report(std::move(finding), findings);
 }
 
-void OpValues::never_written(const format::TensorStats& event, Findings& findings) {
+void OpValues::took_poison(const format::TensorStats& event) {
+  if (!is_of_cpu(event)) {
+    brought_poison_.get(key_of_op(event)).first = true;
+  } else if (OpenOp* const open = open_.of(event.header.thread, event.op)) {
+    open->took_poison = true;
+  }
+}
+
+/// Values of a device arrive when the op is long over, so there its calls are told apart by module.
+bool OpValues::may_have_brought_poison(const format::TensorStats& event) {
+  if (!is_of_cpu(event)) return brought_poison_.find(key_of_op(event)) != nullptr;
   const OpenOp* const open = open_.of(event.header.thread, event.op);
-  if (open == nullptr || open->took_poison) return;
+  return open == nullptr || open->took_poison;
+}
+
+void OpValues::never_written(const format::TensorStats& event, Findings& findings) {
+  if (may_have_brought_poison(event)) return;
   OpFinding finding = finding_of(format::FindingKind::kNeverWritten, event);
   finding.count = event.poisoned;
-  finding.of = event.stats.count;
+  finding.all = is_of_cpu(event);
+  finding.of =
+      finding.all ? event.stats.count : event.samples.size() / format::element_bytes(event.dtype);
   finding.before = owners_.before(event);
   report(std::move(finding), findings);
 }

@@ -6,7 +6,8 @@
 /// says
 ///   that the op writes there. The observer takes the second hash only of such inputs.
 /// - never-written: under CONVTRACE_POISON elements of an output are as the memory was given out,
-///   and none of the inputs had any of them. Who had the memory before is named.
+///   and none of the inputs had any of them. Of a device's tensors that is seen among the samples.
+///   Who had the memory before is named.
 /// - autotune-mutation: autotune_bursts.h.
 ///
 /// Place:    trace_judge.h.
@@ -60,6 +61,8 @@ class OpValues {
   void on(const format::Op& event, Findings& findings);
   [[nodiscard]] Role role_of(format::StringId slot);
   void compare(const format::TensorStats& left, Findings& findings);
+  void took_poison(const format::TensorStats& input);
+  [[nodiscard]] bool may_have_brought_poison(const format::TensorStats& output);
   void never_written(const format::TensorStats& event, Findings& findings);
   void report(OpFinding finding, Findings& findings);
 
@@ -69,6 +72,7 @@ class OpValues {
   std::vector<Role> roles_;  ///< by slot, of those looked up
   std::vector<bool> looked_up_;
   Recent<Taken> taken_;
+  Recent<bool> brought_poison_;  ///< by op and call of a module, of devices
   OpenOps<OpenOp> open_;
   using Key = std::tuple<format::FindingKind, format::StringId, format::StringId, format::StringId>;
   std::map<Key, uint64_t> occurrences_;

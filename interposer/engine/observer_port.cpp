@@ -217,6 +217,9 @@ void ObserverPort::Batch::queue_for_device(const TensorRequest& request) {
   cupti::DeviceRequest& queued = device_.emplace_back();
   queued.view = request.view;
   queued.event = request.event;
+  // Whether an input brought the poison along, its NaNs and samples say.
+  if (around_.poison && queued.event.op && queued.event.capture == format::Capture::kHash)
+    queued.event.capture = format::Capture::kStats;
   queued.samples = request.samples;
 }
 

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <thread>
 
+#include "cupti/kept_memory.h"
 #include "tests/unit/cupti/device_scene.h"
 #include "tests/unit/cupti/stats/named_views.h"
 
@@ -124,6 +125,28 @@ std::vector<std::byte> first_of(const Twin& tensor, const DeviceRequest& request
   std::vector<std::byte> bytes(count * format::element_bytes(layout.dtype));
   stats::gather(layout, 0, count, bytes.data());
   return bytes;
+}
+
+TEST_CASE("device_stats: of an op's floats poison is counted among the samples") {
+  DeviceScene scene;
+  scene.prepare();
+  const uint32_t pattern = kFreshPattern;
+  const auto [type, expected] = GENERATE(table<DType, uint64_t>(
+      {{DType::kF32, 4}, {DType::kBF16, 4}, {DType::kF16, 4}, {DType::kF64, 4}, {DType::kI32, 0}}));
+  CAPTURE(type);
+  std::vector<uint32_t> half(1024, pattern);
+  std::fill(half.begin() + 512, half.end(), 0x3F803F80u);
+  Twin tensor(half.size() * sizeof pattern);
+  REQUIRE(cuMemcpyHtoD(tensor.address, half.data(), half.size() * sizeof pattern) == CUDA_SUCCESS);
+  DeviceRequest of_op = tensor.request(type), of_module = of_op, hash_only = of_op;
+  of_op.event.op = hash_only.event.op = {1};
+  hash_only.samples = 0;
+  REQUIRE(scene.submit({of_op, of_module, hash_only}) == NotSampled::kSampled);
+  const auto results = scene.results();
+  REQUIRE(results.size() == 3);
+  CHECK(results[0].poisoned == expected);
+  CHECK(results[1].poisoned == 0);
+  CHECK(results[2].poisoned == 0);
 }
 
 TEST_CASE("device_stats: first elements come in logical order, as many as each asks for") {

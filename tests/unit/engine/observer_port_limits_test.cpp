@@ -76,6 +76,23 @@ TEST_CASE("observer_port: a device is never sent beyond a tensor's storage", "[e
   CHECK(f.state.active());
 }
 
+TEST_CASE("observer_port: under poison an op's tensors on a device have statistics",
+          "[engine][observer]") {
+  const bool poison = GENERATE(false, true);
+  PortScene f(settings::Mode::kStats, 8, nullptr, poison);
+  TensorSpec hashed{.capture = format::Capture::kHash,
+                    .device = kCuda0,
+                    .data = reinterpret_cast<const void*>(0x1000),
+                    .shape = {2, 3}};
+  TensorSpec of_op = hashed;
+  of_op.op = f.id("demo::op");
+  MessageBatch batch;
+  batch.tensor(hashed).tensor(of_op);
+  f.submit(batch);
+  using enum format::Capture;
+  CHECK(f.host.captures == std::vector<format::Capture>{kHash, poison ? kStats : kHash});
+}
+
 TEST_CASE("observer_port: thousands of device tensors of one call go out in bounded batches",
           "[engine][observer]") {
   PortScene f;

@@ -26,6 +26,7 @@ class FakeHost final : public ObserverHost {
     batches.push_back({stream, batch.size()});
     for (const cupti::DeviceRequest& request : batch) {
       shapes.emplace_back(request.event.shape.begin(), request.event.shape.end());
+      captures.push_back(request.event.capture);
     }
     return answer;
   }
@@ -37,14 +38,15 @@ class FakeHost final : public ObserverHost {
   format::NotSampled answer = format::NotSampled::kSampled;
   std::vector<std::pair<uint64_t, size_t>> batches;
   std::vector<std::vector<uint64_t>> shapes;
+  std::vector<format::Capture> captures;
   std::vector<std::pair<std::string, std::string>> facts;
   int ops = 0;
 };
 
 struct PortScene {
   explicit PortScene(settings::Mode mode_in = settings::Mode::kStats, uint32_t samples_in = 8,
-                     const char* steps_in = nullptr)
-      : mode(mode_in), samples(samples_in), wanted(step_set(steps_in)) {
+                     const char* steps_in = nullptr, bool poison_in = false)
+      : mode(mode_in), samples(samples_in), wanted(step_set(steps_in)), poison(poison_in) {
     REQUIRE(state.begin_arming());
     state.activate();
   }
@@ -74,8 +76,9 @@ struct PortScene {
   CaptureRules captures{mode, rules, definitions, true, samples};
   Doorbell doorbell;
   ValueStore values{{.memory_bytes = 1 << 20, .threads = 1}, doorbell, sink};
-  ObserverPort port{
-      {state, sink, definitions, addresses, journal, ops, steps, host, captures, values, names}};
+  bool poison;
+  ObserverPort port{{state, sink, definitions, addresses, journal, ops, steps, host, captures,
+                     values, names, nullptr, poison}};
 };
 
 inline constexpr format::Device kCuda0{format::Device::Type::kCuda, 0};

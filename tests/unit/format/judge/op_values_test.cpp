@@ -1,6 +1,7 @@
 #include "format/judge/op_values.h"
 
 #include <string>
+#include <vector>
 
 #include "format/judge/op_text.h"
 #include "tests/support/catch.h"
@@ -21,6 +22,8 @@ struct OpProgram {
   OpValues::Findings findings;
   uint32_t thread = 11, step = 0;
   std::string op = "demo::scale";
+  format::Device device;
+  uint64_t nans = 0;
 
   void see(format::Event event) {
     format::header_of(event).thread = thread;
@@ -57,6 +60,11 @@ struct OpProgram {
     event.stats.hash = hash;
     event.stats.count = kBytes / 4;
     event.poisoned = poisoned;
+    event.device = device;
+    event.dtype = format::DType::kF32;
+    event.stats.nan = nans;
+    const std::vector<std::byte> samples(8 * sizeof(float));
+    event.samples = samples;
     see(event);
   }
   void launch(const char* family, uint32_t grid, uint64_t address) {
@@ -134,6 +142,30 @@ TEST_CASE("op_values: the same input in the next call is another value", "[judge
     p.value("input_after:0", hash);
   }
   CHECK(p.findings.empty());
+}
+
+TEST_CASE("op_values: of a GPU poison is told by samples, when the op is over", "[judge][values]") {
+  OpProgram p;
+  p.device = {format::Device::Type::kCuda, 0};
+  p.begin();
+  p.end();
+  SECTION("of its own") {
+    p.value("input:0", 5);
+    p.value("output:0", 7, 2, 3);
+    REQUIRE(p.count(FindingKind::kNeverWritten) == 1);
+    const std::string text = describe(p.findings[0], p.definitions);
+    CHECK(text.find("3 of 8 elements that were looked at") != std::string::npos);
+  }
+  SECTION("from an input of which only NaNs were seen") {
+    p.nans = 1;
+    p.value("input:0", 5);
+    p.value("output:0", 7, 2, 3);
+    CHECK(p.findings.empty());
+    p.nans = 0;
+    p.op = "demo::other";
+    p.value("output:0", 7, 2, 3);
+    CHECK(p.count(FindingKind::kNeverWritten) == 1);
+  }
 }
 
 TEST_CASE("op_values: poison in an output is told, unless it came in", "[judge][values]") {
