@@ -55,13 +55,15 @@ void AliasJudge::on_end(const format::Op& end, Findings& findings) {
   const auto tensors = tensors_.extract(end.header.thread);
   if (tensors.empty()) return;
   const auto finding_of = [&end](const format::Op& output, Overlap memory) {
-    return OpFinding{.header = end.header,
-                     .place = end.place,
-                     .op = end.op,
-                     .slot = output.slot,
-                     .address = memory.address,
-                     .bytes = memory.bytes,
-                     .value = output.value};
+    OpFinding finding;
+    finding.header = end.header;
+    finding.place = end.place;
+    finding.op = end.op;
+    finding.slot = output.slot;
+    finding.address = memory.address;
+    finding.bytes = memory.bytes;
+    finding.value = output.value;
+    return finding;
   };
   each_shared(end, tensors.mapped(),
               [&](const format::Op& output, const format::Op& input, Overlap common) {
@@ -180,7 +182,7 @@ void AliasJudge::on_storage_dead(const format::Op& event, Findings& findings) {
 
 void AliasJudge::on(const format::Alloc& event, Findings& findings) {
   on_activity(event.header, &event, findings);
-  if (event.stack) ended_.get(event.address).first = {.alloc = event.stack};
+  if (event.stack) ended_.get(event.address).first = {0, event.stack, {}};
   if (unowned_.empty() || event.source != format::MemorySource::kFramework) return;
   std::erase_if(unowned_, [&](const Watch& watch) {
     OpFinding finding = watch.finding;
