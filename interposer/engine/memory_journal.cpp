@@ -122,11 +122,19 @@ void MemoryJournal::judge(const MemoryReport& report, std::span<void* const> sta
       addresses_.allocate({.base = report.address,
                            .bytes = static_cast<uint64_t>(report.bytes),
                            .source = kSource,
-                           .device = report.device});
+                           .device = device_of(report)});
   if (!stack.empty() && stack_of_generation_.size() < kMaxStacks) {
     stack_of_generation_.emplace(range.generation, std::vector<void*>(stack.begin(), stack.end()));
   }
   listener_.on_allocated(report, range, stack);
+}
+
+format::Device MemoryJournal::device_of(const MemoryReport& report) const {
+  constexpr auto kCuda = format::Device::Type::kCuda;
+  if (report.device.type != kCuda) return report.device;
+  const auto segment = addresses_.find(report.address);
+  return segment && !segment->freed && segment->device.type == kCuda ? segment->device
+                                                                     : report.device;
 }
 
 std::vector<void*> MemoryJournal::allocation_stack(uint64_t generation) const {

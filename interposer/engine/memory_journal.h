@@ -79,6 +79,9 @@ class MemoryJournal {
   [[nodiscard]] bool settled() const noexcept;
   void settle_locked();
   void judge(const MemoryReport& report, std::span<void* const> stack);
+  /// Where the driver said that the memory lies. The index in a report is only a second choice: in
+  /// some versions of PyTorch it has 16 bits, and lies elsewhere.
+  [[nodiscard]] format::Device device_of(const MemoryReport& report) const;
 
   cupti::AddressMap& addresses_;
   MemoryListener& listener_;

@@ -83,6 +83,21 @@ TEST_CASE("memory_journal: the device comes from the low bytes, CPU's index is n
   CHECK(f.journal.reported(format::Device::Type::kCuda));
 }
 
+TEST_CASE("memory_journal: of memory that the driver gave the device is the driver's",
+          "[engine][memory]") {
+  Fixture f;
+  constexpr format::Device kDevice{format::Device::Type::kCuda, 5};
+  f.addresses.allocate({.base = 0x200000, .bytes = 0x200000, .device = kDevice});
+  f.report(0x300000, 512, kCuda2);  // a 16-bit index, and what was in the byte before it
+  f.report(0x300000, -512, kCuda2);
+  f.report(0x800000, 512, kCuda2);  // not of a segment that was seen
+  f.journal.settle();
+  REQUIRE(f.listener.seen.size() == 3);
+  CHECK(f.listener.seen[0].device == kDevice);
+  CHECK(f.listener.seen[1].device == kDevice);
+  CHECK(f.listener.seen[2].device == format::Device{format::Device::Type::kCuda, 2});
+}
+
 TEST_CASE("memory_journal: what was allocated before we looked is freed without a word",
           "[engine][memory]") {
   Fixture f;
