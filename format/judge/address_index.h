@@ -124,14 +124,23 @@ class AddressIndex {
 
   /// @return the chunk whose first base is the last at or before `address`; size() if none is.
   [[nodiscard]] size_t chunk_of(uint64_t address) const {
-    const auto behind_it = std::upper_bound(firsts_.begin(), firsts_.end(), address);
-    return behind_it == firsts_.begin() ? chunks_.size()
-                                        : static_cast<size_t>(behind_it - firsts_.begin()) - 1;
+    const size_t behind_it = at_or_below(firsts_.data(), firsts_.size(), address);
+    return behind_it == 0 ? chunks_.size() : behind_it - 1;
   }
   /// @return how many bases of the chunk lie at or before `address`.
   static size_t behind(const Chunk& chunk, uint64_t address) {
-    const auto* const begin = chunk.bases.data();
-    return static_cast<size_t>(std::upper_bound(begin, begin + chunk.count, address) - begin);
+    return at_or_below(chunk.bases.data(), chunk.count, address);
+  }
+  /// @return how many of `count` ascending numbers are at most `limit`. Without a branch on what is
+  /// compared: which way it goes nobody can predict.
+  static size_t at_or_below(const uint64_t* numbers, size_t count, uint64_t limit) {
+    const uint64_t* from = numbers;
+    while (count > 1) {
+      const size_t half = count / 2;
+      from += half & (0 - static_cast<size_t>(from[half - 1] <= limit));
+      count -= half;
+    }
+    return static_cast<size_t>(from - numbers) + (count == 1 && *from <= limit ? 1 : 0);
   }
   void insert_chunk(size_t at, uint64_t first) {
     chunks_.insert(chunks_.begin() + static_cast<ptrdiff_t>(at), std::make_unique<Chunk>());

@@ -14,7 +14,7 @@ constexpr size_t kMostTensors = 4096;
 
 }  // namespace
 
-void AliasJudge::see(const format::Event& event, Findings& findings) {
+void AliasJudge::judge(const format::Event& event, Findings& findings) {
   if (const auto* op = std::get_if<format::Op>(&event)) {
     on(*op, findings);
   } else if (const auto* free = std::get_if<format::Free>(&event)) {

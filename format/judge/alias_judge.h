@@ -42,7 +42,10 @@ class AliasJudge {
   }
 
   /// @param[out] findings  appended to.
-  void see(const format::Event& event, Findings& findings);
+  void see(const format::Event& event, Findings& findings) {
+    const bool waits = !pending_.empty() || !unannounced_.empty();
+    if (waits || !std::holds_alternative<format::Launch>(event)) judge(event, findings);
+  }
 
   [[nodiscard]] uint64_t watches_refused() const { return refused_; }
 
@@ -59,7 +62,7 @@ class AliasJudge {
   /// Of memory that was freed: where it came from and went.
   struct Ended {
     uint64_t t_ns = 0;
-    format::StackId alloc, free;
+    format::StackId alloc{}, free{};
   };
   struct Pending {
     Watch watch;
@@ -67,6 +70,7 @@ class AliasJudge {
     bool freed = false;
   };
 
+  void judge(const format::Event& event, Findings& findings);
   void on(const format::Op& event, Findings& findings);
   void on(const format::Alloc& event, Findings& findings);
   void on(const format::Free& event);

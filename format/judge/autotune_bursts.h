@@ -30,6 +30,8 @@ class AutotuneBursts {
  public:
   explicit AutotuneBursts(const format::Definitions& definitions) : definitions_(definitions) {}
 
+  /// Whether any op is running: no other launch is of interest.
+  [[nodiscard]] bool in_op() const { return open_.any(); }
   void on(const format::Launch& event);
   /// @return a burst of an earlier call that this one, at its end, shows to have been one.
   std::optional<OpFinding> on(const format::Op& event);

@@ -1,7 +1,6 @@
 #include "format/judge/life_table.h"
 
 #include <algorithm>
-#include <bit>
 #include <utility>
 
 namespace convtrace::judge {
@@ -16,51 +15,32 @@ constexpr uint64_t kMostBytes = uint64_t{1} << 44;
 void LifeTable::Living::put(uint64_t generation, uint32_t record) {
   if (8 * (count_ + 1) > 7 * slots_.size()) grow();
   size_t at = home(tag_of(generation));
-  while (slots_[at].record != kNone) at = (at + 1) & (slots_.size() - 1);
+  while (slots_[at].record != kNone) at = (at + 1) & mask_;
   slots_[at] = {record, tag_of(generation)};
   ++count_;
 }
 
 void LifeTable::Living::grow() {
-  const std::vector<Slot> old =
-      std::exchange(slots_, std::vector<Slot>(std::max<size_t>(64, 2 * slots_.size())));
-  shift_ = 64 + kNearBits - static_cast<unsigned>(std::countr_zero(slots_.size()));
+  const std::vector<Slot> old = std::exchange(slots_, std::vector<Slot>(2 * slots_.size()));
+  mask_ = slots_.size() - 1;
+  --shift_;
   count_ = 0;
   for (const Slot& slot : old) {
     if (slot.record != kNone) put(slot.tag, slot.record);
   }
 }
 
-/// @return the slot; where none is, an empty one. @pre there are slots.
-size_t LifeTable::Living::slot_of(uint64_t generation) const {
-  size_t at = home(tag_of(generation));
-  while (slots_[at].record != kNone && slots_[at].tag != tag_of(generation)) {
-    at = (at + 1) & (slots_.size() - 1);
-  }
-  return at;
-}
-
-uint32_t LifeTable::Living::find(uint64_t generation) const {
-  return slots_.empty() ? kNone : slots_[slot_of(generation)].record;
-}
-
 /// Those that were put behind it because it was in their way come nearer.
 void LifeTable::Living::erase(uint64_t generation) {
-  const size_t mask = slots_.size() - 1;
-  size_t hole = slot_of(generation);
-  for (size_t at = (hole + 1) & mask; slots_[at].record != kNone; at = (at + 1) & mask) {
+  size_t hole = slot_of(tag_of(generation));
+  for (size_t at = (hole + 1) & mask_; slots_[at].record != kNone; at = (at + 1) & mask_) {
     const size_t wanted = home(slots_[at].tag);
-    if (((at - wanted) & mask) < ((at - hole) & mask)) continue;
+    if (((at - wanted) & mask_) < ((at - hole) & mask_)) continue;
     slots_[hole] = slots_[at];
     hole = at;
   }
   slots_[hole] = {};
   --count_;
-}
-
-void LifeTable::Living::clear() {
-  slots_.clear();
-  count_ = 0;
 }
 
 Life* LifeTable::begin(const format::Alloc& event, std::vector<Life>& before) {
@@ -76,20 +56,22 @@ Life* LifeTable::begin(const format::Alloc& event, std::vector<Life>& before) {
   life.generation = event.generation & Life::kMask48;
   life.source = static_cast<uint64_t>(event.source) & 15;
   if (layer == Layer::kDriver) cut(life.base, life.end(), Layer::kBlock, nullptr);
-  if (!take_place_of_one(life, layer, before)) {
+  uint32_t record = take_place_of_one(life, layer, before);
+  if (record == kNone) {
     cut(life.base, life.end(), layer, &before);
-    const uint32_t record = add(life);
+    record = add(life);
     index_of(layer).put(life.base, record);
-    living_.put(life.generation, record);
   }
-  return living(life.generation);
+  living_.put(life.generation, record);
+  return &lives_[record];
 }
 
 Life* LifeTable::end(const format::Free& event) {
   const uint32_t record = living_.find(event.generation);
-  if (record == kNone || lives_[record].generation != event.generation) return nullptr;
-  living_.erase(event.generation);
+  if (record == kNone) return nullptr;
   Life& life = lives_[record];
+  if (life.generation != event.generation) return nullptr;
+  living_.erase(event.generation);
   // Blocks do not outlive what they were cut out of.
   if (life.has_blocks != 0) cut(life.base, life.end(), Layer::kBlock, nullptr);
   life.freed = 1;
@@ -98,20 +80,15 @@ Life* LifeTable::end(const format::Free& event) {
   return &life;
 }
 
-Life* LifeTable::living(uint64_t generation) {
-  const uint32_t record = living_.find(generation);
-  return record == kNone || lives_[record].generation != generation ? nullptr : &lives_[record];
-}
-
 Life* LifeTable::at(uint64_t address, Layer layer) {
   const uint32_t record = index_of(layer).at_or_before(address);
   return record == kNone || !lives_[record].holds(address) ? nullptr : &lives_[record];
 }
 
 uint32_t LifeTable::add(const Life& life) {
-  uint32_t record = static_cast<uint32_t>(lives_.size());
+  uint32_t record = kNone;
   if (unused_.empty()) {
-    lives_.emplace_back();
+    record = lives_.add();
   } else {
     record = unused_.back();
     unused_.pop_back();
@@ -131,15 +108,15 @@ void LifeTable::remove(uint32_t record) {
 
 /// The usual case: memory is given out again as it was freed. Then its place in the index is all
 /// that has to change.
-bool LifeTable::take_place_of_one(const Life& life, Layer layer, std::vector<Life>& before) {
+/// @return whose place; kNone if it is another case.
+uint32_t LifeTable::take_place_of_one(const Life& life, Layer layer, std::vector<Life>& before) {
   const AddressIndex::Place place = index_of(layer).at(life.base);
-  if (place.record == nullptr || place.next < life.end()) return false;
+  if (place.record == nullptr || place.next < life.end()) return kNone;
   Life& old = lives_[*place.record];
-  if (old.freed == 0 || old.end() > life.end()) return false;
+  if (old.freed == 0 || old.end() > life.end()) return kNone;
   before.push_back(old);
   old = life;
-  living_.put(life.generation, *place.record);
-  return true;
+  return *place.record;
 }
 
 /// Ends all that lies in [first, end). What lies over its edges is cut; a life that is cut has
@@ -190,7 +167,7 @@ void LifeTable::remember_freed(uint32_t record) {
 void LifeTable::clear() { *this = LifeTable(); }
 
 uint64_t LifeTable::bytes() const {
-  return lives_.size() * sizeof(Life) + unused_.capacity() * sizeof(uint32_t) + living_.bytes() +
+  return lives_.bytes() + unused_.capacity() * sizeof(uint32_t) + living_.bytes() +
          index_[0].bytes() + index_[1].bytes() + freed_.capacity() * sizeof(Freed);
 }
 

@@ -10,8 +10,9 @@
 /// Memory:   32 bytes a life, 8 in the table of the living, 12 in the index of addresses. A freed
 ///           one is kept until 65536 later ones, or until its memory is given out again.
 
+#include <array>
 #include <cstdint>
-#include <deque>
+#include <memory>
 #include <unordered_map>
 #include <vector>
 
@@ -69,7 +70,12 @@ class LifeTable {
 
   /// @return the life of that number; null if it does not live, or is not known. Valid until the
   /// next change.
-  [[nodiscard]] Life* living(uint64_t generation);
+  [[nodiscard]] Life* living(uint64_t generation) {
+    const uint32_t record = living_.find(generation);
+    if (record == AddressIndex::kNone) return nullptr;
+    Life& life = lives_[record];
+    return life.generation == generation ? &life : nullptr;
+  }
   /// @return what lives, or was freed last, at an address in a layer; null if neither is known.
   [[nodiscard]] Life* at(uint64_t address, Layer layer);
 
@@ -97,16 +103,38 @@ class LifeTable {
     std::vector<Use> list;
     uint32_t parts = 0;  ///< of the life, that are left of it
   };
-  using Lives = std::deque<Life>;  ///< by record; grows without room for as many again
+  /// By record; grows without room for as many again.
+  class Lives {
+   public:
+    [[nodiscard]] Life& operator[](uint32_t record) {
+      return (*parts_[record / kPart])[record % kPart];
+    }
+    /// @return the record of one more.
+    uint32_t add() {
+      if (size_ % kPart == 0) parts_.push_back(std::make_unique<std::array<Life, kPart>>());
+      return size_++;
+    }
+    [[nodiscard]] size_t size() const { return size_; }
+    [[nodiscard]] size_t bytes() const {
+      return parts_.size() * kPart * sizeof(Life) + parts_.capacity() * sizeof(parts_[0]);
+    }
+
+   private:
+    static constexpr uint32_t kPart = 1024;
+    std::vector<std::unique_ptr<std::array<Life, kPart>>> parts_;
+    uint32_t size_ = 0;
+  };
   /// Generations to records, of those that live: open addressing, four in a row near each other,
   /// since what is born together is used together. Told apart by their lower halves: who asks holds
   /// the record's generation against theirs.
   class Living {
    public:
     void put(uint64_t generation, uint32_t record);
+    /// @pre it is there.
     void erase(uint64_t generation);
-    [[nodiscard]] uint32_t find(uint64_t generation) const;
-    void clear();
+    [[nodiscard]] uint32_t find(uint64_t generation) const {
+      return slots_[slot_of(tag_of(generation))].record;
+    }
     [[nodiscard]] size_t bytes() const { return slots_.capacity() * sizeof(Slot); }
 
    private:
@@ -120,17 +148,27 @@ class LifeTable {
       const uint64_t row = (tag >> kNearBits) * 0x9E3779B97F4A7C15 >> shift_;
       return row << kNearBits | (tag & ((1u << kNearBits) - 1));
     }
-    [[nodiscard]] size_t slot_of(uint64_t generation) const;
+    /// @return the slot; where none is, an empty one.
+    [[nodiscard]] size_t slot_of(uint32_t tag) const {
+      size_t at = home(tag);
+      // An empty slot has the tag 0.
+      while (slots_[at].tag != tag && slots_[at].record != AddressIndex::kNone)
+        at = (at + 1) & mask_;
+      return at;
+    }
     void grow();
-    std::vector<Slot> slots_;
+
+    static constexpr unsigned kFewestBits = 6;
+    std::vector<Slot> slots_ = std::vector<Slot>(size_t{1} << kFewestBits);
+    size_t mask_ = (size_t{1} << kFewestBits) - 1;
     size_t count_ = 0;
-    unsigned shift_ = 64;
+    unsigned shift_ = 64 + kNearBits - kFewestBits;
   };
 
   AddressIndex& index_of(Layer layer) { return index_[static_cast<size_t>(layer)]; }
   uint32_t add(const Life& life);
   void remove(uint32_t record);
-  bool take_place_of_one(const Life& life, Layer layer, std::vector<Life>& before);
+  uint32_t take_place_of_one(const Life& life, Layer layer, std::vector<Life>& before);
   void cut(uint64_t first, uint64_t end, Layer layer, std::vector<Life>* before);
   void remember_freed(uint32_t record);
 

@@ -77,7 +77,11 @@ void MemoryJudge::on(const format::Launch& event, Findings& findings) {
     // In the driver's memory, between a framework's blocks: there may have been one.
     if (life == nullptr || life->has_blocks != 0) {
       check_freed(event, operand, findings);
-    } else if (runs && is_pointer(operand)) {
+    } else if (!runs || !is_pointer(operand)) {
+      continue;
+    } else if (goes_on(*life, use)) {
+      life->set_use(use);
+    } else {
       this->use(
           *life, use, [&] { return finding_of(event, operand); }, findings);
     }
@@ -125,6 +129,11 @@ void MemoryJudge::copied(uint64_t address, const format::Copy& event, Use use, T
     return made;
   };
   this->use(*life, use, finding, findings);
+}
+
+/// Whether all that was done with the memory so far was done in that stream: the usual case.
+bool MemoryJudge::goes_on(const Life& life, Use use) {
+  return life.inherited == 0 && (life.use_stream == use.stream || life.position == 0);
 }
 
 /// @param finding  makes one, should it be needed.

@@ -95,6 +95,7 @@ class MemoryJudge {
 
   void copied(uint64_t address, const format::Copy& event, Use use, MemoryFinding::Taker taker,
               Findings& findings);
+  [[nodiscard]] static bool goes_on(const Life& life, Use use);
   template <typename Finding>
   void use(Life& life, Use use, Finding&& finding, Findings& findings);
   [[nodiscard]] std::optional<Use> unordered_use(Life& life, uint16_t slot);

@@ -14,10 +14,10 @@ struct OpFinding {
   format::EventHeader header;  ///< of the event that showed it, but for the step, which is the op's
   format::Place place;
   format::StringId op;
-  format::StringId slot;   ///< the output; of mutations the input
-  format::StringId other;  ///< the input that the output aliases
-  uint64_t address = 0;    ///< first byte in question
-  uint64_t bytes = 0;      ///< bytes in question: those in common
+  format::StringId slot{};   ///< the output; of mutations the input
+  format::StringId other{};  ///< the input that the output aliases
+  uint64_t address = 0;      ///< first byte in question
+  uint64_t bytes = 0;        ///< bytes in question: those in common
   format::ValueId value{};
   format::StackId alloc_stack{}, launch_stack{}, free_stack{};
   format::KernelId kernel{};  ///< autotune-mutation: what was launched `count` times

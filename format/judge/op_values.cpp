@@ -48,14 +48,12 @@ OpFinding finding_of(format::FindingKind kind, const format::TensorStats& event)
 
 }  // namespace
 
-void OpValues::see(const format::Event& event, Findings& findings) {
+void OpValues::judge(const format::Event& event, Findings& findings) {
   if (const auto* stats = std::get_if<format::TensorStats>(&event)) {
     if (stats->device.type == format::Device::Type::kCpu) owners_.see(*stats);  // as is poison
     if (stats->op) on(*stats, findings);
   } else if (const auto* op = std::get_if<format::Op>(&event)) {
     on(*op, findings);
-  } else if (const auto* launch = std::get_if<format::Launch>(&event)) {
-    bursts_.on(*launch);
   } else if (const auto* loss = std::get_if<format::Loss>(&event)) {
     // It may have been an op's begin or end.
     if (loss->reason != format::LossReason::kQueueFull) return;

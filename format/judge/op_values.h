@@ -44,7 +44,11 @@ class OpValues {
   }
 
   /// @param[out] findings  appended to.
-  void see(const format::Event& event, Findings& findings);
+  void see(const format::Event& event, Findings& findings) {
+    const auto* const launch = std::get_if<format::Launch>(&event);
+    if (launch == nullptr) return judge(event, findings);
+    if (bursts_.in_op()) bursts_.on(*launch);
+  }
 
  private:
   /// What a record of an op's tensor is, by its slot.
@@ -57,6 +61,7 @@ class OpValues {
     bool took_poison = false;
   };
 
+  void judge(const format::Event& event, Findings& findings);
   void on(const format::TensorStats& event, Findings& findings);
   void on(const format::Op& event, Findings& findings);
   [[nodiscard]] Role role_of(format::StringId slot);

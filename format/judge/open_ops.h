@@ -54,6 +54,7 @@ class OpenOps {
                                    [op](const Open& one) { return one.op == op; });
     return open == found->second.rend() ? nullptr : &open->state;
   }
+  [[nodiscard]] bool any() const { return !by_thread_.empty(); }
   void clear() { by_thread_.clear(); }
 
  private:

@@ -16,6 +16,7 @@ StreamOrder::StreamOrder() { forget(); }
 void StreamOrder::forget() {
   streams_.clear();
   slots_.clear();
+  last_ = {};
   events_.clear();
   host_.clear();
   host_version_ = 0;
@@ -31,15 +32,18 @@ uint16_t StreamOrder::add(const Key& key, bool known, bool blocking) {
   made.known = known;
   made.blocking = blocking;
   slots_.insert_or_assign(key, slot);
+  last_ = {};
   return slot;
 }
 
-uint16_t StreamOrder::slot_of(uint64_t stream, uint32_t thread) {
+uint16_t StreamOrder::look_up(uint64_t stream, uint32_t thread) {
   if (stream == 0 || stream == kLegacyHandle) return kLegacy;
   const bool per_thread = stream == kPerThreadHandle;
   const Key key{stream, per_thread ? thread : 0};
   const auto found = slots_.find(key);
-  return found != slots_.end() ? found->second : add(key, per_thread, true);
+  const uint16_t slot = found != slots_.end() ? found->second : add(key, per_thread, true);
+  last_ = {stream, thread, slot};
+  return slot;
 }
 
 void StreamOrder::join(Clock& into, const Clock& other) {
@@ -75,8 +79,8 @@ void StreamOrder::follow(uint16_t slot, uint16_t other) {
   join(clock, from.clock);
 }
 
-Use StreamOrder::work(uint16_t slot) {
-  if (streams_[slot].count == ~uint32_t{0}) {
+Use StreamOrder::work_behind_others(uint16_t slot) {
+  if (streams_[slot].count == kMostWork) {
     const Key key{streams_[slot].handle, 0};
     forget();
     slot = slot == kLegacy ? kLegacy : add(key, false, true);
@@ -173,6 +177,7 @@ void StreamOrder::sync(const format::Sync& event) {
       break;
     case Kind::kStreamDestroy:
       slots_.erase({event.stream, 0});
+      last_ = {};
       break;
     case Kind::kCaptureBegin:
     case Kind::kCaptureEnd:

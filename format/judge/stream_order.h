@@ -33,10 +33,19 @@ class StreamOrder {
   StreamOrder();
 
   /// @param thread each has a stream of its own behind the handle of the per-thread default stream.
-  [[nodiscard]] uint16_t slot_of(uint64_t stream, uint32_t thread);
+  [[nodiscard]] uint16_t slot_of(uint64_t stream, uint32_t thread) {
+    const bool again = stream == last_.stream && thread == last_.thread;
+    return again ? last_.slot : look_up(stream, thread);
+  }
 
   /// Work is put into a stream. @return it.
-  Use work(uint16_t slot);
+  Use work(uint16_t slot) {
+    Stream& stream = streams_[slot];
+    const bool alone = !stream.blocking && stream.host_seen == host_version_;
+    if (!alone || stream.clock.size() <= slot || stream.count == kMostWork)
+      return work_behind_others(slot);
+    return {slot, stream.clock[slot] = ++stream.count};
+  }
 
   void sync(const format::Sync& event);
 
@@ -65,10 +74,19 @@ class StreamOrder {
     Clock clock;
   };
   static constexpr uint16_t kLegacy = 0;
+  static constexpr uint32_t kMostWork = ~uint32_t{0};
   static constexpr size_t kMaxStreams = 1024;
   static constexpr size_t kMaxEvents = size_t{1} << 16;
   using Key = std::pair<uint64_t, uint32_t>;
+  /// The last answer of slot_of().
+  struct Asked {
+    uint64_t stream = 0;
+    uint32_t thread = 0;
+    uint16_t slot = kLegacy;
+  };
 
+  uint16_t look_up(uint64_t stream, uint32_t thread);
+  Use work_behind_others(uint16_t slot);
   static void join(Clock& into, const Clock& other);
   static void reach(Clock& into, uint16_t slot, uint32_t position);
   uint16_t add(const Key& key, bool known, bool blocking);
@@ -81,6 +99,7 @@ class StreamOrder {
 
   std::vector<Stream> streams_;
   std::map<Key, uint16_t> slots_;
+  Asked last_;
   std::unordered_map<uint64_t, Clock> events_;  ///< empty: made, not recorded
   Clock host_;
   uint64_t host_version_ = 0;
