@@ -56,7 +56,7 @@ Life* LifeTable::begin(const format::Alloc& event, std::vector<Life>& before) {
   life.generation = event.generation & Life::kMask48;
   life.source = static_cast<uint64_t>(event.source) & 15;
   if (layer == Layer::kDriver) cut(life.base, life.end(), Layer::kBlock, nullptr);
-  uint32_t record = take_place_of_one(life, layer, before);
+  uint32_t record = take_place(life, layer, before);
   if (record == kNone) {
     cut(life.base, life.end(), layer, &before);
     record = add(life);
@@ -106,17 +106,31 @@ void LifeTable::remove(uint32_t record) {
   unused_.push_back(record);
 }
 
-/// The usual case: memory is given out again as it was freed. Then its place in the index is all
-/// that has to change.
-/// @return whose place; kNone if it is another case.
-uint32_t LifeTable::take_place_of_one(const Life& life, Layer layer, std::vector<Life>& before) {
+/// The usual case: memory is given out again as it was freed, or nearly so. Then its place in the
+/// index stays.
+/// @return the record of what was freed there; kNone if nothing that was begins there.
+uint32_t LifeTable::take_place(const Life& life, Layer layer, std::vector<Life>& before) {
   const AddressIndex::Place place = index_of(layer).at(life.base);
-  if (place.record == nullptr || place.next < life.end()) return kNone;
-  Life& old = lives_[*place.record];
-  if (old.freed == 0 || old.end() > life.end()) return kNone;
+  if (place.record == nullptr) return kNone;
+  const uint32_t record = *place.record;
+  const Life old = lives_[record];
+  if (old.freed == 0) return kNone;
   before.push_back(old);
-  old = life;
-  return *place.record;
+  if (place.next < life.end()) cut(old.end(), life.end(), layer, &before);
+  keep_part(old, life.end(), old.end());
+  lives_[record] = life;
+  return record;
+}
+
+/// What is left of a freed life that another one covers in part.
+void LifeTable::keep_part(const Life& old, uint64_t from, uint64_t to) {
+  if (from >= to) return;
+  Life part = old;
+  part.set_range(from, to - from);
+  const uint32_t kept = add(part);
+  index_of(layer_of(static_cast<format::MemorySource>(old.source))).put(from, kept);
+  if (old.more_uses != 0) ++more_uses_[old.generation].parts;
+  remember_freed(kept);
 }
 
 /// Ends all that lies in [first, end). What lies over its edges is cut; a life that is cut has
@@ -129,17 +143,8 @@ void LifeTable::cut(uint64_t first, uint64_t end, Layer layer, std::vector<Life>
     Life old = lives_[record];
     remove(record);
     if (old.freed != 0) {
-      const auto keep = [&](uint64_t from, uint64_t to) {
-        if (from >= to) return;
-        Life part = old;
-        part.set_range(from, to - from);
-        const uint32_t kept = add(part);
-        index.put(from, kept);
-        if (old.more_uses != 0) ++more_uses_[old.generation].parts;
-        remember_freed(kept);
-      };
-      keep(old.base, first);
-      keep(end, old.end());
+      keep_part(old, old.base, first);
+      keep_part(old, end, old.end());
     }
     if (old.freed != 0 && before != nullptr) {
       before->push_back(old);

@@ -168,7 +168,8 @@ class LifeTable {
   AddressIndex& index_of(Layer layer) { return index_[static_cast<size_t>(layer)]; }
   uint32_t add(const Life& life);
   void remove(uint32_t record);
-  uint32_t take_place_of_one(const Life& life, Layer layer, std::vector<Life>& before);
+  uint32_t take_place(const Life& life, Layer layer, std::vector<Life>& before);
+  void keep_part(const Life& old, uint64_t from, uint64_t to);
   void cut(uint64_t first, uint64_t end, Layer layer, std::vector<Life>* before);
   void remember_freed(uint32_t record);
 
