@@ -116,9 +116,9 @@ uint32_t LifeTable::take_place(const Life& life, Layer layer, std::vector<Life>&
   const Life old = lives_[record];
   if (old.freed == 0) return kNone;
   before.push_back(old);
-  if (place.next < life.end()) cut(old.end(), life.end(), layer, &before);
+  lives_[record] = life;  // before others are remembered as freed, and the oldest is forgotten
+  if (place.next < life.end()) cut(place.next, life.end(), layer, &before);
   keep_part(old, life.end(), old.end());
-  lives_[record] = life;
   return record;
 }
 

@@ -99,6 +99,23 @@ TEST_CASE("life_table: of freed lives the last 65536 are kept, and memory is use
   CHECK(lives.at(0x1000, Layer::kBlock) == nullptr);
 }
 
+TEST_CASE("life_table: what takes the place of the oldest freed life is not forgotten with it") {
+  LifeTable lives;
+  std::vector<Life> before;
+  const uint64_t bytes = GENERATE(0x800, 0x1800);  // leaves a part; takes a part of the next one
+  for (uint64_t i = 1; i <= LifeTable::kMostFreed; ++i) {
+    lives.begin(allocation(i * 0x1000, 0x1000, i), before);
+    lives.end(release(i));
+  }
+  const uint64_t last = LifeTable::kMostFreed + 1;
+  const Life* const begun = lives.begin(allocation(0x1000, bytes, last), before);
+  REQUIRE(begun == lives.living(last));
+  CHECK(lives.at(0x1000, Layer::kBlock) == begun);
+  CHECK(begun->end() == 0x1000 + bytes);
+  CHECK(lives.at(0x1000 + bytes, Layer::kBlock)->generation == (bytes < 0x1000 ? 1 : 2));
+  CHECK(before[0].generation == 1);
+}
+
 TEST_CASE("life_table: ranges that no allocator gives are not kept") {
   LifeTable lives;
   std::vector<Life> before;
