@@ -26,7 +26,8 @@ class LastOwners {
   void see(const format::TensorStats& event) {
     if (event.value.generation == 0) return;
     auto& [now, before] = lives_.get(base_of(event)).first;
-    if (now.generation == event.value.generation) return;
+    // Values of a device may come behind those of what has its memory by now.
+    if (now.generation >= event.value.generation) return;
     before = std::exchange(now, {.generation = event.value.generation,
                                  .place = event.place,
                                  .step = event.header.step,

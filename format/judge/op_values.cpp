@@ -50,7 +50,7 @@ OpFinding finding_of(format::FindingKind kind, const format::TensorStats& event)
 
 void OpValues::judge(const format::Event& event, Findings& findings) {
   if (const auto* stats = std::get_if<format::TensorStats>(&event)) {
-    if (stats->device.type == format::Device::Type::kCpu) owners_.see(*stats);  // as is poison
+    owners_.see(*stats);
     if (stats->op) on(*stats, findings);
   } else if (const auto* op = std::get_if<format::Op>(&event)) {
     on(*op, findings);

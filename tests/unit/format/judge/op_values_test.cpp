@@ -156,6 +156,15 @@ TEST_CASE("op_values: of a GPU poison is told by samples, when the op is over", 
     const std::string text = describe(p.findings[0], p.definitions);
     CHECK(text.find("3 of 8 elements that were looked at") != std::string::npos);
   }
+  SECTION("with the memory's owner before it, though its values come late") {
+    p.value("output:0", 6, 2, 0, 20);
+    p.value("output:1", 6, 2, 0, 21);
+    p.value("output:3", 6, 2, 0, 20);
+    p.value("output:2", 7, 2, 3, 21);
+    REQUIRE(p.count(FindingKind::kNeverWritten) == 1);
+    CHECK(describe(p.findings[0], p.definitions).find("what output:0 of op demo::scale") !=
+          std::string::npos);
+  }
   SECTION("from an input of which only NaNs were seen") {
     p.nans = 1;
     p.value("input:0", 5);
