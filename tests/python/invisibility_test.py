@@ -244,6 +244,16 @@ class Compile(ObservedTest):
             optimizer.step()
         self.assertEqual(self.steps(), [0, 1, 2])
 
+    def test_a_compiled_optimizer_step_still_ends_a_step(self):
+        model = Plain()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        step = torch.compile(optimizer.step, backend="eager")
+        for _ in range(3):
+            optimizer.zero_grad()
+            model(torch.ones(2, 4)).sum().backward()
+            step()
+        self.assertEqual(self.steps(), [0, 1, 2])
+
     def test_export_sees_no_hooks(self):
         model = nn.Sequential(nn.Linear(4, 4), nn.ReLU())
         x = torch.randn(2, 4)

@@ -184,6 +184,33 @@ class Steps(ObservedTest):
         self.assertEqual(self.steps(), [0, 1, 2])
         self.assertEqual(self.calls(phase="optimizer"), [("", 0, "param:group0.0")] * 3)
 
+    def test_an_optimizer_that_is_not_seen_shows_by_the_weights(self):
+        """Weights changed by hand, or by a step that was compiled. Accumulated gradients change none."""
+        for _ in range(3):
+            self.model.zero_grad()
+            for _ in range(2):
+                self.model(self.batch()).sum().backward()
+            with torch.no_grad():
+                for parameter in self.model.parameters():
+                    parameter -= 0.1 * parameter.grad
+        self.assertEqual(self.steps_of_root_inputs(), [0, 0, 1, 1, 2, 2])
+        left = [message.slot if message.kind == "tensor" else "step" for message in self.fake.messages
+                if message.kind == "step" or message.kind == "tensor" and message.phase == "optimizer"]
+        self.assertEqual(left, ["step"] + 2 * (2 * ["param:weight", "param:bias"] + ["step"]))
+
+    def test_weights_changed_by_hand_beside_an_optimizer_begin_no_step(self):
+        for _ in range(2):
+            self.optimizer.zero_grad()
+            self.model(self.batch()).sum().backward()
+            self.optimizer.step()
+            self.model(self.batch()).sum().backward()
+            with torch.no_grad():
+                for parameter in self.model.parameters():
+                    parameter += 0.01 * parameter.grad  # a sharpness-aware method looks there and back
+            self.model(self.batch()).sum().backward()
+            self.optimizer.step()
+        self.assertEqual(self.steps_of_root_inputs(), [0, 1, 1, 2, 3, 3])
+
     def test_a_closure_runs_forward_inside_the_optimizer(self):
         optimizer = torch.optim.LBFGS(self.model.parameters(), max_iter=2)
         x = self.batch()

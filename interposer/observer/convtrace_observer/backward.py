@@ -69,6 +69,8 @@ class Backward:
                 thread.slot[0], thread.slot[1] = before
                 if observer.capture:
                     self._mark(thread, 0)
+                if not observer.steps.sees_optimizer:
+                    observer.optimizers.note_weights()
         except Exception as error:
             observer.failed("backward", error)
 

@@ -115,6 +115,9 @@ class ModuleCalls:
             thread.slot[1] = _RECOMPUTE
             return entry
         thread.slot[1] = _FORWARD
+        if observer.steps.misses_optimizer(entry) and observer.optimizers.weights_changed():
+            observer.optimizers.record_unseen(thread, module)
+            observer.steps.unseen_optimizer_ended()
         if observer.steps.root_forward(entry, lambda: observer.optimizers.wait_for(module)):
             observer.open_step(thread)
         if first and observer.capture:

@@ -218,24 +218,34 @@ class Names:
             owner = self._owners[id(parameter)]
         return owner
 
+    def roots(self):
+        """Modules that were called at top level."""
+        self._roots = [reference for reference in self._roots if reference() is not None]
+        return [reference() for reference in self._roots]
+
     def _refresh(self):
         """Parameters may be replaced after the first forward (load_state_dict(assign=True))."""
-        self._roots = [reference for reference in self._roots if reference() is not None]
-        for reference in self._roots:
-            for _, module, _ in walk(reference()):
+        for root in self.roots():
+            for _, module, _ in walk(root):
                 entry = self.entries.get(id(module))
                 if entry is not None:
                     for name, parameter in module._parameters.items():
                         if parameter is not None:
                             self._own(parameter, entry.place, name)
 
+    def parameters(self, root):
+        """(parameter, owner) of the tree, in order."""
+        for _, module, _ in walk(root):
+            for parameter in module._parameters.values():
+                owner = self._owners.get(id(parameter)) if parameter is not None else None
+                if owner is not None:
+                    yield parameter, owner
+
     def unrecorded_parameters(self, root):
         """(parameter, owner) of the tree that were not given out before, in order.
 
         Parameters of lazy modules have neither shape nor memory before their first forward."""
-        for _, module, _ in walk(root):
-            for parameter in module._parameters.values():
-                owner = self._owners.get(id(parameter)) if parameter is not None else None
-                if owner is not None and not owner.recorded and not _is_lazy(parameter):
-                    owner.recorded = True
-                    yield parameter, owner
+        for parameter, owner in self.parameters(root):
+            if not owner.recorded and not _is_lazy(parameter):
+                owner.recorded = True
+                yield parameter, owner

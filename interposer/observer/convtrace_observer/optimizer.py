@@ -1,8 +1,12 @@
 """The optimizer phase: gradients as the optimizer takes them, parameters as it leaves them."""
 import functools
 import importlib
+import itertools
+import weakref
 
-from . import engine
+from . import engine, values
+
+_NOTED = 8  # weights of each root that are looked at
 
 
 class Optimizers:
@@ -16,6 +20,7 @@ class Optimizers:
         self._scalers = []
         self._keeps_state = observer.port.setting("CONVTRACE_OPTIMIZER_STATE") == "1"
         self._unwrap_steps = lambda: None
+        self._weights = []  # (reference, version) when a backward pass ended
 
     def install(self):
         # 1.13 deletes the submodule as an attribute of torch.optim.
@@ -95,6 +100,7 @@ class Optimizers:
             thread = observer.threads.state
             if not observer.begin(thread):
                 return
+            observer.steps.optimizer_began()
             thread.before_step = thread.slot[0], thread.slot[1]  # forward, or inside of backward
             thread.slot[0] = 0
             thread.slot[1] = engine.OPTIMIZER
@@ -128,6 +134,25 @@ class Optimizers:
         self._record(thread, engine.FORWARD, (
             (parameter, owner.place, owner.parameter_slot)
             for parameter, owner in self._observer.names.unrecorded_parameters(root)))
+
+    def note_weights(self):
+        """At the end of a backward pass, in a program whose optimizer was not seen yet."""
+        self._weights = [
+            (weakref.ref(parameter), values.version(parameter))
+            for root in self._observer.names.roots()
+            for parameter in itertools.islice(
+                (one for one in root.parameters() if one.requires_grad), _NOTED)]
+
+    def weights_changed(self):
+        return any(parameter is not None and values.version(parameter) != before
+                   for parameter, before in ((at(), before) for at, before in self._weights))
+
+    def record_unseen(self, thread, root):
+        """Parameters as an optimizer left them that is not seen."""
+        if self._observer.capture:
+            self._record(thread, engine.OPTIMIZER, (
+                (parameter, owner.place, owner.parameter_slot)
+                for parameter, owner in self._observer.names.parameters(root)))
 
     def _parameters(self, optimizer):
         for group, settings in enumerate(optimizer.param_groups):

@@ -142,7 +142,7 @@ class TensorReader:
             return None  # no memory: a ZeroTensor, or storage that was taken away
         data = base + tensor.storage_offset() * tensor.element_size()
         storage = tensor.untyped_storage() if self._untyped else tensor.storage()
-        return (device, index, dtype, len(shape), _version(tensor), data, storage_identity(storage),
+        return (device, index, dtype, len(shape), version(tensor), data, storage_identity(storage),
                 base, storage.nbytes(), stream, (*shape, *strides))
 
 
@@ -150,7 +150,8 @@ def _storage_address(tensor):
     return tensor.data_ptr() - tensor.storage_offset() * tensor.element_size()
 
 
-def _version(tensor):
+def version(tensor):
+    """How often it was written, as torch counts."""
     try:
         return tensor._version & 0xFFFFFFFF
     except RuntimeError:  # inference tensors have no counter
