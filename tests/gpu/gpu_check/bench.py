@@ -5,9 +5,11 @@ import json
 import os
 import pathlib
 import shutil
-import signal
 import subprocess
 import tempfile
+import time
+
+from . import processes
 
 NO_DEVICE = 77  # exit code of the programs and workloads that cannot do their job here
 
@@ -25,7 +27,8 @@ def expect(condition, why):
         raise Failure(why)
 
 
-Done = collections.namedtuple("Done", "code out err")
+# again: runs the same without convtrace; None for what ran so
+Done = collections.namedtuple("Done", "code out err again", defaults=(None,))
 
 
 class Trace:
@@ -70,8 +73,9 @@ class Trace:
 class Bench:
     """One check's surroundings: a folder of its own, and how to run things."""
 
-    def __init__(self, tree, python, device, is_fake, full):
+    def __init__(self, tree, python, device, is_fake, full, end=float("inf")):
         self.tree, self.python, self.device, self.is_fake, self.full = tree, python, device, is_fake, full
+        self.end = end  # of time.monotonic(): what runs then is cut off
         self.cupti = None
         self.driver_trouble = None  # why there is no device at all
         self.torch_trouble = None  # why PyTorch cannot use the device
@@ -87,21 +91,24 @@ class Bench:
 
     def run(self, command, timeout=120, **environment):
         """Runs to the end or kills the whole group: a hang is a failure, not a stuck check."""
-        with subprocess.Popen([str(part) for part in command], env=self._environment(environment), cwd=self.folder,
-                              stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                              start_new_session=True) as process:
+        left = max(self.end - time.monotonic(), 1)
+        with processes.start([str(part) for part in command], env=self._environment(environment), cwd=self.folder,
+                             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
             try:
-                out, err = process.communicate(timeout=timeout)
+                out, err = process.communicate(timeout=min(timeout, left))
             except subprocess.TimeoutExpired:
-                os.killpg(process.pid, signal.SIGKILL)
+                processes.kill(process)
                 process.communicate()
+                if left < timeout:
+                    raise Skip("the time was over before it ended") from None
                 raise Failure("%s did not end within %d s" % (pathlib.Path(command[0]).name, timeout)) from None
         return Done(process.returncode, out, err)
 
     def traced(self, command, name="run", timeout=120, rules=None, environment=None, **settings):
         """Runs under the preload. Settings without their prefix: mode="hash". @return (Done, Trace)."""
         path = self.folder / (name + ".ctrace")
-        environment = {**(environment or {}), "LD_PRELOAD": self.tree.preload, "CONVTRACE_OUTPUT": path,
+        given = environment or {}
+        environment = {**given, "LD_PRELOAD": self.tree.preload, "CONVTRACE_OUTPUT": path,
                        "CONVTRACE_OVERWRITE": "1"}
         if self.cupti:
             environment["CONVTRACE_CUPTI"] = self.cupti
@@ -109,17 +116,21 @@ class Bench:
             (self.folder / "rules.toml").write_text(rules)
             environment["CONVTRACE_CONFIG"] = self.folder / "rules.toml"
         environment.update({"CONVTRACE_" + key.upper(): value for key, value in settings.items()})
-        return self.run(command, timeout, **environment), Trace(self.tree, path)
+        return self._instrumented(command, timeout, environment, given), Trace(self.tree, path)
 
-    def probed(self, command, callbacks, timeout=120):
+    def probed(self, command, callbacks, timeout=120, **settings):
         """Runs under the probe of callbacks alone. @return (Done, what the probe wrote)."""
         out = self.folder / "probe.json"
         out.unlink(missing_ok=True)
-        environment = {"CUDA_INJECTION64_PATH": self.tree.probe, "GPU_PROBE_OUT": out, "GPU_PROBE_SET": callbacks}
+        environment = {"CUDA_INJECTION64_PATH": self.tree.probe, "GPU_PROBE_OUT": out, "GPU_PROBE_SET": callbacks, **settings}
         if self.cupti:
             environment["GPU_PROBE_CUPTI"] = self.cupti
-        done = self.run(command, timeout, **environment)
+        done = self._instrumented(command, timeout, environment, {})
         return done, json.loads(out.read_text()) if out.exists() else None
+
+    def _instrumented(self, command, timeout, environment, given):
+        again = functools.partial(self.run, command, timeout, **given)
+        return self.run(command, timeout, **environment)._replace(again=again)
 
     def native(self, program, *arguments):
         """The command of a program for the driver; Skip where there is no device."""
@@ -138,6 +149,12 @@ class Bench:
             raise Skip(self.torch_trouble)
         return self._script(name, arguments)
 
+    def observed(self, name, *arguments):
+        """The command of a program of the observer's tests."""
+        if self.torch_trouble:
+            raise Skip(self.torch_trouble)
+        return [self.python, self.tree.observed / (name + ".py"), *arguments, self.device]
+
     def other_framework(self, name):
         """The command of a program without PyTorch."""
         if self.device == "cpu" or self.is_fake or self.driver_trouble:
@@ -149,11 +166,21 @@ class Bench:
                 "--out", self.folder / "result.json"]
 
     def result(self, done):
-        """What a workload wrote; Skip if it says that it cannot run here."""
-        if done.code == NO_DEVICE:
-            raise Skip(done.err.strip().split("\n")[-1])
-        expect(done.code == 0, "ended with %d: %s" % (done.code, done.err.strip()[-600:]))
+        """What a workload wrote."""
+        self.succeeded(done)
         return json.loads((self.folder / "result.json").read_text())
+
+    def succeeded(self, done):
+        """Skip if a program said that it cannot run here, or fails without convtrace, too."""
+        if done.code == 0:
+            return
+        said = (done.err.strip() or done.out.strip())[-600:]
+        plain = done.again().code if done.again else done.code
+        if done.code == plain == NO_DEVICE:
+            raise Skip(said.split("\n")[-1])
+        if plain != 0:
+            raise Skip("ends with %d without convtrace, too: %s" % (plain, said))
+        raise Failure("ended with %d, without convtrace with 0: %s" % (done.code, said))
 
     def judge(self, what, value, limit, at_least=False):
         """A number against its goal; times of a fake device or of the CPU are not judged."""

@@ -73,6 +73,11 @@ def choose_python(root):
     return sys.executable if has_torch.returncode == 0 or not own.exists() else str(own)
 
 
+def absolute(program):
+    """A program's path that holds in every folder; links stay, for a virtual environment is one."""
+    return os.path.abspath(program) if os.sep in program else program
+
+
 def torch_trouble(python, device):
     """None if PyTorch of `python` can use the device ("cuda", "cpu"), else why not."""
     code = "import torch, sys; sys.exit(%s)" % (

@@ -2,13 +2,15 @@
 import argparse
 import concurrent.futures
 import datetime
+import math
 import os
 import pathlib
+import signal
 import sys
 import time
 import traceback
 
-from . import machine
+from . import machine, processes
 from .bench import Bench, Failure, Skip
 from .report import Report
 from .sections import ALL
@@ -35,12 +37,12 @@ def parse(root):
     return parser.parse_args()
 
 
-def facts(tree, python):
+def facts(tree, python, workloads):
     device, version = machine.driver()
     return {
         "device": device, "driver": version if device else None, "why_no_device": None if device else version,
         "kernel_module": machine.kernel_module_version(), "commit": tree.commit,
-        "date": datetime.date.today().isoformat(), "versions": machine.versions(python),
+        "date": datetime.date.today().isoformat(), "workloads": workloads, "versions": machine.versions(python),
     }
 
 
@@ -59,24 +61,29 @@ def run_check(bench, check, remaining):
         status, why = "fail", str(failure)
     except Exception:  # a fault of the check itself must not hide what the others say
         status, why = "fail", traceback.format_exc(limit=-3)
+    numbers = {key: value if not isinstance(value, float) or math.isfinite(value) else str(value)  # JSON has no NaN
+               for key, value in numbers.items()}
     return dict(name=check.name, status=status, why=why, numbers=numbers, seconds=round(time.monotonic() - start, 2))
 
 
 class Runner:
-    """Runs the checks of sections, those that measure no time several at once, and reports each when it is over."""
+    """Runs the checks of sections, several at once but those that want to be alone, and reports each when it is over."""
 
     def __init__(self, report, make_bench, end):
         self.report, self.make_bench, self.end = report, make_bench, end
 
     def section(self, name):
-        section = ALL[name]
-        checks = [check for check in section.CHECKS if not self.report.has(name, check.name)]
-        with concurrent.futures.ThreadPoolExecutor(workers() if section.AT_ONCE else 1) as pool:
-            for future in concurrent.futures.as_completed([pool.submit(self.one, check) for check in checks]):
-                entry = future.result()
-                self.report.add(name, entry)
-                print("%-12s %-34s %-5s %6.1f s  %s" % (name, entry["name"], entry["status"], entry["seconds"],
-                                                       entry["why"].strip().split("\n")[-1][:150]), flush=True)
+        checks = [check for check in ALL[name].CHECKS if not self.report.has(name, check.name)]
+        for alone in (False, True):
+            with concurrent.futures.ThreadPoolExecutor(1 if alone else workers()) as pool:
+                those = [pool.submit(self.one, check) for check in checks if check.alone == alone]
+                for future in concurrent.futures.as_completed(those):
+                    self.note(name, future.result())
+
+    def note(self, section, entry):
+        self.report.add(section, entry)
+        print("%-12s %-34s %-5s %6.1f s  %s" % (section, entry["name"], entry["status"], entry["seconds"],
+                                               entry["why"].strip().split("\n")[-1][:150]), flush=True)
 
     def one(self, check):
         bench = self.make_bench()
@@ -91,30 +98,44 @@ def workers():
     return max(1, min(6, len(os.sched_getaffinity(0)) // 2))
 
 
+def cut_off(number, _):
+    """Ends at once, and all that runs with it: what is over is in the report already."""
+    processes.kill_all()
+    print("gpu-check: cut off by %s; --resume runs the rest" % signal.Signals(number).name, file=sys.stderr, flush=True)
+    os._exit(128 + number)
+
+
 def main(root):
+    start = time.monotonic()
     args = parse(root)
     tree = Tree(root)
     if tree.missing:
         print("gpu-check: not built (tools/build makes it): " + ", ".join(tree.missing), file=sys.stderr)
         return 2
-    python = args.python or machine.choose_python(root)
-    about = facts(tree, python)
-    report = Report(args.out, about)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, cut_off)
+    python = machine.absolute(args.python) if args.python else machine.choose_python(root)
+    about = facts(tree, python, args.device)
+    report = Report(args.out.resolve(), about)
     if args.resume:
         report.keep_earlier()
+    report.write()
     is_fake = (about["device"] or "").startswith(machine.FAKE)
     cupti = None if is_fake else machine.find_cupti(python)
     trouble = machine.torch_trouble(python, args.device)
+    end = start + (float("inf") if args.full else QUICK_SECONDS)
 
     def make_bench():
-        bench = Bench(tree, python, args.device, is_fake, args.full)
+        bench = Bench(tree, python, args.device, is_fake, args.full, end)
         bench.cupti, bench.torch_trouble, bench.driver_trouble = cupti, trouble, about["why_no_device"]
         return bench
 
-    print("gpu-check: %s, driver %s, commit %s" % (about["device"] or about["why_no_device"], about["driver"], about["commit"]))
-    runner = Runner(report, make_bench, time.monotonic() + (float("inf") if args.full else QUICK_SECONDS))
+    print("gpu-check: %s, driver %s, commit %s" % (about["device"] or about["why_no_device"], about["driver"], about["commit"]),
+          flush=True)
+    runner = Runner(report, make_bench, end)
     for name in args.section or ALL:
         runner.section(name)
     report.write()
-    print("gpu-check: %d failed; %s" % (len(report.failed), args.out / "report.md"))
-    return 1 if report.failed else 0
+    print("gpu-check: %d passed, %d failed, %d skipped; %s" % (
+        *(report.count(status) for status in ("pass", "fail", "skip")), report.folder / "report.md"))
+    return 1 if report.count("fail") else 0

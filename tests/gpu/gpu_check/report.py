@@ -15,12 +15,13 @@ class Report:
         folder.mkdir(parents=True, exist_ok=True)
 
     def keep_earlier(self):
-        """Takes over the checks of an earlier run of the same commit on the same device, but those that were skipped."""
+        """Takes over the checks of an earlier run of the same commit on the same device with the same versions, but those
+        that were skipped."""
         path = self.folder / "report.json"
         if not path.exists():
             return
         earlier = json.loads(path.read_text())
-        if any(earlier.get(key) != self.facts[key] for key in ("device", "driver", "commit")):
+        if any(earlier.get(key) != self.facts[key] for key in ("device", "driver", "commit", "workloads", "versions")):
             return
         for section in earlier["sections"]:
             kept = [check for check in section["checks"] if check["status"] != "skip"]
@@ -36,9 +37,8 @@ class Report:
         checks[:] = [one for one in checks if one["name"] != check["name"]] + [check]
         self.write()
 
-    @property
-    def failed(self):
-        return [check for checks in self.sections.values() for check in checks if check["status"] == "fail"]
+    def count(self, status):
+        return sum(check["status"] == status for checks in self.sections.values() for check in checks)
 
     def as_json(self):
         return {**self.facts, "sections": [section_json(name, checks) for name, checks in self.sections.items()]}

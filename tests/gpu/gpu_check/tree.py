@@ -11,11 +11,11 @@ class Tree:
     def __init__(self, root):
         package = root / "share" / "convtrace" / "gpu-check"
         if package.is_dir():
-            self.build, self.scripts = root, package
+            self.build, self.scripts, self.observed = root, package, package / "observed"
             programs = package / "bin"
         else:
-            self.build = pathlib.Path(os.environ.get("CONVTRACE_BUILD") or root / "build" / "release")
-            self.scripts = root / "tests" / "gpu"
+            self.build = pathlib.Path(os.environ.get("CONVTRACE_BUILD") or root / "build" / "release").resolve()
+            self.scripts, self.observed = root / "tests" / "gpu", root / "tests" / "python" / "programs"
             programs = self.build / "gpu-check" / "bin"
         self.root = root
         self.workloads = self.scripts / "workloads"
@@ -23,15 +23,18 @@ class Tree:
         self.convtrace = self.build / "bin" / "convtrace"
         self.diff = self.build / "bin" / "convtrace-diff"
         self.launches = programs / "gpu_launches"
+        self.alias = programs / "gpu_alias"
         self.operands = programs / "gpu_operands"
         self.outputs = programs / "gpu_outputs"
         self.stats_bits = programs / "gpu_stats_bits"
         self.stats_bench = programs / "gpu_stats_bench"
+        self.runtime = programs / "gpu_runtime"
         self.probe = programs / "libconvtrace_gpu_probe.so"
 
     @property
     def missing(self):
-        needed = (self.preload, self.convtrace, self.diff, self.launches, self.operands, self.outputs, self.stats_bits, self.probe)
+        needed = (self.preload, self.convtrace, self.diff, self.launches, self.alias, self.operands, self.outputs, self.stats_bits,
+                  self.probe)
         return [str(path) for path in needed if not path.exists()]
 
     @property

@@ -49,16 +49,20 @@ void run_swap(const fakecuda_launch* launch) {
 /// What a tensor map describes is the device's business.
 void run_tensor_map(const fakecuda_launch*) {}
 
+void run_wide(const fakecuda_launch*) {}
+
 constexpr unsigned kMixParams[] = {8, 8, 8, 8, 4, 4, 4, 4};
 constexpr unsigned kSwapParams[] = {16, 4};
 constexpr unsigned kTensorMapParams[] = {128, 8};
+constexpr unsigned kWideParams[] = {32000, 8};
 constexpr fakecuda_kernel kKernels[] = {
     {"gpu_check_empty", run_empty, 0, nullptr},
     {"gpu_check_mix", run_mix, 8, kMixParams},
     {"gpu_check_swap", run_swap, 2, kSwapParams},
     {"gpu_check_tensor_map", run_tensor_map, 2, kTensorMapParams},
+    {"gpu_check_wide", run_wide, 2, kWideParams},
 };
-constexpr fakecuda_image kFakeImage = {{'F', 'A', 'K', 'E', 'C', 'U', 'D', 'A'}, 4, kKernels};
+constexpr fakecuda_image kFakeImage = {{'F', 'A', 'K', 'E', 'C', 'U', 'D', 'A'}, 5, kKernels};
 
 }  // namespace
 

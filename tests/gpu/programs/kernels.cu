@@ -29,3 +29,18 @@ extern "C" __global__ void gpu_check_swap(Pair pair, unsigned count) {
 extern "C" __global__ void gpu_check_tensor_map(const __grid_constant__ CUtensorMap map, float* out) {
   out[0] = static_cast<float>(reinterpret_cast<const unsigned char*>(&map)[0]);
 }
+
+/// Kernels of tests/integration/programs/cuda_alias.c. They touch nothing: that an address is taken is what counts.
+extern "C" __global__ void touch(const void*, const void*) {}
+
+struct Words {
+  const void* pointer;
+  size_t size;
+};
+extern "C" __global__ void touch_list(Words) {}
+
+/// About as many bytes of parameters as a kernel may take.
+struct Wide {
+  char bytes[32000];
+};
+extern "C" __global__ void gpu_check_wide(const __grid_constant__ Wide, float*) {}

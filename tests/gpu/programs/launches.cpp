@@ -2,14 +2,18 @@
 /// launches.
 ///
 /// usage: gpu_launches [--threads T] [--launches N] [--way linked|dlsym|proc-address] [--churn]
-/// [--empty]
+/// [--empty | --wide] [--capture] [--contexts] [--pause MS] [--fault]
 ///
 /// Every thread has its own stream and makes N launches (rounded up to bursts of 500, with a wait
 /// between them that is not timed: the driver's queue holds about a thousand). --churn: it also
 /// allocates and frees a block before each burst. --empty: the kernel without parameters instead of
-/// the one with eight. Prints one JSON object: device, counts of launches, allocations and frees,
-/// ns_per_launch (median over bursts, worst thread), times of cuInit and of the context
-/// (CLOCK_MONOTONIC). Exit code 77: no device.
+/// the one with eight; --wide: one with 32 KB of them. --capture: first captures launches for half
+/// a second, in the mode in which any thread's unsafe call breaks the capture, and replays them.
+/// --contexts: makes and destroys a second context before. --pause: waits before the first launch.
+/// --fault: at last a kernel writes where nothing is, and the program ends with the error. Prints
+/// one JSON object: device, counts of launches, allocations and frees, ns_per_launch (median over
+/// bursts, worst thread), times of cuInit and of the context (CLOCK_MONOTONIC). Exit code 77: no
+/// device.
 
 #include <cuda.h>
 #include <dlfcn.h>
@@ -40,6 +44,10 @@ struct Options {
   std::string way = "linked";
   bool churn = false;
   bool empty = false;
+  bool wide = false;
+  bool capture = false;
+  bool contexts = false;
+  bool fault = false;
   unsigned pause_ms = 0;
 };
 
@@ -52,6 +60,14 @@ Options parse(int argc, char** argv) {
       options.churn = true;
     } else if (name == "--empty") {
       options.empty = true;
+    } else if (name == "--wide") {
+      options.wide = true;
+    } else if (name == "--capture") {
+      options.capture = true;
+    } else if (name == "--contexts") {
+      options.contexts = true;
+    } else if (name == "--fault") {
+      options.fault = true;
     } else if (name == "--threads") {
       options.threads = static_cast<unsigned>(std::atoi(next)), ++i;
     } else if (name == "--launches") {
@@ -97,7 +113,9 @@ class Worker {
  public:
   Worker(const Options& options, LaunchKernel launch, CUmodule module, Counts& counts)
       : options_(options), launch_(launch), counts_(counts) {
-    const char* name = options.empty ? "gpu_check_empty" : "gpu_check_mix";
+    const char* name = options.empty  ? "gpu_check_empty"
+                       : options.wide ? "gpu_check_wide"
+                                      : "gpu_check_mix";
     check(cuModuleGetFunction(&function_, module, name), "cuModuleGetFunction");
   }
 
@@ -107,8 +125,10 @@ class Worker {
     for (CUdeviceptr& buffer : buffers_) buffer = allocate();
     for (size_t i = 0; i < 3; ++i) fill(buffers_[i], static_cast<float>(i + 1));
     const unsigned bursts = (options_.launches + kBurst - 1) / kBurst;
+    if (options_.capture) replay_captured();
     for (unsigned i = 0; i < bursts; ++i) burst();
-    if (!options_.empty) check_result();
+    if (!options_.empty && !options_.wide) check_result();
+    if (options_.fault) fault();
     for (CUdeviceptr buffer : buffers_) release(buffer);
     check(cuStreamDestroy(stream_), "cuStreamDestroy");
   }
@@ -134,21 +154,48 @@ class Worker {
     check(cuMemcpyHtoD(address, host.data(), kCount * sizeof(float)), "cuMemcpyHtoD");
   }
 
+  void run_kernel(CUdeviceptr out) {
+    float x = 1, y = 2, z = 3;
+    unsigned count = kCount;
+    void* mix[] = {&buffers_[0], &buffers_[1], &buffers_[2], &out, &x, &y, &z, &count};
+    void* wide[] = {wide_.data(), &out};
+    check(launch_(function_, kCount / 256, 1, 1, 256, 1, 1, 0, stream_, options_.wide ? wide : mix,
+                  nullptr),
+          "launch");
+    ++counts_.launches;
+  }
+
   void burst() {
     if (options_.churn) {
       release(buffers_[3]);
       buffers_[3] = allocate();
     }
-    float x = 1, y = 2, z = 3;
-    unsigned count = kCount;
-    void* params[] = {&buffers_[0], &buffers_[1], &buffers_[2], &buffers_[3], &x, &y, &z, &count};
     const int64_t start = now_ns();
-    for (unsigned i = 0; i < kBurst; ++i)
-      check(launch_(function_, kCount / 256, 1, 1, 256, 1, 1, 0, stream_, params, nullptr),
-            "launch");
+    for (unsigned i = 0; i < kBurst; ++i) run_kernel(buffers_[3]);
     times_.push_back(static_cast<double>(now_ns() - start) / kBurst);
-    counts_.launches += kBurst;
     check(cuStreamSynchronize(stream_), "cuStreamSynchronize");
+  }
+
+  /// While the capture lasts, others prepare what statistics need: that must not break it.
+  void replay_captured() {
+    check(cuStreamBeginCapture(stream_, CU_STREAM_CAPTURE_MODE_GLOBAL), "cuStreamBeginCapture");
+    for (int i = 0; i < 100; ++i) {
+      run_kernel(buffers_[3]);
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+    CUgraph graph = nullptr;
+    CUgraphExec exec = nullptr;
+    check(cuStreamEndCapture(stream_, &graph), "cuStreamEndCapture");
+    check(cuGraphInstantiate(&exec, graph, 0), "cuGraphInstantiate");
+    check(cuGraphLaunch(exec, stream_), "cuGraphLaunch");
+    check(cuStreamSynchronize(stream_), "the graph");
+    check(cuGraphExecDestroy(exec), "cuGraphExecDestroy");
+    check(cuGraphDestroy(graph), "cuGraphDestroy");
+  }
+
+  void fault() {
+    run_kernel(16);
+    check(cuStreamSynchronize(stream_), "the kernel that writes where nothing is");
   }
 
   void check_result() const {
@@ -165,6 +212,7 @@ class Worker {
   CUfunction function_ = nullptr;
   CUstream stream_ = nullptr;
   CUdeviceptr buffers_[4] = {};
+  std::vector<char> wide_ = std::vector<char>(32000);
   std::vector<double> times_;
 };
 
@@ -176,6 +224,11 @@ int main(int argc, char** argv) {
   const int64_t before_init = now_ns();
   convtrace::gpu::start_driver();
   const int64_t after_init = now_ns();
+  if (options.contexts) {
+    CUcontext other = nullptr;
+    check(cuCtxCreate(&other, nullptr, 0, 0), "cuCtxCreate");
+    check(cuCtxDestroy(other), "cuCtxDestroy");
+  }
   const convtrace::gpu::Device device;
   const int64_t after_context = now_ns();
   std::this_thread::sleep_for(std::chrono::milliseconds(options.pause_ms));

@@ -4,13 +4,16 @@
 /// usage: gpu_operands
 ///
 /// Prints one JSON object: device, launches (in order: what is special, the addresses given), why
-/// there is no launch with a tensor map, if there is none. Exit code 77: no device.
+/// there is no launch with a tensor map, if there is none; what cuFuncGetParamInfo and
+/// cuFuncGetName say of a kernel of a library that is passed off as a function (a CUresult), and
+/// whether a tensor map begins with the tensor's address. Exit code 77: no device.
 
 #include <cuda.h>
 #include <dlfcn.h>
 
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <string>
 #include <vector>
 
@@ -49,8 +52,20 @@ void run(CUfunction function, void** params, void** extra) {
         "launch");
 }
 
+/// What no document says of drivers.
+struct Facts {
+  int param_info_of_cast_kernel = -1;  ///< -1: there is no such function
+  int name_of_cast_kernel = -1;
+  bool map_begins_with_address = false;
+};
+
+template <typename Function>
+Function in_driver(const char* name) {
+  return reinterpret_cast<Function>(dlsym(dlopen("libcuda.so.1", RTLD_NOW), name));
+}
+
 /// The runtime's handles since CUDA 12: a kernel of a library, passed off as a function.
-void launch_kernel_handle(const void* image, Said& said) {
+void launch_kernel_handle(const void* image, Said& said, Facts& facts) {
   CUlibrary library = nullptr;
   CUkernel kernel = nullptr;
   check(cuLibraryLoadData(&library, image, nullptr, nullptr, 0, nullptr, nullptr, 0),
@@ -62,6 +77,16 @@ void launch_kernel_handle(const void* image, Said& said) {
   void* params[] = {&buffers[0], &buffers[1], &buffers[2], &buffers[3], &x, &y, &z, &count};
   run(reinterpret_cast<CUfunction>(kernel), params, nullptr);
   said.launch("a CUkernel as handle", buffers);
+
+  const auto function = reinterpret_cast<CUfunction>(kernel);
+  if (const auto info = in_driver<decltype(&cuFuncGetParamInfo)>("cuFuncGetParamInfo")) {
+    size_t offset = 0, size = 0;
+    facts.param_info_of_cast_kernel = info(function, 0, &offset, &size);
+  }
+  if (const auto get_name = in_driver<decltype(&cuFuncGetName)>("cuFuncGetName")) {
+    const char* name = nullptr;
+    facts.name_of_cast_kernel = get_name(&name, function);
+  }
 }
 
 struct Pair {
@@ -89,10 +114,8 @@ void launch_structs(CUmodule module, Said& said) {
 }
 
 /// @return why it was left out; empty: it was not.
-std::string launch_tensor_map(CUmodule module, Said& said) {
-  void* library = dlopen("libcuda.so.1", RTLD_NOW);
-  const auto encode =
-      reinterpret_cast<decltype(&cuTensorMapEncodeTiled)>(dlsym(library, "cuTensorMapEncodeTiled"));
+std::string launch_tensor_map(CUmodule module, Said& said, Facts& facts) {
+  const auto encode = in_driver<decltype(&cuTensorMapEncodeTiled)>("cuTensorMapEncodeTiled");
   if (encode == nullptr) return "the driver has no cuTensorMapEncodeTiled";
   alignas(128) CUtensorMap map;
   CUdeviceptr tensor = allocate(), out = allocate();
@@ -103,6 +126,7 @@ std::string launch_tensor_map(CUmodule module, Said& said) {
              stride, box, step, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_NONE,
              CU_TENSOR_MAP_L2_PROMOTION_NONE, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   if (result != CUDA_SUCCESS) return "cuTensorMapEncodeTiled says " + std::to_string(result);
+  facts.map_begins_with_address = std::memcmp(&map, &tensor, sizeof tensor) == 0;
   CUfunction function = nullptr;
   check(cuModuleGetFunction(&function, module, "gpu_check_tensor_map"), "cuModuleGetFunction");
   void* params[] = {&map, &out};
@@ -121,11 +145,16 @@ int main() {
   check(cuModuleLoadData(&module, image), "cuModuleLoadData");
 
   Said said;
-  launch_kernel_handle(image, said);
+  Facts facts;
+  launch_kernel_handle(image, said, facts);
   launch_structs(module, said);
-  const std::string why = launch_tensor_map(module, said);
+  const std::string why = launch_tensor_map(module, said, facts);
   check(cuCtxSynchronize(), "cuCtxSynchronize");
-  std::printf("{\"device\": \"%s\", \"launches\": [%s], \"why_no_tensor_map\": \"%s\"}\n",
-              device.name, said.text().c_str(), why.c_str());
+  std::printf(
+      "{\"device\": \"%s\", \"launches\": [%s], \"why_no_tensor_map\": \"%s\", "
+      "\"param_info_of_cast_kernel\": %d, \"name_of_cast_kernel\": %d, "
+      "\"map_begins_with_address\": %s}\n",
+      device.name, said.text().c_str(), why.c_str(), facts.param_info_of_cast_kernel,
+      facts.name_of_cast_kernel, facts.map_begins_with_address ? "true" : "false");
   return 0;
 }

@@ -4,10 +4,13 @@
 ///   GPU_PROBE_OUT    file for one JSON object, written at exit
 ///   GPU_PROBE_CUPTI  path of the libcupti to use
 ///   GPU_PROBE_SET    which callbacks: none (no subscription), subscribed (no callback), launch
-///   (cuLaunchKernel alone),
+///   (cuLaunchKernel alone), list (as many as convtrace enables),
 ///                    driver (the whole driver domain), all (runtime too)
-/// The object: times of InitializeInjection (CLOCK_MONOTONIC), result of the subscription,
-/// callbacks by domain and name, with `all` also the launches by the kernel name that CUPTI gives.
+///   GPU_PROBE_RETURNS  what InitializeInjection returns, 1 if not set
+/// The object: times of InitializeInjection (CLOCK_MONOTONIC), whether the driver loaded this
+/// library so that all see its symbols, result of the subscription, callbacks by domain and name;
+/// with `all` also the launches by the kernel name that CUPTI gives, and `nested`: the driver's
+/// calls that came inside each call of the runtime.
 
 #include <cupti.h>
 #include <dlfcn.h>
@@ -67,8 +70,16 @@ struct Probe {
   Cupti cupti;
   std::array<std::array<std::atomic<uint64_t>, kMaxCbid>, kSideCount> counts{};
   std::map<std::string, uint64_t> kernels;
-  bool with_names = false;  // set before the first callback
+  std::map<std::pair<uint32_t, uint32_t>, uint64_t> nested;  // (runtime's, driver's) -> calls
+  bool with_names = false;                                   // set before the first callback
   void write();
+
+ private:
+  [[nodiscard]] std::string name_of(CUpti_CallbackDomain domain, uint32_t cbid) const {
+    const char* name = nullptr;
+    if (cupti.name != nullptr) cupti.name(domain, cbid, &name);
+    return std::to_string(cbid) + " " + (name == nullptr ? "" : name);
+  }
 };
 
 Probe& probe() {
@@ -81,12 +92,19 @@ void note_kernel(const CUpti_CallbackData& data) {
   ++probe().kernels[data.symbolName == nullptr ? "(none)" : data.symbolName];
 }
 
+thread_local uint32_t in_runtime = 0;  ///< the runtime's call that this thread is in
+
 void CUPTIAPI on_callback(void*, CUpti_CallbackDomain domain, CUpti_CallbackId cbid,
                           const void* raw) {
   const auto* data = static_cast<const CUpti_CallbackData*>(raw);
-  if (data->callbackSite != CUPTI_API_ENTER || cbid >= kMaxCbid) return;
   const Side side = domain == CUPTI_CB_DOMAIN_DRIVER_API ? kDriver : kRuntime;
+  if (side == kRuntime) in_runtime = data->callbackSite == CUPTI_API_ENTER ? cbid : 0;
+  if (data->callbackSite != CUPTI_API_ENTER || cbid >= kMaxCbid) return;
   probe().counts[side][cbid].fetch_add(1, std::memory_order_relaxed);
+  if (probe().with_names && side == kDriver && in_runtime != 0) {
+    const std::lock_guard lock(probe().mutex);
+    ++probe().nested[{in_runtime, cbid}];
+  }
   if (probe().with_names && side == kDriver && cbid == CUPTI_DRIVER_TRACE_CBID_cuLaunchKernel)
     note_kernel(*data);
 }
@@ -103,6 +121,12 @@ void subscribe(const std::string& set) {
   };
   constexpr uint32_t kLaunch = CUPTI_DRIVER_TRACE_CBID_cuLaunchKernel;
   if (set == "launch") enable(CUPTI_CB_DOMAIN_DRIVER_API, kLaunch, kLaunch + 1);
+  // The calls of a range of ids that hold most of what convtrace listens to.
+  if (set == "list") {
+    enable(CUPTI_CB_DOMAIN_DRIVER_API, kLaunch, kLaunch + 1);
+    enable(CUPTI_CB_DOMAIN_DRIVER_API, CUPTI_DRIVER_TRACE_CBID_cuMemAllocAsync,
+           CUPTI_DRIVER_TRACE_CBID_cuMemAllocAsync + 60);
+  }
   if (set == "driver" || set == "all")
     enable(CUPTI_CB_DOMAIN_DRIVER_API, 1, CUPTI_DRIVER_TRACE_CBID_SIZE);
   p.with_names = set == "all";
@@ -132,7 +156,10 @@ void Probe::write() {
   const std::lock_guard lock(mutex);
   FILE* file = std::fopen(setting("GPU_PROBE_OUT").c_str(), "w");
   if (file == nullptr) return;
-  std::fprintf(file, "{\"subscribe_result\": %d, \"initialized_at_ns\": [", subscribe_result);
+  // Not RTLD_DEFAULT: that begins with what this library itself sees.
+  const bool global = dlsym(dlopen(nullptr, RTLD_NOW), "InitializeInjection") != nullptr;
+  std::fprintf(file, "{\"subscribe_result\": %d, \"global\": %s, \"initialized_at_ns\": [",
+               subscribe_result, global ? "true" : "false");
   for (size_t i = 0; i < initialized_at.size(); ++i)
     std::fprintf(file, "%s%ld", i == 0 ? "" : ", ", initialized_at[i]);
   std::fprintf(file, "]");
@@ -144,13 +171,16 @@ void Probe::write() {
     for (size_t cbid = 0; cbid < kMaxCbid; ++cbid) {
       const uint64_t count = counts[side][cbid];
       if (count == 0) continue;
-      const char* name = nullptr;
-      if (cupti.name != nullptr) cupti.name(kDomains[side], static_cast<uint32_t>(cbid), &name);
-      named[std::to_string(cbid) + " " + (name == nullptr ? "" : name)] = count;
+      named[name_of(kDomains[side], static_cast<uint32_t>(cbid))] = count;
     }
     write_map(file, kNames[side], named);
   }
   write_map(file, "kernels", kernels);
+  std::map<std::string, uint64_t> named;
+  for (const auto& [pair, count] : nested)
+    named[name_of(CUPTI_CB_DOMAIN_RUNTIME_API, pair.first) + " > " +
+          name_of(CUPTI_CB_DOMAIN_DRIVER_API, pair.second)] = count;
+  write_map(file, "nested", named);
   std::fprintf(file, "}\n");
   std::fclose(file);
 }
@@ -169,5 +199,6 @@ extern "C" __attribute__((visibility("default"))) int InitializeInjection() {
     std::atexit([] { probe().write(); });
     subscribe(setting("GPU_PROBE_SET"));
   }
-  return 1;
+  const std::string returns = setting("GPU_PROBE_RETURNS");
+  return returns.empty() ? 1 : std::atoi(returns.c_str());
 }

@@ -8,7 +8,9 @@ import hashlib
 import json
 import os
 import pathlib
+import shutil
 import sys
+import sysconfig
 
 NOT_HERE = 77
 
@@ -43,21 +45,36 @@ def need_gpu(device):
         not_here("needs a GPU")
 
 
-def deterministic():
-    """PyTorch with the same bits in every run. @return torch"""
+def need_triton(device):
+    """Triton compiles with the C compiler and the Python headers at hand."""
+    need_gpu(device)
+    if not (os.environ.get("CC") or shutil.which("gcc") or shutil.which("clang")):
+        not_here("Triton needs a C compiler")
+    if not os.path.exists(os.path.join(sysconfig.get_paths()["include"], "Python.h")):
+        not_here("Triton needs Python.h")
+    return need("triton")
+
+
+def deterministic(strict=True):
+    """PyTorch with the same bits in every run. @return torch
+
+    strict: an op without such an algorithm raises. Otherwise it warns, and attention takes its fast, other one.
+    """
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+    os.environ.setdefault("TORCHINDUCTOR_DETERMINISTIC", "1")  # chooses kernels without timing them
     torch = need("torch")
     torch.manual_seed(7)
     torch.set_num_threads(2)
-    torch.use_deterministic_algorithms(True, warn_only=True)
+    torch.use_deterministic_algorithms(True, warn_only=not strict)
     torch.utils.deterministic.fill_uninitialized_memory = False
     torch.backends.cudnn.benchmark = False
     return torch
 
 
 def training_script():
-    """The module `train` of the observer's tests, whose programs are beside these in an installed tree, too."""
-    sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "python" / "programs"))
+    """The module `train` of the observer's tests, whose programs are in the folder `observed` of an installed tree."""
+    here = pathlib.Path(__file__).resolve()
+    sys.path += [str(here.parents[2] / "python" / "programs"), str(here.parents[1] / "observed")]
     import train
 
     return train

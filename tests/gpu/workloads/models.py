@@ -1,7 +1,10 @@
 """Training steps of PyTorch programs of many kinds; the digest covers the losses and the last parameters."""
+import atexit
 import contextlib
+import os
+import tempfile
 
-from common import arguments, deterministic, digest, finish, need, need_gpu, not_here
+from common import arguments, deterministic, digest, finish, need, need_gpu, need_triton
 
 
 class Scene:
@@ -88,12 +91,27 @@ def amp(torch, device):
     return scene
 
 
-def compiled(torch, device):
-    need("triton" if device == "cuda" else "torch")
+def compiled(torch, device, **options):
+    if device == "cuda":
+        need_triton(device)
     scene = gpt(torch, device)
-    model = torch.compile(scene.model, fullgraph=True)
+    model = torch.compile(scene.model, fullgraph=True, **options)
     batch = scene.batch
     scene.batch = lambda _: batch(model)
+    return scene
+
+
+def graph_trees(torch, device):
+    """Compiled, and run as CUDA graphs that share memory."""
+    need_gpu(device)
+    scene = compiled(torch, device, mode="reduce-overhead")
+    eager = scene.step
+
+    def step():
+        torch.compiler.cudagraph_mark_step_begin()
+        return [loss.clone() for loss in eager()]
+
+    scene.step = step
     return scene
 
 
@@ -154,6 +172,76 @@ def transformers(torch, device):
     return Scene(torch, device, library.GPT2LMHeadModel(config), lambda m: m(input_ids=ids, labels=ids).loss)
 
 
+def llama(torch, device):
+    library = need("transformers")
+    config = library.LlamaConfig(num_hidden_layers=2, num_attention_heads=2, num_key_value_heads=1, hidden_size=128,
+                                 intermediate_size=256, vocab_size=256, max_position_embeddings=64)
+    ids = torch.randint(256, (2, 64), device=device)
+    return Scene(torch, device, library.LlamaForCausalLM(config), lambda m: m(input_ids=ids, labels=ids).loss)
+
+
+def attention(torch, device):
+    """Attention by each of PyTorch's ways, as far as this device has them."""
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+
+    ways = [SDPBackend.MATH, SDPBackend.FLASH_ATTENTION]
+    if device == "cuda":
+        ways.append(SDPBackend.EFFICIENT_ATTENTION)
+    dtype = torch.float16 if device == "cuda" else torch.float32
+    layer = torch.nn.Linear(64, 3 * 64)
+    x = torch.randn(2, 4, 128, 64, device=device)
+
+    def batch(model):
+        q, k, v = model(x).to(dtype).chunk(3, dim=-1)
+        total = 0
+        for way in ways:
+            with sdpa_kernel(way):
+                total = total + torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True).float().square().mean()
+        return total
+
+    return Scene(torch, device, layer, batch)
+
+
+def lstm(torch, device):
+    class Lstm(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.lstm, self.head = torch.nn.LSTM(32, 64, num_layers=2, batch_first=True), torch.nn.Linear(64, 1)
+
+        def forward(self, x):
+            return self.head(self.lstm(x)[0][:, -1])
+
+    x = torch.randn(8, 16, 32, device=device)
+    return Scene(torch, device, Lstm(), lambda m: m(x).square().mean())
+
+
+def checkpointed(torch, device):
+    """Activations that are computed again on the way back."""
+    from torch.utils.checkpoint import checkpoint
+
+    scene = gpt(torch, device)
+    for block in scene.model.blocks:
+        forward = block.forward
+        block.forward = lambda x, forward=forward: checkpoint(forward, x, use_reentrant=False)
+    return scene
+
+
+def distributed(torch, device):
+    """Data-parallel over NCCL (on the CPU, gloo) in a world of one, gradients as views of buckets."""
+    # There may be no network: one rank needs none.
+    for backend in ("NCCL", "GLOO"):
+        os.environ.setdefault(backend + "_SOCKET_IFNAME", "lo")
+    store = tempfile.NamedTemporaryFile()
+    torch.distributed.init_process_group("nccl" if device == "cuda" else "gloo", init_method="file://" + store.name + ".store",
+                                         rank=0, world_size=1)
+    atexit.register(torch.distributed.destroy_process_group)
+    scene = gpt(torch, device)
+    wrapped = torch.nn.parallel.DistributedDataParallel(scene.model, gradient_as_bucket_view=True)
+    batch = scene.batch
+    scene.batch = lambda _: batch(wrapped)
+    return scene
+
+
 def accumulated(torch, device):
     """Three batches a step."""
     scene = gpt(torch, device)
@@ -211,8 +299,7 @@ def inference(torch, device):
 
 
 def triton_op(torch, device):
-    need_gpu(device)
-    need("triton")
+    need_triton(device)
     from triton_op import scaled_relu
 
     nn = torch.nn
@@ -230,18 +317,20 @@ def triton_op(torch, device):
 
 
 def extension(torch, device):
-    """An op in CUDA C++, compiled here."""
+    """An op in CUDA C++, compiled here, once for all runs of a check."""
     need_gpu(device)
     from extension import load
 
-    op = load(torch)
+    op = load(torch, os.getcwd())
     layer = torch.nn.Linear(64, 64)
     x = torch.randn(128, 64, device=device)
     return Scene(torch, device, layer, lambda m: op(m(x)).mean())
 
 
 MODELS = {one.__name__: one for one in (
-    gpt, amp, accumulated, gan, inference, compiled, graph, cnn, resnet, transformers, triton_op, extension)}
+    gpt, amp, attention, accumulated, gan, inference, lstm, checkpointed, distributed, compiled, graph, graph_trees, cnn, resnet,
+    transformers, llama, triton_op, extension)}
+WITH_POOLING = ("cnn", "resnet")  # whose gradient has no algorithm that PyTorch calls deterministic on every version
 
 
 def profiler(torch, device):
@@ -253,9 +342,7 @@ def profiler(torch, device):
 
 def main():
     args = arguments(__doc__, model=sorted(MODELS))
-    torch = deterministic()
-    if args.device == "cuda" and not torch.cuda.is_available():
-        not_here("PyTorch sees no CUDA device")
+    torch = deterministic(strict=args.model not in WITH_POOLING)
     scene = MODELS[args.model](torch, args.device)
     losses = []
     with profiler(torch, args.device) if args.profile else contextlib.nullcontext() as profile:

@@ -5,7 +5,7 @@ program's data. copy, same: an op that works in place takes a tensor and a copy 
 leaves half of its result as the memory was. freed: a tensor is read whose memory was freed.
 """
 from aliasing import unowned
-from common import arguments, deterministic, finish, need, need_gpu
+from common import arguments, deterministic, finish, need_triton
 
 torch = deterministic()
 CASES = ("mutated", "tuned", "copy", "same", "unwritten", "freed")
@@ -35,17 +35,10 @@ def half(ctx, x):
 
 def tuned():
     """Each configuration adds one: the first call adds as many as there were trials."""
-    triton = need("triton")
-    import triton.language as tl
-
-    @triton.autotune(configs=[triton.Config({"BLOCK": block}) for block in (128, 256, 512)], key=["count"])
-    @triton.jit
-    def add_one(x_ptr, count, BLOCK: tl.constexpr):
-        place = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-        tl.store(x_ptr + place, tl.load(x_ptr + place, mask=place < count) + 1, mask=place < count)
+    from triton_op import add_one
 
     def forward(ctx, x):
-        add_one[lambda meta: (triton.cdiv(x.numel(), meta["BLOCK"]),)](x, x.numel())
+        add_one(x)
         ctx.mark_dirty(x)
         return x
     return function("Tuned", forward)
@@ -54,7 +47,7 @@ def tuned():
 def main():
     args = arguments(__doc__, case=CASES)
     if args.case == "tuned":
-        need_gpu(args.device)
+        need_triton(args.device)
     ops = {"mutated": function("Mutates", mutates), "copy": function("Adds", adds), "same": function("Adds", adds),
            "unwritten": function("Half", half)}
     op = tuned() if args.case == "tuned" else ops.get(args.case)

@@ -7,7 +7,11 @@ from common import arguments, finish, need, need_gpu, not_here
 
 def cupy(steps):
     library = need("cupy")
-    if library.cuda.runtime.getDeviceCount() == 0:
+    try:
+        devices = library.cuda.runtime.getDeviceCount()
+    except library.cuda.runtime.CUDARuntimeError as error:
+        not_here("CuPy has no device: %s" % error)
+    if devices == 0:
         not_here("CuPy sees no device")
     library.random.seed(7)
     x = library.random.rand(256, 256, dtype=library.float32)
@@ -17,7 +21,8 @@ def cupy(steps):
 
 
 def jax(steps):
-    os.environ.setdefault("XLA_FLAGS", "--xla_gpu_deterministic_ops=true")
+    # Without autotuning, whose timing would choose other kernels in each run; nothing taken in advance.
+    os.environ.setdefault("XLA_FLAGS", "--xla_gpu_deterministic_ops=true --xla_gpu_autotune_level=0")
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
     library = need("jax")
     if library.default_backend() != "gpu":
@@ -35,18 +40,45 @@ def jax(steps):
     return numpy.asarray(w)
 
 
-def onnxruntime(steps):
-    library, onnx, numpy = need("onnxruntime"), need("onnx"), need("numpy")
-    if "CUDAExecutionProvider" not in library.get_available_providers():
-        not_here("this ONNX Runtime has no CUDA provider")
-    helper, kind = onnx.helper, onnx.TensorProto.FLOAT
+def field(number, value):
+    """One field of a protocol buffer: a number, text, bytes or a message."""
+    if isinstance(value, int):
+        return varint(number << 3) + varint(value)
+    value = value.encode() if isinstance(value, str) else value
+    return varint(number << 3 | 2) + varint(len(value)) + value
+
+
+def varint(value):
+    out = b""
+    while value > 127:
+        out, value = out + bytes([value & 127 | 128]), value >> 7
+    return out + bytes([value])
+
+
+def onnx_model(weight):
+    """tanh(x @ w) in ONNX's format, so that the package onnx is not needed."""
+    def value(name, *shape):
+        dimensions = b"".join(field(1, field(1, size)) for size in shape)
+        return field(1, name) + field(2, field(1, field(1, 1) + field(2, dimensions)))
+
+    def node(kind, inputs, output):
+        return field(1, b"".join(field(1, name) for name in inputs) + field(2, output) + field(4, kind))
+
+    rows, columns = weight.shape
+    tensor = field(1, rows) + field(1, columns) + field(2, 1) + field(8, "w") + field(9, weight.tobytes())
+    graph = (node("MatMul", ("x", "w"), "h") + node("Tanh", ("h",), "y") + field(2, "g") + field(5, tensor) +
+             field(11, value("x", 32, rows)) + field(12, value("y", 32, columns)))
+    return field(1, 8) + field(7, graph) + field(8, field(1, "") + field(2, 17))
+
+
+def onnxruntime(steps, provider="CUDAExecutionProvider"):
+    library, numpy = need("onnxruntime"), need("numpy")
+    if provider not in library.get_available_providers():
+        not_here("this ONNX Runtime has no " + provider)
     weight = numpy.random.default_rng(7).standard_normal((64, 64), dtype=numpy.float32)
-    graph = helper.make_graph(
-        [helper.make_node("MatMul", ["x", "w"], ["h"]), helper.make_node("Tanh", ["h"], ["y"])], "g",
-        [helper.make_tensor_value_info("x", kind, (32, 64))], [helper.make_tensor_value_info("y", kind, (32, 64))],
-        [onnx.numpy_helper.from_array(weight, "w")])
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
-    session = library.InferenceSession(model.SerializeToString(), providers=["CUDAExecutionProvider"])
+    session = library.InferenceSession(onnx_model(weight), providers=[provider])
+    if session.get_providers()[0] != provider:  # it goes on without one that does not load
+        not_here("ONNX Runtime cannot load its " + provider)
     x = numpy.ones((32, 64), numpy.float32)
     for _ in range(steps):
         x, = session.run(None, {"x": x})

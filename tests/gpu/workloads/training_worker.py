@@ -37,7 +37,7 @@ def around(torch, tool):
 
 def main():
     device, size = sys.argv[1:]
-    torch = deterministic()
+    torch = deterministic(strict=False)  # as fast as programs that do not ask for equal bits
     scene = scene_of(torch, device, size)
     wait = torch.cuda.synchronize if device == "cuda" else lambda: None
     for _ in sys.stdin:

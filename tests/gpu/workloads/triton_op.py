@@ -1,4 +1,4 @@
-"""A differentiable op whose forward is a Triton kernel."""
+"""Triton kernels: one in a differentiable op, one that works in place and is tried out on the program's data."""
 import torch
 import triton
 import triton.language as tl
@@ -30,3 +30,14 @@ class ScaledRelu(torch.autograd.Function):
 
 def scaled_relu(x, scale):
     return ScaledRelu.apply(x, scale)
+
+
+@triton.autotune(configs=[triton.Config({"BLOCK": block}) for block in (128, 256, 512)], key=["count"])
+@triton.jit
+def add_one_kernel(x_ptr, count, BLOCK: tl.constexpr):
+    place = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(x_ptr + place, tl.load(x_ptr + place, mask=place < count) + 1, mask=place < count)
+
+
+def add_one(x):
+    add_one_kernel[lambda meta: (triton.cdiv(x.numel(), meta["BLOCK"]),)](x, x.numel())

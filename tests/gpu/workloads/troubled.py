@@ -44,8 +44,29 @@ def fork_in_loader(torch, device):
     return sum(float(layer(batch.to(device)).sum().detach()) for batch, in loader)
 
 
+def sys_exit(torch, device):
+    train(torch, device)
+    sys.exit(7)
+
+
+def os_exit(torch, device):
+    train(torch, device)
+    os._exit(8)
+
+
+def raised(torch, device):
+    train(torch, device)
+    raise ValueError("on purpose")
+
+
+def raised_in_forward(torch, device):
+    train(torch, device)
+    torch.nn.Linear(3, 3).to(device)(torch.randn(2, 4, device=device))
+
+
 def interrupted(torch, device):
     """Ctrl-C in the middle."""
+    train(torch, device)
     threading.Timer(1.0, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
     while True:
         train(torch, device)
@@ -74,7 +95,8 @@ def train(torch, device, width=32):
     return float(loss.detach())
 
 
-CASES = {one.__name__: one for one in (train, out_of_memory, sticky_error, fork_in_loader, interrupted)}
+CASES = {one.__name__: one for one in (
+    train, out_of_memory, sticky_error, fork_in_loader, interrupted, sys_exit, os_exit, raised, raised_in_forward)}
 
 
 def main():

@@ -1,7 +1,7 @@
 """Ops that hand out memory that they do not own, or programs that look like them and are right.
 
-usage: aliasing.py faulty|correct|million
-Prints the names of the cases, in order. Each faulty case has an op of its own name.
+usage: aliasing.py faulty|correct|million [DEVICE]
+Prints the names of the cases, in order. Each faulty case has an op of its own name. Cases of NumPy are the CPU's.
 """
 import ctypes
 import sys
@@ -12,13 +12,25 @@ import torch
 from torch.utils import checkpoint as checkpointing
 from torch.utils import dlpack
 
+DEVICE = sys.argv[2] if len(sys.argv) > 2 else "cpu"
+if DEVICE != "cpu":
+    torch.set_default_device(DEVICE)
 torch.manual_seed(0)
 nn = torch.nn
 LATE = 50
 
 
+class Borrowed:
+    """Memory of a GPU, offered to torch without keeping its owner alive."""
+
+    def __init__(self, address, count):
+        self.__cuda_array_interface__ = {"shape": (count,), "typestr": "<f4", "version": 3, "data": (address, False)}
+
+
 def unowned(tensor, offset=0):
     """A tensor over the memory of `tensor`, from its element `offset` on, that does not own it."""
+    if tensor.is_cuda:
+        return torch.as_tensor(Borrowed(tensor.data_ptr() + 4 * offset, tensor.numel() - offset), device=tensor.device)
     memory = (ctypes.c_char * (4 * (tensor.numel() - offset))).from_address(tensor.data_ptr() + 4 * offset)
     return torch.frombuffer(memory, dtype=torch.float32)
 
@@ -61,7 +73,7 @@ CAPSULE.restype, CAPSULE.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c
 def lent(ctx, x):
     """Through DLPack, by a producer that keeps nothing alive for its consumer."""
     shape = (ctypes.c_int64 * 2)(*x.shape)
-    managed = ManagedTensor(x.data_ptr(), 1, 0, 2, 2, 32, 1, shape, None, 0, None, None)
+    managed = ManagedTensor(x.data_ptr(), 2 if x.is_cuda else 1, 0, 2, 2, 32, 1, shape, None, 0, None, None)
     DESCRIPTIONS.append((managed, shape))
     return dlpack.from_dlpack(CAPSULE(ctypes.addressof(managed), b"dltensor", None))
 
@@ -108,7 +120,7 @@ def late():
 
 library = torch.library.Library("aliasing_test", "FRAGMENT")
 library.define("hidden(Tensor x) -> Tensor")
-library.impl("hidden", lambda x: x, "CPU")
+library.impl("hidden", lambda x: x, DEVICE.upper())
 
 
 def schema_hides_the_argument():
@@ -117,7 +129,7 @@ def schema_hides_the_argument():
 
 def unseen(tensor):
     """The same memory, written without PyTorch's knowledge, as a kernel of somebody's own does."""
-    return tensor.detach().numpy()
+    return unowned(tensor).view(tensor.shape) if tensor.is_cuda else tensor.detach().numpy()
 
 
 def forward_changes_its_input():
@@ -140,7 +152,7 @@ def backward_changes_its_gradient():
 
 
 library.define("denies(Tensor x) -> Tensor")
-library.impl("denies", lambda x: x.add_(1) * 2, "CPU")
+library.impl("denies", lambda x: x.add_(1) * 2, DEVICE.upper())
 
 
 def schema_denies_a_write():
@@ -178,7 +190,7 @@ def in_place():
 
 
 library.define("doubles_(Tensor(a!) x, *, Tensor by) -> Tensor(a!)")
-library.impl("doubles_", lambda x, by: x.mul_(by), "CPU")
+library.impl("doubles_", lambda x, by: x.mul_(by), DEVICE.upper())
 
 
 def declared_write():
@@ -299,7 +311,7 @@ def flattened_lstm():
 def mixed_precision():
     model = nn.Sequential(nn.Linear(64, 64), nn.GELU(), nn.Linear(64, 8))
     optimizer = torch.optim.AdamW(model.parameters())
-    with torch.autocast("cpu", dtype=torch.bfloat16):
+    with torch.autocast(DEVICE, dtype=torch.bfloat16):
         train(model, optimizer)
     return model[0].weight
 
@@ -325,12 +337,14 @@ def million():
 
 def loader():
     """Asked for pinned memory, too, of which there is none without a GPU: a thread hands the batches on."""
-    data = torch.utils.data.TensorDataset(torch.randn(64, 64), torch.randn(64, 64))
     model = nn.Sequential(nn.Linear(64, 64))
     warnings.filterwarnings("ignore", ".*pin_memory.*")
     for pin in (False, True):
-        for x, y in torch.utils.data.DataLoader(data, batch_size=16, num_workers=2, pin_memory=pin):
-            (model(x) - y).square().mean().backward()
+        with torch.device("cpu"):
+            data = torch.utils.data.TensorDataset(torch.randn(64, 64), torch.randn(64, 64))
+            batches = list(torch.utils.data.DataLoader(data, batch_size=16, num_workers=2, pin_memory=pin))
+        for x, y in batches:
+            (model(x.to(DEVICE)) - y.to(DEVICE)).square().mean().backward()
     return model[0].weight.grad
 
 
@@ -342,7 +356,8 @@ def train(model, optimizer):
 
 
 CORRECT = {case.__name__: case for case in (
-    in_place, declared_write, views, numpy_sharing, dlpack_sharing, numpy_owner, foreign_outputs, plain_sharing, checkpointed,
+    in_place, declared_write, views, *((numpy_sharing, numpy_owner, foreign_outputs, plain_sharing) if DEVICE == "cpu" else ()),
+    dlpack_sharing, checkpointed,
     tied_weights, resized_storage, flattened_lstm, mixed_precision, churn, loader)}
 
 

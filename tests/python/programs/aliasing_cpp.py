@@ -1,7 +1,7 @@
 """Ops of an extension in C++ (aliasing_ops.cpp) that hand out memory that they do not own, forward and
 backward, and one that is right.
 
-usage: aliasing_cpp.py LIBRARY
+usage: aliasing_cpp.py LIBRARY [DEVICE]
 """
 import sys
 
@@ -25,7 +25,7 @@ class Borrow(torch.autograd.Function):
 
 
 def fresh():
-    return torch.randn(64, 64)
+    return torch.randn(64, 64, device=sys.argv[2] if len(sys.argv) > 2 else "cpu")
 
 
 def forward():

@@ -1,5 +1,5 @@
 // Custom ops in C++ that hand out memory that they do not own, as an extension of PyTorch is built.
-// aliasing.py loads it.
+// aliasing_cpp.py loads it.
 
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/from_blob.h>
@@ -31,7 +31,7 @@ TORCH_LIBRARY(aliasing_cpp, library) {
   library.def("keep(Tensor x) -> Tensor");
 }
 
-TORCH_LIBRARY_IMPL(aliasing_cpp, CPU, library) {
+TORCH_LIBRARY_IMPL(aliasing_cpp, CompositeExplicitAutograd, library) {
   library.impl("borrow", borrow);
   library.impl("borrow_gradient", borrow);
   library.impl("hide", hide);

@@ -1,10 +1,12 @@
 """What the driver and CUPTI do: the facts that convtrace's ways into a process rest on."""
+import shutil
+
 from ..bench import Skip, expect
 from ..check import Checks
 
 CHECKS = Checks()
-AT_ONCE = False
 LAUNCH_NAMES = ("cuLaunchKernel", "cuLaunchKernelEx", "cuLaunchCooperativeKernel")
+OUTPUT_RULE = '[[rule]]\nkernel = "gpu_check_*"\noutputs = [3]\ndtype = "f32"\n'
 EVERY_KERNEL = '[[rule]]\nkernel = "*"\noutputs = "auto"\n'
 WAYS = ("linked", "dlsym", "proc-address")
 
@@ -34,7 +36,29 @@ def injection(bench):
     return {"calls": len(times), "ms_after_cuInit_began": (times[0] - said["before_init_ns"]) / 1e6}
 
 
-@CHECKS.add("ways to the driver", seconds=30)
+@CHECKS.add("injection in odd ways", seconds=20)
+def odd_injection(bench):
+    """What the driver makes of a path that is none, of a relative one, of a refusal, and of a second context."""
+    command = bench.native(bench.tree.launches, "--launches", "500")
+    numbers = {}
+    for name, path in (("none", "none"), ("missing", "/nowhere/lib.so")):
+        numbers[name + "_works"] = bench.run(command, CUDA_INJECTION64_PATH=path).code == 0
+    shutil.copy(bench.tree.probe, bench.folder / "probe.so")  # the programs run in this folder
+    for name, settings, options in (("relative", {"CUDA_INJECTION64_PATH": "./probe.so"}, ()),
+                                    ("refusing", {"GPU_PROBE_RETURNS": "0"}, ()), ("two_contexts", {}, ("--contexts",))):
+        done, probe = bench.probed([*command, *options], "launch", **settings)
+        numbers.update({name + "_works": done.code == 0, name + "_calls": len(probe["initialized_at_ns"]) if probe else 0,
+                        name + "_launches_seen": launch_count(probe["driver"]) if probe else 0})
+        if probe:
+            numbers["symbols_are_global"] = probe["global"]
+    # What convtrace rests on; the rest is for docs/gpu-results.md.
+    expect(numbers["missing_works"], "a path that does not exist breaks CUDA")
+    expect(numbers["two_contexts_calls"] == 1, "InitializeInjection was called %d times" % numbers["two_contexts_calls"])
+    expect(numbers["two_contexts_launches_seen"] == 500, "%d of 500 launches seen" % numbers["two_contexts_launches_seen"])
+    return numbers
+
+
+@CHECKS.add("ways to the driver", seconds=10)
 def ways(bench):
     """However a program finds the launch function, every launch is in the trace and none is merely observed."""
     numbers = {}
@@ -65,7 +89,11 @@ def operands(bench):
         found = {operand["address"] for operand in launch["operands"]}
         missing = [hex(address) for address in wanted["addresses"] if address not in found]
         expect(not missing, "%s: %s are not among the operands" % (wanted["what"], missing))
-    return {"launches": len(launches), "without_tensor_map": said["why_no_tensor_map"] or "no"}
+    facts = ("param_info_of_cast_kernel", "name_of_cast_kernel", "map_begins_with_address")
+    done, probe = bench.probed(bench.native(bench.tree.operands), "all")
+    bench.program(done)
+    return {"launches": len(launches), "without_tensor_map": said["why_no_tensor_map"] or "no", **{key: said[key] for key in facts},
+            "names_that_cupti_gives": ", ".join(sorted(probe["kernels"])) if probe else "none"}
 
 
 @CHECKS.add("threads", seconds=40)
@@ -81,46 +109,94 @@ def threads(bench):
     return {"launches": said["launches"], "lost": lost}
 
 
-@CHECKS.add("launch cost", seconds=60)
+@CHECKS.add("launch cost", seconds=60, alone=True)
 def launch_cost(bench):
-    """A launch of eight parameters: bare, under CUPTI in several ways, recorded."""
+    """A launch of eight parameters: bare, under CUPTI in several ways, recorded, with statistics of its output."""
     command = bench.native(bench.tree.launches, "--launches", "60000" if bench.full else "20000")
-    rounds = 5 if bench.full else 3
+    wide = [*command, "--wide", "--launches", "2000"]
+    prepared = [*command, "--pause", "1000" if not bench.is_fake else "300"]
+    rounds = 1 if bench.is_fake else 5 if bench.full else 3
 
-    def median(one):
-        return sorted(one() for _ in range(rounds))[rounds // 2]
-
-    def plain():
-        return bench.program(bench.run(command))["ns_per_launch"]
+    def plain(what=command):
+        return bench.program(bench.run(what))["ns_per_launch"]
 
     def probed(callbacks):
         return lambda: bench.program(bench.probed(command, callbacks)[0])["ns_per_launch"]
 
-    def traced(**settings):
-        return lambda: bench.program(bench.traced(command, **settings)[0])["ns_per_launch"]
+    def traced(what=command, **settings):
+        return lambda: bench.program(bench.traced(what, **settings)[0])["ns_per_launch"]
 
-    numbers = {"bare_ns": median(plain)}
-    for callbacks in ("subscribed", "launch", "driver", "all"):
-        numbers["cupti_%s_ns" % callbacks] = median(probed(callbacks))
-    numbers["off_ns"] = median(traced(mode="off"))
-    numbers["recorded_ns"] = median(traced(mode="launches"))
+    ways = {"bare": plain, **{"cupti_" + callbacks: probed(callbacks) for callbacks in ("subscribed", "launch", "list", "driver", "all")},
+            "off": traced(mode="off"), "recorded": traced(mode="launches"), "stacks": traced(mode="launches", stacks="all"),
+            "sampled": traced(prepared, rules=OUTPUT_RULE), "wide_bare": lambda: plain(wide), "wide_recorded": traced(wide, mode="launches")}
+    samples = {name: [] for name in ways}
+    for _ in range(rounds):  # in turns, so that a drift of the machine hits all
+        for name, one in ways.items():
+            samples[name].append(one())
+    numbers = {name + "_ns": sorted(values)[rounds // 2] for name, values in samples.items()}
     added = numbers["recorded_ns"] - numbers["bare_ns"]
     numbers["added_ns"] = added
     numbers["added_share"] = added / numbers["bare_ns"]
+    numbers["own_ns"] = numbers["recorded_ns"] - numbers["cupti_list_ns"]  # beside CUPTI's part
     bench.judge("added time of a launch in ns", added, 400)
     bench.judge("added time over a bare launch", numbers["added_share"], 0.25)
+    return numbers
+
+
+@CHECKS.add("launch cost under PyTorch", seconds=60, alone=True)
+def launch_cost_under_pytorch(bench):
+    """Host time of a small operation, through the runtime: plain, under CUPTI, recorded, with stacks."""
+    command = bench.workload("small_ops")
+
+    def nanoseconds(done):
+        return bench.result(done)["ns"]
+
+    numbers = {"plain_ns": nanoseconds(bench.run(command))}
+    if bench.device == "cuda":
+        for callbacks in ("subscribed", "list", "driver", "all"):
+            numbers["cupti_%s_ns" % callbacks] = nanoseconds(bench.probed(command, callbacks)[0])
+    numbers["recorded_ns"] = nanoseconds(bench.traced(command, mode="launches")[0])
+    numbers["stacks_ns"] = nanoseconds(bench.traced(command, mode="launches", stacks="all")[0])
+    return numbers
+
+
+@CHECKS.add("capture that any thread can break", seconds=20)
+def strict_capture(bench):
+    """A capture in global mode while statistics are prepared, with both ways of looking into graphs."""
+    numbers = {}
+    command = bench.native(bench.tree.launches, "--launches", "500", "--capture")
+    for way in ("launch", "capture"):
+        done, trace = bench.traced(command, way, rules=OUTPUT_RULE, graphs=way)
+        bench.program(done)
+        records = trace.records("launch")
+        numbers[way + "_graph_launches"] = sum(r["kernel"] == "cuGraphLaunch" for r in records)
+        numbers[way + "_values"] = trace.info["records"].get("stats", 0)
+        expect(numbers[way + "_graph_launches"] == 1, "%s: %d graph launches" % (way, numbers[way + "_graph_launches"]))
     return numbers
 
 
 @CHECKS.add("insertion from the callback", seconds=40)
 def insertion(bench):
     """The second way of inserting our kernels, under load: does it hang, does it lose anything?"""
-    rules = '[[rule]]\nkernel = "gpu_check_*"\noutputs = [3]\ndtype = "f32"\n'
+    return insert_both_ways(bench, "4", "20000" if bench.full else "1000")
+
+
+@CHECKS.add("a million launches from one thread", seconds=240, full_only=True)
+def million(bench):
+    return insert_both_ways(bench, "1", "1000000" if not bench.is_fake else "2000")
+
+
+@CHECKS.add("a million launches from 16 threads", seconds=240, full_only=True)
+def million_of_threads(bench):
+    return insert_both_ways(bench, "16", "62500" if not bench.is_fake else "500")
+
+
+def insert_both_ways(bench, threads, launches):
     numbers = {}
     for way in ("gate", "callback"):
-        command = bench.native(bench.tree.launches, "--threads", "4", "--launches", "20000" if bench.full else "1000",
+        command = bench.native(bench.tree.launches, "--threads", threads, "--launches", launches,
                                "--pause", "2000" if not bench.is_fake else "300")
-        done, trace = bench.traced(command, way, timeout=120, rules=rules, insert=way)
+        done, trace = bench.traced(command, way, timeout=600 if bench.full else 120, rules=OUTPUT_RULE, insert=way)
         said = bench.program(done)
         info = trace.info
         values = info["records"]["stats"]
@@ -155,6 +231,33 @@ def insertion_under_pytorch(bench):
     return numbers
 
 
+def insertion_check(model):
+    def check(bench):
+        command = bench.workload("models", "--model", model)
+        return {way + "_values": check_same_results(bench, command, insert=way, rules=EVERY_KERNEL)["stats"]
+                for way in ("gate", "callback")}
+    return check
+
+
+for _model in ("cnn", "triton_op", "compiled", "distributed", "graph"):  # cuDNN, Triton, Inductor, NCCL, capture
+    CHECKS.add("insertion under PyTorch: " + _model, seconds=120, full_only=True)(insertion_check(_model))
+
+
+@CHECKS.add("operands of PyTorch's kernels", seconds=30)
+def operands_of_pytorch(bench):
+    """Whether the tensors of matrix products, attention and Triton kernels are among the operands of a launch."""
+    done, trace = bench.traced(bench.workload("known_operands"))
+    said = bench.result(done)
+    launches = [(r["kernel"], {operand["address"] for operand in r["operands"]}) for r in trace.records("launch")]
+    numbers = {}
+    for one in said["operations"]:
+        wanted = set(one["addresses"])
+        kernel, best = max(((kernel, len(wanted & found)) for kernel, found in launches), key=lambda pair: pair[1])
+        numbers[one["what"]] = "%d of %d by %s" % (best, len(wanted), kernel[:60])
+        expect(best > 0, "%s: no launch has any of its tensors" % one["what"])
+    return numbers
+
+
 @CHECKS.add("allocator", seconds=30)
 def allocator(bench):
     """PyTorch's own count of blocks against the trace's, and which libcupti is mapped."""
@@ -169,14 +272,22 @@ def allocator(bench):
     return {"allocations": counts[0], "frees": counts[1], "cupti": said["cupti"][0]}
 
 
-def callback_counts(bench, command):
+def callback_counts(bench, command, program=False):
     done, probe = bench.probed(command, "all", timeout=120)
-    bench.result(done)
+    (bench.program if program else bench.result)(done)
     if probe is None:
         raise Skip("the program used no CUDA")
     expect(probe["subscribe_result"] == 0, "cuptiSubscribe says %d" % probe["subscribe_result"])
     names = {"%s %s" % (domain, key): count for domain in ("driver", "runtime") for key, count in probe[domain].items()}
-    return {"launches": launch_count(probe["driver"]), "kernels": len(probe["kernels"]), **names}
+    return {"launches": launch_count(probe["driver"]), "kernels": len(probe["kernels"]), **names, **probe["nested"]}
+
+
+@CHECKS.add("callbacks of the runtime", seconds=10)
+def callbacks_of_runtime(bench):
+    """Which calls of the driver each call of the CUDA runtime makes."""
+    if bench.is_fake or not bench.tree.runtime.exists():
+        raise Skip("the CUDA runtime does not work on the fake driver" if bench.is_fake else "gpu_runtime is not in this tree")
+    return callback_counts(bench, bench.native(bench.tree.runtime), program=True)
 
 
 @CHECKS.add("callbacks of PyTorch", seconds=40)
@@ -210,8 +321,9 @@ def profiler(bench):
         done, trace = bench.traced(command, environment=environment)
         traced = bench.result(done)
         expect(plain["digest"] == traced["digest"], "results changed (%s)" % name)
+        expect(trace.info["records"].get("launch", 0) or bench.device == "cpu", "%s: no launch in the trace" % name)
         numbers.update({name + "_kernels_profiled_alone": plain["profiled_kernels"],
                         name + "_kernels_profiled_traced": traced["profiled_kernels"],
-                        name + "_launches_in_trace": trace.info["records"]["launch"],
+                        name + "_launches_in_trace": trace.info["records"].get("launch", 0),
                         name + "_said": done.err.strip()[-200:]})
     return numbers

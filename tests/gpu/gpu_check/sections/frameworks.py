@@ -4,7 +4,6 @@ from ..check import Checks
 from .driver import launch_count
 
 CHECKS = Checks()
-AT_ONCE = True
 MODELS = ("gpt", "amp", "graph", "cnn", "triton_op", "compiled", "resnet", "transformers", "extension",
           "accumulated", "gan", "inference")
 FRAMEWORKS = ("cupy", "jax", "onnxruntime")

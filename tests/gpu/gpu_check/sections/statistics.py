@@ -5,7 +5,6 @@ from ..bench import Skip, expect
 from ..check import Checks
 
 CHECKS = Checks()
-AT_ONCE = False
 
 
 @CHECKS.add("bits", seconds=60)
