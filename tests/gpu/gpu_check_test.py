@@ -5,16 +5,30 @@ usage: gpu_check_test.py BUILD SOURCE [--cpu]; --cpu also runs the Python worklo
 import json
 import os
 import pathlib
+import signal
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
-BUILD, SOURCE = (pathlib.Path(argument) for argument in sys.argv[1:3])
+BUILD, SOURCE = (pathlib.Path(argument).resolve() for argument in sys.argv[1:3])
 WITH_CPU = "--cpu" in sys.argv
 COMMAND = [sys.executable, str(SOURCE / "tools" / "gpu-check")]
 SECTIONS = {"driver", "statistics", "aliasing", "frameworks", "overhead", "robustness"}
-NEEDS_NO_TORCH = {"injection", "ways to the driver", "operands", "threads", "launch cost", "bits", "outputs"}
+NEEDS_NO_TORCH = {
+    "injection", "injection in odd ways", "ways to the driver", "operands", "threads", "launch cost",
+    "capture that any thread can break", "insertion from the callback", "bits", "outputs", "launches that take freed memory",
+    "random histories of memory", "illegal address"}
+
+
+def runs(pid):
+    """Whether there is such a process that has not ended; one that ended may wait for its parent."""
+    try:
+        with open("/proc/%s/stat" % pid) as file:
+            return file.read().rsplit(")", 1)[1].split()[0] not in "ZX"
+    except OSError:
+        return False
 
 
 class GpuCheck(unittest.TestCase):
@@ -23,14 +37,20 @@ class GpuCheck(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         self.out = pathlib.Path(folder.name)
 
-    def check(self, *arguments, device=True, **environment):
+    def environment(self, device=True, **environment):
         variables = {k: v for k, v in os.environ.items() if k != "LD_LIBRARY_PATH"}
         variables["CONVTRACE_BUILD"] = str(BUILD)
         variables["LD_LIBRARY_PATH"] = str(BUILD / "fakecuda") if device else ""
-        done = subprocess.run([*COMMAND, "--out", str(self.out), *arguments], env={**variables, **environment},
+        return {**variables, **environment}
+
+    def check(self, *arguments, device=True, **environment):
+        done = subprocess.run([*COMMAND, "--out", str(self.out), *arguments], env=self.environment(device, **environment),
                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        return done, self.report()
+
+    def report(self):
         path = self.out / "report.json"
-        return done, json.loads(path.read_text()) if path.exists() else None
+        return json.loads(path.read_text()) if path.exists() else None
 
 
 @unittest.skipIf(WITH_CPU, "")
@@ -61,6 +81,77 @@ class OnTheFakeDriver(GpuCheck):
         self.assertIn("speed", done.stdout)
         self.assertIn(ran[0], second["sections"][0]["checks"])
 
+    def cut_off(self, number):
+        """Ends a run by a signal while a check is under way. @return (exit code, the report then, what was left running)."""
+        command = [*COMMAND, "--out", str(self.out), "--section", "driver", "--section", "statistics"]
+        with subprocess.Popen(command, env=self.environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as run:
+            def children():
+                listed = pathlib.Path("/proc/%d/task" % run.pid).glob("*/children")
+                return [child for path in listed for child in path.read_text().split()]
+
+            def under_way():
+                sections = (self.report() or {"sections": []})["sections"]
+                return sections and len(sections[0]["checks"]) > 4 and children()
+
+            while not under_way():
+                self.assertIsNone(run.poll(), "it ended before it was cut off")
+                time.sleep(0.01)
+            left = children()
+            run.send_signal(number)
+            run.communicate()
+        return run.returncode, self.report(), [pid for pid in left if runs(pid)]
+
+    def test_a_run_that_is_cut_off_keeps_its_part_and_can_be_resumed(self):
+        code, report, left = self.cut_off(signal.SIGTERM)
+        self.assertEqual((code, left), (128 + signal.SIGTERM, []))
+        self.check_resumed(report)
+
+    def test_a_run_that_is_killed_keeps_its_part_and_can_be_resumed(self):
+        code, report, _ = self.cut_off(signal.SIGKILL)
+        self.assertEqual(code, -signal.SIGKILL)
+        self.check_resumed(report)
+
+    def check_resumed(self, report):
+        before = {check["name"]: check for check in report["sections"][0]["checks"] if check["status"] == "pass"}
+        self.assertTrue(before)
+        done, after = self.check("--section", "driver", "--section", "statistics", "--resume")
+        self.assertEqual(done.returncode, 0, done.stdout)
+        checks = {check["name"]: check for section in after["sections"] for check in section["checks"]}
+        self.assertLessEqual(before.items(), checks.items())
+        self.assertEqual(checks["bits"]["status"], "pass")
+        again = {line[13:47].strip() for line in done.stdout.splitlines()}
+        self.assertFalse(again & set(before))
+
+    def test_another_python_or_device_resumes_nothing(self):
+        self.check("--section", "statistics")
+        path = self.out / "report.json"
+        for key, value in (("versions", {"torch": "0"}), ("workloads", "cpu"), ("commit", "another")):
+            path.write_text(json.dumps({**self.report(), key: value}))
+            done, _ = self.check("--section", "statistics", "--resume")
+            self.assertIn(" bits ", done.stdout, key)
+
+    def test_what_ends_early_or_hangs_is_told_apart(self):
+        """A program that fails without convtrace, too, says nothing of it; one that hangs is a failure; the end cuts it off."""
+        sys.path.insert(0, str(SOURCE / "tests" / "gpu"))
+        from gpu_check.bench import Bench, Failure, Skip
+        from gpu_check.tree import Tree
+
+        os.environ["CONVTRACE_BUILD"] = str(BUILD)
+        bench = Bench(Tree(SOURCE), sys.executable, "cpu", False, False)
+        self.addCleanup(bench.close)
+        only_traced = [sys.executable, "-c", "import os, sys; sys.exit(3 if 'LD_PRELOAD' in os.environ else 0)"]
+        with self.assertRaisesRegex(Failure, "ended with 3"):
+            bench.succeeded(bench.traced(only_traced)[0])
+        with self.assertRaisesRegex(Skip, "without convtrace, too"):
+            bench.succeeded(bench.traced([sys.executable, "-c", "raise SystemExit(3)"])[0])
+        with self.assertRaisesRegex(Failure, "without convtrace with 0"):  # 77: "not here", but only when traced
+            bench.succeeded(bench.traced([sys.executable, "-c", only_traced[2].replace("3", "77")])[0])
+        with self.assertRaisesRegex(Failure, "did not end within 1 s"):
+            bench.run(["sleep", "100"], timeout=1)
+        bench.end = time.monotonic() + 1
+        with self.assertRaisesRegex(Skip, "time was over"):
+            bench.run(["sleep", "100"], timeout=50)
+
     def test_a_driver_that_fails_is_a_failure_with_its_reason(self):
         done, report = self.check("--section", "driver", FAKECUDA_STICKY_AT_LAUNCH="100")
         self.assertEqual(done.returncode, 1)
@@ -85,7 +176,9 @@ class OnTheCpu(GpuCheck):
         done, report = self.check("--device", "cpu", "--full", device=False)
         self.assertEqual(done.returncode, 0, done.stdout)
         passed = {c["name"] for s in report["sections"] for c in s["checks"] if c["status"] == "pass"}
-        self.assertLessEqual({"bug: forward", "bug: late", "correct: dlpack", "gpt", "GPT-like step", "interrupt",
+        self.assertLessEqual({"bug: forward", "bug: late", "correct: dlpack", "every faulty op", "every correct program",
+                              "two ranks, one faulty", "faulty ops in C++", "gpt", "attention", "lstm", "checkpointed",
+                              "distributed", "compiled", "GPT-like step", "interrupt", "end: os_exit", "kill -9",
                               "against torch in float64"}, passed)
 
 

@@ -4,8 +4,10 @@ from ..check import Checks
 from .driver import launch_count
 
 CHECKS = Checks()
-MODELS = ("gpt", "amp", "graph", "cnn", "triton_op", "compiled", "resnet", "transformers", "extension",
-          "accumulated", "gan", "inference")
+# Longest first, which run beside the others.
+MODELS = ("compiled", "graph_trees", "extension", "gpt", "amp", "attention", "graph", "cnn", "lstm", "checkpointed", "distributed",
+          "triton_op", "resnet", "transformers", "llama", "accumulated", "gan", "inference")
+SECONDS = {"compiled": 90, "graph_trees": 90, "extension": 120}
 FRAMEWORKS = ("cupy", "jax", "onnxruntime")
 
 
@@ -41,8 +43,9 @@ def framework_check(name):
 
 
 for _name in MODELS:
-    # Inductor without a GPU would compile C++ for minutes.
-    CHECKS.add(_name, seconds=60 if _name == "compiled" else 30)(model_check(_name))
+    CHECKS.add(_name, seconds=SECONDS.get(_name, 40))(model_check(_name))
+
+
 @CHECKS.add("operations", seconds=90)
 def operations(bench):
     """Every operation of a module (CONVTRACE_OPS): the same bits, and what is compiled stays compiled."""
