@@ -41,6 +41,9 @@ class GpuCheck(unittest.TestCase):
         variables = {k: v for k, v in os.environ.items() if k != "LD_LIBRARY_PATH"}
         variables["CONVTRACE_BUILD"] = str(BUILD)
         variables["LD_LIBRARY_PATH"] = str(BUILD / "fakecuda") if device else ""
+        if device:  # PyTorch has no use for the fake one: to import it each time would only take long
+            (self.out / "torch.py").write_text("raise ImportError('hidden by the test')")
+            variables["PYTHONPATH"] = str(self.out)
         return {**variables, **environment}
 
     def check(self, *arguments, device=True, **environment):
