@@ -357,8 +357,7 @@ def train(model, optimizer):
 
 CORRECT = {case.__name__: case for case in (
     in_place, declared_write, views, *((numpy_sharing, numpy_owner, foreign_outputs, plain_sharing) if DEVICE == "cpu" else ()),
-    dlpack_sharing, checkpointed,
-    tied_weights, resized_storage, flattened_lstm, mixed_precision, churn, loader)}
+    dlpack_sharing, checkpointed, tied_weights, resized_storage, flattened_lstm, mixed_precision, churn, loader)}
 
 
 def throw_through_torch():
