@@ -5,6 +5,7 @@ import gc
 import io
 import pickle
 import unittest
+import unittest.mock
 import warnings
 import weakref
 
@@ -45,6 +46,32 @@ class Results(unittest.TestCase):
             self.assertEqual(fake.of("diagnostic"), [])
             for a, b in zip(expected, found):
                 self.assertTrue(torch.equal(a, b), mode)
+
+
+class Depth(ObservedTest):
+    def run_nested(self, depth):
+        """Whether modules can be called one in the other so deep."""
+        model = nn.Identity()
+        for _ in range(depth):
+            model = nn.Sequential(model)
+        try:
+            with torch.no_grad():
+                model(torch.ones(1))
+            return True
+        except RecursionError:
+            return False
+
+    @unittest.skipUnless(hasattr(nn.Module, "_wrapped_call_impl"), "before torch 2.1 a call of a module has one frame more")
+    def test_modules_nest_as_deep_as_in_an_unobserved_run(self):
+        self.observer.remove()
+        deepest = next(depth for depth in range(400, 0, -1) if self.run_nested(depth))
+        self.fake, self.observer = fake_engine.observe(torch)
+        self.assertTrue(self.run_nested(deepest))
+
+    def test_a_failure_where_no_call_is_left_stays_ours(self):
+        with unittest.mock.patch("signal.valid_signals", side_effect=RecursionError):
+            self.observer.failed("a hook", RecursionError())
+        self.fake.messages.clear()  # that it failed was said
 
 
 class Memory(ObservedTest):

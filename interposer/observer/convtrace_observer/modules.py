@@ -44,11 +44,13 @@ class ModuleCalls:
     def _wrap(self, original):
         """A closure, and the common case in line, because it runs at every module call of the
         program. What it changes for the time of the call is kept in its locals, so that every way
-        out of the module puts it back."""
+        out of the module puts it back. Where torch's own function only passes on, this frame takes
+        the place of that one: recursion goes as deep as without us."""
         observer, threads = self._observer, self._observer.threads
         is_compiling, is_tracing = observer.is_compiling, observer.is_tracing
         entry_of = observer.names.entries.get
         find, entered, left = self._find, self._entered, self._left
+        passes_on = original is self._original and _only_passes_on(original)
 
         @functools.wraps(self._original)
         def __call__(self, *args, **kwargs):
@@ -82,7 +84,11 @@ class ModuleCalls:
                 slot[0] = key = place.id | call << 32
                 if observer.capture:
                     entered(thread, entry, call, caller is None, args, kwargs)
-                result = original(self, *args, **kwargs)
+                if passes_on:
+                    compiled = self._compiled_call_impl
+                    result = (self._call_impl if compiled is None else compiled)(*args, **kwargs)
+                else:
+                    result = original(self, *args, **kwargs)
                 if observer.follows:
                     left(thread, key, result)
                 return result
@@ -181,3 +187,8 @@ class ModuleCalls:
                 observer.submit(thread)
         except Exception as error:
             observer.failed("module outputs", error)
+
+
+def _only_passes_on(function):
+    """Whether this is Module._wrapped_call_impl as torch has it since 2.1."""
+    return function.__code__.co_names == ("_compiled_call_impl", "_call_impl")

@@ -105,7 +105,11 @@ class Observer:
     def failed(self, site, error):
         """An exception of ours. It never reaches the program; the trace tells the first one, and
         the fifth ends observation."""
-        if _is_from_signal_handler(error):
+        try:
+            is_programs = _is_from_signal_handler(error)
+        except RecursionError:  # the program is as deep in calls as it can be
+            is_programs = False
+        if is_programs:
             raise error
         try:
             self._failures += 1
