@@ -58,6 +58,16 @@ class ProgramTest(unittest.TestCase):
         self.assertEqual(self.records(trace, "findings"), [])
         self.assertEqual([r for r in self.records(trace) if r["record"] == "diagnostic"], [])
 
+    def check_printed_bits(self, name, trace_count, *arguments):
+        plain = self.run_program(name, *arguments, preload=False)
+        traced = self.run_program(name, *arguments)
+        self.assertEqual((plain.returncode, traced.returncode), (0, 0), traced.stderr)
+        self.assertEqual(plain.stdout, traced.stdout)
+        self.assertEqual(plain.stderr, traced.stderr)
+        self.assertEqual(len(self.traces()), trace_count)
+        for trace in self.traces():
+            self.check_clean(trace)
+
 
 class Models(ProgramTest):
     """Bits and statistics of one model after the other."""
@@ -190,16 +200,6 @@ class Snapshots(ProgramTest):
 
 
 class OtherPrograms(ProgramTest):
-    def check_printed_bits(self, name, trace_count):
-        plain = self.run_program(name, preload=False)
-        traced = self.run_program(name)
-        self.assertEqual((plain.returncode, traced.returncode), (0, 0), traced.stderr)
-        self.assertEqual(plain.stdout, traced.stdout)
-        self.assertEqual(plain.stderr, traced.stderr)
-        self.assertEqual(len(self.traces()), trace_count)
-        for trace in self.traces():
-            self.check_clean(trace)
-
     def test_gan(self):
         self.check_printed_bits("gan.py", 1)
 
@@ -214,6 +214,43 @@ class OtherPrograms(ProgramTest):
 
     def test_two_ranks_write_two_traces_and_the_launcher_none(self):
         self.check_printed_bits("ddp.py", 2)
+
+
+    def test_what_scripts_do_that_examples_do_not(self):
+        self.check_printed_bits("unusual.py", 1)
+        values = [r for r in self.records(self.traces()[0]) if r["record"] == "stats"]
+        self.assertEqual([r for r in values if not (r["value"] and r["scope"] is not None)], [])
+
+
+class Sharded(ProgramTest):
+    """However a model is spread over processes: its modules have the names that it has on one."""
+
+    SCOPES = {"", "0", "0.0", "0.1", "0.2", "1", "1.0", "1.1", "1.2", "2"}
+
+    def check_ranks(self, way, weights=True):
+        self.check_printed_bits("sharded.py", 2, way)
+        for rank, trace in enumerate(self.traces()):
+            self.assertTrue(os.path.basename(trace).startswith("%d-" % rank), trace)
+            values = [r for r in self.records(trace) if r["record"] == "stats"]
+            self.assertEqual({r["step"] for r in values}, {0, 1, 2})
+            for step in range(3):
+                places = {kind: {r["scope"] for r in values if (r["step"], r["slot"].split(":")[0]) == (step, kind)}
+                          for kind in ("output", "grad_output", "grad", "param")}
+                self.assertEqual((places["output"], places["grad_output"]), (self.SCOPES, self.SCOPES))
+                if weights:
+                    self.assertEqual(places["param"], {"0.0", "0.2", "1.0", "1.2", "2"})
+
+    def test_fully_shard(self):
+        self.check_ranks("fully_shard")
+
+    def test_fsdp(self):
+        self.check_ranks("fsdp")
+
+    def test_fsdp_with_flat_parameters(self):
+        self.check_ranks("fsdp-flat", weights=False)
+
+    def test_zero_redundancy_optimizer(self):
+        self.check_ranks("zero")
 
 
 class Endings(ProgramTest):
