@@ -2,6 +2,8 @@
 
 usage: package_test.py BUILD SOURCE
 """
+import _ctypes
+import binascii
 import json
 import os
 import pathlib
@@ -12,12 +14,16 @@ import sys
 import tempfile
 import unittest
 
+PYTHON = os.path.realpath(sys.executable)
 BUILD, SOURCE = (pathlib.Path(argument) for argument in sys.argv[1:3])
 GLIBC = ("ld-linux-x86-64.so.2", "libc.so.6", "libm.so.6")
-# Runs the arguments behind the first in a root folder, the first, that has a /proc too. A plain user may do so only where
-# the kernel lets them.
-IN_ROOT = ["unshare", "--mount", *([] if os.geteuid() == 0 else ["--map-root-user"]), "sh", "-c",
-           'mount --rbind /proc "$0/proc" && PATH=$PATH:/usr/sbin && exec chroot "$0" "$@"']
+# Runs the arguments behind the first in a root folder, the first, that has /proc, /dev and this Python's folder, too. A plain
+# user may do so only where the kernel lets them.
+IN_ROOT = [shutil.which("unshare"), "--mount", *([] if os.geteuid() == 0 else ["--map-root-user"]), "/bin/sh", "-c",
+           'PATH=/usr/bin:/bin; for folder in /proc /dev %s; do mkdir -p "$0$folder" && mount --rbind $folder "$0$folder" || exit 1; done; '
+           'exec %s "$0" "$@"' % (sys.base_prefix, shutil.which("chroot", path="/usr/sbin:/usr/bin:/sbin:/bin"))]
+FLOOR = (2, 35)
+LIBRARIES = {"libc.so.6", "libm.so.6", "ld-linux-x86-64.so.2", "libcuda.so.1"}
 
 
 def package(folder):
@@ -27,10 +33,14 @@ def package(folder):
     return pathlib.Path(done.stdout.strip())
 
 
-def library_of(program, name):
-    """Path of a shared library as the loader finds it for a program."""
+def libraries_of(program):
+    """Paths of the shared libraries that the loader finds for a program."""
     listed = subprocess.run(["ldd", str(program)], stdout=subprocess.PIPE, check=True, text=True).stdout
-    return next(word for line in listed.splitlines() if name in line for word in line.split() if word.startswith("/"))
+    return [word for line in listed.splitlines() for word in line.split() if word.startswith("/")]
+
+
+def library_of(program, name):
+    return next(path for path in libraries_of(program) if os.path.basename(path) == name)
 
 
 class Package(unittest.TestCase):
@@ -55,6 +65,10 @@ class Package(unittest.TestCase):
             (cls.root / folder).mkdir(parents=True)
         for name in GLIBC:
             shutil.copy(library_of(cls.tree / "lib" / "libconvtrace-core.so", name), cls.root / "lib/x86_64-linux-gnu" / name)
+        for user in (PYTHON, _ctypes.__file__, binascii.__file__):  # Python's own needs
+            for path in libraries_of(user):
+                if not path.startswith(sys.base_prefix) and not (cls.root / "lib/x86_64-linux-gnu" / os.path.basename(path)).exists():
+                    shutil.copy(path, cls.root / "lib/x86_64-linux-gnu")
         shutil.copy(cls.root / "lib/x86_64-linux-gnu" / GLIBC[0], cls.root / "lib64" / GLIBC[0])
 
     def inside(self, *command):
@@ -74,6 +88,31 @@ class Package(unittest.TestCase):
         self.assertIn("-%s-" % about["version"], self.file.name)
         self.assertTrue(re.fullmatch(r"[0-9a-f]{12}(-dirty)?|unknown", about["commit"]), about)
 
+    def test_it_names_no_path_of_the_machine_it_was_built_on(self):
+        packed = self.base / "packed"  # a tree in which nothing has run
+        packed.mkdir()
+        subprocess.run(["tar", "-C", str(packed), "--zstd", "-xf", str(self.file)], check=True)
+        for path in packed.rglob("*"):
+            self.assertFalse(path.is_symlink(), path)
+            content = path.read_bytes() if path.is_file() else b""
+            named = [folder for folder in (SOURCE, BUILD, self.base) if str(folder).encode() + b"/" in content]
+            self.assertEqual(named, [], path)
+
+    def test_every_library_and_program_needs_an_old_glibc_and_the_driver_alone(self):
+        seen = 0
+        for path in self.tree.rglob("*"):
+            if not path.is_file() or path.read_bytes()[:4] != b"\x7fELF":
+                continue
+            seen += 1
+            said = subprocess.run(["readelf", "--dynamic", "--version-info", "--wide", str(path)], stdout=subprocess.PIPE, text=True)
+            needed = set(re.findall(r"\(NEEDED\).*\[(.*)\]", said.stdout))
+            self.assertLessEqual(needed, LIBRARIES | {"libunwind.so.8", "liblzma.so.5", "libgcc_s.so.1"}
+                                 if "unwind" in path.name else LIBRARIES, path)
+            floor = max(tuple(map(int, one.split("."))) for one in re.findall(r"GLIBC_([0-9.]+)", said.stdout))
+            self.assertLessEqual(floor[:2], FLOOR, path)
+            self.assertNotRegex(said.stdout, r"\((RPATH|RUNPATH)\).*\[/", path)
+        self.assertGreaterEqual(seen, 12)
+
     def test_gpu_check_works_from_the_tree(self):
         """As on a GPU machine without a build, here over the fake driver."""
         out = self.base / "checked"
@@ -86,9 +125,31 @@ class Package(unittest.TestCase):
         self.assertEqual((report["device"], report["commit"]), ("Fake device 0", about["commit"]))
         self.assertEqual(report["sections"][0]["status"], "pass")
 
-    def test_programs_and_engine_work_with_glibc_alone(self):
-        if subprocess.run([*IN_ROOT, "/", "true"], stderr=subprocess.DEVNULL).returncode != 0:
+    def need_root(self):
+        if subprocess.run([*IN_ROOT, str(self.root), PYTHON, "-c", "pass"], env={}, stderr=subprocess.DEVNULL).returncode != 0:
             self.skipTest("this user may not change the root folder")
+
+    def test_gpu_check_works_with_glibc_and_python_alone(self):
+        """All that needs no PyTorch: no shell, no git, no compiler is there."""
+        self.need_root()
+        name = "/" + self.tree.name
+        done = subprocess.run([*IN_ROOT, str(self.root), PYTHON, name + "/tools/gpu-check", "--out", "/tmp/checked",
+                               "--section", "driver", "--section", "aliasing", "--section", "robustness"],
+                              env={"LD_LIBRARY_PATH": "/fakecuda", "PATH": "/nowhere"},
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.assertEqual(done.returncode, 0, done.stdout[-3000:] + done.stderr[-3000:])
+        report = json.loads((self.root / "tmp/checked/report.json").read_text())
+        passed = {c["name"] for s in report["sections"] for c in s["checks"] if c["status"] == "pass"}
+        self.assertLessEqual({"injection", "ways to the driver", "threads", "launches that take freed memory", "illegal address"},
+                             passed)
+        # A Python that never trains is not disturbed.
+        done = subprocess.run([*IN_ROOT, str(self.root), name + "/bin/convtrace", "run", "--output", "/tmp/none.ctrace", "--", PYTHON,
+                               "-c", "print('here')"], env={"PATH": "/nowhere"}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.assertEqual((done.returncode, done.stdout), (0, "here\n"), done.stderr)
+        self.assertFalse((self.root / "tmp/none.ctrace").exists())
+
+    def test_programs_and_engine_work_with_glibc_alone(self):
+        self.need_root()
         program = "/%s/share/convtrace/gpu-check/bin/gpu_launches" % self.tree.name
         done = self.inside("convtrace", "run", "--output", "/tmp/a.ctrace", "--", program, "--launches", "1000")
         self.assertEqual(done.returncode, 0, done.stderr)

@@ -63,7 +63,8 @@ def versions(python):
                 except metadata.PackageNotFoundError:
                     pass
         print(json.dumps(found))"""
-    return json.loads(subprocess.run([python, "-c", code, *PACKAGES], stdout=subprocess.PIPE, check=True).stdout)
+    done = subprocess.run([python, "-c", code, *PACKAGES], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    return json.loads(done.stdout) if done.returncode == 0 else {}
 
 
 def choose_python(root):
