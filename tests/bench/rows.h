@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <utility>
 #include <vector>
 
 namespace convtrace::bench {
@@ -67,6 +68,13 @@ class Rows {
         "\"against\": \"%s\", \"ok\": %s, \"spread\": %.3f}",
         first_ ? "" : ",\n ", row.name, median, row.unit, at_most ? "<=" : ">=", row.goal,
         row.against, ok ? "true" : "false", middle_half / median);
+    first_ = false;
+  }
+
+  /// Prints a median that has no goal.
+  void fact(const char* name, const char* unit, const char* against, std::vector<double> samples) {
+    std::printf("%s{\"name\": \"%s\", \"value\": %.4g, \"unit\": \"%s\", \"against\": \"%s\"}",
+                first_ ? "" : ",\n ", name, median_of(std::move(samples)), unit, against);
     first_ = false;
   }
 

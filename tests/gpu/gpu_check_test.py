@@ -1,6 +1,7 @@
 """tools/gpu-check itself, on the fake driver: every section runs or says why not, and the report keeps its promises.
 
-usage: gpu_check_test.py BUILD SOURCE [--cpu]; --cpu also runs the Python workloads, on the CPU: minutes.
+usage: gpu_check_test.py BUILD SOURCE [--cpu | --gpu]
+--cpu: the Python workloads on the CPU, minutes. --gpu: the command itself on this machine's device; exit code 77 without one.
 """
 import json
 import os
@@ -13,7 +14,7 @@ import time
 import unittest
 
 BUILD, SOURCE = (pathlib.Path(argument).resolve() for argument in sys.argv[1:3])
-WITH_CPU = "--cpu" in sys.argv
+WHERE = sys.argv[3] if len(sys.argv) > 3 else "--fake"
 COMMAND = [sys.executable, str(SOURCE / "tools" / "gpu-check")]
 SECTIONS = {"driver", "statistics", "aliasing", "frameworks", "overhead", "robustness"}
 NEEDS_NO_TORCH = {
@@ -56,7 +57,7 @@ class GpuCheck(unittest.TestCase):
         return json.loads(path.read_text()) if path.exists() else None
 
 
-@unittest.skipIf(WITH_CPU, "")
+@unittest.skipUnless(WHERE == "--fake", "")
 class OnTheFakeDriver(GpuCheck):
     def test_everything_passes_or_says_why_not(self):
         done, report = self.check()
@@ -173,7 +174,7 @@ class OnTheFakeDriver(GpuCheck):
         self.assertIn("not built", done.stderr)
 
 
-@unittest.skipUnless(WITH_CPU, "")
+@unittest.skipUnless(WHERE == "--cpu", "")
 class OnTheCpu(GpuCheck):
     def test_the_workloads_do_what_the_checks_expect_of_them(self):
         done, report = self.check("--device", "cpu", "--full", device=False)
@@ -185,5 +186,24 @@ class OnTheCpu(GpuCheck):
                               "against torch in float64"}, passed)
 
 
+@unittest.skipUnless(WHERE == "--gpu", "")
+class OnTheDevice(unittest.TestCase):
+    def test_nothing_fails(self):
+        """What it saw stays in build/gpu-check."""
+        self.assertEqual(subprocess.run(COMMAND, env={**os.environ, "CONVTRACE_BUILD": str(BUILD)}).returncode, 0)
+
+
+def need_device():
+    sys.path.insert(0, str(SOURCE / "tests" / "gpu"))
+    from gpu_check import machine
+
+    device, why = machine.driver()
+    if device is None:
+        print("skipped: " + why)
+        sys.exit(77)
+
+
 if __name__ == "__main__":
+    if WHERE == "--gpu":
+        need_device()
     unittest.main(argv=sys.argv[:1])

@@ -112,6 +112,8 @@ def main(root):
     if tree.missing:
         print("gpu-check: not built (tools/build makes it): " + ", ".join(tree.missing), file=sys.stderr)
         return 2
+    if "LD_LIBRARY_PATH" in os.environ:  # programs run in folders of their own
+        os.environ["LD_LIBRARY_PATH"] = ":".join(os.path.abspath(path) for path in os.environ["LD_LIBRARY_PATH"].split(":") if path)
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, cut_off)
     python = machine.absolute(args.python) if args.python else machine.choose_python(root)

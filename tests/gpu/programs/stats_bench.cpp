@@ -2,8 +2,9 @@
 /// kernel in the same run. Times are of the stream, between two events; ratios are medians of
 /// alternating pairs.
 ///
-/// usage: gpu_stats_bench [--quick]
+/// usage: gpu_stats_bench [--quick | --rate]
 ///
+/// --rate: only the row stats.gpu.f32_rate.
 /// Prints a JSON list of rows, as the programs of tests/bench. Exit code 77: no device.
 
 #include <cuda.h>
@@ -92,12 +93,17 @@ class Bench {
   Bench(const Bench&) = delete;
   Bench& operator=(const Bench&) = delete;
 
-  void fill(DType dtype, bool nan) {
+  enum class Fill { kNormal, kNaN, kSubnormal };
+
+  void fill(DType dtype, Fill fill = Fill::kNormal) {
     std::vector<float> pool(1 << 20);
     std::mt19937_64 random(1);
     std::normal_distribution<float> normal;
-    for (float& value : pool)
-      value = nan ? std::numeric_limits<float>::quiet_NaN() : normal(random);
+    for (float& value : pool) {
+      value = fill == Fill::kNaN         ? std::numeric_limits<float>::quiet_NaN()
+              : fill == Fill::kSubnormal ? 1e-40f * normal(random)
+                                         : normal(random);
+    }
     std::vector<std::byte> bytes(pool.size() * sizeof(float));
     const uint32_t size = std::min(4u, format::element_bytes(dtype));
     for (size_t i = 0; i < bytes.size() / size; ++i) {
@@ -206,23 +212,46 @@ void types(bench::Rows& rows, Bench& bench, int pairs) {
       {DType::kF16, "stats.gpu.f16", 1.15},      {DType::kF8E4M3FN, "stats.gpu.f8e4m3fn", 1.4},
       {DType::kF8E5M2, "stats.gpu.f8e5m2", 1.4}, {DType::kI8, "stats.gpu.i8", 1.4}};
   for (const Case& one : kCases) {
-    bench.fill(one.dtype, false);
+    bench.fill(one.dtype);
     rows.print(
         {one.name, "ratio", Goal::kAtMost, one.goal,
          "cub::DeviceReduce::Sum of the same 256 MiB (narrow types: as i32)"},
         ratios(bench, bench.stats_of(one.dtype, kLarge), bench.sum_of(one.dtype, kLarge), pairs));
   }
-  bench.fill(DType::kF32, false);
+}
+
+void rate(bench::Rows& rows, Bench& bench, int pairs) {
+  bench.fill(DType::kF32);
   std::vector<double> rates;
-  for (int i = 0; i < pairs; ++i)
-    rates.push_back(static_cast<double>(kLarge) / 1e12 /
-                    bench.time(bench.stats_of(DType::kF32, kLarge)));
+  for (int i = 0; i <= pairs; ++i) {
+    const double seconds = bench.time(bench.stats_of(DType::kF32, kLarge));
+    if (i > 0) rates.push_back(static_cast<double>(kLarge) / 1e12 / seconds);
+  }
   rows.print({"stats.gpu.f32_rate", "TB/s", Goal::kAtLeast, 3.0, "256 MiB; the goal is an H100's"},
              rates);
 }
 
+/// Against what memory itself allows.
+void memory(bench::Rows& rows, Bench& bench, int pairs) {
+  const Work copy = bench.device_copy(kLarge);
+  rows.print({"stats.gpu.f32_vs_copy", "ratio", Goal::kAtMost, 0.5,
+              "256 MiB read over a device copy of them, which reads and writes"},
+             ratios(bench, bench.stats_of(DType::kF32, kLarge), copy, pairs));
+  const Work few = bench.stats_of(DType::kF32, 16 * kMiB);
+  std::vector<double> hot;
+  for (int i = 0; i <= pairs; ++i) {
+    (void)bench.time(copy);  // pushes the first bytes out of the cache
+    const double cold = bench.time(few);
+    const double again = bench.time(few);
+    if (i > 0) hot.push_back(again / cold);
+  }
+  rows.print({"stats.gpu.cached", "ratio", Goal::kAtMost, 1.0,
+              "16 MiB that the GPU's cache holds over 16 MiB that it does not"},
+             hot);
+}
+
 void shapes(bench::Rows& rows, Bench& bench, int pairs) {
-  bench.fill(DType::kF32, false);
+  bench.fill(DType::kF32);
   std::vector<DeviceRequest> many;
   for (uint64_t i = 0; i < 1000; ++i)
     many.push_back(bench.request(DType::kF32, i * 64 * 1024, 64 * 1024));
@@ -232,16 +261,23 @@ void shapes(bench::Rows& rows, Bench& bench, int pairs) {
              ratios(bench, bench.stats_of(DType::kF32, 4096), bench.nothing(), pairs));
   std::vector<double> plain;
   for (int i = 0; i < pairs; ++i) plain.push_back(bench.time(bench.stats_of(DType::kF32, kLarge)));
-  std::sort(plain.begin(), plain.end());
-  bench.fill(DType::kF32, true);
-  std::vector<double> nan;
-  for (int i = 0; i < pairs; ++i)
-    nan.push_back(bench.time(bench.stats_of(DType::kF32, kLarge)) / plain[plain.size() / 2]);
-  rows.print({"stats.gpu.nan", "ratio", Goal::kAtMost, 6, "256 MiB of NaN over numbers"}, nan);
+  const double numbers = bench::median_of(plain);
+  const auto of = [&](Bench::Fill fill) {
+    bench.fill(DType::kF32, fill);
+    std::vector<double> found;
+    for (int i = 0; i < pairs; ++i)
+      found.push_back(bench.time(bench.stats_of(DType::kF32, kLarge)) / numbers);
+    return found;
+  };
+  rows.print({"stats.gpu.nan", "ratio", Goal::kAtMost, 6, "256 MiB of NaN over numbers"},
+             of(Bench::Fill::kNaN));
+  rows.print(
+      {"stats.gpu.subnormal", "ratio", Goal::kAtMost, 6, "256 MiB of subnormals over numbers"},
+      of(Bench::Fill::kSubnormal));
 }
 
 void values(bench::Rows& rows, Bench& bench, int pairs) {
-  bench.fill(DType::kF32, false);
+  bench.fill(DType::kF32);
   const auto store = bench.stats_of({bench.request(DType::kF32, 0, kLarge, Capture::kSnapshot)});
   std::vector<double> stalls;
   for (int i = 0; i <= pairs; ++i) {
@@ -255,7 +291,7 @@ void values(bench::Rows& rows, Bench& bench, int pairs) {
              stalls);
   void* pinned = nullptr;
   check(cuMemHostAlloc(&pinned, kLarge, 0), "cuMemHostAlloc");
-  std::vector<double> fractions;
+  std::vector<double> fractions, copies;
   for (int i = 0; i <= pairs; ++i) {
     const double plain = bench::seconds_of([&] {
       check(cuMemcpyDtoHAsync(pinned, bench.data(), kLarge, bench.stream()), "cuMemcpyDtoHAsync");
@@ -267,7 +303,10 @@ void values(bench::Rows& rows, Bench& bench, int pairs) {
       bench.settle();
     });
     if (i > 0) fractions.push_back(plain / stored);
+    if (i > 0) copies.push_back(static_cast<double>(kLarge) / 1e9 / plain);
   }
+  rows.fact("copy.gpu.to_host", "GB/s", "256 MiB into pinned memory, what this machine can do",
+            copies);
   rows.print({"snapshot.gpu.copy", "fraction", Goal::kAtLeast, 0.92,
               "a plain pinned copy of 256 MiB over storing it, statistics included"},
              fractions);
@@ -280,6 +319,7 @@ void values(bench::Rows& rows, Bench& bench, int pairs) {
 int main(int argc, char** argv) {
   using namespace convtrace;
   const bool quick = argc > 1 && std::strcmp(argv[1], "--quick") == 0;
+  const bool only_rate = argc > 1 && std::strcmp(argv[1], "--rate") == 0;
   int devices = 0;
   if (cuInit(0) != CUDA_SUCCESS || cuDeviceGetCount(&devices) != CUDA_SUCCESS || devices == 0) {
     std::fprintf(stderr, "no CUDA device\n");
@@ -290,9 +330,12 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "the driver lacks functions that the engine needs\n");
     return 1;
   }
-  const int pairs = quick ? 15 : 45;
+  const int pairs = quick || only_rate ? 15 : 45;
   Bench bench(driver);
   bench::Rows rows;
+  rate(rows, bench, pairs);
+  if (only_rate) return 0;
+  memory(rows, bench, pairs);
   types(rows, bench, pairs);
   shapes(rows, bench, pairs);
   values(rows, bench, pairs);

@@ -4,10 +4,11 @@
 /// usage: gpu_stats_bits [--large]
 ///
 /// Every type, sizes around the limits of tiles and vectors, every misalignment within 16 bytes,
-/// views, special values; each one alone and all together in batches, several times; then all with
-/// the variant for GPUs with slow f64, whose sums are near the CPU's, all else equal. --large adds
-/// one tensor above 4 GiB. Prints one JSON object: device, tensors compared, unequal, the first
-/// unequal one in words. Exit code 0 equal, 1 not, 77 no device.
+/// views, special values; some alone and all together in batches; some a hundred times while copies
+/// keep the memory busy; then all with the variant for GPUs with slow f64, whose sums are near the
+/// CPU's, all else equal. --large adds one tensor above 4 GiB. Prints one JSON object: device,
+/// tensors compared, unequal, the first unequal one in words. Exit code 0 equal, 1 not, 77 no
+/// device.
 
 #include <cuda.h>
 
@@ -213,6 +214,32 @@ void run(CUcontext context, const cupti::DriverApi& driver, std::span<Case> case
   stats.forget(context);
 }
 
+/// Work of another stream, enqueued while this lives.
+class Load {
+ public:
+  Load() {
+    check(cuStreamCreate(&stream_, CU_STREAM_NON_BLOCKING), "cuStreamCreate");
+    for (CUdeviceptr* buffer : {&from_, &to_}) check(cuMemAlloc(buffer, kBytes), "cuMemAlloc");
+  }
+  ~Load() {
+    cuStreamSynchronize(stream_);
+    for (CUdeviceptr buffer : {from_, to_}) cuMemFree(buffer);
+    cuStreamDestroy(stream_);
+  }
+  Load(const Load&) = delete;
+  Load& operator=(const Load&) = delete;
+
+  void more() {
+    for (int i = 0; i < 8; ++i)
+      check(cuMemcpyDtoDAsync(to_, from_, kBytes, stream_), "cuMemcpyDtoDAsync");
+  }
+
+ private:
+  static constexpr size_t kBytes = 8 << 20;
+  CUstream stream_ = nullptr;
+  CUdeviceptr from_ = 0, to_ = 0;
+};
+
 /// What a driver says of a GPU for graphics.
 CUresult slow_f64(int* value, CUdevice_attribute attribute, CUdevice device) {
   if (attribute != CU_DEVICE_ATTRIBUTE_SINGLE_TO_DOUBLE_PRECISION_PERF_RATIO)
@@ -242,6 +269,14 @@ int main(int argc, char** argv) {
         std::span(cases).subspan(i, std::min<size_t>(200, cases.size() - i)), outcome);
   for (size_t i = 0; i < cases.size(); i += 7)  // alone: a batch must not change anything
     run(device.context, driver, std::span(cases).subspan(i, 1), outcome);
+  std::vector<Case> repeated;
+  for (Case& one : all_cases())
+    if (stats::element_count(one.request.view) <= 10'007) repeated.push_back(std::move(one));
+  Load load;
+  for (size_t i = 0; i < 100; ++i) {
+    load.more();
+    run(device.context, driver, std::span(repeated).subspan(i % 10, 60), outcome);
+  }
   cupti::DriverApi slow = driver;
   slow.device_get_attribute = &slow_f64;
   for (size_t i = 0; i < cases.size(); i += 200)

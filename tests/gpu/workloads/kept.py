@@ -4,8 +4,13 @@ from common import arguments, deterministic, finish, training_script
 
 def values(torch, tensor):
     x = torch.view_as_real(tensor) if tensor.is_complex() else tensor
-    x = x.to(torch.float64)
-    return {"min": x.min().item(), "max": x.max().item(), "amax": x.abs().max().item(), "mean": x.mean().item(),
+    x = x.to(torch.float64).reshape(-1)
+    zero, negative = x == 0, torch.signbit(x)
+    counts = {"count": x.numel(), "nan": x.isnan(), "pos_inf": x == float("inf"), "neg_inf": x == float("-inf"),
+              "pos_zero": zero & ~negative, "neg_zero": zero & negative, "positive": x > 0, "negative": x < 0}
+    x = x[torch.isfinite(x)]
+    return {**{name: count if name == "count" else int(count.sum()) for name, count in counts.items()}, "finite": x.numel(),
+            "min": x.min().item(), "max": x.max().item(), "amax": x.abs().max().item(), "mean": x.mean().item(),
             "std": x.std(unbiased=False).item(), "sum": x.sum().item(), "l1": x.abs().sum().item(), "l2": x.norm().item()}
 
 
