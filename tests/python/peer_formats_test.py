@@ -28,6 +28,7 @@ class PeerFormats(ProgramTest):
             env={**os.environ, "PATH": os.path.dirname(sys.executable) + ":" + os.environ["PATH"]},
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, universal_newlines=True)
         self.assertEqual((done.returncode, done.stdout), (expect, ""), done.stderr)
+        self.said = done.stderr
         return out
 
     def read(self, *path):
@@ -61,7 +62,7 @@ class Ort(PeerFormats):
         for value, wanted in zip(found, (x.min(), x.max(), x.mean(), x.std())):
             self.assertTrue(math.isclose(float(value), wanted.item(), rel_tol=1e-9, abs_tol=1e-12), (second, wanted))
         self.assertEqual(third, "nan: 0, inf: 0")
-        self.assertTrue(samples.startswith("samples(evenly spread %d): [" % min(8, x.numel())), samples)
+        self.assertTrue(samples.startswith("samples(evenly spread %d): tensor([" % min(8, x.numel())), samples)
         self.assertEqual(signs, "neg: %d, pos: %d, zero: %d," % ((x < 0).sum(), (x > 0).sum(), (x == 0).sum()))
         self.assertEqual(line, "=" * 16)
 
@@ -70,11 +71,14 @@ class Ort(PeerFormats):
         cand, _ = self.train("cand", CONVTRACE_INCLUDE="lstm*")
         self.export("ort", base, cand)
         order = self.read("out", "base-0", "step_0", "order.txt").split()
-        merged = self.read("out", "merged", "base-0", "step_1.txt")
-        self.assertEqual(merged, "".join(self.read("out", "base-0", "step_1", file) for file in order))
-        other = self.read("out", "merged", "cand-1", "step_1.txt")
-        self.assertIn("tensor head_0th_output_forward not exist\n", other)
-        self.assertIn(self.read("out", "base-0", "step_1", "lstm_0th_output_forward"), other)
+        merged = self.read("out", "merge_base-0", "step_1_.txt")
+        self.assertEqual(merged, "".join(self.read("out", "base-0", "step_1", file) + "\n" for file in order))
+        other = self.read("out", "merge_cand-1", "step_1_.txt")
+        self.assertEqual(other, "".join(self.read("out", "cand-1", "step_1", file) + "\n" for file in order
+                                        if file.startswith("lstm")))
+        self.assertIn("tensor cand-1/step_1/head_0th_output_forward not exist\n", self.said)
+        self.export("ort", "--overwrite", base)
+        self.assertNotIn("merge_base-0", os.listdir(os.path.join(self.folder, "out")))
 
     def test_a_window_of_steps_ends_before_its_end(self):
         trace, _ = self.train("run")

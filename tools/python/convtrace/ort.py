@@ -1,13 +1,14 @@
 """Statistics of module outputs and their gradients as the text files of ONNX Runtime's StatisticsSubscriber.
 
 `step_N/NAME_forward`, `step_N/NAME_backward`, and `step_N/order.txt` with their names in order of execution. Several traces
-have a folder each, and `merged/TRACE/step_N.txt` holds the files of a step in the order of the first trace's first step, so
-that a text diff lines them up. Other than there, mean and std are right in every dtype, and minimum and maximum are of
+have a folder each, and `merge_TRACE/step_N_.txt` holds the files of a step in the order of the first trace's first step, as
+merge_activation_summary.py makes them, so that a text diff lines them up. Other than there, mean and std are right in every dtype, and minimum and maximum are of
 the finite values.
 """
 import math
 import os
 import re
+import sys
 
 from .numbers import std_of_sample, torch_dtype
 
@@ -15,6 +16,7 @@ SEPARATE = True  # several traces get a folder each
 
 _SLOT = re.compile(r"(output|grad_output):(\d+)")
 _STEP_FOLDER = re.compile(r"step_\d+")
+_MERGED = "merge_"
 
 
 def is_export(folder):
@@ -24,7 +26,7 @@ def is_export(folder):
     names = os.listdir(folder)
     if not all(os.path.isdir(os.path.join(folder, name)) for name in names):
         return False
-    return all(_STEP_FOLDER.fullmatch(name) for name in names) or "merged" in names
+    return all(_STEP_FOLDER.fullmatch(name) for name in names) or any(name.startswith(_MERGED) for name in names)
 
 
 def export(trace, name, folder):
@@ -55,15 +57,15 @@ def finish(folder, names):
         with open(os.path.join(folder, names[0], step, "order.txt"), encoding="utf-8") as file:
             order = list(dict.fromkeys(file.read().splitlines()))
     for name in names:
-        os.makedirs(os.path.join(folder, "merged", name))
+        os.makedirs(os.path.join(folder, _MERGED + name))
         for step in _steps(os.path.join(folder, name)):
-            with open(os.path.join(folder, "merged", name, step + ".txt"), "w", encoding="utf-8") as merged:
+            with open(os.path.join(folder, _MERGED + name, step + "_.txt"), "w", encoding="utf-8") as merged:
                 for file in order:
                     try:
                         with open(os.path.join(folder, name, step, file), encoding="utf-8") as one:
-                            merged.write(one.read())
+                            merged.write(one.read() + "\n")
                     except FileNotFoundError:
-                        merged.write("tensor %s not exist\n" % file)
+                        print("convtrace: tensor %s not exist" % os.path.join(name, step, file), file=sys.stderr)
 
 
 def _steps(folder):
@@ -94,7 +96,7 @@ def _summary(event, title):
         + "min: %s max: %s, mean: %s, std: %s \n" % (
             event["min"], event["max"], event["mean"], std_of_sample(event))
         + "nan: %d, inf: %d\n" % (event["nan"], event["pos_inf"] + event["neg_inf"])
-        + "samples(%s %d): [%s]\n" % (which, len(samples), ", ".join(_sample(value) for value in samples))
+        + "samples(%s %d): tensor([%s])\n" % (which, len(samples), ", ".join(_sample(value) for value in samples))
         + "neg: %d, pos: %d, zero: %d,\n" % (event["negative"], event["positive"], event["pos_zero"] + event["neg_zero"])
         + "=" * 16 + "\n")
 
