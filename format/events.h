@@ -394,6 +394,7 @@ struct Op {
   bool has_schema = false;      ///< end: a torch.library op, whose schema declares aliasing
   bool written = false;         ///< input: declared, or known to the framework, as written in place
   bool frees_reported = false;  ///< of its memory: the allocator tells what it frees
+  bool borrows = false;  ///< output: its storage cannot be resized, as one in another's memory
   StringId op;
   StringId slot;  ///< of a tensor, as in TensorStats
   Device device;

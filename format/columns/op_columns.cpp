@@ -6,7 +6,8 @@ namespace convtrace::format {
 
 void OpColumns::put(const Op& e) {
   const uint64_t flags = uint64_t{e.declares_alias} | uint64_t{e.has_schema} << 1 |
-                         uint64_t{e.written} << 2 | uint64_t{e.frees_reported} << 3;
+                         uint64_t{e.written} << 2 | uint64_t{e.frees_reported} << 3 |
+                         uint64_t{e.borrows} << 4;
   rows_.put({e.place.scope.value, e.place.call, static_cast<uint64_t>(e.place.phase),
              static_cast<uint64_t>(e.moment), flags, e.op.value, e.slot.value,
              static_cast<uint64_t>(e.device.type), e.device.index, e.bytes, e.storage_bytes,

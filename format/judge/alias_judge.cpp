@@ -83,6 +83,7 @@ void AliasJudge::on_end(const format::Op& end, Findings& findings) {
 /// counts.
 void AliasJudge::watch_owners(const format::Op& input, const format::Op& output,
                               const OpFinding& finding) {
+  if (is_unowned_output(input.value.storage)) return;  // then so is this one
   std::vector<Watch> inherited;
   for (const Watch& watch : watches_) {
     if (watch.output != input.value.storage || watch.owner == output.value.storage) continue;
@@ -132,6 +133,10 @@ bool AliasJudge::has_owner(uint64_t output) const {
   });
 }
 
+bool AliasJudge::is_unowned_output(uint64_t storage) const {
+  return std::ranges::any_of(unowned_, [storage](const Watch& w) { return w.output == storage; });
+}
+
 void AliasJudge::watch_unowned(const format::Op& output, OpFinding finding) {
   const uint64_t storage = output.value.storage;
   std::erase_if(unowned_, [storage](const Watch& known) { return known.output == storage; });
@@ -144,7 +149,10 @@ void AliasJudge::watch_unowned(const format::Op& output, OpFinding finding) {
     finding.alloc_stack = ended->alloc;
     finding.free_stack = ended->free;
   }
-  unowned_.push_back({.output = storage, .op_serial = op_serial_, .finding = finding});
+  unowned_.push_back({.output = storage,
+                      .generation = output.value.generation,
+                      .op_serial = op_serial_,
+                      .finding = finding});
 }
 
 void AliasJudge::on_stack(const format::Op& event, Findings& findings) {
@@ -201,6 +209,14 @@ void AliasJudge::on(const format::Free& event) {
     ended.t_ns = event.header.t_ns;
     ended.free = event.stack;
   }
+  std::erase_if(unowned_, [&](Watch& watch) {
+    if (watch.generation == 0 || watch.generation != event.generation) return false;
+    if (const Ended* const ended = ended_.find(event.address))
+      watch.finding.alloc_stack = ended->alloc;
+    watch.finding.free_stack = event.stack;
+    pending_.push_back({watch, event.header.thread});
+    return true;
+  });
   for (Watch& watch : watches_) {
     if (watch.generation == event.generation) watch.freed = true;
   }

@@ -7,9 +7,10 @@
 /// may overwrite O: that is the finding. It is held back until the same thread does its next op,
 /// launch or allocation, and withdrawn if O dies first: then a keep-alive was being torn down.
 ///
-/// An output may also lie in memory of which its allocator knows nothing. Mostly another library
-/// owns it. But if that allocator gives the same memory out while O lives, it was freed before the
-/// op returned, or has been since: the same finding, made then.
+/// An output may also lie in memory whose owner is not among the inputs: a buffer that the op
+/// keeps, or memory of which its allocator knows nothing. Mostly another library owns that. But if
+/// the buffer is freed while O lives, or the allocator gives the unknown memory out, which then was
+/// freed before the op returned or has been since, that is the same finding.
 ///
 /// Place:    trace_judge.h.
 /// Threads:  one.
@@ -83,6 +84,7 @@ class AliasJudge {
   void watch_owners(const format::Op& input, const format::Op& output, const OpFinding& finding);
   void add_watch(Watch watch);
   [[nodiscard]] bool has_owner(uint64_t output) const;
+  [[nodiscard]] bool is_unowned_output(uint64_t storage) const;
   void watch_unowned(const format::Op& output, OpFinding finding);
   void confirm(const format::EventHeader& now, const format::Alloc* alloc, Findings& findings);
   void announce(const format::EventHeader& now, Findings& findings);

@@ -43,26 +43,25 @@ std::string repeated(const OpFinding& finding) {
   return " It is occurrence " + std::to_string(finding.occurrence) + " of the same in this scope.";
 }
 
-/// Of memory whose owner is not among the op's inputs.
-std::string given_out_under_output(const OpFinding& finding, const std::string& output,
-                                   const std::string& at) {
-  return output + " of " + at + " lies over memory that it does not own " + extent(finding) +
-         ", which was freed before the op returned or has been since: the allocator has now given "
-         "it out again, to an allocation of " +
-         std::to_string(finding.given_to) + " bytes, while " + output +
-         " is still alive. What is written there overwrites " + output +
-         ": its values are then silently wrong, without any crash. Return a tensor that owns its "
-         "memory (clone it before what it lies over is freed), or give it a deleter that keeps "
-         "that memory alive." +
-         repeated(finding);
-}
-
 /// What became of the freed memory by the time of the finding.
 std::string overwriter(const OpFinding& finding, const std::string& output) {
   if (finding.given_to == 0)
     return "The next allocation can be given the same bytes and overwrite " + output;
   return "The allocator has given it out again, to an allocation of " +
          std::to_string(finding.given_to) + " bytes: what is written there overwrites " + output;
+}
+
+/// Of memory whose owner is not among the op's inputs.
+std::string freed_under_output(const OpFinding& finding, const std::string& output,
+                               const std::string& at) {
+  // Of memory that is given out again it is not known when it was freed.
+  return output + " of " + at + " lies over memory that it does not own " + extent(finding) +
+         ", which was freed before the op returned or has been since, while " + output +
+         " is still alive. " + overwriter(finding, output) +
+         ": its values are then silently wrong, without any crash. Return a tensor that owns its "
+         "memory (clone it before what it lies over is freed), or give it a deleter that keeps "
+         "that memory alive." +
+         repeated(finding);
 }
 
 std::string freed_under_output(const OpFinding& finding, const std::string& output,
@@ -141,8 +140,8 @@ std::string describe(const OpFinding& finding, const format::Definitions& defini
     const format::StringId family = definitions.kernel(finding.kernel).family;
     return autotune_mutation(finding, or_else(definitions.text(family), "(unnamed)"), slot, at);
   }
-  if (finding.kind == Kind::kFreedUnderOutput && !finding.other && finding.given_to != 0)
-    return given_out_under_output(finding, slot, at);
+  if (finding.kind == Kind::kFreedUnderOutput && !finding.other)
+    return freed_under_output(finding, slot, at);
   const std::string other = or_else(definitions.text(finding.other), "an input");
   return finding.kind == Kind::kFreedUnderOutput ? freed_under_output(finding, slot, other, at)
                                                  : output_aliases_input(finding, slot, other, at);

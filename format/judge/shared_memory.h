@@ -57,12 +57,13 @@ void each_shared(const format::Op& end, std::span<const format::Op> tensors, Fou
   }
 }
 
-/// Whether an output lies in memory of which its allocator, that reports, knows nothing: another
-/// library's, or memory that was freed before the op returned.
+/// Whether an output may lie in memory of somebody who is not among the inputs: its allocator, that
+/// reports, knows nothing of it (another library's, or memory that was freed before the op
+/// returned), or its storage is one that borrows.
 [[nodiscard]] inline bool is_unowned(const format::Op& output,
                                      std::span<const format::Op> tensors) {
-  if (output.moment != format::OpMoment::kOutput || !output.frees_reported ||
-      output.value.generation != 0 || output.bytes == 0) {
+  if (output.moment != format::OpMoment::kOutput || !output.frees_reported || output.bytes == 0 ||
+      (output.value.generation != 0 && !output.borrows)) {
     return false;
   }
   return std::ranges::none_of(tensors, [&output](const format::Op& other) {

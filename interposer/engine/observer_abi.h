@@ -85,7 +85,9 @@ struct convtrace_op_operand {
   uint64_t
       bytes; /* from the first to the last byte of the elements, so that overlap can be judged */
   uint64_t storage, storage_base, storage_bytes;
-  uint32_t version, reserved2;
+  uint32_t version;
+  uint8_t borrows; /* 1: an output whose storage cannot be resized: it may be another's memory */
+  uint8_t reserved2[3];
 };
 
 /// A tagged custom op returned. Sent after its output TENSOR messages: see CONVTRACE_SUBMIT_WATCH.

@@ -288,6 +288,7 @@ bool ObserverPort::Batch::op(const Message& message) {
     format::Op& tensor = tensors.emplace_back(
         op_event(*fixed, one.is_output != 0 ? Moment::kOutput : Moment::kInput));
     tensor.written = one.written != 0;
+    tensor.borrows = one.borrows != 0;
     tensor.slot = format::StringId{one.slot};
     tensor.device = {checked_enum(one.device_type, format::Device::Type::kOther), one.device_index};
     tensor.address = one.data;

@@ -31,6 +31,7 @@ bool OpRows::bind(const wire::OpColumns* table, size_t row_count) {
                      op.has_schema = (v[4] & 2) != 0;
                      op.written = (v[4] & 4) != 0;
                      op.frees_reported = (v[4] & 8) != 0;
+                     op.borrows = (v[4] & 16) != 0;
                      op.op = {u32(5)};
                      op.slot = {u32(6)};
                      enums.set(op.device.type, v[7]);

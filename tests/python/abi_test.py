@@ -24,7 +24,7 @@ LAYOUTS = {
         "phase", "declared_alias", "schema_known", "scope", "call", "op", "operand_count")),
     "OP_OPERAND": ("op_operand", (
         "slot", "is_output", "device_type", "device_index", "written", "data", "bytes", "storage",
-        "storage_base", "storage_bytes", "version")),
+        "storage_base", "storage_bytes", "version", "borrows")),
     "FRAMES_MESSAGE": ("frames", MESSAGE + ("storage", "frame_count")),
     "FACT_MESSAGE": ("fact", MESSAGE + ("name", "value")),
     "LOSS_MESSAGE": ("loss", MESSAGE + ("reason", "count")),

@@ -49,6 +49,7 @@ class Aliasing(ProgramTest):
         # Whose memory it was, nobody knows; that it is somebody else's now, the allocator does.
         self.assertEqual((freed["GivesTemporary"]["slot"], freed["GivesTemporary"]["other"]), ("output:0", None))
         self.assertIn("given it out again", freed["GivesTemporary"]["message"])
+        self.assertEqual((freed["GivesBuffer"]["slot"], freed["GivesBuffer"]["other"]), ("output:0", None))
         self.assertEqual([f["op"] for f in found if f["kind"] == "output-aliases-input"].count("Late"), 1)
         self.assertIn(" W finding: freed-under-output", traced.stderr)
 

@@ -74,6 +74,12 @@ class Second(torch.autograd.Function):
         return y * 2
 
 
+class Lends(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return torch.from_numpy((x * 2).numpy())
+
+
 class Tags(ObservedTest):
     def one_op(self):
         op, = self.fake.of("op")
@@ -108,6 +114,14 @@ class Tags(ObservedTest):
         written = [[(o.slot, o.written) for o in op.operands if not o.is_output] for op in self.fake.of("op")]
         self.assertEqual(written, [[("input:0", True)], [("input:0", True)], [("input:0", True), ("input:1", False)]])
         self.assertEqual([t.slot for t in self.fake.of("tensor") if "after" in t.slot], ["input_after:1"])
+
+    def test_outputs_whose_storage_cannot_be_resized_are_marked(self):
+        x = torch.ones(8)
+        Second.apply(x, torch.from_numpy(x.numpy()))
+        Lends.apply(torch.ones(8))
+        marked = [[(o.slot, o.borrows, o.written) for o in op.operands] for op in self.fake.of("op")]
+        self.assertEqual(marked, [[("input:0", False, False), ("input:1", False, False), ("output:0", False, False)],
+                                  [("input:0", False, False), ("output:0", True, False)]])
 
     def test_the_inputs_behind_a_tensor_that_cannot_be_read_keep_their_slots(self):
         Second.apply(torch.ones(2).to_sparse(), torch.ones(3))

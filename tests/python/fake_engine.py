@@ -107,11 +107,11 @@ class FakeEngine:
         _, _, _, phase, alias, schema, scope, call, op, count = engine.OP_MESSAGE.unpack_from(data)
         operands = []
         for i in range(count):
-            slot, is_output, device, index, written, address, span, storage, base, size, version = (
+            slot, is_output, device, index, written, address, span, storage, base, size, version, borrows = (
                 engine.OP_OPERAND.unpack_from(
                     data, engine.OP_MESSAGE.size + i * engine.OP_OPERAND.size))
             operands.append(SimpleNamespace(
-                slot=self.texts[slot], is_output=bool(is_output), written=bool(written), address=address, bytes=span,
+                slot=self.texts[slot], is_output=bool(is_output), written=bool(written), borrows=bool(borrows), address=address, bytes=span,
                 storage=storage, base=base, size=size, version=version))
         return SimpleNamespace(kind="op", phase=PHASES[phase], declared_alias=bool(alias),
                                schema_known=bool(schema), scope=self.texts[scope], call=call,

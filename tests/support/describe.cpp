@@ -123,10 +123,10 @@ struct Describer {
     text.fields(header, kind, device, stream, event, flags);
   }
   void operator()(const Op& e) {
-    const auto& [header, place, moment, declares, schema, written, reported, op, slot, device,
-                 address, bytes, value, storage_bytes, stack] = e;
-    text.fields(header, place, moment, declares, schema, written, reported, op, slot, device,
-                address, bytes, value, storage_bytes, stack);
+    const auto& [header, place, moment, declares, schema, written, reported, borrows, op, slot,
+                 device, address, bytes, value, storage_bytes, stack] = e;
+    text.fields(header, place, moment, declares, schema, written, reported, borrows, op, slot,
+                device, address, bytes, value, storage_bytes, stack);
   }
 };
 

@@ -168,10 +168,10 @@ class EventGenerator::Filler {
     (*this)(header, kind, device, stream, event, flags);
   }
   void fill(Op& e) {
-    auto& [header, place, moment, declares, schema, written, reported, op, slot, device, address,
-           bytes, value, storage_bytes, stack] = e;
-    (*this)(header, place, moment, declares, schema, written, reported, op, slot, device, address,
-            bytes, value, storage_bytes, stack);
+    auto& [header, place, moment, declares, schema, written, reported, borrows, op, slot, device,
+           address, bytes, value, storage_bytes, stack] = e;
+    (*this)(header, place, moment, declares, schema, written, reported, borrows, op, slot, device,
+            address, bytes, value, storage_bytes, stack);
   }
 
  private:

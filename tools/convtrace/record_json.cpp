@@ -200,6 +200,7 @@ class Filler {
       json_["storage_bytes"] = e.storage_bytes;
       json_["written"] = e.written;
       json_["frees_reported"] = e.frees_reported;
+      if (e.moment == Moment::kOutput) json_["borrows"] = e.borrows;
     } else if (e.moment == Moment::kEnd) {
       json_["declares_alias"] = e.declares_alias;
       json_["has_schema"] = e.has_schema;

@@ -29,7 +29,7 @@ TENSOR_MESSAGE = struct.Struct("<HHI4B4B4IIi5Q")
 SCOPE_MESSAGE = struct.Struct("<HHI2B6x2I")
 STEP_MESSAGE = struct.Struct("<HHII4x")
 OP_MESSAGE = struct.Struct("<HHI3B5x4I")
-OP_OPERAND = struct.Struct("<I4B5QI4x")
+OP_OPERAND = struct.Struct("<I4B5QIB3x")
 FRAMES_MESSAGE = struct.Struct("<HHIQI4x")
 FACT_MESSAGE = struct.Struct("<HHI2I")
 LOSS_MESSAGE = struct.Struct("<HHIB7xQ")
@@ -143,18 +143,20 @@ class Batch:
         STEP_MESSAGE.pack_into(self._bytes, self._claim(16), STEP, 0, 16, index)
 
     def op(self, phase, declared_alias, schema_known, scope, call, op, operands):
-        """`operands`: (slot, is_output, written, value, bytes spanned)."""
+        """`operands`: (slot, is_output, of an input whether it is written and of an output whether it borrows,
+        value, bytes spanned)."""
         total = OP_MESSAGE.size + OP_OPERAND.size * len(operands)
         start = self._claim(total)
         OP_MESSAGE.pack_into(
             self._bytes, start, OP, 0, total, phase, declared_alias, schema_known, scope, call, op,
             len(operands))
         start += OP_MESSAGE.size
-        for slot, is_output, written, value, span in operands:
+        for slot, is_output, mark, value, span in operands:
             device, index, _, _, version, data, storage, base, size, _, _ = value
+            written, borrows = (0, mark) if is_output else (mark, 0)
             OP_OPERAND.pack_into(
                 self._bytes, start, slot, is_output, device, index, written, data, span, storage, base,
-                size, version)
+                size, version, borrows)
             start += OP_OPERAND.size
 
     def op_begin(self, phase, scope, call, op):

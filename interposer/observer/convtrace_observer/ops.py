@@ -195,7 +195,8 @@ class CustomOps:
             slot = observer.modules.slot(kind, index)
             if capture is not None:
                 thread.batch.tensor(self._phase(thread, tag), capture, scope, call, slot, op, value)
-            operands.append((slot, is_output, 0, value, values.span_bytes(value)))
+            borrows = is_output and observer.read.borrows(tensor)
+            operands.append((slot, is_output, int(borrows), value, values.span_bytes(value)))
         return operands
 
     def _left(self, thread, tag, operands, args, kwargs):

@@ -106,6 +106,13 @@ class TensorReader:
             self.skipped += 1
         return value
 
+    def borrows(self, tensor):
+        """Whether a tensor may lie in memory that another lends it: the storages that torch gives memory of their
+        own can be resized. To be called as this is."""
+        if not self._untyped or type(tensor) not in self.plain:
+            return False
+        return not tensor.untyped_storage().resizable()
+
     def _unwrap(self, tensor):
         kind = type(tensor)
         if kind.__name__ == "DTensor":

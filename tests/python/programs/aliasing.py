@@ -92,6 +92,19 @@ def gives_a_temporary():
             return result.sum()
 
 
+def gives_a_buffer():
+    """Of its own, which it replaces while somebody still has the last result."""
+    buffers = []
+
+    def forward(ctx, x):
+        buffers[:] = [x * 2]
+        return unowned(buffers[0]).view(x.shape)
+    op = function("GivesBuffer", forward)
+    first = op.apply(fresh())
+    second = op.apply(fresh())
+    return first.sum() + second.sum()
+
+
 def backward_gives_its_gradient():
     op = function("GivesGradient", lambda ctx, x: x * 1,
                   lambda ctx, gradient: unowned(gradient).view(gradient.shape))
@@ -165,6 +178,7 @@ FAULTY = {
     "GivesNinth": freed_input("GivesNinth", nine),
     "GivesLent": freed_input("GivesLent", lent),
     "GivesTemporary": gives_a_temporary,
+    "GivesBuffer": gives_a_buffer,
     "GivesGradientBackward": backward_gives_its_gradient,
     "Late": late,
     "aliasing_test::hidden": schema_hides_the_argument,
@@ -245,6 +259,23 @@ def foreign_outputs():
         if i % 3 == 0:
             del outputs[len(outputs) // 2]
     return sum(outputs)
+
+
+def kept_buffers():
+    """Of ops that replace them, shared with results that keep them, or viewed and given away as FSDP does."""
+    buffers = []
+
+    def forward(ctx, x):
+        buffers[:] = [x * 2]
+        return torch.from_numpy(buffers[0].numpy()), dlpack.from_dlpack(dlpack.to_dlpack(buffers[0]))
+    op = function("Kept", forward)
+    results = [op.apply(fresh()) for _ in range(10)]
+    workspace = fresh()
+    viewing = function("Viewing", lambda ctx, x: workspace[:32])
+    view = viewing.apply(fresh())
+    workspace.untyped_storage().resize_(0)
+    others = [fresh() for _ in range(64)]
+    return sum(a.sum() + b.sum() for a, b in results) + len(others) + view.numel()
 
 
 def plain_sharing():
@@ -356,7 +387,7 @@ def train(model, optimizer):
 
 
 CORRECT = {case.__name__: case for case in (
-    in_place, declared_write, views, *((numpy_sharing, numpy_owner, foreign_outputs, plain_sharing) if DEVICE == "cpu" else ()),
+    in_place, declared_write, views, *((numpy_sharing, numpy_owner, foreign_outputs, kept_buffers, plain_sharing) if DEVICE == "cpu" else ()),
     dlpack_sharing, checkpointed, tied_weights, resized_storage, flattened_lstm, mixed_precision, churn, loader)}
 
 

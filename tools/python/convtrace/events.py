@@ -324,6 +324,8 @@ class _Chunk:
             event.update(slot=slot, device=device, address=v["address"], bytes=v["bytes"],
                          storage_bytes=v["storage_bytes"], written=bool(v["flags"] & 4),
                          frees_reported=bool(v["flags"] & 8))
+            if moment == "output":
+                event["borrows"] = bool(v["flags"] & 16)
         elif moment == "end":
             event.update(declares_alias=bool(v["flags"] & 1), has_schema=bool(v["flags"] & 2))
         elif moment == "stack" and slot:

@@ -416,6 +416,74 @@ TEST_CASE("alias_judge: an output over a temporary that the op freed", "[judge][
   CHECK(p.errors() == 1);
 }
 
+TEST_CASE("alias_judge: an output over a buffer that the op keeps, which is freed",
+          "[judge][alias]") {
+  Program p;
+  format::Alloc buffer;
+  buffer.address = 0x500000;
+  buffer.stack = StackId{20};
+  p.see(buffer);
+  format::Op output = tensor(kOutput0, 2, 0x500000);
+  output.value.generation = 7;
+  output.borrows = true;
+  format::Free end;
+  end.address = 0x500000;
+  end.generation = 7;
+  end.source = format::MemorySource::kFramework;
+  end.stack = StackId{21};
+  SECTION("is found at the next thing that its thread does") {
+    CHECK(p.op({tensor(kInput0, 1, 0x1000), output}));
+    p.stack(5);
+    p.see(end);
+    CHECK(p.findings.empty());
+    p.allocates(kThread + 1);
+    CHECK(p.findings.empty());
+    p.allocates();
+    REQUIRE(p.errors() == 1);
+    CHECK(p.findings[0].slot == kOutput0);
+    CHECK(p.findings[0].other == StringId{});
+    CHECK(p.findings[0].given_to == 0);
+    CHECK(p.findings[0].alloc_stack == StackId{20});
+    CHECK(p.findings[0].launch_stack == StackId{5});
+    CHECK(p.findings[0].free_stack == StackId{21});
+    p.gives_out(0x500000);
+    CHECK(p.errors() == 1);
+  }
+  SECTION("is not, where the output goes first: it kept the buffer") {
+    p.op({tensor(kInput0, 1, 0x1000), output});
+    p.dies(2);
+    p.see(end);
+    p.allocates();
+    CHECK(p.findings.empty());
+  }
+  SECTION("is not, where the output goes with it") {
+    p.op({tensor(kInput0, 1, 0x1000), output});
+    p.see(end);
+    p.dies(2);
+    p.allocates();
+    CHECK(p.findings.empty());
+  }
+  SECTION("is not, where the storage can be resized: it gives its own memory away") {
+    output.borrows = false;
+    CHECK_FALSE(p.op({tensor(kInput0, 1, 0x1000), output}));
+    p.see(end);
+    p.allocates();
+    CHECK(p.findings.empty());
+  }
+  SECTION("is found of an output of another op in the same memory, too") {
+    p.op({tensor(kInput0, 1, 0x1000), output});
+    format::Op input = output;
+    input.moment = format::OpMoment::kInput;
+    input.slot = kInput0;
+    output.value.storage = 3;
+    p.declared = true;
+    p.op({input, output});
+    p.see(end);
+    p.allocates();
+    CHECK(p.errors() == 2);
+  }
+}
+
 TEST_CASE("alias_judge: memory of another library accuses nobody", "[judge][alias]") {
   Program p;
   SECTION("that is given out once the output is dead") {

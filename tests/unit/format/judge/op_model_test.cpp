@@ -103,6 +103,7 @@ class OpHistory {
     event.bytes = event.storage_bytes = kBytes;
     event.value = {.storage = storage.id, .generation = block.foreign ? 0 : block.generation};
     event.frees_reported = true;
+    event.borrows = moment == OpMoment::kOutput && !storage.owns;
     return event;
   }
   void value(const std::string& op, const char* slot, const Storage& storage, uint64_t hash,
@@ -248,9 +249,15 @@ class OpHistory {
     see(end, thread);
     if (!chance(3)) see(named(OpMoment::kStack, op), thread);
   }
-  /// Memory of its own, of its input without owning it, or its input itself.
+  /// Memory of its own, of its input or of something else without owning it, or its input itself.
   size_t output(const std::string& op, size_t taken) {
-    switch (below(3)) {
+    switch (below(4)) {
+      case 3: {
+        const size_t block = below(blocks_.size());
+        if (blocks_[block].freed) return taken;
+        storages_.push_back({.id = ++last_storage_, .block = block, .op = op});
+        return storages_.size() - 1;
+      }
       case 0:
         owner();
         return storages_.size() - 1;
