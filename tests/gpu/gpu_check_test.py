@@ -86,8 +86,8 @@ class OnTheFakeDriver(GpuCheck):
         self.assertIn(ran[0], second["sections"][0]["checks"])
 
     def cut_off(self, number):
-        """Ends a run by a signal while a check is under way. @return (exit code, the report then, what was left running)."""
-        command = [*COMMAND, "--out", str(self.out), "--section", "driver", "--section", "statistics"]
+        """Ends a run by a signal while a check is under way. @return (exit code, the report then)."""
+        command = [*COMMAND, "--out", str(self.out), "--section", "driver"]
         with subprocess.Popen(command, env=self.environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as run:
             def children():
                 listed = pathlib.Path("/proc/%d/task" % run.pid).glob("*/children")
@@ -100,29 +100,48 @@ class OnTheFakeDriver(GpuCheck):
             while not under_way():
                 self.assertIsNone(run.poll(), "it ended before it was cut off")
                 time.sleep(0.01)
-            left = children()
             run.send_signal(number)
             run.communicate()
-        return run.returncode, self.report(), [pid for pid in left if runs(pid)]
+        return run.returncode, self.report()
 
     def test_a_run_that_is_cut_off_keeps_its_part_and_can_be_resumed(self):
-        code, report, left = self.cut_off(signal.SIGTERM)
-        self.assertEqual((code, left), (128 + signal.SIGTERM, []))
+        code, report = self.cut_off(signal.SIGTERM)
+        self.assertEqual(code, 128 + signal.SIGTERM)
         self.check_resumed(report)
 
+    def test_a_run_that_is_cut_off_leaves_no_children(self):
+        script = """if True:
+            import signal, subprocess, sys
+            sys.path.insert(0, sys.argv[1])
+            from gpu_check import main, processes
+            signal.signal(signal.SIGTERM, main.cut_off)
+            child = processes.start(["sh", "-c", "sleep 1000 & echo $!; wait"], stdout=subprocess.PIPE)
+            print(child.pid, child.stdout.readline(), flush=True)
+            signal.pause()"""
+        with subprocess.Popen([sys.executable, "-c", script, str(SOURCE / "tests" / "gpu")], stdout=subprocess.PIPE,
+                              stderr=subprocess.DEVNULL, text=True) as run:
+            left = run.stdout.readline().split()
+            self.assertEqual([runs(pid) for pid in left], [True, True])
+            run.terminate()
+            self.assertEqual(run.wait(), 128 + signal.SIGTERM)
+        end = time.monotonic() + 10
+        while any(map(runs, left)):
+            self.assertLess(time.monotonic(), end, "children were left running")
+            time.sleep(0.01)
+
     def test_a_run_that_is_killed_keeps_its_part_and_can_be_resumed(self):
-        code, report, _ = self.cut_off(signal.SIGKILL)
+        code, report = self.cut_off(signal.SIGKILL)
         self.assertEqual(code, -signal.SIGKILL)
         self.check_resumed(report)
 
     def check_resumed(self, report):
         before = {check["name"]: check for check in report["sections"][0]["checks"] if check["status"] == "pass"}
         self.assertTrue(before)
-        done, after = self.check("--section", "driver", "--section", "statistics", "--resume")
+        done, after = self.check("--section", "driver", "--resume")
         self.assertEqual(done.returncode, 0, done.stdout)
         checks = {check["name"]: check for section in after["sections"] for check in section["checks"]}
         self.assertLessEqual(before.items(), checks.items())
-        self.assertEqual(checks["bits"]["status"], "pass")
+        self.assertEqual(checks["launch cost"]["status"], "pass")
         again = {line[13:47].strip() for line in done.stdout.splitlines()}
         self.assertFalse(again & set(before))
 
@@ -155,6 +174,28 @@ class OnTheFakeDriver(GpuCheck):
         bench.end = time.monotonic() + 1
         with self.assertRaisesRegex(Skip, "time was over"):
             bench.run(["sleep", "100"], timeout=50)
+
+    def test_numbers_survive_a_failure_and_are_json(self):
+        sys.path.insert(0, str(SOURCE / "tests" / "gpu"))
+        from gpu_check.bench import Bench, Failure
+        from gpu_check.check import Check
+        from gpu_check.main import run_check
+        from gpu_check.tree import Tree
+
+        def misses_its_goal(bench):
+            bench.note({"ratio": 2.0, "never": float("nan")})
+            raise Failure("goal missed")
+
+        bench = Bench(Tree(SOURCE), sys.executable, "cuda", False, False)
+        self.addCleanup(bench.close)
+        entry = run_check(bench, Check("speed", misses_its_goal, 1, False, False), 10)
+        self.assertEqual((entry["status"], entry["numbers"]), ("fail", {"ratio": 2.0, "never": "nan"}))
+        with self.assertRaisesRegex(Failure, "goal <= 1.02"):
+            bench.judge("step", 1.03, 1.02)
+        with self.assertRaisesRegex(Failure, "other ones"):
+            bench.expect_same({"digest": "a"}, {"digest": "b"}, lambda: {"digest": "a"})
+        bench.expect_same({"digest": "a"}, {"digest": "b"}, lambda: {"digest": "c"})
+        self.assertIn("same_bits", bench.numbers)
 
     def test_a_driver_that_fails_is_a_failure_with_its_reason(self):
         done, report = self.check("--section", "driver", FAKECUDA_STICKY_AT_LAUNCH="100")

@@ -76,6 +76,7 @@ class Bench:
     def __init__(self, tree, python, device, is_fake, full, end=float("inf")):
         self.tree, self.python, self.device, self.is_fake, self.full = tree, python, device, is_fake, full
         self.end = end  # of time.monotonic(): what runs then is cut off
+        self.numbers = {}  # what a check has measured, kept when it fails
         self.cupti = None
         self.driver_trouble = None  # why there is no device at all
         self.torch_trouble = None  # why PyTorch cannot use the device
@@ -140,6 +141,8 @@ class Bench:
 
     def program(self, done):
         """The JSON that a program of ours printed."""
+        if done.code == NO_DEVICE:
+            raise Skip(done.err.strip())
         expect(done.code == 0, "ended with %d: %s" % (done.code, (done.err or done.out).strip()[-400:]))
         return json.loads(done.out)
 
@@ -181,6 +184,17 @@ class Bench:
         if plain != 0:
             raise Skip("ends with %d without convtrace, too: %s" % (plain, said))
         raise Failure("ended with %d, without convtrace with 0: %s" % (done.code, said))
+
+    def expect_same(self, plain, traced, again):
+        """Results with and without convtrace; what does not repeat its own (again() makes it) cannot be held to that."""
+        if plain["digest"] != traced["digest"]:
+            expect(again()["digest"] != plain["digest"], "the results are other ones under convtrace")
+            self.note({"same_bits": "the program does not repeat its own"})
+
+    def note(self, numbers):
+        """Keeps numbers, whatever comes. @return all that is kept."""
+        self.numbers.update(numbers)
+        return self.numbers
 
     def judge(self, what, value, limit, at_least=False):
         """A number against its goal; times of a fake device or of the CPU are not judged."""

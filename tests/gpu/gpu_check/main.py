@@ -7,6 +7,7 @@ import os
 import pathlib
 import signal
 import sys
+import tempfile
 import time
 import traceback
 
@@ -48,13 +49,13 @@ def facts(tree, python, workloads):
 
 def run_check(bench, check, remaining):
     """@return the check's entry in the report."""
-    status, why, numbers, start = "pass", "", {}, time.monotonic()
+    status, why, start = "pass", "", time.monotonic()
     try:
         if check.full_only and not bench.full:
             raise Skip("only with --full")
         if remaining < check.seconds:
             raise Skip("the time is over")
-        numbers = check.run(bench) or {}
+        bench.note(check.run(bench) or {})
     except Skip as skip:
         status, why = "skip", str(skip)
     except Failure as failure:
@@ -62,7 +63,7 @@ def run_check(bench, check, remaining):
     except Exception:  # a fault of the check itself must not hide what the others say
         status, why = "fail", traceback.format_exc(limit=-3)
     numbers = {key: value if not isinstance(value, float) or math.isfinite(value) else str(value)  # JSON has no NaN
-               for key, value in numbers.items()}
+               for key, value in bench.numbers.items()}
     return dict(name=check.name, status=status, why=why, numbers=numbers, seconds=round(time.monotonic() - start, 2))
 
 
@@ -112,6 +113,10 @@ def main(root):
     if tree.missing:
         print("gpu-check: not built (tools/build makes it): " + ", ".join(tree.missing), file=sys.stderr)
         return 2
+    # Compilers of kernels write beside us, not into a home that may not be writable.
+    cache = tempfile.TemporaryDirectory(prefix="gpu-check-cache-")
+    for name in ("TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR"):
+        os.environ.setdefault(name, os.path.join(cache.name, name.lower()))
     if "LD_LIBRARY_PATH" in os.environ:  # programs run in folders of their own
         os.environ["LD_LIBRARY_PATH"] = ":".join(os.path.abspath(path) for path in os.environ["LD_LIBRARY_PATH"].split(":") if path)
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):

@@ -2,7 +2,6 @@
 import atexit
 import contextlib
 import os
-import tempfile
 
 from common import arguments, deterministic, digest, finish, need, need_gpu, need_triton
 
@@ -231,8 +230,8 @@ def distributed(torch, device):
     # There may be no network: one rank needs none.
     for backend in ("NCCL", "GLOO"):
         os.environ.setdefault(backend + "_SOCKET_IFNAME", "lo")
-    store = tempfile.NamedTemporaryFile()
-    torch.distributed.init_process_group("nccl" if device == "cuda" else "gloo", init_method="file://" + store.name + ".store",
+    store = os.path.join(os.getcwd(), "store-%d" % os.getpid())
+    torch.distributed.init_process_group("nccl" if device == "cuda" else "gloo", init_method="file://" + store,
                                          rank=0, world_size=1)
     atexit.register(torch.distributed.destroy_process_group)
     scene = gpt(torch, device)

@@ -51,6 +51,7 @@ def odd_injection(bench):
                         name + "_launches_seen": launch_count(probe["driver"]) if probe else 0})
         if probe:
             numbers["symbols_are_global"] = probe["global"]
+    bench.note(numbers)
     # What convtrace rests on; the rest is for docs/gpu-results.md.
     expect(numbers["missing_works"], "a path that does not exist breaks CUDA")
     expect(numbers["two_contexts_calls"] == 1, "InitializeInjection was called %d times" % numbers["two_contexts_calls"])
@@ -138,6 +139,7 @@ def launch_cost(bench):
     numbers["added_ns"] = added
     numbers["added_share"] = added / numbers["bare_ns"]
     numbers["own_ns"] = numbers["recorded_ns"] - numbers["cupti_list_ns"]  # beside CUPTI's part
+    bench.note(numbers)
     bench.judge("added time of a launch in ns", added, 400)
     bench.judge("added time over a bare launch", numbers["added_share"], 0.25)
     return numbers
@@ -212,7 +214,7 @@ def check_same_results(bench, command, **settings):
     environment = {key: settings.pop(key) for key in list(settings) if key.isupper()}
     plain = bench.result(bench.run(command, **environment))
     done, trace = bench.traced(command, environment=environment, **settings)
-    expect(bench.result(done)["digest"] == plain["digest"], "results changed under %s %s" % (environment, settings))
+    bench.expect_same(plain, bench.result(done), lambda: bench.result(bench.run(command, **environment)))
     return trace.info["records"]
 
 
@@ -249,13 +251,11 @@ def operands_of_pytorch(bench):
     done, trace = bench.traced(bench.workload("known_operands"))
     said = bench.result(done)
     launches = [(r["kernel"], {operand["address"] for operand in r["operands"]}) for r in trace.records("launch")]
-    numbers = {}
     for one in said["operations"]:
         wanted = set(one["addresses"])
         kernel, best = max(((kernel, len(wanted & found)) for kernel, found in launches), key=lambda pair: pair[1])
-        numbers[one["what"]] = "%d of %d by %s" % (best, len(wanted), kernel[:60])
+        bench.note({one["what"]: "%d of %d by %s" % (best, len(wanted), kernel[:60])})
         expect(best > 0, "%s: no launch has any of its tensors" % one["what"])
-    return numbers
 
 
 @CHECKS.add("allocator", seconds=30)
@@ -320,7 +320,7 @@ def profiler(bench):
         plain = bench.result(bench.run(command, **environment))
         done, trace = bench.traced(command, environment=environment)
         traced = bench.result(done)
-        expect(plain["digest"] == traced["digest"], "results changed (%s)" % name)
+        bench.expect_same(plain, traced, lambda: bench.result(bench.run(command, **environment)))
         expect(trace.info["records"].get("launch", 0) or bench.device == "cpu", "%s: no launch in the trace" % name)
         numbers.update({name + "_kernels_profiled_alone": plain["profiled_kernels"],
                         name + "_kernels_profiled_traced": traced["profiled_kernels"],

@@ -74,9 +74,8 @@ def speed(bench):
     done = bench.run(bench.native(bench.tree.stats_bench, *([] if bench.full else ["--quick"])), timeout=300)
     rows = bench.program(done)
     missed = [row for row in rows if row.get("ok") is False]
-    numbers = {row["name"]: row["value"] for row in rows if row.get("value") is not None}
+    bench.note({row["name"]: row["value"] for row in rows if row.get("value") is not None})
     expect(not missed, "goals missed: " + ", ".join("%s %.4g (%s)" % (r["name"], r["value"], r["goal"]) for r in missed))
-    return numbers
 
 
 @CHECKS.add("speed against torch", seconds=30, alone=True)
@@ -89,6 +88,7 @@ def speed_against_torch(bench):
     ours = numbers["bytes"] / 1e12 / row["value"] * 1e3
     numbers = {"ours_ms": ours, "torch_ms": numbers["torch_ms"], "subscriber_ms": numbers["subscriber_ms"],
                "torch_over_ours": numbers["torch_ms"] / ours, "subscriber_over_ours": numbers["subscriber_ms"] / ours}
+    bench.note(numbers)
     bench.judge("PyTorch's operations over ours", numbers["torch_over_ours"], 10, at_least=True)
     bench.judge("the subscriber's operations over ours", numbers["subscriber_over_ours"], 15, at_least=True)
     return numbers
