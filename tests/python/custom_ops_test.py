@@ -4,10 +4,11 @@ import gc
 import subprocess
 import sys
 import unittest
+from unittest import mock
 
 from support import ObservedTest, torch
 
-from convtrace_observer import ops
+from convtrace_observer import ops, values
 
 nn = torch.nn
 
@@ -122,6 +123,11 @@ class Tags(ObservedTest):
         marked = [[(o.slot, o.borrows, o.written) for o in op.operands] for op in self.fake.of("op")]
         self.assertEqual(marked, [[("input:0", False, False), ("input:1", False, False), ("output:0", False, False)],
                                   [("input:0", False, False), ("output:0", True, False)]])
+
+    def test_a_torch_that_does_not_tell_whether_a_storage_can_be_resized_marks_nothing(self):
+        with mock.patch.object(torch, "UntypedStorage", object):
+            reader = values.TensorReader(torch)
+        self.assertFalse(reader.borrows(torch.from_numpy(torch.ones(8).numpy())))
 
     def test_the_inputs_behind_a_tensor_that_cannot_be_read_keep_their_slots(self):
         Second.apply(torch.ones(2).to_sparse(), torch.ones(3))

@@ -68,6 +68,7 @@ class TensorReader:
         self._base = getattr(torch._C, "_data_address", _storage_address)
         self._raw_stream = getattr(torch._C, "_cuda_getCurrentRawStream", None)
         self._untyped = hasattr(torch.Tensor, "untyped_storage")
+        self._tells_resizable = self._untyped and hasattr(torch.UntypedStorage, "resizable")
         # Attribute access alone runs __torch_function__ of subclasses and of modes.
         self.unobserved = torch._C.DisableTorchFunction
 
@@ -108,8 +109,8 @@ class TensorReader:
 
     def borrows(self, tensor):
         """Whether a tensor may lie in memory that another lends it: the storages that torch gives memory of their
-        own can be resized. To be called as this is."""
-        if not self._untyped or type(tensor) not in self.plain:
+        own can be resized. An older torch does not tell. To be called as this is."""
+        if not self._tells_resizable or type(tensor) not in self.plain:
             return False
         return not tensor.untyped_storage().resizable()
 
