@@ -139,8 +139,11 @@ bool AliasJudge::is_unowned_output(uint64_t storage) const {
 
 void AliasJudge::watch_unowned(const format::Op& output, OpFinding finding) {
   const uint64_t storage = output.value.storage;
-  std::erase_if(unowned_, [storage](const Watch& known) { return known.output == storage; });
-  if (unowned_.size() == kMostUnowned) unowned_.erase(unowned_.begin());
+  forget_unowned([storage](const Watch& known) { return known.output == storage; });
+  if (unowned_.size() == kMostUnowned) {
+    const uint64_t oldest = unowned_.front().output;
+    forget_unowned([oldest](const Watch& known) { return known.output == oldest; });
+  }
   finding.kind = format::FindingKind::kFreedUnderOutput;
   const Ended* const ended = ended_.find(output.address - output.value.offset);
   const auto begun = begun_.find(finding.header.thread);
@@ -153,6 +156,15 @@ void AliasJudge::watch_unowned(const format::Op& output, OpFinding finding) {
                       .generation = output.value.generation,
                       .op_serial = op_serial_,
                       .finding = finding});
+  grounds_.push_back({finding.address, finding.bytes, output.value.generation});
+}
+
+template <typename Which>
+void AliasJudge::forget_unowned(Which&& which) {
+  if (std::erase_if(unowned_, which) == 0) return;
+  grounds_.clear();
+  for (const Watch& left : unowned_)
+    grounds_.push_back({left.finding.address, left.finding.bytes, left.generation});
 }
 
 void AliasJudge::on_stack(const format::Op& event, Findings& findings) {
@@ -176,7 +188,7 @@ void AliasJudge::on_storage_dead(const format::Op& event, Findings& findings) {
   std::erase_if(pending_, [storage](const Pending& p) { return p.watch.output == storage; });
   const auto over_it = [storage](const Watch& w) { return w.output == storage; };
   std::erase_if(watches_, over_it);
-  std::erase_if(unowned_, over_it);
+  forget_unowned(over_it);
   for (Watch& watch : watches_) {
     if (watch.owner != storage) continue;
     watch.finding.free_stack = event.stack;
@@ -191,11 +203,14 @@ void AliasJudge::on_storage_dead(const format::Op& event, Findings& findings) {
 void AliasJudge::on(const format::Alloc& event, Findings& findings) {
   on_activity(event.header, &event, findings);
   if (event.stack) ended_.get(event.address).first = {0, event.stack, {}};
-  if (unowned_.empty() || event.source != format::MemorySource::kFramework) return;
-  std::erase_if(unowned_, [&](const Watch& watch) {
+  if (event.source != format::MemorySource::kFramework) return;
+  const auto given_out = [&event](const auto& ground) {
+    return overlap(ground.address, ground.bytes, event.address, event.bytes).bytes != 0;
+  };
+  if (std::ranges::none_of(grounds_, given_out)) return;
+  forget_unowned([&](const Watch& watch) {
+    if (!given_out(watch.finding)) return false;
     OpFinding finding = watch.finding;
-    if (overlap(finding.address, finding.bytes, event.address, event.bytes).bytes == 0)
-      return false;
     finding.given_to = event.bytes;
     report(std::move(finding), event.header, findings);
     return true;
@@ -209,14 +224,7 @@ void AliasJudge::on(const format::Free& event) {
     ended.t_ns = event.header.t_ns;
     ended.free = event.stack;
   }
-  std::erase_if(unowned_, [&](Watch& watch) {
-    if (watch.generation == 0 || watch.generation != event.generation) return false;
-    if (const Ended* const ended = ended_.find(event.address))
-      watch.finding.alloc_stack = ended->alloc;
-    watch.finding.free_stack = event.stack;
-    pending_.push_back({watch, event.header.thread});
-    return true;
-  });
+  free_under_outputs(event);
   for (Watch& watch : watches_) {
     if (watch.generation == event.generation) watch.freed = true;
   }
@@ -227,12 +235,29 @@ void AliasJudge::on(const format::Free& event) {
   }
 }
 
+/// Of memory whose owner was not among the inputs.
+void AliasJudge::free_under_outputs(const format::Free& event) {
+  const auto freed = [&event](const auto& one) {
+    return one.generation != 0 && one.generation == event.generation;
+  };
+  if (std::ranges::none_of(grounds_, freed)) return;
+  const Ended* const ended = ended_.find(event.address);
+  for (Watch watch : unowned_) {
+    if (!freed(watch)) continue;
+    if (ended != nullptr) watch.finding.alloc_stack = ended->alloc;
+    watch.finding.free_stack = event.stack;
+    pending_.push_back({watch, event.header.thread, true});
+  }
+  forget_unowned(freed);
+}
+
 /// It may have been a storage's death, or a free.
 void AliasJudge::on(const format::Loss& event) {
   if (event.reason != format::LossReason::kQueueFull) return;
   tensors_.clear();
   watches_.clear();
   unowned_.clear();
+  grounds_.clear();
   pending_.clear();
 }
 

@@ -34,7 +34,7 @@ class AliasJudge {
  public:
   using Findings = std::vector<OpFinding>;
   static constexpr size_t kMaxWatches = 4096;
-  static constexpr size_t kMostUnowned = 256;  ///< each allocation looks at them all
+  static constexpr size_t kMostUnowned = 256;
 
   /// Whether findings of that kind are its own.
   [[nodiscard]] static bool judges(format::FindingKind kind) {
@@ -65,6 +65,10 @@ class AliasJudge {
     uint64_t t_ns = 0;
     format::StackId alloc{}, free{};
   };
+  /// What memory an output of unowned_ lies in: each allocation and free is held against all.
+  struct Ground {
+    uint64_t address = 0, bytes = 0, generation = 0;
+  };
   struct Pending {
     Watch watch;
     uint32_t thread = 0;  ///< who let go of the memory last
@@ -85,6 +89,9 @@ class AliasJudge {
   void add_watch(Watch watch);
   [[nodiscard]] bool has_owner(uint64_t output) const;
   [[nodiscard]] bool is_unowned_output(uint64_t storage) const;
+  template <typename Which>
+  void forget_unowned(Which&& which);
+  void free_under_outputs(const format::Free& event);
   void watch_unowned(const format::Op& output, OpFinding finding);
   void confirm(const format::EventHeader& now, const format::Alloc* alloc, Findings& findings);
   void announce(const format::EventHeader& now, Findings& findings);
@@ -92,7 +99,8 @@ class AliasJudge {
 
   std::unordered_map<uint32_t, std::vector<format::Op>> tensors_;  ///< by thread, of its op at hand
   std::vector<Watch> watches_;
-  std::vector<Watch> unowned_;  ///< without an owner; oldest first
+  std::vector<Watch> unowned_;   ///< without an owner; oldest first
+  std::vector<Ground> grounds_;  ///< of unowned_, in its order
   std::vector<Pending> pending_;
   std::vector<OpFinding> unannounced_;  ///< warnings that wait for their stack
   uint64_t op_serial_ = 0;
