@@ -47,6 +47,16 @@ for _name in MODELS:
     CHECKS.add(_name, seconds=SECONDS.get(_name, 40))(model_check(_name))
 
 
+@CHECKS.add("Triton's arguments", seconds=20)
+def triton_arguments(bench):
+    """Names and types of a Triton kernel's arguments are facts of the trace."""
+    done, trace = bench.traced(bench.workload("models", "--model", "triton_op"))
+    bench.result(done)
+    facts = {key: value for key, value in trace.info["meta"].items() if key.startswith("triton.")}
+    expect(any("scaled_relu_kernel" in key and "x_ptr" in str(value) for key, value in facts.items()), "facts are %s" % facts)
+    return {key: str(value) for key, value in facts.items()}
+
+
 @CHECKS.add("operations", seconds=90)
 def operations(bench):
     """Every operation of a module (CONVTRACE_OPS): the same bits, and what is compiled stays compiled."""

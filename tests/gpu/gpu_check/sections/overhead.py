@@ -30,23 +30,28 @@ class Worker:
     """A training process that works only when asked."""
 
     def __init__(self, bench, size, name, settings):
-        environment = {k: v for k, v in os.environ.items() if k != "LD_PRELOAD" and not k.startswith("CONVTRACE")}
+        environment = {k: v for k, v in os.environ.items()
+                       if k not in ("LD_PRELOAD", "CUDA_INJECTION64_PATH") and not k.startswith("CONVTRACE")}
         if any(key.startswith("CONVTRACE") for key in settings):
             environment.update(LD_PRELOAD=str(bench.tree.preload), CONVTRACE_OUTPUT=str(bench.folder / (name + ".ctrace")))
             if bench.cupti:
                 environment["CONVTRACE_CUPTI"] = bench.cupti
-        rules = settings.pop("RULES", None)
+        tool, rules = settings.pop("TOOL", None), settings.pop("RULES", None)
+        # What the tool says must not get among the answers.
+        around = [tool, "--tool", "memcheck", "--log-file", str(bench.folder / "sanitizer.log")] if tool else []
         if rules:
             settings["CONVTRACE_CONFIG"] = str(bench.folder / (name + ".toml"))
             (bench.folder / (name + ".toml")).write_text(rules)
+        self.end = bench.end
         self.errors = (bench.folder / (name + ".err")).open("w+")  # a pipe that nobody reads would stop it when full
         self.process = processes.start(
-            [bench.python, str(bench.tree.workloads / "training_worker.py"), bench.device, size],
+            [*around, bench.python, str(bench.tree.workloads / "training_worker.py"), bench.device, size],
             env={**environment, **settings}, cwd=bench.folder,
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.errors)
 
-    def sample(self, seconds=120):
+    def sample(self):
         """Seconds of one burst; None when the process has ended, or does not answer."""
+        seconds = max(1, min(180, self.end - time.monotonic()))
         try:
             self.process.stdin.write("\n")
             self.process.stdin.flush()
@@ -79,7 +84,7 @@ def ratios(bench, size, ways, pairs):
         found, base = {name: [] for name in ways}, []
         for pair in range(pairs):
             if time.monotonic() > bench.end - 5:
-                if pair < 5:
+                if pair < min(5, pairs):
                     raise Skip("the time was over after %d of %d pairs" % (pair, pairs))
                 break
             base.append(plain.sample())
@@ -94,6 +99,8 @@ def ratios(bench, size, ways, pairs):
                 numbers[name] = (sum(seconds) / sum(base) if name in RARE
                                  else statistics.median(s / b for s, b in zip(seconds, base)))
             else:
+                if time.monotonic() >= bench.end:
+                    raise Skip("the time was over")
                 expect(ways[name][1] is None and name not in OURS, "the step under %s ended early: %s" % (name, workers[name].said))
                 numbers[name] = "did not run: " + workers[name].said
         return numbers
@@ -122,20 +129,11 @@ CHECKS.add("launch-bound step", seconds=45, alone=True)(step_check("launch_bound
     name: (WAYS[name][0], None) for name in ("launches", "stats")}))
 
 
-@CHECKS.add("compute-sanitizer on the same step", seconds=90, alone=True)
+@CHECKS.add("compute-sanitizer on the same step", seconds=120, alone=True)
 def sanitizer(bench):
-    """How long a few steps take under compute-sanitizer's memcheck, as a ratio to plain and to traced."""
+    """The GPT-like step under compute-sanitizer's memcheck, beside plain and traced ones."""
     tool = shutil.which("compute-sanitizer") or shutil.which("compute-sanitizer", path="/usr/local/cuda/bin")
-    if bench.device == "cpu" or tool is None:
-        raise Skip("needs a GPU" if bench.device == "cpu" else "compute-sanitizer is not on the PATH")
-    command = bench.workload("models", "--model", "gpt")
-
-    def seconds(run):
-        start = time.monotonic()
-        bench.result(run())
-        return time.monotonic() - start
-
-    plain = seconds(lambda: bench.run(command))
-    traced = seconds(lambda: bench.traced(command)[0])
-    checked = seconds(lambda: bench.run([tool, "--tool", "memcheck", *command], timeout=600 if bench.full else 120))
-    return {"traced_over_plain": traced / plain, "sanitizer_over_plain": checked / plain}
+    if bench.torch_trouble or bench.device == "cpu" or tool is None:
+        raise Skip(bench.torch_trouble or "needs a GPU and compute-sanitizer on the PATH")
+    ways = {"stats": (WAYS["stats"][0], None), "sanitizer": ({"TOOL": tool}, None)}
+    return ratios(bench, "gpt", ways, 3 if bench.full else 1)
