@@ -1,7 +1,10 @@
 """When a step begins, and which phase and call a record has, in the loops people write."""
 import unittest
+import unittest.mock
 
 from support import ObservedTest, torch
+
+from convtrace_observer import ops  # support.py has put it on the path
 
 nn = torch.nn
 functional = torch.nn.functional
@@ -326,6 +329,14 @@ class Interruptions(ObservedTest):
             nn.Linear(4, 4)(torch.randn(2, 4))
         self.fake.on_tensor = None
         self.assertEqual(self.fake.slot(), (None, 0, "forward"))
+        # Where a missing function of torch would do no harm: at the first call, and at an op's.
+        observer, interrupted = self.observer, lambda *_: signal.raise_signal(signal.SIGALRM)
+        for target, name in ((torch._C, "_dispatch_get_all_op_names"), (torch, "get_num_threads")):
+            observer._begun = False
+            with unittest.mock.patch.object(target, name, interrupted), self.assertRaises(TimeoutError):
+                nn.Linear(4, 4)(torch.randn(2, 4))
+        with self.assertRaises(TimeoutError):
+            ops._Tags(interrupted).of(torch.ops.aten.add)
 
     def test_our_own_failure_never_reaches_the_program(self):
         def broken(*_):

@@ -1,7 +1,7 @@
 """Versions and switches that change numerics, as they are when the program first computes."""
 import sys
 
-from . import ops
+from . import ops, signals
 
 # Read by attribute path below torch; a call where it ends in "()". Reading must neither warn nor
 # start CUDA, and must not pick one of torch's two TF32 interfaces for the program.
@@ -55,7 +55,8 @@ def _custom_op_libraries(torch):
     allocations as soon as there is one, so that the first finding can already show them."""
     try:
         names = torch._C._dispatch_get_all_op_names()
-    except Exception:
+    except Exception as error:
+        signals.let_pass(error)
         return []  # this torch does not tell: stacks begin with the first call of such an op
     return sorted({name.partition("::")[0] for name in names} - ops.TORCH_NAMESPACES)
 
@@ -66,7 +67,8 @@ def _read(torch, path):
         for part in path.replace("()", "").split("."):
             value = getattr(value, part)
         return str(value() if path.endswith("()") else value)
-    except Exception:
+    except Exception as error:
+        signals.let_pass(error)
         return None  # this torch does not have it
 
 

@@ -4,7 +4,7 @@ import os
 import sys
 
 from . import (aten_ops, backward, dynamo, engine, facts, gradients, modules, naming, ops,
-               optimizer, padding, scopes, steps, triton_kernels, values, watches)
+               optimizer, padding, scopes, signals, steps, triton_kernels, values, watches)
 
 _MAX_FAILURES = 5
 
@@ -47,7 +47,7 @@ class Observer:
         self._set_flags(0 if self._only_launches else engine.SUBMIT_CAPTURE)
         dynamo.skip_frames(self._torch, (
             aten_ops, backward, engine, facts, gradients, modules, naming, ops, optimizer, padding,
-            scopes, steps, triton_kernels, values, watches, sys.modules[__name__]))
+            scopes, signals, steps, triton_kernels, values, watches, sys.modules[__name__]))
         for part in self._parts:
             try:
                 part.install()
@@ -106,7 +106,7 @@ class Observer:
         """An exception of ours. It never reaches the program; the trace tells the first one, and
         the fifth ends observation."""
         try:
-            is_programs = _is_from_signal_handler(error)
+            is_programs = signals.is_from_handler(error)
         except RecursionError:  # the program is as deep in calls as it can be
             is_programs = False
         if is_programs:
@@ -182,21 +182,6 @@ def _compile_guard(torch):
         dynamo = sys.modules.get("torch._dynamo")
         guard = getattr(dynamo, "is_compiling", None)
     return guard if guard is not None else lambda: False
-
-
-def _is_from_signal_handler(error):
-    """A handler (a timeout by SIGALRM) runs wherever the program is, also inside the observer: what
-    it raises is the program's."""
-    import signal
-
-    handlers = [signal.getsignal(number) for number in signal.valid_signals()]
-    codes = {getattr(getattr(h, "__func__", h), "__code__", None) for h in handlers} - {None}
-    traceback = error.__traceback__
-    while traceback is not None:
-        if traceback.tb_frame.f_code in codes:
-            return True
-        traceback = traceback.tb_next
-    return False
 
 
 def start(torch):

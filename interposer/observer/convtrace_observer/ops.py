@@ -7,7 +7,7 @@ its outputs follow at once, so that what a later consumer sees can be held again
 import functools
 import weakref
 
-from . import engine, scopes, values
+from . import engine, scopes, signals, values
 
 # Namespaces that torch itself registers; tests/python compares this with the installed torch.
 TORCH_NAMESPACES = frozenset((
@@ -58,7 +58,8 @@ class _Tags:
             tag = self._make(target)
             self._known[id(target)] = weakref.ref(target), tag
             return tag
-        except Exception:
+        except Exception as error:
+            signals.let_pass(error)
             return None
 
 
