@@ -3,6 +3,7 @@ nothing stored in what it copies and pickles."""
 import copy
 import gc
 import io
+import os
 import pickle
 import unittest
 import unittest.mock
@@ -126,6 +127,12 @@ class Objects(ObservedTest):
         model.zero_grad()
         self.assertEqual(len(pickle.dumps(model)), len(before))
         copy.deepcopy(model)(torch.randn(2, 4))
+
+    def test_os_exit_is_pickled_as_before(self):
+        self.assertIs(pickle.loads(pickle.dumps(os._exit)), os._exit)  # as target of a process, say
+        self.assertNotIsInstance(os._exit, type(os.getpid))
+        self.observer.remove()
+        self.assertIsInstance(os._exit, type(os.getpid))
 
     def test_saving_an_output_gives_no_warning(self):
         y = nn.Linear(4, 4)(torch.randn(2, 4))

@@ -1,5 +1,6 @@
 """Puts the parts together in a process whose program has imported torch."""
 import atexit
+import functools
 import os
 import sys
 
@@ -26,6 +27,7 @@ class Observer:
         self._flags = 0
         self._begun = False
         self._failures = 0
+        self._exits = None, None  # os._exit and what stands for it
         self.full = engine.STATS  # at most: mode and rules decide in the engine
         self._only_launches = port.setting("CONVTRACE_MODE") == "launches"
         self.is_compiling = _compile_guard(torch)
@@ -53,6 +55,7 @@ class Observer:
                 part.install()
             except Exception as error:  # a torch that we do not know: the other parts still work
                 self.failed("%s hooks" % type(part).__name__, error)
+        self._wrap_exit()
         atexit.register(self._program_ends)
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=self._forked)
@@ -63,6 +66,9 @@ class Observer:
         for part in (*self._parts, self.triton):
             part.remove()
         self.watches.clear()
+        original, replacement = self._exits
+        if os._exit is replacement:
+            os._exit = original
 
     def begin(self, thread):
         """Before the first thing worth a trace. @return whether this process is observed."""
@@ -75,7 +81,6 @@ class Observer:
                     thread.batch.fact(name, value)
                 self.submit(thread)
                 self.triton.look()
-                self._close_with_child()
         return self.active
 
     def open_step(self, thread):
@@ -141,13 +146,22 @@ class Observer:
         worker = sys.modules.get("torch.utils.data._utils.worker")
         return getattr(worker, "_worker_info", None) is not None
 
-    def _close_with_child(self):
-        """A child that multiprocessing forked ends in os._exit, behind multiprocessing's own
-        finalizers. Ours has the lowest priority: what it may still compute is recorded."""
-        process = sys.modules.get("multiprocessing.process")
-        util = sys.modules.get("multiprocessing.util")
-        if util is not None and process is not None and process.parent_process() is not None:
-            util.Finalize(None, self.port.finish, exitpriority=-1000)
+    def _wrap_exit(self):
+        """os._exit runs no handler of the process's exit. Scripts call it where a library would hang
+        at the end, and multiprocessing in each child that it forked."""
+        original = os._exit
+
+        @functools.wraps(original)
+        def _exit(*args, **kwargs):
+            try:
+                if self._begun and self.active:
+                    self.port.finish()
+            except Exception:
+                pass
+            original(*args, **kwargs)
+
+        _exit.__module__ = "os"  # by which it is pickled
+        os._exit, self._exits = _exit, (original, _exit)
 
     def _program_ends(self):
         """After an interrupt Python ends itself by the signal, and the engine's own handler of the
