@@ -63,6 +63,14 @@ class Same(torch.autograd.Function):
         return g
 
 
+@torch.library.custom_op("convtrace_test::library_gradient", mutates_args=())
+def library_gradient(x: torch.Tensor) -> torch.Tensor:
+    return x * 2
+
+
+library_gradient.register_autograd(lambda ctx, g: torch.ops.convtrace_test.double(g))
+
+
 class InPlace(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, y):
@@ -168,6 +176,17 @@ class Tags(ObservedTest):
         self.assertEqual((backward.op, backward.phase), ("CubeBackward", "backward"))
         self.assertEqual([o.slot for o in backward.operands], ["grad_output:0", "grad_input:0"])
         self.assertTrue(torch.equal(x.grad, 3 * x.detach() ** 2))
+
+    def test_backward_of_an_op_belongs_to_the_module_that_called_it(self):
+        blocks = nn.Sequential(*(nn.ModuleDict({"after": nn.Linear(3, 3)}) for _ in range(2)))
+        for block in blocks:
+            block.forward = lambda x, after=block["after"]: after(library_gradient(Cube.apply(x)))
+        blocks(torch.randn(2, 3, requires_grad=True)).sum().backward()
+        self.assertEqual([(op.op, op.scope) for op in self.fake.of("op") if op.phase == "backward"],
+                         [("convtrace_test::double", "1"), ("CubeBackward", "1"),
+                          ("convtrace_test::double", "0"), ("CubeBackward", "0")])
+        gradients = [(t.slot, t.scope) for t in self.fake.of("tensor") if t.slot == "grad_output:0" and t.op is None]
+        self.assertEqual(gradients, [("grad_output:0", name) for name in ("", "1", "1.after", "0", "0.after")])
 
     def test_a_function_that_returns_its_input_has_one_storage(self):
         Same.apply(torch.randn(3, requires_grad=True))

@@ -241,10 +241,13 @@ std::string finding_paragraph(const format::Finding& finding, const Stacks& stac
                      std::string(to_string(finding.kind)) +
                      (finding.suppressed ? " (suppressed)" : "") + " in step " + step + ", " +
                      place_text(definitions, finding.place);
-  if (finding.op) text += ", op " + name_text(definitions, finding.op);
+  // A stale read's place is the reader's, its op who made what should be there.
+  const bool reads = finding.kind == format::FindingKind::kStaleRead;
+  if (finding.op)
+    text += std::string(reads ? ", of what op " : ", op ") + name_text(definitions, finding.op) +
+            (reads ? " made" : "");
   if (finding.kernel) text += ", kernel " + kernel_text(definitions, finding.kernel);
   text += "\n  " + escape_text(finding.message);
-  const bool reads = finding.kind == format::FindingKind::kStaleRead;
   if (finding.other && !reads) {
     text += "\n  " + name_text(definitions, finding.slot) + " and " +
             name_text(definitions, finding.other) + " share " + counted(finding.bytes, "byte") +

@@ -23,6 +23,9 @@ TORCH_NAMESPACES = frozenset((
 # Places in what values.TensorReader gives.
 _VERSION, _STORAGE, _STREAM = 4, 6, 9
 
+# Attribute of the node of an autograd.Function: the module and call that its forward was in.
+_PLACE = "_convtrace_place"
+
 
 class _Tag:
     """`writes`: positions and names of the arguments that a schema says are written."""
@@ -116,10 +119,13 @@ class CustomOps:
             if observer.is_compiling() or observer.is_tracing():
                 return original(cls, *args, **kwargs)
             tags = tags_of(cls)
-            # Inside a torch.library op this is its autograd registration: one op, not two.
-            if tags is None or not observer.active or observer.threads.state.ops:
+            in_library_op = observer.threads.state.ops  # its autograd registration: one op, not two
+            if not observer.active or (tags is None and not in_library_op):
                 return original(cls, *args, **kwargs)
-            return record(tags[0], functools.partial(original, cls), args, kwargs)
+            result = (original(cls, *args, **kwargs) if in_library_op else
+                      record(tags[0], functools.partial(original, cls), args, kwargs))
+            self._remember_place(result)
+            return result
 
         return apply
 
@@ -128,14 +134,34 @@ class CustomOps:
 
         @functools.wraps(original)
         def apply(self, *args):
-            if observer.is_compiling() or observer.is_tracing():
+            if observer.is_compiling() or observer.is_tracing() or not observer.active:
                 return original(self, *args)
             tags = tags_of(self._forward_cls)
-            if tags is None or not observer.active:
-                return original(self, *args)
-            return record(tags[1], functools.partial(original, self), args, {})
+            slot = observer.threads.state.slot
+            before = slot[0]
+            slot[0] = getattr(self, _PLACE, before)
+            try:
+                if tags is None:
+                    return original(self, *args)
+                return record(tags[1], functools.partial(original, self), args, {})
+            finally:
+                slot[0] = before
 
         return apply
+
+    def _remember_place(self, result):
+        """What an op does in backward belongs to the module that called it forward, not to the one
+        whose output gradient came last. The node that autograd keeps for it carries that along."""
+        observer = self._observer
+        try:
+            with observer.read.unobserved():
+                for tensor in observer.read.tensors(result):
+                    node = tensor.grad_fn
+                    if isinstance(node, self._torch.autograd.function.BackwardCFunction):
+                        setattr(node, _PLACE, observer.threads.state.slot[0])
+                        return
+        except Exception as error:
+            observer.failed("custom op", error)
 
     def _record(self, tag, call, args, kwargs):
         """Runs the op; only what it raises itself leaves this function."""
