@@ -229,6 +229,17 @@ class Loop:
             self._process.stdin.flush()
             self.next_line = self._process.stdout.readline()
 
+    def until_handled(self, number=signal.SIGABRT):
+        """Handlers are installed when the trace is opened, by another thread; that of SIGABRT last."""
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline:
+            with open("/proc/%d/status" % self.pid) as status:
+                caught, = [line.split()[1] for line in status if line.startswith("SigCgt:")]
+            if int(caught, 16) >> (number - 1) & 1:
+                return
+            time.sleep(0.01)
+        raise AssertionError("signal %d is not handled" % number)
+
     def end(self):
         """@return how it ended, and what it said on stderr."""
         _, errors = self._process.communicate(timeout=60)
@@ -335,6 +346,7 @@ class Triggers(ControlsTest):
                     os.remove(trace)
                 loop = Loop(self, 8, CONVTRACE_RING="2,signal")
                 loop.go(1, 1, 1, 1)
+                loop.until_handled()
                 os.kill(loop.pid, number)
                 self.assertEqual(loop.end()[0], -number)
                 self.assertEqual(self.steps_of(expect=3), [2, 3])
@@ -349,6 +361,7 @@ class Triggers(ControlsTest):
         """Python turns SIGINT into an exception; the trace is written and then closed."""
         loop = Loop(self, 8, CONVTRACE_RING="2,signal")
         loop.go(1, 1, 1)
+        loop.until_handled()
         os.kill(loop.pid, signal.SIGINT)
         status, errors = loop.end()
         self.assertIn("KeyboardInterrupt", errors)

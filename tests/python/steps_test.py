@@ -1,13 +1,24 @@
 """When a step begins, and which phase and call a record has, in the loops people write."""
+import functools
 import unittest
 import unittest.mock
 
 from support import ObservedTest, torch
 
-from convtrace_observer import ops  # support.py has put it on the path
+from convtrace_observer import ops, optimizer  # support.py has put it on the path
 
 nn = torch.nn
 functional = torch.nn.functional
+
+
+class Called:
+    """What is no function but can be called."""
+
+    def __init__(self, closure):
+        self.closure = closure
+
+    def __call__(self):
+        return self.closure()
 
 
 def small_model():
@@ -109,7 +120,7 @@ class Steps(ObservedTest):
                          [1, 0, 1, 0])
 
     def test_inference_with_gradients_switched_on_is_inference(self):
-        for kind in torch.optim.Optimizer.__subclasses__():
+        for kind in optimizer._subclasses(torch.optim.Optimizer):
             if getattr(kind.step, "hooked", False):
                 self.addCleanup(setattr, kind.step, "hooked", True)
                 kind.step.hooked = False
@@ -228,6 +239,38 @@ class Steps(ObservedTest):
         optimizer.step(closure)
         self.assertEqual(self.steps(), [0, 1])
         self.assertEqual({t.phase for t in self.fake.tensors(slot="output:0")}, {"forward"})
+
+    def test_gradients_of_a_closure_are_those_of_its_first_call(self):
+        for kind, settings in ((torch.optim.LBFGS, {"max_iter": 3}), (torch.optim.AdamW, {})):
+            for bind in (lambda one: one, functools.partial, lambda one: Called(one)):
+                with self.subTest(kind=kind, bind=bind):
+                    model = small_model()
+                    self.check_closure(model, kind(model.parameters(), **settings), bind)
+
+    def check_closure(self, model, optimizer, bind):
+        def closure():
+            optimizer.zero_grad()
+            loss = model(torch.ones(3, 4)).pow(2).sum()
+            loss.backward()
+            return loss
+
+        self.fake.messages.clear()
+        optimizer.step(closure=bind(closure))
+        optimizer.step(bind(closure))
+        told = [(t.scope, t.slot) for t in self.fake.of("tensor") if t.phase in ("backward", "optimizer")
+                and t.slot.split(":")[0] in ("grad", "param")]
+        names = [("0", "weight"), ("0", "bias"), ("2", "weight"), ("2", "bias")]
+        self.assertEqual(told, [(scope, kind + name) for _ in range(2) for kind in ("grad:", "param:")
+                                for scope, name in names])
+
+    def test_parameters_that_an_optimizer_steps_before_a_module_runs_get_their_names_later(self):
+        for parameter in self.model.parameters():
+            parameter.grad = torch.zeros_like(parameter)
+        self.optimizer.step()
+        self.train()
+        self.assertEqual([(t.scope, t.slot) for t in self.fake.tensors(phase="optimizer")],
+                         [("", "param:group0.%d" % i) for i in range(4)] +
+                         [("0", "param:weight"), ("0", "param:bias"), ("2", "param:weight"), ("2", "param:bias")])
 
     def test_gan_two_roots_share_steps(self):
         generator, critic = small_model(), nn.Sequential(nn.Linear(2, 1))

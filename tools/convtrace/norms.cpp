@@ -46,14 +46,24 @@ bool is_told(const format::Definitions& definitions, const TensorStats& e) {
   return slot == kLoss || slot == kLossScale || slot.starts_with(kGradient);
 }
 
+/// @param finite  a statistic of the finite elements.
+/// @return it, or what the others make of it.
+double with_others(double finite, const format::Stats& stats) {
+  if (stats.nan != 0 || (stats.pos_inf != 0 && stats.neg_inf != 0)) return std::nan("");
+  if (stats.pos_inf != 0) return HUGE_VAL;
+  return stats.neg_inf != 0 ? -HUGE_VAL : finite;
+}
+
 void add(const format::Definitions& definitions, const TensorStats& e, StepNorms& step) {
   const std::string_view slot = definitions.text(e.slot);
   if (slot == kLoss) {
-    step.losses.push_back(e.stats.mean);
+    step.losses.push_back(with_others(e.stats.mean, e.stats));
   } else if (slot == kLossScale) {
     step.loss_scale = e.stats.mean;
   } else {
-    step.local_norms[weight_name(definitions, e, slot.substr(kGradient.size()))] = e.stats.l2;
+    const bool infinite = e.stats.pos_inf != 0 || e.stats.neg_inf != 0;
+    double& norm = step.local_norms[weight_name(definitions, e, slot.substr(kGradient.size()))];
+    norm = e.stats.nan != 0 ? std::nan("") : infinite ? HUGE_VAL : e.stats.l2;
   }
 }
 
@@ -76,8 +86,9 @@ std::string text_line(uint32_t number, const StepNorms& step) {
   std::string losses;
   for (const double loss : step.losses)
     losses += (losses.empty() ? "" : ", ") + number_text(loss, kDigits);
-  const auto largest = std::ranges::max_element(step.local_norms, {},
-                                                [](const auto& entry) { return entry.second; });
+  const auto largest = std::ranges::max_element(step.local_norms, {}, [](const auto& entry) {
+    return std::isnan(entry.second) ? HUGE_VAL : entry.second;
+  });
   const bool none = step.local_norms.empty();
   return std::to_string(number) + " | " + (losses.empty() ? "-" : losses) + " | " +
          (none ? "-" : number_text(step.gradient_norm(), kDigits)) + " | " +

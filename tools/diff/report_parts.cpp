@@ -113,7 +113,7 @@ std::string root_sentence(const RootReport& root) {
   }
   if (record.phase == format::Phase::kData) return "the runs were given different data";
   if (record.phase == format::Phase::kOptimizer) {
-    return std::string("gradients agree, the updated parameter does not") +
+    return std::string("no gradient differs, the updated parameter does") +
            (root.vectors_only
                 ? "; only parameters of one dimension differ (biases, norms): look at "
                   "which of them get weight decay"

@@ -26,7 +26,7 @@ constexpr Meaning kMeanings[] = {
     {Phase::kBackward, "forward and loss agree, the gradients do not: look at the backward pass"},
     {Phase::kCommunication, "what each rank computes agrees, what they exchange does not"},
     {Phase::kOptimizer,
-     "loss and gradients agree, the updated weights do not: look at the optimizer"},
+     "neither loss nor gradients differ, the updated weights do: look at the optimizer"},
 };
 
 }  // namespace

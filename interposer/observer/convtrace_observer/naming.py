@@ -57,7 +57,8 @@ class Entry:
 class Owner:
     """Where a parameter lives."""
 
-    __slots__ = ("reference", "place", "name", "parameter_slot", "gradient_slot", "recorded")
+    __slots__ = ("reference", "place", "name", "parameter_slot", "gradient_slot", "recorded",
+                 "by_position")
 
     def __init__(self, reference, place, name, parameter_slot, gradient_slot):
         self.reference = reference
@@ -66,6 +67,7 @@ class Owner:
         self.parameter_slot = parameter_slot
         self.gradient_slot = gradient_slot
         self.recorded = False
+        self.by_position = False  # in the optimizer, until a module with it is met
 
 
 class _KeyedReference(weakref.ref):
@@ -189,7 +191,8 @@ class Names:
         """`former`: what the owning module was called before, if it got a new name."""
         key = id(parameter)
         owner = self._owners.get(key)
-        if owner is not None and owner.place is not place and owner.place is not former:
+        if (owner is not None and not owner.by_position and owner.place is not place
+                and owner.place is not former):
             return  # tied weights: the first name wins
         recorded = owner.recorded if owner is not None else False
         owner = self._owners[key] = Owner(
@@ -216,6 +219,7 @@ class Names:
         if owner is None:
             self._own(parameter, self.place(""), "group%d.%d" % (group, index))
             owner = self._owners[id(parameter)]
+            owner.by_position = True
         return owner
 
     def roots(self):

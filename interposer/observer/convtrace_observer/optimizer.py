@@ -2,11 +2,14 @@
 import functools
 import importlib
 import itertools
+import types
 import weakref
 
 from . import engine, values
 
 _NOTED = 8  # weights of each root that are looked at
+# Of other callables nobody knows what else is asked of them.
+_WRAPPED = types.FunctionType, types.MethodType, functools.partial
 
 
 class Optimizers:
@@ -69,7 +72,7 @@ class Optimizers:
         def step(optimizer, *args, **kwargs):
             if not self._observer.active:
                 return original(optimizer, *args, **kwargs)
-            self._before_step(optimizer, args, kwargs)
+            args, kwargs = self._before_step(optimizer, args, kwargs) or (args, kwargs)
             result = original(optimizer, *args, **kwargs)
             self._after_step(optimizer, args, kwargs)
             return result
@@ -93,24 +96,50 @@ class Optimizers:
         self._scalers.append((kind, original))
 
     def _before_step(self, optimizer, args, kwargs):
+        """@return arguments in place of these, or None."""
         observer = self._observer
         if observer.is_compiling():
-            return
+            return None
         try:
             thread = observer.threads.state
             if not observer.begin(thread):
-                return
+                return None
             observer.steps.optimizer_began()
             thread.before_step = thread.slot[0], thread.slot[1]  # forward, or inside of backward
             thread.slot[0] = 0
             thread.slot[1] = engine.OPTIMIZER
-            if observer.capture:
-                self._record(thread, engine.BACKWARD, (
-                    (parameter.grad, owner.place, owner.gradient_slot)
-                    for parameter, owner in self._parameters(optimizer)
-                    if parameter.grad is not None))
+            thread.unread_gradients = optimizer
+            closure = _closure(optimizer, args, kwargs)
+            if closure is None:
+                self._read_gradients(thread)
+            elif isinstance(closure, _WRAPPED):
+                observed = self._observed_closure(closure)
+                return (tuple(observed if one is closure else one for one in args),
+                        {key: observed if one is closure else one for key, one in kwargs.items()})
         except Exception as error:
             observer.failed("optimizer pre hook", error)
+        return None
+
+    def _observed_closure(self, closure):
+        @functools.wraps(closure)
+        def observed(*args, **kwargs):
+            result = closure(*args, **kwargs)
+            try:
+                self._read_gradients(self._observer.threads.state)
+            except Exception as error:
+                self._observer.failed("optimizer closure", error)
+            return result
+
+        return observed
+
+    def _read_gradients(self, thread):
+        """Once a step: of a closure that is called again and again, those of its first call."""
+        optimizer, thread.unread_gradients = thread.unread_gradients, None
+        if optimizer is not None and self._observer.capture:
+            self._record(thread, engine.BACKWARD, (
+                (parameter.grad, owner.place, owner.gradient_slot)
+                for parameter, owner in self._parameters(optimizer)
+                if parameter.grad is not None))
 
     def _after_step(self, optimizer, args, kwargs):
         observer = self._observer
@@ -118,6 +147,7 @@ class Optimizers:
             return
         try:
             thread = observer.threads.state
+            self._read_gradients(thread)  # a closure that was not called, or could not be wrapped
             if observer.capture:
                 self._record(thread, engine.OPTIMIZER, (
                     (parameter, owner.place, owner.parameter_slot)
@@ -186,6 +216,15 @@ class Optimizers:
                     call = observer.occurrence(place, phase, slot)
                     thread.batch.tensor(phase, observer.full, place.id, call, slot, 0, value)
         observer.submit(thread)
+
+
+def _closure(optimizer, args, kwargs):
+    """What step() is to call for forward and backward; the gradients before it are those of the
+    step before, or none."""
+    given = kwargs.get("closure")
+    if given is None:
+        given = next((one for one in args if one is not optimizer), None)
+    return given if callable(given) else None
 
 
 def _subclasses(kind):

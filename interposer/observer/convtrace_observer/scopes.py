@@ -29,7 +29,8 @@ class TellingBatch(engine.Batch):
 class Thread:
     """State of one native thread."""
 
-    __slots__ = ("entry", "slot", "batch", "ops", "op_modes", "before_step")
+    __slots__ = ("entry", "slot", "batch", "ops", "op_modes", "before_step",
+                 "unread_gradients")
 
     def __init__(self, port):
         self.entry = None  # naming.Entry of the innermost running module
@@ -39,6 +40,7 @@ class Thread:
         self.ops = 0  # torch.library ops running
         self.op_modes = 0  # of aten_ops.py
         self.before_step = 0, engine.FORWARD  # what the slot said before an optimizer step
+        self.unread_gradients = None  # optimizer that is in a step whose gradients are yet to come
 
     def place(self):
         """(scope id, call) of where this thread is now, also in the backward pass."""

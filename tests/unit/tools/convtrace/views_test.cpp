@@ -1,3 +1,5 @@
+#include <limits>
+
 #include "tests/support/catch.h"
 #include "tests/support/temp_dir.h"
 #include "tests/unit/tools/convtrace/cli.h"
@@ -184,6 +186,24 @@ TEST_CASE("show --norms: of each step and weight", "[cli][show]") {
         "0 | 2.5 | 5 | 4 h.0.weight | -\n1 | 2, 1 | - | - | 1024\n");
   CHECK(convtrace({"show", "--norms", "--steps", "1", dir / "t.ctrace"}).out.find("2.5") ==
         std::string::npos);
+}
+
+TEST_CASE("show --norms: what is not finite is not left out", "[cli][show]") {
+  constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+  constexpr float kInf = std::numeric_limits<float>::infinity();
+  const TempDir dir;
+  const auto value = [](const char* slot, std::vector<float> values) {
+    return StatsSpec{.scope = "", .slot = slot, .values = std::move(values)};
+  };
+  TraceBuilder trace(dir / "t.ctrace");
+  trace.step(0)
+      .stats(value("loss", {-kInf}))
+      .stats(value("grad:a", {3, kInf}))
+      .stats(value("grad:b", {4}));
+  trace.step(1).stats(value("loss", {kNan})).stats(value("grad:a", {3, kNan, kInf})).close();
+  CHECK(convtrace({"show", "--norms", dir / "t.ctrace"}).out ==
+        "STEP | LOSS | GRADIENT NORM | LARGEST OF ONE WEIGHT | LOSS SCALE\n"
+        "0 | -inf | inf | inf a | -\n1 | nan | nan | nan a | -\n");
 }
 
 TEST_CASE("show --norms: a trace of hashes has none, and says so", "[cli][show]") {
