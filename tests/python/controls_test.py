@@ -333,6 +333,7 @@ class Triggers(ControlsTest):
     def test_usr2_writes_and_the_program_goes_on(self):
         loop = Loop(self, 8, CONVTRACE_RING="2,USR2")
         loop.go(1, 1, 1, 1)
+        loop.until_handled(signal.SIGUSR2)
         os.kill(loop.pid, signal.SIGUSR2)
         time.sleep(1)
         loop.go(1, 1, 1, 1)
