@@ -124,7 +124,7 @@ class ModuleCalls:
         if observer.steps.misses_optimizer(entry) and observer.optimizers.weights_changed():
             observer.optimizers.record_unseen(thread, module)
             observer.steps.unseen_optimizer_ended()
-        if observer.steps.root_forward(entry, lambda: observer.optimizers.wait_for(module)):
+        if observer.steps.root_forward(entry, lambda: observer.optimizers.begins_training(module)):
             observer.open_step(thread)
         if first and observer.capture:
             observer.optimizers.record_initial(thread, module)

@@ -48,7 +48,7 @@ class Optimizers:
             if getattr(kind.step, "__wrapped__", None) is original:
                 kind.step = original
 
-    def wait_for(self, module):
+    def begins_training(self, module):
         """Whether a call of `module` is part of training: there is an optimizer (torch marks the
         class of each that is made), and gradients are wanted of a module in training mode."""
         return module.training and self._torch.is_grad_enabled() and any(
