@@ -45,8 +45,8 @@ print("passed on", bool(Whole.apply(torch.empty(64)).isnan().any()))
 print("whole", float(Whole.apply(x).sum()), float(torch.zeros(1000).sum()), int(Labels.apply(x).sum()),
       bool(Nothings.apply(x).isnan().all()))
 
-Reuses = function("Reuses", half)
-for _ in range(50):
+for number in range(50):
+    Reuses = function("Reuses%d" % number, half)  # each is told: none is the repetition of another
     y = Whole.apply(x)
     address = y.data_ptr()
     del y
