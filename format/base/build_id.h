@@ -20,14 +20,11 @@ namespace convtrace {
 /// @return lower-case hexadecimal; empty if there is none.
 inline std::string build_id_in(Bytes notes, size_t alignment) {
   alignment = alignment == 8 ? 8 : 4;
-  const auto rounded_up = [alignment](size_t bytes) {
-    return (bytes + alignment - 1) / alignment * alignment;
-  };
   Elf64_Nhdr note;
   while (notes.size() >= sizeof note) {
     std::memcpy(&note, notes.data(), sizeof note);
-    const size_t text = sizeof note + rounded_up(note.n_namesz);
-    const size_t end = text + rounded_up(note.n_descsz);
+    const size_t text = sizeof note + align_up(note.n_namesz, alignment);
+    const size_t end = text + align_up(note.n_descsz, alignment);
     if (end > notes.size()) break;
     if (note.n_type == NT_GNU_BUILD_ID && note.n_namesz == sizeof "GNU" &&
         std::memcmp(notes.data() + sizeof note, "GNU", sizeof "GNU") == 0) {

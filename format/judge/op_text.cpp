@@ -41,7 +41,7 @@ std::string where(const OpFinding& finding, const format::Definitions& definitio
 std::string repeated(const OpFinding& finding) {
   if (finding.occurrence == 1) return "";
   return " It is occurrence " + std::to_string(finding.occurrence) +
-         " of the same in this scope; of " + "further ones only every power of two is told.";
+         " of the same in this scope; of further ones only every power of two is told.";
 }
 
 /// What became of the freed memory by the time of the finding.

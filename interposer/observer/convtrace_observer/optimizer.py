@@ -108,7 +108,7 @@ class Optimizers:
             thread.before_step = thread.slot[0], thread.slot[1]  # forward, or inside of backward
             thread.slot[0] = 0
             thread.slot[1] = engine.OPTIMIZER
-            thread.unread_gradients = optimizer
+            thread.unread_gradients = weakref.ref(optimizer)  # a closure that raises leaves it here
             closure = _closure(optimizer, args, kwargs)
             if closure is None:
                 self._read_gradients(thread)
@@ -134,7 +134,8 @@ class Optimizers:
 
     def _read_gradients(self, thread):
         """Once a step: of a closure that is called again and again, those of its first call."""
-        optimizer, thread.unread_gradients = thread.unread_gradients, None
+        unread, thread.unread_gradients = thread.unread_gradients, None
+        optimizer = unread() if unread is not None else None
         if optimizer is not None and self._observer.capture:
             self._record(thread, engine.BACKWARD, (
                 (parameter.grad, owner.place, owner.gradient_slot)

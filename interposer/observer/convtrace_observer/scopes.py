@@ -40,7 +40,7 @@ class Thread:
         self.ops = 0  # torch.library ops running
         self.op_modes = 0  # of aten_ops.py
         self.before_step = 0, engine.FORWARD  # what the slot said before an optimizer step
-        self.unread_gradients = None  # optimizer that is in a step whose gradients are yet to come
+        self.unread_gradients = None  # reference to the optimizer in a step whose gradients are yet to come
 
     def place(self):
         """(scope id, call) of where this thread is now, also in the backward pass."""
