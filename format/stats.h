@@ -6,7 +6,9 @@
 /// compared by tools/diff. Source:   definitions in docs/design.md "Statistics" and
 /// format/FORMAT.md "TensorStats".
 
+#include <array>
 #include <bit>
+#include <cstddef>
 #include <cstdint>
 
 namespace convtrace::format {
@@ -25,6 +27,10 @@ struct Scalar {
   constexpr bool operator==(const Scalar&) const = default;
 };
 
+/// Tensors of up to so many elements (a complex one counts two) have all their values among the
+/// samples and need no sketch.
+inline constexpr uint64_t kMaxWhole = 16;
+
 /// 16 bytes: f64 bits in `lo` (hi = 0) for floats, a two's complement 128-bit integer for integers
 /// and bool.
 struct WideScalar {
@@ -34,6 +40,24 @@ struct WideScalar {
   static constexpr WideScalar f64(double v) { return {std::bit_cast<uint64_t>(v), 0}; }
   [[nodiscard]] constexpr double as_f64() const { return std::bit_cast<double>(lo); }
   constexpr bool operator==(const WideScalar&) const = default;
+};
+
+/// Signed sums of a float tensor's elements in 16 buckets. Which bucket an element adds to, and with
+/// which sign, follows from its logical index alone, so sketches of two runs may be subtracted:
+/// the sum of squared bucket differences estimates |a - b|^2.
+///
+/// The sum of bucket b is bucket[b] * 2^exponent; the largest |bucket[b]| is in [0.5, 1), or all are
+/// 0 and so is the exponent. Elements that are not finite count as 0. Source: format/FORMAT.md
+/// "Sketches".
+struct Sketch {
+  static constexpr size_t kBuckets = 16;
+  static constexpr int16_t kNone = INT16_MIN;
+
+  int16_t exponent = kNone;  ///< kNone: there is no sketch
+  std::array<float, kBuckets> bucket{};
+
+  [[nodiscard]] constexpr bool is_known() const { return exponent != kNone; }
+  constexpr bool operator==(const Sketch&) const = default;
 };
 
 /// Everything known about the values of one tensor.
@@ -61,6 +85,7 @@ struct Stats {
   double mean = 0;  ///< sum / finite
   double std = 0;   ///< population standard deviation
   uint64_t hash = 0;
+  Sketch sketch;  ///< of float tensors of more than kMaxWhole elements
   constexpr bool operator==(const Stats&) const = default;
 };
 
