@@ -65,4 +65,19 @@ constexpr Stats stats_of_words(const uint64_t* w, uint64_t count, uint64_t hash)
           .hash = hash};
 }
 
+/// @return what the column sketch_exponent holds: 0 for no sketch.
+constexpr uint64_t sketch_word(const Sketch& sketch) {
+  return static_cast<uint64_t>(sketch.exponent - Sketch::kNone);
+}
+constexpr int16_t sketch_exponent_of(uint64_t word) {
+  return static_cast<int16_t>(static_cast<int64_t>(word & 0xFFFF) + Sketch::kNone);
+}
+/// @return a row of the column sketch. Rotated so that the exponent is a byte of its own.
+constexpr uint64_t bucket_word(float bucket) {
+  return std::rotl(std::bit_cast<uint32_t>(bucket), 1);
+}
+constexpr float bucket_of(uint64_t word) {
+  return std::bit_cast<float>(std::rotr(static_cast<uint32_t>(word), 1));
+}
+
 }  // namespace convtrace::format

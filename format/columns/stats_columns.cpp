@@ -15,7 +15,7 @@ void append(std::vector<uint8_t>& to, std::span<const std::byte> bytes) {
 }  // namespace
 
 void StatsColumns::put(const TensorStats& e) {
-  std::array<uint64_t, 9 + kStatsWords> varying = {e.value.storage, e.value.offset,
+  std::array<uint64_t, 10 + kStatsWords> varying = {e.value.storage, e.value.offset,
                                                    e.value.generation, e.value.version, e.address};
   varying[5 + kStatsWords] = e.looks;
   varying[6 + kStatsWords] = e.changes;
@@ -23,6 +23,8 @@ void StatsColumns::put(const TensorStats& e) {
   varying[8 + kStatsWords] = e.poisoned;
   if (e.capture != Capture::kHash) {
     std::ranges::copy(words_of(e.stats), varying.begin() + 5);
+    put_sketch(e.stats.sketch);
+    varying[9 + kStatsWords] = sketch_word(e.stats.sketch);
   }
   const auto number = [](auto value) { return static_cast<uint64_t>(value); };
   const auto shape = e.has_shape ? e.shape : std::span<const uint64_t>();
@@ -58,8 +60,13 @@ void StatsColumns::put(const TensorStats& e) {
   pad_rows_.insert(pad_rows_.end(), e.pad_rows.begin(), e.pad_rows.end());
 }
 
+void StatsColumns::put_sketch(const Sketch& sketch) {
+  if (!sketch.is_known()) return;
+  for (const float bucket : sketch.bucket) sketch_.put(buckets_++, bucket_word(bucket));
+}
+
 size_t StatsColumns::packed_bytes() const {
-  return rows_.packed_bytes() + shape_.packed_bytes(dims_) +
+  return rows_.packed_bytes() + shape_.packed_bytes(dims_) + sketch_.packed_bytes(buckets_) +
          (hash_.size() + range_hashes_.size() + pad_rows_.size()) * sizeof(uint64_t) +
          samples_.size() + leading_.size();
 }
@@ -81,8 +88,9 @@ std::unique_ptr<wire::StatsColumnsT> StatsColumns::pack() const {
        &To::max,       &To::amax,           &To::amin_nonzero, &To::sum_lo,
        &To::sum_hi,    &To::l1_lo,          &To::l1_hi,        &To::l2,
        &To::mean,      &To::deviation,      &To::looks,        &To::changes,
-       &To::pad_count, &To::poisoned});
+       &To::pad_count, &To::poisoned,       &To::sketch_exponent});
   to->shape = shape_.pack(dims_);
+  to->sketch = sketch_.pack(buckets_);
   to->hash = hash_;
   to->range_hashes = range_hashes_;
   to->samples = samples_;
@@ -94,7 +102,8 @@ std::unique_ptr<wire::StatsColumnsT> StatsColumns::pack() const {
 void StatsColumns::clear() {
   rows_.clear();
   shape_.clear();
-  dims_ = 0;
+  sketch_.clear();
+  dims_ = buckets_ = 0;
   hash_.clear();
   range_hashes_.clear();
   samples_.clear();

@@ -27,9 +27,12 @@ class StatsColumns {
   void clear();
 
  private:
-  RowColumns<21, 9 + kStatsWords> rows_;
+  void put_sketch(const Sketch& sketch);
+
+  RowColumns<21, 10 + kStatsWords> rows_;
   PackedColumn shape_;  ///< one row per dimension of a signature
-  size_t dims_ = 0;
+  PackedColumn sketch_;  ///< kBuckets rows per record with a sketch
+  size_t dims_ = 0, buckets_ = 0;
   std::vector<uint64_t> hash_, range_hashes_, pad_rows_;
   std::vector<uint8_t> samples_, leading_;
 };

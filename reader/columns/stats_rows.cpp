@@ -18,8 +18,9 @@ bool StatsRows::bind(const wire::StatsColumns* table, size_t row_count) {
                         {t.max()},       {t.amax()},           {t.amin_nonzero()}, {t.sum_lo()},
                         {t.sum_hi()},    {t.l1_lo()},          {t.l1_hi()},        {t.l2()},
                         {t.mean()},      {t.deviation()},      {t.looks()},        {t.changes()},
-                        {t.pad_count()}, {t.poisoned()}},
-                       rows_);
+                        {t.pad_count()}, {t.poisoned()},       {t.sketch_exponent()}},
+                       rows_) &&
+         bind_sketches(t);
 }
 
 bool StatsRows::bind_signatures(const wire::StatsColumns& t) {
@@ -99,6 +100,25 @@ bool StatsRows::bind_flat(const wire::StatsColumns& t) {
          samples_.size() == samples && leading_.size() == leading && pad_rows_.size() == pad_rows;
 }
 
+bool StatsRows::bind_sketches(const wire::StatsColumns& t) {
+  size_t buckets = 0;
+  for (size_t row = 0; row < rows_.row_count(); ++row) {
+    if (sketch_exponent_of(varying_[row].back()) != Sketch::kNone) buckets += Sketch::kBuckets;
+  }
+  buckets_.clear();
+  next_bucket_ = 0;
+  const StoredColumn column[] = {{t.sketch(), sizeof(float)}};
+  return each_row(column, buckets, [this](const auto& v) { buckets_.push_back(bucket_of(v[0])); });
+}
+
+void StatsRows::take_sketch(int16_t exponent, Sketch& sketch) {
+  sketch.exponent = exponent;
+  if (!sketch.is_known()) return;
+  std::copy_n(buckets_.begin() + static_cast<ptrdiff_t>(next_bucket_), Sketch::kBuckets,
+              sketch.bucket.begin());
+  next_bucket_ += Sketch::kBuckets;
+}
+
 bool StatsRows::next(EventHeader header, Event& event) {
   const size_t row = row_++;
   const Signature& signature = signatures_[rows_.signature(row)];
@@ -109,6 +129,7 @@ bool StatsRows::next(EventHeader header, Event& event) {
       .storage = v[0], .offset = v[1], .generation = v[2], .version = static_cast<uint32_t>(v[3])};
   stats.address = v[4];
   stats.stats = stats_of_words(v.data() + 5, signature.event.stats.count, hash_.take(1)[0]);
+  take_sketch(sketch_exponent_of(v[9 + kStatsWords]), stats.stats.sketch);
   stats.looks = static_cast<uint32_t>(v[5 + kStatsWords]);
   stats.changes = static_cast<uint32_t>(v[6 + kStatsWords]);
   stats.pad_count = v[7 + kStatsWords];

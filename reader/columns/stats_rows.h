@@ -70,12 +70,16 @@ class StatsRows {
   [[nodiscard]] bool bind_signatures(const wire::StatsColumns& table);
   [[nodiscard]] bool bind_shapes(const wire::StatsColumns& table);
   [[nodiscard]] bool bind_flat(const wire::StatsColumns& table);
+  [[nodiscard]] bool bind_sketches(const wire::StatsColumns& table);
+  void take_sketch(int16_t exponent, format::Sketch& sketch);
 
   LikeTable rows_;
   size_t row_ = 0;
   std::vector<Signature> signatures_;
   std::vector<uint64_t> shapes_;
-  VaryingTable<9 + format::kStatsWords> varying_;
+  VaryingTable<10 + format::kStatsWords> varying_;
+  std::vector<float> buckets_;  ///< of all records that have a sketch
+  size_t next_bucket_ = 0;
   FlatColumn<uint64_t> hash_, range_hashes_, pad_rows_;
   FlatColumn<uint8_t> samples_, leading_;
 };

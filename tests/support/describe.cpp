@@ -57,10 +57,15 @@ class Text {
   }
   void put(const Stats& value) {
     const auto& [count, finite, nan, pos_inf, neg_inf, pos_zero, neg_zero, positive, negative,
-                 subnormal, saturated, min, max, amax, amin_nonzero, sum, l1, l2, mean, std, hash] =
+                 subnormal, saturated, min, max, amax, amin_nonzero, sum, l1, l2, mean, std, hash,
+                 sketch] =
         value;
     fields(count, finite, nan, pos_inf, neg_inf, pos_zero, neg_zero, positive, negative, subnormal,
-           saturated, min, max, amax, amin_nonzero, sum, l1, l2, mean, std, hash);
+           saturated, min, max, amax, amin_nonzero, sum, l1, l2, mean, std, hash, sketch);
+  }
+  void put(const Sketch& value) {
+    fields(value.exponent);
+    for (const float bucket : value.bucket) put(std::bit_cast<uint32_t>(bucket));
   }
 
   std::ostringstream out_;

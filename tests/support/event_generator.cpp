@@ -100,9 +100,18 @@ class EventGenerator::Filler {
   }
   void fill(Stats& stats) {
     auto& [count, finite, nan, pos_inf, neg_inf, pos_zero, neg_zero, positive, negative, subnormal,
-           saturated, min, max, amax, amin_nonzero, sum, l1, l2, mean, std, hash] = stats;
+           saturated, min, max, amax, amin_nonzero, sum, l1, l2, mean, std, hash, sketch] = stats;
     (*this)(count, finite, nan, pos_inf, neg_inf, pos_zero, neg_zero, positive, negative, subnormal,
-            saturated, min, max, amax, amin_nonzero, sum, l1, l2, mean, std, hash);
+            saturated, min, max, amax, amin_nonzero, sum, l1, l2, mean, std, hash, sketch);
+  }
+
+  void fill(Sketch& sketch) {
+    sketch = {};
+    if (from_.below(2) == 0) return;
+    sketch.exponent = static_cast<int16_t>(bits() | 1);
+    for (float& bucket : sketch.bucket) {
+      bucket = std::bit_cast<float>(static_cast<uint32_t>(bits()));
+    }
   }
 
   void fill(Launch& e) {

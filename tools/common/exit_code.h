@@ -18,7 +18,7 @@ enum class DiffExitCode : int {
   kSame = 0,
   kDiverged = 1,
   kUsage = 2,  ///< usage, or an input that cannot be read
-  kNotComparable = 3,
+  kNotComparable = 3,  ///< or incomplete
   kFindings = 4,  ///< values agree, but a trace holds error-level findings
 };
 

@@ -72,6 +72,12 @@ Json stats_json(const format::Stats& s, format::DType dtype, format::Capture cap
     json["l2"] = json_number(s.l2);
     json["mean"] = json_number(s.mean);
     json["std"] = json_number(s.std);
+    Json& sketch = json["sketch"];
+    if (s.sketch.is_known()) {
+      for (const float bucket : s.sketch.bucket) {
+        sketch.push_back(json_number(std::ldexp(static_cast<double>(bucket), s.sketch.exponent)));
+      }
+    }
   }
   json["hash"] = hex_text(s.hash);
   return json;

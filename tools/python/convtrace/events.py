@@ -1,5 +1,6 @@
 """EVENTS payloads to one dict an event, with the names and units of `convtrace show --json`: FORMAT.md
 section 6. Integers are Python's, so 128-bit sums are exact; numbers that are not finite are floats."""
+import math
 import struct
 
 from . import columns, limits
@@ -54,7 +55,9 @@ _COUNTS = ("finite", "nan", "pos_inf", "neg_inf", "pos_zero", "neg_zero", "posit
 _STATS_ROWS = {name: 20 + i for i, name in enumerate(
     ("storage", "offset", "generation", "version", "address") + _COUNTS +
     ("min", "max", "amax", "amin_nonzero", "sum_lo", "sum_hi", "l1_lo", "l1_hi", "l2", "mean", "std"))}
-_STATS_ROWS.update(looks=50, changes=51, pad_count=52, poisoned=57)
+_STATS_ROWS.update(looks=50, changes=51, pad_count=52, poisoned=57, sketch_exponent=58)
+_BUCKETS = 16
+_NO_SKETCH = -0x8000
 _MEMORY = _fixed(bytes=8, source=1, device_type=1, device_index=1, stream=8, stack=4)
 _COPY = _fixed(kind=1, bytes=8, stream=8)
 _SCOPE = _fixed(scope=4, call=4, phase=1, enter=1)
@@ -213,13 +216,15 @@ class _Chunk:
                   ("pad_rows", "pad_row_count"))}
         if len(raw["hash"]) != count or any(len(raw[name]) != total[name] for name in total):
             raise BadBuffer("a raw column of another length than its rows")
+        raw["sketch"] = columns.unpack(table.column(59, "B"), _BUCKETS * sum(
+            values["sketch_exponent"] & 0xFFFF != 0 for _, values in rows.rows()), 4)
         first_dim = [0]
         for rank in ranks:
             first_dim.append(first_dim[-1] + rank)
         return self._stats_rows(rows, [shapes[a:b] for a, b in zip(first_dim, first_dim[1:])], raw)
 
     def _stats_rows(self, rows, shapes, raw):
-        ranges = samples = leading = pad_rows = 0
+        ranges = samples = leading = pad_rows = buckets = 0
         for row, (signature, values) in enumerate(rows.rows()):
             v = {**rows.fixed_of(signature), **values, "hash": raw["hash"][row]}
             for name in ("version", "looks", "changes"):
@@ -233,6 +238,10 @@ class _Chunk:
             leading += v["leading_bytes"]
             v["pad_rows"] = raw["pad_rows"][pad_rows:pad_rows + v["pad_row_count"]]
             pad_rows += v["pad_row_count"]
+            v["sketch"] = None
+            if v["sketch_exponent"] & 0xFFFF:
+                v["sketch"] = _sketch(v["sketch_exponent"], raw["sketch"][buckets:buckets + _BUCKETS])
+                buckets += _BUCKETS
             yield lambda v=v: self._stats_event(v)
 
     def _stats_event(self, v):
@@ -256,6 +265,7 @@ class _Chunk:
             event[name] = _wide(v[name + "_lo"], v[name + "_hi"], dtype)
         for name in ("l2", "mean", "std"):
             event[name] = _f64(v[name])
+        event["sketch"] = v["sketch"]
         width = part_bytes(dtype)
         for name in ("samples", "leading"):
             event[name] = [decode(dtype, bytes(v[name][at:at + width]))
@@ -396,6 +406,19 @@ def _padding(v):
 
 def _f64(bits):
     return struct.unpack("<d", struct.pack("<Q", bits))[0]
+
+
+def _sketch(exponent, words):
+    exponent = (exponent & 0xFFFF) + _NO_SKETCH
+    rotated = struct.pack("<%dI" % _BUCKETS, *((word >> 1) | (word & 1) << 31 for word in words))
+    return [_scaled(bucket, exponent) for bucket in struct.unpack("<%df" % _BUCKETS, rotated)]
+
+
+def _scaled(value, exponent):
+    try:
+        return math.ldexp(value, exponent)
+    except OverflowError:
+        return math.copysign(math.inf, value)
 
 
 def _scalar(bits, dtype, signed):

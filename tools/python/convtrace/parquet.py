@@ -32,7 +32,7 @@ SCHEMAS = {
         [(name, _INT) for name in _COUNTS] + [(name, _REAL) for name in _EXACT] +
         [(name + "_exact", _TEXT) for name in _EXACT] + [
         ("l2", _REAL), ("mean", _REAL), ("std", _REAL), ("samples", pyarrow.list_(_REAL)),
-        ("range_hashes", _TEXTS), ("variant", _INT), ("looks", _INT), ("changes", _INT),
+        ("sketch", pyarrow.list_(_REAL)), ("range_hashes", _TEXTS), ("variant", _INT), ("looks", _INT), ("changes", _INT),
         ("padding", _PADDING)],
     "launches": _COMMON + _PLACE + [
         ("kernel", _TEXT), ("family", _TEXT), ("grid", pyarrow.list_(_INT)), ("block", pyarrow.list_(_INT)),
@@ -126,8 +126,8 @@ def _row(event):
         number = event.get(name)
         if isinstance(number, int):
             row[name], row[name + "_exact"] = float(number), str(number)
-    for name in ("samples",):
-        if name in event:
+    for name in ("samples", "sketch"):
+        if event.get(name) is not None:
             row[name] = [float(number) for number in event[name]]
     if event.get("shape"):
         row["shape"] = [_signed(extent) for extent in event["shape"]]
