@@ -66,7 +66,7 @@ StatsResult read_slot(const ResultSlot& slot, uint64_t count, format::DType dtyp
   result.variant = static_cast<uint32_t>(variant_for(dtype, variant));
   result.range_count = tiling.ranges;
   std::memcpy(result.range_hashes, slot.range_hashes, tiling.ranges * sizeof(uint64_t));
-  const auto taken = static_cast<uint32_t>(count < kSampleCount ? count : kSampleCount);
+  const uint32_t taken = sample_count(count);
   for (uint32_t i = 0; i < taken; ++i) {
     std::memcpy(result.samples + i * size, &slot.samples[i], size);
   }

@@ -48,8 +48,7 @@ Partial compute_tiles(const Layout& layout, const Tiling& tiling, bool hash_only
 
 void take_samples(const Layout& layout, StatsResult& result) {
   const uint32_t size = format::element_bytes(layout.dtype);
-  const auto taken =
-      static_cast<uint32_t>(layout.count < kSampleCount ? layout.count : kSampleCount);
+  const uint32_t taken = sample_count(layout.count);
   for (uint32_t i = 0; i < taken; ++i) {
     gather(layout, sample_position(i, layout.count), 1, result.samples + i * size);
   }

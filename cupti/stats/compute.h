@@ -11,6 +11,7 @@
 #include <cstdint>
 
 #include "cupti/stats/tensor_view.h"
+#include "cupti/stats/tiling.h"
 #include "format/base/status.h"
 #include "format/stats.h"
 
@@ -18,16 +19,14 @@ namespace convtrace::stats {
 
 class HelperThreads;
 
-inline constexpr uint32_t kSampleCount = 8;
-
 /// Everything one pass yields; fixed size, so that it can lie in a ring slot shared with a device.
 struct StatsResult {
   format::Stats stats;
   uint32_t variant = 0;
   uint32_t range_count = 0;  ///< at most format::kMaxRanges; 0 when the tensor is one range
   uint64_t range_hashes[format::kMaxRanges] = {};
-  uint32_t sample_bytes = 0;  ///< bytes used in `samples`: min(8, count) elements
-  std::byte samples[kSampleCount * 16] = {};
+  uint32_t sample_bytes = 0;  ///< bytes used in `samples`: sample_count() elements
+  std::byte samples[kWholeCount * 8] = {};
 };
 
 /// Computes the hash alone (Capture::kHash: hash and count) or everything.

@@ -1,8 +1,8 @@
 // One tile of a tensor in host memory. Included once per instruction set, by a file that defines
 // CONVTRACE_CPU_TILE as the name of its function.
 //
-// The tile is taken in blocks that stay in the first-level cache, each walked three times: counts
-// and extremes, floating sums, hash. Three simple loops keep their accumulators in registers; one
+// The tile is taken in blocks that stay in the first-level cache, each walked four times: counts
+// and extremes, floating sums, sketch, hash. Four simple loops keep their accumulators in registers; one
 // loop with all of them would not.
 #pragma once
 
@@ -10,6 +10,7 @@
 
 #include "cupti/stats/accumulator.h"
 #include "cupti/stats/cpu_hash.h"
+#include "cupti/stats/cpu_sketch.h"
 #include "cupti/stats/cpu_sums.h"
 #include "cupti/stats/cpu_tally.h"
 #include "cupti/stats/cpu_tile.h"
@@ -30,8 +31,12 @@ struct TileState {
   Shift<D> shift;
   Tally<D> tally;
   TileLanes<D> lanes;
+  TileSketch<D> sketch;
   IntSum int_sum, int_l1;
   uint64_t hash = 0;
+
+  TileState(Shift<D> first_value, uint64_t first_element)
+      : shift(first_value), sketch(first_element) {}
 
   void add_block(const std::byte* data, uint32_t bytes) {
     const uint32_t rows = bytes / kRowBytes;
@@ -44,10 +49,13 @@ struct TileState {
     const uint32_t strange = tally.counts.nan + tally.counts.pos_inf + tally.counts.neg_inf;
     if (strange == strange_before) {
       add_rows<D, true>(data, rows, shift, lanes);
+      sketch.add_rows(data, rows);
     } else if constexpr (E::kFloat) {
       add_rows<D, false>(data, rows, shift, lanes);
+      sketch.add_any(data, rows * kRowBytes);
     }
     const uint32_t done = rows * kRowBytes;
+    sketch.add_any(data + done, bytes - done);
     add_part_of_row<D>(data + done, (bytes - done) / kElementBytes, shift, lanes);
     if constexpr (!E::kFloat) add_integers(data, bytes);
   }
@@ -63,7 +71,7 @@ struct TileState {
     int_l1.add(l1);
   }
 
-  Partial close(uint64_t count) const {
+  Partial close(uint64_t count) {
     ThreadTotals totals;
     totals.counts = tally.counts;
     totals.extremes = tally.extremes();
@@ -75,7 +83,9 @@ struct TileState {
     totals.int_sum = int_sum;
     totals.int_l1 = int_l1;
     totals.hash = hash;
-    return close_tile(totals, shift.parts(), count);
+    Partial partial = close_tile(totals, shift.parts(), count);
+    sketch.close(partial.sketch);
+    return partial;
   }
 };
 
@@ -112,8 +122,7 @@ CONVTRACE_INLINE void for_each_block(const Layout& layout, const Tiling& tiling,
 template <DType D>
 Partial tile_of(const Layout& layout, const Tiling& tiling, uint32_t tile) {
   const TileExtent extent = tile_extent<D>(tiling, tile);
-  TileState<D> state;
-  state.shift = find_shift<D>(layout, extent);
+  TileState<D> state(find_shift<D>(layout, extent), extent.first);
   for_each_block(layout, tiling, tile, [&](const std::byte* data, uint32_t bytes, uint64_t row) {
     state.add_block(data, bytes);
     state.hash += hash_bytes(data, bytes, row);

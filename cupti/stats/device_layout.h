@@ -64,7 +64,7 @@ static_assert(sizeof(Batch) <= 4096);
 struct ResultSlot {
   Partial total;  ///< of all tiles; hash_only: hash alone holds
   uint64_t range_hashes[kMaxHashRanges];
-  uint64_t samples[8];  ///< raw bits, zero-extended
+  uint64_t samples[kWholeCount];  ///< raw bits, zero-extended
   uint64_t sequence;
 };
 

@@ -1,9 +1,12 @@
 #include "cupti/stats/finalize.h"
 
+#include <algorithm>
 #include <bit>
+#include <cmath>
 #include <limits>
 
 #include "cupti/stats/hash.h"
+#include "cupti/stats/sketch.h"
 
 namespace convtrace::stats {
 namespace {
@@ -79,6 +82,21 @@ void set_sums(const Partial& total, Stats& stats) {
   }
 }
 
+/// @param sums of float elements, scaled as sketch.h has it.
+format::Sketch make_sketch(const double (&sums)[kSketchBuckets]) {
+  double largest = 0;
+  for (const double sum : sums) largest = std::max(largest, magnitude(sum));
+  format::Sketch sketch;
+  if (!std::isfinite(largest)) return sketch;
+  int exponent = 0;
+  // Rounded to f32 it may be 1.
+  if (static_cast<float>(std::frexp(largest, &exponent)) == 1) ++exponent;
+  for (uint32_t i = 0; i < kSketchBuckets; ++i)
+    sketch.bucket[i] = static_cast<float>(std::ldexp(sums[i], -exponent)) + 0.0F;  // no -0
+  sketch.exponent = static_cast<int16_t>(largest == 0 ? 0 : exponent - kSketchScale);
+  return sketch;
+}
+
 }  // namespace
 
 Stats finalize(const Partial& total, DType dtype, const Tiling& tiling) noexcept {
@@ -100,6 +118,8 @@ Stats finalize(const Partial& total, DType dtype, const Tiling& tiling) noexcept
   case DType::D:                                   \
     set_extremes<DType::D>(total.extremes, stats); \
     set_sums<DType::D>(total, stats);              \
+    if (kHasSketch<DType::D> && stats.count > format::kMaxWhole) \
+      stats.sketch = make_sketch(total.sketch);    \
     break;
     CONVTRACE_WALKED_DTYPES(CONVTRACE_X)
 #undef CONVTRACE_X

@@ -13,6 +13,8 @@
 
 namespace convtrace::stats {
 
+inline constexpr uint32_t kSketchBuckets = 16;
+
 /// Exact counts that determine all others: finite = count - nan - infinities,
 /// positive = count - nan - negative - zeros.
 struct Counts {
@@ -58,6 +60,7 @@ struct Partial {
   uint64_t int_sum[2] = {};  ///< integers: 128 bits, two's complement, low half first
   uint64_t int_l1[2] = {};
   uint64_t hash = 0;  ///< without the length
+  double sketch[kSketchBuckets] = {};  ///< floats; scaled as sketch.h has it
 };
 
 CONVTRACE_HD UInt128 wide(const uint64_t (&halves)[2]) {
@@ -113,6 +116,7 @@ CONVTRACE_HD Partial merge(const Partial& a, const Partial& b) {
   store_wide(wide(a.int_sum) + wide(b.int_sum), merged.int_sum);
   store_wide(wide(a.int_l1) + wide(b.int_l1), merged.int_l1);
   merged.hash = a.hash + b.hash;
+  for (uint32_t i = 0; i < kSketchBuckets; ++i) merged.sketch[i] = add(a.sketch[i], b.sketch[i]);
   return merged;
 }
 

@@ -15,6 +15,7 @@
 #include <cstdint>
 
 #include "cupti/stats/dtype_decode.h"
+#include "format/stats.h"
 
 namespace convtrace::stats {
 
@@ -65,9 +66,18 @@ CONVTRACE_HD constexpr uint64_t tile_length(const Tiling& tiling, uint32_t tile)
   return rest < tiling.tile_bytes ? rest : tiling.tile_bytes;
 }
 
-/// @return floor(i * count / 8), where sample i < 8 is taken; all elements if there are fewer.
+inline constexpr uint32_t kSampleCount = 8;
+/// Tensors of up to so many real elements are sampled whole: the most samples that there are.
+inline constexpr uint32_t kWholeCount = format::kMaxWhole;
+
+CONVTRACE_HD constexpr uint32_t sample_count(uint64_t count) {
+  return count <= kWholeCount ? static_cast<uint32_t>(count) : kSampleCount;
+}
+
+/// @return the element that sample i < sample_count(count) is: floor(i * count / 8) of large
+/// tensors.
 CONVTRACE_HD constexpr uint64_t sample_position(uint32_t i, uint64_t count) {
-  return count < 8 ? i : count / 8 * i + count % 8 * i / 8;
+  return count <= kWholeCount ? i : count / kSampleCount * i + count % kSampleCount * i / kSampleCount;
 }
 
 /// Combines 64 values of consecutive threads into the first: inside each half with strides 16 to 1

@@ -9,6 +9,7 @@
 
 #include "cupti/stats/device_layout.h"
 #include "cupti/stats/kernels/tensor_source.h"
+#include "cupti/stats/sketch.h"
 #include "cupti/stats/thread_tile.h"
 
 namespace convtrace::stats {
@@ -23,6 +24,14 @@ CONVTRACE_HD BlockInput find_block(const Batch& batch, uint32_t block) {
   const DeviceTensor& tensor = batch.tensors[low];
   return {batch, tensor, make_tiling(tensor.count * bytes_of(tensor.dtype)),
           block - tensor.first_tile};
+}
+
+/// One thread's lane of the sketch of a tile: what the first pass read comes out of a cache.
+template <DType D>
+CONVTRACE_HD void sum_lane(const BlockInput& in, uint32_t lane, SketchPair& sums) {
+  if constexpr (kHasSketch<D>) {
+    sums = sketch_lane<D>(TensorSource<D>(in), tile_extent<D>(in.tiling, in.tile), lane);
+  }
 }
 
 CONVTRACE_HD void write_element(uint64_t address, uint32_t size, uint64_t bits) {
@@ -79,7 +88,7 @@ CONVTRACE_HD void write_ranges_and_samples(const BlockInput& in, const Partial* 
     }
     slot.range_hashes[range] = hash;
   }
-  if (thread < 8 && thread < in.tensor.count) {
+  if (thread < sample_count(in.tensor.count)) {
     slot.samples[thread] = element_bits(in, sample_position(thread, in.tensor.count));
   }
 }

@@ -81,6 +81,27 @@ void gather_hash(const BlockInput& in, ThreadTotals* totals) {
   }
 }
 
+template <DType D>
+void sum_lanes(const BlockInput& in, SketchPair* lanes) {
+  for (uint32_t t = 0; t < kThreads; ++t) sum_lane<D>(in, t, lanes[t]);
+}
+
+void sketch_tile(const BlockInput& in, double* buckets) {
+  SketchPair lanes[kThreads];
+  switch (static_cast<DType>(in.tensor.dtype)) {
+#define CONVTRACE_X(D)               \
+  case DType::D:                     \
+    sum_lanes<DType::D>(in, lanes);  \
+    break;
+    CONVTRACE_WALKED_DTYPES(CONVTRACE_X)
+#undef CONVTRACE_X
+    default:
+      break;
+  }
+  for (uint32_t i = 0; i < kSketchBuckets; ++i)
+    buckets[i] = sketch_bucket(lanes, bytes_of(in.tensor.dtype), i);
+}
+
 Partial tile_partial(const BlockInput& in) {
   const auto dtype = static_cast<DType>(in.tensor.dtype);
   ThreadTotals totals[kThreads];
@@ -112,7 +133,9 @@ Partial tile_partial(const BlockInput& in) {
   }
   combine_threads(totals,
                   [](const ThreadTotals& a, const ThreadTotals& b) { return combine(a, b); });
-  return close_tile(totals[0], shift, count);
+  Partial partial = close_tile(totals[0], shift, count);
+  if (in.tensor.hash_only == 0) sketch_tile(in, partial.sketch);
+  return partial;
 }
 
 void finish(const BlockInput& in, const Partial* tiles) {

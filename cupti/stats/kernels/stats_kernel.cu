@@ -85,7 +85,32 @@ __device__ __noinline__ void gather_hash(const BlockInput& in, ThreadTotals& tot
   totals = thread_hash<D>(TensorSource<D>(in), tile_extent<D>(in.tiling, in.tile), threadIdx.x);
 }
 
-/// @return the tile's result, in thread 0.
+template <DType D>
+__device__ __noinline__ void gather_sketch(const BlockInput& in, SketchPair& sums) {
+  sum_lane<D>(in, threadIdx.x, sums);
+}
+
+/// @param[out] buckets  of the tile's Partial, written by 16 threads.
+__device__ void sketch_tile(const BlockInput& in, double* buckets) {
+  __shared__ SketchPair lanes[kThreads];
+  SketchPair sums;
+  switch (static_cast<DType>(in.tensor.dtype)) {
+#define CONVTRACE_X(D)                 \
+  case DType::D:                       \
+    gather_sketch<DType::D>(in, sums); \
+    break;
+    CONVTRACE_WALKED_DTYPES(CONVTRACE_X)
+#undef CONVTRACE_X
+    default:
+      break;
+  }
+  lanes[threadIdx.x] = sums;
+  __syncthreads();
+  if (threadIdx.x < kSketchBuckets)
+    buckets[threadIdx.x] = sketch_bucket(lanes, bytes_of(in.tensor.dtype), threadIdx.x);
+}
+
+/// @return the tile's result but for the sketch, in thread 0.
 __device__ Partial tile_partial(const BlockInput& in) {
   const auto dtype = static_cast<DType>(in.tensor.dtype);
   const auto both = [](const ThreadTotals& a, const ThreadTotals& b) { return combine(a, b); };
@@ -122,6 +147,7 @@ __device__ Partial tile_partial(const BlockInput& in) {
 /// @return true in all threads of the block that is the last of its tensor.
 __device__ bool arrive(const BlockInput& in) {
   __shared__ bool last;
+  __syncthreads();  // the sketch is other threads'
   if (threadIdx.x == 0) {
     auto* ticket = pointer_to<unsigned>(in.batch.tickets) + (&in.tensor - in.batch.tensors);
     __threadfence();  // the partial before the ticket
@@ -169,5 +195,6 @@ extern "C" __global__ __launch_bounds__(convtrace::stats::kThreads, 6) void conv
   auto* partials = pointer_to<Partial>(batch.partials);
   const Partial partial = tile_partial(in);
   if (threadIdx.x == 0) partials[blockIdx.x] = partial;
+  if (in.tensor.hash_only == 0) sketch_tile(in, partials[blockIdx.x].sketch);
   if (arrive(in)) finish(in, partials + in.tensor.first_tile);
 }

@@ -26,6 +26,7 @@
 #include "cupti/stats/compute.h"
 #include "cupti/stats/layout.h"
 #include "tests/gpu/programs/device.h"
+#include "tests/support/same_stats.h"
 #include "tests/unit/cupti/collecting_sink.h"
 
 namespace convtrace {
@@ -167,7 +168,7 @@ bool same(const format::TensorStats& got, const stats::StatsResult& want) {
     exact.sum = want.stats.sum, exact.l1 = want.stats.l1, exact.l2 = want.stats.l2;
     exact.mean = want.stats.mean, exact.std = want.stats.std;
   }
-  return std::memcmp(&exact, &want.stats, sizeof exact) == 0 &&
+  return test::same_bits(exact, want.stats) &&
          std::ranges::equal(got.range_hashes, ranges) &&
          std::ranges::equal(got.samples, std::span(want.samples, want.sample_bytes));
 }

@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "cupti/kept_memory.h"
+#include "tests/support/same_stats.h"
 #include "tests/unit/cupti/device_scene.h"
 #include "tests/unit/cupti/stats/named_views.h"
 
@@ -14,7 +15,7 @@ namespace convtrace::cupti {
 namespace {
 
 void require_same(const TensorStats& got, const stats::StatsResult& want) {
-  REQUIRE(std::memcmp(&got.stats, &want.stats, sizeof want.stats) == 0);
+  REQUIRE(test::same_bits(got.stats, want.stats));
   REQUIRE(std::ranges::equal(got.range_hashes, std::span(want.range_hashes, want.range_count)));
   REQUIRE(std::ranges::equal(got.samples, std::span(want.samples, want.sample_bytes)));
 }
@@ -98,7 +99,7 @@ TEST_CASE("device_stats: a hundred launches over a batch give the same bits") {
   REQUIRE(results.size() == 300);
   require_same(results[0], large.on_cpu(batch[0]));
   for (size_t i = 3; i < results.size(); ++i)
-    CHECK(std::memcmp(&results[i].stats, &results[i % 3].stats, sizeof results[i].stats) == 0);
+    CHECK(test::same_bits(results[i].stats, results[i % 3].stats));
 }
 
 TEST_CASE("device_stats: raw values are left out on request") {

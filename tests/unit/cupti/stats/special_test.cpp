@@ -150,19 +150,24 @@ TEST_CASE("stats: unknown types are bytes with a hash", "[stats]") {
   REQUIRE(stats.hash == compute(view_of(bytes, DType::kI8)).stats.hash);
 }
 
-TEST_CASE("stats: samples are the raw bits at eight even positions", "[stats]") {
+TEST_CASE("stats: samples are the raw bits at eight even positions, or all of up to 16",
+          "[stats]") {
   std::vector<uint16_t> values(1000);
   for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<uint16_t>(i);
-  for (const uint64_t count : {1u, 7u, 8u, 9u, 1000u}) {
+  for (const uint64_t count : {1u, 7u, 8u, 9u, 16u, 17u, 1000u}) {
     const StatsResult result = compute(dense_view(values.data(), DType::kU16, count));
-    const uint64_t taken = std::min<uint64_t>(count, 8);
+    const uint64_t taken = count <= 16 ? count : 8;
     REQUIRE(result.sample_bytes == taken * 2);
     for (uint64_t i = 0; i < taken; ++i) {
       uint16_t sample = 0;
       std::memcpy(&sample, result.samples + i * 2, 2);
-      REQUIRE(sample == (count < 8 ? i : i * count / 8));
+      REQUIRE(sample == (count <= 16 ? i : i * count / 8));
     }
   }
+  const auto whole = random_bytes(DType::kC128, 8, 1);  // 16 real elements, the most bytes
+  const StatsResult result = compute(view_of(whole, DType::kC128));
+  REQUIRE(result.sample_bytes == whole.size());
+  REQUIRE(std::memcmp(result.samples, whole.data(), whole.size()) == 0);
 }
 
 TEST_CASE("stats: a hash record holds hash and count alone", "[stats]") {

@@ -10,6 +10,7 @@
 
 #include "cupti/stats/compute.h"
 #include "tests/support/catch.h"
+#include "tests/support/same_stats.h"
 #include "tests/unit/cupti/stats/reference.h"
 
 namespace convtrace::stats::test {
@@ -44,7 +45,7 @@ inline std::vector<uint8_t> random_bytes(format::DType dtype, uint64_t count, ui
 
 /// Equal to the last bit, NaNs included.
 inline void require_same(const StatsResult& a, const StatsResult& b) {
-  REQUIRE(std::memcmp(&a.stats, &b.stats, sizeof(a.stats)) == 0);
+  REQUIRE(convtrace::test::same_bits(a.stats, b.stats));
   REQUIRE(a.variant == b.variant);
   REQUIRE(a.range_count == b.range_count);
   REQUIRE(std::memcmp(a.range_hashes, b.range_hashes, sizeof(a.range_hashes)) == 0);
