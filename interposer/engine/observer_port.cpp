@@ -45,7 +45,7 @@ Enum checked_enum(uint8_t value, Enum last) {
 /// The work of one submit, on one thread.
 class ObserverPort::Batch {
  public:
-  explicit Batch(const Surroundings& around) : around_(around) {}
+  Batch(const Surroundings& around, KnownValues& known) : around_(around), known_(known) {}
   ~Batch() { launch_device_requests(); }
   Batch(const Batch&) = delete;
   Batch& operator=(const Batch&) = delete;
@@ -68,6 +68,7 @@ class ObserverPort::Batch {
   bool loss(const Message& message);
   bool diagnostic(const Message& message);
 
+  void describe_unknown_input(TensorRequest& request, bool hash_is_final);
   void compute_here(const TensorRequest& request);
   bool store_value(format::TensorStats& event, const stats::TensorView& view);
   void queue_for_device(const TensorRequest& request);
@@ -76,6 +77,7 @@ class ObserverPort::Batch {
   bool read_frames(const Message& message, convtrace_frames& fixed, format::StackId& stack);
 
   const Surroundings& around_;
+  KnownValues& known_;
   bool watches_ = false;
   std::vector<cupti::DeviceRequest> device_;
   uint64_t device_stream_ = 0;
@@ -91,7 +93,7 @@ uint32_t ObserverPort::submit(std::span<const std::byte> batch) {
   bool sound = true;
   bool watches = false;
   {
-    Batch work(around_);
+    Batch work(around_, known_);
     while (sound) {
       const std::optional<Message> message = reader.next();
       if (!message) break;
@@ -152,6 +154,7 @@ bool ObserverPort::Batch::tensor(const Message& message) {
     event.value.generation = range->generation;
   }
   event.header.step = around_.steps.step();
+  describe_unknown_input(*request, decision.is_final);
   // A device that reads beyond its memory ends the program; a huge expanded view would stop it.
   if (!in_bounds(*request)) {
     lose(format::LossReason::kTensorKind, 1);
@@ -168,6 +171,17 @@ bool ObserverPort::Batch::tensor(const Message& message) {
       lose(format::LossReason::kTensorKind, 1);
   }
   return true;
+}
+
+/// An input that no record describes is described itself.
+void ObserverPort::Batch::describe_unknown_input(TensorRequest& request, bool hash_is_final) {
+  format::TensorStats& event = request.event;
+  const bool is_float = format::number_class(event.dtype) == format::NumberClass::kFloat;
+  const bool is_hash = event.capture == format::Capture::kHash;
+  if (!is_float || event.place.phase == format::Phase::kBackward) return;
+  if (is_hash && hash_is_final) return;
+  const bool known = known_.add(event, request.view);
+  if (is_hash && !known) event.capture = format::Capture::kStats;
 }
 
 void ObserverPort::Batch::compute_here(const TensorRequest& request) {

@@ -17,6 +17,7 @@
 #include "interposer/engine/capture_rules.h"
 #include "interposer/engine/fact_table.h"
 #include "interposer/engine/memory_journal.h"
+#include "interposer/engine/known_values.h"
 #include "interposer/engine/message_reader.h"
 #include "interposer/engine/name_filter.h"
 #include "interposer/engine/op_recorder.h"
@@ -68,6 +69,7 @@ class ObserverPort {
   class Batch;
 
   Surroundings around_;
+  KnownValues known_;
 };
 
 }  // namespace convtrace::engine

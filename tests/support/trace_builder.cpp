@@ -42,6 +42,28 @@ std::unique_ptr<Sink> file_at(const std::string& path) {
   return std::move(sink).value();
 }
 
+/// All of a small tensor, else those at eight places, as elements of `dtype` (f64, bf16, else f32).
+std::vector<std::byte> samples_of(const std::vector<float>& values, DType dtype) {
+  const size_t count = values.size();
+  const bool whole = count <= kMaxWhole;
+  std::vector<std::byte> samples;
+  const auto put = [&samples](auto element) {
+    const auto bytes = std::as_bytes(std::span(&element, 1));
+    samples.insert(samples.end(), bytes.begin(), bytes.end());
+  };
+  for (size_t i = 0; i < (whole ? count : 8); ++i) {
+    const float value = values[whole ? i : i * count / 8];
+    if (dtype == DType::kF64) {
+      put(static_cast<double>(value));
+    } else if (dtype == DType::kBF16) {
+      put(static_cast<uint16_t>(std::bit_cast<uint32_t>(value) >> 16));
+    } else {
+      put(value);
+    }
+  }
+  return samples;
+}
+
 }  // namespace
 
 struct TraceBuilder::Impl {
@@ -172,6 +194,7 @@ TraceBuilder& TraceBuilder::stats(const StatsSpec& spec) {
   e.value = spec.value;
   e.address = spec.address;
   e.stats = spec.values.empty() ? spec.stats : stats_of(spec.values);
+  if (!spec.sketched) e.stats.sketch = {};
   if (e.capture == Capture::kHash) {
     const Stats whole = std::exchange(e.stats, Stats{});
     e.stats.count = whole.count;
@@ -184,14 +207,8 @@ TraceBuilder& TraceBuilder::stats(const StatsSpec& spec) {
   const std::vector<uint64_t> flat = {spec.values.size()};
   e.has_shape = spec.shape.has_value() || !spec.values.empty();
   if (e.has_shape) e.shape = spec.shape ? std::span(*spec.shape) : std::span(flat);
-  std::vector<float> samples;
-  const size_t count = spec.values.size();
-  for (size_t i = 0; i < std::min<size_t>(count, 8); ++i) {
-    samples.push_back(spec.values[count < 8 ? i : i * count / 8]);
-  }
-  e.samples = std::as_bytes(std::span(samples));
-  const std::vector<double> wide(samples.begin(), samples.end());
-  if (spec.dtype == DType::kF64) e.samples = std::as_bytes(std::span(wide));
+  const std::vector<std::byte> samples = samples_of(spec.values, spec.dtype);
+  e.samples = samples;
   if (e.capture == Capture::kSnapshot && !spec.values.empty()) {
     impl_->store({e.stats.hash, e.bytes}, spec.dtype, std::as_bytes(std::span(spec.values)));
   }
@@ -311,6 +328,27 @@ void TraceBuilder::leave_unclosed() {
 
 Definitions& TraceBuilder::definitions() { return impl_->definitions; }
 
+Sketch sketch_of(const std::vector<float>& values) {
+  if (values.size() <= format::kMaxWhole) return {};
+  std::array<double, Sketch::kBuckets> sums{};
+  double largest = 0;
+  for (size_t i = 0; i < values.size(); ++i) {
+    const uint64_t bits = checksum64(std::as_bytes(std::span(&i, 1)));
+    const double value = std::isfinite(values[i]) ? static_cast<double>(values[i]) : 0;
+    sums[bits % Sketch::kBuckets] += (bits >> 63) != 0 ? -value : value;
+  }
+  for (const double sum : sums) largest = std::max(largest, std::abs(sum));
+  Sketch sketch{.exponent = 0};
+  if (largest == 0) return sketch;
+  int exponent = 0;
+  std::frexp(largest, &exponent);
+  sketch.exponent = static_cast<int16_t>(exponent);
+  for (size_t i = 0; i < sums.size(); ++i) {
+    sketch.bucket[i] = static_cast<float>(std::ldexp(sums[i], -exponent));
+  }
+  return sketch;
+}
+
 Stats stats_of(const std::vector<float>& values) {
   constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
   Stats stats;
@@ -361,6 +399,7 @@ Stats stats_of(const std::vector<float>& values) {
     stats.std = std::sqrt(deviations / n);
   }
   stats.hash = checksum64(std::as_bytes(std::span(values)));
+  stats.sketch = sketch_of(values);
   return stats;
 }
 

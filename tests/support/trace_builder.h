@@ -49,6 +49,7 @@ struct StatsSpec {
   std::vector<float> values =
       {};                    ///< if given: statistics, hash, bytes and samples are made of them
   format::Stats stats = {};  ///< else these
+  bool sketched = true;      ///< false: `values` give statistics without a sketch
   uint64_t bytes = 0;        ///< default: count elements of dtype
   uint32_t variant = 0;
   std::vector<uint64_t> range_hashes = {};
@@ -161,5 +162,8 @@ class TraceBuilder {
 /// Statistics of `values` by their definitions, in double. The hash tells values apart but is not
 /// the product's.
 [[nodiscard]] format::Stats stats_of(const std::vector<float>& values);
+
+/// A sketch by an index function of its own: linear and unbiased, but not the product's.
+[[nodiscard]] format::Sketch sketch_of(const std::vector<float>& values);
 
 }  // namespace convtrace::test

@@ -27,7 +27,8 @@ struct Options {
   DiffInputs inputs;
   std::string json, html, junit, csv;  ///< empty: not asked for; "-": standard output
   std::string map;
-  std::vector<std::string> tolerances;
+  std::vector<std::string> tolerances, ignored;
+  std::string exact = "auto";
 };
 
 void describe_options(CLI::App& app, Options& options) {
@@ -45,6 +46,21 @@ void describe_options(CLI::App& app, Options& options) {
       ->check([](const std::string& word) {
         return parse_tolerance(word) ? "" : "takes PATTERN=X with X a number of 0 or more";
       });
+  app.add_option("--ignore", options.ignored,
+                 "values that may differ in any way: PATTERN as for --tol, over module paths, ops, "
+                 "kernels and slots")
+      ->type_name("PATTERN")
+      ->check([](const std::string& word) {
+        return parse_ignored(word) ? "" : "takes a glob, or re: and an expression";
+      });
+  app.add_option("--exact", options.exact,
+                 "whether any difference of bits counts; auto: where nothing differs between the "
+                 "runs and they can repeat")
+      ->type_name("on|off|auto")
+      ->check(CLI::IsMember({"on", "off", "auto"}));
+  app.add_flag("--allow-incomplete", options.inputs.allow_incomplete,
+               "exit 0 where what was compared agrees, even if a run ended early, is damaged or "
+               "misses steps or ranks");
   app.add_option("--map", options.map, "TOML file: ranks and modules that have other names")
       ->type_name("F");
   app.add_option("--json", options.json, "write everything found as JSON (- for stdout)")
@@ -56,8 +72,8 @@ void describe_options(CLI::App& app, Options& options) {
   app.set_version_flag("--version", "convtrace-diff " CONVTRACE_VERSION);
   app.failure_message(tools::usage_message);
   app.footer(
-      "Exit codes: 0 same, 1 diverged, 2 usage or unreadable input, 3 not comparable,\n"
-      "4 values agree but a trace holds error-level findings.");
+      "Exit codes: 0 identical or rounding, 1 diverged, 2 usage or unreadable input,\n"
+      "3 not comparable or incomplete, 4 values agree but a trace holds error-level findings.");
 }
 
 DiffExitCode exit_code(Verdict verdict) {
@@ -67,6 +83,7 @@ DiffExitCode exit_code(Verdict verdict) {
     case Verdict::kDiverged:
       return DiffExitCode::kDiverged;
     case Verdict::kNotComparable:
+    case Verdict::kIncomplete:
       return DiffExitCode::kNotComparable;
     case Verdict::kFindings:
       return DiffExitCode::kFindings;
@@ -85,6 +102,12 @@ DiffExitCode compare_and_report(const Options& options, std::ostream& out, std::
   }
   for (const std::string& word : options.tolerances) {
     if (auto rule = parse_tolerance(word)) inputs.rules.tolerances.push_back(*std::move(rule));
+  }
+  for (const std::string& word : options.ignored) {
+    if (auto rule = parse_ignored(word)) inputs.rules.ignored.push_back(*std::move(rule));
+  }
+  if (options.exact != "auto") {
+    inputs.rules.exact = options.exact == "on" ? ExactChoice::kOn : ExactChoice::kOff;
   }
   std::ostream* json = outputs.open(options.json);
   std::ostream* html = outputs.open(options.html);

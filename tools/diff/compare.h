@@ -1,16 +1,18 @@
 #pragma once
 /// @file compare.h
-/// Holds two records of one value against each other: how far apart, in units of what rounding
-/// explains.
+/// Holds two records of one value against each other: whether they are the same, and if not, how
+/// far apart they are. Whether a difference is rounding depends on what the value was made of:
+/// births.h decides that.
 ///
 /// Place:    called once per matched pair; the hot path of the diff.
 /// Threads:  pure functions.
-/// Source:   docs/design.md "The diff", comparison; dtype semantics in format/stats.h.
+/// Source:   docs/design.md "The diff", comparison; dtype semantics in format/stats.h; estimates
+///           from sketches: format/FORMAT.md "Sketches".
 
-#include <array>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <optional>
+#include <limits>
 #include <span>
 #include <string_view>
 
@@ -20,8 +22,10 @@
 
 namespace convtrace::diff {
 
-/// Verdict on one pair, ascending in gravity up to kChangedBetween. kBitDifference: the bytes
-/// differ, but only their hashes were recorded, so nobody can say by how much.
+/// Verdict on one pair, ascending in gravity up to kChangedBetween.
+/// kBitDifference: the bytes differ, but only their hashes were recorded, so nobody can say by how
+/// much. kSuspicious: further apart than rounding explains here, no further than what the value was
+/// made of explains.
 #define CONVTRACE_DIFF_CLASSES(X)                     \
   X(kIdentical, "identical")                          \
   X(kBitDifference, "bit-difference")                 \
@@ -33,20 +37,16 @@ namespace convtrace::diff {
   X(kChangedBetween, "changed-between")               \
   X(kUnmatched, "unmatched")
 
-/// What a difference was found in. The first kMeasuredFields are compared by tolerance.
-#define CONVTRACE_DIFF_FIELDS(X)    \
-  X(kMean, "mean")                  \
-  X(kStd, "std")                    \
-  X(kL1, "l1")                      \
-  X(kL2, "l2")                      \
-  X(kMin, "min")                    \
-  X(kMax, "max")                    \
-  X(kAmax, "amax")                  \
-  X(kSamples, "samples")            \
+/// What a difference was found in.
+#define CONVTRACE_DIFF_FIELDS(X)   \
+  X(kRms, "rms difference")        \
+  X(kNorm, "norm")                 \
+  X(kMean, "mean")                 \
+  X(kUpdate, "update")             \
   X(kNonFinite, "non-finite count") \
-  X(kHash, "hash")                  \
-  X(kDType, "dtype")                \
-  X(kShape, "shape")                \
+  X(kHash, "hash")                 \
+  X(kDType, "dtype")               \
+  X(kShape, "shape")               \
   X(kNone, "none")
 
 #define CONVTRACE_X(name, text) name,
@@ -54,23 +54,16 @@ enum class Class : uint8_t { CONVTRACE_DIFF_CLASSES(CONVTRACE_X) };
 enum class Field : uint8_t { CONVTRACE_DIFF_FIELDS(CONVTRACE_X) };
 #undef CONVTRACE_X
 inline constexpr size_t kClassCount = 9;
-inline constexpr size_t kMeasuredFields = 8;
 
 [[nodiscard]] std::string_view to_string(Class value);
 /// Nothing that was measured says otherwise; of a bit difference nothing was measured.
 [[nodiscard]] inline bool agrees(Class verdict) { return verdict <= Class::kWithinNoise; }
 [[nodiscard]] std::string_view to_string(Field value);
+/// Whether a number says how large a difference is.
+[[nodiscard]] inline bool is_measured(Field field) { return field <= Field::kUpdate; }
 
-/// k of the tolerance k * eps(dtype) * scale, and where "suspicious" ends. Measured on pairs of
-/// runs (docs/design.md, "What rounding does"): in a first step no z beyond 3.
-inline constexpr double kEpsFactor = 16;
-inline constexpr double kSuspiciousLimit = 8;
-/// Up to this z a divergence can still be accumulated rounding: another order of summation inside a
-/// few layers. Measured: 14.
-inline constexpr double kRoundingReach = 64;
-
-/// Distance from 1 to the next number. 0 for integers: they are exact.
-[[nodiscard]] double epsilon(format::DType dtype);
+/// Unit roundoff: half the distance from 1 to the next number. 0 for integers: they are exact.
+[[nodiscard]] double unit_roundoff(format::DType dtype);
 
 /// A value, borrowed from its step.
 struct ValueView {
@@ -82,45 +75,50 @@ struct ValueView {
   return {record, step.shape_of(record), step.samples_of(record)};
 }
 
-using FieldValues = std::array<double, kMeasuredFields>;
-
-/// What rounding explains in values of a type, in units of the scale.
-[[nodiscard]] FieldValues tolerances(format::DType dtype, uint64_t count);
-
-/// How far two records of statistics are apart.
-struct Measured {
-  FieldValues difference;  ///< absolute; infinite when only one side is a number
-  FieldValues scale;       ///< what the difference is to be seen against
+/// How far two records of statistics of float values are apart. Relative numbers are in units of
+/// the larger of both norms; they are 0 where both norms are.
+struct Apart {
+  double rms = 0;       ///< |a - b|: estimated from sketches, exact for tensors that are kept whole
+  double norm = 0;      ///< ||a| - |b||
+  double mean = 0;      ///< |mean(a) - mean(b)| in units of the root mean square
+  double size = 0;      ///< the larger norm itself
+  uint64_t count = 0;   ///< finite elements
 };
-/// The two may be of other types: one run may have been made in higher precision.
-[[nodiscard]] Measured measure(const ValueView& base, const ValueView& cand);
-
-/// What else a difference is explained by: what repetitions of the baseline differ by (noise.h),
-/// and what carries rounding further (rounding.h).
-struct NoiseBand {
-  FieldValues absolute{};  ///< of this very value
-  FieldValues relative{};  ///< of values like it, in units of the scale
-  bool bits = false;       ///< even the hashes of repetitions differ
-};
-/// Makes a band as wide as `seen`, where that is a number.
-void widen_band(FieldValues& band, const FieldValues& seen);
+/// Without sketches (older traces) the samples and the other statistics stand for the tensor: then
+/// `rms` is at least what these show. The two may be of other types: one run may have been made in
+/// higher precision.
+[[nodiscard]] Apart measure(const ValueView& base, const ValueView& cand);
 
 struct Comparison {
   Class verdict = Class::kIdentical;
   Field field = Field::kNone;  ///< the field with the largest z
-  double difference = 0;       ///< in that field; NaN where no number says it
+  double difference = 0;       ///< in that field, relative; NaN where no number says it
   double tolerance = 0;        ///< that was allowed in that field; NaN as above
   double z = 0;                ///< difference / tolerance
+  /// The largest relative difference of what it was made of, and what is known of that.
+  double source = 0;
+  Class worst_input = Class::kIdentical;
   bool bits_differ = false;    ///< of bytes that somebody wrote
-  bool carried = false;        ///< diverged but for what it was made of (drift.h)
+  bool born = false;           ///< what it was made of does not explain the difference
+  bool waived = false;         ///< the user says that it does not matter (--ignore)
 };
 /// Of bytes that nobody wrote.
 inline constexpr Comparison kUnwritten = {.verdict = Class::kWithinNoise, .field = Field::kHash};
 
-/// @param noise    null: nothing but its own rounding explains a difference.
-/// @param relative what the user allows, in units of the scale, in place of what rounding explains;
-/// beyond it nothing is merely suspicious.
-[[nodiscard]] Comparison compare(const ValueView& base, const ValueView& cand,
-                                 const NoiseBand* noise, std::optional<double> relative = {});
+/// A comparison that no number says.
+[[nodiscard]] constexpr Comparison decided(Class verdict, Field field) {
+  constexpr double kNoNumber = std::numeric_limits<double>::quiet_NaN();
+  return {.verdict = verdict,
+          .field = field,
+          .difference = kNoNumber,
+          .tolerance = kNoNumber,
+          .z = verdict >= Class::kDiverged ? std::numeric_limits<double>::infinity() : 0,
+          .bits_differ = true};
+}
+
+/// What can be said of a pair without looking at anything else. Float values with statistics that
+/// differ come back as kSuspicious with field kRms and no numbers: births.h judges them. Integers
+/// that differ come back as kDiverged with field kHash.
+[[nodiscard]] Comparison compare(const ValueView& base, const ValueView& cand);
 
 }  // namespace convtrace::diff

@@ -101,4 +101,9 @@ std::string_view meaning_of(std::string_view fact) {
   return found == std::end(kMeanings) ? "" : found->text;
 }
 
+bool explains_rounding(std::string_view fact) {
+  const std::string_view meaning = meaning_of(fact);
+  return !meaning.empty() && meaning != kSeed && meaning != kRecorded;
+}
+
 }  // namespace convtrace::diff

@@ -13,4 +13,8 @@ namespace convtrace::diff {
 /// @return one sentence, or "" where nothing general can be said.
 [[nodiscard]] std::string_view meaning_of(std::string_view fact);
 
+/// Whether such a difference makes sums round otherwise: versions, threads, libraries, algorithms;
+/// not seeds, and not what was recorded.
+[[nodiscard]] bool explains_rounding(std::string_view fact);
+
 }  // namespace convtrace::diff

@@ -4,10 +4,12 @@
 #include <thread>
 #include <tuple>
 
+#include "reader/step_sums.h"
 #include "tools/common/escape.h"
 #include "tools/common/text.h"
 #include "tools/diff/cause.h"
 #include "tools/diff/equal_steps.h"
+#include "tools/diff/exactness.h"
 #include "tools/diff/preflight.h"
 #include "tools/diff/snapshot_pairs.h"
 #include "tools/diff/trace_set.h"
@@ -30,6 +32,7 @@ class Diff {
   [[nodiscard]] bool run(const DiffInputs& inputs, std::string& error) {
     noise_.resize(inputs.noise.size());
     rules_ = inputs.rules;
+    allow_incomplete_ = inputs.allow_incomplete;
     on_progress_ = inputs.on_progress;
     if (!open_trace_set(inputs.base, base_, error)) return false;
     if (!open_trace_set(inputs.cand, cand_, error)) return false;
@@ -50,6 +53,8 @@ class Diff {
     for (const TraceSet* set : {&base_, &cand_}) {
       for (const TraceFile& file : set->files) total_ += file.events;
     }
+    asks_for_other_steps_ = setting_differs("setting.CONVTRACE_STEPS");
+    asks_for_other_ranks_ = setting_differs("setting.CONVTRACE_RANKS");
     for (const RankPair& pair : pairs) {
       if (!compare_rank(pair, error)) return false;
     }
@@ -90,6 +95,7 @@ class Diff {
 
   bool compare_rank(const RankPair& pair, std::string& error) {
     if (pair.base < 0 || pair.cand < 0) {
+      if (asks_for_other_ranks_) return true;
       const bool in_base = pair.base >= 0;
       const std::string name = "trace of rank " + std::to_string(pair.rank);
       add_preflight({name, in_base ? std::optional<std::string>("present") : std::nullopt,
@@ -113,7 +119,13 @@ class Diff {
     equal = equal_steps(*base, *cand, !noise.empty());
     base->leave_out(equal, Side::kBase);
     cand->leave_out(equal, Side::kCand);
-    RankDiff diff(pair.rank, names_, launches_, equal, rules_, rows_);
+    const ExactnessDecision exact = decide_exactness(
+        rules_.exact, compare_meta(base_file.meta, cand_file.meta), base_file.meta, cand_file.meta,
+        all_repeat(*base, noise));
+    result_.exact = exact.exactness == Exactness::kExact;
+    result_.why_exact = exact.why;
+    RankDiff diff(pair.rank, names_, launches_, equal, rules_, exact.exactness, rows_);
+    if (uses_tf32(base_file.meta) || uses_tf32(cand_file.meta)) diff.use_tf32();
     diff.run(*base, *cand, noise, [&] {
       if (on_progress_) on_progress_(done_ + base->position() + cand->position(), total_);
     });
@@ -140,6 +152,32 @@ class Diff {
     return {base.reader(), cand.reader(), every_value};
   }
 
+  /// Whether the runs were asked to record other parts of themselves.
+  [[nodiscard]] bool setting_differs(std::string_view name) const {
+    const auto value = [name](const TraceSet& set) -> std::string {
+      for (const auto& [fact, text] : set.files.front().meta.facts) {
+        if (fact == name) return text;
+      }
+      return {};
+    };
+    return value(base_) != value(cand_);
+  }
+
+  /// Whether each step of a repetition has the launches and values of the baseline.
+  static std::optional<bool> all_repeat(const StepStream& base, const std::vector<Stream>& noise) {
+    if (noise.empty()) return std::nullopt;
+    const auto own = reader::load_step_sums(base.reader().container());
+    return !own.empty() && std::ranges::all_of(noise, [&](const Stream& other) {
+      return reader::load_step_sums(other->reader().container()) == own;
+    });
+  }
+
+  static bool uses_tf32(const format::TraceMeta& meta) {
+    return std::ranges::any_of(meta.facts, [](const auto& fact) {
+      return fact.first == "switch.matmul_fp32_precision" && fact.second == "tf32";
+    });
+  }
+
   void add_preflight(PreflightEntry entry) {
     const auto known = std::ranges::find(result_.preflight, entry);
     if (known == result_.preflight.end()) result_.preflight.push_back(std::move(entry));
@@ -159,21 +197,34 @@ class Diff {
       add_preflight({prefix + "lost records: " + std::string(to_string(reason)),
                      std::to_string(base.lost(reason)), std::to_string(cand.lost(reason))});
     }
-    add_incomplete(prefix + "baseline", base, outcome.last_base_step, outcome.last_cand_step);
-    add_incomplete(prefix + "candidate", cand, outcome.last_cand_step, outcome.last_base_step);
+    add_incomplete(prefix + "baseline", base, outcome.last_base_step, outcome.last_cand_step,
+                   outcome.skipped_steps[1]);
+    add_incomplete(prefix + "candidate", cand, outcome.last_cand_step, outcome.last_base_step,
+                   outcome.skipped_steps[0]);
   }
 
   void add_incomplete(const std::string& who, const StepStream& stream,
-                      std::optional<uint32_t> last, std::optional<uint32_t> other_last) {
+                      std::optional<uint32_t> last, std::optional<uint32_t> other_last,
+                      uint64_t missing) {
     auto& why = result_.incomplete;
     if (stream.reader().state() == reader::TraceState::kUnclosed) {
       why.push_back(who + ": the trace was not closed; compared up to its end");
     } else if (stream.reader().state() == reader::TraceState::kDamaged) {
       why.push_back(who + ": the trace is damaged; compared without the damaged parts");
     }
-    if (last && other_last && *last < *other_last) {
+    if (asks_for_other_steps_) {
+      // The settings say so.
+    } else if (last && other_last && *last < *other_last) {
       why.push_back(who + ": ends after step " + std::to_string(*last) +
                     ", the other run goes on to step " + std::to_string(*other_last));
+    } else if (missing != 0) {
+      why.push_back(who + ": has nothing of " + tools::counted(missing, "step") +
+                    " that the other run has");
+    }
+    for (const format::LossReason reason : kRealLosses) {
+      if (stream.lost(reason) == 0 || reason == format::LossReason::kGraphUnseen) continue;
+      why.push_back(who + ": " + tools::counted(stream.lost(reason), "record") + " lost (" +
+                    std::string(to_string(reason)) + ')');
     }
     if (stream.late_values() != 0) {
       why.push_back(who + ": " + tools::counted(stream.late_values(), "value") +
@@ -218,6 +269,14 @@ class Diff {
     result_.summaries.insert(result_.summaries.end(), outcome.summaries.begin(),
                              outcome.summaries.end());
     add_carried(std::move(outcome.carried));
+    result_.waived += outcome.waived;
+    if (unit_roundoff(outcome.coarsest) > unit_roundoff(result_.coarsest)) {
+      result_.coarsest = outcome.coarsest;
+    }
+    for (OneSidedGroup& group : outcome.one_sided) {
+      if (result_.one_sided.size() < kMaxOneSided) result_.one_sided.push_back(std::move(group));
+    }
+    for (RecordReport& birth : outcome.births) result_.births.push_back(std::move(birth));
     result_.ranks.push_back({rank, outcome.values, outcome.root});
     keep_earlier(result_.root, std::move(outcome.root));
     keep_earlier(result_.first_bit_difference, std::move(outcome.first_bit_difference));
@@ -265,6 +324,8 @@ class Diff {
 
   void decide() {
     std::ranges::sort(result_.renamed, {}, &RenamedModule::base);
+    std::ranges::stable_sort(result_.births, {}, &RecordReport::step);
+    if (result_.births.size() > kMaxBirths) result_.births.resize(kMaxBirths);
     result_.why_not_comparable = why_not_comparable();
     if (!result_.why_not_comparable.empty()) {
       result_.verdict = Verdict::kNotComparable;
@@ -272,6 +333,8 @@ class Diff {
     } else if (result_.root) {
       result_.verdict = Verdict::kDiverged;
       result_.cause = find_cause(*result_.root, result_.base_findings, result_.cand_findings);
+    } else if (!result_.incomplete.empty() && !allow_incomplete_) {
+      result_.verdict = Verdict::kIncomplete;
     } else if (result_.base_findings.errors + result_.cand_findings.errors != 0) {
       result_.verdict = Verdict::kFindings;
     }
@@ -288,6 +351,8 @@ class Diff {
   std::vector<TraceSet> noise_;
   ReplicaCheck base_replicas_, cand_replicas_;
   bool many_ranks_ = false;
+  bool allow_incomplete_ = false;
+  bool asks_for_other_steps_ = false, asks_for_other_ranks_ = false;
   uint64_t base_values_ = 0, cand_values_ = 0;
   std::optional<uint32_t> uncompared_step_;
 };
@@ -304,6 +369,8 @@ std::string_view to_string(Verdict value) {
       return "not-comparable";
     case Verdict::kFindings:
       return "findings";
+    case Verdict::kIncomplete:
+      return "incomplete";
   }
   return "unknown";
 }

@@ -18,6 +18,7 @@ struct DiffInputs {
   std::string base, cand;
   std::vector<std::string> noise{};  ///< other runs of the baseline
   DiffRules rules{};
+  bool allow_incomplete = false;  ///< what was compared decides, even if it is not all
   /// Told from time to time how many of how many records were read; may be empty.
   std::function<void(uint64_t done, uint64_t total)> on_progress{};
 };

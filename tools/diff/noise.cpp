@@ -1,7 +1,6 @@
 #include "tools/diff/noise.h"
 
 #include <algorithm>
-#include <cmath>
 #include <optional>
 
 namespace convtrace::diff {
@@ -37,6 +36,13 @@ bool is_repetition(const ValueRecord& a, const ValueRecord& b) {
 
 }  // namespace
 
+void NoiseBand::widen(const NoiseBand& other) {
+  rms = std::max(rms, other.rms);
+  norm = std::max(norm, other.norm);
+  mean = std::max(mean, other.mean);
+  bits |= other.bits;
+}
+
 void NoiseModel::learn(const ValueView& base, const ValueView& repetition) {
   const ValueRecord& a = base.record;
   const ValueRecord& b = repetition.record;
@@ -47,14 +53,11 @@ void NoiseModel::learn(const ValueView& base, const ValueView& repetition) {
     if (keys[i]) like_[i][*keys[i]].bits = true;
   }
   if (!is_measured(a) || !is_measured(b)) return;
-  const Measured measured = measure(base, repetition);
-  FieldValues relative;
-  for (size_t i = 0; i < kMeasuredFields; ++i) {
-    relative[i] = measured.scale[i] > 0 ? measured.difference[i] / measured.scale[i] : 0;
-  }
-  widen_band(values_[a.key].absolute, measured.difference);
+  const Apart apart = measure(base, repetition);
+  const NoiseBand seen = {apart.rms, apart.norm, apart.mean, true};
+  values_[a.key].widen(seen);
   for (size_t i = 0; i < keys.size(); ++i) {
-    if (keys[i]) widen_band(like_[i][*keys[i]].relative, relative);
+    if (keys[i]) like_[i][*keys[i]].widen(seen);
   }
 }
 
@@ -66,8 +69,7 @@ NoiseBand NoiseModel::band(const RecordKey& key) const {
     if (!keys[i]) continue;
     const auto like = like_[i].find(*keys[i]);
     if (like == like_[i].end()) continue;
-    widen_band(band.relative, like->second.relative);
-    band.bits |= like->second.bits;
+    band.widen(like->second);
   }
   return band;
 }

@@ -17,6 +17,14 @@
 
 namespace convtrace::diff {
 
+/// What repetitions of the baseline differ by, at most.
+struct NoiseBand {
+  double rms = 0, norm = 0, mean = 0;  ///< relative, as in Apart
+  bool bits = false;                   ///< even their hashes differ
+
+  void widen(const NoiseBand& other);
+};
+
 class NoiseModel {
  public:
   /// Forgets the bands of single values.

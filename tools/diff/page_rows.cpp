@@ -22,6 +22,14 @@ void put(std::string& to, double value) {
 
 bool has_statistics(const SideReport& side) { return side.capture != format::Capture::kHash; }
 
+/// In units of the deciding field, for the plot of that field.
+double absolute_tolerance(const RecordReport& record) {
+  const format::Stats& s = record.base.stats;
+  const double size = std::max(s.l2, record.cand.stats.l2);
+  if (record.comparison.field != Field::kMean) return record.comparison.tolerance * size;
+  return record.comparison.tolerance * size / std::sqrt(static_cast<double>(s.finite));
+}
+
 }  // namespace
 
 uint32_t PageRows::Texts::number(const std::string& text) {
@@ -69,7 +77,7 @@ void PageRows::row(const RecordReport& record, bool in_base, bool in_cand) {
   put(bytes_, both ? record.cand.stats.mean - record.base.stats.mean : kMissing);
   put(bytes_, has_statistics(side) ? side.stats.l2 : kMissing);
   put(bytes_, both ? record.cand.stats.l2 - record.base.stats.l2 : kMissing);
-  put(bytes_, record.comparison.tolerance);
+  put(bytes_, absolute_tolerance(record));
   put(bytes_, static_cast<uint64_t>(record.comparison.verdict), 1);
   put(bytes_, static_cast<uint64_t>(record.comparison.field), 1);
 }

@@ -50,8 +50,7 @@ void RankDiff::take_equal_before(uint32_t end) {
     matched_in_earlier_steps_ += step.values;
     if (step.values == 0 && !outcome_.uncompared_step) outcome_.uncompared_step = step.step;
     outcome_.last_base_step = outcome_.last_cand_step = step.step;
-    roots_.take_equal_step();
-    drift_.take_equal_step();
+    births_.take_equal_step();
   }
 }
 
@@ -111,24 +110,8 @@ void RankDiff::learn_noise(const StepRecords& base,
 void RankDiff::compare_step(const StepRecords& base, const StepRecords& cand, bool with_noise) {
   scopes_.learn(base, cand);
   StepPair pair{base, cand, align(base.values, cand.values, scopes_), {}, {}};
-  pair.comparisons.reserve(pair.alignment.matches.size());
-  rounding_.begin_step(base.step);
   pair.lineage = trace_lineage(base, cand, pair.alignment);
-  drift_.begin_step(base, pair.alignment, pair.lineage);
-  for (const Match& match : pair.alignment.matches) {
-    const ValueView a = view(base, base.values[match.base]);
-    const ValueView b = view(cand, cand.values[match.cand]);
-    const std::optional<double> allowed = tolerances_.of(a.record);
-    std::optional<NoiseBand> band;
-    if (with_noise) band = noise_.band(a.record.key);
-    if (!allowed && a.record.stats.hash != b.record.stats.hash) rounding_.widen(a, b, band);
-    Comparison& comparison =
-        pair.comparisons.emplace_back(compare(a, b, band ? &*band : nullptr, allowed));
-    // After the root everything is apart, by no rounding.
-    allowed || outcome_.root ? drift_.skip() : drift_.judge(a, b, comparison);
-    rounding_.learn(a, b, comparison);
-    if (a.record.kind == SlotKind::kParam) drift_.take_parameter(a, b, comparison);
-  }
+  judge_values(pair, with_noise);
   confirm_guesses(pair);
   for (const ChangedBetween& changed : pair.lineage.changed) {
     pair.comparisons[changed.consumer].verdict = Class::kChangedBetween;
@@ -139,6 +122,32 @@ void RankDiff::compare_step(const StepRecords& base, const StepRecords& cand, bo
   find_carried(pair);
   if (rows_ != nullptr) write_rows(pair);
   count(pair);
+}
+
+void RankDiff::judge_values(StepPair& pair, bool with_noise) {
+  births_.begin_step(pair.lineage, pair.alignment.matches.size());
+  std::optional<size_t> first_update;
+  pair.comparisons.reserve(pair.alignment.matches.size());
+  for (uint32_t m = 0; m < pair.alignment.matches.size(); ++m) {
+    const ValueView a = view(pair.base, pair.base_of(m));
+    const ValueView b = view(pair.cand, pair.cand_of(m));
+    Comparison& comparison = pair.comparisons.emplace_back(compare(a, b));
+    std::optional<NoiseBand> band;
+    if (with_noise && comparison.bits_differ) band = noise_.band(a.record.key);
+    comparison.waived = comparison.bits_differ && ignored_.of(a.record);
+    outcome_.waived += comparison.waived ? 1 : 0;
+    if (comparison.field == Field::kRms &&
+        unit_roundoff(a.record.dtype) > unit_roundoff(outcome_.coarsest)) {
+      outcome_.coarsest = a.record.dtype;
+    }
+    births_.judge(m, a, b, band ? &*band : nullptr, tolerances_.of(a.record), comparison);
+    const bool is_update = a.record.kind == SlotKind::kParam &&
+                           a.record.key.phase == format::Phase::kOptimizer &&
+                           comparison.bits_differ && !comparison.waived;
+    if (is_update && !first_update) first_update = m;
+  }
+  const auto update = births_.judge_updates();
+  if (update && first_update) pair.comparisons[*first_update] = *update;
 }
 
 /// Who is given memory that nobody wrote sees in it what happened to be there.
@@ -168,6 +177,7 @@ void RankDiff::confirm_guesses(StepPair& pair) const {
 
 void RankDiff::one_sided(const StepRecords& step, bool in_base) {
   outcome_.counts[index_of(Class::kUnmatched)] += step.values.size();
+  ++outcome_.skipped_steps[in_base ? 0 : 1];
   if (rows_ == nullptr) return;
   std::vector<uint32_t> all(step.values.size());
   for (uint32_t i = 0; i < all.size(); ++i) all[i] = i;
@@ -189,6 +199,8 @@ void RankDiff::count(const StepPair& pair) {
       alignment.base_only.size() + alignment.cand_only.size();
   add_one_sided(pair, static_cast<uint32_t>(pair.base.values.size()),
                 static_cast<uint32_t>(pair.cand.values.size()), one_sided_in_earlier_steps_);
+  list_one_sided(pair.base, alignment.base_only, false);
+  list_one_sided(pair.cand, alignment.cand_only, true);
   outcome_.values += alignment.matches.size();
   const auto same_launches = equal_.same_launches(pair.base.step);
   outcome_.launches +=
@@ -198,6 +210,30 @@ void RankDiff::count(const StepPair& pair) {
   ++outcome_.steps;
   if (alignment.matches.empty() && !outcome_.uncompared_step) {
     outcome_.uncompared_step = pair.base.step;
+  }
+}
+
+void RankDiff::list_one_sided(const StepRecords& step, std::span<const uint32_t> indices,
+                              bool in_cand) {
+  for (const uint32_t i : indices) {
+    const ValueRecord& record = step.values[i];
+    if (ignored_.of(record)) continue;
+    RecordKey common = record.key;
+    common.call = in_cand ? 1 : 0;
+    common.occurrence = 0;
+    const uint64_t hash = KeyHash()(common);
+    const auto [known, is_new] = one_sided_groups_.try_emplace(hash, outcome_.one_sided.size());
+    if (is_new && outcome_.one_sided.size() < kMaxOneSided) {
+      outcome_.one_sided.push_back({.rank = rank_,
+                                    .in_cand = in_cand,
+                                    .phase = record.key.phase,
+                                    .scope = std::string(names_.text(record.key.scope)),
+                                    .op = std::string(names_.text(record.key.op)),
+                                    .kernel = std::string(names_.text(record.key.family)),
+                                    .slot = std::string(names_.text(record.key.slot)),
+                                    .first_step = step.step});
+    }
+    if (known->second < outcome_.one_sided.size()) ++outcome_.one_sided[known->second].values;
   }
 }
 
@@ -235,21 +271,22 @@ void RankDiff::find_first_bit_difference(const StepPair& pair) {
 void RankDiff::find_carried(const StepPair& pair) {
   for (uint32_t m = 0; m < pair.comparisons.size() && !outcome_.root; ++m) {
     const Comparison& c = pair.comparisons[m];
-    if (!c.carried || c.verdict != Class::kSuspicious) continue;
+    if (c.verdict != Class::kSuspicious) continue;
     Carried& carried = outcome_.carried;
     if (carried.count++ == 0) carried.first = report(pair, m);
-    const Measured apart =
-        measure(view(pair.base, pair.base_of(m)), view(pair.cand, pair.cand_of(m)));
-    const auto samples = static_cast<size_t>(Field::kSamples);
     // A gradient in which everything cancels has no size to speak of.
-    if (apart.scale[samples] > 0 && pair.base_of(m).kind != SlotKind::kGrad) {
-      carried.largest = std::max(carried.largest, apart.difference[samples] / apart.scale[samples]);
-    }
+    const bool has_size = is_measured(c.field) && pair.base_of(m).kind != SlotKind::kGrad;
+    if (has_size) carried.largest = std::max(carried.largest, c.difference);
   }
 }
 
 void RankDiff::find_root(const StepPair& pair) {
-  const auto choice = roots_.examine(pair.base, pair.alignment, pair.comparisons, pair.lineage);
+  for (uint32_t m = 0; m < pair.comparisons.size(); ++m) {
+    const Comparison& c = pair.comparisons[m];
+    if (!c.born || c.verdict < Class::kDiverged || outcome_.births.size() == kMaxBirths) continue;
+    outcome_.births.push_back(report(pair, m));
+  }
+  const auto choice = choose_root(pair.comparisons, pair.lineage);
   if (!choice || outcome_.root) return;
   outcome_.root = root_report(pair, *choice);
 }
@@ -273,8 +310,7 @@ RootReport RankDiff::root_report(const StepPair& pair, const RootChoice& choice)
   root.record = report(pair, choice.match);
   root.position = choice.match;
   root.matched_before = matched_before(pair, choice.match);
-  root.worst_input = choice.worst_input;
-  root.rounding_enlarged = rounding_.enlarged();
+  const Class worst_input = root.record.comparison.worst_input;
   root.one_sided_before = one_sided_in_earlier_steps_;
   const Match& match = pair.alignment.matches[choice.match];
   add_one_sided(pair, match.base, match.cand, root.one_sided_before);
@@ -288,7 +324,7 @@ RootReport RankDiff::root_report(const StepPair& pair, const RootChoice& choice)
   }
   root.around_root = choice.match - first;
   root.gradients = worst_gradients(pair);
-  if (choice.worst_input == Class::kBitDifference) find_place_between(pair, choice.match, root);
+  if (worst_input == Class::kBitDifference) find_place_between(pair, choice.match, root);
   root.vectors_only =
       record.key.phase == format::Phase::kOptimizer && differs_in_vectors_only(pair);
   if (!choice.changed) return root;
@@ -302,8 +338,8 @@ RootReport RankDiff::root_report(const StepPair& pair, const RootChoice& choice)
   root.consumer = report(pair, choice.changed->consumer);
   for (uint32_t m = choice.match + 1; m < count && !root.effect; ++m) {
     const Comparison& c = pair.comparisons[m];
-    const bool measured = static_cast<size_t>(c.field) < kMeasuredFields;
-    if (c.verdict >= Class::kDiverged && (measured || c.field == Field::kNonFinite)) {
+    if (c.verdict >= Class::kDiverged &&
+        (is_measured(c.field) || c.field == Field::kNonFinite)) {
       root.effect = report(pair, m);
     }
   }

@@ -12,13 +12,13 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <unordered_map>
 #include <vector>
 
-#include "tools/diff/drift.h"
+#include "tools/diff/births.h"
 #include "tools/diff/noise.h"
 #include "tools/diff/result.h"
 #include "tools/diff/root.h"
-#include "tools/diff/rounding.h"
 #include "tools/diff/rules.h"
 #include "tools/diff/step_stream.h"
 
@@ -54,9 +54,15 @@ struct RankOutcome {
   /// The first step in which nothing could be held against each other.
   std::optional<uint32_t> uncompared_step;
   std::optional<RootReport> root, first_bit_difference;
+  std::vector<RecordReport> births;  ///< at most kMaxBirths, the first first
+  uint64_t waived = 0;               ///< values that differ and do not matter (--ignore)
   Carried carried;
   std::optional<uint32_t> last_base_step, last_cand_step;
   std::vector<RenamedModule> renamed;
+  std::vector<OneSidedGroup> one_sided;
+  format::DType coarsest = format::DType::kUnknown;  ///< of float values that differ
+  /// Steps of one run that lie before the last one of the other, which does not have them.
+  std::array<uint64_t, 2> skipped_steps{};  ///< by Side: whose they are
   std::vector<StepSummary> summaries;
   std::vector<ReplicaSums> base_replica, cand_replica;
 };
@@ -66,7 +72,7 @@ class RankDiff {
   /// @param names, launches  of all streams. @param equal  what they leave out.
   /// @param rows may be null.
   RankDiff(uint32_t rank, format::Definitions& names, LaunchKeys& launches, const EqualSteps& equal,
-           const DiffRules& rules, RowSink* rows)
+           const DiffRules& rules, Exactness exactness, RowSink* rows)
       : rank_(rank),
         names_(names),
         launches_(launches),
@@ -74,13 +80,16 @@ class RankDiff {
         rows_(rows),
         scopes_(names, rules.renames),
         tolerances_(names, rules.tolerances),
-        drift_(names),
-        roots_(names) {}
+        ignored_(names, rules.ignored),
+        births_(names, exactness) {}
 
   /// Reads both streams to their ends.
   /// @param after_step  called after each.
   void run(StepStream& base, StepStream& cand, std::span<const std::unique_ptr<StepStream>> noise,
            const std::function<void()>& after_step);
+
+  /// Products of f32 are rounded to the 10 bits of TF32.
+  void use_tf32() { births_.use_tf32(); }
 
   [[nodiscard]] RankOutcome& outcome() { return outcome_; }
 
@@ -96,11 +105,13 @@ class RankDiff {
   void one_sided(const StepRecords& step, bool in_base);
   void count(const StepPair& pair);
   void find_first_bit_difference(const StepPair& pair);
+  void judge_values(StepPair& pair, bool with_noise);
   void find_carried(const StepPair& pair);
   void find_root(const StepPair& pair);
   /// Adds those of one step that come before value `base_end` and `cand_end` of the two runs.
   void add_one_sided(const StepPair& pair, uint32_t base_end, uint32_t cand_end,
                      OneSided& one_sided) const;
+  void list_one_sided(const StepRecords& step, std::span<const uint32_t> indices, bool in_cand);
   void find_place_between(const StepPair& pair, uint32_t match, RootReport& root) const;
   [[nodiscard]] static bool differs_in_vectors_only(const StepPair& pair);
   [[nodiscard]] std::vector<RecordReport> worst_gradients(const StepPair& pair) const;
@@ -119,12 +130,12 @@ class RankDiff {
   ScopeMap scopes_;
   Tolerances tolerances_;
   NoiseModel noise_;
-  Rounding rounding_;
-  Drift drift_;
-  RootFinder roots_;
+  Tolerances ignored_;
+  Births births_;
   RankOutcome outcome_;
   uint64_t matched_in_earlier_steps_ = 0;
   OneSided one_sided_in_earlier_steps_;
+  std::unordered_map<uint64_t, size_t> one_sided_groups_;  ///< by a hash of what they have in common
 };
 
 }  // namespace convtrace::diff

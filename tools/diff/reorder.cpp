@@ -17,11 +17,15 @@ using Records = std::span<const ValueRecord>;
 constexpr float kSameValue = 0.95F, kLikeValue = 0.9F;
 /// Values of which many are like many others say nothing about who is whose partner.
 constexpr size_t kMostLikeEach = 8;
+/// Launches are partners if they are no further apart, in units of the roundoff.
+constexpr double kReach = 256;
 
 /// Whether the statistics of two records differ by no more than rounding.
 bool alike(const ValueRecord& a, const ValueRecord& b) {
-  const Class verdict = compare({a, {}, {}}, {b, {}, {}}, nullptr).verdict;
-  return verdict <= Class::kSuspicious && verdict != Class::kBitDifference;
+  const ValueView one{a, {}, {}}, other{b, {}, {}};
+  const Comparison comparison = compare(one, other);
+  if (comparison.field != Field::kRms) return agrees(comparison.verdict);
+  return measure(one, other).rms <= kReach * unit_roundoff(a.dtype);
 }
 
 /// Matches of one key whose values differ.
@@ -102,8 +106,8 @@ class Group {
     std::vector<Pair> pairs;
     for (const uint32_t m : matches_) {
       const ValueRecord& a = base_[alignment_.matches[m].base];
-      // Wider than any tolerance, so that those in between are few and none is missed.
-      const double reach = 2 * kSuspiciousLimit * kEpsFactor * epsilon(a.dtype) * a.stats.l2;
+      // Wider than what alike() takes, so that none is missed.
+      const double reach = 2 * kReach * unit_roundoff(a.dtype) * a.stats.l2;
       auto c = std::ranges::lower_bound(cands, a.stats.l2 - reach, {}, norm);
       for (; c != cands.end() && norm(*c) <= a.stats.l2 + reach; ++c) {
         const ValueRecord& b = cand_[*c];

@@ -57,11 +57,14 @@ class HtmlReport {
          << "</p>\n<p>Compared " << quote_markup(compared_text(result_)) << ".</p>\n";
     for (const std::string& text : advice(result_)) paragraph(quote_markup(text));
     paragraph(quote_markup(phase_text(result_.summaries)));
-    if (result_.carried.count != 0)
-      paragraph("Rounding: " + quote_markup(carried_text(result_)) + ".");
+    for (const std::string& text : rounding_lines(result_))
+      paragraph("Rounding: " + quote_markup(text) + ".");
     paragraph(quote_markup(renamed_text(result_)));
     ranks();
     for (const std::string& text : replica_lines(result_)) paragraph("Replicas: " + text);
+    for (const std::string& text : one_sided_lines(result_))
+      paragraph("One-sided: " + quote_markup(text));
+    paragraph(quote_markup(waived_text(result_)));
     for (const std::string& text : alias_lines(result_)) paragraph("Aliasing: " + text);
     for (const std::string& why : result_.incomplete) paragraph("Incomplete: " + quote_markup(why));
     differences();

@@ -6,6 +6,7 @@
 #include "tools/common/text.h"
 #include "tools/diff/determinism.h"
 #include "tools/diff/next_commands.h"
+#include "tools/diff/report_parts.h"
 
 namespace convtrace::diff {
 namespace {
@@ -63,6 +64,7 @@ Json record_json(const RecordReport& record, const Comparison& numbers) {
   json["tolerance_needed"] = number_or_null(numbers.difference);
   json["field"] = to_string(numbers.field);
   json["z"] = number_or_null(numbers.z);
+  json["source_difference"] = number_or_null(numbers.source);
   json["matched_by"] = to_string(record.how);
   json["confidence"] = tools::json_number(record.confidence);
   json["cand_scope"] = record.cand_scope;
@@ -92,9 +94,8 @@ Json root_json(const std::optional<RootReport>& root) {
   Json json = record_json(root->record, (root->effect ? *root->effect : root->record).comparison);
   json["matched_before"] = root->matched_before;
   json["one_sided_before"] = one_sided_json(root->one_sided_before);
-  json["inputs_agree"] = agrees(root->worst_input);
-  json["worst_input"] = to_string(root->worst_input);
-  json["rounding_enlarged"] = root->rounding_enlarged;
+  json["inputs_agree"] = agrees(root->record.comparison.worst_input);
+  json["worst_input"] = to_string(root->record.comparison.worst_input);
   json["gradients"] = Json::array();
   for (const RecordReport& gradient : root->gradients) {
     json["gradients"].push_back({{"scope", gradient.scope},
@@ -203,6 +204,28 @@ Json carried_json(const Carried& carried) {
             {"op", text_or_null(first.op)}}}};
 }
 
+Json one_sided_json(const std::vector<OneSidedGroup>& groups) {
+  Json list = Json::array();
+  for (const OneSidedGroup& group : groups) {
+    list.push_back({{"in", group.in_cand ? "cand" : "base"},
+                    {"rank", group.rank},
+                    {"phase", to_string(group.phase)},
+                    {"scope", group.scope},
+                    {"op", text_or_null(group.op)},
+                    {"kernel", text_or_null(group.kernel)},
+                    {"slot", group.slot},
+                    {"values", group.values},
+                    {"first_step", step_json(group.first_step)}});
+  }
+  return list;
+}
+
+/// Of what was compared; null where something diverges, or nothing was.
+Json agreement_json(const DiffResult& result) {
+  if (result.verdict == Verdict::kDiverged || result.verdict == Verdict::kNotComparable) return {};
+  return is_identical(result) ? "identical" : "rounding";
+}
+
 Json renamed_json(const std::vector<RenamedModule>& modules) {
   Json list = Json::array();
   for (const RenamedModule& module : modules) {
@@ -235,6 +258,9 @@ Json per_step_json(const DiffResult& result) {
 Json json_report(const DiffResult& result) {
   Json json;
   json["verdict"] = to_string(result.verdict);
+  json["agreement"] = agreement_json(result);
+  json["exact"] = result.exact;
+  json["why_exact"] = text_or_null(result.why_exact);
   json["root"] = root_json(result.root);
   json["first_bit_difference"] = root_json(result.first_bit_difference);
   for (size_t i = 0; i < kClassCount; ++i) {
@@ -272,6 +298,12 @@ Json json_report(const DiffResult& result) {
                                       {"slot", one.slot},
                                       {"other", one.other}});
   }
+  json["births"] = Json::array();
+  for (const RecordReport& birth : result.births) {
+    json["births"].push_back(record_json(birth, birth.comparison));
+  }
+  json["one_sided"] = one_sided_json(result.one_sided);
+  json["ignored"] = result.waived;
   json["rounding_grown"] = carried_json(result.carried);
   json["per_step"] = per_step_json(result);
   json["next"] = result.root ? Json(next_commands(result)) : Json::array();

@@ -14,7 +14,7 @@ namespace {
 using tools::count_text;
 using tools::number_text;
 
-bool is_measured(const SideReport& side) { return side.capture != format::Capture::kHash; }
+bool has_statistics(const SideReport& side) { return side.capture != format::Capture::kHash; }
 
 std::string wide_text(format::DType dtype, format::WideScalar value) {
   return format::number_class(dtype) == format::NumberClass::kFloat
@@ -30,9 +30,18 @@ std::string samples_text(const SideReport& side) {
   return side.samples.size() > 4 ? text + " ..." : text;
 }
 
+struct StatName {
+  const char* name;
+  Field field;  ///< that it shows; kNone for none
+};
+constexpr StatName kStatNames[] = {
+    {"mean", Field::kMean}, {"std", Field::kNone},  {"l1", Field::kNone},
+    {"l2", Field::kNorm},   {"min", Field::kNone},  {"max", Field::kNone},
+    {"amax", Field::kNone}, {"samples", Field::kRms}, {"nan / inf", Field::kNonFinite}};
+
 /// Nine digits tell any two f32 numbers apart.
 std::vector<std::string> stat_texts(const SideReport& side) {
-  if (!is_measured(side)) return std::vector<std::string>(kMeasuredFields + 1);
+  if (!has_statistics(side)) return std::vector<std::string>(std::size(kStatNames));
   const format::Stats& s = side.stats;
   const format::DType dtype = side.dtype;
   return {number_text(s.mean, 9),
@@ -44,26 +53,6 @@ std::vector<std::string> stat_texts(const SideReport& side) {
           number_text(tools::magnitude_as_double(dtype, s.amax), 9),
           samples_text(side),
           count_text(s.nan) + " / " + count_text(s.pos_inf + s.neg_inf)};
-}
-
-/// Where the first samples look alike, and others are what decides: the one that is most apart.
-void show_worst_sample(const RecordReport& record, std::vector<std::string>& base,
-                       std::vector<std::string>& cand) {
-  constexpr auto kAt = static_cast<size_t>(Field::kSamples);
-  const std::vector<double>&a = record.base.samples, &b = record.cand.samples;
-  if (record.comparison.field != Field::kSamples || base[kAt] != cand[kAt]) return;
-  size_t worst = 0;
-  double most = 0;
-  for (size_t i = 0; i < std::min(a.size(), b.size()); ++i) {
-    if (const double apart = std::abs(a[i] - b[i]); apart > most) {
-      most = apart;
-      worst = i;
-    }
-  }
-  if (most == 0) return;
-  const std::string number = " (no. " + std::to_string(worst + 1) + ')';
-  base[kAt] = number_text(a[worst], 9) + number;
-  cand[kAt] = number_text(b[worst], 9) + number;
 }
 
 /// Place of a component in a tensor of that shape, "[2, 17]".
@@ -84,12 +73,10 @@ std::vector<StatRow> stat_rows(const RecordReport& record) {
   std::vector<StatRow> rows;
   std::vector<std::string> base = stat_texts(record.base);
   std::vector<std::string> cand = stat_texts(record.cand);
-  show_worst_sample(record, base, cand);
   for (size_t i = 0; i < base.size(); ++i) {
     if (base[i].empty() && cand[i].empty()) continue;
-    const auto field = static_cast<Field>(i);
-    const std::string name(field == Field::kNonFinite ? "nan / inf" : to_string(field));
-    rows.push_back({name, base[i], cand[i], field == record.comparison.field});
+    rows.push_back({kStatNames[i].name, base[i], cand[i],
+                    kStatNames[i].field == record.comparison.field});
   }
   rows.push_back({"hash", tools::hex_text(record.base.stats.hash),
                   tools::hex_text(record.cand.stats.hash),

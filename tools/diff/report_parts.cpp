@@ -7,6 +7,8 @@
 #include "tools/common/escape.h"
 #include "tools/common/json.h"
 #include "tools/common/text.h"
+#include "tools/diff/births.h"
+#include "tools/diff/determinism.h"
 
 namespace convtrace::diff {
 namespace {
@@ -60,10 +62,23 @@ std::string between_sentence(const RootReport& root) {
          scope_text(in.scope) + ", at code that is in no module";
 }
 
+/// "3.2 %", "4e-05 %".
+std::string percent_text(double share) { return number_text(100 * share, 2) + " %"; }
+
 std::string origin_text(const FindingReport& finding) {
   if (!finding.op.empty()) return ", op " + escape_text(finding.op);
   if (!finding.kernel.empty()) return ", kernel " + escape_text(tools::demangled(finding.kernel));
   return "";
+}
+
+std::string agreement_text(const DiffResult& result) {
+  return is_identical(result) ? "identical" : "the same but for rounding";
+}
+
+std::string unknown_text(const DiffResult& result) {
+  const uint64_t hashes = result.counts[static_cast<size_t>(Class::kBitDifference)];
+  if (hashes == 0) return "";
+  return "; of " + tools::counted(hashes, "value") + " only the hash is known, and it differs";
 }
 
 }  // namespace
@@ -120,7 +135,7 @@ std::string root_sentence(const RootReport& root) {
                 : "");
   }
   if (root.came_in) return between_sentence(root);
-  return result_sentence(root.worst_input);
+  return result_sentence(record.comparison.worst_input);
 }
 
 std::vector<StepRow> step_rows(const DiffResult& result, uint32_t around) {
@@ -221,12 +236,17 @@ std::string renamed_text(const DiffResult& result) {
 std::string tolerance_text(const RecordReport& record) {
   const Comparison& c = record.comparison;
   if (std::isnan(c.difference) || c.field == Field::kNone) return "";
-  const std::string difference = number_text(c.difference), used = number_text(c.tolerance);
-  std::string text = "they differ by " + difference + " in " + std::string(to_string(c.field));
-  text += std::isfinite(c.z)
-              ? ", " + number_text(c.z, 3) + " times the tolerance used (" + used + ')'
-              : "; tolerance used " + used;
-  return text + "; " + difference + " would have passed";
+  if (!is_measured(c.field)) {
+    return "they differ by " + number_text(c.difference) + " in " + std::string(to_string(c.field));
+  }
+  std::string text = "they differ by " + percent_text(c.difference) + " of their size (" +
+                     std::string(to_string(c.field)) + "), tolerance used " +
+                     percent_text(c.tolerance);
+  if (std::isfinite(c.z) && c.z > 0) text += ", " + number_text(c.z, 3) + " times of which it is";
+  if (c.source > 0 && std::isfinite(c.source)) {
+    text += "; what it was made of differs by " + percent_text(c.source);
+  }
+  return text + "; " + number_text(c.difference) + " would have passed";
 }
 
 std::string before_text(const DiffResult& result) {
@@ -248,34 +268,94 @@ std::string one_sided_text(const RootReport& root) {
 }
 
 std::string rounding_hint(const RootReport& root, bool noise_given) {
+  constexpr double kNear = 4;  // of a limit
   const Comparison& c = shown_difference(root).comparison;
-  if (c.verdict != Class::kDiverged) return "";
-  if (noise_given) {
-    return c.z <= 2 * kSuspiciousLimit
-               ? "just outside of what the --noise runs differ by: more of them would tell"
-               : "";
-  }
-  return c.z <= kRoundingReach ? "within reach of rounding: rerun with --noise OTHER_BASE (another "
-                                 "run of the baseline)"
-                               : "";
+  if (c.verdict != Class::kDiverged || !(c.z <= kNear)) return "";
+  return noise_given
+             ? "just outside of what the --noise runs differ by: more of them would tell"
+             : "near the limit of rounding: rerun with --noise OTHER_BASE (another run of the "
+               "baseline)";
 }
 
 std::string carried_text(const DiffResult& result) {
   const Carried& carried = result.carried;
   if (carried.count == 0) return "";
   const bool one = carried.count == 1;
-  const std::string text =
-      "from " + place_text(*carried.first, result.ranks.size() > 1) + ", " +
-      object_text(*carried.first) + " on " + tools::counted(carried.count, "value") +
-      (result.root ? " before the root" : "") + (one ? " is" : " are") + " further apart than " +
-      (one ? "its" : "their") + " own rounding explains, by up to " +
-      number_text(100 * carried.largest, 2) + " % of a value's size, but no further than what " +
-      (one ? "it was" : "they were") + " made of";
-  if (result.root) return text;
-  if (result.noise_given) return text + ". A fault smaller than that does not show";
-  return text +
-         ". Such growth is within reach of rounding; a fault smaller than that does not show. To "
-         "tell them apart rerun with --noise OTHER_BASE (another run of the baseline)";
+  return "from " + place_text(*carried.first, result.ranks.size() > 1) + ", " +
+         object_text(*carried.first) + " on " + tools::counted(carried.count, "value") +
+         (result.root ? " before the root" : "") + (one ? " is" : " are") +
+         " further apart than rounding explains there, by up to " + percent_text(carried.largest) +
+         ", but no further than what " + (one ? "it was" : "they were") + " made of explains";
+}
+
+std::vector<std::string> rounding_lines(const DiffResult& result) {
+  const bool same = result.verdict != Verdict::kDiverged && result.verdict != Verdict::kNotComparable;
+  if (!same || !result.first_bit_difference) return {};
+  const RecordReport& first = result.first_bit_difference->record;
+  std::vector<std::string> lines = {"begins at " + place_text(first, result.ranks.size() > 1) +
+                                    ", " + object_text(first)};
+  std::string causes;
+  for (const PreflightEntry& entry : result.preflight) {
+    if (explains_rounding(entry.name)) causes += (causes.empty() ? "" : ", ") + escape_text(entry.name);
+  }
+  lines.push_back(causes.empty() ? "nothing that was recorded of the runs explains it"
+                                 : "the runs differ in what explains it: " + causes);
+  if (const std::string grown = carried_text(result); !grown.empty()) lines.push_back(grown);
+  if (const std::string hidden = hidden_text(result); !hidden.empty()) lines.push_back(hidden);
+  if (!result.exact) lines.push_back("rounding was allowed: " + escape_text(result.why_exact));
+  return lines;
+}
+
+std::string hidden_text(const DiffResult& result) {
+  const double unit = unit_roundoff(result.coarsest);
+  if (unit == 0) return "";
+  const double share = unit > 0x1p-20 ? kWideSumLimit : kOwnSumLimit;
+  const double largest = std::max(share * unit, kGain * result.carried.largest);
+  return "a fault below " + percent_text(largest) + " of a tensor's size, or in few elements of a "
+         "large one, would look the same in " + std::string(to_string(result.coarsest));
+}
+
+std::vector<std::string> one_sided_lines(const DiffResult& result) {
+  constexpr size_t kSaid = 6;
+  std::vector<std::string> lines;
+  for (const OneSidedGroup& group : result.one_sided) {
+    if (lines.size() == kSaid) {
+      lines.push_back(count_text(result.one_sided.size() - kSaid) + " more (--json)");
+      break;
+    }
+    std::string text = std::string(group.in_cand ? "candidate" : "baseline") + ": " +
+                       std::string(to_string(group.phase)) + ", " + scope_text(group.scope) + ", ";
+    if (!group.op.empty()) text += "op " + escape_text(group.op) + ", ";
+    if (!group.kernel.empty()) text += "kernel " + escape_text(group.kernel) + ", ";
+    lines.push_back(text + escape_text(group.slot) + " (" +
+                    tools::counted(group.values, "value") + " from step " +
+                    (group.first_step == format::kNoStep ? "unknown"
+                                                         : std::to_string(group.first_step)) +
+                    " on)");
+  }
+  return lines;
+}
+
+std::string waived_text(const DiffResult& result) {
+  if (result.waived == 0) return "";
+  return tools::counted(result.waived, "value") + (result.waived == 1 ? " differs" : " differ") +
+         " and " + (result.waived == 1 ? "is" : "are") + " not counted (--ignore)";
+}
+
+std::vector<std::string> birth_lines(const DiffResult& result) {
+  std::vector<std::string> lines;
+  for (const RecordReport& birth : result.births) {
+    const Comparison& c = birth.comparison;
+    std::string text = place_text(birth, result.ranks.size() > 1) + ", " + object_text(birth);
+    if (is_measured(c.field)) {
+      text += ": " + percent_text(c.difference) + " (" + std::string(to_string(c.field)) +
+              ") where " + percent_text(c.tolerance) + " is explained";
+    } else {
+      text += ": " + std::string(to_string(c.verdict));
+    }
+    lines.push_back(std::move(text));
+  }
+  return lines;
 }
 
 const RecordReport& shown_difference(const RootReport& root) {
@@ -300,22 +380,28 @@ std::string headline(const DiffResult& result) {
     case Verdict::kNotComparable:
       return "NOT COMPARABLE: " + result.why_not_comparable;
     case Verdict::kFindings:
-      return "SAME VALUES, but " +
+      return "SAME VALUES (" + agreement_text(result) + "), but " +
              tools::counted(result.base_findings.errors + result.cand_findings.errors,
                             "error-level finding");
+    case Verdict::kIncomplete:
+      return "INCOMPLETE: what was compared is " + agreement_text(result) +
+             ", but not all of both runs was";
     case Verdict::kSame:
       break;
   }
-  const bool identical = result.counts[static_cast<size_t>(Class::kIdentical)] == result.values;
-  if (identical) return "SAME: every compared value is identical";
-  const uint64_t hashes = result.counts[static_cast<size_t>(Class::kBitDifference)];
-  const std::string grown = result.carried.count != 0 ? ", which grew" : "";
-  if (hashes == 0) return "SAME: no compared value differs by more than rounding explains" + grown;
-  return "SAME: no measured value differs by more than rounding explains" + grown + "; of " +
-         tools::counted(hashes, "value") + " only the hash is known, and it differs";
+  return is_identical(result) ? "IDENTICAL: every compared value has the same bits"
+                              : "ROUNDING: no value differs by more than rounding explains" +
+                                    unknown_text(result);
+}
+
+bool is_identical(const DiffResult& result) {
+  return result.counts[static_cast<size_t>(Class::kIdentical)] == result.values;
 }
 
 std::vector<std::string> advice(const DiffResult& result) {
+  if (result.verdict == Verdict::kIncomplete) {
+    return {"--allow-incomplete: what was compared decides."};
+  }
   if (result.verdict != Verdict::kNotComparable) return {};
   if (result.values == 0 && result.launches != 0) {
     return {

@@ -47,7 +47,7 @@ struct StepRow {
 [[nodiscard]] std::string match_text(const RecordReport& record);
 /// Of modules that have another name in the candidate; "" if none has.
 [[nodiscard]] std::string renamed_text(const DiffResult& result);
-/// "they differ by 0.5 in mean, 5e+05 times the tolerance used (1e-6); 0.5 would have passed"; ""
+/// "they differ by 5 % of their size (rms difference), tolerance used 0.1 % ...; 0.05 would have passed"; ""
 /// if no number says it.
 [[nodiscard]] std::string tolerance_text(const RecordReport& record);
 /// What agrees before the root: "12 values matched; all earlier steps are the same bit by bit".
@@ -59,6 +59,19 @@ struct StepRow {
 [[nodiscard]] std::string rounding_hint(const RootReport& root, bool noise_given);
 /// Of several ranks: how many part, and where each does, the first first; nothing for one rank.
 [[nodiscard]] std::vector<std::string> rank_lines(const DiffResult& result);
+/// Where rounding begins, what explains it, what could hide in it; none where nothing differs, or
+/// more than rounding does.
+[[nodiscard]] std::vector<std::string> rounding_lines(const DiffResult& result);
+/// The smallest fault that shows beside the rounding of the types at hand.
+[[nodiscard]] std::string hidden_text(const DiffResult& result);
+/// Modules, ops and inputs of one run alone, a line each.
+[[nodiscard]] std::vector<std::string> one_sided_lines(const DiffResult& result);
+/// What the user asked to leave out; empty if nothing differed.
+[[nodiscard]] std::string waived_text(const DiffResult& result);
+/// Differences that what a value was made of does not explain, a line each, the first first.
+[[nodiscard]] std::vector<std::string> birth_lines(const DiffResult& result);
+/// Whether all compared values have the same bits.
+[[nodiscard]] bool is_identical(const DiffResult& result);
 /// What grew of rounding before the root, or before the end; empty if nothing did.
 [[nodiscard]] std::string carried_text(const DiffResult& result);
 /// The values whose difference is shown: the root's, or for changed-between the first that

@@ -29,10 +29,11 @@ class TextReport {
   void write() {
     preflight();
     const bool good = result_.verdict == Verdict::kSame;
-    out_ << paint(good ? "32;1" : "31;1", wrapped(headline(result_), terminal_.columns, 0, 2))
+    const bool open = result_.verdict == Verdict::kIncomplete;
+    out_ << paint(good ? "32;1" : open ? "33;1" : "31;1", wrapped(headline(result_), terminal_.columns, 0, 2))
          << "\n";
     for (const std::string& text : advice(result_)) line("  ", text);
-    if (!result_.root) line("rounding    ", carried_text(result_));
+    for (const std::string& text : rounding_lines(result_)) line("rounding    ", text);
     cause();
     if (result_.root) root(*result_.root);
     first_bit_difference();
@@ -40,6 +41,8 @@ class TextReport {
     line("compared    ", compared_text(result_));
     for (const std::string& text : rank_lines(result_)) line("ranks       ", text);
     for (const std::string& text : replica_lines(result_)) line("replicas    ", text);
+    for (const std::string& text : one_sided_lines(result_)) line("one-sided   ", text);
+    line("ignored     ", waived_text(result_));
     for (const std::string& text : alias_lines(result_)) line("aliasing    ", escape_text(text));
     findings();
     if (result_.root) next();
@@ -129,7 +132,16 @@ class TextReport {
     }
     line("  ", tolerance_text(shown_difference(root)));
     line("  ", rounding_hint(root, result_.noise_given));
+    births();
     steps();
+  }
+
+  /// What else was born: a second fault, or what the first one did past the records.
+  void births() {
+    const std::vector<std::string> lines = birth_lines(result_);
+    if (lines.size() < 2) return;
+    out_ << "\n" << title("differences that nothing before them explains") << "\n";
+    for (const std::string& text : lines) line("  ", text);
   }
 
   void steps() {
@@ -178,18 +190,12 @@ class TextReport {
   }
 
   void first_bit_difference() {
-    if (!result_.first_bit_difference) return;
+    if (!result_.first_bit_difference || !result_.root) return;
     const RecordReport& record = result_.first_bit_difference->record;
     out_ << "\n";
     line("first bit difference  ", place_text(record, result_.ranks.size() > 1) + ", " +
                                        object_text(record) + " (" +
                                        std::string(to_string(record.comparison.verdict)) + ")");
-    if (result_.verdict == Verdict::kSame &&
-        result_.counts[static_cast<size_t>(Class::kBitDifference)] != 0) {
-      line("  ",
-           "where only hashes were recorded nobody can say by how much the values differ: "
-           "record statistics to know");
-    }
   }
 
   void findings() {

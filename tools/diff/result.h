@@ -20,7 +20,8 @@
 
 namespace convtrace::diff {
 
-enum class Verdict : uint8_t { kSame, kDiverged, kNotComparable, kFindings };
+/// kIncomplete: what was compared agrees, but not all of both runs was.
+enum class Verdict : uint8_t { kSame, kDiverged, kNotComparable, kFindings, kIncomplete };
 [[nodiscard]] std::string_view to_string(Verdict value);
 
 /// One run's record of a value.
@@ -54,6 +55,17 @@ struct RecordReport {
   std::optional<ElementReport> elements{};  ///< where both runs stored the values
 };
 
+/// A module, an op or an input of which one run alone has values, in steps that both have.
+struct OneSidedGroup {
+  uint32_t rank = 0;
+  bool in_cand = false;
+  format::Phase phase = format::Phase::kForward;
+  std::string scope, op, kernel, slot;
+  uint64_t values = 0;
+  uint32_t first_step = 0;
+};
+inline constexpr size_t kMaxOneSided = 256;
+
 /// Values that one run alone has, in steps that both have. They are never the root, but where one
 /// run did more than the other, that is where to look.
 struct OneSided {
@@ -63,14 +75,15 @@ struct OneSided {
 };
 
 /// Values that are further apart than their own rounding says, and no further than what they were
-/// made of (drift.h): rounding has grown, or hides what it grew from.
+/// made of (births.h): rounding has grown, or hides what it grew from.
 struct Carried {
   uint64_t count = 0;
   std::optional<RecordReport> first{};
-  double largest = 0;  ///< difference of samples in units of a value's size
+  double largest = 0;  ///< relative difference
 };
 
 inline constexpr size_t kMaxGradients = 200;
+inline constexpr size_t kMaxBirths = 8;
 
 /// Where the runs part.
 struct RootReport {
@@ -80,8 +93,6 @@ struct RootReport {
   uint64_t matched_before = 0;
   /// Place in the execution order of its step: comparable between ranks that run one program.
   uint64_t position = 0;
-  /// kBitDifference: its hash alone was recorded, so nobody knows by how much it differs.
-  Class worst_input = Class::kIdentical;
   /// Only for changed-between, where `record` is the producer: who saw other bytes, and in which
   /// run.
   std::optional<RecordReport> consumer;
@@ -99,8 +110,6 @@ struct RootReport {
   /// Gradients of weights in the same step that differ, by their norms: the largest difference
   /// first, at most kMaxGradients.
   std::vector<RecordReport> gradients;
-  /// Before it an optimizer had made more of rounding than types explain (rounding.h).
-  bool rounding_enlarged = false;
   /// Initial parameters differ: the runs never were the same.
   bool weights_differ = false;
 };
@@ -163,6 +172,10 @@ struct DiffResult {
   std::optional<Cause> cause;
   std::optional<RootReport> first_bit_difference;
   Carried carried;  ///< of all ranks
+  std::vector<RecordReport> births;  ///< differences that were born, of all ranks, the first first
+  uint64_t waived = 0;               ///< values that differ and do not matter (--ignore)
+  bool exact = false;                ///< any difference of bits counts
+  std::string why_exact;             ///< or why not
   std::array<uint64_t, kClassCount> counts{};
   uint64_t values = 0;                   ///< pairs of values compared
   uint64_t launches = 0;                 ///< pairs of launches aligned
@@ -172,6 +185,9 @@ struct DiffResult {
   std::vector<StepSummary> summaries;  ///< of all ranks
   std::vector<PreflightEntry> preflight;
   std::vector<RenamedModule> renamed;  ///< by the baseline's name
+  std::vector<OneSidedGroup> one_sided;  ///< at most kMaxOneSided, in the order of their first
+  /// Of values that differ: the coarsest type, which says what rounding may hide.
+  format::DType coarsest = format::DType::kUnknown;
   Findings base_findings, cand_findings;
   std::vector<std::string> incomplete;  ///< why; empty when both runs were compared to their ends
   std::vector<RankReport> ranks;

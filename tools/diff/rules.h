@@ -4,6 +4,7 @@
 ///
 /// Place:    read from the command line and the file of `--map` (map_file.h); used by rank_diff.h.
 
+#include <cstdint>
 #include <map>
 #include <vector>
 
@@ -12,10 +13,16 @@
 
 namespace convtrace::diff {
 
+/// Whether any difference of bits counts. kAuto: where nothing differs between the runs and they can
+/// repeat.
+enum class ExactChoice : uint8_t { kAuto, kOn, kOff };
+
 struct DiffRules {
   std::vector<ScopeRename> renames;        ///< the first that fits is taken
   std::map<uint32_t, uint32_t> base_rank;  ///< of a rank of the candidate; others keep theirs
   std::vector<ToleranceRule> tolerances;   ///< the last that fits is taken
+  std::vector<ToleranceRule> ignored;      ///< what may differ in any way
+  ExactChoice exact = ExactChoice::kAuto;
 };
 
 }  // namespace convtrace::diff

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <limits>
 
 #include "tools/common/text.h"
 
@@ -19,6 +20,12 @@ std::optional<ToleranceRule> parse_tolerance(std::string_view text) {
   auto pattern = settings::Pattern::compile(text.substr(0, equals));
   if (!pattern.ok()) return std::nullopt;
   return ToleranceRule{std::move(pattern).value(), value};
+}
+
+std::optional<ToleranceRule> parse_ignored(std::string_view text) {
+  auto pattern = settings::Pattern::compile(text);
+  if (!pattern.ok()) return std::nullopt;
+  return ToleranceRule{std::move(pattern).value(), std::numeric_limits<double>::infinity()};
 }
 
 std::optional<double> Tolerances::of(const ValueRecord& record) {

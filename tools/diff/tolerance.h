@@ -23,6 +23,9 @@ struct ToleranceRule {
 /// @return nullopt if `text` is not PATTERN=NUMBER with a number of 0 or more.
 [[nodiscard]] std::optional<ToleranceRule> parse_tolerance(std::string_view text);
 
+/// @return nullopt if `text` is no pattern. What fits may differ by any amount.
+[[nodiscard]] std::optional<ToleranceRule> parse_ignored(std::string_view text);
+
 class Tolerances {
  public:
   /// @param names  texts of the records' ids. Of several rules that fit the last is taken.

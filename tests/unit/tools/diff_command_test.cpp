@@ -49,7 +49,7 @@ TEST_CASE("convtrace-diff: wrong usage is exit 2, help is exit 0", "[diff][comma
   CHECK(run({"one.ctrace"}).err == "convtrace-diff: CAND is required (see --help)\n");
   const Outcome help = run({"--help"});
   CHECK(help.code == 0);
-  CHECK(contains(help.out, "Exit codes: 0 same, 1 diverged"));
+  CHECK(contains(help.out, "Exit codes: 0 identical or rounding, 1 diverged"));
 }
 
 TEST_CASE("convtrace-diff: a report that cannot be written is exit 2 before any comparison",
@@ -138,9 +138,17 @@ TEST_CASE("convtrace-diff: an unclosed candidate is compared up to its end",
   killed.items.resize(killed.items.size() - 5);
   killed.write(dir / "cand.ctrace", false);
   const Outcome outcome = run({dir / "base.ctrace", dir / "cand.ctrace", "--json", "-"});
-  CHECK(outcome.code == 0);
+  CHECK(outcome.code == 3);
   const Json json = Json::parse(outcome.out);
+  CHECK(json["verdict"] == "incomplete");
+  CHECK(json["agreement"] == "identical");
   CHECK(json["incomplete"] == true);
+  CHECK(contains(outcome.err, "INCOMPLETE: what was compared is identical"));
+  const Outcome allowed =
+      run({dir / "base.ctrace", dir / "cand.ctrace", "--allow-incomplete", "--json", "-"});
+  CHECK(allowed.code == 0);
+  CHECK(Json::parse(allowed.out)["verdict"] == "same");
+  CHECK(Json::parse(allowed.out)["incomplete"] == true);
   CHECK(json["preflight"][0]["name"] == "state");
   CHECK(json["preflight"][0]["cand"] == "unclosed");
   CHECK(json["counts"]["unmatched"] == 5);
@@ -154,7 +162,8 @@ TEST_CASE("convtrace-diff: a cut last step without values does not make runs unc
   killed.end_before(1);
   killed.add({.kind = Item::Kind::kLaunch, .step = 1, .scope = "fc1", .kernel = "gemm"});
   killed.write(dir / "cand.ctrace", false);
-  CHECK(run({dir / "base.ctrace", dir / "cand.ctrace"}).code == 0);
+  CHECK(run({dir / "base.ctrace", dir / "cand.ctrace"}).code == 3);
+  CHECK(run({dir / "base.ctrace", dir / "cand.ctrace", "--allow-incomplete"}).code == 0);
 }
 
 TEST_CASE("convtrace-diff: folders are compared rank by rank", "[diff][command][ranks]") {
@@ -202,12 +211,12 @@ TEST_CASE("convtrace-diff: where a hash alone was recorded it does not claim agr
   input.values[0] += 1;
   input.storage = 0;  // of no producer that could say by how much it differs
   const Pair hashes(test::training(), cand);
-  const std::string same = run({hashes.base, hashes.cand}).out;
+  const std::string same = run({hashes.base, hashes.cand, "--exact", "off"}).out;
   CHECK(contains(same, "of 1 value only the hash is known, and it differs"));
 
   scale(cand.at(1, "fc2", "output:0"), 1.5);
   const Pair diverged(test::training(), cand);
-  const std::string text = run({diverged.base, diverged.cand}).out;
+  const std::string text = run({diverged.base, diverged.cand, "--exact", "off"}).out;
   CHECK(contains(text, "input:0 had other bits already when it came in"));
   CHECK_FALSE(contains(text, "inputs agree"));
 }
@@ -240,7 +249,7 @@ TEST_CASE("convtrace-diff: --tol decides what the values it names may differ by"
   Run cand = test::training();
   scale(cand.at(0, "", "loss"), 1 + 8e-6);  // suspicious, no more
   const Pair close(test::training(), cand);
-  CHECK(run({close.base, close.cand}).code == 0);
+  CHECK(run({close.base, close.cand, "--exact", "off", "--tol", "loss=1e-5"}).code == 0);
   CHECK(run({close.base, close.cand, "--tol", "loss=1e-6"}).code == 1);
   CHECK(run({close.base, close.cand, "--tol", "loss=1e-6", "--tol", "*=1"}).code == 0);
   for (const char* bad : {"loss", "loss=", "loss=x", "re:(=1", "loss=-1", "=1"}) {

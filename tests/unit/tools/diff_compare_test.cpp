@@ -8,6 +8,7 @@
 namespace {
 
 using namespace convtrace;
+using diff::Apart;
 using diff::Class;
 using diff::Comparison;
 using diff::Field;
@@ -23,71 +24,57 @@ struct Value {
     record.dtype = dtype;
     record.has_shape = true;
     record.stats = test::stats_of(values);
+    if (values.size() > format::kMaxWhole) return;  // the sketch stands for it
     const auto raw = std::as_bytes(std::span(values));
     samples.assign(raw.begin(), raw.end());
   }
   [[nodiscard]] diff::ValueView view() const { return {record, shape, samples}; }
 };
 
-Comparison compared(const Value& a, const Value& b, const diff::NoiseBand* noise = nullptr) {
-  return diff::compare(a.view(), b.view(), noise);
-}
+Comparison compared(const Value& a, const Value& b) { return diff::compare(a.view(), b.view()); }
+Apart apart(const Value& a, const Value& b) { return diff::measure(a.view(), b.view()); }
 
-std::vector<float> ones_with(size_t count, float last) {
-  std::vector<float> values(count, 1);
-  values.back() = last;
+std::vector<float> ramp(size_t count, float by = 1) {
+  std::vector<float> values(count);
+  for (size_t i = 0; i < count; ++i) values[i] = by * std::sin(static_cast<float>(i) * 0.7F);
   return values;
 }
 
 }  // namespace
 
-TEST_CASE("compare: the tolerance of f32 is 16 eps of the field's scale", "[diff][compare]") {
-  const Value base({1, 1, 1, 1}, DType::kF32);
-  Value cand = base;
-  cand.record.stats.hash ^= 1;
-  cand.record.stats.mean = 1 + 0x1p-23 * 16 * 4;  // z = 4 with rms 1
-  const Comparison c = compared(base, cand);
-  CHECK(c.field == Field::kMean);
-  CHECK(c.z == Approx(4));
-  CHECK(c.tolerance == Approx(16 * 0x1p-23));
-  CHECK(c.difference == Approx(64 * 0x1p-23));
-  CHECK(c.verdict == Class::kSuspicious);
-}
-
-TEST_CASE("compare: class borders are z 1 and z 8", "[diff][compare]") {
-  const Value base({1, 1, 1, 1}, DType::kF64);
-  const auto at = [&](double z) {
-    Value cand = base;
-    cand.record.stats.hash ^= 1;
-    cand.record.stats.max = format::Scalar::f64(1 + z * 16 * 0x1p-52);
-    return compared(base, cand).verdict;
-  };
-  CHECK(at(1) == Class::kWithinNoise);
-  CHECK(at(1.5) == Class::kSuspicious);
-  CHECK(at(8) == Class::kSuspicious);
-  CHECK(at(8.5) == Class::kDiverged);
-}
-
-TEST_CASE("compare: averaged fields of narrow dtypes get a tolerance that shrinks with the count",
+TEST_CASE("compare: small tensors are held against each other element by element",
           "[diff][compare]") {
-  for (const size_t count : {size_t{16}, size_t{4096}, size_t{10000}}) {
-    const Value base(std::vector<float>(count, 1), DType::kBF16);
-    Value cand = base;
-    cand.record.stats.hash ^= 1;
-    cand.record.stats.mean = 1.5;
-    const double averaging = std::sqrt(static_cast<double>(std::min<size_t>(count, 4096)));
-    CHECK(compared(base, cand).tolerance == Approx(16 * 0x1p-7 / averaging));
-    cand.record.stats.mean = 1;
-    cand.record.stats.amax = format::Scalar::f64(1.25);
-    CHECK(compared(base, cand).tolerance == Approx(16 * 0x1p-7 * 1.25));
-  }
+  const Apart found = apart(Value({1, 2, 3, 4}, DType::kF32), Value({4, 3, 2, 1}, DType::kF32));
+  CHECK(found.rms == Approx(std::sqrt(20.0 / 30)));
+  CHECK(found.norm == 0);
+  CHECK(found.mean == 0);
+  CHECK(found.size == Approx(std::sqrt(30.0)));
 }
 
-TEST_CASE("compare: samples find what the summary hides", "[diff][compare]") {
-  const Comparison c = compared(Value({1, 2, 3, 4}, DType::kF32), Value({4, 3, 2, 1}, DType::kF32));
-  CHECK(c.verdict == Class::kDiverged);
-  CHECK(c.field == Field::kSamples);
-  CHECK(c.difference == 3);
+TEST_CASE("compare: of large ones the sketches tell how far they are apart", "[diff][compare]") {
+  const std::vector<float> values = ramp(5000);
+  std::vector<float> shifted = values;
+  std::ranges::rotate(shifted, shifted.begin() + 1);
+  double squares = 0, norm = 0;
+  for (size_t i = 0; i < values.size(); ++i) {
+    squares += std::pow(static_cast<double>(values[i] - shifted[i]), 2);
+    norm += std::pow(static_cast<double>(values[i]), 2);
+  }
+  const Apart found = apart(Value(values, DType::kF32), Value(shifted, DType::kF32));
+  CHECK(found.rms == Approx(std::sqrt(squares / norm)).epsilon(0.6));
+  CHECK(found.norm < 1e-9);
+  CHECK(apart(Value(values, DType::kF32), Value(ramp(5000, 1.5F), DType::kF32)).norm ==
+        Approx(1.0 / 3));
+}
+
+TEST_CASE("compare: sketches of any size subtract", "[diff][compare]") {
+  const Value large(ramp(100, 3e38F), DType::kF32), small(ramp(100, 1e-30F), DType::kF32);
+  CHECK(apart(large, small).rms == Approx(1).epsilon(0.6));
+  const Value zeros(std::vector<float>(100, 0), DType::kF32);
+  CHECK(apart(zeros, small).rms == Approx(1).epsilon(0.6));
+  Value other = zeros;
+  other.record.stats.hash ^= 1;  // -0 for +0
+  CHECK(apart(zeros, other).rms == 0);
 }
 
 TEST_CASE("compare: counts of NaN and Inf are exact", "[diff][compare]") {
@@ -102,28 +89,34 @@ TEST_CASE("compare: counts of NaN and Inf are exact", "[diff][compare]") {
   CHECK(verdict({nan, nan}, {nan, nan}) == Class::kIdentical);
 }
 
-TEST_CASE("compare: values that are all NaN and differ in bits alone do not diverge",
-          "[diff][compare]") {
-  const Value base({std::nanf(""), std::nanf("")}, DType::kF32);
-  Value cand = base;
-  cand.record.stats.hash ^= 1;
-  CHECK(compared(base, cand).verdict == Class::kWithinNoise);
-}
-
 TEST_CASE("compare: integers are exact, even with equal statistics", "[diff][compare]") {
-  CHECK(compared(Value({1, 2, 3}, DType::kI64), Value({1, 2, 4}, DType::kI64)).verdict ==
-        Class::kDiverged);
   const Value base({1, 2, 3}, DType::kI64);
+  CHECK(compared(base, Value({1, 2, 4}, DType::kI64)).verdict == Class::kDiverged);
   Value cand = base;
   cand.record.stats.hash ^= 1;
   CHECK(compared(base, cand).verdict == Class::kDiverged);
-  diff::NoiseBand noise;
-  noise.bits = true;
-  CHECK(compared(base, cand, &noise).verdict == Class::kWithinNoise);
+}
+
+TEST_CASE("compare: an input of another type or shape with equal numbers is told, not blamed",
+          "[diff][compare]") {
+  Value base({1, 2, 3, 4}, DType::kI64), cand({1, 2, 3, 4}, DType::kI32);
+  base.record.stats.l1 = cand.record.stats.l1 = base.record.stats.sum = cand.record.stats.sum = {10, 0};
+  CHECK(compared(base, cand).verdict == Class::kShapeOrDtypeMismatch);
+  base.record.kind = cand.record.kind = diff::SlotKind::kInput;
+  const Comparison told = compared(base, cand);
+  CHECK(told.verdict == Class::kWithinNoise);
+  CHECK(told.field == Field::kDType);
+  Value other = cand;
+  other.record.stats.sum = {11, 0};
+  CHECK(compared(base, other).verdict == Class::kShapeOrDtypeMismatch);
+  Value reshaped = base;
+  reshaped.shape = {2, 2};
+  CHECK(compared(base, reshaped).verdict == Class::kWithinNoise);
+  CHECK(compared(base, reshaped).field == Field::kShape);
 }
 
 TEST_CASE("compare: whole blocks may hold padding and are never blamed", "[diff][compare]") {
-  Value base(std::vector<float>(16, 1), DType::kF32), cand(ones_with(32, 9), DType::kF32);
+  Value base(ramp(16), DType::kF32), cand(ramp(32), DType::kF32);
   cand.record.extent = format::Extent::kBlock;
   CHECK(compared(base, cand).verdict == Class::kBitDifference);
   cand.record.dtype = base.record.dtype = DType::kI32;
@@ -135,17 +128,4 @@ TEST_CASE("compare: a device that differs is no difference", "[diff][compare]") 
   Value cand = base;
   cand.record.device = {format::Device::Type::kCuda, 1};
   CHECK(compared(base, cand).verdict == Class::kIdentical);
-}
-
-TEST_CASE("compare: a noise band replaces the tolerance where it is wider", "[diff][compare]") {
-  const Value base({1, 1, 1, 1}, DType::kF32);
-  Value cand = base;
-  cand.record.stats.hash ^= 1;
-  cand.record.stats.mean = 1.5;
-  diff::NoiseBand noise;
-  noise.absolute[static_cast<size_t>(Field::kMean)] = 0.25;
-  CHECK(compared(base, cand, &noise).z == Approx(2));
-  noise.relative[static_cast<size_t>(Field::kMean)] = 0.5;
-  CHECK(compared(base, cand, &noise).z == Approx(1));
-  CHECK(compared(base, cand, &noise).verdict == Class::kWithinNoise);
 }

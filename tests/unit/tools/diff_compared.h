@@ -11,7 +11,8 @@
 
 namespace convtrace::test {
 
-/// Writes the runs and compares them.
+/// Writes the runs and compares them. Their metadata are alike as a rule: unless `rules` says otherwise
+/// they count as runs that need not repeat.
 inline diff::DiffResult compared(const Run& base, const Run& cand,
                                  const std::vector<Run>& noise = {},
                                  const diff::DiffRules& rules = {}) {
@@ -20,6 +21,7 @@ inline diff::DiffResult compared(const Run& base, const Run& cand,
   cand.write(dir / "cand.ctrace");
   diff::DiffInputs inputs{.base = dir / "base.ctrace", .cand = dir / "cand.ctrace"};
   inputs.rules = rules;
+  if (rules.exact == diff::ExactChoice::kAuto) inputs.rules.exact = diff::ExactChoice::kOff;
   for (const Run& run : noise) {
     inputs.noise.push_back(dir / ("noise" + std::to_string(inputs.noise.size()) + ".ctrace"));
     run.write(inputs.noise.back());

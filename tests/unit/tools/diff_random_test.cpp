@@ -152,7 +152,7 @@ TEST_CASE("random: steps that are not read are counted as if they were", "[diff]
       REQUIRE(some.root.has_value() == all.root.has_value());
       if (!some.root) continue;
       CHECK(some.root->matched_before == all.root->matched_before);
-      CHECK(some.root->worst_input == all.root->worst_input);
+      CHECK(some.root->record.comparison.worst_input == all.root->record.comparison.worst_input);
       CHECK(some.root->record.slot == all.root->record.slot);
       CHECK(test::where(some) == test::where(all));
     }

@@ -24,6 +24,7 @@ void write_value(TraceBuilder& trace, const Item& item) {
                  .address = item.address,
                  .values = item.values};
   if (!item.shape.empty()) spec.shape = item.shape;
+  spec.sketched = item.sketched;
   trace.stats(spec);
 }
 

@@ -230,7 +230,7 @@ function plot() {
     const std = (mean, l2) => Math.sqrt(Math.max(0, l2 * l2 / n - mean * mean));
     const both = {mean: [row.mean, row.mean + row.meanDifference], l2: [row.l2, row.l2 + row.l2Difference],
                   std: [std(row.mean, row.l2), std(row.mean + row.meanDifference, row.l2 + row.l2Difference)]}[field];
-    points.push({x: row.step ?? 0, base: both[0], cand: both[1], band: row.field === field ? row.tolerance : NaN});
+    points.push({x: row.step ?? 0, base: both[0], cand: both[1], band: row.field === {mean: 'mean', l2: 'norm'}[field] ? row.tolerance : NaN});
   }
   points.sort((a, b) => a.x - b.x);
   chart(figure, `${field} of ${nameOf(data.tensors[id])}, ${data.dtypes[data.tensors[id][6]]}`, points);

@@ -1,0 +1,327 @@
+// Differences that were passed on, and those that were born.
+
+#include <cmath>
+#include <random>
+
+#include "tests/unit/tools/diff_compared.h"
+#include "tools/diff/report_parts.h"
+
+namespace {
+
+using namespace convtrace;
+using diff::Class;
+using diff::DiffResult;
+using diff::Verdict;
+using format::DType;
+using format::Phase;
+using test::compared;
+using test::count;
+using test::Item;
+using test::Run;
+using test::where;
+using test::Where;
+
+constexpr double kF32 = 0x1p-24, kBF16 = 0x1p-8;
+
+/// Values of size 1, and as many that are off by `error` of it in no particular direction.
+std::vector<float> noisy(double error, uint32_t seed = 1, size_t size = 1024) {
+  std::mt19937 random(7);
+  std::mt19937 other(seed);
+  std::normal_distribution<double> normal;
+  std::vector<float> values(size);
+  for (float& v : values) {
+    const double value = normal(random);
+    v = static_cast<float>(value + error * normal(other));
+  }
+  return values;
+}
+
+Item value(uint32_t step, const char* scope, const char* slot, double error, uint64_t storage = 0) {
+  return {
+      .step = step, .scope = scope, .slot = slot, .values = noisy(error), .storage = storage};
+}
+
+Item taken(uint32_t step, const char* scope, double error, uint64_t storage) {
+  Item item = value(step, scope, "input:0", error, storage);
+  item.capture = format::Capture::kHash;
+  return item;
+}
+
+/// a gives its output to b, and b makes another of it: both off by so much.
+Run chain(double first, double second) {
+  Run run;
+  run.add(value(0, "a", "input:0", 0));
+  run.add(value(0, "a", "output:0", first, 11));
+  run.add(taken(0, "b", first, 11));
+  run.add(value(0, "b", "output:0", second, 12));
+  return run;
+}
+
+Run with_type(Run run, DType dtype) {
+  for (Item& item : run.items) item.dtype = dtype;
+  return run;
+}
+
+const Run kEqual = chain(0, 0);
+
+}  // namespace
+
+TEST_CASE("births: what a value was made of explains eight times its difference", "[diff][births]") {
+  const DiffResult grown = compared(kEqual, chain(200 * kF32, 1000 * kF32));
+  CHECK(grown.verdict == Verdict::kSame);
+  CHECK(count(grown, Class::kSuspicious) == 1);
+  REQUIRE(grown.carried.count == 1);
+  CHECK(grown.carried.first->scope == "b");
+  CHECK(grown.carried.largest == Approx(1000 * kF32).epsilon(0.6));
+  CHECK(where(compared(kEqual, chain(200 * kF32, 6000 * kF32))) ==
+        Where{0, Phase::kForward, "b", "output:0"});
+  CHECK(where(compared(kEqual, chain(0, 1000 * kF32))) ==
+        Where{0, Phase::kForward, "b", "output:0"});
+}
+
+TEST_CASE("births: each type has a roundoff of its own", "[diff][births]") {
+  const auto verdict = [](DType dtype, double error) {
+    return compared(with_type(kEqual, dtype), with_type(chain(0, error), dtype)).verdict;
+  };
+  CHECK(verdict(DType::kF32, 50 * kF32) == Verdict::kSame);
+  CHECK(verdict(DType::kF32, 1000 * kF32) == Verdict::kDiverged);
+  CHECK(verdict(DType::kBF16, 2 * kBF16) == Verdict::kSame);
+  CHECK(verdict(DType::kBF16, 20 * kBF16) == Verdict::kDiverged);
+}
+
+TEST_CASE("births: a permutation leaves every average as it was and is one", "[diff][births]") {
+  Run cand = kEqual;
+  std::vector<float>& values = cand.at(0, "b", "output:0").values;
+  std::ranges::rotate(values, values.begin() + 32);
+  for (const DType dtype : {DType::kF32, DType::kBF16}) {
+    const DiffResult result = compared(with_type(kEqual, dtype), with_type(cand, dtype));
+    CHECK(where(result) == Where{0, Phase::kForward, "b", "output:0"});
+    CHECK(result.root->record.comparison.field == diff::Field::kRms);
+    CHECK(result.root->record.comparison.difference == Approx(std::sqrt(2.0)).epsilon(0.6));
+  }
+}
+
+TEST_CASE("births: an output in 16 bits of equal values may not shift its mean",
+          "[diff][births]") {
+  Run base, cand;
+  for (Run* run : {&base, &cand}) {
+    run->add(value(0, "a", "input:0", 0));
+    Item& output = run->add(value(0, "a", "output:0", 0));
+    output.dtype = DType::kBF16;
+    output.values = noisy(0, 1, 65536);
+  }
+  for (float& v : cand.items[1].values) v += 1.0F * static_cast<float>(kBF16);
+  const DiffResult result = compared(base, cand);
+  CHECK(result.verdict == Verdict::kDiverged);
+  CHECK(result.root->record.comparison.field == diff::Field::kMean);
+  Run inexact = cand, other = base;  // behind another difference it says nothing
+  other.items[0].dtype = inexact.items[0].dtype = DType::kBF16;
+  inexact.items[0].values = noisy(kBF16);
+  CHECK(compared(other, inexact).verdict == Verdict::kSame);
+}
+
+TEST_CASE("births: code between modules has what the module around it was given as its sources",
+          "[diff][births]") {
+  const auto run = [](double given, double made, double last) {
+    Run made_run;
+    made_run.add(value(0, "block", "input:0", given));
+    made_run.add(value(0, "block.qkv", "input:0", given));
+    made_run.add(value(0, "block.qkv", "output:0", given));
+    made_run.add(value(0, "block.out", "input:0", made));  // an attention's product
+    made_run.add(value(0, "block.out", "output:0", last));
+    made_run.add(value(0, "block", "output:0", last));
+    return made_run;
+  };
+  const Run base = run(0, 0, 0);
+  CHECK(where(compared(base, run(0, 1e-2, 1e-2))) ==
+        Where{0, Phase::kForward, "block.out", "input:0"});
+  CHECK(compared(base, run(1e-4, 4e-4, 4e-4)).verdict == Verdict::kDiverged);  // given differs
+  CHECK(where(compared(base, run(1e-4, 4e-4, 4e-4))).scope == "block");
+  CHECK(compared(base, run(100 * kF32, 700 * kF32, 700 * kF32)).verdict == Verdict::kSame);
+}
+
+TEST_CASE("births: a module's own parameters are sources, vectors by what they add",
+          "[diff][births]") {
+  const auto run = [](double gradient, double move, double own, double other) {
+    Run made;
+    const auto bias = [&](Phase phase, const char* slot, double by) {
+      std::vector<float> values(64, 0.05F);
+      for (size_t i = 0; i < values.size(); ++i)
+        values[i] += static_cast<float>(i % 2 == 0 ? by : -by);
+      made.add({.phase = phase, .scope = "fc", .slot = slot, .values = values});
+    };
+    bias(Phase::kForward, "param:bias", 0);
+    made.add({.phase = Phase::kBackward, .scope = "fc", .slot = "grad_output:0", .values = noisy(0)});
+    bias(Phase::kBackward, "grad:bias", gradient);
+    bias(Phase::kOptimizer, "param:bias", move);
+    made.add(value(1, "fc", "input:0", 0));
+    made.add(value(1, "fc", "output:0", own));
+    made.add(value(1, "free", "input:0", 0));
+    made.add(value(1, "free", "output:0", other));
+    return made;
+  };
+  const Run base = run(0, 0, 0, 0);
+  CHECK(compared(base, run(1e-8, 1e-3, 1e-3, 0)).verdict == Verdict::kSame);
+  CHECK(where(compared(base, run(1e-8, 1e-3, 1e-3, 1e-3))).scope == "free");
+  CHECK(where(compared(base, run(1e-8, 1e-3, 0.2, 0))).scope == "fc");
+}
+
+TEST_CASE("births: a parameter's gradient is held against the norm of what it sums",
+          "[diff][births]") {
+  const auto run = [](float summed, float seed) {
+    Run made = test::training();
+    made.at(0, "fc1", "grad_output:0").values.assign(16, summed);
+    std::vector<float>& gradient = made.at(0, "fc1", "grad:weight").values;
+    for (size_t i = 0; i < gradient.size(); ++i) {
+      gradient[i] = seed * (i % 2 == 0 ? 1e-7F : -1e-7F);
+    }
+    return made;
+  };
+  CHECK(compared(run(1, 1), run(1, -3)).verdict == Verdict::kSame);
+  CHECK(compared(run(1e-4F, 1), run(1e-4F, -3)).verdict == Verdict::kDiverged);
+}
+
+TEST_CASE("births: a loss is the average of as many rows as its sources have", "[diff][births]") {
+  const auto run = [](double logits, double loss) {
+    Run made;
+    Item& out = made.add(value(0, "", "output:0", logits));
+    out.shape = {64, 16};
+    out.dtype = DType::kBF16;
+    made.add({.phase = Phase::kLoss, .slot = "loss", .values = {static_cast<float>(4 + loss)}});
+    return made;
+  };
+  CHECK(compared(run(0, 0), run(0, 1e-6)).verdict == Verdict::kSame);
+  CHECK(where(compared(run(0, 0), run(0, 1e-3))).slot == "loss");
+  CHECK(compared(run(0, 0), run(2 * kBF16, 1e-2)).verdict == Verdict::kSame);
+  CHECK(where(compared(run(0, 0), run(2 * kBF16, 0.5))).slot == "loss");
+}
+
+TEST_CASE("births: gradients jump where no value before them did", "[diff][births]") {
+  const auto run = [](double forward, double first, double second) {
+    Run made;
+    made.add(value(0, "a", "output:0", forward));
+    Item& one = made.add(value(0, "b", "grad_output:0", first));
+    one.phase = Phase::kBackward;
+    Item& other = made.add(value(0, "a", "grad_output:0", second));
+    other.phase = Phase::kBackward;
+    return made;
+  };
+  const Run base = run(0, 0, 0);
+  CHECK(compared(base, run(100 * kF32, 500 * kF32, 700 * kF32)).verdict == Verdict::kSame);
+  CHECK(where(compared(base, run(100 * kF32, 500 * kF32, 0.5))) ==
+        Where{0, Phase::kBackward, "a", "grad_output:0"});
+}
+
+TEST_CASE("births: updates are judged together, by their norm, their direction and their gradients",
+          "[diff][births]") {
+  // Eight parameters, each moved by `rate` of its gradient and shrunk by `decay`.
+  const auto run = [](double error, double rate, double decay) {
+    Run made;
+    for (const char* scope : {"a", "b", "c", "d", "e", "f", "g", "h"}) {
+      const std::vector<float> weight = noisy(0, 1);
+      const std::vector<float> gradient = noisy(error, static_cast<uint32_t>(scope[0]));
+      std::vector<float> updated = weight;
+      for (size_t i = 0; i < weight.size(); ++i) {
+        updated[i] -= static_cast<float>(rate) * (i % 3 == 0 ? gradient[i] : -gradient[i]) +
+                      static_cast<float>(decay) * weight[i];
+      }
+      made.add({.scope = scope, .slot = "param:w", .values = weight, .shape = {32, 32}});
+      made.add({.phase = Phase::kBackward,
+                .scope = scope,
+                .slot = "grad:w",
+                .values = gradient,
+                .shape = {32, 32}});
+      made.add({.phase = Phase::kOptimizer,
+                .scope = scope,
+                .slot = "param:w",
+                .values = updated,
+                .shape = {32, 32}});
+    }
+    return made;
+  };
+  const Run base = run(0, 1e-2, 0);
+  CHECK(compared(base, run(20 * kF32, 1e-2, 0)).verdict == Verdict::kSame);
+  for (const Run& cand : {run(20 * kF32, 1.1e-2, 0), run(20 * kF32, 1e-2, 1e-3)}) {
+    const DiffResult result = compared(base, cand);
+    REQUIRE(result.root.has_value());
+    CHECK(result.root->record.phase == Phase::kOptimizer);
+    CHECK(result.root->record.comparison.field == diff::Field::kUpdate);
+  }
+  // With equal gradients no other bit is explained.
+  const DiffResult wrong = compared(base, run(0, 1.001e-2, 0));
+  CHECK(where(wrong) == Where{0, Phase::kOptimizer, "a", "param:w"});
+}
+
+TEST_CASE("births: an index that was chosen among values that differ is no root", "[diff][births]") {
+  const auto run = [](double error, float index) {
+    Run made;
+    made.add(value(0, "router", "input:0", error));
+    Item& chosen = made.add({.scope = "router", .slot = "output:1", .values = {index, 2, 3}});
+    chosen.dtype = DType::kI64;
+    return made;
+  };
+  CHECK(where(compared(run(0, 1), run(0, 2))).slot == "output:1");
+  const DiffResult chosen = compared(run(0, 1), run(4 * kF32, 2));
+  CHECK(chosen.verdict == Verdict::kSame);
+  CHECK(count(chosen, Class::kSuspicious) == 1);
+}
+
+TEST_CASE("births: all that was born is listed, the first first", "[diff][births]") {
+  Run cand = kEqual;
+  cand.at(0, "a", "output:0").values = noisy(0.01);
+  cand.at(0, "b", "input:0").values = noisy(0.01);
+  cand.at(0, "b", "output:0").values = noisy(0.9);
+  const DiffResult result = compared(kEqual, cand);
+  REQUIRE(result.births.size() == 2);
+  CHECK(result.births[0].scope == "a");
+  CHECK(result.births[1].scope == "b");
+  CHECK(diff::birth_lines(result)[1].find("is explained") != std::string::npos);
+}
+
+TEST_CASE("births: a trace without sketches is judged by its samples and averages",
+          "[diff][births]") {
+  const auto plain = [](double error) {
+    Run run = chain(0, error);
+    for (Item& item : run.items) item.sketched = false;
+    return run;
+  };
+  CHECK(compared(plain(0), plain(20 * kF32)).verdict == Verdict::kSame);
+  CHECK(where(compared(plain(0), plain(0.1))).scope == "b");
+}
+
+// A network of which the truth is known: each module makes of its inputs what they are, with a gain,
+// and rounding; one of them has a fault, or none.
+TEST_CASE("births: a random model of births and passings-on", "[diff][births][random]") {
+  std::mt19937 random(11);
+  const auto uniform = [&](double low, double high) {
+    return std::uniform_real_distribution<double>(low, high)(random);
+  };
+  int wrong = 0;
+  constexpr int kRuns = 400;
+  for (int i = 0; i < kRuns; ++i) {
+    const bool narrow = random() % 2 == 0;
+    const double unit = narrow ? kBF16 : kF32;
+    const int depth = 3 + static_cast<int>(random() % 6);
+    const int faulty = static_cast<int>(random() % static_cast<uint32_t>(2 * depth));  // or none
+    Run base, cand;
+    double error = random() % 2 == 0 ? 0 : uniform(0, 3) * unit;
+    for (int m = 0; m < depth; ++m) {
+      const std::string scope = "m" + std::to_string(m);
+      const auto add = [&](const char* slot, double of) {
+        for (Run* run : {&base, &cand}) {
+          Item& item = run->add(value(0, scope.c_str(), slot, run == &base ? 0 : of));
+          item.dtype = narrow ? DType::kBF16 : DType::kF32;
+        }
+      };
+      add("input:0", error);
+      error = error * uniform(0.5, 2) + uniform(0, 2) * unit;
+      if (m == faulty) error = std::max(0.3, 40 * error);
+      add("output:0", error);
+    }
+    const DiffResult result = compared(base, cand);
+    const std::string expected = faulty < depth ? "m" + std::to_string(faulty) : "";
+    const std::string found = result.root ? result.root->record.scope : "";
+    wrong += found == expected ? 0 : 1;
+  }
+  CHECK(wrong == 0);
+}

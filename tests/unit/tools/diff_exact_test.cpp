@@ -1,0 +1,174 @@
+// Where nothing differs nothing may; what one run alone has; what was not compared.
+
+#include "tests/unit/tools/diff_command_scene.h"
+
+namespace convtrace::test {
+namespace {
+
+/// The last bits of what fc1 gives and fc2 makes of it.
+Run with_other_bit(Run run = training()) {
+  for (Item* item : {&run.at(1, "fc1", "output:0"), &run.at(1, "fc1", "output:0", 1),
+                     &run.at(1, "fc2", "input:0"), &run.at(1, "fc2", "output:0"),
+                     &run.at(1, "", "output:0")}) {
+    item->values[3] *= 1 + 0x1p-23F;
+  }
+  return run;
+}
+
+Json report(const Run& base, const Run& cand, std::vector<std::string> options = {}) {
+  const Pair pair(base, cand);
+  options.insert(options.begin(), {pair.base, pair.cand, "--json", "-"});
+  return Json::parse(run(options).out);
+}
+
+Run with_fact(Run run, const char* name, const char* value) {
+  run.meta.facts.emplace_back(name, value);
+  return run;
+}
+
+}  // namespace
+
+TEST_CASE("exact: two runs that differ in nothing on a CPU may differ in no bit", "[diff][exact]") {
+  const Json json = report(training(), with_other_bit());
+  CHECK(json["verdict"] == "diverged");
+  CHECK(json["exact"] == true);
+  CHECK(json["root"]["scope"] == "fc1");
+  CHECK(json["root"]["worst_input"] == "identical");
+  CHECK(contains(json["why_exact"], "both ran on the CPU alone"));
+}
+
+TEST_CASE("exact: a hash alone that differs diverges, and who passed it on is no root",
+          "[diff][exact]") {
+  Run cand = training();
+  cand.at(1, "fc2", "input:0").values[0] += 1;
+  cand.at(1, "fc2", "input:0").storage = 0;
+  cand.at(1, "fc2", "output:0").values[0] += 1;
+  const Json json = report(training(), cand);
+  CHECK(json["root"]["scope"] == "fc2");
+  CHECK(json["root"]["slot"] == "input:0");
+}
+
+TEST_CASE("exact: what differs between the runs, or need not repeat, allows rounding",
+          "[diff][exact]") {
+  const Run base = training(), cand = with_other_bit();
+  const auto rounding = [](const Json& json, const char* why) {
+    INFO(json["why_exact"]);
+    CHECK(json["verdict"] == "same");
+    CHECK(json["agreement"] == "rounding");
+    CHECK(json["exact"] == false);
+    CHECK(contains(json["why_exact"], why));
+  };
+  rounding(report(base, cand, {"--exact", "off"}), "--exact off");
+  rounding(report(base, with_fact(cand, "switch.num_threads", "2")), "switch.num_threads");
+  rounding(report(base, with_fact(cand, "code.model.py", "00ff")), "code.model.py");
+  Run other = cand;
+  other.meta.command_line.emplace_back("--fast");
+  rounding(report(base, other), "command line");
+  const auto on_gpu = [](const Run& run) { return with_fact(run, "device.0.name", "H100"); };
+  rounding(report(on_gpu(base), on_gpu(cand)), "need not repeat");
+}
+
+TEST_CASE("exact: deterministic switches, and settings of ours, leave it", "[diff][exact]") {
+  const auto deterministic = [](const Run& run) {
+    return with_fact(with_fact(run, "device.0.name", "H100"), "switch.deterministic_algorithms",
+                     "True");
+  };
+  CHECK(report(deterministic(training()), deterministic(with_other_bit()))["exact"] == true);
+  CHECK(report(training(), with_fact(with_other_bit(), "setting.CONVTRACE_MODE", "stats"))["exact"] ==
+        true);
+  CHECK(report(with_fact(training(), "switch.num_threads", "1"), with_other_bit(),
+               {"--exact", "on"})["exact"] == true);
+}
+
+TEST_CASE("exact: a repetition of the baseline says whether runs repeat", "[diff][exact]") {
+  const auto on_gpu = [](const Run& run) { return with_fact(run, "device.0.name", "H100"); };
+  const Pair pair(on_gpu(training()), on_gpu(with_other_bit()));
+  on_gpu(training()).write(pair.dir / "again.ctrace");
+  const auto told = [&](const std::string& noise) {
+    return Json::parse(
+        run({pair.base, pair.cand, "--json", "-", "--noise", noise}).out);
+  };
+  CHECK(told(pair.dir / "again.ctrace")["verdict"] == "diverged");
+  CHECK(told(pair.cand)["verdict"] == "same");
+  CHECK(contains(told(pair.cand)["why_exact"], "has other bits"));
+}
+
+TEST_CASE("rounding: the text says where it begins, what explains it, what it may hide",
+          "[diff][text]") {
+  const Pair alike(training(), with_other_bit());
+  const std::string text = run({alike.base, alike.cand, "--exact", "off"}).out;
+  CHECK(contains(text, "ROUNDING: no value differs by more than rounding explains"));
+  CHECK(contains(text, "begins at step 1, forward, fc1 (call 0)"));
+  CHECK(contains(text, "nothing that was recorded of the runs explains it"));
+  CHECK(contains(text, "a fault below "));
+  CHECK(contains(text, "would look the same in f32"));
+  const Pair threads(training(), with_fact(with_other_bit(), "switch.num_threads", "2"));
+  CHECK(contains(run({threads.base, threads.cand}).out,
+                 "the runs differ in what explains it: switch.num_threads"));
+  const Pair same(training(), training());
+  CHECK(contains(run({same.base, same.cand}).out,
+                 "IDENTICAL: every compared value has the same bits"));
+}
+
+TEST_CASE("coverage: a run that lost records, or has fewer steps or ranks, is no agreement",
+          "[diff][coverage]") {
+  Run shorter = training(4);
+  shorter.end_before(3);
+  CHECK(report(training(4), shorter)["verdict"] == "incomplete");
+  CHECK(report(shorter, training(4))["verdict"] == "incomplete");
+  scale(shorter.at(1, "fc2", "output:0"), 2);
+  CHECK(report(training(4), shorter)["verdict"] == "diverged");  // which wins
+  Run found = training(4);
+  found.end_before(3);
+  found.add({.kind = Item::Kind::kFinding, .step = 1, .scope = "fc1"});
+  CHECK(report(training(4), found)["verdict"] == "incomplete");  // over the finding
+  CHECK(report(training(4), found, {"--allow-incomplete"})["verdict"] == "findings");
+}
+
+TEST_CASE("coverage: steps that the settings leave out are no gap", "[diff][coverage]") {
+  Run some = training(4);
+  some.end_before(2);
+  some = with_fact(some, "setting.CONVTRACE_STEPS", "0-1");
+  const Json json = report(training(4), some);
+  CHECK(json["verdict"] == "same");
+  CHECK(json["agreement"] == "identical");
+  CHECK(json["incomplete"] == false);
+}
+
+TEST_CASE("one-sided: what one run alone has is listed by module and slot", "[diff][one-sided]") {
+  Run cand = training();
+  for (uint32_t step = 0; step < 2; ++step) {
+    cand.add({.step = step, .scope = "fc1", .slot = "input:mask", .values = {1, 2}});
+  }
+  const Json json = report(training(), cand);
+  CHECK(json["agreement"] == "identical");
+  REQUIRE(json["one_sided"].size() == 1);
+  CHECK(json["one_sided"][0]["in"] == "cand");
+  CHECK(json["one_sided"][0]["scope"] == "fc1");
+  CHECK(json["one_sided"][0]["slot"] == "input:mask");
+  CHECK(json["one_sided"][0]["values"] == 2);
+  CHECK(json["one_sided"][0]["first_step"] == 0);
+  const Pair pair(training(), cand);
+  CHECK(contains(run({pair.base, pair.cand}).out,
+                 "one-sided   candidate: forward, fc1, input:mask (2 values from step 0 on)"));
+  CHECK(report(training(), cand, {"--ignore", "input:mask"})["one_sided"].empty());
+}
+
+TEST_CASE("ignore: what is named may differ in any way, and the report says so", "[diff][ignore]") {
+  Run base = training(), cand = training();
+  for (Run* r : {&base, &cand}) {
+    Item& mask = r->add({.scope = "fc1", .slot = "input:attention_mask", .values = {1, 1, 0}});
+    mask.dtype = format::DType::kI64;
+  }
+  cand.items.back().values = {1, 0, 0};
+  CHECK(report(base, cand)["verdict"] == "diverged");
+  const Json json = report(base, cand, {"--ignore", "re:attention_mask"});
+  CHECK(json["verdict"] == "same");
+  CHECK(json["ignored"] == 1);
+  const Pair pair(base, cand);
+  CHECK(contains(run({pair.base, pair.cand, "--ignore", "re:attention_mask"}).out,
+                 "ignored     1 value differs and is not counted (--ignore)"));
+  CHECK(run({pair.base, pair.cand, "--ignore", "re:("}).code == 2);
+}
+
+}  // namespace convtrace::test

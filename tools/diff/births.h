@@ -1,0 +1,99 @@
+#pragma once
+/// @file births.h
+/// Tells a difference that is a fault from one that is rounding, by where it was born.
+///
+/// A difference is passed on when it is no larger than that of what the value was made of
+/// (sources.h), times what a layer may make of it; else it is born here. A birth is rounding while
+/// it stays near the unit roundoff of the coarsest type involved. The limits are measured:
+/// docs/calibration.md says on what, what each rounding pair came to, and what stays out of sight.
+///
+/// Place:    rank_diff.h, one step after another, match by match in execution order.
+/// Threads:  not thread-safe.
+
+#include <optional>
+#include <span>
+
+#include "tools/diff/noise.h"
+#include "tools/diff/sources.h"
+#include "tools/diff/updates.h"
+
+namespace convtrace::diff {
+
+/// A layer makes at most so much of what it is given. Measured: 4.3.
+inline constexpr double kGain = 8;
+/// Born rounding in units of the roundoff. Sums that are wider than the type round once more at
+/// their end (measured: 3.6); others as often as they have terms (4.3 to 39).
+inline constexpr double kWideSumLimit = 8, kOwnSumLimit = 256;
+/// How much of it the norm may show: of many elements it averages. Measured: 0.48, truncation 1.13.
+inline constexpr double kNormGain = 1.5;
+inline constexpr double kNormShare = 1.0 / 8;
+inline constexpr uint64_t kLeastForNorm = 256;
+/// The mean of an output in 16 bits that is made of equal values, in standard errors of rounding.
+/// Measured: 4.8.
+inline constexpr double kMeanLimit = 10;
+/// A gradient of a parameter is a sum, held against the norm of its terms. Measured: 19.
+inline constexpr double kGradientLimit = 32;
+/// A loss averages over rows. Measured: 5.1.
+inline constexpr double kLossLimit = 16;
+/// What repetitions of the baseline differ by, times this, is noise: an estimate by sketches may be
+/// half as large as another.
+inline constexpr double kNoiseGain = 3;
+
+/// What may differ at all.
+enum class Exactness : uint8_t {
+  kExact,   ///< nothing: both runs do the same, and repeat to the bit
+  kInexact  ///< rounding
+};
+
+class Births {
+ public:
+  Births(format::Definitions& names, Exactness exactness)
+      : exactness_(exactness), sources_(names) {}
+
+  void begin_step(const Lineage& lineage, size_t matches) {
+    sources_.begin_step(lineage, matches);
+    updates_.begin_step();
+  }
+
+  /// Decides what compare() left open.
+  /// @param noise    null: there are no repetitions.
+  /// @param allowed  what the user allows in place of all limits.
+  void judge(uint32_t match, const ValueView& base, const ValueView& cand,
+             const NoiseBand* noise, std::optional<double> allowed, Comparison& comparison);
+
+  /// Updates of parameters are told from rounding only together. To be called behind the last match
+  /// of the step. @return how the updates differ, if that is a fault
+  [[nodiscard]] std::optional<Comparison> judge_updates() const;
+
+  void take_equal_step() { sources_.take_equal_step(); }
+  /// Further products of f32 are rounded to the 10 bits of TF32.
+  void use_tf32() { tf32_ = true; }
+
+ private:
+  struct Limits {
+    double rms = 0, norm = 0, mean = 0;
+  };
+
+  [[nodiscard]] double unit_of(const ValueRecord& record) const;
+  [[nodiscard]] Limits limits_of(const ValueView& base, const ValueView& cand, const Apart& apart,
+                                 const Difference& source) const;
+  void weigh(const Apart& apart, const Limits& limits, const Difference& source,
+             Comparison& comparison) const;
+  [[nodiscard]] static Limits loss_limits(const Apart& apart, const Difference& source);
+  [[nodiscard]] static Class class_of(const Difference& source);
+  void judge_exactly(const ValueView& base, const Apart& apart, const Difference& source,
+                     Comparison& comparison) const;
+  void judge_discrete(const Difference& source, Comparison& comparison) const;
+  void take(uint32_t match, const ValueView& base, const ValueView& cand, const Apart& apart,
+            const Difference& source, const Comparison& comparison);
+  void decide(const ValueView& base, const ValueView& cand, const Apart& apart,
+              const Difference& source, const NoiseBand* noise, Comparison& comparison);
+
+  Exactness exactness_;
+  bool tf32_ = false;
+  bool has_birth_ = false;  ///< behind it everything is apart, by no rounding
+  Sources sources_;
+  Updates updates_;
+};
+
+}  // namespace convtrace::diff

@@ -1,0 +1,106 @@
+#include "tools/diff/updates.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace convtrace::diff {
+namespace {
+
+using format::Sketch;
+using Buckets = std::array<double, Sketch::kBuckets>;
+
+/// A sketch is stored in f32: what is smaller says nothing.
+constexpr double kSketchFloor = 0x1p-22;
+
+Buckets buckets_of(const ValueView& value) {
+  const Sketch& sketch = value.record.stats.sketch;
+  Buckets buckets;
+  for (size_t i = 0; i < buckets.size(); ++i) {
+    buckets[i] = std::ldexp(static_cast<double>(sketch.bucket[i]), sketch.exponent);
+  }
+  return buckets;
+}
+
+Buckets difference(const Buckets& a, const Buckets& b) {
+  Buckets result;
+  for (size_t i = 0; i < result.size(); ++i) result[i] = a[i] - b[i];
+  return result;
+}
+
+double product(const Buckets& a, const Buckets& b) {
+  double sum = 0;
+  for (size_t i = 0; i < a.size(); ++i) sum += a[i] * b[i];
+  return sum;
+}
+
+bool is_sketched(const ValueView& a, const ValueView& b) {
+  return a.record.stats.sketch.is_known() && b.record.stats.sketch.is_known();
+}
+
+Comparison diverged(double difference, double limit) {
+  return {.verdict = Class::kDiverged,
+          .field = Field::kUpdate,
+          .difference = difference,
+          .tolerance = limit,
+          .z = difference / limit,
+          .bits_differ = true,
+          .born = true};
+}
+
+}  // namespace
+
+void Updates::begin_step() {
+  base_base_ = cand_cand_ = apart_apart_ = apart_weight_ = weight_weight_ = 0;
+  gains_.clear();
+  sketched_ = 0;
+}
+
+void Updates::begin_with(const ValueView& base, const ValueView& cand) {
+  if (!is_sketched(base, cand)) return;
+  before_[parameter_key(base.record)] = {buckets_of(base), buckets_of(cand)};
+}
+
+void Updates::take(const ValueView& base, const ValueView& cand, double gradient, double unit) {
+  if (!is_sketched(base, cand)) return;
+  const Parameter now{buckets_of(base), buckets_of(cand)};
+  const auto [entry, is_new] = before_.try_emplace(parameter_key(base.record), now);
+  if (is_new) return;
+  const Parameter before = entry->second;
+  entry->second = now;
+  const Buckets in_base = difference(now.base, before.base);
+  const Buckets in_cand = difference(now.cand, before.cand);
+  const Buckets apart = difference(in_cand, in_base);
+  const double update = std::max(product(in_base, in_base), product(in_cand, in_cand));
+  const double weight = product(before.base, before.base);
+  const double squared = product(apart, apart);
+  // An update that f32 cannot tell from none says nothing of the optimizer.
+  if (update <= kSketchFloor * kSketchFloor * weight) return;
+  base_base_ += product(in_base, in_base);
+  cand_cand_ += product(in_cand, in_cand);
+  apart_apart_ += squared;
+  apart_weight_ += product(apart, before.base);
+  weight_weight_ += weight;
+  ++sketched_;
+  const double expected = std::sqrt(gradient) + unit * std::sqrt(weight / update);
+  if (expected > 0) gains_.push_back(std::sqrt(squared / update) / expected);
+}
+
+std::optional<Comparison> Updates::judge() const {
+  if (base_base_ <= 0 || cand_cand_ <= 0 || apart_apart_ <= 0) return std::nullopt;
+  const double larger = std::max(base_base_, cand_cand_);
+  const double ratio = 1 - std::sqrt(std::min(base_base_, cand_cand_) / larger);
+  if (ratio > kUpdateNormLimit) return diverged(ratio, kUpdateNormLimit);
+  // A single parameter's sketches may point alike by chance.
+  const double by_chance = 1 / std::sqrt(static_cast<double>(sketched_));
+  const double cosine = std::abs(apart_weight_) / std::sqrt(apart_apart_ * weight_weight_);
+  const double limit = std::max(kDecayLimit, by_chance);
+  if (cosine > limit) return diverged(cosine, limit);
+  if (gains_.empty()) return std::nullopt;
+  std::vector<double> gains = gains_;
+  const auto middle = gains.begin() + static_cast<ptrdiff_t>(gains.size() / 2);
+  std::ranges::nth_element(gains, middle);
+  if (*middle > kUpdateGain) return diverged(*middle, kUpdateGain);
+  return std::nullopt;
+}
+
+}  // namespace convtrace::diff
