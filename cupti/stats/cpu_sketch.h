@@ -68,14 +68,15 @@ CONVTRACE_INLINE U32x8 load_groups(const std::byte* turn, const LaneJumps<D>& ju
 
 /// From the groups of eight lanes to their first words, their second words and so on.
 CONVTRACE_INLINE void transpose(U32x8 (&v)[4]) {
-  const U32x8 a = __builtin_shufflevector(v[0], v[1], 0, 8, 1, 9, 4, 12, 5, 13);
-  const U32x8 b = __builtin_shufflevector(v[0], v[1], 2, 10, 3, 11, 6, 14, 7, 15);
-  const U32x8 c = __builtin_shufflevector(v[2], v[3], 0, 8, 1, 9, 4, 12, 5, 13);
-  const U32x8 d = __builtin_shufflevector(v[2], v[3], 2, 10, 3, 11, 6, 14, 7, 15);
-  v[0] = __builtin_shufflevector(a, c, 0, 1, 8, 9, 4, 5, 12, 13);
-  v[1] = __builtin_shufflevector(a, c, 2, 3, 10, 11, 6, 7, 14, 15);
-  v[2] = __builtin_shufflevector(b, d, 0, 1, 8, 9, 4, 5, 12, 13);
-  v[3] = __builtin_shufflevector(b, d, 2, 3, 10, 11, 6, 7, 14, 15);
+  U64x4 half[4];  // of two vectors each: words 0 and 1, words 2 and 3
+  for (uint32_t i = 0; i < 4; i += 2) {
+    half[i] = as<U64x4>(__builtin_shufflevector(v[i], v[i + 1], 0, 8, 1, 9, 4, 12, 5, 13));
+    half[i + 1] = as<U64x4>(__builtin_shufflevector(v[i], v[i + 1], 2, 10, 3, 11, 6, 14, 7, 15));
+  }
+  for (uint32_t i = 0; i < 2; ++i) {
+    v[2 * i] = as<U32x8>(__builtin_shufflevector(half[i], half[i + 2], 0, 4, 2, 6));
+    v[2 * i + 1] = as<U32x8>(__builtin_shufflevector(half[i], half[i + 2], 1, 5, 3, 7));
+  }
 }
 
 /// Sums of the 64 lanes of a tile.
@@ -217,13 +218,12 @@ class TileSketch {
 
 /// Integers have none.
 template <DType D>
-  requires(!kHasSketch<D>)
-class TileSketch<D> {
+requires(!kHasSketch<D>) class TileSketch<D> {
  public:
   explicit TileSketch(uint64_t /*first_element*/) {}
   void add_rows(const std::byte* /*data*/, uint32_t /*rows*/) {}
   void add_any(const std::byte* /*data*/, uint32_t /*bytes*/) {}
-  void close(double (& /*buckets*/)[kSketchBuckets]) {}
+  void close(double (&/*buckets*/)[kSketchBuckets]) {}
 };
 
 }  // namespace
