@@ -1,82 +1,16 @@
-// Part of cpu_tile_impl.h: the lanes of sketch.h, eight at a time.
+// Part of cpu_tile_impl.h: the lanes of sketch.h, eight or sixteen at a time.
 //
-// A vector is four lanes' words of two groups; transposed, it is one word of eight lanes, so that
-// one state of the generator serves the four elements after each other and sums stay where they
-// are: it is the data that is taken from rotated places.
+// Four vectors are the groups of so many lanes; transposed, each is one word of all of them, so
+// that one state of the generator serves the elements of a group after each other. Sums stay where
+// they are: it is the data that is taken from rotated places.
 #pragma once
 
+#include "cupti/stats/cpu_sketch_lanes.h"
 #include "cupti/stats/simd.h"
 #include "cupti/stats/sketch.h"
 
 namespace convtrace::stats {
 namespace {
-
-constexpr uint32_t kSketchLanes = 8;  ///< of one vector
-constexpr uint32_t kSketchVectors = kThreads / kSketchLanes;
-
-/// Which of eight lanes a vector's element belongs to, behind transpose().
-constexpr uint32_t lane_at(uint32_t element) { return element % 4 * 2 + element / 4; }
-
-/// Where eight lanes find their groups in a turn, and how far from the turn's first their states
-/// are.
-template <DType D>
-struct LaneJumps {
-  static constexpr uint32_t kStates = kPerGroup<D> / 4;  ///< of a group
-  alignas(32) uint32_t mul[kStates][kSketchLanes] = {};
-  alignas(32) uint32_t add[kStates][kSketchLanes] = {};
-  uint32_t offset[kSketchLanes] = {};  ///< bytes
-};
-
-/// By rotation, and by vector of the turn.
-template <DType D>
-struct TurnJumps {
-  static constexpr uint32_t kSize = sizeof(typename Element<D>::Bits);
-  LaneJumps<D> of[kSketchPlaces][kSize] = {};
-
-  constexpr TurnJumps() {
-    for (uint32_t rotation = 0; rotation < kSketchPlaces; ++rotation) {
-      for (uint32_t i = 0; i < kSize * kSketchLanes; ++i) {
-        const uint32_t place = (i / kSize - rotation) % kSketchPlaces;
-        const uint32_t group = place * kSize + i % kSize;
-        LaneJumps<D>& jumps = of[rotation][i / kSketchLanes];
-        jumps.offset[i % kSketchLanes] = group * kGroupBytes;
-        for (uint32_t element = 0; element < kSketchLanes; ++element) {
-          if (lane_at(element) != i % kSketchLanes) continue;
-          for (uint32_t k = 0; k < LaneJumps<D>::kStates; ++k) {
-            const SketchStep step = sketch_steps(group * LaneJumps<D>::kStates + k);
-            jumps.mul[k][element] = step.mul;
-            jumps.add[k][element] = step.add;
-          }
-        }
-      }
-    }
-  }
-};
-
-/// The groups of lanes 2 v and 2 v + 1. Only types of one byte have them at two places.
-template <DType D>
-CONVTRACE_INLINE U32x8 load_groups(const std::byte* turn, const LaneJumps<D>& jumps, uint32_t v) {
-  if constexpr (sizeof(typename Element<D>::Bits) == 1) {
-    using U32x4 = Vector<uint32_t, 16>;
-    return __builtin_shufflevector(load<U32x4>(turn + jumps.offset[2 * v]),
-                                   load<U32x4>(turn + jumps.offset[2 * v + 1]), 0, 1, 2, 3, 4, 5, 6,
-                                   7);
-  } else {
-    return load<U32x8>(turn + jumps.offset[2 * v]);
-  }
-}
-
-/// From the groups of eight lanes to their first words, their second words and so on.
-CONVTRACE_INLINE void transpose(U32x8 (&v)[4]) {
-  const U32x8 a = __builtin_shufflevector(v[0], v[1], 0, 8, 1, 9, 4, 12, 5, 13);
-  const U32x8 b = __builtin_shufflevector(v[0], v[1], 2, 10, 3, 11, 6, 14, 7, 15);
-  const U32x8 c = __builtin_shufflevector(v[2], v[3], 0, 8, 1, 9, 4, 12, 5, 13);
-  const U32x8 d = __builtin_shufflevector(v[2], v[3], 2, 10, 3, 11, 6, 14, 7, 15);
-  v[0] = __builtin_shufflevector(a, c, 0, 1, 8, 9, 4, 5, 12, 13);
-  v[1] = __builtin_shufflevector(a, c, 2, 3, 10, 11, 6, 7, 14, 15);
-  v[2] = __builtin_shufflevector(b, d, 0, 1, 8, 9, 4, 5, 12, 13);
-  v[3] = __builtin_shufflevector(b, d, 2, 3, 10, 11, 6, 7, 14, 15);
-}
 
 /// Sums of the 64 lanes of a tile.
 template <DType D>
@@ -118,8 +52,8 @@ class TileSketch {
     flush();
     SketchPair lanes[kThreads];
     for (uint32_t i = 0; i < kThreads; ++i) {
-      const uint32_t vector = i / kSketchLanes * kSketchLanes;
-      SketchPair& lane = lanes[vector + (kWide64 ? i % kSketchLanes : lane_at(i % kSketchLanes))];
+      const uint32_t in_vector = i % kSketchLanes<D>;
+      SketchPair& lane = lanes[kWide64 ? i : i - in_vector + lane_at<D>(in_vector)];
       for (uint32_t parity = 0; parity < 2; ++parity) lane.sum[parity] = total_[parity][i];
     }
     for (uint32_t i = 0; i < kSketchBuckets; ++i)
@@ -151,7 +85,7 @@ class TileSketch {
         turns[i] = walk_.turn();
         walk_.template skip<1>();
       }
-      for (uint32_t vector = 0; vector < kSketchVectors; ++vector)
+      for (uint32_t vector = 0; vector < kThreads / kSketchLanes<D>; ++vector)
         add_vector(data, rows, turns, vector);
     }
   }
@@ -175,32 +109,34 @@ class TileSketch {
     constexpr uint32_t kSize = sizeof(Bits);
     constexpr uint32_t kPerWord = 4 / kSize;
     constexpr uint32_t kStates = LaneJumps<D>::kStates;
-    const uint32_t turn_of_row = vector / kSize;
+    constexpr uint32_t kOfTurn = TurnJumps<D>::kVectors;
+    using Words = LaneWords<D>;
+    using Sums = LaneSumsOf<D>;
+    const uint32_t turn_of_row = vector / kOfTurn;
+    const uint32_t first = vector * kSketchLanes<D>;
     data += turn_of_row * kTurnElements * kSize;
-    F32x8 sum[2] = {load<F32x8>(chain_[0] + vector * kSketchLanes),
-                    load<F32x8>(chain_[1] + vector * kSketchLanes)};
+    Sums sum[2] = {load<Sums>(chain_[0] + first), load<Sums>(chain_[1] + first)};
     for (uint32_t row = 0; row < rows; ++row, data += kRowBytes) {
       const SketchTurn turn = turns[row * kTurnsPerRow<D> + turn_of_row];
-      const LaneJumps<D>& jumps = kJumps.of[turn.rotation][vector % kSize];
-      U32x8 words[4];
-      for (uint32_t v = 0; v < 4; ++v) words[v] = load_groups<D>(data, jumps, v);
+      const LaneJumps<D>& jumps = kJumps.of[turn.rotation][vector % kOfTurn];
+      Words words[4];
+      for (uint32_t i = 0; i < 4; ++i) words[i] = load_groups<D>(data, jumps, i);
       transpose(words);
-      U32x8 states[kStates];
+      Words states[kStates];
       for (uint32_t k = 0; k < kStates; ++k)
-        states[k] = load<U32x8>(jumps.mul[k]) * turn.signs + load<U32x8>(jumps.add[k]);
+        states[k] = load<Words>(jumps.mul[k]) * turn.signs + load<Words>(jumps.add[k]);
       for (uint32_t e = 0; e < kPerGroup<D>; ++e) {
-        const U32x8 top = words[e / kPerWord] << (32 - 8 * kSize * (e % kPerWord + 1));
-        const U32x8 sign = (states[e / 4] << e % 4) & 0x80000000;
-        sum[e % 2] = fma_lanes(as<F32x8>(unscaled(top)), as<F32x8>(sign | kFactor), sum[e % 2]);
+        const Words top = words[e / kPerWord] << (32 - 8 * kSize * (e % kPerWord + 1));
+        const Words sign = (states[e / 4] << e % 4) & 0x80000000;
+        sum[e % 2] = fma_lanes(as<Sums>(unscaled(top)), as<Sums>(sign | kFactor), sum[e % 2]);
       }
     }
-    for (uint32_t parity = 0; parity < 2; ++parity)
-      store(chain_[parity] + vector * kSketchLanes, sum[parity]);
+    for (uint32_t parity = 0; parity < 2; ++parity) store(chain_[parity] + first, sum[parity]);
   }
 
   /// An element in the upper bits of a word as an f32, but for a power of two: narrow_value() by a
   /// factor that goes into the other one. Both products are exact.
-  CONVTRACE_INLINE static U32x8 unscaled(U32x8 top) {
+  CONVTRACE_INLINE static LaneWords<D> unscaled(LaneWords<D> top) {
     constexpr uint32_t kSize = sizeof(Bits);
     constexpr uint32_t kMagnitude = static_cast<uint32_t>(E::kMagnitudeMask) << (32 - 8 * kSize);
     return (top & 0x80000000) | ((top & kMagnitude) >> (9 + E::kMantissa - 8 * kSize));
@@ -217,13 +153,12 @@ class TileSketch {
 
 /// Integers have none.
 template <DType D>
-  requires(!kHasSketch<D>)
-class TileSketch<D> {
+requires(!kHasSketch<D>) class TileSketch<D> {
  public:
   explicit TileSketch(uint64_t /*first_element*/) {}
   void add_rows(const std::byte* /*data*/, uint32_t /*rows*/) {}
   void add_any(const std::byte* /*data*/, uint32_t /*bytes*/) {}
-  void close(double (& /*buckets*/)[kSketchBuckets]) {}
+  void close(double (&/*buckets*/)[kSketchBuckets]) {}
 };
 
 }  // namespace

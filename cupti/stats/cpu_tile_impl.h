@@ -2,8 +2,8 @@
 // CONVTRACE_CPU_TILE as the name of its function.
 //
 // The tile is taken in blocks that stay in the first-level cache, each walked four times: counts
-// and extremes, floating sums, sketch, hash. Four simple loops keep their accumulators in registers; one
-// loop with all of them would not.
+// and extremes, floating sums, sketch, hash. Four simple loops keep their accumulators in
+// registers; one loop with all of them would not.
 #pragma once
 
 #include <type_traits>

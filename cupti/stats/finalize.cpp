@@ -114,12 +114,12 @@ Stats finalize(const Partial& total, DType dtype, const Tiling& tiling) noexcept
   stats.subnormal = counts.subnormal;
   stats.saturated = counts.saturated;
   switch (walked_dtype(dtype)) {
-#define CONVTRACE_X(D)                             \
-  case DType::D:                                   \
-    set_extremes<DType::D>(total.extremes, stats); \
-    set_sums<DType::D>(total, stats);              \
+#define CONVTRACE_X(D)                                           \
+  case DType::D:                                                 \
+    set_extremes<DType::D>(total.extremes, stats);               \
+    set_sums<DType::D>(total, stats);                            \
     if (kHasSketch<DType::D> && stats.count > format::kMaxWhole) \
-      stats.sketch = make_sketch(total.sketch);    \
+      stats.sketch = make_sketch(total.sketch);                  \
     break;
     CONVTRACE_WALKED_DTYPES(CONVTRACE_X)
 #undef CONVTRACE_X

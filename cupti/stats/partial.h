@@ -59,7 +59,7 @@ struct Partial {
   double squares = 0;        ///< unshifted, for l2
   uint64_t int_sum[2] = {};  ///< integers: 128 bits, two's complement, low half first
   uint64_t int_l1[2] = {};
-  uint64_t hash = 0;  ///< without the length
+  uint64_t hash = 0;                   ///< without the length
   double sketch[kSketchBuckets] = {};  ///< floats; scaled as sketch.h has it
 };
 

@@ -138,10 +138,9 @@ CONVTRACE_INLINE F64s fma_lanes(F64s a, F64s b, F64s c) {
 using U64x4 = Vector<uint64_t, 32>;
 using U32x8 = Vector<uint32_t, 32>;
 
-/// So does the sketch, whose groups of 16 bytes come from places of 64 bytes and less.
 using F32x8 = Vector<float, 32>;
 
-/// The same in f32. Without the instruction f64 does: it holds the product, and its 53 bits are
+/// a * b + c in f32. Without the instruction f64 does: it holds the product, and its 53 bits are
 /// enough for the second rounding to change nothing (2 * 24 + 2 <= 53).
 CONVTRACE_INLINE F32x8 fma_lanes(F32x8 a, F32x8 b, F32x8 c) {
 #if defined(__FMA__)
@@ -152,6 +151,13 @@ CONVTRACE_INLINE F32x8 fma_lanes(F32x8 a, F32x8 b, F32x8 c) {
   return __builtin_convertvector(product + __builtin_convertvector(c, F64x8), F32x8);
 #endif
 }
+
+#if defined(__AVX512F__)
+CONVTRACE_INLINE Vector<float, 64> fma_lanes(Vector<float, 64> a, Vector<float, 64> b,
+                                             Vector<float, 64> c) {
+  return _mm512_fmadd_ps(a, b, c);
+}
+#endif
 
 /// Products of the lower halves of 64-bit lanes.
 CONVTRACE_INLINE U64x4 mul_low_halves(U64x4 a, U64x4 b) {

@@ -4,11 +4,11 @@
 /// other.
 ///
 /// A turn of 128 elements has eight places of 16. Lane l takes one group of 16 bytes of each row:
-/// of turn l / (8 s) of the row, s the bytes of an element, the group l mod s of what falls on place
-/// l / s mod 8. It adds the group's elements with even and with odd index to two running sums in
-/// f32, which go to f64 after 32 additions each (4096 elements of the tile); f64 is summed in f64.
-/// A device thread that takes the same group of every row, as thread_tile.h does, gets a lane's
-/// running sums by shuffles inside a warp where the rotation changes.
+/// of turn l / (8 s) of the row, s the bytes of an element, the group l mod s of what falls on
+/// place l / s mod 8. It adds the group's elements with even and with odd index to two running sums
+/// in f32, which go to f64 after 32 additions each (4096 elements of the tile); f64 is summed in
+/// f64. A device thread that takes the same group of every row, as thread_tile.h does, gets a
+/// lane's running sums by shuffles inside a warp where the rotation changes.
 ///
 /// Values are scaled by 2^-32, so that no sum of the largest finite values overflows. Adding a zero
 /// changes no sum but for the sign of a zero, which ends in finalize.h.
@@ -40,8 +40,7 @@ inline constexpr uint32_t kChainRows = kPerGroup<D> == 2 ? 0 : kChainElements / 
 template <typename Sum>
 CONVTRACE_HD Sum sketch_factor(uint32_t sign) {
   if constexpr (sizeof(Sum) == 8) {
-    return __builtin_bit_cast(double,
-                              uint64_t{sign} << 32 | uint64_t{1023 + kSketchScale} << 52);
+    return __builtin_bit_cast(double, uint64_t{sign} << 32 | uint64_t{1023 + kSketchScale} << 52);
   } else {
     return __builtin_bit_cast(float, sign | uint32_t{127 + kSketchScale} << 23);
   }
@@ -77,8 +76,7 @@ CONVTRACE_HD SketchPair sketch_lane(const Source& source, TileExtent tile, uint3
 #endif
   for (uint64_t begin = turn_of_row * kTurnElements; begin < tile.count; begin += kPerRow<D>) {
     const SketchTurn turn = walk.turn();
-    const uint32_t of_turn =
-        (place - turn.rotation) % kSketchPlaces * kPlaceElements + in_place;
+    const uint32_t of_turn = (place - turn.rotation) % kSketchPlaces * kPlaceElements + in_place;
     const uint64_t first = begin + of_turn;
     if (first < tile.count) {
       const uint64_t left = tile.count - first;

@@ -45,7 +45,8 @@ CONVTRACE_HD constexpr SketchStep sketch_steps(uint64_t count) {
 inline constexpr uint32_t kSketchPlaces = 8;
 inline constexpr uint32_t kPlaceElements = 16;  ///< neighbours at one place, in two buckets
 inline constexpr uint32_t kTurnElements = kSketchPlaces * kPlaceElements;  ///< each place once
-inline constexpr uint32_t kSegmentTurns = 4;  ///< of one rotation, but for half a round in odd turns
+inline constexpr uint32_t kSegmentTurns =
+    4;  ///< of one rotation, but for half a round in odd turns
 inline constexpr uint32_t kTurnStates = kTurnElements / 4;
 
 /// What all elements of one turn share.

@@ -12,6 +12,8 @@
 ///   narrow_sums.h   the same in pairs of f32: another variant, for GPUs with slow f64
 ///   tally.h         counts and extremes of a thread
 ///   accumulator.h   what a thread gathers, and a tile's result
+///   sketch_index.h  the bucket and the sign of an element in a sketch
+///   sketch.h        a tile's sketch
 ///   partial.h       how consecutive tiles merge
 ///   finalize.h      divisions and square roots, on the host
 ///
@@ -26,4 +28,5 @@
 #include "cupti/stats/finalize.h"
 #include "cupti/stats/hash.h"
 #include "cupti/stats/partial.h"
+#include "cupti/stats/sketch.h"
 #include "cupti/stats/tiling.h"

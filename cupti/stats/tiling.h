@@ -77,7 +77,8 @@ CONVTRACE_HD constexpr uint32_t sample_count(uint64_t count) {
 /// @return the element that sample i < sample_count(count) is: floor(i * count / 8) of large
 /// tensors.
 CONVTRACE_HD constexpr uint64_t sample_position(uint32_t i, uint64_t count) {
-  return count <= kWholeCount ? i : count / kSampleCount * i + count % kSampleCount * i / kSampleCount;
+  return count <= kWholeCount ? i
+                              : count / kSampleCount * i + count % kSampleCount * i / kSampleCount;
 }
 
 /// Combines 64 values of consecutive threads into the first: inside each half with strides 16 to 1

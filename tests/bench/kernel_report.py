@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""What the compiler makes of the statistics kernel, for every GPU that it is built for: two tables in Markdown.
+"""What the compiler makes of the statistics kernel, for every GPU that it is built for: three tables in Markdown.
 
 usage: kernel_report.py [--nvcc PATH] [--nvdisasm PATH] [SM...]      all architectures of the build; no GPU is needed
 
 Registers, stack and spills are ptxas's. Instructions an element are those of the shortest way once around the loop over
 chunks (thread_tile.h) that loads a chunk and multiplies every element: the way of ordinary values. In brackets: how many
-of them are f64 arithmetic; how many go to local memory, if any. nvdisasm is part of a CUDA toolkit and of the Python
-package nvidia-cuda-nvdisasm.
+of them are f64 arithmetic; how many go to local memory, if any. The third table has the second pass over a tile, which
+makes its sketch, and what a sketch would add to a kernel that reads once: the loop of sketch_loop.cu without and with it.
+nvdisasm is part of a CUDA toolkit and of the Python package nvidia-cuda-nvdisasm.
 """
 import argparse
 import collections
@@ -21,9 +22,13 @@ import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 KERNELS = ROOT / "cupti" / "stats" / "kernels"
+SKETCH_LOOP = ROOT / "tests" / "bench" / "sketch_loop.cu"
+FLAGS = ("-std=c++20", "-O3", "--expt-relaxed-constexpr", f"-I{ROOT}")
 SLOW_F64 = {"75", "86", "89", "120"}  # where floats of up to 32 bits are summed by narrow_sums.h
 GROUP_BYTES, CHUNK_GROUPS, BLOCK_THREADS, SM_REGISTERS = 16, 4, 64, 65536
 BUDGET = {8: 72, 4: 36, 2: 18, 1: 9}  # what an SM of an H100 issues while 3.2 TB/s arrive
+SKETCHED = ("f32", "bf16", "f8e4m3fn")
+SKETCH_PASS = re.compile(r"gather_sketchI\S*?DTypeE(\d+)E")
 FUNCTION = re.compile(r"gather_withI\S*?DTypeE(\d+)ENS1_\d+(Wide|Narrow)Sums")
 
 
@@ -45,9 +50,9 @@ def functions(dot):
         yield cluster.split('"')[0], blocks, edges
 
 
-def shortest_turn(blocks, edges, multiply, elements):
-    """Operations of the shortest cycle with the loads of a chunk and two products (f32: four) an element."""
-    wanted = (CHUNK_GROUPS, elements * (2 if multiply == "DFMA" else 4))
+def shortest_turn(blocks, edges, multiply, products, loads=CHUNK_GROUPS):
+    """Operations of the shortest cycle with so many loads of groups and so many products."""
+    wanted = (loads, products)
 
     def add(got, block):
         ops = blocks[block]
@@ -72,14 +77,18 @@ def shortest_turn(blocks, edges, multiply, elements):
     return [op for block in best[1] for op in blocks[block]] if best else None
 
 
+def disassembled(tools, cubin):
+    return list(functions(subprocess.run([tools.nvdisasm, "-bbcfg", cubin], check=True, capture_output=True, text=True).stdout))
+
+
 class Compiled:
     """One architecture's code."""
 
     def __init__(self, tools, sm, folder):
         cubin = pathlib.Path(folder) / f"stats_{sm}.cubin"
         done = subprocess.run(
-            [tools.nvcc, "-std=c++20", "-O3", "--expt-relaxed-constexpr", f"-I{ROOT}", "-gencode", f"arch=compute_75,code=sm_{sm}",
-             "-Xptxas", "-v", "-cubin", "-o", cubin, KERNELS / "stats_kernel.cu"], check=True, capture_output=True, text=True)
+            [tools.nvcc, *FLAGS, "-gencode", f"arch=compute_75,code=sm_{sm}", "-Xptxas", "-v", "-cubin",
+             "-o", cubin, KERNELS / "stats_kernel.cu"], check=True, capture_output=True, text=True)
         self.spilled = {}
         for name, stored in re.findall(r"Function properties for (\S+)\n.*?(\d+) bytes spill stores", done.stdout + done.stderr):
             if int(stored):
@@ -87,12 +96,15 @@ class Compiled:
         of_kernel = re.search(r"entry function 'convtrace_stats'.*?Used (\d+) registers.*?(\d+) bytes cumulative stack",
                               done.stdout + done.stderr, re.DOTALL)
         self.registers, self.stack = map(int, of_kernel.groups())
-        self.dot = subprocess.run([tools.nvdisasm, "-bbcfg", cubin], check=True, capture_output=True, text=True).stdout
+        self.functions = disassembled(tools, cubin)
+        loop = pathlib.Path(folder) / f"loop_{sm}.cubin"
+        subprocess.run([tools.nvcc, *FLAGS, "-gencode", f"arch=compute_75,code=sm_{sm}", "-cubin", "-o", loop, SKETCH_LOOP], check=True)
+        self.loops = {name: code for name, *code in disassembled(tools, loop)}
 
     def per_element(self, narrow):
         """{dtype: [instructions, f64 operations, accesses of local memory]}, each by element."""
         found = {}
-        for name, blocks, edges in functions(self.dot):
+        for name, blocks, edges in self.functions:
             match = FUNCTION.search(name)
             if match:
                 found[int(match.group(1)), match.group(2)] = blocks, edges
@@ -100,11 +112,25 @@ class Compiled:
         for dtype, (name, size) in dtypes().items():
             sums = "Narrow" if narrow and (dtype, "Narrow") in found else "Wide"
             elements = CHUNK_GROUPS * GROUP_BYTES // size
-            ops = shortest_turn(*found[dtype, sums], "FFMA" if sums == "Narrow" else "DFMA", elements)
+            products = ("FFMA", 4 * elements) if sums == "Narrow" else ("DFMA", 2 * elements)
+            ops = shortest_turn(*found[dtype, sums], *products)
             if ops is None:
                 sys.exit(f"no loop over chunks for {name}: the kernel has another form than this program knows")
             result[dtype] = [sum(op.startswith(starts) for op in ops) / elements
                              for starts in (("",), ("DADD", "DMUL", "DFMA"), ("LDL", "STL"))]
+        return result
+
+    def of_sketch(self):
+        """{type: instructions an element (of the second pass, of the loop without, of the loop with a sketch)}."""
+        passes = {int(match.group(1)): code for name, *code in self.functions if (match := SKETCH_PASS.search(name))}
+        result = {}
+        for dtype, (name, size) in dtypes().items():
+            if name in SKETCHED:
+                group = GROUP_BYTES // size
+                chunk = CHUNK_GROUPS * group
+                result[name] = (len(shortest_turn(*passes[dtype], "FFMA", group, loads=1)) / group,
+                                len(shortest_turn(*self.loops["sketch_loop_bare"], "FFMA", 0)) / chunk,
+                                len(shortest_turn(*self.loops[f"sketch_loop_{name}"], "FFMA", chunk)) / chunk)
         return result
 
 
@@ -115,7 +141,7 @@ def main():
     parser.add_argument("sm", nargs="*", default=re.findall(r"\bsm_(\d+)", (KERNELS / "CMakeLists.txt").read_text()))
     tools = parser.parse_args()
     print("| GPU | registers | blocks an SM | stack | spilled |\n|---|---|---|---|---|")
-    columns, names = {}, dtypes()
+    columns, sketches, names = {}, {}, dtypes()
     with tempfile.TemporaryDirectory() as folder:
         for sm in tools.sm:
             compiled = Compiled(tools, sm, folder)
@@ -128,6 +154,7 @@ def main():
             blocks = SM_REGISTERS // (-(-compiled.registers // 8) * 8 * BLOCK_THREADS)
             print(f"| sm_{sm} | {compiled.registers} | {blocks} | {compiled.stack} | {', '.join(spilled) or 'nothing'} |", flush=True)
             columns[sm] = compiled.per_element(sm in SLOW_F64)
+            sketches[sm] = compiled.of_sketch()
     print("\n| type | budget | " + " | ".join(f"sm_{sm}" for sm in columns) + " |\n|---|---|" + "---|" * len(columns))
     for dtype, (name, size) in names.items():
         cells = []
@@ -135,6 +162,10 @@ def main():
             instructions, wide, local = values[dtype]
             cells.append(f"{instructions:.1f} ({wide:.0f}" + (f"; {local:.1f})" if local >= 0.05 else ")"))
         print(f"| {name} | {BUDGET[size]} | " + " | ".join(cells) + " |")
+    print("\n| GPU | type | second pass | a bare loop | the same with a sketch |\n|---|---|---|---|---|")
+    for sm, types in sketches.items():
+        for name, numbers in types.items():
+            print(f"| sm_{sm} | {name} | " + " | ".join(f"{number:.1f}" for number in numbers) + " |")
 
 
 if __name__ == "__main__":

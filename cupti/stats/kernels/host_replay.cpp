@@ -89,9 +89,9 @@ void sum_lanes(const BlockInput& in, SketchPair* lanes) {
 void sketch_tile(const BlockInput& in, double* buckets) {
   SketchPair lanes[kThreads];
   switch (static_cast<DType>(in.tensor.dtype)) {
-#define CONVTRACE_X(D)               \
-  case DType::D:                     \
-    sum_lanes<DType::D>(in, lanes);  \
+#define CONVTRACE_X(D)              \
+  case DType::D:                    \
+    sum_lanes<DType::D>(in, lanes); \
     break;
     CONVTRACE_WALKED_DTYPES(CONVTRACE_X)
 #undef CONVTRACE_X

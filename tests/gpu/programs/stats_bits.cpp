@@ -168,8 +168,7 @@ bool same(const format::TensorStats& got, const stats::StatsResult& want) {
     exact.sum = want.stats.sum, exact.l1 = want.stats.l1, exact.l2 = want.stats.l2;
     exact.mean = want.stats.mean, exact.std = want.stats.std;
   }
-  return test::same_bits(exact, want.stats) &&
-         std::ranges::equal(got.range_hashes, ranges) &&
+  return test::same_bits(exact, want.stats) && std::ranges::equal(got.range_hashes, ranges) &&
          std::ranges::equal(got.samples, std::span(want.samples, want.sample_bytes));
 }
 

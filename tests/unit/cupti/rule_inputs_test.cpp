@@ -29,7 +29,7 @@ TEST_CASE("rule inputs: what a rule names as input is told as it was in front of
   CHECK(values[1].stats.max == format::Scalar::f64(0));
   CHECK(scene.definitions.text(values[2].slot) == "arg:0");
   CHECK(values[2].stats.max == format::Scalar::f64(2));
-  CHECK(values[2].samples.size() == 8 * sizeof(float));
+  CHECK(values[2].samples.size() == 16 * sizeof(float));  // all that there are
   CHECK(values[2].leading.size() == 12 * sizeof(float));
 }
 

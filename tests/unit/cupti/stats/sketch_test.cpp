@@ -26,7 +26,8 @@ std::vector<uint8_t> finite_values(DType dtype, uint64_t count, uint64_t seed) {
   for (uint64_t i = 0; i < count; ++i) {
     uint64_t bits = random() & (UINT64_MAX >> (64 - 8 * size));
     if (!std::isfinite(static_cast<double>(decode(dtype, bits).value)) ||
-        decode(dtype, bits).kind != Decoded::Kind::kFinite || std::fabs(decode(dtype, bits).value) > 1024) {
+        decode(dtype, bits).kind != Decoded::Kind::kFinite ||
+        std::fabs(decode(dtype, bits).value) > 1024) {
       bits = float_bits(dtype).one;
     }
     std::memcpy(&bytes[i * size], &bits, size);
@@ -147,7 +148,8 @@ TEST_CASE("sketch: sums of tensors have the sums of their sketches", "[stats][sk
     CHECK(of_a[i] - of_b[i] == of_difference[i]);
   }
   double squares = 0;
-  for (const float value : apart) squares += static_cast<double>(value) * static_cast<double>(value);
+  for (const float value : apart)
+    squares += static_cast<double>(value) * static_cast<double>(value);
   CHECK(length_of(of_difference) == Approx(std::sqrt(squares)).epsilon(0.5));
 }
 
@@ -200,7 +202,9 @@ TEST_CASE("sketch: what is not finite counts as zero", "[stats][sketch]") {
       auto without = with;
       const auto bits = float_bits(dtype);
       for (uint64_t i = 0; i < count; i += 1 + i % 700) {
-        const uint64_t strange = i % 3 == 0 ? bits.nan : i % 3 == 1 ? bits.inf : bits.inf | bits.sign;
+        const uint64_t strange = i % 3 == 0   ? bits.nan
+                                 : i % 3 == 1 ? bits.inf
+                                              : bits.inf | bits.sign;
         std::memcpy(&with[i * size], &strange, size);
         std::memset(&without[i * size], 0, size);
       }
@@ -274,7 +278,8 @@ TEST_CASE("sketch: floats of more than 16 elements have one, nothing else has", 
 
 TEST_CASE("sketch: a complex tensor has that of its real view", "[stats][sketch]") {
   const auto bytes = finite_values(DType::kF32, 20'000, 6);
-  require_same_sketch(sketch_of(view_of(bytes, DType::kC64)), sketch_of(view_of(bytes, DType::kF32)));
+  require_same_sketch(sketch_of(view_of(bytes, DType::kC64)),
+                      sketch_of(view_of(bytes, DType::kF32)));
 }
 
 }  // namespace

@@ -24,8 +24,8 @@ inline std::vector<PlainPlace> plain_places(uint64_t count, uint32_t signs = 0x9
     if (i != 0 && i % 4 == 0) signs = 1664525 * signs + 1013904223;
     if (i != 0 && i % 512 == 0) places = 1664525 * places + 1013904223;
     const uint64_t place = (i / 16 + 4 * (i / 128) + (places >> 29)) % 8;
-    made.push_back({static_cast<uint32_t>(8 * (i % 2) + place),
-                    (signs >> (31 - i % 4)) % 2 == 0 ? 1 : -1});
+    made.push_back(
+        {static_cast<uint32_t>(8 * (i % 2) + place), (signs >> (31 - i % 4)) % 2 == 0 ? 1 : -1});
   }
   return made;
 }
