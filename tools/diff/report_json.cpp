@@ -95,6 +95,9 @@ Json root_json(const std::optional<RootReport>& root) {
   json["inputs_agree"] = agrees(root->worst_input);
   json["worst_input"] = to_string(root->worst_input);
   json["rounding_enlarged"] = root->rounding_enlarged;
+  json["module_class"] = text_or_null(root->code.module_class);
+  json["forward"] = text_or_null(root->code.forward);
+  json["called"] = text_or_null(root->code.call);
   json["gradients"] = Json::array();
   for (const RecordReport& gradient : root->gradients) {
     json["gradients"].push_back({{"scope", gradient.scope},
@@ -224,6 +227,24 @@ Json preflight_json(const std::vector<PreflightEntry>& entries) {
   return list;
 }
 
+Json facts_json(const std::vector<FactDifference>& facts) {
+  Json list = Json::array();
+  for (const FactDifference& fact : facts) {
+    list.push_back({{"kind", to_string(fact.kind)},
+                    {"name", fact.name},
+                    {"base", fact.base ? Json(*fact.base) : Json()},
+                    {"cand", fact.cand ? Json(*fact.cand) : Json()},
+                    {"rank", fact.rank},
+                    {"step", fact.step},
+                    {"scope", fact.scope},
+                    {"first", fact.first},
+                    {"module_class", text_or_null(fact.module_class)},
+                    {"modules", fact.modules},
+                    {"configuration", fact.configuration}});
+  }
+  return list;
+}
+
 }  // namespace
 
 Json per_step_json(const DiffResult& result) {
@@ -242,6 +263,7 @@ Json json_report(const DiffResult& result) {
   }
   json["compared"] = {{"values", result.values}, {"launches", result.launches}};
   json["preflight"] = preflight_json(result.preflight);
+  json["facts"] = facts_json(result.facts);
   json["renamed"] = renamed_json(result.renamed);
   json["findings"] = {{"base", findings_json(result.base_findings)},
                       {"cand", findings_json(result.cand_findings)}};

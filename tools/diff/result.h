@@ -15,6 +15,7 @@
 #include "tools/diff/align.h"
 #include "tools/diff/compare.h"
 #include "tools/diff/elements.h"
+#include "tools/diff/facts.h"
 #include "tools/diff/replicas.h"
 #include "tools/diff/step_summary.h"
 
@@ -103,6 +104,8 @@ struct RootReport {
   bool rounding_enlarged = false;
   /// Initial parameters differ: the runs never were the same.
   bool weights_differ = false;
+  /// Of the module, where its facts were recorded.
+  CodePlace code{};
 };
 
 struct FindingReport {
@@ -171,6 +174,7 @@ struct DiffResult {
   std::vector<AliasDifference> alias_patterns;
   std::vector<StepSummary> summaries;  ///< of all ranks
   std::vector<PreflightEntry> preflight;
+  std::vector<FactDifference> facts;   ///< configuration first
   std::vector<RenamedModule> renamed;  ///< by the baseline's name
   Findings base_findings, cand_findings;
   std::vector<std::string> incomplete;  ///< why; empty when both runs were compared to their ends

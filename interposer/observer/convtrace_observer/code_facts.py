@@ -42,8 +42,9 @@ class Code:
         name = self._short.get(path)
         if name is None:
             folders = [os.path.join(os.path.abspath(folder), "") for folder in (*own_folders(), *sys.path)]
-            inside = max((folder for folder in folders if path.startswith(folder)), key=len, default="")
-            name = self._short[path] = path[len(inside):]
+            whole = os.path.normpath(path)
+            inside = max((folder for folder in folders if whole.startswith(folder)), key=len, default="")
+            name = self._short[path] = whole[len(inside):]
         return name
 
     def of_class(self, kind):
@@ -65,6 +66,7 @@ def files():
         path = getattr(module, "__file__", None)
         if not isinstance(path, str) or not path.endswith(".py") or any(one in path for one in _INSTALLED):
             continue
+        path = os.path.normpath(path)
         folder = next((folder for folder in folders if path.startswith(folder)), None)
         if folder is None or path.startswith(_NOT_THE_PROGRAMS) or not os.path.isfile(path):
             continue
