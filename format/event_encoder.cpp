@@ -28,6 +28,7 @@ size_t variable_bytes(const TensorStats& e) {
 }
 size_t variable_bytes(const Finding& e) { return e.message.size(); }
 size_t variable_bytes(const Diagnostic& e) { return e.site.size() + e.message.size(); }
+size_t variable_bytes(const Fact& e) { return e.value.size(); }
 size_t variable_bytes(const auto&) { return 0; }
 
 bool within_limits(const Launch& e) { return e.operands.size() <= kMaxOperands; }
@@ -91,6 +92,10 @@ struct EventEncoder::Columns {
   void put(const Step& e) {
     step_index.put(step_count++, e.index - last_index);
     last_index = e.index;
+  }
+  void put(const Fact& e) {
+    rare.put(e);
+    summer.add(e);
   }
   void put(const auto& rare_event) { rare.put(rare_event); }
 };
@@ -179,7 +184,9 @@ Status EventEncoder::add(const Event& event) {
     to.put_header(e.header, event.index());
     to.put(e);
     to.summary.urgent |= is_urgent(e);
-    to.summary.notes |= kIsNote<std::remove_cvref_t<decltype(e)>>;
+    using Kind = std::remove_cvref_t<decltype(e)>;
+    to.summary.notes |= kIsNote<Kind>;
+    to.summary.facts |= std::is_same_v<Kind, Fact>;
     to.unmeasured_bytes += variable_bytes(e);
     return true;
   };

@@ -27,6 +27,7 @@ struct ChunkSummary {
   uint32_t event_count = 0;
   bool urgent = false;  ///< holds an error finding
   bool notes = false;   ///< holds a finding or a loss
+  bool facts = false;   ///< holds a fact
 };
 
 class EventEncoder {

@@ -405,15 +405,28 @@ struct Op {
   StackId stack;  ///< input: where its memory was allocated; stack, death: where that happened
 };
 
+/// What decides results and is no tensor, from this event on: a module's class and its settings, a
+/// setting of an optimizer, the state of a random generator. Recorded when first seen and when it
+/// changed.
+struct Fact {
+  EventHeader header;
+  StringId scope;  ///< qualified module name, or none: of the program
+  StringId name;   ///< "class", "attributes", "optimizer.0.0.lr", "rng.torch", ...
+  std::string_view value;
+};
+
+/// Facts that say where code stands. They decide nothing: a line above them moves them.
+inline bool is_location(std::string_view fact) { return fact == "forward" || fact == "call"; }
+
 /// The order of alternatives is the stored event kind: append only.
 using Event = std::variant<Launch, TensorStats, Alloc, Free, Copy, Scope, Step, Finding, Diagnostic,
-                           Loss, Cost, Sync, Op>;
+                           Loss, Cost, Sync, Op, Fact>;
 
 /// @return the value of `record` in JSON for each alternative of Event.
 constexpr std::string_view event_name(size_t index) {
   constexpr std::string_view kNames[] = {"launch", "stats", "alloc",   "free",       "copy",
                                          "scope",  "step",  "finding", "diagnostic", "loss",
-                                         "cost",   "sync",  "op"};
+                                         "cost",   "sync",  "op",    "fact"};
   static_assert(std::variant_size_v<Event> == std::size(kNames));
   return index < std::size(kNames) ? kNames[index] : "unknown";
 }

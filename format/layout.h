@@ -54,6 +54,7 @@ inline constexpr uint8_t kFlagUrgent = 0x01;  ///< EVENTS: holds an error findin
 inline constexpr uint8_t kFlagConsolidated = 0x02;
 /// EVENTS: holds a finding or a loss, which who skips equal steps still wants to see.
 inline constexpr uint8_t kFlagNotes = 0x04;
+inline constexpr uint8_t kFlagFacts = 0x08;  ///< EVENTS: holds a fact
 inline constexpr uint8_t kReservedFlags = 0xF0;
 
 struct FileHeader {

@@ -16,7 +16,7 @@ uint64_t mix(const std::array<uint64_t, N>& words) {
 constexpr uint64_t pair(uint32_t low, uint32_t high) { return uint64_t{high} << 32 | low; }
 
 // The first word of a key.
-constexpr uint64_t kLaunchKey = 0, kValueKey = 1;
+constexpr uint64_t kLaunchKey = 0, kValueKey = 1, kFactKey = 2;
 
 }  // namespace
 
@@ -122,6 +122,12 @@ void StepSummer::add(const TensorStats& e) {
   const uint64_t occurrence = occurrence_of(key, e.header.step);
   sums.key_sum += occurrence;
   sums.value_sum += mix<2>({occurrence, e.stats.hash});
+}
+
+void StepSummer::add(const Fact& e) {
+  if (is_location(definitions_.text(e.name))) return;
+  sums_of(e.header.step).value_sum +=
+      mix<4>({kFactKey, text_hash(e.scope), text_hash(e.name), checksum64(bytes_of(e.value))});
 }
 
 const std::vector<StepSums>& StepSummer::sums() {

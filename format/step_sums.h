@@ -24,7 +24,8 @@ struct StepSums {
   uint64_t launches = 0;   ///< number of Launch events
   uint64_t values = 0;     ///< number of TensorStats
   uint64_t key_sum = 0;    ///< over the stable keys of both
-  uint64_t value_sum = 0;  ///< over (stable key, hash) of TensorStats
+  /// Over (stable key, hash) of TensorStats, and over facts but for locations.
+  uint64_t value_sum = 0;
   constexpr bool operator==(const StepSums&) const = default;
 };
 
@@ -50,6 +51,7 @@ class StepSummer {
   /// the order of the first ones since clear(). So a key is computed once.
   void add(const Launch& event, uint32_t signature);
   void add(const TensorStats& event);
+  void add(const Fact& event);
 
   /// @return the sums of what was added since the last clear(), ascending by step.
   [[nodiscard]] const std::vector<StepSums>& sums();

@@ -187,6 +187,7 @@ Status TraceWriter::Impl::flush() {
   RecordHeader header{.kind = RecordKind::kEvents};
   if (summary.urgent) header.flags |= kFlagUrgent;
   if (summary.notes) header.flags |= kFlagNotes;
+  if (summary.facts) header.flags |= kFlagFacts;
   header.time_begin_ns = summary.time_begin_ns;
   header.time_end_ns = summary.time_end_ns;
   header.step_begin = summary.step_begin;

@@ -85,7 +85,7 @@ struct EventDecoder::Impl {
   PackedColumn step_index;
   size_t step_row = 0;
   uint32_t last_index = 0;
-  size_t finding_row = 0, diagnostic_row = 0, loss_row = 0, cost_row = 0;
+  size_t finding_row = 0, diagnostic_row = 0, loss_row = 0, cost_row = 0, fact_row = 0;
   std::vector<uint64_t> newest;  ///< by launch: generation of the last Alloc before it
 
   // The batch that is given out: the events of a kind are made together, which spares the processor
@@ -136,7 +136,7 @@ bool EventDecoder::Impl::bind(const wire::Chunk& from, uint32_t item_count, size
   const std::array<uint32_t, 256> rows = count_kinds(kinds);
   chunk = &from;
   position = step_row = last_index = 0;
-  finding_row = diagnostic_row = loss_row = cost_row = 0;
+  finding_row = diagnostic_row = loss_row = cost_row = fact_row = 0;
   first_seq = from.first_seq();
   last = {.seq = 0, .t_ns = from.first_t_ns(), .step = 0, .thread = 0};
   const auto fits = [this, &rows](size_t kind, auto& table, const auto* columns) {
@@ -150,7 +150,8 @@ bool EventDecoder::Impl::bind(const wire::Chunk& from, uint32_t item_count, size
          fits(5, scope, from.scope()) && step_index.bind(from.step_index(), rows[6], 4) &&
          rows_of(from.finding()) == rows[7] && rows_of(from.diagnostic()) == rows[8] &&
          rows_of(from.loss()) == rows[9] && rows_of(from.cost()) == rows[10] &&
-         fits(11, sync, from.sync()) && fits(12, op, from.op()) && rare_texts_fit(from, raw_bytes);
+         fits(11, sync, from.sync()) && fits(12, op, from.op()) &&
+         rows_of(from.fact()) == rows[13] && rare_texts_fit(from, raw_bytes);
 }
 
 bool EventDecoder::Impl::bind_launches(const wire::Chunk& from, size_t row_count) {
@@ -218,6 +219,7 @@ std::span<const Event> EventDecoder::Impl::make_batch() {
   make_tables<Cost>(10, chunk->cost(), cost_row);
   make_rows(11, sync);
   make_rows(12, op);
+  make_tables<Fact>(13, chunk->fact(), fact_row);
   return {events.data(), leave_out_not_understood(count, not_wanted)};
 }
 
@@ -282,7 +284,7 @@ bool EventDecoder::resolved_by(const DefinitionCheck& check) const {
   };
   return impl.chunk != nullptr && resolved(0, impl.launch) && resolved(1, impl.stats) &&
          resolved(2, impl.alloc) && resolved(3, impl.free) && resolved(5, impl.scope) &&
-         resolved(12, impl.op) && findings_resolved_by(check, *impl.chunk);
+         resolved(12, impl.op) && rare_resolved_by(check, *impl.chunk);
 }
 
 std::span<const Event> EventDecoder::next() {

@@ -23,7 +23,7 @@ using format::RecordKind;
 struct Span {
   uint64_t time_begin_ns = 0, time_end_ns = 0;
   uint32_t step_begin = format::kNoStep, step_end = format::kNoStep;
-  bool urgent = false, notes = false, any = false;
+  bool urgent = false, notes = false, facts = false, any = false;
 
   void add(const format::Event& event) {
     const format::EventHeader& header = header_of(event);
@@ -37,12 +37,14 @@ struct Span {
     const auto* finding = std::get_if<format::Finding>(&event);
     urgent = urgent || (finding != nullptr && finding->level == format::Level::kError);
     notes = notes || finding != nullptr || std::holds_alternative<format::Loss>(event);
+    facts = facts || std::holds_alternative<format::Fact>(event);
   }
   [[nodiscard]] bool agrees(const RecordHeader& header) const {
     return time_begin_ns == header.time_begin_ns && time_end_ns == header.time_end_ns &&
            step_begin == header.step_begin && step_end == header.step_end &&
            urgent == ((header.flags & format::kFlagUrgent) != 0) &&
-           notes == ((header.flags & format::kFlagNotes) != 0);
+           notes == ((header.flags & format::kFlagNotes) != 0) &&
+           facts == ((header.flags & format::kFlagFacts) != 0);
   }
 };
 

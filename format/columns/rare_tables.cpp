@@ -68,11 +68,21 @@ void RareTables::put(const Cost& e) {
   bytes_ += kTableBytes;
 }
 
+void RareTables::put(const Fact& e) {
+  auto to = std::make_unique<wire::FactT>();
+  to->scope = e.scope.value;
+  to->name = e.name.value;
+  to->value = cut(e.value);
+  fact_.push_back(std::move(to));
+  bytes_ += kTableBytes + e.value.size();
+}
+
 void RareTables::move_to(wire::ChunkT& chunk) {
   chunk.finding = std::move(finding_);
   chunk.diagnostic = std::move(diagnostic_);
   chunk.loss = std::move(loss_);
   chunk.cost = std::move(cost_);
+  chunk.fact = std::move(fact_);
 }
 
 void RareTables::clear() {
@@ -80,6 +90,7 @@ void RareTables::clear() {
   diagnostic_.clear();
   loss_.clear();
   cost_.clear();
+  fact_.clear();
   bytes_ = 0;
 }
 

@@ -16,6 +16,7 @@ namespace wire {
 struct ChunkT;
 struct CostT;
 struct DiagnosticT;
+struct FactT;
 struct FindingT;
 struct LossT;
 }  // namespace wire
@@ -30,6 +31,7 @@ class RareTables {
   void put(const Diagnostic& event);
   void put(const Loss& event);
   void put(const Cost& event);
+  void put(const Fact& event);
 
   /// @return about how many bytes the tables will take.
   [[nodiscard]] size_t packed_bytes() const { return bytes_; }
@@ -41,6 +43,7 @@ class RareTables {
   std::vector<std::unique_ptr<wire::DiagnosticT>> diagnostic_;
   std::vector<std::unique_ptr<wire::LossT>> loss_;
   std::vector<std::unique_ptr<wire::CostT>> cost_;
+  std::vector<std::unique_ptr<wire::FactT>> fact_;
   size_t bytes_ = 0;
 };
 

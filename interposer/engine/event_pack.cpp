@@ -29,6 +29,8 @@ void for_each_borrowed(E& event, F&& f) {
   } else if constexpr (std::is_same_v<T, format::Diagnostic>) {
     f(event.site);
     f(event.message);
+  } else if constexpr (std::is_same_v<T, format::Fact>) {
+    f(event.value);
   }
 }
 

@@ -37,6 +37,7 @@ enum convtrace_message_kind {
   CONVTRACE_MSG_DIAGNOSTIC = 9,
   CONVTRACE_MSG_OP_BEGIN = 10,
   CONVTRACE_MSG_TENSOR_STACK = 11,
+  CONVTRACE_MSG_EVENT_FACT = 12,
 };
 
 struct convtrace_message {
@@ -117,6 +118,14 @@ struct convtrace_frames {
 struct convtrace_fact {
   struct convtrace_message message;
   uint32_t name, value;
+};
+
+/// A fact of the running program, from this step on: an event of its own. The value is no interned
+/// text, because most values come once.
+struct convtrace_event_fact {
+  struct convtrace_message message;
+  uint32_t scope, name, value_bytes, reserved;
+  /* char value[value_bytes], padded to 8 bytes */
 };
 
 struct convtrace_loss {

@@ -65,6 +65,7 @@ class ObserverPort::Batch {
   bool op_stack(const Message& message, format::StringId of);
   bool storage_dead(const Message& message);
   bool fact(const Message& message);
+  bool event_fact(const Message& message);
   bool loss(const Message& message);
   bool diagnostic(const Message& message);
 
@@ -129,6 +130,8 @@ bool ObserverPort::Batch::handle(const Message& message) {
       return storage_dead(message);
     case CONVTRACE_MSG_FACT:
       return fact(message);
+    case CONVTRACE_MSG_EVENT_FACT:
+      return event_fact(message);
     case CONVTRACE_MSG_LOSS:
       return loss(message);
     case CONVTRACE_MSG_DIAGNOSTIC:
@@ -366,6 +369,20 @@ bool ObserverPort::Batch::fact(const Message& message) {
   if (!fixed) return false;
   around_.host.on_fact(around_.definitions.text(format::StringId{fixed->name}),
                        around_.definitions.text(format::StringId{fixed->value}));
+  return true;
+}
+
+bool ObserverPort::Batch::event_fact(const Message& message) {
+  const auto fixed = message.as<convtrace_event_fact>();
+  if (!fixed || fixed->value_bytes > format::kMaxStringBytes) return false;
+  std::string value(fixed->value_bytes, '\0');
+  if (!message.copy(sizeof *fixed, value.size(), value.data())) return false;
+  format::Fact event;
+  event.header.step = around_.steps.step();
+  event.scope = format::StringId{fixed->scope};
+  event.name = format::StringId{fixed->name};
+  event.value = value;
+  around_.sink.emit(event);
   return true;
 }
 

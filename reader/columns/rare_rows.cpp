@@ -13,6 +13,13 @@ std::string_view text(const flatbuffers::String* string) {
   return string != nullptr ? std::string_view(string->c_str(), string->size()) : std::string_view();
 }
 
+/// Whether `holds` for each row of a table that may be absent.
+template <typename Table, typename Holds>
+bool all_rows(const flatbuffers::Vector<flatbuffers::Offset<Table>>* rows, const Holds& holds) {
+  return rows == nullptr ||
+         std::ranges::all_of(*rows, [&holds](const Table* row) { return holds(*row); });
+}
+
 }  // namespace
 
 bool read(const wire::Finding& from, format::Finding& e) {
@@ -59,30 +66,31 @@ bool read(const wire::Cost& from, format::Cost& e) {
   return true;
 }
 
+bool read(const wire::Fact& from, format::Fact& e) {
+  e.scope = {from.scope()};
+  e.name = {from.name()};
+  e.value = text(from.value());
+  return true;
+}
+
 bool rare_texts_fit(const wire::Chunk& chunk, size_t raw_bytes) {
   TextBudget budget(raw_bytes);
   const auto fits = [&budget](const flatbuffers::String* string) {
     return text(string).size() <= format::kMaxStringBytes && budget.take(string);
   };
-  if (chunk.finding() != nullptr) {
-    for (const wire::Finding* row : *chunk.finding()) {
-      if (!fits(row->message())) return false;
-    }
-  }
-  if (chunk.diagnostic() != nullptr) {
-    for (const wire::Diagnostic* row : *chunk.diagnostic()) {
-      if (!fits(row->site()) || !fits(row->message())) return false;
-    }
-  }
-  return true;
+  return all_rows(chunk.finding(), [&](const auto& row) { return fits(row.message()); }) &&
+         all_rows(chunk.diagnostic(),
+                  [&](const auto& row) { return fits(row.site()) && fits(row.message()); }) &&
+         all_rows(chunk.fact(), [&](const auto& row) { return fits(row.value()); });
 }
 
-bool findings_resolved_by(const DefinitionCheck& check, const wire::Chunk& chunk) {
-  if (chunk.finding() == nullptr) return true;
-  return std::ranges::all_of(*chunk.finding(), [&check](const wire::Finding* row) {
-    format::Finding finding;
-    return !read(*row, finding) || check.resolves(finding);
-  });
+bool rare_resolved_by(const DefinitionCheck& check, const wire::Chunk& chunk) {
+  const auto resolves = [&check]<typename Event>(const auto& row, Event event) {
+    return !read(row, event) || check.resolves(event);
+  };
+  return all_rows(chunk.finding(),
+                  [&](const auto& row) { return resolves(row, format::Finding{}); }) &&
+         all_rows(chunk.fact(), [&](const auto& row) { return resolves(row, format::Fact{}); });
 }
 
 }  // namespace convtrace::reader

@@ -18,11 +18,12 @@ bool read(const wire::Finding& from, format::Finding& event);
 bool read(const wire::Diagnostic& from, format::Diagnostic& event);
 bool read(const wire::Loss& from, format::Loss& event);
 bool read(const wire::Cost& from, format::Cost& event);
+bool read(const wire::Fact& from, format::Fact& event);
 
 /// @return whether the texts of all tables are within the limits of a payload of `raw_bytes`.
 [[nodiscard]] bool rare_texts_fit(const wire::Chunk& chunk, size_t raw_bytes);
 
-/// @return whether all that the findings name is defined.
-[[nodiscard]] bool findings_resolved_by(const DefinitionCheck& check, const wire::Chunk& chunk);
+/// @return whether all that findings and facts name is defined.
+[[nodiscard]] bool rare_resolved_by(const DefinitionCheck& check, const wire::Chunk& chunk);
 
 }  // namespace convtrace::reader

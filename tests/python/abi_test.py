@@ -27,6 +27,7 @@ LAYOUTS = {
         "storage_base", "storage_bytes", "version", "borrows")),
     "FRAMES_MESSAGE": ("frames", MESSAGE + ("storage", "frame_count")),
     "FACT_MESSAGE": ("fact", MESSAGE + ("name", "value")),
+    "EVENT_FACT_MESSAGE": ("event_fact", MESSAGE + ("scope", "name", "value_bytes")),
     "LOSS_MESSAGE": ("loss", MESSAGE + ("reason", "count")),
     "DIAGNOSTIC_MESSAGE": ("diagnostic", MESSAGE + ("level", "site", "text")),
 }
@@ -35,6 +36,7 @@ CONSTANTS = {
     "CONVTRACE_MSG_TENSOR": engine.TENSOR,
     "CONVTRACE_MSG_OP_BEGIN": engine.OP_BEGIN,
     "CONVTRACE_MSG_TENSOR_STACK": engine.TENSOR_STACK,
+    "CONVTRACE_MSG_EVENT_FACT": engine.EVENT_FACT,
     "CONVTRACE_MSG_SCOPE": engine.SCOPE,
     "CONVTRACE_MSG_STEP": engine.STEP,
     "CONVTRACE_MSG_OP": engine.OP,

@@ -143,6 +143,12 @@ class FakeEngine:
         begin.kind = "op_begin"
         return begin
 
+    def _decode_12(self, data):
+        _, _, _, scope, name, size = engine.EVENT_FACT_MESSAGE.unpack_from(data)
+        start = engine.EVENT_FACT_MESSAGE.size
+        return SimpleNamespace(kind="event_fact", scope=self.texts[scope], name=self.texts[name],
+                               value=data[start:start + size].decode())
+
 
 def observe(torch, mode="stats", settings=()):
     """Installs an observer over a fresh fake engine. @return (fake, observer)"""

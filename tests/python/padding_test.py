@@ -21,7 +21,7 @@ class Padding(ObservedTest):
         self.assertEqual(self.marked(), [
             ("0", 0, "input:0", None, (engine.EMBEDDING, 4)),
             ("0", 0, "input:input", None, (engine.EMBEDDING, 4)),
-            ("", 1, "input:0", None, (engine.EMBEDDING, 0))])
+            ("EmbeddingBag", 0, "input:0", None, (engine.EMBEDDING, 0))])
 
     def test_an_embedding_without_one_is_a_module_like_others(self):
         model = nn.Sequential(nn.Embedding(5, 3))

@@ -46,7 +46,7 @@ class Steps(ObservedTest):
         for message in self.fake.messages:
             if message.kind == "step":
                 step = message.index
-            elif (message.kind == "scope" and message.enter and message.scope == ""
+            elif (message.kind == "scope" and message.enter and message.scope in ("", "MSELoss")
                   and message.phase != "backward"):
                 found.append(step)
         return found
@@ -255,6 +255,7 @@ class Steps(ObservedTest):
             return loss
 
         self.fake.messages.clear()
+        self.observer.names.clear()  # as in a program of its own
         optimizer.step(closure=bind(closure))
         optimizer.step(bind(closure))
         told = [(t.scope, t.slot) for t in self.fake.of("tensor") if t.phase in ("backward", "optimizer")

@@ -133,6 +133,10 @@ struct Describer {
     text.fields(header, place, moment, declares, schema, written, reported, borrows, op, slot,
                 device, address, bytes, value, storage_bytes, stack);
   }
+  void operator()(const Fact& e) {
+    const auto& [header, scope, name, value] = e;
+    text.fields(header, scope, name, value);
+  }
 };
 
 }  // namespace

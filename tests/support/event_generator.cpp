@@ -182,6 +182,10 @@ class EventGenerator::Filler {
     (*this)(header, place, moment, declares, schema, written, reported, borrows, op, slot, device,
             address, bytes, value, storage_bytes, stack);
   }
+  void fill(Fact& e) {
+    auto& [header, scope, name, value] = e;
+    (*this)(header, scope, name, value);
+  }
 
  private:
   uint64_t bits() {
@@ -194,7 +198,8 @@ class EventGenerator::Filler {
 
 Event EventGenerator::make(size_t kind) {
   static const Event kAll[] = {Launch{},  TensorStats{}, Alloc{}, Free{}, Copy{}, Scope{}, Step{},
-                               Finding{}, Diagnostic{},  Loss{},  Cost{}, Sync{}, Op{}};
+                               Finding{}, Diagnostic{},  Loss{},  Cost{}, Sync{}, Op{},
+                               Fact{}};
   static_assert(std::size(kAll) == std::variant_size_v<Event>);
   Event event = kAll[kind];
   Filler filler(*this);

@@ -117,6 +117,16 @@ class MessageBatch {
     return add(CONVTRACE_MSG_FACT, message);
   }
 
+  MessageBatch& event_fact(uint32_t scope, uint32_t name, std::string_view value) {
+    convtrace_event_fact message{};
+    message.scope = scope;
+    message.name = name;
+    message.value_bytes = static_cast<uint32_t>(value.size());
+    std::vector<char> padded(value.begin(), value.end());
+    padded.resize((value.size() + 7) / 8 * 8);
+    return add(CONVTRACE_MSG_EVENT_FACT, message, std::as_bytes(std::span(padded)));
+  }
+
   MessageBatch& loss(format::LossReason reason, uint64_t count) {
     convtrace_loss message{};
     message.reason = static_cast<uint8_t>(reason);

@@ -285,6 +285,15 @@ TraceBuilder& TraceBuilder::finding(const FindingSpec& spec) {
   return event(e);
 }
 
+TraceBuilder& TraceBuilder::told(const ScopeName& scope, std::string_view name,
+                                 std::string_view value) {
+  Fact e;
+  if (scope) e.scope = definitions().intern(*scope);
+  e.name = definitions().intern(name);
+  e.value = value;
+  return event(e);
+}
+
 TraceBuilder& TraceBuilder::diagnostic(Level level, std::string_view site,
                                        std::string_view message) {
   Diagnostic e;

@@ -139,6 +139,8 @@ class TraceBuilder {
   TraceBuilder& leave(std::string_view scope, format::Phase phase = format::Phase::kForward,
                       uint32_t call = 0);
   TraceBuilder& finding(const FindingSpec& spec);
+  /// A fact event. `scope` none: of the program.
+  TraceBuilder& told(const ScopeName& scope, std::string_view name, std::string_view value);
   TraceBuilder& diagnostic(format::Level level, std::string_view site, std::string_view message);
   TraceBuilder& loss(format::LossReason reason, uint64_t count);
   TraceBuilder& cost(uint64_t host_ns, uint64_t device_ns, uint64_t bytes);

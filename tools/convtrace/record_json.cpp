@@ -210,6 +210,12 @@ class Filler {
     json_["stack"] = stack_json(definitions_, e.stack);
   }
 
+  void operator()(const format::Fact& e) {
+    json_["scope"] = text_json(definitions_, e.scope);
+    json_["name"] = text_json(definitions_, e.name);
+    json_["value"] = e.value;
+  }
+
  private:
   void place(const format::Place& place) {
     json_["phase"] = to_string(place.phase);

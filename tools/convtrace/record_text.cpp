@@ -155,6 +155,12 @@ class Describer {
     if (e.written) details += "  written";
   }
 
+  void operator()(const format::Fact& e) {
+    const std::string scope = name_text(definitions_, e.scope);
+    place = !e.scope ? "-" : scope.empty() ? "." : scope;
+    details = name_text(definitions_, e.name) + ": " + escape_text(e.value);
+  }
+
  private:
   void memory(const auto& e) {
     details = address_text(e.address) + "  " + counted(e.bytes, "byte") + "  generation " +

@@ -17,6 +17,7 @@ void print_report(Output& output, const std::string& path, const Stripped& strip
               counted(stripped.bytes, "byte"));
   output.line("left out: raw values of " + counted(stripped.values, "tensor") + ", " +
               counted(stripped.stacks, "stack") + ", " + counted(stripped.diagnostics, "message") +
+              ", " + counted(stripped.locations, "location") +
               ", command line, host and paths");
 }
 
@@ -27,7 +28,8 @@ Json report_json(const std::string& path, const Stripped& stripped) {
   json["bytes"] = stripped.bytes;
   json["left_out"] = {{"tensors", stripped.values},
                       {"stacks", stripped.stacks},
-                      {"diagnostics", stripped.diagnostics}};
+                      {"diagnostics", stripped.diagnostics},
+                      {"locations", stripped.locations}};
   return json;
 }
 

@@ -17,9 +17,11 @@ constexpr std::string_view kFileSettings[] = {"setting.CONVTRACE_OUTPUT",
                                               "setting.CONVTRACE_CONFIG", "setting.CONVTRACE_CUPTI",
                                               "setting.CONVTRACE_LOG_FILE"};
 
+bool has_path(std::string_view value) { return value.find('/') != std::string_view::npos; }
+
 /// A value with a slash names a path: of a library, of a home.
 bool is_private(const std::string& name, const std::string& value) {
-  return value.find('/') != std::string::npos ||
+  return has_path(value) ||
          std::ranges::find(kFileSettings, name) != std::end(kFileSettings);
 }
 
@@ -51,12 +53,17 @@ Status define_without_stacks(const format::Definitions& all, format::Definitions
 
 class Stripper {
  public:
-  Stripper(format::TraceWriter& writer, bool hashes_only)
-      : writer_(writer), hashes_only_(hashes_only) {}
+  Stripper(format::TraceWriter& writer, const format::Definitions& names, bool hashes_only)
+      : writer_(writer), names_(names), hashes_only_(hashes_only) {}
 
   Status copy(const format::Event& event) {
     if (std::holds_alternative<format::Diagnostic>(event)) {
       ++result_.diagnostics;
+      return kOkStatus;
+    }
+    const auto* fact = std::get_if<format::Fact>(&event);
+    if (fact != nullptr && (format::is_location(names_.text(fact->name)) || has_path(fact->value))) {
+      ++result_.locations;
       return kOkStatus;
     }
     format::Event stripped = event;
@@ -95,6 +102,7 @@ class Stripper {
   }
 
   format::TraceWriter& writer_;
+  const format::Definitions& names_;
   const bool hashes_only_;
   Stripped result_;
 };
@@ -108,7 +116,7 @@ Result<Stripped> strip(reader::TraceReader& trace, std::unique_ptr<format::Sink>
   auto made = format::TraceWriter::create(std::move(sink), meta_of(trace.meta()), kept);
   if (!made.ok()) return made.status();
   format::TraceWriter& writer = *made.value();
-  Stripper stripper(writer, hashes_only);
+  Stripper stripper(writer, kept, hashes_only);
   while (const format::Event* event = trace.next()) CONVTRACE_TRY(stripper.copy(*event));
   CONVTRACE_TRY(writer.close());
   Stripped result = stripper.result();

@@ -19,6 +19,7 @@ struct Stripped {
   uint64_t values = 0;       ///< tensors whose raw elements are left out
   uint64_t stacks = 0;       ///< call stacks left out
   uint64_t diagnostics = 0;  ///< messages left out
+  uint64_t locations = 0;    ///< facts left out that name a file
 };
 
 /// @param trace        at its first event; read to its end.

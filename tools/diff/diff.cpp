@@ -10,6 +10,7 @@
 #include "tools/diff/cause.h"
 #include "tools/diff/equal_steps.h"
 #include "tools/diff/exactness.h"
+#include "tools/diff/fact_root.h"
 #include "tools/diff/preflight.h"
 #include "tools/diff/snapshot_pairs.h"
 #include "tools/diff/trace_set.h"
@@ -138,8 +139,22 @@ class Diff {
     add_findings(result_.cand_findings, cand->findings(), pair.rank);
     AliasPatterns::compare(base->alias_patterns(), cand->alias_patterns(), pair.rank, names_,
                            result_.alias_patterns);
+    compare_facts(base_file, cand_file, pair.rank, diff.outcome());
     add_outcome(pair.rank, std::move(diff.outcome()), *base, *cand);
     return true;
+  }
+
+  /// Up to the root: what differs behind it is no cause of it.
+  void compare_facts(const TraceFile& base, const TraceFile& cand, uint32_t rank,
+                     const RankOutcome& outcome) {
+    facts_.compare_code(base.meta, cand.meta);
+    if (!outcome.last_base_step || !outcome.last_cand_step) return;
+    uint32_t last = std::min(*outcome.last_base_step, *outcome.last_cand_step);
+    if (outcome.root) last = std::min(last, outcome.root->record.step);
+    if (!facts_.compare_rank(base.path, cand.path, rank, last, outcome.renamed)) {
+      result_.incomplete.push_back("rank " + std::to_string(rank) +
+                                   ": facts could not be compared");
+    }
   }
 
   [[nodiscard]] EqualSteps equal_steps(const StepStream& base, const StepStream& cand,
@@ -323,6 +338,11 @@ class Diff {
   }
 
   void decide() {
+    result_.facts = facts_.differences();
+    if (auto setting = setting_root(result_)) result_.root = std::move(setting);
+    for (std::optional<RootReport>* root : {&result_.root, &result_.first_bit_difference}) {
+      if (*root) (*root)->code = facts_.place_of((*root)->record.scope);
+    }
     std::ranges::sort(result_.renamed, {}, &RenamedModule::base);
     std::ranges::stable_sort(result_.births, {}, &RecordReport::step);
     if (result_.births.size() > kMaxBirths) result_.births.resize(kMaxBirths);
@@ -350,6 +370,7 @@ class Diff {
   TraceSet base_, cand_;
   std::vector<TraceSet> noise_;
   ReplicaCheck base_replicas_, cand_replicas_;
+  FactDiff facts_;
   bool many_ranks_ = false;
   bool allow_incomplete_ = false;
   bool asks_for_other_steps_ = false, asks_for_other_ranks_ = false;

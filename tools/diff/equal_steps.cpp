@@ -24,6 +24,13 @@ bool same_keys(const StepSums& a, const StepSums& b) {
   return a.launches == b.launches && a.values == b.values && a.key_sum == b.key_sum;
 }
 
+/// Of the steps with values or launches: one with facts alone is compared by them (facts.h).
+std::vector<StepSums> steps_of(const reader::TraceReader& trace) {
+  std::vector<StepSums> sums = reader::load_step_sums(trace.container());
+  std::erase_if(sums, [](const StepSums& step) { return step.values + step.launches == 0; });
+  return sums;
+}
+
 bool any_of(const std::vector<uint32_t>& steps, const format::RecordHeader& chunk) {
   const auto first = std::ranges::lower_bound(steps, chunk.step_begin);
   return first != steps.end() && *first <= chunk.step_end;
@@ -36,8 +43,7 @@ EqualSteps::EqualSteps(const reader::TraceReader& base, const reader::TraceReade
   for (const reader::TraceReader* trace : {&base, &cand}) {
     if (trace->state() == reader::TraceState::kDamaged) return;
   }
-  const std::vector<StepSums> ours = reader::load_step_sums(base.container());
-  const std::vector<StepSums> theirs = reader::load_step_sums(cand.container());
+  const std::vector<StepSums> ours = steps_of(base), theirs = steps_of(cand);
   for (const auto* sums : {&ours, &theirs}) {
     // Chunks do not say whether they hold such events.
     if (!sums->empty() && sums->back().step == format::kNoStep) return;

@@ -1,6 +1,7 @@
 #include "tools/diff/exactness.h"
 
 #include <algorithm>
+#include <map>
 
 namespace convtrace::diff {
 namespace {
@@ -13,6 +14,15 @@ bool changes_nothing(const PreflightEntry& entry) {
 bool has_device(const format::TraceMeta& meta) {
   return std::ranges::any_of(meta.facts,
                              [](const auto& fact) { return fact.first.starts_with("device."); });
+}
+
+/// Fingerprints of what was run. Preflight does not list them.
+std::map<std::string, std::string> code_of(const format::TraceMeta& meta) {
+  std::map<std::string, std::string> code;
+  for (const auto& [name, value] : meta.facts) {
+    if (name.starts_with("code.")) code[name] = value;
+  }
+  return code;
 }
 
 bool is_deterministic(const format::TraceMeta& meta) {
@@ -34,6 +44,7 @@ ExactnessDecision decide_exactness(ExactChoice choice,
       return {Exactness::kInexact, "the runs differ in " + entry.name};
     }
   }
+  if (code_of(base) != code_of(cand)) return {Exactness::kInexact, "the runs differ in their code"};
   const std::string alike = "nothing that was recorded of the two runs differs, and ";
   if (repeats && !*repeats) {
     return {Exactness::kInexact, "a repetition of the baseline has other bits"};

@@ -31,20 +31,20 @@ Facts facts_of(const format::TraceMeta& meta) {
 }
 
 /// Of files rather than of the run: where the trace went, what it was made of, what names its
-/// frames.
+/// frames; and what facts.h tells.
 bool is_about_files(std::string_view name) {
-  for (const char* prefix : {"recovered.", "stripped.", "library."})
+  for (const char* prefix : {"recovered.", "stripped.", "library.", "code."})
     if (name.starts_with(prefix)) return true;
   return name.starts_with("setting.") && (name.ends_with("output") || name.ends_with("OUTPUT") ||
                                           name.ends_with("log_file") || name.ends_with("LOG_FILE"));
 }
 
 int weight(std::string_view name) {
-  constexpr std::string_view kOrder[] = {"version.", "switch.", "device."};
-  for (int i = 0; i < 3; ++i) {
+  constexpr std::string_view kOrder[] = {"version.", "switch.", "device.", "package."};
+  for (int i = 0; i < 4; ++i) {
     if (name.starts_with(kOrder[i])) return i;
   }
-  return name.starts_with("setting.") ? 4 : 3;
+  return name.starts_with("setting.") ? 5 : 4;
 }
 
 }  // namespace

@@ -79,6 +79,7 @@ class HtmlReport {
     first_bit_difference();
     charts();
     findings();
+    facts();
     preflight();
     script();
     out_ << "</body></html>\n";
@@ -96,6 +97,10 @@ class HtmlReport {
     if (entries.size() > kNamed)
       text += ", and " + std::to_string(entries.size() - kNamed) + " more";
     if (!text.empty()) paragraph("<a href=\"#differ\">The runs differ in</a> " + text + ".");
+    for (size_t i = 0; i < result_.facts.size() && i < kNamed; ++i) {
+      paragraph("<a href=\"#facts\">The programs differ</a>: " +
+                quote_markup(fact_text(result_.facts[i])));
+    }
   }
 
   void ranks() {
@@ -135,11 +140,13 @@ class HtmlReport {
   void root(const RootReport& root) {
     out_ << "<h2>Root</h2>\n";
     paragraph(quote_markup(root_sentence(root)));
+    if (!root.setting.empty()) return;
     paragraph(quote_markup(place_text(root.record, true)) + "<br>" +
               quote_markup(object_text(root.record)) + ", " + quote_markup(type_text(root.record)) +
               "<br>class " + std::string(to_string(root.record.comparison.verdict)) +
               "; matched by " + quote_markup(match_text(root.record)) + "<br>" +
               "before it: " + quote_markup(before_text(result_)));
+    paragraph(quote_markup(code_text(root.code)));
     paragraph(quote_markup(one_sided_text(root)));
     table(root.record);
     if (root.consumer) {
@@ -224,6 +231,25 @@ class HtmlReport {
            << escape_markup(entry.base.value_or("(none)")) << "</td><td>"
            << escape_markup(entry.cand.value_or("(none)")) << "</td><td>" << meaning_of(entry.name)
            << "</td></tr>\n";
+    }
+    out_ << "</table></div>\n";
+  }
+
+  void facts() {
+    if (result_.facts.empty()) return;
+    out_ << "<h2 id=\"facts\">The programs differ in</h2>\n<div "
+            "class=\"scroll\"><table><tr><th></th><th>baseline</th><th>candidate</th>"
+            "<th>where</th><th>from step</th></tr>\n";
+    for (const FactDifference& fact : result_.facts) {
+      const std::string name = fact.module_class.empty()
+                                   ? std::string(to_string(fact.kind)) + ' ' + fact.name
+                                   : fact.module_class + ' ' + fact.name;
+      const std::string many =
+          fact.modules > 1 ? " (" + std::to_string(fact.modules) + " of them)" : "";
+      out_ << "<tr><td>" << escape_markup(name) << "</td><td>"
+           << escape_markup(fact.base.value_or("(none)")) << "</td><td>"
+           << escape_markup(fact.cand.value_or("(none)")) << "</td><td>"
+           << escape_markup(fact.scope + many) << "</td><td>" << fact.step << "</td></tr>\n";
     }
     out_ << "</table></div>\n";
   }

@@ -92,10 +92,14 @@ Json one_sided_json(const OneSided& one_sided) {
 Json root_json(const std::optional<RootReport>& root) {
   if (!root) return {};
   Json json = record_json(root->record, (root->effect ? *root->effect : root->record).comparison);
+  json["setting"] = text_or_null(root->setting);
   json["matched_before"] = root->matched_before;
   json["one_sided_before"] = one_sided_json(root->one_sided_before);
   json["inputs_agree"] = agrees(root->record.comparison.worst_input);
   json["worst_input"] = to_string(root->record.comparison.worst_input);
+  json["module_class"] = text_or_null(root->code.module_class);
+  json["forward"] = text_or_null(root->code.forward);
+  json["called"] = text_or_null(root->code.call);
   json["gradients"] = Json::array();
   for (const RecordReport& gradient : root->gradients) {
     json["gradients"].push_back({{"scope", gradient.scope},
@@ -247,6 +251,24 @@ Json preflight_json(const std::vector<PreflightEntry>& entries) {
   return list;
 }
 
+Json facts_json(const std::vector<FactDifference>& facts) {
+  Json list = Json::array();
+  for (const FactDifference& fact : facts) {
+    list.push_back({{"kind", to_string(fact.kind)},
+                    {"name", fact.name},
+                    {"base", fact.base ? Json(*fact.base) : Json()},
+                    {"cand", fact.cand ? Json(*fact.cand) : Json()},
+                    {"rank", fact.rank},
+                    {"step", fact.step},
+                    {"scope", fact.scope},
+                    {"first", fact.first},
+                    {"module_class", text_or_null(fact.module_class)},
+                    {"modules", fact.modules},
+                    {"configuration", fact.configuration}});
+  }
+  return list;
+}
+
 }  // namespace
 
 Json per_step_json(const DiffResult& result) {
@@ -268,6 +290,7 @@ Json json_report(const DiffResult& result) {
   }
   json["compared"] = {{"values", result.values}, {"launches", result.launches}};
   json["preflight"] = preflight_json(result.preflight);
+  json["facts"] = facts_json(result.facts);
   json["renamed"] = renamed_json(result.renamed);
   json["findings"] = {{"base", findings_json(result.base_findings)},
                       {"cand", findings_json(result.cand_findings)}};
@@ -306,7 +329,8 @@ Json json_report(const DiffResult& result) {
   json["ignored"] = result.waived;
   json["rounding_grown"] = carried_json(result.carried);
   json["per_step"] = per_step_json(result);
-  json["next"] = result.root ? Json(next_commands(result)) : Json::array();
+  const bool has_next = result.root && result.root->setting.empty();
+  json["next"] = has_next ? Json(next_commands(result)) : Json::array();
   json["cause"] = Json();
   if (result.cause) {
     json["cause"] = finding_json(result.cause->finding);

@@ -112,6 +112,7 @@ std::string type_text(const RecordReport& record) {
 
 std::string root_sentence(const RootReport& root) {
   const RecordReport& record = root.record;
+  if (!root.setting.empty()) return "a setting differs: " + escape_text(root.setting);
   if (root.weights_differ) return "weights differ before step 0";
   switch (record.comparison.verdict) {
     case Class::kChangedBetween:

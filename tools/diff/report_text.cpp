@@ -15,6 +15,7 @@ namespace {
 using tools::escape_text;
 
 constexpr size_t kPreflightLines = 6;
+constexpr size_t kFactLines = 8;
 constexpr size_t kFindingLines = 5;
 constexpr size_t kFramesShown = 4;
 constexpr uint32_t kStepsAround = 2;
@@ -45,7 +46,7 @@ class TextReport {
     line("ignored     ", waived_text(result_));
     for (const std::string& text : alias_lines(result_)) line("aliasing    ", escape_text(text));
     findings();
-    if (result_.root) next();
+    if (result_.root && result_.root->setting.empty()) next();
   }
 
  private:
@@ -80,9 +81,21 @@ class TextReport {
         out_ << "  and " << result_.preflight.size() - shown << " more (--json lists all)\n";
       }
     }
+    facts();
     line("aligned     ", renamed_text(result_));
     for (const std::string& why : result_.incomplete) line("incomplete  ", escape_text(why), "33");
-    if (!result_.preflight.empty() || !result_.incomplete.empty()) out_ << "\n";
+    if (!result_.preflight.empty() || !result_.incomplete.empty() || !result_.facts.empty())
+      out_ << "\n";
+  }
+
+  void facts() {
+    if (result_.facts.empty()) return;
+    out_ << title("the programs differ in") << "  (baseline | candidate)\n";
+    const size_t shown = std::min(kFactLines, result_.facts.size());
+    for (size_t i = 0; i < shown; ++i) line("  ", escape_text(fact_text(result_.facts[i])));
+    if (shown < result_.facts.size()) {
+      out_ << "  and " << result_.facts.size() - shown << " more (--json lists all)\n";
+    }
   }
 
   void cause() {
@@ -118,7 +131,12 @@ class TextReport {
     const RecordReport& record = root.record;
     out_ << "\n";
     line("root  ", root_sentence(root), "1");
+    if (!root.setting.empty()) {
+      line("  module      ", module_line(root));
+      return steps();
+    }
     line("  value       ", object_text(record) + ", " + type_text(record));
+    line("  module      ", module_line(root));
     line("  class       ",
          std::string(to_string(record.comparison.verdict)) + "; matched by " + match_text(record));
     line("  before it   ", before_text(result_));
@@ -142,6 +160,13 @@ class TextReport {
     if (lines.size() < 2) return;
     out_ << "\n" << title("differences that nothing before them explains") << "\n";
     for (const std::string& text : lines) line("  ", text);
+  }
+
+  static std::string module_line(const RootReport& root) {
+    const std::string code = code_text(root.code);
+    const std::string& scope = root.record.scope;
+    return code.empty() ? ""
+                        : escape_text((scope.empty() ? "root module" : scope) + " (" + code + ")");
   }
 
   void steps() {

@@ -15,6 +15,7 @@
 #include "tools/diff/align.h"
 #include "tools/diff/compare.h"
 #include "tools/diff/elements.h"
+#include "tools/diff/facts.h"
 #include "tools/diff/replicas.h"
 #include "tools/diff/step_summary.h"
 
@@ -110,8 +111,12 @@ struct RootReport {
   /// Gradients of weights in the same step that differ, by their norms: the largest difference
   /// first, at most kMaxGradients.
   std::vector<RecordReport> gradients;
+  /// Not a value but a setting of a module or an optimizer, in words: `record` has its place alone.
+  std::string setting;
   /// Initial parameters differ: the runs never were the same.
   bool weights_differ = false;
+  /// Of the module, where its facts were recorded.
+  CodePlace code{};
 };
 
 struct FindingReport {
@@ -184,6 +189,7 @@ struct DiffResult {
   std::vector<AliasDifference> alias_patterns;
   std::vector<StepSummary> summaries;  ///< of all ranks
   std::vector<PreflightEntry> preflight;
+  std::vector<FactDifference> facts;   ///< configuration first
   std::vector<RenamedModule> renamed;  ///< by the baseline's name
   std::vector<OneSidedGroup> one_sided;  ///< at most kMaxOneSided, in the order of their first
   /// Of values that differ: the coarsest type, which says what rounding may hide.

@@ -10,7 +10,7 @@ import struct
 ABI = 1
 
 # enum convtrace_message_kind
-TENSOR, SCOPE, STEP, OP, OP_STACK, STORAGE_DEAD, FACT, LOSS, DIAGNOSTIC, OP_BEGIN, TENSOR_STACK = range(1, 12)
+TENSOR, SCOPE, STEP, OP, OP_STACK, STORAGE_DEAD, FACT, LOSS, DIAGNOSTIC, OP_BEGIN, TENSOR_STACK, EVENT_FACT = range(1, 13)
 
 # format/events.h
 FORWARD, DATA, LOSS_PHASE, BACKWARD, OPTIMIZER, RECOMPUTE = range(6)
@@ -32,12 +32,14 @@ OP_MESSAGE = struct.Struct("<HHI3B5x4I")
 OP_OPERAND = struct.Struct("<I4B5QIB3x")
 FRAMES_MESSAGE = struct.Struct("<HHIQI4x")
 FACT_MESSAGE = struct.Struct("<HHI2I")
+EVENT_FACT_MESSAGE = struct.Struct("<HHI3I4x")
 LOSS_MESSAGE = struct.Struct("<HHIB7xQ")
 DIAGNOSTIC_MESSAGE = struct.Struct("<HHIB7x2I")
 
 MAX_RANK = 16
 _DIMS = [struct.Struct("<%dq" % (2 * rank)) for rank in range(MAX_RANK + 1)]
 _MAX_FRAMES = 128
+_MAX_FACT_BYTES = 8192
 _EXTENT_TENSOR = 0
 
 
@@ -176,6 +178,15 @@ class Batch:
         intern = self._engine.intern
         FACT_MESSAGE.pack_into(
             self._bytes, self._claim(16), FACT, 0, 16, intern(name), intern(value))
+
+    def event_fact(self, scope, name, value):
+        """`scope`: id of a module's name, or 0."""
+        data = value.encode("utf-8", "replace")[:_MAX_FACT_BYTES]
+        size = EVENT_FACT_MESSAGE.size
+        start = self._claim(size + (len(data) + 7) // 8 * 8)
+        EVENT_FACT_MESSAGE.pack_into(
+            self._bytes, start, EVENT_FACT, 0, self.size - start, scope, self._engine.intern(name), len(data))
+        self._bytes[start + size:self.size] = data.ljust(self.size - start - size, b"\0")
 
     def loss(self, reason, count):
         LOSS_MESSAGE.pack_into(self._bytes, self._claim(24), LOSS, 0, 24, reason, count)

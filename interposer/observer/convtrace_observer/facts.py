@@ -1,7 +1,7 @@
 """Versions and switches that change numerics, as they are when the program first computes."""
 import sys
 
-from . import ops, signals
+from . import code_facts, ops, signals
 
 # Read by attribute path below torch; a call where it ends in "()". Reading must neither warn nor
 # start CUDA, and must not pick one of torch's two TF32 interfaces for the program.
@@ -48,6 +48,16 @@ def collect(torch):
     if libraries:
         yield "custom_op_libraries", " ".join(libraries)
     yield from _distributed(torch)
+    yield from code()
+
+
+def code():
+    """Also at the end: what was imported in between."""
+    for collect_some in (code_facts.packages, code_facts.files):
+        try:
+            yield from collect_some()
+        except Exception as error:  # a file that is gone, a module that is none
+            signals.let_pass(error)
 
 
 def _custom_op_libraries(torch):

@@ -49,7 +49,7 @@ class ModuleCalls:
         observer, threads = self._observer, self._observer.threads
         is_compiling, is_tracing = observer.is_compiling, observer.is_tracing
         entry_of = observer.names.entries.get
-        find, entered, left = self._find, self._entered, self._left
+        find, entered, left, tell = self._find, self._entered, self._left, observer.module_facts.tell
         passes_on = original is self._original and _only_passes_on(original)
 
         @functools.wraps(self._original)
@@ -70,6 +70,8 @@ class ModuleCalls:
                 observer.failed("module call", error)
             if entry is None:
                 return original(self, *args, **kwargs)
+            if entry.untold:
+                tell(thread, entry, self)
             place = entry.place
             if place.step != observer.step:
                 place.reset(observer.step)

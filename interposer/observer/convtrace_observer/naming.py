@@ -1,7 +1,10 @@
 """Which name each module and parameter has: its path from the root, as named_modules() gives it.
 
-A module that is called while no other is running is a root; its tree is walked once. Names of two
-programs must be comparable, so wrappers that only hold one module (DDP, FSDP, torch.compile,
+A module that is called while no other is running is a root; its tree is walked once. The first with
+parameters, and whatever contains it, has no name of its own: its children are "encoder", "decoder". A
+further one goes by its class: "Discriminator.encoder", "Discriminator#2.encoder".
+
+Names of two programs must be comparable, so wrappers that only hold one module (DDP, FSDP, torch.compile,
 checkpoint) do not appear in them: the wrapper itself takes the place of what it holds.
 
 Nothing is stored on modules (it would be pickled and copied with them) and nothing keeps them
@@ -19,16 +22,18 @@ _WRAPPERS = frozenset((
     "AveragedModel", "DataParallel", "DeepSpeedEngine", "DistributedDataParallel", "Float16Module",
     "FullyShardedDataParallel", "PipelineEngine", "ShardedDataParallel"))
 _MAX_SEARCHES = 16
+_MAX_ROOTS = 16  # of one class that have names of their own
 
 
 class Place:
-    """A qualified name and how often it was called. Modules of equal name share it: two roots are
-    both "", and a module made anew in every forward is one place."""
+    """A qualified name and how often it was called. Modules of equal name share it: a module made
+    anew in every forward is one place."""
 
-    __slots__ = ("name", "id", "step", "calls", "recomputes", "inputs", "parameters")
+    __slots__ = ("name", "id", "step", "calls", "recomputes", "inputs", "parameters", "told")
 
     def __init__(self, name, number):
         self.name, self.id = name, number
+        self.told = None  # class of the module whose facts were recorded
         self.step = -1
         self.reset(-1)
 
@@ -42,7 +47,7 @@ class Entry:
     """One module object."""
 
     __slots__ = ("reference", "place", "wrapper", "root", "searches", "seen_in_step",
-                 "pad_index")
+                 "pad_index", "untold")
 
     def __init__(self, reference, place, wrapper, root, pad_index):
         self.reference = reference
@@ -52,6 +57,7 @@ class Entry:
         self.searches = 0
         self.seen_in_step = -1
         self.pad_index = pad_index  # of an embedding, or None
+        self.untold = True  # its facts are not recorded yet
 
 
 class Owner:
@@ -125,12 +131,16 @@ class Names:
         self._intern = intern
         self._places = {}
         self._roots = []
+        self._first = None  # reference to the root that has no name
+        self._roots_of_class = {}
         self.entries = {}  # id(module) -> Entry; read at every module call
         self._owners = {}  # id(parameter) -> Owner
 
     def clear(self):
         self._places.clear()
         self._roots.clear()
+        self._first = None
+        self._roots_of_class.clear()
         self.entries.clear()
         self._owners.clear()
 
@@ -150,14 +160,35 @@ class Names:
         A tree that contains an earlier root (an encoder tried alone before the whole model) gives
         that one its longer name; a module that two roots share keeps its first.
         """
-        named = list(walk(module))
-        inside = {id(child) for _, child, _ in named}
-        for name, child, wrapper in named:
+        tree = {id(child): child for _, child, _ in walk(module)}
+        for name, child, wrapper in list(walk(module, self._root_name(module, tree))):
             entry = self.entries.get(id(child))
-            if entry is None or entry.root in inside:
+            if entry is None or entry.root in tree:
                 self._add(child, name, wrapper, id(module))
         self._roots.append(weakref.ref(module))
         return self.entries[id(module)]
+
+    def _root_name(self, module, tree):
+        """What a new root is called. `tree`: its modules by their ids.
+
+        What has no parameters (a criterion, a transform made anew in each step) is not numbered. Numbers
+        end, so that a program that copies its model in each step has few names. Whether an earlier root
+        still lives does not matter: two runs collect their garbage at other times."""
+        while (name := _inner_name(module)) is not None:
+            module = module._modules[name]
+        kind = type(module).__name__
+        learns = any(one is not None for child in tree.values() for one in child._parameters.values())
+        number = self._roots_of_class.get(kind, 0)
+        if learns and number < _MAX_ROOTS:
+            number = self._roots_of_class[kind] = number + 1
+        if self._first is None or id(self._first()) in tree:
+            if learns:
+                self._first = weakref.ref(module)
+            return ""
+        known = self.entries.get(id(module))
+        if known is not None:
+            return known.place.name  # it was called without its wrapper, or in another
+        return kind if not learns or number == 1 else "%s#%d" % (kind, number)
 
     def add_called(self, module, caller):
         """Names a module that is not in any tree yet but was called inside `caller`: it was

@@ -4,8 +4,8 @@ import functools
 import os
 import sys
 
-from . import (aten_ops, backward, dynamo, engine, facts, gradients, modules, naming, ops,
-               optimizer, padding, scopes, signals, steps, triton_kernels, values, watches)
+from . import (aten_ops, backward, code_facts, dynamo, engine, facts, gradients, modules, naming, ops,
+               optimizer, padding, program_facts, scopes, signals, steps, triton_kernels, values, watches)
 
 _MAX_FAILURES = 5
 
@@ -26,6 +26,7 @@ class Observer:
         self.step = 0
         self._flags = 0
         self._begun = False
+        self._imported = 0  # modules, when code was last looked at
         self._failures = 0
         self._exits = None, None  # os._exit and what stands for it
         self.full = engine.STATS  # at most: mode and rules decide in the engine
@@ -39,6 +40,8 @@ class Observer:
         self.watches = watches.Watches(port)
         self.triton = triton_kernels.TritonKernels(self)
         self.operations = aten_ops.AtenOps(self, torch)
+        self.module_facts = program_facts.ModuleFacts(self, torch)
+        self.generators = program_facts.Generators(torch, self.read.unobserved)
         self.modules = modules.ModuleCalls(self, torch)
         self.optimizers = optimizer.Optimizers(self, torch)
         self._parts = (self.modules, self.optimizers, backward.Backward(self, torch),
@@ -48,8 +51,8 @@ class Observer:
         self.active = True
         self._set_flags(0 if self._only_launches else engine.SUBMIT_CAPTURE)
         dynamo.skip_frames(self._torch, (
-            aten_ops, backward, engine, facts, gradients, modules, naming, ops, optimizer, padding,
-            scopes, signals, steps, triton_kernels, values, watches, sys.modules[__name__]))
+            aten_ops, backward, code_facts, engine, facts, gradients, modules, naming, ops, optimizer,
+            padding, program_facts, scopes, signals, steps, triton_kernels, values, watches, sys.modules[__name__]))
         for part in self._parts:
             try:
                 part.install()
@@ -80,14 +83,25 @@ class Observer:
                 for name, value in facts.collect(self._torch):
                     thread.batch.fact(name, value)
                 self.submit(thread)
+                self._imported = len(sys.modules)
                 self.triton.look()
         return self.active
+
+    def _tell_late_code(self):
+        """What was imported since the first module ran."""
+        if self._begun and self.active and self._imported != len(sys.modules):
+            batch = engine.Batch(self.port)
+            for name, value in facts.code():
+                batch.fact(name, value)
+            batch.submit()
 
     def open_step(self, thread):
         self.triton.look()
         self.step = self.steps.index
         thread.batch.step(self.step)
         self._set_flags(self.submit(thread))
+        if self.capture:
+            self.generators.tell(thread.batch)  # goes with what opened the step
 
     def occurrence(self, place, phase, slot):
         """How often this slot of `place` was recorded before in this step and phase."""
@@ -155,6 +169,7 @@ class Observer:
         def _exit(*args, **kwargs):
             try:
                 if self._begun and self.active:
+                    self._tell_late_code()
                     self.port.finish()
             except Exception:
                 pass
@@ -166,6 +181,7 @@ class Observer:
     def _program_ends(self):
         """After an interrupt Python ends itself by the signal, and the engine's own handler of the
         process's exit never runs."""
+        self._tell_late_code()
         complaint = self.operations.complaint() if self._begun and self.active else None
         if complaint:
             batch = engine.Batch(self.port)

@@ -5,7 +5,7 @@ import itertools
 import types
 import weakref
 
-from . import engine, values
+from . import engine, program_facts, values
 
 _NOTED = 8  # weights of each root that are looked at
 # Of other callables nobody knows what else is asked of them.
@@ -23,6 +23,7 @@ class Optimizers:
         self._scalers = []
         self._keeps_state = observer.port.setting("CONVTRACE_OPTIMIZER_STATE") == "1"
         self._unwrap_steps = lambda: None
+        self._facts = program_facts.OptimizerFacts(observer)
         self._weights = []  # (reference, version) when a backward pass ended
 
     def install(self):
@@ -105,6 +106,7 @@ class Optimizers:
             if not observer.begin(thread):
                 return None
             observer.steps.optimizer_began()
+            self._facts.tell(thread.batch, optimizer)
             thread.before_step = thread.slot[0], thread.slot[1]  # forward, or inside of backward
             thread.slot[0] = 0
             thread.slot[1] = engine.OPTIMIZER
@@ -148,6 +150,8 @@ class Optimizers:
             return
         try:
             thread = observer.threads.state
+            if thread.batch.size:
+                observer.submit(thread)  # facts, where gradients are not read
             self._read_gradients(thread)  # a closure that was not called, or could not be wrapped
             if observer.capture:
                 self._record(thread, engine.OPTIMIZER, (

@@ -206,6 +206,25 @@ TEST_CASE("observer_port: scopes, facts, losses and diagnostics pass through",
   CHECK(f.sink.all<format::Diagnostic>()[0].message == "hello");
 }
 
+TEST_CASE("observer_port: a fact of the running program is an event of the step at hand",
+          "[engine][observer]") {
+  PortScene f;
+  MessageBatch batch;
+  batch.step(7)
+      .event_fact(f.id("h.1"), f.id("class"), "GELU")
+      .event_fact(0, f.id("rng.torch"), "0123456789abcdef0");
+  f.submit(batch);
+  const auto facts = f.sink.all<format::Fact>();
+  REQUIRE(facts.size() == 2);
+  CHECK(facts[0].header.step == 7);
+  CHECK(facts[0].scope.value == f.id("h.1"));
+  CHECK(facts[0].name.value == f.id("class"));
+  CHECK(facts[0].value == "GELU");
+  CHECK_FALSE(facts[1].scope);
+  CHECK(facts[1].value == "0123456789abcdef0");
+  CHECK(f.host.facts.empty());  // nothing for META
+}
+
 TEST_CASE("observer_port: what is told of an op becomes its events, with its memory's life",
           "[engine][observer][alias]") {
   using format::OpMoment;

@@ -121,7 +121,7 @@ TEST_CASE("trace writer: an error finding is stored at once and marked", "[forma
   CHECK(records[1].item_count == 2);
 }
 
-TEST_CASE("trace writer: a chunk is marked for a finding or a loss in it", "[format]") {
+TEST_CASE("trace writer: a chunk is marked for a finding, a loss or a fact in it", "[format]") {
   const auto flags_with = [](const Event& event) {
     MemoryTrace trace;
     REQUIRE(trace.writer->append(Step{}).ok());
@@ -134,6 +134,7 @@ TEST_CASE("trace writer: a chunk is marked for a finding or a loss in it", "[for
   };
   CHECK(flags_with(Loss{}) == kFlagNotes);
   CHECK(flags_with(Finding{}) == kFlagNotes);  // a warning
+  CHECK(flags_with(Fact{}) == kFlagFacts);
   CHECK(flags_with(Diagnostic{}) == 0);
 }
 

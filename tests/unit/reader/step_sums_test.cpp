@@ -242,5 +242,28 @@ TEST_CASE("step sums: the key is the one of the specification", "[format]") {
   CHECK(summer.sums()[0].value_sum == hash({key, 77}) + hash({second, 77}));
 }
 
+TEST_CASE("step sums: facts enter as specified, but for where code stands", "[format]") {
+  Definitions definitions;
+  Fact fact;
+  fact.header.step = 1;
+  fact.scope = definitions.intern("h.0");
+  fact.name = definitions.intern("attributes");
+  fact.value = "p=0.1";
+  StepSummer summer(definitions);
+  summer.add(fact);
+  const auto text = [](std::string_view t) { return checksum64(convtrace::bytes_of(t)); };
+  const std::vector<uint64_t> words = {2, text("h.0"), text("attributes"), text("p=0.1")};
+  REQUIRE(summer.sums().size() == 1);
+  CHECK(summer.sums()[0].value_sum == checksum64(std::as_bytes(std::span(words))));
+  CHECK(summer.sums()[0].key_sum == 0);
+  CHECK(summer.sums()[0].values == 0);
+  const std::vector<StepSums> before = summer.sums();
+  for (const char* name : {"forward", "call"}) {
+    fact.name = definitions.intern(name);
+    summer.add(fact);
+  }
+  CHECK(summer.sums() == before);
+}
+
 }  // namespace
 }  // namespace convtrace

@@ -89,6 +89,8 @@ TEST_CASE("trace check: headers that do not agree with their payload are named",
                 differ));
   CHECK(reports(with_header(trace, chunk, [](auto& h) { h.flags ^= format::kFlagNotes; }), at,
                 differ));
+  CHECK(reports(with_header(trace, chunk, [](auto& h) { h.flags ^= format::kFlagFacts; }), at,
+                differ));
   CHECK(reports(with_header(trace, chunk, [](auto& h) { ++h.item_count; }), at, "events damaged"));
   CHECK(reports(with_header(trace, chunk, [](auto& h) { h.flags |= 0x80; }), at, "unknown here"));
   CHECK(reports(with_header(trace, chunk, [](auto& h) { h.codec = format::Codec{9}; }), at,

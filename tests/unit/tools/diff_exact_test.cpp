@@ -60,7 +60,7 @@ TEST_CASE("exact: what differs between the runs, or need not repeat, allows roun
   };
   rounding(report(base, cand, {"--exact", "off"}), "--exact off");
   rounding(report(base, with_fact(cand, "switch.num_threads", "2")), "switch.num_threads");
-  rounding(report(base, with_fact(cand, "code.model.py", "00ff")), "code.model.py");
+  rounding(report(base, with_fact(cand, "code.model.py", "00ff")), "in their code");
   Run other = cand;
   other.meta.command_line.emplace_back("--fast");
   rounding(report(base, other), "command line");

@@ -1,5 +1,6 @@
 #include "tests/unit/tools/diff_run.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "tests/support/catch.h"
@@ -38,6 +39,9 @@ void write_item(TraceBuilder& trace, const Item& item) {
       trace.launch(
           {.kernel = item.kernel, .scope = item.scope, .phase = item.phase, .stream = item.stream});
       break;
+    case Item::Kind::kFact:
+      trace.told(item.scope == "-" ? std::nullopt : ScopeName(item.scope), item.slot, item.message);
+      break;
     case Item::Kind::kFinding:
       trace.finding({.kind = item.finding,
                      .level = item.level,
@@ -73,6 +77,18 @@ void Run::erase(uint32_t step, const std::string& scope, const std::string& slot
     return item.kind == Item::Kind::kValue && item.step == step && item.scope == scope &&
            item.slot == slot;
   });
+}
+
+void Run::tell(uint32_t step, const std::string& scope, const std::string& name,
+               const std::string& value) {
+  const auto at = std::ranges::find_if(items, [step](const Item& item) {
+    return item.step > step || (item.step == step && item.kind != Item::Kind::kFact);
+  });
+  items.insert(at, {.kind = Item::Kind::kFact,
+                    .step = step,
+                    .scope = scope,
+                    .slot = name,
+                    .message = value});
 }
 
 void Run::end_before(uint32_t step) {

@@ -14,7 +14,7 @@ namespace convtrace::test {
 
 /// One value, launch or finding, with texts instead of ids.
 struct Item {
-  enum class Kind : uint8_t { kValue, kLaunch, kFinding };
+  enum class Kind : uint8_t { kValue, kLaunch, kFinding, kFact };
   Kind kind = Kind::kValue;
   uint32_t step = 0;
   format::Phase phase = format::Phase::kForward;
@@ -44,6 +44,9 @@ struct Run {
   /// @return the `nth` value with this step, scope and slot; fails the test if there is none.
   Item& at(uint32_t step, const std::string& scope, const std::string& slot, size_t nth = 0);
   void erase(uint32_t step, const std::string& scope, const std::string& slot);
+  /// Adds a fact in front of the step's values. `scope` "-": of the program.
+  void tell(uint32_t step, const std::string& scope, const std::string& name,
+            const std::string& value);
   /// Drops everything from this step on.
   void end_before(uint32_t step);
 

@@ -8,7 +8,7 @@ from .elements import decode, is_float, is_signed, part_bytes
 from .flat import BadBuffer, Reader
 
 KINDS = ("launch", "stats", "alloc", "free", "copy", "scope", "step", "finding", "diagnostic", "loss", "cost",
-         "sync", "op")
+         "sync", "op", "fact")
 NO_STEP = 0xFFFFFFFF
 _PHASES = ("forward", "data", "loss", "backward", "optimizer", "recompute", "communication")
 _WHY = ("", "no rule asks for it", "launched outside the gate", "stream is capturing",
@@ -113,7 +113,8 @@ class _Chunk:
             7: self._tables(13, count[7], self._finding, (19,)),
             8: self._tables(14, count[8], self._diagnostic, (1, 2)),
             9: self._tables(15, count[9], self._loss), 10: self._tables(16, count[10], self._cost),
-            11: self._syncs(count[11]), 12: self._ops(count[12])}
+            11: self._syncs(count[11]), 12: self._ops(count[12]),
+            13: self._tables(20, count[13], self._fact, (2,))}
 
     def events(self):
         """Yields (common fields, function that gives the others)."""
@@ -377,6 +378,10 @@ class _Chunk:
 
     def _cost(self, t):
         return {"host_ns": t.number(0, "Q"), "device_ns": t.number(1, "Q"), "bytes": t.number(2, "Q")}
+
+    def _fact(self, t, value):
+        text = self._definitions.text
+        return {"scope": text(t.number(0)), "name": text(t.number(1)), "value": value}
 
     def _place(self, v):
         return {"phase": _named(_PHASES, v["phase"], "phase"), "scope": self._definitions.text(v["scope"]),

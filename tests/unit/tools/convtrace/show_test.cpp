@@ -61,6 +61,7 @@ void write_all_kinds(const std::string& path) {
       .diagnostic(format::Level::kInfo, "cupti", "not loaded")
       .loss(format::LossReason::kQueueFull, 12)
       .cost(1, 2, 3)
+      .told("h.0", "attributes", "p=0.1")
       .event(format::Sync{.header = {},
                           .kind = format::SyncKind::kStreamWait,
                           .device = 1,
@@ -109,7 +110,7 @@ TEST_CASE("show --json: every record has the common keys, every kind its own", "
   }
   CHECK(kinds == std::set<std::string>{"meta", "launch", "stats", "alloc", "free", "copy", "scope",
                                        "step", "finding", "diagnostic", "loss", "cost", "sync",
-                                       "op"});
+                                       "op", "fact"});
   CHECK(records[0]["record"] == "meta");
   check_keys(only(records, "launch"), {"kernel", "family", "grid", "block", "stream", "sampled",
                                        "why", "operands", "phase", "scope", "call"});
@@ -123,6 +124,9 @@ TEST_CASE("show --json: every record has the common keys, every kind its own", "
   check_keys(only(records, "free"), {"address", "bytes", "generation", "source", "stream"});
   check_keys(only(records, "finding"), {"kind", "level", "phase", "scope", "op", "kernel", "slot",
                                         "other", "bytes", "message", "stacks", "suppressed"});
+  CHECK(only(records, "fact")["scope"] == "h.0");
+  CHECK(only(records, "fact")["name"] == "attributes");
+  CHECK(only(records, "fact")["value"] == "p=0.1");
   check_keys(only(records, "sync"), {"kind", "device", "stream", "event", "flags"});
   check_keys(only(records, "op"), {"moment", "phase", "scope", "call", "op", "slot", "device",
                                    "address", "bytes", "value", "storage_bytes", "stack"});

@@ -22,6 +22,9 @@ std::string write_private(const std::string& path, float loss) {
   for (uint32_t step = 0; step < 2; ++step) {
     trace.step(step)
         .alloc({.address = 16, .bytes = 64, .generation = 1, .stack = kStack})
+        .told("h.0", "class", "model.Attention")
+        .told("h.0", "call", "train.py:40")
+        .told("h.0", "attributes", "cache='/home/alice/cache', heads=2")
         .enter("h.0")
         .stats({.scope = "h.0", .capture = format::Capture::kSnapshot, .values = {1.5F, 2}})
         .stats({.scope = "h.0", .slot = "loss", .values = {loss}})
@@ -47,7 +50,7 @@ TEST_CASE("strip: what is private goes, what is compared stays", "[cli]") {
   const ProcessResult result = convtrace({"strip", in, "-o", out});
   CAPTURE(result.err);
   CHECK(result.exit_code == 0);
-  CHECK(result.out.find("left out: raw values of 4 tensors, 6 stacks, 2 messages") !=
+  CHECK(result.out.find("left out: raw values of 4 tensors, 6 stacks, 2 messages, 4 locations") !=
         std::string::npos);
   CHECK(read_file(in) == before);
   CHECK(convtrace({"verify", out}).exit_code == 0);
@@ -58,7 +61,7 @@ TEST_CASE("strip: what is private goes, what is compared stays", "[cli]") {
     CAPTURE(secret);
     CHECK(all.find(secret) == std::string::npos);
   }
-  for (const char* kept : {"2.13.0", "h.0", "stripped.from"}) {
+  for (const char* kept : {"2.13.0", "h.0", "model.Attention", "stripped.from"}) {
     CAPTURE(kept);
     CHECK(all.find(kept) != std::string::npos);
   }

@@ -1,0 +1,163 @@
+"""Which code runs: hashes of the script, of what it imports from its own folders and of the classes of its
+modules, and the versions of the installed packages that were imported. No source is kept.
+
+A class's hash is of what its functions do: comments, docstrings, line numbers and the file's place do not enter.
+It is another one for each version of Python."""
+import hashlib
+import os
+import re
+import sys
+import types
+
+_DISTRIBUTION = re.compile(r"(.+?)-(\d[^-]*)(?:-py[\d.]+)?\.(?:dist-info|egg-info)$")
+_INSTALLED = (os.sep + "site-packages" + os.sep, os.sep + "dist-packages" + os.sep)
+_MAX_FILES, _MAX_FILE_BYTES = 500, 1 << 22
+_WRAPPED_LEVELS = 8
+
+
+def code_of(function):
+    """The code of a function under its decorators, or None."""
+    for _ in range(_WRAPPED_LEVELS):
+        inner = getattr(function, "__wrapped__", None)
+        if inner is None:
+            break
+        function = inner
+    code = getattr(getattr(function, "__func__", function), "__code__", None)
+    return code if isinstance(code, types.CodeType) else None
+
+
+class Code:
+    """Where code lies and what it is."""
+
+    def __init__(self, torch):
+        self._torch = torch
+        self._short = {}
+        self._classes = set()
+
+    def place(self, path, line):
+        return "%s:%d" % (self.short(path), line)
+
+    def short(self, path):
+        """A path relative to the script's folder, or to an entry of Python's path."""
+        name = self._short.get(path)
+        if name is None:
+            folders = [os.path.join(os.path.abspath(folder), "") for folder in (*own_folders(), *sys.path)]
+            whole = os.path.normpath(path)
+            inside = max((folder for folder in folders if whole.startswith(folder)), key=len, default="")
+            name = self._short[path] = whole[len(inside):]
+        return name
+
+    def of_class(self, kind):
+        """Yields (name, hash) of a class and those it is derived from, but for torch's."""
+        for one in kind.__mro__:
+            if one in self._classes or one is object or one.__module__.partition(".")[0] == "torch":
+                continue
+            self._classes.add(one)
+            path = getattr(sys.modules.get(one.__module__), "__file__", None)
+            where = self.short(path) if path else one.__module__
+            yield "code.%s.%s" % (where, one.__qualname__), _class_hash(one)
+
+
+def files():
+    """Yields (name, hash) of the script and what it imports from its own folders."""
+    folders = own_folders()
+    count = 0
+    for module in list(sys.modules.values()):
+        path = getattr(module, "__file__", None)
+        if not isinstance(path, str) or not path.endswith(".py") or any(one in path for one in _INSTALLED):
+            continue
+        path = os.path.normpath(path)
+        folder = next((folder for folder in folders if path.startswith(folder)), None)
+        if folder is None or path.startswith(_NOT_THE_PROGRAMS) or not os.path.isfile(path):
+            continue
+        with open(path, "rb") as file:
+            yield "code." + path[len(folder):], _hash(file.read(_MAX_FILE_BYTES))
+        count += 1
+        if count == _MAX_FILES:
+            return
+
+
+def packages():
+    """Yields (name, version) of installed packages of which something was imported: by the names of their
+    folders, or what their module says."""
+    imported = {}
+    for name in list(sys.modules):
+        if "." not in name:
+            imported[_plain(name)] = sys.modules[name]
+    for folder in dict.fromkeys(sys.path):
+        try:
+            entries = os.listdir(folder or ".")
+        except OSError:
+            continue
+        for entry in entries:
+            found = _DISTRIBUTION.match(entry)
+            if found and imported.pop(_plain(found[1]), None) is not None:
+                yield "package." + found[1], found[2]
+    for module in imported.values():
+        path, version = getattr(module, "__file__", None), getattr(module, "__dict__", {}).get("__version__")
+        if isinstance(path, str) and isinstance(version, str) and any(one in path for one in _INSTALLED):
+            yield "package." + module.__name__, version
+
+
+def _hash(data):
+    return hashlib.blake2b(data, digest_size=8).hexdigest()
+
+
+def own_folders():
+    """The script's folder and the one that the process is in."""
+    script = getattr(sys.modules.get("__main__"), "__file__", None)
+    found = [os.path.dirname(os.path.abspath(script))] if script else []
+    try:
+        found.append(os.getcwd())
+    except OSError:
+        pass
+    return [os.path.join(folder, "") for folder in found]
+
+
+def _plain(name):
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def _class_hash(kind):
+    hasher = hashlib.blake2b(digest_size=8)
+    for name, member in sorted(vars(kind).items()):
+        if isinstance(member, property):
+            functions = (member.fget, member.fset, member.fdel)
+        else:
+            functions = (member,)
+        for function in functions:
+            code = code_of(function)
+            if code is not None:
+                hasher.update(name.encode())
+                inner = getattr(function, "__func__", function)
+                _add_code(hasher, code, getattr(inner, "__doc__", None))
+                hasher.update(_text(getattr(inner, "__defaults__", None)).encode())
+        if name[:2] != "__":
+            hasher.update(("%s=%s" % (name, _text(member))).encode())
+    return hasher.hexdigest()
+
+
+def _add_code(hasher, code, doc=None):
+    hasher.update(code.co_code)
+    hasher.update(repr((code.co_names, code.co_varnames, code.co_freevars)).encode())
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            _add_code(hasher, constant)
+        elif constant != doc or doc is None:
+            hasher.update(_text(constant).encode())
+
+
+def _text(value):
+    """The same in every run, or nothing."""
+    if isinstance(value, (bool, int, float, complex, str, bytes, type(None), type(Ellipsis))):
+        return repr(value)
+    if isinstance(value, tuple):
+        return "(%s)" % ",".join(map(_text, value))
+    if isinstance(value, frozenset):
+        return "{%s}" % ",".join(sorted(map(_text, value)))
+    return ""
+
+
+_NOT_THE_PROGRAMS = (
+    os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), ""),
+    os.path.join(os.path.dirname(os.__file__), ""))

@@ -1,0 +1,308 @@
+"""What the observer says about the program that is no tensor: classes and settings of modules, settings of
+optimizers, states of random generators, code; and how the models of one script are told apart."""
+import os
+import random
+import sys
+import unittest
+import warnings
+
+from support import ObservedTest, torch
+from convtrace_observer import code_facts, program_facts
+
+nn = torch.nn
+
+
+class Scaled(nn.Module):
+    def __init__(self, scale=0.5, name="x" * 200):
+        super().__init__()
+        self.scale, self.name, self._hidden, self.sizes = scale, name, 1, (2, 3)
+        self.kind = torch.bfloat16
+        self.inner = nn.Dropout(0.25)
+
+    def extra_repr(self):
+        raise AssertionError("the program's code is not called")
+
+    def forward(self, x):
+        return self.inner(x) * self.scale
+
+
+class ModuleFacts(ObservedTest):
+    def facts(self, scope=None):
+        return {(f.scope, f.name): f.value for f in self.fake.of("event_fact")
+                if f.scope is not None and scope in (None, f.scope)}
+
+    def test_a_module_tells_class_places_and_attributes_at_its_first_call(self):
+        model = Scaled()
+        model(torch.ones(2)); line = sys._getframe().f_lineno  # noqa: E702
+        first = Scaled.forward.__code__.co_firstlineno
+        self.assertEqual(self.facts(), {
+            ("", "class"): Scaled.__module__ + ".Scaled",
+            ("", "forward"): "facts_test.py:%d" % first, ("", "call"): "facts_test.py:%d" % line,
+            ("", "attributes"): "kind=torch.bfloat16, scale=0.5, sizes=(2, 3)",
+            ("inner", "class"): "torch.nn.modules.dropout.Dropout",
+            ("inner", "forward"): self.facts()["inner", "forward"],
+            ("inner", "call"): "facts_test.py:%d" % (first + 1),
+            ("inner", "attributes"): "inplace=False, p=0.25"})
+        self.assertRegex(self.facts()["inner", "forward"], r"^torch/nn/modules/dropout\.py:\d+$")
+        self.fake.messages.clear()
+        model(torch.ones(2))
+        self.assertEqual(self.facts(), {})
+
+    def test_the_call_is_the_programs_whatever_of_torch_lies_between(self):
+        model = nn.Sequential(nn.Sequential(nn.ReLU()))
+        model(torch.ones(2)); line = sys._getframe().f_lineno  # noqa: E702
+        self.assertEqual(self.facts()["0.0", "call"], "facts_test.py:%d" % line)
+
+    def test_a_module_made_anew_in_every_step_is_told_once(self):
+        for _ in range(3):
+            nn.Softmax(dim=1)(torch.ones(2, 2))
+        self.assertEqual(sum(f.name == "class" for f in self.fake.of("event_fact")), 1)
+
+    def test_attributes_that_a_list_of_tensors_is_in_are_left_out(self):
+        model = nn.ReLU()
+        model.ones, model.many, model.nested = [torch.ones(1)], list(range(100)), ((1,),)
+        model(torch.ones(2))
+        self.assertEqual(self.facts()["", "attributes"], "inplace=False")
+
+
+class ModuleFactsWithoutValues(ObservedTest):
+    mode = "launches"
+
+    def test_modules_are_told_where_values_are_not_wanted(self):
+        nn.Linear(2, 2)(torch.ones(1, 2))
+        self.assertIn("class", [f.name for f in self.fake.of("event_fact")])
+
+
+class OptimizerFacts(ObservedTest):
+    def told(self):
+        found = {f.name: f.value for f in self.fake.of("event_fact") if f.name.startswith("optimizer.")}
+        self.fake.messages.clear()
+        return found
+
+    def step(self, *optimizers):
+        for optimizer in optimizers:
+            for group in optimizer.param_groups:
+                for parameter in group["params"]:
+                    parameter.grad = torch.ones_like(parameter)
+            optimizer.step()
+
+    def test_settings_are_told_once_and_when_they_change(self):
+        model = nn.Linear(2, 2)
+        optimizer = torch.optim.AdamW([{"params": [model.weight]}, {"params": [model.bias], "lr": 0.5}],
+                                      betas=(0.9, 0.95), weight_decay=0)
+        self.step(optimizer)
+        told = self.told()
+        self.assertEqual(told["optimizer.0.class"], "torch.optim.adamw.AdamW")
+        self.assertEqual(
+            [told["optimizer.0.%s" % key] for key in ("0.lr", "1.lr", "0.betas", "1.weight_decay", "0.foreach")],
+            ["0.001", "0.5", "(0.9, 0.95)", "0", "None"])
+        self.assertFalse([key for key in told if "params" in key])
+        self.step(optimizer)
+        self.assertEqual(self.told(), {})
+        optimizer.param_groups[1]["lr"] = 0.25
+        self.step(optimizer)
+        self.assertEqual(self.told(), {"optimizer.0.1.lr": "0.25"})
+
+    def test_a_second_optimizer_has_its_own_number(self):
+        first, second = (torch.optim.SGD([nn.Parameter(torch.ones(2))], lr=lr) for lr in (0.1, 0.2))
+        self.step(first, second)
+        told = self.told()
+        self.assertEqual([told["optimizer.%d.0.lr" % i] for i in (0, 1)], ["0.1", "0.2"])
+
+    def test_a_learning_rate_in_a_tensor_is_read_without_an_operator(self):
+        from torch.utils._python_dispatch import TorchDispatchMode
+
+        class Refuse(TorchDispatchMode):
+            def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+                raise AssertionError(function)
+
+        facts = program_facts.OptimizerFacts(self.observer)
+        optimizer = torch.optim.AdamW([nn.Parameter(torch.ones(2))], lr=torch.tensor(0.125))
+        batch = self.observer.threads.state.batch
+        with Refuse():
+            facts.tell(batch, optimizer)
+            optimizer.param_groups[0]["lr"] = nn.Linear  # no tensor at all
+            facts.tell(batch, optimizer)
+        batch.submit()
+        self.assertEqual([f.value for f in self.fake.of("event_fact") if f.name.endswith(".lr")],
+                         ["0.125", "type"])
+
+    def test_a_learning_rate_elsewhere_is_only_named(self):
+        optimizer = torch.optim.SGD([nn.Parameter(torch.ones(2))], lr=0.1)
+        optimizer.param_groups[0]["lr"] = torch.ones((), device="meta")
+        program_facts.OptimizerFacts(self.observer).tell(self.observer.threads.state.batch, optimizer)
+        self.observer.threads.state.batch.submit()
+        self.assertIn("tensor", [f.value for f in self.fake.of("event_fact") if f.name.endswith(".lr")])
+        self.observer.read.skipped = 0
+
+
+class GeneratorFacts(ObservedTest):
+    def states(self):
+        batch = self.observer.threads.state.batch
+        self.observer.generators.tell(batch)
+        batch.submit()
+        found = {f.name: f.value for f in self.fake.of("event_fact") if f.name.startswith("rng.")}
+        self.fake.messages.clear()
+        return found
+
+    def test_a_state_is_told_first_and_when_a_number_was_drawn(self):
+        random.seed(1)
+        first = self.states()
+        self.assertLessEqual({"rng.torch", "rng.python"}, set(first))
+        self.assertEqual(self.states(), {})
+        torch.rand(1)
+        self.assertEqual(set(self.states()), {"rng.torch"})
+        random.random()
+        self.assertEqual(set(self.states()), {"rng.python"})
+        if "numpy.random" in sys.modules:
+            sys.modules["numpy.random"].rand()
+            self.assertEqual(set(self.states()), {"rng.numpy"})
+        random.seed(1)
+        torch.manual_seed(0)
+        again = self.states()
+        self.assertEqual({name: again[name] for name in ("rng.torch", "rng.python")},
+                         {name: first[name] for name in ("rng.torch", "rng.python")})
+
+    def test_reading_draws_nothing_and_calls_no_operator(self):
+        from torch.utils._python_dispatch import TorchDispatchMode
+
+        class Refuse(TorchDispatchMode):
+            def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+                raise AssertionError(function)
+
+        before = torch.get_rng_state(), random.getstate()
+        with Refuse(), torch.device("meta"):
+            told = self.states()
+        self.assertIn("rng.torch", told)
+        self.assertTrue(torch.equal(before[0], torch.get_rng_state()))
+        self.assertEqual(before[1], random.getstate())
+
+    def test_each_step_begins_with_them(self):
+        model = nn.Linear(2, 2)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for _ in range(3):
+            model(torch.rand(1, 2)).sum().backward()
+            optimizer.step()
+        kinds = [m.kind if m.kind == "step" else m.name for m in self.fake.messages
+                 if m.kind == "step" or m.kind == "event_fact" and m.name == "rng.torch"]
+        self.assertEqual(kinds, ["step", "rng.torch"] * 3)
+
+
+class CodeFacts(unittest.TestCase):
+    def hash_of(self, source):
+        space = {"__name__": "made_up", "nn": nn}
+        exec(compile(source, "made_up.py", "exec"), space)
+        return dict(code_facts.Code(torch).of_class(space["Attention"]))
+
+    SOURCE = '''
+class Attention(nn.Module):
+    """Attends."""
+    limit = 3
+
+    def forward(self, x, scale=2.0):
+        """Text."""
+        if x in {"a", "b"}:
+            return [x * scale for _ in range(3)]
+        return x
+'''
+
+    def test_a_class_is_the_same_whatever_is_said_about_it(self):
+        expected = self.hash_of(self.SOURCE)
+        self.assertEqual(list(expected), ["code.made_up.Attention"])
+        other = "\n\n# a comment\n" + self.SOURCE.replace("Text", "Other text").replace("Attends", "")
+        self.assertEqual(self.hash_of(other), expected)
+
+    def test_a_class_is_another_when_it_does_something_else(self):
+        expected = self.hash_of(self.SOURCE)
+        for old, new in (("x * scale", "x + scale"), ("2.0", "2.5"), ('"b"', '"c"'), ("limit = 3", "limit = 4")):
+            self.assertNotEqual(self.hash_of(self.SOURCE.replace(old, new)), expected, new)
+
+    def test_torchs_classes_are_its_version(self):
+        self.assertEqual(dict(code_facts.Code(torch).of_class(nn.Linear)), {})
+
+    def test_packages_and_files_are_those_that_were_imported(self):
+        found = dict(code_facts.packages())
+        self.assertEqual(found["package.torch"].partition("+")[0], torch.__version__.partition("+")[0])
+        self.assertFalse([name for name in found if "unittest" in name])
+        files = dict(code_facts.files())
+        self.assertIn("code.facts_test.py", files)
+        self.assertIn("code.support.py", files)
+        self.assertFalse([name for name in files if "site-packages" in name])
+
+
+class Actor(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.net = nn.Linear(2, 2)
+
+    def forward(self, x):
+        return self.net(x)
+
+
+class Critic(Actor):
+    pass
+
+
+class Models(ObservedTest):
+    def scopes(self):
+        found = list(dict.fromkeys(scope for scope, _ in self.entered()))
+        self.fake.messages.clear()
+        return found
+
+    def run_all(self, *models):
+        for model in models:
+            model(torch.ones(1, 2))
+        return self.scopes()
+
+    def test_a_second_model_goes_by_its_class(self):
+        self.assertEqual(self.run_all(Actor(), Critic()), ["", "net", "Critic", "Critic.net"])
+
+    def test_a_second_of_one_class_has_a_number(self):
+        a, b, c = Actor(), Actor(), Critic()
+        expected = ["", "net", "Actor#2", "Actor#2.net", "Critic", "Critic.net"]
+        self.assertEqual(self.run_all(a, b, c), expected)
+        self.assertEqual(self.run_all(a, b, c), expected)
+
+    def test_parameters_go_by_their_own_model(self):
+        a, b = Actor(), Actor()
+        optimizer = torch.optim.SGD([*a.parameters(), *b.parameters()], lr=0.1)
+        (a(torch.ones(1, 2)) + b(torch.ones(1, 2))).sum().backward()
+        optimizer.step()
+        self.assertEqual({t.scope for t in self.fake.tensors(phase="optimizer")}, {"net", "Actor#2.net"})
+
+    def test_criteria_and_transforms_have_no_numbers_and_take_no_name_from_a_model(self):
+        scopes = [self.run_all(nn.Tanh(), actor, nn.Tanh(), nn.Softmax(dim=1), nn.Tanh())
+                  for actor in [Actor()] for _ in range(2)]
+        self.assertEqual(scopes, [["", "net", "Tanh", "Softmax"], ["Tanh", "", "net", "Softmax"]])
+
+    def test_what_contains_the_first_model_takes_its_name(self):
+        actor, critic = Actor(), Critic()
+        self.assertEqual(self.run_all(actor, critic), ["", "net", "Critic", "Critic.net"])
+        both = nn.Sequential(actor, critic)
+        self.assertEqual(self.run_all(both), ["", "0", "0.net", "1", "1.net"])
+        self.assertEqual(self.run_all(actor, critic), ["0", "0.net", "1", "1.net"])
+
+    def test_a_part_that_is_called_alone_keeps_its_name(self):
+        model = nn.Sequential(Actor(), Critic())
+        self.run_all(model)
+        self.assertEqual(self.run_all(model[1]), ["1", "1.net"])
+
+    def test_a_wrapper_takes_the_name_of_what_it_wraps(self):
+        actor, critic = Actor(), Critic()
+        expected = self.run_all(actor, critic)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            for _ in range(2):  # a new wrapper each time
+                self.assertEqual(self.run_all(nn.DataParallel(actor), nn.DataParallel(critic)), expected)
+
+    def test_a_model_that_is_copied_in_every_step_has_few_names(self):
+        import copy
+
+        model = Actor()
+        for _ in range(40):
+            copy.deepcopy(model)(torch.ones(1, 2))
+        self.assertEqual(len(self.scopes()), 2 * 16)
+
+
+if __name__ == "__main__":
+    unittest.main()

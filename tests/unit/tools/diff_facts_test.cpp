@@ -1,0 +1,237 @@
+#include "tests/unit/tools/diff_compared.h"
+#include "tools/diff/fact_groups.h"
+#include "tools/diff/facts.h"
+
+namespace {
+
+using namespace convtrace;
+using diff::DiffResult;
+using diff::FactDifference;
+using diff::FactKind;
+using test::compared;
+using test::Run;
+using test::scale;
+using test::training;
+
+/// What the facts say, a line each.
+std::vector<std::string> told(const DiffResult& result) {
+  std::vector<std::string> lines;
+  for (const FactDifference& fact : result.facts) lines.push_back(fact_text(fact));
+  return lines;
+}
+using Lines = std::vector<std::string>;
+
+Run with_dropout(const std::string& p, uint32_t steps = 3) {
+  Run run = training(steps);
+  for (const char* block : {"blocks.0", "blocks.1", "blocks.2"}) {
+    const std::string scope = std::string(block) + ".drop";
+    run.tell(0, scope, "class", "torch.nn.modules.dropout.Dropout");
+    run.tell(0, scope, "call", "model.py:12");
+    run.tell(0, scope, "attributes", "inplace=False, p=" + p);
+  }
+  return run;
+}
+
+/// An optimizer whose learning rate is told in each step.
+Run with_rates(const std::vector<std::string>& rates) {
+  Run run = training(static_cast<uint32_t>(rates.size()));
+  run.tell(0, "-", "optimizer.0.class", "torch.optim.adamw.AdamW");
+  run.tell(0, "-", "optimizer.0.0.betas", "(0.9, 0.95)");
+  for (uint32_t step = 0; step < rates.size(); ++step) {
+    if (step == 0 || rates[step] != rates[step - 1]) {
+      run.tell(step, "-", "optimizer.0.0.lr", rates[step]);
+    }
+  }
+  return run;
+}
+
+/// One hash a step; "" where it is as before.
+Run with_states(const std::vector<std::string>& states) {
+  Run run = training(static_cast<uint32_t>(states.size()));
+  for (uint32_t step = 0; step < states.size(); ++step) {
+    if (!states[step].empty()) run.tell(step, "-", "rng.torch", states[step]);
+  }
+  return run;
+}
+
+}  // namespace
+
+TEST_CASE("facts: a setting of many modules is told once", "[diff][facts]") {
+  const DiffResult result = compared(with_dropout("0.1"), with_dropout("0.12"));
+  CHECK(told(result) == Lines{"Dropout p: 0.1 | 0.12 in blocks.*.drop (3 modules)"});
+  const FactDifference& fact = result.facts.at(0);
+  CHECK(fact.kind == FactKind::kModule);
+  CHECK(fact.configuration);
+  CHECK(fact.name == "p");
+  CHECK(fact.base == "0.1");
+  CHECK(fact.cand == "0.12");
+  CHECK(fact.first == "blocks.0.drop");
+  CHECK(fact.scope == "blocks.*.drop");
+  CHECK(fact.modules == 3);
+  CHECK(fact.step == 0);
+}
+
+TEST_CASE("facts: equal programs differ in none, wherever their code stands", "[diff][facts]") {
+  Run cand = with_dropout("0.1");
+  for (test::Item& item : cand.items) {
+    if (item.slot == "call") item.message = "model.py:40";
+  }
+  const DiffResult result = compared(with_dropout("0.1"), cand);
+  CHECK(result.facts.empty());
+  CHECK(result.verdict == diff::Verdict::kSame);
+}
+
+TEST_CASE("facts: a difference is told beside equal values, too", "[diff][facts]") {
+  const DiffResult result = compared(with_rates({"0.1", "0.1", "0.1"}),
+                                     with_rates({"0.1", "0.1", "0.2"}));
+  CHECK(told(result) == Lines{"optimizer lr: 0.1 | 0.2 from step 2"});
+}
+
+TEST_CASE("facts: a setting is what it was said to be last, also in steps that are not read",
+          "[diff][facts]") {
+  Run cand = with_rates({"0.4", "0.3", "0.3", "0.3"});
+  scale(cand.at(3, "fc2", "output:0"), 1.5);
+  CHECK(told(compared(with_rates({"0.4", "0.3", "0.2", "0.1"}), cand)) ==
+        Lines{"optimizer lr: 0.2 | 0.3 from step 2"});
+}
+
+TEST_CASE("facts: what differs behind the root is not its cause", "[diff][facts]") {
+  Run cand = with_rates({"0.1", "0.1", "0.2"});
+  scale(cand.at(1, "fc2", "output:0"), 1.5);
+  const DiffResult result = compared(with_rates({"0.1", "0.1", "0.1"}), cand);
+  CHECK(result.root.has_value());
+  CHECK(result.facts.empty());
+}
+
+TEST_CASE("facts: what one run alone says behind the end of the other is no difference",
+          "[diff][facts]") {
+  CHECK(compared(with_rates({"0.1", "0.1"}), with_rates({"0.1", "0.1", "0.2"})).facts.empty());
+}
+
+TEST_CASE("facts: a key of one version alone is no configuration", "[diff][facts]") {
+  Run base = with_rates({"0.1"}), cand = base;
+  cand.tell(0, "-", "optimizer.0.0.decoupled_weight_decay", "False");
+  const DiffResult result = compared(base, cand);
+  CHECK(told(result) == Lines{"optimizer decoupled_weight_decay: (none) | False from step 0"});
+  CHECK_FALSE(result.facts.at(0).configuration);
+
+  Run drop = with_dropout("0.1"), newer = with_dropout("0.1, new=True");
+  REQUIRE(compared(drop, newer).facts.size() == 1);
+  CHECK_FALSE(compared(drop, newer).facts.at(0).configuration);
+  cand.tell(0, "-", "optimizer.1.0.lr", "0.1");  // an optimizer that one run alone has
+  CHECK(compared(base, cand).facts.size() == 1);
+}
+
+TEST_CASE("facts: another class is told, not its other settings", "[diff][facts]") {
+  Run base = training(), cand = training();
+  base.tell(0, "fc1", "class", "torch.nn.modules.activation.GELU");
+  base.tell(0, "fc1", "attributes", "approximate='none'");
+  cand.tell(0, "fc1", "class", "model.NewGELU");
+  cand.tell(0, "fc1", "attributes", "approximate='tanh'");
+  CHECK(told(compared(base, cand)) == Lines{"GELU class: GELU | NewGELU in fc1"});
+  Run moved = base;
+  moved.items.front().message = "elsewhere.GELU";
+  CHECK(compared(base, moved).facts.empty());
+}
+
+TEST_CASE("facts: a generator that parts from the other run's is told with its step",
+          "[diff][facts]") {
+  const DiffResult result =
+      compared(with_states({"a", "b", "c", "d"}), with_states({"a", "b", "x", "y"}));
+  CHECK(told(result) ==
+        Lines{"random numbers of torch differ from step 2 on: one run drew others"});
+  CHECK_FALSE(result.facts.at(0).configuration);
+  CHECK(told(compared(with_states({"a", "", "b"}), with_states({"a", "x", "x"}))) ==
+        Lines{"random numbers of torch differ from step 1 on: one run drew others"});
+  CHECK(told(compared(with_states({"a", "b"}), with_states({"x", "y"}))) ==
+        Lines{"random numbers of torch differ: seeded otherwise, or drawn from before from step 0"});
+}
+
+TEST_CASE("facts: a generator that nobody draws from decides nothing", "[diff][facts]") {
+  CHECK(compared(with_states({"a", ""}), with_states({"x", ""})).facts.empty());
+}
+
+TEST_CASE("facts: modules go by the baseline's names", "[diff][facts]") {
+  Run base = with_dropout("0.1"), cand = with_dropout("0.2");
+  for (test::Item& item : cand.items) {
+    if (item.scope.starts_with("blocks")) item.scope.replace(0, 6, "layers");
+  }
+  CHECK(compared(base, cand).facts.empty());  // their modules have no values to be paired by
+  for (Run* run : {&base, &cand}) {
+    for (test::Item& item : run->items) {
+      if (item.kind == test::Item::Kind::kFact) item.scope = run == &base ? "fc1" : "first";
+      if (item.scope == "fc1" && run == &cand) item.scope = "first";
+    }
+  }
+  CHECK(told(compared(base, cand)) == Lines{"Dropout p: 0.1 | 0.2 in fc1"});
+}
+
+TEST_CASE("facts: code that changed is told by file and class", "[diff][facts]") {
+  Run base = training(), cand = training();
+  base.meta.facts = {{"code.model.py", "1"},
+                     {"code.model.py.Attention", "2"},
+                     {"code.model.py.MLP", "3"},
+                     {"code.train.py", "4"},
+                     {"code.old.py", "5"},
+                     {"version.python", "3.11.2"}};
+  cand.meta.facts = {{"code.model.py", "x"},
+                     {"code.model.py.Attention", "y"},
+                     {"code.model.py.MLP", "3"},
+                     {"code.train.py", "z"},
+                     {"version.python", "3.11.9"}};
+  CHECK(told(compared(base, cand)) == Lines{"model.py changed: class Attention",
+                                            "old.py was imported in the baseline alone",
+                                            "train.py changed"});
+  cand.meta.facts.back().second = "3.12.1";  // the bytes of its instructions are others anyway
+  CHECK(told(compared(base, cand)) == Lines{"model.py changed",
+                                            "old.py was imported in the baseline alone",
+                                            "train.py changed"});
+  for (const diff::PreflightEntry& entry : compared(base, cand).preflight) {
+    CHECK_FALSE(entry.name.starts_with("code."));
+  }
+}
+
+TEST_CASE("facts: the root's module is told by its class and places", "[diff][facts]") {
+  Run base = training(), cand = training();
+  for (Run* run : {&base, &cand}) {
+    run->tell(0, "fc2", "class", "model.Linear2");
+    run->tell(0, "fc2", "forward", "model.py:41");
+    run->tell(0, "fc2", "call", "model.py:88");
+  }
+  scale(cand.at(1, "fc2", "output:0"), 1.5);
+  const DiffResult result = compared(base, cand);  // the facts lie in a step that is not read
+  REQUIRE(result.root.has_value());
+  CHECK(code_text(result.root->code) == "Linear2, model.py:41, called at model.py:88");
+}
+
+TEST_CASE("facts: settings are parsed as Python writes them", "[diff][facts]") {
+  using Settings = std::map<std::string, std::string>;
+  CHECK(diff::parse_settings("").empty());
+  CHECK(diff::parse_settings("p=0.1") == Settings{{"p", "0.1"}});
+  CHECK(diff::parse_settings(R"(a=(1, 2), b='x, y=3', c="it's, so", d='\'', e=[(1, 2), 3])") ==
+        Settings{{"a", "(1, 2)"},
+                 {"b", "'x, y=3'"},
+                 {"c", "\"it's, so\""},
+                 {"d", "'\\''"},
+                 {"e", "[(1, 2), 3]"}});
+  CHECK(diff::parse_settings("a=(1, ").size() == 1);  // cut
+  CHECK(diff::parse_settings("no key, p=1") == Settings{{"p", "1"}});
+}
+
+TEST_CASE("facts: modules are joined where numbers alone tell them apart", "[diff][facts]") {
+  const auto groups = [](const std::vector<std::string>& scopes) {
+    std::vector<FactDifference> facts;
+    for (const std::string& scope : scopes) {
+      facts.push_back({.name = "p", .base = "1", .cand = "2", .scope = scope, .first = scope});
+    }
+    Lines found;
+    for (const FactDifference& fact : diff::grouped(facts)) {
+      found.push_back(fact.scope + " " + std::to_string(fact.modules));
+    }
+    return found;
+  };
+  CHECK(groups({"h.0.a", "h.1.a", "h.1.b"}) == Lines{"h.*.a 2", "h.1.b 1"});
+  CHECK(groups({"h.0.3", "h.1.3"}) == Lines{"h.*.3 2"});
+  CHECK(groups({"h.0", "h.0"}) == Lines{"h.0 1"});  // of two ranks
+  CHECK(groups({""}) == Lines{" 1"});
+}
