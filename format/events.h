@@ -264,7 +264,7 @@ struct TensorStats {
   std::span<const uint64_t>
       range_hashes;  ///< hashes of equal consecutive ranges, at most kMaxRanges
   std::span<const std::byte>
-      samples;  ///< raw elements at floor(i*count/8), i < 8; all if count < 8
+      samples;  ///< raw elements at floor(i*count/8), i < 8; all if count <= kMaxWhole
   std::span<const std::byte> leading;  ///< the first elements, as many as were asked for
   /// Of an operand that nobody declared an output: launches around which its bytes were compared,
   /// and in how many they changed. 0: declared, or not compared.
