@@ -377,11 +377,9 @@ bool ObserverPort::Batch::event_fact(const Message& message) {
   if (!fixed || fixed->value_bytes > format::kMaxStringBytes) return false;
   std::string value(fixed->value_bytes, '\0');
   if (!message.copy(sizeof *fixed, value.size(), value.data())) return false;
-  format::Fact event;
+  format::Fact event{
+      .header = {}, .scope = {fixed->scope}, .name = {fixed->name}, .value = value};
   event.header.step = around_.steps.step();
-  event.scope = format::StringId{fixed->scope};
-  event.name = format::StringId{fixed->name};
-  event.value = value;
   around_.sink.emit(event);
   return true;
 }

@@ -97,6 +97,7 @@ std::map<std::string, std::string> parse_settings(std::string_view text) {
     if (c == '\'' || c == '"') quote = c;
     depth += c == '(' || c == '[' ? 1 : c == ')' || c == ']' ? -1 : 0;
     if (i < text.size() && (c != ',' || depth > 0)) continue;
+    if (i == text.size() && (depth > 0 || quote != 0)) break;  // the text was cut here
     const std::string_view part = text.substr(begin, std::min(i, text.size()) - begin);
     const size_t equals = part.find('=');
     if (equals != part.npos) {

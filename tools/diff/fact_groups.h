@@ -16,7 +16,7 @@
 namespace convtrace::diff {
 
 /// @return key and value of each part of "p=0.1, sizes=(2, 3), name='a, b'"; parts without `=` are
-/// left out.
+/// left out, and so is the last one where the text was cut inside of it.
 [[nodiscard]] std::map<std::string, std::string> parse_settings(std::string_view text);
 
 /// @return how the fingerprints of two runs differ: a file each, or a class.

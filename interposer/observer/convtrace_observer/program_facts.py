@@ -11,7 +11,7 @@ from . import code_facts, signals
 
 _PLAIN = (bool, int, float, str, type(None))
 _MAX_TEXT, _MAX_ITEMS = 80, 16
-_MAX_ATTRIBUTES = 200
+_MAX_ATTRIBUTES = 2000  # characters of all
 # Of the module's life, not of its making: an evaluation pass changes it.
 _STATE = "training"
 _FLOATS = {1: ctypes.c_double, 2: ctypes.c_float}  # by format/dtype.h
@@ -70,7 +70,8 @@ class ModuleFacts:
             "%s=%r" % one for one in vars(module).items()
             if one[0][0] != "_" and one[0] != _STATE and (is_plain(one[1]) or type(one[1]) is self._dtype))
         if attributes:
-            yield "attributes", ", ".join(attributes[:_MAX_ATTRIBUTES])
+            text = ", ".join(attributes)
+            yield "attributes", text if len(text) <= _MAX_ATTRIBUTES else text[:_MAX_ATTRIBUTES].rpartition(", ")[0]
 
 
 class OptimizerFacts:

@@ -214,7 +214,8 @@ TEST_CASE("facts: settings are parsed as Python writes them", "[diff][facts]") {
                  {"c", "\"it's, so\""},
                  {"d", "'\\''"},
                  {"e", "[(1, 2), 3]"}});
-  CHECK(diff::parse_settings("a=(1, ").size() == 1);  // cut
+  CHECK(diff::parse_settings("p=1, a=(1, 2").size() == 1);  // cut
+  CHECK(diff::parse_settings("p=1, a='x").size() == 1);
   CHECK(diff::parse_settings("no key, p=1") == Settings{{"p", "1"}});
 }
 
