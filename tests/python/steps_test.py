@@ -525,6 +525,64 @@ class Recompute(ObservedTest):
         self.check(["inner.0", "inner.1", "inner.2", "inner"])
 
 
+class Clipping(ObservedTest):
+    def setUp(self):
+        super().setUp()
+        self.model = nn.Sequential(nn.Linear(4, 2))
+        self.model(torch.ones(3, 4)).square().sum().backward()
+        self.left = {name: p.grad.clone() for name, p in self.model.named_parameters()}
+        self.recorded = {}
+        self.fake.on_tensor = self.keep
+
+    def keep(self, tensor):
+        weights = dict(self.model.named_parameters())
+        for name, parameter in weights.items():
+            if tensor.address == parameter.grad.data_ptr():
+                self.recorded[tensor.slot, tensor.call] = parameter.grad.clone()
+
+    def test_what_is_gone_when_looked_at_is_clipped_all_the_same(self):
+        for parameters in (self.model.parameters(), filter(lambda one: True, self.model.parameters()),
+                           list(self.model.parameters()), self.model[0].weight):
+            self.fake.messages.clear()
+            for (name, gradient), parameter in zip(self.left.items(), self.model.parameters()):
+                parameter.grad.copy_(gradient)
+            norm = nn.utils.clip_grad_norm_(parameters, 0.5)
+            whole = self.model[0].weight.grad.norm() if isinstance(parameters, torch.Tensor) else (
+                torch.cat([p.grad.flatten() for p in self.model.parameters()]).norm())
+            self.assertAlmostEqual(whole.item(), 0.5, places=4)
+            self.assertGreater(norm.item(), 0.5)
+            told, = self.fake.tensors(slot="grad_norm", scope="", phase="backward")
+            self.assertEqual(told.address, norm.data_ptr())
+            self.assertTrue(torch.equal(self.recorded["grad_unclipped:weight", told.call], self.left["0.weight"]))
+
+    def test_an_empty_generator_is_warned_of(self):
+        with self.assertWarnsRegex(UserWarning, "empty generator"):
+            nn.utils.clip_grad_norm_((p for p in ()), 1.0)
+
+    def test_an_error_is_the_programs(self):
+        self.model[0].bias.grad.fill_(float("nan"))
+        with self.assertRaises(RuntimeError):
+            nn.utils.clip_grad_norm_(self.model.parameters(), 1.0, error_if_nonfinite=True)
+
+    def test_once_for_one_call_by_whatever_name(self):
+        from torch.nn.utils import clip_grad, clip_grad_norm_
+        functions = [nn.utils.clip_grad_norm_, clip_grad.clip_grad_norm_, clip_grad_norm_]
+        for function in functions:
+            self.fake.messages.clear()
+            function(self.model.parameters(), 1.0)
+            self.assertEqual(len(self.fake.tensors(slot="grad_unclipped:weight")), 1)
+        self.observer.remove()
+        self.assertNotIn("convtrace", nn.utils.clip_grad_norm_.__code__.co_filename)
+        self.assertNotIn("convtrace", clip_grad.clip_grad_norm_.__code__.co_filename)
+
+    def test_it_is_compiled_whole(self):
+        @torch.compile(backend="eager", fullgraph=True)
+        def clip():
+            return nn.utils.clip_grad_norm_(self.model.parameters(), 0.5)
+
+        self.assertGreater(clip().item(), 0.5)
+
+
 class Interruptions(ObservedTest):
     def test_an_exception_in_a_module_leaves_the_stack_clean(self):
         model = nn.Sequential(nn.Linear(4, 4), nn.Linear(9, 9))

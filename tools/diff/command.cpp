@@ -45,6 +45,10 @@ void describe_options(CLI::App& app, Options& options) {
       ->check([](const std::string& word) {
         return parse_tolerance(word) ? "" : "takes PATTERN=X with X a number of 0 or more";
       });
+  app.add_option("--step-offset", options.inputs.rules.step_offset,
+                 "step of CAND = step of BASE + N; else what the optimizers' own counters say")
+      ->type_name("N")
+      ->check(CLI::Range(-int64_t{format::kNoStep} + 1, int64_t{format::kNoStep} - 1));
   app.add_option("--map", options.map, "TOML file: ranks and modules that have other names")
       ->type_name("F");
   app.add_option("--json", options.json, "write everything found as JSON (- for stdout)")

@@ -20,6 +20,12 @@ const StepSums* find(const std::vector<StepSums>& sums, uint32_t step) {
   return found != sums.end() && found->step == step ? &*found : nullptr;
 }
 
+std::vector<StepSums> shifted_sums(const reader::TraceReader& trace, StepShift shift) {
+  std::vector<StepSums> sums = reader::load_step_sums(trace.container());
+  for (StepSums& step : sums) step.step = shift.of(step.step);
+  return sums;
+}
+
 bool same_keys(const StepSums& a, const StepSums& b) {
   return a.launches == b.launches && a.values == b.values && a.key_sum == b.key_sum;
 }
@@ -32,12 +38,12 @@ bool any_of(const std::vector<uint32_t>& steps, const format::RecordHeader& chun
 }  // namespace
 
 EqualSteps::EqualSteps(const reader::TraceReader& base, const reader::TraceReader& cand,
-                       bool every_value) {
+                       bool every_value, const StepOffset& offset) {
   for (const reader::TraceReader* trace : {&base, &cand}) {
     if (trace->state() == reader::TraceState::kDamaged) return;
   }
-  const std::vector<StepSums> ours = reader::load_step_sums(base.container());
-  const std::vector<StepSums> theirs = reader::load_step_sums(cand.container());
+  const std::vector<StepSums> ours = shifted_sums(base, offset.of_base());
+  const std::vector<StepSums> theirs = shifted_sums(cand, offset.of_cand());
   for (const auto* sums : {&ours, &theirs}) {
     // Chunks do not say whether they hold such events.
     if (!sums->empty() && sums->back().step == format::kNoStep) return;

@@ -60,6 +60,7 @@ class HtmlReport {
     if (result_.carried.count != 0)
       paragraph("Rounding: " + quote_markup(carried_text(result_)) + ".");
     paragraph(quote_markup(renamed_text(result_)));
+    paragraph(quote_markup(step_offset_text(result_.step_offset)));
     ranks();
     for (const std::string& text : replica_lines(result_)) paragraph("Replicas: " + text);
     for (const std::string& text : alias_lines(result_)) paragraph("Aliasing: " + text);

@@ -4,7 +4,9 @@
 ///
 /// Place:    read from the command line and the file of `--map` (map_file.h); used by rank_diff.h.
 
+#include <cstdint>
 #include <map>
+#include <optional>
 #include <vector>
 
 #include "tools/diff/scope_map.h"
@@ -16,6 +18,7 @@ struct DiffRules {
   std::vector<ScopeRename> renames;        ///< the first that fits is taken
   std::map<uint32_t, uint32_t> base_rank;  ///< of a rank of the candidate; others keep theirs
   std::vector<ToleranceRule> tolerances;   ///< the last that fits is taken
+  std::optional<int64_t> step_offset{};    ///< step of the candidate - step of the baseline
 };
 
 }  // namespace convtrace::diff
