@@ -15,7 +15,7 @@ UPDATES = 4  # of programs/updates.py
 
 class LoopTest(ProgramTest):
     def trace(self, name, loop, *arguments, same_bits=True):
-        """Traces a loop, whose bits must be those that it prints without us. @return the trace's path"""
+        """Traces a loop. `same_bits`: what it prints without us must be the same. @return the trace's path"""
         path = os.path.join(self.folder, name + ".ctrace")
         arguments = [str(one) for one in arguments]
         traced = self.run_program("updates.py", loop, *arguments, CONVTRACE_OUTPUT=path)
@@ -58,9 +58,11 @@ class LoopTest(ProgramTest):
 class Evaluation(LoopTest):
     def check_loop(self, loop, steps=UPDATES, passes=(2,)):
         base = self.trace("0", loop, 0)
+        printed = self.printed
         self.assertEqual(self.steps(base), list(range(steps)))
         for number in passes:
-            self.check_same_training(base, self.trace(str(number), loop, number))
+            self.check_same_training(base, self.trace(str(number), loop, number, same_bits=False))
+            self.assertEqual(self.printed, printed)
 
     def test_passes_between_updates_change_nothing_of_training(self):
         self.check_loop("plain", passes=(2, 3, 5))

@@ -72,7 +72,7 @@ std::string verdict(const NanSearch& search, const Definitions& definitions) {
   if (birth.place.phase == Phase::kData || (evaluated && slot.starts_with("input"))) {
     return "It came with the data: it is an input of the root module.";
   }
-  if (slot.starts_with("grad_")) {
+  if (slot.starts_with("grad_output") || slot.starts_with("grad_input")) {
     for (auto before = search.frames().rbegin(); before != search.frames().rend(); ++before) {
       if (before->place.phase != Phase::kBackward || before->step != birth.step) continue;
       return "It was born in the backward pass, behind " + place_of(*before, definitions) +
