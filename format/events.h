@@ -37,7 +37,8 @@ inline constexpr uint32_t kNoStep = 0xFFFFFFFF;
   X(kBackward, 3, "backward")   \
   X(kOptimizer, 4, "optimizer") \
   X(kRecompute, 5, "recompute") \
-  X(kCommunication, 6, "communication")
+  X(kCommunication, 6, "communication") \
+  X(kEvaluation, 7, "evaluation")
 
 #define CONVTRACE_CAPTURES(X) \
   X(kHash, 0, "hash")         \

@@ -255,7 +255,7 @@ bool ObserverPort::Batch::scope(const Message& message) {
   format::Scope event;
   event.header.step = around_.steps.step();
   event.place = {format::StringId{fixed->scope}, fixed->call,
-                 checked_enum(fixed->phase, format::Phase::kCommunication)};
+                 checked_enum(fixed->phase, format::Phase::kEvaluation)};
   event.enter = fixed->enter != 0;
   around_.sink.emit(event);
   return true;
@@ -277,7 +277,7 @@ format::Op ObserverPort::Batch::op_event(const convtrace_op& fixed, format::OpMo
   format::Op event;
   event.header.step = around_.steps.step();
   event.place = {format::StringId{fixed.scope}, fixed.call,
-                 checked_enum(fixed.phase, format::Phase::kCommunication)};
+                 checked_enum(fixed.phase, format::Phase::kEvaluation)};
   event.moment = moment;
   event.op = format::StringId{fixed.op};
   return event;

@@ -8,7 +8,7 @@ namespace {
 
 __extension__ typedef __int128 Wide;  // wider than any product of extents and strides
 constexpr uint64_t kMaxExpandedElements = uint64_t{1} << 28;
-constexpr uint8_t kPhaseCount = 7;
+constexpr uint8_t kPhaseCount = 8;
 constexpr uint8_t kCaptureCount = 3;
 constexpr uint8_t kExtentCount = 2;
 constexpr uint8_t kDeviceTypeCount = 3;

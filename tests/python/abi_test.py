@@ -130,7 +130,9 @@ class Enumerations(unittest.TestCase):
         phases = events_header("CONVTRACE_PHASES")
         for spelling, value in (("forward", engine.FORWARD), ("data", engine.DATA),
                                 ("loss", engine.LOSS_PHASE), ("backward", engine.BACKWARD),
-                                ("optimizer", engine.OPTIMIZER), ("recompute", engine.RECOMPUTE)):
+                                ("optimizer", engine.OPTIMIZER), ("recompute", engine.RECOMPUTE),
+                                ("communication", engine.COMMUNICATION),
+                                ("evaluation", engine.EVALUATION)):
             self.assertIn((value, spelling), phases.values())
         captures = events_header("CONVTRACE_CAPTURES")
         self.assertEqual(captures["kHash"][0], engine.HASH)

@@ -13,7 +13,8 @@ sys.path.insert(0, os.path.join(ROOT, "interposer", "observer"))
 from convtrace_observer import engine  # noqa: E402
 from convtrace_observer.observer import Observer  # noqa: E402
 
-PHASES = ("forward", "data", "loss", "backward", "optimizer", "recompute")
+PHASES = ("forward", "data", "loss", "backward", "optimizer", "recompute", "communication",
+          "evaluation")
 
 
 class FakeEngine:

@@ -168,6 +168,7 @@ class Values(ObservedTest):
             ("optimizer", "0", "param:weight", stats), ("optimizer", "0", "param:bias", stats)])
 
     def test_one_submit_per_hook(self):
+        self.without_optimizers()
         model = nn.Linear(4, 4).eval()
         model(torch.randn(2, 4))
         before = self.fake.submits
@@ -319,6 +320,7 @@ class LaunchesMode(ObservedTest):
 
 class StepWindow(ObservedTest):
     def test_values_follow_the_answer_of_each_step(self):
+        self.without_optimizers()
         model = nn.Linear(4, 4).eval()
         model(torch.randn(2, 4))
         self.fake.answer = 0

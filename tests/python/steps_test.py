@@ -3,7 +3,7 @@ import functools
 import unittest
 import unittest.mock
 
-from support import ObservedTest, torch
+from support import ObservedTest, fake_engine, torch
 
 from convtrace_observer import ops, optimizer  # support.py has put it on the path
 
@@ -92,6 +92,19 @@ class Steps(ObservedTest):
         self.assertEqual([call for _, call, _ in self.calls(slot="grad_output:0", scope="0")],
                          [1, 0])
 
+    def evaluate(self, passes=2):
+        self.model.eval()
+        with torch.no_grad():
+            for _ in range(passes):
+                self.model(torch.ones(3, 4))
+        self.model.train()
+
+    def roots(self):
+        """(step, phase, call) of each root forward, in order."""
+        steps = self.steps_of_root_inputs()
+        return [(step, s.phase, s.call) for step, s in zip(steps, (
+            s for s in self.fake.of("scope") if s.enter and s.scope == "" and s.phase != "backward"))]
+
     def test_evaluation_between_steps_belongs_to_the_coming_step(self):
         self.train()
         with torch.no_grad():
@@ -99,9 +112,200 @@ class Steps(ObservedTest):
             self.model(self.batch())
         self.train()
         self.train()
-        self.assertEqual(self.steps_of_root_inputs(), [0, 1, 1, 1, 2])
+        self.assertEqual(self.roots(), [
+            (0, "forward", 0), (1, "evaluation", 0), (1, "evaluation", 1), (1, "forward", 0),
+            (2, "forward", 0)])
+
+    def test_evaluation_changes_no_key_of_training(self):
+        def of_training(passes):
+            torch.manual_seed(0)
+            self.model = small_model()
+            self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1)
+            self.observer.remove()
+            self.fake, self.observer = fake_engine.observe(torch)
+            for _ in range(3):
+                self.evaluate(passes)
+                self.train(batches=2)
+            self.evaluate(passes)
+            keys, step = [], None
+            for message in self.fake.messages:
+                if message.kind == "step":
+                    step = message.index
+                elif message.kind == "tensor" and message.phase != "evaluation":
+                    keys.append((step, message.phase, message.scope, message.call, message.slot))
+            return keys
+
+        without = of_training(0)
+        for passes in (2, 3, 5):
+            self.assertEqual(of_training(passes), without)
+            self.assertEqual(len(self.fake.tensors(phase="evaluation", scope="", slot="input:0")), 4 * passes)
+
+    def test_evaluation_records_inputs_and_outputs_under_its_phase(self):
+        self.evaluate(passes=1)
+        rows = [(t.phase, t.scope, t.call, t.slot, t.capture) for t in self.fake.of("tensor")
+                if not t.slot.startswith("param")]
+        self.assertEqual(rows, [
+            ("evaluation", "", 0, "input:0", "stats"),
+            ("evaluation", "0", 0, "input:0", "hash"), ("evaluation", "0", 0, "output:0", "stats"),
+            ("evaluation", "1", 0, "input:0", "hash"), ("evaluation", "1", 0, "output:0", "stats"),
+            ("evaluation", "2", 0, "input:0", "hash"), ("evaluation", "2", 0, "output:0", "stats"),
+            ("evaluation", "", 0, "output:0", "stats")])
+
+    def test_eval_mode_without_no_grad_is_evaluation_with_its_criterion(self):
+        """As who forgets it."""
+        criterion = nn.MSELoss()
+        for _ in range(2):
+            self.model.eval()
+            criterion(self.model(self.batch()), torch.zeros(3, 2)).item()
+            self.model.train()
+            self.optimizer.zero_grad()
+            criterion(self.model(self.batch()), torch.zeros(3, 2)).backward()
+            self.optimizer.step()
+        one = [(0, "evaluation", 0), (0, "evaluation", 1), (0, "forward", 0), (0, "forward", 1)]
+        self.assertEqual(self.roots(), one + [(1, phase, call) for _, phase, call in one])
+
+    def test_labels_of_evaluation_do_not_count_with_those_of_training(self):
+        labels = torch.tensor([0, 1, 1])
+        self.model.eval()
+        with torch.no_grad():
+            functional.cross_entropy(self.model(self.batch()), labels)
+        self.model.train()
+        functional.cross_entropy(self.model(self.batch()), labels).backward()
+        self.optimizer.step()
+        self.assertEqual([(t.phase, t.call) for t in self.fake.tensors(slot="input:1", scope="")],
+                         [("evaluation", 0), ("forward", 0)])
+
+    def test_a_model_trained_in_eval_mode_is_trained(self):
+        """Its batch norms are frozen, or the input is what is optimized. The first call is known too late."""
+        self.model.eval()
+        for _ in range(3):
+            self.model(self.batch()).sum().backward()
+            self.optimizer.step()
+        self.assertEqual(self.roots(), [(0, "evaluation", 0), (1, "forward", 0), (2, "forward", 0)])
+
+    def test_forces_of_an_evaluated_energy_are_no_training(self):
+        """A model may differentiate to compute what it gives out."""
+        self.train()
+        for _ in range(3):
+            self.model.eval()
+            for _ in range(2):
+                x = self.batch().requires_grad_()
+                torch.autograd.grad(self.model(x).sum(), x)
+            self.model.train()
+            self.train()
+        for step in range(1, 4):
+            self.assertEqual([(phase, call) for at, phase, call in self.roots() if at == step],
+                             [("evaluation", 0), ("evaluation", 1), ("forward", 0)])
+
+    def test_a_teacher_in_front_of_its_student_or_behind_it(self):
+        teacher = small_model().eval()
+        for _ in range(2):
+            with torch.no_grad():
+                target = teacher(torch.ones(3, 4))
+            out = self.model(torch.ones(3, 4))
+            with torch.no_grad():
+                target += teacher(torch.ones(3, 4))
+            (out - target).square().sum().backward()
+            self.optimizer.step()
+        one = [(0, "evaluation", 0), (0, "forward", 0), (0, "forward", 1)]
+        self.assertEqual(self.roots(), one + [(1, phase, call) for _, phase, call in one])
+
+    def test_rollouts_of_a_policy_are_evaluation_and_updates_are_steps(self):
+        for _ in range(2):
+            with torch.no_grad():
+                for _ in range(3):
+                    self.model(torch.ones(1, 4))  # PPO: acts, then learns from that in two epochs
+            self.train()
+            self.train()
+        self.assertEqual(self.roots(), [
+            (step, phase, call) for first in (0, 2) for step, phase, call in [
+                (first, "evaluation", 0), (first, "evaluation", 1), (first, "evaluation", 2),
+                (first, "forward", 0), (first + 1, "forward", 0)]])
+
+    def test_a_target_network_behind_the_one_that_learns(self):
+        """DQN: acts, then learns once."""
+        target = small_model()
+        for _ in range(2):
+            with torch.no_grad():
+                self.model(torch.ones(1, 4))
+            q = self.model(torch.ones(3, 4))
+            with torch.no_grad():
+                best = target(torch.ones(3, 4))
+            (q - best).square().sum().backward()
+            self.optimizer.step()
+        one = [(0, "evaluation", 0), (0, "forward", 0), (0, "forward", 1)]
+        self.assertEqual(self.roots(), one + [(1, phase, call) for _, phase, call in one])
+
+    def test_validation_between_two_micro_batches(self):
+        for passes in (0, 2):
+            with self.subTest(passes=passes):
+                self.fake.messages.clear()
+                self.model(self.batch()).sum().backward()
+                self.evaluate(passes)
+                self.model(self.batch()).sum().backward()
+                self.optimizer.step()
+                self.assertEqual([(phase, call) for _, phase, call in self.roots() if phase == "forward"],
+                                 [("forward", 0), ("forward", 1)])
+
+    def test_what_follows_evaluation_is_about_it_until_training_goes_on(self):
+        phases = []
+        self.evaluate()
+        phases.append(self.fake.slot()[2])
+        self.model(self.batch())
+        phases.append(self.fake.slot()[2])
+        self.assertEqual(phases, ["evaluation", "forward"])
+        self.model.eval()
+
+    def test_updates_made_before_are_told_by_the_optimizers_counter(self):
+        def facts():
+            return [f.value for f in self.fake.of("fact") if f.name == "steps.updates_before"]
+
+        for kind in (torch.optim.AdamW, torch.optim.RMSprop):
+            self.optimizer = kind(self.model.parameters())
+            self.observer.remove()
+            self.fake, self.observer = fake_engine.observe(torch)
+            self.train()
+            self.train()
+            self.assertEqual(facts(), [])  # from the start
+            self.observer.remove()
+            self.fake, self.observer = fake_engine.observe(torch)
+            self.train()
+            self.train()
+            self.assertEqual(facts(), ["2"])
+
+    def test_optimizers_that_take_turns_have_made_the_sum_of_their_updates(self):
+        critic = nn.Linear(2, 1)
+        other = torch.optim.Adam(critic.parameters())
+        self.optimizer = torch.optim.Adam(self.model.parameters())
+
+        def iterate():
+            for _ in range(2):
+                critic(torch.ones(1, 2)).sum().backward()
+                other.step()
+            self.train()
+
+        iterate()
+        iterate()
+        self.observer.remove()
+        self.fake, self.observer = fake_engine.observe(torch)
+        iterate()
+        self.assertEqual([f.value for f in self.fake.of("fact") if f.name == "steps.updates_before"],
+                         ["4", "6"])
+
+    def test_inference_in_front_of_training_is_subtracted(self):
+        self.without_optimizers()
+        for _ in range(2):
+            self.model(self.batch())
+        for kind in optimizer._subclasses(torch.optim.Optimizer):
+            if kind is torch.optim.SGD:
+                kind.step.hooked = True
+        self.evaluate()
+        self.train()
+        self.assertEqual(self.roots()[-3:], [(2, "evaluation", 0), (2, "evaluation", 1), (2, "forward", 0)])
+        self.assertEqual([f.value for f in self.fake.of("fact") if f.name == "steps.updates_before"], ["-2"])
 
     def test_inference_every_root_forward_is_a_step(self):
+        self.without_optimizers()
         with torch.inference_mode():
             for _ in range(4):
                 self.model(self.batch())
@@ -115,15 +319,12 @@ class Steps(ObservedTest):
             self.optimizer.zero_grad()
             (self.model(self.batch()) - self.model(self.batch())).square().sum().backward()
             self.optimizer.step()
-        self.assertEqual(self.steps_of_root_inputs(), [0, 1, 2, 2, 3, 3])
+        self.assertEqual(self.steps_of_root_inputs(), [0, 0, 0, 0, 1, 1])
         self.assertEqual([call for _, call, _ in self.calls(phase="backward", slot="grad_output:0", scope="2")],
                          [1, 0, 1, 0])
 
     def test_inference_with_gradients_switched_on_is_inference(self):
-        for kind in optimizer._subclasses(torch.optim.Optimizer):
-            if getattr(kind.step, "hooked", False):
-                self.addCleanup(setattr, kind.step, "hooked", True)
-                kind.step.hooked = False
+        self.without_optimizers()
         for _ in range(3):
             self.model(self.batch())
         self.assertEqual(self.steps(), [0, 1, 2])
@@ -323,6 +524,64 @@ class Recompute(ObservedTest):
     def test_reentrant_checkpoint(self):
         self.run_checkpointed(True)
         self.check(["inner.0", "inner.1", "inner.2", "inner"])
+
+
+class Clipping(ObservedTest):
+    def setUp(self):
+        super().setUp()
+        self.model = nn.Sequential(nn.Linear(4, 2))
+        self.model(torch.ones(3, 4)).square().sum().backward()
+        self.left = {name: p.grad.clone() for name, p in self.model.named_parameters()}
+        self.recorded = {}
+        self.fake.on_tensor = self.keep
+
+    def keep(self, tensor):
+        weights = dict(self.model.named_parameters())
+        for name, parameter in weights.items():
+            if tensor.address == parameter.grad.data_ptr():
+                self.recorded[tensor.slot, tensor.call] = parameter.grad.clone()
+
+    def test_what_is_gone_when_looked_at_is_clipped_all_the_same(self):
+        for parameters in (self.model.parameters(), filter(lambda one: True, self.model.parameters()),
+                           list(self.model.parameters()), self.model[0].weight):
+            self.fake.messages.clear()
+            for (name, gradient), parameter in zip(self.left.items(), self.model.parameters()):
+                parameter.grad.copy_(gradient)
+            norm = nn.utils.clip_grad_norm_(parameters, 0.5)
+            whole = self.model[0].weight.grad.norm() if isinstance(parameters, torch.Tensor) else (
+                torch.cat([p.grad.flatten() for p in self.model.parameters()]).norm())
+            self.assertAlmostEqual(whole.item(), 0.5, places=4)
+            self.assertGreater(norm.item(), 0.5)
+            told, = self.fake.tensors(slot="grad_norm", scope="", phase="backward")
+            self.assertEqual(told.address, norm.data_ptr())
+            self.assertTrue(torch.equal(self.recorded["grad_unclipped:weight", told.call], self.left["0.weight"]))
+
+    def test_an_empty_generator_is_warned_of(self):
+        with self.assertWarnsRegex(UserWarning, "empty generator"):
+            nn.utils.clip_grad_norm_((p for p in ()), 1.0)
+
+    def test_an_error_is_the_programs(self):
+        self.model[0].bias.grad.fill_(float("nan"))
+        with self.assertRaises(RuntimeError):
+            nn.utils.clip_grad_norm_(self.model.parameters(), 1.0, error_if_nonfinite=True)
+
+    def test_once_for_one_call_by_whatever_name(self):
+        from torch.nn.utils import clip_grad, clip_grad_norm_
+        functions = [nn.utils.clip_grad_norm_, clip_grad.clip_grad_norm_, clip_grad_norm_]
+        for function in functions:
+            self.fake.messages.clear()
+            function(self.model.parameters(), 1.0)
+            self.assertEqual(len(self.fake.tensors(slot="grad_unclipped:weight")), 1)
+        self.observer.remove()
+        self.assertNotIn("convtrace", nn.utils.clip_grad_norm_.__code__.co_filename)
+        self.assertNotIn("convtrace", clip_grad.clip_grad_norm_.__code__.co_filename)
+
+    def test_it_is_compiled_whole(self):
+        @torch.compile(backend="eager", fullgraph=True)
+        def clip():
+            return nn.utils.clip_grad_norm_(self.model.parameters(), 0.5)
+
+        self.assertGreater(clip().item(), 0.5)
 
 
 class Interruptions(ObservedTest):

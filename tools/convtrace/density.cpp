@@ -36,6 +36,13 @@ std::optional<uint64_t> padding_of(const TensorStats& e) {
   return std::nullopt;
 }
 
+bool is_root_input(const format::Definitions& definitions, const TensorStats& e) {
+  return e.place.phase == format::Phase::kData ||
+         (e.place.phase == format::Phase::kEvaluation && e.op.value == 0 &&
+          definitions.text(e.place.scope).empty() &&
+          definitions.text(e.slot).starts_with("input:"));
+}
+
 /// The slots of the root module's inputs in the current step: the names that the user gave.
 class RootInputs {
  public:
@@ -121,7 +128,7 @@ ExitCode show_density(const ShowOptions& options) {
   while (output.usable() && (event = trace->next()) != nullptr) {
     const auto* tensor = std::get_if<TensorStats>(event);
     if (tensor == nullptr) continue;
-    if (tensor->place.phase == format::Phase::kData) roots.add(*tensor);
+    if (is_root_input(trace->definitions(), *tensor)) roots.add(*tensor);
     if (tensor->padding == format::Padding::kNone) continue;
     if (!options.steps.contains(tensor->header.step)) continue;
     const Density density = density_of(*tensor, roots, trace->definitions());

@@ -67,10 +67,12 @@ double dynamic_range(const Seen& seen) {
 std::string verdict(const NanSearch& search, const Definitions& definitions) {
   const Seen& birth = *search.birth();
   const std::string_view slot = definitions.text(birth.slot);
-  if (birth.place.phase == Phase::kData) {
+  // Of a root alone an input in evaluation has statistics.
+  const bool evaluated = birth.place.phase == Phase::kEvaluation;
+  if (birth.place.phase == Phase::kData || (evaluated && slot.starts_with("input"))) {
     return "It came with the data: it is an input of the root module.";
   }
-  if (slot.starts_with("grad_")) {
+  if (slot.starts_with("grad_output") || slot.starts_with("grad_input")) {
     for (auto before = search.frames().rbegin(); before != search.frames().rend(); ++before) {
       if (before->place.phase != Phase::kBackward || before->step != birth.step) continue;
       return "It was born in the backward pass, behind " + place_of(*before, definitions) +
@@ -78,7 +80,7 @@ std::string verdict(const NanSearch& search, const Definitions& definitions) {
     }
     return "It was born where the backward pass begins: no gradient before it was recorded.";
   }
-  if (const auto before = search.before_gap(); before && birth.place.phase == Phase::kForward) {
+  if (const auto before = search.before_gap(); before && (birth.place.phase == Phase::kForward || evaluated)) {
     return "Its step is the first with values since step " + std::to_string(*before) +
            ": it was born here, or in a step between, which left it in the parameters.";
   }

@@ -144,10 +144,14 @@ void NanSearch::collect_ingredients() {
   const std::string_view slot = definitions_.text(bad.slot);
   const std::string_view name = slot.substr(std::min(slot.find(':') + 1, slot.size()));
   std::optional<Seen> source;
-  if (slot.starts_with("grad:")) source = newest(bad.place.scope, "grad_output:0");
+  if (slot.starts_with("grad:") || slot.starts_with("grad_unclipped:")) {
+    source = newest(bad.place.scope, "grad_output:0");
+  }
   if (slot.starts_with("param:")) source = newest(bad.place.scope, "grad:" + std::string(name));
   if (source && source->step == bad.step) ingredients_.push_back({source->slot, source});
-  if (bad.place.phase == Phase::kForward && slot.starts_with("output")) {
+  const bool forward =
+      bad.place.phase == Phase::kForward || bad.place.phase == Phase::kEvaluation;
+  if (forward && slot.starts_with("output")) {
     for (const auto& [key, seen] : newest_) {
       if (key.first == bad.place.scope.value && slot_begins(seen.slot, "param:")) {
         ingredients_.push_back({seen.slot, seen});

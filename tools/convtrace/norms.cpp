@@ -23,11 +23,28 @@ struct StepNorms {
   std::vector<double> losses;                 ///< several, where gradients are accumulated
   std::optional<double> loss_scale;           ///< of a GradScaler
   std::map<std::string, double> local_norms;  ///< of the gradient of each weight, by its name
+  std::map<std::string, double> unclipped;    ///< of those that were clipped: before
+  std::vector<double> clip_norms;             ///< what the program was told of them
 
   [[nodiscard]] double gradient_norm() const {
     double sum = 0;
     for (const auto& [name, norm] : local_norms) sum += norm * norm;
     return std::sqrt(sum);
+  }
+  /// @return none if nothing was clipped.
+  [[nodiscard]] std::optional<double> unclipped_norm() const {
+    if (unclipped.empty()) return std::nullopt;
+    std::map<std::string, double> before = unclipped;
+    before.insert(local_norms.begin(), local_norms.end());
+    double sum = 0;
+    for (const auto& [name, norm] : before) sum += norm * norm;
+    return std::sqrt(sum);
+  }
+  /// @return what clipping multiplied the norm of all gradients by.
+  [[nodiscard]] std::optional<double> clip_factor() const {
+    const std::optional<double> before = unclipped_norm();
+    if (!before || local_norms.empty() || *before == 0) return std::nullopt;
+    return gradient_norm() / *before;
   }
 };
 
@@ -39,11 +56,13 @@ std::string weight_name(const format::Definitions& definitions, const TensorStat
   return escape_text(name.append(parameter));
 }
 
-constexpr std::string_view kGradient = "grad:", kLoss = "loss", kLossScale = "loss_scale";
+constexpr std::string_view kGradient = "grad:", kLoss = "loss", kLossScale = "loss_scale",
+                           kUnclipped = "grad_unclipped:", kClipNorm = "grad_norm";
 
 bool is_told(const format::Definitions& definitions, const TensorStats& e) {
   const std::string_view slot = definitions.text(e.slot);
-  return slot == kLoss || slot == kLossScale || slot.starts_with(kGradient);
+  return slot == kLoss || slot == kLossScale || slot == kClipNorm || slot.starts_with(kGradient) ||
+         slot.starts_with(kUnclipped);
 }
 
 /// @param finite  a statistic of the finite elements.
@@ -60,10 +79,17 @@ void add(const format::Definitions& definitions, const TensorStats& e, StepNorms
     step.losses.push_back(with_others(e.stats.mean, e.stats));
   } else if (slot == kLossScale) {
     step.loss_scale = e.stats.mean;
+  } else if (slot == kClipNorm) {
+    step.clip_norms.push_back(with_others(e.stats.mean, e.stats));
   } else {
     const bool infinite = e.stats.pos_inf != 0 || e.stats.neg_inf != 0;
-    double& norm = step.local_norms[weight_name(definitions, e, slot.substr(kGradient.size()))];
-    norm = e.stats.nan != 0 ? std::nan("") : infinite ? HUGE_VAL : e.stats.l2;
+    const double norm = e.stats.nan != 0 ? std::nan("") : infinite ? HUGE_VAL : e.stats.l2;
+    const std::string name = weight_name(definitions, e, slot.substr(slot.find(':') + 1));
+    if (slot.starts_with(kGradient)) {
+      step.local_norms[name] = norm;
+    } else {
+      step.unclipped.emplace(name, norm);  // what is clipped again is not as backward left it
+    }
   }
 }
 
@@ -76,6 +102,10 @@ std::string json_line(uint32_t number, const StepNorms& step) {
   for (const double loss : step.losses) json["losses"].push_back(json_number(loss));
   json["loss_scale"] = optional_number(step.loss_scale);
   json["gradient_norm"] = step.local_norms.empty() ? Json() : json_number(step.gradient_norm());
+  json["unclipped_norm"] = optional_number(step.unclipped_norm());
+  json["clip_factor"] = optional_number(step.clip_factor());
+  json["clip_norms"] = Json::array();
+  for (const double norm : step.clip_norms) json["clip_norms"].push_back(json_number(norm));
   json["local_norms"] = Json::object();
   for (const auto& [name, norm] : step.local_norms) json["local_norms"][name] = json_number(norm);
   return dump_json(json);
@@ -90,10 +120,14 @@ std::string text_line(uint32_t number, const StepNorms& step) {
     return std::isnan(entry.second) ? HUGE_VAL : entry.second;
   });
   const bool none = step.local_norms.empty();
+  const auto optional = [](const std::optional<double>& value) {
+    return value ? number_text(*value, kDigits) : "-";
+  };
   return std::to_string(number) + " | " + (losses.empty() ? "-" : losses) + " | " +
+         optional(step.unclipped_norm()) + " | " + optional(step.clip_factor()) + " | " +
          (none ? "-" : number_text(step.gradient_norm(), kDigits)) + " | " +
          (none ? "-" : number_text(largest->second, kDigits) + " " + largest->first) + " | " +
-         (step.loss_scale ? number_text(*step.loss_scale, kDigits) : "-");
+         optional(step.loss_scale);
 }
 
 }  // namespace
@@ -103,7 +137,9 @@ ExitCode show_norms(const ShowOptions& options) {
   if (trace == nullptr) return ExitCode::kFailure;
   Output output;
   if (!options.json)
-    output.line("STEP | LOSS | GRADIENT NORM | LARGEST OF ONE WEIGHT | LOSS SCALE");
+    output.line(
+        "STEP | LOSS | NORM BEFORE CLIPPING | FACTOR | GRADIENT NORM | LARGEST OF ONE WEIGHT | "
+        "LOSS SCALE");
   // What a GPU computes may come behind the first values of the next step.
   std::map<uint32_t, StepNorms> open;
   uint64_t rows = 0;

@@ -61,6 +61,10 @@ void describe_options(CLI::App& app, Options& options) {
   app.add_flag("--allow-incomplete", options.inputs.allow_incomplete,
                "exit 0 where what was compared agrees, even if a run ended early, is damaged or "
                "misses steps or ranks");
+  app.add_option("--step-offset", options.inputs.rules.step_offset,
+                 "step of CAND = step of BASE + N; else what the optimizers' own counters say")
+      ->type_name("N")
+      ->check(CLI::Range(-int64_t{format::kNoStep} + 1, int64_t{format::kNoStep} - 1));
   app.add_option("--map", options.map, "TOML file: ranks and modules that have other names")
       ->type_name("F");
   app.add_option("--json", options.json, "write everything found as JSON (- for stdout)")

@@ -73,22 +73,23 @@ class Diff {
     return cores < 2 ? 1 : 1 + std::min(kMostWorkers, cores) / 2;
   }
 
-  bool open_stream(const TraceFile& file, Stream& stream, std::string& error) {
+  bool open_stream(const TraceFile& file, StepShift shift, Stream& stream, std::string& error) {
     auto reader = reader::TraceReader::open(file.path, reader::OpenPolicy::kIndexOrScan, threads());
     if (!reader.ok()) {
       error = tools::escape_text(file.path) + ": " + tools::status_text(reader.status());
       return false;
     }
-    stream = std::make_unique<StepStream>(std::move(reader).value(), names_, launches_);
+    stream = std::make_unique<StepStream>(std::move(reader).value(), names_, launches_, shift);
     return true;
   }
 
   /// The repetitions' traces of `rank`; a repetition of one trace stands for the rank at hand.
   bool open_noise(uint32_t rank, std::vector<Stream>& streams, std::string& error) {
+    const StepShift shift = result_.step_offset.of_base();
     for (const TraceSet& set : noise_) {
       for (const TraceFile& file : set.files) {
         if (set.files.size() > 1 && file.meta.rank != rank) continue;
-        if (!open_stream(file, streams.emplace_back(), error)) return false;
+        if (!open_stream(file, shift, streams.emplace_back(), error)) return false;
       }
     }
     return true;
@@ -113,7 +114,10 @@ class Diff {
     EqualSteps equal;  // outlives the streams
     Stream base, cand;
     std::vector<Stream> noise;
-    if (!open_stream(base_file, base, error) || !open_stream(cand_file, cand, error) ||
+    const StepOffset& offset = result_.step_offset =
+        step_offset(base_file.meta, cand_file.meta, rules_.step_offset);
+    if (!open_stream(base_file, offset.of_base(), base, error) ||
+        !open_stream(cand_file, offset.of_cand(), cand, error) ||
         !open_noise(pair.rank, noise, error)) {
       return false;
     }
@@ -164,7 +168,7 @@ class Diff {
     // A report of every value needs every value; so does the noise of later steps, and so do ranks
     // that are compared with each other.
     const bool every_value = rows_ != nullptr || has_noise || many_ranks_;
-    return {base.reader(), cand.reader(), every_value};
+    return {base.reader(), cand.reader(), every_value, result_.step_offset};
   }
 
   /// Whether the runs were asked to record other parts of themselves.

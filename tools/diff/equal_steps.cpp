@@ -20,15 +20,16 @@ const StepSums* find(const std::vector<StepSums>& sums, uint32_t step) {
   return found != sums.end() && found->step == step ? &*found : nullptr;
 }
 
-bool same_keys(const StepSums& a, const StepSums& b) {
-  return a.launches == b.launches && a.values == b.values && a.key_sum == b.key_sum;
-}
-
 /// Of the steps with values or launches: one with facts alone is compared by them (facts.h).
-std::vector<StepSums> steps_of(const reader::TraceReader& trace) {
+std::vector<StepSums> shifted_sums(const reader::TraceReader& trace, StepShift shift) {
   std::vector<StepSums> sums = reader::load_step_sums(trace.container());
   std::erase_if(sums, [](const StepSums& step) { return step.values + step.launches == 0; });
+  for (StepSums& step : sums) step.step = shift.of(step.step);
   return sums;
+}
+
+bool same_keys(const StepSums& a, const StepSums& b) {
+  return a.launches == b.launches && a.values == b.values && a.key_sum == b.key_sum;
 }
 
 bool any_of(const std::vector<uint32_t>& steps, const format::RecordHeader& chunk) {
@@ -39,11 +40,12 @@ bool any_of(const std::vector<uint32_t>& steps, const format::RecordHeader& chun
 }  // namespace
 
 EqualSteps::EqualSteps(const reader::TraceReader& base, const reader::TraceReader& cand,
-                       bool every_value) {
+                       bool every_value, const StepOffset& offset) {
   for (const reader::TraceReader* trace : {&base, &cand}) {
     if (trace->state() == reader::TraceState::kDamaged) return;
   }
-  const std::vector<StepSums> ours = steps_of(base), theirs = steps_of(cand);
+  const std::vector<StepSums> ours = shifted_sums(base, offset.of_base());
+  const std::vector<StepSums> theirs = shifted_sums(cand, offset.of_cand());
   for (const auto* sums : {&ours, &theirs}) {
     // Chunks do not say whether they hold such events.
     if (!sums->empty() && sums->back().step == format::kNoStep) return;

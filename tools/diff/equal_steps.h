@@ -20,6 +20,7 @@
 #include "format/step_sums.h"
 #include "reader/kind_set.h"
 #include "reader/trace_reader.h"
+#include "tools/diff/step_offset.h"
 
 namespace convtrace::diff {
 
@@ -33,7 +34,9 @@ class EqualSteps {
   /// launches of no known step lie between.
   /// @param every_value  equal values are wanted too: the baseline's are read, and stand for both.
   /// So are those of an equal step in front of another one, which says where parameters come from.
-  EqualSteps(const reader::TraceReader& base, const reader::TraceReader& cand, bool every_value);
+  /// @param offset  of the candidate's steps; all numbers here are as it shifts them.
+  EqualSteps(const reader::TraceReader& base, const reader::TraceReader& cand, bool every_value,
+             const StepOffset& offset);
 
   /// Of the steps that are the same and read in neither trace, ascending.
   [[nodiscard]] std::span<const format::StepSums> unread() const { return unread_; }

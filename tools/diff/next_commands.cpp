@@ -9,8 +9,9 @@ namespace {
 
 constexpr const char* kRuleFile = "convtrace-root.toml";
 
-std::string step_text(uint32_t step) {
-  return step == format::kNoStep ? "all" : std::to_string(step);
+/// @param shift  of that run's steps.
+std::string step_text(uint32_t step, StepShift shift) {
+  return step == format::kNoStep ? "all" : std::to_string(step - std::min(step, shift.steps));
 }
 
 /// The root module's path is empty, and a pattern must not be.
@@ -53,17 +54,20 @@ std::string run_again(const char* output, const std::string& options,
 }  // namespace
 
 std::vector<std::string> next_commands(const DiffResult& result) {
-  const std::string step = step_text(result.root->record.step);
+  const uint32_t number = result.root->record.step;
+  const std::string base = step_text(number, result.step_offset.of_base());
+  const std::string cand = step_text(number, result.step_offset.of_cand());
   std::vector<std::string> lines = rule_file(*result.root);
   if (result.ranks.size() > 1) {
     // The command line of a rank does not start the job that it was a part of.
-    lines.push_back("export CONVTRACE_STEPS=" + step + " CONVTRACE_CONFIG=$PWD/" + kRuleFile);
+    lines.push_back("export CONVTRACE_STEPS=" + base + " CONVTRACE_CONFIG=$PWD/" + kRuleFile);
+    if (cand != base) lines.push_back("# of the candidate: CONVTRACE_STEPS=" + cand);
     lines.emplace_back("# then start both jobs as before, each with another CONVTRACE_OUTPUT");
     return lines;
   }
-  const std::string options = " --steps " + step + " --config " + kRuleFile;
-  lines.push_back(run_again("root-base.ctrace", options, result.base_command));
-  lines.push_back(run_again("root-cand.ctrace", options, result.cand_command));
+  const std::string rules = std::string(" --config ") + kRuleFile;
+  lines.push_back(run_again("root-base.ctrace", " --steps " + base + rules, result.base_command));
+  lines.push_back(run_again("root-cand.ctrace", " --steps " + cand + rules, result.cand_command));
   lines.emplace_back("convtrace-diff root-base.ctrace root-cand.ctrace");
   return lines;
 }

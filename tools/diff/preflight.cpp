@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "tools/common/escape.h"
+#include "tools/diff/step_offset.h"
 
 namespace convtrace::diff {
 namespace {
@@ -33,6 +34,7 @@ Facts facts_of(const format::TraceMeta& meta) {
 /// Of files rather than of the run: where the trace went, what it was made of, what names its
 /// frames; and what facts.h tells.
 bool is_about_files(std::string_view name) {
+  if (name == kUpdatesBefore) return true;  // told with the offset of the steps
   for (const char* prefix : {"recovered.", "stripped.", "library.", "code."})
     if (name.starts_with(prefix)) return true;
   return name.starts_with("setting.") && (name.ends_with("output") || name.ends_with("OUTPUT") ||

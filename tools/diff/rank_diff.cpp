@@ -65,8 +65,8 @@ void RankDiff::run(StepStream& base, StepStream& cand,
     take_equal_before(std::min(a != nullptr ? a->step : format::kNoStep,
                                b != nullptr ? b->step : format::kNoStep));
     if (a == nullptr && b == nullptr) break;
-    if (a != nullptr) outcome_.last_base_step = a->step;
-    if (b != nullptr) outcome_.last_cand_step = b->step;
+    if (a != nullptr && trains(*a)) outcome_.last_base_step = a->step;
+    if (b != nullptr && trains(*b)) outcome_.last_cand_step = b->step;
     const bool take_base = a != nullptr && (b == nullptr || a->step <= b->step);
     const bool take_cand = b != nullptr && (a == nullptr || b->step <= a->step);
     if (take_base) outcome_.base_replica.push_back(replica_sums(*a));
@@ -208,7 +208,8 @@ void RankDiff::count(const StepPair& pair) {
   outcome_.base_values += pair.base.values.size();
   outcome_.cand_values += pair.cand.values.size();
   ++outcome_.steps;
-  if (alignment.matches.empty() && !outcome_.uncompared_step) {
+  if (alignment.matches.empty() && trains(pair.base) && trains(pair.cand) &&
+      !outcome_.uncompared_step) {
     outcome_.uncompared_step = pair.base.step;
   }
 }

@@ -21,6 +21,7 @@ SlotKind slot_kind(std::string_view slot) {
       {"grad_input", SlotKind::kGradInput},
       {"param", SlotKind::kParam},
       {"grad", SlotKind::kGrad},
+      {"grad_unclipped", SlotKind::kGrad},
       {"loss", SlotKind::kLoss}};
   const std::string_view word = slot.substr(0, slot.find(':'));
   for (const auto& [text, kind] : kKinds) {
@@ -49,6 +50,15 @@ RecordKey call_key(const ValueRecord& record) {
   // What a root module is given has a phase of its own.
   if (key.phase == format::Phase::kData) key.phase = format::Phase::kForward;
   return key;
+}
+
+bool trains(const StepRecords& step) {
+  const auto is_of_training = [](const ValueRecord& r) {
+    // Weights are recorded when their model is first called, whatever for.
+    const bool first_seen = r.kind == SlotKind::kParam && r.key.phase == format::Phase::kForward;
+    return r.key.phase != format::Phase::kEvaluation && !first_seen;
+  };
+  return step.values.empty() || std::ranges::any_of(step.values, is_of_training);
 }
 
 bool is_inside(std::string_view path, std::string_view outer) {

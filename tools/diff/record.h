@@ -59,6 +59,10 @@ struct ValueRecord;
 /// @return of one call of one module, or of one op inside it: what its inputs and outputs share.
 [[nodiscard]] RecordKey call_key(const ValueRecord& record);
 
+struct StepRecords;
+/// Whether more than evaluation is in it: behind the last update that has a step of its own.
+[[nodiscard]] bool trains(const StepRecords& step);
+
 /// Whether a module lies in another one, by their paths.
 [[nodiscard]] bool is_inside(std::string_view path, std::string_view outer);
 
@@ -81,6 +85,7 @@ struct ValueRecord {
   format::Extent extent = format::Extent::kTensor;
   format::Capture capture = format::Capture::kStats;
   bool has_shape = false;
+  bool unclipped = false;  ///< a gradient as backward left it, which the optimizer got clipped
   bool unwritten = false;  ///< an output of an op that leaves_unwritten()
   uint8_t dims_count = 0;
   uint32_t samples_bytes = 0;  ///< of `samples` and `leading` together

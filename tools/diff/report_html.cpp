@@ -60,6 +60,7 @@ class HtmlReport {
     for (const std::string& text : rounding_lines(result_))
       paragraph("Rounding: " + quote_markup(text) + ".");
     paragraph(quote_markup(renamed_text(result_)));
+    paragraph(quote_markup(step_offset_text(result_.step_offset)));
     ranks();
     for (const std::string& text : replica_lines(result_)) paragraph("Replicas: " + text);
     for (const std::string& text : one_sided_lines(result_))

@@ -297,6 +297,8 @@ Json json_report(const DiffResult& result) {
   json["incomplete"] = !result.incomplete.empty();
   json["incomplete_why"] = result.incomplete;
   json["steps"] = result.steps;
+  json["step_offset"] = {{"steps", result.step_offset.steps},
+                         {"why", text_or_null(result.step_offset.why)}};
   json["why_not_comparable"] = text_or_null(result.why_not_comparable);
   json["phase"] = text_or_null(phase_text(result.summaries));
   json["ranks"] = ranks_json(result.ranks);

@@ -417,6 +417,14 @@ std::vector<std::string> advice(const DiffResult& result) {
   return {"If these are the same modules under other names, say so with --map."};
 }
 
+std::string step_offset_text(const StepOffset& offset) {
+  if (offset.why.empty()) return "";
+  const bool in_cand = offset.steps >= 0;
+  return std::string("step of the candidate = step of the baseline ") + (in_cand ? "+ " : "- ") +
+         std::to_string(in_cand ? offset.steps : -offset.steps) + " (" + offset.why +
+         "); steps are numbered as in the " + (in_cand ? "candidate" : "baseline");
+}
+
 std::string compared_text(const DiffResult& result) {
   std::string text = tools::counted(result.values, "value") + " and " +
                      count_text(result.launches) +

@@ -85,6 +85,8 @@ struct StepRow {
 [[nodiscard]] std::string headline(const DiffResult& result);
 /// What to do where the runs could not be compared; none if they could.
 [[nodiscard]] std::vector<std::string> advice(const DiffResult& result);
+/// Which step of the candidate is which of the baseline, and why; "" where they are numbered alike.
+[[nodiscard]] std::string step_offset_text(const StepOffset& offset);
 /// "1,200 values and 300 launches in 3 steps: 1,199 identical, 1 diverged"
 [[nodiscard]] std::string compared_text(const DiffResult& result);
 

@@ -17,6 +17,7 @@
 #include "tools/diff/elements.h"
 #include "tools/diff/facts.h"
 #include "tools/diff/replicas.h"
+#include "tools/diff/step_offset.h"
 #include "tools/diff/step_summary.h"
 
 namespace convtrace::diff {
@@ -188,6 +189,7 @@ struct DiffResult {
   std::vector<ReplicaParting> replicas;  ///< ranks of one run that stop agreeing
   std::vector<AliasDifference> alias_patterns;
   std::vector<StepSummary> summaries;  ///< of all ranks
+  StepOffset step_offset;  ///< steps are numbered as in the run that counts further
   std::vector<PreflightEntry> preflight;
   std::vector<FactDifference> facts;   ///< configuration first
   std::vector<RenamedModule> renamed;  ///< by the baseline's name

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <vector>
 
 #include "tools/diff/scope_map.h"
@@ -23,6 +24,7 @@ struct DiffRules {
   std::vector<ToleranceRule> tolerances;   ///< the last that fits is taken
   std::vector<ToleranceRule> ignored;      ///< what may differ in any way
   ExactChoice exact = ExactChoice::kAuto;
+  std::optional<int64_t> step_offset{};    ///< step of the candidate - step of the baseline
 };
 
 }  // namespace convtrace::diff

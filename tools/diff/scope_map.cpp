@@ -99,6 +99,7 @@ std::vector<ScopeMap::Module> ScopeMap::modules_of(
       const std::string_view path = names_.text(scope);
       modules.push_back({.scope = scope, .path = path, .leaf = leaf(path)});
     }
+    if (r.key.phase == format::Phase::kEvaluation) continue;  // one run may have more of it
     const bool of_module = !r.key.op && !r.key.family && r.key.call == 0 && r.key.occurrence == 0;
     const bool is_param = r.kind == SlotKind::kParam;
     if (!of_module || (!is_param && r.kind != SlotKind::kOutput)) continue;

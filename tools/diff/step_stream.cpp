@@ -32,8 +32,8 @@ void count_occurrences(std::vector<ValueRecord>& values) {
 }  // namespace
 
 StepStream::StepStream(std::unique_ptr<reader::TraceReader> reader, format::Definitions& names,
-                       LaunchKeys& launches)
-    : reader_(std::move(reader)), names_(names), launches_(launches) {
+                       LaunchKeys& launches, StepShift shift)
+    : reader_(std::move(reader)), names_(names), launches_(launches), shift_(shift) {
   leave_out(kNothingEqual, Side::kBase);
 }
 
@@ -109,7 +109,11 @@ void StepStream::leave_out(const EqualSteps& equal, Side side) {
   equal_ = &equal;
   side_ = side;
   reader_->select(
-      [&equal, side](const format::RecordHeader& chunk) { return equal.wanted(chunk, side); });
+      [&equal, side, shift = shift_](format::RecordHeader chunk) {
+        chunk.step_begin = shift.of(chunk.step_begin);
+        chunk.step_end = shift.of(chunk.step_end);
+        return equal.wanted(chunk, side);
+      });
 }
 
 /// Whether events of this kind are taken from the step.
@@ -136,8 +140,9 @@ StepRecords* StepStream::open_step(uint32_t step) {
 }
 
 void StepStream::take(const format::TensorStats& event) {
-  if (!takes<format::TensorStats>(event.header.step)) return;
-  StepRecords* step = open_step(event.header.step);
+  const uint32_t number = shift_.of(event.header.step);
+  if (!takes<format::TensorStats>(number)) return;
+  StepRecords* step = open_step(number);
   if (step == nullptr) {
     ++late_values_;
     return;
@@ -152,6 +157,7 @@ void StepStream::take(const format::TensorStats& event) {
                 .phase = event.place.phase};
   record.kind = slot.kind;
   record.tensor = slot.tensor;
+  record.unclipped = slot.unclipped;
   record.unwritten = slot.kind == SlotKind::kOutput && leaves_unwritten(event.op);
   record.kernel = shared(reader_->definitions().kernel(event.kernel).name);
   record.t_ns = event.header.t_ns;
@@ -177,8 +183,9 @@ void StepStream::take(const format::TensorStats& event) {
 }
 
 void StepStream::take(const format::Launch& event) {
-  if (!takes<format::Launch>(event.header.step)) return;
-  StepRecords* step = open_step(event.header.step);
+  const uint32_t number = shift_.of(event.header.step);
+  if (!takes<format::Launch>(number)) return;
+  StepRecords* step = open_step(number);
   if (step == nullptr) return;
   if (last_launch_ >= followed_.size()) followed_.resize(last_launch_ + size_t{1});
   Followed& next = followed_[last_launch_];
@@ -206,7 +213,7 @@ void StepStream::take(const format::Finding& event) {
   const format::Definitions& texts = reader_->definitions();
   const auto text = [&](StringId id) { return std::string(texts.text(id)); };
   findings_.list.push_back({.rank = reader_->meta().rank,
-                            .step = event.header.step,
+                            .step = shift_.of(event.header.step),
                             .t_ns = event.header.t_ns,
                             .kind = event.kind,
                             .level = event.level,
@@ -228,7 +235,7 @@ void StepStream::take(const format::Finding& event) {
 }
 
 void StepStream::take(const format::Op& event) {
-  const uint32_t step = event.header.step;
+  const uint32_t step = shift_.of(event.header.step);
   // What one run alone has read says nothing about the other.
   if (!takes<format::Op>(step) || equal_->is_read_once(step)) return;
   const format::Place& place = event.place;
@@ -258,6 +265,7 @@ const StepStream::Slot& StepStream::shared_slot(StringId local) {
     const size_t colon = text.find(':');
     slot.id = shared(local);
     slot.kind = slot_kind(text);
+    slot.unclipped = text.starts_with("grad_unclipped:");
     if (colon != std::string_view::npos) slot.tensor = names_.intern(text.substr(colon + 1));
   }
   return slot;

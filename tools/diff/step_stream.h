@@ -23,14 +23,16 @@
 #include "tools/diff/launch_keys.h"
 #include "tools/diff/record.h"
 #include "tools/diff/result.h"
+#include "tools/diff/step_offset.h"
 
 namespace convtrace::diff {
 
 class StepStream {
  public:
   /// @param names, launches  shared by all streams of a diff; must outlive the stream.
+  /// @param shift  added to the numbers of the trace's steps.
   StepStream(std::unique_ptr<reader::TraceReader> reader, format::Definitions& names,
-             LaunchKeys& launches);
+             LaunchKeys& launches, StepShift shift = {});
 
   /// @return the next step, or null at the end; valid until pop().
   [[nodiscard]] const StepRecords* peek();
@@ -41,6 +43,7 @@ class StepStream {
   void leave_out(const EqualSteps& equal, Side side);
 
   [[nodiscard]] const reader::TraceReader& reader() const { return *reader_; }
+  [[nodiscard]] StepShift shift() const { return shift_; }
   /// Complete after the last step.
   [[nodiscard]] const Findings& findings() const { return findings_; }
   /// Of the steps that both runs read.
@@ -57,6 +60,7 @@ class StepStream {
   struct Slot {
     format::StringId id, tensor;
     SlotKind kind = SlotKind::kOther;
+    bool unclipped = false;
   };
 
   /// A launch, and what was launched after it when it was seen last: programs repeat themselves.
@@ -90,6 +94,7 @@ class StepStream {
   std::unique_ptr<reader::TraceReader> reader_;
   format::Definitions& names_;
   LaunchKeys& launches_;
+  StepShift shift_;
   std::map<uint32_t, StepRecords> open_;
   std::optional<StepRecords> ready_;
   std::optional<StepRecords> spare_;   ///< whose memory the next step takes

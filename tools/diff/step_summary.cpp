@@ -27,6 +27,7 @@ constexpr Meaning kMeanings[] = {
     {Phase::kCommunication, "what each rank computes agrees, what they exchange does not"},
     {Phase::kOptimizer,
      "neither loss nor gradients differ, the updated weights do: look at the optimizer"},
+    {Phase::kEvaluation, "evaluation differs, training does not: look at the data evaluated on"},
 };
 
 }  // namespace
@@ -44,7 +45,7 @@ StepSummary summary_of(const StepRecords& base, const StepRecords& cand, const A
     if (a.kind == SlotKind::kLoss && !summary.base_loss) {
       summary.base_loss = a.stats.mean;
       summary.cand_loss = b.stats.mean;
-    } else if (a.kind == SlotKind::kGrad) {
+    } else if (a.kind == SlotKind::kGrad && !a.unclipped) {
       summary.base_gradients += a.stats.l2 * a.stats.l2;
       summary.cand_gradients += b.stats.l2 * b.stats.l2;
       ++summary.gradients;

@@ -18,7 +18,7 @@
 
 namespace convtrace::diff {
 
-inline constexpr size_t kPhaseCount = 7;
+inline constexpr size_t kPhaseCount = 8;
 /// Of longer runs the steps behind this one are not summed up.
 inline constexpr size_t kMaxSummaries = 100'000;
 

@@ -48,7 +48,7 @@ class Backward:
             before = thread.slot[0], thread.slot[1]
             if not observer.begin(thread):
                 return None
-            if observer.steps.backward():
+            if observer.steps.backward(records_loss):
                 observer.open_step(thread)
             if records_loss and observer.capture:
                 self._record(thread, args[0] if args else kwargs.get("tensors"))

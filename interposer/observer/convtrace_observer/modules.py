@@ -10,7 +10,8 @@ import functools
 
 from . import engine, gradients, padding
 
-_FORWARD, _DATA, _RECOMPUTE = engine.FORWARD, engine.DATA, engine.RECOMPUTE
+_FORWARD, _DATA, _RECOMPUTE, _EVALUATION = (
+    engine.FORWARD, engine.DATA, engine.RECOMPUTE, engine.EVALUATION)
 
 
 class ModuleCalls:
@@ -20,6 +21,7 @@ class ModuleCalls:
         self._original = None
         self._wrapper = None
         self._slots = {}
+        self._gradients = torch.is_grad_enabled
         self._graph_task = getattr(torch._C, "_current_graph_task_id", lambda: -1)
 
     def install(self):
@@ -60,10 +62,10 @@ class ModuleCalls:
             try:
                 thread = threads.state
                 caller, slot = thread.entry, thread.slot
-                outer, outer_phase = slot
+                outer, _ = slot
                 entry = entry_of(id(self))
                 if entry is None or caller is None:
-                    entry = find(thread, self, entry)
+                    entry = find(thread, self, entry, args)
                 elif caller is entry.wrapper:
                     entry = None  # the wrapper speaks for it
             except Exception as error:
@@ -78,6 +80,8 @@ class ModuleCalls:
             if slot[1] == _RECOMPUTE:
                 call = place.recomputes
                 place.recomputes = call + 1
+            elif slot[1] == _EVALUATION:
+                call = observer.occurrence(place, _EVALUATION, None)
             else:
                 call = place.calls
                 place.calls = call + 1
@@ -102,13 +106,13 @@ class ModuleCalls:
                 thread.entry = caller
                 slot[0] = outer
                 if caller is None:
-                    slot[1] = outer_phase
+                    slot[1] = thread.after_root
 
         return __call__
 
-    def _find(self, thread, module, entry):
+    def _find(self, thread, module, entry, args):
         """Entry of a module that is called at top level or was not seen before; None if it is not
-        to be observed. Sets the phase of a call at top level."""
+        to be observed. Sets the phase of a call at top level, and which is to follow it."""
         observer = self._observer
         if thread.entry is not None:
             return observer.names.add_called(module, thread.entry)
@@ -119,25 +123,40 @@ class ModuleCalls:
         first = entry is None
         if first:
             entry = observer.names.add_root(module)
+        outer = thread.after_root = thread.slot[1]
         if self._graph_task() != -1:  # in backward: an activation checkpoint
             thread.slot[1] = _RECOMPUTE
             return entry
-        thread.slot[1] = _FORWARD
         if observer.steps.misses_optimizer(entry) and observer.optimizers.weights_changed():
             observer.optimizers.record_unseen(thread, module)
             observer.steps.unseen_optimizer_ended()
-        if observer.steps.root_forward(entry, lambda: observer.optimizers.begins_training(module)):
+        behind = outer == _EVALUATION
+        gradients = self._gradients() and not (behind and self._goes_on(module, args))
+        opened, evaluates = observer.steps.root_forward(
+            entry, module.training, gradients, behind, observer.optimizers.any_made)
+        thread.slot[1] = _EVALUATION if evaluates else _FORWARD
+        if behind or outer == _FORWARD:
+            thread.after_root = thread.slot[1]  # what comes behind evaluation is about it: a loss, a metric
+        if opened:
             observer.open_step(thread)
         if first and observer.capture:
             observer.optimizers.record_initial(thread, module)
         return entry
+
+    def _goes_on(self, module, args):
+        """Whether a module behind evaluation is a criterion: it holds no weights, and is given what a
+        model gave out where gradients were not switched off."""
+        return (next(module.parameters(), None) is None
+                and any(tensor.requires_grad for tensor in self._observer.read.tensors(args)))
 
     def _entered(self, thread, entry, call, top, args, kwargs):
         observer, place = self._observer, entry.place
         try:
             batch, read, phase = thread.batch, observer.read, thread.slot[1]
             capture, at_phase, at_call = engine.HASH, phase, call
-            if top and phase == _FORWARD:
+            if top and phase == _EVALUATION:
+                capture = observer.full
+            elif top and phase == _FORWARD:
                 capture, at_phase, at_call = observer.full, _DATA, place.inputs
                 place.inputs += 1
             with read.unobserved():

@@ -4,8 +4,8 @@ import functools
 import os
 import sys
 
-from . import (aten_ops, backward, code_facts, dynamo, engine, facts, gradients, modules, naming, ops,
-               optimizer, padding, program_facts, scopes, signals, steps, triton_kernels, values, watches)
+from . import (aten_ops, backward, clipping, code_facts, dynamo, engine, facts, gradients, modules, naming,
+               ops, optimizer, padding, program_facts, scopes, signals, steps, triton_kernels, values, watches)
 
 _MAX_FAILURES = 5
 
@@ -45,13 +45,14 @@ class Observer:
         self.modules = modules.ModuleCalls(self, torch)
         self.optimizers = optimizer.Optimizers(self, torch)
         self._parts = (self.modules, self.optimizers, backward.Backward(self, torch),
+                       clipping.Clipping(self, torch),
                        ops.CustomOps(self, torch), padding.Labels(self, torch))
 
     def install(self):
         self.active = True
         self._set_flags(0 if self._only_launches else engine.SUBMIT_CAPTURE)
         dynamo.skip_frames(self._torch, (
-            aten_ops, backward, code_facts, engine, facts, gradients, modules, naming, ops, optimizer,
+            aten_ops, backward, clipping, code_facts, engine, facts, gradients, modules, naming, ops, optimizer,
             padding, program_facts, scopes, signals, steps, triton_kernels, values, watches, sys.modules[__name__]))
         for part in self._parts:
             try:

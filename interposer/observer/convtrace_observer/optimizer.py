@@ -49,11 +49,10 @@ class Optimizers:
             if getattr(kind.step, "__wrapped__", None) is original:
                 kind.step = original
 
-    def begins_training(self, module):
-        """Whether a call of `module` is part of training: there is an optimizer (torch marks the
-        class of each that is made), and gradients are wanted of a module in training mode."""
-        return module.training and self._torch.is_grad_enabled() and any(
-            getattr(kind.step, "hooked", False) for kind in _subclasses(self._torch.optim.Optimizer))
+    def any_made(self):
+        """Whether there is an optimizer: torch marks the class of each that is made."""
+        return any(getattr(kind.step, "hooked", False)
+                   for kind in _subclasses(self._torch.optim.Optimizer))
 
     def _wrap_steps(self, base):
         """Optimizer.__init__ calls _hook_for_profile, which wraps the `step` of its class once."""
@@ -87,6 +86,7 @@ class Optimizers:
         @functools.wraps(original)
         def step(scaler, optimizer, *args, **kwargs):
             if observer.active:
+                observer.steps.scaler_began()
                 self._scale(scaler)
             result = original(scaler, optimizer, *args, **kwargs)
             if observer.active:
@@ -105,7 +105,8 @@ class Optimizers:
             thread = observer.threads.state
             if not observer.begin(thread):
                 return None
-            observer.steps.optimizer_began()
+            if observer.steps.optimizer_began(optimizer):
+                self._count_updates(thread, optimizer)
             self._facts.tell(thread.batch, optimizer)
             thread.before_step = thread.slot[0], thread.slot[1]  # forward, or inside of backward
             thread.slot[0] = 0
@@ -139,7 +140,7 @@ class Optimizers:
         unread, thread.unread_gradients = thread.unread_gradients, None
         optimizer = unread() if unread is not None else None
         if optimizer is not None and self._observer.capture:
-            self._record(thread, engine.BACKWARD, (
+            self.record(thread, engine.BACKWARD, (
                 (parameter.grad, owner.place, owner.gradient_slot)
                 for parameter, owner in self._parameters(optimizer)
                 if parameter.grad is not None))
@@ -154,11 +155,11 @@ class Optimizers:
                 observer.submit(thread)  # facts, where gradients are not read
             self._read_gradients(thread)  # a closure that was not called, or could not be wrapped
             if observer.capture:
-                self._record(thread, engine.OPTIMIZER, (
+                self.record(thread, engine.OPTIMIZER, (
                     (parameter, owner.place, owner.parameter_slot)
                     for parameter, owner in self._parameters(optimizer)))
                 if self._keeps_state:
-                    self._record(thread, engine.OPTIMIZER, self._state(optimizer))
+                    self.record(thread, engine.OPTIMIZER, self._state(optimizer))
             observer.steps.optimizer_ended()
             thread.slot[0], thread.slot[1] = thread.before_step
         except Exception as error:
@@ -166,7 +167,7 @@ class Optimizers:
 
     def record_initial(self, thread, root):
         """Parameters of a root as its first forward finds them."""
-        self._record(thread, engine.FORWARD, (
+        self.record(thread, engine.FORWARD, (
             (parameter, owner.place, owner.parameter_slot)
             for parameter, owner in self._observer.names.unrecorded_parameters(root)))
 
@@ -185,9 +186,28 @@ class Optimizers:
     def record_unseen(self, thread, root):
         """Parameters as an optimizer left them that is not seen."""
         if self._observer.capture:
-            self._record(thread, engine.OPTIMIZER, (
+            self.record(thread, engine.OPTIMIZER, (
                 (parameter, owner.place, owner.parameter_slot)
                 for parameter, owner in self._observer.names.parameters(root)))
+
+    def _count_updates(self, thread, optimizer):
+        before = self._observer.steps.updates_before(self._counter(optimizer))
+        if before is not None:
+            thread.batch.fact("steps.updates_before", str(before))
+            self._observer.submit(thread)
+
+    def _counter(self, optimizer):
+        """Updates that an optimizer has counted itself; 0 if it does not count, or on a device."""
+        for group in optimizer.param_groups:
+            for parameter in group["params"]:
+                count = optimizer.state.get(parameter, {}).get("step", group.get("step"))
+                if isinstance(count, self._torch.Tensor):
+                    with self._observer.read.unobserved():
+                        value = self._observer.read(count)
+                    count = values.scalar(value) if value is not None else None
+                if count is not None:
+                    return int(count)
+        return 0
 
     def _parameters(self, optimizer):
         for group, settings in enumerate(optimizer.param_groups):
@@ -207,12 +227,13 @@ class Optimizers:
         observer, scale = self._observer, getattr(scaler, "_scale", None)
         try:
             if observer.capture and scale is not None:
-                self._record(observer.threads.state, engine.OPTIMIZER, (
+                self.record(observer.threads.state, engine.OPTIMIZER, (
                     (scale, observer.names.place(""), observer.port.intern("loss_scale")),))
         except Exception as error:
             observer.failed("loss scale", error)
 
-    def _record(self, thread, phase, items):
+    def record(self, thread, phase, items):
+        """Records `items`: (tensor, place, slot)."""
         observer = self._observer
         with observer.read.unobserved():
             for tensor, place, slot in items:

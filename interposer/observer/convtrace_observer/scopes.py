@@ -29,7 +29,7 @@ class TellingBatch(engine.Batch):
 class Thread:
     """State of one native thread."""
 
-    __slots__ = ("entry", "slot", "batch", "ops", "op_modes", "before_step",
+    __slots__ = ("entry", "slot", "batch", "ops", "op_modes", "after_root", "before_step",
                  "unread_gradients")
 
     def __init__(self, port):
@@ -39,6 +39,7 @@ class Thread:
         self.batch = TellingBatch(port) if tells else engine.Batch(port)
         self.ops = 0  # torch.library ops running
         self.op_modes = 0  # of aten_ops.py
+        self.after_root = engine.FORWARD  # what the slot's phase is to be behind the root that runs
         self.before_step = 0, engine.FORWARD  # what the slot said before an optimizer step
         self.unread_gradients = None  # reference to the optimizer in a step whose gradients are yet to come
 

@@ -1,14 +1,17 @@
-"""When a training step begins (docs/design.md "Steps").
+"""When a training step begins, and which calls are evaluation (docs/design.md "Steps").
 
-A root forward opens a step if an optimizer phase has ended since the last one opened. A program
-that never trained is doing inference: there every further call of a root module is a step; another
-root (a loss module after the model, a decoder after its encoder) belongs to the step that is open.
-From the first call on that prepares a backward pass it is not: several may lead to one loss.
-An optimizer that nothing is seen of (a compiled step, weights changed by hand) shows by the weights
-when the root is called again after a backward pass.
-backward() opens a step in the same way, for programs whose forward runs no hook (compiled in
-place, or functions instead of modules).
+A step has the number of the optimizer phases before it: the first call of a root behind one opens
+the next, or a backward pass does, for programs whose forward runs no hook (compiled in place, or
+functions instead of modules). An optimizer that nothing is seen of (a compiled step, weights changed
+by hand) shows by the weights when the root is called again after a backward pass.
+
+In a program that trains, calls that nothing is learned from are evaluation, and open no more than
+the step that is next anyhow. They are counted apart, so that the number of them changes no key of
+training. A program without an optimizer and a backward pass does inference: there every further
+call of a root is a step; another root (a decoder after its encoder) belongs to the step that is open.
 """
+
+import weakref
 
 
 class Steps:
@@ -16,26 +19,75 @@ class Steps:
         self.index = -1  # -1: none was opened
         self._optimized = False
         self._trained = False
-        self._prepared = False  # calls for a first backward pass have begun
+        self._prepared = False  # there is an optimizer
+        self._under_way = False  # the open step has a call for training or a backward pass
+        self._graded = False  # it has evaluation with gradients switched on
+        self._trains_in_eval = False  # modules in eval mode are trained, or something through them
         self.sees_optimizer = False
+        self._optimizers = weakref.WeakSet()  # that were seen stepping
+        self._first_update = None  # the step with the first optimizer phase
+        self._made_before = {}  # by the step that optimizers are first seen in: updates they have counted
+        self._told = 0
 
-    def root_forward(self, entry, prepares_training):
-        """Whether this call of a root opens a step. `prepares_training()`: of a program that has
-        not trained yet, whether this call is for that."""
-        again = entry.seen_in_step == self.index
+    def root_forward(self, entry, training, gradients, behind_evaluation, has_optimizer):
+        """How a call of a root counts. `training`: the module's mode. `gradients`: they are switched
+        on. `behind_evaluation`: so was the last root of this thread. `has_optimizer()`: asked until
+        it is true.
+        @return (whether it opens a step, whether it is evaluation)"""
         infers = not (self._trained or self._prepared)
         if infers:
-            self._prepared = prepares_training()
-        opened = self._open(again and infers)
-        entry.seen_in_step = self.index
+            self._prepared = has_optimizer()
+        begins_training = infers and self._prepared
+        again = entry.seen_in_step == self.index
+        opened = self._open(infers and (again or begins_training))
+        if infers and not begins_training:
+            entry.seen_in_step = self.index
+            return opened, False
+        if gradients and (training or self._trains_in_eval):
+            self._under_way = True
+            entry.seen_in_step = self.index
+            return opened, False
+        # Behind a call for training: a teacher or a target network, which the loss is made of, unless
+        # a model that this step trains is in eval mode now (between two micro-batches).
+        evaluates = (not self._under_way or behind_evaluation
+                     or not training and entry.seen_in_step == self.index)
+        self._graded |= evaluates and gradients
+        return opened, evaluates
+
+    def backward(self, of_loss):
+        """`of_loss`: not torch.autograd.grad, by which a model may compute what it gives out."""
+        self._trained = True
+        opened = self._open(False)
+        if of_loss:
+            self._trains_in_eval |= self._graded and not self._under_way
+            self._under_way = True
         return opened
 
-    def backward(self):
-        self._trained = True
-        return self._open(False)
-
-    def optimizer_began(self):
+    def optimizer_began(self, optimizer):
+        """@return whether `optimizer` is seen for the first time."""
         self.sees_optimizer = True
+        is_new = optimizer not in self._optimizers
+        if is_new:
+            self._optimizers.add(optimizer)
+        return is_new
+
+    def scaler_began(self):
+        """What may skip the optimizer's step."""
+        if self._first_update is None:
+            self._first_update = max(self.index, 0)
+
+    def updates_before(self, counted):
+        """How many updates were made before step 0 of this trace, by the optimizers' own counters: in
+        a run that was resumed. Negative if steps of inference came before the first update. Of
+        optimizers that take turns each is seen first in a step of its own: these add up.
+        @param counted  by an optimizer that is about to make its first update here.
+        @return None if that is no news."""
+        self.scaler_began()
+        step = max(self.index, 0)
+        self._made_before[step] = max(self._made_before.get(step, 0), counted)
+        before = sum(self._made_before.values()) - self._first_update
+        news, self._told = before != self._told, before
+        return before if news else None
 
     def optimizer_ended(self):
         """Several in a row without a forward between (per parameter group, per ZeRO partition) are
@@ -56,5 +108,5 @@ class Steps:
         if self.index >= 0 and not self._optimized and not also_if:
             return False
         self.index += 1
-        self._optimized = False
+        self._optimized = self._under_way = self._graded = False
         return True

@@ -5,6 +5,7 @@ hold exactly one such tensor. Everything else (FX proxies, fake, functorch, spar
 lazily conjugated ... tensors) gives None and is counted. No operator of torch is called: reading
 a tensor must not show up in anybody's dispatch mode, tracer, random state or autograd graph.
 """
+import ctypes
 import itertools
 
 from . import engine
@@ -152,6 +153,18 @@ class TensorReader:
         storage = tensor.untyped_storage() if self._untyped else tensor.storage()
         return (device, index, dtype, len(shape), version(tensor), data, storage_identity(storage),
                 base, storage.nbytes(), stream, (*shape, *strides))
+
+
+def scalar(value):
+    """The number in a tensor of one element, read from host memory; None of others."""
+    device, dtype, rank, data, dims = value[0], value[2], value[3], value[5], value[10]
+    kind = _NUMBERS.get(dtype)
+    if device != CPU or kind is None or any(extent != 1 for extent in dims[:rank]):
+        return None
+    return kind.from_address(data).value
+
+
+_NUMBERS = {1: ctypes.c_double, 2: ctypes.c_float, 11: ctypes.c_int32, 13: ctypes.c_int64}
 
 
 def _storage_address(tensor):

@@ -10,7 +10,8 @@ from .flat import BadBuffer, Reader
 KINDS = ("launch", "stats", "alloc", "free", "copy", "scope", "step", "finding", "diagnostic", "loss", "cost",
          "sync", "op", "fact")
 NO_STEP = 0xFFFFFFFF
-_PHASES = ("forward", "data", "loss", "backward", "optimizer", "recompute", "communication")
+_PHASES = ("forward", "data", "loss", "backward", "optimizer", "recompute", "communication",
+           "evaluation")
 _WHY = ("", "no rule asks for it", "launched outside the gate", "stream is capturing",
         "context not prepared yet", "result ring full", "GPU work is off after an error",
         "no output operand found", "the launch failed", "the stream did not produce the block",

@@ -178,14 +178,40 @@ TEST_CASE("show --norms: of each step and weight", "[cli][show]") {
   const std::vector<Json> lines = view("--norms", dir / "t.ctrace");
   REQUIRE(lines.size() == 2);
   CHECK(lines[0] == Json::parse(R"({"step": 0, "losses": [2.5], "loss_scale": null,
-        "gradient_norm": 5.0, "local_norms": {"bias": 3.0, "h.0.weight": 4.0}})"));
+        "gradient_norm": 5.0, "local_norms": {"bias": 3.0, "h.0.weight": 4.0},
+        "unclipped_norm": null, "clip_factor": null, "clip_norms": []})"));
   CHECK(lines[1] == Json::parse(R"({"step": 1, "losses": [2.0, 1.0], "loss_scale": 1024.0,
-        "gradient_norm": null, "local_norms": {}})"));
+        "gradient_norm": null, "local_norms": {}, "unclipped_norm": null, "clip_factor": null,
+        "clip_norms": []})"));
   CHECK(convtrace({"show", "--norms", dir / "t.ctrace"}).out ==
-        "STEP | LOSS | GRADIENT NORM | LARGEST OF ONE WEIGHT | LOSS SCALE\n"
-        "0 | 2.5 | 5 | 4 h.0.weight | -\n1 | 2, 1 | - | - | 1024\n");
+        "STEP | LOSS | NORM BEFORE CLIPPING | FACTOR | GRADIENT NORM | LARGEST OF ONE WEIGHT | LOSS "
+        "SCALE\n"
+        "0 | 2.5 | - | - | 5 | 4 h.0.weight | -\n"
+        "1 | 2, 1 | - | - | - | - | 1024\n");
   CHECK(convtrace({"show", "--norms", "--steps", "1", dir / "t.ctrace"}).out.find("2.5") ==
         std::string::npos);
+}
+
+TEST_CASE("show --norms: before clipping and behind it", "[cli][show]") {
+  const TempDir dir;
+  const auto value = [](const char* slot, std::vector<float> values) {
+    return StatsSpec{
+        .scope = "", .slot = slot, .phase = Phase::kBackward, .values = std::move(values)};
+  };
+  TraceBuilder trace(dir / "t.ctrace");
+  trace.step(0)
+      .stats(value("grad_unclipped:a", {6}))
+      .stats(value("grad_norm", {10}))
+      .stats(value("grad_unclipped:a", {5}))  // by another function
+      .stats(value("grad:a", {3}))
+      .stats(value("grad:b", {8}))
+      .close();
+  const std::vector<Json> lines = view("--norms", dir / "t.ctrace");
+  REQUIRE(lines.size() == 1);
+  CHECK(lines[0]["unclipped_norm"] == 10.0);
+  CHECK(lines[0]["clip_norms"] == Json::array({10.0}));
+  CHECK(lines[0]["gradient_norm"] == lines[0]["clip_factor"].get<double>() * 10);
+  CHECK(lines[0]["local_norms"] == Json::parse(R"({"a": 3.0, "b": 8.0})"));
 }
 
 TEST_CASE("show --norms: what is not finite is not left out", "[cli][show]") {
@@ -202,8 +228,9 @@ TEST_CASE("show --norms: what is not finite is not left out", "[cli][show]") {
       .stats(value("grad:b", {4}));
   trace.step(1).stats(value("loss", {kNan})).stats(value("grad:a", {3, kNan, kInf})).close();
   CHECK(convtrace({"show", "--norms", dir / "t.ctrace"}).out ==
-        "STEP | LOSS | GRADIENT NORM | LARGEST OF ONE WEIGHT | LOSS SCALE\n"
-        "0 | -inf | inf | inf a | -\n1 | nan | nan | nan a | -\n");
+        "STEP | LOSS | NORM BEFORE CLIPPING | FACTOR | GRADIENT NORM | LARGEST OF ONE WEIGHT | LOSS "
+        "SCALE\n"
+        "0 | -inf | - | - | inf | inf a | -\n1 | nan | - | - | nan | nan a | -\n");
 }
 
 TEST_CASE("show --norms: a trace of hashes has none, and says so", "[cli][show]") {

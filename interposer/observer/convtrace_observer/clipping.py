@@ -1,0 +1,90 @@
+"""Gradients as the backward pass left them, in front of where the program clips them."""
+import functools
+import sys
+import types
+
+from . import engine
+
+_FUNCTIONS = ("clip_grad_norm_", "clip_grad_value_", "clip_grads_with_norm_")
+_TOTAL_NORM = 1  # position in what clip_grads_with_norm_ takes behind the parameters
+
+
+class Clipping:
+    """Wraps the functions of torch.nn.utils, where they are defined and where they are given out.
+    Slots `grad_unclipped:weight`, and `grad_norm`: the norm that the program was told."""
+
+    def __init__(self, observer, torch):
+        self._observer = observer
+        self._tensor = torch.Tensor
+        self._namespaces = [sys.modules[name] for name in ("torch.nn.utils", "torch.nn.utils.clip_grad")
+                            if name in sys.modules]
+        self._replaced = []  # (namespace, name, original, wrapper)
+
+    def install(self):
+        wrappers = {}
+        for namespace in self._namespaces:
+            for name in _FUNCTIONS:
+                original = getattr(namespace, name, None)
+                if original is not None:
+                    wrapper = wrappers.setdefault(original, self._wrap(original))
+                    self._replaced.append((namespace, name, original, wrapper))
+                    setattr(namespace, name, wrapper)
+
+    def remove(self):
+        for namespace, name, original, wrapper in self._replaced:
+            if getattr(namespace, name) is wrapper:
+                setattr(namespace, name, original)
+
+    def _wrap(self, original):
+        observer = self._observer
+
+        @functools.wraps(original)
+        def clip(parameters, *args, **kwargs):
+            if observer.is_compiling() or observer.is_tracing() or not observer.capture:
+                return original(parameters, *args, **kwargs)
+            known, parameters = self._look(parameters)
+            self._before(known)
+            norm = original(parameters, *args, **kwargs)
+            given = args[_TOTAL_NORM] if len(args) > _TOTAL_NORM else kwargs.get("total_norm")
+            self._after(norm if norm is not None else given)
+            return norm
+
+        return clip
+
+    def _look(self, parameters):
+        """@return what is to be clipped, and what to pass on in place of `parameters`: what is gone
+        once it was looked at, as a generator is, again."""
+        if isinstance(parameters, self._tensor):
+            return [parameters], parameters
+        if not hasattr(parameters, "__next__"):
+            return parameters, parameters
+        known = list(parameters)
+        again = iter(known)
+        if isinstance(parameters, types.GeneratorType):  # torch asks
+            again = (one for one in known)
+        return known, again
+
+    def _before(self, parameters):
+        observer = self._observer
+        try:
+            thread = observer.threads.state
+            if observer.begin(thread):
+                observer.optimizers.record(thread, engine.BACKWARD, list(self._gradients(parameters)))
+        except Exception as error:
+            observer.failed("gradients before clipping", error)
+
+    def _gradients(self, parameters):
+        names, intern = self._observer.names, self._observer.port.intern
+        for index, parameter in enumerate(parameters):
+            if parameter.is_leaf and parameter.grad is not None:  # torch warns of others' .grad
+                owner = names.owner(parameter, 0, index)
+                yield parameter.grad, owner.place, intern("grad_unclipped:" + owner.name)
+
+    def _after(self, norm):
+        observer = self._observer
+        try:
+            if isinstance(norm, self._tensor) and observer.capture:
+                observer.optimizers.record(observer.threads.state, engine.BACKWARD, (
+                    (norm, observer.names.place(""), observer.port.intern("grad_norm")),))
+        except Exception as error:
+            observer.failed("norm of gradients", error)

@@ -1,0 +1,136 @@
+// Runs whose steps have other numbers, and steps that hold evaluation alone.
+
+#include "tests/unit/tools/diff_command_scene.h"
+
+namespace convtrace::test {
+namespace {
+
+using format::Phase;
+
+/// A run from step `first` on, which begins with step 0 anew.
+Run resumed(const Run& whole, uint32_t first) {
+  Run rest = whole;
+  std::erase_if(rest.items, [&](const Item& item) { return item.step < first; });
+  for (Item& item : rest.items) item.step -= first;
+  return rest;
+}
+
+Json report(const std::string& base, const std::string& cand, std::vector<std::string> options,
+            int code) {
+  options.insert(options.begin(), {base, cand, "--json", "-"});
+  const Outcome outcome = run(options);
+  INFO(outcome.err);
+  REQUIRE(outcome.code == code);
+  return Json::parse(outcome.out);
+}
+
+}  // namespace
+
+TEST_CASE("convtrace-diff: a resumed run is aligned by the optimizers' counters", "[diff][steps]") {
+  const Run whole = training(5);
+  Run rest = resumed(whole, 2);
+  rest.meta.facts.emplace_back("steps.updates_before", "2");
+  rest.at(1, "fc2", "output:0").values[3] *= 2;  // step 3 of the whole run
+  const Pair pair(whole, rest);
+  const Json found = report(pair.base, pair.cand, {}, 1);
+  CHECK(found["step_offset"]["steps"] == -2);
+  CHECK(found["root"]["step"] == 3);
+  CHECK(found["root"]["scope"] == "fc2");
+  CHECK(found["steps"] == 3);
+  CHECK(found["preflight"] == Json::array());
+  const std::string next = found["next"].dump();
+  CHECK(contains(next, "root-base.ctrace --steps 3 "));
+  CHECK(contains(next, "root-cand.ctrace --steps 1 "));
+  const Json turned = report(pair.cand, pair.base, {}, 1);
+  CHECK(turned["step_offset"]["steps"] == 2);
+  CHECK(turned["root"]["step"] == 3);
+  CHECK(contains(turned["next"].dump(), "root-base.ctrace --steps 1 "));
+  const Outcome text = run({pair.base, pair.cand});
+  CHECK(contains(text.out, "step of the candidate = step of the baseline - 2"));
+  CHECK(contains(text.out, "0 | 2"));
+}
+
+TEST_CASE("convtrace-diff: steps whose sums are equal are known by their shifted numbers",
+          "[diff][steps]") {
+  const Run whole = training(5);
+  Run rest = resumed(whole, 2);
+  rest.meta.facts.emplace_back("steps.updates_before", "2");
+  const Pair pair(whole, rest);
+  const Json found = report(pair.base, pair.cand, {}, 0);
+  CHECK(found["steps"] == 3);
+  CHECK(found["counts"]["diverged"] == 0);
+  CHECK(found["compared"]["launches"] == 6);
+  const TempDir dir;  // a report of every value reads them
+  CHECK(run({pair.base, pair.cand, "--csv", dir / "rows.csv"}).code == 0);
+  CHECK(contains(content(dir / "rows.csv"), "identical"));
+}
+
+TEST_CASE("convtrace-diff: --step-offset overrules what the traces say", "[diff][steps]") {
+  const Run whole = training(5);
+  Run rest = resumed(whole, 2);
+  rest.meta.facts.emplace_back("steps.updates_before", "7");
+  const Pair pair(whole, rest);
+  CHECK(report(pair.base, pair.cand, {"--step-offset", "-2"}, 0)["step_offset"] ==
+        Json::parse(R"({"steps": -2, "why": "--step-offset"})"));
+  CHECK(report(pair.cand, pair.base, {"--step-offset=2"}, 0)["steps"] == 3);
+  report(pair.base, pair.cand, {"--step-offset", "0"}, 1);
+  report(pair.base, pair.cand, {}, 3);  // nothing in common
+  CHECK(run({pair.base, pair.cand, "--step-offset", "4294967294"}).code == 3);
+  CHECK(run({pair.base, pair.cand, "--step-offset", "-9223372036854775808"}).code == 2);
+  CHECK(run({pair.base, pair.cand, "--step-offset", "two"}).code == 2);
+}
+
+TEST_CASE("convtrace-diff: a step of evaluation alone is missed by nobody", "[diff][steps]") {
+  const Run base = training(2);
+  Run cand = base;
+  cand.add({.step = 2,
+            .phase = Phase::kForward,
+            .scope = "average",
+            .slot = "param:weight",
+            .values = {1}});
+  cand.add(
+      {.step = 2, .phase = Phase::kEvaluation, .scope = "", .slot = "output:0", .values = {3}});
+  const Pair pair(base, cand);
+  Json found = report(pair.base, pair.cand, {}, 0);
+  CHECK(found["incomplete_why"] == Json::array());
+  CHECK(found["counts"]["unmatched"] == 2);
+  Run other = base;
+  other.add(
+      {.step = 2, .phase = Phase::kEvaluation, .scope = "other", .slot = "output:0", .values = {3}});
+  const Pair apart(cand, other);  // nothing of that step could be compared
+  CHECK(report(apart.base, apart.cand, {}, 0)["why_not_comparable"] == nullptr);
+}
+
+TEST_CASE("convtrace-diff: evaluation that differs is told as such", "[diff][steps]") {
+  Run base = training(2);
+  base.add(
+      {.step = 1, .phase = Phase::kEvaluation, .scope = "", .slot = "output:0", .values = {3}});
+  Run cand = base;
+  cand.items.back().values = {4};
+  const Pair pair(base, cand);
+  const Json found = report(pair.base, pair.cand, {}, 1);
+  CHECK(found["root"]["phase"] == "evaluation");
+  CHECK(contains(found["phase"], "evaluation differs, training does not"));
+}
+
+TEST_CASE("convtrace-diff: gradients before clipping are no part of the norm", "[diff][steps]") {
+  Run base = training(2);
+  for (const char* layer : {"fc1", "fc2"}) {
+    Item unclipped = base.at(1, layer, "grad:weight");
+    unclipped.slot = "grad_unclipped:weight";
+    for (float& value : unclipped.values) value *= 10;
+    base.add(unclipped);
+  }
+  Run cand = base;
+  cand.at(1, "fc1", "grad_unclipped:weight").values[0] += 5;
+  const Pair clipped(base, cand), plain(training(2), diverging());
+  const Json found = report(clipped.base, clipped.cand, {}, 1);
+  CHECK(found["root"]["slot"] == "grad_unclipped:weight");
+  const Json& step = found["per_step"].back();
+  const Json other = report(plain.base, plain.cand, {}, 1)["per_step"].back();
+  CHECK(step["step"] == 1);
+  REQUIRE(step["gradient_norm"]["base"].is_number());
+  CHECK(step["gradient_norm"]["base"] == other["gradient_norm"]["base"]);
+}
+
+}  // namespace convtrace::test
