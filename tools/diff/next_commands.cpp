@@ -43,6 +43,10 @@ std::vector<std::string> rule_file(const RootReport& root) {
   return lines;
 }
 
+bool is_scalar(const RecordReport& record) {
+  return record.base.stats.count <= 1 && record.cand.stats.count <= 1;
+}
+
 std::string run_again(const char* output, const std::string& options,
                       const std::vector<std::string>& command) {
   std::string line = std::string("convtrace run --output ") + output + options + " --";
@@ -53,8 +57,10 @@ std::string run_again(const char* output, const std::string& options,
 }  // namespace
 
 std::vector<std::string> next_commands(const DiffResult& result) {
-  const std::string step = step_text(result.root->record.step);
-  std::vector<std::string> lines = rule_file(*result.root);
+  const RootReport& root = *result.root;
+  if (is_scalar(root.record) && (!root.consumer || is_scalar(*root.consumer))) return {};
+  const std::string step = step_text(root.record.step);
+  std::vector<std::string> lines = rule_file(root);
   if (result.ranks.size() > 1) {
     // The command line of a rank does not start the job that it was a part of.
     lines.push_back("export CONVTRACE_STEPS=" + step + " CONVTRACE_CONFIG=$PWD/" + kRuleFile);

@@ -224,7 +224,7 @@ std::string tolerance_text(const RecordReport& record) {
   const std::string difference = number_text(c.difference), used = number_text(c.tolerance);
   std::string text = "they differ by " + difference + " in " + std::string(to_string(c.field));
   text += std::isfinite(c.z)
-              ? ", " + number_text(c.z, 3) + " times the tolerance used (" + used + ')'
+              ? ", " + tools::times_text(c.z) + " times the tolerance used (" + used + ')'
               : "; tolerance used " + used;
   return text + "; " + difference + " would have passed";
 }
@@ -269,7 +269,7 @@ std::string carried_text(const DiffResult& result) {
       object_text(*carried.first) + " on " + tools::counted(carried.count, "value") +
       (result.root ? " before the root" : "") + (one ? " is" : " are") + " further apart than " +
       (one ? "its" : "their") + " own rounding explains, by up to " +
-      number_text(100 * carried.largest, 2) + " % of a value's size, but no further than what " +
+      tools::percent_text(carried.largest, 2) + " of a value's size, but no further than what " +
       (one ? "it was" : "they were") + " made of";
   if (result.root) return text;
   if (result.noise_given) return text + ". A fault smaller than that does not show";
