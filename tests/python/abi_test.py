@@ -28,6 +28,7 @@ LAYOUTS = {
     "FRAMES_MESSAGE": ("frames", MESSAGE + ("storage", "frame_count")),
     "FACT_MESSAGE": ("fact", MESSAGE + ("name", "value")),
     "LOSS_MESSAGE": ("loss", MESSAGE + ("reason", "count")),
+    "SPENT_MESSAGE": ("spent", MESSAGE + ("ns",)),
     "DIAGNOSTIC_MESSAGE": ("diagnostic", MESSAGE + ("level", "site", "text")),
 }
 CONSTANTS = {
@@ -35,6 +36,7 @@ CONSTANTS = {
     "CONVTRACE_MSG_TENSOR": engine.TENSOR,
     "CONVTRACE_MSG_OP_BEGIN": engine.OP_BEGIN,
     "CONVTRACE_MSG_TENSOR_STACK": engine.TENSOR_STACK,
+    "CONVTRACE_MSG_SPENT": engine.SPENT,
     "CONVTRACE_MSG_SCOPE": engine.SCOPE,
     "CONVTRACE_MSG_STEP": engine.STEP,
     "CONVTRACE_MSG_OP": engine.OP,

@@ -143,6 +143,9 @@ class FakeEngine:
         begin.kind = "op_begin"
         return begin
 
+    def _decode_12(self, data):
+        return SimpleNamespace(kind="spent", ns=engine.SPENT_MESSAGE.unpack(data)[3])
+
 
 def observe(torch, mode="stats", settings=()):
     """Installs an observer over a fresh fake engine. @return (fake, observer)"""

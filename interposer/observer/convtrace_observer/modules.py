@@ -8,7 +8,7 @@ first line folds away. So it passes what torch.jit.trace records, whose graph wo
 """
 import functools
 
-from . import engine, gradients, padding
+from . import engine, gradients, padding, spent
 
 _FORWARD, _DATA, _RECOMPUTE = engine.FORWARD, engine.DATA, engine.RECOMPUTE
 
@@ -130,6 +130,7 @@ class ModuleCalls:
             observer.optimizers.record_initial(thread, module)
         return entry
 
+    @spent.sampled
     def _entered(self, thread, entry, call, top, args, kwargs):
         observer, place = self._observer, entry.place
         try:
@@ -165,6 +166,7 @@ class ModuleCalls:
                 for index, tensor in enumerate(found):
                     yield "%s.%d" % (name, index), tensor
 
+    @spent.sampled
     def _left(self, thread, key, output):
         """Also called where no values are wanted but the scopes of the backward pass are: then for
         CUDA tensors alone, whose launches need them."""

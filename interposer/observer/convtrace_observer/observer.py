@@ -5,7 +5,7 @@ import os
 import sys
 
 from . import (aten_ops, backward, dynamo, engine, facts, gradients, modules, naming, ops,
-               optimizer, padding, scopes, signals, steps, triton_kernels, values, watches)
+               optimizer, padding, scopes, signals, spent, steps, triton_kernels, values, watches)
 
 _MAX_FAILURES = 5
 
@@ -49,7 +49,7 @@ class Observer:
         self._set_flags(0 if self._only_launches else engine.SUBMIT_CAPTURE)
         dynamo.skip_frames(self._torch, (
             aten_ops, backward, engine, facts, gradients, modules, naming, ops, optimizer, padding,
-            scopes, signals, steps, triton_kernels, values, watches, sys.modules[__name__]))
+            scopes, signals, spent, steps, triton_kernels, values, watches, sys.modules[__name__]))
         for part in self._parts:
             try:
                 part.install()
@@ -102,7 +102,7 @@ class Observer:
         if self.read.skipped:
             skipped, self.read.skipped = self.read.skipped, 0
             thread.batch.loss(engine.LOST_TENSOR_KIND, skipped)
-        flags = thread.batch.submit()
+        flags = spent.submit(thread) if thread.began else thread.batch.submit()
         if flags & ~engine.SUBMIT_WATCH != self._flags:
             self._set_flags(flags & ~engine.SUBMIT_WATCH)
         return flags

@@ -5,7 +5,7 @@ import itertools
 import types
 import weakref
 
-from . import engine, values
+from . import engine, spent, values
 
 _NOTED = 8  # weights of each root that are looked at
 # Of other callables nobody knows what else is asked of them.
@@ -208,6 +208,7 @@ class Optimizers:
         except Exception as error:
             observer.failed("loss scale", error)
 
+    @spent.sampled
     def _record(self, thread, phase, items):
         observer = self._observer
         with observer.read.unobserved():
