@@ -125,6 +125,7 @@ class Engine final : public format::EventSink,
                                       uint64_t stream) noexcept override;
   void on_custom_op() noexcept override;
   void on_fact(std::string_view name, std::string_view value) override;
+  void on_spent(uint64_t ns) noexcept override { spent_.add(ns); }
 
   void on_allocated(const MemoryReport& report, const cupti::MemoryRange& range,
                     std::span<void* const> stack) override;

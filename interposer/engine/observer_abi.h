@@ -38,6 +38,7 @@ enum convtrace_message_kind {
   CONVTRACE_MSG_OP_BEGIN = 10,
   CONVTRACE_MSG_TENSOR_STACK = 11,
   CONVTRACE_MSG_EVENT_FACT = 12,
+  CONVTRACE_MSG_SPENT = 13,
 };
 
 struct convtrace_message {
@@ -133,6 +134,13 @@ struct convtrace_loss {
   uint8_t reason; /* LossReason */
   uint8_t reserved[7];
   uint64_t count;
+};
+
+/// What the observer itself took of the program's time since it said so last, outside of the
+/// engine.
+struct convtrace_spent {
+  struct convtrace_message message;
+  uint64_t ns;
 };
 
 struct convtrace_diagnostic {

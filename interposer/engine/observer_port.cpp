@@ -67,6 +67,7 @@ class ObserverPort::Batch {
   bool fact(const Message& message);
   bool event_fact(const Message& message);
   bool loss(const Message& message);
+  bool spent(const Message& message);
   bool diagnostic(const Message& message);
 
   void describe_unknown_input(TensorRequest& request, bool hash_is_final);
@@ -134,6 +135,8 @@ bool ObserverPort::Batch::handle(const Message& message) {
       return event_fact(message);
     case CONVTRACE_MSG_LOSS:
       return loss(message);
+    case CONVTRACE_MSG_SPENT:
+      return spent(message);
     case CONVTRACE_MSG_DIAGNOSTIC:
       return diagnostic(message);
     default:
@@ -389,6 +392,12 @@ bool ObserverPort::Batch::loss(const Message& message) {
   if (!fixed || fixed->reason >= format::kLossReasonCount) return false;
   lose(static_cast<format::LossReason>(fixed->reason), fixed->count);
   return true;
+}
+
+bool ObserverPort::Batch::spent(const Message& message) {
+  const auto fixed = message.as<convtrace_spent>();
+  if (fixed) around_.host.on_spent(fixed->ns);
+  return fixed.has_value();
 }
 
 bool ObserverPort::Batch::diagnostic(const Message& message) {

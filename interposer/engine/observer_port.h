@@ -37,6 +37,8 @@ class ObserverHost {
   /// A custom op was seen, the first in this process or another.
   virtual void on_custom_op() noexcept = 0;
   virtual void on_fact(std::string_view name, std::string_view value) = 0;
+  /// The observer's own time, outside of submit().
+  virtual void on_spent(uint64_t ns) noexcept = 0;
 };
 
 class ObserverPort {

@@ -17,7 +17,7 @@ class SpentTime {
   class Call {
    public:
     explicit Call(SpentTime& spent) noexcept : spent_(spent) {}
-    ~Call() { spent_.ns_.fetch_add(now_ns() - start_, std::memory_order_relaxed); }
+    ~Call() { spent_.add(now_ns() - start_); }
     Call(const Call&) = delete;
     Call& operator=(const Call&) = delete;
 
@@ -25,6 +25,8 @@ class SpentTime {
     SpentTime& spent_;
     const uint64_t start_ = now_ns();
   };
+
+  void add(uint64_t ns) noexcept { ns_.fetch_add(ns, std::memory_order_relaxed); }
 
   /// @return nanoseconds since the last take(), over all threads.
   uint64_t take() noexcept { return ns_.exchange(0, std::memory_order_relaxed); }

@@ -29,6 +29,7 @@ LAYOUTS = {
     "FACT_MESSAGE": ("fact", MESSAGE + ("name", "value")),
     "EVENT_FACT_MESSAGE": ("event_fact", MESSAGE + ("scope", "name", "value_bytes")),
     "LOSS_MESSAGE": ("loss", MESSAGE + ("reason", "count")),
+    "SPENT_MESSAGE": ("spent", MESSAGE + ("ns",)),
     "DIAGNOSTIC_MESSAGE": ("diagnostic", MESSAGE + ("level", "site", "text")),
 }
 CONSTANTS = {
@@ -37,6 +38,7 @@ CONSTANTS = {
     "CONVTRACE_MSG_OP_BEGIN": engine.OP_BEGIN,
     "CONVTRACE_MSG_TENSOR_STACK": engine.TENSOR_STACK,
     "CONVTRACE_MSG_EVENT_FACT": engine.EVENT_FACT,
+    "CONVTRACE_MSG_SPENT": engine.SPENT,
     "CONVTRACE_MSG_SCOPE": engine.SCOPE,
     "CONVTRACE_MSG_STEP": engine.STEP,
     "CONVTRACE_MSG_OP": engine.OP,

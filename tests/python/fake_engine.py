@@ -150,6 +150,9 @@ class FakeEngine:
         return SimpleNamespace(kind="event_fact", scope=self.texts[scope], name=self.texts[name],
                                value=data[start:start + size].decode())
 
+    def _decode_13(self, data):
+        return SimpleNamespace(kind="spent", ns=engine.SPENT_MESSAGE.unpack(data)[3])
+
 
 def observe(torch, mode="stats", settings=()):
     """Installs an observer over a fresh fake engine. @return (fake, observer)"""

@@ -134,6 +134,12 @@ class MessageBatch {
     return add(CONVTRACE_MSG_LOSS, message);
   }
 
+  MessageBatch& spent(uint64_t ns) {
+    convtrace_spent message{};
+    message.ns = ns;
+    return add(CONVTRACE_MSG_SPENT, message);
+  }
+
   MessageBatch& diagnostic(format::Level level, uint32_t site, uint32_t text) {
     convtrace_diagnostic message{};
     message.level = static_cast<uint8_t>(level);

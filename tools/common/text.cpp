@@ -17,6 +17,42 @@ std::string number_text(double value, int digits) {
   return text;
 }
 
+namespace {
+
+/// Fixed form with `digits` significant digits, thousands apart. @pre 1e-6 <= value < 1e15.
+std::string plain_text(double value, int digits) {
+  const int lead = static_cast<int>(std::floor(std::log10(value))) + 1;  // digits before the point
+  const double unit = std::pow(10.0, std::max(0, lead - digits));
+  const double rounded = std::round(value / unit) * unit;
+  if (lead >= digits) return count_text(static_cast<uint64_t>(rounded));
+  char text[48];
+  std::snprintf(text, sizeof text, "%.*f", digits - lead, value);
+  std::string_view shown = text;
+  shown = shown.substr(0, shown.find_last_not_of('0') + 1);
+  if (shown.ends_with('.')) shown.remove_suffix(1);
+  return std::string(shown);
+}
+
+}  // namespace
+
+std::string percent_text(double share, int digits) {
+  constexpr double kLeast = 1e-4, kMost = 1e12;
+  const double percent = 100 * share;
+  if (!std::isfinite(percent) || percent <= 0) return number_text(percent) + " %";
+  if (percent < kLeast) return "under 0.0001 %";
+  if (percent >= kMost) return "over 1,000,000,000,000 %";
+  for (; digits < 7; ++digits) {
+    const std::string text = plain_text(percent, digits);
+    if (share >= 1 || text != "100") return text + " %";
+  }
+  return "over 99.99 %";
+}
+
+std::string times_text(double factor) {
+  if (!(factor > 0.001) || !std::isfinite(factor)) return number_text(factor, 3);
+  return factor >= 1e9 ? "over 1,000,000,000" : plain_text(factor, 3);
+}
+
 std::string count_text(uint64_t value) {
   std::string text = std::to_string(value);
   for (size_t end = text.size(); end > 3; end -= 3) text.insert(end - 3, 1, ',');

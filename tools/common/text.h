@@ -14,6 +14,11 @@ namespace convtrace::tools {
 
 /// @return the shortest of fixed and scientific form with `digits` significant digits.
 [[nodiscard]] std::string number_text(double value, int digits = 6);
+/// @return a share in per cent, "0.2 %", "1,800 %", never in scientific form; "over 99.99 %" where
+/// rounding would say that it is all, "under 0.0001 %" where it would say nothing.
+[[nodiscard]] std::string percent_text(double share, int digits = 3);
+/// @return how many times: "2.5", "500,000", "over 1,000,000,000".
+[[nodiscard]] std::string times_text(double factor);
 /// @return `value` with thousands separators: "1,234,567".
 [[nodiscard]] std::string count_text(uint64_t value);
 /// @return "1 step", "2 steps".

@@ -1,8 +1,11 @@
+#include <algorithm>
 #include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "format/judge/trace_judge.h"
+#include "tools/common/stories.h"
 #include "tools/convtrace/commands.h"
 #include "tools/convtrace/output.h"
 #include "tools/convtrace/record_json.h"
@@ -13,7 +16,10 @@
 namespace convtrace::tools {
 namespace {
 
-/// Writes findings one after another and counts those that matter.
+constexpr size_t kLinesShown = 20;
+
+/// Keeps findings until all are known, then writes them: as text a paragraph for each story, as
+/// JSON a line for each finding.
 class Listing {
  public:
   Listing(const reader::TraceReader& trace, bool json)
@@ -22,28 +28,81 @@ class Listing {
   /// @param slot  of a finding whose slot has no number in the trace.
   void add(const format::Finding& finding, const std::optional<std::string>& slot = {}) {
     if (finding.level == format::Level::kError && !finding.suppressed) ++errors_;
-    if (!json_ && shown_++ != 0) output_.line("");
     const Stacks stacks{.alloc = symbols_.frames(finding.alloc_stack),
                         .launch = symbols_.frames(finding.launch_stack),
                         .free = symbols_.frames(finding.free_stack)};
-    if (!json_) return output_.line(finding_paragraph(finding, stacks, trace_.definitions()));
+    parts_.push_back(part_of(finding, slot));
+    if (!json_) {
+      paragraphs_.push_back(finding_paragraph(finding, stacks, trace_.definitions()));
+      return;
+    }
     Json line = event_json(finding, trace_.definitions(), trace_.meta().rank);
     line["stacks"] = {{"alloc", stacks.alloc}, {"launch", stacks.launch}, {"free", stacks.free}};
     if (slot) line["slot"] = *slot;
-    output_.line(dump_json(line));
+    objects_.push_back(std::move(line));
   }
   [[nodiscard]] ExitCode finish(ExitCode state, const std::string& path) {
+    write();
     symbols_.report(path);
     if (state != ExitCode::kClean) return output_.finish(state);
     return output_.finish(errors_ == 0 ? ExitCode::kClean : ExitCode::kFindings);
   }
 
  private:
+  [[nodiscard]] StoryPart part_of(const format::Finding& finding,
+                                  const std::optional<std::string>& slot) const {
+    const format::Definitions& names = trace_.definitions();
+    std::string code;
+    if (finding.op) code = "op " + name_text(names, finding.op);
+    if (finding.kernel) code = "kernel " + kernel_text(names, finding.kernel);
+    return {.kind = finding.kind,
+            .level = finding.level,
+            .suppressed = finding.suppressed,
+            .step = finding.header.step,
+            .place = place_text(names, {finding.place.scope, 0, finding.place.phase}),
+            .code = std::move(code),
+            .slot = slot ? *slot : std::string(names.text(finding.slot)),
+            .other = std::string(names.text(finding.other)),
+            .storage = finding.value.storage,
+            .generation = finding.value.generation,
+            .address = finding.address,
+            .bytes = finding.bytes,
+            .stacks = static_cast<size_t>(static_cast<bool>(finding.alloc_stack)) +
+                      static_cast<bool>(finding.launch_stack) +
+                      static_cast<bool>(finding.free_stack)};
+  }
+
+  void write() {
+    const std::vector<Story> stories = tell_stories(parts_);
+    for (size_t number = 0; number < stories.size(); ++number) {
+      for (const size_t i : stories[number])
+        if (json_) objects_[i]["story"] = number;
+      if (!json_) paragraph(stories[number], number == 0);
+    }
+    for (const Json& line : objects_) output_.line(dump_json(line));
+  }
+
+  void paragraph(const Story& story, bool first) {
+    if (!first) output_.line("");
+    output_.line(paragraphs_[story.front()]);
+    if (story.size() == 1) return;
+    output_.line("  of the same memory or by the same code:");
+    const std::vector<std::string> lines = story_lines(parts_, story);
+    for (size_t i = 0; i < std::min(lines.size(), kLinesShown); ++i)
+      output_.line("    " + lines[i]);
+    if (lines.size() > kLinesShown)
+      output_.line("    and " + std::to_string(lines.size() - kLinesShown) +
+                   " other places (--json has all)");
+  }
+
   const reader::TraceReader& trace_;
   Symbols symbols_;
   bool json_;
   Output output_;
-  uint64_t errors_ = 0, shown_ = 0;
+  uint64_t errors_ = 0;
+  std::vector<StoryPart> parts_;
+  std::vector<std::string> paragraphs_;  ///< of each; empty for JSON
+  std::vector<Json> objects_;            ///< of each; empty for text
 };
 
 /// Judges a trace as the process that wrote it did. What was recorded of the same kinds is not

@@ -30,7 +30,7 @@ Json size_json(const Summary::Size& size) {
 void add_costs(Json& json, const reader::TraceReader& trace, const Summary& summary) {
   const auto events = static_cast<double>(summary.event_count);
   const auto bytes = static_cast<double>(trace.file_bytes());
-  const auto host_ns = static_cast<double>(summary.cost_host_ns);
+  const double host_s = static_cast<double>(summary.cost_host_ns) * 1e-9;
   json["sizes"] = {{"meta", size_json(summary.meta)},
                    {"defs", size_json(summary.defs)},
                    {"events", size_json(summary.events)},
@@ -43,7 +43,8 @@ void add_costs(Json& json, const reader::TraceReader& trace, const Summary& summ
   json["bytes_per_event"] = ratio_json(bytes, events);
   json["cost"] = {{"host_ns", summary.cost_host_ns},
                   {"device_ns", summary.cost_device_ns},
-                  {"host_fraction", ratio_json(host_ns * 1e-9, summary.seconds())}};
+                  {"host_fraction", ratio_json(host_s, summary.seconds())},
+                  {"overhead", ratio_json(host_s, summary.seconds() - host_s)}};
 }
 
 Json info_json(const reader::TraceReader& trace, const Summary& summary) {
@@ -121,9 +122,11 @@ void add_cost_rows(Rows& rows, const reader::TraceReader& trace, const Summary& 
     rows.add("rate", count_text(static_cast<uint64_t>(*rate)) + " events a second over " +
                          number_text(summary.seconds(), 3) + " s");
   }
-  const auto host = ratio(static_cast<double>(summary.cost_host_ns) * 1e-9, summary.seconds());
-  if (summary.cost_host_ns > 0 && host) {
-    std::string text = number_text(*host * 100, 3) + " % of that time in calls of the observer";
+  const double host_s = static_cast<double>(summary.cost_host_ns) * 1e-9;
+  if (summary.cost_host_ns > 0) {
+    std::string text = number_text(host_s, 3) + " s of these in the observer's hooks";
+    if (const auto added = ratio(host_s, summary.seconds() - host_s))
+      text += ": at least " + percent_text(*added) + " more than untraced";
     if (summary.cost_device_ns > 0) {
       const double device_s = static_cast<double>(summary.cost_device_ns) * 1e-9;
       text += ", " + number_text(device_s, 3) + " s on devices";

@@ -10,12 +10,15 @@
 #include "tools/common/reference.h"
 #include "tools/common/usage.h"
 #include "tools/convtrace/doctor/doctor.h"
+#include "tools/convtrace/execute.h"
 #include "tools/convtrace/export.h"
 #include "tools/convtrace/mindspore.h"
 #include "tools/convtrace/output.h"
 #include "tools/convtrace/read_commands.h"
+#include "tools/convtrace/repeat.h"
 #include "tools/convtrace/run.h"
 #include "tools/convtrace/settings_page.h"
+#include "tools/convtrace/tree.h"
 
 namespace convtrace::tools {
 namespace {
@@ -24,7 +27,8 @@ constexpr int kUsage = static_cast<int>(ExitCode::kUsage);
 
 constexpr const char* kExitCodes =
     "Exit codes: 0 clean, 1 failure, 2 usage, 3 the trace is unclosed or damaged (what could be "
-    "read was shown), 4 `findings` found an error. `run` ends with the command's own.";
+    "read was shown), 4 `findings` found an error. `run` ends with the command's own, `diff` with "
+    "convtrace-diff's; `repeat`: 1 the runs are not equal, 3 not known.";
 
 /// `convtrace run`: an option for each row of the settings table, then `--` and the command.
 class RunArguments {
@@ -135,6 +139,16 @@ class ConfigArguments {
   std::string dump_;
 };
 
+/// `convtrace diff ...`: becomes convtrace-diff, with the same arguments. @return only if it
+/// cannot.
+int become_diff(std::vector<std::string> arguments) {
+  arguments.front() = in_tree("bin/convtrace-diff");
+  if (!arguments.front().empty()) (void)execute(arguments);
+  std::fputs("convtrace: convtrace-diff is not beside this program; was only a part installed?\n",
+             stderr);
+  return kUsage;  // 1 would mean that the runs diverge
+}
+
 /// For the build: what is made of the command line and the settings.
 int generate(const CLI::App& app, const std::string& what) {
   Output output;
@@ -174,6 +188,9 @@ int run_program(std::vector<std::string> words, std::vector<std::string> command
   app.footer(kExitCodes);
   RunArguments run(app);
   ReadCommands read(app);
+  RepeatCommand repeat(app);
+  app.add_subcommand("diff", "Name the first divergence of two runs: convtrace-diff BASE CAND")
+      ->footer("Takes the options of convtrace-diff; see there.");
   const ExportCommand exporting(app);
   DoctorArguments doctor(app);
   ConfigArguments config(app);
@@ -189,6 +206,7 @@ int run_program(std::vector<std::string> words, std::vector<std::string> command
   }
 
   if (run.chosen()) return run.run(std::move(command));
+  if (repeat.chosen()) return static_cast<int>(repeat.run(command));
   if (doctor.chosen()) return static_cast<int>(doctor.run(std::move(command)));
   if (config.chosen()) return static_cast<int>(config.run());
   if (exporting.chosen()) return static_cast<int>(exporting.run());
@@ -200,11 +218,13 @@ int run_program(std::vector<std::string> words, std::vector<std::string> command
 
 int main(int argc, char** argv) {
   const std::vector<std::string> all(argv + 1, argv + argc);
+  if (!all.empty() && all.front() == "diff") return convtrace::tools::become_diff(all);
   // What follows `--` belongs to the command, whatever it looks like.
   const auto split = std::find(all.begin(), all.end(), "--");
   std::vector<std::string> words(all.begin(), split);
   std::reverse(words.begin(), words.end());
-  const bool takes_command = !all.empty() && (all.front() == "run" || all.front() == "doctor");
+  const bool takes_command =
+      !all.empty() && (all.front() == "run" || all.front() == "repeat" || all.front() == "doctor");
   if (!takes_command) words.assign(all.rbegin(), all.rend());
   return convtrace::tools::run_program(std::move(words),
                                        takes_command && split != all.end()

@@ -13,10 +13,6 @@ namespace {
 
 using format::Definitions;
 
-std::string kernel_text(const Definitions& definitions, format::KernelId id) {
-  return escape_text(demangled(definitions.text(definitions.kernel(id).name)));
-}
-
 std::string address_text(uint64_t address) {
   char text[24];
   std::snprintf(text, sizeof text, "0x%llx", static_cast<unsigned long long>(address));
@@ -204,6 +200,10 @@ void add_stack(std::string& text, const char* title, const std::vector<std::stri
 
 std::string name_text(const Definitions& definitions, format::StringId id) {
   return escape_text(definitions.text(id));
+}
+
+std::string kernel_text(const Definitions& definitions, format::KernelId id) {
+  return escape_text(demangled(definitions.text(definitions.kernel(id).name)));
 }
 
 std::string place_text(const Definitions& definitions, const format::Place& place) {

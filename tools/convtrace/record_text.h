@@ -23,6 +23,9 @@ namespace convtrace::tools {
 /// A name, escaped.
 [[nodiscard]] std::string name_text(const format::Definitions& definitions, format::StringId id);
 
+/// A kernel's name, demangled and escaped.
+[[nodiscard]] std::string kernel_text(const format::Definitions& definitions, format::KernelId id);
+
 /// "forward h.0.mlp#2"; the root module is ".", code outside any module "-".
 [[nodiscard]] std::string place_text(const format::Definitions& definitions,
                                      const format::Place& place);

@@ -114,12 +114,6 @@ bool is_taken(const settings::Settings& settings) {
   return true;
 }
 
-int become(const std::vector<std::string>& command) {
-  const int error = execute(command);
-  complain(escape_text(command[0]) + ": " + std::strerror(error));
-  return error == ENOENT ? kNotFound : kCannotExecute;
-}
-
 }  // namespace
 
 std::string option_name(const settings::SettingSpec& spec) {
@@ -128,26 +122,39 @@ std::string option_name(const settings::SettingSpec& spec) {
   return name;
 }
 
-int run_command(const RunOptions& options) {
-  if (!apply_options(options)) return static_cast<int>(ExitCode::kUsage);
-  const std::optional<settings::Settings> wanted = check_settings();
-  if (!wanted) return static_cast<int>(ExitCode::kUsage);
+Prepared prepare_run(const RunOptions& options) {
+  if (!apply_options(options)) return {ExitCode::kUsage, {}, {}};
+  std::optional<settings::Settings> wanted = check_settings();
+  if (!wanted) return {ExitCode::kUsage, {}, {}};
   const std::string library = in_tree("lib/libconvtrace.so");
   if (library.empty()) {
     complain("libconvtrace.so is not in ../lib of this program; was only a part installed?");
-    return static_cast<int>(ExitCode::kFailure);
+    return {ExitCode::kFailure, {}, {}};
   }
   if (library.find_first_of(": ") != std::string::npos) {
     complain("LD_PRELOAD cannot name " + escape_text(library) + ": it takes no spaces and colons");
-    return static_cast<int>(ExitCode::kFailure);
+    return {ExitCode::kFailure, {}, {}};
   }
   setenv("LD_PRELOAD", preload_list(library).c_str(), 1);
+  std::string in_vain = obstacle(*wanted, options.command);
+  return {ExitCode::kClean, std::move(in_vain), *std::move(wanted)};
+}
+
+int start_prepared(const std::vector<std::string>& command, bool traced) {
+  announce(traced ? settings::open_run_mark() : "1");
+  const int error = execute(command);
+  complain(escape_text(command[0]) + ": " + std::strerror(error));
+  return error == ENOENT ? kNotFound : kCannotExecute;
+}
+
+int run_command(const RunOptions& options) {
+  const Prepared prepared = prepare_run(options);
+  if (prepared.refusal != ExitCode::kClean) return static_cast<int>(prepared.refusal);
   if (options.dry_run) return print_environment(options);
-  const std::string in_vain = obstacle(*wanted, options.command);
-  if (in_vain.empty() && is_taken(*wanted)) return static_cast<int>(ExitCode::kUsage);
-  if (!in_vain.empty()) complain("nothing will be traced: " + in_vain);
-  announce(in_vain.empty() ? settings::open_run_mark() : "1");
-  return become(options.command);
+  const bool traced = prepared.in_vain.empty();
+  if (traced && is_taken(prepared.settings)) return static_cast<int>(ExitCode::kUsage);
+  if (!traced) complain("nothing will be traced: " + prepared.in_vain);
+  return start_prepared(options.command, traced);
 }
 
 }  // namespace convtrace::tools

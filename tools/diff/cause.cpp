@@ -30,7 +30,7 @@ bool has_counterpart(const FindingReport& finding, const Findings& others) {
 }
 
 /// Larger explains better.
-using Weight = std::tuple<bool, bool, bool, uint32_t, uint64_t>;
+using Weight = std::tuple<bool, bool, bool, bool, uint32_t, uint64_t>;
 
 }  // namespace
 
@@ -42,17 +42,23 @@ std::optional<Cause> find_cause(const RootReport& root, const Findings& base,
   const auto consider = [&](bool in_cand) {
     const Findings& own = in_cand ? cand : base;
     const SideReport& side = in_cand ? record.cand : record.base;
-    for (const FindingReport& finding : own.list) {
+    for (size_t i = 0; i < own.list.size(); ++i) {
+      const FindingReport& finding = own.list[i];
       if (finding.level != format::Level::kError || finding.suppressed) continue;
       if (finding.rank != record.rank) continue;
       const bool same_memory = is_about_memory_of(finding, record, side);
       const bool before =
           finding.step < record.step || (finding.step == record.step && finding.t_ns <= side.t_ns);
       if (!before && !(same_memory && finding.step == record.step)) continue;
-      const Weight weight{same_memory, !has_counterpart(finding, in_cand ? base : cand),
-                          finding.scope == record.scope, finding.step, finding.t_ns};
+      // Who reads a stale value is a victim of whatever happened to its memory.
+      const Weight weight{same_memory,
+                          !has_counterpart(finding, in_cand ? base : cand),
+                          finding.kind != format::FindingKind::kStaleRead,
+                          finding.scope == record.scope,
+                          finding.step,
+                          finding.t_ns};
       if (best && weight <= best_weight) continue;
-      best = Cause{in_cand, finding, same_memory};
+      best = Cause{in_cand, finding, i, same_memory};
       best_weight = weight;
     }
   };

@@ -11,6 +11,7 @@
 #include "tools/diff/equal_steps.h"
 #include "tools/diff/exactness.h"
 #include "tools/diff/fact_root.h"
+#include "tools/diff/finding_stories.h"
 #include "tools/diff/preflight.h"
 #include "tools/diff/snapshot_pairs.h"
 #include "tools/diff/trace_set.h"
@@ -59,6 +60,8 @@ class Diff {
     for (const RankPair& pair : pairs) {
       if (!compare_rank(pair, error)) return false;
     }
+    number_stories(result_.base_findings);
+    number_stories(result_.cand_findings);
     decide();
     return true;
   }

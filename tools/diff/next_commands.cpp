@@ -44,6 +44,10 @@ std::vector<std::string> rule_file(const RootReport& root) {
   return lines;
 }
 
+bool is_scalar(const RecordReport& record) {
+  return record.base.stats.count <= 1 && record.cand.stats.count <= 1;
+}
+
 std::string run_again(const char* output, const std::string& options,
                       const std::vector<std::string>& command) {
   std::string line = std::string("convtrace run --output ") + output + options + " --";
@@ -54,10 +58,12 @@ std::string run_again(const char* output, const std::string& options,
 }  // namespace
 
 std::vector<std::string> next_commands(const DiffResult& result) {
-  const uint32_t number = result.root->record.step;
+  const RootReport& root = *result.root;
+  if (is_scalar(root.record) && (!root.consumer || is_scalar(*root.consumer))) return {};
+  const uint32_t number = root.record.step;
   const std::string base = step_text(number, result.step_offset.of_base());
   const std::string cand = step_text(number, result.step_offset.of_cand());
-  std::vector<std::string> lines = rule_file(*result.root);
+  std::vector<std::string> lines = rule_file(root);
   if (result.ranks.size() > 1) {
     // The command line of a rank does not start the job that it was a part of.
     lines.push_back("export CONVTRACE_STEPS=" + base + " CONVTRACE_CONFIG=$PWD/" + kRuleFile);

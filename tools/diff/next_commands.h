@@ -13,6 +13,7 @@ namespace convtrace::diff {
 
 /// Shell lines that record the root's step again in both runs and store the values of exactly the
 /// modules or the kernel in question, so that the next diff compares them element by element.
+/// Nothing where the values are of one element: the report has it already.
 /// @pre `result.root` is set.
 [[nodiscard]] std::vector<std::string> next_commands(const DiffResult& result);
 

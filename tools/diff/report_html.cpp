@@ -7,6 +7,7 @@
 #include "tools/common/escape.h"
 #include "tools/common/text.h"
 #include "tools/diff/determinism.h"
+#include "tools/diff/finding_stories.h"
 #include "tools/diff/next_commands.h"
 #include "tools/diff/page_assets.h"
 #include "tools/diff/report_json.h"
@@ -42,7 +43,7 @@ constexpr std::string_view kListing =
     "<div class=\"charts\"><figure id=\"tensor\"></figure></div>\n"
     "<div id=\"list\" tabindex=\"0\" role=\"listbox\" aria-label=\"compared values\"></div>\n";
 
-constexpr size_t kFindingsShown = 200;
+constexpr size_t kStoriesShown = 200;
 
 /// Texts of report_parts.h already are safe: only their markup is quoted here.
 class HtmlReport {
@@ -75,6 +76,8 @@ class HtmlReport {
                 quote_markup(finding_title(result_.cause->finding, result_.cause->in_cand)) +
                 "</b>");
       finding_body(result_.cause->finding);
+      rest(rest_of_story(result_.cause->in_cand ? result_.cand_findings : result_.base_findings,
+                         result_.cause->index));
     }
     if (result_.root) root(*result_.root);
     first_bit_difference();
@@ -162,12 +165,18 @@ class HtmlReport {
     }
     paragraph(quote_markup(tolerance_text(shown_difference(root))));
     paragraph(quote_markup(rounding_hint(root, result_.noise_given)));
-    out_ << "<h2>Next</h2>\n<p>Store these values in both runs, and compare them element by "
-            "element:</p>\n<pre>";
-    for (const std::string& line : next_commands(result_)) out_ << quote_markup(line) << "\n";
-    out_ << "</pre>\n";
+    next();
     gradients(root);
     around(root);
+  }
+
+  void next() {
+    const std::vector<std::string> commands = next_commands(result_);
+    if (commands.empty()) return;
+    out_ << "<h2>Next</h2>\n<p>Store these values in both runs, and compare them element by "
+            "element:</p>\n<pre>";
+    for (const std::string& line : commands) out_ << quote_markup(line) << "\n";
+    out_ << "</pre>\n";
   }
 
   void table(const RecordReport& record) {
@@ -263,18 +272,27 @@ class HtmlReport {
   }
 
   void finding_list(const Findings& findings, bool in_cand) {
-    const size_t shown = std::min(kFindingsShown, findings.list.size());
-    for (size_t i = 0; i < shown; ++i) finding(findings.list[i], in_cand);
-    if (shown < findings.count) {
-      paragraph("and " + tools::counted(findings.count - shown, "more finding") + " in the " +
-                (in_cand ? "candidate" : "baseline"));
+    const std::vector<ToldStory> stories = told_stories(findings);
+    const size_t shown = std::min(kStoriesShown, stories.size());
+    for (size_t i = 0; i < shown; ++i) {
+      out_ << "<details><summary>" << quote_markup(finding_title(*stories[i].first, in_cand))
+           << "</summary>\n";
+      finding_body(*stories[i].first);
+      rest(stories[i].others);
+      out_ << "</details>\n";
+    }
+    if (shown < stories.size()) {
+      paragraph("and " + std::to_string(stories.size() - shown) + " others in the " +
+                (in_cand ? "candidate" : "baseline") + " (--json has all)");
     }
   }
 
-  void finding(const FindingReport& finding, bool in_cand) {
-    out_ << "<details><summary>" << quote_markup(finding_title(finding, in_cand)) << "</summary>\n";
-    finding_body(finding);
-    out_ << "</details>\n";
+  /// What belongs to the finding above.
+  void rest(const std::vector<std::string>& lines) {
+    if (lines.empty()) return;
+    out_ << "<p>Of the same memory or by the same code:</p><ul>";
+    for (const std::string& text : lines) out_ << "<li>" << quote_markup(text) << "</li>";
+    out_ << "</ul>\n";
   }
 
   void finding_body(const FindingReport& finding) {

@@ -146,6 +146,7 @@ Json finding_json(const FindingReport& finding) {
                     {"launch", finding.launch_stack},
                     {"free", finding.free_stack}};
   json["suppressed"] = finding.suppressed;
+  json["story"] = finding.story;
   return json;
 }
 

@@ -96,7 +96,7 @@ std::vector<std::string> element_lines(const RecordReport& record) {
   for (size_t i = 0; i < kWithin.size(); ++i) {
     const double share = static_cast<double>(e.within[i]) / static_cast<double>(e.compared);
     within +=
-        (i == 0 ? " " : ", ") + number_text(kWithin[i]) + ": " + number_text(100 * share, 5) + " %";
+        (i == 0 ? " " : ", ") + number_text(kWithin[i]) + ": " + tools::percent_text(share, 5);
   }
   lines.push_back(within);
   if (e.has_ulps) {

@@ -62,8 +62,7 @@ std::string between_sentence(const RootReport& root) {
          scope_text(in.scope) + ", at code that is in no module";
 }
 
-/// "3.2 %", "4e-05 %".
-std::string percent_text(double share) { return number_text(100 * share, 2) + " %"; }
+std::string percent_text(double share) { return tools::percent_text(share, 2); }
 
 std::string origin_text(const FindingReport& finding) {
   if (!finding.op.empty()) return ", op " + escape_text(finding.op);
@@ -243,7 +242,7 @@ std::string tolerance_text(const RecordReport& record) {
   std::string text = "they differ by " + percent_text(c.difference) + " of their size (" +
                      std::string(to_string(c.field)) + "), tolerance used " +
                      percent_text(c.tolerance);
-  if (std::isfinite(c.z) && c.z > 0) text += ", " + number_text(c.z, 3) + " times of which it is";
+  if (std::isfinite(c.z) && c.z > 0) text += ", of which it is " + tools::times_text(c.z) + " times";
   if (c.source > 0 && std::isfinite(c.source)) {
     text += "; what it was made of differs by " + percent_text(c.source);
   }

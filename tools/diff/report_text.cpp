@@ -6,6 +6,7 @@
 #include "tools/common/escape.h"
 #include "tools/common/text.h"
 #include "tools/diff/determinism.h"
+#include "tools/diff/finding_stories.h"
 #include "tools/diff/next_commands.h"
 #include "tools/diff/report_parts.h"
 
@@ -16,7 +17,7 @@ using tools::escape_text;
 
 constexpr size_t kPreflightLines = 6;
 constexpr size_t kFactLines = 8;
-constexpr size_t kFindingLines = 5;
+constexpr size_t kStoriesShown = 5, kStoryLines = 8;
 constexpr size_t kFramesShown = 4;
 constexpr uint32_t kStepsAround = 2;
 constexpr size_t kNameWidth = 10, kValueWidth = 26, kMaxValueWidth = 40;
@@ -108,6 +109,16 @@ class TextReport {
              (cause.same_memory ? "; it is about the memory of the root" : ""),
          "1");
     finding_details(cause.finding);
+    rest(rest_of_story(cause.in_cand ? result_.cand_findings : result_.base_findings, cause.index));
+  }
+
+  /// What belongs to the finding above.
+  void rest(const std::vector<std::string>& lines) {
+    if (lines.empty()) return;
+    out_ << "  of the same memory or by the same code:\n";
+    for (size_t i = 0; i < std::min(lines.size(), kStoryLines); ++i) line("    ", lines[i]);
+    if (lines.size() > kStoryLines)
+      out_ << "    and " << lines.size() - kStoryLines << " other places (--json has all)\n";
   }
 
   void finding_details(const FindingReport& finding) {
@@ -177,12 +188,13 @@ class TextReport {
     if (!any) return;
     out_ << "\n";
     line("steps  ", phase_text(result_.summaries), "1");
-    out_ << "    step    loss | candidate          gradient norm | candidate\n";
+    std::vector<std::vector<std::string>> cells = {
+        {"step", "loss", "| candidate", "gradient norm", "| candidate"}};
     for (const StepRow& row : rows) {
-      const std::string loss = row.base_loss + " | " + row.cand_loss;
-      const std::string norm = row.base_norm + " | " + row.cand_norm;
-      out_ << "    " << padded(std::to_string(row.step), 8) << padded(loss, 27) << norm << "\n";
+      cells.push_back({std::to_string(row.step), row.base_loss, "| " + row.cand_loss, row.base_norm,
+                       "| " + row.cand_norm});
     }
+    for (const std::string& text : table_lines(cells)) out_ << "    " << text << "\n";
   }
 
   /// The producer's own values agree as a rule; what the reader needs is where they stopped to.
@@ -235,19 +247,22 @@ class TextReport {
          << " of them errors\n";
     if (result_.verdict == Verdict::kDiverged) return;  // the one that matters was shown above
     size_t shown = 0;
-    for (const FindingReport& finding : findings.list) {
-      if (finding.level != format::Level::kError || finding.suppressed) continue;
-      if (++shown > kFindingLines) break;
-      line("  ", finding_title(finding, in_cand));
-      finding_details(finding);
+    for (const ToldStory& story : told_stories(findings)) {
+      if (story.first->level != format::Level::kError || story.first->suppressed) continue;
+      if (++shown > kStoriesShown) break;
+      line("  ", finding_title(*story.first, in_cand));
+      finding_details(*story.first);
+      rest(story.others);
     }
   }
 
   /// Commands are neither wrapped nor indented: they are there to be copied.
   void next() {
+    const std::vector<std::string> commands = next_commands(result_);
+    if (commands.empty()) return;
     out_ << "\n";
     line("next  ", "store these values in both runs, and compare them element by element:", "1");
-    for (const std::string& command : next_commands(result_)) out_ << command << "\n";
+    for (const std::string& command : commands) out_ << command << "\n";
   }
 
   const DiffResult& result_;

@@ -133,6 +133,8 @@ struct FindingReport {
   uint64_t address = 0;
   uint64_t bytes = 0;
   uint64_t storage = 0;
+  uint64_t generation = 0;
+  size_t story = 0;  ///< findings of one run with the same number tell of one bug
   std::vector<std::string> alloc_stack, launch_stack, free_stack;
 };
 
@@ -167,6 +169,7 @@ struct RankReport {
 struct Cause {
   bool in_cand = true;
   FindingReport finding;
+  size_t index = 0;          ///< of it in its run's findings
   bool same_memory = false;  ///< it is about the very memory of the root
 };
 

@@ -229,6 +229,7 @@ void StepStream::take(const format::Finding& event) {
                             .address = event.address,
                             .bytes = event.bytes,
                             .storage = event.value.storage,
+                            .generation = event.value.generation,
                             .alloc_stack = stack_of(event.alloc_stack),
                             .launch_stack = stack_of(event.launch_stack),
                             .free_stack = stack_of(event.free_stack)});

@@ -40,4 +40,23 @@ std::string wrapped(std::string_view text, size_t columns, size_t first, size_t 
   return lines;
 }
 
+std::vector<std::string> table_lines(const std::vector<std::vector<std::string>>& rows) {
+  std::vector<size_t> widths;
+  for (const std::vector<std::string>& row : rows) {
+    widths.resize(std::max(widths.size(), row.size()));
+    for (size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], width_of(row[i]));
+  }
+  std::vector<std::string> lines;
+  for (const std::vector<std::string>& row : rows) {
+    std::string text;
+    for (size_t i = 0; i < row.size(); ++i) {
+      if (i > 0) text += row[i].starts_with('|') ? " " : "  ";
+      text += padded(row[i], widths[i]);
+    }
+    text.erase(text.find_last_not_of(' ') + 1);
+    lines.push_back(std::move(text));
+  }
+  return lines;
+}
+
 }  // namespace convtrace::diff

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace convtrace::diff {
 
@@ -22,5 +23,10 @@ struct Terminal {
 /// @param first  columns that the first line has lost already. @param indent  of the other lines.
 [[nodiscard]] std::string wrapped(std::string_view text, size_t columns, size_t first,
                                   size_t indent);
+
+/// Rows of cells, a line each. Columns are as wide as their widest cell needs and never touch: two
+/// spaces lie between them, one in front of a cell that begins with '|'.
+[[nodiscard]] std::vector<std::string> table_lines(
+    const std::vector<std::vector<std::string>>& rows);
 
 }  // namespace convtrace::diff

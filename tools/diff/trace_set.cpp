@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <fstream>
 #include <map>
 #include <system_error>
 #include <tuple>
 #include <utility>
 
+#include "format/record_codec.h"
 #include "tools/common/escape.h"
 #include "tools/common/text.h"
 
@@ -29,15 +31,23 @@ bool add_file(const std::string& path, TraceSet& set, std::string& error) {
   return true;
 }
 
+/// Whatever its name is. What is called a trace and begins as none is told as one that cannot be
+/// read.
+bool looks_like_trace(const fs::path& path) {
+  if (path.extension() == ".ctrace") return true;
+  format::Slot begin{};
+  std::ifstream file(path, std::ios::binary);
+  return file.read(reinterpret_cast<char*>(begin.data()), begin.size()) && format::has_magic(begin);
+}
+
 bool add_folder(const std::string& path, TraceSet& set, std::string& error) {
   std::vector<std::string> paths;
   std::error_code failed;
   for (fs::directory_iterator entry(path, failed), end; !failed && entry != end;
        entry.increment(failed)) {
     std::error_code ignored;
-    if (entry->path().extension() == ".ctrace" && entry->is_regular_file(ignored)) {
+    if (entry->is_regular_file(ignored) && looks_like_trace(entry->path()))
       paths.push_back(entry->path().string());
-    }
   }
   if (failed) {
     error = failure(path, failed.message());
@@ -47,7 +57,7 @@ bool add_folder(const std::string& path, TraceSet& set, std::string& error) {
   for (const std::string& file : paths) {
     if (!add_file(file, set, error)) set.unreadable.push_back(error);
   }
-  if (paths.empty()) error = failure(path, "the folder holds no .ctrace file");
+  if (paths.empty()) error = failure(path, "the folder holds no trace");
   return !set.files.empty();
 }
 

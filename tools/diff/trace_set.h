@@ -28,7 +28,8 @@ struct TraceSet {
   std::vector<std::string> unreadable;  ///< "file: why", for files of a folder beside readable ones
 };
 
-/// Opens a file, or every `*.ctrace` directly inside a folder.
+/// Opens a file, or every trace directly inside a folder: its ranks are what META says, its names
+/// anything.
 /// @param error one line, escaped, when nothing could be read.
 /// @return false with `error` set.
 [[nodiscard]] bool open_trace_set(const std::string& path, TraceSet& set, std::string& error);

@@ -4,7 +4,6 @@ TRACE is a trace or a folder of traces (ranks). Exit codes: 0 clean, 1 failure, 
 or damaged and what could be read was exported.
 """
 import argparse
-import glob
 import importlib
 import os
 import shutil
@@ -26,9 +25,9 @@ def main():
     except ModuleNotFoundError as error:
         return _complain("export needs the Python package %s: pip install %szstandard flatbuffers"
                          % (error.name, {"parquet": "pyarrow ", "npy": "numpy "}.get(arguments.format, "")))
-    paths = list(dict.fromkeys(path for name in arguments.traces for path in _traces(name)))
+    paths = list(dict.fromkeys(path for name in arguments.traces for path in _traces(name, records.MAGIC)))
     if not paths:
-        return _complain("%s holds no .ctrace file" % " ".join(arguments.traces))
+        return _complain("%s holds no trace" % " ".join(arguments.traces))
     # Beside its place and moved there at the end: nobody finds half an export.
     output = arguments.output.rstrip("/") or "/"
     unfinished = "%s.%d.unfinished" % (output, os.getpid())
@@ -88,8 +87,20 @@ def _name_of(path, number, count):
     return name if count == 1 else "%s-%d" % (name, number)
 
 
-def _traces(name):
-    return sorted(glob.glob(os.path.join(glob.escape(name), "*.ctrace"))) if os.path.isdir(name) else [name]
+def _traces(name, magic):
+    """The file, or the traces of a folder, whatever their names are."""
+    if not os.path.isdir(name):
+        return [name]
+    paths = sorted(os.path.join(name, entry) for entry in os.listdir(name))
+    return [path for path in paths if os.path.isfile(path) and (path.endswith(".ctrace") or _begins(path, magic))]
+
+
+def _begins(path, magic):
+    try:
+        with open(path, "rb") as file:
+            return file.read(len(magic)) == magic
+    except OSError:
+        return False
 
 
 def _is_inside(path, folder):

@@ -1,7 +1,7 @@
 """The backward pass: which tensor it starts from (the loss), and the phase while it runs."""
 import functools
 
-from . import engine
+from . import engine, spent
 
 
 class Backward:
@@ -74,6 +74,7 @@ class Backward:
         except Exception as error:
             observer.failed("backward", error)
 
+    @spent.sampled
     def _mark(self, thread, enter):
         """A scope record of the whole pass."""
         observer = self._observer
@@ -82,6 +83,7 @@ class Backward:
         thread.batch.scope(engine.BACKWARD, enter, place.id, call)
         observer.submit(thread)
 
+    @spent.sampled
     def _record(self, thread, structure):
         observer = self._observer
         place = observer.names.place("")

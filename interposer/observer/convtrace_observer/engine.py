@@ -10,7 +10,8 @@ import struct
 ABI = 1
 
 # enum convtrace_message_kind
-TENSOR, SCOPE, STEP, OP, OP_STACK, STORAGE_DEAD, FACT, LOSS, DIAGNOSTIC, OP_BEGIN, TENSOR_STACK, EVENT_FACT = range(1, 13)
+TENSOR, SCOPE, STEP, OP, OP_STACK, STORAGE_DEAD, FACT, LOSS, DIAGNOSTIC, OP_BEGIN, TENSOR_STACK = range(1, 12)
+EVENT_FACT, SPENT = 12, 13
 
 # format/events.h
 FORWARD, DATA, LOSS_PHASE, BACKWARD, OPTIMIZER, RECOMPUTE, COMMUNICATION, EVALUATION = range(8)
@@ -34,6 +35,7 @@ FRAMES_MESSAGE = struct.Struct("<HHIQI4x")
 FACT_MESSAGE = struct.Struct("<HHI2I")
 EVENT_FACT_MESSAGE = struct.Struct("<HHI3I4x")
 LOSS_MESSAGE = struct.Struct("<HHIB7xQ")
+SPENT_MESSAGE = struct.Struct("<HHIQ")
 DIAGNOSTIC_MESSAGE = struct.Struct("<HHIB7x2I")
 
 MAX_RANK = 16
@@ -190,6 +192,9 @@ class Batch:
 
     def loss(self, reason, count):
         LOSS_MESSAGE.pack_into(self._bytes, self._claim(24), LOSS, 0, 24, reason, count)
+
+    def spent(self, ns):
+        SPENT_MESSAGE.pack_into(self._bytes, self._claim(16), SPENT, 0, 16, ns)
 
     def diagnostic(self, level, site, text):
         intern = self._engine.intern

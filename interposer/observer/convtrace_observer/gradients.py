@@ -3,7 +3,7 @@
 The global full backward hook of torch would turn outputs into views, which breaks models that
 modify them in place.
 """
-from . import engine
+from . import engine, spent
 
 
 class GradHook:
@@ -25,14 +25,16 @@ class GradHook:
             thread.slot[0] = self._targets[0][0]
             thread.slot[1] = engine.BACKWARD
             if observer.capture and gradient is not None:
-                self._record(observer, thread, gradient)
+                self._record(thread, gradient)
         except Exception as error:
             observer.failed("gradient hook", error)
 
     def also(self, target):
         self._targets.append(target)
 
-    def _record(self, observer, thread, gradient):
+    @spent.sampled
+    def _record(self, thread, gradient):
+        observer = self._observer
         with observer.read.unobserved():
             value = observer.read(gradient)
         if value is not None:

@@ -8,7 +8,7 @@ first line folds away. So it passes what torch.jit.trace records, whose graph wo
 """
 import functools
 
-from . import engine, gradients, padding
+from . import engine, gradients, padding, spent
 
 _FORWARD, _DATA, _RECOMPUTE, _EVALUATION = (
     engine.FORWARD, engine.DATA, engine.RECOMPUTE, engine.EVALUATION)
@@ -149,6 +149,7 @@ class ModuleCalls:
         return (next(module.parameters(), None) is None
                 and any(tensor.requires_grad for tensor in self._observer.read.tensors(args)))
 
+    @spent.sampled
     def _entered(self, thread, entry, call, top, args, kwargs):
         observer, place = self._observer, entry.place
         try:
@@ -186,6 +187,7 @@ class ModuleCalls:
                 for index, tensor in enumerate(found):
                     yield "%s.%d" % (name, index), tensor
 
+    @spent.sampled
     def _left(self, thread, key, output):
         """Also called where no values are wanted but the scopes of the backward pass are: then for
         CUDA tensors alone, whose launches need them."""

@@ -5,7 +5,8 @@ import os
 import sys
 
 from . import (aten_ops, backward, clipping, code_facts, dynamo, engine, facts, gradients, modules, naming,
-               ops, optimizer, padding, program_facts, scopes, signals, steps, triton_kernels, values, watches)
+               ops, optimizer, padding, program_facts, scopes, signals, spent, steps, triton_kernels, values,
+               watches)
 
 _MAX_FAILURES = 5
 
@@ -53,7 +54,8 @@ class Observer:
         self._set_flags(0 if self._only_launches else engine.SUBMIT_CAPTURE)
         dynamo.skip_frames(self._torch, (
             aten_ops, backward, clipping, code_facts, engine, facts, gradients, modules, naming, ops, optimizer,
-            padding, program_facts, scopes, signals, steps, triton_kernels, values, watches, sys.modules[__name__]))
+            padding, program_facts, scopes, signals, spent, steps, triton_kernels, values, watches,
+            sys.modules[__name__]))
         for part in self._parts:
             try:
                 part.install()
@@ -117,7 +119,7 @@ class Observer:
         if self.read.skipped:
             skipped, self.read.skipped = self.read.skipped, 0
             thread.batch.loss(engine.LOST_TENSOR_KIND, skipped)
-        flags = thread.batch.submit()
+        flags = spent.submit(thread) if thread.began else thread.batch.submit()
         if flags & ~engine.SUBMIT_WATCH != self._flags:
             self._set_flags(flags & ~engine.SUBMIT_WATCH)
         return flags

@@ -5,7 +5,7 @@ import itertools
 import types
 import weakref
 
-from . import engine, program_facts, values
+from . import engine, program_facts, spent, values
 
 _NOTED = 8  # weights of each root that are looked at
 # Of other callables nobody knows what else is asked of them.
@@ -232,6 +232,7 @@ class Optimizers:
         except Exception as error:
             observer.failed("loss scale", error)
 
+    @spent.sampled
     def record(self, thread, phase, items):
         """Records `items`: (tensor, place, slot)."""
         observer = self._observer

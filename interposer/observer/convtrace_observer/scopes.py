@@ -6,7 +6,7 @@ launched or memory allocated.
 import sys
 import threading
 
-from . import engine
+from . import engine, spent
 
 class TellingBatch(engine.Batch):
     """Says in front of a hook's tensors where in the program it was called."""
@@ -30,7 +30,7 @@ class Thread:
     """State of one native thread."""
 
     __slots__ = ("entry", "slot", "batch", "ops", "op_modes", "after_root", "before_step",
-                 "unread_gradients")
+                 "unread_gradients", "until_timed", "began", "spent")
 
     def __init__(self, port):
         self.entry = None  # naming.Entry of the innermost running module
@@ -42,6 +42,7 @@ class Thread:
         self.after_root = engine.FORWARD  # what the slot's phase is to be behind the root that runs
         self.before_step = 0, engine.FORWARD  # what the slot said before an optimizer step
         self.unread_gradients = None  # reference to the optimizer in a step whose gradients are yet to come
+        self.until_timed, self.began, self.spent = spent.EVERY // 2, 0, 0  # of spent.py
 
     def place(self):
         """(scope id, call) of where this thread is now, also in the backward pass."""

@@ -34,6 +34,7 @@ class FakeHost final : public ObserverHost {
   void on_fact(std::string_view name, std::string_view value) override {
     facts.emplace_back(name, value);
   }
+  void on_spent(uint64_t ns) noexcept override { spent_ns += ns; }
 
   format::NotSampled answer = format::NotSampled::kSampled;
   std::vector<std::pair<uint64_t, size_t>> batches;
@@ -41,6 +42,7 @@ class FakeHost final : public ObserverHost {
   std::vector<format::Capture> captures;
   std::vector<std::pair<std::string, std::string>> facts;
   int ops = 0;
+  uint64_t spent_ns = 0;
 };
 
 struct PortScene {

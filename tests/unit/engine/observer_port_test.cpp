@@ -192,6 +192,7 @@ TEST_CASE("observer_port: scopes, facts, losses and diagnostics pass through",
       .scope(f.id("h.1"), 2, false)
       .fact(f.id("version.torch"), f.id("2.13.0"))
       .loss(format::LossReason::kTensorKind, 3)
+      .spent(4711)
       .diagnostic(format::Level::kWarning, f.id("observer"), f.id("hello"));
   f.submit(batch);
   const auto scopes = f.sink.all<format::Scope>();
@@ -202,6 +203,7 @@ TEST_CASE("observer_port: scopes, facts, losses and diagnostics pass through",
   CHECK(f.host.facts ==
         std::vector<std::pair<std::string, std::string>>{{"version.torch", "2.13.0"}});
   CHECK(f.sink.lost(format::LossReason::kTensorKind) == 3);
+  CHECK(f.host.spent_ns == 4711);
   REQUIRE(f.sink.all<format::Diagnostic>().size() == 1);
   CHECK(f.sink.all<format::Diagnostic>()[0].message == "hello");
 }

@@ -110,3 +110,26 @@ TEST_CASE("text: counts, failures and kernel names read well", "[tools][text]") 
   CHECK(tools::demangled("_Z3addPfS_") == "add(float*, float*)");
   CHECK(tools::demangled("triton_poi_fused_0") == "triton_poi_fused_0");
 }
+
+TEST_CASE("text: shares and factors are plain numbers", "[tools][text]") {
+  CHECK(tools::percent_text(1.8, 2) == "180 %");
+  CHECK(tools::percent_text(0.00213) == "0.213 %");
+  CHECK(tools::percent_text(0.02) == "2 %");
+  CHECK(tools::percent_text(18.34, 2) == "1,800 %");
+  CHECK(tools::percent_text(0) == "0 %");
+  CHECK(tools::percent_text(1) == "100 %");
+  CHECK(tools::percent_text(0.9999999) == "over 99.99 %");
+  CHECK(tools::percent_text(0.5, 5) == "50 %");
+  CHECK(tools::percent_text(1.0 / 6.5e6, 5) == "under 0.0001 %");
+  CHECK(tools::percent_text(std::numeric_limits<double>::infinity()) == "inf %");
+  CHECK(tools::times_text(2.5) == "2.5");
+  CHECK(tools::times_text(499'999.7) == "500,000");
+  CHECK(tools::times_text(9.996) == "10");
+  CHECK(tools::times_text(1e30) == "over 1,000,000,000");
+  for (double value = 1.1e-6; value < 1e12; value *= 1.7) {
+    for (const char* exponent : {"e+", "e-"}) {
+      CHECK(tools::percent_text(value, 2).find(exponent) == std::string::npos);
+      CHECK(tools::times_text(value * 1e4).find(exponent) == std::string::npos);
+    }
+  }
+}

@@ -204,6 +204,27 @@ TEST_CASE("convtrace-diff: folders are compared rank by rank", "[diff][command][
                  "# then start both jobs as before"));
 }
 
+TEST_CASE("convtrace-diff: traces of a folder have any names, and their ranks from META",
+          "[diff][command][ranks]") {
+  const TempDir base, cand;
+  for (uint32_t rank = 0; rank < 2; ++rank) {
+    Run good = test::training(), bad = rank == 1 ? diverging() : test::training();
+    good.meta.rank = bad.meta.rank = rank;
+    good.write(base / (rank == 0 ? "b.trace" : "no-ending"));
+    bad.write(cand / (rank == 0 ? "z.bin" : "a.log"));
+  }
+  std::ofstream(base / "train.log") << "step 0 loss 1.5\n";
+  std::ofstream(base / "empty") << "";
+  const Outcome outcome = run({base / ".", cand / ".", "--json", "-"});
+  CHECK(outcome.code == 1);
+  const Json json = Json::parse(outcome.out);
+  CHECK(json["incomplete"] == false);
+  CHECK(json["ranks"].size() == 2);
+  CHECK(json["root"]["rank"] == 1);
+  std::ofstream(base / "rank2.ctrace") << "what no trace begins with";
+  CHECK(Json::parse(run({base / ".", cand / ".", "--json", "-"}).out)["incomplete"] == true);
+}
+
 TEST_CASE("convtrace-diff: where a hash alone was recorded it does not claim agreement",
           "[diff][command][text]") {
   Run cand = test::training();

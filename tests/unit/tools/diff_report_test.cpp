@@ -234,4 +234,95 @@ TEST_CASE("convtrace-diff: a report appears whole or not at all", "[diff][comman
   }
 }
 
+TEST_CASE("convtrace-diff: columns of the step table never touch", "[diff][command][text]") {
+  Run base = test::training(), cand = diverging();
+  for (uint32_t step : {0U, 1U}) {
+    for (Run* r : {&base, &cand}) scale(r->at(step, "", "loss"), -1.23456789e-37);
+  }
+  scale(cand.at(0, "", "loss"), 1.5);
+  const Pair pair(base, cand);
+  const std::string text = run({pair.base, pair.cand}).out;
+  const size_t head = text.find("    step  loss");
+  REQUIRE(head != std::string::npos);
+  std::istringstream lines(text.substr(head));
+  std::string line;
+  std::getline(lines, line);
+  const size_t norm = line.find("gradient norm");
+  const size_t first = line.find('|'), second = line.find('|', first + 1);
+  INFO(text);
+  for (int row = 0; row < 2; ++row) {
+    std::getline(lines, line);
+    CHECK(line.substr(norm - 2, 2) == "  ");
+    CHECK(line[norm] != ' ');
+    for (const size_t bar : {first, second}) CHECK(line.substr(bar - 1, 3) == " | ");
+  }
+}
+
+TEST_CASE("convtrace-diff: nothing is stored again of a value of one element",
+          "[diff][command][text]") {
+  Run base = test::training(), cand = test::training();
+  base.at(1, "", "loss").values = {1};
+  cand.at(1, "", "loss").values = {2};
+  const Pair pair(base, cand);
+  const Outcome outcome = run({pair.base, pair.cand, "--json", "-"});
+  CHECK(outcome.code == 1);
+  CHECK(Json::parse(outcome.out)["root"]["slot"] == "loss");
+  CHECK(Json::parse(outcome.out)["next"].empty());
+  CHECK_FALSE(contains(outcome.err, "[[rule]]"));
+  CHECK_FALSE(contains(outcome.err, "next  "));
+}
+
+TEST_CASE("convtrace-diff: findings about one memory are told as one",
+          "[diff][command][findings]") {
+  Run cand = test::training();
+  const auto add = [&](uint32_t step, format::FindingKind kind, const char* op, uint64_t storage) {
+    cand.add({.kind = Item::Kind::kFinding,
+              .step = step,
+              .scope = "fc1",
+              .op = op,
+              .storage = storage,
+              .finding = kind,
+              .message = "m"});
+  };
+  add(0, format::FindingKind::kStaleRead, "", 7);
+  add(0, format::FindingKind::kFreedUnderOutput, "demo::f", 7);
+  add(1, format::FindingKind::kFreedUnderOutput, "demo::f", 8);
+  add(1, format::FindingKind::kFreedUnderOutput, "demo::g", 9);
+  const Pair pair(test::training(), cand);
+  const std::string path = pair.dir / "report.html";
+  const Outcome outcome = run({pair.base, pair.cand, "--json", "-", "--html", path});
+  CHECK(outcome.code == 4);
+  CHECK(contains(outcome.err,
+                 "  freed-under-output (error) in the candidate, step 0, fc1, op demo::f\n"));
+  CHECK(contains(outcome.err,
+                 "  of the same memory or by the same code:\n"
+                 "    stale-read (error) in step 0, forward, fc1\n"
+                 "    freed-under-output (error) in step 1, forward, fc1, op demo::f\n"
+                 "  freed-under-output (error) in the candidate, step 1, fc1, op demo::g\n"));
+  CHECK_FALSE(contains(outcome.err, "stale-read (error) in the candidate"));
+  CHECK(contains(content(path), "<li>stale-read (error) in step 0, forward, fc1</li>"));
+  const Json list = Json::parse(outcome.out)["findings"]["cand"];
+  REQUIRE(list.size() == 4);
+  for (const size_t i : {0, 1, 2}) CHECK(list[i]["story"] == 0);
+  CHECK(list[3]["story"] == 1);
+}
+
+TEST_CASE("convtrace-diff: a stale read is no cause where the error that explains it is known",
+          "[diff][command][findings]") {
+  Run cand = diverging();
+  for (const auto kind :
+       {format::FindingKind::kFreedUnderOutput, format::FindingKind::kStaleRead}) {
+    cand.items.insert(cand.items.begin() + 1, {.kind = Item::Kind::kFinding,
+                                               .scope = "fc2",
+                                               .op = "demo::f",
+                                               .storage = 70,
+                                               .finding = kind});
+  }
+  const Pair pair(test::training(), cand);
+  const Outcome outcome = run({pair.base, pair.cand, "--json", "-"});
+  CHECK(Json::parse(outcome.out)["cause"]["kind"] == "freed-under-output");
+  CHECK(contains(outcome.err,
+                 "  of the same memory or by the same code:\n    stale-read (error) in step 0"));
+}
+
 }  // namespace convtrace::test

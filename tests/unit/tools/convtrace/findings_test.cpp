@@ -119,4 +119,38 @@ TEST_CASE("findings: who reads a stale value shares nothing with who made it", "
   CHECK(result.out.find("read:\n    launch (b.py:2)") != std::string::npos);
 }
 
+TEST_CASE("findings: what is about the same memory is one story", "[cli]") {
+  const TempDir folder;
+  const std::string path = folder / "a.ctrace";
+  FindingSpec freed = kError, stale = kError, other = kError;
+  freed.value = stale.value = {.storage = 7};
+  stale.kind = FindingKind::kStaleRead;
+  stale.scope = "h.0.mlp.norm";
+  stale.slot = "input:0";
+  stale.op = "";
+  other.op = "demo::other";
+  TraceBuilder(path)
+      .step(5)
+      .finding(stale)
+      .finding(freed)
+      .finding(other)
+      .step(6)
+      .finding(freed)
+      .close();
+  const std::string text = convtrace({"findings", path}).out;
+  CHECK(text.starts_with("error: freed-under-output in step 5, forward h.0.mlp, op demo::gelu\n"));
+  CHECK_THAT(text, Catch::Contains(
+                       "  of the same memory or by the same code:\n"
+                       "    stale-read (error) in step 5, forward h.0.mlp.norm\n"
+                       "    freed-under-output (error) in step 6, forward h.0.mlp, op demo::gelu\n"
+                       "\nerror: freed-under-output in step 5, forward h.0.mlp, op demo::other\n"));
+  const auto json = json_lines(convtrace({"findings", "--json", path}).out);
+  REQUIRE(json.size() == 4);
+  CHECK(json[0]["kind"] == "stale-read");
+  CHECK(json[0]["story"] == 0);
+  CHECK(json[1]["story"] == 0);
+  CHECK(json[2]["story"] == 1);
+  CHECK(json[3]["story"] == 0);
+}
+
 }  // namespace convtrace::test

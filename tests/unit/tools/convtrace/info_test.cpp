@@ -55,8 +55,9 @@ TEST_CASE("info --json: sizes add up to the file, rates and cost follow from the
   CHECK(info["cost"]["device_ns"] == 11);
   CHECK(info["cost"]["host_fraction"].get<double>() == Approx(0.25).epsilon(0.01));
   const std::string text = convtrace({"info", path}).out;
-  CHECK(text.find("25 % of that time in calls of the observer, 1.1e-08 s on devices") !=
-        std::string::npos);
+  CHECK(info["cost"]["overhead"].get<double>() == Approx(250.0 / 751));
+  CHECK(text.find("0.00025 s of these in the observer's hooks: at least 33.3 % more than untraced, "
+                  "1.1e-08 s on devices") != std::string::npos);
 }
 
 TEST_CASE("info: time on devices that was not measured is not shown", "[cli]") {
@@ -64,7 +65,7 @@ TEST_CASE("info: time on devices that was not measured is not shown", "[cli]") {
   const std::string path = folder / "a.ctrace";
   TraceBuilder(path).step(1).step(2).cost(1000, 0, 7).close();
   const std::string text = convtrace({"info", path}).out;
-  CHECK(text.find("in calls of the observer") != std::string::npos);
+  CHECK(text.find("in the observer's hooks") != std::string::npos);
   CHECK(text.find("on devices") == std::string::npos);
 }
 

@@ -37,14 +37,17 @@ TEST_CASE("reference: docs/settings.md is the table that parses settings", "[cli
 TEST_CASE("reference: the manual page has every command, option and setting", "[cli]") {
   const std::string page = convtrace({"--generate", "man"}).out;
   CHECK(page.starts_with(".TH CONVTRACE 1\n.SH NAME\nconvtrace \\- what a training run"));
-  for (const char* text : {".SS run", ".SS doctor", ".SS config", "\\-\\-max\\-bytes",
-                           "CONVTRACE_MODE=off", "suppress = true", ".SH EXIT STATUS"})
+  for (const char* text :
+       {".SS run", ".SS repeat", ".SS diff", ".SS doctor", ".SS config", "\\-\\-max\\-bytes",
+        "CONVTRACE_MODE=off", "suppress = true", ".SH EXIT STATUS"})
     CHECK(page.find(text) != std::string::npos);
   CHECK(page.find("\n.\n") == std::string::npos);
 }
 
 TEST_CASE("reference: the shell completes commands, options, choices and files", "[cli]") {
   CHECK(completed({"ver"}) == "verify\n");
+  CHECK(completed({"repeat", "--o"}) == "--output\n");
+  CHECK((" " + completed({"repeat", "--", "unam"})).find(" uname") != std::string::npos);
   CHECK(completed({"run", "--max"}) == "--max-bytes\n");
   CHECK(completed({"run", "--mode", "s"}) == "stats snapshot\n");
   CHECK(completed({"run", "--mode", "=", "s"}) == "stats snapshot\n");  // as bash splits it
