@@ -36,7 +36,7 @@ class EqualSteps {
   /// So are those of an equal step in front of another one, which says where parameters come from.
   /// @param offset  of the candidate's steps; all numbers here are as it shifts them.
   EqualSteps(const reader::TraceReader& base, const reader::TraceReader& cand, bool every_value,
-             const StepOffset& offset);
+             const StepOffset& offset = {});
 
   /// Of the steps that are the same and read in neither trace, ascending.
   [[nodiscard]] std::span<const format::StepSums> unread() const { return unread_; }
