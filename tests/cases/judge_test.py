@@ -38,7 +38,7 @@ class PlaceTestCase(unittest.TestCase):
 
 class WordTestCase(unittest.TestCase):
     def test_a_fact_tells_what_values_do_not(self):
-        same = {"verdict": "same", "root": None, "facts": [{"name": "betas", "base": "(0.9, 0.95)", "cand": "(0.9, 0.999)"}]}
+        same = {"verdict": "same", "root": None, "first_bit_difference": {}, "facts": [{"name": "betas", "base": "(0.9, 0.95)", "cand": "(0.9, 0.999)"}]}
         self.assertEqual(word("beta2", same), "told")
         self.assertEqual(word("beta2", same | {"facts": []}), "missed")
         self.assertEqual(word("lr", same), "missed")
@@ -46,8 +46,10 @@ class WordTestCase(unittest.TestCase):
 
     def test_of_rounding_alone_only_the_verdict_counts(self):
         case = Case("design", "gpt", "f32", "split")
-        self.assertEqual(judge.judge(case, {"verdict": "same", "root": None}, MODULES)[0], "same")
-        self.assertEqual(judge.judge(case, {"verdict": "same", "agreement": "rounding", "root": None}, MODULES)[0], "rounding")
+        same = {"verdict": "same", "root": None, "first_bit_difference": {}}
+        self.assertEqual(judge.judge(case, same, MODULES)[0], "same")
+        self.assertEqual(judge.judge(case, same | {"agreement": "rounding"}, MODULES)[0], "rounding")
+        self.assertEqual(judge.judge(case, same | {"first_bit_difference": None}, MODULES)[0], "identical")
         self.assertEqual(judge.judge(case, report(), MODULES)[0], "diverged")
 
 

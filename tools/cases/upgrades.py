@@ -21,8 +21,7 @@ BUILD = HERE.parents[1] / "build"
 CASES = BUILD / "cases"
 TOOLS = BUILD / "release"
 OLD_NUMPY = "numpy==1.26.4"
-ACCELERATE = ("accelerate==1.0.1",)
-VISION = ("torchvision==0.15.2",)  # timm imports it; its operators are not needed, so that it fits any PyTorch
+VISION = "torchvision==0.15.2"  # timm imports it; its operators are not needed, so that it fits any PyTorch
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,12 +34,12 @@ class Side:
         return CASES / "packages" / "+".join(self.packages + self.bare).replace("==", "-")
 
 
-def transformers(version, numpy=OLD_NUMPY, accelerate=ACCELERATE):
-    return Side((f"transformers=={version}", numpy, "psutil"), accelerate)
+def trainer(version, accelerate, numpy=OLD_NUMPY):
+    return Side((f"transformers=={version}", numpy, "psutil"), (f"accelerate=={accelerate}",))
 
 
 def timm(version):
-    return Side((OLD_NUMPY, "pillow", "pyyaml", "safetensors", "huggingface-hub==0.36.0", "requests"), (f"timm=={version}", *VISION))
+    return Side((OLD_NUMPY, "pillow", "pyyaml", "safetensors", "huggingface-hub==0.36.0", "requests"), (f"timm=={version}", VISION))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,11 +52,13 @@ class Upgrade:
 
 
 UPGRADES = {
-    "rotary": Upgrade("rotary.py", transformers("4.38.1"), transformers("4.38.2"), "step 0, forward, a rotary_emb"),
-    "accumulation": Upgrade("accumulation.py", transformers("4.45.2"), transformers("4.46.3"), "step 0, loss; num_items_in_batch on one side"),
-    "transformers5": Upgrade("transformers5.py", transformers("4.48.3", accelerate=("accelerate==1.15.0",)),
-                             transformers("5.23.0", "numpy==2.4.6", ("accelerate==1.15.0",)), "the same values from the same weights"),
-    "timm": Upgrade("vision.py", timm("0.9.16"), timm("1.0.31"), "the same values from the same weights"),
+    "rotary": Upgrade("rotary.py", Side(("transformers==4.38.1", OLD_NUMPY)), Side(("transformers==4.38.2", OLD_NUMPY)),
+                      "step 0, forward, a rotary_emb"),
+    "accumulation": Upgrade("accumulation.py", trainer("4.45.2", "1.0.1"), trainer("4.46.3", "1.0.1"),
+                            "step 0, forward, the model's output (its loss)"),
+    "transformers5": Upgrade("transformers5.py", trainer("4.48.3", "1.15.0"), trainer("5.23.0", "1.15.0", "numpy==2.4.6"),
+                             "rounding at most"),
+    "timm": Upgrade("vision.py", timm("0.9.16"), timm("1.0.31"), "rounding at most"),
     "torch": Upgrade("plain.py", Side(("torch==2.6.0", OLD_NUMPY)), Side(("torch==2.13.0", "numpy==2.4.6")), "rounding", large=True),
 }
 
