@@ -21,7 +21,7 @@ class Fault:
     since: int = 0              # the step in front of which it is planted
     seen: int | None = None     # the step in which values can show it, if that is a later one
     models: str = "gpt conv lstm"
-    fact: str | None = None     # an expression for the name of the fact that tells it
+    fact: str | None = None     # the name of the fact that tells it
 
     @property
     def step(self):
@@ -42,6 +42,10 @@ def put(**attributes):
 
 def train_with(**attributes):
     return lambda training, module: put(**attributes)(None, training)
+
+
+def lose_with(**attributes):
+    return lambda training, module: put(**attributes)(None, training.criterion)
 
 
 def optimize_with(change):
@@ -91,31 +95,31 @@ FAULTS = {
     "rotary": Fault("rotary tables 15 % off", "forward", "attention", lambda t, m: m.set_tables(48, 1.15), models="gpt"),
     "rotary_row": Fault("rotary tables shifted by a row", "forward", "attention",
                         lambda t, m: put(cos=m.cos.roll(1, 0), sin=m.sin.roll(1, 0))(t, m), models="gpt"),
-    "table": Fault("position table shifted by a row", "forward", "position", put(first_row=1), models="gpt"),
+    "table": Fault("position table shifted by a row", "forward", "position", put(_first_row=1), models="gpt"),
     "transposed": Fault("a weight transposed", "forward", "square", transpose_weight),
     "gates": Fault("gates of an LSTM in another order", "forward", "recurrent", swap_gates, models="lstm"),
-    "swapped": Fault("queries and keys exchanged", "forward", "attention", put(swapped=True), 3, models="gpt"),
+    "swapped": Fault("queries and keys exchanged", "forward", "attention", put(_swapped=True), 3, models="gpt"),
     "operand": Fault("an operand transposed", "forward", "middle", given(lambda x: x.transpose(2, 3)), 3, models="conv"),
     "reversed": Fault("a sequence read backwards", "forward", "recurrent", given(lambda x: x.flip(1)), 3, models="lstm"),
     "columns": Fault("columns shifted by one", "forward", "middle", made(lambda y: y.roll(1, -1)), 3),
     "gelu": Fault("GELU by tanh for erf", "forward", "act", put(approximate="tanh"), fact="approximate"),
-    "dropout": Fault("dropout 0.12 for 0.10", "forward", "drop", put(p=0.12), fact=r"(^|\W)p$"),
-    "unscaled": Fault("attention without its scale", "forward", "attention", put(scale=1.0), models="gpt"),
-    "unmasked": Fault("attention without its mask", "forward", "attention", put(mask_offset=None), models="gpt"),
-    "mask_row": Fault("a mask that is off by one", "forward", "attention", put(mask_offset=1), 3, models="gpt"),
+    "dropout": Fault("dropout 0.12 for 0.10", "forward", "drop", put(p=0.12), fact="p"),
+    "unscaled": Fault("attention without its scale", "forward", "attention", put(_scale=1.0), models="gpt"),
+    "unmasked": Fault("attention without its mask", "forward", "attention", put(_mask_offset=None), models="gpt"),
+    "mask_row": Fault("a mask that is off by one", "forward", "attention", put(_mask_offset=1), 3, models="gpt"),
     "eps": Fault("epsilon of a norm 1e-2 for 1e-5", "forward", "norm", put(eps=1e-2), fact="eps"),
-    "eps3": Fault("the same from step 3", "forward", "norm", put(eps=1e-2), 3, fact="eps"),
+    "eps3": Fault("epsilon of a norm from step 3", "forward", "norm", put(eps=1e-2), 3),
     "momentum": Fault("momentum of a batch norm 0.01 for 0.1", "forward", "norm", put(momentum=0.01), models="conv", fact="momentum"),
     "frozen": Fault("a batch norm in evaluation mode", "forward", "norm", lambda t, m: m.eval(), 3, models="conv"),
     "bit": Fault("a bit of a weight flipped", "forward", "middle", flip_bit, 3),
     "scaled": Fault("an output 3 % larger", "forward", "middle", made(lambda y: y * 1.03), 3),
-    "smoothing": Fault("label smoothing 0.1 for 0", "loss", None, train_with(smoothing=0.1), fact="label_smoothing"),
-    "reduction": Fault("the loss a sum for a mean", "loss", None, train_with(reduction="sum"), fact="reduction"),
-    "detached": Fault("a branch detached", "backward", "block", put(detached=True), 3),
+    "smoothing": Fault("label smoothing 0.1 for 0", "loss", None, lose_with(label_smoothing=0.1), fact="label_smoothing"),
+    "reduction": Fault("the loss a sum for a mean", "loss", None, lose_with(reduction="sum"), fact="reduction"),
+    "detached": Fault("a branch detached", "backward", "block", put(_detached=True), 3),
     "stale": Fault("gradients not set to zero", "backward", None, train_with(stale=True), 3),
     "unclipped": Fault("gradient clipping off", "backward optimizer", None, train_with(clip=None), 3),
-    "lr": Fault("learning rate + 10 %", "optimizer", None, optimize_with(lambda g: g.update(lr=1.1e-3)), fact=r"(^|\W)lr$"),
-    "lr3": Fault("the same from step 3", "optimizer", None, optimize_with(lambda g: g.update(lr=1.1e-3)), 3, fact=r"(^|\W)lr$"),
+    "lr": Fault("learning rate + 10 %", "optimizer", None, optimize_with(lambda g: g.update(lr=1.1e-3)), fact="lr"),
+    "lr3": Fault("learning rate + 10 % from step 3", "optimizer", None, optimize_with(lambda g: g.update(lr=1.1e-3)), 3, fact="lr"),
     "beta2": Fault("beta2 0.999 for 0.95", "optimizer", None, optimize_with(lambda g: g.update(betas=(0.9, 0.999))), seen=1, fact="betas"),
     "decay": Fault("no weight decay", "optimizer", None, optimize_with(without_decay), fact="weight_decay"),
     "data": Fault("inputs in another order", "data", "", train_with(rolled=True), 3),

@@ -1,6 +1,4 @@
 """Whether a report of convtrace-diff says what is known of a case."""
-import re
-
 from faults import FAULTS
 
 # Good are: right (step, phase and module), neighbour (step and phase; parent, child or next in execution) and told (by a
@@ -34,8 +32,11 @@ def place(root):
     return f"step {root['step']} {root['phase']} {root['scope'] or '(root)'} {root['slot']}"
 
 
-def told(fault, report):
-    return [fact for fact in report.get("facts", []) if fault.fact and re.search(fault.fact, fact["name"])]
+def told(fault, model, report):
+    """Facts of the report that tell the fault: the setting, from its step on, of its module."""
+    place = fault.module(model)
+    return [fact for fact in report.get("facts", []) if fact["name"] == fault.fact and fact["step"] == fault.since
+            and place in (None, fact["first"])]
 
 
 def judge(case, report, modules):
@@ -44,11 +45,12 @@ def judge(case, report, modules):
     if not case.fault:
         return ("diverged", place(root)) if root else (verdict(report), "")
     fault = FAULTS[case.fault]
-    words = [f"{fact['name']} {fact['base']} \\| {fact['cand']}" for fact in told(fault, report)]
+    facts = told(fault, case.model, report)
+    words = [f"{fact['name']} {fact['base']} \\| {fact['cand']}" for fact in facts]
     if root:
         words.append(place(root))
     found = located(fault, case.model, root, modules)
-    return ("told" if found not in GOOD and told(fault, report) else found), ", ".join(words) or verdict(report)
+    return ("told" if facts and found not in GOOD else found), ", ".join(words) or verdict(report)
 
 
 def located(fault, model, root, modules):

@@ -38,8 +38,11 @@ class PlaceTestCase(unittest.TestCase):
 
 class WordTestCase(unittest.TestCase):
     def test_a_fact_tells_what_values_do_not(self):
-        same = {"verdict": "same", "root": None, "first_bit_difference": {}, "facts": [{"name": "betas", "base": "(0.9, 0.95)", "cand": "(0.9, 0.999)"}]}
+        same = {"verdict": "same", "root": None, "first_bit_difference": {}, "facts": [
+            {"name": "betas", "base": "(0.9, 0.95)", "cand": "(0.9, 0.999)", "step": 0, "first": ""},
+            {"name": "p", "base": "0.1", "cand": "0.12", "step": 0, "first": "blocks.2.drop"}]}
         self.assertEqual(word("beta2", same), "told")
+        self.assertEqual(word("dropout", same), "missed")  # of another module
         self.assertEqual(word("beta2", same | {"facts": []}), "missed")
         self.assertEqual(word("lr", same), "missed")
         self.assertEqual(word("beta2", same | report(step=2)), "told")

@@ -1,4 +1,8 @@
-"""The three models that faults are planted into: modules are defined in the order in which they run."""
+"""The three models that faults are planted into: modules are defined in the order in which they run.
+
+What a fault switches has a name that begins with `_`: such attributes are not recorded, as the code that a real fault
+changes is not.
+"""
 import torch
 from torch import nn
 
@@ -13,7 +17,7 @@ def angles(length, width, factor=1.0):
 
 
 class Position(nn.Module):
-    first_row = 0
+    _first_row = 0
 
     def __init__(self, length, width):
         super().__init__()
@@ -21,16 +25,16 @@ class Position(nn.Module):
         self.register_buffer("table", torch.cat((turn.sin(), turn.cos()), 1))
 
     def forward(self, x):
-        return x + self.table[self.first_row:self.first_row + x.shape[1]].to(x.dtype)
+        return x + self.table[self._first_row:self._first_row + x.shape[1]].to(x.dtype)
 
 
 class Attention(nn.Module):
-    mask_offset = 0  # None: no mask at all
-    swapped = False
+    _mask_offset = 0  # None: no mask at all
+    _swapped = False
 
     def __init__(self, width, heads, length):
         super().__init__()
-        self.heads, self.scale = heads, (width // heads) ** -0.5
+        self.heads, self._scale = heads, (width // heads) ** -0.5
         self.qkv, self.out = Linear(width, 3 * width), Linear(width, width)
         self.set_tables(length)
 
@@ -48,17 +52,17 @@ class Attention(nn.Module):
         batch, length, width = x.shape
         q, k, v = self.qkv(x).view(batch, length, 3, self.heads, width // self.heads).permute(2, 0, 3, 1, 4)
         q, k = self.rotated(q), self.rotated(k)
-        if self.swapped:
+        if self._swapped:
             q, k = k, q
         mask = None
-        if self.mask_offset is not None:
-            mask = torch.ones(length, length, dtype=torch.bool).tril(self.mask_offset)
-        y = attention(q, k, v, mask, self.scale)
+        if self._mask_offset is not None:
+            mask = torch.ones(length, length, dtype=torch.bool).tril(self._mask_offset)
+        y = attention(q, k, v, mask, self._scale)
         return self.out(y.transpose(1, 2).reshape(batch, length, width))
 
 
 class Block(nn.Module):
-    detached = False
+    _detached = False
 
     def __init__(self, width, heads, length):
         super().__init__()
@@ -67,7 +71,7 @@ class Block(nn.Module):
         self.fc2 = Linear(4 * width, width)
 
     def forward(self, x):
-        x = (x.detach() if self.detached else x) + self.attn(self.ln1(x))
+        x = (x.detach() if self._detached else x) + self.attn(self.ln1(x))
         return x + self.fc2(self.drop(self.act(self.fc1(self.ln2(x)))))
 
 
@@ -83,17 +87,17 @@ class Gpt(nn.Module):
 
 
 class Stage(nn.Module):
-    detached = False
+    _detached = False
 
     def __init__(self, given, made):
         super().__init__()
         self.conv = Conv2d(given, made, 3, stride=1 if given == made else 2, padding=1)
         self.norm, self.act = nn.BatchNorm2d(made), GELU()
-        self.residual = given == made
+        self._residual = given == made
 
     def forward(self, x):
         y = self.act(self.norm(self.conv(x)))
-        return y + (x.detach() if self.detached else x) if self.residual else y
+        return y + (x.detach() if self._detached else x) if self._residual else y
 
 
 class Conv(nn.Module):
@@ -107,14 +111,14 @@ class Conv(nn.Module):
 
 
 class Layer(nn.Module):
-    detached = False
+    _detached = False
 
     def __init__(self, width):
         super().__init__()
         self.lstm, self.norm, self.drop = LSTM(width, width, batch_first=True), LayerNorm(width), nn.Dropout(0.1)
 
     def forward(self, x):
-        return (x.detach() if self.detached else x) + self.drop(self.norm(self.lstm(x)))
+        return (x.detach() if self._detached else x) + self.drop(self.norm(self.lstm(x)))
 
 
 class Lstm(nn.Module):

@@ -10,6 +10,7 @@ import sys
 
 import torch
 import torch._dynamo  # the first optimizer would import it
+from torch import nn
 
 import held_out
 import models
@@ -19,7 +20,7 @@ from faults import FAULTS
 MODELS = held_out.MODELS | {
     "gpt": (models.Gpt, training.tokens(8, models.LENGTH, models.VOCABULARY), training.adamw, {}),
     "conv": (models.Conv, training.pictures(16, 32), training.adamw, {}),
-    "lstm": (models.Lstm, training.tokens(8, 24, models.VOCABULARY), training.adamw, {}),
+    "lstm": (models.Lstm, training.tokens(8, 24, models.VOCABULARY), training.adamw, {"criterion": nn.CrossEntropyLoss}),
 }
 
 

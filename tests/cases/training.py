@@ -46,19 +46,28 @@ class Lion(torch.optim.Optimizer):
                 kept.lerp_(p.grad, 1 - group["betas"][1])
 
 
+class Criterion:
+    """As nn.CrossEntropyLoss, and no module."""
+    reduction, label_smoothing = "mean", 0.0
+
+    def __call__(self, out, y):
+        return F.cross_entropy(out, y, reduction=self.reduction, label_smoothing=self.label_smoothing)
+
+
 class Training:
-    reduction, smoothing = "mean", 0.0
     clip = 0.5                       # None: off
     rolled = False                   # the batch's inputs against its targets
     stale = False                    # gradients of the step before are kept
 
-    def __init__(self, build, draw, optimizer=adamw, *, precision="f32", variant="plain", seed=11, steps=6, micro=1):
+    def __init__(self, build, draw, optimizer=adamw, *, precision="f32", variant="plain", seed=11, steps=6, micro=1,
+                 criterion=Criterion):
         torch.manual_seed(seed)
         torch.set_num_threads(2 if variant == "threads" else 1)
         torch.backends.mkldnn.enabled = variant != "blas"
         layers.variant = variant
         self.generator = torch.Generator().manual_seed(seed)
         self.precision, self.draw, self.steps, self.micro = precision, draw, steps, micro
+        self.criterion = criterion()
         self.model = build().bfloat16() if precision == "bf16" else build()
         self.optimizer = optimizer(self.model, **({"fused": True} if variant == "fused" else {}))
 
@@ -75,7 +84,7 @@ class Training:
         with torch.autocast("cpu", torch.bfloat16) if narrow else contextlib.nullcontext():
             out = self.model(x).float()
         out = out.flatten(0, 1) if y.dim() == 2 else out
-        return F.cross_entropy(out, y.flatten() if y.dim() == 2 else y, reduction=self.reduction, label_smoothing=self.smoothing)
+        return self.criterion(out, y.flatten() if y.dim() == 2 else y)
 
     def run(self, plant=None, since=0):
         """plant(self) is called in front of step `since`."""

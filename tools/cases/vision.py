@@ -1,5 +1,6 @@
-"""A small vision transformer of timm with timm's own optimizer."""
+"""A small vision transformer with the root mean square norms of timm, and an optimizer of timm."""
 import timm
+import timm.layers
 import timm.optim
 import torch
 
@@ -7,7 +8,7 @@ import weights
 
 torch.manual_seed(0)
 torch.set_num_threads(1)
-model = timm.create_model("vit_tiny_patch16_224", img_size=64, num_classes=10, drop_path_rate=0.1)
+model = timm.create_model("vit_tiny_patch16_224", img_size=64, num_classes=10, norm_layer=timm.layers.RmsNorm)
 weights.share(model)
 optimizer = timm.optim.create_optimizer_v2(model, opt="adamw", lr=1e-3, weight_decay=0.05)
 model.train()
