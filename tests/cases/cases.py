@@ -58,4 +58,10 @@ def planted():
 CASES = (*planted(), *rounding("design", {"gpt": DESIGN, "conv": DESIGN}), *rounding("others", OTHERS), *rounding("held_out", HELD_OUT))
 
 
-SAMPLE = frozenset(())
+# What CI looks at: about twenty runs.
+SAMPLE = frozenset((
+    *(f"conv-f32-plain+{fault}" for fault in ("gelu", "dropout", "smoothing", "lr", "detached")),
+    *(f"conv-f32-split+{fault}" for fault in ("columns", "dropout", "smoothing", "lr")),
+    *(f"conv-{precision}-plain+{fault}" for precision in ("bf16", "autocast") for fault in ("columns", "scaled", "reduction", "data")),
+    *(f"conv-{precision}-{variant}" for precision in PRECISIONS for variant in ("split", "blas")),
+))

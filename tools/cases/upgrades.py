@@ -57,7 +57,7 @@ UPGRADES = {
     "accumulation": Upgrade("accumulation.py", trainer("4.45.2", "1.0.1"), trainer("4.46.3", "1.0.1"),
                             "step 0, forward, the model's output (its loss)"),
     "transformers5": Upgrade("transformers5.py", trainer("4.48.3", "1.15.0"), trainer("5.23.0", "1.15.0", "numpy==2.4.6"),
-                             "rounding at most"),
+                             "identical; the mask of another type is told"),
     "timm": Upgrade("vision.py", timm("0.9.16"), timm("1.0.31"), "step 0, forward, blocks.0.norm1"),
     "torch": Upgrade("plain.py", Side(("torch==2.6.0", OLD_NUMPY)), Side(("torch==2.13.0", "numpy==2.4.6")), "rounding", large=True),
 }
