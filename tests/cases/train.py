@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Trains the runs whose names come on stdin, each in a fork: train.py FOLDER, under the preload or not.
+"""Trains the runs whose names come on stdin, each in a fork, under the preload: train.py FOLDER.
 
 A trace is one process's, and importing PyTorch costs more than a run: so a process that imported it, and computed
 nothing, forks for each. FOLDER gets NAME.ctrace, and for each model its modules in order: MODEL.modules.
