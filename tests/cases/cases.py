@@ -1,0 +1,67 @@
+"""Which runs there are, by name: MODEL-PRECISION-VARIANT[+FAULT], and which of them are held against which."""
+import dataclasses
+
+from faults import FAULTS
+
+PRECISIONS = ("f32", "bf16", "autocast")
+VARIANTS = {
+    "threads": "1 thread against 2",
+    "blas": "oneDNN against MKL or ATen's own kernels",
+    "simd": "AVX-512 against ATen's kernels for any CPU",
+    "unfused": "fused attention, norm and GELU against their formulas",
+    "split": "products cut into four along the summed dimension",
+    "flip": "products summed backwards",
+    "avx2": "AVX-512 against AVX2",
+    "explicit": "fused attention against its formula",
+    "fused": "AdamW by foreach against fused",
+}
+DESIGN = ("threads", "blas", "simd", "unfused", "split")
+OTHERS = {"gpt": ("flip", "avx2", "explicit", "fused"), "conv": ("flip", "avx2", "fused"),
+          "lstm": ("threads", "blas", "simd", "unfused", "split", "flip", "avx2", "fused")}
+HELD_OUT = {"encoder": ("unfused", "threads"), "resnet": ("simd", "blas"), "gru": ("split", "avx2"), "tied": ("flip", "threads"),
+            "unet": ("split", "blas")}
+BESIDE = ("plain", "split")
+
+
+# Not by rounding alone: without oneDNN an LSTM under autocast computes in f32.
+OTHER_TYPES = {("lstm", "autocast", "blas")}
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """A run that is held against the plain one of its model and precision."""
+    kind: str                   # fault, or of rounding pairs: design, others, held_out
+    model: str
+    precision: str
+    variant: str
+    fault: str = ""
+
+    @property
+    def base(self):
+        return f"{self.model}-{self.precision}-plain"
+
+    @property
+    def candidate(self):
+        return f"{self.model}-{self.precision}-{self.variant}" + (f"+{self.fault}" if self.fault else "")
+
+
+def rounding(kind, variants_of):
+    return [Case(kind, model, precision, variant) for model, variants in variants_of.items() for precision in PRECISIONS
+            for variant in variants if (model, precision, variant) not in OTHER_TYPES]
+
+
+def planted():
+    return [Case("fault", model, precision, variant, name) for name, fault in FAULTS.items() for model in fault.models.split()
+            for precision in PRECISIONS for variant in BESIDE]
+
+
+CASES = (*planted(), *rounding("design", {"gpt": DESIGN, "conv": DESIGN}), *rounding("others", OTHERS), *rounding("held_out", HELD_OUT))
+
+
+# What CI looks at: about twenty runs.
+SAMPLE = frozenset((
+    *(f"conv-f32-plain+{fault}" for fault in ("gelu", "dropout", "smoothing", "lr", "detached")),
+    *(f"conv-f32-split+{fault}" for fault in ("columns", "dropout", "smoothing", "lr")),
+    *(f"conv-{precision}-plain+{fault}" for precision in ("bf16", "autocast") for fault in ("columns", "scaled", "reduction", "data")),
+    *(f"conv-{precision}-{variant}" for precision in PRECISIONS for variant in ("split", "blas")),
+))
