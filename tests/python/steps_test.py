@@ -100,10 +100,12 @@ class Steps(ObservedTest):
         self.model.train()
 
     def roots(self):
-        """(step, phase, call) of each root forward, in order."""
+        """(step, phase, call) of each forward of a root, in order."""
         steps = self.steps_of_root_inputs()
         return [(step, s.phase, s.call) for step, s in zip(steps, (
-            s for s in self.fake.of("scope") if s.enter and s.scope == "" and s.phase != "backward"))]
+            s for s in self.fake.of("scope")
+            if s.enter and (s.scope == "" or s.scope[0].isupper() and "." not in s.scope)  # classes name later roots
+            and s.phase != "backward"))]
 
     def test_evaluation_between_steps_belongs_to_the_coming_step(self):
         self.train()
@@ -233,7 +235,8 @@ class Steps(ObservedTest):
                 best = target(torch.ones(3, 4))
             (q - best).square().sum().backward()
             self.optimizer.step()
-        one = [(0, "evaluation", 0), (0, "forward", 0), (0, "forward", 1)]
+        # The target is a second model, whose calls are counted by themselves.
+        one = [(0, "evaluation", 0), (0, "forward", 0), (0, "forward", 0)]
         self.assertEqual(self.roots(), one + [(1, phase, call) for _, phase, call in one])
 
     def test_validation_between_two_micro_batches(self):

@@ -61,7 +61,8 @@ class Text {
                  sketch] =
         value;
     fields(count, finite, nan, pos_inf, neg_inf, pos_zero, neg_zero, positive, negative, subnormal,
-           saturated, min, max, amax, amin_nonzero, sum, l1, l2, mean, std, hash, sketch);
+           saturated, min, max, amax, amin_nonzero, sum, l1, l2, mean, std, hash);
+    if (sketch.is_known()) put(sketch);
   }
   void put(const Sketch& value) {
     fields(value.exponent);

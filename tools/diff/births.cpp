@@ -144,6 +144,11 @@ void Births::judge(uint32_t match, const ValueView& base, const ValueView& cand,
   comparison.worst_input = class_of(source);
   if (comparison.field == Field::kHash && noise != nullptr && noise->bits) {
     comparison.verdict = Class::kWithinNoise;
+  } else if (comparison.verdict == Class::kBitDifference && !is_exact &&
+             sources_.is_described(match)) {
+    // The record of its producer says by how much it differs.
+    comparison.verdict = comparison.worst_input;
+    if (has_birth_ && !agrees(comparison.verdict)) comparison.verdict = Class::kDiverged;
   } else if (is_exact) {
     judge_exactly(base, apart, source, comparison);
   } else if (is_float && allowed) {

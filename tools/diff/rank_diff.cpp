@@ -177,7 +177,10 @@ void RankDiff::confirm_guesses(StepPair& pair) const {
 
 void RankDiff::one_sided(const StepRecords& step, bool in_base) {
   outcome_.counts[index_of(Class::kUnmatched)] += step.values.size();
-  ++outcome_.skipped_steps[in_base ? 0 : 1];
+  // What comes before the other run begins is what it was resumed behind.
+  const bool has_begun =
+      in_base ? outcome_.last_cand_step.has_value() : outcome_.last_base_step.has_value();
+  if (has_begun && trains(step)) ++outcome_.skipped_steps[in_base ? 0 : 1];
   if (rows_ == nullptr) return;
   std::vector<uint32_t> all(step.values.size());
   for (uint32_t i = 0; i < all.size(); ++i) all[i] = i;
@@ -312,6 +315,7 @@ RootReport RankDiff::root_report(const StepPair& pair, const RootChoice& choice)
   root.position = choice.match;
   root.matched_before = matched_before(pair, choice.match);
   const Class worst_input = root.record.comparison.worst_input;
+  root.rounding_enlarged = outcome_.carried.count != 0;
   root.one_sided_before = one_sided_in_earlier_steps_;
   const Match& match = pair.alignment.matches[choice.match];
   add_one_sided(pair, match.base, match.cand, root.one_sided_before);
@@ -325,7 +329,11 @@ RootReport RankDiff::root_report(const StepPair& pair, const RootChoice& choice)
   }
   root.around_root = choice.match - first;
   root.gradients = worst_gradients(pair);
-  if (worst_input == Class::kBitDifference) find_place_between(pair, choice.match, root);
+  const bool made_between =
+      record.kind == SlotKind::kInput && record.key.phase != format::Phase::kData;
+  if (made_between || worst_input == Class::kBitDifference) {
+    find_place_between(pair, choice.match, root);
+  }
   root.vectors_only =
       record.key.phase == format::Phase::kOptimizer && differs_in_vectors_only(pair);
   if (!choice.changed) return root;
@@ -347,17 +355,20 @@ RootReport RankDiff::root_report(const StepPair& pair, const RootChoice& choice)
   return root;
 }
 
-/// The input that differed first, of the call that `match` is an output of.
+/// The input that differed first, of the call that `match` is an output of, or `match` itself: code
+/// in no module made it.
 void RankDiff::find_place_between(const StepPair& pair, uint32_t match, RootReport& root) const {
-  const RecordKey& key = pair.base_of(match).key;
-  for (uint32_t m = 0; m < match && !root.came_in; ++m) {
+  const ValueRecord& found = pair.base_of(match);
+  const bool is_input = found.kind == SlotKind::kInput;
+  for (uint32_t m = 0; m <= match && !root.came_in; ++m) {
     const ValueRecord& record = pair.base_of(m);
     const Class verdict = pair.comparisons[m].verdict;
-    const bool own = record.key.scope == key.scope && record.key.call == key.call &&
-                     record.key.phase == key.phase;
-    if (record.kind == SlotKind::kOutput && verdict <= Class::kWithinNoise && !own) {
+    const bool own = record.key.scope == found.key.scope && record.key.call == found.key.call &&
+                     record.key.phase == found.key.phase;
+    if (record.kind == SlotKind::kOutput && agrees(verdict) && !own) {
       root.agreed_before = report(pair, m);
-    } else if (record.kind == SlotKind::kInput && own && verdict == Class::kBitDifference) {
+    } else if (is_input ? m == match
+                        : record.kind == SlotKind::kInput && own && verdict == Class::kBitDifference) {
       root.came_in = report(pair, m);
     }
   }

@@ -93,6 +93,7 @@ Json root_json(const std::optional<RootReport>& root) {
   if (!root) return {};
   Json json = record_json(root->record, (root->effect ? *root->effect : root->record).comparison);
   json["setting"] = text_or_null(root->setting);
+  json["rounding_enlarged"] = root->rounding_enlarged;
   json["matched_before"] = root->matched_before;
   json["one_sided_before"] = one_sided_json(root->one_sided_before);
   json["inputs_agree"] = agrees(root->record.comparison.worst_input);

@@ -284,8 +284,8 @@ std::string carried_text(const DiffResult& result) {
   return "from " + place_text(*carried.first, result.ranks.size() > 1) + ", " +
          object_text(*carried.first) + " on " + tools::counted(carried.count, "value") +
          (result.root ? " before the root" : "") + (one ? " is" : " are") +
-         " further apart than rounding explains there, by up to " + percent_text(carried.largest) +
-         ", but no further than what " + (one ? "it was" : "they were") + " made of explains";
+         " further apart than rounding explains there (at most " + percent_text(carried.largest) +
+         "), but no further than what " + (one ? "it was" : "they were") + " made of explains";
 }
 
 std::vector<std::string> rounding_lines(const DiffResult& result) {
@@ -297,6 +297,9 @@ std::vector<std::string> rounding_lines(const DiffResult& result) {
   std::string causes;
   for (const PreflightEntry& entry : result.preflight) {
     if (explains_rounding(entry.name)) causes += (causes.empty() ? "" : ", ") + escape_text(entry.name);
+  }
+  for (const FactDifference& fact : result.facts) {
+    if (fact.kind == FactKind::kCode) causes += (causes.empty() ? "" : ", ") + escape_text(fact.name);
   }
   lines.push_back(causes.empty() ? "nothing that was recorded of the runs explains it"
                                  : "the runs differ in what explains it: " + causes);

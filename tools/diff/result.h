@@ -112,6 +112,8 @@ struct RootReport {
   /// Gradients of weights in the same step that differ, by their norms: the largest difference
   /// first, at most kMaxGradients.
   std::vector<RecordReport> gradients;
+  /// Before it values were further apart than rounding explains there (Carried).
+  bool rounding_enlarged = false;
   /// Not a value but a setting of a module or an optimizer, in words: `record` has its place alone.
   std::string setting;
   /// Initial parameters differ: the runs never were the same.

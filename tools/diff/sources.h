@@ -40,6 +40,9 @@ class Sources {
   /// @return what `record`, number `match` of the step, was made of.
   [[nodiscard]] Difference of(uint32_t match, const ValueView& base, const ValueView& cand) const;
 
+  /// Whether `match` is a value that another record of the step described.
+  [[nodiscard]] bool is_described(uint32_t match) const { return lineage_->seen_from[match] != kNone; }
+
   /// Takes how far a value is apart, when it has been judged.
   void take(uint32_t match, const ValueRecord& record, const Difference& difference);
 

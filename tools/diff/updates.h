@@ -8,7 +8,7 @@
 ///
 /// Place:    births.h.
 /// Threads:  not thread-safe. Memory: two sketches for each parameter.
-/// Source:   docs/calibration.md "Updates".
+/// Source:   docs/cases.md "The rules".
 
 #include <array>
 #include <optional>

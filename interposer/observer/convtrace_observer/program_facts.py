@@ -58,7 +58,7 @@ class ModuleFacts:
 
     def _facts(self, kind, module):
         yield "class", kind.__module__ + "." + kind.__qualname__
-        forward = code_facts.code_of(kind.forward)
+        forward = code_facts.code_of(getattr(kind, "forward", None))
         if forward is not None:
             yield "forward", self._code.place(forward.co_filename, forward.co_firstlineno)
         frame = sys._getframe(1)

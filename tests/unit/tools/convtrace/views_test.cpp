@@ -178,11 +178,11 @@ TEST_CASE("show --norms: of each step and weight", "[cli][show]") {
   const std::vector<Json> lines = view("--norms", dir / "t.ctrace");
   REQUIRE(lines.size() == 2);
   CHECK(lines[0] == Json::parse(R"({"step": 0, "losses": [2.5], "loss_scale": null,
-        "gradient_norm": 5.0, "local_norms": {"bias": 3.0, "h.0.weight": 4.0},
-        "unclipped_norm": null, "clip_factor": null, "clip_norms": []})"));
+        "gradient_norm": 5.0, "unclipped_norm": null, "clip_factor": null, "clip_norms": [],
+        "local_norms": {"bias": 3.0, "h.0.weight": 4.0}})"));
   CHECK(lines[1] == Json::parse(R"({"step": 1, "losses": [2.0, 1.0], "loss_scale": 1024.0,
-        "gradient_norm": null, "local_norms": {}, "unclipped_norm": null, "clip_factor": null,
-        "clip_norms": []})"));
+        "gradient_norm": null, "unclipped_norm": null, "clip_factor": null, "clip_norms": [],
+        "local_norms": {}})"));
   CHECK(convtrace({"show", "--norms", dir / "t.ctrace"}).out ==
         "STEP | LOSS | NORM BEFORE CLIPPING | FACTOR | GRADIENT NORM | LARGEST OF ONE WEIGHT | LOSS "
         "SCALE\n"
