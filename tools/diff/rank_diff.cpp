@@ -178,9 +178,7 @@ void RankDiff::confirm_guesses(StepPair& pair) const {
 void RankDiff::one_sided(const StepRecords& step, bool in_base) {
   outcome_.counts[index_of(Class::kUnmatched)] += step.values.size();
   // What comes before the other run begins is what it was resumed behind.
-  const bool has_begun =
-      in_base ? outcome_.last_cand_step.has_value() : outcome_.last_base_step.has_value();
-  if (has_begun && trains(step)) ++outcome_.skipped_steps[in_base ? 0 : 1];
+  if (outcome_.steps > 0 && trains(step)) ++outcome_.skipped_steps[in_base ? 0 : 1];
   if (rows_ == nullptr) return;
   std::vector<uint32_t> all(step.values.size());
   for (uint32_t i = 0; i < all.size(); ++i) all[i] = i;

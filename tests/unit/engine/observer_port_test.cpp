@@ -27,8 +27,11 @@ TEST_CASE("observer_port: an input that no record of the step describes gets sta
           "[engine][observer]") {
   PortScene f(settings::Mode::kStats);
   const std::vector<float> values{1, -2, 3, 4, 5, 6};
-  const TensorSpec hashed{
-      .capture = format::Capture::kHash, .data = values.data(), .shape = {2, 3}};
+  const TensorSpec hashed{.capture = format::Capture::kHash,
+                          .data = values.data(),
+                          .shape = {2, 3},
+                          .storage_base = reinterpret_cast<uint64_t>(values.data()),
+                          .storage_bytes = 24};
   TensorSpec turned = hashed;  // the same memory in another order is another value
   turned.shape = {3, 2};
   turned.strides = {1, 3};
