@@ -30,13 +30,13 @@ inline constexpr uint32_t kNoStep = 0xFFFFFFFF;
 
 /// Values are stored: append only, in every enum of this file. X(enumerator, value, spelling in
 /// JSON).
-#define CONVTRACE_PHASES(X)     \
-  X(kForward, 0, "forward")     \
-  X(kData, 1, "data")           \
-  X(kLoss, 2, "loss")           \
-  X(kBackward, 3, "backward")   \
-  X(kOptimizer, 4, "optimizer") \
-  X(kRecompute, 5, "recompute") \
+#define CONVTRACE_PHASES(X)             \
+  X(kForward, 0, "forward")             \
+  X(kData, 1, "data")                   \
+  X(kLoss, 2, "loss")                   \
+  X(kBackward, 3, "backward")           \
+  X(kOptimizer, 4, "optimizer")         \
+  X(kRecompute, 5, "recompute")         \
   X(kCommunication, 6, "communication") \
   X(kEvaluation, 7, "evaluation")
 
@@ -427,7 +427,7 @@ using Event = std::variant<Launch, TensorStats, Alloc, Free, Copy, Scope, Step, 
 constexpr std::string_view event_name(size_t index) {
   constexpr std::string_view kNames[] = {"launch", "stats", "alloc",   "free",       "copy",
                                          "scope",  "step",  "finding", "diagnostic", "loss",
-                                         "cost",   "sync",  "op",    "fact"};
+                                         "cost",   "sync",  "op",      "fact"};
   static_assert(std::variant_size_v<Event> == std::size(kNames));
   return index < std::size(kNames) ? kNames[index] : "unknown";
 }

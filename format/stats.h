@@ -42,12 +42,12 @@ struct WideScalar {
   constexpr bool operator==(const WideScalar&) const = default;
 };
 
-/// Signed sums of a float tensor's elements in 16 buckets. Which bucket an element adds to, and with
-/// which sign, follows from its logical index alone, so sketches of two runs may be subtracted:
-/// the sum of squared bucket differences estimates |a - b|^2.
+/// Signed sums of a float tensor's elements in 16 buckets. Which bucket an element adds to, and
+/// with which sign, follows from its logical index alone, so sketches of two runs may be
+/// subtracted: the sum of squared bucket differences estimates |a - b|^2.
 ///
-/// The sum of bucket b is bucket[b] * 2^exponent; the largest |bucket[b]| is in [0.5, 1), or all are
-/// 0 and so is the exponent. Elements that are not finite count as 0. Source: format/FORMAT.md
+/// The sum of bucket b is bucket[b] * 2^exponent; the largest |bucket[b]| is in [0.5, 1), or all
+/// are 0 and so is the exponent. Elements that are not finite count as 0. Source: format/FORMAT.md
 /// "Sketches".
 struct Sketch {
   static constexpr size_t kBuckets = 16;

@@ -21,9 +21,9 @@ namespace convtrace::format {
 /// Of one step, or of the part of it that is in one chunk.
 struct StepSums {
   uint32_t step = kNoStep;
-  uint64_t launches = 0;   ///< number of Launch events
-  uint64_t values = 0;     ///< number of TensorStats
-  uint64_t key_sum = 0;    ///< over the stable keys of both
+  uint64_t launches = 0;  ///< number of Launch events
+  uint64_t values = 0;    ///< number of TensorStats
+  uint64_t key_sum = 0;   ///< over the stable keys of both
   /// Over (stable key, hash) of TensorStats, and over facts but for locations.
   uint64_t value_sum = 0;
   constexpr bool operator==(const StepSums&) const = default;

@@ -34,7 +34,9 @@ class DefinitionCheck {
   [[nodiscard]] bool resolves(const format::Loss&) const { return true; }
   [[nodiscard]] bool resolves(const format::Cost&) const { return true; }
   [[nodiscard]] bool resolves(const format::Sync&) const { return true; }
-  [[nodiscard]] bool resolves(const format::Fact& e) const { return known(e.scope) && known(e.name); }
+  [[nodiscard]] bool resolves(const format::Fact& e) const {
+    return known(e.scope) && known(e.name);
+  }
   [[nodiscard]] bool resolves(const format::Op& e) const {
     return known(e.place.scope) && known(e.op) && known(e.slot) && known(e.stack);
   }

@@ -16,7 +16,7 @@ void append(std::vector<uint8_t>& to, std::span<const std::byte> bytes) {
 
 void StatsColumns::put(const TensorStats& e) {
   std::array<uint64_t, 10 + kStatsWords> varying = {e.value.storage, e.value.offset,
-                                                   e.value.generation, e.value.version, e.address};
+                                                    e.value.generation, e.value.version, e.address};
   varying[5 + kStatsWords] = e.looks;
   varying[6 + kStatsWords] = e.changes;
   varying[7 + kStatsWords] = e.pad_count;
@@ -81,14 +81,37 @@ std::unique_ptr<wire::StatsColumnsT> StatsColumns::pack() const {
             &To::capture,      &To::bytes,        &To::count,         &To::variant, &To::rank,
             &To::range_count,  &To::sample_bytes, &To::leading_bytes, &To::padding, &To::pad_index,
             &To::pad_row_count},
-      {&To::storage,   &To::storage_offset, &To::generation,   &To::version,
-       &To::address,   &To::finite,         &To::nan,          &To::pos_inf,
-       &To::neg_inf,   &To::pos_zero,       &To::neg_zero,     &To::positive,
-       &To::negative,  &To::subnormal,      &To::saturated,    &To::min,
-       &To::max,       &To::amax,           &To::amin_nonzero, &To::sum_lo,
-       &To::sum_hi,    &To::l1_lo,          &To::l1_hi,        &To::l2,
-       &To::mean,      &To::deviation,      &To::looks,        &To::changes,
-       &To::pad_count, &To::poisoned,       &To::sketch_exponent});
+      {&To::storage,
+       &To::storage_offset,
+       &To::generation,
+       &To::version,
+       &To::address,
+       &To::finite,
+       &To::nan,
+       &To::pos_inf,
+       &To::neg_inf,
+       &To::pos_zero,
+       &To::neg_zero,
+       &To::positive,
+       &To::negative,
+       &To::subnormal,
+       &To::saturated,
+       &To::min,
+       &To::max,
+       &To::amax,
+       &To::amin_nonzero,
+       &To::sum_lo,
+       &To::sum_hi,
+       &To::l1_lo,
+       &To::l1_hi,
+       &To::l2,
+       &To::mean,
+       &To::deviation,
+       &To::looks,
+       &To::changes,
+       &To::pad_count,
+       &To::poisoned,
+       &To::sketch_exponent});
   to->shape = shape_.pack(dims_);
   to->sketch = sketch_.pack(buckets_);
   to->hash = hash_;

@@ -30,7 +30,7 @@ class StatsColumns {
   void put_sketch(const Sketch& sketch);
 
   RowColumns<21, 10 + kStatsWords> rows_;
-  PackedColumn shape_;  ///< one row per dimension of a signature
+  PackedColumn shape_;   ///< one row per dimension of a signature
   PackedColumn sketch_;  ///< kBuckets rows per record with a sketch
   size_t dims_ = 0, buckets_ = 0;
   std::vector<uint64_t> hash_, range_hashes_, pad_rows_;

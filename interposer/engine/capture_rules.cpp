@@ -42,8 +42,7 @@ CaptureRules::Decision CaptureRules::decide(Capture asked, format::StringId scop
   }
   const Capture decided = capture.value_or(by_mode(asked));
   const bool stores = decided != Capture::kSnapshot || store_values_;
-  const bool is_final =
-      capture || mode_.load(std::memory_order_relaxed) == settings::Mode::kHash;
+  const bool is_final = capture || mode_.load(std::memory_order_relaxed) == settings::Mode::kHash;
   return {stores ? decided : Capture::kStats, samples.value_or(samples_), is_final};
 }
 

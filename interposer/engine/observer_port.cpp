@@ -380,8 +380,7 @@ bool ObserverPort::Batch::event_fact(const Message& message) {
   if (!fixed || fixed->value_bytes > format::kMaxStringBytes) return false;
   std::string value(fixed->value_bytes, '\0');
   if (!message.copy(sizeof *fixed, value.size(), value.data())) return false;
-  format::Fact event{
-      .header = {}, .scope = {fixed->scope}, .name = {fixed->name}, .value = value};
+  format::Fact event{.header = {}, .scope = {fixed->scope}, .name = {fixed->name}, .value = value};
   event.header.step = around_.steps.step();
   around_.sink.emit(event);
   return true;

@@ -61,7 +61,8 @@ diff::StepRecords step_of(size_t count, double error) {
 double speed(const diff::StepRecords& base, const diff::StepRecords& cand, uint64_t& not_equal) {
   const auto start = std::chrono::steady_clock::now();
   for (size_t i = 0; i < base.values.size(); ++i) {
-    const diff::ValueView a = diff::view(base, base.values[i]), b = diff::view(cand, cand.values[i]);
+    const diff::ValueView a = diff::view(base, base.values[i]),
+                          b = diff::view(cand, cand.values[i]);
     const bool differ = diff::compare(a, b).verdict != diff::Class::kIdentical;
     not_equal += differ && diff::measure(a, b).norm > 0 ? 1 : 0;
   }

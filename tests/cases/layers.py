@@ -48,7 +48,10 @@ def normed(x, dims, eps):
 
 class LayerNorm(nn.LayerNorm):
     def forward(self, x):
-        return super().forward(x) if variant != "unfused" else normed(x, -1, self.eps) * self.weight + self.bias
+        if variant != "unfused":
+            return super().forward(x)
+        # Of the type and layout that the fused one gives: dropout draws its mask in the order of memory.
+        return (normed(x, -1, self.eps) * self.weight + self.bias).to(x.dtype).contiguous()
 
 
 class RMSNorm(nn.RMSNorm):
@@ -83,6 +86,11 @@ def attention(q, k, v, mask, scale):
     return scores.softmax(-1).to(v.dtype) @ v
 
 
+def as_fused(output):
+    """In the type that torch's own recurrent layers give under autocast."""
+    return output.to(torch.get_autocast_dtype("cpu")) if torch.is_autocast_enabled("cpu") else output
+
+
 class LSTM(nn.LSTM):
     """One layer, batch first; cell by cell where its products are taken in another order."""
 
@@ -97,7 +105,7 @@ class LSTM(nn.LSTM):
             c = f.sigmoid() * c + i.sigmoid() * g.tanh()
             h = o.sigmoid() * c.tanh()
             steps.append(h)
-        return torch.stack(steps, 1)
+        return as_fused(torch.stack(steps, 1))
 
 
 class GRU(nn.GRU):
@@ -114,4 +122,4 @@ class GRU(nn.GRU):
             z = (z + hz).sigmoid()
             h = (1 - z) * (n + (r + hr).sigmoid() * hn).tanh() + z * h
             steps.append(h)
-        return torch.stack(steps, 1)
+        return as_fused(torch.stack(steps, 1))

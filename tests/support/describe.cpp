@@ -58,8 +58,7 @@ class Text {
   void put(const Stats& value) {
     const auto& [count, finite, nan, pos_inf, neg_inf, pos_zero, neg_zero, positive, negative,
                  subnormal, saturated, min, max, amax, amin_nonzero, sum, l1, l2, mean, std, hash,
-                 sketch] =
-        value;
+                 sketch] = value;
     fields(count, finite, nan, pos_inf, neg_inf, pos_zero, neg_zero, positive, negative, subnormal,
            saturated, min, max, amax, amin_nonzero, sum, l1, l2, mean, std, hash);
     if (sketch.is_known()) put(sketch);

@@ -198,8 +198,7 @@ class EventGenerator::Filler {
 
 Event EventGenerator::make(size_t kind) {
   static const Event kAll[] = {Launch{},  TensorStats{}, Alloc{}, Free{}, Copy{}, Scope{}, Step{},
-                               Finding{}, Diagnostic{},  Loss{},  Cost{}, Sync{}, Op{},
-                               Fact{}};
+                               Finding{}, Diagnostic{},  Loss{},  Cost{}, Sync{}, Op{},    Fact{}};
   static_assert(std::size(kAll) == std::variant_size_v<Event>);
   Event event = kAll[kind];
   Filler filler(*this);

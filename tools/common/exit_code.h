@@ -17,9 +17,9 @@ enum class ExitCode : int {
 enum class DiffExitCode : int {
   kSame = 0,
   kDiverged = 1,
-  kUsage = 2,  ///< usage, or an input that cannot be read
+  kUsage = 2,          ///< usage, or an input that cannot be read
   kNotComparable = 3,  ///< or incomplete
-  kFindings = 4,  ///< values agree, but a trace holds error-level findings
+  kFindings = 4,       ///< values agree, but a trace holds error-level findings
 };
 
 }  // namespace convtrace::tools

@@ -80,7 +80,8 @@ std::string verdict(const NanSearch& search, const Definitions& definitions) {
     }
     return "It was born where the backward pass begins: no gradient before it was recorded.";
   }
-  if (const auto before = search.before_gap(); before && (birth.place.phase == Phase::kForward || evaluated)) {
+  if (const auto before = search.before_gap();
+      before && (birth.place.phase == Phase::kForward || evaluated)) {
     return "Its step is the first with values since step " + std::to_string(*before) +
            ": it was born here, or in a step between, which left it in the parameters.";
   }

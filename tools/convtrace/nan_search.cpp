@@ -149,8 +149,7 @@ void NanSearch::collect_ingredients() {
   }
   if (slot.starts_with("param:")) source = newest(bad.place.scope, "grad:" + std::string(name));
   if (source && source->step == bad.step) ingredients_.push_back({source->slot, source});
-  const bool forward =
-      bad.place.phase == Phase::kForward || bad.place.phase == Phase::kEvaluation;
+  const bool forward = bad.place.phase == Phase::kForward || bad.place.phase == Phase::kEvaluation;
   if (forward && slot.starts_with("output")) {
     for (const auto& [key, seen] : newest_) {
       if (key.first == bad.place.scope.value && slot_begins(seen.slot, "param:")) {

@@ -17,8 +17,7 @@ void print_report(Output& output, const std::string& path, const Stripped& strip
               counted(stripped.bytes, "byte"));
   output.line("left out: raw values of " + counted(stripped.values, "tensor") + ", " +
               counted(stripped.stacks, "stack") + ", " + counted(stripped.diagnostics, "message") +
-              ", " + counted(stripped.locations, "location") +
-              ", command line, host and paths");
+              ", " + counted(stripped.locations, "location") + ", command line, host and paths");
 }
 
 Json report_json(const std::string& path, const Stripped& stripped) {

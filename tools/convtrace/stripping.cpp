@@ -21,8 +21,7 @@ bool has_path(std::string_view value) { return value.find('/') != std::string_vi
 
 /// A value with a slash names a path: of a library, of a home.
 bool is_private(const std::string& name, const std::string& value) {
-  return has_path(value) ||
-         std::ranges::find(kFileSettings, name) != std::end(kFileSettings);
+  return has_path(value) || std::ranges::find(kFileSettings, name) != std::end(kFileSettings);
 }
 
 /// META of the new trace. Of a stripped one it names the same original.
@@ -62,7 +61,8 @@ class Stripper {
       return kOkStatus;
     }
     const auto* fact = std::get_if<format::Fact>(&event);
-    if (fact != nullptr && (format::is_location(names_.text(fact->name)) || has_path(fact->value))) {
+    if (fact != nullptr &&
+        (format::is_location(names_.text(fact->name)) || has_path(fact->value))) {
       ++result_.locations;
       return kOkStatus;
     }

@@ -31,8 +31,8 @@ double Births::unit_of(const ValueRecord& record) const {
   return tf32_ && record.dtype == format::DType::kF32 ? kTf32Unit : unit;
 }
 
-/// The average of many rows is as exact as f32, and as one of so many rows of what it is made of. It may
-/// be small beside them.
+/// The average of many rows is as exact as f32, and as one of so many rows of what it is made of.
+/// It may be small beside them.
 Births::Limits Births::loss_limits(const Apart& apart, const Difference& source) {
   const double rows = std::sqrt(static_cast<double>(source.rows));
   const double unit = std::max(unit_roundoff(format::DType::kF32), source.rms / rows);
@@ -75,8 +75,8 @@ void Births::weigh(const Apart& apart, const Limits& limits, const Difference& s
                         {Field::kMean, apart.mean, limits.mean}};
   comparison.z = -1;
   for (const Part& part : parts) {
-    const double z = part.limit > 0 ? part.difference / part.limit
-                                    : (part.difference > 0 ? kInfinite : 0);
+    const double z =
+        part.limit > 0 ? part.difference / part.limit : (part.difference > 0 ? kInfinite : 0);
     if (z <= comparison.z) continue;
     comparison.field = part.field;
     comparison.difference = part.difference;
@@ -115,8 +115,8 @@ Class Births::class_of(const Difference& source) {
 
 void Births::judge_exactly(const ValueView& base, const Apart& apart, const Difference& source,
                            Comparison& comparison) const {
-  const bool is_update = base.record.kind == SlotKind::kParam &&
-                         base.record.key.phase == format::Phase::kOptimizer;
+  const bool is_update =
+      base.record.kind == SlotKind::kParam && base.record.key.phase == format::Phase::kOptimizer;
   if (comparison.field == Field::kRms) weigh(apart, {}, source, comparison);
   comparison.verdict = std::max(comparison.verdict, Class::kDiverged);
   comparison.born = is_update ? sources_.is_clean(base.record) : source.equal;

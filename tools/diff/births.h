@@ -58,8 +58,8 @@ class Births {
   /// Decides what compare() left open.
   /// @param noise    null: there are no repetitions.
   /// @param allowed  what the user allows in place of all limits.
-  void judge(uint32_t match, const ValueView& base, const ValueView& cand,
-             const NoiseBand* noise, std::optional<double> allowed, Comparison& comparison);
+  void judge(uint32_t match, const ValueView& base, const ValueView& cand, const NoiseBand* noise,
+             std::optional<double> allowed, Comparison& comparison);
 
   /// Updates of parameters are told from rounding only together. To be called behind the last match
   /// of the step. @return how the updates differ, if that is a fault

@@ -42,9 +42,8 @@ SampleDistance sample_distance(const ValueView& base, const ValueView& cand) {
   SampleDistance distance;
   distance.count = std::min(base.samples.size() / step, cand.samples.size() / other_step);
   for (size_t i = 0; i < distance.count; ++i) {
-    const double difference =
-        tools::decode_component(dtype, base.samples.data() + i * step) -
-        tools::decode_component(other, cand.samples.data() + i * other_step);
+    const double difference = tools::decode_component(dtype, base.samples.data() + i * step) -
+                              tools::decode_component(other, cand.samples.data() + i * other_step);
     // Elements that are not finite are told by their counts.
     if (std::isfinite(difference)) distance.squares += difference * difference;
   }
@@ -81,8 +80,7 @@ Comparison compare_non_finite(const Stats& base, const Stats& cand) {
   const auto distance = [](uint64_t a, uint64_t b) {
     return static_cast<double>(a > b ? a - b : b - a);
   };
-  Comparison comparison =
-      decided(born ? Class::kNanBorn : Class::kDiverged, Field::kNonFinite);
+  Comparison comparison = decided(born ? Class::kNanBorn : Class::kDiverged, Field::kNonFinite);
   comparison.difference = distance(base.nan, cand.nan) + distance(base.pos_inf, cand.pos_inf) +
                           distance(base.neg_inf, cand.neg_inf);
   comparison.tolerance = 0;

@@ -38,15 +38,15 @@ namespace convtrace::diff {
   X(kUnmatched, "unmatched")
 
 /// What a difference was found in.
-#define CONVTRACE_DIFF_FIELDS(X)   \
-  X(kRms, "rms difference")        \
-  X(kNorm, "norm")                 \
-  X(kMean, "mean")                 \
-  X(kUpdate, "update")             \
+#define CONVTRACE_DIFF_FIELDS(X)    \
+  X(kRms, "rms difference")         \
+  X(kNorm, "norm")                  \
+  X(kMean, "mean")                  \
+  X(kUpdate, "update")              \
   X(kNonFinite, "non-finite count") \
-  X(kHash, "hash")                 \
-  X(kDType, "dtype")               \
-  X(kShape, "shape")               \
+  X(kHash, "hash")                  \
+  X(kDType, "dtype")                \
+  X(kShape, "shape")                \
   X(kNone, "none")
 
 #define CONVTRACE_X(name, text) name,
@@ -78,11 +78,11 @@ struct ValueView {
 /// How far two records of statistics of float values are apart. Relative numbers are in units of
 /// the larger of both norms; they are 0 where both norms are.
 struct Apart {
-  double rms = 0;       ///< |a - b|: estimated from sketches, exact for tensors that are kept whole
-  double norm = 0;      ///< ||a| - |b||
-  double mean = 0;      ///< |mean(a) - mean(b)| in units of the root mean square
-  double size = 0;      ///< the larger norm itself
-  uint64_t count = 0;   ///< finite elements
+  double rms = 0;      ///< |a - b|: estimated from sketches, exact for tensors that are kept whole
+  double norm = 0;     ///< ||a| - |b||
+  double mean = 0;     ///< |mean(a) - mean(b)| in units of the root mean square
+  double size = 0;     ///< the larger norm itself
+  uint64_t count = 0;  ///< finite elements
 };
 /// Without sketches (older traces) the samples and the other statistics stand for the tensor: then
 /// `rms` is at least what these show. The two may be of other types: one run may have been made in
@@ -98,9 +98,9 @@ struct Comparison {
   /// The largest relative difference of what it was made of, and what is known of that.
   double source = 0;
   Class worst_input = Class::kIdentical;
-  bool bits_differ = false;    ///< of bytes that somebody wrote
-  bool born = false;           ///< what it was made of does not explain the difference
-  bool waived = false;         ///< the user says that it does not matter (--ignore)
+  bool bits_differ = false;  ///< of bytes that somebody wrote
+  bool born = false;         ///< what it was made of does not explain the difference
+  bool waived = false;       ///< the user says that it does not matter (--ignore)
 };
 /// Of bytes that nobody wrote.
 inline constexpr Comparison kUnwritten = {.verdict = Class::kWithinNoise, .field = Field::kHash};

@@ -127,9 +127,9 @@ class Diff {
     equal = equal_steps(*base, *cand, !noise.empty());
     base->leave_out(equal, Side::kBase);
     cand->leave_out(equal, Side::kCand);
-    const ExactnessDecision exact = decide_exactness(
-        rules_.exact, compare_meta(base_file.meta, cand_file.meta), base_file.meta, cand_file.meta,
-        all_repeat(*base, noise));
+    const ExactnessDecision exact =
+        decide_exactness(rules_.exact, compare_meta(base_file.meta, cand_file.meta), base_file.meta,
+                         cand_file.meta, all_repeat(*base, noise));
     result_.exact = exact.exactness == Exactness::kExact;
     result_.why_exact = exact.why;
     RankDiff diff(pair.rank, names_, launches_, equal, rules_, exact.exactness, rows_);

@@ -24,7 +24,8 @@ struct ExactnessDecision {
 };
 
 /// @param differences  of the runs' metadata, as compare_meta() gives them.
-/// @param repeats  whether repetitions of the baseline have all of its bits; nullopt: there are none.
+/// @param repeats  whether repetitions of the baseline have all of its bits; nullopt: there are
+/// none.
 [[nodiscard]] ExactnessDecision decide_exactness(ExactChoice choice,
                                                  const std::vector<PreflightEntry>& differences,
                                                  const format::TraceMeta& base,

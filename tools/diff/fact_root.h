@@ -12,8 +12,8 @@
 
 namespace convtrace::diff {
 
-/// @return the first setting of a module or an optimizer that differs, if some value does too and none
-/// diverges before the setting is used.
+/// @return the first setting of a module or an optimizer that differs, if some value does too and
+/// none diverges before the setting is used.
 [[nodiscard]] std::optional<RootReport> setting_root(const DiffResult& result);
 
 }  // namespace convtrace::diff

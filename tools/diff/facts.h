@@ -1,9 +1,10 @@
 #pragma once
 /// @file facts.h
-/// What differs between two programs that is no tensor: settings of modules and optimizers, states of
-/// random generators, code. They say for sure what values only suggest.
+/// What differs between two programs that is no tensor: settings of modules and optimizers, states
+/// of random generators, code. They say for sure what values only suggest.
 ///
-/// Place:    diff.cpp, a FactDiff for a whole diff. Reads both traces of a rank once more, of each the
+/// Place:    diff.cpp, a FactDiff for a whole diff. Reads both traces of a rank once more, of each
+/// the
 ///           chunks that hold facts alone; nothing where the step sums say that all is equal.
 /// Memory:   the current facts of both runs; at most kMaxFactDifferences differences.
 /// Threads:  not thread-safe.
@@ -62,8 +63,8 @@ class FactDiff {
  public:
   /// Fingerprints of the code of both runs.
   void compare_code(const format::TraceMeta& base, const format::TraceMeta& cand);
-  /// @param last_step  up to which facts are compared. @param renamed  modules of the candidate that
-  /// go by another name in the baseline.
+  /// @param last_step  up to which facts are compared. @param renamed  modules of the candidate
+  /// that go by another name in the baseline.
   /// @return false if a trace cannot be read.
   [[nodiscard]] bool compare_rank(const std::string& base_path, const std::string& cand_path,
                                   uint32_t rank, uint32_t last_step,

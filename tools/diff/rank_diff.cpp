@@ -307,6 +307,19 @@ RecordReport RankDiff::report(const StepPair& pair, uint32_t match) const {
   return report;
 }
 
+/// Whether a value is an input that code in no module made, and not data: what a criterion is given
+/// is made of outputs.
+bool RankDiff::is_made_between(const StepPair& pair, uint32_t match) {
+  const ValueRecord& record = pair.base_of(match);
+  if (record.kind != SlotKind::kInput) return false;
+  if (record.key.phase != format::Phase::kData) return true;
+  if (format::number_class(record.dtype) != format::NumberClass::kFloat) return false;
+  for (uint32_t m = 0; m < match; ++m) {
+    if (pair.base_of(m).kind == SlotKind::kOutput) return true;
+  }
+  return false;
+}
+
 RootReport RankDiff::root_report(const StepPair& pair, const RootChoice& choice) const {
   RootReport root;
   root.record = report(pair, choice.match);
@@ -327,9 +340,7 @@ RootReport RankDiff::root_report(const StepPair& pair, const RootChoice& choice)
   }
   root.around_root = choice.match - first;
   root.gradients = worst_gradients(pair);
-  const bool made_between =
-      record.kind == SlotKind::kInput && record.key.phase != format::Phase::kData;
-  if (made_between || worst_input == Class::kBitDifference) {
+  if (is_made_between(pair, choice.match) || worst_input == Class::kBitDifference) {
     find_place_between(pair, choice.match, root);
   }
   root.vectors_only =
@@ -345,8 +356,7 @@ RootReport RankDiff::root_report(const StepPair& pair, const RootChoice& choice)
   root.consumer = report(pair, choice.changed->consumer);
   for (uint32_t m = choice.match + 1; m < count && !root.effect; ++m) {
     const Comparison& c = pair.comparisons[m];
-    if (c.verdict >= Class::kDiverged &&
-        (is_measured(c.field) || c.field == Field::kNonFinite)) {
+    if (c.verdict >= Class::kDiverged && (is_measured(c.field) || c.field == Field::kNonFinite)) {
       root.effect = report(pair, m);
     }
   }
@@ -365,8 +375,9 @@ void RankDiff::find_place_between(const StepPair& pair, uint32_t match, RootRepo
                      record.key.phase == found.key.phase;
     if (record.kind == SlotKind::kOutput && agrees(verdict) && !own) {
       root.agreed_before = report(pair, m);
-    } else if (is_input ? m == match
-                        : record.kind == SlotKind::kInput && own && verdict == Class::kBitDifference) {
+    } else if (is_input
+                   ? m == match
+                   : record.kind == SlotKind::kInput && own && verdict == Class::kBitDifference) {
       root.came_in = report(pair, m);
     }
   }

@@ -112,6 +112,7 @@ class RankDiff {
   void add_one_sided(const StepPair& pair, uint32_t base_end, uint32_t cand_end,
                      OneSided& one_sided) const;
   void list_one_sided(const StepRecords& step, std::span<const uint32_t> indices, bool in_cand);
+  [[nodiscard]] static bool is_made_between(const StepPair& pair, uint32_t match);
   void find_place_between(const StepPair& pair, uint32_t match, RootReport& root) const;
   [[nodiscard]] static bool differs_in_vectors_only(const StepPair& pair);
   [[nodiscard]] std::vector<RecordReport> worst_gradients(const StepPair& pair) const;
@@ -135,7 +136,8 @@ class RankDiff {
   RankOutcome outcome_;
   uint64_t matched_in_earlier_steps_ = 0;
   OneSided one_sided_in_earlier_steps_;
-  std::unordered_map<uint64_t, size_t> one_sided_groups_;  ///< by a hash of what they have in common
+  std::unordered_map<uint64_t, size_t>
+      one_sided_groups_;  ///< by a hash of what they have in common
 };
 
 }  // namespace convtrace::diff

@@ -35,8 +35,8 @@ struct StatName {
   Field field;  ///< that it shows; kNone for none
 };
 constexpr StatName kStatNames[] = {
-    {"mean", Field::kMean}, {"std", Field::kNone},  {"l1", Field::kNone},
-    {"l2", Field::kNorm},   {"min", Field::kNone},  {"max", Field::kNone},
+    {"mean", Field::kMean}, {"std", Field::kNone},    {"l1", Field::kNone},
+    {"l2", Field::kNorm},   {"min", Field::kNone},    {"max", Field::kNone},
     {"amax", Field::kNone}, {"samples", Field::kRms}, {"nan / inf", Field::kNonFinite}};
 
 /// Nine digits tell any two f32 numbers apart.
@@ -75,8 +75,8 @@ std::vector<StatRow> stat_rows(const RecordReport& record) {
   std::vector<std::string> cand = stat_texts(record.cand);
   for (size_t i = 0; i < base.size(); ++i) {
     if (base[i].empty() && cand[i].empty()) continue;
-    rows.push_back({kStatNames[i].name, base[i], cand[i],
-                    kStatNames[i].field == record.comparison.field});
+    rows.push_back(
+        {kStatNames[i].name, base[i], cand[i], kStatNames[i].field == record.comparison.field});
   }
   rows.push_back({"hash", tools::hex_text(record.base.stats.hash),
                   tools::hex_text(record.cand.stats.hash),

@@ -7,8 +7,6 @@
 #include "tools/common/escape.h"
 #include "tools/common/json.h"
 #include "tools/common/text.h"
-#include "tools/diff/births.h"
-#include "tools/diff/determinism.h"
 
 namespace convtrace::diff {
 namespace {
@@ -61,8 +59,6 @@ std::string between_sentence(const RootReport& root) {
   return text + "between " + scope_text(root.agreed_before->scope) + " and " +
          scope_text(in.scope) + ", at code that is in no module";
 }
-
-std::string percent_text(double share) { return tools::percent_text(share, 2); }
 
 std::string origin_text(const FindingReport& finding) {
   if (!finding.op.empty()) return ", op " + escape_text(finding.op);
@@ -126,7 +122,7 @@ std::string root_sentence(const RootReport& root) {
     default:
       break;
   }
-  if (record.phase == format::Phase::kData) return "the runs were given different data";
+  if (record.phase == format::Phase::kData && !root.came_in) return "the runs were given different data";
   if (record.phase == format::Phase::kOptimizer) {
     return std::string("no gradient differs, the updated parameter does") +
            (root.vectors_only
@@ -233,22 +229,6 @@ std::string renamed_text(const DiffResult& result) {
          scope_text(first.cand) + " (--json lists all; --map says otherwise)";
 }
 
-std::string tolerance_text(const RecordReport& record) {
-  const Comparison& c = record.comparison;
-  if (std::isnan(c.difference) || c.field == Field::kNone) return "";
-  if (!is_measured(c.field)) {
-    return "they differ by " + number_text(c.difference) + " in " + std::string(to_string(c.field));
-  }
-  std::string text = "they differ by " + percent_text(c.difference) + " of their size (" +
-                     std::string(to_string(c.field)) + "), tolerance used " +
-                     percent_text(c.tolerance);
-  if (std::isfinite(c.z) && c.z > 0) text += ", of which it is " + tools::times_text(c.z) + " times";
-  if (c.source > 0 && std::isfinite(c.source)) {
-    text += "; what it was made of differs by " + percent_text(c.source);
-  }
-  return text + "; " + number_text(c.difference) + " would have passed";
-}
-
 std::string before_text(const DiffResult& result) {
   const RootReport& root = *result.root;
   std::string text = tools::counted(root.matched_before, "value") + " matched";
@@ -267,57 +247,6 @@ std::string one_sided_text(const RootReport& root) {
          ": " + place_text(one_sided.first, false) + ", " + object_text(one_sided.first);
 }
 
-std::string rounding_hint(const RootReport& root, bool noise_given) {
-  constexpr double kNear = 4;  // of a limit
-  const Comparison& c = shown_difference(root).comparison;
-  if (c.verdict != Class::kDiverged || !(c.z <= kNear)) return "";
-  return noise_given
-             ? "just outside of what the --noise runs differ by: more of them would tell"
-             : "near the limit of rounding: rerun with --noise OTHER_BASE (another run of the "
-               "baseline)";
-}
-
-std::string carried_text(const DiffResult& result) {
-  const Carried& carried = result.carried;
-  if (carried.count == 0) return "";
-  const bool one = carried.count == 1;
-  return "from " + place_text(*carried.first, result.ranks.size() > 1) + ", " +
-         object_text(*carried.first) + " on " + tools::counted(carried.count, "value") +
-         (result.root ? " before the root" : "") + (one ? " is" : " are") +
-         " further apart than rounding explains there (at most " + percent_text(carried.largest) +
-         "), but no further than what " + (one ? "it was" : "they were") + " made of explains";
-}
-
-std::vector<std::string> rounding_lines(const DiffResult& result) {
-  const bool same = result.verdict != Verdict::kDiverged && result.verdict != Verdict::kNotComparable;
-  if (!same || !result.first_bit_difference) return {};
-  const RecordReport& first = result.first_bit_difference->record;
-  std::vector<std::string> lines = {"begins at " + place_text(first, result.ranks.size() > 1) +
-                                    ", " + object_text(first)};
-  std::string causes;
-  for (const PreflightEntry& entry : result.preflight) {
-    if (explains_rounding(entry.name)) causes += (causes.empty() ? "" : ", ") + escape_text(entry.name);
-  }
-  for (const FactDifference& fact : result.facts) {
-    if (fact.kind == FactKind::kCode) causes += (causes.empty() ? "" : ", ") + escape_text(fact.name);
-  }
-  lines.push_back(causes.empty() ? "nothing that was recorded of the runs explains it"
-                                 : "the runs differ in what explains it: " + causes);
-  if (const std::string grown = carried_text(result); !grown.empty()) lines.push_back(grown);
-  if (const std::string hidden = hidden_text(result); !hidden.empty()) lines.push_back(hidden);
-  if (!result.exact) lines.push_back("rounding was allowed: " + escape_text(result.why_exact));
-  return lines;
-}
-
-std::string hidden_text(const DiffResult& result) {
-  const double unit = unit_roundoff(result.coarsest);
-  if (unit == 0) return "";
-  const double share = unit > 0x1p-20 ? kWideSumLimit : kOwnSumLimit;
-  const double largest = std::max(share * unit, kGain * result.carried.largest);
-  return "a fault below " + percent_text(largest) + " of a tensor's size, or in few elements of a "
-         "large one, would look the same in " + std::string(to_string(result.coarsest));
-}
-
 std::vector<std::string> one_sided_lines(const DiffResult& result) {
   constexpr size_t kSaid = 6;
   std::vector<std::string> lines;
@@ -330,33 +259,11 @@ std::vector<std::string> one_sided_lines(const DiffResult& result) {
                        std::string(to_string(group.phase)) + ", " + scope_text(group.scope) + ", ";
     if (!group.op.empty()) text += "op " + escape_text(group.op) + ", ";
     if (!group.kernel.empty()) text += "kernel " + escape_text(group.kernel) + ", ";
-    lines.push_back(text + escape_text(group.slot) + " (" +
-                    tools::counted(group.values, "value") + " from step " +
-                    (group.first_step == format::kNoStep ? "unknown"
-                                                         : std::to_string(group.first_step)) +
-                    " on)");
-  }
-  return lines;
-}
-
-std::string waived_text(const DiffResult& result) {
-  if (result.waived == 0) return "";
-  return tools::counted(result.waived, "value") + (result.waived == 1 ? " differs" : " differ") +
-         " and " + (result.waived == 1 ? "is" : "are") + " not counted (--ignore)";
-}
-
-std::vector<std::string> birth_lines(const DiffResult& result) {
-  std::vector<std::string> lines;
-  for (const RecordReport& birth : result.births) {
-    const Comparison& c = birth.comparison;
-    std::string text = place_text(birth, result.ranks.size() > 1) + ", " + object_text(birth);
-    if (is_measured(c.field)) {
-      text += ": " + percent_text(c.difference) + " (" + std::string(to_string(c.field)) +
-              ") where " + percent_text(c.tolerance) + " is explained";
-    } else {
-      text += ": " + std::string(to_string(c.verdict));
-    }
-    lines.push_back(std::move(text));
+    lines.push_back(
+        text + escape_text(group.slot) + " (" + tools::counted(group.values, "value") +
+        " from step " +
+        (group.first_step == format::kNoStep ? "unknown" : std::to_string(group.first_step)) +
+        " on)");
   }
   return lines;
 }
@@ -392,9 +299,9 @@ std::string headline(const DiffResult& result) {
     case Verdict::kSame:
       break;
   }
-  return is_identical(result) ? "IDENTICAL: every compared value has the same bits"
-                              : "ROUNDING: no value differs by more than rounding explains" +
-                                    unknown_text(result);
+  return is_identical(result)
+             ? "IDENTICAL: every compared value has the same bits"
+             : "ROUNDING: no value differs by more than rounding explains" + unknown_text(result);
 }
 
 bool is_identical(const DiffResult& result) {

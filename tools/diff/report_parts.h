@@ -47,8 +47,8 @@ struct StepRow {
 [[nodiscard]] std::string match_text(const RecordReport& record);
 /// Of modules that have another name in the candidate; "" if none has.
 [[nodiscard]] std::string renamed_text(const DiffResult& result);
-/// "they differ by 5 % of their size (rms difference), tolerance used 0.1 % ...; 0.05 would have passed"; ""
-/// if no number says it.
+/// "they differ by 5 % of their size (rms difference), tolerance used 0.1 % ...; 0.05 would have
+/// passed"; "" if no number says it.
 [[nodiscard]] std::string tolerance_text(const RecordReport& record);
 /// What agrees before the root: "12 values matched; all earlier steps are the same bit by bit".
 /// @pre there is a root.

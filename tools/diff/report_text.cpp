@@ -32,7 +32,10 @@ class TextReport {
     preflight();
     const bool good = result_.verdict == Verdict::kSame;
     const bool open = result_.verdict == Verdict::kIncomplete;
-    out_ << paint(good ? "32;1" : open ? "33;1" : "31;1", wrapped(headline(result_), terminal_.columns, 0, 2))
+    out_ << paint(good   ? "32;1"
+                  : open ? "33;1"
+                         : "31;1",
+                  wrapped(headline(result_), terminal_.columns, 0, 2))
          << "\n";
     for (const std::string& text : advice(result_)) line("  ", text);
     for (const std::string& text : rounding_lines(result_)) line("rounding    ", text);

@@ -182,7 +182,7 @@ struct DiffResult {
   std::optional<RootReport> root;
   std::optional<Cause> cause;
   std::optional<RootReport> first_bit_difference;
-  Carried carried;  ///< of all ranks
+  Carried carried;                   ///< of all ranks
   std::vector<RecordReport> births;  ///< differences that were born, of all ranks, the first first
   uint64_t waived = 0;               ///< values that differ and do not matter (--ignore)
   bool exact = false;                ///< any difference of bits counts
@@ -194,10 +194,10 @@ struct DiffResult {
   std::vector<ReplicaParting> replicas;  ///< ranks of one run that stop agreeing
   std::vector<AliasDifference> alias_patterns;
   std::vector<StepSummary> summaries;  ///< of all ranks
-  StepOffset step_offset;  ///< steps are numbered as in the run that counts further
+  StepOffset step_offset;              ///< steps are numbered as in the run that counts further
   std::vector<PreflightEntry> preflight;
-  std::vector<FactDifference> facts;   ///< configuration first
-  std::vector<RenamedModule> renamed;  ///< by the baseline's name
+  std::vector<FactDifference> facts;     ///< configuration first
+  std::vector<RenamedModule> renamed;    ///< by the baseline's name
   std::vector<OneSidedGroup> one_sided;  ///< at most kMaxOneSided, in the order of their first
   /// Of values that differ: the coarsest type, which says what rounding may hide.
   format::DType coarsest = format::DType::kUnknown;

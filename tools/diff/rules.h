@@ -14,8 +14,8 @@
 
 namespace convtrace::diff {
 
-/// Whether any difference of bits counts. kAuto: where nothing differs between the runs and they can
-/// repeat.
+/// Whether any difference of bits counts. kAuto: where nothing differs between the runs and they
+/// can repeat.
 enum class ExactChoice : uint8_t { kAuto, kOn, kOff };
 
 struct DiffRules {
@@ -24,7 +24,7 @@ struct DiffRules {
   std::vector<ToleranceRule> tolerances;   ///< the last that fits is taken
   std::vector<ToleranceRule> ignored;      ///< what may differ in any way
   ExactChoice exact = ExactChoice::kAuto;
-  std::optional<int64_t> step_offset{};    ///< step of the candidate - step of the baseline
+  std::optional<int64_t> step_offset{};  ///< step of the candidate - step of the baseline
 };
 
 }  // namespace convtrace::diff

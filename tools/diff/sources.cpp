@@ -93,6 +93,14 @@ Difference Sources::around(const ValueRecord& record, double size) const {
   return difference;
 }
 
+/// Whether a root module is given data. What is made of outputs, as the floats that a criterion
+/// takes, is none.
+bool Sources::is_given(const ValueRecord& record) const {
+  if (record.key.phase != format::Phase::kData) return false;
+  const bool is_float = format::number_class(record.dtype) == format::NumberClass::kFloat;
+  return !is_float || forward_.count == 0;
+}
+
 Difference Sources::of(uint32_t match, const ValueView& base, const ValueView& cand) const {
   const ValueRecord& record = base.record;
   const double size = std::max(rms_of(base.record.stats), rms_of(cand.record.stats));
@@ -100,7 +108,7 @@ Difference Sources::of(uint32_t match, const ValueView& base, const ValueView& c
   if (producer != kNone && record.kind != SlotKind::kLoss) return differences_[producer];
   switch (record.kind) {
     case SlotKind::kInput:
-      return record.key.phase == format::Phase::kData ? Difference{} : around(record, size);
+      return is_given(record) ? Difference{} : around(record, size);
     case SlotKind::kOutput: {
       if (is_of_op(record)) {
         const auto inputs = ops_.find(call_key(record));
@@ -192,11 +200,9 @@ void Sources::take(uint32_t match, const ValueRecord& record, const Difference& 
 
 void Sources::take_parameter(const ValueRecord& record, const Apart& apart) {
   Parameter& parameter = parameters_[record.key.scope.value][parameter_key(record)];
-  const double rms = apart.count == 0 ? 0
-                                      : apart.rms * apart.size /
-                                            std::sqrt(static_cast<double>(apart.count));
-  parameter = record.dims_count > 1 ? Parameter{.relative = apart.rms}
-                                    : Parameter{.absolute = rms};
+  const double rms =
+      apart.count == 0 ? 0 : apart.rms * apart.size / std::sqrt(static_cast<double>(apart.count));
+  parameter = record.dims_count > 1 ? Parameter{.relative = apart.rms} : Parameter{.absolute = rms};
   if (apart.rms > 0) soil(record);
 }
 

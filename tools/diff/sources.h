@@ -19,10 +19,10 @@ namespace convtrace::diff {
 
 /// How far apart values are, taken together.
 struct Difference {
-  double rms = 0;      ///< the largest relative difference; infinite where no number says it
-  double unit = 0;     ///< unit roundoff of the coarsest type
-  bool equal = true;   ///< every bit is
-  bool known = true;   ///< false: some differ by nobody knows how much
+  double rms = 0;     ///< the largest relative difference; infinite where no number says it
+  double unit = 0;    ///< unit roundoff of the coarsest type
+  bool equal = true;  ///< every bit is
+  bool known = true;  ///< false: some differ by nobody knows how much
   /// Of the value with the most elements: how many rows it has. A loss averages over them.
   uint64_t rows = 1, count = 0;
   double size = 0;  ///< root mean square of its elements
@@ -41,7 +41,9 @@ class Sources {
   [[nodiscard]] Difference of(uint32_t match, const ValueView& base, const ValueView& cand) const;
 
   /// Whether `match` is a value that another record of the step described.
-  [[nodiscard]] bool is_described(uint32_t match) const { return lineage_->seen_from[match] != kNone; }
+  [[nodiscard]] bool is_described(uint32_t match) const {
+    return lineage_->seen_from[match] != kNone;
+  }
 
   /// Takes how far a value is apart, when it has been judged.
   void take(uint32_t match, const ValueRecord& record, const Difference& difference);
@@ -75,6 +77,7 @@ class Sources {
 
   [[nodiscard]] uint32_t parent_of(uint32_t scope) const;
   [[nodiscard]] uint32_t called(uint32_t scope) const;
+  [[nodiscard]] bool is_given(const ValueRecord& record) const;
   [[nodiscard]] Difference around(const ValueRecord& record, double size) const;
   [[nodiscard]] Difference parameters_of(uint32_t scope, double size) const;
   Module& open(const ValueRecord& record);

@@ -2,9 +2,10 @@
 /// @file updates.h
 /// What an optimizer did to the parameters in a step, in both runs, and whether that was the same.
 ///
-/// An update is small beside its parameter, and an adaptive optimizer turns gradients that differ by
-/// rounding into updates of another sign. So a single parameter says little. All of them together
-/// do: sketches are linear, so the sketch of an update is that of the parameter less the one before.
+/// An update is small beside its parameter, and an adaptive optimizer turns gradients that differ
+/// by rounding into updates of another sign. So a single parameter says little. All of them
+/// together do: sketches are linear, so the sketch of an update is that of the parameter less the
+/// one before.
 ///
 /// Place:    births.h.
 /// Threads:  not thread-safe. Memory: two sketches for each parameter.
@@ -19,10 +20,11 @@
 
 namespace convtrace::diff {
 
-/// Norms of all updates of a step: the runs' ratio is 1 but for so much. Measured: 0.013; a learning
-/// rate that is 10 % off is 0.1.
+/// Norms of all updates of a step: the runs' ratio is 1 but for so much. Measured: 0.013; a
+/// learning rate that is 10 % off is 0.1.
 inline constexpr double kUpdateNormLimit = 0.05;
-/// Cosine of what the updates differ by and the parameters. Measured: 0.22; another weight decay: 1.
+/// Cosine of what the updates differ by and the parameters. Measured: 0.22; another weight
+/// decay: 1.
 inline constexpr double kDecayLimit = 0.5;
 /// How far an update is apart, by how far its gradient is. Measured: 2.5 at most.
 inline constexpr double kUpdateGain = 4;
@@ -45,8 +47,8 @@ class Updates {
   };
 
   std::unordered_map<uint64_t, Parameter> before_;
-  // Of this step: sums over parameters of scalar products of updates, of what they differ by, and of
-  // the parameters themselves.
+  // Of this step: sums over parameters of scalar products of updates, of what they differ by, and
+  // of the parameters themselves.
   double base_base_ = 0, cand_cand_ = 0;
   double apart_apart_ = 0, apart_weight_ = 0, weight_weight_ = 0;
   size_t sketched_ = 0;

@@ -37,8 +37,7 @@ std::vector<float> noisy(double error, uint32_t seed = 1, size_t size = 1024) {
 }
 
 Item value(uint32_t step, const char* scope, const char* slot, double error, uint64_t storage = 0) {
-  return {
-      .step = step, .scope = scope, .slot = slot, .values = noisy(error), .storage = storage};
+  return {.step = step, .scope = scope, .slot = slot, .values = noisy(error), .storage = storage};
 }
 
 Item taken(uint32_t step, const char* scope, double error, uint64_t storage) {
@@ -66,7 +65,8 @@ const Run kEqual = chain(0, 0);
 
 }  // namespace
 
-TEST_CASE("births: what a value was made of explains eight times its difference", "[diff][births]") {
+TEST_CASE("births: what a value was made of explains eight times its difference",
+          "[diff][births]") {
   const DiffResult grown = compared(kEqual, chain(200 * kF32, 1000 * kF32));
   CHECK(grown.verdict == Verdict::kSame);
   CHECK(count(grown, Class::kSuspicious) == 1);
@@ -101,8 +101,7 @@ TEST_CASE("births: a permutation leaves every average as it was and is one", "[d
   }
 }
 
-TEST_CASE("births: an output in 16 bits of equal values may not shift its mean",
-          "[diff][births]") {
+TEST_CASE("births: an output in 16 bits of equal values may not shift its mean", "[diff][births]") {
   Run base, cand;
   for (Run* run : {&base, &cand}) {
     run->add(value(0, "a", "input:0", 0));
@@ -151,7 +150,8 @@ TEST_CASE("births: a module's own parameters are sources, vectors by what they a
       made.add({.phase = phase, .scope = "fc", .slot = slot, .values = values});
     };
     bias(Phase::kForward, "param:bias", 0);
-    made.add({.phase = Phase::kBackward, .scope = "fc", .slot = "grad_output:0", .values = noisy(0)});
+    made.add(
+        {.phase = Phase::kBackward, .scope = "fc", .slot = "grad_output:0", .values = noisy(0)});
     bias(Phase::kBackward, "grad:bias", gradient);
     bias(Phase::kOptimizer, "param:bias", move);
     made.add(value(1, "fc", "input:0", 0));
@@ -252,7 +252,8 @@ TEST_CASE("births: updates are judged together, by their norm, their direction a
   CHECK(where(wrong) == Where{0, Phase::kOptimizer, "a", "param:w"});
 }
 
-TEST_CASE("births: an index that was chosen among values that differ is no root", "[diff][births]") {
+TEST_CASE("births: an index that was chosen among values that differ is no root",
+          "[diff][births]") {
   const auto run = [](double error, float index) {
     Run made;
     made.add(value(0, "router", "input:0", error));
@@ -289,8 +290,8 @@ TEST_CASE("births: a trace without sketches is judged by its samples and average
   CHECK(where(compared(plain(0), plain(0.1))).scope == "b");
 }
 
-// A network of which the truth is known: each module makes of its inputs what they are, with a gain,
-// and rounding; one of them has a fault, or none.
+// A network of which the truth is known: each module makes of its inputs what they are, with a
+// gain, and rounding; one of them has a fault, or none.
 TEST_CASE("births: a random model of births and passings-on", "[diff][births][random]") {
   std::mt19937 random(11);
   const auto uniform = [&](double low, double high) {

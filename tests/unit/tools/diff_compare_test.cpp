@@ -100,7 +100,8 @@ TEST_CASE("compare: integers are exact, even with equal statistics", "[diff][com
 TEST_CASE("compare: an input of another type or shape with equal numbers is told, not blamed",
           "[diff][compare]") {
   Value base({1, 2, 3, 4}, DType::kI64), cand({1, 2, 3, 4}, DType::kI32);
-  base.record.stats.l1 = cand.record.stats.l1 = base.record.stats.sum = cand.record.stats.sum = {10, 0};
+  base.record.stats.l1 = cand.record.stats.l1 = base.record.stats.sum =
+      cand.record.stats.sum = {10, 0};
   CHECK(compared(base, cand).verdict == Class::kShapeOrDtypeMismatch);
   base.record.kind = cand.record.kind = diff::SlotKind::kInput;
   const Comparison told = compared(base, cand);

@@ -11,8 +11,8 @@
 
 namespace convtrace::test {
 
-/// Writes the runs and compares them. Their metadata are alike as a rule: unless `rules` says otherwise
-/// they count as runs that need not repeat.
+/// Writes the runs and compares them. Their metadata are alike as a rule: unless `rules` says
+/// otherwise they count as runs that need not repeat.
 inline diff::DiffResult compared(const Run& base, const Run& cand,
                                  const std::vector<Run>& noise = {},
                                  const diff::DiffRules& rules = {}) {

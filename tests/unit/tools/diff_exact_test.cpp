@@ -7,9 +7,9 @@ namespace {
 
 /// The last bits of what fc1 gives and fc2 makes of it.
 Run with_other_bit(Run run = training()) {
-  for (Item* item : {&run.at(1, "fc1", "output:0"), &run.at(1, "fc1", "output:0", 1),
-                     &run.at(1, "fc2", "input:0"), &run.at(1, "fc2", "output:0"),
-                     &run.at(1, "", "output:0")}) {
+  for (Item* item :
+       {&run.at(1, "fc1", "output:0"), &run.at(1, "fc1", "output:0", 1),
+        &run.at(1, "fc2", "input:0"), &run.at(1, "fc2", "output:0"), &run.at(1, "", "output:0")}) {
     item->values[3] *= 1 + 0x1p-23F;
   }
   return run;
@@ -74,8 +74,8 @@ TEST_CASE("exact: deterministic switches, and settings of ours, leave it", "[dif
                      "True");
   };
   CHECK(report(deterministic(training()), deterministic(with_other_bit()))["exact"] == true);
-  CHECK(report(training(), with_fact(with_other_bit(), "setting.CONVTRACE_MODE", "stats"))["exact"] ==
-        true);
+  CHECK(report(training(),
+               with_fact(with_other_bit(), "setting.CONVTRACE_MODE", "stats"))["exact"] == true);
   CHECK(report(with_fact(training(), "switch.num_threads", "1"), with_other_bit(),
                {"--exact", "on"})["exact"] == true);
 }
@@ -85,8 +85,7 @@ TEST_CASE("exact: a repetition of the baseline says whether runs repeat", "[diff
   const Pair pair(on_gpu(training()), on_gpu(with_other_bit()));
   on_gpu(training()).write(pair.dir / "again.ctrace");
   const auto told = [&](const std::string& noise) {
-    return Json::parse(
-        run({pair.base, pair.cand, "--json", "-", "--noise", noise}).out);
+    return Json::parse(run({pair.base, pair.cand, "--json", "-", "--noise", noise}).out);
   };
   CHECK(told(pair.dir / "again.ctrace")["verdict"] == "diverged");
   CHECK(told(pair.cand)["verdict"] == "same");

@@ -82,8 +82,8 @@ TEST_CASE("facts: equal programs differ in none, wherever their code stands", "[
 }
 
 TEST_CASE("facts: a difference is told beside equal values, too", "[diff][facts]") {
-  const DiffResult result = compared(with_rates({"0.1", "0.1", "0.1"}),
-                                     with_rates({"0.1", "0.1", "0.2"}));
+  const DiffResult result =
+      compared(with_rates({"0.1", "0.1", "0.1"}), with_rates({"0.1", "0.1", "0.2"}));
   CHECK(told(result) == Lines{"optimizer lr: 0.1 | 0.2 from step 2"});
 }
 
@@ -143,8 +143,9 @@ TEST_CASE("facts: a generator that parts from the other run's is told with its s
   CHECK_FALSE(result.facts.at(0).configuration);
   CHECK(told(compared(with_states({"a", "", "b"}), with_states({"a", "x", "x"}))) ==
         Lines{"random numbers of torch differ from step 1 on: one run drew others"});
-  CHECK(told(compared(with_states({"a", "b"}), with_states({"x", "y"}))) ==
-        Lines{"random numbers of torch differ: seeded otherwise, or drawn from before from step 0"});
+  CHECK(
+      told(compared(with_states({"a", "b"}), with_states({"x", "y"}))) ==
+      Lines{"random numbers of torch differ: seeded otherwise, or drawn from before from step 0"});
 }
 
 TEST_CASE("facts: a generator that nobody draws from decides nothing", "[diff][facts]") {
@@ -168,12 +169,9 @@ TEST_CASE("facts: modules go by the baseline's names", "[diff][facts]") {
 
 TEST_CASE("facts: code that changed is told by file and class", "[diff][facts]") {
   Run base = training(), cand = training();
-  base.meta.facts = {{"code.model.py", "1"},
-                     {"code.model.py.Attention", "2"},
-                     {"code.model.py.MLP", "3"},
-                     {"code.train.py", "4"},
-                     {"code.old.py", "5"},
-                     {"version.python", "3.11.2"}};
+  base.meta.facts = {{"code.model.py", "1"},     {"code.model.py.Attention", "2"},
+                     {"code.model.py.MLP", "3"}, {"code.train.py", "4"},
+                     {"code.old.py", "5"},       {"version.python", "3.11.2"}};
   cand.meta.facts = {{"code.model.py", "x"},
                      {"code.model.py.Attention", "y"},
                      {"code.model.py.MLP", "3"},
@@ -183,9 +181,8 @@ TEST_CASE("facts: code that changed is told by file and class", "[diff][facts]")
                                             "old.py was imported in the baseline alone",
                                             "train.py changed"});
   cand.meta.facts.back().second = "3.12.1";  // the bytes of its instructions are others anyway
-  CHECK(told(compared(base, cand)) == Lines{"model.py changed",
-                                            "old.py was imported in the baseline alone",
-                                            "train.py changed"});
+  CHECK(told(compared(base, cand)) ==
+        Lines{"model.py changed", "old.py was imported in the baseline alone", "train.py changed"});
   for (const diff::PreflightEntry& entry : compared(base, cand).preflight) {
     CHECK_FALSE(entry.name.starts_with("code."));
   }

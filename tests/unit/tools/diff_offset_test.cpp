@@ -95,8 +95,11 @@ TEST_CASE("convtrace-diff: a step of evaluation alone is missed by nobody", "[di
   CHECK(found["incomplete_why"] == Json::array());
   CHECK(found["counts"]["unmatched"] == 2);
   Run other = base;
-  other.add(
-      {.step = 2, .phase = Phase::kEvaluation, .scope = "other", .slot = "output:0", .values = {3}});
+  other.add({.step = 2,
+             .phase = Phase::kEvaluation,
+             .scope = "other",
+             .slot = "output:0",
+             .values = {3}});
   const Pair apart(cand, other);  // nothing of that step could be compared
   CHECK(report(apart.base, apart.cand, {}, 0)["why_not_comparable"] == nullptr);
 }

@@ -84,11 +84,9 @@ void Run::tell(uint32_t step, const std::string& scope, const std::string& name,
   const auto at = std::ranges::find_if(items, [step](const Item& item) {
     return item.step > step || (item.step == step && item.kind != Item::Kind::kFact);
   });
-  items.insert(at, {.kind = Item::Kind::kFact,
-                    .step = step,
-                    .scope = scope,
-                    .slot = name,
-                    .message = value});
+  items.insert(
+      at,
+      {.kind = Item::Kind::kFact, .step = step, .scope = scope, .slot = name, .message = value});
 }
 
 void Run::end_before(uint32_t step) {

@@ -183,11 +183,12 @@ TEST_CASE("show --norms: of each step and weight", "[cli][show]") {
   CHECK(lines[1] == Json::parse(R"({"step": 1, "losses": [2.0, 1.0], "loss_scale": 1024.0,
         "gradient_norm": null, "unclipped_norm": null, "clip_factor": null, "clip_norms": [],
         "local_norms": {}})"));
-  CHECK(convtrace({"show", "--norms", dir / "t.ctrace"}).out ==
-        "STEP | LOSS | NORM BEFORE CLIPPING | FACTOR | GRADIENT NORM | LARGEST OF ONE WEIGHT | LOSS "
-        "SCALE\n"
-        "0 | 2.5 | - | - | 5 | 4 h.0.weight | -\n"
-        "1 | 2, 1 | - | - | - | - | 1024\n");
+  CHECK(
+      convtrace({"show", "--norms", dir / "t.ctrace"}).out ==
+      "STEP | LOSS | NORM BEFORE CLIPPING | FACTOR | GRADIENT NORM | LARGEST OF ONE WEIGHT | LOSS "
+      "SCALE\n"
+      "0 | 2.5 | - | - | 5 | 4 h.0.weight | -\n"
+      "1 | 2, 1 | - | - | - | - | 1024\n");
   CHECK(convtrace({"show", "--norms", "--steps", "1", dir / "t.ctrace"}).out.find("2.5") ==
         std::string::npos);
 }
@@ -227,10 +228,11 @@ TEST_CASE("show --norms: what is not finite is not left out", "[cli][show]") {
       .stats(value("grad:a", {3, kInf}))
       .stats(value("grad:b", {4}));
   trace.step(1).stats(value("loss", {kNan})).stats(value("grad:a", {3, kNan, kInf})).close();
-  CHECK(convtrace({"show", "--norms", dir / "t.ctrace"}).out ==
-        "STEP | LOSS | NORM BEFORE CLIPPING | FACTOR | GRADIENT NORM | LARGEST OF ONE WEIGHT | LOSS "
-        "SCALE\n"
-        "0 | -inf | - | - | inf | inf a | -\n1 | nan | - | - | nan | nan a | -\n");
+  CHECK(
+      convtrace({"show", "--norms", dir / "t.ctrace"}).out ==
+      "STEP | LOSS | NORM BEFORE CLIPPING | FACTOR | GRADIENT NORM | LARGEST OF ONE WEIGHT | LOSS "
+      "SCALE\n"
+      "0 | -inf | - | - | inf | inf a | -\n1 | nan | - | - | nan | nan a | -\n");
 }
 
 TEST_CASE("show --norms: a trace of hashes has none, and says so", "[cli][show]") {

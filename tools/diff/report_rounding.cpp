@@ -1,0 +1,116 @@
+// Of report_parts.h: how large differences are, what is said of rounding, and of what is none.
+
+#include <cmath>
+
+#include "tools/common/escape.h"
+#include "tools/common/text.h"
+#include "tools/diff/births.h"
+#include "tools/diff/determinism.h"
+#include "tools/diff/report_parts.h"
+
+namespace convtrace::diff {
+namespace {
+
+using tools::escape_text;
+using tools::number_text;
+
+std::string percent_text(double share) { return tools::percent_text(share, 2); }
+
+}  // namespace
+
+std::string tolerance_text(const RecordReport& record) {
+  const Comparison& c = record.comparison;
+  if (std::isnan(c.difference) || c.field == Field::kNone) return "";
+  if (!is_measured(c.field)) {
+    return "they differ by " + number_text(c.difference) + " in " + std::string(to_string(c.field));
+  }
+  std::string text = "they differ by " + percent_text(c.difference) + " of their size (" +
+                     std::string(to_string(c.field)) + "), tolerance used " +
+                     percent_text(c.tolerance);
+  if (std::isfinite(c.z) && c.z > 0)
+    text += ", of which it is " + tools::times_text(c.z) + " times";
+  if (c.source > 0 && std::isfinite(c.source)) {
+    text += "; what it was made of differs by " + percent_text(c.source);
+  }
+  return text + "; " + number_text(c.difference) + " would have passed";
+}
+
+std::string rounding_hint(const RootReport& root, bool noise_given) {
+  constexpr double kNear = 4;  // of a limit
+  const Comparison& c = shown_difference(root).comparison;
+  if (c.verdict != Class::kDiverged || !(c.z <= kNear)) return "";
+  return noise_given
+             ? "just outside of what the --noise runs differ by: more of them would tell"
+             : "near the limit of rounding: rerun with --noise OTHER_BASE (another run of the "
+               "baseline)";
+}
+
+std::string carried_text(const DiffResult& result) {
+  const Carried& carried = result.carried;
+  if (carried.count == 0) return "";
+  const bool one = carried.count == 1;
+  return "from " + place_text(*carried.first, result.ranks.size() > 1) + ", " +
+         object_text(*carried.first) + " on " + tools::counted(carried.count, "value") +
+         (result.root ? " before the root" : "") + (one ? " is" : " are") +
+         " further apart than rounding explains there (at most " + percent_text(carried.largest) +
+         "), but no further than what " + (one ? "it was" : "they were") + " made of explains";
+}
+
+std::vector<std::string> rounding_lines(const DiffResult& result) {
+  const bool same =
+      result.verdict != Verdict::kDiverged && result.verdict != Verdict::kNotComparable;
+  if (!same || !result.first_bit_difference) return {};
+  const RecordReport& first = result.first_bit_difference->record;
+  std::vector<std::string> lines = {"begins at " + place_text(first, result.ranks.size() > 1) +
+                                    ", " + object_text(first)};
+  std::string causes;
+  for (const PreflightEntry& entry : result.preflight) {
+    if (explains_rounding(entry.name))
+      causes += (causes.empty() ? "" : ", ") + escape_text(entry.name);
+  }
+  for (const FactDifference& fact : result.facts) {
+    if (fact.kind == FactKind::kCode)
+      causes += (causes.empty() ? "" : ", ") + escape_text(fact.name);
+  }
+  lines.push_back(causes.empty() ? "nothing that was recorded of the runs explains it"
+                                 : "the runs differ in what explains it: " + causes);
+  if (const std::string grown = carried_text(result); !grown.empty()) lines.push_back(grown);
+  if (const std::string hidden = hidden_text(result); !hidden.empty()) lines.push_back(hidden);
+  if (!result.exact) lines.push_back("rounding was allowed: " + escape_text(result.why_exact));
+  return lines;
+}
+
+std::string hidden_text(const DiffResult& result) {
+  const double unit = unit_roundoff(result.coarsest);
+  if (unit == 0) return "";
+  const double share = unit > 0x1p-20 ? kWideSumLimit : kOwnSumLimit;
+  const double largest = std::max(share * unit, kGain * result.carried.largest);
+  return "a fault below " + percent_text(largest) +
+         " of a tensor's size, or in few elements of a "
+         "large one, would look the same in " +
+         std::string(to_string(result.coarsest));
+}
+
+std::string waived_text(const DiffResult& result) {
+  if (result.waived == 0) return "";
+  return tools::counted(result.waived, "value") + (result.waived == 1 ? " differs" : " differ") +
+         " and " + (result.waived == 1 ? "is" : "are") + " not counted (--ignore)";
+}
+
+std::vector<std::string> birth_lines(const DiffResult& result) {
+  std::vector<std::string> lines;
+  for (const RecordReport& birth : result.births) {
+    const Comparison& c = birth.comparison;
+    std::string text = place_text(birth, result.ranks.size() > 1) + ", " + object_text(birth);
+    if (is_measured(c.field)) {
+      text += ": " + percent_text(c.difference) + " (" + std::string(to_string(c.field)) +
+              ") where " + percent_text(c.tolerance) + " is explained";
+    } else {
+      text += ": " + std::string(to_string(c.verdict));
+    }
+    lines.push_back(std::move(text));
+  }
+  return lines;
+}
+
+}  // namespace convtrace::diff
