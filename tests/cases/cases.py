@@ -64,4 +64,6 @@ SAMPLE = frozenset((
     *(f"conv-f32-split+{fault}" for fault in ("columns", "dropout", "smoothing", "lr")),
     *(f"conv-{precision}-plain+{fault}" for precision in ("bf16", "autocast") for fault in ("columns", "scaled", "reduction", "data")),
     *(f"conv-{precision}-{variant}" for precision in PRECISIONS for variant in ("split", "blas")),
+    *(f"gpt-bf16-plain+{fault}" for fault in ("rotary", "table", "gelu", "dropout", "unscaled", "beta2")),
+    *(f"gpt-{precision}-split" for precision in ("f32", "bf16")), "gpt-f32-split+eps", "gpt-bf16-split+unscaled",
 ))
