@@ -87,7 +87,7 @@ def attention(q, k, v, mask, scale):
 
 
 def as_fused(output):
-    """In the type that torch's own recurrent layers give under autocast."""
+    """In the type that torch's own LSTM gives under autocast."""
     return output.to(torch.get_autocast_dtype("cpu")) if torch.is_autocast_enabled("cpu") else output
 
 
@@ -122,4 +122,4 @@ class GRU(nn.GRU):
             z = (z + hz).sigmoid()
             h = (1 - z) * (n + (r + hr).sigmoid() * hn).tanh() + z * h
             steps.append(h)
-        return as_fused(torch.stack(steps, 1))
+        return torch.stack(steps, 1)

@@ -49,7 +49,7 @@ Births::Limits Births::limits_of(const ValueView& base, const ValueView& cand, c
   if (record.kind == SlotKind::kGrad) {
     const double terms = std::max(sources_.summed_norm(record), apart.size);
     const double scale = apart.size > 0 ? terms / apart.size : 1;
-    const double own = is_narrow(unit) ? kGradientLimit : kOwnSumLimit;
+    const double own = is_narrow(unit) ? kGradientLimit : kOwnGradientLimit;
     const double limit = scale * std::max(kGain * source.rms, own * unit);
     return {limit, limit, kInfinite};
   }
