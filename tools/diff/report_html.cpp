@@ -164,6 +164,7 @@ class HtmlReport {
       table(*root.effect);
     }
     paragraph(quote_markup(tolerance_text(shown_difference(root))));
+    paragraph(quote_markup(factor_text(shown_difference(root))));
     paragraph(quote_markup(rounding_hint(root, result_.noise_given)));
     next();
     gradients(root);

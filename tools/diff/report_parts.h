@@ -50,6 +50,8 @@ struct StepRow {
 /// "they differ by 5 % of their size (rms difference), tolerance used 0.1 % ...; 0.05 would have
 /// passed"; "" if no number says it.
 [[nodiscard]] std::string tolerance_text(const RecordReport& record);
+/// "the candidate is 8 times the baseline, but for 0.1 %": by the sketches; "" if it is no multiple.
+[[nodiscard]] std::string factor_text(const RecordReport& record);
 /// What agrees before the root: "12 values matched; all earlier steps are the same bit by bit".
 /// @pre there is a root.
 [[nodiscard]] std::string before_text(const DiffResult& result);

@@ -1,5 +1,6 @@
 // Of report_parts.h: how large differences are, what is said of rounding, and of what is none.
 
+#include <algorithm>
 #include <cmath>
 
 #include "tools/common/escape.h"
@@ -16,7 +17,33 @@ using tools::number_text;
 
 std::string percent_text(double share) { return tools::percent_text(share, 2); }
 
+/// Scalar product of two sketches in units of 2^exponent.
+double product(const format::Sketch& a, const format::Sketch& b, int exponent) {
+  const double scale = std::ldexp(1.0, a.exponent + b.exponent - 2 * exponent);
+  double sum = 0;
+  for (size_t i = 0; i < format::Sketch::kBuckets; ++i) {
+    sum += static_cast<double>(a.bucket[i]) * static_cast<double>(b.bucket[i]);
+  }
+  return sum * scale;
+}
+
 }  // namespace
+
+std::string factor_text(const RecordReport& record) {
+  constexpr double kLargestRest = 0.02;
+  const format::Sketch &base = record.base.stats.sketch, &cand = record.cand.stats.sketch;
+  if (!base.is_known() || !cand.is_known()) return "";
+  const int exponent = std::max(base.exponent, cand.exponent);
+  const double bb = product(base, base, exponent), ab = product(cand, base, exponent);
+  const double aa = product(cand, cand, exponent);
+  if (!(bb > 0) || !(aa > 0)) return "";
+  const double factor = ab / bb;
+  const double rest = std::sqrt(std::max(0.0, aa - factor * ab) / aa);
+  if (rest > kLargestRest || std::abs(factor - 1) < 4 * rest || std::abs(factor - 1) < 1e-3)
+    return "";
+  const std::string text = "the candidate is " + number_text(factor, 4) + " times the baseline";
+  return rest > 0 ? text + ", but for " + percent_text(rest) : text;
+}
 
 std::string tolerance_text(const RecordReport& record) {
   const Comparison& c = record.comparison;

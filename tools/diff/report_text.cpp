@@ -164,6 +164,7 @@ class TextReport {
       table(record);
     }
     line("  ", tolerance_text(shown_difference(root)));
+    line("  ", factor_text(shown_difference(root)));
     line("  ", rounding_hint(root, result_.noise_given));
     births();
     steps();

@@ -279,6 +279,16 @@ TEST_CASE("births: all that was born is listed, the first first", "[diff][births
   CHECK(diff::birth_lines(result)[1].find("is explained") != std::string::npos);
 }
 
+TEST_CASE("births: of a multiple the factor is told", "[diff][births]") {
+  Run cand = kEqual;
+  test::scale(cand.at(0, "b", "output:0"), 8);
+  CHECK(diff::factor_text(compared(kEqual, cand).root->record) ==
+        "the candidate is 8 times the baseline");
+  Run other = kEqual;
+  other.at(0, "b", "output:0").values = noisy(0.5);
+  CHECK(diff::factor_text(compared(kEqual, other).root->record).empty());
+}
+
 TEST_CASE("births: a trace without sketches is judged by its samples and averages",
           "[diff][births]") {
   const auto plain = [](double error) {
