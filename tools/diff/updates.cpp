@@ -52,7 +52,7 @@ Comparison diverged(double difference, double limit) {
 void Updates::begin_step() {
   base_base_ = cand_cand_ = apart_apart_ = apart_weight_ = weight_weight_ = 0;
   gains_.clear();
-  sketched_ = 0;
+  differing_ = 0;
 }
 
 void Updates::begin_with(const ValueView& base, const ValueView& cand) {
@@ -80,7 +80,7 @@ void Updates::take(const ValueView& base, const ValueView& cand, double gradient
   apart_apart_ += squared;
   apart_weight_ += product(apart, before.base);
   weight_weight_ += weight;
-  ++sketched_;
+  if (squared > 0) ++differing_;
   const double expected = std::sqrt(gradient) + unit * std::sqrt(weight / update);
   if (expected > 0) gains_.push_back(std::sqrt(squared / update) / expected);
 }
@@ -90,8 +90,8 @@ std::optional<Comparison> Updates::judge() const {
   const double larger = std::max(base_base_, cand_cand_);
   const double ratio = 1 - std::sqrt(std::min(base_base_, cand_cand_) / larger);
   if (ratio > kUpdateNormLimit) return diverged(ratio, kUpdateNormLimit);
-  // A single parameter's sketches may point alike by chance.
-  const double by_chance = 1 / std::sqrt(static_cast<double>(sketched_));
+  // The cosine of two sketches is off by a quarter; few of them may point alike by chance.
+  const double by_chance = 2 / std::sqrt(static_cast<double>(differing_));
   const double cosine = std::abs(apart_weight_) / std::sqrt(apart_apart_ * weight_weight_);
   const double limit = std::max(kDecayLimit, by_chance);
   if (cosine > limit) return diverged(cosine, limit);

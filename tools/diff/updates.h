@@ -51,7 +51,7 @@ class Updates {
   // of the parameters themselves.
   double base_base_ = 0, cand_cand_ = 0;
   double apart_apart_ = 0, apart_weight_ = 0, weight_weight_ = 0;
-  size_t sketched_ = 0;
+  size_t differing_ = 0;  ///< parameters whose updates do
   std::vector<double> gains_;
 };
 
