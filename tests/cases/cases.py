@@ -55,7 +55,8 @@ def planted():
             for precision in PRECISIONS for variant in BESIDE]
 
 
-CASES = (*planted(), *rounding("design", {"gpt": DESIGN, "conv": DESIGN}), *rounding("others", OTHERS), *rounding("held_out", HELD_OUT))
+CASES = (*planted(), *rounding("design", {"gpt": DESIGN, "conv": DESIGN}), *rounding("others", OTHERS), *rounding("held_out", HELD_OUT),
+         Case("held_out", "gru", "autocast", "threads"))
 
 
 # What CI looks at: about twenty runs.
