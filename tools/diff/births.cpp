@@ -115,11 +115,9 @@ Class Births::class_of(const Difference& source) {
 
 void Births::judge_exactly(const ValueView& base, const Apart& apart, const Difference& source,
                            Comparison& comparison) const {
-  const bool is_update =
-      base.record.kind == SlotKind::kParam && base.record.key.phase == format::Phase::kOptimizer;
   if (comparison.field == Field::kRms) weigh(apart, {}, source, comparison);
   comparison.verdict = std::max(comparison.verdict, Class::kDiverged);
-  comparison.born = is_update ? sources_.is_clean(base.record) : source.equal;
+  comparison.born = is_update(base.record) ? sources_.is_clean(base.record) : source.equal;
 }
 
 /// Integers, types, shapes, NaN: no tolerance applies.
@@ -134,8 +132,6 @@ void Births::judge_discrete(const Difference& source, Comparison& comparison) co
 void Births::judge(uint32_t match, const ValueView& base, const ValueView& cand,
                    const NoiseBand* noise, std::optional<double> allowed, Comparison& comparison) {
   const ValueRecord& record = base.record;
-  const bool is_update =
-      record.kind == SlotKind::kParam && record.key.phase == format::Phase::kOptimizer;
   const bool is_float = comparison.field == Field::kRms;
   const bool is_exact = exactness_ == Exactness::kExact && !allowed && comparison.bits_differ;
   const Difference source = sources_.of(match, base, cand);
@@ -155,7 +151,7 @@ void Births::judge(uint32_t match, const ValueView& base, const ValueView& cand,
     weigh(apart, {*allowed, *allowed, kInfinite}, source, comparison);
     comparison.verdict = comparison.z > 1 ? Class::kDiverged : Class::kWithinNoise;
     comparison.born = comparison.z > 1 && source.rms <= *allowed;
-  } else if (is_float && is_update && !sources_.is_clean(record)) {
+  } else if (is_float && is_update(record) && !sources_.is_clean(record)) {
     // What an optimizer makes of rounding is told by all updates together.
     weigh(apart, {kInfinite, kInfinite, kInfinite}, source, comparison);
     comparison.verdict = has_birth_ ? Class::kDiverged : Class::kSuspicious;
@@ -176,13 +172,12 @@ void Births::judge(uint32_t match, const ValueView& base, const ValueView& cand,
 void Births::take(uint32_t match, const ValueView& base, const ValueView& cand, const Apart& apart,
                   const Difference& source, const Comparison& comparison) {
   const ValueRecord& record = base.record;
-  const auto elements = static_cast<double>(record.stats.finite);
   Difference own{.rms = apart.rms,
                  .unit = unit_of(record),
                  .equal = !comparison.bits_differ,
                  .rows = rows_of(base),
                  .count = record.stats.count,
-                 .size = elements > 0 ? record.stats.l2 / std::sqrt(elements) : 0};
+                 .size = rms_of(record.stats.l2, record.stats.finite)};
   if (comparison.verdict >= Class::kShapeOrDtypeMismatch) {
     own.rms = kInfinite;
   } else if (comparison.bits_differ && comparison.field == Field::kHash) {
@@ -191,8 +186,7 @@ void Births::take(uint32_t match, const ValueView& base, const ValueView& cand, 
   }
   sources_.take(match, record, own);
   if (record.kind != SlotKind::kParam) return;
-  const bool is_update = record.key.phase == format::Phase::kOptimizer;
-  if (is_update) {
+  if (is_update(record)) {
     updates_.take(base, cand, sources_.of_gradient(record), unit_of(record));
   } else {
     updates_.begin_with(base, cand);

@@ -50,10 +50,6 @@ SampleDistance sample_distance(const ValueView& base, const ValueView& cand) {
   return distance;
 }
 
-double rms_of(double norm, uint64_t count) {
-  return count == 0 ? 0 : norm / std::sqrt(static_cast<double>(count));
-}
-
 double estimated_distance(const ValueView& base, const ValueView& cand, const Apart& apart) {
   const Sketch& a = base.record.stats.sketch;
   const Sketch& b = cand.record.stats.sketch;

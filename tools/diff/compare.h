@@ -75,6 +75,11 @@ struct ValueView {
   return {record, step.shape_of(record), step.samples_of(record)};
 }
 
+/// Root mean square of `count` elements of that norm; 0 of none.
+[[nodiscard]] inline double rms_of(double norm, uint64_t count) {
+  return count == 0 ? 0 : norm / std::sqrt(static_cast<double>(count));
+}
+
 /// How far two records of statistics of float values are apart. Relative numbers are in units of
 /// the larger of both norms; they are 0 where both norms are.
 struct Apart {

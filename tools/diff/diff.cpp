@@ -111,9 +111,8 @@ class Diff {
     }
     const TraceFile& base_file = base_.files[static_cast<size_t>(pair.base)];
     const TraceFile& cand_file = cand_.files[static_cast<size_t>(pair.cand)];
-    for (PreflightEntry& entry : compare_meta(base_file.meta, cand_file.meta)) {
-      add_preflight(std::move(entry));
-    }
+    const std::vector<PreflightEntry> differences = compare_meta(base_file.meta, cand_file.meta);
+    for (const PreflightEntry& entry : differences) add_preflight(entry);
     EqualSteps equal;  // outlives the streams
     Stream base, cand;
     std::vector<Stream> noise;
@@ -127,9 +126,8 @@ class Diff {
     equal = equal_steps(*base, *cand, !noise.empty());
     base->leave_out(equal, Side::kBase);
     cand->leave_out(equal, Side::kCand);
-    const ExactnessDecision exact =
-        decide_exactness(rules_.exact, compare_meta(base_file.meta, cand_file.meta), base_file.meta,
-                         cand_file.meta, all_repeat(*base, noise));
+    const ExactnessDecision exact = decide_exactness(rules_.exact, differences, base_file.meta,
+                                                     cand_file.meta, all_repeat(*base, noise));
     result_.exact = exact.exactness == Exactness::kExact;
     result_.why_exact = exact.why;
     RankDiff diff(pair.rank, names_, launches_, equal, rules_, exact.exactness, rows_);

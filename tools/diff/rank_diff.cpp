@@ -141,10 +141,8 @@ void RankDiff::judge_values(StepPair& pair, bool with_noise) {
       outcome_.coarsest = a.record.dtype;
     }
     births_.judge(m, a, b, band ? &*band : nullptr, tolerances_.of(a.record), comparison);
-    const bool is_update = a.record.kind == SlotKind::kParam &&
-                           a.record.key.phase == format::Phase::kOptimizer &&
-                           comparison.bits_differ && !comparison.waived;
-    if (is_update && !first_update) first_update = m;
+    const bool counts = comparison.bits_differ && !comparison.waived;
+    if (is_update(a.record) && counts && !first_update) first_update = m;
   }
   const auto update = births_.judge_updates();
   if (update && first_update) pair.comparisons[*first_update] = *update;

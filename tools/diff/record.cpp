@@ -42,6 +42,10 @@ uint64_t parameter_key(const ValueRecord& record) {
   return pair_of(record.key.scope.value, record.tensor.value);
 }
 
+bool is_update(const ValueRecord& record) {
+  return record.kind == SlotKind::kParam && record.key.phase == format::Phase::kOptimizer;
+}
+
 RecordKey call_key(const ValueRecord& record) {
   RecordKey key = record.key;
   key.slot = {};

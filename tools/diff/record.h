@@ -56,6 +56,9 @@ struct ValueRecord;
 /// @return of a parameter or its gradient: which parameter of which module.
 [[nodiscard]] uint64_t parameter_key(const ValueRecord& record);
 
+/// Whether it is a parameter as an optimizer left it.
+[[nodiscard]] bool is_update(const ValueRecord& record);
+
 /// @return of one call of one module, or of one op inside it: what its inputs and outputs share.
 [[nodiscard]] RecordKey call_key(const ValueRecord& record);
 

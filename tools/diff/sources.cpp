@@ -16,10 +16,6 @@ format::Phase phase_of_call(const ValueRecord& record) {
 bool is_of_op(const ValueRecord& record) { return static_cast<bool>(record.key.op); }
 bool is_of_kernel(const ValueRecord& record) { return static_cast<bool>(record.key.family); }
 
-double rms_of(const format::Stats& stats) {
-  return stats.finite == 0 ? 0 : stats.l2 / std::sqrt(static_cast<double>(stats.finite));
-}
-
 }  // namespace
 
 void Difference::add(const Difference& other) {
@@ -103,9 +99,10 @@ bool Sources::is_given(const ValueRecord& record) const {
 
 Difference Sources::of(uint32_t match, const ValueView& base, const ValueView& cand) const {
   const ValueRecord& record = base.record;
-  const double size = std::max(rms_of(base.record.stats), rms_of(cand.record.stats));
+  const format::Stats &a = record.stats, &b = cand.record.stats;
+  const double size = std::max(rms_of(a.l2, a.finite), rms_of(b.l2, b.finite));
   const uint32_t producer = lineage_->seen_from[match];
-  if (producer != kNone && record.kind != SlotKind::kLoss) return differences_[producer];
+  if (producer != kNone) return differences_[producer];
   switch (record.kind) {
     case SlotKind::kInput:
       return is_given(record) ? Difference{} : around(record, size);
@@ -130,7 +127,7 @@ Difference Sources::of(uint32_t match, const ValueView& base, const ValueView& c
       return difference;
     }
     case SlotKind::kLoss:
-      return producer != kNone ? differences_[producer] : forward_;
+      return forward_;
     case SlotKind::kParam:
       return {};
     case SlotKind::kOther:
@@ -200,8 +197,7 @@ void Sources::take(uint32_t match, const ValueRecord& record, const Difference& 
 
 void Sources::take_parameter(const ValueRecord& record, const Apart& apart) {
   Parameter& parameter = parameters_[record.key.scope.value][parameter_key(record)];
-  const double rms =
-      apart.count == 0 ? 0 : apart.rms * apart.size / std::sqrt(static_cast<double>(apart.count));
+  const double rms = rms_of(apart.rms * apart.size, apart.count);
   parameter = record.dims_count > 1 ? Parameter{.relative = apart.rms} : Parameter{.absolute = rms};
   if (apart.rms > 0) soil(record);
 }

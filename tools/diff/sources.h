@@ -9,6 +9,7 @@
 /// Source:   docs/design.md "The diff", births.
 
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "format/definitions.h"
@@ -53,7 +54,7 @@ class Sources {
   /// Whether nothing that went into a parameter has differed by a bit so far.
   [[nodiscard]] bool is_clean(const ValueRecord& parameter) const;
   /// The gradient of a parameter differs, or its history is not known.
-  void soil(const ValueRecord& parameter) { soiled_[parameter_key(parameter)] = true; }
+  void soil(const ValueRecord& parameter) { soiled_.insert(parameter_key(parameter)); }
   /// Of a parameter's gradient in this step.
   [[nodiscard]] double of_gradient(const ValueRecord& parameter) const;
   /// Norm of what the gradient of a parameter sums: the output gradients of its module.
@@ -90,7 +91,7 @@ class Sources {
   std::unordered_map<uint32_t, Module> modules_;
   std::unordered_map<RecordKey, Difference, KeyHash> ops_;
   std::unordered_map<uint32_t, std::unordered_map<uint64_t, Parameter>> parameters_;  ///< by scope
-  std::unordered_map<uint64_t, bool> soiled_;
+  std::unordered_set<uint64_t> soiled_;
   std::unordered_map<uint64_t, double> gradients_;
   std::unordered_map<uint32_t, double> output_gradients_;  ///< by scope: sum of squared norms
   Difference forward_, backward_, all_;
