@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Judges convtrace-diff by runs of which the truth is known: planted faults, alone and beside rounding, and rounding alone.
 
-usage: run.py [--full] [--runs FOLDER] [--match EXPRESSION]
+usage: run.py [--full] [--runs FOLDER] [--match EXPRESSION] [--mode MODE]
 Without --full a fixed small sample. Prints tables in Markdown; exit code 1 where the goals are missed. FOLDER keeps the
 traces; they are made again when the library, the observer or the programs of this folder changed. Needs PyTorch, and
 CONVTRACE_BUILD, the build folder (by default build/release).
@@ -38,16 +38,17 @@ def fingerprint():
     return digest.hexdigest()
 
 
-def record(names, folder):
+def record(names, folder, mode):
     """Makes what is missing, by two processes at a time."""
     key = folder / "made-by"
-    if not key.exists() or key.read_text() != fingerprint():
+    made_by = f"{fingerprint()} {mode}"
+    if not key.exists() or key.read_text() != made_by:
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
-        key.write_text(fingerprint())
+        key.write_text(made_by)
     missing = sorted(name for name in names if not (folder / f"{name}.ctrace").exists())
     plain = {k: v for k, v in os.environ.items() if k != "LD_PRELOAD" and not k.startswith("CONVTRACE")}
-    env = plain | {"LD_PRELOAD": str(BUILD / "lib" / "libconvtrace.so"), "CONVTRACE_OVERWRITE": "1"}
+    env = plain | {"LD_PRELOAD": str(BUILD / "lib" / "libconvtrace.so"), "CONVTRACE_OVERWRITE": "1", "CONVTRACE_MODE": mode, "CONVTRACE_ALL": "1"}
 
     def train(share):
         subprocess.run([sys.executable, HERE / "train.py", folder], input="\n".join(share), text=True, env=env, check=True)
@@ -124,10 +125,11 @@ def main():
     parser.add_argument("--full", action="store_true", help="all cases, not the sample")
     parser.add_argument("--runs", type=pathlib.Path, default=BUILD / "tests" / "cases", help="folder of the traces")
     parser.add_argument("--match", default="", help="only cases whose name an expression finds: gpt-bf16, +eps, split$")
+    parser.add_argument("--mode", default="stats", choices=("stats", "snapshot"), help="what is recorded of a value")
     options = parser.parse_args()
     cases = [case for case in CASES if options.full or case.candidate in SAMPLE]
     cases = [case for case in cases if re.search(options.match, case.candidate)]
-    record({name for case in cases for name in (case.base, case.candidate)}, options.runs)
+    record({name for case in cases for name in (case.base, case.candidate)}, options.runs, options.mode)
     exact = inexact()
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
         reports = list(pool.map(lambda case: compare(case, options.runs, exact), cases))

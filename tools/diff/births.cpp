@@ -31,6 +31,18 @@ double Births::unit_of(const ValueRecord& record) const {
   return tf32_ && record.dtype == format::DType::kF32 ? kTf32Unit : unit;
 }
 
+/// Behind a birth everything is apart: elements are not read any more.
+Apart Births::measure_pair(const ValueView& base, const ValueView& cand) const {
+  Apart apart = measure(base, cand);
+  if (!stored_ || has_birth_) return apart;
+  const auto elements = stored_(base.record, cand.record);
+  if (!elements) return apart;
+  apart.element = elements->max_scaled;
+  const bool whole = elements->compared == elements->count;
+  if (whole && apart.size > 0) apart.rms = elements->distance / apart.size;
+  return apart;
+}
+
 /// The average of many rows is as exact as f32, and as one of so many rows of what it is made of.
 /// It may be small beside them.
 Births::Limits Births::loss_limits(const Apart& apart, const Difference& source) {
@@ -38,7 +50,7 @@ Births::Limits Births::loss_limits(const Apart& apart, const Difference& source)
   const double unit = std::max(unit_roundoff(format::DType::kF32), source.rms / rows);
   const double scale = apart.size > 0 ? std::max(1.0, source.size / apart.size) : 1;
   const double limit = kLossLimit * unit * scale;
-  return {limit, limit, kInfinite};
+  return {.rms = limit, .norm = limit};
 }
 
 Births::Limits Births::limits_of(const ValueView& base, const ValueView& cand, const Apart& apart,
@@ -51,10 +63,11 @@ Births::Limits Births::limits_of(const ValueView& base, const ValueView& cand, c
     const double scale = apart.size > 0 ? terms / apart.size : 1;
     const double own = is_narrow(unit) ? kGradientLimit : kOwnGradientLimit;
     const double limit = scale * std::max(kGain * source.rms, own * unit);
-    return {limit, limit, kInfinite};
+    return {.rms = limit, .norm = limit};
   }
   const double own = tau_of(unit) * unit;
-  Limits limits{std::max(kGain * source.rms, own), kInfinite, kInfinite};
+  Limits limits{.rms = std::max(kGain * source.rms, own)};
+  if (source.equal) limits.element = kElementGain * own;
   if (apart.count >= kLeastForNorm) {
     limits.norm = kNormGain * std::max(source.rms, kNormShare * own);
   }
@@ -72,7 +85,8 @@ void Births::weigh(const Apart& apart, const Limits& limits, const Difference& s
   };
   const Part parts[] = {{Field::kRms, apart.rms, limits.rms},
                         {Field::kNorm, apart.norm, limits.norm},
-                        {Field::kMean, apart.mean, limits.mean}};
+                        {Field::kMean, apart.mean, limits.mean},
+                        {Field::kElement, apart.element, limits.element}};
   comparison.z = -1;
   for (const Part& part : parts) {
     const double z =
@@ -95,6 +109,7 @@ void Births::decide(const ValueView& base, const ValueView& cand, const Apart& a
     limits.rms = std::max(limits.rms, kNoiseGain * noise->rms);
     limits.norm = std::max(limits.norm, kNoiseGain * noise->norm);
     limits.mean = std::max(limits.mean, kNoiseGain * noise->mean);
+    limits.element = std::max(limits.element, kElementGain * limits.rms);
   }
   weigh(apart, limits, source, comparison);
   if (comparison.z > 1) {
@@ -115,7 +130,7 @@ Class Births::class_of(const Difference& source) {
 
 void Births::judge_exactly(const ValueView& base, const Apart& apart, const Difference& source,
                            Comparison& comparison) const {
-  if (comparison.field == Field::kRms) weigh(apart, {}, source, comparison);
+  if (comparison.field == Field::kRms) weigh(apart, {0, 0, 0, 0}, source, comparison);
   comparison.verdict = std::max(comparison.verdict, Class::kDiverged);
   comparison.born = is_update(base.record) ? sources_.is_clean(base.record) : source.equal;
 }
@@ -135,7 +150,7 @@ void Births::judge(uint32_t match, const ValueView& base, const ValueView& cand,
   const bool is_float = comparison.field == Field::kRms;
   const bool is_exact = exactness_ == Exactness::kExact && !allowed && comparison.bits_differ;
   const Difference source = sources_.of(match, base, cand);
-  const Apart apart = is_float ? measure(base, cand) : Apart{};
+  const Apart apart = is_float ? measure_pair(base, cand) : Apart{};
   comparison.source = source.rms;
   comparison.worst_input = class_of(source);
   if (comparison.field == Field::kHash && noise != nullptr && noise->bits) {
@@ -148,12 +163,12 @@ void Births::judge(uint32_t match, const ValueView& base, const ValueView& cand,
   } else if (is_exact) {
     judge_exactly(base, apart, source, comparison);
   } else if (is_float && allowed) {
-    weigh(apart, {*allowed, *allowed, kInfinite}, source, comparison);
+    weigh(apart, {.rms = *allowed, .norm = *allowed}, source, comparison);
     comparison.verdict = comparison.z > 1 ? Class::kDiverged : Class::kWithinNoise;
     comparison.born = comparison.z > 1 && source.rms <= *allowed;
   } else if (is_float && is_update(record) && !sources_.is_clean(record)) {
     // What an optimizer makes of rounding is told by all updates together.
-    weigh(apart, {kInfinite, kInfinite, kInfinite}, source, comparison);
+    weigh(apart, {}, source, comparison);
     comparison.verdict = has_birth_ ? Class::kDiverged : Class::kSuspicious;
   } else if (is_float) {
     decide(base, cand, apart, source, noise, comparison);

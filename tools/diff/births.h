@@ -10,9 +10,12 @@
 /// Place:    rank_diff.h, one step after another, match by match in execution order.
 /// Threads:  not thread-safe.
 
+#include <functional>
+#include <limits>
 #include <optional>
 #include <span>
 
+#include "tools/diff/elements.h"
 #include "tools/diff/noise.h"
 #include "tools/diff/sources.h"
 #include "tools/diff/updates.h"
@@ -31,6 +34,9 @@ inline constexpr uint64_t kLeastForNorm = 256;
 /// The mean of an output in 16 bits that is made of equal values, in standard errors of rounding.
 /// Measured: 4.8.
 inline constexpr double kMeanLimit = 10;
+/// How far a stored element of a value that is made of equal values may be apart, beside the root
+/// mean square of all. Measured: 1.2.
+inline constexpr double kElementGain = 4;
 /// A gradient of a parameter is a sum, held against the norm of its terms. Measured: 19. In f32 it
 /// may be added up one by one over all rows: 270.
 inline constexpr double kGradientLimit = 32, kOwnGradientLimit = 1024;
@@ -45,6 +51,10 @@ enum class Exactness : uint8_t {
   kExact,   ///< nothing: both runs do the same, and repeat to the bit
   kInexact  ///< rounding
 };
+
+/// Compares the bytes of two values, where both traces hold them (snapshot_pairs.h).
+using CompareStored =
+    std::function<std::optional<ElementReport>(const ValueRecord& base, const ValueRecord& cand)>;
 
 class Births {
  public:
@@ -67,14 +77,18 @@ class Births {
   [[nodiscard]] std::optional<Comparison> judge_updates() const;
 
   void take_equal_step() { sources_.take_equal_step(); }
+  /// Further values that both traces hold are compared element by element.
+  void use_stored(CompareStored stored) { stored_ = std::move(stored); }
   /// Further products of f32 are rounded to the 10 bits of TF32.
   void use_tf32() { tf32_ = true; }
 
  private:
   struct Limits {
-    double rms = 0, norm = 0, mean = 0;
+    static constexpr double kNone = std::numeric_limits<double>::infinity();
+    double rms = kNone, norm = kNone, mean = kNone, element = kNone;
   };
 
+  [[nodiscard]] Apart measure_pair(const ValueView& base, const ValueView& cand) const;
   [[nodiscard]] double unit_of(const ValueRecord& record) const;
   [[nodiscard]] Limits limits_of(const ValueView& base, const ValueView& cand, const Apart& apart,
                                  const Difference& source) const;
@@ -93,6 +107,7 @@ class Births {
   Exactness exactness_;
   bool tf32_ = false;
   bool has_birth_ = false;  ///< behind it everything is apart, by no rounding
+  CompareStored stored_;    ///< may be empty
   Sources sources_;
   Updates updates_;
 };

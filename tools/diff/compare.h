@@ -42,6 +42,7 @@ namespace convtrace::diff {
   X(kRms, "rms difference")         \
   X(kNorm, "norm")                  \
   X(kMean, "mean")                  \
+  X(kElement, "element")            \
   X(kUpdate, "update")              \
   X(kNonFinite, "non-finite count") \
   X(kHash, "hash")                  \
@@ -86,6 +87,7 @@ struct Apart {
   double rms = 0;      ///< |a - b|: estimated from sketches, exact for tensors that are kept whole
   double norm = 0;     ///< ||a| - |b||
   double mean = 0;     ///< |mean(a) - mean(b)| in units of the root mean square
+  double element = 0;  ///< ElementReport::max_scaled, where both values are stored
   double size = 0;     ///< the larger norm itself
   uint64_t count = 0;  ///< finite elements
 };

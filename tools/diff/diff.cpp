@@ -131,14 +131,15 @@ class Diff {
     result_.exact = exact.exactness == Exactness::kExact;
     result_.why_exact = exact.why;
     RankDiff diff(pair.rank, names_, launches_, equal, rules_, exact.exactness, rows_);
+    SnapshotPairs stored(base->reader(), cand->reader());
+    diff.use_stored(
+        [&stored](const ValueRecord& a, const ValueRecord& b) { return stored.compare(a, b); });
     if (uses_tf32(base_file.meta) || uses_tf32(cand_file.meta)) diff.use_tf32();
     diff.run(*base, *cand, noise, [&] {
       if (on_progress_) on_progress_(done_ + base->position() + cand->position(), total_);
     });
     done_ += base_file.events + cand_file.events;
-    if (auto& root = diff.outcome().root) {
-      SnapshotPairs(base->reader(), cand->reader()).compare(*root);
-    }
+    if (auto& root = diff.outcome().root) stored.compare(*root);
     add_conditions(pair.rank, *base, *cand, diff.outcome());
     add_findings(result_.base_findings, base->findings(), pair.rank);
     add_findings(result_.cand_findings, cand->findings(), pair.rank);

@@ -25,8 +25,8 @@ uint64_t ulps_between(const std::byte* a, const std::byte* b, size_t width) {
 
 }  // namespace
 
-ElementComparer::ElementComparer(format::DType dtype)
-    : dtype_(dtype), width_(tools::component_bytes(dtype)) {
+ElementComparer::ElementComparer(format::DType dtype, double size)
+    : dtype_(dtype), width_(tools::component_bytes(dtype)), size_(size) {
   report_.has_ulps = format::number_class(dtype) == format::NumberClass::kFloat;
 }
 
@@ -56,7 +56,10 @@ void ElementComparer::add(double a, double b, const std::byte* a_bits, const std
   double relative = 0;
   if (numbers) {
     const double difference = std::abs(a - b);
-    relative = equal ? 0 : difference / std::max(std::abs(a), std::abs(b));
+    const double larger = std::max(std::abs(a), std::abs(b));
+    relative = equal ? 0 : difference / larger;
+    if (!equal) r.max_scaled = std::max(r.max_scaled, difference / std::max(larger, size_));
+    squares_ += difference * difference;
     r.max_abs = std::max(r.max_abs, difference);
     r.max_rel = std::max(r.max_rel, relative);
     dot_ += a * b;
@@ -74,6 +77,7 @@ void ElementComparer::add(double a, double b, const std::byte* a_bits, const std
 
 ElementReport ElementComparer::report() const {
   ElementReport report = report_;
+  report.distance = std::sqrt(squares_);
   const double norms = std::sqrt(base_norm_) * std::sqrt(cand_norm_);
   if (norms > 0) {
     report.cosine = std::clamp(dot_ / norms, -1.0, 1.0);

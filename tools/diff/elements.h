@@ -2,7 +2,7 @@
 /// @file elements.h
 /// Holds two stored values against each other, element by element.
 ///
-/// Place:    snapshot_pairs.h, for the few values that the report shows.
+/// Place:    snapshot_pairs.h, for values that statistics call rounding, and those of the report.
 /// Threads:  one owner thread.
 /// Source:   the measures that people who compare tensors ask for: largest errors, cosine, units in
 ///           the last place, share of elements within a relative error, the first that differs.
@@ -29,6 +29,9 @@ struct ElementReport {
   uint64_t differing = 0;    ///< NaN is equal to NaN, -0 to 0
   uint64_t not_numbers = 0;  ///< NaN or infinite in one run, something else in the other
   double max_abs = 0, max_rel = 0;
+  double distance = 0;  ///< norm of the differences of numbers
+  /// Largest |a - b| / max(|a|, |b|, the root mean square of the value).
+  double max_scaled = 0;
   double cosine = 1;                 ///< over the elements that are finite in both
   std::array<uint64_t, 3> within{};  ///< by kWithin
   bool has_ulps = false;             ///< a type of floating point
@@ -39,7 +42,8 @@ struct ElementReport {
 
 class ElementComparer {
  public:
-  explicit ElementComparer(format::DType dtype);
+  /// @param size  root mean square of the value: small elements are held against it.
+  explicit ElementComparer(format::DType dtype, double size = 0);
   /// Compares whole components of the next pieces of both values, which are equally long.
   void add(std::span<const std::byte> base, std::span<const std::byte> cand);
   [[nodiscard]] ElementReport report() const;
@@ -49,7 +53,8 @@ class ElementComparer {
 
   format::DType dtype_;
   size_t width_;
-  double dot_ = 0, base_norm_ = 0, cand_norm_ = 0;
+  double size_;
+  double squares_ = 0, dot_ = 0, base_norm_ = 0, cand_norm_ = 0;
   ElementReport report_;
 };
 

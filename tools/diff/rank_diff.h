@@ -90,6 +90,7 @@ class RankDiff {
 
   /// Products of f32 are rounded to the 10 bits of TF32.
   void use_tf32() { births_.use_tf32(); }
+  void use_stored(CompareStored stored) { births_.use_stored(std::move(stored)); }
 
   [[nodiscard]] RankOutcome& outcome() { return outcome_; }
 

@@ -57,7 +57,7 @@ class HtmlReport {
          << escape_markup(result_.base_path) << " against " << escape_markup(result_.cand_path)
          << "</p>\n<p>Compared " << quote_markup(compared_text(result_)) << ".</p>\n";
     for (const std::string& text : advice(result_)) paragraph(quote_markup(text));
-    paragraph(quote_markup(phase_text(result_.summaries)));
+    paragraph(quote_markup(phase_text(result_)));
     for (const std::string& text : rounding_lines(result_))
       paragraph("Rounding: " + quote_markup(text) + ".");
     paragraph(quote_markup(renamed_text(result_)));

@@ -302,7 +302,7 @@ Json json_report(const DiffResult& result) {
   json["step_offset"] = {{"steps", result.step_offset.steps},
                          {"why", text_or_null(result.step_offset.why)}};
   json["why_not_comparable"] = text_or_null(result.why_not_comparable);
-  json["phase"] = text_or_null(phase_text(result.summaries));
+  json["phase"] = text_or_null(phase_text(result));
   json["ranks"] = ranks_json(result.ranks);
   json["replicas"] = Json::array();
   for (const ReplicaParting& parting : result.replicas) {

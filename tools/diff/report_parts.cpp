@@ -76,6 +76,29 @@ std::string unknown_text(const DiffResult& result) {
   return "; of " + tools::counted(hashes, "value") + " only the hash is known, and it differs";
 }
 
+/// By phase: what it means that the root lies in it, since all before it agrees.
+const char* meaning_of(format::Phase phase) {
+  switch (phase) {
+    case format::Phase::kData:
+      return "the data differ: look at the data loader, its seed and its order";
+    case format::Phase::kForward:
+      return "the forward pass differs, on equal data";
+    case format::Phase::kLoss:
+      return "the forward pass agrees, the loss does not: look at the loss function";
+    case format::Phase::kRecompute:
+      return "forward and loss agree, what is computed again for the backward pass does not";
+    case format::Phase::kBackward:
+      return "forward and loss agree, the gradients do not: look at the backward pass";
+    case format::Phase::kCommunication:
+      return "what each rank computes agrees, what they exchange does not";
+    case format::Phase::kOptimizer:
+      return "neither loss nor gradients differ, the updated weights do: look at the optimizer";
+    case format::Phase::kEvaluation:
+      return "evaluation differs, training does not: look at the data evaluated on";
+  }
+  return "";
+}
+
 }  // namespace
 
 std::string place_text(const RecordReport& record, bool with_rank) {
@@ -122,7 +145,8 @@ std::string root_sentence(const RootReport& root) {
     default:
       break;
   }
-  if (record.phase == format::Phase::kData && !root.came_in) return "the runs were given different data";
+  if (record.phase == format::Phase::kData && !root.came_in)
+    return "the runs were given different data";
   if (record.phase == format::Phase::kOptimizer) {
     return std::string("no gradient differs, the updated parameter does") +
            (root.vectors_only
@@ -132,6 +156,15 @@ std::string root_sentence(const RootReport& root) {
   }
   if (root.came_in) return between_sentence(root);
   return result_sentence(record.comparison.worst_input);
+}
+
+std::string phase_text(const DiffResult& result) {
+  if (!result.root) return "";
+  const RecordReport& record = result.root->record;
+  // What a criterion is given is made by the forward pass.
+  const bool is_made = record.phase == format::Phase::kData && result.root->came_in;
+  return "step " + std::to_string(record.step) + ": " +
+         meaning_of(is_made ? format::Phase::kForward : record.phase);
 }
 
 std::vector<StepRow> step_rows(const DiffResult& result, uint32_t around) {

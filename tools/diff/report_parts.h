@@ -30,6 +30,8 @@ struct StatRow {
 
 /// What happened at the root, one sentence.
 [[nodiscard]] std::string root_sentence(const RootReport& root);
+/// Step and phase of the root, and what that means; "" without a root.
+[[nodiscard]] std::string phase_text(const DiffResult& result);
 /// How the elements of two stored values differ, a line each; none where they were not stored.
 [[nodiscard]] std::vector<std::string> element_lines(const RecordReport& record);
 /// Loss and norm of all gradients of the steps around the root, in its rank.
@@ -50,7 +52,8 @@ struct StepRow {
 /// "they differ by 5 % of their size (rms difference), tolerance used 0.1 % ...; 0.05 would have
 /// passed"; "" if no number says it.
 [[nodiscard]] std::string tolerance_text(const RecordReport& record);
-/// "the candidate is 8 times the baseline, but for 0.1 %": by the sketches; "" if it is no multiple.
+/// "the candidate is 8 times the baseline, but for 0.1 %": by the sketches; "" if it is no
+/// multiple.
 [[nodiscard]] std::string factor_text(const RecordReport& record);
 /// What agrees before the root: "12 values matched; all earlier steps are the same bit by bit".
 /// @pre there is a root.

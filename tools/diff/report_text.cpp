@@ -191,7 +191,7 @@ class TextReport {
         rows, [](const StepRow& row) { return !row.base_loss.empty() || !row.base_norm.empty(); });
     if (!any) return;
     out_ << "\n";
-    line("steps  ", phase_text(result_.summaries), "1");
+    line("steps  ", phase_text(result_), "1");
     std::vector<std::vector<std::string>> cells = {
         {"step", "loss", "| candidate", "gradient norm", "| candidate"}};
     for (const StepRow& row : rows) {

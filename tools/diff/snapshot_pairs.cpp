@@ -4,54 +4,55 @@
 #include "tools/common/element.h"
 
 namespace convtrace::diff {
-namespace {
 
-reader::Snapshots snapshots_of(const reader::TraceReader& trace) {
-  const reader::TraceContainer& container = trace.container();
-  return {container.source(), container.records()};
-}
-
-bool stored(const SideReport& side) {
-  return side.capture == format::Capture::kSnapshot && side.bytes != 0;
-}
-
-}  // namespace
-
-SnapshotPairs::SnapshotPairs(const reader::TraceReader& base, const reader::TraceReader& cand)
-    : base_(snapshots_of(base)), cand_(snapshots_of(cand)) {}
-
-void SnapshotPairs::compare(RootReport& root) {
-  compare(root.record);
-  if (root.consumer) compare(*root.consumer);
-  if (root.effect) compare(*root.effect);
-  for (RecordReport& record : root.around) compare(record);
-}
-
-void SnapshotPairs::compare(RecordReport& record) {
-  const SideReport& a = record.base;
-  const SideReport& b = record.cand;
-  const bool alike = a.dtype == b.dtype && a.bytes == b.bytes && a.stats.hash != b.stats.hash;
-  const bool numbers = format::number_class(a.dtype) != format::NumberClass::kBytes;
-  if (!stored(a) || !stored(b) || !alike || !numbers) return;
-  const std::vector<std::byte> base = read(base_, a);
-  const std::vector<std::byte> cand = read(cand_, b);
-  if (base.empty() || base.size() != cand.size()) return;
-  ElementComparer comparer(a.dtype);
-  comparer.add(base, cand);
-  record.elements = comparer.report();
-  record.elements->count = a.bytes / tools::component_bytes(a.dtype);
-}
-
-std::vector<std::byte> SnapshotPairs::read(reader::Snapshots& from, const SideReport& side) {
+std::vector<std::byte> SnapshotPairs::Side::read(const format::ContentId& content) {
+  if (!snapshots_) {
+    const reader::TraceContainer& container = trace_.container();
+    snapshots_.emplace(container.source(), container.records());
+  }
   std::vector<std::byte> bytes;
   bool too_large = false;
-  const Status status = from.read({side.stats.hash, side.bytes}, [&](Bytes part) {
+  const Status status = snapshots_->read(content, [&](Bytes part) {
     too_large = part.size() > kMaxValueBytes - bytes.size();
     if (!too_large) bytes.insert(bytes.end(), part.begin(), part.end());
     return !too_large;
   });
   if (!status.ok() && !too_large) bytes.clear();
   return bytes;
+}
+
+template <typename Value>
+std::optional<ElementReport> SnapshotPairs::compare_values(const Value& a, const Value& b) {
+  const auto stored = [](const Value& value) {
+    return value.capture == format::Capture::kSnapshot && value.bytes != 0;
+  };
+  const bool alike = a.dtype == b.dtype && a.bytes == b.bytes && a.stats.hash != b.stats.hash;
+  const bool numbers = format::number_class(a.dtype) != format::NumberClass::kBytes;
+  if (!stored(a) || !stored(b) || !alike || !numbers) return std::nullopt;
+  const std::vector<std::byte> base = base_.read({a.stats.hash, a.bytes});
+  const std::vector<std::byte> cand = cand_.read({b.stats.hash, b.bytes});
+  if (base.empty() || base.size() != cand.size()) return std::nullopt;
+  const double norm = std::max(a.stats.l2, b.stats.l2);
+  ElementComparer comparer(a.dtype, rms_of(norm, std::min(a.stats.finite, b.stats.finite)));
+  comparer.add(base, cand);
+  ElementReport report = comparer.report();
+  report.count = a.bytes / tools::component_bytes(a.dtype);
+  return report;
+}
+
+std::optional<ElementReport> SnapshotPairs::compare(const ValueRecord& base,
+                                                    const ValueRecord& cand) {
+  return compare_values(base, cand);
+}
+
+void SnapshotPairs::compare(RootReport& root) {
+  const auto fill = [this](RecordReport& record) {
+    record.elements = compare_values(record.base, record.cand);
+  };
+  fill(root.record);
+  if (root.consumer) fill(*root.consumer);
+  if (root.effect) fill(*root.effect);
+  for (RecordReport& record : root.around) fill(record);
 }
 
 }  // namespace convtrace::diff

@@ -3,35 +3,6 @@
 #include <algorithm>
 
 namespace convtrace::diff {
-namespace {
-
-using format::Phase;
-
-Class worst_of(const StepSummary& summary, Phase phase) {
-  return summary.worst[static_cast<size_t>(phase)];
-}
-
-/// Phases in the order in which a step goes through them, and what a divergence in each means when
-/// none before it diverges.
-struct Meaning {
-  Phase phase;
-  const char* text;
-};
-constexpr Meaning kMeanings[] = {
-    {Phase::kData, "the data differ: look at the data loader, its seed and its order"},
-    {Phase::kForward, "the forward pass differs, on equal data"},
-    {Phase::kLoss, "the forward pass agrees, the loss does not: look at the loss function"},
-    {Phase::kRecompute,
-     "forward and loss agree, what is computed again for the backward pass does not"},
-    {Phase::kBackward, "forward and loss agree, the gradients do not: look at the backward pass"},
-    {Phase::kCommunication, "what each rank computes agrees, what they exchange does not"},
-    {Phase::kOptimizer,
-     "neither loss nor gradients differ, the updated weights do: look at the optimizer"},
-    {Phase::kEvaluation, "evaluation differs, training does not: look at the data evaluated on"},
-};
-
-}  // namespace
-
 StepSummary summary_of(const StepRecords& base, const StepRecords& cand, const Alignment& alignment,
                        const std::vector<Comparison>& comparisons) {
   StepSummary summary;
@@ -52,21 +23,6 @@ StepSummary summary_of(const StepRecords& base, const StepRecords& cand, const A
     }
   }
   return summary;
-}
-
-std::string phase_text(const std::vector<StepSummary>& summaries) {
-  const StepSummary* first = nullptr;
-  for (const StepSummary& summary : summaries) {
-    const bool diverges =
-        std::ranges::any_of(summary.worst, [](Class c) { return c >= Class::kDiverged; });
-    if (diverges && (first == nullptr || summary.step < first->step)) first = &summary;
-  }
-  if (first == nullptr) return "";
-  for (const Meaning& meaning : kMeanings) {
-    if (worst_of(*first, meaning.phase) < Class::kDiverged) continue;
-    return "step " + std::to_string(first->step) + ": " + meaning.text;
-  }
-  return "";
 }
 
 }  // namespace convtrace::diff

@@ -34,8 +34,4 @@ struct StepSummary {
                                      const Alignment& alignment,
                                      const std::vector<Comparison>& comparisons);
 
-/// @return the first step in which a phase diverges, in words: what agreed before it and what it
-/// means; "" if none does.
-[[nodiscard]] std::string phase_text(const std::vector<StepSummary>& summaries);
-
 }  // namespace convtrace::diff

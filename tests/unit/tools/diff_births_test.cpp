@@ -300,6 +300,26 @@ TEST_CASE("births: a trace without sketches is judged by its samples and average
   CHECK(where(compared(plain(0), plain(0.1))).scope == "b");
 }
 
+TEST_CASE("births: a single element that is stored in both runs", "[diff][births][elements]") {
+  // Of 16384 elements one is off by 0.001, which is half of what rounding may be in all of them.
+  const auto chain_of = [](double error, float fault, format::Capture capture) {
+    Run run = chain(0, error);
+    Item& output = run.at(0, "b", "output:0");
+    output.values = noisy(error, 1, 16384);
+    output.values[77] += fault;
+    output.capture = capture;
+    return run;
+  };
+  const auto found = [&](float fault, format::Capture capture) {
+    return compared(chain_of(0, 0, capture), chain_of(20 * kF32, fault, capture));
+  };
+  CHECK(found(0.001F, format::Capture::kStats).verdict == Verdict::kSame);
+  CHECK(found(0, format::Capture::kSnapshot).verdict == Verdict::kSame);
+  const DiffResult result = found(0.001F, format::Capture::kSnapshot);
+  CHECK(where(result) == Where{0, Phase::kForward, "b", "output:0"});
+  CHECK(result.root->record.comparison.field == diff::Field::kElement);
+}
+
 // A network of which the truth is known: each module makes of its inputs what they are, with a
 // gain, and rounding; one of them has a fault, or none.
 TEST_CASE("births: a random model of births and passings-on", "[diff][births][random]") {
