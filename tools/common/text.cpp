@@ -106,6 +106,15 @@ std::string device_text(format::Device device) {
   return "other:" + std::to_string(device.index);
 }
 
+std::vector<std::string> stack_texts(const format::Definitions& definitions,
+                                     format::StackId stack) {
+  std::vector<std::string> frames;
+  for (const format::StringId frame : definitions.stack(stack)) {
+    frames.emplace_back(definitions.text(frame));
+  }
+  return frames;
+}
+
 std::string uuid_text(const std::array<uint8_t, 16>& uuid) {
   constexpr char kDigits[] = "0123456789abcdef";
   std::string text;

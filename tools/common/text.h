@@ -6,8 +6,10 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "format/base/status.h"
+#include "format/definitions.h"
 #include "format/events.h"
 
 namespace convtrace::tools {
@@ -29,6 +31,9 @@ namespace convtrace::tools {
 /// @return the C++ name of a mangled symbol, or `name` itself. Not escaped.
 [[nodiscard]] std::string demangled(std::string_view name);
 
+/// @return the frames of a stack as recorded, innermost first.
+[[nodiscard]] std::vector<std::string> stack_texts(const format::Definitions& definitions,
+                                                   format::StackId stack);
 /// @return 32 hexadecimal digits.
 [[nodiscard]] std::string uuid_text(const std::array<uint8_t, 16>& uuid);
 /// @return "cpu", "cuda:0"; "other:0" for what is neither.

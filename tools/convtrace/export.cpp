@@ -4,7 +4,7 @@
 #include <cstring>
 #include <utility>
 
-#include "tools/convtrace/execute.h"
+#include "tools/common/execute.h"
 #include "tools/convtrace/tree.h"
 
 namespace convtrace::tools {

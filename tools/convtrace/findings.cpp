@@ -6,11 +6,12 @@
 
 #include "format/judge/trace_judge.h"
 #include "tools/common/stories.h"
+#include "tools/common/symbols.h"
+#include "tools/common/text.h"
 #include "tools/convtrace/commands.h"
 #include "tools/convtrace/output.h"
 #include "tools/convtrace/record_json.h"
 #include "tools/convtrace/record_text.h"
-#include "tools/convtrace/symbols.h"
 #include "tools/convtrace/trace_input.h"
 
 namespace convtrace::tools {
@@ -23,14 +24,14 @@ constexpr size_t kLinesShown = 20;
 class Listing {
  public:
   Listing(const reader::TraceReader& trace, bool json)
-      : trace_(trace), symbols_(trace.meta(), trace.definitions()), json_(json) {}
+      : trace_(trace), symbols_(trace.meta()), json_(json) {}
 
   /// @param slot  of a finding whose slot has no number in the trace.
   void add(const format::Finding& finding, const std::optional<std::string>& slot = {}) {
     if (finding.level == format::Level::kError && !finding.suppressed) ++errors_;
-    const Stacks stacks{.alloc = symbols_.frames(finding.alloc_stack),
-                        .launch = symbols_.frames(finding.launch_stack),
-                        .free = symbols_.frames(finding.free_stack)};
+    const Stacks stacks{.alloc = frames_of(finding.alloc_stack),
+                        .launch = frames_of(finding.launch_stack),
+                        .free = frames_of(finding.free_stack)};
     parts_.push_back(part_of(finding, slot));
     if (!json_) {
       paragraphs_.push_back(finding_paragraph(finding, stacks, trace_.definitions()));
@@ -43,12 +44,16 @@ class Listing {
   }
   [[nodiscard]] ExitCode finish(ExitCode state, const std::string& path) {
     write();
-    symbols_.report(path);
+    for (const std::string& line : symbols_.obstacles()) complain(path, line);
     if (state != ExitCode::kClean) return output_.finish(state);
     return output_.finish(errors_ == 0 ? ExitCode::kClean : ExitCode::kFindings);
   }
 
  private:
+  [[nodiscard]] std::vector<std::string> frames_of(format::StackId stack) {
+    return symbols_.frames(stack_texts(trace_.definitions(), stack));
+  }
+
   [[nodiscard]] StoryPart part_of(const format::Finding& finding,
                                   const std::optional<std::string>& slot) const {
     const format::Definitions& names = trace_.definitions();

@@ -10,7 +10,7 @@
 #include "tools/common/reference.h"
 #include "tools/common/usage.h"
 #include "tools/convtrace/doctor/doctor.h"
-#include "tools/convtrace/execute.h"
+#include "tools/common/execute.h"
 #include "tools/convtrace/export.h"
 #include "tools/convtrace/mindspore.h"
 #include "tools/convtrace/output.h"

@@ -10,6 +10,8 @@
 #include <fstream>
 #include <sstream>
 
+#include "tools/common/child.h"
+
 namespace convtrace::tools {
 namespace fs = std::filesystem;
 namespace {
@@ -91,19 +93,6 @@ std::string python_of_script(const fs::path& path) {
 }
 
 }  // namespace
-
-fs::path find_program(const std::string& word) {
-  std::error_code error;
-  const auto usable = [&](const fs::path& path) {
-    return fs::is_regular_file(path, error) && access(path.c_str(), X_OK) == 0;
-  };
-  if (word.find('/') != std::string::npos) return usable(word) ? fs::path(word) : fs::path();
-  const char* const path_list = std::getenv("PATH");
-  std::istringstream folders(path_list == nullptr ? "" : path_list);
-  for (std::string folder; std::getline(folders, folder, ':');)
-    if (const fs::path path = fs::path(folder) / word; usable(path)) return path;
-  return {};
-}
 
 std::string preload_obstacle(const fs::path& program) {
   struct stat about {};

@@ -12,9 +12,6 @@
 
 namespace convtrace::tools {
 
-/// As a shell finds it in PATH; empty if there is no such program.
-[[nodiscard]] std::filesystem::path find_program(const std::string& word);
-
 /// @return why the loader does not take the preload library into it: "is linked statically: ...";
 /// empty if it does.
 [[nodiscard]] std::string preload_obstacle(const std::filesystem::path& program);

@@ -22,14 +22,6 @@ Json kernel_json(const Definitions& definitions, format::KernelId id) {
   return id ? text_json(definitions, definitions.kernel(id).name) : Json();
 }
 
-Json stack_json(const Definitions& definitions, format::StackId id) {
-  Json frames = Json::array();
-  for (const format::StringId frame : definitions.stack(id)) {
-    frames.push_back(definitions.text(frame));
-  }
-  return frames;
-}
-
 Json value_json(const format::ValueId& value) {
   return {{"storage", value.storage},
           {"offset", value.offset},
@@ -154,9 +146,9 @@ class Filler {
     json_["bytes"] = e.bytes;
     json_["value"] = value_json(e.value);
     json_["message"] = e.message;
-    json_["stacks"] = {{"alloc", stack_json(definitions_, e.alloc_stack)},
-                       {"launch", stack_json(definitions_, e.launch_stack)},
-                       {"free", stack_json(definitions_, e.free_stack)}};
+    json_["stacks"] = {{"alloc", stack_texts(definitions_, e.alloc_stack)},
+                       {"launch", stack_texts(definitions_, e.launch_stack)},
+                       {"free", stack_texts(definitions_, e.free_stack)}};
     json_["suppressed"] = e.suppressed;
   }
 
@@ -207,7 +199,7 @@ class Filler {
     } else if (e.moment == Moment::kStack && e.slot) {
       json_["slot"] = text_json(definitions_, e.slot);
     }
-    json_["stack"] = stack_json(definitions_, e.stack);
+    json_["stack"] = stack_texts(definitions_, e.stack);
   }
 
   void operator()(const format::Fact& e) {
@@ -230,7 +222,7 @@ class Filler {
     json_["source"] = to_string(e.source);
     json_["stream"] = e.stream;
     json_["device"] = device_text(e.device);
-    json_["stack"] = stack_json(definitions_, e.stack);
+    json_["stack"] = stack_texts(definitions_, e.stack);
   }
 
   Json& json_;

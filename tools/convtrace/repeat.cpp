@@ -17,7 +17,7 @@
 #include "tools/common/escape.h"
 #include "tools/common/json.h"
 #include "tools/common/text.h"
-#include "tools/convtrace/execute.h"
+#include "tools/common/execute.h"
 #include "tools/convtrace/output.h"
 #include "tools/convtrace/repeat_advice.h"
 #include "tools/convtrace/run.h"

@@ -12,8 +12,9 @@
 
 #include "format/settings/controls.h"
 #include "format/settings/run_mark.h"
+#include "tools/common/child.h"
 #include "tools/common/escape.h"
-#include "tools/convtrace/execute.h"
+#include "tools/common/execute.h"
 #include "tools/convtrace/output.h"
 #include "tools/convtrace/program.h"
 #include "tools/convtrace/tree.h"

@@ -6,6 +6,7 @@
 
 #include "reader/step_sums.h"
 #include "tools/common/escape.h"
+#include "tools/common/symbols.h"
 #include "tools/common/text.h"
 #include "tools/diff/cause.h"
 #include "tools/diff/equal_steps.h"
@@ -50,14 +51,14 @@ class Diff {
                               base_.unreadable.end());
     result_.incomplete.insert(result_.incomplete.end(), cand_.unreadable.begin(),
                               cand_.unreadable.end());
-    const std::vector<RankPair> pairs = pair_ranks(base_, cand_, rules_.base_rank);
-    many_ranks_ = pairs.size() > 1;
+    pairs_ = pair_ranks(base_, cand_, rules_.base_rank);
+    many_ranks_ = pairs_.size() > 1;
     for (const TraceSet* set : {&base_, &cand_}) {
       for (const TraceFile& file : set->files) total_ += file.events;
     }
     asks_for_other_steps_ = setting_differs("setting.CONVTRACE_STEPS");
     asks_for_other_ranks_ = setting_differs("setting.CONVTRACE_RANKS");
-    for (const RankPair& pair : pairs) {
+    for (const RankPair& pair : pairs_) {
       if (!compare_rank(pair, error)) return false;
     }
     number_stories(result_.base_findings);
@@ -343,6 +344,20 @@ class Diff {
     return "";
   }
 
+  /// Frames of the one finding that the report shows whole get names.
+  void find_cause() {
+    result_.cause = diff::find_cause(*result_.root, result_.base_findings, result_.cand_findings);
+    if (!result_.cause) return;
+    FindingReport& finding = result_.cause->finding;
+    const bool in_cand = result_.cause->in_cand;
+    const RankPair& pair = *std::ranges::find(pairs_, finding.rank, &RankPair::rank);
+    const TraceSet& run = in_cand ? cand_ : base_;
+    tools::Symbols symbols(run.files[static_cast<size_t>(in_cand ? pair.cand : pair.base)].meta);
+    for (auto* stack : {&finding.alloc_stack, &finding.launch_stack, &finding.free_stack}) {
+      *stack = symbols.frames(*stack);
+    }
+  }
+
   void decide() {
     result_.facts = facts_.differences();
     if (auto setting = setting_root(result_)) result_.root = std::move(setting);
@@ -358,7 +373,7 @@ class Diff {
       result_.root.reset();
     } else if (result_.root) {
       result_.verdict = Verdict::kDiverged;
-      result_.cause = find_cause(*result_.root, result_.base_findings, result_.cand_findings);
+      find_cause();
     } else if (!result_.incomplete.empty() && !allow_incomplete_) {
       result_.verdict = Verdict::kIncomplete;
     } else if (result_.base_findings.errors + result_.cand_findings.errors != 0) {
@@ -375,6 +390,7 @@ class Diff {
   LaunchKeys launches_;
   TraceSet base_, cand_;
   std::vector<TraceSet> noise_;
+  std::vector<RankPair> pairs_;
   ReplicaCheck base_replicas_, cand_replicas_;
   FactDiff facts_;
   bool many_ranks_ = false;

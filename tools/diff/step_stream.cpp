@@ -4,6 +4,8 @@
 #include <tuple>
 #include <variant>
 
+#include "tools/common/text.h"
+
 namespace convtrace::diff {
 namespace {
 
@@ -229,9 +231,9 @@ void StepStream::take(const format::Finding& event) {
                             .bytes = event.bytes,
                             .storage = event.value.storage,
                             .generation = event.value.generation,
-                            .alloc_stack = stack_of(event.alloc_stack),
-                            .launch_stack = stack_of(event.launch_stack),
-                            .free_stack = stack_of(event.free_stack)});
+                            .alloc_stack = tools::stack_texts(texts, event.alloc_stack),
+                            .launch_stack = tools::stack_texts(texts, event.launch_stack),
+                            .free_stack = tools::stack_texts(texts, event.free_stack)});
 }
 
 void StepStream::take(const format::Op& event) {
@@ -277,13 +279,6 @@ bool StepStream::leaves_unwritten(StringId op) {
   std::optional<bool>& known = unwritten_[op.value];
   if (!known) known = diff::leaves_unwritten(reader_->definitions().text(op));
   return *known;
-}
-
-std::vector<std::string> StepStream::stack_of(format::StackId local) const {
-  std::vector<std::string> frames;
-  const format::Definitions& texts = reader_->definitions();
-  for (const StringId frame : texts.stack(local)) frames.emplace_back(texts.text(frame));
-  return frames;
 }
 
 }  // namespace convtrace::diff

@@ -89,7 +89,6 @@ class StepStream {
   format::StringId shared_family(format::KernelId local);
   const Slot& shared_slot(format::StringId local);
   bool leaves_unwritten(format::StringId op);
-  std::vector<std::string> stack_of(format::StackId local) const;
 
   std::unique_ptr<reader::TraceReader> reader_;
   format::Definitions& names_;

@@ -1,5 +1,6 @@
 #include <filesystem>
 
+#include "tools/common/child.h"
 #include "tools/convtrace/doctor/check.h"
 #include "tools/convtrace/program.h"
 

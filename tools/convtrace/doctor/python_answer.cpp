@@ -2,7 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "tools/convtrace/child.h"
+#include "tools/common/child.h"
 
 namespace convtrace::tools::doctor {
 namespace {

@@ -1,4 +1,4 @@
-#include "tools/convtrace/symbols.h"
+#include "tools/common/symbols.h"
 
 #include <sys/stat.h>
 
@@ -7,10 +7,8 @@
 #include <fstream>
 
 #include "format/base/build_id.h"
+#include "tools/common/child.h"
 #include "tools/common/json.h"
-#include "tools/convtrace/child.h"
-#include "tools/convtrace/program.h"
-#include "tools/convtrace/trace_input.h"
 
 namespace convtrace::tools {
 namespace {
@@ -102,10 +100,8 @@ struct Symbols::Frame {
   }
 };
 
-Symbols::Symbols(const format::TraceMeta& meta, const format::Definitions& definitions)
-    : definitions_(definitions),
-      start_ns_(meta.start_realtime_ns),
-      addr2line_(find_program("addr2line")) {
+Symbols::Symbols(const format::TraceMeta& meta)
+    : start_ns_(meta.start_realtime_ns), addr2line_(find_program("addr2line")) {
   for (const auto& [name, value] : meta.facts) {
     const size_t space = value.find(' ');
     if (!name.starts_with(kFact) || space == std::string::npos) continue;
@@ -115,18 +111,17 @@ Symbols::Symbols(const format::TraceMeta& meta, const format::Definitions& defin
   }
 }
 
-std::vector<std::string> Symbols::frames(format::StackId stack) {
+std::vector<std::string> Symbols::frames(std::span<const std::string> stack) {
   std::map<std::string, std::vector<Frame>> unknown;  // by library
-  for (const format::StringId id : definitions_.stack(stack)) {
-    const std::string_view text = definitions_.text(id);
+  for (const std::string& text : stack) {
     if (known_.contains(text)) continue;
-    known_.emplace(text, std::vector<std::string>{std::string(text)});
+    known_.emplace(text, std::vector<std::string>{text});
     if (std::optional<Frame> frame = parse(text)) unknown[frame->library].push_back(*frame);
   }
   for (const auto& [library, frames] : unknown) name(frames);
   std::vector<std::string> all;
-  for (const format::StringId id : definitions_.stack(stack)) {
-    const std::vector<std::string>& texts = known_.find(definitions_.text(id))->second;
+  for (const std::string& text : stack) {
+    const std::vector<std::string>& texts = known_.find(text)->second;
     all.insert(all.end(), texts.begin(), texts.end());
   }
   return all;
@@ -192,11 +187,13 @@ void Symbols::name(const std::vector<Frame>& frames) {
   }
 }
 
-void Symbols::report(const std::string& trace) const {
+std::vector<std::string> Symbols::obstacles() const {
+  std::vector<std::string> lines;
   for (const std::string& name : unnamed_) {
     const std::string& why = *libraries_.find(name)->second.obstacle;
-    if (!why.empty()) complain(trace, "functions of " + name + " have no names: " + why);
+    if (!why.empty()) lines.push_back("functions of " + name + " have no names: " + why);
   }
+  return lines;
 }
 
 }  // namespace convtrace::tools

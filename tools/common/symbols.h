@@ -8,33 +8,32 @@
 /// Safety:   a file that is not the one of the run would give wrong names: its build id must be
 ///           the recorded one; without one it must not have changed since the trace began.
 /// Threads:  one.
-/// Errors:   what cannot be named stays as recorded; report() says why.
+/// Errors:   what cannot be named stays as recorded; obstacles() says why.
 
 #include <map>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "format/definitions.h"
 #include "format/meta.h"
 
 namespace convtrace::tools {
 
 class Symbols {
  public:
-  /// @param definitions  borrowed.
-  Symbols(const format::TraceMeta& meta, const format::Definitions& definitions);
+  explicit Symbols(const format::TraceMeta& meta);
 
-  /// @return the frames of a stack, innermost first: "my_op(at::Tensor) at /src/ops.cpp:12
-  /// (ops.so+0x1234)". An inlined function is a frame of its own. Starts programs, the first time
-  /// that a frame is asked for.
-  [[nodiscard]] std::vector<std::string> frames(format::StackId stack);
+  /// @param stack  frames as recorded, innermost first.
+  /// @return the frames with names: "my_op(at::Tensor) at /src/ops.cpp:12 (ops.so+0x1234)". An
+  /// inlined function is a frame of its own. Starts programs, the first time that a frame is asked
+  /// for.
+  [[nodiscard]] std::vector<std::string> frames(std::span<const std::string> stack);
 
-  /// One line on stderr for each library whose functions could have had names.
-  /// @param trace  file that it is said of.
-  void report(const std::string& trace) const;
+  /// @return why, a line for each library whose functions could have had names.
+  [[nodiscard]] std::vector<std::string> obstacles() const;
 
  private:
   struct Library {
@@ -48,7 +47,6 @@ class Symbols {
   [[nodiscard]] std::optional<Frame> parse(std::string_view text) const;
   [[nodiscard]] std::string obstacle(const Library& library) const;
 
-  const format::Definitions& definitions_;
   uint64_t start_ns_;  ///< of the trace, in real time
   std::string addr2line_;
   std::map<std::string, Library, std::less<>> libraries_;

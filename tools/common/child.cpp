@@ -1,4 +1,4 @@
-#include "tools/convtrace/child.h"
+#include "tools/common/child.h"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -7,8 +7,9 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <sstream>
 
-#include "tools/convtrace/execute.h"
+#include "tools/common/execute.h"
 
 namespace convtrace::tools {
 namespace {
@@ -44,6 +45,21 @@ bool read_all(int in, Clock::time_point end, std::string& text) {
 }
 
 }  // namespace
+
+std::filesystem::path find_program(const std::string& word) {
+  std::error_code error;
+  const auto usable = [&](const std::filesystem::path& path) {
+    return std::filesystem::is_regular_file(path, error) && access(path.c_str(), X_OK) == 0;
+  };
+  if (word.find('/') != std::string::npos)
+    return usable(word) ? std::filesystem::path(word) : std::filesystem::path();
+  const char* const path_list = std::getenv("PATH");
+  std::istringstream folders(path_list == nullptr ? "" : path_list);
+  for (std::string folder; std::getline(folders, folder, ':');)
+    if (const std::filesystem::path path = std::filesystem::path(folder) / word; usable(path))
+      return path;
+  return {};
+}
 
 std::optional<std::string> answer_of(const std::vector<std::string>& words,
                                      std::chrono::milliseconds limit) {
