@@ -20,6 +20,8 @@ OTHERS = {"gpt": ("flip", "avx2", "explicit", "fused"), "conv": ("flip", "avx2",
           "lstm": ("threads", "blas", "simd", "unfused", "split", "flip", "avx2", "fused")}
 HELD_OUT = {"encoder": ("unfused", "threads"), "resnet": ("simd", "blas"), "gru": ("split", "avx2"), "tied": ("flip", "threads"),
             "unet": ("split", "blas")}
+FRESH = {"vision": ("split", "unfused"), "recommender": ("threads", "flip"), "graph": ("flip", "simd"), "mixer": ("split", "blas"),
+         "wave": ("blas", "avx2"), "denoiser": ("blas", "split")}
 BESIDE = ("plain", "split")
 
 
@@ -56,7 +58,7 @@ def planted():
 
 
 CASES = (*planted(), *rounding("design", {"gpt": DESIGN, "conv": DESIGN}), *rounding("others", OTHERS), *rounding("held_out", HELD_OUT),
-         Case("held_out", "gru", "autocast", "threads"))
+         *rounding("fresh", FRESH), Case("held_out", "gru", "autocast", "threads"))
 
 
 # What CI looks at: about twenty runs.
