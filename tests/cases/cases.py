@@ -20,8 +20,10 @@ OTHERS = {"gpt": ("flip", "avx2", "explicit", "fused"), "conv": ("flip", "avx2",
           "lstm": ("threads", "blas", "simd", "unfused", "split", "flip", "avx2", "fused")}
 HELD_OUT = {"encoder": ("unfused", "threads"), "resnet": ("simd", "blas"), "gru": ("split", "avx2"), "tied": ("flip", "threads"),
             "unet": ("split", "blas")}
-FRESH = {"vision": ("split", "unfused"), "recommender": ("threads", "flip"), "graph": ("flip", "simd"), "mixer": ("split", "blas"),
-         "wave": ("blas", "avx2"), "denoiser": ("blas", "split")}
+HELD_OUT_2 = {"vision": ("split", "unfused"), "recommender": ("threads", "flip"), "graph": ("flip", "simd"), "mixer": ("split", "blas"),
+              "wave": ("blas", "avx2"), "denoiser": ("blas", "split")}
+HELD_OUT_3 = {"stack": ("split", "simd"), "decoder": ("unfused", "flip"), "both": ("threads", "avx2"), "mixture": ("split", "blas"),
+              "twins": ("flip", "simd"), "regions": ("blas", "split")}
 BESIDE = ("plain", "split")
 
 
@@ -58,7 +60,7 @@ def planted():
 
 
 CASES = (*planted(), *rounding("design", {"gpt": DESIGN, "conv": DESIGN}), *rounding("others", OTHERS), *rounding("held_out", HELD_OUT),
-         *rounding("fresh", FRESH), Case("held_out", "gru", "autocast", "threads"))
+         *rounding("held_out_2", HELD_OUT_2), *rounding("held_out_3", HELD_OUT_3), Case("held_out", "gru", "autocast", "threads"))
 
 
 # What CI looks at: about twenty runs.

@@ -24,6 +24,11 @@ bool is_scalar_result(const ValueRecord& record) {
          (record.kind == SlotKind::kOutput && record.stats.count == 1);
 }
 
+bool is_gradient(const ValueRecord& record) {
+  return record.kind == SlotKind::kGradOutput || record.kind == SlotKind::kGradInput ||
+         record.kind == SlotKind::kGrad;
+}
+
 }  // namespace
 
 double Births::unit_of(const ValueRecord& record) const {
@@ -58,15 +63,16 @@ Births::Limits Births::limits_of(const ValueView& base, const ValueView& cand, c
   const ValueRecord& record = base.record;
   if (is_scalar_result(record)) return loss_limits(apart, source);
   const double unit = std::max({unit_of(record), unit_of(cand.record), source.unit});
-  if (record.kind == SlotKind::kGrad) {
+  const double kink = is_gradient(record) ? kKinkGain * std::sqrt(sources_.forward().rms) : 0;
+  if (sources_.is_summed_gradient(record)) {
     const double terms = std::max(sources_.summed_norm(record), apart.size);
     const double scale = apart.size > 0 ? terms / apart.size : 1;
     const double own = is_narrow(unit) ? kGradientLimit : kOwnGradientLimit;
-    const double limit = scale * std::max(kGain * source.rms, own * unit);
+    const double limit = scale * std::max({kGain * source.rms, own * unit, kink});
     return {.rms = limit, .norm = limit};
   }
   const double own = tau_of(unit) * unit;
-  Limits limits{.rms = std::max(kGain * source.rms, own)};
+  Limits limits{.rms = std::max({kGain * source.rms, own, kink})};
   if (source.equal) limits.element = kElementGain * own;
   if (apart.count >= kLeastForNorm) {
     limits.norm = kNormGain * std::max(source.rms, kNormShare * own);

@@ -212,6 +212,14 @@ double Sources::of_gradient(const ValueRecord& parameter) const {
   return found == gradients_.end() ? 0 : found->second;
 }
 
+bool Sources::is_summed_gradient(const ValueRecord& record) const {
+  if (record.kind == SlotKind::kGrad) return true;
+  // torch.nn.utils.parametrize puts its modules there.
+  const bool parametrized =
+      names_.text(record.key.scope).find("parametrizations.") != std::string_view::npos;
+  return record.kind == SlotKind::kGradOutput && parametrized;
+}
+
 double Sources::summed_norm(const ValueRecord& gradient) const {
   const auto found = output_gradients_.find(gradient.key.scope.value);
   return found == output_gradients_.end() ? 0 : std::sqrt(found->second);

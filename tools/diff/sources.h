@@ -57,6 +57,11 @@ class Sources {
   void soil(const ValueRecord& parameter) { soiled_.insert(parameter_key(parameter)); }
   /// Of a parameter's gradient in this step.
   [[nodiscard]] double of_gradient(const ValueRecord& parameter) const;
+  /// Of all outputs of the forward pass so far.
+  [[nodiscard]] const Difference& forward() const { return forward_; }
+  /// Whether a value is the gradient of a parameter, or of what a parametrization makes of one: a
+  /// sum over all rows, in which much may cancel.
+  [[nodiscard]] bool is_summed_gradient(const ValueRecord& record) const;
   /// Norm of what the gradient of a parameter sums: the output gradients of its module.
   [[nodiscard]] double summed_norm(const ValueRecord& gradient) const;
 

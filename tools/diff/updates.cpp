@@ -51,8 +51,8 @@ Comparison diverged(double difference, double limit) {
 
 void Updates::begin_step() {
   base_base_ = cand_cand_ = apart_apart_ = apart_weight_ = weight_weight_ = 0;
+  apart_update_spread_ = apart_weight_spread_ = 0;
   gains_.clear();
-  differing_ = 0;
 }
 
 void Updates::begin_with(const ValueView& base, const ValueView& cand) {
@@ -80,20 +80,24 @@ void Updates::take(const ValueView& base, const ValueView& cand, double gradient
   apart_apart_ += squared;
   apart_weight_ += product(apart, before.base);
   weight_weight_ += weight;
-  if (squared > 0) ++differing_;
+  apart_update_spread_ += squared * update;
+  apart_weight_spread_ += squared * weight;
   const double expected = std::sqrt(gradient) + unit * std::sqrt(weight / update);
   if (expected > 0) gains_.push_back(std::sqrt(squared / update) / expected);
 }
 
 std::optional<Comparison> Updates::judge() const {
   if (base_base_ <= 0 || cand_cand_ <= 0 || apart_apart_ <= 0) return std::nullopt;
+  const auto by_chance = [](double spread) {
+    return kChance * std::sqrt(spread / static_cast<double>(Sketch::kBuckets));
+  };
   const double larger = std::max(base_base_, cand_cand_);
   const double ratio = 1 - std::sqrt(std::min(base_base_, cand_cand_) / larger);
-  if (ratio > kUpdateNormLimit) return diverged(ratio, kUpdateNormLimit);
-  // The cosine of two sketches is off by a quarter; few of them may point alike by chance.
-  const double by_chance = 2 / std::sqrt(static_cast<double>(differing_));
-  const double cosine = std::abs(apart_weight_) / std::sqrt(apart_apart_ * weight_weight_);
-  const double limit = std::max(kDecayLimit, by_chance);
+  const double norm_limit = std::max(kUpdateNormLimit, by_chance(apart_update_spread_) / larger);
+  if (ratio > norm_limit) return diverged(ratio, norm_limit);
+  const double norms = std::sqrt(apart_apart_ * weight_weight_);
+  const double cosine = std::abs(apart_weight_) / norms;
+  const double limit = std::max(kDecayLimit, by_chance(apart_weight_spread_) / norms);
   if (cosine > limit) return diverged(cosine, limit);
   if (gains_.empty()) return std::nullopt;
   std::vector<double> gains = gains_;

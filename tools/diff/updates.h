@@ -26,6 +26,9 @@ inline constexpr double kUpdateNormLimit = 0.05;
 /// Cosine of what the updates differ by and the parameters. Measured: 0.22; another weight
 /// decay: 1.
 inline constexpr double kDecayLimit = 0.5;
+/// A scalar product of two sketches that is 0 in truth is a quarter of the product of their norms
+/// (one in the root of kBuckets); more than three times that is no chance.
+inline constexpr double kChance = 3;
 /// How far an update is apart, by how far its gradient is. Measured: 2.5 at most.
 inline constexpr double kUpdateGain = 4;
 
@@ -51,7 +54,8 @@ class Updates {
   // of the parameters themselves.
   double base_base_ = 0, cand_cand_ = 0;
   double apart_apart_ = 0, apart_weight_ = 0, weight_weight_ = 0;
-  size_t differing_ = 0;  ///< parameters whose updates do
+  // Sums of products of squared norms: how far the two scalar products of sketches may be off.
+  double apart_update_spread_ = 0, apart_weight_spread_ = 0;
   std::vector<double> gains_;
 };
 
