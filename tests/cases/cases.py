@@ -24,6 +24,8 @@ HELD_OUT_2 = {"vision": ("split", "unfused"), "recommender": ("threads", "flip")
               "wave": ("blas", "avx2"), "denoiser": ("blas", "split")}
 HELD_OUT_3 = {"stack": ("split", "simd"), "decoder": ("unfused", "flip"), "both": ("threads", "avx2"), "mixture": ("split", "blas"),
               "twins": ("flip", "simd"), "regions": ("blas", "split")}
+HELD_OUT_4 = {"scan": ("split", "simd"), "outliers": ("split", "unfused"), "sharp": ("flip", "blas"), "deep": ("split", "blas"),
+              "narrowing": ("split", "simd"), "pairs": ("flip", "blas")}
 BESIDE = ("plain", "split")
 
 
@@ -60,7 +62,7 @@ def planted():
 
 
 CASES = (*planted(), *rounding("design", {"gpt": DESIGN, "conv": DESIGN}), *rounding("others", OTHERS), *rounding("held_out", HELD_OUT),
-         *rounding("held_out_2", HELD_OUT_2), *rounding("held_out_3", HELD_OUT_3), Case("held_out", "gru", "autocast", "threads"))
+         *rounding("held_out_2", HELD_OUT_2), *rounding("held_out_3", HELD_OUT_3), *rounding("held_out_4", HELD_OUT_4), Case("held_out", "gru", "autocast", "threads"))
 
 
 # What CI looks at: about twenty runs.

@@ -6,7 +6,7 @@ from torch import nn
 import training
 from held_out import with_parameters
 from held_out_2 import rows
-from layers import Conv2d, LayerNorm, Linear, RMSNorm, attention
+from layers import Conv2d, LayerNorm, Linear, RMSNorm
 
 
 class Stack(nn.Module):
@@ -42,7 +42,7 @@ class Biased(nn.Module):
     def forward(self, x):
         batch, length, width = x.shape
         q, k, v = self.qkv(x).view(batch, length, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
-        mixed = attention(q, k, v, self.bias.to(q.dtype), (width // self.heads) ** -0.5)
+        mixed = F.scaled_dot_product_attention(q, k, v, self.bias.to(q.dtype))
         x = self.norm1(x + self.out(mixed.transpose(1, 2).reshape(batch, length, width)))
         return self.norm2(x + self.down(F.relu(self.up(x)).square()))
 

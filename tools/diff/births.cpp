@@ -58,12 +58,19 @@ Births::Limits Births::loss_limits(const Apart& apart, const Difference& source)
   return {.rms = limit, .norm = limit};
 }
 
+double Births::kink_limit(const Apart& apart) const {
+  const double share = sources_.forward().rms;
+  const auto count = static_cast<double>(apart.count);
+  const bool one_flips = share * count >= kRareFlips;
+  return kKinkGain * std::sqrt(one_flips ? std::max(share, 1 / count) : share);
+}
+
 Births::Limits Births::limits_of(const ValueView& base, const ValueView& cand, const Apart& apart,
                                  const Difference& source) const {
   const ValueRecord& record = base.record;
   if (is_scalar_result(record)) return loss_limits(apart, source);
   const double unit = std::max({unit_of(record), unit_of(cand.record), source.unit});
-  const double kink = is_gradient(record) ? kKinkGain * std::sqrt(sources_.forward().rms) : 0;
+  const double kink = is_gradient(record) ? kink_limit(apart) : 0;
   if (sources_.is_summed_gradient(record)) {
     const double terms = std::max(sources_.summed_norm(record), apart.size);
     const double scale = apart.size > 0 ? terms / apart.size : 1;
@@ -78,7 +85,8 @@ Births::Limits Births::limits_of(const ValueView& base, const ValueView& cand, c
     limits.norm = kNormGain * std::max(source.rms, kNormShare * own);
   }
   if (record.kind == SlotKind::kOutput && source.equal && is_narrow(unit_of(record))) {
-    limits.mean = kMeanLimit * unit / std::sqrt(static_cast<double>(apart.count));
+    const double error = unit / std::sqrt(static_cast<double>(apart.count));
+    limits.mean = std::max(kMeanLimit * error, kMeanShare * unit);
   }
   return limits;
 }

@@ -32,8 +32,9 @@ inline constexpr double kNormGain = 1.5;
 inline constexpr double kNormShare = 1.0 / 8;
 inline constexpr uint64_t kLeastForNorm = 256;
 /// The mean of an output in 16 bits that is made of equal values, in standard errors of rounding.
-/// Measured: 4.8.
-inline constexpr double kMeanLimit = 10;
+/// Measured: 4.8. Rounding errors of values that lie close together are alike, so of many elements
+/// the mean is off by a share of the roundoff: 0.04.
+inline constexpr double kMeanLimit = 10, kMeanShare = 0.1;
 /// How far a stored element of a value that is made of equal values may be apart, beside the root
 /// mean square of all. Measured: 1.2.
 inline constexpr double kElementGain = 4;
@@ -42,8 +43,11 @@ inline constexpr double kElementGain = 4;
 inline constexpr double kGradientLimit = 32, kOwnGradientLimit = 1024;
 /// A function with a kink (ReLU, a maximum) passes a gradient on or not by the sign of a value: of
 /// values that differ by d (relative) a share of d / pi has another sign, so gradients differ by
-/// 0.8 sqrt(d). Measured: 1.08, over several such layers.
-inline constexpr double kKinkGain = 2;
+/// 0.8 sqrt(d). Measured: 1.8, over several such layers. In a small tensor it is one element that
+/// has another sign or none: 1.44 of the root of its share.
+inline constexpr double kKinkGain = 3;
+/// So many elements with another sign are expected at least once in as many gradients as a run has.
+inline constexpr double kRareFlips = 1e-3;
 /// A loss averages over rows. Measured: 5.1.
 inline constexpr double kLossLimit = 16;
 /// What repetitions of the baseline differ by, times this, is noise: an estimate by sketches may be
@@ -98,6 +102,7 @@ class Births {
                                  const Difference& source) const;
   void weigh(const Apart& apart, const Limits& limits, const Difference& source,
              Comparison& comparison) const;
+  [[nodiscard]] double kink_limit(const Apart& apart) const;
   [[nodiscard]] static Limits loss_limits(const Apart& apart, const Difference& source);
   [[nodiscard]] static Class class_of(const Difference& source);
   void judge_exactly(const ValueView& base, const Apart& apart, const Difference& source,

@@ -174,6 +174,10 @@ void Sources::take(uint32_t match, const ValueRecord& record, const Difference& 
     case SlotKind::kOutput:
       take_output(record, difference);
       forward_.add(difference);
+      if (difference.count > 1) {
+        forward_.rows = difference.rows;
+        forward_.size = difference.size;
+      }
       break;
     case SlotKind::kGradOutput:
     case SlotKind::kGradInput:

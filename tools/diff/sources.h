@@ -99,7 +99,8 @@ class Sources {
   std::unordered_set<uint64_t> soiled_;
   std::unordered_map<uint64_t, double> gradients_;
   std::unordered_map<uint32_t, double> output_gradients_;  ///< by scope: sum of squared norms
-  Difference forward_, backward_, all_;
+  Difference forward_;  ///< `rows` and `size` are those of the last output: a loss is made of it
+  Difference backward_, all_;
   mutable std::unordered_map<uint32_t, uint32_t> parents_;
 };
 
