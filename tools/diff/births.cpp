@@ -24,9 +24,8 @@ bool is_scalar_result(const ValueRecord& record) {
          (record.kind == SlotKind::kOutput && record.stats.count == 1);
 }
 
-bool is_gradient(const ValueRecord& record) {
-  return record.kind == SlotKind::kGradOutput || record.kind == SlotKind::kGradInput ||
-         record.kind == SlotKind::kGrad;
+bool is_activation_gradient(const ValueRecord& record) {
+  return record.kind == SlotKind::kGradOutput || record.kind == SlotKind::kGradInput;
 }
 
 }  // namespace
@@ -70,15 +69,15 @@ Births::Limits Births::limits_of(const ValueView& base, const ValueView& cand, c
   const ValueRecord& record = base.record;
   if (is_scalar_result(record)) return loss_limits(apart, source);
   const double unit = std::max({unit_of(record), unit_of(cand.record), source.unit});
-  const double kink = is_gradient(record) ? kink_limit(apart) : 0;
   if (sources_.is_summed_gradient(record)) {
     const double terms = std::max(sources_.summed_norm(record), apart.size);
     const double scale = apart.size > 0 ? terms / apart.size : 1;
     const double own = is_narrow(unit) ? kGradientLimit : kOwnGradientLimit;
-    const double limit = scale * std::max({kGain * source.rms, own * unit, kink});
+    const double limit = scale * std::max(kGain * source.rms, own * unit);
     return {.rms = limit, .norm = limit};
   }
   const double own = tau_of(unit) * unit;
+  const double kink = is_activation_gradient(record) ? kink_limit(apart) : 0;
   Limits limits{.rms = std::max({kGain * source.rms, own, kink})};
   if (source.equal) limits.element = kElementGain * own;
   if (apart.count >= kLeastForNorm) {
@@ -214,6 +213,7 @@ void Births::take(uint32_t match, const ValueView& base, const ValueView& cand, 
     own.known = false;
   }
   sources_.take(match, record, own);
+  if (record.kind == SlotKind::kGrad) updates_.take_gradient(record, cand.record);
   if (record.kind != SlotKind::kParam) return;
   if (is_update(record)) {
     updates_.take(base, cand, sources_.of_gradient(record), unit_of(record));

@@ -37,6 +37,11 @@ bool is_sketched(const ValueView& a, const ValueView& b) {
   return a.record.stats.sketch.is_known() && b.record.stats.sketch.is_known();
 }
 
+/// Of two squared norms: how far the norms are apart, relative to the larger.
+double apart_in_norm(double a, double b) {
+  return a == b ? 0 : 1 - std::sqrt(std::min(a, b) / std::max(a, b));
+}
+
 Comparison diverged(double difference, double limit) {
   return {.verdict = Class::kDiverged,
           .field = Field::kUpdate,
@@ -51,13 +56,19 @@ Comparison diverged(double difference, double limit) {
 
 void Updates::begin_step() {
   base_base_ = cand_cand_ = apart_apart_ = apart_weight_ = weight_weight_ = 0;
-  apart_update_spread_ = apart_weight_spread_ = 0;
+  base_gradients_ = cand_gradients_ = apart_update_spread_ = apart_weight_spread_ = 0;
   gains_.clear();
 }
 
 void Updates::begin_with(const ValueView& base, const ValueView& cand) {
   if (!is_sketched(base, cand)) return;
   before_[parameter_key(base.record)] = {buckets_of(base), buckets_of(cand)};
+}
+
+void Updates::take_gradient(const ValueRecord& base, const ValueRecord& cand) {
+  if (base.unclipped) return;
+  base_gradients_ += base.stats.l2 * base.stats.l2;
+  cand_gradients_ += cand.stats.l2 * cand.stats.l2;
 }
 
 void Updates::take(const ValueView& base, const ValueView& cand, double gradient, double unit) {
@@ -91,9 +102,10 @@ std::optional<Comparison> Updates::judge() const {
   const auto by_chance = [](double spread) {
     return kChance * std::sqrt(spread / static_cast<double>(Sketch::kBuckets));
   };
-  const double larger = std::max(base_base_, cand_cand_);
-  const double ratio = 1 - std::sqrt(std::min(base_base_, cand_cand_) / larger);
-  const double norm_limit = std::max(kUpdateNormLimit, by_chance(apart_update_spread_) / larger);
+  const double ratio = apart_in_norm(base_base_, cand_cand_);
+  const double norm_limit =
+      std::max({kUpdateNormLimit, kUpdateNormGain * apart_in_norm(base_gradients_, cand_gradients_),
+                by_chance(apart_update_spread_) / std::max(base_base_, cand_cand_)});
   if (ratio > norm_limit) return diverged(ratio, norm_limit);
   const double norms = std::sqrt(apart_apart_ * weight_weight_);
   const double cosine = std::abs(apart_weight_) / norms;

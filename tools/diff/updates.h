@@ -27,8 +27,10 @@ inline constexpr double kUpdateNormLimit = 0.05;
 /// decay: 1.
 inline constexpr double kDecayLimit = 0.5;
 /// A scalar product of two sketches that is 0 in truth is a quarter of the product of their norms
-/// (one in the root of kBuckets); more than three times that is no chance.
-inline constexpr double kChance = 3;
+/// (one in the root of kBuckets); more than five times that is no chance, in a million steps.
+inline constexpr double kChance = 5;
+/// How far the norms of all updates are apart, by how far those of all gradients are.
+inline constexpr double kUpdateNormGain = 2;
 /// How far an update is apart, by how far its gradient is. Measured: 2.5 at most.
 inline constexpr double kUpdateGain = 4;
 
@@ -37,6 +39,8 @@ class Updates {
   void begin_step();
   /// Takes a parameter as the program begins with it.
   void begin_with(const ValueView& base, const ValueView& cand);
+  /// Takes a gradient as the optimizer is given it.
+  void take_gradient(const ValueRecord& base, const ValueRecord& cand);
   /// Takes a parameter as a step leaves it. @param gradient  how far its gradient is apart.
   /// @param unit  roundoff of its type
   void take(const ValueView& base, const ValueView& cand, double gradient, double unit);
@@ -54,6 +58,7 @@ class Updates {
   // of the parameters themselves.
   double base_base_ = 0, cand_cand_ = 0;
   double apart_apart_ = 0, apart_weight_ = 0, weight_weight_ = 0;
+  double base_gradients_ = 0, cand_gradients_ = 0;  ///< squared norms
   // Sums of products of squared norms: how far the two scalar products of sketches may be off.
   double apart_update_spread_ = 0, apart_weight_spread_ = 0;
   std::vector<double> gains_;
