@@ -70,7 +70,7 @@ Births::Limits Births::limits_of(const ValueView& base, const ValueView& cand, c
   if (is_scalar_result(record)) return loss_limits(apart, source);
   const double unit = std::max({unit_of(record), unit_of(cand.record), source.unit});
   if (sources_.is_summed_gradient(record)) {
-    const double terms = std::max(sources_.summed_norm(record), apart.size);
+    const double terms = std::max(sources_.summed_norm(base), apart.size);
     const double scale = apart.size > 0 ? terms / apart.size : 1;
     const double own = is_narrow(unit) ? kGradientLimit : kOwnGradientLimit;
     const double limit = scale * std::max(kGain * source.rms, own * unit);
@@ -82,6 +82,9 @@ Births::Limits Births::limits_of(const ValueView& base, const ValueView& cand, c
   if (source.equal) limits.element = kElementGain * own;
   if (apart.count >= kLeastForNorm) {
     limits.norm = kNormGain * std::max(source.rms, kNormShare * own);
+    // Where a loss is small, all gradients scale with what it differs by.
+    if (is_activation_gradient(record))
+      limits.norm = std::max({limits.norm, kGain * source.rms, kink});
   }
   if (record.kind == SlotKind::kOutput && source.equal && is_narrow(unit_of(record))) {
     const double error = unit / std::sqrt(static_cast<double>(apart.count));
@@ -206,6 +209,11 @@ void Births::take(uint32_t match, const ValueView& base, const ValueView& cand, 
                  .rows = rows_of(base),
                  .count = record.stats.count,
                  .size = rms_of(record.stats.l2, record.stats.finite)};
+  if (record.capture == format::Capture::kHash) {  // its producer's record has numbers
+    own.rows = source.rows;
+    own.count = source.count;
+    own.size = source.size;
+  }
   if (comparison.verdict >= Class::kShapeOrDtypeMismatch) {
     own.rms = kInfinite;
   } else if (comparison.bits_differ && comparison.field == Field::kHash) {
@@ -213,17 +221,17 @@ void Births::take(uint32_t match, const ValueView& base, const ValueView& cand, 
     own.known = false;
   }
   sources_.take(match, record, own);
-  if (record.kind == SlotKind::kGrad) updates_.take_gradient(record, cand.record);
+  if (record.kind == SlotKind::kGrad) updates_.take_gradient(record, cand.record, apart);
   if (record.kind != SlotKind::kParam) return;
   if (is_update(record)) {
     updates_.take(base, cand, sources_.of_gradient(record), unit_of(record));
   } else {
     updates_.begin_with(base, cand);
   }
-  sources_.take_parameter(record, apart);
+  sources_.take_parameter(record, apart, base.shape.empty() ? 1 : base.shape.front());
 }
 
-std::optional<Comparison> Births::judge_updates() const {
+std::optional<Comparison> Births::judge_updates() {
   if (exactness_ == Exactness::kExact || has_birth_) return std::nullopt;
   return updates_.judge();
 }

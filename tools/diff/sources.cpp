@@ -77,6 +77,28 @@ Difference Sources::parameters_of(uint32_t scope, double size) const {
   return difference;
 }
 
+/// What a product with the module's one matrix makes of a difference. @param output  size of the
+/// product; all sizes are root mean squares of elements
+///
+/// Independent differences of an input of size x become differences of size row_norm * x; beside
+/// the product they are larger than beside the input where its terms cancel. What the matrix
+/// differs by may point along the input, since gradients do: at most that difference times the
+/// input's norm.
+void Sources::pass_through(uint32_t scope, double output, Difference& difference) const {
+  const auto own = parameters_.find(scope);
+  if (own == parameters_.end() || output <= 0) return;
+  const Parameter* matrix = nullptr;
+  for (const auto& [key, parameter] : own->second) {
+    if (parameter.row_norm == 0) continue;
+    if (matrix != nullptr) return;  // no plain product
+    matrix = &parameter;
+  }
+  if (matrix == nullptr) return;
+  const double random = matrix->row_norm * difference.size / output;
+  const double along = matrix->relative * random * std::sqrt(matrix->columns) / kGain;
+  difference.rms = difference.rms * std::max(1.0, random) + along;
+}
+
 /// What code between modules may have made a value of: whatever the module around it took, and its
 /// children gave.
 Difference Sources::around(const ValueRecord& record, double size) const {
@@ -117,6 +139,7 @@ Difference Sources::of(uint32_t match, const ValueView& base, const ValueView& c
                            own->second.phase == phase_of_call(record);
       Difference difference = is_open ? own->second.made_of : around(record, size);
       difference.add(parameters_of(record.key.scope.value, size));
+      if (is_open) pass_through(record.key.scope.value, size, difference);
       return difference;
     }
     case SlotKind::kGradOutput:
@@ -199,10 +222,14 @@ void Sources::take(uint32_t match, const ValueRecord& record, const Difference& 
   all_.add(difference);
 }
 
-void Sources::take_parameter(const ValueRecord& record, const Apart& apart) {
+void Sources::take_parameter(const ValueRecord& record, const Apart& apart, uint64_t rows) {
   Parameter& parameter = parameters_[record.key.scope.value][parameter_key(record)];
   const double rms = rms_of(apart.rms * apart.size, apart.count);
-  parameter = record.dims_count > 1 ? Parameter{.relative = apart.rms} : Parameter{.absolute = rms};
+  parameter = record.dims_count > 1
+                  ? Parameter{.relative = apart.rms,
+                              .row_norm = record.stats.l2 / std::sqrt(static_cast<double>(rows)),
+                              .columns = static_cast<double>(record.stats.count / rows)}
+                  : Parameter{.absolute = rms};
   if (apart.rms > 0) soil(record);
 }
 
@@ -224,9 +251,15 @@ bool Sources::is_summed_gradient(const ValueRecord& record) const {
   return record.kind == SlotKind::kGradOutput && parametrized;
 }
 
-double Sources::summed_norm(const ValueRecord& gradient) const {
-  const auto found = output_gradients_.find(gradient.key.scope.value);
-  return found == output_gradients_.end() ? 0 : std::sqrt(found->second);
+double Sources::summed_norm(const ValueView& gradient) const {
+  const uint32_t scope = gradient.record.key.scope.value;
+  const auto found = output_gradients_.find(scope);
+  if (found == output_gradients_.end()) return 0;
+  const double norm = std::sqrt(found->second);
+  const auto own = modules_.find(scope);
+  if (gradient.shape.size() < 2 || own == modules_.end()) return norm;
+  const auto columns = static_cast<double>(gradient.record.stats.count / gradient.shape.front());
+  return norm * own->second.made_of.size * std::sqrt(columns);
 }
 
 }  // namespace convtrace::diff

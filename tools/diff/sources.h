@@ -31,6 +31,9 @@ struct Difference {
   void add(const Difference& other);
 };
 
+/// A layer makes at most so much of what it is given. Measured: 4.3.
+inline constexpr double kGain = 8;
+
 class Sources {
  public:
   /// @param names  texts of the records' ids; parents of scopes are added.
@@ -49,8 +52,9 @@ class Sources {
   /// Takes how far a value is apart, when it has been judged.
   void take(uint32_t match, const ValueRecord& record, const Difference& difference);
 
-  /// Takes a parameter as it is from now on. @param apart  of both runs' values
-  void take_parameter(const ValueRecord& record, const Apart& apart);
+  /// Takes a parameter as it is from now on. @param apart  of both runs' values @param rows  of a
+  /// matrix, its first dimension
+  void take_parameter(const ValueRecord& record, const Apart& apart, uint64_t rows);
   /// Whether nothing that went into a parameter has differed by a bit so far.
   [[nodiscard]] bool is_clean(const ValueRecord& parameter) const;
   /// The gradient of a parameter differs, or its history is not known.
@@ -62,8 +66,9 @@ class Sources {
   /// Whether a value is the gradient of a parameter, or of what a parametrization makes of one: a
   /// sum over all rows, in which much may cancel.
   [[nodiscard]] bool is_summed_gradient(const ValueRecord& record) const;
-  /// Norm of what the gradient of a parameter sums: the output gradients of its module.
-  [[nodiscard]] double summed_norm(const ValueRecord& gradient) const;
+  /// Norm of what the gradient of a parameter sums: the output gradients of its module, times the
+  /// inputs' rows for a matrix.
+  [[nodiscard]] double summed_norm(const ValueView& gradient) const;
 
   /// A step all of whose values agree bit by bit: parameters among them.
   void take_equal_step() { parameters_.clear(); }
@@ -78,6 +83,8 @@ class Sources {
   };
   struct Parameter {
     double relative = 0;  ///< of a matrix
+    double row_norm = 0;  ///< of a matrix: root mean square of the norms of its rows
+    double columns = 0;
     double absolute = 0;  ///< root mean square of the differences of a vector's elements
   };
 
@@ -86,6 +93,7 @@ class Sources {
   [[nodiscard]] bool is_given(const ValueRecord& record) const;
   [[nodiscard]] Difference around(const ValueRecord& record, double size) const;
   [[nodiscard]] Difference parameters_of(uint32_t scope, double size) const;
+  void pass_through(uint32_t scope, double output, Difference& difference) const;
   Module& open(const ValueRecord& record);
   void take_input(const ValueRecord& record, const Difference& difference);
   void take_output(const ValueRecord& record, const Difference& difference);

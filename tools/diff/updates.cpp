@@ -56,7 +56,8 @@ Comparison diverged(double difference, double limit) {
 
 void Updates::begin_step() {
   base_base_ = cand_cand_ = apart_apart_ = apart_weight_ = weight_weight_ = 0;
-  base_gradients_ = cand_gradients_ = apart_update_spread_ = apart_weight_spread_ = 0;
+  base_gradients_ = cand_gradients_ = gradients_apart_ = apart_update_spread_ =
+      apart_weight_spread_ = 0;
   gains_.clear();
 }
 
@@ -65,8 +66,9 @@ void Updates::begin_with(const ValueView& base, const ValueView& cand) {
   before_[parameter_key(base.record)] = {buckets_of(base), buckets_of(cand)};
 }
 
-void Updates::take_gradient(const ValueRecord& base, const ValueRecord& cand) {
+void Updates::take_gradient(const ValueRecord& base, const ValueRecord& cand, const Apart& apart) {
   if (base.unclipped) return;
+  gradients_apart_ += apart.rms * apart.size * apart.rms * apart.size;
   base_gradients_ += base.stats.l2 * base.stats.l2;
   cand_gradients_ += cand.stats.l2 * cand.stats.l2;
 }
@@ -97,8 +99,11 @@ void Updates::take(const ValueView& base, const ValueView& cand, double gradient
   if (expected > 0) gains_.push_back(std::sqrt(squared / update) / expected);
 }
 
-std::optional<Comparison> Updates::judge() const {
+std::optional<Comparison> Updates::judge() {
+  const double gradients = std::max(base_gradients_, cand_gradients_);
+  gradients_were_unlike_ |= gradients_apart_ > kUnlikeGradients * kUnlikeGradients * gradients;
   if (base_base_ <= 0 || cand_cand_ <= 0 || apart_apart_ <= 0) return std::nullopt;
+  if (gradients_were_unlike_) return std::nullopt;
   const auto by_chance = [](double spread) {
     return kChance * std::sqrt(spread / static_cast<double>(Sketch::kBuckets));
   };

@@ -31,6 +31,8 @@ inline constexpr double kDecayLimit = 0.5;
 inline constexpr double kChance = 5;
 /// How far the norms of all updates are apart, by how far those of all gradients are.
 inline constexpr double kUpdateNormGain = 2;
+/// Once gradients were further apart nothing follows for updates any more: optimizers remember.
+inline constexpr double kUnlikeGradients = 0.5;
 /// How far an update is apart, by how far its gradient is. Measured: 2.5 at most.
 inline constexpr double kUpdateGain = 4;
 
@@ -40,12 +42,12 @@ class Updates {
   /// Takes a parameter as the program begins with it.
   void begin_with(const ValueView& base, const ValueView& cand);
   /// Takes a gradient as the optimizer is given it.
-  void take_gradient(const ValueRecord& base, const ValueRecord& cand);
+  void take_gradient(const ValueRecord& base, const ValueRecord& cand, const Apart& apart);
   /// Takes a parameter as a step leaves it. @param gradient  how far its gradient is apart.
   /// @param unit  roundoff of its type
   void take(const ValueView& base, const ValueView& cand, double gradient, double unit);
   /// @return what is wrong with the updates of this step, if something is.
-  [[nodiscard]] std::optional<Comparison> judge() const;
+  [[nodiscard]] std::optional<Comparison> judge();
 
  private:
   using Buckets = std::array<double, format::Sketch::kBuckets>;
@@ -54,11 +56,13 @@ class Updates {
   };
 
   std::unordered_map<uint64_t, Parameter> before_;
+  bool gradients_were_unlike_ = false;
   // Of this step: sums over parameters of scalar products of updates, of what they differ by, and
   // of the parameters themselves.
   double base_base_ = 0, cand_cand_ = 0;
   double apart_apart_ = 0, apart_weight_ = 0, weight_weight_ = 0;
-  double base_gradients_ = 0, cand_gradients_ = 0;  ///< squared norms
+  /// Squared norms of all gradients, and of what they differ by.
+  double base_gradients_ = 0, cand_gradients_ = 0, gradients_apart_ = 0;
   // Sums of products of squared norms: how far the two scalar products of sketches may be off.
   double apart_update_spread_ = 0, apart_weight_spread_ = 0;
   std::vector<double> gains_;
