@@ -122,7 +122,8 @@ std::string root_sentence(const RootReport& root) {
     default:
       break;
   }
-  if (record.phase == format::Phase::kData && !root.came_in) return "the runs were given different data";
+  if (record.phase == format::Phase::kData && !root.came_in)
+    return "the runs were given different data";
   if (record.phase == format::Phase::kOptimizer) {
     return std::string("no gradient differs, the updated parameter does") +
            (root.vectors_only
@@ -300,12 +301,13 @@ std::string headline(const DiffResult& result) {
       break;
   }
   return is_identical(result)
-             ? "IDENTICAL: every compared value has the same bits"
+             ? "IDENTICAL: every compared value has the same bits" + other_form_text(result)
              : "ROUNDING: no value differs by more than rounding explains" + unknown_text(result);
 }
 
 bool is_identical(const DiffResult& result) {
-  return result.counts[static_cast<size_t>(Class::kIdentical)] == result.values;
+  const uint64_t other_forms = result.counts[static_cast<size_t>(Class::kOtherForm)];
+  return result.counts[static_cast<size_t>(Class::kIdentical)] + other_forms == result.values;
 }
 
 std::vector<std::string> advice(const DiffResult& result) {

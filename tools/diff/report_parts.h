@@ -50,7 +50,8 @@ struct StepRow {
 /// "they differ by 5 % of their size (rms difference), tolerance used 0.1 % ...; 0.05 would have
 /// passed"; "" if no number says it.
 [[nodiscard]] std::string tolerance_text(const RecordReport& record);
-/// "the candidate is 8 times the baseline, but for 0.1 %": by the sketches; "" if it is no multiple.
+/// "the candidate is 8 times the baseline, but for 0.1 %": by the sketches; "" if it is no
+/// multiple.
 [[nodiscard]] std::string factor_text(const RecordReport& record);
 /// What agrees before the root: "12 values matched; all earlier steps are the same bit by bit".
 /// @pre there is a root.
@@ -68,11 +69,15 @@ struct StepRow {
 [[nodiscard]] std::string hidden_text(const DiffResult& result);
 /// Modules, ops and inputs of one run alone, a line each.
 [[nodiscard]] std::vector<std::string> one_sided_lines(const DiffResult& result);
+/// Inputs of another type or shape, of which the same is made: how many, empty if none; and a line
+/// for each slot and pair of forms.
+[[nodiscard]] std::string other_form_text(const DiffResult& result);
+[[nodiscard]] std::vector<std::string> other_form_lines(const DiffResult& result);
 /// What the user asked to leave out; empty if nothing differed.
 [[nodiscard]] std::string waived_text(const DiffResult& result);
 /// Differences that what a value was made of does not explain, a line each, the first first.
 [[nodiscard]] std::vector<std::string> birth_lines(const DiffResult& result);
-/// Whether all compared values have the same bits.
+/// Whether all compared values have the same bits, but for inputs of which the same is made.
 [[nodiscard]] bool is_identical(const DiffResult& result);
 /// What grew of rounding before the root, or before the end; empty if nothing did.
 [[nodiscard]] std::string carried_text(const DiffResult& result);

@@ -61,6 +61,7 @@ class Code:
 def files():
     """Yields (name, hash) of the script and what it imports from its own folders."""
     folders = own_folders()
+    installed = (*_NOT_THE_PROGRAMS, *_folders_of_packages(folders))
     count = 0
     for module in list(sys.modules.values()):
         path = getattr(module, "__file__", None)
@@ -68,7 +69,7 @@ def files():
             continue
         path = os.path.normpath(path)
         folder = next((folder for folder in folders if path.startswith(folder)), None)
-        if folder is None or path.startswith(_NOT_THE_PROGRAMS) or not os.path.isfile(path):
+        if folder is None or path.startswith(installed) or not os.path.isfile(path):
             continue
         with open(path, "rb") as file:
             yield "code." + path[len(folder):], _hash(file.read(_MAX_FILE_BYTES))
@@ -97,6 +98,17 @@ def packages():
         path, version = getattr(module, "__file__", None), getattr(module, "__dict__", {}).get("__version__")
         if isinstance(path, str) and isinstance(version, str) and any(one in path for one in _INSTALLED):
             yield "package." + module.__name__, version
+
+
+def _folders_of_packages(own):
+    """Yields the entries of Python's path that pip installed into, as `pip install --target` below the program."""
+    for folder in dict.fromkeys(sys.path):
+        folder = os.path.join(os.path.abspath(folder), "")
+        try:
+            if folder not in own and any(entry.endswith(".dist-info") for entry in os.listdir(folder)):
+                yield folder
+        except OSError:
+            continue
 
 
 def _hash(data):
