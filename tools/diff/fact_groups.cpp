@@ -208,10 +208,9 @@ std::string fact_text(const FactDifference& fact) {
 }
 
 std::string code_text(const CodePlace& place) {
-  std::string text = place.module_class;
+  std::string text = place.module_class + (place.changed ? ", whose code changed" : "");
   if (!place.forward.empty()) text += (text.empty() ? "" : ", ") + place.forward;
   if (!place.call.empty()) text += (text.empty() ? "" : ", ") + ("called at " + place.call);
-  if (place.changed) text += ", whose code changed";
   return text;
 }
 

@@ -203,7 +203,7 @@ TEST_CASE("facts: the root's module is told by its class and places", "[diff][fa
   CHECK_FALSE(compared(base, cand).root->code.changed);
   cand.meta.facts[0].second = "2";
   CHECK(code_text(compared(base, cand).root->code) ==
-        "Linear2, model.py:41, called at model.py:88, whose code changed");
+        "Linear2, whose code changed, model.py:41, called at model.py:88");
 }
 
 TEST_CASE("facts: settings are parsed as Python writes them", "[diff][facts]") {
