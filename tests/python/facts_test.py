@@ -231,6 +231,15 @@ class Attention(nn.Module):
         self.assertIn("code.support.py", files)
         self.assertFalse([name for name in files if "site-packages" in name])
 
+    def test_files_have_the_same_names_when_the_script_is_over(self):
+        before, main = dict(code_facts.files()), sys.modules["__main__"]
+        script = main.__file__
+        del main.__file__
+        try:
+            self.assertEqual(dict(code_facts.files()).keys() | {"code.facts_test.py"}, before.keys())
+        finally:
+            main.__file__ = script
+
     def test_a_package_installed_below_the_program_is_none_of_its_files(self):
         with tempfile.TemporaryDirectory(dir=os.path.dirname(__file__)) as folder:
             for name in ("made_up_package", "made_up_package-1.5.dist-info"):

@@ -13,6 +13,7 @@ _DISTRIBUTION = re.compile(r"(.+?)-(\d[^-]*)(?:-py[\d.]+)?\.(?:dist-info|egg-inf
 _INSTALLED = (os.sep + "site-packages" + os.sep, os.sep + "dist-packages" + os.sep)
 _MAX_FILES, _MAX_FILE_BYTES = 500, 1 << 22
 _WRAPPED_LEVELS = 8
+_script = None
 
 
 def code_of(function):
@@ -117,8 +118,10 @@ def _hash(data):
 
 def own_folders():
     """The script's folder and the one that the process is in."""
-    script = getattr(sys.modules.get("__main__"), "__file__", None)
-    found = [os.path.dirname(os.path.abspath(script))] if script else []
+    global _script
+    # Python takes the name away when the script is over, and facts are told behind that, too.
+    _script = getattr(sys.modules.get("__main__"), "__file__", None) or _script
+    found = [os.path.dirname(os.path.abspath(_script))] if _script else []
     try:
         found.append(os.getcwd())
     except OSError:
