@@ -1,8 +1,10 @@
 """What the observer says about the program that is no tensor: classes and settings of modules, settings of
 optimizers, states of random generators, code; and how the models of one script are told apart."""
+import importlib
 import os
 import random
 import sys
+import tempfile
 import unittest
 import warnings
 
@@ -228,6 +230,32 @@ class Attention(nn.Module):
         self.assertIn("code.facts_test.py", files)
         self.assertIn("code.support.py", files)
         self.assertFalse([name for name in files if "site-packages" in name])
+
+    def test_files_have_the_same_names_when_the_script_is_over(self):
+        before, main = dict(code_facts.files()), sys.modules["__main__"]
+        script = main.__file__
+        del main.__file__
+        try:
+            self.assertEqual(dict(code_facts.files()).keys() | {"code.facts_test.py"}, before.keys())
+        finally:
+            main.__file__ = script
+
+    def test_a_package_installed_below_the_program_is_none_of_its_files(self):
+        with tempfile.TemporaryDirectory(dir=os.path.dirname(__file__)) as folder:
+            for name in ("made_up_package", "made_up_package-1.5.dist-info"):
+                os.mkdir(os.path.join(folder, name))
+            with open(os.path.join(folder, "made_up_package", "__init__.py"), "w"):
+                pass
+            sys.path.insert(0, folder)
+            try:
+                importlib.import_module("made_up_package")
+                found = dict(code_facts.packages()), dict(code_facts.files())
+            finally:
+                sys.path.remove(folder)
+                sys.modules.pop("made_up_package", None)
+        self.assertEqual(found[0]["package.made_up_package"], "1.5")
+        self.assertFalse([name for name in found[1] if "made_up" in name])
+        self.assertIn("code.support.py", found[1])
 
 
 class Actor(nn.Module):

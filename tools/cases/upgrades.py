@@ -54,6 +54,8 @@ class Upgrade:
 UPGRADES = {
     "rotary": Upgrade("rotary.py", Side(("transformers==4.38.1", OLD_NUMPY)), Side(("transformers==4.38.2", OLD_NUMPY)),
                       "step 0, forward, a rotary_emb"),
+    "gemma": Upgrade("gemma.py", Side(("transformers==4.38.2", OLD_NUMPY)), Side(("transformers==4.39.3", OLD_NUMPY)),
+                     "step 0, forward, model.layers.0.mlp.act_fn"),
     "accumulation": Upgrade("accumulation.py", trainer("4.45.2", "1.0.1"), trainer("4.46.3", "1.0.1"),
                             "step 0, forward, the model's output (its loss)"),
     "transformers5": Upgrade("transformers5.py", trainer("4.48.3", "1.15.0"), trainer("5.23.0", "1.15.0", "numpy==2.4.6"),

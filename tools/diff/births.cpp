@@ -164,7 +164,9 @@ void Births::judge(uint32_t match, const ValueView& base, const ValueView& cand,
                    const NoiseBand* noise, std::optional<double> allowed, Comparison& comparison) {
   const ValueRecord& record = base.record;
   const bool is_float = comparison.field == Field::kRms;
-  const bool is_exact = exactness_ == Exactness::kExact && !allowed && comparison.bits_differ;
+  const bool is_form = is_other_form(record, comparison);
+  const bool is_exact =
+      exactness_ == Exactness::kExact && !allowed && comparison.bits_differ && !is_form;
   const Difference source = sources_.of(match, base, cand);
   const Apart apart = is_float ? measure_pair(base, cand) : Apart{};
   comparison.source = source.rms;
@@ -196,7 +198,7 @@ void Births::judge(uint32_t match, const ValueView& base, const ValueView& cand,
     comparison.born = false;
   }
   take(match, base, cand, apart, source, comparison);
-  has_birth_ |= comparison.born && comparison.verdict >= Class::kDiverged;
+  has_birth_ |= comparison.born && comparison.verdict >= Class::kDiverged && !is_form;
 }
 
 /// What others are made of.
@@ -214,7 +216,11 @@ void Births::take(uint32_t match, const ValueView& base, const ValueView& cand, 
     own.count = source.count;
     own.size = source.size;
   }
-  if (comparison.verdict >= Class::kShapeOrDtypeMismatch) {
+  if (is_other_form(record, comparison)) {
+    own.rms = source.rms;
+    own.unit = source.unit;
+    own.known = false;
+  } else if (comparison.verdict >= Class::kShapeOrDtypeMismatch) {
     own.rms = kInfinite;
   } else if (comparison.bits_differ && comparison.field == Field::kHash) {
     own.rms = source.rms;  // as its sources, for all that is known

@@ -107,7 +107,7 @@ bool same_numbers(const ValueRecord& a, const ValueRecord& b) {
 Comparison mismatch(const ValueView& base, const ValueView& cand, Field field) {
   const bool is_input = base.record.kind == SlotKind::kInput;
   if (is_input && same_numbers(base.record, cand.record)) {
-    return decided(Class::kWithinNoise, field);
+    return decided(Class::kOtherForm, field);
   }
   return decided(Class::kShapeOrDtypeMismatch, field);
 }

@@ -24,10 +24,12 @@ namespace convtrace::diff {
 
 /// Verdict on one pair, ascending in gravity up to kChangedBetween.
 /// kBitDifference: the bytes differ, but only their hashes were recorded, so nobody can say by how
-/// much. kSuspicious: further apart than rounding explains here, no further than what the value was
+/// much. kOtherForm: an input of another type or shape, of which the same is made. kSuspicious:
+/// further apart than rounding explains here, no further than what the value was
 /// made of explains.
 #define CONVTRACE_DIFF_CLASSES(X)                     \
   X(kIdentical, "identical")                          \
+  X(kOtherForm, "other-form")                         \
   X(kBitDifference, "bit-difference")                 \
   X(kWithinNoise, "within-noise")                     \
   X(kSuspicious, "suspicious")                        \
@@ -54,7 +56,7 @@ namespace convtrace::diff {
 enum class Class : uint8_t { CONVTRACE_DIFF_CLASSES(CONVTRACE_X) };
 enum class Field : uint8_t { CONVTRACE_DIFF_FIELDS(CONVTRACE_X) };
 #undef CONVTRACE_X
-inline constexpr size_t kClassCount = 9;
+inline constexpr size_t kClassCount = 10;
 
 [[nodiscard]] std::string_view to_string(Class value);
 /// Nothing that was measured says otherwise; of a bit difference nothing was measured.
@@ -109,6 +111,12 @@ struct Comparison {
   bool born = false;         ///< what it was made of does not explain the difference
   bool waived = false;       ///< the user says that it does not matter (--ignore)
 };
+/// Whether it is an input of another type or shape: what is made of it is judged as if it were
+/// equal, and says whether it matters (other_forms.h).
+[[nodiscard]] inline bool is_other_form(const ValueRecord& record, const Comparison& comparison) {
+  const bool form = comparison.field == Field::kDType || comparison.field == Field::kShape;
+  return form && record.kind == SlotKind::kInput;
+}
 /// Of bytes that nobody wrote.
 inline constexpr Comparison kUnwritten = {.verdict = Class::kWithinNoise, .field = Field::kHash};
 

@@ -13,6 +13,7 @@
 #include "tools/diff/exactness.h"
 #include "tools/diff/fact_root.h"
 #include "tools/diff/finding_stories.h"
+#include "tools/diff/other_forms.h"
 #include "tools/diff/preflight.h"
 #include "tools/diff/snapshot_pairs.h"
 #include "tools/diff/trace_set.h"
@@ -297,6 +298,9 @@ class Diff {
     }
     for (OneSidedGroup& group : outcome.one_sided) {
       if (result_.one_sided.size() < kMaxOneSided) result_.one_sided.push_back(std::move(group));
+    }
+    for (OtherForm& form : outcome.other_forms) {
+      add_other_form(result_.other_forms, std::move(form));
     }
     for (RecordReport& birth : outcome.births) result_.births.push_back(std::move(birth));
     result_.ranks.push_back({rank, outcome.values, outcome.root});

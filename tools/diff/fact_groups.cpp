@@ -108,6 +108,10 @@ std::map<std::string, std::string> parse_settings(std::string_view text) {
   return settings;
 }
 
+std::string class_name(std::string_view file, std::string_view kind) {
+  return std::string(file) + ": class " + std::string(kind);
+}
+
 std::vector<FactDifference> code_differences(const format::TraceMeta& base,
                                              const format::TraceMeta& cand) {
   const std::map<std::string, std::string> a(base.facts.begin(), base.facts.end());
@@ -128,7 +132,7 @@ std::vector<FactDifference> code_differences(const format::TraceMeta& base,
     // A class that one run alone met is told as a module of that run.
     if (ours == theirs || (!kind.empty() && (!classes_compare || !ours || !theirs))) continue;
     by_file[file].push_back({.kind = FactKind::kCode,
-                             .name = kind.empty() ? file : file + ": class " + kind,
+                             .name = kind.empty() ? file : class_name(file, kind),
                              .base = ours,
                              .cand = theirs});
   }
@@ -162,7 +166,9 @@ std::vector<FactDifference> grouped(std::span<const FactDifference> facts) {
     }
   }
   std::ranges::stable_sort(groups, {}, [](const FactDifference& f) {
-    return std::tuple(!f.configuration, f.step, f.kind);
+    // What one run alone has comes with what differs, as a rule.
+    const bool one_sided = f.base.has_value() != f.cand.has_value();
+    return std::tuple(!f.configuration, one_sided, f.step, f.kind);
   });
   return groups;
 }
@@ -202,7 +208,7 @@ std::string fact_text(const FactDifference& fact) {
 }
 
 std::string code_text(const CodePlace& place) {
-  std::string text = place.module_class;
+  std::string text = place.module_class + (place.changed ? ", whose code changed" : "");
   if (!place.forward.empty()) text += (text.empty() ? "" : ", ") + place.forward;
   if (!place.call.empty()) text += (text.empty() ? "" : ", ") + ("called at " + place.call);
   return text;

@@ -23,6 +23,9 @@ namespace convtrace::diff {
 [[nodiscard]] std::vector<FactDifference> code_differences(const format::TraceMeta& base,
                                                            const format::TraceMeta& cand);
 
+/// @return how such a difference names a class.
+[[nodiscard]] std::string class_name(std::string_view file, std::string_view kind);
+
 /// Joins equal differences of several ranks, and of modules whose names differ in numbers alone.
 [[nodiscard]] std::vector<FactDifference> grouped(std::span<const FactDifference> facts);
 

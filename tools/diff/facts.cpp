@@ -253,7 +253,13 @@ CodePlace FactDiff::place_of(const std::string& scope) const {
   const auto found = places_.find(scope);
   if (found == places_.end()) return {};
   const auto& [base, cand] = found->second;
-  return cand.module_class.empty() ? base : cand;
+  CodePlace place = cand.module_class.empty() ? base : cand;
+  const std::string name =
+      class_name(place.forward.substr(0, place.forward.rfind(':')), place.module_class);
+  place.changed = std::ranges::any_of(all_, [&name](const FactDifference& fact) {
+    return fact.kind == FactKind::kCode && fact.name == name;
+  });
+  return place;
 }
 
 }  // namespace convtrace::diff

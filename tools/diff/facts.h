@@ -52,6 +52,7 @@ inline constexpr size_t kMaxFactDifferences = 1000;
 struct CodePlace {
   std::string module_class;  ///< without its Python module
   std::string forward, call;
+  bool changed = false;  ///< the class does something else in the other run
 };
 
 /// @return one line, not escaped: "Dropout p: 0.1 | 0.12 in blocks.*.drop (6 modules)".

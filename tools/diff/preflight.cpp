@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <string_view>
+#include <utility>
 
 #include "tools/common/escape.h"
 #include "tools/diff/step_offset.h"
@@ -66,7 +67,10 @@ std::vector<PreflightEntry> compare_meta(const format::TraceMeta& base,
     PreflightEntry entry{name, value(a, name), value(b, name)};
     if (entry.base != entry.cand && !is_about_files(name)) entries.push_back(std::move(entry));
   }
-  std::ranges::stable_sort(entries, {}, [](const PreflightEntry& e) { return weight(e.name); });
+  // What one run alone has comes with what differs, as a rule.
+  std::ranges::stable_sort(entries, {}, [](const PreflightEntry& e) {
+    return std::pair(weight(e.name), !e.base || !e.cand);
+  });
   return entries;
 }
 

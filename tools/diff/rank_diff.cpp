@@ -6,6 +6,7 @@
 #include "tools/diff/align.h"
 #include "tools/diff/describe.h"
 #include "tools/diff/lineage.h"
+#include "tools/diff/other_forms.h"
 
 namespace convtrace::diff {
 namespace {
@@ -13,9 +14,7 @@ namespace {
 /// Values of the same step shown before and after the root.
 constexpr uint32_t kAround = 12;
 
-bool is_match(Class verdict) {
-  return verdict == Class::kIdentical || verdict == Class::kWithinNoise;
-}
+bool is_match(Class verdict) { return agrees(verdict) && verdict != Class::kBitDifference; }
 
 size_t index_of(Class verdict) { return static_cast<size_t>(verdict); }
 
@@ -113,6 +112,7 @@ void RankDiff::compare_step(const StepRecords& base, const StepRecords& cand, bo
   pair.lineage = trace_lineage(base, cand, pair.alignment);
   judge_values(pair, with_noise);
   confirm_guesses(pair);
+  excuse_other_forms(base.values, pair.alignment.matches, pair.comparisons);
   for (const ChangedBetween& changed : pair.lineage.changed) {
     pair.comparisons[changed.consumer].verdict = Class::kChangedBetween;
   }
@@ -120,6 +120,7 @@ void RankDiff::compare_step(const StepRecords& base, const StepRecords& cand, bo
   find_root(pair);
   find_first_bit_difference(pair);
   find_carried(pair);
+  list_other_forms(pair);
   if (rows_ != nullptr) write_rows(pair);
   count(pair);
 }
@@ -257,7 +258,9 @@ void RankDiff::add_one_sided(const StepPair& pair, uint32_t base_end, uint32_t c
 
 void RankDiff::find_first_bit_difference(const StepPair& pair) {
   if (outcome_.first_bit_difference) return;
-  const auto first = std::ranges::find_if(pair.comparisons, &Comparison::bits_differ);
+  const auto first = std::ranges::find_if(pair.comparisons, [](const Comparison& c) {
+    return c.bits_differ && c.verdict != Class::kOtherForm;
+  });
   if (first == pair.comparisons.end()) return;
   const auto match = static_cast<uint32_t>(first - pair.comparisons.begin());
   RootReport report;
@@ -274,9 +277,19 @@ void RankDiff::find_carried(const StepPair& pair) {
     if (c.verdict != Class::kSuspicious) continue;
     Carried& carried = outcome_.carried;
     if (carried.count++ == 0) carried.first = report(pair, m);
-    // A gradient in which everything cancels has no size to speak of.
-    const bool has_size = is_measured(c.field) && pair.base_of(m).kind != SlotKind::kGrad;
+    // A gradient in which everything cancels has no size to speak of, nor has what Adam makes of
+    // it.
+    const ValueRecord& record = pair.base_of(m);
+    const bool has_size =
+        is_measured(c.field) && record.kind != SlotKind::kGrad && !is_update(record);
     if (has_size) carried.largest = std::max(carried.largest, c.difference);
+  }
+}
+
+void RankDiff::list_other_forms(const StepPair& pair) {
+  for (uint32_t m = 0; m < pair.comparisons.size(); ++m) {
+    if (pair.comparisons[m].verdict != Class::kOtherForm) continue;
+    add_other_form(outcome_.other_forms, {report(pair, m)});
   }
 }
 

@@ -60,6 +60,7 @@ struct RankOutcome {
   std::optional<uint32_t> last_base_step, last_cand_step;
   std::vector<RenamedModule> renamed;
   std::vector<OneSidedGroup> one_sided;
+  std::vector<OtherForm> other_forms;
   format::DType coarsest = format::DType::kUnknown;  ///< of float values that differ
   /// Steps of one run that lie before the last one of the other, which does not have them.
   std::array<uint64_t, 2> skipped_steps{};  ///< by Side: whose they are
@@ -108,6 +109,7 @@ class RankDiff {
   void find_first_bit_difference(const StepPair& pair);
   void judge_values(StepPair& pair, bool with_noise);
   void find_carried(const StepPair& pair);
+  void list_other_forms(const StepPair& pair);
   void find_root(const StepPair& pair);
   /// Adds those of one step that come before value `base_end` and `cand_end` of the two runs.
   void add_one_sided(const StepPair& pair, uint32_t base_end, uint32_t cand_end,

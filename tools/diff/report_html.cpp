@@ -66,6 +66,8 @@ class HtmlReport {
     for (const std::string& text : replica_lines(result_)) paragraph("Replicas: " + text);
     for (const std::string& text : one_sided_lines(result_))
       paragraph("One-sided: " + quote_markup(text));
+    for (const std::string& text : other_form_lines(result_))
+      paragraph("Other form: " + quote_markup(text));
     paragraph(quote_markup(waived_text(result_)));
     for (const std::string& text : alias_lines(result_)) paragraph("Aliasing: " + text);
     for (const std::string& why : result_.incomplete) paragraph("Incomplete: " + quote_markup(why));

@@ -330,6 +330,11 @@ Json json_report(const DiffResult& result) {
     json["births"].push_back(record_json(birth, birth.comparison));
   }
   json["one_sided"] = one_sided_json(result.one_sided);
+  json["other_forms"] = Json::array();
+  for (const OtherForm& form : result.other_forms) {
+    json["other_forms"].push_back(record_json(form.first, form.first.comparison));
+    json["other_forms"].back()["values"] = form.values;
+  }
   json["ignored"] = result.waived;
   json["rounding_grown"] = carried_json(result.carried);
   json["per_step"] = per_step_json(result);

@@ -333,12 +333,13 @@ std::string headline(const DiffResult& result) {
       break;
   }
   return is_identical(result)
-             ? "IDENTICAL: every compared value has the same bits"
+             ? "IDENTICAL: every compared value has the same bits" + other_form_text(result)
              : "ROUNDING: no value differs by more than rounding explains" + unknown_text(result);
 }
 
 bool is_identical(const DiffResult& result) {
-  return result.counts[static_cast<size_t>(Class::kIdentical)] == result.values;
+  const uint64_t other_forms = result.counts[static_cast<size_t>(Class::kOtherForm)];
+  return result.counts[static_cast<size_t>(Class::kIdentical)] + other_forms == result.values;
 }
 
 std::vector<std::string> advice(const DiffResult& result) {

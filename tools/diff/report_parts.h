@@ -71,11 +71,15 @@ struct StepRow {
 [[nodiscard]] std::string hidden_text(const DiffResult& result);
 /// Modules, ops and inputs of one run alone, a line each.
 [[nodiscard]] std::vector<std::string> one_sided_lines(const DiffResult& result);
+/// Inputs of another type or shape, of which the same is made: how many, empty if none; and a line
+/// for each slot and pair of forms.
+[[nodiscard]] std::string other_form_text(const DiffResult& result);
+[[nodiscard]] std::vector<std::string> other_form_lines(const DiffResult& result);
 /// What the user asked to leave out; empty if nothing differed.
 [[nodiscard]] std::string waived_text(const DiffResult& result);
 /// Differences that what a value was made of does not explain, a line each, the first first.
 [[nodiscard]] std::vector<std::string> birth_lines(const DiffResult& result);
-/// Whether all compared values have the same bits.
+/// Whether all compared values have the same bits, but for inputs of which the same is made.
 [[nodiscard]] bool is_identical(const DiffResult& result);
 /// What grew of rounding before the root, or before the end; empty if nothing did.
 [[nodiscard]] std::string carried_text(const DiffResult& result);

@@ -86,14 +86,13 @@ std::string carried_text(const DiffResult& result) {
 std::vector<std::string> rounding_lines(const DiffResult& result) {
   const bool same =
       result.verdict != Verdict::kDiverged && result.verdict != Verdict::kNotComparable;
-  if (!same || !result.first_bit_difference) return {};
+  if (!same || is_identical(result) || !result.first_bit_difference) return {};
   const RecordReport& first = result.first_bit_difference->record;
   std::vector<std::string> lines = {"begins at " + place_text(first, result.ranks.size() > 1) +
                                     ", " + object_text(first)};
   std::string causes;
   for (const PreflightEntry& entry : result.preflight) {
-    if (explains_rounding(entry.name))
-      causes += (causes.empty() ? "" : ", ") + escape_text(entry.name);
+    if (explains_rounding(entry.name)) causes += (causes.empty() ? "" : ", ") + escape_text(entry.name);
   }
   for (const FactDifference& fact : result.facts) {
     if (fact.kind == FactKind::kCode)
@@ -116,6 +115,28 @@ std::string hidden_text(const DiffResult& result) {
          " of a tensor's size, or in few elements of a "
          "large one, would look the same in " +
          std::string(to_string(result.coarsest));
+}
+
+std::string other_form_text(const DiffResult& result) {
+  const uint64_t inputs = result.counts[static_cast<size_t>(Class::kOtherForm)];
+  if (inputs == 0) return "";
+  return ", but for " + tools::counted(inputs, "input") +
+         " of another type or shape, of which the same was made";
+}
+
+std::vector<std::string> other_form_lines(const DiffResult& result) {
+  constexpr size_t kSaid = 6;
+  std::vector<std::string> lines;
+  for (const OtherForm& form : result.other_forms) {
+    if (lines.size() == kSaid) {
+      lines.push_back(tools::count_text(result.other_forms.size() - kSaid) + " more (--json)");
+      break;
+    }
+    lines.push_back(object_text(form.first) + ": " + type_text(form.first) + ", first at " +
+                    place_text(form.first, result.ranks.size() > 1) + " (" +
+                    tools::counted(form.values, "value") + "); what was made of it agrees");
+  }
+  return lines;
 }
 
 std::string waived_text(const DiffResult& result) {

@@ -48,6 +48,7 @@ class TextReport {
     for (const std::string& text : rank_lines(result_)) line("ranks       ", text);
     for (const std::string& text : replica_lines(result_)) line("replicas    ", text);
     for (const std::string& text : one_sided_lines(result_)) line("one-sided   ", text);
+    for (const std::string& text : other_form_lines(result_)) line("other form  ", text);
     line("ignored     ", waived_text(result_));
     for (const std::string& text : alias_lines(result_)) line("aliasing    ", escape_text(text));
     findings();

@@ -76,6 +76,13 @@ struct OneSided {
   RecordReport first;    ///< only that run's side is filled in
 };
 
+/// Inputs of another type or shape, of which the same is made: of one slot and one pair of forms.
+struct OtherForm {
+  RecordReport first;
+  uint64_t values = 1;
+};
+inline constexpr size_t kMaxOtherForms = 64;
+
 /// Values that are further apart than their own rounding says, and no further than what they were
 /// made of (births.h): rounding has grown, or hides what it grew from.
 struct Carried {
@@ -199,6 +206,7 @@ struct DiffResult {
   std::vector<FactDifference> facts;     ///< configuration first
   std::vector<RenamedModule> renamed;    ///< by the baseline's name
   std::vector<OneSidedGroup> one_sided;  ///< at most kMaxOneSided, in the order of their first
+  std::vector<OtherForm> other_forms;    ///< at most kMaxOtherForms, in the order of their first
   /// Of values that differ: the coarsest type, which says what rounding may hide.
   format::DType coarsest = format::DType::kUnknown;
   Findings base_findings, cand_findings;

@@ -13,6 +13,7 @@ _DISTRIBUTION = re.compile(r"(.+?)-(\d[^-]*)(?:-py[\d.]+)?\.(?:dist-info|egg-inf
 _INSTALLED = (os.sep + "site-packages" + os.sep, os.sep + "dist-packages" + os.sep)
 _MAX_FILES, _MAX_FILE_BYTES = 500, 1 << 22
 _WRAPPED_LEVELS = 8
+_script = None
 
 
 def code_of(function):
@@ -61,6 +62,7 @@ class Code:
 def files():
     """Yields (name, hash) of the script and what it imports from its own folders."""
     folders = own_folders()
+    installed = (*_NOT_THE_PROGRAMS, *_folders_of_packages(folders))
     count = 0
     for module in list(sys.modules.values()):
         path = getattr(module, "__file__", None)
@@ -68,7 +70,7 @@ def files():
             continue
         path = os.path.normpath(path)
         folder = next((folder for folder in folders if path.startswith(folder)), None)
-        if folder is None or path.startswith(_NOT_THE_PROGRAMS) or not os.path.isfile(path):
+        if folder is None or path.startswith(installed) or not os.path.isfile(path):
             continue
         with open(path, "rb") as file:
             yield "code." + path[len(folder):], _hash(file.read(_MAX_FILE_BYTES))
@@ -99,14 +101,27 @@ def packages():
             yield "package." + module.__name__, version
 
 
+def _folders_of_packages(own):
+    """Yields the entries of Python's path that pip installed into, as `pip install --target` below the program."""
+    for folder in dict.fromkeys(sys.path):
+        folder = os.path.join(os.path.abspath(folder), "")
+        try:
+            if folder not in own and any(entry.endswith(".dist-info") for entry in os.listdir(folder)):
+                yield folder
+        except OSError:
+            continue
+
+
 def _hash(data):
     return hashlib.blake2b(data, digest_size=8).hexdigest()
 
 
 def own_folders():
     """The script's folder and the one that the process is in."""
-    script = getattr(sys.modules.get("__main__"), "__file__", None)
-    found = [os.path.dirname(os.path.abspath(script))] if script else []
+    global _script
+    # Python takes the name away when the script is over, and facts are told behind that, too.
+    _script = getattr(sys.modules.get("__main__"), "__file__", None) or _script
+    found = [os.path.dirname(os.path.abspath(_script))] if _script else []
     try:
         found.append(os.getcwd())
     except OSError:

@@ -105,14 +105,14 @@ TEST_CASE("compare: an input of another type or shape with equal numbers is told
   CHECK(compared(base, cand).verdict == Class::kShapeOrDtypeMismatch);
   base.record.kind = cand.record.kind = diff::SlotKind::kInput;
   const Comparison told = compared(base, cand);
-  CHECK(told.verdict == Class::kWithinNoise);
+  CHECK(told.verdict == Class::kOtherForm);
   CHECK(told.field == Field::kDType);
   Value other = cand;
   other.record.stats.sum = {11, 0};
   CHECK(compared(base, other).verdict == Class::kShapeOrDtypeMismatch);
   Value reshaped = base;
   reshaped.shape = {2, 2};
-  CHECK(compared(base, reshaped).verdict == Class::kWithinNoise);
+  CHECK(compared(base, reshaped).verdict == Class::kOtherForm);
   CHECK(compared(base, reshaped).field == Field::kShape);
 }
 

@@ -177,12 +177,11 @@ TEST_CASE("facts: code that changed is told by file and class", "[diff][facts]")
                      {"code.model.py.MLP", "3"},
                      {"code.train.py", "z"},
                      {"version.python", "3.11.9"}};
-  CHECK(told(compared(base, cand)) == Lines{"model.py changed: class Attention",
-                                            "old.py was imported in the baseline alone",
-                                            "train.py changed"});
+  CHECK(told(compared(base, cand)) == Lines{"model.py changed: class Attention", "train.py changed",
+                                            "old.py was imported in the baseline alone"});
   cand.meta.facts.back().second = "3.12.1";  // the bytes of its instructions are others anyway
   CHECK(told(compared(base, cand)) ==
-        Lines{"model.py changed", "old.py was imported in the baseline alone", "train.py changed"});
+        Lines{"model.py changed", "train.py changed", "old.py was imported in the baseline alone"});
   for (const diff::PreflightEntry& entry : compared(base, cand).preflight) {
     CHECK_FALSE(entry.name.starts_with("code."));
   }
@@ -199,6 +198,12 @@ TEST_CASE("facts: the root's module is told by its class and places", "[diff][fa
   const DiffResult result = compared(base, cand);  // the facts lie in a step that is not read
   REQUIRE(result.root.has_value());
   CHECK(code_text(result.root->code) == "Linear2, model.py:41, called at model.py:88");
+  base.meta.facts = {{"code.model.py.Linear2", "1"}, {"code.model.py.Linear", "1"}};
+  cand.meta.facts = {{"code.model.py.Linear2", "1"}, {"code.model.py.Linear", "2"}};
+  CHECK_FALSE(compared(base, cand).root->code.changed);
+  cand.meta.facts[0].second = "2";
+  CHECK(code_text(compared(base, cand).root->code) ==
+        "Linear2, whose code changed, model.py:41, called at model.py:88");
 }
 
 TEST_CASE("facts: settings are parsed as Python writes them", "[diff][facts]") {

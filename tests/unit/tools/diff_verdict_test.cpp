@@ -336,6 +336,12 @@ TEST_CASE("diff: metadata that differs is listed, versions first", "[diff][prefl
   CHECK(result.preflight[1] ==
         diff::PreflightEntry{"switch.CUBLAS_WORKSPACE_CONFIG", std::nullopt, ":4096:8"});
   CHECK(result.preflight[2].name == "command line");
+  Run base = test::training();
+  base.meta.facts.insert(base.meta.facts.end(), {{"package.a", "1"}, {"package.b", "1"}});
+  cand.meta.facts = {{"version.torch", "2.13.0"}, {"package.b", "2"}, {"package.c", "1"}};
+  const auto packages = compared(base, cand).preflight;
+  REQUIRE(packages.size() == 4);
+  CHECK(packages[0].name == "package.b");  // before those of one run alone
 }
 
 TEST_CASE("diff: memory that an op gives out unwritten is never blamed, nor who is given it",
