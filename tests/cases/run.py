@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Judges convtrace-diff by runs of which the truth is known: planted faults, alone and beside rounding, and rounding alone.
 
-usage: run.py [--full] [--runs FOLDER] [--match EXPRESSION] [--mode MODE]
+usage: run.py [--full] [--runs FOLDER] [--match EXPRESSION] [--mode MODE] [--steps N]
 Without --full a fixed small sample. Prints tables in Markdown; exit code 1 where the goals are missed. FOLDER keeps the
 traces; they are made again when the library, the observer or the programs of this folder changed. Needs PyTorch, and
 CONVTRACE_BUILD, the build folder (by default build/release).
@@ -38,10 +38,10 @@ def fingerprint():
     return digest.hexdigest()
 
 
-def record(names, folder, mode):
+def record(names, folder, mode, steps):
     """Makes what is missing, by two processes at a time."""
     key = folder / "made-by"
-    made_by = f"{fingerprint()} {mode}"
+    made_by = f"{fingerprint()} {mode} {steps}"
     if not key.exists() or key.read_text() != made_by:
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
@@ -51,7 +51,7 @@ def record(names, folder, mode):
     env = plain | {"LD_PRELOAD": str(BUILD / "lib" / "libconvtrace.so"), "CONVTRACE_OVERWRITE": "1", "CONVTRACE_MODE": mode, "CONVTRACE_ALL": "1"}
 
     def train(share):
-        subprocess.run([sys.executable, HERE / "train.py", folder], input="\n".join(share), text=True, env=env, check=True)
+        subprocess.run([sys.executable, HERE / "train.py", folder, *steps], input="\n".join(share), text=True, env=env, check=True)
 
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
         list(pool.map(train, [share for share in (missing[::2], missing[1::2]) if share]))
@@ -126,10 +126,12 @@ def main():
     parser.add_argument("--runs", type=pathlib.Path, default=BUILD / "tests" / "cases", help="folder of the traces")
     parser.add_argument("--match", default="", help="only cases whose name an expression finds: gpt-bf16, +eps, split$")
     parser.add_argument("--mode", default="stats", choices=("stats", "snapshot"), help="what is recorded of a value")
+    parser.add_argument("--steps", type=int, help="how long each run trains, in place of its model's own length")
     options = parser.parse_args()
     cases = [case for case in CASES if options.full or case.candidate in SAMPLE]
     cases = [case for case in cases if re.search(options.match, case.candidate)]
-    record({name for case in cases for name in (case.base, case.candidate)}, options.runs, options.mode)
+    record({name for case in cases for name in (case.base, case.candidate)}, options.runs, options.mode,
+           [str(options.steps)] if options.steps else [])
     exact = inexact()
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
         reports = list(pool.map(lambda case: compare(case, options.runs, exact), cases))

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Trains the runs whose names come on stdin, each in a fork, under the preload: train.py FOLDER.
+"""Trains the runs whose names come on stdin, each in a fork, under the preload: train.py FOLDER [STEPS].
 
 A trace is one process's, and importing PyTorch costs more than a run: so a process that imported it, and computed
 nothing, forks for each. FOLDER gets NAME.ctrace, and for each model its modules in order: MODEL.modules.
@@ -27,10 +27,11 @@ MODELS = held_out.MODELS | held_out_2.MODELS | held_out_3.MODELS | held_out_4.MO
 }
 
 
-def train(name, folder):
+def train(name, folder, steps):
     model, precision, what = name.split("-")
     variant, _, fault = what.partition("+")
     build, draw, optimizer, options = MODELS[model]
+    options = options | steps
     run = training.Training(build, draw, optimizer, precision=precision, variant=variant, **options)
     order = folder / f"{model}.modules"
     if not order.exists():
@@ -43,7 +44,7 @@ def train(name, folder):
         run.run()
 
 
-def main(folder):
+def main(folder, steps):
     for name in sys.stdin.read().split():
         unfinished = folder / f"{name}.part"
         os.environ["CONVTRACE_OUTPUT"] = str(unfinished)
@@ -53,7 +54,7 @@ def main(folder):
             os.environ["ATEN_CPU_CAPABILITY"] = capability
         child = os.fork()
         if child == 0:
-            train(name, folder)
+            train(name, folder, steps)
             sys.exit(0)
         if os.waitpid(child, 0)[1] != 0:
             sys.exit(f"{name} failed")
@@ -61,4 +62,4 @@ def main(folder):
 
 
 if __name__ == "__main__":
-    main(pathlib.Path(sys.argv[1]))
+    main(pathlib.Path(sys.argv[1]), {"steps": int(sys.argv[2])} if len(sys.argv) > 2 else {})

@@ -81,7 +81,7 @@ Births::Limits Births::limits_of(const ValueView& base, const ValueView& cand, c
   Limits limits{.rms = std::max({kGain * source.rms, own, kink})};
   if (source.equal) limits.element = kElementGain * own;
   if (apart.count >= kLeastForNorm) {
-    limits.norm = kNormGain * std::max(source.rms, kNormShare * own);
+    limits.norm = std::max(kNormGain * source.rms, kNormShare * own);
     // Where a loss is small, all gradients scale with what it differs by.
     if (is_activation_gradient(record))
       limits.norm = std::max({limits.norm, kGain * source.rms, kink});

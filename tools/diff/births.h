@@ -25,9 +25,12 @@ namespace convtrace::diff {
 /// Born rounding in units of the roundoff. Sums that are wider than the type round once more at
 /// their end (measured: 3.6); others as often as they have terms (4.3 to 39).
 inline constexpr double kWideSumLimit = 8, kOwnSumLimit = 256;
-/// How much of it the norm may show: of many elements it averages. Measured: 0.48, truncation 1.13.
+/// How much of the sources' difference the norm may show: of many elements it averages. Measured:
+/// 0.48, truncation 1.13.
 inline constexpr double kNormGain = 1.5;
-inline constexpr double kNormShare = 1.0 / 8;
+/// How much of the limit of born rounding. A scale that is rounded itself, as the divisor of a
+/// spectral norm, is the same for all elements: 1.9 units of the roundoff.
+inline constexpr double kNormShare = 5.0 / 16;
 inline constexpr uint64_t kLeastForNorm = 256;
 /// The mean of an output in 16 bits that is made of equal values, in standard errors of rounding.
 /// Measured: 4.8. Rounding errors of values that lie close together are alike, so of many elements
