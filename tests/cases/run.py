@@ -48,7 +48,9 @@ def record(names, folder, mode, steps):
         key.write_text(made_by)
     missing = sorted(name for name in names if not (folder / f"{name}.ctrace").exists())
     plain = {k: v for k, v in os.environ.items() if k != "LD_PRELOAD" and not k.startswith("CONVTRACE")}
-    env = plain | {"LD_PRELOAD": str(BUILD / "lib" / "libconvtrace.so"), "CONVTRACE_OVERWRITE": "1", "CONVTRACE_MODE": mode, "CONVTRACE_ALL": "1"}
+    env = plain | {"LD_PRELOAD": str(BUILD / "lib" / "libconvtrace.so"), "CONVTRACE_OVERWRITE": "1", "CONVTRACE_MODE": mode}
+    if mode == "snapshot":
+        env["CONVTRACE_ALL"] = "1"
 
     def train(share):
         subprocess.run([sys.executable, HERE / "train.py", folder, *steps], input="\n".join(share), text=True, env=env, check=True)
