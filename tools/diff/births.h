@@ -29,8 +29,8 @@ inline constexpr double kWideSumLimit = 8, kOwnSumLimit = 256;
 /// 0.48, truncation 1.13.
 inline constexpr double kNormGain = 1.5;
 /// How much of the limit of born rounding. A scale that is rounded itself, as the divisor of a
-/// spectral norm, is the same for all elements: 1.9 units of the roundoff.
-inline constexpr double kNormShare = 5.0 / 16;
+/// spectral norm, is the same for all elements: 3.9 units of the roundoff.
+inline constexpr double kNormShare = 5.0 / 8;
 inline constexpr uint64_t kLeastForNorm = 256;
 /// The mean of an output in 16 bits that is made of equal values, in standard errors of rounding.
 /// Measured: 4.8. Rounding errors of values that lie close together are alike, so of many elements
