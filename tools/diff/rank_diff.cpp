@@ -142,6 +142,10 @@ void RankDiff::judge_values(StepPair& pair, bool with_noise) {
       outcome_.coarsest = a.record.dtype;
     }
     births_.judge(m, a, b, band ? &*band : nullptr, tolerances_.of(a.record), comparison);
+    if (a.record.kind == SlotKind::kGradOutput && comparison.field == Field::kRms) {
+      outcome_.largest_gradient_limit =
+          std::max(outcome_.largest_gradient_limit, comparison.tolerance);
+    }
     const bool counts = comparison.bits_differ && !comparison.waived;
     if (is_update(a.record) && counts && !first_update) first_update = m;
   }

@@ -62,6 +62,7 @@ struct RankOutcome {
   std::vector<OneSidedGroup> one_sided;
   std::vector<OtherForm> other_forms;
   format::DType coarsest = format::DType::kUnknown;  ///< of float values that differ
+  double largest_gradient_limit = 0;                 ///< what was allowed in activations' gradients
   /// Steps of one run that lie before the last one of the other, which does not have them.
   std::array<uint64_t, 2> skipped_steps{};  ///< by Side: whose they are
   std::vector<StepSummary> summaries;

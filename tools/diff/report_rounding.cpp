@@ -79,8 +79,9 @@ std::string carried_text(const DiffResult& result) {
   return "from " + place_text(*carried.first, result.ranks.size() > 1) + ", " +
          object_text(*carried.first) + " on " + tools::counted(carried.count, "value") +
          (result.root ? " before the root" : "") + (one ? " is" : " are") +
-         " further apart than rounding explains there (at most " + percent_text(carried.largest) +
-         "), but no further than what " + (one ? "it was" : "they were") + " made of explains";
+         " further apart than rounding explains there" +
+         (carried.largest > 0 ? " (at most " + percent_text(carried.largest) + ")" : "") +
+         ", but no further than what " + (one ? "it was" : "they were") + " made of explains";
 }
 
 std::vector<std::string> rounding_lines(const DiffResult& result) {
@@ -92,7 +93,8 @@ std::vector<std::string> rounding_lines(const DiffResult& result) {
                                     ", " + object_text(first)};
   std::string causes;
   for (const PreflightEntry& entry : result.preflight) {
-    if (explains_rounding(entry.name)) causes += (causes.empty() ? "" : ", ") + escape_text(entry.name);
+    if (explains_rounding(entry.name))
+      causes += (causes.empty() ? "" : ", ") + escape_text(entry.name);
   }
   for (const FactDifference& fact : result.facts) {
     if (fact.kind == FactKind::kCode)
@@ -111,9 +113,10 @@ std::string hidden_text(const DiffResult& result) {
   if (unit == 0) return "";
   const double share = unit > 0x1p-20 ? kWideSumLimit : kOwnSumLimit;
   const double largest = std::max(share * unit, kGain * result.carried.largest);
-  return "a fault below " + percent_text(largest) +
-         " of a tensor's size, or in few elements of a "
-         "large one, would look the same in " +
+  const double gradients = std::min(1.0, result.largest_gradient_limit);
+  return "a fault below " + percent_text(largest) + " of a tensor's size" +
+         (gradients > largest ? ", below " + percent_text(gradients) + " of a gradient's" : "") +
+         ", or in few elements of a large one, would look the same in " +
          std::string(to_string(result.coarsest));
 }
 

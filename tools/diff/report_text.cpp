@@ -38,7 +38,11 @@ class TextReport {
                   wrapped(headline(result_), terminal_.columns, 0, 2))
          << "\n";
     for (const std::string& text : advice(result_)) line("  ", text);
-    for (const std::string& text : rounding_lines(result_)) line("rounding    ", text);
+    const char* label = "rounding    ";
+    for (const std::string& text : rounding_lines(result_)) {
+      line(label, text);
+      label = "            ";
+    }
     cause();
     if (result_.root) root(*result_.root);
     first_bit_difference();

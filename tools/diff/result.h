@@ -209,6 +209,7 @@ struct DiffResult {
   std::vector<OtherForm> other_forms;    ///< at most kMaxOtherForms, in the order of their first
   /// Of values that differ: the coarsest type, which says what rounding may hide.
   format::DType coarsest = format::DType::kUnknown;
+  double largest_gradient_limit = 0;  ///< of activations' gradients that differ: what was allowed
   Findings base_findings, cand_findings;
   std::vector<std::string> incomplete;  ///< why; empty when both runs were compared to their ends
   std::vector<RankReport> ranks;
