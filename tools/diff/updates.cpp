@@ -55,7 +55,7 @@ Comparison diverged(double difference, double limit) {
 }  // namespace
 
 void Updates::begin_step() {
-  base_base_ = cand_cand_ = apart_apart_ = apart_weight_ = weight_weight_ = 0;
+  base_base_ = cand_cand_ = apart_apart_ = apart_weight_ = apart_weight_norms_ = 0;
   base_gradients_ = cand_gradients_ = gradients_apart_ = apart_update_spread_ =
       apart_weight_spread_ = 0;
   gains_.clear();
@@ -92,7 +92,7 @@ void Updates::take(const ValueView& base, const ValueView& cand, double gradient
   cand_cand_ += product(in_cand, in_cand);
   apart_apart_ += squared;
   apart_weight_ += product(apart, before.base);
-  weight_weight_ += weight;
+  apart_weight_norms_ += std::sqrt(squared * weight);
   apart_update_spread_ += squared * update;
   apart_weight_spread_ += squared * weight;
   const double expected = std::sqrt(gradient) + unit * std::sqrt(weight / update);
@@ -112,9 +112,10 @@ std::optional<Comparison> Updates::judge() {
       std::max({kUpdateNormLimit, kUpdateNormGain * apart_in_norm(base_gradients_, cand_gradients_),
                 by_chance(apart_update_spread_) / std::max(base_base_, cand_cand_)});
   if (ratio > norm_limit) return diverged(ratio, norm_limit);
-  const double norms = std::sqrt(apart_apart_ * weight_weight_);
-  const double cosine = std::abs(apart_weight_) / norms;
-  const double limit = std::max(kDecayLimit, by_chance(apart_weight_spread_) / norms);
+  const double cosine = std::abs(apart_weight_) / apart_weight_norms_;
+  // The cosine of two vectors of few dimensions; of many this is by_chance() over the norms.
+  const double off = by_chance(apart_weight_spread_) / apart_weight_norms_;
+  const double limit = std::max(kDecayLimit, off / std::sqrt(1 + off * off));
   if (cosine > limit) return diverged(cosine, limit);
   if (gains_.empty()) return std::nullopt;
   std::vector<double> gains = gains_;

@@ -23,9 +23,9 @@ namespace convtrace::diff {
 /// Norms of all updates of a step: the runs' ratio is 1 but for so much. Measured: 0.013; a
 /// learning rate that is 10 % off is 0.1.
 inline constexpr double kUpdateNormLimit = 0.05;
-/// Cosine of what the updates differ by and the parameters. Measured: 0.22; another weight
-/// decay: 1.
-inline constexpr double kDecayLimit = 0.5;
+/// Cosine of what the updates differ by and the parameters, each weighed by the product of both
+/// norms. Measured: 0.78; another weight decay: 1.
+inline constexpr double kDecayLimit = 0.85;
 /// A scalar product of two sketches that is 0 in truth is a quarter of the product of their norms
 /// (one in the root of kBuckets); more than five times that is no chance, in a million steps.
 inline constexpr double kChance = 5;
@@ -57,10 +57,10 @@ class Updates {
 
   std::unordered_map<uint64_t, Parameter> before_;
   bool gradients_were_unlike_ = false;
-  // Of this step: sums over parameters of scalar products of updates, of what they differ by, and
-  // of the parameters themselves.
+  // Of this step: sums over parameters of scalar products of updates, of what they differ by, of
+  // that and the parameters themselves, and of their norms' products.
   double base_base_ = 0, cand_cand_ = 0;
-  double apart_apart_ = 0, apart_weight_ = 0, weight_weight_ = 0;
+  double apart_apart_ = 0, apart_weight_ = 0, apart_weight_norms_ = 0;
   /// Squared norms of all gradients, and of what they differ by.
   double base_gradients_ = 0, cand_gradients_ = 0, gradients_apart_ = 0;
   // Sums of products of squared norms: how far the two scalar products of sketches may be off.
