@@ -48,13 +48,7 @@ void CallbackObserver::observe(const CallbackEntry& entry, const CUpti_CallbackD
                  [&](ContextEnd) {
                    if (succeeded(call)) state_.stats.forgotten_ended();
                  },
-                 [&](LaunchDecoder decode) {
-                   if (gate_.acts_in_gate()) {
-                     observe_launch(decode(params), entry, call);
-                   } else {
-                     insert_in_callback(decode(params), entry, call);
-                   }
-                 },
+                 [&](LaunchDecoder decode) { observe_launch(decode(params), entry, call); },
                  [&](const LaunchBatch& batch) {
                    for (size_t i = 0; i < batch.count(params); ++i)
                      observe_launch(batch.decode(params, i), entry, call);
@@ -92,19 +86,6 @@ void CallbackObserver::observe(const CallbackEntry& entry, const CUpti_CallbackD
                  },
              },
              entry.decoder);
-}
-
-/// The launch between its two callbacks is kept in CUPTI's word for that.
-void CallbackObserver::insert_in_callback(const LaunchInfo& launch, const CallbackEntry& entry,
-                                          const CUpti_CallbackData& call) {
-  if (call.correlationData == nullptr) return;
-  if (!is_exit(call)) {
-    *call.correlationData = std::bit_cast<uint64_t>(gate_.enter(launch, entry.per_thread));
-  } else if (void* const pass = std::bit_cast<void*>(*call.correlationData)) {
-    gate_.leave(pass, call.functionReturnValue == nullptr
-                          ? CUDA_ERROR_UNKNOWN
-                          : *static_cast<const CUresult*>(call.functionReturnValue));
-  }
 }
 
 void CallbackObserver::observe_launch(const LaunchInfo& launch, const CallbackEntry& entry,

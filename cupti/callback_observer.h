@@ -37,8 +37,6 @@ class CallbackObserver final : public CallbackReceiver {
   void observe(const CallbackEntry& entry, const CUpti_CallbackData& call);
   void observe_launch(const LaunchInfo& launch, const CallbackEntry& entry,
                       const CUpti_CallbackData& call);
-  void insert_in_callback(const LaunchInfo& launch, const CallbackEntry& entry,
-                          const CUpti_CallbackData& call);
   [[nodiscard]] bool is_captured(const MemoryChange& change, const CallbackEntry& entry) const;
   /// A call that changed memory has succeeded.
   void memory_changed(const MemoryChange& change, const CallbackEntry& entry,

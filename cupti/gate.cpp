@@ -85,7 +85,7 @@ void Gate::after(int result, Pass& pass) noexcept {
   if (pass.launch == nullptr) return;
   if (pass.values_in_graph > 0)
     state_.graph_stats.disarm(pass.launch->graph, *pass.graph, result == CUDA_SUCCESS);
-  if (expect_callbacks_.load(std::memory_order_relaxed) && acts_in_gate()) compare_with_cupti(pass);
+  if (expect_callbacks_.load(std::memory_order_relaxed)) compare_with_cupti(pass);
   if (result != CUDA_SUCCESS) pass.event.sampled = format::NotSampled::kLaunchFailed;
   try {
     if (result == CUDA_SUCCESS) succeed(pass);
@@ -113,38 +113,10 @@ void Gate::succeed(Pass& pass) {
   }
 }
 
-void* Gate::enter(const LaunchInfo& launch, bool per_thread) noexcept {
-  if (busy()) return nullptr;
-  auto* const pass = new (std::nothrow) CallbackPass;
-  if (pass == nullptr) return nullptr;
-  pass->in_callback = true;
-  pass->decoded = launch;
-  before(pass->decoded, per_thread, *pass);
-  pass_ = pass;
-  return pass;
-}
-
-void Gate::leave(void* entered, int result) noexcept {
-  const std::unique_ptr<CallbackPass> pass(static_cast<CallbackPass*>(entered));
-  pass_ = nullptr;
-  after(result, *pass);
-}
-
-bool Gate::end_unfinished() noexcept {
-  if (pass_ == nullptr || !pass_->in_callback) return false;
-  const std::unique_ptr<CallbackPass> pass(
-      static_cast<CallbackPass*>(std::exchange(pass_, nullptr)));
-  if (pass->launch == nullptr || !state_.options.record_launches) return true;
-  pass->event.sampled = format::NotSampled::kObservedOnly;
-  state_.options.sink->emit(pass->event);
-  return true;
-}
-
 void Gate::expect_callbacks(bool expected) noexcept {
   expect_callbacks_.store(expected);
   state_.functions.follow_unloads(expected);
   state_.follow_context_ends(expected);
-  acts_in_gate_.store(!expected || !state_.options.insert_in_callback);
 }
 
 void Gate::cross_check(const LaunchInfo& seen) noexcept {

@@ -55,7 +55,6 @@ struct InterceptorOptions {
   bool compute_values = true;           ///< false below mode `hash`: contexts are not prepared
   uint32_t samples = 8;                 ///< of values that a rule says nothing else for
   bool capture_graphs = false;          ///< compute values inside captured graphs
-  bool insert_in_callback = false;      ///< act in CUPTI's callbacks instead of the gate
   bool poison = false;                  ///< see kept_memory.h, as the next
   bool quarantine = false;
   ValueSink* values = nullptr;  ///< null: no value is stored whole; outlives the interceptor

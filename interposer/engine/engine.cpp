@@ -159,7 +159,6 @@ cupti::Interceptor* Engine::make_interceptor() {
   options.compute_values = options_.settings.mode >= settings::Mode::kHash;
   options.samples = options_.settings.samples;
   options.capture_graphs = options_.settings.graphs == settings::Graphs::kCapture;
-  options.insert_in_callback = options_.settings.insert == settings::Insert::kCallback;
   const bool all_stacks = options_.settings.stacks == settings::Stacks::kAll;
   options.note_launch = all_stacks ? &engine::note_launch_stack : nullptr;
   options.poison = options_.settings.poison;
