@@ -229,19 +229,6 @@ void CallbackObserver::on_context_end(CUcontext context) noexcept {
   }
 }
 
-void CallbackObserver::on_module(const CUpti_ModuleResourceData& module, bool loaded) noexcept {
-  if (!state_.functions.needs_cubins()) return;
-  try {
-    if (!loaded) {
-      state_.functions.cubins().unload(module.moduleId);
-    } else if (module.pCubin != nullptr) {
-      const auto* const cubin = reinterpret_cast<const std::byte*>(module.pCubin);
-      state_.functions.cubins().load(module.moduleId, {cubin, module.cubinSize});
-    }
-  } catch (...) {  // no memory: launches of its kernels have no operands
-  }
-}
-
 void CallbackObserver::on_cupti_failure(const CUpti_StateData& failure) noexcept {
   const char* message = failure.notification.message;
   char text[256];

@@ -24,7 +24,6 @@ class CallbackObserver final : public CallbackReceiver {
 
   void on_driver_call(const CallbackEntry& entry, const CUpti_CallbackData& call) noexcept override;
   void on_context_end(CUcontext context) noexcept override;
-  void on_module(const CUpti_ModuleResourceData& module, bool loaded) noexcept override;
   void on_cupti_failure(const CUpti_StateData& state) noexcept override;
 
   /// The program has freed memory, and the driver was not called. @param current  of the thread.

@@ -82,6 +82,7 @@ struct CudaState {
   KeptMemory kept;
   std::atomic<bool> active{true};  ///< false: the gate only passes calls through
   std::atomic<bool> ends_are_told{false};
+  std::atomic<bool> operands_missed{false};  ///< said that the driver is too old for them
   std::mutex replacing;  ///< held while what was known of a handle's last context is forgotten
   std::atomic<bool> gpu_work{true};  ///< false after a sticky error: no launch of ours
   std::atomic<uint64_t> last_look{0};

@@ -154,7 +154,6 @@ FunctionTable::Facts FunctionTable::ask_driver(CUfunction function, const Handle
     params = read_layout(kernel, api_.kernel_get_param_info);
   }
   if (facts.name.empty()) facts.name = handle.name;
-  if (!params && !facts.name.empty()) params = cubins_.find(facts.name);
   if (params) facts.params = std::move(*params);
   if (facts.name.empty()) facts.name = "(unnamed)";
   return facts;

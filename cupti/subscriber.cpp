@@ -3,24 +3,6 @@
 #include "cupti/own_calls.h"
 
 namespace convtrace::cupti {
-namespace {
-
-constexpr CUpti_CallbackId kResources[] = {CUPTI_CBID_RESOURCE_CONTEXT_DESTROY_STARTING,
-                                           CUPTI_CBID_RESOURCE_MODULE_LOADED,
-                                           CUPTI_CBID_RESOURCE_MODULE_UNLOAD_STARTING};
-
-void deliver_resource(CallbackReceiver& to, CUpti_CallbackId cbid,
-                      const CUpti_ResourceData& resource) noexcept {
-  if (cbid == CUPTI_CBID_RESOURCE_CONTEXT_DESTROY_STARTING) {
-    to.on_context_end(resource.context);
-  } else if (resource.resourceDescriptor != nullptr) {
-    to.on_module(*static_cast<const CUpti_ModuleResourceData*>(resource.resourceDescriptor),
-                 cbid == CUPTI_CBID_RESOURCE_MODULE_LOADED);
-  }
-}
-
-}  // namespace
-
 void Subscriber::callback(void* receiver, CUpti_CallbackDomain domain, CUpti_CallbackId cbid,
                           const void* data) noexcept {
   if (OwnCalls::active() || receiver == nullptr || data == nullptr) return;
@@ -31,7 +13,8 @@ void Subscriber::callback(void* receiver, CUpti_CallbackDomain domain, CUpti_Cal
         to.on_driver_call(*entry, *static_cast<const CUpti_CallbackData*>(data));
       break;
     case CUPTI_CB_DOMAIN_RESOURCE:
-      deliver_resource(to, cbid, *static_cast<const CUpti_ResourceData*>(data));
+      if (cbid == CUPTI_CBID_RESOURCE_CONTEXT_DESTROY_STARTING)
+        to.on_context_end(static_cast<const CUpti_ResourceData*>(data)->context);
       break;
     case CUPTI_CB_DOMAIN_STATE:
       if (cbid == CUPTI_CBID_STATE_FATAL_ERROR)
@@ -69,10 +52,9 @@ Status Subscriber::enable_all() const {
     const CUptiResult one = enable(CUPTI_CB_DOMAIN_DRIVER_API, entry.cbid);
     if (one != CUPTI_SUCCESS && one != CUPTI_ERROR_INVALID_PARAMETER) result = one;
   }
-  for (const CUpti_CallbackId cbid : kResources) {
-    const CUptiResult one = enable(CUPTI_CB_DOMAIN_RESOURCE, cbid);
-    if (one != CUPTI_SUCCESS) result = one;
-  }
+  const CUptiResult one =
+      enable(CUPTI_CB_DOMAIN_RESOURCE, CUPTI_CBID_RESOURCE_CONTEXT_DESTROY_STARTING);
+  if (one != CUPTI_SUCCESS) result = one;
   // Only tells that CUPTI died; absent before CUPTI 12.
   (void)enable(CUPTI_CB_DOMAIN_STATE, CUPTI_CBID_STATE_FATAL_ERROR);
   if (result == CUPTI_SUCCESS) return kOkStatus;

@@ -27,8 +27,6 @@ class CallbackReceiver {
                               const CUpti_CallbackData& call) noexcept = 0;
   /// The context is about to be destroyed. The driver holds locks.
   virtual void on_context_end(CUcontext context) noexcept = 0;
-  /// A module was loaded, or is about to be unloaded. The driver holds locks.
-  virtual void on_module(const CUpti_ModuleResourceData& module, bool loaded) noexcept = 0;
   /// CUPTI met a fatal error and has ended itself: no callback will follow.
   virtual void on_cupti_failure(const CUpti_StateData& state) noexcept = 0;
 };

@@ -26,12 +26,10 @@ struct CUfunc_st {
 };
 
 struct CUmod_st {
-  uint32_t id = 0;
   std::map<std::string, std::unique_ptr<CUfunc_st>> functions;
 };
 
 struct CUlib_st {
-  uint32_t id = 0;
   std::map<std::string, std::unique_ptr<CUfunc_st>> kernels;
 };
 
@@ -71,10 +69,13 @@ struct CUgraphNode_st {
 /// Work in order; a capture is one that grows. Nodes keep their addresses.
 struct CUgraph_st {
   std::list<CUgraphNode_st> nodes;
+  std::shared_ptr<const bool> life = std::make_shared<bool>();
 
   void run() const;
 };
-struct CUgraphExec_st : CUgraph_st {};
+struct CUgraphExec_st : CUgraph_st {
+  std::weak_ptr<const bool> source_life;  ///< of the graph whose nodes name these
+};
 
 struct CUstream_st {
   static inline std::atomic<uint64_t> last_id{0};

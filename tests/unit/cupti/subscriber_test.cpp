@@ -3,7 +3,6 @@
 #include <cstdio>
 #include <set>
 #include <utility>
-#include <vector>
 
 #include "cupti/own_calls.h"
 #include "tests/support/catch.h"
@@ -70,13 +69,9 @@ struct Receiver final : CallbackReceiver {
     ++calls;
   }
   void on_context_end(CUcontext) noexcept override { ++ended; }
-  void on_module(const CUpti_ModuleResourceData& module, bool loaded) noexcept override {
-    modules.emplace_back(module.moduleId, loaded);
-  }
   void on_cupti_failure(const CUpti_StateData&) noexcept override { ++failures; }
   CUpti_CallbackId last = 0;
   int calls = 0, ended = 0, failures = 0;
-  std::vector<std::pair<uint32_t, bool>> modules;
 };
 
 TEST_CASE("subscriber: every callback of the table is enabled by itself", "[subscriber]") {
@@ -89,7 +84,7 @@ TEST_CASE("subscriber: every callback of the table is enabled by itself", "[subs
     CHECK(FakeCupti::enabled.contains({CUPTI_CB_DOMAIN_DRIVER_API, entry.cbid}));
   CHECK(FakeCupti::enabled.contains(
       {CUPTI_CB_DOMAIN_RESOURCE, CUPTI_CBID_RESOURCE_CONTEXT_DESTROY_STARTING}));
-  CHECK(FakeCupti::enabled.size() == driver_callbacks().size() + 4);
+  CHECK(FakeCupti::enabled.size() == driver_callbacks().size() + 2);
   subscriber.close();
   CHECK(FakeCupti::subscriptions == 0);
 }
@@ -128,7 +123,7 @@ TEST_CASE("subscriber: a CUPTI of CUDA 12 is asked for what it does not know, an
   for (const CallbackEntry& entry : driver_callbacks()) known += entry.cbid <= FakeCupti::newest;
   CHECK(known > 100);
   CHECK(known < driver_callbacks().size());
-  CHECK(FakeCupti::enabled.size() == known + 4);
+  CHECK(FakeCupti::enabled.size() == known + 2);
 }
 
 TEST_CASE(
@@ -177,15 +172,7 @@ TEST_CASE("subscriber: a callback reaches the receiver with its entry, our own c
     deliver(CUPTI_CB_DOMAIN_DRIVER_API, CUPTI_DRIVER_TRACE_CBID_cuMemAlloc_v2, &call);
   }
   CHECK(receiver.calls == 1);
-  CUpti_ModuleResourceData module{};
-  module.moduleId = 5;
-  CUpti_ResourceData resource{};
-  deliver(CUPTI_CB_DOMAIN_RESOURCE, CUPTI_CBID_RESOURCE_MODULE_LOADED, &resource);
-  CHECK(receiver.modules.empty());
-  resource.resourceDescriptor = &module;
-  deliver(CUPTI_CB_DOMAIN_RESOURCE, CUPTI_CBID_RESOURCE_MODULE_LOADED, &resource);
-  deliver(CUPTI_CB_DOMAIN_RESOURCE, CUPTI_CBID_RESOURCE_MODULE_UNLOAD_STARTING, &resource);
-  CHECK(receiver.modules == std::vector<std::pair<uint32_t, bool>>{{5, true}, {5, false}});
+  const CUpti_ResourceData resource{};
   deliver(CUPTI_CB_DOMAIN_RESOURCE, CUPTI_CBID_RESOURCE_CONTEXT_DESTROY_STARTING, &resource);
   CHECK(receiver.ended == 1);
   const CUpti_StateData state{};
