@@ -119,6 +119,8 @@ void CallbackObserver::observe_launch(const LaunchInfo& launch, const CallbackEn
   event.shared_bytes = launch.shared_bytes;
   event.stream = std::bit_cast<uint64_t>(effective_stream(launch.stream, entry.per_thread));
   event.device = device_of(call.context);
+  if (succeeded(call) && state_.options.compute_values)
+    state_.uses.launched({event.stream, event.device}, event.operands);
   event.sampled =
       succeeded(call) ? format::NotSampled::kObservedOnly : format::NotSampled::kLaunchFailed;
   state_.options.sink->emit(event);
@@ -146,7 +148,19 @@ void CallbackObserver::memory_changed(const MemoryChange& change, const Callback
   if (change.kind == MemoryChange::Kind::kWait)
     return observe_sync({format::SyncKind::kStreamWait, change.stream}, entry, call);
   memory_.leave(change, at(entry, call), true, 0);
+  note_write(change, entry, call);
   if (change.may_wait) observe_copy_wait(change, entry, call);
+}
+
+void CallbackObserver::note_write(const MemoryChange& change, const CallbackEntry& entry,
+                                  const CUpti_CallbackData& call) {
+  using Kind = MemoryChange::Kind;
+  if (!state_.options.compute_values) return;
+  const bool writes =
+      change.kind == Kind::kCopy || change.kind == Kind::kSet || change.kind == Kind::kToHost;
+  if (!writes) return;
+  const CUstream stream = effective_stream(change.stream, entry.per_thread);
+  state_.uses.wrote({std::bit_cast<uint64_t>(stream), device_of(call.context)}, change.address);
 }
 
 void CallbackObserver::observe_copy_wait(const MemoryChange& change, const CallbackEntry& entry,
@@ -173,6 +187,7 @@ void CallbackObserver::emit_sync(const SyncChange& change, const CUpti_CallbackD
   event.stream = std::bit_cast<uint64_t>(change.stream);
   event.event = std::bit_cast<uint64_t>(change.event);
   event.flags = change.flags;
+  if (state_.options.compute_values) state_.uses.order(event);
   state_.options.sink->emit(event);
 }
 
@@ -195,6 +210,7 @@ void CallbackObserver::observe_memory(const MemoryChange& change, const Callback
     generation = memory_.enter(change, at(entry, call));
   } else {
     memory_.leave(change, at(entry, call), succeeded(call), generation);
+    if (succeeded(call)) note_write(change, entry, call);
   }
 }
 

@@ -37,6 +37,9 @@ class CallbackObserver final : public CallbackReceiver {
   void observe_launch(const LaunchInfo& launch, const CallbackEntry& entry,
                       const CUpti_CallbackData& call);
   [[nodiscard]] bool is_captured(const MemoryChange& change, const CallbackEntry& entry) const;
+  /// The call has put a write of memory into a stream.
+  void note_write(const MemoryChange& change, const CallbackEntry& entry,
+                  const CUpti_CallbackData& call);
   /// A call that changed memory has succeeded.
   void memory_changed(const MemoryChange& change, const CallbackEntry& entry,
                       const CUpti_CallbackData& call);

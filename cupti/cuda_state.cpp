@@ -17,6 +17,7 @@ uint32_t most_samples(const InterceptorOptions& options) {
 
 void CudaState::use_context(CUcontext context, uint8_t device, uint64_t id) {
   if (!contexts.add(context, device, id)) return;
+  if (options.context_appears != nullptr) options.context_appears();
   if (options.compute_values && !options.rules->empty()) stats.prepare(context);
   if (driver.func_get_param_info == nullptr && !operands_missed.exchange(true))
     report(*this, format::Level::kWarning, "cuda",

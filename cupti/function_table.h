@@ -36,6 +36,7 @@ struct FunctionInfo {
   std::vector<ParamLayout> params;
   settings::RuleBook::Matching rules;
   std::shared_ptr<OutputLearner> outputs;  ///< null: no rule wants them found
+  bool may_wait = false;                   ///< nothing is inserted around it: it has no rules
 };
 
 class FunctionTable {

@@ -80,13 +80,12 @@ class Gate {
     std::optional<Sampler> sampler;
     std::shared_ptr<ExecutableGraph> graph;
     CUcontext context = nullptr;
-    size_t values_in_graph = 0;  ///< that nodes of ours compute in this launch
-    Pass* next = nullptr;        ///< of the same call
-    bool by_stream = false;      ///< its context is that of its stream, not the current one
-    bool memory_known = true;    ///< all that allocators have reported
-    bool captured = false;       ///< recorded into a graph instead of run
-    bool reported = false;       ///< CUPTI reported a launch
-    bool confirmed = false;      ///< and it was the same
+    Pass* next = nullptr;      ///< of the same call
+    bool by_stream = false;    ///< its context is that of its stream, not the current one
+    bool memory_known = true;  ///< all that allocators have reported
+    bool captured = false;     ///< recorded into a graph instead of run
+    bool reported = false;     ///< CUPTI reported a launch
+    bool confirmed = false;    ///< and it was the same
 
     [[nodiscard]] std::span<format::Operand> operands() noexcept {
       return {std::launder(reinterpret_cast<format::Operand*>(storage)), kMaxOperands};
@@ -100,7 +99,6 @@ class Gate {
   [[nodiscard]] static bool busy() noexcept { return OwnCalls::active() || pass_ != nullptr; }
   void before(const LaunchInfo& launch, bool per_thread, Pass& pass) noexcept;
   void describe(const LaunchInfo& launch, bool per_thread, Pass& pass);
-  void prepare_graph(const LaunchInfo& launch, Pass& pass);
   void after(int result, Pass& pass) noexcept;
   [[nodiscard]] bool settle_memory(bool all) const noexcept;
   void succeed(Pass& pass);

@@ -22,6 +22,7 @@ namespace convtrace::engine {
 namespace {
 
 constexpr uint64_t kExitDeadlineNs = 2'000'000'000;
+constexpr const char* kEnded = "the process has ended";
 constexpr const char* kForked = "forked from a traced process";
 
 std::atomic<Engine*> g_engine{nullptr};
@@ -185,8 +186,15 @@ void say_forked() {
 
 }  // namespace
 
+void end_before_driver() noexcept {
+  static std::atomic<bool> registered{false};
+  if (registered.exchange(true)) return;
+  atexit(end_tracing);
+  at_quick_exit(end_tracing);
+}
+
 void end_tracing() noexcept {
-  if (!is_our_process()) return;
+  if (!is_our_process() || process_state().reason() == kEnded) return;
   const RecursionGuard guard;
   Engine* const engine = g_engine.load();
   if (engine == nullptr) return;
@@ -196,7 +204,7 @@ void end_tracing() noexcept {
     engine->finish(kExitDeadlineNs);
     return true;
   });
-  process_state().disable("the process has ended");
+  process_state().disable(kEnded);
 }
 
 Engine* start_engine() noexcept {

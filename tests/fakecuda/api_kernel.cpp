@@ -49,6 +49,8 @@ CUresult load(const void* image, bool is_kernel, Functions& functions) {
 CUfunction as_function(CUkernel kernel) { return reinterpret_cast<CUfunction>(kernel); }
 CUkernel as_kernel(CUfunction function) { return reinterpret_cast<CUkernel>(function); }
 
+thread_local uint64_t first_launches = 0;
+
 struct Shape {
   unsigned grid[3];
   unsigned block[3];
@@ -67,6 +69,7 @@ CUresult launch(CUfunction function, const Shape& shape, CUstream stream, bool p
     driver().sticky.store(CUDA_ERROR_ILLEGAL_ADDRESS);
     return CUDA_ERROR_ILLEGAL_ADDRESS;
   }
+  if (!function->launched.exchange(true)) ++first_launches;
   auto kernel = std::make_shared<KernelWork>();
   kernel->function = function;
   std::copy_n(shape.grid, 3, kernel->grid);
@@ -138,6 +141,8 @@ void KernelWork::run() const {
 }
 
 }  // namespace fakecuda
+
+FAKECUDA_EXPORT uint64_t fakecuda::fakecuda_first_launches() { return first_launches; }
 
 FAKECUDA_EXPORT CUresult cuModuleLoadData(CUmodule* module, const void* image) {
   auto loaded = std::make_unique<CUmod_st>();

@@ -26,7 +26,7 @@ struct FakeDriver {
     return CUDA_SUCCESS;
   }
   static CUresult kernel_name(const char** name, CUkernel k) {
-    if (reinterpret_cast<CUfunction>(k) != kernel()) ++wrong_queries;
+    if (reinterpret_cast<CUfunction>(k) != kernel()) return CUDA_ERROR_INVALID_HANDLE;
     *name = "triton_poi_fused_add_3";
     return CUDA_SUCCESS;
   }
@@ -38,7 +38,8 @@ struct FakeDriver {
     *bytes = index == 0 ? 8 : 4;
     return CUDA_SUCCESS;
   }
-  static CUresult kernel_params(CUkernel, size_t index, size_t* offset, size_t* bytes) {
+  static CUresult kernel_params(CUkernel k, size_t index, size_t* offset, size_t* bytes) {
+    if (reinterpret_cast<CUfunction>(k) != kernel()) return CUDA_ERROR_INVALID_HANDLE;
     if (index >= 1) return CUDA_ERROR_INVALID_VALUE;
     *offset = 0;
     *bytes = 8;
@@ -121,11 +122,12 @@ TEST_CASE("function_table: a kernel handle is asked by the kernel queries", "[fu
 }
 
 TEST_CASE(
-    "function_table: a handle of unknown kind is a kernel if the driver knows no such function",
+    "function_table: a handle of unknown kind is a function if the driver knows no such kernel",
     "[function_table]") {
   Scene scene;
   CHECK(scene.name(FakeDriver::kernel()) == "triton_poi_fused_add_3");
   CHECK(scene.table.resolve(FakeDriver::kernel()).params.size() == 1);
+  CHECK(FakeDriver::queries == 0);  // none that would read it as a function
   CHECK(scene.name(FakeDriver::function()) == "_Z3addPfi");
 }
 

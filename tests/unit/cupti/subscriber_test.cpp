@@ -20,6 +20,8 @@ struct FakeCupti {
   static inline int subscriptions = 0;
   static inline CUpti_CallbackId newest = CUPTI_DRIVER_TRACE_CBID_SIZE - 1;  ///< that it knows
 
+  static inline CUpti_CallbackId failing = 0;  ///< to be enabled: 0 none
+
   static CUptiResult subscribe_v2(CUpti_SubscriberHandle* handle, CUpti_CallbackFunc function,
                                   void* data, CUpti_SubscriberParams* params) {
     if (subscribe_result != CUPTI_SUCCESS) {
@@ -44,6 +46,7 @@ struct FakeCupti {
                             CUpti_CallbackId cbid) {
     if (enable_result != CUPTI_SUCCESS) return enable_result;
     if (domain == CUPTI_CB_DOMAIN_DRIVER_API && cbid > newest) return CUPTI_ERROR_INVALID_PARAMETER;
+    if (domain == CUPTI_CB_DOMAIN_DRIVER_API && cbid == failing) return CUPTI_ERROR_UNKNOWN;
     if (on != 0) enabled.insert({domain, cbid});
     return CUPTI_SUCCESS;
   }
@@ -54,6 +57,7 @@ struct FakeCupti {
     enabled.clear();
     subscriptions = 0;
     newest = CUPTI_DRIVER_TRACE_CBID_SIZE - 1;
+    failing = 0;
     CuptiApi table;
     table.subscribe = subscribe;
     table.subscribe_v2 = v2 ? subscribe_v2 : nullptr;
@@ -136,6 +140,19 @@ TEST_CASE(
   Subscriber subscriber;
   CHECK(subscriber.open(api, receiver, holder).ok());
   CHECK(subscriber.is_open());
+}
+
+TEST_CASE("subscriber: one callback that fails does not cost the others, and is counted",
+          "[subscriber]") {
+  const CuptiApi api = FakeCupti::api();
+  FakeCupti::failing = CUPTI_DRIVER_TRACE_CBID_cuMemAlloc_v2;
+  Receiver receiver;
+  Subscriber subscriber;
+  std::string holder;
+  REQUIRE(subscriber.open(api, receiver, holder).ok());
+  CHECK(subscriber.refused() == 1);
+  CHECK(FakeCupti::subscriptions == 1);
+  CHECK(FakeCupti::enabled.size() == driver_callbacks().size() + 1);
 }
 
 TEST_CASE("subscriber: an error of CUPTI ends the subscription", "[subscriber]") {
