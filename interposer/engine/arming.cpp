@@ -22,7 +22,6 @@ namespace convtrace::engine {
 namespace {
 
 constexpr uint64_t kExitDeadlineNs = 2'000'000'000;
-constexpr const char* kEnded = "the process has ended";
 constexpr const char* kForked = "forked from a traced process";
 
 std::atomic<Engine*> g_engine{nullptr};
@@ -30,6 +29,7 @@ std::atomic<pid_t> g_pid{0};
 constinit std::mutex g_arming;
 bool g_handlers_installed = false;
 std::atomic<bool> g_fork_said{false};
+std::atomic<bool> g_ended{false};
 
 /// The child has one thread, no writer, and locks in any state: it leaks everything it inherited.
 void after_fork_in_child() {
@@ -194,7 +194,7 @@ void end_before_driver() noexcept {
 }
 
 void end_tracing() noexcept {
-  if (!is_our_process() || process_state().reason() == kEnded) return;
+  if (!is_our_process() || g_ended.load()) return;
   const RecursionGuard guard;
   Engine* const engine = g_engine.load();
   if (engine == nullptr) return;
@@ -204,7 +204,8 @@ void end_tracing() noexcept {
     engine->finish(kExitDeadlineNs);
     return true;
   });
-  process_state().disable(kEnded);
+  process_state().disable("the process has ended");
+  g_ended.store(true);
 }
 
 Engine* start_engine() noexcept {
