@@ -38,6 +38,7 @@ TEST_CASE("care: a tensor is settled in the stream that used it, and behind its 
   REQUIRE(cuMemAlloc(&scene.memory, 64) == CUDA_SUCCESS);
   REQUIRE(scene.launch(scene.fill, streams[0]) == CUDA_SUCCESS);
   scene.memory = memory;
+  CHECK(is_settled(streams[0]));
   SECTION("a launch") { REQUIRE(scene.launch(scene.fill, streams[1]) == CUDA_SUCCESS); }
   SECTION("a launch past the gate") {
     REQUIRE(scene.launch(scene.fill) == CUDA_SUCCESS);  // the driver was asked for its parameters
@@ -102,8 +103,7 @@ TEST_CASE("care: nothing is inserted around a kernel that may wait for others") 
   CHECK(launches[1].operands.size() == 1);
 }
 
-TEST_CASE(
-    "interceptor: of a range without known blocks a rule takes the beginning, and says so once") {
+TEST_CASE("care: of a range without known blocks a rule takes the beginning, and says so once") {
   constexpr size_t kBytes = size_t{80} << 20;
   constexpr size_t kMost = size_t{64} << 20;
   settings::Rule rule = rule_for("fill*");
