@@ -56,6 +56,7 @@ bool StreamUses::is_alone(Stream stream) noexcept {
   if (first == 0) {
     first_ = stream;
     first_key_.store(key, std::memory_order_release);
+    if (thread_of(stream) == 0) only_.store(exact_key(stream), std::memory_order_release);
   } else if (first != key && !several_.load(std::memory_order_relaxed)) {
     begin_several();
   }
@@ -67,6 +68,7 @@ void StreamUses::begin_several() {
   unknown_up_to_ = addresses_.last_generation();
   unknown_ = order_.work(slot_of(first_));
   epoch_ = order_.epoch();
+  only_.store(0, std::memory_order_release);
   several_.store(true, std::memory_order_release);
 }
 
@@ -86,7 +88,7 @@ void StreamUses::make_room() {
   unknown_.reset();
 }
 
-void StreamUses::launched(Stream stream, std::span<const format::Operand> operands) {
+void StreamUses::note_launch(Stream stream, std::span<const format::Operand> operands) {
   if (is_alone(stream)) return;
   const std::lock_guard lock(mutex_);
   make_room();

@@ -35,7 +35,9 @@ class StreamUses {
   explicit StreamUses(AddressMap& addresses) : addresses_(addresses) {}
 
   /// A kernel is in the stream now.
-  void launched(Stream stream, std::span<const format::Operand> operands);
+  void launched(Stream stream, std::span<const format::Operand> operands) {
+    if (exact_key(stream) != only_.load(std::memory_order_acquire)) note_launch(stream, operands);
+  }
   /// A copy to that address is in the stream now.
   void wrote(Stream stream, uint64_t address);
   /// What orders work, as it is told in the trace.
@@ -50,6 +52,11 @@ class StreamUses {
  private:
   static constexpr size_t kMostUses = size_t{1} << 16;
 
+  /// Never 0.
+  [[nodiscard]] static uint64_t exact_key(Stream stream) noexcept {
+    return (stream.handle ^ uint64_t{stream.device} << 56) + 1;
+  }
+  void note_launch(Stream stream, std::span<const format::Operand> operands);
   [[nodiscard]] static uint64_t key_of(Stream stream) noexcept;
   [[nodiscard]] static uint32_t thread_of(Stream stream) noexcept;
   [[nodiscard]] static uint64_t handle_of(Stream stream) noexcept;
@@ -60,6 +67,8 @@ class StreamUses {
   void make_room();
 
   AddressMap& addresses_;
+  /// The one stream that was ever used, if each thread means the same by it; 0: none, or several.
+  std::atomic<uint64_t> only_{0};
   std::atomic<uint64_t> first_key_{0};  ///< of the first stream that was used; 0: none
   std::atomic<bool> several_{false};
   std::atomic<bool> copies_to_host_{false};
