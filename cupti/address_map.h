@@ -58,6 +58,11 @@ class AddressMap {
     return table_.may_hold(address) ? table_.life_at(address) : MemoryLife{};
   }
 
+  /// @return the youngest generation there is.
+  [[nodiscard]] uint64_t last_generation() {
+    const std::lock_guard lock(writing_);
+    return last_generation_;
+  }
   [[nodiscard]] uint64_t live_count() const { return live_.load(std::memory_order_relaxed); }
 
   /// Memory that the map takes. Not while others change it.

@@ -34,6 +34,7 @@ namespace convtrace::cupti {
   X(mem_alloc, cuMemAlloc, "cuMemAlloc_v2", true)                                                 \
   X(mem_free, cuMemFree, "cuMemFree_v2", true)                                                    \
   X(mem_host_register, cuMemHostRegister, "cuMemHostRegister_v2", true)                           \
+  X(mem_host_alloc, cuMemHostAlloc, "cuMemHostAlloc", false)                                      \
   X(mem_host_get_device_pointer, cuMemHostGetDevicePointer, "cuMemHostGetDevicePointer_v2", true) \
   X(memset_d8_async, cuMemsetD8Async, "cuMemsetD8Async", true)                                    \
   X(memset_d32_async, cuMemsetD32Async, "cuMemsetD32Async", false)                                \
@@ -56,14 +57,11 @@ namespace convtrace::cupti {
   X(kernel_get_param_info, cuKernelGetParamInfo, "cuKernelGetParamInfo", false)                   \
   X(func_get_name, cuFuncGetName, "cuFuncGetName", false)                                         \
   X(kernel_get_name, cuKernelGetName, "cuKernelGetName", false)                                   \
-  X(func_load, cuFuncLoad, "cuFuncLoad", false)                                                   \
   X(stream_get_ctx, cuStreamGetCtx, "cuStreamGetCtx", true)                                       \
   X(graph_get_nodes, cuGraphGetNodes, "cuGraphGetNodes", false)                                   \
   X(graph_node_get_type, cuGraphNodeGetType, "cuGraphNodeGetType", false)                         \
   X(graph_kernel_node_get_params, cuGraphKernelNodeGetParams, "cuGraphKernelNodeGetParams_v2",    \
     false)                                                                                        \
-  X(graph_exec_kernel_node_set_params, cuGraphExecKernelNodeSetParams,                            \
-    "cuGraphExecKernelNodeSetParams_v2", false)                                                   \
   X(graph_child_graph_node_get_graph, cuGraphChildGraphNodeGetGraph,                              \
     "cuGraphChildGraphNodeGetGraph", false)
 

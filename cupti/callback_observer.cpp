@@ -48,13 +48,7 @@ void CallbackObserver::observe(const CallbackEntry& entry, const CUpti_CallbackD
                  [&](ContextEnd) {
                    if (succeeded(call)) state_.stats.forgotten_ended();
                  },
-                 [&](LaunchDecoder decode) {
-                   if (gate_.acts_in_gate()) {
-                     observe_launch(decode(params), entry, call);
-                   } else {
-                     insert_in_callback(decode(params), entry, call);
-                   }
-                 },
+                 [&](LaunchDecoder decode) { observe_launch(decode(params), entry, call); },
                  [&](const LaunchBatch& batch) {
                    for (size_t i = 0; i < batch.count(params); ++i)
                      observe_launch(batch.decode(params, i), entry, call);
@@ -94,19 +88,6 @@ void CallbackObserver::observe(const CallbackEntry& entry, const CUpti_CallbackD
              entry.decoder);
 }
 
-/// The launch between its two callbacks is kept in CUPTI's word for that.
-void CallbackObserver::insert_in_callback(const LaunchInfo& launch, const CallbackEntry& entry,
-                                          const CUpti_CallbackData& call) {
-  if (call.correlationData == nullptr) return;
-  if (!is_exit(call)) {
-    *call.correlationData = std::bit_cast<uint64_t>(gate_.enter(launch, entry.per_thread));
-  } else if (void* const pass = std::bit_cast<void*>(*call.correlationData)) {
-    gate_.leave(pass, call.functionReturnValue == nullptr
-                          ? CUDA_ERROR_UNKNOWN
-                          : *static_cast<const CUresult*>(call.functionReturnValue));
-  }
-}
-
 void CallbackObserver::observe_launch(const LaunchInfo& launch, const CallbackEntry& entry,
                                       const CUpti_CallbackData& call) {
   if (gate_.inside()) {
@@ -138,6 +119,8 @@ void CallbackObserver::observe_launch(const LaunchInfo& launch, const CallbackEn
   event.shared_bytes = launch.shared_bytes;
   event.stream = std::bit_cast<uint64_t>(effective_stream(launch.stream, entry.per_thread));
   event.device = device_of(call.context);
+  if (succeeded(call) && state_.options.compute_values)
+    state_.uses.launched({event.stream, event.device}, event.operands);
   event.sampled =
       succeeded(call) ? format::NotSampled::kObservedOnly : format::NotSampled::kLaunchFailed;
   state_.options.sink->emit(event);
@@ -165,7 +148,19 @@ void CallbackObserver::memory_changed(const MemoryChange& change, const Callback
   if (change.kind == MemoryChange::Kind::kWait)
     return observe_sync({format::SyncKind::kStreamWait, change.stream}, entry, call);
   memory_.leave(change, at(entry, call), true, 0);
+  note_write(change, entry, call);
   if (change.may_wait) observe_copy_wait(change, entry, call);
+}
+
+void CallbackObserver::note_write(const MemoryChange& change, const CallbackEntry& entry,
+                                  const CUpti_CallbackData& call) {
+  using Kind = MemoryChange::Kind;
+  if (!state_.options.compute_values) return;
+  const bool writes =
+      change.kind == Kind::kCopy || change.kind == Kind::kSet || change.kind == Kind::kToHost;
+  if (!writes) return;
+  const CUstream stream = effective_stream(change.stream, entry.per_thread);
+  state_.uses.wrote({std::bit_cast<uint64_t>(stream), device_of(call.context)}, change.address);
 }
 
 void CallbackObserver::observe_copy_wait(const MemoryChange& change, const CallbackEntry& entry,
@@ -192,6 +187,7 @@ void CallbackObserver::emit_sync(const SyncChange& change, const CUpti_CallbackD
   event.stream = std::bit_cast<uint64_t>(change.stream);
   event.event = std::bit_cast<uint64_t>(change.event);
   event.flags = change.flags;
+  if (state_.options.compute_values) state_.uses.order(event);
   state_.options.sink->emit(event);
 }
 
@@ -214,6 +210,7 @@ void CallbackObserver::observe_memory(const MemoryChange& change, const Callback
     generation = memory_.enter(change, at(entry, call));
   } else {
     memory_.leave(change, at(entry, call), succeeded(call), generation);
+    if (succeeded(call)) note_write(change, entry, call);
   }
 }
 
@@ -245,19 +242,6 @@ void CallbackObserver::on_context_end(CUcontext context) noexcept {
     if (state_.active.load(std::memory_order_acquire))
       memory_.context_ended(context, state_.position().step);
   } catch (...) {
-  }
-}
-
-void CallbackObserver::on_module(const CUpti_ModuleResourceData& module, bool loaded) noexcept {
-  if (!state_.functions.needs_cubins()) return;
-  try {
-    if (!loaded) {
-      state_.functions.cubins().unload(module.moduleId);
-    } else if (module.pCubin != nullptr) {
-      const auto* const cubin = reinterpret_cast<const std::byte*>(module.pCubin);
-      state_.functions.cubins().load(module.moduleId, {cubin, module.cubinSize});
-    }
-  } catch (...) {  // no memory: launches of its kernels have no operands
   }
 }
 

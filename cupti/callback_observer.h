@@ -24,7 +24,6 @@ class CallbackObserver final : public CallbackReceiver {
 
   void on_driver_call(const CallbackEntry& entry, const CUpti_CallbackData& call) noexcept override;
   void on_context_end(CUcontext context) noexcept override;
-  void on_module(const CUpti_ModuleResourceData& module, bool loaded) noexcept override;
   void on_cupti_failure(const CUpti_StateData& state) noexcept override;
 
   /// The program has freed memory, and the driver was not called. @param current  of the thread.
@@ -37,9 +36,10 @@ class CallbackObserver final : public CallbackReceiver {
   void observe(const CallbackEntry& entry, const CUpti_CallbackData& call);
   void observe_launch(const LaunchInfo& launch, const CallbackEntry& entry,
                       const CUpti_CallbackData& call);
-  void insert_in_callback(const LaunchInfo& launch, const CallbackEntry& entry,
-                          const CUpti_CallbackData& call);
   [[nodiscard]] bool is_captured(const MemoryChange& change, const CallbackEntry& entry) const;
+  /// The call has put a write of memory into a stream.
+  void note_write(const MemoryChange& change, const CallbackEntry& entry,
+                  const CUpti_CallbackData& call);
   /// A call that changed memory has succeeded.
   void memory_changed(const MemoryChange& change, const CallbackEntry& entry,
                       const CUpti_CallbackData& call);

@@ -84,6 +84,7 @@ constexpr CallbackEntry kDriverCallbacks[] = {
     CONVTRACE_AT_EXIT_SYNC(cuMemcpyDtoH_v2),
     CONVTRACE_AT_EXIT_SYNC(cuMemcpyAtoH_v2),
     CONVTRACE_AT_EXIT_ASYNC(cuMemcpyHtoDAsync_v2),
+    CONVTRACE_AT_EXIT_ASYNC(cuMemcpyDtoHAsync_v2),
     CONVTRACE_AT_EXIT_SYNC(cuMemcpyDtoD_v2),
     CONVTRACE_AT_EXIT_ASYNC(cuMemcpyDtoDAsync_v2),
     CONVTRACE_AT_EXIT_SYNC(cuMemcpyPeer),

@@ -19,6 +19,10 @@ MemoryChange copy(uint64_t destination, uint64_t source, uint64_t bytes,
   return {Kind::kCopy, MemorySource::kDriver, destination, bytes, source, stream};
 }
 
+MemoryChange to_host(uint64_t destination, uint64_t bytes, CUstream stream) {
+  return {Kind::kToHost, MemorySource::kHost, destination, bytes, 0, stream};
+}
+
 MemoryChange set(uint64_t destination, uint64_t value, uint64_t bytes, CUstream stream = nullptr) {
   return {Kind::kSet, MemorySource::kDriver, destination, bytes, value, stream};
 }
@@ -64,26 +68,30 @@ uint64_t first_byte(CUmemorytype type, CUdeviceptr device, const void* host, uin
   return (type == CU_MEMORYTYPE_HOST ? address_of(host) : device) + offset;
 }
 
-bool is_left_out(CUmemorytype destination) {
-  return destination == CU_MEMORYTYPE_ARRAY || destination == CU_MEMORYTYPE_HOST;
+template <typename Box>
+MemoryChange copy_shape(const Box& p, uint64_t from, uint64_t to, uint64_t bytes, CUstream stream) {
+  if (p.dstMemoryType == CU_MEMORYTYPE_ARRAY) return kNothing;
+  if (p.dstMemoryType == CU_MEMORYTYPE_HOST)
+    return to_host(address_of(p.dstHost) + to, bytes, stream);
+  return copy(p.dstDevice + to, first_byte(p.srcMemoryType, p.srcDevice, p.srcHost, from), bytes,
+              stream);
 }
 
 MemoryChange copy_rows(const CUDA_MEMCPY2D* p, CUstream stream = nullptr) {
-  if (p == nullptr || is_left_out(p->dstMemoryType)) return kNothing;
-  const uint64_t from = p->srcXInBytes + p->srcPitch * p->srcY;
-  const uint64_t to = p->dstXInBytes + p->dstPitch * p->dstY;
-  return copy(p->dstDevice + to, first_byte(p->srcMemoryType, p->srcDevice, p->srcHost, from),
-              extent(p->WidthInBytes, p->Height, 1, p->dstPitch, 0), stream);
+  if (p == nullptr) return kNothing;
+  return copy_shape(*p, p->srcXInBytes + p->srcPitch * p->srcY,
+                    p->dstXInBytes + p->dstPitch * p->dstY,
+                    extent(p->WidthInBytes, p->Height, 1, p->dstPitch, 0), stream);
 }
 
 /// @tparam Box CUDA_MEMCPY3D or CUDA_MEMCPY3D_PEER.
 template <typename Box>
 MemoryChange copy_box(const Box* p, CUstream stream = nullptr) {
-  if (p == nullptr || is_left_out(p->dstMemoryType)) return kNothing;
-  const uint64_t from = p->srcXInBytes + p->srcPitch * (p->srcY + p->srcHeight * p->srcZ);
-  const uint64_t to = p->dstXInBytes + p->dstPitch * (p->dstY + p->dstHeight * p->dstZ);
-  return copy(p->dstDevice + to, first_byte(p->srcMemoryType, p->srcDevice, p->srcHost, from),
-              extent(p->WidthInBytes, p->Height, p->Depth, p->dstPitch, p->dstHeight), stream);
+  if (p == nullptr) return kNothing;
+  return copy_shape(*p, p->srcXInBytes + p->srcPitch * (p->srcY + p->srcHeight * p->srcZ),
+                    p->dstXInBytes + p->dstPitch * (p->dstY + p->dstHeight * p->dstZ),
+                    extent(p->WidthInBytes, p->Height, p->Depth, p->dstPitch, p->dstHeight),
+                    stream);
 }
 
 /// Extents count elements of the array if one operand is an array, whose size is not told; else
@@ -126,6 +134,7 @@ CONVTRACE_DECODE(cuMemcpyAsync, copy(p.dst, p.src, p.ByteCount, p.hStream))
 CONVTRACE_DECODE(cuMemcpyHtoD_v2, waiting(copy(p.dstDevice, address_of(p.srcHost), p.ByteCount)))
 CONVTRACE_DECODE(cuMemcpyHtoDAsync_v2,
                  copy(p.dstDevice, address_of(p.srcHost), p.ByteCount, p.hStream))
+CONVTRACE_DECODE(cuMemcpyDtoHAsync_v2, to_host(address_of(p.dstHost), p.ByteCount, p.hStream))
 CONVTRACE_DECODE(cuMemcpyDtoD_v2, copy(p.dstDevice, p.srcDevice, p.ByteCount))
 CONVTRACE_DECODE(cuMemcpyDtoDAsync_v2, copy(p.dstDevice, p.srcDevice, p.ByteCount, p.hStream))
 CONVTRACE_DECODE(cuMemcpyPeer, copy(p.dstDevice, p.srcDevice, p.ByteCount))

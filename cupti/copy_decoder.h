@@ -23,6 +23,7 @@ namespace convtrace::cupti {
   X(cuMemcpyDtoH_v2)            \
   X(cuMemcpyAtoH_v2)            \
   X(cuMemcpyHtoDAsync_v2)       \
+  X(cuMemcpyDtoHAsync_v2)       \
   X(cuMemcpyDtoD_v2)            \
   X(cuMemcpyDtoDAsync_v2)       \
   X(cuMemcpyPeer)               \

@@ -15,10 +15,10 @@
 #include "cupti/context_table.h"
 #include "cupti/device_stats.h"
 #include "cupti/function_table.h"
-#include "cupti/graph_stats.h"
 #include "cupti/graph_table.h"
 #include "cupti/interceptor.h"
 #include "cupti/kept_memory.h"
+#include "cupti/stream_uses.h"
 #include "cupti/tensor_maps.h"
 
 namespace convtrace::cupti {
@@ -37,10 +37,9 @@ struct CudaState {
       : options(options_in),
         driver(driver_in),
         functions(driver, *options.definitions, *options.rules, options.wants_kernel),
-        graphs(driver, functions, stats),
-        stats(driver, *options.sink, most_samples(options), options.values, options.value_bytes,
-              options.capture_graphs),
-        graph_stats(stats, *options.addresses, *options.sink),
+        graphs(driver, functions),
+        stats(driver, *options.sink, most_samples(options), options.values, options.value_bytes),
+        uses(*options.addresses),
         kept(driver, options.poison, options.quarantine) {}
 
   [[nodiscard]] Position position() const noexcept {
@@ -56,7 +55,10 @@ struct CudaState {
 
   /// Whether CUPTI tells when a context ends. Where it does not, a handle may come again for
   /// another one, and each look at the current context asks the driver for its id.
-  void follow_context_ends(bool told) noexcept { ends_are_told.store(told); }
+  void follow_context_ends(bool told) noexcept {
+    ends_are_told.store(told);
+    stats.follow_context_ends(told);
+  }
 
   /// Asks the driver: not for CUPTI callbacks.
   CurrentContext current_context();
@@ -78,10 +80,12 @@ struct CudaState {
   ContextTable contexts;
   CaptureTracker captures;
   DeviceStats stats;
-  GraphStats graph_stats;
+  StreamUses uses;
   KeptMemory kept;
   std::atomic<bool> active{true};  ///< false: the gate only passes calls through
   std::atomic<bool> ends_are_told{false};
+  std::atomic<bool> values_cut{false};       ///< said that values may be those of a part
+  std::atomic<bool> operands_missed{false};  ///< said that the driver is too old for them
   std::mutex replacing;  ///< held while what was known of a handle's last context is forgotten
   std::atomic<bool> gpu_work{true};  ///< false after a sticky error: no launch of ours
   std::atomic<uint64_t> last_look{0};

@@ -25,13 +25,12 @@ void count_lost(uint64_t count, format::EventSink& sink) {
 }  // namespace
 
 DeviceStats::DeviceStats(const DriverApi& api, format::EventSink& sink, uint32_t most_samples,
-                         ValueSink* values, uint64_t value_bytes, bool in_graphs)
+                         ValueSink* values, uint64_t value_bytes)
     : driver_(api),
       sink_(sink),
       most_samples_(most_samples),
       values_(values),
-      value_bytes_(value_bytes),
-      in_graphs_(in_graphs) {}
+      value_bytes_(value_bytes) {}
 
 DeviceStats::~DeviceStats() {
   stop(0);
@@ -44,7 +43,7 @@ void DeviceStats::prepare(CUcontext context) noexcept { (void)prepared(context);
 DeviceStats::Shared DeviceStats::prepared(CUcontext context) noexcept try {
   if (Shared known = find(context)) return known;
   const auto made = std::make_shared<ContextStats>(driver_, context, sink_, most_samples_, values_,
-                                                   value_bytes_, in_graphs_);
+                                                   value_bytes_, ends_are_told_);
   const std::unique_lock contexts_lock(contexts_mutex_);
   const std::lock_guard lock(helper_mutex_);
   to_prepare_.push_back(made);
@@ -131,12 +130,6 @@ DeviceStats::Shared DeviceStats::find(CUcontext context) const {
   return it == contexts_.end() ? nullptr : it->second;
 }
 
-bool DeviceStats::owns(CUfunction function) const {
-  const std::shared_lock lock(contexts_mutex_);
-  return std::ranges::any_of(contexts_,
-                             [=](const auto& known) { return known.second->owns(function); });
-}
-
 /// Copied, so that nobody who needs the table waits for work on its contexts.
 std::vector<DeviceStats::Shared> DeviceStats::all() const {
   const std::shared_lock lock(contexts_mutex_);
@@ -150,6 +143,17 @@ void DeviceStats::await(ContextStats& context, uint64_t timeout_ns) noexcept {
   std::unique_lock lock(helper_mutex_);
   context_settles_.wait_for(lock, std::chrono::nanoseconds(timeout_ns),
                             [&] { return context.is_settled() || stopping_.load(); });
+}
+
+void DeviceStats::follow_context_ends(bool told) noexcept {
+  ends_are_told_.store(told);
+  if (!told) let_go_of_borrowed();
+}
+
+void DeviceStats::let_go_of_borrowed() noexcept {
+  uint64_t lost = 0;
+  for (const Shared& known : all()) lost += known->let_go_of_borrowed();
+  count_lost(lost, sink_);
 }
 
 void DeviceStats::forget(CUcontext context) noexcept {

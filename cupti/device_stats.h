@@ -34,10 +34,9 @@ class DeviceStats {
   /// @param api, @param sink, @param values outlive this.
   /// @param most_samples  that any request asks for.
   /// @param values        null: nothing is stored whole. @param value_bytes as InterceptorOptions.
-  /// @param in_graphs     statistics are captured with the program's graphs, too.
   /// Makes no CUDA call.
   DeviceStats(const DriverApi& api, format::EventSink& sink, uint32_t most_samples,
-              ValueSink* values = nullptr, uint64_t value_bytes = 0, bool in_graphs = false);
+              ValueSink* values = nullptr, uint64_t value_bytes = 0);
   ~DeviceStats();
   DeviceStats(const DeviceStats&) = delete;
   DeviceStats& operator=(const DeviceStats&) = delete;
@@ -45,6 +44,8 @@ class DeviceStats {
   /// Queues preparation of a context (kernel, ring, arenas) on the helper thread; returns at once.
   /// Idempotent.
   void prepare(CUcontext context) noexcept;
+  /// Whether forget() will be called in front of each context's end; at first it will not.
+  void follow_context_ends(bool told) noexcept;
   /// The context is going away: forget its handles, make no call on it. What the device has not
   /// finished is lost, and counted.
   void forget(CUcontext context) noexcept;
@@ -63,8 +64,6 @@ class DeviceStats {
 
   /// @return null for a context that is not prepared, or is gone.
   [[nodiscard]] std::shared_ptr<ContextStats> find(CUcontext context) const;
-  /// Whether it is the statistics kernel.
-  [[nodiscard]] bool owns(CUfunction function) const;
 
   /// Emits finished results to the sink. @return how many are still under way, and values.
   /// @param[in,out] room at most so many; less by what was emitted. 0 behind: there may be more.
@@ -72,6 +71,9 @@ class DeviceStats {
 
   /// @return how many values are under way from devices.
   [[nodiscard]] uint64_t values_under_way() const;
+
+  /// Behind the last collect(): nothing of the driver's is read any more.
+  void let_go_of_borrowed() noexcept;
 
   /// Ends the helper thread: waits for the driver call that it is in, at most `timeout_ns`.
   void stop(uint64_t timeout_ns) noexcept;
@@ -94,7 +96,7 @@ class DeviceStats {
   const uint32_t most_samples_;
   ValueSink* const values_;
   const uint64_t value_bytes_;
-  const bool in_graphs_;
+  std::atomic<bool> ends_are_told_{false};
 
   mutable std::shared_mutex contexts_mutex_;
   std::map<CUcontext, Shared> contexts_;

@@ -38,6 +38,25 @@ std::string read_name(Handle handle, Query query) {
   return name;
 }
 
+/// Kernels that spin until another GPU, or another stream, has written: PyTorch's symmetric memory,
+/// NVSHMEM, DeepEP. Whoever fills the device with such a kernel counts on what comes in other
+/// streams to need none of it; a kernel of ours there would wait for ever. Source:
+/// CUDASymmetricMemory.cu and CUDASymmetricMemoryOps.cu of PyTorch, and names of NVSHMEM; others
+/// cannot be known.
+bool may_wait(std::string_view kernel) {
+  constexpr std::string_view kParts[] = {"multimem",
+                                         "one_shot_all_reduce",
+                                         "two_shot_all_reduce",
+                                         "barrier_kernel",
+                                         "put_signal_kernel",
+                                         "wait_signal_kernel",
+                                         "symm_mem",
+                                         "nvshmem",
+                                         "deep_ep::"};
+  return std::ranges::any_of(
+      kParts, [=](std::string_view part) { return kernel.find(part) != std::string_view::npos; });
+}
+
 /// @return 8-byte words up to the end of the last parameter.
 size_t count_words(const std::vector<ParamLayout>& params) {
   size_t words = 0;
@@ -142,19 +161,19 @@ FunctionTable::Facts FunctionTable::ask_driver(CUfunction function, const Handle
   const RelaxedCapture relaxed(api_);
   Facts facts;
   std::optional<std::vector<ParamLayout>> params;
-  if (handle.kind != HandleKind::kKernel) {
-    facts.name = read_name(function, api_.func_get_name);
-    params = read_layout(function, api_.func_get_param_info);
-  }
-  // Without CUPTI nobody tells kinds: what the driver knows as no function must be a kernel.
-  const bool refused = facts.name.empty() && !params;
-  if (handle.kind == HandleKind::kKernel || (handle.kind == HandleKind::kUnknown && refused)) {
+  // Without CUPTI nobody tells kinds. Kernels are looked up by the driver: it can tell that a
+  // handle is none. What is no function goes to a query that reads it as one.
+  if (handle.kind != HandleKind::kFunction) {
     auto* kernel = reinterpret_cast<CUkernel>(function);
     facts.name = read_name(kernel, api_.kernel_get_name);
     params = read_layout(kernel, api_.kernel_get_param_info);
   }
+  const bool refused = facts.name.empty() && !params;
+  if (handle.kind != HandleKind::kKernel && refused) {
+    facts.name = read_name(function, api_.func_get_name);
+    params = read_layout(function, api_.func_get_param_info);
+  }
   if (facts.name.empty()) facts.name = handle.name;
-  if (!params && !facts.name.empty()) params = cubins_.find(facts.name);
   if (params) facts.params = std::move(*params);
   if (facts.name.empty()) facts.name = "(unnamed)";
   return facts;
@@ -176,6 +195,8 @@ void FunctionTable::match(const std::string& name, FunctionInfo& info) {
   const bool wanted = wants_ == nullptr || wants_(info.kernel);
   std::erase_if(info.rules,
                 [&](const settings::Rule* rule) { return rule->all_kernels && !wanted; });
+  info.may_wait = !info.rules.empty() && may_wait(demangled);
+  if (info.may_wait) info.rules.clear();
   if (info.outputs == nullptr && std::ranges::any_of(info.rules, &settings::Rule::outputs_auto))
     info.outputs = std::make_shared<OutputLearner>(count_words(info.params));
 }

@@ -5,7 +5,7 @@
 ///
 /// Place:    read by the gate on every launch; told of handles by CUPTI callbacks.
 /// Threads:  any, concurrently.
-/// Errors:   what neither the driver nor the cubin tells is left out (no layout: no operands).
+/// Errors:   what the driver does not tell is left out (no layout: no operands).
 /// Source:   cuda.h: launches take a CUkernel cast to CUfunction, the cuFunc* queries do not say
 /// that they do.
 
@@ -22,7 +22,6 @@
 #include <vector>
 
 #include "cupti/api.h"
-#include "cupti/cubin_table.h"
 #include "cupti/operands.h"
 #include "cupti/output_learner.h"
 #include "cupti/state_decoder.h"
@@ -37,6 +36,7 @@ struct FunctionInfo {
   std::vector<ParamLayout> params;
   settings::RuleBook::Matching rules;
   std::shared_ptr<OutputLearner> outputs;  ///< null: no rule wants them found
+  bool may_wait = false;                   ///< nothing is inserted around it: it has no rules
 };
 
 class FunctionTable {
@@ -52,10 +52,6 @@ class FunctionTable {
   /// A context is ending, and every module of it: their handles may come again for others. Kernels
   /// of libraries belong to no context.
   void forget_modules();
-
-  /// The driver cannot tell of parameters, so it is worth to read the cubins that are loaded.
-  [[nodiscard]] bool needs_cubins() const noexcept { return api_.func_get_param_info == nullptr; }
-  CubinTable& cubins() noexcept { return cubins_; }
 
   /// Whether apply() and forget_modules() are told of every unload. If not, a handle may come again
   /// for another kernel at any launch, and the driver is asked at each.
@@ -102,7 +98,6 @@ class FunctionTable {
   format::Definitions& definitions_;
   settings::RuleBook& rules_;
   bool (*const wants_)(format::KernelId kernel) noexcept;
-  CubinTable cubins_;
 
   std::atomic<bool> followed_{false};
   Recent recent_{};  ///< written under the lock

@@ -48,8 +48,10 @@ void Gate::describe(const LaunchInfo& launch, bool per_thread, Pass& pass) {
     pass.graph = state_.graphs.find(launch.graph);
     pass.memory_known =
         settle_memory(state_.options.compute_values && !state_.options.rules->empty());
-    if (pass.graph != nullptr && !pass.captured) prepare_graph(launch, pass);
-    return;
+    if (pass.graph == nullptr || pass.captured) return;
+    Sampler& sampler = pass.sampler.emplace(state_, pass.position, pass.event.device);
+    collect_graph(state_, *pass.graph, sampler);
+    return sampler.submit_before(pass.context, std::bit_cast<CUstream>(event.stream));
   }
   const FunctionInfo& function = state_.functions.resolve(launch.function);
   event.kernel = function.kernel;
@@ -59,33 +61,17 @@ void Gate::describe(const LaunchInfo& launch, bool per_thread, Pass& pass) {
                                      state_.tensor_maps, operands);
   event.operands = operands.first(count);
   if (!pass.memory_known) doubt(operands.first(count));
-  if (function.rules.empty()) return;
+  if (function.may_wait) event.sampled = format::NotSampled::kMayWait;
+  if (function.rules.empty() || pass.captured) return;
   Sampler& sampler = pass.sampler.emplace(state_, pass.position, event.device, pass.by_stream);
-  const auto stream = std::bit_cast<CUstream>(event.stream);
-  if (!pass.captured) {
-    sampler.collect(Sampler::Purpose::kLaunch, launch, function, event.operands);
-    sampler.submit_before(pass.context, stream);
-  } else if (state_.options.capture_graphs) {
-    sampler.collect(Sampler::Purpose::kCapture, launch, function, event.operands);
-    sampler.capture_before(pass.context, stream);
-  }
-}
-
-void Gate::prepare_graph(const LaunchInfo& launch, Pass& pass) {
-  ExecutableGraph& graph = *pass.graph;
-  Sampler& sampler = pass.sampler.emplace(state_, pass.position, pass.event.device);
-  collect_graph(state_, graph, sampler);
-  if (graph.kernels.own.empty())
-    return sampler.submit_before(pass.context, std::bit_cast<CUstream>(pass.event.stream));
-  pass.values_in_graph = state_.graph_stats.arm(launch.graph, graph, pass.position);
+  sampler.collect(Sampler::Purpose::kLaunch, launch, function, event.operands);
+  sampler.submit_before(pass.context, std::bit_cast<CUstream>(event.stream));
 }
 
 void Gate::after(int result, Pass& pass) noexcept {
   if (result != CUDA_SUCCESS) note_failure(result);
   if (pass.launch == nullptr) return;
-  if (pass.values_in_graph > 0)
-    state_.graph_stats.disarm(pass.launch->graph, *pass.graph, result == CUDA_SUCCESS);
-  if (expect_callbacks_.load(std::memory_order_relaxed) && acts_in_gate()) compare_with_cupti(pass);
+  if (expect_callbacks_.load(std::memory_order_relaxed)) compare_with_cupti(pass);
   if (result != CUDA_SUCCESS) pass.event.sampled = format::NotSampled::kLaunchFailed;
   try {
     if (result == CUDA_SUCCESS) succeed(pass);
@@ -101,50 +87,21 @@ void Gate::after(int result, Pass& pass) noexcept {
 void Gate::succeed(Pass& pass) {
   format::Launch& event = pass.event;
   const auto stream = std::bit_cast<CUstream>(event.stream);
+  if (!pass.captured && state_.options.compute_values)
+    state_.uses.launched({event.stream, event.device}, event.operands);
   if (pass.captured) {
     event.sampled = format::NotSampled::kCaptured;
-    if (pass.sampler && state_.options.capture_graphs)
-      pass.sampler->capture_after(pass.context, stream);
   } else if (pass.launch->graph != nullptr) {
     event.sampled = sample_graph(state_, pass.graph.get(), pass.sampler, pass.context, event);
-    if (pass.values_in_graph > 0) event.sampled = format::NotSampled::kSampled;
   } else if (pass.sampler) {
     event.sampled = pass.sampler->submit(pass.context, stream);
   }
-}
-
-void* Gate::enter(const LaunchInfo& launch, bool per_thread) noexcept {
-  if (busy()) return nullptr;
-  auto* const pass = new (std::nothrow) CallbackPass;
-  if (pass == nullptr) return nullptr;
-  pass->in_callback = true;
-  pass->decoded = launch;
-  before(pass->decoded, per_thread, *pass);
-  pass_ = pass;
-  return pass;
-}
-
-void Gate::leave(void* entered, int result) noexcept {
-  const std::unique_ptr<CallbackPass> pass(static_cast<CallbackPass*>(entered));
-  pass_ = nullptr;
-  after(result, *pass);
-}
-
-bool Gate::end_unfinished() noexcept {
-  if (pass_ == nullptr || !pass_->in_callback) return false;
-  const std::unique_ptr<CallbackPass> pass(
-      static_cast<CallbackPass*>(std::exchange(pass_, nullptr)));
-  if (pass->launch == nullptr || !state_.options.record_launches) return true;
-  pass->event.sampled = format::NotSampled::kObservedOnly;
-  state_.options.sink->emit(pass->event);
-  return true;
 }
 
 void Gate::expect_callbacks(bool expected) noexcept {
   expect_callbacks_.store(expected);
   state_.functions.follow_unloads(expected);
   state_.follow_context_ends(expected);
-  acts_in_gate_.store(!expected || !state_.options.insert_in_callback);
 }
 
 void Gate::cross_check(const LaunchInfo& seen) noexcept {

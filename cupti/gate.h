@@ -32,8 +32,7 @@ class Gate {
   /// @param real makes the driver's call and returns its CUresult.
   template <typename Real>
   int around(const LaunchInfo& launch, bool per_thread, Real&& real) noexcept {
-    if (!state_.active.load(std::memory_order_acquire) || !acts_in_gate()) return real();
-    if (busy() && !end_unfinished()) return real();
+    if (!state_.active.load(std::memory_order_acquire) || busy()) return real();
     Pass pass;
     before(launch, per_thread, pass);
     pass_ = &pass;
@@ -46,8 +45,7 @@ class Gate {
   /// The same for a call that makes several launches, each in the context of its stream.
   template <typename Real>
   int around_each(std::span<const LaunchInfo> launches, Real&& real) noexcept {
-    if (!state_.active.load(std::memory_order_acquire) || !acts_in_gate()) return real();
-    if (busy() && !end_unfinished()) return real();
+    if (!state_.active.load(std::memory_order_acquire) || busy()) return real();
     const std::unique_ptr<Pass[]> passes(new (std::nothrow) Pass[launches.size()]);
     if (passes == nullptr || launches.empty()) return real();
     for (size_t i = launches.size(); i-- > 0;) {
@@ -62,25 +60,14 @@ class Gate {
     return result;
   }
 
-  /// The second way in (CONVTRACE_INSERT=callback): the two ends of the launch, as CUPTI reports
-  /// them. The driver is then asked, and our work launched, inside a callback: NVIDIA does not
-  /// support that, and it may hang.
-  /// @return to be given to leave(); null: this launch is not ours to look at.
-  [[nodiscard]] void* enter(const LaunchInfo& launch, bool per_thread) noexcept;
-  void leave(void* pass, int result) noexcept;
-
   /// Whether the calling thread is inside around(), with the program's own launch.
   [[nodiscard]] bool inside() const noexcept { return pass_ != nullptr; }
 
   /// CUPTI reports the launch that is inside: it must be the same one.
   void cross_check(const LaunchInfo& seen) noexcept;
 
-  /// CUPTI is subscribed: launches it does not report are counted from here on. Not so any more:
-  /// all work is the gate's again, whatever was asked for.
+  /// CUPTI is subscribed: launches it does not report are counted from here on; or not so any more.
   void expect_callbacks(bool expected) noexcept;
-  [[nodiscard]] bool acts_in_gate() const noexcept {
-    return acts_in_gate_.load(std::memory_order_relaxed);
-  }
   /// @return launches that passed here and that CUPTI did not report, or reported otherwise.
   [[nodiscard]] uint64_t disagreements() const noexcept { return disagreements_.load(); }
 
@@ -93,14 +80,12 @@ class Gate {
     std::optional<Sampler> sampler;
     std::shared_ptr<ExecutableGraph> graph;
     CUcontext context = nullptr;
-    size_t values_in_graph = 0;  ///< that nodes of ours compute in this launch
-    Pass* next = nullptr;        ///< of the same call
-    bool by_stream = false;      ///< its context is that of its stream, not the current one
-    bool memory_known = true;    ///< all that allocators have reported
-    bool captured = false;       ///< recorded into a graph instead of run
-    bool in_callback = false;    ///< it lives between two callbacks
-    bool reported = false;       ///< CUPTI reported a launch
-    bool confirmed = false;      ///< and it was the same
+    Pass* next = nullptr;      ///< of the same call
+    bool by_stream = false;    ///< its context is that of its stream, not the current one
+    bool memory_known = true;  ///< all that allocators have reported
+    bool captured = false;     ///< recorded into a graph instead of run
+    bool reported = false;     ///< CUPTI reported a launch
+    bool confirmed = false;    ///< and it was the same
 
     [[nodiscard]] std::span<format::Operand> operands() noexcept {
       return {std::launder(reinterpret_cast<format::Operand*>(storage)), kMaxOperands};
@@ -111,18 +96,9 @@ class Gate {
   };
   static_assert(std::is_trivially_copyable_v<format::Operand>);
 
-  /// Between two callbacks, where the launch that was decoded for the first is gone at the second.
-  struct CallbackPass : Pass {
-    LaunchInfo decoded;
-  };
-
   [[nodiscard]] static bool busy() noexcept { return OwnCalls::active() || pass_ != nullptr; }
-  /// CUPTI may end between the two callbacks of a launch: the second never comes.
-  /// @return whether it was so.
-  bool end_unfinished() noexcept;
   void before(const LaunchInfo& launch, bool per_thread, Pass& pass) noexcept;
   void describe(const LaunchInfo& launch, bool per_thread, Pass& pass);
-  void prepare_graph(const LaunchInfo& launch, Pass& pass);
   void after(int result, Pass& pass) noexcept;
   [[nodiscard]] bool settle_memory(bool all) const noexcept;
   void succeed(Pass& pass);
@@ -133,7 +109,6 @@ class Gate {
 
   CudaState& state_;
   std::atomic<bool> expect_callbacks_{false};
-  std::atomic<bool> acts_in_gate_{true};
   /// Launches of this thread in a row of which CUPTI said nothing.
   static inline thread_local uint32_t silent_ = 0;
   std::atomic<uint64_t> disagreements_{0};

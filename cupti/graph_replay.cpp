@@ -25,9 +25,8 @@ bool asks_for_inputs(const GraphKernel& kernel) {
                              [](const settings::Rule* rule) { return !rule->inputs.empty(); });
 }
 
-void emit_kernel(const CudaState& state, const GraphKernel& kernel,
-                 const format::Launch& graph_launch, bool memory_known,
-                 std::span<format::Operand> operands) {
+void emit_kernel(CudaState& state, const GraphKernel& kernel, const format::Launch& graph_launch,
+                 bool memory_known, std::span<format::Operand> operands) {
   const PackedLaunch packed(kernel);
   format::Launch event = graph_launch;
   event.kernel = kernel.function->kernel;
@@ -39,15 +38,46 @@ void emit_kernel(const CudaState& state, const GraphKernel& kernel,
                                      *state.options.addresses, state.tensor_maps, operands);
   event.operands = operands.first(count);
   if (!memory_known) doubt(operands.first(count));
+  if (state.options.compute_values)
+    state.uses.launched({event.stream, event.device}, event.operands);
   state.options.sink->emit(event);
 }
 
 }  // namespace
 
+void take_graph_call(CudaState& state, convtrace_graph_call call, CUgraphExec exec, void* object,
+                     const void* params) {
+  GraphTable& graphs = state.graphs;
+  auto* const graph = static_cast<CUgraph>(object);
+  auto* const node = static_cast<CUgraphNode>(object);
+  switch (call) {
+    case CONVTRACE_GRAPH_INSTANTIATED:
+      return graphs.instantiated(exec, graph);
+    case CONVTRACE_GRAPH_UPDATED:
+      return graphs.updated(exec, graph);
+    case CONVTRACE_GRAPH_KERNEL_SET:
+      return graphs.kernel_set(exec, node, *static_cast<const CUDA_KERNEL_NODE_PARAMS*>(params));
+    case CONVTRACE_GRAPH_NODE_SET:
+      return graphs.node_set(exec, node, *static_cast<const CUgraphNodeParams*>(params));
+    case CONVTRACE_GRAPH_CHILD_SET:
+      return graphs.child_set(exec, node, static_cast<CUgraph>(const_cast<void*>(params)));
+    case CONVTRACE_GRAPH_NODE_ENABLED:
+      return graphs.set_enabled(exec, node, true);
+    case CONVTRACE_GRAPH_NODE_DISABLED:
+      return graphs.set_enabled(exec, node, false);
+    case CONVTRACE_GRAPH_DESTROYED:
+      return graphs.destroyed(exec);
+    case CONVTRACE_CAPTURE_BEGUN:
+      return state.captures.apply({static_cast<CUstream>(object), true});
+    case CONVTRACE_CAPTURE_ENDED:
+      return state.captures.apply({static_cast<CUstream>(object), false});
+  }
+}
+
 void collect_graph(const CudaState& state, ExecutableGraph& graph, Sampler& sampler) {
   const std::lock_guard lock(graph.mutex);
   const GraphKernels& kernels = graph.kernels;
-  const bool in_front = kernels.own.empty() && std::ranges::any_of(kernels.list, asks_for_inputs);
+  const bool in_front = std::ranges::any_of(kernels.list, asks_for_inputs);
   // Copies, and kernels that are not known, may write anything at any time.
   if (in_front && kernels.unseen + kernels.memory_nodes > 0) sampler.assume_all_written();
   std::array<format::Operand, kMaxOperands> storage;  // made once: 8 KiB
@@ -62,7 +92,7 @@ void collect_graph(const CudaState& state, ExecutableGraph& graph, Sampler& samp
       sampler.collect(Sampler::Purpose::kReplay, packed.info(), *kernel.function, operands);
     if (in_front) sampler.assume_written(operands);
   }
-  if (kernels.own.empty()) sampler.keep_last_of_each_buffer();
+  sampler.keep_last_of_each_buffer();
 }
 
 NotSampled sample_graph(const CudaState& state, ExecutableGraph* graph,
@@ -76,18 +106,11 @@ NotSampled sample_graph(const CudaState& state, ExecutableGraph* graph,
   const std::lock_guard lock(graph->mutex);
   count(state, step, LossReason::kGraphUnseen, graph->kernels.unseen + sampler->unknown_inputs());
   count(state, step, LossReason::kGraphMemory, graph->kernels.memory_nodes);
-  // With nodes of ours inside, values are those around each kernel: what the buffers hold at the
-  // ends would be told under the same keys. Kernels without a node have none.
-  if (const size_t nodes = graph->kernels.own.size(); nodes > 0) {
-    const size_t asked = sampler->count();
-    count(state, step, LossReason::kGraphUnseen, asked > nodes ? asked - nodes : 0);
-    return asked > 0 ? NotSampled::kRingFull : NotSampled::kNotAsked;
-  }
   return sampler->submit(context, std::bit_cast<CUstream>(launch.stream));
 }
 
-void emit_graph_kernels(const CudaState& state, ExecutableGraph& graph,
-                        const format::Launch& launch, bool memory_known) {
+void emit_graph_kernels(CudaState& state, ExecutableGraph& graph, const format::Launch& launch,
+                        bool memory_known) {
   std::array<format::Operand, kMaxOperands> operands;  // made once: 8 KiB
   const std::lock_guard lock(graph.mutex);
   for (const GraphKernel& kernel : graph.kernels.list)

@@ -52,19 +52,12 @@ GraphKernel GraphTable::read_kernel(CUgraphNode node, const Params& p) const {
   return kernel;
 }
 
-void GraphTable::read_kernel_node(CUgraphNode node, int depth, GraphKernels& kernels) const {
+void GraphTable::read_kernel_node(CUgraphNode node, GraphKernels& kernels) const {
   CUDA_KERNEL_NODE_PARAMS params{};
   if (api_.graph_kernel_node_get_params(node, &params) != CUDA_SUCCESS) {
     ++kernels.unseen;
-  } else if (!stats_.owns(params.func)) {
+  } else {
     kernels.list.push_back(read_kernel(node, params));
-  } else if (depth == 0) {  // in a child graph it stays idle: its handle is not the executable's
-    kernels.own.push_back({.node = node,
-                           .id = ContextStats::idle_id(params.kernelParams),
-                           .value = nullptr,
-                           .scratch = 0,
-                           .ticket = {},
-                           .last_ticket = {}});
   }
 }
 
@@ -73,7 +66,7 @@ void GraphTable::read_node(CUgraphNode node, int depth, GraphKernels& kernels) c
   if (api_.graph_node_get_type(node, &type) != CUDA_SUCCESS) {
     ++kernels.unseen;
   } else if (type == CU_GRAPH_NODE_TYPE_KERNEL) {
-    read_kernel_node(node, depth, kernels);
+    read_kernel_node(node, kernels);
   } else if (type == CU_GRAPH_NODE_TYPE_GRAPH) {
     CUgraph child = nullptr;
     if (depth < kMaxDepth && api_.graph_child_graph_node_get_graph(node, &child) == CUDA_SUCCESS) {
@@ -142,9 +135,6 @@ void GraphTable::updated(CUgraphExec exec, CUgraph graph) {
       kernels.list[i].child = old[i].child;
       kernels.list[i].enabled = old[i].enabled;
     }
-    const auto& old_own = before->kernels.own;
-    for (size_t i = 0; i < std::min(old_own.size(), kernels.own.size()); ++i)
-      kernels.own[i].node = old_own[i].node;
   }
   put(exec, std::move(kernels));
 }

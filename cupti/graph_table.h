@@ -14,13 +14,11 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <shared_mutex>
 #include <unordered_map>
 #include <vector>
 
 #include "cupti/api.h"
-#include "cupti/device_stats.h"
 #include "cupti/function_table.h"
 #include "cupti/launch_decoder.h"
 
@@ -39,23 +37,7 @@ struct GraphKernel {
   std::vector<std::byte> params;  ///< as the device sees them
 };
 
-/// What a node of ours computes (graph_stats.h).
-struct NodeValue {
-  std::weak_ptr<ContextStats> context;
-  DeviceRequest request;
-};
-
-struct OwnNode {
-  CUgraphNode node = nullptr;
-  uint64_t id = 0;
-  std::shared_ptr<const NodeValue> value;  ///< null: no longer known
-  CUdeviceptr scratch = 0;
-  std::optional<uint64_t> ticket;  ///< of the launch that is being made
-  std::optional<uint64_t> last_ticket;
-};
-
 struct GraphKernels {
-  std::vector<OwnNode> own;
   std::vector<GraphKernel> list;  ///< in the order of the graph's nodes
   /// Nodes whose kernels cannot be known: conditional ones, and those the driver refused to tell.
   uint32_t unseen = 0;
@@ -71,9 +53,8 @@ struct ExecutableGraph {
 
 class GraphTable {
  public:
-  /// @param api, @param functions, @param stats outlive this.
-  GraphTable(const DriverApi& api, FunctionTable& functions, const DeviceStats& stats)
-      : api_(api), functions_(functions), stats_(stats) {}
+  /// @param api, @param functions outlive this.
+  GraphTable(const DriverApi& api, FunctionTable& functions) : api_(api), functions_(functions) {}
 
   /// `exec` was made of `graph`, or has taken over its parameters.
   void instantiated(CUgraphExec exec, CUgraph graph);
@@ -91,7 +72,7 @@ class GraphTable {
  private:
   [[nodiscard]] GraphKernels read(CUgraph graph) const;
   void read_nodes(CUgraph graph, int depth, GraphKernels& kernels) const;
-  void read_kernel_node(CUgraphNode node, int depth, GraphKernels& kernels) const;
+  void read_kernel_node(CUgraphNode node, GraphKernels& kernels) const;
   void read_node(CUgraphNode node, int depth, GraphKernels& kernels) const;
   template <typename Params>
   [[nodiscard]] GraphKernel read_kernel(CUgraphNode node, const Params& params) const;
@@ -105,7 +86,6 @@ class GraphTable {
 
   const DriverApi& api_;
   FunctionTable& functions_;
-  const DeviceStats& stats_;
   mutable std::shared_mutex mutex_;
   std::unordered_map<CUgraphExec, std::shared_ptr<ExecutableGraph>> execs_;
 };

@@ -13,6 +13,7 @@
 #include "cupti/context_scope.h"
 #include "cupti/cuda_state.h"
 #include "cupti/gate.h"
+#include "cupti/graph_replay.h"
 #include "cupti/memory_gate.h"
 #include "cupti/own_calls.h"
 #include "cupti/sampler.h"
@@ -56,41 +57,6 @@ format::NotSampled submit_in(CudaState& state, CUcontext context,
   // An observer's call is no launch of the program: waiting here once keeps step 0 complete.
   const OwnCalls own;
   return state.stats.submit(context, batch, stream, kPreparationNs);
-}
-
-void apply(CudaState& state, convtrace_graph_call call, CUgraphExec exec, void* object,
-           const void* params) {
-  GraphTable& graphs = state.graphs;
-  auto* const graph = static_cast<CUgraph>(object);
-  auto* const node = static_cast<CUgraphNode>(object);
-  switch (call) {
-    case CONVTRACE_GRAPH_INSTANTIATED:
-      graphs.instantiated(exec, graph);
-      return state.graph_stats.prepare(*graphs.find(exec));
-    case CONVTRACE_GRAPH_UPDATED: {
-      const auto before = graphs.find(exec);
-      graphs.updated(exec, graph);
-      if (before != nullptr) state.graph_stats.release(*before);
-      return state.graph_stats.prepare(*graphs.find(exec));
-    }
-    case CONVTRACE_GRAPH_KERNEL_SET:
-      return graphs.kernel_set(exec, node, *static_cast<const CUDA_KERNEL_NODE_PARAMS*>(params));
-    case CONVTRACE_GRAPH_NODE_SET:
-      return graphs.node_set(exec, node, *static_cast<const CUgraphNodeParams*>(params));
-    case CONVTRACE_GRAPH_CHILD_SET:
-      return graphs.child_set(exec, node, static_cast<CUgraph>(const_cast<void*>(params)));
-    case CONVTRACE_GRAPH_NODE_ENABLED:
-      return graphs.set_enabled(exec, node, true);
-    case CONVTRACE_GRAPH_NODE_DISABLED:
-      return graphs.set_enabled(exec, node, false);
-    case CONVTRACE_GRAPH_DESTROYED:
-      if (const auto known = graphs.find(exec)) state.graph_stats.release(*known);
-      return graphs.destroyed(exec);
-    case CONVTRACE_CAPTURE_BEGUN:
-      return state.captures.apply({static_cast<CUstream>(object), true});
-    case CONVTRACE_CAPTURE_ENDED:
-      return state.captures.apply({static_cast<CUstream>(object), false});
-  }
 }
 
 }  // namespace
@@ -139,6 +105,16 @@ void Interceptor::Impl::subscribe() {
     return;
   }
   gate.expect_callbacks(true);
+  if (subscriber.refused() == 0) return;
+  // One of them may be what tells that a handle is another's from now on.
+  state.functions.follow_unloads(false);
+  state.follow_context_ends(false);
+  char message[160];
+  snprintf(message, sizeof message,
+           "CUPTI refuses %u callbacks: allocations, copies, or launches outside the gate may be "
+           "missing",
+           subscriber.refused());
+  report(state, format::Level::kWarning, "cupti", message);
 }
 
 /// Asks the driver about devices that have come into use. Runs on the writer thread: the program's
@@ -284,7 +260,7 @@ void Interceptor::graph_call(convtrace_graph_call call, void* exec, void* object
                              const void* params) noexcept {
   if (impl_ == nullptr || !impl_->state.active.load(std::memory_order_acquire)) return;
   try {
-    apply(impl_->state, call, static_cast<CUgraphExec>(exec), object, params);
+    take_graph_call(impl_->state, call, static_cast<CUgraphExec>(exec), object, params);
   } catch (...) {  // no memory: the graph's kernels stay unknown
   }
 }
@@ -326,6 +302,18 @@ format::NotSampled Interceptor::submit(std::span<const DeviceRequest> batch,
     return submit_in(state, context, batch, on);
   } catch (...) {  // no memory to note a new context
     return format::NotSampled::kNotReady;
+  }
+}
+
+bool Interceptor::is_settled(const format::TensorStats& event, uint64_t stream) noexcept {
+  if (impl_ == nullptr) return true;
+  try {
+    StreamUses& uses = impl_->state.uses;
+    if (event.device.type != format::Device::Type::kCuda)
+      return uses.is_settled_on_host(event.value.generation);
+    return uses.is_settled({stream, event.device.index}, event.value.generation);
+  } catch (...) {  // no memory
+    return false;
   }
 }
 
@@ -377,6 +365,7 @@ void Interceptor::stop(uint64_t deadline_ns) noexcept {
     loss.count = under_way;
     state.options.sink->emit(loss);
   }
+  state.stats.let_go_of_borrowed();
   impl_->report_launch_counts();
 }
 

@@ -49,13 +49,14 @@ struct InterceptorOptions {
   bool (*wants_kernel)(format::KernelId kernel) noexcept = nullptr;
   /// Called on the launching thread in front of each launch's event; null: nobody wants to know.
   void (*note_launch)() noexcept = nullptr;
+  /// Called when the program uses a context for the first time: cuInit is over. Maybe inside a
+  /// CUPTI callback. Null: nobody wants to know.
+  void (*context_appears)() noexcept = nullptr;
   settings::RuleBook* rules = nullptr;  ///< of this rank; outlives the interceptor
   std::string cupti_path;               ///< CONVTRACE_CUPTI or empty
   bool record_launches = true;          ///< false below mode `launches`
   bool compute_values = true;           ///< false below mode `hash`: contexts are not prepared
   uint32_t samples = 8;                 ///< of values that a rule says nothing else for
-  bool capture_graphs = false;          ///< compute values inside captured graphs
-  bool insert_in_callback = false;      ///< act in CUPTI's callbacks instead of the gate
   bool poison = false;                  ///< see kept_memory.h, as the next
   bool quarantine = false;
   ValueSink* values = nullptr;  ///< null: no value is stored whole; outlives the interceptor
@@ -126,6 +127,11 @@ class Interceptor {
   /// it).
   format::NotSampled submit(std::span<const DeviceRequest> batch, uint64_t stream) noexcept;
 
+  /// @param event with its device, and the generation of its block. @param stream as submit().
+  /// @return whether the tensor holds its value: what reads it in that stream, or here if it is the
+  /// host's, comes behind all that is known to write it.
+  [[nodiscard]] bool is_settled(const format::TensorStats& event, uint64_t stream) noexcept;
+
   /// Emits what the device has finished, kMaxCollected results at most: 600 kB, which the queue
   /// behind the sink has room for. Called by the writer thread.
   /// @return whether there may be more.
@@ -137,7 +143,7 @@ class Interceptor {
   [[nodiscard]] std::vector<std::pair<std::string, std::string>> facts() const;
 
   /// The rule book has other rules: kernels seen before are matched again. Graphs keep what they
-  /// were captured with.
+  /// were made with.
   void rules_changed() noexcept;
 
   /// Ends observation: unsubscribes, waits at most `deadline_ns` for results under way. The gate

@@ -29,6 +29,7 @@ struct MemoryChange {
     kRelease,  ///< one less
     kAlias,    ///< memory of the host at `source` has this address, too, on the device
     kNothing,  ///< nothing that has an address: a copy into an array, a barrier
+    kToHost,   ///< a copy to memory of the host: it has no event
     kWait,     ///< later work of the stream waits for a value in memory
   };
   Kind kind = Kind::kAlloc;

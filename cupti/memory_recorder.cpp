@@ -73,6 +73,7 @@ void MemoryRecorder::leave(const MemoryChange& change, const At& at, bool succee
       break;
     case Kind::kRelease:
     case Kind::kNothing:
+    case Kind::kToHost:
     case Kind::kWait:
       break;
   }

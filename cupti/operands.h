@@ -2,7 +2,7 @@
 /// @file operands.h
 /// Which parameters of a launch point into which memory.
 ///
-/// Neither PTX nor a cubin says which parameter is a pointer, so every aligned 8-byte word of every
+/// Nothing says which parameter is a pointer, so every aligned 8-byte word of every
 /// parameter is looked up, structs included, and each hit says how sure it is. A tensor map counts
 /// as a pointer to the memory that it describes. Pointers behind device memory (pointer tables)
 /// cannot be seen.

@@ -3,6 +3,7 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <cstring>
 #include <new>
 
 #include "cupti/poisoned_samples.h"
@@ -22,7 +23,7 @@ void count(format::LossReason reason, const format::TensorStats& event, format::
 }  // namespace
 
 ResultRing::~ResultRing() {
-  if (memory_ != nullptr) munmap(memory_, bytes());
+  if (memory_ != nullptr && !borrowed_) munmap(memory_, bytes());
 }
 
 std::span<std::byte> ResultRing::allocate(uint32_t samples, stats::Variant variant) noexcept {
@@ -34,12 +35,32 @@ std::span<std::byte> ResultRing::allocate(uint32_t samples, stats::Variant varia
   entries_.reset(new (std::nothrow) Entry[slots_]);
   before_.reset(new (std::nothrow) Before[slots_]);
   if (entries_ == nullptr || before_ == nullptr) return {};
+  try {
+    free_.allocate(slots_);
+    for (Queue& lane : lanes_) lane.allocate(slots_);
+  } catch (...) {
+    return {};
+  }
+  for (uint32_t slot = 0; slot < slots_; ++slot) free_.push(slot);
   void* memory = mmap(nullptr, bytes(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) return {};
   // A forked child must not share pages with a device that writes to them.
   madvise(memory, bytes(), MADV_DONTFORK);
   memory_ = static_cast<std::byte*>(memory);
   return {memory_, bytes()};
+}
+
+void ResultRing::borrow(void* memory) noexcept {
+  munmap(memory_, bytes());
+  memory_ = static_cast<std::byte*>(memory);
+  borrowed_ = true;
+  std::memset(memory_, 0, bytes());
+}
+
+uint64_t ResultRing::close() noexcept {
+  const uint64_t lost = under_way();
+  memory_ = nullptr;
+  return lost;
 }
 
 uint32_t ResultRing::leading_count(const Entry& entry) const noexcept {
@@ -52,14 +73,19 @@ uint32_t ResultRing::leading_count(const Entry& entry) const noexcept {
   return static_cast<uint32_t>(std::min(wanted * parts, entry.layout.count));
 }
 
-std::optional<uint64_t> ResultRing::claim(std::span<const DeviceRequest> batch) noexcept {
-  const uint64_t first = head_.load(std::memory_order_relaxed);
-  const uint64_t used = first - tail_.load(std::memory_order_acquire);
-  if (batch.size() > slots_ - used) return std::nullopt;
-  for (size_t i = 0; i < batch.size(); ++i) {
-    Entry& entry = entries_[place(first + i)];
-    entry.request = batch[i];
+std::optional<ResultRing::Ticket> ResultRing::claim(std::span<const DeviceRequest> batch,
+                                                    uint32_t lane) noexcept {
+  if (batch.size() > free_.size()) return std::nullopt;
+  Queue& queue = lanes_[lane];
+  const Ticket first{lane, queue.end()};
+  for (const DeviceRequest& request : batch) {
+    const uint32_t slot = free_.at(free_.begin());
+    free_.pop();
+    Entry& entry = entries_[slot];
+    entry.request = request;
     entry.staged = {};
+    entry.number = claims_++;
+    entry.launches = 0;
     Fate fate = Fate::kOnDevice;
     if (!stats::flatten(entry.request.view, entry.layout).ok()) {
       fate = Fate::kNoView;
@@ -67,43 +93,93 @@ std::optional<uint64_t> ResultRing::claim(std::span<const DeviceRequest> batch) 
       fate = Fate::kEmpty;
     }
     entry.fate.store(fate, std::memory_order_relaxed);
+    queue.push(slot);
   }
-  head_.store(first + batch.size(), std::memory_order_release);
   return first;
 }
 
-const stats::Layout* ResultRing::layout(uint64_t ticket) const noexcept {
-  const Entry& entry = entries_[place(ticket)];
-  return entry.fate.load(std::memory_order_relaxed) == Fate::kOnDevice ? &entry.layout : nullptr;
+const stats::Layout* ResultRing::layout(Ticket ticket) const noexcept {
+  const Entry& known = entry(ticket);
+  return known.fate.load(std::memory_order_relaxed) == Fate::kOnDevice ? &known.layout : nullptr;
 }
 
-format::Capture ResultRing::capture(uint64_t ticket) const noexcept {
-  return entries_[place(ticket)].request.event.capture;
+format::Capture ResultRing::capture(Ticket ticket) const noexcept {
+  return entry(ticket).request.event.capture;
 }
 
-bool ResultRing::add_to(stats::BatchBuilder& builder, uint64_t ticket) const noexcept {
-  const Entry& entry = entries_[place(ticket)];
-  return builder.add(entry.layout, entry.request.event.capture,
-                     device_address_ + place(ticket) * slot_bytes_, sequence(ticket),
-                     leading_count(entry));
+bool ResultRing::add_to(stats::BatchBuilder& builder, Ticket ticket) const noexcept {
+  const Entry& known = entry(ticket);
+  const uint64_t slot = lanes_[ticket.lane].at(ticket.position);
+  return builder.add(known.layout, known.request.event.capture,
+                     device_address_ + slot * slot_bytes_, sequence(known), leading_count(known));
 }
 
-void ResultRing::drop(uint64_t ticket) noexcept {
-  entries_[place(ticket)].fate.store(Fate::kDropped, std::memory_order_release);
+void ResultRing::drop(Ticket ticket) noexcept {
+  entry(ticket).fate.store(Fate::kDropped, std::memory_order_release);
+}
+
+bool ResultRing::is_complete(uint32_t slot) const noexcept {
+  auto& result = *reinterpret_cast<stats::ResultSlot*>(memory_ + slot * slot_bytes_);
+  return std::atomic_ref<uint64_t>(result.sequence).load(std::memory_order_acquire) ==
+         sequence(entries_[slot]);
+}
+
+void ResultRing::launched(Ticket last, uint32_t launches) noexcept {
+  Launches& known = launches_[last.lane];
+  if (last.position < known.seen) return;
+  entry(last).launches = launches;
+  known.under_way += launches;
+}
+
+uint32_t ResultRing::launches_under_way() noexcept {
+  uint32_t sum = 0;
+  for (uint32_t lane = 0; lane < kLanes; ++lane) {
+    Launches& known = launches_[lane];
+    const Queue& queue = lanes_[lane];
+    for (; known.seen < queue.end(); ++known.seen) {
+      const uint32_t slot = queue.at(known.seen);
+      const bool out = known.seen < queue.begin();
+      const bool idle = entries_[slot].fate.load(std::memory_order_relaxed) != Fate::kOnDevice;
+      if (!out && !idle && !is_complete(slot)) break;
+      known.under_way -= entries_[slot].launches;
+    }
+    sum += known.under_way;
+  }
+  return sum;
+}
+
+/// @return the lane of the first claim of all that are not out; null if there is none.
+ResultRing::Queue* ResultRing::oldest(const bool (&stalls)[kLanes]) noexcept {
+  Queue* found = nullptr;
+  const auto number = [&](const Queue& lane) { return entries_[lane.at(lane.begin())].number; };
+  for (uint32_t i = 0; i < kLanes; ++i) {
+    Queue& lane = lanes_[i];
+    if (stalls[i] || lane.size() == 0) continue;
+    if (found == nullptr || number(lane) < number(*found)) found = &lane;
+  }
+  return found;
 }
 
 void ResultRing::collect(format::EventSink& sink, DeviceValues& values, uint64_t& room) noexcept {
   const stats::DefaultFloatingPoint scope;  // at exit this is the program's thread
-  uint64_t ticket = tail_.load(std::memory_order_relaxed);
-  while (room > 0 && ticket != head_.load(std::memory_order_acquire) &&
-         deliver(ticket, sink, values)) {
+  bool stalls[kLanes] = {};
+  while (room > 0 && memory_ != nullptr) {
+    Queue* const lane = oldest(stalls);
+    if (lane == nullptr) return;
+    const uint32_t slot = lane->at(lane->begin());
+    if (!deliver(slot, sink, values)) {
+      if (free_.size() >= slots_ / 2) return;
+      stalls[lane - lanes_] = true;
+      continue;
+    }
     --room;
-    tail_.store(++ticket, std::memory_order_release);
+    lane->pop();
+    free_.push(slot);
   }
 }
 
 bool ResultRing::judge(const Look& look, format::TensorStats& event) noexcept {
-  Before& before = before_[place(look.id)];
+  Before& before = before_[look.id % slots_];
   if (look.before) {
     before = {look.id, event.stats.hash};
     return false;
@@ -137,17 +213,13 @@ void ResultRing::emit(const Entry& entry, const stats::StatsResult& result,
   }
   if (entry.staged.bytes > 0) {
     values.take(event, entry.staged);
-  } else if (event.capture == format::Capture::kSnapshot && event.stats.count > 0) {
-    // Of a graph's replay: nothing was copied.
-    if (!values.refuse()) return;
-    event.capture = format::Capture::kStats;
   }
   sink.emit(event);
 }
 
 /// @return false if the device is not done with it.
-bool ResultRing::deliver(uint64_t ticket, format::EventSink& sink, DeviceValues& values) noexcept {
-  const Entry& entry = entries_[place(ticket)];
+bool ResultRing::deliver(uint32_t index, format::EventSink& sink, DeviceValues& values) noexcept {
+  const Entry& entry = entries_[index];
   const DeviceRequest& request = entry.request;
   stats::StatsResult result;
   stats::ResultSlot* slot = nullptr;
@@ -163,14 +235,12 @@ bool ResultRing::deliver(uint64_t ticket, format::EventSink& sink, DeviceValues&
         return true;
       }
       break;
-    case Fate::kOnDevice: {
-      slot = reinterpret_cast<stats::ResultSlot*>(memory_ + place(ticket) * slot_bytes_);
-      const std::atomic_ref<uint64_t> word(slot->sequence);
-      if (word.load(std::memory_order_acquire) != sequence(ticket)) return false;
+    case Fate::kOnDevice:
+      if (!is_complete(index)) return false;
+      slot = reinterpret_cast<stats::ResultSlot*>(memory_ + index * slot_bytes_);
       result = stats::read_slot(*slot, entry.layout.count, request.view.dtype,
                                 request.event.capture, variant_);
       break;
-    }
   }
   emit(entry, result, slot, values, sink);
   return true;

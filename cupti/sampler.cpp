@@ -14,6 +14,9 @@ namespace {
 
 using format::NotSampled;
 
+/// Read in 16 us at 4.2 TB/s: a few launches' time.
+constexpr uint64_t kMostUnreported = uint64_t{64} << 20;
+
 bool is_named_stream(CUstream stream) {
   return stream != nullptr && stream != CU_STREAM_LEGACY && stream != CU_STREAM_PER_THREAD;
 }
@@ -54,6 +57,10 @@ void count_loss(const CudaState& state, const Position& position, NotSampled why
   state.options.sink->emit(loss);
 }
 
+bool asks_now(const settings::Rule& rule, const Position& position) {
+  return position.capture && rule.steps.contains(position.step);
+}
+
 }  // namespace
 
 NotSampled can_launch(const CudaState& state, CUcontext context, CUstream stream) noexcept {
@@ -78,10 +85,6 @@ bool is_readable(const MemoryRange& range, uint8_t device) noexcept {
   return range.device == format::Device{format::Device::Type::kCuda, device};
 }
 
-bool asks_now(const settings::Rule& rule, const Position& position) noexcept {
-  return position.capture && rule.steps.contains(position.step);
-}
-
 void Sampler::collect(Purpose purpose, const LaunchInfo& launch, const FunctionInfo& function,
                       Operands operands) {
   const format::StringId scope = position_.place.scope;
@@ -89,8 +92,8 @@ void Sampler::collect(Purpose purpose, const LaunchInfo& launch, const FunctionI
   const size_t first = requests_.size();
   bool found = false;
   for (const settings::Rule* rule : function.rules) {
-    const bool wanted = purpose == Purpose::kCapture || asks_now(*rule, position_);
-    if (!wanted || !state_.options.rules->in_scope(*rule, scope.value, name)) continue;
+    if (!asks_now(*rule, position_) || !state_.options.rules->in_scope(*rule, scope.value, name))
+      continue;
     asked_ = true;
     add_inputs(*rule, launch, function);
     for (const uint32_t param : rule->outputs) {
@@ -136,7 +139,15 @@ void Sampler::find_outputs(Purpose purpose, const settings::Rule& rule,
 std::optional<Sampler::Piece> Sampler::piece_at(uint64_t address) const {
   const auto range = state_.options.addresses->find(address);
   if (!range || range->freed || !is_readable(*range, device_)) return std::nullopt;
-  return Piece{address, *range, range->base + range->bytes - address};
+  uint64_t bytes = range->base + range->bytes - address;
+  // Where no allocator tells of its blocks, one range may be most of the device (JAX).
+  if (range->source != format::MemorySource::kFramework && bytes > kMostUnreported) {
+    bytes = kMostUnreported;
+    if (!state_.values_cut.exchange(true))
+      report(state_, format::Level::kWarning, "gpu",
+             "values of memory whose blocks no allocator reports are those of the first 64 MiB");
+  }
+  return Piece{address, *range, bytes};
 }
 
 DeviceRequest Sampler::make_request(const settings::Rule& rule, const Piece& piece,
@@ -219,13 +230,6 @@ void Sampler::keep_last_of_each_buffer() {
   std::ranges::reverse(requests_);
   std::erase_if(requests_, overwritten);
   std::ranges::reverse(requests_);
-}
-
-void Sampler::capture(CUcontext context, CUstream stream, std::span<const DeviceRequest> requests) {
-  if (requests.empty() || !state_.gpu_work.load(std::memory_order_relaxed)) return;
-  const NotSampled outcome = state_.graph_stats.capture(context, stream, requests);
-  if (outcome != NotSampled::kCaptured)
-    count_loss(state_, position_, NotSampled::kCapturing, requests.size());
 }
 
 NotSampled Sampler::launch(CUcontext context, std::span<const DeviceRequest> batch,

@@ -28,9 +28,6 @@ namespace convtrace::cupti {
 /// plain block of the host is not, and what is behind a multicast address cannot be read there.
 [[nodiscard]] bool is_readable(const MemoryRange& range, uint8_t device) noexcept;
 
-/// @return whether `rule` asks for values at that step.
-[[nodiscard]] bool asks_now(const settings::Rule& rule, const Position& position) noexcept;
-
 class Sampler {
  public:
   /// @param elsewhere  the launch's context may not be the current one.
@@ -38,9 +35,8 @@ class Sampler {
       : state_(state), position_(position), device_(device), elsewhere_(elsewhere) {}
 
   enum class Purpose : uint8_t {
-    kLaunch,   ///< of this launch, which runs now
-    kCapture,  ///< of its replays: each decides whether its step is asked for
-    kReplay,   ///< of a graph's launch: kernel by kernel, in front of and behind the whole graph
+    kLaunch,  ///< of this launch, which runs now
+    kReplay,  ///< of a graph's launch: kernel by kernel, in front of and behind the whole graph
   };
 
   /// Collects what the rules of `function` ask for. Addresses are read now: the program may reuse
@@ -48,9 +44,6 @@ class Sampler {
   /// @param operands of the launch, as scan_operands() finds them.
   void collect(Purpose purpose, const LaunchInfo& launch, const FunctionInfo& function,
                std::span<const format::Operand> operands);
-
-  /// @return how many values were collected.
-  [[nodiscard]] size_t count() const noexcept { return before_.size() + requests_.size(); }
 
   /// Of several kernels that run as one, what those are given that are collected next is not known
   /// in front of them all: in this memory, or in any.
@@ -64,11 +57,6 @@ class Sampler {
 
   /// To be called right in front of the launch.
   void submit_before(CUcontext context, CUstream stream) noexcept;
-
-  /// To be called in front of a launch that is captured and behind it: its values come with each
-  /// launch of the graph.
-  void capture_before(CUcontext context, CUstream stream) { capture(context, stream, before_); }
-  void capture_after(CUcontext context, CUstream stream) { capture(context, stream, requests_); }
 
   /// To be called after the launch succeeded.
   [[nodiscard]] format::NotSampled submit(CUcontext context, CUstream stream) noexcept;
@@ -92,7 +80,6 @@ class Sampler {
                   const FunctionInfo& function);
   [[nodiscard]] format::NotSampled launch(CUcontext context, std::span<const DeviceRequest> batch,
                                           CUstream stream) noexcept;
-  void capture(CUcontext context, CUstream stream, std::span<const DeviceRequest> requests);
 
   CudaState& state_;
   const Position position_;

@@ -3,24 +3,6 @@
 #include "cupti/own_calls.h"
 
 namespace convtrace::cupti {
-namespace {
-
-constexpr CUpti_CallbackId kResources[] = {CUPTI_CBID_RESOURCE_CONTEXT_DESTROY_STARTING,
-                                           CUPTI_CBID_RESOURCE_MODULE_LOADED,
-                                           CUPTI_CBID_RESOURCE_MODULE_UNLOAD_STARTING};
-
-void deliver_resource(CallbackReceiver& to, CUpti_CallbackId cbid,
-                      const CUpti_ResourceData& resource) noexcept {
-  if (cbid == CUPTI_CBID_RESOURCE_CONTEXT_DESTROY_STARTING) {
-    to.on_context_end(resource.context);
-  } else if (resource.resourceDescriptor != nullptr) {
-    to.on_module(*static_cast<const CUpti_ModuleResourceData*>(resource.resourceDescriptor),
-                 cbid == CUPTI_CBID_RESOURCE_MODULE_LOADED);
-  }
-}
-
-}  // namespace
-
 void Subscriber::callback(void* receiver, CUpti_CallbackDomain domain, CUpti_CallbackId cbid,
                           const void* data) noexcept {
   if (OwnCalls::active() || receiver == nullptr || data == nullptr) return;
@@ -31,7 +13,8 @@ void Subscriber::callback(void* receiver, CUpti_CallbackDomain domain, CUpti_Cal
         to.on_driver_call(*entry, *static_cast<const CUpti_CallbackData*>(data));
       break;
     case CUPTI_CB_DOMAIN_RESOURCE:
-      deliver_resource(to, cbid, *static_cast<const CUpti_ResourceData*>(data));
+      if (cbid == CUPTI_CBID_RESOURCE_CONTEXT_DESTROY_STARTING)
+        to.on_context_end(static_cast<const CUpti_ResourceData*>(data)->context);
       break;
     case CUPTI_CB_DOMAIN_STATE:
       if (cbid == CUPTI_CBID_STATE_FATAL_ERROR)
@@ -59,24 +42,27 @@ CUptiResult Subscriber::subscribe(CallbackReceiver& receiver, std::string& holde
   return result;
 }
 
-Status Subscriber::enable_all() const {
-  const auto enable = [this](CUpti_CallbackDomain domain, CUpti_CallbackId cbid) {
-    return api_->enable_callback(1, handle_, domain, cbid);
+Status Subscriber::enable_all() {
+  CUptiResult last = CUPTI_SUCCESS;
+  uint32_t enabled = 0;
+  refused_ = 0;
+  const auto enable = [&](CUpti_CallbackDomain domain, CUpti_CallbackId cbid) {
+    const CUptiResult result = api_->enable_callback(1, handle_, domain, cbid);
+    if (result == CUPTI_SUCCESS) {
+      ++enabled;
+    } else if (result != CUPTI_ERROR_INVALID_PARAMETER) {
+      // An older CUPTI does not know the newest functions; neither then does its driver.
+      ++refused_;
+      last = result;
+    }
   };
-  CUptiResult result = CUPTI_SUCCESS;
-  for (const CallbackEntry& entry : driver_callbacks()) {
-    // An older CUPTI does not know the newest functions; neither then does its driver.
-    const CUptiResult one = enable(CUPTI_CB_DOMAIN_DRIVER_API, entry.cbid);
-    if (one != CUPTI_SUCCESS && one != CUPTI_ERROR_INVALID_PARAMETER) result = one;
-  }
-  for (const CUpti_CallbackId cbid : kResources) {
-    const CUptiResult one = enable(CUPTI_CB_DOMAIN_RESOURCE, cbid);
-    if (one != CUPTI_SUCCESS) result = one;
-  }
+  for (const CallbackEntry& entry : driver_callbacks())
+    enable(CUPTI_CB_DOMAIN_DRIVER_API, entry.cbid);
+  enable(CUPTI_CB_DOMAIN_RESOURCE, CUPTI_CBID_RESOURCE_CONTEXT_DESTROY_STARTING);
   // Only tells that CUPTI died; absent before CUPTI 12.
-  (void)enable(CUPTI_CB_DOMAIN_STATE, CUPTI_CBID_STATE_FATAL_ERROR);
-  if (result == CUPTI_SUCCESS) return kOkStatus;
-  return Status::make(StatusCode::kCuptiError, "cuptiEnableCallback", result);
+  (void)api_->enable_callback(1, handle_, CUPTI_CB_DOMAIN_STATE, CUPTI_CBID_STATE_FATAL_ERROR);
+  if (enabled > 0) return kOkStatus;
+  return Status::make(StatusCode::kCuptiError, "cuptiEnableCallback", last);
 }
 
 Status Subscriber::open(const CuptiApi& api, CallbackReceiver& receiver, std::string& holder) {

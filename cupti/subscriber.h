@@ -27,8 +27,6 @@ class CallbackReceiver {
                               const CUpti_CallbackData& call) noexcept = 0;
   /// The context is about to be destroyed. The driver holds locks.
   virtual void on_context_end(CUcontext context) noexcept = 0;
-  /// A module was loaded, or is about to be unloaded. The driver holds locks.
-  virtual void on_module(const CUpti_ModuleResourceData& module, bool loaded) noexcept = 0;
   /// CUPTI met a fatal error and has ended itself: no callback will follow.
   virtual void on_cupti_failure(const CUpti_StateData& state) noexcept = 0;
 };
@@ -44,22 +42,25 @@ class Subscriber {
   /// callback for each of hundreds of calls.
   /// @param api, @param receiver outlive this.
   /// @param[out] holder who has the subscription instead, "" if CUPTI does not say.
-  /// @return kCuptiError (detail: CUptiResult).
+  /// @return kCuptiError (detail: CUptiResult), also where not one callback can be enabled.
   [[nodiscard]] Status open(const CuptiApi& api, CallbackReceiver& receiver, std::string& holder);
 
   /// Ends the subscription. Idempotent.
   void close() noexcept;
 
   [[nodiscard]] bool is_open() const noexcept { return handle_ != nullptr; }
+  /// @return callbacks that CUPTI knows and did not enable: what they would tell is not seen.
+  [[nodiscard]] uint32_t refused() const noexcept { return refused_; }
 
  private:
   static void callback(void* receiver, CUpti_CallbackDomain domain, CUpti_CallbackId cbid,
                        const void* data) noexcept;
   [[nodiscard]] CUptiResult subscribe(CallbackReceiver& receiver, std::string& holder);
-  [[nodiscard]] Status enable_all() const;
+  [[nodiscard]] Status enable_all();
 
   const CuptiApi* api_ = nullptr;
   CUpti_SubscriberHandle handle_ = nullptr;
+  uint32_t refused_ = 0;
 };
 
 }  // namespace convtrace::cupti

@@ -85,7 +85,8 @@ inline constexpr uint32_t kNoStep = 0xFFFFFFFF;
   X(kLaunchFailed, 8, "the launch failed")                   \
   X(kWrongStream, 9, "the stream did not produce the block") \
   X(kCaptured, 10, "recorded into a graph, not run")         \
-  X(kInGraph, 11, "run by a graph launch")
+  X(kInGraph, 11, "run by a graph launch")                   \
+  X(kMayWait, 12, "it may wait for other work")
 
 #define CONVTRACE_FINDING_KINDS(X)                  \
   X(kFreedUnderOutput, 0, "freed-under-output")     \

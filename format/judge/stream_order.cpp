@@ -11,7 +11,7 @@ constexpr uint32_t kInterprocess = 4;  // CU_EVENT_INTERPROCESS
 
 }  // namespace
 
-StreamOrder::StreamOrder() { forget(); }
+StreamOrder::StreamOrder(Doubt doubt) : doubt_(doubt) { forget(); }
 
 void StreamOrder::forget() {
   streams_.clear();
@@ -41,7 +41,9 @@ uint16_t StreamOrder::look_up(uint64_t stream, uint32_t thread) {
   const bool per_thread = stream == kPerThreadHandle;
   const Key key{stream, per_thread ? thread : 0};
   const auto found = slots_.find(key);
-  const uint16_t slot = found != slots_.end() ? found->second : add(key, per_thread, true);
+  const uint16_t slot = found != slots_.end()
+                            ? found->second
+                            : add(key, per_thread, per_thread || doubt_ == Doubt::kOrdered);
   last_ = {stream, thread, slot};
   return slot;
 }
@@ -94,7 +96,8 @@ Use StreamOrder::work_behind_others(uint16_t slot) {
 bool StreamOrder::ordered(Use use, uint16_t slot) const {
   if (use.position == 0 || use.stream == slot || use.stream >= streams_.size()) return true;
   const Stream& stream = streams_[slot];
-  if (!stream.known || !streams_[use.stream].known) return true;
+  const bool known = stream.known && streams_[use.stream].known;
+  if (!known && doubt_ == Doubt::kOrdered) return true;
   return use.stream < stream.clock.size() && stream.clock[use.stream] >= use.position;
 }
 
@@ -117,10 +120,10 @@ void StreamOrder::wait(uint16_t slot, uint64_t event) {
   const auto found = events_.find(event);
   catch_up(slot);
   Stream& stream = streams_[slot];
-  if (found == events_.end()) {
-    join_all(stream.clock);
-  } else {
+  if (found != events_.end()) {
     join(stream.clock, found->second);
+  } else if (doubt_ == Doubt::kOrdered) {
+    join_all(stream.clock);
   }
   reach(stream.clock, slot, ++stream.count);
 }
@@ -160,7 +163,7 @@ void StreamOrder::sync(const format::Sync& event) {
         finished(slot_of(event.stream, event.header.thread));
       } else if (const auto found = events_.find(event.event); found != events_.end()) {
         host_learns(found->second);
-      } else {
+      } else if (doubt_ == Doubt::kOrdered) {
         join_all(host_);
         ++host_version_;
       }

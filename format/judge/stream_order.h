@@ -5,7 +5,7 @@
 /// Each stream has a clock: of every stream, how much of its work lies before what comes next here.
 /// Events carry a copy of the clock from where they were recorded to who waits for them; what the
 /// host has waited for holds for all work that follows. Where an edge cannot be told (a stream or
-/// an event from before we looked), there is one: a missing edge is an accusation.
+/// an event from before we looked), there is one for who accuses, and none for who relies on it.
 ///
 /// Place:    memory_judge.h.
 /// Threads:  one.
@@ -30,7 +30,9 @@ struct Use {
 
 class StreamOrder {
  public:
-  StreamOrder();
+  enum class Doubt : uint8_t { kOrdered, kUnordered };
+
+  explicit StreamOrder(Doubt doubt = Doubt::kOrdered);
 
   /// @param thread each has a stream of its own behind the handle of the per-thread default stream.
   [[nodiscard]] uint16_t slot_of(uint64_t stream, uint32_t thread) {
@@ -97,6 +99,7 @@ class StreamOrder {
   void wait(uint16_t slot, uint64_t event);
   void finished(uint16_t slot);
 
+  const Doubt doubt_;
   std::vector<Stream> streams_;
   std::map<Key, uint16_t> slots_;
   Asked last_;

@@ -15,8 +15,6 @@ constexpr std::string_view kPrefix = "CONVTRACE";
 constexpr std::string_view kModes[] = {"off", "launches", "hash", "stats", "snapshot"};
 constexpr std::string_view kCpuAllocs[] = {"auto", "on", "off"};
 constexpr std::string_view kStacks[] = {"findings", "all", "none"};
-constexpr std::string_view kInserts[] = {"gate", "callback"};
-constexpr std::string_view kGraphs[] = {"launch", "capture"};
 constexpr std::string_view kWhenFull[] = {"degrade", "block", "drop"};
 constexpr std::string_view kLevels[] = {"error", "warn", "info", "debug"};
 
@@ -181,10 +179,6 @@ constexpr SettingSpec kTable[] = {
         "Reports of PyTorch's CPU allocator; auto is on when no CUDA device is visible."),
     row<Choice<&S::stacks, kStacks>>("CONVTRACE_STACKS", "findings|all|none", "findings",
                                      "Which records carry call stacks."),
-    row<Choice<&S::insert, kInserts>>("CONVTRACE_INSERT", "gate|callback", "gate",
-                                      "Where statistics kernels are launched."),
-    row<Choice<&S::graphs, kGraphs>>("CONVTRACE_GRAPHS", "launch|capture", "launch",
-                                     "Whether CUDA graphs are traced at launch or at capture."),
     row<Text<&S::cupti>>("CONVTRACE_CUPTI", "FILE", "", "libcupti to use if none is loaded."),
     row<Flag<&S::poison>>(
         "CONVTRACE_POISON", "0|1", "0",

@@ -26,8 +26,6 @@ namespace convtrace::settings {
 enum class Mode : uint8_t { kOff, kLaunches, kHash, kStats, kSnapshot };
 enum class CpuAlloc : uint8_t { kAuto, kOn, kOff };
 enum class Stacks : uint8_t { kFindings, kAll, kNone };
-enum class Insert : uint8_t { kGate, kCallback };
-enum class Graphs : uint8_t { kLaunch, kCapture };
 /// A value is to be stored and there is no memory for it.
 enum class WhenFull : uint8_t { kDegrade, kBlock, kDrop };
 
@@ -53,8 +51,6 @@ struct Settings {
   WhenFull snapshot_full = WhenFull::kDegrade;     // CONVTRACE_SNAPSHOT_FULL
   CpuAlloc cpu_alloc = CpuAlloc::kAuto;            // CONVTRACE_CPU_ALLOC
   Stacks stacks = Stacks::kFindings;               // CONVTRACE_STACKS
-  Insert insert = Insert::kGate;                   // CONVTRACE_INSERT
-  Graphs graphs = Graphs::kLaunch;                 // CONVTRACE_GRAPHS
   std::string cupti;                               // CONVTRACE_CUPTI
   bool poison = false;                             // CONVTRACE_POISON
   bool quarantine = false;                         // CONVTRACE_QUARANTINE

@@ -29,6 +29,7 @@ std::atomic<pid_t> g_pid{0};
 constinit std::mutex g_arming;
 bool g_handlers_installed = false;
 std::atomic<bool> g_fork_said{false};
+std::atomic<bool> g_ended{false};
 
 /// The child has one thread, no writer, and locks in any state: it leaks everything it inherited.
 void after_fork_in_child() {
@@ -185,8 +186,15 @@ void say_forked() {
 
 }  // namespace
 
+void end_before_driver() noexcept {
+  static std::atomic<bool> registered{false};
+  if (registered.exchange(true)) return;
+  atexit(end_tracing);
+  at_quick_exit(end_tracing);
+}
+
 void end_tracing() noexcept {
-  if (!is_our_process()) return;
+  if (!is_our_process() || g_ended.load()) return;
   const RecursionGuard guard;
   Engine* const engine = g_engine.load();
   if (engine == nullptr) return;
@@ -197,6 +205,7 @@ void end_tracing() noexcept {
     return true;
   });
   process_state().disable("the process has ended");
+  g_ended.store(true);
 }
 
 Engine* start_engine() noexcept {

@@ -23,6 +23,10 @@ Engine* start_engine() noexcept;
 /// Closes the trace, within two seconds; nothing is recorded from then on.
 void end_tracing() noexcept;
 
+/// Has it end before the driver does: exit handlers run in reverse, so what is registered behind
+/// cuInit comes before what the driver registers in it. For cupti/: see InterceptorOptions.
+void end_before_driver() noexcept;
+
 /// @return the engine, or null before start_engine() and in a fork child that may not go on.
 Engine* running_engine() noexcept;
 

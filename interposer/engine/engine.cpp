@@ -153,13 +153,12 @@ cupti::Interceptor* Engine::make_interceptor() {
   options.position = &current_position;
   options.settle_memory = &settle_reported_memory;
   options.wants_kernel = &is_kernel_wanted;
+  options.context_appears = &end_before_driver;
   options.rules = &rules_;
   options.cupti_path = options_.settings.cupti;
   options.record_launches = options_.settings.mode >= settings::Mode::kLaunches;
   options.compute_values = options_.settings.mode >= settings::Mode::kHash;
   options.samples = options_.settings.samples;
-  options.capture_graphs = options_.settings.graphs == settings::Graphs::kCapture;
-  options.insert_in_callback = options_.settings.insert == settings::Insert::kCallback;
   const bool all_stacks = options_.settings.stacks == settings::Stacks::kAll;
   options.note_launch = all_stacks ? &engine::note_launch_stack : nullptr;
   options.poison = options_.settings.poison;
@@ -379,6 +378,11 @@ format::NotSampled Engine::submit_to_device(std::span<const cupti::DeviceRequest
                                             uint64_t stream) noexcept {
   cupti::Interceptor* const cuda = interceptor();
   return cuda != nullptr ? cuda->submit(batch, stream) : format::NotSampled::kGpuWorkOff;
+}
+
+bool Engine::is_settled(const format::TensorStats& event, uint64_t stream) noexcept {
+  cupti::Interceptor* const cuda = interceptor_.load(std::memory_order_acquire);
+  return cuda == nullptr || cuda->is_settled(event, stream);
 }
 
 void Engine::expect_custom_ops() noexcept {

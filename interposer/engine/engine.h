@@ -123,6 +123,8 @@ class Engine final : public format::EventSink,
 
   format::NotSampled submit_to_device(std::span<const cupti::DeviceRequest> batch,
                                       uint64_t stream) noexcept override;
+  [[nodiscard]] bool is_settled(const format::TensorStats& event,
+                                uint64_t stream) noexcept override;
   void on_custom_op() noexcept override;
   void on_fact(std::string_view name, std::string_view value) override;
   void on_spent(uint64_t ns) noexcept override { spent_.add(ns); }

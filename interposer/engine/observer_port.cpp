@@ -30,6 +30,7 @@ format::LossReason loss_of(format::NotSampled why) {
     case format::NotSampled::kWrongStream:
     case format::NotSampled::kCaptured:
     case format::NotSampled::kInGraph:
+    case format::NotSampled::kMayWait:
       return format::LossReason::kStreamUnsafe;
   }
   return format::LossReason::kStreamUnsafe;
@@ -160,6 +161,10 @@ bool ObserverPort::Batch::tensor(const Message& message) {
     event.value.generation = range->generation;
   }
   event.header.step = around_.steps.step();
+  if (!around_.host.is_settled(event, request->stream)) {
+    lose(format::LossReason::kStreamUnsafe, 1);
+    return true;
+  }
   describe_unknown_input(*request, decision.is_final);
   // A device that reads beyond its memory ends the program; a huge expanded view would stop it.
   if (!in_bounds(*request)) {

@@ -34,6 +34,9 @@ class ObserverHost {
   /// See cupti::Interceptor::submit.
   virtual format::NotSampled submit_to_device(std::span<const cupti::DeviceRequest> batch,
                                               uint64_t stream) noexcept = 0;
+  /// See cupti::Interceptor::is_settled.
+  [[nodiscard]] virtual bool is_settled(const format::TensorStats& event,
+                                        uint64_t stream) noexcept = 0;
   /// A custom op was seen, the first in this process or another.
   virtual void on_custom_op() noexcept = 0;
   virtual void on_fact(std::string_view name, std::string_view value) = 0;

@@ -2,6 +2,7 @@
 
 #include <dlfcn.h>
 #include <pthread.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -60,7 +61,11 @@ void destroy_context(CUcontext context) {
     call.context = context;
     hook(call);
   }
+  catch_up_all();
   const std::lock_guard lock(driver().mutex);
+  for (const auto& [memory, bytes] : context->host_memory)
+    if (driver().memory.remove_shared(memory)) mprotect(memory, bytes, PROT_NONE);
+  context->host_memory.clear();
   driver().contexts.erase(context);
   std::erase_if(driver().streams, [=](CUstream stream) { return stream->context == context; });
   std::erase_if(driver().events, [=](CUevent event) { return event->context == context; });
@@ -70,7 +75,10 @@ void destroy_context(CUcontext context) {
 void end_in_child() { driver().initialised.store(false); }
 
 /// As the driver ends itself: a library's destructor may run before another's exit handler.
-void deinitialise() { driver().sticky.store(CUDA_ERROR_DEINITIALIZED); }
+void deinitialise() {
+  if (driver().hook.load() != nullptr) fputs("fakecuda: ends with a CUPTI subscriber\n", stderr);
+  driver().sticky.store(CUDA_ERROR_DEINITIALIZED);
+}
 
 }  // namespace
 
@@ -240,6 +248,8 @@ FAKECUDA_EXPORT CUresult cuCtxSynchronize() {
   // CUPTI gives no parameters of a call that has none.
   return around(CUPTI_DRIVER_TRACE_CBID_cuCtxSynchronize, "cuCtxSynchronize", nullptr, [] {
     if (const CUresult status = entry_status(); status != CUDA_SUCCESS) return status;
-    return forbid_during_capture();
+    const CUresult status = forbid_during_capture();
+    if (status == CUDA_SUCCESS) catch_up_all();
+    return status;
   });
 }

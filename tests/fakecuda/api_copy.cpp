@@ -2,6 +2,7 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <string_view>
 
 #include "tests/fakecuda/memory_calls.h"
 
@@ -97,13 +98,22 @@ std::function<void()> write_work(const CUstreamBatchMemOpParams* ops, unsigned c
   };
 }
 
+/// Copies without a stream of their own; where both ends are on the device they need not.
+bool waits(std::string_view function) {
+  return function.starts_with("cuMemcpy") && function.find("Async") == function.npos;
+}
+
 }  // namespace
 
 /// X(function, its parameter list, its argument list, the stream, the work)
-#define FAKECUDA_STREAM_CALL(function, per_thread, parameters, arguments, stream, work)            \
-  FAKECUDA_EXPORT CUresult function parameters {                                                   \
-    const function##_params params arguments;                                                      \
-    return FAKECUDA_AROUND(function, params, [&] { return on_stream(stream, per_thread, work); }); \
+#define FAKECUDA_STREAM_CALL(function, per_thread, parameters, arguments, stream, work)      \
+  FAKECUDA_EXPORT CUresult function parameters {                                             \
+    const function##_params params arguments;                                                \
+    return FAKECUDA_AROUND(function, params, [&] {                                           \
+      const CUresult result = on_stream(stream, per_thread, work);                           \
+      if (result == CUDA_SUCCESS && waits(#function)) catch_up(resolve(stream, per_thread)); \
+      return result;                                                                         \
+    });                                                                                      \
   }
 
 /// An entry point and its per-thread twin.

@@ -31,13 +31,17 @@ CUgraph_st copy_of(const CUgraph_st& graph) {
 
 CUgraphExec instantiate(const CUgraph_st& graph) {
   auto* exec = new CUgraphExec_st;
+  exec->source_life = graph.life;
   for (const CUgraphNode_st& node : graph.nodes)
     exec->nodes.push_back(
         {.work = node.work, .source = const_cast<CUgraphNode>(&node), .enabled = true});
   return exec;
 }
 
+/// cuda.h, cuGraphExecKernelNodeSetParams: the node must not have been removed from the original
+/// graph.
 CUgraphNode_st* find_node(CUgraphExec exec, CUgraphNode source) {
+  if (exec->source_life.expired()) return nullptr;
   for (CUgraphNode_st& node : exec->nodes)
     if (node.source == source) return &node;
   return nullptr;

@@ -4,7 +4,6 @@
 #include <cstring>
 
 #include "tests/fakecuda/builtin_kernels.h"
-#include "tests/fakecuda/cubin.h"
 #include "tests/fakecuda/driver.h"
 
 using namespace fakecuda;
@@ -36,40 +35,21 @@ std::span<const fakecuda_kernel> kernels_of(const void* image) {
 
 using Functions = std::map<std::string, std::unique_ptr<CUfunc_st>>;
 
-void tell_module(CUpti_CallbackIdResource what, uint32_t id, std::string cubin = {}) {
-  const Hook hook = driver().hook.load();
-  if (hook == nullptr) return;
-  CUpti_ModuleResourceData module{};
-  module.moduleId = id;
-  module.cubinSize = cubin.size();
-  module.pCubin = cubin.empty() ? nullptr : cubin.data();
-  HookCall call;
-  call.resource = true;
-  call.cbid = what;
-  call.context = current_context();
-  call.descriptor = &module;
-  hook(call);
-}
-
-CUresult load(const void* image, bool is_kernel, Functions& functions, uint32_t& id) {
-  static std::atomic<uint32_t> last_id{0};
+CUresult load(const void* image, bool is_kernel, Functions& functions) {
   if (const CUresult status = entry_status(!is_kernel); status != CUDA_SUCCESS) return status;
   if (const CUresult status = forbid_during_capture(); status != CUDA_SUCCESS) return status;
   if (image == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const auto kernels = kernels_of(image);
   if (kernels.empty()) return CUDA_ERROR_INVALID_IMAGE;
-  std::vector<const CUfunc_st*> described;
-  for (const fakecuda_kernel& kernel : kernels) {
-    const auto it = functions.emplace(kernel.name, make_function(kernel, is_kernel)).first;
-    described.push_back(it->second.get());
-  }
-  id = ++last_id;
-  tell_module(CUPTI_CBID_RESOURCE_MODULE_LOADED, id, make_cubin(described));
+  for (const fakecuda_kernel& kernel : kernels)
+    functions.emplace(kernel.name, make_function(kernel, is_kernel));
   return CUDA_SUCCESS;
 }
 
 CUfunction as_function(CUkernel kernel) { return reinterpret_cast<CUfunction>(kernel); }
 CUkernel as_kernel(CUfunction function) { return reinterpret_cast<CUkernel>(function); }
+
+thread_local uint64_t first_launches = 0;
 
 struct Shape {
   unsigned grid[3];
@@ -89,6 +69,7 @@ CUresult launch(CUfunction function, const Shape& shape, CUstream stream, bool p
     driver().sticky.store(CUDA_ERROR_ILLEGAL_ADDRESS);
     return CUDA_ERROR_ILLEGAL_ADDRESS;
   }
+  if (!function->launched.exchange(true)) ++first_launches;
   auto kernel = std::make_shared<KernelWork>();
   kernel->function = function;
   std::copy_n(shape.grid, 3, kernel->grid);
@@ -161,9 +142,11 @@ void KernelWork::run() const {
 
 }  // namespace fakecuda
 
+FAKECUDA_EXPORT uint64_t fakecuda::fakecuda_first_launches() { return first_launches; }
+
 FAKECUDA_EXPORT CUresult cuModuleLoadData(CUmodule* module, const void* image) {
   auto loaded = std::make_unique<CUmod_st>();
-  const CUresult result = load(image, false, loaded->functions, loaded->id);
+  const CUresult result = load(image, false, loaded->functions);
   if (result != CUDA_SUCCESS) return result;
   *module = loaded.get();
   const std::lock_guard lock(driver().mutex);
@@ -179,7 +162,6 @@ FAKECUDA_EXPORT CUresult cuModuleLoadDataEx(CUmodule* module, const void* image,
 FAKECUDA_EXPORT CUresult cuModuleUnload(CUmodule module) {
   const cuModuleUnload_params params{module};
   return FAKECUDA_AROUND(cuModuleUnload, params, [&] {
-    tell_module(CUPTI_CBID_RESOURCE_MODULE_UNLOAD_STARTING, module->id);
     const std::lock_guard lock(driver().mutex);
     return driver().modules.erase(module) == 1 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
   });
@@ -199,7 +181,7 @@ FAKECUDA_EXPORT CUresult cuModuleGetFunction(CUfunction* function, CUmodule modu
 FAKECUDA_EXPORT CUresult cuLibraryLoadData(CUlibrary* library, const void* image, CUjit_option*,
                                            void**, unsigned, CUlibraryOption*, void**, unsigned) {
   auto loaded = std::make_unique<CUlib_st>();
-  const CUresult result = load(image, true, loaded->kernels, loaded->id);
+  const CUresult result = load(image, true, loaded->kernels);
   if (result == CUDA_SUCCESS) *library = loaded.release();
   return result;
 }
@@ -207,7 +189,6 @@ FAKECUDA_EXPORT CUresult cuLibraryLoadData(CUlibrary* library, const void* image
 FAKECUDA_EXPORT CUresult cuLibraryUnload(CUlibrary library) {
   const cuLibraryUnload_params params{library};
   return FAKECUDA_AROUND(cuLibraryUnload, params, [&] {
-    tell_module(CUPTI_CBID_RESOURCE_MODULE_UNLOAD_STARTING, library->id);
     delete library;
     return CUDA_SUCCESS;
   });

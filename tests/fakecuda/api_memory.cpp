@@ -57,6 +57,7 @@ FAKECUDA_EXPORT CUresult cuMemFree(CUdeviceptr address) {
   const cuMemFree_v2_params params{address};
   return FAKECUDA_AROUND(cuMemFree_v2, params, [&] {
     if (const CUresult status = unsafe_entry(); status != CUDA_SUCCESS) return status;
+    catch_up_all();
     if (driver().memory.remove_shared(reinterpret_cast<void*>(address))) return CUDA_SUCCESS;
     return release(address);
   });
@@ -127,8 +128,12 @@ FAKECUDA_EXPORT CUresult cuMemPoolDestroy(CUmemoryPool pool) {
 FAKECUDA_EXPORT CUresult cuMemHostAlloc(void** pointer, size_t bytes, unsigned flags) {
   const cuMemHostAlloc_params params{pointer, bytes, flags};
   return FAKECUDA_AROUND(cuMemHostAlloc, params, [&] {
-    const CUresult status = unsafe_entry();
-    return status == CUDA_SUCCESS ? allocate_shared(pointer, bytes) : status;
+    CUresult status = unsafe_entry();
+    if (status == CUDA_SUCCESS) status = allocate_shared(pointer, bytes);
+    if (status != CUDA_SUCCESS) return status;
+    const std::lock_guard lock(driver().mutex);
+    current_context()->host_memory.emplace_back(*pointer, bytes);
+    return status;
   });
 }
 

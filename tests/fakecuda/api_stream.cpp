@@ -1,7 +1,5 @@
 /// Streams, events and capture.
 
-#include <ctime>
-
 #include "tests/fakecuda/driver.h"
 
 namespace fakecuda {
@@ -86,8 +84,29 @@ CUresult enqueue(CUstream stream, Work work) {
     if (implicit) return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
   }
   const std::lock_guard order(stream->running);
-  work.run();
+  if (stream->held) {
+    stream->late.push_back(std::move(work));
+  } else {
+    work.run();
+  }
   return CUDA_SUCCESS;
+}
+
+void catch_up(CUstream stream) {
+  const std::lock_guard order(stream->running);
+  for (; !stream->late.empty(); stream->late.pop_front()) stream->late.front().run();
+}
+
+void catch_up_all() {
+  std::vector<CUstream> all;
+  {
+    const std::lock_guard lock(driver().mutex);
+    any_stream([&](CUstream_st& stream) {
+      all.push_back(&stream);
+      return false;
+    });
+  }
+  for (CUstream stream : all) catch_up(stream);
 }
 
 namespace {
@@ -144,14 +163,9 @@ CUresult create_stream(CUstream* stream, unsigned flags) {
   return CUDA_SUCCESS;
 }
 
-uint64_t now_ns() {
-  timespec now{};
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000U + static_cast<uint64_t>(now.tv_nsec);
-}
-
 /// A stream that waits for an event of a capture takes part in it.
 CUresult wait_event(CUstream stream, CUevent event) {
+  if (CUstream const late = event->late_in.load()) catch_up(late);
   const std::lock_guard lock(driver().mutex);
   CUstream const from = event->captured_on;
   if (from == nullptr || !is_capturing(*from) || is_capturing(*stream)) return CUDA_SUCCESS;
@@ -163,26 +177,23 @@ CUresult wait_event(CUstream stream, CUevent event) {
   return CUDA_SUCCESS;
 }
 
-CUresult event_status(CUevent event) {
-  if (const CUresult status = entry_status(); status != CUDA_SUCCESS) return status;
-  const std::lock_guard lock(driver().mutex);
-  return driver().events.contains(event) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
-}
-
-CUresult record_event(CUevent event, CUstream stream) {
-  {
-    const std::lock_guard lock(driver().mutex);
-    event->captured_on = is_capturing(*stream) ? stream : nullptr;
-    if (event->captured_on != nullptr) return CUDA_SUCCESS;
-  }
-  event->recorded_ns = now_ns();
-  return CUDA_SUCCESS;
-}
-
 }  // namespace
 }  // namespace fakecuda
 
 using namespace fakecuda;
+
+FAKECUDA_EXPORT void fakecuda::fakecuda_hold(CUstream stream) {
+  CUstream const resolved = resolve(stream, false);
+  const std::lock_guard order(resolved->running);
+  resolved->held = true;
+}
+
+FAKECUDA_EXPORT void fakecuda::fakecuda_release(CUstream stream) {
+  CUstream const resolved = resolve(stream, false);
+  const std::lock_guard order(resolved->running);
+  resolved->held = false;
+  catch_up(resolved);
+}
 
 FAKECUDA_EXPORT CUresult cuStreamCreate(CUstream* stream, unsigned flags) {
   const cuStreamCreate_params params{stream, flags};
@@ -199,6 +210,7 @@ FAKECUDA_EXPORT CUresult cuStreamCreateWithPriority(CUstream* stream, unsigned f
 FAKECUDA_EXPORT CUresult cuStreamDestroy(CUstream stream) {
   const cuStreamDestroy_v2_params params{stream};
   return FAKECUDA_AROUND(cuStreamDestroy_v2, params, [&] {
+    if (CUstream const resolved = resolve(stream, false)) catch_up(resolved);
     const std::lock_guard lock(driver().mutex);
     return driver().streams.erase(stream) == 1 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
   });
@@ -208,15 +220,21 @@ FAKECUDA_EXPORT CUresult cuStreamSynchronize(CUstream stream) {
   const cuStreamSynchronize_params params{stream};
   return FAKECUDA_AROUND(cuStreamSynchronize, params, [&] {
     if (const CUresult status = entry_status(); status != CUDA_SUCCESS) return status;
-    if (resolve(stream, false) == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-    return forbid_during_capture();
+    CUstream const resolved = resolve(stream, false);
+    if (resolved == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+    const CUresult status = forbid_during_capture();
+    if (status == CUDA_SUCCESS) catch_up(resolved);
+    return status;
   });
 }
 
 FAKECUDA_EXPORT CUresult cuStreamQuery(CUstream stream) {
   const cuStreamQuery_params params{stream};
   return FAKECUDA_AROUND(cuStreamQuery, params, [&] {
-    return resolve(stream, false) == nullptr ? CUDA_ERROR_INVALID_HANDLE : entry_status();
+    CUstream const resolved = resolve(stream, false);
+    if (resolved == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+    const std::lock_guard order(resolved->running);
+    return resolved->late.empty() ? entry_status() : CUDA_ERROR_NOT_READY;
   });
 }
 
@@ -270,55 +288,5 @@ FAKECUDA_EXPORT CUresult cuStreamEndCapture(CUstream stream, CUgraph* graph) {
   return FAKECUDA_AROUND(cuStreamEndCapture, params, [&] {
     CUstream resolved = resolve(stream, false);
     return resolved == nullptr ? CUDA_ERROR_INVALID_HANDLE : end_capture(resolved, graph);
-  });
-}
-
-FAKECUDA_EXPORT CUresult cuEventCreate(CUevent* event, unsigned flags) {
-  const cuEventCreate_params params{event, flags};
-  return FAKECUDA_AROUND(cuEventCreate, params, [&] {
-    if (const CUresult status = entry_status(); status != CUDA_SUCCESS) return status;
-    auto* created = new CUevent_st;
-    created->context = current_context();
-    const std::lock_guard lock(driver().mutex);
-    driver().all_events.emplace_back(created);
-    driver().events.insert(created);
-    *event = created;
-    return CUDA_SUCCESS;
-  });
-}
-
-FAKECUDA_EXPORT CUresult cuEventRecord(CUevent event, CUstream stream) {
-  const cuEventRecord_params params{event, stream};
-  return FAKECUDA_AROUND(cuEventRecord, params, [&] {
-    CUstream resolved = resolve(stream, false);
-    if (event_status(event) != CUDA_SUCCESS || resolved == nullptr)
-      return CUDA_ERROR_INVALID_HANDLE;
-    return record_event(event, resolved);
-  });
-}
-
-FAKECUDA_EXPORT CUresult cuEventSynchronize(CUevent event) {
-  const cuEventSynchronize_params params{event};
-  return FAKECUDA_AROUND(cuEventSynchronize, params, [&] { return event_status(event); });
-}
-
-FAKECUDA_EXPORT CUresult cuEventQuery(CUevent event) {
-  const cuEventQuery_params params{event};
-  return FAKECUDA_AROUND(cuEventQuery, params, [&] { return event_status(event); });
-}
-
-FAKECUDA_EXPORT CUresult cuEventElapsedTime(float* milliseconds, CUevent start, CUevent end) {
-  const cuEventElapsedTime_v2_params params{milliseconds, start, end};
-  return FAKECUDA_AROUND(cuEventElapsedTime_v2, params, [&] {
-    *milliseconds = static_cast<float>(end->recorded_ns - start->recorded_ns) * 1e-6F;
-    return entry_status();
-  });
-}
-
-FAKECUDA_EXPORT CUresult cuEventDestroy(CUevent event) {
-  const cuEventDestroy_v2_params params{event};
-  return FAKECUDA_AROUND(cuEventDestroy_v2, params, [&] {
-    const std::lock_guard lock(driver().mutex);
-    return driver().events.erase(event) == 1 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
   });
 }

@@ -72,6 +72,14 @@ CUresult on_stream(CUstream stream, bool per_thread, std::function<void()> work)
 /// Runs `work` now, in stream order, or adds it to the stream's capture.
 CUresult enqueue(CUstream stream, Work work);
 
+/// Does what a held stream has not done yet.
+void catch_up(CUstream stream);
+/// The same for all of them.
+void catch_up_all();
+
+/// @return the error of using that event.
+CUresult event_status(CUevent event);
+
 /// @param params as cuLaunchKernel takes them, or @param extra. @return the arguments' error.
 CUresult copy_arguments(KernelWork& kernel, void** params, void** extra);
 

@@ -34,4 +34,13 @@ inline constexpr const char* kSetHookSymbol = "fakecuda_set_hook";
 using DeviceOf = int (*)(CUcontext context);
 inline constexpr const char* kDeviceOfSymbol = "fakecuda_device_of";
 
+/// @return kernels that the calling thread was the first to launch. A driver may load a kernel
+/// then, and get local memory for it, which waits for the device.
+extern "C" uint64_t fakecuda_first_launches();
+
+/// From now on the stream does nothing of what it is given, until somebody waits for it or it is
+/// released: then all of it, and after a wait it holds on.
+extern "C" void fakecuda_hold(CUstream stream);
+extern "C" void fakecuda_release(CUstream stream);
+
 }  // namespace fakecuda

@@ -21,17 +21,16 @@
 struct CUfunc_st {
   const fakecuda_kernel* kernel = nullptr;
   std::vector<size_t> offsets;
-  bool is_kernel = false;               ///< handed out as CUkernel
+  bool is_kernel = false;  ///< handed out as CUkernel
+  std::atomic<bool> launched{false};
   std::unique_ptr<CUfunc_st> function;  ///< of a kernel: what cuKernelGetFunction has made of it
 };
 
 struct CUmod_st {
-  uint32_t id = 0;
   std::map<std::string, std::unique_ptr<CUfunc_st>> functions;
 };
 
 struct CUlib_st {
-  uint32_t id = 0;
   std::map<std::string, std::unique_ptr<CUfunc_st>> kernels;
 };
 
@@ -71,10 +70,13 @@ struct CUgraphNode_st {
 /// Work in order; a capture is one that grows. Nodes keep their addresses.
 struct CUgraph_st {
   std::list<CUgraphNode_st> nodes;
+  std::shared_ptr<const bool> life = std::make_shared<bool>();
 
   void run() const;
 };
-struct CUgraphExec_st : CUgraph_st {};
+struct CUgraphExec_st : CUgraph_st {
+  std::weak_ptr<const bool> source_life;  ///< of the graph whose nodes name these
+};
 
 struct CUstream_st {
   static inline std::atomic<uint64_t> last_id{0};
@@ -82,6 +84,8 @@ struct CUstream_st {
   CUcontext context = nullptr;
   bool blocking = true;  ///< synchronises with the legacy stream
   std::recursive_mutex running;
+  bool held = false;                    ///< under `running`, as the next
+  std::list<fakecuda::Work> late;       ///< what it has not done yet
   std::shared_ptr<CUgraph_st> capture;  ///< under Driver::mutex; shared by streams that joined
   bool joined = false;                  ///< to another stream's capture, by an event
   CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
@@ -92,6 +96,7 @@ struct CUstream_st {
 struct CUevent_st {
   CUcontext context = nullptr;
   std::atomic<uint64_t> recorded_ns{0};
+  std::atomic<CUstream> late_in{nullptr};  ///< a stream that has not come to it yet
   CUstream captured_on = nullptr;  ///< under Driver::mutex: it was recorded into this one's capture
 };
 
@@ -100,4 +105,5 @@ struct CUctx_st {
   uint32_t uid = 0;
   CUstream_st legacy;
   CUstream_st per_thread;
+  std::vector<std::pair<void*, size_t>> host_memory;  ///< that it owns: gone with it
 };

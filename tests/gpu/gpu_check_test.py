@@ -19,7 +19,7 @@ COMMAND = [sys.executable, str(SOURCE / "tools" / "gpu-check")]
 SECTIONS = {"driver", "statistics", "aliasing", "frameworks", "overhead", "robustness"}
 NEEDS_NO_TORCH = {
     "injection", "injection in odd ways", "ways to the driver", "operands", "threads", "launch cost",
-    "capture that any thread can break", "insertion from the callback", "bits", "outputs", "launches that take freed memory",
+    "capture that any thread can break", "bits", "outputs", "launches that take freed memory",
     "random histories of memory", "illegal address"}
 
 

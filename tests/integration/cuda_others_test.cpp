@@ -39,11 +39,9 @@ TEST_CASE("cuda others: a CUPTI that is too old is called so") {
 
 TEST_CASE("cuda others: a CUPTI that ends under us is noticed, and launches are recorded on") {
   const std::string how = GENERATE("FAKECUDA_CUPTI_FATAL_AT", "FAKECUDA_CUPTI_FINALISED_AT");
-  const std::string mode = GENERATE("gate", "callback");
-  if (how == "FAKECUDA_CUPTI_FINALISED_AT" && mode == "callback") return;  // nobody can notice
-  CAPTURE(how, mode);
+  CAPTURE(how);
   CudaRun run;
-  run.with(how + "=70").with("CONVTRACE_INSERT=" + mode);
+  run.with(how + "=70");
   const ProcessResult result = run.run({"cuda_life", "many"});
   INFO(result.err);
   CHECK(result.exit_code == 0);
@@ -75,31 +73,6 @@ TEST_CASE("cuda others: an injection that names nothing is no reason not to trac
   CHECK(result.out == "all right\n");
   CHECK(result.err.empty());
   CHECK(run.records("launch").size() == kMany);
-}
-
-TEST_CASE("cuda others: work inserted by callbacks gives the same trace as by the gate") {
-  const auto trace_of = [](const char* insert) {
-    CudaRun run;
-    run.with(std::string("CONVTRACE_INSERT=") + insert).with_rules(R"([[rule]]
-kernel = "square*"
-outputs = [0]
-dtype = "f32")");
-    const ProcessResult result = run.run({"cuda_steps", "linked", "1000"});
-    INFO(result.err);
-    CHECK(result.exit_code == 0);
-    CHECK(result.out == "all right\n");
-    CHECK(result.err.empty());
-    for (const Json& said : run.records("diagnostic")) CHECK(said.at("level") == "info");
-    std::vector<Json> facts;
-    for (const Json& launch : run.records("launch"))
-      facts.push_back({launch.at("kernel"), launch.at("operands").size(), launch.at("sampled")});
-    for (const Json& value : run.records("stats"))
-      facts.push_back({value.at("kernel"), value.at("hash"), value.at("max")});
-    return facts;
-  };
-  const auto by_gate = trace_of("gate");
-  CHECK(by_gate.size() == 13 + 5);
-  CHECK(trace_of("callback") == by_gate);
 }
 
 }  // namespace

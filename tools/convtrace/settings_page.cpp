@@ -17,8 +17,8 @@ names. An option wins over the environment, the environment over the file. A bad
 nearest valid name: `convtrace run` then ends with exit code 2, under a plain `LD_PRELOAD` the program runs untraced.
 
 A change of the file applies within a second to settings marked *live* and to rules; the change is recorded in the trace. A file that is
-broken keeps the old settings, and a line says so. Graphs that were captured, and the memory for values of a GPU, stay as they were at
-the start.
+broken keeps the old settings, and a line says so. Graphs keep the rules they were made
+with, and the memory for values of a GPU stays as it was at the start.
 
 )";
 

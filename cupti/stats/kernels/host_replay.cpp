@@ -173,6 +173,7 @@ bool replay_stats_kernel(const Batch& batch, uint32_t grid, const Translate& tra
 }
 
 bool replay_gather_kernel(const Batch& batch, const Translate& translate) {
+  if (batch.tensor_count == 0) return true;
   Batch host = batch;
   DeviceTensor& tensor = host.tensors[0];
   const uint64_t bytes = tensor.count * bytes_of(tensor.dtype);

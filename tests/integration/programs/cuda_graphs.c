@@ -113,7 +113,6 @@ int main(int argc, char** argv) {
   size_t count = 8;
   check(cuGraphGetNodes(graph, nodes, &count), "cuGraphGetNodes");
   check(instantiate(&exec, graph, 0), "cuGraphInstantiate");
-  check(cuGraphDestroy(graph), "cuGraphDestroy");
   for (int i = 0; i < 3; ++i) check(graph_launch(exec, stream), "cuGraphLaunch");
   expect(data, 14); /* ((1) * 2 + 1) * 2 ... */
 
@@ -126,6 +125,7 @@ int main(int argc, char** argv) {
                                     .blockDimZ = 1};
   params.kernelParams = (void*[]){&other};
   check(set_params(exec, nodes[count - 1], &params), "cuGraphExecKernelNodeSetParams");
+  check(cuGraphDestroy(graph), "cuGraphDestroy");
   for (int i = 0; i < 2; ++i) check(graph_launch(exec, stream), "cuGraphLaunch");
   expect(data, 16);
   expect(other, 0);

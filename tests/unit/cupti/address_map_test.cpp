@@ -114,9 +114,9 @@ TEST_CASE("address_map: empty and overlong ranges do no harm", "[address_map]") 
   map.allocate(range(0x1000, 0));
   CHECK(map.live_count() == 1);
   CHECK(map.release(0x1000, MemorySource::kDriver).has_value());
-  for (const auto& [base, bytes] : {std::pair{UINT64_MAX - 15, uint64_t{64}},
-                                    std::pair{uint64_t{0x1000}, UINT64_MAX},
-                                    std::pair{uint64_t{1} << 48, uint64_t{1}}}) {
+  for (const auto& [base, bytes] :
+       {std::pair{UINT64_MAX - 15, uint64_t{64}}, std::pair{uint64_t{0x1000}, UINT64_MAX},
+        std::pair{uint64_t{1} << 48, uint64_t{1}}}) {
     CHECK(map.allocate(range(base, bytes)).bytes == bytes);
     CHECK_FALSE(map.find(base + 8).has_value());
     CHECK_FALSE(map.release(base, MemorySource::kDriver).has_value());

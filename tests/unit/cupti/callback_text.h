@@ -23,8 +23,9 @@ inline std::string text(const LaunchInfo& launch) {
 }
 
 inline std::string text(const MemoryChange& change) {
-  constexpr const char* kKinds[] = {"alloc",  "free",   "unmap",   "copy",  "set",     "discard",
-                                    "create", "retain", "release", "alias", "nothing", "wait"};
+  constexpr const char* kKinds[] = {"alloc",   "free",    "unmap",  "copy",    "set",
+                                    "discard", "create",  "retain", "release", "alias",
+                                    "nothing", "to-host", "wait"};
   std::ostringstream out;
   out << std::hex << kKinds[static_cast<size_t>(change.kind)];
   if (change.kind == MemoryChange::Kind::kNothing)

@@ -129,6 +129,8 @@ void add_copies(std::vector<Vector>& all) {
   PTDS(cuMemcpyAtoH_v2, "at exit: nothing waits", host, handle<CUarray>(1), 8, 64);
   PTSZ(cuMemcpyHtoDAsync_v2, "at exit: copy driver 7000+40 source 9000 stream 0x77", 0x7000, host,
        64, kStream);
+  PTSZ(cuMemcpyDtoHAsync_v2, "at exit: to-host host 9000+40 stream 0x77", host, 0x7000, 64,
+       kStream);
   PTDS(cuMemcpyDtoD_v2, "at exit: copy driver 7000+40 source 8000", 0x7000, 0x8000, 64);
   PTSZ(cuMemcpyDtoDAsync_v2, "at exit: copy driver 7000+40 source 8000 stream 0x77", 0x7000, 0x8000,
        64, kStream);

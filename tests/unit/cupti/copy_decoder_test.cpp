@@ -11,15 +11,21 @@ namespace {
 
 using Kind = MemoryChange::Kind;
 
-TEST_CASE("copy_decoder: a copy to the host or into an array is nothing", "[copy_decoder]") {
+TEST_CASE("copy_decoder: a copy into an array is nothing, one to the host is told apart",
+          "[copy_decoder]") {
   CUDA_MEMCPY2D rows{};
   CUDA_MEMCPY3D box{};
-  for (const CUmemorytype type : {CU_MEMORYTYPE_HOST, CU_MEMORYTYPE_ARRAY}) {
-    rows.dstMemoryType = box.dstMemoryType = type;
-    const cuMemcpy2D_v2_params two{&rows};
-    const cuMemcpy3D_v2_params three{&box};
-    CHECK(decode_cuMemcpy2D_v2(&two).kind == Kind::kNothing);
-    CHECK(decode_cuMemcpy3D_v2(&three).kind == Kind::kNothing);
+  rows.dstHost = box.dstHost = &rows;
+  rows.dstXInBytes = box.dstXInBytes = 8;
+  const cuMemcpy2D_v2_params two{&rows};
+  const cuMemcpy3D_v2_params three{&box};
+  rows.dstMemoryType = box.dstMemoryType = CU_MEMORYTYPE_ARRAY;
+  CHECK(decode_cuMemcpy2D_v2(&two).kind == Kind::kNothing);
+  CHECK(decode_cuMemcpy3D_v2(&three).kind == Kind::kNothing);
+  rows.dstMemoryType = box.dstMemoryType = CU_MEMORYTYPE_HOST;
+  for (const MemoryChange& change : {decode_cuMemcpy2D_v2(&two), decode_cuMemcpy3D_v2(&three)}) {
+    CHECK(change.kind == Kind::kToHost);
+    CHECK(change.address == reinterpret_cast<uint64_t>(&rows) + 8);
   }
 }
 

@@ -109,17 +109,5 @@ TEST_CASE("rule inputs: behind a copy in a graph they are not known in front of 
   cuGraphDestroy(graph);
 }
 
-TEST_CASE("rule inputs: captured with a graph, each comes as its kernel was given it") {
-  Scene scene({inputs_of_fill()},
-              [](InterceptorOptions& options) { options.capture_graphs = true; });
-  scene.await_preparation();
-  const Captured graph(scene, 2);
-  REQUIRE(cuMemsetD32(scene.memory, 0, 16) == CUDA_SUCCESS);
-  REQUIRE(graph.launch() == CUDA_SUCCESS);
-  scene.interceptor->collect();
-  CHECK(told(scene) == std::vector<std::string>{"input:0 0", "arg:0 2", "input:0 2", "arg:0 2"});
-  CHECK(scene.sink.all<format::Loss>().empty());
-}
-
 }  // namespace
 }  // namespace convtrace::cupti

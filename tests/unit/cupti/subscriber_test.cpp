@@ -3,7 +3,6 @@
 #include <cstdio>
 #include <set>
 #include <utility>
-#include <vector>
 
 #include "cupti/own_calls.h"
 #include "tests/support/catch.h"
@@ -20,6 +19,8 @@ struct FakeCupti {
   static inline std::set<std::pair<int, CUpti_CallbackId>> enabled;
   static inline int subscriptions = 0;
   static inline CUpti_CallbackId newest = CUPTI_DRIVER_TRACE_CBID_SIZE - 1;  ///< that it knows
+
+  static inline CUpti_CallbackId failing = 0;  ///< to be enabled: 0 none
 
   static CUptiResult subscribe_v2(CUpti_SubscriberHandle* handle, CUpti_CallbackFunc function,
                                   void* data, CUpti_SubscriberParams* params) {
@@ -45,6 +46,7 @@ struct FakeCupti {
                             CUpti_CallbackId cbid) {
     if (enable_result != CUPTI_SUCCESS) return enable_result;
     if (domain == CUPTI_CB_DOMAIN_DRIVER_API && cbid > newest) return CUPTI_ERROR_INVALID_PARAMETER;
+    if (domain == CUPTI_CB_DOMAIN_DRIVER_API && cbid == failing) return CUPTI_ERROR_UNKNOWN;
     if (on != 0) enabled.insert({domain, cbid});
     return CUPTI_SUCCESS;
   }
@@ -55,6 +57,7 @@ struct FakeCupti {
     enabled.clear();
     subscriptions = 0;
     newest = CUPTI_DRIVER_TRACE_CBID_SIZE - 1;
+    failing = 0;
     CuptiApi table;
     table.subscribe = subscribe;
     table.subscribe_v2 = v2 ? subscribe_v2 : nullptr;
@@ -70,13 +73,9 @@ struct Receiver final : CallbackReceiver {
     ++calls;
   }
   void on_context_end(CUcontext) noexcept override { ++ended; }
-  void on_module(const CUpti_ModuleResourceData& module, bool loaded) noexcept override {
-    modules.emplace_back(module.moduleId, loaded);
-  }
   void on_cupti_failure(const CUpti_StateData&) noexcept override { ++failures; }
   CUpti_CallbackId last = 0;
   int calls = 0, ended = 0, failures = 0;
-  std::vector<std::pair<uint32_t, bool>> modules;
 };
 
 TEST_CASE("subscriber: every callback of the table is enabled by itself", "[subscriber]") {
@@ -89,7 +88,7 @@ TEST_CASE("subscriber: every callback of the table is enabled by itself", "[subs
     CHECK(FakeCupti::enabled.contains({CUPTI_CB_DOMAIN_DRIVER_API, entry.cbid}));
   CHECK(FakeCupti::enabled.contains(
       {CUPTI_CB_DOMAIN_RESOURCE, CUPTI_CBID_RESOURCE_CONTEXT_DESTROY_STARTING}));
-  CHECK(FakeCupti::enabled.size() == driver_callbacks().size() + 4);
+  CHECK(FakeCupti::enabled.size() == driver_callbacks().size() + 2);
   subscriber.close();
   CHECK(FakeCupti::subscriptions == 0);
 }
@@ -128,7 +127,7 @@ TEST_CASE("subscriber: a CUPTI of CUDA 12 is asked for what it does not know, an
   for (const CallbackEntry& entry : driver_callbacks()) known += entry.cbid <= FakeCupti::newest;
   CHECK(known > 100);
   CHECK(known < driver_callbacks().size());
-  CHECK(FakeCupti::enabled.size() == known + 4);
+  CHECK(FakeCupti::enabled.size() == known + 2);
 }
 
 TEST_CASE(
@@ -141,6 +140,19 @@ TEST_CASE(
   Subscriber subscriber;
   CHECK(subscriber.open(api, receiver, holder).ok());
   CHECK(subscriber.is_open());
+}
+
+TEST_CASE("subscriber: one callback that fails does not cost the others, and is counted",
+          "[subscriber]") {
+  const CuptiApi api = FakeCupti::api();
+  FakeCupti::failing = CUPTI_DRIVER_TRACE_CBID_cuMemAlloc_v2;
+  Receiver receiver;
+  Subscriber subscriber;
+  std::string holder;
+  REQUIRE(subscriber.open(api, receiver, holder).ok());
+  CHECK(subscriber.refused() == 1);
+  CHECK(FakeCupti::subscriptions == 1);
+  CHECK(FakeCupti::enabled.size() == driver_callbacks().size() + 1);
 }
 
 TEST_CASE("subscriber: an error of CUPTI ends the subscription", "[subscriber]") {
@@ -177,15 +189,7 @@ TEST_CASE("subscriber: a callback reaches the receiver with its entry, our own c
     deliver(CUPTI_CB_DOMAIN_DRIVER_API, CUPTI_DRIVER_TRACE_CBID_cuMemAlloc_v2, &call);
   }
   CHECK(receiver.calls == 1);
-  CUpti_ModuleResourceData module{};
-  module.moduleId = 5;
-  CUpti_ResourceData resource{};
-  deliver(CUPTI_CB_DOMAIN_RESOURCE, CUPTI_CBID_RESOURCE_MODULE_LOADED, &resource);
-  CHECK(receiver.modules.empty());
-  resource.resourceDescriptor = &module;
-  deliver(CUPTI_CB_DOMAIN_RESOURCE, CUPTI_CBID_RESOURCE_MODULE_LOADED, &resource);
-  deliver(CUPTI_CB_DOMAIN_RESOURCE, CUPTI_CBID_RESOURCE_MODULE_UNLOAD_STARTING, &resource);
-  CHECK(receiver.modules == std::vector<std::pair<uint32_t, bool>>{{5, true}, {5, false}});
+  const CUpti_ResourceData resource{};
   deliver(CUPTI_CB_DOMAIN_RESOURCE, CUPTI_CBID_RESOURCE_CONTEXT_DESTROY_STARTING, &resource);
   CHECK(receiver.ended == 1);
   const CUpti_StateData state{};

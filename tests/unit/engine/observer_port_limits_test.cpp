@@ -154,3 +154,16 @@ TEST_CASE("observer_port: no flipped bit of a batch does harm", "[engine][observ
   CHECK(f.sink.all<format::TensorStats>().size() > 100);
   configure_log(format::Level::kWarning, 0, 2);
 }
+
+TEST_CASE("observer_port: a tensor that may be written meanwhile is not read, and counted",
+          "[engine][observer]") {
+  const std::vector<float> values(8);
+  PortScene f;
+  f.host.settled = false;
+  f.submit(MessageBatch()
+               .tensor({.data = values.data(), .shape = {8}})
+               .tensor({.device = kCuda0, .data = values.data(), .shape = {8}}));
+  CHECK(f.sink.all<format::TensorStats>().empty());
+  CHECK(f.host.batches.empty());
+  CHECK(f.sink.lost(format::LossReason::kStreamUnsafe) == 2);
+}

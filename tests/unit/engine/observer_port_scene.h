@@ -30,6 +30,7 @@ class FakeHost final : public ObserverHost {
     }
     return answer;
   }
+  bool is_settled(const format::TensorStats&, uint64_t) noexcept override { return settled; }
   void on_custom_op() noexcept override { ++ops; }
   void on_fact(std::string_view name, std::string_view value) override {
     facts.emplace_back(name, value);
@@ -37,6 +38,7 @@ class FakeHost final : public ObserverHost {
   void on_spent(uint64_t ns) noexcept override { spent_ns += ns; }
 
   format::NotSampled answer = format::NotSampled::kSampled;
+  bool settled = true;
   std::vector<std::pair<uint64_t, size_t>> batches;
   std::vector<std::vector<uint64_t>> shapes;
   std::vector<format::Capture> captures;

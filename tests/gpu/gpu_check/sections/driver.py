@@ -164,48 +164,34 @@ def launch_cost_under_pytorch(bench):
 
 @CHECKS.add("capture that any thread can break", seconds=20)
 def strict_capture(bench):
-    """A capture in global mode while statistics are prepared, with both ways of looking into graphs."""
-    numbers = {}
+    """A capture in global mode while statistics are prepared."""
     command = bench.native(bench.tree.launches, "--launches", "500", "--capture")
-    for way in ("launch", "capture"):
-        done, trace = bench.traced(command, way, rules=OUTPUT_RULE, graphs=way)
-        bench.program(done)
-        records = trace.records("launch")
-        numbers[way + "_graph_launches"] = sum(r["kernel"] == "cuGraphLaunch" for r in records)
-        numbers[way + "_values"] = trace.info["records"].get("stats", 0)
-        expect(numbers[way + "_graph_launches"] == 1, "%s: %d graph launches" % (way, numbers[way + "_graph_launches"]))
-    return numbers
+    done, trace = bench.traced(command, rules=OUTPUT_RULE)
+    bench.program(done)
+    graphs = sum(r["kernel"] == "cuGraphLaunch" for r in trace.records("launch"))
+    expect(graphs == 1, "%d graph launches" % graphs)
+    return {"graph_launches": graphs, "values": trace.info["records"].get("stats", 0)}
 
 
-@CHECKS.add("insertion from the callback", seconds=40)
-def insertion(bench):
-    """The second way of inserting our kernels, under load: does it hang, does it lose anything?"""
-    return insert_both_ways(bench, "4", "20000" if bench.full else "1000")
-
-
-@CHECKS.add("a million launches from one thread", seconds=240, full_only=True)
+@CHECKS.add("a million launches from one thread", seconds=120, full_only=True)
 def million(bench):
-    return insert_both_ways(bench, "1", "1000000" if not bench.is_fake else "2000")
+    return launch_under_load(bench, "1", "1000000" if not bench.is_fake else "2000")
 
 
-@CHECKS.add("a million launches from 16 threads", seconds=240, full_only=True)
+@CHECKS.add("a million launches from 16 threads", seconds=120, full_only=True)
 def million_of_threads(bench):
-    return insert_both_ways(bench, "16", "62500" if not bench.is_fake else "500")
+    return launch_under_load(bench, "16", "62500" if not bench.is_fake else "500")
 
 
-def insert_both_ways(bench, threads, launches):
-    numbers = {}
-    for way in ("gate", "callback"):
-        command = bench.native(bench.tree.launches, "--threads", threads, "--launches", launches,
-                               "--pause", "2000" if not bench.is_fake else "300")
-        done, trace = bench.traced(command, way, timeout=600 if bench.full else 120, rules=OUTPUT_RULE, insert=way)
-        said = bench.program(done)
-        info = trace.info
-        values = info["records"]["stats"]
-        numbers["%s_values" % way] = values
-        numbers["%s_lost" % way] = sum(info["lost"].values())
-        expect(info["records"]["launch"] + numbers["%s_lost" % way] >= said["launches"], "%s: launches are missing" % way)
-        expect(values > 0, "%s: no values came out" % way)
+def launch_under_load(bench, threads, launches):
+    """Statistics behind each launch: does it hang, does it lose launches without counting them?"""
+    command = bench.native(bench.tree.launches, "--threads", threads, "--launches", launches,
+                           "--pause", "2000" if not bench.is_fake else "300")
+    done, trace = bench.traced(command, timeout=600, rules=OUTPUT_RULE)
+    said, info = bench.program(done), trace.info
+    numbers = {"values": info["records"]["stats"], "lost": sum(info["lost"].values())}
+    expect(info["records"]["launch"] + numbers["lost"] >= said["launches"], "launches are missing")
+    expect(numbers["values"] > 0, "no values came out")
     return numbers
 
 
@@ -218,31 +204,26 @@ def check_same_results(bench, command, **settings):
     return trace.info["records"]
 
 
-@CHECKS.add("insertion under PyTorch", seconds=60)
+@CHECKS.add("insertion under PyTorch", seconds=30)
 def insertion_under_pytorch(bench):
-    """Both ways of inserting, with lazy and eager module loading, and with launches that wait for the device."""
-    numbers = {}
+    """Statistics behind each launch, with lazy and eager module loading, and with launches that wait for the device."""
     modes = [("CUDA_MODULE_LOADING", "LAZY")]
     if bench.full:
         modes += [("CUDA_MODULE_LOADING", "EAGER"), ("CUDA_LAUNCH_BLOCKING", "1")]
     command = bench.workload("models", "--model", "gpt")
-    for way in ("gate", "callback"):
-        for name, value in modes:
-            records = check_same_results(bench, command, insert=way, rules=EVERY_KERNEL, **{name: value})
-            numbers["%s_%s_values" % (way, value)] = records["stats"]
-    return numbers
+    return {value + "_values": check_same_results(bench, command, rules=EVERY_KERNEL, **{name: value})["stats"]
+            for name, value in modes}
 
 
 def insertion_check(model):
     def check(bench):
         command = bench.workload("models", "--model", model)
-        return {way + "_values": check_same_results(bench, command, insert=way, rules=EVERY_KERNEL)["stats"]
-                for way in ("gate", "callback")}
+        return {"values": check_same_results(bench, command, rules=EVERY_KERNEL)["stats"]}
     return check
 
 
 for _model in ("cnn", "triton_op", "compiled", "distributed", "graph"):  # cuDNN, Triton, Inductor, NCCL, capture
-    CHECKS.add("insertion under PyTorch: " + _model, seconds=120, full_only=True)(insertion_check(_model))
+    CHECKS.add("insertion under PyTorch: " + _model, seconds=60, full_only=True)(insertion_check(_model))
 
 
 @CHECKS.add("operands of PyTorch's kernels", seconds=30)

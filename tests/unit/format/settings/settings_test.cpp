@@ -50,8 +50,6 @@ TEST_CASE("settings: printing and parsing are inverse for every row", "[settings
       {"CONVTRACE_SNAPSHOT_FULL", "block"},
       {"CONVTRACE_CPU_ALLOC", "off"},
       {"CONVTRACE_STACKS", "all"},
-      {"CONVTRACE_INSERT", "callback"},
-      {"CONVTRACE_GRAPHS", "capture"},
       {"CONVTRACE_CUPTI", "/c/libcupti.so.13"},
       {"CONVTRACE_POISON", "1"},
       {"CONVTRACE_QUARANTINE", "1"},
