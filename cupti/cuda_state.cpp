@@ -16,8 +16,13 @@ uint32_t most_samples(const InterceptorOptions& options) {
 }
 
 void CudaState::use_context(CUcontext context, uint8_t device, uint64_t id) {
-  const bool wanted = options.compute_values && !options.rules->empty();
-  if (contexts.add(context, device, id) && wanted) stats.prepare(context);
+  if (!contexts.add(context, device, id)) return;
+  if (!context_met.exchange(true)) {
+    if (options.note_context != nullptr) options.note_context();
+    if (!cupti_trouble.empty())
+      report(*this, format::Level::kWarning, "cupti", cupti_trouble.c_str());
+  }
+  if (options.compute_values && !options.rules->empty()) stats.prepare(context);
 }
 
 void CudaState::forget_context(CUcontext context) {

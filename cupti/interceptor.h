@@ -49,6 +49,8 @@ struct InterceptorOptions {
   bool (*wants_kernel)(format::KernelId kernel) noexcept = nullptr;
   /// Called on the launching thread in front of each launch's event; null: nobody wants to know.
   void (*note_launch)() noexcept = nullptr;
+  /// Called once, when the first context of the program is known; null: nobody wants to know.
+  void (*note_context)() noexcept = nullptr;
   settings::RuleBook* rules = nullptr;  ///< of this rank; outlives the interceptor
   std::string cupti_path;               ///< CONVTRACE_CUPTI or empty
   bool record_launches = true;          ///< false below mode `launches`
@@ -88,9 +90,6 @@ class Interceptor {
   ~Interceptor();
   Interceptor(const Interceptor&) = delete;
   Interceptor& operator=(const Interceptor&) = delete;
-
-  /// Whether the process has a CUDA driver that is new enough.
-  [[nodiscard]] bool has_driver() const noexcept { return impl_ != nullptr; }
 
   /// The gate: see hooks_v1.h for the arguments.
   int launch_kernel(convtrace_cuLaunchKernel_fn real, int per_thread, void* function,

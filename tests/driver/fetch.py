@@ -5,7 +5,7 @@ usage: fetch.py FOLDER
 
 FOLDER gets drivers/VERSION/libcuda.so.1, wheels/NAME/... and `result`, a line: which drivers there are, and why not
 others.
-What is there already is not fetched again. Exit: 0 where at least one driver and all wheels are there, 77 (skipped) else.
+What is there already is not fetched again. Exit: 0 where at least one driver and all wheels are there, 77 else.
 """
 import pathlib
 import shutil
