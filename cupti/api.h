@@ -91,10 +91,12 @@ struct CuptiApi {
 /// @return kNotFound: not loaded; kUnavailable: too old (site: the function it lacks).
 [[nodiscard]] Status load_driver_api(DriverApi& api) noexcept;
 
-/// Fills `api` from the libcupti the process has loaded, else by soname (so.13, so.12), else from
-/// `path` when given.
-/// @param[out] found where it came from, for META.
-[[nodiscard]] Status load_cupti_api(const std::string& path, CuptiApi& api,
+/// Fills `api` from the library at `path` if it is not empty; else from the one of CUDA 12 or 13,
+/// by soname. One that is not newer than the driver comes first, of these one that the process has
+/// loaded, then the newer: a CUPTI refuses an older driver.
+/// @param driver_version  as cuDriverGetVersion gives it.
+/// @param[out] found where it came from, for META; on failure, what was looked for.
+[[nodiscard]] Status load_cupti_api(const std::string& path, int driver_version, CuptiApi& api,
                                     std::string& found) noexcept;
 
 }  // namespace convtrace::cupti

@@ -17,12 +17,16 @@ uint32_t most_samples(const InterceptorOptions& options) {
 
 void CudaState::use_context(CUcontext context, uint8_t device, uint64_t id) {
   if (!contexts.add(context, device, id)) return;
-  if (options.context_appears != nullptr) options.context_appears();
+  if (!context_met.exchange(true)) {
+    if (options.note_context != nullptr) options.note_context();
+    if (!cupti_trouble.empty())
+      report(*this, format::Level::kWarning, "cupti", cupti_trouble.c_str());
+    if (driver.func_get_param_info == nullptr)
+      report(*this, format::Level::kWarning, "cuda",
+             "the CUDA driver is older than 12.4 (R550): launches are recorded without operands, "
+             "and rules for kernels take no values; update the driver");
+  }
   if (options.compute_values && !options.rules->empty()) stats.prepare(context);
-  if (driver.func_get_param_info == nullptr && !operands_missed.exchange(true))
-    report(*this, format::Level::kWarning, "cuda",
-           "the CUDA driver is older than 12.4 (R550): launches are recorded without operands, and "
-           "rules for kernels take no values; update the driver");
 }
 
 void CudaState::forget_context(CUcontext context) {

@@ -9,6 +9,7 @@
 #include <atomic>
 #include <memory>
 #include <mutex>
+#include <string>
 
 #include "cupti/api.h"
 #include "cupti/capture_tracker.h"
@@ -84,8 +85,11 @@ struct CudaState {
   KeptMemory kept;
   std::atomic<bool> active{true};  ///< false: the gate only passes calls through
   std::atomic<bool> ends_are_told{false};
-  std::atomic<bool> values_cut{false};       ///< said that values may be those of a part
-  std::atomic<bool> operands_missed{false};  ///< said that the driver is too old for them
+  std::atomic<bool> values_cut{false};  ///< said that values may be those of a part
+  std::atomic<bool> context_met{false};
+  /// What is said of CUPTI once there is a context. Without one nothing is missing: CUPTI refuses
+  /// where there is no device. Set before another thread sees this.
+  std::string cupti_trouble;
   std::mutex replacing;  ///< held while what was known of a handle's last context is forgotten
   std::atomic<bool> gpu_work{true};  ///< false after a sticky error: no launch of ours
   std::atomic<uint64_t> last_look{0};

@@ -104,9 +104,9 @@ struct convtrace_hooks_v1 {
 /// compare-and-swap from null.
 #define CONVTRACE_HOOKS_SYMBOL "convtrace_hooks_v1"
 
-/// Set by the stub at process start to "1" or "0": whether CPU tensors' allocator reports are on
-/// (CONVTRACE_CPU_ALLOC). Exported as the data symbol `convtrace_cpu_alloc_v1`, an int, constant
-/// afterwards.
+/// Set by the stub at process start: 0 with CONVTRACE_CPU_ALLOC=off, else 1, and by the engine to 0
+/// when PyTorch's allocator need not report CPU tensors any more. Exported as the data symbol
+/// `convtrace_cpu_alloc_v1`, an atomic int.
 #define CONVTRACE_CPU_ALLOC_SYMBOL "convtrace_cpu_alloc_v1"
 
 /// Set by the stub at process start to 1 or 0: whether memory of CPU tensors is held when it is

@@ -31,22 +31,37 @@ uint64_t now_ns() {
   return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000U + static_cast<uint64_t>(now.tv_nsec);
 }
 
-/// The driver counts 1000 a major version, CUPTI 10000.
 std::string version_text(int version, int per_major, int per_minor) {
   return std::to_string(version / per_major) + "." +
          std::to_string(version % per_major / per_minor);
+}
+
+/// CUPTI numbers itself as its toolkit from 13 on, 10000 a major version; before, by a count of its
+/// own.
+std::string cupti_version_text(uint32_t version) {
+  return version >= 100'000 ? version_text(static_cast<int>(version), 10'000, 100)
+                            : "API " + std::to_string(version);
+}
+
+constexpr const char* kWithoutCupti = "; driver allocations are not recorded, launches still are";
+
+/// @param found  see load_cupti_api.
+std::string explain_absence(const Status& status, const std::string& found) {
+  if (status.code == StatusCode::kUnavailable)
+    return found + " is too old: set CONVTRACE_CUPTI to the path of a newer one";
+  return found + " is not found or cannot be loaded: set CONVTRACE_CUPTI to the path of one";
 }
 
 /// What a failed subscription means to the person who reads it.
 std::string explain(const CuptiApi& cupti, const Status& status, const std::string& holder) {
   if (status.detail == CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED) {
     return "CUPTI is taken by " + (holder.empty() ? "another tool (not named)" : holder) +
-           "; driver allocations are not recorded, launches still are; end that tool to see both";
+           kWithoutCupti + "; end that tool to see both";
   }
   const char* reason = nullptr;
   cupti.get_result_string(static_cast<CUptiResult>(status.detail), &reason);
-  return std::string("CUPTI refuses (") + (reason == nullptr ? "unknown reason" : reason) +
-         "); driver allocations are not recorded, launches still are";
+  return std::string("CUPTI refuses (") + (reason == nullptr ? "unknown reason" : reason) + ")" +
+         kWithoutCupti;
 }
 
 /// @param context is current.
@@ -82,26 +97,22 @@ struct Interceptor::Impl {
 };
 
 void Interceptor::Impl::subscribe() {
+  int driver_version = 0;
+  (void)state.driver.driver_get_version(&driver_version);
   std::string found;
-  Status status = load_cupti_api(state.options.cupti_path, cupti, found);
+  Status status = load_cupti_api(state.options.cupti_path, driver_version, cupti, found);
   if (!status.ok()) {
-    const bool old = status.code == StatusCode::kUnavailable;
-    report(
-        state, format::Level::kWarning, "cupti",
-        old ? "libcupti is too old; driver allocations are not recorded, launches still are; set "
-              "CONVTRACE_CUPTI to the path of a newer one"
-            : "libcupti.so.13 is not found; driver allocations are not recorded, launches still "
-              "are; install it or set CONVTRACE_CUPTI to its path");
+    state.cupti_trouble = explain_absence(status, found) + kWithoutCupti;
     return;
   }
   uint32_t version = 0;
   if (cupti.get_version(&version) == CUPTI_SUCCESS)
-    facts.emplace_back("version.cupti", version_text(static_cast<int>(version), 10'000, 100));
+    facts.emplace_back("version.cupti", cupti_version_text(version));
   facts.emplace_back("path.cupti", found);
   std::string holder;
   status = subscriber.open(cupti, observer, holder);
   if (!status.ok()) {
-    report(state, format::Level::kWarning, "cupti", explain(cupti, status, holder).c_str());
+    state.cupti_trouble = explain(cupti, status, holder);
     return;
   }
   gate.expect_callbacks(true);

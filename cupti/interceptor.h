@@ -49,9 +49,9 @@ struct InterceptorOptions {
   bool (*wants_kernel)(format::KernelId kernel) noexcept = nullptr;
   /// Called on the launching thread in front of each launch's event; null: nobody wants to know.
   void (*note_launch)() noexcept = nullptr;
-  /// Called when the program uses a context for the first time: cuInit is over. Maybe inside a
-  /// CUPTI callback. Null: nobody wants to know.
-  void (*context_appears)() noexcept = nullptr;
+  /// Called once, when the program uses its first context: cuInit is over. Maybe inside a CUPTI
+  /// callback. Null: nobody wants to know.
+  void (*note_context)() noexcept = nullptr;
   settings::RuleBook* rules = nullptr;  ///< of this rank; outlives the interceptor
   std::string cupti_path;               ///< CONVTRACE_CUPTI or empty
   bool record_launches = true;          ///< false below mode `launches`
@@ -89,9 +89,6 @@ class Interceptor {
   ~Interceptor();
   Interceptor(const Interceptor&) = delete;
   Interceptor& operator=(const Interceptor&) = delete;
-
-  /// Whether the process has a CUDA driver that is new enough.
-  [[nodiscard]] bool has_driver() const noexcept { return impl_ != nullptr; }
 
   /// The gate: see hooks_v1.h for the arguments.
   int launch_kernel(convtrace_cuLaunchKernel_fn real, int per_thread, void* function,

@@ -352,6 +352,9 @@ struct Finding {
   std::string_view message;
 };
 
+/// Of the Diagnostic behind which allocations and frees of CPU tensors are not recorded.
+inline constexpr const char* kCpuMemorySite = "cpu memory";
+
 /// Something convtrace noticed about itself or its surroundings.
 struct Diagnostic {
   EventHeader header;

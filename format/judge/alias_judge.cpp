@@ -20,7 +20,9 @@ void AliasJudge::judge(const format::Event& event, Findings& findings) {
   } else if (const auto* free = std::get_if<format::Free>(&event)) {
     on(*free);
   } else if (const auto* loss = std::get_if<format::Loss>(&event)) {
-    on(*loss);
+    if (loss->reason == format::LossReason::kQueueFull) forget();
+  } else if (const auto* said = std::get_if<format::Diagnostic>(&event)) {
+    if (said->site == format::kCpuMemorySite) forget();
   } else if (const auto* alloc = std::get_if<format::Alloc>(&event)) {
     on(*alloc, findings);
   } else if (const auto* launch = std::get_if<format::Launch>(&event)) {
@@ -251,9 +253,8 @@ void AliasJudge::free_under_outputs(const format::Free& event) {
   forget_unowned(freed);
 }
 
-/// It may have been a storage's death, or a free.
-void AliasJudge::on(const format::Loss& event) {
-  if (event.reason != format::LossReason::kQueueFull) return;
+/// What is not seen may have been a storage's death, or a free.
+void AliasJudge::forget() {
   tensors_.clear();
   watches_.clear();
   unowned_.clear();

@@ -79,7 +79,7 @@ class AliasJudge {
   void on(const format::Op& event, Findings& findings);
   void on(const format::Alloc& event, Findings& findings);
   void on(const format::Free& event);
-  void on(const format::Loss& event);
+  void forget();
   void on_activity(const format::EventHeader& now, const format::Alloc* alloc, Findings& findings);
   void on_end(const format::Op& end, Findings& findings);
   void on_stack(const format::Op& event, Findings& findings);

@@ -352,6 +352,7 @@ void MemoryJudge::on(const format::Loss& event) {
 
 void MemoryJudge::on(const format::Diagnostic& event) {
   if (event.site == "cupti") edges_ = false;
+  if (event.site == format::kCpuMemorySite) forget_all();
 }
 
 void MemoryJudge::forget_all() {

@@ -176,10 +176,11 @@ constexpr SettingSpec kTable[] = {
         "When that is full: keep the statistics alone, wait up to 10 s, or leave the record out."),
     row<Choice<&S::cpu_alloc, kCpuAllocs>>(
         "CONVTRACE_CPU_ALLOC", "auto|on|off", "auto",
-        "Reports of PyTorch's CPU allocator; auto is on when no CUDA device is visible."),
+        "Reports of PyTorch's CPU allocator; auto: until there is a CUDA context."),
     row<Choice<&S::stacks, kStacks>>("CONVTRACE_STACKS", "findings|all|none", "findings",
                                      "Which records carry call stacks."),
-    row<Text<&S::cupti>>("CONVTRACE_CUPTI", "FILE", "", "libcupti to use if none is loaded."),
+    row<Text<&S::cupti>>("CONVTRACE_CUPTI", "FILE", "",
+                         "libcupti to use, whichever others there are."),
     row<Flag<&S::poison>>(
         "CONVTRACE_POISON", "0|1", "0",
         "Fill memory with a pattern when it is given out, and with 0xFF when it is given back."),

@@ -5,11 +5,11 @@
 
 namespace convtrace::engine {
 
-std::vector<std::string> reasons_for_absence(const StepsSeen& steps, bool driver_came) {
+std::vector<std::string> reasons_for_absence(const StepsSeen& steps, bool has_context) {
   std::vector<std::string> reasons;
-  if (!steps.values && !driver_came) {
+  if (!steps.values && !has_context) {
     reasons.push_back(
-        "mode launches records what a GPU runs, and no CUDA driver came up in this process; mode "
+        "mode launches records what a GPU runs, and no CUDA context was made in this process; mode "
         "stats takes values on the CPU too");
   }
   if (steps.values && steps.count != 0 && !steps.wanted) {

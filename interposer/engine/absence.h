@@ -15,10 +15,10 @@
 
 namespace convtrace::engine {
 
-/// @param driver_came  whether a CUDA driver came up in this process.
+/// @param has_context  whether this process made a CUDA context.
 /// @return a line for each reason why no values, or no kernels, can be in the trace.
 [[nodiscard]] std::vector<std::string> reasons_for_absence(const StepsSeen& steps,
-                                                           bool driver_came);
+                                                           bool has_context);
 
 /// Why a process of another rank is not traced; see State::disable.
 inline constexpr const char* kUnwantedRank = "rank not wanted";

@@ -101,7 +101,7 @@ bool is_set(const char* symbol) {
 /// What is asked for and not done. Of GPUs that is said when there is a driver.
 void say_refusals(const settings::Settings& settings) {
   if (settings.poison && !comes_too_late("CONVTRACE_POISON", "poison") &&
-      !is_set(CONVTRACE_CPU_ALLOC_SYMBOL)) {
+      (settings.cpu_alloc == settings::CpuAlloc::kOff || cpu_reports() == nullptr)) {
     log_line(format::Level::kWarning, "settings",
              "CONVTRACE_POISON does not fill memory of CPU tensors here: their allocator is not "
              "observed (CONVTRACE_CPU_ALLOC=on does that)");
@@ -217,6 +217,7 @@ Engine* start_engine() noexcept {
       const char* const why_not = arm();
       if (why_not == nullptr) {
         state.activate();
+        g_engine.load()->begin_cpu_watch();
       } else {
         state.disable(why_not);
         mark_explained();
@@ -241,6 +242,14 @@ cupti::Position current_position() noexcept {
 bool is_kernel_wanted(format::KernelId kernel) noexcept {
   Engine* const engine = running_engine();
   return engine == nullptr || engine->wants(kernel);
+}
+
+void note_context() noexcept {
+  if (Engine* const engine = running_engine()) engine->note_context();
+}
+
+std::atomic<int>* cpu_reports() noexcept {
+  return static_cast<std::atomic<int>*>(dlsym(RTLD_DEFAULT, CONVTRACE_CPU_ALLOC_SYMBOL));
 }
 
 void note_launch_stack() noexcept {

@@ -7,6 +7,7 @@
 ///
 /// Threads:  any. Errors: none reach the host.
 
+#include <atomic>
 #include <cstdint>
 
 #include "cupti/interceptor.h"
@@ -41,6 +42,12 @@ bool is_kernel_wanted(format::KernelId kernel) noexcept;
 
 /// Judges what allocators have reported, for cupti/: see InterceptorOptions.
 bool settle_reported_memory(bool all) noexcept;
+
+/// The program has its first context, for cupti/.
+void note_context() noexcept;
+
+/// @return the preload library's switch for reports of CPU tensors; null where it is not loaded.
+std::atomic<int>* cpu_reports() noexcept;
 
 /// Records where the calling thread makes a launch, for cupti/.
 void note_launch_stack() noexcept;

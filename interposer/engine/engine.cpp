@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdio>
 
 #include "cupti/report.h"
 #include "format/base/log.h"
@@ -153,7 +154,7 @@ cupti::Interceptor* Engine::make_interceptor() {
   options.position = &current_position;
   options.settle_memory = &settle_reported_memory;
   options.wants_kernel = &is_kernel_wanted;
-  options.context_appears = &end_before_driver;
+  options.note_context = &engine::note_context;
   options.rules = &rules_;
   options.cupti_path = options_.settings.cupti;
   options.record_launches = options_.settings.mode >= settings::Mode::kLaunches;
@@ -170,7 +171,6 @@ cupti::Interceptor* Engine::make_interceptor() {
   options.values = stores ? &values_ : nullptr;
   options.value_bytes = options_.settings.snapshot_memory / 2;
   known = new cupti::Interceptor(std::move(options));
-  if (known->has_driver()) say_uncovered_memory(options_.settings);
   interceptor_.store(known, std::memory_order_release);
   return known;
 }
@@ -218,8 +218,7 @@ void Engine::say_matches(uint32_t step, const std::vector<settings::MatchLine>& 
 void Engine::report_matches() {
   say_matches(format::kNoStep, names_.report(), false);
   say_matches(format::kNoStep, rules_.report(), false);
-  std::vector<std::string> reasons =
-      reasons_for_absence(steps_.seen(), interceptor_.load() != nullptr);
+  std::vector<std::string> reasons = reasons_for_absence(steps_.seen(), has_context_.load());
   {
     const std::lock_guard lock(all_rules_mutex_);
     for (std::string& line : rules_of_no_rank(options_.rules, rank_.get()))
@@ -426,6 +425,32 @@ void Engine::note_launch_stack() noexcept {
 
 void Engine::on_reports_lost(uint64_t count) noexcept {
   queue_.lose(format::LossReason::kQueueFull, count);
+}
+
+void Engine::begin_cpu_watch() noexcept {
+  std::atomic<int>* const reports = cpu_reports();
+  if (reports == nullptr) return end_cpu_watch("libconvtrace.so is not preloaded");
+  if (options_.settings.cpu_alloc == settings::CpuAlloc::kOff) reports->store(0);
+  if (reports->load() == 0) end_cpu_watch("CONVTRACE_CPU_ALLOC=off");
+}
+
+void Engine::note_context() noexcept {
+  if (has_context_.exchange(true)) return;
+  end_before_driver();
+  say_uncovered_memory(options_.settings);
+  std::atomic<int>* const reports = cpu_reports();
+  if (reports == nullptr || options_.settings.cpu_alloc != settings::CpuAlloc::kAuto) return;
+  reports->store(0);
+  end_cpu_watch("a CUDA context was made; CONVTRACE_CPU_ALLOC=on watches it all the same");
+}
+
+void Engine::end_cpu_watch(const char* why) noexcept {
+  journal_.stop_cpu();
+  const bool poisoned = options_.settings.poison && has_context_.load();
+  char message[160];
+  snprintf(message, sizeof message, "memory of CPU tensors is not watched from here on: %s", why);
+  cupti::report(*this, steps_.step(), poisoned ? format::Level::kWarning : format::Level::kInfo,
+                format::kCpuMemorySite, message);
 }
 
 }  // namespace convtrace::engine

@@ -86,6 +86,10 @@ class Engine final : public format::EventSink,
   }
   [[nodiscard]] cupti::Position position() const noexcept;
   bool settle_memory(bool all) noexcept;
+  /// To be called once tracing is on: whether memory of CPU tensors is watched.
+  void begin_cpu_watch() noexcept;
+  /// The program has a CUDA context: CONVTRACE_CPU_ALLOC=auto ends the watch.
+  void note_context() noexcept;
   /// Whether CONVTRACE_INCLUDE and CONVTRACE_EXCLUDE leave the kernel in.
   [[nodiscard]] bool wants(format::KernelId kernel) noexcept;
 
@@ -112,6 +116,7 @@ class Engine final : public format::EventSink,
   void take_rules_of_rank();
   void tell_controls(const settings::Settings& wanted);
   cupti::Interceptor* make_interceptor();
+  void end_cpu_watch(const char* why) noexcept;
 
   OpenTrace open_trace() override;
   bool before_drain() override;
@@ -160,6 +165,7 @@ class Engine final : public format::EventSink,
   std::optional<format::TraceMeta> process_meta_;  ///< of the writer thread
   uint32_t reloads_ = 0;                           ///< of the writer thread
   std::atomic<bool> begun_{false};
+  std::atomic<bool> has_context_{false};
   ProcessRank rank_;
   std::mutex interceptor_mutex_;
   std::mutex all_rules_mutex_;  ///< of options_.rules, which are those of all ranks

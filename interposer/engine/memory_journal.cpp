@@ -32,7 +32,7 @@ MemoryReport read_report(const ByteRing::Record& record) {
 }  // namespace
 
 void MemoryJournal::report(const void* pointer, int64_t bytes, uint64_t device) noexcept {
-  if (pointer == nullptr || bytes == 0) return;
+  if (pointer == nullptr || bytes == 0 || ended_for(device_from(device).type)) return;
   ThreadContext* const context = this_thread();
   if (context == nullptr ||
       (!context->reports.mapped() && !context->reports.map(kReportRingBytes))) {
@@ -107,11 +107,18 @@ void MemoryJournal::settle_locked() {
         return true;
       });
   settled_.fetch_add(judged, std::memory_order_release);
+  if (!cpu_stopped_.load()) return;
+  for (const uint64_t base : cpu_blocks_)
+    (void)addresses_.release(base, format::MemorySource::kFramework);
+  cpu_blocks_ = {};
 }
 
 void MemoryJournal::judge(const MemoryReport& report, std::span<void* const> stack) {
   constexpr auto kSource = format::MemorySource::kFramework;
+  const bool cpu = report.device.type == format::Device::Type::kCpu;
+  if (ended_for(report.device.type)) return;
   if (report.bytes < 0) {
+    if (cpu) cpu_blocks_.erase(report.address);
     const auto range = addresses_.release(report.address, kSource);
     if (!range) return;  // allocated before we looked
     stack_of_generation_.erase(range->generation);
@@ -123,6 +130,7 @@ void MemoryJournal::judge(const MemoryReport& report, std::span<void* const> sta
                            .bytes = static_cast<uint64_t>(report.bytes),
                            .source = kSource,
                            .device = device_of(report)});
+  if (cpu) cpu_blocks_.insert(report.address);
   if (!stack.empty() && stack_of_generation_.size() < kMaxStacks) {
     stack_of_generation_.emplace(range.generation, std::vector<void*>(stack.begin(), stack.end()));
   }

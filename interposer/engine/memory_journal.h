@@ -18,6 +18,7 @@
 #include <mutex>
 #include <span>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "cupti/address_map.h"
@@ -61,6 +62,10 @@ class MemoryJournal {
   /// @return whether all of them are judged.
   bool settle_if_free();
 
+  /// Reports of CPU tensors end: those that are not judged yet are not, and with the next that is
+  /// judged all that is known of their memory is forgotten, as its frees will not be seen.
+  void stop_cpu() noexcept { cpu_stopped_.store(true); }
+
   /// From now on an allocation's report carries its call stack.
   void take_stacks() noexcept { stacks_.store(true, std::memory_order_relaxed); }
   /// And a free's.
@@ -70,12 +75,15 @@ class MemoryJournal {
 
   /// Whether allocators of that kind of device report at all.
   [[nodiscard]] bool reported(format::Device::Type type) const noexcept {
-    return seen_[static_cast<size_t>(type)].load(std::memory_order_relaxed);
+    return seen_[static_cast<size_t>(type)].load(std::memory_order_relaxed) && !ended_for(type);
   }
   /// Whether the calling thread's ring is filling up: settle soon.
   [[nodiscard]] static bool crowded() noexcept;
 
  private:
+  [[nodiscard]] bool ended_for(format::Device::Type type) const noexcept {
+    return type == format::Device::Type::kCpu && cpu_stopped_.load(std::memory_order_relaxed);
+  }
   [[nodiscard]] bool settled() const noexcept;
   void settle_locked();
   void judge(const MemoryReport& report, std::span<void* const> stack);
@@ -91,9 +99,11 @@ class MemoryJournal {
   std::atomic<bool> stacks_{false};
   std::atomic<bool> free_stacks_{false};
   std::atomic<bool> seen_[3]{};
+  std::atomic<bool> cpu_stopped_{false};
   mutable std::mutex mutex_;
   RingMerge merge_;
   std::unordered_map<uint64_t, std::vector<void*>> stack_of_generation_;
+  std::unordered_set<uint64_t> cpu_blocks_;  ///< where the live ones begin
 };
 
 }  // namespace convtrace::engine

@@ -179,6 +179,8 @@ void WriterThread::count(const OpenTrace& trace, const format::Event& event) {
     ++findings_;
     urgent_ = true;
     say(trace, *finding);
+  } else if (const auto* said = std::get_if<format::Diagnostic>(&event)) {
+    cpu_unwatched_ = cpu_unwatched_ || said->site == format::kCpuMemorySite;
   } else if (std::holds_alternative<format::Step>(event)) {
     if (steps_++ != 0 && trace.all_values && value_bytes_ != 0 && !bytes_said_)
       say_expected_bytes(trace);
@@ -248,12 +250,13 @@ void WriterThread::say_end(const OpenTrace& trace) const {
                                : ", only what came with a trigger is in it, first " + trigger;
   }
   const uint64_t bytes = trace.writer->bytes_written();
-  announce("%s: %s, %s, %" PRIu64 " bytes%s; %" PRIu64 " not recorded%s, %s%s%s; next: %s %s", path,
-           count_noun(steps_, "step").c_str(), count_noun(events, "event").c_str(),
+  announce("%s: %s, %s, %" PRIu64 " bytes%s; %" PRIu64 " not recorded%s, %s%s%s%s; next: %s %s",
+           path, count_noun(steps_, "step").c_str(), count_noun(events, "event").c_str(),
            steps_ == 0 ? bytes : bytes / steps_, steps_ == 0 ? "" : " a step", lost_,
            cut_off_ ? " and nothing behind them" : "",
-           count_noun(findings_, "error finding").c_str(), nan.c_str(), recorded.c_str(), next,
-           path);
+           count_noun(findings_, "error finding").c_str(),
+           cpu_unwatched_ ? " (memory of CPU tensors not watched)" : "", nan.c_str(),
+           recorded.c_str(), next, path);
 }
 
 void WriterThread::stop_at_budget(OpenTrace& trace) {

@@ -115,6 +115,7 @@ class WriterThread {
   bool bytes_said_ = false;
   bool cut_off_ = false;              ///< at max_bytes
   uint64_t findings_ = 0;             ///< of level error, not suppressed
+  bool cpu_unwatched_ = false;        ///< allocations of CPU tensors, from somewhere on
   std::optional<uint32_t> nan_step_;  ///< the first with a NaN or a positive infinity
   bool urgent_ = false;               ///< something that must not wait for its chunk to fill
   pthread_t thread_{};

@@ -17,7 +17,7 @@
 #include "interposer/stub/late_arrival.h"
 #include "interposer/stub/poison.h"
 
-extern int convtrace_cpu_alloc_v1;
+extern _Atomic(int) convtrace_cpu_alloc_v1;
 
 #define REPORT_3 "_ZN3c1027reportMemoryUsageToProfilerEPvlNS_6DeviceE"
 #define REPORT_LL "_ZN3c1027reportMemoryUsageToProfilerEPvlllNS_6DeviceE"
@@ -77,14 +77,14 @@ void report_mm(void* pointer, int64_t bytes, uint64_t allocated, uint64_t reserv
   if (next != NULL) next(pointer, bytes, allocated, reserved, device);
 }
 
-/// c10 reports CPU tensors only while this is true. Constant per process when we want them: c10
-/// complains about blocks whose allocation it did not see.
+/// c10 reports CPU tensors only while this is true. Once it is false it stays so: c10 complains
+/// about a free whose allocation it did not see, never about what it is not asked to look at.
 _Bool profiling_enabled(void) {
   static _Atomic(convtrace_function) cache;
   if (atomic_load_explicit(&convtrace_observer_missing, memory_order_relaxed)) {
     convtrace_call_observer();
   }
-  if (convtrace_cpu_alloc_v1) return 1;
+  if (atomic_load_explicit(&convtrace_cpu_alloc_v1, memory_order_relaxed)) return 1;
   const profiling_enabled_fn next = (profiling_enabled_fn)real(&cache, PROFILING_ENABLED);
   return next != NULL && next();
 }

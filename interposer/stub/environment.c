@@ -6,6 +6,7 @@
 /// Errors:   anything missing leaves the process as it was. Prints nothing.
 
 #include <limits.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -17,29 +18,13 @@
 #include "interposer/stub/poison.h"
 #include "interposer/stub/quarantine.h"
 
-int convtrace_cpu_alloc_v1 = 0;
+_Atomic(int) convtrace_cpu_alloc_v1 = 0;
 int convtrace_other_injection = 0;
 char convtrace_start_folder_v1[PATH_MAX];
 extern int convtrace_explained_v1;
 
 static int is(const char* text, const char* expected) {
   return text != NULL && strcmp(text, expected) == 0;
-}
-
-/// Device nodes and the mask instead of the driver, which must not be loaded here. A container may
-/// hold /dev/nvidia3 alone, so the control node counts; /dev/dxg is the device under WSL.
-static int cuda_device_visible(void) {
-  const char* mask = getenv("CUDA_VISIBLE_DEVICES");
-  if (is(mask, "") || is(mask, "-1")) return 0;
-  return access("/dev/nvidiactl", F_OK) == 0 || access("/dev/nvidia0", F_OK) == 0 ||
-         access("/dev/dxg", F_OK) == 0;
-}
-
-static int cpu_allocator_reports(void) {
-  const char* setting = getenv("CONVTRACE_CPU_ALLOC");
-  if (is(setting, "on")) return 1;
-  if (is(setting, "off")) return 0;
-  return !cuda_device_visible();
 }
 
 /// Writes into `path` what `name` is in the tree that holds `library`, if it exists. The tree is
@@ -143,9 +128,10 @@ __attribute__((constructor)) static void enter_process(void) {
     prepend_to_pythonpath(path);
     atomic_store(&convtrace_observer_missing, 1);
   }
-  convtrace_cpu_alloc_v1 = cpu_allocator_reports();
+  const int cpu_reports = !is(getenv("CONVTRACE_CPU_ALLOC"), "off");
+  atomic_store(&convtrace_cpu_alloc_v1, cpu_reports);
   const int poison = is(getenv("CONVTRACE_POISON"), "1");
-  convtrace_poisons = convtrace_cpu_alloc_v1 && poison;
+  convtrace_poisons = cpu_reports && poison;
   const int quarantine = is(getenv("CONVTRACE_QUARANTINE"), "1");
   convtrace_keeps_memory = poison || quarantine;
   if (quarantine) convtrace_begin_quarantine();

@@ -9,8 +9,9 @@
 /// Threads:  any.
 /// Errors:   results are the driver's.
 /// Source:   CUDA driver API, "Driver Entry Point Access". The CUDA runtime asks dlsym for
-///           cuGetProcAddress_v2, and that for everything else, itself included. Which version of
-///           a name begins when: PFN_<name>_v<version> of cudaTypedefs.h.
+///           cuGetProcAddress_v2, and that for everything else, itself included. A name and a
+///           version mean what the driver answers: always one of its exported functions, by whose
+///           address our wrapper of it is chosen, so that both have the same parameters.
 #ifndef CONVTRACE_INTERPOSER_STUB_GATE_H
 #define CONVTRACE_INTERPOSER_STUB_GATE_H
 
@@ -21,70 +22,68 @@
 
 #define CONVTRACE_ERROR_NOT_FOUND 500 /* CUDA_ERROR_NOT_FOUND */
 
-/// The newest CUDA whose names the following table is right for.
-#define CONVTRACE_KNOWN_CUDA 13000
-
-/// X(function, the name cuGetProcAddress is asked for, from which CUDA version on that name means
-/// this function, whether it is the per-thread default stream variant)
-#define CONVTRACE_GATED_FUNCTIONS(X)                                                  \
-  X(cuGetProcAddress, cuGetProcAddress, 0, 0)                                         \
-  X(cuGetProcAddress_v2, cuGetProcAddress, 12000, 0)                                  \
-  X(cuLaunchKernel, cuLaunchKernel, 0, 0)                                             \
-  X(cuLaunchKernel_ptsz, cuLaunchKernel, 0, 1)                                        \
-  X(cuLaunchKernelEx, cuLaunchKernelEx, 0, 0)                                         \
-  X(cuLaunchKernelEx_ptsz, cuLaunchKernelEx, 0, 1)                                    \
-  X(cuLaunchCooperativeKernel, cuLaunchCooperativeKernel, 0, 0)                       \
-  X(cuLaunchCooperativeKernel_ptsz, cuLaunchCooperativeKernel, 0, 1)                  \
-  X(cuLaunchCooperativeKernelMultiDevice, cuLaunchCooperativeKernelMultiDevice, 0, 0) \
-  X(cuGraphLaunch, cuGraphLaunch, 0, 0)                                               \
-  X(cuGraphLaunch_ptsz, cuGraphLaunch, 0, 1)                                          \
-  X(cuGraphInstantiate, cuGraphInstantiate, 0, 0)                                     \
-  X(cuGraphInstantiate_v2, cuGraphInstantiate, 11000, 0)                              \
-  X(cuGraphInstantiateWithFlags, cuGraphInstantiate, 12000, 0)                        \
-  X(cuGraphInstantiateWithParams, cuGraphInstantiateWithParams, 0, 0)                 \
-  X(cuGraphInstantiateWithParams_ptsz, cuGraphInstantiateWithParams, 0, 1)            \
-  X(cuGraphExecUpdate, cuGraphExecUpdate, 0, 0)                                       \
-  X(cuGraphExecUpdate_v2, cuGraphExecUpdate, 12000, 0)                                \
-  X(cuGraphExecKernelNodeSetParams, cuGraphExecKernelNodeSetParams, 0, 0)             \
-  X(cuGraphExecKernelNodeSetParams_v2, cuGraphExecKernelNodeSetParams, 12000, 0)      \
-  X(cuGraphExecNodeSetParams, cuGraphExecNodeSetParams, 0, 0)                         \
-  X(cuGraphExecChildGraphNodeSetParams, cuGraphExecChildGraphNodeSetParams, 0, 0)     \
-  X(cuGraphNodeSetEnabled, cuGraphNodeSetEnabled, 0, 0)                               \
-  X(cuGraphExecDestroy, cuGraphExecDestroy, 0, 0)                                     \
-  X(cuStreamBeginCapture, cuStreamBeginCapture, 0, 0)                                 \
-  X(cuStreamBeginCapture_ptsz, cuStreamBeginCapture, 0, 1)                            \
-  X(cuStreamBeginCapture_v2, cuStreamBeginCapture, 10010, 0)                          \
-  X(cuStreamBeginCapture_v2_ptsz, cuStreamBeginCapture, 10010, 1)                     \
-  X(cuStreamBeginCaptureToGraph, cuStreamBeginCaptureToGraph, 0, 0)                   \
-  X(cuStreamBeginCaptureToGraph_ptsz, cuStreamBeginCaptureToGraph, 0, 1)              \
-  X(cuStreamEndCapture, cuStreamEndCapture, 0, 0)                                     \
-  X(cuStreamEndCapture_ptsz, cuStreamEndCapture, 0, 1)                                \
+/// X(the driver's function, as it is exported)
+#define CONVTRACE_GATED_FUNCTIONS(X)      \
+  X(cuGetProcAddress)                     \
+  X(cuGetProcAddress_v2)                  \
+  X(cuLaunchKernel)                       \
+  X(cuLaunchKernel_ptsz)                  \
+  X(cuLaunchKernelEx)                     \
+  X(cuLaunchKernelEx_ptsz)                \
+  X(cuLaunchCooperativeKernel)            \
+  X(cuLaunchCooperativeKernel_ptsz)       \
+  X(cuLaunchCooperativeKernelMultiDevice) \
+  X(cuGraphLaunch)                        \
+  X(cuGraphLaunch_ptsz)                   \
+  X(cuGraphInstantiate)                   \
+  X(cuGraphInstantiate_v2)                \
+  X(cuGraphInstantiateWithFlags)          \
+  X(cuGraphInstantiateWithParams)         \
+  X(cuGraphInstantiateWithParams_ptsz)    \
+  X(cuGraphExecUpdate)                    \
+  X(cuGraphExecUpdate_v2)                 \
+  X(cuGraphExecKernelNodeSetParams)       \
+  X(cuGraphExecKernelNodeSetParams_v2)    \
+  X(cuGraphExecNodeSetParams)             \
+  X(cuGraphExecChildGraphNodeSetParams)   \
+  X(cuGraphNodeSetEnabled)                \
+  X(cuGraphExecDestroy)                   \
+  X(cuStreamBeginCapture)                 \
+  X(cuStreamBeginCapture_ptsz)            \
+  X(cuStreamBeginCapture_v2)              \
+  X(cuStreamBeginCapture_v2_ptsz)         \
+  X(cuStreamBeginCaptureToGraph)          \
+  X(cuStreamBeginCaptureToGraph_ptsz)     \
+  X(cuStreamEndCapture)                   \
+  X(cuStreamEndCapture_ptsz)              \
   CONVTRACE_MEMORY_FUNCTIONS(X)
 
 /// Handed out only where convtrace_keeps_memory is set.
-#define CONVTRACE_MEMORY_FUNCTIONS(X)                                   \
-  X(cuMemAlloc_v2, cuMemAlloc, 3020, 0)                                 \
-  X(cuMemAllocPitch_v2, cuMemAllocPitch, 3020, 0)                       \
-  X(cuMemAllocManaged, cuMemAllocManaged, 0, 0)                         \
-  X(cuMemAllocAsync, cuMemAllocAsync, 0, 0)                             \
-  X(cuMemAllocAsync_ptsz, cuMemAllocAsync, 0, 1)                        \
-  X(cuMemAllocFromPoolAsync, cuMemAllocFromPoolAsync, 0, 0)             \
-  X(cuMemAllocFromPoolAsync_ptsz, cuMemAllocFromPoolAsync, 0, 1)        \
-  X(cuMemCreate, cuMemCreate, 0, 0)                                     \
-  X(cuMemFree_v2, cuMemFree, 3020, 0)                                   \
-  X(cuMemFreeAsync, cuMemFreeAsync, 0, 0)                               \
-  X(cuMemFreeAsync_ptsz, cuMemFreeAsync, 0, 1)                          \
-  X(cuMemGetInfo_v2, cuMemGetInfo, 3020, 0)                             \
-  X(cuIpcGetMemHandle, cuIpcGetMemHandle, 0, 0)                         \
-  X(cuMemPoolExportPointer, cuMemPoolExportPointer, 0, 0)               \
-  X(cuMemGetHandleForAddressRange, cuMemGetHandleForAddressRange, 0, 0) \
-  X(cuCtxDestroy_v2, cuCtxDestroy, 4000, 0)                             \
-  X(cuGreenCtxDestroy, cuGreenCtxDestroy, 0, 0)                         \
-  X(cuDevicePrimaryCtxRelease_v2, cuDevicePrimaryCtxRelease, 11000, 0)  \
-  X(cuDevicePrimaryCtxReset_v2, cuDevicePrimaryCtxReset, 11000, 0)
+#define CONVTRACE_MEMORY_FUNCTIONS(X) \
+  X(cuMemAlloc_v2)                    \
+  X(cuMemAllocPitch_v2)               \
+  X(cuMemAllocManaged)                \
+  X(cuMemAllocAsync)                  \
+  X(cuMemAllocAsync_ptsz)             \
+  X(cuMemAllocFromPoolAsync)          \
+  X(cuMemAllocFromPoolAsync_ptsz)     \
+  X(cuMemCreate)                      \
+  X(cuMemFree_v2)                     \
+  X(cuMemFreeAsync)                   \
+  X(cuMemFreeAsync_ptsz)              \
+  X(cuMemGetInfo_v2)                  \
+  X(cuIpcGetMemHandle)                \
+  X(cuMemPoolExportPointer)           \
+  X(cuMemGetHandleForAddressRange)    \
+  X(cuCtxDestroy_v2)                  \
+  X(cuGreenCtxDestroy)                \
+  X(cuDevicePrimaryCtxRelease)        \
+  X(cuDevicePrimaryCtxRelease_v2)     \
+  X(cuDevicePrimaryCtxReset)          \
+  X(cuDevicePrimaryCtxReset_v2)
 
 enum convtrace_gated {
-#define CONVTRACE_X(name, asked, since, per_thread) k_##name,
+#define CONVTRACE_X(name) k_##name,
   CONVTRACE_GATED_FUNCTIONS(CONVTRACE_X)
 #undef CONVTRACE_X
       kGatedCount
@@ -165,7 +164,9 @@ int cuMemGetHandleForAddressRange(void* handle, uint64_t address, size_t bytes, 
                                   unsigned long long flags);
 int cuCtxDestroy_v2(void* context);
 int cuGreenCtxDestroy(void* context);
+int cuDevicePrimaryCtxRelease(int device);
 int cuDevicePrimaryCtxRelease_v2(int device);
+int cuDevicePrimaryCtxReset(int device);
 int cuDevicePrimaryCtxReset_v2(int device);
 
 #endif

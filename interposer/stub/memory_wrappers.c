@@ -89,5 +89,7 @@ WRAPPER(cuMemGetHandleForAddressRange,
 WRAPPER(cuMemGetInfo_v2, (size_t * available, size_t* total), (available, total), WANTED, NOTHING)
 WRAPPER(cuCtxDestroy_v2, (void* context), (context), WANTED, NOTHING)
 WRAPPER(cuGreenCtxDestroy, (void* context), (context), WANTED, NOTHING)
+WRAPPER(cuDevicePrimaryCtxRelease, (int device), (device), WANTED, NOTHING)
 WRAPPER(cuDevicePrimaryCtxRelease_v2, (int device), (device), WANTED, NOTHING)
+WRAPPER(cuDevicePrimaryCtxReset, (int device), (device), WANTED, NOTHING)
 WRAPPER(cuDevicePrimaryCtxReset_v2, (int device), (device), WANTED, NOTHING)

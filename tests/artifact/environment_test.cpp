@@ -126,13 +126,14 @@ TEST_CASE("preload: a relative LD_PRELOAD path and a symbolic link still lead to
   }
 }
 
-TEST_CASE("preload: CPU allocator reports are decided at process start", "[artifact]") {
+TEST_CASE("preload: CPU tensors are reported from the start, whatever devices there may be",
+          "[artifact]") {
   const FakeTree tree;
   const std::pair<std::string, std::string> cases[] = {
       {"CONVTRACE_CPU_ALLOC=on", "1"},
       {"CONVTRACE_CPU_ALLOC=off", "0"},
-      {"CUDA_VISIBLE_DEVICES=-1", "1"},
-      {"CUDA_VISIBLE_DEVICES=", "1"},
+      {"CONVTRACE_CPU_ALLOC=auto", "1"},
+      {"CUDA_VISIBLE_DEVICES=0", "1"},
       {"CONVTRACE=0", "0"},
   };
   const std::string read_it =

@@ -2,7 +2,8 @@
 
 #include <dlfcn.h>
 
-#include <string>
+#include <algorithm>
+#include <string_view>
 
 #include "cupti/elf_symbols.h"
 #include "tests/fakecuda/driver.h"
@@ -10,49 +11,65 @@
 namespace {
 
 /// Our own functions, not those that another preloaded library has put before them.
-void* own_symbol(const std::string& name) {
+void* own_symbol(const char* name) {
   static void* const self = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
-  return convtrace::cupti::find_own_symbol(self, name.c_str());
+  return convtrace::cupti::find_own_symbol(self, name);
 }
 
-/// The newest version that the fake has; real drivers also look at the version asked for.
-void* newest(const std::string& name, bool per_thread) {
-  for (const char* version : {"_v4", "_v3", "_v2", ""}) {
-    for (const char* twin : {"_ptsz", "_ptds"}) {
-      if (!per_thread) break;
-      if (void* found = own_symbol(name + version + twin)) return found;
-    }
-    if (void* found = own_symbol(name + version)) return found;
-  }
-  return nullptr;
-}
+struct Row {
+  std::string_view name;
+  bool per_thread;
+  int since;
+  const char* function;
+};
+constexpr Row kRows[] = {
+#define FAKECUDA_ROW(name, per_thread, since, function) {#name, per_thread != 0, since, #function},
+#include "tests/fakecuda/versions.inc"
+#undef FAKECUDA_ROW
+};
 
-constexpr int kVersionOfV2 = 12000;  // cuGetProcAddress_v2 answers to its plain name from here on
+/// @return the newest that is not newer than the version asked for, null if it is none.
+void* look_up(std::string_view name, int version, bool per_thread,
+              CUdriverProcAddressQueryResult& status) {
+  const auto has_name = [&](const Row& row) { return row.name == name; };
+  const auto fits = [&](const Row& row) { return has_name(row) && row.per_thread == per_thread; };
+  if (per_thread && std::ranges::none_of(kRows, fits)) per_thread = false;
+  const Row* newest = nullptr;
+  for (const Row& row : kRows)
+    if (fits(row) && row.since <= version) newest = &row;
+  status = newest != nullptr                      ? CU_GET_PROC_ADDRESS_SUCCESS
+           : std::ranges::any_of(kRows, has_name) ? CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT
+                                                  : CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
+  return newest != nullptr ? own_symbol(newest->function) : nullptr;
+}
 
 }  // namespace
 
+// As drivers 535 to 555 do: what is not found is null here, and an error that leaves `function`
+// alone in the first version.
 FAKECUDA_EXPORT CUresult cuGetProcAddress_v2(const char* symbol, void** function, int version,
                                              cuuint64_t flags,
                                              CUdriverProcAddressQueryResult* status) {
-  std::string name = symbol;
-  // From CUDA 12 on this name means the function with flags, without a version in its own name.
-  if (name == "cuGraphInstantiate") name = "cuGraphInstantiateWithFlags";
+  constexpr cuuint64_t kFlags =
+      CU_GET_PROC_ADDRESS_LEGACY_STREAM | CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM;
+  if (symbol == nullptr || function == nullptr || (flags & ~kFlags) != 0)
+    return CUDA_ERROR_INVALID_VALUE;
+  CUdriverProcAddressQueryResult found{};
   const bool per_thread = (flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM) != 0;
-  if (name == "cuGetProcAddress") {
-    *function = own_symbol(version >= kVersionOfV2 ? "cuGetProcAddress_v2" : name);
-  } else {
-    *function = newest(name, per_thread);
-  }
-  const bool found = *function != nullptr;
-  if (status != nullptr)
-    *status = found ? CU_GET_PROC_ADDRESS_SUCCESS : CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
-  return found ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
+  *function = look_up(symbol, version, per_thread, found);
+  if (status != nullptr) *status = found;
+  return CUDA_SUCCESS;
 }
 
 #undef cuGetProcAddress
 FAKECUDA_EXPORT CUresult cuGetProcAddress(const char* symbol, void** function, int version,
                                           cuuint64_t flags) {
-  return cuGetProcAddress_v2(symbol, function, version, flags, nullptr);
+  void* found = nullptr;
+  const CUresult result = cuGetProcAddress_v2(symbol, &found, version, flags, nullptr);
+  if (result != CUDA_SUCCESS) return result;
+  if (found == nullptr) return CUDA_ERROR_NOT_FOUND;
+  *function = found;
+  return CUDA_SUCCESS;
 }
 
 FAKECUDA_EXPORT CUresult cuGetExportTable(const void** table, const CUuuid*) {

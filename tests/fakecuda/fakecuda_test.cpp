@@ -206,8 +206,12 @@ TEST_CASE("fakecuda: looking functions up gives the fake's own, in the variant a
                          CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM, nullptr) == CUDA_SUCCESS);
   CHECK(function != reinterpret_cast<void*>(&cuLaunchKernel));
   CUdriverProcAddressQueryResult status{};
-  CHECK(cuGetProcAddress("cuNoSuchCall", &function, 12000, 0, &status) == CUDA_ERROR_NOT_FOUND);
+  CHECK(cuGetProcAddress("cuNoSuchCall", &function, 12000, 0, &status) == CUDA_SUCCESS);
+  CHECK(function == nullptr);
   CHECK(status == CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND);
+  CHECK(cuGetProcAddress("cuLaunchKernel", &function, 3020, 0, &status) == CUDA_SUCCESS);
+  CHECK(function == nullptr);
+  CHECK(status == CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT);
 }
 
 TEST_CASE("fakecuda: convtrace's own fatbin has its kernel, other real images have none") {

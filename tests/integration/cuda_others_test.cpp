@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "format/events.h"
 #include "tests/integration/cuda_run.h"
 
 // Beside tools that want the same, and with a CUPTI that fails.
@@ -26,6 +27,21 @@ TEST_CASE("cuda others: a CUPTI that refuses is said once, and launches are reco
   CHECK(count_lines(result.err) == 1);
   if (std::string(code) != "39") CHECK(result.err.find(name) != std::string::npos);
   CHECK(run.records("launch").size() == kMany);
+}
+
+TEST_CASE(
+    "cuda others: the watch of CPU tensors ends with the first context, and the trace says so") {
+  const auto [setting, says] = GENERATE(table<const char*, const char*>(
+      {{"auto", "a CUDA context was made"}, {"off", "CONVTRACE_CPU_ALLOC=off"}, {"on", nullptr}}));
+  CAPTURE(setting);
+  CudaRun run;
+  run.with(std::string("CONVTRACE_CPU_ALLOC=") + setting);
+  CHECK(run.run({"cuda_life", "many"}).err.empty());
+  std::vector<std::string> said;
+  for (const Json& record : run.records("diagnostic"))
+    if (record.at("site") == format::kCpuMemorySite) said.push_back(record.at("message"));
+  REQUIRE(said.size() == (says != nullptr));
+  if (says != nullptr) CHECK(said[0].find(says) != std::string::npos);
 }
 
 TEST_CASE("cuda others: a CUPTI that is too old is called so") {

@@ -99,7 +99,9 @@ class CudaRun {
     ProcessOptions result;
     const std::string fakes = std::string(BUILD_FOLDER) + "/fakecuda";
     const std::string path = fakes_ == Fakes::kAll ? fakes : make_libraries(fakes);
-    result.environment = {"LD_LIBRARY_PATH=" + path, "CONVTRACE_OUTPUT=" + trace()};
+    // These programs have no CPU tensors whose watch could end.
+    result.environment = {"LD_LIBRARY_PATH=" + path, "CONVTRACE_OUTPUT=" + trace(),
+                          "CONVTRACE_CPU_ALLOC=on"};
     if (traced)
       result.environment.push_back("LD_PRELOAD=" + std::string(BUILD_FOLDER) +
                                    "/lib/libconvtrace.so");

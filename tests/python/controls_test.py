@@ -178,7 +178,7 @@ class Absence(ControlsTest):
 
     def test_a_mode_for_gpus_on_a_cpu(self):
         begin, why, end = self.lines_of("--mode", "launches")
-        self.assertIn("mode launches records what a GPU runs, and no CUDA driver came up", why)
+        self.assertIn("mode launches records what a GPU runs, and no CUDA context was made", why)
 
     def test_a_flight_recorder_without_a_trigger(self):
         begin, end = self.lines_of("--ring", "2")
@@ -423,6 +423,10 @@ class Run(ControlsTest):
         last = self.run_loop(sys.executable, script).stderr.splitlines()[-1]
         self.assertRegex(last, "0 error findings, first NaN or infinity in step [12]; next: "
                          "convtrace show --nan /.*a.ctrace$")
+
+    def test_memory_that_is_not_watched_is_said(self):
+        last = self.run_loop("env", "CONVTRACE_CPU_ALLOC=off", *self.program()).stderr.splitlines()[-1]
+        self.assertIn("0 error findings (memory of CPU tensors not watched); next: ", last)
 
     def test_through_torchrun(self):
         done = self.run_loop(sys.executable, "-m", "torch.distributed.run", "--standalone",

@@ -303,7 +303,7 @@ class Modes(ProgramTest):
         self.assertEqual({("mean" in r, "hash" in r) for r in records}, {(False, True)})
 
     def test_launches_mode_has_no_values(self):
-        says = ".* W settings: mode launches records what a GPU runs, and no CUDA driver came up .*\n"
+        says = ".* W settings: mode launches records what a GPU runs, and no CUDA context was made .*\n"
         self.assertEqual(self.stats_of(says, CONVTRACE_MODE="launches"), [])
 
     def test_only_chosen_steps_have_values(self):

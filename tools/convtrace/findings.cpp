@@ -146,6 +146,13 @@ class Replay {
   std::span<judge::Verdict> found_;
 };
 
+std::string unwatched_text(const format::Diagnostic& said) {
+  const std::string from = said.header.step == 0 || said.header.step == format::kNoStep
+                               ? ""
+                               : "from step " + std::to_string(said.header.step) + " on ";
+  return from + std::string(said.message) + "; what uses it after its free is not found";
+}
+
 }  // namespace
 
 ExitCode show_findings(const std::string& path, bool json, bool replay) {
@@ -153,7 +160,10 @@ ExitCode show_findings(const std::string& path, bool json, bool replay) {
   if (trace == nullptr) return ExitCode::kFailure;
   Listing listing(*trace, json);
   Replay again(*trace, listing);
+  std::string unwatched;
   while (const format::Event* event = trace->next()) {
+    if (const auto* said = std::get_if<format::Diagnostic>(event))
+      if (said->site == format::kCpuMemorySite) unwatched = unwatched_text(*said);
     if (replay) {
       again.see(*event);
     } else if (const auto* finding = std::get_if<format::Finding>(event)) {
@@ -161,6 +171,7 @@ ExitCode show_findings(const std::string& path, bool json, bool replay) {
     }
   }
   again.list_all();
+  if (!unwatched.empty()) complain(path, unwatched);
   return listing.finish(report_state(*trace, path), path);
 }
 

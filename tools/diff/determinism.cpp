@@ -74,6 +74,7 @@ constexpr Meaning kMeanings[] = {
     {"switch.DNNL_", kInstructions},
     {"switch.ONEDNN_", kInstructions},
     {"version.python", ""},
+    {"version.cupti", ""},
     {"version.", kVersion},
     {"device.", kVersion},
     {"setting.rules", kRecorded},

@@ -54,7 +54,8 @@ static void find_functions(const char* how) {
     *(void**)&get = dlsym(library, "cuGetProcAddress_v2");
     check(get("cuLaunchKernel", (void**)&launch_kernel, 13000, 0, NULL), "cuGetProcAddress");
     check(get("cuGraphLaunch", (void**)&graph_launch, 13000, 0, NULL), "cuGetProcAddress");
-    check(get("cuGraphInstantiate", (void**)&instantiate, 13000, 0, NULL), "cuGetProcAddress");
+    check(get("cuGraphInstantiateWithFlags", (void**)&instantiate, 13000, 0, NULL),
+          "cuGetProcAddress");
     check(get("cuGraphExecKernelNodeSetParams", (void**)&set_params, 13000, 0, NULL),
           "cuGetProcAddress");
   }

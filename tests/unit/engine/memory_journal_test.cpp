@@ -70,6 +70,32 @@ TEST_CASE("memory_journal: reports become generations when settled, not before",
   CHECK(f.listener.seen[1].generation == first->generation);
 }
 
+TEST_CASE(
+    "memory_journal: once CPU tensors are not reported their memory is forgotten, others' is not",
+    "[engine][memory]") {
+  Fixture f;
+  f.report(0x1000, 64);
+  f.report(0x2000, 64, kCuda2);
+  f.journal.settle();
+  f.report(0x1000, -64);
+  f.journal.stop_cpu();
+  CHECK_FALSE(f.journal.reported(format::Device::Type::kCpu));
+  f.report(0x3000, 64);  // c10 asked in front of the stop
+  f.report(0x4000, 64, kCuda2);
+  f.journal.settle();
+  CHECK(f.listener.seen.size() == 3);  // no free of CPU memory, and no allocation
+  const auto cpu = f.addresses.find(0x1000);
+  CHECK((!cpu || cpu->freed));
+  CHECK_FALSE(f.addresses.find(0x3000));
+  const auto cuda = f.addresses.find(0x2000);
+  REQUIRE(cuda);
+  CHECK_FALSE(cuda->freed);
+  CHECK(f.journal.reported(format::Device::Type::kCuda));
+  f.report(0x2000, -64, kCuda2);
+  f.journal.settle();
+  CHECK(f.listener.seen.size() == 4);
+}
+
 TEST_CASE("memory_journal: the device comes from the low bytes, CPU's index is none",
           "[engine][memory]") {
   Fixture f;

@@ -56,14 +56,20 @@ std::string first_that_opens(const std::vector<std::string>& candidates) {
   return found == candidates.end() ? "" : *found;
 }
 
-/// PyTorch loads the copy that its packages bring; without it the engine asks the loader, then the
-/// setting.
-std::vector<std::string> cupti_candidates(const Subject& subject) {
+int major_of(const std::string& library) {
+  return library.find(".so.12") != std::string::npos ? 12 : 13;
+}
+
+/// In the engine's order: the one that is asked for; else those that are not newer than the driver,
+/// of these first the copy that PyTorch's packages bring.
+std::vector<std::string> cupti_candidates(const Subject& subject, int driver) {
+  const std::string& path = subject.settings.settings.cupti;
+  if (!path.empty()) return {path};
   std::vector<std::string> candidates;
   if (subject.answer.is_object()) candidates = subject.answer.value("cupti", candidates);
   candidates.insert(candidates.end(), {"libcupti.so.13", "libcupti.so.12"});
-  const std::string& path = subject.settings.settings.cupti;
-  if (!path.empty()) candidates.push_back(path);
+  std::ranges::stable_partition(
+      candidates, [driver](const std::string& name) { return major_of(name) <= driver / 1000; });
   return candidates;
 }
 
@@ -83,15 +89,14 @@ void check_driver(const Subject& subject, std::vector<Line>& lines) {
     return;
   }
   if (driver == 0) return;
-  const std::string found = first_that_opens(cupti_candidates(subject));
+  const std::string found = first_that_opens(cupti_candidates(subject, driver));
   if (found.empty()) {
     lines.push_back({"cupti", Level::kWarn,
                      "neither the loader nor PyTorch's packages have libcupti.so.13 or .12",
                      "driver allocations would not be seen: install it or set CONVTRACE_CUPTI"});
     return;
   }
-  const int major = found.find(".so.12") != std::string::npos ? 12 : 13;
-  const bool newer = major > driver / 1000;
+  const bool newer = major_of(found) > driver / 1000;
   lines.push_back(
       {"cupti", newer ? Level::kFail : Level::kOk,
        found + (newer ? " is newer than the driver, CUDA " + version_text(driver) : ""),

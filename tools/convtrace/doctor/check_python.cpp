@@ -39,6 +39,16 @@ void check_torch(const nlohmann::json& said, std::vector<Line>& lines) {
        hooks ? "" : "blocks of PyTorch's allocator are not told apart; statistics work"});
 }
 
+void check_cpu_memory(settings::CpuAlloc setting, std::vector<Line>& lines) {
+  const bool off = setting == settings::CpuAlloc::kOff;
+  const char* const until =
+      setting == settings::CpuAlloc::kAuto ? " until the program makes a CUDA context" : "";
+  lines.push_back({"cpu-memory", off ? Level::kWarn : Level::kOk,
+                   off ? "memory of CPU tensors is not watched (CONVTRACE_CPU_ALLOC=off)"
+                       : std::string("memory of CPU tensors is watched") + until,
+                   off ? "leave the setting out where uses of freed memory are looked for" : ""});
+}
+
 }  // namespace
 
 void check_python(const Subject& subject, std::vector<Line>& lines) {
@@ -64,6 +74,7 @@ void check_python(const Subject& subject, std::vector<Line>& lines) {
 }
 
 void check_allocator(const Subject& subject, std::vector<Line>& lines) {
+  check_cpu_memory(subject.settings.settings.cpu_alloc, lines);
   const std::string conf = variable("PYTORCH_ALLOC_CONF");
   const std::string older = variable("PYTORCH_CUDA_ALLOC_CONF");
   if (!conf.empty() && !older.empty() && conf != older) {

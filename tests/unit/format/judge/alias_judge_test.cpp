@@ -351,6 +351,14 @@ TEST_CASE("alias_judge: after lost events it accuses nobody", "[judge][alias]") 
     p.allocates();
     CHECK(p.errors() == 0);
   }
+  SECTION("or behind the point from which CPU tensors are not reported") {
+    format::Diagnostic said;
+    said.site = format::kCpuMemorySite;
+    p.see(said);
+    p.dies_and_frees(1);
+    p.allocates();
+    CHECK(p.errors() == 0);
+  }
   SECTION("values are of no account") {
     lost.reason = format::LossReason::kRingFull;
     p.see(lost);

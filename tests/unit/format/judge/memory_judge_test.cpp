@@ -192,6 +192,16 @@ TEST_CASE("memory_judge: where graphs allocate, nobody can tell what the driver 
   CHECK(p.findings.empty());
 }
 
+TEST_CASE("memory_judge: where CPU tensors are not reported any more, what they were is no life") {
+  Program p;
+  p.free(p.alloc(kSegment, kBytes));
+  format::Diagnostic said;
+  said.site = format::kCpuMemorySite;
+  p.see(said);
+  p.launch({Program::pointer(kSegment, p.segment)});
+  CHECK(p.findings.empty());
+}
+
 TEST_CASE("memory_judge: after events were lost nothing from before is judged") {
   Program p;
   const uint64_t memory = p.driver_alloc(0x1000, kBytes);

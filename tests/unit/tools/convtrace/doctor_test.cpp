@@ -215,6 +215,13 @@ TEST_CASE("doctor: CUPTI is missing, or comes with PyTorch", "[cli]") {
   CHECK(tree.ask({library}, {python("python3.13", bundled)}).level("cupti") == "ok");
 }
 
+TEST_CASE("doctor: whether memory of CPU tensors is watched", "[cli]") {
+  const DoctorTree tree;
+  CHECK(tree.ask().level("cpu-memory") == "ok");
+  CHECK(tree.ask({"CONVTRACE_CPU_ALLOC=on"}).level("cpu-memory") == "ok");
+  CHECK(tree.ask({"CONVTRACE_CPU_ALLOC=off"}).level("cpu-memory") == "warn");
+}
+
 TEST_CASE("doctor: an allocator that costs much, or is asked for twice", "[cli]") {
   const DoctorTree tree;
   CHECK(tree.ask().level("allocator") == "ok");

@@ -21,6 +21,21 @@ const FindingSpec kError{.kind = FindingKind::kFreedUnderOutput,
 
 }  // namespace
 
+TEST_CASE("findings: nothing found is not the same as not looked", "[cli]") {
+  const TempDir folder;
+  TraceBuilder(folder / "watched.ctrace").step(0).close();
+  CHECK(convtrace({"findings", folder / "watched.ctrace"}).err.empty());
+  TraceBuilder(folder / "not.ctrace")
+      .step(3)
+      .diagnostic(Level::kInfo, format::kCpuMemorySite, "memory is not watched: why")
+      .close();
+  const ProcessResult result = convtrace({"findings", folder / "not.ctrace"});
+  CHECK(result.out.empty());
+  CHECK(result.exit_code == 0);
+  CHECK(result.err.find("from step 3 on memory is not watched: why; what uses it after its free is "
+                        "not found") != std::string::npos);
+}
+
 TEST_CASE("findings: the exit code says whether an unsuppressed error was found", "[cli]") {
   const TempDir folder;
   const std::string path = folder / "a.ctrace";

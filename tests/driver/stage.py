@@ -1,0 +1,126 @@
+"""What the tests of stage `driver` share: NVIDIA's driver libraries, and programs that run with one of them.
+
+No machine needs a device: cuInit answers 100 (no device), and everything that a program fetches before it asks for a
+device is real. As root, cuInit makes the node /dev/nvidiactl, so programs run in a mount namespace with a /dev of their
+own, or, where that is not to be had, as an unprivileged user.
+"""
+import ctypes
+import functools
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+FILES = ROOT / "build" / "driver"
+WHEELS = FILES / "wheels"
+BUILD = pathlib.Path(os.environ.get("CONVTRACE_BUILD", ROOT / "build" / "release"))
+PROGRAMS = BUILD / "tests" / "driver"
+STUB = BUILD / "lib" / "libconvtrace.so"
+DRIVERS = {path.parent.name: path.parent for path in sorted(FILES.glob("drivers/*/libcuda.so.1"))}
+BOTH_MODES = ({}, {"CONVTRACE_POISON": "1"})
+NO_DEVICE = 100
+
+PRIVATE_DEV = """set -e
+mount -t tmpfs -o mode=755 private /mnt
+for node in null zero full random urandom tty; do touch /mnt/$node; mount --bind /dev/$node /mnt/$node; done
+mkdir /mnt/shm; mount --bind /dev/shm /mnt/shm
+mount --move /mnt /dev
+exec "$@"
+"""
+
+
+def isolation():
+    """@return what to put in front of a command."""
+    if os.geteuid() != 0:
+        return []
+    for way in (["unshare", "-m", "sh", "-c", PRIVATE_DEV, "sh"],
+                ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]):
+        if subprocess.run(way + [sys.executable, "-c", ""], capture_output=True).returncode == 0:
+            return way
+    print("root without mount namespaces or setpriv: a driver library would make a device node")
+    sys.exit(77)
+
+
+ISOLATED = isolation()
+
+
+def run(command, driver=None, traced=False, libraries=(), text=None, **settings):
+    """Runs to the end with the driver's library on the library path.
+
+    @param driver  a key of DRIVERS.
+    @param settings  more of its environment.
+    @return the finished process.
+    """
+    folders = [str(folder) for folder in libraries] + ([str(DRIVERS[driver])] if driver else [])
+    environment = {"PATH": os.environ["PATH"], "HOME": "/tmp", "LD_LIBRARY_PATH": ":".join(folders),
+                   "PYTHONDONTWRITEBYTECODE": "1"}
+    if traced:
+        environment["LD_PRELOAD"] = str(STUB)
+    environment.update(settings)
+    assigned = ["%s=%s" % item for item in environment.items()]
+    return subprocess.run(ISOLATED + ["env", "-i"] + assigned + [str(part) for part in command], input=text,
+                          capture_output=True, text=True, timeout=300)
+
+
+def run_python(script, *arguments, **options):
+    """@return what the script printed, as JSON."""
+    done = run([sys.executable, pathlib.Path(__file__).parent / script, *arguments], **options)
+    if done.returncode != 0:
+        raise AssertionError("%s: exit %d: %s" % (script, done.returncode, done.stderr))
+    return json.loads(done.stdout)
+
+
+def gated(memory):
+    """@param memory  with those that are wrapped for poison and quarantine alone.
+    @return the names of the gate's wrappers."""
+    text = (ROOT / "interposer/stub/gate.h").read_text()
+    marks = ("#define CONVTRACE_GATED_FUNCTIONS", "#define CONVTRACE_MEMORY_FUNCTIONS", "enum convtrace_gated")
+    start, memory_start, end = (text.index(mark) for mark in marks)
+    return set(re.findall(r" X\((\w+)\)", text[start:end if memory else memory_start]))
+
+
+def requests():
+    """@return {(name, version, flags): the software that asks so} of the golden list."""
+    lines = (ROOT / "tests/golden/driver/requests.txt").read_text().splitlines()
+    rows = (line.split() for line in lines if not line.startswith("#"))
+    return {(row[0], int(row[1]), int(row[2])): row[3:] for row in rows}
+
+
+class DriverTestCase(unittest.TestCase):
+    maxDiff = 2000
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+        self.folder.chmod(0o777)  # programs may run as another user
+
+
+def on_each_driver(test):
+    """@param test  takes a key of DRIVERS, too."""
+    @functools.wraps(test)
+    def on_each(self):
+        for driver in DRIVERS:
+            with self.subTest(driver=driver):
+                test(self, driver)
+    return on_each
+
+
+@functools.lru_cache(None)
+def library(driver):
+    """@return the driver's library in this process: to look at it, never to call cuInit."""
+    return ctypes.CDLL(str(DRIVERS[driver] / "libcuda.so.1"))
+
+
+def main():
+    """Skips where the stage's files are not complete, as fetch.py says."""
+    result = FILES / "result"
+    if not result.exists() or "skipped" in result.read_text():
+        print(result.read_text() if result.exists() else "tests/driver/fetch.py has not run")
+        sys.exit(77)
+    unittest.main()

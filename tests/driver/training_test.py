@@ -1,0 +1,74 @@
+"""Programs that find a driver library and no device: neither they nor their traces change, and nothing is printed."""
+import collections
+import json
+import subprocess
+import sys
+
+import stage
+
+TRAIN = stage.pathlib.Path(__file__).parent / "train.py"
+CUPTI = {"12.4": stage.WHEELS / "cupti-12.4/nvidia/cuda_cupti/lib", "13.0": stage.WHEELS / "cupti-13.0/nvidia/cu13/lib"}
+INIT = "import ctypes; print(ctypes.CDLL('libcuda.so.1').cuInit(0))"
+
+
+def convtrace(*arguments):
+    done = subprocess.run([stage.BUILD / "bin/convtrace", *arguments], capture_output=True, text=True)
+    if done.returncode != 0:
+        raise AssertionError("convtrace %s: %s" % (arguments, done.stderr))
+    return done.stdout
+
+
+def facts(trace):
+    return json.loads(convtrace("info", "--json", trace))["meta"]["facts"]
+
+
+def counts(trace):
+    """@return how many records of each kind there are, but for those that tell of time."""
+    kinds = collections.Counter(json.loads(line)["record"] for line in convtrace("show", "--json", trace).splitlines())
+    kinds.pop("cost", None)
+    return kinds
+
+
+class TrainingTestCase(stage.DriverTestCase):
+    def train(self, name, *arguments, **options):
+        """@return the program's output and its trace."""
+        trace = self.folder / name
+        done = stage.run([sys.executable, TRAIN, *arguments], traced=True, CONVTRACE_OUTPUT=str(trace), **options)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        return done.stdout, trace
+
+    @stage.on_each_driver
+    def test_training_on_the_cpu_leaves_the_same_trace_with_a_driver_library_as_without(self, driver):
+        plain = stage.run([sys.executable, TRAIN])
+        self.assertEqual(plain.stdout.count("\n"), 4)
+        without, first = self.train("without-%s.ctrace" % driver)
+        beside, second = self.train("with-%s.ctrace" % driver, "cuInit", driver=driver, libraries=[CUPTI["12.4"]])
+        self.assertEqual((without, beside), (plain.stdout, plain.stdout))
+        self.assertGreater(counts(first)["alloc"], 100)
+        self.assertEqual(counts(second), counts(first))
+        same = subprocess.run([stage.BUILD / "bin/convtrace-diff", first, second], capture_output=True, text=True)
+        self.assertEqual(same.returncode, 0, same.stdout + same.stderr)
+
+    @stage.on_each_driver
+    def test_a_process_that_only_calls_cuInit_prints_nothing(self, driver):
+        for libraries in ([], [CUPTI["12.4"]], [CUPTI["13.0"]]):
+            for mode in stage.BOTH_MODES:
+                done = stage.run([sys.executable, "-c", INIT], driver=driver, traced=True, libraries=libraries, **mode)
+                self.assertEqual((done.stdout, done.stderr), ("100\n", ""), libraries)
+
+    def test_the_libcupti_is_the_one_that_was_asked_for_else_one_that_fits_the_driver(self):
+        driver = list(stage.DRIVERS)[-1]  # CUDA 12
+        asked = {"CONVTRACE_CUPTI": str(CUPTI["13.0"] / "libcupti.so.13")}
+        for name, libraries, setting, library, version in (
+                ("both", ["13.0", "12.4"], {}, "libcupti.so.12", "API 22"),
+                ("newer", ["13.0"], {}, "libcupti.so.13", "13.0"),
+                ("asked", ["12.4"], asked, "libcupti.so.13", "13.0")):
+            folders = [CUPTI[version] for version in libraries]
+            _, trace = self.train(name + ".ctrace", "cuInit", driver=driver, libraries=folders, **setting)
+            told = facts(trace)
+            self.assertTrue(told["path.cupti"].endswith("/" + library), told["path.cupti"])
+            self.assertEqual(told["version.cupti"], version)
+
+
+if __name__ == "__main__":
+    stage.main()
