@@ -8,8 +8,9 @@
 namespace convtrace::cupti {
 namespace {
 
-const auto kLegacy = std::bit_cast<uint64_t>(CU_STREAM_LEGACY);
-const auto kPerThread = std::bit_cast<uint64_t>(CU_STREAM_PER_THREAD);
+// The macros cast to pointers, so these are no constants; a variable would be a constructor.
+uint64_t legacy_handle() noexcept { return std::bit_cast<uint64_t>(CU_STREAM_LEGACY); }
+uint64_t per_thread_handle() noexcept { return std::bit_cast<uint64_t>(CU_STREAM_PER_THREAD); }
 
 uint32_t this_thread_number() noexcept {
   static std::atomic<uint32_t> last{0};
@@ -21,13 +22,13 @@ uint32_t this_thread_number() noexcept {
 
 /// Each thread and device has a stream of its own behind the handle of the per-thread one.
 uint32_t StreamUses::thread_of(Stream stream) noexcept {
-  return stream.handle == kPerThread ? this_thread_number() << 8 | stream.device : 0;
+  return stream.handle == per_thread_handle() ? this_thread_number() << 8 | stream.device : 0;
 }
 
 /// The first device's legacy stream waits for blocking streams, as is known there; that of another
 /// one is taken for a stream that waits for none.
 uint64_t StreamUses::handle_of(Stream stream) noexcept {
-  const bool legacy = stream.handle == 0 || stream.handle == kLegacy;
+  const bool legacy = stream.handle == 0 || stream.handle == legacy_handle();
   if (!legacy) return stream.handle;
   return stream.device == 0 ? 0 : uint64_t{stream.device} << 8;
 }
