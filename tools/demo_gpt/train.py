@@ -105,6 +105,7 @@ def training(op, device):
     load_op(op)
     torch.manual_seed(17)
     torch.set_num_threads(2)  # the order of a sum depends on it
+    torch.ones(1).sqrt()  # MKL chooses its code in the first call: two threads that race there can get another's bits
     torch.use_deterministic_algorithms(True)
     torch.utils.deterministic.fill_uninitialized_memory = False
 

@@ -144,9 +144,13 @@ Class Births::class_of(const Difference& source) {
   return source.rms <= tau_of(source.unit) * source.unit ? Class::kWithinNoise : Class::kSuspicious;
 }
 
-void Births::judge_exactly(const ValueView& base, const Apart& apart, const Difference& source,
-                           Comparison& comparison) const {
-  if (comparison.field == Field::kRms) weigh(apart, {0, 0, 0, 0}, source, comparison);
+void Births::judge_exactly(const ValueView& base, const ValueView& cand, const Apart& apart,
+                           const Difference& source, Comparison& comparison) const {
+  if (comparison.field == Field::kRms) {
+    weigh(apart, limits_of(base, cand, apart, source), source, comparison);
+    comparison.like_rounding = comparison.z <= 1;
+    weigh(apart, {0, 0, 0, 0}, source, comparison);
+  }
   comparison.verdict = std::max(comparison.verdict, Class::kDiverged);
   comparison.born = is_update(base.record) ? sources_.is_clean(base.record) : source.equal;
 }
@@ -179,7 +183,7 @@ void Births::judge(uint32_t match, const ValueView& base, const ValueView& cand,
     comparison.verdict = comparison.worst_input;
     if (has_birth_ && !agrees(comparison.verdict)) comparison.verdict = Class::kDiverged;
   } else if (is_exact) {
-    judge_exactly(base, apart, source, comparison);
+    judge_exactly(base, cand, apart, source, comparison);
   } else if (is_float && allowed) {
     weigh(apart, {.rms = *allowed, .norm = *allowed}, source, comparison);
     comparison.verdict = comparison.z > 1 ? Class::kDiverged : Class::kWithinNoise;

@@ -106,8 +106,8 @@ class Births {
   [[nodiscard]] double kink_limit(const Apart& apart) const;
   [[nodiscard]] static Limits loss_limits(const Apart& apart, const Difference& source);
   [[nodiscard]] static Class class_of(const Difference& source);
-  void judge_exactly(const ValueView& base, const Apart& apart, const Difference& source,
-                     Comparison& comparison) const;
+  void judge_exactly(const ValueView& base, const ValueView& cand, const Apart& apart,
+                     const Difference& source, Comparison& comparison) const;
   void judge_discrete(const Difference& source, Comparison& comparison) const;
   void take(uint32_t match, const ValueView& base, const ValueView& cand, const Apart& apart,
             const Difference& source, const Comparison& comparison);

@@ -110,6 +110,8 @@ struct Comparison {
   bool bits_differ = false;  ///< of bytes that somebody wrote
   bool born = false;         ///< what it was made of does not explain the difference
   bool waived = false;       ///< the user says that it does not matter (--ignore)
+  /// Where any other bit counts: rounding, if it were allowed, would explain the difference.
+  bool like_rounding = false;
 };
 /// Whether it is an input of another type or shape: what is made of it is judged as if it were
 /// equal, and says whether it matters (other_forms.h).

@@ -167,7 +167,7 @@ class HtmlReport {
     }
     paragraph(quote_markup(tolerance_text(shown_difference(root))));
     paragraph(quote_markup(factor_text(shown_difference(root))));
-    paragraph(quote_markup(rounding_hint(root, result_.noise_given)));
+    paragraph(quote_markup(rounding_hint(result_)));
     next();
     gradients(root);
     around(root);

@@ -60,8 +60,9 @@ struct StepRow {
 [[nodiscard]] std::string before_text(const DiffResult& result);
 /// What one run alone recorded before the root; empty if nothing.
 [[nodiscard]] std::string one_sided_text(const RootReport& root);
-/// "within reach of rounding: rerun with --noise", that more such runs are needed, or "".
-[[nodiscard]] std::string rounding_hint(const RootReport& root, bool noise_given);
+/// That the root is no larger than rounding, or not by much, and what run would tell; or "".
+/// @pre there is a root.
+[[nodiscard]] std::string rounding_hint(const DiffResult& result);
 /// Of several ranks: how many part, and where each does, the first first; nothing for one rank.
 [[nodiscard]] std::vector<std::string> rank_lines(const DiffResult& result);
 /// Where rounding begins, what explains it, what could hide in it; none where nothing differs, or

@@ -62,11 +62,16 @@ std::string tolerance_text(const RecordReport& record) {
   return text + "; " + number_text(c.difference) + " would have passed";
 }
 
-std::string rounding_hint(const RootReport& root, bool noise_given) {
+std::string rounding_hint(const DiffResult& result) {
   constexpr double kNear = 4;  // of a limit
-  const Comparison& c = shown_difference(root).comparison;
+  const Comparison& c = shown_difference(*result.root).comparison;
+  if (c.like_rounding) {
+    return "no larger than rounding, which is not allowed here: " + escape_text(result.why_exact) +
+           (result.noise_given ? "" : ". Whether this program repeats its bits at all is shown by: "
+                                      "convtrace repeat -- COMMAND");
+  }
   if (c.verdict != Class::kDiverged || !(c.z <= kNear)) return "";
-  return noise_given
+  return result.noise_given
              ? "just outside of what the --noise runs differ by: more of them would tell"
              : "near the limit of rounding: rerun with --noise OTHER_BASE (another run of the "
                "baseline)";

@@ -170,7 +170,7 @@ class TextReport {
     }
     line("  ", tolerance_text(shown_difference(root)));
     line("  ", factor_text(shown_difference(root)));
-    line("  ", rounding_hint(root, result_.noise_given));
+    line("  ", rounding_hint(result_));
     births();
     steps();
   }

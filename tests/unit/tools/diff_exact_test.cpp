@@ -37,6 +37,23 @@ TEST_CASE("exact: two runs that differ in nothing on a CPU may differ in no bit"
   CHECK(contains(json["why_exact"], "both ran on the CPU alone"));
 }
 
+TEST_CASE("exact: a root no larger than rounding says why that counts, and how to find out more",
+          "[diff][exact][text]") {
+  const auto text = [](const Run& cand, std::vector<std::string> options = {}) {
+    const Pair pair(training(), cand);
+    options.insert(options.begin(), {pair.base, pair.cand});
+    return run(options).out;
+  };
+  const char* hint = "no larger than rounding, which is not allowed here";
+  const std::string small = text(with_other_bit());
+  CHECK(contains(small, hint));
+  CHECK(contains(small, "convtrace repeat -- COMMAND"));
+  CHECK(contains(text(with_other_bit(), {"--exact", "on"}), "not allowed here: --exact on"));
+  Run large = training();
+  scale(large.at(1, "fc2", "output:0"), 2);
+  CHECK(!contains(text(large), hint));
+}
+
 TEST_CASE("exact: a hash alone that differs diverges, and who passed it on is no root",
           "[diff][exact]") {
   Run cand = training();

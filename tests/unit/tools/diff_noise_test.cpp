@@ -34,7 +34,7 @@ TEST_CASE("diff: a divergence just outside of the noise asks for more of it", "[
     Run cand = test::training(), repetition = test::training();
     scale(cand.at(1, "", "loss"), 1 + factor * 0.002);
     scale(repetition.at(1, "", "loss"), 1.002);
-    return diff::rounding_hint(*compared(test::training(), cand, {repetition}).root, true);
+    return diff::rounding_hint(compared(test::training(), cand, {repetition}));
   };
   CHECK(hint(12).find("more of them would tell") != std::string::npos);
   CHECK(hint(20).empty());

@@ -185,8 +185,7 @@ TEST_CASE("random: without them a divergence of that size is within reach of rou
     CAPTURE(i);
     if (!result.root) continue;
     ++diverged;
-    CHECK_FALSE(diff::rounding_hint(*result.root, false).empty());
-    CHECK(diff::rounding_hint(*result.root, true).find("rerun") == std::string::npos);
+    CHECK_FALSE(diff::rounding_hint(result).empty());
   }
   CHECK(diverged > 10);
 }
