@@ -26,6 +26,8 @@ HELD_OUT_3 = {"stack": ("split", "simd"), "decoder": ("unfused", "flip"), "both"
               "twins": ("flip", "simd"), "regions": ("blas", "split")}
 HELD_OUT_4 = {"scan": ("split", "simd"), "outliers": ("split", "unfused"), "sharp": ("flip", "blas"), "deep": ("split", "blas"),
               "narrowing": ("split", "simd"), "pairs": ("flip", "blas")}
+HELD_OUT_5 = {"translator": ("blas", "simd"), "projected": ("threads", "avx2"), "hyper": ("split", "flip"), "fourier": ("unfused", "simd"),
+              "points": ("split", "blas"), "windows": ("unfused", "flip"), "sampled": ("split", "simd"), "fixed": ("explicit", "flip")}
 BESIDE = ("plain", "split")
 
 
@@ -62,7 +64,8 @@ def planted():
 
 
 CASES = (*planted(), *rounding("design", {"gpt": DESIGN, "conv": DESIGN}), *rounding("others", OTHERS), *rounding("held_out", HELD_OUT),
-         *rounding("held_out_2", HELD_OUT_2), *rounding("held_out_3", HELD_OUT_3), *rounding("held_out_4", HELD_OUT_4), Case("held_out", "gru", "autocast", "threads"))
+         *rounding("held_out_2", HELD_OUT_2), *rounding("held_out_3", HELD_OUT_3), *rounding("held_out_4", HELD_OUT_4), *rounding("held_out_5", HELD_OUT_5),
+         Case("held_out", "gru", "autocast", "threads"))
 
 
 # What CI looks at: about twenty runs.

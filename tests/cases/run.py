@@ -25,7 +25,7 @@ from faults import FAULTS
 HERE = pathlib.Path(__file__).resolve().parent
 BUILD = pathlib.Path(os.environ.get("CONVTRACE_BUILD", HERE.parents[1] / "build" / "release"))
 DIFF = BUILD / "bin" / "convtrace-diff"
-MADE_BY = ("train.py", "training.py", "models.py", "held_out.py", "held_out_2.py", "held_out_3.py", "held_out_4.py", "layers.py", "faults.py")
+MADE_BY = ("train.py", "training.py", "models.py", *(path.name for path in sorted(HERE.glob("held_out*.py"))), "layers.py", "faults.py")
 
 
 def fingerprint():
