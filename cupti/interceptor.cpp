@@ -9,15 +9,15 @@
 #include <new>
 #include <set>
 
-#include "cupti/callback_observer.h"
-#include "cupti/context_scope.h"
-#include "cupti/cuda_state.h"
-#include "cupti/gate.h"
-#include "cupti/graph_replay.h"
+#include "cupti/observe/callback_observer.h"
+#include "cupti/driver/context_scope.h"
+#include "cupti/gate/cuda_state.h"
+#include "cupti/gate/gate.h"
+#include "cupti/gate/graph_replay.h"
 #include "cupti/memory_gate.h"
-#include "cupti/own_calls.h"
-#include "cupti/sampler.h"
-#include "cupti/subscriber.h"
+#include "cupti/driver/own_calls.h"
+#include "cupti/gate/sampler.h"
+#include "cupti/observe/subscriber.h"
 #include "format/base/log.h"
 
 namespace convtrace::cupti {

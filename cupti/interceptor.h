@@ -4,7 +4,7 @@
 /// statistics on the device. No CUDA type appears here, so that nothing outside cupti/ needs its
 /// headers.
 ///
-/// Place:    interposer/engine owns one; the stub's wrappers reach the launch functions through the
+/// Place:    interposer/core owns one; the stub's wrappers reach the launch functions through the
 /// hooks table. Threads:  start and stop from one thread; everything else from any thread. Errors:
 /// a part that is missing (no CUPTI, another subscriber) is reported once, as a log line and a
 /// Diagnostic, and
@@ -19,13 +19,13 @@
 #include <utility>
 #include <vector>
 
-#include "cupti/address_map.h"
+#include "cupti/memory/address_map.h"
 #include "cupti/hooks_v1.h"
-#include "cupti/output_learner.h"
-#include "cupti/stats/tensor_view.h"
-#include "cupti/value_sink.h"
-#include "format/definitions.h"
-#include "format/event_sink.h"
+#include "cupti/kernels/output_learner.h"
+#include "cupti/stats/tile/tensor_view.h"
+#include "cupti/values/value_sink.h"
+#include "format/model/definitions.h"
+#include "format/model/event_sink.h"
 #include "format/settings/rule_book.h"
 
 namespace convtrace::cupti {

@@ -1,8 +1,8 @@
 #include "cupti/memory_gate.h"
 
-#include "cupti/own_calls.h"
-#include "cupti/report.h"
-#include "cupti/sampler.h"
+#include "cupti/driver/own_calls.h"
+#include "cupti/driver/report.h"
+#include "cupti/gate/sampler.h"
 
 namespace convtrace::cupti {
 namespace {

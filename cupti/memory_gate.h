@@ -9,8 +9,8 @@
 
 #include <cstdint>
 
-#include "cupti/callback_observer.h"
-#include "cupti/cuda_state.h"
+#include "cupti/observe/callback_observer.h"
+#include "cupti/gate/cuda_state.h"
 #include "cupti/hooks_v1.h"
 
 namespace convtrace::cupti {

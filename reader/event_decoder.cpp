@@ -8,7 +8,7 @@
 #include <cstring>
 #include <utility>
 
-#include "format/layout.h"
+#include "format/file/layout.h"
 #include "reader/columns/launch_rows.h"
 #include "reader/columns/memory_rows.h"
 #include "reader/columns/op_rows.h"

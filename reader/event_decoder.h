@@ -2,7 +2,7 @@
 /// @file event_decoder.h
 /// The events of one EVENTS payload, in seq order, a few at a time.
 ///
-/// Place:    trace_reader.cpp; format/event_encoder.h is its mirror.
+/// Place:    trace_reader.cpp; format/file/event_encoder.h is its mirror.
 /// Threads:  one owner thread.
 /// Errors:   load() verifies everything, so next() cannot fail on a hostile payload.
 /// Source:   format/FORMAT.md section 6.
@@ -13,9 +13,9 @@
 
 #include "format/base/bytes.h"
 #include "format/base/status.h"
-#include "format/events.h"
-#include "format/step_sums.h"
-#include "reader/definition_check.h"
+#include "format/model/events.h"
+#include "format/file/columns/step_sums.h"
+#include "reader/columns/definition_check.h"
 #include "reader/kind_set.h"
 
 namespace convtrace::reader {

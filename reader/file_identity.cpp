@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "format/record_codec.h"
+#include "format/file/record_codec.h"
 #include "reader/record_scanner.h"
 
 namespace convtrace::reader {

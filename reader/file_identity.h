@@ -7,7 +7,7 @@
 
 #include <optional>
 
-#include "format/layout.h"
+#include "format/file/layout.h"
 #include "reader/byte_source.h"
 
 namespace convtrace::reader {

@@ -8,7 +8,7 @@
 #include <type_traits>
 #include <variant>
 
-#include "format/events.h"
+#include "format/model/events.h"
 
 namespace convtrace::reader {
 

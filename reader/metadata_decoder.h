@@ -2,7 +2,7 @@
 /// @file metadata_decoder.h
 /// Payloads of META, DEFS and SUMS records, verified.
 ///
-/// Place:    trace_reader.cpp; format/metadata_encoder.h is its mirror.
+/// Place:    trace_reader.cpp; format/file/metadata_encoder.h is its mirror.
 /// Errors:   kCorrupt, kLimitExceeded; what was decoded before a bad definition stays.
 /// Source:   format/FORMAT.md sections 4, 5 and 6.7.
 
@@ -10,9 +10,9 @@
 
 #include "format/base/bytes.h"
 #include "format/base/status.h"
-#include "format/definitions.h"
-#include "format/meta.h"
-#include "format/step_sums.h"
+#include "format/model/definitions.h"
+#include "format/model/meta.h"
+#include "format/file/columns/step_sums.h"
 
 namespace convtrace::reader {
 

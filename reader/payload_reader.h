@@ -7,8 +7,8 @@
 
 #include <optional>
 
-#include "format/compressor.h"
-#include "format/record_codec.h"
+#include "format/base/compressor.h"
+#include "format/file/record_codec.h"
 #include "reader/byte_source.h"
 
 namespace convtrace::reader {

@@ -12,7 +12,7 @@
 
 #include <optional>
 
-#include "format/record_codec.h"
+#include "format/file/record_codec.h"
 #include "reader/byte_source.h"
 #include "reader/problem.h"
 

@@ -15,7 +15,7 @@
 #include <span>
 #include <vector>
 
-#include "format/snapshot/part_decoder.h"
+#include "format/values/part_decoder.h"
 #include "reader/payload_reader.h"
 
 namespace convtrace::reader {

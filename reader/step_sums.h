@@ -10,7 +10,7 @@
 
 #include <vector>
 
-#include "format/step_sums.h"
+#include "format/file/columns/step_sums.h"
 #include "reader/trace_container.h"
 
 namespace convtrace::reader {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <string>
 
-#include "reader/definition_check.h"
+#include "reader/columns/definition_check.h"
 #include "reader/event_decoder.h"
 #include "reader/file_identity.h"
 #include "reader/metadata_decoder.h"

@@ -12,11 +12,11 @@
 #include <memory>
 #include <vector>
 
-#include "format/definitions.h"
-#include "format/layout.h"
-#include "format/meta.h"
+#include "format/model/definitions.h"
+#include "format/file/layout.h"
+#include "format/model/meta.h"
 #include "reader/byte_source.h"
-#include "reader/definition_check.h"
+#include "reader/columns/definition_check.h"
 #include "reader/problem.h"
 
 namespace convtrace::reader {

@@ -8,7 +8,7 @@
 
 #include <vector>
 
-#include "format/layout.h"
+#include "format/file/layout.h"
 #include "reader/byte_source.h"
 #include "reader/payload_reader.h"
 #include "reader/problem.h"

@@ -15,7 +15,7 @@
 #include <string>
 #include <vector>
 
-#include "format/events.h"
+#include "format/model/events.h"
 #include "reader/kind_set.h"
 #include "reader/trace_container.h"
 

@@ -73,14 +73,14 @@ def self_test():
     cases = {
         "format/a.h": ('#include "reader/b.h"\n', 1),
         "reader/a.h": ('#include "cupti/b.h"\n#include "reader/c.h"\n', 1),
-        "tools/a.h": ('#include "interposer/engine/x.h"\n', 1),
+        "tools/a.h": ('#include "interposer/core/x.h"\n', 1),
         "reader/b.h": ('#include "near.h"\n', 1),
         "reader/c.cpp": ("#include <cuda.h>\n", 1),
         "cupti/a.cpp": ('#include <cuda.h>\n#include <cupti.h>\n#include "format/a.h"\n', 0),
         "cupti/b.cpp": ("void f() { abort(); }\n", 1),
         "interposer/a.cpp": ('// never exit(1)\nconst char* s = "throw";\nint fprintf(int);\n', 0),
         "format/b.cpp": ("#include <iostream>\nvoid g() { std::cout << 1; throw 1; }\n", 3),
-        "tests/a.cpp": ('#include "interposer/engine/x.h"\nvoid f() { abort(); }\n', 0),
+        "tests/a.cpp": ('#include "interposer/core/x.h"\nvoid f() { abort(); }\n', 0),
     }
     failed = 0
     for name, (text, expected) in cases.items():

@@ -3,7 +3,7 @@
 #include <cstring>
 
 #include "cupti/stats/finalize.h"
-#include "cupti/stats/narrow_sums.h"
+#include "cupti/stats/tile/narrow_sums.h"
 
 namespace convtrace::stats {
 

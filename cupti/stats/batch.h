@@ -2,12 +2,12 @@
 /// @file batch.h
 /// The host's side of device_layout.h: filling a launch's parameter and reading its results.
 ///
-/// Place:    cupti/device_stats.cpp. Makes no CUDA call.
+/// Place:    cupti/values/device_stats.cpp. Makes no CUDA call.
 /// Threads:  not thread-safe; one launch at a time.
 
 #include "cupti/stats/compute.h"
-#include "cupti/stats/device_layout.h"
-#include "cupti/stats/layout.h"
+#include "cupti/stats/kernels/device_layout.h"
+#include "cupti/stats/tile/layout.h"
 
 namespace convtrace::stats {
 

@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <atomic>
 
-#include "cupti/stats/cpu_tile.h"
-#include "cupti/stats/helper_threads.h"
-#include "cupti/stats/host_fp.h"
-#include "cupti/stats/layout.h"
+#include "cupti/stats/cpu/cpu_tile.h"
+#include "cupti/stats/cpu/helper_threads.h"
+#include "cupti/stats/cpu/host_fp.h"
+#include "cupti/stats/tile/layout.h"
 #include "cupti/stats/stats.h"
 
 namespace convtrace::stats {

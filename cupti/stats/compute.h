@@ -10,10 +10,10 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "cupti/stats/tensor_view.h"
-#include "cupti/stats/tiling.h"
+#include "cupti/stats/tile/tensor_view.h"
+#include "cupti/stats/tile/tiling.h"
 #include "format/base/status.h"
-#include "format/stats.h"
+#include "format/model/stats.h"
 
 namespace convtrace::stats {
 

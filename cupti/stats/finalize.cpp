@@ -5,8 +5,8 @@
 #include <cmath>
 #include <limits>
 
-#include "cupti/stats/hash.h"
-#include "cupti/stats/sketch.h"
+#include "cupti/stats/tile/hash.h"
+#include "cupti/stats/tile/sketch.h"
 
 namespace convtrace::stats {
 namespace {

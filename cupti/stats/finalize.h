@@ -3,10 +3,10 @@
 /// From a tensor's Partial to the numbers that are stored: divisions and square roots, on the host
 /// alone.
 
-#include "cupti/stats/partial.h"
-#include "cupti/stats/tiling.h"
-#include "format/dtype.h"
-#include "format/stats.h"
+#include "cupti/stats/tile/partial.h"
+#include "cupti/stats/tile/tiling.h"
+#include "format/model/dtype.h"
+#include "format/model/stats.h"
 
 namespace convtrace::stats {
 

@@ -22,11 +22,11 @@
 ///
 /// Source:   docs/design.md "Statistics".
 
-#include "cupti/stats/accumulator.h"
-#include "cupti/stats/arith.h"
-#include "cupti/stats/dtype_decode.h"
+#include "cupti/stats/tile/accumulator.h"
+#include "cupti/stats/tile/arith.h"
+#include "cupti/stats/tile/dtype_decode.h"
 #include "cupti/stats/finalize.h"
-#include "cupti/stats/hash.h"
-#include "cupti/stats/partial.h"
-#include "cupti/stats/sketch.h"
-#include "cupti/stats/tiling.h"
+#include "cupti/stats/tile/hash.h"
+#include "cupti/stats/tile/partial.h"
+#include "cupti/stats/tile/sketch.h"
+#include "cupti/stats/tile/tiling.h"

@@ -7,7 +7,7 @@
 /// Rate:     of more than 100 lines in 10 s only errors are written; the next line counts the rest.
 /// Form:     `convtrace[pid] W site: what happened; the effect; what to do`. Never stdout.
 
-#include "format/events.h"
+#include "format/model/events.h"
 
 namespace convtrace {
 

@@ -12,8 +12,8 @@
 #include <string_view>
 #include <vector>
 
-#include "format/dtype.h"
-#include "format/events.h"
+#include "format/model/dtype.h"
+#include "format/model/events.h"
 #include "format/settings/pattern.h"
 #include "format/settings/step_set.h"
 

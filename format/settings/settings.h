@@ -17,7 +17,7 @@
 #include <string_view>
 #include <vector>
 
-#include "format/events.h"
+#include "format/model/events.h"
 #include "format/settings/setting_values.h"
 #include "format/settings/step_set.h"
 

@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "format/events.h"
+#include "format/model/events.h"
 
 namespace convtrace::reader {
 

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "format/layout.h"
+#include "format/file/layout.h"
 #include "reader/columns/enums.h"
 
 namespace convtrace::reader {

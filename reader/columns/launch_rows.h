@@ -2,7 +2,7 @@
 /// @file launch_rows.h
 /// The launches of a chunk, one after another.
 ///
-/// Place:    event_decoder.cpp; format/columns/launch_columns.h is its mirror.
+/// Place:    event_decoder.cpp; format/file/columns/launch_columns.h is its mirror.
 /// Errors:   bind() finds everything that can be wrong with a hostile chunk.
 /// Memory:   32 bytes an operand, at most kMaxChunkOperands.
 /// Source:   format/FORMAT.md section 6.3.
@@ -11,9 +11,9 @@
 #include <span>
 #include <vector>
 
-#include "format/events.h"
+#include "format/model/events.h"
 #include "reader/columns/row_table.h"
-#include "reader/definition_check.h"
+#include "reader/columns/definition_check.h"
 
 namespace convtrace::reader {
 

@@ -2,16 +2,16 @@
 /// @file memory_rows.h
 /// The allocations, or frees, or other writes to memory, of a chunk, one after another.
 ///
-/// Place:    event_decoder.cpp; format/columns/memory_columns.h is its mirror.
+/// Place:    event_decoder.cpp; format/file/columns/memory_columns.h is its mirror.
 /// Errors:   bind() finds everything that can be wrong with a hostile chunk.
 /// Source:   format/FORMAT.md section 6.5.
 
 #include <algorithm>
 #include <vector>
 
-#include "format/events.h"
+#include "format/model/events.h"
 #include "reader/columns/row_table.h"
-#include "reader/definition_check.h"
+#include "reader/columns/definition_check.h"
 
 namespace convtrace::reader {
 

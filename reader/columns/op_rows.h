@@ -2,7 +2,7 @@
 /// @file op_rows.h
 /// The tagged ops of a chunk, one event after another.
 ///
-/// Place:    event_decoder.cpp; format/columns/op_columns.h is its mirror.
+/// Place:    event_decoder.cpp; format/file/columns/op_columns.h is its mirror.
 /// Errors:   bind() finds everything that can be wrong with a hostile chunk.
 /// Source:   format/FORMAT.md section 6.5.
 

@@ -3,7 +3,7 @@
 /// A packed column of a verified chunk, read once from its first row to its last: in blocks of rows
 /// by read(), or from one row that is stored to the next, the others being zero, by the rest.
 ///
-/// Place:    the rows of reader/columns/; format/columns/packed_column.h is its mirror.
+/// Place:    the rows of reader/columns/; format/file/columns/packed_column.h is its mirror.
 /// Errors:   bind() finds everything that can be wrong.
 /// Source:   format/FORMAT.md section 6.1.
 

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "format/definitions.h"
+#include "format/model/definitions.h"
 #include "reader/columns/enums.h"
 #include "reader/columns/text_budget.h"
 

@@ -2,12 +2,12 @@
 /// @file rare_rows.h
 /// Events that are tables of their own.
 ///
-/// Place:    event_decoder.cpp; format/columns/rare_tables.h is its mirror.
+/// Place:    event_decoder.cpp; format/file/columns/rare_tables.h is its mirror.
 /// Source:   format/FORMAT.md section 6.6.
 
-#include "format/events.h"
+#include "format/model/events.h"
 #include "format/schema/chunk_generated.h"
-#include "reader/definition_check.h"
+#include "reader/columns/definition_check.h"
 
 namespace convtrace::reader {
 

@@ -2,7 +2,7 @@
 /// @file row_table.h
 /// The rows of one event kind, put together again from signatures and differences.
 ///
-/// Place:    the rows of reader/columns/; format/columns/row_columns.h is its mirror.
+/// Place:    the rows of reader/columns/; format/file/columns/row_columns.h is its mirror.
 /// Errors:   bind functions find everything that can be wrong with a hostile chunk.
 /// Source:   format/FORMAT.md section 6.2.
 

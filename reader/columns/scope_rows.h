@@ -2,7 +2,7 @@
 /// @file scope_rows.h
 /// The scope events of a chunk, one after another.
 ///
-/// Place:    event_decoder.cpp; format/columns/scope_columns.h is its mirror.
+/// Place:    event_decoder.cpp; format/file/columns/scope_columns.h is its mirror.
 /// Source:   format/FORMAT.md section 6.5.
 
 #include "reader/columns/signature_rows.h"

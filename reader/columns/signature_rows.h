@@ -8,10 +8,10 @@
 #include <algorithm>
 #include <vector>
 
-#include "format/events.h"
+#include "format/model/events.h"
 #include "reader/columns/enums.h"
 #include "reader/columns/row_table.h"
-#include "reader/definition_check.h"
+#include "reader/columns/definition_check.h"
 
 namespace convtrace::reader {
 

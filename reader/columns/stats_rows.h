@@ -2,7 +2,7 @@
 /// @file stats_rows.h
 /// The tensor statistics of a chunk, one after another.
 ///
-/// Place:    event_decoder.cpp; format/columns/stats_columns.h is its mirror.
+/// Place:    event_decoder.cpp; format/file/columns/stats_columns.h is its mirror.
 /// Errors:   bind() finds everything that can be wrong with a hostile chunk.
 /// Source:   format/FORMAT.md section 6.4.
 
@@ -10,10 +10,10 @@
 #include <span>
 #include <vector>
 
-#include "format/events.h"
-#include "format/stats_words.h"
+#include "format/model/events.h"
+#include "format/file/columns/stats_words.h"
 #include "reader/columns/row_table.h"
-#include "reader/definition_check.h"
+#include "reader/columns/definition_check.h"
 
 namespace convtrace::reader {
 

@@ -1,6 +1,6 @@
 #include "reader/columns/sums_rows.h"
 
-#include "format/layout.h"
+#include "format/file/layout.h"
 
 namespace convtrace::reader {
 namespace {

@@ -5,7 +5,7 @@
 /// Source:   format/FORMAT.md section 9.
 
 #include "format/base/bytes.h"
-#include "format/layout.h"
+#include "format/file/layout.h"
 #include "format/schema/chunk_generated.h"
 
 namespace convtrace::reader {

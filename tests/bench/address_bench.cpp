@@ -19,7 +19,7 @@
 #include <string_view>
 #include <vector>
 
-#include "cupti/address_map.h"
+#include "cupti/memory/address_map.h"
 #include "tests/bench/rows.h"
 
 namespace {

@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "format/judge/trace_judge.h"
+#include "format/findings/trace_judge.h"
 #include "tests/bench/rows.h"
 
 namespace {

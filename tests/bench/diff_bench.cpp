@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "tests/bench/rows.h"
-#include "tools/diff/compare.h"
+#include "tools/diff/compare/compare.h"
 
 namespace {
 

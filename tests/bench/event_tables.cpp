@@ -3,7 +3,7 @@
 #include <cstdlib>
 
 #include "format/base/checksum.h"
-#include "format/layout.h"
+#include "format/file/layout.h"
 
 namespace convtrace::bench {
 

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "flatbuffers/flatbuffers.h"
-#include "format/compressor.h"
-#include "format/events.h"
+#include "format/base/compressor.h"
+#include "format/model/events.h"
 #include "tests/bench/generated/event_tables_generated.h"
 
 namespace convtrace::bench {

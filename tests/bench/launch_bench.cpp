@@ -25,10 +25,10 @@
 #include <vector>
 
 #include "cupti/hooks_v1.h"
-#include "interposer/engine/arming.h"
-#include "interposer/engine/engine.h"
-#include "interposer/engine/event_pack.h"
-#include "interposer/engine/event_queue.h"
+#include "interposer/core/arming.h"
+#include "interposer/core/engine.h"
+#include "interposer/core/queue/event_pack.h"
+#include "interposer/core/queue/event_queue.h"
 #include "tests/bench/rows.h"
 #include "tests/fakecuda/fakecuda.h"
 #include "tests/support/temp_dir.h"

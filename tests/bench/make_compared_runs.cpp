@@ -19,8 +19,8 @@
 #include <string>
 #include <vector>
 
-#include "format/sink/file_sink.h"
-#include "format/trace_writer.h"
+#include "format/file/file_sink.h"
+#include "format/file/trace_writer.h"
 #include "tests/bench/training_steps.h"
 
 namespace {

@@ -14,8 +14,8 @@
 #include <string_view>
 #include <vector>
 
-#include "format/sink/file_sink.h"
-#include "format/trace_writer.h"
+#include "format/file/file_sink.h"
+#include "format/file/trace_writer.h"
 #include "reader/payload_reader.h"
 #include "reader/trace_container.h"
 #include "tests/bench/rows.h"

@@ -1,8 +1,8 @@
 // What a sketch costs in a kernel that reads its elements once: the loop over rows of a tile, with
 // and without it, for kernel_report.py to count the instructions of. Its sums have the order of
-// cupti/stats/sketch.h. It is compiled, never run.
+// cupti/stats/tile/sketch.h. It is compiled, never run.
 
-#include "cupti/stats/sketch.h"
+#include "cupti/stats/tile/sketch.h"
 
 namespace convtrace::stats {
 namespace {

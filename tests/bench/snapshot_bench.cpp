@@ -11,9 +11,9 @@
 #include <random>
 #include <string_view>
 
-#include "format/snapshot/part_decoder.h"
-#include "format/snapshot/part_encoder.h"
-#include "format/snapshot/planes.h"
+#include "format/values/part_decoder.h"
+#include "format/values/part_encoder.h"
+#include "format/values/planes.h"
 #include "tests/bench/rows.h"
 
 namespace {

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "cupti/stats/compute.h"
-#include "cupti/stats/helper_threads.h"
+#include "cupti/stats/cpu/helper_threads.h"
 #include "tests/bench/rows.h"
 
 namespace {

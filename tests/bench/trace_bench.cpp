@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "format/base/checksum.h"
-#include "format/trace_writer.h"
+#include "format/file/trace_writer.h"
 #include "reader/event_decoder.h"
 #include "reader/payload_reader.h"
 #include "reader/trace_container.h"

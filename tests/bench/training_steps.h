@@ -13,8 +13,8 @@
 #include <random>
 #include <vector>
 
-#include "format/definitions.h"
-#include "format/events.h"
+#include "format/model/definitions.h"
+#include "format/model/events.h"
 
 namespace convtrace::bench {
 

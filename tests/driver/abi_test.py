@@ -35,7 +35,7 @@ class CallbacksTestCase(stage.DriverTestCase):
 class FunctionsTestCase(stage.DriverTestCase):
     @stage.on_each_driver
     def test_the_driver_has_what_the_engine_calls(self, driver):
-        rows = (stage.ROOT / "cupti/api.h").read_text().replace("\\\n", " ")
+        rows = (stage.ROOT / "cupti/driver/api.h").read_text().replace("\\\n", " ")
         needed = re.findall(r'X\((\w+), \w+,\s+"(\w+)",\s+(true|false)\)', rows)
         self.assertGreater(len(needed), 30)
         library = stage.library(driver)

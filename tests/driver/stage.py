@@ -78,7 +78,7 @@ def run_python(script, *arguments, **options):
 def gated(memory):
     """@param memory  with those that are wrapped for poison and quarantine alone.
     @return the names of the gate's wrappers."""
-    text = (ROOT / "interposer/stub/gate.h").read_text()
+    text = (ROOT / "interposer/preload/gate.h").read_text()
     marks = ("#define CONVTRACE_GATED_FUNCTIONS", "#define CONVTRACE_MEMORY_FUNCTIONS", "enum convtrace_gated")
     start, memory_start, end = (text.index(mark) for mark in marks)
     return set(re.findall(r" X\((\w+)\)", text[start:end if memory else memory_start]))

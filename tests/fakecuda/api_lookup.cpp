@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <string_view>
 
-#include "cupti/elf_symbols.h"
+#include "cupti/driver/elf_symbols.h"
 #include "tests/fakecuda/driver.h"
 
 namespace {

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "format/base/checksum.h"
-#include "format/snapshot/part_decoder.h"
+#include "format/values/part_decoder.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace convtrace;

@@ -9,7 +9,7 @@
 #include "tests/fuzz/seal_records.h"
 #include "tests/support/describe.h"
 #include "tests/support/memory_sink.h"
-#include "tools/convtrace/recovery.h"
+#include "tools/cli/rewrite/recovery.h"
 
 namespace convtrace {
 namespace {

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "format/base/checksum.h"
-#include "format/record_codec.h"
+#include "format/file/record_codec.h"
 #include "reader/trace_reader.h"
 #include "tests/support/describe.h"
 #include "tests/support/memory_sink.h"

@@ -6,7 +6,7 @@
 #include <fstream>
 #include <string>
 
-#include "format/record_codec.h"
+#include "format/file/record_codec.h"
 #include "reader/payload_reader.h"
 #include "reader/record_scanner.h"
 #include "reader/trace_container.h"

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "reader/definition_check.h"
+#include "reader/columns/definition_check.h"
 #include "reader/metadata_decoder.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <cstdlib>
 
-#include "format/record_writer.h"
+#include "format/file/record_writer.h"
 #include "reader/record_scanner.h"
 #include "tests/fuzz/seal_records.h"
 #include "tests/support/memory_sink.h"

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "format/base/checksum.h"
-#include "format/record_codec.h"
+#include "format/file/record_codec.h"
 
 namespace convtrace::test {
 

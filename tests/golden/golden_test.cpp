@@ -5,8 +5,8 @@
 #include <sstream>
 
 #include "format/base/checksum.h"
-#include "format/record_codec.h"
-#include "format/snapshot/blob.h"
+#include "format/file/record_codec.h"
+#include "format/values/blob.h"
 #include "reader/payload_reader.h"
 #include "reader/record_scanner.h"
 #include "reader/snapshots.h"

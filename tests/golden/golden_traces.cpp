@@ -6,7 +6,7 @@
 #include "reader/trace_reader.h"
 #include "tests/support/describe.h"
 #include "tests/support/trace_builder.h"
-#include "tools/convtrace/record_json.h"
+#include "tools/cli/base/record_json.h"
 
 namespace convtrace::test {
 namespace {

@@ -1,6 +1,6 @@
 #include <algorithm>
 
-#include "format/events.h"
+#include "format/model/events.h"
 #include "tests/integration/cuda_run.h"
 
 // Beside tools that want the same, and with a CUPTI that fails.

@@ -1,5 +1,5 @@
 """A recording engine: decodes every message that the observer sends, so that tests can look at
-them. It has the functions of interposer/engine/observer_abi.h and stands in for the ctypes library.
+them. It has the functions of interposer/abi/observer_abi.h and stands in for the ctypes library.
 """
 import ctypes
 import os

@@ -9,7 +9,7 @@
 
 #include <string>
 
-#include "format/events.h"
+#include "format/model/events.h"
 
 namespace convtrace::test {
 

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "format/definitions.h"
-#include "format/events.h"
+#include "format/model/definitions.h"
+#include "format/model/events.h"
 
 namespace convtrace::test {
 

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "format/base/bytes.h"
-#include "format/sink.h"
+#include "format/file/sink.h"
 
 namespace convtrace::test {
 

@@ -1,6 +1,6 @@
 #pragma once
 /// @file observer_messages.h
-/// Batches of observer messages (interposer/engine/observer_abi.h) in a few lines, for tests of the
+/// Batches of observer messages (interposer/abi/observer_abi.h) in a few lines, for tests of the
 /// engine that need no Python.
 
 #include <cstddef>
@@ -9,9 +9,9 @@
 #include <span>
 #include <vector>
 
-#include "format/dtype.h"
-#include "format/events.h"
-#include "interposer/engine/observer_abi.h"
+#include "format/model/dtype.h"
+#include "format/model/events.h"
+#include "interposer/abi/observer_abi.h"
 
 namespace convtrace::test {
 

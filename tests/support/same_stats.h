@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <cstring>
 
-#include "format/stats.h"
+#include "format/model/stats.h"
 
 namespace convtrace::test {
 

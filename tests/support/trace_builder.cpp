@@ -7,8 +7,8 @@
 
 #include "format/base/bytes.h"
 #include "format/base/checksum.h"
-#include "format/sink/file_sink.h"
-#include "format/trace_writer.h"
+#include "format/file/file_sink.h"
+#include "format/file/trace_writer.h"
 
 namespace convtrace::test {
 

@@ -20,11 +20,11 @@
 #include <utility>
 #include <vector>
 
-#include "format/definitions.h"
-#include "format/events.h"
-#include "format/meta.h"
-#include "format/sink.h"
-#include "format/snapshot/part_encoder.h"
+#include "format/model/definitions.h"
+#include "format/model/events.h"
+#include "format/model/meta.h"
+#include "format/file/sink.h"
+#include "format/values/part_encoder.h"
 
 namespace convtrace::test {
 

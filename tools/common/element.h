@@ -3,15 +3,15 @@
 /// Reads stored numbers of any dtype as doubles, for showing and comparing them.
 ///
 /// Threads:  pure functions. Integers beyond 2^53 are rounded: exact comparison uses the hash.
-/// Source:   format/stats.h for how Scalar and WideScalar are to be read.
+/// Source:   format/model/stats.h for how Scalar and WideScalar are to be read.
 
 #include <cstddef>
 #include <cstdint>
 #include <span>
 #include <vector>
 
-#include "format/dtype.h"
-#include "format/stats.h"
+#include "format/model/dtype.h"
+#include "format/model/stats.h"
 
 namespace convtrace::tools {
 

@@ -10,7 +10,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "format/events.h"
+#include "format/model/events.h"
 
 namespace convtrace::tools {
 

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "format/events.h"
+#include "format/model/events.h"
 
 namespace convtrace::tools {
 

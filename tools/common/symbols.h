@@ -18,7 +18,7 @@
 #include <string_view>
 #include <vector>
 
-#include "format/meta.h"
+#include "format/model/meta.h"
 
 namespace convtrace::tools {
 

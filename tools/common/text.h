@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "format/base/status.h"
-#include "format/definitions.h"
-#include "format/events.h"
+#include "format/model/definitions.h"
+#include "format/model/events.h"
 
 namespace convtrace::tools {
 

@@ -4,7 +4,7 @@
 
 #include <ostream>
 
-#include "tools/diff/text_layout.h"
+#include "tools/diff/report/text_layout.h"
 
 namespace convtrace::diff {
 

@@ -9,7 +9,7 @@
 
 #include "tools/common/exit_code.h"
 #include "tools/diff/command.h"
-#include "tools/diff/outputs.h"
+#include "tools/diff/report/outputs.h"
 
 namespace {
 

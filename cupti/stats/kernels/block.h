@@ -7,10 +7,10 @@
 
 #include <cstdint>
 
-#include "cupti/stats/device_layout.h"
+#include "cupti/stats/kernels/device_layout.h"
 #include "cupti/stats/kernels/tensor_source.h"
-#include "cupti/stats/sketch.h"
-#include "cupti/stats/thread_tile.h"
+#include "cupti/stats/tile/sketch.h"
+#include "cupti/stats/tile/thread_tile.h"
 
 namespace convtrace::stats {
 

@@ -2,7 +2,7 @@
 
 #include <atomic>
 
-#include "cupti/stats/host_fp.h"
+#include "cupti/stats/cpu/host_fp.h"
 #include "cupti/stats/kernels/block.h"
 
 namespace convtrace::stats {

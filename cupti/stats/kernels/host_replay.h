@@ -11,7 +11,7 @@
 #include <functional>
 #include <span>
 
-#include "cupti/stats/device_layout.h"
+#include "cupti/stats/kernels/device_layout.h"
 
 namespace convtrace::stats {
 

@@ -7,9 +7,9 @@
 
 #include <cstdint>
 
-#include "cupti/stats/device_layout.h"
-#include "cupti/stats/group.h"
-#include "cupti/stats/tiling.h"
+#include "cupti/stats/kernels/device_layout.h"
+#include "cupti/stats/tile/group.h"
+#include "cupti/stats/tile/tiling.h"
 
 namespace convtrace::stats {
 

@@ -1,4 +1,4 @@
-"""The C interface of the engine (interposer/engine/observer_abi.h): functions, enumerations and
+"""The C interface of the engine (interposer/abi/observer_abi.h): functions, enumerations and
 messages. tests/python/abi_test.py compares every constant and offset here with that header.
 
 A hook packs all it has to say into its thread's Batch and makes one call. Texts go over once and
@@ -13,7 +13,7 @@ ABI = 1
 TENSOR, SCOPE, STEP, OP, OP_STACK, STORAGE_DEAD, FACT, LOSS, DIAGNOSTIC, OP_BEGIN, TENSOR_STACK = range(1, 12)
 EVENT_FACT, SPENT = 12, 13
 
-# format/events.h
+# format/model/events.h
 FORWARD, DATA, LOSS_PHASE, BACKWARD, OPTIMIZER, RECOMPUTE, COMMUNICATION, EVALUATION = range(8)
 HASH, STATS = 0, 1
 NO_PADDING = (0, 0)

@@ -12,7 +12,7 @@ INDICES = (0, "input")  # the name of an embedding's input, as modules.py has it
 # replaced, since torch.nn.functional's own are known to Dynamo, torch.jit and torch.fx by identity.
 _LOSSES = ("cross_entropy_loss", "nll_loss_nd")
 _TARGET, _IGNORED = 1, 4  # positions of their arguments
-_INTEGERS = range(7, 15)  # of format/dtype.h
+_INTEGERS = range(7, 15)  # of format/model/dtype.h
 
 
 def index_of(module):

@@ -14,7 +14,7 @@ _MAX_TEXT, _MAX_ITEMS = 80, 16
 _MAX_ATTRIBUTES = 2000  # characters of all
 # Of the module's life, not of its making: an evaluation pass changes it.
 _STATE = "training"
-_FLOATS = {1: ctypes.c_double, 2: ctypes.c_float}  # by format/dtype.h
+_FLOATS = {1: ctypes.c_double, 2: ctypes.c_float}  # by format/model/dtype.h
 _OWN_FOLDER = os.path.dirname(os.path.abspath(__file__)) + os.sep
 
 

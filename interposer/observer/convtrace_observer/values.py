@@ -12,7 +12,7 @@ from . import engine
 
 CPU, CUDA = 0, 1
 
-# Names of torch.dtype to values of format/dtype.h.
+# Names of torch.dtype to values of format/model/dtype.h.
 _DTYPES = {
     "float64": 1, "float32": 2, "float16": 3, "bfloat16": 4, "float8_e4m3fn": 5, "float8_e5m2": 6,
     "int8": 7, "uint8": 8, "int16": 9, "uint16": 10, "int32": 11, "uint32": 12, "int64": 13,

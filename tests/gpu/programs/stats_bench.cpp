@@ -19,7 +19,7 @@
 #include <random>
 #include <vector>
 
-#include "cupti/device_stats.h"
+#include "cupti/values/device_stats.h"
 #include "tests/bench/rows.h"
 #include "tests/gpu/programs/baselines.h"
 

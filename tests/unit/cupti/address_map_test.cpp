@@ -1,4 +1,4 @@
-#include "cupti/address_map.h"
+#include "cupti/memory/address_map.h"
 
 #include "tests/support/catch.h"
 

@@ -6,7 +6,7 @@
 #include <thread>
 #include <vector>
 
-#include "cupti/address_map.h"
+#include "cupti/memory/address_map.h"
 #include "tests/support/catch.h"
 
 namespace convtrace::cupti {

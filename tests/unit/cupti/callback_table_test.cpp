@@ -1,4 +1,4 @@
-#include "cupti/callback_table.h"
+#include "cupti/calls/callback_table.h"
 
 #include <set>
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <type_traits>
 
-#include "cupti/callback_table.h"
+#include "cupti/calls/callback_table.h"
 
 namespace convtrace::cupti {
 

@@ -7,7 +7,7 @@
 #include <variant>
 #include <vector>
 
-#include "format/event_sink.h"
+#include "format/model/event_sink.h"
 
 namespace convtrace::cupti {
 

@@ -1,4 +1,4 @@
-#include "cupti/context_table.h"
+#include "cupti/driver/context_table.h"
 
 #include <optional>
 

@@ -1,4 +1,4 @@
-#include "cupti/copy_decoder.h"
+#include "cupti/calls/copy_decoder.h"
 
 #include <cupti.h>
 

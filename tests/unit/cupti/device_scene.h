@@ -8,7 +8,7 @@
 #include <random>
 #include <vector>
 
-#include "cupti/device_stats.h"
+#include "cupti/values/device_stats.h"
 #include "cupti/stats/compute.h"
 #include "tests/support/catch.h"
 #include "tests/unit/cupti/collecting_sink.h"

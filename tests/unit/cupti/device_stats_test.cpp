@@ -1,10 +1,10 @@
-#include "cupti/device_stats.h"
+#include "cupti/values/device_stats.h"
 
 #include <array>
 #include <cstring>
 #include <thread>
 
-#include "cupti/kept_memory.h"
+#include "cupti/memory/kept_memory.h"
 #include "tests/support/same_stats.h"
 #include "tests/unit/cupti/device_scene.h"
 #include "tests/unit/cupti/stats/named_views.h"

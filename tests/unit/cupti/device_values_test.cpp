@@ -1,4 +1,4 @@
-#include "cupti/device_values.h"
+#include "cupti/values/device_values.h"
 
 #include <future>
 #include <map>

@@ -1,4 +1,4 @@
-#include "cupti/elf_symbols.h"
+#include "cupti/driver/elf_symbols.h"
 
 #include <dlfcn.h>
 

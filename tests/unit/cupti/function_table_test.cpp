@@ -1,4 +1,4 @@
-#include "cupti/function_table.h"
+#include "cupti/kernels/function_table.h"
 
 #include <atomic>
 #include <string>

@@ -1,7 +1,7 @@
 // KeptMemory over the fake driver, in one process: what the integration tests cannot show, and what
 // sanitizers look at.
 
-#include "cupti/kept_memory.h"
+#include "cupti/memory/kept_memory.h"
 
 #include <cuda.h>
 
@@ -10,7 +10,7 @@
 #include <thread>
 #include <vector>
 
-#include "cupti/api.h"
+#include "cupti/driver/api.h"
 #include "tests/support/catch.h"
 
 namespace convtrace::cupti {

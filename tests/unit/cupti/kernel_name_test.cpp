@@ -1,4 +1,4 @@
-#include "cupti/kernel_name.h"
+#include "cupti/kernels/kernel_name.h"
 
 #include "tests/support/catch.h"
 

@@ -1,4 +1,4 @@
-#include "cupti/launch_decoder.h"
+#include "cupti/calls/launch_decoder.h"
 
 #include <cupti.h>
 

@@ -1,4 +1,4 @@
-#include "cupti/memory_recorder.h"
+#include "cupti/observe/memory_recorder.h"
 
 #include <vector>
 

@@ -1,4 +1,4 @@
-#include "cupti/operands.h"
+#include "cupti/kernels/operands.h"
 
 #include <array>
 #include <vector>

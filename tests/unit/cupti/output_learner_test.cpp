@@ -1,4 +1,4 @@
-#include "cupti/output_learner.h"
+#include "cupti/kernels/output_learner.h"
 
 #include "tests/support/catch.h"
 

@@ -1,4 +1,4 @@
-#include "cupti/stream_uses.h"
+#include "cupti/values/stream_uses.h"
 
 #include "tests/support/catch.h"
 

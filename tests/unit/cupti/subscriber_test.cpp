@@ -1,10 +1,10 @@
-#include "cupti/subscriber.h"
+#include "cupti/observe/subscriber.h"
 
 #include <cstdio>
 #include <set>
 #include <utility>
 
-#include "cupti/own_calls.h"
+#include "cupti/driver/own_calls.h"
 #include "tests/support/catch.h"
 
 namespace convtrace::cupti {

@@ -1,4 +1,4 @@
-#include "cupti/tensor_maps.h"
+#include "cupti/kernels/tensor_maps.h"
 
 #include <atomic>
 #include <cstring>

@@ -1,6 +1,6 @@
-#include "interposer/engine/absence.h"
+#include "interposer/core/control/absence.h"
 
-#include "interposer/engine/process_rank.h"
+#include "interposer/core/control/process_rank.h"
 #include "tests/support/catch.h"
 
 namespace convtrace::engine {

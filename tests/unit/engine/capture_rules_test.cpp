@@ -1,4 +1,4 @@
-#include "interposer/engine/capture_rules.h"
+#include "interposer/core/control/capture_rules.h"
 
 #include "tests/support/catch.h"
 

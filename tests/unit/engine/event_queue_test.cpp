@@ -1,8 +1,8 @@
-#include "interposer/engine/event_queue.h"
+#include "interposer/core/queue/event_queue.h"
 
 #include <thread>
 
-#include "interposer/engine/clock.h"
+#include "interposer/core/runtime/clock.h"
 #include "tests/support/catch.h"
 
 using namespace convtrace;

@@ -1,4 +1,4 @@
-#include "interposer/engine/flight_recorder.h"
+#include "interposer/core/writer/flight_recorder.h"
 
 #include <limits>
 #include <string_view>

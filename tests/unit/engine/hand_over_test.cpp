@@ -1,4 +1,4 @@
-#include "interposer/engine/hand_over.h"
+#include "interposer/core/runtime/hand_over.h"
 
 #include <map>
 #include <thread>

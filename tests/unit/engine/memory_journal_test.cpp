@@ -1,4 +1,4 @@
-#include "interposer/engine/memory_journal.h"
+#include "interposer/core/memory/memory_journal.h"
 
 #include <thread>
 

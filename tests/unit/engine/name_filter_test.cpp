@@ -1,4 +1,4 @@
-#include "interposer/engine/name_filter.h"
+#include "interposer/core/control/name_filter.h"
 
 #include <algorithm>
 

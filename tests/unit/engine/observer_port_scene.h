@@ -3,7 +3,7 @@
 /// A port with what it works on, and a host that notes what it is asked for.
 
 #include "format/base/log.h"
-#include "interposer/engine/observer_port.h"
+#include "interposer/core/observer/observer_port.h"
 #include "tests/support/catch.h"
 #include "tests/support/observer_messages.h"
 #include "tests/unit/engine/recording_sink.h"

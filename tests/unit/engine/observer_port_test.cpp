@@ -1,4 +1,4 @@
-#include "interposer/engine/observer_port.h"
+#include "interposer/core/observer/observer_port.h"
 
 #include <cmath>
 

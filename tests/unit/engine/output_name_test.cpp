@@ -1,4 +1,4 @@
-#include "interposer/engine/output_name.h"
+#include "interposer/core/control/output_name.h"
 
 #include <fcntl.h>
 #include <sys/file.h>

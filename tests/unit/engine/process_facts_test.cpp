@@ -1,4 +1,4 @@
-#include "interposer/engine/process_facts.h"
+#include "interposer/core/control/process_facts.h"
 
 #include <unistd.h>
 

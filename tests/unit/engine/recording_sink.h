@@ -6,8 +6,8 @@
 #include <mutex>
 #include <vector>
 
-#include "format/event_sink.h"
-#include "interposer/engine/event_pack.h"
+#include "format/model/event_sink.h"
+#include "interposer/core/queue/event_pack.h"
 
 namespace convtrace::test {
 

@@ -1,4 +1,4 @@
-#include "interposer/engine/stack_texts.h"
+#include "interposer/core/memory/stack_texts.h"
 
 #include <dlfcn.h>
 #include <gnu/libc-version.h>

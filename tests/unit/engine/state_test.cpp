@@ -1,9 +1,9 @@
-#include "interposer/engine/state.h"
+#include "interposer/core/runtime/state.h"
 
 #include <stdexcept>
 
 #include "format/base/log.h"
-#include "interposer/engine/guarded.h"
+#include "interposer/core/runtime/guarded.h"
 #include "tests/support/catch.h"
 
 using namespace convtrace;

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "format/base/log.h"
-#include "interposer/engine/writer_thread.h"
+#include "interposer/core/writer/writer_thread.h"
 #include "reader/trace_reader.h"
 #include "tests/support/memory_sink.h"
 #include "tests/unit/cupti/stress_crew.h"

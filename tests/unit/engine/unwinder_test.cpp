@@ -1,4 +1,4 @@
-#include "interposer/engine/unwinder.h"
+#include "interposer/core/memory/unwinder.h"
 
 #include <dlfcn.h>
 

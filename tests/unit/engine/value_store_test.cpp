@@ -1,4 +1,4 @@
-#include "interposer/engine/value_store.h"
+#include "interposer/core/values/value_store.h"
 
 #include <atomic>
 #include <random>

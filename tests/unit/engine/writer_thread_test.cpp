@@ -1,4 +1,4 @@
-#include "interposer/engine/writer_thread.h"
+#include "interposer/core/writer/writer_thread.h"
 
 #include <algorithm>
 #include <fstream>
@@ -6,7 +6,7 @@
 #include <thread>
 
 #include "format/base/log.h"
-#include "interposer/engine/clock.h"
+#include "interposer/core/runtime/clock.h"
 #include "reader/trace_reader.h"
 #include "tests/support/catch.h"
 #include "tests/support/memory_sink.h"

@@ -1,4 +1,4 @@
-#include "format/compressor.h"
+#include "format/base/compressor.h"
 
 #include "tests/support/catch.h"
 

@@ -1,4 +1,4 @@
-#include "format/definitions.h"
+#include "format/model/definitions.h"
 
 #include <string>
 #include <thread>

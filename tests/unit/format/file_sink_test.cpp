@@ -1,4 +1,4 @@
-#include "format/sink/file_sink.h"
+#include "format/file/file_sink.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -12,7 +12,7 @@
 #include <fstream>
 #include <iterator>
 
-#include "format/trace_writer.h"
+#include "format/file/trace_writer.h"
 #include "reader/trace_reader.h"
 #include "tests/support/catch.h"
 #include "tests/support/faulty_write.h"

@@ -1,4 +1,4 @@
-#include "format/record_codec.h"
+#include "format/file/record_codec.h"
 
 #include "format/base/checksum.h"
 #include "tests/support/catch.h"

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <random>
 
-#include "format/snapshot/part_decoder.h"
-#include "format/snapshot/part_encoder.h"
+#include "format/values/part_decoder.h"
+#include "format/values/part_encoder.h"
 #include "tests/support/catch.h"
 
 namespace convtrace::format {

@@ -1,11 +1,11 @@
-#include "format/trace_writer.h"
+#include "format/file/trace_writer.h"
 
 #include <algorithm>
 #include <functional>
 #include <random>
 
-#include "format/layout.h"
-#include "format/record_codec.h"
+#include "format/file/layout.h"
+#include "format/file/record_codec.h"
 #include "reader/record_scanner.h"
 #include "reader/trace_reader.h"
 #include "tests/support/catch.h"

@@ -1,6 +1,6 @@
 // What a payload may hold at most: FORMAT.md section 9.
 
-#include "format/layout.h"
+#include "format/file/layout.h"
 #include "reader/event_decoder.h"
 #include "tests/support/catch.h"
 #include "tests/unit/reader/chunk_maker.h"

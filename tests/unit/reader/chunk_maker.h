@@ -5,7 +5,7 @@
 #include <functional>
 
 #include "format/base/bytes.h"
-#include "format/columns/packed_column.h"
+#include "format/file/columns/packed_column.h"
 #include "format/schema/chunk_generated.h"
 #include "format/schema/conventions.h"
 #include "reader/event_decoder.h"

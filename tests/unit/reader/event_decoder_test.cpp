@@ -4,7 +4,7 @@
 
 #include <random>
 
-#include "format/layout.h"
+#include "format/file/layout.h"
 #include "tests/support/catch.h"
 #include "tests/unit/reader/chunk_maker.h"
 

@@ -10,8 +10,8 @@
 #include <random>
 #include <thread>
 
-#include "format/sink/file_sink.h"
-#include "format/trace_writer.h"
+#include "format/file/file_sink.h"
+#include "format/file/trace_writer.h"
 #include "reader/trace_reader.h"
 #include "tests/support/catch.h"
 #include "tests/support/describe.h"

@@ -6,9 +6,9 @@
 #include <algorithm>
 #include <thread>
 
-#include "format/record_codec.h"
-#include "format/sink/file_sink.h"
-#include "format/trace_writer.h"
+#include "format/file/record_codec.h"
+#include "format/file/file_sink.h"
+#include "format/file/trace_writer.h"
 #include "reader/trace_reader.h"
 #include "sample_trace.h"
 #include "tests/support/catch.h"

@@ -4,8 +4,8 @@
 
 #include <functional>
 
-#include "format/layout.h"
-#include "format/metadata_encoder.h"
+#include "format/file/layout.h"
+#include "format/file/metadata_encoder.h"
 #include "format/schema/defs_generated.h"
 #include "format/schema/meta_generated.h"
 #include "format/schema/sums_generated.h"

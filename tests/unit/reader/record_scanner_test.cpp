@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "format/record_writer.h"
+#include "format/file/record_writer.h"
 #include "sample_trace.h"
 #include "tests/support/catch.h"
 #include "tests/support/memory_sink.h"

@@ -1,6 +1,6 @@
 #include "sample_trace.h"
 
-#include "format/trace_writer.h"
+#include "format/file/trace_writer.h"
 #include "reader/record_scanner.h"
 #include "tests/support/catch.h"
 #include "tests/support/describe.h"

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "format/layout.h"
+#include "format/file/layout.h"
 #include "reader/trace_reader.h"
 
 namespace convtrace::test {

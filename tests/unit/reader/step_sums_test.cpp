@@ -5,7 +5,7 @@
 #include <functional>
 
 #include "format/base/checksum.h"
-#include "format/trace_writer.h"
+#include "format/file/trace_writer.h"
 #include "tests/support/catch.h"
 #include "tests/support/memory_sink.h"
 

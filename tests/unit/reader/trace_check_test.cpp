@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <functional>
 
-#include "format/record_codec.h"
+#include "format/file/record_codec.h"
 #include "sample_trace.h"
 #include "tests/support/catch.h"
 

@@ -6,7 +6,7 @@
 #include <fstream>
 #include <random>
 
-#include "format/record_codec.h"
+#include "format/file/record_codec.h"
 #include "sample_trace.h"
 #include "tests/support/catch.h"
 #include "tests/support/temp_dir.h"

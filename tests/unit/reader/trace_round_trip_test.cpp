@@ -1,6 +1,6 @@
 #include <algorithm>
 
-#include "format/trace_writer.h"
+#include "format/file/trace_writer.h"
 #include "reader/trace_reader.h"
 #include "tests/support/catch.h"
 #include "tests/support/describe.h"

@@ -1,5 +1,5 @@
 #include "tests/support/catch.h"
-#include "tools/diff/alias_patterns.h"
+#include "tools/diff/read/alias_patterns.h"
 
 using namespace convtrace;
 using namespace convtrace::diff;

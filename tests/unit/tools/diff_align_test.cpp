@@ -2,8 +2,8 @@
 #include <vector>
 
 #include "tests/support/catch.h"
-#include "tools/diff/align.h"
-#include "tools/diff/launch_keys.h"
+#include "tools/diff/align/align.h"
+#include "tools/diff/read/launch_keys.h"
 
 namespace {
 

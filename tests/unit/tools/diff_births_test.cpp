@@ -4,7 +4,7 @@
 #include <random>
 
 #include "tests/unit/tools/diff_compared.h"
-#include "tools/diff/report_parts.h"
+#include "tools/diff/report/report_parts.h"
 
 namespace {
 

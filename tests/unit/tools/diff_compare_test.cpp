@@ -3,7 +3,7 @@
 
 #include "tests/support/catch.h"
 #include "tests/support/trace_builder.h"
-#include "tools/diff/compare.h"
+#include "tools/diff/compare/compare.h"
 
 namespace {
 

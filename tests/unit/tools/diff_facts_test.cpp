@@ -1,6 +1,6 @@
 #include "tests/unit/tools/diff_compared.h"
-#include "tools/diff/fact_groups.h"
-#include "tools/diff/facts.h"
+#include "tools/diff/facts/fact_groups.h"
+#include "tools/diff/facts/facts.h"
 
 namespace {
 

@@ -1,7 +1,7 @@
 // What repetitions of the baseline say about a difference.
 
 #include "tests/unit/tools/diff_compared.h"
-#include "tools/diff/report_parts.h"
+#include "tools/diff/report/report_parts.h"
 
 namespace {
 

@@ -10,8 +10,8 @@
 
 #include "tests/unit/tools/diff_compared.h"
 #include "tools/common/json.h"
-#include "tools/diff/page_rows.h"
-#include "tools/diff/report_html.h"
+#include "tools/diff/report/page_rows.h"
+#include "tools/diff/report/report_html.h"
 
 namespace {
 

@@ -9,7 +9,7 @@
 
 #include "tests/unit/tools/diff_compared.h"
 #include "tools/diff/command.h"
-#include "tools/diff/report_parts.h"
+#include "tools/diff/report/report_parts.h"
 
 namespace {
 

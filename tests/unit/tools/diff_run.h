@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "format/events.h"
-#include "format/meta.h"
+#include "format/model/events.h"
+#include "format/model/meta.h"
 
 namespace convtrace::test {
 

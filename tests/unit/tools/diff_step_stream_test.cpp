@@ -5,8 +5,8 @@
 #include "tests/support/catch.h"
 #include "tests/support/temp_dir.h"
 #include "tests/support/trace_builder.h"
-#include "tools/diff/equal_steps.h"
-#include "tools/diff/step_stream.h"
+#include "tools/diff/read/equal_steps.h"
+#include "tools/diff/read/step_stream.h"
 
 namespace {
 

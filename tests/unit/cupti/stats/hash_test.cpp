@@ -1,7 +1,7 @@
 #include <set>
 
-#include "cupti/stats/hash.h"
-#include "cupti/stats/tiling.h"
+#include "cupti/stats/tile/hash.h"
+#include "cupti/stats/tile/tiling.h"
 #include "tests/unit/cupti/stats/support.h"
 
 namespace convtrace::stats::test {

@@ -1,10 +1,10 @@
-#include "cupti/stats/helper_threads.h"
+#include "cupti/stats/cpu/helper_threads.h"
 
 #include <algorithm>
 #include <atomic>
 #include <thread>
 
-#include "cupti/stats/host_fp.h"
+#include "cupti/stats/cpu/host_fp.h"
 #include "tests/unit/cupti/stats/support.h"
 
 namespace convtrace::stats::test {

@@ -7,9 +7,9 @@
 #include <cstring>
 #include <vector>
 
-#include "cupti/stats/layout.h"
-#include "cupti/stats/tensor_view.h"
-#include "format/dtype.h"
+#include "cupti/stats/tile/layout.h"
+#include "cupti/stats/tile/tensor_view.h"
+#include "format/model/dtype.h"
 
 namespace convtrace::stats::test {
 

@@ -7,8 +7,8 @@
 #include <span>
 #include <vector>
 
-#include "cupti/stats/tensor_view.h"
-#include "format/stats.h"
+#include "cupti/stats/tile/tensor_view.h"
+#include "format/model/stats.h"
 
 namespace convtrace::stats::test {
 

@@ -1,9 +1,9 @@
 #include <algorithm>
 #include <numeric>
 
-#include "cupti/stats/cpu_tile.h"
+#include "cupti/stats/cpu/cpu_tile.h"
 #include "cupti/stats/finalize.h"
-#include "cupti/stats/group.h"
+#include "cupti/stats/tile/group.h"
 #include "cupti/stats/kernels/fatbin.h"
 #include "tests/unit/cupti/stats/replayed_launch.h"
 #include "tests/unit/cupti/stats/unusual_patterns.h"

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "cupti/stats/cpu_tile.h"
+#include "cupti/stats/cpu/cpu_tile.h"
 #include "cupti/stats/finalize.h"
 #include "tests/unit/cupti/stats/named_views.h"
 #include "tests/unit/cupti/stats/support.h"

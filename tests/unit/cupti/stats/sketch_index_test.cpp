@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <functional>
 
-#include "cupti/stats/sketch_index.h"
+#include "cupti/stats/tile/sketch_index.h"
 #include "tests/unit/cupti/stats/sketched.h"
 #include "tests/unit/cupti/stats/support.h"
 

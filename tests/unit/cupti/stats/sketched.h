@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "format/stats.h"
+#include "format/model/stats.h"
 
 namespace convtrace::stats::test {
 

@@ -5,7 +5,7 @@
 #include <cstring>
 #include <vector>
 
-#include "format/dtype.h"
+#include "format/model/dtype.h"
 
 namespace convtrace::stats::test {
 

@@ -2,7 +2,7 @@
 
 #include <functional>
 
-#include "cupti/stats/narrow_sums.h"
+#include "cupti/stats/tile/narrow_sums.h"
 #include "tests/unit/cupti/stats/replayed_launch.h"
 
 namespace convtrace::stats::test {

@@ -1,6 +1,6 @@
-#include "format/judge/alias_judge.h"
+#include "format/findings/ops/alias_judge.h"
 
-#include "format/judge/shared_memory.h"
+#include "format/findings/ops/shared_memory.h"
 #include "tests/support/catch.h"
 
 using namespace convtrace;

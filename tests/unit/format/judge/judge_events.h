@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "format/judge/memory_judge.h"
+#include "format/findings/memory/memory_judge.h"
 
 namespace convtrace::test {
 

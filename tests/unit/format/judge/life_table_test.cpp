@@ -1,10 +1,10 @@
-#include "format/judge/life_table.h"
+#include "format/findings/memory/life_table.h"
 
 #include <algorithm>
 #include <map>
 #include <random>
 
-#include "format/judge/address_index.h"
+#include "format/findings/memory/address_index.h"
 #include "tests/support/catch.h"
 
 using namespace convtrace;

@@ -1,8 +1,8 @@
-#include "format/judge/memory_judge.h"
+#include "format/findings/memory/memory_judge.h"
 
 #include <algorithm>
 
-#include "format/judge/finding_text.h"
+#include "format/findings/finding_text.h"
 #include "tests/support/catch.h"
 #include "tests/unit/format/judge/judge_events.h"
 

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "format/judge/trace_judge.h"
+#include "format/findings/trace_judge.h"
 #include "tests/support/catch.h"
 
 using namespace convtrace;

@@ -1,4 +1,4 @@
-#include "format/judge/op_text.h"
+#include "format/findings/ops/op_text.h"
 
 #include "tests/support/catch.h"
 

@@ -1,9 +1,9 @@
-#include "format/judge/op_values.h"
+#include "format/findings/ops/op_values.h"
 
 #include <string>
 #include <vector>
 
-#include "format/judge/op_text.h"
+#include "format/findings/ops/op_text.h"
 #include "tests/support/catch.h"
 
 using namespace convtrace;

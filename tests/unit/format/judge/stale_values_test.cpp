@@ -1,4 +1,4 @@
-#include "format/judge/finding_text.h"
+#include "format/findings/finding_text.h"
 #include "tests/support/catch.h"
 #include "tests/unit/format/judge/judge_events.h"
 

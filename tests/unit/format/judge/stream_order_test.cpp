@@ -1,4 +1,4 @@
-#include "format/judge/stream_order.h"
+#include "format/findings/memory/stream_order.h"
 
 #include "tests/support/catch.h"
 

@@ -7,7 +7,7 @@
 #include <random>
 #include <vector>
 
-#include "format/judge/trace_judge.h"
+#include "format/findings/trace_judge.h"
 #include "tests/support/catch.h"
 
 using namespace convtrace;

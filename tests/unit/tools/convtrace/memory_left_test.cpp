@@ -1,4 +1,4 @@
-#include "tools/convtrace/doctor/memory_left.h"
+#include "tools/cli/doctor/memory_left.h"
 
 #include <filesystem>
 #include <fstream>
@@ -6,7 +6,7 @@
 
 #include "tests/support/catch.h"
 #include "tests/support/temp_dir.h"
-#include "tools/convtrace/doctor/check.h"
+#include "tools/cli/doctor/check.h"
 
 namespace convtrace::tools::doctor {
 namespace {

@@ -1,16 +1,16 @@
 // What `convtrace recover` makes of damaged traces: FORMAT.md section 7, "Recovering".
 
-#include "tools/convtrace/recovery.h"
+#include "tools/cli/rewrite/recovery.h"
 
 #include <algorithm>
 #include <random>
 
-#include "format/event_encoder.h"
-#include "format/metadata_encoder.h"
-#include "format/record_codec.h"
-#include "format/record_writer.h"
-#include "format/snapshot/part_encoder.h"
-#include "format/trace_writer.h"
+#include "format/file/event_encoder.h"
+#include "format/file/metadata_encoder.h"
+#include "format/file/record_codec.h"
+#include "format/file/record_writer.h"
+#include "format/values/part_encoder.h"
+#include "format/file/trace_writer.h"
 #include "reader/snapshots.h"
 #include "reader/trace_check.h"
 #include "reader/trace_reader.h"

@@ -1,4 +1,4 @@
-#include "tools/convtrace/repeat_advice.h"
+#include "tools/cli/run/repeat_advice.h"
 
 #include "tests/support/catch.h"
 

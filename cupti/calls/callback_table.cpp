@@ -1,0 +1,212 @@
+#include "cupti/calls/callback_table.h"
+
+#include <array>
+#include <iterator>
+
+namespace convtrace::cupti {
+namespace {
+
+#define CONVTRACE_ON(function, ...) \
+  CallbackEntry { CUPTI_DRIVER_TRACE_CBID_##function, __VA_ARGS__, false }
+#define CONVTRACE_ON_PTSZ(function, ...) \
+  CallbackEntry { CUPTI_DRIVER_TRACE_CBID_##function##_ptsz, __VA_ARGS__, true }
+#define CONVTRACE_ON_PTDS(function, ...) \
+  CallbackEntry { CUPTI_DRIVER_TRACE_CBID_##function##_ptds, __VA_ARGS__, true }
+#define CONVTRACE_BOTH(function, ...) \
+  CONVTRACE_ON(function, __VA_ARGS__), CONVTRACE_ON_PTSZ(function, __VA_ARGS__)
+#define CONVTRACE_BOTH_SYNC(function, ...) \
+  CONVTRACE_ON(function, __VA_ARGS__), CONVTRACE_ON_PTDS(function, __VA_ARGS__)
+#define CONVTRACE_LAUNCH(function) CONVTRACE_BOTH(function, LaunchDecoder{&decode_##function})
+#define CONVTRACE_OLD_LAUNCH(function) CONVTRACE_ON(function, LaunchDecoder{&decode_##function})
+#define CONVTRACE_AT_EXIT(function) CONVTRACE_ON(function, ExitDecoder{&decode_##function})
+#define CONVTRACE_AT_EXIT_ASYNC(function) CONVTRACE_BOTH(function, ExitDecoder{&decode_##function})
+#define CONVTRACE_AT_EXIT_SYNC(function) \
+  CONVTRACE_BOTH_SYNC(function, ExitDecoder{&decode_##function})
+#define CONVTRACE_FREE(function) CONVTRACE_ON(function, MemoryDecoder{&decode_##function})
+#define CONVTRACE_FREE_ASYNC(function) CONVTRACE_BOTH(function, MemoryDecoder{&decode_##function})
+#define CONVTRACE_BATCH(function) \
+  CONVTRACE_BOTH(function, MemoryBatch{&count_##function, &decode_##function})
+#define CONVTRACE_HANDLE(function) CONVTRACE_ON(function, HandleDecoder{&decode_##function})
+#define CONVTRACE_SYNC(function) CONVTRACE_ON(function, SyncDecoder{&decode_##function})
+#define CONVTRACE_SYNC_STREAM(function) CONVTRACE_BOTH(function, SyncDecoder{&decode_##function})
+#define CONVTRACE_SYNC_END(function) CONVTRACE_ON(function, EndDecoder{&decode_##function})
+#define CONVTRACE_TENSOR_MAP(function) CONVTRACE_ON(function, TensorMapDecoder{&decode_##function})
+
+/// The first version of a function that cuda.h renames to a later one: it cannot be named above.
+#define CONVTRACE_FIRST(number, twin_number, ...) \
+  CallbackEntry{number, __VA_ARGS__, false}, CallbackEntry { twin_number, __VA_ARGS__, true }
+
+// Not here, because they change no life of any memory and write none: cuMemAddressReserve (address
+// space alone), cuMemSetAccess, cuMemPoolTrimTo, cuMemPoolDestroy (its memory lives on until it is
+// freed), cuDestroyExternalMemory (its mappings are freed by cuMemFree), the cuMulticastBind calls
+// (what is bound has no address of its own there), prefetches and advice.
+constexpr CallbackEntry kDriverCallbacks[] = {
+    CONVTRACE_LAUNCH(cuLaunchKernel),
+    CONVTRACE_LAUNCH(cuLaunchKernelEx),
+    CONVTRACE_LAUNCH(cuLaunchCooperativeKernel),
+    CONVTRACE_LAUNCH(cuGraphLaunch),
+    CONVTRACE_ON(cuLaunchCooperativeKernelMultiDevice,
+                 LaunchBatch{&count_cuLaunchCooperativeKernelMultiDevice,
+                             &decode_cuLaunchCooperativeKernelMultiDevice}),
+    CONVTRACE_OLD_LAUNCH(cuLaunch),
+    CONVTRACE_OLD_LAUNCH(cuLaunchGrid),
+    CONVTRACE_OLD_LAUNCH(cuLaunchGridAsync),
+
+    CONVTRACE_AT_EXIT(cuMemAlloc_v2),
+    CONVTRACE_AT_EXIT(cuMemAllocPitch_v2),
+    CONVTRACE_AT_EXIT(cuMemAllocManaged),
+    CONVTRACE_AT_EXIT_ASYNC(cuMemAllocAsync),
+    CONVTRACE_AT_EXIT_ASYNC(cuMemAllocFromPoolAsync),
+    CONVTRACE_AT_EXIT(cuMemAllocHost_v2),
+    CONVTRACE_AT_EXIT(cuMemHostAlloc),
+    CONVTRACE_AT_EXIT(cuMemHostRegister_v2),
+    CONVTRACE_AT_EXIT(cuMemHostGetDevicePointer_v2),
+    CONVTRACE_AT_EXIT(cuMemCreate),
+    CONVTRACE_AT_EXIT(cuMemImportFromShareableHandle),
+    CONVTRACE_AT_EXIT(cuMulticastCreate),
+    CONVTRACE_AT_EXIT(cuMemRetainAllocationHandle),
+    CONVTRACE_AT_EXIT(cuMemMap),
+    CONVTRACE_AT_EXIT(cuIpcOpenMemHandle_v2),
+    CONVTRACE_AT_EXIT(cuExternalMemoryGetMappedBuffer),
+    CONVTRACE_AT_EXIT(cuMemPoolImportPointer),
+    CONVTRACE_FREE(cuMemFree_v2),
+    CONVTRACE_FREE_ASYNC(cuMemFreeAsync),
+    CONVTRACE_FREE(cuMemFreeHost),
+    CONVTRACE_FREE(cuMemHostUnregister),
+    CONVTRACE_FREE(cuMemUnmap),
+    CONVTRACE_FREE(cuMemAddressFree),
+    CONVTRACE_FREE(cuMemRelease),
+    CONVTRACE_FREE(cuIpcCloseMemHandle),
+
+    CONVTRACE_AT_EXIT_SYNC(cuMemcpy),
+    CONVTRACE_AT_EXIT_ASYNC(cuMemcpyAsync),
+    CONVTRACE_AT_EXIT_SYNC(cuMemcpyHtoD_v2),
+    CONVTRACE_AT_EXIT_SYNC(cuMemcpyDtoH_v2),
+    CONVTRACE_AT_EXIT_SYNC(cuMemcpyAtoH_v2),
+    CONVTRACE_AT_EXIT_ASYNC(cuMemcpyHtoDAsync_v2),
+    CONVTRACE_AT_EXIT_ASYNC(cuMemcpyDtoHAsync_v2),
+    CONVTRACE_AT_EXIT_SYNC(cuMemcpyDtoD_v2),
+    CONVTRACE_AT_EXIT_ASYNC(cuMemcpyDtoDAsync_v2),
+    CONVTRACE_AT_EXIT_SYNC(cuMemcpyPeer),
+    CONVTRACE_AT_EXIT_ASYNC(cuMemcpyPeerAsync),
+    CONVTRACE_AT_EXIT_SYNC(cuMemcpyAtoD_v2),
+    CONVTRACE_AT_EXIT_SYNC(cuMemcpy2D_v2),
+    CONVTRACE_AT_EXIT_SYNC(cuMemcpy2DUnaligned_v2),
+    CONVTRACE_AT_EXIT_ASYNC(cuMemcpy2DAsync_v2),
+    CONVTRACE_AT_EXIT_SYNC(cuMemcpy3D_v2),
+    CONVTRACE_AT_EXIT_ASYNC(cuMemcpy3DAsync_v2),
+    CONVTRACE_AT_EXIT_SYNC(cuMemcpy3DPeer),
+    CONVTRACE_AT_EXIT_ASYNC(cuMemcpy3DPeerAsync),
+    CONVTRACE_FIRST(CUPTI_DRIVER_TRACE_CBID_cuMemcpyBatchAsync,
+                    CUPTI_DRIVER_TRACE_CBID_cuMemcpyBatchAsync_ptsz,
+                    MemoryBatch{&count_cuMemcpyBatchAsync_v1, &decode_cuMemcpyBatchAsync_v1}),
+    CONVTRACE_FIRST(CUPTI_DRIVER_TRACE_CBID_cuMemcpy3DBatchAsync,
+                    CUPTI_DRIVER_TRACE_CBID_cuMemcpy3DBatchAsync_ptsz,
+                    MemoryBatch{&count_cuMemcpy3DBatchAsync_v1, &decode_cuMemcpy3DBatchAsync_v1}),
+    CONVTRACE_BATCH(cuMemcpyBatchAsync_v2),
+    CONVTRACE_BATCH(cuMemcpy3DBatchAsync_v2),
+    CONVTRACE_BATCH(cuMemBatchDecompressAsync),
+    CONVTRACE_AT_EXIT_SYNC(cuMemsetD8_v2),
+    CONVTRACE_AT_EXIT_SYNC(cuMemsetD16_v2),
+    CONVTRACE_AT_EXIT_SYNC(cuMemsetD32_v2),
+    CONVTRACE_AT_EXIT_ASYNC(cuMemsetD8Async),
+    CONVTRACE_AT_EXIT_ASYNC(cuMemsetD16Async),
+    CONVTRACE_AT_EXIT_ASYNC(cuMemsetD32Async),
+    CONVTRACE_AT_EXIT_SYNC(cuMemsetD2D8_v2),
+    CONVTRACE_AT_EXIT_SYNC(cuMemsetD2D16_v2),
+    CONVTRACE_AT_EXIT_SYNC(cuMemsetD2D32_v2),
+    CONVTRACE_AT_EXIT_ASYNC(cuMemsetD2D8Async),
+    CONVTRACE_AT_EXIT_ASYNC(cuMemsetD2D16Async),
+    CONVTRACE_AT_EXIT_ASYNC(cuMemsetD2D32Async),
+    CONVTRACE_AT_EXIT_ASYNC(cuStreamWriteValue32_v2),
+    CONVTRACE_AT_EXIT_ASYNC(cuStreamWriteValue64_v2),
+    CONVTRACE_BATCH(cuStreamBatchMemOp_v2),
+    CONVTRACE_BATCH(cuMemDiscardBatchAsync),
+    CONVTRACE_BATCH(cuMemDiscardAndPrefetchBatchAsync),
+
+    CONVTRACE_TENSOR_MAP(cuTensorMapEncodeTiled),
+    CONVTRACE_TENSOR_MAP(cuTensorMapEncodeIm2col),
+    CONVTRACE_TENSOR_MAP(cuTensorMapEncodeIm2colWide),
+    CONVTRACE_TENSOR_MAP(cuTensorMapReplaceAddress),
+
+    CONVTRACE_HANDLE(cuModuleGetFunction),
+    CONVTRACE_HANDLE(cuModuleEnumerateFunctions),
+    CONVTRACE_HANDLE(cuModuleUnload),
+    CONVTRACE_HANDLE(cuLibraryGetModule),
+    CONVTRACE_HANDLE(cuLibraryGetKernel),
+    CONVTRACE_HANDLE(cuLibraryEnumerateKernels),
+    CONVTRACE_HANDLE(cuLibraryUnload),
+    CONVTRACE_HANDLE(cuKernelGetFunction),
+
+    CONVTRACE_FIRST(CUPTI_DRIVER_TRACE_CBID_cuStreamBeginCapture,
+                    CUPTI_DRIVER_TRACE_CBID_cuStreamBeginCapture_ptsz,
+                    CaptureDecoder{&decode_cuStreamBeginCapture}),
+    CONVTRACE_BOTH(cuStreamBeginCapture_v2, CaptureDecoder{&decode_cuStreamBeginCapture}),
+    CONVTRACE_BOTH(cuStreamBeginCaptureToGraph,
+                   CaptureDecoder{&decode_cuStreamBeginCaptureToGraph}),
+    CONVTRACE_BOTH(cuStreamEndCapture, CaptureDecoder{&decode_cuStreamEndCapture}),
+
+    CONVTRACE_SYNC(cuEventCreate),
+    CONVTRACE_SYNC(cuIpcOpenEventHandle),
+    CONVTRACE_SYNC_END(cuEventDestroy_v2),
+    CONVTRACE_SYNC_STREAM(cuEventRecord),
+    CONVTRACE_SYNC_STREAM(cuEventRecordWithFlags),
+    CONVTRACE_SYNC(cuEventSynchronize),
+    CONVTRACE_SYNC(cuEventQuery),
+    {CUPTI_DRIVER_TRACE_CBID_cuEventElapsedTime, SyncDecoder{&decode_cuEventElapsedTime_v2}, false},
+    CONVTRACE_SYNC(cuEventElapsedTime_v2),
+    CONVTRACE_SYNC_STREAM(cuStreamWaitEvent),
+    CONVTRACE_SYNC_STREAM(cuStreamWaitValue32_v2),
+    CONVTRACE_SYNC_STREAM(cuStreamWaitValue64_v2),
+    CONVTRACE_SYNC_STREAM(cuWaitExternalSemaphoresAsync),
+    CONVTRACE_SYNC_STREAM(cuLaunchHostFunc),
+    CONVTRACE_SYNC_STREAM(cuStreamAddCallback),
+    CONVTRACE_SYNC(cuStreamCreate),
+    CONVTRACE_SYNC(cuStreamCreateWithPriority),
+    CONVTRACE_SYNC(cuGreenCtxStreamCreate),
+    CONVTRACE_SYNC_END(cuStreamDestroy_v2),
+    CONVTRACE_SYNC_STREAM(cuStreamSynchronize),
+    CONVTRACE_SYNC_STREAM(cuStreamQuery),
+    CONVTRACE_SYNC(cuCtxRecordEvent),
+    CONVTRACE_SYNC(cuGreenCtxRecordEvent),
+    CONVTRACE_SYNC(cuCtxWaitEvent),
+    CONVTRACE_SYNC(cuGreenCtxWaitEvent),
+    CONVTRACE_SYNC(cuCtxSynchronize),
+    CONVTRACE_SYNC(cuCtxSynchronize_v2),
+
+    CONVTRACE_ON(cuCtxCreate_v2, ContextCall{}),
+    CONVTRACE_ON(cuCtxCreate_v3, ContextCall{}),
+    CONVTRACE_ON(cuCtxCreate_v4, ContextCall{}),
+    CONVTRACE_ON(cuCtxSetCurrent, ContextCall{}),
+    CONVTRACE_ON(cuCtxPushCurrent_v2, ContextCall{}),
+    CONVTRACE_ON(cuCtxDestroy_v2, ContextEnd{}),
+    CONVTRACE_ON(cuDevicePrimaryCtxReset, ContextEnd{}),
+    CONVTRACE_ON(cuDevicePrimaryCtxReset_v2, ContextEnd{}),
+    CONVTRACE_ON(cuDevicePrimaryCtxRelease, ContextEnd{}),
+    CONVTRACE_ON(cuDevicePrimaryCtxRelease_v2, ContextEnd{}),
+};
+
+static_assert(std::size(kDriverCallbacks) < 0xff);
+
+constexpr uint8_t kNoEntry = 0xff;
+
+constexpr auto make_index() {
+  std::array<uint8_t, CUPTI_DRIVER_TRACE_CBID_SIZE> index{};
+  for (auto& slot : index) slot = kNoEntry;
+  for (size_t i = 0; i < std::size(kDriverCallbacks); ++i)
+    index[kDriverCallbacks[i].cbid] = static_cast<uint8_t>(i);
+  return index;
+}
+
+constexpr auto kIndex = make_index();
+
+}  // namespace
+
+std::span<const CallbackEntry> driver_callbacks() noexcept { return kDriverCallbacks; }
+
+const CallbackEntry* find_driver_callback(CUpti_CallbackId cbid) noexcept {
+  if (cbid >= kIndex.size() || kIndex[cbid] == kNoEntry) return nullptr;
+  return &kDriverCallbacks[kIndex[cbid]];
+}
+
+}  // namespace convtrace::cupti

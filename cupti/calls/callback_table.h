@@ -1,0 +1,69 @@
+#pragma once
+/// @file callback_table.h
+/// Which CUPTI callbacks convtrace enables, and what each of them is decoded by: the one list.
+///
+/// Source:   cupti_driver_cbid.h; `_ptsz` and `_ptds` twins are the per-thread default stream
+/// variants of the same function and share its parameter layout.
+
+#include <cupti.h>
+
+#include <span>
+#include <variant>
+
+#include "cupti/calls/copy_decoder.h"
+#include "cupti/calls/launch_decoder.h"
+#include "cupti/calls/memory_decoder.h"
+#include "cupti/calls/state_decoder.h"
+#include "cupti/calls/sync_decoder.h"
+
+namespace convtrace::cupti {
+
+using LaunchDecoder = LaunchInfo (*)(const void* params) noexcept;
+using MemoryDecoder = MemoryChange (*)(const void* params) noexcept;
+using HandleDecoder = HandleChange (*)(const void* params) noexcept;
+using CaptureDecoder = CaptureChange (*)(const void* params) noexcept;
+using SyncDecoder = SyncChange (*)(const void* params) noexcept;
+using TensorMapDecoder = TensorMapChange (*)(const void* params) noexcept;
+
+/// A memory decoder for the exit of a call that succeeded: it reads what the call returned, or
+/// tells what it wrote.
+struct ExitDecoder {
+  MemoryDecoder decode;
+};
+
+/// For the entry of a call that destroys: the handle may come again before the call returns.
+struct EndDecoder {
+  SyncDecoder decode;
+};
+
+/// For calls that do many things at once.
+template <typename Item>
+struct BatchDecoder {
+  size_t (*count)(const void* params) noexcept;
+  Item (*decode)(const void* params, size_t index) noexcept;
+};
+using LaunchBatch = BatchDecoder<LaunchInfo>;
+using MemoryBatch = BatchDecoder<MemoryChange>;
+
+/// Enabled for its exit alone: it tells that a context can be used now.
+struct ContextCall {};
+
+/// Enabled for its exit alone: a context that ended on the way is gone by then.
+struct ContextEnd {};
+
+struct CallbackEntry {
+  CUpti_CallbackId cbid = 0;
+  std::variant<ContextCall, ContextEnd, LaunchDecoder, LaunchBatch, ExitDecoder, MemoryDecoder,
+               MemoryBatch, HandleDecoder, CaptureDecoder, SyncDecoder, EndDecoder,
+               TensorMapDecoder>
+      decoder;
+  bool per_thread = false;
+};
+
+/// @return every driver callback that is enabled.
+[[nodiscard]] std::span<const CallbackEntry> driver_callbacks() noexcept;
+
+/// @return the entry of a driver callback, or null. O(1).
+[[nodiscard]] const CallbackEntry* find_driver_callback(CUpti_CallbackId cbid) noexcept;
+
+}  // namespace convtrace::cupti

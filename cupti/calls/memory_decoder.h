@@ -1,0 +1,80 @@
+#pragma once
+/// @file memory_decoder.h
+/// One form for every driver call that gives, takes or writes memory; here are those that give and
+/// take, copy_decoder.h has those that write.
+///
+/// Place:    fed with the parameter structs that CUPTI delivers (generated_cuda_meta.h).
+/// Threads:  pure functions.
+/// Source:   cuda.h, section "Memory Management"; cuMemMap for virtual memory.
+
+#include <cuda.h>
+
+#include <cstdint>
+#include <optional>
+
+#include "format/model/events.h"
+
+namespace convtrace::cupti {
+
+struct MemoryChange {
+  enum class Kind : uint8_t {
+    kAlloc,
+    kFree,
+    kUnmap,  ///< frees every mapping inside [address, address + bytes)
+    kCopy,   ///< bytes: from the first to the last one written; 0: the call does not tell
+    kSet,
+    kDiscard,  ///< what is there means nothing any more
+    kCreate,   ///< physical memory, which has no address before it is mapped by its handle
+    kRetain,   ///< one more owner of physical memory
+    kRelease,  ///< one less
+    kAlias,    ///< memory of the host at `source` has this address, too, on the device
+    kNothing,  ///< nothing that has an address: a copy into an array, a barrier
+    kToHost,   ///< a copy to memory of the host: it has no event
+    kWait,     ///< later work of the stream waits for a value in memory
+  };
+  Kind kind = Kind::kAlloc;
+  format::MemorySource memory = format::MemorySource::kDriver;
+  uint64_t address = 0;
+  uint64_t bytes = 0;   ///< kAlloc: 0 means that the call does not tell; kFree: 0
+  uint64_t source = 0;  ///< kCopy, kAlias: address; kSet: the value
+  CUstream stream = nullptr;
+  uint64_t handle = 0;  ///< of physical memory: kCreate, kRetain, kRelease, kAlloc by mapping it
+  std::optional<format::Device> device = std::nullopt;  ///< if the call says it
+  /// The call waits for all before it in the stream, if an end of the copy is memory of the host.
+  bool may_wait = false;
+};
+
+/// X(function): each decoder takes a pointer to the `<function>_params` struct. Those of kind
+/// kAlloc read what the call returned, so they are for a call that succeeded.
+#define CONVTRACE_MEMORY_CALLS(X)    \
+  X(cuMemAlloc_v2)                   \
+  X(cuMemAllocPitch_v2)              \
+  X(cuMemAllocManaged)               \
+  X(cuMemAllocAsync)                 \
+  X(cuMemAllocFromPoolAsync)         \
+  X(cuMemAllocHost_v2)               \
+  X(cuMemHostAlloc)                  \
+  X(cuMemHostRegister_v2)            \
+  X(cuMemHostGetDevicePointer_v2)    \
+  X(cuMemMap)                        \
+  X(cuIpcOpenMemHandle_v2)           \
+  X(cuExternalMemoryGetMappedBuffer) \
+  X(cuMemPoolImportPointer)          \
+  X(cuMemCreate)                     \
+  X(cuMemImportFromShareableHandle)  \
+  X(cuMulticastCreate)               \
+  X(cuMemRetainAllocationHandle)     \
+  X(cuMemRelease)                    \
+  X(cuMemFree_v2)                    \
+  X(cuMemFreeAsync)                  \
+  X(cuMemFreeHost)                   \
+  X(cuMemHostUnregister)             \
+  X(cuMemUnmap)                      \
+  X(cuMemAddressFree)                \
+  X(cuIpcCloseMemHandle)
+
+#define CONVTRACE_X(function) MemoryChange decode_##function(const void* params) noexcept;
+CONVTRACE_MEMORY_CALLS(CONVTRACE_X)
+#undef CONVTRACE_X
+
+}  // namespace convtrace::cupti

@@ -1,0 +1,36 @@
+#pragma once
+/// @file context_scope.h
+/// Makes a context current for a while.
+///
+/// Threads:  ordinary code of any thread, never a CUPTI callback.
+
+#include <cuda.h>
+
+#include "cupti/driver/api.h"
+#include "cupti/driver/own_calls.h"
+
+namespace convtrace::cupti {
+
+class ContextScope {
+ public:
+  ContextScope(const DriverApi& driver, CUcontext context) : driver_(driver) {
+    const OwnCalls own;
+    result_ = driver_.ctx_push_current(context);
+  }
+  ~ContextScope() {
+    const OwnCalls own;
+    CUcontext popped = nullptr;
+    if (result_ == CUDA_SUCCESS) driver_.ctx_pop_current(&popped);
+  }
+  ContextScope(const ContextScope&) = delete;
+  ContextScope& operator=(const ContextScope&) = delete;
+
+  /// CUDA_SUCCESS: it is current.
+  [[nodiscard]] CUresult result() const { return result_; }
+
+ private:
+  const DriverApi& driver_;
+  CUresult result_ = CUDA_ERROR_UNKNOWN;
+};
+
+}  // namespace convtrace::cupti

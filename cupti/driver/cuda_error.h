@@ -1,0 +1,38 @@
+#pragma once
+/// @file cuda_error.h
+/// What a CUresult means to us.
+
+#include <cuda.h>
+
+#include "cupti/driver/api.h"
+
+namespace convtrace::cupti {
+
+/// After one of these every later call in the context fails: it may be *the* finding, and nothing
+/// of ours must add to it.
+constexpr bool is_sticky(int result) {
+  switch (result) {
+    case CUDA_ERROR_ECC_UNCORRECTABLE:
+    case CUDA_ERROR_ILLEGAL_ADDRESS:
+    case CUDA_ERROR_LAUNCH_TIMEOUT:
+    case CUDA_ERROR_ASSERT:
+    case CUDA_ERROR_HARDWARE_STACK_ERROR:
+    case CUDA_ERROR_ILLEGAL_INSTRUCTION:
+    case CUDA_ERROR_MISALIGNED_ADDRESS:
+    case CUDA_ERROR_INVALID_ADDRESS_SPACE:
+    case CUDA_ERROR_INVALID_PC:
+    case CUDA_ERROR_LAUNCH_FAILED:
+      return true;
+    default:
+      return false;
+  }
+}
+
+/// @return as the driver spells it; never null.
+inline const char* name_of(const DriverApi& driver, CUresult result) noexcept {
+  const char* name = nullptr;
+  const bool known = driver.get_error_name(result, &name) == CUDA_SUCCESS && name != nullptr;
+  return known ? name : "an unknown error";
+}
+
+}  // namespace convtrace::cupti

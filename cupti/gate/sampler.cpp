@@ -1,0 +1,254 @@
+#include "cupti/gate/sampler.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <unordered_set>
+#include <utility>
+
+#include "cupti/driver/context_scope.h"
+#include "cupti/driver/own_calls.h"
+
+namespace convtrace::cupti {
+namespace {
+
+using format::NotSampled;
+
+/// Read in 16 us at 4.2 TB/s: a few launches' time.
+constexpr uint64_t kMostUnreported = uint64_t{64} << 20;
+
+bool is_named_stream(CUstream stream) {
+  return stream != nullptr && stream != CU_STREAM_LEGACY && stream != CU_STREAM_PER_THREAD;
+}
+
+/// A parameter is a pointer for us if it has the size of one: a struct's words would be guesses.
+uint64_t read_pointer(const LaunchInfo& launch, const FunctionInfo& function, uint32_t param) {
+  uint64_t address = 0;
+  if (param >= function.params.size()) return 0;
+  const ParamLayout& place = function.params[param];
+  const auto bytes = LaunchParams(launch).bytes_of(param, place.offset, place.bytes);
+  if (bytes.size() == sizeof address) std::memcpy(&address, bytes.data(), sizeof address);
+  return address;
+}
+
+std::string slot_of(uint32_t param, uint32_t word) {
+  const std::string slot = "arg:" + std::to_string(param);
+  return word == 0 ? slot : slot + '+' + std::to_string(word);
+}
+
+void count_loss(const CudaState& state, const Position& position, NotSampled why, size_t outputs) {
+  format::Loss loss;
+  switch (why) {
+    case NotSampled::kCapturing:
+    case NotSampled::kWrongStream:
+      loss.reason = format::LossReason::kStreamUnsafe;
+      break;
+    case NotSampled::kRingFull:
+      loss.reason = format::LossReason::kRingFull;
+      break;
+    case NotSampled::kGpuWorkOff:
+      loss.reason = format::LossReason::kGpuWorkOff;
+      break;
+    default:
+      return;  // the Launch event says it all
+  }
+  loss.header.step = position.step;
+  loss.count = outputs;
+  state.options.sink->emit(loss);
+}
+
+bool asks_now(const settings::Rule& rule, const Position& position) {
+  return position.capture && rule.steps.contains(position.step);
+}
+
+}  // namespace
+
+NotSampled can_launch(const CudaState& state, CUcontext context, CUstream stream) noexcept {
+  if (!state.gpu_work.load(std::memory_order_relaxed)) return NotSampled::kGpuWorkOff;
+  if (context == nullptr) return NotSampled::kNotReady;
+  // While a capture is active even asking about the legacy stream is an error, so this comes first.
+  if (state.captures.any_active()) return NotSampled::kCapturing;
+  const OwnCalls own;
+  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+  const CUresult asked = state.driver.stream_is_capturing(stream, &status);
+  if (asked != CUDA_SUCCESS || status != CU_STREAM_CAPTURE_STATUS_NONE)
+    return NotSampled::kCapturing;
+  if (!is_named_stream(stream)) return NotSampled::kSampled;
+  CUcontext owner = nullptr;
+  const bool known = state.driver.stream_get_ctx(stream, &owner) == CUDA_SUCCESS;
+  return known && owner == context ? NotSampled::kSampled : NotSampled::kWrongStream;
+}
+
+bool is_readable(const MemoryRange& range, uint8_t device) noexcept {
+  if (range.source == format::MemorySource::kMulticast) return false;
+  if (range.source == format::MemorySource::kHost) return true;
+  return range.device == format::Device{format::Device::Type::kCuda, device};
+}
+
+void Sampler::collect(Purpose purpose, const LaunchInfo& launch, const FunctionInfo& function,
+                      Operands operands) {
+  const format::StringId scope = position_.place.scope;
+  const std::string_view name = state_.options.definitions->text(scope);
+  const size_t first = requests_.size();
+  bool found = false;
+  for (const settings::Rule* rule : function.rules) {
+    if (!asks_now(*rule, position_) || !state_.options.rules->in_scope(*rule, scope.value, name))
+      continue;
+    asked_ = true;
+    add_inputs(*rule, launch, function);
+    for (const uint32_t param : rule->outputs) {
+      const auto piece = piece_at(read_pointer(launch, function, param));
+      if (piece) add(make_request(*rule, *piece, function, slot_of(param, 0)), first);
+    }
+    if (!rule->outputs_auto || std::exchange(found, true)) continue;
+    find_outputs(purpose, *rule, function, operands, first);
+  }
+}
+
+/// Words that are known to lead to outputs are taken; those that may are looked at.
+void Sampler::find_outputs(Purpose purpose, const settings::Rule& rule,
+                           const FunctionInfo& function, Operands operands, size_t first) {
+  using Wish = OutputLearner::Wish;
+  OutputLearner& learner = *function.outputs;
+  const bool look_at_all = purpose == Purpose::kLaunch && learner.begin_launch();
+  std::vector<uint64_t> begins;
+  for (const format::Operand& operand : operands) begins.push_back(operand.address);
+  std::ranges::sort(begins);
+  for (const format::Operand& operand : operands) {
+    const size_t word = (function.params[operand.param].offset + operand.word) / sizeof(uint64_t);
+    const OutputLearner::Evidence known = learner.evidence(word);
+    Wish wish = learner.wish(word, look_at_all);
+    if (purpose != Purpose::kLaunch)
+      wish = known.looks == 0 || known.is_output() ? Wish::kTake : Wish::kNothing;
+    if (wish == Wish::kNothing) continue;
+    auto piece = piece_at(operand.address);
+    if (!piece) continue;
+    // Another operand in the same block is judged by itself.
+    const auto next = std::ranges::upper_bound(begins, operand.address);
+    if (next != begins.end()) piece->bytes = std::min(piece->bytes, *next - operand.address);
+    DeviceRequest request =
+        make_request(rule, *piece, function, slot_of(operand.param, operand.word));
+    request.event.looks = known.looks;
+    request.event.changes = known.changes;
+    if (wish == Wish::kLook)
+      request.look = {&learner, state_.last_look.fetch_add(1) + 1, static_cast<uint32_t>(word)};
+    add(request, first);
+  }
+}
+
+std::optional<Sampler::Piece> Sampler::piece_at(uint64_t address) const {
+  const auto range = state_.options.addresses->find(address);
+  if (!range || range->freed || !is_readable(*range, device_)) return std::nullopt;
+  uint64_t bytes = range->base + range->bytes - address;
+  // Where no allocator tells of its blocks, one range may be most of the device (JAX).
+  if (range->source != format::MemorySource::kFramework && bytes > kMostUnreported) {
+    bytes = kMostUnreported;
+    if (!state_.values_cut.exchange(true))
+      report(state_, format::Level::kWarning, "gpu",
+             "values of memory whose blocks no allocator reports are those of the first 64 MiB");
+  }
+  return Piece{address, *range, bytes};
+}
+
+DeviceRequest Sampler::make_request(const settings::Rule& rule, const Piece& piece,
+                                    const FunctionInfo& function, const std::string& slot) {
+  const format::DType dtype = rule.dtype.value_or(format::DType::kUnknown);
+  const uint64_t element = format::element_bytes(dtype);
+  const uint64_t count = piece.bytes / element;
+  DeviceRequest request;
+  request.rule = &rule;
+  request.samples = rule.samples.value_or(state_.options.samples);
+  request.view = stats::dense_view(std::bit_cast<const void*>(piece.address), dtype, count);
+  format::TensorStats& event = request.event;
+  event.header.step = position_.step;
+  event.place = position_.place;
+  event.slot = state_.options.definitions->intern(slot);
+  event.kernel = function.kernel;
+  event.device = {format::Device::Type::kCuda, device_};
+  event.dtype = dtype;
+  event.extent = format::Extent::kBlock;
+  event.capture = rule.capture.value_or(format::Capture::kStats);
+  event.value.offset = piece.address - piece.range.base;
+  event.value.generation = piece.range.generation;
+  event.address = piece.address;
+  event.bytes = count * element;
+  return request;
+}
+
+/// What a kernel is given is known in front of it alone.
+void Sampler::add_inputs(const settings::Rule& rule, const LaunchInfo& launch,
+                         const FunctionInfo& function) {
+  for (const uint32_t param : rule.inputs) {
+    const auto piece = piece_at(read_pointer(launch, function, param));
+    if (!piece) continue;
+    if (all_written_ || written_.contains(piece->range.generation)) {
+      ++unknown_inputs_;
+      continue;
+    }
+    before_.push_back(make_request(rule, *piece, function, "input:" + std::to_string(param)));
+    if (before_.back().event.bytes == 0) before_.pop_back();
+  }
+}
+
+void Sampler::assume_written(Operands operands) {
+  for (const format::Operand& operand : operands) written_.insert(operand.generation);
+}
+
+/// @param first of this kernel's requests: the first rule that names an operand has it.
+void Sampler::add(const DeviceRequest& request, size_t first) {
+  const bool known =
+      std::any_of(requests_.begin() + static_cast<ptrdiff_t>(first), requests_.end(),
+                  [&](const DeviceRequest& r) { return r.event.slot == request.event.slot; });
+  if (known || request.event.bytes == 0) return;
+  requests_.push_back(request);
+  state_.options.rules->used(*request.rule);
+  if (request.look.learner == nullptr) return;
+  DeviceRequest& before = before_.emplace_back(request);
+  before.look.before = true;
+  before.event.capture = format::Capture::kHash;
+}
+
+void Sampler::submit_before(CUcontext context, CUstream stream) noexcept {
+  if (before_.empty()) return;
+  refused_ = launch(context, before_, stream);
+  if (refused_ == NotSampled::kSampled) return;
+  size_t lost = static_cast<size_t>(std::ranges::count_if(
+      before_, [](const DeviceRequest& request) { return request.look.learner == nullptr; }));
+  // What is known to be an output is taken without a look.
+  lost += std::erase_if(requests_, [](DeviceRequest& request) {
+    const Look look = std::exchange(request.look, {});
+    return look.learner != nullptr && !look.learner->evidence(look.word).is_output();
+  });
+  count_loss(state_, position_, refused_, lost);
+}
+
+void Sampler::keep_last_of_each_buffer() {
+  std::unordered_set<uint64_t> seen;
+  const auto overwritten = [&seen](const DeviceRequest& request) {
+    return !seen.insert(request.event.address).second;
+  };
+  std::ranges::reverse(requests_);
+  std::erase_if(requests_, overwritten);
+  std::ranges::reverse(requests_);
+}
+
+NotSampled Sampler::launch(CUcontext context, std::span<const DeviceRequest> batch,
+                           CUstream stream) noexcept {
+  const NotSampled outcome = can_launch(state_, context, stream);
+  if (outcome != NotSampled::kSampled) return outcome;
+  std::optional<ContextScope> scope;
+  if (elsewhere_ && scope.emplace(state_.driver, context).result() != CUDA_SUCCESS)
+    return NotSampled::kWrongStream;
+  const OwnCalls own;
+  return state_.stats.submit(context, batch, stream);
+}
+
+NotSampled Sampler::submit(CUcontext context, CUstream stream) noexcept {
+  if (!asked_) return NotSampled::kNotAsked;
+  if (requests_.empty()) return before_.empty() ? NotSampled::kNoOutput : refused_;
+  const NotSampled outcome = launch(context, requests_, stream);
+  count_loss(state_, position_, outcome, requests_.size());
+  return outcome;
+}
+
+}  // namespace convtrace::cupti

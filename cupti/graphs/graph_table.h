@@ -1,0 +1,108 @@
+#pragma once
+/// @file graph_table.h
+/// What each executable graph will run when it is launched: its kernel nodes with their parameters,
+/// followed through every change.
+///
+/// Place:    told by the gate's wrappers after the driver's call, read by the gate at a launch.
+/// Threads:  any, concurrently. Asks the driver: never call it from a CUPTI callback.
+/// Errors:   what the driver does not tell is counted in `unseen`.
+/// Source:   cuda.h: a node of an executable graph is named by the node it was made from.
+
+#include <cuda.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <shared_mutex>
+#include <unordered_map>
+#include <vector>
+
+#include "cupti/driver/api.h"
+#include "cupti/kernels/function_table.h"
+#include "cupti/calls/launch_decoder.h"
+
+namespace convtrace::cupti {
+
+/// A kernel as a node has it: its parameters are copied, since the graph they came from may go.
+struct GraphKernel {
+  CUgraphNode node = nullptr;
+  CUgraphNode child = nullptr;  ///< node of the whole graph whose child graph it is in, or null
+  CUfunction handle = nullptr;  ///< may be a CUkernel
+  const FunctionInfo* function = nullptr;
+  uint32_t grid[3] = {0, 0, 0};
+  uint32_t block[3] = {0, 0, 0};
+  uint32_t shared_bytes = 0;
+  bool enabled = true;
+  std::vector<std::byte> params;  ///< as the device sees them
+};
+
+struct GraphKernels {
+  std::vector<GraphKernel> list;  ///< in the order of the graph's nodes
+  /// Nodes whose kernels cannot be known: conditional ones, and those the driver refused to tell.
+  uint32_t unseen = 0;
+  uint32_t memory_nodes = 0;  ///< copies, sets, allocations, frees: what they do is not told
+};
+
+/// An executable graph. CUDA forbids to use one from two threads at once, so nobody waits here.
+struct ExecutableGraph {
+  std::mutex mutex;
+  GraphKernels kernels;
+  std::unordered_map<CUgraphNode, size_t> places;  ///< in kernels.list
+};
+
+class GraphTable {
+ public:
+  /// @param api, @param functions outlive this.
+  GraphTable(const DriverApi& api, FunctionTable& functions) : api_(api), functions_(functions) {}
+
+  /// `exec` was made of `graph`, or has taken over its parameters.
+  void instantiated(CUgraphExec exec, CUgraph graph);
+  void updated(CUgraphExec exec, CUgraph graph);
+  void kernel_set(CUgraphExec exec, CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS& params);
+  void node_set(CUgraphExec exec, CUgraphNode node, const CUgraphNodeParams& params);
+  /// The node's child graph has taken over the parameters of `graph`.
+  void child_set(CUgraphExec exec, CUgraphNode node, CUgraph graph);
+  void set_enabled(CUgraphExec exec, CUgraphNode node, bool enabled);
+  void destroyed(CUgraphExec exec);
+
+  /// @return null for a graph whose making was not seen.
+  [[nodiscard]] std::shared_ptr<ExecutableGraph> find(CUgraphExec exec) const;
+
+ private:
+  [[nodiscard]] GraphKernels read(CUgraph graph) const;
+  void read_nodes(CUgraph graph, int depth, GraphKernels& kernels) const;
+  void read_kernel_node(CUgraphNode node, GraphKernels& kernels) const;
+  void read_node(CUgraphNode node, int depth, GraphKernels& kernels) const;
+  template <typename Params>
+  [[nodiscard]] GraphKernel read_kernel(CUgraphNode node, const Params& params) const;
+  template <typename Params>
+  void set_kernel(CUgraphExec exec, CUgraphNode node, const Params& params);
+  void put(CUgraphExec exec, GraphKernels kernels);
+
+  /// Gives `change` the kernel of that node to alter.
+  template <typename Change>
+  void change_kernel(CUgraphExec exec, CUgraphNode node, Change change);
+
+  const DriverApi& api_;
+  FunctionTable& functions_;
+  mutable std::shared_mutex mutex_;
+  std::unordered_map<CUgraphExec, std::shared_ptr<ExecutableGraph>> execs_;
+};
+
+/// A node's kernel in the form of a launch, with its parameters in one buffer.
+class PackedLaunch {
+ public:
+  explicit PackedLaunch(const GraphKernel& kernel) noexcept;
+  PackedLaunch(const PackedLaunch&) = delete;
+  PackedLaunch& operator=(const PackedLaunch&) = delete;
+
+  [[nodiscard]] const LaunchInfo& info() const noexcept { return info_; }
+
+ private:
+  size_t bytes_;
+  void* extra_[5];
+  LaunchInfo info_;
+};
+
+}  // namespace convtrace::cupti

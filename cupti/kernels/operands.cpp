@@ -1,0 +1,79 @@
+#include "cupti/kernels/operands.h"
+
+#include <cstring>
+
+namespace convtrace::cupti {
+namespace {
+
+using format::Confidence;
+
+constexpr size_t kWord = sizeof(uint64_t);
+
+Confidence confidence(bool whole_parameter, bool at_base) {
+  if (whole_parameter) return at_base ? Confidence::kPointerBase : Confidence::kPointerInterior;
+  return at_base ? Confidence::kWordBase : Confidence::kWordInterior;
+}
+
+/// Looks words up and keeps what is found, until there is no more room.
+class Scan {
+ public:
+  Scan(const AddressMap& addresses, std::span<format::Operand> operands)
+      : addresses_(addresses), operands_(operands) {}
+
+  [[nodiscard]] size_t found() const { return found_; }
+
+  /// @return false when an operand had no room.
+  bool look_up(uint64_t address, size_t param, size_t word, bool whole_parameter) {
+    const MemoryLife life = addresses_.life_at(address);
+    if (life.generation == 0) return true;
+    if (found_ == operands_.size()) return false;
+    format::Operand& operand = operands_[found_++];
+    operand.param = static_cast<uint16_t>(param);
+    operand.word = static_cast<uint16_t>(word);
+    operand.confidence = confidence(whole_parameter, address == life.base);
+    operand.address = address;
+    operand.generation = life.generation;
+    operand.offset = address - life.base;
+    return true;
+  }
+
+ private:
+  const AddressMap& addresses_;
+  std::span<format::Operand> operands_;
+  size_t found_ = 0;
+};
+
+/// How far the parameter's first word of an alignment lies behind its begin: on the device.
+size_t first_aligned(size_t offset, size_t alignment) {
+  return (alignment - offset % alignment) % alignment;
+}
+
+}  // namespace
+
+size_t scan_operands(const LaunchInfo& launch, std::span<const ParamLayout> layout,
+                     const AddressMap& addresses, const TensorMaps& tensor_maps,
+                     std::span<format::Operand> operands) {
+  const LaunchParams params(launch);
+  Scan scan(addresses, operands);
+  for (size_t index = 0; index < layout.size(); ++index) {
+    const ParamLayout& place = layout[index];
+    if (place.bytes < kWord) continue;  // many are plain numbers
+    const auto bytes = params.bytes_of(index, place.offset, place.bytes);
+    const bool may_hold_map = bytes.size() >= TensorMaps::kBytes && tensor_maps.any();
+    for (size_t at = first_aligned(place.offset, kWord); at + kWord <= bytes.size();) {
+      uint64_t address = 0;
+      // A struct is aligned like the maps in it, wherever it lies in the buffer.
+      if (may_hold_map && at % TensorMaps::kAlignment == 0 &&
+          bytes.size() - at >= TensorMaps::kBytes) {
+        address = tensor_maps.find(bytes.data() + at);
+      }
+      const size_t size = address == 0 ? kWord : TensorMaps::kBytes;
+      if (address == 0) std::memcpy(&address, bytes.data() + at, kWord);
+      if (!scan.look_up(address, index, at, bytes.size() == size)) return scan.found();
+      at += size;
+    }
+  }
+  return scan.found();
+}
+
+}  // namespace convtrace::cupti

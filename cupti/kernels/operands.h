@@ -1,0 +1,48 @@
+#pragma once
+/// @file operands.h
+/// Which parameters of a launch point into which memory.
+///
+/// Nothing says which parameter is a pointer, so every aligned 8-byte word of every
+/// parameter is looked up, structs included, and each hit says how sure it is. A tensor map counts
+/// as a pointer to the memory that it describes. Pointers behind device memory (pointer tables)
+/// cannot be seen.
+///
+/// Threads:  reentrant.
+
+#include <cstdint>
+#include <span>
+
+#include "cupti/memory/address_map.h"
+#include "cupti/calls/launch_decoder.h"
+#include "cupti/kernels/tensor_maps.h"
+#include "format/model/events.h"
+
+namespace convtrace::cupti {
+
+/// Place of one parameter in the parameter buffer.
+struct ParamLayout {
+  size_t offset = 0;
+  size_t bytes = 0;
+  bool operator==(const ParamLayout&) const = default;
+};
+
+/// More pointers than this in one launch are not recorded.
+inline constexpr size_t kMaxOperands = 256;
+
+/// @param[out] operands filled from the front, in order of parameter and word.
+/// @return how many were found, at most operands.size().
+size_t scan_operands(const LaunchInfo& launch, std::span<const ParamLayout> layout,
+                     const AddressMap& addresses, const TensorMaps& tensor_maps,
+                     std::span<format::Operand> operands);
+
+/// Where it is not known what allocators have reported last, a pointer is worth a word: the memory
+/// it was found in may have been given to somebody else since.
+inline void doubt(std::span<format::Operand> operands) {
+  for (format::Operand& operand : operands) {
+    using enum format::Confidence;
+    if (operand.confidence == kPointerBase) operand.confidence = kWordBase;
+    if (operand.confidence == kPointerInterior) operand.confidence = kWordInterior;
+  }
+}
+
+}  // namespace convtrace::cupti

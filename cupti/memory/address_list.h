@@ -1,0 +1,57 @@
+#pragma once
+/// @file address_list.h
+/// How the address table searches its lists of pieces, and makes one from another.
+///
+/// Threads:  searching: any, see address_table.h; copying: the writer, into a list that nobody
+/// reads yet.
+
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+
+#include "cupti/memory/address_slot.h"
+#include "cupti/memory/word_pool.h"
+
+namespace convtrace::cupti {
+
+/// Inlined always: the writer asks twice a change.
+/// @return a bit for each word of a list that as a piece begins at or before `offset`.
+[[nodiscard, gnu::always_inline]] inline uint64_t not_behind(const uint64_t* list, size_t words,
+                                                             uint64_t offset) {
+  const uint64_t bound = Piece(offset, Piece::kMaxOffset, Piece::kMaxRecord).word();
+  const auto bit = [list, bound](size_t i) { return uint64_t{load_word(list + i) <= bound} << i; };
+  // Eight at once, though most lists are shorter: an end that cannot be foreseen costs more. What
+  // lies behind a list is masked out by who asks.
+  uint64_t bits = 0;
+  for (size_t i = 0; i < words; i += 8) {
+    bits |= bit(i) | bit(i + 1) | bit(i + 2) | bit(i + 3) | bit(i + 4) | bit(i + 5) | bit(i + 6) |
+            bit(i + 7);
+  }
+  return bits;
+}
+
+/// @param candidates of one layer, from not_behind(): pieces of a layer do not overlap, so the last
+/// one counts.
+/// @return its position, 0 if there is none.
+[[nodiscard]] constexpr size_t last_of(uint64_t candidates) {
+  return candidates == 0 ? 0 : static_cast<size_t>(std::bit_width(candidates)) - 1;
+}
+
+/// A list that differs from another in one piece.
+struct ListChange {
+  size_t out = 0;  ///< position in the old list of the piece that goes; 0: none
+  size_t in = 0;   ///< position in the new list of the one that comes
+  Piece piece;
+};
+
+/// Copies all but the head. @param words of the new list.
+inline void copy_list(const uint64_t* from, uint64_t* to, size_t words, const ListChange& change) {
+  const size_t out = change.out == 0 ? words : change.out;
+  for (size_t i = 1; i < words; ++i) {
+    size_t old = i - (i > change.in ? 1 : 0);
+    old += old >= out ? 1 : 0;
+    store_word(to + i, i == change.in ? change.piece.word() : load_word(from + old));
+  }
+}
+
+}  // namespace convtrace::cupti

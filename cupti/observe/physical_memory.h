@@ -1,0 +1,62 @@
+#pragma once
+/// @file physical_memory.h
+/// What is known of physical memory that has no address yet: whose it is and where it lies.
+/// cuMemMap, which gives it one, tells its handle alone.
+///
+/// Threads:  any; locks for itself.
+/// Errors:   a handle that was made before we looked is not found.
+/// Source:   cuda.h, "Virtual Memory Management", "Multicast Object Management".
+
+#include <cstdint>
+#include <mutex>
+#include <optional>
+#include <unordered_map>
+
+#include "cupti/calls/memory_decoder.h"
+
+namespace convtrace::cupti {
+
+class PhysicalMemory {
+ public:
+  struct Facts {
+    format::MemorySource source = format::MemorySource::kVirtual;
+    std::optional<format::Device> device;
+  };
+
+  void create(const MemoryChange& change) {
+    const std::lock_guard lock(mutex_);
+    entries_[change.handle] = {{change.memory, change.device}, 1};
+  }
+
+  void retain(uint64_t handle) {
+    const std::lock_guard lock(mutex_);
+    if (const auto it = entries_.find(handle); it != entries_.end()) ++it->second.owners;
+  }
+
+  /// What is mapped lives on, but nothing can be mapped any more once its last owner is gone.
+  void release(uint64_t handle) {
+    const std::lock_guard lock(mutex_);
+    const auto it = entries_.find(handle);
+    if (it != entries_.end() && --it->second.owners == 0) entries_.erase(it);
+  }
+
+  /// @param handle 0: none.
+  [[nodiscard]] std::optional<Facts> find(uint64_t handle) const {
+    if (handle == 0) return std::nullopt;
+    const std::lock_guard lock(mutex_);
+    const auto it = entries_.find(handle);
+    if (it == entries_.end()) return std::nullopt;
+    return it->second.facts;
+  }
+
+ private:
+  struct Entry {
+    Facts facts;
+    uint32_t owners = 0;
+  };
+
+  mutable std::mutex mutex_;
+  std::unordered_map<uint64_t, Entry> entries_;
+};
+
+}  // namespace convtrace::cupti

@@ -1,0 +1,86 @@
+#include "cupti/observe/subscriber.h"
+
+#include "cupti/driver/own_calls.h"
+
+namespace convtrace::cupti {
+void Subscriber::callback(void* receiver, CUpti_CallbackDomain domain, CUpti_CallbackId cbid,
+                          const void* data) noexcept {
+  if (OwnCalls::active() || receiver == nullptr || data == nullptr) return;
+  auto& to = *static_cast<CallbackReceiver*>(receiver);
+  switch (domain) {
+    case CUPTI_CB_DOMAIN_DRIVER_API:
+      if (const CallbackEntry* entry = find_driver_callback(cbid))
+        to.on_driver_call(*entry, *static_cast<const CUpti_CallbackData*>(data));
+      break;
+    case CUPTI_CB_DOMAIN_RESOURCE:
+      if (cbid == CUPTI_CBID_RESOURCE_CONTEXT_DESTROY_STARTING)
+        to.on_context_end(static_cast<const CUpti_ResourceData*>(data)->context);
+      break;
+    case CUPTI_CB_DOMAIN_STATE:
+      if (cbid == CUPTI_CBID_STATE_FATAL_ERROR)
+        to.on_cupti_failure(*static_cast<const CUpti_StateData*>(data));
+      break;
+    default:
+      break;
+  }
+}
+
+CUptiResult Subscriber::subscribe(CallbackReceiver& receiver, std::string& holder) {
+  if (api_->subscribe_v2 == nullptr) return api_->subscribe(&handle_, &callback, &receiver);
+  char old_name[2 * CUPTI_OLD_SUBSCRIBER_NAME_MIN_LEN] = {};
+  CUpti_SubscriberParams params{};
+  params.structSize = CUpti_SubscriberParams_STRUCT_SIZE;
+  params.subscriberName = "convtrace";
+  params.oldSubscriberName = old_name;
+  params.oldSubscriberSize = sizeof old_name;
+  CUptiResult result = api_->subscribe_v2(&handle_, &callback, &receiver, &params);
+  // It knows another size of the structure: without it nobody is named, and all else is the same.
+  if (result == CUPTI_ERROR_INVALID_PARAMETER)
+    result = api_->subscribe(&handle_, &callback, &receiver);
+  old_name[sizeof old_name - 1] = 0;
+  holder = old_name;
+  return result;
+}
+
+Status Subscriber::enable_all() {
+  CUptiResult last = CUPTI_SUCCESS;
+  uint32_t enabled = 0;
+  refused_ = 0;
+  const auto enable = [&](CUpti_CallbackDomain domain, CUpti_CallbackId cbid) {
+    const CUptiResult result = api_->enable_callback(1, handle_, domain, cbid);
+    if (result == CUPTI_SUCCESS) {
+      ++enabled;
+    } else if (result != CUPTI_ERROR_INVALID_PARAMETER) {
+      // An older CUPTI does not know the newest functions; neither then does its driver.
+      ++refused_;
+      last = result;
+    }
+  };
+  for (const CallbackEntry& entry : driver_callbacks())
+    enable(CUPTI_CB_DOMAIN_DRIVER_API, entry.cbid);
+  enable(CUPTI_CB_DOMAIN_RESOURCE, CUPTI_CBID_RESOURCE_CONTEXT_DESTROY_STARTING);
+  // Only tells that CUPTI died; absent before CUPTI 12.
+  (void)api_->enable_callback(1, handle_, CUPTI_CB_DOMAIN_STATE, CUPTI_CBID_STATE_FATAL_ERROR);
+  if (enabled > 0) return kOkStatus;
+  return Status::make(StatusCode::kCuptiError, "cuptiEnableCallback", last);
+}
+
+Status Subscriber::open(const CuptiApi& api, CallbackReceiver& receiver, std::string& holder) {
+  api_ = &api;
+  const CUptiResult result = subscribe(receiver, holder);
+  if (result != CUPTI_SUCCESS) {
+    handle_ = nullptr;
+    return Status::make(StatusCode::kCuptiError, "cuptiSubscribe", result);
+  }
+  const Status enabled = enable_all();
+  if (!enabled.ok()) close();
+  return enabled;
+}
+
+void Subscriber::close() noexcept {
+  if (handle_ == nullptr) return;
+  (void)api_->unsubscribe(handle_);
+  handle_ = nullptr;
+}
+
+}  // namespace convtrace::cupti

@@ -1,0 +1,75 @@
+// Part of cpu_tile_impl.h: the hash of dense bytes, a vector at a time.
+#pragma once
+
+#include <cstring>
+
+#include "cupti/stats/tile/hash.h"
+#include "cupti/stats/cpu/simd.h"
+#include "cupti/stats/tile/tiling.h"
+
+namespace convtrace::stats {
+namespace {
+
+/// Bytes that are walked at a time; they stay in the first-level cache.
+constexpr uint32_t kBlockBytes = 8 * kRowBytes;
+
+/// Word keys in the order in which a vector of 8 words meets them: even words, then odd words, and
+/// the upper halves of both where a multiplication can reach them.
+struct VectorKeys {
+  alignas(kVectorBytes) uint64_t even[kBlockWords / 2] = {};
+  alignas(kVectorBytes) uint64_t odd[kBlockWords / 2] = {};
+  alignas(kVectorBytes) uint64_t even_high[kBlockWords / 2] = {};
+  alignas(kVectorBytes) uint64_t odd_high[kBlockWords / 2] = {};
+
+  constexpr VectorKeys() {
+    for (uint32_t i = 0; i < kBlockWords / 2; ++i) {
+      even[i] = word_key(2 * i);
+      odd[i] = word_key(2 * i + 1);
+      even_high[i] = even[i] >> 32;
+      odd_high[i] = odd[i] >> 32;
+    }
+  }
+};
+constexpr VectorKeys kVectorKeys;
+
+CONVTRACE_INLINE uint64_t hash_row(const std::byte* row) {
+  U64x4 low{}, high{};
+  for (uint32_t i = 0; i < kBlockWords / 2; i += 4) {
+    const auto words = load<U32x8>(row + i * 8);
+    const auto even = as<U64x4>(words ^ (words >> 16));
+    const auto odd = even >> 32;
+    low += mul_low_halves(even, load<U64x4>(kVectorKeys.even + i));
+    low += mul_low_halves(odd, load<U64x4>(kVectorKeys.odd + i));
+    high += mul_low_halves(even, load<U64x4>(kVectorKeys.even_high + i));
+    high += mul_low_halves(odd, load<U64x4>(kVectorKeys.odd_high + i));
+  }
+  const U64x4 sums = low + (high << 32);
+  return sums[0] + sums[1] + sums[2] + sums[3];
+}
+
+/// Asks for the row in the next block that is as far in it as `row` in its own. Otherwise nothing
+/// comes from memory while a block is walked, and all the next one is waited for.
+CONVTRACE_INLINE void prefetch_next_block(const std::byte* row) {
+  constexpr uint32_t kLineBytes = 64;
+  for (uint32_t at = 0; at < kRowBytes; at += kLineBytes) {
+    __builtin_prefetch(row + kBlockBytes + at);
+  }
+}
+
+uint64_t hash_bytes(const std::byte* data, uint32_t bytes, uint64_t first_row) {
+  uint64_t hash = 0;
+  uint64_t row = first_row;
+  for (; bytes >= kRowBytes; bytes -= kRowBytes, data += kRowBytes) {
+    prefetch_next_block(data);
+    hash += hash_row(data) * block_key(row++);
+  }
+  for (uint32_t at = 0; at < bytes; at += 4) {
+    uint32_t word = 0;
+    std::memcpy(&word, data + at, bytes - at < 4 ? bytes - at : 4);
+    hash += hash_word(word, row * kBlockWords + at / 4);
+  }
+  return hash;
+}
+
+}  // namespace
+}  // namespace convtrace::stats

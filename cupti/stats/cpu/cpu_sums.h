@@ -1,0 +1,196 @@
+// Part of cpu_tile_impl.h: floating sums of dense elements in the lanes of tiling.h, a register at
+// a time.
+#pragma once
+
+#include "cupti/stats/tile/accumulator.h"
+#include "cupti/stats/cpu/simd.h"
+
+namespace convtrace::stats {
+namespace {
+
+/// Accumulators of all threads of a tile, [thread][lane]; values and hashes of a row fall on
+/// consecutive lanes, so that kWide lanes are one vector.
+template <DType D>
+struct TileLanes {
+  static constexpr uint32_t kCount = kThreads * kLanes<D>;
+  alignas(kVectorBytes) double sum[kCount] = {};
+  alignas(kVectorBytes) double l1[kCount] = {};
+  alignas(kVectorBytes) double squares[kCount] = {};
+  alignas(kVectorBytes) double deviations[kCount] = {};
+  alignas(kVectorBytes) double squared_deviations[kCount] = {};
+};
+
+/// Elements of kWide lanes: values and deviations, both +0 where not finite. Adding +0 changes no
+/// accumulator, as none of them is ever -0.
+struct Elements {
+  F64s value;
+  F64s deviation;
+};
+
+/// Bytes whose elements fall on the same four lanes: a group, or two groups of f64.
+template <DType D>
+constexpr uint32_t kUnitBytes = sizeof(typename Element<D>::Bits) == 8 ? 2 * kGroupBytes
+                                                                       : kGroupBytes;
+
+/// The values of narrow floats, as FloatElement::value gives it.
+template <DType D>
+CONVTRACE_INLINE F64s values_of(U32s bits, U32s magnitude) {
+  using E = Element<D>;
+  constexpr uint32_t kSize = sizeof(typename E::Bits);
+  if constexpr (kSize == 4) {
+    return widen(as<F32s>(bits));
+  } else if constexpr (E::kBias == 127) {
+    return widen(as<F32s>(bits << 16));  // a scale of one
+  } else {
+    constexpr auto kScaleBits = static_cast<uint32_t>((254 - E::kBias) << 23);
+    const U32s sign = (bits ^ magnitude) << (32 - 8 * kSize);
+    const U32s shifted = (magnitude << (23 - E::kMantissa)) | sign;
+    return widen(as<F32s>(shifted) * __builtin_bit_cast(float, kScaleBits));
+  }
+}
+
+template <DType D, bool AllFinite>
+CONVTRACE_INLINE Elements load_floats(const std::byte* at, double shift) {
+  using E = Element<D>;
+  using Bits = typename E::Bits;
+  Elements made;
+  I64s finite;
+  if constexpr (sizeof(Bits) == 8) {
+    const auto bits = load_fours<int64_t>(at, kUnitBytes<D>);
+    made.value = as<F64s>(bits);
+    finite =
+        (bits & static_cast<int64_t>(E::kMagnitudeMask)) <= static_cast<int64_t>(E::kMaxFinite);
+  } else {
+    const U32s bits = load_words<Bits>(at, kUnitBytes<D>);
+    const U32s magnitude = bits & E::kMagnitudeMask;
+    made.value = values_of<D>(bits, magnitude);
+    finite = widen(as<I32s>(magnitude) <= static_cast<int32_t>(E::kMaxFinite));
+  }
+  made.deviation = made.value - shift;
+  if constexpr (!AllFinite) {
+    made.value = as<F64s>(as<I64s>(made.value) & finite);
+    made.deviation = as<F64s>(as<I64s>(made.deviation) & finite);
+  }
+  return made;
+}
+
+/// Values of up to 32 bits and their differences are exact in f64.
+template <DType D>
+CONVTRACE_INLINE Elements load_integers(const std::byte* at, Shift<D> shift) {
+  using E = Element<D>;
+  using Bits = typename E::Bits;
+  Elements made;
+  if constexpr (sizeof(Bits) == 8) {
+    const auto bits = load_fours<Bits>(at, kUnitBytes<D>);
+    for (uint32_t i = 0; i < kWide; ++i) {
+      const auto value = E::value(bits[i]);
+      made.value[i] = static_cast<double>(value);
+      made.deviation[i] = shift.deviation(value);
+    }
+    return made;
+  } else {
+    constexpr int kUnused = 32 - 8 * static_cast<int>(sizeof(Bits));
+    auto bits = as<I32s>(load_words<Bits>(at, kUnitBytes<D>));
+    if constexpr (D == DType::kBool) bits = (bits != 0) & 1;
+    if constexpr (E::kSigned) bits = as<I32s>(as<U32s>(bits) << kUnused) >> kUnused;
+    if constexpr (D == DType::kU32) bits ^= INT32_MIN;
+    made.value = numbers(bits);
+    if constexpr (D == DType::kU32) made.value += 2147483648.0;
+    made.deviation = made.value - static_cast<double>(shift.value);
+    return made;
+  }
+}
+
+template <DType D, bool AllFinite>
+CONVTRACE_INLINE Elements load_elements(const std::byte* at, Shift<D> shift) {
+  if constexpr (Element<D>::kFloat) return load_floats<D, AllFinite>(at, shift.value);
+  if constexpr (!Element<D>::kFloat) return load_integers<D>(at, shift);
+}
+
+/// kWide accumulators of each sum, in registers for the rows of one block.
+template <DType D>
+struct LaneSums {
+  F64s sum, l1, squares, deviations, squared_deviations;
+
+  CONVTRACE_INLINE void read(const TileLanes<D>& lanes, uint32_t first) {
+    sum = load<F64s>(lanes.sum + first);
+    l1 = load<F64s>(lanes.l1 + first);
+    squares = load<F64s>(lanes.squares + first);
+    deviations = load<F64s>(lanes.deviations + first);
+    squared_deviations = load<F64s>(lanes.squared_deviations + first);
+  }
+  CONVTRACE_INLINE void write(TileLanes<D>& lanes, uint32_t first) const {
+    store(lanes.sum + first, sum);
+    store(lanes.l1 + first, l1);
+    store(lanes.squares + first, squares);
+    store(lanes.deviations + first, deviations);
+    store(lanes.squared_deviations + first, squared_deviations);
+  }
+  CONVTRACE_INLINE void add(const Elements& made) {
+    if constexpr (Element<D>::kFloat) {
+      sum += made.value;
+      l1 += as<F64s>(as<U64s>(made.value) & 0x7FFFFFFFFFFFFFFF);
+    }
+    squares = fma_lanes(made.value, made.value, squares);
+    deviations += made.deviation;
+    squared_deviations = fma_lanes(made.deviation, made.deviation, squared_deviations);
+  }
+};
+
+/// Adds whole rows. Two vectors of lanes at a time: enough independent additions to hide their
+/// latency, few enough for 16 registers.
+template <DType D, bool AllFinite>
+void add_rows(const std::byte* data, uint32_t rows, Shift<D> shift, TileLanes<D>& lanes) {
+  constexpr uint32_t kUnit = kUnitBytes<D>;
+  constexpr uint32_t kFourBytes = 4 * sizeof(typename Element<D>::Bits);
+  constexpr uint32_t kUnits = kWide / 4;  // of one vector
+  for (uint32_t unit = 0; unit < kRowBytes / kUnit; unit += 2 * kUnits) {
+    LaneSums<D> a, b;
+    a.read(lanes, unit * 4);
+    b.read(lanes, unit * 4 + kWide);
+    const std::byte* at = data + unit * kUnit;
+    for (uint32_t row = 0; row < rows; ++row, at += kRowBytes) {
+      for (uint32_t offset = 0; offset < kUnit; offset += kFourBytes) {
+        a.add(load_elements<D, AllFinite>(at + offset, shift));
+        b.add(load_elements<D, AllFinite>(at + kUnits * kUnit + offset, shift));
+      }
+    }
+    a.write(lanes, unit * 4);
+    b.write(lanes, unit * 4 + kWide);
+  }
+}
+
+/// Adds `count` elements that do not fill a row.
+template <DType D>
+void add_part_of_row(const std::byte* data, uint32_t count, Shift<D> shift, TileLanes<D>& lanes) {
+  using E = Element<D>;
+  for (uint32_t i = 0; i < count; ++i) {
+    const auto bits = load<typename E::Bits>(data + i * sizeof(typename E::Bits));
+    if (!E::finite(bits)) continue;
+    const uint32_t lane = i / kPerGroup<D> * kLanes<D> + i % kLanes<D>;
+    const auto value = E::value(bits);
+    const auto x = static_cast<double>(value);
+    const double deviation = shift.deviation(value);
+    lanes.sum[lane] += x;
+    lanes.l1[lane] += magnitude(x);
+    lanes.squares[lane] = fma(x, x, lanes.squares[lane]);
+    lanes.deviations[lane] += deviation;
+    lanes.squared_deviations[lane] = fma(deviation, deviation, lanes.squared_deviations[lane]);
+  }
+}
+
+/// Combines one sum of all lanes of all threads.
+template <DType D>
+double combine_all(const double (&values)[TileLanes<D>::kCount]) {
+  double threads[kThreads];
+  for (uint32_t t = 0; t < kThreads; ++t) {
+    double lanes[kLanes<D>];
+    for (uint32_t i = 0; i < kLanes<D>; ++i) lanes[i] = values[t * kLanes<D> + i];
+    threads[t] = combine_lanes(lanes);
+  }
+  combine_threads(threads, [](double a, double b) { return add(a, b); });
+  return threads[0];
+}
+
+}  // namespace
+}  // namespace convtrace::stats

@@ -1,0 +1,4 @@
+#if defined(__x86_64__)
+#define CONVTRACE_CPU_TILE cpu_tile_avx512
+#include "cupti/stats/cpu/cpu_tile_impl.h"
+#endif

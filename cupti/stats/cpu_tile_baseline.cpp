@@ -1,2 +1,0 @@
-#define CONVTRACE_CPU_TILE cpu_tile_baseline
-#include "cupti/stats/cpu_tile_impl.h"

@@ -1,0 +1,123 @@
+#pragma once
+/// @file partial.h
+/// What is known of a stretch of elements, and how two consecutive stretches become one.
+///
+/// Place:    a tile's Partial is written by a device block or a CPU; merging in tile order gives
+/// the tensor's. Fixed layout: it is copied between device and host as it is. Source:   T. Chan, G.
+/// Golub, R. LeVeque, "Updating formulae and a pairwise algorithm for computing sample variances"
+/// (1979).
+
+#include <cstdint>
+
+#include "cupti/stats/tile/arith.h"
+
+namespace convtrace::stats {
+
+inline constexpr uint32_t kSketchBuckets = 16;
+
+/// Exact counts that determine all others: finite = count - nan - infinities,
+/// positive = count - nan - negative - zeros.
+struct Counts {
+  uint64_t count = 0;
+  uint64_t nan = 0;
+  uint64_t pos_inf = 0;
+  uint64_t neg_inf = 0;
+  uint64_t pos_zero = 0;
+  uint64_t neg_zero = 0;
+  uint64_t negative = 0;  ///< below zero, -Inf included
+  uint64_t subnormal = 0;
+  uint64_t saturated = 0;
+
+  CONVTRACE_HD uint64_t finite() const { return count - nan - pos_inf - neg_inf; }
+  CONVTRACE_HD uint64_t positive() const { return count - nan - negative - pos_zero - neg_zero; }
+};
+
+/// Extremes of finite values as keys and magnitudes of dtype_decode.h; as initialised: of none.
+struct Extremes {
+  int64_t min_key = INT64_MAX;
+  int64_t max_key = INT64_MIN;
+  uint64_t min_below = UINT64_MAX;  ///< smallest magnitude that is not zero, less one
+};
+
+/// Count, mean and sum of squared deviations of finite values. mean = shift + shift_low + offset:
+/// the shift is an element's value in two parts (an i64 does not fit one f64), so that differences
+/// of shifts are exact and offset keeps its precision however far the values are from zero.
+struct Moments {
+  double n = 0;
+  double shift = 0;
+  double shift_low = 0;
+  double offset = 0;
+  double m2 = 0;
+};
+
+struct Partial {
+  Counts counts;
+  Extremes extremes;
+  Moments moments;
+  double sum = 0;            ///< floats; of finite values, as the next two
+  double l1 = 0;             ///< floats
+  double squares = 0;        ///< unshifted, for l2
+  uint64_t int_sum[2] = {};  ///< integers: 128 bits, two's complement, low half first
+  uint64_t int_l1[2] = {};
+  uint64_t hash = 0;                   ///< without the length
+  double sketch[kSketchBuckets] = {};  ///< floats; scaled as sketch.h has it
+};
+
+CONVTRACE_HD UInt128 wide(const uint64_t (&halves)[2]) {
+  return (static_cast<UInt128>(halves[1]) << 64) | halves[0];
+}
+CONVTRACE_HD void store_wide(UInt128 value, uint64_t (&halves)[2]) {
+  halves[0] = static_cast<uint64_t>(value);
+  halves[1] = static_cast<uint64_t>(value >> 64);
+}
+
+CONVTRACE_HD Counts merge(Counts a, const Counts& b) {
+  a.count += b.count;
+  a.nan += b.nan;
+  a.pos_inf += b.pos_inf;
+  a.neg_inf += b.neg_inf;
+  a.pos_zero += b.pos_zero;
+  a.neg_zero += b.neg_zero;
+  a.negative += b.negative;
+  a.subnormal += b.subnormal;
+  a.saturated += b.saturated;
+  return a;
+}
+
+CONVTRACE_HD Extremes merge(Extremes a, const Extremes& b) {
+  a.min_key = b.min_key < a.min_key ? b.min_key : a.min_key;
+  a.max_key = b.max_key > a.max_key ? b.max_key : a.max_key;
+  a.min_below = b.min_below < a.min_below ? b.min_below : a.min_below;
+  return a;
+}
+
+CONVTRACE_HD Moments merge(const Moments& a, const Moments& b) {
+  if (b.n == 0) return a;
+  if (a.n == 0) return b;
+  const double shifts = add(sub(b.shift, a.shift), sub(b.shift_low, a.shift_low));
+  const double delta = add(shifts, sub(b.offset, a.offset));
+  Moments merged = a;
+  merged.n = add(a.n, b.n);
+  const double share = div(b.n, merged.n);
+  merged.offset = fma(delta, share, a.offset);
+  merged.m2 = fma(mul(delta, delta), mul(a.n, share), add(a.m2, b.m2));
+  return merged;
+}
+
+/// @param b what follows `a` in the tensor.
+CONVTRACE_HD Partial merge(const Partial& a, const Partial& b) {
+  Partial merged;
+  merged.counts = merge(a.counts, b.counts);
+  merged.extremes = merge(a.extremes, b.extremes);
+  merged.moments = merge(a.moments, b.moments);
+  merged.sum = add(a.sum, b.sum);
+  merged.l1 = add(a.l1, b.l1);
+  merged.squares = add(a.squares, b.squares);
+  store_wide(wide(a.int_sum) + wide(b.int_sum), merged.int_sum);
+  store_wide(wide(a.int_l1) + wide(b.int_l1), merged.int_l1);
+  merged.hash = a.hash + b.hash;
+  for (uint32_t i = 0; i < kSketchBuckets; ++i) merged.sketch[i] = add(a.sketch[i], b.sketch[i]);
+  return merged;
+}
+
+}  // namespace convtrace::stats

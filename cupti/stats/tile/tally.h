@@ -1,0 +1,111 @@
+#pragma once
+/// @file tally.h
+/// What does not depend on the order of elements: counts and extremes.
+
+#include <cstdint>
+
+#include "cupti/stats/tile/dtype_decode.h"
+#include "cupti/stats/tile/group.h"
+#include "cupti/stats/tile/thread_totals.h"
+#include "cupti/stats/tile/tiling.h"
+
+namespace convtrace::stats {
+
+/// What does not depend on order: counts and extremes of elements of one type.
+template <DType D>
+struct Tally {
+  using E = Element<D>;
+  using Bits = typename E::Bits;
+  using Key = typename E::Key;
+  using Magnitude = typename E::Magnitude;
+  static constexpr Key kMaxKey = sizeof(Key) == 8 ? static_cast<Key>(INT64_MAX) : INT32_MAX;
+  static constexpr auto kNoneBelow = static_cast<Magnitude>(~Magnitude{0});
+
+  TileCounts counts;
+  Key min_key = kMaxKey;
+  Key max_key = -kMaxKey - 1;
+  /// Smallest magnitude less one, which puts zero last.
+  Magnitude min_below = kNoneBelow;
+
+  CONVTRACE_HD void add(Bits bits) {
+    const bool negative = E::negative(bits);
+    if (!E::finite(bits)) {
+      const bool infinite = E::infinite(bits);
+      counts.nan += !infinite;
+      counts.pos_inf += infinite && !negative;
+      counts.neg_inf += infinite && negative;
+      counts.negative += infinite && negative;
+      return;
+    }
+    const Magnitude magnitude = E::magnitude(bits);
+    counts.subnormal += E::subnormal(bits);
+    counts.saturated += E::saturated(bits);
+    counts.pos_zero += magnitude == 0 && !negative;
+    counts.neg_zero += magnitude == 0 && negative;
+    counts.negative += magnitude != 0 && negative;
+    add_extremes(E::key(bits), E::key(bits), static_cast<Magnitude>(magnitude - 1));
+  }
+
+  /// The same for all elements of a chunk, in far fewer instructions.
+  /// @return false, and nothing is counted, if one is NaN, infinite or saturated: a rare chunk.
+  CONVTRACE_HD bool add_usual(const Chunk& chunk) {
+    Key lowest = kMaxKey, highest = -kMaxKey - 1;
+    Magnitude smallest = kNoneBelow;
+    uint32_t signs = 0;
+    for (uint32_t i = 0; i < kChunkGroups * kPerGroup<D>; ++i) {
+      const Bits bits = element_of<D>(chunk.group[i / kPerGroup<D>], i % kPerGroup<D>);
+      const Key key = E::key(bits);
+      const Magnitude magnitude = E::magnitude(bits);
+      lowest = key < lowest ? key : lowest;
+      highest = key > highest ? key : highest;
+      smallest = magnitude < smallest ? magnitude : smallest;
+      signs += E::negative(bits);
+    }
+    if (E::reaches_limits(lowest, highest)) return false;
+    counts.negative += signs;
+    auto below = static_cast<Magnitude>(smallest - 1);
+    if (smallest < E::kUsual) {
+      below = kNoneBelow;
+      chunk.for_each_rolled([&](const Group& group, uint32_t) {
+        const Magnitude least = count_smallest(group);
+        below = least < below ? least : below;
+      });
+    }
+    add_extremes(lowest, highest, below);
+    return true;
+  }
+
+  CONVTRACE_HD void add_extremes(Key min, Key max, Magnitude below) {
+    min_key = min < min_key ? min : min_key;
+    max_key = max > max_key ? max : max_key;
+    min_below = below < min_below ? below : min_below;
+  }
+
+  /// Zeros and subnormals, whose signs are counted. @return the least magnitude but zero, less one.
+  CONVTRACE_HD Magnitude count_smallest(const Group& group) {
+    Magnitude least = kNoneBelow;
+    for (uint32_t e = 0; e < kPerGroup<D>; ++e) {
+      const Bits bits = element_of<D>(group, e);
+      const auto below = static_cast<Magnitude>(E::magnitude(bits) - 1);
+      const bool zero = below == kNoneBelow;
+      least = below < least ? below : least;
+      if constexpr (E::kFloat) {
+        counts.subnormal += E::subnormal(bits);
+        counts.pos_zero += zero && !E::negative(bits);
+        counts.neg_zero += zero && E::negative(bits);
+        counts.negative -= zero && E::negative(bits);
+      } else {
+        counts.pos_zero += zero;
+        counts.saturated += zero && E::saturated(0);
+      }
+    }
+    return least;
+  }
+
+  CONVTRACE_HD Extremes extremes() const {
+    if (min_key > max_key) return {};
+    return {min_key, max_key, min_below == kNoneBelow ? UINT64_MAX : uint64_t{min_below}};
+  }
+};
+
+}  // namespace convtrace::stats

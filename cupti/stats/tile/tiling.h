@@ -1,0 +1,97 @@
+#pragma once
+/// @file tiling.h
+/// How a tensor is cut so that every machine adds the same numbers in the same order.
+///
+/// The logical byte stream is cut into tiles, a tile into rows of 1 KiB, a row into 64 groups of 16
+/// bytes. Group g of every row belongs to thread g of the tile; element e of a group adds into
+/// accumulator e mod kLanes of that thread. Accumulators of a thread, then threads, then tiles are
+/// combined in fixed trees. Sizes depend on the byte count alone, so neither the GPU, its
+/// occupancy, the batch nor the number of CPU threads can change a bit.
+///
+/// Why these sizes: a group is one vector load of a device thread; 4 accumulators are one vector
+/// register of a CPU; 16 KiB keeps a tile in a first-level cache and still gives a 4 MB activation
+/// two blocks for every multiprocessor.
+
+#include <cstdint>
+
+#include "cupti/stats/tile/dtype_decode.h"
+#include "format/model/stats.h"
+
+namespace convtrace::stats {
+
+inline constexpr uint32_t kGroupBytes = 16;
+inline constexpr uint32_t kThreads = 64;
+inline constexpr uint32_t kRowBytes = kThreads * kGroupBytes;
+inline constexpr uint32_t kMaxTiles = 2048;
+inline constexpr uint64_t kMinTileBytes = 16 * 1024;
+inline constexpr uint32_t kMaxHashRanges = 256;
+inline constexpr uint64_t kMinRangeBytes = 64 * 1024;
+/// Above it, 32-bit counters of a tile could overflow.
+inline constexpr uint64_t kMaxTensorBytes = uint64_t{1} << 42;
+
+template <DType D>
+inline constexpr uint32_t kPerGroup = kGroupBytes / sizeof(typename Element<D>::Bits);
+template <DType D>
+inline constexpr uint32_t kPerRow = kThreads* kPerGroup<D>;
+template <DType D>
+inline constexpr uint32_t kLanes = kPerGroup<D> < 4 ? kPerGroup<D> : 4;
+
+/// Cut of a tensor of `bytes` logical bytes.
+struct Tiling {
+  uint64_t bytes = 0;
+  uint64_t tile_bytes = kMinTileBytes;    ///< a power of two
+  uint64_t range_bytes = kMinRangeBytes;  ///< a power of two, a multiple of tile_bytes
+  uint32_t tiles = 0;                     ///< at most kMaxTiles; the last may be short
+  uint32_t tiles_per_thread = 0;          ///< consecutive tiles merged one after the other
+  uint32_t ranges = 0;                    ///< at most kMaxHashRanges; 0 if one range would do
+};
+
+CONVTRACE_HD constexpr uint64_t ceil_div(uint64_t a, uint64_t b) { return a / b + (a % b != 0); }
+
+CONVTRACE_HD constexpr Tiling make_tiling(uint64_t bytes) {
+  Tiling tiling;
+  tiling.bytes = bytes;
+  while (ceil_div(bytes, tiling.tile_bytes) > kMaxTiles) tiling.tile_bytes *= 2;
+  while (ceil_div(bytes, tiling.range_bytes) > kMaxHashRanges) tiling.range_bytes *= 2;
+  tiling.tiles = static_cast<uint32_t>(ceil_div(bytes, tiling.tile_bytes));
+  tiling.tiles_per_thread = static_cast<uint32_t>(ceil_div(tiling.tiles, kThreads));
+  const auto ranges = static_cast<uint32_t>(ceil_div(bytes, tiling.range_bytes));
+  tiling.ranges = ranges > 1 ? ranges : 0;
+  return tiling;
+}
+
+CONVTRACE_HD constexpr uint64_t tile_length(const Tiling& tiling, uint32_t tile) {
+  const uint64_t begin = tile * tiling.tile_bytes;
+  const uint64_t rest = tiling.bytes - begin;
+  return rest < tiling.tile_bytes ? rest : tiling.tile_bytes;
+}
+
+inline constexpr uint32_t kSampleCount = 8;
+/// Tensors of up to so many real elements are sampled whole: the most samples that there are.
+inline constexpr uint32_t kWholeCount = format::kMaxWhole;
+
+CONVTRACE_HD constexpr uint32_t sample_count(uint64_t count) {
+  return count <= kWholeCount ? static_cast<uint32_t>(count) : kSampleCount;
+}
+
+/// @return the element that sample i < sample_count(count) is: floor(i * count / 8) of large
+/// tensors.
+CONVTRACE_HD constexpr uint64_t sample_position(uint32_t i, uint64_t count) {
+  return count <= kWholeCount ? i
+                              : count / kSampleCount * i + count % kSampleCount * i / kSampleCount;
+}
+
+/// Combines 64 values of consecutive threads into the first: inside each half with strides 16 to 1
+/// (a warp's shuffles), then the two halves.
+template <typename T, typename Combine>
+CONVTRACE_HD void combine_threads(T* values, Combine combine) {
+  for (uint32_t stride = 16; stride > 0; stride /= 2) {
+    for (uint32_t i = 0; i < stride; ++i) {
+      values[i] = combine(values[i], values[i + stride]);
+      values[32 + i] = combine(values[32 + i], values[32 + i + stride]);
+    }
+  }
+  values[0] = combine(values[0], values[32]);
+}
+
+}  // namespace convtrace::stats

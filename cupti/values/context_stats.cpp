@@ -1,0 +1,221 @@
+#include "cupti/values/context_stats.h"
+
+#include <algorithm>
+
+#include "cupti/driver/context_scope.h"
+#include "cupti/stats/kernels/fatbin.h"
+
+namespace convtrace::cupti {
+namespace {
+
+constexpr size_t kPartialsBytes = stats::kMaxBatchTiles * sizeof(stats::Partial);
+constexpr size_t kTicketsBytes = stats::kMaxBatchTensors * sizeof(uint32_t);
+constexpr uint32_t kMostLaunches = 512;
+constexpr size_t kArenaBytes = (kPartialsBytes + kTicketsBytes + 255) / 256 * 256;
+
+}  // namespace
+
+ContextStats::Failure ContextStats::prepare(const std::atomic<bool>& stopping) noexcept {
+  constexpr Failure (ContextStats::*kSteps[])() noexcept = {
+      &ContextStats::load_kernels, &ContextStats::choose_variant, &ContextStats::register_ring,
+      &ContextStats::make_arenas};
+  const ContextScope current(driver_, context_);
+  Failure failure{current.result(), "cuCtxPushCurrent"};
+  for (const auto step : kSteps) {
+    if (failure.result != CUDA_SUCCESS || stopping.load()) break;
+    failure = (this->*step)();
+  }
+  const bool ready = failure.result == CUDA_SUCCESS && !stopping.load();
+  if (ready) values_.prepare(value_bytes_, gather_);
+  Phase expected = Phase::kPreparing;  // forget() may have been here
+  phase_.compare_exchange_strong(expected, ready ? Phase::kReady : Phase::kOver);
+  return failure;
+}
+
+ContextStats::Failure ContextStats::load_kernels() noexcept {
+  CUmodule module = nullptr;
+  CUresult result = driver_.module_load_data(&module, stats::convtrace_stats_fatbin);
+  if (result != CUDA_SUCCESS) return {result, "cuModuleLoadData"};
+  const auto load = [&](CUfunction* kernel, const char* name) {
+    if (result == CUDA_SUCCESS) result = driver_.module_get_function(kernel, module, name);
+  };
+  load(&kernel_, stats::kStatsKernelName);
+  load(&gather_, stats::kGatherKernelName);
+  return {result, "cuModuleGetFunction"};
+}
+
+/// GPUs for computing have half as many f64 units as f32, those for graphics a 32nd or a 64th. A
+/// driver that does not tell gets the reference.
+ContextStats::Failure ContextStats::choose_variant() noexcept {
+  constexpr int kSlow = 8;
+  CUdevice device = 0;
+  int ratio = 0;
+  const bool known = driver_.ctx_get_device(&device) == CUDA_SUCCESS &&
+                     driver_.device_get_attribute(
+                         &ratio, CU_DEVICE_ATTRIBUTE_SINGLE_TO_DOUBLE_PRECISION_PERF_RATIO,
+                         device) == CUDA_SUCCESS;
+  if (known && ratio > kSlow) variant_ = stats::Variant::kNarrow;
+  return {};
+}
+
+ContextStats::Failure ContextStats::register_ring() noexcept {
+  const std::span<std::byte> memory = ring_.allocate(most_samples_, variant_);
+  if (memory.empty()) return {CUDA_ERROR_OUT_OF_MEMORY, "mmap"};
+  void* pinned = memory.data();
+  CUresult result = driver_.mem_host_register(pinned, memory.size(), CU_MEMHOSTREGISTER_DEVICEMAP);
+  // Sandboxes may refuse it. The driver's own memory goes with its context: no use of it where
+  // nobody tells of that.
+  if (result != CUDA_SUCCESS && ends_are_told_.load() && driver_.mem_host_alloc != nullptr) {
+    result = driver_.mem_host_alloc(&pinned, memory.size(), CU_MEMHOSTALLOC_DEVICEMAP);
+    if (result == CUDA_SUCCESS) ring_.borrow(pinned);
+  }
+  CUdeviceptr address = 0;
+  if (result == CUDA_SUCCESS) result = driver_.mem_host_get_device_pointer(&address, pinned, 0);
+  ring_.set_device_address(address);
+  return {result, "cuMemHostRegister"};
+}
+
+ContextStats::Failure ContextStats::make_arenas() noexcept {
+  const size_t bytes = arenas_.size() * kArenaBytes;
+  CUresult result = driver_.mem_alloc(&arenas_address_, bytes);
+  if (result != CUDA_SUCCESS) return {result, "cuMemAlloc"};
+  // Not the legacy stream: it would wait for the program's, and break a capture.
+  CUstream stream = nullptr;
+  result = driver_.stream_create(&stream, CU_STREAM_NON_BLOCKING);
+  if (result != CUDA_SUCCESS) return {result, "cuStreamCreate"};
+  result = warm_up(stream, bytes);
+  const CUresult destroyed = driver_.stream_destroy(stream);
+  return {result == CUDA_SUCCESS ? destroyed : result, "first use of the kernels"};
+}
+
+/// The tickets at the end of each arena begin as zero; the kernels leave them so. Each kernel is
+/// launched once, on nothing: the driver may load it then, and get the local memory that it needs,
+/// for which it waits for the device.
+CUresult ContextStats::warm_up(CUstream stream, size_t arena_bytes) noexcept {
+  CUresult result = driver_.memset_d8_async(arenas_address_, 0, arena_bytes, stream);
+  stats::Batch nothing{};
+  void* params[] = {&nothing};
+  const auto launch = [&](CUfunction kernel, unsigned threads) {
+    if (result == CUDA_SUCCESS)
+      result = driver_.launch_kernel(kernel, 1, 1, 1, threads, 1, 1, 0, stream, params, nullptr);
+  };
+  launch(kernel_, stats::kThreads);
+  launch(gather_, stats::kGatherThreads);
+  return result == CUDA_SUCCESS ? driver_.stream_synchronize(stream) : result;
+}
+
+ContextStats::Arena* ContextStats::arena_for(uint64_t stream_id) noexcept {
+  const auto owner = std::ranges::find_if(
+      arenas_, [=](const Arena& arena) { return arena.used && arena.stream_id == stream_id; });
+  if (owner != arenas_.end()) return owner;
+  const auto idle = std::ranges::find_if(arenas_, [this](const Arena& arena) {
+    return !arena.used || ring_.is_idle(static_cast<uint32_t>(&arena - arenas_.data()));
+  });
+  return idle == arenas_.end() ? nullptr : idle;
+}
+
+bool ContextStats::claim(std::span<const DeviceRequest> batch, uint64_t stream_id,
+                         Grant& grant) noexcept {
+  const std::lock_guard lock(claim_mutex_);
+  if (phase() != Phase::kReady) return false;
+  Arena* const arena = arena_for(stream_id);
+  if (arena == nullptr || ring_.launches_under_way() >= kMostLaunches) return false;
+  const auto first = ring_.claim(batch, static_cast<uint32_t>(arena - arenas_.data()));
+  if (!first) return false;
+  *arena = {.stream_id = stream_id, .used = true};
+  grant.first = *first;
+  return true;
+}
+
+format::NotSampled ContextStats::submit(std::span<const DeviceRequest> batch, CUstream stream,
+                                        Failure& failure) noexcept {
+  if (batch.empty()) return format::NotSampled::kSampled;
+  const Phase now = phase();
+  if (now == Phase::kPreparing) return format::NotSampled::kNotReady;
+  if (now == Phase::kOver) return format::NotSampled::kGpuWorkOff;
+  // A handle may be a new stream at an old one's address; ids are never used again.
+  unsigned long long stream_id = 0;
+  CUresult result = driver_.stream_get_id(stream, &stream_id);
+  Grant grant;
+  if (result == CUDA_SUCCESS) {
+    if (!claim(batch, stream_id, grant)) return format::NotSampled::kRingFull;
+    stage_values(grant, batch.size(), stream);
+    result = launch_all(grant, batch.size(), stream);
+    const std::lock_guard lock(claim_mutex_);
+    ring_.launched(grant.first + (batch.size() - 1), grant.launches);
+    if (result == CUDA_SUCCESS) return format::NotSampled::kSampled;
+    // What was launched may still be written: this ring is used no more.
+    for (size_t i = 0; i < batch.size(); ++i) ring_.drop(grant.first + i);
+  }
+  if (phase_.exchange(Phase::kOver) == Phase::kReady) failure = {result, "cuLaunchKernel"};
+  return format::NotSampled::kGpuWorkOff;
+}
+
+/// Before the statistics: their result then says that the copies are done.
+void ContextStats::stage_values(Grant& grant, size_t count, CUstream stream) noexcept {
+  auto ticket = grant.first;
+  for (size_t i = 0; i < count; ++i, ++ticket) {
+    const stats::Layout* const layout = ring_.layout(ticket);
+    if (layout == nullptr || ring_.capture(ticket) != format::Capture::kSnapshot) continue;
+    if (const auto staged = values_.stage(*layout, stream)) {
+      ring_.set_staged(ticket, *staged);
+      ++grant.launches;
+    } else if (values_.refuse()) {
+      ring_.leave_statistics(ticket);
+    } else {
+      ring_.drop(ticket);
+    }
+  }
+}
+
+CUresult ContextStats::launch_all(Grant& grant, size_t count, CUstream stream) noexcept {
+  const uint64_t partials = arenas_address_ + grant.first.lane * kArenaBytes;
+  stats::BatchBuilder builder(partials, partials + kPartialsBytes, variant_);
+  auto ticket = grant.first;
+  for (size_t i = 0; i < count; ++i, ++ticket) {
+    if (ring_.layout(ticket) == nullptr || ring_.add_to(builder, ticket)) continue;
+    const CUresult result = launch(builder, grant, stream);
+    if (result != CUDA_SUCCESS) return result;
+    builder = stats::BatchBuilder(partials, partials + kPartialsBytes, variant_);
+    (void)ring_.add_to(builder, ticket);  // an empty batch takes any tensor
+  }
+  return launch(builder, grant, stream);
+}
+
+CUresult ContextStats::launch(const stats::BatchBuilder& builder, Grant& grant,
+                              CUstream stream) noexcept {
+  if (builder.blocks() == 0) return CUDA_SUCCESS;
+  ++grant.launches;
+  void* params[] = {const_cast<stats::Batch*>(&builder.batch())};  // the driver copies it
+  return driver_.launch_kernel(kernel_, builder.blocks(), 1, 1, stats::kThreads, 1, 1, 0, stream,
+                               params, nullptr);
+}
+
+uint64_t ContextStats::collect(format::EventSink& sink, uint64_t& room) noexcept {
+  const std::lock_guard lock(collect_mutex_);
+  ring_.collect(sink, values_, room);
+  return ring_.under_way();
+}
+
+uint64_t ContextStats::forget(format::EventSink& sink) noexcept {
+  phase_.store(Phase::kOver);
+  uint64_t room = ResultRing::kSlots;
+  const uint64_t results = collect(sink, room);
+  (void)let_go_of_borrowed();
+  return results + values_.give_up();
+}
+
+uint64_t ContextStats::let_go_of_borrowed() noexcept {
+  const std::scoped_lock lock(claim_mutex_, collect_mutex_);
+  if (!ring_.is_borrowed()) return 0;
+  phase_.store(Phase::kOver);
+  return ring_.close();
+}
+
+bool ContextStats::pump_values() noexcept {
+  if (values_.under_way() == 0) return false;
+  const ContextScope current(driver_, context_);
+  return values_.pump();
+}
+
+}  // namespace convtrace::cupti

@@ -1,0 +1,124 @@
+#pragma once
+/// @file context_stats.h
+/// Statistics in one CUDA context: its kernel, its scratch memory, its results.
+///
+/// Scratch is a fixed number of arenas. An arena belongs to one stream at a time, so that launches
+/// which share it are ordered by the stream; another stream gets it once all its results are out.
+///
+/// A GPU takes some 1024 launches in advance and makes the next one wait. No more than half of
+/// these are ever ours: a program may launch all that it has behind work that waits for the host.
+///
+/// Place:    owned by device_stats.cpp.
+/// Threads:  prepare() on the helper thread; submit() from any; collect() and forget() from any,
+/// one after the other.
+/// Errors:   as NotSampled. A CUDA error of ours ends the work in this context.
+
+#include <cuda.h>
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <mutex>
+#include <optional>
+#include <span>
+
+#include "cupti/driver/api.h"
+#include "cupti/values/device_values.h"
+#include "cupti/values/result_ring.h"
+#include "cupti/stats/batch.h"
+
+namespace convtrace::cupti {
+
+class ContextStats {
+ public:
+  /// As DeviceStats.
+  /// @param ends_are_told  whether the context's end will be known (forget()); outlives this.
+  ContextStats(const DriverApi& driver, CUcontext context, format::EventSink& sink,
+               uint32_t most_samples, ValueSink* values, uint64_t value_bytes,
+               const std::atomic<bool>& ends_are_told)
+      : driver_(driver),
+        context_(context),
+        ends_are_told_(ends_are_told),
+        most_samples_(most_samples),
+        value_bytes_(value_bytes),
+        values_(driver, values, sink) {}
+
+  /// What went wrong in CUDA; CUDA_SUCCESS: nothing.
+  struct Failure {
+    CUresult result = CUDA_SUCCESS;
+    const char* call = nullptr;
+  };
+
+  /// Loads the kernel and gets the memory. @param stopping asked between calls to the driver.
+  [[nodiscard]] Failure prepare(const std::atomic<bool>& stopping) noexcept;
+  /// Whether prepare() is over, with whatever end.
+  [[nodiscard]] bool is_settled() const noexcept { return phase() != Phase::kPreparing; }
+
+  /// Nobody will prepare it.
+  void give_up() noexcept { phase_.store(Phase::kOver); }
+  /// @return true once: whoever gets it may wait for the preparation.
+  [[nodiscard]] bool may_wait() noexcept { return !waited_.exchange(true); }
+
+  /// As DeviceStats::submit. @param[out] failure of a launch of ours, once.
+  [[nodiscard]] format::NotSampled submit(std::span<const DeviceRequest> batch, CUstream stream,
+                                          Failure& failure) noexcept;
+
+  /// As ResultRing::collect. @return how many results are still under way.
+  uint64_t collect(format::EventSink& sink, uint64_t& room) noexcept;
+
+  [[nodiscard]] uint64_t values_under_way() const noexcept { return values_.under_way(); }
+  /// As DeviceValues::pump().
+  bool pump_values() noexcept;
+
+  /// Host memory of the driver's is read no more: it may go without notice.
+  /// @return how many results are lost by that.
+  uint64_t let_go_of_borrowed() noexcept;
+
+  /// The context ends: no further call on it. @return how many results are lost by that.
+  uint64_t forget(format::EventSink& sink) noexcept;
+
+ private:
+  enum class Phase : uint8_t { kPreparing, kReady, kOver };
+
+  struct Arena {
+    uint64_t stream_id = 0;
+    bool used = false;
+  };
+
+  /// What a batch has been given.
+  struct Grant {
+    ResultRing::Ticket first;  ///< its lane is the arena's number
+    uint32_t launches = 0;     ///< made so far
+  };
+
+  [[nodiscard]] Phase phase() const noexcept { return phase_.load(std::memory_order_acquire); }
+  Failure load_kernels() noexcept;
+  Failure choose_variant() noexcept;
+  Failure register_ring() noexcept;
+  Failure make_arenas() noexcept;
+  bool claim(std::span<const DeviceRequest> batch, uint64_t stream_id, Grant& grant) noexcept;
+  Arena* arena_for(uint64_t stream_id) noexcept;
+  void stage_values(Grant& grant, size_t count, CUstream stream) noexcept;
+  CUresult launch_all(Grant& grant, size_t count, CUstream stream) noexcept;
+  CUresult launch(const stats::BatchBuilder& builder, Grant& grant, CUstream stream) noexcept;
+  CUresult warm_up(CUstream stream, size_t arena_bytes) noexcept;
+
+  const DriverApi& driver_;
+  const CUcontext context_;
+  const std::atomic<bool>& ends_are_told_;
+  std::atomic<Phase> phase_{Phase::kPreparing};
+  std::atomic<bool> waited_{false};
+  CUfunction kernel_ = nullptr;
+  CUfunction gather_ = nullptr;  ///< copies a tensor in logical order
+  stats::Variant variant_ = stats::Variant::kWide;
+  const uint32_t most_samples_;
+  CUdeviceptr arenas_address_ = 0;
+  std::mutex claim_mutex_;  ///< host work only: never held over a call to the driver
+  std::array<Arena, ResultRing::kLanes> arenas_;
+  const uint64_t value_bytes_;
+  DeviceValues values_;
+  std::mutex collect_mutex_;
+  ResultRing ring_;
+};
+
+}  // namespace convtrace::cupti

@@ -1,0 +1,249 @@
+#include "cupti/values/result_ring.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cstring>
+#include <new>
+
+#include "cupti/values/poisoned_samples.h"
+#include "cupti/stats/cpu/host_fp.h"
+
+namespace convtrace::cupti {
+namespace {
+
+void count(format::LossReason reason, const format::TensorStats& event, format::EventSink& sink) {
+  format::Loss loss;
+  loss.header.step = event.header.step;
+  loss.reason = reason;
+  loss.count = 1;
+  sink.emit(loss);
+}
+
+}  // namespace
+
+ResultRing::~ResultRing() {
+  if (memory_ != nullptr && !borrowed_) munmap(memory_, bytes());
+}
+
+std::span<std::byte> ResultRing::allocate(uint32_t samples, stats::Variant variant) noexcept {
+  constexpr size_t kLargest = 16;  // bytes of an element
+  if (samples > stats::kSampleCount) slot_bytes_ += samples * kLargest;
+  while (bytes() > kMostBytes) slots_ /= 2;
+  samples_ = samples;
+  variant_ = variant;
+  entries_.reset(new (std::nothrow) Entry[slots_]);
+  before_.reset(new (std::nothrow) Before[slots_]);
+  if (entries_ == nullptr || before_ == nullptr) return {};
+  try {
+    free_.allocate(slots_);
+    for (Queue& lane : lanes_) lane.allocate(slots_);
+  } catch (...) {
+    return {};
+  }
+  for (uint32_t slot = 0; slot < slots_; ++slot) free_.push(slot);
+  void* memory = mmap(nullptr, bytes(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) return {};
+  // A forked child must not share pages with a device that writes to them.
+  madvise(memory, bytes(), MADV_DONTFORK);
+  memory_ = static_cast<std::byte*>(memory);
+  return {memory_, bytes()};
+}
+
+void ResultRing::borrow(void* memory) noexcept {
+  munmap(memory_, bytes());
+  memory_ = static_cast<std::byte*>(memory);
+  borrowed_ = true;
+  std::memset(memory_, 0, bytes());
+}
+
+uint64_t ResultRing::close() noexcept {
+  const uint64_t lost = under_way();
+  memory_ = nullptr;
+  return lost;
+}
+
+uint32_t ResultRing::leading_count(const Entry& entry) const noexcept {
+  const DeviceRequest& request = entry.request;
+  // A rule that came since may ask for more than there is memory for.
+  const uint64_t wanted = std::min(request.samples, samples_);
+  if (wanted <= stats::kSampleCount || request.event.capture == format::Capture::kHash) return 0;
+  const uint64_t parts =
+      format::element_bytes(request.view.dtype) / format::element_bytes(entry.layout.dtype);
+  return static_cast<uint32_t>(std::min(wanted * parts, entry.layout.count));
+}
+
+std::optional<ResultRing::Ticket> ResultRing::claim(std::span<const DeviceRequest> batch,
+                                                    uint32_t lane) noexcept {
+  if (batch.size() > free_.size()) return std::nullopt;
+  Queue& queue = lanes_[lane];
+  const Ticket first{lane, queue.end()};
+  for (const DeviceRequest& request : batch) {
+    const uint32_t slot = free_.at(free_.begin());
+    free_.pop();
+    Entry& entry = entries_[slot];
+    entry.request = request;
+    entry.staged = {};
+    entry.number = claims_++;
+    entry.launches = 0;
+    Fate fate = Fate::kOnDevice;
+    if (!stats::flatten(entry.request.view, entry.layout).ok()) {
+      fate = Fate::kNoView;
+    } else if (entry.layout.count == 0) {
+      fate = Fate::kEmpty;
+    }
+    entry.fate.store(fate, std::memory_order_relaxed);
+    queue.push(slot);
+  }
+  return first;
+}
+
+const stats::Layout* ResultRing::layout(Ticket ticket) const noexcept {
+  const Entry& known = entry(ticket);
+  return known.fate.load(std::memory_order_relaxed) == Fate::kOnDevice ? &known.layout : nullptr;
+}
+
+format::Capture ResultRing::capture(Ticket ticket) const noexcept {
+  return entry(ticket).request.event.capture;
+}
+
+bool ResultRing::add_to(stats::BatchBuilder& builder, Ticket ticket) const noexcept {
+  const Entry& known = entry(ticket);
+  const uint64_t slot = lanes_[ticket.lane].at(ticket.position);
+  return builder.add(known.layout, known.request.event.capture,
+                     device_address_ + slot * slot_bytes_, sequence(known), leading_count(known));
+}
+
+void ResultRing::drop(Ticket ticket) noexcept {
+  entry(ticket).fate.store(Fate::kDropped, std::memory_order_release);
+}
+
+bool ResultRing::is_complete(uint32_t slot) const noexcept {
+  auto& result = *reinterpret_cast<stats::ResultSlot*>(memory_ + slot * slot_bytes_);
+  return std::atomic_ref<uint64_t>(result.sequence).load(std::memory_order_acquire) ==
+         sequence(entries_[slot]);
+}
+
+void ResultRing::launched(Ticket last, uint32_t launches) noexcept {
+  Launches& known = launches_[last.lane];
+  if (last.position < known.seen) return;
+  entry(last).launches = launches;
+  known.under_way += launches;
+}
+
+uint32_t ResultRing::launches_under_way() noexcept {
+  uint32_t sum = 0;
+  for (uint32_t lane = 0; lane < kLanes; ++lane) {
+    Launches& known = launches_[lane];
+    const Queue& queue = lanes_[lane];
+    for (; known.seen < queue.end(); ++known.seen) {
+      const uint32_t slot = queue.at(known.seen);
+      const bool out = known.seen < queue.begin();
+      const bool idle = entries_[slot].fate.load(std::memory_order_relaxed) != Fate::kOnDevice;
+      if (!out && !idle && !is_complete(slot)) break;
+      known.under_way -= entries_[slot].launches;
+    }
+    sum += known.under_way;
+  }
+  return sum;
+}
+
+/// @return the lane of the first claim of all that are not out; null if there is none.
+ResultRing::Queue* ResultRing::oldest(const bool (&stalls)[kLanes]) noexcept {
+  Queue* found = nullptr;
+  const auto number = [&](const Queue& lane) { return entries_[lane.at(lane.begin())].number; };
+  for (uint32_t i = 0; i < kLanes; ++i) {
+    Queue& lane = lanes_[i];
+    if (stalls[i] || lane.size() == 0) continue;
+    if (found == nullptr || number(lane) < number(*found)) found = &lane;
+  }
+  return found;
+}
+
+void ResultRing::collect(format::EventSink& sink, DeviceValues& values, uint64_t& room) noexcept {
+  const stats::DefaultFloatingPoint scope;  // at exit this is the program's thread
+  bool stalls[kLanes] = {};
+  while (room > 0 && memory_ != nullptr) {
+    Queue* const lane = oldest(stalls);
+    if (lane == nullptr) return;
+    const uint32_t slot = lane->at(lane->begin());
+    if (!deliver(slot, sink, values)) {
+      if (free_.size() >= slots_ / 2) return;
+      stalls[lane - lanes_] = true;
+      continue;
+    }
+    --room;
+    lane->pop();
+    free_.push(slot);
+  }
+}
+
+bool ResultRing::judge(const Look& look, format::TensorStats& event) noexcept {
+  Before& before = before_[look.id % slots_];
+  if (look.before) {
+    before = {look.id, event.stats.hash};
+    return false;
+  }
+  const bool compared = before.look == look.id;
+  const bool changed = compared && before.hash != event.stats.hash;
+  const OutputLearner::Evidence known =
+      compared ? look.learner->add(look.word, changed) : look.learner->evidence(look.word);
+  event.looks = known.looks;
+  event.changes = known.changes;
+  return changed || known.is_output();
+}
+
+void ResultRing::emit(const Entry& entry, const stats::StatsResult& result,
+                      const stats::ResultSlot* slot, DeviceValues& values,
+                      format::EventSink& sink) noexcept {
+  format::TensorStats event = entry.request.event;
+  if (event.has_shape) event.shape = stats::shape_of(entry.request.view);
+  event.stats = result.stats;
+  event.variant = result.variant;
+  if (entry.request.look.learner != nullptr && !judge(entry.request.look, event)) {
+    if (entry.staged.bytes > 0) values.give_back(entry.staged);
+    return;
+  }
+  event.range_hashes = {result.range_hashes, result.range_count};
+  if (entry.request.samples != 0) event.samples = {result.samples, result.sample_bytes};
+  if (event.op) event.poisoned = count_poisoned(event.samples, event.dtype);
+  if (slot != nullptr) {
+    event.leading = {reinterpret_cast<const std::byte*>(slot + 1),
+                     leading_count(entry) * size_t{format::element_bytes(entry.layout.dtype)}};
+  }
+  if (entry.staged.bytes > 0) {
+    values.take(event, entry.staged);
+  }
+  sink.emit(event);
+}
+
+/// @return false if the device is not done with it.
+bool ResultRing::deliver(uint32_t index, format::EventSink& sink, DeviceValues& values) noexcept {
+  const Entry& entry = entries_[index];
+  const DeviceRequest& request = entry.request;
+  stats::StatsResult result;
+  stats::ResultSlot* slot = nullptr;
+  switch (entry.fate.load(std::memory_order_acquire)) {
+    case Fate::kDropped:
+      return true;
+    case Fate::kNoView:
+      count(format::LossReason::kTensorKind, request.event, sink);
+      return true;
+    case Fate::kEmpty:
+      if (!stats::compute_on_cpu(request.view, request.event.capture, result).ok()) {
+        count(format::LossReason::kTensorKind, request.event, sink);
+        return true;
+      }
+      break;
+    case Fate::kOnDevice:
+      if (!is_complete(index)) return false;
+      slot = reinterpret_cast<stats::ResultSlot*>(memory_ + index * slot_bytes_);
+      result = stats::read_slot(*slot, entry.layout.count, request.view.dtype,
+                                request.event.capture, variant_);
+      break;
+  }
+  emit(entry, result, slot, values, sink);
+  return true;
+}
+
+}  // namespace convtrace::cupti

@@ -1,0 +1,149 @@
+#include "cupti/values/stream_uses.h"
+
+#include <cuda.h>
+
+#include <algorithm>
+#include <bit>
+
+namespace convtrace::cupti {
+namespace {
+
+// The macros cast to pointers, so these are no constants; a variable would be a constructor.
+uint64_t legacy_handle() noexcept { return std::bit_cast<uint64_t>(CU_STREAM_LEGACY); }
+uint64_t per_thread_handle() noexcept { return std::bit_cast<uint64_t>(CU_STREAM_PER_THREAD); }
+
+uint32_t this_thread_number() noexcept {
+  static std::atomic<uint32_t> last{0};
+  thread_local const uint32_t number = ++last;
+  return number;
+}
+
+}  // namespace
+
+/// Each thread and device has a stream of its own behind the handle of the per-thread one.
+uint32_t StreamUses::thread_of(Stream stream) noexcept {
+  return stream.handle == per_thread_handle() ? this_thread_number() << 8 | stream.device : 0;
+}
+
+/// The first device's legacy stream waits for blocking streams, as is known there; that of another
+/// one is taken for a stream that waits for none.
+uint64_t StreamUses::handle_of(Stream stream) noexcept {
+  const bool legacy = stream.handle == 0 || stream.handle == legacy_handle();
+  if (!legacy) return stream.handle;
+  return stream.device == 0 ? 0 : uint64_t{stream.device} << 8;
+}
+
+/// Never 0.
+uint64_t StreamUses::key_of(Stream stream) noexcept {
+  return (handle_of(stream) ^ uint64_t{thread_of(stream)} << 32) + 1;
+}
+
+uint16_t StreamUses::slot_of(Stream stream) {
+  const auto same = [&](Stream other) {
+    return other.handle == stream.handle && other.device == stream.device;
+  };
+  if (std::ranges::none_of(streams_, same)) streams_.push_back(stream);
+  return order_.slot_of(handle_of(stream), thread_of(stream));
+}
+
+/// Whether no other stream was ever used: then all is in order, and nothing need be noted.
+bool StreamUses::is_alone(Stream stream) noexcept {
+  if (several_.load(std::memory_order_acquire)) return false;
+  const uint64_t key = key_of(stream);
+  uint64_t first = first_key_.load(std::memory_order_acquire);
+  if (first == key) return true;
+  const std::lock_guard lock(mutex_);
+  first = first_key_.load(std::memory_order_relaxed);
+  if (first == 0) {
+    first_ = stream;
+    first_key_.store(key, std::memory_order_release);
+    if (thread_of(stream) == 0) only_.store(exact_key(stream), std::memory_order_release);
+  } else if (first != key && !several_.load(std::memory_order_relaxed)) {
+    begin_several();
+  }
+  return first == 0 || first == key;
+}
+
+/// What was used before was used by the first stream.
+void StreamUses::begin_several() {
+  unknown_up_to_ = addresses_.last_generation();
+  unknown_ = order_.work(slot_of(first_));
+  epoch_ = order_.epoch();
+  only_.store(0, std::memory_order_release);
+  several_.store(true, std::memory_order_release);
+}
+
+void StreamUses::note(Stream stream, uint64_t generation) {
+  uses_.insert_or_assign(generation, order_.work(slot_of(stream)));
+}
+
+/// What is over need not be remembered. If that is not enough, it is no longer known.
+void StreamUses::make_room() {
+  if (order_.epoch() != epoch_) uses_.clear();
+  if (order_.epoch() == epoch_ && uses_.size() < kMostUses) return;
+  std::erase_if(uses_, [this](const auto& use) { return order_.done(use.second); });
+  if (order_.epoch() == epoch_ && uses_.size() < kMostUses / 2) return;
+  epoch_ = order_.epoch();
+  uses_.clear();
+  unknown_up_to_ = addresses_.last_generation();
+  unknown_.reset();
+}
+
+void StreamUses::note_launch(Stream stream, std::span<const format::Operand> operands) {
+  if (is_alone(stream)) return;
+  const std::lock_guard lock(mutex_);
+  make_room();
+  const judge::Use use = order_.work(slot_of(stream));
+  for (const format::Operand& operand : operands) uses_.insert_or_assign(operand.generation, use);
+}
+
+void StreamUses::wrote(Stream stream, uint64_t address) {
+  const auto range = addresses_.find(address);
+  if (!range || range->freed) return;
+  const bool on_host = range->source == format::MemorySource::kHost;
+  if (is_alone(stream) && !on_host) return;
+  if (on_host) copies_to_host_.store(true, std::memory_order_release);
+  const std::lock_guard lock(mutex_);
+  make_room();
+  note(stream, range->generation);
+}
+
+void StreamUses::order(const format::Sync& told) {
+  using Kind = format::SyncKind;
+  // A value in memory that is waited for, or a function of the host: when it is over nobody tells.
+  if (told.event == 0 && (told.kind == Kind::kStreamWait || told.kind == Kind::kEventDone)) return;
+  const std::lock_guard lock(mutex_);
+  const auto take = [&](Kind kind, Stream stream) {
+    format::Sync event = told;
+    event.kind = kind;
+    event.stream = handle_of(stream);
+    event.header.thread = thread_of(stream);
+    order_.sync(event);
+  };
+  if (told.kind == Kind::kStreamDestroy)
+    std::erase_if(streams_, [&](Stream known) { return known.handle == told.stream; });
+  if (told.kind != Kind::kContextDone) return take(told.kind, {told.stream, told.device});
+  for (const Stream& stream : streams_)
+    if (stream.device == told.device) take(Kind::kStreamDone, stream);
+}
+
+bool StreamUses::is_settled(Stream stream, uint64_t generation) {
+  if (is_alone(stream)) return true;
+  const std::lock_guard lock(mutex_);
+  make_room();
+  const uint16_t slot = slot_of(stream);
+  (void)order_.work(slot);  // brings in what orders it without a call of its own
+  const auto use = uses_.find(generation);
+  if (use != uses_.end()) return order_.ordered(use->second, slot);
+  if (generation == 0) return false;
+  return generation > unknown_up_to_ || (unknown_ && order_.ordered(*unknown_, slot));
+}
+
+bool StreamUses::is_settled_on_host(uint64_t generation) {
+  if (!copies_to_host_.load(std::memory_order_acquire)) return true;
+  const std::lock_guard lock(mutex_);
+  const auto use = uses_.find(generation);
+  return use == uses_.end() || (order_.epoch() == epoch_ && order_.done(use->second));
+}
+
+}  // namespace convtrace::cupti

@@ -1,0 +1,87 @@
+#pragma once
+/// @file stream_uses.h
+/// Which stream may have written a block last, and whether that is known to be over: for those who
+/// read memory that they have no part in.
+///
+/// In doubt nothing is over. That a kernel writes what its parameters point to is assumed, of a
+/// copy its direction is known; what is written by addresses that no parameter holds (NCCL's
+/// queues) is not seen. A program with one stream costs a comparison a launch.
+///
+/// Place:    told by the gate and the CUPTI callbacks, asked for the observer.
+/// Threads:  any.
+/// Source:   docs/design.md "Rules for our own GPU work".
+
+#include <atomic>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <unordered_map>
+#include <vector>
+
+#include "cupti/memory/address_map.h"
+#include "format/findings/memory/stream_order.h"
+
+namespace convtrace::cupti {
+
+class StreamUses {
+ public:
+  /// A stream of a device, by its effective handle.
+  struct Stream {
+    uint64_t handle = 0;
+    uint8_t device = 0;
+  };
+
+  /// @param addresses outlives this.
+  explicit StreamUses(AddressMap& addresses) : addresses_(addresses) {}
+
+  /// A kernel is in the stream now.
+  void launched(Stream stream, std::span<const format::Operand> operands) {
+    if (exact_key(stream) != only_.load(std::memory_order_acquire)) note_launch(stream, operands);
+  }
+  /// A copy to that address is in the stream now.
+  void wrote(Stream stream, uint64_t address);
+  /// What orders work, as it is told in the trace.
+  void order(const format::Sync& event);
+
+  /// @param generation of the block; 0: not known.
+  /// @return whether work in `stream` comes behind all that may have written it.
+  [[nodiscard]] bool is_settled(Stream stream, uint64_t generation);
+  /// @return whether no copy to that memory of the host is under way.
+  [[nodiscard]] bool is_settled_on_host(uint64_t generation);
+
+ private:
+  static constexpr size_t kMostUses = size_t{1} << 16;
+
+  /// Never 0.
+  [[nodiscard]] static uint64_t exact_key(Stream stream) noexcept {
+    return (stream.handle ^ uint64_t{stream.device} << 56) + 1;
+  }
+  void note_launch(Stream stream, std::span<const format::Operand> operands);
+  [[nodiscard]] static uint64_t key_of(Stream stream) noexcept;
+  [[nodiscard]] static uint32_t thread_of(Stream stream) noexcept;
+  [[nodiscard]] static uint64_t handle_of(Stream stream) noexcept;
+  [[nodiscard]] uint16_t slot_of(Stream stream);
+  [[nodiscard]] bool is_alone(Stream stream) noexcept;
+  void begin_several();
+  void note(Stream stream, uint64_t generation);
+  void make_room();
+
+  AddressMap& addresses_;
+  /// The one stream that was ever used, if each thread means the same by it; 0: none, or several.
+  std::atomic<uint64_t> only_{0};
+  std::atomic<uint64_t> first_key_{0};  ///< of the first stream that was used; 0: none
+  std::atomic<bool> several_{false};
+  std::atomic<bool> copies_to_host_{false};
+
+  std::mutex mutex_;
+  Stream first_;
+  judge::StreamOrder order_{judge::StreamOrder::Doubt::kUnordered};
+  uint64_t epoch_ = order_.epoch();
+  std::vector<Stream> streams_;                    ///< seen
+  std::unordered_map<uint64_t, judge::Use> uses_;  ///< the last, by generation
+  /// Of older generations without a use the last one is not known; if it is over, this is.
+  uint64_t unknown_up_to_ = 0;
+  std::optional<judge::Use> unknown_;
+};
+
+}  // namespace convtrace::cupti

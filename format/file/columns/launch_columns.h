@@ -1,0 +1,65 @@
+#pragma once
+/// @file launch_columns.h
+/// Launches of a chunk: signatures, and operands predicted from the like launch before.
+///
+/// Place:    event_encoder.cpp; reader/columns/launch_rows.h is its mirror.
+/// Why:      not a RowColumns, because launches are nearly all of a trace: what operands are
+///           compared and predicted from lies row after row, so that it is in the cache when it is
+///           needed.
+/// Threads:  one owner thread.
+/// Source:   format/FORMAT.md section 6.3.
+
+#include <memory>
+
+#include "format/file/columns/row_columns.h"
+#include "format/model/events.h"
+
+namespace convtrace::format {
+
+namespace wire {
+struct LaunchColumnsT;
+}
+
+class LaunchColumns {
+ public:
+  /// @param newest  generation of the last Alloc of the chunk; 0: none yet.
+  /// @return the number of its signature, in the order of their first launches.
+  uint32_t put(const Launch& event, uint64_t newest);
+  [[nodiscard]] size_t operand_count() const { return pointer_count_; }
+  [[nodiscard]] size_t packed_bytes() const;
+  /// @return nothing when there are no launches.
+  [[nodiscard]] std::unique_ptr<wire::LaunchColumnsT> pack() const;
+  void clear();
+
+ private:
+  static constexpr size_t kFixed = 15;
+  /// The fixed columns of a launch, several to a word.
+  using Head = std::array<uint64_t, 7>;
+  struct Row {
+    uint64_t newest;
+    uint32_t first_pointer;
+  };
+  struct Pointer {
+    uint64_t shape = 0;  ///< param, word and confidence
+    uint64_t address = 0, generation = 0, offset = 0;
+  };
+  /// In Pointer::shape: had another generation than in the like launch.
+  static constexpr uint64_t kMoved = uint64_t{1} << 63;
+  [[nodiscard]] static Head head_of(const Launch& event);
+  [[nodiscard]] bool same(size_t row, const Head& head, std::span<const Operand> operands) const;
+  void put_signature(const Launch& event);
+  void put_pointers(std::span<const Operand> operands, size_t back);
+
+  LikeRows rows_;
+  BackColumn back_;
+  std::array<PackedColumn, kFixed> fixed_;
+  PackedColumn param_, word_, confidence_;      ///< one row per operand of a signature
+  PackedColumn address_, generation_, offset_;  ///< one row per operand of a launch
+  size_t signature_operands_ = 0;
+  std::vector<Head> heads_;  ///< by signature
+  std::vector<Row> launches_;
+  std::vector<Pointer> pointers_;  ///< operands of all launches, and room for more
+  size_t pointer_count_ = 0;
+};
+
+}  // namespace convtrace::format

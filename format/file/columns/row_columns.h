@@ -1,0 +1,183 @@
+#pragma once
+/// @file row_columns.h
+/// The rows of one event kind: what repeats is stored once a chunk, the rest as its difference to
+/// an earlier row that is alike.
+///
+/// Place:    the columns of format/file/columns/; reader/columns/row_table.h is its mirror.
+/// Why:      a training program repeats itself step by step. A row names the row before it that has
+///           the same fixed part (for a launch: kernel, grid, place, operand shape), if there is
+///           one; pointers, generations and statistics are then expected to be those of that row.
+/// Threads:  one owner thread.
+/// Source:   format/FORMAT.md section 6.2.
+
+#include <algorithm>
+#include <array>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "format/base/checksum.h"
+#include "format/file/columns/packed_column.h"
+#include "format/schema/conventions.h"
+
+namespace convtrace::format {
+
+/// Finds for each row an earlier one with equal fixed part, of which it shares the signature.
+class LikeRows {
+ public:
+  /// Adds a row.
+  /// @param hash  gives a hash of the new row's fixed part; called only where one is needed.
+  /// @param same  tells whether the new row has the fixed part of an earlier one.
+  /// @return how many rows before it the like row stands; 0: there is none, it has a signature of
+  /// its own.
+  template <typename Hash, typename Same>
+  size_t add(const Hash& hash, const Same& same) {
+    const auto row = static_cast<uint32_t>(signature_of_.size());
+    // What followed the last like row is what mostly follows now: then there is nothing to search.
+    if (expected_ < row && same(expected_)) return join(expected_);
+    if (slots_.empty()) slots_.resize(kSlots);
+    uint32_t& slot = slots_[hash() % kSlots];
+    if (slot != 0 && same(last_row_[slot - 1])) return join(last_row_[slot - 1]);
+    signature_of_.push_back(static_cast<uint32_t>(last_row_.size()));
+    last_row_.push_back(row);
+    slot = static_cast<uint32_t>(last_row_.size());
+    return 0;
+  }
+
+  [[nodiscard]] size_t row_count() const { return signature_of_.size(); }
+  [[nodiscard]] size_t signature_count() const { return last_row_.size(); }
+  [[nodiscard]] uint32_t signature(size_t row) const { return signature_of_[row]; }
+
+  void clear() {
+    signature_of_.clear();
+    last_row_.clear();
+    slots_.clear();
+    expected_ = 0;
+  }
+
+ private:
+  static constexpr size_t kSlots = 8192;
+
+  size_t join(size_t like) {
+    const size_t row = signature_of_.size();
+    signature_of_.push_back(signature_of_[like]);
+    last_row_[signature_of_[like]] = static_cast<uint32_t>(row);
+    expected_ = like + 1;
+    return row - like;
+  }
+
+  std::vector<uint32_t> signature_of_;  ///< by row
+  std::vector<uint32_t> last_row_;      ///< by signature
+  std::vector<uint32_t> slots_;  ///< by hash: signature + 1; a collision forgets the older one
+  size_t expected_ = 0;          ///< the row after the like row of the last one
+};
+
+/// The column that says which row a row is like.
+class BackColumn {
+ public:
+  void put(size_t row, size_t back) {
+    column_.put(row, wire::zigzag(back - last_));
+    last_ = back;
+  }
+  [[nodiscard]] const PackedColumn& column() const { return column_; }
+  void clear() {
+    column_.clear();
+    last_ = 0;
+  }
+
+ private:
+  PackedColumn column_;
+  size_t last_ = 0;
+};
+
+/// A few words: faster than the call of memcmp that == becomes, or than a loop.
+template <size_t N>
+bool equal(const std::array<uint64_t, N>& a, const std::array<uint64_t, N>& b) {
+  const auto difference = [&]<size_t... I>(std::index_sequence<I...>) {
+    return ((a[I] ^ b[I]) | ...);
+  };
+  return difference(std::make_index_sequence<N>()) == 0;
+}
+
+/// A packed column of a generated table.
+template <typename Table>
+using ColumnOf = std::vector<uint8_t> Table::*;
+
+/// @tparam F, V  number of fixed columns, and of columns of differences.
+template <size_t F, size_t V>
+class RowColumns {
+ public:
+  using Fixed = std::array<uint64_t, F>;
+  using Varying = std::array<uint64_t, V>;
+
+  /// Adds a row.
+  /// @param more  what else belongs to the fixed part, kept by the caller.
+  /// @return as LikeRows::add.
+  size_t put(const Fixed& fixed, const Varying& varying, std::span<const uint64_t> more = {}) {
+    const size_t row = rows_.row_count();
+    const auto hash = [&] {
+      return checksum64(std::as_bytes(std::span(fixed))) ^ checksum64(std::as_bytes(more));
+    };
+    const auto same = [&](size_t other) {
+      const Signature& known = signatures_[rows_.signature(other)];
+      return equal(known.fixed, fixed) && std::ranges::equal(known.more, more);
+    };
+    const size_t back = rows_.add(hash, same);
+    back_.put(row, back);
+    if (back == 0) {
+      const size_t signature = signatures_.size();
+      for (size_t i = 0; i < F; ++i) fixed_[i].put(signature, fixed[i]);
+      signatures_.push_back({fixed, {more.begin(), more.end()}});
+    }
+    if constexpr (V > 0) {
+      const Varying expected = back == 0 ? Varying{} : history_[row - back];
+      for (size_t i = 0; i < V; ++i) {
+        varying_[i].put(row, wire::zigzag(varying[i] - expected[i]));
+      }
+      history_.push_back(varying);
+    }
+    return back;
+  }
+
+  [[nodiscard]] size_t row_count() const { return rows_.row_count(); }
+  [[nodiscard]] size_t signature_count() const { return rows_.signature_count(); }
+
+  [[nodiscard]] size_t packed_bytes() const {
+    size_t sum = back_.column().packed_bytes(row_count());
+    for (const PackedColumn& column : fixed_) sum += column.packed_bytes(signature_count());
+    for (const PackedColumn& column : varying_) sum += column.packed_bytes(row_count());
+    return sum;
+  }
+
+  /// Sets `back` and the columns named by `fixed` and `varying`, members of the generated `Table`.
+  template <typename Table>
+  void pack(Table& to, const std::array<ColumnOf<Table>, F>& fixed,
+            const std::array<ColumnOf<Table>, V>& varying) const {
+    to.back = back_.column().pack(row_count());
+    for (size_t i = 0; i < F; ++i) to.*fixed[i] = fixed_[i].pack(signature_count());
+    for (size_t i = 0; i < V; ++i) to.*varying[i] = varying_[i].pack(row_count());
+  }
+
+  void clear() {
+    rows_.clear();
+    back_.clear();
+    for (PackedColumn& column : fixed_) column.clear();
+    for (PackedColumn& column : varying_) column.clear();
+    signatures_.clear();
+    history_.clear();
+  }
+
+ private:
+  struct Signature {
+    Fixed fixed;
+    std::vector<uint64_t> more;
+  };
+  LikeRows rows_;
+  BackColumn back_;
+  std::array<PackedColumn, F> fixed_;
+  std::array<PackedColumn, V> varying_;
+  std::vector<Signature> signatures_;
+  std::vector<Varying> history_;
+};
+
+}  // namespace convtrace::format

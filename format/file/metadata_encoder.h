@@ -1,0 +1,37 @@
+#pragma once
+/// @file metadata_encoder.h
+/// Payloads of META, DEFS and SUMS records.
+///
+/// Place:    trace_writer.cpp; reader/metadata_decoder.h is its mirror.
+/// Threads:  pure functions; `definitions` may grow concurrently.
+/// Errors:   allocation failure leaves as std::bad_alloc, which TraceWriter catches.
+/// Source:   format/FORMAT.md sections 4, 5 and 6.7.
+
+#include <cstddef>
+#include <span>
+#include <vector>
+
+#include "format/model/definitions.h"
+#include "format/model/meta.h"
+#include "format/file/columns/step_sums.h"
+
+namespace convtrace::format {
+
+/// Texts beyond kMaxStringBytes are cut.
+[[nodiscard]] std::vector<std::byte> encode_meta(const TraceMeta& meta);
+
+/// Definitions (from, to] in one payload of about kMaxDefsBytes, so possibly not all of them.
+struct DefsPayload {
+  std::vector<std::byte> bytes;
+  Definitions::Counts end;  ///< what has been stored; call again from here while it is not `to`
+  uint32_t item_count = 0;
+};
+inline constexpr size_t kMaxDefsBytes = 1u << 20;
+[[nodiscard]] DefsPayload encode_defs(const Definitions& definitions,
+                                      const Definitions::Counts& from,
+                                      const Definitions::Counts& to);
+
+/// @param events  of all kinds in the EVENTS records that are summed up.
+[[nodiscard]] std::vector<std::byte> encode_sums(std::span<const StepSums> sums, uint64_t events);
+
+}  // namespace convtrace::format

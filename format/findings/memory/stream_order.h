@@ -1,0 +1,112 @@
+#pragma once
+/// @file stream_order.h
+/// What work of one stream is known to be done before work of another begins.
+///
+/// Each stream has a clock: of every stream, how much of its work lies before what comes next here.
+/// Events carry a copy of the clock from where they were recorded to who waits for them; what the
+/// host has waited for holds for all work that follows. Where an edge cannot be told (a stream or
+/// an event from before we looked), there is one for who accuses, and none for who relies on it.
+///
+/// Place:    memory_judge.h.
+/// Threads:  one.
+/// Source:   CUDA Driver API, "Stream synchronization behavior", "Event Management".
+
+#include <cstdint>
+#include <map>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "format/model/events.h"
+
+namespace convtrace::judge {
+
+/// A piece of work: the `position`th of a stream. 0: none.
+struct Use {
+  uint16_t stream = 0;  ///< slot, as slot_of() gives it
+  uint32_t position = 0;
+  constexpr bool operator==(const Use&) const = default;
+};
+
+class StreamOrder {
+ public:
+  enum class Doubt : uint8_t { kOrdered, kUnordered };
+
+  explicit StreamOrder(Doubt doubt = Doubt::kOrdered);
+
+  /// @param thread each has a stream of its own behind the handle of the per-thread default stream.
+  [[nodiscard]] uint16_t slot_of(uint64_t stream, uint32_t thread) {
+    const bool again = stream == last_.stream && thread == last_.thread;
+    return again ? last_.slot : look_up(stream, thread);
+  }
+
+  /// Work is put into a stream. @return it.
+  Use work(uint16_t slot) {
+    Stream& stream = streams_[slot];
+    const bool alone = !stream.blocking && stream.host_seen == host_version_;
+    if (!alone || stream.clock.size() <= slot || stream.count == kMostWork)
+      return work_behind_others(slot);
+    return {slot, stream.clock[slot] = ++stream.count};
+  }
+
+  void sync(const format::Sync& event);
+
+  /// Whether `use` is done before whatever comes next in `slot`. @pre work(slot) was called.
+  [[nodiscard]] bool ordered(Use use, uint16_t slot) const;
+  /// Whether the host knows that it is done: then it is done before all that follows.
+  [[nodiscard]] bool done(Use use) const;
+  /// What comes next in `slot` comes behind all that is in `other` by now.
+  void follow(uint16_t slot, uint16_t other);
+
+  [[nodiscard]] uint64_t handle(uint16_t slot) const { return streams_[slot].handle; }
+
+  /// Edges were missed, or there is too much to remember: all begins anew.
+  void forget();
+  /// @return a number that changes when all begins anew: uses from before mean nothing then.
+  [[nodiscard]] uint64_t epoch() const { return epoch_; }
+
+ private:
+  using Clock = std::vector<uint32_t>;  ///< by slot; what is missing is 0
+  struct Stream {
+    uint64_t handle = 0;
+    bool known = true;  ///< it was seen to be made, or it always was
+    bool blocking = true;
+    uint32_t count = 0;
+    uint64_t host_seen = 0;
+    Clock clock;
+  };
+  static constexpr uint16_t kLegacy = 0;
+  static constexpr uint32_t kMostWork = ~uint32_t{0};
+  static constexpr size_t kMaxStreams = 1024;
+  static constexpr size_t kMaxEvents = size_t{1} << 16;
+  using Key = std::pair<uint64_t, uint32_t>;
+  /// The last answer of slot_of().
+  struct Asked {
+    uint64_t stream = 0;
+    uint32_t thread = 0;
+    uint16_t slot = kLegacy;
+  };
+
+  uint16_t look_up(uint64_t stream, uint32_t thread);
+  Use work_behind_others(uint16_t slot);
+  static void join(Clock& into, const Clock& other);
+  static void reach(Clock& into, uint16_t slot, uint32_t position);
+  uint16_t add(const Key& key, bool known, bool blocking);
+  /// Takes in what orders the next work of a stream without a call of its own.
+  void catch_up(uint16_t slot);
+  void join_all(Clock& into) const;
+  void host_learns(const Clock& clock);
+  void wait(uint16_t slot, uint64_t event);
+  void finished(uint16_t slot);
+
+  const Doubt doubt_;
+  std::vector<Stream> streams_;
+  std::map<Key, uint16_t> slots_;
+  Asked last_;
+  std::unordered_map<uint64_t, Clock> events_;  ///< empty: made, not recorded
+  Clock host_;
+  uint64_t host_version_ = 0;
+  uint64_t epoch_ = 0;
+};
+
+}  // namespace convtrace::judge

@@ -1,0 +1,116 @@
+#pragma once
+/// @file alias_judge.h
+/// Judges whether a tagged op handed out memory that it does not own: events in, findings out.
+///
+/// A watch (S, O) says: output storage O lies over memory of input storage S, and nothing says that
+/// O keeps S alive. When S dies and its memory is freed while O lives, whatever is allocated next
+/// may overwrite O: that is the finding. It is held back until the same thread does its next op,
+/// launch or allocation, and withdrawn if O dies first: then a keep-alive was being torn down.
+///
+/// An output may also lie in memory whose owner is not among the inputs: a buffer that the op
+/// keeps, or memory of which its allocator knows nothing. Mostly another library owns that. But if
+/// the buffer is freed while O lives, or the allocator gives the unknown memory out, which then was
+/// freed before the op returned or has been since, that is the same finding.
+///
+/// Place:    trace_judge.h.
+/// Threads:  one.
+/// Errors:   bounded: beyond kMaxWatches no new watch is made (and counted), of outputs whose
+///           owner is not known the last kMostUnowned are kept. After lost events all is forgotten.
+/// Source:   docs/design.md "Aliasing".
+
+#include <cstdint>
+#include <map>
+#include <tuple>
+#include <unordered_map>
+#include <vector>
+
+#include "format/model/events.h"
+#include "format/findings/ops/op_finding.h"
+#include "format/findings/common/recent.h"
+
+namespace convtrace::judge {
+
+class AliasJudge {
+ public:
+  using Findings = std::vector<OpFinding>;
+  static constexpr size_t kMaxWatches = 4096;
+  static constexpr size_t kMostUnowned = 256;
+
+  /// Whether findings of that kind are its own.
+  [[nodiscard]] static bool judges(format::FindingKind kind) {
+    return kind == format::FindingKind::kFreedUnderOutput ||
+           kind == format::FindingKind::kOutputAliasesInput;
+  }
+
+  /// @param[out] findings  appended to.
+  void see(const format::Event& event, Findings& findings) {
+    const bool waits = !pending_.empty() || !unannounced_.empty();
+    if (waits || !std::holds_alternative<format::Launch>(event)) judge(event, findings);
+  }
+
+  [[nodiscard]] uint64_t watches_refused() const { return refused_; }
+
+ private:
+  struct Watch {
+    uint64_t owner = 0, output = 0;  ///< storages
+    uint64_t base = 0, bytes = 0;    ///< of the owner
+    uint64_t generation = 0;  ///< life of the memory there; 0: not of an allocator that reports
+    bool frees_reported = false;
+    bool freed = false;  ///< that life is over
+    uint64_t op_serial = 0;
+    OpFinding finding{};
+  };
+  /// Of memory that was freed: where it came from and went.
+  struct Ended {
+    uint64_t t_ns = 0;
+    format::StackId alloc{}, free{};
+  };
+  /// What memory an output of unowned_ lies in: each allocation and free is held against all.
+  struct Ground {
+    uint64_t address = 0, bytes = 0, generation = 0;
+  };
+  struct Pending {
+    Watch watch;
+    uint32_t thread = 0;  ///< who let go of the memory last
+    bool freed = false;
+  };
+
+  void judge(const format::Event& event, Findings& findings);
+  void on(const format::Op& event, Findings& findings);
+  void on(const format::Alloc& event, Findings& findings);
+  void on(const format::Free& event);
+  void forget();
+  void on_activity(const format::EventHeader& now, const format::Alloc* alloc, Findings& findings);
+  void on_end(const format::Op& end, Findings& findings);
+  void on_stack(const format::Op& event, Findings& findings);
+  void on_storage_dead(const format::Op& event, Findings& findings);
+
+  void watch_owners(const format::Op& input, const format::Op& output, const OpFinding& finding);
+  void add_watch(Watch watch);
+  [[nodiscard]] bool has_owner(uint64_t output) const;
+  [[nodiscard]] bool is_unowned_output(uint64_t storage) const;
+  template <typename Which>
+  void forget_unowned(Which&& which);
+  void free_under_outputs(const format::Free& event);
+  void watch_unowned(const format::Op& output, OpFinding finding);
+  void confirm(const format::EventHeader& now, const format::Alloc* alloc, Findings& findings);
+  void announce(const format::EventHeader& now, Findings& findings);
+  void report(OpFinding finding, const format::EventHeader& now, Findings& findings);
+
+  std::unordered_map<uint32_t, std::vector<format::Op>> tensors_;  ///< by thread, of its op at hand
+  std::vector<Watch> watches_;
+  std::vector<Watch> unowned_;   ///< without an owner; oldest first
+  std::vector<Ground> grounds_;  ///< of unowned_, in its order
+  std::vector<Pending> pending_;
+  std::vector<OpFinding> unannounced_;  ///< warnings that wait for their stack
+  uint64_t op_serial_ = 0;
+  std::map<uint32_t, uint64_t> last_op_of_thread_;
+  std::unordered_map<uint32_t, uint64_t> begun_;  ///< by thread, of its last op: the time
+  Recent<Ended> ended_;                           ///< by address, where there are stacks
+  using Key = std::tuple<format::FindingKind, format::StringId, format::StringId, format::StringId,
+                         format::StringId>;
+  std::map<Key, uint64_t> occurrences_;
+  uint64_t refused_ = 0;
+};
+
+}  // namespace convtrace::judge

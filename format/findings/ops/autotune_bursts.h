@@ -1,0 +1,75 @@
+#pragma once
+/// @file autotune_bursts.h
+/// Kernels that were tried out on the program's own data.
+///
+/// An autotuner launches one kernel in several configurations on the operands of its first call and
+/// keeps the fastest. If the kernel works in place, its work is done as often as it was launched,
+/// and the first result is wrong (Triton has `restore_value` against it). Seen here: within a call
+/// of a tagged op a kernel family was launched several times in several configurations on the same
+/// pointers, among them memory of an input that the op writes; and a later call of the op in the
+/// same module launches it once. An op of several passes launches them each time.
+///
+/// Place:    op_values.h.
+/// Threads:  one.
+/// Memory:   64 kernel families an op at hand, 1024 bursts that wait for a later call.
+
+#include <map>
+#include <optional>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "format/model/definitions.h"
+#include "format/model/events.h"
+#include "format/findings/ops/op_finding.h"
+#include "format/findings/ops/open_ops.h"
+
+namespace convtrace::judge {
+
+class AutotuneBursts {
+ public:
+  explicit AutotuneBursts(const format::Definitions& definitions) : definitions_(definitions) {}
+
+  /// Whether any op is running: no other launch is of interest.
+  [[nodiscard]] bool in_op() const { return open_.any(); }
+  void on(const format::Launch& event);
+  /// @return a burst of an earlier call that this one, at its end, shows to have been one.
+  std::optional<OpFinding> on(const format::Op& event);
+  /// An input of an op that has ended was not behind it what it was in front.
+  void on_mutated(const format::TensorStats& left, format::StringId slot);
+  /// Events were lost.
+  void forget() { open_.clear(); }
+
+ private:
+  static constexpr size_t kMostFamilies = 64;
+  static constexpr size_t kMostWaiting = 1024;
+  static constexpr uint64_t kFewestLaunches = 4;
+  struct Burst {
+    format::KernelId kernel;          ///< the first
+    std::vector<uint64_t> addresses;  ///< of the parameters that are pointers
+    uint64_t configuration = 0;       ///< of the first launch
+    uint64_t launches = 0;
+    bool tried = false;  ///< in several configurations
+    /// Once its op has ended:
+    format::EventHeader header;
+    format::Place place;
+    format::StringId slot;  ///< of an input in that memory that the op writes
+    format::ValueId value;
+    uint64_t address = 0, bytes = 0;
+  };
+  using Families = std::unordered_map<uint32_t, Burst>;          ///< by name
+  using Target = std::pair<format::StringId, format::StringId>;  ///< op and scope
+  struct OpenOp {
+    Families families;
+    std::vector<format::Op> written;
+  };
+
+  std::optional<OpFinding> end(const format::Op& event, OpenOp& op);
+  static OpFinding finding_of(const format::Op& now, const Burst& then);
+
+  const format::Definitions& definitions_;
+  OpenOps<OpenOp> open_;
+  std::map<Target, Families> waiting_;
+};
+
+}  // namespace convtrace::judge

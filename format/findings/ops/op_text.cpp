@@ -1,0 +1,172 @@
+#include "format/findings/ops/op_text.h"
+
+#include <cinttypes>
+#include <cstdio>
+
+#include "format/findings/common/tensor_text.h"
+
+namespace convtrace::judge {
+namespace {
+
+std::string hex(uint64_t number) {
+  char text[24];
+  snprintf(text, sizeof text, "0x%" PRIx64, number);
+  return text;
+}
+
+std::string or_else(std::string_view text, const char* otherwise) {
+  return text.empty() ? std::string(otherwise) : std::string(text);
+}
+
+/// "(0x7f30c0a41040, 98304 bytes)"
+std::string extent(const OpFinding& finding) {
+  char text[64];
+  snprintf(text, sizeof text, "(0x%" PRIx64 ", %" PRIu64 " bytes)", finding.address, finding.bytes);
+  return text;
+}
+
+/// "op demo::gelu in module h.0.mlp (call 0 of step 3, forward)"
+std::string where(const OpFinding& finding, const format::Definitions& definitions) {
+  std::string text = "op " + or_else(definitions.text(finding.op), "(unnamed)");
+  if (finding.place.scope) {
+    const std::string_view scope = definitions.text(finding.place.scope);
+    text += scope.empty() ? " in the root module" : " in module " + std::string(scope);
+  }
+  text += " (call " + std::to_string(finding.place.call);
+  if (finding.header.step != format::kNoStep)
+    text += " of step " + std::to_string(finding.header.step);
+  return text + ", " + std::string(to_string(finding.place.phase)) + ")";
+}
+
+std::string repeated(const OpFinding& finding) {
+  if (finding.occurrence == 1) return "";
+  return " It is occurrence " + std::to_string(finding.occurrence) +
+         " of the same in this scope; of further ones only every power of two is told.";
+}
+
+/// What became of the freed memory by the time of the finding.
+std::string overwriter(const OpFinding& finding, const std::string& output) {
+  if (finding.given_to == 0)
+    return "The next allocation can be given the same bytes and overwrite " + output;
+  return "The allocator has given it out again, to an allocation of " +
+         std::to_string(finding.given_to) + " bytes: what is written there overwrites " + output;
+}
+
+/// Of memory whose owner is not among the op's inputs.
+std::string freed_under_output(const OpFinding& finding, const std::string& output,
+                               const std::string& at) {
+  // Of memory that is given out again it is not known when it was freed.
+  return output + " of " + at + " lies over memory that it does not own " + extent(finding) +
+         ", which was freed before the op returned or has been since, while " + output +
+         " is still alive. " + overwriter(finding, output) +
+         ": its values are then silently wrong, without any crash. Return a tensor that owns its "
+         "memory (clone it before what it lies over is freed), or give it a deleter that keeps "
+         "that memory alive." +
+         repeated(finding);
+}
+
+std::string freed_under_output(const OpFinding& finding, const std::string& output,
+                               const std::string& input, const std::string& at) {
+  return output + " of " + at + " lies over the memory of " + input + " " + extent(finding) +
+         ", and that memory has been freed while " + output + " is still alive. " +
+         overwriter(finding, output) + ": its values are then silently wrong, without any crash. " +
+         "Return a tensor that owns its memory (clone it, or allocate it in the op), or make " +
+         output + " keep " + input +
+         " alive; if the op means to return a view, return a real view of " + input +
+         " and declare the alias in the op's schema." + repeated(finding);
+}
+
+std::string output_aliases_input(const OpFinding& finding, const std::string& output,
+                                 const std::string& input, const std::string& at) {
+  return output + " aliases " + input + " " + extent(finding) + ", declared: none; in " + at +
+         ". Writing to one changes the other, and " + output +
+         " is only valid as long as the memory of " + input +
+         " is. Return a tensor that owns its memory, or declare the alias in the op's schema." +
+         repeated(finding);
+}
+
+std::string input_mutated(const OpFinding& finding, const std::string& input,
+                          const std::string& at) {
+  return input + " of " + at + " was changed by the op " + extent(finding) + ": its hash is " +
+         hex(finding.hash_before) + " in front of the op and " + hex(finding.hash_after) +
+         " behind it, and nothing declares that the op writes there. Whoever reads that tensor "
+         "afterwards, autograd's saved tensors included, gets the changed values. Work on a copy, "
+         "or declare it: mark_dirty in an autograd.Function, mutates_args or (a!) in a schema." +
+         repeated(finding);
+}
+
+std::string autotune_mutation(const OpFinding& finding, const std::string& kernel,
+                              const std::string& input, const std::string& at) {
+  return "Kernel " + kernel + " was launched " + std::to_string(finding.count) +
+         " times in several configurations, to find the fastest, within " + at +
+         ", and later calls launch it once; it writes " + input + " " + extent(finding) +
+         " in place, so that the first result has its work done " + std::to_string(finding.count) +
+         " times over. Let the tuner restore what the kernel writes (restore_value or "
+         "reset_to_zero in Triton), or tune it before training begins." +
+         repeated(finding);
+}
+
+std::string owner_before(const OpFinding& finding, const format::Definitions& definitions) {
+  const Owner& owner = finding.before;
+  if (owner.generation == 0) return "the memory's owner before";
+  std::string text = tensor_text(owner.slot, owner.op, owner.place, definitions);
+  if (owner.step != format::kNoStep) text += " in step " + std::to_string(owner.step);
+  return text + ", whose memory it was before,";
+}
+
+std::string never_written(const OpFinding& finding, const std::string& output,
+                          const std::string& at, const format::Definitions& definitions) {
+  return output + " of " + at + " was not written in " + std::to_string(finding.count) + " of " +
+         std::to_string(finding.of) + " elements" + (finding.all ? "" : " that were looked at") +
+         ": they still hold what CONVTRACE_POISON filled the memory with when it was "
+         "given out " +
+         extent(finding) + ", and no input held it. Without poison they would be what " +
+         owner_before(finding, definitions) +
+         " left there. Let the op write all of its output, or make the output with zeros." +
+         repeated(finding);
+}
+
+}  // namespace
+
+std::string describe(const OpFinding& finding, const format::Definitions& definitions) {
+  using Kind = format::FindingKind;
+  const bool mutation =
+      finding.kind == Kind::kInputMutated || finding.kind == Kind::kAutotuneMutation;
+  const std::string slot =
+      or_else(definitions.text(finding.slot), mutation ? "an input" : "an output");
+  const std::string at = where(finding, definitions);
+  if (finding.kind == Kind::kInputMutated) return input_mutated(finding, slot, at);
+  if (finding.kind == Kind::kNeverWritten) return never_written(finding, slot, at, definitions);
+  if (finding.kind == Kind::kAutotuneMutation) {
+    const format::StringId family = definitions.kernel(finding.kernel).family;
+    return autotune_mutation(finding, or_else(definitions.text(family), "(unnamed)"), slot, at);
+  }
+  if (finding.kind == Kind::kFreedUnderOutput && !finding.other)
+    return freed_under_output(finding, slot, at);
+  const std::string other = or_else(definitions.text(finding.other), "an input");
+  return finding.kind == Kind::kFreedUnderOutput ? freed_under_output(finding, slot, other, at)
+                                                 : output_aliases_input(finding, slot, other, at);
+}
+
+format::Finding record_of(const OpFinding& finding) {
+  format::Finding event;
+  event.header = finding.header;
+  event.header.seq = 0;
+  event.place = finding.place;
+  event.kind = finding.kind;
+  event.level = finding.kind == format::FindingKind::kFreedUnderOutput ? format::Level::kError
+                                                                       : format::Level::kWarning;
+  event.op = finding.op;
+  event.kernel = finding.kernel;
+  event.slot = finding.slot;
+  event.other = finding.other;
+  event.address = finding.address;
+  event.bytes = finding.bytes;
+  event.value = finding.value;
+  event.alloc_stack = finding.alloc_stack;
+  event.launch_stack = finding.launch_stack;
+  event.free_stack = finding.free_stack;
+  return event;
+}
+
+}  // namespace convtrace::judge

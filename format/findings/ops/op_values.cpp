@@ -1,0 +1,142 @@
+#include "format/findings/ops/op_values.h"
+
+#include <string_view>
+#include <utility>
+
+#include "format/findings/common/occurrence.h"
+
+namespace convtrace::judge {
+namespace {
+
+uint64_t mix(uint64_t sum, uint64_t word) {
+  return (sum ^ word) * 0xD6E8FEB86659FD93 + (sum >> 29);
+}
+
+/// The same op in the same call of a module.
+uint64_t key_of_op(const format::TensorStats& e) {
+  uint64_t sum = mix(e.op.value, e.place.scope.value);
+  sum = mix(sum, uint64_t{e.place.call} << 8 | static_cast<uint64_t>(e.place.phase));
+  return mix(sum, e.header.step);
+}
+
+/// And the same tensor.
+uint64_t key_of(const format::TensorStats& e) {
+  uint64_t sum = mix(key_of_op(e), e.value.storage);
+  sum = mix(sum, e.value.offset);
+  return mix(sum, e.bytes);
+}
+
+bool is_of_cpu(const format::TensorStats& e) { return e.device.type == format::Device::Type::kCpu; }
+
+/// Of a device's tensor only samples are looked at: any NaN may be poison.
+bool may_hold_poison(const format::TensorStats& e) {
+  return e.poisoned != 0 || (!is_of_cpu(e) && e.stats.nan != 0);
+}
+
+OpFinding finding_of(format::FindingKind kind, const format::TensorStats& event) {
+  OpFinding finding;
+  finding.kind = kind;
+  finding.header = event.header;
+  finding.place = event.place;
+  finding.op = event.op;
+  finding.slot = event.slot;
+  finding.address = event.address;
+  finding.bytes = event.bytes;
+  finding.value = event.value;
+  return finding;
+}
+
+}  // namespace
+
+void OpValues::judge(const format::Event& event, Findings& findings) {
+  if (const auto* stats = std::get_if<format::TensorStats>(&event)) {
+    owners_.see(*stats);
+    if (stats->op) on(*stats, findings);
+  } else if (const auto* op = std::get_if<format::Op>(&event)) {
+    on(*op, findings);
+  } else if (const auto* loss = std::get_if<format::Loss>(&event)) {
+    // It may have been an op's begin or end.
+    if (loss->reason != format::LossReason::kQueueFull) return;
+    open_.clear();
+    bursts_.forget();
+  }
+}
+
+void OpValues::on(const format::Op& event, Findings& findings) {
+  if (event.moment == format::OpMoment::kBegin) open_.begin(event);
+  if (event.moment == format::OpMoment::kEnd) (void)open_.end(event);
+  if (std::optional<OpFinding> found = bursts_.on(event)) report(*std::move(found), findings);
+}
+
+void OpValues::on(const format::TensorStats& event, Findings& findings) {
+  const Role role = role_of(event.slot);
+  if (role == Role::kTaken) {
+    taken_.get(key_of(event)).first = {event.stats.hash, event.slot};
+    if (may_hold_poison(event)) took_poison(event);
+  } else if (role == Role::kLeft) {
+    compare(event, findings);
+  } else if (role == Role::kGiven && event.poisoned != 0) {
+    never_written(event, findings);
+  }
+}
+
+OpValues::Role OpValues::role_of(format::StringId slot) {
+  if (slot.value >= looked_up_.size()) {
+    looked_up_.resize(slot.value + 1);
+    roles_.resize(slot.value + 1, Role::kNone);
+  }
+  if (looked_up_[slot.value]) return roles_[slot.value];
+  looked_up_[slot.value] = true;
+  const std::string_view text = definitions_.text(slot);
+  const std::string_view name = text.substr(0, text.find(':'));
+  Role& role = roles_[slot.value];
+  if (name == "input" || name == "grad_output") role = Role::kTaken;
+  if (name == "input_after" || name == "grad_output_after") role = Role::kLeft;
+  if (name == "output" || name == "grad_input") role = Role::kGiven;
+  return role;
+}
+
+void OpValues::compare(const format::TensorStats& left, Findings& findings) {
+  const Taken* const taken = taken_.find(key_of(left));
+  if (taken == nullptr || taken->hash == left.stats.hash) return;
+  OpFinding finding = finding_of(format::FindingKind::kInputMutated, left);
+  finding.slot = taken->slot;
+  finding.hash_before = taken->hash;
+  finding.hash_after = left.stats.hash;
+  bursts_.on_mutated(left, taken->slot);
+  report(std::move(finding), findings);
+}
+
+void OpValues::took_poison(const format::TensorStats& event) {
+  if (!is_of_cpu(event)) {
+    brought_poison_.get(key_of_op(event)).first = true;
+  } else if (OpenOp* const open = open_.of(event.header.thread, event.op)) {
+    open->took_poison = true;
+  }
+}
+
+/// Values of a device arrive when the op is long over, so there its calls are told apart by module.
+bool OpValues::may_have_brought_poison(const format::TensorStats& event) {
+  if (!is_of_cpu(event)) return brought_poison_.find(key_of_op(event)) != nullptr;
+  const OpenOp* const open = open_.of(event.header.thread, event.op);
+  return open == nullptr || open->took_poison;
+}
+
+void OpValues::never_written(const format::TensorStats& event, Findings& findings) {
+  if (may_have_brought_poison(event)) return;
+  OpFinding finding = finding_of(format::FindingKind::kNeverWritten, event);
+  finding.count = event.poisoned;
+  finding.all = is_of_cpu(event);
+  finding.of =
+      finding.all ? event.stats.count : event.samples.size() / format::element_bytes(event.dtype);
+  finding.before = owners_.before(event);
+  report(std::move(finding), findings);
+}
+
+void OpValues::report(OpFinding finding, Findings& findings) {
+  finding.occurrence =
+      ++occurrences_[{finding.kind, finding.op, finding.place.scope, finding.slot}];
+  if (worth_saying(finding.occurrence)) findings.push_back(std::move(finding));
+}
+
+}  // namespace convtrace::judge

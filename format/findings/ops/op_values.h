@@ -1,0 +1,86 @@
+#pragma once
+/// @file op_values.h
+/// Judges what a tagged op did to values: events in, findings out.
+///
+/// - input-mutated: what lies in an input differs in front of the op and behind it, and nothing
+/// says
+///   that the op writes there. The observer takes the second hash only of such inputs.
+/// - never-written: under CONVTRACE_POISON elements of an output are as the memory was given out,
+///   and none of the inputs had any of them. Of a device's tensors that is seen among the samples.
+///   Who had the memory before is named.
+/// - autotune-mutation: autotune_bursts.h.
+///
+/// Place:    trace_judge.h.
+/// Threads:  one.
+/// Source:   docs/design.md "Aliasing".
+
+#include <map>
+#include <tuple>
+#include <vector>
+
+#include "format/model/definitions.h"
+#include "format/model/events.h"
+#include "format/findings/ops/autotune_bursts.h"
+#include "format/findings/ops/last_owners.h"
+#include "format/findings/ops/op_finding.h"
+#include "format/findings/ops/open_ops.h"
+#include "format/findings/common/recent.h"
+
+namespace convtrace::judge {
+
+class OpValues {
+ public:
+  using Findings = std::vector<OpFinding>;
+
+  /// @param definitions  of the trace; outlive it.
+  explicit OpValues(const format::Definitions& definitions)
+      : definitions_(definitions), bursts_(definitions) {}
+
+  /// Whether findings of that kind are its own.
+  [[nodiscard]] static bool judges(format::FindingKind kind) {
+    return kind == format::FindingKind::kInputMutated ||
+           kind == format::FindingKind::kAutotuneMutation ||
+           kind == format::FindingKind::kNeverWritten;
+  }
+
+  /// @param[out] findings  appended to.
+  void see(const format::Event& event, Findings& findings) {
+    const auto* const launch = std::get_if<format::Launch>(&event);
+    if (launch == nullptr) return judge(event, findings);
+    if (bursts_.in_op()) bursts_.on(*launch);
+  }
+
+ private:
+  /// What a record of an op's tensor is, by its slot.
+  enum class Role : uint8_t { kNone, kTaken, kLeft, kGiven };
+  struct Taken {
+    uint64_t hash = 0;
+    format::StringId slot;
+  };
+  struct OpenOp {
+    bool took_poison = false;
+  };
+
+  void judge(const format::Event& event, Findings& findings);
+  void on(const format::TensorStats& event, Findings& findings);
+  void on(const format::Op& event, Findings& findings);
+  [[nodiscard]] Role role_of(format::StringId slot);
+  void compare(const format::TensorStats& left, Findings& findings);
+  void took_poison(const format::TensorStats& input);
+  [[nodiscard]] bool may_have_brought_poison(const format::TensorStats& output);
+  void never_written(const format::TensorStats& event, Findings& findings);
+  void report(OpFinding finding, Findings& findings);
+
+  const format::Definitions& definitions_;
+  AutotuneBursts bursts_;
+  LastOwners owners_;
+  std::vector<Role> roles_;  ///< by slot, of those looked up
+  std::vector<bool> looked_up_;
+  Recent<Taken> taken_;
+  Recent<bool> brought_poison_;  ///< by op and call of a module, of devices
+  OpenOps<OpenOp> open_;
+  using Key = std::tuple<format::FindingKind, format::StringId, format::StringId, format::StringId>;
+  std::map<Key, uint64_t> occurrences_;
+};
+
+}  // namespace convtrace::judge

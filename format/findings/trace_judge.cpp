@@ -1,0 +1,38 @@
+#include "format/findings/trace_judge.h"
+
+#include "format/findings/finding_text.h"
+#include "format/findings/ops/op_text.h"
+
+namespace convtrace::judge {
+
+std::span<Verdict> TraceJudge::see(const format::Event& event) {
+  memory_.see(event, memory_findings_);
+  aliases_.see(event, op_findings_);
+  values_.see(event, op_findings_);
+  if (memory_findings_.empty() && op_findings_.empty()) return {};
+  verdicts_.clear();
+  for (const MemoryFinding& finding : memory_findings_) add(finding);
+  for (const OpFinding& finding : op_findings_) add(finding);
+  memory_findings_.clear();
+  op_findings_.clear();
+  for (Verdict& verdict : verdicts_) verdict.record.message = verdict.message;
+  return verdicts_;
+}
+
+void TraceJudge::add(const MemoryFinding& finding) {
+  Verdict verdict;
+  verdict.record = record_of(finding);
+  verdict.message = describe(finding, definitions_);
+  verdict.slot = slot_text(finding);
+  verdict.maker_scope = finding.made.place.scope;
+  verdicts_.push_back(std::move(verdict));
+}
+
+void TraceJudge::add(const OpFinding& finding) {
+  Verdict verdict;
+  verdict.record = record_of(finding);
+  verdict.message = describe(finding, definitions_);
+  verdicts_.push_back(std::move(verdict));
+}
+
+}  // namespace convtrace::judge

@@ -1,0 +1,273 @@
+#include "interposer/core/arming.h"
+
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <mutex>
+#include <new>
+#include <string_view>
+
+#include "cupti/hooks_v1.h"
+#include "format/base/log.h"
+#include "format/settings/controls.h"
+#include "interposer/core/control/absence.h"
+#include "interposer/core/engine.h"
+#include "interposer/core/runtime/guarded.h"
+
+namespace convtrace::engine {
+namespace {
+
+constexpr uint64_t kExitDeadlineNs = 2'000'000'000;
+constexpr const char* kForked = "forked from a traced process";
+
+std::atomic<Engine*> g_engine{nullptr};
+std::atomic<pid_t> g_pid{0};
+constinit std::mutex g_arming;
+bool g_handlers_installed = false;
+std::atomic<bool> g_fork_said{false};
+std::atomic<bool> g_ended{false};
+
+/// The child has one thread, no writer, and locks in any state: it leaks everything it inherited.
+void after_fork_in_child() {
+  new (&g_arming) std::mutex;
+  const Engine* const inherited = g_engine.exchange(nullptr);
+  if (process_state().get() != EngineState::kActive) return;
+  if (inherited != nullptr && inherited->bound_to_process()) {
+    process_state().disable(kForked);
+    return;
+  }
+  reset_threads_after_fork();
+  new (&process_state()) State;
+}
+
+/// Which process this is: a child made by clone() or vfork() runs no fork handler.
+bool is_our_process() noexcept { return g_pid.load() == getpid(); }
+
+void install_handlers() noexcept {
+  if (g_handlers_installed) return;
+  g_handlers_installed = true;
+  pthread_atfork(nullptr, nullptr, after_fork_in_child);
+  atexit(end_tracing);
+  at_quick_exit(end_tracing);
+}
+
+/// @param folder  where a relative name of a file begins.
+void set_up_log(const settings::Settings& settings, const Rank& rank, const std::string& folder) {
+  int fd = 2;
+  if (!settings.log_file.empty()) {
+    const std::string path = below(folder, settings.log_file);
+    fd = open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+  }
+  configure_log(settings.log, rank.rank, fd >= 0 ? fd : 2);
+  speak_as(settings, rank);
+  if (fd < 0) {
+    log_line(format::Level::kWarning, "settings", "CONVTRACE_LOG_FILE %s cannot be written",
+             settings.log_file.c_str());
+  }
+}
+
+/// @return whether there were problems; then the host runs untraced.
+bool say_problems(const std::vector<std::string>& problems) {
+  for (const std::string& problem : problems) {
+    log_line(format::Level::kError, "settings", "%s", problem.c_str());
+  }
+  if (!problems.empty()) {
+    log_line(format::Level::kError, "settings",
+             "this process is not traced, the program continues");
+  }
+  return !problems.empty();
+}
+
+/// What the preload library decides at process start, before a settings file is read.
+bool comes_too_late(const char* variable, const char* key) {
+  const char* const asked = getenv(variable);
+  if (asked != nullptr && std::string_view(asked) == "1") return false;
+  log_line(format::Level::kWarning, "settings",
+           "%s of a settings file comes too late: start with `convtrace run`, or set %s=1 in the "
+           "environment",
+           key, variable);
+  return true;
+}
+
+bool is_set(const char* symbol) {
+  const auto* const flag = static_cast<const int*>(dlsym(RTLD_DEFAULT, symbol));
+  return flag != nullptr && *flag != 0;
+}
+
+/// What is asked for and not done. Of GPUs that is said when there is a driver.
+void say_refusals(const settings::Settings& settings) {
+  if (settings.poison && !comes_too_late("CONVTRACE_POISON", "poison") &&
+      (settings.cpu_alloc == settings::CpuAlloc::kOff || cpu_reports() == nullptr)) {
+    log_line(format::Level::kWarning, "settings",
+             "CONVTRACE_POISON does not fill memory of CPU tensors here: their allocator is not "
+             "observed (CONVTRACE_CPU_ALLOC=on does that)");
+  }
+  if (settings.quarantine && !comes_too_late("CONVTRACE_QUARANTINE", "quarantine") &&
+      !is_set(CONVTRACE_QUARANTINE_SYMBOL)) {
+    log_line(format::Level::kWarning, "settings",
+             "CONVTRACE_QUARANTINE does not hold memory of CPU tensors here: this process's memory "
+             "is limited (ulimit, vm.overcommit_memory), so that an allocation could fail for it");
+  }
+  if (settings.strict_alloc && getenv("PYTORCH_NO_CUDA_MEMORY_CACHING") == nullptr)
+    (void)comes_too_late("CONVTRACE_STRICT_ALLOC", "strict_alloc");
+}
+
+/// Where the program started: it may have gone elsewhere before it imported torch.
+std::string start_folder() {
+  const auto* const noted =
+      static_cast<const char*>(dlsym(RTLD_DEFAULT, CONVTRACE_START_FOLDER_SYMBOL));
+  if (noted != nullptr && *noted != '\0') return noted;
+  char folder[4096];
+  return getcwd(folder, sizeof folder) != nullptr ? folder : ".";
+}
+
+/// A later look at the real one would race with the program's setenv.
+std::vector<std::string> settings_of_environment(const std::string& folder) {
+  constexpr std::string_view kConfig = "CONVTRACE_CONFIG=";
+  std::vector<std::string> entries;
+  for (const char* const* entry = environ; *entry != nullptr; ++entry) {
+    const std::string_view text = *entry;
+    if (text.starts_with(kConfig) && text.size() > kConfig.size()) {
+      entries.push_back(std::string(kConfig) + below(folder, text.substr(kConfig.size())));
+    } else if (text.starts_with("CONVTRACE")) {
+      entries.emplace_back(text);
+    }
+  }
+  return entries;
+}
+
+settings::LoadedControls load_controls(const std::vector<std::string>& environment) {
+  std::vector<const char*> entries;
+  for (const std::string& entry : environment) entries.push_back(entry.c_str());
+  entries.push_back(nullptr);
+  return settings::load_controls(entries.data());
+}
+
+const char* get_env(const char* name) { return getenv(name); }
+
+/// @return why this process is not traced, or null when it is.
+const char* arm() {
+  const std::string folder = start_folder();
+  std::vector<std::string> environment = settings_of_environment(folder);
+  settings::LoadedControls loaded = load_controls(environment);
+  EngineOptions options{.settings = std::move(loaded.settings),
+                        .rules = std::move(loaded.rules),
+                        .rank = rank_from_environment(get_env),
+                        .start_folder = folder,
+                        .environment = std::move(environment),
+                        .announced = getenv(settings::kAnnounceName.data()) != nullptr};
+  const settings::Settings& settings = options.settings;
+  set_up_log(settings, options.rank, folder);
+  if (!settings.enabled || settings.mode == settings::Mode::kOff) return "switched off";
+  if (say_problems(loaded.problems)) return "a setting is wrong";
+  // One that no launcher gave a rank may get it from its own program: Engine::begin_trace().
+  const Rank& rank = options.rank;
+  if (rank.given && !is_rank_wanted("CONVTRACE_RANKS", settings.ranks, rank)) return kUnwantedRank;
+  for (const std::string& warning : loaded.warnings)
+    log_line(format::Level::kWarning, "settings", "%s", warning.c_str());
+  say_refusals(settings);
+  g_pid.store(getpid());
+  g_engine.store(new Engine(std::move(options)));
+  install_handlers();
+  return publish_hooks() ? nullptr : "another copy of the engine is loaded";
+}
+
+/// A fork child that would have been traced on its own says once why it is not.
+void say_forked() {
+  if (process_state().reason() != kForked || g_fork_said.exchange(true)) return;
+  log_line(format::Level::kWarning, "fork",
+           "this process was forked from one that is being traced; it is not traced itself. Start "
+           "training processes with spawn, or fork before the first forward");
+}
+
+}  // namespace
+
+void end_before_driver() noexcept {
+  static std::atomic<bool> registered{false};
+  if (registered.exchange(true)) return;
+  atexit(end_tracing);
+  at_quick_exit(end_tracing);
+}
+
+void end_tracing() noexcept {
+  if (!is_our_process() || g_ended.load()) return;
+  const RecursionGuard guard;
+  Engine* const engine = g_engine.load();
+  if (engine == nullptr) return;
+  // Also when tracing is over already: the writer thread may still be saying or closing.
+  process_state().begin_draining();
+  contained("exit", false, [engine] {
+    engine->finish(kExitDeadlineNs);
+    return true;
+  });
+  process_state().disable("the process has ended");
+  g_ended.store(true);
+}
+
+Engine* start_engine() noexcept {
+  const auto always = [](const State&) { return true; };
+  return guarded_if("start", static_cast<Engine*>(nullptr), always, [] {
+    const std::lock_guard lock(g_arming);
+    State& state = process_state();
+    if (state.begin_arming()) {
+      const char* const why_not = arm();
+      if (why_not == nullptr) {
+        state.activate();
+        g_engine.load()->begin_cpu_watch();
+      } else {
+        state.disable(why_not);
+        mark_explained();
+      }
+    }
+    say_forked();
+    return state.active() ? g_engine.load() : nullptr;
+  });
+}
+
+void speak_as(const settings::Settings& settings, const Rank& rank) noexcept {
+  set_log_rank(rank.rank == settings.ranks.first() ? 0 : rank.rank);
+}
+
+Engine* running_engine() noexcept { return g_engine.load(std::memory_order_acquire); }
+
+cupti::Position current_position() noexcept {
+  const Engine* const engine = running_engine();
+  return engine != nullptr ? engine->position() : cupti::Position{};
+}
+
+bool is_kernel_wanted(format::KernelId kernel) noexcept {
+  Engine* const engine = running_engine();
+  return engine == nullptr || engine->wants(kernel);
+}
+
+void note_context() noexcept {
+  if (Engine* const engine = running_engine()) engine->note_context();
+}
+
+std::atomic<int>* cpu_reports() noexcept {
+  return static_cast<std::atomic<int>*>(dlsym(RTLD_DEFAULT, CONVTRACE_CPU_ALLOC_SYMBOL));
+}
+
+void note_launch_stack() noexcept {
+  if (Engine* const engine = running_engine()) engine->note_launch_stack();
+}
+
+void say_uncovered_memory(const settings::Settings& settings) {
+  if ((!settings.poison && !settings.quarantine) || settings.strict_alloc) return;
+  log_line(format::Level::kWarning, "settings",
+           "CONVTRACE_POISON and CONVTRACE_QUARANTINE concern what the CUDA driver gives and "
+           "takes. Blocks that a caching allocator cuts out of it are neither filled nor held: "
+           "when it frees one, other streams may still read it. CONVTRACE_STRICT_ALLOC=1 runs "
+           "frameworks without one");
+}
+
+bool settle_reported_memory(bool all) noexcept {
+  Engine* const engine = running_engine();
+  return engine != nullptr && engine->settle_memory(all);
+}
+
+}  // namespace convtrace::engine

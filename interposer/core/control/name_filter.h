@@ -1,0 +1,67 @@
+#pragma once
+/// @file name_filter.h
+/// CONVTRACE_INCLUDE and CONVTRACE_EXCLUDE: which modules' values and which kernels' launches are
+/// recorded.
+///
+/// A name is wanted if a pattern of INCLUDE matches it (or there is none) and none of EXCLUDE does.
+/// A scope has one name, a kernel three: demangled, mangled, family. Matched once for each.
+///
+/// Threads:  any, concurrently. Costs one branch when there is no pattern.
+
+#include <atomic>
+#include <cstdint>
+#include <shared_mutex>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "format/model/definitions.h"
+#include "format/settings/match_report.h"
+#include "format/settings/pattern.h"
+
+namespace convtrace::engine {
+
+class NameFilter {
+ public:
+  /// @param definitions  of the ids asked about; outlives this.
+  NameFilter(std::vector<settings::Pattern> include, std::vector<settings::Pattern> exclude,
+             const format::Definitions& definitions);
+
+  /// Other patterns from now on. What the old ones matched is forgotten: report() before.
+  void replace(std::vector<settings::Pattern> include, std::vector<settings::Pattern> exclude);
+
+  /// Whether there is any pattern.
+  [[nodiscard]] bool active() const noexcept { return active_.load(std::memory_order_relaxed); }
+  [[nodiscard]] bool wants(format::StringId scope);
+  [[nodiscard]] bool wants(format::KernelId kernel);
+
+  /// @return one line for each pattern: what it matched, or what it may have meant; and one if all
+  /// of them together leave nothing.
+  [[nodiscard]] std::vector<settings::MatchLine> report() const;
+
+ private:
+  enum class Answer : uint8_t { kUnknown, kYes, kNo };
+  using Answers = std::vector<Answer>;  ///< by id
+
+  struct Entry {
+    settings::Pattern pattern;
+    const char* setting;
+    uint64_t matched = 0;  ///< names
+  };
+
+  template <typename NamesOf>
+  bool answer(Answers& answers, uint32_t id, NamesOf names_of);
+  [[nodiscard]] bool judge(std::span<const std::string> names);
+  static bool matches_any(std::vector<Entry>& entries, std::span<const std::string> names);
+  void report(const std::vector<Entry>& entries, std::vector<settings::MatchLine>& lines) const;
+
+  const format::Definitions& definitions_;
+  std::atomic<bool> active_{false};
+  std::vector<Entry> include_, exclude_;
+  mutable std::shared_mutex mutex_;
+  Answers scopes_, kernels_;
+  uint64_t asked_ = 0, wanted_ = 0;  ///< names
+  settings::SeenNames seen_;
+};
+
+}  // namespace convtrace::engine

@@ -1,0 +1,48 @@
+#pragma once
+/// @file process_rank.h
+/// Which rank of its job this process is: what its launcher says or, where there is none, what the
+/// program's own process group says once it exists.
+///
+/// Threads:  any.
+
+#include <atomic>
+#include <charconv>
+#include <cstdint>
+#include <string_view>
+
+#include "interposer/core/control/output_name.h"
+
+namespace convtrace::engine {
+
+class ProcessRank {
+ public:
+  /// @param rank  if it is given, the program is not listened to.
+  explicit ProcessRank(const Rank& rank) noexcept
+      : given_(rank.given),
+        counted_(rank.counted),
+        rank_(rank.rank),
+        world_size_(rank.world_size) {}
+
+  [[nodiscard]] Rank get() const noexcept {
+    return {rank_.load(), world_size_.load(), counted_, given_};
+  }
+
+  /// A fact of the observer. @return whether the rank and the number of ranks are known by it:
+  /// they are told in this order.
+  bool learn(std::string_view fact, std::string_view value) noexcept {
+    uint32_t number = 0;
+    const char* const end = value.data() + value.size();
+    if (given_ || std::from_chars(value.data(), end, number).ptr != end) return false;
+    if (fact == "distributed.rank") rank_.store(number);
+    if (fact != "distributed.world_size") return false;
+    world_size_.store(number);
+    return true;
+  }
+
+ private:
+  const bool given_;
+  const bool counted_;
+  std::atomic<uint32_t> rank_, world_size_;
+};
+
+}  // namespace convtrace::engine

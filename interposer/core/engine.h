@@ -1,0 +1,175 @@
+#pragma once
+/// @file engine.h
+/// All parts of the injected side, put together: one per process that may train.
+///
+/// Life:     start() arms it (settings, hooks); nothing is created yet. The first launch, device
+///           allocation, module forward or tagged op begins the trace: the writer thread starts and
+///           opens the file. The end of the process drains it. It is never destroyed: hooks may run
+///           later than everything else.
+/// Threads:  any.
+/// Errors:   none reach the host; see state.h.
+/// Source:   docs/design.md "The process picture".
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "cupti/memory/address_map.h"
+#include "cupti/interceptor.h"
+#include "format/model/definitions.h"
+#include "format/model/event_sink.h"
+#include "format/settings/controls.h"
+#include "format/settings/rule_book.h"
+#include "format/settings/settings.h"
+#include "interposer/core/control/config_watch.h"
+#include "interposer/core/queue/event_queue.h"
+#include "interposer/core/runtime/fact_table.h"
+#include "interposer/core/writer/live_judge.h"
+#include "interposer/core/memory/memory_journal.h"
+#include "interposer/core/control/name_filter.h"
+#include "interposer/core/observer/observer_port.h"
+#include "interposer/core/observer/op_recorder.h"
+#include "interposer/core/control/output_name.h"
+#include "interposer/core/control/process_rank.h"
+#include "interposer/core/runtime/spare_threads.h"
+#include "interposer/core/runtime/spent_time.h"
+#include "interposer/core/memory/stack_texts.h"
+#include "interposer/core/control/step_control.h"
+#include "interposer/core/writer/writer_thread.h"
+
+namespace convtrace::engine {
+
+/// What arming found out (arming.h).
+struct EngineOptions {
+  settings::Settings settings;
+  std::vector<settings::Rule> rules;  ///< of this rank
+  Rank rank;
+  std::string start_folder;
+  std::vector<std::string> environment;  ///< its settings, for when the file is read again
+  bool announced = false;                ///< by `convtrace run`
+};
+
+class Engine final : public format::EventSink,
+                     private WriterClient,
+                     private ObserverHost,
+                     private MemoryListener {
+ public:
+  explicit Engine(EngineOptions options);
+
+  /// format::EventSink. Also begins the trace if the event is worth one.
+  void emit(const format::Event& event) noexcept override;
+
+  /// The observer's calls.
+  uint32_t submit(std::span<const std::byte> batch) {
+    const SpentTime::Call call(spent_);
+    return port_.submit(batch);
+  }
+  [[nodiscard]] uint32_t flags() const noexcept { return port_.flags(); }
+  format::Definitions& definitions() noexcept { return definitions_; }
+  [[nodiscard]] const settings::Settings& settings() const noexcept { return options_.settings; }
+
+  /// The hooks' calls.
+  void report_memory(const void* pointer, int64_t bytes, uint64_t device);
+  /// Made at first use: when the driver starts, or at the first launch through the gate.
+  /// @return null if that failed.
+  cupti::Interceptor* interceptor() noexcept;
+  /// An event that says where the calling thread is: of the launch that comes next.
+  void note_launch_stack() noexcept;
+  [[nodiscard]] cupti::Interceptor* interceptor_if_made() const noexcept {
+    return interceptor_.load(std::memory_order_acquire);
+  }
+  [[nodiscard]] cupti::Position position() const noexcept;
+  bool settle_memory(bool all) noexcept;
+  /// To be called once tracing is on: whether memory of CPU tensors is watched.
+  void begin_cpu_watch() noexcept;
+  /// The program has a CUDA context: CONVTRACE_CPU_ALLOC=auto ends the watch.
+  void note_context() noexcept;
+  /// Whether CONVTRACE_INCLUDE and CONVTRACE_EXCLUDE leave the kernel in.
+  [[nodiscard]] bool wants(format::KernelId kernel) noexcept;
+
+  /// Whether a fork child must not go on: a file, a thread or CUDA is involved.
+  [[nodiscard]] bool bound_to_process() const noexcept {
+    return begun_.load() || interceptor_.load() != nullptr;
+  }
+
+  /// Writes all that is queued and closes the trace, within `deadline_ns`.
+  void finish(uint64_t deadline_ns);
+
+ private:
+  [[nodiscard]] bool is_wanted(const format::Event& event) noexcept;
+  void begin_trace() noexcept;
+  /// Whether the rank that this process has by now is to be traced; if not, tracing is over.
+  bool check_rank();
+  void expect_custom_ops() noexcept;
+  void report_matches();
+  void say_matches(uint32_t step, const std::vector<settings::MatchLine>& lines, bool good_only);
+  void follow_config();
+  void apply(ConfigChange change);
+  /// The program has said which rank this process is.
+  void follow_rank();
+  void take_rules_of_rank();
+  void tell_controls(const settings::Settings& wanted);
+  cupti::Interceptor* make_interceptor();
+  void end_cpu_watch(const char* why) noexcept;
+
+  OpenTrace open_trace() override;
+  bool before_drain() override;
+  std::optional<format::TraceMeta> changed_meta() override;
+  std::span<const format::Finding> judge(const format::Event& event) noexcept override;
+  uint64_t take_host_ns() noexcept override { return spent_.take(); }
+  Status write_values(format::TraceWriter& writer, uint64_t max_bytes, bool last) override;
+  void give_up_values(format::LossReason reason) noexcept override { values_.close(reason); }
+
+  format::NotSampled submit_to_device(std::span<const cupti::DeviceRequest> batch,
+                                      uint64_t stream) noexcept override;
+  [[nodiscard]] bool is_settled(const format::TensorStats& event,
+                                uint64_t stream) noexcept override;
+  void on_custom_op() noexcept override;
+  void on_fact(std::string_view name, std::string_view value) override;
+  void on_spent(uint64_t ns) noexcept override { spent_.add(ns); }
+
+  void on_allocated(const MemoryReport& report, const cupti::MemoryRange& range,
+                    std::span<void* const> stack) override;
+  void on_freed(const MemoryReport& report, const cupti::MemoryRange& range,
+                std::span<void* const> stack) override;
+  void on_reports_lost(uint64_t count) noexcept override;
+
+  [[nodiscard]] format::TraceMeta meta();
+
+  EngineOptions options_;
+  settings::RuleBook rules_;  ///< of this rank
+  format::Definitions definitions_;
+  cupti::AddressMap addresses_;
+  Doorbell doorbell_;
+  EventQueue queue_{doorbell_};
+  WriterThread writer_;
+  FactTable facts_;
+  StackTexts stacks_{definitions_, facts_};
+  LiveJudge judge_;  ///< of the writer thread
+  MemoryJournal journal_{addresses_, *this};
+  OpRecorder ops_{*this, addresses_, journal_, stacks_};
+  StepControl steps_;
+  NameFilter names_;
+  CaptureRules captures_;
+  ValueStore values_;
+  stats::HelperThreads helpers_{spare_threads()};
+  ObserverPort port_;
+  ConfigWatch config_;
+  SpentTime spent_;
+  std::optional<format::TraceMeta> process_meta_;  ///< of the writer thread
+  uint32_t reloads_ = 0;                           ///< of the writer thread
+  std::atomic<bool> begun_{false};
+  std::atomic<bool> has_context_{false};
+  ProcessRank rank_;
+  std::mutex interceptor_mutex_;
+  std::mutex all_rules_mutex_;  ///< of options_.rules, which are those of all ranks
+  std::atomic<cupti::Interceptor*> interceptor_{nullptr};
+};
+
+}  // namespace convtrace::engine

@@ -1,0 +1,132 @@
+// The functions that the preload library's wrappers call. A launch function always makes the real
+// call exactly once, whatever the state of tracing.
+
+#include <dlfcn.h>
+#include <stdlib.h>
+
+#include <atomic>
+
+#include "cupti/hooks_v1.h"
+#include "format/settings/run_mark.h"
+#include "format/settings/settings.h"
+#include "interposer/core/arming.h"
+#include "interposer/core/engine.h"
+#include "interposer/core/runtime/guarded.h"
+
+namespace convtrace::engine {
+namespace {
+
+void on_memory_report(void* pointer, int64_t bytes, uint64_t device) {
+  guarded("memory report", false, [=] {
+    if (Engine* engine = running_engine()) engine->report_memory(pointer, bytes, device);
+    return true;
+  });
+}
+
+/// @return who handles launches now, or null: then the caller makes the real call and no more.
+cupti::Interceptor* launch_handler() noexcept {
+  if (!process_state().active()) return nullptr;
+  Engine* const engine = running_engine();
+  return engine != nullptr ? engine->interceptor() : nullptr;
+}
+
+int on_launch_kernel(convtrace_cuLaunchKernel_fn real, int per_thread, void* function,
+                     unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
+                     unsigned block_y, unsigned block_z, unsigned shared_bytes, void* stream,
+                     void** params, void** extra) {
+  if (cupti::Interceptor* cuda = launch_handler()) {
+    return cuda->launch_kernel(real, per_thread, function, grid_x, grid_y, grid_z, block_x, block_y,
+                               block_z, shared_bytes, stream, params, extra);
+  }
+  return real(function, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_bytes, stream,
+              params, extra);
+}
+
+int on_launch_kernel_ex(convtrace_cuLaunchKernelEx_fn real, int per_thread, const void* config,
+                        void* function, void** params, void** extra) {
+  if (cupti::Interceptor* cuda = launch_handler()) {
+    return cuda->launch_kernel_ex(real, per_thread, config, function, params, extra);
+  }
+  return real(config, function, params, extra);
+}
+
+int on_launch_cooperative(convtrace_cuLaunchCooperativeKernel_fn real, int per_thread,
+                          void* function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
+                          unsigned block_x, unsigned block_y, unsigned block_z,
+                          unsigned shared_bytes, void* stream, void** params) {
+  if (cupti::Interceptor* cuda = launch_handler()) {
+    return cuda->launch_cooperative(real, per_thread, function, grid_x, grid_y, grid_z, block_x,
+                                    block_y, block_z, shared_bytes, stream, params);
+  }
+  return real(function, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_bytes, stream,
+              params);
+}
+
+int on_launch_multi_device(convtrace_cuLaunchCooperativeKernelMultiDevice_fn real, int, void* list,
+                           unsigned count, unsigned flags) {
+  if (cupti::Interceptor* cuda = launch_handler())
+    return cuda->launch_multi_device(real, list, count, flags);
+  return real(list, count, flags);
+}
+
+int on_graph_launch(convtrace_cuGraphLaunch_fn real, int per_thread, void* graph_exec,
+                    void* stream) {
+  if (cupti::Interceptor* cuda = launch_handler()) {
+    return cuda->graph_launch(real, per_thread, graph_exec, stream);
+  }
+  return real(graph_exec, stream);
+}
+
+void on_graph_call(int call, void* exec, void* object, const void* params) {
+  if (cupti::Interceptor* cuda = launch_handler())
+    cuda->graph_call(static_cast<convtrace_graph_call>(call), exec, object, params);
+}
+
+/// Memory that is kept of freed one goes back also when tracing is over.
+/// @return whether there was any.
+bool give_back_memory() noexcept {
+  const Engine* const engine = running_engine();
+  cupti::Interceptor* const cuda = engine != nullptr ? engine->interceptor_if_made() : nullptr;
+  return cuda != nullptr && cuda->give_back();
+}
+
+int on_free_memory(convtrace_cuMemFree_fn real, uint64_t address) {
+  if (cupti::Interceptor* cuda = launch_handler()) return cuda->free_memory(real, address);
+  (void)give_back_memory();
+  return real(address);
+}
+
+int on_memory_call(int call, uint64_t address, uint64_t bytes, void* stream) {
+  if (cupti::Interceptor* cuda = launch_handler())
+    return cuda->memory_call(static_cast<convtrace_memory_call>(call), address, bytes, stream);
+  return give_back_memory() ? 1 : 0;
+}
+
+constexpr convtrace_hooks_v1 kHooks{.bytes = sizeof(convtrace_hooks_v1),
+                                    .memory_report = on_memory_report,
+                                    .launch_kernel = on_launch_kernel,
+                                    .launch_kernel_ex = on_launch_kernel_ex,
+                                    .launch_cooperative = on_launch_cooperative,
+                                    .graph_launch = on_graph_launch,
+                                    .graph_call = on_graph_call,
+                                    .launch_multi_device = on_launch_multi_device,
+                                    .free_memory = on_free_memory,
+                                    .memory_call = on_memory_call};
+
+}  // namespace
+
+bool publish_hooks() noexcept {
+  using Slot = std::atomic<const convtrace_hooks_v1*>;
+  auto* const slot = static_cast<Slot*>(dlsym(RTLD_DEFAULT, CONVTRACE_HOOKS_SYMBOL));
+  if (slot == nullptr) return true;  // not preloaded: the observer alone
+  const convtrace_hooks_v1* expected = nullptr;
+  return slot->compare_exchange_strong(expected, &kHooks) || expected == &kHooks;
+}
+
+void mark_explained() noexcept {
+  settings::leave_run_mark(getenv(settings::kAnnounceName.data()));
+  if (auto* const slot = static_cast<int*>(dlsym(RTLD_DEFAULT, CONVTRACE_EXPLAINED_SYMBOL)))
+    *slot = 1;
+}
+
+}  // namespace convtrace::engine

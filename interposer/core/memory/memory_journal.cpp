@@ -1,0 +1,154 @@
+#include "interposer/core/memory/memory_journal.h"
+
+#include <algorithm>
+#include <cstring>
+#include <thread>
+
+#include "interposer/core/runtime/clock.h"
+#include "interposer/core/memory/unwinder.h"
+
+namespace convtrace::engine {
+namespace {
+
+constexpr size_t kReportRingBytes = size_t{4} << 20;
+constexpr int kTries = 20;  ///< some microseconds
+constexpr size_t kMaxStacks = size_t{1} << 16;
+
+/// c10::DeviceType: CPU 0, CUDA 1; the index is -1 for the CPU.
+format::Device device_from(uint64_t device) {
+  const auto type = static_cast<uint8_t>(device);
+  const auto index = static_cast<int8_t>(device >> 8);
+  using Type = format::Device::Type;
+  return {type == 0 ? Type::kCpu : (type == 1 ? Type::kCuda : Type::kOther),
+          static_cast<uint8_t>(index > 0 ? index : 0)};
+}
+
+MemoryReport read_report(const ByteRing::Record& record) {
+  MemoryReport report;
+  std::memcpy(&report, record.payload, sizeof report);
+  return report;
+}
+
+}  // namespace
+
+void MemoryJournal::report(const void* pointer, int64_t bytes, uint64_t device) noexcept {
+  if (pointer == nullptr || bytes == 0 || ended_for(device_from(device).type)) return;
+  ThreadContext* const context = this_thread();
+  if (context == nullptr ||
+      (!context->reports.mapped() && !context->reports.map(kReportRingBytes))) {
+    lost_.fetch_add(1, std::memory_order_relaxed);
+    return;
+  }
+  RawStack stack;
+  const std::atomic<bool>& wanted = bytes > 0 ? stacks_ : free_stacks_;
+  if (wanted.load(std::memory_order_relaxed)) capture_stack(stack);
+  MemoryReport report{.t_ns = now_ns(),
+                      .address = reinterpret_cast<uint64_t>(pointer),
+                      .bytes = bytes,
+                      .thread = context->thread,
+                      .device = device_from(device),
+                      .frame_count = stack.count};
+  const size_t stack_bytes = stack.count * sizeof(void*);
+  std::byte* const out = context->reports.reserve(sizeof report + stack_bytes, 0);
+  if (out == nullptr) {
+    lost_.fetch_add(1, std::memory_order_relaxed);
+    return;
+  }
+  report.ticket = next_ticket_.fetch_add(1, std::memory_order_acq_rel);
+  std::memcpy(out, &report, sizeof report);
+  std::memcpy(out + sizeof report, stack.frames, stack_bytes);
+  context->reports.commit();
+  std::atomic<bool>& seen = seen_[static_cast<size_t>(report.device.type)];
+  if (!seen.load(std::memory_order_relaxed)) seen.store(true, std::memory_order_relaxed);
+}
+
+bool MemoryJournal::crowded() noexcept {
+  const ThreadContext* const context = this_thread();
+  return context != nullptr && context->reports.used() > kReportRingBytes / 2;
+}
+
+bool MemoryJournal::settled() const noexcept {
+  return settled_.load(std::memory_order_acquire) + 1 ==
+         next_ticket_.load(std::memory_order_acquire);
+}
+
+void MemoryJournal::settle() {
+  if (settled()) return;
+  const std::lock_guard lock(mutex_);
+  settle_locked();
+}
+
+bool MemoryJournal::settle_if_free() {
+  for (int i = 0; i < kTries; ++i) {
+    if (settled()) return true;
+    if (const std::unique_lock lock(mutex_, std::try_to_lock); lock.owns_lock()) {
+      settle_locked();
+      return true;
+    }
+    std::this_thread::yield();
+  }
+  return false;
+}
+
+void MemoryJournal::settle_locked() {
+  if (const uint64_t lost = lost_.exchange(0, std::memory_order_relaxed); lost != 0) {
+    listener_.on_reports_lost(lost);
+  }
+  // Tickets given before this moment. One that is given but not yet in its ring belongs to a report
+  // that no other could depend on, so it may come next time.
+  const uint64_t last = next_ticket_.load(std::memory_order_acquire) - 1;
+  const uint64_t judged = merge_.run(
+      &ThreadContext::reports, last,
+      [](const ByteRing::Record& record) { return read_report(record).ticket; },
+      [this](const ByteRing::Record& record) {
+        const MemoryReport report = read_report(record);
+        const auto* frames = reinterpret_cast<void* const*>(record.payload + sizeof report);
+        judge(report, {frames, report.frame_count});
+        return true;
+      });
+  settled_.fetch_add(judged, std::memory_order_release);
+  if (!cpu_stopped_.load()) return;
+  for (const uint64_t base : cpu_blocks_)
+    (void)addresses_.release(base, format::MemorySource::kFramework);
+  cpu_blocks_ = {};
+}
+
+void MemoryJournal::judge(const MemoryReport& report, std::span<void* const> stack) {
+  constexpr auto kSource = format::MemorySource::kFramework;
+  const bool cpu = report.device.type == format::Device::Type::kCpu;
+  if (ended_for(report.device.type)) return;
+  if (report.bytes < 0) {
+    if (cpu) cpu_blocks_.erase(report.address);
+    const auto range = addresses_.release(report.address, kSource);
+    if (!range) return;  // allocated before we looked
+    stack_of_generation_.erase(range->generation);
+    listener_.on_freed(report, *range, stack);
+    return;
+  }
+  const cupti::MemoryRange range =
+      addresses_.allocate({.base = report.address,
+                           .bytes = static_cast<uint64_t>(report.bytes),
+                           .source = kSource,
+                           .device = device_of(report)});
+  if (cpu) cpu_blocks_.insert(report.address);
+  if (!stack.empty() && stack_of_generation_.size() < kMaxStacks) {
+    stack_of_generation_.emplace(range.generation, std::vector<void*>(stack.begin(), stack.end()));
+  }
+  listener_.on_allocated(report, range, stack);
+}
+
+format::Device MemoryJournal::device_of(const MemoryReport& report) const {
+  constexpr auto kCuda = format::Device::Type::kCuda;
+  if (report.device.type != kCuda) return report.device;
+  const auto segment = addresses_.find(report.address);
+  return segment && !segment->freed && segment->device.type == kCuda ? segment->device
+                                                                     : report.device;
+}
+
+std::vector<void*> MemoryJournal::allocation_stack(uint64_t generation) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = stack_of_generation_.find(generation);
+  return found == stack_of_generation_.end() ? std::vector<void*>{} : found->second;
+}
+
+}  // namespace convtrace::engine

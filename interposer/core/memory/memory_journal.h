@@ -1,0 +1,109 @@
+#pragma once
+/// @file memory_journal.h
+/// What the framework's allocators report: noted on the spot, judged later.
+///
+/// The allocator calls while it holds its lock, so a report is only put into the calling thread's
+/// ring, with a ticket. settle() takes the reports of all threads in ticket order and turns them
+/// into generations, Alloc and Free events, and news for the alias detector.
+///
+/// Order:    a report is made before its block is really freed and after it was really allocated,
+/// so
+///           two lives of one address never have their tickets the wrong way round.
+/// Threads:  report and settle from any; settling is one thread at a time.
+/// Errors:   a full ring drops and counts; a block whose free was lost ends when its address is
+///           given out again.
+
+#include <atomic>
+#include <cstdint>
+#include <mutex>
+#include <span>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include "cupti/memory/address_map.h"
+#include "interposer/core/queue/ring_merge.h"
+
+namespace convtrace::engine {
+
+struct MemoryReport {
+  uint64_t ticket = 0;
+  uint64_t t_ns = 0;
+  uint64_t address = 0;
+  int64_t bytes = 0;  ///< negative: a free
+  uint32_t thread = 0;
+  format::Device device{};
+  uint32_t frame_count = 0;  ///< return addresses that follow, innermost first
+};
+
+/// Who is told what the reports meant, in ticket order, on the settling thread.
+class MemoryListener {
+ public:
+  virtual ~MemoryListener() = default;
+  virtual void on_allocated(const MemoryReport& report, const cupti::MemoryRange& range,
+                            std::span<void* const> stack) = 0;
+  virtual void on_freed(const MemoryReport& report, const cupti::MemoryRange& range,
+                        std::span<void* const> stack) = 0;
+  virtual void on_reports_lost(uint64_t count) noexcept = 0;
+};
+
+class MemoryJournal {
+ public:
+  /// Both outlive the journal.
+  MemoryJournal(cupti::AddressMap& addresses, MemoryListener& listener)
+      : addresses_(addresses), listener_(listener) {}
+
+  /// Notes one report. @param device a c10::Device: low byte the type, next byte the index.
+  void report(const void* pointer, int64_t bytes, uint64_t device) noexcept;
+
+  /// Judges all reports made before the call.
+  void settle();
+  /// The same, but if another thread is at it for long, this one does not wait for it.
+  /// @return whether all of them are judged.
+  bool settle_if_free();
+
+  /// Reports of CPU tensors end: those that are not judged yet are not, and with the next that is
+  /// judged all that is known of their memory is forgotten, as its frees will not be seen.
+  void stop_cpu() noexcept { cpu_stopped_.store(true); }
+
+  /// From now on an allocation's report carries its call stack.
+  void take_stacks() noexcept { stacks_.store(true, std::memory_order_relaxed); }
+  /// And a free's.
+  void take_free_stacks() noexcept { free_stacks_.store(true, std::memory_order_relaxed); }
+  /// @return where the block of a live generation was allocated, innermost first; empty if unknown.
+  [[nodiscard]] std::vector<void*> allocation_stack(uint64_t generation) const;
+
+  /// Whether allocators of that kind of device report at all.
+  [[nodiscard]] bool reported(format::Device::Type type) const noexcept {
+    return seen_[static_cast<size_t>(type)].load(std::memory_order_relaxed) && !ended_for(type);
+  }
+  /// Whether the calling thread's ring is filling up: settle soon.
+  [[nodiscard]] static bool crowded() noexcept;
+
+ private:
+  [[nodiscard]] bool ended_for(format::Device::Type type) const noexcept {
+    return type == format::Device::Type::kCpu && cpu_stopped_.load(std::memory_order_relaxed);
+  }
+  [[nodiscard]] bool settled() const noexcept;
+  void settle_locked();
+  void judge(const MemoryReport& report, std::span<void* const> stack);
+  /// Where the driver said that the memory lies. The index in a report is only a second choice: in
+  /// some versions of PyTorch it has 16 bits, and lies elsewhere.
+  [[nodiscard]] format::Device device_of(const MemoryReport& report) const;
+
+  cupti::AddressMap& addresses_;
+  MemoryListener& listener_;
+  std::atomic<uint64_t> next_ticket_{1};
+  std::atomic<uint64_t> settled_{0};  ///< reports judged; next_ticket_ - 1 when all are
+  std::atomic<uint64_t> lost_{0};
+  std::atomic<bool> stacks_{false};
+  std::atomic<bool> free_stacks_{false};
+  std::atomic<bool> seen_[3]{};
+  std::atomic<bool> cpu_stopped_{false};
+  mutable std::mutex mutex_;
+  RingMerge merge_;
+  std::unordered_map<uint64_t, std::vector<void*>> stack_of_generation_;
+  std::unordered_set<uint64_t> cpu_blocks_;  ///< where the live ones begin
+};
+
+}  // namespace convtrace::engine

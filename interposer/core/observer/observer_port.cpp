@@ -1,0 +1,427 @@
+#include "interposer/core/observer/observer_port.h"
+
+#include <vector>
+
+#include "cupti/stats/compute.h"
+#include "format/base/log.h"
+#include "interposer/core/observer/poison_count.h"
+#include "interposer/core/observer/tensor_request.h"
+
+namespace convtrace::engine {
+namespace {
+
+constexpr uint32_t kMaxOperands = 4096;
+/// A ring takes whole batches: they must be small beside it, however many parameters a model has.
+constexpr size_t kMaxDeviceBatch = 256;
+
+format::LossReason loss_of(format::NotSampled why) {
+  switch (why) {
+    case format::NotSampled::kRingFull:
+      return format::LossReason::kRingFull;
+    case format::NotSampled::kGpuWorkOff:
+      return format::LossReason::kGpuWorkOff;
+    case format::NotSampled::kSampled:
+    case format::NotSampled::kNotAsked:
+    case format::NotSampled::kObservedOnly:
+    case format::NotSampled::kCapturing:
+    case format::NotSampled::kNotReady:
+    case format::NotSampled::kNoOutput:
+    case format::NotSampled::kLaunchFailed:
+    case format::NotSampled::kWrongStream:
+    case format::NotSampled::kCaptured:
+    case format::NotSampled::kInGraph:
+    case format::NotSampled::kMayWait:
+      return format::LossReason::kStreamUnsafe;
+  }
+  return format::LossReason::kStreamUnsafe;
+}
+
+template <typename Enum>
+Enum checked_enum(uint8_t value, Enum last) {
+  return value <= static_cast<uint8_t>(last) ? static_cast<Enum>(value) : last;
+}
+
+}  // namespace
+
+/// The work of one submit, on one thread.
+class ObserverPort::Batch {
+ public:
+  Batch(const Surroundings& around, KnownValues& known) : around_(around), known_(known) {}
+  ~Batch() { launch_device_requests(); }
+  Batch(const Batch&) = delete;
+  Batch& operator=(const Batch&) = delete;
+
+  /// @return false if the message does not fit its kind.
+  bool handle(const Message& message);
+  [[nodiscard]] bool watches() const { return watches_; }
+  /// Hands over what is queued for a device; also done at the end.
+  void launch_device_requests() noexcept;
+
+ private:
+  bool tensor(const Message& message);
+  bool scope(const Message& message);
+  bool step(const Message& message);
+  bool op(const Message& message);
+  bool op_begin(const Message& message);
+  bool op_stack(const Message& message, format::StringId of);
+  bool storage_dead(const Message& message);
+  bool fact(const Message& message);
+  bool event_fact(const Message& message);
+  bool loss(const Message& message);
+  bool spent(const Message& message);
+  bool diagnostic(const Message& message);
+
+  void describe_unknown_input(TensorRequest& request, bool hash_is_final);
+  void compute_here(const TensorRequest& request);
+  bool store_value(format::TensorStats& event, const stats::TensorView& view);
+  void queue_for_device(const TensorRequest& request);
+  void lose(format::LossReason reason, uint64_t count) noexcept;
+  [[nodiscard]] format::Op op_event(const convtrace_op& fixed, format::OpMoment moment) const;
+  bool read_frames(const Message& message, convtrace_frames& fixed, format::StackId& stack);
+
+  const Surroundings& around_;
+  KnownValues& known_;
+  bool watches_ = false;
+  std::vector<cupti::DeviceRequest> device_;
+  uint64_t device_stream_ = 0;
+};
+
+uint32_t ObserverPort::flags() const noexcept {
+  if (!around_.state.active()) return CONVTRACE_SUBMIT_OFF;
+  return around_.steps.capture() ? CONVTRACE_SUBMIT_CAPTURE : 0;
+}
+
+uint32_t ObserverPort::submit(std::span<const std::byte> batch) {
+  MessageReader reader(batch);
+  bool sound = true;
+  bool watches = false;
+  {
+    Batch work(around_, known_);
+    while (sound) {
+      const std::optional<Message> message = reader.next();
+      if (!message) break;
+      sound = work.handle(*message);
+    }
+    watches = work.watches();
+  }
+  if (sound && !reader.malformed()) {
+    around_.state.succeeded(FailureKind::kMalformedBatch);
+  } else {
+    around_.state.failed(FailureKind::kMalformedBatch, "observer");
+  }
+  return flags() | (watches ? uint32_t{CONVTRACE_SUBMIT_WATCH} : 0);
+}
+
+bool ObserverPort::Batch::handle(const Message& message) {
+  switch (message.kind()) {
+    case CONVTRACE_MSG_TENSOR:
+      return tensor(message);
+    case CONVTRACE_MSG_SCOPE:
+      return scope(message);
+    case CONVTRACE_MSG_STEP:
+      return step(message);
+    case CONVTRACE_MSG_OP:
+      return op(message);
+    case CONVTRACE_MSG_OP_BEGIN:
+      return op_begin(message);
+    case CONVTRACE_MSG_OP_STACK:
+      return op_stack(message, {});
+    case CONVTRACE_MSG_TENSOR_STACK:
+      return op_stack(message, around_.definitions.intern("tensor"));
+    case CONVTRACE_MSG_STORAGE_DEAD:
+      return storage_dead(message);
+    case CONVTRACE_MSG_FACT:
+      return fact(message);
+    case CONVTRACE_MSG_EVENT_FACT:
+      return event_fact(message);
+    case CONVTRACE_MSG_LOSS:
+      return loss(message);
+    case CONVTRACE_MSG_SPENT:
+      return spent(message);
+    case CONVTRACE_MSG_DIAGNOSTIC:
+      return diagnostic(message);
+    default:
+      return true;  // of a newer observer: its length is enough
+  }
+}
+
+bool ObserverPort::Batch::tensor(const Message& message) {
+  std::optional<TensorRequest> request = parse_tensor(message);
+  if (!request) return false;
+  if (!around_.steps.capture()) return true;
+  format::TensorStats& event = request->event;
+  if (!around_.names.wants(event.place.scope)) return true;
+  const CaptureRules::Decision decision =
+      around_.captures.decide(event.capture, event.place.scope, around_.steps.step());
+  event.capture = decision.capture;
+  request->samples = decision.samples;
+  // Which life of the memory this is depends on all reports made so far.
+  around_.journal.settle();
+  if (const auto range = around_.addresses.find(event.address); range && !range->freed) {
+    event.value.generation = range->generation;
+  }
+  event.header.step = around_.steps.step();
+  if (!around_.host.is_settled(event, request->stream)) {
+    lose(format::LossReason::kStreamUnsafe, 1);
+    return true;
+  }
+  describe_unknown_input(*request, decision.is_final);
+  // A device that reads beyond its memory ends the program; a huge expanded view would stop it.
+  if (!in_bounds(*request)) {
+    lose(format::LossReason::kTensorKind, 1);
+    return true;
+  }
+  switch (event.device.type) {
+    case format::Device::Type::kCpu:
+      compute_here(*request);
+      break;
+    case format::Device::Type::kCuda:
+      queue_for_device(*request);
+      break;
+    case format::Device::Type::kOther:
+      lose(format::LossReason::kTensorKind, 1);
+  }
+  return true;
+}
+
+/// An input that no record describes is described itself.
+void ObserverPort::Batch::describe_unknown_input(TensorRequest& request, bool hash_is_final) {
+  format::TensorStats& event = request.event;
+  const bool is_float = format::number_class(event.dtype) == format::NumberClass::kFloat;
+  const bool is_hash = event.capture == format::Capture::kHash;
+  if (!is_float || event.place.phase == format::Phase::kBackward) return;
+  if (is_hash && hash_is_final) return;
+  const bool known = known_.add(event, request.view);
+  if (is_hash && !known) event.capture = format::Capture::kStats;
+}
+
+void ObserverPort::Batch::compute_here(const TensorRequest& request) {
+  format::TensorStats event = request.event;
+  stats::StatsResult result;
+  if (!stats::compute_on_cpu(request.view, event.capture, result, around_.helpers).ok()) {
+    lose(format::LossReason::kTensorKind, 1);
+    around_.state.failed(FailureKind::kStatistics, "statistics");
+    return;
+  }
+  around_.state.succeeded(FailureKind::kStatistics);
+  event.shape = stats::shape_of(request.view);
+  event.stats = result.stats;
+  event.variant = result.variant;
+  event.range_hashes = {result.range_hashes, result.range_count};
+  std::vector<std::byte> leading;
+  if (request.samples != 0) event.samples = {result.samples, result.sample_bytes};
+  if (request.samples > stats::kSampleCount && event.capture != format::Capture::kHash) {
+    leading.resize(size_t{request.samples} * format::element_bytes(event.dtype));
+    event.leading = {leading.data(), copy_leading(request.view, request.samples, leading.data())};
+  }
+  if (around_.poison && event.op) event.poisoned = count_poisoned(request.view);
+  PaddingCount padding;
+  if (event.padding != format::Padding::kNone) {
+    padding = count_padding(request.view, event.pad_index);
+    event.pad_count = padding.count;
+    event.pad_rows = padding.rows;
+  }
+  if (event.capture == format::Capture::kSnapshot && !store_value(event, request.view)) return;
+  around_.sink.emit(event);
+}
+
+/// @return false if the event is to be left out.
+bool ObserverPort::Batch::store_value(format::TensorStats& event, const stats::TensorView& view) {
+  stats::Layout layout;
+  if (!stats::flatten(view, layout).ok()) return true;  // its statistics were computed
+  const ValueStore::Outcome outcome = around_.values.take(event, layout);
+  if (outcome == ValueStore::Outcome::kStatsOnly) event.capture = format::Capture::kStats;
+  return outcome != ValueStore::Outcome::kLeftOut;
+}
+
+void ObserverPort::Batch::queue_for_device(const TensorRequest& request) {
+  const bool other = !device_.empty() && (device_stream_ != request.stream ||
+                                          device_.back().event.device != request.event.device);
+  if (other || device_.size() == kMaxDeviceBatch) launch_device_requests();
+  device_stream_ = request.stream;
+  cupti::DeviceRequest& queued = device_.emplace_back();
+  queued.view = request.view;
+  queued.event = request.event;
+  // Whether an input brought the poison along, its NaNs and samples say.
+  if (around_.poison && queued.event.op && queued.event.capture == format::Capture::kHash)
+    queued.event.capture = format::Capture::kStats;
+  queued.samples = request.samples;
+}
+
+void ObserverPort::Batch::launch_device_requests() noexcept {
+  if (device_.empty()) return;
+  for (cupti::DeviceRequest& request : device_) request.event.shape = stats::shape_of(request.view);
+  const format::NotSampled outcome = around_.host.submit_to_device(device_, device_stream_);
+  if (outcome != format::NotSampled::kSampled) lose(loss_of(outcome), device_.size());
+  device_.clear();
+}
+
+bool ObserverPort::Batch::scope(const Message& message) {
+  const auto fixed = message.as<convtrace_scope>();
+  if (!fixed) return false;
+  around_.journal.settle();  // what was allocated before comes before it in the trace
+  format::Scope event;
+  event.header.step = around_.steps.step();
+  event.place = {format::StringId{fixed->scope}, fixed->call,
+                 checked_enum(fixed->phase, format::Phase::kEvaluation)};
+  event.enter = fixed->enter != 0;
+  around_.sink.emit(event);
+  return true;
+}
+
+bool ObserverPort::Batch::step(const Message& message) {
+  const auto fixed = message.as<convtrace_step>();
+  if (!fixed) return false;
+  around_.steps.open(fixed->index);
+  format::Step event;
+  event.header.step = fixed->index;
+  event.index = fixed->index;
+  around_.sink.emit(event);
+  return true;
+}
+
+/// What an op's begin and end say.
+format::Op ObserverPort::Batch::op_event(const convtrace_op& fixed, format::OpMoment moment) const {
+  format::Op event;
+  event.header.step = around_.steps.step();
+  event.place = {format::StringId{fixed.scope}, fixed.call,
+                 checked_enum(fixed.phase, format::Phase::kEvaluation)};
+  event.moment = moment;
+  event.op = format::StringId{fixed.op};
+  return event;
+}
+
+bool ObserverPort::Batch::op_begin(const Message& message) {
+  const auto fixed = message.as<convtrace_op>();
+  if (!fixed) return false;
+  around_.host.on_custom_op();
+  around_.sink.emit(op_event(*fixed, format::OpMoment::kBegin));
+  return true;
+}
+
+bool ObserverPort::Batch::op(const Message& message) {
+  const auto fixed = message.as<convtrace_op>();
+  if (!fixed || fixed->operand_count > kMaxOperands) return false;
+  std::vector<convtrace_op_operand> raw(fixed->operand_count);
+  if (!message.copy(sizeof *fixed, raw.size(), raw.data())) return false;
+  around_.host.on_custom_op();
+  around_.journal.settle();
+  std::vector<format::Op> tensors;
+  tensors.reserve(raw.size());
+  for (const convtrace_op_operand& one : raw) {
+    using Moment = format::OpMoment;
+    format::Op& tensor = tensors.emplace_back(
+        op_event(*fixed, one.is_output != 0 ? Moment::kOutput : Moment::kInput));
+    tensor.written = one.written != 0;
+    tensor.borrows = one.borrows != 0;
+    tensor.slot = format::StringId{one.slot};
+    tensor.device = {checked_enum(one.device_type, format::Device::Type::kOther), one.device_index};
+    tensor.address = one.data;
+    tensor.bytes = one.bytes;
+    tensor.value = {
+        .storage = one.storage, .offset = one.data - one.storage_base, .version = one.version};
+    tensor.storage_bytes = one.storage_bytes;
+  }
+  format::Op end = op_event(*fixed, format::OpMoment::kEnd);
+  end.declares_alias = fixed->declared_alias != 0;
+  end.has_schema = fixed->schema_known != 0;
+  if (around_.ops.record(end, tensors)) watches_ = true;
+  return true;
+}
+
+bool ObserverPort::Batch::read_frames(const Message& message, convtrace_frames& fixed,
+                                      format::StackId& stack) {
+  const auto header = message.as<convtrace_frames>();
+  if (!header || header->frame_count > format::kMaxFrames) return false;
+  fixed = *header;
+  std::vector<uint32_t> ids(fixed.frame_count);
+  if (!message.copy(sizeof fixed, ids.size(), ids.data())) return false;
+  std::vector<format::StringId> frames;
+  for (const uint32_t id : ids) frames.push_back(format::StringId{id});
+  if (!frames.empty()) stack = around_.definitions.intern_stack(frames);
+  return true;
+}
+
+/// @param of  none: the op that returned last.
+bool ObserverPort::Batch::op_stack(const Message& message, format::StringId of) {
+  convtrace_frames fixed{};
+  format::StackId stack;
+  if (!read_frames(message, fixed, stack)) return false;
+  format::Op event;
+  event.header.step = around_.steps.step();
+  event.moment = format::OpMoment::kStack;
+  event.slot = of;
+  event.stack = stack;
+  around_.sink.emit(event);
+  return true;
+}
+
+bool ObserverPort::Batch::storage_dead(const Message& message) {
+  convtrace_frames fixed{};
+  format::StackId stack;
+  if (!read_frames(message, fixed, stack)) return false;
+  // What this thread allocated since its last report confirms older suspicions before this death
+  // may withdraw them.
+  around_.journal.settle();
+  format::Op event;
+  event.header.step = around_.steps.step();
+  event.moment = format::OpMoment::kStorageDeath;
+  event.value.storage = fixed.storage;
+  event.stack = stack;
+  around_.sink.emit(event);
+  return true;
+}
+
+bool ObserverPort::Batch::fact(const Message& message) {
+  const auto fixed = message.as<convtrace_fact>();
+  if (!fixed) return false;
+  around_.host.on_fact(around_.definitions.text(format::StringId{fixed->name}),
+                       around_.definitions.text(format::StringId{fixed->value}));
+  return true;
+}
+
+bool ObserverPort::Batch::event_fact(const Message& message) {
+  const auto fixed = message.as<convtrace_event_fact>();
+  if (!fixed || fixed->value_bytes > format::kMaxStringBytes) return false;
+  std::string value(fixed->value_bytes, '\0');
+  if (!message.copy(sizeof *fixed, value.size(), value.data())) return false;
+  format::Fact event{.header = {}, .scope = {fixed->scope}, .name = {fixed->name}, .value = value};
+  event.header.step = around_.steps.step();
+  around_.sink.emit(event);
+  return true;
+}
+
+bool ObserverPort::Batch::loss(const Message& message) {
+  const auto fixed = message.as<convtrace_loss>();
+  if (!fixed || fixed->reason >= format::kLossReasonCount) return false;
+  lose(static_cast<format::LossReason>(fixed->reason), fixed->count);
+  return true;
+}
+
+bool ObserverPort::Batch::spent(const Message& message) {
+  const auto fixed = message.as<convtrace_spent>();
+  if (fixed) around_.host.on_spent(fixed->ns);
+  return fixed.has_value();
+}
+
+bool ObserverPort::Batch::diagnostic(const Message& message) {
+  const auto fixed = message.as<convtrace_diagnostic>();
+  if (!fixed) return false;
+  format::Diagnostic event;
+  event.header.step = around_.steps.step();
+  event.level = checked_enum(fixed->level, format::Level::kDebug);
+  event.site = around_.definitions.text(format::StringId{fixed->site});
+  event.message = around_.definitions.text(format::StringId{fixed->text});
+  log_line(event.level, std::string(event.site).c_str(), "%s", std::string(event.message).c_str());
+  around_.sink.emit(event);
+  return true;
+}
+
+void ObserverPort::Batch::lose(format::LossReason reason, uint64_t count) noexcept {
+  format::Loss event;
+  event.reason = reason;
+  event.count = count;
+  around_.sink.emit(event);
+}
+
+}  // namespace convtrace::engine

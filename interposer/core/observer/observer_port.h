@@ -1,0 +1,80 @@
+#pragma once
+/// @file observer_port.h
+/// The engine's side of observer_abi.h: takes batches of messages apart and acts on each.
+///
+/// Threads:  any, concurrently.
+/// Errors:   a malformed batch is dropped from the bad message on, and counted (state.h).
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include "cupti/memory/address_map.h"
+#include "cupti/interceptor.h"
+#include "cupti/stats/cpu/helper_threads.h"
+#include "format/model/definitions.h"
+#include "format/model/event_sink.h"
+#include "interposer/core/control/capture_rules.h"
+#include "interposer/core/runtime/fact_table.h"
+#include "interposer/core/values/known_values.h"
+#include "interposer/core/memory/memory_journal.h"
+#include "interposer/core/observer/message_reader.h"
+#include "interposer/core/control/name_filter.h"
+#include "interposer/core/observer/op_recorder.h"
+#include "interposer/core/runtime/state.h"
+#include "interposer/core/control/step_control.h"
+#include "interposer/core/values/value_store.h"
+
+namespace convtrace::engine {
+
+/// What the port needs of those who know devices and the process; a seam for tests.
+class ObserverHost {
+ public:
+  virtual ~ObserverHost() = default;
+  /// See cupti::Interceptor::submit.
+  virtual format::NotSampled submit_to_device(std::span<const cupti::DeviceRequest> batch,
+                                              uint64_t stream) noexcept = 0;
+  /// See cupti::Interceptor::is_settled.
+  [[nodiscard]] virtual bool is_settled(const format::TensorStats& event,
+                                        uint64_t stream) noexcept = 0;
+  /// A custom op was seen, the first in this process or another.
+  virtual void on_custom_op() noexcept = 0;
+  virtual void on_fact(std::string_view name, std::string_view value) = 0;
+  /// The observer's own time, outside of submit().
+  virtual void on_spent(uint64_t ns) noexcept = 0;
+};
+
+class ObserverPort {
+ public:
+  /// All of it outlives the port.
+  struct Surroundings {
+    State& state;
+    format::EventSink& sink;
+    format::Definitions& definitions;
+    const cupti::AddressMap& addresses;
+    MemoryJournal& journal;
+    OpRecorder& ops;
+    StepControl& steps;
+    ObserverHost& host;
+    CaptureRules& captures;
+    ValueStore& values;
+    NameFilter& names;
+    stats::HelperThreads* helpers = nullptr;  ///< for large CPU tensors
+    bool poison = false;                      ///< memory of CPU tensors is given out filled
+  };
+  explicit ObserverPort(const Surroundings& around) : around_(around) {}
+
+  /// Handles one batch. @return convtrace_submit_flags.
+  uint32_t submit(std::span<const std::byte> batch);
+
+  /// @return the flags of a batch that says nothing.
+  [[nodiscard]] uint32_t flags() const noexcept;
+
+ private:
+  class Batch;
+
+  Surroundings around_;
+  KnownValues known_;
+};
+
+}  // namespace convtrace::engine

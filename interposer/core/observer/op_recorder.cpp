@@ -1,0 +1,51 @@
+#include "interposer/core/observer/op_recorder.h"
+
+#include <algorithm>
+
+#include "format/findings/ops/shared_memory.h"
+#include "interposer/core/memory/unwinder.h"
+
+namespace convtrace::engine {
+
+bool OpRecorder::record(const format::Op& end, std::span<format::Op> tensors) {
+  for (format::Op& tensor : tensors) complete(tensor);
+  bool shares = false;
+  judge::each_shared(end, tensors,
+                     [&shares](const auto&, const auto&, judge::Overlap) { shares = true; });
+  const bool unowned = std::ranges::any_of(
+      tensors, [tensors](const format::Op& one) { return judge::is_unowned(one, tensors); });
+  for (format::Op& tensor : tensors) {
+    if (shares && tensor.moment == format::OpMoment::kInput)
+      tensor.stack = stacks_.intern(journal_.allocation_stack(tensor.value.generation));
+    sink_.emit(tensor);
+  }
+  sink_.emit(end);
+  return shares || unowned;
+}
+
+void OpRecorder::note_launch(format::StringId slot, uint32_t step) {
+  RawStack stack;
+  capture_stack(stack);
+  format::Op event;
+  event.header.step = step;
+  event.moment = format::OpMoment::kStack;
+  event.slot = slot;
+  event.device.type = format::Device::Type::kCuda;
+  event.stack = stacks_.intern(stack.span());
+  sink_.emit(event);
+}
+
+void OpRecorder::complete(format::Op& tensor) const {
+  tensor.value.generation = block_at(judge::storage_base(tensor));
+  tensor.frees_reported = journal_.reported(tensor.device.type);
+}
+
+/// @return the framework's live block that begins at `base`; 0 if it is not the framework's.
+uint64_t OpRecorder::block_at(uint64_t base) const {
+  const auto range = addresses_.find(base);
+  const bool ours = range && !range->freed && range->base == base &&
+                    range->source == format::MemorySource::kFramework;
+  return ours ? range->generation : 0;
+}
+
+}  // namespace convtrace::engine

@@ -1,0 +1,42 @@
+#pragma once
+/// @file op_recorder.h
+/// A tagged op's messages as Op events: what the engine alone knows of its memory is filled in.
+///
+/// Place:    observer_port.h.
+/// Threads:  any.
+
+#include <span>
+
+#include "cupti/memory/address_map.h"
+#include "format/model/event_sink.h"
+#include "interposer/core/memory/memory_journal.h"
+#include "interposer/core/memory/stack_texts.h"
+
+namespace convtrace::engine {
+
+class OpRecorder {
+ public:
+  /// All of it outlives the recorder.
+  OpRecorder(format::EventSink& sink, const cupti::AddressMap& addresses,
+             const MemoryJournal& journal, StackTexts& stacks)
+      : sink_(sink), addresses_(addresses), journal_(journal), stacks_(stacks) {}
+
+  /// An op returned. Completes the tensors first.
+  /// @param tensors  events of what it took and gave.
+  /// @return whether its stack and the deaths of its storages are wanted.
+  bool record(const format::Op& end, std::span<format::Op> tensors);
+
+  /// The calling thread makes a launch. @param slot  "launch"
+  void note_launch(format::StringId slot, uint32_t step);
+
+ private:
+  void complete(format::Op& tensor) const;
+  [[nodiscard]] uint64_t block_at(uint64_t base) const;
+
+  format::EventSink& sink_;
+  const cupti::AddressMap& addresses_;
+  const MemoryJournal& journal_;
+  StackTexts& stacks_;
+};
+
+}  // namespace convtrace::engine

@@ -1,0 +1,51 @@
+#pragma once
+/// @file guarded.h
+/// The border between the host's code and ours: every entry passes it, and no exception does.
+///
+/// Errors:   an exception is counted (state.h) and gives `otherwise`. The only catch of the engine.
+
+#include <cerrno>
+#include <utility>
+
+#include "interposer/core/runtime/recursion_guard.h"
+#include "interposer/core/runtime/state.h"
+
+namespace convtrace::engine {
+
+/// Runs `fn`; an exception is counted and gives `otherwise`. Alone it is for code that is already
+/// inside: behind noexcept seams (event_sink.h, interceptor.h).
+template <typename R, typename Fn>
+R contained(const char* site, R otherwise, Fn&& fn) noexcept {
+  try {
+    R result = fn();
+    process_state().succeeded(FailureKind::kException);
+    return result;
+  } catch (...) {
+    process_state().failed(FailureKind::kException, site);
+  }
+  return otherwise;
+}
+
+/// Runs `fn` if tracing is in one of the states that `admit` accepts and this thread is not already
+/// inside; errno is the host's before and after.
+/// @param site static storage.
+template <typename R, typename Admit, typename Fn>
+R guarded_if(const char* site, R otherwise, Admit&& admit, Fn&& fn) noexcept {
+  if (!admit(std::as_const(process_state()))) return otherwise;
+  const RecursionGuard guard;
+  if (!guard) return otherwise;
+  const int saved_errno = errno;
+  R result = contained(site, std::move(otherwise), std::forward<Fn>(fn));
+  errno = saved_errno;
+  return result;
+}
+
+/// The usual case: only while events are taken.
+template <typename R, typename Fn>
+R guarded(const char* site, R otherwise, Fn&& fn) noexcept {
+  return guarded_if(
+      site, std::move(otherwise), [](const State& state) { return state.active(); },
+      std::forward<Fn>(fn));
+}
+
+}  // namespace convtrace::engine

@@ -1,0 +1,38 @@
+#pragma once
+/// @file spent_time.h
+/// What calls of ours took of the program's time.
+///
+/// Threads:  any; two readings of the clock a call.
+
+#include <atomic>
+#include <cstdint>
+
+#include "interposer/core/runtime/clock.h"
+
+namespace convtrace::engine {
+
+class SpentTime {
+ public:
+  /// The life of one is the time of a call.
+  class Call {
+   public:
+    explicit Call(SpentTime& spent) noexcept : spent_(spent) {}
+    ~Call() { spent_.add(now_ns() - start_); }
+    Call(const Call&) = delete;
+    Call& operator=(const Call&) = delete;
+
+   private:
+    SpentTime& spent_;
+    const uint64_t start_ = now_ns();
+  };
+
+  void add(uint64_t ns) noexcept { ns_.fetch_add(ns, std::memory_order_relaxed); }
+
+  /// @return nanoseconds since the last take(), over all threads.
+  uint64_t take() noexcept { return ns_.exchange(0, std::memory_order_relaxed); }
+
+ private:
+  std::atomic<uint64_t> ns_{0};
+};
+
+}  // namespace convtrace::engine

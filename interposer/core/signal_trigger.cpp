@@ -1,0 +1,84 @@
+#include "interposer/core/signal_trigger.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <atomic>
+
+namespace convtrace::engine {
+namespace {
+
+constexpr int kStopping[] = {SIGINT, SIGTERM, SIGQUIT, SIGHUP};
+constexpr int kCrashing[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT};
+constexpr int kHighest = 32;
+constexpr timespec kNap{0, 5'000'000};
+constexpr int kNaps = 100;
+
+std::atomic<WriterThread*> g_writer{nullptr};
+std::atomic<pid_t> g_pid{0};
+struct sigaction g_before[kHighest];
+
+/// A child made by fork has the handlers and no writer thread.
+WriterThread* writer_of_this_process() noexcept {
+  return g_pid.load() == getpid() ? g_writer.load() : nullptr;
+}
+
+void wait_for(const WriterThread& writer, uint32_t handled) noexcept {
+  for (int nap = 0; nap < kNaps && writer.triggers_handled() == handled; ++nap)
+    nanosleep(&kNap, nullptr);
+}
+
+/// What would have happened without us.
+void pass_on(int number, siginfo_t* info, void* context) noexcept {
+  const struct sigaction& before = g_before[number];
+  if ((before.sa_flags & SA_SIGINFO) != 0) return before.sa_sigaction(number, info, context);
+  if (before.sa_handler == SIG_IGN) return;
+  if (before.sa_handler != SIG_DFL) return before.sa_handler(number);
+  if (number == SIGUSR2) return;
+  sigaction(number, &before, nullptr);
+  // A fault happens again on return. What was sent is sent again, and comes once we are through.
+  if (info->si_code <= 0) raise(number);
+}
+
+void on_signal(int number, siginfo_t* info, void* context) {
+  const int saved_errno = errno;
+  if (WriterThread* const writer = writer_of_this_process()) {
+    const uint32_t handled = writer->triggers_handled();
+    writer->trigger(number == SIGUSR2 ? "USR2" : "signal");
+    if (number != SIGUSR2) wait_for(*writer, handled);
+  }
+  errno = saved_errno;
+  pass_on(number, info, context);
+}
+
+bool is_handled(const struct sigaction& action) noexcept {
+  return (action.sa_flags & SA_SIGINFO) != 0 ||
+         (action.sa_handler != SIG_DFL && action.sa_handler != SIG_IGN);
+}
+
+void install(int number) noexcept {
+  struct sigaction& before = g_before[number];
+  if (sigaction(number, nullptr, &before) != 0) return;
+  struct sigaction ours = {};
+  ours.sa_sigaction = on_signal;
+  ours.sa_mask = before.sa_mask;
+  ours.sa_flags = SA_SIGINFO | SA_ONSTACK | (before.sa_flags & SA_NODEFER);
+  // Whether a call begins again is the program's choice where it has a handler (Python's does not).
+  ours.sa_flags |= is_handled(before) ? before.sa_flags & SA_RESTART : SA_RESTART;
+  sigaction(number, &ours, nullptr);
+}
+
+}  // namespace
+
+void install_signal_triggers(WriterThread& writer, const settings::Ring& ring) noexcept {
+  g_writer.store(&writer);
+  g_pid.store(getpid());
+  if (ring.on(settings::Trigger::kUsr2)) install(SIGUSR2);
+  if (!ring.on(settings::Trigger::kSignal)) return;
+  for (const int number : kStopping) install(number);
+  for (const int number : kCrashing) install(number);
+}
+
+}  // namespace convtrace::engine

@@ -1,0 +1,57 @@
+#pragma once
+/// @file known_values.h
+/// Which values of the current step have statistics in the trace. An input that has none is made
+/// between modules (a residual sum, an attention's product), and is where a difference may be born:
+/// it gets statistics of its own, not a hash alone.
+///
+/// Place:    observer_port.h asks of each input.
+/// Threads:  any; a mutex around a few instructions.
+/// Memory:   8 bytes a value of one step, at most kMost; what comes after those counts as known.
+
+#include <cstdint>
+#include <mutex>
+#include <span>
+#include <unordered_set>
+
+#include "cupti/stats/tile/tensor_view.h"
+#include "format/base/checksum.h"
+#include "format/model/events.h"
+
+namespace convtrace::engine {
+
+class KnownValues {
+ public:
+  /// Takes a value as one with statistics.
+  /// @return whether it was one already: the same bytes in the same logical order.
+  bool add(const format::TensorStats& event, const stats::TensorView& view) {
+    const uint64_t words[] = {event.value.storage, event.value.offset, event.value.version,
+                              event.bytes, is_dense(view) ? uint64_t{1} : 0};
+    const uint64_t identity = checksum64(std::as_bytes(std::span(words)));
+    const std::lock_guard lock(mutex_);
+    if (step_ != event.header.step) {
+      step_ = event.header.step;
+      known_.clear();
+    }
+    if (known_.size() == kMost) return true;
+    return !known_.insert(identity).second;
+  }
+
+ private:
+  static constexpr size_t kMost = size_t{1} << 17;
+
+  /// Other strides are another logical order of the same memory.
+  static bool is_dense(const stats::TensorView& view) {
+    int64_t expected = 1;
+    for (uint32_t i = view.rank; i-- > 0;) {
+      if (view.shape[i] != 1 && view.strides[i] != expected) return false;
+      expected *= view.shape[i];
+    }
+    return true;
+  }
+
+  std::mutex mutex_;
+  uint32_t step_ = format::kNoStep;
+  std::unordered_set<uint64_t> known_;
+};
+
+}  // namespace convtrace::engine

@@ -1,0 +1,346 @@
+#include "interposer/core/values/value_store.h"
+
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <chrono>
+
+#include "format/base/checksum.h"
+#include "format/base/quiet_thread.h"
+#include "format/values/part_encoder.h"
+#include "interposer/core/runtime/clock.h"
+
+namespace convtrace::engine {
+namespace {
+
+using format::ContentId;
+using format::LossReason;
+using settings::WhenFull;
+
+/// Beyond it values are stored again rather than remembered for ever.
+constexpr size_t kMaxKnown = size_t{1} << 20;
+constexpr int kNiceness = 10;
+
+ContentId content_of(const format::TensorStats& event) { return {event.stats.hash, event.bytes}; }
+
+/// Where in the program a value belongs, whatever the step.
+uint64_t place_of(const format::TensorStats& event) {
+  const uint64_t words[] = {event.place.scope.value,
+                            event.place.call,
+                            static_cast<uint64_t>(event.place.phase),
+                            event.slot.value,
+                            event.op.value,
+                            event.kernel.value,
+                            static_cast<uint64_t>(event.device.type),
+                            event.device.index,
+                            static_cast<uint64_t>(event.dtype)};
+  return checksum64(std::as_bytes(std::span(words)));
+}
+
+}  // namespace
+
+/// Once armed, counted in ValueStore::incoming_ for as long as it lives.
+class ValueStore::Incoming final : public cupti::IncomingValue {
+ public:
+  Incoming(ValueStore& store, std::shared_ptr<Value> value)
+      : store_(store), value_(std::move(value)), kept_(std::make_shared<KeptValue>()) {
+    kept_->content = value_->content;
+  }
+
+  void arm() noexcept { armed_ = true; }
+
+  ~Incoming() override {
+    if (!armed_) return;
+    const bool complete = offset_ == value_->content.bytes;
+    Doorbell& doorbell = store_.doorbell_;  // the store may go when nothing is incoming
+    std::shared_ptr<const KeptValue> old;   // freed without the lock
+    {
+      const std::lock_guard lock(store_.mutex_);
+      if (complete) {
+        try {
+          old = store_.history_.keep(value_->place, kept_);
+        } catch (...) {  // no memory: the next value of this place is stored as it is
+        }
+      } else {
+        store_.release(value_->content.bytes - offset_);
+        store_.forget(value_->content);
+      }
+      --store_.incoming_;
+    }
+    doorbell.ring();  // settle() may wait for it
+  }
+
+  std::span<std::byte> next() noexcept override {
+    const uint64_t left = value_->content.bytes - offset_;
+    if (left == 0) return {};
+    if (job_ == nullptr) prepare(std::min<uint64_t>(left, format::kPartBytes));
+    if (job_ == nullptr) return {};
+    return {job_->part->bytes.get(), job_->part->size};
+  }
+
+  void filled() noexcept override {
+    {
+      const std::lock_guard lock(store_.mutex_);
+      if (const auto last = store_.history_.last(value_->place, value_->content.bytes)) {
+        job_->base = last->parts[offset_ / format::kPartBytes];
+        job_->base_hash = last->content.hash;
+      }
+    }
+    kept_->parts.push_back(job_->part);
+    offset_ += job_->part->size;
+    store_.uncompressed_.fetch_add(1);
+    store_.unwritten_.fetch_add(1);
+    store_.jobs_.put(std::move(job_));
+    sem_post(&store_.waiting_);
+    if (store_.closed_.load()) store_.drop_jobs(LossReason::kExitDeadline);
+  }
+
+ private:
+  /// Gets all memory that filled() needs.
+  void prepare(uint64_t size) noexcept try {
+    kept_->parts.reserve((value_->content.bytes + format::kPartBytes - 1) / format::kPartBytes);
+    auto job = std::make_unique<Job>();
+    job->value = value_;
+    job->part = std::make_shared<ValuePart>();
+    job->part->bytes = std::make_unique_for_overwrite<std::byte[]>(size);
+    job->part->size = static_cast<uint32_t>(size);
+    job->offset = offset_;
+    job_ = std::move(job);
+  } catch (...) {  // no memory now
+  }
+
+  ValueStore& store_;
+  std::shared_ptr<Value> value_;
+  std::shared_ptr<KeptValue> kept_;
+  std::unique_ptr<Job> job_;  ///< of the part that is being filled
+  uint64_t offset_ = 0;
+  bool armed_ = false;
+};
+
+ValueStore::ValueStore(const Options& options, Doorbell& doorbell, format::EventSink& sink)
+    : options_(options),
+      max_under_way_(options.memory_bytes / 3),
+      doorbell_(doorbell),
+      sink_(sink),
+      history_(options.memory_bytes - 2 * max_under_way_) {
+  sem_init(&waiting_, 0, 0);
+}
+
+ValueStore::~ValueStore() {
+  close(LossReason::kExitDeadline);
+  for (const pthread_t thread : threads_) pthread_join(thread, nullptr);
+  sem_destroy(&waiting_);
+}
+
+bool ValueStore::has(const format::TensorStats& event) noexcept {
+  const std::lock_guard lock(mutex_);
+  return event.bytes == 0 || known_.contains({event.stats.hash, event.bytes});
+}
+
+ValueStore::Begun ValueStore::begin(const format::TensorStats& event) noexcept try {
+  auto value = std::make_shared<Value>();
+  value->content = content_of(event);
+  value->form = format::element_form(event.dtype);
+  value->place = place_of(event);
+  auto incoming = std::make_unique<Incoming>(*this, value);
+  const uint64_t bytes = value->content.bytes;
+  const std::lock_guard lock(mutex_);
+  if (closed_ || bytes > max_under_way_ || !start_threads()) return {};
+  if (bytes > max_under_way_ - reserved_) return {.value = nullptr, .later = true};
+  if (known_.size() >= kMaxKnown) known_.clear();
+  known_.insert({value->content.hash, bytes});
+  reserved_ += bytes;
+  ++incoming_;
+  incoming->arm();
+  return {.value = std::move(incoming)};
+} catch (...) {
+  return {};
+}
+
+std::unique_ptr<cupti::IncomingValue> ValueStore::wait_for_room(
+    const format::TensorStats& event) noexcept {
+  using Clock = std::chrono::steady_clock;
+  const Clock::time_point until = Clock::now() + std::chrono::nanoseconds(options_.patience_ns);
+  Begun begun = begin(event);
+  while (begun.later && Clock::now() < until) {  // others may take the room that there was
+    std::unique_lock lock(mutex_);
+    const bool waited = !out_of_patience_ && room_.wait_until(lock, until, [&] {
+      return closed_ || event.bytes <= max_under_way_ - reserved_;
+    });
+    out_of_patience_ = !waited;
+    if (!waited) break;
+    lock.unlock();
+    begun = begin(event);
+  }
+  return std::move(begun.value);
+}
+
+ValueStore::Outcome ValueStore::take(const format::TensorStats& event,
+                                     const stats::Layout& layout) noexcept {
+  if (has(event)) return Outcome::kStored;
+  Begun begun = begin(event);
+  if (begun.later && options_.when_full == WhenFull::kBlock) begun.value = wait_for_room(event);
+  const std::unique_ptr<cupti::IncomingValue> incoming = std::move(begun.value);
+  if (incoming == nullptr) return refused();
+  const uint32_t element = format::element_bytes(layout.dtype);
+  uint64_t taken = 0;
+  for (auto to = incoming->next(); !to.empty(); to = incoming->next()) {
+    stats::gather(layout, taken / element, to.size() / element, to.data());
+    taken += to.size();
+    incoming->filled();
+  }
+  return taken == event.bytes ? Outcome::kStored : refused();
+}
+
+bool ValueStore::refuse() noexcept {
+  const bool drop = options_.when_full == WhenFull::kDrop;
+  lose(drop ? LossReason::kValueLeftOut : LossReason::kValueNotStored, 1);
+  return !drop;
+}
+
+bool ValueStore::start_threads() {
+  while (threads_.size() < options_.threads) {
+    pthread_t thread{};
+    threads_.reserve(options_.threads);
+    if (!start_quiet_thread(thread, &ValueStore::main, this)) break;
+    threads_.push_back(thread);
+  }
+  return !threads_.empty();
+}
+
+void* ValueStore::main(void* self) noexcept {
+  pthread_setname_np(pthread_self(), "convtrace-zip");
+  // The program's own threads come first; on Linux this is of the calling thread alone.
+  setpriority(PRIO_PROCESS, 0, kNiceness);
+  static_cast<ValueStore*>(self)->work();
+  return nullptr;
+}
+
+void ValueStore::work() {
+  format::PartEncoder encoder;
+  while (true) {
+    while (sem_wait(&waiting_) != 0) {  // interrupted
+    }
+    if (closed_.load()) return;
+    std::unique_ptr<Job> job = next_job();
+    if (job == nullptr) continue;  // close() has it
+    compress(encoder, *job);
+    finished_.put(std::move(job));
+    uncompressed_.fetch_sub(1);
+    doorbell_.ring();
+  }
+}
+
+std::unique_ptr<ValueStore::Job> ValueStore::next_job() {
+  const std::lock_guard lock(taking_mutex_);
+  if (taken_ == nullptr) taken_ = jobs_.take_all();
+  std::unique_ptr<Job> job = std::move(taken_);
+  if (job != nullptr) taken_ = std::move(job->next);
+  return job;
+}
+
+void ValueStore::compress(format::PartEncoder& encoder, Job& job) noexcept try {
+  format::BlobHeader header;
+  header.content = job.value->content;
+  header.offset = job.offset;
+  header.form = job.value->form;
+  format::BasePart base;
+  if (job.base != nullptr) {
+    const uint8_t depth = job.base->depth.load(std::memory_order_acquire);
+    // Unknown: it is still being compressed.
+    if (depth < format::kMaxBaseDepth) base = {job.base->view(), job.base_hash, depth};
+  }
+  const Result<Bytes> payload = encoder.encode(header, job.part->view(), base);
+  if (!payload.ok()) return;
+  job.payload.assign(payload.value().begin(), payload.value().end());
+  job.part->depth.store(header.depth, std::memory_order_release);
+  job.base_was_useless = !base.bytes.empty() && header.depth == 0;
+} catch (...) {  // no memory: it has no payload
+}
+
+Status ValueStore::write(format::TraceWriter& trace, uint64_t max_bytes, uint64_t turn_ns) {
+  if (closed_.load()) return kOkStatus;
+  const uint64_t begin = now_ns();
+  while (trace.bytes_written() < max_bytes) {
+    if (writing_ == nullptr) writing_ = finished_.take_all();
+    if (writing_ == nullptr) break;
+    if (!writing_->payload.empty()) CONVTRACE_TRY(trace.append_blob(writing_->payload));
+    const std::unique_ptr<Job> job = std::move(writing_);
+    writing_ = std::move(job->next);
+    finish(*job);
+    if (now_ns() - begin < turn_ns) continue;
+    doorbell_.ring();  // there may be more
+    break;
+  }
+  return kOkStatus;
+}
+
+/// Nothing of the job is under way any more.
+void ValueStore::finish(const Job& job) noexcept {
+  unwritten_.fetch_sub(1);
+  const bool failed = job.payload.empty();
+  {
+    std::shared_ptr<const KeptValue> old;  // freed without the lock
+    const std::lock_guard lock(mutex_);
+    release(job.part->size);
+    if (failed) forget(job.value->content);  // an equal value is stored after all
+    if (job.base_was_useless) old = history_.give_up(job.value->place);
+  }
+  if (failed) lose(LossReason::kValueNotStored, 1);
+}
+
+bool ValueStore::nothing_under_way() {
+  const std::lock_guard lock(mutex_);
+  return closed_.load() || (incoming_ == 0 && uncompressed_.load() == 0);
+}
+
+bool ValueStore::settle(uint64_t timeout_ns) {
+  const uint64_t begin = now_ns();
+  while (!nothing_under_way()) {
+    const uint64_t waited = now_ns() - begin;
+    if (waited >= timeout_ns) return false;
+    doorbell_.wait(timeout_ns - waited);
+  }
+  return true;
+}
+
+void ValueStore::close(LossReason reason) noexcept {
+  if (closed_.exchange(true)) return;
+  drop_jobs(reason);
+  {
+    const std::lock_guard lock(taking_mutex_);
+    HandOver<Job>::free_list(std::move(taken_));
+  }
+  HandOver<Job>::free_list(finished_.take_all());
+  HandOver<Job>::free_list(std::move(writing_));
+  const std::lock_guard lock(mutex_);
+  for (size_t i = 0; i < threads_.size(); ++i) sem_post(&waiting_);
+  room_.notify_all();
+}
+
+/// It is closed. Whoever adds a job meanwhile does this, too, so that none is left uncounted.
+void ValueStore::drop_jobs(LossReason reason) noexcept {
+  lose(reason, unwritten_.exchange(0));
+  HandOver<Job>::free_list(jobs_.take_all());
+}
+
+void ValueStore::lose(LossReason reason, uint64_t count) noexcept {
+  if (count == 0) return;
+  format::Loss loss;
+  loss.header.step = format::kNoStep;
+  loss.reason = reason;
+  loss.count = count;
+  sink_.emit(loss);
+}
+
+void ValueStore::release(uint64_t bytes) noexcept {
+  reserved_ -= bytes;
+  out_of_patience_ = false;
+  room_.notify_all();
+}
+
+void ValueStore::forget(const ContentId& content) noexcept {
+  known_.erase({content.hash, content.bytes});
+}
+
+}  // namespace convtrace::engine

@@ -1,0 +1,141 @@
+#pragma once
+/// @file value_store.h
+/// Values of tensors on their way into the trace: copied by the program's threads, compressed by
+/// threads of ours, appended by the writer thread.
+///
+/// Bounded:  memory_bytes in all. A third is for values on their way, a third for what each of
+///           those needs beside itself (what it is compressed to; what it is compared with, if that
+///           is no longer kept), a third for those that the next are compared with. When the first
+///           is full, what happens to a further value is the user's choice
+///           (CONVTRACE_SNAPSHOT_FULL).
+/// Place:    the observer's port puts CPU tensors in, cupti/ device tensors; the writer thread
+///           takes out.
+/// Threads:  begin(), has(), take() from any; write(), settle() and close() from the writer thread.
+///           The threads that compress have a lower priority than the program's, so they share no
+///           lock with them: one that is put aside would hold up all that wait for it.
+/// Errors:   no memory and no thread are answers. A value that cannot be compressed is counted.
+
+#include <pthread.h>
+#include <semaphore.h>
+
+#include <atomic>
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "cupti/stats/tile/layout.h"
+#include "cupti/values/value_sink.h"
+#include "format/model/event_sink.h"
+#include "format/settings/settings.h"
+#include "format/values/part_encoder.h"
+#include "format/file/trace_writer.h"
+#include "interposer/core/runtime/doorbell.h"
+#include "interposer/core/runtime/hand_over.h"
+#include "interposer/core/values/value_history.h"
+
+namespace convtrace::engine {
+
+class ValueStore final : public cupti::ValueSink {
+ public:
+  struct Options {
+    uint64_t memory_bytes = 0;
+    uint32_t threads = 1;
+    settings::WhenFull when_full = settings::WhenFull::kDegrade;
+    uint64_t patience_ns = 10'000'000'000;  ///< of kBlock
+  };
+
+  /// @param doorbell  rung when something can be written. @param sink  of losses. Both outlive
+  /// this.
+  ValueStore(const Options& options, Doorbell& doorbell, format::EventSink& sink);
+  ~ValueStore() override;
+  ValueStore(const ValueStore&) = delete;
+  ValueStore& operator=(const ValueStore&) = delete;
+
+  enum class Outcome : uint8_t { kStored, kStatsOnly, kLeftOut };
+
+  /// Takes a copy of the tensor that `event` (complete) was computed of. What becomes of it
+  /// otherwise is counted here.
+  Outcome take(const format::TensorStats& event, const stats::Layout& layout) noexcept;
+  [[nodiscard]] bool has(const format::TensorStats& event) noexcept override;
+  [[nodiscard]] Begun begin(const format::TensorStats& event) noexcept override;
+  [[nodiscard]] bool refuse() noexcept override;
+
+  /// Appends what is compressed, for about `turn_ns` and one part at least: meanwhile nobody
+  /// empties the queue of events. The doorbell rings if there is more. What is not appended after
+  /// an error or at the limit is left to close().
+  /// @param max_bytes  of the trace: stops when it is that large.
+  [[nodiscard]] Status write(format::TraceWriter& trace, uint64_t max_bytes, uint64_t turn_ns);
+  /// Waits until nothing is under way but what write() would append. @return false: `timeout_ns`
+  /// have passed before.
+  bool settle(uint64_t timeout_ns);
+  /// Takes nothing any more; what is under way is given up and counted as `reason`.
+  void close(format::LossReason reason) noexcept;
+
+ private:
+  class Incoming;
+  /// What all parts of a value have in common.
+  struct Value {
+    format::ContentId content;
+    format::ElementForm form;
+    uint64_t place = 0;
+  };
+  /// A part of a value on its way: filled, compressed, appended. Who fills it makes it and the
+  /// writer thread frees it, since an allocator's lock is one, too.
+  struct Job {
+    std::shared_ptr<const Value> value;
+    std::shared_ptr<ValuePart> part;
+    uint64_t offset = 0;
+    std::shared_ptr<const ValuePart> base;  ///< null: none
+    uint64_t base_hash = 0;
+    std::vector<std::byte> payload;  ///< empty: it could not be compressed
+    bool base_was_useless = false;
+    std::unique_ptr<Job> next;
+  };
+
+  static void* main(void* self) noexcept;
+  void work();
+  [[nodiscard]] std::unique_ptr<Job> next_job();
+  bool start_threads();
+  static void compress(format::PartEncoder& encoder, Job& job) noexcept;
+  /// What when_full says of a value that is not stored.
+  Outcome refused() noexcept { return refuse() ? Outcome::kStatsOnly : Outcome::kLeftOut; }
+  [[nodiscard]] std::unique_ptr<cupti::IncomingValue> wait_for_room(
+      const format::TensorStats& event) noexcept;
+  [[nodiscard]] bool nothing_under_way();
+  void finish(const Job& job) noexcept;
+  void drop_jobs(format::LossReason reason) noexcept;
+  void lose(format::LossReason reason, uint64_t count) noexcept;
+  void release(uint64_t bytes) noexcept;
+  void forget(const format::ContentId& content) noexcept;
+
+  const Options options_;
+  const uint64_t max_under_way_;
+  Doorbell& doorbell_;
+  format::EventSink& sink_;
+  std::atomic<bool> closed_{false};
+
+  std::mutex mutex_;  ///< of all to the next mutex; held for moments, never by who compresses
+  std::condition_variable room_;
+  uint64_t reserved_ = 0;
+  bool out_of_patience_ = false;  ///< somebody has waited in vain, and no room was made since
+  uint32_t incoming_ = 0;         ///< values that are being filled
+  std::set<std::pair<uint64_t, uint64_t>> known_;  ///< hash and bytes
+  ValueHistory history_;
+  std::vector<pthread_t> threads_;
+
+  HandOver<Job> jobs_;
+  sem_t waiting_;  ///< counts those that nobody has taken up
+  std::atomic<uint64_t> uncompressed_{0};
+  std::atomic<uint64_t> unwritten_{0};
+  HandOver<Job> finished_;
+
+  std::mutex taking_mutex_;  ///< between those who compress
+  std::unique_ptr<Job> taken_;
+  std::unique_ptr<Job> writing_;  ///< of the writer thread alone
+};
+
+}  // namespace convtrace::engine

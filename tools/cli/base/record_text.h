@@ -1,0 +1,42 @@
+#pragma once
+/// @file record_text.h
+/// Records of a trace as lines for people. Everything that came out of a trace is escaped.
+///
+/// Threads:  pure functions.
+
+#include <string>
+#include <vector>
+
+#include "format/model/definitions.h"
+#include "format/model/events.h"
+
+namespace convtrace::tools {
+
+/// The heads of the columns that event_line fills.
+[[nodiscard]] std::string event_line_header();
+
+/// One line: seq, time, step, record, place, details.
+/// @param start_ns time that is shown as 0, in the clock of the events.
+[[nodiscard]] std::string event_line(const format::Event& event,
+                                     const format::Definitions& definitions, uint64_t start_ns);
+
+/// A name, escaped.
+[[nodiscard]] std::string name_text(const format::Definitions& definitions, format::StringId id);
+
+/// A kernel's name, demangled and escaped.
+[[nodiscard]] std::string kernel_text(const format::Definitions& definitions, format::KernelId id);
+
+/// "forward h.0.mlp#2"; the root module is ".", code outside any module "-".
+[[nodiscard]] std::string place_text(const format::Definitions& definitions,
+                                     const format::Place& place);
+
+/// Of a finding: frames, innermost first.
+struct Stacks {
+  std::vector<std::string> alloc, launch, free;
+};
+
+/// A finding as a paragraph with its three stacks, without a line end.
+[[nodiscard]] std::string finding_paragraph(const format::Finding& finding, const Stacks& stacks,
+                                            const format::Definitions& definitions);
+
+}  // namespace convtrace::tools

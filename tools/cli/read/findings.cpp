@@ -1,0 +1,178 @@
+#include <algorithm>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "format/findings/trace_judge.h"
+#include "tools/common/stories.h"
+#include "tools/common/symbols.h"
+#include "tools/common/text.h"
+#include "tools/cli/base/commands.h"
+#include "tools/cli/base/output.h"
+#include "tools/cli/base/record_json.h"
+#include "tools/cli/base/record_text.h"
+#include "tools/cli/base/trace_input.h"
+
+namespace convtrace::tools {
+namespace {
+
+constexpr size_t kLinesShown = 20;
+
+/// Keeps findings until all are known, then writes them: as text a paragraph for each story, as
+/// JSON a line for each finding.
+class Listing {
+ public:
+  Listing(const reader::TraceReader& trace, bool json)
+      : trace_(trace), symbols_(trace.meta()), json_(json) {}
+
+  /// @param slot  of a finding whose slot has no number in the trace.
+  void add(const format::Finding& finding, const std::optional<std::string>& slot = {}) {
+    if (finding.level == format::Level::kError && !finding.suppressed) ++errors_;
+    const Stacks stacks{.alloc = frames_of(finding.alloc_stack),
+                        .launch = frames_of(finding.launch_stack),
+                        .free = frames_of(finding.free_stack)};
+    parts_.push_back(part_of(finding, slot));
+    if (!json_) {
+      paragraphs_.push_back(finding_paragraph(finding, stacks, trace_.definitions()));
+      return;
+    }
+    Json line = event_json(finding, trace_.definitions(), trace_.meta().rank);
+    line["stacks"] = {{"alloc", stacks.alloc}, {"launch", stacks.launch}, {"free", stacks.free}};
+    if (slot) line["slot"] = *slot;
+    objects_.push_back(std::move(line));
+  }
+  [[nodiscard]] ExitCode finish(ExitCode state, const std::string& path) {
+    write();
+    for (const std::string& line : symbols_.obstacles()) complain(path, line);
+    if (state != ExitCode::kClean) return output_.finish(state);
+    return output_.finish(errors_ == 0 ? ExitCode::kClean : ExitCode::kFindings);
+  }
+
+ private:
+  [[nodiscard]] std::vector<std::string> frames_of(format::StackId stack) {
+    return symbols_.frames(stack_texts(trace_.definitions(), stack));
+  }
+
+  [[nodiscard]] StoryPart part_of(const format::Finding& finding,
+                                  const std::optional<std::string>& slot) const {
+    const format::Definitions& names = trace_.definitions();
+    std::string code;
+    if (finding.op) code = "op " + name_text(names, finding.op);
+    if (finding.kernel) code = "kernel " + kernel_text(names, finding.kernel);
+    return {.kind = finding.kind,
+            .level = finding.level,
+            .suppressed = finding.suppressed,
+            .step = finding.header.step,
+            .place = place_text(names, {finding.place.scope, 0, finding.place.phase}),
+            .code = std::move(code),
+            .slot = slot ? *slot : std::string(names.text(finding.slot)),
+            .other = std::string(names.text(finding.other)),
+            .storage = finding.value.storage,
+            .generation = finding.value.generation,
+            .address = finding.address,
+            .bytes = finding.bytes,
+            .stacks = static_cast<size_t>(static_cast<bool>(finding.alloc_stack)) +
+                      static_cast<bool>(finding.launch_stack) +
+                      static_cast<bool>(finding.free_stack)};
+  }
+
+  void write() {
+    const std::vector<Story> stories = tell_stories(parts_);
+    for (size_t number = 0; number < stories.size(); ++number) {
+      for (const size_t i : stories[number])
+        if (json_) objects_[i]["story"] = number;
+      if (!json_) paragraph(stories[number], number == 0);
+    }
+    for (const Json& line : objects_) output_.line(dump_json(line));
+  }
+
+  void paragraph(const Story& story, bool first) {
+    if (!first) output_.line("");
+    output_.line(paragraphs_[story.front()]);
+    if (story.size() == 1) return;
+    output_.line("  of the same memory or by the same code:");
+    const std::vector<std::string> lines = story_lines(parts_, story);
+    for (size_t i = 0; i < std::min(lines.size(), kLinesShown); ++i)
+      output_.line("    " + lines[i]);
+    if (lines.size() > kLinesShown)
+      output_.line("    and " + std::to_string(lines.size() - kLinesShown) +
+                   " other places (--json has all)");
+  }
+
+  const reader::TraceReader& trace_;
+  Symbols symbols_;
+  bool json_;
+  Output output_;
+  uint64_t errors_ = 0;
+  std::vector<StoryPart> parts_;
+  std::vector<std::string> paragraphs_;  ///< of each; empty for JSON
+  std::vector<Json> objects_;            ///< of each; empty for text
+};
+
+/// Judges a trace as the process that wrote it did. What was recorded of the same kinds is not
+/// listed: it says only which findings a rule silenced, since the rules are not in the trace.
+class Replay {
+ public:
+  Replay(const reader::TraceReader& trace, Listing& listing)
+      : listing_(listing), judge_(trace.definitions()) {}
+
+  void see(const format::Event& event) {
+    const auto* const recorded = std::get_if<format::Finding>(&event);
+    if (recorded == nullptr) {
+      list_all();
+      found_ = judge_.see(event);
+    } else if (!judge::TraceJudge::judges(recorded->kind)) {
+      listing_.add(*recorded);
+    } else if (!found_.empty()) {  // they follow what showed them
+      list_next(recorded->suppressed);
+    }
+  }
+  void list_all() {
+    while (!found_.empty()) list_next(false);
+  }
+
+ private:
+  void list_next(bool suppressed) {
+    judge::Verdict& verdict = found_.front();
+    verdict.record.suppressed = suppressed;
+    const bool named = static_cast<bool>(verdict.record.slot);
+    listing_.add(verdict.record, named ? std::nullopt : std::optional(verdict.slot));
+    found_ = found_.subspan(1);
+  }
+
+  Listing& listing_;
+  judge::TraceJudge judge_;
+  std::span<judge::Verdict> found_;
+};
+
+std::string unwatched_text(const format::Diagnostic& said) {
+  const std::string from = said.header.step == 0 || said.header.step == format::kNoStep
+                               ? ""
+                               : "from step " + std::to_string(said.header.step) + " on ";
+  return from + std::string(said.message) + "; what uses it after its free is not found";
+}
+
+}  // namespace
+
+ExitCode show_findings(const std::string& path, bool json, bool replay) {
+  const auto trace = open_trace(path);
+  if (trace == nullptr) return ExitCode::kFailure;
+  Listing listing(*trace, json);
+  Replay again(*trace, listing);
+  std::string unwatched;
+  while (const format::Event* event = trace->next()) {
+    if (const auto* said = std::get_if<format::Diagnostic>(event))
+      if (said->site == format::kCpuMemorySite) unwatched = unwatched_text(*said);
+    if (replay) {
+      again.see(*event);
+    } else if (const auto* finding = std::get_if<format::Finding>(event)) {
+      listing.add(*finding);
+    }
+  }
+  again.list_all();
+  if (!unwatched.empty()) complain(path, unwatched);
+  return listing.finish(report_state(*trace, path), path);
+}
+
+}  // namespace convtrace::tools

@@ -1,0 +1,189 @@
+#include <optional>
+
+#include "tools/common/escape.h"
+#include "tools/common/text.h"
+#include "tools/cli/base/commands.h"
+#include "tools/cli/base/output.h"
+#include "tools/cli/base/record_json.h"
+#include "tools/cli/read/summary.h"
+#include "tools/cli/base/trace_input.h"
+
+namespace convtrace::tools {
+namespace {
+
+/// @return `part` of `whole`, or nothing where there is no whole.
+std::optional<double> ratio(double part, double whole) {
+  if (whole <= 0) return std::nullopt;
+  return part / whole;
+}
+
+Json ratio_json(double part, double whole) {
+  const auto value = ratio(part, whole);
+  return value ? json_number(*value) : Json();
+}
+
+Json size_json(const Summary::Size& size) {
+  return {{"records", size.records}, {"bytes", size.bytes}, {"raw_bytes", size.raw_bytes}};
+}
+
+/// What the trace takes and what taking it cost.
+void add_costs(Json& json, const reader::TraceReader& trace, const Summary& summary) {
+  const auto events = static_cast<double>(summary.event_count);
+  const auto bytes = static_cast<double>(trace.file_bytes());
+  const double host_s = static_cast<double>(summary.cost_host_ns) * 1e-9;
+  json["sizes"] = {{"meta", size_json(summary.meta)},
+                   {"defs", size_json(summary.defs)},
+                   {"events", size_json(summary.events)},
+                   {"values", size_json(summary.values)},
+                   {"rest", {{"bytes", summary.rest_bytes}}}};
+  json["value_bytes_a_step"] = summary.value_bytes_a_step;
+  json["seconds"] = json_number(summary.seconds());
+  json["events_per_s"] = ratio_json(events, summary.seconds());
+  json["bytes_per_s"] = ratio_json(bytes, summary.seconds());
+  json["bytes_per_event"] = ratio_json(bytes, events);
+  json["cost"] = {{"host_ns", summary.cost_host_ns},
+                  {"device_ns", summary.cost_device_ns},
+                  {"host_fraction", ratio_json(host_s, summary.seconds())},
+                  {"overhead", ratio_json(host_s, summary.seconds() - host_s)}};
+}
+
+Json info_json(const reader::TraceReader& trace, const Summary& summary) {
+  Json json;
+  json["state"] = to_string(trace.state());
+  json["bytes"] = trace.file_bytes();
+  json["steps"] =
+      summary.steps ? Json::array({summary.steps->first, summary.steps->second}) : Json();
+  Json& records = json["records"] = Json::object();
+  for (size_t i = 0; i < Summary::kEventKinds; ++i)
+    records[format::event_name(i)] = summary.records[i];
+  Json& lost = json["lost"] = Json::object();
+  for (size_t i = 0; i < summary.lost.size(); ++i) {
+    if (summary.lost[i] == 0) continue;
+    lost[to_string(static_cast<format::LossReason>(i))] = summary.lost[i];
+  }
+  Json& findings = json["findings"] = Json::object();
+  for (size_t i = 0; i < summary.findings.size(); ++i) {
+    if (summary.findings[i] == 0) continue;
+    findings[to_string(static_cast<format::Level>(i))] = summary.findings[i];
+  }
+  json["findings_suppressed"] = summary.suppressed;
+  add_costs(json, trace, summary);
+  json["problems"] = problems_json(trace.problems());
+  json["meta"] = meta_json(trace.meta());
+  return json;
+}
+
+/// Rows of name and text, in two columns.
+class Rows {
+ public:
+  void add(std::string name, std::string text) {
+    rows_.emplace_back(std::move(name), std::move(text));
+  }
+
+  void print(Output& output) {
+    size_t width = 0;
+    for (const auto& [name, text] : rows_) width = std::max(width, name.size());
+    for (auto& [name, text] : rows_) {
+      name.resize(width + 2, ' ');
+      output.line(name + text);
+    }
+  }
+
+ private:
+  std::vector<std::pair<std::string, std::string>> rows_;
+};
+
+std::string command_text(const std::vector<std::string>& words) {
+  std::string text;
+  for (const std::string& word : words) text += (text.empty() ? "" : " ") + quote_shell(word);
+  return text;
+}
+
+void add_cost_rows(Rows& rows, const reader::TraceReader& trace, const Summary& summary) {
+  const auto size = [&rows](const Summary::Size& of, const char* what) {
+    if (of.records == 0) return;
+    rows.add("stored", counted(of.bytes, "byte") + " of " + what + " in " +
+                           counted(of.records, "record") + ", " + count_text(of.raw_bytes) +
+                           " before compression");
+  };
+  size(summary.events, "events");
+  size(summary.values, "tensors");
+  size(summary.defs, "names and stacks");
+  size(summary.meta, "facts about the process");
+  rows.add("stored", counted(summary.rest_bytes, "byte") + " of headers and index");
+  if (summary.value_bytes_a_step > 0)
+    rows.add("values", counted(summary.value_bytes_a_step, "byte") +
+                           " in the largest step: what snapshots of them would hold");
+  const auto events = static_cast<double>(summary.event_count);
+  if (const auto each = ratio(static_cast<double>(trace.file_bytes()), events)) {
+    rows.add("rate", number_text(*each, 3) + " bytes an event");
+  }
+  if (const auto rate = ratio(events, summary.seconds())) {
+    rows.add("rate", count_text(static_cast<uint64_t>(*rate)) + " events a second over " +
+                         number_text(summary.seconds(), 3) + " s");
+  }
+  const double host_s = static_cast<double>(summary.cost_host_ns) * 1e-9;
+  if (summary.cost_host_ns > 0) {
+    std::string text = number_text(host_s, 3) + " s of these in the observer's hooks";
+    if (const auto added = ratio(host_s, summary.seconds() - host_s))
+      text += ": at least " + percent_text(*added) + " more than untraced";
+    if (summary.cost_device_ns > 0) {
+      const double device_s = static_cast<double>(summary.cost_device_ns) * 1e-9;
+      text += ", " + number_text(device_s, 3) + " s on devices";
+    }
+    rows.add("cost", text);
+  }
+}
+
+void print_info(Output& output, const reader::TraceReader& trace, const Summary& summary) {
+  const format::TraceMeta& meta = trace.meta();
+  Rows rows;
+  rows.add("state", to_string(trace.state()));
+  rows.add("size", counted(trace.file_bytes(), "byte"));
+  rows.add("command", command_text(meta.command_line));
+  rows.add("process", "pid " + std::to_string(meta.pid) + " on " + escape_text(meta.host) +
+                          ", rank " + std::to_string(meta.rank) + " of " +
+                          std::to_string(meta.world_size));
+  rows.add("steps", summary.steps ? std::to_string(summary.steps->first) + " to " +
+                                        std::to_string(summary.steps->second)
+                                  : "none");
+  for (size_t i = 0; i < Summary::kEventKinds; ++i) {
+    if (summary.records[i] == 0) continue;
+    rows.add("records", count_text(summary.records[i]) + ' ' + std::string(format::event_name(i)));
+  }
+  for (size_t i = 0; i < summary.findings.size(); ++i) {
+    if (summary.findings[i] == 0) continue;
+    rows.add("findings", count_text(summary.findings[i]) + ' ' +
+                             std::string(to_string(static_cast<format::Level>(i))));
+  }
+  if (summary.suppressed != 0)
+    rows.add("findings", count_text(summary.suppressed) + " suppressed by a rule");
+  for (size_t i = 0; i < summary.lost.size(); ++i) {
+    if (summary.lost[i] == 0) continue;
+    rows.add("lost", count_text(summary.lost[i]) + ": " +
+                         std::string(to_string(static_cast<format::LossReason>(i))));
+  }
+  add_cost_rows(rows, trace, summary);
+  rows.add("convtrace", escape_text(meta.tool_version));
+  for (const auto& [name, value] : meta.facts) {
+    if (!value.empty()) rows.add(escape_text(name), escape_text(value));
+  }
+  rows.print(output);
+}
+
+}  // namespace
+
+ExitCode show_info(const std::string& path, bool json) {
+  const auto trace = open_trace(path);
+  if (trace == nullptr) return ExitCode::kFailure;
+  const Summary summary = summarize(*trace);
+  Output output;
+  if (json) {
+    output.line(dump_json(info_json(*trace, summary)));
+  } else {
+    print_info(output, *trace, summary);
+  }
+  return output.finish(report_state(*trace, path));
+}
+
+}  // namespace convtrace::tools

@@ -1,0 +1,138 @@
+#include <algorithm>
+#include <array>
+#include <map>
+#include <optional>
+
+#include "tools/common/json.h"
+#include "tools/common/text.h"
+#include "tools/cli/base/commands.h"
+#include "tools/cli/read/memory_ledger.h"
+#include "tools/cli/base/output.h"
+#include "tools/cli/base/trace_input.h"
+
+namespace convtrace::tools {
+namespace {
+
+using format::Phase;
+
+/// The moments that ONNX Runtime's inspector looks at, in the order of a step.
+constexpr std::array kMoments = {"pre_forward", "post_forward", "pre_backward", "post_backward"};
+
+using DeviceKey = std::pair<format::Device::Type, uint8_t>;
+
+struct Figures {
+  Level allocated, cached, inactive;
+};
+
+/// Follows the whole trace, since memory that a step finds was allocated before it.
+class MemoryFigures {
+ public:
+  MemoryFigures(Output& output, const ShowOptions& options, const format::TraceMeta& meta)
+      : output_(output), options_(options), meta_(meta) {}
+
+  void operator()(const format::Alloc& e) { ledger(e.device).add(e); }
+  void operator()(const format::Free& e) { ledger(e.device).remove(e); }
+  void operator()(const format::Step& e) {
+    print_step();
+    step_ = e.index;
+  }
+  void operator()(const format::Scope& e) {
+    if (e.place.phase == Phase::kBackward) {
+      if (e.enter) keep_first(2);
+      if (!e.enter) keep(3);
+    } else if (e.place.phase == Phase::kForward) {
+      uint32_t& depth = depths_[e.header.thread];
+      if (e.enter && depth++ == 0) keep_first(0);
+      if (!e.enter && depth > 0 && --depth == 0 && !moments_[2]) keep(1);
+    }
+  }
+  void operator()(const auto&) {}
+
+  void print_step() {
+    for (size_t i = 0; i < moments_.size(); ++i) {
+      if (moments_[i] && options_.steps.contains(step_)) {
+        for (const auto& [device, figures] : *moments_[i]) print(kMoments[i], device, figures);
+      }
+      moments_[i].reset();
+    }
+  }
+
+  [[nodiscard]] bool has_reports() const { return !ledgers_.empty(); }
+
+ private:
+  using Snapshot = std::map<DeviceKey, Figures>;
+
+  MemoryLedger& ledger(format::Device device) { return ledgers_[{device.type, device.index}]; }
+  void keep_first(size_t moment) {
+    if (!moments_[moment]) keep(moment);
+  }
+  void keep(size_t moment) {
+    Snapshot& kept = moments_[moment].emplace();
+    for (const auto& [device, ledger] : ledgers_) {
+      if (ledger.allocated().peak == 0)
+        continue;  // what the driver alone gave is not the framework's
+      kept[device] = {ledger.allocated(), ledger.cached(), ledger.inactive()};
+    }
+  }
+  void print(const char* moment, DeviceKey device, const Figures& figures);
+
+  Output& output_;
+  const ShowOptions& options_;
+  const format::TraceMeta& meta_;
+  std::map<DeviceKey, MemoryLedger> ledgers_;
+  std::map<uint32_t, uint32_t> depths_;  ///< modules that each thread is in
+  std::array<std::optional<Snapshot>, kMoments.size()> moments_;
+  uint32_t step_ = 0;
+};
+
+constexpr double kMiB = 1024.0 * 1024.0;
+
+void MemoryFigures::print(const char* moment, DeviceKey device, const Figures& figures) {
+  // The CPU's allocator keeps nothing back.
+  const bool caches = device.first != format::Device::Type::kCpu;
+  const auto [allocated, cached, inactive] = figures;
+  const std::pair<const char*, std::optional<uint64_t>> columns[] = {
+      {"allocated", allocated.now},
+      {"max allocated", allocated.peak},
+      {"cached", caches ? std::optional(cached.now) : std::nullopt},
+      {"max cached", caches ? std::optional(cached.peak) : std::nullopt},
+      {"inactive", caches ? std::optional(inactive.now) : std::nullopt},
+      {"max inactive", caches ? std::optional(inactive.peak) : std::nullopt}};
+  const std::string device_name = device_text({device.first, device.second});
+  Json json{{"rank", meta_.rank},
+            {"world_size", meta_.world_size},
+            {"step", step_},
+            {"phase", moment},
+            {"device", device_name}};
+  std::string text = '[' + std::to_string(meta_.rank) + '/' + std::to_string(meta_.world_size) +
+                     "] step " + std::to_string(step_) + " memory (MiB) | phase: " + moment;
+  for (const auto& [name, bytes] : columns) {
+    const double mib = static_cast<double>(bytes.value_or(0)) / kMiB;
+    text += std::string(" | ") + name + ": " + (bytes ? number_text(mib) : "-");
+    std::string key = std::string(name) + "_mib";
+    std::replace(key.begin(), key.end(), ' ', '_');
+    json[key] = bytes ? Json(mib) : Json();
+  }
+  output_.line(options_.json ? dump_json(json) : text + " | device: " + device_name);
+}
+
+}  // namespace
+
+ExitCode show_memory(const ShowOptions& options) {
+  const auto trace = open_trace(options.path);
+  if (trace == nullptr) return ExitCode::kFailure;
+  Output output;
+  MemoryFigures figures(output, options, trace->meta());
+  const format::Event* event = nullptr;
+  while (output.usable() && (event = trace->next()) != nullptr)
+    format::visit_event(figures, *event);
+  figures.print_step();
+  if (!figures.has_reports()) {
+    complain(options.path,
+             "no reports of the framework's allocator; those of CPU tensors come with "
+             "CONVTRACE_CPU_ALLOC=on");
+  }
+  return output.finish(report_state(*trace, options.path));
+}
+
+}  // namespace convtrace::tools

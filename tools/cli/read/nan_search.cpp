@@ -1,0 +1,162 @@
+#include "tools/cli/read/nan_search.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace convtrace::tools {
+namespace {
+
+using format::DType;
+using format::Phase;
+using format::TensorStats;
+
+/// A trace is not to be trusted to have small steps.
+constexpr size_t kMostKept = 1 << 20;
+constexpr size_t kMostWarnings = 100;
+/// Share of subnormal elements that means lost precision.
+constexpr double kManySubnormals = 0.01;
+/// Values this near to the largest one of their type are worth a look.
+constexpr double kNearLimit = 0.5;
+
+/// @return the largest finite value; 0 for types that have no infinity to fear.
+double largest(DType dtype) {
+  switch (dtype) {
+    case DType::kF64:
+    case DType::kC128:
+      return 0x1.fffffffffffffp1023;
+    case DType::kF32:
+    case DType::kC64:
+      return 0x1.fffffep127;
+    case DType::kBF16:
+      return 0x1.fep127;
+    case DType::kF16:
+      return 65504;
+    case DType::kF8E5M2:
+      return 57344;
+    case DType::kF8E4M3FN:
+      return 448;
+    default:
+      return 0;
+  }
+}
+
+}  // namespace
+
+Seen seen_of(const TensorStats& e) {
+  return {.seq = e.header.seq,
+          .step = e.header.step,
+          .place = e.place,
+          .slot = e.slot,
+          .op = e.op,
+          .kernel = e.kernel,
+          .dtype = e.dtype,
+          .stats = e.stats,
+          .address = e.address,
+          .bytes = e.bytes,
+          .generation = e.value.generation};
+}
+
+bool NanSearch::slot_begins(format::StringId slot, std::string_view text) const {
+  return definitions_.text(slot).starts_with(text);
+}
+
+void NanSearch::begin_step(uint32_t step) {
+  const bool follows = step_ == format::kNoStep || step <= step_ + 1;
+  before_gap_ = follows ? std::nullopt : std::optional(step_);
+  step_ = step;
+  inputs_.clear();
+  if (!follows) {  // what was known of parameters is out of date
+    by_hash_.clear();
+    newest_.clear();
+  }
+  // Parameters are last seen in the step before.
+  std::erase_if(by_hash_,
+                [](const auto& entry) { return entry.second.place.phase != Phase::kOptimizer; });
+}
+
+bool NanSearch::add(const TensorStats& e) {
+  if (e.header.step != step_) begin_step(e.header.step);
+  const bool is_input = slot_begins(e.slot, "input");
+  if (e.capture == format::Capture::kHash || is_input) {
+    if (inputs_.size() < kMostKept) {
+      const Call call{e.place.scope.value, e.place.call,
+                      e.place.phase == Phase::kData ? Phase::kForward : e.place.phase, e.op.value,
+                      e.kernel.value};
+      inputs_[call].emplace_back(e.slot, e.stats.hash);
+    }
+  }
+  if (e.capture == format::Capture::kHash) return false;
+  ++searched_;
+  const Seen seen = seen_of(e);
+  if (seen.bad()) {
+    birth_ = seen;
+    collect_ingredients();
+    return true;
+  }
+  remember(e, seen);
+  return false;
+}
+
+void NanSearch::remember(const TensorStats& e, const Seen& seen) {
+  if (by_hash_.size() < kMostKept) by_hash_[e.stats.hash] = seen;
+  if (newest_.size() < kMostKept) newest_[{e.place.scope.value, e.slot.value}] = seen;
+  frames_.push_back(seen);
+  if (frames_.size() > kFrames) frames_.pop_front();
+  warn(seen);
+}
+
+void NanSearch::warn(const Seen& seen) {
+  const double limit = largest(seen.dtype);
+  if (limit == 0 || warnings_.size() >= kMostWarnings) return;
+  const auto note = [&](Warning what) {
+    if (warned_.emplace(std::tuple{seen.place.scope.value, seen.slot.value, what}, true).second) {
+      warnings_.emplace_back(what, seen);
+    }
+  };
+  const double subnormal = static_cast<double>(seen.stats.subnormal);
+  if (seen.stats.saturated != 0) note(Warning::kSaturated);
+  if (subnormal > kManySubnormals * static_cast<double>(seen.stats.count))
+    note(Warning::kSubnormal);
+  if (seen.stats.amax.as_f64() >= kNearLimit * limit) note(Warning::kNearLimit);
+}
+
+std::optional<Seen> NanSearch::newest(format::StringId scope, std::string_view slot) const {
+  for (const auto& [key, seen] : newest_) {
+    if (key.first == scope.value && definitions_.text(seen.slot) == slot) return seen;
+  }
+  return std::nullopt;
+}
+
+void NanSearch::collect_ingredients() {
+  const Seen& bad = *birth_;
+  const Call call{bad.place.scope.value, bad.place.call, bad.place.phase, bad.op.value,
+                  bad.kernel.value};
+  if (const auto inputs = inputs_.find(call); inputs != inputs_.end()) {
+    for (const auto& [slot, hash] : inputs->second) {
+      if (slot == bad.slot) continue;
+      const auto value = by_hash_.find(hash);
+      ingredients_.push_back(
+          {slot, value == by_hash_.end() ? std::nullopt : std::optional(value->second)});
+    }
+  }
+  // A gradient of a parameter is made of the gradient of its module's output, an updated parameter
+  // of its gradient.
+  const std::string_view slot = definitions_.text(bad.slot);
+  const std::string_view name = slot.substr(std::min(slot.find(':') + 1, slot.size()));
+  std::optional<Seen> source;
+  if (slot.starts_with("grad:") || slot.starts_with("grad_unclipped:")) {
+    source = newest(bad.place.scope, "grad_output:0");
+  }
+  if (slot.starts_with("param:")) source = newest(bad.place.scope, "grad:" + std::string(name));
+  if (source && source->step == bad.step) ingredients_.push_back({source->slot, source});
+  const bool forward = bad.place.phase == Phase::kForward || bad.place.phase == Phase::kEvaluation;
+  if (forward && slot.starts_with("output")) {
+    for (const auto& [key, seen] : newest_) {
+      if (key.first == bad.place.scope.value && slot_begins(seen.slot, "param:")) {
+        ingredients_.push_back({seen.slot, seen});
+      }
+    }
+  }
+}
+
+}  // namespace convtrace::tools

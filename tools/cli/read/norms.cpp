@@ -1,0 +1,166 @@
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "tools/common/escape.h"
+#include "tools/common/json.h"
+#include "tools/common/text.h"
+#include "tools/cli/base/commands.h"
+#include "tools/cli/base/output.h"
+#include "tools/cli/base/record_text.h"
+#include "tools/cli/base/trace_input.h"
+
+namespace convtrace::tools {
+namespace {
+
+using format::TensorStats;
+
+/// What people compare by hand to bring a run in line with another.
+struct StepNorms {
+  std::vector<double> losses;                 ///< several, where gradients are accumulated
+  std::optional<double> loss_scale;           ///< of a GradScaler
+  std::map<std::string, double> local_norms;  ///< of the gradient of each weight, by its name
+  std::map<std::string, double> unclipped;    ///< of those that were clipped: before
+  std::vector<double> clip_norms;             ///< what the program was told of them
+
+  [[nodiscard]] double gradient_norm() const {
+    double sum = 0;
+    for (const auto& [name, norm] : local_norms) sum += norm * norm;
+    return std::sqrt(sum);
+  }
+  /// @return none if nothing was clipped.
+  [[nodiscard]] std::optional<double> unclipped_norm() const {
+    if (unclipped.empty()) return std::nullopt;
+    std::map<std::string, double> before = unclipped;
+    before.insert(local_norms.begin(), local_norms.end());
+    double sum = 0;
+    for (const auto& [name, norm] : before) sum += norm * norm;
+    return std::sqrt(sum);
+  }
+  /// @return what clipping multiplied the norm of all gradients by.
+  [[nodiscard]] std::optional<double> clip_factor() const {
+    const std::optional<double> before = unclipped_norm();
+    if (!before || local_norms.empty() || *before == 0) return std::nullopt;
+    return gradient_norm() / *before;
+  }
+};
+
+/// @return "h.0.mlp.weight", as named_parameters() gives it.
+std::string weight_name(const format::Definitions& definitions, const TensorStats& e,
+                        std::string_view parameter) {
+  std::string name(definitions.text(e.place.scope));
+  if (!name.empty()) name += '.';
+  return escape_text(name.append(parameter));
+}
+
+constexpr std::string_view kGradient = "grad:", kLoss = "loss", kLossScale = "loss_scale",
+                           kUnclipped = "grad_unclipped:", kClipNorm = "grad_norm";
+
+bool is_told(const format::Definitions& definitions, const TensorStats& e) {
+  const std::string_view slot = definitions.text(e.slot);
+  return slot == kLoss || slot == kLossScale || slot == kClipNorm || slot.starts_with(kGradient) ||
+         slot.starts_with(kUnclipped);
+}
+
+/// @param finite  a statistic of the finite elements.
+/// @return it, or what the others make of it.
+double with_others(double finite, const format::Stats& stats) {
+  if (stats.nan != 0 || (stats.pos_inf != 0 && stats.neg_inf != 0)) return std::nan("");
+  if (stats.pos_inf != 0) return HUGE_VAL;
+  return stats.neg_inf != 0 ? -HUGE_VAL : finite;
+}
+
+void add(const format::Definitions& definitions, const TensorStats& e, StepNorms& step) {
+  const std::string_view slot = definitions.text(e.slot);
+  if (slot == kLoss) {
+    step.losses.push_back(with_others(e.stats.mean, e.stats));
+  } else if (slot == kLossScale) {
+    step.loss_scale = e.stats.mean;
+  } else if (slot == kClipNorm) {
+    step.clip_norms.push_back(with_others(e.stats.mean, e.stats));
+  } else {
+    const bool infinite = e.stats.pos_inf != 0 || e.stats.neg_inf != 0;
+    const double norm = e.stats.nan != 0 ? std::nan("") : infinite ? HUGE_VAL : e.stats.l2;
+    const std::string name = weight_name(definitions, e, slot.substr(slot.find(':') + 1));
+    if (slot.starts_with(kGradient)) {
+      step.local_norms[name] = norm;
+    } else {
+      step.unclipped.emplace(name, norm);  // what is clipped again is not as backward left it
+    }
+  }
+}
+
+Json optional_number(const std::optional<double>& value) {
+  return value ? json_number(*value) : Json();
+}
+
+std::string json_line(uint32_t number, const StepNorms& step) {
+  Json json{{"step", number}, {"losses", Json::array()}};
+  for (const double loss : step.losses) json["losses"].push_back(json_number(loss));
+  json["loss_scale"] = optional_number(step.loss_scale);
+  json["gradient_norm"] = step.local_norms.empty() ? Json() : json_number(step.gradient_norm());
+  json["unclipped_norm"] = optional_number(step.unclipped_norm());
+  json["clip_factor"] = optional_number(step.clip_factor());
+  json["clip_norms"] = Json::array();
+  for (const double norm : step.clip_norms) json["clip_norms"].push_back(json_number(norm));
+  json["local_norms"] = Json::object();
+  for (const auto& [name, norm] : step.local_norms) json["local_norms"][name] = json_number(norm);
+  return dump_json(json);
+}
+
+std::string text_line(uint32_t number, const StepNorms& step) {
+  constexpr int kDigits = 6;
+  std::string losses;
+  for (const double loss : step.losses)
+    losses += (losses.empty() ? "" : ", ") + number_text(loss, kDigits);
+  const auto largest = std::ranges::max_element(step.local_norms, {}, [](const auto& entry) {
+    return std::isnan(entry.second) ? HUGE_VAL : entry.second;
+  });
+  const bool none = step.local_norms.empty();
+  const auto optional = [](const std::optional<double>& value) {
+    return value ? number_text(*value, kDigits) : "-";
+  };
+  return std::to_string(number) + " | " + (losses.empty() ? "-" : losses) + " | " +
+         optional(step.unclipped_norm()) + " | " + optional(step.clip_factor()) + " | " +
+         (none ? "-" : number_text(step.gradient_norm(), kDigits)) + " | " +
+         (none ? "-" : number_text(largest->second, kDigits) + " " + largest->first) + " | " +
+         optional(step.loss_scale);
+}
+
+}  // namespace
+
+ExitCode show_norms(const ShowOptions& options) {
+  const auto trace = open_trace(options.path);
+  if (trace == nullptr) return ExitCode::kFailure;
+  Output output;
+  if (!options.json)
+    output.line(
+        "STEP | LOSS | NORM BEFORE CLIPPING | FACTOR | GRADIENT NORM | LARGEST OF ONE WEIGHT | "
+        "LOSS SCALE");
+  // What a GPU computes may come behind the first values of the next step.
+  std::map<uint32_t, StepNorms> open;
+  uint64_t rows = 0;
+  const auto finish_first = [&] {
+    const auto& [number, step] = *open.begin();
+    output.line(options.json ? json_line(number, step) : text_line(number, step));
+    open.erase(open.begin());
+    ++rows;
+  };
+  const format::Event* event = nullptr;
+  while (output.usable() && (event = trace->next()) != nullptr) {
+    const auto* tensor = std::get_if<TensorStats>(event);
+    if (tensor == nullptr || tensor->capture == format::Capture::kHash) continue;
+    const uint32_t number = tensor->header.step;
+    if (!options.steps.contains(number) || !is_told(trace->definitions(), *tensor)) continue;
+    add(trace->definitions(), *tensor, open[number]);
+    while (open.begin()->first + 1 < number) finish_first();
+  }
+  while (!open.empty()) finish_first();
+  if (rows == 0) complain(options.path, "no loss and no gradient with statistics was recorded");
+  return output.finish(report_state(*trace, options.path));
+}
+
+}  // namespace convtrace::tools

@@ -1,0 +1,48 @@
+#pragma once
+/// @file read_commands.h
+/// Options of the commands that read traces.
+///
+/// Place:    main.cpp; each command itself: commands.h.
+
+#include <CLI/CLI.hpp>
+#include <string>
+
+#include "tools/common/exit_code.h"
+#include "tools/cli/base/commands.h"
+
+namespace convtrace::tools {
+
+class ReadCommands {
+ public:
+  /// Adds info, show, findings, recover, strip and verify.
+  explicit ReadCommands(CLI::App& app);
+  ReadCommands(const ReadCommands&) = delete;
+  ReadCommands& operator=(const ReadCommands&) = delete;
+
+  /// Runs the command that was parsed.
+  [[nodiscard]] ExitCode run();
+
+ private:
+  /// What all of them take.
+  struct Command {
+    CLI::App* app = nullptr;
+    std::string path;
+    bool json = false;
+  };
+  static void add(CLI::App& app, Command& command, const char* name, const char* help,
+                  const char* json_help);
+  void add_show_options();
+  void add_recover_options();
+  void add_strip_options();
+  [[nodiscard]] ExitCode run_show();
+
+  Command info_, show_, findings_, recover_, strip_, verify_;
+  ShowOptions show_options_;
+  bool replay_ = false;
+  std::string steps_ = "all";
+  bool density_ = false, memory_ = false, norms_ = false, nan_ = false;
+  RecoverOptions recover_options_;
+  StripOptions strip_options_;
+};
+
+}  // namespace convtrace::tools

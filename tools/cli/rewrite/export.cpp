@@ -1,0 +1,54 @@
+#include "tools/cli/rewrite/export.h"
+
+#include <cstdio>
+#include <cstring>
+#include <utility>
+
+#include "tools/common/execute.h"
+#include "tools/cli/base/tree.h"
+
+namespace convtrace::tools {
+
+ExportCommand::ExportCommand(CLI::App& app)
+    : app_(app.add_subcommand("export", "Traces in a format of other programs")) {
+  app_->add_option("TRACE", traces_, "Traces, or folders of traces (ranks)")->required();
+  app_->add_option(
+          "--format", format_,
+          "parquet: statistics, launches, allocations and findings; npy: values of tensors; ort: "
+          "the "
+          "files of ONNX Runtime's StatisticsSubscriber; statistic-csv: MindSpore's statistic.csv; "
+          "perfetto: a file for the viewer at ui.perfetto.dev")
+      ->required()
+      ->check(CLI::IsMember({"parquet", "npy", "ort", "statistic-csv", "perfetto"}));
+  app_->add_option("-o,--output", output_, "The new folder; a file for statistic-csv and perfetto")
+      ->required()
+      ->type_name("PATH");
+  app_->add_option("--start-step", start_step_, "The first step")->type_name("N");
+  app_->add_option("--end-step", end_step_, "The step behind the last one")->type_name("N");
+  app_->add_flag("--overwrite", overwrite_, "Replace PATH if it is an earlier export");
+  app_->footer(
+      "Needs python3 with the packages zstandard and flatbuffers, and pyarrow for parquet.");
+}
+
+ExitCode ExportCommand::run() const {
+  std::string script = in_tree("share/convtrace/python/export.py");
+  if (script.empty()) {
+    std::fputs(
+        "convtrace: share/convtrace/python is not in this tree; was only a part installed?\n",
+        stderr);
+    return ExitCode::kFailure;
+  }
+  std::vector<std::string> words{"python3", std::move(script), "--format",
+                                 format_,   "--output",        output_};
+  if (overwrite_) words.emplace_back("--overwrite");
+  for (const auto& [option, value] :
+       {std::pair{"--start-step", start_step_}, std::pair{"--end-step", end_step_}})
+    if (value) words.insert(words.end(), {option, std::to_string(*value)});
+  words.emplace_back("--");
+  words.insert(words.end(), traces_.begin(), traces_.end());
+  const int error = execute(words);
+  std::fprintf(stderr, "convtrace: export needs python3: %s\n", std::strerror(error));
+  return ExitCode::kFailure;
+}
+
+}  // namespace convtrace::tools

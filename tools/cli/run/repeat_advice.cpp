@@ -1,0 +1,116 @@
+#include "tools/cli/run/repeat_advice.h"
+
+#include <algorithm>
+#include <map>
+#include <string_view>
+
+#include "tools/common/escape.h"
+
+namespace convtrace::tools {
+namespace {
+
+using Facts = std::map<std::string, std::string, std::less<>>;
+
+/// A switch that leaves a GPU a choice, and what takes the choice away.
+struct Switch {
+  std::string_view fact;
+  std::vector<std::string_view> repeats;  ///< values with which results repeat
+  std::string_view advice;
+};
+
+const std::vector<Switch>& gpu_switches() {
+  static const std::vector<Switch> kSwitches = {
+      {"switch.cudnn_benchmark",
+       {"False"},
+       "torch.backends.cudnn.benchmark = False: cuDNN takes the algorithm that was fastest in a "
+       "trial"},
+      {"switch.deterministic_algorithms",
+       {"True"},
+       "torch.use_deterministic_algorithms(True): operations that add in any order (atomics) are "
+       "replaced, or named by an error"},
+      {"switch.CUBLAS_WORKSPACE_CONFIG",
+       {":4096:8", ":16:8"},
+       "export CUBLAS_WORKSPACE_CONFIG=:4096:8: cuBLAS repeats its results only with it"}};
+  return kSwitches;
+}
+
+std::string text_of(const Json& json, const char* key) {
+  const auto found = json.find(key);
+  return found != json.end() && found->is_string() ? found->get<std::string>() : std::string();
+}
+
+std::string value_of(const Facts& facts, std::string_view name) {
+  const auto found = facts.find(name);
+  return found == facts.end() ? std::string() : found->second;
+}
+
+/// Seeds and switches that the runs themselves set otherwise each time.
+void add_differing(const Json& report, std::vector<std::string>& lines) {
+  for (const Json& entry : report.value("preflight", Json::array())) {
+    const std::string name = text_of(entry, "name");
+    const std::string values =
+        escape_text(text_of(entry, "base")) + " | " + escape_text(text_of(entry, "cand"));
+    if (name == "switch.torch_seed") {
+      lines.push_back(
+          "torch.manual_seed(0) at the start of the script: PyTorch's seed is another one in each "
+          "run (" +
+          values + ")");
+    } else if (name.starts_with("switch.")) {
+      lines.push_back("set " + escape_text(name.substr(7)) + " to one value: it differs (" +
+                      values + ")");
+    }
+  }
+}
+
+/// What differs is an initial weight or a batch, and PyTorch's seed is not why.
+void add_origin(const Json& first, const Facts& facts, std::vector<std::string>& lines) {
+  const bool weights =
+      text_of(first, "slot").starts_with("param:") && text_of(first, "phase") != "optimizer";
+  const bool data = text_of(first, "phase") == "data";
+  if (!weights && !data) return;
+  lines.push_back(std::string(weights ? "the initial weights differ" : "the data differ") +
+                  ", and PyTorch's seed does not: draw them from generators with a fixed seed "
+                  "(random.seed(0), numpy.random.seed(0), torch.Generator, " +
+                  (weights ? "or one checkpoint" : "a DataLoader's generator and workers") +
+                  "), never from the clock");
+  if (data && value_of(facts, "switch.PYTHONHASHSEED").empty())
+    lines.emplace_back("export PYTHONHASHSEED=0: the order of sets is another one in each run");
+}
+
+/// Equal inputs give another result.
+void add_computation(const Facts& facts, std::vector<std::string>& lines) {
+  const bool gpu = std::ranges::any_of(
+      facts, [](const auto& fact) { return fact.first.starts_with("device."); });
+  for (const Switch& each : gpu_switches()) {
+    const std::string value = value_of(facts, each.fact);
+    const bool everywhere = each.fact == "switch.deterministic_algorithms";
+    if ((gpu || everywhere) && std::ranges::find(each.repeats, value) == each.repeats.end())
+      lines.emplace_back(each.advice);
+  }
+  const std::string threads = value_of(facts, "switch.num_threads");
+  if (!gpu && threads != "1" && !threads.empty())
+    lines.push_back("torch.set_num_threads(1), to see whether its " + escape_text(threads) +
+                    " threads add in another order each time");
+}
+
+}  // namespace
+
+std::vector<std::string> repeat_advice(const Json& report, const format::TraceMeta& meta) {
+  const Facts facts(meta.facts.rbegin(), meta.facts.rend());  // of equal names the last holds
+  std::vector<std::string> lines;
+  add_differing(report, lines);
+  const Json first = report.value("first_bit_difference", Json());
+  if (!lines.empty() || !first.is_object()) {
+    if (lines.empty())
+      lines.emplace_back("make each run do the same work: values or steps are in one run only");
+    return lines;
+  }
+  add_origin(first, facts, lines);
+  if (!lines.empty()) return lines;
+  lines.emplace_back(
+      "if that place draws random numbers, draw them from a generator with a fixed seed");
+  add_computation(facts, lines);
+  return lines;
+}
+
+}  // namespace convtrace::tools

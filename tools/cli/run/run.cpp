@@ -1,0 +1,161 @@
+#include "tools/cli/run/run.h"
+
+#include <errno.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <optional>
+
+#include "format/settings/controls.h"
+#include "format/settings/run_mark.h"
+#include "tools/common/child.h"
+#include "tools/common/escape.h"
+#include "tools/common/execute.h"
+#include "tools/cli/base/output.h"
+#include "tools/cli/base/program.h"
+#include "tools/cli/base/tree.h"
+
+namespace convtrace::tools {
+namespace {
+
+constexpr int kCannotExecute = 126, kNotFound = 127;
+
+void complain(const std::string& text) { std::fprintf(stderr, "convtrace: %s\n", text.c_str()); }
+
+/// `library` before what another tool preloads; the loader splits at colons and spaces.
+std::string preload_list(const std::string& library) {
+  const char* old = std::getenv("LD_PRELOAD");
+  if (old == nullptr || *old == '\0') return library;
+  std::string list = library;
+  const std::string_view rest = old;
+  for (size_t begin = 0; begin < rest.size();) {
+    const size_t end = std::min(rest.find_first_of(": ", begin), rest.size());
+    const std::string_view entry = rest.substr(begin, end - begin);
+    if (!entry.empty() && entry != library) list.append(":").append(entry);
+    begin = end + 1;
+  }
+  return list;
+}
+
+/// Puts the options into this process's environment. @return whether all of them are good.
+bool apply_options(const RunOptions& options) {
+  bool good = true;
+  for (const auto& [spec, text] : options.values) {
+    settings::Settings scratch;
+    const std::string problem = settings::set_value(*spec, option_name(*spec), text, scratch);
+    if (!problem.empty()) complain(problem);
+    good = good && problem.empty();
+    setenv(std::string(spec->name).c_str(), text.c_str(), 1);
+  }
+  return good;
+}
+
+/// Checks what the engine will read: environment, file and rules. @return none if it is wrong.
+std::optional<settings::Settings> check_settings() {
+  settings::LoadedControls loaded = settings::load_controls(environ);
+  for (const std::string& problem : loaded.problems) complain(problem);
+  // The preload library acts on it before anybody reads a file.
+  if (loaded.settings.strict_alloc) setenv("CONVTRACE_STRICT_ALLOC", "1", 1);
+  if (!loaded.problems.empty()) return std::nullopt;
+  // The command may go to another folder before it reads it.
+  if (const std::string& file = loaded.settings.config; !file.empty())
+    setenv("CONVTRACE_CONFIG", std::filesystem::absolute(file).c_str(), 1);
+  return std::move(loaded.settings);
+}
+
+int print_environment(const RunOptions& options) {
+  Output output;
+  output.line("LD_PRELOAD=" + quote_shell(std::getenv("LD_PRELOAD")));
+  output.line(std::string(settings::kAnnounceName) + "=1");
+  for (const settings::SettingSpec& spec : settings::setting_table()) {
+    const std::string name(spec.name);
+    if (const char* value = std::getenv(name.c_str())) {
+      output.line(name + '=' + quote_shell(value));
+    }
+  }
+  std::string command;
+  for (const std::string& word : options.command) {
+    command += (command.empty() ? "" : " ") + quote_shell(word);
+  }
+  output.line(command);
+  return static_cast<int>(output.finish(ExitCode::kClean));
+}
+
+/// @return what makes tracing impossible from the start, empty if nothing does.
+std::string obstacle(const settings::Settings& settings, const std::vector<std::string>& command) {
+  if (!settings.enabled) return "CONVTRACE=0";
+  if (settings.mode == settings::Mode::kOff) return "the mode is off";
+  const std::string clearing = clearing_option(command);
+  if (!clearing.empty())
+    return "env " + clearing + " takes LD_PRELOAD away; put `convtrace run --` behind its options";
+  const std::string why = preload_obstacle(find_program(command.front()));
+  return why.empty() ? why : escape_text(command.front()) + ' ' + why;
+}
+
+/// Tells the command's processes that they are announced. Within the command of another
+/// `convtrace run` it is this one that explains.
+void announce(const std::string& value) {
+  settings::leave_run_mark(std::getenv(settings::kAnnounceName.data()));
+  setenv(settings::kAnnounceName.data(), value.c_str(), 1);
+}
+
+/// Said now and not when the run has begun.
+bool is_taken(const settings::Settings& settings) {
+  const std::string& output = settings.output;
+  std::error_code error;
+  if (settings.overwrite || output.find('%') != std::string::npos ||
+      !std::filesystem::exists(output, error))
+    return false;
+  complain(escape_text(output) +
+           " exists: choose another --output (%p in it is the process), or say --overwrite");
+  return true;
+}
+
+}  // namespace
+
+std::string option_name(const settings::SettingSpec& spec) {
+  std::string name = "--" + settings::setting_key(spec);
+  std::replace(name.begin(), name.end(), '_', '-');
+  return name;
+}
+
+Prepared prepare_run(const RunOptions& options) {
+  if (!apply_options(options)) return {ExitCode::kUsage, {}, {}};
+  std::optional<settings::Settings> wanted = check_settings();
+  if (!wanted) return {ExitCode::kUsage, {}, {}};
+  const std::string library = in_tree("lib/libconvtrace.so");
+  if (library.empty()) {
+    complain("libconvtrace.so is not in ../lib of this program; was only a part installed?");
+    return {ExitCode::kFailure, {}, {}};
+  }
+  if (library.find_first_of(": ") != std::string::npos) {
+    complain("LD_PRELOAD cannot name " + escape_text(library) + ": it takes no spaces and colons");
+    return {ExitCode::kFailure, {}, {}};
+  }
+  setenv("LD_PRELOAD", preload_list(library).c_str(), 1);
+  std::string in_vain = obstacle(*wanted, options.command);
+  return {ExitCode::kClean, std::move(in_vain), *std::move(wanted)};
+}
+
+int start_prepared(const std::vector<std::string>& command, bool traced) {
+  announce(traced ? settings::open_run_mark() : "1");
+  const int error = execute(command);
+  complain(escape_text(command[0]) + ": " + std::strerror(error));
+  return error == ENOENT ? kNotFound : kCannotExecute;
+}
+
+int run_command(const RunOptions& options) {
+  const Prepared prepared = prepare_run(options);
+  if (prepared.refusal != ExitCode::kClean) return static_cast<int>(prepared.refusal);
+  if (options.dry_run) return print_environment(options);
+  const bool traced = prepared.in_vain.empty();
+  if (traced && is_taken(prepared.settings)) return static_cast<int>(ExitCode::kUsage);
+  if (!traced) complain("nothing will be traced: " + prepared.in_vain);
+  return start_prepared(options.command, traced);
+}
+
+}  // namespace convtrace::tools

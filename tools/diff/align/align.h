@@ -1,0 +1,60 @@
+#pragma once
+/// @file align.h
+/// Finds which record of one run belongs to which record of the other, inside one (rank, step).
+///
+/// First by stable key, in the baseline's names of modules (scope_map.h). Then launches of equal
+/// keys that were made in another order, by their values. What is left inside a module call is
+/// paired by sequence: other kernels for the same work, one fused kernel in place of several.
+///
+/// Threads:  pure functions.
+/// Source:   docs/design.md "The diff", alignment.
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "tools/diff/model/record.h"
+#include "tools/diff/model/scope_map.h"
+
+namespace convtrace::diff {
+
+/// How a match was made, the surest first.
+#define CONVTRACE_DIFF_MATCHED_BY(X)                              \
+  X(kStableKey, "stable key")                                     \
+  X(kOccurrence, "stable key and occurrence")                     \
+  X(kReordered, "value among launches of one stable key")         \
+  X(kRenamedModule, "stable key in a module of another name")     \
+  X(kSequence, "place among what only one run has of its module") \
+  X(kRegionEnd, "end of a region with other operations")
+
+#define CONVTRACE_X(name, text) name,
+enum class MatchedBy : uint8_t { CONVTRACE_DIFF_MATCHED_BY(CONVTRACE_X) };
+#undef CONVTRACE_X
+[[nodiscard]] std::string_view to_string(MatchedBy value);
+
+struct Match {
+  uint32_t base = 0;  ///< index into the base step's values
+  uint32_t cand = 0;
+  MatchedBy how = MatchedBy::kStableKey;
+  float confidence = 1;
+};
+/// A match with less is a guess: only values that agree confirm it.
+inline constexpr float kLeastConfidence = 0.5F;
+
+struct Alignment {
+  /// In execution order: where both runs agree about the order of two matches, so does this list;
+  /// exchanging the runs gives the same list.
+  std::vector<Match> matches;
+  std::vector<uint32_t> base_only, cand_only;  ///< ascending
+};
+
+/// By stable key alone: for two runs of one program.
+[[nodiscard]] Alignment align(std::span<const ValueRecord> base, std::span<const ValueRecord> cand);
+[[nodiscard]] Alignment align(std::span<const ValueRecord> base, std::span<const ValueRecord> cand,
+                              const ScopeMap& scopes);
+
+/// Takes matches back, given for each whether it holds.
+void drop_matches(Alignment& alignment, const std::vector<bool>& holds);
+
+}  // namespace convtrace::diff

@@ -1,0 +1,82 @@
+#include "tools/diff/align/lineage.h"
+
+#include <unordered_map>
+
+#include "tools/diff/model/hash_mix.h"
+
+namespace convtrace::diff {
+namespace {
+
+/// What two records of one value have in common. The generation of the memory is left out on
+/// purpose: it is looked up anew for every record, and memory that was freed and handed out again
+/// under a living tensor is what we look for. The storage id alone is never reused.
+struct Identity {
+  uint64_t storage, offset, count;
+  uint32_t version;
+  format::DType dtype;
+  bool operator==(const Identity&) const = default;
+};
+
+struct IdentityHash {
+  size_t operator()(const Identity& id) const noexcept {
+    return mix_all({id.storage, id.offset, id.count, id.version});
+  }
+};
+
+/// Parameters and accumulated gradients are written in place by optimizers, some of which hide that
+/// from the version counter (`.data`): they are compared over time, not along the flow.
+bool flows(const ValueRecord& record) {
+  return record.value.storage != 0 && record.extent == format::Extent::kTensor &&
+         record.kind != SlotKind::kParam && record.kind != SlotKind::kGrad &&
+         record.kind != SlotKind::kOther;
+}
+
+bool changed(const StepRecords& step, uint32_t producer, uint32_t consumer) {
+  return step.values[producer].stats.hash != step.values[consumer].stats.hash;
+}
+
+}  // namespace
+
+std::vector<uint32_t> producers_of(const StepRecords& step) {
+  std::vector<uint32_t> producers(step.values.size(), kNone);
+  std::unordered_map<Identity, uint32_t, IdentityHash> first;
+  first.reserve(step.values.size());
+  for (uint32_t i = 0; i < step.values.size(); ++i) {
+    const ValueRecord& r = step.values[i];
+    if (!flows(r)) continue;
+    const Identity id{r.value.storage, r.value.offset, r.stats.count, r.value.version, r.dtype};
+    const auto [entry, is_new] = first.emplace(id, i);
+    if (!is_new) producers[i] = entry->second;
+  }
+  return producers;
+}
+
+Lineage trace_lineage(const StepRecords& base, const StepRecords& cand,
+                      const Alignment& alignment) {
+  const std::vector<uint32_t> base_producers = producers_of(base);
+  const std::vector<uint32_t> cand_producers = producers_of(cand);
+  std::vector<uint32_t> match_of_base(base.values.size(), kNone);
+  for (uint32_t m = 0; m < alignment.matches.size(); ++m) {
+    match_of_base[alignment.matches[m].base] = m;
+  }
+  Lineage lineage;
+  lineage.seen_from.assign(alignment.matches.size(), kNone);
+  for (uint32_t m = 0; m < alignment.matches.size(); ++m) {
+    const Match& consumer = alignment.matches[m];
+    const uint32_t base_producer = base_producers[consumer.base];
+    const uint32_t cand_producer = cand_producers[consumer.cand];
+    if (base_producer == kNone || cand_producer == kNone) continue;
+    const uint32_t producer = match_of_base[base_producer];
+    if (producer == kNone || alignment.matches[producer].cand != cand_producer) continue;
+    const bool in_base = changed(base, base_producer, consumer.base);
+    const bool in_cand = changed(cand, cand_producer, consumer.cand);
+    if (in_base != in_cand) {
+      lineage.changed.push_back({producer, m, in_cand});
+    } else if (!in_base) {
+      lineage.seen_from[m] = producer;
+    }
+  }
+  return lineage;
+}
+
+}  // namespace convtrace::diff

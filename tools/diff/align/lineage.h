@@ -1,0 +1,39 @@
+#pragma once
+/// @file lineage.h
+/// Follows values from the record that produced them to the records that used them, inside one step
+/// of each run, and finds values that changed on the way in one run only.
+///
+/// Threads:  pure functions.
+/// Source:   docs/design.md "The diff", lineage; format::ValueId.
+
+#include <cstdint>
+#include <vector>
+
+#include "tools/diff/align/align.h"
+#include "tools/diff/model/record.h"
+
+namespace convtrace::diff {
+
+inline constexpr uint32_t kNone = UINT32_MAX;
+
+/// A consumer saw other bytes than its producer made, in one of the two runs.
+struct ChangedBetween {
+  uint32_t producer = 0;  ///< index into Alignment::matches
+  uint32_t consumer = 0;  ///< index into Alignment::matches, after `producer`
+  bool in_cand = false;   ///< the run in which the value changed
+};
+
+struct Lineage {
+  /// Per match the match whose value it saw unchanged in both runs, or kNone.
+  std::vector<uint32_t> seen_from;
+  /// In the order of the consumers.
+  std::vector<ChangedBetween> changed;
+};
+
+/// @return per record of `step` the first record of the same value, or kNone if it is the first.
+[[nodiscard]] std::vector<uint32_t> producers_of(const StepRecords& step);
+
+[[nodiscard]] Lineage trace_lineage(const StepRecords& base, const StepRecords& cand,
+                                    const Alignment& alignment);
+
+}  // namespace convtrace::diff

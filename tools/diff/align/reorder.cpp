@@ -1,0 +1,144 @@
+#include "tools/diff/align/reorder.h"
+
+#include <algorithm>
+#include <cmath>
+#include <tuple>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include "tools/diff/compare/compare.h"
+
+namespace convtrace::diff {
+namespace {
+
+using Records = std::span<const ValueRecord>;
+
+constexpr float kSameValue = 0.95F, kLikeValue = 0.9F;
+/// Values of which many are like many others say nothing about who is whose partner.
+constexpr size_t kMostLikeEach = 8;
+/// Launches are partners if they are no further apart, in units of the roundoff.
+constexpr double kReach = 256;
+
+/// Whether the statistics of two records differ by no more than rounding.
+bool alike(const ValueRecord& a, const ValueRecord& b) {
+  const ValueView one{a, {}, {}}, other{b, {}, {}};
+  const Comparison comparison = compare(one, other);
+  if (comparison.field != Field::kRms) return agrees(comparison.verdict);
+  return measure(one, other).rms <= kReach * unit_roundoff(a.dtype);
+}
+
+/// Matches of one key whose values differ.
+class Group {
+ public:
+  Group(Alignment& alignment, std::vector<uint32_t> matches, Records base, Records cand)
+      : alignment_(alignment), matches_(std::move(matches)), base_(base), cand_(cand) {}
+
+  void exchange() {
+    exchange_equal();
+    std::erase_if(matches_, [&](uint32_t m) {
+      const Match& match = alignment_.matches[m];
+      return alike(base_[match.base], cand_[match.cand]);
+    });
+    if (matches_.size() > 1) exchange_like();
+  }
+
+ private:
+  struct Pair {
+    double distance = 0;
+    uint64_t hashes = 0;  ///< settles a tie the same way in both directions
+    uint32_t match = 0, cand = 0;
+  };
+
+  void settle(uint32_t m, uint32_t cand, float confidence) {
+    Match& match = alignment_.matches[m];
+    match = {match.base, cand, MatchedBy::kReordered, confidence};
+  }
+
+  /// Gives the matches that found no partner the candidates that found none, in their order.
+  void settle_rest(std::vector<uint32_t> left, std::vector<uint32_t> cands) {
+    std::ranges::sort(cands);
+    for (size_t i = 0; i < left.size(); ++i) alignment_.matches[left[i]].cand = cands[i];
+    matches_ = std::move(left);
+  }
+
+  void exchange_equal() {
+    std::unordered_multimap<uint64_t, uint32_t> by_value;
+    for (const uint32_t m : matches_) {
+      const uint32_t c = alignment_.matches[m].cand;
+      by_value.emplace(cand_[c].stats.hash, c);
+    }
+    std::vector<uint32_t> left, cands;
+    for (const uint32_t m : matches_) {
+      const auto partner = by_value.find(base_[alignment_.matches[m].base].stats.hash);
+      if (partner == by_value.end()) {
+        left.push_back(m);
+        continue;
+      }
+      settle(m, partner->second, kSameValue);
+      by_value.erase(partner);
+    }
+    for (const auto& [hash, c] : by_value) cands.push_back(c);
+    settle_rest(std::move(left), std::move(cands));
+  }
+
+  void exchange_like() {
+    std::vector<uint32_t> cands;
+    for (const uint32_t m : matches_) cands.push_back(alignment_.matches[m].cand);
+    std::unordered_set<uint32_t> found, taken;
+    for (const Pair& pair : like_pairs(cands)) {
+      if (found.contains(pair.match) || taken.contains(pair.cand)) continue;
+      found.insert(pair.match);
+      taken.insert(pair.cand);
+      settle(pair.match, pair.cand, kLikeValue);
+    }
+    std::vector<uint32_t> left = matches_;
+    std::erase_if(left, [&](uint32_t m) { return found.contains(m); });
+    std::erase_if(cands, [&](uint32_t c) { return taken.contains(c); });
+    settle_rest(std::move(left), std::move(cands));
+  }
+
+  /// @return pairs that are alike, the likest first; none where there are too many to mean much.
+  [[nodiscard]] std::vector<Pair> like_pairs(std::vector<uint32_t> cands) const {
+    const auto norm = [&](uint32_t c) { return cand_[c].stats.l2; };
+    std::erase_if(cands, [&](uint32_t c) { return std::isnan(norm(c)); });
+    std::ranges::sort(cands, {}, norm);
+    std::vector<Pair> pairs;
+    for (const uint32_t m : matches_) {
+      const ValueRecord& a = base_[alignment_.matches[m].base];
+      // Wider than what alike() takes, so that none is missed.
+      const double reach = 2 * kReach * unit_roundoff(a.dtype) * a.stats.l2;
+      auto c = std::ranges::lower_bound(cands, a.stats.l2 - reach, {}, norm);
+      for (; c != cands.end() && norm(*c) <= a.stats.l2 + reach; ++c) {
+        const ValueRecord& b = cand_[*c];
+        if (!alike(a, b)) continue;
+        pairs.push_back({std::abs(a.stats.l2 - b.stats.l2), a.stats.hash + b.stats.hash, m, *c});
+        if (pairs.size() > kMostLikeEach * matches_.size()) return {};
+      }
+    }
+    std::ranges::sort(pairs, {}, [](const Pair& p) { return std::tuple(p.distance, p.hashes); });
+    return pairs;
+  }
+
+  Alignment& alignment_;
+  std::vector<uint32_t> matches_;  ///< indices into Alignment::matches
+  Records base_, cand_;
+};
+
+}  // namespace
+
+void undo_reordering(Alignment& alignment, Records base, Records cand) {
+  std::unordered_map<RecordKey, std::vector<uint32_t>, KeyHash> groups;
+  for (uint32_t m = 0; m < alignment.matches.size(); ++m) {
+    const Match& match = alignment.matches[m];
+    RecordKey key = base[match.base].key;
+    if (!key.family || base[match.base].stats.hash == cand[match.cand].stats.hash) continue;
+    key.occurrence = 0;
+    groups[key].push_back(m);
+  }
+  for (auto& [key, group] : groups) {
+    if (group.size() > 1) Group(alignment, std::move(group), base, cand).exchange();
+  }
+}
+
+}  // namespace convtrace::diff

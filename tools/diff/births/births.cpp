@@ -1,0 +1,249 @@
+#include "tools/diff/births/births.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace convtrace::diff {
+namespace {
+
+constexpr double kInfinite = std::numeric_limits<double>::infinity();
+/// TF32 keeps 10 bits of a mantissa.
+constexpr double kTf32Unit = 0x1p-11;
+
+bool is_narrow(double unit) { return unit > 0x1p-20; }
+
+double tau_of(double unit) { return is_narrow(unit) ? kWideSumLimit : kOwnSumLimit; }
+
+uint64_t rows_of(const ValueView& value) {
+  if (value.shape.empty() || value.shape.back() == 0) return 1;
+  return std::max<uint64_t>(value.record.stats.count / value.shape.back(), 1);
+}
+
+bool is_scalar_result(const ValueRecord& record) {
+  return record.kind == SlotKind::kLoss ||
+         (record.kind == SlotKind::kOutput && record.stats.count == 1);
+}
+
+bool is_activation_gradient(const ValueRecord& record) {
+  return record.kind == SlotKind::kGradOutput || record.kind == SlotKind::kGradInput;
+}
+
+}  // namespace
+
+double Births::unit_of(const ValueRecord& record) const {
+  const double unit = unit_roundoff(record.dtype);
+  return tf32_ && record.dtype == format::DType::kF32 ? kTf32Unit : unit;
+}
+
+/// Behind a birth everything is apart: elements are not read any more.
+Apart Births::measure_pair(const ValueView& base, const ValueView& cand) const {
+  Apart apart = measure(base, cand);
+  if (!stored_ || has_birth_) return apart;
+  const auto elements = stored_(base.record, cand.record);
+  if (!elements) return apart;
+  apart.element = elements->max_scaled;
+  const bool whole = elements->compared == elements->count;
+  if (whole && apart.size > 0) apart.rms = elements->distance / apart.size;
+  return apart;
+}
+
+/// The average of many rows is as exact as f32, and as one of so many rows of what it is made of.
+/// It may be small beside them.
+Births::Limits Births::loss_limits(const Apart& apart, const Difference& source) {
+  const double rows = std::sqrt(static_cast<double>(source.rows));
+  const double unit = std::max(unit_roundoff(format::DType::kF32), source.rms / rows);
+  const double scale = apart.size > 0 ? std::max(1.0, source.size / apart.size) : 1;
+  const double limit = kLossLimit * unit * scale;
+  return {.rms = limit, .norm = limit};
+}
+
+double Births::kink_limit(const Apart& apart) const {
+  const double share = sources_.forward().rms;
+  const auto count = static_cast<double>(apart.count);
+  const bool one_flips = share * count >= kRareFlips;
+  return kKinkGain * std::sqrt(one_flips ? std::max(share, 1 / count) : share);
+}
+
+Births::Limits Births::limits_of(const ValueView& base, const ValueView& cand, const Apart& apart,
+                                 const Difference& source) const {
+  const ValueRecord& record = base.record;
+  if (is_scalar_result(record)) return loss_limits(apart, source);
+  const double unit = std::max({unit_of(record), unit_of(cand.record), source.unit});
+  if (sources_.is_summed_gradient(record)) {
+    const double terms = std::max(sources_.summed_norm(base), apart.size);
+    const double scale = apart.size > 0 ? terms / apart.size : 1;
+    const double own = is_narrow(unit) ? kGradientLimit : kOwnGradientLimit;
+    const double limit = scale * std::max(kGain * source.rms, own * unit);
+    return {.rms = limit, .norm = limit};
+  }
+  const double own = tau_of(unit) * unit;
+  const double kink = is_activation_gradient(record) ? kink_limit(apart) : 0;
+  Limits limits{.rms = std::max({kGain * source.rms, own, kink})};
+  if (source.equal) limits.element = kElementGain * own;
+  if (apart.count >= kLeastForNorm) {
+    limits.norm = std::max(kNormGain * source.rms, kNormShare * own);
+    // Where a loss is small, all gradients scale with what it differs by.
+    if (is_activation_gradient(record))
+      limits.norm = std::max({limits.norm, kGain * source.rms, kink});
+  }
+  if (record.kind == SlotKind::kOutput && source.equal && is_narrow(unit_of(record))) {
+    const double error = unit / std::sqrt(static_cast<double>(apart.count));
+    limits.mean = std::max(kMeanLimit * error, kMeanShare * unit);
+  }
+  return limits;
+}
+
+void Births::weigh(const Apart& apart, const Limits& limits, const Difference& source,
+                   Comparison& comparison) const {
+  struct Part {
+    Field field;
+    double difference, limit;
+  };
+  const Part parts[] = {{Field::kRms, apart.rms, limits.rms},
+                        {Field::kNorm, apart.norm, limits.norm},
+                        {Field::kMean, apart.mean, limits.mean},
+                        {Field::kElement, apart.element, limits.element}};
+  comparison.z = -1;
+  for (const Part& part : parts) {
+    const double z =
+        part.limit > 0 ? part.difference / part.limit : (part.difference > 0 ? kInfinite : 0);
+    if (z <= comparison.z) continue;
+    comparison.field = part.field;
+    comparison.difference = part.difference;
+    comparison.tolerance = part.limit;
+    comparison.z = z;
+  }
+  comparison.born = comparison.z > 1 && std::isfinite(source.rms);
+}
+
+/// A float value with statistics on both sides, of other bits.
+void Births::decide(const ValueView& base, const ValueView& cand, const Apart& apart,
+                    const Difference& source, const NoiseBand* noise, Comparison& comparison) {
+  Limits limits = limits_of(base, cand, apart, source);
+  const double own = std::max(unit_of(base.record), source.unit);
+  if (noise != nullptr) {
+    limits.rms = std::max(limits.rms, kNoiseGain * noise->rms);
+    limits.norm = std::max(limits.norm, kNoiseGain * noise->norm);
+    limits.mean = std::max(limits.mean, kNoiseGain * noise->mean);
+    limits.element = std::max(limits.element, kElementGain * limits.rms);
+  }
+  weigh(apart, limits, source, comparison);
+  if (comparison.z > 1) {
+    comparison.verdict = Class::kDiverged;
+  } else if (apart.rms <= tau_of(own) * own || noise != nullptr) {
+    comparison.verdict = Class::kWithinNoise;
+  } else {
+    comparison.verdict = has_birth_ ? Class::kDiverged : Class::kSuspicious;
+  }
+}
+
+/// How well the sources of a value agree, as a class.
+Class Births::class_of(const Difference& source) {
+  if (source.equal) return Class::kIdentical;
+  if (!source.known) return Class::kBitDifference;
+  return source.rms <= tau_of(source.unit) * source.unit ? Class::kWithinNoise : Class::kSuspicious;
+}
+
+void Births::judge_exactly(const ValueView& base, const ValueView& cand, const Apart& apart,
+                           const Difference& source, Comparison& comparison) const {
+  if (comparison.field == Field::kRms) {
+    weigh(apart, limits_of(base, cand, apart, source), source, comparison);
+    comparison.like_rounding = comparison.z <= 1;
+    weigh(apart, {0, 0, 0, 0}, source, comparison);
+  }
+  comparison.verdict = std::max(comparison.verdict, Class::kDiverged);
+  comparison.born = is_update(base.record) ? sources_.is_clean(base.record) : source.equal;
+}
+
+/// Integers, types, shapes, NaN: no tolerance applies.
+void Births::judge_discrete(const Difference& source, Comparison& comparison) const {
+  if (comparison.verdict < Class::kDiverged) return;
+  const bool is_integer = comparison.field == Field::kHash;
+  comparison.born = is_integer ? source.equal : std::isfinite(source.rms);
+  // An index that was chosen among values that differ may be another one.
+  if (is_integer && !source.equal && !has_birth_) comparison.verdict = Class::kSuspicious;
+}
+
+void Births::judge(uint32_t match, const ValueView& base, const ValueView& cand,
+                   const NoiseBand* noise, std::optional<double> allowed, Comparison& comparison) {
+  const ValueRecord& record = base.record;
+  const bool is_float = comparison.field == Field::kRms;
+  const bool is_form = is_other_form(record, comparison);
+  const bool is_exact =
+      exactness_ == Exactness::kExact && !allowed && comparison.bits_differ && !is_form;
+  const Difference source = sources_.of(match, base, cand);
+  const Apart apart = is_float ? measure_pair(base, cand) : Apart{};
+  comparison.source = source.rms;
+  comparison.worst_input = class_of(source);
+  if (comparison.field == Field::kHash && noise != nullptr && noise->bits) {
+    comparison.verdict = Class::kWithinNoise;
+  } else if (comparison.verdict == Class::kBitDifference && !is_exact &&
+             sources_.is_described(match)) {
+    // The record of its producer says by how much it differs.
+    comparison.verdict = comparison.worst_input;
+    if (has_birth_ && !agrees(comparison.verdict)) comparison.verdict = Class::kDiverged;
+  } else if (is_exact) {
+    judge_exactly(base, cand, apart, source, comparison);
+  } else if (is_float && allowed) {
+    weigh(apart, {.rms = *allowed, .norm = *allowed}, source, comparison);
+    comparison.verdict = comparison.z > 1 ? Class::kDiverged : Class::kWithinNoise;
+    comparison.born = comparison.z > 1 && source.rms <= *allowed;
+  } else if (is_float && is_update(record) && !sources_.is_clean(record)) {
+    // What an optimizer makes of rounding is told by all updates together.
+    weigh(apart, {}, source, comparison);
+    comparison.verdict = has_birth_ ? Class::kDiverged : Class::kSuspicious;
+  } else if (is_float) {
+    decide(base, cand, apart, source, noise, comparison);
+  } else {
+    judge_discrete(source, comparison);
+  }
+  if (comparison.waived) {
+    comparison.verdict = Class::kWithinNoise;
+    comparison.born = false;
+  }
+  take(match, base, cand, apart, source, comparison);
+  has_birth_ |= comparison.born && comparison.verdict >= Class::kDiverged && !is_form;
+}
+
+/// What others are made of.
+void Births::take(uint32_t match, const ValueView& base, const ValueView& cand, const Apart& apart,
+                  const Difference& source, const Comparison& comparison) {
+  const ValueRecord& record = base.record;
+  Difference own{.rms = apart.rms,
+                 .unit = unit_of(record),
+                 .equal = !comparison.bits_differ,
+                 .rows = rows_of(base),
+                 .count = record.stats.count,
+                 .size = rms_of(record.stats.l2, record.stats.finite)};
+  if (record.capture == format::Capture::kHash) {  // its producer's record has numbers
+    own.rows = source.rows;
+    own.count = source.count;
+    own.size = source.size;
+  }
+  if (is_other_form(record, comparison)) {
+    own.rms = source.rms;
+    own.unit = source.unit;
+    own.known = false;
+  } else if (comparison.verdict >= Class::kShapeOrDtypeMismatch) {
+    own.rms = kInfinite;
+  } else if (comparison.bits_differ && comparison.field == Field::kHash) {
+    own.rms = source.rms;  // as its sources, for all that is known
+    own.known = false;
+  }
+  sources_.take(match, record, own);
+  if (record.kind == SlotKind::kGrad) updates_.take_gradient(record, cand.record, apart);
+  if (record.kind != SlotKind::kParam) return;
+  if (is_update(record)) {
+    updates_.take(base, cand, sources_.of_gradient(record), unit_of(record));
+  } else {
+    updates_.begin_with(base, cand);
+  }
+  sources_.take_parameter(record, apart, base.shape.empty() ? 1 : base.shape.front());
+}
+
+std::optional<Comparison> Births::judge_updates() {
+  if (exactness_ == Exactness::kExact || has_birth_) return std::nullopt;
+  return updates_.judge();
+}
+
+}  // namespace convtrace::diff

@@ -1,0 +1,265 @@
+#include "tools/diff/births/sources.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace convtrace::diff {
+namespace {
+
+constexpr uint32_t kNoScope = 0;
+
+/// What a root module is given has a phase of its own, but is of the same call.
+format::Phase phase_of_call(const ValueRecord& record) {
+  return record.key.phase == format::Phase::kData ? format::Phase::kForward : record.key.phase;
+}
+
+bool is_of_op(const ValueRecord& record) { return static_cast<bool>(record.key.op); }
+bool is_of_kernel(const ValueRecord& record) { return static_cast<bool>(record.key.family); }
+
+}  // namespace
+
+void Difference::add(const Difference& other) {
+  rms = std::max(rms, other.rms);
+  unit = std::max(unit, other.unit);
+  equal &= other.equal;
+  known &= other.known;
+  if (other.count > count) {
+    count = other.count;
+    rows = other.rows;
+    size = other.size;
+  }
+}
+
+void Sources::begin_step(const Lineage& lineage, size_t matches) {
+  lineage_ = &lineage;
+  differences_.assign(matches, {});
+  modules_.clear();
+  ops_.clear();
+  gradients_.clear();
+  output_gradients_.clear();
+  forward_ = backward_ = all_ = {};
+}
+
+uint32_t Sources::parent_of(uint32_t scope) const {
+  const auto [entry, is_new] = parents_.try_emplace(scope, kNoScope);
+  if (is_new) {
+    const std::string_view path = names_.text({scope});
+    const size_t dot = path.rfind('.');
+    const std::string parent(dot == std::string_view::npos ? "" : path.substr(0, dot));
+    // The root module has no parent.
+    if (!path.empty()) parents_[scope] = names_.intern(parent).value;
+    return parents_[scope];
+  }
+  return entry->second;
+}
+
+/// The innermost module from `scope` outwards that is being called, as far as records say.
+uint32_t Sources::called(uint32_t scope) const {
+  for (; scope != kNoScope; scope = parent_of(scope)) {
+    const auto found = modules_.find(scope);
+    if (found != modules_.end() && !found->second.over) return scope;
+  }
+  return kNoScope;
+}
+
+Difference Sources::parameters_of(uint32_t scope, double size) const {
+  Difference difference;
+  const auto own = parameters_.find(scope);
+  if (own == parameters_.end()) return difference;
+  double vectors = 0;
+  for (const auto& [key, parameter] : own->second) {
+    difference.rms = std::max(difference.rms, parameter.relative);
+    vectors += parameter.absolute;
+    difference.equal &= parameter.relative == 0 && parameter.absolute == 0;
+  }
+  // A vector is added to, or scales, every row of the output: its own size says nothing.
+  if (size > 0) difference.rms = std::max(difference.rms, vectors / size);
+  return difference;
+}
+
+/// What a product with the module's one matrix makes of a difference. @param output  size of the
+/// product; all sizes are root mean squares of elements
+///
+/// Independent differences of an input of size x become differences of size row_norm * x; beside
+/// the product they are larger than beside the input where its terms cancel. What the matrix
+/// differs by may point along the input, since gradients do: at most that difference times the
+/// input's norm.
+void Sources::pass_through(uint32_t scope, double output, Difference& difference) const {
+  const auto own = parameters_.find(scope);
+  if (own == parameters_.end() || output <= 0) return;
+  const Parameter* matrix = nullptr;
+  for (const auto& [key, parameter] : own->second) {
+    if (parameter.row_norm == 0) continue;
+    if (matrix != nullptr) return;  // no plain product
+    matrix = &parameter;
+  }
+  if (matrix == nullptr) return;
+  const double random = matrix->row_norm * difference.size / output;
+  const double along = matrix->relative * random * std::sqrt(matrix->columns) / kGain;
+  difference.rms = difference.rms * std::max(1.0, random) + along;
+}
+
+/// What code between modules may have made a value of: whatever the module around it took, and its
+/// children gave.
+Difference Sources::around(const ValueRecord& record, double size) const {
+  const uint32_t scope = record.key.scope.value;
+  const bool inside = is_of_op(record) || is_of_kernel(record);
+  const uint32_t outer = called(inside ? scope : parent_of(scope));
+  if (outer == kNoScope) return all_;
+  Difference difference = modules_.at(outer).made_of;
+  difference.add(parameters_of(outer, size));
+  return difference;
+}
+
+/// Whether a root module is given data. What is made of outputs, as the floats that a criterion
+/// takes, is none.
+bool Sources::is_given(const ValueRecord& record) const {
+  if (record.key.phase != format::Phase::kData) return false;
+  const bool is_float = format::number_class(record.dtype) == format::NumberClass::kFloat;
+  return !is_float || forward_.count == 0;
+}
+
+Difference Sources::of(uint32_t match, const ValueView& base, const ValueView& cand) const {
+  const ValueRecord& record = base.record;
+  const format::Stats &a = record.stats, &b = cand.record.stats;
+  const double size = std::max(rms_of(a.l2, a.finite), rms_of(b.l2, b.finite));
+  const uint32_t producer = lineage_->seen_from[match];
+  if (producer != kNone) return differences_[producer];
+  switch (record.kind) {
+    case SlotKind::kInput:
+      return is_given(record) ? Difference{} : around(record, size);
+    case SlotKind::kOutput: {
+      if (is_of_op(record)) {
+        const auto inputs = ops_.find(call_key(record));
+        return inputs == ops_.end() ? around(record, size) : inputs->second;
+      }
+      if (is_of_kernel(record)) return around(record, size);
+      const auto own = modules_.find(record.key.scope.value);
+      const bool is_open = own != modules_.end() && own->second.call == record.key.call &&
+                           own->second.phase == phase_of_call(record);
+      Difference difference = is_open ? own->second.made_of : around(record, size);
+      difference.add(parameters_of(record.key.scope.value, size));
+      if (is_open) pass_through(record.key.scope.value, size, difference);
+      return difference;
+    }
+    case SlotKind::kGradOutput:
+    case SlotKind::kGradInput:
+    case SlotKind::kGrad: {
+      Difference difference = forward_;
+      difference.add(backward_);
+      return difference;
+    }
+    case SlotKind::kLoss:
+      return forward_;
+    case SlotKind::kParam:
+      return {};
+    case SlotKind::kOther:
+      return is_of_kernel(record) ? around(record, size) : all_;
+  }
+  return all_;
+}
+
+Sources::Module& Sources::open(const ValueRecord& record) {
+  Module& module = modules_[record.key.scope.value];
+  const bool same = module.call == record.key.call && module.phase == phase_of_call(record) &&
+                    !(module.over && record.kind == SlotKind::kInput);
+  if (!same) {
+    module = {};
+    module.call = record.key.call;
+    module.phase = phase_of_call(record);
+  }
+  return module;
+}
+
+void Sources::take_input(const ValueRecord& record, const Difference& difference) {
+  if (is_of_op(record)) {
+    ops_[call_key(record)].add(difference);
+  } else if (!is_of_kernel(record)) {
+    open(record).made_of.add(difference);
+  }
+}
+
+void Sources::take_output(const ValueRecord& record, const Difference& difference) {
+  uint32_t outer = record.key.scope.value;
+  if (!is_of_op(record) && !is_of_kernel(record)) {
+    open(record).over = true;
+    outer = parent_of(outer);
+  }
+  if (outer = called(outer); outer != kNoScope) modules_[outer].made_of.add(difference);
+}
+
+void Sources::take(uint32_t match, const ValueRecord& record, const Difference& difference) {
+  differences_[match] = difference;
+  switch (record.kind) {
+    case SlotKind::kInput:
+      take_input(record, difference);
+      break;
+    case SlotKind::kOutput:
+      take_output(record, difference);
+      forward_.add(difference);
+      if (difference.count > 1) {
+        forward_.rows = difference.rows;
+        forward_.size = difference.size;
+      }
+      break;
+    case SlotKind::kGradOutput:
+    case SlotKind::kGradInput:
+      backward_.add(difference);
+      output_gradients_[record.key.scope.value] += record.stats.l2 * record.stats.l2;
+      break;
+    case SlotKind::kLoss:
+      forward_.add(difference);
+      break;
+    case SlotKind::kGrad:
+      gradients_[parameter_key(record)] = difference.rms;
+      if (!difference.equal) soil(record);
+      return;  // what is made of it are the parameters
+    case SlotKind::kParam:
+      return;
+    case SlotKind::kOther:
+      break;
+  }
+  all_.add(difference);
+}
+
+void Sources::take_parameter(const ValueRecord& record, const Apart& apart, uint64_t rows) {
+  Parameter& parameter = parameters_[record.key.scope.value][parameter_key(record)];
+  const double rms = rms_of(apart.rms * apart.size, apart.count);
+  parameter = record.dims_count > 1
+                  ? Parameter{.relative = apart.rms,
+                              .row_norm = record.stats.l2 / std::sqrt(static_cast<double>(rows)),
+                              .columns = static_cast<double>(record.stats.count / rows)}
+                  : Parameter{.absolute = rms};
+  if (apart.rms > 0) soil(record);
+}
+
+bool Sources::is_clean(const ValueRecord& parameter) const {
+  const uint64_t key = parameter_key(parameter);
+  return gradients_.contains(key) && !soiled_.contains(key);
+}
+
+double Sources::of_gradient(const ValueRecord& parameter) const {
+  const auto found = gradients_.find(parameter_key(parameter));
+  return found == gradients_.end() ? 0 : found->second;
+}
+
+bool Sources::is_summed_gradient(const ValueRecord& record) const {
+  if (record.kind == SlotKind::kGrad) return true;
+  // torch.nn.utils.parametrize puts its modules there.
+  const bool parametrized =
+      names_.text(record.key.scope).find("parametrizations.") != std::string_view::npos;
+  return record.kind == SlotKind::kGradOutput && parametrized;
+}
+
+double Sources::summed_norm(const ValueView& gradient) const {
+  const uint32_t scope = gradient.record.key.scope.value;
+  const auto found = output_gradients_.find(scope);
+  if (found == output_gradients_.end()) return 0;
+  const double norm = std::sqrt(found->second);
+  const auto own = modules_.find(scope);
+  if (gradient.shape.size() < 2 || own == modules_.end()) return norm;
+  const auto columns = static_cast<double>(gradient.record.stats.count / gradient.shape.front());
+  return norm * own->second.made_of.size * std::sqrt(columns);
+}
+
+}  // namespace convtrace::diff

@@ -1,0 +1,115 @@
+#pragma once
+/// @file sources.h
+/// What each value of a step was made of, and how far that was apart: the inputs of the module's
+/// call, what its children gave out, its parameters. A difference that is no larger than that of
+/// its sources was passed on; one that is larger was born where it is seen.
+///
+/// Place:    births.h, match by match in execution order.
+/// Threads:  not thread-safe. Memory: a record for each module, one for each parameter.
+/// Source:   docs/design.md "The diff", births.
+
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include "format/model/definitions.h"
+#include "tools/diff/compare/compare.h"
+#include "tools/diff/align/lineage.h"
+
+namespace convtrace::diff {
+
+/// How far apart values are, taken together.
+struct Difference {
+  double rms = 0;     ///< the largest relative difference; infinite where no number says it
+  double unit = 0;    ///< unit roundoff of the coarsest type
+  bool equal = true;  ///< every bit is
+  bool known = true;  ///< false: some differ by nobody knows how much
+  /// Of the value with the most elements: how many rows it has. A loss averages over them.
+  uint64_t rows = 1, count = 0;
+  double size = 0;  ///< root mean square of its elements
+
+  void add(const Difference& other);
+};
+
+/// A layer makes at most so much of what it is given. Measured: 4.3.
+inline constexpr double kGain = 8;
+
+class Sources {
+ public:
+  /// @param names  texts of the records' ids; parents of scopes are added.
+  explicit Sources(format::Definitions& names) : names_(names) {}
+
+  void begin_step(const Lineage& lineage, size_t matches);
+
+  /// @return what `record`, number `match` of the step, was made of.
+  [[nodiscard]] Difference of(uint32_t match, const ValueView& base, const ValueView& cand) const;
+
+  /// Whether `match` is a value that another record of the step described.
+  [[nodiscard]] bool is_described(uint32_t match) const {
+    return lineage_->seen_from[match] != kNone;
+  }
+
+  /// Takes how far a value is apart, when it has been judged.
+  void take(uint32_t match, const ValueRecord& record, const Difference& difference);
+
+  /// Takes a parameter as it is from now on. @param apart  of both runs' values @param rows  of a
+  /// matrix, its first dimension
+  void take_parameter(const ValueRecord& record, const Apart& apart, uint64_t rows);
+  /// Whether nothing that went into a parameter has differed by a bit so far.
+  [[nodiscard]] bool is_clean(const ValueRecord& parameter) const;
+  /// The gradient of a parameter differs, or its history is not known.
+  void soil(const ValueRecord& parameter) { soiled_.insert(parameter_key(parameter)); }
+  /// Of a parameter's gradient in this step.
+  [[nodiscard]] double of_gradient(const ValueRecord& parameter) const;
+  /// Of all outputs of the forward pass so far.
+  [[nodiscard]] const Difference& forward() const { return forward_; }
+  /// Whether a value is the gradient of a parameter, or of what a parametrization makes of one: a
+  /// sum over all rows, in which much may cancel.
+  [[nodiscard]] bool is_summed_gradient(const ValueRecord& record) const;
+  /// Norm of what the gradient of a parameter sums: the output gradients of its module, times the
+  /// inputs' rows for a matrix.
+  [[nodiscard]] double summed_norm(const ValueView& gradient) const;
+
+  /// A step all of whose values agree bit by bit: parameters among them.
+  void take_equal_step() { parameters_.clear(); }
+
+ private:
+  /// One call of a module, as far as it has gone.
+  struct Module {
+    Difference made_of;
+    uint32_t call = 0;
+    format::Phase phase = format::Phase::kForward;
+    bool over = false;  ///< it has given its outputs
+  };
+  struct Parameter {
+    double relative = 0;  ///< of a matrix
+    double row_norm = 0;  ///< of a matrix: root mean square of the norms of its rows
+    double columns = 0;
+    double absolute = 0;  ///< root mean square of the differences of a vector's elements
+  };
+
+  [[nodiscard]] uint32_t parent_of(uint32_t scope) const;
+  [[nodiscard]] uint32_t called(uint32_t scope) const;
+  [[nodiscard]] bool is_given(const ValueRecord& record) const;
+  [[nodiscard]] Difference around(const ValueRecord& record, double size) const;
+  [[nodiscard]] Difference parameters_of(uint32_t scope, double size) const;
+  void pass_through(uint32_t scope, double output, Difference& difference) const;
+  Module& open(const ValueRecord& record);
+  void take_input(const ValueRecord& record, const Difference& difference);
+  void take_output(const ValueRecord& record, const Difference& difference);
+
+  format::Definitions& names_;
+  const Lineage* lineage_ = nullptr;
+  std::vector<Difference> differences_;  ///< by match
+  std::unordered_map<uint32_t, Module> modules_;
+  std::unordered_map<RecordKey, Difference, KeyHash> ops_;
+  std::unordered_map<uint32_t, std::unordered_map<uint64_t, Parameter>> parameters_;  ///< by scope
+  std::unordered_set<uint64_t> soiled_;
+  std::unordered_map<uint64_t, double> gradients_;
+  std::unordered_map<uint32_t, double> output_gradients_;  ///< by scope: sum of squared norms
+  Difference forward_;  ///< `rows` and `size` are those of the last output: a loss is made of it
+  Difference backward_, all_;
+  mutable std::unordered_map<uint32_t, uint32_t> parents_;
+};
+
+}  // namespace convtrace::diff

@@ -1,0 +1,182 @@
+#include "tools/diff/compare/compare.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "tools/common/element.h"
+
+namespace convtrace::diff {
+namespace {
+
+using format::DType;
+using format::NumberClass;
+using format::Sketch;
+using format::Stats;
+
+double ratio(double part, double whole) { return whole > 0 ? part / whole : 0; }
+
+/// The norm of the differences of the buckets: its square has the expectation |a - b|^2.
+double sketched_distance(const Sketch& a, const Sketch& b) {
+  // A power of two apart: exact, and exponents of f64 tensors fit.
+  const int exponent = std::max(a.exponent, b.exponent);
+  const double scale_a = std::ldexp(1.0, a.exponent - exponent);
+  const double scale_b = std::ldexp(1.0, b.exponent - exponent);
+  double sum = 0;
+  for (size_t i = 0; i < Sketch::kBuckets; ++i) {
+    const double difference =
+        static_cast<double>(a.bucket[i]) * scale_a - static_cast<double>(b.bucket[i]) * scale_b;
+    sum += difference * difference;
+  }
+  return std::ldexp(std::sqrt(sum), exponent);
+}
+
+/// Over the samples: squared differences, and how many there are.
+struct SampleDistance {
+  double squares = 0;
+  size_t count = 0;
+};
+
+SampleDistance sample_distance(const ValueView& base, const ValueView& cand) {
+  const DType dtype = base.record.dtype, other = cand.record.dtype;
+  const size_t step = tools::component_bytes(dtype), other_step = tools::component_bytes(other);
+  SampleDistance distance;
+  distance.count = std::min(base.samples.size() / step, cand.samples.size() / other_step);
+  for (size_t i = 0; i < distance.count; ++i) {
+    const double difference = tools::decode_component(dtype, base.samples.data() + i * step) -
+                              tools::decode_component(other, cand.samples.data() + i * other_step);
+    // Elements that are not finite are told by their counts.
+    if (std::isfinite(difference)) distance.squares += difference * difference;
+  }
+  return distance;
+}
+
+double estimated_distance(const ValueView& base, const ValueView& cand, const Apart& apart) {
+  const Sketch& a = base.record.stats.sketch;
+  const Sketch& b = cand.record.stats.sketch;
+  if (a.is_known() && b.is_known()) return sketched_distance(a, b);
+  const SampleDistance samples = sample_distance(base, cand);
+  if (samples.count >= std::max<uint64_t>(base.record.stats.count, 1)) {
+    return std::sqrt(samples.squares);
+  }
+  const double known = std::max(apart.norm, apart.mean) * apart.size;
+  if (samples.count == 0) return known;
+  const double share =
+      static_cast<double>(base.record.stats.count) / static_cast<double>(samples.count);
+  return std::max(known, std::sqrt(samples.squares * share));
+}
+
+bool same_non_finite(const Stats& a, const Stats& b) {
+  return a.nan == b.nan && a.pos_inf == b.pos_inf && a.neg_inf == b.neg_inf;
+}
+
+bool all_finite(const Stats& s) { return s.nan + s.pos_inf + s.neg_inf == 0; }
+
+Comparison compare_non_finite(const Stats& base, const Stats& cand) {
+  const bool born = all_finite(base) || all_finite(cand);
+  const auto distance = [](uint64_t a, uint64_t b) {
+    return static_cast<double>(a > b ? a - b : b - a);
+  };
+  Comparison comparison = decided(born ? Class::kNanBorn : Class::kDiverged, Field::kNonFinite);
+  comparison.difference = distance(base.nan, cand.nan) + distance(base.pos_inf, cand.pos_inf) +
+                          distance(base.neg_inf, cand.neg_inf);
+  comparison.tolerance = 0;
+  return comparison;
+}
+
+bool same_shape(const ValueView& base, const ValueView& cand) {
+  if (base.record.stats.count != cand.record.stats.count) return false;
+  return !base.record.has_shape || !cand.record.has_shape ||
+         std::ranges::equal(base.shape, cand.shape);
+}
+
+/// What a value is as a number, whatever its type and shape.
+bool same_numbers(const ValueRecord& a, const ValueRecord& b) {
+  const auto numbers = [](const ValueRecord& r) {
+    return std::array{tools::extreme_as_double(r.dtype, r.stats.min),
+                      tools::extreme_as_double(r.dtype, r.stats.max),
+                      tools::wide_as_double(r.dtype, r.stats.sum),
+                      tools::wide_as_double(r.dtype, r.stats.l1), r.stats.l2};
+  };
+  if (a.stats.count != b.stats.count) return false;
+  if (a.dtype == b.dtype && a.stats.hash == b.stats.hash) return true;
+  const bool known = a.capture != format::Capture::kHash && b.capture != format::Capture::kHash;
+  return known && numbers(a) == numbers(b);
+}
+
+/// What a module is given may have another type or shape and mean the same.
+Comparison mismatch(const ValueView& base, const ValueView& cand, Field field) {
+  const bool is_input = base.record.kind == SlotKind::kInput;
+  if (is_input && same_numbers(base.record, cand.record)) {
+    return decided(Class::kOtherForm, field);
+  }
+  return decided(Class::kShapeOrDtypeMismatch, field);
+}
+
+}  // namespace
+
+double unit_roundoff(DType dtype) {
+  switch (dtype) {
+    case DType::kF64:
+    case DType::kC128:
+      return 0x1p-53;
+    case DType::kF32:
+    case DType::kC64:
+      return 0x1p-24;
+    case DType::kF16:
+      return 0x1p-11;
+    case DType::kBF16:
+      return 0x1p-8;
+    case DType::kF8E4M3FN:
+      return 0x1p-4;
+    case DType::kF8E5M2:
+      return 0x1p-3;
+    default:
+      return 0;
+  }
+}
+
+#define CONVTRACE_X(name, text) text,
+std::string_view to_string(Class value) {
+  constexpr std::string_view kTexts[] = {CONVTRACE_DIFF_CLASSES(CONVTRACE_X)};
+  static_assert(std::size(kTexts) == kClassCount);
+  return kTexts[static_cast<size_t>(value)];
+}
+
+std::string_view to_string(Field value) {
+  constexpr std::string_view kTexts[] = {CONVTRACE_DIFF_FIELDS(CONVTRACE_X)};
+  return kTexts[static_cast<size_t>(value)];
+}
+#undef CONVTRACE_X
+
+Apart measure(const ValueView& base, const ValueView& cand) {
+  const Stats& a = base.record.stats;
+  const Stats& b = cand.record.stats;
+  if (a.hash == b.hash && base.record.dtype == cand.record.dtype) return {};
+  Apart apart;
+  apart.size = std::max(a.l2, b.l2);
+  apart.count = std::min(a.finite, b.finite);
+  apart.norm = ratio(std::abs(a.l2 - b.l2), apart.size);
+  const double mean = std::abs(a.mean - b.mean);
+  apart.mean = std::isfinite(mean) ? ratio(mean, rms_of(apart.size, apart.count)) : 0;
+  apart.rms = ratio(estimated_distance(base, cand, apart), apart.size);
+  return apart;
+}
+
+Comparison compare(const ValueView& base, const ValueView& cand) {
+  const ValueRecord& a = base.record;
+  const ValueRecord& b = cand.record;
+  const bool padded = a.extent == format::Extent::kBlock || b.extent == format::Extent::kBlock;
+  if (a.dtype != b.dtype) return mismatch(base, cand, Field::kDType);
+  if (!padded && !same_shape(base, cand)) return mismatch(base, cand, Field::kShape);
+  if (a.stats.hash == b.stats.hash) return {};
+  if (a.unwritten || b.unwritten) return kUnwritten;
+  const NumberClass number = format::number_class(a.dtype);
+  if (padded || number == NumberClass::kBytes) return decided(Class::kBitDifference, Field::kHash);
+  if (number != NumberClass::kFloat) return decided(Class::kDiverged, Field::kHash);
+  const bool hash_only = a.capture == format::Capture::kHash || b.capture == format::Capture::kHash;
+  if (hash_only) return decided(Class::kBitDifference, Field::kHash);
+  if (!same_non_finite(a.stats, b.stats)) return compare_non_finite(a.stats, b.stats);
+  return decided(Class::kSuspicious, Field::kRms);
+}
+
+}  // namespace convtrace::diff

@@ -1,0 +1,141 @@
+#pragma once
+/// @file compare.h
+/// Holds two records of one value against each other: whether they are the same, and if not, how
+/// far apart they are. Whether a difference is rounding depends on what the value was made of:
+/// births.h decides that.
+///
+/// Place:    called once per matched pair; the hot path of the diff.
+/// Threads:  pure functions.
+/// Source:   docs/design.md "The diff", comparison; dtype semantics in format/model/stats.h; estimates
+///           from sketches: format/FORMAT.md "Sketches".
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <span>
+#include <string_view>
+
+#include "format/model/dtype.h"
+#include "format/model/events.h"
+#include "tools/diff/model/record.h"
+
+namespace convtrace::diff {
+
+/// Verdict on one pair, ascending in gravity up to kChangedBetween.
+/// kBitDifference: the bytes differ, but only their hashes were recorded, so nobody can say by how
+/// much. kOtherForm: an input of another type or shape, of which the same is made. kSuspicious:
+/// further apart than rounding explains here, no further than what the value was
+/// made of explains.
+#define CONVTRACE_DIFF_CLASSES(X)                     \
+  X(kIdentical, "identical")                          \
+  X(kOtherForm, "other-form")                         \
+  X(kBitDifference, "bit-difference")                 \
+  X(kWithinNoise, "within-noise")                     \
+  X(kSuspicious, "suspicious")                        \
+  X(kDiverged, "diverged")                            \
+  X(kShapeOrDtypeMismatch, "shape-or-dtype-mismatch") \
+  X(kNanBorn, "nan-born")                             \
+  X(kChangedBetween, "changed-between")               \
+  X(kUnmatched, "unmatched")
+
+/// What a difference was found in.
+#define CONVTRACE_DIFF_FIELDS(X)    \
+  X(kRms, "rms difference")         \
+  X(kNorm, "norm")                  \
+  X(kMean, "mean")                  \
+  X(kElement, "element")            \
+  X(kUpdate, "update")              \
+  X(kNonFinite, "non-finite count") \
+  X(kHash, "hash")                  \
+  X(kDType, "dtype")                \
+  X(kShape, "shape")                \
+  X(kNone, "none")
+
+#define CONVTRACE_X(name, text) name,
+enum class Class : uint8_t { CONVTRACE_DIFF_CLASSES(CONVTRACE_X) };
+enum class Field : uint8_t { CONVTRACE_DIFF_FIELDS(CONVTRACE_X) };
+#undef CONVTRACE_X
+inline constexpr size_t kClassCount = 10;
+
+[[nodiscard]] std::string_view to_string(Class value);
+/// Nothing that was measured says otherwise; of a bit difference nothing was measured.
+[[nodiscard]] inline bool agrees(Class verdict) { return verdict <= Class::kWithinNoise; }
+[[nodiscard]] std::string_view to_string(Field value);
+/// Whether a number says how large a difference is.
+[[nodiscard]] inline bool is_measured(Field field) { return field <= Field::kUpdate; }
+
+/// Unit roundoff: half the distance from 1 to the next number. 0 for integers: they are exact.
+[[nodiscard]] double unit_roundoff(format::DType dtype);
+
+/// A value, borrowed from its step.
+struct ValueView {
+  const ValueRecord& record;
+  std::span<const uint64_t> shape;
+  std::span<const std::byte> samples;
+};
+[[nodiscard]] inline ValueView view(const StepRecords& step, const ValueRecord& record) {
+  return {record, step.shape_of(record), step.samples_of(record)};
+}
+
+/// Root mean square of `count` elements of that norm; 0 of none.
+[[nodiscard]] inline double rms_of(double norm, uint64_t count) {
+  return count == 0 ? 0 : norm / std::sqrt(static_cast<double>(count));
+}
+
+/// How far two records of statistics of float values are apart. Relative numbers are in units of
+/// the larger of both norms; they are 0 where both norms are.
+struct Apart {
+  double rms = 0;      ///< |a - b|: estimated from sketches, exact for tensors that are kept whole
+  double norm = 0;     ///< ||a| - |b||
+  double mean = 0;     ///< |mean(a) - mean(b)| in units of the root mean square
+  double element = 0;  ///< ElementReport::max_scaled, where both values are stored
+  double size = 0;     ///< the larger norm itself
+  uint64_t count = 0;  ///< finite elements
+};
+/// Without sketches (older traces) the samples and the other statistics stand for the tensor: then
+/// `rms` is at least what these show. The two may be of other types: one run may have been made in
+/// higher precision.
+[[nodiscard]] Apart measure(const ValueView& base, const ValueView& cand);
+
+struct Comparison {
+  Class verdict = Class::kIdentical;
+  Field field = Field::kNone;  ///< the field with the largest z
+  double difference = 0;       ///< in that field, relative; NaN where no number says it
+  double tolerance = 0;        ///< that was allowed in that field; NaN as above
+  double z = 0;                ///< difference / tolerance
+  /// The largest relative difference of what it was made of, and what is known of that.
+  double source = 0;
+  Class worst_input = Class::kIdentical;
+  bool bits_differ = false;  ///< of bytes that somebody wrote
+  bool born = false;         ///< what it was made of does not explain the difference
+  bool waived = false;       ///< the user says that it does not matter (--ignore)
+  /// Where any other bit counts: rounding, if it were allowed, would explain the difference.
+  bool like_rounding = false;
+};
+/// Whether it is an input of another type or shape: what is made of it is judged as if it were
+/// equal, and says whether it matters (other_forms.h).
+[[nodiscard]] inline bool is_other_form(const ValueRecord& record, const Comparison& comparison) {
+  const bool form = comparison.field == Field::kDType || comparison.field == Field::kShape;
+  return form && record.kind == SlotKind::kInput;
+}
+/// Of bytes that nobody wrote.
+inline constexpr Comparison kUnwritten = {.verdict = Class::kWithinNoise, .field = Field::kHash};
+
+/// A comparison that no number says.
+[[nodiscard]] constexpr Comparison decided(Class verdict, Field field) {
+  constexpr double kNoNumber = std::numeric_limits<double>::quiet_NaN();
+  return {.verdict = verdict,
+          .field = field,
+          .difference = kNoNumber,
+          .tolerance = kNoNumber,
+          .z = verdict >= Class::kDiverged ? std::numeric_limits<double>::infinity() : 0,
+          .bits_differ = true};
+}
+
+/// What can be said of a pair without looking at anything else. Float values with statistics that
+/// differ come back as kSuspicious with field kRms and no numbers: births.h judges them. Integers
+/// that differ come back as kDiverged with field kHash.
+[[nodiscard]] Comparison compare(const ValueView& base, const ValueView& cand);
+
+}  // namespace convtrace::diff

@@ -1,0 +1,217 @@
+#include "tools/diff/facts/fact_groups.h"
+
+#include <algorithm>
+#include <set>
+#include <tuple>
+
+#include "tools/common/text.h"
+
+namespace convtrace::diff {
+namespace {
+
+constexpr std::string_view kCode = "code.", kPython = "version.python", kSourceEnd = ".py.";
+
+std::vector<std::string_view> parts_of(std::string_view scope) {
+  std::vector<std::string_view> parts;
+  for (size_t begin = 0; begin <= scope.size();) {
+    const size_t end = std::min(scope.find('.', begin), scope.size());
+    parts.push_back(scope.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return parts;
+}
+
+bool is_number(std::string_view part) {
+  return !part.empty() && std::ranges::all_of(part, [](char c) { return c >= '0' && c <= '9'; });
+}
+
+std::string joined(const std::vector<std::string_view>& parts) {
+  std::string text;
+  for (const std::string_view& part : parts) {
+    if (&part != parts.data()) text += '.';
+    text += part;
+  }
+  return text;
+}
+
+/// @return the name with `*` for each number.
+std::string shape_of(std::string_view scope) {
+  auto parts = parts_of(scope);
+  for (std::string_view& part : parts) part = is_number(part) ? "*" : part;
+  return joined(parts);
+}
+
+/// @return the pattern of two names, or patterns, of one shape: `*` where they differ.
+std::string pattern_of(std::string_view a, std::string_view b) {
+  auto parts = parts_of(a);
+  const auto others = parts_of(b);
+  for (size_t i = 0; i < parts.size(); ++i) parts[i] = parts[i] == others[i] ? parts[i] : "*";
+  return joined(parts);
+}
+
+std::string_view version_of(const std::map<std::string, std::string>& facts) {
+  const auto found = facts.find(std::string(kPython));
+  if (found == facts.end()) return {};
+  const std::string_view text = found->second;
+  return text.substr(0, text.rfind('.'));
+}
+
+/// Of "model.py.Attention" the file and the class; of a file no class.
+std::pair<std::string, std::string> file_and_class(std::string_view name) {
+  const size_t end = name.find(kSourceEnd);
+  if (end != name.npos) {
+    return {std::string(name.substr(0, end + kSourceEnd.size() - 1)),
+            std::string(name.substr(end + kSourceEnd.size()))};
+  }
+  return {std::string(name), ""};
+}
+
+}  // namespace
+
+std::string_view to_string(FactKind value) {
+  switch (value) {
+    case FactKind::kModule:
+      return "module";
+    case FactKind::kOptimizer:
+      return "optimizer";
+    case FactKind::kGenerator:
+      return "generator";
+    case FactKind::kCode:
+      return "code";
+  }
+  return "unknown";
+}
+
+std::map<std::string, std::string> parse_settings(std::string_view text) {
+  std::map<std::string, std::string> settings;
+  size_t begin = 0;
+  int depth = 0;
+  char quote = 0;
+  for (size_t i = 0; i <= text.size(); ++i) {
+    const char c = i < text.size() ? text[i] : ',';
+    if (i < text.size() && quote != 0) {
+      if (c == '\\') ++i;
+      if (c == quote) quote = 0;
+      continue;
+    }
+    if (c == '\'' || c == '"') quote = c;
+    depth += c == '(' || c == '[' ? 1 : c == ')' || c == ']' ? -1 : 0;
+    if (i < text.size() && (c != ',' || depth > 0)) continue;
+    if (i == text.size() && (depth > 0 || quote != 0)) break;  // the text was cut here
+    const std::string_view part = text.substr(begin, std::min(i, text.size()) - begin);
+    const size_t equals = part.find('=');
+    if (equals != part.npos) {
+      settings.emplace(std::string(part.substr(0, equals)), std::string(part.substr(equals + 1)));
+    }
+    begin = std::min(i + 2, text.size());  // ", "
+  }
+  return settings;
+}
+
+std::string class_name(std::string_view file, std::string_view kind) {
+  return std::string(file) + ": class " + std::string(kind);
+}
+
+std::vector<FactDifference> code_differences(const format::TraceMeta& base,
+                                             const format::TraceMeta& cand) {
+  const std::map<std::string, std::string> a(base.facts.begin(), base.facts.end());
+  const std::map<std::string, std::string> b(cand.facts.begin(), cand.facts.end());
+  const auto value = [](const auto& facts, const std::string& name) {
+    const auto found = facts.find(name);
+    return found == facts.end() ? std::nullopt : std::optional(found->second);
+  };
+  // The code of a class is another one for each version of Python.
+  const bool classes_compare = version_of(a) == version_of(b);
+  auto all = a;
+  all.insert(b.begin(), b.end());
+  std::map<std::string, std::vector<FactDifference>> by_file;
+  for (const auto& [fact, ignored] : all) {
+    if (!fact.starts_with(kCode)) continue;
+    const auto [file, kind] = file_and_class(std::string_view(fact).substr(kCode.size()));
+    const auto ours = value(a, fact), theirs = value(b, fact);
+    // A class that one run alone met is told as a module of that run.
+    if (ours == theirs || (!kind.empty() && (!classes_compare || !ours || !theirs))) continue;
+    by_file[file].push_back({.kind = FactKind::kCode,
+                             .name = kind.empty() ? file : class_name(file, kind),
+                             .base = ours,
+                             .cand = theirs});
+  }
+  std::vector<FactDifference> found;
+  for (auto& [file, differences] : by_file) {
+    // Where classes are others the file need not be named by itself.
+    const bool only_file = differences.size() == 1;
+    for (FactDifference& one : differences) {
+      if (only_file || one.name != file) found.push_back(std::move(one));
+    }
+  }
+  return found;
+}
+
+std::vector<FactDifference> grouped(std::span<const FactDifference> facts) {
+  const auto key_of = [](const FactDifference& f) {
+    return std::tuple(f.kind, f.module_class, f.name, f.base, f.cand, f.step, shape_of(f.scope));
+  };
+  std::vector<FactDifference> groups;
+  std::map<decltype(key_of(facts[0])), size_t> known;
+  std::set<std::pair<size_t, std::string>> members;
+  for (const FactDifference& fact : facts) {
+    const auto [entry, is_new] = known.try_emplace(key_of(fact), groups.size());
+    const size_t at = entry->second;
+    const bool is_member = !members.insert({at, fact.scope}).second;
+    if (is_new) {
+      groups.push_back(fact);
+    } else if (!is_member) {
+      ++groups[at].modules;
+      groups[at].scope = pattern_of(groups[at].scope, fact.scope);
+    }
+  }
+  std::ranges::stable_sort(groups, {}, [](const FactDifference& f) {
+    // What one run alone has comes with what differs, as a rule.
+    const bool one_sided = f.base.has_value() != f.cand.has_value();
+    return std::tuple(!f.configuration, one_sided, f.step, f.kind);
+  });
+  return groups;
+}
+
+std::string fact_text(const FactDifference& fact) {
+  const auto side = [](const std::optional<std::string>& value) {
+    return value ? *value : std::string("(none)");
+  };
+  const std::string from = " from step " + std::to_string(fact.step);
+  const std::string values = ": " + side(fact.base) + " | " + side(fact.cand);
+  switch (fact.kind) {
+    case FactKind::kModule: {
+      const std::string many =
+          fact.modules > 1 ? " (" + tools::counted(fact.modules, "module") + ")" : "";
+      const std::string where = fact.scope.empty() ? "the root module" : fact.scope;
+      return fact.module_class + ' ' + fact.name + values + " in " + where + many;
+    }
+    case FactKind::kOptimizer: {
+      const std::string many =
+          fact.modules > 1 ? " (" + tools::counted(fact.modules, "group") + ")" : "";
+      return "optimizer " + fact.name + values + from + many;
+    }
+    case FactKind::kGenerator:
+      return "random numbers of " + fact.name + " differ" +
+             (fact.from_the_start ? ": seeded otherwise, or drawn from before" + from
+                                  : from + " on: one run drew others");
+    case FactKind::kCode:
+      break;
+  }
+  if (!fact.base || !fact.cand) {
+    return fact.name + " was imported in the " + (fact.base ? "baseline" : "candidate") + " alone";
+  }
+  const size_t colon = fact.name.find(": ");
+  return colon == fact.name.npos
+             ? fact.name + " changed"
+             : fact.name.substr(0, colon) + " changed" + fact.name.substr(colon);
+}
+
+std::string code_text(const CodePlace& place) {
+  std::string text = place.module_class + (place.changed ? ", whose code changed" : "");
+  if (!place.forward.empty()) text += (text.empty() ? "" : ", ") + place.forward;
+  if (!place.call.empty()) text += (text.empty() ? "" : ", ") + ("called at " + place.call);
+  return text;
+}
+
+}  // namespace convtrace::diff

@@ -1,0 +1,265 @@
+#include "tools/diff/facts/facts.h"
+
+#include <algorithm>
+#include <memory>
+#include <set>
+
+#include "reader/kind_set.h"
+#include "reader/step_sums.h"
+#include "reader/trace_reader.h"
+#include "tools/diff/facts/fact_groups.h"
+#include "tools/diff/verdict/result.h"
+
+namespace convtrace::diff {
+namespace {
+
+/// How an optimizer computes, and what a scheduler keeps of how it began.
+constexpr std::string_view kOnlyHow[] = {"foreach", "fused", "capturable", "differentiable"};
+
+using Key = std::pair<std::string, std::string>;  // scope (for facts of the program: none), name
+
+struct Known {
+  std::string value;
+  bool moved = false;  ///< it was another one before
+};
+
+/// The facts of one trace, step by step.
+class FactStream {
+ public:
+  FactStream(std::unique_ptr<reader::TraceReader> reader, std::map<std::string, std::string> names)
+      : reader_(std::move(reader)), names_(std::move(names)) {
+    reader_->select([](const format::RecordHeader& chunk) {
+      const bool any = (chunk.flags & format::kFlagFacts) != 0;
+      return any ? reader::kKindSet<format::Fact> : reader::kNoKinds;
+    });
+    read();
+  }
+
+  /// @return the step of the next fact; nullopt at the end.
+  [[nodiscard]] std::optional<uint32_t> next_step() const {
+    return next_ == nullptr ? std::nullopt : std::optional(next_->header.step);
+  }
+  /// Takes the facts of all steps up to this one. @param[in,out] touched  their keys.
+  void take(uint32_t step, std::set<Key>& touched) {
+    for (; next_ != nullptr && next_->header.step <= step; read()) {
+      const format::Definitions& texts = reader_->definitions();
+      std::string scope(texts.text(next_->scope));
+      if (const auto known = names_.find(scope); known != names_.end()) scope = known->second;
+      // The root's name is an empty text: a fact of the program has none.
+      Key key{next_->scope ? '.' + scope : "", texts.text(next_->name)};
+      const auto [entry, is_new] = known_.try_emplace(key);
+      entry->second.moved |= !is_new;
+      entry->second.value = next_->value;
+      touched.insert(std::move(key));
+    }
+  }
+  [[nodiscard]] const Known* find(const Key& key) const {
+    const auto found = known_.find(key);
+    return found == known_.end() ? nullptr : &found->second;
+  }
+  [[nodiscard]] const std::map<Key, Known>& known() const { return known_; }
+  [[nodiscard]] bool damaged() const { return reader_->state() == reader::TraceState::kDamaged; }
+
+ private:
+  void read() {
+    do {
+      const format::Event* event = reader_->next();
+      next_ = event == nullptr ? nullptr : std::get_if<format::Fact>(event);
+      if (event == nullptr) return;
+    } while (next_ == nullptr);
+  }
+
+  std::unique_ptr<reader::TraceReader> reader_;
+  std::map<std::string, std::string> names_;  ///< names to those of the baseline
+  std::map<Key, Known> known_;
+  const format::Fact* next_ = nullptr;
+};
+
+bool all_steps_equal(const reader::TraceReader& base, const reader::TraceReader& cand) {
+  for (const reader::TraceReader* trace : {&base, &cand}) {
+    if (trace->state() != reader::TraceState::kComplete) return false;
+  }
+  const auto sums = reader::load_step_sums(base.container());
+  return !sums.empty() && sums == reader::load_step_sums(cand.container());
+}
+
+std::string last_part(std::string_view text) {
+  return std::string(text.substr(text.rfind('.') + 1));
+}
+
+}  // namespace
+
+/// The two traces of one rank.
+class FactDiff::Rank {
+ public:
+  Rank(FactDiff& to, FactStream& base, FactStream& cand, uint32_t rank)
+      : to_(to), base_(base), cand_(cand), rank_(rank) {}
+
+  void run(uint32_t last_step) {
+    const auto next = [&] {
+      const auto a = base_.next_step(), b = cand_.next_step();
+      return a && b ? std::min(a, b) : a ? a : b;
+    };
+    for (auto step = next(); step && *step <= last_step; step = next()) {
+      std::set<Key> touched;
+      base_.take(*step, touched);
+      cand_.take(*step, touched);
+      for (const Key& key : touched) compare(key, *step);
+    }
+    for (FactDifference& generator : generators_) {
+      if (!generator.from_the_start || moves(generator.name)) to_.add(std::move(generator));
+    }
+  }
+
+ private:
+  void compare(const Key& key, uint32_t step) {
+    const Known *a = base_.find(key), *b = cand_.find(key);
+    if (key.second.starts_with("optimizer.")) {
+      optimizer(key, a, b, step);
+    } else if (a == nullptr || b == nullptr) {
+      return;  // the module ran in one run alone, or later
+    } else if (key.second.starts_with("rng.")) {
+      generator(key.second.substr(4), *a, *b, step);
+    } else if (key.second == "class") {
+      const std::string ours = last_part(a->value), theirs = last_part(b->value);
+      if (ours != theirs) module(key.first, "class", ours, theirs, step);
+    } else if (key.second == "attributes") {
+      attributes(key.first, *a, *b, step);
+    }
+  }
+
+  /// Settings of which one run says nothing are told where an optimizer of that number and group is
+  /// known to both.
+  void optimizer(const Key& key, const Known* a, const Known* b, uint32_t step) {
+    const std::string name = last_part(key.second);
+    const std::string group = key.second.substr(0, key.second.size() - name.size() - 1);
+    const auto has_group = [&group](const FactStream& of) {
+      const auto next = of.known().lower_bound({"", group + '.'});
+      return next != of.known().end() && next->first.second.starts_with(group + '.');
+    };
+    if (!has_group(base_) || !has_group(cand_)) return;
+    const bool both = a != nullptr && b != nullptr;
+    if (!both && (base_.damaged() || cand_.damaged())) return;
+    tell({.kind = FactKind::kOptimizer,
+          .name = name,
+          .base = a != nullptr ? std::optional(a->value) : std::nullopt,
+          .cand = b != nullptr ? std::optional(b->value) : std::nullopt,
+          .step = step,
+          .scope = group,
+          .configuration = both && std::ranges::find(kOnlyHow, name) == std::end(kOnlyHow)});
+  }
+
+  void generator(const std::string& name, const Known& a, const Known& b, uint32_t step) {
+    if (a.value == b.value) {
+      agreed_.insert(name);
+      return;
+    }
+    if (!told_.insert({"rng", name}).second) return;
+    generators_.push_back({.kind = FactKind::kGenerator,
+                           .name = name,
+                           .base = a.value,
+                           .cand = b.value,
+                           .rank = rank_,
+                           .step = step,
+                           .from_the_start = !agreed_.contains(name)});
+  }
+
+  /// A generator that no run draws from decides nothing.
+  [[nodiscard]] bool moves(const std::string& name) const {
+    const Key key{"", "rng." + name};
+    return base_.find(key)->moved || cand_.find(key)->moved;
+  }
+
+  void attributes(const std::string& scope, const Known& a, const Known& b, uint32_t step) {
+    const Known *ours = base_.find({scope, "class"}), *theirs = cand_.find({scope, "class"});
+    if (ours == nullptr || theirs == nullptr) return;
+    if (last_part(ours->value) != last_part(theirs->value)) return;  // that is the difference
+    const auto base = parse_settings(a.value), cand = parse_settings(b.value);
+    const auto value = [](const auto& settings, const std::string& name) {
+      const auto found = settings.find(name);
+      return found == settings.end() ? std::nullopt : std::optional(found->second);
+    };
+    auto names = base;
+    names.insert(cand.begin(), cand.end());
+    for (const auto& [name, ignored] : names) {
+      module(scope, name, value(base, name), value(cand, name), step);
+    }
+  }
+
+  void module(const std::string& scope, const std::string& name, std::optional<std::string> base,
+              std::optional<std::string> cand, uint32_t step) {
+    const Known* kind = base_.find({scope, "class"});
+    const bool both = base && cand;
+    tell({.kind = FactKind::kModule,
+          .name = name,
+          .base = base,
+          .cand = cand,
+          .step = step,
+          .scope = scope.substr(1),
+          .module_class = kind != nullptr ? last_part(kind->value) : "",
+          .configuration = both});
+  }
+
+  void tell(FactDifference fact) {
+    if (fact.base == fact.cand) return;
+    if (!told_.insert({fact.scope, fact.name}).second) return;
+    fact.rank = rank_;
+    fact.first = fact.scope;
+    to_.add(std::move(fact));
+  }
+
+  FactDiff& to_;
+  FactStream &base_, &cand_;
+  const uint32_t rank_;
+  std::set<Key> told_;
+  std::set<std::string> agreed_;
+  std::vector<FactDifference> generators_;
+};
+
+bool FactDiff::compare_rank(const std::string& base_path, const std::string& cand_path,
+                            uint32_t rank, uint32_t last_step,
+                            std::span<const RenamedModule> renamed) {
+  auto base = reader::TraceReader::open(base_path), cand = reader::TraceReader::open(cand_path);
+  if (!base.ok() || !cand.ok()) return false;
+  if (all_steps_equal(*base.value(), *cand.value())) return true;
+  std::map<std::string, std::string> names;
+  for (const RenamedModule& one : renamed) names[one.cand] = one.base;
+  std::array streams{FactStream(std::move(base).value(), {}),
+                     FactStream(std::move(cand).value(), std::move(names))};
+  Rank(*this, streams[0], streams[1], rank).run(last_step);
+  for (size_t run = 0; run < 2; ++run) {
+    for (const auto& [key, known] : streams[run].known()) {
+      if (key.first.empty()) continue;
+      CodePlace& place = places_[key.first.substr(1)][run];
+      if (key.second == "class") place.module_class = last_part(known.value);
+      if (key.second == "forward") place.forward = known.value;
+      if (key.second == "call") place.call = known.value;
+    }
+  }
+  return true;
+}
+
+void FactDiff::compare_code(const format::TraceMeta& base, const format::TraceMeta& cand) {
+  for (FactDifference& fact : code_differences(base, cand)) add(std::move(fact));
+}
+
+void FactDiff::add(FactDifference fact) {
+  if (all_.size() < kMaxFactDifferences) all_.push_back(std::move(fact));
+}
+
+std::vector<FactDifference> FactDiff::differences() const { return grouped(all_); }
+
+CodePlace FactDiff::place_of(const std::string& scope) const {
+  const auto found = places_.find(scope);
+  if (found == places_.end()) return {};
+  const auto& [base, cand] = found->second;
+  CodePlace place = cand.module_class.empty() ? base : cand;
+  const std::string name =
+      class_name(place.forward.substr(0, place.forward.rfind(':')), place.module_class);
+  place.changed = std::ranges::any_of(all_, [&name](const FactDifference& fact) {
+    return fact.kind == FactKind::kCode && fact.name == name;
+  });
+  return place;
+}
+
+}  // namespace convtrace::diff

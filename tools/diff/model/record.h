@@ -1,0 +1,125 @@
+#pragma once
+/// @file record.h
+/// One step of one trace as the diff sees it: values under stable keys, launches by the numbers of
+/// their keys.
+///
+/// Place:     filled by step_stream.h, read by align.h, compare.h, lineage.h, root.h.
+/// Ownership: a StepRecords owns everything its records refer to; texts are ids of the one table
+/// (`names`) that
+///            all traces of a diff share, so equal texts of two traces have equal ids.
+/// Threads:   plain values.
+/// Source:    docs/design.md "The trace" (stable key), format/model/events.h.
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "format/model/definitions.h"
+#include "format/model/events.h"
+
+namespace convtrace::diff {
+
+/// What a slot means for the flow of values. Decided by its text up to the colon.
+enum class SlotKind : uint8_t {
+  kInput,
+  kOutput,
+  kGradOutput,
+  kGradInput,
+  kParam,
+  kGrad,
+  kLoss,
+  kOther
+};
+[[nodiscard]] SlotKind slot_kind(std::string_view slot);
+/// Whether an op gives out memory that it does not write: what is in it is anybody's guess.
+[[nodiscard]] bool leaves_unwritten(std::string_view op);
+
+/// The stable key of a value inside one (rank, step). Never an address, a time or a module index.
+struct RecordKey {
+  format::StringId scope, op, family, slot;
+  uint32_t call = 0;
+  uint32_t occurrence = 0;  ///< how many records of this step had the same other fields before
+  format::Phase phase = format::Phase::kForward;
+  bool operator==(const RecordKey&) const = default;
+};
+
+struct LaunchKey {
+  format::StringId scope, family;
+  uint32_t call = 0;
+  format::Phase phase = format::Phase::kForward;
+  bool operator==(const LaunchKey&) const = default;
+};
+
+struct ValueRecord;
+/// @return of a parameter or its gradient: which parameter of which module.
+[[nodiscard]] uint64_t parameter_key(const ValueRecord& record);
+
+/// Whether it is a parameter as an optimizer left it.
+[[nodiscard]] bool is_update(const ValueRecord& record);
+
+/// @return of one call of one module, or of one op inside it: what its inputs and outputs share.
+[[nodiscard]] RecordKey call_key(const ValueRecord& record);
+
+struct StepRecords;
+/// Whether more than evaluation is in it: behind the last update that has a step of its own.
+[[nodiscard]] bool trains(const StepRecords& step);
+
+/// Whether a module lies in another one, by their paths.
+[[nodiscard]] bool is_inside(std::string_view path, std::string_view outer);
+
+/// Hashes the fields of RecordKey and LaunchKey.
+struct KeyHash {
+  size_t operator()(const RecordKey& key) const noexcept;
+  size_t operator()(const LaunchKey& key) const noexcept;
+};
+
+struct ValueRecord {
+  RecordKey key;
+  SlotKind kind = SlotKind::kOther;
+  format::StringId tensor;  ///< the slot's text after the colon: joins `grad:w` with `param:w`
+  format::StringId kernel;  ///< as the driver names it, or none
+  uint64_t t_ns = 0;
+  uint64_t seq = 0;
+  uint32_t thread = 0;  ///< native id
+  format::Device device;
+  format::DType dtype = format::DType::kUnknown;
+  format::Extent extent = format::Extent::kTensor;
+  format::Capture capture = format::Capture::kStats;
+  bool has_shape = false;
+  bool unclipped = false;  ///< a gradient as backward left it, which the optimizer got clipped
+  bool unwritten = false;  ///< an output of an op that leaves_unwritten()
+  uint8_t dims_count = 0;
+  uint32_t samples_bytes = 0;  ///< of `samples` and `leading` together
+  size_t dims_at = 0;          ///< into StepRecords::dims
+  size_t samples_at = 0;       ///< into StepRecords::samples
+  format::ValueId value;
+  uint64_t address = 0;
+  uint64_t bytes = 0;
+  format::Stats stats;
+};
+
+struct StepRecords {
+  uint32_t step = 0;
+  std::vector<ValueRecord> values;  ///< in execution order
+  std::vector<uint32_t> launches;   ///< by launch_keys.h
+  std::vector<uint64_t> dims;
+  std::vector<std::byte> samples;
+
+  /// Keeps the memory.
+  void clear() {
+    values.clear();
+    launches.clear();
+    dims.clear();
+    samples.clear();
+  }
+  [[nodiscard]] std::span<const uint64_t> shape_of(const ValueRecord& record) const {
+    return std::span(dims).subspan(record.dims_at, record.dims_count);
+  }
+  [[nodiscard]] std::span<const std::byte> samples_of(const ValueRecord& record) const {
+    return std::span(samples).subspan(record.samples_at, record.samples_bytes);
+  }
+};
+
+}  // namespace convtrace::diff

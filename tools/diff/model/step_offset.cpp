@@ -1,0 +1,31 @@
+#include "tools/diff/model/step_offset.h"
+
+#include <charconv>
+
+namespace convtrace::diff {
+namespace {
+
+/// @return how many updates were made before step 0 of a trace.
+int64_t updates_before(const format::TraceMeta& meta) {
+  int32_t updates = 0;
+  for (const auto& [name, value] : meta.facts) {
+    if (name != kUpdatesBefore) continue;
+    if (std::from_chars(value.data(), value.data() + value.size(), updates).ec != std::errc{}) {
+      updates = 0;
+    }
+  }
+  return updates;
+}
+
+}  // namespace
+
+StepOffset step_offset(const format::TraceMeta& base, const format::TraceMeta& cand,
+                       std::optional<int64_t> asked) {
+  if (asked) return {*asked, "--step-offset"};
+  const int64_t in_base = updates_before(base), in_cand = updates_before(cand);
+  if (in_base == in_cand) return {};
+  return {in_base - in_cand, "updates before step 0, by the optimizers' own counters: " +
+                                 std::to_string(in_base) + " | " + std::to_string(in_cand)};
+}
+
+}  // namespace convtrace::diff

@@ -1,0 +1,108 @@
+#include "tools/diff/read/equal_steps.h"
+
+#include <algorithm>
+
+#include "reader/step_sums.h"
+
+namespace convtrace::diff {
+namespace {
+
+using format::StepSums;
+using reader::KindSet;
+using reader::kKindSet;
+
+constexpr KindSet kNotes = kKindSet<format::Finding, format::Loss>;
+constexpr KindSet kValues = kKindSet<format::TensorStats, format::Op>;
+constexpr KindSet kLaunches = kKindSet<format::Launch>;
+
+const StepSums* find(const std::vector<StepSums>& sums, uint32_t step) {
+  const auto found = std::ranges::lower_bound(sums, step, {}, &StepSums::step);
+  return found != sums.end() && found->step == step ? &*found : nullptr;
+}
+
+/// Of the steps with values or launches: one with facts alone is compared by them (facts.h).
+std::vector<StepSums> shifted_sums(const reader::TraceReader& trace, StepShift shift) {
+  std::vector<StepSums> sums = reader::load_step_sums(trace.container());
+  std::erase_if(sums, [](const StepSums& step) { return step.values + step.launches == 0; });
+  for (StepSums& step : sums) step.step = shift.of(step.step);
+  return sums;
+}
+
+bool same_keys(const StepSums& a, const StepSums& b) {
+  return a.launches == b.launches && a.values == b.values && a.key_sum == b.key_sum;
+}
+
+bool any_of(const std::vector<uint32_t>& steps, const format::RecordHeader& chunk) {
+  const auto first = std::ranges::lower_bound(steps, chunk.step_begin);
+  return first != steps.end() && *first <= chunk.step_end;
+}
+
+}  // namespace
+
+EqualSteps::EqualSteps(const reader::TraceReader& base, const reader::TraceReader& cand,
+                       bool every_value, const StepOffset& offset) {
+  for (const reader::TraceReader* trace : {&base, &cand}) {
+    if (trace->state() == reader::TraceState::kDamaged) return;
+  }
+  const std::vector<StepSums> ours = shifted_sums(base, offset.of_base());
+  const std::vector<StepSums> theirs = shifted_sums(cand, offset.of_cand());
+  for (const auto* sums : {&ours, &theirs}) {
+    // Chunks do not say whether they hold such events.
+    if (!sums->empty() && sums->back().step == format::kNoStep) return;
+  }
+  known_ = true;
+  auto& [base_values, cand_values] = with_values_;
+  const auto is_same = [&](size_t i) {
+    const StepSums* other = find(theirs, ours[i].step);
+    return other != nullptr && ours[i] == *other;
+  };
+  for (size_t i = 0; i < ours.size(); ++i) {
+    const StepSums& step = ours[i];
+    const StepSums* other = find(theirs, step.step);
+    const bool same = is_same(i), leads_to_other = i + 1 < ours.size() && !is_same(i + 1);
+    if (same && !every_value && !leads_to_other) {
+      unread_.push_back(step);
+      continue;
+    }
+    base_values.push_back(step.step);
+    (same ? read_once_ : cand_values).push_back(step.step);
+    if (other != nullptr && same_keys(step, *other)) {
+      same_launches_.push_back(step);
+    } else {
+      with_launches_.push_back(step.step);
+    }
+  }
+  for (const StepSums& step : theirs) {
+    if (find(ours, step.step) != nullptr) continue;
+    cand_values.push_back(step.step);
+    with_launches_.push_back(step.step);
+  }
+  std::ranges::sort(cand_values);
+  std::ranges::sort(with_launches_);
+}
+
+bool EqualSteps::is_read_once(uint32_t step) const {
+  return std::ranges::binary_search(read_once_, step);
+}
+
+std::optional<uint64_t> EqualSteps::same_launches(uint32_t step) const {
+  const StepSums* found = find(same_launches_, step);
+  return found == nullptr ? std::nullopt : std::optional(found->launches);
+}
+
+KindSet EqualSteps::taken(uint32_t step, Side side) const {
+  if (!known_) return kValues | kLaunches;
+  if (find(unread_, step) != nullptr) return reader::kNoKinds;
+  if (side == Side::kCand && is_read_once(step)) return reader::kNoKinds;
+  return find(same_launches_, step) != nullptr ? kValues : kValues | kLaunches;
+}
+
+KindSet EqualSteps::wanted(const format::RecordHeader& chunk, Side side) const {
+  if (!known_) return kNotes | kValues | kLaunches;
+  const bool notes = (chunk.flags & format::kFlagNotes) != 0;
+  const bool values = any_of(with_values_[static_cast<size_t>(side)], chunk);
+  const bool launches = any_of(with_launches_, chunk);
+  return (notes ? kNotes : 0) | (values ? kValues : 0) | (launches ? kLaunches : 0);
+}
+
+}  // namespace convtrace::diff

@@ -1,0 +1,38 @@
+#pragma once
+/// @file launch_keys.h
+/// Numbers for the keys of launches, shared by all traces of a diff, so that a step of thousands of
+/// launches is a list of numbers.
+///
+/// Place:    step_stream.h notes launches by number; rank_diff.h asks how many two steps have in
+///           common.
+/// Threads:  one owner thread.
+
+#include <cstdint>
+#include <span>
+#include <unordered_map>
+#include <vector>
+
+#include "tools/diff/model/record.h"
+#include "tools/diff/model/scope_map.h"
+
+namespace convtrace::diff {
+
+class LaunchKeys {
+ public:
+  /// @return the key's number: 0, 1, 2, ... in the order of the first ones.
+  uint32_t number(const LaunchKey& key);
+
+  /// @return how many launches have a partner: per key the smaller of both counts.
+  /// @param scopes  of the candidate's keys.
+  [[nodiscard]] uint64_t in_common(const StepRecords& base, const StepRecords& cand,
+                                   const ScopeMap& scopes);
+
+ private:
+  uint64_t in_common(std::span<const uint32_t> base, std::span<const uint32_t> cand);
+
+  std::unordered_map<LaunchKey, uint32_t, KeyHash> numbers_;
+  std::vector<LaunchKey> keys_;   ///< by number
+  std::vector<uint32_t> counts_;  ///< by number; all 0 between calls
+};
+
+}  // namespace convtrace::diff

@@ -1,0 +1,284 @@
+#include "tools/diff/read/step_stream.h"
+
+#include <algorithm>
+#include <tuple>
+#include <variant>
+
+#include "tools/common/text.h"
+
+namespace convtrace::diff {
+namespace {
+
+using format::StringId;
+
+constexpr uint32_t kReorderSteps = 2;
+
+const EqualSteps kNothingEqual;
+
+/// Counts repeated keys in the order of execution of each thread, the threads in the order in which
+/// they appear: how the threads of a program take turns is another in each run.
+void count_occurrences(std::vector<ValueRecord>& values) {
+  std::unordered_map<uint32_t, size_t> threads;
+  std::vector<ValueRecord*> order;
+  order.reserve(values.size());
+  for (ValueRecord& record : values) {
+    threads.emplace(record.thread, threads.size());
+    order.push_back(&record);
+  }
+  std::ranges::stable_sort(order, {}, [&](const ValueRecord* r) { return threads[r->thread]; });
+  std::unordered_map<RecordKey, uint32_t, KeyHash> seen;
+  seen.reserve(values.size());
+  for (ValueRecord* record : order) record->key.occurrence = seen[record->key]++;
+}
+
+}  // namespace
+
+StepStream::StepStream(std::unique_ptr<reader::TraceReader> reader, format::Definitions& names,
+                       LaunchKeys& launches, StepShift shift)
+    : reader_(std::move(reader)), names_(names), launches_(launches), shift_(shift) {
+  leave_out(kNothingEqual, Side::kBase);
+}
+
+const StepRecords* StepStream::peek() {
+  while (!ready_) {
+    const bool more = !at_end_ && read_one();
+    at_end_ = !more;
+    if (open_.empty()) {
+      if (at_end_) return nullptr;
+      continue;
+    }
+    // kNoStep sorts last and says nothing about how far the others are.
+    auto newest = std::prev(open_.end());
+    if (newest->first == format::kNoStep && newest != open_.begin()) --newest;
+    const uint32_t oldest = open_.begin()->first;
+    if (!at_end_ && (newest->first == format::kNoStep || newest->first - oldest <= kReorderSteps)) {
+      continue;
+    }
+    ready_ = std::move(open_.begin()->second);
+    open_.erase(open_.begin());
+    given_out_ = oldest;
+    put_in_order(*ready_);
+  }
+  return &*ready_;
+}
+
+/// Sorts into execution order, and counts repeated keys.
+void StepStream::put_in_order(StepRecords& step) {
+  const auto order = [](const ValueRecord& r) { return std::tuple(r.t_ns, r.seq); };
+  if (!std::ranges::is_sorted(step.values, {}, order)) {
+    std::ranges::stable_sort(step.values, {}, order);
+  }
+  // Programs repeat their steps: one like the step before it has its occurrences.
+  const auto as_before = [](const ValueRecord& record, const Counted& before) {
+    RecordKey key = record.key;
+    key.occurrence = before.key.occurrence;
+    return record.thread == before.thread && key == before.key;
+  };
+  if (std::ranges::equal(step.values, counted_, as_before)) {
+    for (size_t i = 0; i < counted_.size(); ++i) step.values[i].key = counted_[i].key;
+    return;
+  }
+  count_occurrences(step.values);
+  counted_.clear();
+  for (const ValueRecord& record : step.values) counted_.push_back({record.key, record.thread});
+}
+
+void StepStream::pop() {
+  if (ready_) spare_ = std::move(ready_);
+  ready_.reset();
+}
+
+bool StepStream::read_one() {
+  const format::Event* event = reader_->next();
+  if (event == nullptr) return false;
+  position_ = format::header_of(*event).seq;
+  if (const auto* stats = std::get_if<format::TensorStats>(event)) {
+    take(*stats);
+  } else if (const auto* launch = std::get_if<format::Launch>(event)) {
+    take(*launch);
+  } else if (const auto* finding = std::get_if<format::Finding>(event)) {
+    take(*finding);
+  } else if (const auto* op = std::get_if<format::Op>(event)) {
+    take(*op);
+  } else if (const auto* loss = std::get_if<format::Loss>(event)) {
+    const auto reason = static_cast<size_t>(loss->reason);
+    if (reason < lost_.size()) lost_[reason] += loss->count;
+  }
+  return true;
+}
+
+void StepStream::leave_out(const EqualSteps& equal, Side side) {
+  equal_ = &equal;
+  side_ = side;
+  reader_->select([&equal, side, shift = shift_](format::RecordHeader chunk) {
+    chunk.step_begin = shift.of(chunk.step_begin);
+    chunk.step_end = shift.of(chunk.step_end);
+    return equal.wanted(chunk, side);
+  });
+}
+
+/// Whether events of this kind are taken from the step.
+template <typename Kind>
+bool StepStream::takes(uint32_t step) {
+  if (step != step_) {
+    step_ = step;
+    taken_ = equal_->taken(step, side_);
+  }
+  return (taken_ & reader::kKindSet<Kind>) != 0;
+}
+
+StepRecords* StepStream::open_step(uint32_t step) {
+  if (given_out_ && step <= *given_out_) return nullptr;
+  const auto [entry, is_new] = open_.try_emplace(step);
+  StepRecords& records = entry->second;
+  if (is_new && spare_) {
+    records = std::move(*spare_);
+    records.clear();
+    spare_.reset();
+  }
+  records.step = step;
+  return &records;
+}
+
+void StepStream::take(const format::TensorStats& event) {
+  const uint32_t number = shift_.of(event.header.step);
+  if (!takes<format::TensorStats>(number)) return;
+  StepRecords* step = open_step(number);
+  if (step == nullptr) {
+    ++late_values_;
+    return;
+  }
+  const Slot& slot = shared_slot(event.slot);
+  ValueRecord record;
+  record.key = {.scope = shared(event.place.scope),
+                .op = shared(event.op),
+                .family = shared_family(event.kernel),
+                .slot = slot.id,
+                .call = event.place.call,
+                .phase = event.place.phase};
+  record.kind = slot.kind;
+  record.tensor = slot.tensor;
+  record.unclipped = slot.unclipped;
+  record.unwritten = slot.kind == SlotKind::kOutput && leaves_unwritten(event.op);
+  record.kernel = shared(reader_->definitions().kernel(event.kernel).name);
+  record.t_ns = event.header.t_ns;
+  record.seq = event.header.seq;
+  record.thread = event.header.thread;
+  record.device = event.device;
+  record.dtype = event.dtype;
+  record.extent = event.extent;
+  record.capture = event.capture;
+  record.value = event.value;
+  record.address = event.address;
+  record.bytes = event.bytes;
+  record.stats = event.stats;
+  record.has_shape = event.has_shape;
+  record.dims_count = static_cast<uint8_t>(std::min(event.shape.size(), format::kMaxDims));
+  record.dims_at = step->dims.size();
+  step->dims.insert(step->dims.end(), event.shape.begin(), event.shape.begin() + record.dims_count);
+  record.samples_at = step->samples.size();
+  step->samples.insert(step->samples.end(), event.samples.begin(), event.samples.end());
+  step->samples.insert(step->samples.end(), event.leading.begin(), event.leading.end());
+  record.samples_bytes = static_cast<uint32_t>(step->samples.size() - record.samples_at);
+  step->values.push_back(record);
+}
+
+void StepStream::take(const format::Launch& event) {
+  const uint32_t number = shift_.of(event.header.step);
+  if (!takes<format::Launch>(number)) return;
+  StepRecords* step = open_step(number);
+  if (step == nullptr) return;
+  if (last_launch_ >= followed_.size()) followed_.resize(last_launch_ + size_t{1});
+  Followed& next = followed_[last_launch_];
+  const format::Place &place = event.place, &expected = next.place;
+  const bool as_expected = next.kernel == event.kernel && expected.scope == place.scope &&
+                           expected.call == place.call && expected.phase == place.phase;
+  if (!as_expected || !event.kernel) {
+    const LaunchKey key{.scope = shared(place.scope),
+                        .family = shared_family(event.kernel),
+                        .call = place.call,
+                        .phase = place.phase};
+    next = {event.kernel, place, launches_.number(key)};
+  }
+  if (!as_expected || AliasPatterns::overlaps(event)) {
+    patterns_.take(event, {shared(place.scope), shared_family(event.kernel), place.phase, true});
+  }
+  last_launch_ = next.launch;
+  step->launches.push_back(last_launch_);
+}
+
+void StepStream::take(const format::Finding& event) {
+  ++findings_.count;
+  if (event.level == format::Level::kError && !event.suppressed) ++findings_.errors;
+  if (findings_.list.size() >= kMaxFindings) return;
+  const format::Definitions& texts = reader_->definitions();
+  const auto text = [&](StringId id) { return std::string(texts.text(id)); };
+  findings_.list.push_back({.rank = reader_->meta().rank,
+                            .step = shift_.of(event.header.step),
+                            .t_ns = event.header.t_ns,
+                            .kind = event.kind,
+                            .level = event.level,
+                            .suppressed = event.suppressed,
+                            .phase = event.place.phase,
+                            .scope = text(event.place.scope),
+                            .op = text(event.op),
+                            .kernel = text(texts.kernel(event.kernel).name),
+                            .slot = text(event.slot),
+                            .other = text(event.other),
+                            .message = std::string(event.message),
+                            .call = event.place.call,
+                            .address = event.address,
+                            .bytes = event.bytes,
+                            .storage = event.value.storage,
+                            .generation = event.value.generation,
+                            .alloc_stack = tools::stack_texts(texts, event.alloc_stack),
+                            .launch_stack = tools::stack_texts(texts, event.launch_stack),
+                            .free_stack = tools::stack_texts(texts, event.free_stack)});
+}
+
+void StepStream::take(const format::Op& event) {
+  const uint32_t step = shift_.of(event.header.step);
+  // What one run alone has read says nothing about the other.
+  if (!takes<format::Op>(step) || equal_->is_read_once(step)) return;
+  const format::Place& place = event.place;
+  patterns_.take(event, {shared(place.scope), shared(event.op), place.phase, false},
+                 shared(event.slot));
+}
+
+StringId StepStream::shared(StringId local) {
+  if (!local) return {};
+  if (local.value >= shared_texts_.size()) shared_texts_.resize(local.value + size_t{1});
+  StringId& translated = shared_texts_[local.value];
+  if (!translated) translated = names_.intern(reader_->definitions().text(local));
+  return translated;
+}
+
+StringId StepStream::shared_family(format::KernelId local) {
+  if (!local) return {};
+  const format::KernelDef kernel = reader_->definitions().kernel(local);
+  return shared(kernel.family ? kernel.family : kernel.name);
+}
+
+const StepStream::Slot& StepStream::shared_slot(StringId local) {
+  if (local.value >= shared_slots_.size()) shared_slots_.resize(local.value + size_t{1});
+  Slot& slot = shared_slots_[local.value];
+  if (!slot.id && local) {
+    const std::string_view text = reader_->definitions().text(local);
+    const size_t colon = text.find(':');
+    slot.id = shared(local);
+    slot.kind = slot_kind(text);
+    slot.unclipped = text.starts_with("grad_unclipped:");
+    if (colon != std::string_view::npos) slot.tensor = names_.intern(text.substr(colon + 1));
+  }
+  return slot;
+}
+
+bool StepStream::leaves_unwritten(StringId op) {
+  if (!op) return false;
+  if (op.value >= unwritten_.size()) unwritten_.resize(op.value + size_t{1});
+  std::optional<bool>& known = unwritten_[op.value];
+  if (!known) known = diff::leaves_unwritten(reader_->definitions().text(op));
+  return *known;
+}
+
+}  // namespace convtrace::diff

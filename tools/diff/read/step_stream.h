@@ -1,0 +1,121 @@
+#pragma once
+/// @file step_stream.h
+/// Reads one trace step by step, in ascending steps, holding a few steps at a time.
+///
+/// Results of GPU work arrive after the events that follow them, so a step is only given out when
+/// the trace is two steps further; what comes later still is counted. Inside a step, records are
+/// put in the order of their times, which is the order in which they happened.
+///
+/// Place:    rank_diff.h reads the two traces of a rank (and repetitions) through this in lockstep.
+/// Threads:  not thread-safe. Memory: three steps; findings up to kMaxFindings.
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "format/model/definitions.h"
+#include "reader/trace_reader.h"
+#include "tools/diff/read/alias_patterns.h"
+#include "tools/diff/read/equal_steps.h"
+#include "tools/diff/read/launch_keys.h"
+#include "tools/diff/model/record.h"
+#include "tools/diff/verdict/result.h"
+#include "tools/diff/model/step_offset.h"
+
+namespace convtrace::diff {
+
+class StepStream {
+ public:
+  /// @param names, launches  shared by all streams of a diff; must outlive the stream.
+  /// @param shift  added to the numbers of the trace's steps.
+  StepStream(std::unique_ptr<reader::TraceReader> reader, format::Definitions& names,
+             LaunchKeys& launches, StepShift shift = {});
+
+  /// @return the next step, or null at the end; valid until pop().
+  [[nodiscard]] const StepRecords* peek();
+  void pop();
+
+  /// Gives out what `equal` wants to be taken alone, and reads no more than it must.
+  /// @param equal  must outlive the stream. @param side  whose trace this is.
+  void leave_out(const EqualSteps& equal, Side side);
+
+  [[nodiscard]] const reader::TraceReader& reader() const { return *reader_; }
+  [[nodiscard]] StepShift shift() const { return shift_; }
+  /// Complete after the last step.
+  [[nodiscard]] const Findings& findings() const { return findings_; }
+  /// Of the steps that both runs read.
+  [[nodiscard]] const AliasPatterns& alias_patterns() const { return patterns_; }
+  [[nodiscard]] uint64_t lost(format::LossReason reason) const {
+    return lost_[static_cast<size_t>(reason)];
+  }
+  /// How many of the trace's events it is past.
+  [[nodiscard]] uint64_t position() const { return position_; }
+  /// Values that came after their step had been given out: not compared.
+  [[nodiscard]] uint64_t late_values() const { return late_values_; }
+
+ private:
+  struct Slot {
+    format::StringId id, tensor;
+    SlotKind kind = SlotKind::kOther;
+    bool unclipped = false;
+  };
+
+  /// A launch, and what was launched after it when it was seen last: programs repeat themselves.
+  struct Followed {
+    format::KernelId kernel;
+    format::Place place;
+    uint32_t launch = 0;
+  };
+
+  /// A value's key with its occurrence.
+  struct Counted {
+    RecordKey key;
+    uint32_t thread = 0;
+  };
+
+  bool read_one();
+  void put_in_order(StepRecords& step);
+  template <typename Kind>
+  bool takes(uint32_t step);
+  StepRecords* open_step(uint32_t step);
+  void take(const format::TensorStats& event);
+  void take(const format::Launch& event);
+  void take(const format::Finding& event);
+  void take(const format::Op& event);
+  format::StringId shared(format::StringId local);
+  format::StringId shared_family(format::KernelId local);
+  const Slot& shared_slot(format::StringId local);
+  bool leaves_unwritten(format::StringId op);
+
+  std::unique_ptr<reader::TraceReader> reader_;
+  format::Definitions& names_;
+  LaunchKeys& launches_;
+  StepShift shift_;
+  std::map<uint32_t, StepRecords> open_;
+  std::optional<StepRecords> ready_;
+  std::optional<StepRecords> spare_;   ///< whose memory the next step takes
+  std::vector<Counted> counted_;       ///< of the step given out last
+  std::optional<uint32_t> given_out_;  ///< the last step that was
+  bool at_end_ = false;
+  Findings findings_;
+  AliasPatterns patterns_;
+  std::array<uint64_t, format::kLossReasonCount> lost_{};
+  const EqualSteps* equal_ = nullptr;
+  Side side_ = Side::kBase;
+  // Of the last event's step.
+  uint32_t step_ = format::kNoStep;
+  reader::KindSet taken_ = reader::kAllKinds;
+  uint64_t position_ = 0;
+  uint64_t late_values_ = 0;
+  // Ids of the file to ids of `names`; zero or empty: not translated yet.
+  std::vector<format::StringId> shared_texts_;
+  std::vector<Slot> shared_slots_;
+  std::vector<std::optional<bool>> unwritten_;  ///< by op
+  std::vector<Followed> followed_;              ///< by launch
+  uint32_t last_launch_ = 0;
+};
+
+}  // namespace convtrace::diff

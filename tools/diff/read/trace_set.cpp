@@ -1,0 +1,99 @@
+#include "tools/diff/read/trace_set.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <system_error>
+#include <tuple>
+#include <utility>
+
+#include "format/file/record_codec.h"
+#include "tools/common/escape.h"
+#include "tools/common/text.h"
+
+namespace convtrace::diff {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string failure(const std::string& path, const std::string& why) {
+  return tools::escape_text(path) + ": " + why;
+}
+
+bool add_file(const std::string& path, TraceSet& set, std::string& error) {
+  const auto reader = reader::TraceReader::open(path);
+  if (!reader.ok()) {
+    error = failure(path, tools::status_text(reader.status()));
+    return false;
+  }
+  set.files.push_back({path, reader.value()->meta(), reader.value()->counts().events});
+  return true;
+}
+
+/// Whatever its name is. What is called a trace and begins as none is told as one that cannot be
+/// read.
+bool looks_like_trace(const fs::path& path) {
+  if (path.extension() == ".ctrace") return true;
+  format::Slot begin{};
+  std::ifstream file(path, std::ios::binary);
+  return file.read(reinterpret_cast<char*>(begin.data()), begin.size()) && format::has_magic(begin);
+}
+
+bool add_folder(const std::string& path, TraceSet& set, std::string& error) {
+  std::vector<std::string> paths;
+  std::error_code failed;
+  for (fs::directory_iterator entry(path, failed), end; !failed && entry != end;
+       entry.increment(failed)) {
+    std::error_code ignored;
+    if (entry->is_regular_file(ignored) && looks_like_trace(entry->path()))
+      paths.push_back(entry->path().string());
+  }
+  if (failed) {
+    error = failure(path, failed.message());
+    return false;
+  }
+  std::ranges::sort(paths);
+  for (const std::string& file : paths) {
+    if (!add_file(file, set, error)) set.unreadable.push_back(error);
+  }
+  if (paths.empty()) error = failure(path, "the folder holds no trace");
+  return !set.files.empty();
+}
+
+}  // namespace
+
+bool open_trace_set(const std::string& path, TraceSet& set, std::string& error) {
+  set.path = path;
+  std::error_code ignored;
+  if (!fs::is_directory(path, ignored)) return add_file(path, set, error);
+  if (!add_folder(path, set, error)) return false;
+  std::ranges::stable_sort(set.files, {}, [](const TraceFile& file) {
+    return std::tuple(file.meta.rank, file.meta.start_realtime_ns);
+  });
+  return true;
+}
+
+std::vector<RankPair> pair_ranks(const TraceSet& base, const TraceSet& cand,
+                                 const std::map<uint32_t, uint32_t>& base_rank) {
+  if (base.files.size() == 1 && cand.files.size() == 1) return {{base.files[0].meta.rank, 0, 0}};
+  std::map<std::pair<uint32_t, int>, RankPair> pairs;  // by rank and how-manieth of it
+  const auto add = [&](const TraceSet& set, int RankPair::*side) {
+    std::map<uint32_t, int> seen;
+    for (size_t i = 0; i < set.files.size(); ++i) {
+      uint32_t rank = set.files[i].meta.rank;
+      const auto mapped = base_rank.find(rank);
+      if (&set == &cand && mapped != base_rank.end()) rank = mapped->second;
+      RankPair& pair = pairs[{rank, seen[rank]++}];
+      pair.rank = rank;
+      pair.*side = static_cast<int>(i);
+    }
+  };
+  add(base, &RankPair::base);
+  add(cand, &RankPair::cand);
+  std::vector<RankPair> list;
+  for (const auto& [key, pair] : pairs) list.push_back(pair);
+  return list;
+}
+
+}  // namespace convtrace::diff

@@ -1,0 +1,81 @@
+#include "tools/diff/report/next_commands.h"
+
+#include <algorithm>
+
+#include "tools/common/escape.h"
+
+namespace convtrace::diff {
+namespace {
+
+constexpr const char* kRuleFile = "convtrace-root.toml";
+
+/// @param shift  of that run's steps.
+std::string step_text(uint32_t step, StepShift shift) {
+  return step == format::kNoStep ? "all" : std::to_string(step - std::min(step, shift.steps));
+}
+
+/// The root module's path is empty, and a pattern must not be.
+std::string scope_pattern(const std::string& scope) { return scope.empty() ? "re:^$" : scope; }
+
+/// What the rules are about: a kernel that no framework op stands for, or modules by both names.
+std::vector<std::string> subjects(const RootReport& root) {
+  const RecordReport& record = root.record;
+  if (!record.kernel.empty() && record.op.empty()) {
+    return {"kernel = " + tools::quote_toml(record.kernel)};
+  }
+  std::vector<std::string> lines;
+  const auto add = [&](const RecordReport& about) {
+    for (const std::string& scope : {about.scope, about.cand_scope}) {
+      std::string line = "scope = " + tools::quote_toml(scope_pattern(scope));
+      if (std::ranges::find(lines, line) == lines.end()) lines.push_back(std::move(line));
+    }
+  };
+  add(record);
+  if (root.consumer) add(*root.consumer);
+  return lines;
+}
+
+std::vector<std::string> rule_file(const RootReport& root) {
+  std::vector<std::string> lines = {std::string("cat > ") + kRuleFile + " <<'EOF'"};
+  for (const std::string& subject : subjects(root)) {
+    lines.insert(lines.end(), {"[[rule]]", subject, "capture = \"snapshot\""});
+  }
+  lines.emplace_back("EOF");
+  return lines;
+}
+
+bool is_scalar(const RecordReport& record) {
+  return record.base.stats.count <= 1 && record.cand.stats.count <= 1;
+}
+
+std::string run_again(const char* output, const std::string& options,
+                      const std::vector<std::string>& command) {
+  std::string line = std::string("convtrace run --output ") + output + options + " --";
+  for (const std::string& word : command) line += ' ' + tools::quote_shell(word);
+  return command.empty() ? line + " COMMAND" : line;
+}
+
+}  // namespace
+
+std::vector<std::string> next_commands(const DiffResult& result) {
+  const RootReport& root = *result.root;
+  if (is_scalar(root.record) && (!root.consumer || is_scalar(*root.consumer))) return {};
+  const uint32_t number = root.record.step;
+  const std::string base = step_text(number, result.step_offset.of_base());
+  const std::string cand = step_text(number, result.step_offset.of_cand());
+  std::vector<std::string> lines = rule_file(root);
+  if (result.ranks.size() > 1) {
+    // The command line of a rank does not start the job that it was a part of.
+    lines.push_back("export CONVTRACE_STEPS=" + base + " CONVTRACE_CONFIG=$PWD/" + kRuleFile);
+    if (cand != base) lines.push_back("# of the candidate: CONVTRACE_STEPS=" + cand);
+    lines.emplace_back("# then start both jobs as before, each with another CONVTRACE_OUTPUT");
+    return lines;
+  }
+  const std::string rules = std::string(" --config ") + kRuleFile;
+  lines.push_back(run_again("root-base.ctrace", " --steps " + base + rules, result.base_command));
+  lines.push_back(run_again("root-cand.ctrace", " --steps " + cand + rules, result.cand_command));
+  lines.emplace_back("convtrace-diff root-base.ctrace root-cand.ctrace");
+  return lines;
+}
+
+}  // namespace convtrace::diff

@@ -1,0 +1,20 @@
+#pragma once
+/// @file next_commands.h
+/// What to type after a divergence was found.
+///
+/// Errors:   none; names from the trace are quoted for the shell and for TOML.
+
+#include <string>
+#include <vector>
+
+#include "tools/diff/verdict/result.h"
+
+namespace convtrace::diff {
+
+/// Shell lines that record the root's step again in both runs and store the values of exactly the
+/// modules or the kernel in question, so that the next diff compares them element by element.
+/// Nothing where the values are of one element: the report has it already.
+/// @pre `result.root` is set.
+[[nodiscard]] std::vector<std::string> next_commands(const DiffResult& result);
+
+}  // namespace convtrace::diff

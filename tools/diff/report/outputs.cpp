@@ -1,0 +1,136 @@
+#include "tools/diff/report/outputs.h"
+
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+#include <filesystem>
+#include <fstream>
+#include <span>
+
+#include "format/file/record_codec.h"
+#include "tools/common/escape.h"
+
+namespace convtrace::diff {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// Paths of files that are being written, for the signal handler: it must not look into a string
+/// that is going away, so a path is put here after it is whole and taken out before it goes.
+std::array<std::atomic<const char*>, 8> unfinished{};
+
+void replace(const char* from, const char* to) {
+  for (auto& place : unfinished) {
+    const char* expected = from;
+    if (place.compare_exchange_strong(expected, to)) return;
+  }
+}
+
+/// Where the bytes go: links are followed.
+std::string target_of(const std::string& path) {
+  std::error_code failed;
+  const fs::path target = fs::canonical(path, failed);
+  return failed ? path : target.string();
+}
+
+/// A name given for a report that is that of a trace is a slip, and a trace cannot be made again.
+bool is_trace(const std::string& path) {
+  std::error_code ignored;
+  if (!fs::is_regular_file(path, ignored)) return false;  // to look into a pipe would be to wait
+  std::array<char, 64> begin{};
+  std::ifstream(path, std::ios::binary).read(begin.data(), begin.size());
+  return format::has_magic(std::as_bytes(std::span(begin)));
+}
+
+/// Pipes and devices are written as they are.
+bool is_replaceable(const std::string& path) {
+  std::error_code ignored;
+  const fs::file_status status = fs::status(path, ignored);
+  return !fs::exists(status) || fs::is_regular_file(status);
+}
+
+}  // namespace
+
+struct Outputs::File {
+  std::string name;        ///< as the user gave it
+  std::string target;      ///< the file that it shall be
+  std::string unfinished;  ///< empty if it is written in place
+  std::ofstream stream;
+
+  explicit File(const std::string& path) : name(path), target(target_of(path)) {
+    if (is_replaceable(target)) {
+      unfinished = target + '.' + std::to_string(getpid()) + ".unfinished";
+      replace(nullptr, unfinished.c_str());
+    }
+    stream.open(unfinished.empty() ? target : unfinished, std::ios::binary | std::ios::trunc);
+  }
+  ~File() { forget(true); }
+  File(const File&) = delete;
+  File& operator=(const File&) = delete;
+
+  [[nodiscard]] bool finish() {
+    stream.close();
+    if (!stream) return false;
+    if (unfinished.empty()) return true;
+    if (::rename(unfinished.c_str(), target.c_str()) != 0) return false;
+    forget(false);
+    return true;
+  }
+
+  void forget(bool remove) {
+    if (unfinished.empty()) return;
+    replace(unfinished.c_str(), nullptr);
+    if (remove) ::unlink(unfinished.c_str());
+    unfinished.clear();
+  }
+};
+
+Outputs::Outputs(std::ostream& out, std::ostream& err) : out_(out), err_(err) {}
+
+Outputs::~Outputs() = default;
+
+std::ostream* Outputs::open(const std::string& path) {
+  if (path.empty()) return nullptr;
+  if (path == "-") {
+    if (stdout_taken_) fail("only one report can go to standard output");
+    stdout_taken_ = true;
+    return &out_;
+  }
+  const std::string target = target_of(path);
+  if (is_trace(target)) {
+    fail(tools::escape_text(path) + ": is a trace, and stays one");
+    return nullptr;
+  }
+  for (const auto& file : files_) {
+    if (file->target != target) continue;
+    fail(tools::escape_text(path) + ": would hold two reports");
+    return nullptr;
+  }
+  files_.push_back(std::make_unique<File>(path));
+  if (!files_.back()->stream) fail(tools::escape_text(path) + ": cannot be written");
+  return &files_.back()->stream;
+}
+
+void Outputs::finish() {
+  for (const auto& file : files_) {
+    if (!file->finish()) fail(tools::escape_text(file->name) + ": could not be written completely");
+  }
+}
+
+void Outputs::flush() {
+  if (!out_.flush()) fail("standard output could not be written completely");
+}
+
+void Outputs::fail(const std::string& why) {
+  err_ << "convtrace-diff: " << why << "\n";
+  failed_ = true;
+}
+
+void remove_unfinished_files() noexcept {
+  for (const auto& place : unfinished) {
+    if (const char* path = place.load()) ::unlink(path);
+  }
+}
+
+}  // namespace convtrace::diff

@@ -1,0 +1,122 @@
+#include "tools/diff/report/page_rows.h"
+
+#include <bit>
+#include <cmath>
+#include <limits>
+
+#include "tools/common/escape.h"
+#include "tools/common/text.h"
+
+namespace convtrace::diff {
+namespace {
+
+using tools::Json;
+
+void put(std::string& to, uint64_t value, int bytes) {
+  for (int i = 0; i < bytes; ++i) to += static_cast<char>(value >> (8 * i) & 0xFF);
+}
+
+void put(std::string& to, double value) {
+  put(to, std::bit_cast<uint32_t>(static_cast<float>(value)), 4);
+}
+
+bool has_statistics(const SideReport& side) { return side.capture != format::Capture::kHash; }
+
+/// In units of the deciding field, for the plot of that field.
+double absolute_tolerance(const RecordReport& record) {
+  const format::Stats& s = record.base.stats;
+  const double size = std::max(s.l2, record.cand.stats.l2);
+  if (record.comparison.field != Field::kMean) return record.comparison.tolerance * size;
+  return record.comparison.tolerance * size / std::sqrt(static_cast<double>(s.finite));
+}
+
+}  // namespace
+
+uint32_t PageRows::Texts::number(const std::string& text) {
+  const auto [known, is_new] = numbers_.emplace(text, static_cast<uint32_t>(texts_.size()));
+  if (is_new) texts_.push_back(text);
+  return known->second;
+}
+
+Json PageRows::Texts::json() const {
+  Json list = Json::array();
+  for (const std::string& text : texts_) list.push_back(tools::escape_text(text));
+  return list;
+}
+
+uint32_t PageRows::tensor_of(const RecordReport& record, const SideReport& side) {
+  const std::string op = record.op.empty() ? tools::demangled(record.kernel) : record.op;
+  const Tensor key = {record.rank,
+                      scopes_.number(record.scope),
+                      slots_.number(record.slot),
+                      ops_.number(op),
+                      static_cast<uint64_t>(record.phase),
+                      record.call,
+                      dtypes_.number(std::string(to_string(side.dtype))),
+                      side.stats.count};
+  const auto [known, is_new] = numbers_.emplace(key, static_cast<uint32_t>(tensors_.size()));
+  if (is_new) tensors_.push_back(key);
+  return known->second;
+}
+
+void PageRows::row(const RecordReport& record, bool in_base, bool in_cand) {
+  if (bytes_.size() >= kMaxPageRows * kRowBytes) {
+    ++left_out_;
+    return;
+  }
+  const SideReport& side = in_base ? record.base : record.cand;
+  const auto [step, is_new] =
+      step_numbers_.emplace(record.step, static_cast<uint32_t>(steps_.size()));
+  if (is_new) steps_.push_back(record.step);
+  constexpr double kMissing = std::numeric_limits<double>::quiet_NaN();
+  const bool both =
+      in_base && in_cand && has_statistics(record.base) && has_statistics(record.cand);
+  put(bytes_, tensor_of(record, side), 4);
+  put(bytes_, step->second, 4);
+  put(bytes_, has_statistics(side) ? side.stats.mean : kMissing);
+  put(bytes_, both ? record.cand.stats.mean - record.base.stats.mean : kMissing);
+  put(bytes_, has_statistics(side) ? side.stats.l2 : kMissing);
+  put(bytes_, both ? record.cand.stats.l2 - record.base.stats.l2 : kMissing);
+  put(bytes_, absolute_tolerance(record));
+  put(bytes_, static_cast<uint64_t>(record.comparison.verdict), 1);
+  put(bytes_, static_cast<uint64_t>(record.comparison.field), 1);
+}
+
+Json PageRows::json() const {
+  Json json = {{"scopes", scopes_.json()}, {"slots", slots_.json()}, {"ops", ops_.json()},
+               {"dtypes", dtypes_.json()}, {"tensors", tensors_},    {"left_out", left_out_},
+               {"rows", base64(bytes_)}};
+  json["steps"] = Json::array();
+  for (const uint32_t step : steps_) {
+    json["steps"].push_back(step == format::kNoStep ? Json() : Json(step));
+  }
+  for (size_t i = 0; i < kClassCount; ++i) {
+    json["classes"].push_back(to_string(static_cast<Class>(i)));
+  }
+  for (size_t i = 0; i <= static_cast<size_t>(Field::kNone); ++i) {
+    json["fields"].push_back(to_string(static_cast<Field>(i)));
+  }
+  for (size_t i = 0; i < kPhaseCount; ++i) {
+    json["phases"].push_back(to_string(static_cast<format::Phase>(i)));
+  }
+  return json;
+}
+
+std::string base64(std::string_view bytes) {
+  constexpr std::string_view kDigits =
+      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  std::string text;
+  text.reserve((bytes.size() + 2) / 3 * 4);
+  for (size_t at = 0; at < bytes.size(); at += 3) {
+    uint32_t word = 0;
+    for (size_t i = 0; i < 3; ++i) {
+      word = word << 8 | (at + i < bytes.size() ? static_cast<uint8_t>(bytes[at + i]) : 0);
+    }
+    for (size_t i = 0; i < 4; ++i) {
+      text += at + i <= bytes.size() ? kDigits[word >> (18 - 6 * i) & 63] : '=';
+    }
+  }
+  return text;
+}
+
+}  // namespace convtrace::diff

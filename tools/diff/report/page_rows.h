@@ -1,0 +1,60 @@
+#pragma once
+/// @file page_rows.h
+/// The compared values as the HTML page wants them: a table of tensors, and a few bytes per value,
+/// so that a page with 100,000 values stays below 5 MB and a browser reads it at once.
+///
+/// Memory:   kRowBytes per value, up to kMaxPageRows; further values only count.
+
+#include <map>
+#include <string>
+#include <tuple>
+#include <unordered_map>
+#include <vector>
+
+#include "tools/common/json.h"
+#include "tools/diff/verdict/rank_diff.h"
+
+namespace convtrace::diff {
+
+inline constexpr size_t kMaxPageRows = 200'000;
+/// Little-endian: tensor (u32), index of the step (u32), then f32: mean, its difference, l2 norm,
+/// its difference, tolerance of the deciding field; class (u8), deciding field (u8). The
+/// differences are the candidate's minus the baseline's; a value of one run alone has NaN there.
+inline constexpr size_t kRowBytes = 30;
+
+class PageRows final : public RowSink {
+ public:
+  void row(const RecordReport& record, bool in_base, bool in_cand) override;
+
+  /// @return `scopes`, `slots`, `ops`, `tensors` (each an index into those, see page_rows.cpp),
+  /// `steps`, `rows` (base64), `left_out`, and names of classes and fields.
+  [[nodiscard]] tools::Json json() const;
+
+ private:
+  /// Numbers texts in the order in which they are met.
+  class Texts {
+   public:
+    uint32_t number(const std::string& text);
+    [[nodiscard]] tools::Json json() const;
+
+   private:
+    std::unordered_map<std::string, uint32_t> numbers_;
+    std::vector<std::string> texts_;
+  };
+  using Tensor = std::array<uint64_t, 8>;
+
+  uint32_t tensor_of(const RecordReport& record, const SideReport& side);
+
+  Texts scopes_, slots_, ops_, dtypes_;
+  std::map<Tensor, uint32_t> numbers_;
+  std::vector<Tensor> tensors_;
+  std::unordered_map<uint32_t, uint32_t> step_numbers_;
+  std::vector<uint32_t> steps_;
+  std::string bytes_;
+  uint64_t left_out_ = 0;
+};
+
+/// @return the bytes in base64 (RFC 4648), padded.
+[[nodiscard]] std::string base64(std::string_view bytes);
+
+}  // namespace convtrace::diff

@@ -1,0 +1,15 @@
+#pragma once
+/// @file report_html.h
+/// The report as one page that needs nothing else: no other file, no network.
+/// Without scripts it still has all but plots, heat map and listing.
+
+#include <ostream>
+
+#include "tools/diff/report/page_rows.h"
+#include "tools/diff/verdict/result.h"
+
+namespace convtrace::diff {
+
+void write_html_report(const DiffResult& result, const PageRows& rows, std::ostream& out);
+
+}  // namespace convtrace::diff

@@ -1,0 +1,352 @@
+#include "tools/diff/report/report_json.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "tools/common/text.h"
+#include "tools/diff/report/determinism.h"
+#include "tools/diff/report/next_commands.h"
+#include "tools/diff/report/report_parts.h"
+
+namespace convtrace::diff {
+namespace {
+
+using tools::Json;
+
+Json text_or_null(const std::string& text) { return text.empty() ? Json() : Json(text); }
+Json number_or_null(double value) { return std::isnan(value) ? Json() : tools::json_number(value); }
+Json step_json(uint32_t step) { return step == format::kNoStep ? Json() : Json(step); }
+
+Json side_json(const SideReport& side) {
+  Json json = tools::stats_json(side.stats, side.dtype, side.capture);
+  json["dtype"] = to_string(side.dtype);
+  json["shape"] = side.has_shape ? Json(side.shape) : Json();
+  json["extent"] = to_string(side.extent);
+  return json;
+}
+
+Json elements_json(const ElementReport& e) {
+  Json json = {{"count", e.count},
+               {"compared", e.compared},
+               {"differing", e.differing},
+               {"not_numbers", e.not_numbers},
+               {"max_abs", tools::json_number(e.max_abs)},
+               {"max_rel", tools::json_number(e.max_rel)},
+               {"cosine", e.cosine}};
+  for (size_t i = 0; i < kWithin.size(); ++i) {
+    json["within"][tools::number_text(kWithin[i])] = e.within[i];
+  }
+  json["ulps"] = e.has_ulps ? Json(e.ulps) : Json();
+  json["first"] = Json();
+  if (e.first) {
+    json["first"] = {{"index", *e.first},
+                     {"base", tools::json_number(e.first_base)},
+                     {"cand", tools::json_number(e.first_cand)}};
+  }
+  return json;
+}
+
+Json record_json(const RecordReport& record, const Comparison& numbers) {
+  Json json;
+  json["rank"] = record.rank;
+  json["step"] = step_json(record.step);
+  json["phase"] = to_string(record.phase);
+  json["scope"] = record.scope;
+  json["call"] = record.call;
+  json["slot"] = record.slot;
+  json["op"] = text_or_null(record.op);
+  json["kernel"] = text_or_null(record.kernel);
+  json["class"] = to_string(record.comparison.verdict);
+  json["base"] = side_json(record.base);
+  json["cand"] = side_json(record.cand);
+  json["difference"] = number_or_null(numbers.difference);
+  json["tolerance_used"] = number_or_null(numbers.tolerance);
+  json["tolerance_needed"] = number_or_null(numbers.difference);
+  json["field"] = to_string(numbers.field);
+  json["z"] = number_or_null(numbers.z);
+  json["source_difference"] = number_or_null(numbers.source);
+  json["matched_by"] = to_string(record.how);
+  json["confidence"] = tools::json_number(record.confidence);
+  json["cand_scope"] = record.cand_scope;
+  json["cand_slot"] = record.cand_slot;
+  json["elements"] = record.elements ? elements_json(*record.elements) : Json();
+  return json;
+}
+
+Json one_sided_json(const OneSided& one_sided) {
+  if (one_sided.count == 0) return {};
+  const RecordReport& first = one_sided.first;
+  return {{"count", one_sided.count},
+          {"in", one_sided.in_cand ? "cand" : "base"},
+          {"rank", first.rank},
+          {"step", step_json(first.step)},
+          {"phase", to_string(first.phase)},
+          {"scope", first.scope},
+          {"call", first.call},
+          {"slot", first.slot},
+          {"op", text_or_null(first.op)}};
+}
+
+/// For changed-between, whose own values agree, the numbers are those of the first record that
+/// suffered (`effect`).
+Json root_json(const std::optional<RootReport>& root) {
+  if (!root) return {};
+  Json json = record_json(root->record, (root->effect ? *root->effect : root->record).comparison);
+  json["setting"] = text_or_null(root->setting);
+  json["rounding_enlarged"] = root->rounding_enlarged;
+  json["matched_before"] = root->matched_before;
+  json["one_sided_before"] = one_sided_json(root->one_sided_before);
+  json["inputs_agree"] = agrees(root->record.comparison.worst_input);
+  json["worst_input"] = to_string(root->record.comparison.worst_input);
+  json["module_class"] = text_or_null(root->code.module_class);
+  json["forward"] = text_or_null(root->code.forward);
+  json["called"] = text_or_null(root->code.call);
+  json["gradients"] = Json::array();
+  for (const RecordReport& gradient : root->gradients) {
+    json["gradients"].push_back({{"scope", gradient.scope},
+                                 {"slot", gradient.slot},
+                                 {"class", to_string(gradient.comparison.verdict)},
+                                 {"z", number_or_null(gradient.comparison.z)},
+                                 {"norm",
+                                  {{"base", tools::json_number(gradient.base.stats.l2)},
+                                   {"cand", tools::json_number(gradient.cand.stats.l2)}}}});
+  }
+  json["between"] = Json();
+  if (root->came_in) {
+    const auto place = [](const RecordReport& record) {
+      return Json{{"scope", record.scope}, {"slot", record.slot}, {"call", record.call}};
+    };
+    json["between"] = {{"after", root->agreed_before ? place(*root->agreed_before) : Json()},
+                       {"before", place(*root->came_in)}};
+  }
+  if (root->weights_differ) json["note"] = "weights differ before step 0";
+  if (root->consumer) {
+    json["changed_in"] = root->changed_in_cand ? "cand" : "base";
+    json["consumer"] = record_json(*root->consumer, root->consumer->comparison);
+    json["effect"] = root->effect ? record_json(*root->effect, root->effect->comparison) : Json();
+  }
+  return json;
+}
+
+Json finding_json(const FindingReport& finding) {
+  Json json;
+  json["kind"] = to_string(finding.kind);
+  json["level"] = to_string(finding.level);
+  json["rank"] = finding.rank;
+  json["step"] = step_json(finding.step);
+  json["phase"] = to_string(finding.phase);
+  json["scope"] = finding.scope;
+  json["call"] = finding.call;
+  json["op"] = text_or_null(finding.op);
+  json["kernel"] = text_or_null(finding.kernel);
+  json["slot"] = text_or_null(finding.slot);
+  json["other"] = text_or_null(finding.other);
+  json["bytes"] = finding.bytes;
+  json["message"] = finding.message;
+  json["stacks"] = {{"alloc", finding.alloc_stack},
+                    {"launch", finding.launch_stack},
+                    {"free", finding.free_stack}};
+  json["suppressed"] = finding.suppressed;
+  json["story"] = finding.story;
+  return json;
+}
+
+Json findings_json(const Findings& findings) {
+  Json list = Json::array();
+  for (const FindingReport& finding : findings.list) list.push_back(finding_json(finding));
+  return list;
+}
+
+Json summary_json(const StepSummary& s) {
+  const auto number = [](const std::optional<double>& value) {
+    return value ? tools::json_number(*value) : Json();
+  };
+  const auto norm = [&](double squares) {
+    return s.gradients == 0 ? Json() : tools::json_number(std::sqrt(squares));
+  };
+  return {{"rank", s.rank},
+          {"step", step_json(s.step)},
+          {"loss", {{"base", number(s.base_loss)}, {"cand", number(s.cand_loss)}}},
+          {"gradient_norm", {{"base", norm(s.base_gradients)}, {"cand", norm(s.cand_gradients)}}},
+          {"class", to_string(*std::ranges::max_element(s.worst))}};
+}
+
+/// How each rank fares by itself; whether the runs can be compared is said of all together.
+Json ranks_json(const std::vector<RankReport>& ranks) {
+  Json list = Json::array();
+  for (const RankReport& rank : ranks) {
+    Json root;
+    if (rank.root) {
+      const RecordReport& record = rank.root->record;
+      root = {{"step", step_json(record.step)},
+              {"phase", to_string(record.phase)},
+              {"scope", record.scope},
+              {"call", record.call},
+              {"slot", record.slot},
+              {"op", text_or_null(record.op)},
+              {"kernel", text_or_null(record.kernel)},
+              {"class", to_string(record.comparison.verdict)}};
+    }
+    list.push_back({{"rank", rank.rank},
+                    {"verdict", to_string(rank.root ? Verdict::kDiverged : Verdict::kSame)},
+                    {"values", rank.values},
+                    {"root", root}});
+  }
+  return list;
+}
+
+Json carried_json(const Carried& carried) {
+  if (carried.count == 0) return {};
+  const RecordReport& first = *carried.first;
+  return {{"count", carried.count},
+          {"largest", tools::json_number(carried.largest)},
+          {"first",
+           {{"rank", first.rank},
+            {"step", step_json(first.step)},
+            {"phase", to_string(first.phase)},
+            {"scope", first.scope},
+            {"call", first.call},
+            {"slot", first.slot},
+            {"op", text_or_null(first.op)}}}};
+}
+
+Json one_sided_json(const std::vector<OneSidedGroup>& groups) {
+  Json list = Json::array();
+  for (const OneSidedGroup& group : groups) {
+    list.push_back({{"in", group.in_cand ? "cand" : "base"},
+                    {"rank", group.rank},
+                    {"phase", to_string(group.phase)},
+                    {"scope", group.scope},
+                    {"op", text_or_null(group.op)},
+                    {"kernel", text_or_null(group.kernel)},
+                    {"slot", group.slot},
+                    {"values", group.values},
+                    {"first_step", step_json(group.first_step)}});
+  }
+  return list;
+}
+
+/// Of what was compared; null where something diverges, or nothing was.
+Json agreement_json(const DiffResult& result) {
+  if (result.verdict == Verdict::kDiverged || result.verdict == Verdict::kNotComparable) return {};
+  return is_identical(result) ? "identical" : "rounding";
+}
+
+Json renamed_json(const std::vector<RenamedModule>& modules) {
+  Json list = Json::array();
+  for (const RenamedModule& module : modules) {
+    list.push_back({{"base", module.base},
+                    {"cand", module.cand},
+                    {"confidence", tools::json_number(module.confidence)}});
+  }
+  return list;
+}
+
+Json preflight_json(const std::vector<PreflightEntry>& entries) {
+  Json list = Json::array();
+  for (const PreflightEntry& entry : entries) {
+    list.push_back({{"name", entry.name},
+                    {"base", entry.base ? Json(*entry.base) : Json()},
+                    {"cand", entry.cand ? Json(*entry.cand) : Json()},
+                    {"meaning", text_or_null(std::string(meaning_of(entry.name)))}});
+  }
+  return list;
+}
+
+Json facts_json(const std::vector<FactDifference>& facts) {
+  Json list = Json::array();
+  for (const FactDifference& fact : facts) {
+    list.push_back({{"kind", to_string(fact.kind)},
+                    {"name", fact.name},
+                    {"base", fact.base ? Json(*fact.base) : Json()},
+                    {"cand", fact.cand ? Json(*fact.cand) : Json()},
+                    {"rank", fact.rank},
+                    {"step", fact.step},
+                    {"scope", fact.scope},
+                    {"first", fact.first},
+                    {"module_class", text_or_null(fact.module_class)},
+                    {"modules", fact.modules},
+                    {"configuration", fact.configuration}});
+  }
+  return list;
+}
+
+}  // namespace
+
+Json per_step_json(const DiffResult& result) {
+  Json list = Json::array();
+  for (const StepSummary& summary : result.summaries) list.push_back(summary_json(summary));
+  return list;
+}
+
+Json json_report(const DiffResult& result) {
+  Json json;
+  json["verdict"] = to_string(result.verdict);
+  json["agreement"] = agreement_json(result);
+  json["exact"] = result.exact;
+  json["why_exact"] = text_or_null(result.why_exact);
+  json["root"] = root_json(result.root);
+  json["first_bit_difference"] = root_json(result.first_bit_difference);
+  for (size_t i = 0; i < kClassCount; ++i) {
+    json["counts"][std::string(to_string(static_cast<Class>(i)))] = result.counts[i];
+  }
+  json["compared"] = {{"values", result.values}, {"launches", result.launches}};
+  json["preflight"] = preflight_json(result.preflight);
+  json["facts"] = facts_json(result.facts);
+  json["renamed"] = renamed_json(result.renamed);
+  json["findings"] = {{"base", findings_json(result.base_findings)},
+                      {"cand", findings_json(result.cand_findings)}};
+  json["incomplete"] = !result.incomplete.empty();
+  json["incomplete_why"] = result.incomplete;
+  json["steps"] = result.steps;
+  json["step_offset"] = {{"steps", result.step_offset.steps},
+                         {"why", text_or_null(result.step_offset.why)}};
+  json["why_not_comparable"] = text_or_null(result.why_not_comparable);
+  json["phase"] = text_or_null(phase_text(result));
+  json["ranks"] = ranks_json(result.ranks);
+  json["replicas"] = Json::array();
+  for (const ReplicaParting& parting : result.replicas) {
+    json["replicas"].push_back({{"run", parting.in_cand ? "cand" : "base"},
+                                {"rank", parting.rank},
+                                {"other", parting.other},
+                                {"step", parting.step},
+                                {"in_gradients", parting.in_gradients}});
+  }
+  json["alias_patterns"] = Json::array();
+  for (const AliasDifference& one : result.alias_patterns) {
+    json["alias_patterns"].push_back({{"kind", "alias-pattern-differs"},
+                                      {"run", one.in_cand ? "cand" : "base"},
+                                      {"rank", one.rank},
+                                      {"step", one.step},
+                                      {"phase", to_string(one.phase)},
+                                      {"scope", one.scope},
+                                      {"op", text_or_null(one.op)},
+                                      {"kernel", text_or_null(one.kernel)},
+                                      {"slot", one.slot},
+                                      {"other", one.other}});
+  }
+  json["births"] = Json::array();
+  for (const RecordReport& birth : result.births) {
+    json["births"].push_back(record_json(birth, birth.comparison));
+  }
+  json["one_sided"] = one_sided_json(result.one_sided);
+  json["other_forms"] = Json::array();
+  for (const OtherForm& form : result.other_forms) {
+    json["other_forms"].push_back(record_json(form.first, form.first.comparison));
+    json["other_forms"].back()["values"] = form.values;
+  }
+  json["ignored"] = result.waived;
+  json["rounding_grown"] = carried_json(result.carried);
+  json["per_step"] = per_step_json(result);
+  const bool has_next = result.root && result.root->setting.empty();
+  json["next"] = has_next ? Json(next_commands(result)) : Json::array();
+  json["cause"] = Json();
+  if (result.cause) {
+    json["cause"] = finding_json(result.cause->finding);
+    json["cause"]["run"] = result.cause->in_cand ? "cand" : "base";
+    json["cause"]["same_memory"] = result.cause->same_memory;
+  }
+  return json;
+}
+
+}  // namespace convtrace::diff

@@ -1,0 +1,64 @@
+#include "tools/diff/report/report_junit.h"
+
+#include <string>
+#include <vector>
+
+#include "tools/common/escape.h"
+#include "tools/diff/report/report_parts.h"
+
+namespace convtrace::diff {
+namespace {
+
+struct Case {
+  std::string name;
+  std::string failure;  ///< empty: passed
+  std::string details;
+};
+
+Case rank_case(const RankReport& rank) {
+  Case test{"rank " + std::to_string(rank.rank) + ": values agree", "", ""};
+  if (!rank.root) return test;
+  const RecordReport& record = rank.root->record;
+  test.failure =
+      place_text(record, true) + ": " + object_text(record) + ": " + root_sentence(*rank.root);
+  test.details = tolerance_text(shown_difference(*rank.root));
+  return test;
+}
+
+Case findings_case(const std::string& run, const Findings& findings, bool in_cand) {
+  Case test{run + ": no error-level findings", "", ""};
+  if (findings.errors == 0) return test;
+  test.failure = std::to_string(findings.errors) + " error-level findings";
+  for (const FindingReport& finding : findings.list) {
+    if (finding.level != format::Level::kError || finding.suppressed) continue;
+    test.details += finding_title(finding, in_cand) + '\n';
+  }
+  return test;
+}
+
+}  // namespace
+
+void write_junit_report(const DiffResult& result, std::ostream& out) {
+  std::vector<Case> cases;
+  cases.push_back({"the runs can be compared", result.why_not_comparable, ""});
+  for (const RankReport& rank : result.ranks) cases.push_back(rank_case(rank));
+  cases.push_back(findings_case("baseline", result.base_findings, false));
+  cases.push_back(findings_case("candidate", result.cand_findings, true));
+  size_t failures = 0;
+  for (const Case& test : cases) failures += test.failure.empty() ? 0 : 1;
+
+  out << "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuite name=\"convtrace-diff\" tests=\""
+      << cases.size() << "\" failures=\"" << failures << "\">\n";
+  for (const Case& test : cases) {
+    out << "  <testcase classname=\"convtrace-diff\" name=\"" << tools::quote_markup(test.name);
+    if (test.failure.empty()) {
+      out << "\"/>\n";
+      continue;
+    }
+    out << "\">\n    <failure message=\"" << tools::quote_markup(test.failure) << "\">"
+        << tools::quote_markup(test.details) << "</failure>\n  </testcase>\n";
+  }
+  out << "</testsuite>\n";
+}
+
+}  // namespace convtrace::diff

@@ -1,0 +1,386 @@
+#include "tools/diff/report/report_parts.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "tools/common/element.h"
+#include "tools/common/escape.h"
+#include "tools/common/json.h"
+#include "tools/common/text.h"
+
+namespace convtrace::diff {
+namespace {
+
+using tools::count_text;
+using tools::device_text;
+using tools::escape_text;
+using tools::number_text;
+
+std::string scope_text(const std::string& scope) {
+  return scope.empty() ? "root module" : escape_text(scope);
+}
+
+std::string side_type(const SideReport& side) {
+  std::string text(to_string(side.dtype));
+  if (side.has_shape) {
+    text += " [";
+    for (size_t i = 0; i < side.shape.size(); ++i) {
+      text += (i == 0 ? "" : ", ") + std::to_string(side.shape[i]);
+    }
+    text += ']';
+  } else {
+    text += " x " + count_text(side.stats.count);
+  }
+  if (side.extent == format::Extent::kBlock) text += " (whole block)";
+  return text + " on " + device_text(side.device);
+}
+
+/// What to say of a result that diverged, by the worst of its inputs.
+std::string result_sentence(Class worst_input) {
+  switch (worst_input) {
+    case Class::kIdentical:
+      return "inputs agree, the result does not";
+    case Class::kBitDifference:
+      return "the result diverges; an input has other bits, but only its hash was recorded";
+    case Class::kWithinNoise:
+      return "inputs agree within rounding, the result does not";
+    default:
+      return "values diverge; their inputs were already drifting apart";
+  }
+}
+
+/// The value was right when a module gave it and other when the next one took it.
+std::string between_sentence(const RootReport& root) {
+  const RecordReport& in = *root.came_in;
+  std::string text = escape_text(in.slot) +
+                     " had other bits already when it came in, and no recorded "
+                     "value before it diverges: look ";
+  if (!root.agreed_before) return text + "at what makes it, outside any module";
+  return text + "between " + scope_text(root.agreed_before->scope) + " and " +
+         scope_text(in.scope) + ", at code that is in no module";
+}
+
+std::string origin_text(const FindingReport& finding) {
+  if (!finding.op.empty()) return ", op " + escape_text(finding.op);
+  if (!finding.kernel.empty()) return ", kernel " + escape_text(tools::demangled(finding.kernel));
+  return "";
+}
+
+std::string agreement_text(const DiffResult& result) {
+  return is_identical(result) ? "identical" : "the same but for rounding";
+}
+
+std::string unknown_text(const DiffResult& result) {
+  const uint64_t hashes = result.counts[static_cast<size_t>(Class::kBitDifference)];
+  if (hashes == 0) return "";
+  return "; of " + tools::counted(hashes, "value") + " only the hash is known, and it differs";
+}
+
+/// By phase: what it means that the root lies in it, since all before it agrees.
+const char* meaning_of(format::Phase phase) {
+  switch (phase) {
+    case format::Phase::kData:
+      return "the data differ: look at the data loader, its seed and its order";
+    case format::Phase::kForward:
+      return "the forward pass differs, on equal data";
+    case format::Phase::kLoss:
+      return "the forward pass agrees, the loss does not: look at the loss function";
+    case format::Phase::kRecompute:
+      return "forward and loss agree, what is computed again for the backward pass does not";
+    case format::Phase::kBackward:
+      return "forward and loss agree, the gradients do not: look at the backward pass";
+    case format::Phase::kCommunication:
+      return "what each rank computes agrees, what they exchange does not";
+    case format::Phase::kOptimizer:
+      return "neither loss nor gradients differ, the updated weights do: look at the optimizer";
+    case format::Phase::kEvaluation:
+      return "evaluation differs, training does not: look at the data evaluated on";
+  }
+  return "";
+}
+
+}  // namespace
+
+std::string place_text(const RecordReport& record, bool with_rank) {
+  std::string text = with_rank ? "rank " + std::to_string(record.rank) + ", " : "";
+  text += record.step == format::kNoStep ? "unknown step" : "step " + std::to_string(record.step);
+  text += ", " + std::string(to_string(record.phase)) + ", " + scope_text(record.scope);
+  return text + " (call " + std::to_string(record.call) + ')';
+}
+
+std::string module_text(const RecordReport& record) {
+  std::string text = std::string(to_string(record.phase)) + ", " + scope_text(record.scope);
+  return record.call == 0 ? text : text + " (call " + std::to_string(record.call) + ')';
+}
+
+std::string object_text(const RecordReport& record) {
+  std::string text;
+  if (!record.op.empty()) text += "op " + escape_text(record.op) + ", ";
+  if (!record.kernel.empty()) {
+    text += "kernel " + escape_text(tools::demangled(record.kernel)) + ", ";
+  }
+  return text + escape_text(record.slot);
+}
+
+std::string type_text(const RecordReport& record) {
+  const std::string base = side_type(record.base);
+  const std::string cand = side_type(record.cand);
+  return base == cand ? base : base + " against " + cand;
+}
+
+std::string root_sentence(const RootReport& root) {
+  const RecordReport& record = root.record;
+  if (!root.setting.empty()) return "a setting differs: " + escape_text(root.setting);
+  if (root.weights_differ) return "weights differ before step 0";
+  switch (record.comparison.verdict) {
+    case Class::kChangedBetween:
+      return std::string("its value was right when it was made, but changed in the ") +
+             (root.changed_in_cand ? "candidate" : "baseline") + " before " +
+             scope_text(root.consumer->scope) + " used it";
+    case Class::kNanBorn:
+      return "NaN or Inf appears in one run only";
+    case Class::kShapeOrDtypeMismatch:
+      return "the runs compute another " + std::string(to_string(record.comparison.field)) +
+             " here";
+    default:
+      break;
+  }
+  if (record.phase == format::Phase::kData && !root.came_in)
+    return "the runs were given different data";
+  if (record.phase == format::Phase::kOptimizer) {
+    return std::string("no gradient differs, the updated parameter does") +
+           (root.vectors_only
+                ? "; only parameters of one dimension differ (biases, norms): look at "
+                  "which of them get weight decay"
+                : "");
+  }
+  if (root.came_in) return between_sentence(root);
+  return result_sentence(record.comparison.worst_input);
+}
+
+std::string phase_text(const DiffResult& result) {
+  if (!result.root) return "";
+  const RecordReport& record = result.root->record;
+  // What a criterion is given is made by the forward pass.
+  const bool is_made = record.phase == format::Phase::kData && result.root->came_in;
+  return "step " + std::to_string(record.step) + ": " +
+         meaning_of(is_made ? format::Phase::kForward : record.phase);
+}
+
+std::vector<StepRow> step_rows(const DiffResult& result, uint32_t around) {
+  std::vector<StepRow> rows;
+  if (!result.root) return rows;
+  const RecordReport& root = result.root->record;
+  const auto text = [](const std::optional<double>& value) {
+    return value ? number_text(*value, 9) : "";
+  };
+  const auto norm = [](const StepSummary& s, double squares) {
+    return s.gradients == 0 ? "" : number_text(std::sqrt(squares), 9);
+  };
+  for (const StepSummary& s : result.summaries) {
+    const uint32_t distance = s.step < root.step ? root.step - s.step : s.step - root.step;
+    if (s.rank != root.rank || distance > around) continue;
+    rows.push_back({s.rank, s.step, text(s.base_loss), text(s.cand_loss), norm(s, s.base_gradients),
+                    norm(s, s.cand_gradients), *std::ranges::max_element(s.worst)});
+  }
+  return rows;
+}
+
+std::vector<std::string> replica_lines(const DiffResult& result) {
+  std::vector<std::string> lines;
+  for (const ReplicaParting& parting : result.replicas) {
+    lines.push_back(
+        std::string(parting.in_cand ? "candidate" : "baseline") + ": rank " +
+        std::to_string(parting.rank) + " had the weights of rank " + std::to_string(parting.other) +
+        " and parts from it in step " + std::to_string(parting.step) +
+        (parting.in_gradients ? ", already in its gradients: they were not reduced alike"
+                              : ", with equal gradients: the updates differ"));
+  }
+  return lines;
+}
+
+std::vector<std::string> rank_lines(const DiffResult& result) {
+  constexpr size_t kSaid = 8;
+  if (result.ranks.size() < 2) return {};
+  std::vector<const RankReport*> parted;
+  for (const RankReport& rank : result.ranks) {
+    if (rank.root) parted.push_back(&rank);
+  }
+  std::ranges::stable_sort(parted, {}, [](const RankReport* r) {
+    return std::pair(r->root->record.step, r->root->position);
+  });
+  std::vector<std::string> lines = {count_text(parted.size()) + " of " +
+                                    tools::counted(result.ranks.size(), "rank") + " diverged"};
+  for (const RankReport* rank : parted) {
+    if (lines.size() > kSaid) {
+      lines.push_back(count_text(parted.size() - kSaid) + " more (--json)");
+      break;
+    }
+    const RecordReport& record = rank->root->record;
+    lines.push_back(place_text(record, true) + ", " + object_text(record) + " (" +
+                    std::string(to_string(record.comparison.verdict)) + ')');
+  }
+  return lines;
+}
+
+std::vector<std::string> alias_lines(const DiffResult& result) {
+  constexpr size_t kSaid = 8;
+  std::vector<std::string> lines;
+  for (const AliasDifference& one : result.alias_patterns) {
+    if (lines.size() == kSaid) {
+      lines.push_back(count_text(result.alias_patterns.size() - kSaid) + " more (--json)");
+      break;
+    }
+    lines.push_back("alias-pattern-differs: " + one.slot + " and " + one.other + " of " +
+                    (one.op.empty() ? "kernel " + one.kernel : "op " + one.op) + " in " +
+                    (one.scope.empty() ? "no module" : one.scope) + " (" +
+                    std::string(to_string(one.phase)) + ") overlap in the " +
+                    (one.in_cand ? "candidate" : "baseline") + ", first in step " +
+                    std::to_string(one.step) + " of rank " + std::to_string(one.rank) +
+                    ", and never in the other run");
+  }
+  return lines;
+}
+
+std::string match_text(const RecordReport& record) {
+  std::string text(to_string(record.how));
+  if (record.confidence < 1) {
+    text += ", confidence " + tools::number_text(static_cast<double>(record.confidence), 2);
+  }
+  if (record.cand_scope != record.scope) {
+    text += "; in the candidate " + scope_text(record.cand_scope);
+  }
+  if (record.cand_slot != record.slot) text += ", " + escape_text(record.cand_slot);
+  return text;
+}
+
+std::string renamed_text(const DiffResult& result) {
+  if (result.renamed.empty()) return "";
+  const RenamedModule& first = result.renamed.front();
+  return tools::counted(result.renamed.size(), "module") +
+         " of another name in the candidate, such as " + scope_text(first.base) + " | " +
+         scope_text(first.cand) + " (--json lists all; --map says otherwise)";
+}
+
+std::string before_text(const DiffResult& result) {
+  const RootReport& root = *result.root;
+  std::string text = tools::counted(root.matched_before, "value") + " matched";
+  const auto& first = result.first_bit_difference;
+  const bool same_steps = first && root.record.step > 0 && first->record.step == root.record.step &&
+                          root.one_sided_before.count == 0;
+  return text + (same_steps ? "; all earlier steps are the same bit by bit" : "");
+}
+
+std::string one_sided_text(const RootReport& root) {
+  const OneSided& one_sided = root.one_sided_before;
+  if (one_sided.count == 0) return "";
+  const bool one = one_sided.count == 1;
+  return tools::counted(one_sided.count, "value") + " before it " + (one ? "is" : "are") +
+         " in one run only, the first in the " + (one_sided.in_cand ? "candidate" : "baseline") +
+         ": " + place_text(one_sided.first, false) + ", " + object_text(one_sided.first);
+}
+
+std::vector<std::string> one_sided_lines(const DiffResult& result) {
+  constexpr size_t kSaid = 6;
+  std::vector<std::string> lines;
+  for (const OneSidedGroup& group : result.one_sided) {
+    if (lines.size() == kSaid) {
+      lines.push_back(count_text(result.one_sided.size() - kSaid) + " more (--json)");
+      break;
+    }
+    std::string text = std::string(group.in_cand ? "candidate" : "baseline") + ": " +
+                       std::string(to_string(group.phase)) + ", " + scope_text(group.scope) + ", ";
+    if (!group.op.empty()) text += "op " + escape_text(group.op) + ", ";
+    if (!group.kernel.empty()) text += "kernel " + escape_text(group.kernel) + ", ";
+    lines.push_back(
+        text + escape_text(group.slot) + " (" + tools::counted(group.values, "value") +
+        " from step " +
+        (group.first_step == format::kNoStep ? "unknown" : std::to_string(group.first_step)) +
+        " on)");
+  }
+  return lines;
+}
+
+const RecordReport& shown_difference(const RootReport& root) {
+  return root.effect ? *root.effect : root.record;
+}
+
+std::string finding_title(const FindingReport& finding, bool in_cand) {
+  std::string text(to_string(finding.kind));
+  text += " (" + std::string(to_string(finding.level)) + ") in the ";
+  text += in_cand ? "candidate" : "baseline";
+  text += finding.step == format::kNoStep ? "" : ", step " + std::to_string(finding.step);
+  text += ", " + scope_text(finding.scope) + origin_text(finding);
+  if (!finding.slot.empty()) text += ", " + escape_text(finding.slot);
+  return text;
+}
+
+std::string headline(const DiffResult& result) {
+  switch (result.verdict) {
+    case Verdict::kDiverged:
+      return "DIVERGED at " + place_text(result.root->record, result.ranks.size() > 1) + ": " +
+             object_text(result.root->record);
+    case Verdict::kNotComparable:
+      return "NOT COMPARABLE: " + result.why_not_comparable;
+    case Verdict::kFindings:
+      return "SAME VALUES (" + agreement_text(result) + "), but " +
+             tools::counted(result.base_findings.errors + result.cand_findings.errors,
+                            "error-level finding");
+    case Verdict::kIncomplete:
+      return "INCOMPLETE: what was compared is " + agreement_text(result) +
+             ", but not all of both runs was";
+    case Verdict::kSame:
+      break;
+  }
+  return is_identical(result)
+             ? "IDENTICAL: every compared value has the same bits" + other_form_text(result)
+             : "ROUNDING: no value differs by more than rounding explains" + unknown_text(result);
+}
+
+bool is_identical(const DiffResult& result) {
+  const uint64_t other_forms = result.counts[static_cast<size_t>(Class::kOtherForm)];
+  return result.counts[static_cast<size_t>(Class::kIdentical)] + other_forms == result.values;
+}
+
+std::vector<std::string> advice(const DiffResult& result) {
+  if (result.verdict == Verdict::kIncomplete) {
+    return {"--allow-incomplete: what was compared decides."};
+  }
+  if (result.verdict != Verdict::kNotComparable) return {};
+  if (result.values == 0 && result.launches != 0) {
+    return {
+        "Both runs hold launches without values. Record both again with CONVTRACE_MODE=stats (the "
+        "default), or give raw kernels a rule in the file of CONVTRACE_CONFIG:",
+        "[[rule]]", "kernel = \"*\"  # better: a pattern over the kernels in doubt",
+        "outputs = \"auto\"", "capture = \"stats\""};
+  }
+  if (result.values == 0) {
+    return {"Record the same steps of both runs (CONVTRACE_STEPS) with CONVTRACE_MODE=stats."};
+  }
+  return {"If these are the same modules under other names, say so with --map."};
+}
+
+std::string step_offset_text(const StepOffset& offset) {
+  if (offset.why.empty()) return "";
+  const bool in_cand = offset.steps >= 0;
+  return std::string("step of the candidate = step of the baseline ") + (in_cand ? "+ " : "- ") +
+         std::to_string(in_cand ? offset.steps : -offset.steps) + " (" + offset.why +
+         "); steps are numbered as in the " + (in_cand ? "candidate" : "baseline");
+}
+
+std::string compared_text(const DiffResult& result) {
+  std::string text = tools::counted(result.values, "value") + " and " +
+                     count_text(result.launches) +
+                     (result.launches == 1 ? " launch" : " launches") + " in " +
+                     tools::counted(result.steps, "step");
+  std::string separator = ": ";
+  for (size_t i = 0; i < kClassCount; ++i) {
+    if (result.counts[i] == 0) continue;
+    text += separator + count_text(result.counts[i]) + ' ' +
+            std::string(to_string(static_cast<Class>(i)));
+    separator = ", ";
+  }
+  return text;
+}
+
+}  // namespace convtrace::diff

@@ -1,0 +1,172 @@
+// Of report_parts.h: how large differences are, what is said of rounding, and of what is none.
+
+#include <algorithm>
+#include <cmath>
+
+#include "tools/common/escape.h"
+#include "tools/common/text.h"
+#include "tools/diff/births/births.h"
+#include "tools/diff/report/determinism.h"
+#include "tools/diff/report/report_parts.h"
+
+namespace convtrace::diff {
+namespace {
+
+using tools::escape_text;
+using tools::number_text;
+
+std::string percent_text(double share) { return tools::percent_text(share, 2); }
+
+/// Scalar product of two sketches in units of 2^exponent.
+double product(const format::Sketch& a, const format::Sketch& b, int exponent) {
+  const double scale = std::ldexp(1.0, a.exponent + b.exponent - 2 * exponent);
+  double sum = 0;
+  for (size_t i = 0; i < format::Sketch::kBuckets; ++i) {
+    sum += static_cast<double>(a.bucket[i]) * static_cast<double>(b.bucket[i]);
+  }
+  return sum * scale;
+}
+
+}  // namespace
+
+std::string factor_text(const RecordReport& record) {
+  constexpr double kLargestRest = 0.02;
+  const format::Sketch &base = record.base.stats.sketch, &cand = record.cand.stats.sketch;
+  if (!base.is_known() || !cand.is_known()) return "";
+  const int exponent = std::max(base.exponent, cand.exponent);
+  const double bb = product(base, base, exponent), ab = product(cand, base, exponent);
+  const double aa = product(cand, cand, exponent);
+  if (!(bb > 0) || !(aa > 0)) return "";
+  const double factor = ab / bb;
+  const double rest = std::sqrt(std::max(0.0, aa - factor * ab) / aa);
+  if (rest > kLargestRest || std::abs(factor - 1) < 4 * rest || std::abs(factor - 1) < 1e-3)
+    return "";
+  const std::string text = "the candidate is " + number_text(factor, 4) + " times the baseline";
+  return rest > 0 ? text + ", but for " + percent_text(rest) : text;
+}
+
+std::string tolerance_text(const RecordReport& record) {
+  const Comparison& c = record.comparison;
+  if (std::isnan(c.difference) || c.field == Field::kNone) return "";
+  if (!is_measured(c.field)) {
+    return "they differ by " + number_text(c.difference) + " in " + std::string(to_string(c.field));
+  }
+  std::string text = "they differ by " + percent_text(c.difference) + " of their size (" +
+                     std::string(to_string(c.field)) + "), tolerance used " +
+                     percent_text(c.tolerance);
+  if (std::isfinite(c.z) && c.z > 0)
+    text += ", of which it is " + tools::times_text(c.z) + " times";
+  if (c.source > 0 && std::isfinite(c.source)) {
+    text += "; what it was made of differs by " + percent_text(c.source);
+  }
+  return text + "; " + number_text(c.difference) + " would have passed";
+}
+
+std::string rounding_hint(const DiffResult& result) {
+  constexpr double kNear = 4;  // of a limit
+  const Comparison& c = shown_difference(*result.root).comparison;
+  if (c.like_rounding) {
+    return "no larger than rounding, which is not allowed here: " + escape_text(result.why_exact) +
+           (result.noise_given ? "" : ". Whether this program repeats its bits at all is shown by: "
+                                      "convtrace repeat -- COMMAND");
+  }
+  if (c.verdict != Class::kDiverged || !(c.z <= kNear)) return "";
+  return result.noise_given
+             ? "just outside of what the --noise runs differ by: more of them would tell"
+             : "near the limit of rounding: rerun with --noise OTHER_BASE (another run of the "
+               "baseline)";
+}
+
+std::string carried_text(const DiffResult& result) {
+  const Carried& carried = result.carried;
+  if (carried.count == 0) return "";
+  const bool one = carried.count == 1;
+  return "from " + place_text(*carried.first, result.ranks.size() > 1) + ", " +
+         object_text(*carried.first) + " on " + tools::counted(carried.count, "value") +
+         (result.root ? " before the root" : "") + (one ? " is" : " are") +
+         " further apart than rounding explains there" +
+         (carried.largest > 0 ? " (at most " + percent_text(carried.largest) + ")" : "") +
+         ", but no further than what " + (one ? "it was" : "they were") + " made of explains";
+}
+
+std::vector<std::string> rounding_lines(const DiffResult& result) {
+  const bool same =
+      result.verdict != Verdict::kDiverged && result.verdict != Verdict::kNotComparable;
+  if (!same || is_identical(result) || !result.first_bit_difference) return {};
+  const RecordReport& first = result.first_bit_difference->record;
+  std::vector<std::string> lines = {"begins at " + place_text(first, result.ranks.size() > 1) +
+                                    ", " + object_text(first)};
+  std::string causes;
+  for (const PreflightEntry& entry : result.preflight) {
+    if (explains_rounding(entry.name))
+      causes += (causes.empty() ? "" : ", ") + escape_text(entry.name);
+  }
+  for (const FactDifference& fact : result.facts) {
+    if (fact.kind == FactKind::kCode)
+      causes += (causes.empty() ? "" : ", ") + escape_text(fact.name);
+  }
+  lines.push_back(causes.empty() ? "nothing that was recorded of the runs explains it"
+                                 : "the runs differ in what explains it: " + causes);
+  if (const std::string grown = carried_text(result); !grown.empty()) lines.push_back(grown);
+  if (const std::string hidden = hidden_text(result); !hidden.empty()) lines.push_back(hidden);
+  if (!result.exact) lines.push_back("rounding was allowed: " + escape_text(result.why_exact));
+  return lines;
+}
+
+std::string hidden_text(const DiffResult& result) {
+  const double unit = unit_roundoff(result.coarsest);
+  if (unit == 0) return "";
+  const double share = unit > 0x1p-20 ? kWideSumLimit : kOwnSumLimit;
+  const double largest = std::max(share * unit, kGain * result.carried.largest);
+  const double gradients = std::min(1.0, result.largest_gradient_limit);
+  return "a fault below " + percent_text(largest) + " of a tensor's size" +
+         (gradients > largest ? ", below " + percent_text(gradients) + " of a gradient's" : "") +
+         ", or in few elements of a large one, would look the same in " +
+         std::string(to_string(result.coarsest));
+}
+
+std::string other_form_text(const DiffResult& result) {
+  const uint64_t inputs = result.counts[static_cast<size_t>(Class::kOtherForm)];
+  if (inputs == 0) return "";
+  return ", but for " + tools::counted(inputs, "input") +
+         " of another type or shape, of which the same was made";
+}
+
+std::vector<std::string> other_form_lines(const DiffResult& result) {
+  constexpr size_t kSaid = 6;
+  std::vector<std::string> lines;
+  for (const OtherForm& form : result.other_forms) {
+    if (lines.size() == kSaid) {
+      lines.push_back(tools::count_text(result.other_forms.size() - kSaid) + " more (--json)");
+      break;
+    }
+    lines.push_back(object_text(form.first) + ": " + type_text(form.first) + ", first at " +
+                    place_text(form.first, result.ranks.size() > 1) + " (" +
+                    tools::counted(form.values, "value") + "); what was made of it agrees");
+  }
+  return lines;
+}
+
+std::string waived_text(const DiffResult& result) {
+  if (result.waived == 0) return "";
+  return tools::counted(result.waived, "value") + (result.waived == 1 ? " differs" : " differ") +
+         " and " + (result.waived == 1 ? "is" : "are") + " not counted (--ignore)";
+}
+
+std::vector<std::string> birth_lines(const DiffResult& result) {
+  std::vector<std::string> lines;
+  for (const RecordReport& birth : result.births) {
+    const Comparison& c = birth.comparison;
+    std::string text = place_text(birth, result.ranks.size() > 1) + ", " + object_text(birth);
+    if (is_measured(c.field)) {
+      text += ": " + percent_text(c.difference) + " (" + std::string(to_string(c.field)) +
+              ") where " + percent_text(c.tolerance) + " is explained";
+    } else {
+      text += ": " + std::string(to_string(c.verdict));
+    }
+    lines.push_back(std::move(text));
+  }
+  return lines;
+}
+
+}  // namespace convtrace::diff

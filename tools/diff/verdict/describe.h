@@ -1,0 +1,16 @@
+#pragma once
+/// @file describe.h
+/// Turns records of a step, which borrow and use ids, into reports that own their texts.
+
+#include "tools/diff/model/record.h"
+#include "tools/diff/verdict/result.h"
+
+namespace convtrace::diff {
+
+[[nodiscard]] SideReport describe_side(const StepRecords& step, const ValueRecord& record);
+
+/// Everything that the key says; the sides and the comparison are left empty.
+[[nodiscard]] RecordReport describe_key(const format::Definitions& names, uint32_t rank,
+                                        uint32_t step, const ValueRecord& record);
+
+}  // namespace convtrace::diff

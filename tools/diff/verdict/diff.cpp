@@ -1,0 +1,431 @@
+#include "tools/diff/verdict/diff.h"
+
+#include <algorithm>
+#include <thread>
+#include <tuple>
+
+#include "reader/step_sums.h"
+#include "tools/common/escape.h"
+#include "tools/common/symbols.h"
+#include "tools/common/text.h"
+#include "tools/diff/verdict/cause.h"
+#include "tools/diff/read/equal_steps.h"
+#include "tools/diff/verdict/exactness.h"
+#include "tools/diff/verdict/fact_root.h"
+#include "tools/diff/verdict/finding_stories.h"
+#include "tools/diff/verdict/other_forms.h"
+#include "tools/diff/verdict/preflight.h"
+#include "tools/diff/verdict/snapshot_pairs.h"
+#include "tools/diff/read/trace_set.h"
+
+namespace convtrace::diff {
+namespace {
+
+/// Reasons that mean: something that should be in the trace is not.
+constexpr format::LossReason kRealLosses[] = {
+    format::LossReason::kQueueFull,   format::LossReason::kRecordTooLarge,
+    format::LossReason::kWriteFailed, format::LossReason::kDiskBudget,
+    format::LossReason::kRingFull,    format::LossReason::kExitDeadline,
+    format::LossReason::kDamage,      format::LossReason::kContextEnded,
+    format::LossReason::kGraphUnseen};
+
+class Diff {
+ public:
+  Diff(RowSink* rows, DiffResult& result) : rows_(rows), result_(result) {}
+
+  [[nodiscard]] bool run(const DiffInputs& inputs, std::string& error) {
+    noise_.resize(inputs.noise.size());
+    rules_ = inputs.rules;
+    allow_incomplete_ = inputs.allow_incomplete;
+    on_progress_ = inputs.on_progress;
+    if (!open_trace_set(inputs.base, base_, error)) return false;
+    if (!open_trace_set(inputs.cand, cand_, error)) return false;
+    for (size_t i = 0; i < noise_.size(); ++i) {
+      if (!open_trace_set(inputs.noise[i], noise_[i], error)) return false;
+    }
+    result_.base_path = inputs.base;
+    result_.cand_path = inputs.cand;
+    result_.noise_given = !noise_.empty();
+    result_.base_command = base_.files.front().meta.command_line;
+    result_.cand_command = cand_.files.front().meta.command_line;
+    result_.incomplete.insert(result_.incomplete.end(), base_.unreadable.begin(),
+                              base_.unreadable.end());
+    result_.incomplete.insert(result_.incomplete.end(), cand_.unreadable.begin(),
+                              cand_.unreadable.end());
+    pairs_ = pair_ranks(base_, cand_, rules_.base_rank);
+    many_ranks_ = pairs_.size() > 1;
+    for (const TraceSet* set : {&base_, &cand_}) {
+      for (const TraceFile& file : set->files) total_ += file.events;
+    }
+    asks_for_other_steps_ = setting_differs("setting.CONVTRACE_STEPS");
+    asks_for_other_ranks_ = setting_differs("setting.CONVTRACE_RANKS");
+    for (const RankPair& pair : pairs_) {
+      if (!compare_rank(pair, error)) return false;
+    }
+    number_stories(result_.base_findings);
+    number_stories(result_.cand_findings);
+    decide();
+    return true;
+  }
+
+ private:
+  using Stream = std::unique_ptr<StepStream>;
+
+  /// For each of the two traces; the thread that compares works on both.
+  static unsigned threads() {
+    constexpr unsigned kMostWorkers = 4;
+    const unsigned cores = std::thread::hardware_concurrency();
+    return cores < 2 ? 1 : 1 + std::min(kMostWorkers, cores) / 2;
+  }
+
+  bool open_stream(const TraceFile& file, StepShift shift, Stream& stream, std::string& error) {
+    auto reader = reader::TraceReader::open(file.path, reader::OpenPolicy::kIndexOrScan, threads());
+    if (!reader.ok()) {
+      error = tools::escape_text(file.path) + ": " + tools::status_text(reader.status());
+      return false;
+    }
+    stream = std::make_unique<StepStream>(std::move(reader).value(), names_, launches_, shift);
+    return true;
+  }
+
+  /// The repetitions' traces of `rank`; a repetition of one trace stands for the rank at hand.
+  bool open_noise(uint32_t rank, std::vector<Stream>& streams, std::string& error) {
+    const StepShift shift = result_.step_offset.of_base();
+    for (const TraceSet& set : noise_) {
+      for (const TraceFile& file : set.files) {
+        if (set.files.size() > 1 && file.meta.rank != rank) continue;
+        if (!open_stream(file, shift, streams.emplace_back(), error)) return false;
+      }
+    }
+    return true;
+  }
+
+  bool compare_rank(const RankPair& pair, std::string& error) {
+    if (pair.base < 0 || pair.cand < 0) {
+      if (asks_for_other_ranks_) return true;
+      const bool in_base = pair.base >= 0;
+      const std::string name = "trace of rank " + std::to_string(pair.rank);
+      add_preflight({name, in_base ? std::optional<std::string>("present") : std::nullopt,
+                     in_base ? std::nullopt : std::optional<std::string>("present")});
+      result_.incomplete.push_back(name + " is missing in the " +
+                                   (in_base ? "candidate" : "baseline"));
+      return true;
+    }
+    const TraceFile& base_file = base_.files[static_cast<size_t>(pair.base)];
+    const TraceFile& cand_file = cand_.files[static_cast<size_t>(pair.cand)];
+    const std::vector<PreflightEntry> differences = compare_meta(base_file.meta, cand_file.meta);
+    for (const PreflightEntry& entry : differences) add_preflight(entry);
+    EqualSteps equal;  // outlives the streams
+    Stream base, cand;
+    std::vector<Stream> noise;
+    const StepOffset& offset = result_.step_offset =
+        step_offset(base_file.meta, cand_file.meta, rules_.step_offset);
+    if (!open_stream(base_file, offset.of_base(), base, error) ||
+        !open_stream(cand_file, offset.of_cand(), cand, error) ||
+        !open_noise(pair.rank, noise, error)) {
+      return false;
+    }
+    equal = equal_steps(*base, *cand, !noise.empty());
+    base->leave_out(equal, Side::kBase);
+    cand->leave_out(equal, Side::kCand);
+    const ExactnessDecision exact = decide_exactness(rules_.exact, differences, base_file.meta,
+                                                     cand_file.meta, all_repeat(*base, noise));
+    result_.exact = exact.exactness == Exactness::kExact;
+    result_.why_exact = exact.why;
+    RankDiff diff(pair.rank, names_, launches_, equal, rules_, exact.exactness, rows_);
+    SnapshotPairs stored(base->reader(), cand->reader());
+    diff.use_stored(
+        [&stored](const ValueRecord& a, const ValueRecord& b) { return stored.compare(a, b); });
+    if (uses_tf32(base_file.meta) || uses_tf32(cand_file.meta)) diff.use_tf32();
+    diff.run(*base, *cand, noise, [&] {
+      if (on_progress_) on_progress_(done_ + base->position() + cand->position(), total_);
+    });
+    done_ += base_file.events + cand_file.events;
+    if (auto& root = diff.outcome().root) stored.compare(*root);
+    add_conditions(pair.rank, *base, *cand, diff.outcome());
+    add_findings(result_.base_findings, base->findings(), pair.rank);
+    add_findings(result_.cand_findings, cand->findings(), pair.rank);
+    AliasPatterns::compare(base->alias_patterns(), cand->alias_patterns(), pair.rank, names_,
+                           result_.alias_patterns);
+    compare_facts(base_file, cand_file, pair.rank, diff.outcome());
+    add_outcome(pair.rank, std::move(diff.outcome()), *base, *cand);
+    return true;
+  }
+
+  /// Up to the root: what differs behind it is no cause of it.
+  void compare_facts(const TraceFile& base, const TraceFile& cand, uint32_t rank,
+                     const RankOutcome& outcome) {
+    facts_.compare_code(base.meta, cand.meta);
+    if (!outcome.last_base_step || !outcome.last_cand_step) return;
+    uint32_t last = std::min(*outcome.last_base_step, *outcome.last_cand_step);
+    if (outcome.root) last = std::min(last, outcome.root->record.step);
+    if (!facts_.compare_rank(base.path, cand.path, rank, last, outcome.renamed)) {
+      result_.incomplete.push_back("rank " + std::to_string(rank) +
+                                   ": facts could not be compared");
+    }
+  }
+
+  [[nodiscard]] EqualSteps equal_steps(const StepStream& base, const StepStream& cand,
+                                       bool has_noise) const {
+    // Names that differ mean other steps, or the same.
+    if (!rules_.renames.empty()) return {};
+    // A report of every value needs every value; so does the noise of later steps, and so do ranks
+    // that are compared with each other.
+    const bool every_value = rows_ != nullptr || has_noise || many_ranks_;
+    return {base.reader(), cand.reader(), every_value, result_.step_offset};
+  }
+
+  /// Whether the runs were asked to record other parts of themselves.
+  [[nodiscard]] bool setting_differs(std::string_view name) const {
+    const auto value = [name](const TraceSet& set) -> std::string {
+      for (const auto& [fact, text] : set.files.front().meta.facts) {
+        if (fact == name) return text;
+      }
+      return {};
+    };
+    return value(base_) != value(cand_);
+  }
+
+  /// Whether each step of a repetition has the launches and values of the baseline.
+  static std::optional<bool> all_repeat(const StepStream& base, const std::vector<Stream>& noise) {
+    if (noise.empty()) return std::nullopt;
+    const auto own = reader::load_step_sums(base.reader().container());
+    return !own.empty() && std::ranges::all_of(noise, [&](const Stream& other) {
+      return reader::load_step_sums(other->reader().container()) == own;
+    });
+  }
+
+  static bool uses_tf32(const format::TraceMeta& meta) {
+    return std::ranges::any_of(meta.facts, [](const auto& fact) {
+      return fact.first == "switch.matmul_fp32_precision" && fact.second == "tf32";
+    });
+  }
+
+  void add_preflight(PreflightEntry entry) {
+    const auto known = std::ranges::find(result_.preflight, entry);
+    if (known == result_.preflight.end()) result_.preflight.push_back(std::move(entry));
+  }
+
+  /// What is wrong with the traces themselves; known only after they were read.
+  void add_conditions(uint32_t rank, const StepStream& base, const StepStream& cand,
+                      const RankOutcome& outcome) {
+    const std::string prefix = many_ranks_ ? "rank " + std::to_string(rank) + ": " : "";
+    const std::string base_state = reader::to_string(base.reader().state());
+    const std::string cand_state = reader::to_string(cand.reader().state());
+    if (base_state != "complete" || cand_state != "complete") {
+      add_preflight({prefix + "state", base_state, cand_state});
+    }
+    for (const format::LossReason reason : kRealLosses) {
+      if (base.lost(reason) + cand.lost(reason) == 0) continue;
+      add_preflight({prefix + "lost records: " + std::string(to_string(reason)),
+                     std::to_string(base.lost(reason)), std::to_string(cand.lost(reason))});
+    }
+    add_incomplete(prefix + "baseline", base, outcome.last_base_step, outcome.last_cand_step,
+                   outcome.skipped_steps[1]);
+    add_incomplete(prefix + "candidate", cand, outcome.last_cand_step, outcome.last_base_step,
+                   outcome.skipped_steps[0]);
+  }
+
+  void add_incomplete(const std::string& who, const StepStream& stream,
+                      std::optional<uint32_t> last, std::optional<uint32_t> other_last,
+                      uint64_t missing) {
+    auto& why = result_.incomplete;
+    if (stream.reader().state() == reader::TraceState::kUnclosed) {
+      why.push_back(who + ": the trace was not closed; compared up to its end");
+    } else if (stream.reader().state() == reader::TraceState::kDamaged) {
+      why.push_back(who + ": the trace is damaged; compared without the damaged parts");
+    }
+    if (asks_for_other_steps_) {
+      // The settings say so.
+    } else if (last && other_last && *last < *other_last) {
+      why.push_back(who + ": ends after step " + std::to_string(*last) +
+                    ", the other run goes on to step " + std::to_string(*other_last));
+    } else if (missing != 0) {
+      why.push_back(who + ": has nothing of " + tools::counted(missing, "step") +
+                    " that the other run has");
+    }
+    for (const format::LossReason reason : kRealLosses) {
+      if (stream.lost(reason) == 0 || reason == format::LossReason::kGraphUnseen) continue;
+      why.push_back(who + ": " + tools::counted(stream.lost(reason), "record") + " lost (" +
+                    std::string(to_string(reason)) + ')');
+    }
+    if (stream.late_values() != 0) {
+      why.push_back(who + ": " + tools::counted(stream.late_values(), "value") +
+                    " came after the end of their step and were not compared");
+    }
+  }
+
+  static void add_findings(Findings& all, const Findings& more, uint32_t rank) {
+    all.count += more.count;
+    all.errors += more.errors;
+    for (const FindingReport& finding : more.list) {
+      if (all.list.size() >= kMaxFindings) break;
+      all.list.push_back(finding);
+      all.list.back().rank = rank;  // of the pair: two single traces are compared across ranks
+    }
+  }
+
+  void add_outcome(uint32_t rank, RankOutcome outcome, const StepStream& base,
+                   const StepStream& cand) {
+    for (size_t i = 0; i < kClassCount; ++i) result_.counts[i] += outcome.counts[i];
+    result_.values += outcome.values;
+    result_.launches += outcome.launches;
+    result_.steps += outcome.steps;
+    base_values_ += outcome.base_values;
+    cand_values_ += outcome.cand_values;
+    // A trace that was cut may end in a step of which it holds the beginning only.
+    const bool cut = (base.reader().state() != reader::TraceState::kComplete &&
+                      outcome.uncompared_step == outcome.last_base_step) ||
+                     (cand.reader().state() != reader::TraceState::kComplete &&
+                      outcome.uncompared_step == outcome.last_cand_step);
+    if (outcome.uncompared_step && !cut && !uncompared_step_) {
+      uncompared_step_ = outcome.uncompared_step;
+    }
+    for (RenamedModule& module : outcome.renamed) {
+      const auto known = std::ranges::find(result_.renamed, module);
+      if (known == result_.renamed.end()) result_.renamed.push_back(std::move(module));
+    }
+    if (many_ranks_) {
+      add_replicas(base_replicas_.add(rank, std::move(outcome.base_replica)), false);
+      add_replicas(cand_replicas_.add(rank, std::move(outcome.cand_replica)), true);
+    }
+    result_.summaries.insert(result_.summaries.end(), outcome.summaries.begin(),
+                             outcome.summaries.end());
+    add_carried(std::move(outcome.carried));
+    result_.waived += outcome.waived;
+    result_.largest_gradient_limit =
+        std::max(result_.largest_gradient_limit, outcome.largest_gradient_limit);
+    if (unit_roundoff(outcome.coarsest) > unit_roundoff(result_.coarsest)) {
+      result_.coarsest = outcome.coarsest;
+    }
+    for (OneSidedGroup& group : outcome.one_sided) {
+      if (result_.one_sided.size() < kMaxOneSided) result_.one_sided.push_back(std::move(group));
+    }
+    for (OtherForm& form : outcome.other_forms) {
+      add_other_form(result_.other_forms, std::move(form));
+    }
+    for (RecordReport& birth : outcome.births) result_.births.push_back(std::move(birth));
+    result_.ranks.push_back({rank, outcome.values, outcome.root});
+    keep_earlier(result_.root, std::move(outcome.root));
+    keep_earlier(result_.first_bit_difference, std::move(outcome.first_bit_difference));
+  }
+
+  void add_carried(Carried carried) {
+    Carried& all = result_.carried;
+    all.count += carried.count;
+    all.largest = std::max(all.largest, carried.largest);
+    const auto step = [](const Carried& one) { return one.first->step; };
+    if (carried.first && (!all.first || step(carried) < step(all))) {
+      all.first = std::move(carried.first);
+    }
+  }
+
+  void add_replicas(std::vector<ReplicaParting> partings, bool in_cand) {
+    for (ReplicaParting& parting : partings) {
+      parting.in_cand = in_cand;
+      result_.replicas.push_back(parting);
+    }
+  }
+
+  static void keep_earlier(std::optional<RootReport>& first, std::optional<RootReport> other) {
+    const auto order = [](const RootReport& root) {
+      return std::tuple(root.record.step, root.position, root.record.rank);
+    };
+    if (other && (!first || order(*other) < order(*first))) first = std::move(other);
+  }
+
+  [[nodiscard]] std::string why_not_comparable() const {
+    if (result_.ranks.empty()) return "the runs have no rank in common";
+    if (result_.steps == 0) return "the runs have no step in common";
+    if (result_.values == 0) return "no value could be compared (no statistics in common)";
+    const auto smaller = static_cast<double>(std::min(base_values_, cand_values_));
+    if (static_cast<double>(result_.values) < kLeastAligned * smaller) {
+      return "too little is alike: only " + tools::count_text(result_.values) + " of " +
+             tools::count_text(base_values_) + " and " + tools::count_text(cand_values_) +
+             " values have a partner";
+    }
+    if (uncompared_step_ && !result_.root) {
+      return "no value could be compared in step " + std::to_string(*uncompared_step_);
+    }
+    return "";
+  }
+
+  /// Frames of the one finding that the report shows whole get names.
+  void find_cause() {
+    result_.cause = diff::find_cause(*result_.root, result_.base_findings, result_.cand_findings);
+    if (!result_.cause) return;
+    FindingReport& finding = result_.cause->finding;
+    const bool in_cand = result_.cause->in_cand;
+    const RankPair& pair = *std::ranges::find(pairs_, finding.rank, &RankPair::rank);
+    const TraceSet& run = in_cand ? cand_ : base_;
+    tools::Symbols symbols(run.files[static_cast<size_t>(in_cand ? pair.cand : pair.base)].meta);
+    for (auto* stack : {&finding.alloc_stack, &finding.launch_stack, &finding.free_stack}) {
+      *stack = symbols.frames(*stack);
+    }
+  }
+
+  void decide() {
+    result_.facts = facts_.differences();
+    if (auto setting = setting_root(result_)) result_.root = std::move(setting);
+    for (std::optional<RootReport>* root : {&result_.root, &result_.first_bit_difference}) {
+      if (*root) (*root)->code = facts_.place_of((*root)->record.scope);
+    }
+    std::ranges::sort(result_.renamed, {}, &RenamedModule::base);
+    std::ranges::stable_sort(result_.births, {}, &RecordReport::step);
+    if (result_.births.size() > kMaxBirths) result_.births.resize(kMaxBirths);
+    result_.why_not_comparable = why_not_comparable();
+    if (!result_.why_not_comparable.empty()) {
+      result_.verdict = Verdict::kNotComparable;
+      result_.root.reset();
+    } else if (result_.root) {
+      result_.verdict = Verdict::kDiverged;
+      find_cause();
+    } else if (!result_.incomplete.empty() && !allow_incomplete_) {
+      result_.verdict = Verdict::kIncomplete;
+    } else if (result_.base_findings.errors + result_.cand_findings.errors != 0) {
+      result_.verdict = Verdict::kFindings;
+    }
+  }
+
+  RowSink* rows_;
+  DiffResult& result_;
+  DiffRules rules_;
+  std::function<void(uint64_t, uint64_t)> on_progress_;
+  uint64_t done_ = 0, total_ = 0;  ///< records
+  format::Definitions names_;
+  LaunchKeys launches_;
+  TraceSet base_, cand_;
+  std::vector<TraceSet> noise_;
+  std::vector<RankPair> pairs_;
+  ReplicaCheck base_replicas_, cand_replicas_;
+  FactDiff facts_;
+  bool many_ranks_ = false;
+  bool allow_incomplete_ = false;
+  bool asks_for_other_steps_ = false, asks_for_other_ranks_ = false;
+  uint64_t base_values_ = 0, cand_values_ = 0;
+  std::optional<uint32_t> uncompared_step_;
+};
+
+}  // namespace
+
+std::string_view to_string(Verdict value) {
+  switch (value) {
+    case Verdict::kSame:
+      return "same";
+    case Verdict::kDiverged:
+      return "diverged";
+    case Verdict::kNotComparable:
+      return "not-comparable";
+    case Verdict::kFindings:
+      return "findings";
+    case Verdict::kIncomplete:
+      return "incomplete";
+  }
+  return "unknown";
+}
+
+bool run_diff(const DiffInputs& inputs, RowSink* rows, DiffResult& result, std::string& error) {
+  return Diff(rows, result).run(inputs, error);
+}
+
+}  // namespace convtrace::diff

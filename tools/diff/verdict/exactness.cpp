@@ -1,0 +1,64 @@
+#include "tools/diff/verdict/exactness.h"
+
+#include <algorithm>
+#include <map>
+
+namespace convtrace::diff {
+namespace {
+
+/// Whether such a difference changes nothing that a run computes.
+bool changes_nothing(const PreflightEntry& entry) {
+  return entry.name.starts_with("setting.") || entry.name == "convtrace";
+}
+
+bool has_device(const format::TraceMeta& meta) {
+  return std::ranges::any_of(meta.facts,
+                             [](const auto& fact) { return fact.first.starts_with("device."); });
+}
+
+/// Fingerprints of what was run. Preflight does not list them.
+std::map<std::string, std::string> code_of(const format::TraceMeta& meta) {
+  std::map<std::string, std::string> code;
+  for (const auto& [name, value] : meta.facts) {
+    if (name.starts_with("code.")) code[name] = value;
+  }
+  return code;
+}
+
+bool is_deterministic(const format::TraceMeta& meta) {
+  return std::ranges::any_of(meta.facts, [](const auto& fact) {
+    return fact.first == "switch.deterministic_algorithms" && fact.second == "True";
+  });
+}
+
+}  // namespace
+
+ExactnessDecision decide_exactness(ExactChoice choice,
+                                   const std::vector<PreflightEntry>& differences,
+                                   const format::TraceMeta& base, const format::TraceMeta& cand,
+                                   std::optional<bool> repeats) {
+  if (choice == ExactChoice::kOn) return {Exactness::kExact, "--exact on"};
+  if (choice == ExactChoice::kOff) return {Exactness::kInexact, "--exact off"};
+  for (const PreflightEntry& entry : differences) {
+    if (!changes_nothing(entry)) {
+      return {Exactness::kInexact, "the runs differ in " + entry.name};
+    }
+  }
+  if (code_of(base) != code_of(cand)) return {Exactness::kInexact, "the runs differ in their code"};
+  const std::string alike = "nothing that was recorded of the two runs differs, and ";
+  if (repeats && !*repeats) {
+    return {Exactness::kInexact, "a repetition of the baseline has other bits"};
+  }
+  if (repeats) return {Exactness::kExact, alike + "a repetition of the baseline has all its bits"};
+  if (is_deterministic(base) && is_deterministic(cand)) {
+    return {Exactness::kExact, alike + "deterministic algorithms are on"};
+  }
+  if (!has_device(base) && !has_device(cand)) {
+    return {Exactness::kExact, alike + "both ran on the CPU alone"};
+  }
+  return {Exactness::kInexact,
+          "atomics and autotuning of a GPU need not repeat: deterministic algorithms are off, and "
+          "no repetition was given (--noise)"};
+}
+
+}  // namespace convtrace::diff

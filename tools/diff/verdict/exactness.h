@@ -1,0 +1,35 @@
+#pragma once
+/// @file exactness.h
+/// Where nothing differs between two runs, and they can repeat, nothing may: then any difference of
+/// bits is one.
+///
+/// Place:    diff.h asks before a rank is compared.
+/// Threads:  pure functions.
+/// Source:   docs/design.md "The diff", exactness.
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "format/model/meta.h"
+#include "tools/diff/births/births.h"
+#include "tools/diff/verdict/result.h"
+#include "tools/diff/model/rules.h"
+
+namespace convtrace::diff {
+
+struct ExactnessDecision {
+  Exactness exactness = Exactness::kInexact;
+  std::string why;  ///< a clause: "both runs ...", "the runs differ in ..."
+};
+
+/// @param differences  of the runs' metadata, as compare_meta() gives them.
+/// @param repeats  whether repetitions of the baseline have all of its bits; nullopt: there are
+/// none.
+[[nodiscard]] ExactnessDecision decide_exactness(ExactChoice choice,
+                                                 const std::vector<PreflightEntry>& differences,
+                                                 const format::TraceMeta& base,
+                                                 const format::TraceMeta& cand,
+                                                 std::optional<bool> repeats);
+
+}  // namespace convtrace::diff

@@ -1,0 +1,77 @@
+#include "tools/diff/verdict/preflight.h"
+
+#include <algorithm>
+#include <map>
+#include <string_view>
+#include <utility>
+
+#include "tools/common/escape.h"
+#include "tools/diff/model/step_offset.h"
+
+namespace convtrace::diff {
+namespace {
+
+using Facts = std::map<std::string, std::string>;
+
+std::string command_text(const std::vector<std::string>& words) {
+  std::string text;
+  for (const std::string& word : words) {
+    if (!text.empty()) text += ' ';
+    text += tools::quote_shell(word);
+  }
+  return text;
+}
+
+Facts facts_of(const format::TraceMeta& meta) {
+  Facts facts(meta.facts.begin(), meta.facts.end());
+  for (const auto& [name, value] : meta.facts) facts[name] = value;  // later values win
+  facts["convtrace"] = meta.tool_version;
+  facts["world size"] = std::to_string(meta.world_size);
+  facts["host"] = meta.host;
+  facts["command line"] = command_text(meta.command_line);
+  return facts;
+}
+
+/// Of files rather than of the run: where the trace went, what it was made of, what names its
+/// frames; and what facts.h tells.
+bool is_about_files(std::string_view name) {
+  if (name == kUpdatesBefore) return true;  // told with the offset of the steps
+  for (const char* prefix : {"recovered.", "stripped.", "library.", "code."})
+    if (name.starts_with(prefix)) return true;
+  return name.starts_with("setting.") && (name.ends_with("output") || name.ends_with("OUTPUT") ||
+                                          name.ends_with("log_file") || name.ends_with("LOG_FILE"));
+}
+
+int weight(std::string_view name) {
+  constexpr std::string_view kOrder[] = {"version.", "switch.", "device.", "package."};
+  for (int i = 0; i < 4; ++i) {
+    if (name.starts_with(kOrder[i])) return i;
+  }
+  return name.starts_with("setting.") ? 5 : 4;
+}
+
+}  // namespace
+
+std::vector<PreflightEntry> compare_meta(const format::TraceMeta& base,
+                                         const format::TraceMeta& cand) {
+  const Facts a = facts_of(base);
+  const Facts b = facts_of(cand);
+  std::vector<PreflightEntry> entries;
+  const auto value = [](const Facts& facts, const std::string& name) {
+    const auto found = facts.find(name);
+    return found == facts.end() ? std::nullopt : std::optional(found->second);
+  };
+  Facts all = a;
+  all.insert(b.begin(), b.end());
+  for (const auto& [name, ignored] : all) {
+    PreflightEntry entry{name, value(a, name), value(b, name)};
+    if (entry.base != entry.cand && !is_about_files(name)) entries.push_back(std::move(entry));
+  }
+  // What one run alone has comes with what differs, as a rule.
+  std::ranges::stable_sort(entries, {}, [](const PreflightEntry& e) {
+    return std::pair(weight(e.name), !e.base || !e.cand);
+  });
+  return entries;
+}
+
+}  // namespace convtrace::diff

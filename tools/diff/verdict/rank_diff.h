@@ -1,0 +1,147 @@
+#pragma once
+/// @file rank_diff.h
+/// Compares the two traces of one rank, step by step in lockstep.
+///
+/// Place:    diff.h runs one per rank and puts the outcomes together.
+/// Memory:   the steps in hand (see step_stream.h), the parameters' classes, the noise families.
+/// Threads:  not thread-safe.
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <unordered_map>
+#include <vector>
+
+#include "tools/diff/births/births.h"
+#include "tools/diff/compare/noise.h"
+#include "tools/diff/verdict/result.h"
+#include "tools/diff/verdict/root.h"
+#include "tools/diff/model/rules.h"
+#include "tools/diff/read/step_stream.h"
+
+namespace convtrace::diff {
+
+/// Takes every compared or unmatched record, in execution order; the CSV report is one.
+class RowSink {
+ public:
+  virtual ~RowSink() = default;
+  /// @param record for unmatched records only one side is filled in: `base` if `in_base`.
+  virtual void row(const RecordReport& record, bool in_base, bool in_cand) = 0;
+};
+
+/// Several sinks as one.
+class RowSinks final : public RowSink {
+ public:
+  void add(RowSink& sink) { sinks_.push_back(&sink); }
+  [[nodiscard]] bool empty() const { return sinks_.empty(); }
+  void row(const RecordReport& record, bool in_base, bool in_cand) override {
+    for (RowSink* sink : sinks_) sink->row(record, in_base, in_cand);
+  }
+
+ private:
+  std::vector<RowSink*> sinks_;
+};
+
+/// What one rank's comparison comes to.
+struct RankOutcome {
+  std::array<uint64_t, kClassCount> counts{};
+  uint64_t values = 0, launches = 0, steps = 0;
+  /// Values of the steps that both runs have: how well they could be aligned.
+  uint64_t base_values = 0, cand_values = 0;
+  /// The first step in which nothing could be held against each other.
+  std::optional<uint32_t> uncompared_step;
+  std::optional<RootReport> root, first_bit_difference;
+  std::vector<RecordReport> births;  ///< at most kMaxBirths, the first first
+  uint64_t waived = 0;               ///< values that differ and do not matter (--ignore)
+  Carried carried;
+  std::optional<uint32_t> last_base_step, last_cand_step;
+  std::vector<RenamedModule> renamed;
+  std::vector<OneSidedGroup> one_sided;
+  std::vector<OtherForm> other_forms;
+  format::DType coarsest = format::DType::kUnknown;  ///< of float values that differ
+  double largest_gradient_limit = 0;                 ///< what was allowed in activations' gradients
+  /// Steps of one run that lie before the last one of the other, which does not have them.
+  std::array<uint64_t, 2> skipped_steps{};  ///< by Side: whose they are
+  std::vector<StepSummary> summaries;
+  std::vector<ReplicaSums> base_replica, cand_replica;
+};
+
+class RankDiff {
+ public:
+  /// @param names, launches  of all streams. @param equal  what they leave out.
+  /// @param rows may be null.
+  RankDiff(uint32_t rank, format::Definitions& names, LaunchKeys& launches, const EqualSteps& equal,
+           const DiffRules& rules, Exactness exactness, RowSink* rows)
+      : rank_(rank),
+        names_(names),
+        launches_(launches),
+        equal_(equal),
+        rows_(rows),
+        scopes_(names, rules.renames),
+        tolerances_(names, rules.tolerances),
+        ignored_(names, rules.ignored),
+        births_(names, exactness) {}
+
+  /// Reads both streams to their ends.
+  /// @param after_step  called after each.
+  void run(StepStream& base, StepStream& cand, std::span<const std::unique_ptr<StepStream>> noise,
+           const std::function<void()>& after_step);
+
+  /// Products of f32 are rounded to the 10 bits of TF32.
+  void use_tf32() { births_.use_tf32(); }
+  void use_stored(CompareStored stored) { births_.use_stored(std::move(stored)); }
+
+  [[nodiscard]] RankOutcome& outcome() { return outcome_; }
+
+ private:
+  struct StepPair;
+
+  /// Counts the unread steps that come before `step`.
+  void take_equal_before(uint32_t step);
+  void confirm_guesses(StepPair& pair) const;
+  static void excuse_unwritten(StepPair& pair);
+  void learn_noise(const StepRecords& base, std::span<const std::unique_ptr<StepStream>> noise);
+  void compare_step(const StepRecords& base, const StepRecords& cand, bool with_noise);
+  void one_sided(const StepRecords& step, bool in_base);
+  void count(const StepPair& pair);
+  void find_first_bit_difference(const StepPair& pair);
+  void judge_values(StepPair& pair, bool with_noise);
+  void find_carried(const StepPair& pair);
+  void list_other_forms(const StepPair& pair);
+  void find_root(const StepPair& pair);
+  /// Adds those of one step that come before value `base_end` and `cand_end` of the two runs.
+  void add_one_sided(const StepPair& pair, uint32_t base_end, uint32_t cand_end,
+                     OneSided& one_sided) const;
+  void list_one_sided(const StepRecords& step, std::span<const uint32_t> indices, bool in_cand);
+  [[nodiscard]] static bool is_made_between(const StepPair& pair, uint32_t match);
+  void find_place_between(const StepPair& pair, uint32_t match, RootReport& root) const;
+  [[nodiscard]] static bool differs_in_vectors_only(const StepPair& pair);
+  [[nodiscard]] std::vector<RecordReport> worst_gradients(const StepPair& pair) const;
+  void write_rows(const StepPair& pair);
+  void write_unmatched(const StepRecords& step, std::span<const uint32_t> indices, bool in_base);
+  [[nodiscard]] RecordReport report(const StepPair& pair, uint32_t match) const;
+  [[nodiscard]] RootReport root_report(const StepPair& pair, const RootChoice& choice) const;
+  [[nodiscard]] uint64_t matched_before(const StepPair& pair, uint32_t match) const;
+
+  uint32_t rank_;
+  format::Definitions& names_;
+  LaunchKeys& launches_;
+  const EqualSteps& equal_;
+  size_t equal_taken_ = 0;
+  RowSink* rows_;
+  ScopeMap scopes_;
+  Tolerances tolerances_;
+  NoiseModel noise_;
+  Tolerances ignored_;
+  Births births_;
+  RankOutcome outcome_;
+  uint64_t matched_in_earlier_steps_ = 0;
+  OneSided one_sided_in_earlier_steps_;
+  std::unordered_map<uint64_t, size_t>
+      one_sided_groups_;  ///< by a hash of what they have in common
+};
+
+}  // namespace convtrace::diff

@@ -1,0 +1,220 @@
+#pragma once
+/// @file result.h
+/// What a diff found, in plain values with texts of their own: everything the reports show.
+///
+/// Texts are as in the trace, not escaped: every report escapes for its own medium.
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "format/model/events.h"
+#include "tools/diff/read/alias_patterns.h"
+#include "tools/diff/align/align.h"
+#include "tools/diff/compare/compare.h"
+#include "tools/diff/compare/elements.h"
+#include "tools/diff/facts/facts.h"
+#include "tools/diff/verdict/replicas.h"
+#include "tools/diff/model/step_offset.h"
+#include "tools/diff/verdict/step_summary.h"
+
+namespace convtrace::diff {
+
+/// kIncomplete: what was compared agrees, but not all of both runs was.
+enum class Verdict : uint8_t { kSame, kDiverged, kNotComparable, kFindings, kIncomplete };
+[[nodiscard]] std::string_view to_string(Verdict value);
+
+/// One run's record of a value.
+struct SideReport {
+  format::Stats stats;
+  format::DType dtype = format::DType::kUnknown;
+  format::Capture capture = format::Capture::kStats;
+  format::Extent extent = format::Extent::kTensor;
+  format::Device device;
+  bool has_shape = false;
+  std::vector<uint64_t> shape;
+  std::vector<double> samples;
+  format::ValueId value;
+  uint64_t address = 0;
+  uint64_t bytes = 0;
+  uint64_t t_ns = 0;
+};
+
+/// One value of both runs.
+struct RecordReport {
+  uint32_t rank = 0;
+  uint32_t step = 0;
+  format::Phase phase = format::Phase::kForward;
+  std::string scope, slot, op, kernel;  ///< op and kernel: empty for none
+  uint32_t call = 0;
+  std::string cand_scope, cand_slot;  ///< as the candidate calls them
+  MatchedBy how = MatchedBy::kStableKey;
+  float confidence = 1;  ///< that both records are of one value
+  Comparison comparison;
+  SideReport base, cand;
+  std::optional<ElementReport> elements{};  ///< where both runs stored the values
+};
+
+/// A module, an op or an input of which one run alone has values, in steps that both have.
+struct OneSidedGroup {
+  uint32_t rank = 0;
+  bool in_cand = false;
+  format::Phase phase = format::Phase::kForward;
+  std::string scope, op, kernel, slot;
+  uint64_t values = 0;
+  uint32_t first_step = 0;
+};
+inline constexpr size_t kMaxOneSided = 256;
+
+/// Values that one run alone has, in steps that both have. They are never the root, but where one
+/// run did more than the other, that is where to look.
+struct OneSided {
+  uint64_t count = 0;
+  bool in_cand = false;  ///< who has the first of them
+  RecordReport first;    ///< only that run's side is filled in
+};
+
+/// Inputs of another type or shape, of which the same is made: of one slot and one pair of forms.
+struct OtherForm {
+  RecordReport first;
+  uint64_t values = 1;
+};
+inline constexpr size_t kMaxOtherForms = 64;
+
+/// Values that are further apart than their own rounding says, and no further than what they were
+/// made of (births.h): rounding has grown, or hides what it grew from.
+struct Carried {
+  uint64_t count = 0;
+  std::optional<RecordReport> first{};
+  double largest = 0;  ///< relative difference
+};
+
+inline constexpr size_t kMaxGradients = 200;
+inline constexpr size_t kMaxBirths = 8;
+
+/// Where the runs part.
+struct RootReport {
+  RecordReport record;
+  OneSided one_sided_before;  ///< before the root, in its rank
+  /// Compared values before it in its rank that were identical or within noise.
+  uint64_t matched_before = 0;
+  /// Place in the execution order of its step: comparable between ranks that run one program.
+  uint64_t position = 0;
+  /// Only for changed-between, where `record` is the producer: who saw other bytes, and in which
+  /// run.
+  std::optional<RecordReport> consumer;
+  bool changed_in_cand = false;
+  /// For changed-between: the first values that suffered from it, if any were measured.
+  std::optional<RecordReport> effect;
+  /// Where an input of the root had other bits already, and no record before says why: the input,
+  /// and the last output before it that agreed. What changed it lies between them, in no module.
+  std::optional<RecordReport> came_in, agreed_before;
+  /// In the optimizer: parameters of one dimension alone differ, others agree.
+  bool vectors_only = false;
+  /// Values of the same step in execution order; `around[around_root]` is the root.
+  std::vector<RecordReport> around;
+  size_t around_root = 0;
+  /// Gradients of weights in the same step that differ, by their norms: the largest difference
+  /// first, at most kMaxGradients.
+  std::vector<RecordReport> gradients;
+  /// Before it values were further apart than rounding explains there (Carried).
+  bool rounding_enlarged = false;
+  /// Not a value but a setting of a module or an optimizer, in words: `record` has its place alone.
+  std::string setting;
+  /// Initial parameters differ: the runs never were the same.
+  bool weights_differ = false;
+  /// Of the module, where its facts were recorded.
+  CodePlace code{};
+};
+
+struct FindingReport {
+  uint32_t rank = 0;
+  uint32_t step = 0;
+  uint64_t t_ns = 0;
+  format::FindingKind kind = format::FindingKind::kOutputAliasesInput;
+  format::Level level = format::Level::kWarning;
+  bool suppressed = false;
+  format::Phase phase = format::Phase::kForward;
+  std::string scope, op, kernel, slot, other, message;
+  uint32_t call = 0;
+  uint64_t address = 0;
+  uint64_t bytes = 0;
+  uint64_t storage = 0;
+  uint64_t generation = 0;
+  size_t story = 0;  ///< findings of one run with the same number tell of one bug
+  std::vector<std::string> alloc_stack, launch_stack, free_stack;
+};
+
+/// The findings of one run, all ranks. `list` is cut at kMaxFindings; the counts are not.
+struct Findings {
+  std::vector<FindingReport> list;
+  uint64_t count = 0;
+  uint64_t errors = 0;  ///< unsuppressed, level error
+};
+inline constexpr size_t kMaxFindings = 4096;
+
+struct PreflightEntry {
+  std::string name;
+  std::optional<std::string> base, cand;  ///< nullopt: that run has no such thing
+  bool operator==(const PreflightEntry&) const = default;
+};
+
+/// A module under both its names.
+struct RenamedModule {
+  std::string base, cand;
+  float confidence = 1;
+  bool operator==(const RenamedModule&) const = default;
+};
+
+struct RankReport {
+  uint32_t rank = 0;
+  uint64_t values = 0;
+  std::optional<RootReport> root;
+};
+
+/// The finding that probably caused the divergence.
+struct Cause {
+  bool in_cand = true;
+  FindingReport finding;
+  size_t index = 0;          ///< of it in its run's findings
+  bool same_memory = false;  ///< it is about the very memory of the root
+};
+
+struct DiffResult {
+  std::string base_path, cand_path;
+  Verdict verdict = Verdict::kSame;
+  std::string why_not_comparable;
+  std::optional<RootReport> root;
+  std::optional<Cause> cause;
+  std::optional<RootReport> first_bit_difference;
+  Carried carried;                   ///< of all ranks
+  std::vector<RecordReport> births;  ///< differences that were born, of all ranks, the first first
+  uint64_t waived = 0;               ///< values that differ and do not matter (--ignore)
+  bool exact = false;                ///< any difference of bits counts
+  std::string why_exact;             ///< or why not
+  std::array<uint64_t, kClassCount> counts{};
+  uint64_t values = 0;                   ///< pairs of values compared
+  uint64_t launches = 0;                 ///< pairs of launches aligned
+  uint64_t steps = 0;                    ///< steps that both runs have, summed over ranks
+  std::vector<ReplicaParting> replicas;  ///< ranks of one run that stop agreeing
+  std::vector<AliasDifference> alias_patterns;
+  std::vector<StepSummary> summaries;  ///< of all ranks
+  StepOffset step_offset;              ///< steps are numbered as in the run that counts further
+  std::vector<PreflightEntry> preflight;
+  std::vector<FactDifference> facts;     ///< configuration first
+  std::vector<RenamedModule> renamed;    ///< by the baseline's name
+  std::vector<OneSidedGroup> one_sided;  ///< at most kMaxOneSided, in the order of their first
+  std::vector<OtherForm> other_forms;    ///< at most kMaxOtherForms, in the order of their first
+  /// Of values that differ: the coarsest type, which says what rounding may hide.
+  format::DType coarsest = format::DType::kUnknown;
+  double largest_gradient_limit = 0;  ///< of activations' gradients that differ: what was allowed
+  Findings base_findings, cand_findings;
+  std::vector<std::string> incomplete;  ///< why; empty when both runs were compared to their ends
+  std::vector<RankReport> ranks;
+  std::vector<std::string> base_command, cand_command;
+  bool noise_given = false;
+};
+
+}  // namespace convtrace::diff

@@ -1,0 +1,29 @@
+#pragma once
+/// @file root.h
+/// Decides which record of a step is where two runs part: the first whose difference was born there
+/// (births.h), not the loudest and not its victims.
+///
+/// Threads:  pure function.
+/// Source:   docs/design.md "The diff", lineage and verdict.
+
+#include <cstdint>
+#include <optional>
+#include <span>
+
+#include "tools/diff/compare/compare.h"
+#include "tools/diff/align/lineage.h"
+
+namespace convtrace::diff {
+
+struct RootChoice {
+  uint32_t match = 0;  ///< index into Alignment::matches
+  /// For changed-between: `match` is the producer.
+  std::optional<ChangedBetween> changed;
+};
+
+/// @param comparisons one per match; consumers in `lineage.changed` already are kChangedBetween.
+/// @return the first birth; where everything that diverged was passed on, the first of that
+[[nodiscard]] std::optional<RootChoice> choose_root(std::span<const Comparison> comparisons,
+                                                    const Lineage& lineage);
+
+}  // namespace convtrace::diff

@@ -1,0 +1,58 @@
+#include "tools/diff/verdict/snapshot_pairs.h"
+
+#include "format/model/dtype.h"
+#include "tools/common/element.h"
+
+namespace convtrace::diff {
+
+std::vector<std::byte> SnapshotPairs::Side::read(const format::ContentId& content) {
+  if (!snapshots_) {
+    const reader::TraceContainer& container = trace_.container();
+    snapshots_.emplace(container.source(), container.records());
+  }
+  std::vector<std::byte> bytes;
+  bool too_large = false;
+  const Status status = snapshots_->read(content, [&](Bytes part) {
+    too_large = part.size() > kMaxValueBytes - bytes.size();
+    if (!too_large) bytes.insert(bytes.end(), part.begin(), part.end());
+    return !too_large;
+  });
+  if (!status.ok() && !too_large) bytes.clear();
+  return bytes;
+}
+
+template <typename Value>
+std::optional<ElementReport> SnapshotPairs::compare_values(const Value& a, const Value& b) {
+  const auto stored = [](const Value& value) {
+    return value.capture == format::Capture::kSnapshot && value.bytes != 0;
+  };
+  const bool alike = a.dtype == b.dtype && a.bytes == b.bytes && a.stats.hash != b.stats.hash;
+  const bool numbers = format::number_class(a.dtype) != format::NumberClass::kBytes;
+  if (!stored(a) || !stored(b) || !alike || !numbers) return std::nullopt;
+  const std::vector<std::byte> base = base_.read({a.stats.hash, a.bytes});
+  const std::vector<std::byte> cand = cand_.read({b.stats.hash, b.bytes});
+  if (base.empty() || base.size() != cand.size()) return std::nullopt;
+  const double norm = std::max(a.stats.l2, b.stats.l2);
+  ElementComparer comparer(a.dtype, rms_of(norm, std::min(a.stats.finite, b.stats.finite)));
+  comparer.add(base, cand);
+  ElementReport report = comparer.report();
+  report.count = a.bytes / tools::component_bytes(a.dtype);
+  return report;
+}
+
+std::optional<ElementReport> SnapshotPairs::compare(const ValueRecord& base,
+                                                    const ValueRecord& cand) {
+  return compare_values(base, cand);
+}
+
+void SnapshotPairs::compare(RootReport& root) {
+  const auto fill = [this](RecordReport& record) {
+    record.elements = compare_values(record.base, record.cand);
+  };
+  fill(root.record);
+  if (root.consumer) fill(*root.consumer);
+  if (root.effect) fill(*root.effect);
+  for (RecordReport& record : root.around) fill(record);
+}
+
+}  // namespace convtrace::diff
