@@ -129,7 +129,7 @@ class Batch:
         return self._submit(self._view, size)
 
     def tensor(self, phase, capture, scope, call, slot, op, value, padding=NO_PADDING):
-        """`value` as made by values.TensorReader; `padding`: what it is padding of, and its index."""
+        """`value`: a values.Memory; `padding`: what it is padding of, and its index."""
         device, index, dtype, rank, version, data, storage, base, size, stream, dims = value
         total = 80 + 16 * rank
         start = self._claim(total)

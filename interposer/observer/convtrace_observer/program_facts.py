@@ -7,14 +7,13 @@ import os
 import sys
 import weakref
 
-from . import code_facts, signals
+from . import code_facts, signals, values
 
 _PLAIN = (bool, int, float, str, type(None))
 _MAX_TEXT, _MAX_ITEMS = 80, 16
 _MAX_ATTRIBUTES = 2000  # characters of all
 # Of the module's life, not of its making: an evaluation pass changes it.
 _STATE = "training"
-_FLOATS = {1: ctypes.c_double, 2: ctypes.c_float}  # by format/model/dtype.h
 _OWN_FOLDER = os.path.dirname(os.path.abspath(__file__)) + os.sep
 
 
@@ -115,10 +114,8 @@ class OptimizerFacts:
             return type(value).__name__
         with self._observer.read.unobserved():
             memory = self._observer.read(tensor[0])
-        device, _, dtype, rank, _, data, _, _, _, _, dims = memory or (1,) + (0,) * 9 + ((),)
-        if device == 0 and dtype in _FLOATS and all(extent == 1 for extent in dims[:rank]):
-            return repr(_FLOATS[dtype].from_address(data).value)
-        return "tensor"
+        number = values.scalar(memory) if memory is not None else None
+        return "tensor" if number is None else repr(number)
 
 
 class Generators:

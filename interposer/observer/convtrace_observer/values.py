@@ -5,6 +5,7 @@ hold exactly one such tensor. Everything else (FX proxies, fake, functorch, spar
 lazily conjugated ... tensors) gives None and is counted. No operator of torch is called: reading
 a tensor must not show up in anybody's dispatch mode, tracer, random state or autograd graph.
 """
+import collections
 import ctypes
 import itertools
 
@@ -28,6 +29,17 @@ _MAX_DEPTH = 8
 _storage_ids = itertools.count(1)
 
 
+class Memory(collections.namedtuple(
+        "Memory", "device index dtype rank version data storage base storage_bytes stream dims")):
+    """Where a tensor's value lies: the kind of its device (CPU, CUDA) and which one, its type (format/model/dtype.h),
+    how often it was written, addresses of its first element and of its storage, that storage's identity and size,
+    the stream that it is used in, and `rank` extents and then strides, in elements."""
+    __slots__ = ()
+
+
+_new = tuple.__new__  # a third of what Memory(...) costs
+
+
 def storage_identity(storage):
     """A number that this storage alone has, ever. It is kept on the Python wrapper, which torch
     >= 2.1 preserves exactly as long as the memory's owner lives (older: a new number every time,
@@ -40,19 +52,18 @@ def storage_identity(storage):
 
 def span_bytes(value):
     """Bytes from the first to the last byte of the elements."""
-    dtype, rank, dims = value[2], value[3], value[10]
-    shape, strides = dims[:rank], dims[rank:]
+    shape, strides = value.dims[:value.rank], value.dims[value.rank:]
     if 0 in shape:
         return 0
     last = sum((extent - 1) * abs(stride) for extent, stride in zip(shape, strides))
-    return (last + 1) * _ELEMENT_BYTES[dtype]
+    return (last + 1) * _ELEMENT_BYTES[value.dtype]
 
 
 _ELEMENT_BYTES = (1, 8, 4, 2, 2, 1, 1, 1, 1, 2, 2, 4, 4, 8, 8, 1, 8, 16)
 
 
 class TensorReader:
-    """Callable: tensor -> tuple for engine.Batch, or None (counted in `skipped`)."""
+    """Callable: tensor -> Memory, or None (counted in `skipped`)."""
 
     def __init__(self, torch):
         self.skipped = 0
@@ -151,17 +162,16 @@ class TensorReader:
             return None  # no memory: a ZeroTensor, or storage that was taken away
         data = base + tensor.storage_offset() * tensor.element_size()
         storage = tensor.untyped_storage() if self._untyped else tensor.storage()
-        return (device, index, dtype, len(shape), version(tensor), data, storage_identity(storage),
-                base, storage.nbytes(), stream, (*shape, *strides))
+        return _new(Memory, (device, index, dtype, len(shape), version(tensor), data, storage_identity(storage),
+                             base, storage.nbytes(), stream, (*shape, *strides)))
 
 
 def scalar(value):
     """The number in a tensor of one element, read from host memory; None of others."""
-    device, dtype, rank, data, dims = value[0], value[2], value[3], value[5], value[10]
-    kind = _NUMBERS.get(dtype)
-    if device != CPU or kind is None or any(extent != 1 for extent in dims[:rank]):
+    kind = _NUMBERS.get(value.dtype)
+    if value.device != CPU or kind is None or any(extent != 1 for extent in value.dims[:value.rank]):
         return None
-    return kind.from_address(data).value
+    return kind.from_address(value.data).value
 
 
 _NUMBERS = {1: ctypes.c_double, 2: ctypes.c_float, 11: ctypes.c_int32, 13: ctypes.c_int64}
