@@ -67,6 +67,38 @@ class ModuleFacts(ObservedTest):
         self.assertEqual(self.facts()["", "attributes"], "inplace=False")
 
 
+class LossFacts(ObservedTest):
+    def facts(self):
+        return [(f.scope, f.name, f.value) for f in self.fake.of("event_fact") if f.name.startswith("loss.")]
+
+    def test_a_loss_function_tells_its_settings_once_and_when_they_change(self):
+        out, labels = torch.randn(3, 4), torch.tensor([0, 1, 2])
+        for smoothing in (0.0, 0.0, 0.1, 0.0):
+            nn.functional.cross_entropy(out, labels, label_smoothing=smoothing)
+        nn.functional.nll_loss(out, labels, reduction="sum", ignore_index=1)
+        self.assertEqual(self.facts(), [
+            ("", "loss.cross_entropy_loss", "reduction='mean', ignore_index=-100, label_smoothing=0.0"),
+            ("", "loss.cross_entropy_loss", "reduction='mean', ignore_index=-100, label_smoothing=0.1"),
+            ("", "loss.nll_loss_nd", "reduction='sum', ignore_index=1")])
+
+    def test_labels_that_are_shares_are_no_indices_and_the_settings_are_told_all_the_same(self):
+        nn.functional.cross_entropy(torch.randn(3, 4), torch.rand(3, 4), label_smoothing=0.2)
+        self.assertEqual([value for _, _, value in self.facts()],
+                         ["reduction='mean', ignore_index=-100, label_smoothing=0.2"])
+
+    def test_the_place_is_the_module_that_calls_it(self):
+        class WithLoss(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.criterion = nn.CrossEntropyLoss()
+
+            def forward(self, x, labels):
+                return self.criterion(x, labels)
+
+        WithLoss()(torch.randn(2, 3), torch.tensor([0, 1]))
+        self.assertEqual([scope for scope, _, _ in self.facts()], ["criterion"])
+
+
 class ModuleFactsWithoutValues(ObservedTest):
     mode = "launches"
 

@@ -1,6 +1,6 @@
 """Inputs of which part is padding: indices that an embedding looks up while one of them stands for
 "nothing here", and labels of a loss that leaves one of them out. `convtrace show --density` says
-how much of them it is.
+how much of them it is. Beside them what a loss, as a function of no module, is told to compute.
 """
 import functools
 
@@ -12,6 +12,7 @@ INDICES = (0, "input")  # the name of an embedding's input, as modules.py has it
 # replaced, since torch.nn.functional's own are known to Dynamo, torch.jit and torch.fx by identity.
 _LOSSES = ("cross_entropy_loss", "nll_loss_nd")
 _TARGET, _IGNORED = 1, 4  # positions of their arguments
+_SETTINGS = ((3, "reduction", ("none", "mean", "sum")), (_IGNORED, "ignore_index", None), (5, "label_smoothing", None))
 _INTEGERS = range(7, 15)  # of format/model/dtype.h
 
 
@@ -27,7 +28,7 @@ def index_of(module):
 def capture(value, full):
     """What is asked of such a tensor. The engine counts padding in host memory; of a device the
     statistics tell zeros and negative elements."""
-    return engine.HASH if value[0] == values.CPU else full
+    return engine.HASH if value.device == values.CPU else full
 
 
 class Labels:
@@ -37,6 +38,7 @@ class Labels:
         self._observer = observer
         self._functions = getattr(torch._C, "_nn", None)
         self._originals = {}
+        self._told = set()
 
     def install(self):
         for name in _LOSSES:
@@ -57,28 +59,39 @@ class Labels:
         def loss(*args, **kwargs):
             if (not (observer.is_compiling() or observer.is_tracing())
                     and observer.capture and len(args) > _IGNORED):
-                record("aten::" + name, args[_TARGET], args[_IGNORED])
+                record(name, args)
             return original(*args, **kwargs)
 
         return loss
 
-    def _record(self, op, target, ignored):
-        observer = self._observer
+    def _record(self, name, args):
+        observer, ignored = self._observer, args[_IGNORED]
         try:
             with observer.read.unobserved():
-                value = observer.read(target)
-            if value is None or value[2] not in _INTEGERS or not -2**31 <= ignored < 2**31:
-                return
+                value = observer.read(args[_TARGET])
             thread = observer.threads.state
             if not observer.begin(thread):
                 return
+            self._tell(thread, name, args)
+            if value is None or value.dtype not in _INTEGERS or not -2**31 <= ignored < 2**31:
+                return observer.submit(thread)
             slot, phase = observer.modules.slot("input", _TARGET), thread.slot[1]
             scope, call = thread.place()
             if thread.entry is None:
                 place = observer.names.place("")
                 scope, call = place.id, observer.occurrence(place, phase, slot)
             thread.batch.tensor(phase, capture(value, observer.full), scope, call, slot,
-                                observer.port.intern(op), value, (engine.LABELS, ignored))
+                                observer.port.intern("aten::" + name), value, (engine.LABELS, ignored))
             observer.submit(thread)
         except Exception as error:
             observer.failed("labels", error)
+
+    def _tell(self, thread, name, args):
+        """Settings that were not given to this function, at this place, before."""
+        scope = thread.place()[0] if thread.entry is not None else self._observer.names.place("").id
+        settings = tuple(args[at] for at, _, _ in _SETTINGS if at < len(args))
+        if (scope, name, settings) not in self._told:
+            self._told.add((scope, name, settings))
+            text = ", ".join("%s=%r" % (word, words[value] if words and value in range(3) else value)
+                             for value, (_, word, words) in zip(settings, _SETTINGS))
+            thread.batch.event_fact(scope, "loss." + name, text)

@@ -56,6 +56,21 @@ Run with_states(const std::vector<std::string>& states) {
 
 }  // namespace
 
+TEST_CASE("facts: what a loss function was told is a setting", "[diff][facts]") {
+  const auto run = [](const std::string& smoothing) {
+    Run made = training();
+    made.tell(0, "", "loss.cross_entropy_loss", "reduction='mean', label_smoothing=" + smoothing);
+    return made;
+  };
+  Run cand = run("0.1");
+  cand.at(0, "", "loss").values[0] *= 1 + 0x1p-22F;  // too little to tell
+  const DiffResult result = compared(run("0.0"), cand);
+  CHECK(result.verdict == diff::Verdict::kDiverged);
+  REQUIRE(result.root);
+  CHECK(result.root->setting == "cross_entropy_loss label_smoothing: 0.0 | 0.1 in the root module");
+  CHECK(compared(run("0.1"), run("0.1")).facts.empty());
+}
+
 TEST_CASE("facts: a setting of many modules is told once", "[diff][facts]") {
   const DiffResult result = compared(with_dropout("0.1"), with_dropout("0.12"));
   CHECK(told(result) == Lines{"Dropout p: 0.1 | 0.12 in blocks.*.drop (3 modules)"});

@@ -8,7 +8,7 @@
 #include "reader/step_sums.h"
 #include "reader/trace_reader.h"
 #include "tools/diff/facts/fact_groups.h"
-#include "tools/diff/verdict/result.h"
+#include "tools/diff/model/scope_map.h"
 
 namespace convtrace::diff {
 namespace {
@@ -122,9 +122,11 @@ class FactDiff::Rank {
       generator(key.second.substr(4), *a, *b, step);
     } else if (key.second == "class") {
       const std::string ours = last_part(a->value), theirs = last_part(b->value);
-      if (ours != theirs) module(key.first, "class", ours, theirs, step);
+      if (ours != theirs) module(key.first, ours, "class", ours, theirs, step);
     } else if (key.second == "attributes") {
       attributes(key.first, *a, *b, step);
+    } else if (key.second.starts_with("loss.")) {
+      settings(key.first, key.second.substr(5), *a, *b, step);
     }
   }
 
@@ -174,6 +176,12 @@ class FactDiff::Rank {
     const Known *ours = base_.find({scope, "class"}), *theirs = cand_.find({scope, "class"});
     if (ours == nullptr || theirs == nullptr) return;
     if (last_part(ours->value) != last_part(theirs->value)) return;  // that is the difference
+    settings(scope, last_part(ours->value), a, b, step);
+  }
+
+  /// @param of  a module's class, or a function.
+  void settings(const std::string& scope, const std::string& of, const Known& a, const Known& b,
+                uint32_t step) {
     const auto base = parse_settings(a.value), cand = parse_settings(b.value);
     const auto value = [](const auto& settings, const std::string& name) {
       const auto found = settings.find(name);
@@ -182,13 +190,12 @@ class FactDiff::Rank {
     auto names = base;
     names.insert(cand.begin(), cand.end());
     for (const auto& [name, ignored] : names) {
-      module(scope, name, value(base, name), value(cand, name), step);
+      module(scope, of, name, value(base, name), value(cand, name), step);
     }
   }
 
-  void module(const std::string& scope, const std::string& name, std::optional<std::string> base,
-              std::optional<std::string> cand, uint32_t step) {
-    const Known* kind = base_.find({scope, "class"});
+  void module(const std::string& scope, const std::string& of, const std::string& name,
+              std::optional<std::string> base, std::optional<std::string> cand, uint32_t step) {
     const bool both = base && cand;
     tell({.kind = FactKind::kModule,
           .name = name,
@@ -196,7 +203,7 @@ class FactDiff::Rank {
           .cand = cand,
           .step = step,
           .scope = scope.substr(1),
-          .module_class = kind != nullptr ? last_part(kind->value) : "",
+          .module_class = of,
           .configuration = both});
   }
 
