@@ -170,6 +170,21 @@ TEST_CASE("one-sided: what one run alone has is listed by module and slot", "[di
   CHECK(report(training(), cand, {"--ignore", "input:mask"})["one_sided"].empty());
 }
 
+TEST_CASE("one-sided: what the layers of a model have in common is one line",
+          "[diff][one-sided][text]") {
+  Run cand = training();
+  for (const char* scope : {"blocks.0.attn", "blocks.1.attn", "blocks.7.attn", "head"}) {
+    cand.add({.step = 1, .scope = scope, .slot = "input:mask", .values = {1, 2}});
+  }
+  const Pair pair(training(), cand);
+  const std::string text = run({pair.base, pair.cand}).out;
+  CHECK(contains(
+      text,
+      "candidate: forward, blocks.*.attn, input:mask (3 values of 3 modules from step 1 on)"));
+  CHECK(contains(text, "candidate: forward, head, input:mask (1 value from step 1 on)"));
+  CHECK(report(training(), cand)["one_sided"].size() == 4);
+}
+
 TEST_CASE("ignore: what is named may differ in any way, and the report says so", "[diff][ignore]") {
   Run base = training(), cand = training();
   for (Run* r : {&base, &cand}) {

@@ -7,11 +7,11 @@
 #include "tools/common/escape.h"
 #include "tools/common/text.h"
 #include "tools/diff/report/determinism.h"
-#include "tools/diff/verdict/finding_stories.h"
 #include "tools/diff/report/next_commands.h"
 #include "tools/diff/report/page_assets.h"
 #include "tools/diff/report/report_json.h"
 #include "tools/diff/report/report_parts.h"
+#include "tools/diff/verdict/finding_stories.h"
 
 namespace convtrace::diff {
 namespace {

@@ -16,10 +16,6 @@ using tools::device_text;
 using tools::escape_text;
 using tools::number_text;
 
-std::string scope_text(const std::string& scope) {
-  return scope.empty() ? "root module" : escape_text(scope);
-}
-
 std::string side_type(const SideReport& side) {
   std::string text(to_string(side.dtype));
   if (side.has_shape) {
@@ -100,6 +96,10 @@ const char* meaning_of(format::Phase phase) {
 }
 
 }  // namespace
+
+std::string scope_text(const std::string& scope) {
+  return scope.empty() ? "root module" : escape_text(scope);
+}
 
 std::string place_text(const RecordReport& record, bool with_rank) {
   std::string text = with_rank ? "rank " + std::to_string(record.rank) + ", " : "";
@@ -269,36 +269,6 @@ std::string before_text(const DiffResult& result) {
   const bool same_steps = first && root.record.step > 0 && first->record.step == root.record.step &&
                           root.one_sided_before.count == 0;
   return text + (same_steps ? "; all earlier steps are the same bit by bit" : "");
-}
-
-std::string one_sided_text(const RootReport& root) {
-  const OneSided& one_sided = root.one_sided_before;
-  if (one_sided.count == 0) return "";
-  const bool one = one_sided.count == 1;
-  return tools::counted(one_sided.count, "value") + " before it " + (one ? "is" : "are") +
-         " in one run only, the first in the " + (one_sided.in_cand ? "candidate" : "baseline") +
-         ": " + place_text(one_sided.first, false) + ", " + object_text(one_sided.first);
-}
-
-std::vector<std::string> one_sided_lines(const DiffResult& result) {
-  constexpr size_t kSaid = 6;
-  std::vector<std::string> lines;
-  for (const OneSidedGroup& group : result.one_sided) {
-    if (lines.size() == kSaid) {
-      lines.push_back(count_text(result.one_sided.size() - kSaid) + " more (--json)");
-      break;
-    }
-    std::string text = std::string(group.in_cand ? "candidate" : "baseline") + ": " +
-                       std::string(to_string(group.phase)) + ", " + scope_text(group.scope) + ", ";
-    if (!group.op.empty()) text += "op " + escape_text(group.op) + ", ";
-    if (!group.kernel.empty()) text += "kernel " + escape_text(group.kernel) + ", ";
-    lines.push_back(
-        text + escape_text(group.slot) + " (" + tools::counted(group.values, "value") +
-        " from step " +
-        (group.first_step == format::kNoStep ? "unknown" : std::to_string(group.first_step)) +
-        " on)");
-  }
-  return lines;
 }
 
 const RecordReport& shown_difference(const RootReport& root) {

@@ -12,6 +12,8 @@
 
 namespace convtrace::diff {
 
+/// "blocks.0.attn", escaped, or "root module".
+[[nodiscard]] std::string scope_text(const std::string& scope);
 /// "step 3, forward, h.0.mlp (call 1)", with the rank in front when there are several.
 [[nodiscard]] std::string place_text(const RecordReport& record, bool with_rank);
 /// "forward, h.0.mlp": the place without its step, and without its call if that is the only one.

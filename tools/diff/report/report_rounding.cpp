@@ -67,8 +67,9 @@ std::string rounding_hint(const DiffResult& result) {
   const Comparison& c = shown_difference(*result.root).comparison;
   if (c.like_rounding) {
     return "no larger than rounding, which is not allowed here: " + escape_text(result.why_exact) +
-           (result.noise_given ? "" : ". Whether this program repeats its bits at all is shown by: "
-                                      "convtrace repeat -- COMMAND");
+           (result.noise_given ? ""
+                               : ". Whether this program repeats its bits at all is shown by: "
+                                 "convtrace repeat -- COMMAND");
   }
   if (c.verdict != Class::kDiverged || !(c.z <= kNear)) return "";
   return result.noise_given

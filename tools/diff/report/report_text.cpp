@@ -6,9 +6,9 @@
 #include "tools/common/escape.h"
 #include "tools/common/text.h"
 #include "tools/diff/report/determinism.h"
-#include "tools/diff/verdict/finding_stories.h"
 #include "tools/diff/report/next_commands.h"
 #include "tools/diff/report/report_parts.h"
+#include "tools/diff/verdict/finding_stories.h"
 
 namespace convtrace::diff {
 namespace {

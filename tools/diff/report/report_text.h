@@ -4,8 +4,8 @@
 
 #include <ostream>
 
-#include "tools/diff/verdict/result.h"
 #include "tools/diff/report/text_layout.h"
+#include "tools/diff/verdict/result.h"
 
 namespace convtrace::diff {
 
