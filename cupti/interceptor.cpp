@@ -9,14 +9,14 @@
 #include <new>
 #include <set>
 
-#include "cupti/observe/callback_observer.h"
 #include "cupti/driver/context_scope.h"
+#include "cupti/driver/own_calls.h"
 #include "cupti/gate/cuda_state.h"
 #include "cupti/gate/gate.h"
 #include "cupti/gate/graph_replay.h"
-#include "cupti/memory_gate.h"
-#include "cupti/driver/own_calls.h"
 #include "cupti/gate/sampler.h"
+#include "cupti/memory_gate.h"
+#include "cupti/observe/callback_observer.h"
 #include "cupti/observe/subscriber.h"
 #include "format/base/log.h"
 

@@ -19,67 +19,12 @@
 #include <utility>
 #include <vector>
 
-#include "cupti/memory/address_map.h"
-#include "cupti/hooks_v1.h"
-#include "cupti/kernels/output_learner.h"
+#include "cupti/abi/hooks_v1.h"
+#include "cupti/gate/options.h"
 #include "cupti/stats/tile/tensor_view.h"
-#include "cupti/values/value_sink.h"
-#include "format/model/definitions.h"
-#include "format/model/event_sink.h"
-#include "format/settings/rule_book.h"
+#include "cupti/values/request.h"
 
 namespace convtrace::cupti {
-
-/// Where the calling thread is in the program.
-struct Position {
-  format::Place place;
-  uint32_t step = 0;
-  bool capture = true;  ///< values of this step are wanted
-};
-
-struct InterceptorOptions {
-  format::EventSink* sink = nullptr;  ///< outlives the interceptor, as the next two
-  format::Definitions* definitions = nullptr;
-  AddressMap* addresses = nullptr;
-  Position (*position)() noexcept = nullptr;
-  /// Brings `addresses` up to what allocators have reported; null: it always is. `all`: also what
-  /// another thread is at, for values, whose extent depends on it. Returns whether all is in.
-  bool (*settle_memory)(bool all) noexcept = nullptr;
-  /// Asked for a rule that is for all kernels; null: all are wanted.
-  bool (*wants_kernel)(format::KernelId kernel) noexcept = nullptr;
-  /// Called on the launching thread in front of each launch's event; null: nobody wants to know.
-  void (*note_launch)() noexcept = nullptr;
-  /// Called once, when the program uses its first context: cuInit is over. Maybe inside a CUPTI
-  /// callback. Null: nobody wants to know.
-  void (*note_context)() noexcept = nullptr;
-  settings::RuleBook* rules = nullptr;  ///< of this rank; outlives the interceptor
-  std::string cupti_path;               ///< CONVTRACE_CUPTI or empty
-  bool record_launches = true;          ///< false below mode `launches`
-  bool compute_values = true;           ///< false below mode `hash`: contexts are not prepared
-  uint32_t samples = 8;                 ///< of values that a rule says nothing else for
-  bool poison = false;                  ///< see kept_memory.h, as the next
-  bool quarantine = false;
-  ValueSink* values = nullptr;  ///< null: no value is stored whole; outlives the interceptor
-  uint64_t value_bytes = 0;     ///< of each context's memory, for values on their way
-};
-
-/// Half of a look (output_learner.h): the hash in front of a launch, or the value behind it.
-struct Look {
-  OutputLearner* learner = nullptr;  ///< null: it is no look; outlives its results
-  uint64_t id = 0;                   ///< joins the two halves
-  uint32_t word = 0;
-  bool before = false;
-};
-
-/// One tensor on a device whose statistics an observer wants. `event` is complete but for its
-/// numbers; its shape span is borrowed for the call, all else is copied.
-struct DeviceRequest {
-  stats::TensorView view;
-  format::TensorStats event;
-  const settings::Rule* rule = nullptr;  ///< that asks for it, if one does
-  uint32_t samples = 8;                  ///< above 8: also so many of the first elements
-  Look look{};
-};
 
 class Interceptor {
  public:

@@ -9,9 +9,9 @@
 
 #include <cstdint>
 
-#include "cupti/observe/callback_observer.h"
+#include "cupti/abi/hooks_v1.h"
 #include "cupti/gate/cuda_state.h"
-#include "cupti/hooks_v1.h"
+#include "cupti/observe/callback_observer.h"
 
 namespace convtrace::cupti {
 

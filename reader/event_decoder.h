@@ -13,8 +13,8 @@
 
 #include "format/base/bytes.h"
 #include "format/base/status.h"
-#include "format/model/events.h"
 #include "format/file/columns/step_sums.h"
+#include "format/model/events.h"
 #include "reader/columns/definition_check.h"
 #include "reader/kind_set.h"
 

@@ -10,9 +10,9 @@
 
 #include "format/base/bytes.h"
 #include "format/base/status.h"
+#include "format/file/columns/step_sums.h"
 #include "format/model/definitions.h"
 #include "format/model/meta.h"
-#include "format/file/columns/step_sums.h"
 
 namespace convtrace::reader {
 

@@ -12,8 +12,8 @@
 #include <memory>
 #include <vector>
 
-#include "format/model/definitions.h"
 #include "format/file/layout.h"
+#include "format/model/definitions.h"
 #include "format/model/meta.h"
 #include "reader/byte_source.h"
 #include "reader/columns/definition_check.h"

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Checks the include direction of the folders, and that code which lives in other people's processes cannot end them.
+"""Checks which rooms (folders) include which, how large they are, and that code which lives in other people's processes cannot end them.
 
 usage: check_includes.py ROOT       prints one line per violation; exit code 1 if there is any
        check_includes.py --self-test
@@ -11,15 +11,74 @@ import sys
 import tempfile
 
 SOURCES = {".h", ".hpp", ".c", ".cpp", ".cu", ".cuh", ".S"}
-# Folder -> project folders whose headers it may include. tests may include everything.
-ALLOWED = {
-    "format": {"format"},
-    "reader": {"reader", "format"},
-    "cupti": {"cupti", "format"},
-    "interposer": {"interposer", "cupti", "format"},
-    "tools": {"tools", "reader", "format"},
+# Room -> rooms whose headers it includes; format/base and format/model are for all. From the ground up: a room
+# includes only what stands above it here. tests may include everything.
+ROOMS = {
+    "format/base": "",
+    "format/model": "format/base",
+    "format/findings/common": "",
+    "format/findings/memory": "format/findings/common",
+    "format/findings/ops": "format/findings/common",
+    "format/findings": "format/findings/common format/findings/memory format/findings/ops",
+    "format/schema": "",
+    "format/file/columns": "format/schema",
+    "format/file": "format/file/columns format/schema",
+    "format/settings": "",
+    "format/values": "",
+    "reader/columns": "format/file format/file/columns format/schema",
+    "reader": "format/file format/file/columns format/schema format/values reader/columns",
+    "cupti/abi": "",
+    "cupti/calls": "",
+    "cupti/driver": "",
+    "cupti/memory": "cupti/driver",
+    "cupti/kernels": "cupti/calls cupti/driver cupti/memory format/settings",
+    "cupti/graphs": "cupti/calls cupti/driver cupti/kernels",
+    "cupti/stats/tile": "",
+    "cupti/stats/cpu": "cupti/stats/tile",
+    "cupti/stats/kernels": "cupti/stats/cpu cupti/stats/tile",
+    "cupti/stats": "cupti/stats/cpu cupti/stats/kernels cupti/stats/tile",
+    "cupti/values": "cupti/driver cupti/kernels cupti/memory cupti/stats cupti/stats/cpu cupti/stats/kernels "
+        "cupti/stats/tile format/findings/memory format/settings format/values",
+    "cupti/gate": "cupti/abi cupti/calls cupti/driver cupti/graphs cupti/kernels cupti/memory cupti/values format/settings",
+    "cupti/observe": "cupti/calls cupti/driver cupti/gate cupti/memory",
+    "cupti": "cupti/abi cupti/driver cupti/gate cupti/observe cupti/stats/tile cupti/values",
+    "interposer/abi": "",
+    "interposer/core/control": "cupti/kernels format/settings",
+    "interposer/core/runtime": "interposer/abi",
+    "interposer/core/queue": "interposer/core/runtime",
+    "interposer/core/memory": "cupti/memory interposer/core/queue interposer/core/runtime",
+    "interposer/core/values": "cupti/stats/tile cupti/values format/file format/settings "
+        "format/values interposer/core/runtime",
+    "interposer/core/observer": "cupti cupti/memory cupti/stats cupti/stats/cpu cupti/stats/tile format/findings/ops "
+        "interposer/abi interposer/core/control interposer/core/memory interposer/core/runtime interposer/core/values",
+    "interposer/core/writer": "cupti/kernels format/file format/findings format/settings "
+        "interposer/core/queue interposer/core/runtime",
+    "interposer/core": "cupti cupti/abi cupti/driver cupti/memory format/file format/settings interposer/abi interposer/core/control "
+        "interposer/core/memory interposer/core/observer interposer/core/queue interposer/core/runtime interposer/core/writer",
+    "interposer/preload": "cupti/abi format/settings",
+    "tools/common": "",
+    "tools/cli/base": "format/file format/settings reader tools/common",
+    "tools/cli/doctor": "format/settings tools/cli/base tools/common",
+    "tools/cli/read": "format/file format/findings reader tools/cli/base tools/common",
+    "tools/cli/rewrite": "format/file format/settings reader tools/cli/base tools/common",
+    "tools/cli/run": "format/settings tools/cli/base tools/common",
+    "tools/cli": "format/settings tools/cli/base tools/cli/doctor tools/cli/rewrite tools/cli/run tools/common",
+    "tools/demo_gpt": "",
+    "tools/diff/model": "format/settings tools/common",
+    "tools/diff/compare": "tools/common tools/diff/model",
+    "tools/diff/align": "tools/diff/compare tools/diff/model",
+    "tools/diff/births": "tools/diff/align tools/diff/compare",
+    "tools/diff/facts": "reader tools/common tools/diff/model",
+    "tools/diff/read": "format/file format/file/columns reader tools/common tools/diff/model",
+    "tools/diff/verdict": "reader tools/common tools/diff/align tools/diff/births tools/diff/compare "
+        "tools/diff/facts tools/diff/model tools/diff/read",
+    "tools/diff/report": "format/file tools/common tools/diff/births tools/diff/model tools/diff/verdict",
+    "tools/diff": "tools/common tools/diff/model tools/diff/read tools/diff/report tools/diff/verdict",
 }
-PROJECT_FOLDERS = {*ALLOWED, "tests"}
+FOR_ALL = {"format/base", "format/model"}
+MOST_MODULES = 16  # of a room
+FOLDERS = {room.split("/")[0] for room in ROOMS}
+PROJECT_FOLDERS = {*FOLDERS, "tests"}
 CUDA_HEADER = re.compile(r"(cuda|cupti|cub/|nvrtc|nvtx|vector_types|fatbinary)")
 CUDA_FOLDERS = ("cupti", "tests/fakecuda", "tests/gpu", "tests/integration/programs", "tests/unit/cupti", "tests/bench")
 # The libraries made of these folders are loaded into programs that are not ours.
@@ -40,13 +99,38 @@ def without_comments_and_strings(text):
     return pattern.sub(lambda match: re.sub(r"[^\n]", " ", match.group()), text)
 
 
-def violations(root):
+def room_of(name):
+    return name.rpartition("/")[0]
+
+
+def room_violations(rooms, edges, modules):
+    """edges: room -> {room that it includes: where}."""
+    above = set()
+    for room, allowed in rooms.items():
+        used, allowed = edges.get(room, {}), set(allowed.split())
+        for target in sorted(allowed - used.keys() if room in modules else ()):
+            yield f"{room}: includes nothing of {target}: take it out of ROOMS"
+        for target in sorted(used.keys() - allowed - (FOR_ALL & above)):
+            yield f"{used[target]}: {room} must not include {target} (ROOMS)"
+        for target in sorted(allowed - above):
+            yield f"ROOMS: {target} does not stand above {room}"
+        if len(modules.get(room, ())) > MOST_MODULES:
+            yield f"{room}: {len(modules[room])} modules, {MOST_MODULES} at most"
+        above.add(room)
+    for room in sorted(modules.keys() - above):
+        yield f"{room}: no room of ROOMS"
+
+
+def violations(root, rooms=ROOMS):
+    edges, modules = {}, {}
     for path in sorted(file for folder in PROJECT_FOLDERS for file in (root / folder).rglob("*")):
         name = path.relative_to(root).as_posix()
-        folder = name.split("/")[0]
+        folder, room = name.split("/")[0], room_of(name)
         if path.suffix not in SOURCES:
             continue
         text = path.read_text(errors="replace")
+        if folder in FOLDERS:
+            modules.setdefault(room, set()).add(path.stem)
 
         def at(position):
             return f"{name}:{text.count(chr(10), 0, position) + 1}"
@@ -54,11 +138,11 @@ def violations(root):
         for match in INCLUDE.finditer(text):
             kind, header = match.groups()
             target = header.split("/")[0]
-            if kind == '"' and folder in ALLOWED:
+            if kind == '"' and folder in FOLDERS:
                 if target not in PROJECT_FOLDERS:
                     yield f'{at(match.start())}: "{header}" does not begin at the root of the repository'
-                elif target not in ALLOWED[folder]:
-                    yield f'{at(match.start())}: {folder} must not include "{header}"'
+                elif room_of(header) != room:
+                    edges.setdefault(room, {}).setdefault(room_of(header), at(match.start()))
             if CUDA_HEADER.match(header) and target != "cupti" and not name.startswith(CUDA_FOLDERS):
                 yield f"{at(match.start())}: <{header}>: CUDA headers are for cupti/ only"
         if folder in INJECTED:
@@ -66,33 +150,42 @@ def violations(root):
             for pattern, why in FORBIDDEN.items():
                 for match in re.finditer(pattern, code):
                     yield f"{at(match.start())}: `{match.group().strip(' (')}` {why}"
+    yield from room_violations(rooms, edges, modules)
 
 
 def self_test():
-    """Each rule must find its violation, and nothing in a clean file."""
-    cases = {
-        "format/a.h": ('#include "reader/b.h"\n', 1),
-        "reader/a.h": ('#include "cupti/b.h"\n#include "reader/c.h"\n', 1),
-        "tools/a.h": ('#include "interposer/core/x.h"\n', 1),
-        "reader/b.h": ('#include "near.h"\n', 1),
-        "reader/c.cpp": ("#include <cuda.h>\n", 1),
-        "cupti/a.cpp": ('#include <cuda.h>\n#include <cupti.h>\n#include "format/a.h"\n', 0),
-        "cupti/b.cpp": ("void f() { abort(); }\n", 1),
-        "interposer/a.cpp": ('// never exit(1)\nconst char* s = "throw";\nint fprintf(int);\n', 0),
-        "format/b.cpp": ("#include <iostream>\nvoid g() { std::cout << 1; throw 1; }\n", 3),
-        "tests/a.cpp": ('#include "interposer/core/x.h"\nvoid f() { abort(); }\n', 0),
-    }
-    failed = 0
-    for name, (text, expected) in cases.items():
+    """Each rule must find its violation, and nothing in a clean tree."""
+    rooms = {"format/base": "", "format": "", "reader": "format", "cupti": "cupti/abi format", "interposer": "", "tools": "reader"}
+    uses_format = {"reader/uses.h": '#include "format/a.h"\n', "tools/uses.h": '#include "reader/a.h"\n'}
+    cases = [  # files, and how many violations are in them
+        ({"format/a.h": '#include "reader/b.h"\n'}, 1),
+        (uses_format | {"reader/a.h": '#include "cupti/b.h"\n#include "reader/c.h"\n'}, 1),
+        (uses_format | {"tools/a.h": '#include "format/x.h"\n'}, 1),
+        (uses_format | {"tools/a.h": '#include "format/base/x.h"\n'}, 0),
+        (uses_format | {"reader/b.h": '#include "near.h"\n'}, 1),
+        (uses_format | {"reader/c.cpp": "#include <cuda.h>\n"}, 1),
+        ({"reader/a.h": "int a;\n"}, 1),  # what the table allows is not needed any more
+        ({"reader/columns/a.h": "int a;\n"}, 1),
+        ({f"format/{i}.{suffix}": "" for i in range(17) for suffix in ("h", "cpp")}, 1),
+        ({f"format/{i}.h": "" for i in range(16)}, 0),
+        ({"cupti/a.cpp": '#include <cuda.h>\n#include <cupti.h>\n#include "format/a.h"\n'}, 0),
+        ({"interposer/b.cpp": "void f() { abort(); }\n"}, 1),
+        ({"interposer/a.cpp": '// never exit(1)\nconst char* s = "throw";\nint fprintf(int);\n'}, 0),
+        ({"format/b.cpp": "#include <iostream>\nvoid g() { std::cout << 1; throw 1; }\n"}, 3),
+        ({"tests/a.cpp": '#include "interposer/core/x.h"\nvoid f() { abort(); }\n'}, 0),
+    ]
+    failed = len(list(room_violations({"a": "b", "b": ""}, {"a": {"b": "a/x.h:1"}}, {"a": {"x"}}))) != 1  # upward
+    for files, expected in cases:
         with tempfile.TemporaryDirectory() as folder:
-            path = pathlib.Path(folder, name)
-            path.parent.mkdir(parents=True)
-            path.write_text(text)
-            found = list(violations(pathlib.Path(folder)))
+            for name, text in files.items():
+                path = pathlib.Path(folder, name)
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text(text)
+            found = list(violations(pathlib.Path(folder), rooms))
             if len(found) != expected:
-                print(f"{name}: expected {expected} violations, found {found}")
-                failed = 1
-    return failed
+                print(f"{list(files)}: expected {expected} violations, found {found}")
+                failed = True
+    return int(failed)
 
 
 def main():

@@ -12,15 +12,15 @@
 #include <string>
 
 #include "cupti/driver/api.h"
-#include "cupti/graphs/capture_tracker.h"
 #include "cupti/driver/context_table.h"
-#include "cupti/values/device_stats.h"
-#include "cupti/kernels/function_table.h"
+#include "cupti/gate/options.h"
+#include "cupti/graphs/capture_tracker.h"
 #include "cupti/graphs/graph_table.h"
-#include "cupti/interceptor.h"
-#include "cupti/memory/kept_memory.h"
-#include "cupti/values/stream_uses.h"
+#include "cupti/kernels/function_table.h"
 #include "cupti/kernels/tensor_maps.h"
+#include "cupti/memory/kept_memory.h"
+#include "cupti/values/device_stats.h"
+#include "cupti/values/stream_uses.h"
 
 namespace convtrace::cupti {
 

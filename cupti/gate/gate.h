@@ -18,9 +18,9 @@
 #include <span>
 #include <type_traits>
 
-#include "cupti/gate/cuda_state.h"
 #include "cupti/calls/launch_decoder.h"
 #include "cupti/driver/own_calls.h"
+#include "cupti/gate/cuda_state.h"
 #include "cupti/gate/sampler.h"
 
 namespace convtrace::cupti {

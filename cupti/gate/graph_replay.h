@@ -12,6 +12,7 @@
 
 #include <optional>
 
+#include "cupti/abi/hooks_v1.h"
 #include "cupti/gate/cuda_state.h"
 #include "cupti/gate/sampler.h"
 

@@ -14,8 +14,8 @@
 #include <unordered_set>
 #include <vector>
 
-#include "cupti/gate/cuda_state.h"
 #include "cupti/calls/launch_decoder.h"
+#include "cupti/gate/cuda_state.h"
 
 namespace convtrace::cupti {
 

@@ -18,9 +18,9 @@
 #include <unordered_map>
 #include <vector>
 
+#include "cupti/calls/launch_decoder.h"
 #include "cupti/driver/api.h"
 #include "cupti/kernels/function_table.h"
-#include "cupti/calls/launch_decoder.h"
 
 namespace convtrace::cupti {
 

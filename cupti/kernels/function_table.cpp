@@ -7,9 +7,9 @@
 #include <tuple>
 #include <utility>
 
-#include "cupti/kernels/kernel_name.h"
 #include "cupti/driver/own_calls.h"
 #include "cupti/driver/relaxed_capture.h"
+#include "cupti/kernels/kernel_name.h"
 
 namespace convtrace::cupti {
 namespace {

@@ -21,10 +21,10 @@
 #include <unordered_map>
 #include <vector>
 
+#include "cupti/calls/state_decoder.h"
 #include "cupti/driver/api.h"
 #include "cupti/kernels/operands.h"
 #include "cupti/kernels/output_learner.h"
-#include "cupti/calls/state_decoder.h"
 #include "format/model/definitions.h"
 #include "format/settings/rule_book.h"
 

@@ -12,9 +12,9 @@
 #include <cstdint>
 #include <span>
 
-#include "cupti/memory/address_map.h"
 #include "cupti/calls/launch_decoder.h"
 #include "cupti/kernels/tensor_maps.h"
+#include "cupti/memory/address_map.h"
 #include "format/model/events.h"
 
 namespace convtrace::cupti {

@@ -14,8 +14,8 @@
 #include <mutex>
 #include <vector>
 
-#include "cupti/memory/address_map.h"
 #include "cupti/calls/memory_decoder.h"
+#include "cupti/memory/address_map.h"
 #include "cupti/observe/physical_memory.h"
 #include "format/model/event_sink.h"
 

@@ -12,8 +12,8 @@
 
 #include <string>
 
-#include "cupti/driver/api.h"
 #include "cupti/calls/callback_table.h"
+#include "cupti/driver/api.h"
 #include "format/base/status.h"
 
 namespace convtrace::cupti {

@@ -6,8 +6,8 @@
 #include "cupti/stats/cpu/cpu_tile.h"
 #include "cupti/stats/cpu/helper_threads.h"
 #include "cupti/stats/cpu/host_fp.h"
-#include "cupti/stats/tile/layout.h"
 #include "cupti/stats/stats.h"
+#include "cupti/stats/tile/layout.h"
 
 namespace convtrace::stats {
 namespace {

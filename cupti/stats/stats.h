@@ -22,10 +22,10 @@
 ///
 /// Source:   docs/design.md "Statistics".
 
+#include "cupti/stats/finalize.h"
 #include "cupti/stats/tile/accumulator.h"
 #include "cupti/stats/tile/arith.h"
 #include "cupti/stats/tile/dtype_decode.h"
-#include "cupti/stats/finalize.h"
 #include "cupti/stats/tile/hash.h"
 #include "cupti/stats/tile/partial.h"
 #include "cupti/stats/tile/sketch.h"

@@ -23,9 +23,9 @@
 #include <span>
 
 #include "cupti/driver/api.h"
+#include "cupti/stats/batch.h"
 #include "cupti/values/device_values.h"
 #include "cupti/values/result_ring.h"
-#include "cupti/stats/batch.h"
 
 namespace convtrace::cupti {
 

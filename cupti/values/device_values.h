@@ -22,8 +22,8 @@
 #include <optional>
 
 #include "cupti/driver/api.h"
-#include "cupti/values/staging_arena.h"
 #include "cupti/stats/tile/layout.h"
+#include "cupti/values/staging_arena.h"
 #include "cupti/values/value_sink.h"
 #include "format/model/event_sink.h"
 #include "format/values/blob.h"

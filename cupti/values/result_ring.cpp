@@ -6,8 +6,9 @@
 #include <cstring>
 #include <new>
 
-#include "cupti/values/poisoned_samples.h"
+#include "cupti/kernels/output_learner.h"
 #include "cupti/stats/cpu/host_fp.h"
+#include "cupti/values/poisoned_samples.h"
 
 namespace convtrace::cupti {
 namespace {

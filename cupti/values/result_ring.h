@@ -20,12 +20,12 @@
 #include <span>
 #include <vector>
 
-#include "cupti/values/device_values.h"
-#include "cupti/interceptor.h"
 #include "cupti/stats/batch.h"
 #include "cupti/stats/compute.h"
 #include "cupti/stats/kernels/device_layout.h"
 #include "cupti/stats/tile/layout.h"
+#include "cupti/values/device_values.h"
+#include "cupti/values/request.h"
 #include "format/model/event_sink.h"
 
 namespace convtrace::cupti {

@@ -7,7 +7,9 @@
 /// Rate:     of more than 100 lines in 10 s only errors are written; the next line counts the rest.
 /// Form:     `convtrace[pid] W site: what happened; the effect; what to do`. Never stdout.
 
-#include "format/model/events.h"
+#include <cstdint>
+
+#include "format/base/level.h"
 
 namespace convtrace {
 

@@ -12,9 +12,9 @@
 
 #include "format/base/bytes.h"
 #include "format/base/status.h"
+#include "format/file/columns/step_sums.h"
 #include "format/model/definitions.h"
 #include "format/model/events.h"
-#include "format/file/columns/step_sums.h"
 
 namespace convtrace::format {
 

@@ -11,9 +11,9 @@
 #include <span>
 #include <vector>
 
+#include "format/file/columns/step_sums.h"
 #include "format/model/definitions.h"
 #include "format/model/meta.h"
-#include "format/file/columns/step_sums.h"
 
 namespace convtrace::format {
 

@@ -3,20 +3,20 @@
 /// Appends events to one .ctrace file: chunks them, writes definitions before use, and on close the
 /// index and footer.
 ///
-/// Place:    interposer/core/writer/writer_thread.cpp and tests/support/trace_builder.h call this; bytes
-/// go to a Sink. Threads:  one owner thread; `definitions` may grow concurrently. Errors:   sticky:
-/// after the first failure every later call returns the same Status and writes nothing. Source:
-/// format/FORMAT.md.
+/// Place:    interposer/core/writer/writer_thread.cpp and tests/support/trace_builder.h call this;
+/// bytes go to a Sink. Threads:  one owner thread; `definitions` may grow concurrently. Errors:
+/// sticky: after the first failure every later call returns the same Status and writes nothing.
+/// Source: format/FORMAT.md.
 
 #include <cstdint>
 #include <memory>
 
+#include "format/file/columns/step_sums.h"
+#include "format/file/layout.h"
+#include "format/file/sink.h"
 #include "format/model/definitions.h"
 #include "format/model/events.h"
-#include "format/file/layout.h"
 #include "format/model/meta.h"
-#include "format/file/sink.h"
-#include "format/file/columns/step_sums.h"
 
 namespace convtrace::format {
 

@@ -7,9 +7,9 @@
 
 #include <string>
 
+#include "format/findings/memory/memory_judge.h"
 #include "format/model/definitions.h"
 #include "format/model/events.h"
-#include "format/findings/memory/memory_judge.h"
 
 namespace convtrace::judge {
 

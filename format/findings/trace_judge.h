@@ -12,10 +12,10 @@
 #include <string>
 #include <vector>
 
-#include "format/model/definitions.h"
-#include "format/findings/ops/alias_judge.h"
 #include "format/findings/memory/memory_judge.h"
+#include "format/findings/ops/alias_judge.h"
 #include "format/findings/ops/op_values.h"
+#include "format/model/definitions.h"
 
 namespace convtrace::judge {
 

@@ -18,6 +18,8 @@
 #include <string_view>
 #include <variant>
 
+#include "format/base/level.h"
+#include "format/base/named_enum.h"
 #include "format/model/dtype.h"
 #include "format/model/ids.h"
 #include "format/model/stats.h"
@@ -99,12 +101,6 @@ inline constexpr uint32_t kNoStep = 0xFFFFFFFF;
   X(kNeverWritten, 7, "never-written")              \
   X(kAliasPatternDiffers, 8, "alias-pattern-differs")
 
-#define CONVTRACE_LEVELS(X) \
-  X(kError, 0, "error")     \
-  X(kWarning, 1, "warning") \
-  X(kInfo, 2, "info")       \
-  X(kDebug, 3, "debug")
-
 #define CONVTRACE_LOSS_REASONS(X)                                    \
   X(kQueueFull, 0, "queue full")                                     \
   X(kRecordTooLarge, 1, "record too large")                          \
@@ -149,42 +145,17 @@ inline constexpr uint32_t kNoStep = 0xFFFFFFFF;
   X(kStack, 4, "stack")         \
   X(kStorageDeath, 5, "storage-death")
 
-#define CONVTRACE_DECLARE_ENUM(Name, LIST)                  \
-  enum class Name : uint8_t { LIST(CONVTRACE_ENUMERATOR) }; \
-  constexpr std::string_view to_string(Name value) {        \
-    switch (value) { LIST(CONVTRACE_ENUM_CASE_##Name) }     \
-    return "unknown";                                       \
-  }
-#define CONVTRACE_ENUMERATOR(name, value, text) name = value,
-#define CONVTRACE_CASE(Enum, name, text) \
-  case Enum::name:                       \
-    return text;
-#define CONVTRACE_ENUM_CASE_Phase(name, value, text) CONVTRACE_CASE(Phase, name, text)
-#define CONVTRACE_ENUM_CASE_Capture(name, value, text) CONVTRACE_CASE(Capture, name, text)
-#define CONVTRACE_ENUM_CASE_Extent(name, value, text) CONVTRACE_CASE(Extent, name, text)
-#define CONVTRACE_ENUM_CASE_MemorySource(name, value, text) CONVTRACE_CASE(MemorySource, name, text)
-#define CONVTRACE_ENUM_CASE_Confidence(name, value, text) CONVTRACE_CASE(Confidence, name, text)
-#define CONVTRACE_ENUM_CASE_Padding(name, value, text) CONVTRACE_CASE(Padding, name, text)
-#define CONVTRACE_ENUM_CASE_NotSampled(name, value, text) CONVTRACE_CASE(NotSampled, name, text)
-#define CONVTRACE_ENUM_CASE_FindingKind(name, value, text) CONVTRACE_CASE(FindingKind, name, text)
-#define CONVTRACE_ENUM_CASE_Level(name, value, text) CONVTRACE_CASE(Level, name, text)
-#define CONVTRACE_ENUM_CASE_LossReason(name, value, text) CONVTRACE_CASE(LossReason, name, text)
-#define CONVTRACE_ENUM_CASE_SyncKind(name, value, text) CONVTRACE_CASE(SyncKind, name, text)
-#define CONVTRACE_ENUM_CASE_OpMoment(name, value, text) CONVTRACE_CASE(OpMoment, name, text)
-
-CONVTRACE_DECLARE_ENUM(Phase, CONVTRACE_PHASES)
-CONVTRACE_DECLARE_ENUM(Capture, CONVTRACE_CAPTURES)
-CONVTRACE_DECLARE_ENUM(Extent, CONVTRACE_EXTENTS)
-CONVTRACE_DECLARE_ENUM(MemorySource, CONVTRACE_MEMORY_SOURCES)
-CONVTRACE_DECLARE_ENUM(Confidence, CONVTRACE_CONFIDENCES)
-CONVTRACE_DECLARE_ENUM(Padding, CONVTRACE_PADDINGS)
-CONVTRACE_DECLARE_ENUM(NotSampled, CONVTRACE_NOT_SAMPLED)
-CONVTRACE_DECLARE_ENUM(FindingKind, CONVTRACE_FINDING_KINDS)
-CONVTRACE_DECLARE_ENUM(Level, CONVTRACE_LEVELS)
-CONVTRACE_DECLARE_ENUM(LossReason, CONVTRACE_LOSS_REASONS)
-CONVTRACE_DECLARE_ENUM(SyncKind, CONVTRACE_SYNC_KINDS)
-CONVTRACE_DECLARE_ENUM(OpMoment, CONVTRACE_OP_MOMENTS)
-inline constexpr size_t kLossReasonCount = 15;
+CONVTRACE_NAMED_ENUM(Phase, CONVTRACE_PHASES)
+CONVTRACE_NAMED_ENUM(Capture, CONVTRACE_CAPTURES)
+CONVTRACE_NAMED_ENUM(Extent, CONVTRACE_EXTENTS)
+CONVTRACE_NAMED_ENUM(MemorySource, CONVTRACE_MEMORY_SOURCES)
+CONVTRACE_NAMED_ENUM(Confidence, CONVTRACE_CONFIDENCES)
+CONVTRACE_NAMED_ENUM(Padding, CONVTRACE_PADDINGS)
+CONVTRACE_NAMED_ENUM(NotSampled, CONVTRACE_NOT_SAMPLED)
+CONVTRACE_NAMED_ENUM(FindingKind, CONVTRACE_FINDING_KINDS)
+CONVTRACE_NAMED_ENUM(LossReason, CONVTRACE_LOSS_REASONS)
+CONVTRACE_NAMED_ENUM(SyncKind, CONVTRACE_SYNC_KINDS)
+CONVTRACE_NAMED_ENUM(OpMoment, CONVTRACE_OP_MOMENTS)
 
 /// A device: `cpu` (index 0) or `cuda:<index>`; kOther is anything else a framework names.
 struct Device {

@@ -48,8 +48,8 @@ struct convtrace_message {
 };
 
 /// Ask for the statistics or the hash of one tensor, now. Enumerations have the values of
-/// format/model/events.h and dtype.h; names are ids from convtrace_intern. A CPU tensor is read before
-/// the call returns; for a CUDA tensor the work is queued behind what `stream` holds now.
+/// format/model/events.h and dtype.h; names are ids from convtrace_intern. A CPU tensor is read
+/// before the call returns; for a CUDA tensor the work is queued behind what `stream` holds now.
 struct convtrace_tensor {
   struct convtrace_message message;
   uint8_t phase, capture, device_type, device_index;

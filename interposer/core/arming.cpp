@@ -11,7 +11,7 @@
 #include <new>
 #include <string_view>
 
-#include "cupti/hooks_v1.h"
+#include "cupti/abi/hooks_v1.h"
 #include "format/base/log.h"
 #include "format/settings/controls.h"
 #include "interposer/core/control/absence.h"

@@ -9,11 +9,11 @@
 #include "cupti/driver/report.h"
 #include "format/base/log.h"
 #include "format/file/file_sink.h"
-#include "interposer/core/control/absence.h"
 #include "interposer/core/arming.h"
+#include "interposer/core/control/absence.h"
+#include "interposer/core/control/process_facts.h"
 #include "interposer/core/runtime/clock.h"
 #include "interposer/core/runtime/guarded.h"
-#include "interposer/core/control/process_facts.h"
 #include "interposer/core/signal_trigger.h"
 
 namespace convtrace::engine {

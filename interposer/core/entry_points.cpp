@@ -5,10 +5,10 @@
 #include <algorithm>
 #include <cstddef>
 
+#include "interposer/abi/observer_abi.h"
 #include "interposer/core/arming.h"
 #include "interposer/core/engine.h"
 #include "interposer/core/runtime/guarded.h"
-#include "interposer/abi/observer_abi.h"
 #include "interposer/core/runtime/thread_context.h"
 
 using convtrace::engine::Engine;

@@ -6,7 +6,7 @@
 
 #include <atomic>
 
-#include "cupti/hooks_v1.h"
+#include "cupti/abi/hooks_v1.h"
 #include "format/settings/run_mark.h"
 #include "format/settings/settings.h"
 #include "interposer/core/arming.h"

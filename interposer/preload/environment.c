@@ -11,7 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "cupti/hooks_v1.h"
+#include "cupti/abi/hooks_v1.h"
 #include "interposer/preload/elf_lookup.h"
 #include "interposer/preload/gate.h"
 #include "interposer/preload/late_arrival.h"

@@ -14,7 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "cupti/hooks_v1.h"
+#include "cupti/abi/hooks_v1.h"
 #include "format/settings/run_mark_name.h"
 
 int convtrace_explained_v1 = 0;

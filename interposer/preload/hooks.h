@@ -1,12 +1,12 @@
 /// @file hooks.h
-/// The stub's side of cupti/hooks_v1.h: the published table, if there is one.
+/// The stub's side of cupti/abi/hooks_v1.h: the published table, if there is one.
 #ifndef CONVTRACE_INTERPOSER_STUB_HOOKS_H
 #define CONVTRACE_INTERPOSER_STUB_HOOKS_H
 
 #include <stdatomic.h>
 #include <stddef.h>
 
-#include "cupti/hooks_v1.h"
+#include "cupti/abi/hooks_v1.h"
 
 extern _Atomic(const struct convtrace_hooks_v1*) convtrace_hooks_v1;
 

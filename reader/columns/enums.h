@@ -9,25 +9,7 @@
 namespace convtrace::reader {
 
 template <typename Enum>
-inline constexpr uint64_t kEnumCount = 0;
-#define CONVTRACE_ONE(name, value, text) +1
-#define CONVTRACE_COUNT(Enum, LIST) \
-  template <>                       \
-  inline constexpr uint64_t kEnumCount<format::Enum> = 0 LIST(CONVTRACE_ONE);
-CONVTRACE_COUNT(Phase, CONVTRACE_PHASES)
-CONVTRACE_COUNT(Capture, CONVTRACE_CAPTURES)
-CONVTRACE_COUNT(Extent, CONVTRACE_EXTENTS)
-CONVTRACE_COUNT(MemorySource, CONVTRACE_MEMORY_SOURCES)
-CONVTRACE_COUNT(Confidence, CONVTRACE_CONFIDENCES)
-CONVTRACE_COUNT(Padding, CONVTRACE_PADDINGS)
-CONVTRACE_COUNT(NotSampled, CONVTRACE_NOT_SAMPLED)
-CONVTRACE_COUNT(FindingKind, CONVTRACE_FINDING_KINDS)
-CONVTRACE_COUNT(Level, CONVTRACE_LEVELS)
-CONVTRACE_COUNT(LossReason, CONVTRACE_LOSS_REASONS)
-CONVTRACE_COUNT(SyncKind, CONVTRACE_SYNC_KINDS)
-CONVTRACE_COUNT(OpMoment, CONVTRACE_OP_MOMENTS)
-#undef CONVTRACE_COUNT
-#undef CONVTRACE_ONE
+inline constexpr uint64_t kEnumCount = format::kEnumCount<Enum>;
 template <>
 inline constexpr uint64_t kEnumCount<format::DType> = format::kDTypeCount;
 template <>

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "format/model/events.h"
-#include "reader/columns/row_table.h"
 #include "reader/columns/definition_check.h"
+#include "reader/columns/row_table.h"
 
 namespace convtrace::reader {
 

@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "format/model/events.h"
+#include "reader/columns/definition_check.h"
 #include "reader/columns/enums.h"
 #include "reader/columns/row_table.h"
-#include "reader/columns/definition_check.h"
 
 namespace convtrace::reader {
 

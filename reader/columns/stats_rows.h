@@ -10,10 +10,10 @@
 #include <span>
 #include <vector>
 
-#include "format/model/events.h"
 #include "format/file/columns/stats_words.h"
-#include "reader/columns/row_table.h"
+#include "format/model/events.h"
 #include "reader/columns/definition_check.h"
+#include "reader/columns/row_table.h"
 
 namespace convtrace::reader {
 

@@ -3,7 +3,7 @@
 #include <atomic>
 #include <cstdint>
 
-#include "cupti/hooks_v1.h"
+#include "cupti/abi/hooks_v1.h"
 #include "tests/support/catch.h"
 
 // Runs under LD_PRELOAD=libconvtrace.so CONVTRACE_CPU_ALLOC=on (set by ctest).

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "cupti/hooks_v1.h"
+#include "cupti/abi/hooks_v1.h"
 #include "tests/support/catch.h"
 
 // Runs under LD_PRELOAD=libconvtrace.so (set by ctest), one process per case.

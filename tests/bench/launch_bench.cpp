@@ -24,7 +24,7 @@
 #include <thread>
 #include <vector>
 
-#include "cupti/hooks_v1.h"
+#include "cupti/abi/hooks_v1.h"
 #include "interposer/core/arming.h"
 #include "interposer/core/engine.h"
 #include "interposer/core/queue/event_pack.h"

@@ -37,7 +37,7 @@ class EventGenerator::Filler {
   void fill(NotSampled& value) { choose(value, 12); }
   void fill(FindingKind& value) { choose(value, 9); }
   void fill(Level& value) { choose(value, 4); }
-  void fill(LossReason& value) { choose(value, kLossReasonCount); }
+  void fill(LossReason& value) { choose(value, kEnumCount<LossReason>); }
   void fill(DType& value) { choose(value, kDTypeCount); }
   void fill(SyncKind& value) { choose(value, 11); }
   void fill(OpMoment& value) { choose(value, 6); }

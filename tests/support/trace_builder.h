@@ -20,10 +20,10 @@
 #include <utility>
 #include <vector>
 
+#include "format/file/sink.h"
 #include "format/model/definitions.h"
 #include "format/model/events.h"
 #include "format/model/meta.h"
-#include "format/file/sink.h"
 #include "format/values/part_encoder.h"
 
 namespace convtrace::test {

@@ -7,18 +7,18 @@
 
 #include "format/settings/nearest.h"
 #include "format/settings/settings.h"
-#include "tools/common/reference.h"
-#include "tools/common/usage.h"
+#include "tools/cli/base/output.h"
+#include "tools/cli/base/tree.h"
 #include "tools/cli/doctor/doctor.h"
-#include "tools/common/execute.h"
+#include "tools/cli/read_commands.h"
 #include "tools/cli/rewrite/export.h"
 #include "tools/cli/rewrite/mindspore.h"
-#include "tools/cli/base/output.h"
-#include "tools/cli/read_commands.h"
 #include "tools/cli/run/repeat.h"
 #include "tools/cli/run/run.h"
 #include "tools/cli/run/settings_page.h"
-#include "tools/cli/base/tree.h"
+#include "tools/common/execute.h"
+#include "tools/common/reference.h"
+#include "tools/common/usage.h"
 
 namespace convtrace::tools {
 namespace {

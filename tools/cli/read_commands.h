@@ -7,8 +7,8 @@
 #include <CLI/CLI.hpp>
 #include <string>
 
-#include "tools/common/exit_code.h"
 #include "tools/cli/base/commands.h"
+#include "tools/common/exit_code.h"
 
 namespace convtrace::tools {
 

@@ -8,15 +8,15 @@
 #include "tools/common/exit_code.h"
 #include "tools/common/reference.h"
 #include "tools/common/usage.h"
-#include "tools/diff/verdict/diff.h"
 #include "tools/diff/model/map_file.h"
-#include "tools/diff/report/outputs.h"
 #include "tools/diff/read/progress.h"
+#include "tools/diff/report/outputs.h"
 #include "tools/diff/report/report_csv.h"
 #include "tools/diff/report/report_html.h"
 #include "tools/diff/report/report_json.h"
 #include "tools/diff/report/report_junit.h"
 #include "tools/diff/report/report_text.h"
+#include "tools/diff/verdict/diff.h"
 
 namespace convtrace::diff {
 namespace {

@@ -3,8 +3,8 @@
 
 #include <cstring>
 
-#include "cupti/stats/tile/hash.h"
 #include "cupti/stats/cpu/simd.h"
+#include "cupti/stats/tile/hash.h"
 #include "cupti/stats/tile/tiling.h"
 
 namespace convtrace::stats {

@@ -2,8 +2,8 @@
 // a time.
 #pragma once
 
-#include "cupti/stats/tile/accumulator.h"
 #include "cupti/stats/cpu/simd.h"
+#include "cupti/stats/tile/accumulator.h"
 
 namespace convtrace::stats {
 namespace {

@@ -1,8 +1,8 @@
 // Part of cpu_tile_impl.h: counts and extremes of dense elements, a vector at a time.
 #pragma once
 
-#include "cupti/stats/tile/accumulator.h"
 #include "cupti/stats/cpu/simd.h"
+#include "cupti/stats/tile/accumulator.h"
 
 namespace convtrace::stats {
 namespace {

@@ -8,13 +8,13 @@
 
 #include <type_traits>
 
-#include "cupti/stats/tile/accumulator.h"
 #include "cupti/stats/cpu/cpu_hash.h"
 #include "cupti/stats/cpu/cpu_sketch.h"
 #include "cupti/stats/cpu/cpu_sums.h"
 #include "cupti/stats/cpu/cpu_tally.h"
 #include "cupti/stats/cpu/cpu_tile.h"
 #include "cupti/stats/cpu/simd.h"
+#include "cupti/stats/tile/accumulator.h"
 #include "cupti/stats/tile/thread_tile.h"
 
 namespace convtrace::stats {

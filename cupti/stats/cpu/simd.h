@@ -5,6 +5,7 @@
 // SSE2 or NEON.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 

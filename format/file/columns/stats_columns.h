@@ -9,8 +9,8 @@
 #include <memory>
 
 #include "format/file/columns/row_columns.h"
-#include "format/model/events.h"
 #include "format/file/columns/stats_words.h"
+#include "format/model/events.h"
 
 namespace convtrace::format {
 

@@ -2,8 +2,8 @@
 /// @file life_table.h
 /// Lives of memory, as the events of a trace tell them: which live, and what was freed there last.
 ///
-/// Two layers, as in cupti/memory/address_map.h: the driver's memory, and the blocks that a framework
-/// cuts out of it. In each a range that begins ends what it lies over.
+/// Two layers, as in cupti/memory/address_map.h: the driver's memory, and the blocks that a
+/// framework cuts out of it. In each a range that begins ends what it lies over.
 ///
 /// Place:    memory_judge.h.
 /// Threads:  one.
@@ -16,9 +16,9 @@
 #include <unordered_map>
 #include <vector>
 
-#include "format/model/events.h"
 #include "format/findings/memory/address_index.h"
 #include "format/findings/memory/stream_order.h"
+#include "format/model/events.h"
 
 namespace convtrace::judge {
 

@@ -26,11 +26,11 @@
 #include <unordered_map>
 #include <vector>
 
-#include "format/model/events.h"
-#include "format/findings/memory/life_table.h"
 #include "format/findings/common/recent.h"
+#include "format/findings/memory/life_table.h"
 #include "format/findings/memory/stale_values.h"
 #include "format/findings/memory/stream_order.h"
+#include "format/model/events.h"
 
 namespace convtrace::judge {
 

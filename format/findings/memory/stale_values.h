@@ -17,8 +17,8 @@
 #include <cstdint>
 #include <optional>
 
-#include "format/model/events.h"
 #include "format/findings/common/recent.h"
+#include "format/model/events.h"
 
 namespace convtrace::judge {
 

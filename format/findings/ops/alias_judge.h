@@ -24,9 +24,9 @@
 #include <unordered_map>
 #include <vector>
 
-#include "format/model/events.h"
-#include "format/findings/ops/op_finding.h"
 #include "format/findings/common/recent.h"
+#include "format/findings/ops/op_finding.h"
+#include "format/model/events.h"
 
 namespace convtrace::judge {
 

@@ -19,10 +19,10 @@
 #include <utility>
 #include <vector>
 
-#include "format/model/definitions.h"
-#include "format/model/events.h"
 #include "format/findings/ops/op_finding.h"
 #include "format/findings/ops/open_ops.h"
+#include "format/model/definitions.h"
+#include "format/model/events.h"
 
 namespace convtrace::judge {
 

@@ -9,8 +9,8 @@
 #include <cstdint>
 #include <utility>
 
-#include "format/model/events.h"
 #include "format/findings/common/recent.h"
+#include "format/model/events.h"
 
 namespace convtrace::judge {
 

@@ -4,8 +4,8 @@
 
 #include <cstdint>
 
-#include "format/model/events.h"
 #include "format/findings/ops/last_owners.h"
+#include "format/model/events.h"
 
 namespace convtrace::judge {
 

@@ -4,8 +4,8 @@
 
 #include <string>
 
-#include "format/model/definitions.h"
 #include "format/findings/ops/op_finding.h"
+#include "format/model/definitions.h"
 
 namespace convtrace::judge {
 

@@ -18,13 +18,13 @@
 #include <tuple>
 #include <vector>
 
-#include "format/model/definitions.h"
-#include "format/model/events.h"
+#include "format/findings/common/recent.h"
 #include "format/findings/ops/autotune_bursts.h"
 #include "format/findings/ops/last_owners.h"
 #include "format/findings/ops/op_finding.h"
 #include "format/findings/ops/open_ops.h"
-#include "format/findings/common/recent.h"
+#include "format/model/definitions.h"
+#include "format/model/events.h"
 
 namespace convtrace::judge {
 

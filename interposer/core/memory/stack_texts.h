@@ -15,8 +15,8 @@
 #include <unordered_map>
 
 #include "format/model/definitions.h"
-#include "interposer/core/runtime/fact_table.h"
 #include "interposer/core/memory/frame.h"
+#include "interposer/core/runtime/fact_table.h"
 
 namespace convtrace::engine {
 

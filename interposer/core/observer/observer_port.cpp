@@ -393,7 +393,7 @@ bool ObserverPort::Batch::event_fact(const Message& message) {
 
 bool ObserverPort::Batch::loss(const Message& message) {
   const auto fixed = message.as<convtrace_loss>();
-  if (!fixed || fixed->reason >= format::kLossReasonCount) return false;
+  if (!fixed || fixed->reason >= format::kEnumCount<format::LossReason>) return false;
   lose(static_cast<format::LossReason>(fixed->reason), fixed->count);
   return true;
 }

@@ -9,20 +9,20 @@
 #include <span>
 #include <string_view>
 
-#include "cupti/memory/address_map.h"
 #include "cupti/interceptor.h"
+#include "cupti/memory/address_map.h"
 #include "cupti/stats/cpu/helper_threads.h"
 #include "format/model/definitions.h"
 #include "format/model/event_sink.h"
 #include "interposer/core/control/capture_rules.h"
-#include "interposer/core/runtime/fact_table.h"
-#include "interposer/core/values/known_values.h"
+#include "interposer/core/control/name_filter.h"
+#include "interposer/core/control/step_control.h"
 #include "interposer/core/memory/memory_journal.h"
 #include "interposer/core/observer/message_reader.h"
-#include "interposer/core/control/name_filter.h"
 #include "interposer/core/observer/op_recorder.h"
+#include "interposer/core/runtime/fact_table.h"
 #include "interposer/core/runtime/state.h"
-#include "interposer/core/control/step_control.h"
+#include "interposer/core/values/known_values.h"
 #include "interposer/core/values/value_store.h"
 
 namespace convtrace::engine {

@@ -16,9 +16,9 @@
 #include <cstdint>
 
 #include "format/model/events.h"
-#include "interposer/core/runtime/doorbell.h"
 #include "interposer/core/queue/event_pack.h"
 #include "interposer/core/queue/ring_merge.h"
+#include "interposer/core/runtime/doorbell.h"
 
 namespace convtrace::engine {
 
@@ -38,7 +38,7 @@ class EventQueue {
     losses_[static_cast<size_t>(reason)].fetch_add(count, std::memory_order_relaxed);
   }
 
-  using Losses = std::array<uint64_t, format::kLossReasonCount>;
+  using Losses = std::array<uint64_t, format::kEnumCount<format::LossReason>>;
   /// @return what was lost since the last call, by reason.
   [[nodiscard]] Losses take_losses() noexcept;
 
@@ -58,7 +58,7 @@ class EventQueue {
 
  private:
   Doorbell& doorbell_;
-  std::array<std::atomic<uint64_t>, format::kLossReasonCount> losses_{};
+  std::array<std::atomic<uint64_t>, format::kEnumCount<format::LossReason>> losses_{};
   RingMerge merge_;  ///< of the draining thread
 };
 

@@ -11,8 +11,8 @@
 #include <atomic>
 #include <cstdint>
 
-#include "interposer/core/runtime/byte_ring.h"
 #include "interposer/abi/observer_abi.h"
+#include "interposer/core/runtime/byte_ring.h"
 
 namespace convtrace::engine {
 

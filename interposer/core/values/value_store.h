@@ -29,10 +29,10 @@
 
 #include "cupti/stats/tile/layout.h"
 #include "cupti/values/value_sink.h"
+#include "format/file/trace_writer.h"
 #include "format/model/event_sink.h"
 #include "format/settings/settings.h"
 #include "format/values/part_encoder.h"
-#include "format/file/trace_writer.h"
 #include "interposer/core/runtime/doorbell.h"
 #include "interposer/core/runtime/hand_over.h"
 #include "interposer/core/values/value_history.h"

@@ -19,9 +19,9 @@
 #include <vector>
 
 #include "format/base/status.h"
+#include "format/file/trace_writer.h"
 #include "format/model/events.h"
 #include "format/settings/setting_values.h"
-#include "format/file/trace_writer.h"
 #include "interposer/core/writer/loss_watch.h"
 
 namespace convtrace::engine {

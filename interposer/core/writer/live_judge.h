@@ -11,8 +11,8 @@
 #include <span>
 #include <vector>
 
-#include "format/model/definitions.h"
 #include "format/findings/trace_judge.h"
+#include "format/model/definitions.h"
 #include "format/settings/rule_book.h"
 
 namespace convtrace::engine {

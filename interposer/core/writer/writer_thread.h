@@ -17,12 +17,12 @@
 #include <span>
 #include <string>
 
-#include "format/model/meta.h"
 #include "format/file/trace_writer.h"
-#include "interposer/core/runtime/doorbell.h"
+#include "format/model/meta.h"
 #include "interposer/core/queue/event_queue.h"
-#include "interposer/core/writer/flight_recorder.h"
+#include "interposer/core/runtime/doorbell.h"
 #include "interposer/core/runtime/state.h"
+#include "interposer/core/writer/flight_recorder.h"
 
 namespace convtrace::engine {
 

@@ -22,9 +22,9 @@
 #include <string>
 #include <vector>
 
-#include "cupti/values/device_stats.h"
 #include "cupti/stats/compute.h"
 #include "cupti/stats/tile/layout.h"
+#include "cupti/values/device_stats.h"
 #include "tests/gpu/programs/device.h"
 #include "tests/support/same_stats.h"
 #include "tests/unit/cupti/collecting_sink.h"

@@ -8,8 +8,8 @@
 #include <random>
 #include <vector>
 
-#include "cupti/values/device_stats.h"
 #include "cupti/stats/compute.h"
+#include "cupti/values/device_stats.h"
 #include "tests/support/catch.h"
 #include "tests/unit/cupti/collecting_sink.h"
 

@@ -72,7 +72,7 @@ struct Contents {
   reader::TraceState state = reader::TraceState::kDamaged;
   uint64_t findings = 0;
   std::vector<format::Cost> costs;
-  std::array<uint64_t, format::kLossReasonCount> lost{};
+  std::array<uint64_t, format::kEnumCount<format::LossReason>> lost{};
 };
 
 Contents contents(const SharedBytes& bytes) {

@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <thread>
 
-#include "format/file/record_codec.h"
 #include "format/file/file_sink.h"
+#include "format/file/record_codec.h"
 #include "format/file/trace_writer.h"
 #include "reader/trace_reader.h"
 #include "sample_trace.h"

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <random>
 
-#include "format/values/part_encoder.h"
 #include "format/file/trace_writer.h"
+#include "format/values/part_encoder.h"
 #include "reader/trace_check.h"
 #include "reader/trace_container.h"
 #include "tests/support/catch.h"

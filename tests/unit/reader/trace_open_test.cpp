@@ -4,8 +4,8 @@
 #include <fstream>
 
 #include "format/base/checksum.h"
-#include "format/file/record_codec.h"
 #include "format/file/file_sink.h"
+#include "format/file/record_codec.h"
 #include "sample_trace.h"
 #include "tests/support/catch.h"
 #include "tests/support/temp_dir.h"

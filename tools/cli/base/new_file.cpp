@@ -8,8 +8,8 @@
 #include <utility>
 
 #include "format/file/file_sink.h"
-#include "tools/common/text.h"
 #include "tools/cli/base/trace_input.h"
+#include "tools/common/text.h"
 
 namespace convtrace::tools {
 

@@ -1,8 +1,8 @@
 #include <filesystem>
 
-#include "tools/common/child.h"
-#include "tools/cli/doctor/check.h"
 #include "tools/cli/base/program.h"
+#include "tools/cli/doctor/check.h"
+#include "tools/common/child.h"
 
 namespace convtrace::tools::doctor {
 namespace {

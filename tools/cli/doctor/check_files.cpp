@@ -7,10 +7,10 @@
 #include <filesystem>
 
 #include "format/settings/launcher_ranks.h"
-#include "tools/common/text.h"
+#include "tools/cli/base/tree.h"
 #include "tools/cli/doctor/check.h"
 #include "tools/cli/doctor/memory_left.h"
-#include "tools/cli/base/tree.h"
+#include "tools/common/text.h"
 
 namespace convtrace::tools::doctor {
 namespace fs = std::filesystem;

@@ -1,8 +1,8 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "tools/cli/doctor/check.h"
 #include "tools/cli/base/program.h"
+#include "tools/cli/doctor/check.h"
 
 namespace convtrace::tools::doctor {
 namespace {

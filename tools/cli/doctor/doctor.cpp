@@ -8,12 +8,12 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "tools/common/escape.h"
-#include "tools/common/json.h"
-#include "tools/cli/doctor/check.h"
-#include "tools/cli/doctor/python_answer.h"
 #include "tools/cli/base/output.h"
 #include "tools/cli/base/program.h"
+#include "tools/cli/doctor/check.h"
+#include "tools/cli/doctor/python_answer.h"
+#include "tools/common/escape.h"
+#include "tools/common/json.h"
 
 namespace convtrace::tools {
 namespace doctor {

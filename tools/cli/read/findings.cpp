@@ -5,14 +5,14 @@
 #include <vector>
 
 #include "format/findings/trace_judge.h"
-#include "tools/common/stories.h"
-#include "tools/common/symbols.h"
-#include "tools/common/text.h"
 #include "tools/cli/base/commands.h"
 #include "tools/cli/base/output.h"
 #include "tools/cli/base/record_json.h"
 #include "tools/cli/base/record_text.h"
 #include "tools/cli/base/trace_input.h"
+#include "tools/common/stories.h"
+#include "tools/common/symbols.h"
+#include "tools/common/text.h"
 
 namespace convtrace::tools {
 namespace {

@@ -3,12 +3,12 @@
 #include <map>
 #include <optional>
 
-#include "tools/common/json.h"
-#include "tools/common/text.h"
 #include "tools/cli/base/commands.h"
-#include "tools/cli/read/memory_ledger.h"
 #include "tools/cli/base/output.h"
 #include "tools/cli/base/trace_input.h"
+#include "tools/cli/read/memory_ledger.h"
+#include "tools/common/json.h"
+#include "tools/common/text.h"
 
 namespace convtrace::tools {
 namespace {

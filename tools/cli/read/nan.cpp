@@ -2,14 +2,14 @@
 #include <cmath>
 #include <optional>
 
-#include "tools/common/element.h"
-#include "tools/common/json.h"
-#include "tools/common/text.h"
 #include "tools/cli/base/commands.h"
-#include "tools/cli/read/nan_search.h"
 #include "tools/cli/base/output.h"
 #include "tools/cli/base/record_text.h"
 #include "tools/cli/base/trace_input.h"
+#include "tools/cli/read/nan_search.h"
+#include "tools/common/element.h"
+#include "tools/common/json.h"
+#include "tools/common/text.h"
 
 namespace convtrace::tools {
 namespace {

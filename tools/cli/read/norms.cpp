@@ -5,13 +5,13 @@
 #include <string_view>
 #include <vector>
 
-#include "tools/common/escape.h"
-#include "tools/common/json.h"
-#include "tools/common/text.h"
 #include "tools/cli/base/commands.h"
 #include "tools/cli/base/output.h"
 #include "tools/cli/base/record_text.h"
 #include "tools/cli/base/trace_input.h"
+#include "tools/common/escape.h"
+#include "tools/common/json.h"
+#include "tools/common/text.h"
 
 namespace convtrace::tools {
 namespace {

@@ -1,11 +1,11 @@
 #include <algorithm>
 
 #include "tools/cli/base/commands.h"
-#include "tools/cli/read/live_wait.h"
 #include "tools/cli/base/output.h"
 #include "tools/cli/base/record_json.h"
 #include "tools/cli/base/record_text.h"
 #include "tools/cli/base/trace_input.h"
+#include "tools/cli/read/live_wait.h"
 
 namespace convtrace::tools {
 namespace {

@@ -17,7 +17,7 @@ struct Summary {
   static constexpr size_t kEventKinds = std::variant_size_v<format::Event>;
 
   std::array<uint64_t, kEventKinds> records{};
-  std::array<uint64_t, format::kLossReasonCount> lost{};
+  std::array<uint64_t, format::kEnumCount<format::LossReason>> lost{};
   std::array<uint64_t, 4> findings{};  ///< by level, unsuppressed
   uint64_t suppressed = 0;             ///< findings that a rule silences
   std::optional<std::pair<uint32_t, uint32_t>> steps;

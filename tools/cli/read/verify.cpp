@@ -1,12 +1,12 @@
 #include <algorithm>
 
 #include "reader/trace_check.h"
-#include "tools/common/escape.h"
-#include "tools/common/text.h"
 #include "tools/cli/base/commands.h"
 #include "tools/cli/base/output.h"
 #include "tools/cli/base/record_json.h"
 #include "tools/cli/base/trace_input.h"
+#include "tools/common/escape.h"
+#include "tools/common/text.h"
 
 namespace convtrace::tools {
 namespace {

@@ -4,8 +4,8 @@
 #include <cstring>
 #include <utility>
 
-#include "tools/common/execute.h"
 #include "tools/cli/base/tree.h"
+#include "tools/common/execute.h"
 
 namespace convtrace::tools {
 

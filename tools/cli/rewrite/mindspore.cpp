@@ -13,8 +13,8 @@
 
 #include "format/settings/pattern.h"
 #include "format/settings/step_set.h"
-#include "tools/common/escape.h"
 #include "tools/cli/base/output.h"
+#include "tools/common/escape.h"
 
 namespace convtrace::tools {
 namespace {

@@ -1,13 +1,13 @@
 #include <filesystem>
 
-#include "tools/common/escape.h"
-#include "tools/common/json.h"
-#include "tools/common/text.h"
 #include "tools/cli/base/commands.h"
 #include "tools/cli/base/new_file.h"
 #include "tools/cli/base/output.h"
-#include "tools/cli/rewrite/stripping.h"
 #include "tools/cli/base/trace_input.h"
+#include "tools/cli/rewrite/stripping.h"
+#include "tools/common/escape.h"
+#include "tools/common/json.h"
+#include "tools/common/text.h"
 
 namespace convtrace::tools {
 namespace {

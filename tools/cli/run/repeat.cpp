@@ -14,15 +14,15 @@
 #include <functional>
 #include <iterator>
 
-#include "tools/common/escape.h"
-#include "tools/common/json.h"
-#include "tools/common/text.h"
-#include "tools/common/execute.h"
 #include "tools/cli/base/output.h"
-#include "tools/cli/run/repeat_advice.h"
-#include "tools/cli/run/run.h"
 #include "tools/cli/base/trace_input.h"
 #include "tools/cli/base/tree.h"
+#include "tools/cli/run/repeat_advice.h"
+#include "tools/cli/run/run.h"
+#include "tools/common/escape.h"
+#include "tools/common/execute.h"
+#include "tools/common/json.h"
+#include "tools/common/text.h"
 
 namespace convtrace::tools {
 namespace {

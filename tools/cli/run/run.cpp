@@ -12,12 +12,12 @@
 
 #include "format/settings/controls.h"
 #include "format/settings/run_mark.h"
-#include "tools/common/child.h"
-#include "tools/common/escape.h"
-#include "tools/common/execute.h"
 #include "tools/cli/base/output.h"
 #include "tools/cli/base/program.h"
 #include "tools/cli/base/tree.h"
+#include "tools/common/child.h"
+#include "tools/common/escape.h"
+#include "tools/common/execute.h"
 
 namespace convtrace::tools {
 namespace {

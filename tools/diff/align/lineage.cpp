@@ -38,7 +38,7 @@ bool changed(const StepRecords& step, uint32_t producer, uint32_t consumer) {
 }  // namespace
 
 std::vector<uint32_t> producers_of(const StepRecords& step) {
-  std::vector<uint32_t> producers(step.values.size(), kNone);
+  std::vector<uint32_t> producers(step.values.size(), kNoMatch);
   std::unordered_map<Identity, uint32_t, IdentityHash> first;
   first.reserve(step.values.size());
   for (uint32_t i = 0; i < step.values.size(); ++i) {
@@ -55,19 +55,19 @@ Lineage trace_lineage(const StepRecords& base, const StepRecords& cand,
                       const Alignment& alignment) {
   const std::vector<uint32_t> base_producers = producers_of(base);
   const std::vector<uint32_t> cand_producers = producers_of(cand);
-  std::vector<uint32_t> match_of_base(base.values.size(), kNone);
+  std::vector<uint32_t> match_of_base(base.values.size(), kNoMatch);
   for (uint32_t m = 0; m < alignment.matches.size(); ++m) {
     match_of_base[alignment.matches[m].base] = m;
   }
   Lineage lineage;
-  lineage.seen_from.assign(alignment.matches.size(), kNone);
+  lineage.seen_from.assign(alignment.matches.size(), kNoMatch);
   for (uint32_t m = 0; m < alignment.matches.size(); ++m) {
     const Match& consumer = alignment.matches[m];
     const uint32_t base_producer = base_producers[consumer.base];
     const uint32_t cand_producer = cand_producers[consumer.cand];
-    if (base_producer == kNone || cand_producer == kNone) continue;
+    if (base_producer == kNoMatch || cand_producer == kNoMatch) continue;
     const uint32_t producer = match_of_base[base_producer];
-    if (producer == kNone || alignment.matches[producer].cand != cand_producer) continue;
+    if (producer == kNoMatch || alignment.matches[producer].cand != cand_producer) continue;
     const bool in_base = changed(base, base_producer, consumer.base);
     const bool in_cand = changed(cand, cand_producer, consumer.cand);
     if (in_base != in_cand) {

@@ -14,7 +14,7 @@
 
 namespace convtrace::diff {
 
-inline constexpr uint32_t kNone = UINT32_MAX;
+inline constexpr uint32_t kNoMatch = UINT32_MAX;
 
 /// A consumer saw other bytes than its producer made, in one of the two runs.
 struct ChangedBetween {
@@ -24,13 +24,13 @@ struct ChangedBetween {
 };
 
 struct Lineage {
-  /// Per match the match whose value it saw unchanged in both runs, or kNone.
+  /// Per match the match whose value it saw unchanged in both runs, or kNoMatch.
   std::vector<uint32_t> seen_from;
   /// In the order of the consumers.
   std::vector<ChangedBetween> changed;
 };
 
-/// @return per record of `step` the first record of the same value, or kNone if it is the first.
+/// @return per record of `step` the first record of the same value, or kNoMatch if it is the first.
 [[nodiscard]] std::vector<uint32_t> producers_of(const StepRecords& step);
 
 [[nodiscard]] Lineage trace_lineage(const StepRecords& base, const StepRecords& cand,

@@ -15,10 +15,10 @@
 #include <optional>
 #include <span>
 
-#include "tools/diff/compare/elements.h"
-#include "tools/diff/compare/noise.h"
 #include "tools/diff/births/sources.h"
 #include "tools/diff/births/updates.h"
+#include "tools/diff/compare/elements.h"
+#include "tools/diff/compare/noise.h"
 
 namespace convtrace::diff {
 

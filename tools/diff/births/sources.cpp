@@ -124,7 +124,7 @@ Difference Sources::of(uint32_t match, const ValueView& base, const ValueView& c
   const format::Stats &a = record.stats, &b = cand.record.stats;
   const double size = std::max(rms_of(a.l2, a.finite), rms_of(b.l2, b.finite));
   const uint32_t producer = lineage_->seen_from[match];
-  if (producer != kNone) return differences_[producer];
+  if (producer != kNoMatch) return differences_[producer];
   switch (record.kind) {
     case SlotKind::kInput:
       return is_given(record) ? Difference{} : around(record, size);

@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "format/model/definitions.h"
-#include "tools/diff/compare/compare.h"
 #include "tools/diff/align/lineage.h"
+#include "tools/diff/compare/compare.h"
 
 namespace convtrace::diff {
 
@@ -46,7 +46,7 @@ class Sources {
 
   /// Whether `match` is a value that another record of the step described.
   [[nodiscard]] bool is_described(uint32_t match) const {
-    return lineage_->seen_from[match] != kNone;
+    return lineage_->seen_from[match] != kNoMatch;
   }
 
   /// Takes how far a value is apart, when it has been judged.

@@ -6,7 +6,8 @@
 ///
 /// Place:    called once per matched pair; the hot path of the diff.
 /// Threads:  pure functions.
-/// Source:   docs/design.md "The diff", comparison; dtype semantics in format/model/stats.h; estimates
+/// Source:   docs/design.md "The diff", comparison; dtype semantics in format/model/stats.h;
+/// estimates
 ///           from sketches: format/FORMAT.md "Sketches".
 
 #include <cmath>

@@ -26,6 +26,13 @@ struct ScopeRename {
   std::string base, cand;
 };
 
+/// A module under both its names.
+struct RenamedModule {
+  std::string base, cand;
+  float confidence = 1;
+  bool operator==(const RenamedModule&) const = default;
+};
+
 /// A module of the candidate in the baseline's words.
 struct ScopePair {
   format::StringId base;

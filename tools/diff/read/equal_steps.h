@@ -16,8 +16,8 @@
 #include <span>
 #include <vector>
 
-#include "format/file/layout.h"
 #include "format/file/columns/step_sums.h"
+#include "format/file/layout.h"
 #include "reader/kind_set.h"
 #include "reader/trace_reader.h"
 #include "tools/diff/model/step_offset.h"

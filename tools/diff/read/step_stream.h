@@ -18,12 +18,12 @@
 
 #include "format/model/definitions.h"
 #include "reader/trace_reader.h"
+#include "tools/diff/model/findings.h"
+#include "tools/diff/model/record.h"
+#include "tools/diff/model/step_offset.h"
 #include "tools/diff/read/alias_patterns.h"
 #include "tools/diff/read/equal_steps.h"
 #include "tools/diff/read/launch_keys.h"
-#include "tools/diff/model/record.h"
-#include "tools/diff/verdict/result.h"
-#include "tools/diff/model/step_offset.h"
 
 namespace convtrace::diff {
 
@@ -102,7 +102,7 @@ class StepStream {
   bool at_end_ = false;
   Findings findings_;
   AliasPatterns patterns_;
-  std::array<uint64_t, format::kLossReasonCount> lost_{};
+  std::array<uint64_t, format::kEnumCount<format::LossReason>> lost_{};
   const EqualSteps* equal_ = nullptr;
   Side side_ = Side::kBase;
   // Of the last event's step.

@@ -8,15 +8,15 @@
 #include "tools/common/escape.h"
 #include "tools/common/symbols.h"
 #include "tools/common/text.h"
-#include "tools/diff/verdict/cause.h"
 #include "tools/diff/read/equal_steps.h"
+#include "tools/diff/read/trace_set.h"
+#include "tools/diff/verdict/cause.h"
 #include "tools/diff/verdict/exactness.h"
 #include "tools/diff/verdict/fact_root.h"
 #include "tools/diff/verdict/finding_stories.h"
 #include "tools/diff/verdict/other_forms.h"
 #include "tools/diff/verdict/preflight.h"
 #include "tools/diff/verdict/snapshot_pairs.h"
-#include "tools/diff/read/trace_set.h"
 
 namespace convtrace::diff {
 namespace {

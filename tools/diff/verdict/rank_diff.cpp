@@ -4,8 +4,8 @@
 #include <limits>
 
 #include "tools/diff/align/align.h"
-#include "tools/diff/verdict/describe.h"
 #include "tools/diff/align/lineage.h"
+#include "tools/diff/verdict/describe.h"
 #include "tools/diff/verdict/other_forms.h"
 
 namespace convtrace::diff {
@@ -157,7 +157,7 @@ void RankDiff::judge_values(StepPair& pair, bool with_noise) {
 void RankDiff::excuse_unwritten(StepPair& pair) {
   for (size_t m = 0; m < pair.comparisons.size(); ++m) {
     const uint32_t producer = pair.lineage.seen_from[m];
-    const bool unwritten = producer != kNone && pair.base_of(producer).unwritten;
+    const bool unwritten = producer != kNoMatch && pair.base_of(producer).unwritten;
     if (unwritten && pair.comparisons[m].bits_differ) pair.comparisons[m] = kUnwritten;
   }
 }

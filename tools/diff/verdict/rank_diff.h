@@ -17,10 +17,10 @@
 
 #include "tools/diff/births/births.h"
 #include "tools/diff/compare/noise.h"
-#include "tools/diff/verdict/result.h"
-#include "tools/diff/verdict/root.h"
 #include "tools/diff/model/rules.h"
 #include "tools/diff/read/step_stream.h"
+#include "tools/diff/verdict/result.h"
+#include "tools/diff/verdict/root.h"
 
 namespace convtrace::diff {
 

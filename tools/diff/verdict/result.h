@@ -11,13 +11,15 @@
 #include <vector>
 
 #include "format/model/events.h"
-#include "tools/diff/read/alias_patterns.h"
 #include "tools/diff/align/align.h"
 #include "tools/diff/compare/compare.h"
 #include "tools/diff/compare/elements.h"
 #include "tools/diff/facts/facts.h"
-#include "tools/diff/verdict/replicas.h"
+#include "tools/diff/model/findings.h"
+#include "tools/diff/model/scope_map.h"
 #include "tools/diff/model/step_offset.h"
+#include "tools/diff/read/alias_patterns.h"
+#include "tools/diff/verdict/replicas.h"
 #include "tools/diff/verdict/step_summary.h"
 
 namespace convtrace::diff {
@@ -129,43 +131,10 @@ struct RootReport {
   CodePlace code{};
 };
 
-struct FindingReport {
-  uint32_t rank = 0;
-  uint32_t step = 0;
-  uint64_t t_ns = 0;
-  format::FindingKind kind = format::FindingKind::kOutputAliasesInput;
-  format::Level level = format::Level::kWarning;
-  bool suppressed = false;
-  format::Phase phase = format::Phase::kForward;
-  std::string scope, op, kernel, slot, other, message;
-  uint32_t call = 0;
-  uint64_t address = 0;
-  uint64_t bytes = 0;
-  uint64_t storage = 0;
-  uint64_t generation = 0;
-  size_t story = 0;  ///< findings of one run with the same number tell of one bug
-  std::vector<std::string> alloc_stack, launch_stack, free_stack;
-};
-
-/// The findings of one run, all ranks. `list` is cut at kMaxFindings; the counts are not.
-struct Findings {
-  std::vector<FindingReport> list;
-  uint64_t count = 0;
-  uint64_t errors = 0;  ///< unsuppressed, level error
-};
-inline constexpr size_t kMaxFindings = 4096;
-
 struct PreflightEntry {
   std::string name;
   std::optional<std::string> base, cand;  ///< nullopt: that run has no such thing
   bool operator==(const PreflightEntry&) const = default;
-};
-
-/// A module under both its names.
-struct RenamedModule {
-  std::string base, cand;
-  float confidence = 1;
-  bool operator==(const RenamedModule&) const = default;
 };
 
 struct RankReport {

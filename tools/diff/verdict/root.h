@@ -10,8 +10,8 @@
 #include <optional>
 #include <span>
 
-#include "tools/diff/compare/compare.h"
 #include "tools/diff/align/lineage.h"
+#include "tools/diff/compare/compare.h"
 
 namespace convtrace::diff {
 

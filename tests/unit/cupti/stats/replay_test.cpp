@@ -3,8 +3,8 @@
 
 #include "cupti/stats/cpu/cpu_tile.h"
 #include "cupti/stats/finalize.h"
-#include "cupti/stats/tile/group.h"
 #include "cupti/stats/kernels/fatbin.h"
+#include "cupti/stats/tile/group.h"
 #include "tests/unit/cupti/stats/replayed_launch.h"
 #include "tests/unit/cupti/stats/unusual_patterns.h"
 #include "tests/unit/cupti/stats/zeros.h"

@@ -3,8 +3,8 @@
 #include <limits>
 
 #include "cupti/stats/cpu/cpu_tile.h"
-#include "cupti/stats/finalize.h"
 #include "cupti/stats/cpu/helper_threads.h"
+#include "cupti/stats/finalize.h"
 #include "tests/unit/cupti/stats/named_views.h"
 #include "tests/unit/cupti/stats/replayed_launch.h"
 #include "tests/unit/cupti/stats/sketched.h"
