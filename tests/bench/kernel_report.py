@@ -34,7 +34,7 @@ FUNCTION = re.compile(r"gather_withI\S*?DTypeE(\d+)ENS1_\d+(Wide|Narrow)Sums")
 
 def dtypes():
     """Number: (name, bytes) of the types whose elements are summed."""
-    rows = re.findall(r'X\(k\w+, (\d+), "(\w+)", (\d+)\)', (ROOT / "format" / "dtype.h").read_text())
+    rows = re.findall(r'X\(k\w+, (\d+), "(\w+)", (\d+)\)', (ROOT / "format" / "model" / "dtype.h").read_text())
     return {int(n): (name, int(size)) for n, name, size in rows if name != "unknown" and name[0] != "c"}
 
 

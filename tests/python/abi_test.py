@@ -8,7 +8,7 @@ import unittest
 from fake_engine import ROOT, engine
 from convtrace_observer import values
 
-HEADER = os.path.join(ROOT, "interposer", "engine", "observer_abi.h")
+HEADER = os.path.join(ROOT, "interposer", "abi", "observer_abi.h")
 
 MESSAGE = ("message.kind", "message.reserved", "message.bytes")
 # Struct of engine.py -> (C struct, fields in the order in which they are packed). Fields named
@@ -81,7 +81,7 @@ def declared_fields():
 
 def events_header(macro):
     """enumerator -> (value, spelling) of one X-macro table of format/."""
-    for name in ("events.h", "dtype.h"):
+    for name in ("model/events.h", "model/dtype.h", "base/level.h"):
         with open(os.path.join(ROOT, "format", name)) as file:
             found = re.search(r"#define %s\(X\)(.*?)\n\n" % macro, file.read(), flags=re.S)
         if found:
@@ -147,7 +147,7 @@ class Enumerations(unittest.TestCase):
         self.assertEqual(reasons["kTensorKind"][0], engine.LOST_TENSOR_KIND)
 
     def test_every_dtype_of_the_trace_has_its_torch_name_and_size(self):
-        with open(os.path.join(ROOT, "format", "dtype.h")) as file:
+        with open(os.path.join(ROOT, "format", "model", "dtype.h")) as file:
             rows = re.findall(r'X\(k\w+, (\d+), "(\w+)", (\d+)\)', file.read())
         self.assertEqual(len(rows), len(values._DTYPES) + 1)
         for code, spelling, width in rows:
