@@ -32,7 +32,8 @@ BESIDE = ("plain", "split")
 
 
 # Not by rounding alone: under autocast an LSTM without oneDNN computes in f32, and so does a GRU but cell by cell.
-OTHER_TYPES = {("lstm", "autocast", "blas"), ("gru", "autocast", "split")}
+# PyTorch's own layer norm on a CPU adds up its bias gradient in bf16: of 1,536 rows it is 38 % off that in f64.
+NO_ROUNDING = {("lstm", "autocast", "blas"), ("gru", "autocast", "split"), ("windows", "bf16", "unfused"), ("windows", "autocast", "unfused")}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,7 +56,7 @@ class Case:
 
 def rounding(kind, variants_of):
     return [Case(kind, model, precision, variant) for model, variants in variants_of.items() for precision in PRECISIONS
-            for variant in variants if (model, precision, variant) not in OTHER_TYPES]
+            for variant in variants if (model, precision, variant) not in NO_ROUNDING]
 
 
 def planted():

@@ -89,6 +89,24 @@ TEST_CASE("births: each type has a roundoff of its own", "[diff][births]") {
   CHECK(verdict(DType::kBF16, 20 * kBF16) == Verdict::kDiverged);
 }
 
+TEST_CASE("births: a call that gives one value in 16 bits may have computed all of them so",
+          "[diff][births]") {
+  const auto run = [](DType first, double error) {
+    Run made;
+    made.add(value(0, "a", "input:0", 0));
+    Item& narrow = made.add(value(0, "a", "output:0", 0));
+    narrow.dtype = first;
+    made.add(value(0, "a", "output:1", error));
+    return made;
+  };
+  const auto verdict = [&](DType first, double error) {
+    return compared(run(first, 0), run(first, error)).verdict;
+  };
+  CHECK(verdict(DType::kBF16, kBF16) == Verdict::kSame);
+  CHECK(verdict(DType::kF32, kBF16) == Verdict::kDiverged);
+  CHECK(verdict(DType::kBF16, 20 * kBF16) == Verdict::kDiverged);
+}
+
 TEST_CASE("births: a permutation leaves every average as it was and is one", "[diff][births]") {
   Run cand = kEqual;
   std::vector<float>& values = cand.at(0, "b", "output:0").values;

@@ -182,7 +182,10 @@ void Sources::take_input(const ValueRecord& record, const Difference& difference
 void Sources::take_output(const ValueRecord& record, const Difference& difference) {
   uint32_t outer = record.key.scope.value;
   if (!is_of_op(record) && !is_of_kernel(record)) {
-    open(record).over = true;
+    Module& module = open(record);
+    module.over = true;
+    // A call that gives one value in 16 bits may have computed its others in them.
+    module.made_of.unit = std::max(module.made_of.unit, difference.unit);
     outer = parent_of(outer);
   }
   if (outer = called(outer); outer != kNoScope) modules_[outer].made_of.add(difference);
