@@ -6,8 +6,14 @@ import os
 import subprocess
 import sys
 
-PACKAGES = ("torch", "triton", "cupy", "jax", "onnxruntime", "transformers", "torchvision", "numpy")
+PACKAGES = ("torch", "triton", "cupy", "jax", "onnxruntime", "transformers", "torchvision", "numpy",
+            "nvidia-cuda-runtime", "nvidia-cuda-cupti")
 FAKE = "Fake device"  # how the driver double of the tests calls its devices
+CPU = "no GPU"  # what results of workloads on the CPU have as their device
+
+
+def is_hardware(device):
+    return device != CPU and not device.startswith(FAKE)
 
 
 def driver():
@@ -47,7 +53,8 @@ def find_cupti(python):
     folders = subprocess.run([python, "-c", code], stdout=subprocess.PIPE, text=True).stdout.split("\n")
     patterns = [os.path.join(folder, "nvidia", "*", "lib", "libcupti.so.1[23]") for folder in folders if folder]
     patterns += ["/usr/local/cuda*/extras/CUPTI/lib64/libcupti.so.1[23]", "/usr/local/cuda*/lib64/libcupti.so.1[23]"]
-    return next((path for pattern in patterns for path in sorted(glob.glob(pattern), reverse=True)), None)
+    newest_first = (sorted(glob.glob(pattern), key=os.path.basename, reverse=True) for pattern in patterns)
+    return next((path for paths in newest_first for path in paths), None)
 
 
 def versions(python):
@@ -56,7 +63,7 @@ def versions(python):
         import importlib.metadata as metadata, json, sys
         found = {"python": sys.version.split()[0]}
         for name in sys.argv[1:]:
-            for dist in (name, name + "-cuda13x", name + "-cuda12x", name + "-gpu"):
+            for dist in (name, name + "-cuda13x", name + "-cuda12x", name + "-gpu", name + "-cu12"):
                 try:
                     found[name] = metadata.version(dist)
                     break
