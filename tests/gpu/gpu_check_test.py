@@ -86,6 +86,17 @@ class OnTheFakeDriver(GpuCheck):
             self.assertEqual(done.returncode, 0 if passed else 3, done.stdout + done.stderr)  # nothing ran: no pass
         self.assertEqual((seen["device"], len(seen["runs"])), ("Fake device 0", 1))
 
+    def test_logs_of_what_cupti_calls_are_written(self):
+        done, seen = self.check("--record")
+        self.assertEqual(done.returncode, 0, done.stdout)
+        logs = {path.stem: path.read_text().splitlines() for path in (self.out / "cupti").glob("*.log")}
+        self.assertEqual(set(logs), {"operands", "graph_pool"})
+        for name, lines in logs.items():
+            numbers = seen["checks"]["log: " + name.replace("_", " ")]["numbers"]
+            self.assertEqual((numbers["without_exit"], numbers["without_entry"]), (0, 0))
+            self.assertEqual(sum('"site":"enter"' in line for line in lines), numbers["calls"])
+            self.assertEqual(json.loads(lines[0])["log"], "cupti")
+
     def test_a_resumed_run_leaves_out_what_ran_and_repeats_what_did_not(self):
         _, first = self.check("--part", "4")
         done, second = self.check("--part", "4", "--resume")

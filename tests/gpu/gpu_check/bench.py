@@ -79,8 +79,9 @@ class Trace:
 class Bench:
     """One check's surroundings: a folder of its own, and how to run things."""
 
-    def __init__(self, tree, python, device, is_fake):
+    def __init__(self, tree, python, device, is_fake, out=None):
         self.tree, self.python, self.device, self.is_fake = tree, python, device, is_fake
+        self.out = out  # folder of what a check leaves beside its numbers
         self.numbers = {}  # what a check has measured, kept when it fails
         self.cupti = None
         self.driver_trouble = None  # why there is no device at all
@@ -130,6 +131,13 @@ class Bench:
             environment["GPU_PROBE_CUPTI"] = self.cupti
         done = self._instrumented(command, timeout, environment, {})
         return done, json.loads(out.read_text()) if out.exists() else None
+
+    def logged(self, command, path, timeout=120):
+        """Runs with all that CUPTI calls written to `path` (tests/gpu/cupti_log). @return Done."""
+        environment = {"CUDA_INJECTION64_PATH": self.tree.cupti_log, "CUPTI_LOG_OUT": path}
+        if self.cupti:
+            environment["CUPTI_LOG_CUPTI"] = self.cupti
+        return self._instrumented(command, timeout, environment, {})
 
     def _instrumented(self, command, timeout, environment, given):
         again = functools.partial(self.run, command, timeout, **given)

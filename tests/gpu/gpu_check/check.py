@@ -16,6 +16,7 @@ PARTS = {
     9: "memory: streams, expandable segments, copies under way, planted bugs of buffer reuse",
     10: "programs in trouble, and load",
 }
+LOGS = 0  # the part of --record, which writes what CUPTI calls
 
 
 def check(name, part, alone=False):
@@ -24,7 +25,7 @@ def check(name, part, alone=False):
     alone: it measures time, or takes the whole GPU, so that nothing may run beside it.
     """
     def register(function):
-        assert part in PARTS and all(name != one.name for one in CHECKS), name
+        assert part in (LOGS, *PARTS) and all(name != one.name for one in CHECKS), name
         CHECKS.append(Check(name, part, function, alone))
         return function
     return register

@@ -10,7 +10,7 @@ import time
 
 from . import checks, machine, page, processes, results  # noqa: F401  (checks: lists them)
 from .bench import Bench
-from .check import CHECKS, PARTS
+from .check import CHECKS, LOGS, PARTS
 from .runner import Runner
 from .tree import Tree
 
@@ -27,6 +27,8 @@ def parse(root):
     what.add_argument("--part", type=int, choices=list(PARTS), metavar="N")
     what.add_argument("--check", action="append", choices=[one.name for one in CHECKS], metavar="NAME",
                       help="only this one; may be repeated")
+    what.add_argument("--record", action="store_true",
+                      help="write what CUPTI calls under programs of several kinds to DIR/cupti/")
     what.add_argument("--report", nargs="*", metavar="DIR", type=pathlib.Path,
                       help="take the results in these folders into docs/gpu-results/ and write docs/gpu-results.md")
     parser.add_argument("--out", metavar="DIR", type=pathlib.Path, default=root / "build" / "gpu-check",
@@ -102,12 +104,13 @@ def main(root):
     trouble = machine.torch_trouble(python, args.device)
 
     def make_bench():
-        bench = Bench(tree, python, args.device, is_fake)
+        bench = Bench(tree, python, args.device, is_fake, writer.folder)
         bench.cupti, bench.torch_trouble, bench.driver_trouble = cupti, trouble, None if device else driver
         return bench
 
     print("gpu-check: %s, driver %s, commit %s" % (writer.results["device"], run["driver"], tree.commit), flush=True)
-    wanted = [one for one in CHECKS if (one.name in args.check if args.check else one.part == args.part)]
+    part = LOGS if args.record else args.part
+    wanted = [one for one in CHECKS if (one.name in args.check if args.check else one.part == part)]
     if args.resume:
         wanted = [one for one in wanted if not writer.has_run(one.name)]
         if not wanted:
