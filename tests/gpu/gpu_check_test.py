@@ -12,6 +12,7 @@ import sys
 import tempfile
 import time
 import unittest
+import unittest.mock
 
 BUILD, SOURCE = (pathlib.Path(argument).resolve() for argument in sys.argv[1:3])
 WHERE = sys.argv[3] if len(sys.argv) > 3 else "--fake"
@@ -26,7 +27,7 @@ NEEDS_NO_TORCH = {  # by part
 
 sys.path.insert(0, str(SOURCE / "tests" / "gpu"))
 os.environ["CONVTRACE_BUILD"] = str(BUILD)
-from gpu_check import checks, main, page, results, runner  # noqa: E402, F401
+from gpu_check import checks, machine, main, page, results, runner  # noqa: E402, F401
 from gpu_check.bench import Bench, Failure, Skip, Trace  # noqa: E402
 from gpu_check.check import CHECKS, PARTS, Check  # noqa: E402
 from gpu_check.tree import Tree  # noqa: E402
@@ -102,8 +103,11 @@ class OnTheFakeDriver(GpuCheck):
         done, second = self.check("--part", "4", "--resume")
         self.assertNotIn(" bits ", done.stdout)
         self.assertIn("against torch", done.stdout)
-        self.assertEqual(done.returncode, 3)  # nothing ran this time
+        self.assertEqual(done.returncode, 0)
         self.assertEqual(second["checks"]["bits"], first["checks"]["bits"])
+        second["checks"]["bits"]["result"] = "fail"
+        results.write(self.out, second)
+        self.assertEqual(self.check("--part", "4", "--resume")[0].returncode, 1)  # what failed before has not passed since
 
     def test_another_python_or_commit_resumes_nothing(self):
         self.check("--check", "outputs")
@@ -242,6 +246,22 @@ class OnTheFakeDriver(GpuCheck):
                 trace.check_clean()
             else:
                 self.assertRaises(Failure, trace.check_clean)
+
+    def test_the_libcupti_is_the_newest_that_is_not_newer_than_the_driver(self):
+        paths = {}
+        for name, major in (("cuda_cupti", "12"), ("cu13", "13")):
+            folder = self.out / "nvidia" / name / "lib"
+            folder.mkdir(parents=True)
+            paths[major] = folder / ("libcupti.so." + major)
+            paths[major].touch()
+        with unittest.mock.patch.dict(os.environ, {"PYTHONPATH": str(self.out)}):
+            self.assertEqual(machine.find_cupti(sys.executable, "13.0"), str(paths["13"]))
+            self.assertEqual(machine.find_cupti(sys.executable, "12.4"), str(paths["12"]))
+            paths["12"].unlink()
+            if not pathlib.Path("/usr/local/cuda").exists():  # which may have one
+                self.assertEqual(machine.find_cupti(sys.executable, "12.4"), str(paths["13"]))
+            with unittest.mock.patch.dict(os.environ, {"CONVTRACE_CUPTI": "/asked/for"}):
+                self.assertEqual(machine.find_cupti(sys.executable, "12.4"), "/asked/for")
 
     def test_a_driver_that_fails_is_a_failure_with_its_reason(self):
         done, seen = self.check("--part", "1", FAKECUDA_STICKY_AT_LAUNCH="100")

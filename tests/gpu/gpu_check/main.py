@@ -100,7 +100,7 @@ def main(root):
            "kernel_module": machine.kernel_module_version(), "versions": machine.versions(python)}
     writer = results.Writer(args.out.resolve(), device or machine.CPU, tree.commit, run)
     is_fake = (device or "").startswith(machine.FAKE)
-    cupti = None if is_fake else machine.find_cupti(python)
+    cupti = machine.find_cupti(python, driver) if device and not is_fake else None
     trouble = machine.torch_trouble(python, args.device)
 
     def make_bench():
@@ -111,9 +111,6 @@ def main(root):
     print("gpu-check: %s, driver %s, commit %s" % (writer.results["device"], run["driver"], tree.commit), flush=True)
     part = LOGS if args.record else args.part
     wanted = [one for one in CHECKS if (one.name in args.check if args.check else one.part == part)]
-    if args.resume:
-        wanted = [one for one in wanted if not writer.has_run(one.name)]
-        if not wanted:
-            print("gpu-check: all of it has run; " + str(writer.path))
-            return 0
-    return Runner(writer, make_bench, end).run(wanted)
+    kept = [one for one in wanted if args.resume and writer.has_run(one.name)]
+    runner = Runner(writer, make_bench, end, [writer.results["checks"][one.name]["result"] for one in kept])
+    return runner.run([one for one in wanted if one not in kept])

@@ -35,12 +35,13 @@ def run_check(bench, check):
 
 
 class Runner:
-    """One run. `end`: the time.monotonic() at which what still runs is killed, by a signal to this process."""
+    """One run. `end`: the time.monotonic() at which what still runs is killed, by a signal to this process. `ended`: results
+    of checks that a run before had, which count for the exit code."""
 
-    def __init__(self, writer, make_bench, end):
+    def __init__(self, writer, make_bench, end, ended=()):
         self.writer, self.make_bench, self.end = writer, make_bench, end
         self.waiting = {}  # by name, the checks that have not ended
-        self.ended = []  # results
+        self.ended = list(ended)
         self.lock = threading.RLock()  # one thread at a time writes; the signal comes to the one that may have it
 
     def run(self, checks):
