@@ -27,8 +27,8 @@ LIBRARIES = {"libc.so.6", "libm.so.6", "ld-linux-x86-64.so.2", "libcuda.so.1"}
 
 
 def package(folder, *options):
-    done = subprocess.run([str(SOURCE / "tools" / "package"), "--no-build", *options, str(folder)], stdout=subprocess.PIPE,
-                          stderr=subprocess.PIPE, text=True, env={**os.environ, "CONVTRACE_BUILD": str(BUILD)})
+    done = subprocess.run([str(SOURCE / "tools" / "package"), "--no-build", *options, str(folder)],
+                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, "CONVTRACE_BUILD": str(BUILD)})
     assert done.returncode == 0, done.stderr
     return pathlib.Path(done.stdout.strip())
 
@@ -98,7 +98,8 @@ class Package(unittest.TestCase):
         self.assertEqual(files(folder), files(packed))
         self.assertEqual(files(package(self.base / "folder", "--tree")), files(packed))  # in place of the one before
         self.assertEqual([path.name for path in (self.base / "folder").iterdir()], [self.tree.name])
-        self.assertLess(sum(len(content) for content, _ in files(folder).values()), 48 << 20)  # what a lent machine takes, with room
+        size = sum(len(content) for content, _ in files(folder).values())
+        self.assertLess(size, 48 << 20)  # what a lent machine takes, with room for the sources
 
     def unpacked(self, name):
         """A tree in which nothing has run."""
@@ -142,8 +143,8 @@ class Package(unittest.TestCase):
     def test_gpu_check_works_from_the_tree(self):
         """As on a GPU machine without a build, here over the fake driver."""
         out = self.base / "checked"
-        done = subprocess.run([sys.executable, str(self.tree / "tools" / "gpu-check"), "--out", str(out), "--part", "1"],
-                              env={"PATH": os.environ["PATH"], "LD_LIBRARY_PATH": str(BUILD / "fakecuda")},
+        command = [sys.executable, str(self.tree / "tools" / "gpu-check"), "--out", str(out), "--part", "1"]
+        done = subprocess.run(command, env={"PATH": os.environ["PATH"], "LD_LIBRARY_PATH": str(BUILD / "fakecuda")},
                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         results = result_in(out)
@@ -165,7 +166,8 @@ class Package(unittest.TestCase):
                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         self.assertEqual(done.returncode, 0, done.stdout[-3000:] + done.stderr[-3000:])
         checks = result_in(self.root / "tmp/checked")["checks"]
-        self.assertLessEqual({"injection", "ways to the driver", "threads", "launches that take freed memory", "illegal address"}, set(checks))
+        self.assertLessEqual({"injection", "ways to the driver", "threads", "launches that take freed memory",
+                              "illegal address"}, set(checks))
         self.assertEqual({check["result"] for check in checks.values()}, {"pass"})
         # A Python that never trains is not disturbed.
         done = subprocess.run([*IN_ROOT, str(self.root), name + "/bin/convtrace", "run", "--output", "/tmp/none.ctrace", "--", PYTHON,

@@ -46,10 +46,12 @@ class TrainingTestCase(stage.DriverTestCase):
         self.assertGreater(recorded["alloc"], 100)
         for driver in stage.DRIVERS:
             with self.subTest(driver=driver):
-                beside, second = self.train("with-%s.ctrace" % driver, "cuInit", driver=driver, libraries=[CUPTI["12.4"]])
+                beside, second = self.train("with-%s.ctrace" % driver, "cuInit", driver=driver,
+                                            libraries=[CUPTI["12.4"]])
                 self.assertEqual(beside, plain.stdout)
                 self.assertEqual(counts(second), recorded)
-                same = subprocess.run([stage.BUILD / "bin/convtrace-diff", first, second], capture_output=True, text=True)
+                compare = [stage.BUILD / "bin/convtrace-diff", first, second]
+                same = subprocess.run(compare, capture_output=True, text=True)
                 self.assertEqual(same.returncode, 0, same.stdout + same.stderr)
 
     @stage.on_each_driver

@@ -18,8 +18,8 @@ BUILD, SOURCE = (pathlib.Path(argument).resolve() for argument in sys.argv[1:3])
 WHERE = sys.argv[3] if len(sys.argv) > 3 else "--fake"
 COMMAND = [sys.executable, str(SOURCE / "tools" / "gpu-check")]
 NEEDS_NO_TORCH = {  # by part
-    1: {"injection", "injection in odd ways", "ways to the driver", "operands", "threads", "capture that any thread can break",
-        "launches that take freed memory", "random histories of memory", "illegal address"},
+    1: {"injection", "injection in odd ways", "ways to the driver", "operands", "threads",
+        "capture that any thread can break", "launches that take freed memory", "random histories of memory", "illegal address"},
     3: {"preparation beside a busy device"},
     4: {"bits", "outputs"},
     6: {"launch cost"},
@@ -27,7 +27,7 @@ NEEDS_NO_TORCH = {  # by part
 
 sys.path.insert(0, str(SOURCE / "tests" / "gpu"))
 os.environ["CONVTRACE_BUILD"] = str(BUILD)
-from gpu_check import checks, machine, main, page, results, runner  # noqa: E402, F401
+from gpu_check import checks, machine, results, runner  # noqa: E402, F401
 from gpu_check.bench import Bench, Failure, Skip, Trace  # noqa: E402
 from gpu_check.check import CHECKS, PARTS, Check  # noqa: E402
 from gpu_check.tree import Tree  # noqa: E402
@@ -107,7 +107,8 @@ class OnTheFakeDriver(GpuCheck):
         self.assertEqual(second["checks"]["bits"], first["checks"]["bits"])
         second["checks"]["bits"]["result"] = "fail"
         results.write(self.out, second)
-        self.assertEqual(self.check("--part", "4", "--resume")[0].returncode, 1)  # what failed before has not passed since
+        # What failed before has not passed since.
+        self.assertEqual(self.check("--part", "4", "--resume")[0].returncode, 1)
 
     def test_another_python_or_commit_resumes_nothing(self):
         self.check("--check", "outputs")
@@ -187,7 +188,8 @@ class OnTheFakeDriver(GpuCheck):
 
             writer = results.Writer(pathlib.Path(sys.argv[2]), "GPU", "commit", {"date": "2026-01-01"})
             make = lambda: Bench(Tree(pathlib.Path(sys.argv[3])), sys.executable, "cuda", False)
-            checks = [Check("ends", 1, lambda bench: {"x": 1}, False), Check("hangs", 1, hangs, False), Check("waits", 1, hangs, True)]
+            checks = [Check("ends", 1, lambda bench: {"x": 1}, False), Check("hangs", 1, hangs, False),
+                      Check("waits", 1, hangs, True)]
             sys.exit(runner.Runner(writer, make, time.monotonic() + 2).run(checks))"""
         done = subprocess.run([sys.executable, "-c", script, str(SOURCE / "tests" / "gpu"), str(self.out), str(SOURCE)],
                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=60)
@@ -239,8 +241,8 @@ class OnTheFakeDriver(GpuCheck):
                 return []
 
         trace = Made(None, None)
-        for lost, stats, clean in (({}, 0, True), ({"stream not safe to use": 3}, 5, True), ({"stream not safe to use": 6}, 5, False),
-                                   ({"queue full": 1}, 5, False)):
+        for lost, stats, clean in (({}, 0, True), ({"stream not safe to use": 3}, 5, True),
+                                   ({"stream not safe to use": 6}, 5, False), ({"queue full": 1}, 5, False)):
             trace.info = {"state": "complete", "lost": lost, "records": {"stats": stats}}
             if clean:
                 trace.check_clean()
@@ -278,61 +280,6 @@ class OnTheFakeDriver(GpuCheck):
         done, seen = self.check("--part", "1", CONVTRACE_BUILD=str(self.out))
         self.assertEqual((done.returncode, seen), (2, None))
         self.assertIn("not built", done.stderr)
-
-
-@unittest.skipUnless(WHERE == "--fake", "")
-class TheReport(unittest.TestCase):
-    FIRST = {"device": "GPU X", "commit": "c1", "runs": [{"date": "2026-01-02", "driver": "13.0", "kernel_module": "580.1", "workloads": "cuda",
-                                                          "versions": {"torch": "2.11.0"}}],
-             "checks": {"bits": {"part": 4, "result": "pass", "why": "", "numbers": {"tensors": 7}, "seconds": 1.5, "run": 0},
-                        "speed": {"part": 7, "result": "not run", "why": "late", "numbers": {}, "seconds": 0.0, "run": 0}}}
-    LATER = {**FIRST, "runs": [{**FIRST["runs"][0], "date": "2026-01-03"}],
-             "checks": {"bits": {**FIRST["checks"]["bits"], "result": "skip", "why": "no device"},
-                        "speed": {**FIRST["checks"]["speed"], "result": "fail", "why": "goal | missed", "numbers": {"ratio": 0.123456}}}}
-
-    def setUp(self):
-        self.text = (SOURCE / "docs" / "gpu-results.md").read_text()
-
-    def test_results_of_several_runs_merge_in_any_order(self):
-        merged = results.merge(self.FIRST, self.LATER)
-        self.assertEqual(merged, results.merge(self.LATER, self.FIRST))
-        self.assertEqual(merged, results.merge(merged, self.LATER))
-        self.assertEqual([run["date"] for run in merged["runs"]], ["2026-01-02", "2026-01-03"])
-        self.assertEqual({name: (check["result"], check["run"]) for name, check in merged["checks"].items()},
-                         {"bits": ("pass", 0), "speed": ("fail", 1)})
-        passed = {**self.LATER, "checks": {"speed": {**self.LATER["checks"]["speed"], "result": "pass"}}}
-        self.assertEqual(results.merge(passed, merged)["checks"]["speed"]["result"], "fail")  # until there is another commit
-
-    def test_the_page_holds_the_results_and_keeps_the_rest(self):
-        other = {**self.FIRST, "commit": "c0", "runs": [{**self.FIRST["runs"][0], "date": "2025-12-31"}]}
-        made = page.page(self.text, [results.merge(self.FIRST, self.LATER), other])
-        self.assertEqual(made, page.page(made, [other, results.merge(self.LATER, self.FIRST)]))
-        self.assertIn("| 4 | bits | pass | 2026-01-02 | 1.5 | tensors 7 |\n", made)
-        self.assertIn("| 7 | speed | fail | 2026-01-03 | 0.0 | goal \\| missed; ratio 0.1235 |\n", made)
-        self.assertIn("| GPU X, c1: 1 pass; GPU X, c0: 1 pass |\n", made)
-        self.assertLess(made.index("commit c1"), made.index("commit c0"))
-        self.assertNotIn("has not run on GPU hardware", made)
-        self.assertIn("## Open questions", made)
-        self.assertEqual(page.page(made, []), page.page(self.text, []))
-
-    def test_the_page_in_the_repository_is_that_of_its_results(self):
-        found = list(results.load(SOURCE / "docs" / "gpu-results").values())
-        self.assertEqual(self.text, page.page(self.text, found))
-        self.assertEqual("**convtrace has not run on GPU hardware yet.**" in self.text, not found)
-
-    def test_results_are_taken_from_folders_but_not_those_of_a_double(self):
-        with tempfile.TemporaryDirectory() as name:
-            folder = pathlib.Path(name)
-            (folder / "docs").mkdir()
-            (folder / "docs" / "gpu-results.md").write_text(self.text)
-            results.write(folder / "one", self.FIRST)
-            results.write(folder / "two", self.LATER)
-            results.write(folder / "two", {**self.LATER, "device": "Fake device 0"})
-            self.assertEqual(main.report(folder, [folder / "one", folder / "two"]), 0)
-            taken = results.load(folder / "docs" / "gpu-results")
-            self.assertEqual(taken, {"gpu-x-c1.json": results.merge(self.FIRST, self.LATER)})
-            self.assertIn("2026-01-03", (folder / "docs" / "gpu-results.md").read_text())
-            self.assertEqual(main.report(folder, [folder / "docs"]), 2)  # there is none
 
 
 @unittest.skipUnless(WHERE == "--cpu", "")

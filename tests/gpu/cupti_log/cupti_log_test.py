@@ -1,8 +1,8 @@
-"""The recorder of CUPTI's calls and the replay of its logs, on the double: what comes out is what a trace of the program has.
+"""The recorder of CUPTI's calls and the replay of its logs, on the double: what comes out is what a trace of the program
+has.
 
 usage: cupti_log_test.py BUILD SOURCE
 """
-import itertools
 import json
 import os
 import pathlib
@@ -15,9 +15,9 @@ BUILD, SOURCE = (pathlib.Path(argument).resolve() for argument in sys.argv[1:3])
 BIN = BUILD / "gpu-check" / "bin"
 MEMORY = BUILD / "tests" / "integration" / "programs" / "cuda_memory"
 GOLDEN = SOURCE / "tests" / "golden" / "cupti"
-PROGRAMS = ([MEMORY], [MEMORY, "context"], [BIN / "gpu_alias", "graph-pool"], [BIN / "gpu_alias", "missing-record-stream"],
-            [BIN / "gpu_launches", "--launches", "500", "--churn"], [BIN / "gpu_operands"])
-FAILURES = ("", "cuMemUnmap:1", "cuMemFree_v2:2", "cuMemAlloc_v2:1", "cuMemcpyAsync:1")
+PROGRAMS = ([MEMORY], [MEMORY, "context"], [BIN / "gpu_alias", "graph-pool"],
+            [BIN / "gpu_alias", "missing-record-stream"], [BIN / "gpu_launches", "--launches", "500", "--churn"], [BIN / "gpu_operands"])
+FAILURES = ("cuMemUnmap:1", "cuMemFree_v2:2", "cuMemAlloc_v2:1", "cuMemcpyAsync:1")
 # Other ones in every process, and, where an allocator reports its blocks, other generations.
 HANDLES = ("address", "destination", "source", "stream", "event", "generation")
 # What is the moment's, or the gate's, which CUPTI does not know of.
@@ -27,10 +27,15 @@ LEFT_OUT = ("seq", "t_ns", "rank", "step", "thread", "operands", "sampled", "why
 def comparable(events):
     """Events without what differs from process to process; handles are numbered as they appear."""
     numbers = {}
+
+    def numbered(key, value):
+        if key not in HANDLES or not isinstance(value, int):
+            return value
+        return numbers.setdefault((key == "generation", value), len(numbers))
+
     for event in events:
         if event["record"] in ("alloc", "free", "copy", "sync", "launch"):
-            yield {key: numbers.setdefault((key == "generation", value), len(numbers)) if key in HANDLES and isinstance(value, int)
-                   else value for key, value in event.items() if key not in LEFT_OUT}
+            yield {key: numbered(key, value) for key, value in event.items() if key not in LEFT_OUT}
 
 
 class CuptiLogTestCase(unittest.TestCase):
@@ -46,10 +51,10 @@ class CuptiLogTestCase(unittest.TestCase):
         return done.returncode, done.stdout if command[0] == MEMORY else ""  # others print times
 
     def replay(self, *arguments):
-        return subprocess.run([BIN / "cupti_replay", *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        return subprocess.run([BIN / "cupti_replay", *arguments], capture_output=True, text=True)
 
     def test_a_log_replays_to_the_events_of_a_trace(self):
-        for command, failure in itertools.chain(zip(PROGRAMS, itertools.repeat("")), zip(itertools.repeat([MEMORY]), FAILURES)):
+        for command, failure in [(program, "") for program in PROGRAMS] + [([MEMORY], failure) for failure in FAILURES]:
             with self.subTest(command=command, failure=failure):
                 fails = {"FAKECUDA_FAIL": failure} if failure else {}
                 log, trace = self.folder / "log", self.folder / "trace"
@@ -57,11 +62,11 @@ class CuptiLogTestCase(unittest.TestCase):
                 self.assertEqual(plain, self.run_program(
                     command, CUDA_INJECTION64_PATH=BIN / "libconvtrace_cupti_log.so", CUPTI_LOG_OUT=log, **fails))
                 self.assertEqual(plain, self.run_program(
-                    command, LD_PRELOAD=BUILD / "lib" / "libconvtrace.so", CONVTRACE_OUTPUT=trace, CONVTRACE_OVERWRITE=1,
-                    CONVTRACE_MODE="launches", **fails))
+                    command, LD_PRELOAD=BUILD / "lib" / "libconvtrace.so", CONVTRACE_OUTPUT=trace,
+                    CONVTRACE_OVERWRITE=1, CONVTRACE_MODE="launches", **fails))
                 replayed = self.replay(log)
                 self.assertEqual((replayed.returncode, replayed.stderr), (0, ""))
-                shown = subprocess.run([BUILD / "bin" / "convtrace", "show", "--json", trace], stdout=subprocess.PIPE, text=True)
+                shown = subprocess.run([BUILD / "bin" / "convtrace", "show", "--json", trace], capture_output=True, text=True)
                 wanted = [event for event in map(json.loads, shown.stdout.splitlines())
                           if event.get("why") != "run by a graph launch"  # CUPTI sees the graph's launch alone
                           and event.get("source") != "framework"]
@@ -78,8 +83,8 @@ class CuptiLogTestCase(unittest.TestCase):
         lines = (GOLDEN / "memory.log").read_text().splitlines(keepends=True)
         changed = self.folder / "log"
         self.assertEqual(self.replay(GOLDEN / "memory.log", GOLDEN / "memory.events").returncode, 0)
-        for call, site in (("cuMemAlloc_v2", "exit"), ("cuMemFree_v2", "enter"), ("cuMemMap", "exit"), ("cuLaunchKernel", "exit"),
-                           ("cuStreamCreate", "exit"), ("cuMemcpyBatchAsync_v2", "exit"), ("cuMemCreate", "exit")):
+        for call, site in (("cuMemAlloc_v2", "exit"), ("cuMemFree_v2", "enter"), ("cuMemMap", "exit"),
+                           ("cuLaunchKernel", "exit"), ("cuStreamCreate", "exit"), ("cuMemcpyBatchAsync_v2", "exit"), ("cuMemCreate", "exit")):
             found = [i for i, line in enumerate(lines) if '"call":"%s"' % call in line and '"site":"%s"' % site in line]
             self.assertTrue(found, call)
             changed.write_text("".join(lines[:found[0]] + lines[found[0] + 1:]))
@@ -91,7 +96,8 @@ class CuptiLogTestCase(unittest.TestCase):
 
     def test_a_damaged_log_is_told(self):
         whole = (GOLDEN / "memory.log").read_text()
-        for text in ("", whole[:-20], whole.split("\n", 1)[1], whole.replace('"call"', '"called"', 1), whole.replace('"id":', '"it":', 1)):
+        for text in ("", whole[:-20], whole.split("\n", 1)[1], whole.replace('"call"', '"called"', 1),
+                     whole.replace('"id":', '"it":', 1)):
             path = self.folder / "log"
             path.write_text(text)
             done = self.replay(path)

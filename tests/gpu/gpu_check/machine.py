@@ -45,8 +45,8 @@ def kernel_module_version():
 
 
 def find_cupti(python, driver):
-    """A libcupti for programs that bring none, in the engine's order: the newest of those that are not newer than the driver
-    comes first. None: the loader's search has to do. @param driver  its version, as driver() tells it."""
+    """A libcupti for programs that bring none, in the engine's order: the newest of those that are not newer than the
+    driver comes first. None: the loader's search has to do. @param driver  its version, as driver() tells it."""
     given = os.environ.get("CONVTRACE_CUPTI")
     if given:
         return given

@@ -35,8 +35,8 @@ def run_check(bench, check):
 
 
 class Runner:
-    """One run. `end`: the time.monotonic() at which what still runs is killed, by a signal to this process. `ended`: results
-    of checks that a run before had, which count for the exit code."""
+    """One run. `end`: the time.monotonic() at which what still runs is killed, by a signal to this process. `ended`:
+    results of checks that a run before had, which count for the exit code."""
 
     def __init__(self, writer, make_bench, end, ended=()):
         self.writer, self.make_bench, self.end = writer, make_bench, end

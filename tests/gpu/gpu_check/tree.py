@@ -35,8 +35,8 @@ class Tree:
 
     @property
     def missing(self):
-        needed = (self.preload, self.convtrace, self.diff, self.launches, self.alias, self.operands, self.outputs, self.preparation,
-                  self.stats_bits, self.cupti_log, self.probe)
+        needed = (self.preload, self.convtrace, self.diff, self.launches, self.alias, self.operands, self.outputs,
+                  self.preparation, self.stats_bits, self.cupti_log, self.probe)
         return [str(path) for path in needed if not path.exists()]
 
     @property

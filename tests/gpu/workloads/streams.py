@@ -86,8 +86,8 @@ def pinned(torch, _):
     return [float(one.double().sum()) for one in kept], False
 
 
-CASES = {"side_stream": side_stream, "pinned": pinned, "no_record_stream": used_elsewhere, "record_stream": used_elsewhere, "waited": used_elsewhere,
-         "workspace": graph, "kept": graph}
+CASES = {"side_stream": side_stream, "pinned": pinned, "no_record_stream": used_elsewhere,
+         "record_stream": used_elsewhere, "waited": used_elsewhere, "workspace": graph, "kept": graph}
 
 
 def main():

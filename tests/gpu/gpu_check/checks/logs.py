@@ -1,4 +1,4 @@
-"""Logs of what CUPTI calls under programs of several kinds, to be replayed where there is no GPU (tests/gpu/cupti_log)."""
+"""Logs of what CUPTI calls under programs of several kinds, to be replayed without a GPU (tests/gpu/cupti_log)."""
 import json
 
 from ..bench import Skip, expect
@@ -19,8 +19,9 @@ def record(bench, name, command, ended):
     expect(lines and json.loads(lines[0]).get("log") == "cupti", "CUPTI could not be subscribed to")
     calls = [json.loads(line) for line in lines[1:]]
     ends = {site: {one["pair"] for one in calls if one.get("site") == site} for site in ("enter", "exit")}
-    bench.note({"calls": len(ends["enter"]), "kinds": len({one["call"] for one in calls if "call" in one}), "bytes": path.stat().st_size,
-                "without_exit": len(ends["enter"] - ends["exit"]), "without_entry": len(ends["exit"] - ends["enter"])})
+    bench.note({"calls": len(ends["enter"]), "kinds": len({one["call"] for one in calls if "call" in one}),
+                "bytes": path.stat().st_size, "without_exit": len(ends["enter"] - ends["exit"]),
+                "without_entry": len(ends["exit"] - ends["enter"])})
     expect(any("Launch" in one.get("call", "") for one in calls), "no launch among %d calls" % len(calls))
     folder = bench.out / "cupti"
     folder.mkdir(exist_ok=True)

@@ -42,9 +42,11 @@ def launch_cost(bench):
     def traced(what=command, **settings):
         return lambda: bench.program(bench.traced(what, **settings)[0])["ns_per_launch"]
 
-    ways = {"bare": plain, **{"cupti_" + callbacks: probed(callbacks) for callbacks in ("subscribed", "launch", "list", "driver", "all")},
-            "off": traced(mode="off"), "recorded": traced(mode="launches"), "stacks": traced(mode="launches", stacks="all"),
-            "sampled": traced(prepared, rules=OUTPUT_RULE), "wide_bare": lambda: plain(wide), "wide_recorded": traced(wide, mode="launches")}
+    ways = {"bare": plain, **{"cupti_" + callbacks: probed(callbacks)
+                              for callbacks in ("subscribed", "launch", "list", "driver", "all")},
+            "off": traced(mode="off"), "recorded": traced(mode="launches"),
+            "stacks": traced(mode="launches", stacks="all"), "sampled": traced(prepared, rules=OUTPUT_RULE),
+            "wide_bare": lambda: plain(wide), "wide_recorded": traced(wide, mode="launches")}
     samples = {name: [] for name in ways}
     for _ in range(rounds):  # in turns, so that a drift of the machine hits all
         for name, one in ways.items():

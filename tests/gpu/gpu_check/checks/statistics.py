@@ -82,7 +82,8 @@ def speed(bench):
 
 METRICS = (  # of Nsight Compute: issue, the pipes of conversions and of f64, memory
     "sm__inst_issued.avg.pct_of_peak_sustained_active", "sm__inst_executed_pipe_xu.avg.pct_of_peak_sustained_active",
-    "sm__inst_executed_pipe_fp64.avg.pct_of_peak_sustained_active", "dram__throughput.avg.pct_of_peak_sustained_elapsed")
+    "sm__inst_executed_pipe_fp64.avg.pct_of_peak_sustained_active",
+    "dram__throughput.avg.pct_of_peak_sustained_elapsed")
 
 
 @check("pipes of the statistics kernel", part=7, alone=True)
