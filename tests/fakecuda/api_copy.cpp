@@ -208,6 +208,10 @@ FAKECUDA_TWINS(cuMemcpyBatchAsync_v2, ptsz,
 FAKECUDA_TWINS(cuStreamWriteValue32_v2, ptsz,
                (CUstream stream, CUdeviceptr to, cuuint32_t value, unsigned flags),
                (stream, to, value, flags), stream, set_work<uint32_t>(to, value, 1))
+#undef cuStreamWriteValue32
+FAKECUDA_TWINS(cuStreamWriteValue32, ptsz,
+               (CUstream stream, CUdeviceptr to, cuuint32_t value, unsigned flags),
+               (stream, to, value, flags), stream, set_work<uint32_t>(to, value, 1))
 FAKECUDA_TWINS(cuStreamBatchMemOp_v2, ptsz,
                (CUstream stream, unsigned count, CUstreamBatchMemOpParams* ops, unsigned flags),
                (stream, count, ops, flags), stream, write_work(ops, count))

@@ -34,7 +34,7 @@ TEST_CASE("cuda: memory given, taken and written in every way is counted exactly
   INFO(result.err);
   REQUIRE(result.exit_code == 0);
   CHECK(result.err.empty());
-  CHECK(result.out == "alloc 17 free 17 copy 27 launch 3\n");
+  CHECK(result.out == "alloc 17 free 17 copy 28 launch 3\n");
   CHECK(counts_of(run) == result.out);
   const std::set<std::string> sources = {"driver",    "foreign",        "host",
                                          "multicast", "stream-ordered", "virtual"};

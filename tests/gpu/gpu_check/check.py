@@ -1,19 +1,31 @@
-"""How a section lists its checks."""
+"""The list of checks, in parts of a length that a borrowed machine gives at a time."""
 import collections
 
-Check = collections.namedtuple("Check", "name run seconds full_only alone")
+Check = collections.namedtuple("Check", "name part run alone")
+CHECKS = []  # filled when the modules of checks/ are imported
+# What decides most comes first: the next part is worth little while one before it fails.
+PARTS = {
+    1: "ways into a process: the injection, the launch functions, kernel handles and their parameters",
+    2: "a training step of PyTorch with and without convtrace: bits, counts, operands, memory",
+    3: "preparation of a context: its time, its memory, the first launches beside a busy device",
+    4: "statistics against the CPU to the last bit, and against PyTorch in float64",
+    5: "CUDA graphs",
+    6: "cost of a launch and of a training step",
+    7: "speed of the statistics kernel, and other tools on the same step",
+    8: "other software: profiler, NCCL, Triton, Inductor, more models, CuPy, JAX, ONNX Runtime",
+    9: "memory: streams, expandable segments, copies under way, planted bugs of buffer reuse",
+    10: "programs in trouble, and load",
+}
+LOGS = 0  # the part of --record, which writes what CUPTI calls
 
 
-class Checks(list):
-    """The checks of one section, filled by the decorator `checks.add(...)`.
+def check(name, part, alone=False):
+    """Registers a function of a Bench that returns its numbers (a flat dict, or None), or raises Skip or Failure.
 
-    A check is a function of a Bench that returns its numbers (a flat dict), or raises Skip or Failure.
+    alone: it measures time, or takes the whole GPU, so that nothing may run beside it.
     """
-
-    def add(self, name, seconds, full_only=False, alone=False):
-        """seconds: about how long it takes on a GPU; it is not begun with less time left.
-        alone: it measures time, or takes the whole GPU, so that nothing may run beside it."""
-        def register(function):
-            self.append(Check(name, function, seconds, full_only, alone))
-            return function
-        return register
+    def register(function):
+        assert part in (LOGS, *PARTS) and all(name != one.name for one in CHECKS), name
+        CHECKS.append(Check(name, part, function, alone))
+        return function
+    return register

@@ -6,8 +6,14 @@ import os
 import subprocess
 import sys
 
-PACKAGES = ("torch", "triton", "cupy", "jax", "onnxruntime", "transformers", "torchvision", "numpy")
+PACKAGES = ("torch", "triton", "cupy", "jax", "onnxruntime", "transformers", "torchvision", "numpy",
+            "nvidia-cuda-runtime", "nvidia-cuda-cupti")
 FAKE = "Fake device"  # how the driver double of the tests calls its devices
+CPU = "no GPU"  # what results of workloads on the CPU have as their device
+
+
+def is_hardware(device):
+    return device != CPU and not device.startswith(FAKE)
 
 
 def driver():
@@ -38,8 +44,9 @@ def kernel_module_version():
     return next((word for word in words if word.count(".") >= 1 and word[0].isdigit()), None)
 
 
-def find_cupti(python):
-    """A libcupti for programs that bring none; None: the loader's search has to do."""
+def find_cupti(python, driver):
+    """A libcupti for programs that bring none, in the engine's order: the newest of those that are not newer than the
+    driver comes first. None: the loader's search has to do. @param driver  its version, as driver() tells it."""
     given = os.environ.get("CONVTRACE_CUPTI")
     if given:
         return given
@@ -47,7 +54,12 @@ def find_cupti(python):
     folders = subprocess.run([python, "-c", code], stdout=subprocess.PIPE, text=True).stdout.split("\n")
     patterns = [os.path.join(folder, "nvidia", "*", "lib", "libcupti.so.1[23]") for folder in folders if folder]
     patterns += ["/usr/local/cuda*/extras/CUPTI/lib64/libcupti.so.1[23]", "/usr/local/cuda*/lib64/libcupti.so.1[23]"]
-    return next((path for pattern in patterns for path in sorted(glob.glob(pattern), reverse=True)), None)
+    def fitness(path):
+        major = int(path.rsplit(".", 1)[1])
+        return major <= int(driver.split(".")[0]), major
+
+    # max: of equals the first, and so the Python's before the toolkit's
+    return max((path for pattern in patterns for path in sorted(glob.glob(pattern))), key=fitness, default=None)
 
 
 def versions(python):
@@ -56,7 +68,7 @@ def versions(python):
         import importlib.metadata as metadata, json, sys
         found = {"python": sys.version.split()[0]}
         for name in sys.argv[1:]:
-            for dist in (name, name + "-cuda13x", name + "-cuda12x", name + "-gpu"):
+            for dist in (name, name + "-cuda13x", name + "-cuda12x", name + "-gpu", name + "-cu12"):
                 try:
                     found[name] = metadata.version(dist)
                     break

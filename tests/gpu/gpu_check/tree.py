@@ -26,15 +26,17 @@ class Tree:
         self.alias = programs / "gpu_alias"
         self.operands = programs / "gpu_operands"
         self.outputs = programs / "gpu_outputs"
+        self.preparation = programs / "gpu_preparation"
         self.stats_bits = programs / "gpu_stats_bits"
         self.stats_bench = programs / "gpu_stats_bench"
         self.runtime = programs / "gpu_runtime"
+        self.cupti_log = programs / "libconvtrace_cupti_log.so"
         self.probe = programs / "libconvtrace_gpu_probe.so"
 
     @property
     def missing(self):
-        needed = (self.preload, self.convtrace, self.diff, self.launches, self.alias, self.operands, self.outputs, self.stats_bits,
-                  self.probe)
+        needed = (self.preload, self.convtrace, self.diff, self.launches, self.alias, self.operands, self.outputs,
+                  self.preparation, self.stats_bits, self.cupti_log, self.probe)
         return [str(path) for path in needed if not path.exists()]
 
     @property

@@ -34,6 +34,9 @@ void run_mix(const fakecuda_launch* launch) {
   for (unsigned i = 0; i < count; ++i) out[i] = x * a[i] + y * b[i] + z * c[i];
 }
 
+/// The fake driver does all work at once: a kernel that takes long would only take the test's time.
+void run_spin(const fakecuda_launch*) {}
+
 void run_swap(const fakecuda_launch* launch) {
   struct Pair {
     uint64_t first, second;
@@ -52,17 +55,19 @@ void run_tensor_map(const fakecuda_launch*) {}
 void run_wide(const fakecuda_launch*) {}
 
 constexpr unsigned kMixParams[] = {8, 8, 8, 8, 4, 4, 4, 4};
+constexpr unsigned kSpinParams[] = {8};
 constexpr unsigned kSwapParams[] = {16, 4};
 constexpr unsigned kTensorMapParams[] = {128, 8};
 constexpr unsigned kWideParams[] = {32000, 8};
 constexpr fakecuda_kernel kKernels[] = {
     {"gpu_check_empty", run_empty, 0, nullptr},
     {"gpu_check_mix", run_mix, 8, kMixParams},
+    {"gpu_check_spin", run_spin, 1, kSpinParams},
     {"gpu_check_swap", run_swap, 2, kSwapParams},
     {"gpu_check_tensor_map", run_tensor_map, 2, kTensorMapParams},
     {"gpu_check_wide", run_wide, 2, kWideParams},
 };
-constexpr fakecuda_image kFakeImage = {{'F', 'A', 'K', 'E', 'C', 'U', 'D', 'A'}, 5, kKernels};
+constexpr fakecuda_image kFakeImage = {{'F', 'A', 'K', 'E', 'C', 'U', 'D', 'A'}, 6, kKernels};
 
 }  // namespace
 

@@ -25,6 +25,14 @@ extern "C" __global__ void gpu_check_swap(Pair pair, unsigned count) {
   pair.second[i] = kept;
 }
 
+/// One thread that is busy for so long.
+extern "C" __global__ void gpu_check_spin(unsigned long long nanoseconds) {
+  unsigned long long start = 0, now = 0;
+  asm volatile("mov.u64 %0, %globaltimer;" : "=l"(start));
+  do asm volatile("mov.u64 %0, %globaltimer;" : "=l"(now));
+  while (now - start < nanoseconds);
+}
+
 /// A tensor map by value, as kernels that use TMA take it.
 extern "C" __global__ void gpu_check_tensor_map(const __grid_constant__ CUtensorMap map, float* out) {
   out[0] = static_cast<float>(reinterpret_cast<const unsigned char*>(&map)[0]);

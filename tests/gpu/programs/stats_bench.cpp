@@ -2,7 +2,7 @@
 /// kernel in the same run. Times are of the stream, between two events; ratios are medians of
 /// alternating pairs.
 ///
-/// usage: gpu_stats_bench [--quick | --rate]
+/// usage: gpu_stats_bench [--rate]
 ///
 /// --rate: only the row stats.gpu.f32_rate.
 /// Prints a JSON list of rows, as the programs of tests/bench. Exit code 77: no device.
@@ -318,7 +318,6 @@ void values(bench::Rows& rows, Bench& bench, int pairs) {
 
 int main(int argc, char** argv) {
   using namespace convtrace;
-  const bool quick = argc > 1 && std::strcmp(argv[1], "--quick") == 0;
   const bool only_rate = argc > 1 && std::strcmp(argv[1], "--rate") == 0;
   int devices = 0;
   if (cuInit(0) != CUDA_SUCCESS || cuDeviceGetCount(&devices) != CUDA_SUCCESS || devices == 0) {
@@ -330,14 +329,14 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "the driver lacks functions that the engine needs\n");
     return 1;
   }
-  const int pairs = quick || only_rate ? 15 : 45;
+  constexpr int kPairs = 15;
   Bench bench(driver);
   bench::Rows rows;
-  rate(rows, bench, pairs);
+  rate(rows, bench, kPairs);
   if (only_rate) return 0;
-  memory(rows, bench, pairs);
-  types(rows, bench, pairs);
-  shapes(rows, bench, pairs);
-  values(rows, bench, pairs);
+  memory(rows, bench, kPairs);
+  types(rows, bench, kPairs);
+  shapes(rows, bench, kPairs);
+  values(rows, bench, kPairs);
   return 0;
 }

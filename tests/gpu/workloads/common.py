@@ -64,7 +64,7 @@ def deterministic(strict=True):
     os.environ.setdefault("TORCHINDUCTOR_DETERMINISTIC", "1")  # chooses kernels without timing them
     torch = need("torch")
     torch.manual_seed(7)
-    torch.set_num_threads(2)
+    torch.set_num_threads(1)  # with more, how MKL divides work depends on how busy the machine is, and bits on that
     torch.use_deterministic_algorithms(True, warn_only=not strict)
     torch.utils.deterministic.fill_uninitialized_memory = False
     torch.backends.cudnn.benchmark = False

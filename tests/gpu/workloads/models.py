@@ -349,7 +349,9 @@ def main():
             losses += [loss.detach() for loss in scene.step()]
     launches = {"cudaLaunchKernel", "cudaLaunchKernelExC", "cuLaunchKernel", "cuLaunchKernelEx"}
     kernels = sum(e.count for e in profile.key_averages() if e.key in launches) if args.profile else None
-    finish(args.out, digest=digest(losses + scene.results()), losses=[float(x) for x in losses], profiled_kernels=kernels)
+    ended = digest(losses + scene.results())  # waits for the device, so an error that came late is raised here
+    free = torch.cuda.mem_get_info()[0] if args.device == "cuda" else 0
+    finish(args.out, digest=ended, losses=[float(x) for x in losses], profiled_kernels=kernels, free_bytes=free)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,5 @@
 /// Gives, takes and writes device memory in every way that the fake driver knows, and says how
-/// often: "alloc 17 free 17 copy 27 launch 3".
+/// often: "alloc 17 free 17 copy 28 launch 3".
 ///
 /// usage: cuda_memory [context]
 /// With `context`, memory is left to the context that is destroyed. A call that fails
@@ -157,6 +157,10 @@ static void set(CUdeviceptr to, CUstream stream) {
   COPY(cuMemsetD2D8(to, 64, 1, 16, 4));
   COPY(cuMemsetD2D32Async(to, 64, 1, 4, 4, stream));
   COPY(cuStreamWriteValue32(stream, to, 7, 0));
+  // As PyTorch and the CUDA runtime ask for it: the function of before 11.7.
+  CUresult (*write_value)(CUstream, CUdeviceptr, cuuint32_t, unsigned) = NULL;
+  if (cuGetProcAddress("cuStreamWriteValue32", (void**)&write_value, 8000, 0, NULL) == CUDA_SUCCESS)
+    COPY(write_value(stream, to, 7, 0));
   writes[0].operation = CU_STREAM_MEM_OP_WAIT_VALUE_32;
   writes[1].operation = CU_STREAM_MEM_OP_WRITE_VALUE_32;
   writes[1].writeValue.address = to;

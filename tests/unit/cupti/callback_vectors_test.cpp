@@ -229,10 +229,13 @@ void add_batches(std::vector<Vector>& all) {
   writes[2].operation = CU_STREAM_MEM_OP_WRITE_VALUE_64;
   writes[2].writeValue.address = 0x7008;
   writes[2].writeValue.value64 = 0x100000006;
-  PTSZ(cuStreamBatchMemOp_v2,
-       "wait driver 0+0 stream 0x77; set driver 7000+4 source 5 stream 0x77; "
-       "set driver 7008+8 source 100000006 stream 0x77; ",
-       kStream, 3, writes, 0);
+  const std::string operations =
+      "wait driver 0+0 stream 0x77; set driver 7000+4 source 5 stream 0x77; "
+      "set driver 7008+8 source 100000006 stream 0x77; ";
+  const cuStreamBatchMemOp_v2_params first_operations{kStream, 3, writes, 0};
+  for (const CUpti_CallbackId cbid : {462, 463})
+    all.push_back(vector(cbid, first_operations, operations));
+  PTSZ(cuStreamBatchMemOp_v2, operations, kStream, 3, writes, 0);
 }
 
 void add_sets(std::vector<Vector>& all) {
@@ -257,6 +260,12 @@ void add_sets(std::vector<Vector>& all) {
        0xabcd, 3, 4, kStream);
   PTSZ(cuStreamWriteValue32_v2, "at exit: set driver 7000+4 source 5 stream 0x77", kStream, 0x7000,
        5, 0);
+  const cuStreamWriteValue32_v2_params word{kStream, 0x7000, 5, 0};
+  const cuStreamWriteValue64_v2_params long_word{kStream, 0x7000, 5, 0};
+  for (const CUpti_CallbackId cbid : {460, 461})
+    all.push_back(vector(cbid, word, "at exit: set driver 7000+4 source 5 stream 0x77"));
+  for (const CUpti_CallbackId cbid : {475, 476})
+    all.push_back(vector(cbid, long_word, "at exit: set driver 7000+8 source 5 stream 0x77"));
   PTSZ(cuStreamWriteValue64_v2, "at exit: set driver 7000+8 source 5 stream 0x77", kStream, 0x7000,
        5, 0);
 }
@@ -320,6 +329,12 @@ void add_syncs(std::vector<Vector>& all) {
   ONE(cuEventElapsedTime_v2, "event-done event 0x99", nullptr, handle<CUevent>(0x98), event);
   PTSZ(cuStreamWaitEvent, "stream-wait stream 0x77 event 0x99", kStream, event, 0);
   PTSZ(cuStreamWaitValue32_v2, "stream-wait stream 0x77", kStream, 0x1000, 1, 0);
+  const cuStreamWaitValue32_v2_params first_wait{kStream, 0x1000, 1, 0};
+  const cuStreamWaitValue64_v2_params first_long_wait{kStream, 0x1000, 1, 0};
+  for (const CUpti_CallbackId cbid : {458, 459})
+    all.push_back(vector(cbid, first_wait, "stream-wait stream 0x77"));
+  for (const CUpti_CallbackId cbid : {473, 474})
+    all.push_back(vector(cbid, first_long_wait, "stream-wait stream 0x77"));
   PTSZ(cuStreamWaitValue64_v2, "stream-wait stream 0x77", kStream, 0x1000, 1, 0);
   PTSZ(cuWaitExternalSemaphoresAsync, "stream-wait stream 0x77", nullptr, nullptr, 0, kStream);
   PTSZ(cuLaunchHostFunc, "event-done stream 0x77", kStream, nullptr, nullptr);

@@ -1,6 +1,7 @@
 #include "tests/unit/tools/diff_compared.h"
 #include "tools/diff/facts/fact_groups.h"
 #include "tools/diff/facts/facts.h"
+#include "tools/diff/report/determinism.h"
 
 namespace {
 
@@ -200,6 +201,18 @@ TEST_CASE("facts: code that changed is told by file and class", "[diff][facts]")
   for (const diff::PreflightEntry& entry : compared(base, cand).preflight) {
     CHECK_FALSE(entry.name.starts_with("code."));
   }
+}
+
+TEST_CASE("facts: another CUPTI is told first of all and chooses no kernel", "[diff][facts]") {
+  Run base = training(), cand = training();
+  base.meta.facts = {{"version.cupti", "API 22"}, {"version.driver", "12.4"}};
+  cand.meta.facts = {{"version.cupti", "13.0"}, {"version.driver", "12.4"}};
+  const std::vector<diff::PreflightEntry> told = compared(base, cand).preflight;
+  REQUIRE(told.size() == 1);
+  CHECK(told[0] == diff::PreflightEntry{"version.cupti", "API 22", "13.0"});
+  CHECK(diff::meaning_of("version.cupti").empty());
+  CHECK_FALSE(diff::explains_rounding("version.cupti"));
+  CHECK(diff::explains_rounding("version.driver"));  // another driver may choose another kernel
 }
 
 TEST_CASE("facts: the root's module is told by its class and places", "[diff][facts]") {

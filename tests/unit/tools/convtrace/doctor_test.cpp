@@ -40,6 +40,12 @@ class DoctorTree {
       }
       return worst;
     }
+    /// @return what the first line of that name says.
+    [[nodiscard]] std::string text(const std::string& name) const {
+      for (const Json& check : checks)
+        if (check.at("name") == name) return check.at("text");
+      return "";
+    }
   };
 
   [[nodiscard]] Answer ask(std::vector<std::string> environment = {},
@@ -213,6 +219,43 @@ TEST_CASE("doctor: CUPTI is missing, or comes with PyTorch", "[cli]") {
   CHECK(tree.ask({library}, {python("python3.12", "")}).level("cupti") == "warn");
   const std::string bundled = '"' + tree.file("wheel/libcupti.so.13") + '"';
   CHECK(tree.ask({library}, {python("python3.13", bundled)}).level("cupti") == "ok");
+}
+
+TEST_CASE("doctor: CUPTI is looked for in the engine's order", "[cli]") {
+  const DoctorTree tree;
+  const fs::path fake = CONVTRACE_FAKE_CUDA;
+  for (const char* folder : {"cuda", "wheel-12", "wheel-13"})
+    fs::create_directories(tree.file(folder));
+  fs::copy_file(fake / "libcuda.so.1", tree.file("cuda/libcuda.so.1"));
+  for (const char* name : {"cuda/libcupti.so.13", "cuda/libcupti.so.12", "wheel-13/libcupti.so.13",
+                           "wheel-12/libcupti.so.12"})
+    fs::copy_file(fake / "libcupti.so.13", tree.file(name));
+  const std::string of_12 = tree.file("wheel-12/libcupti.so.12");
+  const std::string of_13 = tree.file("wheel-13/libcupti.so.13");
+  int scripts = 0;
+  const auto said = [&](const std::string& driver, const std::vector<std::string>& bundled,
+                        std::vector<std::string> environment = {}) {
+    const std::string answer = Json{
+        {"python", {3, 12}},
+        {"torch", nullptr},
+        {"hooks", Json::array()},
+        {"cupti", bundled}}.dump();
+    environment.insert(environment.end(), {"LD_LIBRARY_PATH=" + tree.file("cuda"),
+                                           "FAKECUDA_DRIVER_VERSION=" + driver});
+    const std::string python =
+        script(tree, "python3." + std::to_string(++scripts), "echo '" + answer + "'");
+    const auto result = tree.ask(std::move(environment), {python});
+    return result.level("cupti") + " " + result.text("cupti");
+  };
+  CHECK(said("13000", {}) == "ok libcupti.so.13");
+  CHECK(said("12040", {}) == "ok libcupti.so.12");  // one that is not newer than the driver
+  CHECK(said("13000", {of_12}) == "ok " + of_12);   // of these PyTorch's
+  CHECK(said("13000", {of_13}) == "ok " + of_13);
+  CHECK(said("12040", {of_13}) == "ok libcupti.so.12");
+  CHECK(said("12040", {of_13, of_12}) == "ok " + of_12);
+  const std::string newer = "fail " + of_13 + " is newer than the driver, CUDA 12.4";
+  CHECK(said("12040", {of_12}, {"CONVTRACE_CUPTI=" + of_13}) == newer);  // asked for, it is taken
+  CHECK(said("13000", {of_13}, {"CONVTRACE_CUPTI=" + of_12}) == "ok " + of_12);
 }
 
 TEST_CASE("doctor: whether memory of CPU tensors is watched", "[cli]") {

@@ -1,13 +1,11 @@
 """Real programs: the same bits with and without convtrace, exact counts of launches, nothing found."""
 from ..bench import expect
-from ..check import Checks
-from .driver import launch_count
+from ..check import check
+from .ways import launch_count
 
-CHECKS = Checks()
-# Longest first, which run beside the others.
-MODELS = ("compiled", "graph_trees", "extension", "gpt", "amp", "attention", "graph", "cnn", "lstm", "checkpointed", "distributed",
-          "triton_op", "resnet", "transformers", "llama", "accumulated", "gan", "inference")
-SECONDS = {"compiled": 90, "graph_trees": 90, "extension": 120}
+MODELS = {"gpt": 2, "amp": 2, "attention": 2, "cnn": 2, "lstm": 2, "checkpointed": 2, "resnet": 2, "transformers": 2,
+          "llama": 2, "accumulated": 2, "gan": 2, "inference": 2, "graph": 5, "graph_trees": 5,
+          "compiled": 8, "extension": 8, "distributed": 8, "triton_op": 8}  # model: part
 FRAMEWORKS = ("cupy", "jax", "onnxruntime")
 
 
@@ -43,11 +41,11 @@ def framework_check(name):
     return lambda bench: check_program(bench, bench.other_framework(name))
 
 
-for _name in MODELS:
-    CHECKS.add(_name, seconds=SECONDS.get(_name, 40))(model_check(_name))
+for _name, _part in MODELS.items():
+    check(_name, part=_part)(model_check(_name))
 
 
-@CHECKS.add("Triton's arguments", seconds=20)
+@check("Triton's arguments", part=8)
 def triton_arguments(bench):
     """Names and types of a Triton kernel's arguments are facts of the trace."""
     done, trace = bench.traced(bench.workload("models", "--model", "triton_op"))
@@ -57,7 +55,7 @@ def triton_arguments(bench):
     return {key: str(value) for key, value in facts.items()}
 
 
-@CHECKS.add("operations", seconds=90)
+@check("operations", part=8)
 def operations(bench):
     """Every operation of a module (CONVTRACE_OPS): the same bits, and what is compiled stays compiled."""
     numbers = {}
@@ -73,4 +71,4 @@ def operations(bench):
 
 
 for _name in FRAMEWORKS:
-    CHECKS.add(_name, seconds=30)(framework_check(_name))
+    check(_name, part=8)(framework_check(_name))

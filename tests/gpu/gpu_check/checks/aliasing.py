@@ -4,9 +4,8 @@ import json
 import shutil
 
 from ..bench import Skip, Trace, expect
-from ..check import Checks
+from ..check import check
 
-CHECKS = Checks()
 FAULTS = {  # case: the op that must be named, its slot
     "forward": ("Returns", "output:0"), "backward": ("ReturnsBackwardBackward", "grad_input:0"),
     "schema": ("gpu_check::hidden", "output:0"), "offset": ("Inside", "output:0"),
@@ -47,21 +46,21 @@ def kinds(trace):
     return [(f["kind"], f["op"], f["slot"]) for f in trace.findings]
 
 
-@CHECKS.add("kind: input-mutated", seconds=10)
+@check("kind: input-mutated", part=9)
 def input_mutated(bench):
     done, trace = bench.traced(bench.workload("op_values", "--case", "mutated"))
     bench.result(done)
     expect(("input-mutated", "Mutates", "input:0") in kinds(trace), "found: %s" % kinds(trace))
 
 
-@CHECKS.add("kind: autotune-mutation", seconds=20)
+@check("kind: autotune-mutation", part=9)
 def autotune_mutation(bench):
     done, trace = bench.traced(bench.workload("op_values", "--case", "tuned"))
     bench.result(done)
     expect(("autotune-mutation", "Tuned", "input:0") in kinds(trace), "found: %s" % kinds(trace))
 
 
-@CHECKS.add("kind: alias-pattern-differs", seconds=20)
+@check("kind: alias-pattern-differs", part=9)
 def alias_pattern(bench):
     traces = []
     for case in ("copy", "same"):
@@ -74,7 +73,7 @@ def alias_pattern(bench):
     expect(("cand", "Adds", "input:0", "input:1") in found, "found: %s" % found)
 
 
-@CHECKS.add("poison: memory that nobody wrote", seconds=15)
+@check("poison: memory that nobody wrote", part=9)
 def poison(bench):
     done, trace = bench.traced(bench.workload("op_values", "--case", "unwritten"), poison=1, strict_alloc=1)
     nan = bench.result(done)["nan"]
@@ -82,14 +81,14 @@ def poison(bench):
     expect(set(kinds(trace)) == {("never-written", "Half", "output:0")}, "found: %s" % kinds(trace))
 
 
-@CHECKS.add("quarantine: memory that was freed", seconds=15)
+@check("quarantine: memory that was freed", part=9)
 def quarantine(bench):
     done, _ = bench.traced(bench.workload("op_values", "--case", "freed"), poison=1, quarantine=1, strict_alloc=1)
     nan = bench.result(done)["nan"]
     expect(nan == 1, "%g of the freed memory is poison" % nan)
 
 
-@CHECKS.add("poison and quarantine: a correct program", seconds=40)
+@check("poison and quarantine: a correct program", part=9)
 def undisturbed(bench):
     command = bench.workload("aliasing", "--case", "passing")
     plain = bench.result(bench.run(command, PYTORCH_NO_CUDA_MEMORY_CACHING="1"))
@@ -106,7 +105,7 @@ LAUNCHES = {  # scenario of cuda_alias: kind of the one finding, None: nothing i
 }
 
 
-@CHECKS.add("launches that take freed memory", seconds=30)
+@check("launches that take freed memory", part=1)
 def launches(bench):
     """Programs for the driver: what the kernel takes that should not, by address; and correct ones that look alike."""
     for scenario, kind in LAUNCHES.items():
@@ -117,10 +116,10 @@ def launches(bench):
     return {"scenarios": len(LAUNCHES)}
 
 
-@CHECKS.add("random histories of memory", seconds=20)
+@check("random histories of memory", part=1)
 def random_histories(bench):
     """Programs whose faults are known when they are made up: all are found, nothing else is."""
-    total, rounds = 0, 50 if bench.full else 10
+    total, rounds = 0, 20
     for seed in range(rounds):
         done, trace = bench.traced(bench.native(bench.tree.alias, "random", str(seed)), "random%d" % seed)
         expect(done.code == 0, "seed %d: ended with %d: %s" % (seed, done.code, (done.out + done.err)[-300:]))
@@ -130,7 +129,7 @@ def random_histories(bench):
     return {"planted": total, "found": total}
 
 
-@CHECKS.add("every faulty op", seconds=30)
+@check("every faulty op", part=9)
 def every_faulty_op(bench):
     """The faulty ops of the observer's tests: each is named, at the right slot, and no other."""
     done, trace = bench.traced(bench.observed("aliasing", "faulty"))
@@ -152,7 +151,7 @@ def every_faulty_op(bench):
     return {"ops": len(names), "findings": len(found)}
 
 
-@CHECKS.add("every correct program", seconds=40)
+@check("every correct program", part=9)
 def every_correct_program(bench):
     """In-place ops, views, DLPack with keep-alive, checkpointing, tied weights, resized storage, LSTM, AMP, churn, a loader."""
     plain = bench.run(bench.observed("aliasing", "correct"))
@@ -167,7 +166,7 @@ def every_correct_program(bench):
     return {"programs": len(plain.out.splitlines())}
 
 
-@CHECKS.add("two ranks, one faulty", seconds=30)
+@check("two ranks, one faulty", part=9)
 def two_ranks(bench):
     done, _ = bench.traced(bench.observed("aliasing_ranks"), environment={"GLOO_SOCKET_IFNAME": "lo"},
                            output=bench.folder / "rank-%r.ctrace")
@@ -178,7 +177,7 @@ def two_ranks(bench):
         expect(found == wanted, "rank %d: found %s" % (rank, found))
 
 
-@CHECKS.add("faulty ops in C++", seconds=60)
+@check("faulty ops in C++", part=9)
 def faulty_ops_in_cpp(bench):
     """An extension as users write them, compiled here: forward, backward, a schema that hides what it returns."""
     compiler = shutil.which("c++") or shutil.which("g++")
@@ -201,8 +200,8 @@ def faulty_ops_in_cpp(bench):
     expect(("output-aliases-input", "aliasing_cpp::hide", "output:0") in kinds(trace), "a hidden argument was not told")
 
 
-STREAMS = {"no_record_stream": "cross-stream-reuse", "record_stream": None, "waited": None,
-           "workspace": "use-after-free", "kept": None}
+STREAMS = {"no_record_stream": (9, "cross-stream-reuse"), "record_stream": (9, None), "waited": (9, None),
+           "workspace": (5, "use-after-free"), "kept": (5, None)}  # case: part, finding
 
 
 def stream_check(case, kind):
@@ -220,9 +219,32 @@ def stream_check(case, kind):
     return check
 
 
-for _case, _kind in STREAMS.items():
-    CHECKS.add("streams and graphs: " + _case, seconds=20)(stream_check(_case, _kind))
+@check("side stream with expandable segments", part=9)
+def side_stream(bench):
+    """Statistics of what another stream makes, while its memory is unmapped: same bits, same end."""
+    command = bench.workload("streams", "--case", "side_stream")
+    plain = bench.result(bench.run(command))
+    done, trace = bench.traced(command)
+    expect(bench.result(done)["result"] == plain["result"], "the results are other ones under convtrace")
+    return {"values": trace.info["records"].get("stats", 0), "not_computed": sum(trace.info["lost"].values())}
+
+
+@check("copy to the host under way", part=9)
+def copy_under_way(bench):
+    """A value of pinned memory is that of the finished copy, or it is counted as not computed."""
+    done, trace = bench.traced(bench.workload("streams", "--case", "pinned"))
+    sums = bench.result(done)["result"]
+    outputs = [r for r in trace.records("stats") if (r["device"], r["slot"]) == ("cpu", "output:0")]
+    wrong = [r["sum"] for r in outputs if float(r["sum"]) not in sums]
+    expect(not wrong, "%d of %d values are of an unfinished copy, the first %s" % (len(wrong), len(outputs), wrong[:1]))
+    lost = sum(trace.info["lost"].values())
+    expect(len(outputs) + lost >= len(sums), "%d values and %d counted of %d outputs" % (len(outputs), lost, len(sums)))
+    return {"values": len(outputs), "not_computed": lost}
+
+
+for _case, (_part, _kind) in STREAMS.items():
+    check("streams and graphs: " + _case, part=_part)(stream_check(_case, _kind))
 for _case, (_op, _slot) in FAULTS.items():
-    CHECKS.add("bug: " + _case, seconds=15)(fault_check(_case, _op, _slot))
+    check("bug: " + _case, part=9)(fault_check(_case, _op, _slot))
 for _case in CORRECT:
-    CHECKS.add("correct: " + _case, seconds=25)(correct_check(_case))
+    check("correct: " + _case, part=9)(correct_check(_case))

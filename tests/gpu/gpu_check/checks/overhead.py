@@ -1,17 +1,16 @@
-"""What tracing costs a training step, beside other tools, as ratios in one run."""
+"""What tracing costs a launch, and a training step beside other tools, as ratios in one run."""
 import os
 import select
 import shutil
 import statistics
 import subprocess
-import time
 
 from .. import processes
 from ..bench import Skip, expect
-from ..check import Checks
-from .driver import EVERY_KERNEL
+from ..check import check
+from .pytorch import EVERY_KERNEL
+from .ways import OUTPUT_RULE
 
-CHECKS = Checks()
 # way: settings, goal as a ratio to the plain step on an H100; None: shown, not judged
 WAYS = {
     "launches": ({"CONVTRACE_MODE": "launches"}, 1.02),
@@ -24,6 +23,60 @@ WAYS = {
 RARE = ("every50",)  # what costs something in few of its bursts
 OURS = [name for name, (settings, _) in WAYS.items() if "CONVTRACE_MODE" in settings]
 BURST = 5  # steps, as training_worker.py makes them
+
+
+@check("launch cost", part=6, alone=True)
+def launch_cost(bench):
+    """A launch of eight parameters: bare, under CUPTI in several ways, recorded, with statistics of its output."""
+    command = bench.native(bench.tree.launches, "--launches", "20000")
+    wide = [*command, "--wide", "--launches", "2000"]
+    prepared = [*command, "--pause", "1000" if not bench.is_fake else "300"]
+    rounds = 1 if bench.is_fake else 5
+
+    def plain(what=command):
+        return bench.program(bench.run(what))["ns_per_launch"]
+
+    def probed(callbacks):
+        return lambda: bench.program(bench.probed(command, callbacks)[0])["ns_per_launch"]
+
+    def traced(what=command, **settings):
+        return lambda: bench.program(bench.traced(what, **settings)[0])["ns_per_launch"]
+
+    ways = {"bare": plain, **{"cupti_" + callbacks: probed(callbacks)
+                              for callbacks in ("subscribed", "launch", "list", "driver", "all")},
+            "off": traced(mode="off"), "recorded": traced(mode="launches"),
+            "stacks": traced(mode="launches", stacks="all"), "sampled": traced(prepared, rules=OUTPUT_RULE),
+            "wide_bare": lambda: plain(wide), "wide_recorded": traced(wide, mode="launches")}
+    samples = {name: [] for name in ways}
+    for _ in range(rounds):  # in turns, so that a drift of the machine hits all
+        for name, one in ways.items():
+            samples[name].append(one())
+    numbers = {name + "_ns": sorted(values)[rounds // 2] for name, values in samples.items()}
+    added = numbers["recorded_ns"] - numbers["bare_ns"]
+    numbers["added_ns"] = added
+    numbers["added_share"] = added / numbers["bare_ns"]
+    numbers["own_ns"] = numbers["recorded_ns"] - numbers["cupti_list_ns"]  # beside CUPTI's part
+    bench.note(numbers)
+    bench.judge("added time of a launch in ns", added, 400)
+    bench.judge("added time over a bare launch", numbers["added_share"], 0.25)
+    return numbers
+
+
+@check("launch cost under PyTorch", part=6, alone=True)
+def launch_cost_under_pytorch(bench):
+    """Host time of a small operation, through the runtime: plain, under CUPTI, recorded, with stacks."""
+    command = bench.workload("small_ops")
+
+    def nanoseconds(done):
+        return bench.result(done)["ns"]
+
+    numbers = {"plain_ns": nanoseconds(bench.run(command))}
+    if bench.device == "cuda":
+        for callbacks in ("subscribed", "list", "driver", "all"):
+            numbers["cupti_%s_ns" % callbacks] = nanoseconds(bench.probed(command, callbacks)[0])
+    numbers["recorded_ns"] = nanoseconds(bench.traced(command, mode="launches")[0])
+    numbers["stacks_ns"] = nanoseconds(bench.traced(command, mode="launches", stacks="all")[0])
+    return numbers
 
 
 class Worker:
@@ -42,7 +95,6 @@ class Worker:
         if rules:
             settings["CONVTRACE_CONFIG"] = str(bench.folder / (name + ".toml"))
             (bench.folder / (name + ".toml")).write_text(rules)
-        self.end = bench.end
         self.errors = (bench.folder / (name + ".err")).open("w+")  # a pipe that nobody reads would stop it when full
         self.process = processes.start(
             [*around, bench.python, str(bench.tree.workloads / "training_worker.py"), bench.device, size],
@@ -51,11 +103,10 @@ class Worker:
 
     def sample(self):
         """Seconds of one burst; None when the process has ended, or does not answer."""
-        seconds = max(1, min(180, self.end - time.monotonic()))
         try:
             self.process.stdin.write("\n")
             self.process.stdin.flush()
-            if not select.select([self.process.stdout], [], [], seconds)[0]:
+            if not select.select([self.process.stdout], [], [], 180)[0]:
                 processes.kill(self.process)
                 return None
             return float(self.process.stdout.readline())
@@ -83,10 +134,6 @@ def ratios(bench, size, ways, pairs):
             worker.sample()
         found, base = {name: [] for name in ways}, []
         for pair in range(pairs):
-            if time.monotonic() > bench.end - 5:
-                if pair < min(5, pairs):
-                    raise Skip("the time was over after %d of %d pairs" % (pair, pairs))
-                break
             base.append(plain.sample())
             order = [(name, worker) for name, worker in workers.items() if None not in found[name]]
             for name, worker in order if pair % 2 == 0 else order[::-1]:
@@ -99,8 +146,6 @@ def ratios(bench, size, ways, pairs):
                 numbers[name] = (sum(seconds) / sum(base) if name in RARE
                                  else statistics.median(s / b for s, b in zip(seconds, base)))
             else:
-                if time.monotonic() >= bench.end:
-                    raise Skip("the time was over")
                 expect(ways[name][1] is None and name not in OURS, "the step under %s ended early: %s" % (name, workers[name].said))
                 numbers[name] = "did not run: " + workers[name].said
         return numbers
@@ -122,18 +167,18 @@ def step_check(size, ways):
     return check
 
 
-CHECKS.add("GPT-like step", seconds=90, alone=True)(step_check("gpt", WAYS))
-CHECKS.add("ResNet-like step", seconds=45, alone=True)(step_check("resnet", {
+check("GPT-like step", part=6, alone=True)(step_check("gpt", WAYS))
+check("ResNet-like step", part=6, alone=True)(step_check("resnet", {
     name: WAYS[name] for name in ("launches", "stats")}))
-CHECKS.add("launch-bound step", seconds=45, alone=True)(step_check("launch_bound", {
+check("launch-bound step", part=6, alone=True)(step_check("launch_bound", {
     name: (WAYS[name][0], None) for name in ("launches", "stats")}))
 
 
-@CHECKS.add("compute-sanitizer on the same step", seconds=120, alone=True)
+@check("compute-sanitizer on the same step", part=7, alone=True)
 def sanitizer(bench):
     """The GPT-like step under compute-sanitizer's memcheck, beside plain and traced ones."""
     tool = shutil.which("compute-sanitizer") or shutil.which("compute-sanitizer", path="/usr/local/cuda/bin")
     if bench.torch_trouble or bench.device == "cpu" or tool is None:
         raise Skip(bench.torch_trouble or "needs a GPU and compute-sanitizer on the PATH")
     ways = {"stats": (WAYS["stats"][0], None), "sanitizer": ({"TOOL": tool}, None)}
-    return ratios(bench, "gpt", ways, 3 if bench.full else 1)
+    return ratios(bench, "gpt", ways, 1)

@@ -7,9 +7,9 @@ import subprocess
 import time
 
 from ..bench import NO_DEVICE, Failure, Skip, Trace, expect
-from ..check import Checks
+from ..check import check
+from .ways import OUTPUT_RULE
 
-CHECKS = Checks()
 
 
 def same_end(bench, case, timeout=120):
@@ -24,7 +24,7 @@ def same_end(bench, case, timeout=120):
     return plain, traced, trace
 
 
-@CHECKS.add("interrupt", seconds=30)
+@check("interrupt", part=10)
 def interrupt(bench):
     plain, traced, trace = same_end(bench, "interrupted")
     expect(plain.code in (-signal.SIGINT, 1, 130), "the program was not interrupted (%d)" % plain.code)
@@ -32,7 +32,7 @@ def interrupt(bench):
     return {"state": info["state"], "steps": info["steps"][1]}
 
 
-@CHECKS.add("fork in a DataLoader", seconds=40)
+@check("fork in a DataLoader", part=10)
 def fork_in_loader(bench):
     _, _, trace = same_end(bench, "fork_in_loader")
     trace.check_clean()
@@ -40,7 +40,7 @@ def fork_in_loader(bench):
     expect(not others, "workers wrote traces: %s" % others)
 
 
-@CHECKS.add("two processes", seconds=40)
+@check("two processes", part=10)
 def two_processes(bench):
     """Two traced programs at once."""
     def one(number):
@@ -66,10 +66,10 @@ def end_check(case):
 
 
 for _case in ENDS:
-    CHECKS.add("end: " + _case, seconds=25)(end_check(_case))
+    check("end: " + _case, part=10)(end_check(_case))
 
 
-@CHECKS.add("out of memory", seconds=40, alone=True)
+@check("out of memory", part=10, alone=True)
 def out_of_memory(bench):
     """The program runs out of memory and goes on; what convtrace then cannot do, it says in the trace."""
     _, _, trace = same_end(bench, "out_of_memory")
@@ -80,7 +80,7 @@ def out_of_memory(bench):
     return {"allocations": info["records"]["alloc"], "said": "; ".join(said)[:200]}
 
 
-@CHECKS.add("sticky error", seconds=30)
+@check("sticky error", part=10)
 def sticky_error(bench):
     """An assertion in a kernel: every later call fails, and PyTorch says so."""
     plain, _, trace = same_end(bench, "sticky_error")
@@ -90,7 +90,7 @@ def sticky_error(bench):
     return {"launches": info["records"]["launch"], "lost": sum(info["lost"].values())}
 
 
-@CHECKS.add("illegal address", seconds=10)
+@check("illegal address", part=1)
 def illegal_address(bench):
     """A kernel that writes where nothing is: the program ends with the driver's error, and its launches are in the trace."""
     command = bench.native(bench.tree.launches, "--launches", "1000", "--fault")
@@ -106,7 +106,7 @@ def illegal_address(bench):
     return {"said": plain.err.strip()}
 
 
-@CHECKS.add("kill -9", seconds=40)
+@check("kill -9", part=10)
 def kill(bench):
     """What was closed before a kill is there."""
     try:
@@ -121,19 +121,29 @@ def kill(bench):
     return {"steps": info["steps"][1]}
 
 
-@CHECKS.add("soak", seconds=660, full_only=True, alone=True)
-def soak(bench):
-    """Ten minutes: no hang, no loss, memory of the process does not grow with us."""
-    start = time.monotonic()
-    minutes = 10 if bench.device == "cuda" else 0.2
-    command = bench.workload("troubled", "--case", "soak", "--steps", str(int(minutes * 60)))
-    done, trace = bench.traced(command, timeout=minutes * 60 + 120)
-    bench.result(done)
-    info = trace.check_clean()
-    return {"seconds": time.monotonic() - start, "launches": info["records"]["launch"], "bytes": info["bytes"]}
+@check("a million launches from one thread", part=10)
+def million(bench):
+    return launch_under_load(bench, "1", "1000000" if not bench.is_fake else "2000")
 
 
-@CHECKS.add("under MPS", seconds=60, alone=True)
+@check("a million launches from 16 threads", part=10)
+def million_of_threads(bench):
+    return launch_under_load(bench, "16", "62500" if not bench.is_fake else "500")
+
+
+def launch_under_load(bench, threads, launches):
+    """Statistics behind each launch: does it hang, does it lose launches without counting them?"""
+    command = bench.native(bench.tree.launches, "--threads", threads, "--launches", launches,
+                           "--pause", "2000" if not bench.is_fake else "300")
+    done, trace = bench.traced(command, timeout=600, rules=OUTPUT_RULE)
+    said, info = bench.program(done), trace.info
+    numbers = {"values": info["records"]["stats"], "lost": sum(info["lost"].values())}
+    expect(info["records"]["launch"] + numbers["lost"] >= said["launches"], "launches are missing")
+    expect(numbers["values"] > 0, "no values came out")
+    return numbers
+
+
+@check("under MPS", part=10, alone=True)
 def under_mps(bench):
     """A program that shares the GPU through NVIDIA's multi-process service."""
     control = shutil.which("nvidia-cuda-mps-control")
@@ -152,3 +162,15 @@ def under_mps(bench):
     finally:
         subprocess.run([control], env=environment, input="quit\n", text=True, stdout=subprocess.DEVNULL,
                        stderr=subprocess.DEVNULL, timeout=60)
+
+
+@check("soak", part=10, alone=True)
+def soak(bench):
+    """Three minutes, what is left of this part: no hang, no loss, memory of the process does not grow with us."""
+    start = time.monotonic()
+    seconds = 180 if bench.device == "cuda" else 12
+    command = bench.workload("troubled", "--case", "soak", "--steps", str(seconds))
+    done, trace = bench.traced(command, timeout=seconds + 120)
+    bench.result(done)
+    info = trace.check_clean()
+    return {"seconds": time.monotonic() - start, "launches": info["records"]["launch"], "bytes": info["bytes"]}

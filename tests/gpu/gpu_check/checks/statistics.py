@@ -1,25 +1,27 @@
 """Statistics on the device: the CPU's to the last bit, PyTorch's within rounding, at memory speed."""
+import csv
 import math
+import shutil
+import statistics
 
 from ..bench import Skip, expect
-from ..check import Checks
+from ..check import check
 
-CHECKS = Checks()
 MODELS = ("dtypes", "transformer", "cnn", "lstm", "checkpointed", "mixed", "custom")
 
 
-@CHECKS.add("bits", seconds=60)
+@check("bits", part=4)
 def bits(bench):
     """Every type, size, misalignment and special value: equal to the CPU's, also a hundred times beside other work; by the
     variant for slow f64, within 1e-9."""
-    command = bench.native(bench.tree.stats_bits, *(["--large"] if bench.full and not bench.is_fake else []))
+    command = bench.native(bench.tree.stats_bits, *([] if bench.is_fake else ["--large"]))
     done = bench.run(command, timeout=600)
     said = bench.program(done._replace(code=0) if done.code == 1 and done.out else done)
     expect(said["unequal"] == 0, "%d of %d differ; the first: %s" % (said["unequal"], said["compared"], said["first_unequal"]))
     return {"tensors": said["compared"]}
 
 
-@CHECKS.add("outputs", seconds=15)
+@check("outputs", part=4)
 def outputs(bench):
     """Without a rule, what each kernel writes is found, all of it and nothing else, at every launch."""
     done, trace = bench.traced(bench.native(bench.tree.outputs), all_kernels=1)
@@ -36,11 +38,11 @@ def outputs(bench):
     return {"values": sum(map(len, found.values()))}
 
 
-@CHECKS.add("against torch in float64", seconds=60)
+@check("against torch in float64", part=4)
 def against_torch(bench):
     """Outputs, gradients and parameters of real models: what the trace says is what torch computes."""
     numbers = {}
-    for model in ("dtypes", "transformer", "cnn", "mixed") if not bench.full else MODELS:
+    for model in MODELS:
         done, trace = bench.traced(bench.workload(*(("dtypes",) if model == "dtypes" else ("kept", "--model", model))))
         kept = bench.result(done)["kept"]
         trace.check_clean()
@@ -64,21 +66,45 @@ def compare(kept, record):
                "%s of %s is %s, torch says %r" % (field, kept["place"], record[field], value))
 
 
-@CHECKS.add("speed", seconds=60, alone=True)
+@check("speed", part=7, alone=True)
 def speed(bench):
     """Against cub::DeviceReduce::Sum, copies and an empty kernel, in one run."""
     if not bench.tree.stats_bench.exists():
         raise Skip("gpu_stats_bench is not in this tree")
     if bench.is_fake:
         raise Skip("the CUDA runtime does not work on the fake driver")
-    done = bench.run(bench.native(bench.tree.stats_bench, *([] if bench.full else ["--quick"])), timeout=300)
+    done = bench.run(bench.native(bench.tree.stats_bench), timeout=300)
     rows = bench.program(done)
     missed = [row for row in rows if row.get("ok") is False]
     bench.note({row["name"]: row["value"] for row in rows if row.get("value") is not None})
     expect(not missed, "goals missed: " + ", ".join("%s %.4g (%s)" % (r["name"], r["value"], r["goal"]) for r in missed))
 
 
-@CHECKS.add("speed against torch", seconds=30, alone=True)
+METRICS = (  # of Nsight Compute: issue, the pipes of conversions and of f64, memory
+    "sm__inst_issued.avg.pct_of_peak_sustained_active", "sm__inst_executed_pipe_xu.avg.pct_of_peak_sustained_active",
+    "sm__inst_executed_pipe_fp64.avg.pct_of_peak_sustained_active",
+    "dram__throughput.avg.pct_of_peak_sustained_elapsed")
+
+
+@check("pipes of the statistics kernel", part=7, alone=True)
+def pipes(bench):
+    """What keeps the kernel from memory speed, as Nsight Compute counts it."""
+    tool = shutil.which("ncu") or shutil.which("ncu", path="/usr/local/cuda/bin")
+    if tool is None or bench.is_fake or not bench.tree.stats_bench.exists():
+        raise Skip("needs a GPU, ncu on the PATH and gpu_stats_bench")
+    command = bench.native(bench.tree.stats_bench, "--rate")
+    done = bench.run([tool, "--csv", "--metrics", ",".join(METRICS), "--kernel-name", "convtrace_stats",
+                      "--launch-count", "3", *command], timeout=200)
+    rows = list(csv.DictReader(line for line in done.out.splitlines() if line.startswith('"')))
+    if done.code != 0 or not rows:
+        raise Skip("ncu ended with %d: %s" % (done.code, (done.err or done.out).strip()[-300:]))
+    values = {}
+    for row in rows:
+        values.setdefault(row["Metric Name"], []).append(float(row["Metric Value"].replace(",", "")))
+    return {metric: statistics.median(found) for metric, found in values.items()}
+
+
+@check("speed against torch", part=7, alone=True)
 def speed_against_torch(bench):
     """The same statistics by PyTorch's own operations, and as ONNX Runtime's StatisticsSubscriber takes them, over ours."""
     numbers = bench.result(bench.run(bench.workload("torch_statistics")))
