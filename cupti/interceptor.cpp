@@ -46,7 +46,7 @@ std::string cupti_version_text(uint32_t version) {
 constexpr const char* kWithoutCupti = "; driver allocations are not recorded, launches still are";
 
 /// @param found  see load_cupti_api.
-std::string explain_absence(const Status& status, const std::string& found) {
+std::string explain_missing_cupti(const Status& status, const std::string& found) {
   if (status.code == StatusCode::kUnavailable)
     return found + " is too old: set CONVTRACE_CUPTI to the path of a newer one";
   return found + " is not found or cannot be loaded: set CONVTRACE_CUPTI to the path of one";
@@ -102,7 +102,7 @@ void Interceptor::Impl::subscribe() {
   std::string found;
   Status status = load_cupti_api(state.options.cupti_path, driver_version, cupti, found);
   if (!status.ok()) {
-    state.cupti_trouble = explain_absence(status, found) + kWithoutCupti;
+    state.cupti_trouble = explain_missing_cupti(status, found) + kWithoutCupti;
     return;
   }
   uint32_t version = 0;

@@ -6,7 +6,7 @@
 #include "cupti/driver/cuda_error.h"
 #include "cupti/driver/own_calls.h"
 #include "cupti/driver/report.h"
-#include "format/base/quiet_thread.h"
+#include "format/base/background_thread.h"
 
 namespace convtrace::cupti {
 namespace {
@@ -52,7 +52,8 @@ DeviceStats::Shared DeviceStats::prepared(CUcontext context) noexcept try {
     to_prepare_.pop_back();
     return known->second;
   }
-  if (!helper_started_) helper_started_ = start_quiet_thread(helper_, &DeviceStats::main, this);
+  if (!helper_started_)
+    helper_started_ = start_background_thread(helper_, &DeviceStats::main, this);
   if (!helper_started_) made->give_up();
   helper_wakes_.notify_one();
   return made;

@@ -9,9 +9,9 @@
 #include "cupti/driver/report.h"
 #include "format/base/log.h"
 #include "format/file/file_sink.h"
-#include "interposer/core/arming.h"
-#include "interposer/core/control/absence.h"
+#include "interposer/core/control/empty_trace_reasons.h"
 #include "interposer/core/control/process_facts.h"
+#include "interposer/core/lifecycle.h"
 #include "interposer/core/runtime/clock.h"
 #include "interposer/core/runtime/guarded.h"
 #include "interposer/core/signal_trigger.h"
@@ -68,7 +68,7 @@ Event memory_event(const MemoryReport& report, const cupti::MemoryRange& range, 
 Engine::Engine(EngineOptions options)
     : options_(std::move(options)),
       rules_(rules_of_rank(options_.rules, options_.rank)),
-      writer_(process_state(), queue_, doorbell_, *this),
+      writer_(process_state(), queue_, wakeup_, *this),
       judge_(definitions_, rules_),
       steps_(options_.settings.mode, options_.settings.steps),
       names_(patterns(options_.settings.include), patterns(options_.settings.exclude),
@@ -78,7 +78,7 @@ Engine::Engine(EngineOptions options)
       values_({.memory_bytes = options_.settings.snapshot_memory,
                .threads = std::clamp(spare_threads(), 1u, kMostZipThreads),
                .when_full = options_.settings.snapshot_full},
-              doorbell_, *this),
+              wakeup_, *this),
       port_({process_state(), *this, definitions_, addresses_, journal_, ops_, steps_, *this,
              captures_, values_, names_, &helpers_, options_.settings.poison}),
       config_(options_.settings, std::move(options_.environment)),
@@ -218,7 +218,7 @@ void Engine::say_matches(uint32_t step, const std::vector<settings::MatchLine>& 
 void Engine::report_matches() {
   say_matches(format::kNoStep, names_.report(), false);
   say_matches(format::kNoStep, rules_.report(), false);
-  std::vector<std::string> reasons = reasons_for_absence(steps_.seen(), has_context_.load());
+  std::vector<std::string> reasons = empty_trace_reasons(steps_.seen(), has_context_.load());
   {
     const std::lock_guard lock(all_rules_mutex_);
     for (std::string& line : rules_of_no_rank(options_.rules, rank_.get()))

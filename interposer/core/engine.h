@@ -45,7 +45,7 @@
 
 namespace convtrace::engine {
 
-/// What arming found out (arming.h).
+/// What arming found out (lifecycle.h).
 struct EngineOptions {
   settings::Settings settings;
   std::vector<settings::Rule> rules;  ///< of this rank
@@ -146,8 +146,8 @@ class Engine final : public format::EventSink,
   settings::RuleBook rules_;  ///< of this rank
   format::Definitions definitions_;
   cupti::AddressMap addresses_;
-  Doorbell doorbell_;
-  EventQueue queue_{doorbell_};
+  Wakeup wakeup_;
+  EventQueue queue_{wakeup_};
   WriterThread writer_;
   FactTable facts_;
   StackTexts stacks_{definitions_, facts_};

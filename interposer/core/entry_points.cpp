@@ -6,8 +6,8 @@
 #include <cstddef>
 
 #include "interposer/abi/observer_abi.h"
-#include "interposer/core/arming.h"
 #include "interposer/core/engine.h"
+#include "interposer/core/lifecycle.h"
 #include "interposer/core/runtime/guarded.h"
 #include "interposer/core/runtime/thread_context.h"
 

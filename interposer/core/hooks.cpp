@@ -9,8 +9,8 @@
 #include "cupti/abi/hooks_v1.h"
 #include "format/settings/run_mark.h"
 #include "format/settings/settings.h"
-#include "interposer/core/arming.h"
 #include "interposer/core/engine.h"
+#include "interposer/core/lifecycle.h"
 #include "interposer/core/runtime/guarded.h"
 
 namespace convtrace::engine {

@@ -14,7 +14,7 @@
 
 #include "interposer/preload/elf_lookup.h"
 #include "interposer/preload/hooks.h"
-#include "interposer/preload/late_arrival.h"
+#include "interposer/preload/python_injection.h"
 #include "interposer/preload/poison.h"
 
 extern _Atomic(int) convtrace_cpu_alloc_v1;

@@ -8,8 +8,8 @@
 /// Threads:  any.
 /// Errors:   null when there is no such object or symbol. Never allocates.
 /// Source:   System V ABI "Dynamic Section"; DT_GNU_HASH as in glibc's elf/dl-lookup.c.
-#ifndef CONVTRACE_INTERPOSER_STUB_ELF_LOOKUP_H
-#define CONVTRACE_INTERPOSER_STUB_ELF_LOOKUP_H
+#ifndef CONVTRACE_INTERPOSER_PRELOAD_ELF_LOOKUP_H
+#define CONVTRACE_INTERPOSER_PRELOAD_ELF_LOOKUP_H
 
 #include <limits.h>
 

@@ -14,7 +14,7 @@
 #include "cupti/abi/hooks_v1.h"
 #include "interposer/preload/elf_lookup.h"
 #include "interposer/preload/gate.h"
-#include "interposer/preload/late_arrival.h"
+#include "interposer/preload/python_injection.h"
 #include "interposer/preload/poison.h"
 #include "interposer/preload/quarantine.h"
 

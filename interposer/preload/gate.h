@@ -12,8 +12,8 @@
 ///           cuGetProcAddress_v2, and that for everything else, itself included. A name and a
 ///           version mean what the driver answers: always one of its exported functions, by whose
 ///           address our wrapper of it is chosen, so that both have the same parameters.
-#ifndef CONVTRACE_INTERPOSER_STUB_GATE_H
-#define CONVTRACE_INTERPOSER_STUB_GATE_H
+#ifndef CONVTRACE_INTERPOSER_PRELOAD_GATE_H
+#define CONVTRACE_INTERPOSER_PRELOAD_GATE_H
 
 #include <stddef.h>
 #include <stdint.h>

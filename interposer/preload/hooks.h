@@ -1,7 +1,7 @@
 /// @file hooks.h
 /// The stub's side of cupti/abi/hooks_v1.h: the published table, if there is one.
-#ifndef CONVTRACE_INTERPOSER_STUB_HOOKS_H
-#define CONVTRACE_INTERPOSER_STUB_HOOKS_H
+#ifndef CONVTRACE_INTERPOSER_PRELOAD_HOOKS_H
+#define CONVTRACE_INTERPOSER_PRELOAD_HOOKS_H
 
 #include <stdatomic.h>
 #include <stddef.h>

@@ -10,8 +10,8 @@
 ///
 /// Threads:  any.
 /// Errors:   in doubt nothing is filled.
-#ifndef CONVTRACE_INTERPOSER_STUB_POISON_H
-#define CONVTRACE_INTERPOSER_STUB_POISON_H
+#ifndef CONVTRACE_INTERPOSER_PRELOAD_POISON_H
+#define CONVTRACE_INTERPOSER_PRELOAD_POISON_H
 
 #include <stdint.h>
 

@@ -9,8 +9,8 @@
 /// Threads:  any. Two at a time: the second one's memory is freed at once. So it is in a fork child
 /// whose parent was here.
 /// Errors:   none.
-#ifndef CONVTRACE_INTERPOSER_STUB_QUARANTINE_H
-#define CONVTRACE_INTERPOSER_STUB_QUARANTINE_H
+#ifndef CONVTRACE_INTERPOSER_PRELOAD_QUARANTINE_H
+#define CONVTRACE_INTERPOSER_PRELOAD_QUARANTINE_H
 
 /// Set by convtrace_begin_quarantine(): memory of CPU tensors is held.
 extern int convtrace_quarantine_v1;

@@ -25,8 +25,8 @@
 #include <vector>
 
 #include "cupti/abi/hooks_v1.h"
-#include "interposer/core/arming.h"
 #include "interposer/core/engine.h"
+#include "interposer/core/lifecycle.h"
 #include "interposer/core/queue/event_pack.h"
 #include "interposer/core/queue/event_queue.h"
 #include "tests/bench/rows.h"
@@ -64,13 +64,13 @@ double ns_each(Body&& body) {
 
 /// Pushes events of 128 bytes while a thread sleeps, wakes and drains as the writer's does.
 bool bench_push(bench::Rows& rows, int repetitions) {
-  Doorbell doorbell;
-  EventQueue queue(doorbell);
+  Wakeup wakeup;
+  EventQueue queue(wakeup);
   std::atomic<bool> stop{false};
   uint64_t drained = 0;
   std::thread drain([&] {
     while (!stop.load()) {
-      doorbell.wait(1'000'000);
+      wakeup.wait(1'000'000);
       drained += queue.drain(~uint64_t{0}, [](const format::Event&) { return true; });
     }
   });
@@ -82,7 +82,7 @@ bool bench_push(bench::Rows& rows, int repetitions) {
   std::vector<double> values;
   for (int i = 0; i < repetitions; ++i) values.push_back(ns_each([&] { queue.push(pushed); }));
   stop = true;
-  doorbell.ring();
+  wakeup.wake();
   drain.join();
   rows.print({"event.push", "ns", bench::Goal::kAtMost, 25,
               "absolute, drain running, with its clock_gettime"},

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "cupti/stats/cpu/host_fp.h"
-#include "format/base/quiet_thread.h"
+#include "format/base/background_thread.h"
 
 namespace convtrace::stats {
 
@@ -17,7 +17,8 @@ HelperThreads::~HelperThreads() {
 }
 
 void HelperThreads::start() noexcept {
-  while (started_ < wanted_ && start_quiet_thread(threads_[started_], &HelperThreads::main, this)) {
+  while (started_ < wanted_ &&
+         start_background_thread(threads_[started_], &HelperThreads::main, this)) {
     ++started_;
   }
 }

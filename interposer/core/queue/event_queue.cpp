@@ -12,7 +12,7 @@ void EventQueue::push(const format::Event& event) noexcept {
   const size_t bytes = packed_bytes(event);
   std::byte* const out = ring.reserve(bytes, static_cast<uint32_t>(event.index()));
   if (out == nullptr) {
-    doorbell_.ring();
+    wakeup_.wake();
     return lose(bytes > ring.max_payload() ? format::LossReason::kRecordTooLarge
                                            : format::LossReason::kQueueFull);
   }
@@ -21,7 +21,7 @@ void EventQueue::push(const format::Event& event) noexcept {
   if (header.t_ns == 0) header.t_ns = now_ns();
   if (header.thread == 0) header.thread = context->thread;
   ring.commit();
-  if (ring.used() > ring.capacity() / 2) doorbell_.ring();
+  if (ring.used() > ring.capacity() / 2) wakeup_.wake();
 }
 
 EventQueue::Losses EventQueue::take_losses() noexcept {

@@ -18,7 +18,7 @@
 #include "format/model/events.h"
 #include "interposer/core/queue/event_pack.h"
 #include "interposer/core/queue/ring_merge.h"
-#include "interposer/core/runtime/doorbell.h"
+#include "interposer/core/runtime/wakeup.h"
 
 namespace convtrace::engine {
 
@@ -28,8 +28,8 @@ inline constexpr size_t kEventRingBytes = size_t{4} << 20;
 
 class EventQueue {
  public:
-  /// @param doorbell rung when a ring is half full; outlives the queue.
-  explicit EventQueue(Doorbell& doorbell) : doorbell_(doorbell) {}
+  /// @param wakeup  of the reader, which is woken when a ring is half full; outlives the queue.
+  explicit EventQueue(Wakeup& wakeup) : wakeup_(wakeup) {}
 
   /// Copies `event` and all it borrows; gives it time and thread where those are 0.
   void push(const format::Event& event) noexcept;
@@ -57,7 +57,7 @@ class EventQueue {
   }
 
  private:
-  Doorbell& doorbell_;
+  Wakeup& wakeup_;
   std::array<std::atomic<uint64_t>, format::kEnumCount<format::LossReason>> losses_{};
   RingMerge merge_;  ///< of the draining thread
 };

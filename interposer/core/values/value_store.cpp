@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <chrono>
 
+#include "format/base/background_thread.h"
 #include "format/base/checksum.h"
-#include "format/base/quiet_thread.h"
 #include "format/values/part_encoder.h"
 #include "interposer/core/runtime/clock.h"
 
@@ -52,8 +52,8 @@ class ValueStore::Incoming final : public cupti::IncomingValue {
   ~Incoming() override {
     if (!armed_) return;
     const bool complete = offset_ == value_->content.bytes;
-    Doorbell& doorbell = store_.doorbell_;  // the store may go when nothing is incoming
-    std::shared_ptr<const KeptValue> old;   // freed without the lock
+    Wakeup& wakeup = store_.wakeup_;       // the store may go when nothing is incoming
+    std::shared_ptr<const KeptValue> old;  // freed without the lock
     {
       const std::lock_guard lock(store_.mutex_);
       if (complete) {
@@ -67,7 +67,7 @@ class ValueStore::Incoming final : public cupti::IncomingValue {
       }
       --store_.incoming_;
     }
-    doorbell.ring();  // settle() may wait for it
+    wakeup.wake();  // settle() may wait for it
   }
 
   std::span<std::byte> next() noexcept override {
@@ -117,10 +117,10 @@ class ValueStore::Incoming final : public cupti::IncomingValue {
   bool armed_ = false;
 };
 
-ValueStore::ValueStore(const Options& options, Doorbell& doorbell, format::EventSink& sink)
+ValueStore::ValueStore(const Options& options, Wakeup& wakeup, format::EventSink& sink)
     : options_(options),
       max_under_way_(options.memory_bytes / 3),
-      doorbell_(doorbell),
+      wakeup_(wakeup),
       sink_(sink),
       history_(options.memory_bytes - 2 * max_under_way_) {
   sem_init(&waiting_, 0, 0);
@@ -202,7 +202,7 @@ bool ValueStore::start_threads() {
   while (threads_.size() < options_.threads) {
     pthread_t thread{};
     threads_.reserve(options_.threads);
-    if (!start_quiet_thread(thread, &ValueStore::main, this)) break;
+    if (!start_background_thread(thread, &ValueStore::main, this)) break;
     threads_.push_back(thread);
   }
   return !threads_.empty();
@@ -227,7 +227,7 @@ void ValueStore::work() {
     compress(encoder, *job);
     finished_.put(std::move(job));
     uncompressed_.fetch_sub(1);
-    doorbell_.ring();
+    wakeup_.wake();
   }
 }
 
@@ -269,7 +269,7 @@ Status ValueStore::write(format::TraceWriter& trace, uint64_t max_bytes, uint64_
     writing_ = std::move(job->next);
     finish(*job);
     if (now_ns() - begin < turn_ns) continue;
-    doorbell_.ring();  // there may be more
+    wakeup_.wake();  // there may be more
     break;
   }
   return kOkStatus;
@@ -299,7 +299,7 @@ bool ValueStore::settle(uint64_t timeout_ns) {
   while (!nothing_under_way()) {
     const uint64_t waited = now_ns() - begin;
     if (waited >= timeout_ns) return false;
-    doorbell_.wait(timeout_ns - waited);
+    wakeup_.wait(timeout_ns - waited);
   }
   return true;
 }
@@ -309,10 +309,10 @@ void ValueStore::close(LossReason reason) noexcept {
   drop_jobs(reason);
   {
     const std::lock_guard lock(taking_mutex_);
-    HandOver<Job>::free_list(std::move(taken_));
+    LockFreeQueue<Job>::free_list(std::move(taken_));
   }
-  HandOver<Job>::free_list(finished_.take_all());
-  HandOver<Job>::free_list(std::move(writing_));
+  LockFreeQueue<Job>::free_list(finished_.take_all());
+  LockFreeQueue<Job>::free_list(std::move(writing_));
   const std::lock_guard lock(mutex_);
   for (size_t i = 0; i < threads_.size(); ++i) sem_post(&waiting_);
   room_.notify_all();
@@ -321,7 +321,7 @@ void ValueStore::close(LossReason reason) noexcept {
 /// It is closed. Whoever adds a job meanwhile does this, too, so that none is left uncounted.
 void ValueStore::drop_jobs(LossReason reason) noexcept {
   lose(reason, unwritten_.exchange(0));
-  HandOver<Job>::free_list(jobs_.take_all());
+  LockFreeQueue<Job>::free_list(jobs_.take_all());
 }
 
 void ValueStore::lose(LossReason reason, uint64_t count) noexcept {

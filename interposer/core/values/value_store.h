@@ -33,8 +33,8 @@
 #include "format/model/event_sink.h"
 #include "format/settings/settings.h"
 #include "format/values/part_encoder.h"
-#include "interposer/core/runtime/doorbell.h"
-#include "interposer/core/runtime/hand_over.h"
+#include "interposer/core/runtime/lock_free_queue.h"
+#include "interposer/core/runtime/wakeup.h"
 #include "interposer/core/values/value_history.h"
 
 namespace convtrace::engine {
@@ -48,9 +48,9 @@ class ValueStore final : public cupti::ValueSink {
     uint64_t patience_ns = 10'000'000'000;  ///< of kBlock
   };
 
-  /// @param doorbell  rung when something can be written. @param sink  of losses. Both outlive
-  /// this.
-  ValueStore(const Options& options, Doorbell& doorbell, format::EventSink& sink);
+  /// @param wakeup  of the writer, woken when something can be written. @param sink  of losses.
+  /// Both outlive this.
+  ValueStore(const Options& options, Wakeup& wakeup, format::EventSink& sink);
   ~ValueStore() override;
   ValueStore(const ValueStore&) = delete;
   ValueStore& operator=(const ValueStore&) = delete;
@@ -65,7 +65,7 @@ class ValueStore final : public cupti::ValueSink {
   [[nodiscard]] bool refuse() noexcept override;
 
   /// Appends what is compressed, for about `turn_ns` and one part at least: meanwhile nobody
-  /// empties the queue of events. The doorbell rings if there is more. What is not appended after
+  /// empties the queue of events. The writer is woken if there is more. What is not appended after
   /// an error or at the limit is left to close().
   /// @param max_bytes  of the trace: stops when it is that large.
   [[nodiscard]] Status write(format::TraceWriter& trace, uint64_t max_bytes, uint64_t turn_ns);
@@ -114,7 +114,7 @@ class ValueStore final : public cupti::ValueSink {
 
   const Options options_;
   const uint64_t max_under_way_;
-  Doorbell& doorbell_;
+  Wakeup& wakeup_;
   format::EventSink& sink_;
   std::atomic<bool> closed_{false};
 
@@ -127,11 +127,11 @@ class ValueStore final : public cupti::ValueSink {
   ValueHistory history_;
   std::vector<pthread_t> threads_;
 
-  HandOver<Job> jobs_;
+  LockFreeQueue<Job> jobs_;
   sem_t waiting_;  ///< counts those that nobody has taken up
   std::atomic<uint64_t> uncompressed_{0};
   std::atomic<uint64_t> unwritten_{0};
-  HandOver<Job> finished_;
+  LockFreeQueue<Job> finished_;
 
   std::mutex taking_mutex_;  ///< between those who compress
   std::unique_ptr<Job> taken_;

@@ -7,9 +7,9 @@
 #include <algorithm>
 #include <cinttypes>
 
+#include "format/base/background_thread.h"
 #include "format/base/count_noun.h"
 #include "format/base/log.h"
-#include "format/base/quiet_thread.h"
 #include "interposer/core/runtime/clock.h"
 #include "interposer/core/runtime/guarded.h"
 
@@ -39,7 +39,7 @@ int first_sentence(std::string_view message) {
 }  // namespace
 
 bool WriterThread::start() noexcept {
-  const bool made = start_quiet_thread(thread_, &WriterThread::main, this);
+  const bool made = start_background_thread(thread_, &WriterThread::main, this);
   started_.store(made, std::memory_order_release);
   return made;
 }
@@ -47,7 +47,7 @@ bool WriterThread::start() noexcept {
 bool WriterThread::finish(uint64_t deadline_ns) noexcept {
   if (joined_) return true;
   finishing_.store(true, std::memory_order_release);
-  doorbell_.ring();
+  wakeup_.wake();
   timespec until{};
   clock_gettime(CLOCK_REALTIME, &until);  // the clock that pthread_timedjoin_np goes by
   const uint64_t ns = static_cast<uint64_t>(until.tv_nsec) + deadline_ns;
@@ -77,7 +77,7 @@ void WriterThread::run() {
   cost_t_ns_ = now_ns();
   bool going = true;
   while (going && !finishing_.load(std::memory_order_acquire)) {
-    doorbell_.wait(kRoundNs);
+    wakeup_.wait(kRoundNs);
     going = round(trace, false);
   }
   if (going && round(trace, true)) close(trace);

@@ -20,8 +20,8 @@
 #include "format/file/trace_writer.h"
 #include "format/model/meta.h"
 #include "interposer/core/queue/event_queue.h"
-#include "interposer/core/runtime/doorbell.h"
 #include "interposer/core/runtime/state.h"
+#include "interposer/core/runtime/wakeup.h"
 #include "interposer/core/writer/flight_recorder.h"
 
 namespace convtrace::engine {
@@ -59,8 +59,8 @@ class WriterClient {
 class WriterThread {
  public:
   /// All of it outlives the thread.
-  WriterThread(State& state, EventQueue& queue, Doorbell& doorbell, WriterClient& client)
-      : state_(state), queue_(queue), doorbell_(doorbell), client_(client) {}
+  WriterThread(State& state, EventQueue& queue, Wakeup& wakeup, WriterClient& client)
+      : state_(state), queue_(queue), wakeup_(wakeup), client_(client) {}
 
   /// @return false if the thread cannot be made.
   [[nodiscard]] bool start() noexcept;
@@ -70,7 +70,7 @@ class WriterThread {
   /// @param reason static storage.
   void trigger(const char* reason) noexcept {
     trigger_.store(reason, std::memory_order_release);
-    doorbell_.ring();
+    wakeup_.wake();
   }
 
   /// @return how many triggers have been answered. For signal handlers.
@@ -104,7 +104,7 @@ class WriterThread {
 
   State& state_;
   EventQueue& queue_;
-  Doorbell& doorbell_;
+  Wakeup& wakeup_;
   WriterClient& client_;
   std::atomic<bool> started_{false};
   std::atomic<bool> finishing_{false};

@@ -150,8 +150,8 @@ TEST_CASE("event_pack: texts and operands survive their owner", "[engine][queue]
 }
 
 TEST_CASE("event_queue: threads are merged by time", "[engine][queue]") {
-  Doorbell doorbell;
-  EventQueue queue(doorbell);
+  Wakeup wakeup;
+  EventQueue queue(wakeup);
   std::thread([&] {
     queue.push(step(10, 0));
     queue.push(step(30, 2));
@@ -163,8 +163,8 @@ TEST_CASE("event_queue: threads are merged by time", "[engine][queue]") {
 }
 
 TEST_CASE("event_queue: events after the horizon wait for the next drain", "[engine][queue]") {
-  Doorbell doorbell;
-  EventQueue queue(doorbell);
+  Wakeup wakeup;
+  EventQueue queue(wakeup);
   queue.push(step(10, 0));
   queue.push(step(30, 1));
   CHECK(drain_steps(queue, 20) == std::vector<uint32_t>{0});
@@ -173,8 +173,8 @@ TEST_CASE("event_queue: events after the horizon wait for the next drain", "[eng
 
 TEST_CASE("event_queue: what does not fit is counted with its reason, the rest is kept",
           "[engine][queue]") {
-  Doorbell doorbell;
-  EventQueue queue(doorbell);
+  Wakeup wakeup;
+  EventQueue queue(wakeup);
   uint64_t pushed = 0;
   constexpr uint64_t kMore = kEventRingBytes / 10;  // than a ring holds
   for (; pushed < kMore; ++pushed) queue.push(step(pushed, static_cast<uint32_t>(pushed)));
@@ -194,8 +194,8 @@ TEST_CASE("event_queue: what does not fit is counted with its reason, the rest i
 
 TEST_CASE("event_queue: handed over between threads, cause comes before effect in every drain",
           "[engine][queue][threads]") {
-  Doorbell doorbell;
-  EventQueue queue(doorbell);
+  Wakeup wakeup;
+  EventQueue queue(wakeup);
   constexpr uint32_t kRounds = 4'000;
   std::atomic<uint32_t> turn{0};
   const auto player = [&](uint32_t me) {
@@ -219,8 +219,8 @@ TEST_CASE("event_queue: handed over between threads, cause comes before effect i
 
 TEST_CASE("thread_context: a new thread takes over the context of one that ended, and its events",
           "[engine][queue][threads]") {
-  Doorbell doorbell;
-  EventQueue queue(doorbell);
+  Wakeup wakeup;
+  EventQueue queue(wakeup);
   ThreadContext* first = nullptr;
   std::thread([&] {
     first = this_thread();
@@ -235,16 +235,16 @@ TEST_CASE("thread_context: a new thread takes over the context of one that ended
   CHECK(drain_steps(queue) == std::vector<uint32_t>{0, 1});
 }
 
-TEST_CASE("doorbell: a ring before the wait is not lost, and a wait ends by itself",
+TEST_CASE("wakeup: a call before the wait is not lost, and a wait ends by itself",
           "[engine][queue]") {
-  Doorbell doorbell;
-  doorbell.ring();
+  Wakeup wakeup;
+  wakeup.wake();
   const uint64_t begin = now_ns();
-  doorbell.wait(10'000'000'000);
+  wakeup.wait(10'000'000'000);
   CHECK(now_ns() - begin < 5'000'000'000);
-  doorbell.wait(1'000'000);
-  std::thread ringer([&] { doorbell.ring(); });
-  doorbell.wait(10'000'000'000);
-  ringer.join();
+  wakeup.wait(1'000'000);
+  std::thread waker([&] { wakeup.wake(); });
+  wakeup.wait(10'000'000'000);
+  waker.join();
   CHECK(now_ns() - begin < 5'000'000'000);
 }

@@ -78,8 +78,8 @@ struct PortScene {
   FakeHost host;
   NameFilter names{{}, settings::compile_patterns("secret.*").value(), definitions};
   CaptureRules captures{mode, rules, definitions, true, samples};
-  Doorbell doorbell;
-  ValueStore values{{.memory_bytes = 1 << 20, .threads = 1}, doorbell, sink};
+  Wakeup wakeup;
+  ValueStore values{{.memory_bytes = 1 << 20, .threads = 1}, wakeup, sink};
   bool poison;
   ObserverPort port{{state, sink, definitions, addresses, journal, ops, steps, host, captures,
                      values, names, nullptr, poison}};

@@ -71,10 +71,10 @@ struct Contents {
 TEST_CASE("stress: a trace holds all that 16 threads do, or says how much is missing") {
   configure_log(format::Level::kError, 1, -1);  // silent
   State state;
-  Doorbell doorbell;
-  EventQueue queue(doorbell);
+  Wakeup wakeup;
+  EventQueue queue(wakeup);
   Client client;
-  WriterThread writer(state, queue, doorbell, client);
+  WriterThread writer(state, queue, wakeup, client);
   REQUIRE(state.begin_arming());
   state.activate();
   REQUIRE(writer.start());

@@ -64,7 +64,7 @@ std::vector<float> next_step(std::vector<float> values) {
 /// A store and the trace that it ends in.
 struct Fixture {
   explicit Fixture(ValueStore::Options options = {.memory_bytes = 64 << 20, .threads = 2})
-      : store(options, doorbell, sink) {
+      : store(options, wakeup, sink) {
     auto made = format::TraceWriter::create(std::make_unique<MemorySink>(bytes), {}, definitions);
     REQUIRE(made.ok());
     writer = std::move(made).value();
@@ -103,7 +103,7 @@ struct Fixture {
     return count;
   }
 
-  Doorbell doorbell;
+  Wakeup wakeup;
   RecordingSink sink;
   SharedBytes bytes = std::make_shared<std::vector<std::byte>>();
   format::Definitions definitions;

@@ -144,10 +144,10 @@ struct Fixture {
   }
 
   State state;
-  Doorbell doorbell;
-  EventQueue queue{doorbell};
+  Wakeup wakeup;
+  EventQueue queue{wakeup};
   Client client;
-  WriterThread thread{state, queue, doorbell, client};
+  WriterThread thread{state, queue, wakeup, client};
 };
 
 }  // namespace

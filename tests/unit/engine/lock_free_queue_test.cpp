@@ -1,4 +1,4 @@
-#include "interposer/core/runtime/hand_over.h"
+#include "interposer/core/runtime/lock_free_queue.h"
 
 #include <map>
 #include <thread>
@@ -28,7 +28,7 @@ std::unique_ptr<Thing> make(int thread, int number) {
 TEST_CASE("hand_over: what many threads put in comes out once, each thread's in order",
           "[engine]") {
   constexpr int kThreads = 4, kEach = 10'000;
-  HandOver<Thing> between;
+  LockFreeQueue<Thing> between;
   std::vector<std::thread> threads;
   for (int t = 0; t < kThreads; ++t) {
     threads.emplace_back([&between, t] {
@@ -49,6 +49,6 @@ TEST_CASE("hand_over: what many threads put in comes out once, each thread's in 
 }
 
 TEST_CASE("hand_over: a long list that nobody takes is freed", "[engine]") {
-  HandOver<Thing> between;
+  LockFreeQueue<Thing> between;
   for (int i = 0; i < 1'000'000; ++i) between.put(make(0, i));
 }

@@ -1,11 +1,11 @@
-#include "interposer/core/control/absence.h"
+#include "interposer/core/control/empty_trace_reasons.h"
 
 #include "format/base/count_noun.h"
 #include "format/base/log.h"
 
 namespace convtrace::engine {
 
-std::vector<std::string> reasons_for_absence(const StepsSeen& steps, bool has_context) {
+std::vector<std::string> empty_trace_reasons(const StepsSeen& steps, bool has_context) {
   std::vector<std::string> reasons;
   if (!steps.values && !has_context) {
     reasons.push_back(

@@ -1,5 +1,5 @@
 #pragma once
-/// @file quiet_thread.h
+/// @file background_thread.h
 /// A thread of ours inside somebody else's program.
 ///
 /// Source:   signals of the host belong to the host's threads
@@ -11,8 +11,8 @@
 namespace convtrace {
 
 /// Starts a thread that takes no signals. @return false if there can be none.
-[[nodiscard]] inline bool start_quiet_thread(pthread_t& thread, void* (*main)(void*),
-                                             void* argument) noexcept {
+[[nodiscard]] inline bool start_background_thread(pthread_t& thread, void* (*main)(void*),
+                                                  void* argument) noexcept {
   sigset_t all, before;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);

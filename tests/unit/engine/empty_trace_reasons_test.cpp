@@ -1,4 +1,4 @@
-#include "interposer/core/control/absence.h"
+#include "interposer/core/control/empty_trace_reasons.h"
 
 #include "interposer/core/control/process_rank.h"
 #include "tests/support/catch.h"
@@ -7,23 +7,23 @@ namespace convtrace::engine {
 
 TEST_CASE("absence: steps that were not asked for", "[engine]") {
   StepControl steps(settings::Mode::kStats, settings::StepSet::parse_steps("900").value());
-  CHECK(reasons_for_absence(steps.seen(), false).empty());  // there were no steps
+  CHECK(empty_trace_reasons(steps.seen(), false).empty());  // there were no steps
   for (uint32_t step = 3; step < 13; ++step) steps.open(step);
-  const auto reasons = reasons_for_absence(steps.seen(), false);
+  const auto reasons = empty_trace_reasons(steps.seen(), false);
   REQUIRE(reasons.size() == 1);
   CHECK(
       reasons[0].starts_with("CONVTRACE_STEPS 900 names none of the 10 steps that ran (3 to 12)"));
   steps.want(settings::Mode::kStats, settings::StepSet::parse_steps("12").value());
-  CHECK(reasons_for_absence(steps.seen(), false).empty());
+  CHECK(empty_trace_reasons(steps.seen(), false).empty());
 }
 
 TEST_CASE("absence: launches where there is no GPU", "[engine]") {
   StepControl steps(settings::Mode::kLaunches, {});
   steps.open(0);
-  const auto reasons = reasons_for_absence(steps.seen(), false);
+  const auto reasons = empty_trace_reasons(steps.seen(), false);
   REQUIRE(reasons.size() == 1);
   CHECK(reasons[0].starts_with("mode launches records what a GPU runs"));
-  CHECK(reasons_for_absence(steps.seen(), true).empty());
+  CHECK(empty_trace_reasons(steps.seen(), true).empty());
 }
 
 TEST_CASE("process_rank: the program is heard where no launcher spoke", "[engine]") {

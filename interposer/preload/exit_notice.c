@@ -1,4 +1,4 @@
-/// @file farewell.c
+/// @file exit_notice.c
 /// Whoever says `convtrace run -- CMD` and gets no trace is told why at the end of CMD: by the very
 /// process that CMD is, if neither it nor what it started left the mark of a traced process
 /// (format/settings/run_mark.h). While a child still runs nothing is known.

@@ -1,4 +1,4 @@
-#include "interposer/core/arming.h"
+#include "interposer/core/lifecycle.h"
 
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -14,7 +14,7 @@
 #include "cupti/abi/hooks_v1.h"
 #include "format/base/log.h"
 #include "format/settings/controls.h"
-#include "interposer/core/control/absence.h"
+#include "interposer/core/control/empty_trace_reasons.h"
 #include "interposer/core/engine.h"
 #include "interposer/core/runtime/guarded.h"
 

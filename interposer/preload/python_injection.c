@@ -1,13 +1,13 @@
-/// @file late_arrival.c
+/// @file python_injection.c
 /// `python -I`, `-E` and `-S` import no sitecustomize of ours. Then the first tensors that torch
 /// allocates are the sign that the observer is wanted: Python is asked to run a few lines between
 /// two instructions of the program, which import it if it is not there.
 ///
-/// Threads:  see late_arrival.h; the lines run on Python's main thread.
+/// Threads:  see python_injection.h; the lines run on Python's main thread.
 /// Errors:   none: no Python, or one that cannot, stays without the observer after some attempts.
 /// Source:   Py_AddPendingCall, "Initialization, Finalization, and Threads" of Python's C API.
 
-#include "interposer/preload/late_arrival.h"
+#include "interposer/preload/python_injection.h"
 
 #include <stddef.h>
 

@@ -1,7 +1,7 @@
-/// @file late_arrival.h
+/// @file python_injection.h
 /// Brings the observer into a Python that took no notice of PYTHONPATH.
-#ifndef CONVTRACE_INTERPOSER_STUB_LATE_ARRIVAL_H
-#define CONVTRACE_INTERPOSER_STUB_LATE_ARRIVAL_H
+#ifndef CONVTRACE_INTERPOSER_PRELOAD_PYTHON_INJECTION_H
+#define CONVTRACE_INTERPOSER_PRELOAD_PYTHON_INJECTION_H
 
 #include <stdatomic.h>
 

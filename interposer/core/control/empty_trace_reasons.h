@@ -1,5 +1,5 @@
 #pragma once
-/// @file absence.h
+/// @file empty_trace_reasons.h
 /// Why a trace lacks what its user asked for, or is not made at all: an empty trace is never
 /// without a reason. What patterns matched is said elsewhere (name_filter.h, rule_book.h).
 ///
@@ -17,7 +17,7 @@ namespace convtrace::engine {
 
 /// @param has_context  whether this process made a CUDA context.
 /// @return a line for each reason why no values, or no kernels, can be in the trace.
-[[nodiscard]] std::vector<std::string> reasons_for_absence(const StepsSeen& steps,
+[[nodiscard]] std::vector<std::string> empty_trace_reasons(const StepsSeen& steps,
                                                            bool has_context);
 
 /// Why a process of another rank is not traced; see State::disable.

@@ -1,5 +1,5 @@
 #pragma once
-/// @file arming.h
+/// @file lifecycle.h
 /// How the process gets its one engine, and how it loses it: start, fork, exit.
 ///
 /// Both ways in (InitializeInjection by the driver, convtrace_start by the observer) lead to the

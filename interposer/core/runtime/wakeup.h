@@ -1,8 +1,8 @@
 #pragma once
-/// @file doorbell.h
-/// Wakes one sleeping thread. Ringing costs one atomic exchange unless the sleeper must be woken.
+/// @file wakeup.h
+/// Wakes one sleeping thread, which costs one atomic exchange unless it does sleep.
 ///
-/// Threads:  ring() from any, wait() from one. Never blocks the ringer.
+/// Threads:  wake() from any, wait() from one. wake() never blocks.
 /// Source:   futex(2); std::atomic::wait has no timeout.
 
 #include <linux/futex.h>
@@ -15,15 +15,15 @@
 
 namespace convtrace::engine {
 
-class Doorbell {
+class Wakeup {
  public:
-  void ring() noexcept {
+  void wake() noexcept {
     if (word_.exchange(1, std::memory_order_release) == 0) {
       syscall(SYS_futex, address(), FUTEX_WAKE_PRIVATE, 1, nullptr, nullptr, 0);
     }
   }
 
-  /// Returns when rung (also before the call) or after `timeout_ns`.
+  /// Returns when woken (also before the call) or after `timeout_ns`.
   void wait(uint64_t timeout_ns) noexcept {
     if (word_.exchange(0, std::memory_order_acquire) == 1) return;
     const timespec timeout{static_cast<time_t>(timeout_ns / 1'000'000'000),

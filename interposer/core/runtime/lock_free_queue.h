@@ -1,5 +1,5 @@
 #pragma once
-/// @file hand_over.h
+/// @file lock_free_queue.h
 /// Things that pass from some threads to others without a lock, so that nobody ever waits for a
 /// thread that has been put aside while it held one.
 ///
@@ -12,12 +12,12 @@ namespace convtrace::engine {
 
 /// @tparam T  has a member `std::unique_ptr<T> next`, which is the list's while it is in there.
 template <typename T>
-class HandOver {
+class LockFreeQueue {
  public:
-  HandOver() = default;
-  ~HandOver() { free_list(take_all()); }
-  HandOver(const HandOver&) = delete;
-  HandOver& operator=(const HandOver&) = delete;
+  LockFreeQueue() = default;
+  ~LockFreeQueue() { free_list(take_all()); }
+  LockFreeQueue(const LockFreeQueue&) = delete;
+  LockFreeQueue& operator=(const LockFreeQueue&) = delete;
 
   void put(std::unique_ptr<T> one) noexcept {
     T* const raw = one.release();
