@@ -1,6 +1,6 @@
 #include "format/findings/finding_text.h"
 #include "tests/support/catch.h"
-#include "tests/unit/format/judge/judge_events.h"
+#include "tests/unit/format/findings/judge_events.h"
 
 using namespace convtrace;
 using namespace convtrace::test;

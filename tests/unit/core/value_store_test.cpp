@@ -9,7 +9,7 @@
 #include "reader/trace_container.h"
 #include "tests/support/catch.h"
 #include "tests/support/memory_sink.h"
-#include "tests/unit/engine/recording_sink.h"
+#include "tests/unit/core/recording_sink.h"
 
 using namespace convtrace;
 using namespace convtrace::engine;

@@ -3,7 +3,7 @@
 #include <cmath>
 
 #include "cupti/stats/compute.h"
-#include "tests/unit/engine/observer_port_scene.h"
+#include "tests/unit/core/observer_port_scene.h"
 
 using namespace convtrace;
 using namespace convtrace::engine;

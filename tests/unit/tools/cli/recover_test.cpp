@@ -1,7 +1,7 @@
 #include <fstream>
 
 #include "tests/support/catch.h"
-#include "tests/unit/tools/convtrace/cli.h"
+#include "tests/unit/tools/cli/cli.h"
 
 namespace convtrace::test {
 namespace {

@@ -1,7 +1,7 @@
 #include "format/settings/rules.h"
 #include "format/settings/settings.h"
 #include "tests/support/catch.h"
-#include "tests/unit/tools/convtrace/cli.h"
+#include "tests/unit/tools/cli/cli.h"
 
 namespace convtrace::test {
 namespace {

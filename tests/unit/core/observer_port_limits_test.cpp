@@ -1,7 +1,7 @@
 // What is not read, and how much goes to a device at once; and batches that no observer sends.
 
 #include "interposer/core/observer/tensor_request.h"
-#include "tests/unit/engine/observer_port_scene.h"
+#include "tests/unit/core/observer_port_scene.h"
 
 using namespace convtrace;
 using namespace convtrace::engine;

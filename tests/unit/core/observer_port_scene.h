@@ -6,7 +6,7 @@
 #include "interposer/core/observer/observer_port.h"
 #include "tests/support/catch.h"
 #include "tests/support/observer_messages.h"
-#include "tests/unit/engine/recording_sink.h"
+#include "tests/unit/core/recording_sink.h"
 
 namespace convtrace::engine {
 

@@ -6,7 +6,7 @@
 #include <fstream>
 
 #include "tests/support/catch.h"
-#include "tests/unit/tools/convtrace/cli.h"
+#include "tests/unit/tools/cli/cli.h"
 
 // Every line of the doctor is made to complain once.
 

@@ -2,7 +2,7 @@
 
 #include "tests/support/catch.h"
 #include "tests/support/temp_dir.h"
-#include "tests/unit/tools/convtrace/cli.h"
+#include "tests/unit/tools/cli/cli.h"
 
 namespace convtrace::test {
 namespace {

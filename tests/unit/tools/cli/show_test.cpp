@@ -3,7 +3,7 @@
 #include <set>
 
 #include "tests/support/catch.h"
-#include "tests/unit/tools/convtrace/cli.h"
+#include "tests/unit/tools/cli/cli.h"
 
 namespace convtrace::test {
 namespace {

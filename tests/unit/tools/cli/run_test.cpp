@@ -2,7 +2,7 @@
 
 #include "tests/support/catch.h"
 #include "tests/support/setting_texts.h"
-#include "tests/unit/tools/convtrace/cli.h"
+#include "tests/unit/tools/cli/cli.h"
 
 namespace convtrace::test {
 namespace {

@@ -10,8 +10,8 @@
 #include <sstream>
 
 #include "tests/support/catch.h"
-#include "tests/unit/format/judge/judge_events.h"
-#include "tests/unit/format/judge/simple_order.h"
+#include "tests/unit/format/findings/judge_events.h"
+#include "tests/unit/format/findings/simple_order.h"
 
 using namespace convtrace;
 using namespace convtrace::test;

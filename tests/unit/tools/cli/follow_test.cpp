@@ -9,7 +9,7 @@
 #include <thread>
 
 #include "tests/support/catch.h"
-#include "tests/unit/tools/convtrace/cli.h"
+#include "tests/unit/tools/cli/cli.h"
 
 namespace convtrace::test {
 namespace {
