@@ -7,7 +7,6 @@
 
 #include <atomic>
 #include <functional>
-#include <list>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -21,6 +20,7 @@
 #include "tests/fakecuda/hook.h"
 #include "tests/fakecuda/memory.h"
 #include "tests/fakecuda/objects.h"
+#include "tests/fakecuda/scheduler.h"
 
 #define FAKECUDA_EXPORT extern "C" __attribute__((visibility("default")))
 
@@ -63,19 +63,23 @@ CUresult entry_status(bool needs_context = true);
 /// then invalidates that capture. Source: cuThreadExchangeStreamCaptureMode.
 CUresult forbid_during_capture();
 
+/// @return whether a capture is under way anywhere.
+bool is_capturing_any();
+
 /// @return the stream object of a handle; null for an unknown one.
 CUstream resolve(CUstream stream, bool per_thread);
 
 /// enqueue() of work on memory, with the checks that come before it.
 CUresult on_stream(CUstream stream, bool per_thread, std::function<void()> work);
 
-/// Runs `work` now, in stream order, or adds it to the stream's capture.
-CUresult enqueue(CUstream stream, Work work);
+/// Runs `work` now, in stream order, or has it scheduled, or adds it to the stream's capture.
+/// @param[out] number  of what is scheduled.
+CUresult enqueue(CUstream stream, Work work, std::atomic<uint64_t>* number = nullptr);
 
-/// Does what a held stream has not done yet.
-void catch_up(CUstream stream);
-/// The same for all of them.
-void catch_up_all();
+/// Waits for what the stream has to do. @return as any call behind that.
+CUresult wait_for(CUstream stream);
+/// The same for all streams of the current context.
+CUresult wait_for_context();
 
 /// @return the error of using that event.
 CUresult event_status(CUevent event);
