@@ -4,6 +4,7 @@
 #include <chrono>
 
 #include "cupti/cuda_error.h"
+#include "cupti/mutation.h"
 #include "cupti/own_calls.h"
 #include "cupti/report.h"
 #include "format/base/quiet_thread.h"
@@ -72,7 +73,8 @@ void* DeviceStats::main(void* self) noexcept {
 void DeviceStats::serve() {
   const OwnCalls own;
   // The program may be capturing on another thread, where allocation would be an error.
-  CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+  CUstreamCaptureMode mode =
+      MUTATION(strict_helper) ? CU_STREAM_CAPTURE_MODE_GLOBAL : CU_STREAM_CAPTURE_MODE_RELAXED;
   (void)driver_.thread_exchange_stream_capture_mode(&mode);
   std::unique_lock lock(helper_mutex_);
   while (!stopping_.load()) {
@@ -157,6 +159,7 @@ void DeviceStats::let_go_of_borrowed() noexcept {
 }
 
 void DeviceStats::forget(CUcontext context) noexcept {
+  if (MUTATION(ring_read_after_end)) return;
   Shared known;
   {
     const std::unique_lock lock(contexts_mutex_);
@@ -164,7 +167,7 @@ void DeviceStats::forget(CUcontext context) noexcept {
     if (it == contexts_.end()) return;
     known = std::move(it->second);
     contexts_.erase(it);
-    forgotten_.push_back({known, pthread_self()});
+    if (!MUTATION(ring_freed_early)) forgotten_.push_back({known, pthread_self()});
   }
   // The helper may be inside a call on this context, which is about to end under it.
   constexpr uint64_t kPatienceNs = 500'000'000;

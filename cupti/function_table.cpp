@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "cupti/kernel_name.h"
+#include "cupti/mutation.h"
 #include "cupti/own_calls.h"
 #include "cupti/relaxed_capture.h"
 
@@ -196,7 +197,7 @@ void FunctionTable::match(const std::string& name, FunctionInfo& info) {
   std::erase_if(info.rules,
                 [&](const settings::Rule* rule) { return rule->all_kernels && !wanted; });
   info.may_wait = !info.rules.empty() && may_wait(demangled);
-  if (info.may_wait) info.rules.clear();
+  if (info.may_wait && !MUTATION(around_waiting_kernels)) info.rules.clear();
   if (info.outputs == nullptr && std::ranges::any_of(info.rules, &settings::Rule::outputs_auto))
     info.outputs = std::make_shared<OutputLearner>(count_words(info.params));
 }

@@ -131,6 +131,10 @@ FAKECUDA_EXPORT void fakecuda::fakecuda_release(CUstream stream) {
   scheduler().release(resolve(stream, false));
 }
 
+FAKECUDA_EXPORT void fakecuda::fakecuda_connections(uint64_t count) {
+  scheduler().set_connections(count);
+}
+
 FAKECUDA_EXPORT CUresult cuStreamCreate(CUstream* stream, unsigned flags) {
   const cuStreamCreate_params params{stream, flags};
   return FAKECUDA_AROUND(cuStreamCreate, params, [&] { return create_stream(stream, flags); });

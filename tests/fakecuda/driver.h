@@ -6,7 +6,9 @@
 #include <cupti.h>
 
 #include <atomic>
+#include <cstdlib>
 #include <functional>
+#include <iterator>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -48,8 +50,23 @@ struct Driver {
 /// Lives until the process ends: threads of the host may be inside a call at exit.
 Driver& driver();
 
-/// Threads have a stack of contexts.
-std::vector<CUcontext>& context_stack();
+/// A thread's contexts. It has no destructor: exit handlers still make calls when those of the main
+/// thread's variables have run.
+class ContextStack {
+ public:
+  [[nodiscard]] bool empty() const { return size_ == 0; }
+  [[nodiscard]] CUcontext back() const { return contexts_[size_ - 1]; }
+  void push_back(CUcontext context) {
+    if (size_ == std::size(contexts_)) abort();
+    contexts_[size_++] = context;
+  }
+  void pop_back() { --size_; }
+
+ private:
+  CUcontext contexts_[64] = {};
+  size_t size_ = 0;
+};
+ContextStack& context_stack();
 CUcontext current_context();
 
 /// Turns a number from the environment into a failure knob. @return `missing` when it is not set.

@@ -159,16 +159,18 @@ void Scheduler::run_all() {
 void Scheduler::run_until(Lock& lock, const std::vector<uint64_t>& numbers,
                           const std::function<bool()>& over) {
   const Numbers needed = with_all_before(numbers);
-  auto last_change = Clock::now();
+  Clock::duration idle{};
   while (!over()) {
     const uint64_t finished = finished_;
     if (const uint64_t number = choose(needed)) run(number);
     if (finished != finished_) {
-      last_change = Clock::now();
-    } else if (Clock::now() - last_change > kPatience) {
+      idle = {};
+    } else if (idle > kPatience) {
       stuck();
     } else {
+      const auto before = Clock::now();
       changed_.wait_for(lock, kPause);
+      idle += Clock::now() - before;
     }
   }
 }
@@ -190,7 +192,7 @@ void Scheduler::step() {
   const uint64_t laziness = seed_ % 4;  // 0: nothing is done unless somebody waits for it
   const std::lock_guard lock(mutex_);
   if (laziness == 0 || draw() % (8 >> laziness) != 0) return;
-  for (uint64_t i = draw() % 4 + 1; i > 0 && !pending_.empty(); --i)
+  for (uint64_t i = draw() % 3; i > 0 && !pending_.empty(); --i)
     if (const uint64_t number = choose({})) run(number);
 }
 
@@ -242,6 +244,11 @@ void Scheduler::end(CUcontext context) {
     return true;
   });
   changed_.notify_all();
+}
+
+void Scheduler::set_connections(uint64_t count) {
+  const std::lock_guard lock(mutex_);
+  connections_ = count;
 }
 
 void Scheduler::hold(CUstream stream) {

@@ -60,6 +60,8 @@ class Scheduler {
   /// Of what the context still has some is done, some never.
   void end(CUcontext context);
 
+  /// See fakecuda_connections().
+  void set_connections(uint64_t count);
   /// See fakecuda_hold().
   void hold(CUstream stream);
   void release(CUstream stream);
