@@ -10,6 +10,7 @@
 #include <set>
 
 #include "cupti/driver/context_scope.h"
+#include "cupti/driver/mutation.h"
 #include "cupti/driver/own_calls.h"
 #include "cupti/gate/cuda_state.h"
 #include "cupti/gate/gate.h"
@@ -68,7 +69,7 @@ std::string explain(const CuptiApi& cupti, const Status& status, const std::stri
 format::NotSampled submit_in(CudaState& state, CUcontext context,
                              std::span<const DeviceRequest> batch, CUstream stream) {
   const format::NotSampled outcome = can_launch(state, context, stream);
-  if (outcome != format::NotSampled::kSampled) return outcome;
+  if (outcome != format::NotSampled::kSampled && !MUTATION(observer_does_not_ask)) return outcome;
   // An observer's call is no launch of the program: waiting here once keeps step 0 complete.
   const OwnCalls own;
   return state.stats.submit(context, batch, stream, kPreparationNs);
@@ -308,6 +309,7 @@ format::NotSampled Interceptor::submit(std::span<const DeviceRequest> batch,
     // stream" means another stream on each.
     CUcontext const context = state.contexts.only_context_of(device);
     if (context == nullptr) return format::NotSampled::kWrongStream;
+    if (MUTATION(context_not_current)) return submit_in(state, context, batch, on);
     const ContextScope scope(state.driver, context);
     if (scope.result() != CUDA_SUCCESS) return format::NotSampled::kWrongStream;
     return submit_in(state, context, batch, on);

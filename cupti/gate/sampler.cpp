@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "cupti/driver/context_scope.h"
+#include "cupti/driver/mutation.h"
 #include "cupti/driver/own_calls.h"
 
 namespace convtrace::cupti {
@@ -66,6 +67,7 @@ bool asks_now(const settings::Rule& rule, const Position& position) {
 NotSampled can_launch(const CudaState& state, CUcontext context, CUstream stream) noexcept {
   if (!state.gpu_work.load(std::memory_order_relaxed)) return NotSampled::kGpuWorkOff;
   if (context == nullptr) return NotSampled::kNotReady;
+  if (MUTATION(launch_while_capturing)) return NotSampled::kSampled;
   // While a capture is active even asking about the legacy stream is an error, so this comes first.
   if (state.captures.any_active()) return NotSampled::kCapturing;
   const OwnCalls own;
@@ -141,7 +143,8 @@ std::optional<Sampler::Piece> Sampler::piece_at(uint64_t address) const {
   if (!range || range->freed || !is_readable(*range, device_)) return std::nullopt;
   uint64_t bytes = range->base + range->bytes - address;
   // Where no allocator tells of its blocks, one range may be most of the device (JAX).
-  if (range->source != format::MemorySource::kFramework && bytes > kMostUnreported) {
+  if (range->source != format::MemorySource::kFramework && bytes > kMostUnreported &&
+      !MUTATION(read_without_end)) {
     bytes = kMostUnreported;
     if (!state_.values_cut.exchange(true))
       report(state_, format::Level::kWarning, "gpu",
@@ -246,6 +249,10 @@ NotSampled Sampler::launch(CUcontext context, std::span<const DeviceRequest> bat
 NotSampled Sampler::submit(CUcontext context, CUstream stream) noexcept {
   if (!asked_) return NotSampled::kNotAsked;
   if (requests_.empty()) return before_.empty() ? NotSampled::kNoOutput : refused_;
+  if (MUTATION(batch_behind_return)) {
+    static std::vector<DeviceRequest> of_last_launch;
+    requests_.swap(of_last_launch);
+  }
   const NotSampled outcome = launch(context, requests_, stream);
   count_loss(state_, position_, outcome, requests_.size());
   return outcome;

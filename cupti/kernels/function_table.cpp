@@ -7,6 +7,7 @@
 #include <tuple>
 #include <utility>
 
+#include "cupti/driver/mutation.h"
 #include "cupti/driver/own_calls.h"
 #include "cupti/driver/relaxed_capture.h"
 #include "cupti/kernels/kernel_name.h"
@@ -196,7 +197,7 @@ void FunctionTable::match(const std::string& name, FunctionInfo& info) {
   std::erase_if(info.rules,
                 [&](const settings::Rule* rule) { return rule->all_kernels && !wanted; });
   info.may_wait = !info.rules.empty() && may_wait(demangled);
-  if (info.may_wait) info.rules.clear();
+  if (info.may_wait && !MUTATION(around_waiting_kernels)) info.rules.clear();
   if (info.outputs == nullptr && std::ranges::any_of(info.rules, &settings::Rule::outputs_auto))
     info.outputs = std::make_shared<OutputLearner>(count_words(info.params));
 }

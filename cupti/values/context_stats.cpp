@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "cupti/driver/context_scope.h"
+#include "cupti/driver/mutation.h"
 #include "cupti/stats/kernels/fatbin.h"
 
 namespace convtrace::cupti {
@@ -96,7 +97,7 @@ CUresult ContextStats::warm_up(CUstream stream, size_t arena_bytes) noexcept {
   stats::Batch nothing{};
   void* params[] = {&nothing};
   const auto launch = [&](CUfunction kernel, unsigned threads) {
-    if (result == CUDA_SUCCESS)
+    if (result == CUDA_SUCCESS && !MUTATION(cold_kernels))
       result = driver_.launch_kernel(kernel, 1, 1, 1, threads, 1, 1, 0, stream, params, nullptr);
   };
   launch(kernel_, stats::kThreads);
@@ -105,11 +106,13 @@ CUresult ContextStats::warm_up(CUstream stream, size_t arena_bytes) noexcept {
 }
 
 ContextStats::Arena* ContextStats::arena_for(uint64_t stream_id) noexcept {
+  if (MUTATION(one_arena_for_all)) return arenas_.begin();
   const auto owner = std::ranges::find_if(
       arenas_, [=](const Arena& arena) { return arena.used && arena.stream_id == stream_id; });
   if (owner != arenas_.end()) return owner;
   const auto idle = std::ranges::find_if(arenas_, [this](const Arena& arena) {
-    return !arena.used || ring_.is_idle(static_cast<uint32_t>(&arena - arenas_.data()));
+    return !arena.used || MUTATION(arena_taken_early) ||
+           ring_.is_idle(static_cast<uint32_t>(&arena - arenas_.data()));
   });
   return idle == arenas_.end() ? nullptr : idle;
 }
@@ -119,7 +122,8 @@ bool ContextStats::claim(std::span<const DeviceRequest> batch, uint64_t stream_i
   const std::lock_guard lock(claim_mutex_);
   if (phase() != Phase::kReady) return false;
   Arena* const arena = arena_for(stream_id);
-  if (arena == nullptr || ring_.launches_under_way() >= kMostLaunches) return false;
+  const bool full = ring_.launches_under_way() >= kMostLaunches && !MUTATION(no_launch_limit);
+  if (arena == nullptr || full) return false;
   const auto first = ring_.claim(batch, static_cast<uint32_t>(arena - arenas_.data()));
   if (!first) return false;
   *arena = {.stream_id = stream_id, .used = true};
@@ -136,9 +140,12 @@ format::NotSampled ContextStats::submit(std::span<const DeviceRequest> batch, CU
   // A handle may be a new stream at an old one's address; ids are never used again.
   unsigned long long stream_id = 0;
   CUresult result = driver_.stream_get_id(stream, &stream_id);
+  if (MUTATION(arena_by_handle)) stream_id = reinterpret_cast<uint64_t>(stream);
+  if (MUTATION(wrong_stream)) stream = nullptr;
   Grant grant;
   if (result == CUDA_SUCCESS) {
-    if (!claim(batch, stream_id, grant)) return format::NotSampled::kRingFull;
+    while (!claim(batch, stream_id, grant))
+      if (!MUTATION(waits_for_room)) return format::NotSampled::kRingFull;
     stage_values(grant, batch.size(), stream);
     result = launch_all(grant, batch.size(), stream);
     const std::lock_guard lock(claim_mutex_);
@@ -147,6 +154,7 @@ format::NotSampled ContextStats::submit(std::span<const DeviceRequest> batch, CU
     // What was launched may still be written: this ring is used no more.
     for (size_t i = 0; i < batch.size(); ++i) ring_.drop(grant.first + i);
   }
+  if (MUTATION(goes_on_after_error)) return format::NotSampled::kGpuWorkOff;
   if (phase_.exchange(Phase::kOver) == Phase::kReady) failure = {result, "cuLaunchKernel"};
   return format::NotSampled::kGpuWorkOff;
 }

@@ -4,6 +4,7 @@
 #include <chrono>
 
 #include "cupti/driver/cuda_error.h"
+#include "cupti/driver/mutation.h"
 #include "cupti/driver/own_calls.h"
 #include "cupti/driver/report.h"
 #include "format/base/background_thread.h"
@@ -73,7 +74,8 @@ void* DeviceStats::main(void* self) noexcept {
 void DeviceStats::serve() {
   const OwnCalls own;
   // The program may be capturing on another thread, where allocation would be an error.
-  CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+  CUstreamCaptureMode mode =
+      MUTATION(strict_helper) ? CU_STREAM_CAPTURE_MODE_GLOBAL : CU_STREAM_CAPTURE_MODE_RELAXED;
   (void)driver_.thread_exchange_stream_capture_mode(&mode);
   std::unique_lock lock(helper_mutex_);
   while (!stopping_.load()) {
@@ -158,6 +160,7 @@ void DeviceStats::let_go_of_borrowed() noexcept {
 }
 
 void DeviceStats::forget(CUcontext context) noexcept {
+  if (MUTATION(ring_read_after_end)) return;
   Shared known;
   {
     const std::unique_lock lock(contexts_mutex_);
@@ -165,7 +168,7 @@ void DeviceStats::forget(CUcontext context) noexcept {
     if (it == contexts_.end()) return;
     known = std::move(it->second);
     contexts_.erase(it);
-    forgotten_.push_back({known, pthread_self()});
+    if (!MUTATION(ring_freed_early)) forgotten_.push_back({known, pthread_self()});
   }
   // The helper may be inside a call on this context, which is about to end under it.
   constexpr uint64_t kPatienceNs = 500'000'000;

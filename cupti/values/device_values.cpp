@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "cupti/driver/mutation.h"
 #include "cupti/stats/batch.h"
 
 namespace convtrace::cupti {
@@ -32,7 +33,8 @@ bool DeviceValues::make_memory(uint64_t arena_bytes) noexcept {
   madvise(memory, kRingBytes, MADV_DONTFORK);  // a device writes to these pages
   // Where it is refused (sandboxes), copies wait for the device: on the thread that pumps.
   (void)driver_.mem_host_register(memory, kRingBytes, 0);
-  if (driver_.stream_create(&stream_, CU_STREAM_NON_BLOCKING) != CUDA_SUCCESS) return false;
+  const unsigned flags = MUTATION(blocking_own_stream) ? 0 : CU_STREAM_NON_BLOCKING;
+  if (driver_.stream_create(&stream_, flags) != CUDA_SUCCESS) return false;
   return std::ranges::all_of(arrived_, [this](CUevent& event) {
     return driver_.event_create(&event, CU_EVENT_DISABLE_TIMING) == CUDA_SUCCESS;
   });

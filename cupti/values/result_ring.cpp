@@ -6,6 +6,7 @@
 #include <cstring>
 #include <new>
 
+#include "cupti/driver/mutation.h"
 #include "cupti/kernels/output_learner.h"
 #include "cupti/stats/cpu/host_fp.h"
 #include "cupti/values/poisoned_samples.h"
@@ -121,8 +122,9 @@ void ResultRing::drop(Ticket ticket) noexcept {
 
 bool ResultRing::is_complete(uint32_t slot) const noexcept {
   auto& result = *reinterpret_cast<stats::ResultSlot*>(memory_ + slot * slot_bytes_);
-  return std::atomic_ref<uint64_t>(result.sequence).load(std::memory_order_acquire) ==
-         sequence(entries_[slot]);
+  return MUTATION(slot_read_early) ||
+         std::atomic_ref<uint64_t>(result.sequence).load(std::memory_order_acquire) ==
+             sequence(entries_[slot]);
 }
 
 void ResultRing::launched(Ticket last, uint32_t launches) noexcept {
@@ -169,7 +171,7 @@ void ResultRing::collect(format::EventSink& sink, DeviceValues& values, uint64_t
     if (lane == nullptr) return;
     const uint32_t slot = lane->at(lane->begin());
     if (!deliver(slot, sink, values)) {
-      if (free_.size() >= slots_ / 2) return;
+      if (free_.size() >= slots_ / 2 && !MUTATION(results_as_they_come)) return;
       stalls[lane - lanes_] = true;
       continue;
     }

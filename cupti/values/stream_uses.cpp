@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <bit>
 
+#include "cupti/driver/mutation.h"
+
 namespace convtrace::cupti {
 namespace {
 
@@ -128,7 +130,7 @@ void StreamUses::order(const format::Sync& told) {
 }
 
 bool StreamUses::is_settled(Stream stream, uint64_t generation) {
-  if (is_alone(stream)) return true;
+  if (is_alone(stream) || MUTATION(other_streams_ignored)) return true;
   const std::lock_guard lock(mutex_);
   make_room();
   const uint16_t slot = slot_of(stream);
@@ -140,7 +142,7 @@ bool StreamUses::is_settled(Stream stream, uint64_t generation) {
 }
 
 bool StreamUses::is_settled_on_host(uint64_t generation) {
-  if (!copies_to_host_.load(std::memory_order_acquire)) return true;
+  if (!copies_to_host_.load(std::memory_order_acquire) || MUTATION(copies_ignored)) return true;
   const std::lock_guard lock(mutex_);
   const auto use = uses_.find(generation);
   return use == uses_.end() || (order_.epoch() == epoch_ && order_.done(use->second));

@@ -46,8 +46,9 @@ CUcontext make_context(int device) {
   const std::lock_guard lock(driver().mutex);
   CUcontext const context = take_handle();
   context->device = device;
-  context->legacy.context = context->per_thread.context = context;
-  context->per_thread.blocking = true;
+  context->legacy.context = context;
+  context->legacy.id = ++CUstream_st::last_id;
+  context->per_thread.clear();
   context->uid = ++last_uid;
   driver().contexts.insert(context);
   return context;
@@ -61,7 +62,7 @@ void destroy_context(CUcontext context) {
     call.context = context;
     hook(call);
   }
-  catch_up_all();
+  scheduler().end(context);
   const std::lock_guard lock(driver().mutex);
   for (const auto& [memory, bytes] : context->host_memory)
     if (driver().memory.remove_shared(memory)) mprotect(memory, bytes, PROT_NONE);
@@ -249,7 +250,6 @@ FAKECUDA_EXPORT CUresult cuCtxSynchronize() {
   return around(CUPTI_DRIVER_TRACE_CBID_cuCtxSynchronize, "cuCtxSynchronize", nullptr, [] {
     if (const CUresult status = entry_status(); status != CUDA_SUCCESS) return status;
     const CUresult status = forbid_during_capture();
-    if (status == CUDA_SUCCESS) catch_up_all();
-    return status;
+    return status == CUDA_SUCCESS ? wait_for_context() : status;
   });
 }

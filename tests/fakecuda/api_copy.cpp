@@ -1,8 +1,10 @@
-/// Copies and sets. Work on a stream is done when the call returns.
+/// Copies and sets.
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <string_view>
+#include <utility>
 
 #include "tests/fakecuda/memory_calls.h"
 
@@ -17,9 +19,24 @@ char* either(CUdeviceptr address, size_t bytes) {
   return static_cast<char*>(device == nullptr ? reinterpret_cast<void*>(address) : device);
 }
 
+/// What a copy has on the host: D "API synchronization behavior" has calls wait for pageable
+/// memory, those without a stream for any of the host, and for none between places on the device.
+enum class OnHost : uint8_t { kNothing, kPinned, kPageable };
+thread_local OnHost on_host = OnHost::kNothing;
+
+void note_side(CUdeviceptr address, bool device) {
+  const auto facts = device ? std::nullopt : driver().memory.facts(address);
+  const OnHost side = device || (facts && !facts->shared) ? OnHost::kNothing
+                      : facts                             ? OnHost::kPinned
+                                                          : OnHost::kPageable;
+  on_host = std::max(on_host, side);
+}
+
 /// Device addresses are checked when the work runs, as on a GPU.
 std::function<void()> copy_work(CUdeviceptr to, bool to_device, CUdeviceptr from, bool from_device,
                                 size_t bytes) {
+  note_side(to, to_device);
+  note_side(from, from_device);
   return [=] {
     void* destination =
         to_device ? checked_translate(to, bytes) : static_cast<void*>(either(to, bytes));
@@ -44,6 +61,8 @@ struct Rows {
 };
 
 std::function<void()> box_work(Rows to, Rows from, size_t width, size_t height, size_t depth) {
+  note_side(to.first, true);
+  note_side(from.first, false);
   return [=] {
     for (size_t i = 0; i < height * depth; ++i) {
       const size_t y = i % height, z = i / height;
@@ -98,22 +117,32 @@ std::function<void()> write_work(const CUstreamBatchMemOpParams* ops, unsigned c
   };
 }
 
-/// Copies without a stream of their own; where both ends are on the device they need not.
 bool waits(std::string_view function) {
-  return function.starts_with("cuMemcpy") && function.find("Async") == function.npos;
+  const OnHost side = std::exchange(on_host, OnHost::kNothing);
+  const bool synchronous = function.find("Async") == function.npos;
+  return side == OnHost::kPageable || (synchronous && side == OnHost::kPinned);
+}
+
+/// Waits for a copy, unless it was captured.
+CUresult finish_copy(CUstream stream) {
+  {
+    const std::lock_guard lock(driver().mutex);
+    if (stream->status != CU_STREAM_CAPTURE_STATUS_NONE) return CUDA_SUCCESS;
+  }
+  return wait_for(stream);
 }
 
 }  // namespace
 
 /// X(function, its parameter list, its argument list, the stream, the work)
-#define FAKECUDA_STREAM_CALL(function, per_thread, parameters, arguments, stream, work)      \
-  FAKECUDA_EXPORT CUresult function parameters {                                             \
-    const function##_params params arguments;                                                \
-    return FAKECUDA_AROUND(function, params, [&] {                                           \
-      const CUresult result = on_stream(stream, per_thread, work);                           \
-      if (result == CUDA_SUCCESS && waits(#function)) catch_up(resolve(stream, per_thread)); \
-      return result;                                                                         \
-    });                                                                                      \
+#define FAKECUDA_STREAM_CALL(function, per_thread, parameters, arguments, stream, work) \
+  FAKECUDA_EXPORT CUresult function parameters {                                        \
+    const function##_params params arguments;                                           \
+    return FAKECUDA_AROUND(function, params, [&] {                                      \
+      const CUresult result = on_stream(stream, per_thread, work);                      \
+      if (!waits(#function) || result != CUDA_SUCCESS) return result;                   \
+      return finish_copy(resolve(stream, per_thread));                                  \
+    });                                                                                 \
   }
 
 /// An entry point and its per-thread twin.

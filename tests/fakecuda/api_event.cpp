@@ -19,11 +19,20 @@ CUresult record_event(CUevent event, CUstream stream) {
     event->captured_on = stream->status != CU_STREAM_CAPTURE_STATUS_NONE ? stream : nullptr;
     if (event->captured_on != nullptr) return CUDA_SUCCESS;
   }
-  event->late_in = stream;
-  return enqueue(stream, {.kernel = nullptr, .child = nullptr, .other = [event] {
-                            event->recorded_ns = now_ns();
-                            event->late_in = nullptr;
-                          }});
+  Work work;
+  work.other = [event] { event->recorded_ns = now_ns(); };
+  return enqueue(stream, std::move(work), &event->record);
+}
+
+/// An event of a capture stands for nothing that is done. Source: cuEventQuery,
+/// CUDA_ERROR_CAPTURED_EVENT.
+CUresult askable(CUevent event) {
+  if (const CUresult status = event_status(event); status != CUDA_SUCCESS) return status;
+  {
+    const std::lock_guard lock(driver().mutex);
+    if (event->captured_on != nullptr) return CUDA_ERROR_CAPTURED_EVENT;
+  }
+  return forbid_during_capture();
 }
 
 }  // namespace
@@ -65,25 +74,25 @@ FAKECUDA_EXPORT CUresult cuEventRecord(CUevent event, CUstream stream) {
 FAKECUDA_EXPORT CUresult cuEventSynchronize(CUevent event) {
   const cuEventSynchronize_params params{event};
   return FAKECUDA_AROUND(cuEventSynchronize, params, [&] {
-    const CUresult status = event_status(event);
-    CUstream const late = status == CUDA_SUCCESS ? event->late_in.load() : nullptr;
-    if (late != nullptr) catch_up(late);
-    return status;
+    if (const CUresult status = askable(event); status != CUDA_SUCCESS) return status;
+    scheduler().wait(event->record);
+    return entry_status();
   });
 }
 
 FAKECUDA_EXPORT CUresult cuEventQuery(CUevent event) {
   const cuEventQuery_params params{event};
   return FAKECUDA_AROUND(cuEventQuery, params, [&] {
-    const CUresult status = event_status(event);
-    return status == CUDA_SUCCESS && event->late_in.load() != nullptr ? CUDA_ERROR_NOT_READY
-                                                                      : status;
+    if (const CUresult status = askable(event); status != CUDA_SUCCESS) return status;
+    return scheduler().is_pending(event->record) ? CUDA_ERROR_NOT_READY : entry_status();
   });
 }
 
 FAKECUDA_EXPORT CUresult cuEventElapsedTime(float* milliseconds, CUevent start, CUevent end) {
   const cuEventElapsedTime_v2_params params{milliseconds, start, end};
   return FAKECUDA_AROUND(cuEventElapsedTime_v2, params, [&] {
+    if (scheduler().is_pending(start->record) || scheduler().is_pending(end->record))
+      return CUDA_ERROR_NOT_READY;
     *milliseconds = static_cast<float>(end->recorded_ns - start->recorded_ns) * 1e-6F;
     return entry_status();
   });

@@ -8,17 +8,23 @@ using namespace fakecuda;
 
 namespace fakecuda {
 
-void Work::run() const {
-  if (kernel != nullptr) kernel->run();
+void Work::run(uint64_t& unfinished) const {
+  if (kernel != nullptr) kernel->run(unfinished);
   if (child != nullptr) child->run();
   if (other != nullptr) other();
+}
+
+void Work::run_to_end() const {
+  uint64_t unfinished = 0;
+  do run(unfinished);
+  while (unfinished != 0);
 }
 
 }  // namespace fakecuda
 
 void CUgraph_st::run() const {
   for (const CUgraphNode_st& node : nodes)
-    if (node.enabled) node.work.run();
+    if (node.enabled) node.work.run_to_end();
 }
 
 namespace {

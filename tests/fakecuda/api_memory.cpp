@@ -22,6 +22,14 @@ CUresult allocate_shared(void** pointer, size_t bytes) {
   return CUDA_SUCCESS;
 }
 
+/// @return the bytes that may be registered at once. A limit of the machine (RLIMIT_MEMLOCK, a
+/// sandbox) is an error of cuMemHostRegister: one seed in four has one, above what programs here
+/// ask for.
+size_t registerable() {
+  const bool limited = scheduler().is_seeded() && scheduler().seed() / 4 % 4 == 3;
+  return knob("FAKECUDA_REGISTERED_MEMORY", limited ? size_t{1} << 20 : SIZE_MAX);
+}
+
 }  // namespace
 
 FAKECUDA_EXPORT CUresult cuMemAlloc(CUdeviceptr* address, size_t bytes) {
@@ -57,7 +65,9 @@ FAKECUDA_EXPORT CUresult cuMemFree(CUdeviceptr address) {
   const cuMemFree_v2_params params{address};
   return FAKECUDA_AROUND(cuMemFree_v2, params, [&] {
     if (const CUresult status = unsafe_entry(); status != CUDA_SUCCESS) return status;
-    catch_up_all();
+    // G "Stream Ordered Memory Allocator": the driver takes it that all accesses are over.
+    const auto facts = driver().memory.facts(address);
+    if (!facts || !facts->ordered) scheduler().wait_all();
     if (driver().memory.remove_shared(reinterpret_cast<void*>(address))) return CUDA_SUCCESS;
     return release(address);
   });
@@ -65,16 +75,37 @@ FAKECUDA_EXPORT CUresult cuMemFree(CUdeviceptr address) {
 
 namespace {
 
+/// Memory comes and goes in the order of its stream; what a stream captures is not kept from it.
+/// Source: cuMemAllocAsync, cuMemFreeAsync.
+CUresult in_order(CUstream stream, std::function<void()> change) {
+  bool captured = false;
+  {
+    const std::lock_guard lock(driver().mutex);
+    captured = stream->status != CU_STREAM_CAPTURE_STATUS_NONE;
+  }
+  Work work;
+  work.other = std::move(change);
+  if (!captured) return enqueue(stream, std::move(work));
+  work.run_to_end();
+  return CUDA_SUCCESS;
+}
+
 CUresult alloc_async(CUdeviceptr* address, size_t bytes, CUstream stream, bool per_thread) {
   if (const CUresult status = entry_status(); status != CUDA_SUCCESS) return status;
-  if (resolve(stream, per_thread) == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  return allocate(address, bytes);
+  CUstream const resolved = resolve(stream, per_thread);
+  if (resolved == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  const CUresult result = allocate(address, bytes, true);
+  if (result != CUDA_SUCCESS) return result;
+  return in_order(resolved, [at = *address] { driver().memory.arrive(at); });
 }
 
 CUresult free_async(CUdeviceptr address, CUstream stream, bool per_thread) {
   if (const CUresult status = entry_status(); status != CUDA_SUCCESS) return status;
-  if (resolve(stream, per_thread) == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  return release(address);
+  CUstream const resolved = resolve(stream, per_thread);
+  if (resolved == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  const auto facts = driver().memory.facts(address);
+  if (!facts || facts->base != address || facts->shared) return CUDA_ERROR_INVALID_VALUE;
+  return in_order(resolved, [=] { (void)release(address); });
 }
 
 }  // namespace
@@ -158,6 +189,7 @@ FAKECUDA_EXPORT CUresult cuMemHostRegister(void* pointer, size_t bytes, unsigned
   return FAKECUDA_AROUND(cuMemHostRegister_v2, params, [&] {
     if (const CUresult status = unsafe_entry(); status != CUDA_SUCCESS) return status;
     if (pointer == nullptr || bytes == 0) return CUDA_ERROR_INVALID_VALUE;
+    if (bytes > registerable()) return CUDA_ERROR_OUT_OF_MEMORY;
     driver().memory.add_shared(pointer, bytes);
     return CUDA_SUCCESS;
   });

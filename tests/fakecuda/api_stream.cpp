@@ -1,69 +1,40 @@
-/// Streams, events and capture.
+/// Streams.
 
-#include "tests/fakecuda/driver.h"
+#include <algorithm>
+
+#include "tests/fakecuda/capture.h"
 
 namespace fakecuda {
 namespace {
 
-thread_local CUstreamCaptureMode thread_mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
-
-bool is_capturing(const CUstream_st& stream) {
-  return stream.status != CU_STREAM_CAPTURE_STATUS_NONE;
-}
-
-/// Calls `visit` for every stream, until it answers true. Driver::mutex is held.
-template <typename Visit>
-bool any_stream(Visit visit) {
-  for (CUstream stream : driver().streams)
-    if (visit(*stream)) return true;
-  for (CUcontext context : driver().contexts)
-    if (visit(context->legacy) || visit(context->per_thread)) return true;
-  return false;
-}
-
-bool forbids(const CUstream_st& stream) {
-  if (stream.status != CU_STREAM_CAPTURE_STATUS_ACTIVE ||
-      thread_mode == CU_STREAM_CAPTURE_MODE_RELAXED)
-    return false;
-  if (stream.capturing_thread == std::this_thread::get_id())
-    return stream.mode != CU_STREAM_CAPTURE_MODE_RELAXED;
-  return thread_mode == CU_STREAM_CAPTURE_MODE_GLOBAL &&
-         stream.mode == CU_STREAM_CAPTURE_MODE_GLOBAL;
-}
-
-bool is_legacy(CUstream stream) {
-  return stream->context != nullptr && stream == &stream->context->legacy;
-}
-
-bool blocking_capture(const CUstream_st& stream) {
-  return stream.blocking && stream.status == CU_STREAM_CAPTURE_STATUS_ACTIVE;
+/// A capturing stream, and the legacy one beside a blocking one that captures, cannot be asked:
+/// both captures are over. Source: G "Prohibited and Unhandled Operations" of stream capture.
+CUresult forbid_query(CUstream stream) {
+  const std::lock_guard lock(driver().mutex);
+  if (is_capturing(*stream)) {
+    stream->status = CU_STREAM_CAPTURE_STATUS_INVALIDATED;
+    return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+  }
+  const bool implicit = is_legacy(stream) && any_stream(blocking_capture);
+  return implicit ? CUDA_ERROR_STREAM_CAPTURE_IMPLICIT : CUDA_SUCCESS;
 }
 
 }  // namespace
 
-CUresult forbid_during_capture() {
-  const std::lock_guard lock(driver().mutex);
-  bool forbidden = false;
-  any_stream([&](CUstream_st& stream) {
-    if (!forbids(stream)) return false;
-    stream.status = CU_STREAM_CAPTURE_STATUS_INVALIDATED;
-    forbidden = true;
-    return false;
-  });
-  return forbidden ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED : CUDA_SUCCESS;
-}
-
 CUstream resolve(CUstream stream, bool per_thread) {
   CUcontext context = current_context();
   if (context == nullptr) return nullptr;
-  if (stream == CU_STREAM_PER_THREAD || (stream == nullptr && per_thread))
-    return &context->per_thread;
-  if (stream == CU_STREAM_LEGACY || stream == nullptr) return &context->legacy;
+  if (stream == CU_STREAM_LEGACY || (stream == nullptr && !per_thread)) return &context->legacy;
   const std::lock_guard lock(driver().mutex);
+  if (stream == CU_STREAM_PER_THREAD || stream == nullptr) {
+    CUstream_st& own = context->per_thread[std::this_thread::get_id()];
+    own.context = context;
+    return &own;
+  }
   return driver().streams.contains(stream) ? stream : nullptr;
 }
 
-CUresult enqueue(CUstream stream, Work work) {
+CUresult enqueue(CUstream stream, Work work, std::atomic<uint64_t>* number) {
   {
     const std::lock_guard lock(driver().mutex);
     if (stream->status == CU_STREAM_CAPTURE_STATUS_INVALIDATED)
@@ -83,81 +54,48 @@ CUresult enqueue(CUstream stream, Work work) {
     }
     if (implicit) return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
   }
-  const std::lock_guard order(stream->running);
-  if (stream->held) {
-    stream->late.push_back(std::move(work));
-  } else {
-    work.run();
+  if (scheduler().is_active()) {
+    const uint64_t added = scheduler().add(stream, std::move(work));
+    if (number != nullptr) *number = added;
+    return CUDA_SUCCESS;
   }
+  const std::lock_guard order(stream->running);
+  work.run_to_end();
   return CUDA_SUCCESS;
 }
 
-void catch_up(CUstream stream) {
-  const std::lock_guard order(stream->running);
-  for (; !stream->late.empty(); stream->late.pop_front()) stream->late.front().run();
+CUresult wait_for(CUstream stream) {
+  scheduler().wait(stream);
+  return entry_status();
 }
 
-void catch_up_all() {
-  std::vector<CUstream> all;
-  {
-    const std::lock_guard lock(driver().mutex);
-    any_stream([&](CUstream_st& stream) {
-      all.push_back(&stream);
-      return false;
-    });
-  }
-  for (CUstream stream : all) catch_up(stream);
+CUresult wait_for_context() {
+  scheduler().wait_all(current_context());
+  return entry_status();
 }
 
 namespace {
 
-CUresult begin_capture(CUstream stream, CUstreamCaptureMode mode) {
-  if (is_legacy(stream)) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-  const std::lock_guard lock(driver().mutex);
-  if (is_capturing(*stream)) return CUDA_ERROR_ILLEGAL_STATE;
-  stream->capture = std::make_shared<CUgraph_st>();
-  stream->joined = false;
-  stream->status = CU_STREAM_CAPTURE_STATUS_ACTIVE;
-  stream->mode = mode;
-  stream->capturing_thread = std::this_thread::get_id();
-  return CUDA_SUCCESS;
-}
-
-CUresult end_capture(CUstream stream, CUgraph* graph) {
-  const std::lock_guard lock(driver().mutex);
-  *graph = nullptr;
-  if (!is_capturing(*stream)) return CUDA_ERROR_ILLEGAL_STATE;
-  if (stream->joined) return CUDA_ERROR_STREAM_CAPTURE_UNMATCHED;
-  const bool valid = stream->status == CU_STREAM_CAPTURE_STATUS_ACTIVE;
-  const std::shared_ptr<CUgraph_st> capture = stream->capture;
-  if (valid) (*graph = new CUgraph_st)->nodes.swap(capture->nodes);
-  any_stream([&](CUstream_st& other) {
-    if (other.capture != capture) return false;
-    other.status = CU_STREAM_CAPTURE_STATUS_NONE;
-    other.capture.reset();
-    return false;
-  });
-  return valid ? CUDA_SUCCESS : CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
-}
-
-CUresult capture_status(CUstream stream, bool per_thread, CUstreamCaptureStatus* status) {
-  if (const CUresult entry = entry_status(); entry != CUDA_SUCCESS) return entry;
-  CUstream resolved = resolve(stream, per_thread);
-  if (resolved == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  const std::lock_guard lock(driver().mutex);
-  *status = resolved->status;
-  if (is_legacy(resolved) && any_stream(blocking_capture))
-    return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
-  return CUDA_SUCCESS;
+/// A stream at the address of one that was destroyed, if the seed says so: handles come again, ids
+/// do not (cuda.h, cuStreamGetId).
+CUstream make_stream() {
+  auto& all = driver().all_streams;
+  const auto gone = std::ranges::find_if(
+      all, [](const auto& one) { return !driver().streams.contains(one.get()); });
+  if (gone == all.end() || scheduler().draw() % 2 == 0)
+    return all.emplace_back(new CUstream_st).get();
+  (*gone)->id = ++CUstream_st::last_id;
+  (*gone)->capture.reset();
+  (*gone)->status = CU_STREAM_CAPTURE_STATUS_NONE;
+  return gone->get();
 }
 
 CUresult create_stream(CUstream* stream, unsigned flags) {
   if (const CUresult status = entry_status(); status != CUDA_SUCCESS) return status;
-  auto* created = new CUstream_st;
+  const std::lock_guard lock(driver().mutex);
+  CUstream const created = make_stream();
   created->context = current_context();
   created->blocking = (flags & CU_STREAM_NON_BLOCKING) == 0;
-  const std::lock_guard lock(driver().mutex);
-  driver().all_streams.emplace_back(created);
   driver().streams.insert(created);
   *stream = created;
   return CUDA_SUCCESS;
@@ -165,10 +103,13 @@ CUresult create_stream(CUstream* stream, unsigned flags) {
 
 /// A stream that waits for an event of a capture takes part in it.
 CUresult wait_event(CUstream stream, CUevent event) {
-  if (CUstream const late = event->late_in.load()) catch_up(late);
   const std::lock_guard lock(driver().mutex);
   CUstream const from = event->captured_on;
-  if (from == nullptr || !is_capturing(*from) || is_capturing(*stream)) return CUDA_SUCCESS;
+  if (is_capturing(*stream)) return CUDA_SUCCESS;
+  if (from == nullptr || !is_capturing(*from)) {
+    if (scheduler().is_active()) (void)scheduler().add(stream, {}, event->record.load());
+    return CUDA_SUCCESS;
+  }
   stream->capture = from->capture;
   stream->status = from->status;
   stream->mode = from->mode;
@@ -183,16 +124,15 @@ CUresult wait_event(CUstream stream, CUevent event) {
 using namespace fakecuda;
 
 FAKECUDA_EXPORT void fakecuda::fakecuda_hold(CUstream stream) {
-  CUstream const resolved = resolve(stream, false);
-  const std::lock_guard order(resolved->running);
-  resolved->held = true;
+  scheduler().hold(resolve(stream, false));
 }
 
 FAKECUDA_EXPORT void fakecuda::fakecuda_release(CUstream stream) {
-  CUstream const resolved = resolve(stream, false);
-  const std::lock_guard order(resolved->running);
-  resolved->held = false;
-  catch_up(resolved);
+  scheduler().release(resolve(stream, false));
+}
+
+FAKECUDA_EXPORT void fakecuda::fakecuda_connections(uint64_t count) {
+  scheduler().set_connections(count);
 }
 
 FAKECUDA_EXPORT CUresult cuStreamCreate(CUstream* stream, unsigned flags) {
@@ -210,7 +150,6 @@ FAKECUDA_EXPORT CUresult cuStreamCreateWithPriority(CUstream* stream, unsigned f
 FAKECUDA_EXPORT CUresult cuStreamDestroy(CUstream stream) {
   const cuStreamDestroy_v2_params params{stream};
   return FAKECUDA_AROUND(cuStreamDestroy_v2, params, [&] {
-    if (CUstream const resolved = resolve(stream, false)) catch_up(resolved);
     const std::lock_guard lock(driver().mutex);
     return driver().streams.erase(stream) == 1 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
   });
@@ -223,18 +162,18 @@ FAKECUDA_EXPORT CUresult cuStreamSynchronize(CUstream stream) {
     CUstream const resolved = resolve(stream, false);
     if (resolved == nullptr) return CUDA_ERROR_INVALID_HANDLE;
     const CUresult status = forbid_during_capture();
-    if (status == CUDA_SUCCESS) catch_up(resolved);
-    return status;
+    return status == CUDA_SUCCESS ? wait_for(resolved) : status;
   });
 }
 
 FAKECUDA_EXPORT CUresult cuStreamQuery(CUstream stream) {
   const cuStreamQuery_params params{stream};
   return FAKECUDA_AROUND(cuStreamQuery, params, [&] {
+    if (const CUresult status = entry_status(); status != CUDA_SUCCESS) return status;
     CUstream const resolved = resolve(stream, false);
     if (resolved == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-    const std::lock_guard order(resolved->running);
-    return resolved->late.empty() ? entry_status() : CUDA_ERROR_NOT_READY;
+    if (const CUresult status = forbid_query(resolved); status != CUDA_SUCCESS) return status;
+    return scheduler().is_busy(resolved) ? CUDA_ERROR_NOT_READY : entry_status();
   });
 }
 
@@ -259,34 +198,5 @@ FAKECUDA_EXPORT CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsig
     if (event_status(event) != CUDA_SUCCESS || resolved == nullptr)
       return CUDA_ERROR_INVALID_HANDLE;
     return wait_event(resolved, event);
-  });
-}
-
-FAKECUDA_EXPORT CUresult cuStreamIsCapturing(CUstream stream, CUstreamCaptureStatus* status) {
-  return capture_status(stream, false, status);
-}
-
-FAKECUDA_EXPORT CUresult cuStreamIsCapturing_ptsz(CUstream stream, CUstreamCaptureStatus* status) {
-  return capture_status(stream, true, status);
-}
-
-FAKECUDA_EXPORT CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode* mode) {
-  std::swap(*mode, thread_mode);
-  return CUDA_SUCCESS;
-}
-
-FAKECUDA_EXPORT CUresult cuStreamBeginCapture(CUstream stream, CUstreamCaptureMode mode) {
-  const cuStreamBeginCapture_v2_params params{stream, mode};
-  return FAKECUDA_AROUND(cuStreamBeginCapture_v2, params, [&] {
-    CUstream resolved = resolve(stream, false);
-    return resolved == nullptr ? CUDA_ERROR_INVALID_HANDLE : begin_capture(resolved, mode);
-  });
-}
-
-FAKECUDA_EXPORT CUresult cuStreamEndCapture(CUstream stream, CUgraph* graph) {
-  const cuStreamEndCapture_params params{stream, graph};
-  return FAKECUDA_AROUND(cuStreamEndCapture, params, [&] {
-    CUstream resolved = resolve(stream, false);
-    return resolved == nullptr ? CUDA_ERROR_INVALID_HANDLE : end_capture(resolved, graph);
   });
 }

@@ -1,19 +1,34 @@
 #include "tests/fakecuda/builtin_kernels.h"
 
+#include <algorithm>
 #include <cstring>
+#include <numeric>
+#include <vector>
 
 #include "cupti/stats/kernels/host_replay.h"
+#include "tests/fakecuda/scheduler.h"
 
 namespace fakecuda {
 namespace {
 
 namespace stats = convtrace::stats;
 
-/// A batch that points to nothing has lost the context by the time the replay gives up.
+/// A batch that points to nothing has lost the context by the time the replay gives up. With a seed
+/// blocks run backwards in every other one, and half of them before other streams go on.
 void run_stats(const fakecuda_launch* launch) {
   stats::Batch batch;
   std::memcpy(&batch, launch->params[0], sizeof batch);
-  (void)stats::replay_stats_kernel(batch, launch->grid[0], launch->device);
+  const uint32_t grid = launch->grid[0];
+  std::vector<uint32_t> blocks(grid);
+  std::iota(blocks.begin(), blocks.end(), 0);
+  std::span<const uint32_t> order = blocks;
+  if (scheduler().is_seeded()) {
+    if (scheduler().seed() % 2 == 1) std::ranges::reverse(blocks);
+    const bool first = *launch->unfinished == 0;
+    order = first ? order.first(grid / 2) : order.subspan(grid / 2);
+    *launch->unfinished = first ? 1 : 0;
+  }
+  (void)stats::replay_stats_kernel(batch, grid, launch->device, order);
 }
 
 void run_gather(const fakecuda_launch* launch) {

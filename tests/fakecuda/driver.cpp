@@ -10,8 +10,8 @@ Driver& driver() {
   return *the_driver;
 }
 
-std::vector<CUcontext>& context_stack() {
-  thread_local std::vector<CUcontext> stack;
+ContextStack& context_stack() {
+  thread_local ContextStack stack;
   return stack;
 }
 
@@ -46,6 +46,7 @@ CUresult on_stream(CUstream stream, bool per_thread, std::function<void()> work)
 
 CUresult entry_status(bool needs_context) {
   if (!driver().initialised.load(std::memory_order_acquire)) return CUDA_ERROR_NOT_INITIALIZED;
+  scheduler().step();
   if (const int lost = driver().sticky.load(); lost != CUDA_SUCCESS)
     return static_cast<CUresult>(lost);
   if (needs_context && current_context() == nullptr) return CUDA_ERROR_INVALID_CONTEXT;

@@ -6,8 +6,9 @@
 #include <cupti.h>
 
 #include <atomic>
+#include <cstdlib>
 #include <functional>
-#include <list>
+#include <iterator>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -21,6 +22,7 @@
 #include "tests/fakecuda/hook.h"
 #include "tests/fakecuda/memory.h"
 #include "tests/fakecuda/objects.h"
+#include "tests/fakecuda/scheduler.h"
 
 #define FAKECUDA_EXPORT extern "C" __attribute__((visibility("default")))
 
@@ -48,8 +50,23 @@ struct Driver {
 /// Lives until the process ends: threads of the host may be inside a call at exit.
 Driver& driver();
 
-/// Threads have a stack of contexts.
-std::vector<CUcontext>& context_stack();
+/// A thread's contexts. It has no destructor: exit handlers still make calls when those of the main
+/// thread's variables have run.
+class ContextStack {
+ public:
+  [[nodiscard]] bool empty() const { return size_ == 0; }
+  [[nodiscard]] CUcontext back() const { return contexts_[size_ - 1]; }
+  void push_back(CUcontext context) {
+    if (size_ == std::size(contexts_)) abort();
+    contexts_[size_++] = context;
+  }
+  void pop_back() { --size_; }
+
+ private:
+  CUcontext contexts_[64] = {};
+  size_t size_ = 0;
+};
+ContextStack& context_stack();
 CUcontext current_context();
 
 /// Turns a number from the environment into a failure knob. @return `missing` when it is not set.
@@ -63,19 +80,23 @@ CUresult entry_status(bool needs_context = true);
 /// then invalidates that capture. Source: cuThreadExchangeStreamCaptureMode.
 CUresult forbid_during_capture();
 
+/// @return whether a capture is under way anywhere.
+bool is_capturing_any();
+
 /// @return the stream object of a handle; null for an unknown one.
 CUstream resolve(CUstream stream, bool per_thread);
 
 /// enqueue() of work on memory, with the checks that come before it.
 CUresult on_stream(CUstream stream, bool per_thread, std::function<void()> work);
 
-/// Runs `work` now, in stream order, or adds it to the stream's capture.
-CUresult enqueue(CUstream stream, Work work);
+/// Runs `work` now, in stream order, or has it scheduled, or adds it to the stream's capture.
+/// @param[out] number  of what is scheduled.
+CUresult enqueue(CUstream stream, Work work, std::atomic<uint64_t>* number = nullptr);
 
-/// Does what a held stream has not done yet.
-void catch_up(CUstream stream);
-/// The same for all of them.
-void catch_up_all();
+/// Waits for what the stream has to do. @return as any call behind that.
+CUresult wait_for(CUstream stream);
+/// The same for all streams of the current context.
+CUresult wait_for_context();
 
 /// @return the error of using that event.
 CUresult event_status(CUevent event);

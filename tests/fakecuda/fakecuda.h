@@ -14,7 +14,7 @@
 extern "C" {
 #endif
 
-/// One launch, as a kernel sees it. It runs once for the whole grid.
+/// One launch, as a kernel sees it. It runs for the whole grid.
 struct fakecuda_launch {
   unsigned grid[3];
   unsigned block[3];
@@ -25,6 +25,9 @@ struct fakecuda_launch {
    * Null when [address, address + bytes) is not inside one live allocation; the context is then
    * lost (CUDA_ERROR_ILLEGAL_ADDRESS), as on a GPU. */
   void* (*device)(uint64_t address, size_t bytes);
+  /* 0 at first. A kernel that leaves another value is not done: it is run again, with that value,
+   * when other streams may have gone on. */
+  uint64_t* unfinished;
 };
 
 struct fakecuda_kernel {

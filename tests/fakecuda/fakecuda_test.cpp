@@ -148,6 +148,7 @@ TEST_CASE("fakecuda: captured work runs when the graph is launched, as often as 
   REQUIRE(cuGraphInstantiateWithFlags(&exec, graph, 0) == CUDA_SUCCESS);
   REQUIRE(cuGraphLaunch(exec, stream) == CUDA_SUCCESS);
   REQUIRE(cuGraphLaunch(exec, stream) == CUDA_SUCCESS);
+  REQUIRE(cuStreamSynchronize(stream) == CUDA_SUCCESS);
   CHECK(Device::download(data, 1) == std::vector<float>{4});
   CHECK(cuGraphExecDestroy(exec) == CUDA_SUCCESS);
   CHECK(cuGraphDestroy(graph) == CUDA_SUCCESS);
@@ -194,6 +195,7 @@ TEST_CASE("fakecuda: virtual memory is usable where it is mapped") {
   REQUIRE(cuMemCreate(&handle, kGranule, nullptr, 0) == CUDA_SUCCESS);
   REQUIRE(cuMemMap(base, kGranule, 0, handle, 0) == CUDA_SUCCESS);
   CHECK(cuMemsetD32(base, 7, kGranule / 4) == CUDA_SUCCESS);
+  CHECK(cuCtxSynchronize() == CUDA_SUCCESS);  // unmapping waits for nothing
   CHECK(cuMemUnmap(base, kGranule) == CUDA_SUCCESS);
   CHECK(cuMemAddressFree(base, 4 * kGranule) == CUDA_SUCCESS);
 }

@@ -43,4 +43,7 @@ extern "C" uint64_t fakecuda_first_launches();
 extern "C" void fakecuda_hold(CUstream stream);
 extern "C" void fakecuda_release(CUstream stream);
 
+/// From now on, with a seed, streams share so many connections to the device (scheduler.h).
+extern "C" void fakecuda_connections(uint64_t count);
+
 }  // namespace fakecuda

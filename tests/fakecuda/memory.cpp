@@ -61,14 +61,19 @@ void DeviceMemory::discard(uint64_t address, size_t bytes) {
                   static_cast<off_t>(address - device_base_), static_cast<off_t>(round_up(bytes)));
 }
 
-uint64_t DeviceMemory::allocate(size_t bytes) {
+uint64_t DeviceMemory::allocate(size_t bytes, bool ordered) {
   const std::lock_guard lock(mutex_);
   if (in_use_ + bytes > limit_) return 0;
   const uint64_t address = take_space(round_up(bytes));
   if (address == 0) return 0;
   in_use_ += bytes;
-  live_[address] = {bytes, false, ++last_id_};
+  live_[address] = {bytes, false, ++last_id_, ordered, !ordered};
   return address;
+}
+
+void DeviceMemory::arrive(uint64_t address) {
+  const std::lock_guard lock(mutex_);
+  if (const auto it = live_.find(address); it != live_.end()) it->second.there = true;
 }
 
 bool DeviceMemory::free(uint64_t address) {
@@ -104,7 +109,7 @@ bool DeviceMemory::map(uint64_t address, size_t bytes) {
   if (after == reserved_.begin()) return false;
   const auto range = std::prev(after);
   if (address + bytes > range->first + range->second) return false;
-  return live_.emplace(address, Range{bytes, false, ++last_id_}).second;
+  return live_.emplace(address, Range{.bytes = bytes, .id = ++last_id_}).second;
 }
 
 bool DeviceMemory::unmap(uint64_t address, size_t bytes) {
@@ -118,7 +123,7 @@ bool DeviceMemory::unmap(uint64_t address, size_t bytes) {
 
 void DeviceMemory::add_shared(const void* pointer, size_t bytes) {
   const std::lock_guard lock(mutex_);
-  live_[reinterpret_cast<uint64_t>(pointer)] = {bytes, true, ++last_id_};
+  live_[reinterpret_cast<uint64_t>(pointer)] = {.bytes = bytes, .shared = true, .id = ++last_id_};
 }
 
 bool DeviceMemory::remove_shared(const void* pointer) {
@@ -137,6 +142,7 @@ void* DeviceMemory::translate(uint64_t address, size_t bytes) {
   --it;
   const uint64_t offset = address - it->first;
   if (offset > it->second.bytes || bytes > it->second.bytes - offset) return nullptr;
+  if (!it->second.there) return nullptr;
   if (it->second.shared) return reinterpret_cast<void*>(address);
   return alias_ + (address - device_base_);
 }
@@ -147,7 +153,7 @@ std::optional<DeviceMemory::Facts> DeviceMemory::facts(uint64_t address) {
   if (it == live_.begin()) return std::nullopt;
   --it;
   if (address - it->first >= it->second.bytes) return std::nullopt;
-  return Facts{it->first, it->second.id, it->second.shared};
+  return Facts{it->first, it->second.id, it->second.shared, it->second.ordered};
 }
 
 size_t DeviceMemory::available() {

@@ -17,7 +17,9 @@ class DeviceMemory {
 
   /// @return 0 when the arena or `FAKECUDA_MEMORY` is used up. Freed addresses are handed out
   /// again, lowest first.
-  uint64_t allocate(size_t bytes);
+  /// @param ordered by a stream: it is there when its turn has come.
+  uint64_t allocate(size_t bytes, bool ordered = false);
+  void arrive(uint64_t address);
   /// @return false if nothing live begins there.
   bool free(uint64_t address);
 
@@ -42,6 +44,7 @@ class DeviceMemory {
     uint64_t base = 0;
     uint64_t id = 0;  ///< of no other range
     bool shared = false;
+    bool ordered = false;
   };
   std::optional<Facts> facts(uint64_t address);
   [[nodiscard]] size_t limit() const { return limit_; }
@@ -52,6 +55,8 @@ class DeviceMemory {
     size_t bytes = 0;
     bool shared = false;
     uint64_t id = 0;
+    bool ordered = false;  ///< allocated in the order of a stream
+    bool there = true;
   };
 
   uint64_t take_space(size_t bytes);

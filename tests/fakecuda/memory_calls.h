@@ -12,9 +12,9 @@ inline CUresult unsafe_entry() {
   return forbid_during_capture();
 }
 
-inline CUresult allocate(CUdeviceptr* address, size_t bytes) {
+inline CUresult allocate(CUdeviceptr* address, size_t bytes, bool ordered = false) {
   if (address == nullptr || bytes == 0) return CUDA_ERROR_INVALID_VALUE;
-  *address = driver().memory.allocate(bytes);
+  *address = driver().memory.allocate(bytes, ordered);
   return *address == 0 ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
 }
 

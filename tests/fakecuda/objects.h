@@ -21,7 +21,8 @@
 struct CUfunc_st {
   const fakecuda_kernel* kernel = nullptr;
   std::vector<size_t> offsets;
-  bool is_kernel = false;  ///< handed out as CUkernel
+  bool is_kernel = false;       ///< handed out as CUkernel
+  CUcontext context = nullptr;  ///< of a module
   std::atomic<bool> launched{false};
   std::unique_ptr<CUfunc_st> function;  ///< of a kernel: what cuKernelGetFunction has made of it
 };
@@ -45,7 +46,8 @@ struct KernelWork {
   std::vector<char> buffer;
   std::vector<void*> values;  ///< one pointer into the buffer for each parameter
 
-  void run() const;
+  /// As fakecuda_launch has it.
+  void run(uint64_t& unfinished) const;
 };
 
 /// What a stream does at one time and a graph holds as one node: a kernel, another graph, or
@@ -56,7 +58,9 @@ struct Work {
   std::function<void()> other;
   CUgraphNodeType other_type = CU_GRAPH_NODE_TYPE_HOST;
 
-  void run() const;
+  /// @param unfinished  not 0 behind: it is to be run again.
+  void run(uint64_t& unfinished) const;
+  void run_to_end() const;
 };
 
 }  // namespace fakecuda
@@ -80,12 +84,10 @@ struct CUgraphExec_st : CUgraph_st {
 
 struct CUstream_st {
   static inline std::atomic<uint64_t> last_id{0};
-  const uint64_t id = ++last_id;
+  uint64_t id = ++last_id;
   CUcontext context = nullptr;
-  bool blocking = true;  ///< synchronises with the legacy stream
-  std::recursive_mutex running;
-  bool held = false;                    ///< under `running`, as the next
-  std::list<fakecuda::Work> late;       ///< what it has not done yet
+  bool blocking = true;                 ///< synchronises with the legacy stream
+  std::mutex running;                   ///< held while work is done, without the scheduler
   std::shared_ptr<CUgraph_st> capture;  ///< under Driver::mutex; shared by streams that joined
   bool joined = false;                  ///< to another stream's capture, by an event
   CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
@@ -96,7 +98,7 @@ struct CUstream_st {
 struct CUevent_st {
   CUcontext context = nullptr;
   std::atomic<uint64_t> recorded_ns{0};
-  std::atomic<CUstream> late_in{nullptr};  ///< a stream that has not come to it yet
+  std::atomic<uint64_t> record{0};  ///< the last one, as the scheduler numbers it
   CUstream captured_on = nullptr;  ///< under Driver::mutex: it was recorded into this one's capture
 };
 
@@ -104,6 +106,6 @@ struct CUctx_st {
   int device = 0;
   uint32_t uid = 0;
   CUstream_st legacy;
-  CUstream_st per_thread;
+  std::map<std::thread::id, CUstream_st> per_thread;  ///< under Driver::mutex
   std::vector<std::pair<void*, size_t>> host_memory;  ///< that it owns: gone with it
 };

@@ -5,8 +5,6 @@
 namespace convtrace::test {
 namespace {
 
-constexpr char kPauseMs[] = "1000";  // the context is prepared meanwhile
-
 TEST_CASE("cuda graph: every kernel of every replay is in the trace, however it was made") {
   const std::string how = GENERATE("linked", "dlsym", "proc-address");
   CAPTURE(how);
@@ -40,7 +38,7 @@ TEST_CASE("cuda graph: a rule brings what its kernel's buffer holds after each r
 kernel = "raise*"
 outputs = [0]
 dtype = "f32")");
-  const ProcessResult result = run.run({"cuda_graphs", "proc-address", kPauseMs});
+  const ProcessResult result = run.run({"cuda_graphs", "proc-address", pause_ms()});
   INFO(result.err);
   REQUIRE(result.exit_code == 0);
   CHECK(result.out == "all right, 2 nodes\n");  // nothing of ours in the graph

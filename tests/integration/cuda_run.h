@@ -3,6 +3,7 @@
 /// Runs a driver-API program over the fake CUDA under the real preload library, and reads what its
 /// trace holds through `convtrace show --json`.
 
+#include <cstdlib>
 #include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -17,6 +18,10 @@
 namespace convtrace::test {
 
 using Json = nlohmann::json;
+
+/// How long a program pauses before its first step, so that the context is prepared when it comes.
+/// With a seed several programs run at once.
+inline std::string pause_ms() { return getenv("FAKECUDA_SEED") == nullptr ? "1000" : "3000"; }
 
 /// Which fake libraries the program finds.
 enum class Fakes {

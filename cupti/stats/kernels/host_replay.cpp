@@ -163,12 +163,12 @@ void run_block(const Batch& batch, uint32_t block) {
 }  // namespace
 
 bool replay_stats_kernel(const Batch& batch, uint32_t grid, const Translate& translate,
-                         std::span<const uint32_t> order) {
+                         std::span<const uint32_t> blocks) {
   if (batch.tensor_count == 0) return true;
   Batch host = batch;
   if (!translate_batch(host, grid, translate)) return false;
   const DefaultFloatingPoint scope;
-  for (uint32_t i = 0; i < grid; ++i) run_block(host, order.empty() ? i : order[i]);
+  for (const uint32_t block : blocks) run_block(host, block);
   return true;
 }
 

@@ -61,8 +61,10 @@ static void find_functions(const char* how) {
   }
 }
 
+/// No stream waits for the other: `zeros` writes on the legacy one, the graph runs beside it.
 static void expect(CUdeviceptr address, float value) {
   float host[COUNT];
+  check(cuCtxSynchronize(), "cuCtxSynchronize");
   check(cuMemcpyDtoH(host, address, BYTES), "cuMemcpyDtoH");
   for (unsigned i = 0; i < COUNT; ++i) {
     if (host[i] == value) continue;
@@ -75,6 +77,7 @@ static CUdeviceptr zeros(void) {
   CUdeviceptr address = 0;
   check(cuMemAlloc(&address, BYTES), "cuMemAlloc");
   check(cuMemsetD32(address, 0, COUNT), "cuMemsetD32");
+  check(cuCtxSynchronize(), "cuCtxSynchronize");
   return address;
 }
 

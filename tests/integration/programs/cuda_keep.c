@@ -36,10 +36,13 @@ static CUdeviceptr allocate(size_t bytes) {
 
 static void release(CUdeviceptr address) { check(cuMemFree(address), "cuMemFree"); }
 
+/// Behind all that this program did before.
 static uint64_t look(CUdeviceptr address) {
   uint64_t seen = 0;
   void* params[] = {&address, &result};
+  check(cuStreamSynchronize(NULL), "cuStreamSynchronize");
   check(cuLaunchKernel(look_function, 1, 1, 1, 1, 1, 1, 0, stream, params, NULL), "look");
+  check(cuStreamSynchronize(stream), "cuStreamSynchronize");
   check(cuMemcpyDtoH(&seen, result, sizeof seen), "cuMemcpyDtoH");
   return seen;
 }

@@ -33,10 +33,10 @@ static const unsigned kParams[] = {8, 4};
 static const struct fakecuda_kernel kKernels[] = {{"_Z5countPmj", run_count, 2, kParams}};
 static const struct fakecuda_image kImage = {{'F', 'A', 'K', 'E', 'C', 'U', 'D', 'A'}, 1, kKernels};
 
-static CUdeviceptr zeroed_block(void) {
+static CUdeviceptr zeroed_block(CUstream stream) {
   CUdeviceptr address = 0;
   check(cuMemAlloc(&address, 256), "cuMemAlloc");
-  check(cuMemsetD32(address, 0, 64), "cuMemsetD32");
+  check(cuMemsetD32Async(address, 0, 64, stream), "cuMemsetD32Async");
   allocs++;
   return address;
 }
@@ -59,7 +59,7 @@ static void work_one_round(CUstream stream, long count) {
   uint64_t expected[BLOCKS] = {0};
   check(cuModuleLoadData(&module, &kImage), "cuModuleLoadData");
   check(cuModuleGetFunction(&function, module, kKernels[0].name), "cuModuleGetFunction");
-  for (int i = 0; i < BLOCKS; ++i) blocks[i] = zeroed_block();
+  for (int i = 0; i < BLOCKS; ++i) blocks[i] = zeroed_block(stream);
   for (long i = 0; i < count; ++i) {
     const unsigned amount = (unsigned)i + 1;
     void* params[] = {&blocks[i % BLOCKS], (void*)&amount};
@@ -67,6 +67,7 @@ static void work_one_round(CUstream stream, long count) {
     expected[i % BLOCKS] += amount;
     launches++;
   }
+  check(cuStreamSynchronize(stream), "cuStreamSynchronize");
   for (int i = 0; i < BLOCKS; ++i) check_and_free(blocks[i], expected[i]);
   check(cuModuleUnload(module), "cuModuleUnload");
 }

@@ -32,7 +32,9 @@ class ReplayedLaunch {
     blocks_ = builder.blocks();
   }
 
-  void run(std::span<const uint32_t> order = {}) {
+  /// @param order of the blocks; empty: ascending.
+  void run(std::vector<uint32_t> order = {}) {
+    for (uint32_t block = 0; order.size() < blocks_; ++block) order.push_back(block);
     REQUIRE(replay_stats_kernel(batch_, blocks_, same, order));
   }
   /// @return the tile of one block, which runs alone.
