@@ -54,7 +54,7 @@ def check(program, row):
 
 
 def check_marks(library, rows):
-    marks = {name for path in (SOURCE / "cupti").glob("*.cpp")
+    marks = {name for path in (SOURCE / "cupti").rglob("*.cpp")
              for name in re.findall(r"\bMUTATION\((\w+)\)", path.read_text())}
     listed = {mutation for mutation, _, _ in rows}
     if marks != listed:
