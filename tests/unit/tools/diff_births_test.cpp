@@ -27,11 +27,11 @@ constexpr double kF32 = 0x1p-24, kBF16 = 0x1p-8;
 std::vector<float> noisy(double error, uint32_t seed = 1, size_t size = 1024) {
   std::mt19937 random(7);
   std::mt19937 other(seed);
-  std::normal_distribution<double> normal;
+  std::normal_distribution<double> normal, noise;  // one draws for two calls
   std::vector<float> values(size);
   for (float& v : values) {
     const double value = normal(random);
-    v = static_cast<float>(value + error * normal(other));
+    v = static_cast<float>(value + error * noise(other));
   }
   return values;
 }
@@ -271,6 +271,54 @@ TEST_CASE("births: updates are judged together, by their norm, their direction a
   // With equal gradients no other bit is explained.
   const DiffResult wrong = compared(base, run(0, 1.001e-2, 0));
   CHECK(where(wrong) == Where{0, Phase::kOptimizer, "a", "param:w"});
+}
+
+TEST_CASE("births: a parameter whose gradient is rounding alone says nothing of the optimizer",
+          "[diff][births]") {
+  // As the bias in front of a norm, of which an adaptive optimizer makes whole updates.
+  const auto run = [](uint32_t seed, double update) {
+    Run made;
+    const std::vector<float> weight = noisy(0);
+    std::vector<float> gradient = noisy(1, seed), updated = weight;
+    for (float& g : gradient) g *= 1e-7F;
+    for (float& w : updated) w *= static_cast<float>(1 - update);
+    made.add({.scope = "z", .slot = "param:b", .values = weight});
+    made.add({.phase = Phase::kBackward, .scope = "z", .slot = "grad_output:0", .values = weight});
+    made.add({.phase = Phase::kBackward, .scope = "z", .slot = "grad:b", .values = gradient});
+    made.add({.phase = Phase::kOptimizer, .scope = "z", .slot = "param:b", .values = updated});
+    return made;
+  };
+  CHECK(compared(run(1, 1e-2), run(2, -1e-2)).verdict == Verdict::kSame);
+}
+
+TEST_CASE("births: what a program kept of the step before is no data of its own",
+          "[diff][births]") {
+  const auto run = [](double error, uint32_t seed) {
+    Run made = chain(error / 5, error);
+    made.add({.step = 1,
+              .phase = Phase::kData,
+              .scope = "",
+              .slot = "input:0",
+              .values = noisy(error, seed)});
+    return made;
+  };
+  const Run base = run(0, 1);
+  CHECK(compared(base, run(1000 * kF32, 1)).verdict == Verdict::kSame);
+  CHECK(where(compared(base, run(1000 * kF32, 2))) == Where{1, Phase::kData, "", "input:0"});
+}
+
+TEST_CASE("births: a gradient with an element of another sign is half its size apart at most",
+          "[diff][births]") {
+  const auto run = [](double output, double gradient) {
+    Run made = chain(output, output);
+    made.add({.phase = Phase::kBackward,
+              .scope = "b",
+              .slot = "grad_output:0",
+              .values = noisy(gradient, 3, 16)});
+    return made;
+  };
+  CHECK(where(compared(run(0, 0), run(200 * kF32, 0.8))) ==
+        Where{0, Phase::kBackward, "b", "grad_output:0"});
 }
 
 TEST_CASE("births: an index that was chosen among values that differ is no root",

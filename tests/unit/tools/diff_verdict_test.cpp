@@ -8,6 +8,7 @@ using namespace convtrace;
 using diff::Class;
 using diff::DiffResult;
 using diff::Verdict;
+using format::Phase;
 using test::compared;
 using test::count;
 using test::Item;
@@ -375,4 +376,48 @@ TEST_CASE("diff: memory that an op gives out unwritten is never blamed, nor who 
   Run other = named;
   other.at(0, "fc1", "output:0", 2).values = {7, 7};
   CHECK(compared(named, other).root->record.op == "aten::new_empty_but_filled");
+}
+
+TEST_CASE("diff: a gradient that one run alone has is where they part", "[diff][verdict]") {
+  const Run base = test::training(4);
+  Run cand = base;
+  cand.erase(2, "fc1", "grad:weight");
+  const DiffResult lost = compared(base, cand);
+  CHECK(where(lost) == Where{2, Phase::kBackward, "fc1", "grad:weight"});
+  CHECK(lost.root->only_in == "baseline");
+  CHECK(compared(cand, base).root->only_in == "candidate");
+  // What ends before its optimizer, whose module was not called, or that is 0 is not lost.
+  Run ended = cand;
+  for (const char* layer : {"fc1", "fc2"}) ended.erase(2, layer, "param:weight");
+  CHECK_FALSE(compared(base, ended).root.has_value());
+  Run uncalled = cand;
+  uncalled.erase(2, "fc1", "output:0");
+  CHECK_FALSE(compared(base, uncalled).root.has_value());
+  Run nothing = base;
+  for (float& v : nothing.at(2, "fc1", "grad:weight").values) v = 0;
+  CHECK_FALSE(compared(nothing, cand).root.has_value());
+  // Settings may leave gradients out.
+  Run fewer = cand;
+  fewer.meta.facts.emplace_back("setting.CONVTRACE_EXCLUDE", "fc1");
+  CHECK_FALSE(compared(base, fewer).root.has_value());
+}
+
+TEST_CASE("diff: gradients that one run alone clips are where they part", "[diff][verdict]") {
+  const auto clipped = [](double factor) {
+    Run run = test::training(3);
+    test::Item whole = run.at(1, "fc1", "grad:weight");
+    whole.slot = "grad_unclipped:weight";
+    test::scale(whole, 1 / factor);
+    const auto at = std::ranges::find_if(run.items, [](const test::Item& item) {
+      return item.step == 1 && item.slot == "grad:weight";
+    });
+    run.items.insert(at, whole);
+    return run;
+  };
+  const DiffResult found = compared(clipped(0.5), test::training(3));
+  CHECK(where(found) == Where{1, Phase::kBackward, "fc1", "grad_unclipped:weight"});
+  CHECK(found.root->setting ==
+        "gradients are clipped in the baseline alone, to 50 % of their norm");
+  // A norm beside the limit is clipped or not by rounding.
+  CHECK_FALSE(compared(clipped(0.99), test::training(3)).root.has_value());
 }

@@ -57,11 +57,12 @@ Births::Limits Births::loss_limits(const Apart& apart, const Difference& source)
   return {.rms = limit, .norm = limit};
 }
 
-double Births::kink_limit(const Apart& apart) const {
-  const double share = sources_.forward().rms;
+double Births::kink_limit(const ValueRecord& record, const Apart& apart) const {
+  const double share = sources_.signs_of(record).rms;
   const auto count = static_cast<double>(apart.count);
   const bool one_flips = share * count >= kRareFlips;
-  return kKinkGain * std::sqrt(one_flips ? std::max(share, 1 / count) : share);
+  const double of_one = one_flips ? kOneFlipGain / std::sqrt(count) : 0;
+  return std::max(kKinkGain * std::sqrt(share), of_one);
 }
 
 Births::Limits Births::limits_of(const ValueView& base, const ValueView& cand, const Apart& apart,
@@ -77,7 +78,7 @@ Births::Limits Births::limits_of(const ValueView& base, const ValueView& cand, c
     return {.rms = limit, .norm = limit};
   }
   const double own = tau_of(unit) * unit;
-  const double kink = is_activation_gradient(record) ? kink_limit(apart) : 0;
+  const double kink = is_activation_gradient(record) ? kink_limit(record, apart) : 0;
   Limits limits{.rms = std::max({kGain * source.rms, own, kink})};
   if (source.equal) limits.element = kElementGain * own;
   if (apart.count >= kLeastForNorm) {
@@ -230,7 +231,7 @@ void Births::take(uint32_t match, const ValueView& base, const ValueView& cand, 
     own.rms = source.rms;  // as its sources, for all that is known
     own.known = false;
   }
-  sources_.take(match, record, own);
+  sources_.take(match, record, cand.record, own);
   if (record.kind == SlotKind::kGrad) updates_.take_gradient(record, cand.record, apart);
   if (record.kind != SlotKind::kParam) return;
   if (is_update(record)) {

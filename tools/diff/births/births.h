@@ -45,8 +45,8 @@ inline constexpr double kGradientLimit = 32, kOwnGradientLimit = 1024;
 /// A function with a kink (ReLU, a maximum) passes a gradient on or not by the sign of a value: of
 /// values that differ by d (relative) a share of d / pi has another sign, so gradients differ by
 /// 0.8 sqrt(d). Measured: 1.8, over several such layers. In a small tensor it is one element that
-/// has another sign or none: 1.44 of the root of its share.
-inline constexpr double kKinkGain = 5;
+/// has another sign or none, beside the root of its share: 1.44.
+inline constexpr double kKinkGain = 5, kOneFlipGain = 2;
 /// So many elements with another sign are expected at least once in as many gradients as a run has.
 inline constexpr double kRareFlips = 1e-3;
 /// A loss averages over rows. Measured: 5.1.
@@ -103,7 +103,7 @@ class Births {
                                  const Difference& source) const;
   void weigh(const Apart& apart, const Limits& limits, const Difference& source,
              Comparison& comparison) const;
-  [[nodiscard]] double kink_limit(const Apart& apart) const;
+  [[nodiscard]] double kink_limit(const ValueRecord& record, const Apart& apart) const;
   [[nodiscard]] static Limits loss_limits(const Apart& apart, const Difference& source);
   [[nodiscard]] static Class class_of(const Difference& source);
   void judge_exactly(const ValueView& base, const ValueView& cand, const Apart& apart,

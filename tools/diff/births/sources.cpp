@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 namespace convtrace::diff {
 namespace {
@@ -37,7 +38,9 @@ void Sources::begin_step(const Lineage& lineage, size_t matches) {
   ops_.clear();
   gradients_.clear();
   output_gradients_.clear();
-  forward_ = backward_ = all_ = {};
+  forward_ = backward_ = all_ = outermost_ = {};
+  last_outermost_ = kNoScope;
+  outputs_before_ = std::exchange(outputs_, {});
 }
 
 uint32_t Sources::parent_of(uint32_t scope) const {
@@ -119,6 +122,13 @@ bool Sources::is_given(const ValueRecord& record) const {
   return !is_float || forward_.count == 0;
 }
 
+/// Of data: none, but if it is an output of the step before.
+Difference Sources::of_kept(const ValueRecord& base, const ValueRecord& cand) const {
+  const auto kept = outputs_before_.find(base.stats.hash);
+  const bool is_same = kept != outputs_before_.end() && kept->second.cand_hash == cand.stats.hash;
+  return is_same ? kept->second.difference : Difference{};
+}
+
 Difference Sources::of(uint32_t match, const ValueView& base, const ValueView& cand) const {
   const ValueRecord& record = base.record;
   const format::Stats &a = record.stats, &b = cand.record.stats;
@@ -127,7 +137,7 @@ Difference Sources::of(uint32_t match, const ValueView& base, const ValueView& c
   if (producer != kNoMatch) return differences_[producer];
   switch (record.kind) {
     case SlotKind::kInput:
-      return is_given(record) ? Difference{} : around(record, size);
+      return is_given(record) ? of_kept(record, cand.record) : around(record, size);
     case SlotKind::kOutput: {
       if (is_of_op(record)) {
         const auto inputs = ops_.find(call_key(record));
@@ -188,10 +198,17 @@ void Sources::take_output(const ValueRecord& record, const Difference& differenc
     module.made_of.unit = std::max(module.made_of.unit, difference.unit);
     outer = parent_of(outer);
   }
-  if (outer = called(outer); outer != kNoScope) modules_[outer].made_of.add(difference);
+  outer = called(outer);
+  if (outer != kNoScope) {
+    modules_[outer].made_of.add(difference);
+  } else if (!is_of_op(record) && !is_of_kernel(record)) {
+    outermost_.add(difference);
+    if (difference.count > 1) last_outermost_ = record.key.scope.value;
+  }
 }
 
-void Sources::take(uint32_t match, const ValueRecord& record, const Difference& difference) {
+void Sources::take(uint32_t match, const ValueRecord& record, const ValueRecord& cand,
+                   const Difference& difference) {
   differences_[match] = difference;
   switch (record.kind) {
     case SlotKind::kInput:
@@ -199,6 +216,7 @@ void Sources::take(uint32_t match, const ValueRecord& record, const Difference& 
       break;
     case SlotKind::kOutput:
       take_output(record, difference);
+      outputs_.insert_or_assign(record.stats.hash, Output{cand.stats.hash, difference});
       forward_.add(difference);
       if (difference.count > 1) {
         forward_.rows = difference.rows;

@@ -50,7 +50,8 @@ class Sources {
   }
 
   /// Takes how far a value is apart, when it has been judged.
-  void take(uint32_t match, const ValueRecord& record, const Difference& difference);
+  void take(uint32_t match, const ValueRecord& base, const ValueRecord& cand,
+            const Difference& difference);
 
   /// Takes a parameter as it is from now on. @param apart  of both runs' values @param rows  of a
   /// matrix, its first dimension
@@ -61,8 +62,11 @@ class Sources {
   void soil(const ValueRecord& parameter) { soiled_.insert(parameter_key(parameter)); }
   /// Of a parameter's gradient in this step.
   [[nodiscard]] double of_gradient(const ValueRecord& parameter) const;
-  /// Of all outputs of the forward pass so far.
-  [[nodiscard]] const Difference& forward() const { return forward_; }
+  /// What the sign of an activation's gradient went by: all outputs of the forward pass so far, but
+  /// of what the loss is made of, which no module stands behind, only outputs of outermost modules.
+  [[nodiscard]] const Difference& signs_of(const ValueRecord& gradient) const {
+    return gradient.key.scope.value == last_outermost_ ? outermost_ : forward_;
+  }
   /// Whether a value is the gradient of a parameter, or of what a parametrization makes of one: a
   /// sum over all rows, in which much may cancel.
   [[nodiscard]] bool is_summed_gradient(const ValueRecord& record) const;
@@ -71,7 +75,10 @@ class Sources {
   [[nodiscard]] double summed_norm(const ValueView& gradient) const;
 
   /// A step all of whose values agree bit by bit: parameters among them.
-  void take_equal_step() { parameters_.clear(); }
+  void take_equal_step() {
+    parameters_.clear();
+    outputs_.clear();
+  }
 
  private:
   /// One call of a module, as far as it has gone.
@@ -91,6 +98,7 @@ class Sources {
   [[nodiscard]] uint32_t parent_of(uint32_t scope) const;
   [[nodiscard]] uint32_t called(uint32_t scope) const;
   [[nodiscard]] bool is_given(const ValueRecord& record) const;
+  [[nodiscard]] Difference of_kept(const ValueRecord& base, const ValueRecord& cand) const;
   [[nodiscard]] Difference around(const ValueRecord& record, double size) const;
   [[nodiscard]] Difference parameters_of(uint32_t scope, double size) const;
   void pass_through(uint32_t scope, double output, Difference& difference) const;
@@ -101,6 +109,13 @@ class Sources {
   format::Definitions& names_;
   const Lineage* lineage_ = nullptr;
   std::vector<Difference> differences_;  ///< by match
+  /// Outputs by the hash in the baseline, of this step and of the one before: what a program gives
+  /// its modules as data may be one that it kept, as the state of a recurrence.
+  struct Output {
+    uint64_t cand_hash;
+    Difference difference;
+  };
+  std::unordered_map<uint64_t, Output> outputs_, outputs_before_;
   std::unordered_map<uint32_t, Module> modules_;
   std::unordered_map<RecordKey, Difference, KeyHash> ops_;
   std::unordered_map<uint32_t, std::unordered_map<uint64_t, Parameter>> parameters_;  ///< by scope
@@ -109,6 +124,8 @@ class Sources {
   std::unordered_map<uint32_t, double> output_gradients_;  ///< by scope: sum of squared norms
   Difference forward_;  ///< `rows` and `size` are those of the last output: a loss is made of it
   Difference backward_, all_;
+  Difference outermost_;         ///< of outputs of modules that are called by no other
+  uint32_t last_outermost_ = 0;  ///< of these the scope of the last that gave more than a number
   mutable std::unordered_map<uint32_t, uint32_t> parents_;
 };
 

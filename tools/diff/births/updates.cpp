@@ -88,6 +88,9 @@ void Updates::take(const ValueView& base, const ValueView& cand, double gradient
   const double squared = product(apart, apart);
   // An update that f32 cannot tell from none says nothing of the optimizer.
   if (update <= kSketchFloor * kSketchFloor * weight) return;
+  // An adaptive optimizer makes whole updates of a gradient that is rounding alone, as that of a
+  // bias in front of a norm.
+  if (gradient > kUnlikeGradients) return;
   base_base_ += product(in_base, in_base);
   cand_cand_ += product(in_cand, in_cand);
   apart_apart_ += squared;

@@ -31,7 +31,8 @@ inline constexpr double kDecayLimit = 0.85;
 inline constexpr double kChance = 5;
 /// How far the norms of all updates are apart, by how far those of all gradients are.
 inline constexpr double kUpdateNormGain = 2;
-/// Once gradients were further apart nothing follows for updates any more: optimizers remember.
+/// Once the gradients of all parameters were further apart nothing follows for updates any more:
+/// optimizers remember. A parameter of which the gradient is says nothing in that step.
 inline constexpr double kUnlikeGradients = 0.5;
 /// How far an update is apart, by how far its gradient is. Measured: 2.5 at most.
 inline constexpr double kUpdateGain = 4;

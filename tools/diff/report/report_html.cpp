@@ -146,7 +146,7 @@ class HtmlReport {
   void root(const RootReport& root) {
     out_ << "<h2>Root</h2>\n";
     paragraph(quote_markup(root_sentence(root)));
-    if (!root.setting.empty()) return;
+    if (!root.has_values()) return;
     paragraph(quote_markup(place_text(root.record, true)) + "<br>" +
               quote_markup(object_text(root.record)) + ", " + quote_markup(type_text(root.record)) +
               "<br>class " + std::string(to_string(root.record.comparison.verdict)) +

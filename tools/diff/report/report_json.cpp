@@ -93,6 +93,7 @@ Json root_json(const std::optional<RootReport>& root) {
   if (!root) return {};
   Json json = record_json(root->record, (root->effect ? *root->effect : root->record).comparison);
   json["setting"] = text_or_null(root->setting);
+  json["only_in"] = text_or_null(root->only_in);
   json["rounding_enlarged"] = root->rounding_enlarged;
   json["matched_before"] = root->matched_before;
   json["one_sided_before"] = one_sided_json(root->one_sided_before);
@@ -338,7 +339,7 @@ Json json_report(const DiffResult& result) {
   json["ignored"] = result.waived;
   json["rounding_grown"] = carried_json(result.carried);
   json["per_step"] = per_step_json(result);
-  const bool has_next = result.root && result.root->setting.empty();
+  const bool has_next = result.root && result.root->has_values();
   json["next"] = has_next ? Json(next_commands(result)) : Json::array();
   json["cause"] = Json();
   if (result.cause) {

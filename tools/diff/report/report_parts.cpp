@@ -88,7 +88,7 @@ const char* meaning_of(format::Phase phase) {
     case format::Phase::kCommunication:
       return "what each rank computes agrees, what they exchange does not";
     case format::Phase::kOptimizer:
-      return "neither loss nor gradients differ, the updated weights do: look at the optimizer";
+      return "loss and gradients agree, the updated weights do not: look at the optimizer";
     case format::Phase::kEvaluation:
       return "evaluation differs, training does not: look at the data evaluated on";
   }
@@ -131,6 +131,10 @@ std::string type_text(const RecordReport& record) {
 std::string root_sentence(const RootReport& root) {
   const RecordReport& record = root.record;
   if (!root.setting.empty()) return "a setting differs: " + escape_text(root.setting);
+  if (!root.only_in.empty()) {
+    return "only the " + root.only_in + " has this gradient: in the other run nothing flows back " +
+           "to the parameter, although its module was called";
+  }
   if (root.weights_differ) return "weights differ before step 0";
   switch (record.comparison.verdict) {
     case Class::kChangedBetween:
@@ -148,7 +152,7 @@ std::string root_sentence(const RootReport& root) {
   if (record.phase == format::Phase::kData && !root.came_in)
     return "the runs were given different data";
   if (record.phase == format::Phase::kOptimizer) {
-    return std::string("no gradient differs, the updated parameter does") +
+    return std::string("the gradients agree, the updated parameter does not") +
            (root.vectors_only
                 ? "; only parameters of one dimension differ (biases, norms): look at "
                   "which of them get weight decay"

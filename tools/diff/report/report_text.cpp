@@ -56,7 +56,7 @@ class TextReport {
     line("ignored     ", waived_text(result_));
     for (const std::string& text : alias_lines(result_)) line("aliasing    ", escape_text(text));
     findings();
-    if (result_.root && result_.root->setting.empty()) next();
+    if (result_.root && result_.root->has_values()) next();
   }
 
  private:
@@ -151,7 +151,7 @@ class TextReport {
     const RecordReport& record = root.record;
     out_ << "\n";
     line("root  ", root_sentence(root), "1");
-    if (!root.setting.empty()) {
+    if (!root.has_values()) {
       line("  module      ", module_line(root));
       return steps();
     }

@@ -137,6 +137,9 @@ class Diff {
     diff.use_stored(
         [&stored](const ValueRecord& a, const ValueRecord& b) { return stored.compare(a, b); });
     if (uses_tf32(base_file.meta) || uses_tf32(cand_file.meta)) diff.use_tf32();
+    const bool other_controls = std::ranges::any_of(
+        differences, [](const auto& entry) { return entry.name.starts_with("setting."); });
+    if (other_controls) diff.excuse_lost_gradients();
     diff.run(*base, *cand, noise, [&] {
       if (on_progress_) on_progress_(done_ + base->position() + cand->position(), total_);
     });

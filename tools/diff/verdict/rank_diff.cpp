@@ -209,7 +209,12 @@ void RankDiff::find_root(const StepPair& pair) {
     if (!c.born || c.verdict < Class::kDiverged || outcome_.births.size() == kMaxBirths) continue;
     outcome_.births.push_back(reporter_.of_match(pair, m));
   }
+  if (outcome_.root) return;
   const auto choice = choose_root(pair.comparisons, pair.lineage);
+  if (all_gradients_) {
+    outcome_.root = report_lost_gradient(pair, choice, reporter_);
+    if (!outcome_.root) outcome_.root = report_clipping(pair, choice, reporter_);
+  }
   if (!choice || outcome_.root) return;
   outcome_.root = report_root(pair, *choice, reporter_);
   outcome_.root->matched_before = matched_before(pair, choice->match);

@@ -95,6 +95,8 @@ class RankDiff {
 
   /// Products of f32 are rounded to the 10 bits of TF32.
   void use_tf32() { births_.use_tf32(); }
+  /// Settings of the two runs let gradients of one alone be recorded.
+  void excuse_lost_gradients() { all_gradients_ = false; }
   void use_stored(CompareStored stored) { births_.use_stored(std::move(stored)); }
 
   [[nodiscard]] RankOutcome& outcome() { return outcome_; }
@@ -128,6 +130,7 @@ class RankDiff {
   OneSidedValues one_sided_{reporter_, ignored_};
   Births births_;
   RankOutcome outcome_;
+  bool all_gradients_ = true;
   uint64_t matched_in_earlier_steps_ = 0;
 };
 

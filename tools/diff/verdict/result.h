@@ -125,10 +125,15 @@ struct RootReport {
   bool rounding_enlarged = false;
   /// Not a value but a setting of a module or an optimizer, in words: `record` has its place alone.
   std::string setting;
+  /// Nor a value of both: the one run that has it, in words.
+  std::string only_in;
   /// Initial parameters differ: the runs never were the same.
   bool weights_differ = false;
   /// Of the module, where its facts were recorded.
   CodePlace code{};
+
+  /// Whether `record` is a value of both runs.
+  [[nodiscard]] bool has_values() const { return setting.empty() && only_in.empty(); }
 };
 
 struct PreflightEntry {

@@ -1,7 +1,13 @@
 #include "tools/diff/verdict/root.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
+#include <span>
+#include <unordered_set>
+
+#include "tools/common/text.h"
+#include "tools/diff/births/updates.h"
 
 namespace convtrace::diff {
 namespace {
@@ -71,7 +77,108 @@ std::vector<RecordReport> worst_gradients(const StepPair& pair, const PairReport
   return gradients;
 }
 
+/// Scopes of modules that both runs called, by their names in one of them.
+std::unordered_set<uint32_t> called_in_both(const StepPair& pair, bool in_base) {
+  std::unordered_set<uint32_t> scopes;
+  for (uint32_t m = 0; m < pair.size(); ++m) {
+    const ValueRecord& record = in_base ? pair.base_of(m) : pair.cand_of(m);
+    if (record.kind == SlotKind::kOutput) scopes.insert(record.key.scope.value);
+  }
+  return scopes;
+}
+
+/// Of one run's step: the first gradient that was clipped, and the factor of all together.
+struct Clipping {
+  std::optional<uint32_t> first;
+  double factor = 1;
+};
+
+Clipping clipping_of(const StepRecords& step) {
+  Clipping clipping;
+  double before = 0, after = 0;
+  std::unordered_set<uint64_t> clipped;
+  for (uint32_t i = 0; i < step.values.size(); ++i) {
+    const ValueRecord& record = step.values[i];
+    if (record.kind != SlotKind::kGrad) continue;
+    const double square = record.stats.l2 * record.stats.l2;
+    if (record.unclipped) {
+      if (!clipping.first) clipping.first = i;
+      clipped.insert(parameter_key(record));
+      before += square;
+    } else if (clipped.contains(parameter_key(record))) {
+      after += square;
+    }
+  }
+  if (before > 0) clipping.factor = std::sqrt(after / before);
+  return clipping;
+}
+
+/// What of `indices` a root that is known comes before.
+bool is_behind(const StepPair& pair, const std::optional<RootChoice>& known, bool in_base,
+               uint32_t index) {
+  if (!known) return false;
+  const Match& match = pair.alignment.matches[known->match];
+  return (in_base ? match.base : match.cand) < index;
+}
+
+RootReport one_sided_root(const StepPair& pair, bool in_base, uint32_t index,
+                          const PairReporter& reporter) {
+  RootReport root;
+  root.record = reporter.of_one(in_base ? pair.base : pair.cand, index, in_base);
+  root.record.comparison = decided(Class::kDiverged, Field::kNone);
+  root.record.cand_scope = root.record.scope;
+  root.record.cand_slot = root.record.slot;
+  root.position = index;
+  return root;
+}
+
+/// @return index of the first lost gradient among `indices`, which lie in ascending order.
+std::optional<uint32_t> first_lost(const StepPair& pair, std::span<const uint32_t> indices,
+                                   bool in_base) {
+  const auto& values = in_base ? pair.base.values : pair.cand.values;
+  const auto called = called_in_both(pair, in_base);
+  const auto lost = std::ranges::find_if(indices, [&](uint32_t i) {
+    const ValueRecord& record = values[i];
+    return record.kind == SlotKind::kGrad && !record.unclipped && record.stats.l2 > 0 &&
+           called.contains(record.key.scope.value);
+  });
+  return lost == indices.end() ? std::nullopt : std::optional(*lost);
+}
+
 }  // namespace
+
+std::optional<RootReport> report_clipping(const StepPair& pair,
+                                          const std::optional<RootChoice>& before,
+                                          const PairReporter& reporter) {
+  const Clipping base = clipping_of(pair.base), cand = clipping_of(pair.cand);
+  if (base.first.has_value() == cand.first.has_value()) return std::nullopt;
+  const bool in_base = base.first.has_value();
+  const Clipping& clipping = in_base ? base : cand;
+  if (clipping.factor > 1 - kUpdateNormLimit) return std::nullopt;
+  if (is_behind(pair, before, in_base, *clipping.first)) return std::nullopt;
+  RootReport root = one_sided_root(pair, in_base, *clipping.first, reporter);
+  root.setting = std::string("gradients are clipped in the ") +
+                 (in_base ? "baseline" : "candidate") + " alone, to " +
+                 tools::percent_text(clipping.factor) + " of their norm";
+  return root;
+}
+
+std::optional<RootReport> report_lost_gradient(const StepPair& pair,
+                                               const std::optional<RootChoice>& before,
+                                               const PairReporter& reporter) {
+  bool updated = false;
+  for (uint32_t m = 0; m < pair.size() && !updated; ++m) updated = is_update(pair.base_of(m));
+  if (!updated) return std::nullopt;
+  for (const bool in_base : {true, false}) {
+    const auto& indices = in_base ? pair.alignment.base_only : pair.alignment.cand_only;
+    const auto lost = first_lost(pair, indices, in_base);
+    if (!lost || is_behind(pair, before, in_base, *lost)) continue;
+    RootReport root = one_sided_root(pair, in_base, *lost, reporter);
+    root.only_in = in_base ? "baseline" : "candidate";
+    return root;
+  }
+  return std::nullopt;
+}
 
 std::optional<RootChoice> choose_root(std::span<const Comparison> comparisons,
                                       const Lineage& lineage) {

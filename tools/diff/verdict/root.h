@@ -31,4 +31,16 @@ struct RootChoice {
 [[nodiscard]] RootReport report_root(const StepPair& pair, const RootChoice& choice,
                                      const PairReporter& reporter);
 
+/// @return that one run alone clips its gradients, by more than norms of updates may differ.
+[[nodiscard]] std::optional<RootReport> report_clipping(const StepPair& pair,
+                                                        const std::optional<RootChoice>& before,
+                                                        const PairReporter& reporter);
+
+/// A gradient that is lost is no rounding, however far all others are apart.
+/// @param before  the root that is known, if any: what comes behind it does not count.
+/// @return the first gradient of a parameter, not 0, that one run alone has, although both called
+/// its module and went on to the optimizer.
+[[nodiscard]] std::optional<RootReport> report_lost_gradient(
+    const StepPair& pair, const std::optional<RootChoice>& before, const PairReporter& reporter);
+
 }  // namespace convtrace::diff
