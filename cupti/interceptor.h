@@ -10,7 +10,7 @@
 /// Diagnostic, and
 ///           the others go on. The launch functions always make the real call exactly once and
 ///           return its result.
-/// Source:   docs/design.md "Interception".
+/// Source:   docs/adr/0003-observe-in-callbacks-act-in-the-gate.md.
 
 #include <cstdint>
 #include <memory>

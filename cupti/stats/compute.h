@@ -4,7 +4,7 @@
 ///
 /// Threads:  reentrant. Saves and restores MXCSR, so the host's rounding and flush modes neither
 /// matter nor change. Errors:   kInvalidArgument (rank > kMaxDims, null data with elements); never
-/// throws. Source:   docs/design.md "Statistics"; bit-equal to the CUDA kernels (tiers T0 and T1
+/// throws. Source:   docs/recording.md "Statistics"; bit-equal to the CUDA kernels (tiers T0 and T1
 /// there).
 
 #include <cstddef>

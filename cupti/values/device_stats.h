@@ -7,7 +7,7 @@
 /// on a helper thread, never in a callback.
 /// Errors:   anything that cannot be done is a NotSampled; after a CUDA error of our own in a
 /// context, all is kGpuWorkOff there, and one line says why.
-/// Source:   docs/design.md "Rules for our own GPU work".
+/// Source:   docs/gpu-double.md "The rules".
 
 #include <cuda.h>
 #include <pthread.h>

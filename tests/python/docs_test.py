@@ -16,6 +16,7 @@ import unittest
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 BUILD = os.environ.get("CONVTRACE_BUILD") or os.path.join(ROOT, "build", "release")
 README_LINES = 120
+ARCHITECTURE_WORDS = 2500
 # What a test machine lacks: as many processes as asked for, with the variables by which they know their rank.
 SRUN = """#!/bin/bash
 for word; do
@@ -45,6 +46,13 @@ def pages():
     for folder, _, names in os.walk(os.path.join(ROOT, "docs")):
         found += [os.path.relpath(os.path.join(folder, name), ROOT) for name in names if name.endswith(".md")]
     return found
+
+
+def sources():
+    for top in "cupti", "format", "interposer", "reader", "tests", "tools":
+        for folder, _, names in os.walk(os.path.join(ROOT, top)):
+            yield from (os.path.join(folder, name) for name in names
+                        if name.endswith((".h", ".c", ".cpp", ".cu", ".py")) and name != "docs_test.py")
 
 
 def anchors(text):
@@ -144,6 +152,17 @@ class Links(unittest.TestCase):
                 self.assertTrue(os.path.exists(os.path.join(ROOT, path)), (page, target))
                 if anchor:
                     self.assertIn(anchor, anchors(read(path)), (page, target))
+
+    def test_what_the_sources_name_is_there(self):
+        files = "".join(read(path) for path in sources())
+        self.assertIn("docs/recording.md", files)
+        for page, heading in set(re.findall(r'(docs/[a-z0-9/-]+\.md)(?: "([^"]+)")?', files)):
+            self.assertTrue(os.path.exists(os.path.join(ROOT, page)), page)
+            if heading:
+                self.assertIn("# %s\n" % heading, read(page), page)
+
+    def test_the_architecture_is_read_in_one_sitting(self):
+        self.assertLessEqual(len(read("docs/architecture.md").split()), ARCHITECTURE_WORDS)
 
     def test_every_page_is_linked(self):
         linked = {os.path.normpath(os.path.join(os.path.dirname(page), target))

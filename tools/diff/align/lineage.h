@@ -4,7 +4,7 @@
 /// of each run, and finds values that changed on the way in one run only.
 ///
 /// Threads:  pure functions.
-/// Source:   docs/design.md "The diff", lineage; format::ValueId.
+/// Source:   docs/comparison.md "Verdict"; format::ValueId.
 
 #include <cstdint>
 #include <vector>

@@ -5,7 +5,7 @@
 /// A difference is passed on when it is no larger than that of what the value was made of
 /// (sources.h), times what a layer may make of it; else it is born here. A birth is rounding while
 /// it stays near the unit roundoff of the coarsest type involved. The limits are measured:
-/// docs/cases.md says on what, and what stays out of sight.
+/// docs/calibration.md says on what, and what stays out of sight.
 ///
 /// Place:    rank_diff.h, one step after another, match by match in execution order.
 /// Threads:  not thread-safe.

@@ -6,7 +6,7 @@
 ///
 /// Place:    births.h, match by match in execution order.
 /// Threads:  not thread-safe. Memory: a record for each module, one for each parameter.
-/// Source:   docs/design.md "The diff", births.
+/// Source:   docs/comparison.md "Fault or rounding".
 
 #include <unordered_map>
 #include <unordered_set>

@@ -9,7 +9,7 @@
 ///
 /// Place:    births.h.
 /// Threads:  not thread-safe. Memory: two sketches for each parameter.
-/// Source:   docs/cases.md "The rules".
+/// Source:   docs/calibration.md.
 
 #include <array>
 #include <optional>

@@ -8,7 +8,7 @@
 /// (`names`) that
 ///            all traces of a diff share, so equal texts of two traces have equal ids.
 /// Threads:   plain values.
-/// Source:    docs/design.md "The trace" (stable key), format/model/events.h.
+/// Source:    docs/recording.md "Scopes and calls", format/model/events.h.
 
 #include <cstddef>
 #include <cstdint>

@@ -2,7 +2,7 @@
 /// @file diff.h
 /// The whole comparison of two runs, from paths to a DiffResult.
 ///
-/// Source: docs/design.md "The diff".
+/// Source: docs/comparison.md.
 
 #include <functional>
 #include <string>

@@ -5,7 +5,7 @@
 ///
 /// Place:    diff.h asks before a rank is compared.
 /// Threads:  pure functions.
-/// Source:   docs/design.md "The diff", exactness.
+/// Source:   docs/comparison.md "One value".
 
 #include <optional>
 #include <string>
