@@ -10,10 +10,11 @@
 #include <condition_variable>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <system_error>
 #include <thread>
 #include <vector>
+
+#include "format/base/mutex.h"
 
 namespace convtrace::reader {
 
@@ -35,7 +36,7 @@ class ReadAhead {
 
   ~ReadAhead() {
     {
-      const std::lock_guard lock(mutex_);
+      const Lock lock(mutex_);
       stop_ = true;
     }
     changed_.notify_all();
@@ -47,7 +48,7 @@ class ReadAhead {
   /// Items 0 to `count` - 1 can be filled; never fewer than before.
   void set_count(size_t count) {
     {
-      const std::lock_guard lock(mutex_);
+      const Lock lock(mutex_);
       count_ = count;
     }
     changed_.notify_all();
@@ -55,7 +56,7 @@ class ReadAhead {
 
   /// @return the next item, filled and valid until the next call, or null after the last.
   Slot* next() {
-    std::unique_lock lock(mutex_);
+    Lock lock(mutex_);
     if (next_ == count_) return nullptr;
     const size_t place = next_ % slots_.size();
     released_ = next_++;  // the slots of all items before it are free
@@ -72,11 +73,12 @@ class ReadAhead {
   }
 
  private:
-  [[nodiscard]] bool can_claim() const {
+  [[nodiscard]] bool can_claim() const CONVTRACE_REQUIRES(mutex_) {
     return claimed_ < count_ && claimed_ < released_ + slots_.size();
   }
 
-  void fill_one(std::unique_lock<std::mutex>& lock) {
+  /// @param lock  of mutex_, given back meanwhile: it has another name here than in the analysis.
+  void fill_one(Lock<Mutex>& lock) CONVTRACE_NOT_ANALYZED {
     const size_t item = claimed_++;
     const size_t place = item % slots_.size();
     lock.unlock();
@@ -87,24 +89,24 @@ class ReadAhead {
   }
 
   void work() {
-    std::unique_lock lock(mutex_);
+    Lock lock(mutex_);
     for (;;) {
-      changed_.wait(lock, [this] { return stop_ || can_claim(); });
+      changed_.wait(lock, [this]() CONVTRACE_REQUIRES(mutex_) { return stop_ || can_claim(); });
       if (stop_) return;
       fill_one(lock);
     }
   }
 
+  Mutex mutex_;
   Slots slots_;
-  std::vector<bool> filled_;
+  std::vector<bool> filled_ CONVTRACE_GUARDED_BY(mutex_);
   Fill fill_;
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  size_t count_ = 0;     ///< of items
-  size_t claimed_ = 0;   ///< items that somebody has begun
-  size_t released_ = 0;  ///< items whose slots may be filled again
-  size_t next_ = 0;      ///< item given out next
-  bool stop_ = false;
+  std::condition_variable_any changed_;
+  size_t count_ CONVTRACE_GUARDED_BY(mutex_) = 0;     ///< of items
+  size_t claimed_ CONVTRACE_GUARDED_BY(mutex_) = 0;   ///< items that somebody has begun
+  size_t released_ CONVTRACE_GUARDED_BY(mutex_) = 0;  ///< items whose slots may be filled again
+  size_t next_ CONVTRACE_GUARDED_BY(mutex_) = 0;      ///< item given out next
+  bool stop_ CONVTRACE_GUARDED_BY(mutex_) = false;
   std::vector<std::thread> workers_;
 };
 

@@ -132,7 +132,7 @@ def violations(root, rooms=ROOMS):
         if folder in FOLDERS:
             modules.setdefault(room, set()).add(path.stem)
 
-        def at(position):
+        def at(position, name=name, text=text):
             return f"{name}:{text.count(chr(10), 0, position) + 1}"
 
         for match in INCLUDE.finditer(text):

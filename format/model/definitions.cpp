@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <array>
-#include <mutex>
 #include <string>
 #include <unordered_map>
 
 #include "format/base/checksum.h"
+#include "format/base/mutex.h"
 
 namespace convtrace::format {
 namespace {
@@ -87,21 +87,22 @@ Status define_in(IdTable<T>& table, uint32_t id, T value, const Same& same) {
 }  // namespace
 
 struct Definitions::Impl {
-  mutable std::mutex mutex;
-  IdTable<std::string> strings;
-  IdTable<KernelDef> kernels;
-  IdTable<Frames> stacks;
+  mutable Mutex mutex;
+  IdTable<std::string> strings CONVTRACE_GUARDED_BY(mutex);
+  IdTable<KernelDef> kernels CONVTRACE_GUARDED_BY(mutex);
+  IdTable<Frames> stacks CONVTRACE_GUARDED_BY(mutex);
   // Keys point into the tables above, whose values do not move.
-  std::unordered_map<std::string_view, uint32_t> string_ids;
-  std::unordered_map<uint64_t, uint32_t> kernel_ids;
-  std::unordered_map<FrameView, uint32_t, FrameHash, FrameEqual> stack_ids;
+  std::unordered_map<std::string_view, uint32_t> string_ids CONVTRACE_GUARDED_BY(mutex);
+  std::unordered_map<uint64_t, uint32_t> kernel_ids CONVTRACE_GUARDED_BY(mutex);
+  std::unordered_map<FrameView, uint32_t, FrameHash, FrameEqual> stack_ids
+      CONVTRACE_GUARDED_BY(mutex);
 };
 
 Definitions::Definitions() : impl_(std::make_unique<Impl>()) {}
 Definitions::~Definitions() = default;
 
 StringId Definitions::intern(std::string_view text) {
-  const std::lock_guard lock(impl_->mutex);
+  const Lock lock(impl_->mutex);
   text = cut(text);
   if (const auto known = impl_->string_ids.find(text); known != impl_->string_ids.end()) {
     return {known->second};
@@ -113,7 +114,7 @@ StringId Definitions::intern(std::string_view text) {
 }
 
 KernelId Definitions::intern_kernel(KernelDef kernel) {
-  const std::lock_guard lock(impl_->mutex);
+  const Lock lock(impl_->mutex);
   if (const auto known = impl_->kernel_ids.find(key_of(kernel)); known != impl_->kernel_ids.end()) {
     return {known->second};
   }
@@ -125,7 +126,7 @@ KernelId Definitions::intern_kernel(KernelDef kernel) {
 }
 
 StackId Definitions::intern_stack(std::span<const StringId> frames) {
-  const std::lock_guard lock(impl_->mutex);
+  const Lock lock(impl_->mutex);
   frames = cut(frames);
   if (const auto known = impl_->stack_ids.find(frames); known != impl_->stack_ids.end()) {
     return {known->second};
@@ -137,73 +138,73 @@ StackId Definitions::intern_stack(std::span<const StringId> frames) {
 }
 
 std::string_view Definitions::text(StringId id) const {
-  const std::lock_guard lock(impl_->mutex);
+  const Lock lock(impl_->mutex);
   const std::string* found = impl_->strings.find(id.value);
   return found ? std::string_view(*found) : std::string_view();
 }
 
 KernelDef Definitions::kernel(KernelId id) const {
-  const std::lock_guard lock(impl_->mutex);
+  const Lock lock(impl_->mutex);
   const KernelDef* found = impl_->kernels.find(id.value);
   return found ? *found : KernelDef{};
 }
 
 std::span<const StringId> Definitions::stack(StackId id) const {
-  const std::lock_guard lock(impl_->mutex);
+  const Lock lock(impl_->mutex);
   const Frames* found = impl_->stacks.find(id.value);
   return found ? FrameView(*found) : FrameView();
 }
 
 bool Definitions::has(StringId id) const {
-  const std::lock_guard lock(impl_->mutex);
+  const Lock lock(impl_->mutex);
   return impl_->strings.find(id.value) != nullptr;
 }
 
 bool Definitions::has(KernelId id) const {
-  const std::lock_guard lock(impl_->mutex);
+  const Lock lock(impl_->mutex);
   return impl_->kernels.find(id.value) != nullptr;
 }
 
 bool Definitions::has(StackId id) const {
-  const std::lock_guard lock(impl_->mutex);
+  const Lock lock(impl_->mutex);
   return impl_->stacks.find(id.value) != nullptr;
 }
 
 StringId Definitions::next(StringId id) const {
-  const std::lock_guard lock(impl_->mutex);
+  const Lock lock(impl_->mutex);
   return {impl_->strings.next(id.value)};
 }
 
 KernelId Definitions::next(KernelId id) const {
-  const std::lock_guard lock(impl_->mutex);
+  const Lock lock(impl_->mutex);
   return {impl_->kernels.next(id.value)};
 }
 
 StackId Definitions::next(StackId id) const {
-  const std::lock_guard lock(impl_->mutex);
+  const Lock lock(impl_->mutex);
   return {impl_->stacks.next(id.value)};
 }
 
 Definitions::Counts Definitions::counts() const {
-  const std::lock_guard lock(impl_->mutex);
+  const Lock lock(impl_->mutex);
   return {impl_->strings.last(), impl_->kernels.last(), impl_->stacks.last()};
 }
 
 Status Definitions::define(StringId id, std::string_view text) {
-  const std::lock_guard lock(impl_->mutex);
+  const Lock lock(impl_->mutex);
   text = cut(text);
   return define_in(impl_->strings, id.value, std::string(text),
                    [&](const std::string& known) { return known == text; });
 }
 
 Status Definitions::define(KernelId id, KernelDef kernel) {
-  const std::lock_guard lock(impl_->mutex);
+  const Lock lock(impl_->mutex);
   return define_in(impl_->kernels, id.value, kernel,
                    [&](const KernelDef& known) { return key_of(known) == key_of(kernel); });
 }
 
 Status Definitions::define(StackId id, std::span<const StringId> frames) {
-  const std::lock_guard lock(impl_->mutex);
+  const Lock lock(impl_->mutex);
   frames = cut(frames);
   return define_in(impl_->stacks, id.value, Frames(frames.begin(), frames.end()),
                    [&](const Frames& known) { return std::ranges::equal(known, frames); });

@@ -6,6 +6,8 @@
 #include <optional>
 #include <string_view>
 
+#include "format/base/named_enum.h"
+
 namespace convtrace::format {
 
 /// Values are stored in traces: append only, never renumber.
@@ -35,7 +37,12 @@ enum class DType : uint8_t {
 #undef CONVTRACE_X
 };
 
-inline constexpr uint8_t kDTypeCount = 18;
+template <>
+inline constexpr size_t kEnumCount<DType> = 0
+#define CONVTRACE_X(name, value, text, bytes) +1
+    CONVTRACE_DTYPES(CONVTRACE_X)
+#undef CONVTRACE_X
+    ;
 
 /// @return spelling in traces and JSON ("bf16"), static storage.
 constexpr std::string_view to_string(DType dtype) {

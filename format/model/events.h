@@ -164,6 +164,8 @@ struct Device {
   uint8_t index = 0;
   constexpr bool operator==(const Device&) const = default;
 };
+template <>
+inline constexpr size_t kEnumCount<Device::Type> = 3;
 
 /// Common to all events.
 struct EventHeader {
@@ -292,6 +294,8 @@ struct Copy {
   uint64_t bytes = 0;
   uint64_t stream = 0;
 };
+template <>
+inline constexpr size_t kEnumCount<Copy::Kind> = 3;
 
 /// A module was entered or left.
 struct Scope {

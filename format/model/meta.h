@@ -22,8 +22,9 @@ struct TraceMeta {
   std::vector<std::string> command_line;  ///< secrets already masked
   /// Everything else, name and value, ascending by name. Prefixes: `version.` (driver, cuda, cupti,
   /// torch, python...), `device.`, `switch.` (environment variables and framework flags that change
-  /// numerics), `setting.` (convtrace's own), `recovered.`, `stripped.` (uuid of which trace it
-  /// was). A META record may be repeated; later values of a name win.
+  /// numerics), `run.` (directory, and of Python executable and PYTHONPATH), `setting.`
+  /// (convtrace's own), `recovered.`, `stripped.` (uuid of which trace it was). A META record may
+  /// be repeated; later values of a name win.
   std::vector<std::pair<std::string, std::string>> facts;
 };
 

@@ -1,7 +1,6 @@
 #include "format/settings/rule_book.h"
 
 #include <algorithm>
-#include <mutex>
 #include <optional>
 
 #include "format/base/count_noun.h"
@@ -9,7 +8,7 @@
 namespace convtrace::settings {
 
 void RuleBook::replace(std::vector<Rule> rules) {
-  const std::unique_lock lock(mutex_);
+  const Lock lock(mutex_);
   first_ = entries_.size();
   for (Rule& rule : rules) {
     rule.number = static_cast<uint32_t>(entries_.size());
@@ -21,7 +20,7 @@ void RuleBook::replace(std::vector<Rule> rules) {
 }
 
 RuleBook::Matching RuleBook::rules() const {
-  const std::shared_lock lock(mutex_);
+  const SharedLock lock(mutex_);
   Matching all;
   for (size_t i = first_; i < entries_.size(); ++i) all.push_back(&entries_[i].rule);
   return all;
@@ -29,20 +28,23 @@ RuleBook::Matching RuleBook::rules() const {
 
 /// @param meets  tells of each entry whether it matches, and counts that.
 template <typename Key, typename Meets>
-const RuleBook::Matching& RuleBook::matching(Known<Key>& known, const Key& key, const Meets& meets,
-                                             std::string_view name, SeenNames& seen) {
+const RuleBook::Matching& RuleBook::matching(Known<Key> RuleBook::*known_table, const Key& key,
+                                             const Meets& meets, std::string_view name,
+                                             SeenNames RuleBook::*seen) {
   {
-    const std::shared_lock lock(mutex_);
+    const SharedLock lock(mutex_);
+    const Known<Key>& known = this->*known_table;
     if (const auto found = known.find(key); found != known.end()) return *found->second;
   }
-  const std::unique_lock lock(mutex_);
+  const Lock lock(mutex_);
+  Known<Key>& known = this->*known_table;
   if (const auto found = known.find(key); found != known.end()) return *found->second;
   Matching& made = lists_.emplace_back();
   for (size_t i = first_; i < entries_.size(); ++i) {
     if (meets(entries_[i])) made.push_back(&entries_[i].rule);
   }
   known.emplace(key, &made);
-  seen.add(name);
+  (this->*seen).add(name);
   return made;
 }
 
@@ -55,7 +57,8 @@ const RuleBook::Matching& RuleBook::of_kernel(std::span<const std::string> names
     entry.kernels += met ? 1 : 0;
     return met;
   };
-  return matching(kernels_, names.front(), meets, names.front(), seen_kernels_);
+  return matching(&RuleBook::kernels_, names.front(), meets, names.front(),
+                  &RuleBook::seen_kernels_);
 }
 
 const RuleBook::Matching& RuleBook::of_scope(uint32_t id, std::string_view name) {
@@ -64,7 +67,7 @@ const RuleBook::Matching& RuleBook::of_scope(uint32_t id, std::string_view name)
     entry.scopes += met ? 1 : 0;
     return met;
   };
-  return matching(scopes_, id, meets, name, seen_scopes_);
+  return matching(&RuleBook::scopes_, id, meets, name, &RuleBook::seen_scopes_);
 }
 
 bool RuleBook::in_scope(const Rule& rule, uint32_t id, std::string_view name) {
@@ -74,7 +77,7 @@ bool RuleBook::in_scope(const Rule& rule, uint32_t id, std::string_view name) {
 }
 
 void RuleBook::used(const Rule& rule) noexcept {
-  const std::shared_lock lock(mutex_);
+  const SharedLock lock(mutex_);
   entries_[rule.number].used.fetch_add(1, std::memory_order_relaxed);
 }
 
@@ -101,7 +104,7 @@ MatchLine RuleBook::report(const Entry& entry) const {
 }
 
 std::vector<MatchLine> RuleBook::report() const {
-  const std::shared_lock lock(mutex_);
+  const SharedLock lock(mutex_);
   std::vector<MatchLine> lines;
   for (size_t i = first_; i < entries_.size(); ++i) lines.push_back(report(entries_[i]));
   return lines;

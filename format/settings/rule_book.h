@@ -12,7 +12,6 @@
 #include <atomic>
 #include <cstdint>
 #include <deque>
-#include <shared_mutex>
 #include <span>
 #include <string>
 #include <string_view>
@@ -20,6 +19,7 @@
 #include <utility>
 #include <vector>
 
+#include "format/base/mutex.h"
 #include "format/settings/match_report.h"
 #include "format/settings/rules.h"
 
@@ -69,18 +69,18 @@ class RuleBook {
   using Known = std::unordered_map<Key, const Matching*>;
 
   template <typename Key, typename Meets>
-  const Matching& matching(Known<Key>& known, const Key& key, const Meets& meets,
-                           std::string_view name, SeenNames& seen);
-  [[nodiscard]] MatchLine report(const Entry& entry) const;
+  const Matching& matching(Known<Key> RuleBook::*known, const Key& key, const Meets& meets,
+                           std::string_view name, SeenNames RuleBook::*seen);
+  [[nodiscard]] MatchLine report(const Entry& entry) const CONVTRACE_REQUIRES_SHARED(mutex_);
 
-  mutable std::shared_mutex mutex_;
-  std::deque<Entry> entries_;  ///< of all times
-  size_t first_ = 0;           ///< of those that apply now
-  std::deque<Matching> lists_;
-  Known<uint32_t> scopes_;
-  Known<std::string> kernels_;
+  mutable SharedMutex mutex_;
+  std::deque<Entry> entries_ CONVTRACE_GUARDED_BY(mutex_);  ///< of all times
+  size_t first_ CONVTRACE_GUARDED_BY(mutex_) = 0;           ///< of those that apply now
+  std::deque<Matching> lists_ CONVTRACE_GUARDED_BY(mutex_);
+  Known<uint32_t> scopes_ CONVTRACE_GUARDED_BY(mutex_);
+  Known<std::string> kernels_ CONVTRACE_GUARDED_BY(mutex_);
   std::atomic<bool> empty_{true};
-  SeenNames seen_kernels_, seen_scopes_;
+  SeenNames seen_kernels_ CONVTRACE_GUARDED_BY(mutex_), seen_scopes_ CONVTRACE_GUARDED_BY(mutex_);
 };
 
 }  // namespace convtrace::settings

@@ -116,7 +116,8 @@ constexpr RuleKey kKeys[] = {
     {{"ranks", "0-3,7|all", "Ranks on which the rule applies."},
      [](const toml::node& n, Rule& r) { return take_set(n, parse_ranks, r.ranks); }},
     {{"capture", "hash|stats|snapshot",
-      "How much is taken: of every value of the modules, or of a kernel's operands; of all that the "
+      "How much is taken: of every value of the modules, or of a kernel's operands; of all that "
+      "the "
       "kernel writes where neither outputs nor inputs are named."},
      [](const toml::node& n, Rule& r) { return take_capture(n, r.capture); }},
     {{"outputs", "\"auto\"|[0, 5]", "Parameters of a kernel whose values are taken behind it."},

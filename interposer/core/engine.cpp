@@ -144,7 +144,7 @@ cupti::Interceptor* Engine::interceptor() noexcept {
 }
 
 cupti::Interceptor* Engine::make_interceptor() {
-  const std::lock_guard lock(interceptor_mutex_);
+  const Lock lock(interceptor_mutex_);
   cupti::Interceptor* known = interceptor_.load(std::memory_order_acquire);
   if (known != nullptr) return known;
   cupti::InterceptorOptions options;
@@ -220,7 +220,7 @@ void Engine::report_matches() {
   say_matches(format::kNoStep, rules_.report(), false);
   std::vector<std::string> reasons = empty_trace_reasons(steps_.seen(), has_context_.load());
   {
-    const std::lock_guard lock(all_rules_mutex_);
+    const Lock lock(all_rules_mutex_);
     for (std::string& line : rules_of_no_rank(options_.rules, rank_.get()))
       reasons.push_back(std::move(line));
   }
@@ -301,7 +301,7 @@ void Engine::apply(ConfigChange change) {
   names_.replace(patterns(wanted.include), patterns(wanted.exclude));
   captures_.set_mode(settings::mode_without_rule(wanted));
   {
-    const std::lock_guard lock(all_rules_mutex_);
+    const Lock lock(all_rules_mutex_);
     options_.rules = std::move(change.rules);
   }
   take_rules_of_rank();
@@ -310,7 +310,7 @@ void Engine::apply(ConfigChange change) {
 }
 
 void Engine::take_rules_of_rank() {
-  const std::lock_guard lock(all_rules_mutex_);
+  const Lock lock(all_rules_mutex_);
   rules_.replace(rules_of_rank(options_.rules, rank_.get()));
   if (cupti::Interceptor* const cuda = interceptor_.load(std::memory_order_acquire))
     cuda->rules_changed();
@@ -320,7 +320,7 @@ void Engine::follow_rank() {
   speak_as(options_.settings, rank_.get());
   if (!check_rank()) return;
   const bool any_of_ranks = [this] {
-    const std::lock_guard lock(all_rules_mutex_);
+    const Lock lock(all_rules_mutex_);
     return std::ranges::any_of(options_.rules, [](const settings::Rule& rule) {
       return rule.ranks.ranks_text() != settings::StepSet().ranks_text();
     });

@@ -13,7 +13,6 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
@@ -22,6 +21,7 @@
 
 #include "cupti/interceptor.h"
 #include "cupti/memory/address_map.h"
+#include "format/base/mutex.h"
 #include "format/model/definitions.h"
 #include "format/model/event_sink.h"
 #include "format/settings/controls.h"
@@ -167,8 +167,8 @@ class Engine final : public format::EventSink,
   std::atomic<bool> begun_{false};
   std::atomic<bool> has_context_{false};
   ProcessRank rank_;
-  std::mutex interceptor_mutex_;
-  std::mutex all_rules_mutex_;  ///< of options_.rules, which are those of all ranks
+  Mutex interceptor_mutex_;
+  Mutex all_rules_mutex_;  ///< of options_.rules, which are those of all ranks
   std::atomic<cupti::Interceptor*> interceptor_{nullptr};
 };
 

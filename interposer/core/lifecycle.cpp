@@ -7,12 +7,12 @@
 #include <unistd.h>
 
 #include <atomic>
-#include <mutex>
 #include <new>
 #include <string_view>
 
 #include "cupti/abi/hooks_v1.h"
 #include "format/base/log.h"
+#include "format/base/mutex.h"
 #include "format/settings/controls.h"
 #include "interposer/core/control/empty_trace_reasons.h"
 #include "interposer/core/engine.h"
@@ -26,14 +26,14 @@ constexpr const char* kForked = "forked from a traced process";
 
 std::atomic<Engine*> g_engine{nullptr};
 std::atomic<pid_t> g_pid{0};
-constinit std::mutex g_arming;
+constinit Mutex g_arming;
 bool g_handlers_installed = false;
 std::atomic<bool> g_fork_said{false};
 std::atomic<bool> g_ended{false};
 
 /// The child has one thread, no writer, and locks in any state: it leaks everything it inherited.
 void after_fork_in_child() {
-  new (&g_arming) std::mutex;
+  new (&g_arming) Mutex;
   const Engine* const inherited = g_engine.exchange(nullptr);
   if (process_state().get() != EngineState::kActive) return;
   if (inherited != nullptr && inherited->bound_to_process()) {
@@ -211,7 +211,7 @@ void end_tracing() noexcept {
 Engine* start_engine() noexcept {
   const auto always = [](const State&) { return true; };
   return guarded_if("start", static_cast<Engine*>(nullptr), always, [] {
-    const std::lock_guard lock(g_arming);
+    const Lock lock(g_arming);
     State& state = process_state();
     if (state.begin_arming()) {
       const char* const why_not = arm();

@@ -14,8 +14,8 @@
 
 #include "interposer/preload/elf_lookup.h"
 #include "interposer/preload/hooks.h"
-#include "interposer/preload/python_injection.h"
 #include "interposer/preload/poison.h"
+#include "interposer/preload/python_injection.h"
 
 extern _Atomic(int) convtrace_cpu_alloc_v1;
 

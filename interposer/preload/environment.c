@@ -14,8 +14,8 @@
 #include "cupti/abi/hooks_v1.h"
 #include "interposer/preload/elf_lookup.h"
 #include "interposer/preload/gate.h"
-#include "interposer/preload/python_injection.h"
 #include "interposer/preload/poison.h"
+#include "interposer/preload/python_injection.h"
 #include "interposer/preload/quarantine.h"
 
 _Atomic(int) convtrace_cpu_alloc_v1 = 0;

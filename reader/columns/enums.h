@@ -4,18 +4,9 @@
 
 #include <cstdint>
 
-#include "format/model/events.h"
+#include "format/base/named_enum.h"
 
 namespace convtrace::reader {
-
-template <typename Enum>
-inline constexpr uint64_t kEnumCount = format::kEnumCount<Enum>;
-template <>
-inline constexpr uint64_t kEnumCount<format::DType> = format::kDTypeCount;
-template <>
-inline constexpr uint64_t kEnumCount<format::Device::Type> = 3;
-template <>
-inline constexpr uint64_t kEnumCount<format::Copy::Kind> = 3;
 
 /// Remembers whether all stored enumerators of an event are known here.
 struct Enums {
@@ -23,8 +14,8 @@ struct Enums {
 
   template <typename Enum>
   void set(Enum& to, uint64_t stored) {
-    static_assert(kEnumCount<Enum> > 0);
-    if (stored < kEnumCount<Enum>) {
+    static_assert(format::kEnumCount<Enum> > 0);
+    if (stored < format::kEnumCount<Enum>) {
       to = static_cast<Enum>(stored);
     } else {
       known = false;

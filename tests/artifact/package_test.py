@@ -79,7 +79,8 @@ class Package(unittest.TestCase):
     def inside(self, *command):
         """Runs a program of the tree in the bare root."""
         return subprocess.run([*IN_ROOT, str(self.root), "/%s/bin/%s" % (self.tree.name, command[0]), *command[1:]],
-                              env={"LD_LIBRARY_PATH": "/fakecuda", "PATH": os.environ["PATH"]}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+                              env={"LD_LIBRARY_PATH": "/fakecuda", "PATH": os.environ["PATH"]},
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
     def test_it_is_small_and_named_by_version_and_system(self):
         self.assertRegex(self.file.name, r"^convtrace-\d+\.\d+\.\d+-linux-x86_64\.tar\.zst$")

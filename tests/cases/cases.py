@@ -65,7 +65,8 @@ def planted():
 
 
 CASES = (*planted(), *rounding("design", {"gpt": DESIGN, "conv": DESIGN}), *rounding("others", OTHERS), *rounding("held_out", HELD_OUT),
-         *rounding("held_out_2", HELD_OUT_2), *rounding("held_out_3", HELD_OUT_3), *rounding("held_out_4", HELD_OUT_4), *rounding("held_out_5", HELD_OUT_5),
+         *rounding("held_out_2", HELD_OUT_2), *rounding("held_out_3", HELD_OUT_3),
+         *rounding("held_out_4", HELD_OUT_4), *rounding("held_out_5", HELD_OUT_5),
          Case("held_out", "gru", "autocast", "threads"))
 
 

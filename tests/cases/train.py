@@ -9,7 +9,7 @@ import pathlib
 import sys
 
 import torch
-import torch._dynamo  # the first optimizer would import it
+import torch._dynamo  # noqa: F401 - the first optimizer would import it
 from torch import nn
 
 import held_out

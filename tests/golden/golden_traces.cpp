@@ -263,7 +263,7 @@ void write_values(const std::string& path) {
   std::vector<std::byte> second = first;
   for (size_t i = 0; i < second.size(); i += 4) second[i] ^= std::byte{1};
   trace.value({.slot = "weight", .shape = {50, 10}, .bytes = first, .part_bytes = 800});
-  for (uint8_t dtype = 0; dtype < kDTypeCount; ++dtype) {
+  for (uint8_t dtype = 0; dtype < kEnumCount<DType>; ++dtype) {
     const auto type = static_cast<DType>(dtype);
     std::vector<std::byte> bytes = value_bytes(6 * element_bytes(type), dtype);
     for (std::byte& byte : bytes) byte &= type == DType::kBool ? std::byte{1} : std::byte{255};

@@ -349,8 +349,8 @@ class Steps(ObservedTest):
         partitions = [torch.optim.SGD(layer.parameters(), lr=0.1) for layer in model]
         for _ in range(3):
             model(torch.randn(2, 4)).sum().backward()
-            for optimizer in partitions:
-                optimizer.step()
+            for partition in partitions:
+                partition.step()
         self.assertEqual(self.steps(), [0, 1, 2])
         self.assertEqual(len(self.calls(slot="param:weight", phase="optimizer")), 15)
 
@@ -486,10 +486,10 @@ class Steps(ObservedTest):
         optimizers = [torch.optim.SGD(m.parameters(), lr=0.1) for m in (critic, generator)]
         for _ in range(2):
             fake = generator(self.batch())
-            for target, optimizer in zip((fake.detach(), fake), optimizers):
-                optimizer.zero_grad()
+            for target, owner in zip((fake.detach(), fake), optimizers):
+                owner.zero_grad()
                 critic(target).sum().backward()
-                optimizer.step()
+                owner.step()
         # The generator's update ends an optimizer phase in between: its critic forward opens a step.
         self.assertEqual(self.steps(), [0, 1, 2, 3])
 
@@ -543,8 +543,7 @@ class Clipping(ObservedTest):
         self.fake.on_tensor = self.keep
 
     def keep(self, tensor):
-        weights = dict(self.model.named_parameters())
-        for name, parameter in weights.items():
+        for parameter in self.model.parameters():
             if tensor.address == parameter.grad.data_ptr():
                 self.recorded[tensor.slot, tensor.call] = parameter.grad.clone()
 
@@ -552,7 +551,7 @@ class Clipping(ObservedTest):
         for parameters in (self.model.parameters(), filter(lambda one: True, self.model.parameters()),
                            list(self.model.parameters()), self.model[0].weight):
             self.fake.messages.clear()
-            for (name, gradient), parameter in zip(self.left.items(), self.model.parameters()):
+            for gradient, parameter in zip(self.left.values(), self.model.parameters()):
                 parameter.grad.copy_(gradient)
             norm = nn.utils.clip_grad_norm_(parameters, 0.5)
             whole = self.model[0].weight.grad.norm() if isinstance(parameters, torch.Tensor) else (

@@ -1,6 +1,7 @@
 #include "tests/support/event_generator.h"
 
 #include <bit>
+#include <type_traits>
 #include <utility>
 
 namespace convtrace::test {
@@ -27,25 +28,17 @@ class EventGenerator::Filler {
   void fill(uint64_t& value) { value = bits(); }
   void fill(double& value) { value = std::bit_cast<double>(bits()); }
   void fill(bool& value) { value = from_.below(2) == 1; }
+  template <typename Enum>
+  requires std::is_enum_v<Enum>
+  void fill(Enum& value) {
+    static_assert(kEnumCount<Enum> > 0);
+    choose(value, kEnumCount<Enum>);
+  }
   void fill(Scalar& value) { fill(value.bits); }
   void fill(WideScalar& value) { (*this)(value.lo, value.hi); }
-  void fill(Phase& value) { choose(value, 7); }
-  void fill(Capture& value) { choose(value, 3); }
-  void fill(Extent& value) { choose(value, 2); }
-  void fill(MemorySource& value) { choose(value, 7); }
-  void fill(Confidence& value) { choose(value, 4); }
-  void fill(NotSampled& value) { choose(value, 12); }
-  void fill(FindingKind& value) { choose(value, 9); }
-  void fill(Level& value) { choose(value, 4); }
-  void fill(LossReason& value) { choose(value, kEnumCount<LossReason>); }
-  void fill(DType& value) { choose(value, kDTypeCount); }
-  void fill(SyncKind& value) { choose(value, 11); }
-  void fill(OpMoment& value) { choose(value, 6); }
-  void fill(Padding& value) { choose(value, 3); }
   void fill(int64_t& value) { value = static_cast<int64_t>(bits()); }
-  void fill(Copy::Kind& value) { choose(value, 3); }
   void fill(Device& value) {
-    choose(value.type, 3);
+    fill(value.type);
     fill(value.index);
   }
   void fill(StringId& id) {

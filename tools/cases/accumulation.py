@@ -1,5 +1,4 @@
 """A Trainer with gradient accumulation over sequences of unequal length, labels of the padding ignored."""
-import sys
 import tempfile
 
 import torch

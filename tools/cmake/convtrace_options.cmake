@@ -36,6 +36,7 @@ add_library(convtrace_warnings INTERFACE)
 target_compile_options(convtrace_warnings INTERFACE
   -Wall -Wextra -Wpedantic -Wshadow -Wundef -Wvla -Wimplicit-fallthrough
   $<$<COMPILE_LANGUAGE:CXX>:-Wconversion -Wnon-virtual-dtor -Wold-style-cast>
+  $<$<CXX_COMPILER_ID:Clang>:-Wthread-safety>
   $<$<BOOL:${CONVTRACE_WERROR}>:-Werror>)
 
 find_package(Threads REQUIRED)

@@ -1,9 +1,11 @@
-// A custom op for PyTorch as teams write them: bias and activation in one call, with its own backward.
+// A custom op for PyTorch as teams write them: bias and activation in one call, with its own
+// backward.
 //
-// Built twice. As it is, the op is correct. With -DDEMO_REUSE_INPUT it "saves memory" the way ONNX Runtime's PythonOp
-// did before its pull request 17685: the result lies over the input's memory, and nothing keeps that memory alive.
-// The caller drops its input, the allocator hands the same bytes to the next tensor, and the result changes under
-// whoever still reads it. Nothing crashes; training just converges worse.
+// Built twice. As it is, the op is correct. With -DDEMO_REUSE_INPUT it "saves memory" the way ONNX
+// Runtime's PythonOp did before its pull request 17685: the result lies over the input's memory,
+// and nothing keeps that memory alive. The caller drops its input, the allocator hands the same
+// bytes to the next tensor, and the result changes under whoever still reads it. Nothing crashes;
+// training just converges worse.
 #include <ATen/ops/add.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/from_blob.h>
@@ -48,7 +50,9 @@ struct BiasRelu : torch::autograd::Function<BiasRelu> {
   }
 };
 
-at::Tensor bias_relu_autograd(const at::Tensor& x, const at::Tensor& bias) { return BiasRelu::apply(x, bias); }
+at::Tensor bias_relu_autograd(const at::Tensor& x, const at::Tensor& bias) {
+  return BiasRelu::apply(x, bias);
+}
 
 }  // namespace
 

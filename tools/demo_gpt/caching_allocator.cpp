@@ -1,6 +1,7 @@
-// A caching allocator for CPU tensors, as training frameworks bring (ONNX Runtime's arena) and PyTorch has for GPUs:
-// a freed block goes to the next tensor of its size and never back to the system. So memory that is read after its
-// release shows another tensor's values, never a crash, and the demo prints the same losses on a CPU as on a GPU's pool.
+// A caching allocator for CPU tensors, as training frameworks bring (ONNX Runtime's arena) and
+// PyTorch has for GPUs: a freed block goes to the next tensor of its size and never back to the
+// system. So memory that is read after its release shows another tensor's values, never a crash,
+// and the demo prints the same losses on a CPU as on a GPU's pool.
 #include <c10/core/CPUAllocator.h>
 
 #include <cstdlib>
@@ -20,7 +21,9 @@ class CachingAllocator final : public c10::Allocator {
     return {block->data, block, &release, c10::Device(c10::DeviceType::CPU)};
   }
 
-  void copy_data(void* to, const void* from, size_t bytes) const override { default_copy_data(to, from, bytes); }
+  void copy_data(void* to, const void* from, size_t bytes) const override {
+    default_copy_data(to, from, bytes);
+  }
 
  private:
   struct Block {
@@ -31,7 +34,8 @@ class CachingAllocator final : public c10::Allocator {
   static Block* take(size_t bytes) {
     const std::lock_guard lock(mutex);
     std::vector<Block*>& blocks = free_blocks[bytes];
-    if (blocks.empty()) return new Block{bytes, bytes == 0 ? nullptr : std::aligned_alloc(kAlignment, bytes)};
+    if (blocks.empty())
+      return new Block{bytes, bytes == 0 ? nullptr : std::aligned_alloc(kAlignment, bytes)};
     Block* block = blocks.back();
     blocks.pop_back();
     return block;

@@ -1,7 +1,6 @@
 #include "interposer/core/control/name_filter.h"
 
 #include <algorithm>
-#include <mutex>
 
 #include "cupti/kernels/kernel_name.h"
 #include "format/base/count_noun.h"
@@ -18,7 +17,7 @@ NameFilter::NameFilter(std::vector<settings::Pattern> include,
 
 void NameFilter::replace(std::vector<settings::Pattern> include,
                          std::vector<settings::Pattern> exclude) {
-  const std::unique_lock lock(mutex_);
+  const Lock lock(mutex_);
   include_.clear();
   exclude_.clear();
   for (auto& pattern : include) include_.push_back({std::move(pattern), "CONVTRACE_INCLUDE"});
@@ -30,12 +29,12 @@ void NameFilter::replace(std::vector<settings::Pattern> include,
 }
 
 bool NameFilter::wants(format::StringId scope) {
-  return answer(scopes_, scope.value,
+  return answer(&NameFilter::scopes_, scope.value,
                 [&] { return std::vector{std::string(definitions_.text(scope))}; });
 }
 
 bool NameFilter::wants(format::KernelId kernel) {
-  return answer(kernels_, kernel.value, [&] {
+  return answer(&NameFilter::kernels_, kernel.value, [&] {
     const format::KernelDef def = definitions_.kernel(kernel);
     std::string name(definitions_.text(def.name));
     return std::vector{cupti::demangle(name), name, std::string(definitions_.text(def.family))};
@@ -43,15 +42,17 @@ bool NameFilter::wants(format::KernelId kernel) {
 }
 
 template <typename NamesOf>
-bool NameFilter::answer(Answers& answers, uint32_t id, NamesOf names_of) {
+bool NameFilter::answer(Answers NameFilter::*answers_of, uint32_t id, NamesOf names_of) {
   if (!active()) return true;
   {
-    const std::shared_lock lock(mutex_);
+    const SharedLock lock(mutex_);
+    const Answers& answers = this->*answers_of;
     if (id < answers.size() && answers[id] != Answer::kUnknown) return answers[id] == Answer::kYes;
   }
   const std::vector<std::string> names = names_of();
-  const std::unique_lock lock(mutex_);
+  const Lock lock(mutex_);
   const bool wanted = judge(names);
+  Answers& answers = this->*answers_of;
   if (id >= answers.size()) answers.resize(id + size_t{1}, Answer::kUnknown);
   answers[id] = wanted ? Answer::kYes : Answer::kNo;
   seen_.add(names.front());
@@ -82,7 +83,7 @@ bool NameFilter::matches_any(std::vector<Entry>& entries, std::span<const std::s
 
 std::vector<settings::MatchLine> NameFilter::report() const {
   std::vector<settings::MatchLine> lines;
-  const std::shared_lock lock(mutex_);
+  const SharedLock lock(mutex_);
   report(include_, lines);
   report(exclude_, lines);
   const auto matched = [](const Entry& entry) { return entry.matched != 0; };

@@ -10,11 +10,11 @@
 
 #include <atomic>
 #include <cstdint>
-#include <shared_mutex>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "format/base/mutex.h"
 #include "format/model/definitions.h"
 #include "format/settings/match_report.h"
 #include "format/settings/pattern.h"
@@ -50,18 +50,20 @@ class NameFilter {
   };
 
   template <typename NamesOf>
-  bool answer(Answers& answers, uint32_t id, NamesOf names_of);
-  [[nodiscard]] bool judge(std::span<const std::string> names);
+  bool answer(Answers NameFilter::*answers, uint32_t id, NamesOf names_of);
+  [[nodiscard]] bool judge(std::span<const std::string> names) CONVTRACE_REQUIRES(mutex_);
   static bool matches_any(std::vector<Entry>& entries, std::span<const std::string> names);
-  void report(const std::vector<Entry>& entries, std::vector<settings::MatchLine>& lines) const;
+  void report(const std::vector<Entry>& entries, std::vector<settings::MatchLine>& lines) const
+      CONVTRACE_REQUIRES_SHARED(mutex_);
 
   const format::Definitions& definitions_;
   std::atomic<bool> active_{false};
-  std::vector<Entry> include_, exclude_;
-  mutable std::shared_mutex mutex_;
-  Answers scopes_, kernels_;
-  uint64_t asked_ = 0, wanted_ = 0;  ///< names
-  settings::SeenNames seen_;
+  mutable SharedMutex mutex_;
+  std::vector<Entry> include_ CONVTRACE_GUARDED_BY(mutex_), exclude_ CONVTRACE_GUARDED_BY(mutex_);
+  Answers scopes_ CONVTRACE_GUARDED_BY(mutex_), kernels_ CONVTRACE_GUARDED_BY(mutex_);
+  uint64_t asked_ CONVTRACE_GUARDED_BY(mutex_) = 0;   ///< names
+  uint64_t wanted_ CONVTRACE_GUARDED_BY(mutex_) = 0;  ///< of those
+  settings::SeenNames seen_ CONVTRACE_GUARDED_BY(mutex_);
 };
 
 }  // namespace convtrace::engine

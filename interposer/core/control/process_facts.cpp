@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <filesystem>
 
 namespace convtrace::engine {
 namespace {
@@ -131,6 +132,9 @@ format::TraceMeta process_meta(const char* const* environment) {
   meta.pid = static_cast<uint32_t>(getpid());
   meta.command_line = mask_secrets(read_command_line());
   meta.facts = numerics_switches(environment);
+  std::error_code ignored;  // of a directory that was removed
+  const std::string directory = std::filesystem::current_path(ignored).string();
+  if (!directory.empty()) meta.facts.emplace_back("run.directory", directory);
   return meta;
 }
 

@@ -6,10 +6,10 @@
 
 #include <atomic>
 #include <cstdint>
-#include <mutex>
 #include <string>
 #include <utility>
 
+#include "format/base/mutex.h"
 #include "format/settings/settings.h"
 
 namespace convtrace::engine {
@@ -29,7 +29,7 @@ class StepControl {
   StepControl(settings::Mode mode, settings::StepSet steps) { want(mode, std::move(steps)); }
 
   void open(uint32_t step) noexcept {
-    const std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     step_.store(step, std::memory_order_relaxed);
     if (seen_.count++ == 0) seen_.first = step;
     seen_.last = step;
@@ -37,7 +37,7 @@ class StepControl {
   }
   /// From now on, the step under way included.
   void want(settings::Mode mode, settings::StepSet steps) noexcept {
-    const std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     values_ = mode >= settings::Mode::kHash;
     steps_ = std::move(steps);
     judge();
@@ -45,7 +45,7 @@ class StepControl {
   [[nodiscard]] uint32_t step() const noexcept { return step_.load(std::memory_order_relaxed); }
   [[nodiscard]] bool capture() const noexcept { return capture_.load(std::memory_order_relaxed); }
   [[nodiscard]] StepsSeen seen() {
-    const std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     StepsSeen seen = seen_;
     seen.values = values_;
     seen.asked = steps_.steps_text();
@@ -53,16 +53,16 @@ class StepControl {
   }
 
  private:
-  void judge() noexcept {
+  void judge() noexcept CONVTRACE_REQUIRES(mutex_) {
     const bool wanted = values_ && steps_.contains(step());
     capture_.store(wanted);
     seen_.wanted = seen_.wanted || (wanted && seen_.count != 0);
   }
 
-  std::mutex mutex_;
-  bool values_ = false;
-  settings::StepSet steps_;
-  StepsSeen seen_;
+  Mutex mutex_;
+  bool values_ CONVTRACE_GUARDED_BY(mutex_) = false;
+  settings::StepSet steps_ CONVTRACE_GUARDED_BY(mutex_);
+  StepsSeen seen_ CONVTRACE_GUARDED_BY(mutex_);
   std::atomic<uint32_t> step_{0};
   std::atomic<bool> capture_{false};
 };

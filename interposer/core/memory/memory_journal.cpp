@@ -74,14 +74,15 @@ bool MemoryJournal::settled() const noexcept {
 
 void MemoryJournal::settle() {
   if (settled()) return;
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   settle_locked();
 }
 
 bool MemoryJournal::settle_if_free() {
   for (int i = 0; i < kTries; ++i) {
     if (settled()) return true;
-    if (const std::unique_lock lock(mutex_, std::try_to_lock); lock.owns_lock()) {
+    if (mutex_.try_lock()) {
+      const Lock lock(mutex_, std::adopt_lock);
       settle_locked();
       return true;
     }
@@ -101,6 +102,7 @@ void MemoryJournal::settle_locked() {
       &ThreadContext::reports, last,
       [](const ByteRing::Record& record) { return read_report(record).ticket; },
       [this](const ByteRing::Record& record) {
+        mutex_.is_held();
         const MemoryReport report = read_report(record);
         const auto* frames = reinterpret_cast<void* const*>(record.payload + sizeof report);
         judge(report, {frames, report.frame_count});
@@ -146,7 +148,7 @@ format::Device MemoryJournal::device_of(const MemoryReport& report) const {
 }
 
 std::vector<void*> MemoryJournal::allocation_stack(uint64_t generation) const {
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   const auto found = stack_of_generation_.find(generation);
   return found == stack_of_generation_.end() ? std::vector<void*>{} : found->second;
 }

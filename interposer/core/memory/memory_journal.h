@@ -15,13 +15,13 @@
 
 #include <atomic>
 #include <cstdint>
-#include <mutex>
 #include <span>
 #include <unordered_map>
 #include <unordered_set>
 #include <vector>
 
 #include "cupti/memory/address_map.h"
+#include "format/base/mutex.h"
 #include "interposer/core/queue/ring_merge.h"
 
 namespace convtrace::engine {
@@ -85,8 +85,8 @@ class MemoryJournal {
     return type == format::Device::Type::kCpu && cpu_stopped_.load(std::memory_order_relaxed);
   }
   [[nodiscard]] bool settled() const noexcept;
-  void settle_locked();
-  void judge(const MemoryReport& report, std::span<void* const> stack);
+  void settle_locked() CONVTRACE_REQUIRES(mutex_);
+  void judge(const MemoryReport& report, std::span<void* const> stack) CONVTRACE_REQUIRES(mutex_);
   /// Where the driver said that the memory lies. The index in a report is only a second choice: in
   /// some versions of PyTorch it has 16 bits, and lies elsewhere.
   [[nodiscard]] format::Device device_of(const MemoryReport& report) const;
@@ -100,10 +100,12 @@ class MemoryJournal {
   std::atomic<bool> free_stacks_{false};
   std::atomic<bool> seen_[3]{};
   std::atomic<bool> cpu_stopped_{false};
-  mutable std::mutex mutex_;
-  RingMerge merge_;
-  std::unordered_map<uint64_t, std::vector<void*>> stack_of_generation_;
-  std::unordered_set<uint64_t> cpu_blocks_;  ///< where the live ones begin
+  mutable Mutex mutex_;
+  RingMerge merge_ CONVTRACE_GUARDED_BY(mutex_);
+  std::unordered_map<uint64_t, std::vector<void*>> stack_of_generation_
+      CONVTRACE_GUARDED_BY(mutex_);
+  std::unordered_set<uint64_t> cpu_blocks_
+      CONVTRACE_GUARDED_BY(mutex_);  ///< where the live ones begin
 };
 
 }  // namespace convtrace::engine

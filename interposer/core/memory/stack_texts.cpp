@@ -20,7 +20,7 @@ std::string with_number(const std::string& before, uint64_t number) {
 format::StackId StackTexts::intern(std::span<void* const> return_addresses) {
   if (return_addresses.empty()) return {};
   std::vector<format::StringId> frames;
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   for (void* const address : without_own_frames(return_addresses)) {
     format::StringId& text = known_[address];
     if (!text) text = definitions_.intern(text_of(address));

@@ -9,11 +9,11 @@
 /// Threads:  any; a mutex, symbol look-ups and disk access, once for each address and library: only
 ///           when a finding is made, or for CONVTRACE_STACKS=all.
 
-#include <mutex>
 #include <span>
 #include <string>
 #include <unordered_map>
 
+#include "format/base/mutex.h"
 #include "format/model/definitions.h"
 #include "interposer/core/memory/frame.h"
 #include "interposer/core/runtime/fact_table.h"
@@ -30,15 +30,17 @@ class StackTexts {
   format::StackId intern(std::span<void* const> return_addresses);
 
  private:
-  [[nodiscard]] std::string text_of(void* return_address);
-  const std::string& name_of(const link_map& library);
+  [[nodiscard]] std::string text_of(void* return_address) CONVTRACE_REQUIRES(mutex_);
+  const std::string& name_of(const link_map& library) CONVTRACE_REQUIRES(mutex_);
 
   format::Definitions& definitions_;
   FactTable& facts_;
-  std::mutex mutex_;
-  std::unordered_map<void*, format::StringId> known_;
-  std::unordered_map<const link_map*, std::string> names_;   ///< of libraries, as frames have them
-  std::unordered_map<std::string, const link_map*> owners_;  ///< of those names
+  Mutex mutex_;
+  std::unordered_map<void*, format::StringId> known_ CONVTRACE_GUARDED_BY(mutex_);
+  std::unordered_map<const link_map*, std::string> names_
+      CONVTRACE_GUARDED_BY(mutex_);  ///< of libraries, as frames have them
+  std::unordered_map<std::string, const link_map*> owners_
+      CONVTRACE_GUARDED_BY(mutex_);  ///< of those names
 };
 
 }  // namespace convtrace::engine

@@ -8,17 +8,15 @@ namespace {
 
 __extension__ typedef __int128 Wide;  // wider than any product of extents and strides
 constexpr uint64_t kMaxExpandedElements = uint64_t{1} << 28;
-constexpr uint8_t kPhaseCount = 8;
-constexpr uint8_t kCaptureCount = 3;
-constexpr uint8_t kExtentCount = 2;
-constexpr uint8_t kDeviceTypeCount = 3;
-constexpr uint8_t kPaddingCount = 3;
 
 bool in_range(const convtrace_tensor& message) {
-  return message.phase < kPhaseCount && message.capture < kCaptureCount &&
-         message.device_type < kDeviceTypeCount && message.dtype < format::kDTypeCount &&
-         message.rank <= format::kMaxDims && message.extent < kExtentCount &&
-         message.padding < kPaddingCount;
+  using format::kEnumCount;
+  return message.phase < kEnumCount<format::Phase> &&
+         message.capture < kEnumCount<format::Capture> &&
+         message.device_type < kEnumCount<format::Device::Type> &&
+         message.dtype < kEnumCount<format::DType> && message.rank <= format::kMaxDims &&
+         message.extent < kEnumCount<format::Extent> &&
+         message.padding < kEnumCount<format::Padding>;
 }
 
 bool has_indices(format::DType dtype) {

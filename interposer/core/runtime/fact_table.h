@@ -5,10 +5,11 @@
 /// Threads:  any; a mutex, on rare paths only.
 
 #include <map>
-#include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
+
+#include "format/base/mutex.h"
 
 namespace convtrace::engine {
 
@@ -16,7 +17,7 @@ class FactTable {
  public:
   /// The later value of a name wins.
   void set(std::string name, std::string value) {
-    const std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     std::string& known = facts_[std::move(name)];
     if (known == value) return;
     known = std::move(value);
@@ -25,20 +26,20 @@ class FactTable {
 
   /// @return whether something is new since the last call.
   [[nodiscard]] bool take_changed() {
-    const std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     return std::exchange(changed_, false);
   }
 
   /// @return all facts, ascending by name.
   [[nodiscard]] std::vector<std::pair<std::string, std::string>> all() const {
-    const std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     return {facts_.begin(), facts_.end()};
   }
 
  private:
-  mutable std::mutex mutex_;
-  std::map<std::string, std::string> facts_;
-  bool changed_ = false;
+  mutable Mutex mutex_;
+  std::map<std::string, std::string> facts_ CONVTRACE_GUARDED_BY(mutex_);
+  bool changed_ CONVTRACE_GUARDED_BY(mutex_) = false;
 };
 
 }  // namespace convtrace::engine

@@ -9,12 +9,12 @@
 /// Memory:   8 bytes a value of one step, at most kMost; what comes after those counts as known.
 
 #include <cstdint>
-#include <mutex>
 #include <span>
 #include <unordered_set>
 
 #include "cupti/stats/tile/tensor_view.h"
 #include "format/base/checksum.h"
+#include "format/base/mutex.h"
 #include "format/model/events.h"
 
 namespace convtrace::engine {
@@ -27,7 +27,7 @@ class KnownValues {
     const uint64_t words[] = {event.value.storage, event.value.offset, event.value.version,
                               event.bytes, is_dense(view) ? uint64_t{1} : 0};
     const uint64_t identity = checksum64(std::as_bytes(std::span(words)));
-    const std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     if (step_ != event.header.step) {
       step_ = event.header.step;
       known_.clear();
@@ -49,9 +49,9 @@ class KnownValues {
     return true;
   }
 
-  std::mutex mutex_;
-  uint32_t step_ = format::kNoStep;
-  std::unordered_set<uint64_t> known_;
+  Mutex mutex_;
+  uint32_t step_ CONVTRACE_GUARDED_BY(mutex_) = format::kNoStep;
+  std::unordered_set<uint64_t> known_ CONVTRACE_GUARDED_BY(mutex_);
 };
 
 }  // namespace convtrace::engine

@@ -55,7 +55,7 @@ class ValueStore::Incoming final : public cupti::IncomingValue {
     Wakeup& wakeup = store_.wakeup_;       // the store may go when nothing is incoming
     std::shared_ptr<const KeptValue> old;  // freed without the lock
     {
-      const std::lock_guard lock(store_.mutex_);
+      const Lock lock(store_.mutex_);
       if (complete) {
         try {
           old = store_.history_.keep(value_->place, kept_);
@@ -80,7 +80,7 @@ class ValueStore::Incoming final : public cupti::IncomingValue {
 
   void filled() noexcept override {
     {
-      const std::lock_guard lock(store_.mutex_);
+      const Lock lock(store_.mutex_);
       if (const auto last = store_.history_.last(value_->place, value_->content.bytes)) {
         job_->base = last->parts[offset_ / format::kPartBytes];
         job_->base_hash = last->content.hash;
@@ -133,7 +133,7 @@ ValueStore::~ValueStore() {
 }
 
 bool ValueStore::has(const format::TensorStats& event) noexcept {
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   return event.bytes == 0 || known_.contains({event.stats.hash, event.bytes});
 }
 
@@ -144,7 +144,7 @@ ValueStore::Begun ValueStore::begin(const format::TensorStats& event) noexcept t
   value->place = place_of(event);
   auto incoming = std::make_unique<Incoming>(*this, value);
   const uint64_t bytes = value->content.bytes;
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   if (closed_ || bytes > max_under_way_ || !start_threads()) return {};
   if (bytes > max_under_way_ - reserved_) return {.value = nullptr, .later = true};
   if (known_.size() >= kMaxKnown) known_.clear();
@@ -163,12 +163,12 @@ std::unique_ptr<cupti::IncomingValue> ValueStore::wait_for_room(
   const Clock::time_point until = Clock::now() + std::chrono::nanoseconds(options_.patience_ns);
   Begun begun = begin(event);
   while (begun.later && Clock::now() < until) {  // others may take the room that there was
-    std::unique_lock lock(mutex_);
-    const bool waited = !out_of_patience_ && room_.wait_until(lock, until, [&] {
+    Lock lock(mutex_);
+    const auto may_go_on = [&]() CONVTRACE_REQUIRES(mutex_) {
       return closed_ || event.bytes <= max_under_way_ - reserved_;
-    });
-    out_of_patience_ = !waited;
-    if (!waited) break;
+    };
+    out_of_patience_ = out_of_patience_ || !room_.wait_until(lock, until, may_go_on);
+    if (out_of_patience_) break;
     lock.unlock();
     begun = begin(event);
   }
@@ -232,7 +232,7 @@ void ValueStore::work() {
 }
 
 std::unique_ptr<ValueStore::Job> ValueStore::next_job() {
-  const std::lock_guard lock(taking_mutex_);
+  const Lock lock(taking_mutex_);
   if (taken_ == nullptr) taken_ = jobs_.take_all();
   std::unique_ptr<Job> job = std::move(taken_);
   if (job != nullptr) taken_ = std::move(job->next);
@@ -281,7 +281,7 @@ void ValueStore::finish(const Job& job) noexcept {
   const bool failed = job.payload.empty();
   {
     std::shared_ptr<const KeptValue> old;  // freed without the lock
-    const std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     release(job.part->size);
     if (failed) forget(job.value->content);  // an equal value is stored after all
     if (job.base_was_useless) old = history_.give_up(job.value->place);
@@ -290,7 +290,7 @@ void ValueStore::finish(const Job& job) noexcept {
 }
 
 bool ValueStore::nothing_under_way() {
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   return closed_.load() || (incoming_ == 0 && uncompressed_.load() == 0);
 }
 
@@ -308,12 +308,12 @@ void ValueStore::close(LossReason reason) noexcept {
   if (closed_.exchange(true)) return;
   drop_jobs(reason);
   {
-    const std::lock_guard lock(taking_mutex_);
+    const Lock lock(taking_mutex_);
     LockFreeQueue<Job>::free_list(std::move(taken_));
   }
   LockFreeQueue<Job>::free_list(finished_.take_all());
   LockFreeQueue<Job>::free_list(std::move(writing_));
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   for (size_t i = 0; i < threads_.size(); ++i) sem_post(&waiting_);
   room_.notify_all();
 }

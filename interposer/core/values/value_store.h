@@ -21,7 +21,6 @@
 #include <atomic>
 #include <condition_variable>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <set>
 #include <utility>
@@ -29,6 +28,7 @@
 
 #include "cupti/stats/tile/layout.h"
 #include "cupti/values/value_sink.h"
+#include "format/base/mutex.h"
 #include "format/file/trace_writer.h"
 #include "format/model/event_sink.h"
 #include "format/settings/settings.h"
@@ -99,7 +99,7 @@ class ValueStore final : public cupti::ValueSink {
   static void* main(void* self) noexcept;
   void work();
   [[nodiscard]] std::unique_ptr<Job> next_job();
-  bool start_threads();
+  bool start_threads() CONVTRACE_REQUIRES(mutex_);
   static void compress(format::PartEncoder& encoder, Job& job) noexcept;
   /// What when_full says of a value that is not stored.
   Outcome refused() noexcept { return refuse() ? Outcome::kStatsOnly : Outcome::kLeftOut; }
@@ -109,8 +109,8 @@ class ValueStore final : public cupti::ValueSink {
   void finish(const Job& job) noexcept;
   void drop_jobs(format::LossReason reason) noexcept;
   void lose(format::LossReason reason, uint64_t count) noexcept;
-  void release(uint64_t bytes) noexcept;
-  void forget(const format::ContentId& content) noexcept;
+  void release(uint64_t bytes) noexcept CONVTRACE_REQUIRES(mutex_);
+  void forget(const format::ContentId& content) noexcept CONVTRACE_REQUIRES(mutex_);
 
   const Options options_;
   const uint64_t max_under_way_;
@@ -118,14 +118,15 @@ class ValueStore final : public cupti::ValueSink {
   format::EventSink& sink_;
   std::atomic<bool> closed_{false};
 
-  std::mutex mutex_;  ///< of all to the next mutex; held for moments, never by who compresses
-  std::condition_variable room_;
-  uint64_t reserved_ = 0;
-  bool out_of_patience_ = false;  ///< somebody has waited in vain, and no room was made since
-  uint32_t incoming_ = 0;         ///< values that are being filled
-  std::set<std::pair<uint64_t, uint64_t>> known_;  ///< hash and bytes
-  ValueHistory history_;
-  std::vector<pthread_t> threads_;
+  Mutex mutex_;  ///< of all to the next mutex; held for moments, never by who compresses
+  std::condition_variable_any room_;
+  uint64_t reserved_ CONVTRACE_GUARDED_BY(mutex_) = 0;
+  /// Somebody has waited in vain, and no room was made since.
+  bool out_of_patience_ CONVTRACE_GUARDED_BY(mutex_) = false;
+  uint32_t incoming_ CONVTRACE_GUARDED_BY(mutex_) = 0;  ///< values that are being filled
+  std::set<std::pair<uint64_t, uint64_t>> known_ CONVTRACE_GUARDED_BY(mutex_);  ///< hash and bytes
+  ValueHistory history_ CONVTRACE_GUARDED_BY(mutex_);
+  std::vector<pthread_t> threads_ CONVTRACE_GUARDED_BY(mutex_);
 
   LockFreeQueue<Job> jobs_;
   sem_t waiting_;  ///< counts those that nobody has taken up
@@ -133,8 +134,8 @@ class ValueStore final : public cupti::ValueSink {
   std::atomic<uint64_t> unwritten_{0};
   LockFreeQueue<Job> finished_;
 
-  std::mutex taking_mutex_;  ///< between those who compress
-  std::unique_ptr<Job> taken_;
+  Mutex taking_mutex_;  ///< between those who compress
+  std::unique_ptr<Job> taken_ CONVTRACE_GUARDED_BY(taking_mutex_);
   std::unique_ptr<Job> writing_;  ///< of the writer thread alone
 };
 

@@ -1,4 +1,5 @@
 """Versions and switches that change numerics, as they are when the program first computes."""
+import os
 import sys
 
 from . import code_facts, ops, signals
@@ -32,6 +33,8 @@ _OLD_SWITCHES = {
 def collect(torch):
     """Yields (name, value) as texts."""
     yield "version.python", sys.version.split()[0]
+    yield "run.executable", sys.executable or ""
+    yield "run.pythonpath", _python_path()
     yield "version.torch", str(torch.__version__)
     yield "version.torch_cuda", str(torch.version.cuda)
     numpy = sys.modules.get("numpy")
@@ -49,6 +52,13 @@ def collect(torch):
         yield "custom_op_libraries", " ".join(libraries)
     yield from _distributed(torch)
     yield from code()
+
+
+def _python_path():
+    """PYTHONPATH as it was before the preload library put its folder there."""
+    own = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    entries = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    return os.pathsep.join(entry for entry in entries if entry != own)
 
 
 def code():

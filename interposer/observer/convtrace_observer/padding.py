@@ -72,23 +72,21 @@ class Labels:
             thread = observer.threads.state
             if not observer.begin(thread):
                 return
-            self._tell(thread, name, args)
-            if value is None or value.dtype not in _INTEGERS or not -2**31 <= ignored < 2**31:
-                return observer.submit(thread)
-            slot, phase = observer.modules.slot("input", _TARGET), thread.slot[1]
-            scope, call = thread.place()
-            if thread.entry is None:
-                place = observer.names.place("")
-                scope, call = place.id, observer.occurrence(place, phase, slot)
-            thread.batch.tensor(phase, capture(value, observer.full), scope, call, slot,
-                                observer.port.intern("aten::" + name), value, (engine.LABELS, ignored))
+            root = observer.names.place("") if thread.entry is None else None
+            scope, call = (root.id, None) if root is not None else thread.place()
+            self._tell(thread, scope, name, args)
+            if value is not None and value.dtype in _INTEGERS and -2**31 <= ignored < 2**31:
+                slot, phase = observer.modules.slot("input", _TARGET), thread.slot[1]
+                if root is not None:
+                    call = observer.occurrence(root, phase, slot)
+                thread.batch.tensor(phase, capture(value, observer.full), scope, call, slot,
+                                    observer.port.intern("aten::" + name), value, (engine.LABELS, ignored))
             observer.submit(thread)
         except Exception as error:
             observer.failed("labels", error)
 
-    def _tell(self, thread, name, args):
-        """Settings that were not given to this function, at this place, before."""
-        scope = thread.place()[0] if thread.entry is not None else self._observer.names.place("").id
+    def _tell(self, thread, scope, name, args):
+        """Records the function's settings the first time that this place passes them."""
         settings = tuple(args[at] for at, _, _ in _SETTINGS if at < len(args))
         if (scope, name, settings) not in self._told:
             self._told.add((scope, name, settings))

@@ -1,4 +1,5 @@
-// What gpu_stats_bench compares with, by the CUDA runtime: CUB's sum and a kernel that does nothing.
+// What gpu_stats_bench compares with, by the CUDA runtime: CUB's sum and a kernel that does
+// nothing.
 
 #include "tests/gpu/programs/baselines.h"
 
@@ -21,18 +22,26 @@ int sum(const void* data, size_t bytes, void* stream) {
   const auto count = static_cast<long long>(bytes / sizeof(T));
   if (temporary.memory == nullptr) {
     if (cudaMalloc(&temporary.result, sizeof(T)) != cudaSuccess) return 1;
-    cub::DeviceReduce::Sum(nullptr, temporary.bytes, values, static_cast<T*>(temporary.result), count);
+    cub::DeviceReduce::Sum(nullptr, temporary.bytes, values, static_cast<T*>(temporary.result),
+                           count);
     if (cudaMalloc(&temporary.memory, temporary.bytes) != cudaSuccess) return 1;
   }
-  return cub::DeviceReduce::Sum(temporary.memory, temporary.bytes, values, static_cast<T*>(temporary.result), count,
+  return cub::DeviceReduce::Sum(temporary.memory, temporary.bytes, values,
+                                static_cast<T*>(temporary.result), count,
                                 static_cast<cudaStream_t>(stream)) != cudaSuccess;
 }
 
 }  // namespace
 
-extern "C" int baseline_sum_f32(const void* data, size_t bytes, void* stream) { return sum<float>(data, bytes, stream); }
-extern "C" int baseline_sum_f64(const void* data, size_t bytes, void* stream) { return sum<double>(data, bytes, stream); }
-extern "C" int baseline_sum_i32(const void* data, size_t bytes, void* stream) { return sum<int>(data, bytes, stream); }
+extern "C" int baseline_sum_f32(const void* data, size_t bytes, void* stream) {
+  return sum<float>(data, bytes, stream);
+}
+extern "C" int baseline_sum_f64(const void* data, size_t bytes, void* stream) {
+  return sum<double>(data, bytes, stream);
+}
+extern "C" int baseline_sum_i32(const void* data, size_t bytes, void* stream) {
+  return sum<int>(data, bytes, stream);
+}
 
 extern "C" int baseline_nothing(void* stream) {
   nothing<<<1, 64, 0, static_cast<cudaStream_t>(stream)>>>();

@@ -4,7 +4,8 @@
 
 extern "C" __global__ void gpu_check_empty() {}
 
-/// Eight parameters, four of them pointers: the launch that the goals for launch overhead are about.
+/// Eight parameters, four of them pointers: the launch that the goals for launch overhead are
+/// about.
 extern "C" __global__ void gpu_check_mix(const float* a, const float* b, const float* c, float* out,
                                          float x, float y, float z, unsigned count) {
   const unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
@@ -34,11 +35,13 @@ extern "C" __global__ void gpu_check_spin(unsigned long long nanoseconds) {
 }
 
 /// A tensor map by value, as kernels that use TMA take it.
-extern "C" __global__ void gpu_check_tensor_map(const __grid_constant__ CUtensorMap map, float* out) {
+extern "C" __global__ void gpu_check_tensor_map(const __grid_constant__ CUtensorMap map,
+                                                float* out) {
   out[0] = static_cast<float>(reinterpret_cast<const unsigned char*>(&map)[0]);
 }
 
-/// Kernels of tests/integration/programs/cuda_alias.c. They touch nothing: that an address is taken is what counts.
+/// Kernels of tests/integration/programs/cuda_alias.c. They touch nothing: that an address is taken
+/// is what counts.
 extern "C" __global__ void touch(const void*, const void*) {}
 
 struct Words {

@@ -1,5 +1,5 @@
-// A program for the CUDA runtime that makes each of its calls a few times, for the probe of callbacks to see what the
-// driver is asked for.
+// A program for the CUDA runtime that makes each of its calls a few times, for the probe of
+// callbacks to see what the driver is asked for.
 //
 // usage: gpu_runtime
 //

@@ -116,7 +116,7 @@ std::vector<Case> all_cases() {
     cases.push_back(
         make_case(stats::dense_view(nullptr, dtype, count), bytes, shift, fill, seed, capture));
   };
-  for (uint8_t i = 1; i < format::kDTypeCount; ++i) {
+  for (uint8_t i = 1; i < format::kEnumCount<format::DType>; ++i) {
     const auto dtype = static_cast<DType>(i);
     for (uint64_t count :
          {0, 1, 31, 32, 33, 1023, 1024, 1025, (1 << 20) - 1, 1 << 20, (1 << 20) + 1})

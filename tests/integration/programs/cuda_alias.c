@@ -155,8 +155,7 @@ static void record_stream(void) {
   use_on_both_and_free();
   check(cuEventRecord(event, b_stream), "cuEventRecord");
   CUresult result;
-  do
-    result = cuEventQuery(event);
+  do result = cuEventQuery(event);
   while (result == CUDA_ERROR_NOT_READY);
   check(result, "cuEventQuery");
   touch(new_block(0), a_stream);

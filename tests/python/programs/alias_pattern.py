@@ -18,7 +18,7 @@ class Sum(torch.autograd.Function):
 
 
 x = torch.ones(64)
-for step in range(3):
+for _ in range(3):
     x = x * 2
     result = Sum.apply(x, x.clone() if sys.argv[1] == "copy" else x)
     x = torch.nn.ReLU()(result)

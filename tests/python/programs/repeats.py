@@ -25,7 +25,7 @@ class Noise(torch.nn.Module):
 model = torch.nn.Sequential(torch.nn.Linear(8, 8), Noise(), torch.nn.Linear(8, 1))
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 batches = torch.Generator().manual_seed(time.time_ns() if how == "clock" else 1)
-for step in range(4 if how == "further" and not first else 3):
+for _ in range(4 if how == "further" and not first else 3):
     loss = model(torch.randn(4, 8, generator=batches)).square().mean()
     optimizer.zero_grad()
     loss.backward()

@@ -2,6 +2,8 @@
 
 #include <unistd.h>
 
+#include <filesystem>
+
 #include "tests/support/catch.h"
 
 using namespace convtrace::engine;
@@ -38,5 +40,8 @@ TEST_CASE("process_facts: META names this process", "[engine][facts]") {
   REQUIRE_FALSE(meta.command_line.empty());
   CHECK(meta.command_line[0].find("engine_unit") != std::string::npos);
   CHECK_FALSE(meta.host.empty());
+  REQUIRE(meta.facts.size() == 1);
+  CHECK(meta.facts[0] ==
+        std::pair<std::string, std::string>{"run.directory", std::filesystem::current_path()});
   CHECK_FALSE(meta.tool_version.empty());
 }

@@ -56,7 +56,7 @@ Buffer decoded(const Buffer& payload, Bytes base = {}) {
 }
 
 TEST_CASE("snapshot part: every type and kind of values comes back", "[format][snapshot]") {
-  for (uint8_t type = 0; type < kDTypeCount; ++type) {
+  for (uint8_t type = 0; type < kEnumCount<DType>; ++type) {
     const auto dtype = static_cast<DType>(type);
     const size_t width = element_form(dtype).width;
     for (const Kind kind : kKinds) {

@@ -121,6 +121,10 @@ TEST_CASE("rounding: the text says where it begins, what explains it, what it ma
   const Pair threads(training(), with_fact(with_other_bit(), "switch.num_threads", "2"));
   CHECK(contains(run({threads.base, threads.cand}).out,
                  "the runs differ in what explains it: switch.num_threads"));
+  const Pair versions(
+      with_fact(training(), "version.torch", "2.6"),
+      with_fact(with_fact(with_other_bit(), "version.torch", "2.13"), "switch.num_threads", "2"));
+  CHECK(contains(run({versions.base, versions.cand}).out, "what explains it: version.torch\n"));
   const Pair same(training(), training());
   CHECK(contains(run({same.base, same.cand}).out,
                  "IDENTICAL: every compared value has the same bits"));

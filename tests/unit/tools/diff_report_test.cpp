@@ -26,6 +26,31 @@ TEST_CASE("convtrace-diff: the first screen names place, value, tolerance and ne
   CHECK(contains(run({pair.base, pair.cand}, {.color = true}).out, "\x1b[31;1mDIVERGED"));
 }
 
+TEST_CASE("convtrace-diff: a run is started again where and with what it was",
+          "[diff][command][text]") {
+  Run base = test::training(), cand = diverging();
+  const test::TempDir dir;
+  base.meta.facts = {{"run.directory", dir / "my runs"},
+                     {"run.executable", "/old/bin/python"},
+                     {"run.pythonpath", "src:/old/lib"}};
+  cand.meta.facts = {{"run.directory", std::filesystem::current_path()},
+                     {"run.executable", "/new/bin/python"},
+                     {"run.pythonpath", ""}};
+  const Pair pair(base, cand);
+  const std::string gone = run({pair.base, pair.cand}).out;
+  CHECK(contains(gone, "\nPYTHONPATH=src:/old/lib convtrace run --output root-base.ctrace"));
+  std::filesystem::create_directory(dir / "my runs");
+  const std::string text = run({pair.base, pair.cand}).out;
+  CHECK(contains(text, "\n(cd '" + (dir / "my runs") +
+                           "' && PYTHONPATH=src:/old/lib convtrace run --output "
+                           "\"$OLDPWD\"/root-base.ctrace --steps 1 --config "
+                           "\"$OLDPWD\"/convtrace-root.toml -- /old/bin/python train.py)\n"));
+  CHECK(contains(text,
+                 "\nPYTHONPATH='' convtrace run --output root-cand.ctrace --steps 1 --config "
+                 "convtrace-root.toml -- /new/bin/python train.py\n"));
+  CHECK_FALSE(contains(text, "run.directory"));
+}
+
 TEST_CASE("convtrace-diff: a small divergence without --noise is near the limit of rounding",
           "[diff][command][text]") {
   Run cand = test::training();

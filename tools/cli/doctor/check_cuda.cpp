@@ -68,8 +68,10 @@ std::vector<std::string> cupti_candidates(const Subject& subject, int driver) {
   std::vector<std::string> candidates;
   if (subject.answer.is_object()) candidates = subject.answer.value("cupti", candidates);
   candidates.insert(candidates.end(), {"libcupti.so.13", "libcupti.so.12"});
-  std::ranges::stable_partition(
-      candidates, [driver](const std::string& name) { return major_of(name) <= driver / 1000; });
+  // Not std::ranges's, which clang 14 cannot compile.
+  std::stable_partition(candidates.begin(), candidates.end(), [driver](const std::string& name) {
+    return major_of(name) <= driver / 1000;
+  });
   return candidates;
 }
 

@@ -21,7 +21,8 @@ bool has_path(std::string_view value) { return value.find('/') != std::string_vi
 
 /// A value with a slash names a path: of a library, of a home.
 bool is_private(const std::string& name, const std::string& value) {
-  return has_path(value) || std::ranges::find(kFileSettings, name) != std::end(kFileSettings);
+  return has_path(value) || name.starts_with("run.") ||
+         std::ranges::find(kFileSettings, name) != std::end(kFileSettings);
 }
 
 /// META of the new trace. Of a stripped one it names the same original.

@@ -1,7 +1,6 @@
 #include "tools/diff/facts/fact_groups.h"
 
 #include <algorithm>
-#include <set>
 #include <tuple>
 
 #include "tools/common/text.h"
@@ -115,18 +114,20 @@ std::vector<FactDifference> grouped(std::span<const FactDifference> facts) {
     return std::tuple(f.kind, f.module_class, f.name, f.base, f.cand, f.step, shape_of(f.scope));
   };
   std::vector<FactDifference> groups;
+  std::vector<NameFamily> modules;
   std::map<decltype(key_of(facts[0])), size_t> known;
-  std::set<std::pair<size_t, std::string>> members;
   for (const FactDifference& fact : facts) {
     const auto [entry, is_new] = known.try_emplace(key_of(fact), groups.size());
     const size_t at = entry->second;
-    const bool is_member = !members.insert({at, fact.scope}).second;
     if (is_new) {
       groups.push_back(fact);
-    } else if (!is_member) {
-      ++groups[at].modules;
-      groups[at].scope = pattern_of(groups[at].scope, fact.scope);
+      modules.emplace_back();
     }
+    modules[at].add(fact.scope);
+  }
+  for (size_t i = 0; i < groups.size(); ++i) {
+    groups[i].scope = modules[i].pattern;
+    groups[i].modules = modules[i].names.size();
   }
   std::ranges::stable_sort(groups, {}, [](const FactDifference& f) {
     // What one run alone has comes with what differs, as a rule.

@@ -44,4 +44,9 @@ std::string pattern_of(std::string_view a, std::string_view b) {
   return joined(parts);
 }
 
+bool NameFamily::add(const std::string& name) {
+  pattern = names.empty() ? name : pattern_of(pattern, name);
+  return names.insert(name).second;
+}
+
 }  // namespace convtrace::diff

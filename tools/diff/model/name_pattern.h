@@ -4,6 +4,7 @@
 ///
 /// Place:    facts and reports join what is the same of many layers.
 
+#include <set>
 #include <string>
 #include <string_view>
 
@@ -14,5 +15,15 @@ namespace convtrace::diff {
 
 /// @return the pattern of two names, or patterns, of one shape: `*` where they differ.
 [[nodiscard]] std::string pattern_of(std::string_view a, std::string_view b);
+
+/// Names of one shape.
+struct NameFamily {
+  std::string pattern;
+  std::set<std::string> names;
+
+  /// @param name  has the shape of those before it.
+  /// @return whether it is a new one.
+  bool add(const std::string& name);
+};
 
 }  // namespace convtrace::diff

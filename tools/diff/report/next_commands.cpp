@@ -1,11 +1,14 @@
 #include "tools/diff/report/next_commands.h"
 
 #include <algorithm>
+#include <filesystem>
 
 #include "tools/common/escape.h"
 
 namespace convtrace::diff {
 namespace {
+
+namespace fs = std::filesystem;
 
 constexpr const char* kRuleFile = "convtrace-root.toml";
 
@@ -48,11 +51,27 @@ bool is_scalar(const RecordReport& record) {
   return record.base.stats.count <= 1 && record.cand.stats.count <= 1;
 }
 
-std::string run_again(const char* output, const std::string& options,
-                      const std::vector<std::string>& command) {
-  std::string line = std::string("convtrace run --output ") + output + options + " --";
-  for (const std::string& word : command) line += ' ' + tools::quote_shell(word);
-  return command.empty() ? line + " COMMAND" : line;
+/// Sets up what the reader's shell may lack: the directory, if it is another one and exists here,
+/// PYTHONPATH, and the interpreter if the two runs had different ones. @param other  the other run.
+std::string run_again(const char* output, const std::string& steps, const RunCommand& run,
+                      const RunCommand& other) {
+  std::error_code unreachable;
+  const bool elsewhere = fs::is_directory(run.directory, unreachable) &&
+                         !fs::equivalent(run.directory, ".", unreachable);
+  const std::string here = elsewhere ? "\"$OLDPWD\"/" : "";
+  std::string line;
+  if (elsewhere) line += "(cd " + tools::quote_shell(run.directory) + " && ";
+  if (!run.python_path.empty() || !other.python_path.empty())
+    line += "PYTHONPATH=" + tools::quote_shell(run.python_path) + ' ';
+  line += "convtrace run --output " + here + output + " --steps " + steps + " --config " + here +
+          kRuleFile + " --";
+  std::vector<std::string> words = run.words;
+  const bool other_python = run.executable != other.executable && !run.executable.empty();
+  if (!words.empty() && other_python && words[0].find('/') == std::string::npos)
+    words[0] = run.executable;
+  for (const std::string& word : words) line += ' ' + tools::quote_shell(word);
+  if (words.empty()) line += " COMMAND";
+  return elsewhere ? line + ')' : line;
 }
 
 }  // namespace
@@ -71,9 +90,8 @@ std::vector<std::string> next_commands(const DiffResult& result) {
     lines.emplace_back("# then start both jobs as before, each with another CONVTRACE_OUTPUT");
     return lines;
   }
-  const std::string rules = std::string(" --config ") + kRuleFile;
-  lines.push_back(run_again("root-base.ctrace", " --steps " + base + rules, result.base_command));
-  lines.push_back(run_again("root-cand.ctrace", " --steps " + cand + rules, result.cand_command));
+  lines.push_back(run_again("root-base.ctrace", base, result.base_command, result.cand_command));
+  lines.push_back(run_again("root-cand.ctrace", cand, result.cand_command, result.base_command));
   lines.emplace_back("convtrace-diff root-base.ctrace root-cand.ctrace");
   return lines;
 }

@@ -1,8 +1,9 @@
 // Of report_parts.h: what one run alone recorded.
 
 #include <algorithm>
-#include <set>
+#include <map>
 #include <span>
+#include <tuple>
 
 #include "tools/common/escape.h"
 #include "tools/common/text.h"
@@ -17,28 +18,25 @@ namespace {
 
 /// What is the same of several ranks, and of modules whose names differ in numbers alone.
 struct OneSidedFamily {
-  OneSidedGroup all;  ///< `scope` is a pattern
-  std::set<std::string> modules;
+  OneSidedGroup first;
+  uint64_t values = 0;
+  uint32_t first_step = format::kNoStep;
+  NameFamily modules{};
 };
 
 std::vector<OneSidedFamily> families(std::span<const OneSidedGroup> groups) {
+  const auto key_of = [](const OneSidedGroup& g) {
+    return std::tuple(g.in_cand, g.phase, g.op, g.kernel, g.slot, shape_of(g.scope));
+  };
   std::vector<OneSidedFamily> found;
+  std::map<decltype(key_of(groups[0])), size_t> known;
   for (const OneSidedGroup& group : groups) {
-    const auto is_alike = [&group](const OneSidedFamily& family) {
-      const OneSidedGroup& other = family.all;
-      return group.in_cand == other.in_cand && group.phase == other.phase && group.op == other.op &&
-             group.kernel == other.kernel && group.slot == other.slot &&
-             shape_of(group.scope) == shape_of(*family.modules.begin());
-    };
-    const auto known = std::ranges::find_if(found, is_alike);
-    if (known == found.end()) {
-      found.push_back({group, {group.scope}});
-    } else {
-      known->all.scope = pattern_of(known->all.scope, group.scope);
-      known->all.values += group.values;
-      known->all.first_step = std::min(known->all.first_step, group.first_step);
-      known->modules.insert(group.scope);
-    }
+    const auto [entry, is_new] = known.try_emplace(key_of(group), found.size());
+    if (is_new) found.push_back({.first = group});
+    OneSidedFamily& family = found[entry->second];
+    family.values += group.values;
+    family.first_step = std::min(family.first_step, group.first_step);
+    family.modules.add(group.scope);
   }
   return found;
 }
@@ -58,19 +56,22 @@ std::vector<std::string> one_sided_lines(const DiffResult& result) {
   constexpr size_t kSaid = 6;
   std::vector<std::string> lines;
   const std::vector<OneSidedFamily> all = families(result.one_sided);
-  for (const auto& [group, modules] : all) {
+  for (const auto& [group, values, first_step, modules] : all) {
     if (lines.size() == kSaid) {
       lines.push_back(tools::count_text(all.size() - kSaid) + " more (--json)");
       break;
     }
     std::string text = std::string(group.in_cand ? "candidate" : "baseline") + ": " +
-                       std::string(to_string(group.phase)) + ", " + scope_text(group.scope) + ", ";
+                       std::string(to_string(group.phase)) + ", " + scope_text(modules.pattern) +
+                       ", ";
     if (!group.op.empty()) text += "op " + escape_text(group.op) + ", ";
     if (!group.kernel.empty()) text += "kernel " + escape_text(group.kernel) + ", ";
-    text += escape_text(group.slot) + " (" + tools::counted(group.values, "value");
-    if (modules.size() > 1) text += " of " + tools::counted(modules.size(), "module");
-    const bool unknown = group.first_step == format::kNoStep;
-    text += " from step " + (unknown ? "unknown" : std::to_string(group.first_step)) + " on)";
+    text += escape_text(group.slot) + " (" + tools::counted(values, "value");
+    if (modules.names.size() > 1) {
+      text += " of " + tools::counted(modules.names.size(), "module");
+    }
+    const bool unknown = first_step == format::kNoStep;
+    text += " from step " + (unknown ? "unknown" : std::to_string(first_step)) + " on)";
     lines.push_back(std::move(text));
   }
   return lines;

@@ -98,7 +98,12 @@ std::vector<std::string> rounding_lines(const DiffResult& result) {
   std::vector<std::string> lines = {"begins at " + place_text(first, result.ranks.size() > 1) +
                                     ", " + object_text(first)};
   std::string causes;
+  const bool other_versions = std::ranges::any_of(
+      result.preflight, [](const auto& entry) { return entry.name.starts_with("version."); });
   for (const PreflightEntry& entry : result.preflight) {
+    // A switch that one version alone knows is that version's.
+    if (other_versions && entry.name.starts_with("switch.") && !(entry.base && entry.cand))
+      continue;
     if (explains_rounding(entry.name))
       causes += (causes.empty() ? "" : ", ") + escape_text(entry.name);
   }

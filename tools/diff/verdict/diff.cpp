@@ -46,8 +46,8 @@ class Diff {
     result_.base_path = inputs.base;
     result_.cand_path = inputs.cand;
     result_.noise_given = !noise_.empty();
-    result_.base_command = base_.files.front().meta.command_line;
-    result_.cand_command = cand_.files.front().meta.command_line;
+    result_.base_command = command_of(base_.files.front().meta);
+    result_.cand_command = command_of(cand_.files.front().meta);
     result_.incomplete.insert(result_.incomplete.end(), base_.unreadable.begin(),
                               base_.unreadable.end());
     result_.incomplete.insert(result_.incomplete.end(), cand_.unreadable.begin(),

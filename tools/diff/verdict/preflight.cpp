@@ -33,10 +33,10 @@ Facts facts_of(const format::TraceMeta& meta) {
 }
 
 /// Of files rather than of the run: where the trace went, what it was made of, what names its
-/// frames; and what facts.h tells.
+/// frames, where the process was started; and what facts.h tells.
 bool is_about_files(std::string_view name) {
   if (name == kUpdatesBefore) return true;  // told with the offset of the steps
-  for (const char* prefix : {"recovered.", "stripped.", "library.", "code."})
+  for (const char* prefix : {"recovered.", "stripped.", "library.", "code.", "run."})
     if (name.starts_with(prefix)) return true;
   return name.starts_with("setting.") && (name.ends_with("output") || name.ends_with("OUTPUT") ||
                                           name.ends_with("log_file") || name.ends_with("LOG_FILE"));
@@ -51,6 +51,16 @@ int weight(std::string_view name) {
 }
 
 }  // namespace
+
+RunCommand command_of(const format::TraceMeta& meta) {
+  const Facts facts = facts_of(meta);
+  const auto value = [&facts](const char* name) {
+    const auto found = facts.find(name);
+    return found == facts.end() ? std::string() : found->second;
+  };
+  return {meta.command_line, value("run.executable"), value("run.directory"),
+          value("run.pythonpath")};
+}
 
 std::vector<PreflightEntry> compare_meta(const format::TraceMeta& base,
                                          const format::TraceMeta& cand) {

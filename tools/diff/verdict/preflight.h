@@ -10,6 +10,9 @@
 
 namespace convtrace::diff {
 
+/// @return how the process was started; what the trace does not tell is empty.
+[[nodiscard]] RunCommand command_of(const format::TraceMeta& meta);
+
 /// @return facts with different values, in the order in which they matter: versions, switches that
 /// change numerics, devices, the rest, convtrace's own settings. Where a trace is written and who
 /// ran it are not facts about the training.

@@ -151,6 +151,13 @@ struct Cause {
   bool same_memory = false;  ///< it is about the very memory of the root
 };
 
+/// How a process was started; what is not known is empty.
+struct RunCommand {
+  std::vector<std::string> words;  ///< the command line
+  std::string executable;          ///< of Python
+  std::string directory, python_path;
+};
+
 struct DiffResult {
   std::string base_path, cand_path;
   Verdict verdict = Verdict::kSame;
@@ -182,7 +189,7 @@ struct DiffResult {
   Findings base_findings, cand_findings;
   std::vector<std::string> incomplete;  ///< why; empty when both runs were compared to their ends
   std::vector<RankReport> ranks;
-  std::vector<std::string> base_command, cand_command;
+  RunCommand base_command, cand_command;
   bool noise_given = false;
 };
 

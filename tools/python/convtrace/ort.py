@@ -2,7 +2,8 @@
 
 `step_N/NAME_forward`, `step_N/NAME_backward`, and `step_N/order.txt` with their names in order of execution. Several traces
 have a folder each, and `merge_TRACE/step_N_.txt` holds the files of a step in the order of the first trace's first step, as
-merge_activation_summary.py makes them, so that a text diff lines them up. Other than there, mean and std are right in every dtype, and minimum and maximum are of
+merge_activation_summary.py makes them, so that a text diff lines them up. Other than there, mean and std are right in every dtype,
+and minimum and maximum are of
 the finite values.
 """
 import math

@@ -110,7 +110,7 @@ def profiler(bench):
         plain = bench.result(bench.run(command, **environment))
         done, trace = bench.traced(command, environment=environment)
         traced = bench.result(done)
-        bench.expect_same(plain, traced, lambda: bench.result(bench.run(command, **environment)))
+        bench.expect_same(plain, traced, lambda: bench.result(bench.run(command, **environment)))  # noqa: B023 - called in its turn
         expect(trace.info["records"].get("launch", 0) or bench.device == "cpu", "%s: no launch in the trace" % name)
         numbers.update({name + "_kernels_profiled_alone": plain["profiled_kernels"],
                         name + "_kernels_profiled_traced": traced["profiled_kernels"],

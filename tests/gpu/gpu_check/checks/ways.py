@@ -1,7 +1,7 @@
 """What the driver and CUPTI do: the facts that convtrace's ways into a process rest on."""
 import shutil
 
-from ..bench import Skip, expect
+from ..bench import expect
 from ..check import check
 
 LAUNCH_NAMES = ("cuLaunchKernel", "cuLaunchKernelEx", "cuLaunchCooperativeKernel")
