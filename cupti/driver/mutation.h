@@ -4,7 +4,7 @@
 /// each one.
 ///
 /// Place:    only the copy of this library that tests/unit/cupti/rules links is built with
-/// CONVTRACE_MUTATIONS; in every other build a mark is the constant `false`.
+///           CONVTRACE_MUTATIONS; in every other build a mark is the constant `false`.
 
 #ifdef CONVTRACE_MUTATIONS
 namespace convtrace::cupti {

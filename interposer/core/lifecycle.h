@@ -5,7 +5,8 @@
 /// Both ways in (InitializeInjection by the driver, convtrace_start by the observer) lead to the
 /// same engine, armed once. Nothing is printed or created unless a setting is wrong.
 ///
-/// Threads:  any. Errors: none reach the host.
+/// Threads:  any.
+/// Errors:   none reach the host.
 
 #include <atomic>
 #include <cstdint>

@@ -7,8 +7,7 @@
 /// into generations, Alloc and Free events, and news for the alias detector.
 ///
 /// Order:    a report is made before its block is really freed and after it was really allocated,
-/// so
-///           two lives of one address never have their tickets the wrong way round.
+///           so two lives of one address never have their tickets the wrong way round.
 /// Threads:  report and settle from any; settling is one thread at a time.
 /// Errors:   a full ring drops and counts; a block whose free was lost ends when its address is
 ///           given out again.

@@ -4,8 +4,9 @@
 /// end.
 ///
 /// Threads:  start from any, finish from one after it; all signals are blocked in the thread
-/// itself. Errors:   a failed write ends tracing with one line; the host goes on. Timing:   an
-/// event is in the page cache at the latest 1 s after it happened, an error-level
+///           itself.
+/// Errors:   a failed write ends tracing with one line; the host goes on.
+/// Timing:   an event is in the page cache at the latest 1 s after it happened, an error-level
 ///           finding at once.
 
 #include <pthread.h>

@@ -5,7 +5,8 @@
 /// its sources was passed on; one that is larger was born where it is seen.
 ///
 /// Place:    births.h, match by match in execution order.
-/// Threads:  not thread-safe. Memory: a record for each module, one for each parameter.
+/// Threads:  not thread-safe.
+/// Memory:   a record for each module, one for each parameter.
 /// Source:   docs/comparison.md "Fault or rounding".
 
 #include <unordered_map>

@@ -8,7 +8,8 @@
 /// one before.
 ///
 /// Place:    births.h.
-/// Threads:  not thread-safe. Memory: two sketches for each parameter.
+/// Threads:  not thread-safe.
+/// Memory:   two sketches for each parameter.
 /// Source:   docs/calibration.md.
 
 #include <array>

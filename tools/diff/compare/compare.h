@@ -6,8 +6,7 @@
 ///
 /// Place:    called once per matched pair; the hot path of the diff.
 /// Threads:  pure functions.
-/// Source:   docs/comparison.md "One value"; dtype semantics in format/model/stats.h;
-/// estimates
+/// Source:   docs/comparison.md "One value"; dtype semantics in format/model/stats.h; estimates
 ///           from sketches: format/FORMAT.md "Sketches".
 
 #include <cmath>

@@ -5,8 +5,8 @@
 ///
 /// Place:     filled by step_stream.h, read by align.h, compare.h, lineage.h, root.h.
 /// Ownership: a StepRecords owns everything its records refer to; texts are ids of the one table
-/// (`names`) that
-///            all traces of a diff share, so equal texts of two traces have equal ids.
+///            (`names`) that all traces of a diff share, so equal texts of two traces have equal
+///            ids.
 /// Threads:   plain values.
 /// Source:    docs/recording.md "Scopes and calls", format/model/events.h.
 
