@@ -153,7 +153,7 @@ void RankDiff::judge_values(StepPair& pair, bool with_noise) {
   if (update && first_update) pair.comparisons[*first_update] = *update;
 }
 
-/// Who is given memory that nobody wrote sees in it what happened to be there.
+/// Makes equal the values that were read from memory that no op has written: they are arbitrary.
 void RankDiff::excuse_unwritten(StepPair& pair) {
   for (size_t m = 0; m < pair.comparisons.size(); ++m) {
     const uint32_t producer = pair.lineage.seen_from[m];
@@ -162,7 +162,7 @@ void RankDiff::excuse_unwritten(StepPair& pair) {
   }
 }
 
-/// A guessed partner whose value is another one is no partner.
+/// Drops the matches below kLeastConfidence whose values differ: a guess is no evidence of a fault.
 void RankDiff::confirm_guesses(StepPair& pair) const {
   std::vector<Comparison>& comparisons = pair.comparisons;
   std::vector<bool> holds(comparisons.size(), true);
@@ -180,7 +180,7 @@ void RankDiff::confirm_guesses(StepPair& pair) const {
 
 void RankDiff::one_sided(const StepRecords& step, bool in_base) {
   outcome_.counts[index_of(Class::kUnmatched)] += step.values.size();
-  // What comes before the other run begins is what it was resumed behind.
+  // Steps before the first common one are not missing: the other run was resumed after them.
   if (outcome_.steps > 0 && trains(step)) ++outcome_.skipped_steps[in_base ? 0 : 1];
   if (rows_ == nullptr) return;
   std::vector<uint32_t> all(step.values.size());
