@@ -12,13 +12,13 @@
 #include <memory>
 #include <optional>
 #include <span>
-#include <unordered_map>
 #include <vector>
 
 #include "tools/diff/births/births.h"
 #include "tools/diff/compare/noise.h"
 #include "tools/diff/model/rules.h"
 #include "tools/diff/read/step_stream.h"
+#include "tools/diff/verdict/one_sided.h"
 #include "tools/diff/verdict/result.h"
 #include "tools/diff/verdict/root.h"
 
@@ -75,7 +75,7 @@ class RankDiff {
   /// @param rows may be null.
   RankDiff(uint32_t rank, format::Definitions& names, LaunchKeys& launches, const EqualSteps& equal,
            const DiffRules& rules, Exactness exactness, RowSink* rows)
-      : rank_(rank),
+      : reporter_(names, rank),
         names_(names),
         launches_(launches),
         equal_(equal),
@@ -84,6 +84,9 @@ class RankDiff {
         tolerances_(names, rules.tolerances),
         ignored_(names, rules.ignored),
         births_(names, exactness) {}
+
+  RankDiff(const RankDiff&) = delete;
+  RankDiff& operator=(const RankDiff&) = delete;
 
   /// Reads both streams to their ends.
   /// @param after_step  called after each.
@@ -97,36 +100,22 @@ class RankDiff {
   [[nodiscard]] RankOutcome& outcome() { return outcome_; }
 
  private:
-  struct StepPair;
-
   /// Counts the unread steps that come before `step`.
   void take_equal_before(uint32_t step);
-  void confirm_guesses(StepPair& pair) const;
-  static void excuse_unwritten(StepPair& pair);
   void learn_noise(const StepRecords& base, std::span<const std::unique_ptr<StepStream>> noise);
   void compare_step(const StepRecords& base, const StepRecords& cand, bool with_noise);
-  void one_sided(const StepRecords& step, bool in_base);
+  void take_unpaired(const StepRecords& step, bool in_base);
   void count(const StepPair& pair);
   void find_first_bit_difference(const StepPair& pair);
   void judge_values(StepPair& pair, bool with_noise);
   void find_carried(const StepPair& pair);
   void list_other_forms(const StepPair& pair);
   void find_root(const StepPair& pair);
-  /// Adds those of one step that come before value `base_end` and `cand_end` of the two runs.
-  void add_one_sided(const StepPair& pair, uint32_t base_end, uint32_t cand_end,
-                     OneSided& one_sided) const;
-  void list_one_sided(const StepRecords& step, std::span<const uint32_t> indices, bool in_cand);
-  [[nodiscard]] static bool is_made_between(const StepPair& pair, uint32_t match);
-  void find_place_between(const StepPair& pair, uint32_t match, RootReport& root) const;
-  [[nodiscard]] static bool differs_in_vectors_only(const StepPair& pair);
-  [[nodiscard]] std::vector<RecordReport> worst_gradients(const StepPair& pair) const;
   void write_rows(const StepPair& pair);
   void write_unmatched(const StepRecords& step, std::span<const uint32_t> indices, bool in_base);
-  [[nodiscard]] RecordReport report(const StepPair& pair, uint32_t match) const;
-  [[nodiscard]] RootReport root_report(const StepPair& pair, const RootChoice& choice) const;
   [[nodiscard]] uint64_t matched_before(const StepPair& pair, uint32_t match) const;
 
-  uint32_t rank_;
+  PairReporter reporter_;
   format::Definitions& names_;
   LaunchKeys& launches_;
   const EqualSteps& equal_;
@@ -136,12 +125,10 @@ class RankDiff {
   Tolerances tolerances_;
   NoiseModel noise_;
   Tolerances ignored_;
+  OneSidedValues one_sided_{reporter_, ignored_};
   Births births_;
   RankOutcome outcome_;
   uint64_t matched_in_earlier_steps_ = 0;
-  OneSided one_sided_in_earlier_steps_;
-  std::unordered_map<uint64_t, size_t>
-      one_sided_groups_;  ///< by a hash of what they have in common
 };
 
 }  // namespace convtrace::diff

@@ -1,7 +1,7 @@
 #pragma once
 /// @file root.h
 /// Decides which record of a step is where two runs part: the first whose difference was born there
-/// (births.h), not the loudest and not its victims.
+/// (births.h), not the loudest and not its victims; and says what is around it.
 ///
 /// Threads:  pure function.
 /// Source:   docs/comparison.md "Verdict".
@@ -12,6 +12,7 @@
 
 #include "tools/diff/align/lineage.h"
 #include "tools/diff/compare/compare.h"
+#include "tools/diff/verdict/step_pair.h"
 
 namespace convtrace::diff {
 
@@ -25,5 +26,9 @@ struct RootChoice {
 /// @return the first birth; where everything that diverged was passed on, the first of that
 [[nodiscard]] std::optional<RootChoice> choose_root(std::span<const Comparison> comparisons,
                                                     const Lineage& lineage);
+
+/// @return what the step tells of the root; what came before the step is left to the caller.
+[[nodiscard]] RootReport report_root(const StepPair& pair, const RootChoice& choice,
+                                     const PairReporter& reporter);
 
 }  // namespace convtrace::diff

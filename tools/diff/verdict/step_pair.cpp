@@ -1,0 +1,75 @@
+#include "tools/diff/verdict/step_pair.h"
+
+#include "tools/diff/verdict/describe.h"
+#include "tools/diff/verdict/other_forms.h"
+
+namespace convtrace::diff {
+namespace {
+
+/// Drops the matches below kLeastConfidence whose values differ: a guess is no evidence of a fault.
+void drop_wrong_guesses(StepPair& pair) {
+  std::vector<Comparison>& comparisons = pair.comparisons;
+  std::vector<bool> holds(comparisons.size(), true);
+  size_t kept = 0;
+  for (size_t m = 0; m < comparisons.size(); ++m) {
+    holds[m] =
+        pair.alignment.matches[m].confidence >= kLeastConfidence || agrees(comparisons[m].verdict);
+    if (holds[m]) comparisons[kept++] = comparisons[m];
+  }
+  if (kept == comparisons.size()) return;
+  comparisons.resize(kept);
+  drop_matches(pair.alignment, holds);
+  pair.lineage = trace_lineage(pair.base, pair.cand, pair.alignment);
+}
+
+void excuse_forms(StepPair& pair) {
+  excuse_other_forms(pair.base.values, pair.alignment.matches, pair.comparisons);
+}
+
+/// Who was given other bytes than its producer gave is no place where runs part.
+void name_changed_between(StepPair& pair) {
+  for (const ChangedBetween& changed : pair.lineage.changed)
+    pair.comparisons[changed.consumer].verdict = Class::kChangedBetween;
+}
+
+/// Makes equal the values that were read from memory that no op has written: they are arbitrary.
+void excuse_unwritten(StepPair& pair) {
+  for (size_t m = 0; m < pair.comparisons.size(); ++m) {
+    const uint32_t producer = pair.lineage.seen_from[m];
+    const bool unwritten = producer != kNoMatch && pair.base_of(producer).unwritten;
+    if (unwritten && pair.comparisons[m].bits_differ) pair.comparisons[m] = kUnwritten;
+  }
+}
+
+constexpr void (*kPasses[])(StepPair&) = {drop_wrong_guesses, excuse_forms, name_changed_between,
+                                          excuse_unwritten};
+
+}  // namespace
+
+void settle(StepPair& pair) {
+  for (const auto pass : kPasses) pass(pair);
+}
+
+RecordReport PairReporter::of_match(const StepPair& pair, uint32_t match) const {
+  RecordReport report = describe_key(names_, rank_, pair.base.step, pair.base_of(match));
+  // A renamed kernel of the same family: the candidate's name is the one to look for.
+  report.kernel = names_.text(pair.cand_of(match).kernel);
+  report.cand_scope = names_.text(pair.cand_of(match).key.scope);
+  report.cand_slot = names_.text(pair.cand_of(match).key.slot);
+  report.how = pair.alignment.matches[match].how;
+  report.confidence = pair.alignment.matches[match].confidence;
+  report.comparison = pair.comparisons[match];
+  report.base = describe_side(pair.base, pair.base_of(match));
+  report.cand = describe_side(pair.cand, pair.cand_of(match));
+  return report;
+}
+
+RecordReport PairReporter::of_one(const StepRecords& step, uint32_t index, bool in_base) const {
+  const ValueRecord& record = step.values[index];
+  RecordReport report = describe_key(names_, rank_, step.step, record);
+  report.comparison.verdict = Class::kUnmatched;
+  (in_base ? report.base : report.cand) = describe_side(step, record);
+  return report;
+}
+
+}  // namespace convtrace::diff

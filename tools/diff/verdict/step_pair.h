@@ -1,0 +1,55 @@
+#pragma once
+/// @file step_pair.h
+/// One step of both runs: which values belong together, and what came of comparing them.
+///
+/// Place:    rank_diff.h makes one per step and fills in the comparisons. Memory:   borrows the
+/// steps. Threads:  plain values.
+
+#include <vector>
+
+#include "tools/diff/align/align.h"
+#include "tools/diff/align/lineage.h"
+#include "tools/diff/compare/compare.h"
+#include "tools/diff/verdict/result.h"
+
+namespace convtrace::diff {
+
+struct StepPair {
+  const StepRecords& base;
+  const StepRecords& cand;
+  Alignment alignment;
+  Lineage lineage;
+  std::vector<Comparison> comparisons{};  ///< one per match
+
+  [[nodiscard]] const ValueRecord& base_of(uint32_t match) const {
+    return base.values[alignment.matches[match].base];
+  }
+  [[nodiscard]] const ValueRecord& cand_of(uint32_t match) const {
+    return cand.values[alignment.matches[match].cand];
+  }
+  [[nodiscard]] uint32_t size() const { return static_cast<uint32_t>(comparisons.size()); }
+};
+
+/// What two values alone do not tell, by passes over all comparisons of the step: first partners
+/// that were guessed and hold other values are given up, since all that follows is about partners.
+/// @pre every match is compared.
+void settle(StepPair& pair);
+
+/// Turns records of a rank's pairs, which borrow and use ids, into reports that own their texts.
+class PairReporter {
+ public:
+  /// @param names  of both streams; outlives this.
+  PairReporter(const format::Definitions& names, uint32_t rank) : names_(names), rank_(rank) {}
+
+  [[nodiscard]] RecordReport of_match(const StepPair& pair, uint32_t match) const;
+  /// @param index  of a value that one run alone has.
+  [[nodiscard]] RecordReport of_one(const StepRecords& step, uint32_t index, bool in_base) const;
+  [[nodiscard]] std::string text(format::StringId id) const { return std::string(names_.text(id)); }
+  [[nodiscard]] uint32_t rank() const { return rank_; }
+
+ private:
+  const format::Definitions& names_;
+  uint32_t rank_;
+};
+
+}  // namespace convtrace::diff
