@@ -9,7 +9,6 @@ using format::Footer;
 using format::kIndexEntryBytes;
 using format::kSlotBytes;
 using format::RecordEntry;
-using format::RecordHeader;
 using format::RecordKind;
 
 std::optional<format::Slot> read_slot(const ByteSource& source, uint64_t offset) {

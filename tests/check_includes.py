@@ -43,8 +43,8 @@ ROOMS = {
     "cupti/observe": "cupti/calls cupti/driver cupti/gate cupti/memory",
     "cupti": "cupti/abi cupti/driver cupti/gate cupti/observe cupti/stats/tile cupti/values",
     "interposer/abi": "",
-    "interposer/core/control": "cupti/kernels format/settings",
     "interposer/core/runtime": "interposer/abi",
+    "interposer/core/control": "cupti/kernels format/settings interposer/core/runtime",
     "interposer/core/queue": "interposer/core/runtime",
     "interposer/core/memory": "cupti/memory interposer/core/queue interposer/core/runtime",
     "interposer/core/values": "cupti/stats/tile cupti/values format/file format/settings "
@@ -52,8 +52,8 @@ ROOMS = {
     "interposer/core/observer": "cupti cupti/memory cupti/stats cupti/stats/cpu cupti/stats/tile format/findings/ops "
         "interposer/abi interposer/core/control interposer/core/memory interposer/core/runtime interposer/core/values",
     "interposer/core/writer": "cupti/kernels format/file format/findings format/settings "
-        "interposer/core/queue interposer/core/runtime",
-    "interposer/core": "cupti cupti/abi cupti/driver cupti/memory format/file format/settings interposer/abi interposer/core/control "
+        "interposer/core/control interposer/core/queue interposer/core/runtime",
+    "interposer/core": "cupti cupti/abi cupti/driver cupti/memory format/settings interposer/abi interposer/core/control "
         "interposer/core/memory interposer/core/observer interposer/core/queue interposer/core/runtime interposer/core/writer",
     "interposer/preload": "cupti/abi format/settings",
     "tools/common": "",

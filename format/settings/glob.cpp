@@ -106,7 +106,7 @@ bool Glob::matches(std::string_view name) const noexcept {
 }
 
 Glob glob_around(std::string_view expression) {
-  const Glob all("*");
+  Glob all("*");
   Runs runs;
   for (size_t i = 0; i < expression.size(); ++i) {
     switch (const char letter = expression[i]) {

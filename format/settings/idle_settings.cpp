@@ -19,7 +19,7 @@ struct IdleSetting {
   std::string_view variable;
   bool (*idle)(const Settings& settings, const Rules& rules);
   std::string_view why;
-  std::string_view how_much = "";
+  std::string_view how_much{};
 };
 
 constexpr std::string_view kNoValues = "mode launches takes no values";

@@ -1,6 +1,5 @@
 #include "interposer/core/engine.h"
 
-#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -8,13 +7,13 @@
 
 #include "cupti/driver/report.h"
 #include "format/base/log.h"
-#include "format/file/file_sink.h"
 #include "interposer/core/control/empty_trace_reasons.h"
 #include "interposer/core/control/process_facts.h"
 #include "interposer/core/lifecycle.h"
 #include "interposer/core/runtime/clock.h"
 #include "interposer/core/runtime/guarded.h"
 #include "interposer/core/signal_trigger.h"
+#include "interposer/core/writer/trace_opener.h"
 
 namespace convtrace::engine {
 namespace {
@@ -23,7 +22,6 @@ namespace {
 constexpr uint32_t kMostZipThreads = 4;
 /// At exit, for values that are still being compressed.
 constexpr uint64_t kValuesAtExitNs = 1'000'000'000;
-constexpr uint64_t kDefaultMaxBytes = uint64_t{20} << 30;
 
 /// Whether an event is a reason for a trace to exist.
 bool begins_a_trace(const format::Event& event) {
@@ -35,19 +33,6 @@ bool begins_a_trace(const format::Event& event) {
          std::holds_alternative<format::Launch>(event) ||
          std::holds_alternative<format::TensorStats>(event) ||
          std::holds_alternative<format::Finding>(event);
-}
-
-uint64_t byte_limit(uint64_t asked, const std::string& path) {
-  if (asked != 0) return asked;
-  struct statvfs disk;
-  if (statvfs(path.c_str(), &disk) != 0) return kDefaultMaxBytes;
-  return std::min(kDefaultMaxBytes, uint64_t{disk.f_bavail} * disk.f_frsize / 2);
-}
-
-/// Settings are checked before an engine exists.
-std::vector<settings::Pattern> patterns(const std::string& list) {
-  auto compiled = settings::compile_patterns(list);
-  return compiled.ok() ? std::move(compiled).value() : std::vector<settings::Pattern>();
 }
 
 template <typename Event>
@@ -66,28 +51,24 @@ Event memory_event(const MemoryReport& report, const cupti::MemoryRange& range, 
 }  // namespace
 
 Engine::Engine(EngineOptions options)
-    : options_(std::move(options)),
-      rules_(rules_of_rank(options_.rules, options_.rank)),
+    : settings_(std::move(options.settings)),
+      start_folder_(std::move(options.start_folder)),
+      announced_(options.announced),
+      controls_(settings_, std::move(options.rules), options.rank, std::move(options.environment),
+                definitions_, facts_),
       writer_(process_state(), queue_, wakeup_, *this),
-      judge_(definitions_, rules_),
-      steps_(options_.settings.mode, options_.settings.steps),
-      names_(patterns(options_.settings.include), patterns(options_.settings.exclude),
-             definitions_),
-      captures_(settings::mode_without_rule(options_.settings), rules_, definitions_,
-                options_.settings.ring.steps == 0, options_.settings.samples),
-      values_({.memory_bytes = options_.settings.snapshot_memory,
+      judge_(definitions_, controls_.rules()),
+      values_({.memory_bytes = settings_.snapshot_memory,
                .threads = std::clamp(spare_threads(), 1u, kMostZipThreads),
-               .when_full = options_.settings.snapshot_full},
+               .when_full = settings_.snapshot_full},
               wakeup_, *this),
-      port_({process_state(), *this, definitions_, addresses_, journal_, ops_, steps_, *this,
-             captures_, values_, names_, &helpers_, options_.settings.poison}),
-      config_(options_.settings, std::move(options_.environment)),
-      rank_(options_.rank) {
-  if (options_.settings.stacks == settings::Stacks::kAll) {
+      port_({process_state(), *this, definitions_, addresses_, journal_, ops_, controls_.steps(),
+             *this, controls_.captures(), values_, controls_.names(), &helpers_,
+             settings_.poison}) {
+  if (settings_.stacks == settings::Stacks::kAll) {
     journal_.take_stacks();
     journal_.take_free_stacks();
   }
-  tell_controls(options_.settings);
   (void)facts_.take_changed();  // the first META has them
 }
 
@@ -109,7 +90,8 @@ bool Engine::is_wanted(const format::Event& event) noexcept {
 }
 
 bool Engine::wants(format::KernelId kernel) noexcept {
-  return !names_.active() || contained("names", true, [&] { return names_.wants(kernel); });
+  return !controls_.names().active() ||
+         contained("names", true, [&] { return controls_.names().wants(kernel); });
 }
 
 void Engine::begin_trace() noexcept {
@@ -124,7 +106,7 @@ void Engine::begin_trace() noexcept {
 }
 
 bool Engine::check_rank() {
-  if (is_rank_wanted("CONVTRACE_RANKS", options_.settings.ranks, rank_.get())) return true;
+  if (is_rank_wanted("CONVTRACE_RANKS", settings_.ranks, controls_.rank())) return true;
   process_state().disable(kUnwantedRank);
   return false;
 }
@@ -155,21 +137,23 @@ cupti::Interceptor* Engine::make_interceptor() {
   options.settle_memory = &settle_reported_memory;
   options.wants_kernel = &is_kernel_wanted;
   options.note_context = &engine::note_context;
-  options.rules = &rules_;
-  options.cupti_path = options_.settings.cupti;
-  options.record_launches = options_.settings.mode >= settings::Mode::kLaunches;
-  options.compute_values = options_.settings.mode >= settings::Mode::kHash;
-  options.samples = options_.settings.samples;
-  const bool all_stacks = options_.settings.stacks == settings::Stacks::kAll;
+  options.rules = &controls_.rules();
+  options.cupti_path = settings_.cupti;
+  options.record_launches = settings_.mode >= settings::Mode::kLaunches;
+  options.compute_values = settings_.mode >= settings::Mode::kHash;
+  options.samples = settings_.samples;
+  const bool all_stacks = settings_.stacks == settings::Stacks::kAll;
   options.note_launch = all_stacks ? &engine::note_launch_stack : nullptr;
-  options.poison = options_.settings.poison;
-  options.quarantine = options_.settings.quarantine;
-  const bool kernels_store = std::ranges::any_of(rules_.rules(), [](const settings::Rule* rule) {
-    return rule->kernel && rule->capture == format::Capture::kSnapshot;
-  });
-  const bool stores = captures_.may_store() || (kernels_store && options_.settings.ring.steps == 0);
+  options.poison = settings_.poison;
+  options.quarantine = settings_.quarantine;
+  const bool kernels_store =
+      std::ranges::any_of(controls_.rules().rules(), [](const settings::Rule* rule) {
+        return rule->kernel && rule->capture == format::Capture::kSnapshot;
+      });
+  const bool stores =
+      controls_.captures().may_store() || (kernels_store && settings_.ring.steps == 0);
   options.values = stores ? &values_ : nullptr;
-  options.value_bytes = options_.settings.snapshot_memory / 2;
+  options.value_bytes = settings_.snapshot_memory / 2;
   known = new cupti::Interceptor(std::move(options));
   interceptor_.store(known, std::memory_order_release);
   return known;
@@ -181,8 +165,8 @@ cupti::Position Engine::position() const noexcept {
     position.place = {format::StringId{context->scope.scope}, context->scope.call,
                       static_cast<format::Phase>(context->scope.phase)};
   }
-  position.step = steps_.step();
-  position.capture = steps_.capture();
+  position.step = controls_.steps().step();
+  position.capture = controls_.steps().capture();
   return position;
 }
 
@@ -206,126 +190,41 @@ void Engine::finish(uint64_t deadline_ns) {
            "the disk was too slow at exit; the end of the trace is missing");
 }
 
-void Engine::say_matches(uint32_t step, const std::vector<settings::MatchLine>& lines,
-                         bool good_only) {
+/// What the user is told about patterns and rules.
+void Engine::say(uint32_t step, const std::vector<settings::MatchLine>& lines) {
   for (const settings::MatchLine& line : lines) {
-    if (!line.matched && good_only) continue;
     cupti::report(*this, step, line.matched ? format::Level::kInfo : format::Level::kWarning,
                   "settings", line.text.c_str());
   }
 }
 
 void Engine::report_matches() {
-  say_matches(format::kNoStep, names_.report(), false);
-  say_matches(format::kNoStep, rules_.report(), false);
-  std::vector<std::string> reasons = empty_trace_reasons(steps_.seen(), has_context_.load());
-  {
-    const Lock lock(all_rules_mutex_);
-    for (std::string& line : rules_of_no_rank(options_.rules, rank_.get()))
-      reasons.push_back(std::move(line));
-  }
-  for (const std::string& reason : reasons)
+  say(format::kNoStep, controls_.report());
+  for (const std::string& reason : controls_.reasons_for_nothing(has_context_.load()))
     cupti::report(*this, format::kNoStep, format::Level::kWarning, "settings", reason.c_str());
 }
 
-OpenTrace Engine::open_trace() {
-  const OutputFacts facts{.host = host_name(),
-                          .pid = static_cast<uint32_t>(getpid()),
-                          .rank = rank_.get().rank,
-                          .start_folder = options_.start_folder};
-  const std::string path = expand_output(options_.settings.output, facts);
-  std::string why;
-  Result<OutputFile> file = open_output(path, options_.settings.overwrite, facts, why);
-  if (!file.ok()) {
-    process_state().disable("no output file");
-    log_line(format::Level::kError, "output",
-             "%s; this process is not traced, the program continues", why.c_str());
-    return {};
-  }
-  const OutputFile& output = file.value();
-  if (!output.notice.empty()) {
-    log_line(format::Level::kWarning, "output", "%s", output.notice.c_str());
-  }
-  auto writer = format::TraceWriter::create(std::make_unique<format::FileSink>(output.fd), meta(),
-                                            definitions_);
-  if (!writer.ok()) {
-    process_state().disable("the trace cannot be written");
-    log_line(format::Level::kError, "output",
-             "%s cannot be written: %s; this process is not traced, the program continues",
-             output.path.c_str(), to_string(writer.status().code));
-    return {};
-  }
-  if (options_.announced) {
-    announce("tracing to %s", output.path.c_str());
-  } else {
-    log_line(format::Level::kInfo, "output", "tracing to %s", output.path.c_str());
-  }
-  OpenTrace trace{
-      .writer = std::move(writer).value(),
-      .path = output.path,
-      .max_bytes = byte_limit(options_.settings.max_bytes, output.path),
-      .recorder = nullptr,
-      .all_values = options_.settings.mode == settings::Mode::kSnapshot && options_.settings.all,
-      .announced = options_.announced};
-  if (const settings::Ring& ring = options_.settings.ring; ring.steps != 0) {
-    trace.recorder =
-        std::make_unique<FlightRecorder>(ring, FlightRecorder::kMaxBytes, options_.settings.spike);
-    install_signal_triggers(writer_, ring);
-  }
-  return trace;
-}
-
-/// What was wanted decides what can be compared with another trace.
-void Engine::tell_controls(const settings::Settings& wanted) {
-  for (const settings::SettingSpec& spec : settings::setting_table())
-    facts_.set("setting." + std::string(spec.name), spec.print(wanted));
-  std::string rules;
-  for (const settings::Rule* rule : rules_.rules())
-    rules += (rules.empty() ? "" : "; ") + settings::print(*rule);
-  if (!rules.empty() || reloads_ > 0) facts_.set("setting.rules", std::move(rules));
-}
-
 void Engine::follow_config() {
-  std::optional<ConfigChange> change = config_.poll(now_ns());
-  if (!change) return;
-  say_matches(steps_.step(), change->lines, false);
-  if (change->applies) apply(*std::move(change));
+  const ControlChange change = controls_.poll(now_ns());
+  say(controls_.steps().step(), change.lines);
+  if (change.applied) rules_changed();
 }
 
-void Engine::apply(ConfigChange change) {
-  const settings::Settings& wanted = change.settings;
-  steps_.want(wanted.mode, wanted.steps);
-  // Of the rules and patterns that go. What they did not match may have been yet to come.
-  say_matches(steps_.step(), rules_.report(), true);
-  say_matches(steps_.step(), names_.report(), true);
-  names_.replace(patterns(wanted.include), patterns(wanted.exclude));
-  captures_.set_mode(settings::mode_without_rule(wanted));
-  {
-    const Lock lock(all_rules_mutex_);
-    options_.rules = std::move(change.rules);
-  }
-  take_rules_of_rank();
-  tell_controls(wanted);
-  facts_.set("setting.reloads", std::to_string(++reloads_));
+/// The program has said which rank this process is.
+void Engine::follow_rank() {
+  speak_as(settings_, controls_.rank());
+  if (check_rank() && controls_.follow_rank()) rules_changed();
 }
 
-void Engine::take_rules_of_rank() {
-  const Lock lock(all_rules_mutex_);
-  rules_.replace(rules_of_rank(options_.rules, rank_.get()));
+void Engine::rules_changed() noexcept {
   if (cupti::Interceptor* const cuda = interceptor_.load(std::memory_order_acquire))
     cuda->rules_changed();
 }
 
-void Engine::follow_rank() {
-  speak_as(options_.settings, rank_.get());
-  if (!check_rank()) return;
-  const bool any_of_ranks = [this] {
-    const Lock lock(all_rules_mutex_);
-    return std::ranges::any_of(options_.rules, [](const settings::Rule& rule) {
-      return rule.ranks.ranks_text() != settings::StepSet().ranks_text();
-    });
-  }();
-  if (any_of_ranks) take_rules_of_rank();
+OpenTrace Engine::open_trace() {
+  OpenTrace trace = create_trace(settings_, start_folder_, announced_, meta(), definitions_);
+  if (trace.recorder != nullptr) install_signal_triggers(writer_, settings_.ring);
+  return trace;
 }
 
 bool Engine::before_drain() {
@@ -363,7 +262,7 @@ std::optional<format::TraceMeta> Engine::changed_meta() {
 format::TraceMeta Engine::meta() {
   if (!process_meta_) {
     process_meta_ = process_meta(environ);
-    const Rank rank = rank_.get();
+    const Rank rank = controls_.rank();
     process_meta_->rank = rank.rank;
     process_meta_->world_size = rank.world_size;
   }
@@ -385,7 +284,7 @@ bool Engine::is_settled(const format::TensorStats& event, uint64_t stream) noexc
 }
 
 void Engine::expect_custom_ops() noexcept {
-  if (options_.settings.stacks != settings::Stacks::kNone) journal_.take_stacks();
+  if (settings_.stacks != settings::Stacks::kNone) journal_.take_stacks();
 }
 
 void Engine::on_custom_op() noexcept {
@@ -396,29 +295,29 @@ void Engine::on_custom_op() noexcept {
 void Engine::on_fact(std::string_view name, std::string_view value) {
   facts_.set(std::string(name), std::string(value));
   if (name == "custom_op_libraries") expect_custom_ops();
-  if (rank_.learn(name, value)) follow_rank();
+  if (controls_.learn_rank(name, value)) follow_rank();
 }
 
 void Engine::on_allocated(const MemoryReport& report, const cupti::MemoryRange& range,
                           std::span<void* const> stack) {
   const bool begins = range.device.type == format::Device::Type::kCuda;
   if (!begins && !begun_.load(std::memory_order_acquire)) return;
-  auto event = memory_event<format::Alloc>(report, range, steps_.step());
-  if (options_.settings.stacks == settings::Stacks::kAll) event.stack = stacks_.intern(stack);
+  auto event = memory_event<format::Alloc>(report, range, controls_.steps().step());
+  if (settings_.stacks == settings::Stacks::kAll) event.stack = stacks_.intern(stack);
   emit(event);
 }
 
 void Engine::on_freed(const MemoryReport& report, const cupti::MemoryRange& range,
                       std::span<void* const> stack) {
   if (!begun_.load(std::memory_order_acquire)) return;
-  auto event = memory_event<format::Free>(report, range, steps_.step());
+  auto event = memory_event<format::Free>(report, range, controls_.steps().step());
   if (!stack.empty()) event.stack = stacks_.intern(stack);
   emit(event);
 }
 
 void Engine::note_launch_stack() noexcept {
   (void)contained("stack", false, [this] {
-    ops_.note_launch(definitions_.intern("launch"), steps_.step());
+    ops_.note_launch(definitions_.intern("launch"), controls_.steps().step());
     return true;
   });
 }
@@ -430,27 +329,28 @@ void Engine::on_reports_lost(uint64_t count) noexcept {
 void Engine::begin_cpu_watch() noexcept {
   std::atomic<int>* const reports = cpu_reports();
   if (reports == nullptr) return end_cpu_watch("libconvtrace.so is not preloaded");
-  if (options_.settings.cpu_alloc == settings::CpuAlloc::kOff) reports->store(0);
+  if (settings_.cpu_alloc == settings::CpuAlloc::kOff) reports->store(0);
   if (reports->load() == 0) end_cpu_watch("CONVTRACE_CPU_ALLOC=off");
 }
 
 void Engine::note_context() noexcept {
   if (has_context_.exchange(true)) return;
   end_before_driver();
-  say_uncovered_memory(options_.settings);
+  say_uncovered_memory(settings_);
   std::atomic<int>* const reports = cpu_reports();
-  if (reports == nullptr || options_.settings.cpu_alloc != settings::CpuAlloc::kAuto) return;
+  if (reports == nullptr || settings_.cpu_alloc != settings::CpuAlloc::kAuto) return;
   reports->store(0);
   end_cpu_watch("a CUDA context was made; CONVTRACE_CPU_ALLOC=on watches it all the same");
 }
 
 void Engine::end_cpu_watch(const char* why) noexcept {
   journal_.stop_cpu();
-  const bool poisoned = options_.settings.poison && has_context_.load();
+  const bool poisoned = settings_.poison && has_context_.load();
   char message[160];
   snprintf(message, sizeof message, "memory of CPU tensors is not watched from here on: %s", why);
-  cupti::report(*this, steps_.step(), poisoned ? format::Level::kWarning : format::Level::kInfo,
-                format::kCpuMemorySite, message);
+  cupti::report(*this, controls_.steps().step(),
+                poisoned ? format::Level::kWarning : format::Level::kInfo, format::kCpuMemorySite,
+                message);
 }
 
 }  // namespace convtrace::engine

@@ -24,14 +24,8 @@
 #include "format/base/mutex.h"
 #include "format/model/definitions.h"
 #include "format/model/event_sink.h"
-#include "format/settings/controls.h"
-#include "format/settings/rule_book.h"
 #include "format/settings/settings.h"
-#include "interposer/core/control/config_watch.h"
-#include "interposer/core/control/name_filter.h"
-#include "interposer/core/control/output_name.h"
-#include "interposer/core/control/process_rank.h"
-#include "interposer/core/control/step_control.h"
+#include "interposer/core/control/live_controls.h"
 #include "interposer/core/memory/memory_journal.h"
 #include "interposer/core/memory/stack_texts.h"
 #include "interposer/core/observer/observer_port.h"
@@ -48,7 +42,7 @@ namespace convtrace::engine {
 /// What arming found out (lifecycle.h).
 struct EngineOptions {
   settings::Settings settings;
-  std::vector<settings::Rule> rules;  ///< of this rank
+  std::vector<settings::Rule> rules;  ///< of all ranks
   Rank rank;
   std::string start_folder;
   std::vector<std::string> environment;  ///< its settings, for when the file is read again
@@ -72,7 +66,7 @@ class Engine final : public format::EventSink,
   }
   [[nodiscard]] uint32_t flags() const noexcept { return port_.flags(); }
   format::Definitions& definitions() noexcept { return definitions_; }
-  [[nodiscard]] const settings::Settings& settings() const noexcept { return options_.settings; }
+  [[nodiscard]] const settings::Settings& settings() const noexcept { return settings_; }
 
   /// The hooks' calls.
   void report_memory(const void* pointer, int64_t bytes, uint64_t device);
@@ -108,13 +102,10 @@ class Engine final : public format::EventSink,
   bool check_rank();
   void expect_custom_ops() noexcept;
   void report_matches();
-  void say_matches(uint32_t step, const std::vector<settings::MatchLine>& lines, bool good_only);
+  void say(uint32_t step, const std::vector<settings::MatchLine>& lines);
   void follow_config();
-  void apply(ConfigChange change);
-  /// The program has said which rank this process is.
   void follow_rank();
-  void take_rules_of_rank();
-  void tell_controls(const settings::Settings& wanted);
+  void rules_changed() noexcept;
   cupti::Interceptor* make_interceptor();
   void end_cpu_watch(const char* why) noexcept;
 
@@ -142,33 +133,28 @@ class Engine final : public format::EventSink,
 
   [[nodiscard]] format::TraceMeta meta();
 
-  EngineOptions options_;
-  settings::RuleBook rules_;  ///< of this rank
+  const settings::Settings settings_;  ///< as the program began
+  const std::string start_folder_;
+  const bool announced_;
   format::Definitions definitions_;
+  FactTable facts_;
+  LiveControls controls_;
   cupti::AddressMap addresses_;
   Wakeup wakeup_;
   EventQueue queue_{wakeup_};
   WriterThread writer_;
-  FactTable facts_;
   StackTexts stacks_{definitions_, facts_};
   LiveJudge judge_;  ///< of the writer thread
   MemoryJournal journal_{addresses_, *this};
   OpRecorder ops_{*this, addresses_, journal_, stacks_};
-  StepControl steps_;
-  NameFilter names_;
-  CaptureRules captures_;
   ValueStore values_;
   stats::HelperThreads helpers_{spare_threads()};
   ObserverPort port_;
-  ConfigWatch config_;
   SpentTime spent_;
   std::optional<format::TraceMeta> process_meta_;  ///< of the writer thread
-  uint32_t reloads_ = 0;                           ///< of the writer thread
   std::atomic<bool> begun_{false};
   std::atomic<bool> has_context_{false};
-  ProcessRank rank_;
-  Mutex interceptor_mutex_;
-  Mutex all_rules_mutex_;  ///< of options_.rules, which are those of all ranks
+  Mutex interceptor_mutex_;  ///< of who makes it
   std::atomic<cupti::Interceptor*> interceptor_{nullptr};
 };
 

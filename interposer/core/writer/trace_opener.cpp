@@ -1,0 +1,73 @@
+#include "interposer/core/writer/trace_opener.h"
+
+#include <sys/statvfs.h>
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+#include "format/base/log.h"
+#include "format/file/file_sink.h"
+#include "interposer/core/control/output_name.h"
+#include "interposer/core/runtime/state.h"
+
+namespace convtrace::engine {
+namespace {
+
+constexpr uint64_t kDefaultMaxBytes = uint64_t{20} << 30;
+
+uint64_t byte_limit(uint64_t asked, const std::string& path) {
+  if (asked != 0) return asked;
+  struct statvfs disk;
+  if (statvfs(path.c_str(), &disk) != 0) return kDefaultMaxBytes;
+  return std::min(kDefaultMaxBytes, uint64_t{disk.f_bavail} * disk.f_frsize / 2);
+}
+
+}  // namespace
+
+OpenTrace create_trace(const settings::Settings& settings, const std::string& start_folder,
+                       bool announced, const format::TraceMeta& meta,
+                       format::Definitions& definitions) {
+  const OutputFacts facts{
+      .host = meta.host, .pid = meta.pid, .rank = meta.rank, .start_folder = start_folder};
+  const std::string path = expand_output(settings.output, facts);
+  std::string why;
+  Result<OutputFile> file = open_output(path, settings.overwrite, facts, why);
+  if (!file.ok()) {
+    process_state().disable("no output file");
+    log_line(format::Level::kError, "output",
+             "%s; this process is not traced, the program continues", why.c_str());
+    return {};
+  }
+  const OutputFile& output = file.value();
+  if (!output.notice.empty()) {
+    log_line(format::Level::kWarning, "output", "%s", output.notice.c_str());
+  }
+  auto writer =
+      format::TraceWriter::create(std::make_unique<format::FileSink>(output.fd), meta, definitions);
+  if (!writer.ok()) {
+    process_state().disable("the trace cannot be written");
+    log_line(format::Level::kError, "output",
+             "%s cannot be written: %s; this process is not traced, the program continues",
+             output.path.c_str(), to_string(writer.status().code));
+    return {};
+  }
+  if (announced) {
+    announce("tracing to %s", output.path.c_str());
+  } else {
+    log_line(format::Level::kInfo, "output", "tracing to %s", output.path.c_str());
+  }
+  OpenTrace trace{.writer = std::move(writer).value(),
+                  .path = output.path,
+                  .max_bytes = byte_limit(settings.max_bytes, output.path),
+                  .recorder = nullptr,
+                  .all_values = settings.mode == settings::Mode::kSnapshot && settings.all,
+                  .announced = announced};
+  if (const settings::Ring& ring = settings.ring; ring.steps != 0) {
+    trace.recorder =
+        std::make_unique<FlightRecorder>(ring, FlightRecorder::kMaxBytes, settings.spike);
+  }
+  return trace;
+}
+
+}  // namespace convtrace::engine
