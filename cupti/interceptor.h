@@ -5,12 +5,12 @@
 /// headers.
 ///
 /// Place:    interposer/core owns one; the stub's wrappers reach the launch functions through the
-/// hooks table. Threads:  start and stop from one thread; everything else from any thread. Errors:
-/// a part that is missing (no CUPTI, another subscriber) is reported once, as a log line and a
-/// Diagnostic, and
-///           the others go on. The launch functions always make the real call exactly once and
-///           return its result.
-/// Source:   docs/design.md "Interception".
+///           hooks table.
+/// Threads:  start and stop from one thread; everything else from any thread.
+/// Errors:   a part that is missing (no CUPTI, another subscriber) is reported once, as a log line
+///           and a Diagnostic, and the others go on. The launch functions always make the real call
+///           exactly once and return its result.
+/// Source:   docs/adr/0003-observe-in-callbacks-act-in-the-gate.md.
 
 #include <cstdint>
 #include <memory>

@@ -5,7 +5,8 @@
 /// Place:    trace_reader.cpp, and `convtrace recover`, which wants the stored bytes too.
 /// Threads:  one owner thread; further ones work ahead inside. A live file is read by one alone.
 /// Memory:   twice as many chunks as threads, each with its payload stored and raw (at most 64
-/// MiB). Errors:   bad chunks are reported to the container and passed over.
+///           MiB).
+/// Errors:   bad chunks are reported to the container and passed over.
 
 #include <functional>
 #include <memory>

@@ -2,7 +2,8 @@
 /// @file payload_reader.h
 /// Reads, checks and decompresses the payload of one record.
 ///
-/// Threads:  one owner thread. Memory: one stored and one raw payload, at most 64 MiB each.
+/// Threads:  one owner thread.
+/// Memory:   one stored and one raw payload, at most 64 MiB each.
 /// Errors:   Status; nothing is decoded before its checksum holds.
 
 #include <optional>

@@ -3,11 +3,11 @@
 /// Finds the records of a trace by walking it from the front, whatever has happened to it.
 ///
 /// Place:    trace_index.cpp when there is no usable index, live files, trace_check.cpp.
-/// Threads:  one owner thread. Memory: one 256 KiB window.
+/// Threads:  one owner thread.
+/// Memory:   one 256 KiB window.
 /// Errors:   none: damage goes to the ProblemList and the walk goes on. Payloads are not read: a
-/// record whose
-///           header is good is passed by its length, which the header's checksum vouches for, so
-///           the work is linear in the file's size.
+///           record whose header is good is passed by its length, which the header's checksum
+///           vouches for, so the work is linear in the file's size.
 /// Source:   format/FORMAT.md section 7.
 
 #include <optional>

@@ -5,7 +5,8 @@
 /// An event names its value by what it has anyway: a TensorStats of capture `snapshot` means the
 /// content {stats.hash, bytes}.
 ///
-/// Threads:  one owner thread. Memory: about 100 bytes a part, and a few megabytes to read.
+/// Threads:  one owner thread.
+/// Memory:   about 100 bytes a part, and a few megabytes to read.
 /// Errors:   Status. What is damaged or not there is an ordinary case: a process may have ended
 ///           before a value was written.
 /// Source:   format/FORMAT.md section 6.8.

@@ -3,7 +3,8 @@
 /// Every checksum and every rule of the format, where reading needs only those it relies on.
 ///
 /// Place:    `convtrace verify`.
-/// Threads:  one owner thread. Memory: as trace_reader.h, and no index.
+/// Threads:  one owner thread.
+/// Memory:   as trace_reader.h, and no index.
 /// Errors:   what is wrong goes to TraceCheckResult::problems with its offset.
 /// Source:   format/FORMAT.md sections 2 to 7.
 

@@ -4,8 +4,7 @@
 ///
 /// Place:    chunk_stream.h reads its EVENTS; `convtrace recover` copies its records.
 /// Threads:  one owner thread; records() and source() may be read by others while a file that is
-/// not live
-///           is open.
+///           not live is open.
 /// Errors:   open() fails; later damage goes into problems() and the counts.
 /// Source:   format/FORMAT.md sections 2 to 5 and 7.
 

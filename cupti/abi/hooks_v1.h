@@ -6,9 +6,10 @@
 /// table when the engine has published one, and go straight to the real function otherwise.
 ///
 /// Threads:  published once, by an atomic store; entries never change afterwards and may be called
-/// from any thread. Errors:   entries never throw and never block. Layout:   append only; `bytes`
-/// says how much the engine knows. Plain C, no CUDA headers: handles are void*, CUresult is
-///           int, CUdeviceptr is uint64_t.
+///           from any thread.
+/// Errors:   entries never throw and never block.
+/// Layout:   append only; `bytes` says how much the engine knows. Plain C, no CUDA headers: handles
+///           are void*, CUresult is int, CUdeviceptr is uint64_t.
 #ifndef CONVTRACE_CUPTI_HOOKS_V1_H
 #define CONVTRACE_CUPTI_HOOKS_V1_H
 

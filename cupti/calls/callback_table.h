@@ -3,7 +3,7 @@
 /// Which CUPTI callbacks convtrace enables, and what each of them is decoded by: the one list.
 ///
 /// Source:   cupti_driver_cbid.h; `_ptsz` and `_ptds` twins are the per-thread default stream
-/// variants of the same function and share its parameter layout.
+///           variants of the same function and share its parameter layout.
 
 #include <cupti.h>
 

@@ -5,7 +5,7 @@
 /// kNothing; those that can do nothing else are here if they wait.
 ///
 /// Place:    fed with the parameter structs that CUPTI delivers (generated_cuda_meta.h), after the
-/// call succeeded.
+///           call succeeded.
 /// Threads:  pure functions.
 /// Source:   cuda.h, sections "Memory Management" and "Stream Memory Operations".
 

@@ -3,7 +3,7 @@
 /// One form for every way to launch a kernel.
 ///
 /// Place:    fed with the parameter structs of CUPTI's generated_cuda_meta.h, by the callbacks with
-/// CUPTI's and by the gate with its own arguments.
+///           CUPTI's and by the gate with its own arguments.
 /// Threads:  pure functions.
 /// Source:   generated_cuda_meta.h; cuda.h, cuLaunchKernel ("extra").
 

@@ -4,7 +4,7 @@
 /// found and unloaded, stream capture begun and ended, descriptors of tensors made.
 ///
 /// Place:    fed with the parameter structs that CUPTI delivers (generated_cuda_meta.h), after the
-/// call succeeded.
+///           call succeeded.
 /// Threads:  pure functions.
 
 #include <cuda.h>

@@ -3,7 +3,7 @@
 /// One form for the driver calls that order work: events, streams, and the host's waits.
 ///
 /// Place:    fed with the parameter structs that CUPTI delivers (generated_cuda_meta.h): when the
-/// call has succeeded, or of a destruction when it begins.
+///           call has succeeded, or of a destruction when it begins.
 /// Threads:  pure functions.
 /// Source:   cuda.h, sections "Event Management", "Stream Management", "Context Management".
 

@@ -6,7 +6,7 @@
 ///
 /// Threads:  filled once, immutable afterwards.
 /// Errors:   a missing optional entry is null; a missing required one makes the whole table
-/// unavailable.
+///           unavailable.
 
 #include <cuda.h>
 #include <cupti.h>

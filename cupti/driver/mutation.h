@@ -1,10 +1,10 @@
 #pragma once
 /// @file mutation.h
-/// Marks the places where a rule of docs/design.md, "Rules for our own GPU work", can be broken on
-/// purpose: a test has to notice each one (docs/gpu-double.md).
+/// Marks the places where a rule of docs/gpu-double.md can be broken on purpose: a test has to notice
+/// each one.
 ///
 /// Place:    only the copy of this library that tests/unit/cupti/rules links is built with
-/// CONVTRACE_MUTATIONS; in every other build a mark is the constant `false`.
+///           CONVTRACE_MUTATIONS; in every other build a mark is the constant `false`.
 
 #ifdef CONVTRACE_MUTATIONS
 namespace convtrace::cupti {

@@ -4,9 +4,9 @@
 /// call the driver, act.
 ///
 /// Place:    called by interceptor.cpp for each wrapper; told by the callbacks what CUPTI sees of
-/// the same call.
+///           the same call.
 /// Threads:  any. A launch made by a launch (our own statistics, or a driver function that calls
-/// another) passes through.
+///           another) passes through.
 /// Errors:   the real call is made exactly once, whatever happens to us.
 
 #include <atomic>

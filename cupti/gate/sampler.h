@@ -6,7 +6,7 @@
 /// Place:    used by the gate around the real call, in ordinary code of the calling thread.
 /// Threads:  any; one Sampler value belongs to one launch of the program.
 /// Errors:   whatever prevents it is a NotSampled and a counted loss.
-/// Source:   docs/design.md "Rules for our own GPU work".
+/// Source:   docs/gpu-double.md "The rules".
 
 #include <optional>
 #include <span>

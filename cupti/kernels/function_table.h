@@ -7,7 +7,7 @@
 /// Threads:  any, concurrently.
 /// Errors:   what the driver does not tell is left out (no layout: no operands).
 /// Source:   cuda.h: launches take a CUkernel cast to CUfunction, the cuFunc* queries do not say
-/// that they do.
+///           that they do.
 
 #include <cuda.h>
 

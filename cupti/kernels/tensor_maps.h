@@ -4,7 +4,7 @@
 /// it by value, and the address in it can only be known from the call that made it.
 ///
 /// Place:    told by the CUPTI callbacks of cuTensorMapEncode*; read at launches that have a
-/// parameter of its size.
+///           parameter of its size.
 /// Threads:  any; readers take no lock and never wait.
 /// Errors:   of many maps the latest 4096 or so are known; one that was made on the device is not.
 

@@ -3,7 +3,7 @@
 /// How the address table searches its lists of pieces, and makes one from another.
 ///
 /// Threads:  searching: any, see address_table.h; copying: the writer, into a list that nobody
-/// reads yet.
+///           reads yet.
 
 #include <bit>
 #include <cstddef>

@@ -11,7 +11,7 @@
 /// Threads:  any, concurrently. find() takes no lock and never waits (address_table.h).
 /// Errors:   never fails. Of freed ranges the last 65536 are remembered; a range that no allocator
 ///           could give (address_table.h) gets its generation but is not found.
-/// Source:   docs/design.md "Memory generations".
+/// Source:   docs/adr/0007-generations-without-locks.md.
 
 #include <atomic>
 #include <cstdint>

@@ -18,11 +18,12 @@
 ///
 /// Place:    called by interceptor.h for the preload library's wrappers of these functions.
 /// Threads:  any, ordinary code of the program's calls; never a CUPTI callback, but for
-/// context_ended(). No lock is held over a call of the driver.
+///           context_ended(). No lock is held over a call of the driver.
 /// Errors:   in doubt memory is not filled, and freed at once. Once a capture was begun nothing is
-/// held any more: to wait for the device while another thread captures may break its capture.
+///           held any more: to wait for the device while another thread captures may break its
+///           capture.
 /// Source:   CUDA Programming Guide, "Stream Ordered Memory Allocator" (cuMemFree synchronizes
-/// across all executing streams); cuPointerGetAttributes.
+///           across all executing streams); cuPointerGetAttributes.
 
 #include <cuda.h>
 

@@ -5,7 +5,7 @@
 ///
 /// Place:    receives from subscriber.h.
 /// Threads:  any, inside the host's CUDA calls. Copies data; makes no CUDA call (only
-/// cuptiGetDeviceId, which CUPTI allows there).
+///           cuptiGetDeviceId, which CUPTI allows there).
 
 #include "cupti/gate/cuda_state.h"
 #include "cupti/gate/gate.h"

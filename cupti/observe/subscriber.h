@@ -6,7 +6,7 @@
 /// Threads:  open and close from one thread; receivers are called from every thread that uses CUDA.
 /// Errors:   a subscription that cannot be had is a Status and a sentence; nothing is retried.
 /// Source:   cupti_callbacks.h; CUPTI allows one subscriber a process (also under a debugger or
-/// profiler).
+///           profiler).
 
 #include <cupti.h>
 

@@ -3,9 +3,9 @@
 /// Statistics of a tensor in host memory: the reference implementation of cupti/stats/stats.h.
 ///
 /// Threads:  reentrant. Saves and restores MXCSR, so the host's rounding and flush modes neither
-/// matter nor change. Errors:   kInvalidArgument (rank > kMaxDims, null data with elements); never
-/// throws. Source:   docs/design.md "Statistics"; bit-equal to the CUDA kernels (tiers T0 and T1
-/// there).
+///           matter nor change.
+/// Errors:   kInvalidArgument (rank > kMaxDims, null data with elements); never throws.
+/// Source:   docs/recording.md "Statistics"; bit-equal to the CUDA kernels (tiers T0 and T1 there).
 
 #include <cstddef>
 #include <cstdint>

@@ -20,7 +20,7 @@
 /// Counts, extremes, hashes and integer sums do not depend on order at all; floating sums are equal
 /// because the order is fixed and every operation is an explicit IEEE operation (arith.h).
 ///
-/// Source:   docs/design.md "Statistics".
+/// Source:   docs/recording.md "Statistics".
 
 #include "cupti/stats/finalize.h"
 #include "cupti/stats/tile/accumulator.h"

@@ -10,7 +10,7 @@
 ///
 /// Place:    owned by device_stats.cpp.
 /// Threads:  prepare() on the helper thread; submit() from any; collect() and forget() from any,
-/// one after the other.
+///           one after the other.
 /// Errors:   as NotSampled. A CUDA error of ours ends the work in this context.
 
 #include <cuda.h>

@@ -4,10 +4,10 @@
 /// picked out of a ring in host memory that the device writes and the host polls.
 ///
 /// Threads:  submit from any thread, collect from any, one after the other. Contexts are prepared
-/// on a helper thread, never in a callback.
+///           on a helper thread, never in a callback.
 /// Errors:   anything that cannot be done is a NotSampled; after a CUDA error of our own in a
-/// context, all is kGpuWorkOff there, and one line says why.
-/// Source:   docs/design.md "Rules for our own GPU work".
+///           context, all is kGpuWorkOff there, and one line says why.
+/// Source:   docs/gpu-double.md "The rules".
 
 #include <cuda.h>
 #include <pthread.h>

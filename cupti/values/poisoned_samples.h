@@ -4,7 +4,7 @@
 /// with.
 ///
 /// Why:      no kernel counts them. Floats alone: the pattern is a NaN that nothing computes, while
-/// an integer could be it by chance, eight times a tensor.
+///           an integer could be it by chance, eight times a tensor.
 /// Threads:  pure function.
 
 #include <cstdint>

@@ -7,10 +7,10 @@
 /// its own is borrowed, and no longer read when its context may end.
 ///
 /// Order:    results are given out in the order in which their slots were claimed, whatever stream
-/// finished first. Only while half of the slots are taken those of other streams come before those
-/// of one that stalls.
+///           finished first. Only while half of the slots are taken those of other streams come
+///           before those of one that stalls.
 /// Threads:  claim() and what is told of its tickets from one thread at a time; collect() from one
-/// thread at a time, beside it.
+///           thread at a time, beside it.
 
 #include <atomic>
 #include <cstddef>

@@ -9,7 +9,7 @@
 ///
 /// Place:    told by the gate and the CUPTI callbacks, asked for the observer.
 /// Threads:  any.
-/// Source:   docs/design.md "Rules for our own GPU work".
+/// Source:   docs/gpu-double.md "The rules".
 
 #include <atomic>
 #include <mutex>

@@ -3,7 +3,7 @@
 /// A thread of ours inside somebody else's program.
 ///
 /// Source:   signals of the host belong to the host's threads
-/// (https://bugs.kde.org/show_bug.cgi?id=378494).
+///           (https://bugs.kde.org/show_bug.cgi?id=378494).
 
 #include <pthread.h>
 #include <signal.h>

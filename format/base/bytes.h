@@ -3,8 +3,7 @@
 /// Little-endian loads and stores and a few helpers for byte spans.
 ///
 /// Why:      file memory is never cast to a struct: padding and alignment are the compiler's
-/// business,
-///           not the format's.
+///           business, not the format's.
 
 #include <bit>
 #include <cstddef>

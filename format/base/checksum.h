@@ -3,8 +3,7 @@
 /// The one checksum of the format: XXH3-64 with seed 0. Finds damage; it is no signature.
 ///
 /// Source:   xxHash specification, "XXH3"; used header-only because a distribution's libxxhash may
-/// be built
-///           without vector instructions.
+///           be built without vector instructions.
 
 #include <cstdint>
 

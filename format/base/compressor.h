@@ -3,8 +3,7 @@
 /// Payload compression: one zstd frame per payload, bounded in both directions.
 ///
 /// Threads:  one owner thread per object; contexts are kept between calls because creating one
-/// costs more
-///           than compressing a chunk.
+///           costs more than compressing a chunk.
 /// Errors:   Status; zstd never prints or aborts.
 /// Source:   zstd.h (notes on sizes from untrusted sources); format/FORMAT.md section 3.
 

@@ -3,7 +3,7 @@
 /// Locks whose use clang checks: which mutex guards a member, which function needs it held.
 ///
 /// Place:    instead of std::mutex and its locks, which are not annotated in libstdc++. Elsewhere
-/// than under clang the annotations are empty.
+///           than under clang the annotations are empty.
 /// Source:   clang's "Thread Safety Analysis".
 
 #include <mutex>

@@ -5,11 +5,11 @@
 /// Place:    opened by the engine's writer thread; owned by a TraceWriter.
 /// Threads:  one owner thread.
 /// Errors:   a failed append cuts the file back to where it was, so the file always ends at a
-/// record. Signals:  beyond RLIMIT_FSIZE the kernel sends SIGXFSZ to the writing thread, whose
-/// default action kills
-///           the process. append() blocks that signal in the calling thread for the duration of the
-///           write and takes away the one the write raised, so the host sees nothing and the caller
-///           kNoSpace.
+///           record.
+/// Signals:  beyond RLIMIT_FSIZE the kernel sends SIGXFSZ to the writing thread, whose default
+///           action kills the process. append() blocks that signal in the calling thread for the
+///           duration of the write and takes away the one the write raised, so the host sees
+///           nothing and the caller kNoSpace.
 /// Source:   setrlimit(2), write(2), signal(7).
 
 #include <memory>

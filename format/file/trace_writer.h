@@ -4,9 +4,11 @@
 /// index and footer.
 ///
 /// Place:    interposer/core/writer/writer_thread.cpp and tests/support/trace_builder.h call this;
-/// bytes go to a Sink. Threads:  one owner thread; `definitions` may grow concurrently. Errors:
-/// sticky: after the first failure every later call returns the same Status and writes nothing.
-/// Source: format/FORMAT.md.
+///           bytes go to a Sink.
+/// Threads:  one owner thread; `definitions` may grow concurrently.
+/// Errors:   sticky: after the first failure every later call returns the same Status and writes
+///           nothing.
+/// Source:   format/FORMAT.md.
 
 #include <cstdint>
 #include <memory>

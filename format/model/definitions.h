@@ -3,11 +3,9 @@
 /// Things named once and then meant by number: texts, kernels, call stacks.
 ///
 /// Place:    the injected side interns into one; the writer stores what is new before each event
-/// chunk; the reader
-///           fills one from the file.
+///           chunk; the reader fills one from the file.
 /// Threads:  all operations may be called from any thread; intern calls take a short mutex and may
-/// allocate, so hot
-///           paths cache the ids they got.
+///           allocate, so hot paths cache the ids they got.
 /// Errors:   a full table (kMaxDefinitions) gives id 0, "none".
 
 #include <cstdint>

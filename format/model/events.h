@@ -4,11 +4,9 @@
 /// store and read.
 ///
 /// Place:     built by cupti/ and interposer/, copied through the queue, encoded by
-/// event_encoder.h, decoded by
-///            reader/event_decoder.h.
+///            event_encoder.h, decoded by reader/event_decoder.h.
 /// Ownership: spans and string_views are borrowed. A sink copies what it needs before it returns; a
-/// reader's events are
-///            valid until it moves to the next chunk.
+///            reader's events are valid until it moves to the next chunk.
 /// Threads:   plain values.
 /// Source:    columns and units of every kind: format/FORMAT.md "Events".
 

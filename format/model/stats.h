@@ -3,8 +3,8 @@
 /// The statistics of one tensor as they are stored and compared: plain numbers, no arithmetic.
 ///
 /// Place:    filled by cupti/stats/ (the only place that computes them), carried by events.h,
-/// compared by tools/diff. Source:   definitions in docs/design.md "Statistics" and
-/// format/FORMAT.md "TensorStats".
+///           compared by tools/diff.
+/// Source:   definitions in docs/recording.md "Statistics" and format/FORMAT.md "TensorStats".
 
 #include <array>
 #include <bit>

@@ -3,7 +3,7 @@
 /// All that a user wants of a process: settings and rules, read and judged together.
 ///
 /// Place:    the engine when it arms and when the file has changed; `convtrace run` and `doctor`
-/// before that.
+///           before that.
 /// Errors:   problems: one complete line each, without "convtrace:".
 
 #include <string>

@@ -3,8 +3,9 @@
 /// Rules tag kernels and scopes: which values to take of what, when, and what is declared harmless.
 ///
 /// Place:    TOML file named by CONVTRACE_CONFIG, `[[rule]]` tables; compiled once, matched once
-/// per kernel and scope. Threads:  immutable after loading. Errors:   problems carry file and line;
-/// a file with a problem yields no rules.
+///           per kernel and scope.
+/// Threads:  immutable after loading.
+/// Errors:   problems carry file and line; a file with a problem yields no rules.
 
 #include <cstdint>
 #include <optional>

@@ -7,7 +7,7 @@
 ///
 /// Threads:  plain functions.
 /// Errors:   none. Where the file cannot be had or reached (another user, another machine, a
-/// container) nobody is told anything.
+///           container) nobody is told anything.
 
 #include <string>
 

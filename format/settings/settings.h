@@ -4,10 +4,11 @@
 /// from it.
 ///
 /// Place:    the injected engine reads the environment through it; `convtrace run` turns options
-/// into it. Threads:  plain values; load once. Errors:   a bad value or an unknown CONVTRACE_* name
-/// is a problem with one clear line and the nearest valid name; the
-///           caller decides what it means (plain LD_PRELOAD: the host runs untraced; `convtrace
-///           run`: exit 2).
+///           into it.
+/// Threads:  plain values; load once.
+/// Errors:   a bad value or an unknown CONVTRACE_* name is a problem with one clear line and the
+///           nearest valid name; the caller decides what it means (plain LD_PRELOAD: the host runs
+///           untraced; `convtrace run`: exit 2).
 
 #include <cstdint>
 #include <functional>

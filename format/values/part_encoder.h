@@ -3,7 +3,8 @@
 /// One part of a value as the payload of a BLOB record: byte planes, each as it is or as a zstd
 /// frame.
 ///
-/// Threads:  one owner thread an object. Memory: about a megabyte.
+/// Threads:  one owner thread an object.
+/// Memory:   about a megabyte.
 /// Errors:   kOutOfMemory, kInternal; nothing prints or aborts.
 /// Source:   format/FORMAT.md section 6.8. Speeds and sizes: bench_snapshot.
 

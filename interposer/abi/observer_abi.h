@@ -3,16 +3,13 @@
 /// functions and one byte stream of messages, so that a hook costs one call whatever it has to say.
 ///
 /// Place:    implemented by engine/observer_port.cpp; used by
-/// interposer/observer/convtrace_observer/engine.py through
-///           ctypes, which packs the structs below (tests/python checks that both sides agree on
-///           every offset).
+///           interposer/observer/convtrace_observer/engine.py through ctypes, which packs the
+///           structs below (tests/python checks that both sides agree on every offset).
 /// Threads:  every function may be called from any thread, with or without the GIL held by others;
-/// a submit is handled
-///           completely, on the calling thread, before it returns.
+///           a submit is handled completely, on the calling thread, before it returns.
 /// Errors:   nothing is thrown and nothing printed; a malformed batch is dropped and counted.
 /// Layout:   little-endian, natural alignment, every message starts at a multiple of 8 bytes and
-/// begins with
-///           convtrace_message. Append only.
+///           begins with convtrace_message. Append only.
 #ifndef CONVTRACE_INTERPOSER_ENGINE_OBSERVER_ABI_H
 #define CONVTRACE_INTERPOSER_ENGINE_OBSERVER_ABI_H
 

@@ -8,7 +8,7 @@
 ///           later than everything else.
 /// Threads:  any.
 /// Errors:   none reach the host; see state.h.
-/// Source:   docs/design.md "The process picture".
+/// Source:   docs/architecture.md.
 
 #include <atomic>
 #include <cstdint>

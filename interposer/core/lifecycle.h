@@ -5,7 +5,8 @@
 /// Both ways in (InitializeInjection by the driver, convtrace_start by the observer) lead to the
 /// same engine, armed once. Nothing is printed or created unless a setting is wrong.
 ///
-/// Threads:  any. Errors: none reach the host.
+/// Threads:  any.
+/// Errors:   none reach the host.
 
 #include <atomic>
 #include <cstdint>
@@ -24,14 +25,15 @@ Engine* start_engine() noexcept;
 /// Closes the trace, within two seconds; nothing is recorded from then on.
 void end_tracing() noexcept;
 
-/// Has it end before the driver does: exit handlers run in reverse, so what is registered behind
-/// cuInit comes before what the driver registers in it. For cupti/: see InterceptorOptions.
+/// Registers the exit handler again, so that tracing ends before the driver does: exit handlers run
+/// in reverse order of registration, and the driver registers its own in cuInit. For cupti/: see
+/// InterceptorOptions.
 void end_before_driver() noexcept;
 
 /// @return the engine, or null before start_engine() and in a fork child that may not go on.
 Engine* running_engine() noexcept;
 
-/// Of several ranks the first that is traced speaks for all.
+/// Lets only the first traced rank of a job log warnings and notices.
 void speak_as(const settings::Settings& settings, const Rank& rank) noexcept;
 
 /// Position of the calling thread, for cupti/.

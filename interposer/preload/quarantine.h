@@ -7,7 +7,7 @@
 /// whose memory is limited so that an allocation can fail holds nothing.
 ///
 /// Threads:  any. Two at a time: the second one's memory is freed at once. So it is in a fork child
-/// whose parent was here.
+///           whose parent was here.
 /// Errors:   none.
 #ifndef CONVTRACE_INTERPOSER_PRELOAD_QUARANTINE_H
 #define CONVTRACE_INTERPOSER_PRELOAD_QUARANTINE_H

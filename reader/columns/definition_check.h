@@ -3,8 +3,7 @@
 /// Whether everything an event names is defined in the trace.
 ///
 /// Why:      a definition can be lost with its record while the events that use it survive; such an
-/// event is
-///           counted, not shown with a wrong or empty name.
+///           event is counted, not shown with a wrong or empty name.
 /// Memory:   one bit an id, computed once.
 
 #include <vector>

@@ -3,7 +3,8 @@
 /// Step sums as they are stored, in EVENTS and in SUMS payloads.
 ///
 /// Place:    event_decoder.cpp, metadata_decoder.cpp; format/file/columns/sums_columns.h is its
-/// mirror. Source:   format/FORMAT.md section 6.7.
+///           mirror.
+/// Source:   format/FORMAT.md section 6.7.
 
 #include <vector>
 

@@ -1,7 +1,10 @@
-"""Every command of the documentation, as a reader would type it. In docs/*.md a block ```sh is run by
-bash, from top to bottom of the page, in a folder of the page's own; "exit=N" says that its last command
-ends so. A block ```python file=NAME or ```toml file=NAME is what the reader saves under that name. Other
-blocks (```text: what is printed; ```sh elsewhere: for another machine) are not run."""
+"""Every command of the documentation, as a reader would type it, and every link.
+
+In README.md and docs/*.md a block ```sh is run by bash, from top to bottom of the page, in a folder of the
+page's own. "exit=N" is the exit code of its last command, "says=TEXT|TEXT" (to the end of the line) is in what
+it prints. A block ```python file=NAME or ```toml file=NAME is what the reader saves under that name. A block
+```text printed was printed by the page's commands: its lines, but for "...", are among theirs when numbers and
+bytes of memory are left out. Other blocks (```text; ```sh elsewhere: for another machine) are not run."""
 import os
 import re
 import shutil
@@ -12,7 +15,8 @@ import unittest
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 BUILD = os.environ.get("CONVTRACE_BUILD") or os.path.join(ROOT, "build", "release")
-DOCS = os.path.join(ROOT, "docs")
+README_LINES = 120
+ARCHITECTURE_WORDS = 2500
 # What a test machine lacks: as many processes as asked for, with the variables by which they know their rank.
 SRUN = """#!/bin/bash
 for word; do
@@ -23,14 +27,50 @@ for ((rank = 0; rank < tasks; ++rank)); do SLURM_PROCID=$rank SLURM_NTASKS=$task
 wait
 """
 BLOCK = re.compile(r"^```(\w+)([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+NUMBER = re.compile(r"0x[0-9a-f]+|-?\d[\d.,]*(e[-+]?\d+)?")
+LINK = re.compile(r"\]\(([^)\s#]*)#?([^)\s]*)\)")
 
 if not os.path.exists(os.path.join(BUILD, "lib", "libconvtrace.so")):
     print("skipped: nothing is built in " + BUILD)
     sys.exit(77)
 
 
+def read(page):
+    with open(os.path.join(ROOT, page), encoding="utf-8") as file:
+        return file.read()
+
+
+def pages():
+    """The pages of the repository, as paths from its root."""
+    found = ["README.md", "CONTRIBUTING.md", "format/FORMAT.md", "tests/fakecuda/README.md"]
+    for folder, _, names in os.walk(os.path.join(ROOT, "docs")):
+        found += [os.path.relpath(os.path.join(folder, name), ROOT) for name in names if name.endswith(".md")]
+    return found
+
+
+def sources():
+    for top in "cupti", "format", "interposer", "reader", "tests", "tools":
+        for folder, _, names in os.walk(os.path.join(ROOT, top)):
+            yield from (os.path.join(folder, name) for name in names
+                        if name.endswith((".h", ".c", ".cpp", ".cu", ".py")) and name != "docs_test.py")
+
+
+def headings(page):
+    return re.findall(r"^#+ (.*)$", re.sub(BLOCK, "", read(page)), re.MULTILINE)
+
+
+def anchors(page):
+    """What GitHub makes of the page's headings."""
+    return [re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings(page)]
+
+
+def shapes(text):
+    """The lines of a report without its numbers."""
+    return {re.sub(r"\s+", " ", NUMBER.sub("#", line)).strip() for line in text.splitlines()}
+
+
 class Page:
-    """A test of one page of docs/, for a TestCase that names it."""
+    """A test of one page, for a TestCase that names it."""
     page = None
 
     def setUp(self):
@@ -52,10 +92,9 @@ class Page:
         self.environment["TREE"] = self.environment.pop("CONVTRACE_TREE")
 
     def test_page(self):
-        with open(os.path.join(DOCS, self.page)) as file:
-            text = file.read()
-        ran = 0
-        for kind, options, body in BLOCK.findall(text):
+        ran, said, printed = 0, "", ""
+        for kind, options, body in BLOCK.findall(read(self.page)):
+            options, _, says = options.partition("says=")
             options = dict(o.split("=", 1) if "=" in o else (o, "") for o in options.split())
             if "file" in options:
                 with open(os.path.join(self.folder, options["file"]), "w") as file:
@@ -65,43 +104,73 @@ class Page:
                                       stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=300)
                 self.assertEqual(done.returncode, int(options.get("exit", 0)), "%s:\n%s\n%s" % (self.page, body,
                                                                                              done.stdout))
-                for line in options.get("says", "").split("|"):
+                for line in says.split("|"):
                     self.assertIn(line, done.stdout)
                 ran += 1
+                said += done.stdout
+            elif kind == "text" and "printed" in options:
+                printed += body
         self.assertGreater(ran, 0, "no command of %s was run" % self.page)
+        self.assertEqual(shapes(printed) - shapes(said) - {"", "..."}, set())
+
+
+class Readme(Page, unittest.TestCase):
+    page = "README.md"
+
+    def test_it_is_short(self):
+        self.assertLessEqual(len(read(self.page).splitlines()), README_LINES)
 
 
 class Tutorial(Page, unittest.TestCase):
-    page = "tutorial.md"
+    page = "docs/tutorial.md"
 
 
 class Upgrade(Page, unittest.TestCase):
-    page = "walkthrough-upgrade.md"
+    page = "docs/walkthrough-upgrade.md"
 
 
 class NaN(Page, unittest.TestCase):
-    page = "walkthrough-nan.md"
+    page = "docs/walkthrough-nan.md"
 
 
 class CustomOp(Page, unittest.TestCase):
-    page = "walkthrough-custom-op.md"
+    page = "docs/walkthrough-custom-op.md"
 
 
 class Recipes(Page, unittest.TestCase):
-    page = "recipes.md"
+    page = "docs/recipes.md"
 
 
 class Troubleshooting(Page, unittest.TestCase):
-    page = "troubleshooting.md"
+    page = "docs/troubleshooting.md"
 
 
 class Links(unittest.TestCase):
     def test_every_link_leads_somewhere(self):
-        for page in os.listdir(DOCS):
-            with open(os.path.join(DOCS, page)) as file:
-                for target in re.findall(r"\]\(([^)#]+)[^)]*\)", file.read()):
-                    if "://" not in target:
-                        self.assertTrue(os.path.exists(os.path.join(DOCS, target)), (page, target))
+        for page in pages():
+            for target, anchor in LINK.findall(read(page)):
+                if "://" in target:
+                    continue
+                path = os.path.normpath(os.path.join(os.path.dirname(page), target)) if target else page
+                self.assertTrue(os.path.exists(os.path.join(ROOT, path)), (page, target))
+                if anchor:
+                    self.assertIn(anchor, anchors(path), (page, target))
+
+    def test_what_the_sources_name_is_there(self):
+        files = "".join(read(path) for path in sources())
+        self.assertIn("docs/recording.md", files)
+        for page, heading in set(re.findall(r'(docs/[a-z0-9/-]+\.md)(?: "([^"]+)")?', files)):
+            self.assertTrue(os.path.exists(os.path.join(ROOT, page)), page)
+            if heading:
+                self.assertIn(heading, headings(page), page)
+
+    def test_the_architecture_is_read_in_one_sitting(self):
+        self.assertLessEqual(len(read("docs/architecture.md").split()), ARCHITECTURE_WORDS)
+
+    def test_every_page_is_linked(self):
+        linked = {os.path.normpath(os.path.join(os.path.dirname(page), target))
+                  for page in pages() for target, _ in LINK.findall(read(page))}
+        self.assertEqual([page for page in pages() if page.startswith("docs/") and page not in linked], [])
 
 
 if __name__ == "__main__":

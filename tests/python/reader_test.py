@@ -385,18 +385,18 @@ class Parquet(FolderTest):
         self.assertEqual(os.listdir(self.folder), [])
 
     @unittest.skipUnless(duckdb, "no duckdb")
-    def test_readme_query_in_duckdb(self):
+    def test_documented_query_in_duckdb(self):
         out = self.export(*self.closed(), expect=0)
-        rows = duckdb.sql(readme_query("duckdb").replace("DIR", out)).fetchall()
+        rows = duckdb.sql(documented_query("duckdb").replace("DIR", out)).fetchall()
         self.check_query(rows)
 
     @unittest.skipUnless(pyspark and shutil.which("java"), "no pyspark or no java")
-    def test_readme_query_in_spark(self):
+    def test_documented_query_in_spark(self):
         out = self.export(*self.closed(), expect=0)
         spark = pyspark.sql.SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
         self.addCleanup(spark.stop)
         spark.read.parquet(os.path.join(out, "stats")).createOrReplaceTempView("stats")
-        self.check_query([tuple(row) for row in spark.sql(readme_query("spark")).collect()])
+        self.check_query([tuple(row) for row in spark.sql(documented_query("spark")).collect()])
 
     def check_query(self, rows):
         expected = {}
@@ -410,9 +410,9 @@ class Parquet(FolderTest):
             self.assertEqual(expected[rank, scope, slot], worst)
 
 
-def readme_query(engine):
-    """The SQL of README's block for one engine."""
-    with open(os.path.join(ROOT, "README.md"), encoding="utf-8") as file:
+def documented_query(engine):
+    """The SQL of docs/analysis.md for one engine."""
+    with open(os.path.join(ROOT, "docs", "analysis.md"), encoding="utf-8") as file:
         text = file.read()
     return text.split("-- " + engine + "\n", 1)[1].split("```", 1)[0]
 

@@ -12,7 +12,9 @@
 ///         "demo::gelu"}) .close();
 ///
 /// Equal calls give equal files: uuid, clocks and times are fixed unless set. Events carry the last
-/// step(), thread 1 and times 1 us apart. Errors:   std::runtime_error.
+/// step(), thread 1 and times 1 us apart.
+///
+/// Errors:   std::runtime_error.
 
 #include <memory>
 #include <optional>

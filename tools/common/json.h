@@ -2,9 +2,9 @@
 /// @file json.h
 /// How numbers and statistics of a trace are spelled in JSON, by every tool alike.
 ///
-/// Rules: hashes as hex text, non-finite numbers as text ("nan", "inf", "-inf": JSON has none),
-/// 128-bit integers as text, 64-bit integers as numbers; a hash-only record has `hash` and `count`
-/// alone.
+/// Rules:    hashes as hex text, non-finite numbers as text ("nan", "inf", "-inf": JSON has none),
+///           128-bit integers as text, 64-bit integers as numbers; a hash-only record has `hash`
+///           and `count` alone.
 
 #include <cstdint>
 #include <nlohmann/json.hpp>

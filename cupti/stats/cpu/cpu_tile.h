@@ -2,8 +2,8 @@
 /// @file cpu_tile.h
 /// One tile on a CPU, compiled for several instruction sets that all give the same bits.
 ///
-/// Place:    compute.cpp calls it for every tile; the same sums in the same order as
-/// accumulator.h, a vector register at a time.
+/// Place:    compute.cpp calls it for every tile; the same sums in the same order as accumulator.h,
+///           a vector register at a time.
 /// Threads:  reentrant. Needs the default floating-point environment and 32 KiB of stack.
 
 #include <cstdint>

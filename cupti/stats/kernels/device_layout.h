@@ -6,7 +6,7 @@
 ///
 /// Place:    filled and read by cupti/values/device_stats.cpp, used by kernels/stats_kernel.cu.
 /// Order:    a device writes everything of a slot, makes it visible to the host, then writes
-/// `sequence`. Addresses are device addresses.
+///           `sequence`. Addresses are device addresses.
 
 #include <cstdint>
 

@@ -4,7 +4,8 @@
 /// with loops where a device has threads and shuffles.
 ///
 /// Place:    tests and the fake driver; never part of an installed library. What it cannot show:
-/// memory ordering between blocks, and that nvcc keeps the arithmetic (arith.h sees to that).
+///           memory ordering between blocks, and that nvcc keeps the arithmetic (arith.h sees to
+///           that).
 
 #include <cstddef>
 #include <cstdint>

@@ -3,7 +3,7 @@
 /// Where the elements of a block's tensor lie, and how a thread loads them.
 ///
 /// Alignment: any. 16-byte loads where the tensor starts at a multiple of 16, loads of one element
-/// where it is aligned for its type, bytes otherwise.
+///            where it is aligned for its type, bytes otherwise.
 
 #include <cstdint>
 

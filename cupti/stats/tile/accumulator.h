@@ -2,13 +2,13 @@
 /// @file accumulator.h
 /// What one thread of a tile gathers, and how 64 of them become the tile's Partial.
 ///
-/// Place:    run as it is by a device thread; the vector code of the CPU computes the same sums in
-/// the same order.
+/// Place:     run as it is by a device thread; the vector code of the CPU computes the same sums in
+///            the same order.
 /// Exactness: counts, extremes, hashes and integer sums do not depend on order. Floating sums do:
-/// rows ascending, elements of a group into accumulator e mod kLanes, accumulators and threads
-/// combined in the trees below.
+///            rows ascending, elements of a group into accumulator e mod kLanes, accumulators and
+///            threads combined in the trees below.
 /// Accuracy:  a sum of m values in f64 is off by at most (m + 8) * 2^-53 of the sum of magnitudes,
-/// m = elements of a tile / 256; squares of types up to 32 bits are exact in f64.
+///            m = elements of a tile / 256; squares of types up to 32 bits are exact in f64.
 
 #include <cstdint>
 

@@ -5,7 +5,7 @@
 ///
 /// Place:    every header of cupti/stats/; compiled by the host compiler and by nvcc.
 /// Source:   IEEE 754-2019 section 5; CUDA C++ Programming Guide, "Double-Precision Intrinsics".
-/// The host side is built with -ffp-contract=off.
+///           The host side is built with -ffp-contract=off.
 
 #include <cstdint>
 

@@ -7,7 +7,7 @@
 /// -0 < +0, and magnitudes do the same for absolute values.
 ///
 /// Source:   IEEE 754-2019; bfloat16 is the upper half of f32; f8e5m2 the upper byte of f16;
-/// f8e4m3fn has no infinity and one NaN pattern (OCP OFP8 revision 1.0).
+///           f8e4m3fn has no infinity and one NaN pattern (OCP OFP8 revision 1.0).
 
 #include <cstdint>
 #include <limits>

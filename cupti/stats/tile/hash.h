@@ -17,8 +17,8 @@
 /// sum. A sum of keys would let equal changes of two rows cancel.
 ///
 /// Source:   L. Carter, M. Wegman, "Universal classes of hash functions" (1979); D. Lemire, O.
-/// Kaser, "Strongly universal string hashing is fast" (2014); finalizer: splitmix64 (S. Vigna,
-/// 2015).
+///           Kaser, "Strongly universal string hashing is fast" (2014); finalizer: splitmix64 (S.
+///           Vigna, 2015).
 
 #include <cstdint>
 

@@ -8,12 +8,13 @@
 /// large and very small values, so values are scaled by a power of two, which is raised when a
 /// larger value comes: what becomes too small by that is below 2^-60 of the largest.
 ///
-/// Accuracy:  a pair has 48 bits; a sum of m values is off by at most m^2 * 2^-48 of the sum of
-/// magnitudes, m = elements of a tile / 64, and typically by 2^-45. Tested to 1e-9 on the seven
-/// distributions of the reference (tests/unit/cupti/stats/variant_test.cpp); 1e-6 is promised.
-/// Threads:   a value; the same bits on a device and in its host replay.
-/// Source:    D. Knuth, "The Art of Computer Programming" 4.2.2 (sums); T. Dekker, "A
-/// floating-point technique for extending the available precision" (1971).
+/// Accuracy: a pair has 48 bits; a sum of m values is off by at most m^2 * 2^-48 of the sum of
+///           magnitudes, m = elements of a tile / 64, and typically by 2^-45. Tested to 1e-9 on the
+///           seven distributions of the reference (tests/unit/cupti/stats/variant_test.cpp); 1e-6
+///           is promised.
+/// Threads:  a value; the same bits on a device and in its host replay.
+/// Source:   D. Knuth, "The Art of Computer Programming" 4.2.2 (sums); T. Dekker, "A floating-point
+///           technique for extending the available precision" (1971).
 
 #include <cstdint>
 

@@ -3,9 +3,9 @@
 /// What is known of a stretch of elements, and how two consecutive stretches become one.
 ///
 /// Place:    a tile's Partial is written by a device block or a CPU; merging in tile order gives
-/// the tensor's. Fixed layout: it is copied between device and host as it is. Source:   T. Chan, G.
-/// Golub, R. LeVeque, "Updating formulae and a pairwise algorithm for computing sample variances"
-/// (1979).
+///           the tensor's. Fixed layout: it is copied between device and host as it is.
+/// Source:   T. Chan, G. Golub, R. LeVeque, "Updating formulae and a pairwise algorithm for
+///           computing sample variances" (1979).
 
 #include <cstdint>
 

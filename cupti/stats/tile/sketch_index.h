@@ -7,8 +7,8 @@
 /// of steps with one multiply-add. Only upper bits are used: the lower ones have short periods.
 ///
 /// Source:   format/FORMAT.md "Sketches", which these functions are; M. Charikar, K. Chen, M.
-/// Farach-Colton, "Finding frequent items in data streams" (2002); the generator: W. Press et al.,
-/// "Numerical Recipes" 7.1.
+///           Farach-Colton, "Finding frequent items in data streams" (2002); the generator: W.
+///           Press et al., "Numerical Recipes" 7.1.
 
 #include <cstdint>
 

@@ -4,7 +4,8 @@
 /// columns.
 ///
 /// Place:    format/file/columns/stats_columns.cpp writes them, reader/columns/stats_rows.cpp reads
-/// them. Source:   format/FORMAT.md section 6.4.
+///           them.
+/// Source:   format/FORMAT.md section 6.4.
 
 #include <array>
 #include <bit>

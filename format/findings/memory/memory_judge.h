@@ -17,7 +17,7 @@
 ///
 /// Place:    the writer thread, on what it writes; `convtrace findings --replay`.
 /// Threads:  one.
-/// Source:   docs/design.md "Aliasing".
+/// Source:   docs/findings.md.
 
 #include <cstdint>
 #include <map>

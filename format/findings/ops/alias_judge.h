@@ -16,7 +16,7 @@
 /// Threads:  one.
 /// Errors:   bounded: beyond kMaxWatches no new watch is made (and counted), of outputs whose
 ///           owner is not known the last kMostUnowned are kept. After lost events all is forgotten.
-/// Source:   docs/design.md "Aliasing".
+/// Source:   docs/findings.md.
 
 #include <cstdint>
 #include <map>

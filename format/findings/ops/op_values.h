@@ -12,7 +12,7 @@
 ///
 /// Place:    trace_judge.h.
 /// Threads:  one.
-/// Source:   docs/design.md "Aliasing".
+/// Source:   docs/findings.md.
 
 #include <map>
 #include <tuple>

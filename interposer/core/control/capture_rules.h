@@ -32,7 +32,7 @@ class CaptureRules {
   struct Decision {
     format::Capture capture;
     uint32_t samples;
-    bool is_final;  ///< a rule or the mode says so, not the observer
+    bool is_final;  ///< decided by a rule or the mode, not by the observer's request
   };
   /// @param asked  what the observer takes a tensor of this kind for.
   /// @return of each, what the first rule that matches scope and step and has it says, else the

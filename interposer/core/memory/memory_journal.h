@@ -1,14 +1,13 @@
 #pragma once
 /// @file memory_journal.h
-/// What the framework's allocators report: noted on the spot, judged later.
+/// Reports of the framework's allocators: put into a ring in the allocator's call, processed later.
 ///
 /// The allocator calls while it holds its lock, so a report is only put into the calling thread's
-/// ring, with a ticket. settle() takes the reports of all threads in ticket order and turns them
-/// into generations, Alloc and Free events, and news for the alias detector.
+/// ring, with a ticket. settle() takes the reports of all threads in the order of their tickets,
+/// turns them into generations and tells the MemoryListener.
 ///
 /// Order:    a report is made before its block is really freed and after it was really allocated,
-/// so
-///           two lives of one address never have their tickets the wrong way round.
+///           so two lives of one address never have their tickets the wrong way round.
 /// Threads:  report and settle from any; settling is one thread at a time.
 /// Errors:   a full ring drops and counts; a block whose free was lost ends when its address is
 ///           given out again.
@@ -36,7 +35,7 @@ struct MemoryReport {
   uint32_t frame_count = 0;  ///< return addresses that follow, innermost first
 };
 
-/// Who is told what the reports meant, in ticket order, on the settling thread.
+/// Receives the processed reports, in the order of their tickets, on the thread that settles.
 class MemoryListener {
  public:
   virtual ~MemoryListener() = default;
@@ -56,14 +55,14 @@ class MemoryJournal {
   /// Notes one report. @param device a c10::Device: low byte the type, next byte the index.
   void report(const void* pointer, int64_t bytes, uint64_t device) noexcept;
 
-  /// Judges all reports made before the call.
+  /// Processes all reports made before the call.
   void settle();
-  /// The same, but if another thread is at it for long, this one does not wait for it.
-  /// @return whether all of them are judged.
+  /// As settle(), but gives up if another thread is settling for long.
+  /// @return whether all reports made before the call are processed.
   bool settle_if_free();
 
-  /// Reports of CPU tensors end: those that are not judged yet are not, and with the next that is
-  /// judged all that is known of their memory is forgotten, as its frees will not be seen.
+  /// Ends the reports of CPU tensors. Reports that are not processed yet are dropped. The next call
+  /// of settle() forgets all generations of CPU memory, as their frees will not be reported.
   void stop_cpu() noexcept { cpu_stopped_.store(true); }
 
   /// From now on an allocation's report carries its call stack.

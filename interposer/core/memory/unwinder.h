@@ -7,7 +7,7 @@
 ///
 /// Threads:  any, concurrently.
 /// Errors:   no stack: zero frames.
-/// Source:   docs/design.md "The process picture"; libunwind(3) unw_backtrace, backtrace(3).
+/// Source:   docs/findings.md "How findings are told"; libunwind(3) unw_backtrace, backtrace(3).
 
 #include <cstdint>
 #include <span>

@@ -3,8 +3,7 @@
 /// From the threads of the host to the writer thread: each thread has a ring of its own, the drain
 /// merges them by time.
 ///
-/// Bounded: an event that does not fit is dropped and counted, the host never waits.
-///
+/// Bounded:  an event that does not fit is dropped and counted, the host never waits.
 /// Order:    a drain takes only events stamped at or before a moment read before it looked at any
 ///           ring. So if one event happened before another (same thread, or handed over between
 ///           threads), they come out in that order, also across drains.
@@ -22,8 +21,8 @@
 
 namespace convtrace::engine {
 
-/// 30,000 launches: a writer that has to share its processor with eight threads comes a few times a
-/// second.
+/// Room for 30,000 launches: a writer thread that shares its processor with eight others drains the
+/// ring a few times a second.
 inline constexpr size_t kEventRingBytes = size_t{4} << 20;
 
 class EventQueue {

@@ -3,9 +3,8 @@
 /// The one clock of a trace: CLOCK_MONOTONIC in ns.
 ///
 /// Why:      not the TSC itself. Event order needs a read that nothing overtakes; that is 16 to 19
-/// ns
-///           of the 23 that the whole call takes (Zen 5 guest), and the rest would have to follow
-///           NTP's slewing and a virtual machine's moves as the kernel does.
+///           ns of the 23 that the whole call takes (Zen 5 guest), and the rest would have to
+///           follow NTP's slewing and a virtual machine's moves as the kernel does.
 
 #include <time.h>
 

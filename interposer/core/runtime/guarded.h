@@ -1,8 +1,10 @@
 #pragma once
 /// @file guarded.h
-/// The border between the host's code and ours: every entry passes it, and no exception does.
+/// The border between the host's code and convtrace's: every entry from foreign code goes through
+/// it, and no exception leaves through it.
 ///
-/// Errors:   an exception is counted (state.h) and gives `otherwise`. The only catch of the engine.
+/// Errors:   an exception is counted (state.h) and gives `otherwise`. Code further inside catches
+///           an exception of its own only where it can give up one event or one value.
 
 #include <cerrno>
 #include <utility>

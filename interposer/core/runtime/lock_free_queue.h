@@ -3,7 +3,8 @@
 /// Things that pass from some threads to others without a lock, so that nobody ever waits for a
 /// thread that has been put aside while it held one.
 ///
-/// Threads:  any on both sides. Order: what one thread puts in comes out in that order.
+/// Threads:  any on both sides.
+/// Order:    what one thread puts in comes out in that order.
 
 #include <atomic>
 #include <memory>

@@ -19,7 +19,7 @@ enum class EngineState : uint8_t {
   kDisabled,  ///< over, for good
 };
 
-/// What can go wrong again and again. Five in a row of one kind and tracing is over.
+/// Kinds of failures that are counted. Five in a row of one kind disable tracing.
 enum class FailureKind : uint8_t { kException, kMalformedBatch, kStatistics };
 inline constexpr uint32_t kMaxConsecutiveFailures = 5;
 

@@ -7,7 +7,8 @@
 /// cache that lets go of the oldest over once a step and never hit. A place whose values do not
 /// shrink that way is given up.
 ///
-/// Threads:  one at a time. Memory: max_bytes of values.
+/// Threads:  one at a time.
+/// Memory:   max_bytes of values.
 
 #include <atomic>
 #include <cstdint>

@@ -72,7 +72,7 @@ class ValueStore final : public cupti::ValueSink {
   /// Waits until nothing is under way but what write() would append. @return false: `timeout_ns`
   /// have passed before.
   bool settle(uint64_t timeout_ns);
-  /// Takes nothing any more; what is under way is given up and counted as `reason`.
+  /// Accepts no further value. Values under way are given up and counted as `reason`.
   void close(format::LossReason reason) noexcept;
 
  private:
@@ -101,7 +101,7 @@ class ValueStore final : public cupti::ValueSink {
   [[nodiscard]] std::unique_ptr<Job> next_job();
   bool start_threads() CONVTRACE_REQUIRES(mutex_);
   static void compress(format::PartEncoder& encoder, Job& job) noexcept;
-  /// What when_full says of a value that is not stored.
+  /// Counts a value that is not stored, by the policy `when_full`.
   Outcome refused() noexcept { return refuse() ? Outcome::kStatsOnly : Outcome::kLeftOut; }
   [[nodiscard]] std::unique_ptr<cupti::IncomingValue> wait_for_room(
       const format::TensorStats& event) noexcept;

@@ -1,6 +1,6 @@
 #pragma once
 /// @file loss_watch.h
-/// Whether a loss is a spike: far above what the losses before it were.
+/// Decides whether a loss is a spike: far above the losses before it.
 ///
 /// The pair of thresholds is that of Ascend's silent-data-corruption check (an upper limit, and a
 /// multiple of the deviation), over a mean and a deviation that forget slowly.
@@ -17,10 +17,10 @@ namespace convtrace::engine {
 
 class LossWatch {
  public:
-  /// Losses before the deviation means something, and how long one is remembered.
+  /// Number of losses before the deviation is used, and of losses over which the mean decays.
   static constexpr uint32_t kWarmUp = 16;
   static constexpr double kMemory = 64;
-  /// A loss that hardly moves deviates by rounding alone: at least this part of it is no spike.
+  /// Least deviation, as a share of the mean: a loss that hardly moves deviates by rounding alone.
   static constexpr double kLeastPart = 0.01;
 
   explicit LossWatch(const settings::Spike& limits) : limits_(limits) {}

@@ -4,8 +4,9 @@
 /// end.
 ///
 /// Threads:  start from any, finish from one after it; all signals are blocked in the thread
-/// itself. Errors:   a failed write ends tracing with one line; the host goes on. Timing:   an
-/// event is in the page cache at the latest 1 s after it happened, an error-level
+///           itself.
+/// Errors:   a failed write ends tracing with one line; the host goes on.
+/// Timing:   an event is in the page cache at the latest 1 s after it happened, an error-level
 ///           finding at once.
 
 #include <pthread.h>
@@ -28,12 +29,12 @@ namespace convtrace::engine {
 
 /// A trace ready to be written, and how large it may become.
 struct OpenTrace {
-  std::unique_ptr<format::TraceWriter> writer;  ///< null: it was said why, tracing is over
+  std::unique_ptr<format::TraceWriter> writer;  ///< null: the reason was logged, tracing is over
   std::string path;
   uint64_t max_bytes = ~uint64_t{0};
   std::unique_ptr<FlightRecorder> recorder;  ///< null: all events are written as they come
-  bool all_values = false;  ///< the user asked to store every value: how much that is, is said
-  bool announced = false;   ///< the user was told where it goes, and waits for what is in it
+  bool all_values = false;                   ///< --all: the size of the values of a step is logged
+  bool announced = false;  ///< the path was logged at the start, so a summary follows at the end
 };
 
 /// What the writer thread asks of the engine, on its own thread.

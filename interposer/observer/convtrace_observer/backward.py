@@ -5,7 +5,7 @@ from . import engine, spent
 
 
 class Backward:
-    """Wraps torch.autograd.backward, to which Tensor.backward comes too, and torch.autograd.grad."""
+    """Wraps torch.autograd.backward, which Tensor.backward calls, too, and torch.autograd.grad."""
 
     def __init__(self, observer, torch):
         self._observer = observer

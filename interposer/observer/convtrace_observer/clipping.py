@@ -1,4 +1,4 @@
-"""Gradients as the backward pass left them, in front of where the program clips them."""
+"""Records gradients before the program clips them, and the norm that the clipping function returns."""
 import functools
 import sys
 import types
@@ -10,8 +10,8 @@ _TOTAL_NORM = 1  # position in what clip_grads_with_norm_ takes behind the param
 
 
 class Clipping:
-    """Wraps the functions of torch.nn.utils, where they are defined and where they are given out.
-    Slots `grad_unclipped:weight`, and `grad_norm`: the norm that the program was told."""
+    """Wraps the clipping functions of torch.nn.utils, in the module that defines them and in those that export
+    them. Makes the slots `grad_unclipped:weight` and `grad_norm` (the norm that the function returns)."""
 
     def __init__(self, observer, torch):
         self._observer = observer

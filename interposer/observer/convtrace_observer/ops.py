@@ -1,4 +1,4 @@
-"""Custom ops: what they took, what they gave, and which memory that was.
+"""Custom ops: their inputs, their outputs, and the memory in which these lie.
 
 Tagged are torch.library ops of other namespaces than torch's own, and autograd.Functions of other
 packages than torch, forward and backward. Inputs are hashed before the op runs; the statistics of
@@ -53,7 +53,7 @@ class _Tags:
         self._known = {}
 
     def of(self, target):
-        """The tag, or None for what is torch's own (or cannot be told)."""
+        """@return the tag of an op; None for an op of torch's own, or where it cannot be told."""
         known = self._known.get(id(target))
         if known is not None and known[0]() is target:
             return known[1]

@@ -1,6 +1,6 @@
-"""Inputs of which part is padding: indices that an embedding looks up while one of them stands for
-"nothing here", and labels of a loss that leaves one of them out. `convtrace show --density` says
-how much of them it is. Beside them what a loss, as a function of no module, is told to compute.
+"""Finds inputs that contain padding: the indices of an embedding with a padding index, and the labels of a
+loss that ignores an index. `convtrace show --density` prints their share. Also records the arguments of losses
+that are called as functions, without a module.
 """
 import functools
 

@@ -9,7 +9,7 @@ import threading
 from . import engine, spent
 
 class TellingBatch(engine.Batch):
-    """Says in front of a hook's tensors where in the program it was called."""
+    """Records, before a hook's tensors, where in the program the hook was called."""
 
     def __init__(self, port):
         super().__init__(port)

@@ -1,8 +1,8 @@
-"""What the observer's own Python takes of the program's time: one of 61 calls is timed and stands for all.
+"""Estimates the time that the observer's Python takes: one of 61 calls is timed and counts 61 times.
 
-61 is prime, so that a loop of so many calls a step is met in all its places. The engine measures its own part itself, and
-every call of it. What is in neither: the frame of each module call (a dictionary's look-up and a few words written), autograd
-calling a hook, the allocator's reports, and whatever the program does more slowly because of them.
+61 is prime, so that in a program with the same calls in each step all of them are timed in turn. The engine measures
+its own part in every call. Neither measures the frame of each module call (a dictionary's look-up and a few words
+written), autograd calling a hook, the allocator's reports, and whatever the program does more slowly because of them.
 """
 import functools
 import time

@@ -1,4 +1,4 @@
-"""When a training step begins, and which calls are evaluation (docs/design.md "Steps").
+"""When a training step begins, and which calls are evaluation (docs/recording.md "Steps").
 
 A step has the number of the optimizer phases before it: the first call of a root behind one opens
 the next, or a backward pass does, for programs whose forward runs no hook (compiled in place, or

@@ -120,8 +120,8 @@ class TensorReader:
         return value
 
     def borrows(self, tensor):
-        """Whether a tensor may lie in memory that another lends it: the storages that torch gives memory of their
-        own can be resized. An older torch does not tell. To be called as this is."""
+        """@return whether a tensor may lie in memory that its storage does not own: torch's own storages can be
+        resized. False for an older torch, which does not say. Must run inside `with self.unobserved()`."""
         if not self._tells_resizable or type(tensor) not in self.plain:
             return False
         return not tensor.untyped_storage().resizable()
@@ -167,7 +167,7 @@ class TensorReader:
 
 
 def scalar(value):
-    """The number in a tensor of one element, read from host memory; None of others."""
+    """@return the number in a tensor of one element in host memory; None for other tensors."""
     kind = _NUMBERS.get(value.dtype)
     if value.device != CPU or kind is None or any(extent != 1 for extent in value.dims[:value.rank]):
         return None
@@ -182,7 +182,7 @@ def _storage_address(tensor):
 
 
 def version(tensor):
-    """How often it was written, as torch counts."""
+    """@return how often torch has counted a write to the tensor (`_version`)."""
     try:
         return tensor._version & 0xFFFFFFFF
     except RuntimeError:  # inference tensors have no counter

@@ -1,5 +1,5 @@
 /// Statistics of tensors in device memory against the CPU's, to the last bit: tiers T0 and T1 of
-/// docs/design.md.
+/// docs/recording.md.
 ///
 /// usage: gpu_stats_bits [--large]
 ///

@@ -3,7 +3,7 @@
 /// Records of a trace as JSON objects: the keys are part of the interface, scripts rely on them.
 ///
 /// Threads:  pure functions.
-/// Source:   key names and spelling: docs/design.md "JSON".
+/// Source:   key names and spelling: docs/reference.md "JSON".
 
 #include "format/model/definitions.h"
 #include "format/model/events.h"

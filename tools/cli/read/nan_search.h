@@ -4,9 +4,9 @@
 /// of.
 ///
 /// What counts: a NaN or a positive infinity. Negative infinities alone are what attention masks
-/// are made of.
-/// Memory:   the last values shown, and hashes of one step.
-/// Threads:  one.
+///              are made of.
+/// Memory:      the last values shown, and hashes of one step.
+/// Threads:     one.
 
 #include <deque>
 #include <map>

@@ -4,8 +4,7 @@
 /// ours.
 ///
 /// Errors:   a file that is no JSON object is kUsage with one line. What has no meaning here is
-/// said
-///           in a comment of the output, never dropped in silence.
+///           said in a comment of the output, never dropped in silence.
 /// Source:   MindSpore's documentation of MINDSPORE_DUMP_CONFIG.
 
 #include <string>

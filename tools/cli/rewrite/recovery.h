@@ -6,7 +6,8 @@
 /// know; only a chunk with events whose definition is gone is written anew, without these. Where
 /// events are missing, a Loss event with reason kDamage takes their place and their first number.
 ///
-/// Place:    recover.cpp. Threads:  one owner thread; decodes with `threads`.
+/// Place:    recover.cpp.
+/// Threads:  one owner thread; decodes with `threads`.
 /// Source:   format/FORMAT.md section 7, "Recovering".
 
 #include <memory>

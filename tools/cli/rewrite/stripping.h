@@ -4,7 +4,8 @@
 /// command line, host and process, and whatever names a path. What the diff goes by stays: hashes,
 /// statistics, shapes, names of modules and kernels, versions and switches.
 ///
-/// Place:    strip.cpp. Threads:  one owner thread.
+/// Place:    strip.cpp.
+/// Threads:  one owner thread.
 
 #include <memory>
 

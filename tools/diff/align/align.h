@@ -7,7 +7,7 @@
 /// paired by sequence: other kernels for the same work, one fused kernel in place of several.
 ///
 /// Threads:  pure functions.
-/// Source:   docs/design.md "The diff", alignment.
+/// Source:   docs/comparison.md "Alignment".
 
 #include <cstdint>
 #include <span>

@@ -4,7 +4,7 @@
 /// of each run, and finds values that changed on the way in one run only.
 ///
 /// Threads:  pure functions.
-/// Source:   docs/design.md "The diff", lineage; format::ValueId.
+/// Source:   docs/comparison.md "Verdict"; format::ValueId.
 
 #include <cstdint>
 #include <vector>
@@ -16,7 +16,7 @@ namespace convtrace::diff {
 
 inline constexpr uint32_t kNoMatch = UINT32_MAX;
 
-/// A consumer saw other bytes than its producer made, in one of the two runs.
+/// A consumer read other bytes than its producer wrote, in one of the two runs.
 struct ChangedBetween {
   uint32_t producer = 0;  ///< index into Alignment::matches
   uint32_t consumer = 0;  ///< index into Alignment::matches, after `producer`

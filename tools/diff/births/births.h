@@ -1,11 +1,11 @@
 #pragma once
 /// @file births.h
-/// Tells a difference that is a fault from one that is rounding, by where it was born.
+/// Decides whether a difference of two values is a fault or rounding, by where it was born.
 ///
-/// A difference is passed on when it is no larger than that of what the value was made of
-/// (sources.h), times what a layer may make of it; else it is born here. A birth is rounding while
-/// it stays near the unit roundoff of the coarsest type involved. The limits are measured:
-/// docs/cases.md says on what, and what stays out of sight.
+/// A value is made of its sources (sources.h). A difference that is no larger than the gain of a
+/// layer (kGain) times the difference of the sources was passed on; a larger one was born in this
+/// value. A birth is rounding while it stays near the unit roundoff of the coarsest type involved.
+/// docs/calibration.md lists what each limit was measured on, and which faults no limit finds.
 ///
 /// Place:    rank_diff.h, one step after another, match by match in execution order.
 /// Threads:  not thread-safe.
@@ -22,43 +22,47 @@
 
 namespace convtrace::diff {
 
-/// Born rounding in units of the roundoff. Sums that are wider than the type round once more at
-/// their end (measured: 3.6); others as often as they have terms (4.3 to 39).
+/// Largest born difference that is rounding, in units of the roundoff. A sum in a type wider than
+/// the value's rounds once more at its end (measured: 3.6); a sum in the value's own type rounds at
+/// each term (measured: 93, with oneDNN's convolution).
 inline constexpr double kWideSumLimit = 8, kOwnSumLimit = 256;
-/// How much of the sources' difference the norm may show: of many elements it averages. Measured:
-/// 0.48, truncation 1.13.
+/// Largest change of a norm, by the sources' difference: a norm averages over the elements, so it
+/// changes less than they do. Measured: 0.48; 1.13 where products are truncated.
 inline constexpr double kNormGain = 1.5;
-/// How much of the limit of born rounding. A scale that is rounded itself, as the divisor of a
-/// spectral norm, is the same for all elements: 3.9 units of the roundoff.
+/// Largest change of a norm, by the limit of born rounding. A scale that is rounded itself, as the
+/// divisor of a spectral norm, changes all elements alike: measured 3.9 units of the roundoff.
 inline constexpr double kNormShare = 5.0 / 8;
 inline constexpr uint64_t kLeastForNorm = 256;
-/// The mean of an output in 16 bits that is made of equal values, in standard errors of rounding.
-/// Measured: 4.8. Rounding errors of values that lie close together are alike, so of many elements
-/// the mean is off by a share of the roundoff: 0.04.
+/// Largest change of the mean of an output in 16 bits whose sources are equal: in standard errors
+/// of rounding (measured: 4.8), or as a share of the roundoff (measured: 0.04), since rounding
+/// errors of values that lie close together are alike and do not average out.
 inline constexpr double kMeanLimit = 10, kMeanShare = 0.1;
-/// How far a stored element of a value that is made of equal values may be apart, beside the root
-/// mean square of all. Measured: 1.2.
+/// Largest difference of one stored element of a value whose sources are equal, by the limit for
+/// the root mean square of all elements. Measured: 1.2.
 inline constexpr double kElementGain = 4;
-/// A gradient of a parameter is a sum, held against the norm of its terms. Measured: 19. In f32 it
-/// may be added up one by one over all rows: 270.
+/// A gradient of a parameter is a sum over rows. Its difference is compared with the norm of the
+/// terms, in units of the roundoff. Measured: 19; 270 in f32, where a bias may be added up row by
+/// row.
 inline constexpr double kGradientLimit = 32, kOwnGradientLimit = 1024;
 /// A function with a kink (ReLU, a maximum) passes a gradient on or not by the sign of a value: of
 /// values that differ by d (relative) a share of d / pi has another sign, so gradients differ by
-/// 0.8 sqrt(d). Measured: 1.8, over several such layers. In a small tensor it is one element that
-/// has another sign or none, beside the root of its share: 1.44.
+/// 0.8 sqrt(d). Measured: 3.8, over several such layers. In a small tensor one element or none has
+/// another sign: 1.44 times the root of its share, which kOneFlipGain bounds.
 inline constexpr double kKinkGain = 5, kOneFlipGain = 2;
-/// So many elements with another sign are expected at least once in as many gradients as a run has.
+/// Expected number of elements with another sign from which one such element is allowed: once in a
+/// thousand gradients, since a run has more gradients than that.
 inline constexpr double kRareFlips = 1e-3;
-/// A loss averages over rows. Measured: 5.1.
+/// Largest difference of a loss, by that of the value it averages divided by the root of its rows.
+/// Measured: 5.1.
 inline constexpr double kLossLimit = 16;
-/// What repetitions of the baseline differ by, times this, is noise: an estimate by sketches may be
-/// half as large as another.
+/// Largest difference that is noise, by that among repetitions of the baseline: two estimates of
+/// one distance by sketches may differ by a factor of 2.
 inline constexpr double kNoiseGain = 3;
 
-/// What may differ at all.
+/// Whether rounding may make the two runs differ.
 enum class Exactness : uint8_t {
-  kExact,   ///< nothing: both runs do the same, and repeat to the bit
-  kInexact  ///< rounding
+  kExact,   ///< no: both runs do the same and repeat to the bit, so any difference is a fault
+  kInexact  ///< yes
 };
 
 /// Compares the bytes of two values, where both traces hold them (snapshot_pairs.h).
@@ -81,8 +85,9 @@ class Births {
   void judge(uint32_t match, const ValueView& base, const ValueView& cand, const NoiseBand* noise,
              std::optional<double> allowed, Comparison& comparison);
 
-  /// Updates of parameters are told from rounding only together. To be called behind the last match
-  /// of the step. @return how the updates differ, if that is a fault
+  /// Judges the updates of all parameters together: a single one cannot be told from rounding. Call
+  /// it after the last match of the step.
+  /// @return how the updates differ if that is a fault; nullopt otherwise.
   [[nodiscard]] std::optional<Comparison> judge_updates();
 
   void take_equal_step() { sources_.take_equal_step(); }
@@ -116,7 +121,7 @@ class Births {
 
   Exactness exactness_;
   bool tf32_ = false;
-  bool has_birth_ = false;  ///< behind it everything is apart, by no rounding
+  bool has_birth_ = false;  ///< a fault was found: later differences are no measure of rounding
   CompareStored stored_;    ///< may be empty
   Sources sources_;
   Updates updates_;

@@ -1,12 +1,13 @@
 #pragma once
 /// @file sources.h
-/// What each value of a step was made of, and how far that was apart: the inputs of the module's
-/// call, what its children gave out, its parameters. A difference that is no larger than that of
-/// its sources was passed on; one that is larger was born where it is seen.
+/// Tracks the sources of each value of a step, and how far the two runs' sources differ. The
+/// sources of a module's output are the inputs of the call, the outputs of its child modules, and
+/// its parameters.
 ///
 /// Place:    births.h, match by match in execution order.
-/// Threads:  not thread-safe. Memory: a record for each module, one for each parameter.
-/// Source:   docs/design.md "The diff", births.
+/// Threads:  not thread-safe.
+/// Memory:   a record for each module, one for each parameter.
+/// Source:   docs/comparison.md "Fault or rounding".
 
 #include <unordered_map>
 #include <unordered_set>
@@ -18,20 +19,20 @@
 
 namespace convtrace::diff {
 
-/// How far apart values are, taken together.
+/// How far the two runs' values differ, over a set of values.
 struct Difference {
   double rms = 0;     ///< the largest relative difference; infinite where no number says it
   double unit = 0;    ///< unit roundoff of the coarsest type
   bool equal = true;  ///< every bit is
-  bool known = true;  ///< false: some differ by nobody knows how much
-  /// Of the value with the most elements: how many rows it has. A loss averages over them.
+  bool known = true;  ///< false: some values differ by an amount that was not recorded
+  /// Rows and elements of the value with the most elements. A loss averages over the rows.
   uint64_t rows = 1, count = 0;
   double size = 0;  ///< root mean square of its elements
 
   void add(const Difference& other);
 };
 
-/// A layer makes at most so much of what it is given. Measured: 4.3.
+/// Largest gain of a layer: the difference of an output by that of its sources. Measured: 4.3.
 inline constexpr double kGain = 8;
 
 class Sources {
@@ -49,21 +50,24 @@ class Sources {
     return lineage_->seen_from[match] != kNoMatch;
   }
 
-  /// Takes how far a value is apart, when it has been judged.
+  /// Records the difference of a value that has been judged: it may be a source of later ones.
   void take(uint32_t match, const ValueRecord& base, const ValueRecord& cand,
             const Difference& difference);
 
-  /// Takes a parameter as it is from now on. @param apart  of both runs' values @param rows  of a
-  /// matrix, its first dimension
+  /// Records a parameter's value, which holds until the next call for it.
+  /// @param apart  the difference of the two runs' values.
+  /// @param rows   first dimension of a matrix.
   void take_parameter(const ValueRecord& record, const Apart& apart, uint64_t rows);
-  /// Whether nothing that went into a parameter has differed by a bit so far.
+  /// @return whether the parameter has a gradient in this step, and nothing that went into it has
+  /// differed by a bit so far.
   [[nodiscard]] bool is_clean(const ValueRecord& parameter) const;
-  /// The gradient of a parameter differs, or its history is not known.
+  /// Marks a parameter as not clean: its gradient differs, or its history is unknown.
   void soil(const ValueRecord& parameter) { soiled_.insert(parameter_key(parameter)); }
-  /// Of a parameter's gradient in this step.
+  /// @return the relative difference of a parameter's gradient in this step.
   [[nodiscard]] double of_gradient(const ValueRecord& parameter) const;
-  /// What the sign of an activation's gradient went by: all outputs of the forward pass so far, but
-  /// of what the loss is made of, which no module stands behind, only outputs of outermost modules.
+  /// @return the difference of the values whose signs decide what an activation's gradient passes
+  /// on: all outputs of the forward pass so far. Behind the last outermost module there is the loss
+  /// alone, which is made of outputs of outermost modules.
   [[nodiscard]] const Difference& signs_of(const ValueRecord& gradient) const {
     return gradient.key.scope.value == last_outermost_ ? outermost_ : forward_;
   }

@@ -1,15 +1,16 @@
 #pragma once
 /// @file updates.h
-/// What an optimizer did to the parameters in a step, in both runs, and whether that was the same.
+/// Compares what the optimizer did to the parameters in a step of both runs.
 ///
 /// An update is small beside its parameter, and an adaptive optimizer turns gradients that differ
-/// by rounding into updates of another sign. So a single parameter says little. All of them
-/// together do: sketches are linear, so the sketch of an update is that of the parameter less the
-/// one before.
+/// by rounding into updates of another sign. So the updates of all parameters are judged together.
+/// Sketches are linear: the sketch of an update is the parameter's sketch minus that of the step
+/// before.
 ///
 /// Place:    births.h.
-/// Threads:  not thread-safe. Memory: two sketches for each parameter.
-/// Source:   docs/cases.md "The rules".
+/// Threads:  not thread-safe.
+/// Memory:   two sketches for each parameter.
+/// Source:   docs/calibration.md.
 
 #include <array>
 #include <optional>
@@ -20,21 +21,24 @@
 
 namespace convtrace::diff {
 
-/// Norms of all updates of a step: the runs' ratio is 1 but for so much. Measured: 0.013; a
-/// learning rate that is 10 % off is 0.1.
+/// Largest deviation from 1 of the ratio of the two runs' norms of all updates. Measured: 0.013; a
+/// learning rate that is 10 % off gives 0.1.
 inline constexpr double kUpdateNormLimit = 0.05;
-/// Cosine of what the updates differ by and the parameters, each weighed by the product of both
-/// norms. Measured: 0.78; another weight decay: 1.
+/// Largest cosine between the difference of the updates and the parameters, each parameter weighed
+/// by the product of both norms. Measured: 0.78; another weight decay gives 1.
 inline constexpr double kDecayLimit = 0.85;
-/// A scalar product of two sketches that is 0 in truth is a quarter of the product of their norms
-/// (one in the root of kBuckets); more than five times that is no chance, in a million steps.
+/// Largest chance deviation of a scalar product that is estimated from two sketches, in standard
+/// deviations. One standard deviation is the product of the norms divided by the root of kBuckets;
+/// five occur less than once in a million steps.
 inline constexpr double kChance = 5;
-/// How far the norms of all updates are apart, by how far those of all gradients are.
+/// Largest difference of the norms of all updates, by that of the norms of all gradients.
 inline constexpr double kUpdateNormGain = 2;
-/// Once the gradients of all parameters were further apart nothing follows for updates any more:
-/// optimizers remember. A parameter of which the gradient is says nothing in that step.
+/// Relative difference of all gradients together from which on updates are not judged any more, in
+/// this and all later steps, since an optimizer keeps averages of past gradients; and of one
+/// parameter's gradient from which on its update is left out in this step.
 inline constexpr double kUnlikeGradients = 0.5;
-/// How far an update is apart, by how far its gradient is. Measured: 2.5 at most.
+/// Largest difference of an update, for the median parameter, by the root of its gradient's
+/// difference. Measured: 2.5.
 inline constexpr double kUpdateGain = 4;
 
 class Updates {

@@ -1,13 +1,12 @@
 #pragma once
 /// @file compare.h
-/// Holds two records of one value against each other: whether they are the same, and if not, how
-/// far apart they are. Whether a difference is rounding depends on what the value was made of:
-/// births.h decides that.
+/// Compares the two runs' records of one value: whether they are equal, and if not, how far apart
+/// they are. Whether a difference is rounding depends on the value's sources: births.h decides
+/// that.
 ///
 /// Place:    called once per matched pair; the hot path of the diff.
 /// Threads:  pure functions.
-/// Source:   docs/design.md "The diff", comparison; dtype semantics in format/model/stats.h;
-/// estimates
+/// Source:   docs/comparison.md "One value"; dtype semantics in format/model/stats.h; estimates
 ///           from sketches: format/FORMAT.md "Sketches".
 
 #include <cmath>
@@ -24,10 +23,10 @@
 namespace convtrace::diff {
 
 /// Verdict on one pair, ascending in gravity up to kChangedBetween.
-/// kBitDifference: the bytes differ, but only their hashes were recorded, so nobody can say by how
-/// much. kOtherForm: an input of another type or shape, of which the same is made. kSuspicious:
-/// further apart than rounding explains here, no further than what the value was
-/// made of explains.
+/// kOtherForm:     an input of another type or shape, while the outputs made of it agree.
+/// kBitDifference: the bytes differ, but only hashes were recorded, so the distance is unknown.
+/// kSuspicious:    the difference is larger than rounding explains in this value, but no larger
+///                 than the value's sources explain.
 #define CONVTRACE_DIFF_CLASSES(X)                     \
   X(kIdentical, "identical")                          \
   X(kOtherForm, "other-form")                         \
@@ -40,7 +39,7 @@ namespace convtrace::diff {
   X(kChangedBetween, "changed-between")               \
   X(kUnmatched, "unmatched")
 
-/// What a difference was found in.
+/// In which measure the largest difference was found.
 #define CONVTRACE_DIFF_FIELDS(X)    \
   X(kRms, "rms difference")         \
   X(kNorm, "norm")                  \
@@ -60,10 +59,11 @@ enum class Field : uint8_t { CONVTRACE_DIFF_FIELDS(CONVTRACE_X) };
 inline constexpr size_t kClassCount = 10;
 
 [[nodiscard]] std::string_view to_string(Class value);
-/// Nothing that was measured says otherwise; of a bit difference nothing was measured.
+/// @return whether nothing that was measured contradicts equality. Of a bit difference nothing was
+/// measured.
 [[nodiscard]] inline bool agrees(Class verdict) { return verdict <= Class::kWithinNoise; }
 [[nodiscard]] std::string_view to_string(Field value);
-/// Whether a number says how large a difference is.
+/// @return whether the size of a difference in that field is a number.
 [[nodiscard]] inline bool is_measured(Field field) { return field <= Field::kUpdate; }
 
 /// Unit roundoff: half the distance from 1 to the next number. 0 for integers: they are exact.
@@ -105,25 +105,25 @@ struct Comparison {
   double difference = 0;       ///< in that field, relative; NaN where no number says it
   double tolerance = 0;        ///< that was allowed in that field; NaN as above
   double z = 0;                ///< difference / tolerance
-  /// The largest relative difference of what it was made of, and what is known of that.
+  /// Largest relative difference of the sources, and the worst verdict among the inputs.
   double source = 0;
   Class worst_input = Class::kIdentical;
   bool bits_differ = false;  ///< of bytes that somebody wrote
-  bool born = false;         ///< what it was made of does not explain the difference
-  bool waived = false;       ///< the user says that it does not matter (--ignore)
-  /// Where any other bit counts: rounding, if it were allowed, would explain the difference.
+  bool born = false;         ///< the sources do not explain the difference
+  bool waived = false;       ///< --ignore covers the value
+  /// In exact comparison (Exactness::kExact): rounding would explain the difference.
   bool like_rounding = false;
 };
-/// Whether it is an input of another type or shape: what is made of it is judged as if it were
-/// equal, and says whether it matters (other_forms.h).
+/// @return whether the value is an input of another type or shape. The outputs of the call are
+/// judged as if it were equal, and decide whether it matters (other_forms.h).
 [[nodiscard]] inline bool is_other_form(const ValueRecord& record, const Comparison& comparison) {
   const bool form = comparison.field == Field::kDType || comparison.field == Field::kShape;
   return form && record.kind == SlotKind::kInput;
 }
-/// Of bytes that nobody wrote.
+/// The comparison of memory that no op has written.
 inline constexpr Comparison kUnwritten = {.verdict = Class::kWithinNoise, .field = Field::kHash};
 
-/// A comparison that no number says.
+/// @return a comparison whose difference has no size.
 [[nodiscard]] constexpr Comparison decided(Class verdict, Field field) {
   constexpr double kNoNumber = std::numeric_limits<double>::quiet_NaN();
   return {.verdict = verdict,
@@ -134,9 +134,9 @@ inline constexpr Comparison kUnwritten = {.verdict = Class::kWithinNoise, .field
           .bits_differ = true};
 }
 
-/// What can be said of a pair without looking at anything else. Float values with statistics that
-/// differ come back as kSuspicious with field kRms and no numbers: births.h judges them. Integers
-/// that differ come back as kDiverged with field kHash.
+/// Compares a pair by itself, without its sources.
+/// @return kSuspicious with field kRms and no numbers for float values with statistics that differ:
+/// births.h judges them. kDiverged with field kHash for integers that differ.
 [[nodiscard]] Comparison compare(const ValueView& base, const ValueView& cand);
 
 }  // namespace convtrace::diff

@@ -1,6 +1,6 @@
 #pragma once
 /// @file elements.h
-/// Holds two stored values against each other, element by element.
+/// Compares two stored values element by element.
 ///
 /// Place:    snapshot_pairs.h, for values that statistics call rounding, and those of the report.
 /// Threads:  one owner thread.
@@ -42,7 +42,7 @@ struct ElementReport {
 
 class ElementComparer {
  public:
-  /// @param size  root mean square of the value: small elements are held against it.
+  /// @param size  root mean square of the value: the scale for elements that are smaller.
   explicit ElementComparer(format::DType dtype, double size = 0);
   /// Compares whole components of the next pieces of both values, which are equally long.
   void add(std::span<const std::byte> base, std::span<const std::byte> cand);

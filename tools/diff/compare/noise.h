@@ -1,6 +1,7 @@
 #pragma once
 /// @file noise.h
-/// What the baseline differs by from its own repetitions: a difference of that size means nothing.
+/// Measures by how much repetitions of the baseline differ from it. A difference of that size is
+/// noise.
 ///
 /// One repetition says little about one value (its mean may agree by chance). So the largest
 /// relative difference seen so far counts as well, in values like it: of the same place, op and

@@ -2,7 +2,8 @@
 /// @file fact_groups.h
 /// From the facts of single modules to what a reader wants to be told.
 ///
-/// Place:    facts.cpp. Threads:  plain values.
+/// Place:    facts.cpp.
+/// Threads:  plain values.
 
 #include <map>
 #include <span>

@@ -4,8 +4,7 @@
 /// of random generators, code. They say for sure what values only suggest.
 ///
 /// Place:    diff.cpp, a FactDiff for a whole diff. Reads both traces of a rank once more, of each
-/// the
-///           chunks that hold facts alone; nothing where the step sums say that all is equal.
+///           the chunks that hold facts alone; nothing where the step sums say that all is equal.
 /// Memory:   the current facts of both runs; at most kMaxFactDifferences differences.
 /// Threads:  not thread-safe.
 /// Source:   names of facts: format/FORMAT.md section 6.6.

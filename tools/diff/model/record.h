@@ -5,10 +5,10 @@
 ///
 /// Place:     filled by step_stream.h, read by align.h, compare.h, lineage.h, root.h.
 /// Ownership: a StepRecords owns everything its records refer to; texts are ids of the one table
-/// (`names`) that
-///            all traces of a diff share, so equal texts of two traces have equal ids.
+///            (`names`) that all traces of a diff share, so equal texts of two traces have equal
+///            ids.
 /// Threads:   plain values.
-/// Source:    docs/design.md "The trace" (stable key), format/model/events.h.
+/// Source:    docs/recording.md "Scopes and calls", format/model/events.h.
 
 #include <cstddef>
 #include <cstdint>
@@ -33,7 +33,7 @@ enum class SlotKind : uint8_t {
   kOther
 };
 [[nodiscard]] SlotKind slot_kind(std::string_view slot);
-/// Whether an op gives out memory that it does not write: what is in it is anybody's guess.
+/// @return whether an op returns memory that it does not write, so that its content is arbitrary.
 [[nodiscard]] bool leaves_unwritten(std::string_view op);
 
 /// The stable key of a value inside one (rank, step). Never an address, a time or a module index.
@@ -56,14 +56,15 @@ struct ValueRecord;
 /// @return of a parameter or its gradient: which parameter of which module.
 [[nodiscard]] uint64_t parameter_key(const ValueRecord& record);
 
-/// Whether it is a parameter as an optimizer left it.
+/// @return whether the value is a parameter after an optimizer's step.
 [[nodiscard]] bool is_update(const ValueRecord& record);
 
 /// @return of one call of one module, or of one op inside it: what its inputs and outputs share.
 [[nodiscard]] RecordKey call_key(const ValueRecord& record);
 
 struct StepRecords;
-/// Whether more than evaluation is in it: behind the last update that has a step of its own.
+/// @return whether the step holds more than evaluation. Evaluation after the last update has a step
+/// of its own.
 [[nodiscard]] bool trains(const StepRecords& step);
 
 /// Whether a module lies in another one, by their paths.

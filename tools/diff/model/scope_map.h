@@ -8,7 +8,7 @@
 /// are taken as they are. What the user says (`--map`) comes first.
 ///
 /// Place:    rank_diff.h feeds it step by step; align.h translates the candidate's keys with it.
-/// Source:   docs/design.md "The diff", alignment.
+/// Source:   docs/comparison.md "Alignment".
 
 #include <span>
 #include <string>

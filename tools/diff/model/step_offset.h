@@ -7,7 +7,7 @@
 ///
 /// Place:    diff.h decides it of each pair of traces; step_stream.h and equal_steps.h use it.
 /// Threads:  plain values.
-/// Source:   the fact `steps.updates_before`, docs/design.md "Steps".
+/// Source:   the fact `steps.updates_before`, docs/recording.md "Steps".
 
 #include <algorithm>
 #include <cstdint>

@@ -2,8 +2,8 @@
 /// @file alias_patterns.h
 /// Which operands of an op, or of a kernel, lie over each other in one run and never in the other.
 ///
-/// A compiler that drops a copy turns op(clone(x), x) into op(x, x): no address can be held against
-/// another run's, but that two operands overlap can. Of a tagged op they overlap when their
+/// A compiler that drops a copy turns op(clone(x), x) into op(x, x). Addresses of two runs cannot
+/// be compared, but whether two operands overlap can. Of a tagged op they overlap when their
 /// elements do, of a kernel when two of its pointers are one address; where and how often does not
 /// matter.
 ///

@@ -1,10 +1,10 @@
 #pragma once
 /// @file equal_steps.h
-/// What two traces need not be read for: their sums say of which steps both hold the same launches
-/// and values, and of which others the same launches.
+/// Finds the steps that need not be read: the sums in both traces say which steps have equal
+/// launches and values, and which have equal launches alone.
 ///
-/// Damage inside of what is not read stays unseen, and does not matter: the sums, which have a
-/// checksum of their own, say what was there. `convtrace verify` looks at every byte.
+/// Damage in a part that is not read stays unseen. It changes no verdict, since the sums, which
+/// have a checksum of their own, say what the part held. `convtrace verify` reads every byte.
 ///
 /// Place:    rank_diff.h counts those steps as they are; step_stream.h leaves them unread.
 /// Threads:  plain values.

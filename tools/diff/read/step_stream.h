@@ -7,7 +7,8 @@
 /// put in the order of their times, which is the order in which they happened.
 ///
 /// Place:    rank_diff.h reads the two traces of a rank (and repetitions) through this in lockstep.
-/// Threads:  not thread-safe. Memory: three steps; findings up to kMaxFindings.
+/// Threads:  not thread-safe.
+/// Memory:   three steps; findings up to kMaxFindings.
 
 #include <array>
 #include <cstdint>

@@ -3,7 +3,7 @@
 /// The traces of one run: one file, or a folder with one file per rank.
 ///
 /// Threads:  plain values. Only META is kept; a trace is opened again when its rank is compared, so
-/// that thousands of ranks need few file descriptors.
+///           that thousands of ranks need few file descriptors.
 
 #include <map>
 #include <memory>

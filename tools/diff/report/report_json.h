@@ -3,7 +3,7 @@
 /// The report for programs. Keys are part of convtrace's interface: more may be added, none
 /// removed.
 ///
-/// Source: docs/design.md "What the user touches".
+/// Source: docs/reference.md "JSON".
 
 #include "tools/common/json.h"
 #include "tools/diff/verdict/result.h"

@@ -2,7 +2,7 @@
 /// @file diff.h
 /// The whole comparison of two runs, from paths to a DiffResult.
 ///
-/// Source: docs/design.md "The diff".
+/// Source:   docs/comparison.md.
 
 #include <functional>
 #include <string>
@@ -18,12 +18,13 @@ struct DiffInputs {
   std::string base, cand;
   std::vector<std::string> noise{};  ///< other runs of the baseline
   DiffRules rules{};
-  bool allow_incomplete = false;  ///< what was compared decides, even if it is not all
-  /// Told from time to time how many of how many records were read; may be empty.
+  bool allow_incomplete = false;  ///< the verdict is that on what was compared, even if incomplete
+  /// Called now and then with the number of records that were read, and of all; may be empty.
   std::function<void(uint64_t done, uint64_t total)> on_progress{};
 };
 
-/// Below this part of the shorter side's values aligned, the runs are not the same program.
+/// Least share of the shorter run's values that must be aligned; below it the runs are of different
+/// programs and not comparable.
 inline constexpr double kLeastAligned = 0.5;
 
 /// @param rows may be null.

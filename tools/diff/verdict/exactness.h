@@ -1,11 +1,11 @@
 #pragma once
 /// @file exactness.h
-/// Where nothing differs between two runs, and they can repeat, nothing may: then any difference of
-/// bits is one.
+/// Decides whether any difference of bits counts: it does where nothing that was recorded of the
+/// two runs' setup differs, and the program repeats its bits.
 ///
 /// Place:    diff.h asks before a rank is compared.
 /// Threads:  pure functions.
-/// Source:   docs/design.md "The diff", exactness.
+/// Source:   docs/comparison.md "One value".
 
 #include <optional>
 #include <string>

@@ -2,7 +2,8 @@
 /// @file one_sided.h
 /// Values that one run alone has, of one rank.
 ///
-/// Place:    rank_diff.h adds step after step. Threads:  not thread-safe.
+/// Place:    rank_diff.h adds step after step.
+/// Threads:  not thread-safe.
 
 #include <cstdint>
 #include <span>

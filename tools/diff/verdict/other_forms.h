@@ -1,9 +1,10 @@
 #pragma once
 /// @file other_forms.h
 /// Inputs of which the runs have another type or shape: a mask that was added and is now a choice.
-/// That is a difference to tell. Whether it matters say the outputs of the calls that took them.
+/// The report tells of it. The outputs of the calls that took such an input decide whether it
+/// matters.
 ///
-/// Place:    rank_diff.h, behind the last comparison of a step.
+/// Place:    rank_diff.h, after the last comparison of a step.
 /// Threads:  pure functions.
 
 #include <span>
@@ -14,7 +15,8 @@
 
 namespace convtrace::diff {
 
-/// Makes kOtherForm of the mismatched inputs of calls that gave outputs of which none diverged.
+/// Sets the verdict of mismatched inputs to kOtherForm where the call has outputs and none
+/// diverged.
 /// @param base  the values of the baseline's step. @param comparisons  one per match.
 void excuse_other_forms(std::span<const ValueRecord> base, std::span<const Match> matches,
                         std::span<Comparison> comparisons);

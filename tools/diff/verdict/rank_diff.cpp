@@ -131,7 +131,7 @@ void RankDiff::judge_values(StepPair& pair, bool with_noise) {
 
 void RankDiff::take_unpaired(const StepRecords& step, bool in_base) {
   outcome_.counts[index_of(Class::kUnmatched)] += step.values.size();
-  // What comes before the other run begins is what it was resumed behind.
+  // Steps before the first common one are not missing: the other run was resumed after them.
   if (outcome_.steps > 0 && trains(step)) ++outcome_.skipped_steps[in_base ? 0 : 1];
   if (rows_ == nullptr) return;
   std::vector<uint32_t> all(step.values.size());

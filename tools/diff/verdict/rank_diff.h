@@ -51,7 +51,7 @@ struct RankOutcome {
   uint64_t values = 0, launches = 0, steps = 0;
   /// Values of the steps that both runs have: how well they could be aligned.
   uint64_t base_values = 0, cand_values = 0;
-  /// The first step in which nothing could be held against each other.
+  /// The first step in which no value could be compared.
   std::optional<uint32_t> uncompared_step;
   std::optional<RootReport> root, first_bit_difference;
   std::vector<RecordReport> births;  ///< at most kMaxBirths, the first first

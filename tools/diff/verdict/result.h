@@ -85,8 +85,8 @@ struct OtherForm {
 };
 inline constexpr size_t kMaxOtherForms = 64;
 
-/// Values that are further apart than their own rounding says, and no further than what they were
-/// made of (births.h): rounding has grown, or hides what it grew from.
+/// Values whose difference is larger than rounding explains in them, and no larger than their
+/// sources explain (births.h): accumulated rounding, which may hide a small fault.
 struct Carried {
   uint64_t count = 0;
   std::optional<RecordReport> first{};

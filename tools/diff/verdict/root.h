@@ -4,7 +4,7 @@
 /// (births.h), not the loudest and not its victims; and says what is around it.
 ///
 /// Threads:  pure function.
-/// Source:   docs/design.md "The diff", lineage and verdict.
+/// Source:   docs/comparison.md "Verdict".
 
 #include <cstdint>
 #include <optional>

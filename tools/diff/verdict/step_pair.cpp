@@ -6,7 +6,7 @@
 namespace convtrace::diff {
 namespace {
 
-/// A guessed partner whose value is another one is no partner.
+/// Drops the matches below kLeastConfidence whose values differ: a guess is no evidence of a fault.
 void drop_wrong_guesses(StepPair& pair) {
   std::vector<Comparison>& comparisons = pair.comparisons;
   std::vector<bool> holds(comparisons.size(), true);
@@ -32,7 +32,7 @@ void name_changed_between(StepPair& pair) {
     pair.comparisons[changed.consumer].verdict = Class::kChangedBetween;
 }
 
-/// Who is given memory that nobody wrote sees in it what happened to be there.
+/// Makes equal the values that were read from memory that no op has written: they are arbitrary.
 void excuse_unwritten(StepPair& pair) {
   for (size_t m = 0; m < pair.comparisons.size(); ++m) {
     const uint32_t producer = pair.lineage.seen_from[m];

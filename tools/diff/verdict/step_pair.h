@@ -2,8 +2,9 @@
 /// @file step_pair.h
 /// One step of both runs: which values belong together, and what came of comparing them.
 ///
-/// Place:    rank_diff.h makes one per step and fills in the comparisons. Memory:   borrows the
-/// steps. Threads:  plain values.
+/// Place:    rank_diff.h makes one per step and fills in the comparisons.
+/// Memory:   borrows the steps.
+/// Threads:  plain values.
 
 #include <vector>
 
