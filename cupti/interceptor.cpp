@@ -294,6 +294,14 @@ int Interceptor::memory_call(convtrace_memory_call call, uint64_t address, uint6
 
 bool Interceptor::give_back() noexcept { return impl_ != nullptr && impl_->state.kept.give_back(); }
 
+void Interceptor::give_cupti_away() noexcept {
+  if (impl_ == nullptr || !impl_->subscriber.close()) return;
+  impl_->gate.expect_callbacks(false);
+  report(impl_->state, format::Level::kWarning, "cupti",
+         "another tool takes CUPTI (torch.profiler does), and gets it: allocations and launches "
+         "outside the gate are no longer seen");
+}
+
 format::NotSampled Interceptor::submit(std::span<const DeviceRequest> batch,
                                        uint64_t stream) noexcept {
   if (impl_ == nullptr || !impl_->state.active.load(std::memory_order_acquire))

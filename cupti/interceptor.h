@@ -61,6 +61,10 @@ class Interceptor {
   /// any.
   bool give_back() noexcept;
 
+  /// Ends the subscription to CUPTI for good, if there is one: somebody else wants it. Launches are
+  /// recorded on.
+  void give_cupti_away() noexcept;
+
   /// Queues statistics of device tensors behind what `stream` holds now; each comes out of the sink
   /// as a TensorStats once the device is done. One batch, launched before this returns. All of it
   /// lies on one device, which need not be the current one. The first call in a context may wait a
