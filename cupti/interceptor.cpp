@@ -66,13 +66,20 @@ std::string explain(const CuptiApi& cupti, const Status& status, const std::stri
 }
 
 /// @param context is current.
-format::NotSampled submit_in(CudaState& state, CUcontext context,
-                             std::span<const DeviceRequest> batch, CUstream stream) {
+format::NotSampled submit_in(CudaState& state, CUcontext context, std::span<DeviceRequest> batch,
+                             CUstream stream) {
   const format::NotSampled outcome = can_launch(state, context, stream);
   if (outcome != format::NotSampled::kSampled && !MUTATION(observer_does_not_ask)) return outcome;
   // An observer's call is no launch of the program: waiting here once keeps step 0 complete.
   const OwnCalls own;
-  return state.stats.submit(context, batch, stream, kPreparationNs);
+  for (DeviceRequest& request : batch)
+    request.read =
+        state.uses.begin_read({std::bit_cast<uint64_t>(stream), request.event.device.index},
+                              request.event.value.generation);
+  const format::NotSampled done = state.stats.submit(context, batch, stream, kPreparationNs);
+  for (const DeviceRequest& request : batch)
+    if (done != format::NotSampled::kSampled) (void)state.uses.end_read(request.read);
+  return done;
 }
 
 }  // namespace
@@ -294,8 +301,15 @@ int Interceptor::memory_call(convtrace_memory_call call, uint64_t address, uint6
 
 bool Interceptor::give_back() noexcept { return impl_ != nullptr && impl_->state.kept.give_back(); }
 
-format::NotSampled Interceptor::submit(std::span<const DeviceRequest> batch,
-                                       uint64_t stream) noexcept {
+void Interceptor::give_cupti_away() noexcept {
+  if (impl_ == nullptr || !impl_->subscriber.close()) return;
+  impl_->gate.expect_callbacks(false);
+  report(impl_->state, format::Level::kWarning, "cupti",
+         "another tool takes CUPTI (torch.profiler does), and gets it: allocations and launches "
+         "outside the gate are no longer seen");
+}
+
+format::NotSampled Interceptor::submit(std::span<DeviceRequest> batch, uint64_t stream) noexcept {
   if (impl_ == nullptr || !impl_->state.active.load(std::memory_order_acquire))
     return format::NotSampled::kGpuWorkOff;
   CudaState& state = impl_->state;

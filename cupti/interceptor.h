@@ -61,13 +61,18 @@ class Interceptor {
   /// any.
   bool give_back() noexcept;
 
+  /// Ends the subscription to CUPTI for good, if there is one: somebody else wants it. Launches are
+  /// recorded on.
+  void give_cupti_away() noexcept;
+
   /// Queues statistics of device tensors behind what `stream` holds now; each comes out of the sink
   /// as a TensorStats once the device is done. One batch, launched before this returns. All of it
-  /// lies on one device, which need not be the current one. The first call in a context may wait a
+  /// lies on one device, which need not be the current one. A tensor that another stream may have
+  /// written meanwhile is a Loss in place of its value. The first call in a context may wait a
   /// second for its preparation.
   /// @return kSampled, or why nothing was queued (then nothing of the batch was; the caller counts
   /// it).
-  format::NotSampled submit(std::span<const DeviceRequest> batch, uint64_t stream) noexcept;
+  format::NotSampled submit(std::span<DeviceRequest> batch, uint64_t stream) noexcept;
 
   /// @param event with its device, and the generation of its block. @param stream as submit().
   /// @return whether the tensor holds its value: what reads it in that stream, or here if it is the

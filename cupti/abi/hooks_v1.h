@@ -98,6 +98,9 @@ struct convtrace_hooks_v1 {
   int (*free_memory)(convtrace_cuMemFree_fn real, uint64_t address);
   /* `call` is one of enum convtrace_memory_call; `stream` is the one that is meant. */
   int (*memory_call)(int call, uint64_t address, uint64_t bytes, void* stream);
+
+  /* Somebody else wants CUPTI's one subscription: the engine ends its own. */
+  void (*give_cupti_away)(void);
 };
 
 /// Exported by libconvtrace.so as the data symbol `convtrace_hooks_v1` (an atomic pointer); the

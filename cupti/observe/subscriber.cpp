@@ -25,29 +25,30 @@ void Subscriber::callback(void* receiver, CUpti_CallbackDomain domain, CUpti_Cal
   }
 }
 
-CUptiResult Subscriber::subscribe(CallbackReceiver& receiver, std::string& holder) {
-  if (api_->subscribe_v2 == nullptr) return api_->subscribe(&handle_, &callback, &receiver);
+CUptiResult Subscriber::subscribe(CUpti_SubscriberHandle& handle, CallbackReceiver& receiver,
+                                  std::string& holder) const {
+  if (api_->subscribe_v2 == nullptr) return api_->subscribe(&handle, &callback, &receiver);
   char old_name[2 * CUPTI_OLD_SUBSCRIBER_NAME_MIN_LEN] = {};
   CUpti_SubscriberParams params{};
   params.structSize = CUpti_SubscriberParams_STRUCT_SIZE;
   params.subscriberName = "convtrace";
   params.oldSubscriberName = old_name;
   params.oldSubscriberSize = sizeof old_name;
-  CUptiResult result = api_->subscribe_v2(&handle_, &callback, &receiver, &params);
+  CUptiResult result = api_->subscribe_v2(&handle, &callback, &receiver, &params);
   // It knows another size of the structure: without it nobody is named, and all else is the same.
   if (result == CUPTI_ERROR_INVALID_PARAMETER)
-    result = api_->subscribe(&handle_, &callback, &receiver);
+    result = api_->subscribe(&handle, &callback, &receiver);
   old_name[sizeof old_name - 1] = 0;
   holder = old_name;
   return result;
 }
 
-Status Subscriber::enable_all() {
+Status Subscriber::enable_all(CUpti_SubscriberHandle handle) {
   CUptiResult last = CUPTI_SUCCESS;
   uint32_t enabled = 0;
   refused_ = 0;
   const auto enable = [&](CUpti_CallbackDomain domain, CUpti_CallbackId cbid) {
-    const CUptiResult result = api_->enable_callback(1, handle_, domain, cbid);
+    const CUptiResult result = api_->enable_callback(1, handle, domain, cbid);
     if (result == CUPTI_SUCCESS) {
       ++enabled;
     } else if (result != CUPTI_ERROR_INVALID_PARAMETER) {
@@ -60,27 +61,27 @@ Status Subscriber::enable_all() {
     enable(CUPTI_CB_DOMAIN_DRIVER_API, entry.cbid);
   enable(CUPTI_CB_DOMAIN_RESOURCE, CUPTI_CBID_RESOURCE_CONTEXT_DESTROY_STARTING);
   // Only tells that CUPTI died; absent before CUPTI 12.
-  (void)api_->enable_callback(1, handle_, CUPTI_CB_DOMAIN_STATE, CUPTI_CBID_STATE_FATAL_ERROR);
+  (void)api_->enable_callback(1, handle, CUPTI_CB_DOMAIN_STATE, CUPTI_CBID_STATE_FATAL_ERROR);
   if (enabled > 0) return kOkStatus;
   return Status::make(StatusCode::kCuptiError, "cuptiEnableCallback", last);
 }
 
 Status Subscriber::open(const CuptiApi& api, CallbackReceiver& receiver, std::string& holder) {
   api_ = &api;
-  const CUptiResult result = subscribe(receiver, holder);
-  if (result != CUPTI_SUCCESS) {
-    handle_ = nullptr;
+  CUpti_SubscriberHandle handle = nullptr;
+  const CUptiResult result = subscribe(handle, receiver, holder);
+  if (result != CUPTI_SUCCESS)
     return Status::make(StatusCode::kCuptiError, "cuptiSubscribe", result);
-  }
-  const Status enabled = enable_all();
+  handle_.store(handle);
+  const Status enabled = enable_all(handle);
   if (!enabled.ok()) close();
   return enabled;
 }
 
-void Subscriber::close() noexcept {
-  if (handle_ == nullptr) return;
-  (void)api_->unsubscribe(handle_);
-  handle_ = nullptr;
+bool Subscriber::close() noexcept {
+  CUpti_SubscriberHandle const handle = handle_.exchange(nullptr);
+  if (handle != nullptr) (void)api_->unsubscribe(handle);
+  return handle != nullptr;
 }
 
 }  // namespace convtrace::cupti

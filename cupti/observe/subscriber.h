@@ -3,13 +3,15 @@
 /// Holds the process's one CUPTI subscription and turns its callbacks into virtual calls.
 ///
 /// Place:    owned by interceptor.cpp.
-/// Threads:  open and close from one thread; receivers are called from every thread that uses CUDA.
+/// Threads:  open from one thread, then close from any; receivers are called from every thread that
+/// uses CUDA.
 /// Errors:   a subscription that cannot be had is a Status and a sentence; nothing is retried.
 /// Source:   cupti_callbacks.h; CUPTI allows one subscriber a process (also under a debugger or
 ///           profiler).
 
 #include <cupti.h>
 
+#include <atomic>
 #include <string>
 
 #include "cupti/calls/callback_table.h"
@@ -45,21 +47,21 @@ class Subscriber {
   /// @return kCuptiError (detail: CUptiResult), also where not one callback can be enabled.
   [[nodiscard]] Status open(const CuptiApi& api, CallbackReceiver& receiver, std::string& holder);
 
-  /// Ends the subscription. Idempotent.
-  void close() noexcept;
+  /// Ends the subscription. @return whether there was one.
+  bool close() noexcept;
 
-  [[nodiscard]] bool is_open() const noexcept { return handle_ != nullptr; }
   /// @return callbacks that CUPTI knows and did not enable: what they would tell is not seen.
   [[nodiscard]] uint32_t refused() const noexcept { return refused_; }
 
  private:
   static void callback(void* receiver, CUpti_CallbackDomain domain, CUpti_CallbackId cbid,
                        const void* data) noexcept;
-  [[nodiscard]] CUptiResult subscribe(CallbackReceiver& receiver, std::string& holder);
-  [[nodiscard]] Status enable_all();
+  [[nodiscard]] CUptiResult subscribe(CUpti_SubscriberHandle& handle, CallbackReceiver& receiver,
+                                      std::string& holder) const;
+  [[nodiscard]] Status enable_all(CUpti_SubscriberHandle handle);
 
   const CuptiApi* api_ = nullptr;
-  CUpti_SubscriberHandle handle_ = nullptr;
+  std::atomic<CUpti_SubscriberHandle> handle_{nullptr};
   uint32_t refused_ = 0;
 };
 

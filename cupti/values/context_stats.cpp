@@ -23,10 +23,10 @@ ContextStats::Failure ContextStats::prepare(const std::atomic<bool>& stopping) n
   const ContextScope current(driver_, context_);
   Failure failure{current.result(), "cuCtxPushCurrent"};
   for (const auto step : kSteps) {
-    if (failure.result != CUDA_SUCCESS || stopping.load()) break;
+    if (failure.result != CUDA_SUCCESS || stopping.load() || is_settled()) break;  // given up
     failure = (this->*step)();
   }
-  const bool ready = failure.result == CUDA_SUCCESS && !stopping.load();
+  const bool ready = failure.result == CUDA_SUCCESS && !stopping.load() && !is_settled();
   if (ready) values_.prepare(value_bytes_, gather_);
   Phase expected = Phase::kPreparing;  // forget() may have been here
   phase_.compare_exchange_strong(expected, ready ? Phase::kReady : Phase::kOver);

@@ -170,7 +170,9 @@ void DeviceStats::forget(CUcontext context) noexcept {
     contexts_.erase(it);
     if (!MUTATION(ring_freed_early)) forgotten_.push_back({known, pthread_self()});
   }
-  // The helper may be inside a call on this context, which is about to end under it.
+  // The helper may be inside a call on this context, which is about to end under it: it goes on to
+  // no other step.
+  known->give_up();
   constexpr uint64_t kPatienceNs = 500'000'000;
   {
     std::unique_lock lock(helper_mutex_);

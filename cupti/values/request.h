@@ -11,6 +11,7 @@
 namespace convtrace::cupti {
 
 class OutputLearner;
+class StreamUses;
 
 /// Half of a look (output_learner.h): the hash in front of a launch, or the value behind it.
 struct Look {
@@ -18,6 +19,13 @@ struct Look {
   uint64_t id = 0;                   ///< joins the two halves
   uint32_t word = 0;
   bool before = false;
+};
+
+/// A read that the program does not know of (stream_uses.h).
+struct OwnRead {
+  StreamUses* uses = nullptr;  ///< null: it needs no watch; outlives its results
+  uint64_t generation = 0;     ///< of what is read
+  uint64_t number = 0;
 };
 
 /// One tensor on a device whose statistics an observer wants. `event` is complete but for its
@@ -28,6 +36,7 @@ struct DeviceRequest {
   const settings::Rule* rule = nullptr;  ///< that asks for it, if one does
   uint32_t samples = 8;                  ///< above 8: also so many of the first elements
   Look look{};
+  OwnRead read{};
 };
 
 }  // namespace convtrace::cupti

@@ -10,6 +10,7 @@
 #include "cupti/kernels/output_learner.h"
 #include "cupti/stats/cpu/host_fp.h"
 #include "cupti/values/poisoned_samples.h"
+#include "cupti/values/stream_uses.h"
 
 namespace convtrace::cupti {
 namespace {
@@ -203,7 +204,10 @@ void ResultRing::emit(const Entry& entry, const stats::StatsResult& result,
   if (event.has_shape) event.shape = stats::shape_of(entry.request.view);
   event.stats = result.stats;
   event.variant = result.variant;
-  if (entry.request.look.learner != nullptr && !judge(entry.request.look, event)) {
+  const OwnRead& read = entry.request.read;
+  const bool spoilt = read.uses != nullptr && !read.uses->end_read(read);
+  if (spoilt) count(format::LossReason::kStreamUnsafe, event, sink);
+  if (spoilt || (entry.request.look.learner != nullptr && !judge(entry.request.look, event))) {
     if (entry.staged.bytes > 0) values.give_back(entry.staged);
     return;
   }

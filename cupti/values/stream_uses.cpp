@@ -75,13 +75,39 @@ void StreamUses::begin_several() {
   several_.store(true, std::memory_order_release);
 }
 
-void StreamUses::note(Stream stream, uint64_t generation) {
-  uses_.insert_or_assign(generation, order_.work(slot_of(stream)));
+/// A read that the use does not come behind is forgotten: it may have seen what the use wrote.
+void StreamUses::note(judge::Use use, uint64_t generation) {
+  uses_.insert_or_assign(generation, use);
+  if (reads_.empty()) return;
+  auto [read, end] = reads_.equal_range(generation);
+  while (read != end)
+    read = order_.ordered(read->second.use, use.stream) ? std::next(read) : reads_.erase(read);
+}
+
+OwnRead StreamUses::begin_read(Stream stream, uint64_t generation) {
+  const std::lock_guard lock(mutex_);
+  make_room();
+  if (reads_.size() >= kMostUses) reads_.clear();  // never given out: contexts ended
+  reads_.insert({generation, {++last_read_, order_.work(slot_of(stream))}});
+  return {this, generation, last_read_};
+}
+
+bool StreamUses::end_read(const OwnRead& read) noexcept {
+  const std::lock_guard lock(mutex_);
+  const auto [begin, end] = reads_.equal_range(read.generation);
+  const auto found = std::find_if(
+      begin, end, [&](const auto& known) { return known.second.number == read.number; });
+  if (found == end) return MUTATION(overwritten_reads);
+  reads_.erase(found);
+  return true;
 }
 
 /// What is over need not be remembered. If that is not enough, it is no longer known.
 void StreamUses::make_room() {
-  if (order_.epoch() != epoch_) uses_.clear();
+  if (order_.epoch() != epoch_) {
+    uses_.clear();
+    reads_.clear();
+  }
   if (order_.epoch() == epoch_ && uses_.size() < kMostUses) return;
   std::erase_if(uses_, [this](const auto& use) { return order_.done(use.second); });
   if (order_.epoch() == epoch_ && uses_.size() < kMostUses / 2) return;
@@ -96,7 +122,7 @@ void StreamUses::note_launch(Stream stream, std::span<const format::Operand> ope
   const std::lock_guard lock(mutex_);
   make_room();
   const judge::Use use = order_.work(slot_of(stream));
-  for (const format::Operand& operand : operands) uses_.insert_or_assign(operand.generation, use);
+  for (const format::Operand& operand : operands) note(use, operand.generation);
 }
 
 void StreamUses::wrote(Stream stream, uint64_t address) {
@@ -107,7 +133,7 @@ void StreamUses::wrote(Stream stream, uint64_t address) {
   if (on_host) copies_to_host_.store(true, std::memory_order_release);
   const std::lock_guard lock(mutex_);
   make_room();
-  note(stream, range->generation);
+  note(order_.work(slot_of(stream)), range->generation);
 }
 
 void StreamUses::order(const format::Sync& told) {

@@ -1,7 +1,7 @@
 #pragma once
 /// @file stream_uses.h
-/// Which stream may have written a block last, and whether that is known to be over: for those who
-/// read memory that they have no part in.
+/// Which stream may have written a block last, whether that is known to be over, and whether it is
+/// written again while it is read: for those who read memory that they have no part in.
 ///
 /// In doubt nothing is over. That a kernel writes what its parameters point to is assumed, of a
 /// copy its direction is known; what is written by addresses that no parameter holds (NCCL's
@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "cupti/memory/address_map.h"
+#include "cupti/values/request.h"
 #include "format/findings/memory/stream_order.h"
 
 namespace convtrace::cupti {
@@ -46,6 +47,13 @@ class StreamUses {
   /// @param generation of the block; 0: not known.
   /// @return whether work in `stream` comes behind all that may have written it.
   [[nodiscard]] bool is_settled(Stream stream, uint64_t generation);
+  /// Work of ours in `stream` reads the block from now on, until end_read(). The program may have
+  /// recorded an event before, and have another stream write the block behind that alone.
+  [[nodiscard]] OwnRead begin_read(Stream stream, uint64_t generation);
+  /// @return whether no work that does not come behind the read has used the block since, as far
+  /// as it was told by now.
+  [[nodiscard]] bool end_read(const OwnRead& read) noexcept;
+
   /// @return whether no copy to that memory of the host is under way.
   [[nodiscard]] bool is_settled_on_host(uint64_t generation);
 
@@ -63,7 +71,7 @@ class StreamUses {
   [[nodiscard]] uint16_t slot_of(Stream stream);
   [[nodiscard]] bool is_alone(Stream stream) noexcept;
   void begin_several();
-  void note(Stream stream, uint64_t generation);
+  void note(judge::Use use, uint64_t generation);
   void make_room();
 
   AddressMap& addresses_;
@@ -79,6 +87,12 @@ class StreamUses {
   uint64_t epoch_ = order_.epoch();
   std::vector<Stream> streams_;                    ///< seen
   std::unordered_map<uint64_t, judge::Use> uses_;  ///< the last, by generation
+  struct PendingRead {
+    uint64_t number;
+    judge::Use use;
+  };
+  std::unordered_multimap<uint64_t, PendingRead> reads_;  ///< of ours, by generation
+  uint64_t last_read_ = 0;
   /// Of older generations without a use the last one is not known; if it is over, this is.
   uint64_t unknown_up_to_ = 0;
   std::optional<judge::Use> unknown_;

@@ -272,7 +272,7 @@ format::TraceMeta Engine::meta() {
   return meta;
 }
 
-format::NotSampled Engine::submit_to_device(std::span<const cupti::DeviceRequest> batch,
+format::NotSampled Engine::submit_to_device(std::span<cupti::DeviceRequest> batch,
                                             uint64_t stream) noexcept {
   cupti::Interceptor* const cuda = interceptor();
   return cuda != nullptr ? cuda->submit(batch, stream) : format::NotSampled::kGpuWorkOff;

@@ -117,7 +117,7 @@ class Engine final : public format::EventSink,
   Status write_values(format::TraceWriter& writer, uint64_t max_bytes, bool last) override;
   void give_up_values(format::LossReason reason) noexcept override { values_.close(reason); }
 
-  format::NotSampled submit_to_device(std::span<const cupti::DeviceRequest> batch,
+  format::NotSampled submit_to_device(std::span<cupti::DeviceRequest> batch,
                                       uint64_t stream) noexcept override;
   [[nodiscard]] bool is_settled(const format::TensorStats& event,
                                 uint64_t stream) noexcept override;

@@ -102,6 +102,10 @@ int on_memory_call(int call, uint64_t address, uint64_t bytes, void* stream) {
   return give_back_memory() ? 1 : 0;
 }
 
+void on_give_cupti_away() {
+  if (cupti::Interceptor* cuda = launch_handler()) cuda->give_cupti_away();
+}
+
 constexpr convtrace_hooks_v1 kHooks{.bytes = sizeof(convtrace_hooks_v1),
                                     .memory_report = on_memory_report,
                                     .launch_kernel = on_launch_kernel,
@@ -111,7 +115,8 @@ constexpr convtrace_hooks_v1 kHooks{.bytes = sizeof(convtrace_hooks_v1),
                                     .graph_call = on_graph_call,
                                     .launch_multi_device = on_launch_multi_device,
                                     .free_memory = on_free_memory,
-                                    .memory_call = on_memory_call};
+                                    .memory_call = on_memory_call,
+                                    .give_cupti_away = on_give_cupti_away};
 
 }  // namespace
 

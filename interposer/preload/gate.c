@@ -95,10 +95,17 @@ struct convtrace_dlsym_answer convtrace_dlsym(void* handle, const char* name);
 struct convtrace_dlsym_answer convtrace_dlsym(void* handle, const char* name) {
   const dlsym_fn next = real_dlsym();
   struct entry* entry = find_entry(name);
+  const int subscribes = entry == NULL && name != NULL && convtrace_is_subscription(name);
   /* RTLD_NEXT means: after the caller. Only a real dlsym that returns to the caller can tell. */
-  if (entry == NULL || handle == RTLD_NEXT) return (struct convtrace_dlsym_answer){NULL, next};
+  if ((entry == NULL && !subscribes) || handle == RTLD_NEXT)
+    return (struct convtrace_dlsym_answer){NULL, next};
 
   void* found = next(handle, name);
+  if (subscribes) {
+    void* answer = convtrace_found_subscription(found, name);
+    if (answer != found) (void)next(handle, "cuptiSubscribe (no CUPTI is loaded)"); /* dlerror */
+    return (struct convtrace_dlsym_answer){answer, NULL};
+  }
   if (found == address_of(entry->wrapper) && convtrace_driver_function(entry - entries) == NULL)
     found = next(handle, entry->missing); /* sets dlerror */
   return (struct convtrace_dlsym_answer){gated(found), NULL};

@@ -95,6 +95,14 @@ extern int convtrace_keeps_memory;
 /// @return the driver's own function, or null as long as no driver is loaded.
 convtrace_function convtrace_driver_function(enum convtrace_gated function);
 
+/// Whether `name` is one of the functions that take CUPTI's one subscription.
+int convtrace_is_subscription(const char* name);
+
+/// Somebody asks for one of them, to call it: the engine ends its own subscription. There may be
+/// several copies of CUPTI, so who looks for one gets that one's function, without a wrapper.
+/// @param found  what dlsym finds. @return what it is to say; null: no CUPTI is loaded.
+void* convtrace_found_subscription(void* found, const char* name);
+
 /// To be called before the driver's function that begins one: what the engine keeps of freed memory
 /// goes back first.
 void convtrace_capture_begins(void);

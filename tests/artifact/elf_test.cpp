@@ -129,6 +129,8 @@ TEST_CASE("artifact: the preload library exports exactly its hooks", "[artifact]
                                          "cuStreamBeginCapture_v2_ptsz",
                                          "cuStreamEndCapture",
                                          "cuStreamEndCapture_ptsz",
+                                         "cuptiSubscribe",
+                                         "cuptiSubscribe_v2",
                                          "dlsym"});
 }
 

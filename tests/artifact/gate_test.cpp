@@ -13,6 +13,7 @@
 extern "C" {
 int cuLaunchKernel() __attribute__((weak));
 int cuGetProcAddress(const char*, void**, int, uint64_t) __attribute__((weak));
+int cuptiSubscribe(void**, void (*)(), void*) __attribute__((weak));
 }
 
 namespace {
@@ -206,6 +207,18 @@ TEST_CASE("gate: a wrapper called without a driver says not found", "[artifact]"
   CHECK(cuLaunchKernel() == 500);
   void* function = &function;
   CHECK(cuGetProcAddress("cuInit", &function, 12000, 0) == 500);
+}
+
+TEST_CASE("gate: without CUPTI nobody finds a way to subscribe", "[artifact]") {
+  for (const char* name : {"cuptiSubscribe", "cuptiSubscribe_v2"}) {
+    dlerror();
+    CHECK(dlsym(RTLD_DEFAULT, name) == nullptr);
+    const char* error = dlerror();
+    REQUIRE(error != nullptr);
+    CHECK(std::string(error).find("no CUPTI is loaded") != std::string::npos);
+  }
+  REQUIRE(&cuptiSubscribe != nullptr);
+  CHECK(cuptiSubscribe(nullptr, nullptr, nullptr) == 15);
 }
 
 TEST_CASE("gate: a driver that is closed and opened again is still reached", "[artifact]") {

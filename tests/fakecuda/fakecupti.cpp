@@ -11,9 +11,7 @@
 #include <cstdlib>
 #include <mutex>
 
-#include "tests/fakecuda/hook.h"
-
-#define FAKECUPTI_EXPORT extern "C" __attribute__((visibility("default")))
+#include "tests/fakecuda/fakecupti.h"
 
 struct CUpti_Subscriber_st {
   CUpti_CallbackFunc callback = nullptr;
@@ -67,6 +65,7 @@ bool has_ended(CUpti_CallbackFunc callback) {
 }
 
 void deliver(const HookCall& call) {
+  if (fakecuda::records_kernels()) fakecuda::record_kernel(call);
   const CUpti_CallbackFunc callback = the_callback.load(std::memory_order_acquire);
   if (callback == nullptr || has_ended(callback)) return;
   if (call.resource) {
@@ -90,12 +89,26 @@ void deliver(const HookCall& call) {
   callback(the_subscriber.userdata, CUPTI_CB_DOMAIN_DRIVER_API, call.cbid, &data);
 }
 
+/// Nobody is subscribed any more.
+void forget_subscriber() {
+  the_callback.store(nullptr);
+  for (auto& enabled : driver_enabled) enabled = false;
+  for (auto& enabled : resource_enabled) enabled = false;
+  fakecuda::follow_driver();
+}
+
 CUptiResult failure_knob() {
   const char* result = getenv("FAKECUDA_CUPTI_RESULT");
   return result == nullptr ? CUPTI_SUCCESS : static_cast<CUptiResult>(atoi(result));
 }
 
 }  // namespace
+
+void fakecuda::follow_driver() {
+  const bool wanted = the_callback.load() != nullptr || records_kernels();
+  if (const auto set_hook = from_driver<SetHook>(kSetHookSymbol))
+    set_hook(wanted ? &deliver : nullptr);
+}
 
 FAKECUPTI_EXPORT CUptiResult cuptiGetVersion(uint32_t* version) {
   *version = CUPTI_API_VERSION;
@@ -116,11 +129,11 @@ FAKECUPTI_EXPORT CUptiResult cuptiSubscribe_v2(CUpti_SubscriberHandle* subscribe
       snprintf(params->oldSubscriberName, params->oldSubscriberSize, "%s", holder);
     return CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED;
   }
-  const auto set_hook = from_driver<fakecuda::SetHook>(fakecuda::kSetHookSymbol);
-  if (set_hook == nullptr) return CUPTI_ERROR_UNKNOWN;
+  if (from_driver<fakecuda::SetHook>(fakecuda::kSetHookSymbol) == nullptr)
+    return CUPTI_ERROR_UNKNOWN;
   the_subscriber.userdata = userdata;
   the_callback.store(callback, std::memory_order_release);
-  set_hook(&deliver);
+  fakecuda::follow_driver();
   *subscriber = &the_subscriber;
   return CUPTI_SUCCESS;
 }
@@ -134,11 +147,16 @@ FAKECUPTI_EXPORT CUptiResult cuptiUnsubscribe(CUpti_SubscriberHandle subscriber)
   const std::lock_guard lock(the_mutex);
   if (subscriber != &the_subscriber || the_callback.load() == nullptr)
     return CUPTI_ERROR_INVALID_PARAMETER;
-  if (const auto set_hook = from_driver<fakecuda::SetHook>(fakecuda::kSetHookSymbol))
-    set_hook(nullptr);
-  the_callback.store(nullptr);
-  for (auto& enabled : driver_enabled) enabled = false;
-  for (auto& enabled : resource_enabled) enabled = false;
+  forget_subscriber();
+  return CUPTI_SUCCESS;
+}
+
+/// All of CUPTI ends, whoever used it: "detaches the CUPTI from the running process". A subscriber
+/// is not told.
+FAKECUPTI_EXPORT CUptiResult cuptiFinalize() {
+  const std::lock_guard lock(the_mutex);
+  fakecuda::end_activity();
+  forget_subscriber();
   return CUPTI_SUCCESS;
 }
 

@@ -80,6 +80,32 @@ TEST_CASE("cuda others: a tool that the driver loads instead is left in place, a
   CHECK(run.records("launch").size() == kMany);
 }
 
+TEST_CASE(
+    "cuda others: a profiler in the program gets CUPTI from us, and launches are recorded on") {
+  const std::string how = GENERATE("linked", "looked-up", "finalized");
+  CAPTURE(how);
+  CudaRun run;
+  const ProcessResult plain = run.run_untraced({"cuda_profiled", how});
+  CHECK(plain.out == "the profiler saw 10 launches\n");
+  const ProcessResult result = run.run({"cuda_profiled", how});
+  INFO(result.err);
+  CHECK(result.exit_code == 0);
+  CHECK(result.out == plain.out);
+  CHECK(count_lines(result.err) == 1);
+  CHECK(result.err.find("another tool takes CUPTI") != std::string::npos);
+  CHECK(run.records("launch").size() == (how == "finalized" ? 30 : 20));
+  CHECK(run.records("alloc").size() == 1);  // from before
+}
+
+TEST_CASE("cuda others: a profiler that reads CUPTI's records takes nothing from us") {
+  CudaRun run;
+  const ProcessResult result = run.run({"cuda_profiled", "activity"});
+  CHECK(result.exit_code == 0);
+  CHECK(result.out == "the profiler saw 10 launches\n");
+  CHECK(result.err.empty());
+  CHECK(run.records("launch").size() == 20);
+}
+
 TEST_CASE("cuda others: an injection that names nothing is no reason not to trace") {
   CudaRun run;
   run.with("CUDA_INJECTION64_PATH=none");  // as job scripts set it

@@ -22,6 +22,7 @@ TEST_CASE("cuda stress: what 16 threads did is in the trace, to the last launch"
   CHECK(std::to_string(launches) == count);
 
   const Json info = CudaRun::info(run.trace());
+  CAPTURE(info.at("state").dump(), info.at("lost").dump());
   CHECK(info.at("state") == "complete");
   CHECK(info.at("lost").empty());
   CHECK(info.at("records").at("launch") == launches);

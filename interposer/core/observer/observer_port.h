@@ -32,7 +32,7 @@ class ObserverHost {
  public:
   virtual ~ObserverHost() = default;
   /// See cupti::Interceptor::submit.
-  virtual format::NotSampled submit_to_device(std::span<const cupti::DeviceRequest> batch,
+  virtual format::NotSampled submit_to_device(std::span<cupti::DeviceRequest> batch,
                                               uint64_t stream) noexcept = 0;
   /// See cupti::Interceptor::is_settled.
   [[nodiscard]] virtual bool is_settled(const format::TensorStats& event,

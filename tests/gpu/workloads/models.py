@@ -347,7 +347,7 @@ def main():
     with profiler(torch, args.device) if args.profile else contextlib.nullcontext() as profile:
         for _ in range(args.steps):
             losses += [loss.detach() for loss in scene.step()]
-    launches = {"cudaLaunchKernel", "cudaLaunchKernelExC", "cuLaunchKernel", "cuLaunchKernelEx"}
+    launches = {"cudaLaunchKernel", "cudaLaunchKernelExC"}  # the runtime's: convtrace's own go to the driver
     kernels = sum(e.count for e in profile.key_averages() if e.key in launches) if args.profile else None
     ended = digest(losses + scene.results())  # waits for the device, so an error that came late is raised here
     free = torch.cuda.mem_get_info()[0] if args.device == "cuda" else 0

@@ -21,7 +21,7 @@ class NoListener final : public MemoryListener {
 
 class FakeHost final : public ObserverHost {
  public:
-  format::NotSampled submit_to_device(std::span<const cupti::DeviceRequest> batch,
+  format::NotSampled submit_to_device(std::span<cupti::DeviceRequest> batch,
                                       uint64_t stream) noexcept override {
     batches.push_back({stream, batch.size()});
     for (const cupti::DeviceRequest& request : batch) {

@@ -4,6 +4,7 @@
 #include <cstdlib>
 
 #include "tests/unit/cupti/cuda_scene.h"
+#include "tests/unit/cupti/device_scene.h"
 
 namespace convtrace::cupti {
 namespace {
@@ -36,6 +37,27 @@ TEST_CASE("context: its end gives back the memory that its results came through"
   for (int i = 0; i < kContexts; ++i) live_and_die(scene);
   constexpr uint64_t kRing = 10 << 20;
   CHECK(mapped_bytes() < before + kContexts * kRing / 2);
+}
+
+std::atomic<bool> is_loading{false};
+std::atomic<int> calls_behind{0};
+
+TEST_CASE("context: one that ends while it is prepared is prepared no further") {
+  DeviceScene scene;
+  scene.driver.module_load_data = [](CUmodule* module, const void* image) {
+    is_loading = true;
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));  // forget() is waiting by then
+    return cuModuleLoadData(module, image);
+  };
+  scene.driver.mem_host_register = [](void*, size_t, unsigned) {
+    ++calls_behind;
+    return CUDA_ERROR_UNKNOWN;
+  };
+  scene.stats.prepare(scene.context);
+  while (!is_loading) std::this_thread::yield();
+  scene.stats.forget(scene.context);
+  CHECK(calls_behind == 0);
+  CHECK(scene.sink.all<format::Diagnostic>().empty());
 }
 
 TEST_CASE("context: without CUPTI a handle that comes again is another context") {

@@ -72,7 +72,7 @@ inline bool (*settle_memory)(bool all) noexcept = nullptr;
 /// As submit(). One call waits a second for its context's preparation; under a sanitizer on a busy
 /// machine that is not enough.
 inline format::NotSampled submit_when_ready(Interceptor& interceptor,
-                                            std::span<const DeviceRequest> batch) {
+                                            std::span<DeviceRequest> batch) {
   format::NotSampled outcome = interceptor.submit(batch, 0);
   for (int i = 0; i < 6000 && outcome == format::NotSampled::kNotReady; ++i) {
     std::this_thread::sleep_for(std::chrono::milliseconds(10));

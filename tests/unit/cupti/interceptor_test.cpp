@@ -319,7 +319,7 @@ TEST_CASE("interceptor: results come out a bounded number at a time, all of them
   DeviceRequest request;
   request.view =
       stats::dense_view(reinterpret_cast<const void*>(scene.memory), format::DType::kF32, 16);
-  const std::vector<DeviceRequest> batch(Interceptor::kMaxCollected + 100, request);
+  std::vector<DeviceRequest> batch(Interceptor::kMaxCollected + 100, request);
   REQUIRE(submit_when_ready(*scene.interceptor, batch) == NotSampled::kSampled);
   CHECK(scene.interceptor->collect());
   CHECK(scene.sink.all<format::TensorStats>().size() == Interceptor::kMaxCollected);

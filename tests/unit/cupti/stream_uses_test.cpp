@@ -126,6 +126,36 @@ TEST_CASE("stream_uses: beyond what is remembered nothing is known", "[stream_us
   CHECK(scene.uses.is_settled(kB, young));
 }
 
+TEST_CASE("stream_uses: a read is sound unless a use does not come behind it", "[stream_uses]") {
+  Scene scene;
+  const uint64_t block = scene.block(), other = scene.block();
+  scene.launch(kA, block);
+  scene.tell(SyncKind::kEventRecord, kA, kEvent);
+  const auto early = scene.uses.begin_read(kA, block);  // while there is one stream
+  scene.tell(SyncKind::kStreamWait, kB, kEvent);
+  scene.launch(kB, other);
+  const auto late = scene.uses.begin_read(kA, block);
+  scene.launch(kA, block);
+  scene.launch(kB, other);
+  SECTION("nothing else used it") {
+    CHECK(scene.uses.end_read(early));
+    CHECK(scene.uses.end_read(late));
+  }
+  SECTION("an event from before both") {
+    scene.launch(kB, block);
+    CHECK_FALSE(scene.uses.end_read(early));
+    CHECK_FALSE(scene.uses.end_read(late));
+  }
+  SECTION("an event from behind both") {
+    scene.tell(SyncKind::kEventRecord, kA, kEvent);
+    scene.tell(SyncKind::kStreamWait, kB, kEvent);
+    scene.launch(kB, block);
+    CHECK(scene.uses.end_read(late));
+    CHECK(scene.uses.end_read(early));
+    CHECK_FALSE(scene.uses.end_read(early));  // it is over
+  }
+}
+
 TEST_CASE("stream_uses: the host reads what no copy is under way to", "[stream_uses]") {
   Scene scene;
   const uint64_t address = scene.next;

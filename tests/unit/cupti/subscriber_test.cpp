@@ -112,7 +112,7 @@ TEST_CASE("subscriber: whoever holds CUPTI is named", "[subscriber]") {
   CHECK(status.code == StatusCode::kCuptiError);
   CHECK(status.detail == CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED);
   CHECK(holder == "CUPTI for other");
-  CHECK_FALSE(subscriber.is_open());
+  CHECK_FALSE(subscriber.close());
 }
 
 TEST_CASE("subscriber: a CUPTI of CUDA 12 is asked for what it does not know, and goes without",
@@ -139,7 +139,7 @@ TEST_CASE(
   std::string holder;
   Subscriber subscriber;
   CHECK(subscriber.open(api, receiver, holder).ok());
-  CHECK(subscriber.is_open());
+  CHECK(subscriber.close());
 }
 
 TEST_CASE("subscriber: one callback that fails does not cost the others, and is counted",
@@ -162,7 +162,7 @@ TEST_CASE("subscriber: an error of CUPTI ends the subscription", "[subscriber]")
   Subscriber subscriber;
   FakeCupti::enable_result = CUPTI_ERROR_NOT_INITIALIZED;
   CHECK_FALSE(subscriber.open(api, receiver, holder).ok());
-  CHECK_FALSE(subscriber.is_open());
+  CHECK_FALSE(subscriber.close());
   CHECK(FakeCupti::subscriptions == 0);
 }
 

@@ -103,7 +103,8 @@ def callbacks_of_jax(bench):
 
 @check("profiler beside us", part=8)
 def profiler(bench):
-    """torch.profiler in a traced process: both finish, nobody crashes, the program's results stay."""
+    """torch.profiler in a traced process sees what it sees in a plain one. Kineto subscribes to CUPTI and gets it from us;
+    newer ones, and this one with KINETO_USE_DAEMON, only ask for records, beside our subscription."""
     command = bench.workload("models", "--model", "gpt", "--profile")
     numbers = {}
     for name, environment in (("plain", {}), ("daemon", {"KINETO_USE_DAEMON": "1"})):
@@ -112,6 +113,9 @@ def profiler(bench):
         traced = bench.result(done)
         bench.expect_same(plain, traced, lambda: bench.result(bench.run(command, **environment)))  # noqa: B023 - called in its turn
         expect(trace.info["records"].get("launch", 0) or bench.device == "cpu", "%s: no launch in the trace" % name)
+        expect(traced["profiled_kernels"] == plain["profiled_kernels"],
+               "%s: the profiler saw %s launches, without convtrace %s; %s"
+               % (name, traced["profiled_kernels"], plain["profiled_kernels"], done.err.strip()[-200:]))
         numbers.update({name + "_kernels_profiled_alone": plain["profiled_kernels"],
                         name + "_kernels_profiled_traced": traced["profiled_kernels"],
                         name + "_launches_in_trace": trace.info["records"].get("launch", 0),

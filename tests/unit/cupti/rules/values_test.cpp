@@ -108,7 +108,7 @@ TEST_CASE("rules: an observer's tensor is read behind what other streams do to i
       REQUIRE(cuEventRecord(event, streams[1]) == CUDA_SUCCESS);
       REQUIRE(cuStreamWaitEvent(streams[0], event, 0) == CUDA_SUCCESS);
     }
-    const DeviceRequest request = scene.request(buffer);
+    DeviceRequest request = scene.request(buffer);
     const auto stream = reinterpret_cast<uint64_t>(streams[0]);
     expected.insert(expected.end(), {1.0, i + 100.0});
     if (scene.interceptor->is_settled(request.event, stream)) {
@@ -124,6 +124,39 @@ TEST_CASE("rules: an observer's tensor is read behind what other streams do to i
   scene.finish();
   CHECK(scene.values() == expected);
   CHECK(skipped == 20);
+}
+
+TEST_CASE("rules: a value that another stream may have overwritten is counted", "[overwritten]") {
+  Filling scene;
+  const Streams streams(2);
+  const CUdeviceptr buffer = allocate();
+  CUevent event = nullptr, back = nullptr;
+  REQUIRE(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING) == CUDA_SUCCESS);
+  REQUIRE(cuEventCreate(&back, CU_EVENT_DISABLE_TIMING) == CUDA_SUCCESS);
+  const auto stream = reinterpret_cast<uint64_t>(streams[0]);
+  std::vector<double> expected;
+  for (int i = 0; i < 30; ++i) {
+    const bool behind = i % 3 == 0;  // the event is recorded behind the observer's read
+    REQUIRE(scene.fill_with(buffer, static_cast<float>(i + 100), streams[0]) == CUDA_SUCCESS);
+    if (!behind) REQUIRE(cuEventRecord(event, streams[0]) == CUDA_SUCCESS);
+    DeviceRequest request = scene.request(buffer);
+    REQUIRE(scene.interceptor->is_settled(request.event, stream));
+    REQUIRE(scene.interceptor->submit({&request, 1}, stream) == NotSampled::kSampled);
+    if (behind) REQUIRE(cuEventRecord(event, streams[0]) == CUDA_SUCCESS);
+    REQUIRE(cuStreamWaitEvent(streams[1], event, 0) == CUDA_SUCCESS);
+    REQUIRE(scene.fill_with(buffer, static_cast<float>(i + 500), streams[1]) == CUDA_SUCCESS);
+    expected.push_back(i + 100);
+    if (behind) expected.push_back(i + 100);
+    expected.push_back(i + 500);
+    REQUIRE(cuEventRecord(back, streams[1]) == CUDA_SUCCESS);
+    REQUIRE(cuStreamWaitEvent(streams[0], back, 0) == CUDA_SUCCESS);
+  }
+  scene.finish();
+  CHECK(scene.values() == expected);
+  uint64_t counted = 0;
+  for (const format::Loss& loss : scene.sink.all<format::Loss>())
+    counted += loss.reason == format::LossReason::kStreamUnsafe ? loss.count : 0;
+  CHECK(counted == 20);
 }
 
 TEST_CASE("rules: memory of the host is not read while a copy to it is under way", "[copy]") {

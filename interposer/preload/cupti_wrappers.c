@@ -1,0 +1,48 @@
+/// @file cupti_wrappers.c
+/// CUPTI has one subscription a process, and it is the program's: where the engine holds it, who
+/// else wants it gets it. PyTorch's profiler asks once in a process and, if refused, sees no GPU
+/// for the rest of it; Triton's raises an error.
+///
+/// Source:   cupti_callbacks.h, "Only a single subscriber can be registered at a time". The
+/// activity
+///           functions without a subscriber are the process's and get along with ours.
+
+#include <stdint.h>
+#include <string.h>
+
+#include "interposer/preload/gate.h"
+#include "interposer/preload/hooks.h"
+
+#define NOT_INITIALIZED 15 /* CUPTI_ERROR_NOT_INITIALIZED */
+
+static void give_cupti_away(void) {
+  const struct convtrace_hooks_v1* hooks = convtrace_hooks();
+  if (CONVTRACE_HAS_HOOK(hooks, give_cupti_away)) hooks->give_cupti_away();
+}
+
+#define WRAPPER(name, PARAMETERS, ARGUMENTS)                                           \
+  int name PARAMETERS;                                                                 \
+  int name PARAMETERS {                                                                \
+    int(*const real) PARAMETERS = (int(*) PARAMETERS)convtrace_find_after_self(#name); \
+    if (real == NULL) return NOT_INITIALIZED;                                          \
+    give_cupti_away();                                                                 \
+    return real ARGUMENTS;                                                             \
+  }
+
+typedef void (*callback_fn)(void);
+WRAPPER(cuptiSubscribe, (void** subscriber, callback_fn callback, void* data),
+        (subscriber, callback, data))
+WRAPPER(cuptiSubscribe_v2, (void** subscriber, callback_fn callback, void* data, void* params),
+        (subscriber, callback, data, params))
+
+int convtrace_is_subscription(const char* name) {
+  return strcmp(name, "cuptiSubscribe") == 0 || strcmp(name, "cuptiSubscribe_v2") == 0;
+}
+
+void* convtrace_found_subscription(void* found, const char* name) {
+  const int is_v2 = name[strlen("cuptiSubscribe")] != '\0';
+  const uintptr_t own = is_v2 ? (uintptr_t)cuptiSubscribe_v2 : (uintptr_t)cuptiSubscribe;
+  if ((uintptr_t)found == own && convtrace_find_after_self(name) == NULL) return NULL;
+  if (found != NULL) give_cupti_away();
+  return found;
+}
