@@ -5,7 +5,7 @@
 ///
 /// Why:      the structs hold spans, so they have no ==; and a text says in a failed test what
 /// differs.
-///           Structured bindings below do not compile when a field is added and forgotten here.
+///           The lists of fields in events.h say what there is.
 
 #include <string>
 

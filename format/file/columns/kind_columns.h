@@ -25,11 +25,13 @@ class KindColumns {
  public:
   void put(const Kind& event) {
     Words<Kind> words(event);
-    for (size_t id = 1; id < kPlaces.ids; ++id) {
-      if (kPlaces.how[id] != Stored::kCounting) continue;
-      uint64_t& word = words.varying[kPlaces.place[id]];
-      word -= std::exchange(last_[kPlaces.place[id]], word);
-    }
+    each_column(event, [&]<Stored kHow, size_t kId, size_t kMore>(Where<kHow, kId, kMore>,
+                                                                  const char*, const auto&) {
+      if constexpr (kHow == Stored::kCounting) {
+        uint64_t& word = words.varying[kPlaces.place[kId]];
+        word -= std::exchange(last_[kPlaces.place[kId]], word);
+      }
+    });
     rows_.put(words.fixed, words.varying);
   }
   [[nodiscard]] size_t packed_bytes() const { return rows_.packed_bytes(); }

@@ -8,6 +8,7 @@
 
 #include <flatbuffers/flatbuffers.h>
 
+#include <algorithm>
 #include <array>
 #include <span>
 #include <string_view>
@@ -24,9 +25,9 @@ class TableWriter {
   /// @tparam T  an unsigned integer of 8, 4 or 1 bytes.
   template <typename T>
   void number(size_t id, T value) {
-    fields_[id] = {value, sizeof(T)};
+    set(id, {value, sizeof(T)});
   }
-  void child(size_t id, Offset offset) { fields_[id] = {offset.o, kOffset}; }
+  void child(size_t id, Offset offset) { set(id, {offset.o, kOffset}); }
   /// What is empty is left out.
   template <typename T>
   void vector(size_t id, const std::vector<T>& values) {
@@ -39,7 +40,7 @@ class TableWriter {
   [[nodiscard]] Offset finish() {
     const flatbuffers::uoffset_t start = builder_.StartTable();
     for (const size_t size : {sizeof(uint64_t), sizeof(uint32_t), sizeof(uint8_t)}) {
-      for (size_t id = fields_.size(); id-- > 0;) add(id, size);
+      for (size_t id = ids_; id-- > 0;) add(id, size);
     }
     return Offset(builder_.EndTable(start));
   }
@@ -52,6 +53,10 @@ class TableWriter {
     size_t size = sizeof(uint8_t);
   };
 
+  void set(size_t id, Field field) {
+    fields_[id] = field;
+    ids_ = std::max(ids_, id + 1);
+  }
   /// Adds a field if it is of `size` bytes; none that is 0.
   void add(size_t id, size_t size) {
     const auto [value, bytes] = fields_[id];
@@ -69,6 +74,7 @@ class TableWriter {
 
   flatbuffers::FlatBufferBuilder& builder_;
   std::array<Field, 64> fields_;
+  size_t ids_ = 0;
 };
 
 }  // namespace convtrace::format
