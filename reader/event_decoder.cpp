@@ -9,25 +9,16 @@
 #include <utility>
 
 #include "format/file/layout.h"
+#include "reader/columns/kind_rows.h"
 #include "reader/columns/launch_rows.h"
-#include "reader/columns/memory_rows.h"
-#include "reader/columns/op_rows.h"
-#include "reader/columns/rare_rows.h"
-#include "reader/columns/scope_rows.h"
 #include "reader/columns/stats_rows.h"
 #include "reader/columns/sums_rows.h"
-#include "reader/columns/sync_rows.h"
 #include "reader/columns/verified_chunk.h"
 
 namespace convtrace::reader {
 namespace {
 
 using namespace format;
-
-template <typename Table>
-size_t rows_of(const flatbuffers::Vector<flatbuffers::Offset<Table>>* rows) {
-  return rows != nullptr ? rows->size() : 0;
-}
 
 std::array<uint32_t, 256> count_kinds(std::span<const uint8_t> kinds) {
   // Equal kinds follow each other; to count them in one place each would wait for the one before.
@@ -39,7 +30,6 @@ std::array<uint32_t, 256> count_kinds(std::span<const uint8_t> kinds) {
   return counts[0];
 }
 
-constexpr size_t kKinds = std::variant_size_v<Event>;
 constexpr size_t kBatch = EventDecoder::kBatch;
 
 /// For each kind which events of a batch are of it, a bit for each.
@@ -66,6 +56,16 @@ KindMasks masks_of(std::span<const uint8_t> kinds) {
 
 }  // namespace
 
+/// What gives the events of a kind.
+template <typename Kind>
+struct RowsOf : std::conditional_t<kIsTable<Kind>, TableRows<Kind>, KindRows<Kind>> {};
+template <>
+struct RowsOf<Launch> : LaunchRows {};
+template <>
+struct RowsOf<TensorStats> : StatsRows {};
+template <>
+struct RowsOf<Step> : StepRows {};
+
 struct EventDecoder::Impl {
   const wire::Chunk* chunk = nullptr;
   std::span<const uint8_t> kinds;
@@ -74,18 +74,7 @@ struct EventDecoder::Impl {
   uint64_t first_seq = 0, not_understood = 0;
   PackedColumn time, step, thread;
   EventHeader last;  ///< of the last event given out
-  LaunchRows launch;
-  StatsRows stats;
-  MemoryRows<Alloc> alloc;
-  MemoryRows<Free> free;
-  CopyRows copy;
-  ScopeRows scope;
-  SyncRows sync;
-  OpRows op;
-  PackedColumn step_index;
-  size_t step_row = 0;
-  uint32_t last_index = 0;
-  size_t finding_row = 0, diagnostic_row = 0, loss_row = 0, cost_row = 0, fact_row = 0;
+  OfEachKind<RowsOf> rows;
   std::vector<uint64_t> newest;  ///< by launch: generation of the last Alloc before it
 
   // The batch that is given out: the events of a kind are made together, which spares the processor
@@ -97,35 +86,21 @@ struct EventDecoder::Impl {
 
   [[nodiscard]] bool wants(size_t kind) const { return (wanted >> kind & 1) != 0; }
   [[nodiscard]] bool bind(const wire::Chunk& from, uint32_t item_count, size_t raw_bytes);
-  [[nodiscard]] bool bind_launches(const wire::Chunk& from, size_t row_count);
+  template <typename Kind>
+  [[nodiscard]] bool bind_rows(RowsOf<Kind>& of_kind, size_t count, TextBudget& budget);
   void find_newest(size_t launch_count);
   std::span<const Event> make_batch();
   void make_headers(size_t begin, size_t count);
   size_t drop_unwanted();
   size_t leave_out_not_understood(size_t count, size_t not_wanted);
 
-  /// Makes the events of a kind by `make(header, event)`, which returns whether all is understood.
-  template <typename Make>
-  void make_kind(size_t kind, const Make& make) {
-    for (uint64_t left = places[kind]; left != 0; left &= left - 1) {
+  /// Makes the events of a kind.
+  template <typename Kind>
+  void make(RowsOf<Kind>& of_kind) {
+    for (uint64_t left = places[kKindOf<Kind>]; left != 0; left &= left - 1) {
       const auto place = static_cast<size_t>(std::countr_zero(left));
-      if (make(headers[place], events[place])) known |= uint64_t{1} << place;
+      if (of_kind.next(headers[place], events[place])) known |= uint64_t{1} << place;
     }
-  }
-  template <typename Rows>
-  void make_rows(size_t kind, Rows& rows) {
-    make_kind(kind,
-              [&](const EventHeader& header, Event& event) { return rows.next(header, event); });
-  }
-  template <typename Kind, typename Table>
-  void make_tables(size_t kind, const flatbuffers::Vector<flatbuffers::Offset<Table>>* tables,
-                   size_t& row) {
-    make_kind(kind, [&](const EventHeader& header, Event& event) {
-      Kind& made = event.emplace<Kind>();
-      const bool understood = read(*tables->Get(static_cast<flatbuffers::uoffset_t>(row++)), made);
-      made.header = header;
-      return understood;
-    });
   }
 };
 
@@ -133,40 +108,49 @@ bool EventDecoder::Impl::bind(const wire::Chunk& from, uint32_t item_count, size
   const size_t count = from.kind() != nullptr ? from.kind()->size() : 0;
   if (count != item_count) return false;
   if (count > 0) kinds = {from.kind()->data(), count};
-  const std::array<uint32_t, 256> rows = count_kinds(kinds);
+  const std::array<uint32_t, 256> counts = count_kinds(kinds);
   chunk = &from;
-  position = step_row = last_index = 0;
-  finding_row = diagnostic_row = loss_row = cost_row = fact_row = 0;
+  position = 0;
   first_seq = from.first_seq();
   last = {.seq = 0, .t_ns = from.first_t_ns(), .step = 0, .thread = 0};
-  const auto fits = [this, &rows](size_t kind, auto& table, const auto* columns) {
-    return !wants(kind) || table.bind(columns, rows[kind]);
+  TextBudget budget(raw_bytes);
+  const auto fits = [&]<typename Kind>(RowsOf<Kind>& of_kind) {
+    return bind_rows(of_kind, counts[kKindOf<Kind>], budget);
   };
   // Launches are stored in terms of the allocations before them.
-  const bool allocs_fit = (!wants(0) && !wants(2)) || alloc.bind(from.alloc(), rows[2]);
-  return allocs_fit && bind_launches(from, rows[0]) && time.bind(from.time(), count) &&
-         step.bind(from.step(), count, 4) && thread.bind(from.thread(), count, 4) &&
-         fits(1, stats, from.stats()) && fits(3, free, from.free()) && fits(4, copy, from.copy()) &&
-         fits(5, scope, from.scope()) && step_index.bind(from.step_index(), rows[6], 4) &&
-         rows_of(from.finding()) == rows[7] && rows_of(from.diagnostic()) == rows[8] &&
-         rows_of(from.loss()) == rows[9] && rows_of(from.cost()) == rows[10] &&
-         fits(11, sync, from.sync()) && fits(12, op, from.op()) &&
-         rows_of(from.fact()) == rows[13] && rare_texts_fit(from, raw_bytes);
+  auto& allocs = std::get<RowsOf<Alloc>>(rows);
+  return (!wants(kKindOf<Launch>) || allocs.bind(from.alloc(), counts[kKindOf<Alloc>])) &&
+         time.bind(from.time(), count) && step.bind(from.step(), count, 4) &&
+         thread.bind(from.thread(), count, 4) &&
+         std::apply([&](auto&... of_kind) { return (fits(of_kind) && ...); }, rows);
 }
 
-bool EventDecoder::Impl::bind_launches(const wire::Chunk& from, size_t row_count) {
-  if (!wants(0)) return true;
-  find_newest(row_count);
-  return launch.bind(from.launch(), newest);
+/// Those that are tables of their own, and the steps, are checked even if they are not wanted.
+template <typename Kind>
+bool EventDecoder::Impl::bind_rows(RowsOf<Kind>& of_kind, size_t count, TextBudget& budget) {
+  const auto* const stored = chunk->get_field<wire::kFieldOf<Kind>>();
+  if constexpr (kIsTable<Kind>) {
+    return of_kind.bind(stored, count, budget);
+  } else if constexpr (std::is_same_v<Kind, Step>) {
+    return of_kind.bind(stored, count);
+  } else if constexpr (std::is_same_v<Kind, Launch>) {
+    if (!wants(kKindOf<Launch>)) return true;
+    find_newest(count);
+    return of_kind.bind(stored, newest);
+  } else {
+    const bool done = std::is_same_v<Kind, Alloc> && wants(kKindOf<Launch>);
+    return done || !wants(kKindOf<Kind>) || of_kind.bind(stored, count);
+  }
 }
 
 void EventDecoder::Impl::find_newest(size_t launch_count) {
   newest.resize(launch_count + 1);  // the last one is written for events behind the last launch
+  const auto& alloc_rows = std::get<RowsOf<Alloc>>(rows);
   size_t launches = 0, allocs = 0;
   for (const uint8_t kind : kinds) {
-    newest[launches] = alloc.generation_after(allocs);
-    launches += kind == 0 ? 1 : 0;
-    allocs += kind == 2 ? 1 : 0;
+    newest[launches] = alloc_rows.after<8>(allocs);
+    launches += kind == kKindOf<Launch> ? 1 : 0;
+    allocs += kind == kKindOf<Alloc> ? 1 : 0;
   }
   newest.pop_back();
 }
@@ -202,24 +186,7 @@ std::span<const Event> EventDecoder::Impl::make_batch() {
   places = masks_of(kinds.subspan(begin, count));
   known = 0;
   const size_t not_wanted = wanted == kAllKinds ? 0 : drop_unwanted();
-  make_rows(0, launch);
-  make_rows(1, stats);
-  make_rows(2, alloc);
-  make_rows(3, free);
-  make_rows(4, copy);
-  make_rows(5, scope);
-  make_kind(6, [this](const EventHeader& header, Event& event) {
-    last_index += static_cast<uint32_t>(step_index.at(step_row++));
-    event.emplace<Step>(Step{.header = header, .index = last_index});
-    return true;
-  });
-  make_tables<Finding>(7, chunk->finding(), finding_row);
-  make_tables<Diagnostic>(8, chunk->diagnostic(), diagnostic_row);
-  make_tables<Loss>(9, chunk->loss(), loss_row);
-  make_tables<Cost>(10, chunk->cost(), cost_row);
-  make_rows(11, sync);
-  make_rows(12, op);
-  make_tables<Fact>(13, chunk->fact(), fact_row);
+  std::apply([this](auto&... of_kind) { (make(of_kind), ...); }, rows);
   return {events.data(), leave_out_not_understood(count, not_wanted)};
 }
 
@@ -278,13 +245,12 @@ std::vector<StepSums> EventDecoder::sums() const {
 uint64_t EventDecoder::first_seq() const { return impl_->first_seq; }
 
 bool EventDecoder::resolved_by(const DefinitionCheck& check) const {
-  const Impl& impl = *impl_;
-  const auto resolved = [&](size_t kind, const auto& rows) {
-    return !impl.wants(kind) || rows.resolved_by(check);
+  if (impl_->chunk == nullptr) return false;
+  const auto resolved = [&]<typename Kind>(const RowsOf<Kind>& of_kind) {
+    return !(kIsTable<Kind> || impl_->wants(kKindOf<Kind>)) || of_kind.resolved_by(check);
   };
-  return impl.chunk != nullptr && resolved(0, impl.launch) && resolved(1, impl.stats) &&
-         resolved(2, impl.alloc) && resolved(3, impl.free) && resolved(5, impl.scope) &&
-         resolved(12, impl.op) && rare_resolved_by(check, *impl.chunk);
+  return std::apply([&](const auto&... of_kind) { return (resolved(of_kind) && ...); },
+                    impl_->rows);
 }
 
 std::span<const Event> EventDecoder::next() {

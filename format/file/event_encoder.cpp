@@ -3,16 +3,11 @@
 #include <algorithm>
 #include <type_traits>
 
+#include "format/file/columns/kind_columns.h"
 #include "format/file/columns/launch_columns.h"
-#include "format/file/columns/memory_columns.h"
-#include "format/file/columns/op_columns.h"
-#include "format/file/columns/rare_tables.h"
-#include "format/file/columns/scope_columns.h"
 #include "format/file/columns/stats_columns.h"
-#include "format/file/columns/sums_columns.h"
-#include "format/file/columns/sync_columns.h"
 #include "format/file/layout.h"
-#include "format/schema/chunk_generated.h"
+#include "format/schema/chunk_fields.h"
 
 namespace convtrace::format {
 namespace {
@@ -20,16 +15,12 @@ namespace {
 /// How often the size of the columns is added up anew: it takes longer than an event.
 constexpr uint32_t kMeasureEvery = 256;
 
-// Bytes of the parts whose length the event itself decides.
-size_t variable_bytes(const Launch& e) { return e.operands.size_bytes(); }
-size_t variable_bytes(const TensorStats& e) {
-  return e.shape.size_bytes() + e.range_hashes.size_bytes() + e.samples.size() + e.leading.size() +
-         e.pad_rows.size_bytes();
+/// Bytes of the parts whose length the event itself decides.
+size_t variable_bytes(const auto& e) {
+  size_t sum = 0;
+  each_borrowed(e, [&sum](const auto& borrowed) { sum += bytes_of_borrowed(borrowed); });
+  return sum;
 }
-size_t variable_bytes(const Finding& e) { return e.message.size(); }
-size_t variable_bytes(const Diagnostic& e) { return e.site.size() + e.message.size(); }
-size_t variable_bytes(const Fact& e) { return e.value.size(); }
-size_t variable_bytes(const auto&) { return 0; }
 
 bool within_limits(const Launch& e) { return e.operands.size() <= kMaxOperands; }
 bool within_limits(const TensorStats& e) {
@@ -44,6 +35,16 @@ bool is_urgent(const auto&) { return false; }
 template <typename Kind>
 constexpr bool kIsNote = std::is_same_v<Kind, Finding> || std::is_same_v<Kind, Loss>;
 
+/// What collects the events of a kind.
+template <typename Kind>
+struct RowsOf : std::conditional_t<kIsTable<Kind>, KindTables<Kind>, KindColumns<Kind>> {};
+template <>
+struct RowsOf<Launch> : LaunchColumns {};
+template <>
+struct RowsOf<TensorStats> : StatsColumns {};
+template <>
+struct RowsOf<Step> : StepColumn {};
+
 }  // namespace
 
 struct EventEncoder::Columns {
@@ -54,50 +55,29 @@ struct EventEncoder::Columns {
   size_t unmeasured_bytes = 0;  ///< variable parts added since
   std::vector<uint8_t> kind;
   PackedColumn time, step, thread;
-  LaunchColumns launch;
-  StatsColumns stats;
-  MemoryColumns alloc, free;
+  OfEachKind<RowsOf> rows;
   uint64_t newest_generation = 0;  ///< of the last Alloc
-  CopyColumns copy;
-  ScopeColumns scope;
-  SyncColumns sync;
-  OpColumns op;
-  PackedColumn step_index;
-  size_t step_count = 0;
-  uint32_t last_index = 0;
-  RareTables rare;
   StepSummer summer;
 
   explicit Columns(const Definitions& definitions) : summer(definitions) {}
   void put_header(const EventHeader& header, size_t event_kind);
   void put_step(size_t row, uint32_t now);
   [[nodiscard]] size_t packed_bytes() const;
-  [[nodiscard]] wire::ChunkT chunk();
+  [[nodiscard]] Bytes finish(uint64_t first_seq);
+  [[nodiscard]] TableWriter::Offset write_sums();
   void clear();
 
-  void put(const Launch& e) { summer.add(e, launch.put(e, newest_generation)); }
-  void put(const TensorStats& e) {
-    stats.put(e);
-    summer.add(e);
+  template <typename Kind>
+  void put(const Kind& e) {
+    auto& to = std::get<RowsOf<Kind>>(rows);
+    if constexpr (std::is_same_v<Kind, Launch>) {
+      summer.add(e, to.put(e, newest_generation));
+    } else {
+      to.put(e);
+      if constexpr (std::is_same_v<Kind, Alloc>) newest_generation = e.generation;
+      if constexpr (requires { summer.add(e); }) summer.add(e);
+    }
   }
-  void put(const Alloc& e) {
-    alloc.put(e);
-    newest_generation = e.generation;
-  }
-  void put(const Free& e) { free.put(e); }
-  void put(const Copy& e) { copy.put(e); }
-  void put(const Scope& e) { scope.put(e); }
-  void put(const Sync& e) { sync.put(e); }
-  void put(const Op& e) { op.put(e); }
-  void put(const Step& e) {
-    step_index.put(step_count++, e.index - last_index);
-    last_index = e.index;
-  }
-  void put(const Fact& e) {
-    rare.put(e);
-    summer.add(e);
-  }
-  void put(const auto& rare_event) { rare.put(rare_event); }
 };
 
 void EventEncoder::Columns::put_header(const EventHeader& header, size_t event_kind) {
@@ -125,51 +105,46 @@ void EventEncoder::Columns::put_step(size_t row, uint32_t now) {
 }
 
 size_t EventEncoder::Columns::packed_bytes() const {
-  const size_t rows = kind.size();
-  return rows + time.packed_bytes(rows) + step.packed_bytes(rows) + thread.packed_bytes(rows) +
-         launch.packed_bytes() + stats.packed_bytes() + alloc.packed_bytes() + free.packed_bytes() +
-         copy.packed_bytes() + scope.packed_bytes() + sync.packed_bytes() + op.packed_bytes() +
-         step_index.packed_bytes(step_count) + rare.packed_bytes();
+  const size_t count = kind.size();
+  const size_t common =
+      count + time.packed_bytes(count) + step.packed_bytes(count) + thread.packed_bytes(count);
+  return std::apply([=](const auto&... of_kind) { return (common + ... + of_kind.packed_bytes()); },
+                    rows);
 }
 
-wire::ChunkT EventEncoder::Columns::chunk() {
-  wire::ChunkT to;
-  to.first_t_ns = first.t_ns;
-  to.kind = kind;
-  to.time = time.pack(kind.size());
-  to.step = step.pack(kind.size());
-  to.thread = thread.pack(kind.size());
-  to.launch = launch.pack();
-  to.stats = stats.pack();
-  to.alloc = alloc.pack();
-  to.free = free.pack();
-  to.copy = copy.pack();
-  to.scope = scope.pack();
-  to.sync = sync.pack();
-  to.op = op.pack();
-  to.step_index = step_index.pack(step_count);
-  rare.move_to(to);
-  return to;
+Bytes EventEncoder::Columns::finish(uint64_t first_seq) {
+  builder.Clear();
+  TableWriter chunk(builder);
+  constexpr auto field = wire::field_of<wire::Chunk>;
+  chunk.number(field("first_seq"), first_seq);
+  chunk.number(field("first_t_ns"), first.t_ns);
+  chunk.vector(field("kind"), kind);
+  chunk.vector(field("time"), time.pack(kind.size()));
+  chunk.vector(field("step"), step.pack(kind.size()));
+  chunk.vector(field("thread"), thread.pack(kind.size()));
+  const auto write = [&]<typename Kind>(const RowsOf<Kind>& of_kind) {
+    chunk.child(wire::kFieldOf<Kind>, of_kind.write(builder));
+    // The sums lie behind the costs since version 1.0: bytes are the same for the same events.
+    if constexpr (std::is_same_v<Kind, Cost>) chunk.child(field("sums"), write_sums());
+  };
+  std::apply([&](const auto&... of_kind) { (write(of_kind), ...); }, rows);
+  builder.Finish(flatbuffers::Offset<wire::Chunk>(chunk.finish().o), wire::ChunkIdentifier());
+  return std::as_bytes(std::span(builder.GetBufferPointer(), builder.GetSize()));
+}
+
+TableWriter::Offset EventEncoder::Columns::write_sums() {
+  const std::unique_ptr<wire::StepSumsT> sums = pack(summer.sums());
+  return sums ? wire::StepSums::Pack(builder, sums.get()).Union() : TableWriter::Offset();
 }
 
 void EventEncoder::Columns::clear() {
   summary = {};
-  measured_bytes = unmeasured_bytes = 0;
+  measured_bytes = unmeasured_bytes = newest_generation = 0;
   kind.clear();
   time.clear();
   step.clear();
   thread.clear();
-  launch.clear();
-  stats.clear();
-  alloc.clear();
-  free.clear();
-  copy.clear();
-  scope.clear();
-  sync.clear();
-  op.clear();
-  step_index.clear();
-  newest_generation = step_count = last_index = 0;
-  rare.clear();
+  std::apply([](auto&... of_kind) { (of_kind.clear(), ...); }, rows);
   summer.clear();
 }
 
@@ -201,20 +176,13 @@ Status EventEncoder::add(const Event& event) {
 bool EventEncoder::full() const {
   return columns_->measured_bytes >= kChunkCloseBytes ||
          columns_->summary.event_count >= kMaxChunkEvents ||
-         columns_->launch.operand_count() > kMaxChunkOperands - kMaxOperands;
+         std::get<RowsOf<Launch>>(columns_->rows).operand_count() >
+             kMaxChunkOperands - kMaxOperands;
 }
 
 const ChunkSummary& EventEncoder::summary() const { return columns_->summary; }
 
-Bytes EventEncoder::finish(uint64_t first_seq) {
-  flatbuffers::FlatBufferBuilder& builder = columns_->builder;
-  wire::ChunkT chunk = columns_->chunk();
-  chunk.first_seq = first_seq;
-  chunk.sums = pack(sums());
-  builder.Clear();
-  wire::FinishChunkBuffer(builder, wire::Chunk::Pack(builder, &chunk));
-  return std::as_bytes(std::span(builder.GetBufferPointer(), builder.GetSize()));
-}
+Bytes EventEncoder::finish(uint64_t first_seq) { return columns_->finish(first_seq); }
 
 const std::vector<StepSums>& EventEncoder::sums() { return columns_->summer.sums(); }
 

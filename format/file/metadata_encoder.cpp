@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "format/base/bytes.h"
-#include "format/file/columns/sums_columns.h"
 #include "format/schema/defs_generated.h"
 #include "format/schema/meta_generated.h"
 #include "format/schema/sums_generated.h"

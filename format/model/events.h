@@ -10,187 +10,20 @@
 /// Threads:   plain values.
 /// Source:    columns and units of every kind: format/FORMAT.md "Events".
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string_view>
+#include <tuple>
 #include <variant>
 
 #include "format/base/level.h"
-#include "format/base/named_enum.h"
 #include "format/model/dtype.h"
-#include "format/model/ids.h"
+#include "format/model/event_parts.h"
 #include "format/model/stats.h"
 
 namespace convtrace::format {
-
-/// Step of a record whose step is not known. Steps count from 0; what precedes the first forward
-/// has step 0.
-inline constexpr uint32_t kNoStep = 0xFFFFFFFF;
-
-/// Values are stored: append only, in every enum of this file. X(enumerator, value, spelling in
-/// JSON).
-#define CONVTRACE_PHASES(X)             \
-  X(kForward, 0, "forward")             \
-  X(kData, 1, "data")                   \
-  X(kLoss, 2, "loss")                   \
-  X(kBackward, 3, "backward")           \
-  X(kOptimizer, 4, "optimizer")         \
-  X(kRecompute, 5, "recompute")         \
-  X(kCommunication, 6, "communication") \
-  X(kEvaluation, 7, "evaluation")
-
-#define CONVTRACE_CAPTURES(X) \
-  X(kHash, 0, "hash")         \
-  X(kStats, 1, "stats")       \
-  X(kSnapshot, 2, "snapshot")
-
-/// `tensor`: the bytes are known to be the tensor's. `block`: a whole allocation, which may hold
-/// padding.
-#define CONVTRACE_EXTENTS(X) \
-  X(kTensor, 0, "tensor")    \
-  X(kBlock, 1, "block")
-
-#define CONVTRACE_MEMORY_SOURCES(X)      \
-  X(kDriver, 0, "driver")                \
-  X(kStreamOrdered, 1, "stream-ordered") \
-  X(kVirtual, 2, "virtual")              \
-  X(kFramework, 3, "framework")          \
-  X(kHost, 4, "host")                    \
-  X(kForeign, 5, "foreign")              \
-  X(kMulticast, 6, "multicast")
-
-#define CONVTRACE_CONFIDENCES(X)             \
-  X(kPointerBase, 0, "pointer-base")         \
-  X(kPointerInterior, 1, "pointer-interior") \
-  X(kWordBase, 2, "word-base")               \
-  X(kWordInterior, 3, "word-interior")
-
-/// Whether one index of an integer tensor stands for "nothing here", and who says so.
-#define CONVTRACE_PADDINGS(X)   \
-  X(kNone, 0, "none")           \
-  X(kEmbedding, 1, "embedding") \
-  X(kLabels, 2, "labels")
-
-/// Why no values were computed for a launch. kSampled: they were.
-#define CONVTRACE_NOT_SAMPLED(X)                             \
-  X(kSampled, 0, "sampled")                                  \
-  X(kNotAsked, 1, "no rule asks for it")                     \
-  X(kObservedOnly, 2, "launched outside the gate")           \
-  X(kCapturing, 3, "stream is capturing")                    \
-  X(kNotReady, 4, "context not prepared yet")                \
-  X(kRingFull, 5, "result ring full")                        \
-  X(kGpuWorkOff, 6, "GPU work is off after an error")        \
-  X(kNoOutput, 7, "no output operand found")                 \
-  X(kLaunchFailed, 8, "the launch failed")                   \
-  X(kWrongStream, 9, "the stream did not produce the block") \
-  X(kCaptured, 10, "recorded into a graph, not run")         \
-  X(kInGraph, 11, "run by a graph launch")                   \
-  X(kMayWait, 12, "it may wait for other work")
-
-#define CONVTRACE_FINDING_KINDS(X)                  \
-  X(kFreedUnderOutput, 0, "freed-under-output")     \
-  X(kUseAfterFree, 1, "use-after-free")             \
-  X(kStaleRead, 2, "stale-read")                    \
-  X(kCrossStreamReuse, 3, "cross-stream-reuse")     \
-  X(kOutputAliasesInput, 4, "output-aliases-input") \
-  X(kInputMutated, 5, "input-mutated")              \
-  X(kAutotuneMutation, 6, "autotune-mutation")      \
-  X(kNeverWritten, 7, "never-written")              \
-  X(kAliasPatternDiffers, 8, "alias-pattern-differs")
-
-#define CONVTRACE_LOSS_REASONS(X)                                    \
-  X(kQueueFull, 0, "queue full")                                     \
-  X(kRecordTooLarge, 1, "record too large")                          \
-  X(kWriteFailed, 2, "write failed")                                 \
-  X(kDiskBudget, 3, "disk budget reached")                           \
-  X(kRingFull, 4, "statistics ring full")                            \
-  X(kTensorKind, 5, "tensor kind not supported")                     \
-  X(kStreamUnsafe, 6, "stream not safe to use")                      \
-  X(kExitDeadline, 7, "process ended first")                         \
-  X(kGpuWorkOff, 8, "GPU work is off after an error")                \
-  X(kDamage, 9, "damaged part of the file")                          \
-  X(kContextEnded, 10, "its CUDA context ended first")               \
-  X(kGraphUnseen, 11, "kernels of a graph that cannot be seen")      \
-  X(kValueNotStored, 12, "no memory for the value, statistics only") \
-  X(kValueLeftOut, 13, "no memory for the value, left out")          \
-  X(kGraphMemory, 14, "copies and allocations inside a graph")
-
-/// What orders work on the GPU beside its place in a stream: calls that make or end an event or a
-/// stream, or that let one stream, or the host, know of the work of another. From kCaptureBegin to
-/// kCaptureEnd a stream records what it is given instead of doing it.
-#define CONVTRACE_SYNC_KINDS(X)          \
-  X(kEventRecord, 0, "event-record")     \
-  X(kStreamWait, 1, "stream-wait")       \
-  X(kEventDone, 2, "event-done")         \
-  X(kStreamDone, 3, "stream-done")       \
-  X(kContextDone, 4, "context-done")     \
-  X(kEventCreate, 5, "event-create")     \
-  X(kEventDestroy, 6, "event-destroy")   \
-  X(kStreamCreate, 7, "stream-create")   \
-  X(kStreamDestroy, 8, "stream-destroy") \
-  X(kCaptureBegin, 9, "capture-begin")   \
-  X(kCaptureEnd, 10, "capture-end")
-
-/// What an Op event tells of a tagged op's call: that it begins, what it took and gave, that it has
-/// returned; where it was called, if its output shares memory with an input; later, that a storage
-/// that it took or gave has died.
-#define CONVTRACE_OP_MOMENTS(X) \
-  X(kBegin, 0, "begin")         \
-  X(kInput, 1, "input")         \
-  X(kOutput, 2, "output")       \
-  X(kEnd, 3, "end")             \
-  X(kStack, 4, "stack")         \
-  X(kStorageDeath, 5, "storage-death")
-
-CONVTRACE_NAMED_ENUM(Phase, CONVTRACE_PHASES)
-CONVTRACE_NAMED_ENUM(Capture, CONVTRACE_CAPTURES)
-CONVTRACE_NAMED_ENUM(Extent, CONVTRACE_EXTENTS)
-CONVTRACE_NAMED_ENUM(MemorySource, CONVTRACE_MEMORY_SOURCES)
-CONVTRACE_NAMED_ENUM(Confidence, CONVTRACE_CONFIDENCES)
-CONVTRACE_NAMED_ENUM(Padding, CONVTRACE_PADDINGS)
-CONVTRACE_NAMED_ENUM(NotSampled, CONVTRACE_NOT_SAMPLED)
-CONVTRACE_NAMED_ENUM(FindingKind, CONVTRACE_FINDING_KINDS)
-CONVTRACE_NAMED_ENUM(LossReason, CONVTRACE_LOSS_REASONS)
-CONVTRACE_NAMED_ENUM(SyncKind, CONVTRACE_SYNC_KINDS)
-CONVTRACE_NAMED_ENUM(OpMoment, CONVTRACE_OP_MOMENTS)
-
-/// A device: `cpu` (index 0) or `cuda:<index>`; kOther is anything else a framework names.
-struct Device {
-  enum class Type : uint8_t { kCpu = 0, kCuda = 1, kOther = 2 };
-  Type type = Type::kCpu;
-  uint8_t index = 0;
-  constexpr bool operator==(const Device&) const = default;
-};
-template <>
-inline constexpr size_t kEnumCount<Device::Type> = 3;
-
-/// Common to all events.
-struct EventHeader {
-  uint64_t seq = 0;     ///< strictly ascending in a file; given by the writer, not by who emits
-  uint64_t t_ns = 0;    ///< CLOCK_MONOTONIC
-  uint32_t step = 0;    ///< training step, or kNoStep
-  uint32_t thread = 0;  ///< native thread id (gettid)
-};
-
-/// Where in the training program something happened. Addresses, times and module indices never
-/// enter: two runs that do the same have equal places.
-struct Place {
-  StringId scope;     ///< qualified module name; "" (an interned empty text) is the root, none =
-                      ///< outside any module
-  uint32_t call = 0;  ///< how often this scope was called before, in this step and phase
-  Phase phase = Phase::kForward;
-};
-
-/// One kernel parameter word that points into memory we know.
-struct Operand {
-  uint16_t param = 0;  ///< kernel parameter position
-  uint16_t word = 0;   ///< byte offset of the word inside the parameter
-  Confidence confidence = Confidence::kPointerBase;
-  uint64_t address = 0;
-  uint64_t generation = 0;  ///< life of the memory it points into; 0 unknown
-  uint64_t offset = 0;      ///< bytes from the generation's base
-};
 
 struct Launch {
   EventHeader header;
@@ -203,18 +36,18 @@ struct Launch {
   uint8_t device = 0;         ///< CUDA ordinal
   NotSampled sampled = NotSampled::kNotAsked;
   std::span<const Operand> operands;
-};
-
-/// Identity of a value: which memory, in which life of it, after how many in-place writes the
-/// framework knows of. Two records of one run with equal identities were meant to see the same
-/// bytes.
-struct ValueId {
-  uint64_t storage =
-      0;  ///< identity of the storage that owns the memory; never reused inside a trace
-  uint64_t offset = 0;      ///< bytes from the storage's base
-  uint64_t generation = 0;  ///< life of the allocation below it; 0 unknown
-  uint32_t version = 0;     ///< framework's in-place version counter
-  constexpr bool operator==(const ValueId&) const = default;
+  static constexpr std::string_view kName = "launch";
+  static constexpr void fields(auto& e, const auto& visit) {
+    visit(kFixed<1>, "place", e.place);
+    visit(kFixed<4>, "kernel", e.kernel);
+    visit(kFixed<5>, "grid", e.grid);
+    visit(kFixed<8>, "block", e.block);
+    visit(kFixed<11>, "shared_bytes", e.shared_bytes);
+    visit(kFixed<12>, "stream", e.stream);
+    visit(kFixed<13>, "device", e.device);
+    visit(kFixed<14>, "sampled", e.sampled);
+    visit(kCount<15, 2>, "operand_count", e.operands);
+  }
 };
 
 struct TensorStats {
@@ -251,6 +84,36 @@ struct TensorStats {
   /// Elements whose bits are all those of CONVTRACE_POISON, of an op's inputs and outputs; on a
   /// GPU those among the samples.
   uint64_t poisoned = 0;
+  static constexpr std::string_view kName = "stats";
+  static constexpr void fields(auto& e, const auto& visit) {
+    visit(kFixed<1>, "place", e.place);
+    visit(kFixed<4>, "slot", e.slot);
+    visit(kFixed<5>, "op", e.op);
+    visit(kFixed<6>, "kernel", e.kernel);
+    visit(kFixed<7>, "device", e.device);
+    visit(kFixed<9>, "dtype", e.dtype);
+    visit(kFixed<10>, "extent", e.extent);
+    visit(kFixed<11>, "capture", e.capture);
+    visit(kVarying<20>, "value", e.value);
+    visit(kVarying<24>, "address", e.address);
+    visit(kFixed<12>, "bytes", e.bytes);
+    visit(kOwn, "has_shape", e.has_shape);
+    visit(kCount<15, 1>, "rank", e.shape);
+    visit(kFixed<13>, "count", e.stats.count);
+    visit(kVarying<25>, "stats", e.stats);
+    visit(kVarying<58>, "sketch_exponent", e.stats.sketch.exponent);
+    visit(kFixed<14>, "variant", e.variant);
+    visit(kCount<16, 2>, "range_count", e.range_hashes);
+    visit(kCount<17, 4>, "sample_bytes", e.samples);
+    visit(kCount<18, 4>, "leading_bytes", e.leading);
+    visit(kVarying<50>, "looks", e.looks);
+    visit(kVarying<51>, "changes", e.changes);
+    visit(kFixed<53>, "padding", e.padding);
+    visit(kFixed<54>, "pad_index", e.pad_index);
+    visit(kVarying<52>, "pad_count", e.pad_count);
+    visit(kCount<55, 2>, "pad_row_count", e.pad_rows);
+    visit(kVarying<57>, "poisoned", e.poisoned);
+  }
 };
 inline constexpr size_t kMaxDims = 16;
 inline constexpr size_t kMaxRanges = 256;
@@ -258,6 +121,17 @@ inline constexpr size_t kMaxPadRows = 4096;
 /// A device does not count padding. Its zeros and negative elements are counted among the
 /// statistics.
 inline constexpr uint64_t kNotCounted = UINT64_MAX;
+
+/// The fields of Alloc and Free.
+constexpr void memory_fields(auto& e, const auto& visit) {
+  visit(kVarying<7>, "address", e.address);
+  visit(kFixed<1>, "bytes", e.bytes);
+  visit(kCounting<8>, "generation", e.generation);
+  visit(kFixed<2>, "source", e.source);
+  visit(kFixed<5>, "stream", e.stream);
+  visit(kFixed<3>, "device", e.device);
+  visit(kFixed<6>, "stack", e.stack);
+}
 
 struct Alloc {
   EventHeader header;
@@ -268,6 +142,8 @@ struct Alloc {
   Device device;
   uint64_t stream = 0;
   StackId stack;
+  static constexpr std::string_view kName = "alloc";
+  static constexpr void fields(auto& e, const auto& visit) { memory_fields(e, visit); }
 };
 
 struct Free {
@@ -279,33 +155,47 @@ struct Free {
   Device device;
   uint64_t stream = 0;
   StackId stack;
+  static constexpr std::string_view kName = "free";
+  static constexpr void fields(auto& e, const auto& visit) { memory_fields(e, visit); }
 };
 
 /// A change of device memory by other means than a kernel.
 struct Copy {
-  /// kDiscard: what is there means nothing any more.
-  enum class Kind : uint8_t { kCopy = 0, kSet = 1, kDiscard = 2 };
+  using Kind = CopyKind;
   EventHeader header;
   Kind kind = Kind::kCopy;
   uint64_t destination = 0;
   uint64_t source = 0;  ///< kSet: the value
   uint64_t bytes = 0;
   uint64_t stream = 0;
+  static constexpr std::string_view kName = "copy";
+  static constexpr void fields(auto& e, const auto& visit) {
+    visit(kFixed<1>, "kind", e.kind);
+    visit(kVarying<4>, "destination", e.destination);
+    visit(kVarying<5>, "source", e.source);
+    visit(kFixed<2>, "bytes", e.bytes);
+    visit(kFixed<3>, "stream", e.stream);
+  }
 };
-template <>
-inline constexpr size_t kEnumCount<Copy::Kind> = 3;
 
 /// A module was entered or left.
 struct Scope {
   EventHeader header;
   Place place;
   bool enter = true;
+  static constexpr std::string_view kName = "scope";
+  static constexpr void fields(auto& e, const auto& visit) {
+    visit(kFixed<1>, "place", e.place);
+    visit(kFixed<4>, "enter", e.enter);
+  }
 };
 
 /// A training step begins.
 struct Step {
   EventHeader header;
   uint32_t index = 0;
+  static constexpr std::string_view kName = "step";
+  static constexpr void fields(auto& e, const auto& visit) { visit(kOwn, "step", e.index); }
 };
 
 struct Finding {
@@ -323,6 +213,24 @@ struct Finding {
   ValueId value;         ///< identity of the output, joins TensorStats
   StackId alloc_stack, launch_stack, free_stack;
   std::string_view message;
+  static constexpr std::string_view kName = "finding";
+  static constexpr void fields(auto& e, const auto& visit) {
+    visit(kField<3>, "kind", e.kind);
+    visit(kField<4>, "level", e.level);
+    visit(kField<0>, "place", e.place);
+    visit(kField<6>, "op", e.op);
+    visit(kField<7>, "kernel", e.kernel);
+    visit(kField<8>, "slot", e.slot);
+    visit(kField<9>, "other", e.other);
+    visit(kField<10>, "address", e.address);
+    visit(kField<11>, "bytes", e.bytes);
+    visit(kField<12>, "value", e.value);
+    visit(kField<19>, "message", e.message);
+    visit(kField<16>, "alloc_stack", e.alloc_stack);
+    visit(kField<17>, "launch_stack", e.launch_stack);
+    visit(kField<18>, "free_stack", e.free_stack);
+    visit(kField<5>, "suppressed", e.suppressed);
+  }
 };
 
 /// Of the Diagnostic behind which allocations and frees of CPU tensors are not recorded.
@@ -334,6 +242,12 @@ struct Diagnostic {
   Level level = Level::kWarning;
   std::string_view site;
   std::string_view message;
+  static constexpr std::string_view kName = "diagnostic";
+  static constexpr void fields(auto& e, const auto& visit) {
+    visit(kField<0>, "level", e.level);
+    visit(kField<1>, "site", e.site);
+    visit(kField<2>, "message", e.message);
+  }
 };
 
 /// Records that are not in the trace.
@@ -341,6 +255,11 @@ struct Loss {
   EventHeader header;
   LossReason reason = LossReason::kQueueFull;
   uint64_t count = 0;
+  static constexpr std::string_view kName = "loss";
+  static constexpr void fields(auto& e, const auto& visit) {
+    visit(kField<0>, "reason", e.reason);
+    visit(kField<1>, "count", e.count);
+  }
 };
 
 /// convtrace's own cost since the previous Cost.
@@ -349,6 +268,12 @@ struct Cost {
   uint64_t host_ns = 0;
   uint64_t device_ns = 0;
   uint64_t bytes = 0;  ///< written to the file
+  static constexpr std::string_view kName = "cost";
+  static constexpr void fields(auto& e, const auto& visit) {
+    visit(kField<0>, "host_ns", e.host_ns);
+    visit(kField<1>, "device_ns", e.device_ns);
+    visit(kField<2>, "bytes", e.bytes);
+  }
 };
 
 /// A call that orders streams, or the host and a stream. Handles come again once they are
@@ -360,6 +285,14 @@ struct Sync {
   uint64_t stream = 0;  ///< driver handle; 0 the default stream, or none
   uint64_t event = 0;   ///< driver handle, or 0
   uint32_t flags = 0;   ///< that the event or stream was made with
+  static constexpr std::string_view kName = "sync";
+  static constexpr void fields(auto& e, const auto& visit) {
+    visit(kFixed<1>, "kind", e.kind);
+    visit(kFixed<2>, "device", e.device);
+    visit(kFixed<3>, "stream", e.stream);
+    visit(kFixed<4>, "event", e.event);
+    visit(kFixed<5>, "flags", e.flags);
+  }
 };
 
 /// A tagged op (torch.library, autograd.Function) and the memory that it took and gave: one event
@@ -381,6 +314,27 @@ struct Op {
   ValueId value;               ///< death: the storage alone
   uint64_t storage_bytes = 0;  ///< from address - value.offset on
   StackId stack;  ///< input: where its memory was allocated; stack, death: where that happened
+  static constexpr std::string_view kName = "op";
+  static constexpr void fields(auto& e, const auto& visit) {
+    using enum OpMoment;
+    const bool output = e.moment == kOutput, tensor = output || e.moment == kInput;
+    const bool end = e.moment == kEnd, stack = e.moment == kStack;
+    visit(kFixed<4>, "moment", e.moment);
+    visit(kFixed<1>, "place", e.place);
+    visit(kFixed<6>, "op", e.op);
+    visit(kVarying<14>, "value", e.value, tensor || e.moment == kStorageDeath);
+    visit(kFixed<7>, "slot", e.slot, tensor || (stack && e.slot));
+    visit(kFixed<8>, "device", e.device, tensor);
+    visit(kVarying<13>, "address", e.address, tensor);
+    visit(kFixed<10>, "bytes", e.bytes, tensor);
+    visit(kFixed<11>, "storage_bytes", e.storage_bytes, tensor);
+    visit(kFlag<5, 2>, "written", e.written, tensor);
+    visit(kFlag<5, 3>, "frees_reported", e.frees_reported, tensor);
+    visit(kFlag<5, 4>, "borrows", e.borrows, output);
+    visit(kFlag<5, 0>, "declares_alias", e.declares_alias, end);
+    visit(kFlag<5, 1>, "has_schema", e.has_schema, end);
+    visit(kFixed<12>, "stack", e.stack);
+  }
 };
 
 /// What decides results and is no tensor, from this event on: a module's class and its settings, a
@@ -391,6 +345,12 @@ struct Fact {
   StringId scope;  ///< qualified module name, or none: of the program
   StringId name;   ///< "class", "attributes", "optimizer.0.0.lr", "rng.torch", ...
   std::string_view value;
+  static constexpr std::string_view kName = "fact";
+  static constexpr void fields(auto& e, const auto& visit) {
+    visit(kField<0>, "scope", e.scope);
+    visit(kField<1>, "name", e.name);
+    visit(kField<2>, "value", e.value);
+  }
 };
 
 /// Facts that say where code stands. They decide nothing: a line above them moves them.
@@ -400,13 +360,35 @@ inline bool is_location(std::string_view fact) { return fact == "forward" || fac
 using Event = std::variant<Launch, TensorStats, Alloc, Free, Copy, Scope, Step, Finding, Diagnostic,
                            Loss, Cost, Sync, Op, Fact>;
 
+namespace detail {
+template <typename... Kinds>
+constexpr std::array<std::string_view, sizeof...(Kinds)> names_of(std::variant<Kinds...>*) {
+  return {Kinds::kName...};
+}
+template <typename Kind, typename... Kinds>
+constexpr size_t number_of(std::variant<Kinds...>*) {
+  size_t number = 0;
+  (void)((std::is_same_v<Kind, Kinds> || (++number, false)) || ...);
+  return number;
+}
+template <template <typename> typename Of, typename... Kinds>
+std::tuple<Of<Kinds>...> tuple_of(std::variant<Kinds...>*);
+}  // namespace detail
+
+/// How many kinds there are, and the stored number of each: kKindOf<Launch> is 0. The types are the
+/// enumeration; an enum beside them would be a second list.
+inline constexpr size_t kKinds = std::variant_size_v<Event>;
+template <typename Kind>
+inline constexpr size_t kKindOf = detail::number_of<Kind>(static_cast<Event*>(nullptr));
+
+/// One Of<Kind> for each kind, in their order.
+template <template <typename> typename Of>
+using OfEachKind = decltype(detail::tuple_of<Of>(static_cast<Event*>(nullptr)));
+
 /// @return the value of `record` in JSON for each alternative of Event.
-constexpr std::string_view event_name(size_t index) {
-  constexpr std::string_view kNames[] = {"launch", "stats", "alloc",   "free",       "copy",
-                                         "scope",  "step",  "finding", "diagnostic", "loss",
-                                         "cost",   "sync",  "op",      "fact"};
-  static_assert(std::variant_size_v<Event> == std::size(kNames));
-  return index < std::size(kNames) ? kNames[index] : "unknown";
+constexpr std::string_view event_name(size_t kind) {
+  constexpr auto kNames = detail::names_of(static_cast<Event*>(nullptr));
+  return kind < kKinds ? kNames[kind] : "unknown";
 }
 
 /// std::visit, but without the jump through a table that libstdc++ makes of more than eleven

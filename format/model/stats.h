@@ -11,6 +11,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "format/model/fields.h"
+
 namespace convtrace::format {
 
 /// 8 bytes whose reading follows from number_class(dtype): f64 for floats; for signed integers i64
@@ -87,6 +89,30 @@ struct Stats {
   uint64_t hash = 0;
   Sketch sketch{};  ///< of float tensors of more than kMaxWhole elements
   constexpr bool operator==(const Stats&) const = default;
+  /// The numbers that a device or the CPU computes, in the order of their columns.
+  static constexpr void fields(auto& e, const auto& visit) {
+    visit(kPart<0>, "finite", e.finite);
+    visit(kPart<1>, "nan", e.nan);
+    visit(kPart<2>, "pos_inf", e.pos_inf);
+    visit(kPart<3>, "neg_inf", e.neg_inf);
+    visit(kPart<4>, "pos_zero", e.pos_zero);
+    visit(kPart<5>, "neg_zero", e.neg_zero);
+    visit(kPart<6>, "positive", e.positive);
+    visit(kPart<7>, "negative", e.negative);
+    visit(kPart<8>, "subnormal", e.subnormal);
+    visit(kPart<9>, "saturated", e.saturated);
+    visit(kPart<10>, "min", e.min);
+    visit(kPart<11>, "max", e.max);
+    visit(kPart<12>, "amax", e.amax);
+    visit(kPart<13>, "amin_nonzero", e.amin_nonzero);
+    visit(kPart<14>, "sum_lo", e.sum.lo);
+    visit(kPart<15>, "sum_hi", e.sum.hi);
+    visit(kPart<16>, "l1_lo", e.l1.lo);
+    visit(kPart<17>, "l1_hi", e.l1.hi);
+    visit(kPart<18>, "l2", e.l2);
+    visit(kPart<19>, "mean", e.mean);
+    visit(kPart<20>, "deviation", e.std);
+  }
 };
 
 }  // namespace convtrace::format

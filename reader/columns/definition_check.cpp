@@ -22,19 +22,6 @@ DefinitionCheck::DefinitionCheck(const Definitions& definitions) {
   }
 }
 
-bool DefinitionCheck::resolves(const Launch& e) const {
-  return known(e.place.scope) && known(e.kernel);
-}
-
-bool DefinitionCheck::resolves(const TensorStats& e) const {
-  return known(e.place.scope) && known(e.slot) && known(e.op) && known(e.kernel);
-}
-
-bool DefinitionCheck::resolves(const Finding& e) const {
-  return known(e.place.scope) && known(e.op) && known(e.kernel) && known(e.slot) &&
-         known(e.other) && known(e.alloc_stack) && known(e.launch_stack) && known(e.free_stack);
-}
-
 bool DefinitionCheck::resolves(const Event& event) const {
   return format::visit_event([this](const auto& e) { return resolves(e); }, event);
 }

@@ -21,23 +21,13 @@ class DefinitionCheck {
   /// @return whether all ids of `event` are none or defined, down to the texts of kernels and stack
   /// frames.
   [[nodiscard]] bool resolves(const format::Event& event) const;
-  [[nodiscard]] bool resolves(const format::Launch& e) const;
-  [[nodiscard]] bool resolves(const format::TensorStats& e) const;
-  [[nodiscard]] bool resolves(const format::Finding& e) const;
-  [[nodiscard]] bool resolves(const format::Alloc& e) const { return known(e.stack); }
-  [[nodiscard]] bool resolves(const format::Free& e) const { return known(e.stack); }
-  [[nodiscard]] bool resolves(const format::Scope& e) const { return known(e.place.scope); }
-  [[nodiscard]] bool resolves(const format::Copy&) const { return true; }
-  [[nodiscard]] bool resolves(const format::Step&) const { return true; }
-  [[nodiscard]] bool resolves(const format::Diagnostic&) const { return true; }
-  [[nodiscard]] bool resolves(const format::Loss&) const { return true; }
-  [[nodiscard]] bool resolves(const format::Cost&) const { return true; }
-  [[nodiscard]] bool resolves(const format::Sync&) const { return true; }
-  [[nodiscard]] bool resolves(const format::Fact& e) const {
-    return known(e.scope) && known(e.name);
-  }
-  [[nodiscard]] bool resolves(const format::Op& e) const {
-    return known(e.place.scope) && known(e.op) && known(e.slot) && known(e.stack);
+  template <typename Kind>
+  [[nodiscard]] bool resolves(const Kind& event) const {
+    bool all_known = true;
+    format::each_column(event, [&](auto, const char*, const auto& value) {
+      if constexpr (requires { known(value); }) all_known &= known(value);
+    });
+    return all_known;
   }
 
  private:

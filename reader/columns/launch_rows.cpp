@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "format/file/layout.h"
-#include "reader/columns/enums.h"
 
 namespace convtrace::reader {
 
@@ -18,30 +17,10 @@ bool LaunchRows::bind(const wire::LaunchColumns* table, std::span<const uint64_t
 
 bool LaunchRows::bind_signatures(const wire::LaunchColumns& t) {
   signatures_.clear();
-  const StoredColumn columns[] = {{t.scope(), 4},   {t.call(), 4},         {t.phase(), 1},
-                                  {t.kernel(), 4},  {t.grid_x(), 4},       {t.grid_y(), 4},
-                                  {t.grid_z(), 4},  {t.block_x(), 4},      {t.block_y(), 4},
-                                  {t.block_z(), 4}, {t.shared_bytes(), 4}, {t.stream(), 8},
-                                  {t.device(), 1},  {t.sampled(), 1},      {t.operand_count(), 2}};
-  return each_row(columns, rows_.signature_count(), [this](const auto& v) {
-    const auto u32 = [&v](size_t i) { return static_cast<uint32_t>(v[i]); };
+  return each_signature<Launch>(t, rows_.signature_count(), [this](const auto& row) {
     Signature& made = signatures_.emplace_back();
-    Launch& e = made.event;
-    Enums enums;
-    e.place.scope = {u32(0)};
-    e.place.call = u32(1);
-    enums.set(e.place.phase, v[2]);
-    e.kernel = {u32(3)};
-    for (size_t axis = 0; axis < 3; ++axis) {
-      e.grid[axis] = u32(4 + axis);
-      e.block[axis] = u32(7 + axis);
-    }
-    e.shared_bytes = u32(10);
-    e.stream = v[11];
-    e.device = static_cast<uint8_t>(v[12]);
-    enums.set(e.sampled, v[13]);
-    made.operand_count = u32(14);
-    made.known = enums.known;
+    made.known = set_fixed(made.event, row);
+    made.operand_count = static_cast<uint32_t>(fixed_at<Launch, 15>(row));
   });
 }
 
@@ -70,8 +49,8 @@ bool LaunchRows::bind_shapes(const wire::LaunchColumns& t) {
     shapes += signature.operand_count;
   }
   shapes_.clear();
-  const StoredColumn columns[] = {
-      {t.operand_param(), 2}, {t.operand_word(), 2}, {t.operand_confidence(), 1}};
+  const std::array columns = {StoredColumn{t.operand_param(), 2}, StoredColumn{t.operand_word(), 2},
+                              StoredColumn{t.operand_confidence(), 1}};
   std::vector<size_t> unknown;
   const bool fits = each_row(columns, shapes, [&](const auto& v) {
     Operand& operand = shapes_.emplace_back();

@@ -12,8 +12,7 @@
 #include <vector>
 
 #include "format/model/events.h"
-#include "reader/columns/definition_check.h"
-#include "reader/columns/row_table.h"
+#include "reader/columns/kind_rows.h"
 
 namespace convtrace::reader {
 

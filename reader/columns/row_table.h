@@ -50,7 +50,7 @@ class LikeTable {
 
 /// A column and how many bytes a value of it may have.
 struct StoredColumn {
-  const PackedBytes* bytes;
+  const PackedBytes* bytes = nullptr;
   size_t max_width = sizeof(uint64_t);
 };
 
@@ -71,7 +71,8 @@ struct BlockRow {
 /// @param visit  gets a BlockRow for each row.
 /// @return whether all fit; if not, no row has been visited.
 template <size_t N, typename Visit>
-[[nodiscard]] bool each_row(const StoredColumn (&columns)[N], size_t row_count, Visit visit) {
+[[nodiscard]] bool each_row(const std::array<StoredColumn, N>& columns, size_t row_count,
+                            Visit visit) {
   std::array<PackedColumn, N> readers;
   ColumnBlocks<N> blocks;
   for (size_t i = 0; i < N; ++i) {
@@ -95,22 +96,29 @@ class VaryingTable {
   using Row = std::array<uint64_t, V>;
 
   /// @return whether each column has the rows of `rows`.
-  [[nodiscard]] bool bind(const StoredColumn (&columns)[V], const LikeTable& rows) {
-    values_.resize(rows.row_count());
+  [[nodiscard]] bool bind(const std::array<StoredColumn, V>& columns, const LikeTable& rows) {
+    values_.resize(rows.row_count() + 1);
     size_t row = 0;
-    return each_row(columns, values_.size(), [&](const BlockRow<V>& differences) {
+    return each_row(columns, rows.row_count(), [&](const BlockRow<V>& differences) {
       const size_t like = rows.like(row);
-      const Row& from = like == row ? kZeros : values_[like];
-      Row& values = values_[row++];
+      const Row& from = values_[like == row ? 0 : like + 1];
+      Row& values = values_[++row];
       for (size_t i = 0; i < V; ++i) values[i] = from[i] + format::wire::unzigzag(differences[i]);
     });
   }
+  void clear() { values_.assign(1, {}); }
 
-  [[nodiscard]] const Row& operator[](size_t row) const { return values_[row]; }
+  /// Adds to each value of a column all those before it.
+  void add_up(size_t column) {
+    for (size_t i = 1; i < values_.size(); ++i) values_[i][column] += values_[i - 1][column];
+  }
+
+  [[nodiscard]] const Row& operator[](size_t row) const { return values_[row + 1]; }
+  /// @return the last of the first `count` rows; zeros: there is none.
+  [[nodiscard]] const Row& after(size_t count) const { return values_[count]; }
 
  private:
-  static constexpr Row kZeros{};
-  std::vector<Row> values_;
+  std::vector<Row> values_ = std::vector<Row>(1);  ///< behind a row of zeros
 };
 
 }  // namespace convtrace::reader

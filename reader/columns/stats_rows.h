@@ -10,10 +10,7 @@
 #include <span>
 #include <vector>
 
-#include "format/file/columns/stats_words.h"
-#include "format/model/events.h"
-#include "reader/columns/definition_check.h"
-#include "reader/columns/row_table.h"
+#include "reader/columns/kind_rows.h"
 
 namespace convtrace::reader {
 
@@ -71,13 +68,12 @@ class StatsRows {
   [[nodiscard]] bool bind_shapes(const wire::StatsColumns& table);
   [[nodiscard]] bool bind_flat(const wire::StatsColumns& table);
   [[nodiscard]] bool bind_sketches(const wire::StatsColumns& table);
-  void take_sketch(int16_t exponent, format::Sketch& sketch);
 
   LikeTable rows_;
   size_t row_ = 0;
   std::vector<Signature> signatures_;
   std::vector<uint64_t> shapes_;
-  VaryingTable<10 + format::kStatsWords> varying_;
+  VaryingOf<format::TensorStats> varying_;
   std::vector<float> buckets_;  ///< of all records that have a sketch
   size_t next_bucket_ = 0;
   FlatColumn<uint64_t> hash_, range_hashes_, pad_rows_;

@@ -15,14 +15,17 @@ class TextBudget {
  public:
   explicit TextBudget(size_t raw_bytes) : left_(raw_bytes) {}
 
-  /// @return whether all texts so far fit, with `text`, which may be absent.
-  [[nodiscard]] bool take(const flatbuffers::String* text) {
-    const size_t bytes = text != nullptr ? text->size() : 0;
+  /// @return whether all texts so far fit, with one of `bytes`.
+  [[nodiscard]] bool take(size_t bytes) {
     if (bytes > left_) return false;
     left_ -= bytes;
     return true;
   }
 
+  /// @param text  may be absent.
+  [[nodiscard]] bool take(const flatbuffers::String* text) {
+    return text == nullptr || take(text->size());
+  }
   using Texts = flatbuffers::Vector<flatbuffers::Offset<flatbuffers::String>>;
   [[nodiscard]] bool take(const Texts* texts) {
     if (texts == nullptr) return true;

@@ -4,6 +4,7 @@ import glob
 import json
 import math
 import os
+import re
 import shutil
 import struct
 import subprocess
@@ -94,6 +95,37 @@ class Checksum(unittest.TestCase):
     def test_vectors(self):  # by libxxhash 0.8.1
         self.assertEqual(checksum.xxh3_64(b""), 0x2D06800538D394C2)
         self.assertEqual(checksum.xxh3_64(bytes(60)), 0x543396B68D640202)
+
+
+class Tables(unittest.TestCase):
+    """The reader's own tables against those that the tool is made of."""
+
+    def test_enumerations(self):
+        with open(os.path.join(ROOT, "format", "model", "event_enums.h")) as file:
+            lists = dict(re.findall(r"#define CONVTRACE_(\w+)\(X\)((?:.*\\\n)+.*\n)", file.read()))
+        for macro, name in (("PHASES", "phase"), ("NOT_SAMPLED", "why"), ("CONFIDENCES", "confidence"), ("EXTENTS", "extent"),
+                            ("CAPTURES", "capture"), ("PADDINGS", "padding"), ("MEMORY_SOURCES", "source"),
+                            ("FINDING_KINDS", "finding"), ("LOSS_REASONS", "reason"), ("SYNC_KINDS", "sync"),
+                            ("OP_MOMENTS", "moment"), ("COPY_KINDS", "kind_of_copy")):
+            names = re.findall(r'X\(\w+, \d+, "([^"]*)"\)', lists.pop(macro))
+            self.assertEqual(events._NAMES[name][macro == "NOT_SAMPLED":], tuple(names[macro == "NOT_SAMPLED":]))
+        self.assertEqual(lists, {})
+
+    def test_columns_and_fields(self):
+        with open(os.path.join(ROOT, "format", "schema", "chunk.fbs")) as file:
+            tables = {name: {field: (int(number), kind) for field, kind, number in
+                             re.findall(r"(\w+):([][\w]+) \(id: (\d+)\)", fields)}
+                      for name, fields in re.findall(r"table (\w+) {(.*?)}", file.read(), re.DOTALL)}
+        widths = {"ubyte": 1, "bool": 1, "uint": 4, "ulong": 8, "string": 0}
+        for name, kind in (*events._ROWS.items(), *events._TABLES.items()):
+            number, table = tables["Chunk"][name]
+            schema = tables[table.strip("[]")]
+            self.assertEqual(kind.field, number)
+            self.assertEqual({**{field: number for field, (number, _) in kind.fixed.items()}, **kind.varying},
+                             {field: number for field, (number, _) in schema.items() if field != "back"}, name)
+            if name in events._TABLES:
+                self.assertEqual({field: width for field, (_, width) in kind.fixed.items()},
+                                 {field: widths[kind] for field, (_, kind) in schema.items()}, name)
 
 
 class Golden(unittest.TestCase):

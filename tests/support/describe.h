@@ -4,8 +4,7 @@
 /// texts are.
 ///
 /// Why:      the structs hold spans, so they have no ==; and a text says in a failed test what
-///           differs. Structured bindings below do not compile when a field is added and forgotten
-///           here.
+///           differs. The lists of fields in events.h say what there is.
 
 #include <string>
 

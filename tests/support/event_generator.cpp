@@ -1,5 +1,6 @@
 #include "tests/support/event_generator.h"
 
+#include <array>
 #include <bit>
 #include <type_traits>
 #include <utility>
@@ -8,7 +9,7 @@ namespace convtrace::test {
 
 using namespace format;
 
-/// Fills fields by type; the bindings in make() do not compile when a field is added and forgotten.
+/// Fills fields by type.
 class EventGenerator::Filler {
  public:
   explicit Filler(EventGenerator& from) : from_(from) {}
@@ -37,10 +38,6 @@ class EventGenerator::Filler {
   void fill(Scalar& value) { fill(value.bits); }
   void fill(WideScalar& value) { (*this)(value.lo, value.hi); }
   void fill(int64_t& value) { value = static_cast<int64_t>(bits()); }
-  void fill(Device& value) {
-    fill(value.type);
-    fill(value.index);
-  }
   void fill(StringId& id) {
     id = from_.below(4) == 0 ? StringId{}
                              : from_.definitions_.intern("name" + std::to_string(from_.below(40)));
@@ -66,13 +63,10 @@ class EventGenerator::Filler {
     seq = 0;
     step = from_.below(8) == 0 ? kNoStep : static_cast<uint32_t>(from_.below(1000));
   }
-  void fill(Place& place) {
-    auto& [scope, call, phase] = place;
-    (*this)(scope, call, phase);
-  }
-  void fill(ValueId& value) {
-    auto& [storage, offset, generation, version] = value;
-    (*this)(storage, offset, generation, version);
+  /// A part of an event, as its list of fields in events.h says.
+  template <Listed Part>
+  void fill(Part& part) {
+    Part::fields(part, [this](auto, const char*, auto& member, bool = true) { fill(member); });
   }
   void fill(Operand& operand) {
     auto& [param, word, confidence, address, generation, offset] = operand;
@@ -88,15 +82,8 @@ class EventGenerator::Filler {
   void fill(std::byte& value) { value = static_cast<std::byte>(bits()); }
   void fill(std::span<const Operand>& value) { value = vector_in(from_.operands_, 6); }
   void fill(std::span<const std::byte>& value) { value = vector_in(from_.bytes_, 90); }
-  void fill_words(std::span<const uint64_t>& value, size_t limit) {
-    value = vector_in(from_.words_, limit);
-  }
-  void fill(Stats& stats) {
-    auto& [count, finite, nan, pos_inf, neg_inf, pos_zero, neg_zero, positive, negative, subnormal,
-           saturated, min, max, amax, amin_nonzero, sum, l1, l2, mean, std, hash, sketch] = stats;
-    (*this)(count, finite, nan, pos_inf, neg_inf, pos_zero, neg_zero, positive, negative, subnormal,
-            saturated, min, max, amax, amin_nonzero, sum, l1, l2, mean, std, hash, sketch);
-  }
+  void fill(std::span<const uint64_t>& value) { value = vector_in(from_.words_, kMaxDims); }
+  void fill(int16_t& /*exponent*/) {}  // of a sketch: filled with its buckets
 
   void fill(Sketch& sketch) {
     sketch = {};
@@ -107,80 +94,26 @@ class EventGenerator::Filler {
     }
   }
 
-  void fill(Launch& e) {
-    auto& [header, place, kernel, grid, block, shared, stream, device, sampled, operands] = e;
-    (*this)(header, place, kernel, grid, block, shared, stream, device, sampled, operands);
-  }
-  void fill(TensorStats& e) {
-    auto& [header, place, slot, op, kernel, device, dtype, extent, capture, value, address, bytes,
-           has_shape, shape, stats, variant, ranges, samples, leading, looks, changes, padding,
-           pad_index, pad_count, pad_rows, poisoned] = e;
-    (*this)(header, place, slot, op, kernel, device, dtype, extent, capture, value, address, bytes,
-            has_shape, variant, samples, leading, looks, changes, padding, pad_index, pad_count,
-            poisoned);
-    fill_words(pad_rows, 8);
-    if (has_shape) fill_words(shape, kMaxDims);
-    fill_words(ranges, kMaxRanges);
-    fill(stats);
-    // All that a hash-only record holds.
-    if (capture == Capture::kHash) {
-      const Stats whole = std::exchange(stats, Stats{});
-      stats.count = whole.count;
-      stats.hash = whole.hash;
-    }
-  }
-  void memory(auto& e) {
-    auto& [header, address, bytes, generation, source, device, stream, stack] = e;
-    (*this)(header, address, bytes, generation, source, device, stream, stack);
-  }
-  void fill(Alloc& e) { memory(e); }
-  void fill(Free& e) { memory(e); }
-  void fill(Copy& e) {
-    auto& [header, kind, destination, source, bytes, stream] = e;
-    (*this)(header, kind, destination, source, bytes, stream);
-  }
-  void fill(Scope& e) {
-    auto& [header, place, enter] = e;
-    (*this)(header, place, enter);
-  }
-  void fill(Step& e) {
-    auto& [header, index] = e;
-    (*this)(header, index);
-  }
-  void fill(Finding& e) {
-    auto& [header, place, kind, level, suppressed, op, kernel, slot, other, address, bytes, value,
-           alloc_stack, launch_stack, free_stack, message] = e;
-    (*this)(header, place, kind, level, suppressed, op, kernel, slot, other, address, bytes, value,
-            alloc_stack, launch_stack, free_stack, message);
-  }
-  void fill(Diagnostic& e) {
-    auto& [header, level, site, message] = e;
-    (*this)(header, level, site, message);
-  }
-  void fill(Loss& e) {
-    auto& [header, reason, count] = e;
-    (*this)(header, reason, count);
-  }
-  void fill(Cost& e) {
-    auto& [header, host_ns, device_ns, bytes] = e;
-    (*this)(header, host_ns, device_ns, bytes);
-  }
-  void fill(Sync& e) {
-    auto& [header, kind, device, stream, event, flags] = e;
-    (*this)(header, kind, device, stream, event, flags);
-  }
-  void fill(Op& e) {
-    auto& [header, place, moment, declares, schema, written, reported, borrows, op, slot, device,
-           address, bytes, value, storage_bytes, stack] = e;
-    (*this)(header, place, moment, declares, schema, written, reported, borrows, op, slot, device,
-            address, bytes, value, storage_bytes, stack);
-  }
-  void fill(Fact& e) {
-    auto& [header, scope, name, value] = e;
-    (*this)(header, scope, name, value);
+  template <typename Kind>
+  void event(Kind& e) {
+    fill(e.header);
+    fill(e);
+    if constexpr (std::is_same_v<Kind, TensorStats>) complete(e);
   }
 
  private:
+  /// What the fields of a record have to do with each other.
+  void complete(TensorStats& e) {
+    if (!e.has_shape) e.shape = {};
+    e.range_hashes = vector_in(from_.words_, kMaxRanges);
+    fill(e.stats.hash);
+    fill(e.stats.sketch);
+    if (e.capture != Capture::kHash) return;
+    const Stats whole = std::exchange(e.stats, Stats{});
+    e.stats.count = whole.count;
+    e.stats.hash = whole.hash;
+  }
+
   uint64_t bits() {
     // Small values as well as any: both ends matter.
     return from_.below(3) == 0 ? from_.below(3) : from_.random_();
@@ -189,13 +122,18 @@ class EventGenerator::Filler {
   EventGenerator& from_;
 };
 
+namespace {
+template <typename... Kinds>
+std::array<Event, kKinds> one_of_each(std::variant<Kinds...>* /*of*/) {
+  return {Kinds{}...};
+}
+}  // namespace
+
 Event EventGenerator::make(size_t kind) {
-  static const Event kAll[] = {Launch{},  TensorStats{}, Alloc{}, Free{}, Copy{}, Scope{}, Step{},
-                               Finding{}, Diagnostic{},  Loss{},  Cost{}, Sync{}, Op{},    Fact{}};
-  static_assert(std::size(kAll) == std::variant_size_v<Event>);
+  static const auto kAll = one_of_each(static_cast<Event*>(nullptr));
   Event event = kAll[kind];
   Filler filler(*this);
-  std::visit([&](auto& e) { filler.fill(e); }, event);
+  visit_event([&](auto& e) { filler.event(e); }, event);
   return event;
 }
 

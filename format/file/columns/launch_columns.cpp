@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "format/schema/chunk_generated.h"
-
 namespace convtrace::format {
 namespace {
 
@@ -36,22 +34,8 @@ bool LaunchColumns::same(size_t row, const Head& head, std::span<const Operand> 
 }
 
 void LaunchColumns::put_signature(const Launch& e) {
-  const std::array<uint64_t, kFixed> values = {e.place.scope.value,
-                                               e.place.call,
-                                               static_cast<uint64_t>(e.place.phase),
-                                               e.kernel.value,
-                                               e.grid[0],
-                                               e.grid[1],
-                                               e.grid[2],
-                                               e.block[0],
-                                               e.block[1],
-                                               e.block[2],
-                                               e.shared_bytes,
-                                               e.stream,
-                                               e.device,
-                                               static_cast<uint64_t>(e.sampled),
-                                               e.operands.size()};
-  for (size_t i = 0; i < kFixed; ++i) fixed_[i].put(rows_.signature_count() - 1, values[i]);
+  const auto words = Words<Launch>(e).fixed;
+  for (size_t i = 0; i < words.size(); ++i) fixed_[i].put(rows_.signature_count() - 1, words[i]);
   for (const Operand& o : e.operands) {
     param_.put(signature_operands_, o.param);
     word_.put(signature_operands_, o.word);
@@ -119,23 +103,17 @@ size_t LaunchColumns::packed_bytes() const {
   return sum;
 }
 
-std::unique_ptr<wire::LaunchColumnsT> LaunchColumns::pack() const {
-  using To = wire::LaunchColumnsT;
-  if (launches_.empty()) return nullptr;
-  static constexpr ColumnOf<To> kNames[kFixed] = {
-      &To::scope,        &To::call,   &To::phase,   &To::kernel,  &To::grid_x,
-      &To::grid_y,       &To::grid_z, &To::block_x, &To::block_y, &To::block_z,
-      &To::shared_bytes, &To::stream, &To::device,  &To::sampled, &To::operand_count};
-  auto to = std::make_unique<To>();
-  to->back = back_.column().pack(launches_.size());
-  for (size_t i = 0; i < kFixed; ++i) (*to).*kNames[i] = fixed_[i].pack(rows_.signature_count());
-  to->operand_param = param_.pack(signature_operands_);
-  to->operand_word = word_.pack(signature_operands_);
-  to->operand_confidence = confidence_.pack(signature_operands_);
-  to->operand_address = address_.pack(pointer_count_);
-  to->operand_generation = generation_.pack(pointer_count_);
-  to->operand_offset = offset_.pack(pointer_count_);
-  return to;
+TableWriter::Offset LaunchColumns::write(flatbuffers::FlatBufferBuilder& builder) const {
+  if (launches_.empty()) return {};
+  TableWriter to(builder);
+  size_t id = 0;
+  to.vector(id++, back_.column().pack(launches_.size()));
+  for (const PackedColumn& column : fixed_) to.vector(id++, column.pack(rows_.signature_count()));
+  for (const PackedColumn* column : {&param_, &word_, &confidence_})
+    to.vector(id++, column->pack(signature_operands_));
+  for (const PackedColumn* column : {&address_, &generation_, &offset_})
+    to.vector(id++, column->pack(pointer_count_));
+  return to.finish();
 }
 
 void LaunchColumns::clear() {

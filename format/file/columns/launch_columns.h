@@ -9,16 +9,10 @@
 /// Threads:  one owner thread.
 /// Source:   format/FORMAT.md section 6.3.
 
-#include <memory>
-
 #include "format/file/columns/row_columns.h"
-#include "format/model/events.h"
+#include "format/file/columns/words.h"
 
 namespace convtrace::format {
-
-namespace wire {
-struct LaunchColumnsT;
-}
 
 class LaunchColumns {
  public:
@@ -27,12 +21,11 @@ class LaunchColumns {
   uint32_t put(const Launch& event, uint64_t newest);
   [[nodiscard]] size_t operand_count() const { return pointer_count_; }
   [[nodiscard]] size_t packed_bytes() const;
-  /// @return nothing when there are no launches.
-  [[nodiscard]] std::unique_ptr<wire::LaunchColumnsT> pack() const;
+  /// @return none when there are no launches.
+  [[nodiscard]] TableWriter::Offset write(flatbuffers::FlatBufferBuilder& builder) const;
   void clear();
 
  private:
-  static constexpr size_t kFixed = 15;
   /// The fixed columns of a launch, several to a word.
   using Head = std::array<uint64_t, 7>;
   struct Row {
@@ -52,7 +45,7 @@ class LaunchColumns {
 
   LikeRows rows_;
   BackColumn back_;
-  std::array<PackedColumn, kFixed> fixed_;
+  std::array<PackedColumn, kColumns<Launch>.fixed> fixed_;
   PackedColumn param_, word_, confidence_;      ///< one row per operand of a signature
   PackedColumn address_, generation_, offset_;  ///< one row per operand of a launch
   size_t signature_operands_ = 0;

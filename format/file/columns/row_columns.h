@@ -18,6 +18,8 @@
 
 #include "format/base/checksum.h"
 #include "format/file/columns/packed_column.h"
+#include "format/file/columns/table_writer.h"
+#include "format/model/fields.h"
 #include "format/schema/conventions.h"
 
 namespace convtrace::format {
@@ -99,10 +101,6 @@ bool equal(const std::array<uint64_t, N>& a, const std::array<uint64_t, N>& b) {
   return difference(std::make_index_sequence<N>()) == 0;
 }
 
-/// A packed column of a generated table.
-template <typename Table>
-using ColumnOf = std::vector<uint8_t> Table::*;
-
 /// @tparam F, V  number of fixed columns, and of columns of differences.
 template <size_t F, size_t V>
 class RowColumns {
@@ -149,13 +147,15 @@ class RowColumns {
     return sum;
   }
 
-  /// Sets `back` and the columns named by `fixed` and `varying`, members of the generated `Table`.
-  template <typename Table>
-  void pack(Table& to, const std::array<ColumnOf<Table>, F>& fixed,
-            const std::array<ColumnOf<Table>, V>& varying) const {
-    to.back = back_.column().pack(row_count());
-    for (size_t i = 0; i < F; ++i) to.*fixed[i] = fixed_[i].pack(signature_count());
-    for (size_t i = 0; i < V; ++i) to.*varying[i] = varying_[i].pack(row_count());
+  /// Writes `back` and the columns from `begin` to the end.
+  void write(TableWriter& to, const Columns& columns, size_t begin = 0,
+             size_t end = Columns::kMost) const {
+    if (begin == 0) to.vector(0, back_.column().pack(row_count()));
+    for (size_t id = begin; id < std::min(end, columns.ids); ++id) {
+      const size_t place = columns.place[id];
+      if (columns.is_fixed(id)) to.vector(id, fixed_[place].pack(signature_count()));
+      if (columns.is_varying(id)) to.vector(id, varying_[place].pack(row_count()));
+    }
   }
 
   void clear() {

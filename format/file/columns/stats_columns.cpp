@@ -2,10 +2,23 @@
 
 #include <algorithm>
 
-#include "format/schema/chunk_generated.h"
-
 namespace convtrace::format {
 namespace {
+
+/// Columns that are not in the list of fields, or are meant below, by their ids in chunk.fbs.
+enum Id : size_t {
+  kRank = 15,
+  kShape = 19,
+  kStats = 25,
+  kHash = 46,
+  kRangeHashes,
+  kSamples,
+  kLeading,
+  kPadRows = 56,
+  kSketchExponent = 58,
+  kSketch
+};
+constexpr size_t kStatsPlace = kColumns<TensorStats>.place[kStats], kStatsWords = kHash - kStats;
 
 void append(std::vector<uint8_t>& to, std::span<const std::byte> bytes) {
   const auto* first = reinterpret_cast<const uint8_t*>(bytes.data());
@@ -15,41 +28,16 @@ void append(std::vector<uint8_t>& to, std::span<const std::byte> bytes) {
 }  // namespace
 
 void StatsColumns::put(const TensorStats& e) {
-  std::array<uint64_t, 10 + kStatsWords> varying = {e.value.storage, e.value.offset,
-                                                    e.value.generation, e.value.version, e.address};
-  varying[5 + kStatsWords] = e.looks;
-  varying[6 + kStatsWords] = e.changes;
-  varying[7 + kStatsWords] = e.pad_count;
-  varying[8 + kStatsWords] = e.poisoned;
-  if (e.capture != Capture::kHash) {
-    std::ranges::copy(words_of(e.stats), varying.begin() + 5);
+  Words<TensorStats> words(e);
+  if (e.capture == Capture::kHash) {
+    std::fill_n(words.varying.begin() + kStatsPlace, kStatsWords, 0);
+    words.varying[kColumns<TensorStats>.place[kSketchExponent]] = 0;
+  } else {
     put_sketch(e.stats.sketch);
-    varying[9 + kStatsWords] = sketch_word(e.stats.sketch);
   }
-  const auto number = [](auto value) { return static_cast<uint64_t>(value); };
   const auto shape = e.has_shape ? e.shape : std::span<const uint64_t>();
-  const size_t back = rows_.put({e.place.scope.value,
-                                 e.place.call,
-                                 number(e.place.phase),
-                                 e.slot.value,
-                                 e.op.value,
-                                 e.kernel.value,
-                                 number(e.device.type),
-                                 e.device.index,
-                                 number(e.dtype),
-                                 number(e.extent),
-                                 number(e.capture),
-                                 e.bytes,
-                                 e.stats.count,
-                                 e.variant,
-                                 e.has_shape ? e.shape.size() : wire::kRankUnknown,
-                                 e.range_hashes.size(),
-                                 e.samples.size(),
-                                 e.leading.size(),
-                                 number(e.padding),
-                                 number(e.pad_index),
-                                 e.pad_rows.size()},
-                                varying, shape);
+  if (!e.has_shape) words.fixed[kColumns<TensorStats>.place[kRank]] = wire::kRankUnknown;
+  const size_t back = rows_.put(words.fixed, words.varying, shape);
   if (back == 0) {
     for (const uint64_t extent : shape) shape_.put(dims_++, extent);
   }
@@ -71,55 +59,24 @@ size_t StatsColumns::packed_bytes() const {
          samples_.size() + leading_.size();
 }
 
-std::unique_ptr<wire::StatsColumnsT> StatsColumns::pack() const {
-  using To = wire::StatsColumnsT;
-  if (rows_.row_count() == 0) return nullptr;
-  auto to = std::make_unique<To>();
-  rows_.pack(
-      *to, {&To::scope,        &To::call,         &To::phase,         &To::slot,    &To::op,
-            &To::kernel,       &To::device_type,  &To::device_index,  &To::dtype,   &To::extent,
-            &To::capture,      &To::bytes,        &To::count,         &To::variant, &To::rank,
-            &To::range_count,  &To::sample_bytes, &To::leading_bytes, &To::padding, &To::pad_index,
-            &To::pad_row_count},
-      {&To::storage,
-       &To::storage_offset,
-       &To::generation,
-       &To::version,
-       &To::address,
-       &To::finite,
-       &To::nan,
-       &To::pos_inf,
-       &To::neg_inf,
-       &To::pos_zero,
-       &To::neg_zero,
-       &To::positive,
-       &To::negative,
-       &To::subnormal,
-       &To::saturated,
-       &To::min,
-       &To::max,
-       &To::amax,
-       &To::amin_nonzero,
-       &To::sum_lo,
-       &To::sum_hi,
-       &To::l1_lo,
-       &To::l1_hi,
-       &To::l2,
-       &To::mean,
-       &To::deviation,
-       &To::looks,
-       &To::changes,
-       &To::pad_count,
-       &To::poisoned,
-       &To::sketch_exponent});
-  to->shape = shape_.pack(dims_);
-  to->sketch = sketch_.pack(buckets_);
-  to->hash = hash_;
-  to->range_hashes = range_hashes_;
-  to->samples = samples_;
-  to->leading = leading_;
-  to->pad_rows = pad_rows_;
-  return to;
+TableWriter::Offset StatsColumns::write(flatbuffers::FlatBufferBuilder& builder) const {
+  if (rows_.row_count() == 0) return {};
+  TableWriter to(builder);
+  const auto write_rows = [&](size_t begin, size_t end) {
+    rows_.write(to, kColumns<TensorStats>, begin, end);
+  };
+  write_rows(0, kShape);
+  to.vector(kShape, shape_.pack(dims_));
+  write_rows(kShape, kHash);
+  to.vector(kHash, hash_);
+  to.vector(kRangeHashes, range_hashes_);
+  to.vector(kSamples, samples_);
+  to.vector(kLeading, leading_);
+  write_rows(kLeading, kPadRows);
+  to.vector(kPadRows, pad_rows_);
+  write_rows(kPadRows, kSketch);
+  to.vector(kSketch, sketch_.pack(buckets_));
+  return to.finish();
 }
 
 void StatsColumns::clear() {

@@ -6,30 +6,23 @@
 /// Threads:  one owner thread.
 /// Source:   format/FORMAT.md section 6.4.
 
-#include <memory>
-
 #include "format/file/columns/row_columns.h"
-#include "format/file/columns/stats_words.h"
-#include "format/model/events.h"
+#include "format/file/columns/words.h"
 
 namespace convtrace::format {
-
-namespace wire {
-struct StatsColumnsT;
-}
 
 class StatsColumns {
  public:
   void put(const TensorStats& event);
   [[nodiscard]] size_t packed_bytes() const;
-  /// @return nothing when there are no statistics.
-  [[nodiscard]] std::unique_ptr<wire::StatsColumnsT> pack() const;
+  /// @return none when there are no statistics.
+  [[nodiscard]] TableWriter::Offset write(flatbuffers::FlatBufferBuilder& builder) const;
   void clear();
 
  private:
   void put_sketch(const Sketch& sketch);
 
-  RowColumns<21, 10 + kStatsWords> rows_;
+  RowColumns<kColumns<TensorStats>.fixed, kColumns<TensorStats>.varying> rows_;
   PackedColumn shape_;   ///< one row per dimension of a signature
   PackedColumn sketch_;  ///< kBuckets rows per record with a sketch
   size_t dims_ = 0, buckets_ = 0;

@@ -10,6 +10,7 @@
 /// Source:   format/FORMAT.md section 6.7.
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -17,6 +18,10 @@
 #include "format/model/events.h"
 
 namespace convtrace::format {
+
+namespace wire {
+struct StepSumsT;
+}
 
 /// Of one step, or of the part of it that is in one chunk.
 struct StepSums {
@@ -40,6 +45,9 @@ constexpr StepSums& operator+=(StepSums& to, const StepSums& from) {
 
 /// Sorts by step and joins the sums of equal steps.
 void merge(std::vector<StepSums>& sums);
+
+/// @return them as EVENTS and SUMS payloads hold them; nothing when there are none.
+[[nodiscard]] std::unique_ptr<wire::StepSumsT> pack(std::span<const StepSums> sums);
 
 /// Sums up the events of a trace in the order in which they are written.
 class StepSummer {

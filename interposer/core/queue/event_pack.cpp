@@ -12,33 +12,6 @@ using format::Event;
 
 constexpr size_t align_up(size_t bytes) { return (bytes + 7) & ~size_t{7}; }
 
-/// Calls `f` with each member of `event` that borrows memory: the one list of them.
-template <typename E, typename F>
-void for_each_borrowed(E& event, F&& f) {
-  using T = std::remove_const_t<E>;
-  if constexpr (std::is_same_v<T, format::Launch>) {
-    f(event.operands);
-  } else if constexpr (std::is_same_v<T, format::TensorStats>) {
-    f(event.shape);
-    f(event.range_hashes);
-    f(event.samples);
-    f(event.leading);
-    f(event.pad_rows);
-  } else if constexpr (std::is_same_v<T, format::Finding>) {
-    f(event.message);
-  } else if constexpr (std::is_same_v<T, format::Diagnostic>) {
-    f(event.site);
-    f(event.message);
-  } else if constexpr (std::is_same_v<T, format::Fact>) {
-    f(event.value);
-  }
-}
-
-template <typename Borrowed>
-size_t bytes_of(const Borrowed& borrowed) {
-  return borrowed.size() * sizeof(*borrowed.data());
-}
-
 template <size_t I>
 Event unpack_as(const std::byte* in) noexcept {
   using T = std::variant_alternative_t<I, Event>;
@@ -47,9 +20,9 @@ Event unpack_as(const std::byte* in) noexcept {
   T event;
   std::memcpy(&event, in, sizeof event);
   const std::byte* cursor = in + align_up(sizeof event);
-  for_each_borrowed(event, [&cursor](auto& borrowed) {
+  format::each_borrowed(event, [&cursor](auto& borrowed) {
     using Pointer = decltype(borrowed.data());
-    const size_t bytes = bytes_of(borrowed);
+    const size_t bytes = format::bytes_of_borrowed(borrowed);
     borrowed = std::remove_reference_t<decltype(borrowed)>(reinterpret_cast<Pointer>(cursor),
                                                            borrowed.size());
     cursor += align_up(bytes);
@@ -70,8 +43,9 @@ size_t packed_bytes(const Event& event) noexcept {
   return format::visit_event(
       [](const auto& e) {
         size_t bytes = align_up(sizeof e);
-        for_each_borrowed(
-            e, [&bytes](const auto& borrowed) { bytes += align_up(bytes_of(borrowed)); });
+        format::each_borrowed(e, [&bytes](const auto& borrowed) {
+          bytes += align_up(format::bytes_of_borrowed(borrowed));
+        });
         return bytes;
       },
       event);
@@ -82,8 +56,8 @@ void pack(const Event& event, std::byte* out) noexcept {
       [out](const auto& e) {
         std::memcpy(out, &e, sizeof e);
         std::byte* cursor = out + align_up(sizeof e);
-        for_each_borrowed(e, [&cursor](const auto& borrowed) {
-          const size_t bytes = bytes_of(borrowed);
+        format::each_borrowed(e, [&cursor](const auto& borrowed) {
+          const size_t bytes = format::bytes_of_borrowed(borrowed);
           if (bytes != 0) std::memcpy(cursor, borrowed.data(), bytes);
           cursor += align_up(bytes);
         });

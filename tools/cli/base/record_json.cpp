@@ -13,22 +13,6 @@ using format::Definitions;
 
 Json step_json(uint32_t step) { return step == format::kNoStep ? Json() : Json(step); }
 
-/// null for none; an interned "" is a text.
-Json text_json(const Definitions& definitions, format::StringId id) {
-  return id ? Json(definitions.text(id)) : Json();
-}
-
-Json kernel_json(const Definitions& definitions, format::KernelId id) {
-  return id ? text_json(definitions, definitions.kernel(id).name) : Json();
-}
-
-Json value_json(const format::ValueId& value) {
-  return {{"storage", value.storage},
-          {"offset", value.offset},
-          {"generation", value.generation},
-          {"version", value.version}};
-}
-
 /// Integers stay integers: a double would round those beyond 2^53.
 Json elements_json(format::DType dtype, std::span<const std::byte> raw) {
   Json list = Json::array();
@@ -62,22 +46,30 @@ Json padding_json(const format::TensorStats& e) {
           {"rows", e.pad_rows}};
 }
 
-/// Adds the keys of each kind of record to an object that has the common ones.
+/// Adds the keys of each kind of record to an object that has the common ones: those of its list of
+/// fields in events.h.
 class Filler {
  public:
   Filler(Json& json, const Definitions& definitions) : json_(json), definitions_(definitions) {}
 
+  template <typename Kind>
+  void operator()(const Kind& e) {
+    Kind::fields(e, [this](auto, const char* name, const auto& value, bool meant = true) {
+      if (meant) add(name, value);
+    });
+  }
+
   void operator()(const format::Launch& e) {
-    place(e.place);
-    json_["kernel"] = kernel_json(definitions_, e.kernel);
-    json_["family"] = text_json(definitions_, definitions_.kernel(e.kernel).family);
-    json_["grid"] = e.grid;
-    json_["block"] = e.block;
-    json_["shared_bytes"] = e.shared_bytes;
-    json_["stream"] = e.stream;
-    json_["device"] = device_text({format::Device::Type::kCuda, e.device});
-    json_["sampled"] = e.sampled == format::NotSampled::kSampled;
-    if (e.sampled != format::NotSampled::kSampled) json_["why"] = to_string(e.sampled);
+    add("place", e.place);
+    add("kernel", e.kernel);
+    add("family", definitions_.kernel(e.kernel).family);
+    add("grid", e.grid);
+    add("block", e.block);
+    add("shared_bytes", e.shared_bytes);
+    add("stream", e.stream);
+    add("device", e.device);
+    add("sampled", e.sampled == format::NotSampled::kSampled);
+    if (e.sampled != format::NotSampled::kSampled) add("why", e.sampled);
     Json& operands = json_["operands"] = Json::array();
     for (const format::Operand& operand : e.operands) {
       operands.push_back({{"param", operand.param},
@@ -90,139 +82,69 @@ class Filler {
   }
 
   void operator()(const format::TensorStats& e) {
-    place(e.place);
-    json_["slot"] = text_json(definitions_, e.slot);
-    json_["op"] = text_json(definitions_, e.op);
-    json_["kernel"] = kernel_json(definitions_, e.kernel);
-    json_["device"] = device_text(e.device);
-    json_["dtype"] = to_string(e.dtype);
-    json_["shape"] = e.has_shape ? Json(e.shape) : Json();
-    json_["extent"] = to_string(e.extent);
-    json_["capture"] = to_string(e.capture);
-    json_["value"] = value_json(e.value);
-    json_["address"] = e.address;
-    json_["bytes"] = e.bytes;
-    json_["looks"] = e.looks == 0 ? Json() : Json(e.looks);
-    json_["changes"] = e.looks == 0 ? Json() : Json(e.changes);
-    json_["padding"] = padding_json(e);
-    if (e.poisoned != 0) json_["poisoned"] = e.poisoned;
+    add("place", e.place);
+    add("slot", e.slot);
+    add("op", e.op);
+    add("kernel", e.kernel);
+    add("device", e.device);
+    add("dtype", e.dtype);
+    add("shape", e.has_shape ? Json(e.shape) : Json());
+    add("extent", e.extent);
+    add("capture", e.capture);
+    add("value", e.value);
+    add("address", e.address);
+    add("bytes", e.bytes);
+    add("looks", e.looks == 0 ? Json() : Json(e.looks));
+    add("changes", e.looks == 0 ? Json() : Json(e.changes));
+    add("padding", padding_json(e));
+    if (e.poisoned != 0) add("poisoned", e.poisoned);
     json_.update(stats_json(e.stats, e.dtype, e.capture));
     if (e.capture == format::Capture::kHash) return;
-    json_["samples"] = elements_json(e.dtype, e.samples);
-    json_["leading"] = elements_json(e.dtype, e.leading);
+    add("samples", elements_json(e.dtype, e.samples));
+    add("leading", elements_json(e.dtype, e.leading));
     Json& ranges = json_["range_hashes"] = Json::array();
     for (const uint64_t hash : e.range_hashes) ranges.push_back(hex_text(hash));
-    json_["variant"] = e.variant;
+    add("variant", e.variant);
   }
 
-  void operator()(const format::Alloc& e) { memory(e); }
-  void operator()(const format::Free& e) { memory(e); }
-
-  void operator()(const format::Copy& e) {
-    constexpr const char* kKinds[] = {"copy", "set", "discard"};
-    json_["kind"] = kKinds[static_cast<size_t>(e.kind)];
-    json_["destination"] = e.destination;
-    json_["source"] = e.source;
-    json_["bytes"] = e.bytes;
-    json_["stream"] = e.stream;
-  }
-
-  void operator()(const format::Scope& e) {
-    place(e.place);
-    json_["enter"] = e.enter;
-  }
-
-  void operator()(const format::Step& e) { json_["step"] = step_json(e.index); }
-
-  void operator()(const format::Finding& e) {
-    json_["kind"] = to_string(e.kind);
-    json_["level"] = to_string(e.level);
-    place(e.place);
-    json_["op"] = text_json(definitions_, e.op);
-    json_["kernel"] = kernel_json(definitions_, e.kernel);
-    json_["slot"] = text_json(definitions_, e.slot);
-    json_["other"] = text_json(definitions_, e.other);
-    json_["address"] = e.address;
-    json_["bytes"] = e.bytes;
-    json_["value"] = value_json(e.value);
-    json_["message"] = e.message;
-    json_["stacks"] = {{"alloc", stack_texts(definitions_, e.alloc_stack)},
-                       {"launch", stack_texts(definitions_, e.launch_stack)},
-                       {"free", stack_texts(definitions_, e.free_stack)}};
-    json_["suppressed"] = e.suppressed;
-  }
-
-  void operator()(const format::Diagnostic& e) {
-    json_["level"] = to_string(e.level);
-    json_["site"] = e.site;
-    json_["message"] = e.message;
-  }
-
-  void operator()(const format::Loss& e) {
-    json_["reason"] = to_string(e.reason);
-    json_["count"] = e.count;
-  }
-
-  void operator()(const format::Cost& e) {
-    json_["host_ns"] = e.host_ns;
-    json_["device_ns"] = e.device_ns;
-    json_["bytes"] = e.bytes;
-  }
-
-  void operator()(const format::Sync& e) {
-    json_["kind"] = to_string(e.kind);
-    json_["device"] = device_text({format::Device::Type::kCuda, e.device});
-    json_["stream"] = e.stream;
-    json_["event"] = e.event;
-    json_["flags"] = e.flags;
-  }
-
-  void operator()(const format::Op& e) {
-    using Moment = format::OpMoment;
-    json_["moment"] = to_string(e.moment);
-    place(e.place);
-    json_["op"] = text_json(definitions_, e.op);
-    const bool tensor = e.moment == Moment::kInput || e.moment == Moment::kOutput;
-    if (tensor || e.moment == Moment::kStorageDeath) json_["value"] = value_json(e.value);
-    if (tensor) {
-      json_["slot"] = text_json(definitions_, e.slot);
-      json_["device"] = device_text(e.device);
-      json_["address"] = e.address;
-      json_["bytes"] = e.bytes;
-      json_["storage_bytes"] = e.storage_bytes;
-      json_["written"] = e.written;
-      json_["frees_reported"] = e.frees_reported;
-      if (e.moment == Moment::kOutput) json_["borrows"] = e.borrows;
-    } else if (e.moment == Moment::kEnd) {
-      json_["declares_alias"] = e.declares_alias;
-      json_["has_schema"] = e.has_schema;
-    } else if (e.moment == Moment::kStack && e.slot) {
-      json_["slot"] = text_json(definitions_, e.slot);
-    }
-    json_["stack"] = stack_texts(definitions_, e.stack);
-  }
-
-  void operator()(const format::Fact& e) {
-    json_["scope"] = text_json(definitions_, e.scope);
-    json_["name"] = text_json(definitions_, e.name);
-    json_["value"] = e.value;
-  }
+  void operator()(const format::Step& e) { add("step", step_json(e.index)); }
 
  private:
-  void place(const format::Place& place) {
-    json_["phase"] = to_string(place.phase);
-    json_["scope"] = text_json(definitions_, place.scope);
-    json_["call"] = place.call;
+  /// A number, a flag, a text or an enumerator.
+  void add(const char* name, const auto& value) {
+    if constexpr (std::is_enum_v<std::remove_cvref_t<decltype(value)>>) {
+      json_[name] = to_string(value);
+    } else {
+      json_[name] = value;
+    }
   }
-
-  void memory(const auto& e) {
-    json_["address"] = e.address;
-    json_["bytes"] = e.bytes;
-    json_["generation"] = e.generation;
-    json_["source"] = to_string(e.source);
-    json_["stream"] = e.stream;
-    json_["device"] = device_text(e.device);
-    json_["stack"] = stack_texts(definitions_, e.stack);
+  /// The only bytes among the fields are ordinals of CUDA devices.
+  void add(const char* name, uint8_t ordinal) {
+    add(name, format::Device{format::Device::Type::kCuda, ordinal});
+  }
+  void add(const char* name, const format::Device& device) { json_[name] = device_text(device); }
+  /// null for none; an interned "" is a text.
+  void add(const char* name, format::StringId id) {
+    json_[name] = id ? Json(definitions_.text(id)) : Json();
+  }
+  void add(const char* name, format::KernelId id) {
+    add(name, id ? definitions_.kernel(id).name : format::StringId());
+  }
+  /// `alloc_stack` is `alloc` in `stacks`.
+  void add(const char* name, format::StackId id) {
+    const std::string whole = name, kind = whole.substr(0, whole.find("_stack"));
+    (kind == whole ? json_[whole] : json_["stacks"][kind]) = stack_texts(definitions_, id);
+  }
+  void add(const char* name, const format::ValueId& value) {
+    json_[name] = {{"storage", value.storage},
+                   {"offset", value.offset},
+                   {"generation", value.generation},
+                   {"version", value.version}};
+  }
+  void add(const char* /*name*/, const format::Place& place) {
+    add("phase", place.phase);
+    add("scope", place.scope);
+    add("call", place.call);
   }
 
   Json& json_;

@@ -75,8 +75,15 @@ class Stripper {
   [[nodiscard]] const Stripped& result() const { return result_; }
 
  private:
-  template <typename Event>
-  void strip(Event&) {}
+  /// Leaves out the stacks.
+  void strip(auto& event) {
+    format::each_column(event, [this](auto, const char*, auto& value) {
+      if constexpr (std::is_same_v<std::remove_cvref_t<decltype(value)>, format::StackId>) {
+        result_.stacks += value ? 1 : 0;
+        value = {};
+      }
+    });
+  }
   void strip(format::TensorStats& tensor) {
     result_.values += tensor.capture == format::Capture::kSnapshot || !tensor.samples.empty() ||
                       !tensor.leading.empty();
@@ -89,19 +96,6 @@ class Stripper {
     tensor.stats = of_hash;
     tensor.capture = format::Capture::kHash;
   }
-  void strip(format::Alloc& alloc) { leave_out(alloc.stack); }
-  void strip(format::Free& free) { leave_out(free.stack); }
-  void strip(format::Op& op) { leave_out(op.stack); }
-  void strip(format::Finding& finding) {
-    for (format::StackId* stack :
-         {&finding.alloc_stack, &finding.launch_stack, &finding.free_stack})
-      leave_out(*stack);
-  }
-  void leave_out(format::StackId& stack) {
-    result_.stacks += stack ? 1 : 0;
-    stack = {};
-  }
-
   format::TraceWriter& writer_;
   const format::Definitions& names_;
   const bool hashes_only_;

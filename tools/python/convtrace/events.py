@@ -1,5 +1,6 @@
 """EVENTS payloads to one dict an event, with the names and units of `convtrace show --json`: FORMAT.md
 section 6. Integers are Python's, so 128-bit sums are exact; numbers that are not finite are floats."""
+import functools
 import math
 import struct
 
@@ -10,65 +11,122 @@ from .flat import BadBuffer, Reader
 KINDS = ("launch", "stats", "alloc", "free", "copy", "scope", "step", "finding", "diagnostic", "loss", "cost",
          "sync", "op", "fact")
 NO_STEP = 0xFFFFFFFF
-_PHASES = ("forward", "data", "loss", "backward", "optimizer", "recompute", "communication",
-           "evaluation")
-_WHY = ("", "no rule asks for it", "launched outside the gate", "stream is capturing",
-        "context not prepared yet", "result ring full", "GPU work is off after an error",
-        "no output operand found", "the launch failed", "the stream did not produce the block",
-        "recorded into a graph, not run", "run by a graph launch")
-_CONFIDENCES = ("pointer-base", "pointer-interior", "word-base", "word-interior")
-_DEVICES = ("cpu", "cuda", "other")
-_DTYPES = ("unknown", "f64", "f32", "f16", "bf16", "f8e4m3fn", "f8e5m2", "i8", "u8", "i16", "u16", "i32",
-           "u32", "i64", "u64", "bool", "c64", "c128")
-_EXTENTS = ("tensor", "block")
-_CAPTURES = ("hash", "stats", "snapshot")
-_PADDINGS = ("none", "embedding", "labels")
-_SOURCES = ("driver", "stream-ordered", "virtual", "framework", "host", "foreign",
-            "multicast")
-_FINDINGS = ("freed-under-output", "use-after-free", "stale-read", "cross-stream-reuse",
-             "output-aliases-input", "input-mutated", "autotune-mutation", "never-written",
-             "alias-pattern-differs")
-_LEVELS = ("error", "warning", "info", "debug")
-_REASONS = ("queue full", "record too large", "write failed", "disk budget reached",
-            "statistics ring full", "tensor kind not supported", "stream not safe to use",
-            "process ended first", "GPU work is off after an error", "damaged part of the file",
-            "its CUDA context ended first", "kernels of a graph that cannot be seen",
-            "no memory for the value, statistics only", "no memory for the value, left out",
-            "copies and allocations inside a graph")
-_SYNCS = ("event-record", "stream-wait", "event-done", "stream-done", "context-done", "event-create",
-          "event-destroy", "stream-create", "stream-destroy", "capture-begin", "capture-end")
-_MOMENTS = ("begin", "input", "output", "end", "stack", "storage-death")
+# What a number stands for, as `show --json` spells it.
+_NAMES = {
+    "phase": ("forward", "data", "loss", "backward", "optimizer", "recompute", "communication", "evaluation"),
+    "why": ("", "no rule asks for it", "launched outside the gate", "stream is capturing",
+        "context not prepared yet", "result ring full", "GPU work is off after an error", "no output operand found",
+        "the launch failed", "the stream did not produce the block", "recorded into a graph, not run",
+        "run by a graph launch", "it may wait for other work"),
+    "confidence": ("pointer-base", "pointer-interior", "word-base", "word-interior"),
+    "device": ("cpu", "cuda", "other"),
+    "dtype": ("unknown", "f64", "f32", "f16", "bf16", "f8e4m3fn", "f8e5m2", "i8", "u8", "i16", "u16", "i32", "u32",
+        "i64", "u64", "bool", "c64", "c128"),
+    "extent": ("tensor", "block"),
+    "capture": ("hash", "stats", "snapshot"),
+    "padding": ("none", "embedding", "labels"),
+    "source": ("driver", "stream-ordered", "virtual", "framework", "host", "foreign", "multicast"),
+    "finding": ("freed-under-output", "use-after-free", "stale-read", "cross-stream-reuse", "output-aliases-input",
+        "input-mutated", "autotune-mutation", "never-written", "alias-pattern-differs"),
+    "level": ("error", "warning", "info", "debug"),
+    "reason": ("queue full", "record too large", "write failed", "disk budget reached", "statistics ring full",
+        "tensor kind not supported", "stream not safe to use", "process ended first", "GPU work is off after an error",
+        "damaged part of the file", "its CUDA context ended first", "kernels of a graph that cannot be seen",
+        "no memory for the value, statistics only", "no memory for the value, left out",
+        "copies and allocations inside a graph"),
+    "sync": ("event-record", "stream-wait", "event-done", "stream-done", "context-done", "event-create",
+        "event-destroy", "stream-create", "stream-destroy", "capture-begin", "capture-end"),
+    "moment": ("begin", "input", "output", "end", "stack", "storage-death"),
+    "kind_of_copy": ("copy", "set", "discard"),
+}
 _RANK_UNKNOWN = 255
 
-def _fixed(**widths):
-    """Fixed columns of a table: their fields follow `back`, in order."""
-    return {name: (field, width) for field, (name, width) in enumerate(widths.items(), 1)}
-
-
-_LAUNCH = _fixed(scope=4, call=4, phase=1, kernel=4, grid_x=4, grid_y=4, grid_z=4, block_x=4, block_y=4,
-                 block_z=4, shared_bytes=4, stream=8, device=1, sampled=1, operand_count=2)
-_STATS = _fixed(scope=4, call=4, phase=1, slot=4, op=4, kernel=4, device_type=1, device_index=1, dtype=1,
-                extent=1, capture=1, bytes=8, count=8, variant=4, rank=1, range_count=2, sample_bytes=4,
-                leading_bytes=4)
-_STATS.update(padding=(53, 1), pad_index=(54, 8), pad_row_count=(55, 2))
 _COUNTS = ("finite", "nan", "pos_inf", "neg_inf", "pos_zero", "neg_zero", "positive", "negative",
            "subnormal", "saturated")
 _STATS_ROWS = {name: 20 + i for i, name in enumerate(
-    ("storage", "offset", "generation", "version", "address") + _COUNTS +
+    ("storage", "storage_offset", "generation", "version", "address") + _COUNTS +
     ("min", "max", "amax", "amin_nonzero", "sum_lo", "sum_hi", "l1_lo", "l1_hi", "l2", "mean", "std"))}
 _STATS_ROWS.update(looks=50, changes=51, pad_count=52, poisoned=57, sketch_exponent=58)
 _BUCKETS = 16
 _NO_SKETCH = -0x8000
-_MEMORY = _fixed(bytes=8, source=1, device_type=1, device_index=1, stream=8, stack=4)
-_COPY = _fixed(kind=1, bytes=8, stream=8)
-_SCOPE = _fixed(scope=4, call=4, phase=1, enter=1)
-_SYNC = _fixed(kind=1, device=1, stream=8, event=8, flags=4)
-_OP = _fixed(scope=4, call=4, phase=1, moment=1, flags=1, op=4, slot=4, device_type=1, device_index=1, bytes=8,
-             storage_bytes=8, stack=4)
 
 
 class NotUnderstood(Exception):
     """An event of a later version, or one that names what is not defined."""
+
+
+def _named(what, value):
+    if value >= len(_NAMES[what]):
+        raise NotUnderstood("an unknown %s" % what)
+    return _NAMES[what][value]
+
+
+class _Kind:
+    """Events of a kind that are nothing but their fields: where a chunk has them, and of each "NAME:BYTES" or "NAME:BYTES:HOW";
+    HOW it is shown is a key of _NAMES, "flag", "ordinal", or what the number stands for. A text has no BYTES."""
+
+    def __init__(self, field, first, fields, varying=""):
+        listed = [(name.split(":") + ["", ""])[:3] for name in (fields + " " + varying).split()]
+        self.field, self.shown = field, {name: how for name, _, how in listed}
+        numbered = {name: (number, int(width or 0)) for number, (name, width, _) in enumerate(listed, first)}
+        self.varying = {name.split(":")[0]: numbered[name.split(":")[0]][0] for name in varying.split()}
+        self.fixed = {name: at for name, at in numbered.items() if name not in self.varying}
+
+    def event(self, definitions, values):
+        """What `show --json` says of the numbers and texts of an event."""
+        event = {name: _shown(how, definitions, values[name]) for name, how in self.shown.items()}
+        if "device_type" in event:
+            name, index = event.pop("device_type"), event.pop("device_index")
+            event["device"] = name if name == "cpu" else "%s:%d" % (name, index)
+        if "storage" in event:
+            event["version"] &= 0xFFFFFFFF
+            event["value"] = {name.replace("storage_", ""): event.pop(name)
+                              for name in ("storage", "storage_offset", "generation", "version")}
+        for name in [name for name in event if name.endswith("_stack")]:
+            event.setdefault("stacks", {})[name[:-len("_stack")]] = event.pop(name)
+        return event
+
+
+def _shown(how, definitions, value):
+    if how in _NAMES:
+        return _named(how, value)
+    if how in ("text", "stack"):
+        return getattr(definitions, how)(value)
+    if how == "kernel":
+        return definitions.kernel(value)[0]
+    return "cuda:%d" % value if how == "ordinal" else value != 0 if how == "flag" else value
+
+
+_PLACE = "scope:4:text call:4 phase:1:phase "
+_DEVICE = " device_type:1:device device_index:1 "
+_VALUE = " storage:8 storage_offset:8 generation:8 version:4 "
+_MEMORY = "bytes:8 source:1:source" + _DEVICE + "stream:8 stack:4:stack"
+# What code of their own completes.
+_LAUNCH = _Kind(6, 1, _PLACE + "kernel:4:kernel grid_x:4 grid_y:4 grid_z:4 block_x:4 block_y:4 block_z:4 shared_bytes:4 stream:8 "
+                "device:1:ordinal sampled:1:why operand_count:2")
+_STATS = _Kind(7, 1, _PLACE + "slot:4:text op:4:text kernel:4:kernel" + _DEVICE + "dtype:1:dtype extent:1:extent "
+               "capture:1:capture bytes:8 count:8 variant:4 rank:1 range_count:2 sample_bytes:4 leading_bytes:4")
+_STATS.fixed.update(padding=(53, 1), pad_index=(54, 8), pad_row_count=(55, 2))
+_STATS.shown.update(dict.fromkeys(_STATS_ROWS, ""))
+# Columns: `back` is field 0; those with a row a signature, then those with a row an event.
+_ROWS = {
+    "alloc": _Kind(8, 1, _MEMORY, "address:8 generation:8"),
+    "free": _Kind(9, 1, _MEMORY, "address:8 generation:8"),
+    "copy": _Kind(10, 1, "kind:1:kind_of_copy bytes:8 stream:8", "destination:8 source:8"),
+    "scope": _Kind(11, 1, _PLACE + "enter:1:flag"),
+    "sync": _Kind(18, 1, "kind:1:sync device:1:ordinal stream:8 event:8 flags:4"),
+    "op": _Kind(19, 1, _PLACE + "moment:1:moment flags:1 op:4:text slot:4:text" + _DEVICE + "bytes:8 storage_bytes:8 stack:4:stack",
+                "address:8" + _VALUE),
+}
+# A table an event.
+_TABLES = {
+    "finding": _Kind(13, 0, _PLACE + "kind:1:finding level:1:level suppressed:1:flag op:4:text kernel:4:kernel slot:4:text "
+                     "other:4:text address:8 bytes:8" + _VALUE + "alloc_stack:4:stack launch_stack:4:stack free_stack:4:stack message"),
+    "diagnostic": _Kind(14, 0, "level:1:level site message"),
+    "loss": _Kind(15, 0, "reason:1:reason count:8"),
+    "cost": _Kind(16, 0, "host_ns:8 device_ns:8 bytes:8"),
+    "fact": _Kind(20, 0, "scope:4:text name:4:text value"),
+}
 
 
 def read_chunk(raw, item_count, definitions, skipped):
@@ -87,12 +145,6 @@ def read_chunk(raw, item_count, definitions, skipped):
         yield event
 
 
-def _named(names, value, what):
-    if value >= len(names):
-        raise NotUnderstood("an unknown %s" % what)
-    return names[value]
-
-
 class _Chunk:
     def __init__(self, table, item_count, definitions):
         self._table, self._definitions = table, definitions
@@ -107,15 +159,12 @@ class _Chunk:
             columns.unpack(table.column(field, "B"), rows, most) for field, most in ((3, 8), (4, 4), (5, 4)))
         count = [self._kinds.count(kind) for kind in range(len(KINDS))]
         self._newest = 0  # generation of the last Alloc so far
-        self._rows = {
-            0: self._launches(count[0]), 1: self._stats(count[1]),
-            2: self._memory(8, count[2], True), 3: self._memory(9, count[3], False),
-            4: self._copies(count[4]), 5: self._scopes(count[5]), 6: self._step_marks(count[6]),
-            7: self._tables(13, count[7], self._finding, (19,)),
-            8: self._tables(14, count[8], self._diagnostic, (1, 2)),
-            9: self._tables(15, count[9], self._loss), 10: self._tables(16, count[10], self._cost),
-            11: self._syncs(count[11]), 12: self._ops(count[12]),
-            13: self._tables(20, count[13], self._fact, (2,))}
+        rows = {"launch": self._launches, "stats": self._stats, "step": self._step_marks}
+        for kind in _ROWS:
+            rows[kind] = functools.partial(self._columns, kind)
+        for kind in _TABLES:
+            rows[kind] = functools.partial(self._tables, _TABLES[kind])
+        self._rows = [rows[kind](count[number]) for number, kind in enumerate(KINDS)]
 
     def events(self):
         """Yields (common fields, function that gives the others)."""
@@ -130,7 +179,7 @@ class _Chunk:
             yield header, self._reader_of(kind)
 
     def _reader_of(self, kind):
-        if kind not in self._rows:
+        if kind >= len(self._rows):
             def unknown():
                 raise NotUnderstood("an event of unknown kind %d" % kind)
             return unknown
@@ -150,7 +199,7 @@ class _Chunk:
         if table is None:
             return iter(())
         like, signatures = columns.like_rows(table, count)
-        fixed = columns.unpack_fixed(table, signatures, _LAUNCH)
+        fixed = columns.unpack_fixed(table, signatures, _LAUNCH.fixed)
         counts = fixed["operand_count"]
         shape_rows = sum(counts)
         pointer_rows = sum(counts[signature] for _, signature in like)
@@ -183,17 +232,17 @@ class _Chunk:
             yield lambda v=values, o=operands, s=shapes: self._launch(v, o, s)
 
     def _launch(self, v, operands, shapes):
-        kernel, family = self._definitions.kernel(v["kernel"])
-        event = {**self._place(v), "kernel": kernel, "family": family,
-                 "grid": [v["grid_x"], v["grid_y"], v["grid_z"]],
-                 "block": [v["block_x"], v["block_y"], v["block_z"]],
-                 "shared_bytes": v["shared_bytes"], "stream": v["stream"], "device": "cuda:%d" % v["device"],
-                 "sampled": v["sampled"] == 0}
+        event = _LAUNCH.event(self._definitions, v)
+        event["family"] = self._definitions.kernel(v["kernel"])[1]
+        for name in ("grid", "block"):
+            event[name] = [event.pop(name + axis) for axis in ("_x", "_y", "_z")]
+        why, event["sampled"] = event["sampled"], v["sampled"] == 0
         if v["sampled"]:
-            event["why"] = _named(_WHY, v["sampled"], "reason")
+            event["why"] = why
+        del event["operand_count"]
         event["operands"] = [
             {"param": param, "word": word, "offset": offset, "address": address, "generation": generation,
-             "confidence": _named(_CONFIDENCES, confidence, "confidence")}
+             "confidence": _named("confidence", confidence)}
             for (param, word, confidence), (address, generation, offset, _) in zip(shapes, operands)]
         return event
 
@@ -201,7 +250,7 @@ class _Chunk:
         table = self._sub_table(7, count)
         if table is None:
             return iter(())
-        rows = columns.RowTable(table, count, _STATS, _STATS_ROWS)
+        rows = columns.RowTable(table, count, _STATS.fixed, _STATS_ROWS)
         ranks = [0 if rank == _RANK_UNKNOWN else rank for rank in rows.fixed["rank"]]
         if max(ranks, default=0) > limits.DIMENSIONS:
             raise BadBuffer("more dimensions than a tensor may have")
@@ -229,7 +278,7 @@ class _Chunk:
         ranges = samples = leading = pad_rows = buckets = 0
         for row, (signature, values) in enumerate(rows.rows()):
             v = {**rows.fixed_of(signature), **values, "hash": raw["hash"][row]}
-            for name in ("version", "looks", "changes"):
+            for name in ("looks", "changes"):
                 v[name] &= 0xFFFFFFFF
             v["shape"] = None if v["rank"] == _RANK_UNKNOWN else shapes[signature]
             v["ranges"] = raw["range_hashes"][ranges:ranges + v["range_count"]]
@@ -247,15 +296,13 @@ class _Chunk:
             yield lambda v=v: self._stats_event(v)
 
     def _stats_event(self, v):
-        dtype = _named(_DTYPES, v["dtype"], "dtype")
-        capture = _named(_CAPTURES, v["capture"], "capture")
-        event = {**self._place(v), "slot": self._definitions.text(v["slot"]),
-                 "op": self._definitions.text(v["op"]), "kernel": self._definitions.kernel(v["kernel"])[0],
-                 "device": _device(v), "dtype": dtype, "shape": v["shape"],
-                 "extent": _named(_EXTENTS, v["extent"], "extent"), "capture": capture, "value": _value(v),
-                 "address": v["address"], "bytes": v["bytes"], "count": v["count"],
-                 "looks": v["looks"] or None, "changes": v["changes"] if v["looks"] else None,
-                 "padding": _padding(v), "hash": "0x%016x" % v["hash"]}
+        event = _STATS.event(self._definitions, v)
+        dtype, capture = event["dtype"], event["capture"]
+        event = {name: event[name] for name in (
+            "phase", "scope", "call", "slot", "op", "kernel", "device", "dtype", "extent", "capture", "value", "address",
+            "bytes", "count")}
+        event.update(shape=v["shape"], looks=v["looks"] or None, changes=v["changes"] if v["looks"] else None,
+                     padding=_padding(v), hash="0x%016x" % v["hash"])
         if v["poisoned"]:
             event["poisoned"] = v["poisoned"]
         if capture == "hash":
@@ -276,75 +323,38 @@ class _Chunk:
         event["variant"] = v["variant"]
         return event
 
-    def _memory(self, field, count, is_alloc):
-        table = self._sub_table(field, count)
+    def _columns(self, name, count):
+        kind = _ROWS[name]
+        table = self._sub_table(kind.field, count)
         if table is None:
             return iter(())
-        rows = columns.RowTable(table, count, _MEMORY, dict(address=7, generation=8))
-        return self._memory_rows(rows, is_alloc)
+        return self._column_rows(name, kind, columns.RowTable(table, count, kind.fixed, kind.varying))
 
-    def _memory_rows(self, rows, is_alloc):
+    def _column_rows(self, name, kind, rows):
         generation = 0
         for signature, values in rows.rows():
-            generation = (generation + values["generation"]) & columns.M64
-            if is_alloc:
+            v = {**rows.fixed_of(signature), **values}
+            if name in ("alloc", "free"):
+                generation = v["generation"] = (generation + v["generation"]) & columns.M64
+            if name == "alloc":
                 self._newest = generation
-            v = {**rows.fixed_of(signature), "address": values["address"], "generation": generation}
-            yield lambda v=v: {
-                "address": v["address"], "bytes": v["bytes"], "generation": v["generation"],
-                "source": _named(_SOURCES, v["source"], "source"), "stream": v["stream"],
-                "device": _device(v), "stack": self._definitions.stack(v["stack"])}
+            yield functools.partial(self._op if name == "op" else kind.event, self._definitions, v)
 
-    def _copies(self, count):
-        table = self._sub_table(10, count)
-        if table is None:
-            return iter(())
-        rows = columns.RowTable(table, count, _COPY, dict(destination=4, source=5))
-        return ((lambda v={**rows.fixed_of(signature), **values}: {
-            **v, "kind": _named(("copy", "set", "discard"), v["kind"], "kind of copy")}) for signature, values in rows.rows())
+    def _tables(self, kind, count):
+        codes = {1: "B", 4: "I", 8: "Q"}
+        return iter([functools.partial(kind.event, self._definitions, {
+            name: table.number(field, codes[width]) if width else table.short_text(field)
+            for name, (field, width) in kind.fixed.items()}) for table in self._table.tables(kind.field, count)])
 
-    def _scopes(self, count):
-        table = self._sub_table(11, count)
-        if table is None:
-            return iter(())
-        rows = columns.RowTable(table, count, _SCOPE, {})
-        return ((lambda v=rows.fixed_of(signature): {**self._place(v), "enter": v["enter"] != 0})
-                for signature, _ in rows.rows())
-
-    def _syncs(self, count):
-        table = self._sub_table(18, count)
-        if table is None:
-            return iter(())
-        rows = columns.RowTable(table, count, _SYNC, {})
-        return ((lambda v=rows.fixed_of(signature): {
-            **v, "kind": _named(_SYNCS, v["kind"], "kind of synchronisation"),
-            "device": "cuda:%d" % v["device"]}) for signature, _ in rows.rows())
-
-    def _ops(self, count):
-        table = self._sub_table(19, count)
-        if table is None:
-            return iter(())
-        rows = columns.RowTable(table, count, _OP, dict(address=13, storage=14, offset=15, generation=16, version=17))
-        return ((lambda v={**rows.fixed_of(signature), **values}: self._op(v)) for signature, values in rows.rows())
-
-    def _op(self, v):
-        moment = _named(_MOMENTS, v["moment"], "moment of an op")
-        text = self._definitions.text
-        event = {"moment": moment, **self._place(v), "op": text(v["op"]), "stack": self._definitions.stack(v["stack"])}
-        slot, device = text(v["slot"]), _device(v)
-        if moment in ("input", "output"):
-            event.update(slot=slot, device=device, address=v["address"], bytes=v["bytes"],
-                         storage_bytes=v["storage_bytes"], written=bool(v["flags"] & 4),
-                         frees_reported=bool(v["flags"] & 8))
-            if moment == "output":
-                event["borrows"] = bool(v["flags"] & 16)
-        elif moment == "end":
-            event.update(declares_alias=bool(v["flags"] & 1), has_schema=bool(v["flags"] & 2))
-        elif moment == "stack" and slot:
-            event["slot"] = slot
-        if moment in ("input", "output", "storage-death"):
-            event["value"] = _value({**v, "version": v["version"] & 0xFFFFFFFF})
-        return event
+    @staticmethod
+    def _op(definitions, v):
+        """Of an op only what its moment tells."""
+        event = {**_ROWS["op"].event(definitions, v), **{name: v["flags"] >> bit & 1 != 0 for bit, name in enumerate(
+            ("declares_alias", "has_schema", "written", "frees_reported", "borrows"))}}
+        tensor = ["value", "slot", "device", "address", "bytes", "storage_bytes", "written", "frees_reported"]
+        more = {"input": tensor, "output": tensor + ["borrows"], "end": ["declares_alias", "has_schema"],
+                "stack": ["slot"] if event["slot"] else [], "storage-death": ["value"]}.get(event["moment"], [])
+        return {name: event[name] for name in ["moment", "phase", "scope", "call", "op", "stack", *more]}
 
     def _step_marks(self, count):
         index, marks = 0, []
@@ -353,51 +363,6 @@ class _Chunk:
             marks.append(index)
         return ((lambda i=index: {"step": None if i == NO_STEP else i}) for index in marks)
 
-    def _tables(self, field, count, read, texts=()):
-        tables = [(table, [table.short_text(text) for text in texts]) for table in self._table.tables(field, count)]
-        return ((lambda t=table, texts=texts: read(t, *texts)) for table, texts in tables)
-
-    def _finding(self, t, message):
-        text, stack = self._definitions.text, self._definitions.stack
-        place = {"scope": t.number(0), "call": t.number(1), "phase": t.number(2, "B")}
-        value = {"storage": t.number(12, "Q"), "offset": t.number(13, "Q"), "generation": t.number(14, "Q"),
-                 "version": t.number(15)}
-        return {"kind": _named(_FINDINGS, t.number(3, "B"), "kind of finding"),
-                "level": _named(_LEVELS, t.number(4, "B"), "level"), **self._place(place),
-                "op": text(t.number(6)), "kernel": self._definitions.kernel(t.number(7))[0],
-                "slot": text(t.number(8)), "other": text(t.number(9)), "address": t.number(10, "Q"),
-                "bytes": t.number(11, "Q"), "value": _value(value), "message": message,
-                "stacks": {"alloc": stack(t.number(16)), "launch": stack(t.number(17)),
-                           "free": stack(t.number(18))},
-                "suppressed": bool(t.number(5, "?"))}
-
-    def _diagnostic(self, t, site, message):
-        return {"level": _named(_LEVELS, t.number(0, "B"), "level"), "site": site, "message": message}
-
-    def _loss(self, t):
-        return {"reason": _named(_REASONS, t.number(0, "B"), "reason"), "count": t.number(1, "Q")}
-
-    def _cost(self, t):
-        return {"host_ns": t.number(0, "Q"), "device_ns": t.number(1, "Q"), "bytes": t.number(2, "Q")}
-
-    def _fact(self, t, value):
-        text = self._definitions.text
-        return {"scope": text(t.number(0)), "name": text(t.number(1)), "value": value}
-
-    def _place(self, v):
-        return {"phase": _named(_PHASES, v["phase"], "phase"), "scope": self._definitions.text(v["scope"]),
-                "call": v["call"]}
-
-
-def _device(v):
-    kind = _named(_DEVICES, v["device_type"], "device")
-    return kind if kind == "cpu" else "%s:%d" % (kind, v["device_index"])
-
-
-def _value(v):
-    return {name: v[name] for name in ("storage", "offset", "generation", "version")}
-
-
 def _signed(bits):
     return bits - (1 << 64) if bits >> 63 else bits
 
@@ -405,7 +370,7 @@ def _signed(bits):
 def _padding(v):
     if v["padding"] == 0:
         return None
-    return {"of": _named(_PADDINGS, v["padding"], "padding"), "index": _signed(v["pad_index"]),
+    return {"of": _named("padding", v["padding"]), "index": _signed(v["pad_index"]),
             "count": None if v["pad_count"] == columns.M64 else v["pad_count"],
             "rows": list(v["pad_rows"])}
 
