@@ -17,7 +17,6 @@ constexpr uint64_t kMostBytes = uint64_t{1} << 30;
 KeptMemory::KeptMemory(const DriverApi& driver, bool poison, bool quarantine)
     : driver_(driver),
       poison_(poison),
-      quarantine_(quarantine),
       possible_((poison || quarantine) && driver.memset_d32_async != nullptr &&
                 driver.mem_get_info != nullptr && driver.pointer_get_attributes != nullptr &&
                 driver.ctx_synchronize != nullptr),

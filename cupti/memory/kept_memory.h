@@ -107,7 +107,7 @@ class KeptMemory {
   void free_all(std::list<Held>& blocks) noexcept;
 
   const DriverApi& driver_;
-  const bool poison_, quarantine_;
+  const bool poison_;
   const bool possible_;
   std::atomic<bool> holds_;       ///< whether anything may be held
   std::atomic<bool> any_{false};  ///< whether anything is
