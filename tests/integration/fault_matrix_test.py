@@ -86,7 +86,7 @@ class FaultTestCase(unittest.TestCase):
 
     def test_the_text_says_what_the_phase_means(self):
         for fault, words in {"data": "the data differ", "reduction": "the forward pass agrees, the loss does not",
-                             "lr": "neither loss nor gradients differ, the updated weights do",
+                             "lr": "loss and gradients agree, the updated weights do not",
                              "decay": "only parameters of one dimension differ"}.items():
             self.assertIn(words, diff("none", fault)[2])
 

@@ -81,7 +81,7 @@ def declared_fields():
 
 def events_header(macro):
     """enumerator -> (value, spelling) of one X-macro table of format/."""
-    for name in ("model/events.h", "model/dtype.h", "base/level.h"):
+    for name in ("model/event_enums.h", "model/dtype.h", "base/level.h"):
         with open(os.path.join(ROOT, "format", name)) as file:
             found = re.search(r"#define %s\(X\)(.*?)\n\n" % macro, file.read(), flags=re.S)
         if found:
