@@ -195,15 +195,16 @@ class Keeper:
     def __init__(self, model):
         self.kept, self.step, self.calls = [], 0, {}
         self.owners = {}
+        self.buffers = {name: tensor.clone() for name, tensor in model.named_buffers()}
         for name, module in model.named_modules():
-            module.register_forward_hook(lambda m, a, output, name=name: self.output(name, output))
+            module.register_forward_hook(lambda m, a, output, name=name: self.output(name, m, output))
             for short, parameter in module.named_parameters(recurse=False):
                 self.owners.setdefault(id(parameter), (name, short, parameter))
 
     def keep(self, phase, scope, call, slot, tensor):
         self.kept.append((self.step, phase, scope, call, slot, tensor.detach().clone()))
 
-    def output(self, scope, output):
+    def output(self, scope, module, output):
         phase = "forward" if torch._C._current_graph_task_id() == -1 else "recompute"
         call = self.calls.get((self.step, phase, scope), 0)
         self.calls[self.step, phase, scope] = call + 1
@@ -212,6 +213,13 @@ class Keeper:
             if tensor.requires_grad and tensor.grad_fn is not None:
                 tensor.register_hook(lambda g, slot="grad_output:%d" % index: self.keep(
                     "backward", scope, call, slot, g))
+
+        buffers = [("%s.%s" % (scope, short) if scope else short, short, tensor)
+                   for short, tensor in module.named_buffers(recurse=False)]
+        if any(not torch.equal(self.buffers[name], tensor) for name, _, tensor in buffers):
+            for name, short, tensor in buffers:
+                self.buffers[name] = tensor.clone()
+                self.keep(phase, scope, call, "buffer:" + short, tensor)
 
     def parameters(self, phase, slot):
         for scope, short, parameter in self.owners.values():
