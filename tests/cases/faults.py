@@ -110,6 +110,7 @@ FAULTS = {
     "eps": Fault("epsilon of a norm 1e-2 for 1e-5", "forward", "norm", put(eps=1e-2), fact="eps"),
     "eps3": Fault("epsilon of a norm from step 3", "forward", "norm", put(eps=1e-2), 3),
     "momentum": Fault("momentum of a batch norm 0.01 for 0.1", "forward", "norm", put(momentum=0.01), models="conv", fact="momentum"),
+    "momentum3": Fault("momentum of a batch norm 0.01 for 0.1 from step 3", "forward", "norm", put(momentum=0.01), 3, models="conv"),
     "frozen": Fault("a batch norm in evaluation mode", "forward", "norm", lambda t, m: m.eval(), 3, models="conv"),
     "bit": Fault("a bit of a weight flipped", "forward", "middle", flip_bit, 3),
     "scaled": Fault("an output 3 % larger", "forward", "middle", made(lambda y: y * 1.03), 3),

@@ -261,6 +261,38 @@ class Values(ObservedTest):
             [("1", "param:weight"), ("1", "param:bias")])
         self.assertEqual(self.fake.of("loss"), [])
 
+    def test_buffers_are_told_where_a_call_changed_one(self):
+        class Counts(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.register_buffer("table", torch.ones(4))
+                self.register_buffer("seen", torch.zeros(1))
+                self.register_buffer("cache", torch.empty(4), persistent=False)
+
+            def forward(self, x, count):
+                if count:
+                    self.seen += 1
+                    self.cache += 1
+                return x
+
+        model = nn.ModuleDict({"norm": nn.BatchNorm1d(4), "counts": Counts(), "sum": Counts()})
+
+        def forward(x, replace):
+            model["sum"].seen = model["sum"].seen + 1 if replace else model["sum"].seen
+            return model["sum"](model["counts"](model["norm"](x), replace), False)
+
+        model.forward = forward
+        model(torch.randn(8, 4), False)
+        self.assertEqual([(t.scope, t.slot) for t in self.fake.tensors() if t.slot.startswith("buffer:")],
+                         [("norm", "buffer:running_mean"), ("norm", "buffer:running_var"),
+                          ("norm", "buffer:num_batches_tracked")])
+        self.fake.messages.clear()
+        model.eval()
+        model(torch.randn(8, 4), True)
+        self.assertEqual([(t.scope, t.slot, t.phase) for t in self.fake.tensors() if t.slot.startswith("buffer:")],
+                         [("counts", "buffer:table", "evaluation"), ("counts", "buffer:seen", "evaluation"),
+                          ("sum", "buffer:table", "evaluation"), ("sum", "buffer:seen", "evaluation")])
+
     def test_functorch_and_fake_tensors_are_skipped(self):
         model = nn.Linear(4, 4)
         torch.func.vmap(model)(torch.randn(3, 4))

@@ -33,18 +33,20 @@ class Backward:
             if (observer.is_compiling() or observer.is_tracing() or not observer.active
                     or graph_task() != -1):
                 return original(*args, **kwargs)
-            before = self._enter(args, kwargs, records_loss)
+            thread = observer.threads.state
+            before = self._enter(thread, args, kwargs, records_loss)
             try:
                 return run(*args, **kwargs)
             finally:
-                self._leave(before)
+                if before is not None:
+                    self._leave(thread, before)
 
         return started
 
-    def _enter(self, args, kwargs, records_loss):
+    @spent.sampled
+    def _enter(self, thread, args, kwargs, records_loss):
         observer = self._observer
         try:
-            thread = observer.threads.state
             before = thread.slot[0], thread.slot[1]
             if not observer.begin(thread):
                 return None
@@ -61,20 +63,18 @@ class Backward:
             observer.failed("backward", error)
             return None
 
-    def _leave(self, before):
+    @spent.sampled
+    def _leave(self, thread, before):
         observer = self._observer
         try:
-            if before is not None:
-                thread = observer.threads.state
-                thread.slot[0], thread.slot[1] = before
-                if observer.capture:
-                    self._mark(thread, 0)
-                if not observer.steps.sees_optimizer:
-                    observer.optimizers.note_weights()
+            thread.slot[0], thread.slot[1] = before
+            if observer.capture:
+                self._mark(thread, 0)
+            if not observer.steps.sees_optimizer:
+                observer.optimizers.note_weights()
         except Exception as error:
             observer.failed("backward", error)
 
-    @spent.sampled
     def _mark(self, thread, enter):
         """A scope record of the whole pass."""
         observer = self._observer
@@ -83,7 +83,6 @@ class Backward:
         thread.batch.scope(engine.BACKWARD, enter, place.id, call)
         observer.submit(thread)
 
-    @spent.sampled
     def _record(self, thread, structure):
         observer = self._observer
         place = observer.names.place("")

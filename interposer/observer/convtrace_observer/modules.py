@@ -8,7 +8,7 @@ first line folds away. So it passes what torch.jit.trace records, whose graph wo
 """
 import functools
 
-from . import engine, gradients, padding, spent
+from . import engine, gradients, padding, spent, values
 
 _FORWARD, _DATA, _RECOMPUTE, _EVALUATION = (
     engine.FORWARD, engine.DATA, engine.RECOMPUTE, engine.EVALUATION)
@@ -89,18 +89,18 @@ class ModuleCalls:
                 thread.entry = entry
                 slot[0] = key = place.id | call << 32
                 if observer.capture:
-                    entered(thread, entry, call, caller is None, args, kwargs)
+                    entered(thread, entry, self, call, caller is None, args, kwargs)
                 if passes_on:
                     compiled = self._compiled_call_impl
                     result = (self._call_impl if compiled is None else compiled)(*args, **kwargs)
                 else:
                     result = original(self, *args, **kwargs)
                 if observer.follows:
-                    left(thread, key, result)
+                    left(thread, entry, key, self, result)
                 return result
             except BaseException:
                 if observer.capture:
-                    left(thread, key, None)
+                    left(thread, entry, key, None, None)
                 raise
             finally:
                 thread.entry = caller
@@ -110,6 +110,7 @@ class ModuleCalls:
 
         return __call__
 
+    @spent.sampled
     def _find(self, thread, module, entry, args):
         """Entry of a module that is called at top level or was not seen before; None if it is not
         to be observed. Sets the phase of a call at top level, and which is to follow it."""
@@ -150,7 +151,7 @@ class ModuleCalls:
                 and any(tensor.requires_grad for tensor in self._observer.read.tensors(args)))
 
     @spent.sampled
-    def _entered(self, thread, entry, call, top, args, kwargs):
+    def _entered(self, thread, entry, module, call, top, args, kwargs):
         observer, place = self._observer, entry.place
         try:
             batch, read, phase = thread.batch, observer.read, thread.slot[1]
@@ -161,6 +162,8 @@ class ModuleCalls:
                 capture, at_phase, at_call = observer.full, _DATA, place.inputs
                 place.inputs += 1
             with read.unobserved():
+                if entry.buffers is None:
+                    entry.buffers = _state_of_buffers(module)
                 batch.scope(phase, 1, place.id, call)
                 for name, tensor in self._named_inputs(args, kwargs):
                     value = read(tensor)
@@ -188,9 +191,9 @@ class ModuleCalls:
                     yield "%s.%d" % (name, index), tensor
 
     @spent.sampled
-    def _left(self, thread, key, output):
+    def _left(self, thread, entry, key, module, output):
         """Also called where no values are wanted but the scopes of the backward pass are: then for
-        CUDA tensors alone, whose launches need them."""
+        CUDA tensors alone, whose launches need them. `module`: None if the call raised."""
         observer = self._observer
         try:
             batch, read, phase = thread.batch, observer.read, thread.slot[1]
@@ -205,11 +208,40 @@ class ModuleCalls:
                     if (value is not None or tensor.is_cuda) and tensor.requires_grad:
                         gradients.follow(observer, tensor,
                                          (key, self.slot("grad_output", index)))
+                if capture and module is not None and module._buffers:
+                    self._record_buffers(thread, entry, module, scope, call)
             if capture:
                 batch.scope(phase, 0, scope, call)
                 observer.submit(thread)
         except Exception as error:
             observer.failed("module outputs", error)
+
+    def _record_buffers(self, thread, entry, module, scope, call):
+        """All buffers of a module, if one of them has changed since they were last looked at. Batch norm's
+        kernels write the running statistics past torch's count of writes, but its own count of calls shows."""
+        state = _state_of_buffers(module)
+        if state == entry.buffers:
+            return
+        entry.buffers = state
+        for name, tensor in _kept_buffers(module):
+            value = self._observer.read(tensor)
+            if value is not None:
+                thread.batch.tensor(thread.slot[1], self._observer.full, scope, call,
+                                    self.slot("buffer", name), 0, value)
+
+
+def _kept_buffers(module):
+    """The buffers that a checkpoint has. Others are caches, whose memory may be uninitialized."""
+    passing = module._non_persistent_buffers_set
+    return [(name, tensor) for name, tensor in module._buffers.items()
+            if tensor is not None and name not in passing]
+
+
+def _state_of_buffers(module):
+    """Which tensors a module's buffers are, and how often each was written."""
+    if not module._buffers:
+        return ()
+    return tuple((id(tensor), values.version(tensor)) for _, tensor in _kept_buffers(module))
 
 
 def _only_passes_on(function):

@@ -47,7 +47,7 @@ class Entry:
     """One module object."""
 
     __slots__ = ("reference", "place", "wrapper", "root", "searches", "seen_in_step",
-                 "pad_index", "untold")
+                 "pad_index", "untold", "buffers")
 
     def __init__(self, reference, place, wrapper, root, pad_index):
         self.reference = reference
@@ -58,6 +58,7 @@ class Entry:
         self.seen_in_step = -1
         self.pad_index = pad_index  # of an embedding, or None
         self.untold = True  # its facts are not recorded yet
+        self.buffers = None  # their state when they were last looked at
 
 
 class Owner:

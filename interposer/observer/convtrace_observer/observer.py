@@ -98,6 +98,7 @@ class Observer:
                 batch.fact(name, value)
             batch.submit()
 
+    @spent.sampled
     def open_step(self, thread):
         self.triton.look()
         self.step = self.steps.index

@@ -103,24 +103,27 @@ class Optimizers:
             return None
         try:
             thread = observer.threads.state
-            if not observer.begin(thread):
-                return None
-            if observer.steps.optimizer_began(optimizer):
-                self._count_updates(thread, optimizer)
-            self._facts.tell(thread.batch, optimizer)
-            thread.before_step = thread.slot[0], thread.slot[1]  # forward, or inside of backward
-            thread.slot[0] = 0
-            thread.slot[1] = engine.OPTIMIZER
-            thread.unread_gradients = weakref.ref(optimizer)  # a closure that raises leaves it here
-            closure = _closure(optimizer, args, kwargs)
-            if closure is None:
-                self._read_gradients(thread)
-            elif isinstance(closure, _WRAPPED):
-                observed = self._observed_closure(closure)
-                return (tuple(observed if one is closure else one for one in args),
-                        {key: observed if one is closure else one for key, one in kwargs.items()})
+            return self._began(thread, optimizer, args, kwargs) if observer.begin(thread) else None
         except Exception as error:
             observer.failed("optimizer pre hook", error)
+        return None
+
+    @spent.sampled
+    def _began(self, thread, optimizer, args, kwargs):
+        if self._observer.steps.optimizer_began(optimizer):
+            self._count_updates(thread, optimizer)
+        self._facts.tell(thread.batch, optimizer)
+        thread.before_step = thread.slot[0], thread.slot[1]  # forward, or inside of backward
+        thread.slot[0] = 0
+        thread.slot[1] = engine.OPTIMIZER
+        thread.unread_gradients = weakref.ref(optimizer)  # a closure that raises leaves it here
+        closure = _closure(optimizer, args, kwargs)
+        if closure is None:
+            self._read_gradients(thread)
+        elif isinstance(closure, _WRAPPED):
+            observed = self._observed_closure(closure)
+            return (tuple(observed if one is closure else one for one in args),
+                    {key: observed if one is closure else one for key, one in kwargs.items()})
         return None
 
     def _observed_closure(self, closure):
@@ -150,20 +153,24 @@ class Optimizers:
         if observer.is_compiling():
             return
         try:
-            thread = observer.threads.state
-            if thread.batch.size:
-                observer.submit(thread)  # facts, where gradients are not read
-            self._read_gradients(thread)  # a closure that was not called, or could not be wrapped
-            if observer.capture:
-                self.record(thread, engine.OPTIMIZER, (
-                    (parameter, owner.place, owner.parameter_slot)
-                    for parameter, owner in self._parameters(optimizer)))
-                if self._keeps_state:
-                    self.record(thread, engine.OPTIMIZER, self._state(optimizer))
-            observer.steps.optimizer_ended()
-            thread.slot[0], thread.slot[1] = thread.before_step
+            self._ended(observer.threads.state, optimizer)
         except Exception as error:
             observer.failed("optimizer post hook", error)
+
+    @spent.sampled
+    def _ended(self, thread, optimizer):
+        observer = self._observer
+        if thread.batch.size:
+            observer.submit(thread)  # facts, where gradients are not read
+        self._read_gradients(thread)  # a closure that was not called, or could not be wrapped
+        if observer.capture:
+            self.record(thread, engine.OPTIMIZER, (
+                (parameter, owner.place, owner.parameter_slot)
+                for parameter, owner in self._parameters(optimizer)))
+            if self._keeps_state:
+                self.record(thread, engine.OPTIMIZER, self._state(optimizer))
+        observer.steps.optimizer_ended()
+        thread.slot[0], thread.slot[1] = thread.before_step
 
     def record_initial(self, thread, root):
         """Parameters of a root as its first forward finds them."""

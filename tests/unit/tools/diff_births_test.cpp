@@ -336,6 +336,47 @@ TEST_CASE("births: an index that was chosen among values that differ is no root"
   CHECK(count(chosen, Class::kSuspicious) == 1);
 }
 
+TEST_CASE("births: a buffer is an average of what its module was given, and of what it was",
+          "[diff][births]") {
+  // Of inputs of size 1 the average is 0.01, off by `error` of it.
+  const auto calls = [](double taken_error, double first, double second) {
+    Run run;
+    for (const uint32_t step : {0U, 1U}) {
+      run.add(value(step, "norm", "input:0", taken_error));
+      run.add(value(step, "norm", "output:0", taken_error));
+      Item& buffer = run.add(value(step, "norm", "buffer:mean", step == 0 ? first : second));
+      test::scale(buffer, 0.01F);
+    }
+    return run;
+  };
+  const Run base = calls(0, 0, 0);
+  CHECK(compared(base, calls(0, 10000 * kF32, 10000 * kF32)).verdict == Verdict::kSame);
+  const DiffResult born = compared(base, calls(0, 0, 0.1));
+  CHECK(where(born) == Where{1, Phase::kForward, "norm", "buffer:mean"});
+  CHECK(where(compared(base, calls(40 * kF32, 0.001, 0.1))).step == 1);
+  CHECK(compared(base, calls(40 * kF32, 0.001, 0.005)).verdict == Verdict::kSame);
+}
+
+TEST_CASE("births: what a module computes in evaluation is made of its buffers, too",
+          "[diff][births]") {
+  const auto run = [](double buffer, Phase phase) {
+    Run made;
+    made.add(value(0, "norm", "input:0", 0));
+    made.add(value(0, "norm", "output:0", 0));
+    made.add(value(0, "norm", "buffer:mean", buffer));
+    for (const char* slot : {"input:0", "output:0"}) {
+      Item& item = made.add(value(1, "norm", slot, *slot == 'o' ? 4 * buffer : 0));
+      item.phase = phase;
+    }
+    return made;
+  };
+  const double error = 200 * kF32;
+  for (const Phase phase : {Phase::kEvaluation, Phase::kForward}) {
+    const DiffResult result = compared(run(0, phase), run(error, phase));
+    CHECK((result.verdict == Verdict::kSame) == (phase == Phase::kEvaluation));
+  }
+}
+
 TEST_CASE("births: all that was born is listed, the first first", "[diff][births]") {
   Run cand = kEqual;
   cand.at(0, "a", "output:0").values = noisy(0.01);

@@ -126,7 +126,7 @@ void add_cost_rows(Rows& rows, const reader::TraceReader& trace, const Summary& 
   if (summary.cost_host_ns > 0) {
     std::string text = number_text(host_s, 3) + " s of these in the observer's hooks";
     if (const auto added = ratio(host_s, summary.seconds() - host_s))
-      text += ": at least " + percent_text(*added) + " more than untraced";
+      text += ": about " + percent_text(*added) + " more than untraced";
     if (summary.cost_device_ns > 0) {
       const double device_s = static_cast<double>(summary.cost_device_ns) * 1e-9;
       text += ", " + number_text(device_s, 3) + " s on devices";

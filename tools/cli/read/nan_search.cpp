@@ -152,7 +152,8 @@ void NanSearch::collect_ingredients() {
   const bool forward = bad.place.phase == Phase::kForward || bad.place.phase == Phase::kEvaluation;
   if (forward && slot.starts_with("output")) {
     for (const auto& [key, seen] : newest_) {
-      if (key.first == bad.place.scope.value && slot_begins(seen.slot, "param:")) {
+      if (key.first != bad.place.scope.value) continue;
+      if (slot_begins(seen.slot, "param:") || slot_begins(seen.slot, "buffer:")) {
         ingredients_.push_back({seen.slot, seen});
       }
     }

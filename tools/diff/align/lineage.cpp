@@ -23,12 +23,12 @@ struct IdentityHash {
   }
 };
 
-/// Parameters and accumulated gradients are written in place by optimizers, some of which hide that
-/// from the version counter (`.data`): they are compared over time, not along the flow.
+/// Parameters, accumulated gradients and buffers are written in place, in part past the version
+/// counter (`.data`, batch norm's kernels): they are compared over time, not along the flow.
 bool flows(const ValueRecord& record) {
   return record.value.storage != 0 && record.extent == format::Extent::kTensor &&
          record.kind != SlotKind::kParam && record.kind != SlotKind::kGrad &&
-         record.kind != SlotKind::kOther;
+         record.kind != SlotKind::kBuffer && record.kind != SlotKind::kOther;
 }
 
 bool changed(const StepRecords& step, uint32_t producer, uint32_t consumer) {

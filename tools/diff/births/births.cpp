@@ -24,6 +24,11 @@ bool is_scalar_result(const ValueRecord& record) {
          (record.kind == SlotKind::kOutput && record.stats.count == 1);
 }
 
+/// How much smaller an average over rows may be than what it is an average of: terms cancel.
+double cancelled(const Apart& apart, const Difference& source) {
+  return apart.size > 0 ? std::max(1.0, source.size / rms_of(apart.size, apart.count)) : 1;
+}
+
 bool is_activation_gradient(const ValueRecord& record) {
   return record.kind == SlotKind::kGradOutput || record.kind == SlotKind::kGradInput;
 }
@@ -48,12 +53,10 @@ Apart Births::measure_pair(const ValueView& base, const ValueView& cand) const {
 }
 
 /// The average of many rows is as exact as f32, and as one of so many rows of what it is made of.
-/// It may be small beside them.
 Births::Limits Births::loss_limits(const Apart& apart, const Difference& source) {
   const double rows = std::sqrt(static_cast<double>(source.rows));
   const double unit = std::max(unit_roundoff(format::DType::kF32), source.rms / rows);
-  const double scale = apart.size > 0 ? std::max(1.0, source.size / apart.size) : 1;
-  const double limit = kLossLimit * unit * scale;
+  const double limit = kLossLimit * unit * cancelled(apart, source);
   return {.rms = limit, .norm = limit};
 }
 
@@ -78,6 +81,11 @@ Births::Limits Births::limits_of(const ValueView& base, const ValueView& cand, c
     return {.rms = limit, .norm = limit};
   }
   const double own = tau_of(unit) * unit;
+  if (record.kind == SlotKind::kBuffer) {
+    const double given = cancelled(apart, source) * std::max(kGain * source.rms, own);
+    const double limit = std::max(given, kGain * sources_.of_buffer_before(record));
+    return {.rms = limit, .norm = limit};
+  }
   const double kink = is_activation_gradient(record) ? kink_limit(record, apart) : 0;
   Limits limits{.rms = std::max({kGain * source.rms, own, kink})};
   if (source.equal) limits.element = kElementGain * own;
@@ -229,7 +237,7 @@ void Births::take(uint32_t match, const ValueView& base, const ValueView& cand, 
     own.rms = kInfinite;
   } else if (comparison.bits_differ && comparison.field == Field::kHash) {
     own.rms = source.rms;  // as its sources, for all that is known
-    own.known = false;
+    own.known = sources_.is_described(match) && source.known;
   }
   sources_.take(match, record, cand.record, own);
   if (record.kind == SlotKind::kGrad) updates_.take_gradient(record, cand.record, apart);

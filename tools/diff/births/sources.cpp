@@ -129,6 +129,35 @@ Difference Sources::of_kept(const ValueRecord& base, const ValueRecord& cand) co
   return is_same ? kept->second.difference : Difference{};
 }
 
+/// Of an output, or of a buffer, whose record comes behind those of the outputs of the same call.
+Difference Sources::of_module(const ValueRecord& record, double size) const {
+  const uint32_t scope = record.key.scope.value;
+  const auto own = modules_.find(scope);
+  const bool is_own = own != modules_.end() && own->second.call == record.key.call &&
+                      own->second.phase == phase_of_call(record);
+  Difference difference = is_own ? own->second.made_of : around(record, size);
+  difference.add(parameters_of(scope, size));
+  if (is_own && record.kind == SlotKind::kOutput) pass_through(scope, size, difference);
+  const auto buffers = buffers_.find(scope);
+  if (buffers == buffers_.end()) return difference;
+  for (const auto& [key, buffer] : buffers->second) {
+    if (record.kind == SlotKind::kBuffer ? key != parameter_key(record)
+                                         : record.key.phase != format::Phase::kEvaluation)
+      continue;
+    difference.equal &= buffer.equal;
+    difference.known &= buffer.known;
+    if (record.kind != SlotKind::kBuffer) difference.rms = std::max(difference.rms, buffer.rms);
+  }
+  return difference;
+}
+
+double Sources::of_buffer_before(const ValueRecord& buffer) const {
+  const auto own = buffers_.find(buffer.key.scope.value);
+  if (own == buffers_.end()) return 0;
+  const auto before = own->second.find(parameter_key(buffer));
+  return before == own->second.end() ? 0 : before->second.rms;
+}
+
 Difference Sources::of(uint32_t match, const ValueView& base, const ValueView& cand) const {
   const ValueRecord& record = base.record;
   const format::Stats &a = record.stats, &b = cand.record.stats;
@@ -144,13 +173,7 @@ Difference Sources::of(uint32_t match, const ValueView& base, const ValueView& c
         return inputs == ops_.end() ? around(record, size) : inputs->second;
       }
       if (is_of_kernel(record)) return around(record, size);
-      const auto own = modules_.find(record.key.scope.value);
-      const bool is_open = own != modules_.end() && own->second.call == record.key.call &&
-                           own->second.phase == phase_of_call(record);
-      Difference difference = is_open ? own->second.made_of : around(record, size);
-      difference.add(parameters_of(record.key.scope.value, size));
-      if (is_open) pass_through(record.key.scope.value, size, difference);
-      return difference;
+      return of_module(record, size);
     }
     case SlotKind::kGradOutput:
     case SlotKind::kGradInput:
@@ -161,6 +184,8 @@ Difference Sources::of(uint32_t match, const ValueView& base, const ValueView& c
     }
     case SlotKind::kLoss:
       return forward_;
+    case SlotKind::kBuffer:
+      return of_module(record, size);
     case SlotKind::kParam:
       return {};
     case SlotKind::kOther:
@@ -231,6 +256,9 @@ void Sources::take(uint32_t match, const ValueRecord& record, const ValueRecord&
     case SlotKind::kLoss:
       forward_.add(difference);
       break;
+    case SlotKind::kBuffer:
+      buffers_[record.key.scope.value][parameter_key(record)] = difference;
+      return;
     case SlotKind::kGrad:
       gradients_[parameter_key(record)] = difference.rms;
       if (!difference.equal) soil(record);

@@ -2,7 +2,7 @@
 /// @file sources.h
 /// Tracks the sources of each value of a step, and how far the two runs' sources differ. The
 /// sources of a module's output are the inputs of the call, the outputs of its child modules, and
-/// its parameters.
+/// its parameters. Those of a buffer are the same, and the buffer as the call before left it.
 ///
 /// Place:    births.h, match by match in execution order.
 /// Threads:  not thread-safe.
@@ -63,6 +63,9 @@ class Sources {
   [[nodiscard]] bool is_clean(const ValueRecord& parameter) const;
   /// Marks a parameter as not clean: its gradient differs, or its history is unknown.
   void soil(const ValueRecord& parameter) { soiled_.insert(parameter_key(parameter)); }
+  /// @return the relative difference of a buffer as the call before left it. of() of a buffer
+  /// leaves it out, since it is of the buffer's own size.
+  [[nodiscard]] double of_buffer_before(const ValueRecord& buffer) const;
   /// @return the relative difference of a parameter's gradient in this step.
   [[nodiscard]] double of_gradient(const ValueRecord& parameter) const;
   /// @return the difference of the values whose signs decide what an activation's gradient passes
@@ -105,6 +108,7 @@ class Sources {
   [[nodiscard]] Difference of_kept(const ValueRecord& base, const ValueRecord& cand) const;
   [[nodiscard]] Difference around(const ValueRecord& record, double size) const;
   [[nodiscard]] Difference parameters_of(uint32_t scope, double size) const;
+  [[nodiscard]] Difference of_module(const ValueRecord& record, double size) const;
   void pass_through(uint32_t scope, double output, Difference& difference) const;
   Module& open(const ValueRecord& record);
   void take_input(const ValueRecord& record, const Difference& difference);
@@ -124,6 +128,8 @@ class Sources {
   std::unordered_map<RecordKey, Difference, KeyHash> ops_;
   std::unordered_map<uint32_t, std::unordered_map<uint64_t, Parameter>> parameters_;  ///< by scope
   std::unordered_set<uint64_t> soiled_;
+  /// By scope, as they were last recorded.
+  std::unordered_map<uint32_t, std::unordered_map<uint64_t, Difference>> buffers_;
   std::unordered_map<uint64_t, double> gradients_;
   std::unordered_map<uint32_t, double> output_gradients_;  ///< by scope: sum of squared norms
   Difference forward_;  ///< `rows` and `size` are those of the last output: a loss is made of it

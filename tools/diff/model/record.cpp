@@ -22,7 +22,8 @@ SlotKind slot_kind(std::string_view slot) {
       {"param", SlotKind::kParam},
       {"grad", SlotKind::kGrad},
       {"grad_unclipped", SlotKind::kGrad},
-      {"loss", SlotKind::kLoss}};
+      {"loss", SlotKind::kLoss},
+      {"buffer", SlotKind::kBuffer}};
   const std::string_view word = slot.substr(0, slot.find(':'));
   for (const auto& [text, kind] : kKinds) {
     if (word == text) return kind;

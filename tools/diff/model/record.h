@@ -30,6 +30,7 @@ enum class SlotKind : uint8_t {
   kParam,
   kGrad,
   kLoss,
+  kBuffer,
   kOther
 };
 [[nodiscard]] SlotKind slot_kind(std::string_view slot);
@@ -53,7 +54,7 @@ struct LaunchKey {
 };
 
 struct ValueRecord;
-/// @return of a parameter or its gradient: which parameter of which module.
+/// @return of a parameter, its gradient, or a buffer: which one of which module.
 [[nodiscard]] uint64_t parameter_key(const ValueRecord& record);
 
 /// @return whether the value is a parameter after an optimizer's step.

@@ -40,6 +40,8 @@ std::string result_sentence(Class worst_input) {
       return "the result diverges; an input has other bits, but only its hash was recorded";
     case Class::kWithinNoise:
       return "inputs agree within rounding, the result does not";
+    case Class::kSuspicious:
+      return "inputs differ by rounding that grew, the result by more than that explains";
     default:
       return "values diverge; their inputs were already drifting apart";
   }

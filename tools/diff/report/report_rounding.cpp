@@ -115,7 +115,14 @@ std::vector<std::string> rounding_lines(const DiffResult& result) {
                                  : "the runs differ in what explains it: " + causes);
   if (const std::string grown = carried_text(result); !grown.empty()) lines.push_back(grown);
   if (const std::string hidden = hidden_text(result); !hidden.empty()) lines.push_back(hidden);
-  if (!result.exact) lines.push_back("rounding was allowed: " + escape_text(result.why_exact));
+  if (result.exact) return lines;
+  std::string allowed = "rounding was allowed: " + escape_text(result.why_exact);
+  const uint64_t equal = result.first_bit_difference->matched_before;
+  if (equal > 0)
+    allowed += "; the " + tools::counted(equal, "value") +
+               " before it agree: if both runs should have the same bits, --exact on names this " +
+               "one as the root";
+  lines.push_back(std::move(allowed));
   return lines;
 }
 

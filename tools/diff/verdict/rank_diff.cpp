@@ -187,11 +187,11 @@ void RankDiff::find_carried(const StepPair& pair) {
     if (c.verdict != Class::kSuspicious) continue;
     Carried& carried = outcome_.carried;
     if (carried.count++ == 0) carried.first = reporter_.of_match(pair, m);
-    // A gradient in which everything cancels has no size to speak of, nor has what Adam makes of
-    // it.
+    // A gradient or an average in which everything cancels has no size to speak of, nor has what
+    // Adam makes of it.
     const ValueRecord& record = pair.base_of(m);
-    const bool has_size =
-        is_measured(c.field) && record.kind != SlotKind::kGrad && !is_update(record);
+    const bool has_size = is_measured(c.field) && record.kind != SlotKind::kGrad &&
+                          record.kind != SlotKind::kBuffer && !is_update(record);
     if (has_size) carried.largest = std::max(carried.largest, c.difference);
   }
 }
