@@ -15,7 +15,7 @@
 #include "cupti/gate/cuda_state.h"
 #include "cupti/gate/gate.h"
 #include "cupti/gate/graph_replay.h"
-#include "cupti/gate/sampler.h"
+#include "cupti/gate/launch_capture.h"
 #include "cupti/memory_gate.h"
 #include "cupti/observe/callback_observer.h"
 #include "cupti/observe/subscriber.h"
@@ -189,7 +189,7 @@ Interceptor::Interceptor(InterceptorOptions options) {
   }
   impl_ = std::make_unique<Impl>(options, driver);
   impl_->subscribe();
-  if ((options.poison || options.quarantine) && !impl_->state.kept.possible())
+  if ((options.poison || options.quarantine) && !impl_->state.quarantine.possible())
     report(impl_->state, format::Level::kWarning, "memory",
            "the CUDA driver lacks what CONVTRACE_POISON and CONVTRACE_QUARANTINE need: memory of "
            "GPUs is neither filled nor held");
@@ -299,7 +299,9 @@ int Interceptor::memory_call(convtrace_memory_call call, uint64_t address, uint6
   }
 }
 
-bool Interceptor::give_back() noexcept { return impl_ != nullptr && impl_->state.kept.give_back(); }
+bool Interceptor::give_back() noexcept {
+  return impl_ != nullptr && impl_->state.quarantine.give_back();
+}
 
 void Interceptor::give_cupti_away() noexcept {
   if (impl_ == nullptr || !impl_->subscriber.close()) return;

@@ -3,7 +3,7 @@
 /// What happens at the calls that give and take the driver's memory, where CONVTRACE_POISON or
 /// CONVTRACE_QUARANTINE is on.
 ///
-/// Place:    called by interceptor.cpp; kept_memory.h does it.
+/// Place:    called by interceptor.cpp; quarantine.h does it.
 /// Threads:  any, ordinary code of the program's calls.
 /// Source:   hooks_v1.h
 

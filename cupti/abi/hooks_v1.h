@@ -65,7 +65,7 @@ enum convtrace_memory_call {
   CONVTRACE_MEMORY_GREW = 7     /* memory of another kind was given */
 };
 
-/// `per_thread` is 1 for the _ptsz twin of an entry point: stream 0 then means the per-thread
+/// `per_thread` is 1 for the _ptsz variant of an entry point: stream 0 then means the per-thread
 /// default stream.
 struct convtrace_hooks_v1 {
   uint32_t bytes; /* sizeof(struct convtrace_hooks_v1) as the engine was built */

@@ -33,8 +33,8 @@ namespace {
 #define CONVTRACE_TENSOR_MAP(function) CONVTRACE_ON(function, TensorMapDecoder{&decode_##function})
 
 /// The first version of a function that cuda.h renames to a later one: it cannot be named above.
-#define CONVTRACE_FIRST(number, twin_number, ...) \
-  CallbackEntry{number, __VA_ARGS__, false}, CallbackEntry { twin_number, __VA_ARGS__, true }
+#define CONVTRACE_FIRST(number, per_thread_number, ...) \
+  CallbackEntry{number, __VA_ARGS__, false}, CallbackEntry { per_thread_number, __VA_ARGS__, true }
 
 // Not here, because they change no life of any memory and write none: cuMemAddressReserve (address
 // space alone), cuMemSetAccess, cuMemPoolTrimTo, cuMemPoolDestroy (its memory lives on until it is

@@ -2,7 +2,7 @@
 /// @file callback_table.h
 /// Which CUPTI callbacks convtrace enables, and what each of them is decoded by: the one list.
 ///
-/// Source:   cupti_driver_cbid.h; `_ptsz` and `_ptds` twins are the per-thread default stream
+/// Source:   cupti_driver_cbid.h; `_ptsz` and `_ptds` variants are the per-thread default stream
 ///           variants of the same function and share its parameter layout.
 
 #include <cupti.h>

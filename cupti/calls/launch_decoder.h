@@ -26,7 +26,7 @@ struct LaunchInfo {
   void** extra = nullptr;     ///< CU_LAUNCH_PARAM_* list, borrowed; or null
 };
 
-/// Each takes a pointer to the `<function>_params` struct it is named after. The `_ptsz` twins have
+/// Each takes a pointer to the `<function>_params` struct it is named after. The `_ptsz` variants have
 /// the same layout.
 LaunchInfo decode_cuLaunchKernel(const void* params) noexcept;
 LaunchInfo decode_cuLaunchKernelEx(const void* params) noexcept;

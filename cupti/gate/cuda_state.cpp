@@ -33,7 +33,7 @@ void CudaState::forget_context(CUcontext context) {
   contexts.remove(context);
   captures.context_ended(context);
   stats.forget(context);
-  kept.context_ended(context);
+  quarantine.context_ended(context);
   functions.forget_modules();
 }
 

@@ -1,6 +1,6 @@
 #pragma once
 /// @file cuda_state.h
-/// What the gate, the callbacks and the sampler share: the way to the driver, the tables of what
+/// What the gate, the callbacks and the launch captures share: the way to the driver, the tables of what
 /// has been seen, and the way out for events.
 ///
 /// Place:    owned by interceptor.cpp.
@@ -18,7 +18,7 @@
 #include "cupti/graphs/graph_table.h"
 #include "cupti/kernels/function_table.h"
 #include "cupti/kernels/tensor_maps.h"
-#include "cupti/memory/kept_memory.h"
+#include "cupti/memory/quarantine.h"
 #include "cupti/values/device_stats.h"
 #include "cupti/values/stream_uses.h"
 
@@ -41,7 +41,7 @@ struct CudaState {
         graphs(driver, functions),
         stats(driver, *options.sink, most_samples(options), options.values, options.value_bytes),
         uses(*options.addresses),
-        kept(driver, options.poison, options.quarantine) {}
+        quarantine(driver, options.poison, options.quarantine) {}
 
   [[nodiscard]] Position position() const noexcept {
     return options.position == nullptr ? Position{} : options.position();
@@ -55,7 +55,7 @@ struct CudaState {
   void forget_context(CUcontext context);
 
   /// Whether CUPTI tells when a context ends. Where it does not, a handle may come again for
-  /// another one, and each look at the current context asks the driver for its id.
+  /// another one, and each query of the current context asks the driver for its id.
   void follow_context_ends(bool told) noexcept {
     ends_are_told.store(told);
     stats.follow_context_ends(told);
@@ -82,7 +82,7 @@ struct CudaState {
   CaptureTracker captures;
   DeviceStats stats;
   StreamUses uses;
-  KeptMemory kept;
+  Quarantine quarantine;
   std::atomic<bool> active{true};  ///< false: the gate only passes calls through
   std::atomic<bool> ends_are_told{false};
   std::atomic<bool> values_cut{false};  ///< said that values may be those of a part
@@ -92,7 +92,7 @@ struct CudaState {
   std::string cupti_trouble;
   std::mutex replacing;  ///< held while what was known of a handle's last context is forgotten
   std::atomic<bool> gpu_work{true};  ///< false after a sticky error: no launch of ours
-  std::atomic<uint64_t> last_look{0};
+  std::atomic<uint64_t> last_probe{0};
 };
 
 /// One line for people and one event for the trace.

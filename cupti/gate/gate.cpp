@@ -49,9 +49,9 @@ void Gate::describe(const LaunchInfo& launch, bool per_thread, Pass& pass) {
     pass.memory_known =
         settle_memory(state_.options.compute_values && !state_.options.rules->empty());
     if (pass.graph == nullptr || pass.captured) return;
-    Sampler& sampler = pass.sampler.emplace(state_, pass.position, pass.event.device);
-    collect_graph(state_, *pass.graph, sampler);
-    return sampler.submit_before(pass.context, std::bit_cast<CUstream>(event.stream));
+    LaunchCapture& capture = pass.capture.emplace(state_, pass.position, pass.event.device);
+    collect_graph(state_, *pass.graph, capture);
+    return capture.submit_before(pass.context, std::bit_cast<CUstream>(event.stream));
   }
   const FunctionInfo& function = state_.functions.resolve(launch.function);
   event.kernel = function.kernel;
@@ -63,9 +63,10 @@ void Gate::describe(const LaunchInfo& launch, bool per_thread, Pass& pass) {
   if (!pass.memory_known) doubt(operands.first(count));
   if (function.may_wait) event.sampled = format::NotSampled::kMayWait;
   if (function.rules.empty() || pass.captured) return;
-  Sampler& sampler = pass.sampler.emplace(state_, pass.position, event.device, pass.by_stream);
-  sampler.collect(Sampler::Purpose::kLaunch, launch, function, event.operands);
-  sampler.submit_before(pass.context, std::bit_cast<CUstream>(event.stream));
+  LaunchCapture& capture =
+      pass.capture.emplace(state_, pass.position, event.device, pass.by_stream);
+  capture.collect(LaunchCapture::Purpose::kLaunch, launch, function, event.operands);
+  capture.submit_before(pass.context, std::bit_cast<CUstream>(event.stream));
 }
 
 void Gate::after(int result, Pass& pass) noexcept {
@@ -92,9 +93,9 @@ void Gate::succeed(Pass& pass) {
   if (pass.captured) {
     event.sampled = format::NotSampled::kCaptured;
   } else if (pass.launch->graph != nullptr) {
-    event.sampled = sample_graph(state_, pass.graph.get(), pass.sampler, pass.context, event);
-  } else if (pass.sampler) {
-    event.sampled = pass.sampler->submit(pass.context, stream);
+    event.sampled = sample_graph(state_, pass.graph.get(), pass.capture, pass.context, event);
+  } else if (pass.capture) {
+    event.sampled = pass.capture->submit(pass.context, stream);
   }
 }
 

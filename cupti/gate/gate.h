@@ -1,7 +1,7 @@
 #pragma once
 /// @file gate.h
-/// What happens around a launch that goes through our wrapper of the driver's entry point: look,
-/// call the driver, act.
+/// What happens around a launch that goes through our wrapper of the driver's entry point:
+/// the launch is read, the driver is called, and work of ours is queued before and after that call.
 ///
 /// Place:    called by interceptor.cpp for each wrapper; told by the callbacks what CUPTI sees of
 ///           the same call.
@@ -21,7 +21,7 @@
 #include "cupti/calls/launch_decoder.h"
 #include "cupti/driver/own_calls.h"
 #include "cupti/gate/cuda_state.h"
-#include "cupti/gate/sampler.h"
+#include "cupti/gate/launch_capture.h"
 
 namespace convtrace::cupti {
 
@@ -77,7 +77,7 @@ class Gate {
     const LaunchInfo* launch = nullptr;  ///< null when before() failed: nothing is recorded
     format::Launch event;                ///< its operands lie in `storage`
     Position position;
-    std::optional<Sampler> sampler;
+    std::optional<LaunchCapture> capture;
     std::shared_ptr<ExecutableGraph> graph;
     CUcontext context = nullptr;
     Pass* next = nullptr;      ///< of the same call

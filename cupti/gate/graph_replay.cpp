@@ -74,12 +74,12 @@ void take_graph_call(CudaState& state, convtrace_graph_call call, CUgraphExec ex
   }
 }
 
-void collect_graph(const CudaState& state, ExecutableGraph& graph, Sampler& sampler) {
+void collect_graph(const CudaState& state, ExecutableGraph& graph, LaunchCapture& capture) {
   const std::lock_guard lock(graph.mutex);
   const GraphKernels& kernels = graph.kernels;
   const bool in_front = std::ranges::any_of(kernels.list, asks_for_inputs);
   // Copies, and kernels that are not known, may write anything at any time.
-  if (in_front && kernels.unseen + kernels.memory_nodes > 0) sampler.assume_all_written();
+  if (in_front && kernels.unseen + kernels.memory_nodes > 0) capture.assume_all_written();
   std::array<format::Operand, kMaxOperands> storage;  // made once: 8 KiB
   for (const GraphKernel& kernel : kernels.list) {
     const bool tagged = !kernel.function->rules.empty();
@@ -89,24 +89,24 @@ void collect_graph(const CudaState& state, ExecutableGraph& graph, Sampler& samp
                                        *state.options.addresses, state.tensor_maps, storage);
     const auto operands = std::span(storage).first(count);
     if (tagged)
-      sampler.collect(Sampler::Purpose::kReplay, packed.info(), *kernel.function, operands);
-    if (in_front) sampler.assume_written(operands);
+      capture.collect(LaunchCapture::Purpose::kReplay, packed.info(), *kernel.function, operands);
+    if (in_front) capture.assume_written(operands);
   }
-  sampler.keep_last_of_each_buffer();
+  capture.keep_last_of_each_buffer();
 }
 
 NotSampled sample_graph(const CudaState& state, ExecutableGraph* graph,
-                        std::optional<Sampler>& sampler, CUcontext context,
+                        std::optional<LaunchCapture>& capture, CUcontext context,
                         const format::Launch& launch) {
   const uint32_t step = launch.header.step;
-  if (graph == nullptr || !sampler) {
+  if (graph == nullptr || !capture) {
     count(state, step, LossReason::kGraphUnseen, 1);
     return NotSampled::kNotAsked;
   }
   const std::lock_guard lock(graph->mutex);
-  count(state, step, LossReason::kGraphUnseen, graph->kernels.unseen + sampler->unknown_inputs());
+  count(state, step, LossReason::kGraphUnseen, graph->kernels.unseen + capture->unknown_inputs());
   count(state, step, LossReason::kGraphMemory, graph->kernels.memory_nodes);
-  return sampler->submit(context, std::bit_cast<CUstream>(launch.stream));
+  return capture->submit(context, std::bit_cast<CUstream>(launch.stream));
 }
 
 void emit_graph_kernels(CudaState& state, ExecutableGraph& graph, const format::Launch& launch,

@@ -14,7 +14,7 @@
 
 #include "cupti/abi/hooks_v1.h"
 #include "cupti/gate/cuda_state.h"
-#include "cupti/gate/sampler.h"
+#include "cupti/gate/launch_capture.h"
 
 namespace convtrace::cupti {
 
@@ -23,14 +23,14 @@ void take_graph_call(CudaState& state, convtrace_graph_call call, CUgraphExec ex
                      const void* params);
 
 /// Before the launch: collects what rules ask for of the kernels that it will run.
-void collect_graph(const CudaState& state, ExecutableGraph& graph, Sampler& sampler);
+void collect_graph(const CudaState& state, ExecutableGraph& graph, LaunchCapture& capture);
 
 /// After it succeeded: counts what cannot be told, and takes the values.
-/// @param graph null: its making was not seen. @param sampler as collect_graph() left it.
+/// @param graph null: its making was not seen. @param capture as collect_graph() left it.
 /// @param launch of the graph itself.
 /// @return what came of the values that rules ask for.
 format::NotSampled sample_graph(const CudaState& state, ExecutableGraph* graph,
-                                std::optional<Sampler>& sampler, CUcontext context,
+                                std::optional<LaunchCapture>& capture, CUcontext context,
                                 const format::Launch& launch);
 
 void emit_graph_kernels(CudaState& state, ExecutableGraph& graph, const format::Launch& launch,

@@ -40,7 +40,7 @@ struct InterceptorOptions {
   bool record_launches = true;          ///< false below mode `launches`
   bool compute_values = true;           ///< false below mode `hash`: contexts are not prepared
   uint32_t samples = 8;                 ///< of values that a rule says nothing else for
-  bool poison = false;                  ///< see kept_memory.h, as the next
+  bool poison = false;                  ///< see quarantine.h, as the next
   bool quarantine = false;
   ValueSink* values = nullptr;  ///< null: no value is stored whole; outlives the interceptor
   uint64_t value_bytes = 0;     ///< of each context's memory, for values on their way

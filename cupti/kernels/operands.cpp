@@ -24,16 +24,16 @@ class Scan {
 
   /// @return false when an operand had no room.
   bool look_up(uint64_t address, size_t param, size_t word, bool whole_parameter) {
-    const MemoryLife life = addresses_.life_at(address);
-    if (life.generation == 0) return true;
+    const MemoryAllocation allocation = addresses_.allocation_at(address);
+    if (allocation.generation == 0) return true;
     if (found_ == operands_.size()) return false;
     format::Operand& operand = operands_[found_++];
     operand.param = static_cast<uint16_t>(param);
     operand.word = static_cast<uint16_t>(word);
-    operand.confidence = confidence(whole_parameter, address == life.base);
+    operand.confidence = confidence(whole_parameter, address == allocation.base);
     operand.address = address;
-    operand.generation = life.generation;
-    operand.offset = address - life.base;
+    operand.generation = allocation.generation;
+    operand.offset = address - allocation.base;
     return true;
   }
 

@@ -2,13 +2,13 @@
 /// @file output_learner.h
 /// Which pointers among a kernel's parameters lead to memory that it writes.
 ///
-/// A signature does not tell, so it is learned for each word of the parameters: a look compares the
-/// hash of the memory before a launch with that behind it. The first launches are looked at, and
+/// A signature does not tell, so it is learned for each word of the parameters: a probe compares the
+/// hash of the memory before a launch with that behind it. The first launches are probed, and
 /// later ones now and then, because a kernel may write some buffers in some launches only, and
 /// because what changed may have been another stream's doing.
 ///
 /// Place:    one for each kernel that a rule with `outputs = "auto"` tags (function_table.h). The
-///           sampler asks before a launch; verdicts come when the device is done.
+///           gate asks before a launch; verdicts come when the device is done.
 /// Threads:  any, without a lock.
 
 #include <atomic>
@@ -20,43 +20,43 @@ namespace convtrace::cupti {
 
 class OutputLearner {
  public:
-  /// What looks at one word have shown.
+  /// What probes of one word have shown.
   struct Evidence {
-    uint32_t looks = 0;
-    uint32_t changes = 0;  ///< looks that found the memory changed
+    uint32_t probes = 0;
+    uint32_t changes = 0;  ///< probes that found the memory changed
 
     /// Rare changes may be another stream's: an input that the next batch is copied into.
     [[nodiscard]] bool is_output() const noexcept {
-      return changes > 0 && uint64_t{changes} * kRarest >= looks;
+      return changes > 0 && uint64_t{changes} * kRarest >= probes;
     }
   };
 
-  enum class Wish : uint8_t { kNothing, kTake, kLook };
+  enum class Wish : uint8_t { kNothing, kTake, kProbe };
 
-  static constexpr uint32_t kFirstLooks = 8;  ///< launches that are all looked at
-  static constexpr uint32_t kLookAgain = 64;  ///< one of so many later ones
-  static constexpr uint32_t kRarest = 16;     ///< an output changes once in so many looks
+  static constexpr uint32_t kFirstProbes = 8;  ///< launches that are all probed
+  static constexpr uint32_t kProbeAgain = 64;  ///< one of so many later ones
+  static constexpr uint32_t kRarest = 16;      ///< an output changes once in so many probes
 
   /// @param words 8-byte words of the kernel's parameters.
   explicit OutputLearner(size_t words) : evidence_(words) {}
 
-  /// Counts a launch. @return whether all of its words are to be looked at.
+  /// Counts a launch. @return whether all of its words are to be probed.
   [[nodiscard]] bool begin_launch() noexcept {
     const uint32_t launch = launches_.fetch_add(1, std::memory_order_relaxed);
-    return launch < kFirstLooks || launch % kLookAgain == 0;
+    return launch < kFirstProbes || launch % kProbeAgain == 0;
   }
 
-  /// @param look_at_all  what begin_launch() said.
-  [[nodiscard]] Wish wish(size_t word, bool look_at_all) const noexcept {
+  /// @param probe_all  what begin_launch() said.
+  [[nodiscard]] Wish wish(size_t word, bool probe_all) const noexcept {
     const Evidence known = evidence(word);
     // Verdicts come late, and some words are no pointers in the first launches.
-    if (look_at_all || known.looks < kFirstLooks) return Wish::kLook;
+    if (probe_all || known.probes < kFirstProbes) return Wish::kProbe;
     return known.is_output() ? Wish::kTake : Wish::kNothing;
   }
 
-  /// The verdict of a look. @return what is known with it.
+  /// The verdict of a probe. @return what is known with it.
   Evidence add(size_t word, bool changed) noexcept {
-    const uint64_t one = kLook + (changed ? kChange : 0);
+    const uint64_t one = kProbe + (changed ? kChange : 0);
     return unpack(evidence_[word].fetch_add(one, std::memory_order_relaxed) + one);
   }
 
@@ -65,14 +65,14 @@ class OutputLearner {
   }
 
  private:
-  static constexpr uint64_t kLook = 1;
+  static constexpr uint64_t kProbe = 1;
   static constexpr uint64_t kChange = uint64_t{1} << 32;
   static Evidence unpack(uint64_t both) noexcept {
     return {static_cast<uint32_t>(both), static_cast<uint32_t>(both >> 32)};
   }
 
   std::atomic<uint32_t> launches_{0};
-  std::vector<std::atomic<uint64_t>> evidence_;  ///< by word: looks, and changes above
+  std::vector<std::atomic<uint64_t>> evidence_;  ///< by word: probes, and changes above
 };
 
 }  // namespace convtrace::cupti

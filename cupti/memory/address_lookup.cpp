@@ -51,14 +51,14 @@ void keep(const uint64_t* record, Layer layer, AddressTable::Found& found) {
   found.range = load_record(record);
   found.layer = layer;
 }
-void keep(const uint64_t* record, Layer, MemoryLife& life) {
-  life.base = load_word(record + RangeRecord::kBaseWord);
-  life.generation = load_word(record + RangeRecord::kGenerationWord);
+void keep(const uint64_t* record, Layer, MemoryAllocation& allocation) {
+  allocation.base = load_word(record + RangeRecord::kBaseWord);
+  allocation.generation = load_word(record + RangeRecord::kGenerationWord);
 }
 void keep_freed(const uint64_t* record, AddressTable::Found& found) {
   found.freed_block = load_word(record + RangeRecord::kGenerationWord);
 }
-void keep_freed(const uint64_t*, MemoryLife&) {}
+void keep_freed(const uint64_t*, MemoryAllocation&) {}
 
 }  // namespace
 
@@ -66,9 +66,9 @@ bool AddressTable::find(uint64_t address, Found& found) const noexcept {
   return find_as(address, found);
 }
 
-MemoryLife AddressTable::life_at(uint64_t address) const noexcept {
-  MemoryLife life;
-  return find_as(address, life) ? life : MemoryLife{};
+MemoryAllocation AddressTable::allocation_at(uint64_t address) const noexcept {
+  MemoryAllocation allocation;
+  return find_as(address, allocation) ? allocation : MemoryAllocation{};
 }
 
 template <typename Kept>

@@ -54,8 +54,8 @@ class AddressMap {
   [[nodiscard]] std::optional<MemoryRange> find(uint64_t address) const;
 
   /// @return the same range's life, in half the time.
-  [[nodiscard]] MemoryLife life_at(uint64_t address) const noexcept {
-    return table_.may_hold(address) ? table_.life_at(address) : MemoryLife{};
+  [[nodiscard]] MemoryAllocation allocation_at(uint64_t address) const noexcept {
+    return table_.may_hold(address) ? table_.allocation_at(address) : MemoryAllocation{};
   }
 
   /// @return the youngest generation there is.

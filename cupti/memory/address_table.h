@@ -26,7 +26,7 @@
 namespace convtrace::cupti {
 
 /// What a launch records of each of its pointers.
-struct MemoryLife {
+struct MemoryAllocation {
   static constexpr bool kWithFreedBlock = false;
   uint64_t base = 0;
   uint64_t generation = 0;  ///< 0: none
@@ -84,7 +84,7 @@ class AddressTable {
   bool find(uint64_t address, Found& found) const noexcept;
 
   /// Any thread: the same for those who need no more, in half the time.
-  [[nodiscard]] MemoryLife life_at(uint64_t address) const noexcept;
+  [[nodiscard]] MemoryAllocation allocation_at(uint64_t address) const noexcept;
 
   /// Whether a range is one that an allocator may give.
   [[nodiscard]] static bool keeps(const RangeRecord& range) {

@@ -11,7 +11,7 @@
 #include <cstring>
 #include <span>
 
-#include "cupti/memory/kept_memory.h"
+#include "cupti/memory/quarantine.h"
 #include "format/model/dtype.h"
 
 namespace convtrace::cupti {

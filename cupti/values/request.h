@@ -13,9 +13,9 @@ namespace convtrace::cupti {
 class OutputLearner;
 class StreamUses;
 
-/// Half of a look (output_learner.h): the hash in front of a launch, or the value behind it.
-struct Look {
-  OutputLearner* learner = nullptr;  ///< null: it is no look; outlives its results
+/// Half of a probe (output_learner.h): the hash in front of a launch, or the value behind it.
+struct Probe {
+  OutputLearner* learner = nullptr;  ///< null: it is no probe; outlives its results
   uint64_t id = 0;                   ///< joins the two halves
   uint32_t word = 0;
   bool before = false;
@@ -35,7 +35,7 @@ struct DeviceRequest {
   format::TensorStats event;
   const settings::Rule* rule = nullptr;  ///< that asks for it, if one does
   uint32_t samples = 8;                  ///< above 8: also so many of the first elements
-  Look look{};
+  Probe probe{};
   OwnRead read{};
 };
 

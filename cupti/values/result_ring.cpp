@@ -182,17 +182,17 @@ void ResultRing::collect(format::EventSink& sink, DeviceValues& values, uint64_t
   }
 }
 
-bool ResultRing::judge(const Look& look, format::TensorStats& event) noexcept {
-  Before& before = before_[look.id % slots_];
-  if (look.before) {
-    before = {look.id, event.stats.hash};
+bool ResultRing::judge(const Probe& probe, format::TensorStats& event) noexcept {
+  Before& before = before_[probe.id % slots_];
+  if (probe.before) {
+    before = {probe.id, event.stats.hash};
     return false;
   }
-  const bool compared = before.look == look.id;
+  const bool compared = before.probe == probe.id;
   const bool changed = compared && before.hash != event.stats.hash;
   const OutputLearner::Evidence known =
-      compared ? look.learner->add(look.word, changed) : look.learner->evidence(look.word);
-  event.looks = known.looks;
+      compared ? probe.learner->add(probe.word, changed) : probe.learner->evidence(probe.word);
+  event.looks = known.probes;
   event.changes = known.changes;
   return changed || known.is_output();
 }
@@ -207,7 +207,7 @@ void ResultRing::emit(const Entry& entry, const stats::StatsResult& result,
   const OwnRead& read = entry.request.read;
   const bool spoilt = read.uses != nullptr && !read.uses->end_read(read);
   if (spoilt) count(format::LossReason::kStreamUnsafe, event, sink);
-  if (spoilt || (entry.request.look.learner != nullptr && !judge(entry.request.look, event))) {
+  if (spoilt || (entry.request.probe.learner != nullptr && !judge(entry.request.probe, event))) {
     if (entry.staged.bytes > 0) values.give_back(entry.staged);
     return;
   }

@@ -119,14 +119,14 @@ class ResultRing {
 
   /// A hash from in front of a launch, until the value from behind it comes.
   struct Before {
-    uint64_t look = 0;
+    uint64_t probe = 0;
     uint64_t hash = 0;
   };
 
   /// @return first elements, real ones, that are written beside the evenly spread ones.
   [[nodiscard]] uint32_t leading_count(const Entry& entry) const noexcept;
-  /// @param[in,out] event of a half of a look. @return whether it is an output's value.
-  bool judge(const Look& look, format::TensorStats& event) noexcept;
+  /// @param[in,out] event of a half of a probe. @return whether it is an output's value.
+  bool judge(const Probe& probe, format::TensorStats& event) noexcept;
   /// @param slot  of the result, or null.
   void emit(const Entry& entry, const stats::StatsResult& result, const stats::ResultSlot* slot,
             DeviceValues& values, format::EventSink& sink) noexcept;
@@ -179,7 +179,7 @@ class ResultRing {
   stats::Variant variant_ = stats::Variant::kWide;
   uint64_t device_address_ = 0;
   std::unique_ptr<Entry[]> entries_;
-  std::unique_ptr<Before[]> before_;  ///< of look n at n mod slots_; whoever collects has it
+  std::unique_ptr<Before[]> before_;  ///< of probe n at n mod slots_; whoever collects has it
   Queue lanes_[kLanes];               ///< claimed, and not given out
   Queue free_;
   Launches launches_[kLanes];

@@ -27,7 +27,8 @@ struct Rule {
   std::optional<Pattern> scope;
   StepSet steps;
   StepSet ranks;
-  /// Of a kernel's operands: stats if there is none. Alone it is of all that the kernel writes.
+  /// What is captured of the operands that the rule names; unset means statistics. Where the rule
+  /// names no operand, it applies to everything that the kernel writes.
   std::optional<format::Capture> capture;
   bool outputs_auto = false;
   std::vector<uint32_t> outputs;  ///< kernel parameter positions

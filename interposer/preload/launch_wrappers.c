@@ -44,7 +44,7 @@ static const struct convtrace_hooks_v1* hooks_at_launch(void) {
   }
 #define UNWRAP(...) __VA_ARGS__
 
-/// An entry point and its _ptsz twin.
+/// An entry point and its per-thread variant, _ptsz.
 #define WRAPPERS(name, type, hook, PARAMETERS, ARGUMENTS) \
   WRAPPER(name, type, hook, 0, PARAMETERS, ARGUMENTS)     \
   WRAPPER(name##_ptsz, type, hook, 1, PARAMETERS, ARGUMENTS)
@@ -66,7 +66,7 @@ WRAPPERS(cuLaunchCooperativeKernel, convtrace_cuLaunchCooperativeKernel_fn, laun
          (function, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_bytes, stream,
           params))
 
-/// Each launch of the list names its stream: there is no twin.
+/// Each launch of the list names its stream: there is no per-thread variant.
 WRAPPER(cuLaunchCooperativeKernelMultiDevice, convtrace_cuLaunchCooperativeKernelMultiDevice_fn,
         launch_multi_device, 0, (void* list, unsigned count, unsigned flags), (list, count, flags))
 

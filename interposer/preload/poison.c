@@ -45,7 +45,7 @@ static int is_of_c10(const void* caller, convtrace_function of_c10) {
 }
 
 static void fill_fresh(void* pointer, size_t bytes) {
-  static const uint32_t kFresh = 0x7FFDFFD5; /* also in cupti/memory/kept_memory.h */
+  static const uint32_t kFresh = 0x7FFDFFD5; /* also in cupti/memory/quarantine.h */
   const size_t words = bytes / sizeof kFresh;
   uint32_t* const data = pointer;
   for (size_t i = 0; i < words; ++i) data[i] = kFresh;

@@ -50,7 +50,8 @@ class StatsRows {
   /// @return whether all its enumerators are known. @pre there is one
   bool next(format::EventHeader header, format::Event& event);
 
-  /// @return whether all that the events name is defined, of those whose enumerators are known.
+  /// @return whether every id (string, scope, kernel) in the events is defined. Events with an
+  /// enumerator that this reader does not know are not checked.
   [[nodiscard]] bool resolved_by(const DefinitionCheck& check) const {
     return std::ranges::all_of(signatures_, [&check](const Signature& made) {
       return !made.known || check.resolves(made.event);

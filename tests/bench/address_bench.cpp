@@ -124,8 +124,9 @@ Times scan(Memory& memory) {
   times.table = ns_of([&] {
     for (const auto& launch : launches) {
       for (const uint64_t word : launch) {
-        if (const auto life = memory.addresses.life_at(word); life.generation != 0) {
-          ours += life.base;
+        if (const auto allocation = memory.addresses.allocation_at(word);
+            allocation.generation != 0) {
+          ours += allocation.base;
         }
       }
     }

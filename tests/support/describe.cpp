@@ -46,7 +46,8 @@ class Text {
   }
   template <Listed Part>
   void put(const Part& part) {
-    Part::fields(part, [this](auto, const char*, const auto& member, bool = true) { put(member); });
+    Part::fields(part,
+                 [this](auto, const char*, const auto& member, bool = true) { this->put(member); });
   }
   void put(const Operand& value) {
     const auto& [param, word, confidence, address, generation, offset] = value;

@@ -66,7 +66,8 @@ class EventGenerator::Filler {
   /// A part of an event, as its list of fields in events.h says.
   template <Listed Part>
   void fill(Part& part) {
-    Part::fields(part, [this](auto, const char*, auto& member, bool = true) { fill(member); });
+    Part::fields(part,
+                 [this](auto, const char*, auto& member, bool = true) { this->fill(member); });
   }
   void fill(Operand& operand) {
     auto& [param, word, confidence, address, generation, offset] = operand;

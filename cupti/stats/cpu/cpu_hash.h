@@ -47,8 +47,8 @@ CONVTRACE_INLINE uint64_t hash_row(const std::byte* row) {
   return sums[0] + sums[1] + sums[2] + sums[3];
 }
 
-/// Asks for the row in the next block that is as far in it as `row` in its own. Otherwise nothing
-/// comes from memory while a block is walked, and all the next one is waited for.
+/// Prefetches the row at the same place in the next block while this one is hashed. Without it,
+/// nothing is read from memory during a block, and every row of the next one stalls.
 CONVTRACE_INLINE void prefetch_next_block(const std::byte* row) {
   constexpr uint32_t kLineBytes = 64;
   for (uint32_t at = 0; at < kRowBytes; at += kLineBytes) {

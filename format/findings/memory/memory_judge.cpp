@@ -200,7 +200,8 @@ void MemoryJudge::check_freed(const format::Launch& event, const format::Operand
   report(std::move(found), findings);
 }
 
-/// Kernels take ends beside begins: where that is, the next range begins.
+/// @return whether `address` may be the end pointer of an array whose begin is an operand as well:
+/// one past the end of a range is where the next range begins.
 bool MemoryJudge::may_be_end(const format::Launch& event, uint64_t address, Layer layer) {
   const Life* const front = lives_.at(address - 1, layer);
   if (front == nullptr || front->freed != 0 || front->end() != address) return false;

@@ -35,7 +35,8 @@ class AutotuneBursts {
   void on(const format::Launch& event);
   /// @return a burst of an earlier call that this one, at its end, shows to have been one.
   std::optional<OpFinding> on(const format::Op& event);
-  /// An input of an op that has ended was not behind it what it was in front.
+  /// An op has ended, and its input `slot` has other values than before the op: the op writes it.
+  /// @param left  statistics of that input after the op.
   void on_mutated(const format::TensorStats& left, format::StringId slot);
   /// Events were lost.
   void forget() { open_.clear(); }

@@ -3,12 +3,12 @@
 /// Elements that still hold what CONVTRACE_POISON filled their memory with.
 ///
 /// Threads:  pure function.
-/// Source:   interposer/preload/poison.h, cupti/memory/kept_memory.h
+/// Source:   interposer/preload/poison.h, cupti/memory/quarantine.h
 
 #include <cstdint>
 #include <cstring>
 
-#include "cupti/memory/kept_memory.h"
+#include "cupti/memory/quarantine.h"
 #include "interposer/core/observer/padding_count.h"
 
 namespace convtrace::engine {

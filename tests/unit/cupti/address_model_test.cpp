@@ -155,7 +155,7 @@ TEST_CASE("address_map: agrees with a simple model on random histories", "[addre
         INFO("seed " << seed << " operation " << i << " address " << near);
         const auto expected = model.find(near);
         REQUIRE(same(map.find(near), expected));
-        REQUIRE(map.life_at(near).generation == (expected ? expected->generation : 0));
+        REQUIRE(map.allocation_at(near).generation == (expected ? expected->generation : 0));
       }
       REQUIRE(map.live_count() == model.live().size());
     }

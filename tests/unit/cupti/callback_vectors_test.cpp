@@ -27,16 +27,18 @@ Vector vector(CUpti_CallbackId cbid, const Params& params, std::string expected)
   return {cbid, std::make_shared<Params>(params), std::move(expected)};
 }
 
-// The twin's structure must be the plain one's, since they share a decoder.
+// The per-thread variant's structure must be the plain one's, since they share a decoder.
 #define CBID(function) CUPTI_DRIVER_TRACE_CBID_##function
 #define ONE(function, expected, ...) \
   all.push_back(vector(CBID(function), function##_params{__VA_ARGS__}, expected))
-#define TWIN(function, twin, expected, ...)                          \
-  static_assert(sizeof(function##_params) == sizeof(twin##_params)); \
-  ONE(function, expected, __VA_ARGS__);                              \
-  all.push_back(vector(CBID(twin), function##_params{__VA_ARGS__}, expected))
-#define PTSZ(function, expected, ...) TWIN(function, function##_ptsz, expected, __VA_ARGS__)
-#define PTDS(function, expected, ...) TWIN(function, function##_ptds, expected, __VA_ARGS__)
+#define PER_THREAD_VARIANT(function, variant, expected, ...)            \
+  static_assert(sizeof(function##_params) == sizeof(variant##_params)); \
+  ONE(function, expected, __VA_ARGS__);                                 \
+  all.push_back(vector(CBID(variant), function##_params{__VA_ARGS__}, expected))
+#define PTSZ(function, expected, ...) \
+  PER_THREAD_VARIANT(function, function##_ptsz, expected, __VA_ARGS__)
+#define PTDS(function, expected, ...) \
+  PER_THREAD_VARIANT(function, function##_ptds, expected, __VA_ARGS__)
 
 CUstream const kStream = handle<CUstream>(0x77);
 CUfunction const kFunction = handle<CUfunction>(7);
@@ -369,7 +371,8 @@ std::vector<Vector> vectors() {
   return all;
 }
 
-TEST_CASE("callback_table: every row decodes what it is for, its twin alike", "[callback_table]") {
+TEST_CASE("callback_table: every row decodes what it is for, its per-thread variant alike",
+          "[callback_table]") {
   std::set<CUpti_CallbackId> tested;
   for (const Vector& vector : vectors()) {
     CAPTURE(vector.cbid);

@@ -4,7 +4,7 @@
 #include <cstring>
 #include <thread>
 
-#include "cupti/memory/kept_memory.h"
+#include "cupti/memory/quarantine.h"
 #include "tests/support/same_stats.h"
 #include "tests/unit/cupti/device_scene.h"
 #include "tests/unit/cupti/stats/named_views.h"

@@ -110,7 +110,7 @@ TEST_CASE("births: a call that gives one value in 16 bits may have computed all 
 TEST_CASE("births: a permutation leaves every average as it was and is one", "[diff][births]") {
   Run cand = kEqual;
   std::vector<float>& values = cand.at(0, "b", "output:0").values;
-  std::ranges::rotate(values, values.begin() + 32);
+  std::rotate(values.begin(), values.begin() + 32, values.end());
   for (const DType dtype : {DType::kF32, DType::kBF16}) {
     const DiffResult result = compared(with_type(kEqual, dtype), with_type(cand, dtype));
     CHECK(where(result) == Where{0, Phase::kForward, "b", "output:0"});

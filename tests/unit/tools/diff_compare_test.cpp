@@ -54,7 +54,7 @@ TEST_CASE("compare: small tensors are held against each other element by element
 TEST_CASE("compare: of large ones the sketches tell how far they are apart", "[diff][compare]") {
   const std::vector<float> values = ramp(5000);
   std::vector<float> shifted = values;
-  std::ranges::rotate(shifted, shifted.begin() + 1);
+  std::rotate(shifted.begin(), shifted.begin() + 1, shifted.end());
   double squares = 0, norm = 0;
   for (size_t i = 0; i < values.size(); ++i) {
     squares += std::pow(static_cast<double>(values[i] - shifted[i]), 2);

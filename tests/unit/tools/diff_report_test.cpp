@@ -225,7 +225,7 @@ TEST_CASE("convtrace-diff: a terminal's width is kept, commands apart", "[diff][
                                    "and on and on and on and on and on and on and on");
   }
   const Pair pair(base, cand);
-  for (const size_t columns : {72, 80, 200}) {
+  for (const size_t columns : {72u, 80u, 200u}) {
     std::istringstream text(run({pair.base, pair.cand}, {.columns = columns}).out);
     for (std::string line; std::getline(text, line) && !line.starts_with("next  ");) {
       INFO(columns << ": " << line);
@@ -328,7 +328,7 @@ TEST_CASE("convtrace-diff: findings about one memory are told as one",
   CHECK(contains(content(path), "<li>stale-read (error) in step 0, forward, fc1</li>"));
   const Json list = Json::parse(outcome.out)["findings"]["cand"];
   REQUIRE(list.size() == 4);
-  for (const size_t i : {0, 1, 2}) CHECK(list[i]["story"] == 0);
+  for (const size_t i : {0u, 1u, 2u}) CHECK(list[i]["story"] == 0);
   CHECK(list[3]["story"] == 1);
 }
 

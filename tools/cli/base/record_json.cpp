@@ -55,7 +55,7 @@ class Filler {
   template <typename Kind>
   void operator()(const Kind& e) {
     Kind::fields(e, [this](auto, const char* name, const auto& value, bool meant = true) {
-      if (meant) add(name, value);
+      if (meant) this->add(name, value);  // said, or clang 14 holds `this` for unused
     });
   }
 

@@ -120,11 +120,6 @@ void check_other_tools(const Subject&, std::vector<Line>& lines) {
                      std::string(name) + " is set: a profiler starts this program",
                      "profile and trace in separate runs"});
   }
-  if (variable("KINETO_USE_DAEMON") == "1") {
-    lines.push_back({"other-tools", Level::kWarn,
-                     "KINETO_USE_DAEMON=1: PyTorch's profiler takes CUPTI at start",
-                     "unset it for traced runs"});
-  }
   if (lines.size() == before)
     lines.push_back({"other-tools", Level::kOk, "no other tool is set to enter", ""});
 }

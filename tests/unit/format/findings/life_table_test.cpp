@@ -34,7 +34,7 @@ format::Free release(uint64_t generation) {
 }  // namespace
 
 TEST_CASE("address_index: finds what a map finds, however it was filled and emptied") {
-  std::mt19937_64 random(GENERATE(1, 2, 3));
+  std::mt19937_64 random(GENERATE(1u, 2u, 3u));
   AddressIndex index;
   std::map<uint64_t, uint32_t> model;
   for (uint32_t i = 0; i < 20000; ++i) {
@@ -64,7 +64,7 @@ TEST_CASE("life_table: what is left of a freed life beside a new one is still wh
   lives.begin(allocation(0x1400, 0x100, 2), before);
   REQUIRE(before.size() == 1);
   CHECK(before[0].generation == 1);
-  for (const uint64_t address : {0x1000, 0x13FF, 0x1500, 0x1FFF}) {
+  for (const uint64_t address : {0x1000u, 0x13FFu, 0x1500u, 0x1FFFu}) {
     const Life* const life = lives.at(address, Layer::kBlock);
     REQUIRE(life != nullptr);
     CHECK(life->freed == 1);
@@ -102,7 +102,7 @@ TEST_CASE("life_table: of freed lives the last 65536 are kept, and memory is use
 TEST_CASE("life_table: what takes the place of the oldest freed life is not forgotten with it") {
   LifeTable lives;
   std::vector<Life> before;
-  const uint64_t bytes = GENERATE(0x800, 0x1800);  // leaves a part; takes a part of the next one
+  const uint64_t bytes = GENERATE(0x800u, 0x1800u);  // leaves a part; takes a part of the next one
   for (uint64_t i = 1; i <= LifeTable::kMostFreed; ++i) {
     lives.begin(allocation(i * 0x1000, 0x1000, i), before);
     lives.end(release(i));

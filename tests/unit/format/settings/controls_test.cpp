@@ -109,7 +109,7 @@ TEST_CASE("controls: a kernel's rule that only captures takes all that the kerne
       "[[rule]]\nscope = 'd'\ncapture = 'hash'\n");
   REQUIRE(loaded.rules.size() == 4);
   CHECK(loaded.rules[0].outputs_auto);
-  for (const size_t i : {1, 2, 3}) CHECK_FALSE(loaded.rules[i].outputs_auto);
+  for (const size_t i : {1u, 2u, 3u}) CHECK_FALSE(loaded.rules[i].outputs_auto);
 }
 
 TEST_CASE("controls: in mode snapshot a rule that only names modules stores them", "[settings]") {

@@ -1,4 +1,4 @@
-#include "cupti/gate/sampler.h"
+#include "cupti/gate/launch_capture.h"
 
 #include <algorithm>
 #include <bit>
@@ -87,8 +87,8 @@ bool is_readable(const MemoryRange& range, uint8_t device) noexcept {
   return range.device == format::Device{format::Device::Type::kCuda, device};
 }
 
-void Sampler::collect(Purpose purpose, const LaunchInfo& launch, const FunctionInfo& function,
-                      Operands operands) {
+void LaunchCapture::collect(Purpose purpose, const LaunchInfo& launch, const FunctionInfo& function,
+                            Operands operands) {
   const format::StringId scope = position_.place.scope;
   const std::string_view name = state_.options.definitions->text(scope);
   const size_t first = requests_.size();
@@ -107,21 +107,21 @@ void Sampler::collect(Purpose purpose, const LaunchInfo& launch, const FunctionI
   }
 }
 
-/// Words that are known to lead to outputs are taken; those that may are looked at.
-void Sampler::find_outputs(Purpose purpose, const settings::Rule& rule,
-                           const FunctionInfo& function, Operands operands, size_t first) {
+/// Words that are known to lead to outputs are taken; those that may lead to one are probed.
+void LaunchCapture::find_outputs(Purpose purpose, const settings::Rule& rule,
+                                 const FunctionInfo& function, Operands operands, size_t first) {
   using Wish = OutputLearner::Wish;
   OutputLearner& learner = *function.outputs;
-  const bool look_at_all = purpose == Purpose::kLaunch && learner.begin_launch();
+  const bool probe_all = purpose == Purpose::kLaunch && learner.begin_launch();
   std::vector<uint64_t> begins;
   for (const format::Operand& operand : operands) begins.push_back(operand.address);
   std::ranges::sort(begins);
   for (const format::Operand& operand : operands) {
     const size_t word = (function.params[operand.param].offset + operand.word) / sizeof(uint64_t);
     const OutputLearner::Evidence known = learner.evidence(word);
-    Wish wish = learner.wish(word, look_at_all);
+    Wish wish = learner.wish(word, probe_all);
     if (purpose != Purpose::kLaunch)
-      wish = known.looks == 0 || known.is_output() ? Wish::kTake : Wish::kNothing;
+      wish = known.probes == 0 || known.is_output() ? Wish::kTake : Wish::kNothing;
     if (wish == Wish::kNothing) continue;
     auto piece = piece_at(operand.address);
     if (!piece) continue;
@@ -130,15 +130,15 @@ void Sampler::find_outputs(Purpose purpose, const settings::Rule& rule,
     if (next != begins.end()) piece->bytes = std::min(piece->bytes, *next - operand.address);
     DeviceRequest request =
         make_request(rule, *piece, function, slot_of(operand.param, operand.word));
-    request.event.looks = known.looks;
+    request.event.looks = known.probes;
     request.event.changes = known.changes;
-    if (wish == Wish::kLook)
-      request.look = {&learner, state_.last_look.fetch_add(1) + 1, static_cast<uint32_t>(word)};
+    if (wish == Wish::kProbe)
+      request.probe = {&learner, state_.last_probe.fetch_add(1) + 1, static_cast<uint32_t>(word)};
     add(request, first);
   }
 }
 
-std::optional<Sampler::Piece> Sampler::piece_at(uint64_t address) const {
+std::optional<LaunchCapture::Piece> LaunchCapture::piece_at(uint64_t address) const {
   const auto range = state_.options.addresses->find(address);
   if (!range || range->freed || !is_readable(*range, device_)) return std::nullopt;
   uint64_t bytes = range->base + range->bytes - address;
@@ -153,8 +153,8 @@ std::optional<Sampler::Piece> Sampler::piece_at(uint64_t address) const {
   return Piece{address, *range, bytes};
 }
 
-DeviceRequest Sampler::make_request(const settings::Rule& rule, const Piece& piece,
-                                    const FunctionInfo& function, const std::string& slot) {
+DeviceRequest LaunchCapture::make_request(const settings::Rule& rule, const Piece& piece,
+                                          const FunctionInfo& function, const std::string& slot) {
   const format::DType dtype = rule.dtype.value_or(format::DType::kUnknown);
   const uint64_t element = format::element_bytes(dtype);
   const uint64_t count = piece.bytes / element;
@@ -179,8 +179,8 @@ DeviceRequest Sampler::make_request(const settings::Rule& rule, const Piece& pie
 }
 
 /// What a kernel is given is known in front of it alone.
-void Sampler::add_inputs(const settings::Rule& rule, const LaunchInfo& launch,
-                         const FunctionInfo& function) {
+void LaunchCapture::add_inputs(const settings::Rule& rule, const LaunchInfo& launch,
+                               const FunctionInfo& function) {
   for (const uint32_t param : rule.inputs) {
     const auto piece = piece_at(read_pointer(launch, function, param));
     if (!piece) continue;
@@ -193,39 +193,39 @@ void Sampler::add_inputs(const settings::Rule& rule, const LaunchInfo& launch,
   }
 }
 
-void Sampler::assume_written(Operands operands) {
+void LaunchCapture::assume_written(Operands operands) {
   for (const format::Operand& operand : operands) written_.insert(operand.generation);
 }
 
 /// @param first of this kernel's requests: the first rule that names an operand has it.
-void Sampler::add(const DeviceRequest& request, size_t first) {
+void LaunchCapture::add(const DeviceRequest& request, size_t first) {
   const bool known =
       std::any_of(requests_.begin() + static_cast<ptrdiff_t>(first), requests_.end(),
                   [&](const DeviceRequest& r) { return r.event.slot == request.event.slot; });
   if (known || request.event.bytes == 0) return;
   requests_.push_back(request);
   state_.options.rules->used(*request.rule);
-  if (request.look.learner == nullptr) return;
+  if (request.probe.learner == nullptr) return;
   DeviceRequest& before = before_.emplace_back(request);
-  before.look.before = true;
+  before.probe.before = true;
   before.event.capture = format::Capture::kHash;
 }
 
-void Sampler::submit_before(CUcontext context, CUstream stream) noexcept {
+void LaunchCapture::submit_before(CUcontext context, CUstream stream) noexcept {
   if (before_.empty()) return;
   refused_ = launch(context, before_, stream);
   if (refused_ == NotSampled::kSampled) return;
   size_t lost = static_cast<size_t>(std::ranges::count_if(
-      before_, [](const DeviceRequest& request) { return request.look.learner == nullptr; }));
-  // What is known to be an output is taken without a look.
+      before_, [](const DeviceRequest& request) { return request.probe.learner == nullptr; }));
+  // What is known to be an output is taken without a probe.
   lost += std::erase_if(requests_, [](DeviceRequest& request) {
-    const Look look = std::exchange(request.look, {});
-    return look.learner != nullptr && !look.learner->evidence(look.word).is_output();
+    const Probe probe = std::exchange(request.probe, {});
+    return probe.learner != nullptr && !probe.learner->evidence(probe.word).is_output();
   });
   count_loss(state_, position_, refused_, lost);
 }
 
-void Sampler::keep_last_of_each_buffer() {
+void LaunchCapture::keep_last_of_each_buffer() {
   std::unordered_set<uint64_t> seen;
   const auto overwritten = [&seen](const DeviceRequest& request) {
     return !seen.insert(request.event.address).second;
@@ -235,8 +235,8 @@ void Sampler::keep_last_of_each_buffer() {
   std::ranges::reverse(requests_);
 }
 
-NotSampled Sampler::launch(CUcontext context, std::span<const DeviceRequest> batch,
-                           CUstream stream) noexcept {
+NotSampled LaunchCapture::launch(CUcontext context, std::span<const DeviceRequest> batch,
+                                 CUstream stream) noexcept {
   const NotSampled outcome = can_launch(state_, context, stream);
   if (outcome != NotSampled::kSampled) return outcome;
   std::optional<ContextScope> scope;
@@ -246,7 +246,7 @@ NotSampled Sampler::launch(CUcontext context, std::span<const DeviceRequest> bat
   return state_.stats.submit(context, batch, stream);
 }
 
-NotSampled Sampler::submit(CUcontext context, CUstream stream) noexcept {
+NotSampled LaunchCapture::submit(CUcontext context, CUstream stream) noexcept {
   if (!asked_) return NotSampled::kNotAsked;
   if (requests_.empty()) return before_.empty() ? NotSampled::kNoOutput : refused_;
   if (MUTATION(batch_behind_return)) {

@@ -1,10 +1,10 @@
 #pragma once
-/// @file sampler.h
-/// Statistics of what tagged kernels read and wrote: finds the buffers, queues the work in front of
-/// the launch and behind it.
+/// @file launch_capture.h
+/// Statistics of what tagged kernels read and write: finds the buffers, and queues the statistics
+/// work before and after the launch.
 ///
 /// Place:    used by the gate around the real call, in ordinary code of the calling thread.
-/// Threads:  any; one Sampler value belongs to one launch of the program.
+/// Threads:  any; one LaunchCapture value belongs to one launch of the program.
 /// Errors:   whatever prevents it is a NotSampled and a counted loss.
 /// Source:   docs/gpu-double.md "The rules".
 
@@ -28,10 +28,10 @@ namespace convtrace::cupti {
 /// plain block of the host is not, and what is behind a multicast address cannot be read there.
 [[nodiscard]] bool is_readable(const MemoryRange& range, uint8_t device) noexcept;
 
-class Sampler {
+class LaunchCapture {
  public:
   /// @param elsewhere  the launch's context may not be the current one.
-  Sampler(CudaState& state, const Position& position, uint8_t device, bool elsewhere = false)
+  LaunchCapture(CudaState& state, const Position& position, uint8_t device, bool elsewhere = false)
       : state_(state), position_(position), device_(device), elsewhere_(elsewhere) {}
 
   enum class Purpose : uint8_t {
@@ -45,14 +45,15 @@ class Sampler {
   void collect(Purpose purpose, const LaunchInfo& launch, const FunctionInfo& function,
                std::span<const format::Operand> operands);
 
-  /// Of several kernels that run as one, what those are given that are collected next is not known
-  /// in front of them all: in this memory, or in any.
+  /// Notes that a kernel of a graph may write these operands (or any memory). Inputs of the graph's
+  /// later kernels that lie there are left out: values are read only before and after the whole
+  /// graph, and neither reading shows what such a kernel is given.
   void assume_written(std::span<const format::Operand> operands);
   void assume_all_written() noexcept { all_written_ = true; }
-  /// @return inputs that are left out for that.
+  /// @return the number of inputs that were left out because of assume_written().
   [[nodiscard]] size_t unknown_inputs() const noexcept { return unknown_inputs_; }
 
-  /// Of several kernels that run as one, leaves out those that write a buffer before the last one.
+  /// Of a graph's requests for the same address, keeps the one of the kernel that runs last.
   void keep_last_of_each_buffer();
 
   /// To be called right in front of the launch.

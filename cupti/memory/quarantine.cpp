@@ -1,4 +1,4 @@
-#include "cupti/memory/kept_memory.h"
+#include "cupti/memory/quarantine.h"
 
 #include <algorithm>
 #include <iterator>
@@ -14,7 +14,7 @@ constexpr uint64_t kMostBytes = uint64_t{1} << 30;
 
 }  // namespace
 
-KeptMemory::KeptMemory(const DriverApi& driver, bool poison, bool quarantine)
+Quarantine::Quarantine(const DriverApi& driver, bool poison, bool quarantine)
     : driver_(driver),
       poison_(poison),
       possible_((poison || quarantine) && driver.memset_d32_async != nullptr &&
@@ -22,7 +22,7 @@ KeptMemory::KeptMemory(const DriverApi& driver, bool poison, bool quarantine)
                 driver.ctx_synchronize != nullptr),
       holds_(quarantine && possible_) {}
 
-uint64_t KeptMemory::identity(uint64_t address) const {
+uint64_t Quarantine::identity(uint64_t address) const {
   unsigned type = 0, managed = 1;
   unsigned long long id = 0;
   CUdeviceptr base = 0;
@@ -42,12 +42,12 @@ uint64_t KeptMemory::identity(uint64_t address) const {
   return ours ? id : 0;
 }
 
-CUcontext KeptMemory::current_context() const {
+CUcontext Quarantine::current_context() const {
   CUcontext context = nullptr;
   return driver_.ctx_get_current(&context) == CUDA_SUCCESS ? context : nullptr;
 }
 
-bool KeptMemory::know(uint64_t address, uint64_t bytes, bool in_order) {
+bool Quarantine::know(uint64_t address, uint64_t bytes, bool in_order) {
   const Known known{bytes, identity(address), current_context(), in_order};
   const std::lock_guard lock(mutex_);
   known_.erase(address);
@@ -57,7 +57,7 @@ bool KeptMemory::know(uint64_t address, uint64_t bytes, bool in_order) {
 }
 
 /// It is known no more. @return whether it is still what it was.
-bool KeptMemory::take_known(uint64_t address, Known& known) {
+bool Quarantine::take_known(uint64_t address, Known& known) {
   {
     const std::lock_guard lock(mutex_);
     const auto found = known_.find(address);
@@ -68,7 +68,7 @@ bool KeptMemory::take_known(uint64_t address, Known& known) {
   return known.context == current_context() && known.id == identity(address);
 }
 
-void KeptMemory::given(uint64_t address, uint64_t bytes, bool fill) {
+void Quarantine::given(uint64_t address, uint64_t bytes, bool fill) {
   if (!possible_ || OwnCalls::active()) return;
   const OwnCalls own;
   const RelaxedCapture relaxed(driver_);
@@ -80,13 +80,13 @@ void KeptMemory::given(uint64_t address, uint64_t bytes, bool fill) {
   (void)driver_.stream_synchronize(stream);
 }
 
-void KeptMemory::given_in_order(uint64_t address, uint64_t bytes, CUstream stream, bool fill) {
+void Quarantine::given_in_order(uint64_t address, uint64_t bytes, CUstream stream, bool fill) {
   if (!poisons() || OwnCalls::active()) return;
   const OwnCalls own;
   if (know(address, bytes, true) && fill) fill_fresh(address, bytes, stream);
 }
 
-void KeptMemory::taken_in_order(uint64_t address, CUstream stream, bool fill) {
+void Quarantine::taken_in_order(uint64_t address, CUstream stream, bool fill) {
   if (!poisons() || OwnCalls::active()) return;
   const OwnCalls own;
   Known known;
@@ -94,20 +94,20 @@ void KeptMemory::taken_in_order(uint64_t address, CUstream stream, bool fill) {
     (void)driver_.memset_d8_async(address, kFreed, known.bytes, stream);
 }
 
-void KeptMemory::shared(uint64_t address) {
+void Quarantine::shared(uint64_t address) {
   const std::lock_guard lock(mutex_);
   std::erase_if(known_, [=](const auto& one) {
     return address >= one.first && address - one.first < one.second.bytes;
   });
 }
 
-void KeptMemory::grew() {
+void Quarantine::grew() {
   if (!any_.load() || OwnCalls::active()) return;
   const OwnCalls own;
   if (most_held() == 0) (void)give_back();
 }
 
-KeptMemory::Free KeptMemory::free(uint64_t address, const std::function<void()>& freed) {
+Quarantine::Free Quarantine::free(uint64_t address, const std::function<void()>& freed) {
   if (!possible_ || OwnCalls::active()) return Free::kCall;
   std::list<Held> block(1), too_many;
   {
@@ -146,13 +146,13 @@ KeptMemory::Free KeptMemory::free(uint64_t address, const std::function<void()>&
 }
 
 /// @return bytes that may be held now; 0: the device has little left.
-uint64_t KeptMemory::most_held() const {
+uint64_t Quarantine::most_held() const {
   size_t available = 0, total = 0;
   if (driver_.mem_get_info(&available, &total) != CUDA_SUCCESS || available < total / 8) return 0;
   return std::min<uint64_t>(kMostBytes, total / 16);
 }
 
-bool KeptMemory::give_back() noexcept {
+bool Quarantine::give_back() noexcept {
   if (!any_.load()) return false;
   std::list<Held> all;
   {
@@ -165,20 +165,20 @@ bool KeptMemory::give_back() noexcept {
   return !all.empty();
 }
 
-void KeptMemory::free_all(std::list<Held>& blocks) noexcept {
+void Quarantine::free_all(std::list<Held>& blocks) noexcept {
   if (blocks.empty()) return;
   const OwnCalls own;
   const RelaxedCapture relaxed(driver_);
   for (const Held& block : blocks) (void)driver_.mem_free(block.address);
 }
 
-bool KeptMemory::end() noexcept {
+bool Quarantine::end() noexcept {
   if (!holds_.exchange(false)) return false;
   (void)give_back();
   return true;
 }
 
-void KeptMemory::context_ended(CUcontext context) {
+void Quarantine::context_ended(CUcontext context) {
   const std::lock_guard lock(mutex_);
   std::erase_if(known_, [=](const auto& one) { return one.second.context == context; });
   std::erase_if(held_, [&](const Held& block) {
@@ -190,7 +190,7 @@ void KeptMemory::context_ended(CUcontext context) {
 }
 
 /// @param context  the current one.
-CUstream KeptMemory::own_stream(CUcontext context) {
+CUstream Quarantine::own_stream(CUcontext context) {
   {
     const std::lock_guard lock(mutex_);
     if (const auto found = streams_.find(context); found != streams_.end()) return found->second;
@@ -201,7 +201,7 @@ CUstream KeptMemory::own_stream(CUcontext context) {
   return streams_.emplace(context, stream).first->second;
 }
 
-void KeptMemory::fill_fresh(uint64_t address, uint64_t bytes, CUstream stream) const {
+void Quarantine::fill_fresh(uint64_t address, uint64_t bytes, CUstream stream) const {
   constexpr uint64_t kWord = sizeof kFreshPattern;
   if (bytes >= kWord) (void)driver_.memset_d32_async(address, kFreshPattern, bytes / kWord, stream);
 }

@@ -1,7 +1,7 @@
-// KeptMemory over the fake driver, in one process: what the integration tests cannot show, and what
+// Quarantine over the fake driver, in one process: what the integration tests cannot show, and what
 // sanitizers look at.
 
-#include "cupti/memory/kept_memory.h"
+#include "cupti/memory/quarantine.h"
 
 #include <cuda.h>
 
@@ -23,7 +23,7 @@ struct Kept {
     REQUIRE(cuInit(0) == CUDA_SUCCESS);
     REQUIRE(load_driver_api(driver).ok());
     REQUIRE(cuCtxCreate(&context, nullptr, 0, 0) == CUDA_SUCCESS);
-    memory = std::make_unique<KeptMemory>(driver, poison, quarantine);
+    memory = std::make_unique<Quarantine>(driver, poison, quarantine);
     REQUIRE(memory->possible());
   }
   ~Kept() {
@@ -38,9 +38,9 @@ struct Kept {
     return address;
   }
   /// As the preload library's wrapper does.
-  KeptMemory::Free free(CUdeviceptr address) {
-    const KeptMemory::Free what = memory->free(address, [this] { ++freed; });
-    if (what == KeptMemory::Free::kCall) REQUIRE(cuMemFree(address) == CUDA_SUCCESS);
+  Quarantine::Free free(CUdeviceptr address) {
+    const Quarantine::Free what = memory->free(address, [this] { ++freed; });
+    if (what == Quarantine::Free::kCall) REQUIRE(cuMemFree(address) == CUDA_SUCCESS);
     return what;
   }
   [[nodiscard]] static uint32_t word_at(CUdeviceptr address) {
@@ -51,15 +51,15 @@ struct Kept {
 
   DriverApi driver;
   CUcontext context = nullptr;
-  std::unique_ptr<KeptMemory> memory;
+  std::unique_ptr<Quarantine> memory;
   std::atomic<int> freed{0};
 };
 
 }  // namespace
 
-using Free = KeptMemory::Free;
+using Free = Quarantine::Free;
 
-TEST_CASE("kept_memory: fresh memory, memory in quarantine, and memory that went back") {
+TEST_CASE("quarantine: fresh memory, memory in quarantine, and memory that went back") {
   Kept kept;
   const CUdeviceptr block = kept.allocate();
   CHECK(Kept::word_at(block) == kFreshPattern);
@@ -72,7 +72,7 @@ TEST_CASE("kept_memory: fresh memory, memory in quarantine, and memory that went
   CHECK(cuMemFree(block) == CUDA_ERROR_INVALID_VALUE);
 }
 
-TEST_CASE("kept_memory: what lies at an address now must be what was seen to be made there") {
+TEST_CASE("quarantine: what lies at an address now must be what was seen to be made there") {
   Kept kept;
   const CUdeviceptr block = kept.allocate();
   REQUIRE(cuMemFree(block) == CUDA_SUCCESS);  // past the gate
@@ -83,7 +83,7 @@ TEST_CASE("kept_memory: what lies at an address now must be what was seen to be 
   CHECK(kept.free(other) == Free::kCall);
 }
 
-TEST_CASE("kept_memory: memory of pools is filled by the streams that are given it and free it") {
+TEST_CASE("quarantine: memory of pools is filled by the streams that are given it and free it") {
   Kept kept(true, false);
   CUstream stream = nullptr;
   REQUIRE(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS);
@@ -113,7 +113,7 @@ TEST_CASE("kept_memory: memory of pools is filled by the streams that are given 
   CHECK(kept.free(block) == Free::kCall);
 }
 
-TEST_CASE("kept_memory: nothing is held that is too big, is a pool's, or comes behind a capture") {
+TEST_CASE("quarantine: nothing is held that is too big, is a pool's, or comes behind a capture") {
   Kept kept;
   CHECK(kept.free(kept.allocate(size_t{2} << 30)) == Free::kCall);
   CHECK(kept.memory->end());
@@ -122,7 +122,7 @@ TEST_CASE("kept_memory: nothing is held that is too big, is a pool's, or comes b
   CHECK(kept.freed == 0);
 }
 
-TEST_CASE("kept_memory: a context that ends takes its memory along") {
+TEST_CASE("quarantine: a context that ends takes its memory along") {
   Kept kept;
   const CUdeviceptr block = kept.allocate();
   REQUIRE(kept.free(block) == Free::kHeld);
@@ -131,7 +131,7 @@ TEST_CASE("kept_memory: a context that ends takes its memory along") {
   CHECK(cuMemFree(block) == CUDA_SUCCESS);  // the fake keeps it
 }
 
-TEST_CASE("kept_memory: many threads, some of which run short") {
+TEST_CASE("quarantine: many threads, some of which run short") {
   Kept kept;
   std::vector<std::thread> threads;
   std::atomic<int> wrong{0};

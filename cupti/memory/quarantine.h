@@ -1,5 +1,5 @@
 #pragma once
-/// @file kept_memory.h
+/// @file quarantine.h
 /// CONVTRACE_POISON and CONVTRACE_QUARANTINE on the driver's memory.
 ///
 /// Quarantine: what cuMemFree is given stays allocated for a while, so that its address is nobody
@@ -43,10 +43,10 @@ namespace convtrace::cupti {
 /// width. The preload library fills CPU tensors with the same (interposer/preload/poison.h).
 inline constexpr uint32_t kFreshPattern = 0x7FFDFFD5;
 
-class KeptMemory {
+class Quarantine {
  public:
   /// @param driver  outlives it.
-  KeptMemory(const DriverApi& driver, bool poison, bool quarantine);
+  Quarantine(const DriverApi& driver, bool poison, bool quarantine);
 
   /// Whether the driver has all that is needed; false: nothing is filled or held.
   [[nodiscard]] bool possible() const noexcept { return possible_; }
