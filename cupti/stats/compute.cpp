@@ -42,7 +42,8 @@ Partial compute_tiles(const Layout& layout, const Tiling& tiling, bool hash_only
   } else {
     for (uint32_t thread = 0; thread < turns; ++thread) run_thread(thread);
   }
-  combine_threads(threads, [](const Partial& a, const Partial& b) { return merge(a, b); });
+  combine_threads(
+      threads, [](const Partial& a, const Partial& b) { return merge(a, b); }, turns);
   return threads[0];
 }
 

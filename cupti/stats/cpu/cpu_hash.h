@@ -33,26 +33,29 @@ struct VectorKeys {
 constexpr VectorKeys kVectorKeys;
 
 CONVTRACE_INLINE uint64_t hash_row(const std::byte* row) {
-  U64x4 low{}, high{};
-  for (uint32_t i = 0; i < kBlockWords / 2; i += 4) {
-    const auto words = load<U32x8>(row + i * 8);
-    const auto even = as<U64x4>(words ^ (words >> 16));
+  U64s low{}, high{};
+  for (uint32_t i = 0; i < kBlockWords / 2; i += kWide) {
+    const auto words = load<Vector<uint32_t>>(row + i * 8);
+    const auto even = as<U64s>(words ^ (words >> 16));
     const auto odd = even >> 32;
-    low += mul_low_halves(even, load<U64x4>(kVectorKeys.even + i));
-    low += mul_low_halves(odd, load<U64x4>(kVectorKeys.odd + i));
-    high += mul_low_halves(even, load<U64x4>(kVectorKeys.even_high + i));
-    high += mul_low_halves(odd, load<U64x4>(kVectorKeys.odd_high + i));
+    low += mul_low_halves(even, load<U64s>(kVectorKeys.even + i));
+    low += mul_low_halves(odd, load<U64s>(kVectorKeys.odd + i));
+    high += mul_low_halves(even, load<U64s>(kVectorKeys.even_high + i));
+    high += mul_low_halves(odd, load<U64s>(kVectorKeys.odd_high + i));
   }
-  const U64x4 sums = low + (high << 32);
-  return sums[0] + sums[1] + sums[2] + sums[3];
+  const U64s sums = low + (high << 32);
+  uint64_t total = 0;
+  for (uint32_t i = 0; i < kWide; ++i) total += sums[i];
+  return total;
 }
 
 /// Prefetches the row at the same place in the next block while this one is hashed. Without it,
-/// nothing is read from memory during a block, and every row of the next one stalls.
+/// nothing is read from memory during a block, and every row of the next one stalls. The data goes
+/// to the second-level cache: the first one's few miss buffers would hold the loop up.
 CONVTRACE_INLINE void prefetch_next_block(const std::byte* row) {
   constexpr uint32_t kLineBytes = 64;
   for (uint32_t at = 0; at < kRowBytes; at += kLineBytes) {
-    __builtin_prefetch(row + kBlockBytes + at);
+    __builtin_prefetch(row + kBlockBytes + at, 0, 2);
   }
 }
 
@@ -63,10 +66,10 @@ uint64_t hash_bytes(const std::byte* data, uint32_t bytes, uint64_t first_row) {
     prefetch_next_block(data);
     hash += hash_row(data) * block_key(row++);
   }
-  for (uint32_t at = 0; at < bytes; at += 4) {
-    uint32_t word = 0;
-    std::memcpy(&word, data + at, bytes - at < 4 ? bytes - at : 4);
-    hash += hash_word(word, row * kBlockWords + at / 4);
+  if (bytes > 0) {
+    std::byte padded[kRowBytes] = {};  // zeros add nothing
+    std::memcpy(padded, data, bytes);
+    hash += hash_row(padded) * block_key(row);
   }
   return hash;
 }

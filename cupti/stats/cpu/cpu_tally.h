@@ -28,12 +28,12 @@ class VectorTally {
   using U = Vector<Bits>;
   using S = Vector<Signed>;
 
-  /// Adds one run of dense elements to `tally`.
+  /// Adds one run of dense elements to `tally`. @param bytes  whole vectors, at most
+  /// kTallyRunBytes.
   static void add_run(const std::byte* data, uint32_t bytes, Tally<D>& tally) {
     if constexpr (E::kFloat) {
-      VectorTally common;
-      for (uint32_t i = 0; i < bytes; i += kVectorBytes) common.add_common(load<S>(data + i));
-      if (common.only_common_values()) return common.finish(tally);
+      VectorTally usual;
+      if (usual.add_usual_run(data, bytes)) return usual.finish(tally);
       VectorTally any;
       for (uint32_t i = 0; i < bytes; i += kVectorBytes) any.add_any(load<S>(data + i));
       any.finish(tally);
@@ -50,6 +50,13 @@ class VectorTally {
 
   static S splat(Signed value) { return S{} + value; }
 
+  static bool any_lane(S mask) {
+    for (uint32_t i = 0; i < kVectorBytes / sizeof(Bits); ++i) {
+      if (mask[i] != 0) return true;
+    }
+    return false;
+  }
+
   /// A true lane of a mask is -1.
   CONVTRACE_INLINE static void count(U& counter, S mask) { counter -= as<U>(mask); }
 
@@ -59,26 +66,34 @@ class VectorTally {
     min_below_ = below < min_below_ ? below : min_below_;
   }
 
-  /// Normal numbers and zeros: three counters are enough; whether it held is seen afterwards.
-  CONVTRACE_INLINE void add_common(S s) {
-    const S negative = s < 0;
-    const S magnitude = s & kMost;
-    const S key = s ^ (negative & kMost);
-    add_extremes(key, key, as<U>(magnitude) - 1);
-    count(signs_, negative);
-    count(pos_zero_, s == 0);
-    count(neg_zero_, s == kSign);
+  /// Adds a run of normal numbers and zeros, whose zeros are counted in a second loop that few runs
+  /// need. @return false if the run has others: then it has to be added by add_any().
+  bool add_usual_run(const std::byte* data, uint32_t bytes) {
+    U least = as<U>(splat(-1));  // magnitude
+    for (uint32_t i = 0; i < bytes; i += kVectorBytes) {
+      const auto s = load<S>(data + i);
+      const S negative = s >> (sizeof(Bits) * 8 - 1);
+      const U magnitude = as<U>(s & kMost);
+      const S key = s ^ (negative & kMost);
+      add_extremes(key, key, as<U>(splat(-1)));
+      least = magnitude < least ? magnitude : least;
+      count(signs_, negative);
+    }
+    if (any_lane(least == 0)) {
+      for (uint32_t i = 0; i < bytes; i += kVectorBytes) add_zeros(load<S>(data + i));
+    } else {
+      min_below_ = least - 1;
+    }
+    constexpr auto kLargest = static_cast<Signed>(E::kMaxFinite);
+    return !any_lane((max_key_ >= kLargest) | (min_key_ <= static_cast<Signed>(~kLargest)) |
+                     (min_below_ < static_cast<Bits>(E::kMinNormal - 1)));
   }
 
-  [[nodiscard]] bool only_common_values() const {
-    constexpr auto kLargest = static_cast<Signed>(E::kMaxFinite);
-    constexpr auto kSmallest = static_cast<Bits>(E::kMinNormal - 1);
-    for (uint32_t i = 0; i < kVectorBytes / sizeof(Bits); ++i) {
-      const bool common = max_key_[i] < kLargest && min_key_[i] > static_cast<Signed>(~kLargest) &&
-                          min_below_[i] >= kSmallest;
-      if (!common) return false;
-    }
-    return true;
+  CONVTRACE_INLINE void add_zeros(S s) {
+    const U below = as<U>(s & kMost) - 1;
+    min_below_ = below < min_below_ ? below : min_below_;
+    count(pos_zero_, s == 0);
+    count(neg_zero_, s == kSign);
   }
 
   CONVTRACE_INLINE void add_any(S s) {

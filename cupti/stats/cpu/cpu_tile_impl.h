@@ -41,11 +41,12 @@ struct TileState {
   void add_block(const std::byte* data, uint32_t bytes) {
     const uint32_t rows = bytes / kRowBytes;
     const uint32_t strange_before = tally.counts.nan + tally.counts.pos_inf + tally.counts.neg_inf;
-    uint32_t at = 0;
-    for (; bytes - at >= kTallyRunBytes; at += kTallyRunBytes) {
-      VectorTally<D>::add_run(data + at, kTallyRunBytes, tally);
+    const uint32_t whole = bytes / kVectorBytes * kVectorBytes;
+    for (uint32_t at = 0; at < whole; at += kTallyRunBytes) {
+      const uint32_t left = whole - at;
+      VectorTally<D>::add_run(data + at, left < kTallyRunBytes ? left : kTallyRunBytes, tally);
     }
-    for (; at < bytes; at += kElementBytes) tally.add(load<Bits>(data + at));
+    for (uint32_t at = whole; at < bytes; at += kElementBytes) tally.add(load<Bits>(data + at));
     const uint32_t strange = tally.counts.nan + tally.counts.pos_inf + tally.counts.neg_inf;
     if (strange == strange_before) {
       add_rows<D, true>(data, rows, shift, lanes);

@@ -134,11 +134,7 @@ CONVTRACE_INLINE F64s fma_lanes(F64s a, F64s b, F64s c) {
 #endif
 }
 
-/// The hash takes half a register of AVX-512: memory is its limit, and a load that crosses a line
-/// of the cache, as each of 64 bytes does where data is not aligned, halves its speed.
-using U64x4 = Vector<uint64_t, 32>;
 using U32x8 = Vector<uint32_t, 32>;
-
 using F32x8 = Vector<float, 32>;
 
 /// a * b + c in f32. Without the instruction f64 does: it holds the product, and its 53 bits are
@@ -161,9 +157,11 @@ CONVTRACE_INLINE Vector<float, 64> fma_lanes(Vector<float, 64> a, Vector<float, 
 #endif
 
 /// Products of the lower halves of 64-bit lanes.
-CONVTRACE_INLINE U64x4 mul_low_halves(U64x4 a, U64x4 b) {
-#if defined(__AVX2__)
-  return as<U64x4>(_mm256_mul_epu32(as<__m256i>(a), as<__m256i>(b)));
+CONVTRACE_INLINE U64s mul_low_halves(U64s a, U64s b) {
+#if defined(__AVX512F__)
+  return as<U64s>(_mm512_mul_epu32(as<__m512i>(a), as<__m512i>(b)));
+#elif defined(__AVX2__)
+  return as<U64s>(_mm256_mul_epu32(as<__m256i>(a), as<__m256i>(b)));
 #else
   return (a & 0xFFFFFFFF) * (b & 0xFFFFFFFF);
 #endif

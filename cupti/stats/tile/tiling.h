@@ -83,15 +83,19 @@ CONVTRACE_HD constexpr uint64_t sample_position(uint32_t i, uint64_t count) {
 
 /// Combines 64 values of consecutive threads into the first: inside each half with strides 16 to 1
 /// (a warp's shuffles), then the two halves.
+/// @param count  values that there are; the others are taken as such that change nothing.
 template <typename T, typename Combine>
-CONVTRACE_HD void combine_threads(T* values, Combine combine) {
+CONVTRACE_HD void combine_threads(T* values, Combine combine, uint32_t count = kThreads) {
+  const auto take = [&](uint32_t to, uint32_t from) {
+    if (from < count) values[to] = combine(values[to], values[from]);
+  };
   for (uint32_t stride = 16; stride > 0; stride /= 2) {
     for (uint32_t i = 0; i < stride; ++i) {
-      values[i] = combine(values[i], values[i + stride]);
-      values[32 + i] = combine(values[32 + i], values[32 + i + stride]);
+      take(i, i + stride);
+      take(32 + i, 32 + i + stride);
     }
   }
-  values[0] = combine(values[0], values[32]);
+  take(0, 32);
 }
 
 }  // namespace convtrace::stats
