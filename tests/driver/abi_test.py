@@ -1,5 +1,6 @@
 """What convtrace takes for granted of the driver's library: its functions, numbers of callbacks, rules of injection."""
 import ctypes
+import os
 import re
 import struct
 import sys
@@ -55,9 +56,9 @@ CALL_TWICE = "import ctypes; cuda = ctypes.CDLL('libcuda.so.1'); print(cuda.cuIn
 
 
 class InjectionTestCase(stage.DriverTestCase):
-    def init_twice(self, driver, path, answer="1"):
+    def init_twice(self, driver, path, answer="1", **options):
         done = stage.run([sys.executable, "-u", "-c", CALL_TWICE], driver=driver, CUDA_INJECTION64_PATH=str(path),
-                         CONVTRACE_TEST_INJECTION=answer)
+                         CONVTRACE_TEST_INJECTION=answer, **options)
         self.assertEqual((done.returncode, done.stderr), (0, ""))
         return done.stdout.splitlines()
 
@@ -76,6 +77,20 @@ class InjectionTestCase(stage.DriverTestCase):
     def test_an_injection_that_is_missing_or_none_is_passed_over_in_silence(self, driver):
         for path in ("/nonexistent/injection.so", "none", stage.PROGRAMS / "libdriver_requests.so"):
             self.assertEqual(self.init_twice(driver, path), ["100", "100"], path)
+
+    @stage.on_each_driver
+    def test_a_relative_path_is_that_of_the_current_folder_and_a_bare_name_is_searched_for(self, driver):
+        called = ["called on the main thread", "100", "100"]
+        path = stage.PROGRAMS / "libdriver_injection.so"
+        self.assertEqual(self.init_twice(driver, os.path.relpath(path)), called)
+        self.assertEqual(self.init_twice(driver, path.name, libraries=[path.parent]), called)
+        self.assertEqual(self.init_twice(driver, path.name), ["100", "100"])
+
+    @stage.on_each_driver
+    def test_an_injection_may_call_cuInit(self, driver):
+        path = stage.PROGRAMS / "libdriver_injection.so"
+        nested = self.init_twice(driver, path, "nested")
+        self.assertEqual(nested, ["called on the main thread", "cuInit inside: 100", "100", "100"])
 
 
 if __name__ == "__main__":

@@ -61,6 +61,13 @@ class TrainingTestCase(stage.DriverTestCase):
                 done = stage.run([sys.executable, "-c", INIT], driver=driver, traced=True, libraries=libraries, **mode)
                 self.assertEqual((done.stdout, done.stderr), ("100\n", ""), libraries)
 
+    @stage.on_each_driver
+    def test_mode_launches_says_that_there_is_no_gpu(self, driver):
+        done = stage.run([sys.executable, TRAIN, "cuInit"], driver=driver, traced=True, libraries=[CUPTI["12.4"]],
+                         CONVTRACE_MODE="launches", CONVTRACE_OUTPUT=str(self.folder / (driver + ".ctrace")))
+        self.assertEqual(done.returncode, 0)
+        self.assertRegex(done.stderr, r"\Aconvtrace\S* W .*mode launches records what a GPU runs.*\n\Z")
+
     def test_the_libcupti_is_the_one_that_was_asked_for_else_one_that_fits_the_driver(self):
         driver = list(stage.DRIVERS)[-1]  # CUDA 12
         asked = {"CONVTRACE_CUPTI": str(CUPTI["13.0"] / "libcupti.so.13")}
@@ -73,6 +80,36 @@ class TrainingTestCase(stage.DriverTestCase):
             told = facts(trace)
             self.assertTrue(told["path.cupti"].endswith("/" + library), told["path.cupti"])
             self.assertEqual(told["version.cupti"], version)
+
+
+class ProgramsTestCase(stage.DriverTestCase):
+    """The demo, and programs of tests/python that print the bits of what they compute."""
+
+    FOLDER = stage.ROOT / "tests/python/programs"
+    DEMO = [stage.ROOT / "tools/demo_gpt/train.py", "--device", "cpu", "--steps"]
+    COMMANDS = ([*DEMO, "2"], [FOLDER / "gan.py"], [FOLDER / "unusual.py"], [FOLDER / "updates.py", "accumulation"],
+                [FOLDER / "ddp.py"], [FOLDER / "sharded.py", "fully_shard"])
+
+    def test_programs_print_the_same_bits_with_a_driver_library_and_the_preload(self):
+        driver = list(stage.DRIVERS)[-1]
+        stage.run([sys.executable, *self.DEMO, "0"])  # compiles its op, which another user may not
+        commands = self.COMMANDS[1:] if "setpriv" in stage.ISOLATED else self.COMMANDS
+        for number, command in enumerate(commands):
+            with self.subTest(" ".join(map(str, command))):
+                plain = stage.run([sys.executable, *command])
+                self.assertEqual(plain.returncode, 0, plain.stderr)
+                self.assertNotEqual(plain.stdout, "")
+                folder = self.folder / str(number)
+                folder.mkdir()
+                folder.chmod(0o777)
+                traced = stage.run([sys.executable, *command], driver=driver, traced=True, libraries=[CUPTI["12.4"]],
+                                   CONVTRACE_OUTPUT=str(folder / "%p.ctrace"),
+                                   PYTHONPATH=str(stage.pathlib.Path(__file__).parent / "every_process"))
+                self.assertEqual((traced.returncode, traced.stdout), (0, plain.stdout), traced.stderr)
+                traces = list(folder.iterdir())
+                self.assertNotEqual(traces, [])
+                for trace in traces:
+                    self.assertIn("path.cupti", facts(trace))  # it has called cuInit
 
 
 if __name__ == "__main__":

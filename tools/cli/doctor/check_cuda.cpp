@@ -40,10 +40,18 @@ int check_devices(std::vector<Line>& lines) {
     return 0;
   }
   if (version_of != nullptr) version_of(&version);
-  const bool old = version < 12000;
-  lines.push_back({"driver", old ? Level::kFail : Level::kOk,
-                   "CUDA " + version_text(version) + ", devices: " + std::to_string(devices),
-                   old ? "kernels are seen with drivers of CUDA 12 and later" : ""});
+  const std::string text =
+      "CUDA " + version_text(version) + ", devices: " + std::to_string(devices);
+  if (version < 12000) {
+    lines.push_back(
+        {"driver", Level::kFail, text, "kernels are seen with drivers of CUDA 12 and later"});
+  } else if (version < 12040) {
+    lines.push_back({"driver", Level::kWarn, text,
+                     "launches have no operands, and rules for kernels take no values, before CUDA "
+                     "12.4 (R550)"});
+  } else {
+    lines.push_back({"driver", Level::kOk, text, ""});
+  }
   return version;
 }
 

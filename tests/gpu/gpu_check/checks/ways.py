@@ -31,7 +31,7 @@ def injection(bench):
     inside = said["before_init_ns"] <= times[0] <= said["after_init_ns"]
     expect(inside, "InitializeInjection was not called inside cuInit")
     expect(probe["subscribe_result"] == 0, "cuptiSubscribe says %d" % probe["subscribe_result"])
-    return {"calls": len(times), "ms_after_cuInit_began": (times[0] - said["before_init_ns"]) / 1e6}
+    return {"calls": len(times)}
 
 
 @check("injection in odd ways", part=1)

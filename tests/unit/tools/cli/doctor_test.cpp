@@ -195,6 +195,8 @@ TEST_CASE("doctor: drivers and CUPTI of all kinds", "[cli]") {
   };
   CHECK(level("driver", {}) == "ok");
   CHECK(level("cupti", {}) == "ok");
+  CHECK(level("driver", {"FAKECUDA_DRIVER_VERSION=12040"}) == "ok");
+  CHECK(level("driver", {"FAKECUDA_DRIVER_VERSION=12020"}) == "warn");  // launches lack operands
   CHECK(level("driver", {"FAKECUDA_DRIVER_VERSION=11080"}) == "fail");
   CHECK(level("driver", {"FAKECUDA_DEVICES=0"}) == "warn");
   CHECK(level("driver", {"FAKECUDA_INIT_RESULT=999"}) == "warn");
