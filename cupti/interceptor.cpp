@@ -66,19 +66,20 @@ std::string explain(const CuptiApi& cupti, const Status& status, const std::stri
 }
 
 /// @param context is current.
-format::NotSampled submit_in(CudaState& state, CUcontext context, std::span<DeviceRequest> batch,
-                             CUstream stream) {
-  const format::NotSampled outcome = can_launch(state, context, stream);
-  if (outcome != format::NotSampled::kSampled && !MUTATION(observer_does_not_ask)) return outcome;
+format::SampleOutcome submit_in(CudaState& state, CUcontext context, std::span<DeviceRequest> batch,
+                                CUstream stream) {
+  const format::SampleOutcome outcome = can_launch(state, context, stream);
+  if (outcome != format::SampleOutcome::kSampled && !MUTATION(observer_does_not_ask))
+    return outcome;
   // An observer's call is no launch of the program: waiting here once keeps step 0 complete.
   const OwnCalls own;
   for (DeviceRequest& request : batch)
     request.read =
         state.uses.begin_read({std::bit_cast<uint64_t>(stream), request.event.device.index},
                               request.event.value.generation);
-  const format::NotSampled done = state.stats.submit(context, batch, stream, kPreparationNs);
+  const format::SampleOutcome done = state.stats.submit(context, batch, stream, kPreparationNs);
   for (const DeviceRequest& request : batch)
-    if (done != format::NotSampled::kSampled) (void)state.uses.end_read(request.read);
+    if (done != format::SampleOutcome::kSampled) (void)state.uses.end_read(request.read);
   return done;
 }
 
@@ -311,9 +312,10 @@ void Interceptor::give_cupti_away() noexcept {
          "outside the gate are no longer seen");
 }
 
-format::NotSampled Interceptor::submit(std::span<DeviceRequest> batch, uint64_t stream) noexcept {
+format::SampleOutcome Interceptor::submit(std::span<DeviceRequest> batch,
+                                          uint64_t stream) noexcept {
   if (impl_ == nullptr || !impl_->state.active.load(std::memory_order_acquire))
-    return format::NotSampled::kGpuWorkOff;
+    return format::SampleOutcome::kGpuWorkOff;
   CudaState& state = impl_->state;
   const auto on = std::bit_cast<CUstream>(stream);
   try {
@@ -324,13 +326,13 @@ format::NotSampled Interceptor::submit(std::span<DeviceRequest> batch, uint64_t 
     // A model over several devices: the tensor's need not be the current one, and "the default
     // stream" means another stream on each.
     CUcontext const context = state.contexts.only_context_of(device);
-    if (context == nullptr) return format::NotSampled::kWrongStream;
+    if (context == nullptr) return format::SampleOutcome::kWrongStream;
     if (MUTATION(context_not_current)) return submit_in(state, context, batch, on);
     const ContextScope scope(state.driver, context);
-    if (scope.result() != CUDA_SUCCESS) return format::NotSampled::kWrongStream;
+    if (scope.result() != CUDA_SUCCESS) return format::SampleOutcome::kWrongStream;
     return submit_in(state, context, batch, on);
   } catch (...) {  // no memory to note a new context
-    return format::NotSampled::kNotReady;
+    return format::SampleOutcome::kNotReady;
   }
 }
 

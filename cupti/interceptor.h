@@ -72,7 +72,7 @@ class Interceptor {
   /// second for its preparation.
   /// @return kSampled, or why nothing was queued (then nothing of the batch was; the caller counts
   /// it).
-  format::NotSampled submit(std::span<DeviceRequest> batch, uint64_t stream) noexcept;
+  format::SampleOutcome submit(std::span<DeviceRequest> batch, uint64_t stream) noexcept;
 
   /// @param event with its device, and the generation of its block. @param stream as submit().
   /// @return whether the tensor holds its value: what reads it in that stream, or here if it is the

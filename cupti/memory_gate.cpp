@@ -10,7 +10,7 @@ namespace {
 /// Whether work of ours may be put into a stream of the current context.
 bool may_fill(CudaState& state, CUstream stream) {
   return can_launch(state, state.current_context().context, effective_stream(stream, false)) ==
-         format::NotSampled::kSampled;
+         format::SampleOutcome::kSampled;
 }
 
 }  // namespace

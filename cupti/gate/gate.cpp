@@ -24,8 +24,8 @@ void Gate::before(const LaunchInfo& launch, bool per_thread, Pass& pass) noexcep
 }
 
 /// The block that a kernel is to fill was allocated just now.
-bool Gate::settle_memory(bool all) const noexcept {
-  return state_.options.settle_memory == nullptr || state_.options.settle_memory(all);
+bool Gate::apply_memory_reports(bool all) const noexcept {
+  return state_.options.apply_memory_reports == nullptr || state_.options.apply_memory_reports(all);
 }
 
 void Gate::describe(const LaunchInfo& launch, bool per_thread, Pass& pass) {
@@ -47,7 +47,7 @@ void Gate::describe(const LaunchInfo& launch, bool per_thread, Pass& pass) {
     event.kernel = state_.functions.define("cuGraphLaunch");
     pass.graph = state_.graphs.find(launch.graph);
     pass.memory_known =
-        settle_memory(state_.options.compute_values && !state_.options.rules->empty());
+        apply_memory_reports(state_.options.compute_values && !state_.options.rules->empty());
     if (pass.graph == nullptr || pass.captured) return;
     LaunchCapture& capture = pass.capture.emplace(state_, pass.position, pass.event.device);
     collect_graph(state_, *pass.graph, capture);
@@ -55,13 +55,13 @@ void Gate::describe(const LaunchInfo& launch, bool per_thread, Pass& pass) {
   }
   const FunctionInfo& function = state_.functions.resolve(launch.function);
   event.kernel = function.kernel;
-  pass.memory_known = settle_memory(!function.rules.empty());
+  pass.memory_known = apply_memory_reports(!function.rules.empty());
   const std::span<format::Operand> operands = pass.operands();
   const size_t count = scan_operands(launch, function.params, *state_.options.addresses,
                                      state_.tensor_maps, operands);
   event.operands = operands.first(count);
   if (!pass.memory_known) doubt(operands.first(count));
-  if (function.may_wait) event.sampled = format::NotSampled::kMayWait;
+  if (function.may_wait) event.sampled = format::SampleOutcome::kMayWait;
   if (function.rules.empty() || pass.captured) return;
   LaunchCapture& capture =
       pass.capture.emplace(state_, pass.position, event.device, pass.by_stream);
@@ -73,7 +73,7 @@ void Gate::after(int result, Pass& pass) noexcept {
   if (result != CUDA_SUCCESS) note_failure(result);
   if (pass.launch == nullptr) return;
   if (expect_callbacks_.load(std::memory_order_relaxed)) compare_with_cupti(pass);
-  if (result != CUDA_SUCCESS) pass.event.sampled = format::NotSampled::kLaunchFailed;
+  if (result != CUDA_SUCCESS) pass.event.sampled = format::SampleOutcome::kLaunchFailed;
   try {
     if (result == CUDA_SUCCESS) succeed(pass);
   } catch (...) {  // no memory: the launch is recorded without its values
@@ -91,7 +91,7 @@ void Gate::succeed(Pass& pass) {
   if (!pass.captured && state_.options.compute_values)
     state_.uses.launched({event.stream, event.device}, event.operands);
   if (pass.captured) {
-    event.sampled = format::NotSampled::kCaptured;
+    event.sampled = format::SampleOutcome::kCaptured;
   } else if (pass.launch->graph != nullptr) {
     event.sampled = sample_graph(state_, pass.graph.get(), pass.capture, pass.context, event);
   } else if (pass.capture) {

@@ -100,7 +100,7 @@ class Gate {
   void before(const LaunchInfo& launch, bool per_thread, Pass& pass) noexcept;
   void describe(const LaunchInfo& launch, bool per_thread, Pass& pass);
   void after(int result, Pass& pass) noexcept;
-  [[nodiscard]] bool settle_memory(bool all) const noexcept;
+  [[nodiscard]] bool apply_memory_reports(bool all) const noexcept;
   void succeed(Pass& pass);
   void compare_with_cupti(const Pass& pass) noexcept;
   void note_failure(int result) noexcept;

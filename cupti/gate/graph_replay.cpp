@@ -8,7 +8,7 @@ namespace convtrace::cupti {
 namespace {
 
 using format::LossReason;
-using format::NotSampled;
+using format::SampleOutcome;
 
 void count(const CudaState& state, uint32_t step, LossReason reason, uint64_t lost) {
   if (lost == 0) return;
@@ -33,7 +33,7 @@ void emit_kernel(CudaState& state, const GraphKernel& kernel, const format::Laun
   std::copy_n(kernel.grid, 3, event.grid);
   std::copy_n(kernel.block, 3, event.block);
   event.shared_bytes = kernel.shared_bytes;
-  event.sampled = NotSampled::kInGraph;
+  event.sampled = SampleOutcome::kInGraph;
   const size_t count = scan_operands(packed.info(), kernel.function->params,
                                      *state.options.addresses, state.tensor_maps, operands);
   event.operands = operands.first(count);
@@ -95,13 +95,13 @@ void collect_graph(const CudaState& state, ExecutableGraph& graph, LaunchCapture
   capture.keep_last_of_each_buffer();
 }
 
-NotSampled sample_graph(const CudaState& state, ExecutableGraph* graph,
-                        std::optional<LaunchCapture>& capture, CUcontext context,
-                        const format::Launch& launch) {
+SampleOutcome sample_graph(const CudaState& state, ExecutableGraph* graph,
+                           std::optional<LaunchCapture>& capture, CUcontext context,
+                           const format::Launch& launch) {
   const uint32_t step = launch.header.step;
   if (graph == nullptr || !capture) {
     count(state, step, LossReason::kGraphUnseen, 1);
-    return NotSampled::kNotAsked;
+    return SampleOutcome::kNotAsked;
   }
   const std::lock_guard lock(graph->mutex);
   count(state, step, LossReason::kGraphUnseen, graph->kernels.unseen + capture->unknown_inputs());

@@ -29,9 +29,9 @@ void collect_graph(const CudaState& state, ExecutableGraph& graph, LaunchCapture
 /// @param graph null: its making was not seen. @param capture as collect_graph() left it.
 /// @param launch of the graph itself.
 /// @return what came of the values that rules ask for.
-format::NotSampled sample_graph(const CudaState& state, ExecutableGraph* graph,
-                                std::optional<LaunchCapture>& capture, CUcontext context,
-                                const format::Launch& launch);
+format::SampleOutcome sample_graph(const CudaState& state, ExecutableGraph* graph,
+                                   std::optional<LaunchCapture>& capture, CUcontext context,
+                                   const format::Launch& launch);
 
 void emit_graph_kernels(CudaState& state, ExecutableGraph& graph, const format::Launch& launch,
                         bool memory_known);

@@ -13,7 +13,7 @@
 namespace convtrace::cupti {
 namespace {
 
-using format::NotSampled;
+using format::SampleOutcome;
 
 /// Read in 16 us at 4.2 TB/s: a few launches' time.
 constexpr uint64_t kMostUnreported = uint64_t{64} << 20;
@@ -37,17 +37,18 @@ std::string slot_of(uint32_t param, uint32_t word) {
   return word == 0 ? slot : slot + '+' + std::to_string(word);
 }
 
-void count_loss(const CudaState& state, const Position& position, NotSampled why, size_t outputs) {
+void count_loss(const CudaState& state, const Position& position, SampleOutcome why,
+                size_t outputs) {
   format::Loss loss;
   switch (why) {
-    case NotSampled::kCapturing:
-    case NotSampled::kWrongStream:
+    case SampleOutcome::kCapturing:
+    case SampleOutcome::kWrongStream:
       loss.reason = format::LossReason::kStreamUnsafe;
       break;
-    case NotSampled::kRingFull:
+    case SampleOutcome::kRingFull:
       loss.reason = format::LossReason::kRingFull;
       break;
-    case NotSampled::kGpuWorkOff:
+    case SampleOutcome::kGpuWorkOff:
       loss.reason = format::LossReason::kGpuWorkOff;
       break;
     default:
@@ -64,21 +65,21 @@ bool asks_now(const settings::Rule& rule, const Position& position) {
 
 }  // namespace
 
-NotSampled can_launch(const CudaState& state, CUcontext context, CUstream stream) noexcept {
-  if (!state.gpu_work.load(std::memory_order_relaxed)) return NotSampled::kGpuWorkOff;
-  if (context == nullptr) return NotSampled::kNotReady;
-  if (MUTATION(launch_while_capturing)) return NotSampled::kSampled;
+SampleOutcome can_launch(const CudaState& state, CUcontext context, CUstream stream) noexcept {
+  if (!state.gpu_work.load(std::memory_order_relaxed)) return SampleOutcome::kGpuWorkOff;
+  if (context == nullptr) return SampleOutcome::kNotReady;
+  if (MUTATION(launch_while_capturing)) return SampleOutcome::kSampled;
   // While a capture is active even asking about the legacy stream is an error, so this comes first.
-  if (state.captures.any_active()) return NotSampled::kCapturing;
+  if (state.captures.any_active()) return SampleOutcome::kCapturing;
   const OwnCalls own;
   CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
   const CUresult asked = state.driver.stream_is_capturing(stream, &status);
   if (asked != CUDA_SUCCESS || status != CU_STREAM_CAPTURE_STATUS_NONE)
-    return NotSampled::kCapturing;
-  if (!is_named_stream(stream)) return NotSampled::kSampled;
+    return SampleOutcome::kCapturing;
+  if (!is_named_stream(stream)) return SampleOutcome::kSampled;
   CUcontext owner = nullptr;
   const bool known = state.driver.stream_get_ctx(stream, &owner) == CUDA_SUCCESS;
-  return known && owner == context ? NotSampled::kSampled : NotSampled::kWrongStream;
+  return known && owner == context ? SampleOutcome::kSampled : SampleOutcome::kWrongStream;
 }
 
 bool is_readable(const MemoryRange& range, uint8_t device) noexcept {
@@ -214,7 +215,7 @@ void LaunchCapture::add(const DeviceRequest& request, size_t first) {
 void LaunchCapture::submit_before(CUcontext context, CUstream stream) noexcept {
   if (before_.empty()) return;
   refused_ = launch(context, before_, stream);
-  if (refused_ == NotSampled::kSampled) return;
+  if (refused_ == SampleOutcome::kSampled) return;
   size_t lost = static_cast<size_t>(std::ranges::count_if(
       before_, [](const DeviceRequest& request) { return request.probe.learner == nullptr; }));
   // What is known to be an output is taken without a probe.
@@ -235,25 +236,25 @@ void LaunchCapture::keep_last_of_each_buffer() {
   std::ranges::reverse(requests_);
 }
 
-NotSampled LaunchCapture::launch(CUcontext context, std::span<const DeviceRequest> batch,
-                                 CUstream stream) noexcept {
-  const NotSampled outcome = can_launch(state_, context, stream);
-  if (outcome != NotSampled::kSampled) return outcome;
+SampleOutcome LaunchCapture::launch(CUcontext context, std::span<const DeviceRequest> batch,
+                                    CUstream stream) noexcept {
+  const SampleOutcome outcome = can_launch(state_, context, stream);
+  if (outcome != SampleOutcome::kSampled) return outcome;
   std::optional<ContextScope> scope;
   if (elsewhere_ && scope.emplace(state_.driver, context).result() != CUDA_SUCCESS)
-    return NotSampled::kWrongStream;
+    return SampleOutcome::kWrongStream;
   const OwnCalls own;
   return state_.stats.submit(context, batch, stream);
 }
 
-NotSampled LaunchCapture::submit(CUcontext context, CUstream stream) noexcept {
-  if (!asked_) return NotSampled::kNotAsked;
-  if (requests_.empty()) return before_.empty() ? NotSampled::kNoOutput : refused_;
+SampleOutcome LaunchCapture::submit(CUcontext context, CUstream stream) noexcept {
+  if (!asked_) return SampleOutcome::kNotAsked;
+  if (requests_.empty()) return before_.empty() ? SampleOutcome::kNoOutput : refused_;
   if (MUTATION(batch_behind_return)) {
     static std::vector<DeviceRequest> of_last_launch;
     requests_.swap(of_last_launch);
   }
-  const NotSampled outcome = launch(context, requests_, stream);
+  const SampleOutcome outcome = launch(context, requests_, stream);
   count_loss(state_, position_, outcome, requests_.size());
   return outcome;
 }

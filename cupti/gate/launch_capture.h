@@ -5,7 +5,7 @@
 ///
 /// Place:    used by the gate around the real call, in ordinary code of the calling thread.
 /// Threads:  any; one LaunchCapture value belongs to one launch of the program.
-/// Errors:   whatever prevents it is a NotSampled and a counted loss.
+/// Errors:   whatever prevents it is a SampleOutcome and a counted loss.
 /// Source:   docs/gpu-double.md "The rules".
 
 #include <optional>
@@ -20,8 +20,8 @@
 namespace convtrace::cupti {
 
 /// @return kSampled if work for `context` may be put on `stream` now.
-[[nodiscard]] format::NotSampled can_launch(const CudaState& state, CUcontext context,
-                                            CUstream stream) noexcept;
+[[nodiscard]] format::SampleOutcome can_launch(const CudaState& state, CUcontext context,
+                                               CUstream stream) noexcept;
 
 /// Whether a kernel on `device` may read that memory for certain: a kernel of the program may be
 /// given any address that it does not use. Memory of another device may not be mapped for it, a
@@ -60,7 +60,7 @@ class LaunchCapture {
   void submit_before(CUcontext context, CUstream stream) noexcept;
 
   /// To be called after the launch succeeded.
-  [[nodiscard]] format::NotSampled submit(CUcontext context, CUstream stream) noexcept;
+  [[nodiscard]] format::SampleOutcome submit(CUcontext context, CUstream stream) noexcept;
 
  private:
   /// Memory from an address to the end of its block, or to where another operand begins.
@@ -79,8 +79,9 @@ class LaunchCapture {
   void add(const DeviceRequest& request, size_t first);
   void add_inputs(const settings::Rule& rule, const LaunchInfo& launch,
                   const FunctionInfo& function);
-  [[nodiscard]] format::NotSampled launch(CUcontext context, std::span<const DeviceRequest> batch,
-                                          CUstream stream) noexcept;
+  [[nodiscard]] format::SampleOutcome launch(CUcontext context,
+                                             std::span<const DeviceRequest> batch,
+                                             CUstream stream) noexcept;
 
   CudaState& state_;
   const Position position_;
@@ -92,7 +93,7 @@ class LaunchCapture {
   size_t unknown_inputs_ = 0;
   std::vector<DeviceRequest> before_;  ///< in front of the launch
   std::vector<DeviceRequest> requests_;
-  format::NotSampled refused_ = format::NotSampled::kSampled;  ///< what was in front
+  format::SampleOutcome refused_ = format::SampleOutcome::kSampled;  ///< what was in front
 };
 
 }  // namespace convtrace::cupti

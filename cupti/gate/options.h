@@ -27,7 +27,7 @@ struct InterceptorOptions {
   Position (*position)() noexcept = nullptr;
   /// Brings `addresses` up to what allocators have reported; null: it always is. `all`: also what
   /// another thread is at, for values, whose extent depends on it. Returns whether all is in.
-  bool (*settle_memory)(bool all) noexcept = nullptr;
+  bool (*apply_memory_reports)(bool all) noexcept = nullptr;
   /// Asked for a rule that is for all kernels; null: all are wanted.
   bool (*wants_kernel)(format::KernelId kernel) noexcept = nullptr;
   /// Called on the launching thread in front of each launch's event; null: nobody wants to know.

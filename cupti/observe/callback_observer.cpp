@@ -105,8 +105,8 @@ void CallbackObserver::observe_launch(const LaunchInfo& launch, const CallbackEn
   // The driver must not be asked here: operands are found if it was asked before, by the gate.
   if (const FunctionInfo* function = state_.functions.known(launch.function)) {
     event.kernel = function->kernel;
-    const bool memory_known =
-        state_.options.settle_memory == nullptr || state_.options.settle_memory(false);
+    const bool memory_known = state_.options.apply_memory_reports == nullptr ||
+                              state_.options.apply_memory_reports(false);
     const size_t count = scan_operands(launch, function->params, *state_.options.addresses,
                                        state_.tensor_maps, operands);
     event.operands = std::span(operands).first(count);
@@ -122,7 +122,7 @@ void CallbackObserver::observe_launch(const LaunchInfo& launch, const CallbackEn
   if (succeeded(call) && state_.options.compute_values)
     state_.uses.launched({event.stream, event.device}, event.operands);
   event.sampled =
-      succeeded(call) ? format::NotSampled::kObservedOnly : format::NotSampled::kLaunchFailed;
+      succeeded(call) ? format::SampleOutcome::kObservedOnly : format::SampleOutcome::kLaunchFailed;
   state_.options.sink->emit(event);
 }
 
@@ -195,7 +195,8 @@ void CallbackObserver::observe_capture(const CaptureChange& change,
                                        const CUpti_CallbackData& call) {
   state_.captures.apply(change, call.context);
   // What was allocated before comes before.
-  if (state_.options.settle_memory != nullptr) (void)state_.options.settle_memory(true);
+  if (state_.options.apply_memory_reports != nullptr)
+    (void)state_.options.apply_memory_reports(true);
   emit_sync({change.begins ? format::SyncKind::kCaptureBegin : format::SyncKind::kCaptureEnd,
              change.stream},
             call);

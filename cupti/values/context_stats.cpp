@@ -131,12 +131,12 @@ bool ContextStats::claim(std::span<const DeviceRequest> batch, uint64_t stream_i
   return true;
 }
 
-format::NotSampled ContextStats::submit(std::span<const DeviceRequest> batch, CUstream stream,
-                                        Failure& failure) noexcept {
-  if (batch.empty()) return format::NotSampled::kSampled;
+format::SampleOutcome ContextStats::submit(std::span<const DeviceRequest> batch, CUstream stream,
+                                           Failure& failure) noexcept {
+  if (batch.empty()) return format::SampleOutcome::kSampled;
   const Phase now = phase();
-  if (now == Phase::kPreparing) return format::NotSampled::kNotReady;
-  if (now == Phase::kOver) return format::NotSampled::kGpuWorkOff;
+  if (now == Phase::kPreparing) return format::SampleOutcome::kNotReady;
+  if (now == Phase::kOver) return format::SampleOutcome::kGpuWorkOff;
   // A handle may be a new stream at an old one's address; ids are never used again.
   unsigned long long stream_id = 0;
   CUresult result = driver_.stream_get_id(stream, &stream_id);
@@ -145,18 +145,18 @@ format::NotSampled ContextStats::submit(std::span<const DeviceRequest> batch, CU
   Grant grant;
   if (result == CUDA_SUCCESS) {
     while (!claim(batch, stream_id, grant))
-      if (!MUTATION(waits_for_room)) return format::NotSampled::kRingFull;
+      if (!MUTATION(waits_for_room)) return format::SampleOutcome::kRingFull;
     stage_values(grant, batch.size(), stream);
     result = launch_all(grant, batch.size(), stream);
     const std::lock_guard lock(claim_mutex_);
     ring_.launched(grant.first + (batch.size() - 1), grant.launches);
-    if (result == CUDA_SUCCESS) return format::NotSampled::kSampled;
+    if (result == CUDA_SUCCESS) return format::SampleOutcome::kSampled;
     // What was launched may still be written: this ring is used no more.
     for (size_t i = 0; i < batch.size(); ++i) ring_.drop(grant.first + i);
   }
-  if (MUTATION(goes_on_after_error)) return format::NotSampled::kGpuWorkOff;
+  if (MUTATION(goes_on_after_error)) return format::SampleOutcome::kGpuWorkOff;
   if (phase_.exchange(Phase::kOver) == Phase::kReady) failure = {result, "cuLaunchKernel"};
-  return format::NotSampled::kGpuWorkOff;
+  return format::SampleOutcome::kGpuWorkOff;
 }
 
 /// Before the statistics: their result then says that the copies are done.

@@ -11,7 +11,7 @@
 /// Place:    owned by device_stats.cpp.
 /// Threads:  prepare() on the helper thread; submit() from any; collect() and forget() from any,
 ///           one after the other.
-/// Errors:   as NotSampled. A CUDA error of ours ends the work in this context.
+/// Errors:   as SampleOutcome. A CUDA error of ours ends the work in this context.
 
 #include <cuda.h>
 
@@ -60,8 +60,8 @@ class ContextStats {
   [[nodiscard]] bool may_wait() noexcept { return !waited_.exchange(true); }
 
   /// As DeviceStats::submit. @param[out] failure of a launch of ours, once.
-  [[nodiscard]] format::NotSampled submit(std::span<const DeviceRequest> batch, CUstream stream,
-                                          Failure& failure) noexcept;
+  [[nodiscard]] format::SampleOutcome submit(std::span<const DeviceRequest> batch, CUstream stream,
+                                             Failure& failure) noexcept;
 
   /// As ResultRing::collect. @return how many results are still under way.
   uint64_t collect(format::EventSink& sink, uint64_t& room) noexcept;

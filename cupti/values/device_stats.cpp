@@ -12,7 +12,7 @@
 namespace convtrace::cupti {
 namespace {
 
-using format::NotSampled;
+using format::SampleOutcome;
 
 void count_lost(uint64_t count, format::EventSink& sink) {
   if (count == 0) return;
@@ -191,13 +191,13 @@ void DeviceStats::forgotten_ended() noexcept {
   });
 }
 
-NotSampled DeviceStats::submit(CUcontext context, std::span<const DeviceRequest> batch,
-                               CUstream stream, uint64_t patience_ns) noexcept {
+SampleOutcome DeviceStats::submit(CUcontext context, std::span<const DeviceRequest> batch,
+                                  CUstream stream, uint64_t patience_ns) noexcept {
   const Shared known = patience_ns == 0 ? find(context) : prepared(context);
-  if (known == nullptr) return NotSampled::kNotReady;
+  if (known == nullptr) return SampleOutcome::kNotReady;
   if (patience_ns != 0) await(*known, patience_ns);
   ContextStats::Failure failure;
-  const NotSampled outcome = known->submit(batch, stream, failure);
+  const SampleOutcome outcome = known->submit(batch, stream, failure);
   report(failure, "from now on values in this context are not recorded");
   return outcome;
 }

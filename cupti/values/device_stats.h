@@ -5,7 +5,7 @@
 ///
 /// Threads:  submit from any thread, collect from any, one after the other. Contexts are prepared
 ///           on a helper thread, never in a callback.
-/// Errors:   anything that cannot be done is a NotSampled; after a CUDA error of our own in a
+/// Errors:   anything that cannot be done is a SampleOutcome; after a CUDA error of our own in a
 ///           context, all is kGpuWorkOff there, and one line says why.
 /// Source:   docs/gpu-double.md "The rules".
 
@@ -59,8 +59,8 @@ class DeviceStats {
   /// @param patience_ns  not 0: prepares the context first, and waits at most so long until that is
   /// over; once for each context, so a driver that is busy for longer costs the program no more.
   /// @return kSampled, or why nothing comes out for the batch.
-  format::NotSampled submit(CUcontext context, std::span<const DeviceRequest> batch,
-                            CUstream stream, uint64_t patience_ns = 0) noexcept;
+  format::SampleOutcome submit(CUcontext context, std::span<const DeviceRequest> batch,
+                               CUstream stream, uint64_t patience_ns = 0) noexcept;
 
   /// @return null for a context that is not prepared, or is gone.
   [[nodiscard]] std::shared_ptr<ContextStats> find(CUcontext context) const;

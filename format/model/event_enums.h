@@ -51,7 +51,7 @@ namespace convtrace::format {
   X(kLabels, 2, "labels")
 
 /// Why no values were computed for a launch. kSampled: they were.
-#define CONVTRACE_NOT_SAMPLED(X)                             \
+#define CONVTRACE_SAMPLE_OUTCOMES(X)                         \
   X(kSampled, 0, "sampled")                                  \
   X(kNotAsked, 1, "no rule asks for it")                     \
   X(kObservedOnly, 2, "launched outside the gate")           \
@@ -133,7 +133,7 @@ CONVTRACE_NAMED_ENUM(Extent, CONVTRACE_EXTENTS)
 CONVTRACE_NAMED_ENUM(MemorySource, CONVTRACE_MEMORY_SOURCES)
 CONVTRACE_NAMED_ENUM(Confidence, CONVTRACE_CONFIDENCES)
 CONVTRACE_NAMED_ENUM(Padding, CONVTRACE_PADDINGS)
-CONVTRACE_NAMED_ENUM(NotSampled, CONVTRACE_NOT_SAMPLED)
+CONVTRACE_NAMED_ENUM(SampleOutcome, CONVTRACE_SAMPLE_OUTCOMES)
 CONVTRACE_NAMED_ENUM(FindingKind, CONVTRACE_FINDING_KINDS)
 CONVTRACE_NAMED_ENUM(LossReason, CONVTRACE_LOSS_REASONS)
 CONVTRACE_NAMED_ENUM(SyncKind, CONVTRACE_SYNC_KINDS)

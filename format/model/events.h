@@ -34,7 +34,7 @@ struct Launch {
   uint32_t shared_bytes = 0;  ///< dynamic shared memory
   uint64_t stream = 0;        ///< driver handle; 0 the default stream
   uint8_t device = 0;         ///< CUDA ordinal
-  NotSampled sampled = NotSampled::kNotAsked;
+  SampleOutcome sampled = SampleOutcome::kNotAsked;
   std::span<const Operand> operands;
   static constexpr std::string_view kName = "launch";
   static constexpr void fields(auto& e, const auto& visit) {

@@ -115,7 +115,7 @@ void Engine::report_memory(const void* pointer, int64_t bytes, uint64_t device) 
   journal_.report(pointer, bytes, device);
   // Before there is a writer thread somebody has to make room.
   if (MemoryJournal::crowded() && !begun_.load(std::memory_order_relaxed)) {
-    (void)journal_.settle_if_free();
+    (void)journal_.apply_reports_if_free();
   }
 }
 
@@ -134,7 +134,7 @@ cupti::Interceptor* Engine::make_interceptor() {
   options.definitions = &definitions_;
   options.addresses = &addresses_;
   options.position = &current_position;
-  options.settle_memory = &settle_reported_memory;
+  options.apply_memory_reports = &apply_memory_reports;
   options.wants_kernel = &is_kernel_wanted;
   options.note_context = &engine::note_context;
   options.rules = &controls_.rules();
@@ -170,10 +170,10 @@ cupti::Position Engine::position() const noexcept {
   return position;
 }
 
-bool Engine::settle_memory(bool all) noexcept {
+bool Engine::apply_memory_reports(bool all) noexcept {
   return contained("memory", false, [&] {
-    if (!all) return journal_.settle_if_free();
-    journal_.settle();
+    if (!all) return journal_.apply_reports_if_free();
+    journal_.apply_reports();
     return true;
   });
 }
@@ -183,7 +183,7 @@ void Engine::finish(uint64_t deadline_ns) {
   if (cupti::Interceptor* cuda = interceptor_.load()) cuda->stop(deadline_ns / 2);
   if (!writer_.started()) return;
   report_matches();
-  journal_.settle();
+  journal_.apply_reports();
   const uint64_t spent = now_ns() - begin;
   if (spent < deadline_ns && writer_.finish(deadline_ns - spent)) return;
   log_line(format::Level::kWarning, "trace",
@@ -229,7 +229,7 @@ OpenTrace Engine::open_trace() {
 
 bool Engine::before_drain() {
   follow_config();
-  journal_.settle();
+  journal_.apply_reports();
   cupti::Interceptor* const cuda = interceptor_.load(std::memory_order_acquire);
   if (cuda == nullptr) return false;
   const bool more = cuda->collect();
@@ -272,10 +272,10 @@ format::TraceMeta Engine::meta() {
   return meta;
 }
 
-format::NotSampled Engine::submit_to_device(std::span<cupti::DeviceRequest> batch,
-                                            uint64_t stream) noexcept {
+format::SampleOutcome Engine::submit_to_device(std::span<cupti::DeviceRequest> batch,
+                                               uint64_t stream) noexcept {
   cupti::Interceptor* const cuda = interceptor();
-  return cuda != nullptr ? cuda->submit(batch, stream) : format::NotSampled::kGpuWorkOff;
+  return cuda != nullptr ? cuda->submit(batch, stream) : format::SampleOutcome::kGpuWorkOff;
 }
 
 bool Engine::is_settled(const format::TensorStats& event, uint64_t stream) noexcept {

@@ -79,7 +79,7 @@ class Engine final : public format::EventSink,
     return interceptor_.load(std::memory_order_acquire);
   }
   [[nodiscard]] cupti::Position position() const noexcept;
-  bool settle_memory(bool all) noexcept;
+  bool apply_memory_reports(bool all) noexcept;
   /// To be called once tracing is on: whether memory of CPU tensors is watched.
   void begin_cpu_watch() noexcept;
   /// The program has a CUDA context: CONVTRACE_CPU_ALLOC=auto ends the watch.
@@ -117,8 +117,8 @@ class Engine final : public format::EventSink,
   Status write_values(format::TraceWriter& writer, uint64_t max_bytes, bool last) override;
   void give_up_values(format::LossReason reason) noexcept override { values_.close(reason); }
 
-  format::NotSampled submit_to_device(std::span<cupti::DeviceRequest> batch,
-                                      uint64_t stream) noexcept override;
+  format::SampleOutcome submit_to_device(std::span<cupti::DeviceRequest> batch,
+                                         uint64_t stream) noexcept override;
   [[nodiscard]] bool is_settled(const format::TensorStats& event,
                                 uint64_t stream) noexcept override;
   void on_custom_op() noexcept override;

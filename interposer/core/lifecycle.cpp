@@ -265,9 +265,9 @@ void say_uncovered_memory(const settings::Settings& settings) {
            "frameworks without one");
 }
 
-bool settle_reported_memory(bool all) noexcept {
+bool apply_memory_reports(bool all) noexcept {
   Engine* const engine = running_engine();
-  return engine != nullptr && engine->settle_memory(all);
+  return engine != nullptr && engine->apply_memory_reports(all);
 }
 
 }  // namespace convtrace::engine

@@ -68,7 +68,7 @@ struct LaunchSpec {
   uint32_t shared_bytes = 0;
   uint64_t stream = 0;
   uint8_t device = 0;
-  format::NotSampled sampled = format::NotSampled::kNotAsked;
+  format::SampleOutcome sampled = format::SampleOutcome::kNotAsked;
   std::vector<format::Operand> operands = {};
 };
 

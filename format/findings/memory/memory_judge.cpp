@@ -11,7 +11,7 @@ namespace {
 using format::Confidence;
 using format::FindingKind;
 using format::MemorySource;
-using format::NotSampled;
+using format::SampleOutcome;
 using Taker = MemoryFinding::Taker;
 
 bool is_pointer(const format::Operand& operand) {
@@ -32,7 +32,7 @@ MemoryFinding finding_of(const format::Launch& event, const format::Operand& ope
   finding.header = event.header;
   finding.place = event.place;
   finding.kernel = event.kernel;
-  finding.in_graph = event.sampled == NotSampled::kInGraph;
+  finding.in_graph = event.sampled == SampleOutcome::kInGraph;
   finding.stream = event.stream;
   finding.param = operand.param;
   finding.address = operand.address;
@@ -64,8 +64,8 @@ void MemoryJudge::see(const format::Event& event, Findings& findings) {
 
 void MemoryJudge::on(const format::Launch& event, Findings& findings) {
   if (!calls_.empty()) begin_launch(event);
-  if (event.sampled == NotSampled::kLaunchFailed) return;
-  const bool runs = event.sampled != NotSampled::kCaptured;
+  if (event.sampled == SampleOutcome::kLaunchFailed) return;
+  const bool runs = event.sampled != SampleOutcome::kCaptured;
   Use use{};
   if (runs) {
     use = order_.work(order_.slot_of(event.stream, event.header.thread));
@@ -190,7 +190,7 @@ void MemoryJudge::check_freed(const format::Launch& event, const format::Operand
     ++stale_words_;
     return;
   }
-  const bool in_graph = event.sampled == NotSampled::kInGraph;
+  const bool in_graph = event.sampled == SampleOutcome::kInGraph;
   if (in_graph && !capture_seen_) return;
   if (layer == Layer::kDriver && graph_memory_) return;
   if (is_of_graphs(operand.address) || may_be_end(event, operand.address, layer)) return;
@@ -255,7 +255,7 @@ void MemoryJudge::on(const format::Op& event) {
 
 /// One that comes without a stack of its own (it did not pass the gate) has not the last one's.
 void MemoryJudge::begin_launch(const format::Launch& event) {
-  if (event.sampled == NotSampled::kInGraph) return;
+  if (event.sampled == SampleOutcome::kInGraph) return;
   const auto found = calls_.find(event.header.thread);
   if (found == calls_.end()) return;
   Calls& calls = found->second;

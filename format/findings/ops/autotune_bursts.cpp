@@ -31,7 +31,7 @@ void set_input(auto& burst, const auto& input) {
 
 void AutotuneBursts::on(const format::Launch& event) {
   OpenOp* const open = open_.innermost(event.header.thread);
-  if (open == nullptr || event.sampled == format::NotSampled::kLaunchFailed) return;
+  if (open == nullptr || event.sampled == format::SampleOutcome::kLaunchFailed) return;
   Families& families = open->families;
   const uint32_t name = definitions_.kernel(event.kernel).family.value;
   if (families.size() >= kMostFamilies && !families.contains(name)) return;

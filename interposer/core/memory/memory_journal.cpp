@@ -67,23 +67,23 @@ bool MemoryJournal::crowded() noexcept {
   return context != nullptr && context->reports.used() > kReportRingBytes / 2;
 }
 
-bool MemoryJournal::settled() const noexcept {
-  return settled_.load(std::memory_order_acquire) + 1 ==
+bool MemoryJournal::all_applied() const noexcept {
+  return applied_.load(std::memory_order_acquire) + 1 ==
          next_ticket_.load(std::memory_order_acquire);
 }
 
-void MemoryJournal::settle() {
-  if (settled()) return;
+void MemoryJournal::apply_reports() {
+  if (all_applied()) return;
   const Lock lock(mutex_);
-  settle_locked();
+  apply_locked();
 }
 
-bool MemoryJournal::settle_if_free() {
+bool MemoryJournal::apply_reports_if_free() {
   for (int i = 0; i < kTries; ++i) {
-    if (settled()) return true;
+    if (all_applied()) return true;
     if (mutex_.try_lock()) {
       const Lock lock(mutex_, std::adopt_lock);
-      settle_locked();
+      apply_locked();
       return true;
     }
     std::this_thread::yield();
@@ -91,7 +91,7 @@ bool MemoryJournal::settle_if_free() {
   return false;
 }
 
-void MemoryJournal::settle_locked() {
+void MemoryJournal::apply_locked() {
   if (const uint64_t lost = lost_.exchange(0, std::memory_order_relaxed); lost != 0) {
     listener_.on_reports_lost(lost);
   }
@@ -108,7 +108,7 @@ void MemoryJournal::settle_locked() {
         judge(report, {frames, report.frame_count});
         return true;
       });
-  settled_.fetch_add(judged, std::memory_order_release);
+  applied_.fetch_add(judged, std::memory_order_release);
   if (!cpu_stopped_.load()) return;
   for (const uint64_t base : cpu_blocks_)
     (void)addresses_.release(base, format::MemorySource::kFramework);

@@ -3,12 +3,12 @@
 /// Reports of the framework's allocators: put into a ring in the allocator's call, processed later.
 ///
 /// The allocator calls while it holds its lock, so a report is only put into the calling thread's
-/// ring, with a ticket. settle() takes the reports of all threads in the order of their tickets,
-/// turns them into generations and tells the MemoryListener.
+/// ring, with a ticket. apply_reports() takes the reports of all threads in the order of their
+/// tickets, turns them into generations and tells the MemoryListener.
 ///
 /// Order:    a report is made before its block is really freed and after it was really allocated,
 ///           so two lives of one address never have their tickets the wrong way round.
-/// Threads:  report and settle from any; settling is one thread at a time.
+/// Threads:  report() and apply_reports() from any; one thread applies at a time.
 /// Errors:   a full ring drops and counts; a block whose free was lost ends when its address is
 ///           given out again.
 
@@ -35,7 +35,7 @@ struct MemoryReport {
   uint32_t frame_count = 0;  ///< return addresses that follow, innermost first
 };
 
-/// Receives the processed reports, in the order of their tickets, on the thread that settles.
+/// Receives the processed reports, in the order of their tickets, on the thread that applies them.
 class MemoryListener {
  public:
   virtual ~MemoryListener() = default;
@@ -56,13 +56,13 @@ class MemoryJournal {
   void report(const void* pointer, int64_t bytes, uint64_t device) noexcept;
 
   /// Processes all reports made before the call.
-  void settle();
-  /// As settle(), but gives up if another thread is settling for long.
+  void apply_reports();
+  /// As apply_reports(), but gives up if another thread applies for long.
   /// @return whether all reports made before the call are processed.
-  bool settle_if_free();
+  bool apply_reports_if_free();
 
   /// Ends the reports of CPU tensors. Reports that are not processed yet are dropped. The next call
-  /// of settle() forgets all generations of CPU memory, as their frees will not be reported.
+  /// of apply_reports() forgets all generations of CPU memory, as their frees will not be reported.
   void stop_cpu() noexcept { cpu_stopped_.store(true); }
 
   /// From now on an allocation's report carries its call stack.
@@ -76,15 +76,15 @@ class MemoryJournal {
   [[nodiscard]] bool reported(format::Device::Type type) const noexcept {
     return seen_[static_cast<size_t>(type)].load(std::memory_order_relaxed) && !ended_for(type);
   }
-  /// Whether the calling thread's ring is filling up: settle soon.
+  /// Whether the calling thread's ring is filling up: apply_reports() soon.
   [[nodiscard]] static bool crowded() noexcept;
 
  private:
   [[nodiscard]] bool ended_for(format::Device::Type type) const noexcept {
     return type == format::Device::Type::kCpu && cpu_stopped_.load(std::memory_order_relaxed);
   }
-  [[nodiscard]] bool settled() const noexcept;
-  void settle_locked() CONVTRACE_REQUIRES(mutex_);
+  [[nodiscard]] bool all_applied() const noexcept;
+  void apply_locked() CONVTRACE_REQUIRES(mutex_);
   void judge(const MemoryReport& report, std::span<void* const> stack) CONVTRACE_REQUIRES(mutex_);
   /// Where the driver said that the memory lies. The index in a report is only a second choice: in
   /// some versions of PyTorch it has 16 bits, and lies elsewhere.
@@ -93,7 +93,7 @@ class MemoryJournal {
   cupti::AddressMap& addresses_;
   MemoryListener& listener_;
   std::atomic<uint64_t> next_ticket_{1};
-  std::atomic<uint64_t> settled_{0};  ///< reports judged; next_ticket_ - 1 when all are
+  std::atomic<uint64_t> applied_{0};  ///< reports judged; next_ticket_ - 1 when all are
   std::atomic<uint64_t> lost_{0};
   std::atomic<bool> stacks_{false};
   std::atomic<bool> free_stacks_{false};

@@ -14,23 +14,23 @@ constexpr uint32_t kMaxOperands = 4096;
 /// A ring takes whole batches: they must be small beside it, however many parameters a model has.
 constexpr size_t kMaxDeviceBatch = 256;
 
-format::LossReason loss_of(format::NotSampled why) {
+format::LossReason loss_of(format::SampleOutcome why) {
   switch (why) {
-    case format::NotSampled::kRingFull:
+    case format::SampleOutcome::kRingFull:
       return format::LossReason::kRingFull;
-    case format::NotSampled::kGpuWorkOff:
+    case format::SampleOutcome::kGpuWorkOff:
       return format::LossReason::kGpuWorkOff;
-    case format::NotSampled::kSampled:
-    case format::NotSampled::kNotAsked:
-    case format::NotSampled::kObservedOnly:
-    case format::NotSampled::kCapturing:
-    case format::NotSampled::kNotReady:
-    case format::NotSampled::kNoOutput:
-    case format::NotSampled::kLaunchFailed:
-    case format::NotSampled::kWrongStream:
-    case format::NotSampled::kCaptured:
-    case format::NotSampled::kInGraph:
-    case format::NotSampled::kMayWait:
+    case format::SampleOutcome::kSampled:
+    case format::SampleOutcome::kNotAsked:
+    case format::SampleOutcome::kObservedOnly:
+    case format::SampleOutcome::kCapturing:
+    case format::SampleOutcome::kNotReady:
+    case format::SampleOutcome::kNoOutput:
+    case format::SampleOutcome::kLaunchFailed:
+    case format::SampleOutcome::kWrongStream:
+    case format::SampleOutcome::kCaptured:
+    case format::SampleOutcome::kInGraph:
+    case format::SampleOutcome::kMayWait:
       return format::LossReason::kStreamUnsafe;
   }
   return format::LossReason::kStreamUnsafe;
@@ -46,7 +46,7 @@ Enum checked_enum(uint8_t value, Enum last) {
 /// The work of one submit, on one thread.
 class ObserverPort::Batch {
  public:
-  Batch(const Surroundings& around, KnownValues& known) : around_(around), known_(known) {}
+  Batch(const Deps& around, KnownValues& known) : deps_(around), known_(known) {}
   ~Batch() { launch_device_requests(); }
   Batch(const Batch&) = delete;
   Batch& operator=(const Batch&) = delete;
@@ -79,7 +79,7 @@ class ObserverPort::Batch {
   [[nodiscard]] format::Op op_event(const convtrace_op& fixed, format::OpMoment moment) const;
   bool read_frames(const Message& message, convtrace_frames& fixed, format::StackId& stack);
 
-  const Surroundings& around_;
+  const Deps& deps_;
   KnownValues& known_;
   bool watches_ = false;
   std::vector<cupti::DeviceRequest> device_;
@@ -87,8 +87,8 @@ class ObserverPort::Batch {
 };
 
 uint32_t ObserverPort::flags() const noexcept {
-  if (!around_.state.active()) return CONVTRACE_SUBMIT_OFF;
-  return around_.steps.capture() ? CONVTRACE_SUBMIT_CAPTURE : 0;
+  if (!deps_.state.active()) return CONVTRACE_SUBMIT_OFF;
+  return deps_.steps.capture() ? CONVTRACE_SUBMIT_CAPTURE : 0;
 }
 
 uint32_t ObserverPort::submit(std::span<const std::byte> batch) {
@@ -96,7 +96,7 @@ uint32_t ObserverPort::submit(std::span<const std::byte> batch) {
   bool sound = true;
   bool watches = false;
   {
-    Batch work(around_, known_);
+    Batch work(deps_, known_);
     while (sound) {
       const std::optional<Message> message = reader.next();
       if (!message) break;
@@ -105,9 +105,9 @@ uint32_t ObserverPort::submit(std::span<const std::byte> batch) {
     watches = work.watches();
   }
   if (sound && !reader.malformed()) {
-    around_.state.succeeded(FailureKind::kMalformedBatch);
+    deps_.state.succeeded(FailureKind::kMalformedBatch);
   } else {
-    around_.state.failed(FailureKind::kMalformedBatch, "observer");
+    deps_.state.failed(FailureKind::kMalformedBatch, "observer");
   }
   return flags() | (watches ? uint32_t{CONVTRACE_SUBMIT_WATCH} : 0);
 }
@@ -127,7 +127,7 @@ bool ObserverPort::Batch::handle(const Message& message) {
     case CONVTRACE_MSG_OP_STACK:
       return op_stack(message, {});
     case CONVTRACE_MSG_TENSOR_STACK:
-      return op_stack(message, around_.definitions.intern("tensor"));
+      return op_stack(message, deps_.definitions.intern("tensor"));
     case CONVTRACE_MSG_STORAGE_DEAD:
       return storage_dead(message);
     case CONVTRACE_MSG_FACT:
@@ -148,20 +148,20 @@ bool ObserverPort::Batch::handle(const Message& message) {
 bool ObserverPort::Batch::tensor(const Message& message) {
   std::optional<TensorRequest> request = parse_tensor(message);
   if (!request) return false;
-  if (!around_.steps.capture()) return true;
+  if (!deps_.steps.capture()) return true;
   format::TensorStats& event = request->event;
-  if (!around_.names.wants(event.place.scope)) return true;
+  if (!deps_.names.wants(event.place.scope)) return true;
   const CaptureRules::Decision decision =
-      around_.captures.decide(event.capture, event.place.scope, around_.steps.step());
+      deps_.captures.decide(event.capture, event.place.scope, deps_.steps.step());
   event.capture = decision.capture;
   request->samples = decision.samples;
   // Which life of the memory this is depends on all reports made so far.
-  around_.journal.settle();
-  if (const auto range = around_.addresses.find(event.address); range && !range->freed) {
+  deps_.journal.apply_reports();
+  if (const auto range = deps_.addresses.find(event.address); range && !range->freed) {
     event.value.generation = range->generation;
   }
-  event.header.step = around_.steps.step();
-  if (!around_.host.is_settled(event, request->stream)) {
+  event.header.step = deps_.steps.step();
+  if (!deps_.host.is_settled(event, request->stream)) {
     lose(format::LossReason::kStreamUnsafe, 1);
     return true;
   }
@@ -198,12 +198,12 @@ void ObserverPort::Batch::describe_unknown_input(TensorRequest& request, bool ha
 void ObserverPort::Batch::compute_here(const TensorRequest& request) {
   format::TensorStats event = request.event;
   stats::StatsResult result;
-  if (!stats::compute_on_cpu(request.view, event.capture, result, around_.helpers).ok()) {
+  if (!stats::compute_on_cpu(request.view, event.capture, result, deps_.helpers).ok()) {
     lose(format::LossReason::kTensorKind, 1);
-    around_.state.failed(FailureKind::kStatistics, "statistics");
+    deps_.state.failed(FailureKind::kStatistics, "statistics");
     return;
   }
-  around_.state.succeeded(FailureKind::kStatistics);
+  deps_.state.succeeded(FailureKind::kStatistics);
   event.shape = stats::shape_of(request.view);
   event.stats = result.stats;
   event.variant = result.variant;
@@ -214,7 +214,7 @@ void ObserverPort::Batch::compute_here(const TensorRequest& request) {
     leading.resize(size_t{request.samples} * format::element_bytes(event.dtype));
     event.leading = {leading.data(), copy_leading(request.view, request.samples, leading.data())};
   }
-  if (around_.poison && event.op) event.poisoned = count_poisoned(request.view);
+  if (deps_.poison && event.op) event.poisoned = count_poisoned(request.view);
   PaddingCount padding;
   if (event.padding != format::Padding::kNone) {
     padding = count_padding(request.view, event.pad_index);
@@ -222,14 +222,14 @@ void ObserverPort::Batch::compute_here(const TensorRequest& request) {
     event.pad_rows = padding.rows;
   }
   if (event.capture == format::Capture::kSnapshot && !store_value(event, request.view)) return;
-  around_.sink.emit(event);
+  deps_.sink.emit(event);
 }
 
 /// @return false if the event is to be left out.
 bool ObserverPort::Batch::store_value(format::TensorStats& event, const stats::TensorView& view) {
   stats::Layout layout;
   if (!stats::flatten(view, layout).ok()) return true;  // its statistics were computed
-  const ValueStore::Outcome outcome = around_.values.take(event, layout);
+  const ValueStore::Outcome outcome = deps_.values.take(event, layout);
   if (outcome == ValueStore::Outcome::kStatsOnly) event.capture = format::Capture::kStats;
   return outcome != ValueStore::Outcome::kLeftOut;
 }
@@ -243,7 +243,7 @@ void ObserverPort::Batch::queue_for_device(const TensorRequest& request) {
   queued.view = request.view;
   queued.event = request.event;
   // Whether an input brought the poison along, its NaNs and samples say.
-  if (around_.poison && queued.event.op && queued.event.capture == format::Capture::kHash)
+  if (deps_.poison && queued.event.op && queued.event.capture == format::Capture::kHash)
     queued.event.capture = format::Capture::kStats;
   queued.samples = request.samples;
 }
@@ -251,39 +251,39 @@ void ObserverPort::Batch::queue_for_device(const TensorRequest& request) {
 void ObserverPort::Batch::launch_device_requests() noexcept {
   if (device_.empty()) return;
   for (cupti::DeviceRequest& request : device_) request.event.shape = stats::shape_of(request.view);
-  const format::NotSampled outcome = around_.host.submit_to_device(device_, device_stream_);
-  if (outcome != format::NotSampled::kSampled) lose(loss_of(outcome), device_.size());
+  const format::SampleOutcome outcome = deps_.host.submit_to_device(device_, device_stream_);
+  if (outcome != format::SampleOutcome::kSampled) lose(loss_of(outcome), device_.size());
   device_.clear();
 }
 
 bool ObserverPort::Batch::scope(const Message& message) {
   const auto fixed = message.as<convtrace_scope>();
   if (!fixed) return false;
-  around_.journal.settle();  // what was allocated before comes before it in the trace
+  deps_.journal.apply_reports();  // what was allocated before comes before it in the trace
   format::Scope event;
-  event.header.step = around_.steps.step();
+  event.header.step = deps_.steps.step();
   event.place = {format::StringId{fixed->scope}, fixed->call,
                  checked_enum(fixed->phase, format::Phase::kEvaluation)};
   event.enter = fixed->enter != 0;
-  around_.sink.emit(event);
+  deps_.sink.emit(event);
   return true;
 }
 
 bool ObserverPort::Batch::step(const Message& message) {
   const auto fixed = message.as<convtrace_step>();
   if (!fixed) return false;
-  around_.steps.open(fixed->index);
+  deps_.steps.open(fixed->index);
   format::Step event;
   event.header.step = fixed->index;
   event.index = fixed->index;
-  around_.sink.emit(event);
+  deps_.sink.emit(event);
   return true;
 }
 
 /// What an op's begin and end say.
 format::Op ObserverPort::Batch::op_event(const convtrace_op& fixed, format::OpMoment moment) const {
   format::Op event;
-  event.header.step = around_.steps.step();
+  event.header.step = deps_.steps.step();
   event.place = {format::StringId{fixed.scope}, fixed.call,
                  checked_enum(fixed.phase, format::Phase::kEvaluation)};
   event.moment = moment;
@@ -294,8 +294,8 @@ format::Op ObserverPort::Batch::op_event(const convtrace_op& fixed, format::OpMo
 bool ObserverPort::Batch::op_begin(const Message& message) {
   const auto fixed = message.as<convtrace_op>();
   if (!fixed) return false;
-  around_.host.on_custom_op();
-  around_.sink.emit(op_event(*fixed, format::OpMoment::kBegin));
+  deps_.host.on_custom_op();
+  deps_.sink.emit(op_event(*fixed, format::OpMoment::kBegin));
   return true;
 }
 
@@ -304,8 +304,8 @@ bool ObserverPort::Batch::op(const Message& message) {
   if (!fixed || fixed->operand_count > kMaxOperands) return false;
   std::vector<convtrace_op_operand> raw(fixed->operand_count);
   if (!message.copy(sizeof *fixed, raw.size(), raw.data())) return false;
-  around_.host.on_custom_op();
-  around_.journal.settle();
+  deps_.host.on_custom_op();
+  deps_.journal.apply_reports();
   std::vector<format::Op> tensors;
   tensors.reserve(raw.size());
   for (const convtrace_op_operand& one : raw) {
@@ -325,7 +325,7 @@ bool ObserverPort::Batch::op(const Message& message) {
   format::Op end = op_event(*fixed, format::OpMoment::kEnd);
   end.declares_alias = fixed->declared_alias != 0;
   end.has_schema = fixed->schema_known != 0;
-  if (around_.ops.record(end, tensors)) watches_ = true;
+  if (deps_.ops.record(end, tensors)) watches_ = true;
   return true;
 }
 
@@ -338,7 +338,7 @@ bool ObserverPort::Batch::read_frames(const Message& message, convtrace_frames& 
   if (!message.copy(sizeof fixed, ids.size(), ids.data())) return false;
   std::vector<format::StringId> frames;
   for (const uint32_t id : ids) frames.push_back(format::StringId{id});
-  if (!frames.empty()) stack = around_.definitions.intern_stack(frames);
+  if (!frames.empty()) stack = deps_.definitions.intern_stack(frames);
   return true;
 }
 
@@ -348,11 +348,11 @@ bool ObserverPort::Batch::op_stack(const Message& message, format::StringId of) 
   format::StackId stack;
   if (!read_frames(message, fixed, stack)) return false;
   format::Op event;
-  event.header.step = around_.steps.step();
+  event.header.step = deps_.steps.step();
   event.moment = format::OpMoment::kStack;
   event.slot = of;
   event.stack = stack;
-  around_.sink.emit(event);
+  deps_.sink.emit(event);
   return true;
 }
 
@@ -362,21 +362,21 @@ bool ObserverPort::Batch::storage_dead(const Message& message) {
   if (!read_frames(message, fixed, stack)) return false;
   // What this thread allocated since its last report confirms older suspicions before this death
   // may withdraw them.
-  around_.journal.settle();
+  deps_.journal.apply_reports();
   format::Op event;
-  event.header.step = around_.steps.step();
+  event.header.step = deps_.steps.step();
   event.moment = format::OpMoment::kStorageDeath;
   event.value.storage = fixed.storage;
   event.stack = stack;
-  around_.sink.emit(event);
+  deps_.sink.emit(event);
   return true;
 }
 
 bool ObserverPort::Batch::fact(const Message& message) {
   const auto fixed = message.as<convtrace_fact>();
   if (!fixed) return false;
-  around_.host.on_fact(around_.definitions.text(format::StringId{fixed->name}),
-                       around_.definitions.text(format::StringId{fixed->value}));
+  deps_.host.on_fact(deps_.definitions.text(format::StringId{fixed->name}),
+                     deps_.definitions.text(format::StringId{fixed->value}));
   return true;
 }
 
@@ -386,8 +386,8 @@ bool ObserverPort::Batch::event_fact(const Message& message) {
   std::string value(fixed->value_bytes, '\0');
   if (!message.copy(sizeof *fixed, value.size(), value.data())) return false;
   format::Fact event{.header = {}, .scope = {fixed->scope}, .name = {fixed->name}, .value = value};
-  event.header.step = around_.steps.step();
-  around_.sink.emit(event);
+  event.header.step = deps_.steps.step();
+  deps_.sink.emit(event);
   return true;
 }
 
@@ -400,7 +400,7 @@ bool ObserverPort::Batch::loss(const Message& message) {
 
 bool ObserverPort::Batch::spent(const Message& message) {
   const auto fixed = message.as<convtrace_spent>();
-  if (fixed) around_.host.on_spent(fixed->ns);
+  if (fixed) deps_.host.on_spent(fixed->ns);
   return fixed.has_value();
 }
 
@@ -408,12 +408,12 @@ bool ObserverPort::Batch::diagnostic(const Message& message) {
   const auto fixed = message.as<convtrace_diagnostic>();
   if (!fixed) return false;
   format::Diagnostic event;
-  event.header.step = around_.steps.step();
+  event.header.step = deps_.steps.step();
   event.level = checked_enum(fixed->level, format::Level::kDebug);
-  event.site = around_.definitions.text(format::StringId{fixed->site});
-  event.message = around_.definitions.text(format::StringId{fixed->text});
+  event.site = deps_.definitions.text(format::StringId{fixed->site});
+  event.message = deps_.definitions.text(format::StringId{fixed->text});
   log_line(event.level, std::string(event.site).c_str(), "%s", std::string(event.message).c_str());
-  around_.sink.emit(event);
+  deps_.sink.emit(event);
   return true;
 }
 
@@ -421,7 +421,7 @@ void ObserverPort::Batch::lose(format::LossReason reason, uint64_t count) noexce
   format::Loss event;
   event.reason = reason;
   event.count = count;
-  around_.sink.emit(event);
+  deps_.sink.emit(event);
 }
 
 }  // namespace convtrace::engine

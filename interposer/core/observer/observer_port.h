@@ -32,8 +32,8 @@ class ObserverHost {
  public:
   virtual ~ObserverHost() = default;
   /// See cupti::Interceptor::submit.
-  virtual format::NotSampled submit_to_device(std::span<cupti::DeviceRequest> batch,
-                                              uint64_t stream) noexcept = 0;
+  virtual format::SampleOutcome submit_to_device(std::span<cupti::DeviceRequest> batch,
+                                                 uint64_t stream) noexcept = 0;
   /// See cupti::Interceptor::is_settled.
   [[nodiscard]] virtual bool is_settled(const format::TensorStats& event,
                                         uint64_t stream) noexcept = 0;
@@ -47,7 +47,7 @@ class ObserverHost {
 class ObserverPort {
  public:
   /// All of it outlives the port.
-  struct Surroundings {
+  struct Deps {
     State& state;
     format::EventSink& sink;
     format::Definitions& definitions;
@@ -62,7 +62,7 @@ class ObserverPort {
     stats::HelperThreads* helpers = nullptr;  ///< for large CPU tensors
     bool poison = false;                      ///< memory of CPU tensors is given out filled
   };
-  explicit ObserverPort(const Surroundings& around) : around_(around) {}
+  explicit ObserverPort(const Deps& deps) : deps_(deps) {}
 
   /// Handles one batch. @return convtrace_submit_flags.
   uint32_t submit(std::span<const std::byte> batch);
@@ -73,7 +73,7 @@ class ObserverPort {
  private:
   class Batch;
 
-  Surroundings around_;
+  Deps deps_;
   KnownValues known_;
 };
 

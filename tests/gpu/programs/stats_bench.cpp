@@ -86,7 +86,7 @@ class Bench {
     check(cuStreamCreate(&stream_, CU_STREAM_NON_BLOCKING), "cuStreamCreate");
     for (CUevent* event : {&begin_, &end_}) check(cuEventCreate(event, 0), "cuEventCreate");
     for (CUdeviceptr* buffer : {&data_, &other_}) check(cuMemAlloc(buffer, kLarge), "cuMemAlloc");
-    require(stats_.submit(context_, {}, stream_, 20 * kSecondNs) == format::NotSampled::kSampled,
+    require(stats_.submit(context_, {}, stream_, 20 * kSecondNs) == format::SampleOutcome::kSampled,
             "preparing the context");
   }
   ~Bench() { stats_.forget(context_); }
@@ -128,7 +128,7 @@ class Bench {
   }
   Work stats_of(std::vector<DeviceRequest> batch) {
     return [this, batch = std::move(batch)] {
-      require(stats_.submit(context_, batch, stream_) == format::NotSampled::kSampled, "submit");
+      require(stats_.submit(context_, batch, stream_) == format::SampleOutcome::kSampled, "submit");
     };
   }
   Work stats_of(DType dtype, uint64_t bytes) { return stats_of({request(dtype, 0, bytes)}); }

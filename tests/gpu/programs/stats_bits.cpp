@@ -190,7 +190,7 @@ void run(CUcontext context, const cupti::DriverApi& driver, std::span<Case> case
   cupti::DeviceStats stats(driver, sink, kSamples);
   std::vector<DeviceRequest> batch;
   for (const Case& one : cases) batch.push_back(one.request);
-  const format::NotSampled answer = stats.submit(context, batch, nullptr, 10 * kSecondNs);
+  const format::SampleOutcome answer = stats.submit(context, batch, nullptr, 10 * kSecondNs);
   check(cuCtxSynchronize(), "cuCtxSynchronize");
   uint64_t room = UINT64_MAX;
   stats.collect(room);
@@ -202,7 +202,7 @@ void run(CUcontext context, const cupti::DriverApi& driver, std::span<Case> case
     const bool computed = stats::compute_on_cpu(view, cases[i].request.event.capture, want).ok();
     ++outcome.compared;
     const bool has_leading = cases[i].request.event.capture != Capture::kHash;
-    if (answer == format::NotSampled::kSampled && i < results.size() && computed &&
+    if (answer == format::SampleOutcome::kSampled && i < results.size() && computed &&
         same(results[i], want) &&
         std::ranges::equal(results[i].leading,
                            has_leading ? leading_of(view) : std::vector<std::byte>()))

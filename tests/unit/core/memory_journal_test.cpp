@@ -49,18 +49,18 @@ struct Fixture {
 
 }  // namespace
 
-TEST_CASE("memory_journal: reports become generations when settled, not before",
+TEST_CASE("memory_journal: reports become generations when applied, not before",
           "[engine][memory]") {
   Fixture f;
   f.report(0x1000, 64);
   CHECK_FALSE(f.addresses.find(0x1000));
-  f.journal.settle();
+  f.journal.apply_reports();
   const auto first = f.addresses.find(0x1000);
   REQUIRE(first);
   CHECK(first->source == format::MemorySource::kFramework);
   f.report(0x1000, -64);
   f.report(0x1000, 128);
-  f.journal.settle();
+  f.journal.apply_reports();
   const auto second = f.addresses.find(0x1000);
   REQUIRE(second);
   CHECK(second->generation > first->generation);
@@ -76,13 +76,13 @@ TEST_CASE(
   Fixture f;
   f.report(0x1000, 64);
   f.report(0x2000, 64, kCuda2);
-  f.journal.settle();
+  f.journal.apply_reports();
   f.report(0x1000, -64);
   f.journal.stop_cpu();
   CHECK_FALSE(f.journal.reported(format::Device::Type::kCpu));
   f.report(0x3000, 64);  // c10 asked in front of the stop
   f.report(0x4000, 64, kCuda2);
-  f.journal.settle();
+  f.journal.apply_reports();
   CHECK(f.listener.seen.size() == 3);  // no free of CPU memory, and no allocation
   const auto cpu = f.addresses.find(0x1000);
   CHECK((!cpu || cpu->freed));
@@ -92,7 +92,7 @@ TEST_CASE(
   CHECK_FALSE(cuda->freed);
   CHECK(f.journal.reported(format::Device::Type::kCuda));
   f.report(0x2000, -64, kCuda2);
-  f.journal.settle();
+  f.journal.apply_reports();
   CHECK(f.listener.seen.size() == 4);
 }
 
@@ -102,7 +102,7 @@ TEST_CASE("memory_journal: the device comes from the low bytes, CPU's index is n
   CHECK_FALSE(f.journal.reported(format::Device::Type::kCuda));
   f.report(0x1000, 64, kCpu);
   f.report(0x2000, 64, kCuda2 | 0xABCD0000);
-  f.journal.settle();
+  f.journal.apply_reports();
   REQUIRE(f.listener.seen.size() == 2);
   CHECK(f.listener.seen[0].device == format::Device{format::Device::Type::kCpu, 0});
   CHECK(f.listener.seen[1].device == format::Device{format::Device::Type::kCuda, 2});
@@ -117,7 +117,7 @@ TEST_CASE("memory_journal: of memory that the driver gave the device is the driv
   f.report(0x300000, 512, kCuda2);  // a 16-bit index, and what was in the byte before it
   f.report(0x300000, -512, kCuda2);
   f.report(0x800000, 512, kCuda2);  // not of a segment that was seen
-  f.journal.settle();
+  f.journal.apply_reports();
   REQUIRE(f.listener.seen.size() == 3);
   CHECK(f.listener.seen[0].device == kDevice);
   CHECK(f.listener.seen[1].device == kDevice);
@@ -130,7 +130,7 @@ TEST_CASE("memory_journal: what was allocated before we looked is freed without 
   f.report(0x5000, -64);
   f.report(0, 64);
   f.report(0x6000, 0);
-  f.journal.settle();
+  f.journal.apply_reports();
   CHECK(f.listener.seen.empty());
 }
 
@@ -148,10 +148,10 @@ TEST_CASE("memory_journal: blocks handed between threads keep their order",
     }
   };
   std::thread a(player, 0), b(player, 1);
-  while (turn.load() != kRounds) f.journal.settle();
+  while (turn.load() != kRounds) f.journal.apply_reports();
   a.join();
   b.join();
-  f.journal.settle();
+  f.journal.apply_reports();
   uint64_t generation = 0;
   bool ordered = true;
   for (const Seen& seen : f.listener.seen) {
@@ -168,13 +168,13 @@ TEST_CASE("memory_journal: an allocation's stack is known while it lives", "[eng
   f.report(0x1000, 64);
   f.journal.take_stacks();
   f.report(0x2000, 64);
-  f.journal.settle();
+  f.journal.apply_reports();
   const uint64_t without = f.addresses.find(0x1000)->generation;
   const uint64_t with = f.addresses.find(0x2000)->generation;
   CHECK(f.journal.allocation_stack(without).empty());
   CHECK_FALSE(f.journal.allocation_stack(with).empty());
   f.report(0x2000, -64);
-  f.journal.settle();
+  f.journal.apply_reports();
   CHECK(f.journal.allocation_stack(with).empty());
 }
 
@@ -185,7 +185,7 @@ TEST_CASE("memory_journal: a free has its stack where it is asked for", "[engine
   f.report(0x1000, -64);
   f.journal.take_free_stacks();
   f.report(0x2000, -64);
-  f.journal.settle();
+  f.journal.apply_reports();
   REQUIRE(f.listener.free_frames.size() == 2);
   CHECK(f.listener.free_frames[0] == 0);
   CHECK(f.listener.free_frames[1] > 0);
@@ -196,9 +196,9 @@ TEST_CASE("memory_journal: a full ring counts what it drops", "[engine][memory]"
   constexpr uint64_t kReports = 200'000;
   for (uint64_t i = 0; i < kReports; ++i) f.report(0x10000 + i * 64, 64);
   CHECK(MemoryJournal::crowded());
-  f.journal.settle();
+  f.journal.apply_reports();
   CHECK_FALSE(MemoryJournal::crowded());
-  CHECK(f.journal.settle_if_free());
+  CHECK(f.journal.apply_reports_if_free());
   CHECK(f.listener.lost > 0);
   CHECK(f.listener.lost + f.listener.seen.size() == kReports);
 }

@@ -47,10 +47,10 @@ TEST_CASE("observer_port: device tensors go out in one batch per stream, refusal
   f.submit(batch);
   CHECK(f.host.batches == std::vector<std::pair<uint64_t, size_t>>{{5, 2}, {6, 1}});
   CHECK(f.host.shapes[1] == std::vector<uint64_t>{2, 3});
-  f.host.answer = format::NotSampled::kRingFull;
+  f.host.answer = format::SampleOutcome::kRingFull;
   f.submit(batch);
   CHECK(f.sink.lost(format::LossReason::kRingFull) == 3);
-  f.host.answer = format::NotSampled::kCapturing;
+  f.host.answer = format::SampleOutcome::kCapturing;
   f.submit(batch);
   CHECK(f.sink.lost(format::LossReason::kStreamUnsafe) == 3);
 }

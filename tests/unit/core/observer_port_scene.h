@@ -21,8 +21,8 @@ class NoListener final : public MemoryListener {
 
 class FakeHost final : public ObserverHost {
  public:
-  format::NotSampled submit_to_device(std::span<cupti::DeviceRequest> batch,
-                                      uint64_t stream) noexcept override {
+  format::SampleOutcome submit_to_device(std::span<cupti::DeviceRequest> batch,
+                                         uint64_t stream) noexcept override {
     batches.push_back({stream, batch.size()});
     for (const cupti::DeviceRequest& request : batch) {
       shapes.emplace_back(request.event.shape.begin(), request.event.shape.end());
@@ -37,7 +37,7 @@ class FakeHost final : public ObserverHost {
   }
   void on_spent(uint64_t ns) noexcept override { spent_ns += ns; }
 
-  format::NotSampled answer = format::NotSampled::kSampled;
+  format::SampleOutcome answer = format::SampleOutcome::kSampled;
   bool settled = true;
   std::vector<std::pair<uint64_t, size_t>> batches;
   std::vector<std::vector<uint64_t>> shapes;

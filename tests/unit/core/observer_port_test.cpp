@@ -267,7 +267,7 @@ TEST_CASE("observer_port: what is told of an op becomes its events, with its mem
   constexpr uint64_t kBase = 0x10000, kBytes = 4096;
   f.journal.take_stacks();
   f.journal.report(reinterpret_cast<const void*>(kBase), kBytes, 0);
-  f.journal.settle();
+  f.journal.apply_reports();
   const uint64_t generation = f.addresses.find(kBase)->generation;
   MessageBatch batch;
   batch.op_begin({.scope = f.id("mlp"), .op = f.id("demo::relu")})

@@ -12,7 +12,7 @@ namespace convtrace::cupti {
 namespace {
 
 using format::Launch;
-using format::NotSampled;
+using format::SampleOutcome;
 
 /// As an observer asks for a tensor of the scene's memory.
 format::TensorStats tensor_at(Scene& scene, uint64_t address, format::Device::Type type) {
@@ -98,8 +98,8 @@ TEST_CASE("care: nothing is inserted around a kernel that may wait for others") 
   REQUIRE(scene.launch(waits) == CUDA_SUCCESS);
   const auto launches = scene.sink.all<Launch>();
   REQUIRE(launches.size() == 2);
-  CHECK(launches[0].sampled == NotSampled::kSampled);
-  CHECK(launches[1].sampled == NotSampled::kMayWait);
+  CHECK(launches[0].sampled == SampleOutcome::kSampled);
+  CHECK(launches[1].sampled == SampleOutcome::kMayWait);
   CHECK(launches[1].operands.size() == 1);
 }
 

@@ -67,14 +67,14 @@ inline settings::Rule rule_for(const char* pattern) {
 }
 
 /// What a scene's interceptor calls before it looks at memory; a test that sets it resets it.
-inline bool (*settle_memory)(bool all) noexcept = nullptr;
+inline bool (*apply_memory_reports)(bool all) noexcept = nullptr;
 
 /// As submit(). One call waits a second for its context's preparation; under a sanitizer on a busy
 /// machine that is not enough.
-inline format::NotSampled submit_when_ready(Interceptor& interceptor,
-                                            std::span<DeviceRequest> batch) {
-  format::NotSampled outcome = interceptor.submit(batch, 0);
-  for (int i = 0; i < 6000 && outcome == format::NotSampled::kNotReady; ++i) {
+inline format::SampleOutcome submit_when_ready(Interceptor& interceptor,
+                                               std::span<DeviceRequest> batch) {
+  format::SampleOutcome outcome = interceptor.submit(batch, 0);
+  for (int i = 0; i < 6000 && outcome == format::SampleOutcome::kNotReady; ++i) {
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
     outcome = interceptor.submit(batch, 0);
   }
@@ -92,7 +92,7 @@ struct Scene {
     options.definitions = &definitions;
     options.addresses = &addresses;
     options.position = &position_of_step_3;
-    options.settle_memory = settle_memory;
+    options.apply_memory_reports = apply_memory_reports;
     options.rules = &rules;
     if (change != nullptr) change(options);
     interceptor = std::make_unique<Interceptor>(options);
@@ -122,7 +122,7 @@ struct Scene {
     request.event.device = {format::Device::Type::kCuda, device};
     request.view =
         stats::dense_view(reinterpret_cast<const void*>(memory), format::DType::kF32, 16);
-    REQUIRE(submit_when_ready(*interceptor, {&request, 1}) == format::NotSampled::kSampled);
+    REQUIRE(submit_when_ready(*interceptor, {&request, 1}) == format::SampleOutcome::kSampled);
     interceptor->collect();
   }
 

@@ -16,11 +16,11 @@ TEST_CASE("device_stats: a stream that stalls does not hold up the results of ot
   CUstream stalled = nullptr;
   REQUIRE(cuStreamCreate(&stalled, CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS);
   fakecuda::fakecuda_hold(stalled);
-  REQUIRE(scene.submit({tensor.request()}, stalled) == NotSampled::kSampled);
+  REQUIRE(scene.submit({tensor.request()}, stalled) == SampleOutcome::kSampled);
   const std::vector<DeviceRequest> batch(64, tensor.request());
   size_t submitted = 0;
   for (; submitted < 2 * ResultRing::kSlots; submitted += batch.size()) {
-    REQUIRE(scene.submit(batch) == NotSampled::kSampled);
+    REQUIRE(scene.submit(batch) == SampleOutcome::kSampled);
     scene.collect();
   }
   const size_t out = scene.results().size();
@@ -36,10 +36,12 @@ TEST_CASE("device_stats: half of what a GPU takes in advance is the program's") 
   scene.prepare();
   const Twin tensor(64);
   fakecuda::fakecuda_hold(nullptr);
-  for (int i = 0; i < kMost; ++i) REQUIRE(scene.submit({tensor.request()}) == NotSampled::kSampled);
-  CHECK(scene.submit({tensor.request()}) == NotSampled::kRingFull);
+  for (int i = 0; i < kMost; ++i)
+    REQUIRE(scene.submit({tensor.request()}) == SampleOutcome::kSampled);
+  CHECK(scene.submit({tensor.request()}) == SampleOutcome::kRingFull);
   fakecuda::fakecuda_release(nullptr);
-  CHECK(scene.submit({tensor.request()}) == NotSampled::kSampled);  // before any result was taken
+  CHECK(scene.submit({tensor.request()}) ==
+        SampleOutcome::kSampled);  // before any result was taken
   CHECK(scene.results().size() == kMost + 1);
 }
 
@@ -48,7 +50,7 @@ TEST_CASE("device_stats: the first launches of our kernels are not the program's
   scene.prepare();
   const Twin tensor(64);
   const uint64_t before = fakecuda::fakecuda_first_launches();
-  REQUIRE(scene.submit({tensor.request()}) == NotSampled::kSampled);
+  REQUIRE(scene.submit({tensor.request()}) == SampleOutcome::kSampled);
   CHECK(fakecuda::fakecuda_first_launches() == before);
   CHECK(scene.results().size() == 1);
 }
@@ -62,12 +64,12 @@ TEST_CASE("device_stats: where memory cannot be registered the driver's is used,
   scene->prepare();
   const Twin tensor(64);
   const std::vector<DeviceRequest> batch = {tensor.request()};
-  REQUIRE(scene->submit(batch) == NotSampled::kSampled);
+  REQUIRE(scene->submit(batch) == SampleOutcome::kSampled);
   const auto results = scene->results();
   REQUIRE(results.size() == 1);
   CHECK(test::same_bits(results[0].stats, tensor.on_cpu(batch[0]).stats));
   fakecuda::fakecuda_hold(nullptr);
-  REQUIRE(scene->submit(batch) == NotSampled::kSampled);
+  REQUIRE(scene->submit(batch) == SampleOutcome::kSampled);
   SECTION("its end is told") {
     const auto held = scene->stats.find(scene->context);  // as a thread that is in there
     scene->stats.forget(scene->context);
@@ -78,7 +80,7 @@ TEST_CASE("device_stats: where memory cannot be registered the driver's is used,
   }
   SECTION("nobody will tell of it any more") {
     scene->stats.follow_context_ends(false);
-    CHECK(scene->submit(batch) == NotSampled::kGpuWorkOff);
+    CHECK(scene->submit(batch) == SampleOutcome::kGpuWorkOff);
   }
   CHECK(scene->collect() == 0);
   CHECK(scene->lost(format::LossReason::kContextEnded) == 1);
@@ -89,7 +91,7 @@ TEST_CASE("device_stats: where nobody tells of a context's end the driver's memo
   scene.driver.mem_host_register = refuse_to_register;
   scene.prepare();
   const Twin tensor(64);
-  CHECK(scene.submit({tensor.request()}) == NotSampled::kGpuWorkOff);
+  CHECK(scene.submit({tensor.request()}) == SampleOutcome::kGpuWorkOff);
 }
 
 }  // namespace

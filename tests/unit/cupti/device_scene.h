@@ -17,7 +17,7 @@ namespace convtrace::cupti {
 
 using format::Capture;
 using format::DType;
-using format::NotSampled;
+using format::SampleOutcome;
 using format::TensorStats;
 
 inline constexpr uint64_t kSecondNs = 1'000'000'000;
@@ -81,9 +81,9 @@ struct DeviceScene {
   }
 
   void prepare() {
-    REQUIRE(stats.submit(context, {}, nullptr, 10 * kSecondNs) == NotSampled::kSampled);
+    REQUIRE(stats.submit(context, {}, nullptr, 10 * kSecondNs) == SampleOutcome::kSampled);
   }
-  NotSampled submit(const std::vector<DeviceRequest>& batch, CUstream stream = nullptr) {
+  SampleOutcome submit(const std::vector<DeviceRequest>& batch, CUstream stream = nullptr) {
     return stats.submit(context, batch, stream);
   }
   /// All that is finished. @return how many are still under way.

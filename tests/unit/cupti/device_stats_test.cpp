@@ -32,7 +32,7 @@ TEST_CASE("device_stats: a batch comes out in order, equal to the CPU's numbers 
     batch.push_back(tensors.back()->request(kTypes[i % std::size(kTypes)],
                                             i % 3 == 0 ? Capture::kHash : Capture::kStats));
   }
-  REQUIRE(scene.submit(batch) == NotSampled::kSampled);
+  REQUIRE(scene.submit(batch) == SampleOutcome::kSampled);
   const auto results = scene.results();
   REQUIRE(results.size() == batch.size());
   for (size_t i = 0; i < batch.size(); ++i) {
@@ -56,7 +56,7 @@ TEST_CASE("device_stats: a tensor of many tiles, and views that are no plain mem
   empty.shape[0] = 3;
   const std::vector<DeviceRequest> batch = {large.request(DType::kBF16), table.request(transposed),
                                             table.request(empty), table.request()};
-  REQUIRE(scene.submit(batch) == NotSampled::kSampled);
+  REQUIRE(scene.submit(batch) == SampleOutcome::kSampled);
   const auto results = scene.results();
   REQUIRE(results.size() == 4);
   require_same(results[0], large.on_cpu(batch[0]));
@@ -82,7 +82,7 @@ TEST_CASE("device_stats: a view has the numbers of its dense copy on the CPU") {
               stats::dense_view(copy.data(), view.dtype, stats::element_count(on_device)),
               Capture::kStats, want)
               .ok());
-  REQUIRE(scene.submit({request}) == NotSampled::kSampled);
+  REQUIRE(scene.submit({request}) == SampleOutcome::kSampled);
   const auto results = scene.results();
   REQUIRE(results.size() == 1);
   require_same(results[0], want);
@@ -94,7 +94,7 @@ TEST_CASE("device_stats: a hundred launches over a batch give the same bits") {
   const Twin large(300'000, 1), small(1000, 2), odd(4097, 3);
   const std::vector<DeviceRequest> batch = {large.request(), small.request(DType::kF64),
                                             odd.request(DType::kBF16)};
-  for (int i = 0; i < 100; ++i) REQUIRE(scene.submit(batch) == NotSampled::kSampled);
+  for (int i = 0; i < 100; ++i) REQUIRE(scene.submit(batch) == SampleOutcome::kSampled);
   const auto results = scene.results();
   REQUIRE(results.size() == 300);
   require_same(results[0], large.on_cpu(batch[0]));
@@ -108,7 +108,7 @@ TEST_CASE("device_stats: raw values are left out on request") {
   const Twin tensor(64);
   DeviceRequest request = tensor.request();
   request.samples = 0;
-  REQUIRE(scene.submit({request}) == NotSampled::kSampled);
+  REQUIRE(scene.submit({request}) == SampleOutcome::kSampled);
   const auto results = scene.results();
   REQUIRE(results.size() == 1);
   CHECK(results[0].samples.empty());
@@ -142,7 +142,7 @@ TEST_CASE("device_stats: of an op's floats poison is counted among the samples")
   DeviceRequest of_op = tensor.request(type), of_module = of_op, hash_only = of_op;
   of_op.event.op = hash_only.event.op = {1};
   hash_only.samples = 0;
-  REQUIRE(scene.submit({of_op, of_module, hash_only}) == NotSampled::kSampled);
+  REQUIRE(scene.submit({of_op, of_module, hash_only}) == SampleOutcome::kSampled);
   const auto results = scene.results();
   REQUIRE(results.size() == 3);
   CHECK(results[0].poisoned == expected);
@@ -167,7 +167,7 @@ TEST_CASE("device_stats: first elements come in logical order, as many as each a
   for (DeviceRequest& request : batch) request.samples = 100;
   batch[3].samples = 4096;
   batch[5].samples = 8;
-  REQUIRE(scene.submit(batch) == NotSampled::kSampled);
+  REQUIRE(scene.submit(batch) == SampleOutcome::kSampled);
   const auto results = scene.results();
   REQUIRE(results.size() == batch.size());
   const float* const last_row = reinterpret_cast<const float*>(table.host.data()) + 47 * 64;
@@ -188,7 +188,7 @@ TEST_CASE("device_stats: a tensor of fewer elements than are asked for is told w
   const Twin tensor(20 * sizeof(double));
   DeviceRequest request = tensor.request(DType::kF64);
   request.samples = 50;
-  REQUIRE(scene.submit({request}) == NotSampled::kSampled);
+  REQUIRE(scene.submit({request}) == SampleOutcome::kSampled);
   const auto results = scene.results();
   CHECK(std::ranges::equal(results[0].leading, std::as_bytes(std::span(tensor.host))));
 }
@@ -205,7 +205,7 @@ TEST_CASE("device_stats: where f64 is slow floats are summed in pairs of f32, an
     tensors.push_back(std::make_unique<Twin>(40'000, batch.size()));
     batch.push_back(tensors.back()->request(dtype));
   }
-  REQUIRE(scene.submit(batch) == NotSampled::kSampled);
+  REQUIRE(scene.submit(batch) == SampleOutcome::kSampled);
   const auto results = scene.results();
   REQUIRE(results.size() == batch.size());
   for (size_t i = 0; i < batch.size(); ++i) {
@@ -227,7 +227,7 @@ TEST_CASE(
   const Twin tensor(64);
   DeviceRequest broken = tensor.request();
   broken.view.rank = format::kMaxDims + 1;
-  REQUIRE(scene.submit({broken, tensor.request()}) == NotSampled::kSampled);
+  REQUIRE(scene.submit({broken, tensor.request()}) == SampleOutcome::kSampled);
   CHECK(scene.results().size() == 1);
   CHECK(scene.lost(format::LossReason::kTensorKind) == 1);
 }
@@ -235,11 +235,11 @@ TEST_CASE(
 TEST_CASE("device_stats: before a context is prepared nothing is queued, and it says why") {
   DeviceScene scene;
   const Twin tensor(64);
-  CHECK(scene.submit({tensor.request()}) == NotSampled::kNotReady);
+  CHECK(scene.submit({tensor.request()}) == SampleOutcome::kNotReady);
   scene.prepare();
-  CHECK(scene.submit({tensor.request()}) == NotSampled::kSampled);
+  CHECK(scene.submit({tensor.request()}) == SampleOutcome::kSampled);
   scene.stats.forget(scene.context);
-  CHECK(scene.submit({tensor.request()}) == NotSampled::kNotReady);
+  CHECK(scene.submit({tensor.request()}) == SampleOutcome::kNotReady);
   CHECK(scene.results().size() == 1);
 }
 
@@ -249,10 +249,10 @@ TEST_CASE("device_stats: a full ring refuses whole batches until results are tak
   const Twin tensor(64);
   const std::vector<DeviceRequest> many(ResultRing::kSlots - 1, tensor.request());
   const std::vector<DeviceRequest> two(2, tensor.request());
-  REQUIRE(scene.submit(many) == NotSampled::kSampled);
-  CHECK(scene.submit(two) == NotSampled::kRingFull);
+  REQUIRE(scene.submit(many) == SampleOutcome::kSampled);
+  CHECK(scene.submit(two) == SampleOutcome::kRingFull);
   REQUIRE(scene.results().size() == many.size());
-  CHECK(scene.submit(two) == NotSampled::kSampled);
+  CHECK(scene.submit(two) == SampleOutcome::kSampled);
   CHECK(scene.results().size() == many.size() + 2);
 }
 
@@ -264,12 +264,12 @@ TEST_CASE("device_stats: streams beyond the arenas wait for results of others to
   for (CUstream& stream : streams) REQUIRE(cuStreamCreate(&stream, 0) == CUDA_SUCCESS);
   size_t taken = 0;
   while (taken < streams.size() &&
-         scene.submit({tensor.request()}, streams[taken]) == NotSampled::kSampled)
+         scene.submit({tensor.request()}, streams[taken]) == SampleOutcome::kSampled)
     ++taken;
   CHECK(taken == 16);
-  CHECK(scene.submit({tensor.request()}, streams[0]) == NotSampled::kSampled);
+  CHECK(scene.submit({tensor.request()}, streams[0]) == SampleOutcome::kSampled);
   CHECK(scene.results().size() == 17);
-  CHECK(scene.submit({tensor.request()}, streams[19]) == NotSampled::kSampled);
+  CHECK(scene.submit({tensor.request()}, streams[19]) == SampleOutcome::kSampled);
   CHECK(scene.results().size() == 18);
 }
 
@@ -277,7 +277,7 @@ TEST_CASE("device_stats: no more results come out at once than were asked for") 
   DeviceScene scene;
   scene.prepare();
   const Twin tensor(64);
-  REQUIRE(scene.submit(std::vector<DeviceRequest>(5, tensor.request())) == NotSampled::kSampled);
+  REQUIRE(scene.submit(std::vector<DeviceRequest>(5, tensor.request())) == SampleOutcome::kSampled);
   uint64_t room = 3;
   CHECK(scene.stats.collect(room) == 2);
   CHECK(room == 0);
@@ -297,7 +297,7 @@ TEST_CASE("device_stats: what a context had not finished when it ended is lost a
   REQUIRE(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS);
   // Work on a capturing stream is not done: as on a device that is still busy.
   REQUIRE(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED) == CUDA_SUCCESS);
-  REQUIRE(scene.submit({tensor.request(), tensor.request()}, stream) == NotSampled::kSampled);
+  REQUIRE(scene.submit({tensor.request(), tensor.request()}, stream) == SampleOutcome::kSampled);
   CHECK(scene.collect() == 2);
   scene.stats.forget(scene.context);
   CHECK(scene.results().empty());
@@ -323,7 +323,7 @@ TEST_CASE("device_stats: threads on streams of their own, while another takes th
       cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING);
       const std::vector<DeviceRequest> batch(3, tensor.request());
       for (int i = 0; i < kBatches; ++i)
-        if (scene.submit(batch, stream) == NotSampled::kSampled) submitted += 3;
+        if (scene.submit(batch, stream) == SampleOutcome::kSampled) submitted += 3;
     });
   }
   std::thread taker([&] {

@@ -105,7 +105,7 @@ TEST_CASE("device_values: the bytes of device tensors arrive as they were") {
     tensors.push_back(std::make_unique<Twin>(bytes, bytes));
     batch.push_back(ValueScene::snapshot(*tensors.back()));
   }
-  REQUIRE(scene.submit(batch) == NotSampled::kSampled);
+  REQUIRE(scene.submit(batch) == SampleOutcome::kSampled);
   // The program may write over its tensors at once: the copy lies before that on the stream.
   for (const auto& tensor : tensors)
     REQUIRE(cuMemsetD8(tensor->address, 0, tensor->host.size()) == CUDA_SUCCESS);
@@ -124,12 +124,12 @@ TEST_CASE("device_values: what is stored already does not cross the bus") {
   ValueScene scene;
   const Twin tensor(100'000);
   for (int i = 0; i < 3; ++i) {
-    REQUIRE(scene.submit({ValueScene::snapshot(tensor)}) == NotSampled::kSampled);
+    REQUIRE(scene.submit({ValueScene::snapshot(tensor)}) == SampleOutcome::kSampled);
     REQUIRE(scene.fetch());
   }
   CHECK(scene.values.begun == 1);
   const Twin other(100'000, 2);
-  REQUIRE(scene.submit(std::vector(4, ValueScene::snapshot(other))) == NotSampled::kSampled);
+  REQUIRE(scene.submit(std::vector(4, ValueScene::snapshot(other))) == SampleOutcome::kSampled);
   REQUIRE(scene.fetch());
   CHECK(scene.values.begun == 2);
   CHECK((scene.values.of(scene.results().back()) == other.host));
@@ -142,7 +142,7 @@ TEST_CASE("device_values: many more values than the arena holds at once go throu
   std::vector<std::vector<uint8_t>> expected;
   for (uint32_t i = 0; i < 40; ++i) {
     REQUIRE(cuMemsetD8(tensor.address + i * 7, static_cast<uint8_t>(i + 1), 5) == CUDA_SUCCESS);
-    REQUIRE(scene.submit({ValueScene::snapshot(tensor)}) == NotSampled::kSampled);
+    REQUIRE(scene.submit({ValueScene::snapshot(tensor)}) == SampleOutcome::kSampled);
     expected.emplace_back(tensor.host.size());
     REQUIRE(cuMemcpyDtoH(expected.back().data(), tensor.address, tensor.host.size()) ==
             CUDA_SUCCESS);
@@ -162,7 +162,7 @@ TEST_CASE("device_values: without room in the arena statistics stay, or the reco
     const Twin large(1'100'000);
     const Twin small(1000);
     REQUIRE(scene.submit({ValueScene::snapshot(large), ValueScene::snapshot(small)}) ==
-            NotSampled::kSampled);
+            SampleOutcome::kSampled);
     REQUIRE(scene.fetch());
     const auto results = scene.results();
     REQUIRE(results.size() == (keep ? 2 : 1));
@@ -182,7 +182,7 @@ TEST_CASE("device_values: views are stored in logical order, whatever their stri
   request.view.data = view.at(reinterpret_cast<const void*>(buffer.address)).data;
   const std::vector<uint8_t> expected = view.copy_of(buffer.host.data());
   request.event.bytes = expected.size();
-  REQUIRE(scene.submit({request}) == NotSampled::kSampled);
+  REQUIRE(scene.submit({request}) == SampleOutcome::kSampled);
   // The program may write over it at once.
   REQUIRE(cuMemsetD8(buffer.address, 0, buffer.host.size()) == CUDA_SUCCESS);
   REQUIRE(scene.fetch());
@@ -197,10 +197,10 @@ TEST_CASE("device_values: without room on the host values wait in the arena") {
   ValueScene scene(1 << 20);
   scene.values.room = false;
   const Twin tensor(600'000);
-  REQUIRE(scene.submit({ValueScene::snapshot(tensor)}) == NotSampled::kSampled);
+  REQUIRE(scene.submit({ValueScene::snapshot(tensor)}) == SampleOutcome::kSampled);
   const Twin other(600'000, 2);
   scene.collect();
-  REQUIRE(scene.submit({ValueScene::snapshot(other)}) == NotSampled::kSampled);
+  REQUIRE(scene.submit({ValueScene::snapshot(other)}) == SampleOutcome::kSampled);
   CHECK(scene.values.refused == 1);  // the first is still there
   {
     const std::lock_guard lock(scene.values.mutex);
@@ -214,7 +214,7 @@ TEST_CASE("device_values: the sink is asked for room once a turn of the writer")
   ValueScene scene;
   scene.values.room = false;
   const Twin tensor(1000);
-  REQUIRE(scene.submit({ValueScene::snapshot(tensor)}) == NotSampled::kSampled);
+  REQUIRE(scene.submit({ValueScene::snapshot(tensor)}) == SampleOutcome::kSampled);
   for (int turn = 0; turn < 3; ++turn) {
     scene.collect();
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
@@ -228,7 +228,7 @@ TEST_CASE("device_values: a sink that takes nothing any more is not waited for")
   scene.values.room = false;
   scene.values.closed = true;
   const Twin tensor(1000);
-  REQUIRE(scene.submit({ValueScene::snapshot(tensor)}) == NotSampled::kSampled);
+  REQUIRE(scene.submit({ValueScene::snapshot(tensor)}) == SampleOutcome::kSampled);
   REQUIRE(scene.fetch());
   CHECK(scene.values.refused == 1);
   CHECK(scene.lost(LossReason::kContextEnded) == 0);
@@ -238,7 +238,7 @@ TEST_CASE("device_values: what a context had not handed over when it ended is co
   ValueScene scene;
   scene.values.room = false;
   const Twin tensor(1000);
-  REQUIRE(scene.submit({ValueScene::snapshot(tensor)}) == NotSampled::kSampled);
+  REQUIRE(scene.submit({ValueScene::snapshot(tensor)}) == SampleOutcome::kSampled);
   scene.collect();
   scene.stats.forget(scene.context);
   CHECK(scene.lost(LossReason::kContextEnded) == 1);
@@ -261,14 +261,14 @@ TEST_CASE("device_values: nobody waits for a call that the driver does not retur
   StuckDriver::inside = false;
   StuckDriver::stuck = true;
   const Twin tensor(1000), other(1000, 2);
-  REQUIRE(scene.submit({ValueScene::snapshot(tensor)}) == NotSampled::kSampled);
+  REQUIRE(scene.submit({ValueScene::snapshot(tensor)}) == SampleOutcome::kSampled);
   for (int i = 0; i < 1000 && !StuckDriver::inside; ++i) {
     scene.collect();
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
   REQUIRE(StuckDriver::inside);
   // The writer thread's turn with a further value, and then the context's end in a callback.
-  REQUIRE(scene.submit({ValueScene::snapshot(other)}) == NotSampled::kSampled);
+  REQUIRE(scene.submit({ValueScene::snapshot(other)}) == SampleOutcome::kSampled);
   auto ended = std::async(std::launch::async, [&] {
     scene.collect();
     scene.stats.forget(scene.context);
@@ -288,7 +288,7 @@ TEST_CASE("device_values: nobody asked, so no memory is taken and nothing is sto
   REQUIRE(cuMemGetInfo(&after, &total) == CUDA_SUCCESS);
   CHECK(before - after < (32u << 20));
   const Twin tensor(1000);
-  REQUIRE(scene.submit({ValueScene::snapshot(tensor)}) == NotSampled::kSampled);
+  REQUIRE(scene.submit({ValueScene::snapshot(tensor)}) == SampleOutcome::kSampled);
   CHECK(scene.results()[0].capture == Capture::kStats);
 }
 

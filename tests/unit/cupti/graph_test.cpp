@@ -9,7 +9,7 @@ namespace {
 
 using format::Launch;
 using format::LossReason;
-using format::NotSampled;
+using format::SampleOutcome;
 
 TEST_CASE("graph: a captured launch is known as such, and a replay says what it ran") {
   Scene scene;
@@ -20,13 +20,13 @@ TEST_CASE("graph: a captured launch is known as such, and a replay says what it 
   const auto launches = scene.sink.all<Launch>();
   REQUIRE(launches.size() == 2 + 3 * 3);
   for (size_t i = 0; i < 2; ++i) {
-    CHECK(launches[i].sampled == NotSampled::kCaptured);
+    CHECK(launches[i].sampled == SampleOutcome::kCaptured);
     CHECK(launches[i].operands.size() == 1);
   }
   for (size_t i = 2; i < launches.size(); ++i) {
     const bool whole = (i - 2) % 3 == 0;
     CHECK(scene.name(launches[i].kernel) == (whole ? "cuGraphLaunch" : "_Z4fillPffj"));
-    CHECK(launches[i].sampled == (whole ? NotSampled::kNotAsked : NotSampled::kInGraph));
+    CHECK(launches[i].sampled == (whole ? SampleOutcome::kNotAsked : SampleOutcome::kInGraph));
     CHECK(launches[i].stream == launches[2].stream);
     if (whole) continue;
     CHECK(launches[i].grid[1] == 3);
@@ -44,7 +44,7 @@ TEST_CASE("graph: without CUPTI too a captured launch is known") {
   Scene scene;
   unsetenv("FAKECUDA_CUPTI_RESULT");
   const Captured graph(scene);
-  CHECK(scene.sink.all<Launch>()[0].sampled == NotSampled::kCaptured);
+  CHECK(scene.sink.all<Launch>()[0].sampled == SampleOutcome::kCaptured);
 }
 
 TEST_CASE("graph: a stream that joined a capture is capturing, one that did not is not sampled") {
@@ -65,9 +65,9 @@ TEST_CASE("graph: a stream that joined a capture is capturing, one that did not 
   REQUIRE(cuStreamEndCapture(streams[0], &graph) == CUDA_SUCCESS);
   const auto launches = scene.sink.all<Launch>();
   REQUIRE(launches.size() == 3);
-  CHECK(launches[0].sampled == NotSampled::kCaptured);
-  CHECK(launches[1].sampled == NotSampled::kCaptured);
-  CHECK(launches[2].sampled == NotSampled::kCapturing);
+  CHECK(launches[0].sampled == SampleOutcome::kCaptured);
+  CHECK(launches[1].sampled == SampleOutcome::kCaptured);
+  CHECK(launches[2].sampled == SampleOutcome::kCapturing);
   CHECK(lost(scene, LossReason::kStreamUnsafe) == 1);  // captured ones come with the graph
   size_t nodes = 0;
   REQUIRE(cuGraphGetNodes(graph, nullptr, &nodes) == CUDA_SUCCESS);
@@ -92,7 +92,7 @@ TEST_CASE("graph: values of tagged kernels are taken behind each launch of the g
     CHECK(values[i].stats.mean == 2);
   }
   const auto launches = scene.sink.all<Launch>();
-  CHECK(launches[3].sampled == NotSampled::kSampled);  // the graph launch itself
+  CHECK(launches[3].sampled == SampleOutcome::kSampled);  // the graph launch itself
 }
 
 TEST_CASE("graph: a node's new parameters hold for the launches behind them") {
@@ -225,7 +225,7 @@ TEST_CASE("graph: a graph launched into a capture runs nothing yet") {
           CUDA_SUCCESS);
   REQUIRE(cuStreamEndCapture(stream, &outer) == CUDA_SUCCESS);
   REQUIRE(scene.sink.all<Launch>().size() == 2);
-  CHECK(scene.sink.all<Launch>()[1].sampled == NotSampled::kCaptured);
+  CHECK(scene.sink.all<Launch>()[1].sampled == SampleOutcome::kCaptured);
   cuGraphDestroy(outer);
 }
 
@@ -239,8 +239,8 @@ TEST_CASE("graph: a stream that is destroyed takes its capture along") {
   REQUIRE(scene.launch(scene.fill) == CUDA_SUCCESS);
   const auto launches = scene.sink.all<Launch>();
   REQUIRE(launches.size() == 2);
-  CHECK(launches[0].sampled == NotSampled::kCapturing);
-  CHECK(launches[1].sampled != NotSampled::kCapturing);
+  CHECK(launches[0].sampled == SampleOutcome::kCapturing);
+  CHECK(launches[1].sampled != SampleOutcome::kCapturing);
 }
 
 TEST_CASE("graph: a context that ends takes its streams' captures along") {
@@ -254,7 +254,7 @@ TEST_CASE("graph: a context that ends takes its streams' captures along") {
   REQUIRE(cuCtxDestroy(other) == CUDA_SUCCESS);
   REQUIRE(cuCtxSetCurrent(scene.context) == CUDA_SUCCESS);
   REQUIRE(scene.launch(scene.fill) == CUDA_SUCCESS);
-  CHECK(scene.sink.all<Launch>().at(0).sampled != NotSampled::kCapturing);
+  CHECK(scene.sink.all<Launch>().at(0).sampled != SampleOutcome::kCapturing);
 }
 
 TEST_CASE("graph: another thread's per-thread stream captures on its own") {
@@ -268,7 +268,7 @@ TEST_CASE("graph: another thread's per-thread stream captures on its own") {
     on_own_stream(CONVTRACE_CAPTURE_ENDED);
   }).join();
   REQUIRE(scene.launch(scene.fill) == CUDA_SUCCESS);
-  CHECK(scene.sink.all<Launch>().at(0).sampled == NotSampled::kCapturing);
+  CHECK(scene.sink.all<Launch>().at(0).sampled == SampleOutcome::kCapturing);
   on_own_stream(CONVTRACE_CAPTURE_ENDED);
 }
 

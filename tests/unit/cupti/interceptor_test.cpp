@@ -17,7 +17,7 @@ namespace convtrace::cupti {
 namespace {
 
 using format::Launch;
-using format::NotSampled;
+using format::SampleOutcome;
 
 TEST_CASE("interceptor: a launch through the gate is recorded once, with its operands") {
   Scene scene;
@@ -32,7 +32,7 @@ TEST_CASE("interceptor: a launch through the gate is recorded once, with its ope
   CHECK(launch.grid[1] == 3);
   CHECK(launch.block[0] == 32);
   CHECK(launch.shared_bytes == 64);
-  CHECK(launch.sampled == NotSampled::kNotAsked);
+  CHECK(launch.sampled == SampleOutcome::kNotAsked);
   REQUIRE(launch.operands.size() == 1);
   CHECK(launch.operands[0].address == scene.memory);
   CHECK(launch.operands[0].generation == scene.sink.all<format::Alloc>()[0].generation);
@@ -52,7 +52,7 @@ TEST_CASE("interceptor: a launch that CUPTI sees outside the gate is recorded as
           CUDA_SUCCESS);
   const auto launches = scene.sink.all<Launch>();
   REQUIRE(launches.size() == 1);
-  CHECK(launches[0].sampled == NotSampled::kObservedOnly);
+  CHECK(launches[0].sampled == SampleOutcome::kObservedOnly);
   CHECK(scene.name(launches[0].kernel) == "_Z4fillPffj");
   CHECK(launches[0].operands.empty());
   scene.interceptor->stop(0);
@@ -99,7 +99,7 @@ TEST_CASE("interceptor: the driver's result comes back and a failed launch is ma
                                                       0, nullptr, params, nullptr);
   CHECK(result == CUDA_ERROR_INVALID_VALUE);
   REQUIRE(scene.sink.all<Launch>().size() == 1);
-  CHECK(scene.sink.all<Launch>()[0].sampled == NotSampled::kLaunchFailed);
+  CHECK(scene.sink.all<Launch>()[0].sampled == SampleOutcome::kLaunchFailed);
 }
 
 TEST_CASE("interceptor: a kernel handle's parameters are asked by the kernel's query") {
@@ -186,7 +186,7 @@ TEST_CASE("interceptor: a rule whose output is no known memory says so") {
   rule.outputs = {2};  // a number
   Scene scene({rule});
   REQUIRE(scene.launch(scene.fill) == CUDA_SUCCESS);
-  CHECK(scene.sink.all<Launch>()[0].sampled == NotSampled::kNoOutput);
+  CHECK(scene.sink.all<Launch>()[0].sampled == SampleOutcome::kNoOutput);
 }
 
 TEST_CASE("interceptor: memory of another device or of the host is not read for a rule") {
@@ -200,7 +200,7 @@ TEST_CASE("interceptor: memory of another device or of the host is not read for 
     range.device = device;
     scene.addresses.allocate(range);
     REQUIRE(scene.launch(scene.fill) == CUDA_SUCCESS);
-    CHECK(scene.sink.all<format::Launch>().back().sampled == NotSampled::kNoOutput);
+    CHECK(scene.sink.all<format::Launch>().back().sampled == SampleOutcome::kNoOutput);
   }
 }
 
@@ -210,7 +210,7 @@ AddressMap* allocator_map = nullptr;
 CUdeviceptr allocator_block = 0;
 
 /// An allocator's report that was made just before the launch.
-bool settle_one_block(bool all) noexcept {
+bool report_one_block(bool all) noexcept {
   if (!all) return false;
   MemoryRange block;
   block.base = allocator_block;
@@ -224,7 +224,7 @@ bool settle_one_block(bool all) noexcept {
 }  // namespace
 
 TEST_CASE("interceptor: a block that was allocated just before a launch has its own extent") {
-  settle_memory = settle_one_block;
+  apply_memory_reports = report_one_block;
   {
     Scene scene({rule_for("fill*")});
     allocator_map = &scene.addresses;
@@ -236,18 +236,18 @@ TEST_CASE("interceptor: a block that was allocated just before a launch has its 
     CHECK(scene.sink.all<format::Launch>().back().operands[0].generation ==
           scene.sink.all<format::TensorStats>().back().value.generation);
   }
-  settle_memory = nullptr;
+  apply_memory_reports = nullptr;
 }
 
 TEST_CASE("interceptor: where reports of allocators are not in, a pointer is worth a word") {
-  settle_memory = settle_one_block;
+  apply_memory_reports = report_one_block;
   {
     Scene scene;
     REQUIRE(scene.launch(scene.fill) == CUDA_SUCCESS);
     CHECK(scene.sink.all<format::Launch>().back().operands[0].confidence ==
           format::Confidence::kWordBase);
   }
-  settle_memory = nullptr;
+  apply_memory_reports = nullptr;
 }
 
 TEST_CASE("interceptor: a rule for other steps asks nothing of this one") {
@@ -255,7 +255,7 @@ TEST_CASE("interceptor: a rule for other steps asks nothing of this one") {
   rule.steps = settings::StepSet::parse_steps("4-").value();
   Scene scene({rule});
   REQUIRE(scene.launch(scene.fill) == CUDA_SUCCESS);
-  CHECK(scene.sink.all<Launch>()[0].sampled == NotSampled::kNotAsked);
+  CHECK(scene.sink.all<Launch>()[0].sampled == SampleOutcome::kNotAsked);
 }
 
 TEST_CASE("interceptor: values are computed on the device where the tensor lies") {
@@ -272,11 +272,11 @@ TEST_CASE("interceptor: values are computed on the device where the tensor lies"
     request.event.device = {format::Device::Type::kCuda, device};
     return submit_when_ready(*scene.interceptor, {&request, 1});
   };
-  CHECK(submit(1) == NotSampled::kSampled);
+  CHECK(submit(1) == SampleOutcome::kSampled);
   CUcontext current = nullptr;
   REQUIRE(cuCtxGetCurrent(&current) == CUDA_SUCCESS);
   CHECK(current == scene.context);
-  CHECK(submit(2) == NotSampled::kWrongStream);  // no context is known there
+  CHECK(submit(2) == SampleOutcome::kWrongStream);  // no context is known there
   scene.interceptor->collect();
   CHECK(scene.sink.all<format::TensorStats>().size() == 1);
 
@@ -285,7 +285,7 @@ TEST_CASE("interceptor: values are computed on the device where the tensor lies"
   REQUIRE(cuCtxCreate(&third, nullptr, 0, 1) == CUDA_SUCCESS);
   REQUIRE(cuMemAlloc(&there, 64) == CUDA_SUCCESS);
   REQUIRE(cuCtxSetCurrent(scene.context) == CUDA_SUCCESS);
-  CHECK(submit(1) == NotSampled::kWrongStream);
+  CHECK(submit(1) == SampleOutcome::kWrongStream);
   CHECK(cuCtxDestroy(third) == CUDA_SUCCESS);
   CHECK(cuCtxDestroy(other) == CUDA_SUCCESS);
 }
@@ -320,7 +320,7 @@ TEST_CASE("interceptor: results come out a bounded number at a time, all of them
   request.view =
       stats::dense_view(reinterpret_cast<const void*>(scene.memory), format::DType::kF32, 16);
   std::vector<DeviceRequest> batch(Interceptor::kMaxCollected + 100, request);
-  REQUIRE(submit_when_ready(*scene.interceptor, batch) == NotSampled::kSampled);
+  REQUIRE(submit_when_ready(*scene.interceptor, batch) == SampleOutcome::kSampled);
   CHECK(scene.interceptor->collect());
   CHECK(scene.sink.all<format::TensorStats>().size() == Interceptor::kMaxCollected);
   SECTION("the next call gives the rest") { CHECK_FALSE(scene.interceptor->collect()); }

@@ -6,7 +6,7 @@ namespace convtrace::cupti {
 namespace {
 
 using format::Launch;
-using format::NotSampled;
+using format::SampleOutcome;
 
 int real_multi_launch(void* list, unsigned count, unsigned flags) {
 #pragma GCC diagnostic push
@@ -45,7 +45,7 @@ TEST_CASE("multi-device: launches through the gate have operands and values") {
   const auto launches = scene.sink.all<Launch>();
   REQUIRE(launches.size() == 2);
   for (uint8_t i = 0; i < 2; ++i) {
-    CHECK(launches[i].sampled == NotSampled::kSampled);
+    CHECK(launches[i].sampled == SampleOutcome::kSampled);
     CHECK(launches[i].device == i);
     CHECK(launches[i].operands.size() == 1);
   }
@@ -70,9 +70,9 @@ TEST_CASE("multi-device: past the gate they are seen by CUPTI alone") {
   REQUIRE(scene.launch(scene.fill) == CUDA_SUCCESS);
   const auto launches = scene.sink.all<Launch>();
   REQUIRE(launches.size() == 3);
-  CHECK(launches[0].sampled == NotSampled::kObservedOnly);
-  CHECK(launches[1].sampled == NotSampled::kObservedOnly);
-  CHECK(launches[2].sampled == NotSampled::kNotAsked);
+  CHECK(launches[0].sampled == SampleOutcome::kObservedOnly);
+  CHECK(launches[1].sampled == SampleOutcome::kObservedOnly);
+  CHECK(launches[2].sampled == SampleOutcome::kNotAsked);
   CHECK(launches[2].operands.size() == 1);
 }
 

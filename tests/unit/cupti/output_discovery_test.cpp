@@ -10,7 +10,7 @@
 namespace convtrace::cupti {
 namespace {
 
-using format::NotSampled;
+using format::SampleOutcome;
 using format::TensorStats;
 
 constexpr size_t kFloats = 16;
@@ -126,7 +126,7 @@ TEST_CASE("discovery: values come of what a launch changes, never of what it rea
   CHECK(scene.last_of("arg:5+8").address == scene.args.list.written);
   CHECK(scene.sink.all<format::Loss>().empty());
   for (const auto& launch : scene.sink.all<format::Launch>())
-    CHECK(launch.sampled == NotSampled::kSampled);
+    CHECK(launch.sampled == SampleOutcome::kSampled);
 }
 
 TEST_CASE("discovery: an operand that few launches write is told when one does, then always") {

@@ -6,7 +6,7 @@ namespace convtrace::cupti {
 namespace {
 
 using format::LossReason;
-using format::NotSampled;
+using format::SampleOutcome;
 
 settings::Rule inputs_of_fill() {
   settings::Rule rule = rule_for("fill*");
@@ -42,7 +42,7 @@ TEST_CASE("rule inputs: a rule of inputs alone takes them, and the launch has va
   REQUIRE(scene.launch(scene.fill) == CUDA_SUCCESS);
   scene.interceptor->collect();
   CHECK(scene.sink.all<format::TensorStats>().size() == 1 + 1);
-  CHECK(scene.sink.all<format::Launch>().back().sampled == NotSampled::kSampled);
+  CHECK(scene.sink.all<format::Launch>().back().sampled == SampleOutcome::kSampled);
 }
 
 TEST_CASE("rule inputs: where nothing may be launched in front they are counted as lost") {
@@ -56,7 +56,7 @@ TEST_CASE("rule inputs: where nothing may be launched in front they are counted 
   REQUIRE(cuStreamBeginCapture(capturing, CU_STREAM_CAPTURE_MODE_RELAXED) == CUDA_SUCCESS);
   scene.interceptor->graph_call(CONVTRACE_CAPTURE_BEGUN, nullptr, capturing, nullptr);
   REQUIRE(scene.launch(scene.fill) == CUDA_SUCCESS);
-  CHECK(scene.sink.all<format::Launch>().back().sampled == NotSampled::kCapturing);
+  CHECK(scene.sink.all<format::Launch>().back().sampled == SampleOutcome::kCapturing);
   CHECK(lost(scene, LossReason::kStreamUnsafe) == 1);
   CUgraph graph = nullptr;
   REQUIRE(cuStreamEndCapture(capturing, &graph) == CUDA_SUCCESS);

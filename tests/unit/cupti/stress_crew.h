@@ -74,7 +74,7 @@ class Worker {
     request.view =
         stats::dense_view(reinterpret_cast<const void*>(block_), format::DType::kF32, 16);
     if (interceptor_.submit(std::span(&request, 1), reinterpret_cast<uint64_t>(stream_)) ==
-        format::NotSampled::kSampled)
+        format::SampleOutcome::kSampled)
       done_.submitted += 1;
   }
 
@@ -158,7 +158,7 @@ struct StressRun {
     done.allocs += 1;
     DeviceRequest request;
     request.view = stats::dense_view(reinterpret_cast<const void*>(block), format::DType::kF32, 16);
-    REQUIRE(submit_when_ready(*interceptor, {&request, 1}) == format::NotSampled::kSampled);
+    REQUIRE(submit_when_ready(*interceptor, {&request, 1}) == format::SampleOutcome::kSampled);
     done.submitted += 1;
     REQUIRE(cuMemFree(block) == CUDA_SUCCESS);
   }

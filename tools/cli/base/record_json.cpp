@@ -68,8 +68,8 @@ class Filler {
     add("shared_bytes", e.shared_bytes);
     add("stream", e.stream);
     add("device", e.device);
-    add("sampled", e.sampled == format::NotSampled::kSampled);
-    if (e.sampled != format::NotSampled::kSampled) add("why", e.sampled);
+    add("sampled", e.sampled == format::SampleOutcome::kSampled);
+    if (e.sampled != format::SampleOutcome::kSampled) add("why", e.sampled);
     Json& operands = json_["operands"] = Json::array();
     for (const format::Operand& operand : e.operands) {
       operands.push_back({{"param", operand.param},

@@ -66,7 +66,7 @@ class Describer {
     details = kernel_text(definitions_, e.kernel) + "  <<<" + dim3_text(e.grid) + "; " +
               dim3_text(e.block) + ">>>  stream " + address_text(e.stream) + "  " +
               counted(e.operands.size(), "operand");
-    if (e.sampled != format::NotSampled::kSampled) {
+    if (e.sampled != format::SampleOutcome::kSampled) {
       details += "  not sampled: " + std::string(to_string(e.sampled));
     }
   }

@@ -50,7 +50,7 @@ TEST_CASE("rules: a stream's launches have an arena to themselves", "[arena]") {
   constexpr size_t kRounds = 10;
   for (size_t i = 0; i < kRounds * kTensors; ++i)
     REQUIRE(scene.submit({tensors.requests[i % kTensors]}, streams[i % kTensors]) ==
-            NotSampled::kSampled);
+            SampleOutcome::kSampled);
   const auto results = finish(scene);
   CHECK(results.size() == kRounds * kTensors);
   tensors.check(results);
@@ -65,7 +65,7 @@ TEST_CASE("rules: a handle that comes again is another stream", "[handle]") {
   for (size_t i = 0; i < kRounds; ++i) {
     CUstream stream = nullptr;
     REQUIRE(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS);
-    if (scene.submit({tensors.requests[i % kTensors]}, stream) != NotSampled::kSampled) {
+    if (scene.submit({tensors.requests[i % kTensors]}, stream) != SampleOutcome::kSampled) {
       REQUIRE(cuCtxSynchronize() == CUDA_SUCCESS);  // all arenas are taken
       scene.collect();
     }
@@ -80,9 +80,9 @@ TEST_CASE("rules: an arena is another stream's when all its results are out", "[
   const Tensors tensors;
   const Streams streams(24);
   for (size_t i = 0; i < 3 * streams.all.size(); ++i) {
-    const NotSampled outcome =
+    const SampleOutcome outcome =
         scene.submit({tensors.requests[i % kTensors]}, streams[i % streams.all.size()]);
-    if (outcome != NotSampled::kSampled) CHECK(outcome == NotSampled::kRingFull);
+    if (outcome != SampleOutcome::kSampled) CHECK(outcome == SampleOutcome::kRingFull);
     if (i % 10 == 0) scene.collect();
   }
   tensors.check(finish(scene));

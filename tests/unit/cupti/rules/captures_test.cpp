@@ -28,7 +28,7 @@ void capture_beside(Scene& scene, CUstream capturing, CUstream asked) {
   REQUIRE(cuStreamBeginCapture(capturing, CU_STREAM_CAPTURE_MODE_RELAXED) == CUDA_SUCCESS);
   REQUIRE(scene.launch(scene.fill, capturing) == CUDA_SUCCESS);
   CHECK(scene.interceptor->submit({&request, 1}, reinterpret_cast<uint64_t>(asked)) !=
-        NotSampled::kSampled);
+        SampleOutcome::kSampled);
   REQUIRE(cuStreamEndCapture(capturing, &graph) == CUDA_SUCCESS);
   CHECK(nodes_of(graph) == 1);
   CHECK(cuGraphDestroy(graph) == CUDA_SUCCESS);
@@ -57,7 +57,7 @@ TEST_CASE("rules: a context is prepared during a capture that any thread can bre
   while (!scene.stats.find(scene.context)->is_settled())
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   CHECK(cuStreamEndCapture(streams[0], &graph) == CUDA_SUCCESS);
-  CHECK(scene.stats.submit(scene.context, {}, nullptr) == NotSampled::kSampled);
+  CHECK(scene.stats.submit(scene.context, {}, nullptr) == SampleOutcome::kSampled);
   if (graph != nullptr) CHECK(cuGraphDestroy(graph) == CUDA_SUCCESS);
 }
 

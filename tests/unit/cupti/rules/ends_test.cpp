@@ -29,7 +29,8 @@ void end_with_work(DeviceScene& scene) {
     const Streams streams(3);
     const Twin tensor(64);
     for (size_t i = 0; i < 12; ++i)
-      submitted += scene.submit({tensor.request()}, streams[i % 3]) == NotSampled::kSampled ? 1 : 0;
+      submitted +=
+          scene.submit({tensor.request()}, streams[i % 3]) == SampleOutcome::kSampled ? 1 : 0;
     end_context(scene);
     CHECK(scene.results().size() - out_before + scene.lost(format::LossReason::kContextEnded) -
               lost_before ==

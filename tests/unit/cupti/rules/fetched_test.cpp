@@ -57,7 +57,7 @@ TEST_CASE("rules: a value is fetched beside a legacy stream that stalls", "[fetc
   request.event.bytes = tensor.host.size();
   Gatekeeper gatekeeper;
   gatekeeper.stall(nullptr);
-  REQUIRE(scene.submit({request}, streams[0]) == NotSampled::kSampled);
+  REQUIRE(scene.submit({request}, streams[0]) == SampleOutcome::kSampled);
   for (int i = 0; i < 200 && !values.is(tensor.host); ++i) {
     scene.collect();
     std::this_thread::sleep_for(std::chrono::milliseconds(10));

@@ -28,7 +28,7 @@ TEST_CASE("rules: the first value does not wait for the device", "[first]") {
   nothing.event.device = {format::Device::Type::kCuda, 0};
   nothing.view.dtype = format::DType::kF32;
   nothing.view.rank = 1;
-  REQUIRE(submit_when_ready(*scene.interceptor, {&nothing, 1}) == NotSampled::kSampled);
+  REQUIRE(submit_when_ready(*scene.interceptor, {&nothing, 1}) == SampleOutcome::kSampled);
   const Streams streams(2);
   Gatekeeper gatekeeper;
   gatekeeper.stall(streams[0]);
@@ -47,7 +47,7 @@ TEST_CASE("rules: half of what the device takes in advance is the program's", "[
   gatekeeper.stall(streams[0]);
   int taken = 0;
   for (int i = 0; i < 1000; ++i)
-    taken += scene.submit({tensor.request()}, streams[0]) == NotSampled::kSampled ? 1 : 0;
+    taken += scene.submit({tensor.request()}, streams[0]) == SampleOutcome::kSampled ? 1 : 0;
   for (int i = 0; i < 500; ++i) gatekeeper.stall(streams[0]);
   Gatekeeper::let_go();
   REQUIRE(cuCtxSynchronize() == CUDA_SUCCESS);
@@ -61,7 +61,7 @@ TEST_CASE("rules: after an error of ours there is no more work of ours", "[error
   scene.prepare();
   const Twin tensor(64);
   scene.driver.launch_kernel = [](auto...) { return ++calls, CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES; };
-  for (int i = 0; i < 5; ++i) CHECK(scene.submit({tensor.request()}) == NotSampled::kGpuWorkOff);
+  for (int i = 0; i < 5; ++i) CHECK(scene.submit({tensor.request()}) == SampleOutcome::kGpuWorkOff);
   CHECK(calls == 1);
 }
 

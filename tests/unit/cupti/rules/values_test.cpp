@@ -9,7 +9,7 @@ namespace convtrace::cupti {
 namespace {
 
 using fakecuda::Streams;
-using format::NotSampled;
+using format::SampleOutcome;
 using format::TensorStats;
 
 constexpr uint32_t kCount = 16;
@@ -112,7 +112,7 @@ TEST_CASE("rules: an observer's tensor is read behind what other streams do to i
     const auto stream = reinterpret_cast<uint64_t>(streams[0]);
     expected.insert(expected.end(), {1.0, i + 100.0});
     if (scene.interceptor->is_settled(request.event, stream)) {
-      REQUIRE(scene.interceptor->submit({&request, 1}, stream) == NotSampled::kSampled);
+      REQUIRE(scene.interceptor->submit({&request, 1}, stream) == SampleOutcome::kSampled);
       expected.push_back(i + 100);
     } else {
       ++skipped;
@@ -141,7 +141,7 @@ TEST_CASE("rules: a value that another stream may have overwritten is counted", 
     if (!behind) REQUIRE(cuEventRecord(event, streams[0]) == CUDA_SUCCESS);
     DeviceRequest request = scene.request(buffer);
     REQUIRE(scene.interceptor->is_settled(request.event, stream));
-    REQUIRE(scene.interceptor->submit({&request, 1}, stream) == NotSampled::kSampled);
+    REQUIRE(scene.interceptor->submit({&request, 1}, stream) == SampleOutcome::kSampled);
     if (behind) REQUIRE(cuEventRecord(event, streams[0]) == CUDA_SUCCESS);
     REQUIRE(cuStreamWaitEvent(streams[1], event, 0) == CUDA_SUCCESS);
     REQUIRE(scene.fill_with(buffer, static_cast<float>(i + 500), streams[1]) == CUDA_SUCCESS);
@@ -192,7 +192,7 @@ TEST_CASE("rules: a tensor of another device is read in that device's context", 
   REQUIRE(cuCtxPopCurrent(&popped) == CUDA_SUCCESS);
   DeviceRequest request = scene.request(memory);
   request.event.device.index = 1;
-  CHECK(scene.interceptor->submit({&request, 1}, 0) == NotSampled::kSampled);
+  CHECK(scene.interceptor->submit({&request, 1}, 0) == SampleOutcome::kSampled);
   REQUIRE(cuCtxSynchronize() == CUDA_SUCCESS);
   REQUIRE(cuCtxPushCurrent(second) == CUDA_SUCCESS);
   scene.finish();

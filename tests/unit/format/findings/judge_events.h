@@ -75,7 +75,7 @@ struct JudgedProgram {
     return operand;
   }
   void launch(std::vector<format::Operand> operands, uint64_t stream = 0, uint32_t kernel = 1,
-              format::NotSampled sampled = format::NotSampled::kNotAsked) {
+              format::SampleOutcome sampled = format::SampleOutcome::kNotAsked) {
     format::Launch event;
     event.kernel = format::KernelId{kernel};
     event.stream = stream;

@@ -10,7 +10,7 @@ using namespace convtrace;
 using namespace convtrace::test;
 using format::FindingKind;
 using format::MemorySource;
-using format::NotSampled;
+using format::SampleOutcome;
 using format::SyncKind;
 
 namespace {
@@ -64,7 +64,7 @@ TEST_CASE("memory_judge: the stack in front of a launch is its own, and its grap
   p.free(block);
   p.stack(7);
   p.launch({}, kA);
-  p.launch({Program::pointer(kSegment, p.segment)}, kA, 1, NotSampled::kInGraph);
+  p.launch({Program::pointer(kSegment, p.segment)}, kA, 1, SampleOutcome::kInGraph);
   p.launch({Program::pointer(kSegment, p.segment)}, kA, 2);  // seen by CUPTI alone
   ++p.thread;
   p.launch({Program::pointer(kSegment, p.segment)}, kA, 3);
@@ -156,22 +156,22 @@ TEST_CASE("memory_judge: what a graph's pool calls freed is used by replays") {
   const uint64_t pool = p.driver_alloc(0x600000000000, 0x200000);
   p.sync(SyncKind::kCaptureBegin, kA);
   p.free(p.alloc(0x600000000000, kBytes));
-  p.launch({Program::pointer(0x600000000000, pool)}, kA, 1, NotSampled::kCaptured);
+  p.launch({Program::pointer(0x600000000000, pool)}, kA, 1, SampleOutcome::kCaptured);
   p.sync(SyncKind::kCaptureEnd, kA);
-  p.launch({Program::pointer(0x600000000000, pool)}, kA, 2, NotSampled::kInGraph);
+  p.launch({Program::pointer(0x600000000000, pool)}, kA, 2, SampleOutcome::kInGraph);
   // A framework may give out blocks of the pool between replays, too.
   p.free(p.alloc(0x600000000000 + kBytes, kBytes));
-  p.launch({Program::pointer(0x600000000000 + kBytes, pool)}, kA, 3, NotSampled::kInGraph);
+  p.launch({Program::pointer(0x600000000000 + kBytes, pool)}, kA, 3, SampleOutcome::kInGraph);
   CHECK(p.findings.empty());
   SECTION("but what was there before the capture and is freed is a bug") {
     p.free(before);
-    p.launch({Program::pointer(kSegment, p.segment)}, kA, 4, NotSampled::kInGraph);
+    p.launch({Program::pointer(kSegment, p.segment)}, kA, 4, SampleOutcome::kInGraph);
     REQUIRE(p.dangling() == 1);
     CHECK(p.findings[0].in_graph);
   }
   SECTION("and so is the pool itself") {
     p.free(pool);
-    p.launch({Program::pointer(0x600000000000, pool)}, kA, 4, NotSampled::kInGraph);
+    p.launch({Program::pointer(0x600000000000, pool)}, kA, 4, SampleOutcome::kInGraph);
     CHECK(p.dangling() == 1);
   }
 }
@@ -179,7 +179,7 @@ TEST_CASE("memory_judge: what a graph's pool calls freed is used by replays") {
 TEST_CASE("memory_judge: a graph that was captured unseen is not judged") {
   Program p;
   p.free(p.alloc(kSegment, kBytes));
-  p.launch({Program::pointer(kSegment, p.segment)}, kA, 1, NotSampled::kInGraph);
+  p.launch({Program::pointer(kSegment, p.segment)}, kA, 1, SampleOutcome::kInGraph);
   CHECK(p.findings.empty());
 }
 
@@ -266,7 +266,7 @@ TEST_CASE("memory_judge: memory given to another stream before the first is done
     CHECK(p.findings.empty());
   }
   SECTION("what runs later, when a graph is launched") {
-    p.launch({Program::pointer(kSegment, next)}, kB, 1, NotSampled::kCaptured);
+    p.launch({Program::pointer(kSegment, next)}, kB, 1, SampleOutcome::kCaptured);
     CHECK(p.findings.empty());
   }
 }

@@ -17,7 +17,7 @@ using namespace convtrace;
 using namespace convtrace::test;
 using format::FindingKind;
 using format::MemorySource;
-using format::NotSampled;
+using format::SampleOutcome;
 using format::SyncKind;
 
 namespace {
@@ -189,10 +189,10 @@ class History {
 
   void launch() {
     const size_t stream = below(kStreamCount);
-    const NotSampled how = capturing_               ? NotSampled::kCaptured
-                           : below(4) == 0 && ever_ ? NotSampled::kInGraph
-                                                    : NotSampled::kNotAsked;
-    const size_t node = how == NotSampled::kCaptured ? 0 : order_.work(stream);
+    const SampleOutcome how = capturing_               ? SampleOutcome::kCaptured
+                              : below(4) == 0 && ever_ ? SampleOutcome::kInGraph
+                                                       : SampleOutcome::kNotAsked;
+    const size_t node = how == SampleOutcome::kCaptured ? 0 : order_.work(stream);
     std::vector<format::Operand> operands;
     const size_t count = 1 + below(3);
     for (size_t i = 0; i < count; ++i) {
@@ -224,12 +224,12 @@ class History {
   Granule& at(uint64_t address) { return granules_[(address - kArena) / kGranule]; }
 
   void expect(const format::Operand& operand, const std::vector<format::Operand>& operands,
-              NotSampled how, size_t node, size_t stream) {
+              SampleOutcome how, size_t node, size_t stream) {
     Granule& granule = at(operand.address);
     if (granule.block != nullptr) {
-      if (how != NotSampled::kCaptured) use(*granule.block, operand.address, node, stream);
+      if (how != SampleOutcome::kCaptured) use(*granule.block, operand.address, node, stream);
     } else if (granule.driver != nullptr && !has_blocks_.contains(granule.driver)) {
-      if (how != NotSampled::kCaptured) use(*granule.driver, operand.address, node, stream);
+      if (how != SampleOutcome::kCaptured) use(*granule.driver, operand.address, node, stream);
     } else {
       const Range* const freed =
           granule.driver != nullptr ? granule.freed_block : granule.freed_driver;
