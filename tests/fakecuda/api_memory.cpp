@@ -22,7 +22,7 @@ CUresult allocate_shared(void** pointer, size_t bytes) {
   return CUDA_SUCCESS;
 }
 
-/// @return the bytes that may be registered at once. A limit of the machine (RLIMIT_MEMLOCK, a
+/// @return the bytes that one call may register. A limit of the machine (RLIMIT_MEMLOCK, a
 /// sandbox) is an error of cuMemHostRegister: one seed in five has one, above what programs here
 /// ask for.
 size_t registerable() {
