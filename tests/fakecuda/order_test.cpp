@@ -159,6 +159,39 @@ TEST_CASE("order: the 1025th launch waits until one is done") {
   CHECK(cuCtxSynchronize() == CUDA_SUCCESS);
 }
 
+TEST_CASE("order: a kernel's first launch waits for its context, others do not") {
+  Device device;
+  const Streams streams(2);
+  CUmodule module = nullptr;
+  CUfunction fresh = nullptr;
+  REQUIRE(cuModuleLoadData(&module, &kImage) == CUDA_SUCCESS);
+  REQUIRE(cuModuleGetFunction(&fresh, module, "note") == CUDA_SUCCESS);
+  Gatekeeper gatekeeper;
+  gatekeeper.stall(streams[0]);
+  CHECK(Device::launch(device.note, 1, streams[1]) == CUDA_SUCCESS);
+  std::atomic<bool> launched{false};
+  std::thread first([&] {
+    cuCtxSetCurrent(device.context);
+    Device::launch(fresh, 2, streams[1]);
+    launched = true;
+  });
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  CHECK_FALSE(launched);
+  Gatekeeper::let_go();
+  first.join();
+  CHECK(cuCtxSynchronize() == CUDA_SUCCESS);
+}
+
+TEST_CASE("order: one seed in five refuses to register much memory, of those that CI runs, too") {
+  constexpr size_t kMuch = 2 << 20;
+  const Device device;
+  std::vector<char> memory(kMuch);
+  const bool limited = atoi(getenv("FAKECUDA_SEED")) % 5 == 2;
+  CHECK(cuMemHostRegister(memory.data(), kMuch, 0) ==
+        (limited ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS));
+  CHECK((limited || cuMemHostUnregister(memory.data()) == CUDA_SUCCESS));
+}
+
 TEST_CASE("order: each thread has a per-thread stream of its own") {
   Device device;
   Gatekeeper gatekeeper;
