@@ -134,7 +134,7 @@ cupti::Interceptor* Engine::make_interceptor() {
   options.definitions = &definitions_;
   options.addresses = &addresses_;
   options.position = &current_position;
-  options.apply_memory_reports = &apply_memory_reports;
+  options.apply_memory_reports = &apply_reported_memory;
   options.wants_kernel = &is_kernel_wanted;
   options.note_context = &engine::note_context;
   options.rules = &controls_.rules();

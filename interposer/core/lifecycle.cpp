@@ -265,7 +265,7 @@ void say_uncovered_memory(const settings::Settings& settings) {
            "frameworks without one");
 }
 
-bool apply_memory_reports(bool all) noexcept {
+bool apply_reported_memory(bool all) noexcept {
   Engine* const engine = running_engine();
   return engine != nullptr && engine->apply_memory_reports(all);
 }

@@ -43,7 +43,7 @@ cupti::Position current_position() noexcept;
 bool is_kernel_wanted(format::KernelId kernel) noexcept;
 
 /// Judges what allocators have reported, for cupti/: see InterceptorOptions.
-bool apply_memory_reports(bool all) noexcept;
+bool apply_reported_memory(bool all) noexcept;
 
 /// The program has its first context, for cupti/.
 void note_context() noexcept;
