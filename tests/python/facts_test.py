@@ -221,6 +221,24 @@ class GeneratorFacts(ObservedTest):
                  if m.kind == "step" or m.kind == "event_fact" and m.name == "rng.torch"]
         self.assertEqual(kinds, ["step", "rng.torch"] * 3)
 
+    def test_training_behind_evaluation_begins_with_them_again(self):
+        model = nn.Linear(2, 2)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for draws in (False, True):
+            with torch.no_grad():
+                model(torch.rand(1, 2))
+                x = torch.rand(1, 2) if draws else torch.ones(1, 2)
+            for _ in range(2):
+                model(x).sum().backward()
+            optimizer.step()
+        told = [(m.kind, getattr(m, "phase", None)) for m in self.fake.messages
+                if m.kind == "step" or m.kind == "event_fact" and m.name == "rng.torch"
+                or m.kind == "tensor" and m.slot == "input:0"]
+        evaluation, training = ("tensor", "evaluation"), ("tensor", "data")
+        self.assertEqual(told, [
+            ("step", None), ("event_fact", None), evaluation, training, training,
+            ("step", None), ("event_fact", None), evaluation, ("event_fact", None), training, training])
+
 
 class CodeFacts(unittest.TestCase):
     def hash_of(self, source):

@@ -45,7 +45,8 @@ class LoopTest(ProgramTest):
     def check_same_training(self, base, cand):
         """Every value of training has an equal partner; what one run has alone is evaluation."""
         report = self.compare(base, cand)
-        self.assertEqual((report["verdict"], report["incomplete_why"]), ("same", []))
+        self.assertEqual((report["verdict"], report["agreement"], report["incomplete_why"], report["facts"]),
+                         ("same", "identical", [], []))
         counts = {name: count for name, count in report["counts"].items() if count}
         self.assertLessEqual(set(counts), {"identical", "unmatched"})
         of_training = [sum(r["phase"] != "evaluation" for r in self.values(trace)) for trace in (base, cand)]
@@ -72,6 +73,7 @@ class Evaluation(LoopTest):
         base, cand = self.trace("0", "drawing", 0), self.trace("2", "drawing", 2)
         report = self.compare(base, cand, expect=1)
         self.assertEqual((report["root"]["step"], report["root"]["phase"]), (0, "forward"))
+        self.assertEqual([(f["kind"], f["name"], f["step"]) for f in report["facts"]], [("generator", "torch", 0)])
 
     def test_sanity_passes_before_the_first_update(self):
         self.check_loop("sanity", passes=(2, 5))

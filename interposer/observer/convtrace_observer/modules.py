@@ -140,6 +140,8 @@ class ModuleCalls:
             thread.after_root = thread.slot[1]  # what comes behind evaluation is about it: a loss, a metric
         if opened:
             observer.open_step(thread)
+        elif behind and not evaluates:
+            observer.tell_generators(thread)  # evaluation may have drawn, and so may have the data since
         if first and observer.capture:
             observer.optimizers.record_initial(thread, module)
         return entry

@@ -104,8 +104,12 @@ class Observer:
         self.step = self.steps.index
         thread.batch.step(self.step)
         self._set_flags(self.submit(thread))
+        self.tell_generators(thread)
+
+    def tell_generators(self, thread):
+        """Before the call of a root, whose inputs the states go with."""
         if self.capture:
-            self.generators.tell(thread.batch)  # goes with what opened the step
+            self.generators.tell(thread.batch)
 
     def occurrence(self, place, phase, slot):
         """How often this slot of `place` was recorded before in this step and phase."""

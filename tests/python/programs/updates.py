@@ -49,11 +49,13 @@ def update(model, optimizer, index):
 
 
 def plain(passes):
-    """Evaluation in front of the first update, between all, and behind the last."""
+    """Evaluation in front of the first update, between all, and behind the last. The data of each update
+    are drawn behind it."""
     model = network()
     optimizer = torch.optim.AdamW(model.parameters())
     for index in range(UPDATES):
         evaluate(model, passes)
+        torch.rand(6, 4)  # as augmentation does
         update(model, optimizer, index)
     evaluate(model, passes)
 

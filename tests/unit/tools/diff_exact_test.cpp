@@ -171,7 +171,11 @@ TEST_CASE("one-sided: what one run alone has is listed by module and slot", "[di
   const Pair pair(training(), cand);
   CHECK(contains(run({pair.base, pair.cand}).out,
                  "one-sided   candidate: forward, fc1, input:mask (2 values from step 0 on)"));
-  CHECK(report(training(), cand, {"--ignore", "input:mask"})["one_sided"].empty());
+  const Json without = report(training(), cand, {"--ignore", "input:mask"});
+  CHECK(without["one_sided"].empty());
+  CHECK(without["ignored"] == 2);
+  CHECK(contains(run({pair.base, pair.cand, "--ignore", "input:mask"}).out,
+                 "ignored     2 values differ, or are in one run alone, and are not counted"));
 }
 
 TEST_CASE("one-sided: what the layers of a model have in common is one line",
@@ -201,9 +205,31 @@ TEST_CASE("ignore: what is named may differ in any way, and the report says so",
   CHECK(json["verdict"] == "same");
   CHECK(json["ignored"] == 1);
   const Pair pair(base, cand);
-  CHECK(contains(run({pair.base, pair.cand, "--ignore", "re:attention_mask"}).out,
-                 "ignored     1 value differs and is not counted (--ignore)"));
+  CHECK(contains(
+      run({pair.base, pair.cand, "--ignore", "re:attention_mask"}).out,
+      "ignored     1 value differs, or is in one run alone, and is not counted (--ignore)"));
   CHECK(run({pair.base, pair.cand, "--ignore", "re:("}).code == 2);
+}
+
+TEST_CASE("ignore: a gradient that one run alone has is no root", "[diff][ignore]") {
+  Run cand = training(4);
+  cand.erase(2, "fc1", "grad:weight");
+  CHECK(report(training(4), cand)["root"]["scope"] == "fc1");
+  CHECK(report(training(4), cand, {"--ignore", "fc1"})["verdict"] == "same");
+  cand.erase(2, "fc2", "grad:weight");
+  CHECK(report(training(4), cand, {"--ignore", "fc1"})["root"]["scope"] == "fc2");
+}
+
+TEST_CASE("ignore: clipping of gradients that are named is no root", "[diff][ignore]") {
+  Run cand = training(3);
+  Item whole = cand.at(1, "fc1", "grad:weight");
+  whole.slot = "grad_unclipped:weight";
+  scale(whole, 2);
+  const auto at = std::ranges::find_if(
+      cand.items, [](const Item& item) { return item.step == 1 && item.slot == "grad:weight"; });
+  cand.items.insert(at, whole);
+  CHECK(report(training(3), cand)["verdict"] == "diverged");
+  CHECK(report(training(3), cand, {"--ignore", "grad_unclipped:*"})["verdict"] == "same");
 }
 
 }  // namespace convtrace::test

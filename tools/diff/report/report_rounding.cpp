@@ -162,8 +162,10 @@ std::vector<std::string> other_form_lines(const DiffResult& result) {
 
 std::string waived_text(const DiffResult& result) {
   if (result.waived == 0) return "";
-  return tools::counted(result.waived, "value") + (result.waived == 1 ? " differs" : " differ") +
-         " and " + (result.waived == 1 ? "is" : "are") + " not counted (--ignore)";
+  const bool one = result.waived == 1;
+  return tools::counted(result.waived, "value") + (one ? " differs" : " differ") + ", or " +
+         (one ? "is" : "are") + " in one run alone, and " + (one ? "is" : "are") +
+         " not counted (--ignore)";
 }
 
 std::vector<std::string> birth_lines(const DiffResult& result) {

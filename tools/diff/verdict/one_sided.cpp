@@ -40,7 +40,10 @@ void OneSidedValues::list(const StepRecords& step, std::span<const uint32_t> ind
                           bool in_cand) {
   for (const uint32_t i : indices) {
     const ValueRecord& record = step.values[i];
-    if (ignored_.of(record)) continue;
+    if (ignored_.of(record)) {
+      ++waived_;
+      continue;
+    }
     RecordKey common = record.key;
     common.call = in_cand ? 1 : 0;
     common.occurrence = 0;

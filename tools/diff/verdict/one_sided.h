@@ -17,7 +17,7 @@ namespace convtrace::diff {
 
 class OneSidedValues {
  public:
-  /// @param ignored  values that are counted and not listed. Both outlive this.
+  /// @param ignored  values that are counted (`waived`) and not listed. Both outlive this.
   OneSidedValues(const PairReporter& reporter, Tolerances& ignored)
       : reporter_(reporter), ignored_(ignored) {}
 
@@ -28,6 +28,7 @@ class OneSidedValues {
 
   /// @return at most kMaxOneSided, in the order of their first.
   [[nodiscard]] const std::vector<OneSidedGroup>& groups() const { return groups_; }
+  [[nodiscard]] uint64_t waived() const { return waived_; }
 
  private:
   void list(const StepRecords& step, std::span<const uint32_t> indices, bool in_cand);
@@ -36,6 +37,7 @@ class OneSidedValues {
   Tolerances& ignored_;
   OneSided in_earlier_steps_;
   std::vector<OneSidedGroup> groups_;
+  uint64_t waived_ = 0;
   std::unordered_map<uint64_t, size_t> known_;  ///< by a hash of what a group's values share
 };
 

@@ -64,6 +64,7 @@ void RankDiff::run(StepStream& base, StepStream& cand,
     after_step();
   }
   outcome_.one_sided = one_sided_.groups();
+  outcome_.waived += one_sided_.waived();
   for (const auto& [cand_scope, pair] : scopes_.renamed()) {
     outcome_.renamed.push_back({std::string(names_.text(pair.base)),
                                 std::string(names_.text({cand_scope})), pair.confidence});
@@ -212,8 +213,8 @@ void RankDiff::find_root(const StepPair& pair) {
   if (outcome_.root) return;
   const auto choice = choose_root(pair.comparisons, pair.lineage);
   if (all_gradients_) {
-    outcome_.root = report_lost_gradient(pair, choice, reporter_);
-    if (!outcome_.root) outcome_.root = report_clipping(pair, choice, reporter_);
+    outcome_.root = report_lost_gradient(pair, choice, ignored_, reporter_);
+    if (!outcome_.root) outcome_.root = report_clipping(pair, choice, ignored_, reporter_);
   }
   if (!choice || outcome_.root) return;
   outcome_.root = report_root(pair, *choice, reporter_);

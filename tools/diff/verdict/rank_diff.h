@@ -55,7 +55,8 @@ struct RankOutcome {
   std::optional<uint32_t> uncompared_step;
   std::optional<RootReport> root, first_bit_difference;
   std::vector<RecordReport> births;  ///< at most kMaxBirths, the first first
-  uint64_t waived = 0;               ///< values that differ and do not matter (--ignore)
+  /// Values that differ, or that one run alone has, and do not matter (--ignore).
+  uint64_t waived = 0;
   Carried carried;
   std::optional<uint32_t> last_base_step, last_cand_step;
   std::vector<RenamedModule> renamed;

@@ -172,9 +172,10 @@ struct DiffResult {
   std::optional<RootReport> first_bit_difference;
   Carried carried;                   ///< of all ranks
   std::vector<RecordReport> births;  ///< differences that were born, of all ranks, the first first
-  uint64_t waived = 0;               ///< values that differ and do not matter (--ignore)
-  bool exact = false;                ///< any difference of bits counts
-  std::string why_exact;             ///< or why not
+  /// Values that differ, or that one run alone has, and do not matter (--ignore).
+  uint64_t waived = 0;
+  bool exact = false;     ///< any difference of bits counts
+  std::string why_exact;  ///< or why not
   std::array<uint64_t, kClassCount> counts{};
   uint64_t values = 0;                   ///< pairs of values compared
   uint64_t launches = 0;                 ///< pairs of launches aligned

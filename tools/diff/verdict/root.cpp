@@ -93,13 +93,13 @@ struct Clipping {
   double factor = 1;
 };
 
-Clipping clipping_of(const StepRecords& step) {
+Clipping clipping_of(const StepRecords& step, Tolerances& ignored) {
   Clipping clipping;
   double before = 0, after = 0;
   std::unordered_set<uint64_t> clipped;
   for (uint32_t i = 0; i < step.values.size(); ++i) {
     const ValueRecord& record = step.values[i];
-    if (record.kind != SlotKind::kGrad) continue;
+    if (record.kind != SlotKind::kGrad || ignored.of(record)) continue;
     const double square = record.stats.l2 * record.stats.l2;
     if (record.unclipped) {
       if (!clipping.first) clipping.first = i;
@@ -134,13 +134,13 @@ RootReport one_sided_root(const StepPair& pair, bool in_base, uint32_t index,
 
 /// @return index of the first lost gradient among `indices`, which lie in ascending order.
 std::optional<uint32_t> first_lost(const StepPair& pair, std::span<const uint32_t> indices,
-                                   bool in_base) {
+                                   bool in_base, Tolerances& ignored) {
   const auto& values = in_base ? pair.base.values : pair.cand.values;
   const auto called = called_in_both(pair, in_base);
   const auto lost = std::ranges::find_if(indices, [&](uint32_t i) {
     const ValueRecord& record = values[i];
     return record.kind == SlotKind::kGrad && !record.unclipped && record.stats.l2 > 0 &&
-           called.contains(record.key.scope.value);
+           called.contains(record.key.scope.value) && !ignored.of(record);
   });
   return lost == indices.end() ? std::nullopt : std::optional(*lost);
 }
@@ -149,8 +149,8 @@ std::optional<uint32_t> first_lost(const StepPair& pair, std::span<const uint32_
 
 std::optional<RootReport> report_clipping(const StepPair& pair,
                                           const std::optional<RootChoice>& before,
-                                          const PairReporter& reporter) {
-  const Clipping base = clipping_of(pair.base), cand = clipping_of(pair.cand);
+                                          Tolerances& ignored, const PairReporter& reporter) {
+  const Clipping base = clipping_of(pair.base, ignored), cand = clipping_of(pair.cand, ignored);
   if (base.first.has_value() == cand.first.has_value()) return std::nullopt;
   const bool in_base = base.first.has_value();
   const Clipping& clipping = in_base ? base : cand;
@@ -165,13 +165,13 @@ std::optional<RootReport> report_clipping(const StepPair& pair,
 
 std::optional<RootReport> report_lost_gradient(const StepPair& pair,
                                                const std::optional<RootChoice>& before,
-                                               const PairReporter& reporter) {
+                                               Tolerances& ignored, const PairReporter& reporter) {
   bool updated = false;
   for (uint32_t m = 0; m < pair.size() && !updated; ++m) updated = is_update(pair.base_of(m));
   if (!updated) return std::nullopt;
   for (const bool in_base : {true, false}) {
     const auto& indices = in_base ? pair.alignment.base_only : pair.alignment.cand_only;
-    const auto lost = first_lost(pair, indices, in_base);
+    const auto lost = first_lost(pair, indices, in_base, ignored);
     if (!lost || is_behind(pair, before, in_base, *lost)) continue;
     RootReport root = one_sided_root(pair, in_base, *lost, reporter);
     root.only_in = in_base ? "baseline" : "candidate";

@@ -12,6 +12,7 @@
 
 #include "tools/diff/align/lineage.h"
 #include "tools/diff/compare/compare.h"
+#include "tools/diff/model/tolerance.h"
 #include "tools/diff/verdict/step_pair.h"
 
 namespace convtrace::diff {
@@ -31,9 +32,11 @@ struct RootChoice {
 [[nodiscard]] RootReport report_root(const StepPair& pair, const RootChoice& choice,
                                      const PairReporter& reporter);
 
+/// @param ignored  values that are no root, here and below.
 /// @return that one run alone clips its gradients, by more than norms of updates may differ.
 [[nodiscard]] std::optional<RootReport> report_clipping(const StepPair& pair,
                                                         const std::optional<RootChoice>& before,
+                                                        Tolerances& ignored,
                                                         const PairReporter& reporter);
 
 /// A gradient that is lost is no rounding, however far all others are apart.
@@ -41,6 +44,7 @@ struct RootChoice {
 /// @return the first gradient of a parameter, not 0, that one run alone has, although both called
 /// its module and went on to the optimizer.
 [[nodiscard]] std::optional<RootReport> report_lost_gradient(
-    const StepPair& pair, const std::optional<RootChoice>& before, const PairReporter& reporter);
+    const StepPair& pair, const std::optional<RootChoice>& before, Tolerances& ignored,
+    const PairReporter& reporter);
 
 }  // namespace convtrace::diff
