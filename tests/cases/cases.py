@@ -28,6 +28,7 @@ HELD_OUT_4 = {"scan": ("split", "simd"), "outliers": ("split", "unfused"), "shar
               "narrowing": ("split", "simd"), "pairs": ("flip", "blas")}
 HELD_OUT_5 = {"translator": ("blas", "simd"), "projected": ("threads", "avx2"), "hyper": ("split", "flip"), "fourier": ("unfused", "simd"),
               "points": ("split", "blas"), "windows": ("unfused", "flip"), "sampled": ("split", "simd"), "fixed": ("explicit", "flip")}
+HELD_OUT_6 = {"spaces": ("split", "simd"), "tuned": ("flip", "threads"), "scaled": ("blas", "split"), "experts": ("split", "avx2")}
 BESIDE = ("plain", "split")
 
 
@@ -67,6 +68,7 @@ def planted():
 CASES = (*planted(), *rounding("design", {"gpt": DESIGN, "conv": DESIGN}), *rounding("others", OTHERS), *rounding("held_out", HELD_OUT),
          *rounding("held_out_2", HELD_OUT_2), *rounding("held_out_3", HELD_OUT_3),
          *rounding("held_out_4", HELD_OUT_4), *rounding("held_out_5", HELD_OUT_5),
+         *rounding("held_out_6", HELD_OUT_6),
          Case("held_out", "gru", "autocast", "threads"))
 
 

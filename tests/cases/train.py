@@ -17,11 +17,12 @@ import held_out_2
 import held_out_3
 import held_out_4
 import held_out_5
+import held_out_6
 import models
 import training
 from faults import FAULTS
 
-MODELS = held_out.MODELS | held_out_2.MODELS | held_out_3.MODELS | held_out_4.MODELS | held_out_5.MODELS | {
+MODELS = held_out.MODELS | held_out_2.MODELS | held_out_3.MODELS | held_out_4.MODELS | held_out_5.MODELS | held_out_6.MODELS | {
     "gpt": (models.Gpt, training.tokens(8, models.LENGTH, models.VOCABULARY), training.adamw, {}),
     "conv": (models.Conv, training.pictures(16, 32), training.adamw, {}),
     "lstm": (models.Lstm, training.tokens(8, 24, models.VOCABULARY), training.adamw, {"criterion": nn.CrossEntropyLoss}),

@@ -202,6 +202,32 @@ TEST_CASE("births: a parameter's gradient is held against the norm of what it su
   CHECK(compared(run(1e-4F, 1), run(1e-4F, -3)).verdict == Verdict::kDiverged);
 }
 
+TEST_CASE("births: what a module's parameter is used for between its calls of others is not known",
+          "[diff][births]") {
+  const auto run = [](const char* called, double error, size_t size = 64) {
+    Run made;
+    made.add(value(0, "block", "input:0", 0));
+    made.add(value(0, called, "input:0", 0));
+    made.add(value(0, called, "output:0", 0));
+    made.add(value(0, "block", "output:0", 0));
+    std::vector<float> large = noisy(0);
+    for (float& v : large) v *= 1000;
+    made.add(
+        {.phase = Phase::kBackward, .scope = "block", .slot = "grad_output:0", .values = large});
+    made.add({.phase = Phase::kBackward,
+              .scope = "block",
+              .slot = "grad:gamma",
+              .values = noisy(error, 1, size)});
+    return made;
+  };
+  CHECK(compared(run("other", 0), run("other", 1e-2)).verdict == Verdict::kSame);
+  CHECK(where(compared(run("block.fc", 0), run("block.fc", 1e-2))) ==
+        Where{0, Phase::kBackward, "block", "grad:gamma"});
+  CHECK(compared(run("block.fc", 0), run("block.fc", 1e-4)).verdict == Verdict::kSame);
+  // Of a few elements much may cancel.
+  CHECK(compared(run("block.fc", 0, 8), run("block.fc", 1e-2, 8)).verdict == Verdict::kSame);
+}
+
 TEST_CASE("births: a loss is the average of as many rows as its sources have", "[diff][births]") {
   const auto run = [](double logits, double loss) {
     Run made;

@@ -75,7 +75,9 @@ Births::Limits Births::limits_of(const ValueView& base, const ValueView& cand, c
   const double unit = std::max({unit_of(record), unit_of(cand.record), source.unit});
   if (sources_.is_summed_gradient(record)) {
     const double terms = std::max(sources_.summed_norm(base), apart.size);
-    const double scale = apart.size > 0 ? terms / apart.size : 1;
+    double scale = apart.size > 0 ? terms / apart.size : 1;
+    if (sources_.is_between_calls(record) && apart.count > format::kMaxWhole)
+      scale = std::min(scale, kBetweenCalls);
     const double own = is_narrow(unit) ? kGradientLimit : kOwnGradientLimit;
     const double limit = scale * std::max(kGain * source.rms, own * unit);
     return {.rms = limit, .norm = limit};

@@ -44,6 +44,9 @@ inline constexpr double kElementGain = 4;
 /// terms, in units of the roundoff. Measured: 19; 270 in f32, where a bias may be added up row by
 /// row.
 inline constexpr double kGradientLimit = 32, kOwnGradientLimit = 1024;
+/// Largest norm of the terms, by that of their sum, where they are not known: for a parameter that
+/// a module uses between its calls of others. Measured: 0.3 in 4,228 gradients of 4 models.
+inline constexpr double kBetweenCalls = 2;
 /// A function with a kink (ReLU, a maximum) passes a gradient on or not by the sign of a value: of
 /// values that differ by d (relative) a share of d / pi has another sign, so gradients differ by
 /// 0.8 sqrt(d). Measured: 3.8, over several such layers. In a small tensor one element or none has

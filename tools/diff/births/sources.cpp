@@ -221,9 +221,11 @@ void Sources::take_output(const ValueRecord& record, const Difference& differenc
     module.over = true;
     // A call that gives one value in 16 bits may have computed its others in them.
     module.made_of.unit = std::max(module.made_of.unit, difference.unit);
-    outer = parent_of(outer);
+    outer = called(parent_of(outer));
+    if (outer != kNoScope) callers_.insert(outer);
+  } else {
+    outer = called(outer);
   }
-  outer = called(outer);
   if (outer != kNoScope) {
     modules_[outer].made_of.add(difference);
   } else if (!is_of_op(record) && !is_of_kernel(record)) {
@@ -292,12 +294,18 @@ double Sources::of_gradient(const ValueRecord& parameter) const {
   return found == gradients_.end() ? 0 : found->second;
 }
 
+/// torch.nn.utils.parametrize puts its modules there.
+bool Sources::is_parametrized(const ValueRecord& record) const {
+  return names_.text(record.key.scope).find("parametrizations.") != std::string_view::npos;
+}
+
 bool Sources::is_summed_gradient(const ValueRecord& record) const {
-  if (record.kind == SlotKind::kGrad) return true;
-  // torch.nn.utils.parametrize puts its modules there.
-  const bool parametrized =
-      names_.text(record.key.scope).find("parametrizations.") != std::string_view::npos;
-  return record.kind == SlotKind::kGradOutput && parametrized;
+  return record.kind == SlotKind::kGrad ||
+         (record.kind == SlotKind::kGradOutput && is_parametrized(record));
+}
+
+bool Sources::is_between_calls(const ValueRecord& gradient) const {
+  return callers_.contains(gradient.key.scope.value) && !is_parametrized(gradient);
 }
 
 double Sources::summed_norm(const ValueView& gradient) const {

@@ -78,8 +78,12 @@ class Sources {
   /// sum over all rows, in which much may cancel.
   [[nodiscard]] bool is_summed_gradient(const ValueRecord& record) const;
   /// Norm of what the gradient of a parameter sums: the output gradients of its module, times the
-  /// inputs' rows for a matrix.
+  /// inputs' rows for a matrix. Means little for is_between_calls().
   [[nodiscard]] double summed_norm(const ValueView& gradient) const;
+
+  /// Whether a gradient is of a parameter whose module has called others: what it was used for has
+  /// no record. Not so in parametrizations, whose calls are products.
+  [[nodiscard]] bool is_between_calls(const ValueRecord& gradient) const;
 
   /// A step all of whose values agree bit by bit: parameters among them.
   void take_equal_step() {
@@ -102,6 +106,7 @@ class Sources {
     double absolute = 0;  ///< root mean square of the differences of a vector's elements
   };
 
+  [[nodiscard]] bool is_parametrized(const ValueRecord& record) const;
   [[nodiscard]] uint32_t parent_of(uint32_t scope) const;
   [[nodiscard]] uint32_t called(uint32_t scope) const;
   [[nodiscard]] bool is_given(const ValueRecord& record) const;
@@ -128,6 +133,7 @@ class Sources {
   std::unordered_map<RecordKey, Difference, KeyHash> ops_;
   std::unordered_map<uint32_t, std::unordered_map<uint64_t, Parameter>> parameters_;  ///< by scope
   std::unordered_set<uint64_t> soiled_;
+  std::unordered_set<uint32_t> callers_;  ///< scopes of modules that called others
   /// By scope, as they were last recorded.
   std::unordered_map<uint32_t, std::unordered_map<uint64_t, Difference>> buffers_;
   std::unordered_map<uint64_t, double> gradients_;
