@@ -103,12 +103,12 @@ class Tables(unittest.TestCase):
     def test_enumerations(self):
         with open(os.path.join(ROOT, "format", "model", "event_enums.h")) as file:
             lists = dict(re.findall(r"#define CONVTRACE_(\w+)\(X\)((?:.*\\\n)+.*\n)", file.read()))
-        for macro, name in (("PHASES", "phase"), ("NOT_SAMPLED", "why"), ("CONFIDENCES", "confidence"), ("EXTENTS", "extent"),
+        for macro, name in (("PHASES", "phase"), ("SAMPLE_OUTCOMES", "why"), ("CONFIDENCES", "confidence"), ("EXTENTS", "extent"),
                             ("CAPTURES", "capture"), ("PADDINGS", "padding"), ("MEMORY_SOURCES", "source"),
                             ("FINDING_KINDS", "finding"), ("LOSS_REASONS", "reason"), ("SYNC_KINDS", "sync"),
                             ("OP_MOMENTS", "moment"), ("COPY_KINDS", "kind_of_copy")):
             names = re.findall(r'X\(\w+, \d+, "([^"]*)"\)', lists.pop(macro))
-            self.assertEqual(events._NAMES[name][macro == "NOT_SAMPLED":], tuple(names[macro == "NOT_SAMPLED":]))
+            self.assertEqual(events._NAMES[name][macro == "SAMPLE_OUTCOMES":], tuple(names[macro == "SAMPLE_OUTCOMES":]))
         self.assertEqual(lists, {})
 
     def test_columns_and_fields(self):
