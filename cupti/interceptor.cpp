@@ -5,7 +5,6 @@
 
 #include <bit>
 #include <memory>
-#include <mutex>
 #include <new>
 #include <set>
 
@@ -100,8 +99,8 @@ struct Interceptor::Impl {
   CallbackObserver observer;
   Subscriber subscriber;
 
-  mutable std::mutex facts_mutex;
-  std::vector<std::pair<std::string, std::string>> facts;
+  mutable Mutex facts_mutex;
+  std::vector<std::pair<std::string, std::string>> facts CONVTRACE_GUARDED_BY(facts_mutex);
   std::set<uint8_t> known_devices;
 };
 
@@ -115,9 +114,12 @@ void Interceptor::Impl::subscribe() {
     return;
   }
   uint32_t version = 0;
-  if (cupti.get_version(&version) == CUPTI_SUCCESS)
-    facts.emplace_back("version.cupti", cupti_version_text(version));
-  facts.emplace_back("path.cupti", found);
+  {
+    const Lock lock(facts_mutex);
+    if (cupti.get_version(&version) == CUPTI_SUCCESS)
+      facts.emplace_back("version.cupti", cupti_version_text(version));
+    facts.emplace_back("path.cupti", found);
+  }
   std::string holder;
   status = subscriber.open(cupti, observer, holder);
   if (!status.ok()) {
@@ -159,7 +161,7 @@ void Interceptor::Impl::learn_device(uint8_t device) {
           CUDA_SUCCESS &&
       driver.device_get_attribute(&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, device) ==
           CUDA_SUCCESS;
-  const std::lock_guard lock(facts_mutex);
+  const Lock lock(facts_mutex);
   if (has_version && known_devices.size() == 1)
     facts.emplace_back("version.driver", version_text(version, 1000, 10));
   if (has_name) facts.emplace_back(prefix + "name", name);
@@ -362,7 +364,7 @@ bool Interceptor::collect() noexcept {
 
 std::vector<std::pair<std::string, std::string>> Interceptor::facts() const {
   if (impl_ == nullptr) return {};
-  const std::lock_guard lock(impl_->facts_mutex);
+  const Lock lock(impl_->facts_mutex);
   return impl_->facts;
 }
 

@@ -43,7 +43,7 @@ uint64_t CudaState::replace_former(CUcontext current) {
   if (driver.ctx_get_id(current, &id) != CUDA_SUCCESS || !contexts.is_another(current, id))
     return id;
   // Another thread that finds the same waits: nothing may be launched by the former's handles.
-  const std::lock_guard lock(replacing);
+  const Lock lock(replacing);
   if (!contexts.is_another(current, id)) return id;
   forget_context(current);
   stats.forgotten_ended();

@@ -8,7 +8,6 @@
 
 #include <atomic>
 #include <memory>
-#include <mutex>
 #include <string>
 
 #include "cupti/driver/api.h"
@@ -21,6 +20,7 @@
 #include "cupti/memory/quarantine.h"
 #include "cupti/values/device_stats.h"
 #include "cupti/values/stream_uses.h"
+#include "format/base/mutex.h"
 
 namespace convtrace::cupti {
 
@@ -90,7 +90,7 @@ struct CudaState {
   /// What is said of CUPTI once there is a context. Without one nothing is missing: CUPTI refuses
   /// where there is no device. Set before another thread sees this.
   std::string cupti_trouble;
-  std::mutex replacing;  ///< held while what was known of a handle's last context is forgotten
+  Mutex replacing;  ///< held while what was known of a handle's last context is forgotten
   std::atomic<bool> gpu_work{true};  ///< false after a sticky error: no launch of ours
   std::atomic<uint64_t> last_probe{0};
 };
