@@ -178,8 +178,10 @@ bool Engine::apply_memory_reports(bool all) noexcept {
   });
 }
 
-void Engine::finish(uint64_t deadline_ns) {
+void Engine::finish(uint64_t deadline_ns, std::optional<int> exit_status) {
   const uint64_t begin = now_ns();
+  // The low eight bits are what another process sees.
+  if (exit_status) facts_.set("exit.status", std::to_string(*exit_status & 0xff));
   if (cupti::Interceptor* cuda = interceptor_.load()) cuda->stop(deadline_ns / 2);
   if (!writer_.started()) return;
   report_matches();

@@ -93,7 +93,8 @@ class Engine final : public format::EventSink,
   }
 
   /// Writes all that is queued and closes the trace, within `deadline_ns`.
-  void finish(uint64_t deadline_ns);
+  /// @param exit_status  with which the program ends, where that is known.
+  void finish(uint64_t deadline_ns, std::optional<int> exit_status = std::nullopt);
 
  private:
   [[nodiscard]] bool is_wanted(const format::Event& event) noexcept;

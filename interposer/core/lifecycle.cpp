@@ -8,6 +8,7 @@
 
 #include <atomic>
 #include <new>
+#include <optional>
 #include <string_view>
 
 #include "cupti/abi/hooks_v1.h"
@@ -47,12 +48,35 @@ void after_fork_in_child() {
 /// Which process this is: a child made by clone() or vfork() runs no fork handler.
 bool is_our_process() noexcept { return g_pid.load() == getpid(); }
 
+/// @param status  with which the program ends, where that is known.
+void end(std::optional<int> status) noexcept {
+  if (!is_our_process() || g_ended.load()) return;
+  const RecursionGuard guard;
+  Engine* const engine = g_engine.load();
+  if (engine == nullptr) return;
+  // Also when tracing is over already: the writer thread may still be saying or closing.
+  process_state().begin_draining();
+  contained("exit", false, [=] {
+    engine->finish(kExitDeadlineNs, status);
+    return true;
+  });
+  process_state().disable("the process has ended");
+  g_ended.store(true);
+}
+
+void end_with_status(int status, void*) noexcept { end(status); }
+
+/// quick_exit() does not say its status.
+void install_exit_handlers() noexcept {
+  on_exit(end_with_status, nullptr);
+  at_quick_exit(end_tracing);
+}
+
 void install_handlers() noexcept {
   if (g_handlers_installed) return;
   g_handlers_installed = true;
   pthread_atfork(nullptr, nullptr, after_fork_in_child);
-  atexit(end_tracing);
-  at_quick_exit(end_tracing);
+  install_exit_handlers();
 }
 
 /// @param folder  where a relative name of a file begins.
@@ -189,24 +213,10 @@ void say_forked() {
 void end_before_driver() noexcept {
   static std::atomic<bool> registered{false};
   if (registered.exchange(true)) return;
-  atexit(end_tracing);
-  at_quick_exit(end_tracing);
+  install_exit_handlers();
 }
 
-void end_tracing() noexcept {
-  if (!is_our_process() || g_ended.load()) return;
-  const RecursionGuard guard;
-  Engine* const engine = g_engine.load();
-  if (engine == nullptr) return;
-  // Also when tracing is over already: the writer thread may still be saying or closing.
-  process_state().begin_draining();
-  contained("exit", false, [engine] {
-    engine->finish(kExitDeadlineNs);
-    return true;
-  });
-  process_state().disable("the process has ended");
-  g_ended.store(true);
-}
+void end_tracing() noexcept { end(std::nullopt); }
 
 Engine* start_engine() noexcept {
   const auto always = [](const State&) { return true; };

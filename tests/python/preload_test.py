@@ -264,7 +264,7 @@ class Sharded(ProgramTest):
 class Endings(ProgramTest):
     """However a program ends, it ends as without the preload, and its steps are in the trace."""
 
-    def check_end(self, end, steps=(0, 1, 2)):
+    def check_end(self, end, status, steps=(0, 1, 2)):
         outcomes = []
         for preload in (False, True):
             done = self.run_program("train.py", "lstm", "kept.pt", end, preload=preload)
@@ -273,21 +273,26 @@ class Endings(ProgramTest):
         trace, = self.traces()
         records = self.records(trace)
         self.assertEqual(tuple(r["step"] for r in records if r["record"] == "step"), steps)
+        info, = self.records(trace, "info")
+        self.assertEqual(info["meta"]["facts"]["exit.status"], status)
+
+    def test_return(self):
+        self.check_end("return", "0")
 
     def test_sys_exit(self):
-        self.check_end("sys.exit")
+        self.check_end("sys.exit", "7")
 
     def test_exception(self):
-        self.check_end("raise")
+        self.check_end("raise", "1")
 
     def test_exception_in_a_module(self):
-        self.check_end("raise-in-module", steps=(0, 1, 2, 3))
+        self.check_end("raise-in-module", "1", steps=(0, 1, 2, 3))
 
     def test_interrupt(self):
-        self.check_end("interrupt")
+        self.check_end("interrupt", "SIGINT")
 
     def test_os_exit(self):
-        self.check_end("os._exit")
+        self.check_end("os._exit", "8")
 
 
 class Modes(ProgramTest):

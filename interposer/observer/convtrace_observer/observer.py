@@ -178,7 +178,8 @@ class Observer:
             try:
                 if self._begun and self.active:
                     self._tell_late_code()
-                    self.port.finish()
+                    status, = args or kwargs.values()
+                    self._finish(str(status & 0xff))
             except Exception:
                 pass
             original(*args, **kwargs)
@@ -196,7 +197,13 @@ class Observer:
             batch.diagnostic(engine.WARNING, "operations", complaint)
             batch.submit()
         if isinstance(getattr(sys, "last_value", None), KeyboardInterrupt):
-            self.port.finish()
+            self._finish("SIGINT")
+
+    def _finish(self, status):
+        batch = engine.Batch(self.port)
+        batch.fact("exit.status", status)
+        batch.submit()
+        self.port.finish()
 
     def _forked(self):
         """In a child the engine starts anew, or says that it is off: nothing numbered by the

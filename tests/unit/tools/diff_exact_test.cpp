@@ -1,5 +1,9 @@
 // Where nothing differs nothing may; what one run alone has; what was not compared.
 
+#include <algorithm>
+#include <fstream>
+
+#include "reader/trace_reader.h"
 #include "tests/unit/tools/diff_command_scene.h"
 
 namespace convtrace::test {
@@ -143,6 +147,40 @@ TEST_CASE("coverage: a run that lost records, or has fewer steps or ranks, is no
   found.add({.kind = Item::Kind::kFinding, .step = 1, .scope = "fc1"});
   CHECK(report(training(4), found)["verdict"] == "incomplete");  // over the finding
   CHECK(report(training(4), found, {"--allow-incomplete"})["verdict"] == "findings");
+}
+
+TEST_CASE("coverage: damage in a step whose sums are equal is no agreement", "[diff][coverage]") {
+  const Pair pair(training(4), training(4));
+  REQUIRE(run({pair.base, pair.cand}).code == 0);
+  auto reader = reader::TraceReader::open(pair.cand);
+  REQUIRE(reader.ok());
+  const auto& records = reader.value()->container().records();
+  const auto chunk = std::ranges::find(records, format::RecordKind::kEvents,
+                                       [](const auto& record) { return record.header.kind; });
+  REQUIRE(chunk != records.end());
+  std::fstream file(pair.cand, std::ios::in | std::ios::out | std::ios::binary);
+  file.seekp(static_cast<std::streamoff>(chunk->offset + format::kSlotBytes));
+  file.put('?').flush();
+  CHECK(Json::parse(run({pair.base, pair.cand, "--json", "-"}).out)["verdict"] == "incomplete");
+}
+
+TEST_CASE("coverage: a program that ended with an error is no agreement", "[diff][coverage]") {
+  const Run failed = with_fact(training(), "exit.status", "1");
+  const Json json = report(failed, failed);
+  CHECK(json["verdict"] == "incomplete");
+  CHECK(json["agreement"] == "identical");
+  CHECK(json["preflight"].empty());
+  CHECK(report(failed, failed, {"--allow-incomplete"})["verdict"] == "same");
+  const Run ended = with_fact(training(), "exit.status", "0");
+  CHECK(report(ended, ended)["verdict"] == "same");
+  CHECK(report(training(), ended)["verdict"] == "same");  // not known of one
+  CHECK(report(ended, failed)["preflight"].empty());
+  CHECK(report(ended, failed)["exact"] == true);
+  const Run interrupted = with_fact(training(), "exit.status", "SIGINT");
+  const Pair pair(failed, interrupted);
+  const std::string text = run({pair.base, pair.cand}).out;
+  CHECK(contains(text, "baseline: the program ended with status 1"));
+  CHECK(contains(text, "candidate: the program ended with SIGINT"));
 }
 
 TEST_CASE("coverage: steps that the settings leave out are no gap", "[diff][coverage]") {

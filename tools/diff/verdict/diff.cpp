@@ -62,6 +62,7 @@ class Diff {
     for (const RankPair& pair : pairs_) {
       if (!compare_rank(pair, error)) return false;
     }
+    add_absent_ranks();
     number_stories(result_.base_findings);
     number_stories(result_.cand_findings);
     decide();
@@ -155,6 +156,22 @@ class Diff {
     return true;
   }
 
+  /// Ranks of the job that neither folder has, unless the runs were asked for others.
+  void add_absent_ranks() {
+    const auto ranks = base_.files.front().meta.fact("setting.CONVTRACE_RANKS");
+    if (!base_.is_folder || !cand_.is_folder || ranks.value_or("all") != "all") return;
+    const uint32_t size = std::min(base_.files.front().meta.world_size,  // a smaller one is told
+                                   cand_.files.front().meta.world_size);
+    std::vector<uint32_t> present;
+    for (const RankPair& pair : pairs_) present.push_back(pair.rank);
+    const auto behind = std::ranges::unique(present);
+    const auto absent = static_cast<int64_t>(size) - (behind.begin() - present.begin());
+    if (absent <= 0) return;
+    result_.incomplete.push_back("neither run has a trace of " +
+                                 tools::counted(static_cast<uint64_t>(absent), "rank") + " of " +
+                                 std::to_string(size));
+  }
+
   /// Up to the root: what differs behind it is no cause of it.
   void compare_facts(const TraceFile& base, const TraceFile& cand, uint32_t rank,
                      const RankOutcome& outcome) {
@@ -180,13 +197,7 @@ class Diff {
 
   /// Whether the runs were asked to record other parts of themselves.
   [[nodiscard]] bool setting_differs(std::string_view name) const {
-    const auto value = [name](const TraceSet& set) -> std::string {
-      for (const auto& [fact, text] : set.files.front().meta.facts) {
-        if (fact == name) return text;
-      }
-      return {};
-    };
-    return value(base_) != value(cand_);
+    return base_.files.front().meta.fact(name) != cand_.files.front().meta.fact(name);
   }
 
   /// Whether each step of a repetition has the launches and values of the baseline.
@@ -199,9 +210,7 @@ class Diff {
   }
 
   static bool uses_tf32(const format::TraceMeta& meta) {
-    return std::ranges::any_of(meta.facts, [](const auto& fact) {
-      return fact.first == "switch.matmul_fp32_precision" && fact.second == "tf32";
-    });
+    return meta.fact("switch.matmul_fp32_precision") == "tf32";
   }
 
   void add_preflight(PreflightEntry entry) {
@@ -237,6 +246,11 @@ class Diff {
       why.push_back(who + ": the trace was not closed; compared up to its end");
     } else if (stream.reader().state() == reader::TraceState::kDamaged) {
       why.push_back(who + ": the trace is damaged; compared without the damaged parts");
+    }
+    const auto status = stream.reader().meta().fact("exit.status");
+    if (status && status != "0") {
+      why.push_back(who + ": the program ended with " +
+                    (status->starts_with("SIG") ? "" : "status ") + std::string(*status));
     }
     if (asks_for_other_steps_) {
       // The settings say so.

@@ -26,9 +26,7 @@ std::map<std::string, std::string> code_of(const format::TraceMeta& meta) {
 }
 
 bool is_deterministic(const format::TraceMeta& meta) {
-  return std::ranges::any_of(meta.facts, [](const auto& fact) {
-    return fact.first == "switch.deterministic_algorithms" && fact.second == "True";
-  });
+  return meta.fact("switch.deterministic_algorithms") == "True";
 }
 
 }  // namespace
