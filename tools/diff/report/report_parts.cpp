@@ -310,7 +310,11 @@ std::string headline(const DiffResult& result) {
   }
   return is_identical(result)
              ? "IDENTICAL: every compared value has the same bits" + other_form_text(result)
-             : "ROUNDING: no value differs by more than rounding explains" + unknown_text(result);
+             : "ROUNDING: no value differs by more than rounding explains" +
+                   std::string(hides_any_fault(result)
+                                   ? ", but rounding has grown to the size of the values"
+                                   : "") +
+                   unknown_text(result);
 }
 
 bool is_identical(const DiffResult& result) {

@@ -126,11 +126,26 @@ std::vector<std::string> rounding_lines(const DiffResult& result) {
   return lines;
 }
 
-std::string hidden_text(const DiffResult& result) {
+namespace {
+
+/// The smallest fault that shows in every tensor, as a share of its size.
+double smallest_fault(const DiffResult& result) {
   const double unit = unit_roundoff(result.coarsest);
-  if (unit == 0) return "";
   const double share = unit > 0x1p-20 ? kWideSumLimit : kOwnSumLimit;
-  const double largest = std::max(share * unit, kGain * result.carried.largest);
+  return std::max(share * unit, kGain * result.carried.largest);
+}
+
+}  // namespace
+
+bool hides_any_fault(const DiffResult& result) { return smallest_fault(result) >= 1; }
+
+std::string hidden_text(const DiffResult& result) {
+  if (unit_roundoff(result.coarsest) == 0) return "";
+  const double largest = smallest_fault(result);
+  if (largest >= 1) {
+    return "from there on a fault of any size may look the same: compare runs that share their "
+           "bits for longer, or fewer steps";
+  }
   const double gradients = std::min(1.0, result.largest_gradient_limit);
   return "a fault below " + percent_text(largest) + " of a tensor's size" +
          (gradients > largest ? ", below " + percent_text(gradients) + " of a gradient's" : "") +
