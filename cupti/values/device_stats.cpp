@@ -228,10 +228,10 @@ void DeviceStats::stop(uint64_t timeout_ns) noexcept {
 void DeviceStats::report(const ContextStats::Failure& failure, const char* effect) noexcept {
   // After a sticky error every call fails, and the gate says so for the program's own.
   if (failure.result == CUDA_SUCCESS || is_sticky(failure.result)) return;
-  char message[192];
-  snprintf(message, sizeof message, "%s for statistics returned %s; %s", failure.call,
+  char text[192];
+  snprintf(text, sizeof text, "%s for statistics returned %s; %s", failure.call,
            name_of(driver_, failure.result), effect);
-  cupti::report(sink_, format::kNoStep, format::Level::kWarning, "gpu", message);
+  cupti::report(sink_, format::kNoStep, messages::kGpuWorkOff, text);
 }
 
 }  // namespace convtrace::cupti

@@ -103,7 +103,7 @@ class Engine final : public format::EventSink,
   bool check_rank();
   void expect_custom_ops() noexcept;
   void report_matches();
-  void say(uint32_t step, const std::vector<settings::MatchLine>& lines);
+  void say(uint32_t step, const std::vector<Notice>& lines);
   void follow_config();
   void follow_rank();
   void rules_changed() noexcept;

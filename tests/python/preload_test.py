@@ -181,7 +181,7 @@ class Snapshots(ProgramTest):
 
     def test_every_value_is_torchs_own(self):
         kept, arrays, trace = self.run_traced(
-            r"convtrace\[\d+\] W values: every value is stored: [1-9]\d* bytes in the first step .*\n",
+            r"convtrace\[\d+\] W values: CT-1202 every value is stored: [1-9]\d* bytes in the first step .*\n",
             CONVTRACE_MODE="snapshot", CONVTRACE_ALL="1")
         compared = 0
         for *place, tensor in kept:
@@ -308,7 +308,7 @@ class Modes(ProgramTest):
         self.assertEqual({("mean" in r, "hash" in r) for r in records}, {(False, True)})
 
     def test_launches_mode_has_no_values(self):
-        says = ".* W settings: mode launches records what a GPU runs, and no CUDA context was made .*\n"
+        says = ".* W settings: CT-1011 mode launches records what a GPU runs, and no CUDA context was made .*\n"
         self.assertEqual(self.stats_of(says, CONVTRACE_MODE="launches"), [])
 
     def test_only_chosen_steps_have_values(self):

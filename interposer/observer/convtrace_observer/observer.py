@@ -143,11 +143,11 @@ class Observer:
             batch = engine.Batch(self.port)
             if self._failures == 1:
                 batch.diagnostic(engine.WARNING, "observer",
-                                 "%s: %s: %s" % (site, type(error).__name__, error))
+                                 "CT-1301 %s: %s: %s" % (site, type(error).__name__, error))
                 batch.submit()
             elif self._failures == _MAX_FAILURES:
                 batch.diagnostic(engine.WARNING, "observer",
-                                 "%s: %s: %s; modules and tensors are not observed any more"
+                                 "CT-1302 %s: %s: %s; modules and tensors are not observed any more"
                                  % (site, type(error).__name__, error))
                 batch.submit()
                 self.remove()
@@ -194,7 +194,7 @@ class Observer:
         complaint = self.operations.complaint() if self._begun and self.active else None
         if complaint:
             batch = engine.Batch(self.port)
-            batch.diagnostic(engine.WARNING, "operations", complaint)
+            batch.diagnostic(engine.WARNING, "operations", "CT-1303 " + complaint)
             batch.submit()
         if isinstance(getattr(sys, "last_value", None), KeyboardInterrupt):
             self._finish("SIGINT")
