@@ -371,7 +371,7 @@ class Diff {
     result_.facts = facts_.differences();
     if (auto setting = setting_root(result_)) result_.root = std::move(setting);
     for (std::optional<RootReport>* root : {&result_.root, &result_.first_bit_difference}) {
-      if (*root) (*root)->code = facts_.place_of((*root)->record.scope);
+      if (*root && !(*root)->in_no_module) (*root)->code = facts_.place_of((*root)->record.scope);
     }
     std::ranges::sort(result_.renamed, {}, &RenamedModule::base);
     std::ranges::stable_sort(result_.births, {}, &RecordReport::step);
