@@ -131,7 +131,7 @@ TEST_CASE("facts: equal programs differ in none, wherever their code stands", "[
 TEST_CASE("facts: a difference is told beside equal values, too", "[diff][facts]") {
   const DiffResult result =
       compared(with_rates({"0.1", "0.1", "0.1"}), with_rates({"0.1", "0.1", "0.2"}));
-  CHECK(told(result) == Lines{"optimizer lr: 0.1 | 0.2 from step 2"});
+  CHECK(told(result) == Lines{"optimizer lr: 0.1 | 0.2 from step 2 in optimizer.0.0 (AdamW)"});
 }
 
 TEST_CASE("facts: a setting is what it was said to be last, also in steps that are not read",
@@ -139,7 +139,7 @@ TEST_CASE("facts: a setting is what it was said to be last, also in steps that a
   Run cand = with_rates({"0.4", "0.3", "0.3", "0.3"});
   scale(cand.at(3, "fc2", "output:0"), 1.5);
   CHECK(told(compared(with_rates({"0.4", "0.3", "0.2", "0.1"}), cand)) ==
-        Lines{"optimizer lr: 0.2 | 0.3 from step 2"});
+        Lines{"optimizer lr: 0.2 | 0.3 from step 2 in optimizer.0.0 (AdamW)"});
 }
 
 TEST_CASE("facts: what differs behind the root is not its cause", "[diff][facts]") {
@@ -159,7 +159,7 @@ TEST_CASE("facts: a key of one version alone is no configuration", "[diff][facts
   Run base = with_rates({"0.1"}), cand = base;
   cand.tell(0, "-", "optimizer.0.0.decoupled_weight_decay", "False");
   const DiffResult result = compared(base, cand);
-  CHECK(told(result) == Lines{"optimizer decoupled_weight_decay: (none) | False from step 0"});
+  CHECK(told(result) == Lines{"optimizer decoupled_weight_decay: (none) | False from step 0 in optimizer.0.0 (AdamW)"});
   CHECK_FALSE(result.facts.at(0).configuration);
 
   Run drop = with_dropout("0.1"), newer = with_dropout("0.1, new=True");

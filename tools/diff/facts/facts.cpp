@@ -148,15 +148,14 @@ class FactDiff::Rank {
           .cand = b != nullptr ? std::optional(b->value) : std::nullopt,
           .step = step,
           .scope = group,
-          .module_class = class_among_others(group),
+          .module_class = class_of(group),
           .configuration = both && std::ranges::find(kOnlyHow, name) == std::end(kOnlyHow)});
   }
 
-  /// Of an optimizer's group, where the program has other optimizers.
-  [[nodiscard]] std::string class_among_others(const std::string& group) const {
+  /// Of an optimizer's group.
+  [[nodiscard]] std::string class_of(const std::string& group) const {
     const Known* kind = base_.find({"", group.substr(0, group.rfind('.')) + ".class"});
-    const bool others = base_.find({"", "optimizer.1.class"}) != nullptr;
-    return others && kind != nullptr ? last_part(kind->value) : "";
+    return kind != nullptr ? last_part(kind->value) : "";
   }
 
   void generator(const std::string& name, const Known& a, const Known& b, uint32_t step) {

@@ -39,8 +39,7 @@ struct FactDifference {
   /// groups.
   std::string scope{};
   std::string first{};          ///< the module, in order of execution, that has it first
-  /// Without its Python module; of optimizers where there are several.
-  std::string module_class{};
+  std::string module_class{};   ///< or the optimizer's: without its Python module
   uint64_t modules = 1;         ///< how many, or how many groups of optimizers
   bool from_the_start = false;  ///< of a generator: its states never agreed
   /// Both runs have the setting, and it says what is computed, not only how.

@@ -332,15 +332,15 @@ std::string headline(const DiffResult& result) {
     case Verdict::kSame:
       break;
   }
+  const uint64_t alike = result.counts[static_cast<size_t>(Class::kIdentical)] +
+                         result.counts[static_cast<size_t>(Class::kOtherForm)];
   return is_identical(result)
-             ? "IDENTICAL: every compared value has the same bits" + other_form_text(result)
+             ? "IDENTICAL: every compared value has the same bits" + other_form_text(result) +
+                   (alike < result.values ? ", but for what --ignore names" : "")
              : "ROUNDING: no value differs by more than rounding explains" + unknown_text(result);
 }
 
-bool is_identical(const DiffResult& result) {
-  const uint64_t other_forms = result.counts[static_cast<size_t>(Class::kOtherForm)];
-  return result.counts[static_cast<size_t>(Class::kIdentical)] + other_forms == result.values;
-}
+bool is_identical(const DiffResult& result) { return !result.first_bit_difference; }
 
 std::vector<std::string> advice(const DiffResult& result) {
   if (result.verdict == Verdict::kIncomplete) {

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 #include <span>
+#include <tuple>
 #include <unordered_set>
 
 #include "tools/common/text.h"
@@ -145,6 +146,18 @@ std::optional<uint32_t> first_lost(const StepPair& pair, std::span<const uint32_
   return lost == indices.end() ? std::nullopt : std::optional(*lost);
 }
 
+/// @return the input of `match`'s own call that had other bits first, `match` itself if it is one.
+std::optional<uint32_t> own_input(const StepPair& pair, uint32_t match) {
+  const RecordKey& own = pair.base_of(match).key;
+  for (uint32_t m = 0; m <= match; ++m) {
+    const ValueRecord& record = pair.base_of(m);
+    if (record.kind == SlotKind::kInput && pair.comparisons[m].bits_differ &&
+        record.key.scope == own.scope && record.key.call == own.call)
+      return m;
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
 std::optional<RootReport> report_clipping(const StepPair& pair,
@@ -161,6 +174,46 @@ std::optional<RootReport> report_clipping(const StepPair& pair,
                  (in_base ? "baseline" : "candidate") + " alone, to " +
                  tools::percent_text(clipping.factor) + " of their norm";
   return root;
+}
+
+std::optional<RootReport> report_more_calls(const StepPair& pair, const RootChoice& choice,
+                                            Tolerances& ignored, const PairReporter& reporter) {
+  const auto input = own_input(pair, choice.match);
+  if (!input || choice.changed) return std::nullopt;
+  const Match& match = pair.alignment.matches[*input];
+  for (const bool in_base : {true, false}) {
+    const auto& values = in_base ? pair.base.values : pair.cand.values;
+    const auto& alone = in_base ? pair.alignment.base_only : pair.alignment.cand_only;
+    const uint32_t end = in_base ? match.base : match.cand;
+    const auto called = called_in_both(pair, in_base);
+    std::optional<uint32_t> first;
+    for (const uint32_t i : alone) {
+      const ValueRecord& record = values[i];
+      if (i >= end) break;
+      if (record.kind != SlotKind::kOutput || record.key.phase != values[end].key.phase ||
+          !called.contains(record.key.scope.value) || ignored.of(record))
+        continue;
+      if (!first) first = i;
+      if (record.stats.hash != values[end].stats.hash) continue;
+      RootReport root = one_sided_root(pair, in_base, *first, reporter);
+      const RecordKey& key = values[*first].key;
+      const auto is_call = [&key](const ValueRecord& one) {
+        return std::tie(one.key.scope, one.key.slot, one.key.phase, one.key.op) ==
+               std::tie(key.scope, key.slot, key.phase, key.op);
+      };
+      const auto calls = std::ranges::count_if(values, is_call);
+      const auto more =
+          std::ranges::count_if(alone, [&](uint32_t one) { return is_call(values[one]); });
+      const auto times = [&](bool here) {
+        return tools::counted(static_cast<uint64_t>(here ? calls : calls - more), "time");
+      };
+      const std::string& scope = root.record.scope;
+      root.setting = (scope.empty() ? "the root module" : scope) + " is called " + times(in_base) +
+                     " in the baseline, " + times(!in_base) + " in the candidate";
+      return root;
+    }
+  }
+  return std::nullopt;
 }
 
 std::optional<RootReport> report_lost_gradient(const StepPair& pair,
