@@ -178,7 +178,8 @@ TEST_CASE("one-sided: what one run alone has is listed by module and slot", "[di
                  "ignored     2 values differ, or are in one run alone, and are not counted"));
 }
 
-TEST_CASE("one-sided: what lies behind the end of a killed run is not listed", "[diff][one-sided]") {
+TEST_CASE("one-sided: what lies behind the end of a killed run is not listed",
+          "[diff][one-sided]") {
   const TempDir dir;
   Run base = training(), killed = base;
   base.add({.step = 0, .scope = "fc1", .slot = "input:mask", .values = {1, 2}});
@@ -242,10 +243,11 @@ TEST_CASE("ignore: a run of which all that differs is waived is identical", "[di
   CHECK(json["first_bit_difference"].is_null());
   const Pair pair(training(), cand);
   const std::string text = run({pair.base, pair.cand, "--ignore", "loss"}).out;
-  CHECK(contains(text, "IDENTICAL: every compared value has the same bits, but for what --ignore names\n"));
+  CHECK(contains(
+      text, "IDENTICAL: every compared value has the same bits, but for what --ignore names\n"));
   CHECK_FALSE(contains(text, "ROUNDING"));
-  CHECK(report(training(), with_other_bit(cand), {"--ignore", "loss", "--exact", "off"})["agreement"] ==
-        "rounding");
+  CHECK(report(training(), with_other_bit(cand),
+               {"--ignore", "loss", "--exact", "off"})["agreement"] == "rounding");
 }
 
 TEST_CASE("ignore: a gradient that one run alone has is no root", "[diff][ignore]") {

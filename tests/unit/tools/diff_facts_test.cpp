@@ -159,7 +159,10 @@ TEST_CASE("facts: a key of one version alone is no configuration", "[diff][facts
   Run base = with_rates({"0.1"}), cand = base;
   cand.tell(0, "-", "optimizer.0.0.decoupled_weight_decay", "False");
   const DiffResult result = compared(base, cand);
-  CHECK(told(result) == Lines{"optimizer decoupled_weight_decay: (none) | False from step 0 in optimizer.0.0 (AdamW)"});
+  CHECK(
+      told(result) ==
+      Lines{
+          "optimizer decoupled_weight_decay: (none) | False from step 0 in optimizer.0.0 (AdamW)"});
   CHECK_FALSE(result.facts.at(0).configuration);
 
   Run drop = with_dropout("0.1"), newer = with_dropout("0.1, new=True");
@@ -190,10 +193,9 @@ TEST_CASE("facts: a generator that parts from the other run's is told with its s
   CHECK_FALSE(result.facts.at(0).configuration);
   CHECK(told(compared(with_states({"a", "", "b"}), with_states({"a", "x", "x"}))) ==
         Lines{"random numbers of torch differ from step 1 on: one run drew others"});
-  CHECK(
-      told(compared(with_states({"a", "b"}), with_states({"x", "y"}))) ==
-      Lines{"random numbers of torch differ from step 0 on, the first that is known: seeded "
-            "otherwise, or one run drew some before"});
+  CHECK(told(compared(with_states({"a", "b"}), with_states({"x", "y"}))) ==
+        Lines{"random numbers of torch differ from step 0 on, the first that is known: seeded "
+              "otherwise, or one run drew some before"});
 }
 
 TEST_CASE("facts: a generator that nobody draws from decides nothing", "[diff][facts]") {
@@ -235,17 +237,17 @@ TEST_CASE("facts: code that changed is told by file and class", "[diff][facts]")
   }
 }
 
-TEST_CASE("facts: a class of a notebook, of a module below others, or inside of a function is named",
-          "[diff][facts]") {
+TEST_CASE(
+    "facts: a class of a notebook, of a module below others, or inside of a function is named",
+    "[diff][facts]") {
   const auto root_of = [](const std::string& kind, const std::string& forward,
                           const std::string& fact) {
     Run base = training(), cand = training();
     for (Run* run : {&base, &cand}) {
       run->tell(0, "fc2", "class", kind);
       run->tell(0, "fc2", "forward", forward);
-      run->meta.facts = {{"version.python", "3.11.2"},
-                         {"code.a.py.B", "1"},
-                         {fact, run == &base ? "1" : "2"}};
+      run->meta.facts = {
+          {"version.python", "3.11.2"}, {"code.a.py.B", "1"}, {fact, run == &base ? "1" : "2"}};
     }
     scale(cand.at(1, "fc2", "output:0"), 1.5);
     const DiffResult result = compared(base, cand);

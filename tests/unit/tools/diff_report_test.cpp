@@ -313,14 +313,26 @@ TEST_CASE("convtrace-diff: what is advised fits the root", "[diff][command][text
   Run base = test::training();
   cand = base;
   for (Run* r : {&base, &cand}) {
-    r->add({.phase = format::Phase::kData, .scope = "MSELoss", .slot = "input:1", .values = {1, 2}});
-    r->tell(0, "-", "optimizer.0.0.lr", r == &base ? "1" : "2");
+    r->add(
+        {.phase = format::Phase::kData, .scope = "MSELoss", .slot = "input:1", .values = {1, 2}});
   }
   cand.items.back().values = {3, 1};
   const std::string labels = text(base, cand);
   CHECK(contains(labels, "DIVERGED at step 0, data, MSELoss (call 0): input:1"));
   CHECK(contains(labels, "step 0: what modules gave out agrees, what MSELoss was given does not"));
   CHECK_FALSE(contains(labels, forward));
+
+  for (const char* slot : {"input:0", "output:0"}) {
+    base = test::training();
+    base.add({.step = 1, .phase = format::Phase::kEvaluation, .slot = slot, .values = {1, 2}});
+    cand = base;
+    scale(cand.items.back(), 2);
+    const std::string evaluation = text(base, cand);
+    CHECK(contains(evaluation, "step 1: evaluation was given other data") ==
+          (slot == std::string("input:0")));
+    CHECK(contains(evaluation, "on equal inputs: look at weights that no optimizer sets") ==
+          (slot == std::string("output:0")));
+  }
 
   base = test::training();
   cand = base;

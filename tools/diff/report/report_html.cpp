@@ -69,8 +69,10 @@ class HtmlReport {
     for (const std::string& text : other_form_lines(result_))
       paragraph("Other form: " + quote_markup(text));
     paragraph(quote_markup(waived_text(result_)));
-    for (const std::string& text : alias_lines(result_)) paragraph("Aliasing: " + escape_markup(text));
-    for (const std::string& why : result_.incomplete) paragraph("Incomplete: " + escape_markup(why));
+    for (const std::string& text : alias_lines(result_))
+      paragraph("Aliasing: " + escape_markup(text));
+    for (const std::string& why : result_.incomplete)
+      paragraph("Incomplete: " + escape_markup(why));
     differences();
     if (result_.cause) {
       out_ << "<h2>Probable cause</h2>\n";

@@ -92,7 +92,8 @@ const char* meaning_of(format::Phase phase) {
     case format::Phase::kOptimizer:
       return "loss and gradients agree, the updated weights do not: look at the optimizer";
     case format::Phase::kEvaluation:
-      return "evaluation differs, training does not: look at the data evaluated on";
+      return "what is computed without gradients differs, on equal inputs: look at weights that no "
+             "optimizer sets (a target network, an average)";
   }
   return "";
 }
@@ -193,6 +194,9 @@ std::string phase_text(const DiffResult& result) {
   if (record.phase == format::Phase::kData && result.root->came_in) {
     return step + "what modules gave out agrees, what " + scope_text(record.scope) +
            " was given does not: look at labels, and at code between modules";
+  }
+  if (record.phase == format::Phase::kEvaluation && record.slot.starts_with("input:")) {
+    return step + "evaluation was given other data: look at what is evaluated";
   }
   return step + meaning_of(record.phase);
 }

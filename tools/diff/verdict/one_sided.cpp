@@ -23,11 +23,12 @@ void count(const PairReporter& reporter, const StepPair& pair, uint32_t base_end
 
 /// Behind its last value that both runs have a killed run has nothing to compare.
 std::span<const uint32_t> up_to_end(std::span<const uint32_t> indices, const StepPair& pair,
-                                    uint32_t Match::* own, bool other_is_cut) {
+                                    uint32_t Match::*own, bool other_is_cut) {
   if (!other_is_cut) return indices;
   uint32_t last = 0;
   for (const Match& match : pair.alignment.matches) last = std::max(last, match.*own);
-  return indices.first(static_cast<size_t>(std::ranges::lower_bound(indices, last) - indices.begin()));
+  return indices.first(
+      static_cast<size_t>(std::ranges::lower_bound(indices, last) - indices.begin()));
 }
 
 }  // namespace

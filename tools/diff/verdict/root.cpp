@@ -158,6 +158,22 @@ std::optional<uint32_t> own_input(const StepPair& pair, uint32_t match) {
   return std::nullopt;
 }
 
+/// @param alone  indices of `values` that one run alone has.
+std::string calls_text(std::span<const ValueRecord> values, std::span<const uint32_t> alone,
+                       const RecordKey& key, const std::string& scope, bool in_base) {
+  const auto is_call = [&key](const ValueRecord& one) {
+    return std::tie(one.key.scope, one.key.slot, one.key.phase, one.key.op) ==
+           std::tie(key.scope, key.slot, key.phase, key.op);
+  };
+  const auto calls = std::ranges::count_if(values, is_call);
+  const auto more = std::ranges::count_if(alone, [&](uint32_t i) { return is_call(values[i]); });
+  const auto times = [&](bool here) {
+    return tools::counted(static_cast<uint64_t>(here ? calls : calls - more), "time");
+  };
+  return (scope.empty() ? "the root module" : "module " + scope) + " is called " + times(in_base) +
+         " in the baseline, " + times(!in_base) + " in the candidate";
+}
+
 }  // namespace
 
 std::optional<RootReport> report_clipping(const StepPair& pair,
@@ -178,40 +194,35 @@ std::optional<RootReport> report_clipping(const StepPair& pair,
 
 std::optional<RootReport> report_more_calls(const StepPair& pair, const RootChoice& choice,
                                             Tolerances& ignored, const PairReporter& reporter) {
-  const auto input = own_input(pair, choice.match);
-  if (!input || choice.changed) return std::nullopt;
-  const Match& match = pair.alignment.matches[*input];
+  // A parameter's gradient is the sum over all calls of its module.
+  const bool is_sum = pair.base_of(choice.match).kind == SlotKind::kGrad;
+  const auto given = is_sum ? std::optional(choice.match) : own_input(pair, choice.match);
+  if (!given || choice.changed) return std::nullopt;
+  const Match& match = pair.alignment.matches[*given];
   for (const bool in_base : {true, false}) {
     const auto& values = in_base ? pair.base.values : pair.cand.values;
     const auto& alone = in_base ? pair.alignment.base_only : pair.alignment.cand_only;
     const uint32_t end = in_base ? match.base : match.cand;
     const auto called = called_in_both(pair, in_base);
-    std::optional<uint32_t> first;
-    for (const uint32_t i : alone) {
-      const ValueRecord& record = values[i];
-      if (i >= end) break;
-      if (record.kind != SlotKind::kOutput || record.key.phase != values[end].key.phase ||
-          !called.contains(record.key.scope.value) || ignored.of(record))
-        continue;
-      if (!first) first = i;
-      if (record.stats.hash != values[end].stats.hash) continue;
-      RootReport root = one_sided_root(pair, in_base, *first, reporter);
-      const RecordKey& key = values[*first].key;
-      const auto is_call = [&key](const ValueRecord& one) {
-        return std::tie(one.key.scope, one.key.slot, one.key.phase, one.key.op) ==
-               std::tie(key.scope, key.slot, key.phase, key.op);
-      };
-      const auto calls = std::ranges::count_if(values, is_call);
-      const auto more =
-          std::ranges::count_if(alone, [&](uint32_t one) { return is_call(values[one]); });
-      const auto times = [&](bool here) {
-        return tools::counted(static_cast<uint64_t>(here ? calls : calls - more), "time");
-      };
-      const std::string& scope = root.record.scope;
-      root.setting = (scope.empty() ? "the root module" : scope) + " is called " + times(in_base) +
-                     " in the baseline, " + times(!in_base) + " in the candidate";
-      return root;
-    }
+    const auto is_more = [&](uint32_t i) {
+      const ValueRecord& one = values[i];
+      return one.kind == SlotKind::kOutput && called.contains(one.key.scope.value) &&
+             !ignored.of(one);
+    };
+    const auto used = std::ranges::find_if(alone, [&](uint32_t i) {
+      const ValueRecord& one = values[i];
+      const bool is_part = is_sum ? one.key.scope == values[end].key.scope &&
+                                        one.key.phase == format::Phase::kForward
+                                  : one.stats.hash == values[end].stats.hash;
+      return i < end && is_part && is_more(i);
+    });
+    if (used == alone.end()) continue;
+    const auto first = std::ranges::find_if(alone, [&](uint32_t i) {
+      return values[i].key.phase == values[*used].key.phase && is_more(i);
+    });
+    RootReport root = one_sided_root(pair, in_base, *first, reporter);
+    root.setting = calls_text(values, alone, values[*first].key, root.record.scope, in_base);
+    return root;
   }
   return std::nullopt;
 }

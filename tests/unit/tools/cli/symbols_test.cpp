@@ -92,8 +92,9 @@ TEST_CASE("symbols: hidden and inlined functions have names and lines", "[cli][s
   check_named(exported.launch, recorded);
 }
 
-TEST_CASE("symbols: convtrace-diff names the frames of the cause, and of errors beside equal values",
-          "[cli][symbols]") {
+TEST_CASE(
+    "symbols: convtrace-diff names the frames of the cause, and of errors beside equal values",
+    "[cli][symbols]") {
   const Recorded recorded = record();
   const TempDir folder;
   const std::string report = folder / "report.json";
