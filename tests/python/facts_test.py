@@ -60,6 +60,29 @@ class ModuleFacts(ObservedTest):
             nn.Softmax(dim=1)(torch.ones(2, 2))
         self.assertEqual(sum(f.name == "class" for f in self.fake.of("event_fact")), 1)
 
+    def test_an_attribute_that_the_program_sets_is_told_in_the_next_step(self):
+        model = nn.Sequential(nn.Linear(2, 2), nn.Dropout(0.1))
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        told = []
+        for p in (0.1, 0.1, 0.2, 0.2, 0.3):
+            model[1].p = p
+            for _ in range(2):
+                model(torch.ones(1, 2)).sum().backward()
+            optimizer.step()
+            told.append([f.value for f in self.fake.of("event_fact") if f.scope == "1" and f.name != "call"])
+            self.fake.messages.clear()
+        self.assertIn("inplace=False, p=0.1", told[0])
+        self.assertEqual(told[1:], [[], ["inplace=False, p=0.2"], [], ["inplace=False, p=0.3"]])
+
+    def test_what_changes_in_every_step_is_told_a_few_times(self):
+        model = nn.Linear(2, 2)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for model.count in range(30):
+            model(torch.ones(1, 2)).sum().backward()
+            optimizer.step()
+        told = [f.value for f in self.fake.of("event_fact") if f.name == "attributes"]
+        self.assertEqual(len(told), 1 + program_facts.MAX_CHANGES)
+
     def test_attributes_that_a_list_of_tensors_is_in_are_left_out(self):
         model = nn.ReLU()
         model.ones, model.many, model.nested = [torch.ones(1)], list(range(100)), ((1,),)
@@ -266,8 +289,56 @@ class Attention(nn.Module):
 
     def test_a_class_is_another_when_it_does_something_else(self):
         expected = self.hash_of(self.SOURCE)
-        for old, new in (("x * scale", "x + scale"), ("2.0", "2.5"), ('"b"', '"c"'), ("limit = 3", "limit = 4")):
+        for old, new in (("x * scale", "x + scale"), ("2.0", "2.5"), ('"b"', '"c"'), ("limit = 3", "limit = 4"),
+                         ("(nn.Module)", "(nn.Module, dict)")):
             self.assertNotEqual(self.hash_of(self.SOURCE.replace(old, new)), expected, new)
+        by_name = self.SOURCE.replace("scale=2.0", "*, scale=2.0")
+        self.assertNotEqual(self.hash_of(by_name), self.hash_of(by_name.replace("2.0", "2.5")))
+
+    def test_docstrings_do_not_count_wherever_they_stand(self):
+        inner = self.SOURCE.replace("        return x\n", """
+        def inner():
+            'Text'
+            return x
+        return inner
+""")
+        expected = self.hash_of(inner)
+        self.assertEqual(self.hash_of(inner.replace("'Text'", "'Other'")), expected)
+        self.assertEqual(self.hash_of(inner.replace('        """Text."""\n', "")), expected)
+        self.assertNotEqual(*(self.hash_of(inner.replace('{"a", "b"}', name)) for name in ('"a"', '"b"')))
+
+    DECORATED = '''
+import functools
+def twice(function):
+    %sdef decorated(*args):
+        return function(*args) * 2
+    return decorated
+''' + SOURCE.replace("    def forward", "    @twice\n    def forward")
+
+    def test_a_class_is_what_its_decorators_make_of_it(self):
+        expected = self.hash_of(self.SOURCE)
+        for wraps in ("", "@functools.wraps(function)\n    "):
+            source = self.DECORATED % wraps
+            hashes = [self.hash_of(one) for one in (
+                source, source.replace("x * scale", "x + scale"), source.replace("* 2", "* 3"))]
+            self.assertEqual(len({str(one) for one in (expected, *hashes)}), 4, wraps)
+        without = self.SOURCE.replace("    def f", "    @nn.modules.module.torch.no_grad()\n    def f")
+        self.assertNotEqual(self.hash_of(without), expected)
+        lazy = self.SOURCE + "    @__import__('functools').cached_property\n    def two(self):\n        return 2\n"
+        self.assertNotEqual(self.hash_of(lazy), self.hash_of(lazy.replace("return 2", "return 3")))
+
+    def test_a_forward_lies_where_it_was_written_not_in_its_decorator(self):
+        space = {"__name__": "made_up", "nn": nn}
+        exec(compile(self.DECORATED % "", "made_up.py", "exec"), space)
+        for kind in (space["Attention"], type("Derived", (space["Attention"],), {})):
+            line = (self.DECORATED % "").splitlines()[code_facts.forward_of(kind).co_firstlineno - 1].strip()
+            self.assertIn(line, ("@twice", "def forward(self, x, scale=2.0):"))  # by version of Python
+        self.assertIsNone(code_facts.forward_of(dict))
+
+    def test_what_a_function_holds_that_is_data_is_no_code(self):
+        source = "def make(path):\n" + "".join("    %s\n" % line for line in self.SOURCE.replace(
+            "return x\n", "return path\n").splitlines()) + "    return Attention\nAttention = make('%s')\n"
+        self.assertEqual(self.hash_of(source % "a"), self.hash_of(source % "b"))
 
     def test_torchs_classes_are_its_version(self):
         self.assertEqual(dict(code_facts.Code(torch).of_class(nn.Linear)), {})

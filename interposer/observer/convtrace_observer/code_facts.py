@@ -3,7 +3,9 @@ modules, and the versions of the installed packages that were imported. No sourc
 
 A class's hash is of what its functions do: comments, docstrings, line numbers and the file's place do not enter.
 It is another one for each version of Python."""
+import functools
 import hashlib
+import inspect
 import os
 import re
 import sys
@@ -12,19 +14,22 @@ import types
 _DISTRIBUTION = re.compile(r"(.+?)-(\d[^-]*)(?:-py[\d.]+)?\.(?:dist-info|egg-info)$")
 _INSTALLED = (os.sep + "site-packages" + os.sep, os.sep + "dist-packages" + os.sep)
 _MAX_FILES, _MAX_FILE_BYTES = 500, 1 << 22
-_WRAPPED_LEVELS = 8
+_MAX_LAYERS = 32
+_HAS_DOCSTRING = 0x4000000  # inspect.CO_HAS_DOCSTRING
+# What holds functions and is none, and where.
+_HOLDERS = (
+    ((staticmethod, classmethod, types.MethodType), ("__func__",)),
+    (property, ("fget", "fset", "fdel")),
+    ((functools.cached_property, functools.partialmethod, functools.partial), ("func",)),
+    (type(functools.lru_cache(len)), ("__wrapped__",)))
 _script = None
 
 
-def code_of(function):
-    """The code of a function under its decorators, or None."""
-    for _ in range(_WRAPPED_LEVELS):
-        inner = getattr(function, "__wrapped__", None)
-        if inner is None:
-            break
-        function = inner
-    code = getattr(getattr(function, "__func__", function), "__code__", None)
-    return code if isinstance(code, types.CodeType) else None
+def forward_of(kind):
+    """The code of a class's forward as it was written, under its decorators, or None."""
+    function = getattr(kind, "forward", None)
+    layers = [layer.__code__ for layer in _layers(function, [])]
+    return next((code for code in layers if code.co_name == "forward"), layers[0] if layers else None)
 
 
 class Code:
@@ -134,32 +139,61 @@ def _plain(name):
 
 
 def _class_hash(kind):
-    hasher = hashlib.blake2b(digest_size=8)
+    hasher = hashlib.blake2b(",".join(one.__qualname__ for one in kind.__bases__).encode(), digest_size=8)
     for name, member in sorted(vars(kind).items()):
-        if isinstance(member, property):
-            functions = (member.fget, member.fset, member.fdel)
-        else:
-            functions = (member,)
-        for function in functions:
-            code = code_of(function)
-            if code is not None:
-                hasher.update(name.encode())
-                inner = getattr(function, "__func__", function)
-                _add_code(hasher, code, getattr(inner, "__doc__", None))
-                hasher.update(_text(getattr(inner, "__defaults__", None)).encode())
+        layers = list(_layers(member, []))
+        own = [one for one in layers if one.__globals__.get("__name__") == kind.__module__] or layers[:1]
+        for function in own:
+            hasher.update(name.encode())
+            _add_function(hasher, function)
+        if layers[:1] != own[:1]:
+            hasher.update(layers[0].__code__.co_name.encode())  # another module's decorator: by its name
         if name[:2] != "__":
             hasher.update(("%s=%s" % (name, _text(member))).encode())
     return hasher.hexdigest()
 
 
-def _add_code(hasher, code, doc=None):
+def _layers(member, seen):
+    """Yields a function and those that its cells hold: under a decorator what it wraps. Other contents of cells are
+    data: a folder's name, a time."""
+    for kind, names in _HOLDERS:
+        if isinstance(member, kind):
+            for name in names:
+                yield from _layers(getattr(member, name), seen)
+    if not isinstance(member, types.FunctionType) or member in seen or len(seen) == _MAX_LAYERS:
+        return
+    seen.append(member)
+    yield member
+    for cell in member.__closure__ or ():
+        try:
+            inner = cell.cell_contents
+        except ValueError:  # nothing was put in yet
+            continue
+        yield from _layers(inner, seen)
+
+
+def _add_function(hasher, function):
+    _add_code(hasher, function.__code__)
+    given = *(function.__defaults__ or ()), *sorted((function.__kwdefaults__ or {}).items())
+    hasher.update(_text(given).encode())
+
+
+def _add_code(hasher, code):
     hasher.update(code.co_code)
     hasher.update(repr((code.co_names, code.co_varnames, code.co_freevars)).encode())
-    for constant in code.co_consts:
+    for constant in code.co_consts[_has_docstring(code):]:
         if isinstance(constant, types.CodeType):
             _add_code(hasher, constant)
-        elif constant != doc or doc is None:
+        else:
             hasher.update(_text(constant).encode())
+
+
+def _has_docstring(code):
+    """Whether the first constant is the docstring, or stands in its place: before Python 3.13 a function without
+    one has None there."""
+    if sys.version_info >= (3, 13):
+        return bool(code.co_flags & _HAS_DOCSTRING)
+    return bool(code.co_flags & inspect.CO_OPTIMIZED) and code.co_name[0] != "<"
 
 
 def _text(value):

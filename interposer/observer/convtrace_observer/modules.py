@@ -72,9 +72,9 @@ class ModuleCalls:
                 observer.failed("module call", error)
             if entry is None:
                 return original(self, *args, **kwargs)
-            if entry.untold:
-                tell(thread, entry, self)
             place = entry.place
+            if entry.untold or place.step != observer.step:
+                tell(thread, entry, self)
             if place.step != observer.step:
                 place.reset(observer.step)
             if slot[1] == _RECOMPUTE:

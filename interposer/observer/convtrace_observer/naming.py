@@ -47,7 +47,7 @@ class Entry:
     """One module object."""
 
     __slots__ = ("reference", "place", "wrapper", "root", "searches", "seen_in_step",
-                 "pad_index", "untold", "buffers")
+                 "pad_index", "untold", "settings", "changes", "buffers")
 
     def __init__(self, reference, place, wrapper, root, pad_index):
         self.reference = reference
@@ -58,6 +58,8 @@ class Entry:
         self.seen_in_step = -1
         self.pad_index = pad_index  # of an embedding, or None
         self.untold = True  # its facts are not recorded yet
+        self.settings = ()  # (name, value) of its attributes as they were recorded
+        self.changes = 0  # how often they were others
         self.buffers = None  # their state when they were last looked at
 
 

@@ -12,6 +12,7 @@ from . import code_facts, signals, values
 _PLAIN = (bool, int, float, str, type(None))
 _MAX_TEXT, _MAX_ITEMS = 80, 16
 _MAX_ATTRIBUTES = 2000  # characters of all
+MAX_CHANGES = 16  # of a module's attributes
 # Of the module's life, not of its making: an evaluation pass changes it.
 _STATE = "training"
 _OWN_FOLDER = os.path.dirname(os.path.abspath(__file__)) + os.sep
@@ -29,7 +30,8 @@ def is_plain(value):
 
 
 class ModuleFacts:
-    """Of each module at its first call."""
+    """Of each module at its first call, and what of its attributes the program has set since, at the first call of a
+    step. What changes again and again is a count or an average, not a setting."""
 
     def __init__(self, observer, torch):
         self._observer = observer
@@ -38,15 +40,21 @@ class ModuleFacts:
         self._code = code_facts.Code(torch)
 
     def tell(self, thread, entry, module):
-        """To be called by the wrapper of Module.__call__."""
-        entry.untold = False
+        """To be called by the wrapper of Module.__call__, at a module's first call in a step."""
         kind, place = type(module), entry.place
-        if place.told is kind:
-            return  # made anew, or another of the same class at this place
-        place.told = kind
+        first, entry.untold = entry.untold, False
+        if place.told is kind if first else self._is_told(entry, module):
+            return  # first: made anew, or another of the same class at this place
         try:
+            entry.settings = settings = self._settings(module)
+            if first:
+                place.told = kind
+                facts = self._facts(kind, settings)
+            else:
+                entry.changes += 1
+                facts = _attributes(settings)
             batch = thread.batch
-            for name, value in self._facts(kind, module):
+            for name, value in facts:
                 batch.event_fact(place.id, name, value)
             for name, value in self._code.of_class(kind):
                 batch.fact(name, value)
@@ -55,9 +63,18 @@ class ModuleFacts:
         except Exception as error:
             self._observer.failed("module facts", error)
 
-    def _facts(self, kind, module):
+    def _is_told(self, entry, module):
+        """Whether the attributes are those that were told, as a rule the very objects. Tensors are not compared."""
+        now = vars(module)
+        for name, value in entry.settings:
+            one = now.get(name, self)
+            if one is not value and (not self._is_setting(one) or one != value):
+                return entry.changes == MAX_CHANGES
+        return True
+
+    def _facts(self, kind, settings):
         yield "class", kind.__module__ + "." + kind.__qualname__
-        forward = code_facts.code_of(getattr(kind, "forward", None))
+        forward = code_facts.forward_of(kind)
         if forward is not None:
             yield "forward", self._code.place(forward.co_filename, forward.co_firstlineno)
         frame = sys._getframe(1)
@@ -65,12 +82,20 @@ class ModuleFacts:
             frame = frame.f_back
         if frame is not None:
             yield "call", self._code.place(frame.f_code.co_filename, frame.f_lineno)
-        attributes = sorted(
-            "%s=%r" % one for one in vars(module).items()
-            if one[0][0] != "_" and one[0] != _STATE and (is_plain(one[1]) or type(one[1]) is self._dtype))
-        if attributes:
-            text = ", ".join(attributes)
-            yield "attributes", text if len(text) <= _MAX_ATTRIBUTES else text[:_MAX_ATTRIBUTES].rpartition(", ")[0]
+        yield from _attributes(settings)
+
+    def _settings(self, module):
+        return [(name, value) for name, value in vars(module).items()
+                if name[0] != "_" and name != _STATE and self._is_setting(value)]
+
+    def _is_setting(self, value):
+        return is_plain(value) or type(value) is self._dtype
+
+
+def _attributes(settings):
+    text = ", ".join(sorted("%s=%r" % one for one in settings))
+    if text:
+        yield "attributes", text if len(text) <= _MAX_ATTRIBUTES else text[:_MAX_ATTRIBUTES].rpartition(", ")[0]
 
 
 class OptimizerFacts:

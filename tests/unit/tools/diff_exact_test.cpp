@@ -216,6 +216,28 @@ TEST_CASE("one-sided: what one run alone has is listed by module and slot", "[di
                  "ignored     2 values differ, or are in one run alone, and are not counted"));
 }
 
+TEST_CASE("one-sided: what lies behind the end of a killed run is not listed",
+          "[diff][one-sided]") {
+  const TempDir dir;
+  Run base = training(), killed = base;
+  base.add({.step = 0, .scope = "fc1", .slot = "input:mask", .values = {1, 2}});
+  base.write(dir / "base.ctrace");
+  killed.items.resize(killed.items.size() - 5);
+  for (const bool closed : {false, true}) {
+    const std::string path = dir / (closed ? "closed.ctrace" : "killed.ctrace");
+    killed.write(path, closed);
+    const Json there = Json::parse(run({dir / "base.ctrace", path, "--json", "-"}).out);
+    const Json back = Json::parse(run({path, dir / "base.ctrace", "--json", "-"}).out);
+    CHECK(there["one_sided"].size() == back["one_sided"].size());
+    if (closed) {
+      CHECK(there["one_sided"].size() > 1);
+      continue;
+    }
+    REQUIRE(there["one_sided"].size() == 1);
+    CHECK(there["one_sided"][0]["slot"] == "input:mask");
+  }
+}
+
 TEST_CASE("one-sided: what the layers of a model have in common is one line",
           "[diff][one-sided][text]") {
   Run cand = training();
@@ -247,6 +269,23 @@ TEST_CASE("ignore: what is named may differ in any way, and the report says so",
       run({pair.base, pair.cand, "--ignore", "re:attention_mask"}).out,
       "ignored     1 value differs, or is in one run alone, and is not counted (--ignore)"));
   CHECK(run({pair.base, pair.cand, "--ignore", "re:("}).code == 2);
+}
+
+TEST_CASE("ignore: a run of which all that differs is waived is identical", "[diff][ignore]") {
+  Run cand = training();
+  scale(cand.at(1, "", "loss"), 2);
+  const std::vector<std::string> waived = {"--ignore", "loss"};
+  const Json json = report(training(), cand, waived);
+  CHECK(json["verdict"] == "same");
+  CHECK(json["agreement"] == "identical");
+  CHECK(json["first_bit_difference"].is_null());
+  const Pair pair(training(), cand);
+  const std::string text = run({pair.base, pair.cand, "--ignore", "loss"}).out;
+  CHECK(contains(
+      text, "IDENTICAL: every compared value has the same bits, but for what --ignore names\n"));
+  CHECK_FALSE(contains(text, "ROUNDING"));
+  CHECK(report(training(), with_other_bit(cand),
+               {"--ignore", "loss", "--exact", "off"})["agreement"] == "rounding");
 }
 
 TEST_CASE("ignore: a gradient that one run alone has is no root", "[diff][ignore]") {

@@ -87,6 +87,37 @@ TEST_CASE("facts: a setting of many modules is told once", "[diff][facts]") {
   CHECK(fact.step == 0);
 }
 
+TEST_CASE("facts: a setting that one run alone sets while it runs is one, what both set is none",
+          "[diff][facts]") {
+  Run base = training(4), cand = base;
+  for (Run* run : {&base, &cand}) {
+    run->tell(0, "fc1", "class", "model.Scaled");
+    run->tell(0, "fc1", "attributes", "eps=1, seen=0.0");
+  }
+  cand.tell(2, "fc1", "attributes", "eps=2, seen=0.0");
+  cand.at(2, "", "loss").values[0] *= 1 + 0x1p-22F;  // too little to tell
+  CHECK(told(compared(base, cand)) == Lines{"Scaled eps: 1 | 2 in fc1 from step 2 on"});
+  CHECK(compared(base, cand).root->setting == "Scaled eps: 1 | 2 in fc1 from step 2 on");
+  for (Run* run : {&base, &cand}) {
+    run->tell(1, "fc1", "attributes", run == &base ? "eps=1, seen=0.5" : "eps=1, seen=0.6");
+  }
+  const DiffResult averages = compared(base, cand);  // an average that differs by rounding
+  REQUIRE(!averages.facts.empty());
+  CHECK(averages.facts[0].name == "seen");
+  CHECK_FALSE(averages.facts[0].configuration);
+}
+
+TEST_CASE("facts: of several optimizers the one that differs is named", "[diff][facts][text]") {
+  const auto run = [](const std::string& rate) {
+    Run made = with_rates({"0.1"});
+    made.tell(0, "-", "optimizer.1.class", "torch.optim.sgd.SGD");
+    made.tell(0, "-", "optimizer.1.0.lr", rate);
+    return made;
+  };
+  CHECK(told(compared(run("1"), run("2"))) ==
+        Lines{"optimizer lr: 1 | 2 from step 0 in optimizer.1.0 (SGD)"});
+}
+
 TEST_CASE("facts: equal programs differ in none, wherever their code stands", "[diff][facts]") {
   Run cand = with_dropout("0.1");
   for (test::Item& item : cand.items) {
@@ -100,7 +131,7 @@ TEST_CASE("facts: equal programs differ in none, wherever their code stands", "[
 TEST_CASE("facts: a difference is told beside equal values, too", "[diff][facts]") {
   const DiffResult result =
       compared(with_rates({"0.1", "0.1", "0.1"}), with_rates({"0.1", "0.1", "0.2"}));
-  CHECK(told(result) == Lines{"optimizer lr: 0.1 | 0.2 from step 2"});
+  CHECK(told(result) == Lines{"optimizer lr: 0.1 | 0.2 from step 2 in optimizer.0.0 (AdamW)"});
 }
 
 TEST_CASE("facts: a setting is what it was said to be last, also in steps that are not read",
@@ -108,7 +139,7 @@ TEST_CASE("facts: a setting is what it was said to be last, also in steps that a
   Run cand = with_rates({"0.4", "0.3", "0.3", "0.3"});
   scale(cand.at(3, "fc2", "output:0"), 1.5);
   CHECK(told(compared(with_rates({"0.4", "0.3", "0.2", "0.1"}), cand)) ==
-        Lines{"optimizer lr: 0.2 | 0.3 from step 2"});
+        Lines{"optimizer lr: 0.2 | 0.3 from step 2 in optimizer.0.0 (AdamW)"});
 }
 
 TEST_CASE("facts: what differs behind the root is not its cause", "[diff][facts]") {
@@ -128,7 +159,10 @@ TEST_CASE("facts: a key of one version alone is no configuration", "[diff][facts
   Run base = with_rates({"0.1"}), cand = base;
   cand.tell(0, "-", "optimizer.0.0.decoupled_weight_decay", "False");
   const DiffResult result = compared(base, cand);
-  CHECK(told(result) == Lines{"optimizer decoupled_weight_decay: (none) | False from step 0"});
+  CHECK(
+      told(result) ==
+      Lines{
+          "optimizer decoupled_weight_decay: (none) | False from step 0 in optimizer.0.0 (AdamW)"});
   CHECK_FALSE(result.facts.at(0).configuration);
 
   Run drop = with_dropout("0.1"), newer = with_dropout("0.1, new=True");
@@ -159,9 +193,9 @@ TEST_CASE("facts: a generator that parts from the other run's is told with its s
   CHECK_FALSE(result.facts.at(0).configuration);
   CHECK(told(compared(with_states({"a", "", "b"}), with_states({"a", "x", "x"}))) ==
         Lines{"random numbers of torch differ from step 1 on: one run drew others"});
-  CHECK(
-      told(compared(with_states({"a", "b"}), with_states({"x", "y"}))) ==
-      Lines{"random numbers of torch differ: seeded otherwise, or drawn from before from step 0"});
+  CHECK(told(compared(with_states({"a", "b"}), with_states({"x", "y"}))) ==
+        Lines{"random numbers of torch differ from step 0 on, the first that is known: seeded "
+              "otherwise, or one run drew some before"});
 }
 
 TEST_CASE("facts: a generator that nobody draws from decides nothing", "[diff][facts]") {
@@ -201,6 +235,34 @@ TEST_CASE("facts: code that changed is told by file and class", "[diff][facts]")
   for (const diff::PreflightEntry& entry : compared(base, cand).preflight) {
     CHECK_FALSE(entry.name.starts_with("code."));
   }
+}
+
+TEST_CASE(
+    "facts: a class of a notebook, of a module below others, or inside of a function is named",
+    "[diff][facts]") {
+  const auto root_of = [](const std::string& kind, const std::string& forward,
+                          const std::string& fact) {
+    Run base = training(), cand = training();
+    for (Run* run : {&base, &cand}) {
+      run->tell(0, "fc2", "class", kind);
+      run->tell(0, "fc2", "forward", forward);
+      run->meta.facts = {
+          {"version.python", "3.11.2"}, {"code.a.py.B", "1"}, {fact, run == &base ? "1" : "2"}};
+    }
+    scale(cand.at(1, "fc2", "output:0"), 1.5);
+    const DiffResult result = compared(base, cand);
+    REQUIRE(result.root.has_value());
+    CHECK(result.root->code.changed);
+    base.meta.facts.front().second = "3.12.1";  // is it known to be a class?
+    CHECK(compared(base, cand).facts.empty());
+    return told(result);
+  };
+  CHECK(root_of("__main__.Net", "<string>:7", "code.__main__.Net") ==
+        Lines{"__main__ changed: class Net"});
+  CHECK(root_of("pkg.model.Net", "pkg/base.py:7", "code.pkg/model.py.Net") ==
+        Lines{"pkg/model.py changed: class Net"});
+  CHECK(root_of("__main__.make.<locals>.Net", "train.py:7", "code.train.py.make.<locals>.Net") ==
+        Lines{"train.py changed: class make.<locals>.Net"});
 }
 
 TEST_CASE("facts: another CUPTI is told first of all and chooses no kernel", "[diff][facts]") {

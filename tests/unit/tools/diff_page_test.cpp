@@ -76,6 +76,20 @@ TEST_CASE("page: bytes in base64", "[diff][html]") {
   CHECK(diff::base64("\xff\xfe") == "//4=");
 }
 
+TEST_CASE("page: names of a hostile trace are text, wherever they stand", "[diff][html]") {
+  const std::string evil = "\x1b<script>alert(1)</script>";
+  diff::DiffResult result;
+  result.alias_patterns.push_back({.scope = evil, .op = evil, .slot = evil, .other = evil});
+  result.facts.push_back({.name = evil, .base = evil, .scope = evil, .module_class = evil});
+  result.incomplete.push_back(evil);
+  result.root.emplace().setting = evil;
+  result.root->code = {.module_class = evil, .forward = evil};
+  std::ostringstream html;
+  diff::write_html_report(result, {}, html);
+  CHECK(html.str().find("<script>alert") == std::string::npos);
+  CHECK(html.str().find('\x1b') == std::string::npos);
+}
+
 TEST_CASE("page: it is read with the keyboard, on a phone", "[diff][html][browser]") {
   Run cand = test::training(4);
   scale(cand.at(2, "fc2", "output:0"), 1.5);

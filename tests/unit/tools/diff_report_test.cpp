@@ -297,6 +297,55 @@ TEST_CASE("convtrace-diff: nothing is stored again of a value of one element",
   CHECK_FALSE(contains(outcome.err, "next  "));
 }
 
+TEST_CASE("convtrace-diff: what is advised fits the root", "[diff][command][text]") {
+  const auto text = [](const Run& base, const Run& cand) {
+    const Pair pair(base, cand);
+    return run({pair.base, pair.cand}).out;
+  };
+  const char* forward = "the forward pass differs, on equal data";
+  Run cand = test::training();
+  for (float& v : cand.at(0, "fc1", "param:weight").values) v = -v;
+  const std::string weights = text(test::training(), cand);
+  CHECK(contains(weights, "weights differ before step 0"));
+  CHECK(contains(weights, "step 0: the runs begin with other weights"));
+  CHECK_FALSE(contains(weights, forward));
+
+  Run base = test::training();
+  cand = base;
+  for (Run* r : {&base, &cand}) {
+    r->add(
+        {.phase = format::Phase::kData, .scope = "MSELoss", .slot = "input:1", .values = {1, 2}});
+  }
+  cand.items.back().values = {3, 1};
+  const std::string labels = text(base, cand);
+  CHECK(contains(labels, "DIVERGED at step 0, data, MSELoss (call 0): input:1"));
+  CHECK(contains(labels, "step 0: what modules gave out agrees, what MSELoss was given does not"));
+  CHECK_FALSE(contains(labels, forward));
+
+  for (const char* slot : {"input:0", "output:0"}) {
+    base = test::training();
+    base.add({.step = 1, .phase = format::Phase::kEvaluation, .slot = slot, .values = {1, 2}});
+    cand = base;
+    scale(cand.items.back(), 2);
+    const std::string evaluation = text(base, cand);
+    CHECK(contains(evaluation, "step 1: evaluation was given other data") ==
+          (slot == std::string("input:0")));
+    CHECK(contains(evaluation, "on equal inputs: look at weights that no optimizer sets") ==
+          (slot == std::string("output:0")));
+  }
+
+  base = test::training();
+  cand = base;
+  for (Run* r : {&base, &cand}) r->tell(0, "", "class", "model.Net");
+  cand.at(1, "", "loss").values[0] *= 1 + 0x1p-22F;
+  scale(cand.at(1, "", "loss"), 2);
+  CHECK(contains(text(base, cand), "DIVERGED at step 1, loss, root module (Net) (call 0): loss"));
+  for (Run* r : {&base, &cand}) r->tell(0, "-", "optimizer.0.0.lr", r == &base ? "1" : "2");
+  const std::string setting = text(base, cand);
+  CHECK(contains(setting, "DIVERGED at step 0, optimizer: lr\n"));
+  CHECK_FALSE(contains(setting, "  module   "));
+}
+
 TEST_CASE("convtrace-diff: findings about one memory are told as one",
           "[diff][command][findings]") {
   Run cand = test::training();

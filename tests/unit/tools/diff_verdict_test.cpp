@@ -216,6 +216,55 @@ TEST_CASE("diff: what one run did more before the root is told with it", "[diff]
   CHECK(compared(base, with_lost_output(base, 1)).root->one_sided_before.count == 0);
 }
 
+TEST_CASE("diff: a module that one run calls more often is the root of what is made of it",
+          "[diff][align][root]") {
+  const auto loop = [](uint32_t times, bool used = true) {
+    Run run = test::training(1);
+    std::vector<float> state = {1, 2, 3};
+    run.add({.scope = "in", .slot = "output:0", .values = state});
+    for (uint32_t call = 0; call < times; ++call) {
+      run.add({.scope = "cell", .slot = "input:0", .call = call, .values = state});
+      state = {state[1] + 1, state[2] - 1, state[0] / 2};
+      run.add({.scope = "cell", .slot = "output:0", .call = call, .values = state});
+    }
+    if (!used) state = {static_cast<float>(times), 0, 1};
+    run.add(
+        {.scope = "out", .slot = "input:0", .values = state, .capture = format::Capture::kHash});
+    run.add({.scope = "out", .slot = "output:0", .values = {state[0] + state[1], 1, state[2]}});
+    return run;
+  };
+  for (const bool in_cand : {true, false}) {
+    const DiffResult result = in_cand ? compared(loop(1), loop(3)) : compared(loop(3), loop(1));
+    REQUIRE(result.root.has_value());
+    CHECK(where(result) == Where{0, format::Phase::kForward, "cell", "output:0"});
+    CHECK(result.root->record.call == 1);
+    CHECK(result.root->setting ==
+          (in_cand ? "module cell is called 1 time in the baseline, 3 times in the candidate"
+                   : "module cell is called 3 times in the baseline, 1 time in the candidate"));
+  }
+  CHECK(where(compared(loop(1, false), loop(3, false))).scope == "out");  // of other values
+  diff::DiffRules ignoring;
+  ignoring.ignored.push_back(*diff::parse_ignored("cell"));
+  CHECK(where(compared(loop(1), loop(3), {}, ignoring)).scope == "out");
+}
+
+TEST_CASE("diff: a gradient sums over calls: more of them are the root", "[diff][align][root]") {
+  const auto accumulated = [](uint32_t times) {
+    Run run = test::training(1);
+    std::vector<float> sum(3);
+    for (uint32_t call = 0; call < times; ++call) {
+      for (float& v : sum) v += static_cast<float>(call) + 1;
+      run.add({.scope = "cell", .slot = "output:0", .call = call, .values = {1, 2, 3}});
+    }
+    run.add({.phase = format::Phase::kOptimizer, .scope = "cell", .slot = "grad:w", .values = sum});
+    return run;
+  };
+  const DiffResult result = compared(accumulated(2), accumulated(4));
+  CHECK(where(result) == Where{0, format::Phase::kForward, "cell", "output:0"});
+  CHECK(result.root->setting ==
+        "module cell is called 2 times in the baseline, 4 times in the candidate");
+}
+
 TEST_CASE("diff: a repeated key is matched by its occurrence", "[diff][align]") {
   Run base = test::training(), cand = test::training();
   for (Run* run : {&base, &cand}) {

@@ -9,7 +9,8 @@
 namespace convtrace::diff {
 namespace {
 
-constexpr std::string_view kCode = "code.", kPython = "version.python", kSourceEnd = ".py.";
+constexpr std::string_view kCode = "code.", kPython = "version.python", kSourceEnd = ".py.",
+                           kClass = ": class ";
 
 std::string_view version_of(const std::map<std::string, std::string>& facts) {
   const auto found = facts.find(std::string(kPython));
@@ -18,14 +19,24 @@ std::string_view version_of(const std::map<std::string, std::string>& facts) {
   return text.substr(0, text.rfind('.'));
 }
 
-/// Of "model.py.Attention" the file and the class; of a file no class.
+/// Of "model.py.Attention" the file and the class, of "__main__.Attention", which is in no file, the
+/// Python module; of a file no class.
 std::pair<std::string, std::string> file_and_class(std::string_view name) {
   const size_t end = name.find(kSourceEnd);
   if (end != name.npos) {
     return {std::string(name.substr(0, end + kSourceEnd.size() - 1)),
             std::string(name.substr(end + kSourceEnd.size()))};
   }
-  return {std::string(name), ""};
+  const size_t dot = name.rfind('.');
+  if (name.ends_with(".py") || dot == name.npos) return {std::string(name), ""};
+  return {std::string(name.substr(0, dot)), std::string(name.substr(dot + 1))};
+}
+
+/// "pkg.model" of "pkg/model.py".
+std::string python_module(std::string_view file) {
+  std::string name(file.substr(0, file.ends_with(".py") ? file.size() - 3 : file.size()));
+  std::ranges::replace(name, '/', '.');
+  return name;
 }
 
 }  // namespace
@@ -70,8 +81,15 @@ std::map<std::string, std::string> parse_settings(std::string_view text) {
   return settings;
 }
 
-std::string class_name(std::string_view file, std::string_view kind) {
-  return std::string(file) + ": class " + std::string(kind);
+bool is_class_at(std::string_view name, const CodePlace& place) {
+  const size_t end = name.find(kClass);
+  if (end == name.npos) return false;
+  const std::string_view file = name.substr(0, end);
+  const std::string kind = '.' + std::string(name.substr(end + kClass.size()));
+  if (place.qualified_class == python_module(file) + kind) return true;
+  // A script's module is not named by its file.
+  return place.forward.substr(0, place.forward.rfind(':')) == file &&
+         place.qualified_class.ends_with(kind);
 }
 
 std::vector<FactDifference> code_differences(const format::TraceMeta& base,
@@ -94,7 +112,7 @@ std::vector<FactDifference> code_differences(const format::TraceMeta& base,
     // A class that one run alone met is told as a module of that run.
     if (ours == theirs || (!kind.empty() && (!classes_compare || !ours || !theirs))) continue;
     by_file[file].push_back({.kind = FactKind::kCode,
-                             .name = kind.empty() ? file : class_name(file, kind),
+                             .name = kind.empty() ? file : file + std::string(kClass) + kind,
                              .base = ours,
                              .cand = theirs});
   }
@@ -148,17 +166,21 @@ std::string fact_text(const FactDifference& fact) {
       const std::string many =
           fact.modules > 1 ? " (" + tools::counted(fact.modules, "module") + ")" : "";
       const std::string where = fact.scope.empty() ? "the root module" : fact.scope;
-      return fact.module_class + ' ' + fact.name + values + " in " + where + many;
+      return fact.module_class + ' ' + fact.name + values + " in " + where + many +
+             (fact.step == 0 || fact.step == format::kNoStep ? "" : from + " on");
     }
     case FactKind::kOptimizer: {
       const std::string many =
           fact.modules > 1 ? " (" + tools::counted(fact.modules, "group") + ")" : "";
-      return "optimizer " + fact.name + values + from + many;
+      const std::string which =
+          fact.module_class.empty() ? "" : " in " + fact.scope + " (" + fact.module_class + ')';
+      return "optimizer " + fact.name + values + from + which + many;
     }
     case FactKind::kGenerator:
-      return "random numbers of " + fact.name + " differ" +
-             (fact.from_the_start ? ": seeded otherwise, or drawn from before" + from
-                                  : from + " on: one run drew others");
+      return "random numbers of " + fact.name + " differ" + from + " on" +
+             (fact.from_the_start
+                  ? ", the first that is known: seeded otherwise, or one run drew some before"
+                  : ": one run drew others");
     case FactKind::kCode:
       break;
   }

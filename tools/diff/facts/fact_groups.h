@@ -24,8 +24,8 @@ namespace convtrace::diff {
 [[nodiscard]] std::vector<FactDifference> code_differences(const format::TraceMeta& base,
                                                            const format::TraceMeta& cand);
 
-/// @return how such a difference names a class.
-[[nodiscard]] std::string class_name(std::string_view file, std::string_view kind);
+/// @param name  of such a difference. @return whether it is about the class of the code at `place`.
+[[nodiscard]] bool is_class_at(std::string_view name, const CodePlace& place);
 
 /// Joins equal differences of several ranks, and of modules whose names differ in numbers alone.
 [[nodiscard]] std::vector<FactDifference> grouped(std::span<const FactDifference> facts);

@@ -122,11 +122,11 @@ class FactDiff::Rank {
       generator(key.second.substr(4), *a, *b, step);
     } else if (key.second == "class") {
       const std::string ours = last_part(a->value), theirs = last_part(b->value);
-      if (ours != theirs) module(key.first, ours, "class", ours, theirs, step);
+      if (ours != theirs) module(key.first, ours, "class", ours, theirs, step, true);
     } else if (key.second == "attributes") {
       attributes(key.first, *a, *b, step);
     } else if (key.second.starts_with("loss.")) {
-      settings(key.first, key.second.substr(5), *a, *b, step);
+      settings(key.first, key.second.substr(5), *a, *b, step, true);
     }
   }
 
@@ -148,7 +148,14 @@ class FactDiff::Rank {
           .cand = b != nullptr ? std::optional(b->value) : std::nullopt,
           .step = step,
           .scope = group,
+          .module_class = class_of(group),
           .configuration = both && std::ranges::find(kOnlyHow, name) == std::end(kOnlyHow)});
+  }
+
+  /// Of an optimizer's group.
+  [[nodiscard]] std::string class_of(const std::string& group) const {
+    const Known* kind = base_.find({"", group.substr(0, group.rfind('.')) + ".class"});
+    return kind != nullptr ? last_part(kind->value) : "";
   }
 
   void generator(const std::string& name, const Known& a, const Known& b, uint32_t step) {
@@ -176,12 +183,14 @@ class FactDiff::Rank {
     const Known *ours = base_.find({scope, "class"}), *theirs = cand_.find({scope, "class"});
     if (ours == nullptr || theirs == nullptr) return;
     if (last_part(ours->value) != last_part(theirs->value)) return;  // that is the difference
-    settings(scope, last_part(ours->value), a, b, step);
+    // What the program sets in both runs while it runs may be a count or an average.
+    settings(scope, last_part(ours->value), a, b, step, !(a.moved && b.moved));
   }
 
   /// @param of  a module's class, or a function.
+  /// @param decides  whether what both have says what is computed.
   void settings(const std::string& scope, const std::string& of, const Known& a, const Known& b,
-                uint32_t step) {
+                uint32_t step, bool decides) {
     const auto base = parse_settings(a.value), cand = parse_settings(b.value);
     const auto value = [](const auto& settings, const std::string& name) {
       const auto found = settings.find(name);
@@ -190,12 +199,13 @@ class FactDiff::Rank {
     auto names = base;
     names.insert(cand.begin(), cand.end());
     for (const auto& [name, ignored] : names) {
-      module(scope, of, name, value(base, name), value(cand, name), step);
+      module(scope, of, name, value(base, name), value(cand, name), step, decides);
     }
   }
 
   void module(const std::string& scope, const std::string& of, const std::string& name,
-              std::optional<std::string> base, std::optional<std::string> cand, uint32_t step) {
+              std::optional<std::string> base, std::optional<std::string> cand, uint32_t step,
+              bool decides) {
     const bool both = base && cand;
     tell({.kind = FactKind::kModule,
           .name = name,
@@ -204,7 +214,7 @@ class FactDiff::Rank {
           .step = step,
           .scope = scope.substr(1),
           .module_class = of,
-          .configuration = both});
+          .configuration = both && decides});
   }
 
   void tell(FactDifference fact) {
@@ -238,7 +248,10 @@ bool FactDiff::compare_rank(const std::string& base_path, const std::string& can
     for (const auto& [key, known] : streams[run].known()) {
       if (key.first.empty()) continue;
       CodePlace& place = places_[key.first.substr(1)][run];
-      if (key.second == "class") place.module_class = last_part(known.value);
+      if (key.second == "class") {
+        place.module_class = last_part(known.value);
+        place.qualified_class = known.value;
+      }
       if (key.second == "forward") place.forward = known.value;
       if (key.second == "call") place.call = known.value;
     }
@@ -261,10 +274,8 @@ CodePlace FactDiff::place_of(const std::string& scope) const {
   if (found == places_.end()) return {};
   const auto& [base, cand] = found->second;
   CodePlace place = cand.module_class.empty() ? base : cand;
-  const std::string name =
-      class_name(place.forward.substr(0, place.forward.rfind(':')), place.module_class);
-  place.changed = std::ranges::any_of(all_, [&name](const FactDifference& fact) {
-    return fact.kind == FactKind::kCode && fact.name == name;
+  place.changed = std::ranges::any_of(all_, [&place](const FactDifference& fact) {
+    return fact.kind == FactKind::kCode && is_class_at(fact.name, place);
   });
   return place;
 }

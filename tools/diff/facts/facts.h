@@ -39,7 +39,7 @@ struct FactDifference {
   /// groups.
   std::string scope{};
   std::string first{};          ///< the module, in order of execution, that has it first
-  std::string module_class{};   ///< of modules: without its Python module
+  std::string module_class{};   ///< or the optimizer's: without its Python module
   uint64_t modules = 1;         ///< how many, or how many groups of optimizers
   bool from_the_start = false;  ///< of a generator: its states never agreed
   /// Both runs have the setting, and it says what is computed, not only how.
@@ -50,6 +50,7 @@ inline constexpr size_t kMaxFactDifferences = 1000;
 /// Where the code of a module is; texts are empty where that is not known.
 struct CodePlace {
   std::string module_class;  ///< without its Python module
+  std::string qualified_class;
   std::string forward, call;
   bool changed = false;  ///< the class does something else in the other run
 };

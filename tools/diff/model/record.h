@@ -108,6 +108,7 @@ struct StepRecords {
   std::vector<uint32_t> launches;   ///< by launch_keys.h
   std::vector<uint64_t> dims;
   std::vector<std::byte> samples;
+  bool may_be_cut = false;  ///< the last one of a trace that was not closed
 
   /// Keeps the memory.
   void clear() {

@@ -58,6 +58,8 @@ const StepRecords* StepStream::peek() {
     open_.erase(open_.begin());
     given_out_ = oldest;
     put_in_order(*ready_);
+    const bool last = at_end_ && (open_.empty() || open_.begin()->first == format::kNoStep);
+    ready_->may_be_cut = last && reader_->state() == reader::TraceState::kUnclosed;
   }
   return &*ready_;
 }

@@ -69,8 +69,10 @@ class HtmlReport {
     for (const std::string& text : other_form_lines(result_))
       paragraph("Other form: " + quote_markup(text));
     paragraph(quote_markup(waived_text(result_)));
-    for (const std::string& text : alias_lines(result_)) paragraph("Aliasing: " + text);
-    for (const std::string& why : result_.incomplete) paragraph("Incomplete: " + quote_markup(why));
+    for (const std::string& text : alias_lines(result_))
+      paragraph("Aliasing: " + escape_markup(text));
+    for (const std::string& why : result_.incomplete)
+      paragraph("Incomplete: " + escape_markup(why));
     differences();
     if (result_.cause) {
       out_ << "<h2>Probable cause</h2>\n";
@@ -105,7 +107,7 @@ class HtmlReport {
     if (!text.empty()) paragraph("<a href=\"#differ\">The runs differ in</a> " + text + ".");
     for (size_t i = 0; i < result_.facts.size() && i < kNamed; ++i) {
       paragraph("<a href=\"#facts\">The programs differ</a>: " +
-                quote_markup(fact_text(result_.facts[i])));
+                escape_markup(fact_text(result_.facts[i])));
     }
   }
 
@@ -146,13 +148,13 @@ class HtmlReport {
   void root(const RootReport& root) {
     out_ << "<h2>Root</h2>\n";
     paragraph(quote_markup(root_sentence(root)));
+    paragraph(escape_markup(code_text(root.code)));
     if (!root.has_values()) return;
     paragraph(quote_markup(place_text(root.record, true)) + "<br>" +
               quote_markup(object_text(root.record)) + ", " + quote_markup(type_text(root.record)) +
               "<br>class " + std::string(to_string(root.record.comparison.verdict)) +
               "; matched by " + quote_markup(match_text(root.record)) + "<br>" +
               "before it: " + quote_markup(before_text(result_)));
-    paragraph(quote_markup(code_text(root.code)));
     paragraph(quote_markup(one_sided_text(root)));
     table(root.record);
     if (root.consumer) {

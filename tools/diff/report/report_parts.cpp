@@ -92,9 +92,32 @@ const char* meaning_of(format::Phase phase) {
     case format::Phase::kOptimizer:
       return "loss and gradients agree, the updated weights do not: look at the optimizer";
     case format::Phase::kEvaluation:
-      return "evaluation differs, training does not: look at the data evaluated on";
+      return "what is computed without gradients differs, on equal inputs: look at weights that no "
+             "optimizer sets (a target network, an average)";
   }
   return "";
+}
+
+/// Rank, step and phase.
+std::string when_text(const RecordReport& record, bool with_rank) {
+  std::string text = with_rank ? "rank " + std::to_string(record.rank) + ", " : "";
+  text += record.step == format::kNoStep ? "unknown step" : "step " + std::to_string(record.step);
+  return text + ", " + std::string(to_string(record.phase));
+}
+
+std::string call_text(const RecordReport& record) {
+  return " (call " + std::to_string(record.call) + ')';
+}
+
+/// A root module has no name: its class tells it from other models.
+std::string root_place_text(const RootReport& root, bool with_rank) {
+  const RecordReport& record = root.record;
+  std::string text = when_text(record, with_rank);
+  if (root.in_no_module) return text;
+  text += ", " + scope_text(record.scope);
+  const std::string& kind = root.code.module_class;
+  if (record.scope.empty() && !kind.empty()) text += " (" + escape_text(kind) + ')';
+  return text + call_text(record);
 }
 
 }  // namespace
@@ -104,15 +127,12 @@ std::string scope_text(const std::string& scope) {
 }
 
 std::string place_text(const RecordReport& record, bool with_rank) {
-  std::string text = with_rank ? "rank " + std::to_string(record.rank) + ", " : "";
-  text += record.step == format::kNoStep ? "unknown step" : "step " + std::to_string(record.step);
-  text += ", " + std::string(to_string(record.phase)) + ", " + scope_text(record.scope);
-  return text + " (call " + std::to_string(record.call) + ')';
+  return when_text(record, with_rank) + ", " + scope_text(record.scope) + call_text(record);
 }
 
 std::string module_text(const RecordReport& record) {
   std::string text = std::string(to_string(record.phase)) + ", " + scope_text(record.scope);
-  return record.call == 0 ? text : text + " (call " + std::to_string(record.call) + ')';
+  return record.call == 0 ? text : text + call_text(record);
 }
 
 std::string object_text(const RecordReport& record) {
@@ -167,10 +187,18 @@ std::string root_sentence(const RootReport& root) {
 std::string phase_text(const DiffResult& result) {
   if (!result.root) return "";
   const RecordReport& record = result.root->record;
-  // What a criterion is given is made by the forward pass.
-  const bool is_made = record.phase == format::Phase::kData && result.root->came_in;
-  return "step " + std::to_string(record.step) + ": " +
-         meaning_of(is_made ? format::Phase::kForward : record.phase);
+  const std::string step = "step " + std::to_string(record.step) + ": ";
+  if (result.root->weights_differ) {
+    return step + "the runs begin with other weights: look at the seed, and at what was loaded";
+  }
+  if (record.phase == format::Phase::kData && result.root->came_in) {
+    return step + "what modules gave out agrees, what " + scope_text(record.scope) +
+           " was given does not: look at labels, and at code between modules";
+  }
+  if (record.phase == format::Phase::kEvaluation && record.slot.starts_with("input:")) {
+    return step + "evaluation was given other data: look at what is evaluated";
+  }
+  return step + meaning_of(record.phase);
 }
 
 std::vector<StepRow> step_rows(const DiffResult& result, uint32_t around) {
@@ -239,7 +267,7 @@ std::vector<std::string> alias_lines(const DiffResult& result) {
     }
     lines.push_back("alias-pattern-differs: " + one.slot + " and " + one.other + " of " +
                     (one.op.empty() ? "kernel " + one.kernel : "op " + one.op) + " in " +
-                    (one.scope.empty() ? "no module" : one.scope) + " (" +
+                    (one.scope.empty() ? "the root module" : one.scope) + " (" +
                     std::string(to_string(one.phase)) + ") overlap in the " +
                     (one.in_cand ? "candidate" : "baseline") + ", first in step " +
                     std::to_string(one.step) + " of rank " + std::to_string(one.rank) +
@@ -294,7 +322,7 @@ std::string finding_title(const FindingReport& finding, bool in_cand) {
 std::string headline(const DiffResult& result) {
   switch (result.verdict) {
     case Verdict::kDiverged:
-      return "DIVERGED at " + place_text(result.root->record, result.ranks.size() > 1) + ": " +
+      return "DIVERGED at " + root_place_text(*result.root, result.ranks.size() > 1) + ": " +
              object_text(result.root->record);
     case Verdict::kNotComparable:
       return "NOT COMPARABLE: " + result.why_not_comparable;
@@ -308,8 +336,11 @@ std::string headline(const DiffResult& result) {
     case Verdict::kSame:
       break;
   }
+  const uint64_t alike = result.counts[static_cast<size_t>(Class::kIdentical)] +
+                         result.counts[static_cast<size_t>(Class::kOtherForm)];
   return is_identical(result)
-             ? "IDENTICAL: every compared value has the same bits" + other_form_text(result)
+             ? "IDENTICAL: every compared value has the same bits" + other_form_text(result) +
+                   (alike < result.values ? ", but for what --ignore names" : "")
              : "ROUNDING: no value differs by more than rounding explains" +
                    std::string(hides_any_fault(result)
                                    ? ", but rounding has grown to the size of the values"
@@ -317,10 +348,7 @@ std::string headline(const DiffResult& result) {
                    unknown_text(result);
 }
 
-bool is_identical(const DiffResult& result) {
-  const uint64_t other_forms = result.counts[static_cast<size_t>(Class::kOtherForm)];
-  return result.counts[static_cast<size_t>(Class::kIdentical)] + other_forms == result.values;
-}
+bool is_identical(const DiffResult& result) { return !result.first_bit_difference; }
 
 std::vector<std::string> advice(const DiffResult& result) {
   if (result.verdict == Verdict::kIncomplete) {

@@ -17,7 +17,7 @@ using tools::escape_text;
 
 constexpr size_t kPreflightLines = 6;
 constexpr size_t kFactLines = 8;
-constexpr size_t kStoriesShown = 5, kStoryLines = 8;
+constexpr size_t kStoryLines = 8;
 constexpr size_t kFramesShown = 4;
 constexpr uint32_t kStepsAround = 2;
 constexpr size_t kNameWidth = 10, kValueWidth = 26, kMaxValueWidth = 40;

@@ -6,7 +6,6 @@
 
 #include "reader/step_sums.h"
 #include "tools/common/escape.h"
-#include "tools/common/symbols.h"
 #include "tools/common/text.h"
 #include "tools/diff/read/equal_steps.h"
 #include "tools/diff/read/trace_set.h"
@@ -367,25 +366,24 @@ class Diff {
     return "";
   }
 
-  /// Frames of the one finding that the report shows whole get names.
+  [[nodiscard]] MetaOf metas_of(bool in_cand) const {
+    return [this, in_cand](uint32_t rank) -> const format::TraceMeta& {
+      const RankPair& pair = *std::ranges::find(pairs_, rank, &RankPair::rank);
+      const TraceSet& run = in_cand ? cand_ : base_;
+      return run.files[static_cast<size_t>(in_cand ? pair.cand : pair.base)].meta;
+    };
+  }
+
   void find_cause() {
     result_.cause = diff::find_cause(*result_.root, result_.base_findings, result_.cand_findings);
-    if (!result_.cause) return;
-    FindingReport& finding = result_.cause->finding;
-    const bool in_cand = result_.cause->in_cand;
-    const RankPair& pair = *std::ranges::find(pairs_, finding.rank, &RankPair::rank);
-    const TraceSet& run = in_cand ? cand_ : base_;
-    tools::Symbols symbols(run.files[static_cast<size_t>(in_cand ? pair.cand : pair.base)].meta);
-    for (auto* stack : {&finding.alloc_stack, &finding.launch_stack, &finding.free_stack}) {
-      *stack = symbols.frames(*stack);
-    }
+    if (result_.cause) name_frames(result_.cause->finding, metas_of(result_.cause->in_cand));
   }
 
   void decide() {
     result_.facts = facts_.differences();
     if (auto setting = setting_root(result_)) result_.root = std::move(setting);
     for (std::optional<RootReport>* root : {&result_.root, &result_.first_bit_difference}) {
-      if (*root) (*root)->code = facts_.place_of((*root)->record.scope);
+      if (*root && !(*root)->in_no_module) (*root)->code = facts_.place_of((*root)->record.scope);
     }
     std::ranges::sort(result_.renamed, {}, &RenamedModule::base);
     std::ranges::stable_sort(result_.births, {}, &RecordReport::step);
@@ -401,6 +399,8 @@ class Diff {
       result_.verdict = Verdict::kIncomplete;
     } else if (result_.base_findings.errors + result_.cand_findings.errors != 0) {
       result_.verdict = Verdict::kFindings;
+      name_frames(result_.base_findings, metas_of(false));
+      name_frames(result_.cand_findings, metas_of(true));
     }
   }
 

@@ -31,6 +31,7 @@ std::optional<RootReport> setting_root(const DiffResult& result) {
   root.record.step = first->step;
   root.record.phase = phase_of(*first);
   if (first->kind == FactKind::kModule) root.record.scope = first->first;
+  root.in_no_module = first->kind == FactKind::kOptimizer;
   root.record.cand_scope = root.record.scope;
   root.record.slot = root.record.cand_slot = first->name;
   root.record.comparison = decided(Class::kDiverged, Field::kNone);

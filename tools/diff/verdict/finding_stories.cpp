@@ -4,6 +4,7 @@
 
 #include "tools/common/escape.h"
 #include "tools/common/stories.h"
+#include "tools/common/symbols.h"
 #include "tools/common/text.h"
 
 namespace convtrace::diff {
@@ -53,6 +54,23 @@ std::vector<ToldStory> told_stories(const Findings& findings) {
   for (const tools::Story& story : tools::tell_stories(parts))
     told.push_back({&findings.list[story.front()], tools::story_lines(parts, story)});
   return told;
+}
+
+void name_frames(FindingReport& finding, const MetaOf& meta_of) {
+  tools::Symbols symbols(meta_of(finding.rank));
+  for (auto* stack : {&finding.alloc_stack, &finding.launch_stack, &finding.free_stack}) {
+    *stack = symbols.frames(*stack);
+  }
+}
+
+void name_frames(Findings& findings, const MetaOf& meta_of) {
+  size_t shown = 0;
+  for (const tools::Story& story : tools::tell_stories(parts_of(findings))) {
+    FindingReport& first = findings.list[story.front()];
+    if (first.level != format::Level::kError || first.suppressed) continue;
+    if (shown++ == kStoriesShown) return;
+    name_frames(first, meta_of);
+  }
 }
 
 std::vector<std::string> rest_of_story(const Findings& findings, size_t index) {

@@ -21,13 +21,24 @@ void count(const PairReporter& reporter, const StepPair& pair, uint32_t base_end
   one_sided.count += static_cast<uint64_t>(in_base + in_cand);
 }
 
+/// Behind its last value that both runs have a killed run has nothing to compare.
+std::span<const uint32_t> up_to_end(std::span<const uint32_t> indices, const StepPair& pair,
+                                    uint32_t Match::*own, bool other_is_cut) {
+  if (!other_is_cut) return indices;
+  uint32_t last = 0;
+  for (const Match& match : pair.alignment.matches) last = std::max(last, match.*own);
+  return indices.first(
+      static_cast<size_t>(std::ranges::lower_bound(indices, last) - indices.begin()));
+}
+
 }  // namespace
 
 void OneSidedValues::add(const StepPair& pair) {
   count(reporter_, pair, static_cast<uint32_t>(pair.base.values.size()),
         static_cast<uint32_t>(pair.cand.values.size()), in_earlier_steps_);
-  list(pair.base, pair.alignment.base_only, false);
-  list(pair.cand, pair.alignment.cand_only, true);
+  const Alignment& all = pair.alignment;
+  list(pair.base, up_to_end(all.base_only, pair, &Match::base, pair.cand.may_be_cut), false);
+  list(pair.cand, up_to_end(all.cand_only, pair, &Match::cand, pair.base.may_be_cut), true);
 }
 
 OneSided OneSidedValues::before(const StepPair& pair, const Match& match) const {

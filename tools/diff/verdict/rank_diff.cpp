@@ -170,7 +170,7 @@ void RankDiff::count(const StepPair& pair) {
 void RankDiff::find_first_bit_difference(const StepPair& pair) {
   if (outcome_.first_bit_difference) return;
   const auto first = std::ranges::find_if(pair.comparisons, [](const Comparison& c) {
-    return c.bits_differ && c.verdict != Class::kOtherForm;
+    return c.bits_differ && !c.waived && c.verdict != Class::kOtherForm;
   });
   if (first == pair.comparisons.end()) return;
   const auto match = static_cast<uint32_t>(first - pair.comparisons.begin());
@@ -217,7 +217,8 @@ void RankDiff::find_root(const StepPair& pair) {
     if (!outcome_.root) outcome_.root = report_clipping(pair, choice, ignored_, reporter_);
   }
   if (!choice || outcome_.root) return;
-  outcome_.root = report_root(pair, *choice, reporter_);
+  outcome_.root = report_more_calls(pair, *choice, ignored_, reporter_);
+  if (!outcome_.root) outcome_.root = report_root(pair, *choice, reporter_);
   outcome_.root->matched_before = matched_before(pair, choice->match);
   outcome_.root->one_sided_before = one_sided_.before(pair, pair.alignment.matches[choice->match]);
   outcome_.root->rounding_enlarged = outcome_.carried.count != 0;

@@ -125,6 +125,7 @@ struct RootReport {
   bool rounding_enlarged = false;
   /// Not a value but a setting of a module or an optimizer, in words: `record` has its place alone.
   std::string setting;
+  bool in_no_module = false;  ///< the setting is an optimizer's
   /// Nor a value of both: the one run that has it, in words.
   std::string only_in;
   /// Initial parameters differ: the runs never were the same.

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 #include <span>
+#include <tuple>
 #include <unordered_set>
 
 #include "tools/common/text.h"
@@ -145,6 +146,34 @@ std::optional<uint32_t> first_lost(const StepPair& pair, std::span<const uint32_
   return lost == indices.end() ? std::nullopt : std::optional(*lost);
 }
 
+/// @return the input of `match`'s own call that had other bits first, `match` itself if it is one.
+std::optional<uint32_t> own_input(const StepPair& pair, uint32_t match) {
+  const RecordKey& own = pair.base_of(match).key;
+  for (uint32_t m = 0; m <= match; ++m) {
+    const ValueRecord& record = pair.base_of(m);
+    if (record.kind == SlotKind::kInput && pair.comparisons[m].bits_differ &&
+        record.key.scope == own.scope && record.key.call == own.call)
+      return m;
+  }
+  return std::nullopt;
+}
+
+/// @param alone  indices of `values` that one run alone has.
+std::string calls_text(std::span<const ValueRecord> values, std::span<const uint32_t> alone,
+                       const RecordKey& key, const std::string& scope, bool in_base) {
+  const auto is_call = [&key](const ValueRecord& one) {
+    return std::tie(one.key.scope, one.key.slot, one.key.phase, one.key.op) ==
+           std::tie(key.scope, key.slot, key.phase, key.op);
+  };
+  const auto calls = std::ranges::count_if(values, is_call);
+  const auto more = std::ranges::count_if(alone, [&](uint32_t i) { return is_call(values[i]); });
+  const auto times = [&](bool here) {
+    return tools::counted(static_cast<uint64_t>(here ? calls : calls - more), "time");
+  };
+  return (scope.empty() ? "the root module" : "module " + scope) + " is called " + times(in_base) +
+         " in the baseline, " + times(!in_base) + " in the candidate";
+}
+
 }  // namespace
 
 std::optional<RootReport> report_clipping(const StepPair& pair,
@@ -161,6 +190,41 @@ std::optional<RootReport> report_clipping(const StepPair& pair,
                  (in_base ? "baseline" : "candidate") + " alone, to " +
                  tools::percent_text(clipping.factor) + " of their norm";
   return root;
+}
+
+std::optional<RootReport> report_more_calls(const StepPair& pair, const RootChoice& choice,
+                                            Tolerances& ignored, const PairReporter& reporter) {
+  // A parameter's gradient is the sum over all calls of its module.
+  const bool is_sum = pair.base_of(choice.match).kind == SlotKind::kGrad;
+  const auto given = is_sum ? std::optional(choice.match) : own_input(pair, choice.match);
+  if (!given || choice.changed) return std::nullopt;
+  const Match& match = pair.alignment.matches[*given];
+  for (const bool in_base : {true, false}) {
+    const auto& values = in_base ? pair.base.values : pair.cand.values;
+    const auto& alone = in_base ? pair.alignment.base_only : pair.alignment.cand_only;
+    const uint32_t end = in_base ? match.base : match.cand;
+    const auto called = called_in_both(pair, in_base);
+    const auto is_more = [&](uint32_t i) {
+      const ValueRecord& one = values[i];
+      return one.kind == SlotKind::kOutput && called.contains(one.key.scope.value) &&
+             !ignored.of(one);
+    };
+    const auto used = std::ranges::find_if(alone, [&](uint32_t i) {
+      const ValueRecord& one = values[i];
+      const bool is_part = is_sum ? one.key.scope == values[end].key.scope &&
+                                        one.key.phase == format::Phase::kForward
+                                  : one.stats.hash == values[end].stats.hash;
+      return i < end && is_part && is_more(i);
+    });
+    if (used == alone.end()) continue;
+    const auto first = std::ranges::find_if(alone, [&](uint32_t i) {
+      return values[i].key.phase == values[*used].key.phase && is_more(i);
+    });
+    RootReport root = one_sided_root(pair, in_base, *first, reporter);
+    root.setting = calls_text(values, alone, values[*first].key, root.record.scope, in_base);
+    return root;
+  }
+  return std::nullopt;
 }
 
 std::optional<RootReport> report_lost_gradient(const StepPair& pair,

@@ -47,4 +47,11 @@ struct RootChoice {
     const StepPair& pair, const std::optional<RootChoice>& before, Tolerances& ignored,
     const PairReporter& reporter);
 
+/// @return that one run calls a module more often, where the root is made of such a call: it is
+/// given that very value, or is a gradient of that module.
+[[nodiscard]] std::optional<RootReport> report_more_calls(const StepPair& pair,
+                                                          const RootChoice& choice,
+                                                          Tolerances& ignored,
+                                                          const PairReporter& reporter);
+
 }  // namespace convtrace::diff

@@ -92,28 +92,36 @@ TEST_CASE("symbols: hidden and inlined functions have names and lines", "[cli][s
   check_named(exported.launch, recorded);
 }
 
-TEST_CASE("symbols: convtrace-diff names the frames of the cause", "[cli][symbols]") {
+TEST_CASE(
+    "symbols: convtrace-diff names the frames of the cause, and of errors beside equal values",
+    "[cli][symbols]") {
   const Recorded recorded = record();
   const TempDir folder;
-  const std::string base = folder / "base.ctrace", cand = folder / "cand.ctrace";
   const std::string report = folder / "report.json";
-  for (const bool diverges : {false, true}) {
-    TraceBuilder trace(diverges ? cand : base);
-    trace.fact(std::string("library.") + kName, build_id() + ' ' + kLibrary).step(0);
-    if (diverges) {
-      trace.finding({.kind = format::FindingKind::kFreedUnderOutput,
-                     .level = format::Level::kError,
-                     .launch_stack = {recorded.place, "forward (train.py:12)"}});
+  const auto trace = [&](const char* name, float last, bool faulty) {
+    TraceBuilder made(folder / name);
+    made.fact(std::string("library.") + kName, build_id() + ' ' + kLibrary).step(0);
+    if (faulty) {
+      made.finding({.kind = format::FindingKind::kFreedUnderOutput,
+                    .level = format::Level::kError,
+                    .launch_stack = {recorded.place, "forward (train.py:12)"}});
     }
-    trace.stats({.slot = "output:0", .values = {1, 2, diverges ? 30.0F : 3}});
-    trace.close();
-  }
-  const ProcessResult text =
-      run_process({CONVTRACE_DIFF_PROGRAM, "--json", report, base, cand, "--exact", "off"});
+    made.stats({.slot = "output:0", .values = {1, 2, last}});
+    made.close();
+    return folder / name;
+  };
+  const auto compare = [&, base = trace("base.ctrace", 3, false)](const std::string& cand) {
+    return run_process({CONVTRACE_DIFF_PROGRAM, "--json", report, base, cand, "--exact", "off"});
+  };
+  const ProcessResult text = compare(trace("other.ctrace", 30, true));
   CHECK(text.exit_code == 1);
   CHECK_THAT(text.out, Catch::Contains("op::inner() at "));
-  std::ifstream file(report);
-  check_named(tools::Json::parse(file)["cause"]["stacks"]["launch"], recorded);
+  check_named(tools::Json::parse(std::ifstream(report))["cause"]["stacks"]["launch"], recorded);
+  const ProcessResult equal = compare(trace("equal.ctrace", 3, true));
+  CHECK(equal.exit_code == 4);
+  CHECK_THAT(equal.out, Catch::Contains("op::inner() at "));
+  check_named(tools::Json::parse(std::ifstream(report))["findings"]["cand"][0]["stacks"]["launch"],
+              recorded);
 }
 
 TEST_CASE("symbols: a library that was built anew gives no names, and that is said",
