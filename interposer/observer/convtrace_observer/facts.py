@@ -8,6 +8,7 @@ from . import code_facts, ops, signals
 # start CUDA, and must not pick one of torch's two TF32 interfaces for the program.
 _SWITCHES = {
     "switch.deterministic_algorithms": "are_deterministic_algorithms_enabled()",
+    "switch.deterministic_warn_only": "is_deterministic_algorithms_warn_only_enabled()",
     "switch.fill_uninitialized_memory": "utils.deterministic.fill_uninitialized_memory",
     "switch.default_dtype": "get_default_dtype()",
     "switch.num_threads": "get_num_threads()",
@@ -15,12 +16,18 @@ _SWITCHES = {
     "switch.cudnn_benchmark": "backends.cudnn.benchmark",
     "switch.cudnn_deterministic": "backends.cudnn.deterministic",
     "switch.cudnn_fp32_precision": "backends.cudnn.fp32_precision",
+    # Convolutions and recurrences do not take cuDNN's own where they have one: TF32 by default.
+    "switch.cudnn_conv_fp32_precision": "backends.cudnn.conv.fp32_precision",
+    "switch.cudnn_rnn_fp32_precision": "backends.cudnn.rnn.fp32_precision",
     "switch.matmul_fp32_precision": "backends.cuda.matmul.fp32_precision",
     "switch.matmul_fp16_reduced": (
         "backends.cuda.matmul.allow_fp16_reduced_precision_reduction"),
     "switch.matmul_bf16_reduced": (
         "backends.cuda.matmul.allow_bf16_reduced_precision_reduction"),
     "switch.mkldnn_enabled": "backends.mkldnn.enabled",
+    "switch.mkldnn_matmul_fp32_precision": "backends.mkldnn.matmul.fp32_precision",
+    "switch.mkldnn_conv_fp32_precision": "backends.mkldnn.conv.fp32_precision",
+    "switch.mkldnn_rnn_fp32_precision": "backends.mkldnn.rnn.fp32_precision",
     "switch.torch_seed": "initial_seed()",
 }
 # torch before fp32_precision (2.9).
