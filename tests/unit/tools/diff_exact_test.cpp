@@ -185,6 +185,15 @@ TEST_CASE("rounding: the text says where it begins, what explains it, what it ma
   const Pair threads(training(), with_fact(with_other_bit(), "switch.num_threads", "2"));
   CHECK(contains(run({threads.base, threads.cand}).out,
                  "the runs differ in what explains it: switch.num_threads"));
+  const Pair packages(with_fact(training(), "package.flash_attn", "2.6"),
+                      with_fact(with_other_bit(), "package.flash_attn", "2.7"));
+  CHECK(contains(run({packages.base, packages.cand}).out,
+                 "what explains it: package.flash_attn\n"));
+  Run options = with_other_bit();
+  options.meta.command_line.emplace_back("--fast");
+  const Pair commands(training(), options);
+  CHECK(contains(run({commands.base, commands.cand}).out,
+                 "the runs differ in what may explain it: command line\n"));
   const Pair versions(
       with_fact(training(), "version.torch", "2.6"),
       with_fact(with_fact(with_other_bit(), "version.torch", "2.13"), "switch.num_threads", "2"));

@@ -27,6 +27,8 @@ constexpr std::string_view kInstructions =
 constexpr std::string_view kBlas = "products of matrices come from another library";
 constexpr std::string_view kVersion =
     "other kernels may be chosen, which add in another order: last digits differ";
+constexpr std::string_view kPackage =
+    "it may compute in another way: a changed order of operations changes last digits";
 constexpr std::string_view kWorld =
     "each rank sees another part of the data, and gradients are sums of other parts";
 constexpr std::string_view kRecorded =
@@ -81,6 +83,7 @@ constexpr Meaning kMeanings[] = {
     {"version.cupti", ""},
     {"version.", kVersion},
     {"device.", kVersion},
+    {"package.", kPackage},
     {"setting.rules", kRecorded},
     {"setting.CONVTRACE_MODE", kRecorded},
     {"setting.CONVTRACE_STEPS", kRecorded},

@@ -306,11 +306,7 @@ class Diff {
                              outcome.summaries.end());
     add_carried(std::move(outcome.carried));
     result_.waived += outcome.waived;
-    result_.largest_gradient_limit =
-        std::max(result_.largest_gradient_limit, outcome.largest_gradient_limit);
-    if (unit_roundoff(outcome.coarsest) > unit_roundoff(result_.coarsest)) {
-      result_.coarsest = outcome.coarsest;
-    }
+    result_.allowance.add(outcome.allowance);
     for (OneSidedGroup& group : outcome.one_sided) {
       if (result_.one_sided.size() < kMaxOneSided) result_.one_sided.push_back(std::move(group));
     }
