@@ -128,8 +128,7 @@ TEST_CASE("exact: of several ranks one that differs is told, whichever it is", "
         run.write(dir / name + "/" + std::to_string(rank) + ".ctrace");
       }
     }
-    const Json json =
-        Json::parse(run({dir / "base", dir / "cand", "--json", "-"}).out);
+    const Json json = Json::parse(run({dir / "base", dir / "cand", "--json", "-"}).out);
     CHECK(json["exact"] == false);
     CHECK(contains(json["why_exact"], "switch.num_threads"));
   }
@@ -144,8 +143,8 @@ TEST_CASE("exact: a generator that nobody seeds is no bit of a repetition", "[di
   drawn(training(), "3").write(pair.dir / "again.ctrace");
   drawn(with_other_bit(), "1").write(pair.dir / "other.ctrace");
   const auto why = [&](const char* noise) {
-    const Json json = Json::parse(
-        run({pair.base, pair.cand, "--json", "-", "--noise", pair.dir / noise}).out);
+    const Json json =
+        Json::parse(run({pair.base, pair.cand, "--json", "-", "--noise", pair.dir / noise}).out);
     return json["why_exact"].get<std::string>();
   };
   CHECK(contains(why("again.ctrace"), "has all its bits"));
@@ -187,8 +186,8 @@ TEST_CASE("rounding: the text says where it begins, what explains it, what it ma
                  "the runs differ in what explains it: switch.num_threads"));
   const Pair packages(with_fact(training(), "package.flash_attn", "2.6"),
                       with_fact(with_other_bit(), "package.flash_attn", "2.7"));
-  CHECK(contains(run({packages.base, packages.cand}).out,
-                 "what explains it: package.flash_attn\n"));
+  CHECK(
+      contains(run({packages.base, packages.cand}).out, "what explains it: package.flash_attn\n"));
   Run options = with_other_bit();
   options.meta.command_line.emplace_back("--fast");
   const Pair commands(training(), options);

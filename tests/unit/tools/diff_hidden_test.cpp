@@ -72,8 +72,8 @@ TEST_CASE("hidden: a gradient of a parameter may hide more than a value", "[diff
 }
 
 TEST_CASE("hidden: what is below a millionth is a number that tells something", "[diff][text]") {
-  const std::string told = text(layer(0, format::DType::kF64), layer(1e-6F, format::DType::kF64),
-                                {"--tol", "*=2.5e-7"});
+  const std::string told =
+      text(layer(0, format::DType::kF64), layer(1e-6F, format::DType::kF64), {"--tol", "*=2.5e-7"});
   CHECK(contains(told, "tolerance used 2.5e-07"));
 }
 

@@ -57,7 +57,8 @@ std::optional<bool> repeats(const std::string& run, const std::string& repetitio
     if (found != nullptr && *found != step) unlike.push_back(step.step);
   }
   if (!unlike.empty()) {
-    const auto values = value_sums(*base.value(), unlike), again = value_sums(*other.value(), unlike);
+    const auto values = value_sums(*base.value(), unlike),
+               again = value_sums(*other.value(), unlike);
     const uint32_t whole =
         std::min(whole_before(*base.value(), ours), whole_before(*other.value(), theirs));
     for (const uint32_t step : unlike) {
@@ -67,7 +68,8 @@ std::optional<bool> repeats(const std::string& run, const std::string& repetitio
       known = false;
     }
   }
-  for (const auto* trace : {&base, &other}) known &= trace->value()->state() != TraceState::kDamaged;
+  for (const auto* trace : {&base, &other})
+    known &= trace->value()->state() != TraceState::kDamaged;
   return known ? std::optional(true) : std::nullopt;
 }
 

@@ -85,8 +85,8 @@ std::string unknown_text(const DiffResult& result) {
 }
 
 std::string explained_text(const DiffResult& result) {
-  const std::string text = result.noise_given ? "rounding and the --noise runs explain"
-                                              : "rounding explains";
+  const std::string text =
+      result.noise_given ? "rounding and the --noise runs explain" : "rounding explains";
   return text + (result.allowance.by_tolerance ? ", or --tol allows" : "");
 }
 

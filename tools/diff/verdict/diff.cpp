@@ -134,8 +134,9 @@ class Diff {
     equal = equal_steps(*base, *cand, !noise.empty());
     base->leave_out(equal, Side::kBase);
     cand->leave_out(equal, Side::kCand);
-    const ExactnessDecision exact = decide_exactness(rules_.exact, differences, base_file.meta,
-                                                     cand_file.meta, all_repeat(base_file, pair.rank));
+    const ExactnessDecision exact =
+        decide_exactness(rules_.exact, differences, base_file.meta, cand_file.meta,
+                         all_repeat(base_file, pair.rank));
     // Of several ranks one that may round is told.
     if (result_.why_exact.empty() || exact.exactness == Exactness::kInexact) {
       result_.exact = exact.exactness == Exactness::kExact;

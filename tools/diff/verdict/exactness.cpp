@@ -27,7 +27,8 @@ std::map<std::string, std::string> code_of(const format::TraceMeta& meta) {
 
 /// Whether a GPU repeats its bits: no operation adds in any order, and none is chosen by a trial.
 bool is_deterministic(const format::TraceMeta& meta) {
-  const std::map<std::string, std::string> facts(meta.facts.rbegin(), meta.facts.rend());  // the last holds
+  const std::map<std::string, std::string> facts(meta.facts.rbegin(),
+                                                 meta.facts.rend());  // the last holds
   const auto is_on = [&facts](const char* name) {
     const auto found = facts.find(name);
     return found != facts.end() && found->second == "True";
@@ -62,10 +63,11 @@ ExactnessDecision decide_exactness(ExactChoice choice,
   if (!has_device(base) && !has_device(cand)) {
     return {Exactness::kExact, alike + "both ran on the CPU alone"};
   }
-  return {Exactness::kInexact,
-          "atomics and autotuning of a GPU need not repeat: deterministic algorithms are not on, or "
-          "cuDNN's trials are, and there is no whole repetition: the baseline's command run again, "
-          "as --noise, would decide"};
+  return {
+      Exactness::kInexact,
+      "atomics and autotuning of a GPU need not repeat: deterministic algorithms are not on, or "
+      "cuDNN's trials are, and there is no whole repetition: the baseline's command run again, "
+      "as --noise, would decide"};
 }
 
 }  // namespace convtrace::diff

@@ -202,7 +202,7 @@ struct DiffResult {
   std::vector<RenamedModule> renamed;    ///< by the baseline's name
   std::vector<OneSidedGroup> one_sided;  ///< at most kMaxOneSided, in the order of their first
   std::vector<OtherForm> other_forms;    ///< at most kMaxOtherForms, in the order of their first
-  Allowance allowance;  ///< of all ranks
+  Allowance allowance;                   ///< of all ranks
   Findings base_findings, cand_findings;
   std::vector<std::string> incomplete;  ///< why; empty when both runs were compared to their ends
   std::vector<RankReport> ranks;
