@@ -8,7 +8,6 @@ from . import code_facts, ops, signals
 # start CUDA, and must not pick one of torch's two TF32 interfaces for the program.
 _SWITCHES = {
     "switch.deterministic_algorithms": "are_deterministic_algorithms_enabled()",
-    "switch.deterministic_warn_only": "is_deterministic_algorithms_warn_only_enabled()",
     "switch.fill_uninitialized_memory": "utils.deterministic.fill_uninitialized_memory",
     "switch.default_dtype": "get_default_dtype()",
     "switch.num_threads": "get_num_threads()",
@@ -25,10 +24,14 @@ _SWITCHES = {
     "switch.matmul_bf16_reduced": (
         "backends.cuda.matmul.allow_bf16_reduced_precision_reduction"),
     "switch.mkldnn_enabled": "backends.mkldnn.enabled",
-    "switch.mkldnn_matmul_fp32_precision": "backends.mkldnn.matmul.fp32_precision",
-    "switch.mkldnn_conv_fp32_precision": "backends.mkldnn.conv.fp32_precision",
-    "switch.mkldnn_rnn_fp32_precision": "backends.mkldnn.rnn.fp32_precision",
     "switch.torch_seed": "initial_seed()",
+}
+# Told where they are not as usual.
+_RARE_SWITCHES = {
+    "switch.deterministic_warn_only": ("is_deterministic_algorithms_warn_only_enabled()", "False"),
+    "switch.mkldnn_matmul_fp32_precision": ("backends.mkldnn.matmul.fp32_precision", "none"),
+    "switch.mkldnn_conv_fp32_precision": ("backends.mkldnn.conv.fp32_precision", "none"),
+    "switch.mkldnn_rnn_fp32_precision": ("backends.mkldnn.rnn.fp32_precision", "none"),
 }
 # torch before fp32_precision (2.9).
 _OLD_SWITCHES = {
@@ -53,6 +56,10 @@ def collect(torch):
     for name, path in switches.items():
         value = _read(torch, path)
         if value is not None:
+            yield name, value
+    for name, (path, usual) in _RARE_SWITCHES.items():
+        value = _read(torch, path)
+        if value not in (None, usual):
             yield name, value
     libraries = _custom_op_libraries(torch)
     if libraries:
