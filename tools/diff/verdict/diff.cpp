@@ -4,10 +4,10 @@
 #include <thread>
 #include <tuple>
 
-#include "reader/step_sums.h"
 #include "tools/common/escape.h"
 #include "tools/common/text.h"
 #include "tools/diff/read/equal_steps.h"
+#include "tools/diff/read/repetition.h"
 #include "tools/diff/read/trace_set.h"
 #include "tools/diff/verdict/cause.h"
 #include "tools/diff/verdict/exactness.h"
@@ -88,16 +88,22 @@ class Diff {
     return true;
   }
 
-  /// The repetitions' traces of `rank`; a repetition of one trace stands for the rank at hand.
   bool open_noise(uint32_t rank, std::vector<Stream>& streams, std::string& error) {
     const StepShift shift = result_.step_offset.of_base();
+    return std::ranges::all_of(noise_files(rank), [&](const TraceFile* file) {
+      return open_stream(*file, shift, streams.emplace_back(), error);
+    });
+  }
+
+  /// The repetitions' traces of `rank`; a repetition of one trace stands for the rank at hand.
+  [[nodiscard]] std::vector<const TraceFile*> noise_files(uint32_t rank) const {
+    std::vector<const TraceFile*> files;
     for (const TraceSet& set : noise_) {
       for (const TraceFile& file : set.files) {
-        if (set.files.size() > 1 && file.meta.rank != rank) continue;
-        if (!open_stream(file, shift, streams.emplace_back(), error)) return false;
+        if (set.files.size() == 1 || file.meta.rank == rank) files.push_back(&file);
       }
     }
-    return true;
+    return files;
   }
 
   bool compare_rank(const RankPair& pair, std::string& error) {
@@ -128,10 +134,14 @@ class Diff {
     equal = equal_steps(*base, *cand, !noise.empty());
     base->leave_out(equal, Side::kBase);
     cand->leave_out(equal, Side::kCand);
-    const ExactnessDecision exact = decide_exactness(rules_.exact, differences, base_file.meta,
-                                                     cand_file.meta, all_repeat(*base, noise));
-    result_.exact = exact.exactness == Exactness::kExact;
-    result_.why_exact = exact.why;
+    const ExactnessDecision exact =
+        decide_exactness(rules_.exact, differences, base_file.meta, cand_file.meta,
+                         all_repeat(base_file, pair.rank));
+    // Of several ranks one that may round is told.
+    if (result_.why_exact.empty() || exact.exactness == Exactness::kInexact) {
+      result_.exact = exact.exactness == Exactness::kExact;
+      result_.why_exact = exact.why;
+    }
     RankDiff diff(pair.rank, names_, launches_, equal, rules_, exact.exactness, rows_);
     SnapshotPairs stored(base->reader(), cand->reader());
     diff.use_stored(
@@ -199,13 +209,14 @@ class Diff {
     return base_.files.front().meta.fact(name) != cand_.files.front().meta.fact(name);
   }
 
-  /// Whether each step of a repetition has the launches and values of the baseline.
-  static std::optional<bool> all_repeat(const StepStream& base, const std::vector<Stream>& noise) {
-    if (noise.empty()) return std::nullopt;
-    const auto own = reader::load_step_sums(base.reader().container());
-    return !own.empty() && std::ranges::all_of(noise, [&](const Stream& other) {
-      return reader::load_step_sums(other->reader().container()) == own;
-    });
+  /// Whether repetitions have all bits of the baseline. Of several one that has not decides.
+  [[nodiscard]] std::optional<bool> all_repeat(const TraceFile& base, uint32_t rank) const {
+    std::optional<bool> all;
+    for (const TraceFile* file : noise_files(rank)) {
+      const auto one = repeats(base.path, file->path);
+      if (one) all = *one && all.value_or(true);
+    }
+    return all;
   }
 
   static bool uses_tf32(const format::TraceMeta& meta) {
@@ -309,11 +320,7 @@ class Diff {
                              outcome.summaries.end());
     add_carried(std::move(outcome.carried));
     result_.waived += outcome.waived;
-    result_.largest_gradient_limit =
-        std::max(result_.largest_gradient_limit, outcome.largest_gradient_limit);
-    if (unit_roundoff(outcome.coarsest) > unit_roundoff(result_.coarsest)) {
-      result_.coarsest = outcome.coarsest;
-    }
+    result_.allowance.add(outcome.allowance);
     for (OneSidedGroup& group : outcome.one_sided) {
       if (result_.one_sided.size() < kMaxOneSided) result_.one_sided.push_back(std::move(group));
     }
