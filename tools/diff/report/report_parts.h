@@ -72,6 +72,8 @@ struct StepRow {
 [[nodiscard]] std::vector<std::string> rounding_lines(const DiffResult& result);
 /// The smallest fault that shows beside the rounding of the types at hand.
 [[nodiscard]] std::string hidden_text(const DiffResult& result);
+/// Values that could not be read, a line for each reason.
+[[nodiscard]] std::vector<std::string> unread_lines(const DiffResult& result);
 /// Modules, ops and inputs of one run alone, a line each.
 [[nodiscard]] std::vector<std::string> one_sided_lines(const DiffResult& result);
 /// Inputs of another type or shape, of which the same is made: how many, empty if none; and a line
