@@ -92,6 +92,15 @@ TEST_CASE("hidden: small tensors without raw values are known by averages alone"
   CHECK(!contains(text(layer(0), layer(1e-6F)), "averages"));
 }
 
+TEST_CASE("hidden: values that could not be read are counted", "[diff][text]") {
+  Run base = layer(0);
+  CHECK(!contains(text(base, base), "not read"));
+  for (int i = 0; i < 3; ++i) base.add({.kind = Item::Kind::kUnread});
+  const std::string told = text(base, layer(0));
+  CHECK(contains(told, "IDENTICAL"));
+  CHECK(contains(told, "not read    3 values of the baseline and 0 of the candidate (tensor kind"));
+}
+
 TEST_CASE("hidden: of hashes alone nothing is known", "[diff][text]") {
   const auto run = [](float first) {
     Run made = layer(0);

@@ -40,6 +40,9 @@ void write_item(TraceBuilder& trace, const Item& item) {
       trace.launch(
           {.kernel = item.kernel, .scope = item.scope, .phase = item.phase, .stream = item.stream});
       break;
+    case Item::Kind::kUnread:
+      trace.loss(format::LossReason::kTensorKind, 1);
+      break;
     case Item::Kind::kFact:
       trace.told(item.scope == "-" ? std::nullopt : ScopeName(item.scope), item.slot, item.message);
       break;

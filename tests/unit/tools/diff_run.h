@@ -14,7 +14,7 @@ namespace convtrace::test {
 
 /// One value, launch or finding, with texts instead of ids.
 struct Item {
-  enum class Kind : uint8_t { kValue, kLaunch, kFinding, kFact };
+  enum class Kind : uint8_t { kValue, kLaunch, kFinding, kFact, kUnread };
   Kind kind = Kind::kValue;
   uint32_t step = 0;
   format::Phase phase = format::Phase::kForward;

@@ -337,6 +337,11 @@ Json json_report(const DiffResult& result) {
     json["other_forms"].back()["values"] = form.values;
   }
   json["ignored"] = result.waived;
+  json["not_read"] = Json::array();
+  for (const Unread& unread : result.unread) {
+    json["not_read"].push_back(
+        {{"reason", to_string(unread.reason)}, {"base", unread.base}, {"cand", unread.cand}});
+  }
   json["rounding_grown"] = carried_json(result.carried);
   json["per_step"] = per_step_json(result);
   const bool has_next = result.root && result.root->has_values();

@@ -194,6 +194,16 @@ std::vector<std::string> other_form_lines(const DiffResult& result) {
   return lines;
 }
 
+std::vector<std::string> unread_lines(const DiffResult& result) {
+  std::vector<std::string> lines;
+  for (const Unread& unread : result.unread) {
+    lines.push_back(tools::counted(unread.base, "value") + " of the baseline and " +
+                    tools::count_text(unread.cand) + " of the candidate (" +
+                    std::string(to_string(unread.reason)) + "): a difference there is not seen");
+  }
+  return lines;
+}
+
 std::string waived_text(const DiffResult& result) {
   if (result.waived == 0) return "";
   const bool one = result.waived == 1;

@@ -48,6 +48,7 @@ class TextReport {
     first_bit_difference();
     out_ << "\n";
     line("compared    ", compared_text(result_));
+    for (const std::string& text : unread_lines(result_)) line("not read    ", text);
     line("steps       ", escape_text(step_offset_text(result_.step_offset)));
     for (const std::string& text : rank_lines(result_)) line("ranks       ", text);
     for (const std::string& text : replica_lines(result_)) line("replicas    ", text);

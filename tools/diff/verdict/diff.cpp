@@ -28,6 +28,11 @@ constexpr format::LossReason kRealLosses[] = {
     format::LossReason::kDamage,      format::LossReason::kContextEnded,
     format::LossReason::kGraphUnseen};
 
+/// Reasons that mean: a value could not be read, in this run or in any.
+constexpr format::LossReason kUnreadValues[] = {
+    format::LossReason::kTensorKind, format::LossReason::kStreamUnsafe,
+    format::LossReason::kGpuWorkOff, format::LossReason::kValueLeftOut};
+
 class Diff {
  public:
   Diff(RowSink* rows, DiffResult& result) : rows_(rows), result_(result) {}
@@ -242,10 +247,22 @@ class Diff {
       add_preflight({prefix + "lost records: " + std::string(to_string(reason)),
                      std::to_string(base.lost(reason)), std::to_string(cand.lost(reason))});
     }
+    add_unread(base, cand);
     add_incomplete(prefix + "baseline", base, outcome.last_base_step, outcome.last_cand_step,
                    outcome.skipped_steps[1]);
     add_incomplete(prefix + "candidate", cand, outcome.last_cand_step, outcome.last_base_step,
                    outcome.skipped_steps[0]);
+  }
+
+  void add_unread(const StepStream& base, const StepStream& cand) {
+    for (const format::LossReason reason : kUnreadValues) {
+      const uint64_t in_base = base.lost(reason), in_cand = cand.lost(reason);
+      if (in_base + in_cand == 0) continue;
+      auto known = std::ranges::find(result_.unread, reason, &Unread::reason);
+      if (known == result_.unread.end()) known = result_.unread.insert(known, {.reason = reason});
+      known->base += in_base;
+      known->cand += in_cand;
+    }
   }
 
   void add_incomplete(const std::string& who, const StepStream& stream,

@@ -177,6 +177,12 @@ struct RunCommand {
   std::string directory, python_path;
 };
 
+/// Values that a run had and convtrace could not read, by reason.
+struct Unread {
+  format::LossReason reason = format::LossReason::kTensorKind;
+  uint64_t base = 0, cand = 0;
+};
+
 struct DiffResult {
   std::string base_path, cand_path;
   Verdict verdict = Verdict::kSame;
@@ -206,6 +212,7 @@ struct DiffResult {
   Allowance allowance;                   ///< of all ranks
   Findings base_findings, cand_findings;
   std::vector<std::string> incomplete;  ///< why; empty when both runs were compared to their ends
+  std::vector<Unread> unread;
   std::vector<RankReport> ranks;
   RunCommand base_command, cand_command;
   bool noise_given = false;
