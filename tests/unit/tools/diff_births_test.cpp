@@ -132,6 +132,21 @@ TEST_CASE("births: a call that gives one value in 16 bits may have computed all 
   CHECK(verdict(DType::kBF16, 20 * kBF16) == Verdict::kDiverged);
 }
 
+TEST_CASE("births: a sketch in f32 says nothing of how little f64 differs", "[diff][births]") {
+  // One small element is off, by too little for a sum in f32.
+  const auto run = [](float first, float second) {
+    Run made = with_type(chain(0, 0), DType::kF64);
+    made.at(0, "a", "output:0").values[0] = 1e-4F * first;
+    made.at(0, "b", "input:0").values[0] = 1e-4F * first;
+    made.at(0, "b", "output:0").values[0] = 0.1F * second;
+    return made;
+  };
+  const float other = 1 + 0x1p-22F;
+  CHECK(where(compared(run(1, 1), run(1, other))) ==
+        Where{0, Phase::kForward, "b", "output:0"});
+  CHECK(compared(run(1, 1), run(other, other)).verdict == Verdict::kSame);
+}
+
 TEST_CASE("births: a permutation leaves every average as it was and is one", "[diff][births]") {
   Run cand = kEqual;
   std::vector<float>& values = cand.at(0, "b", "output:0").values;

@@ -53,7 +53,10 @@ Apart Births::measure_pair(const ValueView& base, const ValueView& cand) const {
   if (!elements) return apart;
   apart.element = elements->max_scaled;
   const bool whole = elements->compared == elements->count;
-  if (whole && apart.size > 0) apart.rms = elements->distance / apart.size;
+  if (whole && apart.size > 0) {
+    apart.rms = elements->distance / apart.size;
+    apart.floor = 0;
+  }
   return apart;
 }
 
@@ -225,7 +228,7 @@ void Births::judge(uint32_t match, const ValueView& base, const ValueView& cand,
 void Births::take(uint32_t match, const ValueView& base, const ValueView& cand, const Apart& apart,
                   const Difference& source, const Comparison& comparison) {
   const ValueRecord& record = base.record;
-  Difference own{.rms = apart.rms,
+  Difference own{.rms = std::max(apart.rms, apart.floor),
                  .unit = unit_of(record),
                  .equal = !comparison.bits_differ,
                  .rows = rows_of(base),

@@ -275,13 +275,14 @@ void Sources::take(uint32_t match, const ValueRecord& record, const ValueRecord&
 
 void Sources::take_parameter(const ValueRecord& record, const Apart& apart, uint64_t rows) {
   Parameter& parameter = parameters_[record.key.scope.value][parameter_key(record)];
-  const double rms = rms_of(apart.rms * apart.size, apart.count);
+  const double relative = std::max(apart.rms, apart.floor);
+  const double rms = rms_of(relative * apart.size, apart.count);
   parameter = record.dims_count > 1
-                  ? Parameter{.relative = apart.rms,
+                  ? Parameter{.relative = relative,
                               .row_norm = record.stats.l2 / std::sqrt(static_cast<double>(rows)),
                               .columns = static_cast<double>(record.stats.count / rows)}
                   : Parameter{.absolute = rms};
-  if (apart.rms > 0) soil(record);
+  if (relative > 0) soil(record);
 }
 
 bool Sources::is_clean(const ValueRecord& parameter) const {

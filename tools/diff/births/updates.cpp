@@ -9,9 +9,6 @@ namespace {
 using format::Sketch;
 using Buckets = std::array<double, Sketch::kBuckets>;
 
-/// A sketch is stored in f32: what is smaller says nothing.
-constexpr double kSketchFloor = 0x1p-22;
-
 Buckets buckets_of(const ValueView& value) {
   const Sketch& sketch = value.record.stats.sketch;
   Buckets buckets;

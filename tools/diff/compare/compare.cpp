@@ -164,6 +164,8 @@ Apart measure(const ValueView& base, const ValueView& cand) {
   apart.norm = ratio(std::abs(a.l2 - b.l2), apart.size);
   const double mean = std::abs(a.mean - b.mean);
   apart.mean = std::isfinite(mean) ? ratio(mean, rms_of(apart.size, apart.count)) : 0;
+  const bool is_finer = unit_roundoff(base.record.dtype) < unit_roundoff(DType::kF32);
+  if (is_finer && a.sketch.is_known() && b.sketch.is_known()) apart.floor = kSketchFloor;
   apart.rms = ratio(estimated_distance(base, cand, apart), apart.size);
   return apart;
 }

@@ -82,6 +82,9 @@ struct ValueView {
 /// @return whether of their distance nothing is known but what averages say: no sketch, no element.
 [[nodiscard]] bool is_known_by_averages(const ValueView& base, const ValueView& cand);
 
+/// A sketch is stored in f32: what is smaller beside the tensor's norm says nothing.
+inline constexpr double kSketchFloor = 0x1p-22;
+
 /// Root mean square of `count` elements of that norm; 0 of none.
 [[nodiscard]] inline double rms_of(double norm, uint64_t count) {
   return count == 0 ? 0 : norm / std::sqrt(static_cast<double>(count));
@@ -95,6 +98,7 @@ struct Apart {
   double mean = 0;     ///< |mean(a) - mean(b)| in units of the root mean square
   double element = 0;  ///< ElementReport::max_scaled, where both values are stored
   double size = 0;     ///< the larger norm itself
+  double floor = 0;    ///< of `rms`: it says nothing of what is smaller
   uint64_t count = 0;  ///< finite elements
 };
 /// Without sketches (older traces) the samples and the other statistics stand for the tensor: then
