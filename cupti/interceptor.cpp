@@ -5,7 +5,6 @@
 
 #include <bit>
 #include <memory>
-#include <mutex>
 #include <new>
 #include <set>
 
@@ -54,15 +53,17 @@ std::string explain_missing_cupti(const Status& status, const std::string& found
 }
 
 /// What a failed subscription means to the person who reads it.
-std::string explain(const CuptiApi& cupti, const Status& status, const std::string& holder) {
+Notice explain(const CuptiApi& cupti, const Status& status, const std::string& holder) {
   if (status.detail == CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED) {
-    return "CUPTI is taken by " + (holder.empty() ? "another tool (not named)" : holder) +
-           kWithoutCupti + "; end that tool to see both";
+    return {messages::kCuptiTaken, "CUPTI is taken by " +
+                                       (holder.empty() ? "another tool (not named)" : holder) +
+                                       kWithoutCupti + "; end that tool to see both"};
   }
   const char* reason = nullptr;
   cupti.get_result_string(static_cast<CUptiResult>(status.detail), &reason);
-  return std::string("CUPTI refuses (") + (reason == nullptr ? "unknown reason" : reason) + ")" +
-         kWithoutCupti;
+  return {messages::kNoCupti, std::string("CUPTI refuses (") +
+                                  (reason == nullptr ? "unknown reason" : reason) + ")" +
+                                  kWithoutCupti};
 }
 
 /// @param context is current.
@@ -100,8 +101,8 @@ struct Interceptor::Impl {
   CallbackObserver observer;
   Subscriber subscriber;
 
-  mutable std::mutex facts_mutex;
-  std::vector<std::pair<std::string, std::string>> facts;
+  mutable Mutex facts_mutex;
+  std::vector<std::pair<std::string, std::string>> facts CONVTRACE_GUARDED_BY(facts_mutex);
   std::set<uint8_t> known_devices;
 };
 
@@ -111,13 +112,17 @@ void Interceptor::Impl::subscribe() {
   std::string found;
   Status status = load_cupti_api(state.options.cupti_path, driver_version, cupti, found);
   if (!status.ok()) {
-    state.cupti_trouble = explain_missing_cupti(status, found) + kWithoutCupti;
+    state.cupti_trouble = {messages::kNoCupti,
+                           explain_missing_cupti(status, found) + kWithoutCupti};
     return;
   }
   uint32_t version = 0;
-  if (cupti.get_version(&version) == CUPTI_SUCCESS)
-    facts.emplace_back("version.cupti", cupti_version_text(version));
-  facts.emplace_back("path.cupti", found);
+  {
+    const Lock lock(facts_mutex);
+    if (cupti.get_version(&version) == CUPTI_SUCCESS)
+      facts.emplace_back("version.cupti", cupti_version_text(version));
+    facts.emplace_back("path.cupti", found);
+  }
   std::string holder;
   status = subscriber.open(cupti, observer, holder);
   if (!status.ok()) {
@@ -129,12 +134,12 @@ void Interceptor::Impl::subscribe() {
   // One of them may be what tells that a handle is another's from now on.
   state.functions.follow_unloads(false);
   state.follow_context_ends(false);
-  char message[160];
-  snprintf(message, sizeof message,
+  char text[160];
+  snprintf(text, sizeof text,
            "CUPTI refuses %u callbacks: allocations, copies, or launches outside the gate may be "
            "missing",
            subscriber.refused());
-  report(state, format::Level::kWarning, "cupti", message);
+  report(state, messages::kCuptiRefuses, text);
 }
 
 /// Asks the driver about devices that have come into use. Runs on the writer thread: the program's
@@ -159,7 +164,7 @@ void Interceptor::Impl::learn_device(uint8_t device) {
           CUDA_SUCCESS &&
       driver.device_get_attribute(&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, device) ==
           CUDA_SUCCESS;
-  const std::lock_guard lock(facts_mutex);
+  const Lock lock(facts_mutex);
   if (has_version && known_devices.size() == 1)
     facts.emplace_back("version.driver", version_text(version, 1000, 10));
   if (has_name) facts.emplace_back(prefix + "name", name);
@@ -170,10 +175,9 @@ void Interceptor::Impl::learn_device(uint8_t device) {
 /// Where gate and CUPTI did not see the same.
 void Interceptor::Impl::report_launch_counts() {
   const auto say = [this](uint64_t count, const char* what) {
-    char message[160];
-    snprintf(message, sizeof message, "%llu launches %s", static_cast<unsigned long long>(count),
-             what);
-    if (count > 0) report(state, format::Level::kInfo, "cupti", message);
+    char text[160];
+    snprintf(text, sizeof text, "%llu launches %s", static_cast<unsigned long long>(count), what);
+    if (count > 0) report(state, messages::kLaunchesUnlike, text);
   };
   say(gate.disagreements(), "that passed the gate were not reported alike by CUPTI");
   say(observer.launches_outside_gate(), "were seen by CUPTI alone: they have no values");
@@ -184,14 +188,14 @@ Interceptor::Interceptor(InterceptorOptions options) {
   const Status status = load_driver_api(driver);
   if (status.code == StatusCode::kNotFound) return;  // a program without CUDA: nothing to say
   if (!status.ok()) {
-    log_line(format::Level::kWarning, "cuda",
+    log_line(messages::kOldDriver,
              "the CUDA driver has no %s; GPU work is not traced; update the driver", status.site);
     return;
   }
   impl_ = std::make_unique<Impl>(options, driver);
   impl_->subscribe();
   if ((options.poison || options.quarantine) && !impl_->state.quarantine.possible())
-    report(impl_->state, format::Level::kWarning, "memory",
+    report(impl_->state, messages::kNoGpuQuarantine,
            "the CUDA driver lacks what CONVTRACE_POISON and CONVTRACE_QUARANTINE need: memory of "
            "GPUs is neither filled nor held");
 }
@@ -307,7 +311,7 @@ bool Interceptor::give_back() noexcept {
 void Interceptor::give_cupti_away() noexcept {
   if (impl_ == nullptr || !impl_->subscriber.close()) return;
   impl_->gate.expect_callbacks(false);
-  report(impl_->state, format::Level::kWarning, "cupti",
+  report(impl_->state, messages::kCuptiTaken,
          "another tool takes CUPTI (torch.profiler does), and gets it: allocations and launches "
          "outside the gate are no longer seen");
 }
@@ -362,7 +366,7 @@ bool Interceptor::collect() noexcept {
 
 std::vector<std::pair<std::string, std::string>> Interceptor::facts() const {
   if (impl_ == nullptr) return {};
-  const std::lock_guard lock(impl_->facts_mutex);
+  const Lock lock(impl_->facts_mutex);
   return impl_->facts;
 }
 

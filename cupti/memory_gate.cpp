@@ -45,7 +45,7 @@ int keep(CudaState& state, convtrace_memory_call call, uint64_t address, uint64_
       break;
     case CONVTRACE_MEMORY_CAPTURE:
       if (!quarantine.end()) break;
-      report(state, format::Level::kWarning, "memory",
+      report(state, messages::kQuarantineEnds,
              "CONVTRACE_QUARANTINE ends here: the program captures a graph, and to wait for the "
              "device, as a free does, could break a capture");
       break;

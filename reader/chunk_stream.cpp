@@ -10,6 +10,10 @@ namespace {
 void load(Chunk& chunk, const format::RecordEntry& entry, KindSet wanted) {
   chunk.decoder.clear();
   chunk.payload_status = chunk.decoder_status = kOkStatus;
+  if (wanted == kNoKinds) {
+    chunk.payload_status = chunk.payload.read_stored(entry).status();
+    return;
+  }
   const Result<Bytes> raw = chunk.payload.read(entry);
   chunk.payload_status = raw.status();
   if (!raw.ok()) return;
@@ -42,8 +46,8 @@ struct ChunkStream::Impl {
               [&stream](size_t record, Chunk& chunk) {
                 const format::RecordEntry& entry = stream.container_.records()[record];
                 chunk.record = record;
-                const KindSet wanted = stream.wanted(entry.header);
-                if (wanted != kNoKinds) load_or_fail(chunk, entry, wanted);
+                if (stream.is_read(entry.header))
+                  load_or_fail(chunk, entry, stream.wanted(entry.header));
               }) {}
 };
 
@@ -56,9 +60,11 @@ ChunkStream::~ChunkStream() = default;
 
 void ChunkStream::rewind() { impl_ = std::make_unique<Impl>(*this); }
 
-void ChunkStream::select(std::function<KindSet(const format::RecordHeader&)> wanted) {
+void ChunkStream::select(std::function<KindSet(const format::RecordHeader&)> wanted,
+                         Unwanted unwanted) {
   impl_.reset();  // its threads ask the one before
   wanted_ = std::move(wanted);
+  unwanted_ = unwanted;
   rewind();
 }
 
@@ -67,16 +73,23 @@ KindSet ChunkStream::wanted(const format::RecordHeader& header) const {
   return wanted_ ? wanted_(header) : kAllKinds;
 }
 
+bool ChunkStream::is_read(const format::RecordHeader& header) const {
+  if (header.kind != format::RecordKind::kEvents) return false;
+  return unwanted_ == Unwanted::kCheck || wanted(header) != kNoKinds;
+}
+
 Chunk* ChunkStream::next() {
   impl_->ahead.set_count(container_.records().size());
   while (Chunk* chunk = impl_->ahead.next()) {
     const size_t record = chunk->record;
-    if (wanted(container_.records()[record].header) == kNoKinds) continue;
+    const format::RecordHeader& header = container_.records()[record].header;
+    if (!is_read(header)) continue;
     if (!chunk->payload_status.ok()) {
       container_.report_lost(record, chunk->payload_status);
       continue;
     }
     if (!chunk->payload.header_intact()) container_.report(record, kHeaderDamaged);
+    if (wanted(header) == kNoKinds) continue;
     if (chunk->decoder_status.ok()) return chunk;
     container_.report_lost(record, "events damaged");
   }

@@ -42,16 +42,18 @@ class ChunkStream {
 
   /// Starts again with some of the events.
   /// @param wanted  of an EVENTS record; called from any thread.
-  void select(std::function<KindSet(const format::RecordHeader&)> wanted);
+  void select(std::function<KindSet(const format::RecordHeader&)> wanted, Unwanted unwanted);
 
  private:
   struct Impl;
 
   [[nodiscard]] KindSet wanted(const format::RecordHeader& header) const;
+  [[nodiscard]] bool is_read(const format::RecordHeader& header) const;
 
   TraceContainer& container_;
   const unsigned threads_;
   std::function<KindSet(const format::RecordHeader&)> wanted_;
+  Unwanted unwanted_ = Unwanted::kSkip;
   std::unique_ptr<Impl> impl_;
 };
 

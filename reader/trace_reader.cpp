@@ -86,9 +86,10 @@ void TraceReader::rewind() {
   impl_->events_without_definition = 0;
 }
 
-void TraceReader::select(std::function<KindSet(const format::RecordHeader&)> wanted) {
+void TraceReader::select(std::function<KindSet(const format::RecordHeader&)> wanted,
+                         Unwanted unwanted) {
   rewind();
-  impl_->chunks.select(std::move(wanted));
+  impl_->chunks.select(std::move(wanted), unwanted);
 }
 
 void TraceReader::refresh(bool ended) { impl_->container->refresh(ended); }

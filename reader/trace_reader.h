@@ -52,9 +52,11 @@ class TraceReader {
   /// Starts again at the first event.
   void rewind();
 
-  /// Starts again with some of the events: a chunk of which none is wanted is not read.
-  /// @param wanted  by the header of a chunk; called from any thread of the reader.
-  void select(std::function<KindSet(const format::RecordHeader&)> wanted);
+  /// Starts again with some of the events.
+  /// @param wanted    by the header of a chunk; called from any thread of the reader.
+  /// @param unwanted  what is done with a chunk of which no event is wanted.
+  void select(std::function<KindSet(const format::RecordHeader&)> wanted,
+              Unwanted unwanted = Unwanted::kSkip);
 
   /// OpenPolicy::kLive: looks for what has been appended; next() then goes on. A record is taken
   /// only when all of it is there.

@@ -90,6 +90,8 @@ FORBIDDEN = {
     r"\b(printf|puts|putchar)\s*\(": "writes to the host program's stdout",
     r"#\s*include\s*<(iostream|cassert|assert\.h|locale|clocale)>": "is for programs, not for code inside one",
 }
+LOCKS = "format/base/mutex.h"
+STANDARD_LOCKS = re.compile(r"\bstd::(shared_)?mutex\b")
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.MULTILINE)
 
 
@@ -145,8 +147,10 @@ def violations(root, rooms=ROOMS):
                     edges.setdefault(room, {}).setdefault(room_of(header), at(match.start()))
             if CUDA_HEADER.match(header) and target != "cupti" and not name.startswith(CUDA_FOLDERS):
                 yield f"{at(match.start())}: <{header}>: CUDA headers are for cupti/ only"
+        code = without_comments_and_strings(text)
+        for match in STANDARD_LOCKS.finditer(code if folder in FOLDERS - {"tools"} and name != LOCKS else ""):
+            yield f"{at(match.start())}: `{match.group()}` is not checked by clang: use {LOCKS}"
         if folder in INJECTED:
-            code = without_comments_and_strings(text)
             for pattern, why in FORBIDDEN.items():
                 for match in re.finditer(pattern, code):
                     yield f"{at(match.start())}: `{match.group().strip(' (')}` {why}"
@@ -173,6 +177,8 @@ def self_test():
         ({"interposer/a.cpp": '// never exit(1)\nconst char* s = "throw";\nint fprintf(int);\n'}, 0),
         ({"format/b.cpp": "#include <iostream>\nvoid g() { std::cout << 1; throw 1; }\n"}, 3),
         ({"tests/a.cpp": '#include "interposer/core/x.h"\nvoid f() { abort(); }\n'}, 0),
+        ({"format/base/mutex.h": "std::shared_mutex a;\n", "tests/a.cpp": "std::mutex b;\n"}, 0),
+        ({"format/a.h": "std::mutex a; std::shared_mutex b;\n"}, 2),
     ]
     failed = len(list(room_violations({"a": "b", "b": ""}, {"a": {"b": "a/x.h:1"}}, {"a": {"x"}}))) != 1  # upward
     for files, expected in cases:

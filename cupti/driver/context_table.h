@@ -13,10 +13,10 @@
 #include <atomic>
 #include <cstdint>
 #include <map>
-#include <mutex>
 #include <optional>
 #include <set>
-#include <shared_mutex>
+
+#include "format/base/mutex.h"
 
 namespace convtrace::cupti {
 
@@ -32,7 +32,7 @@ class ContextTable {
     thread_local Answer last;
     const uint64_t epoch = epoch_.load(std::memory_order_acquire);
     if (last.table == this && last.context == context && last.epoch == epoch) return last.device;
-    const std::shared_lock lock(mutex_);
+    const SharedLock lock(mutex_);
     const auto it = contexts_.find(context);
     if (it == contexts_.end()) return std::nullopt;
     last = {this, context, epoch, it->second.device};
@@ -41,7 +41,7 @@ class ContextTable {
 
   /// @return the context of a device; null if there is none, or more than one.
   [[nodiscard]] CUcontext only_context_of(uint8_t device) const {
-    const std::shared_lock lock(mutex_);
+    const SharedLock lock(mutex_);
     CUcontext found = nullptr;
     for (const auto& [context, known] : contexts_) {
       if (known.device != device) continue;
@@ -54,13 +54,13 @@ class ContextTable {
   /// @param id that no other context of the process ever has; 0: not known.
   /// @return whether it was new.
   bool add(CUcontext context, uint8_t device, uint64_t id = 0) {
-    const std::unique_lock lock(mutex_);
+    const Lock lock(mutex_);
     return contexts_.emplace(context, Entry{device, id}).second;
   }
 
   /// Whether that handle is known as a context of another id; learns the id of one that has none.
   [[nodiscard]] bool is_another(CUcontext context, uint64_t id) {
-    const std::unique_lock lock(mutex_);
+    const Lock lock(mutex_);
     const auto it = contexts_.find(context);
     if (it == contexts_.end()) return false;
     if (it->second.id == 0) it->second.id = id;
@@ -68,14 +68,14 @@ class ContextTable {
   }
 
   void remove(CUcontext context) {
-    const std::unique_lock lock(mutex_);
+    const Lock lock(mutex_);
     contexts_.erase(context);
     forget_answers();
   }
 
   /// @return ordinals of the devices that have a context now.
   [[nodiscard]] std::set<uint8_t> devices() const {
-    const std::shared_lock lock(mutex_);
+    const SharedLock lock(mutex_);
     std::set<uint8_t> ordinals;
     for (const auto& [context, known] : contexts_) ordinals.insert(known.device);
     return ordinals;
@@ -96,8 +96,8 @@ class ContextTable {
 
   static inline std::atomic<uint64_t> epoch_{0};  ///< of all tables: one may lie where one was
 
-  mutable std::shared_mutex mutex_;
-  std::map<CUcontext, Entry> contexts_;
+  mutable SharedMutex mutex_;
+  std::map<CUcontext, Entry> contexts_ CONVTRACE_GUARDED_BY(mutex_);
 };
 
 }  // namespace convtrace::cupti

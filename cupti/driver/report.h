@@ -3,20 +3,23 @@
 /// What people should know of: one line in the log and one event in the trace.
 
 #include <cstdint>
+#include <cstdio>
 
 #include "format/base/log.h"
 #include "format/model/event_sink.h"
 
 namespace convtrace::cupti {
 
-inline void report(format::EventSink& sink, uint32_t step, format::Level level, const char* site,
-                   const char* message) noexcept {
-  log_line(level, site, "%s", message);
+inline void report(format::EventSink& sink, uint32_t step, const Message& message,
+                   const char* what) noexcept {
+  log_line(message, "%s", what);
+  char text[1024];
+  snprintf(text, sizeof text, "CT-%u %s", unsigned{message.number}, what);
   format::Diagnostic diagnostic;
   diagnostic.header.step = step;
-  diagnostic.level = level;
-  diagnostic.site = site;
-  diagnostic.message = message;
+  diagnostic.level = message.level;
+  diagnostic.site = message.site;
+  diagnostic.message = text;
   sink.emit(diagnostic);
 }
 

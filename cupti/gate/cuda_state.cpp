@@ -19,10 +19,9 @@ void CudaState::use_context(CUcontext context, uint8_t device, uint64_t id) {
   if (!contexts.add(context, device, id)) return;
   if (!context_met.exchange(true)) {
     if (options.note_context != nullptr) options.note_context();
-    if (!cupti_trouble.empty())
-      report(*this, format::Level::kWarning, "cupti", cupti_trouble.c_str());
+    if (cupti_trouble) report(*this, cupti_trouble->message, cupti_trouble->text.c_str());
     if (driver.func_get_param_info == nullptr)
-      report(*this, format::Level::kWarning, "cuda",
+      report(*this, messages::kOldDriver,
              "the CUDA driver is older than 12.4 (R550): launches are recorded without operands, "
              "and rules for kernels take no values; update the driver");
   }
@@ -43,7 +42,7 @@ uint64_t CudaState::replace_former(CUcontext current) {
   if (driver.ctx_get_id(current, &id) != CUDA_SUCCESS || !contexts.is_another(current, id))
     return id;
   // Another thread that finds the same waits: nothing may be launched by the former's handles.
-  const std::lock_guard lock(replacing);
+  const Lock lock(replacing);
   if (!contexts.is_another(current, id)) return id;
   forget_context(current);
   stats.forgotten_ended();
@@ -82,9 +81,8 @@ bool CudaState::is_capturing(CUstream stream) const noexcept {
          status == CU_STREAM_CAPTURE_STATUS_ACTIVE;
 }
 
-void report(const CudaState& state, format::Level level, const char* site,
-            const char* message) noexcept {
-  report(*state.options.sink, state.position().step, level, site, message);
+void report(const CudaState& state, const Message& message, const char* what) noexcept {
+  report(*state.options.sink, state.position().step, message, what);
 }
 
 }  // namespace convtrace::cupti

@@ -8,7 +8,7 @@
 
 #include <atomic>
 #include <memory>
-#include <mutex>
+#include <optional>
 #include <string>
 
 #include "cupti/driver/api.h"
@@ -21,6 +21,8 @@
 #include "cupti/memory/quarantine.h"
 #include "cupti/values/device_stats.h"
 #include "cupti/values/stream_uses.h"
+#include "format/base/messages.h"
+#include "format/base/mutex.h"
 
 namespace convtrace::cupti {
 
@@ -89,14 +91,13 @@ struct CudaState {
   std::atomic<bool> context_met{false};
   /// What is said of CUPTI once there is a context. Without one nothing is missing: CUPTI refuses
   /// where there is no device. Set before another thread sees this.
-  std::string cupti_trouble;
-  std::mutex replacing;  ///< held while what was known of a handle's last context is forgotten
+  std::optional<Notice> cupti_trouble;
+  Mutex replacing;  ///< held while what was known of a handle's last context is forgotten
   std::atomic<bool> gpu_work{true};  ///< false after a sticky error: no launch of ours
   std::atomic<uint64_t> last_probe{0};
 };
 
 /// One line for people and one event for the trace.
-void report(const CudaState& state, format::Level level, const char* site,
-            const char* message) noexcept;
+void report(const CudaState& state, const Message& message, const char* what) noexcept;
 
 }  // namespace convtrace::cupti

@@ -121,7 +121,7 @@ void Gate::compare_with_cupti(const Pass& pass) noexcept {
   silent_ = pass.reported ? 0 : silent_ + 1;
   if (silent_ != kSilence) return;
   expect_callbacks(false);
-  report(state_, format::Level::kWarning, "cupti",
+  report(state_, messages::kCuptiEnded,
          "CUPTI reports nothing any more (another tool may have ended it): allocations and "
          "launches outside the gate are no longer seen");
 }
@@ -129,12 +129,12 @@ void Gate::compare_with_cupti(const Pass& pass) noexcept {
 void Gate::note_failure(int result) noexcept {
   if (!is_sticky(result) || !state_.gpu_work.exchange(false)) return;
   const OwnCalls own;
-  char message[192];
-  snprintf(message, sizeof message,
+  char text[192];
+  snprintf(text, sizeof text,
            "a launch returned %s: the program's CUDA context is lost; launches are still recorded, "
            "values on the GPU are not",
            name_of(state_.driver, static_cast<CUresult>(result)));
-  report(state_, format::Level::kWarning, "gate", message);
+  report(state_, messages::kContextLost, text);
 }
 
 }  // namespace convtrace::cupti

@@ -75,13 +75,13 @@ void take_graph_call(CudaState& state, convtrace_graph_call call, CUgraphExec ex
 }
 
 void collect_graph(const CudaState& state, ExecutableGraph& graph, LaunchCapture& capture) {
-  const std::lock_guard lock(graph.mutex);
-  const GraphKernels& kernels = graph.kernels;
-  const bool in_front = std::ranges::any_of(kernels.list, asks_for_inputs);
+  const Lock lock(graph.mutex);
+  const bool in_front = std::ranges::any_of(graph.kernels.list, asks_for_inputs);
   // Copies, and kernels that are not known, may write anything at any time.
-  if (in_front && kernels.unseen + kernels.memory_nodes > 0) capture.assume_all_written();
+  if (in_front && graph.kernels.unseen + graph.kernels.memory_nodes > 0)
+    capture.assume_all_written();
   std::array<format::Operand, kMaxOperands> storage;  // made once: 8 KiB
-  for (const GraphKernel& kernel : kernels.list) {
+  for (const GraphKernel& kernel : graph.kernels.list) {
     const bool tagged = !kernel.function->rules.empty();
     if (!kernel.enabled || (!tagged && !in_front)) continue;
     const PackedLaunch packed(kernel);
@@ -103,7 +103,7 @@ SampleOutcome sample_graph(const CudaState& state, ExecutableGraph* graph,
     count(state, step, LossReason::kGraphUnseen, 1);
     return SampleOutcome::kNotAsked;
   }
-  const std::lock_guard lock(graph->mutex);
+  const Lock lock(graph->mutex);
   count(state, step, LossReason::kGraphUnseen, graph->kernels.unseen + capture->unknown_inputs());
   count(state, step, LossReason::kGraphMemory, graph->kernels.memory_nodes);
   return capture->submit(context, std::bit_cast<CUstream>(launch.stream));
@@ -112,7 +112,7 @@ SampleOutcome sample_graph(const CudaState& state, ExecutableGraph* graph,
 void emit_graph_kernels(CudaState& state, ExecutableGraph& graph, const format::Launch& launch,
                         bool memory_known) {
   std::array<format::Operand, kMaxOperands> operands;  // made once: 8 KiB
-  const std::lock_guard lock(graph.mutex);
+  const Lock lock(graph.mutex);
   for (const GraphKernel& kernel : graph.kernels.list)
     if (kernel.enabled) emit_kernel(state, kernel, launch, memory_known, operands);
 }

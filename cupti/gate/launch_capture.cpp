@@ -148,7 +148,7 @@ std::optional<LaunchCapture::Piece> LaunchCapture::piece_at(uint64_t address) co
       !MUTATION(read_without_end)) {
     bytes = kMostUnreported;
     if (!state_.values_cut.exchange(true))
-      report(state_, format::Level::kWarning, "gpu",
+      report(state_, messages::kValuesCut,
              "values of memory whose blocks no allocator reports are those of the first 64 MiB");
   }
   return Piece{address, *range, bytes};

@@ -11,12 +11,12 @@
 
 #include <atomic>
 #include <map>
-#include <mutex>
 #include <thread>
 #include <utility>
 
 #include "cupti/calls/state_decoder.h"
 #include "cupti/calls/sync_decoder.h"
+#include "format/base/mutex.h"
 
 namespace convtrace::cupti {
 
@@ -25,7 +25,7 @@ class CaptureTracker {
   /// A stream may be begun twice or ended without a begin (calls that failed): it counts once.
   /// To be called on the thread that made the call. @param context of the stream; null: not known.
   void apply(const CaptureChange& change, CUcontext context = nullptr) {
-    const std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     const Key key = key_of(change.stream);
     if (change.begins) {
       Capture& capture = streams_[key];
@@ -41,7 +41,7 @@ class CaptureTracker {
   /// @return whether the call was captured: then it ordered nothing yet.
   bool apply(const SyncChange& change) {
     if (!any_active()) return false;
-    const std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     const Key key = key_of(change.stream);
     const auto found = streams_.find(key);
     const bool capturing = found != streams_.end();
@@ -69,14 +69,14 @@ class CaptureTracker {
 
   /// The streams of a context end with it, and what they capture.
   void context_ended(CUcontext context) {
-    const std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     end([=](const Capture& capture) { return capture.context == context; });
   }
 
   /// Without a call to the driver. @param stream effective.
   [[nodiscard]] bool is_capturing(CUstream stream) const {
     if (!any_active()) return false;
-    const std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     return streams_.contains(key_of(stream));
   }
 
@@ -94,16 +94,19 @@ class CaptureTracker {
     CUcontext context = nullptr;
     Key origin;
   };
-  void end(auto ends) {
+  void end(auto ends) CONVTRACE_REQUIRES(mutex_) {
     std::erase_if(streams_, [&](const auto& stream) { return ends(stream.second); });
     std::erase_if(events_, [&](const auto& event) { return ends(event.second); });
     note();
   }
-  void note() { active_.store(!streams_.empty(), std::memory_order_relaxed); }
+  void note() CONVTRACE_REQUIRES(mutex_) {
+    active_.store(!streams_.empty(), std::memory_order_relaxed);
+  }
 
-  mutable std::mutex mutex_;
-  std::map<Key, Capture> streams_;
-  std::map<CUevent, Capture> events_;  ///< recorded in a capture that is under way
+  mutable Mutex mutex_;
+  std::map<Key, Capture> streams_ CONVTRACE_GUARDED_BY(mutex_);
+  /// Recorded in a capture that is under way.
+  std::map<CUevent, Capture> events_ CONVTRACE_GUARDED_BY(mutex_);
   std::atomic<bool> active_{false};
 };
 

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <mutex>
 #include <utility>
 
 #include "cupti/driver/own_calls.h"
@@ -115,10 +114,13 @@ GraphKernels GraphTable::read(CUgraph graph) const {
 
 void GraphTable::put(CUgraphExec exec, GraphKernels kernels) {
   auto made = std::make_shared<ExecutableGraph>();
-  made->kernels = std::move(kernels);
-  const auto& list = made->kernels.list;
-  for (size_t i = 0; i < list.size(); ++i) made->places.emplace(list[i].node, i);
-  const std::unique_lock lock(mutex_);
+  {
+    const Lock lock(made->mutex);
+    made->kernels = std::move(kernels);
+    const auto& list = made->kernels.list;
+    for (size_t i = 0; i < list.size(); ++i) made->places.emplace(list[i].node, i);
+  }
+  const Lock lock(mutex_);
   execs_[exec].swap(made);
 }
 
@@ -128,7 +130,7 @@ void GraphTable::instantiated(CUgraphExec exec, CUgraph graph) { put(exec, read(
 void GraphTable::updated(CUgraphExec exec, CUgraph graph) {
   GraphKernels kernels = read(graph);
   if (const auto before = find(exec)) {
-    const std::lock_guard lock(before->mutex);
+    const Lock lock(before->mutex);
     const auto& old = before->kernels.list;
     for (size_t i = 0; i < std::min(old.size(), kernels.list.size()); ++i) {
       kernels.list[i].node = old[i].node;
@@ -143,7 +145,7 @@ template <typename Change>
 void GraphTable::change_kernel(CUgraphExec exec, CUgraphNode node, Change change) {
   const auto known = find(exec);
   if (known == nullptr) return;
-  const std::lock_guard lock(known->mutex);
+  const Lock lock(known->mutex);
   const auto place = known->places.find(node);
   if (place != known->places.end()) change(known->kernels.list[place->second]);
 }
@@ -171,7 +173,7 @@ void GraphTable::child_set(CUgraphExec exec, CUgraphNode node, CUgraph graph) {
   const auto known = find(exec);
   if (known == nullptr) return;
   GraphKernels changed = read(graph);
-  const std::lock_guard lock(known->mutex);
+  const Lock lock(known->mutex);
   size_t next = 0;
   for (GraphKernel& kernel : known->kernels.list) {
     if (kernel.child != node || next == changed.list.size()) continue;
@@ -188,12 +190,12 @@ void GraphTable::set_enabled(CUgraphExec exec, CUgraphNode node, bool enabled) {
 }
 
 void GraphTable::destroyed(CUgraphExec exec) {
-  const std::unique_lock lock(mutex_);
+  const Lock lock(mutex_);
   execs_.erase(exec);
 }
 
 std::shared_ptr<ExecutableGraph> GraphTable::find(CUgraphExec exec) const {
-  const std::shared_lock lock(mutex_);
+  const SharedLock lock(mutex_);
   const auto known = execs_.find(exec);
   return known == execs_.end() ? nullptr : known->second;
 }

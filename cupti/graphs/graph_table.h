@@ -13,14 +13,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <mutex>
-#include <shared_mutex>
 #include <unordered_map>
 #include <vector>
 
 #include "cupti/calls/launch_decoder.h"
 #include "cupti/driver/api.h"
 #include "cupti/kernels/function_table.h"
+#include "format/base/mutex.h"
 
 namespace convtrace::cupti {
 
@@ -46,9 +45,10 @@ struct GraphKernels {
 
 /// An executable graph. CUDA forbids to use one from two threads at once, so nobody waits here.
 struct ExecutableGraph {
-  std::mutex mutex;
-  GraphKernels kernels;
-  std::unordered_map<CUgraphNode, size_t> places;  ///< in kernels.list
+  Mutex mutex;
+  GraphKernels kernels CONVTRACE_GUARDED_BY(mutex);
+  /// In kernels.list.
+  std::unordered_map<CUgraphNode, size_t> places CONVTRACE_GUARDED_BY(mutex);
 };
 
 class GraphTable {
@@ -86,8 +86,9 @@ class GraphTable {
 
   const DriverApi& api_;
   FunctionTable& functions_;
-  mutable std::shared_mutex mutex_;
-  std::unordered_map<CUgraphExec, std::shared_ptr<ExecutableGraph>> execs_;
+  mutable SharedMutex mutex_;
+  std::unordered_map<CUgraphExec, std::shared_ptr<ExecutableGraph>> execs_
+      CONVTRACE_GUARDED_BY(mutex_);
 };
 
 /// A node's kernel in the form of a launch, with its parameters in one buffer.

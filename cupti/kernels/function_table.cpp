@@ -74,7 +74,7 @@ FunctionTable::FunctionTable(const DriverApi& api, format::Definitions& definiti
     : api_(api), definitions_(definitions), rules_(rules), wants_(wants) {}
 
 void FunctionTable::apply(const HandleChange& change) {
-  const std::unique_lock lock(mutex_);
+  const Lock lock(mutex_);
   if (change.handles == nullptr) {
     forget_owner(change.owner);
     forget_recent();
@@ -102,7 +102,7 @@ void FunctionTable::apply(const HandleChange& change) {
 
 /// Whose modules those of other contexts are is not known: they are asked for again.
 void FunctionTable::forget_modules() {
-  const std::unique_lock lock(mutex_);
+  const Lock lock(mutex_);
   std::erase_if(handles_, [](const auto& one) { return one.second.kind != HandleKind::kKernel; });
   forget_recent();
 }
@@ -127,7 +127,7 @@ void FunctionTable::forget_owner(const void* owner) {
 }
 
 const FunctionInfo* FunctionTable::find(CUfunction function, Handle& known) const {
-  const std::shared_lock lock(mutex_);
+  const SharedLock lock(mutex_);
   const auto it = handles_.find(function);
   if (it == handles_.end()) return nullptr;
   known = it->second;
@@ -150,7 +150,7 @@ const FunctionInfo& FunctionTable::resolve(CUfunction function) {
   if (before != nullptr && before->kernel == define(facts.name) && before->params == facts.params)
     return *before;
   FunctionInfo info = make_info(function, std::move(facts));
-  const std::unique_lock lock(mutex_);
+  const Lock lock(mutex_);
   Handle& entry = handles_[function];
   if (entry.info == nullptr || entry.info == before)
     entry.info = &infos_.emplace_back(std::move(info));
@@ -203,7 +203,7 @@ void FunctionTable::match(const std::string& name, FunctionInfo& info) {
 }
 
 void FunctionTable::match_again() {
-  const std::unique_lock lock(mutex_);
+  const Lock lock(mutex_);
   for (auto& [handle, entry] : handles_) {
     if (entry.info == nullptr) continue;
     FunctionInfo& info = infos_.emplace_back(*entry.info);
@@ -215,21 +215,21 @@ void FunctionTable::match_again() {
 }
 
 const FunctionInfo* FunctionTable::known(CUfunction function) const {
-  const std::shared_lock lock(mutex_);
+  const SharedLock lock(mutex_);
   const auto it = handles_.find(function);
   return it == handles_.end() ? nullptr : it->second.info;
 }
 
 format::KernelId FunctionTable::define(const std::string& name) {
   {
-    const std::shared_lock lock(mutex_);
+    const SharedLock lock(mutex_);
     const auto it = kernels_.find(name);
     if (it != kernels_.end()) return it->second;
   }
   const format::KernelDef kernel{definitions_.intern(name),
                                  definitions_.intern(kernel_family(demangle(name)))};
   const format::KernelId id = definitions_.intern_kernel(kernel);
-  const std::unique_lock lock(mutex_);
+  const Lock lock(mutex_);
   kernels_.emplace(name, id);
   return id;
 }

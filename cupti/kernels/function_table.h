@@ -15,8 +15,6 @@
 #include <atomic>
 #include <deque>
 #include <memory>
-#include <mutex>
-#include <shared_mutex>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -25,6 +23,7 @@
 #include "cupti/driver/api.h"
 #include "cupti/kernels/operands.h"
 #include "cupti/kernels/output_learner.h"
+#include "format/base/mutex.h"
 #include "format/model/definitions.h"
 #include "format/settings/rule_book.h"
 
@@ -91,8 +90,8 @@ class FunctionTable {
   Facts ask_driver(CUfunction function, const Handle& handle);
   FunctionInfo make_info(CUfunction function, Facts facts);
   void match(const std::string& name, FunctionInfo& info);
-  void forget_owner(const void* owner);
-  void forget_recent();
+  void forget_owner(const void* owner) CONVTRACE_REQUIRES(mutex_);
+  void forget_recent() CONVTRACE_REQUIRES(mutex_);
 
   const DriverApi& api_;
   format::Definitions& definitions_;
@@ -101,10 +100,10 @@ class FunctionTable {
 
   std::atomic<bool> followed_{false};
   Recent recent_{};  ///< written under the lock
-  mutable std::shared_mutex mutex_;
-  std::unordered_map<const void*, Handle> handles_;
-  std::deque<FunctionInfo> infos_;
-  std::unordered_map<std::string, format::KernelId> kernels_;
+  mutable SharedMutex mutex_;
+  std::unordered_map<const void*, Handle> handles_ CONVTRACE_GUARDED_BY(mutex_);
+  std::deque<FunctionInfo> infos_ CONVTRACE_GUARDED_BY(mutex_);
+  std::unordered_map<std::string, format::KernelId> kernels_ CONVTRACE_GUARDED_BY(mutex_);
 };
 
 }  // namespace convtrace::cupti

@@ -22,7 +22,7 @@ uint64_t hash_of(const void* map) {
 void TensorMaps::learn(const void* map, uint64_t address) {
   const uint64_t hash = hash_of(map);
   Set& set = sets_[hash % kSets];
-  const std::lock_guard lock(learning_);
+  const Lock lock(learning_);
   Slot* slot = nullptr;
   for (Slot& one : set) {
     const uint64_t held = one.hash.load(std::memory_order_relaxed);

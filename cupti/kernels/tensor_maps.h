@@ -14,7 +14,8 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <mutex>
+
+#include "format/base/mutex.h"
 
 namespace convtrace::cupti {
 
@@ -43,8 +44,8 @@ class TensorMaps {
 
   std::array<Set, kSets> sets_;
   std::atomic<bool> any_{false};
-  std::mutex learning_;
-  size_t next_way_ = 0;
+  Mutex learning_;
+  size_t next_way_ CONVTRACE_GUARDED_BY(learning_) = 0;
 };
 
 }  // namespace convtrace::cupti

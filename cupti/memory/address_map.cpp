@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <mutex>
 #include <utility>
 #include <vector>
 
@@ -77,7 +76,7 @@ MemoryRange AddressMap::allocate(MemoryRange range) {
   const uint64_t bytes = std::min(range.bytes, AddressTable::kMaxBytes + 1);
   record.bytes_and_tag = bytes | uint64_t{tag_of(range)} << RangeRecord::kBytesBits;
 
-  const std::lock_guard lock(writing_);
+  const Lock lock(writing_);
   record.generation = range.generation = ++last_generation_;
   if (!AddressTable::keeps(record)) return range;
   end_overlapped(record, layer);
@@ -88,7 +87,7 @@ MemoryRange AddressMap::allocate(MemoryRange range) {
 std::optional<MemoryRange> AddressMap::release(uint64_t base, format::MemorySource source) {
   if (!AddressTable::keeps({.base = base})) return std::nullopt;
   const Layer layer = layer_of(source);
-  const std::lock_guard lock(writing_);
+  const Lock lock(writing_);
   const uint32_t record = table_.live_at(base, layer);
   if (record == 0) return std::nullopt;
   const RangeRecord range = table_.at(record);

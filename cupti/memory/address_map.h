@@ -15,11 +15,11 @@
 
 #include <atomic>
 #include <cstdint>
-#include <mutex>
 #include <optional>
 #include <vector>
 
 #include "cupti/memory/address_table.h"
+#include "format/base/mutex.h"
 #include "format/model/events.h"
 
 namespace convtrace::cupti {
@@ -60,13 +60,14 @@ class AddressMap {
 
   /// @return the youngest generation there is.
   [[nodiscard]] uint64_t last_generation() {
-    const std::lock_guard lock(writing_);
+    const Lock lock(writing_);
     return last_generation_;
   }
   [[nodiscard]] uint64_t live_count() const { return live_.load(std::memory_order_relaxed); }
 
-  /// Memory that the map takes. Not while others change it.
+  /// Memory that the map takes.
   [[nodiscard]] uint64_t bytes() const {
+    const Lock lock(writing_);
     return table_.bytes() + freed_.capacity() * sizeof(Freed);
   }
 
@@ -78,15 +79,15 @@ class AddressMap {
   };
 
   /// @param[out] range  that has ended.
-  void end(uint32_t record, Layer layer, MemoryRange& range);
-  void end_overlapped(const RangeRecord& range, Layer layer);
-  void remember(const Freed& freed);
+  void end(uint32_t record, Layer layer, MemoryRange& range) CONVTRACE_REQUIRES(writing_);
+  void end_overlapped(const RangeRecord& range, Layer layer) CONVTRACE_REQUIRES(writing_);
+  void remember(const Freed& freed) CONVTRACE_REQUIRES(writing_);
 
-  std::mutex writing_;
-  AddressTable table_;
-  std::vector<Freed> freed_;  ///< a ring once it is full
-  size_t oldest_freed_ = 0;
-  uint64_t last_generation_ = 0;
+  mutable Mutex writing_;
+  AddressTable table_;  ///< written by who holds the mutex, read by any
+  std::vector<Freed> freed_ CONVTRACE_GUARDED_BY(writing_);  ///< a ring once it is full
+  size_t oldest_freed_ CONVTRACE_GUARDED_BY(writing_) = 0;
+  uint64_t last_generation_ CONVTRACE_GUARDED_BY(writing_) = 0;
   std::atomic<uint64_t> live_{0};
 };
 

@@ -49,7 +49,7 @@ CUcontext Quarantine::current_context() const {
 
 bool Quarantine::know(uint64_t address, uint64_t bytes, bool in_order) {
   const Known known{bytes, identity(address), current_context(), in_order};
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   known_.erase(address);
   if (known.id == 0 || known.context == nullptr || known_.size() >= kMostKnown) return false;
   known_.emplace(address, known);
@@ -59,7 +59,7 @@ bool Quarantine::know(uint64_t address, uint64_t bytes, bool in_order) {
 /// It is known no more. @return whether it is still what it was.
 bool Quarantine::take_known(uint64_t address, Known& known) {
   {
-    const std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     const auto found = known_.find(address);
     if (found == known_.end()) return false;
     known = found->second;
@@ -95,7 +95,7 @@ void Quarantine::taken_in_order(uint64_t address, CUstream stream, bool fill) {
 }
 
 void Quarantine::shared(uint64_t address) {
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   std::erase_if(known_, [=](const auto& one) {
     return address >= one.first && address - one.first < one.second.bytes;
   });
@@ -111,7 +111,7 @@ Quarantine::Free Quarantine::free(uint64_t address, const std::function<void()>&
   if (!possible_ || OwnCalls::active()) return Free::kCall;
   std::list<Held> block(1), too_many;
   {
-    const std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     if (std::ranges::find(held_, address, &Held::address) != held_.end()) return Free::kTwice;
   }
   const OwnCalls own;
@@ -130,7 +130,7 @@ Quarantine::Free Quarantine::free(uint64_t address, const std::function<void()>&
   block.front() = {address, known.bytes, known.context};
   freed();
   {
-    const std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     while (!held_.empty() && (held_.size() >= kMostHeld || held_bytes_ + known.bytes > most)) {
       held_bytes_ -= held_.front().bytes;
       too_many.splice(too_many.end(), held_, held_.begin());
@@ -156,7 +156,7 @@ bool Quarantine::give_back() noexcept {
   if (!any_.load()) return false;
   std::list<Held> all;
   {
-    const std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     all.swap(held_);
     held_bytes_ = 0;
     any_.store(false);
@@ -179,9 +179,9 @@ bool Quarantine::end() noexcept {
 }
 
 void Quarantine::context_ended(CUcontext context) {
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   std::erase_if(known_, [=](const auto& one) { return one.second.context == context; });
-  std::erase_if(held_, [&](const Held& block) {
+  std::erase_if(held_, [&](const Held& block) CONVTRACE_REQUIRES(mutex_) {
     if (block.context != context) return false;
     held_bytes_ -= block.bytes;
     return true;
@@ -192,12 +192,12 @@ void Quarantine::context_ended(CUcontext context) {
 /// @param context  the current one.
 CUstream Quarantine::own_stream(CUcontext context) {
   {
-    const std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     if (const auto found = streams_.find(context); found != streams_.end()) return found->second;
   }
   CUstream stream = nullptr;
   if (driver_.stream_create(&stream, CU_STREAM_NON_BLOCKING) != CUDA_SUCCESS) return nullptr;
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   return streams_.emplace(context, stream).first->second;
 }
 

@@ -32,10 +32,10 @@
 #include <functional>
 #include <list>
 #include <map>
-#include <mutex>
 #include <unordered_map>
 
 #include "cupti/driver/api.h"
+#include "format/base/mutex.h"
 
 namespace convtrace::cupti {
 
@@ -111,11 +111,11 @@ class Quarantine {
   const bool possible_;
   std::atomic<bool> holds_;       ///< whether anything may be held
   std::atomic<bool> any_{false};  ///< whether anything is
-  std::mutex mutex_;
-  std::unordered_map<uint64_t, Known> known_;  ///< by address
-  std::list<Held> held_;                       ///< the oldest first
-  uint64_t held_bytes_ = 0;
-  std::map<CUcontext, CUstream> streams_;  ///< ours, to fill in
+  Mutex mutex_;
+  std::unordered_map<uint64_t, Known> known_ CONVTRACE_GUARDED_BY(mutex_);  ///< by address
+  std::list<Held> held_ CONVTRACE_GUARDED_BY(mutex_);                       ///< the oldest first
+  uint64_t held_bytes_ CONVTRACE_GUARDED_BY(mutex_) = 0;
+  std::map<CUcontext, CUstream> streams_ CONVTRACE_GUARDED_BY(mutex_);  ///< ours, to fill in
 };
 
 }  // namespace convtrace::cupti

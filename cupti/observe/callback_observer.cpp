@@ -254,7 +254,7 @@ void CallbackObserver::on_cupti_failure(const CUpti_StateData& failure) noexcept
            "no longer seen",
            message == nullptr ? "no message" : message);
   gate_.expect_callbacks(false);
-  report(state_, format::Level::kWarning, "cupti", text);
+  report(state_, messages::kCuptiEnded, text);
 }
 
 }  // namespace convtrace::cupti

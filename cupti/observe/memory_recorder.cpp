@@ -82,7 +82,7 @@ void MemoryRecorder::leave(const MemoryChange& change, const At& at, bool succee
 void MemoryRecorder::context_ended(CUcontext context, uint32_t step) {
   std::vector<uint64_t> bases;
   {
-    const std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     for (auto it = owners_.begin(); it != owners_.end();) {
       if (it->second == context) bases.push_back(it->first);
       it = it->second == context ? owners_.erase(it) : std::next(it);
@@ -112,7 +112,7 @@ void MemoryRecorder::allocated(const MemoryChange& change, const At& at) {
 
 void MemoryRecorder::begin(const MemoryRange& range, const At& at) {
   if (belongs_to_context(range)) {
-    const std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     owners_.insert_or_assign(range.base, at.context);
   }
   emit_alloc(addresses_.allocate(range), at);
@@ -125,7 +125,7 @@ uint64_t MemoryRecorder::free(const MemoryChange& change, const At& at) {
   MemoryChange also = change;
   also.address = 0;
   if (belongs_to_context(*range)) {
-    const std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     owners_.erase(range->base);
     if (const auto alias = aliases_.extract(range->base)) also.address = alias.mapped();
   }
@@ -144,7 +144,7 @@ void MemoryRecorder::alias(const MemoryChange& change, const At& at) {
   const uint64_t host = range->base;
   range->base = change.address - (change.source - host);
   {
-    const std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     if (!aliases_.emplace(host, range->base).second) return;
   }
   begin(*range, at);
@@ -162,7 +162,7 @@ uint64_t MemoryRecorder::unmap(const MemoryChange& change, const At& at) {
   }
   if (ended.empty()) return 0;
   const uint64_t generation = ended.front().generation;
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   unmapping_.emplace(generation, std::move(ended));
   return generation;
 }
@@ -170,7 +170,7 @@ uint64_t MemoryRecorder::unmap(const MemoryChange& change, const At& at) {
 void MemoryRecorder::unmap_returned(uint64_t first_generation, const At& at, bool succeeded) {
   std::vector<MemoryRange> ended;
   {
-    const std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     const auto it = unmapping_.find(first_generation);
     if (it == unmapping_.end()) return;
     ended = std::move(it->second);

@@ -11,12 +11,12 @@
 
 #include <cstdint>
 #include <map>
-#include <mutex>
 #include <vector>
 
 #include "cupti/calls/memory_decoder.h"
 #include "cupti/memory/address_map.h"
 #include "cupti/observe/physical_memory.h"
+#include "format/base/mutex.h"
 #include "format/model/event_sink.h"
 
 namespace convtrace::cupti {
@@ -59,12 +59,13 @@ class MemoryRecorder {
   format::EventSink& sink_;
   PhysicalMemory physical_;
 
-  std::mutex mutex_;
-  std::map<uint64_t, CUcontext>
-      owners_;  ///< by base: contexts own what is no pool's and no mapping
-  std::map<uint64_t, uint64_t> aliases_;  ///< by base of the host's memory: where the device has it
+  Mutex mutex_;
+  /// By base: contexts own what is no pool's and no mapping.
+  std::map<uint64_t, CUcontext> owners_ CONVTRACE_GUARDED_BY(mutex_);
+  /// By base of the host's memory: where the device has it.
+  std::map<uint64_t, uint64_t> aliases_ CONVTRACE_GUARDED_BY(mutex_);
   /// By first generation: what calls under way have unmapped, should they fail.
-  std::map<uint64_t, std::vector<MemoryRange>> unmapping_;
+  std::map<uint64_t, std::vector<MemoryRange>> unmapping_ CONVTRACE_GUARDED_BY(mutex_);
 };
 
 }  // namespace convtrace::cupti

@@ -8,11 +8,11 @@
 /// Source:   cuda.h, "Virtual Memory Management", "Multicast Object Management".
 
 #include <cstdint>
-#include <mutex>
 #include <optional>
 #include <unordered_map>
 
 #include "cupti/calls/memory_decoder.h"
+#include "format/base/mutex.h"
 
 namespace convtrace::cupti {
 
@@ -24,18 +24,18 @@ class PhysicalMemory {
   };
 
   void create(const MemoryChange& change) {
-    const std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     entries_[change.handle] = {{change.memory, change.device}, 1};
   }
 
   void retain(uint64_t handle) {
-    const std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     if (const auto it = entries_.find(handle); it != entries_.end()) ++it->second.owners;
   }
 
   /// What is mapped lives on, but nothing can be mapped any more once its last owner is gone.
   void release(uint64_t handle) {
-    const std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     const auto it = entries_.find(handle);
     if (it != entries_.end() && --it->second.owners == 0) entries_.erase(it);
   }
@@ -43,7 +43,7 @@ class PhysicalMemory {
   /// @param handle 0: none.
   [[nodiscard]] std::optional<Facts> find(uint64_t handle) const {
     if (handle == 0) return std::nullopt;
-    const std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     const auto it = entries_.find(handle);
     if (it == entries_.end()) return std::nullopt;
     return it->second.facts;
@@ -55,8 +55,8 @@ class PhysicalMemory {
     uint32_t owners = 0;
   };
 
-  mutable std::mutex mutex_;
-  std::unordered_map<uint64_t, Entry> entries_;
+  mutable Mutex mutex_;
+  std::unordered_map<uint64_t, Entry> entries_ CONVTRACE_GUARDED_BY(mutex_);
 };
 
 }  // namespace convtrace::cupti

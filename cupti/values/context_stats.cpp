@@ -77,7 +77,7 @@ ContextStats::Failure ContextStats::register_ring() noexcept {
 }
 
 ContextStats::Failure ContextStats::make_arenas() noexcept {
-  const size_t bytes = arenas_.size() * kArenaBytes;
+  const size_t bytes = ResultRing::kLanes * kArenaBytes;
   CUresult result = driver_.mem_alloc(&arenas_address_, bytes);
   if (result != CUDA_SUCCESS) return {result, "cuMemAlloc"};
   // Not the legacy stream: it would wait for the program's, and break a capture.
@@ -110,16 +110,17 @@ ContextStats::Arena* ContextStats::arena_for(uint64_t stream_id) noexcept {
   const auto owner = std::ranges::find_if(
       arenas_, [=](const Arena& arena) { return arena.used && arena.stream_id == stream_id; });
   if (owner != arenas_.end()) return owner;
-  const auto idle = std::ranges::find_if(arenas_, [this](const Arena& arena) {
-    return !arena.used || MUTATION(arena_taken_early) ||
-           ring_.is_idle(static_cast<uint32_t>(&arena - arenas_.data()));
-  });
+  const auto idle =
+      std::ranges::find_if(arenas_, [this](const Arena& arena) CONVTRACE_REQUIRES(claim_mutex_) {
+        return !arena.used || MUTATION(arena_taken_early) ||
+               ring_.is_idle(static_cast<uint32_t>(&arena - arenas_.data()));
+      });
   return idle == arenas_.end() ? nullptr : idle;
 }
 
 bool ContextStats::claim(std::span<const DeviceRequest> batch, uint64_t stream_id,
                          Grant& grant) noexcept {
-  const std::lock_guard lock(claim_mutex_);
+  const Lock lock(claim_mutex_);
   if (phase() != Phase::kReady) return false;
   Arena* const arena = arena_for(stream_id);
   const bool full = ring_.launches_under_way() >= kMostLaunches && !MUTATION(no_launch_limit);
@@ -148,7 +149,7 @@ format::SampleOutcome ContextStats::submit(std::span<const DeviceRequest> batch,
       if (!MUTATION(waits_for_room)) return format::SampleOutcome::kRingFull;
     stage_values(grant, batch.size(), stream);
     result = launch_all(grant, batch.size(), stream);
-    const std::lock_guard lock(claim_mutex_);
+    const Lock lock(claim_mutex_);
     ring_.launched(grant.first + (batch.size() - 1), grant.launches);
     if (result == CUDA_SUCCESS) return format::SampleOutcome::kSampled;
     // What was launched may still be written: this ring is used no more.
@@ -200,7 +201,7 @@ CUresult ContextStats::launch(const stats::BatchBuilder& builder, Grant& grant,
 }
 
 uint64_t ContextStats::collect(format::EventSink& sink, uint64_t& room) noexcept {
-  const std::lock_guard lock(collect_mutex_);
+  const Lock lock(collect_mutex_);
   ring_.collect(sink, values_, room);
   return ring_.under_way();
 }
@@ -214,7 +215,8 @@ uint64_t ContextStats::forget(format::EventSink& sink) noexcept {
 }
 
 uint64_t ContextStats::let_go_of_borrowed() noexcept {
-  const std::scoped_lock lock(claim_mutex_, collect_mutex_);
+  const Lock claiming(claim_mutex_);  // nobody takes them in the other order
+  const Lock collecting(collect_mutex_);
   if (!ring_.is_borrowed()) return 0;
   phase_.store(Phase::kOver);
   return ring_.close();

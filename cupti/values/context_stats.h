@@ -18,7 +18,6 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
-#include <mutex>
 #include <optional>
 #include <span>
 
@@ -26,6 +25,7 @@
 #include "cupti/stats/batch.h"
 #include "cupti/values/device_values.h"
 #include "cupti/values/result_ring.h"
+#include "format/base/mutex.h"
 
 namespace convtrace::cupti {
 
@@ -97,7 +97,7 @@ class ContextStats {
   Failure register_ring() noexcept;
   Failure make_arenas() noexcept;
   bool claim(std::span<const DeviceRequest> batch, uint64_t stream_id, Grant& grant) noexcept;
-  Arena* arena_for(uint64_t stream_id) noexcept;
+  Arena* arena_for(uint64_t stream_id) noexcept CONVTRACE_REQUIRES(claim_mutex_);
   void stage_values(Grant& grant, size_t count, CUstream stream) noexcept;
   CUresult launch_all(Grant& grant, size_t count, CUstream stream) noexcept;
   CUresult launch(const stats::BatchBuilder& builder, Grant& grant, CUstream stream) noexcept;
@@ -113,11 +113,11 @@ class ContextStats {
   stats::Variant variant_ = stats::Variant::kWide;
   const uint32_t most_samples_;
   CUdeviceptr arenas_address_ = 0;
-  std::mutex claim_mutex_;  ///< host work only: never held over a call to the driver
-  std::array<Arena, ResultRing::kLanes> arenas_;
+  Mutex claim_mutex_;  ///< host work only: never held over a call to the driver
+  std::array<Arena, ResultRing::kLanes> arenas_ CONVTRACE_GUARDED_BY(claim_mutex_);
   const uint64_t value_bytes_;
   DeviceValues values_;
-  std::mutex collect_mutex_;
+  Mutex collect_mutex_;
   ResultRing ring_;
 };
 

@@ -45,8 +45,8 @@ DeviceStats::Shared DeviceStats::prepared(CUcontext context) noexcept try {
   if (Shared known = find(context)) return known;
   const auto made = std::make_shared<ContextStats>(driver_, context, sink_, most_samples_, values_,
                                                    value_bytes_, ends_are_told_);
-  const std::unique_lock contexts_lock(contexts_mutex_);
-  const std::lock_guard lock(helper_mutex_);
+  const Lock contexts_lock(contexts_mutex_);
+  const Lock lock(helper_mutex_);
   to_prepare_.push_back(made);
   const auto [known, is_new] = contexts_.emplace(context, made);
   if (!is_new) {
@@ -77,7 +77,7 @@ void DeviceStats::serve() {
   CUstreamCaptureMode mode =
       MUTATION(strict_helper) ? CU_STREAM_CAPTURE_MODE_GLOBAL : CU_STREAM_CAPTURE_MODE_RELAXED;
   (void)driver_.thread_exchange_stream_capture_mode(&mode);
-  std::unique_lock lock(helper_mutex_);
+  Lock lock(helper_mutex_);
   while (!stopping_.load()) {
     if (!to_prepare_.empty()) {
       prepare_next(lock);
@@ -89,7 +89,7 @@ void DeviceStats::serve() {
   }
 }
 
-void DeviceStats::prepare_next(std::unique_lock<std::mutex>& lock) {
+void DeviceStats::prepare_next(Lock<Mutex>& lock) {
   const Shared context = std::move(to_prepare_.front());
   to_prepare_.pop_front();
   helper_idle_ = false;
@@ -100,7 +100,7 @@ void DeviceStats::prepare_next(std::unique_lock<std::mutex>& lock) {
   context_settles_.notify_all();
 }
 
-void DeviceStats::pump_values(std::unique_lock<std::mutex>& lock) {
+void DeviceStats::pump_values(Lock<Mutex>& lock) {
   constexpr std::chrono::microseconds kPause{50};  // some of the pieces that are on their way
   helper_idle_ = false;
   lock.unlock();
@@ -128,14 +128,14 @@ bool DeviceStats::pump_all() noexcept {
 }
 
 DeviceStats::Shared DeviceStats::find(CUcontext context) const {
-  const std::shared_lock lock(contexts_mutex_);
+  const SharedLock lock(contexts_mutex_);
   const auto it = contexts_.find(context);
   return it == contexts_.end() ? nullptr : it->second;
 }
 
 /// Copied, so that nobody who needs the table waits for work on its contexts.
 std::vector<DeviceStats::Shared> DeviceStats::all() const {
-  const std::shared_lock lock(contexts_mutex_);
+  const SharedLock lock(contexts_mutex_);
   std::vector<Shared> list;
   for (const auto& [context, known] : contexts_) list.push_back(known);
   return list;
@@ -143,7 +143,7 @@ std::vector<DeviceStats::Shared> DeviceStats::all() const {
 
 void DeviceStats::await(ContextStats& context, uint64_t timeout_ns) noexcept {
   if (context.is_settled() || !context.may_wait()) return;
-  std::unique_lock lock(helper_mutex_);
+  Lock lock(helper_mutex_);
   context_settles_.wait_for(lock, std::chrono::nanoseconds(timeout_ns),
                             [&] { return context.is_settled() || stopping_.load(); });
 }
@@ -163,7 +163,7 @@ void DeviceStats::forget(CUcontext context) noexcept {
   if (MUTATION(ring_read_after_end)) return;
   Shared known;
   {
-    const std::unique_lock lock(contexts_mutex_);
+    const Lock lock(contexts_mutex_);
     const auto it = contexts_.find(context);
     if (it == contexts_.end()) return;
     known = std::move(it->second);
@@ -175,17 +175,17 @@ void DeviceStats::forget(CUcontext context) noexcept {
   known->give_up();
   constexpr uint64_t kPatienceNs = 500'000'000;
   {
-    std::unique_lock lock(helper_mutex_);
+    Lock lock(helper_mutex_);
     std::erase(to_prepare_, known);
     context_settles_.wait_for(lock, std::chrono::nanoseconds(kPatienceNs),
-                              [&] { return helper_idle_; });
+                              [&]() CONVTRACE_REQUIRES(helper_mutex_) { return helper_idle_; });
   }
   count_lost(known->forget(sink_), sink_);
 }
 
 /// Every other thread that is in one of them holds a share of it (find(), all()).
 void DeviceStats::forgotten_ended() noexcept {
-  const std::unique_lock lock(contexts_mutex_);
+  const Lock lock(contexts_mutex_);
   std::erase_if(forgotten_, [](const Forgotten& forgotten) {
     return pthread_equal(forgotten.by, pthread_self()) != 0;
   });
@@ -210,28 +210,28 @@ uint64_t DeviceStats::collect(uint64_t& room) noexcept {
     pump_all();
     return under_way + values_under_way();
   }
-  const std::lock_guard lock(helper_mutex_);
+  const Lock lock(helper_mutex_);
   pump_wanted_ = true;  // the helper finds out whether it is so
   helper_wakes_.notify_one();
   return under_way;
 }
 
 void DeviceStats::stop(uint64_t timeout_ns) noexcept {
-  std::unique_lock lock(helper_mutex_);
+  Lock lock(helper_mutex_);
   stopping_.store(true);
   helper_wakes_.notify_all();
   context_settles_.notify_all();
   context_settles_.wait_for(lock, std::chrono::nanoseconds(timeout_ns),
-                            [this] { return helper_idle_; });
+                            [this]() CONVTRACE_REQUIRES(helper_mutex_) { return helper_idle_; });
 }
 
 void DeviceStats::report(const ContextStats::Failure& failure, const char* effect) noexcept {
   // After a sticky error every call fails, and the gate says so for the program's own.
   if (failure.result == CUDA_SUCCESS || is_sticky(failure.result)) return;
-  char message[192];
-  snprintf(message, sizeof message, "%s for statistics returned %s; %s", failure.call,
+  char text[192];
+  snprintf(text, sizeof text, "%s for statistics returned %s; %s", failure.call,
            name_of(driver_, failure.result), effect);
-  cupti::report(sink_, format::kNoStep, format::Level::kWarning, "gpu", message);
+  cupti::report(sink_, format::kNoStep, messages::kGpuWorkOff, text);
 }
 
 }  // namespace convtrace::cupti

@@ -18,13 +18,12 @@
 #include <deque>
 #include <map>
 #include <memory>
-#include <mutex>
-#include <shared_mutex>
 #include <span>
 #include <vector>
 
 #include "cupti/driver/api.h"
 #include "cupti/values/context_stats.h"
+#include "format/base/mutex.h"
 #include "format/model/event_sink.h"
 
 namespace convtrace::cupti {
@@ -85,8 +84,9 @@ class DeviceStats {
   void await(ContextStats& context, uint64_t timeout_ns) noexcept;
   static void* main(void* self) noexcept;
   void serve();
-  void prepare_next(std::unique_lock<std::mutex>& lock);
-  void pump_values(std::unique_lock<std::mutex>& lock);
+  /// @param lock  of helper_mutex_, given back meanwhile: it has another name in the analysis.
+  void prepare_next(Lock<Mutex>& lock) CONVTRACE_REQUIRES(helper_mutex_) CONVTRACE_NOT_ANALYZED;
+  void pump_values(Lock<Mutex>& lock) CONVTRACE_REQUIRES(helper_mutex_) CONVTRACE_NOT_ANALYZED;
   bool pump_all() noexcept;
   [[nodiscard]] std::vector<Shared> all() const;
   void report(const ContextStats::Failure& failure, const char* effect) noexcept;
@@ -98,23 +98,23 @@ class DeviceStats {
   const uint64_t value_bytes_;
   std::atomic<bool> ends_are_told_{false};
 
-  mutable std::shared_mutex contexts_mutex_;
-  std::map<CUcontext, Shared> contexts_;
+  mutable SharedMutex contexts_mutex_;
+  std::map<CUcontext, Shared> contexts_ CONVTRACE_GUARDED_BY(contexts_mutex_);
   /// Their rings stay mapped: a device may write until a context's end is over. Whose end is not
   /// seen stays for good.
   struct Forgotten {
     Shared context;
     pthread_t by;
   };
-  std::vector<Forgotten> forgotten_;
+  std::vector<Forgotten> forgotten_ CONVTRACE_GUARDED_BY(contexts_mutex_);
 
-  std::mutex helper_mutex_;
-  std::condition_variable helper_wakes_, context_settles_;
-  std::deque<Shared> to_prepare_;
+  Mutex helper_mutex_;
+  std::condition_variable_any helper_wakes_, context_settles_;
+  std::deque<Shared> to_prepare_ CONVTRACE_GUARDED_BY(helper_mutex_);
   pthread_t helper_{};
-  bool helper_started_ = false;
-  bool helper_idle_ = true;
-  bool pump_wanted_ = false;
+  bool helper_started_ = false;  ///< written by who holds the mutex; read at the end
+  bool helper_idle_ CONVTRACE_GUARDED_BY(helper_mutex_) = true;
+  bool pump_wanted_ CONVTRACE_GUARDED_BY(helper_mutex_) = false;
   std::atomic<bool> stopping_{false};
 };
 

@@ -17,8 +17,9 @@ DeviceValues::~DeviceValues() {
 void DeviceValues::prepare(uint64_t arena_bytes, CUfunction gather) noexcept {
   if (sink_ == nullptr) return;
   gather_ = gather;
-  const std::unique_lock pumping(pump_mutex_, std::try_to_lock);
-  if (!pumping || !make_memory(arena_bytes)) return;
+  if (!pump_mutex_.try_lock()) return;
+  const Lock pumping(pump_mutex_, std::adopt_lock);
+  if (!make_memory(arena_bytes)) return;
   Phase expected = Phase::kUnprepared;  // give_up() may have been here
   phase_.compare_exchange_strong(expected, Phase::kReady);
 }
@@ -76,7 +77,7 @@ void DeviceValues::take(const format::TensorStats& event, const Staged& staged) 
   std::list<Pending> made;
   made.push_back(std::move(value));
   {
-    const std::lock_guard lock(handover_mutex_);
+    const Lock lock(handover_mutex_);
     if (!is(Phase::kOver)) {
       handed_over_.splice(handed_over_.end(), made);
       under_way_.fetch_add(1);
@@ -159,16 +160,17 @@ bool DeviceValues::receive() noexcept {
 
 /// One less, unless give_up() has counted all.
 void DeviceValues::count_out() noexcept {
-  const std::lock_guard lock(handover_mutex_);
+  const Lock lock(handover_mutex_);
   if (under_way_.load() > 0) under_way_.fetch_sub(1);
 }
 
 bool DeviceValues::pump() noexcept {
   bool good = true;
   bool moving = false;
-  if (const std::unique_lock pumping(pump_mutex_, std::try_to_lock); pumping) {
+  if (pump_mutex_.try_lock()) {
+    const Lock pumping(pump_mutex_, std::adopt_lock);
     {
-      const std::lock_guard lock(handover_mutex_);
+      const Lock lock(handover_mutex_);
       pending_.splice(pending_.end(), handed_over_);
     }
     good = is(Phase::kReady) && receive() && is(Phase::kReady) && send();
@@ -188,7 +190,7 @@ bool DeviceValues::pump() noexcept {
 uint64_t DeviceValues::give_up() noexcept {
   uint64_t lost = 0;
   {
-    const std::lock_guard lock(handover_mutex_);
+    const Lock lock(handover_mutex_);
     phase_.store(Phase::kOver);
     lost = under_way_.exchange(0);
   }
@@ -198,11 +200,11 @@ uint64_t DeviceValues::give_up() noexcept {
 
 /// What is over goes with the last who holds it: here, or when pump() is out of the driver.
 void DeviceValues::discard() noexcept {
-  const std::unique_lock pumping(pump_mutex_, std::try_to_lock);
-  if (!pumping) return;
+  if (!pump_mutex_.try_lock()) return;
+  const Lock pumping(pump_mutex_, std::adopt_lock);
   pending_.clear();
   sent_ = received_ = 0;
-  const std::lock_guard lock(handover_mutex_);
+  const Lock lock(handover_mutex_);
   handed_over_.clear();
 }
 

@@ -18,13 +18,13 @@
 #include <atomic>
 #include <list>
 #include <memory>
-#include <mutex>
 #include <optional>
 
 #include "cupti/driver/api.h"
 #include "cupti/stats/tile/layout.h"
 #include "cupti/values/staging_arena.h"
 #include "cupti/values/value_sink.h"
+#include "format/base/mutex.h"
 #include "format/model/event_sink.h"
 #include "format/values/blob.h"
 
@@ -90,11 +90,11 @@ class DeviceValues {
                               CUstream stream) const noexcept;
   void discard() noexcept;
   void count_out() noexcept;
-  [[nodiscard]] bool make_memory(uint64_t arena_bytes) noexcept;
-  [[nodiscard]] bool start(Pending& value) noexcept;
-  [[nodiscard]] bool send() noexcept;
-  [[nodiscard]] bool receive() noexcept;
-  [[nodiscard]] bool send_piece(Pending& value) noexcept;
+  [[nodiscard]] bool make_memory(uint64_t arena_bytes) noexcept CONVTRACE_REQUIRES(pump_mutex_);
+  [[nodiscard]] bool start(Pending& value) noexcept CONVTRACE_REQUIRES(pump_mutex_);
+  [[nodiscard]] bool send() noexcept CONVTRACE_REQUIRES(pump_mutex_);
+  [[nodiscard]] bool receive() noexcept CONVTRACE_REQUIRES(pump_mutex_);
+  [[nodiscard]] bool send_piece(Pending& value) noexcept CONVTRACE_REQUIRES(pump_mutex_);
 
   const DriverApi& driver_;
   ValueSink* const sink_;
@@ -104,16 +104,19 @@ class DeviceValues {
   CUdeviceptr arena_address_ = 0;
   StagingArena arena_;
 
-  std::mutex handover_mutex_;  ///< held for moments, never over a call to the driver
-  std::list<Pending> handed_over_;
+  Mutex handover_mutex_;  ///< held for moments, never over a call to the driver
+  std::list<Pending> handed_over_ CONVTRACE_GUARDED_BY(handover_mutex_);
   std::atomic<uint64_t> under_way_{0};  ///< handed over and pending; read without the mutex
 
-  std::mutex pump_mutex_;  ///< of all below; only ever tried
-  CUstream stream_ = nullptr;
+  Mutex pump_mutex_;  ///< only ever tried
+  CUstream stream_ CONVTRACE_GUARDED_BY(pump_mutex_) = nullptr;
   std::byte* ring_ = nullptr;
-  CUevent arrived_[kChunks] = {};
-  uint64_t sent_ = 0, received_ = 0;  ///< pieces; chunk of piece n: n mod kChunks
-  std::list<Pending> pending_;        ///< in the order in which they are sent
+  CUevent arrived_[kChunks] CONVTRACE_GUARDED_BY(pump_mutex_) = {};
+  /// Pieces; piece n is in chunk n mod kChunks.
+  uint64_t sent_ CONVTRACE_GUARDED_BY(pump_mutex_) = 0;
+  uint64_t received_ CONVTRACE_GUARDED_BY(pump_mutex_) = 0;
+  std::list<Pending> pending_
+      CONVTRACE_GUARDED_BY(pump_mutex_);  ///< in the order in which they are sent
 };
 
 }  // namespace convtrace::cupti

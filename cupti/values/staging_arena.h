@@ -6,8 +6,9 @@
 
 #include <cstdint>
 #include <deque>
-#include <mutex>
 #include <optional>
+
+#include "format/base/mutex.h"
 
 namespace convtrace::cupti {
 
@@ -20,7 +21,7 @@ class StagingArena {
   /// @return the offset of `bytes` consecutive ones; nothing if there is no room.
   [[nodiscard]] std::optional<uint64_t> claim(uint64_t bytes) noexcept try {
     const uint64_t taken = (bytes + kAlignment - 1) / kAlignment * kAlignment;
-    const std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     uint64_t begin = places_.empty() ? 0 : places_.back().end;
     if (places_.empty() || begin > places_.front().begin) {
       if (taken > size_ - begin) begin = 0;  // round the end
@@ -38,7 +39,7 @@ class StagingArena {
 
   /// The place at `offset` is free. Others before it may hold it up.
   void release(uint64_t offset) noexcept {
-    const std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     for (Place& place : places_)
       if (place.begin == offset) place.free = true;
     while (!places_.empty() && places_.front().free) places_.pop_front();
@@ -49,9 +50,9 @@ class StagingArena {
     uint64_t begin, end;
     bool free;
   };
-  std::mutex mutex_;
+  Mutex mutex_;
   uint64_t size_ = 0;
-  std::deque<Place> places_;  ///< oldest first
+  std::deque<Place> places_ CONVTRACE_GUARDED_BY(mutex_);  ///< oldest first
 };
 
 }  // namespace convtrace::cupti

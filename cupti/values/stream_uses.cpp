@@ -54,7 +54,7 @@ bool StreamUses::is_alone(Stream stream) noexcept {
   const uint64_t key = key_of(stream);
   uint64_t first = first_key_.load(std::memory_order_acquire);
   if (first == key) return true;
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   first = first_key_.load(std::memory_order_relaxed);
   if (first == 0) {
     first_ = stream;
@@ -85,7 +85,7 @@ void StreamUses::note(judge::Use use, uint64_t generation) {
 }
 
 OwnRead StreamUses::begin_read(Stream stream, uint64_t generation) {
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   make_room();
   if (reads_.size() >= kMostUses) reads_.clear();  // never given out: contexts ended
   reads_.insert({generation, {++last_read_, order_.work(slot_of(stream))}});
@@ -93,7 +93,7 @@ OwnRead StreamUses::begin_read(Stream stream, uint64_t generation) {
 }
 
 bool StreamUses::end_read(const OwnRead& read) noexcept {
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   const auto [begin, end] = reads_.equal_range(read.generation);
   const auto found = std::find_if(
       begin, end, [&](const auto& known) { return known.second.number == read.number; });
@@ -109,7 +109,8 @@ void StreamUses::make_room() {
     reads_.clear();
   }
   if (order_.epoch() == epoch_ && uses_.size() < kMostUses) return;
-  std::erase_if(uses_, [this](const auto& use) { return order_.done(use.second); });
+  std::erase_if(uses_, [this](const auto& use)
+                           CONVTRACE_REQUIRES(mutex_) { return order_.done(use.second); });
   if (order_.epoch() == epoch_ && uses_.size() < kMostUses / 2) return;
   epoch_ = order_.epoch();
   uses_.clear();
@@ -119,7 +120,7 @@ void StreamUses::make_room() {
 
 void StreamUses::note_launch(Stream stream, std::span<const format::Operand> operands) {
   if (is_alone(stream)) return;
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   make_room();
   const judge::Use use = order_.work(slot_of(stream));
   for (const format::Operand& operand : operands) note(use, operand.generation);
@@ -131,7 +132,7 @@ void StreamUses::wrote(Stream stream, uint64_t address) {
   const bool on_host = range->source == format::MemorySource::kHost;
   if (is_alone(stream) && !on_host) return;
   if (on_host) copies_to_host_.store(true, std::memory_order_release);
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   make_room();
   note(order_.work(slot_of(stream)), range->generation);
 }
@@ -140,8 +141,8 @@ void StreamUses::order(const format::Sync& told) {
   using Kind = format::SyncKind;
   // A value in memory that is waited for, or a function of the host: when it is over nobody tells.
   if (told.event == 0 && (told.kind == Kind::kStreamWait || told.kind == Kind::kEventDone)) return;
-  const std::lock_guard lock(mutex_);
-  const auto take = [&](Kind kind, Stream stream) {
+  const Lock lock(mutex_);
+  const auto take = [&](Kind kind, Stream stream) CONVTRACE_REQUIRES(mutex_) {
     format::Sync event = told;
     event.kind = kind;
     event.stream = handle_of(stream);
@@ -157,7 +158,7 @@ void StreamUses::order(const format::Sync& told) {
 
 bool StreamUses::is_settled(Stream stream, uint64_t generation) {
   if (is_alone(stream) || MUTATION(other_streams_ignored)) return true;
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   make_room();
   const uint16_t slot = slot_of(stream);
   (void)order_.work(slot);  // brings in what orders it without a call of its own
@@ -169,7 +170,7 @@ bool StreamUses::is_settled(Stream stream, uint64_t generation) {
 
 bool StreamUses::is_settled_on_host(uint64_t generation) {
   if (!copies_to_host_.load(std::memory_order_acquire) || MUTATION(copies_ignored)) return true;
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   const auto use = uses_.find(generation);
   return use == uses_.end() || (order_.epoch() == epoch_ && order_.done(use->second));
 }

@@ -12,7 +12,6 @@
 /// Source:   docs/gpu-double.md "The rules".
 
 #include <atomic>
-#include <mutex>
 #include <optional>
 #include <span>
 #include <unordered_map>
@@ -20,6 +19,7 @@
 
 #include "cupti/memory/address_map.h"
 #include "cupti/values/request.h"
+#include "format/base/mutex.h"
 #include "format/findings/memory/stream_order.h"
 
 namespace convtrace::cupti {
@@ -68,11 +68,11 @@ class StreamUses {
   [[nodiscard]] static uint64_t key_of(Stream stream) noexcept;
   [[nodiscard]] static uint32_t thread_of(Stream stream) noexcept;
   [[nodiscard]] static uint64_t handle_of(Stream stream) noexcept;
-  [[nodiscard]] uint16_t slot_of(Stream stream);
+  [[nodiscard]] uint16_t slot_of(Stream stream) CONVTRACE_REQUIRES(mutex_);
   [[nodiscard]] bool is_alone(Stream stream) noexcept;
-  void begin_several();
-  void note(judge::Use use, uint64_t generation);
-  void make_room();
+  void begin_several() CONVTRACE_REQUIRES(mutex_);
+  void note(judge::Use use, uint64_t generation) CONVTRACE_REQUIRES(mutex_);
+  void make_room() CONVTRACE_REQUIRES(mutex_);
 
   AddressMap& addresses_;
   /// The one stream that was ever used, if each thread means the same by it; 0: none, or several.
@@ -81,21 +81,23 @@ class StreamUses {
   std::atomic<bool> several_{false};
   std::atomic<bool> copies_to_host_{false};
 
-  std::mutex mutex_;
-  Stream first_;
-  judge::StreamOrder order_{judge::StreamOrder::Doubt::kUnordered};
-  uint64_t epoch_ = order_.epoch();
-  std::vector<Stream> streams_;                    ///< seen
-  std::unordered_map<uint64_t, judge::Use> uses_;  ///< the last, by generation
+  Mutex mutex_;
+  Stream first_ CONVTRACE_GUARDED_BY(mutex_);
+  judge::StreamOrder order_ CONVTRACE_GUARDED_BY(mutex_){judge::StreamOrder::Doubt::kUnordered};
+  uint64_t epoch_ CONVTRACE_GUARDED_BY(mutex_) = order_.epoch();
+  std::vector<Stream> streams_ CONVTRACE_GUARDED_BY(mutex_);  ///< seen
+  std::unordered_map<uint64_t, judge::Use> uses_
+      CONVTRACE_GUARDED_BY(mutex_);  ///< the last, by generation
   struct PendingRead {
     uint64_t number;
     judge::Use use;
   };
-  std::unordered_multimap<uint64_t, PendingRead> reads_;  ///< of ours, by generation
-  uint64_t last_read_ = 0;
+  /// Of ours, by generation.
+  std::unordered_multimap<uint64_t, PendingRead> reads_ CONVTRACE_GUARDED_BY(mutex_);
+  uint64_t last_read_ CONVTRACE_GUARDED_BY(mutex_) = 0;
   /// Of older generations without a use the last one is not known; if it is over, this is.
-  uint64_t unknown_up_to_ = 0;
-  std::optional<judge::Use> unknown_;
+  uint64_t unknown_up_to_ CONVTRACE_GUARDED_BY(mutex_) = 0;
+  std::optional<judge::Use> unknown_ CONVTRACE_GUARDED_BY(mutex_);
 };
 
 }  // namespace convtrace::cupti

@@ -80,15 +80,15 @@ bool log_enabled(format::Level level) noexcept {
          limit == static_cast<int>(format::Level::kDebug);
 }
 
-void log_line(format::Level level, const char* site, const char* format, ...) noexcept {
+void log_line(const Message& message, const char* format, ...) noexcept {
+  const format::Level level = message.level;
   if (!log_enabled(level) || (level != format::Level::kError && !within_rate())) return;
-  char head[96];
-  const uint32_t left_out = g_left_out.exchange(0, std::memory_order_relaxed);
-  const int used = snprintf(head, sizeof head, "convtrace[%d] %c %s: ", static_cast<int>(getpid()),
-                            letter(level), site);
-  if (left_out != 0 && used > 0 && static_cast<size_t>(used) < sizeof head)
-    snprintf(head + used, sizeof head - static_cast<size_t>(used), "(%u lines left out) ",
-             left_out);
+  char left_out[32] = "", number[16] = "", head[96];
+  if (const uint32_t lines = g_left_out.exchange(0, std::memory_order_relaxed))
+    snprintf(left_out, sizeof left_out, "(%u lines left out) ", lines);
+  if (message.number != 0) snprintf(number, sizeof number, "CT-%u ", unsigned{message.number});
+  snprintf(head, sizeof head, "convtrace[%d] %c %s: %s%s", static_cast<int>(getpid()),
+           letter(level), message.site, left_out, number);
   va_list arguments;
   va_start(arguments, format);
   write_line(head, format, arguments);

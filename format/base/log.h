@@ -5,11 +5,11 @@
 /// Threads:  any. No allocation, lock, stream or locale; one write(2) a line; long lines are cut.
 /// Errors:   none: a line that cannot be written is gone.
 /// Rate:     of more than 100 lines in 10 s only errors are written; the next line counts the rest.
-/// Form:     `convtrace[pid] W site: what happened; the effect; what to do`. Never stdout.
+/// Form:     `convtrace[pid] W site: CT-1104 what happened; the effect; what to do`. Never stdout.
 
 #include <cstdint>
 
-#include "format/base/level.h"
+#include "format/base/messages.h"
 
 namespace convtrace {
 
@@ -22,8 +22,8 @@ void set_log_rank(uint32_t rank) noexcept;
 
 [[nodiscard]] bool log_enabled(format::Level level) noexcept;
 
-void log_line(format::Level level, const char* site, const char* format, ...) noexcept
-    __attribute__((format(printf, 3, 4)));
+void log_line(const Message& message, const char* format, ...) noexcept
+    __attribute__((format(printf, 2, 3)));
 
 /// What the user of `convtrace run` is told whatever the level, on rank 0: `convtrace: text`.
 void announce(const char* format, ...) noexcept __attribute__((format(printf, 1, 2)));

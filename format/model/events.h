@@ -19,6 +19,7 @@
 #include <variant>
 
 #include "format/base/level.h"
+#include "format/base/messages.h"
 #include "format/model/dtype.h"
 #include "format/model/event_parts.h"
 #include "format/model/stats.h"
@@ -234,7 +235,7 @@ struct Finding {
 };
 
 /// Of the Diagnostic behind which allocations and frees of CPU tensors are not recorded.
-inline constexpr const char* kCpuMemorySite = "cpu memory";
+inline constexpr const char* kCpuMemorySite = messages::kCpuUnwatched.site;
 
 /// Something convtrace noticed about itself or its surroundings.
 struct Diagnostic {

@@ -4,7 +4,9 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -22,10 +24,19 @@ struct TraceMeta {
   std::vector<std::string> command_line;  ///< secrets already masked
   /// Everything else, name and value, ascending by name. Prefixes: `version.` (driver, cuda, cupti,
   /// torch, python...), `device.`, `switch.` (environment variables and framework flags that change
-  /// numerics), `run.` (directory, and of Python executable and PYTHONPATH), `setting.`
-  /// (convtrace's own), `recovered.`, `stripped.` (uuid of which trace it was). A META record may
-  /// be repeated; later values of a name win.
+  /// numerics), `run.` (directory, and of Python executable and PYTHONPATH), `exit.` (how it ended),
+  /// `setting.` (convtrace's own), `recovered.`, `stripped.` (uuid of which trace it was). A META
+  /// record may be repeated; later values of a name win.
   std::vector<std::pair<std::string, std::string>> facts;
+
+  /// @return the value of a fact, the last where there are several; nullopt: it is not recorded.
+  [[nodiscard]] std::optional<std::string_view> fact(std::string_view name) const {
+    std::optional<std::string_view> value;
+    for (const auto& [known, text] : facts) {
+      if (known == name) value = text;
+    }
+    return value;
+  }
 };
 
 }  // namespace convtrace::format

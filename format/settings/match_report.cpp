@@ -53,10 +53,10 @@ size_t pattern_distance(std::string_view pattern, std::string_view name) {
   return above[name.size()];
 }
 
-MatchLine unmatched(std::string_view where, std::string_view pattern, std::string_view if_none,
-                    const SeenNames& seen) {
+Notice unmatched(std::string_view where, std::string_view pattern, std::string_view if_none,
+                 const SeenNames& seen) {
   std::string text = std::string(where) + ' ' + quoted(pattern) + " matched nothing; ";
-  if (seen.names().empty()) return {.matched = false, .text = text + std::string(if_none)};
+  if (seen.names().empty()) return {messages::kUnmatched, text + std::string(if_none)};
   std::vector<std::pair<size_t, const std::string*>> ranked;
   for (const std::string& name : seen.names())
     ranked.emplace_back(pattern_distance(pattern, name), &name);
@@ -67,7 +67,7 @@ MatchLine unmatched(std::string_view where, std::string_view pattern, std::strin
   std::ranges::stable_sort(ranked, nearer);
   text += "nearest of those that occurred: ";
   for (size_t i = 0; i < shown; ++i) text += (i == 0 ? "" : ", ") + quoted(*ranked[i].second);
-  return {.matched = false, .text = std::move(text)};
+  return {messages::kUnmatched, std::move(text)};
 }
 
 }  // namespace convtrace::settings

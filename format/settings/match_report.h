@@ -9,6 +9,8 @@
 #include <string_view>
 #include <vector>
 
+#include "format/base/messages.h"
+
 namespace convtrace::settings {
 
 /// Names that patterns were asked about, as many as are worth a look at the end.
@@ -25,16 +27,11 @@ class SeenNames {
   std::vector<std::string> names_;
 };
 
-struct MatchLine {
-  bool matched = false;
-  std::string text;
-};
-
 /// @param where  what the pattern was written as: "rules.toml:3: kernel".
 /// @param if_none  what to say where no name occurred: "no kernel was launched".
 /// @return the line that names the pattern and the three nearest names that occurred.
-[[nodiscard]] MatchLine unmatched(std::string_view where, std::string_view pattern,
-                                  std::string_view if_none, const SeenNames& seen);
+[[nodiscard]] Notice unmatched(std::string_view where, std::string_view pattern,
+                               std::string_view if_none, const SeenNames& seen);
 
 /// How far `name` is from matching a pattern: what the pattern has too much costs more than what
 /// the name has, since a prefix left out is the usual slip.

@@ -81,7 +81,7 @@ void RuleBook::used(const Rule& rule) noexcept {
   entries_[rule.number].used.fetch_add(1, std::memory_order_relaxed);
 }
 
-MatchLine RuleBook::report(const Entry& entry) const {
+Notice RuleBook::report(const Entry& entry) const {
   const Rule& rule = entry.rule;
   if (rule.kernel && entry.kernels == 0)
     return unmatched(rule.where + ": kernel", rule.kernel->text(), "no kernel was launched",
@@ -96,16 +96,16 @@ MatchLine RuleBook::report(const Entry& entry) const {
   const uint64_t used = entry.used.load();
   // One that declares or suppresses may well have nothing to do.
   if (used == 0 && takes_values(rule))
-    return {.matched = false,
-            .text = text +
-                    " and took no value: its steps did not come, a rule before it took "
-                    "them, or the mode takes none"};
-  return {.matched = true, .text = text + ", used " + count_noun(used, "time")};
+    return {messages::kRuleUnused,
+            text +
+                " and took no value: its steps did not come, a rule before it took "
+                "them, or the mode takes none"};
+  return {messages::kMatched, text + ", used " + count_noun(used, "time")};
 }
 
-std::vector<MatchLine> RuleBook::report() const {
+std::vector<Notice> RuleBook::report() const {
   const SharedLock lock(mutex_);
-  std::vector<MatchLine> lines;
+  std::vector<Notice> lines;
   for (size_t i = first_; i < entries_.size(); ++i) lines.push_back(report(entries_[i]));
   return lines;
 }

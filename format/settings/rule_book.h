@@ -54,7 +54,7 @@ class RuleBook {
   void used(const Rule& rule) noexcept;
 
   /// @return a line for each rule that applies now: what it matched, or what it may have meant.
-  [[nodiscard]] std::vector<MatchLine> report() const;
+  [[nodiscard]] std::vector<Notice> report() const;
 
  private:
   struct Entry {
@@ -71,7 +71,7 @@ class RuleBook {
   template <typename Key, typename Meets>
   const Matching& matching(Known<Key> RuleBook::*known, const Key& key, const Meets& meets,
                            std::string_view name, SeenNames RuleBook::*seen);
-  [[nodiscard]] MatchLine report(const Entry& entry) const CONVTRACE_REQUIRES_SHARED(mutex_);
+  [[nodiscard]] Notice report(const Entry& entry) const CONVTRACE_REQUIRES_SHARED(mutex_);
 
   mutable SharedMutex mutex_;
   std::deque<Entry> entries_ CONVTRACE_GUARDED_BY(mutex_);  ///< of all times

@@ -100,7 +100,7 @@ void Engine::begin_trace() noexcept {
   if (!contained("rank", true, [this] { return check_rank(); })) return;
   if (!writer_.start()) {
     process_state().disable("no thread");
-    log_line(format::Level::kError, "trace",
+    log_line(messages::kNoThread,
              "cannot start a thread; this process is not traced, the program continues");
   }
 }
@@ -178,30 +178,30 @@ bool Engine::apply_memory_reports(bool all) noexcept {
   });
 }
 
-void Engine::finish(uint64_t deadline_ns) {
+void Engine::finish(uint64_t deadline_ns, std::optional<int> exit_status) {
   const uint64_t begin = now_ns();
+  // The low eight bits are what another process sees.
+  if (exit_status) facts_.set("exit.status", std::to_string(*exit_status & 0xff));
   if (cupti::Interceptor* cuda = interceptor_.load()) cuda->stop(deadline_ns / 2);
   if (!writer_.started()) return;
   report_matches();
   journal_.apply_reports();
   const uint64_t spent = now_ns() - begin;
   if (spent < deadline_ns && writer_.finish(deadline_ns - spent)) return;
-  log_line(format::Level::kWarning, "trace",
-           "the disk was too slow at exit; the end of the trace is missing");
+  log_line(messages::kSlowDisk, "the disk was too slow at exit; the end of the trace is missing");
 }
 
 /// What the user is told about patterns and rules.
-void Engine::say(uint32_t step, const std::vector<settings::MatchLine>& lines) {
-  for (const settings::MatchLine& line : lines) {
-    cupti::report(*this, step, line.matched ? format::Level::kInfo : format::Level::kWarning,
-                  "settings", line.text.c_str());
+void Engine::say(uint32_t step, const std::vector<Notice>& lines) {
+  for (const Notice& line : lines) {
+    cupti::report(*this, step, line.message, line.text.c_str());
   }
 }
 
 void Engine::report_matches() {
   say(format::kNoStep, controls_.report());
   for (const std::string& reason : controls_.reasons_for_nothing(has_context_.load()))
-    cupti::report(*this, format::kNoStep, format::Level::kWarning, "settings", reason.c_str());
+    cupti::report(*this, format::kNoStep, messages::kNothingToTrace, reason.c_str());
 }
 
 void Engine::follow_config() {
@@ -346,11 +346,10 @@ void Engine::note_context() noexcept {
 void Engine::end_cpu_watch(const char* why) noexcept {
   journal_.stop_cpu();
   const bool poisoned = settings_.poison && has_context_.load();
-  char message[160];
-  snprintf(message, sizeof message, "memory of CPU tensors is not watched from here on: %s", why);
+  char text[160];
+  snprintf(text, sizeof text, "memory of CPU tensors is not watched from here on: %s", why);
   cupti::report(*this, controls_.steps().step(),
-                poisoned ? format::Level::kWarning : format::Level::kInfo, format::kCpuMemorySite,
-                message);
+                poisoned ? messages::kCpuUnpoisoned : messages::kCpuUnwatched, text);
 }
 
 }  // namespace convtrace::engine

@@ -93,7 +93,8 @@ class Engine final : public format::EventSink,
   }
 
   /// Writes all that is queued and closes the trace, within `deadline_ns`.
-  void finish(uint64_t deadline_ns);
+  /// @param exit_status  with which the program ends, where that is known.
+  void finish(uint64_t deadline_ns, std::optional<int> exit_status = std::nullopt);
 
  private:
   [[nodiscard]] bool is_wanted(const format::Event& event) noexcept;
@@ -102,7 +103,7 @@ class Engine final : public format::EventSink,
   bool check_rank();
   void expect_custom_ops() noexcept;
   void report_matches();
-  void say(uint32_t step, const std::vector<settings::MatchLine>& lines);
+  void say(uint32_t step, const std::vector<Notice>& lines);
   void follow_config();
   void follow_rank();
   void rules_changed() noexcept;

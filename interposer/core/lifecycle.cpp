@@ -8,6 +8,7 @@
 
 #include <atomic>
 #include <new>
+#include <optional>
 #include <string_view>
 
 #include "cupti/abi/hooks_v1.h"
@@ -47,12 +48,35 @@ void after_fork_in_child() {
 /// Which process this is: a child made by clone() or vfork() runs no fork handler.
 bool is_our_process() noexcept { return g_pid.load() == getpid(); }
 
+/// @param status  with which the program ends, where that is known.
+void end(std::optional<int> status) noexcept {
+  if (!is_our_process() || g_ended.load()) return;
+  const RecursionGuard guard;
+  Engine* const engine = g_engine.load();
+  if (engine == nullptr) return;
+  // Also when tracing is over already: the writer thread may still be saying or closing.
+  process_state().begin_draining();
+  contained("exit", false, [=] {
+    engine->finish(kExitDeadlineNs, status);
+    return true;
+  });
+  process_state().disable("the process has ended");
+  g_ended.store(true);
+}
+
+void end_with_status(int status, void*) noexcept { end(status); }
+
+/// quick_exit() does not say its status.
+void install_exit_handlers() noexcept {
+  on_exit(end_with_status, nullptr);
+  at_quick_exit(end_tracing);
+}
+
 void install_handlers() noexcept {
   if (g_handlers_installed) return;
   g_handlers_installed = true;
   pthread_atfork(nullptr, nullptr, after_fork_in_child);
-  atexit(end_tracing);
-  at_quick_exit(end_tracing);
+  install_exit_handlers();
 }
 
 /// @param folder  where a relative name of a file begins.
@@ -65,7 +89,7 @@ void set_up_log(const settings::Settings& settings, const Rank& rank, const std:
   configure_log(settings.log, rank.rank, fd >= 0 ? fd : 2);
   speak_as(settings, rank);
   if (fd < 0) {
-    log_line(format::Level::kWarning, "settings", "CONVTRACE_LOG_FILE %s cannot be written",
+    log_line(messages::kNoLogFile, "CONVTRACE_LOG_FILE %s cannot be written",
              settings.log_file.c_str());
   }
 }
@@ -73,11 +97,10 @@ void set_up_log(const settings::Settings& settings, const Rank& rank, const std:
 /// @return whether there were problems; then the host runs untraced.
 bool say_problems(const std::vector<std::string>& problems) {
   for (const std::string& problem : problems) {
-    log_line(format::Level::kError, "settings", "%s", problem.c_str());
+    log_line(messages::kBadSetting, "%s", problem.c_str());
   }
   if (!problems.empty()) {
-    log_line(format::Level::kError, "settings",
-             "this process is not traced, the program continues");
+    log_line(messages::kNotTraced, "this process is not traced, the program continues");
   }
   return !problems.empty();
 }
@@ -86,7 +109,7 @@ bool say_problems(const std::vector<std::string>& problems) {
 bool comes_too_late(const char* variable, const char* key) {
   const char* const asked = getenv(variable);
   if (asked != nullptr && std::string_view(asked) == "1") return false;
-  log_line(format::Level::kWarning, "settings",
+  log_line(messages::kTooLate,
            "%s of a settings file comes too late: start with `convtrace run`, or set %s=1 in the "
            "environment",
            key, variable);
@@ -102,13 +125,13 @@ bool is_set(const char* symbol) {
 void say_refusals(const settings::Settings& settings) {
   if (settings.poison && !comes_too_late("CONVTRACE_POISON", "poison") &&
       (settings.cpu_alloc == settings::CpuAlloc::kOff || cpu_reports() == nullptr)) {
-    log_line(format::Level::kWarning, "settings",
+    log_line(messages::kNoPoison,
              "CONVTRACE_POISON does not fill memory of CPU tensors here: their allocator is not "
              "observed (CONVTRACE_CPU_ALLOC=on does that)");
   }
   if (settings.quarantine && !comes_too_late("CONVTRACE_QUARANTINE", "quarantine") &&
       !is_set(CONVTRACE_QUARANTINE_SYMBOL)) {
-    log_line(format::Level::kWarning, "settings",
+    log_line(messages::kNoQuarantine,
              "CONVTRACE_QUARANTINE does not hold memory of CPU tensors here: this process's memory "
              "is limited (ulimit, vm.overcommit_memory), so that an allocation could fail for it");
   }
@@ -168,7 +191,7 @@ const char* arm() {
   const Rank& rank = options.rank;
   if (rank.given && !is_rank_wanted("CONVTRACE_RANKS", settings.ranks, rank)) return kUnwantedRank;
   for (const std::string& warning : loaded.warnings)
-    log_line(format::Level::kWarning, "settings", "%s", warning.c_str());
+    log_line(messages::kIdleSetting, "%s", warning.c_str());
   say_refusals(settings);
   g_pid.store(getpid());
   g_engine.store(new Engine(std::move(options)));
@@ -179,7 +202,7 @@ const char* arm() {
 /// A fork child that would have been traced on its own says once why it is not.
 void say_forked() {
   if (process_state().reason() != kForked || g_fork_said.exchange(true)) return;
-  log_line(format::Level::kWarning, "fork",
+  log_line(messages::kForked,
            "this process was forked from one that is being traced; it is not traced itself. Start "
            "training processes with spawn, or fork before the first forward");
 }
@@ -189,24 +212,10 @@ void say_forked() {
 void end_before_driver() noexcept {
   static std::atomic<bool> registered{false};
   if (registered.exchange(true)) return;
-  atexit(end_tracing);
-  at_quick_exit(end_tracing);
+  install_exit_handlers();
 }
 
-void end_tracing() noexcept {
-  if (!is_our_process() || g_ended.load()) return;
-  const RecursionGuard guard;
-  Engine* const engine = g_engine.load();
-  if (engine == nullptr) return;
-  // Also when tracing is over already: the writer thread may still be saying or closing.
-  process_state().begin_draining();
-  contained("exit", false, [engine] {
-    engine->finish(kExitDeadlineNs);
-    return true;
-  });
-  process_state().disable("the process has ended");
-  g_ended.store(true);
-}
+void end_tracing() noexcept { end(std::nullopt); }
 
 Engine* start_engine() noexcept {
   const auto always = [](const State&) { return true; };
@@ -258,7 +267,7 @@ void note_launch_stack() noexcept {
 
 void say_uncovered_memory(const settings::Settings& settings) {
   if ((!settings.poison && !settings.quarantine) || settings.strict_alloc) return;
-  log_line(format::Level::kWarning, "settings",
+  log_line(messages::kCachedMemory,
            "CONVTRACE_POISON and CONVTRACE_QUARANTINE concern what the CUDA driver gives and "
            "takes. Blocks that a caching allocator cuts out of it are neither filled nor held: "
            "when it frees one, other streams may still read it. CONVTRACE_STRICT_ALLOC=1 runs "

@@ -22,9 +22,11 @@ import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PRELOAD = ROOT / "build" / "release" / "lib" / "libconvtrace.so"
+CONVTRACE = ROOT / "build" / "release" / "bin" / "convtrace"
 STEPS_PER_SAMPLE = 5
 WARM_UP_SAMPLES = 2
 CALLS_PER_SAMPLE = 20_000
+TINY_STEPS_PER_SAMPLE = 250
 # A step that never comes, and no word that it did not.
 NOTHING = {"CONVTRACE_STEPS": "4000000000", "CONVTRACE_LOG": "error"}
 WAYS = {
@@ -35,6 +37,7 @@ MORE_MODES = {"hash": {"CONVTRACE_MODE": "hash"}, "snapshot": {
 MODES = ("launches", "hash", "stats", "snapshot")  # from cheap to dear
 GOALS = {"launches": 1.05, "stats": 1.20, "every50": 1.01}
 MODULE_CALL_GOAL_US = 1.5
+TOLD_COST_GOAL = 0.25
 ORDER_GOAL = 1.02  # what is alike within noise is in order
 
 
@@ -62,7 +65,23 @@ def module_calls():
     return lambda: model(x)
 
 
-WORKS = {"steps": training_steps, "calls": module_calls}
+def tiny_steps():
+    """Steps that take less time than tracing them."""
+    import torch
+
+    model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU(), torch.nn.Linear(8, 2))
+    optimizer, x = torch.optim.SGD(model.parameters(), lr=1e-3), torch.ones(3, 4)
+
+    def burst():
+        for _ in range(TINY_STEPS_PER_SAMPLE):
+            optimizer.zero_grad()
+            model(x).sum().backward()
+            optimizer.step()
+
+    return burst
+
+
+WORKS = {"steps": training_steps, "calls": module_calls, "tiny": tiny_steps}
 
 
 def worker(work):
@@ -95,10 +114,10 @@ class Program:
         return self.process.wait()
 
 
-def measure(work, ways, pairs, folder):
-    """Seconds of bursts, by way, "plain" among them; and the traces' sizes."""
+def measure(work, ways, pairs, folder, warm_up=WARM_UP_SAMPLES):
+    """Seconds of bursts, by way, "plain" among them; and the traces."""
     programs = {way: Program(work, way, folder) for way in ("plain", *ways)}
-    for program in [*programs.values()] * WARM_UP_SAMPLES:
+    for program in [*programs.values()] * warm_up:
         program.sample()
     seconds = {way: [] for way in programs}
     for pair in range(pairs):
@@ -107,7 +126,7 @@ def measure(work, ways, pairs, folder):
             seconds[way].append(programs[way].sample())
     if any([program.finish() for program in programs.values()]):
         sys.exit(f"bench_observer: a program of {work} failed")
-    return seconds, {way: programs[way].trace.stat().st_size for way in ways}
+    return seconds, {way: programs[way].trace for way in ways}
 
 
 def spread_of(values):
@@ -135,14 +154,14 @@ def order_row(ratios):
 
 
 def step_rows(pairs, folder, ways):
-    seconds, sizes = measure("steps", ways, pairs, folder)
+    seconds, traces = measure("steps", ways, pairs, folder)
     ratios = {way: [a / b for a, b in zip(seconds[way], seconds["plain"])] for way in ways}
     ratios["every50"] = [(49 * none + one) / 50 for none, one in zip(ratios["nothing"], ratios["stats"])]
     for way, goal in GOALS.items():
         median = statistics.median(ratios[way])
         yield row(
             f"observer.step_{way}", median, "ratio", goal, "the demo's step on the CPU without the preload",
-            spread_of(ratios[way]) / median, trace_bytes=sizes.get(way),
+            spread_of(ratios[way]) / median, trace_bytes=traces[way].stat().st_size if way in traces else None,
         )
     yield order_row(ratios)
 
@@ -157,12 +176,25 @@ def call_row(pairs, folder):
     )
 
 
+def told_cost_row(pairs, folder):
+    """What `convtrace info` says that tracing cost, beside how much longer the same steps took."""
+    seconds, traces = measure("tiny", ["stats"], pairs, folder, warm_up=0)  # it tells of the first step, too
+    added = [a - b for a, b in zip(seconds["stats"], seconds["plain"])]
+    info = subprocess.run([CONVTRACE, "info", "--json", traces["stats"]], stdout=subprocess.PIPE, check=True)
+    told = json.loads(info.stdout)["cost"]["host_ns"] * 1e-9
+    return row(
+        "observer.told_cost_error", abs(told / sum(added) - 1), "of it", TOLD_COST_GOAL,
+        "the time that tracing adds to %d tiny steps" % (pairs * TINY_STEPS_PER_SAMPLE),
+        spread_of(added) / statistics.median(added), told_s=round(told, 3), added_s=round(sum(added), 3),
+    )
+
+
 def main():
     quick = "--quick" in sys.argv
     pairs = 15 if quick else 45
     ways = WAYS if quick else WAYS | MORE_MODES
     with tempfile.TemporaryDirectory() as folder:
-        print(json.dumps([call_row(pairs, folder), *step_rows(pairs, folder, ways)]))
+        print(json.dumps([call_row(pairs, folder), told_cost_row(pairs, folder), *step_rows(pairs, folder, ways)]))
 
 
 if __name__ == "__main__":

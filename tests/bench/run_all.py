@@ -14,7 +14,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 PROGRAMS = HERE.parents[1] / "build" / "release" / "bin"
 # A row that no program prints is reported, not forgotten.
 EXPECTED = (
-    "preload.exec", "preload.python", "observer.module_call", "observer.step_launches", "observer.step_stats",
+    "preload.exec", "preload.python", "observer.module_call", "observer.told_cost_error", "observer.step_launches", "observer.step_stats",
     "observer.step_every50", "observer.modes_order",
     "stats.cpu.f32", "stats.cpu.bf16", "stats.cpu.threads", "diff.stats_pairs", "diff.events_per_s",
     "diff.vs_git", "diff.prefix_bytes", "diff.rss_1e8", "diff.seconds_1e8", "diff.html_100k", "diff.html_bytes",

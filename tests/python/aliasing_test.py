@@ -51,7 +51,7 @@ class Aliasing(ProgramTest):
         self.assertIn("given it out again", freed["GivesTemporary"]["message"])
         self.assertEqual((freed["GivesBuffer"]["slot"], freed["GivesBuffer"]["other"]), ("output:0", None))
         self.assertEqual([f["op"] for f in found if f["kind"] == "output-aliases-input"].count("Late"), 1)
-        self.assertIn(" W finding: freed-under-output", traced.stderr)
+        self.assertIn(" W finding: CT-1201 freed-under-output", traced.stderr)
 
     def test_a_rule_that_declares_writing_in_place_does_not_hide_a_free(self):
         rules = os.path.join(self.folder, "rules.toml")

@@ -39,7 +39,7 @@ class WrongNames(ControlsTest):
 
     def test_a_filter(self):
         line, = self.lines_of(CONVTRACE_INCLUDE="lsmt*;head")
-        self.assertIn('W settings: CONVTRACE_INCLUDE "lsmt*" matched nothing; nearest of those that '
+        self.assertIn('W settings: CT-1010 CONVTRACE_INCLUDE "lsmt*" matched nothing; nearest of those that '
                       'occurred: "lstm"', line)
 
     def test_a_rule(self):
@@ -75,7 +75,7 @@ class Absence(ControlsTest):
 
     def test_steps_that_never_came(self):
         begin, why, end = self.lines_of("--steps", "900", "--output", "a.ctrace")
-        self.assertRegex(why, r"W settings: CONVTRACE_STEPS 900 names none of the \d+ steps that ran "
+        self.assertRegex(why, r"W settings: CT-1011 CONVTRACE_STEPS 900 names none of the \d+ steps that ran "
                          r"\(0 to \d+\): there are no values in the trace$")
         self.assertTrue(any(why.endswith(text) for text in self.messages()), why)
 
@@ -285,7 +285,7 @@ class Reload(ControlsTest):
         loop.go(1, 1)
         status, errors = loop.end()
         self.assertEqual(status, 0)
-        self.assertRegex(errors, r"W settings: steps of .*/c.toml has no effect: CONVTRACE_STEPS "
+        self.assertRegex(errors, r"W settings: CT-1017 steps of .*/c.toml has no effect: CONVTRACE_STEPS "
                          r"\(an option or the environment\) wins\n$")
         self.assertEqual(len(errors.splitlines()), 1, errors)
         self.assertEqual(self.stats_steps(), {1, 2, 3})

@@ -144,6 +144,18 @@ class Recipes(Page, unittest.TestCase):
 class Troubleshooting(Page, unittest.TestCase):
     page = "docs/troubleshooting.md"
 
+    def test_every_message_has_a_row(self):
+        numbers = re.findall(r"\{(\d{4}), k[A-Z]", read("format/base/messages.h"))
+        self.assertGreater(len(numbers), 40)
+        self.assertEqual(len(set(numbers)), len(numbers))
+        self.assertEqual(re.findall(r"^\| `CT-(\d{4})` \|", read(self.page), re.MULTILINE), sorted(numbers))
+
+    def test_what_the_observer_says_is_on_the_list(self):
+        listed = re.findall(r"\{(\d{4}), k[A-Z]", read("format/base/messages.h"))
+        said = re.findall(r"CT-(\d{4})", "".join(read(path) for path in sources() if path.endswith(".py")))
+        self.assertIn("1301", said)
+        self.assertLessEqual(set(said), set(listed))
+
 
 class Links(unittest.TestCase):
     def test_every_link_leads_somewhere(self):

@@ -9,7 +9,7 @@ import unittest
 import warnings
 
 from support import ObservedTest, torch
-from convtrace_observer import code_facts, program_facts
+from convtrace_observer import code_facts, facts, program_facts
 
 nn = torch.nn
 
@@ -261,6 +261,38 @@ class GeneratorFacts(ObservedTest):
         self.assertEqual(told, [
             ("step", None), ("event_fact", None), evaluation, training, training,
             ("step", None), ("event_fact", None), evaluation, ("event_fact", None), training, training])
+
+
+class Switches(unittest.TestCase):
+    def test_each_that_changes_numerics_is_told(self):
+        def told():
+            return {name for name in dict(facts.collect(torch)).items() if name[0].startswith("switch.")}
+
+        def precision(owner, value):
+            before = owner.fp32_precision
+            owner.fp32_precision = value
+            return lambda: setattr(owner, "fp32_precision", before)
+
+        def warn_only():
+            torch.use_deterministic_algorithms(True, warn_only=True)
+            return lambda: torch.use_deterministic_algorithms(False)
+
+        cudnn, mkldnn = torch.backends.cudnn, torch.backends.mkldnn
+        if not hasattr(cudnn, "conv"):
+            self.skipTest("torch before 2.9")
+        changes = {"cudnn_conv_fp32_precision": lambda: precision(cudnn.conv, "ieee"),
+                   "cudnn_rnn_fp32_precision": lambda: precision(cudnn.rnn, "ieee"),
+                   "mkldnn_matmul_fp32_precision": lambda: precision(mkldnn.matmul, "bf16"),
+                   "mkldnn_conv_fp32_precision": lambda: precision(mkldnn.conv, "bf16"),
+                   "mkldnn_rnn_fp32_precision": lambda: precision(mkldnn.rnn, "bf16"),
+                   "deterministic_warn_only": warn_only}
+        before = told()
+        for name, change in changes.items():
+            undo = change()
+            try:
+                self.assertIn("switch." + name, {fact for fact, _ in told() - before}, name)
+            finally:
+                undo()
 
 
 class CodeFacts(unittest.TestCase):

@@ -181,7 +181,7 @@ class Snapshots(ProgramTest):
 
     def test_every_value_is_torchs_own(self):
         kept, arrays, trace = self.run_traced(
-            r"convtrace\[\d+\] W values: every value is stored: [1-9]\d* bytes in the first step .*\n",
+            r"convtrace\[\d+\] W values: CT-1202 every value is stored: [1-9]\d* bytes in the first step .*\n",
             CONVTRACE_MODE="snapshot", CONVTRACE_ALL="1")
         compared = 0
         for *place, tensor in kept:
@@ -264,7 +264,7 @@ class Sharded(ProgramTest):
 class Endings(ProgramTest):
     """However a program ends, it ends as without the preload, and its steps are in the trace."""
 
-    def check_end(self, end, steps=(0, 1, 2)):
+    def check_end(self, end, status, steps=(0, 1, 2)):
         outcomes = []
         for preload in (False, True):
             done = self.run_program("train.py", "lstm", "kept.pt", end, preload=preload)
@@ -273,21 +273,26 @@ class Endings(ProgramTest):
         trace, = self.traces()
         records = self.records(trace)
         self.assertEqual(tuple(r["step"] for r in records if r["record"] == "step"), steps)
+        info, = self.records(trace, "info")
+        self.assertEqual(info["meta"]["facts"]["exit.status"], status)
+
+    def test_return(self):
+        self.check_end("return", "0")
 
     def test_sys_exit(self):
-        self.check_end("sys.exit")
+        self.check_end("sys.exit", "7")
 
     def test_exception(self):
-        self.check_end("raise")
+        self.check_end("raise", "1")
 
     def test_exception_in_a_module(self):
-        self.check_end("raise-in-module", steps=(0, 1, 2, 3))
+        self.check_end("raise-in-module", "1", steps=(0, 1, 2, 3))
 
     def test_interrupt(self):
-        self.check_end("interrupt")
+        self.check_end("interrupt", "SIGINT")
 
     def test_os_exit(self):
-        self.check_end("os._exit")
+        self.check_end("os._exit", "8")
 
 
 class Modes(ProgramTest):
@@ -303,7 +308,7 @@ class Modes(ProgramTest):
         self.assertEqual({("mean" in r, "hash" in r) for r in records}, {(False, True)})
 
     def test_launches_mode_has_no_values(self):
-        says = ".* W settings: mode launches records what a GPU runs, and no CUDA context was made .*\n"
+        says = ".* W settings: CT-1011 mode launches records what a GPU runs, and no CUDA context was made .*\n"
         self.assertEqual(self.stats_of(says, CONVTRACE_MODE="launches"), [])
 
     def test_only_chosen_steps_have_values(self):

@@ -75,8 +75,8 @@ class Evaluation(LoopTest):
         self.assertEqual((report["root"]["step"], report["root"]["phase"]), (0, "forward"))
         self.assertEqual([(f["kind"], f["name"], f["step"]) for f in report["facts"]], [("generator", "torch", 0)])
 
-    def test_sanity_passes_before_the_first_update(self):
-        self.check_loop("sanity", passes=(2, 5))
+    def test_sanity_passes_of_lightning(self):
+        self.check_loop("lightning")
 
     def test_gradient_accumulation(self):
         self.check_loop("accumulation")

@@ -208,7 +208,7 @@ TraceBuilder& TraceBuilder::stats(const StatsSpec& spec) {
   e.has_shape = spec.shape.has_value() || !spec.values.empty();
   if (e.has_shape) e.shape = spec.shape ? std::span(*spec.shape) : std::span(flat);
   const std::vector<std::byte> samples = samples_of(spec.values, spec.dtype);
-  e.samples = samples;
+  if (spec.sampled) e.samples = samples;
   if (e.capture == Capture::kSnapshot && !spec.values.empty()) {
     impl_->store({e.stats.hash, e.bytes}, spec.dtype, std::as_bytes(std::span(spec.values)));
   }

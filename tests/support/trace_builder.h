@@ -52,6 +52,7 @@ struct StatsSpec {
       {};                    ///< if given: statistics, hash, bytes and samples are made of them
   format::Stats stats = {};  ///< else these
   bool sketched = true;      ///< false: `values` give statistics without a sketch
+  bool sampled = true;       ///< false: without raw values
   uint64_t bytes = 0;        ///< default: count elements of dtype
   uint32_t variant = 0;
   std::vector<uint64_t> range_hashes = {};

@@ -47,17 +47,16 @@ ConfigChange ConfigWatch::load() {
   settings::LoadedControls loaded = settings::load_controls(environment.data());
   ConfigChange change;
   for (const std::string& problem : loaded.problems)
-    change.lines.push_back({.matched = false, .text = problem + "; the old settings stay"});
+    change.lines.push_back({messages::kOldSettingsStay, problem + "; the old settings stay"});
   if (!loaded.problems.empty()) return change;
   change.applies = true;
   say_overruled(change);
   take_over(loaded.settings, change);
   change.rules = std::move(loaded.rules);
   for (std::string& warning : loaded.warnings)
-    change.lines.push_back({.matched = false, .text = std::move(warning)});
-  change.lines.push_back(
-      {.matched = true,
-       .text = path_ + " was read again; rules: " + std::to_string(change.rules.size())});
+    change.lines.push_back({messages::kIdleSetting, std::move(warning)});
+  change.lines.push_back({messages::kReadAgain, path_ + " was read again; rules: " +
+                                                    std::to_string(change.rules.size())});
   return change;
 }
 
@@ -76,10 +75,9 @@ void ConfigWatch::say_overruled(ConfigChange& change) {
       return entry.starts_with(given) && entry.size() > given.size();
     });
     if (!overruled || spec.name == kConfig || spec.print(before) == spec.print(in_file_)) continue;
-    change.lines.push_back({.matched = false,
-                            .text = settings::setting_key(spec) + " of " + path_ +
-                                    " has no effect: " + std::string(spec.name) +
-                                    " (an option or the environment) wins"});
+    change.lines.push_back({messages::kOverruled, settings::setting_key(spec) + " of " + path_ +
+                                                      " has no effect: " + std::string(spec.name) +
+                                                      " (an option or the environment) wins"});
   }
 }
 
@@ -90,9 +88,9 @@ void ConfigWatch::take_over(const settings::Settings& wanted, ConfigChange& chan
     const bool ends = spec.name == "CONVTRACE_MODE" && wanted.mode == settings::Mode::kOff;
     const bool applies = spec.reloads && !ends;
     if (applies) (void)spec.parse(after, now_);
-    change.lines.push_back({.matched = applies,
-                            .text = settings::setting_key(spec) + ": \"" + before + "\" -> \"" +
-                                    after + '"' + (applies ? "" : " needs a new start")});
+    change.lines.push_back({applies ? messages::kChanged : messages::kNeedsNewStart,
+                            settings::setting_key(spec) + ": \"" + before + "\" -> \"" + after +
+                                '"' + (applies ? "" : " needs a new start")});
   }
   change.settings = now_;
 }

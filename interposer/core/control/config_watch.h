@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "format/base/messages.h"
 #include "format/settings/controls.h"
 #include "format/settings/match_report.h"
 
@@ -22,7 +23,7 @@ struct ConfigChange {
   bool applies = false;         ///< false: only lines
   settings::Settings settings;  ///< with what applies to a run that is under way
   std::vector<settings::Rule> rules;
-  std::vector<settings::MatchLine> lines;  ///< for people; `matched` where it is as wanted
+  std::vector<Notice> lines;  ///< for people
 };
 
 class ConfigWatch {

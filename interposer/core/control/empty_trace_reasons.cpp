@@ -37,7 +37,7 @@ std::string trouble_with(const std::string& what, const settings::StepSet& ranks
 bool is_rank_wanted(const std::string& what, const settings::StepSet& ranks, const Rank& rank) {
   if (ranks.contains(rank.rank)) return true;
   const std::string trouble = trouble_with(what, ranks, rank);
-  if (!trouble.empty()) log_line(format::Level::kWarning, "settings", "%s", trouble.c_str());
+  if (!trouble.empty()) log_line(messages::kNothingToTrace, "%s", trouble.c_str());
   return false;
 }
 

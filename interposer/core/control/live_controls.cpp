@@ -15,7 +15,7 @@ std::vector<settings::Pattern> patterns(const std::string& list) {
   return compiled.ok() ? std::move(compiled).value() : std::vector<settings::Pattern>();
 }
 
-void append(std::vector<settings::MatchLine>& lines, std::vector<settings::MatchLine> more) {
+void append(std::vector<Notice>& lines, std::vector<Notice> more) {
   lines.insert(lines.end(), std::move_iterator(more.begin()), std::move_iterator(more.end()));
 }
 
@@ -45,8 +45,8 @@ ControlChange LiveControls::poll(uint64_t now_ns) {
   const settings::Settings& wanted = file->settings;
   steps_.want(wanted.mode, wanted.steps);
   // Of the rules and patterns that go. What they did not match may have been yet to come.
-  std::vector<settings::MatchLine> of_old = report();
-  std::erase_if(of_old, [](const settings::MatchLine& line) { return !line.matched; });
+  std::vector<Notice> of_old = report();
+  std::erase_if(of_old, [](const Notice& line) { return line.message.warns(); });
   append(change.lines, std::move(of_old));
   names_.replace(patterns(wanted.include), patterns(wanted.exclude));
   captures_.set_mode(settings::mode_without_rule(wanted));
@@ -79,8 +79,8 @@ void LiveControls::take_rules_of_rank() {
   rules_.replace(rules_of_rank(all_rules_, rank_.get()));
 }
 
-std::vector<settings::MatchLine> LiveControls::report() const {
-  std::vector<settings::MatchLine> lines = names_.report();
+std::vector<Notice> LiveControls::report() const {
+  std::vector<Notice> lines = names_.report();
   append(lines, rules_.report());
   return lines;
 }

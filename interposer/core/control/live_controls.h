@@ -29,7 +29,7 @@ namespace convtrace::engine {
 /// What one look at the file came to.
 struct ControlChange {
   bool applied = false;
-  std::vector<settings::MatchLine> lines;  ///< for people
+  std::vector<Notice> lines;  ///< for people
 };
 
 class LiveControls {
@@ -59,7 +59,7 @@ class LiveControls {
   bool follow_rank();
 
   /// @return a line for each pattern and rule: what it matched, or what it may have meant.
-  [[nodiscard]] std::vector<settings::MatchLine> report() const;
+  [[nodiscard]] std::vector<Notice> report() const;
   /// @return why the trace of this process may be empty.
   [[nodiscard]] std::vector<std::string> reasons_for_nothing(bool has_context);
 

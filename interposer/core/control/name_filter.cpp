@@ -81,26 +81,25 @@ bool NameFilter::matches_any(std::vector<Entry>& entries, std::span<const std::s
   return any;
 }
 
-std::vector<settings::MatchLine> NameFilter::report() const {
-  std::vector<settings::MatchLine> lines;
+std::vector<Notice> NameFilter::report() const {
+  std::vector<Notice> lines;
   const SharedLock lock(mutex_);
   report(include_, lines);
   report(exclude_, lines);
   const auto matched = [](const Entry& entry) { return entry.matched != 0; };
   const bool included = include_.empty() || std::ranges::any_of(include_, matched);
   if (asked_ != 0 && wanted_ == 0 && included) {
-    lines.push_back({.matched = false,
-                     .text = (include_.empty() ? "CONVTRACE_EXCLUDE leaves none of the "
-                                               : "CONVTRACE_INCLUDE and CONVTRACE_EXCLUDE leave "
-                                                 "none of the ") +
-                             count_noun(asked_, "name") +
-                             " that occurred: there are no values of them in the trace"});
+    lines.push_back({messages::kNothingLeft,
+                     (include_.empty() ? "CONVTRACE_EXCLUDE leaves none of the "
+                                       : "CONVTRACE_INCLUDE and CONVTRACE_EXCLUDE leave "
+                                         "none of the ") +
+                         count_noun(asked_, "name") +
+                         " that occurred: there are no values of them in the trace"});
   }
   return lines;
 }
 
-void NameFilter::report(const std::vector<Entry>& entries,
-                        std::vector<settings::MatchLine>& lines) const {
+void NameFilter::report(const std::vector<Entry>& entries, std::vector<Notice>& lines) const {
   for (const Entry& entry : entries) {
     const std::string& pattern = entry.pattern.text();
     if (entry.matched == 0) {
@@ -108,9 +107,9 @@ void NameFilter::report(const std::vector<Entry>& entries,
           entry.setting, pattern, "no kernel and no module ran in a step whose values were wanted",
           seen_));
     } else {
-      lines.push_back({.matched = true,
-                       .text = std::string(entry.setting) + ' ' + settings::quoted(pattern) +
-                               ": matched " + count_noun(entry.matched, "name")});
+      lines.push_back({messages::kMatched, std::string(entry.setting) + ' ' +
+                                               settings::quoted(pattern) + ": matched " +
+                                               count_noun(entry.matched, "name")});
     }
   }
 }

@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "format/base/messages.h"
 #include "format/base/mutex.h"
 #include "format/model/definitions.h"
 #include "format/settings/match_report.h"
@@ -37,7 +38,7 @@ class NameFilter {
 
   /// @return one line for each pattern: what it matched, or what it may have meant; and one if all
   /// of them together leave nothing.
-  [[nodiscard]] std::vector<settings::MatchLine> report() const;
+  [[nodiscard]] std::vector<Notice> report() const;
 
  private:
   enum class Answer : uint8_t { kUnknown, kYes, kNo };
@@ -53,7 +54,7 @@ class NameFilter {
   bool answer(Answers NameFilter::*answers, uint32_t id, NamesOf names_of);
   [[nodiscard]] bool judge(std::span<const std::string> names) CONVTRACE_REQUIRES(mutex_);
   static bool matches_any(std::vector<Entry>& entries, std::span<const std::string> names);
-  void report(const std::vector<Entry>& entries, std::vector<settings::MatchLine>& lines) const
+  void report(const std::vector<Entry>& entries, std::vector<Notice>& lines) const
       CONVTRACE_REQUIRES_SHARED(mutex_);
 
   const format::Definitions& definitions_;

@@ -16,8 +16,8 @@ constexpr size_t kMaxCommandLineBytes = 256 * 1024;
 
 /// Environment variables that change what a kernel computes, or in which order.
 constexpr std::string_view kNumericsNames[] = {"ATEN_CPU_CAPABILITY",
-                                               "CUBLAS_WORKSPACE_CONFIG",
                                                "CUBLASLT_WORKSPACE_SIZE",
+                                               "CUBLAS_WORKSPACE_CONFIG",
                                                "CUDA_LAUNCH_BLOCKING",
                                                "CUDA_VISIBLE_DEVICES",
                                                "DNNL_DEFAULT_FPMATH_MODE",
@@ -39,6 +39,7 @@ constexpr std::string_view kNumericsNames[] = {"ATEN_CPU_CAPABILITY",
                                                "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE",
                                                "TORCH_BLAS_PREFER_CUBLASLT",
                                                "XLA_FLAGS"};
+static_assert(std::is_sorted(std::begin(kNumericsNames), std::end(kNumericsNames)));
 
 bool contains_ignoring_case(std::string_view text, std::string_view word) {
   const auto equal = [](char a, char b) {

@@ -412,7 +412,8 @@ bool ObserverPort::Batch::diagnostic(const Message& message) {
   event.level = checked_enum(fixed->level, format::Level::kDebug);
   event.site = deps_.definitions.text(format::StringId{fixed->site});
   event.message = deps_.definitions.text(format::StringId{fixed->text});
-  log_line(event.level, std::string(event.site).c_str(), "%s", std::string(event.message).c_str());
+  const std::string site(event.site), text(event.message);
+  log_line({0, event.level, site.c_str()}, "%s", text.c_str());
   deps_.sink.emit(event);
   return true;
 }

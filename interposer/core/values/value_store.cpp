@@ -1,13 +1,9 @@
 #include "interposer/core/values/value_store.h"
 
-#include <sys/resource.h>
-
 #include <algorithm>
 #include <chrono>
 
-#include "format/base/background_thread.h"
 #include "format/base/checksum.h"
-#include "format/values/part_encoder.h"
 #include "interposer/core/runtime/clock.h"
 
 namespace convtrace::engine {
@@ -19,7 +15,6 @@ using settings::WhenFull;
 
 /// Beyond it values are stored again rather than remembered for ever.
 constexpr size_t kMaxKnown = size_t{1} << 20;
-constexpr int kNiceness = 10;
 
 ContentId content_of(const format::TensorStats& event) { return {event.stats.hash, event.bytes}; }
 
@@ -42,7 +37,7 @@ uint64_t place_of(const format::TensorStats& event) {
 /// Once armed, counted in ValueStore::incoming_ for as long as it lives.
 class ValueStore::Incoming final : public cupti::IncomingValue {
  public:
-  Incoming(ValueStore& store, std::shared_ptr<Value> value)
+  Incoming(ValueStore& store, std::shared_ptr<StoredValue> value)
       : store_(store), value_(std::move(value)), kept_(std::make_shared<KeptValue>()) {
     kept_->content = value_->content;
   }
@@ -88,18 +83,15 @@ class ValueStore::Incoming final : public cupti::IncomingValue {
     }
     kept_->parts.push_back(job_->part);
     offset_ += job_->part->size;
-    store_.uncompressed_.fetch_add(1);
-    store_.unwritten_.fetch_add(1);
-    store_.jobs_.put(std::move(job_));
-    sem_post(&store_.waiting_);
-    if (store_.closed_.load()) store_.drop_jobs(LossReason::kExitDeadline);
+    store_.compressors_.put(std::move(job_));
+    if (store_.compressors_.closed()) store_.drop_parts(LossReason::kExitDeadline);
   }
 
  private:
   /// Gets all memory that filled() needs.
   void prepare(uint64_t size) noexcept try {
     kept_->parts.reserve((value_->content.bytes + format::kPartBytes - 1) / format::kPartBytes);
-    auto job = std::make_unique<Job>();
+    auto job = std::make_unique<PartJob>();
     job->value = value_;
     job->part = std::make_shared<ValuePart>();
     job->part->bytes = std::make_unique_for_overwrite<std::byte[]>(size);
@@ -110,9 +102,9 @@ class ValueStore::Incoming final : public cupti::IncomingValue {
   }
 
   ValueStore& store_;
-  std::shared_ptr<Value> value_;
+  std::shared_ptr<StoredValue> value_;
   std::shared_ptr<KeptValue> kept_;
-  std::unique_ptr<Job> job_;  ///< of the part that is being filled
+  std::unique_ptr<PartJob> job_;  ///< of the part that is being filled
   uint64_t offset_ = 0;
   bool armed_ = false;
 };
@@ -122,15 +114,10 @@ ValueStore::ValueStore(const Options& options, Wakeup& wakeup, format::EventSink
       max_under_way_(options.memory_bytes / 3),
       wakeup_(wakeup),
       sink_(sink),
-      history_(options.memory_bytes - 2 * max_under_way_) {
-  sem_init(&waiting_, 0, 0);
-}
+      history_(options.memory_bytes - 2 * max_under_way_),
+      compressors_(wakeup) {}
 
-ValueStore::~ValueStore() {
-  close(LossReason::kExitDeadline);
-  for (const pthread_t thread : threads_) pthread_join(thread, nullptr);
-  sem_destroy(&waiting_);
-}
+ValueStore::~ValueStore() { close(LossReason::kExitDeadline); }
 
 bool ValueStore::has(const format::TensorStats& event) noexcept {
   const Lock lock(mutex_);
@@ -138,14 +125,14 @@ bool ValueStore::has(const format::TensorStats& event) noexcept {
 }
 
 ValueStore::Begun ValueStore::begin(const format::TensorStats& event) noexcept try {
-  auto value = std::make_shared<Value>();
+  auto value = std::make_shared<StoredValue>();
   value->content = content_of(event);
   value->form = format::element_form(event.dtype);
   value->place = place_of(event);
   auto incoming = std::make_unique<Incoming>(*this, value);
   const uint64_t bytes = value->content.bytes;
   const Lock lock(mutex_);
-  if (closed_ || bytes > max_under_way_ || !start_threads()) return {};
+  if (bytes > max_under_way_ || !compressors_.start(options_.threads)) return {};
   if (bytes > max_under_way_ - reserved_) return {.value = nullptr, .later = true};
   if (known_.size() >= kMaxKnown) known_.clear();
   known_.insert({value->content.hash, bytes});
@@ -165,7 +152,7 @@ std::unique_ptr<cupti::IncomingValue> ValueStore::wait_for_room(
   while (begun.later && Clock::now() < until) {  // others may take the room that there was
     Lock lock(mutex_);
     const auto may_go_on = [&]() CONVTRACE_REQUIRES(mutex_) {
-      return closed_ || event.bytes <= max_under_way_ - reserved_;
+      return compressors_.closed() || event.bytes <= max_under_way_ - reserved_;
     };
     out_of_patience_ = out_of_patience_ || !room_.wait_until(lock, until, may_go_on);
     if (out_of_patience_) break;
@@ -198,74 +185,14 @@ bool ValueStore::refuse() noexcept {
   return !drop;
 }
 
-bool ValueStore::start_threads() {
-  while (threads_.size() < options_.threads) {
-    pthread_t thread{};
-    threads_.reserve(options_.threads);
-    if (!start_background_thread(thread, &ValueStore::main, this)) break;
-    threads_.push_back(thread);
-  }
-  return !threads_.empty();
-}
-
-void* ValueStore::main(void* self) noexcept {
-  pthread_setname_np(pthread_self(), "convtrace-zip");
-  // The program's own threads come first; on Linux this is of the calling thread alone.
-  setpriority(PRIO_PROCESS, 0, kNiceness);
-  static_cast<ValueStore*>(self)->work();
-  return nullptr;
-}
-
-void ValueStore::work() {
-  format::PartEncoder encoder;
-  while (true) {
-    while (sem_wait(&waiting_) != 0) {  // interrupted
-    }
-    if (closed_.load()) return;
-    std::unique_ptr<Job> job = next_job();
-    if (job == nullptr) continue;  // close() has it
-    compress(encoder, *job);
-    finished_.put(std::move(job));
-    uncompressed_.fetch_sub(1);
-    wakeup_.wake();
-  }
-}
-
-std::unique_ptr<ValueStore::Job> ValueStore::next_job() {
-  const Lock lock(taking_mutex_);
-  if (taken_ == nullptr) taken_ = jobs_.take_all();
-  std::unique_ptr<Job> job = std::move(taken_);
-  if (job != nullptr) taken_ = std::move(job->next);
-  return job;
-}
-
-void ValueStore::compress(format::PartEncoder& encoder, Job& job) noexcept try {
-  format::BlobHeader header;
-  header.content = job.value->content;
-  header.offset = job.offset;
-  header.form = job.value->form;
-  format::BasePart base;
-  if (job.base != nullptr) {
-    const uint8_t depth = job.base->depth.load(std::memory_order_acquire);
-    // Unknown: it is still being compressed.
-    if (depth < format::kMaxBaseDepth) base = {job.base->view(), job.base_hash, depth};
-  }
-  const Result<Bytes> payload = encoder.encode(header, job.part->view(), base);
-  if (!payload.ok()) return;
-  job.payload.assign(payload.value().begin(), payload.value().end());
-  job.part->depth.store(header.depth, std::memory_order_release);
-  job.base_was_useless = !base.bytes.empty() && header.depth == 0;
-} catch (...) {  // no memory: it has no payload
-}
-
 Status ValueStore::write(format::TraceWriter& trace, uint64_t max_bytes, uint64_t turn_ns) {
-  if (closed_.load()) return kOkStatus;
+  if (compressors_.closed()) return kOkStatus;
   const uint64_t begin = now_ns();
   while (trace.bytes_written() < max_bytes) {
-    if (writing_ == nullptr) writing_ = finished_.take_all();
+    if (writing_ == nullptr) writing_ = compressors_.take_finished();
     if (writing_ == nullptr) break;
     if (!writing_->payload.empty()) CONVTRACE_TRY(trace.append_blob(writing_->payload));
-    const std::unique_ptr<Job> job = std::move(writing_);
+    const std::unique_ptr<PartJob> job = std::move(writing_);
     writing_ = std::move(job->next);
     finish(*job);
     if (now_ns() - begin < turn_ns) continue;
@@ -276,8 +203,8 @@ Status ValueStore::write(format::TraceWriter& trace, uint64_t max_bytes, uint64_
 }
 
 /// Nothing of the job is under way any more.
-void ValueStore::finish(const Job& job) noexcept {
-  unwritten_.fetch_sub(1);
+void ValueStore::finish(const PartJob& job) noexcept {
+  compressors_.written();
   const bool failed = job.payload.empty();
   {
     std::shared_ptr<const KeptValue> old;  // freed without the lock
@@ -291,7 +218,7 @@ void ValueStore::finish(const Job& job) noexcept {
 
 bool ValueStore::nothing_under_way() {
   const Lock lock(mutex_);
-  return closed_.load() || (incoming_ == 0 && uncompressed_.load() == 0);
+  return compressors_.closed() || (incoming_ == 0 && compressors_.all_compressed());
 }
 
 bool ValueStore::settle(uint64_t timeout_ns) {
@@ -305,24 +232,14 @@ bool ValueStore::settle(uint64_t timeout_ns) {
 }
 
 void ValueStore::close(LossReason reason) noexcept {
-  if (closed_.exchange(true)) return;
-  drop_jobs(reason);
-  {
-    const Lock lock(taking_mutex_);
-    LockFreeQueue<Job>::free_list(std::move(taken_));
-  }
-  LockFreeQueue<Job>::free_list(finished_.take_all());
-  LockFreeQueue<Job>::free_list(std::move(writing_));
+  if (!compressors_.close()) return;
+  drop_parts(reason);
+  LockFreeQueue<PartJob>::free_list(std::move(writing_));
   const Lock lock(mutex_);
-  for (size_t i = 0; i < threads_.size(); ++i) sem_post(&waiting_);
   room_.notify_all();
 }
 
-/// It is closed. Whoever adds a job meanwhile does this, too, so that none is left uncounted.
-void ValueStore::drop_jobs(LossReason reason) noexcept {
-  lose(reason, unwritten_.exchange(0));
-  LockFreeQueue<Job>::free_list(jobs_.take_all());
-}
+void ValueStore::drop_parts(LossReason reason) noexcept { lose(reason, compressors_.drop()); }
 
 void ValueStore::lose(LossReason reason, uint64_t count) noexcept {
   if (count == 0) return;

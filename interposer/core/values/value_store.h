@@ -1,7 +1,7 @@
 #pragma once
 /// @file value_store.h
-/// Values of tensors on their way into the trace: copied by the program's threads, compressed by
-/// threads of ours, appended by the writer thread.
+/// Which values of tensors are stored, and in how much memory: copied by the program's threads,
+/// appended by the writer thread. What happens in between is part_compressors.h.
 ///
 /// Bounded:  memory_bytes in all. A third is for values on their way, a third for what each of
 ///           those needs beside itself (what it is compressed to; what it is compared with, if that
@@ -11,20 +11,13 @@
 /// Place:    the observer's port puts CPU tensors in, cupti/ device tensors; the writer thread
 ///           takes out.
 /// Threads:  begin(), has(), take() from any; write(), settle() and close() from the writer thread.
-///           The threads that compress have a lower priority than the program's, so they share no
-///           lock with them: one that is put aside would hold up all that wait for it.
 /// Errors:   no memory and no thread are answers. A value that cannot be compressed is counted.
 
-#include <pthread.h>
-#include <semaphore.h>
-
-#include <atomic>
 #include <condition_variable>
 #include <memory>
 #include <optional>
 #include <set>
 #include <utility>
-#include <vector>
 
 #include "cupti/stats/tile/layout.h"
 #include "cupti/values/value_sink.h"
@@ -32,9 +25,8 @@
 #include "format/file/trace_writer.h"
 #include "format/model/event_sink.h"
 #include "format/settings/settings.h"
-#include "format/values/part_encoder.h"
-#include "interposer/core/runtime/lock_free_queue.h"
 #include "interposer/core/runtime/wakeup.h"
+#include "interposer/core/values/part_compressors.h"
 #include "interposer/core/values/value_history.h"
 
 namespace convtrace::engine {
@@ -77,37 +69,13 @@ class ValueStore final : public cupti::ValueSink {
 
  private:
   class Incoming;
-  /// What all parts of a value have in common.
-  struct Value {
-    format::ContentId content;
-    format::ElementForm form;
-    uint64_t place = 0;
-  };
-  /// A part of a value on its way: filled, compressed, appended. Who fills it makes it and the
-  /// writer thread frees it, since an allocator's lock is one, too.
-  struct Job {
-    std::shared_ptr<const Value> value;
-    std::shared_ptr<ValuePart> part;
-    uint64_t offset = 0;
-    std::shared_ptr<const ValuePart> base;  ///< null: none
-    uint64_t base_hash = 0;
-    std::vector<std::byte> payload;  ///< empty: it could not be compressed
-    bool base_was_useless = false;
-    std::unique_ptr<Job> next;
-  };
-
-  static void* main(void* self) noexcept;
-  void work();
-  [[nodiscard]] std::unique_ptr<Job> next_job();
-  bool start_threads() CONVTRACE_REQUIRES(mutex_);
-  static void compress(format::PartEncoder& encoder, Job& job) noexcept;
   /// Counts a value that is not stored, by the policy `when_full`.
   Outcome refused() noexcept { return refuse() ? Outcome::kStatsOnly : Outcome::kLeftOut; }
   [[nodiscard]] std::unique_ptr<cupti::IncomingValue> wait_for_room(
       const format::TensorStats& event) noexcept;
   [[nodiscard]] bool nothing_under_way();
-  void finish(const Job& job) noexcept;
-  void drop_jobs(format::LossReason reason) noexcept;
+  void finish(const PartJob& job) noexcept;
+  void drop_parts(format::LossReason reason) noexcept;
   void lose(format::LossReason reason, uint64_t count) noexcept;
   void release(uint64_t bytes) noexcept CONVTRACE_REQUIRES(mutex_);
   void forget(const format::ContentId& content) noexcept CONVTRACE_REQUIRES(mutex_);
@@ -116,9 +84,8 @@ class ValueStore final : public cupti::ValueSink {
   const uint64_t max_under_way_;
   Wakeup& wakeup_;
   format::EventSink& sink_;
-  std::atomic<bool> closed_{false};
 
-  Mutex mutex_;  ///< of all to the next mutex; held for moments, never by who compresses
+  Mutex mutex_;  ///< held for moments, never by who compresses
   std::condition_variable_any room_;
   uint64_t reserved_ CONVTRACE_GUARDED_BY(mutex_) = 0;
   /// Somebody has waited in vain, and no room was made since.
@@ -126,17 +93,9 @@ class ValueStore final : public cupti::ValueSink {
   uint32_t incoming_ CONVTRACE_GUARDED_BY(mutex_) = 0;  ///< values that are being filled
   std::set<std::pair<uint64_t, uint64_t>> known_ CONVTRACE_GUARDED_BY(mutex_);  ///< hash and bytes
   ValueHistory history_ CONVTRACE_GUARDED_BY(mutex_);
-  std::vector<pthread_t> threads_ CONVTRACE_GUARDED_BY(mutex_);
 
-  LockFreeQueue<Job> jobs_;
-  sem_t waiting_;  ///< counts those that nobody has taken up
-  std::atomic<uint64_t> uncompressed_{0};
-  std::atomic<uint64_t> unwritten_{0};
-  LockFreeQueue<Job> finished_;
-
-  Mutex taking_mutex_;  ///< between those who compress
-  std::unique_ptr<Job> taken_ CONVTRACE_GUARDED_BY(taking_mutex_);
-  std::unique_ptr<Job> writing_;  ///< of the writer thread alone
+  PartCompressors compressors_;
+  std::unique_ptr<PartJob> writing_;  ///< of the writer thread alone
 };
 
 }  // namespace convtrace::engine

@@ -35,19 +35,19 @@ OpenTrace create_trace(const settings::Settings& settings, const std::string& st
   Result<OutputFile> file = open_output(path, settings.overwrite, facts, why);
   if (!file.ok()) {
     process_state().disable("no output file");
-    log_line(format::Level::kError, "output",
-             "%s; this process is not traced, the program continues", why.c_str());
+    log_line(messages::kNoOutput, "%s; this process is not traced, the program continues",
+             why.c_str());
     return {};
   }
   const OutputFile& output = file.value();
   if (!output.notice.empty()) {
-    log_line(format::Level::kWarning, "output", "%s", output.notice.c_str());
+    log_line(messages::kOtherOutput, "%s", output.notice.c_str());
   }
   auto writer =
       format::TraceWriter::create(std::make_unique<format::FileSink>(output.fd), meta, definitions);
   if (!writer.ok()) {
     process_state().disable("the trace cannot be written");
-    log_line(format::Level::kError, "output",
+    log_line(messages::kNoOutput,
              "%s cannot be written: %s; this process is not traced, the program continues",
              output.path.c_str(), to_string(writer.status().code));
     return {};
@@ -55,7 +55,7 @@ OpenTrace create_trace(const settings::Settings& settings, const std::string& st
   if (announced) {
     announce("tracing to %s", output.path.c_str());
   } else {
-    log_line(format::Level::kInfo, "output", "tracing to %s", output.path.c_str());
+    log_line(messages::kTracing, "tracing to %s", output.path.c_str());
   }
   OpenTrace trace{.writer = std::move(writer).value(),
                   .path = output.path,

@@ -189,7 +189,7 @@ void WriterThread::count(const OpenTrace& trace, const format::Event& event) {
 
 void WriterThread::say(const OpenTrace& trace, const format::Finding& finding) const {
   if (findings_ > kSaid) return;
-  log_line(format::Level::kWarning, "finding", "%s%s (convtrace findings %s): %.*s",
+  log_line(messages::kFinding, "%s%s (convtrace findings %s): %.*s",
            findings_ == kSaid ? "more will not be said here; " : "", to_string(finding.kind).data(),
            trace.path.c_str(), first_sentence(finding.message), finding.message.data());
 }
@@ -199,7 +199,7 @@ void WriterThread::say(const OpenTrace& trace, const format::Finding& finding) c
 void WriterThread::say_expected_bytes(const OpenTrace& trace) {
   bytes_said_ = true;
   log_line(
-      format::Level::kWarning, "values",
+      messages::kEveryValue,
       "every value is stored: %" PRIu64 " bytes in the first step before compression; the %" PRIu64
       " bytes of CONVTRACE_MAX_BYTES are enough for at least %s",
       value_bytes_, trace.max_bytes, count_noun(trace.max_bytes / value_bytes_, "step").c_str());
@@ -233,7 +233,7 @@ void WriterThread::say_end(const OpenTrace& trace) const {
   const char* const path = trace.path.c_str();
   const uint64_t events = trace.writer->events_written();
   if (!trace.announced) {
-    return log_line(lost_ != 0 ? format::Level::kWarning : format::Level::kInfo, "trace",
+    return log_line(lost_ != 0 ? messages::kEndedWithLosses : messages::kEnded,
                     "%s: %" PRIu64 " events, %" PRIu64 " not recorded%s", path, events, lost_,
                     lost_ != 0 ? " (reasons: convtrace info)" : "");
   }
@@ -273,7 +273,7 @@ void WriterThread::stop_at_budget(OpenTrace& trace) {
   if (!append_losses(*trace.writer) || !trace.writer->close().ok()) {
     return stop_after_failure(trace);
   }
-  log_line(format::Level::kWarning, "trace",
+  log_line(messages::kBudgetReached,
            "%s has reached its %" PRIu64 " bytes (CONVTRACE_MAX_BYTES) and is closed with %" PRIu64
            "; the program continues untraced",
            trace.path.c_str(), trace.max_bytes, trace.writer->bytes_written());
@@ -284,7 +284,7 @@ void WriterThread::stop_after_failure(const OpenTrace& trace) {
   const Status status = trace.writer->status();
   client_.give_up_values(format::LossReason::kWriteFailed);
   state_.disable("the trace cannot be written");
-  log_line(format::Level::kError, "trace",
+  log_line(messages::kWriteFailed,
            "%s cannot be written any more: %s%s%s; tracing is over, the program continues",
            trace.path.c_str(), to_string(status.code),
            status.code == StatusCode::kIoError ? ": " : "",

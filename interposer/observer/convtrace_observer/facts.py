@@ -15,6 +15,9 @@ _SWITCHES = {
     "switch.cudnn_benchmark": "backends.cudnn.benchmark",
     "switch.cudnn_deterministic": "backends.cudnn.deterministic",
     "switch.cudnn_fp32_precision": "backends.cudnn.fp32_precision",
+    # Convolutions and recurrences do not take cuDNN's own where they have one: TF32 by default.
+    "switch.cudnn_conv_fp32_precision": "backends.cudnn.conv.fp32_precision",
+    "switch.cudnn_rnn_fp32_precision": "backends.cudnn.rnn.fp32_precision",
     "switch.matmul_fp32_precision": "backends.cuda.matmul.fp32_precision",
     "switch.matmul_fp16_reduced": (
         "backends.cuda.matmul.allow_fp16_reduced_precision_reduction"),
@@ -22,6 +25,13 @@ _SWITCHES = {
         "backends.cuda.matmul.allow_bf16_reduced_precision_reduction"),
     "switch.mkldnn_enabled": "backends.mkldnn.enabled",
     "switch.torch_seed": "initial_seed()",
+}
+# Told where they are not as usual.
+_RARE_SWITCHES = {
+    "switch.deterministic_warn_only": ("is_deterministic_algorithms_warn_only_enabled()", "False"),
+    "switch.mkldnn_matmul_fp32_precision": ("backends.mkldnn.matmul.fp32_precision", "none"),
+    "switch.mkldnn_conv_fp32_precision": ("backends.mkldnn.conv.fp32_precision", "none"),
+    "switch.mkldnn_rnn_fp32_precision": ("backends.mkldnn.rnn.fp32_precision", "none"),
 }
 # torch before fp32_precision (2.9).
 _OLD_SWITCHES = {
@@ -46,6 +56,10 @@ def collect(torch):
     for name, path in switches.items():
         value = _read(torch, path)
         if value is not None:
+            yield name, value
+    for name, (path, usual) in _RARE_SWITCHES.items():
+        value = _read(torch, path)
+        if value not in (None, usual):
             yield name, value
     libraries = _custom_op_libraries(torch)
     if libraries:

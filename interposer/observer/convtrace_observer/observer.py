@@ -143,11 +143,11 @@ class Observer:
             batch = engine.Batch(self.port)
             if self._failures == 1:
                 batch.diagnostic(engine.WARNING, "observer",
-                                 "%s: %s: %s" % (site, type(error).__name__, error))
+                                 "CT-1301 %s: %s: %s" % (site, type(error).__name__, error))
                 batch.submit()
             elif self._failures == _MAX_FAILURES:
                 batch.diagnostic(engine.WARNING, "observer",
-                                 "%s: %s: %s; modules and tensors are not observed any more"
+                                 "CT-1302 %s: %s: %s; modules and tensors are not observed any more"
                                  % (site, type(error).__name__, error))
                 batch.submit()
                 self.remove()
@@ -178,7 +178,8 @@ class Observer:
             try:
                 if self._begun and self.active:
                     self._tell_late_code()
-                    self.port.finish()
+                    status, = args or kwargs.values()
+                    self._finish(str(status & 0xff))
             except Exception:
                 pass
             original(*args, **kwargs)
@@ -193,10 +194,16 @@ class Observer:
         complaint = self.operations.complaint() if self._begun and self.active else None
         if complaint:
             batch = engine.Batch(self.port)
-            batch.diagnostic(engine.WARNING, "operations", complaint)
+            batch.diagnostic(engine.WARNING, "operations", "CT-1303 " + complaint)
             batch.submit()
         if isinstance(getattr(sys, "last_value", None), KeyboardInterrupt):
-            self.port.finish()
+            self._finish("SIGINT")
+
+    def _finish(self, status):
+        batch = engine.Batch(self.port)
+        batch.fact("exit.status", status)
+        batch.submit()
+        self.port.finish()
 
     def _forked(self):
         """In a child the engine starts anew, or says that it is off: nothing numbered by the

@@ -6,8 +6,10 @@ PASSES: how many evaluation passes a loop makes at each occasion. They draw no r
 the loop `drawing`. CHECKPOINT: file that the loop `resumed` writes in its middle, or goes on from if it
 is there.
 """
+import logging
 import os
 import sys
+import warnings
 
 import torch
 from torch import nn
@@ -71,14 +73,39 @@ def drawing(passes):
         update(model, optimizer, index)
 
 
-def sanity(passes):
-    """As Lightning does: passes before anything, then validation at the end of each epoch."""
-    model = network()
-    optimizer = torch.optim.AdamW(model.parameters())
-    evaluate(model, passes)
-    for index in range(UPDATES):
-        update(model, optimizer, index)
-        evaluate(model, 2)
+def lightning(passes):
+    """Lightning's trainer: `passes` of sanity before anything, then validation behind each epoch."""
+    import pytorch_lightning
+
+    logging.getLogger("pytorch_lightning").setLevel(logging.ERROR)
+    warnings.simplefilter("ignore")
+
+    class Trained(pytorch_lightning.LightningModule):
+        def __init__(self):
+            super().__init__()
+            self.network = network()
+
+        def forward(self, x):
+            return self.network(x)
+
+        def training_step(self, data, index):
+            loss = functional.cross_entropy(self(data[0]), data[1])
+            tell(loss)
+            return loss
+
+        def validation_step(self, data, index):
+            functional.cross_entropy(self(data[0]), data[1])
+
+        def configure_optimizers(self):
+            return torch.optim.AdamW(self.parameters())
+
+    def loader(first, count):
+        return torch.utils.data.DataLoader([batch(first + index) for index in range(count)], batch_size=None)
+
+    trainer = pytorch_lightning.Trainer(
+        accelerator="cpu", devices=1, max_epochs=2, num_sanity_val_steps=passes, logger=False,
+        enable_checkpointing=False, enable_progress_bar=False, enable_model_summary=False)
+    trainer.fit(Trained(), loader(0, UPDATES // 2), loader(100, 5))
 
 
 def early(passes):

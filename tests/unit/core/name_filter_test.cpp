@@ -44,7 +44,8 @@ TEST_CASE("name_filter: include comes first, then exclude", "[engine][filter]") 
   CHECK(lines[0].text == "CONVTRACE_INCLUDE \"h.*\": matched 2 names");
   CHECK(lines[1].text == "CONVTRACE_INCLUDE \"re:head$\": matched 1 name");
   CHECK(lines[2].text == "CONVTRACE_EXCLUDE \"*.norm\": matched 1 name");
-  CHECK(std::ranges::all_of(lines, &settings::MatchLine::matched));
+  CHECK(std::ranges::all_of(lines,
+                            [](const Notice& line) { return line.message == messages::kMatched; }));
 }
 
 TEST_CASE("name_filter: patterns that leave nothing are said to", "[engine][filter]") {
@@ -53,7 +54,7 @@ TEST_CASE("name_filter: patterns that leave nothing are said to", "[engine][filt
   CHECK_FALSE(all.scope("h.1"));
   auto lines = all.filter.report();
   REQUIRE(lines.size() == 2);
-  CHECK_FALSE(lines[1].matched);
+  CHECK(lines[1].message == messages::kNothingLeft);
   CHECK(lines[1].text.starts_with("CONVTRACE_EXCLUDE leaves none of the 2 names that occurred"));
   Fixture both("h.*", "h.0*");
   CHECK_FALSE(both.scope("h.0"));
@@ -79,11 +80,11 @@ TEST_CASE("name_filter: a pattern that matched nothing is named, with what was p
   CHECK(f.scope("head"));
   const auto lines = f.filter.report();
   REQUIRE(lines.size() == 3);
-  CHECK_FALSE(lines[0].matched);
+  CHECK(lines[0].message == messages::kUnmatched);
   CHECK(lines[0].text ==
         "CONVTRACE_INCLUDE \"bodi.*\" matched nothing; nearest of those that occurred: "
         "\"body.0\", \"head\"");
-  CHECK(lines[1].matched);
+  CHECK(lines[1].message == messages::kMatched);
   CHECK(lines[2].text.starts_with("CONVTRACE_EXCLUDE \"drop\" matched nothing; "));
 }
 

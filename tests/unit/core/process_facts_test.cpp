@@ -31,6 +31,11 @@ TEST_CASE("process_facts: only switches that change numerics are taken, sorted",
   using Fact = std::pair<std::string, std::string>;
   CHECK(numerics_switches(environment) ==
         std::vector<Fact>{{"switch.NCCL_ALGO", "Ring"}, {"switch.OMP_NUM_THREADS", "2"}});
+  const char* const of_cublas[] = {"CUBLAS_WORKSPACE_CONFIG=:16:8", "CUBLASLT_WORKSPACE_SIZE=1",
+                                   nullptr};
+  CHECK(numerics_switches(of_cublas) ==
+        std::vector<Fact>{{"switch.CUBLASLT_WORKSPACE_SIZE", "1"},
+                          {"switch.CUBLAS_WORKSPACE_CONFIG", ":16:8"}});
 }
 
 TEST_CASE("process_facts: META names this process", "[engine][facts]") {

@@ -42,11 +42,11 @@ class Log {
 std::string speaking(Level level, uint32_t rank) {
   const Log log(level, rank);
   for (const Level each : {Level::kError, Level::kWarning, Level::kInfo, Level::kDebug})
-    log_line(each, "site", "text");
+    log_line({1234, each, "site"}, "text");
   std::string letters;
   const std::string text = log.text();
   for (const char letter : {'E', 'W', 'I', 'D'})
-    if (text.find(std::string("] ") + letter + " site: text\n") != std::string::npos)
+    if (text.find(std::string("] ") + letter + " site: CT-1234 text\n") != std::string::npos)
       letters += letter;
   return letters;
 }
@@ -76,7 +76,7 @@ TEST_CASE("log: what the user of run is told depends on no level, and comes once
 TEST_CASE("log: a long line is cut and ends, errno stays", "[log]") {
   const Log log(Level::kWarning);
   errno = 42;
-  log_line(Level::kError, "site", "%s", std::string(5000, 'x').c_str());
+  log_line({0, Level::kError, "site"}, "%s", std::string(5000, 'x').c_str());
   CHECK(errno == 42);
   const std::string text = log.text();
   CHECK(text.size() < 600);
@@ -86,13 +86,13 @@ TEST_CASE("log: a long line is cut and ends, errno stays", "[log]") {
 // Last: it uses up what may be said in these ten seconds.
 TEST_CASE("log: a message without an end does not fill the disk, errors are always said", "[log]") {
   const Log log(Level::kWarning);
-  for (int i = 0; i < 1000; ++i) log_line(Level::kWarning, "site", "again");
+  for (int i = 0; i < 1000; ++i) log_line({1, Level::kWarning, "site"}, "again");
   const std::string text = log.text();
   const auto lines = std::count(text.begin(), text.end(), '\n');
   CHECK(lines >= 50);
   CHECK(lines <= 200);  // the ten seconds may have ended in between
-  log_line(Level::kError, "site", "the end");
-  CHECK(log.text().find(" lines left out) the end\n") != std::string::npos);
+  log_line({2, Level::kError, "site"}, "the end");
+  CHECK(log.text().find(" lines left out) CT-2 the end\n") != std::string::npos);
 }
 
 }  // namespace convtrace

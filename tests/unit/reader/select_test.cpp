@@ -58,6 +58,33 @@ TEST_CASE("select: events of any kinds are as they are among all", "[reader]") {
   }
 }
 
+TEST_CASE("select: damage in a chunk that is not wanted is found where checksums are verified",
+          "[reader]") {
+  const unsigned threads = GENERATE(1u, 3u);
+  test::SampleTrace trace = test::make_sample_trace(13, 4, 100);
+  const auto open = [&] {
+    return reader::TraceReader::open(std::make_unique<reader::MemorySource>(trace.bytes),
+                                     reader::OpenPolicy::kIndexOrScan, threads);
+  };
+  auto whole = open();
+  REQUIRE(whole.ok());
+  const auto& records = whole.value()->container().records();
+  const auto chunk = std::ranges::find(records, format::RecordKind::kEvents,
+                                       [](const auto& record) { return record.header.kind; });
+  REQUIRE(chunk != records.end());
+  trace.bytes[chunk->offset + format::kSlotBytes + chunk->header.stored_size / 2] ^= std::byte{1};
+  for (const reader::Unwanted unwanted : {reader::Unwanted::kSkip, reader::Unwanted::kCheck}) {
+    auto opened = open();
+    REQUIRE(opened.ok());
+    reader::TraceReader& damaged = *opened.value();
+    damaged.select([](const auto&) { return reader::kNoKinds; }, unwanted);
+    CHECK(damaged.next() == nullptr);
+    const bool checked = unwanted == reader::Unwanted::kCheck;
+    CHECK((damaged.state() == reader::TraceState::kDamaged) == checked);
+    CHECK(damaged.counts().lost_records == (checked ? 1 : 0));
+  }
+}
+
 TEST_CASE("select: each chunk is asked for", "[reader]") {
   const test::SampleTrace trace = test::make_sample_trace(12, 4, 100);
   int asked = 0;

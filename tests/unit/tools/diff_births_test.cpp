@@ -65,6 +65,31 @@ const Run kEqual = chain(0, 0);
 
 }  // namespace
 
+TEST_CASE("births: rounding that has grown to the size of the values is told in the headline",
+          "[diff][births][text]") {
+  const char* headline = "but rounding has grown to the size of the values";
+  for (const int layers : {3, 6}) {
+    Run base, cand;
+    for (Run* run : {&base, &cand}) {
+      const bool apart = run == &cand;
+      run->add(value(0, "0", "input:0", 0));
+      double error = apart ? 200 * kF32 : 0;
+      for (int layer = 0; layer < layers; ++layer, error *= 7) {
+        const std::string name = std::to_string(layer);
+        const auto storage = static_cast<uint64_t>(10 + layer);
+        if (layer != 0) run->add(taken(0, name.c_str(), error / 7, storage - 1));
+        run->add(value(0, name.c_str(), "output:0", error, storage));
+      }
+    }
+    const DiffResult result = compared(base, cand);
+    CAPTURE(layers, result.carried.largest);
+    REQUIRE(result.verdict == Verdict::kSame);
+    CHECK((diff::headline(result).find(headline) != std::string::npos) == (layers == 6));
+    CHECK((diff::hidden_text(result).find("a fault of any size") != std::string::npos) ==
+          (layers == 6));
+  }
+}
+
 TEST_CASE("births: what a value was made of explains eight times its difference",
           "[diff][births]") {
   const DiffResult grown = compared(kEqual, chain(200 * kF32, 1000 * kF32));

@@ -204,6 +204,27 @@ TEST_CASE("convtrace-diff: folders are compared rank by rank", "[diff][command][
                  "# then start both jobs as before"));
 }
 
+TEST_CASE("convtrace-diff: a rank that neither folder has is no agreement",
+          "[diff][command][ranks]") {
+  const auto verdict = [](uint32_t world_size, const char* ranks) {
+    const TempDir base, cand;
+    for (const TempDir* folder : {&base, &cand}) {
+      for (const uint32_t rank : {0U, 2U}) {
+        Run run = test::training();
+        run.meta.rank = rank;
+        run.meta.world_size = world_size;
+        run.meta.facts.emplace_back("setting.CONVTRACE_RANKS", ranks);
+        run.write(*folder / (std::to_string(rank) + ".ctrace"));
+      }
+    }
+    return run({base / ".", cand / "."});
+  };
+  const Outcome outcome = verdict(4, "all");
+  CHECK(outcome.code == 3);
+  CHECK(contains(outcome.out, "neither run has a trace of 2 ranks of 4"));
+  CHECK(verdict(4, "0,2").code == 0);  // as asked
+}
+
 TEST_CASE("convtrace-diff: traces of a folder have any names, and their ranks from META",
           "[diff][command][ranks]") {
   const TempDir base, cand;

@@ -1,5 +1,9 @@
 // Where nothing differs nothing may; what one run alone has; what was not compared.
 
+#include <algorithm>
+#include <fstream>
+
+#include "reader/trace_reader.h"
 #include "tests/unit/tools/diff_command_scene.h"
 
 namespace convtrace::test {
@@ -91,6 +95,12 @@ TEST_CASE("exact: deterministic switches, and settings of ours, leave it", "[dif
                      "True");
   };
   CHECK(report(deterministic(training()), deterministic(with_other_bit()))["exact"] == true);
+  for (const char* loose : {"switch.deterministic_warn_only", "switch.cudnn_benchmark"}) {
+    const auto json = report(with_fact(deterministic(training()), loose, "True"),
+                             with_fact(deterministic(with_other_bit()), loose, "True"));
+    CHECK(json["exact"] == false);
+    CHECK(contains(json["why_exact"], "the baseline's command run again, as --noise"));
+  }
   CHECK(report(training(),
                with_fact(with_other_bit(), "setting.CONVTRACE_MODE", "stats"))["exact"] == true);
   CHECK(report(with_fact(training(), "switch.num_threads", "1"), with_other_bit(),
@@ -109,6 +119,63 @@ TEST_CASE("exact: a repetition of the baseline says whether runs repeat", "[diff
   CHECK(contains(told(pair.cand)["why_exact"], "has other bits"));
 }
 
+TEST_CASE("exact: of several ranks one that differs is told, whichever it is", "[diff][exact]") {
+  for (const uint32_t other : {0U, 1U}) {
+    const TempDir dir;
+    for (const char* name : {"base", "cand"}) {
+      std::filesystem::create_directories(dir / name);
+      for (uint32_t rank = 0; rank < 2; ++rank) {
+        Run run = training();
+        if (name[0] == 'c' && rank == other) run = with_fact(run, "switch.num_threads", "2");
+        run.meta.rank = rank;
+        run.meta.world_size = 2;
+        run.write(dir / name + "/" + std::to_string(rank) + ".ctrace");
+      }
+    }
+    const Json json = Json::parse(run({dir / "base", dir / "cand", "--json", "-"}).out);
+    CHECK(json["exact"] == false);
+    CHECK(contains(json["why_exact"], "switch.num_threads"));
+  }
+}
+
+TEST_CASE("exact: a generator that nobody seeds is no bit of a repetition", "[diff][exact]") {
+  const auto drawn = [](Run run, const char* state) {
+    run.tell(0, "-", "rng.python", state);
+    return with_fact(run, "device.0.name", "H100");
+  };
+  const Pair pair(drawn(training(), "1"), drawn(with_other_bit(), "2"));
+  drawn(training(), "3").write(pair.dir / "again.ctrace");
+  drawn(with_other_bit(), "1").write(pair.dir / "other.ctrace");
+  const auto why = [&](const char* noise) {
+    const Json json =
+        Json::parse(run({pair.base, pair.cand, "--json", "-", "--noise", pair.dir / noise}).out);
+    return json["why_exact"].get<std::string>();
+  };
+  CHECK(contains(why("again.ctrace"), "has all its bits"));
+  CHECK(contains(why("other.ctrace"), "has other bits"));
+}
+
+TEST_CASE("exact: a repetition that lacks a part of the run says nothing", "[diff][exact]") {
+  const auto why = [](const Run& base, const Run& noise, bool closed = true) {
+    const Pair pair(base, base);
+    noise.write(pair.dir / "again.ctrace", closed);
+    const std::string path = pair.dir / "again.ctrace";
+    return Json::parse(run({pair.base, pair.cand, "--json", "-", "--noise", path}).out)["why_exact"]
+        .get<std::string>();
+  };
+  Run shorter = training(3), cut = training(3), unlike = training(3);
+  shorter.end_before(2);
+  cut.items.erase(cut.items.end() - 3, cut.items.end());
+  unlike.end_before(2);
+  unlike.at(1, "fc1", "output:0").values[0] += 1;
+  CHECK(contains(why(training(3), shorter), "both ran on the CPU alone"));
+  CHECK(contains(why(training(3), cut, false), "both ran on the CPU alone"));
+  CHECK(contains(why(training(3), cut), "has other bits"));
+  CHECK(contains(why(training(3), unlike), "has other bits"));
+  const auto on_gpu = [](const Run& run) { return with_fact(run, "device.0.name", "H100"); };
+  CHECK(contains(why(on_gpu(training(3)), on_gpu(shorter)), "there is no whole repetition"));
+}
+
 TEST_CASE("rounding: the text says where it begins, what explains it, what it may hide",
           "[diff][text]") {
   const Pair alike(training(), with_other_bit());
@@ -121,6 +188,15 @@ TEST_CASE("rounding: the text says where it begins, what explains it, what it ma
   const Pair threads(training(), with_fact(with_other_bit(), "switch.num_threads", "2"));
   CHECK(contains(run({threads.base, threads.cand}).out,
                  "the runs differ in what explains it: switch.num_threads"));
+  const Pair packages(with_fact(training(), "package.flash_attn", "2.6"),
+                      with_fact(with_other_bit(), "package.flash_attn", "2.7"));
+  CHECK(
+      contains(run({packages.base, packages.cand}).out, "what explains it: package.flash_attn\n"));
+  Run options = with_other_bit();
+  options.meta.command_line.emplace_back("--fast");
+  const Pair commands(training(), options);
+  CHECK(contains(run({commands.base, commands.cand}).out,
+                 "the runs differ in what may explain it: command line\n"));
   const Pair versions(
       with_fact(training(), "version.torch", "2.6"),
       with_fact(with_fact(with_other_bit(), "version.torch", "2.13"), "switch.num_threads", "2"));
@@ -143,6 +219,40 @@ TEST_CASE("coverage: a run that lost records, or has fewer steps or ranks, is no
   found.add({.kind = Item::Kind::kFinding, .step = 1, .scope = "fc1"});
   CHECK(report(training(4), found)["verdict"] == "incomplete");  // over the finding
   CHECK(report(training(4), found, {"--allow-incomplete"})["verdict"] == "findings");
+}
+
+TEST_CASE("coverage: damage in a step whose sums are equal is no agreement", "[diff][coverage]") {
+  const Pair pair(training(4), training(4));
+  REQUIRE(run({pair.base, pair.cand}).code == 0);
+  auto reader = reader::TraceReader::open(pair.cand);
+  REQUIRE(reader.ok());
+  const auto& records = reader.value()->container().records();
+  const auto chunk = std::ranges::find(records, format::RecordKind::kEvents,
+                                       [](const auto& record) { return record.header.kind; });
+  REQUIRE(chunk != records.end());
+  std::fstream file(pair.cand, std::ios::in | std::ios::out | std::ios::binary);
+  file.seekp(static_cast<std::streamoff>(chunk->offset + format::kSlotBytes));
+  file.put('?').flush();
+  CHECK(Json::parse(run({pair.base, pair.cand, "--json", "-"}).out)["verdict"] == "incomplete");
+}
+
+TEST_CASE("coverage: a program that ended with an error is no agreement", "[diff][coverage]") {
+  const Run failed = with_fact(training(), "exit.status", "1");
+  const Json json = report(failed, failed);
+  CHECK(json["verdict"] == "incomplete");
+  CHECK(json["agreement"] == "identical");
+  CHECK(json["preflight"].empty());
+  CHECK(report(failed, failed, {"--allow-incomplete"})["verdict"] == "same");
+  const Run ended = with_fact(training(), "exit.status", "0");
+  CHECK(report(ended, ended)["verdict"] == "same");
+  CHECK(report(training(), ended)["verdict"] == "same");  // not known of one
+  CHECK(report(ended, failed)["preflight"].empty());
+  CHECK(report(ended, failed)["exact"] == true);
+  const Run interrupted = with_fact(training(), "exit.status", "SIGINT");
+  const Pair pair(failed, interrupted);
+  const std::string text = run({pair.base, pair.cand}).out;
+  CHECK(contains(text, "baseline: the program ended with status 1"));
+  CHECK(contains(text, "candidate: the program ended with SIGINT"));
 }
 
 TEST_CASE("coverage: steps that the settings leave out are no gap", "[diff][coverage]") {

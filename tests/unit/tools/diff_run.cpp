@@ -26,6 +26,7 @@ void write_value(TraceBuilder& trace, const Item& item) {
                  .values = item.values};
   if (!item.shape.empty()) spec.shape = item.shape;
   spec.sketched = item.sketched;
+  spec.sampled = item.sampled;
   trace.stats(spec);
 }
 

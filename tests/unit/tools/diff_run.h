@@ -30,6 +30,7 @@ struct Item {
   uint64_t stream = 0;            ///< of a launch
   std::vector<uint64_t> shape{};  ///< empty: one dimension
   bool sketched = true;           ///< false: as in a trace of before there were sketches
+  bool sampled = true;            ///< false: as without raw values
   format::FindingKind finding = format::FindingKind::kFreedUnderOutput;
   format::Level level = format::Level::kError;
   bool suppressed = false;

@@ -28,6 +28,10 @@ const std::vector<Switch>& gpu_switches() {
        {"True"},
        "torch.use_deterministic_algorithms(True): operations that add in any order (atomics) are "
        "replaced, or named by an error"},
+      {"switch.deterministic_warn_only",
+       {"False", ""},
+       "torch.use_deterministic_algorithms(True) without warn_only: operations that add in any "
+       "order only warn now"},
       {"switch.CUBLAS_WORKSPACE_CONFIG",
        {":4096:8", ":16:8"},
        "export CUBLAS_WORKSPACE_CONFIG=:4096:8: cuBLAS repeats its results only with it"}};
@@ -52,13 +56,25 @@ void add_differing(const Json& report, std::vector<std::string>& lines) {
         escape_text(text_of(entry, "base")) + " | " + escape_text(text_of(entry, "cand"));
     if (name == "switch.torch_seed") {
       lines.push_back(
-          "torch.manual_seed(0) at the start of the script: PyTorch's seed is another one in each "
-          "run (" +
+          "torch.manual_seed(0) at the start of the script, and no seed of the clock after it: "
+          "PyTorch's seed is another one in each run (" +
           values + ")");
     } else if (name.starts_with("switch.")) {
       lines.push_back("set " + escape_text(name.substr(7)) + " to one value: it differs (" +
                       values + ")");
     }
+  }
+}
+
+/// Settings of modules and optimizers that the runs themselves set otherwise each time.
+void add_settings(const Json& report, std::vector<std::string>& lines) {
+  for (const Json& fact : report.value("facts", Json::array())) {
+    if (!fact.value("configuration", false)) continue;
+    lines.push_back("set " + escape_text(text_of(fact, "name")) + " of " +
+                    (text_of(fact, "kind") == "optimizer" ? "the optimizer"
+                                                          : escape_text(text_of(fact, "first"))) +
+                    " to one value: it differs (" + escape_text(text_of(fact, "base")) + " | " +
+                    escape_text(text_of(fact, "cand")) + ")");
   }
 }
 
@@ -99,6 +115,7 @@ std::vector<std::string> repeat_advice(const Json& report, const format::TraceMe
   const Facts facts(meta.facts.rbegin(), meta.facts.rend());  // of equal names the last holds
   std::vector<std::string> lines;
   add_differing(report, lines);
+  add_settings(report, lines);
   const Json first = report.value("first_bit_difference", Json());
   if (!lines.empty() || !first.is_object()) {
     if (lines.empty())

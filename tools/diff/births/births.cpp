@@ -40,6 +40,11 @@ double Births::unit_of(const ValueRecord& record) const {
   return tf32_ && record.dtype == format::DType::kF32 ? kTf32Unit : unit;
 }
 
+double Births::own_rounding(const ValueRecord& record) const {
+  const double unit = unit_of(record);
+  return tau_of(unit) * unit;
+}
+
 /// Behind a birth everything is apart: elements are not read any more.
 Apart Births::measure_pair(const ValueView& base, const ValueView& cand) const {
   Apart apart = measure(base, cand);

@@ -93,6 +93,9 @@ class Births {
   /// @return how the updates differ if that is a fault; nullopt otherwise.
   [[nodiscard]] std::optional<Comparison> judge_updates();
 
+  /// @return what a float value may differ by where its sources are equal.
+  [[nodiscard]] double own_rounding(const ValueRecord& record) const;
+
   void take_equal_step() { sources_.take_equal_step(); }
   /// Further values that both traces hold are compared element by element.
   void use_stored(CompareStored stored) { stored_ = std::move(stored); }

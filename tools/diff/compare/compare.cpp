@@ -148,6 +148,12 @@ std::string_view to_string(Field value) {
 }
 #undef CONVTRACE_X
 
+bool is_known_by_averages(const ValueView& base, const ValueView& cand) {
+  const Stats &a = base.record.stats, &b = cand.record.stats;
+  return !(a.sketch.is_known() && b.sketch.is_known()) && std::max(a.count, b.count) > 1 &&
+         (base.samples.empty() || cand.samples.empty());
+}
+
 Apart measure(const ValueView& base, const ValueView& cand) {
   const Stats& a = base.record.stats;
   const Stats& b = cand.record.stats;

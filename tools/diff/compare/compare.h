@@ -79,6 +79,9 @@ struct ValueView {
   return {record, step.shape_of(record), step.samples_of(record)};
 }
 
+/// @return whether of their distance nothing is known but what averages say: no sketch, no element.
+[[nodiscard]] bool is_known_by_averages(const ValueView& base, const ValueView& cand);
+
 /// Root mean square of `count` elements of that norm; 0 of none.
 [[nodiscard]] inline double rms_of(double norm, uint64_t count) {
   return count == 0 ? 0 : norm / std::sqrt(static_cast<double>(count));

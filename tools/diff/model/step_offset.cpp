@@ -8,13 +8,9 @@ namespace {
 /// @return how many updates were made before step 0 of a trace.
 int64_t updates_before(const format::TraceMeta& meta) {
   int32_t updates = 0;
-  for (const auto& [name, value] : meta.facts) {
-    if (name != kUpdatesBefore) continue;
-    if (std::from_chars(value.data(), value.data() + value.size(), updates).ec != std::errc{}) {
-      updates = 0;
-    }
-  }
-  return updates;
+  const std::string_view text = meta.fact(kUpdatesBefore).value_or("");
+  const auto parsed = std::from_chars(text.data(), text.data() + text.size(), updates);
+  return parsed.ec == std::errc{} ? updates : 0;
 }
 
 }  // namespace

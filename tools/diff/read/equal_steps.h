@@ -1,10 +1,8 @@
 #pragma once
 /// @file equal_steps.h
-/// Finds the steps that need not be read: the sums in both traces say which steps have equal
-/// launches and values, and which have equal launches alone.
-///
-/// Damage in a part that is not read stays unseen. It changes no verdict, since the sums, which
-/// have a checksum of their own, say what the part held. `convtrace verify` reads every byte.
+/// Finds the steps that need not be decoded: the sums in both traces say which steps have equal
+/// launches and values, and which have equal launches alone. The checksums of their chunks are
+/// verified all the same: a damaged trace is no agreement.
 ///
 /// Place:    rank_diff.h counts those steps as they are; step_stream.h leaves them unread.
 /// Threads:  plain values.

@@ -112,11 +112,12 @@ bool StepStream::read_one() {
 void StepStream::leave_out(const EqualSteps& equal, Side side) {
   equal_ = &equal;
   side_ = side;
-  reader_->select([&equal, side, shift = shift_](format::RecordHeader chunk) {
+  const auto wanted = [&equal, side, shift = shift_](format::RecordHeader chunk) {
     chunk.step_begin = shift.of(chunk.step_begin);
     chunk.step_end = shift.of(chunk.step_end);
     return equal.wanted(chunk, side);
-  });
+  };
+  reader_->select(wanted, reader::Unwanted::kCheck);
 }
 
 /// Whether events of this kind are taken from the step.

@@ -67,6 +67,7 @@ bool open_trace_set(const std::string& path, TraceSet& set, std::string& error) 
   set.path = path;
   std::error_code ignored;
   if (!fs::is_directory(path, ignored)) return add_file(path, set, error);
+  set.is_folder = true;
   if (!add_folder(path, set, error)) return false;
   std::ranges::stable_sort(set.files, {}, [](const TraceFile& file) {
     return std::tuple(file.meta.rank, file.meta.start_realtime_ns);

@@ -24,6 +24,7 @@ struct TraceFile {
 
 struct TraceSet {
   std::string path;
+  bool is_folder = false;
   std::vector<TraceFile> files;         ///< by rank, then start
   std::vector<std::string> unreadable;  ///< "file: why", for files of a folder beside readable ones
 };

@@ -27,6 +27,8 @@ constexpr std::string_view kInstructions =
 constexpr std::string_view kBlas = "products of matrices come from another library";
 constexpr std::string_view kVersion =
     "other kernels may be chosen, which add in another order: last digits differ";
+constexpr std::string_view kPackage =
+    "it may compute in another way: a changed order of operations changes last digits";
 constexpr std::string_view kWorld =
     "each rank sees another part of the data, and gradients are sums of other parts";
 constexpr std::string_view kRecorded =
@@ -46,6 +48,8 @@ constexpr Meaning kMeanings[] = {
     {"switch.cudnn_deterministic", kCudnn},
     {"switch.cudnn_enabled", kCudnn},
     {"switch.cudnn_fp32_precision", kTf32},
+    {"switch.cudnn_conv_fp32_precision", kTf32},
+    {"switch.cudnn_rnn_fp32_precision", kTf32},
     {"switch.cudnn_allow_tf32", kTf32},
     {"switch.matmul_fp32_precision", kTf32},
     {"switch.matmul_precision", kTf32},
@@ -54,6 +58,7 @@ constexpr Meaning kMeanings[] = {
     {"switch.matmul_fp16_reduced", kReduced},
     {"switch.matmul_bf16_reduced", kReduced},
     {"switch.deterministic_algorithms", kAlgorithms},
+    {"switch.deterministic_warn_only", kAlgorithms},
     {"switch.TF_CUDNN_DETERMINISTIC", kCudnn},
     {"switch.XLA_FLAGS", kAlgorithms},
     {"switch.fill_uninitialized_memory",
@@ -63,6 +68,7 @@ constexpr Meaning kMeanings[] = {
     {"switch.CUBLASLT_WORKSPACE_SIZE", kWorkspace},
     {"switch.TORCH_BLAS_PREFER_CUBLASLT", kBlas},
     {"switch.mkldnn_enabled", kBlas},
+    {"switch.mkldnn_", "oneDNN may round what goes into products of f32 to fewer bits"},
     {"switch.NCCL_", kNccl},
     {"switch.num_threads", kThreads},
     {"switch.OMP_", kThreads},
@@ -77,6 +83,7 @@ constexpr Meaning kMeanings[] = {
     {"version.cupti", ""},
     {"version.", kVersion},
     {"device.", kVersion},
+    {"package.", kPackage},
     {"setting.rules", kRecorded},
     {"setting.CONVTRACE_MODE", kRecorded},
     {"setting.CONVTRACE_STEPS", kRecorded},

@@ -70,8 +70,24 @@ std::string agreement_text(const DiffResult& result) {
 
 std::string unknown_text(const DiffResult& result) {
   const uint64_t hashes = result.counts[static_cast<size_t>(Class::kBitDifference)];
-  if (hashes == 0) return "";
-  return "; of " + tools::counted(hashes, "value") + " only the hash is known, and it differs";
+  const uint64_t averages = result.allowance.averages_only;
+  std::string text;
+  if (hashes != 0) {
+    text += "; of " + tools::counted(hashes, "value") +
+            " only the hash is known, and it differs: a fault of any size would look the same";
+  }
+  if (averages != 0) {
+    text += "; of " + tools::counted(averages, "value") +
+            " that differ only averages are known (raw values of small tensors were left out): "
+            "elements that changed places would look the same";
+  }
+  return text;
+}
+
+std::string explained_text(const DiffResult& result) {
+  const std::string text =
+      result.noise_given ? "rounding and the --noise runs explain" : "rounding explains";
+  return text + (result.allowance.by_tolerance ? ", or --tol allows" : "");
 }
 
 /// By phase: what it means that the root lies in it, since all before it agrees.
@@ -341,7 +357,11 @@ std::string headline(const DiffResult& result) {
   return is_identical(result)
              ? "IDENTICAL: every compared value has the same bits" + other_form_text(result) +
                    (alike < result.values ? ", but for what --ignore names" : "")
-             : "ROUNDING: no value differs by more than rounding explains" + unknown_text(result);
+             : "ROUNDING: no value differs by more than " + explained_text(result) +
+                   std::string(hides_any_fault(result)
+                                   ? ", but rounding has grown to the size of the values"
+                                   : "") +
+                   unknown_text(result);
 }
 
 bool is_identical(const DiffResult& result) { return !result.first_bit_difference; }

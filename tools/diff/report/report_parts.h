@@ -72,6 +72,8 @@ struct StepRow {
 [[nodiscard]] std::vector<std::string> rounding_lines(const DiffResult& result);
 /// The smallest fault that shows beside the rounding of the types at hand.
 [[nodiscard]] std::string hidden_text(const DiffResult& result);
+/// @return whether rounding has grown until differences are as large as the values.
+[[nodiscard]] bool hides_any_fault(const DiffResult& result);
 /// Modules, ops and inputs of one run alone, a line each.
 [[nodiscard]] std::vector<std::string> one_sided_lines(const DiffResult& result);
 /// Inputs of another type or shape, of which the same is made: how many, empty if none; and a line

@@ -15,7 +15,17 @@ namespace {
 using tools::escape_text;
 using tools::number_text;
 
-std::string percent_text(double share) { return tools::percent_text(share, 2); }
+/// As a percentage, or as a share of 1 where that has too many zeros.
+std::string percent_text(double share) {
+  constexpr double kLeast = 1e-6;
+  return share > 0 && share < kLeast ? number_text(share, 2) : tools::percent_text(share, 2);
+}
+
+/// Not of the traces.
+bool is_of_the_program(std::string_view name) {
+  return name == "command line" || name == "host" || name.starts_with("switch.") ||
+         name.starts_with("version.");
+}
 
 /// Scalar product of two sketches in units of 2^exponent.
 double product(const format::Sketch& a, const format::Sketch& b, int exponent) {
@@ -87,7 +97,8 @@ std::string carried_text(const DiffResult& result) {
          (result.root ? " before the root" : "") + (one ? " is" : " are") +
          " further apart than rounding explains there" +
          (carried.largest > 0 ? " (at most " + percent_text(carried.largest) + ")" : "") +
-         ", but no further than what " + (one ? "it was" : "they were") + " made of explains";
+         ", but no further than what " + (one ? "it was" : "they were") +
+         " made of, or the terms of a gradient's sum, explain";
 }
 
 std::vector<std::string> rounding_lines(const DiffResult& result) {
@@ -97,22 +108,28 @@ std::vector<std::string> rounding_lines(const DiffResult& result) {
   const RecordReport& first = result.first_bit_difference->record;
   std::vector<std::string> lines = {"begins at " + place_text(first, result.ranks.size() > 1) +
                                     ", " + object_text(first)};
-  std::string causes;
+  std::string causes, others;
+  const auto add = [](std::string& list, const std::string& name) {
+    list += (list.empty() ? "" : ", ") + escape_text(name);
+  };
   const bool other_versions = std::ranges::any_of(
       result.preflight, [](const auto& entry) { return entry.name.starts_with("version."); });
   for (const PreflightEntry& entry : result.preflight) {
     // A switch that one version alone knows is that version's.
     if (other_versions && entry.name.starts_with("switch.") && !(entry.base && entry.cand))
       continue;
-    if (explains_rounding(entry.name))
-      causes += (causes.empty() ? "" : ", ") + escape_text(entry.name);
+    if (explains_rounding(entry.name)) {
+      add(causes, entry.name);
+    } else if (is_of_the_program(entry.name)) {
+      add(others, entry.name);
+    }
   }
   for (const FactDifference& fact : result.facts) {
-    if (fact.kind == FactKind::kCode)
-      causes += (causes.empty() ? "" : ", ") + escape_text(fact.name);
+    if (fact.kind == FactKind::kCode) add(causes, fact.name);
   }
-  lines.push_back(causes.empty() ? "nothing that was recorded of the runs explains it"
-                                 : "the runs differ in what explains it: " + causes);
+  lines.push_back(!causes.empty()   ? "the runs differ in what explains it: " + causes
+                  : !others.empty() ? "the runs differ in what may explain it: " + others
+                                    : "nothing that was recorded of the runs explains it");
   if (const std::string grown = carried_text(result); !grown.empty()) lines.push_back(grown);
   if (const std::string hidden = hidden_text(result); !hidden.empty()) lines.push_back(hidden);
   if (result.exact) return lines;
@@ -126,16 +143,33 @@ std::vector<std::string> rounding_lines(const DiffResult& result) {
   return lines;
 }
 
+namespace {
+
+/// The smallest fault that shows in every tensor, as a share of its size.
+double smallest_fault(const DiffResult& result) {
+  return std::max(result.allowance.value, kGain * result.carried.largest);
+}
+
+}  // namespace
+
+bool hides_any_fault(const DiffResult& result) { return smallest_fault(result) >= 1; }
+
 std::string hidden_text(const DiffResult& result) {
-  const double unit = unit_roundoff(result.coarsest);
-  if (unit == 0) return "";
-  const double share = unit > 0x1p-20 ? kWideSumLimit : kOwnSumLimit;
-  const double largest = std::max(share * unit, kGain * result.carried.largest);
-  const double gradients = std::min(1.0, result.largest_gradient_limit);
+  const Allowance& allowed = result.allowance;
+  if (unit_roundoff(allowed.coarsest) == 0) return "";
+  const double largest = smallest_fault(result);
+  if (largest >= 1) {
+    return "from there on a fault of any size may look the same: compare runs that share their "
+           "bits for longer, or fewer steps";
+  }
+  const auto below = [largest](double limit, const char* what) {
+    return limit > largest ? ", " + percent_text(std::min(1.0, limit)) + what : "";
+  };
   return "a fault below " + percent_text(largest) + " of a tensor's size" +
-         (gradients > largest ? ", below " + percent_text(gradients) + " of a gradient's" : "") +
+         below(allowed.gradient, " of an activation's gradient") +
+         below(allowed.parameter, " of a parameter's gradient (of more where its terms cancel)") +
          ", or in few elements of a large one, would look the same in " +
-         std::string(to_string(result.coarsest));
+         std::string(to_string(allowed.coarsest));
 }
 
 std::string other_form_text(const DiffResult& result) {

@@ -4,10 +4,10 @@
 #include <thread>
 #include <tuple>
 
-#include "reader/step_sums.h"
 #include "tools/common/escape.h"
 #include "tools/common/text.h"
 #include "tools/diff/read/equal_steps.h"
+#include "tools/diff/read/repetition.h"
 #include "tools/diff/read/trace_set.h"
 #include "tools/diff/verdict/cause.h"
 #include "tools/diff/verdict/exactness.h"
@@ -61,6 +61,7 @@ class Diff {
     for (const RankPair& pair : pairs_) {
       if (!compare_rank(pair, error)) return false;
     }
+    add_absent_ranks();
     number_stories(result_.base_findings);
     number_stories(result_.cand_findings);
     decide();
@@ -87,16 +88,22 @@ class Diff {
     return true;
   }
 
-  /// The repetitions' traces of `rank`; a repetition of one trace stands for the rank at hand.
   bool open_noise(uint32_t rank, std::vector<Stream>& streams, std::string& error) {
     const StepShift shift = result_.step_offset.of_base();
+    return std::ranges::all_of(noise_files(rank), [&](const TraceFile* file) {
+      return open_stream(*file, shift, streams.emplace_back(), error);
+    });
+  }
+
+  /// The repetitions' traces of `rank`; a repetition of one trace stands for the rank at hand.
+  [[nodiscard]] std::vector<const TraceFile*> noise_files(uint32_t rank) const {
+    std::vector<const TraceFile*> files;
     for (const TraceSet& set : noise_) {
       for (const TraceFile& file : set.files) {
-        if (set.files.size() > 1 && file.meta.rank != rank) continue;
-        if (!open_stream(file, shift, streams.emplace_back(), error)) return false;
+        if (set.files.size() == 1 || file.meta.rank == rank) files.push_back(&file);
       }
     }
-    return true;
+    return files;
   }
 
   bool compare_rank(const RankPair& pair, std::string& error) {
@@ -127,10 +134,14 @@ class Diff {
     equal = equal_steps(*base, *cand, !noise.empty());
     base->leave_out(equal, Side::kBase);
     cand->leave_out(equal, Side::kCand);
-    const ExactnessDecision exact = decide_exactness(rules_.exact, differences, base_file.meta,
-                                                     cand_file.meta, all_repeat(*base, noise));
-    result_.exact = exact.exactness == Exactness::kExact;
-    result_.why_exact = exact.why;
+    const ExactnessDecision exact =
+        decide_exactness(rules_.exact, differences, base_file.meta, cand_file.meta,
+                         all_repeat(base_file, pair.rank));
+    // Of several ranks one that may round is told.
+    if (result_.why_exact.empty() || exact.exactness == Exactness::kInexact) {
+      result_.exact = exact.exactness == Exactness::kExact;
+      result_.why_exact = exact.why;
+    }
     RankDiff diff(pair.rank, names_, launches_, equal, rules_, exact.exactness, rows_);
     SnapshotPairs stored(base->reader(), cand->reader());
     diff.use_stored(
@@ -152,6 +163,22 @@ class Diff {
     compare_facts(base_file, cand_file, pair.rank, diff.outcome());
     add_outcome(pair.rank, std::move(diff.outcome()), *base, *cand);
     return true;
+  }
+
+  /// Ranks of the job that neither folder has, unless the runs were asked for others.
+  void add_absent_ranks() {
+    const auto ranks = base_.files.front().meta.fact("setting.CONVTRACE_RANKS");
+    if (!base_.is_folder || !cand_.is_folder || ranks.value_or("all") != "all") return;
+    const uint32_t size = std::min(base_.files.front().meta.world_size,  // a smaller one is told
+                                   cand_.files.front().meta.world_size);
+    std::vector<uint32_t> present;
+    for (const RankPair& pair : pairs_) present.push_back(pair.rank);
+    const auto behind = std::ranges::unique(present);
+    const auto absent = static_cast<int64_t>(size) - (behind.begin() - present.begin());
+    if (absent <= 0) return;
+    result_.incomplete.push_back("neither run has a trace of " +
+                                 tools::counted(static_cast<uint64_t>(absent), "rank") + " of " +
+                                 std::to_string(size));
   }
 
   /// Up to the root: what differs behind it is no cause of it.
@@ -179,28 +206,21 @@ class Diff {
 
   /// Whether the runs were asked to record other parts of themselves.
   [[nodiscard]] bool setting_differs(std::string_view name) const {
-    const auto value = [name](const TraceSet& set) -> std::string {
-      for (const auto& [fact, text] : set.files.front().meta.facts) {
-        if (fact == name) return text;
-      }
-      return {};
-    };
-    return value(base_) != value(cand_);
+    return base_.files.front().meta.fact(name) != cand_.files.front().meta.fact(name);
   }
 
-  /// Whether each step of a repetition has the launches and values of the baseline.
-  static std::optional<bool> all_repeat(const StepStream& base, const std::vector<Stream>& noise) {
-    if (noise.empty()) return std::nullopt;
-    const auto own = reader::load_step_sums(base.reader().container());
-    return !own.empty() && std::ranges::all_of(noise, [&](const Stream& other) {
-      return reader::load_step_sums(other->reader().container()) == own;
-    });
+  /// Whether repetitions have all bits of the baseline. Of several one that has not decides.
+  [[nodiscard]] std::optional<bool> all_repeat(const TraceFile& base, uint32_t rank) const {
+    std::optional<bool> all;
+    for (const TraceFile* file : noise_files(rank)) {
+      const auto one = repeats(base.path, file->path);
+      if (one) all = *one && all.value_or(true);
+    }
+    return all;
   }
 
   static bool uses_tf32(const format::TraceMeta& meta) {
-    return std::ranges::any_of(meta.facts, [](const auto& fact) {
-      return fact.first == "switch.matmul_fp32_precision" && fact.second == "tf32";
-    });
+    return meta.fact("switch.matmul_fp32_precision") == "tf32";
   }
 
   void add_preflight(PreflightEntry entry) {
@@ -236,6 +256,11 @@ class Diff {
       why.push_back(who + ": the trace was not closed; compared up to its end");
     } else if (stream.reader().state() == reader::TraceState::kDamaged) {
       why.push_back(who + ": the trace is damaged; compared without the damaged parts");
+    }
+    const auto status = stream.reader().meta().fact("exit.status");
+    if (status && status != "0") {
+      why.push_back(who + ": the program ended with " +
+                    (status->starts_with("SIG") ? "" : "status ") + std::string(*status));
     }
     if (asks_for_other_steps_) {
       // The settings say so.
@@ -295,11 +320,7 @@ class Diff {
                              outcome.summaries.end());
     add_carried(std::move(outcome.carried));
     result_.waived += outcome.waived;
-    result_.largest_gradient_limit =
-        std::max(result_.largest_gradient_limit, outcome.largest_gradient_limit);
-    if (unit_roundoff(outcome.coarsest) > unit_roundoff(result_.coarsest)) {
-      result_.coarsest = outcome.coarsest;
-    }
+    result_.allowance.add(outcome.allowance);
     for (OneSidedGroup& group : outcome.one_sided) {
       if (result_.one_sided.size() < kMaxOneSided) result_.one_sided.push_back(std::move(group));
     }

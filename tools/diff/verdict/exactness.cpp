@@ -25,10 +25,11 @@ std::map<std::string, std::string> code_of(const format::TraceMeta& meta) {
   return code;
 }
 
+/// Whether a GPU repeats its bits: no operation adds in any order, and none is chosen by a trial.
 bool is_deterministic(const format::TraceMeta& meta) {
-  return std::ranges::any_of(meta.facts, [](const auto& fact) {
-    return fact.first == "switch.deterministic_algorithms" && fact.second == "True";
-  });
+  const auto is_on = [&meta](const char* name) { return meta.fact(name) == "True"; };
+  return is_on("switch.deterministic_algorithms") && !is_on("switch.deterministic_warn_only") &&
+         !is_on("switch.cudnn_benchmark");
 }
 
 }  // namespace
@@ -45,7 +46,8 @@ ExactnessDecision decide_exactness(ExactChoice choice,
     }
   }
   if (code_of(base) != code_of(cand)) return {Exactness::kInexact, "the runs differ in their code"};
-  const std::string alike = "nothing that was recorded of the two runs differs, and ";
+  const std::string alike =
+      "versions, devices, switches, seed, command line and code of both runs are the same, and ";
   if (repeats && !*repeats) {
     return {Exactness::kInexact, "a repetition of the baseline has other bits"};
   }
@@ -56,9 +58,11 @@ ExactnessDecision decide_exactness(ExactChoice choice,
   if (!has_device(base) && !has_device(cand)) {
     return {Exactness::kExact, alike + "both ran on the CPU alone"};
   }
-  return {Exactness::kInexact,
-          "atomics and autotuning of a GPU need not repeat: deterministic algorithms are off, and "
-          "no repetition was given (--noise)"};
+  return {
+      Exactness::kInexact,
+      "atomics and autotuning of a GPU need not repeat: deterministic algorithms are not on, or "
+      "cuDNN's trials are, and there is no whole repetition: the baseline's command run again, "
+      "as --noise, would decide"};
 }
 
 }  // namespace convtrace::diff

@@ -33,10 +33,11 @@ Facts facts_of(const format::TraceMeta& meta) {
 }
 
 /// Of files rather than of the run: where the trace went, what it was made of, what names its
-/// frames, where the process was started; and what facts.h tells.
+/// frames, where the process was started; and what is told elsewhere: by facts.h, and how the
+/// program ended by the verdict's coverage.
 bool is_about_files(std::string_view name) {
   if (name == kUpdatesBefore) return true;  // told with the offset of the steps
-  for (const char* prefix : {"recovered.", "stripped.", "library.", "code.", "run."})
+  for (const char* prefix : {"recovered.", "stripped.", "library.", "code.", "run.", "exit."})
     if (name.starts_with(prefix)) return true;
   return name.starts_with("setting.") && (name.ends_with("output") || name.ends_with("OUTPUT") ||
                                           name.ends_with("log_file") || name.ends_with("LOG_FILE"));
@@ -53,10 +54,8 @@ int weight(std::string_view name) {
 }  // namespace
 
 RunCommand command_of(const format::TraceMeta& meta) {
-  const Facts facts = facts_of(meta);
-  const auto value = [&facts](const char* name) {
-    const auto found = facts.find(name);
-    return found == facts.end() ? std::string() : found->second;
+  const auto value = [&meta](const char* name) {
+    return std::string(meta.fact(name).value_or(""));
   };
   return {meta.command_line, value("run.executable"), value("run.directory"),
           value("run.pythonpath")};

@@ -15,6 +15,15 @@ size_t index_of(Class verdict) { return static_cast<size_t>(verdict); }
 
 }  // namespace
 
+void Allowance::add(const Allowance& other) {
+  value = std::max(value, other.value);
+  gradient = std::max(gradient, other.gradient);
+  parameter = std::max(parameter, other.parameter);
+  by_tolerance |= other.by_tolerance;
+  averages_only += other.averages_only;
+  if (unit_roundoff(other.coarsest) > unit_roundoff(coarsest)) coarsest = other.coarsest;
+}
+
 void RankDiff::take_equal_before(uint32_t end) {
   for (; equal_taken_ < equal_.unread().size(); ++equal_taken_) {
     const format::StepSums& step = equal_.unread()[equal_taken_];
@@ -114,20 +123,35 @@ void RankDiff::judge_values(StepPair& pair, bool with_noise) {
     if (with_noise && comparison.bits_differ) band = noise_.band(a.record.key);
     comparison.waived = comparison.bits_differ && ignored_.of(a.record);
     outcome_.waived += comparison.waived ? 1 : 0;
-    if (comparison.field == Field::kRms &&
-        unit_roundoff(a.record.dtype) > unit_roundoff(outcome_.coarsest)) {
-      outcome_.coarsest = a.record.dtype;
-    }
-    births_.judge(m, a, b, band ? &*band : nullptr, tolerances_.of(a.record), comparison);
-    if (a.record.kind == SlotKind::kGradOutput && comparison.field == Field::kRms) {
-      outcome_.largest_gradient_limit =
-          std::max(outcome_.largest_gradient_limit, comparison.tolerance);
-    }
+    const NoiseBand* noise = band ? &*band : nullptr;
+    const auto by_hand = tolerances_.of(a.record);
+    const bool is_measured_float = comparison.field == Field::kRms;
+    births_.judge(m, a, b, noise, by_hand, comparison);
+    if (is_measured_float) add_allowed(a, b, noise, by_hand, comparison);
     const bool counts = comparison.bits_differ && !comparison.waived;
     if (is_update(a.record) && counts && !first_update) first_update = m;
   }
   const auto update = births_.judge_updates();
   if (update && first_update) pair.comparisons[*first_update] = *update;
+}
+
+void RankDiff::add_allowed(const ValueView& base, const ValueView& cand, const NoiseBand* noise,
+                           std::optional<double> by_hand, const Comparison& judged) {
+  const ValueRecord& record = base.record;
+  Allowance allowed{.coarsest = record.dtype};
+  allowed.by_tolerance = by_hand.has_value();
+  allowed.value = by_hand ? *by_hand : births_.own_rounding(record);
+  const bool is_gradient = record.kind == SlotKind::kGrad;
+  // An average in which everything cancels, and what Adam makes of it, have no size to speak of.
+  const bool has_size = !is_gradient && record.kind != SlotKind::kBuffer && !is_update(record);
+  if (noise != nullptr && has_size) {
+    allowed.value = std::max(allowed.value, kNoiseGain * noise->rms);
+  }
+  if (record.kind == SlotKind::kGradOutput) allowed.gradient = judged.tolerance;
+  if (is_gradient && judged.tolerance < 1) allowed.parameter = judged.tolerance;
+  allowed.averages_only =
+      judged.verdict <= Class::kSuspicious && is_known_by_averages(base, cand) ? 1 : 0;
+  outcome_.allowance.add(allowed);
 }
 
 void RankDiff::take_unpaired(const StepRecords& step, bool in_base) {

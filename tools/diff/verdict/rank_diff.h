@@ -62,8 +62,7 @@ struct RankOutcome {
   std::vector<RenamedModule> renamed;
   std::vector<OneSidedGroup> one_sided;
   std::vector<OtherForm> other_forms;
-  format::DType coarsest = format::DType::kUnknown;  ///< of float values that differ
-  double largest_gradient_limit = 0;                 ///< what was allowed in activations' gradients
+  Allowance allowance;
   /// Steps of one run that lie before the last one of the other, which does not have them.
   std::array<uint64_t, 2> skipped_steps{};  ///< by Side: whose they are
   std::vector<StepSummary> summaries;
@@ -111,6 +110,8 @@ class RankDiff {
   void count(const StepPair& pair);
   void find_first_bit_difference(const StepPair& pair);
   void judge_values(StepPair& pair, bool with_noise);
+  void add_allowed(const ValueView& base, const ValueView& cand, const NoiseBand* noise,
+                   std::optional<double> by_hand, const Comparison& judged);
   void find_carried(const StepPair& pair);
   void list_other_forms(const StepPair& pair);
   void find_root(const StepPair& pair);

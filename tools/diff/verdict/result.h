@@ -93,6 +93,19 @@ struct Carried {
   double largest = 0;  ///< relative difference
 };
 
+/// What was allowed where values differ, relative to a tensor's size: a fault below looks like
+/// rounding there.
+struct Allowance {
+  double value = 0;            ///< own rounding, --noise and --tol
+  double gradient = 0;         ///< of activations' gradients
+  double parameter = 0;        ///< of parameters' gradients, but for those in which terms cancel
+  bool by_tolerance = false;   ///< --tol is one of them
+  uint64_t averages_only = 0;  ///< values whose distance is not known (is_known_by_averages)
+  format::DType coarsest = format::DType::kUnknown;  ///< type of those values
+
+  void add(const Allowance& other);
+};
+
 inline constexpr size_t kMaxGradients = 200;
 inline constexpr size_t kMaxBirths = 8;
 
@@ -190,9 +203,7 @@ struct DiffResult {
   std::vector<RenamedModule> renamed;    ///< by the baseline's name
   std::vector<OneSidedGroup> one_sided;  ///< at most kMaxOneSided, in the order of their first
   std::vector<OtherForm> other_forms;    ///< at most kMaxOtherForms, in the order of their first
-  /// Of values that differ: the coarsest type, which says what rounding may hide.
-  format::DType coarsest = format::DType::kUnknown;
-  double largest_gradient_limit = 0;  ///< of activations' gradients that differ: what was allowed
+  Allowance allowance;                   ///< of all ranks
   Findings base_findings, cand_findings;
   std::vector<std::string> incomplete;  ///< why; empty when both runs were compared to their ends
   std::vector<RankReport> ranks;

@@ -35,7 +35,7 @@ TEST_CASE("match_report: the usual slips are nearer than other names", "[setting
                         {"re:^soft_max", "softmax_forward"},
                         {"lmhead", "lm_head"}};
   for (const Case& c : cases) {
-    const MatchLine line = unmatched("CONVTRACE_INCLUDE", c.pattern, "name", names);
+    const Notice line = unmatched("CONVTRACE_INCLUDE", c.pattern, "name", names);
     CAPTURE(line.text);
     CHECK(line.text.find("occurred: \"" + std::string(c.first) + "\", ") != std::string::npos);
     CHECK(std::count(line.text.begin(), line.text.end(), '"') == 8);  // the pattern and three names
@@ -51,7 +51,7 @@ TEST_CASE("match_report: names without an end cost no time without an end", "[se
   SeenNames names;
   for (int i = 0; i < 10'000; ++i) names.add(std::string(100'000, 'x'));
   CHECK(names.names().size() == SeenNames::kMost);
-  CHECK_FALSE(unmatched("r", std::string(100'000, 'y'), "name", names).matched);
+  CHECK(unmatched("r", std::string(100'000, 'y'), "name", names).message == messages::kUnmatched);
 }
 
 }  // namespace convtrace::settings

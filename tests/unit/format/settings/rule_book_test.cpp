@@ -48,11 +48,11 @@ TEST_CASE("rule_book: at the end each rule says what it matched, or what it may 
     (void)book.of_scope(7, "h.1");
   }
   book.used(*book.rules()[0]);
-  const std::vector<MatchLine> lines = book.report();
+  const std::vector<Notice> lines = book.report();
   REQUIRE(lines.size() == 3);
-  CHECK(lines[0].matched);
+  CHECK(lines[0].message == messages::kMatched);
   CHECK(lines[0].text == file.path() + ":1: matched 1 kernel, used 1 time");
-  CHECK_FALSE(lines[1].matched);
+  CHECK(lines[1].message == messages::kUnmatched);
   CHECK(lines[1].text == file.path() +
                              ":4: scope \"h.0\" matched nothing; nearest of those that occurred: "
                              "\"h.1\"");
@@ -66,13 +66,13 @@ TEST_CASE("rule_book: one that matched and took nothing is a warning, unless it 
            "suppress=true\n[[rule]]\nkernel='add*'\noutputs=[0]\n"));
   (void)book.of_scope(1, "h.0");
   (void)book.of_kernel(kAdd);
-  const std::vector<MatchLine> lines = book.report();
+  const std::vector<Notice> lines = book.report();
   REQUIRE(lines.size() == 3);
-  CHECK_FALSE(lines[0].matched);
+  CHECK(lines[0].message == messages::kRuleUnused);
   CHECK(lines[0].text.find(":1: matched 1 module and took no value: its steps did not come") !=
         std::string::npos);
-  CHECK(lines[1].matched);
-  CHECK_FALSE(lines[2].matched);
+  CHECK(lines[1].message == messages::kMatched);
+  CHECK(lines[2].message == messages::kRuleUnused);
 }
 
 TEST_CASE("rule_book: other rules apply at once, and what was handed out stays", "[settings]") {

@@ -74,6 +74,28 @@ TEST_CASE("repeat: seeds and switches that differ come first", "[cli]") {
   CHECK_FALSE(has(text, "initial weights"));
 }
 
+TEST_CASE("repeat: a setting of the program that differs is named, and no switch", "[cli]") {
+  Json report = parted("optimizer", "param:weight");
+  report["facts"] = {{{"kind", "optimizer"},
+                      {"name", "lr"},
+                      {"base", "0.1"},
+                      {"cand", "0.2"},
+                      {"configuration", true}},
+                     {{"kind", "generator"}, {"name", "python"}, {"configuration", false}}};
+  const std::string text = advice(report, {{"switch.num_threads", "8"}});
+  CHECK(text == "set lr of the optimizer to one value: it differs (0.1 | 0.2)\n");
+}
+
+TEST_CASE("repeat: deterministic algorithms that only warn are named", "[cli]") {
+  const auto text = [](const char* warns) {
+    return advice(parted("backward", "grad:weight"), {{"device.0.name", "H100"},
+                                                      {"switch.deterministic_algorithms", "True"},
+                                                      {"switch.deterministic_warn_only", warns}});
+  };
+  CHECK(has(text("True"), "without warn_only"));
+  CHECK_FALSE(has(text("False"), "warn_only"));
+}
+
 TEST_CASE("repeat: values of one run alone are said to be that", "[cli]") {
   CHECK(has(advice({{"preflight", Json::array()}, {"first_bit_difference", nullptr}}, {}),
             "in one run only"));
