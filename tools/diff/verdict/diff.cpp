@@ -6,32 +6,20 @@
 
 #include "tools/common/escape.h"
 #include "tools/common/text.h"
+#include "tools/diff/facts/preflight.h"
 #include "tools/diff/read/equal_steps.h"
 #include "tools/diff/read/repetition.h"
 #include "tools/diff/read/trace_set.h"
 #include "tools/diff/verdict/cause.h"
+#include "tools/diff/verdict/coverage.h"
 #include "tools/diff/verdict/exactness.h"
 #include "tools/diff/verdict/fact_root.h"
 #include "tools/diff/verdict/finding_stories.h"
 #include "tools/diff/verdict/other_forms.h"
-#include "tools/diff/verdict/preflight.h"
 #include "tools/diff/verdict/snapshot_pairs.h"
 
 namespace convtrace::diff {
 namespace {
-
-/// Reasons that mean: something that should be in the trace is not.
-constexpr format::LossReason kRealLosses[] = {
-    format::LossReason::kQueueFull,   format::LossReason::kRecordTooLarge,
-    format::LossReason::kWriteFailed, format::LossReason::kDiskBudget,
-    format::LossReason::kRingFull,    format::LossReason::kExitDeadline,
-    format::LossReason::kDamage,      format::LossReason::kContextEnded,
-    format::LossReason::kGraphUnseen};
-
-/// Reasons that mean: a value could not be read, in this run or in any.
-constexpr format::LossReason kUnreadValues[] = {
-    format::LossReason::kTensorKind, format::LossReason::kStreamUnsafe,
-    format::LossReason::kGpuWorkOff, format::LossReason::kValueLeftOut};
 
 class Diff {
  public:
@@ -52,21 +40,19 @@ class Diff {
     result_.noise_given = !noise_.empty();
     result_.base_command = command_of(base_.files.front().meta);
     result_.cand_command = command_of(cand_.files.front().meta);
-    result_.incomplete.insert(result_.incomplete.end(), base_.unreadable.begin(),
-                              base_.unreadable.end());
-    result_.incomplete.insert(result_.incomplete.end(), cand_.unreadable.begin(),
-                              cand_.unreadable.end());
     pairs_ = pair_ranks(base_, cand_, rules_.base_rank);
     many_ranks_ = pairs_.size() > 1;
     for (const TraceSet* set : {&base_, &cand_}) {
       for (const TraceFile& file : set->files) total_ += file.events;
     }
-    asks_for_other_steps_ = setting_differs("setting.CONVTRACE_STEPS");
-    asks_for_other_ranks_ = setting_differs("setting.CONVTRACE_RANKS");
+    Coverage coverage(base_, cand_, pairs_, result_);
     for (const RankPair& pair : pairs_) {
-      if (!compare_rank(pair, error)) return false;
+      if (pair.base < 0 || pair.cand < 0) {
+        coverage.add_one_sided(pair);
+      } else if (!compare_rank(pair, coverage, error)) {
+        return false;
+      }
     }
-    add_absent_ranks();
     number_stories(result_.base_findings);
     number_stories(result_.cand_findings);
     decide();
@@ -111,21 +97,11 @@ class Diff {
     return files;
   }
 
-  bool compare_rank(const RankPair& pair, std::string& error) {
-    if (pair.base < 0 || pair.cand < 0) {
-      if (asks_for_other_ranks_) return true;
-      const bool in_base = pair.base >= 0;
-      const std::string name = "trace of rank " + std::to_string(pair.rank);
-      add_preflight({name, in_base ? std::optional<std::string>("present") : std::nullopt,
-                     in_base ? std::nullopt : std::optional<std::string>("present")});
-      result_.incomplete.push_back(name + " is missing in the " +
-                                   (in_base ? "candidate" : "baseline"));
-      return true;
-    }
+  bool compare_rank(const RankPair& pair, Coverage& coverage, std::string& error) {
     const TraceFile& base_file = base_.files[static_cast<size_t>(pair.base)];
     const TraceFile& cand_file = cand_.files[static_cast<size_t>(pair.cand)];
     const std::vector<PreflightEntry> differences = compare_meta(base_file.meta, cand_file.meta);
-    for (const PreflightEntry& entry : differences) add_preflight(entry);
+    for (const PreflightEntry& entry : differences) add_entry(result_.preflight, entry);
     EqualSteps equal;  // outlives the streams
     Stream base, cand;
     std::vector<Stream> noise;
@@ -160,7 +136,7 @@ class Diff {
     });
     done_ += base_file.events + cand_file.events;
     if (auto& root = diff.outcome().root) stored.compare(*root);
-    add_conditions(pair.rank, *base, *cand, diff.outcome());
+    coverage.add(pair.rank, *base, *cand, diff.outcome());
     add_findings(result_.base_findings, base->findings(), pair.rank);
     add_findings(result_.cand_findings, cand->findings(), pair.rank);
     AliasPatterns::compare(base->alias_patterns(), cand->alias_patterns(), pair.rank, names_,
@@ -168,22 +144,6 @@ class Diff {
     compare_facts(base_file, cand_file, pair.rank, diff.outcome());
     add_outcome(pair.rank, std::move(diff.outcome()), *base, *cand);
     return true;
-  }
-
-  /// Ranks of the job that neither folder has, unless the runs were asked for others.
-  void add_absent_ranks() {
-    const auto ranks = base_.files.front().meta.fact("setting.CONVTRACE_RANKS");
-    if (!base_.is_folder || !cand_.is_folder || ranks.value_or("all") != "all") return;
-    const uint32_t size = std::min(base_.files.front().meta.world_size,  // a smaller one is told
-                                   cand_.files.front().meta.world_size);
-    std::vector<uint32_t> present;
-    for (const RankPair& pair : pairs_) present.push_back(pair.rank);
-    const auto behind = std::ranges::unique(present);
-    const auto absent = static_cast<int64_t>(size) - (behind.begin() - present.begin());
-    if (absent <= 0) return;
-    result_.incomplete.push_back("neither run has a trace of " +
-                                 tools::counted(static_cast<uint64_t>(absent), "rank") + " of " +
-                                 std::to_string(size));
   }
 
   /// Up to the root: what differs behind it is no cause of it.
@@ -209,11 +169,6 @@ class Diff {
     return {base.reader(), cand.reader(), every_value, result_.step_offset};
   }
 
-  /// Whether the runs were asked to record other parts of themselves.
-  [[nodiscard]] bool setting_differs(std::string_view name) const {
-    return base_.files.front().meta.fact(name) != cand_.files.front().meta.fact(name);
-  }
-
   /// Whether repetitions have all bits of the baseline. Of several one that has not decides.
   [[nodiscard]] std::optional<bool> all_repeat(const TraceFile& base, uint32_t rank) const {
     std::optional<bool> all;
@@ -226,77 +181,6 @@ class Diff {
 
   static bool uses_tf32(const format::TraceMeta& meta) {
     return meta.fact("switch.matmul_fp32_precision") == "tf32";
-  }
-
-  void add_preflight(PreflightEntry entry) {
-    const auto known = std::ranges::find(result_.preflight, entry);
-    if (known == result_.preflight.end()) result_.preflight.push_back(std::move(entry));
-  }
-
-  /// What is wrong with the traces themselves; known only after they were read.
-  void add_conditions(uint32_t rank, const StepStream& base, const StepStream& cand,
-                      const RankOutcome& outcome) {
-    const std::string prefix = many_ranks_ ? "rank " + std::to_string(rank) + ": " : "";
-    const std::string base_state = reader::to_string(base.reader().state());
-    const std::string cand_state = reader::to_string(cand.reader().state());
-    if (base_state != "complete" || cand_state != "complete") {
-      add_preflight({prefix + "state", base_state, cand_state});
-    }
-    for (const format::LossReason reason : kRealLosses) {
-      if (base.lost(reason) + cand.lost(reason) == 0) continue;
-      add_preflight({prefix + "lost records: " + std::string(to_string(reason)),
-                     std::to_string(base.lost(reason)), std::to_string(cand.lost(reason))});
-    }
-    add_unread(base, cand);
-    add_incomplete(prefix + "baseline", base, outcome.last_base_step, outcome.last_cand_step,
-                   outcome.skipped_steps[1]);
-    add_incomplete(prefix + "candidate", cand, outcome.last_cand_step, outcome.last_base_step,
-                   outcome.skipped_steps[0]);
-  }
-
-  void add_unread(const StepStream& base, const StepStream& cand) {
-    for (const format::LossReason reason : kUnreadValues) {
-      const uint64_t in_base = base.lost(reason), in_cand = cand.lost(reason);
-      if (in_base + in_cand == 0) continue;
-      auto known = std::ranges::find(result_.unread, reason, &Unread::reason);
-      if (known == result_.unread.end()) known = result_.unread.insert(known, {.reason = reason});
-      known->base += in_base;
-      known->cand += in_cand;
-    }
-  }
-
-  void add_incomplete(const std::string& who, const StepStream& stream,
-                      std::optional<uint32_t> last, std::optional<uint32_t> other_last,
-                      uint64_t missing) {
-    auto& why = result_.incomplete;
-    if (stream.reader().state() == reader::TraceState::kUnclosed) {
-      why.push_back(who + ": the trace was not closed; compared up to its end");
-    } else if (stream.reader().state() == reader::TraceState::kDamaged) {
-      why.push_back(who + ": the trace is damaged; compared without the damaged parts");
-    }
-    const auto status = stream.reader().meta().fact("exit.status");
-    if (status && status != "0") {
-      why.push_back(who + ": the program ended with " +
-                    (status->starts_with("SIG") ? "" : "status ") + std::string(*status));
-    }
-    if (asks_for_other_steps_) {
-      // The settings say so.
-    } else if (last && other_last && *last < *other_last) {
-      why.push_back(who + ": ends after step " + std::to_string(*last) +
-                    ", the other run goes on to step " + std::to_string(*other_last));
-    } else if (missing != 0) {
-      why.push_back(who + ": has nothing of " + tools::counted(missing, "step") +
-                    " that the other run has");
-    }
-    for (const format::LossReason reason : kRealLosses) {
-      if (stream.lost(reason) == 0 || reason == format::LossReason::kGraphUnseen) continue;
-      why.push_back(who + ": " + tools::counted(stream.lost(reason), "record") + " lost (" +
-                    std::string(to_string(reason)) + ')');
-    }
-    if (stream.late_values() != 0) {
-      why.push_back(who + ": " + tools::counted(stream.late_values(), "value") +
-                    " came after the end of their step and were not compared");
-    }
   }
 
   static void add_findings(Findings& all, const Findings& more, uint32_t rank) {
@@ -442,7 +326,6 @@ class Diff {
   FactDiff facts_;
   bool many_ranks_ = false;
   bool allow_incomplete_ = false;
-  bool asks_for_other_steps_ = false, asks_for_other_ranks_ = false;
   uint64_t base_values_ = 0, cand_values_ = 0;
   std::optional<uint32_t> uncompared_step_;
 };

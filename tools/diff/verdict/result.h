@@ -15,6 +15,7 @@
 #include "tools/diff/compare/compare.h"
 #include "tools/diff/compare/elements.h"
 #include "tools/diff/facts/facts.h"
+#include "tools/diff/facts/preflight.h"
 #include "tools/diff/model/findings.h"
 #include "tools/diff/model/scope_map.h"
 #include "tools/diff/model/step_offset.h"
@@ -150,12 +151,6 @@ struct RootReport {
   [[nodiscard]] bool has_values() const { return setting.empty() && only_in.empty(); }
 };
 
-struct PreflightEntry {
-  std::string name;
-  std::optional<std::string> base, cand;  ///< nullopt: that run has no such thing
-  bool operator==(const PreflightEntry&) const = default;
-};
-
 struct RankReport {
   uint32_t rank = 0;
   uint64_t values = 0;
@@ -168,13 +163,6 @@ struct Cause {
   FindingReport finding;
   size_t index = 0;          ///< of it in its run's findings
   bool same_memory = false;  ///< it is about the very memory of the root
-};
-
-/// How a process was started; what is not known is empty.
-struct RunCommand {
-  std::vector<std::string> words;  ///< the command line
-  std::string executable;          ///< of Python
-  std::string directory, python_path;
 };
 
 /// Values that a run had and convtrace could not read, by reason.

@@ -1,4 +1,4 @@
-#include "tools/diff/verdict/preflight.h"
+#include "tools/diff/facts/preflight.h"
 
 #include <algorithm>
 #include <map>
@@ -81,6 +81,10 @@ std::vector<PreflightEntry> compare_meta(const format::TraceMeta& base,
     return std::pair(weight(e.name), !e.base || !e.cand);
   });
   return entries;
+}
+
+void add_entry(std::vector<PreflightEntry>& entries, PreflightEntry entry) {
+  if (std::ranges::find(entries, entry) == entries.end()) entries.push_back(std::move(entry));
 }
 
 }  // namespace convtrace::diff

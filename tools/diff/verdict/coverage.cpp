@@ -1,0 +1,135 @@
+#include "tools/diff/verdict/coverage.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "tools/common/text.h"
+#include "tools/diff/facts/preflight.h"
+
+namespace convtrace::diff {
+namespace {
+
+/// Reasons that mean: something that should be in the trace is not.
+constexpr format::LossReason kRealLosses[] = {
+    format::LossReason::kQueueFull,   format::LossReason::kRecordTooLarge,
+    format::LossReason::kWriteFailed, format::LossReason::kDiskBudget,
+    format::LossReason::kRingFull,    format::LossReason::kExitDeadline,
+    format::LossReason::kDamage,      format::LossReason::kContextEnded,
+    format::LossReason::kGraphUnseen};
+
+/// Reasons that mean: a value could not be read, in this run or in any.
+constexpr format::LossReason kUnreadValues[] = {
+    format::LossReason::kTensorKind, format::LossReason::kStreamUnsafe,
+    format::LossReason::kGpuWorkOff, format::LossReason::kValueLeftOut};
+
+}  // namespace
+
+Coverage::Coverage(const TraceSet& base, const TraceSet& cand, std::span<const RankPair> pairs,
+                   DiffResult& result)
+    : base_(base), cand_(cand), result_(result), many_ranks_(pairs.size() > 1) {
+  for (const TraceSet* set : {&base, &cand}) {
+    result.incomplete.insert(result.incomplete.end(), set->unreadable.begin(),
+                             set->unreadable.end());
+  }
+  add_absent_ranks(pairs);
+}
+
+void Coverage::add_one_sided(const RankPair& pair) {
+  if (setting_differs("setting.CONVTRACE_RANKS")) return;
+  const bool in_base = pair.base >= 0;
+  const std::string name = "trace of rank " + std::to_string(pair.rank);
+  const std::optional<std::string> present = "present";
+  add_entry(result_.preflight,
+            {name, in_base ? present : std::nullopt, in_base ? std::nullopt : present});
+  result_.incomplete.push_back(name + " is missing in the " + (in_base ? "candidate" : "baseline"));
+}
+
+/// Whether the runs were asked to record other parts of themselves.
+bool Coverage::setting_differs(std::string_view name) const {
+  return base_.files.front().meta.fact(name) != cand_.files.front().meta.fact(name);
+}
+
+/// Ranks of the job that neither folder has, unless the runs were asked for others.
+void Coverage::add_absent_ranks(std::span<const RankPair> pairs) {
+  const auto ranks = base_.files.front().meta.fact("setting.CONVTRACE_RANKS");
+  if (!base_.is_folder || !cand_.is_folder || ranks.value_or("all") != "all") return;
+  const uint32_t size = std::min(base_.files.front().meta.world_size,  // a smaller one is told
+                                 cand_.files.front().meta.world_size);
+  std::vector<uint32_t> present;
+  for (const RankPair& pair : pairs) present.push_back(pair.rank);
+  const auto behind = std::ranges::unique(present);
+  const auto absent = static_cast<int64_t>(size) - (behind.begin() - present.begin());
+  if (absent <= 0) return;
+  result_.incomplete.push_back("neither run has a trace of " +
+                               tools::counted(static_cast<uint64_t>(absent), "rank") + " of " +
+                               std::to_string(size));
+}
+
+/// What is wrong with the traces themselves; known only after they were read.
+void Coverage::add(uint32_t rank, const StepStream& base, const StepStream& cand,
+                   const RankOutcome& outcome) {
+  const std::string prefix = many_ranks_ ? "rank " + std::to_string(rank) + ": " : "";
+  const std::string base_state = reader::to_string(base.reader().state());
+  const std::string cand_state = reader::to_string(cand.reader().state());
+  if (base_state != "complete" || cand_state != "complete") {
+    add_entry(result_.preflight, {prefix + "state", base_state, cand_state});
+  }
+  for (const format::LossReason reason : kRealLosses) {
+    if (base.lost(reason) + cand.lost(reason) == 0) continue;
+    add_entry(result_.preflight,
+              {prefix + "lost records: " + std::string(to_string(reason)),
+               std::to_string(base.lost(reason)), std::to_string(cand.lost(reason))});
+  }
+  add_unread(base, cand);
+  add_incomplete(prefix + "baseline", base, outcome.last_base_step, outcome.last_cand_step,
+                 outcome.skipped_steps[1]);
+  add_incomplete(prefix + "candidate", cand, outcome.last_cand_step, outcome.last_base_step,
+                 outcome.skipped_steps[0]);
+}
+
+void Coverage::add_unread(const StepStream& base, const StepStream& cand) {
+  for (const format::LossReason reason : kUnreadValues) {
+    const uint64_t in_base = base.lost(reason), in_cand = cand.lost(reason);
+    if (in_base + in_cand == 0) continue;
+    auto known = std::ranges::find(result_.unread, reason, &Unread::reason);
+    if (known == result_.unread.end()) known = result_.unread.insert(known, {.reason = reason});
+    known->base += in_base;
+    known->cand += in_cand;
+  }
+}
+
+void Coverage::add_incomplete(const std::string& who, const StepStream& stream,
+                              std::optional<uint32_t> last, std::optional<uint32_t> other_last,
+                              uint64_t missing) {
+  auto& why = result_.incomplete;
+  if (stream.reader().state() == reader::TraceState::kUnclosed) {
+    why.push_back(who + ": the trace was not closed; compared up to its end");
+  } else if (stream.reader().state() == reader::TraceState::kDamaged) {
+    why.push_back(who + ": the trace is damaged; compared without the damaged parts");
+  }
+  const auto status = stream.reader().meta().fact("exit.status");
+  if (status && status != "0") {
+    why.push_back(who + ": the program ended with " +
+                  (status->starts_with("SIG") ? "" : "status ") + std::string(*status));
+  }
+  if (setting_differs("setting.CONVTRACE_STEPS")) {
+    // The settings say so.
+  } else if (last && other_last && *last < *other_last) {
+    why.push_back(who + ": ends after step " + std::to_string(*last) +
+                  ", the other run goes on to step " + std::to_string(*other_last));
+  } else if (missing != 0) {
+    why.push_back(who + ": has nothing of " + tools::counted(missing, "step") +
+                  " that the other run has");
+  }
+  for (const format::LossReason reason : kRealLosses) {
+    if (stream.lost(reason) == 0 || reason == format::LossReason::kGraphUnseen) continue;
+    why.push_back(who + ": " + tools::counted(stream.lost(reason), "record") + " lost (" +
+                  std::string(to_string(reason)) + ')');
+  }
+  if (stream.late_values() != 0) {
+    why.push_back(who + ": " + tools::counted(stream.late_values(), "value") +
+                  " came after the end of their step and were not compared");
+  }
+}
+
+}  // namespace convtrace::diff

@@ -1,0 +1,50 @@
+#pragma once
+/// @file coverage.h
+/// What of two runs was not compared, and why: a gap is no agreement.
+///
+/// Place:    diff.cpp, beside the comparison of each rank.
+/// Threads:  one owner thread.
+/// Source:   docs/comparison.md "Coverage".
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "tools/diff/read/step_stream.h"
+#include "tools/diff/read/trace_set.h"
+#include "tools/diff/verdict/rank_diff.h"
+#include "tools/diff/verdict/result.h"
+
+namespace convtrace::diff {
+
+class Coverage {
+ public:
+  /// Tells files that cannot be read and ranks that neither run has.
+  /// @param result  gets preflight entries, reasons why it is incomplete, and what was not read.
+  /// All outlive this.
+  Coverage(const TraceSet& base, const TraceSet& cand, std::span<const RankPair> pairs,
+           DiffResult& result);
+
+  /// A rank of which one run alone has a trace.
+  void add_one_sided(const RankPair& pair);
+  /// What is wrong with the traces of a rank themselves; known only after they were read.
+  void add(uint32_t rank, const StepStream& base, const StepStream& cand,
+           const RankOutcome& outcome);
+
+ private:
+  [[nodiscard]] bool setting_differs(std::string_view name) const;
+  void add_absent_ranks(std::span<const RankPair> pairs);
+  void add_unread(const StepStream& base, const StepStream& cand);
+  void add_incomplete(const std::string& who, const StepStream& stream,
+                      std::optional<uint32_t> last, std::optional<uint32_t> other_last,
+                      uint64_t missing);
+
+  const TraceSet& base_;
+  const TraceSet& cand_;
+  DiffResult& result_;
+  const bool many_ranks_;
+};
+
+}  // namespace convtrace::diff
