@@ -84,7 +84,7 @@ TEST_CASE("cuda keep: the quarantine ends with the first capture, and says so") 
   const ProcessResult result = run.run({"cuda_keep", "capture"});
   CHECK(result.exit_code == 0);
   CHECK(result.out == plain_output("capture"));
-  CHECK(result.err.find("CONVTRACE_QUARANTINE ends here") != std::string::npos);
+  CHECK(result.err.find("CT-1411") != std::string::npos);
 }
 
 TEST_CASE("cuda keep: without CUPTI memory is held and filled all the same") {

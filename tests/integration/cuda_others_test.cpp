@@ -49,7 +49,7 @@ TEST_CASE("cuda others: a CUPTI that is too old is called so") {
   const ProcessResult result = run.run({"cuda_life", "many"});
   CHECK(result.exit_code == 0);
   CHECK(count_lines(result.err) == 1);
-  CHECK(result.err.find("too old") != std::string::npos);
+  CHECK(result.err.find("CT-1401") != std::string::npos);
   CHECK(run.records("launch").size() == kMany);
 }
 
@@ -63,7 +63,7 @@ TEST_CASE("cuda others: a CUPTI that ends under us is noticed, and launches are 
   CHECK(result.exit_code == 0);
   CHECK(result.out == "all right\n");
   CHECK(count_lines(result.err) == 1);
-  CHECK(result.err.find("no longer seen") != std::string::npos);
+  CHECK(result.err.find("CT-1404") != std::string::npos);
   CHECK(run.records("launch").size() == kMany);
   CHECK(run.records("alloc").size() < 20);
 }
@@ -76,7 +76,8 @@ TEST_CASE("cuda others: a tool that the driver loads instead is left in place, a
   CHECK(result.exit_code == 0);
   CHECK(result.out == "other tool\nall right\n");
   CHECK(count_lines(result.err) == 1);
-  CHECK(result.err.find("CUPTI is taken by CUPTI for another subscriber") != std::string::npos);
+  CHECK(result.err.find("CT-1402 CUPTI is taken by CUPTI for another subscriber") !=
+        std::string::npos);
   CHECK(run.records("launch").size() == kMany);
 }
 
@@ -92,7 +93,7 @@ TEST_CASE(
   CHECK(result.exit_code == 0);
   CHECK(result.out == plain.out);
   CHECK(count_lines(result.err) == 1);
-  CHECK(result.err.find("another tool takes CUPTI") != std::string::npos);
+  CHECK(result.err.find("CT-1402") != std::string::npos);
   CHECK(run.records("launch").size() == (how == "finalized" ? 30 : 20));
   CHECK(run.records("alloc").size() == 1);  // from before
 }

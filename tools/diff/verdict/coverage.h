@@ -4,7 +4,7 @@
 ///
 /// Place:    diff.cpp, beside the comparison of each rank.
 /// Threads:  one owner thread.
-/// Source:   docs/comparison.md "Coverage".
+/// Source:   docs/comparison.md "Verdict".
 
 #include <cstdint>
 #include <optional>
