@@ -142,8 +142,7 @@ TEST_CASE("births: a sketch in f32 says nothing of how little f64 differs", "[di
     return made;
   };
   const float other = 1 + 0x1p-22F;
-  CHECK(where(compared(run(1, 1), run(1, other))) ==
-        Where{0, Phase::kForward, "b", "output:0"});
+  CHECK(where(compared(run(1, 1), run(1, other))) == Where{0, Phase::kForward, "b", "output:0"});
   CHECK(compared(run(1, 1), run(other, other)).verdict == Verdict::kSame);
 }
 
