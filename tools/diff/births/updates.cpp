@@ -72,10 +72,11 @@ void Updates::take_gradient(const ValueRecord& base, const ValueRecord& cand, co
 
 void Updates::take(const ValueView& base, const ValueView& cand, double gradient, double unit) {
   if (!is_sketched(base, cand)) return;
-  const Parameter now{buckets_of(base), buckets_of(cand)};
+  Parameter now{buckets_of(base), buckets_of(cand), gradient > kUnlikeGradients};
   const auto [entry, is_new] = before_.try_emplace(parameter_key(base.record), now);
   if (is_new) return;
   const Parameter before = entry->second;
+  now.had_unlike_gradient |= before.had_unlike_gradient;
   entry->second = now;
   const Buckets in_base = difference(now.base, before.base);
   const Buckets in_cand = difference(now.cand, before.cand);
@@ -87,7 +88,7 @@ void Updates::take(const ValueView& base, const ValueView& cand, double gradient
   if (update <= kSketchFloor * kSketchFloor * weight) return;
   // An adaptive optimizer makes whole updates of a gradient that is rounding alone, as that of a
   // bias in front of a norm.
-  if (gradient > kUnlikeGradients) return;
+  if (now.had_unlike_gradient) return;
   base_base_ += product(in_base, in_base);
   cand_cand_ += product(in_cand, in_cand);
   apart_apart_ += squared;

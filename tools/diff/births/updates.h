@@ -33,9 +33,9 @@ inline constexpr double kDecayLimit = 0.85;
 inline constexpr double kChance = 5;
 /// Largest difference of the norms of all updates, by that of the norms of all gradients.
 inline constexpr double kUpdateNormGain = 2;
-/// Relative difference of all gradients together from which on updates are not judged any more, in
-/// this and all later steps, since an optimizer keeps averages of past gradients; and of one
-/// parameter's gradient from which on its update is left out in this step.
+/// Relative difference of all gradients together from which on updates are not judged any more, and
+/// of one parameter's gradient from which on its updates are left out: in this and all later steps,
+/// since an optimizer keeps averages of past gradients.
 inline constexpr double kUnlikeGradients = 0.5;
 /// Largest difference of an update, for the median parameter, by the root of its gradient's
 /// difference. Measured: 2.5.
@@ -58,6 +58,7 @@ class Updates {
   using Buckets = std::array<double, format::Sketch::kBuckets>;
   struct Parameter {
     Buckets base, cand;
+    bool had_unlike_gradient = false;
   };
 
   std::unordered_map<uint64_t, Parameter> before_;
