@@ -1,7 +1,7 @@
 #include "tools/diff/verdict/coverage.h"
 
 #include <algorithm>
-#include <vector>
+#include <set>
 
 #include "tools/common/text.h"
 #include "tools/diff/facts/preflight.h"
@@ -55,13 +55,11 @@ void Coverage::add_absent_ranks(std::span<const RankPair> pairs) {
   if (!base_.is_folder || !cand_.is_folder || ranks.value_or("all") != "all") return;
   const uint32_t size = std::min(base_.files.front().meta.world_size,  // a smaller one is told
                                  cand_.files.front().meta.world_size);
-  std::vector<uint32_t> present;
-  for (const RankPair& pair : pairs) present.push_back(pair.rank);
-  const auto behind = std::ranges::unique(present);
-  const auto absent = static_cast<int64_t>(size) - (behind.begin() - present.begin());
-  if (absent <= 0) return;
+  std::set<uint32_t> present;
+  for (const RankPair& pair : pairs) present.insert(pair.rank);
+  if (present.size() >= size) return;
   result_.incomplete.push_back("neither run has a trace of " +
-                               tools::counted(static_cast<uint64_t>(absent), "rank") + " of " +
+                               tools::counted(size - present.size(), "rank") + " of " +
                                std::to_string(size));
 }
 
