@@ -345,18 +345,23 @@ TEST_CASE("births: a parameter whose gradient is rounding alone says nothing of 
   const auto run = [](uint32_t seed, double error, double update) {
     Run made;
     const std::vector<float> weight = noisy(0);
-    made.add({.scope = "z", .slot = "param:b", .values = weight});
-    std::vector<float> updated = weight;
+    std::vector<float> updated = weight, large = weight;
+    for (const char* scope : {"y", "z"})
+      made.add({.scope = scope, .slot = "param:b", .values = weight});
     for (const uint32_t step : {0U, 1U}) {
       std::vector<float> gradient = step == 0 ? noisy(1, seed) : noisy(error, 7);
       for (float& g : gradient) g *= 1e-7F;
       for (float& w : updated) w *= static_cast<float>(1 - update);
-      const auto item = [&](Phase phase, const char* slot, const std::vector<float>& values) {
-        made.add({.step = step, .phase = phase, .scope = "z", .slot = slot, .values = values});
+      for (float& w : large) w += 1e-3F;
+      const auto item = [&](Phase phase, const char* scope, const char* slot,
+                            const std::vector<float>& values) {
+        made.add({.step = step, .phase = phase, .scope = scope, .slot = slot, .values = values});
       };
-      item(Phase::kBackward, "grad_output:0", weight);
-      item(Phase::kBackward, "grad:b", gradient);
-      item(Phase::kOptimizer, "param:b", updated);
+      item(Phase::kBackward, "z", "grad_output:0", weight);
+      item(Phase::kBackward, "z", "grad:b", gradient);
+      item(Phase::kBackward, "y", "grad:b", weight);
+      item(Phase::kOptimizer, "y", "param:b", large);
+      item(Phase::kOptimizer, "z", "param:b", updated);
     }
     return made;
   };
