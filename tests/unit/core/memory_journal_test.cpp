@@ -181,7 +181,7 @@ TEST_CASE("memory_journal: an allocation's stack is known while it lives", "[eng
 TEST_CASE("memory_journal: a free has its stack where it is asked for", "[engine][memory]") {
   Fixture f;
   f.journal.take_stacks();
-  for (const uint64_t address : {0x1000, 0x2000}) f.report(address, 64);
+  for (const uint64_t address : {0x1000UL, 0x2000UL}) f.report(address, 64);
   f.report(0x1000, -64);
   f.journal.take_free_stacks();
   f.report(0x2000, -64);
