@@ -1,5 +1,7 @@
 #include "reader/step_sums.h"
 
+#include <algorithm>
+
 #include "reader/columns/sums_rows.h"
 #include "reader/columns/verified_chunk.h"
 #include "reader/metadata_decoder.h"
@@ -89,6 +91,11 @@ std::vector<StepSums> load_step_sums(const TraceContainer& container) {
   Collector collector(container);
   if (!container.closed() || !collector.take_consolidated()) collector.take_along_the_way();
   return std::move(collector).sums();
+}
+
+const format::StepSums* find_step(const std::vector<format::StepSums>& sums, uint32_t step) {
+  const auto found = std::ranges::lower_bound(sums, step, {}, &format::StepSums::step);
+  return found != sums.end() && found->step == step ? &*found : nullptr;
 }
 
 }  // namespace convtrace::reader

@@ -8,6 +8,7 @@
 /// Errors:   none: a step of which something is lost has smaller sums, never those of another step.
 /// Source:   format/FORMAT.md section 6.7.
 
+#include <cstdint>
 #include <vector>
 
 #include "format/file/columns/step_sums.h"
@@ -17,5 +18,9 @@ namespace convtrace::reader {
 
 /// @return one entry for each step that has launches or values, ascending; kNoStep is the last.
 [[nodiscard]] std::vector<format::StepSums> load_step_sums(const TraceContainer& container);
+
+/// @param sums  ascending by step, borrowed. @return those of the step; null if there are none.
+[[nodiscard]] const format::StepSums* find_step(const std::vector<format::StepSums>& sums,
+                                                uint32_t step);
 
 }  // namespace convtrace::reader

@@ -112,7 +112,7 @@ class DeviceStats {
   std::condition_variable_any helper_wakes_, context_settles_;
   std::deque<Shared> to_prepare_ CONVTRACE_GUARDED_BY(helper_mutex_);
   pthread_t helper_{};
-  bool helper_started_ = false;  ///< written by who holds the mutex; read at the end
+  bool helper_started_ CONVTRACE_GUARDED_BY(helper_mutex_) = false;
   bool helper_idle_ CONVTRACE_GUARDED_BY(helper_mutex_) = true;
   bool pump_wanted_ CONVTRACE_GUARDED_BY(helper_mutex_) = false;
   std::atomic<bool> stopping_{false};

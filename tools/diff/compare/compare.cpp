@@ -154,6 +154,12 @@ bool is_known_by_averages(const ValueView& base, const ValueView& cand) {
          (base.samples.empty() || cand.samples.empty());
 }
 
+double sketch_floor(const ValueView& base, const ValueView& cand) {
+  const bool is_finer = unit_roundoff(base.record.dtype) < unit_roundoff(DType::kF32);
+  const bool sketched = base.record.stats.sketch.is_known() && cand.record.stats.sketch.is_known();
+  return is_finer && sketched ? kSketchFloor : 0;
+}
+
 Apart measure(const ValueView& base, const ValueView& cand) {
   const Stats& a = base.record.stats;
   const Stats& b = cand.record.stats;
@@ -164,8 +170,7 @@ Apart measure(const ValueView& base, const ValueView& cand) {
   apart.norm = ratio(std::abs(a.l2 - b.l2), apart.size);
   const double mean = std::abs(a.mean - b.mean);
   apart.mean = std::isfinite(mean) ? ratio(mean, rms_of(apart.size, apart.count)) : 0;
-  const bool is_finer = unit_roundoff(base.record.dtype) < unit_roundoff(DType::kF32);
-  if (is_finer && a.sketch.is_known() && b.sketch.is_known()) apart.floor = kSketchFloor;
+  apart.floor = sketch_floor(base, cand);
   apart.rms = ratio(estimated_distance(base, cand, apart), apart.size);
   return apart;
 }

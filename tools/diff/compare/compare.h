@@ -84,6 +84,9 @@ struct ValueView {
 
 /// A sketch is stored in f32: what is smaller beside the tensor's norm says nothing.
 inline constexpr double kSketchFloor = 0x1p-22;
+/// @return below which relative difference the sketches of two values say nothing: kSketchFloor for
+/// types finer than f32, else 0, and 0 without sketches.
+[[nodiscard]] double sketch_floor(const ValueView& base, const ValueView& cand);
 
 /// Root mean square of `count` elements of that norm; 0 of none.
 [[nodiscard]] inline double rms_of(double norm, uint64_t count) {

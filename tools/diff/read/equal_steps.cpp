@@ -8,17 +8,13 @@ namespace convtrace::diff {
 namespace {
 
 using format::StepSums;
+using reader::find_step;
 using reader::KindSet;
 using reader::kKindSet;
 
 constexpr KindSet kNotes = kKindSet<format::Finding, format::Loss>;
 constexpr KindSet kValues = kKindSet<format::TensorStats, format::Op>;
 constexpr KindSet kLaunches = kKindSet<format::Launch>;
-
-const StepSums* find(const std::vector<StepSums>& sums, uint32_t step) {
-  const auto found = std::ranges::lower_bound(sums, step, {}, &StepSums::step);
-  return found != sums.end() && found->step == step ? &*found : nullptr;
-}
 
 /// Of the steps with values or launches: one with facts alone is compared by them (facts.h).
 std::vector<StepSums> shifted_sums(const reader::TraceReader& trace, StepShift shift) {
@@ -53,12 +49,12 @@ EqualSteps::EqualSteps(const reader::TraceReader& base, const reader::TraceReade
   known_ = true;
   auto& [base_values, cand_values] = with_values_;
   const auto is_same = [&](size_t i) {
-    const StepSums* other = find(theirs, ours[i].step);
+    const StepSums* other = find_step(theirs, ours[i].step);
     return other != nullptr && ours[i] == *other;
   };
   for (size_t i = 0; i < ours.size(); ++i) {
     const StepSums& step = ours[i];
-    const StepSums* other = find(theirs, step.step);
+    const StepSums* other = find_step(theirs, step.step);
     const bool same = is_same(i), leads_to_other = i + 1 < ours.size() && !is_same(i + 1);
     if (same && !every_value && !leads_to_other) {
       unread_.push_back(step);
@@ -73,7 +69,7 @@ EqualSteps::EqualSteps(const reader::TraceReader& base, const reader::TraceReade
     }
   }
   for (const StepSums& step : theirs) {
-    if (find(ours, step.step) != nullptr) continue;
+    if (find_step(ours, step.step) != nullptr) continue;
     cand_values.push_back(step.step);
     with_launches_.push_back(step.step);
   }
@@ -86,15 +82,15 @@ bool EqualSteps::is_read_once(uint32_t step) const {
 }
 
 std::optional<uint64_t> EqualSteps::same_launches(uint32_t step) const {
-  const StepSums* found = find(same_launches_, step);
+  const StepSums* found = find_step(same_launches_, step);
   return found == nullptr ? std::nullopt : std::optional(found->launches);
 }
 
 KindSet EqualSteps::taken(uint32_t step, Side side) const {
   if (!known_) return kValues | kLaunches;
-  if (find(unread_, step) != nullptr) return reader::kNoKinds;
+  if (find_step(unread_, step) != nullptr) return reader::kNoKinds;
   if (side == Side::kCand && is_read_once(step)) return reader::kNoKinds;
-  return find(same_launches_, step) != nullptr ? kValues : kValues | kLaunches;
+  return find_step(same_launches_, step) != nullptr ? kValues : kValues | kLaunches;
 }
 
 KindSet EqualSteps::wanted(const format::RecordHeader& chunk, Side side) const {

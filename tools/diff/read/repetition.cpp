@@ -12,13 +12,9 @@ namespace convtrace::diff {
 namespace {
 
 using format::StepSums;
+using reader::find_step;
 using reader::TraceReader;
 using reader::TraceState;
-
-const StepSums* find(const std::vector<StepSums>& sums, uint32_t step) {
-  const auto found = std::ranges::lower_bound(sums, step, {}, &StepSums::step);
-  return found != sums.end() && found->step == step ? &*found : nullptr;
-}
 
 /// Sums over the values alone, of these steps and what else lies in their chunks.
 std::vector<StepSums> value_sums(TraceReader& trace, const std::vector<uint32_t>& steps) {
@@ -52,7 +48,7 @@ std::optional<bool> repeats(const std::string& run, const std::string& repetitio
   bool known = true;
   std::vector<uint32_t> unlike;
   for (const StepSums& step : ours) {
-    const StepSums* found = find(theirs, step.step);
+    const StepSums* found = find_step(theirs, step.step);
     known &= found != nullptr;
     if (found != nullptr && *found != step) unlike.push_back(step.step);
   }
@@ -62,7 +58,7 @@ std::optional<bool> repeats(const std::string& run, const std::string& repetitio
     const uint32_t whole =
         std::min(whole_before(*base.value(), ours), whole_before(*other.value(), theirs));
     for (const uint32_t step : unlike) {
-      const StepSums *a = find(values, step), *b = find(again, step);
+      const StepSums *a = find_step(values, step), *b = find_step(again, step);
       if (a == b || (a != nullptr && b != nullptr && *a == *b)) continue;
       if (step < whole || whole == format::kNoStep) return false;
       known = false;

@@ -37,6 +37,11 @@ double product(const format::Sketch& a, const format::Sketch& b, int exponent) {
   return sum * scale;
 }
 
+/// The smallest fault that shows in every tensor, as a share of its size.
+double smallest_fault(const DiffResult& result) {
+  return std::max(result.allowance.value, kGain * result.carried.largest);
+}
+
 }  // namespace
 
 std::string factor_text(const RecordReport& record) {
@@ -142,15 +147,6 @@ std::vector<std::string> rounding_lines(const DiffResult& result) {
   lines.push_back(std::move(allowed));
   return lines;
 }
-
-namespace {
-
-/// The smallest fault that shows in every tensor, as a share of its size.
-double smallest_fault(const DiffResult& result) {
-  return std::max(result.allowance.value, kGain * result.carried.largest);
-}
-
-}  // namespace
 
 bool hides_any_fault(const DiffResult& result) { return smallest_fault(result) >= 1; }
 

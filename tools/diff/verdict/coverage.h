@@ -22,8 +22,8 @@ namespace convtrace::diff {
 class Coverage {
  public:
   /// Tells files that cannot be read and ranks that neither run has.
+  /// @param base, @param cand  outlive this, as `result` does.
   /// @param result  gets preflight entries, reasons why it is incomplete, and what was not read.
-  /// All outlive this.
   Coverage(const TraceSet& base, const TraceSet& cand, std::span<const RankPair> pairs,
            DiffResult& result);
 

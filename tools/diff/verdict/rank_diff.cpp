@@ -148,7 +148,7 @@ void RankDiff::add_allowed(const ValueView& base, const ValueView& cand, const N
     allowed.value = std::max(allowed.value, kNoiseGain * noise->rms);
   }
   // Behind such a difference it is all that is known of f64.
-  if (measure(base, cand).floor > 0) allowed.value = std::max(allowed.value, kGain * kSketchFloor);
+  allowed.value = std::max(allowed.value, kGain * sketch_floor(base, cand));
   if (record.kind == SlotKind::kGradOutput) allowed.gradient = judged.tolerance;
   if (is_gradient && judged.tolerance < 1) allowed.parameter = judged.tolerance;
   allowed.averages_only =
