@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Checks which rooms (folders) include which, how large they are, and that code which lives in other people's processes cannot end them.
+"""Checks which rooms (folders) include or import which, how large they are, and that code which lives in other people's processes cannot end them.
 
 usage: check_includes.py ROOT       prints one line per violation; exit code 1 if there is any
        check_includes.py --self-test
@@ -10,7 +10,7 @@ import re
 import sys
 import tempfile
 
-SOURCES = {".h", ".hpp", ".c", ".cpp", ".cu", ".cuh", ".S"}
+SOURCES = {".h", ".hpp", ".c", ".cpp", ".cu", ".cuh", ".S", ".py"}
 # Room -> rooms whose headers it includes; format/base and format/model are for all. From the ground up: a room
 # includes only what stands above it here. tests may include everything.
 ROOMS = {
@@ -56,6 +56,16 @@ ROOMS = {
     "interposer/core": "cupti cupti/abi cupti/driver cupti/memory format/settings interposer/abi interposer/core/control "
         "interposer/core/memory interposer/core/observer interposer/core/queue interposer/core/runtime interposer/core/writer",
     "interposer/preload": "cupti/abi format/settings",
+    "interposer/observer/convtrace_observer/base": "",
+    "interposer/observer/convtrace_observer/calls": "interposer/observer/convtrace_observer/base",
+    "interposer/observer/convtrace_observer/facts":
+        "interposer/observer/convtrace_observer/base interposer/observer/convtrace_observer/calls",
+    "interposer/observer/convtrace_observer/training":
+        "interposer/observer/convtrace_observer/base interposer/observer/convtrace_observer/facts",
+    "interposer/observer/convtrace_observer": "interposer/observer/convtrace_observer/base interposer/observer/convtrace_observer/calls "
+        "interposer/observer/convtrace_observer/facts interposer/observer/convtrace_observer/training",
+    "interposer/observer": "",
+    "tools/cases": "",
     "tools/common": "",
     "tools/cli/base": "format/file format/settings reader tools/common",
     "tools/cli/doctor": "format/settings tools/cli/base tools/common",
@@ -64,6 +74,8 @@ ROOMS = {
     "tools/cli/run": "format/settings tools/cli/base tools/common",
     "tools/cli": "format/settings tools/cli/base tools/cli/doctor tools/cli/rewrite tools/cli/run tools/common",
     "tools/demo_gpt": "",
+    "tools/python": "",
+    "tools/python/convtrace": "",
     "tools/diff/model": "format/settings tools/common",
     "tools/diff/compare": "tools/common tools/diff/model",
     "tools/diff/align": "tools/diff/compare tools/diff/model",
@@ -93,6 +105,7 @@ FORBIDDEN = {
 LOCKS = "format/base/mutex.h"
 STANDARD_LOCKS = re.compile(r"\bstd::(shared_)?mutex\b")
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.MULTILINE)
+IMPORT = re.compile(r"^ *from \.(\.*)(\w*)\S* import", re.MULTILINE)
 
 
 def without_comments_and_strings(text):
@@ -123,6 +136,14 @@ def room_violations(rooms, edges, modules):
         yield f"{room}: no room of ROOMS"
 
 
+def room_of_import(root, room, match):
+    """The room of `from ..values import x` in a Python file of `room`."""
+    ups, name = match.groups()
+    base = [*pathlib.PurePosixPath(room).parts]
+    del base[len(base) - len(ups):]
+    return "/".join([*base, name] if name and root.joinpath(*base, name).is_dir() else base)
+
+
 def violations(root, rooms=ROOMS):
     edges, modules = {}, {}
     for path in sorted(file for folder in PROJECT_FOLDERS for file in (root / folder).rglob("*")):
@@ -131,12 +152,18 @@ def violations(root, rooms=ROOMS):
         if path.suffix not in SOURCES:
             continue
         text = path.read_text(errors="replace")
-        if folder in FOLDERS:
+        if folder in FOLDERS and path.stem != "__init__":
             modules.setdefault(room, set()).add(path.stem)
 
         def at(position, name=name, text=text):
             return f"{name}:{text.count(chr(10), 0, position) + 1}"
 
+        if path.suffix == ".py":
+            for match in IMPORT.finditer(text if folder in FOLDERS else ""):
+                target = room_of_import(root, room, match)
+                if target != room:
+                    edges.setdefault(room, {}).setdefault(target, at(match.start()))
+            continue
         for match in INCLUDE.finditer(text):
             kind, header = match.groups()
             target = header.split("/")[0]
@@ -179,6 +206,8 @@ def self_test():
         ({"tests/a.cpp": '#include "interposer/core/x.h"\nvoid f() { abort(); }\n'}, 0),
         ({"format/base/mutex.h": "std::shared_mutex a;\n", "tests/a.cpp": "std::mutex b;\n"}, 0),
         ({"format/a.h": "std::mutex a; std::shared_mutex b;\n"}, 2),
+        (uses_format | {"reader/a.py": "from . import b\nfrom .b import c\nfrom ..format import a\n", "format/a.py": ""}, 0),
+        ({"format/a.py": "    from ..reader.b import a\n", "reader/a.py": "from ..format import a\n"}, 1),
     ]
     failed = len(list(room_violations({"a": "b", "b": ""}, {"a": {"b": "a/x.h:1"}}, {"a": {"x"}}))) != 1  # upward
     for files, expected in cases:

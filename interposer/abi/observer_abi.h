@@ -3,7 +3,7 @@
 /// functions and one byte stream of messages, so that a hook costs one call whatever it has to say.
 ///
 /// Place:    implemented by engine/observer_port.cpp; used by
-///           interposer/observer/convtrace_observer/engine.py through ctypes, which packs the
+///           interposer/observer/convtrace_observer/base/engine.py through ctypes, which packs the
 ///           structs below (tests/python checks that both sides agree on every offset).
 /// Threads:  every function may be called from any thread, with or without the GIL held by others;
 ///           a submit is handled completely, on the calling thread, before it returns.

@@ -6,7 +6,7 @@ import tempfile
 import unittest
 
 from fake_engine import ROOT, engine
-from convtrace_observer import values
+from convtrace_observer.base import values
 
 HEADER = os.path.join(ROOT, "interposer", "abi", "observer_abi.h")
 

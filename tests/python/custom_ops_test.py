@@ -8,7 +8,8 @@ from unittest import mock
 
 from support import ObservedTest, torch
 
-from convtrace_observer import ops, values
+from convtrace_observer.base import values
+from convtrace_observer.calls import ops
 
 nn = torch.nn
 

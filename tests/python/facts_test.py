@@ -9,7 +9,7 @@ import unittest
 import warnings
 
 from support import ObservedTest, torch
-from convtrace_observer import code_facts, facts, program_facts
+from convtrace_observer.facts import code_facts, program_facts, versions
 
 nn = torch.nn
 
@@ -266,7 +266,7 @@ class GeneratorFacts(ObservedTest):
 class Switches(unittest.TestCase):
     def test_each_that_changes_numerics_is_told(self):
         def told():
-            return {name for name in dict(facts.collect(torch)).items() if name[0].startswith("switch.")}
+            return {name for name in dict(versions.collect(torch)).items() if name[0].startswith("switch.")}
 
         def precision(owner, value):
             before = owner.fp32_precision

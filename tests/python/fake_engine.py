@@ -10,7 +10,7 @@ from types import SimpleNamespace
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.path.insert(0, os.path.join(ROOT, "interposer", "observer"))
 
-from convtrace_observer import engine  # noqa: E402
+from convtrace_observer.base import engine  # noqa: E402
 from convtrace_observer.observer import Observer  # noqa: E402
 
 PHASES = ("forward", "data", "loss", "backward", "optimizer", "recompute", "communication",

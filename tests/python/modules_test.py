@@ -225,7 +225,7 @@ class Values(ObservedTest):
                           ("output:2", (1, 4, 5))])
 
     def test_every_dtype_is_told(self):
-        from convtrace_observer import values
+        from convtrace_observer.base import values
 
         identity = nn.Identity()
         for name, code in values._DTYPES.items():

@@ -5,7 +5,8 @@ import unittest.mock
 
 from support import ObservedTest, fake_engine, torch
 
-from convtrace_observer import ops, optimizer  # support.py has put it on the path
+from convtrace_observer.calls import ops  # support.py has put it on the path
+from convtrace_observer.training import optimizer
 
 nn = torch.nn
 functional = torch.nn.functional

@@ -12,7 +12,7 @@ except ImportError:
     sys.exit(SKIPPED)
 
 import fake_engine  # noqa: E402
-from convtrace_observer import optimizer  # noqa: E402
+from convtrace_observer.training import optimizer  # noqa: E402
 
 
 class ObservedTest(unittest.TestCase):

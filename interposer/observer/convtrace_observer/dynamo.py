@@ -4,17 +4,20 @@ While a compiled function runs, Dynamo looks at every Python frame that starts, 
 the program fell back to eager. Inside what it traces, our guard folds away; frames of ours that
 really run must run as they are.
 """
+import sys
 import types
 
 
-def skip_frames(torch, modules):
-    """Marks all code of `modules` (by the same call as torch._dynamo.skip, which would import all
+def skip_frames(torch, package):
+    """Marks all imported code below `package` (by the same call as torch._dynamo.skip, which would import all
     of Dynamo)."""
     skip = _skip_function(torch)
-    if skip is not None:
-        for module in modules:
-            for value in vars(module).values():
-                for code in _codes(value, module.__name__):
+    if skip is None:
+        return
+    for name, module in list(sys.modules.items()):
+        if name.startswith(package + "."):
+            for value in list(vars(module).values()):
+                for code in _codes(value, name):
                     skip(code)
 
 

@@ -4,9 +4,11 @@ import functools
 import os
 import sys
 
-from . import (aten_ops, backward, clipping, code_facts, dynamo, engine, facts, gradients, modules, naming,
-               ops, optimizer, padding, program_facts, scopes, signals, spent, steps, triton_kernels, values,
-               watches)
+from . import dynamo
+from .base import engine, scopes, signals, spent, values, watches
+from .calls import aten_ops, modules, naming, ops, padding
+from .facts import program_facts, triton_kernels, versions
+from .training import backward, clipping, optimizer, steps
 
 _MAX_FAILURES = 5
 
@@ -52,10 +54,7 @@ class Observer:
     def install(self):
         self.active = True
         self._set_flags(0 if self._only_launches else engine.SUBMIT_CAPTURE)
-        dynamo.skip_frames(self._torch, (
-            aten_ops, backward, clipping, code_facts, engine, facts, gradients, modules, naming, ops, optimizer,
-            padding, program_facts, scopes, signals, spent, steps, triton_kernels, values, watches,
-            sys.modules[__name__]))
+        dynamo.skip_frames(self._torch, __package__)
         for part in self._parts:
             try:
                 part.install()
@@ -83,7 +82,7 @@ class Observer:
             if self._is_loader_worker() or not self.port.start():
                 self.remove()
             else:
-                for name, value in facts.collect(self._torch):
+                for name, value in versions.collect(self._torch):
                     thread.batch.fact(name, value)
                 self.submit(thread)
                 self._imported = len(sys.modules)
@@ -94,7 +93,7 @@ class Observer:
         """What was imported since the first module ran."""
         if self._begun and self.active and self._imported != len(sys.modules):
             batch = engine.Batch(self.port)
-            for name, value in facts.code():
+            for name, value in versions.code():
                 batch.fact(name, value)
             batch.submit()
 

@@ -5,7 +5,8 @@ import itertools
 import types
 import weakref
 
-from . import engine, program_facts, spent, values
+from ..base import engine, spent, values
+from ..facts import program_facts
 
 _NOTED = 8  # weights of each root that are looked at
 # Of other callables nobody knows what else is asked of them.

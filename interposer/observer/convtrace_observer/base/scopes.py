@@ -6,7 +6,7 @@ launched or memory allocated.
 import sys
 import threading
 
-from . import engine, spent
+from . import FOLDER, engine, spent
 
 class TellingBatch(engine.Batch):
     """Records, before a hook's tensors, where in the program the hook was called."""
@@ -66,10 +66,7 @@ def python_frames():
     frames, frame = [], sys._getframe(1)
     while frame is not None:
         code = frame.f_code
-        if not code.co_filename.startswith(_OWN_FOLDER):
+        if not code.co_filename.startswith(FOLDER):
             frames.append("%s (%s:%d)" % (code.co_name, code.co_filename, frame.f_lineno))
         frame = frame.f_back
     return frames
-
-
-_OWN_FOLDER = __file__.rpartition("/")[0] + "/"

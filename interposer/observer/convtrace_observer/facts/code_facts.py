@@ -11,6 +11,9 @@ import re
 import sys
 import types
 
+from ..base import FOLDER
+
+_NOT_THE_PROGRAMS = os.path.join(FOLDER, ""), os.path.join(os.path.dirname(os.__file__), "")
 _DISTRIBUTION = re.compile(r"(.+?)-(\d[^-]*)(?:-py[\d.]+)?\.(?:dist-info|egg-info)$")
 _INSTALLED = (os.sep + "site-packages" + os.sep, os.sep + "dist-packages" + os.sep)
 _MAX_FILES, _MAX_FILE_BYTES = 500, 1 << 22
@@ -205,8 +208,3 @@ def _text(value):
     if isinstance(value, frozenset):
         return "{%s}" % ",".join(sorted(map(_text, value)))
     return ""
-
-
-_NOT_THE_PROGRAMS = (
-    os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), ""),
-    os.path.join(os.path.dirname(os.__file__), ""))

@@ -4,7 +4,7 @@ that are called as functions, without a module.
 """
 import functools
 
-from . import engine, values
+from ..base import engine, values
 
 _EMBEDDINGS = frozenset(("Embedding", "EmbeddingBag"))
 INDICES = (0, "input")  # the name of an embedding's input, as modules.py has it

@@ -7,7 +7,8 @@ import os
 import sys
 import weakref
 
-from . import code_facts, signals, values
+from ..base import FOLDER, signals, values
+from . import code_facts
 
 _PLAIN = (bool, int, float, str, type(None))
 _MAX_TEXT, _MAX_ITEMS = 80, 16
@@ -15,7 +16,6 @@ _MAX_ATTRIBUTES = 2000  # characters of all
 MAX_CHANGES = 16  # of a module's attributes
 # Of the module's life, not of its making: an evaluation pass changes it.
 _STATE = "training"
-_OWN_FOLDER = os.path.dirname(os.path.abspath(__file__)) + os.sep
 
 
 def digest(data):
@@ -78,7 +78,7 @@ class ModuleFacts:
         if forward is not None:
             yield "forward", self._code.place(forward.co_filename, forward.co_firstlineno)
         frame = sys._getframe(1)
-        while frame is not None and frame.f_code.co_filename.startswith((_OWN_FOLDER, self._torch_folder)):
+        while frame is not None and frame.f_code.co_filename.startswith((FOLDER, self._torch_folder)):
             frame = frame.f_back
         if frame is not None:
             yield "call", self._code.place(frame.f_code.co_filename, frame.f_lineno)

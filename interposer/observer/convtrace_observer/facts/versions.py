@@ -2,7 +2,9 @@
 import os
 import sys
 
-from . import code_facts, ops, signals
+from ..base import FOLDER, signals
+from ..calls import ops
+from . import code_facts
 
 # Read by attribute path below torch; a call where it ends in "()". Reading must neither warn nor
 # start CUDA, and must not pick one of torch's two TF32 interfaces for the program.
@@ -70,9 +72,8 @@ def collect(torch):
 
 def _python_path():
     """PYTHONPATH as it was before the preload library put its folder there."""
-    own = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     entries = os.environ.get("PYTHONPATH", "").split(os.pathsep)
-    return os.pathsep.join(entry for entry in entries if entry != own)
+    return os.pathsep.join(entry for entry in entries if entry != FOLDER)
 
 
 def code():

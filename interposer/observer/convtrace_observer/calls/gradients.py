@@ -3,7 +3,7 @@
 The global full backward hook of torch would turn outputs into views, which breaks models that
 modify them in place.
 """
-from . import engine, spent
+from ..base import engine, spent
 
 
 class GradHook:

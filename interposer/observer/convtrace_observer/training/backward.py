@@ -1,7 +1,7 @@
 """The backward pass: which tensor it starts from (the loss), and the phase while it runs."""
 import functools
 
-from . import engine, spent
+from ..base import engine, spent
 
 
 class Backward:

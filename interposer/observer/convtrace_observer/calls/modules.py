@@ -8,7 +8,8 @@ first line folds away. So it passes what torch.jit.trace records, whose graph wo
 """
 import functools
 
-from . import engine, gradients, padding, spent, values
+from ..base import engine, spent, values
+from . import gradients, padding
 
 _FORWARD, _DATA, _RECOMPUTE, _EVALUATION = (
     engine.FORWARD, engine.DATA, engine.RECOMPUTE, engine.EVALUATION)

@@ -8,7 +8,8 @@ import fnmatch
 import functools
 import re
 
-from . import engine, ops
+from ..base import engine
+from . import ops
 
 MOST_ASKED = 4096  # names that are remembered for a complaint
 

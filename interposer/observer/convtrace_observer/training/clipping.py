@@ -3,7 +3,7 @@ import functools
 import sys
 import types
 
-from . import engine
+from ..base import engine
 
 _FUNCTIONS = ("clip_grad_norm_", "clip_grad_value_", "clip_grads_with_norm_")
 _TOTAL_NORM = 1  # position in what clip_grads_with_norm_ takes behind the parameters

@@ -7,7 +7,7 @@ its outputs follow at once, so that what a later consumer sees can be held again
 import functools
 import weakref
 
-from . import engine, scopes, signals, values
+from ..base import engine, scopes, signals, values
 
 # Namespaces that torch itself registers; tests/python compares this with the installed torch.
 TORCH_NAMESPACES = frozenset((

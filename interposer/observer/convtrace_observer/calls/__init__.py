@@ -1,0 +1,1 @@
+"""Calls of modules and custom ops, with their names and values."""

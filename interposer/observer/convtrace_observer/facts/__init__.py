@@ -1,0 +1,1 @@
+"""What decides the results of a program and is no tensor."""
