@@ -202,82 +202,30 @@ Interceptor::Interceptor(InterceptorOptions options) {
 
 Interceptor::~Interceptor() { stop(0); }
 
-int Interceptor::launch_kernel(convtrace_cuLaunchKernel_fn real, int per_thread, void* function,
-                               unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
-                               unsigned block_y, unsigned block_z, unsigned shared_bytes,
-                               void* stream, void** params, void** extra) noexcept {
-  const auto call = [&] {
-    return real(function, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_bytes, stream,
-                params, extra);
-  };
-  if (impl_ == nullptr) return call();
-  const cuLaunchKernel_params arguments{static_cast<CUfunction>(function),
-                                        grid_x,
-                                        grid_y,
-                                        grid_z,
-                                        block_x,
-                                        block_y,
-                                        block_z,
-                                        shared_bytes,
-                                        static_cast<CUstream>(stream),
-                                        params,
-                                        extra};
-  return impl_->gate.around(decode_cuLaunchKernel(&arguments), per_thread != 0, call);
-}
-
-int Interceptor::launch_kernel_ex(convtrace_cuLaunchKernelEx_fn real, int per_thread,
-                                  const void* config, void* function, void** params,
-                                  void** extra) noexcept {
-  const auto call = [&] { return real(config, function, params, extra); };
-  if (impl_ == nullptr) return call();
-  const cuLaunchKernelEx_params arguments{static_cast<const CUlaunchConfig*>(config),
-                                          static_cast<CUfunction>(function), params, extra};
-  return impl_->gate.around(decode_cuLaunchKernelEx(&arguments), per_thread != 0, call);
-}
-
-int Interceptor::launch_cooperative(convtrace_cuLaunchCooperativeKernel_fn real, int per_thread,
-                                    void* function, unsigned grid_x, unsigned grid_y,
-                                    unsigned grid_z, unsigned block_x, unsigned block_y,
-                                    unsigned block_z, unsigned shared_bytes, void* stream,
-                                    void** params) noexcept {
-  const auto call = [&] {
-    return real(function, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_bytes, stream,
-                params);
-  };
-  if (impl_ == nullptr) return call();
-  const cuLaunchCooperativeKernel_params arguments{static_cast<CUfunction>(function),
-                                                   grid_x,
-                                                   grid_y,
-                                                   grid_z,
-                                                   block_x,
-                                                   block_y,
-                                                   block_z,
-                                                   shared_bytes,
-                                                   static_cast<CUstream>(stream),
-                                                   params};
-  return impl_->gate.around(decode_cuLaunchCooperativeKernel(&arguments), per_thread != 0, call);
-}
-
-int Interceptor::launch_multi_device(convtrace_cuLaunchCooperativeKernelMultiDevice_fn real,
-                                     void* list, unsigned count, unsigned flags) noexcept {
-  const auto call = [&] { return real(list, count, flags); };
-  if (impl_ == nullptr || list == nullptr) return call();
-  const cuLaunchCooperativeKernelMultiDevice_params arguments{
-      static_cast<CUDA_LAUNCH_PARAMS*>(list), count, flags};
+int Interceptor::launch(convtrace_launch_call call, bool per_thread, const void* params,
+                        convtrace_launch_fn real) noexcept {
+  const auto go = [&] { return real(params); };
+  if (impl_ == nullptr) return go();
+  switch (call) {
+    case CONVTRACE_LAUNCH_KERNEL:
+      return impl_->gate.around(decode_cuLaunchKernel(params), per_thread, go);
+    case CONVTRACE_LAUNCH_KERNEL_EX:
+      return impl_->gate.around(decode_cuLaunchKernelEx(params), per_thread, go);
+    case CONVTRACE_LAUNCH_COOPERATIVE:
+      return impl_->gate.around(decode_cuLaunchCooperativeKernel(params), per_thread, go);
+    case CONVTRACE_LAUNCH_GRAPH:
+      return impl_->gate.around(decode_cuGraphLaunch(params), per_thread, go);
+    case CONVTRACE_LAUNCH_MULTI_DEVICE:
+      break;
+    default:
+      return go();
+  }
+  const size_t count = count_cuLaunchCooperativeKernelMultiDevice(params);
   const std::unique_ptr<LaunchInfo[]> launches(new (std::nothrow) LaunchInfo[count]);
-  if (launches == nullptr) return call();
-  for (unsigned i = 0; i < count; ++i)
-    launches[i] = decode_cuLaunchCooperativeKernelMultiDevice(&arguments, i);
-  return impl_->gate.around_each({launches.get(), count}, call);
-}
-
-int Interceptor::graph_launch(convtrace_cuGraphLaunch_fn real, int per_thread, void* graph_exec,
-                              void* stream) noexcept {
-  const auto call = [&] { return real(graph_exec, stream); };
-  if (impl_ == nullptr) return call();
-  const cuGraphLaunch_params arguments{static_cast<CUgraphExec>(graph_exec),
-                                       static_cast<CUstream>(stream)};
-  return impl_->gate.around(decode_cuGraphLaunch(&arguments), per_thread != 0, call);
+  if (launches == nullptr) return go();
+  for (size_t i = 0; i < count; ++i)
+    launches[i] = decode_cuLaunchCooperativeKernelMultiDevice(params, i);
+  return impl_->gate.around_each({launches.get(), count}, go);
 }
 
 void Interceptor::graph_call(convtrace_graph_call call, void* exec, void* object,

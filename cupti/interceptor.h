@@ -35,21 +35,10 @@ class Interceptor {
   Interceptor(const Interceptor&) = delete;
   Interceptor& operator=(const Interceptor&) = delete;
 
-  /// The gate: see hooks_v1.h for the arguments.
-  int launch_kernel(convtrace_cuLaunchKernel_fn real, int per_thread, void* function,
-                    unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
-                    unsigned block_y, unsigned block_z, unsigned shared_bytes, void* stream,
-                    void** params, void** extra) noexcept;
-  int launch_kernel_ex(convtrace_cuLaunchKernelEx_fn real, int per_thread, const void* config,
-                       void* function, void** params, void** extra) noexcept;
-  int launch_cooperative(convtrace_cuLaunchCooperativeKernel_fn real, int per_thread,
-                         void* function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
-                         unsigned block_x, unsigned block_y, unsigned block_z,
-                         unsigned shared_bytes, void* stream, void** params) noexcept;
-  int launch_multi_device(convtrace_cuLaunchCooperativeKernelMultiDevice_fn real, void* list,
-                          unsigned count, unsigned flags) noexcept;
-  int graph_launch(convtrace_cuGraphLaunch_fn real, int per_thread, void* graph_exec,
-                   void* stream) noexcept;
+  /// The gate: a launch function of the driver was called with `params`; see hooks_v1.h.
+  /// @return the result of `real`, which is called exactly once.
+  int launch(convtrace_launch_call call, bool per_thread, const void* params,
+             convtrace_launch_fn real) noexcept;
   /// A graph was recorded, made or changed: see hooks_v1.h.
   void graph_call(convtrace_graph_call call, void* exec, void* object, const void* params) noexcept;
 

@@ -19,21 +19,18 @@
 extern "C" {
 #endif
 
-typedef int (*convtrace_cuLaunchKernel_fn)(void* function, unsigned grid_x, unsigned grid_y,
-                                           unsigned grid_z, unsigned block_x, unsigned block_y,
-                                           unsigned block_z, unsigned shared_bytes, void* stream,
-                                           void** params, void** extra);
-typedef int (*convtrace_cuLaunchKernelEx_fn)(const void* config, void* function, void** params,
-                                             void** extra);
-typedef int (*convtrace_cuLaunchCooperativeKernel_fn)(void* function, unsigned grid_x,
-                                                      unsigned grid_y, unsigned grid_z,
-                                                      unsigned block_x, unsigned block_y,
-                                                      unsigned block_z, unsigned shared_bytes,
-                                                      void* stream, void** params);
-/// An array of CUDA_LAUNCH_PARAMS.
-typedef int (*convtrace_cuLaunchCooperativeKernelMultiDevice_fn)(void* list, unsigned count,
-                                                                 unsigned flags);
-typedef int (*convtrace_cuGraphLaunch_fn)(void* graph_exec, void* stream);
+/// The driver's functions that launch, and the parameters that the hook gets: one struct with all of
+/// them in order, as CUPTI hands it to callbacks (cuLaunchKernel_params, ...).
+enum convtrace_launch_call {
+  CONVTRACE_LAUNCH_KERNEL = 0,
+  CONVTRACE_LAUNCH_KERNEL_EX = 1,
+  CONVTRACE_LAUNCH_COOPERATIVE = 2,
+  CONVTRACE_LAUNCH_GRAPH = 3,
+  CONVTRACE_LAUNCH_MULTI_DEVICE = 4 /* cuLaunchCooperativeKernelMultiDevice */
+};
+
+/// Makes the driver's call with that struct. @return its CUresult.
+typedef int (*convtrace_launch_fn)(const void* params);
 
 /// What happens to graphs and to streams that record one: the executable graph, the other object,
 /// parameters; null where there are fewer.
@@ -74,25 +71,12 @@ struct convtrace_hooks_v1 {
    * byte is the type. */
   void (*memory_report)(void* pointer, int64_t bytes, uint64_t device);
 
-  /* Driver entry gate: called instead of the real function, which the entry calls exactly once. */
-  int (*launch_kernel)(convtrace_cuLaunchKernel_fn real, int per_thread, void* function,
-                       unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
-                       unsigned block_y, unsigned block_z, unsigned shared_bytes, void* stream,
-                       void** params, void** extra);
-  int (*launch_kernel_ex)(convtrace_cuLaunchKernelEx_fn real, int per_thread, const void* config,
-                          void* function, void** params, void** extra);
-  int (*launch_cooperative)(convtrace_cuLaunchCooperativeKernel_fn real, int per_thread,
-                            void* function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
-                            unsigned block_x, unsigned block_y, unsigned block_z,
-                            unsigned shared_bytes, void* stream, void** params);
-  int (*graph_launch)(convtrace_cuGraphLaunch_fn real, int per_thread, void* graph_exec,
-                      void* stream);
+  void* ended[4]; /* entries of older engines: null */
 
   /* A call of the kind `call` (enum convtrace_graph_call) succeeded. */
   void (*graph_call)(int call, void* exec, void* object, const void* params);
 
-  int (*launch_multi_device)(convtrace_cuLaunchCooperativeKernelMultiDevice_fn real, int per_thread,
-                             void* list, unsigned count, unsigned flags);
+  void* ended_too;
 
   /* cuMemFree: the entry calls the real function now or later, once. */
   int (*free_memory)(convtrace_cuMemFree_fn real, uint64_t address);
@@ -101,6 +85,9 @@ struct convtrace_hooks_v1 {
 
   /* Somebody else wants CUPTI's one subscription: the engine ends its own. */
   void (*give_cupti_away)(void);
+
+  /* One of enum convtrace_launch_call. `real` is called exactly once, whatever the engine does. */
+  int (*launch)(int call, int per_thread, const void* params, convtrace_launch_fn real);
 };
 
 /// Exported by libconvtrace.so as the data symbol `convtrace_hooks_v1` (an atomic pointer); the

@@ -86,7 +86,8 @@ LaunchInfo decode_cuLaunchGridAsync(const void* params) noexcept {
 }
 
 size_t count_cuLaunchCooperativeKernelMultiDevice(const void* params) noexcept {
-  return static_cast<const cuLaunchCooperativeKernelMultiDevice_params*>(params)->numDevices;
+  const auto& p = *static_cast<const cuLaunchCooperativeKernelMultiDevice_params*>(params);
+  return p.launchParamsList != nullptr ? p.numDevices : 0;
 }
 
 LaunchInfo decode_cuLaunchCooperativeKernelMultiDevice(const void* params, size_t index) noexcept {

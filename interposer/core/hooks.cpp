@@ -1,5 +1,5 @@
-// The functions that the preload library's wrappers call. A launch function always makes the real
-// call exactly once, whatever the state of tracing.
+// The functions that the preload library's wrappers call. A launch makes the real call exactly once,
+// whatever the state of tracing.
 
 #include <dlfcn.h>
 #include <stdlib.h>
@@ -30,51 +30,10 @@ cupti::Interceptor* launch_handler() noexcept {
   return engine != nullptr ? engine->interceptor() : nullptr;
 }
 
-int on_launch_kernel(convtrace_cuLaunchKernel_fn real, int per_thread, void* function,
-                     unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
-                     unsigned block_y, unsigned block_z, unsigned shared_bytes, void* stream,
-                     void** params, void** extra) {
-  if (cupti::Interceptor* cuda = launch_handler()) {
-    return cuda->launch_kernel(real, per_thread, function, grid_x, grid_y, grid_z, block_x, block_y,
-                               block_z, shared_bytes, stream, params, extra);
-  }
-  return real(function, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_bytes, stream,
-              params, extra);
-}
-
-int on_launch_kernel_ex(convtrace_cuLaunchKernelEx_fn real, int per_thread, const void* config,
-                        void* function, void** params, void** extra) {
-  if (cupti::Interceptor* cuda = launch_handler()) {
-    return cuda->launch_kernel_ex(real, per_thread, config, function, params, extra);
-  }
-  return real(config, function, params, extra);
-}
-
-int on_launch_cooperative(convtrace_cuLaunchCooperativeKernel_fn real, int per_thread,
-                          void* function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
-                          unsigned block_x, unsigned block_y, unsigned block_z,
-                          unsigned shared_bytes, void* stream, void** params) {
-  if (cupti::Interceptor* cuda = launch_handler()) {
-    return cuda->launch_cooperative(real, per_thread, function, grid_x, grid_y, grid_z, block_x,
-                                    block_y, block_z, shared_bytes, stream, params);
-  }
-  return real(function, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_bytes, stream,
-              params);
-}
-
-int on_launch_multi_device(convtrace_cuLaunchCooperativeKernelMultiDevice_fn real, int, void* list,
-                           unsigned count, unsigned flags) {
-  if (cupti::Interceptor* cuda = launch_handler())
-    return cuda->launch_multi_device(real, list, count, flags);
-  return real(list, count, flags);
-}
-
-int on_graph_launch(convtrace_cuGraphLaunch_fn real, int per_thread, void* graph_exec,
-                    void* stream) {
-  if (cupti::Interceptor* cuda = launch_handler()) {
-    return cuda->graph_launch(real, per_thread, graph_exec, stream);
-  }
-  return real(graph_exec, stream);
+int on_launch(int call, int per_thread, const void* params, convtrace_launch_fn real) {
+  cupti::Interceptor* const cuda = launch_handler();
+  if (cuda == nullptr) return real(params);
+  return cuda->launch(static_cast<convtrace_launch_call>(call), per_thread != 0, params, real);
 }
 
 void on_graph_call(int call, void* exec, void* object, const void* params) {
@@ -108,15 +67,13 @@ void on_give_cupti_away() {
 
 constexpr convtrace_hooks_v1 kHooks{.bytes = sizeof(convtrace_hooks_v1),
                                     .memory_report = on_memory_report,
-                                    .launch_kernel = on_launch_kernel,
-                                    .launch_kernel_ex = on_launch_kernel_ex,
-                                    .launch_cooperative = on_launch_cooperative,
-                                    .graph_launch = on_graph_launch,
+                                    .ended = {},
                                     .graph_call = on_graph_call,
-                                    .launch_multi_device = on_launch_multi_device,
+                                    .ended_too = nullptr,
                                     .free_memory = on_free_memory,
                                     .memory_call = on_memory_call,
-                                    .give_cupti_away = on_give_cupti_away};
+                                    .give_cupti_away = on_give_cupti_away,
+                                    .launch = on_launch};
 
 }  // namespace
 

@@ -17,10 +17,9 @@ struct entry {
 };
 
 static struct entry entries[kGatedCount] = {
-#define CONVTRACE_X(f) \
+#define GATED(f) \
   {.name = #f, .wrapper = (convtrace_function)f, .missing = #f " (no CUDA driver is loaded)"},
-    CONVTRACE_GATED_FUNCTIONS(CONVTRACE_X)
-#undef CONVTRACE_X
+#include "interposer/preload/gated.def"
 };
 
 /// Every dlsym call of the program comes through here: two characters decide nearly all of them.

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <cstdint>
 #include <cstdlib>
+#include <cstring>
 #include <string>
 #include <vector>
 
@@ -41,13 +42,16 @@ bool is_in_preload(void* function) {
 
 int g_per_thread = -1;
 
-int launch_kernel_hook(convtrace_cuLaunchKernel_fn real, int per_thread, void* function,
-                       unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
-                       unsigned block_y, unsigned block_z, unsigned shared_bytes, void* stream,
-                       void** params, void** extra) {
+int launch_hook(int, int per_thread, const void* params, convtrace_launch_fn real) {
   g_per_thread = per_thread;
-  return 1000 + real(function, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_bytes,
-                     stream, params, extra);
+  return 1000 + real(params);
+}
+
+convtrace_hooks_v1 table_with_launch() {
+  convtrace_hooks_v1 table{};
+  table.bytes = sizeof table;
+  table.launch = launch_hook;
+  return table;
 }
 
 void publish(const convtrace_hooks_v1& hooks) {
@@ -168,25 +172,67 @@ TEST_CASE("gate: changes of graphs are told after the driver's call, the end bef
 
 TEST_CASE("gate: a published table is called with the real function", "[artifact]") {
   void* driver = open_driver();
-  static const convtrace_hooks_v1 hooks = [] {
-    convtrace_hooks_v1 table{};
-    table.bytes = sizeof table;
-    table.launch_kernel = launch_kernel_hook;
-    return table;
-  }();
+  static const convtrace_hooks_v1 hooks = table_with_launch();
   publish(hooks);
-  CHECK(symbol<Launch>(driver, "cuLaunchKernel")() == 1011);
-  CHECK(g_per_thread == 0);
-  CHECK(symbol<Launch>(driver, "cuLaunchKernel_ptsz")() == 1012);
-  CHECK(g_per_thread == 1);
-  CHECK(symbol<Launch>(driver, "cuGraphLaunch")() == 17);  // an entry left empty is passed by
+  int answer = 1011;
+  for (const char* name : kLaunchNames) {
+    CAPTURE(name);
+    CHECK(symbol<Launch>(driver, name)() == answer++);
+    CHECK(g_per_thread == static_cast<int>(std::string(name).ends_with("_ptsz")));
+  }
+}
+
+TEST_CASE("gate: a hook gets the parameters in order, as CUPTI's structs have them", "[artifact]") {
+  void* driver = open_driver();
+  struct Grid {
+    void* function;
+    unsigned sizes[7];
+    void *stream, *params, *extra;
+  };
+  int words[5];
+  using Kernel = int (*)(void*, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
+                         unsigned, void*, void*, void*);
+  static Grid grid;
+  static void* pointers[4];
+  const auto seen = [](int call, int, const void* params, convtrace_launch_fn) {
+    const bool is_grid = call == CONVTRACE_LAUNCH_KERNEL || call == CONVTRACE_LAUNCH_COOPERATIVE;
+    const size_t bytes = call == CONVTRACE_LAUNCH_KERNEL        ? sizeof(Grid)
+                         : call == CONVTRACE_LAUNCH_COOPERATIVE ? offsetof(Grid, extra)
+                         : call == CONVTRACE_LAUNCH_GRAPH       ? 2 * sizeof(void*)
+                                                                : 4 * sizeof(void*);
+    std::memcpy(is_grid ? static_cast<void*>(&grid) : pointers, params, bytes);
+    return call;
+  };
+  static convtrace_hooks_v1 copying = table_with_launch();
+  copying.launch = seen;
+  publish(copying);
+  for (const char* name : {"cuLaunchKernel", "cuLaunchCooperativeKernel"}) {
+    CAPTURE(name);
+    grid = {};
+    const bool is_kernel = std::string(name) == "cuLaunchKernel";
+    CHECK(symbol<Kernel>(driver, name)(&words[0], 1, 2, 3, 4, 5, 6, 7, &words[1], &words[2],
+                                       &words[3]) ==
+          (is_kernel ? CONVTRACE_LAUNCH_KERNEL : CONVTRACE_LAUNCH_COOPERATIVE));
+    CHECK(grid.function == &words[0]);
+    for (unsigned i = 0; i < 7; ++i) CHECK(grid.sizes[i] == i + 1);
+    CHECK(grid.stream == &words[1]);
+    CHECK(grid.params == &words[2]);
+    CHECK(grid.extra == (is_kernel ? &words[3] : nullptr));
+  }
+  using Four = int (*)(void*, void*, void*, void*);
+  CHECK(symbol<Four>(driver, "cuLaunchKernelEx")(&words[0], &words[1], &words[2], &words[3]) ==
+        CONVTRACE_LAUNCH_KERNEL_EX);
+  for (int i = 0; i < 4; ++i) CHECK(pointers[i] == &words[i]);
+  using Two = int (*)(void*, void*);
+  CHECK(symbol<Two>(driver, "cuGraphLaunch")(&words[3], &words[4]) == CONVTRACE_LAUNCH_GRAPH);
+  CHECK(pointers[0] == &words[3]);
+  CHECK(pointers[1] == &words[4]);
 }
 
 TEST_CASE("gate: an older engine's shorter table is not read past its end", "[artifact]") {
   void* driver = open_driver();
-  static convtrace_hooks_v1 hooks{};
-  hooks.bytes = offsetof(convtrace_hooks_v1, launch_kernel);
-  hooks.launch_kernel = launch_kernel_hook;
+  static convtrace_hooks_v1 hooks = table_with_launch();
+  hooks.bytes = offsetof(convtrace_hooks_v1, launch);
   publish(hooks);
   CHECK(symbol<Launch>(driver, "cuLaunchKernel")() == 11);
 }

@@ -9,6 +9,7 @@
 //        bench_launch --record     prints ns of a recorded launch, under CONVTRACE_CONFIG
 
 #include <cuda.h>
+#include <cupti.h>
 #include <sched.h>
 #include <time.h>
 
@@ -97,13 +98,12 @@ constexpr fakecuda_image kImage = {{'F', 'A', 'K', 'E', 'C', 'U', 'D', 'A'}, 1, 
 
 /// Every 32nd goes on to the fake driver: CUPTI must be heard, or it is taken for gone. That is
 /// part of the baseline, too.
-__attribute__((noinline)) int real_launch(void* function, unsigned gx, unsigned gy, unsigned gz,
-                                          unsigned bx, unsigned by, unsigned bz, unsigned shared,
-                                          void* stream, void** params, void** extra) {
+__attribute__((noinline)) int real_launch(const void* given) {
   thread_local uint32_t calls = 0;
   if (++calls % 32 != 0) return 0;
-  return cuLaunchKernel(static_cast<CUfunction>(function), gx, gy, gz, bx, by, bz, shared,
-                        static_cast<CUstream>(stream), params, extra);
+  const auto& p = *static_cast<const cuLaunchKernel_params*>(given);
+  return cuLaunchKernel(p.f, p.gridDimX, p.gridDimY, p.gridDimZ, p.blockDimX, p.blockDimY,
+                        p.blockDimZ, p.sharedMemBytes, p.hStream, p.kernelParams, p.extra);
 }
 
 /// One program's launch: 8 parameters, 4 of them pointers.
@@ -129,7 +129,8 @@ struct Program {
     int64_t count = 1024 * 768;
     void* params[] = {&memory[0], &memory[1], &memory[2], &memory[3],
                       &rows,      &columns,   &scale,     &count};
-    return ns_each([&] { launch(function, params); });
+    const cuLaunchKernel_params call{function, 96, 1, 1, 256, 1, 1, 0, nullptr, params, nullptr};
+    return ns_each([&] { launch(&call); });
   }
 
   CUcontext current = nullptr;
@@ -137,18 +138,14 @@ struct Program {
 };
 
 double direct(Program& program) {
-  const convtrace_cuLaunchKernel_fn volatile real = real_launch;
-  return program.ns([&](void* function, void** params) {
-    real(function, 96, 1, 1, 256, 1, 1, 0, nullptr, params, nullptr);
-  });
+  const convtrace_launch_fn volatile real = real_launch;
+  return program.ns([&](const void* params) { real(params); });
 }
 
 double gated(Program& program) {
   const auto* const hooks = convtrace_hooks_v1.load();
-  return program.ns([&](void* function, void** params) {
-    hooks->launch_kernel(real_launch, 0, function, 96, 1, 1, 256, 1, 1, 0, nullptr, params,
-                         nullptr);
-  });
+  return program.ns(
+      [&](const void* params) { hooks->launch(CONVTRACE_LAUNCH_KERNEL, 0, params, real_launch); });
 }
 
 std::vector<double> bench_one(Program& program, int repetitions) {

@@ -4,6 +4,7 @@
 /// kernel and one buffer.
 
 #include <cuda.h>
+#include <cupti.h>
 
 #include <atomic>
 #include <chrono>
@@ -35,21 +36,31 @@ inline constexpr fakecuda_image kImage = {{'F', 'A', 'K', 'E', 'C', 'U', 'D', 'A
 
 inline std::atomic<int> real_calls{0};
 
-inline int real_launch(void* function, unsigned gx, unsigned gy, unsigned gz, unsigned bx,
-                       unsigned by, unsigned bz, unsigned shared, void* stream, void** params,
-                       void** extra) {
+/// The driver's call, as the stub's wrapper makes it.
+inline int real_launch(const void* params) {
+  const auto& p = *static_cast<const cuLaunchKernel_params*>(params);
   real_calls.fetch_add(1);
-  return cuLaunchKernel(static_cast<CUfunction>(function), gx, gy, gz, bx, by, bz, shared,
-                        static_cast<CUstream>(stream), params, extra);
+  return cuLaunchKernel(p.f, p.gridDimX, p.gridDimY, p.gridDimZ, p.blockDimX, p.blockDimY,
+                        p.blockDimZ, p.sharedMemBytes, p.hStream, p.kernelParams, p.extra);
 }
 
-inline int real_launch_ex(const void* config, void* function, void** params, void** extra) {
-  return cuLaunchKernelEx(static_cast<const CUlaunchConfig*>(config),
-                          static_cast<CUfunction>(function), params, extra);
+/// A launch of the program's, through the gate.
+inline int launch_kernel(Interceptor& interceptor, const cuLaunchKernel_params& params,
+                         bool per_thread = false, convtrace_launch_fn real = real_launch) {
+  return interceptor.launch(CONVTRACE_LAUNCH_KERNEL, per_thread, &params, real);
 }
 
-inline int real_graph_launch(void* exec, void* stream) {
-  return cuGraphLaunch(static_cast<CUgraphExec>(exec), static_cast<CUstream>(stream));
+inline int launch_one_thread(Interceptor& interceptor, CUfunction function, CUstream stream,
+                             void** params) {
+  return launch_kernel(interceptor, {function, 1, 1, 1, 1, 1, 1, 0, stream, params, nullptr});
+}
+
+inline int launch_graph(Interceptor& interceptor, CUgraphExec exec, CUstream stream) {
+  const cuGraphLaunch_params params{exec, stream};
+  return interceptor.launch(CONVTRACE_LAUNCH_GRAPH, false, &params, [](const void* given) {
+    const auto& p = *static_cast<const cuGraphLaunch_params*>(given);
+    return static_cast<int>(cuGraphLaunch(p.hGraph, p.hStream));
+  });
 }
 
 inline Position position_of_step_3() noexcept {
@@ -108,12 +119,12 @@ struct Scene {
   }
 
   /// Launches through the gate, as a program under the stub does.
-  int launch(CUfunction function, CUstream stream = nullptr, int per_thread = 0) {
+  int launch(CUfunction function, CUstream stream = nullptr, bool per_thread = false) {
     float value = 2;
     uint32_t count = 16;
     void* params[] = {&memory, &value, &count};
-    return interceptor->launch_kernel(real_launch, per_thread, function, 2, 3, 1, 32, 1, 1, 64,
-                                      stream, params, nullptr);
+    return launch_kernel(*interceptor, {function, 2, 3, 1, 32, 1, 1, 64, stream, params, nullptr},
+                         per_thread);
   }
 
   /// As an observer's request does: waits until values can be computed in the current context.

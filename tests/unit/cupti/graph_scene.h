@@ -33,7 +33,7 @@ struct Captured {
     cuGraphDestroy(graph);
     cuStreamDestroy(stream);
   }
-  int launch() const { return scene.interceptor->graph_launch(real_graph_launch, 0, exec, stream); }
+  int launch() const { return launch_graph(*scene.interceptor, exec, stream); }
 
   Scene& scene;
   CUstream stream = nullptr;

@@ -171,7 +171,7 @@ TEST_CASE("graph: kernels of a child graph are told, wherever their graphs have 
   REQUIRE(cuGraphInstantiateWithFlags(&exec, outer, 0) == CUDA_SUCCESS);
   scene.interceptor->graph_call(CONVTRACE_GRAPH_INSTANTIATED, exec, outer, nullptr);
   for (CUgraph graph : {inner, clone}) cuGraphDestroy(graph);
-  REQUIRE(scene.interceptor->graph_launch(real_graph_launch, 0, exec, nullptr) == CUDA_SUCCESS);
+  REQUIRE(launch_graph(*scene.interceptor, exec, nullptr) == CUDA_SUCCESS);
   const auto launches = scene.sink.all<Launch>();
   REQUIRE(launches.size() == 2);
   CHECK(scene.name(launches[1].kernel) == "_Z4fillPffj");
@@ -196,7 +196,7 @@ TEST_CASE("graph: kernels of a child graph are told, wherever their graphs have 
     scene.interceptor->graph_call(CONVTRACE_GRAPH_NODE_SET, exec, node, &params);
   }
   cuGraphDestroy(outer);  // its nodes name nothing any more
-  REQUIRE(scene.interceptor->graph_launch(real_graph_launch, 0, exec, nullptr) == CUDA_SUCCESS);
+  REQUIRE(launch_graph(*scene.interceptor, exec, nullptr) == CUDA_SUCCESS);
   REQUIRE(scene.sink.all<Launch>().size() == 4);
   CHECK(scene.sink.all<Launch>()[3].operands[0].address == other);
   cuGraphDestroy(inner);
@@ -221,8 +221,7 @@ TEST_CASE("graph: a graph launched into a capture runs nothing yet") {
   CUgraph outer = nullptr;
   REQUIRE(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS);
   REQUIRE(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED) == CUDA_SUCCESS);
-  REQUIRE(scene.interceptor->graph_launch(real_graph_launch, 0, graph.exec, stream) ==
-          CUDA_SUCCESS);
+  REQUIRE(launch_graph(*scene.interceptor, graph.exec, stream) == CUDA_SUCCESS);
   REQUIRE(cuStreamEndCapture(stream, &outer) == CUDA_SUCCESS);
   REQUIRE(scene.sink.all<Launch>().size() == 2);
   CHECK(scene.sink.all<Launch>()[1].sampled == SampleOutcome::kCaptured);
@@ -291,7 +290,7 @@ TEST_CASE("graph: what a stream captures of memory has not happened, a launch co
   CHECK(scene.sink.all<format::Free>().empty());
   REQUIRE(cuGraphInstantiateWithFlags(&exec, graph, 0) == CUDA_SUCCESS);
   scene.interceptor->graph_call(CONVTRACE_GRAPH_INSTANTIATED, exec, graph, nullptr);
-  REQUIRE(scene.interceptor->graph_launch(real_graph_launch, 0, exec, stream) == CUDA_SUCCESS);
+  REQUIRE(launch_graph(*scene.interceptor, exec, stream) == CUDA_SUCCESS);
   CHECK(lost(scene, LossReason::kGraphMemory) == 2);  // the fake driver's pool is no node
   CHECK(lost(scene, LossReason::kGraphUnseen) == 0);
   REQUIRE(cuMemsetD8Async(scene.memory, 1, 64, stream) == CUDA_SUCCESS);

@@ -72,11 +72,8 @@ TEST_CASE("interceptor: CUPTI's view of gated launches agrees with the gate's") 
 
 Interceptor* nested_interceptor = nullptr;
 
-int launch_inside_launch(void* function, unsigned gx, unsigned gy, unsigned gz, unsigned bx,
-                         unsigned by, unsigned bz, unsigned shared, void* stream, void** params,
-                         void** extra) {
-  return nested_interceptor->launch_kernel(real_launch, 0, function, gx, gy, gz, bx, by, bz, shared,
-                                           stream, params, extra);
+int launch_inside_launch(const void* params) {
+  return nested_interceptor->launch(CONVTRACE_LAUNCH_KERNEL, false, params, real_launch);
 }
 
 TEST_CASE("interceptor: a launch made by a launch passes through, recorded once") {
@@ -85,8 +82,9 @@ TEST_CASE("interceptor: a launch made by a launch passes through, recorded once"
   float value = 2;
   uint32_t count = 16;
   void* params[] = {&scene.memory, &value, &count};
-  REQUIRE(scene.interceptor->launch_kernel(launch_inside_launch, 0, scene.fill, 1, 1, 1, 1, 1, 1, 0,
-                                           nullptr, params, nullptr) == CUDA_SUCCESS);
+  REQUIRE(launch_kernel(*scene.interceptor,
+                        {scene.fill, 1, 1, 1, 1, 1, 1, 0, nullptr, params, nullptr}, false,
+                        launch_inside_launch) == CUDA_SUCCESS);
   CHECK(real_calls == 1);
   CHECK(scene.sink.all<Launch>().size() == 1);
 }
@@ -95,8 +93,8 @@ TEST_CASE("interceptor: the driver's result comes back and a failed launch is ma
   Scene scene;
   uint32_t nothing = 0;
   void* params[] = {&scene.memory, &nothing, &nothing};
-  const int result = scene.interceptor->launch_kernel(real_launch, 0, scene.fill, 0, 1, 1, 1, 1, 1,
-                                                      0, nullptr, params, nullptr);
+  const int result = launch_kernel(*scene.interceptor,
+                                   {scene.fill, 0, 1, 1, 1, 1, 1, 0, nullptr, params, nullptr});
   CHECK(result == CUDA_ERROR_INVALID_VALUE);
   REQUIRE(scene.sink.all<Launch>().size() == 1);
   CHECK(scene.sink.all<Launch>()[0].sampled == SampleOutcome::kLaunchFailed);
@@ -123,13 +121,26 @@ TEST_CASE("interceptor: every way to launch is recorded with its shape") {
   CUlaunchConfig config{};
   config.gridDimX = 7;
   config.gridDimY = config.gridDimZ = config.blockDimX = config.blockDimY = config.blockDimZ = 1;
-  REQUIRE(scene.interceptor->launch_kernel_ex(real_launch_ex, 1, &config, scene.fill, params,
-                                              nullptr) == CUDA_SUCCESS);
+  const cuLaunchKernelEx_params call{&config, scene.fill, params, nullptr};
+  const auto real = [](const void* given) {
+    const auto& p = *static_cast<const cuLaunchKernelEx_params*>(given);
+    return static_cast<int>(cuLaunchKernelEx(p.config, p.f, p.kernelParams, p.extra));
+  };
+  REQUIRE(scene.interceptor->launch(CONVTRACE_LAUNCH_KERNEL_EX, true, &call, real) == CUDA_SUCCESS);
   const auto launches = scene.sink.all<Launch>();
   REQUIRE(launches.size() == 1);
   CHECK(launches[0].grid[0] == 7);
   CHECK(launches[0].stream == 2);  // per-thread default stream
   CHECK(launches[0].operands.size() == 1);
+}
+
+TEST_CASE("interceptor: a launch function of a newer stub is passed through") {
+  Scene scene;
+  const auto real = [](const void* given) { return *static_cast<const int*>(given); };
+  const int answer = 77;
+  CHECK(scene.interceptor->launch(static_cast<convtrace_launch_call>(5), false, &answer, real) ==
+        77);
+  CHECK(scene.sink.all<Launch>().empty());
 }
 
 TEST_CASE("interceptor: allocations and frees of the program are recorded, in its context") {
@@ -357,8 +368,9 @@ TEST_CASE("interceptor: threads launch, allocate and free at once and nothing is
         uint32_t count = 4;
         if (cuMemAlloc(&mine, 64) != CUDA_SUCCESS) ++failures;
         void* params[] = {&mine, &value, &count};
-        if (scene.interceptor->launch_kernel(real_launch, 1, scene.fill, 1, 1, 1, 1, 1, 1, 0,
-                                             nullptr, params, nullptr) != CUDA_SUCCESS)
+        if (launch_kernel(*scene.interceptor,
+                          {scene.fill, 1, 1, 1, 1, 1, 1, 0, nullptr, params, nullptr},
+                          true) != CUDA_SUCCESS)
           ++failures;
         if (cuMemFree(mine) != CUDA_SUCCESS) ++failures;
       }

@@ -8,10 +8,13 @@ namespace {
 using format::Launch;
 using format::SampleOutcome;
 
-int real_multi_launch(void* list, unsigned count, unsigned flags) {
+using Params = cuLaunchCooperativeKernelMultiDevice_params;
+
+int real_multi_launch(const void* given) {
+  const auto& p = *static_cast<const Params*>(given);
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
-  return cuLaunchCooperativeKernelMultiDevice(static_cast<CUDA_LAUNCH_PARAMS*>(list), count, flags);
+  return cuLaunchCooperativeKernelMultiDevice(p.launchParamsList, p.numDevices, p.flags);
 #pragma GCC diagnostic pop
 }
 
@@ -40,7 +43,9 @@ TEST_CASE("multi-device: launches through the gate have operands and values") {
     list[i] = {functions[i], 1, 1, 1, 1, 1, 1, 0, stream, params[i]};
   }
   const size_t before = scene.sink.all<format::TensorStats>().size();
-  REQUIRE(scene.interceptor->launch_multi_device(real_multi_launch, list, 2, 0) == CUDA_SUCCESS);
+  const Params call{list, 2, 0};
+  REQUIRE(scene.interceptor->launch(CONVTRACE_LAUNCH_MULTI_DEVICE, false, &call,
+                                    real_multi_launch) == CUDA_SUCCESS);
   scene.interceptor->collect();
   const auto launches = scene.sink.all<Launch>();
   REQUIRE(launches.size() == 2);
@@ -55,6 +60,15 @@ TEST_CASE("multi-device: launches through the gate have operands and values") {
   CHECK(cuCtxDestroy(contexts[1]) == CUDA_SUCCESS);
 }
 
+TEST_CASE("multi-device: a list of nothing is the driver's to refuse") {
+  Scene scene;
+  const Params call{nullptr, 2, 0};
+  const auto refuse = [](const void*) { return static_cast<int>(CUDA_ERROR_INVALID_VALUE); };
+  CHECK(scene.interceptor->launch(CONVTRACE_LAUNCH_MULTI_DEVICE, false, &call, refuse) ==
+        CUDA_ERROR_INVALID_VALUE);
+  CHECK(scene.sink.all<Launch>().empty());
+}
+
 TEST_CASE("multi-device: past the gate they are seen by CUPTI alone") {
   Scene scene;
   float value = 2;
@@ -66,7 +80,8 @@ TEST_CASE("multi-device: past the gate they are seen by CUPTI alone") {
     REQUIRE(cuStreamCreate(&streams[i], CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS);
     list[i] = {scene.fill, 1, 1, 1, 1, 1, 1, 0, streams[i], params};
   }
-  REQUIRE(real_multi_launch(list, 2, 0) == CUDA_SUCCESS);  // past the gate
+  const Params call{list, 2, 0};
+  REQUIRE(real_multi_launch(&call) == CUDA_SUCCESS);  // past the gate
   REQUIRE(scene.launch(scene.fill) == CUDA_SUCCESS);
   const auto launches = scene.sink.all<Launch>();
   REQUIRE(launches.size() == 3);

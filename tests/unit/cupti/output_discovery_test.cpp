@@ -82,8 +82,7 @@ struct MixScene : Scene {
   std::set<std::string> launch_mix(bool collects = true) {
     void* params[] = {&args.in,        &args.also_in, &args.out,   &args.in_place,
                       &args.sometimes, &args.list,    &args.launch};
-    REQUIRE(interceptor->launch_kernel(real_launch, 0, mix, 1, 1, 1, 1, 1, 1, 0, nullptr, params,
-                                       nullptr) == CUDA_SUCCESS);
+    REQUIRE(launch_one_thread(*interceptor, mix, nullptr, params) == CUDA_SUCCESS);
     ++args.launch;
     if (collects) interceptor->collect();
     return take_slots();
@@ -218,7 +217,7 @@ TEST_CASE("discovery: with no room for a look what is known is taken, the rest i
 
 TEST_CASE("discovery: of a kernel in a graph come the outputs that launches have shown") {
   MixScene scene;
-  const auto launch_graph = [&] {
+  const auto run_graph = [&] {
     CUstream stream = nullptr;
     CUgraph graph = nullptr;
     CUgraphExec exec = nullptr;
@@ -236,16 +235,16 @@ TEST_CASE("discovery: of a kernel in a graph come the outputs that launches have
     REQUIRE(cuGraphAddKernelNode(&node, graph, nullptr, 0, &node_params) == CUDA_SUCCESS);
     REQUIRE(cuGraphInstantiateWithFlags(&exec, graph, 0) == CUDA_SUCCESS);
     scene.interceptor->graph_call(CONVTRACE_GRAPH_INSTANTIATED, exec, graph, nullptr);
-    REQUIRE(scene.interceptor->graph_launch(real_graph_launch, 0, exec, stream) == CUDA_SUCCESS);
+    REQUIRE(launch_graph(*scene.interceptor, exec, stream) == CUDA_SUCCESS);
     scene.interceptor->collect();
     cuGraphExecDestroy(exec);
     cuGraphDestroy(graph);
     return scene.take_slots();
   };
-  CHECK(launch_graph().size() == 7);  // nothing is known: every pointer, each says that
+  CHECK(run_graph().size() == 7);  // nothing is known: every pointer, each says that
   CHECK(scene.last_of("arg:0").looks == 0);
   for (int i = 0; i < 8; ++i) scene.launch_mix();
-  CHECK(launch_graph().size() == 4);
+  CHECK(run_graph().size() == 4);
   CHECK(scene.last_of("arg:2").looks == 8);
 }
 

@@ -101,7 +101,7 @@ TEST_CASE("rule inputs: behind a copy in a graph they are not known in front of 
   REQUIRE(cuStreamEndCapture(stream, &graph) == CUDA_SUCCESS);
   REQUIRE(cuGraphInstantiateWithFlags(&exec, graph, 0) == CUDA_SUCCESS);
   scene.interceptor->graph_call(CONVTRACE_GRAPH_INSTANTIATED, exec, graph, nullptr);
-  REQUIRE(scene.interceptor->graph_launch(real_graph_launch, 0, exec, stream) == CUDA_SUCCESS);
+  REQUIRE(launch_graph(*scene.interceptor, exec, stream) == CUDA_SUCCESS);
   scene.interceptor->collect();
   CHECK(told(scene) == std::vector<std::string>{"arg:0 2"});
   CHECK(lost(scene, LossReason::kGraphUnseen) == 1);

@@ -64,8 +64,7 @@ class Worker {
     float value = 1;
     uint32_t count = 16;
     void* params[] = {&block_, &value, &count};
-    expect(interceptor_.launch_kernel(real_launch, 0, fill_, 1, 1, 1, 1, 1, 1, 0, stream_, params,
-                                      nullptr));
+    expect(launch_one_thread(interceptor_, fill_, stream_, params));
     done_.launches += 1;
   }
 
@@ -89,7 +88,7 @@ class Worker {
     done_.syncs += 2;  // the capture begins, and ends
     expect(cuGraphInstantiateWithFlags(&exec, graph, 0));
     interceptor_.graph_call(CONVTRACE_GRAPH_INSTANTIATED, exec, graph, nullptr);
-    expect(interceptor_.graph_launch(real_graph_launch, 0, exec, stream_));
+    expect(launch_graph(interceptor_, exec, stream_));
     done_.launches += 3;
     interceptor_.graph_call(CONVTRACE_GRAPH_DESTROYED, exec, nullptr, nullptr);
     expect(cuGraphExecDestroy(exec));

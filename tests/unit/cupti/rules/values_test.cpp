@@ -26,8 +26,7 @@ struct Filling : Scene {
   int fill_with(CUdeviceptr to, float value, CUstream stream) {
     uint32_t count = kCount;
     void* params[] = {&to, &value, &count};
-    return interceptor->launch_kernel(real_launch, 0, fill, 1, 1, 1, 32, 1, 1, 0, stream, params,
-                                      nullptr);
+    return launch_kernel(*interceptor, {fill, 1, 1, 1, 32, 1, 1, 0, stream, params, nullptr});
   }
   void finish() {
     REQUIRE(cuCtxSynchronize() == CUDA_SUCCESS);
