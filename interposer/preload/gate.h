@@ -23,20 +23,18 @@
 #define CONVTRACE_ERROR_NOT_FOUND 500 /* CUDA_ERROR_NOT_FOUND */
 
 /// Parameters of the functions that launch: FIRST(type, name) NEXT(type, name)...
-#define COOPERATIVE_FIELDS(FIRST, NEXT)                                                            \
-  FIRST(void*, function)                                                                           \
-  NEXT(unsigned, grid_x)                                                                           \
-  NEXT(unsigned, grid_y)                                                                           \
-  NEXT(unsigned, grid_z)                                                                           \
-  NEXT(unsigned, block_x)                                                                          \
-  NEXT(unsigned, block_y) NEXT(unsigned, block_z) NEXT(unsigned, shared_bytes) NEXT(void*, stream) \
-      NEXT(void**, params)
+/* clang-format off */
+#define COOPERATIVE_FIELDS(FIRST, NEXT) \
+  FIRST(void*, function) \
+  NEXT(unsigned, grid_x) NEXT(unsigned, grid_y) NEXT(unsigned, grid_z) \
+  NEXT(unsigned, block_x) NEXT(unsigned, block_y) NEXT(unsigned, block_z) \
+  NEXT(unsigned, shared_bytes) NEXT(void*, stream) NEXT(void**, params)
 #define KERNEL_FIELDS(FIRST, NEXT) COOPERATIVE_FIELDS(FIRST, NEXT) NEXT(void**, extra)
 #define KERNEL_EX_FIELDS(FIRST, NEXT) \
   FIRST(const void*, config) NEXT(void*, function) NEXT(void**, params) NEXT(void**, extra)
-#define MULTI_DEVICE_FIELDS(FIRST, NEXT) \
-  FIRST(void*, list) NEXT(unsigned, count) NEXT(unsigned, flags)
+#define MULTI_DEVICE_FIELDS(FIRST, NEXT) FIRST(void*, list) NEXT(unsigned, count) NEXT(unsigned, flags)
 #define GRAPH_FIELDS(FIRST, NEXT) FIRST(void*, graph_exec) NEXT(void*, stream)
+/* clang-format on */
 
 enum convtrace_gated {
 #define GATED(name) k_##name,

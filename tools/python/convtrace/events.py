@@ -41,10 +41,10 @@ _NAMES = {
 }
 _RANK_UNKNOWN = 255
 
-_COUNTS = ("finite", "nan", "pos_inf", "neg_inf", "pos_zero", "neg_zero", "positive", "negative",
-           "subnormal", "saturated")
+COUNTS = ("finite", "nan", "pos_inf", "neg_inf", "pos_zero", "neg_zero", "positive", "negative",
+          "subnormal", "saturated")
 _STATS_ROWS = {name: 20 + i for i, name in enumerate(
-    ("storage", "storage_offset", "generation", "version", "address") + _COUNTS +
+    ("storage", "storage_offset", "generation", "version", "address") + COUNTS +
     ("min", "max", "amax", "amin_nonzero", "sum_lo", "sum_hi", "l1_lo", "l1_hi", "l2", "mean", "std"))}
 _STATS_ROWS.update(looks=50, changes=51, pad_count=52, poisoned=57, sketch_exponent=58)
 _BUCKETS = 16
@@ -307,7 +307,7 @@ class _Chunk:
             event["poisoned"] = v["poisoned"]
         if capture == "hash":
             return event
-        event.update((name, v[name]) for name in _COUNTS)
+        event.update((name, v[name]) for name in COUNTS)
         for name in ("min", "max", "amax", "amin_nonzero"):
             event[name] = _scalar(v[name], dtype, name in ("min", "max"))
         for name in ("sum", "l1"):

@@ -9,6 +9,8 @@ import re
 import pyarrow
 import pyarrow.parquet
 
+from .events import COUNTS
+
 _ROW_GROUP = 1 << 16
 _ROW_GROUP_BYTES = 64 << 20  # what a trace stores in few bytes, a row may repeat in many
 
@@ -17,8 +19,6 @@ _TEXTS = pyarrow.list_(_TEXT)
 _COMMON = [("seq", _INT), ("t_ns", _INT), ("step", _INT), ("thread", _INT)]
 _PLACE = [("phase", _TEXT), ("scope", _TEXT), ("call", _INT)]
 _VALUE = [("storage", _INT), ("storage_offset", _INT), ("generation", _INT), ("version", _INT)]
-_COUNTS = ("finite", "nan", "pos_inf", "neg_inf", "pos_zero", "neg_zero", "positive", "negative",
-           "subnormal", "saturated")
 _EXACT = ("min", "max", "amax", "amin_nonzero", "sum", "l1")
 _OPERAND = pyarrow.struct([("param", _INT), ("word", _INT), ("address", _INT), ("generation", _INT),
                            ("offset", _INT), ("confidence", _TEXT)])
@@ -29,7 +29,7 @@ SCHEMAS = {
         ("slot", _TEXT), ("op", _TEXT), ("kernel", _TEXT), ("device", _TEXT), ("dtype", _TEXT),
         ("shape", pyarrow.list_(_INT)), ("extent", _TEXT), ("capture", _TEXT)] + _VALUE + [
         ("address", _INT), ("bytes", _INT), ("count", _INT), ("hash", _TEXT)] +
-        [(name, _INT) for name in _COUNTS] + [(name, _REAL) for name in _EXACT] +
+        [(name, _INT) for name in COUNTS] + [(name, _REAL) for name in _EXACT] +
         [(name + "_exact", _TEXT) for name in _EXACT] + [
         ("l2", _REAL), ("mean", _REAL), ("std", _REAL), ("samples", pyarrow.list_(_REAL)),
         ("sketch", pyarrow.list_(_REAL)), ("range_hashes", _TEXTS), ("variant", _INT), ("looks", _INT), ("changes", _INT),
