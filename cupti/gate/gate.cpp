@@ -41,17 +41,17 @@ void Gate::describe(const LaunchInfo& launch, bool per_thread, Pass& pass) {
       pass.by_stream ? state_.context_of(launch.stream) : state_.current_context();
   pass.context = current.context;
   event.device = current.device;
-  pass.captured =
+  pass.into_graph =
       state_.captures.any_active() && state_.is_capturing(std::bit_cast<CUstream>(event.stream));
   if (launch.function == nullptr) {
     event.kernel = state_.functions.define("cuGraphLaunch");
     pass.graph = state_.graphs.find(launch.graph);
     pass.memory_known =
         apply_memory_reports(state_.options.compute_values && !state_.options.rules->empty());
-    if (pass.graph == nullptr || pass.captured) return;
-    LaunchCapture& capture = pass.capture.emplace(state_, pass.position, pass.event.device);
-    collect_graph(state_, *pass.graph, capture);
-    return capture.submit_before(pass.context, std::bit_cast<CUstream>(event.stream));
+    if (pass.graph == nullptr || pass.into_graph) return;
+    LaunchCapture& values = pass.values.emplace(state_, pass.position, pass.event.device);
+    collect_graph(state_, *pass.graph, values);
+    return values.submit_before(pass.context, std::bit_cast<CUstream>(event.stream));
   }
   const FunctionInfo& function = state_.functions.resolve(launch.function);
   event.kernel = function.kernel;
@@ -62,11 +62,10 @@ void Gate::describe(const LaunchInfo& launch, bool per_thread, Pass& pass) {
   event.operands = operands.first(count);
   if (!pass.memory_known) doubt(operands.first(count));
   if (function.may_wait) event.sampled = format::SampleOutcome::kMayWait;
-  if (function.rules.empty() || pass.captured) return;
-  LaunchCapture& capture =
-      pass.capture.emplace(state_, pass.position, event.device, pass.by_stream);
-  capture.collect(LaunchCapture::Purpose::kLaunch, launch, function, event.operands);
-  capture.submit_before(pass.context, std::bit_cast<CUstream>(event.stream));
+  if (function.rules.empty() || pass.into_graph) return;
+  LaunchCapture& values = pass.values.emplace(state_, pass.position, event.device, pass.by_stream);
+  values.collect(LaunchCapture::Purpose::kLaunch, launch, function, event.operands);
+  values.submit_before(pass.context, std::bit_cast<CUstream>(event.stream));
 }
 
 void Gate::after(int result, Pass& pass) noexcept {
@@ -81,21 +80,21 @@ void Gate::after(int result, Pass& pass) noexcept {
   if (!state_.options.record_launches) return;
   if (state_.options.note_launch != nullptr) state_.options.note_launch();
   state_.options.sink->emit(pass.event);
-  if (pass.graph != nullptr && result == CUDA_SUCCESS && !pass.captured)
+  if (pass.graph != nullptr && result == CUDA_SUCCESS && !pass.into_graph)
     emit_graph_kernels(state_, *pass.graph, pass.event, pass.memory_known);
 }
 
 void Gate::succeed(Pass& pass) {
   format::Launch& event = pass.event;
   const auto stream = std::bit_cast<CUstream>(event.stream);
-  if (!pass.captured && state_.options.compute_values)
+  if (!pass.into_graph && state_.options.compute_values)
     state_.uses.launched({event.stream, event.device}, event.operands);
-  if (pass.captured) {
+  if (pass.into_graph) {
     event.sampled = format::SampleOutcome::kCaptured;
   } else if (pass.launch->graph != nullptr) {
-    event.sampled = sample_graph(state_, pass.graph.get(), pass.capture, pass.context, event);
-  } else if (pass.capture) {
-    event.sampled = pass.capture->submit(pass.context, stream);
+    event.sampled = sample_graph(state_, pass.graph.get(), pass.values, pass.context, event);
+  } else if (pass.values) {
+    event.sampled = pass.values->submit(pass.context, stream);
   }
 }
 

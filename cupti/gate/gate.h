@@ -77,13 +77,13 @@ class Gate {
     const LaunchInfo* launch = nullptr;  ///< null when before() failed: nothing is recorded
     format::Launch event;                ///< its operands lie in `storage`
     Position position;
-    std::optional<LaunchCapture> capture;
+    std::optional<LaunchCapture> values;  ///< what is recorded of its operands
     std::shared_ptr<ExecutableGraph> graph;
     CUcontext context = nullptr;
     Pass* next = nullptr;      ///< of the same call
     bool by_stream = false;    ///< its context is that of its stream, not the current one
     bool memory_known = true;  ///< all that allocators have reported
-    bool captured = false;     ///< recorded into a graph instead of run
+    bool into_graph = false;   ///< recorded into a graph instead of run
     bool reported = false;     ///< CUPTI reported a launch
     bool confirmed = false;    ///< and it was the same
 
