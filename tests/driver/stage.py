@@ -78,10 +78,9 @@ def run_python(script, *arguments, **options):
 def gated(memory):
     """@param memory  with those that are wrapped for poison and quarantine alone.
     @return the names of the gate's wrappers."""
-    text = (ROOT / "interposer/preload/gate.h").read_text()
-    marks = ("#define CONVTRACE_GATED_FUNCTIONS", "#define CONVTRACE_MEMORY_FUNCTIONS", "enum convtrace_gated")
-    start, memory_start, end = (text.index(mark) for mark in marks)
-    return set(re.findall(r" X\((\w+)\)", text[start:end if memory else memory_start]))
+    rows = (ROOT / "interposer/preload/gated.def").read_text()
+    names = re.findall(r"^(?:LAUNCH|CALL|OWN)\((\w+)", rows, re.M)
+    return set(names if memory else names[:names.index("cuMemAlloc_v2")])
 
 
 def requests():
