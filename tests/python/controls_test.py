@@ -429,8 +429,15 @@ class Run(ControlsTest):
         self.assertIn("0 error findings (memory of CPU tensors not watched); next: ", last)
 
     def test_through_torchrun(self):
+        script = self.write("ranks.py", "import os, time, torch\n"
+                            "model = torch.nn.Linear(2, 2)\n"
+                            "for step in range(3):\n"
+                            "    model(torch.ones(1, 2))\n"
+                            "    open(os.environ['RANK'], 'w').close()\n"
+                            "    while not (os.path.exists('0') and os.path.exists('1')):\n"
+                            "        time.sleep(0.01)\n")
         done = self.run_loop(sys.executable, "-m", "torch.distributed.run", "--standalone",
-                             "--nproc-per-node", "2", *self.program()[1:])
+                             "--nproc-per-node", "2", script)
         self.assertEqual(done.returncode, 0, done.stderr)
         ours = [line for line in done.stderr.splitlines() if line.startswith("convtrace")]
         # The second rank finds the name taken and says under which it writes.
