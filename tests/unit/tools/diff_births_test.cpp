@@ -4,6 +4,7 @@
 #include <random>
 
 #include "tests/unit/tools/diff_compared.h"
+#include "tests/unit/tools/noisy_runs.h"
 #include "tools/diff/report/report_parts.h"
 
 namespace {
@@ -14,52 +15,19 @@ using diff::DiffResult;
 using diff::Verdict;
 using format::DType;
 using format::Phase;
+using test::chain;
 using test::compared;
 using test::count;
 using test::Item;
+using test::kBF16;
+using test::kF32;
+using test::noisy;
 using test::Run;
+using test::taken;
+using test::value;
 using test::where;
 using test::Where;
-
-constexpr double kF32 = 0x1p-24, kBF16 = 0x1p-8;
-
-/// Values of size 1, and as many that are off by `error` of it in no particular direction.
-std::vector<float> noisy(double error, uint32_t seed = 1, size_t size = 1024) {
-  std::mt19937 random(7);
-  std::mt19937 other(seed);
-  std::normal_distribution<double> normal, noise;  // one draws for two calls
-  std::vector<float> values(size);
-  for (float& v : values) {
-    const double value = normal(random);
-    v = static_cast<float>(value + error * noise(other));
-  }
-  return values;
-}
-
-Item value(uint32_t step, const char* scope, const char* slot, double error, uint64_t storage = 0) {
-  return {.step = step, .scope = scope, .slot = slot, .values = noisy(error), .storage = storage};
-}
-
-Item taken(uint32_t step, const char* scope, double error, uint64_t storage) {
-  Item item = value(step, scope, "input:0", error, storage);
-  item.capture = format::Capture::kHash;
-  return item;
-}
-
-/// a gives its output to b, and b makes another of it: both off by so much.
-Run chain(double first, double second) {
-  Run run;
-  run.add(value(0, "a", "input:0", 0));
-  run.add(value(0, "a", "output:0", first, 11));
-  run.add(taken(0, "b", first, 11));
-  run.add(value(0, "b", "output:0", second, 12));
-  return run;
-}
-
-Run with_type(Run run, DType dtype) {
-  for (Item& item : run.items) item.dtype = dtype;
-  return run;
-}
+using test::with_type;
 
 const Run kEqual = chain(0, 0);
 
@@ -226,47 +194,6 @@ TEST_CASE("births: a module's own parameters are sources, vectors by what they a
   CHECK(where(compared(base, run(1e-8, 1e-3, 0.2, 0))).scope == "fc");
 }
 
-TEST_CASE("births: a parameter's gradient is held against the norm of what it sums",
-          "[diff][births]") {
-  const auto run = [](float summed, float seed) {
-    Run made = test::training();
-    made.at(0, "fc1", "grad_output:0").values.assign(16, summed);
-    std::vector<float>& gradient = made.at(0, "fc1", "grad:weight").values;
-    for (size_t i = 0; i < gradient.size(); ++i) {
-      gradient[i] = seed * (i % 2 == 0 ? 1e-7F : -1e-7F);
-    }
-    return made;
-  };
-  CHECK(compared(run(1, 1), run(1, -3)).verdict == Verdict::kSame);
-  CHECK(compared(run(1e-4F, 1), run(1e-4F, -3)).verdict == Verdict::kDiverged);
-}
-
-TEST_CASE("births: what a module's parameter is used for between its calls of others is not known",
-          "[diff][births]") {
-  const auto run = [](const char* called, double error, size_t size = 64) {
-    Run made;
-    made.add(value(0, "block", "input:0", 0));
-    made.add(value(0, called, "input:0", 0));
-    made.add(value(0, called, "output:0", 0));
-    made.add(value(0, "block", "output:0", 0));
-    std::vector<float> large = noisy(0);
-    for (float& v : large) v *= 1000;
-    made.add(
-        {.phase = Phase::kBackward, .scope = "block", .slot = "grad_output:0", .values = large});
-    made.add({.phase = Phase::kBackward,
-              .scope = "block",
-              .slot = "grad:gamma",
-              .values = noisy(error, 1, size)});
-    return made;
-  };
-  CHECK(compared(run("other", 0), run("other", 1e-2)).verdict == Verdict::kSame);
-  CHECK(where(compared(run("block.fc", 0), run("block.fc", 1e-2))) ==
-        Where{0, Phase::kBackward, "block", "grad:gamma"});
-  CHECK(compared(run("block.fc", 0), run("block.fc", 1e-4)).verdict == Verdict::kSame);
-  // Of a few elements much may cancel.
-  CHECK(compared(run("block.fc", 0, 8), run("block.fc", 1e-2, 8)).verdict == Verdict::kSame);
-}
-
 TEST_CASE("births: a loss is the average of as many rows as its sources have", "[diff][births]") {
   const auto run = [](double logits, double loss) {
     Run made;
@@ -280,93 +207,6 @@ TEST_CASE("births: a loss is the average of as many rows as its sources have", "
   CHECK(where(compared(run(0, 0), run(0, 1e-3))).slot == "loss");
   CHECK(compared(run(0, 0), run(2 * kBF16, 1e-2)).verdict == Verdict::kSame);
   CHECK(where(compared(run(0, 0), run(2 * kBF16, 0.5))).slot == "loss");
-}
-
-TEST_CASE("births: gradients jump where no value before them did", "[diff][births]") {
-  const auto run = [](double forward, double first, double second) {
-    Run made;
-    made.add(value(0, "a", "output:0", forward));
-    Item& one = made.add(value(0, "b", "grad_output:0", first));
-    one.phase = Phase::kBackward;
-    Item& other = made.add(value(0, "a", "grad_output:0", second));
-    other.phase = Phase::kBackward;
-    return made;
-  };
-  const Run base = run(0, 0, 0);
-  CHECK(compared(base, run(100 * kF32, 500 * kF32, 700 * kF32)).verdict == Verdict::kSame);
-  CHECK(where(compared(base, run(100 * kF32, 500 * kF32, 0.5))) ==
-        Where{0, Phase::kBackward, "a", "grad_output:0"});
-}
-
-TEST_CASE("births: updates are judged together, by their norm, their direction and their gradients",
-          "[diff][births]") {
-  // Eight parameters, each moved by `rate` of its gradient and shrunk by `decay`.
-  const auto run = [](double error, double rate, double decay) {
-    Run made;
-    for (const char* scope : {"a", "b", "c", "d", "e", "f", "g", "h"}) {
-      const std::vector<float> weight = noisy(0, 1);
-      const std::vector<float> gradient = noisy(error, static_cast<uint32_t>(scope[0]));
-      std::vector<float> updated = weight;
-      for (size_t i = 0; i < weight.size(); ++i) {
-        updated[i] -= static_cast<float>(rate) * (i % 3 == 0 ? gradient[i] : -gradient[i]) +
-                      static_cast<float>(decay) * weight[i];
-      }
-      made.add({.scope = scope, .slot = "param:w", .values = weight, .shape = {32, 32}});
-      made.add({.phase = Phase::kBackward,
-                .scope = scope,
-                .slot = "grad:w",
-                .values = gradient,
-                .shape = {32, 32}});
-      made.add({.phase = Phase::kOptimizer,
-                .scope = scope,
-                .slot = "param:w",
-                .values = updated,
-                .shape = {32, 32}});
-    }
-    return made;
-  };
-  const Run base = run(0, 1e-2, 0);
-  CHECK(compared(base, run(20 * kF32, 1e-2, 0)).verdict == Verdict::kSame);
-  for (const Run& cand : {run(20 * kF32, 1.1e-2, 0), run(20 * kF32, 1e-2, 1e-3)}) {
-    const DiffResult result = compared(base, cand);
-    REQUIRE(result.root.has_value());
-    CHECK(result.root->record.phase == Phase::kOptimizer);
-    CHECK(result.root->record.comparison.field == diff::Field::kUpdate);
-  }
-  // With equal gradients no other bit is explained.
-  const DiffResult wrong = compared(base, run(0, 1.001e-2, 0));
-  CHECK(where(wrong) == Where{0, Phase::kOptimizer, "a", "param:w"});
-}
-
-TEST_CASE("births: a parameter whose gradient is rounding alone says nothing of the optimizer",
-          "[diff][births]") {
-  // As the bias in front of a norm, of which an adaptive optimizer makes whole updates: of averages
-  // of it also in a later step, in which it happens to be alike.
-  const auto run = [](uint32_t seed, double error, double update) {
-    Run made;
-    const std::vector<float> weight = noisy(0);
-    std::vector<float> updated = weight, large = weight;
-    for (const char* scope : {"y", "z"})
-      made.add({.scope = scope, .slot = "param:b", .values = weight});
-    for (const uint32_t step : {0U, 1U}) {
-      std::vector<float> gradient = step == 0 ? noisy(1, seed) : noisy(error, 7);
-      for (float& g : gradient) g *= 1e-7F;
-      for (float& w : updated) w *= static_cast<float>(1 - update);
-      for (float& w : large) w += 1e-3F;
-      const auto item = [&](Phase phase, const char* scope, const char* slot,
-                            const std::vector<float>& values) {
-        made.add({.step = step, .phase = phase, .scope = scope, .slot = slot, .values = values});
-      };
-      item(Phase::kBackward, "z", "grad_output:0", weight);
-      item(Phase::kBackward, "z", "grad:b", gradient);
-      item(Phase::kBackward, "y", "grad:b", weight);
-      item(Phase::kOptimizer, "y", "param:b", large);
-      item(Phase::kOptimizer, "z", "param:b", updated);
-    }
-    return made;
-  };
-  CHECK(compared(run(1, 0, 1e-2), run(2, 0.2, -1e-2)).verdict == Verdict::kSame);
-  CHECK(compared(run(1, 0, 1e-2), run(1, 0.2, -1e-2)).verdict == Verdict::kDiverged);
 }
 
 TEST_CASE("births: what a program kept of the step before is no data of its own",
@@ -383,20 +223,6 @@ TEST_CASE("births: what a program kept of the step before is no data of its own"
   const Run base = run(0, 1);
   CHECK(compared(base, run(1000 * kF32, 1)).verdict == Verdict::kSame);
   CHECK(where(compared(base, run(1000 * kF32, 2))) == Where{1, Phase::kData, "", "input:0"});
-}
-
-TEST_CASE("births: a gradient with an element of another sign is half its size apart at most",
-          "[diff][births]") {
-  const auto run = [](double output, double gradient) {
-    Run made = chain(output, output);
-    made.add({.phase = Phase::kBackward,
-              .scope = "b",
-              .slot = "grad_output:0",
-              .values = noisy(gradient, 3, 16)});
-    return made;
-  };
-  CHECK(where(compared(run(0, 0), run(200 * kF32, 0.8))) ==
-        Where{0, Phase::kBackward, "b", "grad_output:0"});
 }
 
 TEST_CASE("births: an index that was chosen among values that differ is no root",
