@@ -67,7 +67,7 @@ Status define_stacks(const wire::Defs& defs, format::Definitions& definitions) {
 
 }  // namespace
 
-Status decode_meta(Bytes raw, format::TraceMeta& meta, uint32_t& required_features) {
+Status decode_meta(Bytes raw, format::TraceMeta& meta) {
   const auto* data = reinterpret_cast<const uint8_t*>(raw.data());
   flatbuffers::Verifier verifier(data, raw.size(), kMaxDepth, kMaxTables);
   if (!wire::VerifyMetaBuffer(verifier)) return corrupt("META");
@@ -84,7 +84,7 @@ Status decode_meta(Bytes raw, format::TraceMeta& meta, uint32_t& required_featur
   std::copy_n(from.uuid()->data(), meta.uuid.size(), meta.uuid.begin());
   meta.start_realtime_ns = from.start_realtime_ns();
   meta.start_monotonic_ns = from.start_monotonic_ns();
-  required_features = from.required_features();
+  meta.required_features = from.required_features();
   meta.tool_version = text(from.tool_version());
   meta.host = text(from.host());
   meta.pid = from.pid();

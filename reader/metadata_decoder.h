@@ -17,8 +17,7 @@
 namespace convtrace::reader {
 
 /// Adds what a META payload says to `meta`: later values of a fact win.
-/// @param required_features  out: as the file header states them.
-[[nodiscard]] Status decode_meta(Bytes raw, format::TraceMeta& meta, uint32_t& required_features);
+[[nodiscard]] Status decode_meta(Bytes raw, format::TraceMeta& meta);
 
 [[nodiscard]] Status decode_defs(Bytes raw, format::Definitions& definitions);
 

@@ -189,14 +189,14 @@ void Check::check_padding(const RecordEntry& entry) {
 
 void Check::check_meta(const RecordEntry& entry, Bytes raw) {
   format::TraceMeta meta;
-  uint32_t features = 0;
-  if (!decode_meta(raw, meta, features).ok()) return problem(entry, "META damaged");
+  if (!decode_meta(raw, meta).ok()) return problem(entry, "META damaged");
   if (entry.header.item_count != 1) problem(entry, "META counts other than one item");
   if (!identity_.header) return;
   const format::FileHeader& header = *identity_.header;
-  const bool same =
-      meta.uuid == header.uuid && meta.start_realtime_ns == header.start_realtime_ns &&
-      meta.start_monotonic_ns == header.start_monotonic_ns && features == header.required_features;
+  const bool same = meta.uuid == header.uuid &&
+                    meta.start_realtime_ns == header.start_realtime_ns &&
+                    meta.start_monotonic_ns == header.start_monotonic_ns &&
+                    meta.required_features == header.required_features;
   if (!same) problem(entry, "META differs from the file header");
 }
 

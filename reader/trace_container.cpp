@@ -79,11 +79,12 @@ struct TraceContainer::Impl {
   void report(size_t record, const char* text);
   void report_lost(size_t record, const char* text);
   std::optional<Bytes> payload_of(size_t record);
-  bool load_meta(size_t record, uint32_t& features);
+  bool load_meta(size_t record);
   bool load_defs(size_t record);
 };
 
 void TraceContainer::Impl::take_file_header(const FileIdentity& identity) {
+  meta.required_features = identity.header ? identity.header->required_features : 0;
   if (!identity.header) {
     problems.add(0, kSlotBytes, "the file header is damaged; META was used instead");
     return;
@@ -165,9 +166,9 @@ std::optional<Bytes> TraceContainer::Impl::payload_of(size_t record) {
   return raw.value();
 }
 
-bool TraceContainer::Impl::load_meta(size_t record, uint32_t& features) {
+bool TraceContainer::Impl::load_meta(size_t record) {
   const std::optional<Bytes> raw = payload_of(record);
-  const bool good = raw && decode_meta(*raw, meta, features).ok();
+  const bool good = raw && decode_meta(*raw, meta).ok();
   if (raw && !good) report_lost(record, "META damaged");
   return good;
 }
@@ -181,11 +182,10 @@ bool TraceContainer::Impl::load_defs(size_t record) {
 
 /// @return kUnsupportedFeature: a damaged file header could not say so.
 Status TraceContainer::Impl::load_metas() {
-  uint32_t features = 0;
   for (size_t i = 0; i < index.entries.size(); ++i) {
-    if (index.entries[i].header.kind == RecordKind::kMeta) load_meta(i, features);
+    if (index.entries[i].header.kind == RecordKind::kMeta) load_meta(i);
   }
-  return check_features(features);
+  return check_features(meta.required_features);
 }
 
 /// @return whether there were such records and all of them could be read.
@@ -212,10 +212,9 @@ void TraceContainer::Impl::load_definitions() {
 /// META and DEFS of records that a live file has got since.
 void TraceContainer::Impl::load_appended(size_t from) {
   bool defined = false;
-  uint32_t features = 0;
   for (size_t i = from; i < index.entries.size(); ++i) {
     const RecordKind kind = index.entries[i].header.kind;
-    if (kind == RecordKind::kMeta) load_meta(i, features);
+    if (kind == RecordKind::kMeta) load_meta(i);
     if (kind == RecordKind::kDefs) defined = load_defs(i) || defined;
   }
   if (defined) definition_check = DefinitionCheck(definitions);

@@ -58,14 +58,17 @@ StatsResult read_slot(const ResultSlot& slot, uint64_t count, format::DType dtyp
   StatsResult result;
   const uint32_t size = format::element_bytes(walked_dtype(dtype));
   const Tiling tiling = make_tiling(count * size);
+  std::memcpy(result.range_hashes, slot.range_hashes, hashed_ranges(tiling) * sizeof(uint64_t));
+  const uint64_t hash = finalize_hashes(result.range_hashes, tiling);
   if (capture == format::Capture::kHash) {
-    result.stats = finalize_hash(slot.total.hash, count, tiling);
+    result.stats.count = count;
+    result.stats.hash = hash;
     return result;
   }
-  result.stats = finalize(slot.total, dtype, tiling);
+  result.stats = finalize(slot.total, dtype);
+  result.stats.hash = hash;
   result.variant = static_cast<uint32_t>(variant_for(dtype, variant));
   result.range_count = tiling.ranges;
-  std::memcpy(result.range_hashes, slot.range_hashes, tiling.ranges * sizeof(uint64_t));
   const uint32_t taken = sample_count(count);
   for (uint32_t i = 0; i < taken; ++i) {
     std::memcpy(result.samples + i * size, &slot.samples[i], size);

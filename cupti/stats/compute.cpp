@@ -1,7 +1,6 @@
 #include "cupti/stats/compute.h"
 
 #include <algorithm>
-#include <atomic>
 
 #include "cupti/stats/cpu/cpu_tile.h"
 #include "cupti/stats/cpu/helper_threads.h"
@@ -17,21 +16,19 @@ constexpr uint64_t kSharedBytes = 512 * 1024;
 
 /// Tiles in order: each of 64 threads merges its consecutive ones, then the threads' results merge.
 /// The device has these threads; here they are the turns that helpers take.
+/// @param[out] range_hashes  of the words of each range.
 Partial compute_tiles(const Layout& layout, const Tiling& tiling, bool hash_only,
-                      StatsResult& result, HelperThreads* helpers) {
+                      uint64_t* range_hashes, HelperThreads* helpers) {
   const CpuTileFunction compute_tile = cpu_tiles().front();
   Partial threads[kThreads];
-  const auto tiles_per_range = tiling.range_bytes / tiling.tile_bytes;
+  uint64_t tile_hashes[kMaxTiles];
   const auto run_thread = [&](uint32_t thread) {
     const uint32_t first = thread * tiling.tiles_per_thread;
     const uint32_t end = std::min(first + tiling.tiles_per_thread, tiling.tiles);
     Partial merged;
     for (uint32_t tile = first; tile < end; ++tile) {
       const Partial partial = compute_tile(layout, tiling, tile, hash_only);
-      if (result.range_count > 0) {
-        std::atomic_ref(result.range_hashes[tile / tiles_per_range])
-            .fetch_add(partial.hash, std::memory_order_relaxed);
-      }
+      tile_hashes[tile] = partial.hash;
       merged = tile == first ? partial : merge(merged, partial);
     }
     threads[thread] = merged;
@@ -44,6 +41,9 @@ Partial compute_tiles(const Layout& layout, const Tiling& tiling, bool hash_only
   }
   combine_threads(
       threads, [](const Partial& a, const Partial& b) { return merge(a, b); }, turns);
+  for (uint32_t range = 0; range < hashed_ranges(tiling); ++range) {
+    range_hashes[range] = range_hash(tiling, range, [&](uint32_t i) { return tile_hashes[i]; });
+  }
   return threads[0];
 }
 
@@ -65,15 +65,16 @@ Status compute_on_cpu(const TensorView& view, format::Capture capture, StatsResu
   CONVTRACE_TRY(flatten(view, layout));
   const Tiling tiling = make_tiling(layout.bytes());
   const DefaultFloatingPoint scope;
-  if (capture == format::Capture::kHash) {
-    result.stats = finalize_hash(compute_tiles(layout, tiling, true, result, helpers).hash,
-                                 layout.count, tiling);
-    return kOkStatus;
+  const bool hash_only = capture == format::Capture::kHash;
+  const Partial total = compute_tiles(layout, tiling, hash_only, result.range_hashes, helpers);
+  if (hash_only) {
+    result.stats.count = layout.count;
+  } else {
+    result.stats = finalize(total, view.dtype);
+    result.range_count = tiling.ranges;
+    take_samples(layout, result);
   }
-  result.range_count = tiling.ranges;
-  result.stats =
-      finalize(compute_tiles(layout, tiling, false, result, helpers), view.dtype, tiling);
-  take_samples(layout, result);
+  result.stats.hash = finalize_hashes(result.range_hashes, tiling);
   return kOkStatus;
 }
 

@@ -99,8 +99,9 @@ format::Sketch make_sketch(const double (&sums)[kSketchBuckets]) {
 
 }  // namespace
 
-Stats finalize(const Partial& total, DType dtype, const Tiling& tiling) noexcept {
-  Stats stats = finalize_hash(total.hash, total.counts.count, tiling);
+Stats finalize(const Partial& total, DType dtype) noexcept {
+  Stats stats;
+  stats.count = total.counts.count;
   const Counts& counts = total.counts;
   stats.finite = counts.finite();
   stats.pos_zero = counts.pos_zero;
@@ -129,11 +130,14 @@ Stats finalize(const Partial& total, DType dtype, const Tiling& tiling) noexcept
   return stats;
 }
 
-Stats finalize_hash(uint64_t hash, uint64_t count, const Tiling& tiling) noexcept {
-  Stats stats;
-  stats.count = count;
-  stats.hash = hash + length_key(tiling.bytes);
-  return stats;
+uint64_t finalize_hashes(uint64_t* ranges, const Tiling& tiling) noexcept {
+  const uint32_t last = hashed_ranges(tiling) - 1;
+  const uint64_t behind = last * tiling.range_bytes;
+  ranges[last] = residue_sum(ranges[last], hash_ones(tiling.bytes - behind));
+  if (last == 0) return ranges[0];
+  const uint64_t ones = hash_ones(tiling.range_bytes);
+  for (uint32_t i = 0; i < last; ++i) ranges[i] = residue_sum(ranges[i], ones);
+  return concat_hashes(tiling.range_bytes, last + 1, [&](uint32_t i) { return ranges[i]; });
 }
 
 }  // namespace convtrace::stats

@@ -6,7 +6,8 @@
 /// same bits on every machine:
 ///
 ///   dtype_decode.h  what an element's bits mean: value, class, order
-///   hash.h          the position-keyed hash of the logical bytes
+///   hash.h          the hash of the logical bytes
+///   thread_hash.h   the same, by a warp
 ///   tiling.h        which thread of which tile an element belongs to, and the trees
 ///   wide_sums.h     the sums of a thread in f64: the reference
 ///   narrow_sums.h   the same in pairs of f32: another variant, for GPUs with slow f64

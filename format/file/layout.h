@@ -10,13 +10,13 @@
 #include <cstdint>
 
 #include "format/model/events.h"
+#include "format/model/meta.h"
 
 namespace convtrace::format {
 
 inline constexpr uint16_t kVersionMajor = 1;
 inline constexpr uint16_t kVersionMinor = 0;
-/// Features without which this version cannot read a trace correctly: none are defined yet.
-inline constexpr uint32_t kKnownRequiredFeatures = 0;
+inline constexpr uint32_t kKnownRequiredFeatures = kFeatureHash2;
 
 /// Records start at multiples of a slot, so a scan after damage has no other candidates.
 inline constexpr uint64_t kSlotBytes = 64;

@@ -37,6 +37,7 @@ std::vector<std::byte> encode_meta(const TraceMeta& meta) {
   to.uuid.assign(meta.uuid.begin(), meta.uuid.end());
   to.start_realtime_ns = meta.start_realtime_ns;
   to.start_monotonic_ns = meta.start_monotonic_ns;
+  to.required_features = meta.required_features;
   to.tool_version = cut(meta.tool_version);
   to.host = cut(meta.host);
   to.pid = meta.pid;

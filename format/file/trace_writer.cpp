@@ -87,10 +87,12 @@ Status TraceWriter::Impl::start(TraceMeta meta) {
   header.uuid = meta.uuid;
   header.start_realtime_ns = meta.start_realtime_ns;
   header.start_monotonic_ns = meta.start_monotonic_ns;
+  header.required_features = meta.required_features;
   header.file_tag = file_tag_of(meta.uuid);
   identity.uuid = meta.uuid;
   identity.start_realtime_ns = meta.start_realtime_ns;
   identity.start_monotonic_ns = meta.start_monotonic_ns;
+  identity.required_features = meta.required_features;
   CONVTRACE_TRY(records.write_file_header(header));
   return write_meta(std::move(meta));
 }
@@ -99,6 +101,7 @@ Status TraceWriter::Impl::write_meta(TraceMeta meta) {
   meta.uuid = identity.uuid;
   meta.start_realtime_ns = identity.start_realtime_ns;
   meta.start_monotonic_ns = identity.start_monotonic_ns;
+  meta.required_features = identity.required_features;
   RecordHeader header{.kind = RecordKind::kMeta};
   header.item_count = 1;
   return records.write(header, encode_meta(meta));

@@ -12,10 +12,14 @@
 
 namespace convtrace::format {
 
+/// Bits of TraceMeta::required_features: what a reader that does not know it would misread.
+inline constexpr uint32_t kFeatureHash2 = 1;  ///< values are hashed as FORMAT.md 6.10 says
+
 struct TraceMeta {
   std::array<uint8_t, 16> uuid{};
   uint64_t start_realtime_ns = 0;   ///< CLOCK_REALTIME
   uint64_t start_monotonic_ns = 0;  ///< CLOCK_MONOTONIC at the same moment
+  uint32_t required_features = kFeatureHash2;
   std::string tool_version;
   std::string host;
   uint32_t pid = 0;
@@ -38,5 +42,11 @@ struct TraceMeta {
     return value;
   }
 };
+
+/// @return whether the hashes of values are those of version 2. Hashes of two versions say nothing of
+/// each other.
+inline bool hashes_anew(const TraceMeta& meta) {
+  return (meta.required_features & kFeatureHash2) != 0;
+}
 
 }  // namespace convtrace::format

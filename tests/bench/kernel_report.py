@@ -24,7 +24,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 KERNELS = ROOT / "cupti" / "stats" / "kernels"
 SKETCH_LOOP = ROOT / "tests" / "bench" / "sketch_loop.cu"
 FLAGS = ("-std=c++20", "-O3", "--expt-relaxed-constexpr", f"-I{ROOT}")
-SLOW_F64 = {"75", "86", "89", "120"}  # where floats of up to 32 bits are summed by narrow_sums.h
+SLOW_F64 = {"86", "89", "120"}  # where floats of up to 32 bits are summed by narrow_sums.h
 GROUP_BYTES, CHUNK_GROUPS, BLOCK_THREADS, SM_REGISTERS = 16, 4, 64, 65536
 BUDGET = {8: 72, 4: 36, 2: 18, 1: 9}  # what an SM of an H100 issues while 3.2 TB/s arrive
 SKETCHED = ("f32", "bf16", "f8e4m3fn")
@@ -87,7 +87,7 @@ class Compiled:
     def __init__(self, tools, sm, folder):
         cubin = pathlib.Path(folder) / f"stats_{sm}.cubin"
         done = subprocess.run(
-            [tools.nvcc, *FLAGS, "-gencode", f"arch=compute_75,code=sm_{sm}", "-Xptxas", "-v", "-cubin",
+            [tools.nvcc, *FLAGS, "-gencode", f"arch=compute_80,code=sm_{sm}", "-Xptxas", "-v", "-cubin",
              "-o", cubin, KERNELS / "stats_kernel.cu"], check=True, capture_output=True, text=True)
         self.spilled = {}
         for name, stored in re.findall(r"Function properties for (\S+)\n.*?(\d+) bytes spill stores", done.stdout + done.stderr):
@@ -98,7 +98,7 @@ class Compiled:
         self.registers, self.stack = map(int, of_kernel.groups())
         self.functions = disassembled(tools, cubin)
         loop = pathlib.Path(folder) / f"loop_{sm}.cubin"
-        subprocess.run([tools.nvcc, *FLAGS, "-gencode", f"arch=compute_75,code=sm_{sm}", "-cubin", "-o", loop, SKETCH_LOOP], check=True)
+        subprocess.run([tools.nvcc, *FLAGS, "-gencode", f"arch=compute_80,code=sm_{sm}", "-cubin", "-o", loop, SKETCH_LOOP], check=True)
         self.loops = {name: code for name, *code in disassembled(tools, loop)}
 
     def per_element(self, narrow):

@@ -11,8 +11,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const auto input = std::as_bytes(std::span(data, size));
   const std::vector<std::byte> payload(input.begin(), input.end());  // aligned
   format::TraceMeta meta;
-  uint32_t features = 0;
-  (void)reader::decode_meta(payload, meta, features);
+  (void)reader::decode_meta(payload, meta);
   format::Definitions definitions;
   if (reader::decode_defs(payload, definitions).ok()) {
     (void)reader::DefinitionCheck(definitions).resolves(format::Scope{});

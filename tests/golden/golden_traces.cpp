@@ -15,6 +15,7 @@ using namespace format;
 
 TraceMeta fixed_meta() {
   TraceMeta meta;
+  meta.required_features = 0;  // these hashes are older than version 2
   for (uint8_t i = 0; i < meta.uuid.size(); ++i) meta.uuid[i] = static_cast<uint8_t>(0xA0 + i);
   meta.start_realtime_ns = 1'700'000'000'000'000'000;
   meta.start_monotonic_ns = 1'000'000;
@@ -277,6 +278,26 @@ void write_values(const std::string& path) {
   trace.close();
 }
 
+/// Values with the hashes of version 2, as FORMAT.md 6.10 lists them.
+void write_hashes(const std::string& path) {
+  TraceMeta meta = fixed_meta();
+  meta.required_features = kFeatureHash2;
+  TraceBuilder trace(path);
+  trace.meta(meta).step(0);
+  const auto value = [&](uint64_t bytes, uint64_t hash) {
+    trace.stats({.slot = "output:" + std::to_string(bytes),
+                 .dtype = DType::kU8,
+                 .capture = Capture::kHash,
+                 .stats = {.count = bytes, .hash = hash},
+                 .bytes = bytes});
+  };
+  value(1, 0x100);
+  value(4, 0x100000000);
+  value(5, 0x4e8f1a1fcaf3ab94);
+  value(1024, 0xd1c98f990acceb94);
+  trace.close();
+}
+
 /// Changes a byte of the file header and seals it anew.
 std::string with_header_byte(std::string bytes, size_t at, char value) {
   const auto header = std::as_writable_bytes(std::span(bytes)).first<64>();
@@ -300,7 +321,7 @@ std::vector<std::byte> value_bytes(size_t count, uint32_t seed) {
 const GoldenTrace kGolden[kGoldenTraces] = {
     {"tiny", write_tiny},       {"full", write_full},   {"unclosed", write_unclosed},
     {"values", write_values},   {"syncs", write_syncs}, {"outputs", write_outputs},
-    {"padding", write_padding}, {"ops", write_ops}};
+    {"padding", write_padding}, {"ops", write_ops},     {"hashes", write_hashes}};
 
 const MustFail kMustFail[kMustFailFiles] = {
     {"empty", [](std::string) { return std::string(); }},

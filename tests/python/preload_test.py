@@ -160,6 +160,8 @@ class Snapshots(ProgramTest):
             import zstandard  # noqa: F401
         except ImportError as error:
             self.skipTest("no " + error.name)
+        sys.path.insert(0, os.path.join(HERE, "..", "..", "tools", "python"))
+        self.addCleanup(sys.path.pop, 0)
 
     def run_traced(self, said="", **settings):
         kept = os.path.join(self.folder, "kept.pt")
@@ -173,10 +175,13 @@ class Snapshots(ProgramTest):
         with open(os.path.join(exported, "index.jsonl")) as lines:
             index = [json.loads(line) for line in lines]
         arrays = {}
+        from convtrace import hashes
+
         for line in index:
             if line["op"] is None:
                 key = line["step"], line["phase"], line["scope"], line["call"], line["slot"]
                 arrays[key] = numpy.load(os.path.join(exported, line["file"]))
+                self.assertEqual(int(line["hash"], 16), hashes.hash_of(arrays[key].tobytes()), key)
         return torch.load(kept), arrays, trace
 
     def test_every_value_is_torchs_own(self):
@@ -205,6 +210,24 @@ class Snapshots(ProgramTest):
         others = {r["capture"] for r in self.records(trace) if r["record"] == "stats" and r["step"] != 1}
         self.assertEqual(others, {"stats", "hash"})
 
+    def test_hashes_of_three_layers_give_that_of_one(self):
+        import convtrace
+
+        found = []
+        for names in "q,k,v", "qkv":
+            done = self.run_program("fused.py", names, CONVTRACE_OUTPUT=os.path.join(self.folder, names + ".ctrace"))
+            self.assertEqual((done.returncode, done.stderr), (0, ""))
+            trace = convtrace.Trace(os.path.join(self.folder, names + ".ctrace"))
+            self.assertEqual(trace.meta["hash_version"], 2)
+            parts = {(event["phase"], event["slot"]): {} for event in trace if event["record"] == "stats"}
+            for event in trace:
+                if event["record"] == "stats" and event["scope"] in names.split(","):
+                    value = int(event["hash"], 16), event["bytes"]
+                    parts[event["phase"], event["slot"]][event["scope"]] = value
+            found.append({place: convtrace.concat_hash([of[name] for name in names.split(",")])
+                          for place, of in parts.items() if place[1] in ("param:weight", "grad:weight")})
+        self.assertEqual(*found)
+        self.assertEqual(len(found[0]), 3)  # the weight before and after the step, and its gradient
 
 
 class OtherPrograms(ProgramTest):

@@ -4,6 +4,7 @@ import glob
 import json
 import math
 import os
+import random
 import re
 import shutil
 import struct
@@ -24,7 +25,7 @@ sys.path.insert(0, os.path.join(ROOT, "tools", "python"))
 try:
     import convtrace
     import flatbuffers
-    from convtrace import checksum, columns, events, flat
+    from convtrace import checksum, columns, events, flat, hashes
 except ImportError as error:
     print("skipped: %s lacks %s" % (sys.executable, error.name))
     sys.exit(77)
@@ -95,6 +96,31 @@ class Checksum(unittest.TestCase):
     def test_vectors(self):  # by libxxhash 0.8.1
         self.assertEqual(checksum.xxh3_64(b""), 0x2D06800538D394C2)
         self.assertEqual(checksum.xxh3_64(bytes(60)), 0x543396B68D640202)
+
+
+class Hashes(unittest.TestCase):
+    def test_vectors_of_the_format(self):
+        with open(os.path.join(ROOT, "format", "FORMAT.md")) as file:
+            section = file.read().split("### 6.10 ")[1].split("## 7.")[0]
+        stated = [int(text, 16) for text in re.findall(r"\| (0x[0-9a-f]{16}) \|", section)]
+        vectors = (b"", b"\0", b"\0" * 4, bytes((1, 2, 3, 4, 5)), struct.pack("<4f", 1, 2, 3, 4), bytes(range(256)) * 4)
+        self.assertEqual(stated, [hashes.hash_of(data) for data in vectors])
+
+    def test_parts_in_any_grouping(self):
+        data = random.Random(1).randbytes(5001)
+        for cuts in ([], [64], [64, 64, 4096], list(range(0, 5000, 4))):
+            ends = cuts + [len(data)]
+            parts = [(hashes.hash_of(data[a:b]), b - a) for a, b in zip([0] + ends, ends)]
+            self.assertEqual(convtrace.concat_hash(parts), hashes.hash_of(data))
+            pairs = [(convtrace.concat_hash(parts[i:i + 2]), sum(size for _, size in parts[i:i + 2]))
+                     for i in range(0, len(parts), 2)]
+            self.assertEqual(convtrace.concat_hash(pairs), hashes.hash_of(data))
+        self.assertEqual(convtrace.concat_hash([]), 0)
+
+    def test_what_is_no_hash_is_refused(self):
+        for parts in ([(1, 3), (1, 4)], [(-1, 4)], [(1 << 64, 4)], [(1, -4)]):
+            with self.assertRaises(ValueError):
+                convtrace.concat_hash(parts)
 
 
 class Tables(unittest.TestCase):

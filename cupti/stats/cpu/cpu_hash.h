@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstring>
+#include <iterator>
 
 #include "cupti/stats/cpu/simd.h"
 #include "cupti/stats/tile/hash.h"
@@ -12,41 +13,80 @@ namespace {
 
 /// Bytes that are walked at a time; they stay in the first-level cache.
 constexpr uint32_t kBlockBytes = 8 * kRowBytes;
+/// Bytes that have keys of their own; then these repeat, times a factor.
+constexpr uint32_t kRunBytes = kRowBytes;
+constexpr uint32_t kRunWords = kRunBytes / kHashWordBytes;
 
-/// Word keys in the order in which a vector of 8 words meets them: even words, then odd words, and
-/// the upper halves of both where a multiplication can reach them.
-struct VectorKeys {
-  alignas(kVectorBytes) uint64_t even[kBlockWords / 2] = {};
-  alignas(kVectorBytes) uint64_t odd[kBlockWords / 2] = {};
-  alignas(kVectorBytes) uint64_t even_high[kBlockWords / 2] = {};
-  alignas(kVectorBytes) uint64_t odd_high[kBlockWords / 2] = {};
+#if defined(__AVX512IFMA__)
+// Products of 52 bits, of which one instruction adds up the lower or the upper 52.
+constexpr uint32_t kKeyShifts[] = {0, 52, 64};
+#else
+// Products of a word have 54 bits, so 1024 of them add up in 64.
+constexpr uint32_t kKeyShifts[] = {0, 22, 43, 64};
+#endif
+constexpr uint32_t kKeyParts = std::size(kKeyShifts) - 1;
 
-  constexpr VectorKeys() {
-    for (uint32_t i = 0; i < kBlockWords / 2; ++i) {
-      even[i] = word_key(2 * i);
-      odd[i] = word_key(2 * i + 1);
-      even_high[i] = even[i] >> 32;
-      odd_high[i] = odd[i] >> 32;
+/// The powers of the base that the words of a row are multiplied by, cut into parts, in the order in
+/// which a vector meets them.
+struct RunKeys {
+  alignas(kVectorBytes) uint64_t even[kKeyParts][kRunWords / 2] = {};
+  alignas(kVectorBytes) uint64_t odd[kKeyParts][kRunWords / 2] = {};
+
+  constexpr RunKeys() {
+    uint64_t power = 1;
+    for (uint32_t word = 0; word < kRunWords; ++word) {
+      for (uint32_t part = 0; part < kKeyParts; ++part) {
+        const uint32_t begin = kKeyShifts[part], end = kKeyShifts[part + 1];
+        const uint64_t bits = power << (64 - end) >> (64 - end + begin);
+        (word % 2 == 0 ? even : odd)[part][word / 2] = bits;
+      }
+      power = residue_product(power, kHashBase);
     }
   }
 };
-constexpr VectorKeys kVectorKeys;
+constexpr RunKeys kRunKeys;
+constexpr uint64_t kRunFactor = hash_factor(kRunWords);
 
-CONVTRACE_INLINE uint64_t hash_row(const std::byte* row) {
-  U64s low{}, high{};
-  for (uint32_t i = 0; i < kBlockWords / 2; i += kWide) {
-    const auto words = load<Vector<uint32_t>>(row + i * 8);
-    const auto even = as<U64s>(words ^ (words >> 16));
-    const auto odd = even >> 32;
-    low += mul_low_halves(even, load<U64s>(kVectorKeys.even + i));
-    low += mul_low_halves(odd, load<U64s>(kVectorKeys.odd + i));
-    high += mul_low_halves(even, load<U64s>(kVectorKeys.even_high + i));
-    high += mul_low_halves(odd, load<U64s>(kVectorKeys.odd_high + i));
+/// Sums of products of words and parts of their powers; what each counts is in kShifts.
+struct RunSums {
+  U64s of[3] = {};
+
+#if defined(__AVX512IFMA__)
+  static constexpr uint32_t kShifts[] = {0, 52, 52};
+  CONVTRACE_INLINE void add(U64s words, const uint64_t (&keys)[kKeyParts][kRunWords / 2],
+                            uint32_t at) {
+    const auto word = as<__m512i>(words);
+    const auto low = load<__m512i>(keys[0] + at), high = load<__m512i>(keys[1] + at);
+    of[0] = as<U64s>(_mm512_madd52lo_epu64(as<__m512i>(of[0]), word, low));
+    of[1] = as<U64s>(_mm512_madd52hi_epu64(as<__m512i>(of[1]), word, low));
+    of[2] = as<U64s>(_mm512_madd52lo_epu64(as<__m512i>(of[2]), word, high));
   }
-  const U64s sums = low + (high << 32);
-  uint64_t total = 0;
-  for (uint32_t i = 0; i < kWide; ++i) total += sums[i];
-  return total;
+#else
+  static constexpr const uint32_t (&kShifts)[4] = kKeyShifts;
+  CONVTRACE_INLINE void add(U64s words, const uint64_t (&keys)[kKeyParts][kRunWords / 2],
+                            uint32_t at) {
+    for (uint32_t part = 0; part < kKeyParts; ++part)
+      of[part] += mul_low_halves(words, load<U64s>(keys[part] + at));
+  }
+#endif
+};
+
+CONVTRACE_INLINE uint64_t total(const RunSums& even, const RunSums& odd) {
+  UInt128 total = 0;
+  for (uint32_t i = 0; i < 3; ++i)
+    total += UInt128{sum_lanes(even.of[i] + odd.of[i])} << RunSums::kShifts[i];
+  return residue(total);
+}
+
+/// @param words  a multiple of those of a vector. @return the sum of words times their powers.
+CONVTRACE_INLINE uint64_t hash_words(const std::byte* row, uint32_t words) {
+  RunSums even, odd;  // two, so that additions do not wait for each other
+  for (uint32_t at = 0; at < words / 2; at += kWide) {
+    const auto pairs = load<U64s>(row + at * 8);
+    even.add(pairs & 0xFFFFFFFF, kRunKeys.even, at);
+    odd.add(pairs >> 32, kRunKeys.odd, at);
+  }
+  return total(even, odd);
 }
 
 /// Prefetches the row at the same place in the next block while this one is hashed. Without it,
@@ -54,25 +94,38 @@ CONVTRACE_INLINE uint64_t hash_row(const std::byte* row) {
 /// to the second-level cache: the first one's few miss buffers would hold the loop up.
 CONVTRACE_INLINE void prefetch_next_block(const std::byte* row) {
   constexpr uint32_t kLineBytes = 64;
-  for (uint32_t at = 0; at < kRowBytes; at += kLineBytes) {
+  for (uint32_t at = 0; at < kRunBytes; at += kLineBytes) {
     __builtin_prefetch(row + kBlockBytes + at, 0, 2);
   }
 }
 
-uint64_t hash_bytes(const std::byte* data, uint32_t bytes, uint64_t first_row) {
-  uint64_t hash = 0;
-  uint64_t row = first_row;
-  for (; bytes >= kRowBytes; bytes -= kRowBytes, data += kRowBytes) {
-    prefetch_next_block(data);
-    hash += hash_row(data) * block_key(row++);
-  }
-  if (bytes > 0) {
-    std::byte padded[kRowBytes] = {};  // zeros add nothing
+/// The sum of the words of consecutive blocks times their powers: of the hash all but the ones.
+class BlockHash {
+ public:
+  void add(const std::byte* data, uint32_t bytes) {
+    for (; bytes >= kRunBytes; bytes -= kRunBytes, data += kRunBytes) {
+      prefetch_next_block(data);
+      add_run(hash_words(data, kRunWords));
+    }
+    if (bytes == 0) return;
+    std::byte padded[kRunBytes];  // zeros add nothing
+    const uint32_t end = (bytes + kVectorBytes - 1) / kVectorBytes * kVectorBytes;
+    std::memset(padded + end - kVectorBytes, 0, kVectorBytes);
     std::memcpy(padded, data, bytes);
-    hash += hash_row(padded) * block_key(row);
+    add_run(hash_words(padded, end / kHashWordBytes));
   }
-  return hash;
-}
+
+  [[nodiscard]] uint64_t sum() const { return sum_; }
+
+ private:
+  void add_run(uint64_t run) {
+    sum_ = residue_sum(sum_, residue_product(run, factor_));
+    factor_ = residue_product(factor_, kRunFactor);
+  }
+
+  uint64_t sum_ = 0;
+  uint64_t factor_ = 1;
+};
 
 }  // namespace
 }  // namespace convtrace::stats

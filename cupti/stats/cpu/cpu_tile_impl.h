@@ -33,7 +33,7 @@ struct TileState {
   TileLanes<D> lanes;
   TileSketch<D> sketch;
   IntSum int_sum, int_l1;
-  uint64_t hash = 0;
+  BlockHash hash;
 
   TileState(Shift<D> first_value, uint64_t first_element)
       : shift(first_value), sketch(first_element) {}
@@ -83,7 +83,7 @@ struct TileState {
     totals.squared_deviations = combine_all<D>(lanes.squared_deviations);
     totals.int_sum = int_sum;
     totals.int_l1 = int_l1;
-    totals.hash = hash;
+    totals.hash = hash.sum();
     Partial partial = close_tile(totals, shift.parts(), count);
     sketch.close(partial.sketch);
     return partial;
@@ -101,7 +101,7 @@ Shift<D> find_shift(const Layout& layout, TileExtent tile) {
   return {};
 }
 
-/// Calls `add(data, bytes, first row)` for consecutive blocks of dense bytes of the tile.
+/// Calls `add(data, bytes)` for consecutive blocks of dense bytes of the tile.
 template <typename Add>
 CONVTRACE_INLINE void for_each_block(const Layout& layout, const Tiling& tiling, uint32_t tile,
                                      Add add) {
@@ -116,7 +116,7 @@ CONVTRACE_INLINE void for_each_block(const Layout& layout, const Tiling& tiling,
       gather(layout, at / size, bytes / size, gathered);
       data = gathered;
     }
-    add(data, bytes, at / kRowBytes);
+    add(data, bytes);
   }
 }
 
@@ -124,9 +124,9 @@ template <DType D>
 Partial tile_of(const Layout& layout, const Tiling& tiling, uint32_t tile) {
   const TileExtent extent = tile_extent<D>(tiling, tile);
   TileState<D> state(find_shift<D>(layout, extent), extent.first);
-  for_each_block(layout, tiling, tile, [&](const std::byte* data, uint32_t bytes, uint64_t row) {
+  for_each_block(layout, tiling, tile, [&](const std::byte* data, uint32_t bytes) {
     state.add_block(data, bytes);
-    state.hash += hash_bytes(data, bytes, row);
+    state.hash.add(data, bytes);
   });
   return state.close(extent.count);
 }
@@ -136,10 +136,11 @@ Partial tile_of(const Layout& layout, const Tiling& tiling, uint32_t tile) {
 Partial CONVTRACE_CPU_TILE(const Layout& layout, const Tiling& tiling, uint32_t tile,
                            bool hash_only) noexcept {
   if (hash_only) {
+    BlockHash hash;
+    for_each_block(layout, tiling, tile,
+                   [&](const std::byte* data, uint32_t bytes) { hash.add(data, bytes); });
     Partial partial;
-    for_each_block(layout, tiling, tile, [&](const std::byte* data, uint32_t bytes, uint64_t row) {
-      partial.hash += hash_bytes(data, bytes, row);
-    });
+    partial.hash = hash.sum();
     return partial;
   }
   switch (layout.dtype) {

@@ -166,6 +166,14 @@ CONVTRACE_INLINE U64s mul_low_halves(U64s a, U64s b) {
   return (a & 0xFFFFFFFF) * (b & 0xFFFFFFFF);
 #endif
 }
+CONVTRACE_INLINE uint64_t sum_lanes(U64s value) {
+#if defined(__AVX512F__)
+  return static_cast<uint64_t>(_mm512_reduce_add_epi64(as<__m512i>(value)));
+#endif
+  uint64_t sum = 0;
+  for (uint32_t i = 0; i < kWide; ++i) sum += value[i];
+  return sum;
+}
 
 }  // namespace
 }  // namespace convtrace::stats

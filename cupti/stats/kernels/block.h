@@ -78,16 +78,12 @@ CONVTRACE_HD Partial merge_own_tiles(const Partial* tiles, const Tiling& tiling,
 /// One thread's part of what a slot holds beside the total.
 CONVTRACE_HD void write_ranges_and_samples(const BlockInput& in, const Partial* tiles,
                                            ResultSlot& slot, uint32_t thread) {
+  for (uint32_t range = thread; range < hashed_ranges(in.tiling); range += kThreads) {
+    slot.range_hashes[range] =
+        range_hash(in.tiling, range, [&](uint32_t tile) { return tiles[tile].hash; });
+  }
   if (in.tensor.hash_only != 0) return;
   write_leading(in, thread);
-  const auto per_range = static_cast<uint32_t>(in.tiling.range_bytes / in.tiling.tile_bytes);
-  for (uint32_t range = thread; range < in.tiling.ranges; range += kThreads) {
-    uint64_t hash = 0;
-    for (uint32_t i = range * per_range; i < (range + 1) * per_range && i < in.tiling.tiles; ++i) {
-      hash += tiles[i].hash;
-    }
-    slot.range_hashes[range] = hash;
-  }
   if (thread < sample_count(in.tensor.count)) {
     slot.samples[thread] = element_bits(in, sample_position(thread, in.tensor.count));
   }

@@ -62,9 +62,9 @@ static_assert(sizeof(Batch) <= 4096);
 
 /// The leading elements follow in the memory behind it.
 struct ResultSlot {
-  Partial total;  ///< of all tiles; hash_only: hash alone holds
-  uint64_t range_hashes[kMaxHashRanges];
-  uint64_t samples[kWholeCount];  ///< raw bits, zero-extended
+  Partial total;                          ///< of all tiles; hash_only: nothing
+  uint64_t range_hashes[kMaxHashRanges];  ///< as range_hash() gives them
+  uint64_t samples[kWholeCount];          ///< raw bits, zero-extended
   uint64_t sequence;
 };
 

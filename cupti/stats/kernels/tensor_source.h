@@ -8,7 +8,6 @@
 #include <cstdint>
 
 #include "cupti/stats/kernels/device_layout.h"
-#include "cupti/stats/tile/group.h"
 #include "cupti/stats/tile/tiling.h"
 
 namespace convtrace::stats {

@@ -13,11 +13,10 @@
 #include <cstdint>
 
 #include "cupti/stats/tile/dtype_decode.h"
-#include "cupti/stats/tile/group.h"
-#include "cupti/stats/tile/hash.h"
 #include "cupti/stats/tile/narrow_sums.h"
 #include "cupti/stats/tile/partial.h"
 #include "cupti/stats/tile/tally.h"
+#include "cupti/stats/tile/thread_hash.h"
 #include "cupti/stats/tile/thread_totals.h"
 #include "cupti/stats/tile/tiling.h"
 #include "cupti/stats/tile/wide_sums.h"
@@ -32,13 +31,41 @@ class ThreadAccumulator {
   using Bits = typename E::Bits;
 
   /// @param shift of the tile. @param thread 0..63, whose groups will be added.
-  CONVTRACE_HD ThreadAccumulator(Shift<D> shift, uint32_t thread) : sums_(shift) {
-    for (uint32_t i = 0; i < 4; ++i) word_keys_[i] = kept(word_key(thread * 4 + i));
+  CONVTRACE_HD ThreadAccumulator(Shift<D> shift, uint32_t thread) : hash_(thread), sums_(shift) {}
+
+  /// @param row of the tile. @param valid elements that exist, from the front.
+  CONVTRACE_HD void add_group(const Group& group, uint32_t row, uint32_t valid) {
+    hash_.add(group, row);
+    add_values(group, valid);
   }
 
-  /// @param row   of the tensor, not of the tile. @param valid elements that exist, from the front.
-  CONVTRACE_HD void add_group(const Group& group, uint64_t row, uint32_t valid) {
-    add_hash(group, row);
+  /// Whole groups. @param row  of the first.
+  CONVTRACE_HD void add_chunk(const Chunk& chunk, uint32_t row) {
+    // All threads together: what follows depends on values.
+    for (uint32_t i = 0; i < kChunkGroups; ++i) hash_.add(chunk.group[i], row + i);
+    if (!tally_.add_usual(chunk)) {
+      chunk.for_each_rolled([&](const Group& group) { add_values(group, kPerGroup<D>); });
+      return;
+    }
+    for (uint32_t i = 0; i < kChunkGroups; ++i) {
+      const Group& group = chunk.group[i];
+      sums_.prepare(group, kPerGroup<D>);
+      for (uint32_t e = 0; e < kPerGroup<D>; ++e)
+        sums_.add_element(element_of<D>(group, e), e % kLanes<D>);
+    }
+  }
+
+  CONVTRACE_HD ThreadTotals totals() const {
+    ThreadTotals totals;
+    totals.counts = tally_.counts;
+    totals.extremes = tally_.extremes();
+    totals.hash = hash_.sum();
+    sums_.put_into(totals);
+    return totals;
+  }
+
+ private:
+  CONVTRACE_HD void add_values(const Group& group, uint32_t valid) {
     sums_.prepare(group, valid);
     for (uint32_t e = 0; e < kPerGroup<D>; ++e) {
       if (e >= valid) continue;
@@ -48,42 +75,7 @@ class ThreadAccumulator {
     }
   }
 
-  /// Whole groups. @param row  of the first.
-  CONVTRACE_HD void add_chunk(const Chunk& chunk, uint64_t row) {
-    if (!tally_.add_usual(chunk)) {
-      chunk.for_each_rolled(
-          [&](const Group& group, uint32_t i) { add_group(group, row + i, kPerGroup<D>); });
-      return;
-    }
-    for (uint32_t i = 0; i < kChunkGroups; ++i) {
-      const Group& group = chunk.group[i];
-      add_hash(group, row + i);
-      sums_.prepare(group, kPerGroup<D>);
-      for (uint32_t e = 0; e < kPerGroup<D>; ++e)
-        sums_.add_element(element_of<D>(group, e), e % kLanes<D>);
-    }
-  }
-
-  CONVTRACE_HD void add_hash(const Group& group, uint64_t row) {
-    uint64_t sum = 0;
-    for (uint32_t i = 0; i < 4; ++i) sum += fold(group.word[i]) * word_keys_[i];
-    hash_ += sum * block_key(row);
-  }
-
-  CONVTRACE_HD uint64_t hash() const { return hash_; }
-
-  CONVTRACE_HD ThreadTotals totals() const {
-    ThreadTotals totals;
-    totals.counts = tally_.counts;
-    totals.extremes = tally_.extremes();
-    totals.hash = hash_;
-    sums_.put_into(totals);
-    return totals;
-  }
-
- private:
-  uint64_t word_keys_[4];
-  uint64_t hash_ = 0;
+  ThreadHash hash_;
   Tally<D> tally_;
   Sums sums_;
 };

@@ -1,24 +1,24 @@
 #pragma once
 /// @file hash.h
-/// A 64-bit hash of the logical byte stream that any number of threads can compute in any order.
+/// The 64-bit hash of a value's logical bytes, version 2 (FORMAT.md, section 6.10): a polynomial
+/// modulo a prime, so that any number of threads can compute it in any order, and hashes of parts
+/// give that of the whole.
 ///
-/// The stream is read as 32-bit little-endian words, zero-padded at its end. The hash is
+/// The bytes are cut into words of 4, little-endian; a one is put above each word, so that a word
+/// of r bytes with the number w counts as w + 256^r. Word i is multiplied by y^i:
 ///
-///     sum over words of fold(word) * word_key(p mod 256) * block_key(p div 256)  +  length_key
+///     hash = sum of (word i + 256^r) * y^i  mod p,   p = 2^64 - 59
 ///
-/// mod 2^64, p being the word's position. Keys are odd, so a change of one word always changes the
-/// sum; keys differ in their low bits, so exchanging two words of a row does too. It is a
-/// multilinear hash: other changes collide with probability 2^-49 at worst (differences in the
-/// upper half of words alone, which fold brings down to bit 15) and 2^-64 typically. It is no
+/// A changed word always changes the sum, since no word reaches p; an exchange of two unequal words
+/// does too, since y generates all residues. Other changes collide with probability 2^-64
+/// typically, and for n words of any content with n / p at worst over the choice of y. It is no
 /// defence against somebody who wants a collision.
 ///
-/// Why a product of keys: 256 words are one row of a tile, so a device thread keeps its four keys
-/// in registers and a CPU keeps all of them in cache; the factor of the row is applied once to the
-/// sum. A sum of keys would let equal changes of two rows cancel.
+/// Why a prime: modulo 2^64 the low bits of a polynomial hardly depend on positions. Why this y:
+/// the smallest generator from 2^64 / golden ratio on, so that changes of two neighbouring words by
+/// less than about 2^31 cannot cancel.
 ///
-/// Source:   L. Carter, M. Wegman, "Universal classes of hash functions" (1979); D. Lemire, O.
-///           Kaser, "Strongly universal string hashing is fast" (2014); finalizer: splitmix64 (S.
-///           Vigna, 2015).
+/// Source:   R. Karp, M. Rabin, "Efficient randomized pattern-matching algorithms" (1987).
 
 #include <cstdint>
 
@@ -26,30 +26,63 @@
 
 namespace convtrace::stats {
 
-inline constexpr uint32_t kBlockWords = 256;
+inline constexpr uint64_t kHashPrimeBelow = 59;
+inline constexpr uint64_t kHashPrime = 0 - kHashPrimeBelow;
+inline constexpr uint64_t kHashBase = 0x9E3779B97F4A7C18;
+inline constexpr uint32_t kHashWordBytes = 4;
 
-CONVTRACE_HD constexpr uint64_t splitmix(uint64_t x) {
-  x += 0x9E3779B97F4A7C15;
-  x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9;
-  x = (x ^ (x >> 27)) * 0x94D049BB133111EB;
-  return x ^ (x >> 31);
+// Residues: numbers below kHashPrime.
+
+CONVTRACE_HD constexpr uint64_t residue(UInt128 x) {
+  for (int i = 0; i < 2; ++i) {  // 2^64 is 59
+    x = static_cast<uint64_t>(x) + (x >> 64) * kHashPrimeBelow;
+  }
+  const auto low = static_cast<uint64_t>(x);
+  const uint64_t once = x >> 64 != 0 ? low + kHashPrimeBelow : low;
+  return once >= kHashPrime ? once - kHashPrime : once;
+}
+CONVTRACE_HD constexpr uint64_t residue_sum(uint64_t a, uint64_t b) {
+  return residue(UInt128{a} + b);
+}
+CONVTRACE_HD constexpr uint64_t residue_product(uint64_t a, uint64_t b) {
+  return residue(UInt128{a} * b);
 }
 
-CONVTRACE_HD constexpr uint64_t word_key(uint32_t position) { return splitmix(position) | 1; }
-CONVTRACE_HD constexpr uint64_t block_key(uint64_t block) {
-  return splitmix(block + 0x1000000000000) | 1;
-}
-CONVTRACE_HD constexpr uint64_t length_key(uint64_t bytes) {
-  return splitmix(bytes + 0x2000000000000);
+CONVTRACE_HD constexpr uint64_t residue_power(uint64_t base, uint64_t exponent) {
+  uint64_t power = 1;
+  for (; exponent != 0; exponent >>= 1) {
+    if ((exponent & 1) != 0) power = residue_product(power, base);
+    base = residue_product(base, base);
+  }
+  return power;
 }
 
-/// Brings the upper half of a word down, where multiplication spreads it over the whole hash.
-CONVTRACE_HD constexpr uint32_t fold(uint32_t word) { return word ^ (word >> 16); }
+/// @return what the hash of words is multiplied by that stand behind `words` others.
+CONVTRACE_HD constexpr uint64_t hash_factor(uint64_t words) {
+  return residue_power(kHashBase, words);
+}
 
-/// The contribution of one word: the definition that all faster forms must equal.
-CONVTRACE_HD constexpr uint64_t hash_word(uint32_t word, uint64_t position) {
-  return fold(word) * word_key(static_cast<uint32_t>(position % kBlockWords)) *
-         block_key(position / kBlockWords);
+/// @return the hash of `count` parts of which all but the last have `bytes` bytes, a multiple of 4.
+/// @param hash_of  of part i.
+template <typename HashOf>
+CONVTRACE_HD constexpr uint64_t concat_hashes(uint64_t bytes, uint32_t count, HashOf hash_of) {
+  if (count == 1) return hash_of(0);
+  const uint64_t factor = hash_factor(bytes / kHashWordBytes);
+  uint64_t hash = 0;
+  for (uint32_t i = count; i-- > 0;) hash = residue_sum(residue_product(hash, factor), hash_of(i));
+  return hash;
+}
+
+/// @return the sum of the ones above the words of `bytes` bytes: what the hash has beside the sum
+/// of the words.
+constexpr uint64_t hash_ones(uint64_t bytes) {
+  // Of n whole words: 2^32 (y^n - 1) / (y - 1).
+  constexpr uint64_t kFactor =
+      residue_product(uint64_t{1} << 32, residue_power(kHashBase - 1, kHashPrime - 2));
+  const uint64_t behind = hash_factor(bytes / kHashWordBytes);
+  const uint64_t whole = residue_product(residue_sum(behind, kHashPrime - 1), kFactor);
+  const uint64_t rest = bytes % kHashWordBytes;
+  return rest == 0 ? whole : residue_sum(whole, residue_product(behind, uint64_t{1} << 8 * rest));
 }
 
 }  // namespace convtrace::stats

@@ -19,7 +19,6 @@
 #include <cstdint>
 
 #include "cupti/stats/tile/arith.h"
-#include "cupti/stats/tile/group.h"
 #include "cupti/stats/tile/thread_totals.h"
 #include "cupti/stats/tile/tiling.h"
 

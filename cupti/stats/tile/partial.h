@@ -59,7 +59,7 @@ struct Partial {
   double squares = 0;        ///< unshifted, for l2
   uint64_t int_sum[2] = {};  ///< integers: 128 bits, two's complement, low half first
   uint64_t int_l1[2] = {};
-  uint64_t hash = 0;                   ///< without the length
+  uint64_t hash = 0;  ///< of a tile, without ones, as if it were the first; merged: 0
   double sketch[kSketchBuckets] = {};  ///< floats; scaled as sketch.h has it
 };
 
@@ -115,7 +115,6 @@ CONVTRACE_HD Partial merge(const Partial& a, const Partial& b) {
   merged.squares = add(a.squares, b.squares);
   store_wide(wide(a.int_sum) + wide(b.int_sum), merged.int_sum);
   store_wide(wide(a.int_l1) + wide(b.int_l1), merged.int_l1);
-  merged.hash = a.hash + b.hash;
   for (uint32_t i = 0; i < kSketchBuckets; ++i) merged.sketch[i] = add(a.sketch[i], b.sketch[i]);
   return merged;
 }

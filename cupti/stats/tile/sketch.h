@@ -16,9 +16,9 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "cupti/stats/tile/group.h"
 #include "cupti/stats/tile/sketch_index.h"
 #include "cupti/stats/tile/thread_tile.h"
+#include "cupti/stats/tile/tiling.h"
 #include "format/model/stats.h"
 
 namespace convtrace::stats {

@@ -5,7 +5,6 @@
 #include <cstdint>
 
 #include "cupti/stats/tile/dtype_decode.h"
-#include "cupti/stats/tile/group.h"
 #include "cupti/stats/tile/thread_totals.h"
 #include "cupti/stats/tile/tiling.h"
 
@@ -66,7 +65,7 @@ struct Tally {
     auto below = static_cast<Magnitude>(smallest - 1);
     if (smallest < E::kUsual) {
       below = kNoneBelow;
-      chunk.for_each_rolled([&](const Group& group, uint32_t) {
+      chunk.for_each_rolled([&](const Group& group) {
         const Magnitude least = count_smallest(group);
         below = least < below ? least : below;
       });

@@ -7,6 +7,7 @@
 #include <type_traits>
 
 #include "cupti/stats/tile/dtype_decode.h"
+#include "cupti/stats/tile/hash.h"
 #include "cupti/stats/tile/partial.h"
 
 namespace convtrace::stats {
@@ -92,7 +93,7 @@ struct ThreadTotals {
   Extremes extremes;
   double sum = 0, l1 = 0, squares = 0, deviations = 0, squared_deviations = 0;
   IntSum int_sum, int_l1;
-  uint64_t hash = 0;
+  uint64_t hash = 0;  ///< as in Partial
 };
 
 CONVTRACE_HD ThreadTotals combine(ThreadTotals a, const ThreadTotals& b) {
@@ -105,7 +106,7 @@ CONVTRACE_HD ThreadTotals combine(ThreadTotals a, const ThreadTotals& b) {
   a.squared_deviations = add(a.squared_deviations, b.squared_deviations);
   a.int_sum.add(b.int_sum);
   a.int_l1.add(b.int_l1);
-  a.hash += b.hash;
+  a.hash = residue_sum(a.hash, b.hash);
   return a;
 }
 

@@ -15,6 +15,7 @@
 #include <cstdint>
 
 #include "cupti/stats/tile/dtype_decode.h"
+#include "cupti/stats/tile/hash.h"
 #include "format/model/stats.h"
 
 namespace convtrace::stats {
@@ -65,6 +66,57 @@ CONVTRACE_HD constexpr uint64_t tile_length(const Tiling& tiling, uint32_t tile)
   const uint64_t rest = tiling.bytes - begin;
   return rest < tiling.tile_bytes ? rest : tiling.tile_bytes;
 }
+
+/// @return how many range_hash() makes: the whole tensor is one range if it has no others.
+CONVTRACE_HD constexpr uint32_t hashed_ranges(const Tiling& tiling) {
+  return tiling.ranges == 0 ? 1 : tiling.ranges;
+}
+
+/// @param tile_hash  of tile i as if it were the first. @return the same of a range.
+template <typename TileHash>
+CONVTRACE_HD uint64_t range_hash(const Tiling& tiling, uint32_t range, TileHash tile_hash) {
+  const auto tiles = static_cast<uint32_t>(tiling.range_bytes / tiling.tile_bytes);
+  const uint32_t first = range * tiles;
+  const uint32_t count = tiling.tiles - first < tiles ? tiling.tiles - first : tiles;
+  return concat_hashes(tiling.tile_bytes, count, [&](uint32_t i) { return tile_hash(first + i); });
+}
+
+/// 16 bytes of the logical stream as 4 words; bytes behind the tensor's end are zero.
+struct Group {
+  uint32_t word[4] = {};
+};
+
+template <DType D>
+CONVTRACE_HD typename Element<D>::Bits element_of(const Group& group, uint32_t e) {
+  using Bits = typename Element<D>::Bits;
+  if constexpr (sizeof(Bits) == 8) {
+    return (static_cast<uint64_t>(group.word[2 * e + 1]) << 32) | group.word[2 * e];
+  } else {
+    constexpr uint32_t kPerWord = 4 / sizeof(Bits);
+    return static_cast<Bits>(group.word[e / kPerWord] >> (e % kPerWord * sizeof(Bits) * 8));
+  }
+}
+
+inline constexpr uint32_t kChunkGroups = 4;
+
+/// Groups of consecutive rows that a thread loads together, while it uses those before them.
+struct Chunk {
+  Group group[kChunkGroups];
+
+  /// Calls `use(group)` in a loop that is not unrolled, for code that is rarely run. An index
+  /// that is no constant would put the groups into a GPU's memory.
+  template <typename Use>
+  CONVTRACE_HD void for_each_rolled(Use use) const {
+    Chunk rest = *this;
+#if defined(__CUDA_ARCH__)
+#pragma unroll 1
+#endif
+    for (uint32_t i = 0; i < kChunkGroups; ++i) {
+      use(rest.group[0]);
+      for (uint32_t j = 1; j < kChunkGroups; ++j) rest.group[j - 1] = rest.group[j];
+    }
+  }
+};
 
 inline constexpr uint32_t kSampleCount = 8;
 /// Tensors of up to so many real elements are sampled whole: the most samples that there are.

@@ -4,7 +4,7 @@ from .check import PARTS
 BEGIN = "<!-- Written by tools/gpu-check --report from docs/gpu-results/. -->\n"
 END = "<!-- End of what is written. -->\n"
 NEVER = """**convtrace has not run on GPU hardware yet.** CUPTI callbacks, the launch gate and the statistics kernels
-are tested against the fake driver of `tests/fakecuda`, the kernels are compiled by nvcc 13.0 for sm_75 to sm_120 and
+are tested against the fake driver of `tests/fakecuda`, the kernels are compiled by nvcc 13.0 for sm_80 to sm_120 and
 their arithmetic is tested on the CPU. No number in this repository was measured on a GPU.
 """
 

@@ -33,6 +33,7 @@ TEST_CASE("META: every field comes back", "[format][reader]") {
   meta.uuid = {1, 2, 3};
   meta.start_realtime_ns = 4;
   meta.start_monotonic_ns = 5;
+  meta.required_features = 0;
   meta.tool_version = "0.1.0";
   meta.host = "node7";
   meta.pid = 6;
@@ -41,9 +42,9 @@ TEST_CASE("META: every field comes back", "[format][reader]") {
   meta.command_line = {"python", "", "train.py"};
   meta.facts = {{"a", "1"}, {"b", ""}};
   format::TraceMeta back;
-  uint32_t features = 99;
-  REQUIRE(reader::decode_meta(format::encode_meta(meta), back, features).ok());
-  const auto& [uuid, realtime, monotonic, version, host, pid, rank, world, command, facts] = back;
+  REQUIRE(reader::decode_meta(format::encode_meta(meta), back).ok());
+  const auto& [uuid, realtime, monotonic, features, version, host, pid, rank, world, command,
+               facts] = back;
   CHECK(uuid == meta.uuid);
   CHECK(realtime == 4);
   CHECK(monotonic == 5);
@@ -158,11 +159,9 @@ TEST_CASE("META: texts beyond the limit are cut", "[reader][limits]") {
     flatbuffers::FlatBufferBuilder builder;
     wire::FinishMetaBuffer(builder, wire::Meta::Pack(builder, &meta));
     format::TraceMeta read;
-    uint32_t features = 0;
-    REQUIRE(
-        reader::decode_meta(std::as_bytes(std::span(builder.GetBufferPointer(), builder.GetSize())),
-                            read, features)
-            .ok());
+    REQUIRE(reader::decode_meta(
+                std::as_bytes(std::span(builder.GetBufferPointer(), builder.GetSize())), read)
+                .ok());
     CHECK(read.host.size() == std::min(size, kMost));
   }
 }
@@ -204,10 +203,8 @@ TEST_CASE("META: texts that share their bytes cannot multiply them", "[reader][l
     meta.add_fact_value(with_values ? shared : other);
     wire::FinishMetaBuffer(builder, meta.Finish());
     format::TraceMeta read;
-    uint32_t features = 0;
     return reader::decode_meta(
-               std::as_bytes(std::span(builder.GetBufferPointer(), builder.GetSize())), read,
-               features)
+               std::as_bytes(std::span(builder.GetBufferPointer(), builder.GetSize())), read)
         .code;
   };
   CHECK(code(false) == StatusCode::kOk);

@@ -130,3 +130,21 @@ TEST_CASE("compare: a device that differs is no difference", "[diff][compare]") 
   cand.record.device = {format::Device::Type::kCuda, 1};
   CHECK(compared(base, cand).verdict == Class::kIdentical);
 }
+
+TEST_CASE("compare: hashes of two versions say nothing of each other", "[diff][compare]") {
+  const auto verdict = [](const Value& base, Value cand) {
+    cand.record.hashed_anew = true;
+    cand.record.stats.hash = base.record.stats.hash + 1;
+    return compared(base, cand);
+  };
+  const Value same({1, 2, 3, 4}, DType::kF32), other({1, 2, 3, 5}, DType::kF32);
+  CHECK(verdict(same, same).field == Field::kRms);
+  CHECK(apart(same, other).rms > 0);
+  const Value integers({1, 2, 3, 4}, DType::kI32), others({1, 2, 3, 5}, DType::kI32);
+  CHECK(verdict(integers, integers).verdict == Class::kWithinNoise);
+  CHECK(verdict(integers, integers).bits_differ);
+  CHECK(verdict(integers, others).verdict == Class::kDiverged);
+  Value hash_only = integers;
+  hash_only.record.capture = format::Capture::kHash;
+  CHECK(verdict(integers, hash_only).verdict == Class::kBitDifference);
+}

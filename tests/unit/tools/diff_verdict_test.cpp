@@ -470,3 +470,28 @@ TEST_CASE("diff: gradients that one run alone clips are where they part", "[diff
   // A norm beside the limit is clipped or not by rounding.
   CHECK_FALSE(compared(clipped(0.99), test::training(3)).root.has_value());
 }
+
+TEST_CASE("diff: runs whose values are hashed in two ways are never called identical", "[diff]") {
+  const Run base = test::training();
+  Run old = base;
+  old.meta.required_features = 0;
+  const DiffResult same = compared(base, old);
+  CHECK(same.verdict == Verdict::kIncomplete);
+  REQUIRE(same.incomplete.size() == 1);
+  CHECK(same.incomplete[0].find("hashed in two ways") != std::string::npos);
+  diff::DiffRules exact;
+  exact.exact = diff::ExactChoice::kOn;
+  CHECK_FALSE(compared(base, old, {}, exact).exact);
+  Run wrong = old;
+  scale(wrong.at(1, "fc2", "output:0"), 1.01);
+  CHECK(where(compared(base, wrong)) == Where{1, Phase::kForward, "fc2", "output:0"});
+  const test::TempDir dir;
+  base.write(dir / "base.ctrace");
+  old.write(dir / "old.ctrace");
+  DiffResult result;
+  std::string error;
+  CHECK_FALSE(diff::run_diff(
+      {.base = dir / "base.ctrace", .cand = dir / "base.ctrace", .noise = {dir / "old.ctrace"}},
+      nullptr, result, error));
+  CHECK(error.find("old.ctrace: its values are hashed in another way") != std::string::npos);
+}

@@ -171,6 +171,7 @@ Json meta_json(const format::TraceMeta& meta) {
   return {{"uuid", uuid_text(meta.uuid)},
           {"start_realtime_ns", meta.start_realtime_ns},
           {"start_monotonic_ns", meta.start_monotonic_ns},
+          {"hash_version", format::hashes_anew(meta) ? 2 : 1},
           {"tool_version", meta.tool_version},
           {"host", meta.host},
           {"pid", meta.pid},

@@ -185,9 +185,13 @@ Comparison compare(const ValueView& base, const ValueView& cand) {
   if (a.unwritten || b.unwritten) return kUnwritten;
   const NumberClass number = format::number_class(a.dtype);
   if (padded || number == NumberClass::kBytes) return decided(Class::kBitDifference, Field::kHash);
-  if (number != NumberClass::kFloat) return decided(Class::kDiverged, Field::kHash);
   const bool hash_only = a.capture == format::Capture::kHash || b.capture == format::Capture::kHash;
+  const bool other_hash = a.hashed_anew != b.hashed_anew;
+  if (number != NumberClass::kFloat && !other_hash) return decided(Class::kDiverged, Field::kHash);
   if (hash_only) return decided(Class::kBitDifference, Field::kHash);
+  if (number != NumberClass::kFloat) {
+    return decided(same_numbers(a, b) ? Class::kWithinNoise : Class::kDiverged, Field::kHash);
+  }
   if (!same_non_finite(a.stats, b.stats)) return compare_non_finite(a.stats, b.stats);
   return decided(Class::kSuspicious, Field::kRms);
 }

@@ -90,8 +90,9 @@ struct ValueRecord {
   format::Extent extent = format::Extent::kTensor;
   format::Capture capture = format::Capture::kStats;
   bool has_shape = false;
-  bool unclipped = false;  ///< a gradient as backward left it, which the optimizer got clipped
-  bool unwritten = false;  ///< an output of an op that leaves_unwritten()
+  bool hashed_anew = false;  ///< by version 2 of the hash: comparable with its like alone
+  bool unclipped = false;    ///< a gradient as backward left it, which the optimizer got clipped
+  bool unwritten = false;    ///< an output of an op that leaves_unwritten()
   uint8_t dims_count = 0;
   uint32_t samples_bytes = 0;  ///< of `samples` and `leading` together
   size_t dims_at = 0;          ///< into StepRecords::dims

@@ -176,6 +176,7 @@ void StepStream::take(const format::TensorStats& event) {
   record.bytes = event.bytes;
   record.stats = event.stats;
   record.has_shape = event.has_shape;
+  record.hashed_anew = hashes_anew(reader_->meta());
   record.dims_count = static_cast<uint8_t>(std::min(event.shape.size(), format::kMaxDims));
   record.dims_at = step->dims.size();
   step->dims.insert(step->dims.end(), event.shape.begin(), event.shape.begin() + record.dims_count);

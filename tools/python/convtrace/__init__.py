@@ -4,11 +4,13 @@
     trace = convtrace.Trace("base.ctrace")
     for event in trace: ...                  # dicts, with the names of `convtrace show --json`
     trace.frame("stats")                     # a pandas.DataFrame
+    convtrace.concat_hash([(q, 4096), ...])  # hashes of parts, as integers, and their bytes: of the whole
 
 Needs the packages zstandard and flatbuffers; xxhash makes checking fast, pandas is for frame(),
 pyarrow for `convtrace export --format parquet`. Written from format/FORMAT.md alone.
 """
+from .hashes import concat_hash
 from .records import NotATrace
 from .trace import Problem, Trace
 
-__all__ = ["NotATrace", "Problem", "Trace"]
+__all__ = ["NotATrace", "Problem", "Trace", "concat_hash"]

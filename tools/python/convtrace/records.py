@@ -17,6 +17,7 @@ CONSOLIDATED = 0x02
 _MAY_SKIP = 0x4000
 _RESERVED_FLAGS = 0xF0
 _HEADER = struct.Struct("<4sHBBIIQQQIIIIII")
+HASH_2 = 1  # required feature: hashes of values are of version 2
 _FILE_HEADER = struct.Struct("<8sHHI16sQQIIII")
 _SEARCHED = 1 << 20  # where a file whose own header is damaged must show records
 
@@ -82,7 +83,7 @@ class RecordFile:
         if magic == MAGIC and major != 1:
             raise NotATrace("%s has format version %d; this reader knows version 1" % (path, major))
         if magic == MAGIC and checksum == checksum32(self._data[:60]):
-            if features:
+            if features & ~HASH_2:
                 raise NotATrace("%s needs features that this reader does not know: bits 0x%x" % (path, features))
             return tag
         tags = collections.Counter()

@@ -141,7 +141,8 @@ class Trace:
     def _add_meta(table, meta, facts):
         meta.update(
             uuid=bytes(table.column(0, "B")).hex(), start_realtime_ns=table.number(1, "Q"),
-            start_monotonic_ns=table.number(2, "Q"), tool_version=table.text(4), host=table.text(5),
+            start_monotonic_ns=table.number(2, "Q"),
+            hash_version=2 if table.number(3) & records.HASH_2 else 1, tool_version=table.text(4), host=table.text(5),
             pid=table.number(6), rank=table.number(7), world_size=table.number(8),
             command_line=table.texts(9))
         facts.update(zip(table.texts(10), table.texts(11)))
