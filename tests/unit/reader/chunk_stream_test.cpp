@@ -32,20 +32,23 @@ TEST_CASE("chunk stream: chunks that memory is too short for are lost, in whiche
           "[reader][threads]") {
   const unsigned threads = GENERATE(1u, 4u);
   const SampleTrace trace = make_sample_trace(7, 2, 100);
-  const auto chunk_count = std::ranges::count_if(trace.records, [](const auto& record) {
-    return record.header.kind == format::RecordKind::kEvents;
+  constexpr size_t kMemory = 512;  // enough for what is said of each chunk
+  const auto too_large = std::ranges::count_if(trace.records, [](const auto& record) {
+    return record.header.kind == format::RecordKind::kEvents && record.header.raw_size > kMemory;
   });
+  REQUIRE(too_large > 1);
   auto opened = reader::TraceContainer::open(std::make_unique<reader::MemorySource>(trace.bytes),
                                              reader::OpenPolicy::kIndexOrScan);
   REQUIRE(opened.ok());
   reader::TraceContainer& container = *opened.value();
   reader::ChunkStream chunks(container, threads);
-  largest_allocation = 512;  // enough for what is said of each chunk
-  const reader::Chunk* first = nullptr;
-  CHECK_NOTHROW(first = chunks.next());
+  largest_allocation = kMemory;
+  const reader::Chunk* chunk = nullptr;
+  do {
+    CHECK_NOTHROW(chunk = chunks.next());
+  } while (chunk != nullptr);
   largest_allocation = SIZE_MAX;
-  CHECK(first == nullptr);
-  CHECK(container.counts().lost_records == static_cast<uint64_t>(chunk_count));
+  CHECK(container.counts().lost_records >= static_cast<uint64_t>(too_large));
   REQUIRE_FALSE(container.problems().empty());
   CHECK(container.problems().kept().front().text == "not enough memory for the record payload");
   chunks.rewind();

@@ -9,7 +9,7 @@
 
 namespace convtrace::tools {
 
-/// @return docs/settings.md.
+/// @return docs/settings.md, without the end of its last line.
 [[nodiscard]] std::string settings_page();
 
 /// @return the same for the manual page.

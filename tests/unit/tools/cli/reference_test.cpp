@@ -27,7 +27,7 @@ std::string completed(const std::vector<std::string>& words) {
 
 TEST_CASE("reference: docs/settings.md is the table that parses settings", "[cli]") {
   const std::string page = convtrace({"--generate", "settings"}).out;
-  CHECK(page == read(CONVTRACE_SOURCE_DIR "/docs/settings.md") + '\n');
+  CHECK(page == read(CONVTRACE_SOURCE_DIR "/docs/settings.md"));
   for (const settings::SettingSpec& spec : settings::setting_table())
     CHECK(page.find("| `" + std::string(spec.name) + "` | `--") != std::string::npos);
   for (const settings::RuleKeySpec& key : settings::rule_keys())
