@@ -16,7 +16,8 @@ PROGRAMS = HERE.parents[1] / "build" / "release" / "bin"
 EXPECTED = (
     "preload.exec", "preload.python", "observer.module_call", "observer.told_cost_error", "observer.step_launches", "observer.step_stats",
     "observer.step_every50", "observer.modes_order",
-    "stats.cpu.f32", "stats.cpu.bf16", "stats.cpu.threads", "diff.stats_pairs", "diff.events_per_s",
+    "hash.cpu_vs_read", "stats.cpu.f32_vs_read", "stats.cpu.bf16_vs_read", "stats.cpu.i8_vs_read",
+    "stats.cpu.threads_time", "diff.stats_pairs", "diff.events_per_s",
     "diff.vs_git", "diff.prefix_bytes", "diff.rss_1e8", "diff.seconds_1e8", "diff.html_100k", "diff.html_bytes",
     "recover.gb_per_s", "pointer.scan",
     "pointer.scan_vs_map", "pointer.scan_flat", "pointer.update_vs_map",

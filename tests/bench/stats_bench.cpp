@@ -3,10 +3,10 @@
 // usage: bench_stats [--quick]
 
 #include <algorithm>
-#include <array>
 #include <chrono>
 #include <cstring>
 #include <random>
+#include <span>
 #include <string_view>
 #include <thread>
 #include <vector>
@@ -18,13 +18,14 @@
 namespace {
 
 namespace bench = convtrace::bench;
+using convtrace::format::Capture;
 using convtrace::format::DType;
 using convtrace::stats::HelperThreads;
 using convtrace::stats::StatsResult;
 
-/// Normally distributed, as activations are; 32 MiB, more than a second-level cache.
+/// Normally distributed, as activations are; 64 MiB, more than any cache.
 std::vector<std::byte> normal_values(DType dtype) {
-  constexpr size_t kBytes = size_t{32} << 20;
+  constexpr size_t kBytes = size_t{64} << 20;
   std::vector<std::byte> bytes(kBytes);
   std::mt19937_64 random(1);
   std::normal_distribution<float> normal;
@@ -39,77 +40,70 @@ std::vector<std::byte> normal_values(DType dtype) {
   return bytes;
 }
 
-double seconds_of_one(const convtrace::stats::TensorView& view, StatsResult& result,
-                      HelperThreads* threads = nullptr) {
+template <typename Work>
+double seconds_of(Work work) {
   const auto start = std::chrono::steady_clock::now();
-  const convtrace::Status status =
-      compute_on_cpu(view, convtrace::format::Capture::kStats, result, threads);
+  work();
   const auto end = std::chrono::steady_clock::now();
-  if (!status.ok()) std::abort();
   return std::chrono::duration<double>(end - start).count();
 }
 
-/// The plain sum of floats: as fast as this machine reads, with the same threads.
-double seconds_of_sum(const std::vector<std::byte>& bytes, HelperThreads& threads) {
-  constexpr uint32_t kTurns = 64;
-  constexpr size_t kLanes = 64;
-  const auto* const values = reinterpret_cast<const float*>(bytes.data());
-  const size_t share = bytes.size() / sizeof(float) / kTurns;
-  std::array<float, kTurns> sums{};
-  const auto work = [&](uint32_t turn) {
-    std::array<float, kLanes> lanes{};
-    const float* const from = values + turn * share;
-    for (size_t i = 0; i + kLanes <= share; i += kLanes)
-      for (size_t lane = 0; lane < kLanes; ++lane) lanes[lane] += from[i + lane];
-    for (const float lane : lanes) sums[turn] += lane;
-  };
-  const auto start = std::chrono::steady_clock::now();
-  threads.for_each(kTurns, work);
-  const auto end = std::chrono::steady_clock::now();
-  volatile float kept = 0;
-  for (const float sum : sums) kept = kept + sum;
-  return std::chrono::duration<double>(end - start).count();
-}
-
-std::vector<double> compare_with_sum(uint32_t thread_count, int pairs) {
-  HelperThreads threads(thread_count - 1);
-  const auto bytes = normal_values(DType::kF32);
-  const auto view =
-      convtrace::stats::dense_view(bytes.data(), DType::kF32, bytes.size() / sizeof(float));
-  StatsResult result;
-  const auto sum = [&] { return seconds_of_sum(bytes, threads); };
-  const auto all = [&] { return seconds_of_one(view, result, &threads); };
-  (void)all();  // starts the threads
-  return bench::ratios_of(pairs, sum, all);
-}
-
-std::vector<double> rates_of(DType dtype, int repetitions) {
-  const auto bytes = normal_values(dtype);
+double seconds_of_values(std::span<const std::byte> bytes, DType dtype, Capture capture,
+                         HelperThreads* threads = nullptr) {
   const auto view = convtrace::stats::dense_view(
       bytes.data(), dtype, bytes.size() / convtrace::format::element_bytes(dtype));
-  StatsResult result;
-  std::vector<double> rates;
-  for (int i = 0; i < repetitions; ++i) {
-    rates.push_back(static_cast<double>(bytes.size()) / 1e9 / seconds_of_one(view, result));
-  }
-  return rates;
+  static StatsResult result;
+  return seconds_of([&] {
+    if (!compute_on_cpu(view, capture, result, threads).ok()) std::abort();
+  });
+}
+
+/// Reading and adding the same bytes: as fast as one thread of this machine reads.
+double seconds_of_sum(std::span<const std::byte> bytes) {
+  constexpr size_t kLanes = 32;
+  static uint64_t kept[kLanes];  // seen from outside, so the sum is computed
+  return seconds_of([&] {
+    uint64_t lanes[kLanes] = {};
+    for (size_t at = 0; at < bytes.size(); at += sizeof lanes) {
+      uint64_t words[kLanes];
+      std::memcpy(words, &bytes[at], sizeof words);
+      for (size_t i = 0; i < kLanes; ++i) lanes[i] += words[i];
+    }
+    for (size_t i = 0; i < kLanes; ++i) kept[i] += lanes[i];
+    asm volatile("" : : "r"(kept) : "memory");
+  });
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
   const bool quick = argc > 1 && std::string_view(argv[1]) == "--quick";
-  const int repetitions = quick ? 15 : 45;
-  const uint32_t threads = std::min(4u, std::max(1u, std::thread::hardware_concurrency()));
+  const int pairs = quick ? 15 : 45;
+  const uint32_t cores = std::max(1u, std::thread::hardware_concurrency());
   using bench::Goal;
   bench::Rows rows;
-  const char* alone = "one core, all statistics, 32 MiB";
-  rows.print({"stats.cpu.f32", "GB/s", Goal::kAtLeast, 5, alone},
-             rates_of(DType::kF32, repetitions));
-  rows.print({"stats.cpu.bf16", "GB/s", Goal::kAtLeast, 3, alone},
-             rates_of(DType::kBF16, repetitions));
-  rows.print({"stats.cpu.threads", "fraction", Goal::kAtLeast, 0.25,
-              "plain sum of 32 MiB f32, min(4, cores) threads both"},
-             compare_with_sum(threads, repetitions));
+  const char* of_reading = "one thread, 64 MiB, over reading and adding the same bytes";
+  const auto over_sum = [&](const std::vector<std::byte>& bytes, DType dtype, Capture capture) {
+    return bench::ratios_of(
+        pairs, [&] { return seconds_of_values(bytes, dtype, capture); },
+        [&] { return seconds_of_sum(bytes); });
+  };
+  const auto f32 = normal_values(DType::kF32);
+  rows.print({"hash.cpu_vs_read", "ratio", Goal::kAtMost, 1.15, of_reading},
+             over_sum(f32, DType::kF32, Capture::kHash));
+  rows.print({"stats.cpu.f32_vs_read", "ratio", Goal::kAtMost, 1.4, of_reading},
+             over_sum(f32, DType::kF32, Capture::kStats));
+  rows.print({"stats.cpu.bf16_vs_read", "ratio", Goal::kAtMost, 2.0, of_reading},
+             over_sum(normal_values(DType::kBF16), DType::kBF16, Capture::kStats));
+  rows.print({"stats.cpu.i8_vs_read", "ratio", Goal::kAtMost, 1.5, of_reading},
+             over_sum(normal_values(DType::kI8), DType::kI8, Capture::kStats));
+  HelperThreads threads(std::min(4u, cores) - 1);
+  const auto with = [&] { return seconds_of_values(f32, DType::kF32, Capture::kStats, &threads); };
+  (void)with();  // starts the threads
+  rows.print({"stats.cpu.threads_time", "ratio", Goal::kAtMost, cores < 4 ? 0.55 : 0.3,
+              "64 MiB f32, with the threads of min(4, cores) over without"},
+             bench::ratios_of(pairs, with, [&] {
+               return seconds_of_values(f32, DType::kF32, Capture::kStats);
+             }));
   return 0;
 }

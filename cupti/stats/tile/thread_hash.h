@@ -27,23 +27,34 @@ inline constexpr uint32_t kWarp = 32;
 inline constexpr uint32_t kKeyRows = 16;
 static_assert(kMinTileBytes % (kKeyRows * kRowBytes) == 0);
 
-/// The matrices B of kKeyRows rows, as lanes hold them.
+/// @return what the sums of a lane are multiplied by: of the place of its rows in the tile's row and
+/// of its columns.
+CONVTRACE_HD constexpr uint64_t hash_lane_factor(uint32_t thread) {
+  const uint32_t lane = thread % kWarp;
+  const uint64_t words = thread / kWarp * (kWarp * kGroupBytes / kHashWordBytes) + lane / 4 * 16;
+  return residue_product(hash_factor(words), uint64_t{1} << lane % 4 * 16);
+}
+
+/// The matrices B of kKeyRows rows as lanes hold them, and what a thread's sums are multiplied by.
 struct HashKeys {
   struct Fragment {
     uint32_t b[2];  ///< 4 digits each
   };
   Fragment of[kKeyRows][kWarp] = {};
+  uint64_t factor[kThreads] = {};
 
   CONVTRACE_HD constexpr HashKeys() {
+    for (uint32_t thread = 0; thread < kThreads; ++thread)
+      factor[thread] = hash_lane_factor(thread);
     uint64_t row_factor = 1;
     for (auto& row : of) {
       for (uint32_t lane = 0; lane < kWarp; ++lane) {
         for (uint32_t half = 0; half < 2; ++half) {
           const uint32_t word = lane % 4 * 4 + half * 2;
-          uint64_t factor = residue_product(row_factor, hash_factor(word));
+          uint64_t number = residue_product(row_factor, hash_factor(word));
           for (uint32_t byte = 0; byte < 4; ++byte) {
-            row[lane].b[half] |= digit(factor, lane / 4) << 8 * byte;
-            factor = residue_product(factor, 256);
+            row[lane].b[half] |= digit(number, lane / 4) << 8 * byte;
+            number = residue_product(number, 256);
           }
         }
       }
@@ -60,14 +71,6 @@ struct HashKeys {
     return static_cast<uint8_t>((number + kHalves) >> 8 * place) ^ 0x80U;
   }
 };
-
-/// @return what the sums of a lane are multiplied by: of the place of its rows in the tile's row and
-/// of its columns.
-CONVTRACE_HD constexpr uint64_t hash_lane_factor(uint32_t thread) {
-  const uint32_t lane = thread % kWarp;
-  const uint64_t words = thread / kWarp * (kWarp * kGroupBytes / kHashWordBytes) + lane / 4 * 16;
-  return residue_product(hash_factor(words), uint64_t{1} << lane % 4 * 16);
-}
 
 /// @param c  a lane's sums of kKeyRows rows at most: of two columns of row g, and of row g + 8.
 CONVTRACE_HD constexpr uint64_t hash_of_sums(const int32_t (&c)[4]) {
@@ -100,7 +103,7 @@ class ThreadHash {
   __device__ __forceinline__ uint64_t sum() const {
     ThreadHash rest = *this;
     rest.flush();
-    return residue_product(rest.sum_, hash_lane_factor(thread_));
+    return residue_product(rest.sum_, kHashKeys.factor[thread_]);
   }
 
  private:

@@ -127,7 +127,7 @@ TEST_CASE("hash: a warp's products of matrices add up to the definition", "[stat
         multiply(groups, keys.of[row], sums);
       }
       for (uint32_t lane = 0; lane < kWarp; ++lane) {
-        const uint64_t factor = hash_lane_factor(warp * kWarp + lane);
+        const uint64_t factor = keys.factor[warp * kWarp + lane];
         hash = residue_sum(hash, residue_product(hash_of_sums(sums[lane]), factor));
       }
     }
