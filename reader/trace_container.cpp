@@ -59,7 +59,8 @@ struct TraceContainer::Impl {
   format::TraceMeta meta;
   format::Definitions definitions;
   DefinitionCheck definition_check;
-  uint64_t lost_records = 0;  ///< with payloads that are damaged
+  std::optional<uint32_t> features;  ///< as an intact file header states them: META repeats them
+  uint64_t lost_records = 0;         ///< with payloads that are damaged
   uint64_t lost_events = 0;
 
   // A live file only.
@@ -84,11 +85,12 @@ struct TraceContainer::Impl {
 };
 
 void TraceContainer::Impl::take_file_header(const FileIdentity& identity) {
-  meta.required_features = identity.header ? identity.header->required_features : 0;
   if (!identity.header) {
     problems.add(0, kSlotBytes, "the file header is damaged; META was used instead");
     return;
   }
+  features = identity.header->required_features;
+  meta.required_features = *features;
   meta.uuid = identity.header->uuid;
   meta.start_realtime_ns = identity.header->start_realtime_ns;
   meta.start_monotonic_ns = identity.header->start_monotonic_ns;
@@ -169,6 +171,7 @@ std::optional<Bytes> TraceContainer::Impl::payload_of(size_t record) {
 bool TraceContainer::Impl::load_meta(size_t record) {
   const std::optional<Bytes> raw = payload_of(record);
   const bool good = raw && decode_meta(*raw, meta).ok();
+  if (features) meta.required_features = *features;
   if (raw && !good) report_lost(record, "META damaged");
   return good;
 }

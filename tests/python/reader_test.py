@@ -117,6 +117,17 @@ class Hashes(unittest.TestCase):
             self.assertEqual(convtrace.concat_hash(pairs), hashes.hash_of(data))
         self.assertEqual(convtrace.concat_hash([]), 0)
 
+    def test_the_version_is_known_without_the_file_header(self):
+        for name, version in ("tiny", 1), ("hashes", 2):
+            path = os.path.join(ROOT, "tests", "golden", "v1", name + ".ctrace")
+            with open(path, "rb") as file:
+                data = file.read()
+            self.assertEqual(convtrace.Trace(path).meta["hash_version"], version)
+            with tempfile.NamedTemporaryFile(suffix=".ctrace") as damaged:
+                damaged.write(b"\0" + data[1:])
+                damaged.flush()
+                self.assertEqual(convtrace.Trace(damaged.name).meta["hash_version"], version)
+
     def test_what_is_no_hash_is_refused(self):
         for parts in ([(1, 3), (1, 4)], [(-1, 4)], [(1 << 64, 4)], [(1, -4)]):
             with self.assertRaises(ValueError):

@@ -138,13 +138,20 @@ TEST_CASE("compare: hashes of two versions say nothing of each other", "[diff][c
     return compared(base, cand);
   };
   const Value same({1, 2, 3, 4}, DType::kF32), other({1, 2, 3, 5}, DType::kF32);
-  CHECK(verdict(same, same).field == Field::kRms);
-  CHECK(apart(same, other).rms > 0);
+  const Comparison alike = verdict(same, same);
+  CHECK(alike.verdict == Class::kWithinNoise);
+  CHECK_FALSE(alike.bits_differ);
+  CHECK_FALSE(alike.bits_known);
+  CHECK(verdict(same, other).field == Field::kRms);
+  CHECK(verdict(same, other).bits_differ);
   const Value integers({1, 2, 3, 4}, DType::kI32), others({1, 2, 3, 5}, DType::kI32);
+  const Value moved({2, 1, 3, 4}, DType::kI32);
   CHECK(verdict(integers, integers).verdict == Class::kWithinNoise);
-  CHECK(verdict(integers, integers).bits_differ);
+  CHECK_FALSE(verdict(integers, integers).bits_known);
   CHECK(verdict(integers, others).verdict == Class::kDiverged);
+  CHECK(verdict(integers, moved).verdict == Class::kDiverged);
   Value hash_only = integers;
   hash_only.record.capture = format::Capture::kHash;
   CHECK(verdict(integers, hash_only).verdict == Class::kBitDifference);
+  CHECK_FALSE(verdict(integers, hash_only).bits_differ);
 }

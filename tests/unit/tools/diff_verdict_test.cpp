@@ -479,6 +479,9 @@ TEST_CASE("diff: runs whose values are hashed in two ways are never called ident
   CHECK(same.verdict == Verdict::kIncomplete);
   REQUIRE(same.incomplete.size() == 1);
   CHECK(same.incomplete[0].find("hashed in two ways") != std::string::npos);
+  CHECK_FALSE(same.bits_known);
+  CHECK_FALSE(same.first_bit_difference.has_value());
+  CHECK(same.carried.count == 0);
   diff::DiffRules exact;
   exact.exact = diff::ExactChoice::kOn;
   CHECK_FALSE(compared(base, old, {}, exact).exact);

@@ -245,7 +245,9 @@ void Births::take(uint32_t match, const ValueView& base, const ValueView& cand, 
     own.known = false;
   } else if (comparison.verdict >= Class::kShapeOrDtypeMismatch) {
     own.rms = kInfinite;
-  } else if (comparison.bits_differ && comparison.field == Field::kHash) {
+  } else if (comparison.field == Field::kHash &&
+             (comparison.bits_differ || !comparison.bits_known)) {
+    own.equal = own.equal && source.equal;
     own.rms = source.rms;  // as its sources, for all that is known
     own.known = sources_.is_described(match) && source.known;
   }

@@ -89,6 +89,8 @@ bool same_shape(const ValueView& base, const ValueView& cand) {
          std::ranges::equal(base.shape, cand.shape);
 }
 
+bool has_statistics(const ValueRecord& record) { return record.capture != format::Capture::kHash; }
+
 /// What a value is as a number, whatever its type and shape.
 bool same_numbers(const ValueRecord& a, const ValueRecord& b) {
   const auto numbers = [](const ValueRecord& r) {
@@ -99,8 +101,15 @@ bool same_numbers(const ValueRecord& a, const ValueRecord& b) {
   };
   if (a.stats.count != b.stats.count) return false;
   if (a.dtype == b.dtype && a.stats.hash == b.stats.hash) return true;
-  const bool known = a.capture != format::Capture::kHash && b.capture != format::Capture::kHash;
-  return known && numbers(a) == numbers(b);
+  return has_statistics(a) && has_statistics(b) && numbers(a) == numbers(b);
+}
+
+/// @return whether all that was recorded of two values but their hashes agrees.
+bool alike_but_for_hashes(const ValueView& base, const ValueView& cand) {
+  Stats a = base.record.stats, b = cand.record.stats;
+  a.hash = b.hash = 0;
+  return has_statistics(base.record) && has_statistics(cand.record) && a == b &&
+         std::ranges::equal(base.samples, cand.samples);
 }
 
 /// What a module is given may have another type or shape and mean the same.
@@ -181,17 +190,20 @@ Comparison compare(const ValueView& base, const ValueView& cand) {
   const bool padded = a.extent == format::Extent::kBlock || b.extent == format::Extent::kBlock;
   if (a.dtype != b.dtype) return mismatch(base, cand, Field::kDType);
   if (!padded && !same_shape(base, cand)) return mismatch(base, cand, Field::kShape);
-  if (a.stats.hash == b.stats.hash) return {};
+  const bool hashed_alike = a.hashed_anew == b.hashed_anew;
+  if (hashed_alike && a.stats.hash == b.stats.hash) return {};
   if (a.unwritten || b.unwritten) return kUnwritten;
   const NumberClass number = format::number_class(a.dtype);
-  if (padded || number == NumberClass::kBytes) return decided(Class::kBitDifference, Field::kHash);
-  const bool hash_only = a.capture == format::Capture::kHash || b.capture == format::Capture::kHash;
-  const bool other_hash = a.hashed_anew != b.hashed_anew;
-  if (number != NumberClass::kFloat && !other_hash) return decided(Class::kDiverged, Field::kHash);
-  if (hash_only) return decided(Class::kBitDifference, Field::kHash);
-  if (number != NumberClass::kFloat) {
-    return decided(same_numbers(a, b) ? Class::kWithinNoise : Class::kDiverged, Field::kHash);
+  const bool opaque = padded || number == NumberClass::kBytes;
+  const bool hash_only = !has_statistics(a) || !has_statistics(b);
+  if (!hashed_alike) {
+    if (alike_but_for_hashes(base, cand))
+      return {.verdict = Class::kWithinNoise, .bits_known = false};
+    if (opaque || hash_only) return kUnknown;
   }
+  if (opaque) return decided(Class::kBitDifference, Field::kHash);
+  if (number != NumberClass::kFloat) return decided(Class::kDiverged, Field::kHash);
+  if (hash_only) return decided(Class::kBitDifference, Field::kHash);
   if (!same_non_finite(a.stats, b.stats)) return compare_non_finite(a.stats, b.stats);
   return decided(Class::kSuspicious, Field::kRms);
 }

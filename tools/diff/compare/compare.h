@@ -119,6 +119,7 @@ struct Comparison {
   double source = 0;
   Class worst_input = Class::kIdentical;
   bool bits_differ = false;  ///< of bytes that somebody wrote
+  bool bits_known = true;    ///< false: the hashes are of two versions, and nothing else differs
   bool born = false;         ///< the sources do not explain the difference
   bool waived = false;       ///< --ignore covers the value
   /// In exact comparison (Exactness::kExact): rounding would explain the difference.
@@ -132,6 +133,10 @@ struct Comparison {
 }
 /// The comparison of memory that no op has written.
 inline constexpr Comparison kUnwritten = {.verdict = Class::kWithinNoise, .field = Field::kHash};
+
+/// That of hashes of two versions.
+inline constexpr Comparison kUnknown = {
+    .verdict = Class::kBitDifference, .field = Field::kHash, .bits_known = false};
 
 /// @return a comparison whose difference has no size.
 [[nodiscard]] constexpr Comparison decided(Class verdict, Field field) {

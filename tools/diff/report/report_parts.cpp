@@ -74,7 +74,9 @@ std::string unknown_text(const DiffResult& result) {
   std::string text;
   if (hashes != 0) {
     text += "; of " + tools::counted(hashes, "value") +
-            " only the hash is known, and it differs: a fault of any size would look the same";
+            (result.bits_known ? " only the hash is known, and it differs"
+                               : " only hashes are known, which differ or are of two versions") +
+            ": a fault of any size would look the same";
   }
   if (averages != 0) {
     text += "; of " + tools::counted(averages, "value") +
@@ -364,7 +366,9 @@ std::string headline(const DiffResult& result) {
                    unknown_text(result);
 }
 
-bool is_identical(const DiffResult& result) { return !result.first_bit_difference; }
+bool is_identical(const DiffResult& result) {
+  return result.bits_known && !result.first_bit_difference;
+}
 
 std::vector<std::string> advice(const DiffResult& result) {
   if (result.verdict == Verdict::kIncomplete) {

@@ -209,7 +209,10 @@ class TextReport {
 
   /// The producer's own values agree as a rule; what the reader needs is where they stopped to.
   void changed_between(const RootReport& root) {
-    const bool agree = root.record.base.stats.hash == root.record.cand.stats.hash;
+    format::Stats cand = root.record.cand.stats;
+    if (!result_.bits_known) cand.hash = root.record.base.stats.hash;
+    const bool agree = root.record.base.stats.hash == cand.hash &&
+                       (result_.bits_known || root.record.base.stats == cand);
     out_ << "  as produced " << (agree ? "identical in both runs" : "") << "\n";
     if (!agree) table(root.record);
     line("  as seen by  ", place_text(*root.consumer, false) + ", " + object_text(*root.consumer));

@@ -110,10 +110,11 @@ class Diff {
     const std::vector<PreflightEntry> differences = compare_meta(base_file.meta, cand_file.meta);
     for (const PreflightEntry& entry : differences) add_entry(result_.preflight, entry);
     if (format::hashes_anew(base_file.meta) != format::hashes_anew(cand_file.meta)) {
+      result_.bits_known = false;
       result_.incomplete.push_back(
           "rank " + std::to_string(pair.rank) +
-          ": the runs' values are hashed in two ways (versions 1 and 2), so equal bits are not "
-          "known; statistics and sketches were compared");
+          ": the runs' values are hashed in two ways (versions 1 and 2): statistics, sketches and "
+          "samples were compared, and elements that changed places in integers look the same");
     }
     EqualSteps equal;  // outlives the streams
     Stream base, cand;
@@ -276,6 +277,10 @@ class Diff {
     if (result_.steps == 0) return "the runs have no step in common";
     if (result_.values == 0) return "no value could be compared (no statistics in common)";
     const auto smaller = static_cast<double>(std::min(base_values_, cand_values_));
+    if (!result_.bits_known &&
+        result_.counts[static_cast<size_t>(Class::kBitDifference)] == result_.values) {
+      return "of all values only hashes are known, of versions 1 and 2";
+    }
     if (static_cast<double>(result_.values) < kLeastAligned * smaller) {
       return "too little is alike: only " + tools::count_text(result_.values) + " of " +
              tools::count_text(base_values_) + " and " + tools::count_text(cand_values_) +

@@ -184,6 +184,8 @@ struct DiffResult {
   uint64_t waived = 0;
   bool exact = false;     ///< any difference of bits counts
   std::string why_exact;  ///< or why not
+  bool bits_known =
+      true;  ///< false: values are hashed in two ways, so no two are known to be equal
   std::array<uint64_t, kClassCount> counts{};
   uint64_t values = 0;                   ///< pairs of values compared
   uint64_t launches = 0;                 ///< pairs of launches aligned

@@ -47,6 +47,7 @@ class RecordFile:
     """
 
     def __init__(self, path):
+        self.path = path
         with open(path, "rb") as file:
             self.size = os.fstat(file.fileno()).st_size
             if self.size < SLOT:
@@ -78,13 +79,14 @@ class RecordFile:
         return self._data[start:start + min(size, record.header.stored_size)]
 
     def _file_tag(self, path):
+        self.features = None  # of a damaged file header: META repeats them
         fields = _FILE_HEADER.unpack_from(self._data, 0)
         magic, major, features, tag, checksum = fields[0], fields[1], fields[7], fields[9], fields[10]
         if magic == MAGIC and major != 1:
             raise NotATrace("%s has format version %d; this reader knows version 1" % (path, major))
         if magic == MAGIC and checksum == checksum32(self._data[:60]):
-            if features & ~HASH_2:
-                raise NotATrace("%s needs features that this reader does not know: bits 0x%x" % (path, features))
+            check_features(path, features)
+            self.features = features
             return tag
         tags = collections.Counter()
         offset = SLOT
@@ -187,6 +189,11 @@ class RecordFile:
         if not header.kind & _MAY_SKIP:
             self.damage.append((record.offset, "a record of unknown kind 0x%04x" % header.kind))
         return False
+
+
+def check_features(path, features):
+    if features & ~HASH_2:
+        raise NotATrace("%s needs features that this reader does not know: bits 0x%x" % (path, features & ~HASH_2))
 
 
 def decompress(stored, size):

@@ -134,6 +134,10 @@ class Trace:
         for record in self._of_kind(records.META):
             self._try(record, lambda raw: self._add_meta(Reader.root(raw, b"CTMD"), meta, facts))
         self._found = list(self.problems)
+        stated = meta.pop("required_features", 0)
+        features = stated if self.file.features is None else self.file.features
+        records.check_features(self.file.path, features)
+        meta["hash_version"] = 2 if features & records.HASH_2 else 1
         meta["facts"] = facts
         return meta
 
@@ -142,7 +146,7 @@ class Trace:
         meta.update(
             uuid=bytes(table.column(0, "B")).hex(), start_realtime_ns=table.number(1, "Q"),
             start_monotonic_ns=table.number(2, "Q"),
-            hash_version=2 if table.number(3) & records.HASH_2 else 1, tool_version=table.text(4), host=table.text(5),
+            required_features=table.number(3), tool_version=table.text(4), host=table.text(5),
             pid=table.number(6), rank=table.number(7), world_size=table.number(8),
             command_line=table.texts(9))
         facts.update(zip(table.texts(10), table.texts(11)))
