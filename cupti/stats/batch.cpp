@@ -59,16 +59,9 @@ StatsResult read_slot(const ResultSlot& slot, uint64_t count, format::DType dtyp
   const uint32_t size = format::element_bytes(walked_dtype(dtype));
   const Tiling tiling = make_tiling(count * size);
   std::memcpy(result.range_hashes, slot.range_hashes, hashed_ranges(tiling) * sizeof(uint64_t));
-  const uint64_t hash = finalize_hashes(result.range_hashes, tiling);
-  if (capture == format::Capture::kHash) {
-    result.stats.count = count;
-    result.stats.hash = hash;
-    return result;
-  }
-  result.stats = finalize(slot.total, dtype);
-  result.stats.hash = hash;
+  complete(slot.total, dtype, count, capture, tiling, result);
+  if (capture == format::Capture::kHash) return result;
   result.variant = static_cast<uint32_t>(variant_for(dtype, variant));
-  result.range_count = tiling.ranges;
   const uint32_t taken = sample_count(count);
   for (uint32_t i = 0; i < taken; ++i) {
     std::memcpy(result.samples + i * size, &slot.samples[i], size);

@@ -58,6 +58,17 @@ void take_samples(const Layout& layout, StatsResult& result) {
 
 }  // namespace
 
+void complete(const Partial& total, format::DType dtype, uint64_t count, format::Capture capture,
+              const Tiling& tiling, StatsResult& result) noexcept {
+  if (capture == format::Capture::kHash) {
+    result.stats.count = count;
+  } else {
+    result.stats = finalize(total, dtype);
+    result.range_count = tiling.ranges;
+  }
+  result.stats.hash = finalize_hashes(result.range_hashes, tiling);
+}
+
 Status compute_on_cpu(const TensorView& view, format::Capture capture, StatsResult& result,
                       HelperThreads* helpers) noexcept {
   result = {};
@@ -67,14 +78,8 @@ Status compute_on_cpu(const TensorView& view, format::Capture capture, StatsResu
   const DefaultFloatingPoint scope;
   const bool hash_only = capture == format::Capture::kHash;
   const Partial total = compute_tiles(layout, tiling, hash_only, result.range_hashes, helpers);
-  if (hash_only) {
-    result.stats.count = layout.count;
-  } else {
-    result.stats = finalize(total, view.dtype);
-    result.range_count = tiling.ranges;
-    take_samples(layout, result);
-  }
-  result.stats.hash = finalize_hashes(result.range_hashes, tiling);
+  complete(total, view.dtype, layout.count, capture, tiling, result);
+  if (!hash_only) take_samples(layout, result);
   return kOkStatus;
 }
 

@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "cupti/stats/tile/partial.h"
 #include "cupti/stats/tile/tensor_view.h"
 #include "cupti/stats/tile/tiling.h"
 #include "format/base/status.h"
@@ -28,6 +29,11 @@ struct StatsResult {
   uint32_t sample_bytes = 0;  ///< bytes used in `samples`: sample_count() elements
   std::byte samples[kWholeCount * 8] = {};
 };
+
+/// Completes a result whose range_hashes range_hash() has made: all but the samples.
+/// @param total  of all tiles of `count` elements of `dtype`; capture kHash: not looked at.
+void complete(const Partial& total, format::DType dtype, uint64_t count, format::Capture capture,
+              const Tiling& tiling, StatsResult& result) noexcept;
 
 /// Computes the hash alone (Capture::kHash: hash and count) or everything.
 /// @param helpers  share the work of a large tensor; the result is the same to the last bit.

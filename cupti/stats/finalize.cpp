@@ -101,8 +101,8 @@ format::Sketch make_sketch(const double (&sums)[kSketchBuckets]) {
 
 Stats finalize(const Partial& total, DType dtype) noexcept {
   Stats stats;
-  stats.count = total.counts.count;
   const Counts& counts = total.counts;
+  stats.count = counts.count;
   stats.finite = counts.finite();
   stats.pos_zero = counts.pos_zero;
   stats.positive = counts.positive();

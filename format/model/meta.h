@@ -43,10 +43,14 @@ struct TraceMeta {
   }
 };
 
-/// @return whether the hashes of values are those of version 2. Hashes of two versions say nothing of
-/// each other.
+/// @return whether the hashes of values are those of version 2.
 inline bool hashes_anew(const TraceMeta& meta) {
   return (meta.required_features & kFeatureHash2) != 0;
+}
+/// @return whether hashes of the two traces can be compared. Those of two versions say nothing of each
+/// other.
+inline bool hash_alike(const TraceMeta& a, const TraceMeta& b) {
+  return hashes_anew(a) == hashes_anew(b);
 }
 
 }  // namespace convtrace::format

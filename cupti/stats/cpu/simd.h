@@ -169,10 +169,11 @@ CONVTRACE_INLINE U64s mul_low_halves(U64s a, U64s b) {
 CONVTRACE_INLINE uint64_t sum_lanes(U64s value) {
 #if defined(__AVX512F__)
   return static_cast<uint64_t>(_mm512_reduce_add_epi64(as<__m512i>(value)));
-#endif
+#else
   uint64_t sum = 0;
   for (uint32_t i = 0; i < kWide; ++i) sum += value[i];
   return sum;
+#endif
 }
 
 }  // namespace

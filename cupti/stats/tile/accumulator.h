@@ -41,7 +41,7 @@ class ThreadAccumulator {
 
   /// Whole groups. @param row  of the first.
   CONVTRACE_HD void add_chunk(const Chunk& chunk, uint32_t row) {
-    // All threads together: what follows depends on values.
+    // First, since a warp computes it together: which way the rest goes depends on values.
     for (uint32_t i = 0; i < kChunkGroups; ++i) hash_.add(chunk.group[i], row + i);
     if (!tally_.add_usual(chunk)) {
       chunk.for_each_rolled([&](const Group& group) { add_values(group, kPerGroup<D>); });

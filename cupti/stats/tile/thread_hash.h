@@ -58,7 +58,7 @@ struct HashKeys {
           }
         }
       }
-      row_factor = residue_product(row_factor, hash_factor(kRowBytes / kHashWordBytes));
+      row_factor = residue_product(row_factor, hash_factor(kRowWords));
     }
   }
 
@@ -108,7 +108,7 @@ class ThreadHash {
 
  private:
   __device__ __forceinline__ void flush() {
-    constexpr uint64_t kFactor = hash_factor(kKeyRows * kRowBytes / kHashWordBytes);
+    constexpr uint64_t kFactor = hash_factor(kKeyRows * kRowWords);
     sum_ = residue_sum(sum_, residue_product(hash_of_sums(sums_), factor_));
     factor_ = residue_product(factor_, kFactor);
     for (int32_t& sum : sums_) sum = 0;
@@ -130,7 +130,7 @@ class ThreadHash {
     uint64_t sum = 0;
     for (uint32_t i = 4; i-- > 0;)
       sum = residue_sum(residue_product(sum, kHashBase), group.word[i]);
-    const uint64_t place = uint64_t{row} * (kRowBytes / kHashWordBytes) + place_;
+    const uint64_t place = uint64_t{row} * kRowWords + place_;
     sum_ = residue_sum(sum_, residue_product(sum, hash_factor(place)));
   }
 

@@ -23,6 +23,7 @@ namespace convtrace::stats {
 inline constexpr uint32_t kGroupBytes = 16;
 inline constexpr uint32_t kThreads = 64;
 inline constexpr uint32_t kRowBytes = kThreads * kGroupBytes;
+inline constexpr uint32_t kRowWords = kRowBytes / kHashWordBytes;
 inline constexpr uint32_t kMaxTiles = 2048;
 inline constexpr uint64_t kMinTileBytes = 16 * 1024;
 inline constexpr uint32_t kMaxHashRanges = 256;

@@ -105,10 +105,9 @@ bool same_numbers(const ValueRecord& a, const ValueRecord& b) {
 }
 
 /// @return whether all that was recorded of two values but their hashes agrees.
-bool alike_but_for_hashes(const ValueView& base, const ValueView& cand) {
-  Stats a = base.record.stats, b = cand.record.stats;
-  a.hash = b.hash = 0;
-  return has_statistics(base.record) && has_statistics(cand.record) && a == b &&
+bool recorded_alike(const ValueView& base, const ValueView& cand) {
+  return has_statistics(base.record) && has_statistics(cand.record) &&
+         alike_but_for_hashes(base.record.stats, cand.record.stats) &&
          std::ranges::equal(base.samples, cand.samples);
 }
 
@@ -122,6 +121,11 @@ Comparison mismatch(const ValueView& base, const ValueView& cand, Field field) {
 }
 
 }  // namespace
+
+bool alike_but_for_hashes(const Stats& base, Stats cand) {
+  cand.hash = base.hash;
+  return base == cand;
+}
 
 double unit_roundoff(DType dtype) {
   switch (dtype) {
@@ -197,8 +201,7 @@ Comparison compare(const ValueView& base, const ValueView& cand) {
   const bool opaque = padded || number == NumberClass::kBytes;
   const bool hash_only = !has_statistics(a) || !has_statistics(b);
   if (!hashed_alike) {
-    if (alike_but_for_hashes(base, cand))
-      return {.verdict = Class::kWithinNoise, .bits_known = false};
+    if (recorded_alike(base, cand)) return {.verdict = Class::kWithinNoise, .bits_known = false};
     if (opaque || hash_only) return kUnknown;
   }
   if (opaque) return decided(Class::kBitDifference, Field::kHash);

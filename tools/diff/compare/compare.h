@@ -134,7 +134,9 @@ struct Comparison {
 /// The comparison of memory that no op has written.
 inline constexpr Comparison kUnwritten = {.verdict = Class::kWithinNoise, .field = Field::kHash};
 
-/// That of hashes of two versions.
+/// @return whether two values have the same statistics, where their hashes are of two versions.
+[[nodiscard]] bool alike_but_for_hashes(const format::Stats& base, format::Stats cand);
+/// That of values of which only hashes are known, of two versions.
 inline constexpr Comparison kUnknown = {
     .verdict = Class::kBitDifference, .field = Field::kHash, .bits_known = false};
 

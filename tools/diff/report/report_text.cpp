@@ -209,10 +209,9 @@ class TextReport {
 
   /// The producer's own values agree as a rule; what the reader needs is where they stopped to.
   void changed_between(const RootReport& root) {
-    format::Stats cand = root.record.cand.stats;
-    if (!result_.bits_known) cand.hash = root.record.base.stats.hash;
-    const bool agree = root.record.base.stats.hash == cand.hash &&
-                       (result_.bits_known || root.record.base.stats == cand);
+    const format::Stats &base = root.record.base.stats, &cand = root.record.cand.stats;
+    const bool agree =
+        result_.bits_known ? base.hash == cand.hash : alike_but_for_hashes(base, cand);
     out_ << "  as produced " << (agree ? "identical in both runs" : "") << "\n";
     if (!agree) table(root.record);
     line("  as seen by  ", place_text(*root.consumer, false) + ", " + object_text(*root.consumer));

@@ -83,7 +83,7 @@ class Diff {
                   std::string& error) {
     const StepShift shift = result_.step_offset.of_base();
     return std::ranges::all_of(noise_files(rank), [&](const TraceFile* file) {
-      if (format::hashes_anew(file->meta) != format::hashes_anew(base.meta)) {
+      if (!format::hash_alike(file->meta, base.meta)) {
         error = tools::escape_text(file->path) +
                 ": its values are hashed in another way than the baseline's: record both with one "
                 "version of convtrace";
@@ -109,12 +109,12 @@ class Diff {
     const TraceFile& cand_file = cand_.files[static_cast<size_t>(pair.cand)];
     const std::vector<PreflightEntry> differences = compare_meta(base_file.meta, cand_file.meta);
     for (const PreflightEntry& entry : differences) add_entry(result_.preflight, entry);
-    if (format::hashes_anew(base_file.meta) != format::hashes_anew(cand_file.meta)) {
+    if (!format::hash_alike(base_file.meta, cand_file.meta)) {
       result_.bits_known = false;
       result_.incomplete.push_back(
           "rank " + std::to_string(pair.rank) +
           ": the runs' values are hashed in two ways (versions 1 and 2): statistics, sketches and "
-          "samples were compared, and elements that changed places in integers look the same");
+          "samples were compared; integers whose elements changed places may look the same");
     }
     EqualSteps equal;  // outlives the streams
     Stream base, cand;
@@ -276,11 +276,11 @@ class Diff {
     if (result_.ranks.empty()) return "the runs have no rank in common";
     if (result_.steps == 0) return "the runs have no step in common";
     if (result_.values == 0) return "no value could be compared (no statistics in common)";
-    const auto smaller = static_cast<double>(std::min(base_values_, cand_values_));
     if (!result_.bits_known &&
         result_.counts[static_cast<size_t>(Class::kBitDifference)] == result_.values) {
       return "of all values only hashes are known, of versions 1 and 2";
     }
+    const auto smaller = static_cast<double>(std::min(base_values_, cand_values_));
     if (static_cast<double>(result_.values) < kLeastAligned * smaller) {
       return "too little is alike: only " + tools::count_text(result_.values) + " of " +
              tools::count_text(base_values_) + " and " + tools::count_text(cand_values_) +

@@ -38,7 +38,7 @@ ExactnessDecision decide_exactness(ExactChoice choice,
                                    const std::vector<PreflightEntry>& differences,
                                    const format::TraceMeta& base, const format::TraceMeta& cand,
                                    std::optional<bool> repeats) {
-  if (format::hashes_anew(base) != format::hashes_anew(cand)) {
+  if (!format::hash_alike(base, cand)) {
     return {Exactness::kInexact, "the runs' values are hashed in two ways"};
   }
   if (choice == ExactChoice::kOn) return {Exactness::kExact, "--exact on"};

@@ -182,10 +182,9 @@ struct DiffResult {
   std::vector<RecordReport> births;  ///< differences that were born, of all ranks, the first first
   /// Values that differ, or that one run alone has, and do not matter (--ignore).
   uint64_t waived = 0;
-  bool exact = false;     ///< any difference of bits counts
-  std::string why_exact;  ///< or why not
-  bool bits_known =
-      true;  ///< false: values are hashed in two ways, so no two are known to be equal
+  bool exact = false;      ///< any difference of bits counts
+  std::string why_exact;   ///< or why not
+  bool bits_known = true;  ///< false: the runs hash values in two ways (compare.h)
   std::array<uint64_t, kClassCount> counts{};
   uint64_t values = 0;                   ///< pairs of values compared
   uint64_t launches = 0;                 ///< pairs of launches aligned

@@ -14,10 +14,10 @@ SYNC = b"\xe5CTR"
 SLOT = 64
 META, DEFS, EVENTS, SUMS, BLOB, INDEX, FOOTER = 0x0001, 0x0002, 0x0003, 0x0004, 0x0005, 0x00FE, 0x00FF
 CONSOLIDATED = 0x02
+HASH_2 = 0x01  # a required feature: hashes of values are of version 2
 _MAY_SKIP = 0x4000
 _RESERVED_FLAGS = 0xF0
 _HEADER = struct.Struct("<4sHBBIIQQQIIIIII")
-HASH_2 = 1  # required feature: hashes of values are of version 2
 _FILE_HEADER = struct.Struct("<8sHHI16sQQIIII")
 _SEARCHED = 1 << 20  # where a file whose own header is damaged must show records
 
