@@ -1,18 +1,20 @@
 #!/usr/bin/env python3
-"""What the compiler makes of the statistics kernel, for every GPU that it is built for: three tables in Markdown.
+"""What the compiler makes of the statistics kernel, for every GPU that it is built for: two tables in Markdown.
 
-usage: kernel_report.py [--nvcc PATH] [--nvdisasm PATH] [SM...]      all architectures of the build; no GPU is needed
+usage: kernel_report.py [--json FILE] [--nvcc PATH] [--nvdisasm PATH] [SM...]    all architectures of the build; no GPU
 
 Registers, stack and spills are ptxas's. Instructions an element are those of the shortest way once around the loop over
-chunks (thread_tile.h) that loads a chunk and multiplies every element: the way of ordinary values. In brackets: how many
-of them are f64 arithmetic; how many go to local memory, if any. The third table has the second pass over a tile, which
-makes its sketch, and what a sketch would add to a kernel that reads once: the loop of sketch_loop.cu without and with it.
-nvdisasm is part of a CUDA toolkit and of the Python package nvidia-cuda-nvdisasm.
+chunks (thread_tile.h) that loads a chunk and takes every element into hash, sums, extremes and sketch: the way of
+ordinary values. The sketch of f64 is a second loop, added to the first. In brackets: how many of them are f64 arithmetic;
+how many go to local memory, if any. "One sign" is the loop of tiles whose first values have one sign (thread_totals.h).
+--json writes rows as tools/bench does. nvdisasm is part of a CUDA toolkit and of the Python package nvidia-cuda-nvdisasm.
 """
 import argparse
 import collections
+import dataclasses
 import heapq
 import itertools
+import json
 import pathlib
 import re
 import shutil
@@ -22,14 +24,19 @@ import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 KERNELS = ROOT / "cupti" / "stats" / "kernels"
-SKETCH_LOOP = ROOT / "tests" / "bench" / "sketch_loop.cu"
 FLAGS = ("-std=c++20", "-O3", "--expt-relaxed-constexpr", f"-I{ROOT}")
-SLOW_F64 = {"86", "89", "120"}  # where floats of up to 32 bits are summed by narrow_sums.h
+SLOW_F64 = {"86", "89", "120"}  # where f32 is summed by narrow_sums.h
 GROUP_BYTES, CHUNK_GROUPS, BLOCK_THREADS, SM_REGISTERS = 16, 4, 64, 65536
+CHUNK_BYTES = CHUNK_GROUPS * GROUP_BYTES
 BUDGET = {8: 72, 4: 36, 2: 18, 1: 9}  # what an SM of an H100 issues while 3.2 TB/s arrive
-SKETCHED = ("f32", "bf16", "f8e4m3fn")
-SKETCH_PASS = re.compile(r"gather_sketchI\S*?DTypeE(\d+)E")
-FUNCTION = re.compile(r"gather_withI\S*?DTypeE(\d+)ENS1_\d+(Wide|Narrow)Sums")
+GOALS = {"f64": 42, "f32": 18, "f16": 12.5, "bf16": 12.5, "f8e4m3fn": 11, "f8e5m2": 11, "i8": 6, "u8": 6, "bool": 6, "i16": 10,
+         "u16": 10, "i32": 16, "u32": 16}
+HASH_GOAL, REGISTERS_GOAL = 12, 128
+CLASSES = {"f64": ("DADD", "DMUL", "DFMA"), "conversion": ("F2F", "I2F", "F2I", "HADD2.F32"), "mma": ("IMMA",),
+           "memory": ("LDG", "LDS", "LDL", "STL", "STS"), "local": ("LDL", "STL")}
+SUMS = re.compile(r"gather_withI\S*?DTypeE(\d+)ENS\w*?_\d+(Wide|Narrow|Chunk|Exact)Sums(?:ILS\w*?_\d+ELb(\d))?")
+LANE = re.compile(r"gather_laneI\S*?DTypeE(\d+)E")
+HASH = re.compile(r"gather_hashI\S*?DTypeE(\d+)E")
 
 
 def dtypes():
@@ -50,13 +57,13 @@ def functions(dot):
         yield cluster.split('"')[0], blocks, edges
 
 
-def shortest_turn(blocks, edges, multiply, products, loads=CHUNK_GROUPS):
-    """Operations of the shortest cycle with so many loads of groups and so many products."""
-    wanted = (loads, products)
+def shortest_turn(blocks, edges, work, count, loads=CHUNK_GROUPS):
+    """Operations of the shortest cycle with so many loads of groups and so many operations `work`."""
+    wanted = (loads, count)
 
     def add(got, block):
         ops = blocks[block]
-        more = (sum(op.startswith("LDG") and "128" in op for op in ops), sum(op.startswith(multiply) for op in ops))
+        more = (sum(op.startswith("LDG") and "128" in op for op in ops), sum(op.startswith(work) for op in ops))
         return tuple(min(g + m, w) for g, m, w in zip(got, more, wanted))
 
     best, order = None, itertools.count()
@@ -77,8 +84,26 @@ def shortest_turn(blocks, edges, multiply, products, loads=CHUNK_GROUPS):
     return [op for block in best[1] for op in blocks[block]] if best else None
 
 
-def disassembled(tools, cubin):
-    return list(functions(subprocess.run([tools.nvdisasm, "-bbcfg", cubin], check=True, capture_output=True, text=True).stdout))
+def work_of(sums, shifted, name, elements):
+    """What the loop over ordinary values does at least, and a loop over rare ones, which is not unrolled, does not."""
+    sketched = elements if name in ("f32", "f16", "bf16") or name.startswith("f8") else 0
+    if sums == "Wide":
+        return "DFMA", elements * (2 if shifted else 1)
+    if sums == "Narrow":
+        return "FFMA", 4 * elements + sketched
+    if sums == "Chunk":  # of f16 every second square starts a sum, of others every fourth
+        return "FFMA", (elements // 2 if name == "f16" else elements * 3 // 4) + sketched
+    return "IDP", CHUNK_BYTES // 4
+
+
+@dataclasses.dataclass
+class Loop:
+    """A loop over the elements of a type. `ops` of a turn, of so many elements."""
+    ops: list
+    elements: int
+
+    def per_element(self, starts=("",)):
+        return sum(op.startswith(starts) for op in self.ops) / self.elements
 
 
 class Compiled:
@@ -89,83 +114,97 @@ class Compiled:
         done = subprocess.run(
             [tools.nvcc, *FLAGS, "-gencode", f"arch=compute_80,code=sm_{sm}", "-Xptxas", "-v", "-cubin",
              "-o", cubin, KERNELS / "stats_kernel.cu"], check=True, capture_output=True, text=True)
-        self.spilled = {}
-        for name, stored in re.findall(r"Function properties for (\S+)\n.*?(\d+) bytes spill stores", done.stdout + done.stderr):
-            if int(stored):
-                self.spilled[name] = int(stored)
-        of_kernel = re.search(r"entry function 'convtrace_stats'.*?Used (\d+) registers.*?(\d+) bytes cumulative stack",
-                              done.stdout + done.stderr, re.DOTALL)
+        said = done.stdout + done.stderr
+        spilled = re.findall(r"Function properties for (\S+)\n.*?(\d+) bytes spill stores", said)
+        self.spilled = {name: int(stored) for name, stored in spilled if int(stored)}
+        of_kernel = re.search(r"entry function 'convtrace_stats'.*?Used (\d+) registers.*?(\d+) bytes cumulative stack", said, re.DOTALL)
         self.registers, self.stack = map(int, of_kernel.groups())
-        self.functions = disassembled(tools, cubin)
-        loop = pathlib.Path(folder) / f"loop_{sm}.cubin"
-        subprocess.run([tools.nvcc, *FLAGS, "-gencode", f"arch=compute_80,code=sm_{sm}", "-cubin", "-o", loop, SKETCH_LOOP], check=True)
-        self.loops = {name: code for name, *code in disassembled(tools, loop)}
+        graph = subprocess.run([tools.nvdisasm, "-bbcfg", cubin], check=True, capture_output=True, text=True).stdout
+        self.functions = list(functions(graph))
 
-    def per_element(self, narrow):
-        """{dtype: [instructions, f64 operations, accesses of local memory]}, each by element."""
-        found = {}
+    def loops(self, narrow):
+        """{name of a type, or that with ", one sign": Loop}, and ops of the hash alone of 16 bytes."""
+        found, lanes, hash_only = {}, {}, None
         for name, blocks, edges in self.functions:
-            match = FUNCTION.search(name)
-            if match:
-                found[int(match.group(1)), match.group(2)] = blocks, edges
-        result = {}
-        for dtype, (name, size) in dtypes().items():
-            sums = "Narrow" if narrow and (dtype, "Narrow") in found else "Wide"
-            elements = CHUNK_GROUPS * GROUP_BYTES // size
-            products = ("FFMA", 4 * elements) if sums == "Narrow" else ("DFMA", 2 * elements)
-            ops = shortest_turn(*found[dtype, sums], *products)
-            if ops is None:
-                sys.exit(f"no loop over chunks for {name}: the kernel has another form than this program knows")
-            result[dtype] = [sum(op.startswith(starts) for op in ops) / elements
-                             for starts in (("",), ("DADD", "DMUL", "DFMA"), ("LDL", "STL"))]
-        return result
+            if match := SUMS.search(name):
+                dtype, size = dtypes()[int(match.group(1))]
+                elements, shifted = CHUNK_BYTES // size, match.group(3) == "1"
+                if match.group(2) != ("Narrow" if narrow and dtype == "f32" else match.group(2)):
+                    continue
+                if match.group(2) == "Narrow" and not narrow:
+                    continue
+                ops = shortest_turn(blocks, edges, *work_of(match.group(2), shifted, dtype, elements))
+                if ops is None:
+                    sys.exit(f"no loop over chunks of {dtype}: the kernel has another form than this program knows")
+                found[dtype + (", one sign" if shifted else "")] = Loop(ops, elements)
+            elif match := LANE.search(name):
+                dtype, size = dtypes()[int(match.group(1))]
+                elements = GROUP_BYTES // size
+                lanes[dtype] = shortest_turn(blocks, edges, "DFMA", elements, loads=1) * (CHUNK_BYTES // GROUP_BYTES)
+            elif match := HASH.search(name):
+                ops = shortest_turn(blocks, edges, "IMMA", CHUNK_GROUPS)
+                hash_only = len(ops) / sum(op.startswith("IMMA") for op in ops)
+        for name, loop in found.items():
+            loop.ops += lanes.get(name.split(",")[0], [])
+        return found, hash_only
 
-    def of_sketch(self):
-        """{type: instructions an element (of the second pass, of the loop without, of the loop with a sketch)}."""
-        passes = {int(match.group(1)): code for name, *code in self.functions if (match := SKETCH_PASS.search(name))}
-        result = {}
-        for dtype, (name, size) in dtypes().items():
-            if name in SKETCHED:
-                group = GROUP_BYTES // size
-                chunk = CHUNK_GROUPS * group
-                result[name] = (len(shortest_turn(*passes[dtype], "FFMA", group, loads=1)) / group,
-                                len(shortest_turn(*self.loops["sketch_loop_bare"], "FFMA", 0)) / chunk,
-                                len(shortest_turn(*self.loops[f"sketch_loop_{name}"], "FFMA", chunk)) / chunk)
-        return result
+
+def row(name, value, unit, goal, against):
+    return dict(name=name, value=round(value, 2), unit=unit, goal=f"<= {goal}" if goal else None, against=against,
+                ok=value <= goal if goal else None, spread=0)
+
+
+def rows_of(sm, compiled, loops, hash_only):
+    """Rows of one architecture; goals are those of sm_90."""
+    kernel, against, ours = f"kernel.sm_{sm}", "compiled, not run", sm == "90"
+    rows = [row(f"{kernel}.registers", compiled.registers, "registers", REGISTERS_GOAL if ours else None, against),
+            row(f"{kernel}.spilled", sum(compiled.spilled.values()), "bytes", None, against),
+            row(f"{kernel}.hash_only.per_16_bytes", hash_only, "instructions", HASH_GOAL if ours else None, against)]
+    for name, loop in loops.items():
+        prefix = f"{kernel}.{name.replace(', one sign', '.one_sign')}"
+        rows.append(row(f"{prefix}.instructions_per_element", loop.per_element(), "instructions", GOALS.get(name) if ours else None, against))
+        rows += [row(f"{prefix}.{what}_per_element", loop.per_element(starts), "instructions", None, against) for what, starts in CLASSES.items()]
+        rows.append(row(f"{prefix}.loop_bytes", 16 * len(loop.ops), "bytes", None, against))
+    return rows
+
+
+def spilled_by(compiled):
+    names = []
+    for function, stored in compiled.spilled.items():
+        match = SUMS.search(function)
+        plain = re.search(r"5stats\d+([a-z_]+)E", function)
+        names.append(f"{dtypes()[int(match.group(1))][0]} {match.group(2).lower()} {stored}" if match
+                     else f"{plain.group(1) if plain else function} {stored}")
+    return ", ".join(names) or "nothing"
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--json", metavar="FILE", type=pathlib.Path)
     parser.add_argument("--nvcc", default=shutil.which("nvcc") or ROOT / ".venv" / "cuda" / "bin" / "nvcc")
     parser.add_argument("--nvdisasm", default=shutil.which("nvdisasm") or "nvdisasm")
     parser.add_argument("sm", nargs="*", default=re.findall(r"\bsm_(\d+)", (KERNELS / "CMakeLists.txt").read_text()))
     tools = parser.parse_args()
-    print("| GPU | registers | blocks an SM | stack | spilled |\n|---|---|---|---|---|")
-    columns, sketches, names = {}, {}, dtypes()
+    print("| GPU | registers | blocks an SM | stack | hash alone, 16 bytes | spilled |\n|---|---|---|---|---|---|")
+    columns, rows = {}, []
     with tempfile.TemporaryDirectory() as folder:
         for sm in tools.sm:
             compiled = Compiled(tools, sm, folder)
-            spilled = []
-            for function, stored in compiled.spilled.items():
-                match = FUNCTION.search(function)
-                plain = re.search(r"5stats\d+([a-z_]+)E", function)
-                name = f"{names[int(match.group(1))][0]} {match.group(2).lower()}" if match else plain.group(1) if plain else function
-                spilled.append(f"{name} {stored}")
+            columns[sm], hash_only = compiled.loops(sm in SLOW_F64)
             blocks = SM_REGISTERS // (-(-compiled.registers // 8) * 8 * BLOCK_THREADS)
-            print(f"| sm_{sm} | {compiled.registers} | {blocks} | {compiled.stack} | {', '.join(spilled) or 'nothing'} |", flush=True)
-            columns[sm] = compiled.per_element(sm in SLOW_F64)
-            sketches[sm] = compiled.of_sketch()
+            print(f"| sm_{sm} | {compiled.registers} | {blocks} | {compiled.stack} | {hash_only:.1f} | {spilled_by(compiled)} |", flush=True)
+            rows += rows_of(sm, compiled, columns[sm], hash_only)
     print("\n| type | budget | " + " | ".join(f"sm_{sm}" for sm in columns) + " |\n|---|---|" + "---|" * len(columns))
-    for dtype, (name, size) in names.items():
+    sizes = dict(dtypes().values())
+    for name in sorted({name for loops in columns.values() for name in loops}, key=lambda name: list(sizes).index(name.split(",")[0])):
         cells = []
-        for values in columns.values():
-            instructions, wide, local = values[dtype]
-            cells.append(f"{instructions:.1f} ({wide:.0f}" + (f"; {local:.1f})" if local >= 0.05 else ")"))
-        print(f"| {name} | {BUDGET[size]} | " + " | ".join(cells) + " |")
-    print("\n| GPU | type | second pass | a bare loop | the same with a sketch |\n|---|---|---|---|---|")
-    for sm, types in sketches.items():
-        for name, numbers in types.items():
-            print(f"| sm_{sm} | {name} | " + " | ".join(f"{number:.1f}" for number in numbers) + " |")
+        for loops in columns.values():
+            loop = loops.get(name)
+            local = loop and loop.per_element(CLASSES["local"])
+            cells.append(f"{loop.per_element():.1f} ({loop.per_element(CLASSES['f64']):.1f}" + (f"; {local:.1f})" if local >= 0.1 else ")") if loop else "")
+        print(f"| {name} | {BUDGET[sizes[name.split(',')[0]]]} | " + " | ".join(cells) + " |")
+    if tools.json:
+        tools.json.write_text(json.dumps(rows, indent=1) + "\n")
 
 
 if __name__ == "__main__":
