@@ -34,9 +34,10 @@ ROOMS = {
     "cupti/kernels": "cupti/calls cupti/driver cupti/memory format/settings",
     "cupti/graphs": "cupti/calls cupti/driver cupti/kernels",
     "cupti/stats/tile": "",
-    "cupti/stats/cpu": "cupti/stats/tile",
-    "cupti/stats/kernels": "cupti/stats/cpu cupti/stats/tile",
-    "cupti/stats": "cupti/stats/cpu cupti/stats/kernels cupti/stats/tile",
+    "cupti/stats/thread": "cupti/stats/tile",
+    "cupti/stats/cpu": "cupti/stats/thread cupti/stats/tile",
+    "cupti/stats/kernels": "cupti/stats/cpu cupti/stats/thread cupti/stats/tile",
+    "cupti/stats": "cupti/stats/cpu cupti/stats/kernels cupti/stats/thread cupti/stats/tile",
     "cupti/values": "cupti/driver cupti/kernels cupti/memory cupti/stats cupti/stats/cpu cupti/stats/kernels "
         "cupti/stats/tile format/findings/memory format/settings format/values",
     "cupti/gate": "cupti/abi cupti/calls cupti/driver cupti/graphs cupti/kernels cupti/memory cupti/values format/settings",

@@ -3,7 +3,6 @@
 #include <cstring>
 
 #include "cupti/stats/finalize.h"
-#include "cupti/stats/tile/narrow_sums.h"
 
 namespace convtrace::stats {
 
@@ -41,27 +40,14 @@ bool BatchBuilder::add(const Layout& layout, format::Capture capture, uint64_t s
   return true;
 }
 
-Variant variant_for(format::DType dtype, Variant wanted) noexcept {
-  switch (walked_dtype(dtype)) {
-#define CONVTRACE_X(D) \
-  case DType::D:       \
-    return kHasNarrowSums<DType::D> ? wanted : Variant::kWide;
-    CONVTRACE_WALKED_DTYPES(CONVTRACE_X)
-#undef CONVTRACE_X
-    default:
-      return Variant::kWide;
-  }
-}
-
 StatsResult read_slot(const ResultSlot& slot, uint64_t count, format::DType dtype,
                       format::Capture capture, Variant variant) noexcept {
   StatsResult result;
   const uint32_t size = format::element_bytes(walked_dtype(dtype));
   const Tiling tiling = make_tiling(count * size);
   std::memcpy(result.range_hashes, slot.range_hashes, hashed_ranges(tiling) * sizeof(uint64_t));
-  complete(slot.total, dtype, count, capture, tiling, result);
+  complete(slot.total, dtype, count, capture, tiling, variant, result);
   if (capture == format::Capture::kHash) return result;
-  result.variant = static_cast<uint32_t>(variant_for(dtype, variant));
   const uint32_t taken = sample_count(count);
   for (uint32_t i = 0; i < taken; ++i) {
     std::memcpy(result.samples + i * size, &slot.samples[i], size);

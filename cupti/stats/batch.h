@@ -31,9 +31,6 @@ class BatchBuilder {
   uint32_t dims_ = 0;
 };
 
-/// @return what a tensor of that type is summed with where `wanted` is asked for.
-[[nodiscard]] Variant variant_for(format::DType dtype, Variant wanted) noexcept;
-
 /// @param slot  complete. @param count of real elements. @param dtype as asked for, not as walked.
 [[nodiscard]] StatsResult read_slot(const ResultSlot& slot, uint64_t count, format::DType dtype,
                                     format::Capture capture,

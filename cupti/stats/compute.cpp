@@ -59,12 +59,13 @@ void take_samples(const Layout& layout, StatsResult& result) {
 }  // namespace
 
 void complete(const Partial& total, format::DType dtype, uint64_t count, format::Capture capture,
-              const Tiling& tiling, StatsResult& result) noexcept {
+              const Tiling& tiling, Variant variant, StatsResult& result) noexcept {
   if (capture == format::Capture::kHash) {
     result.stats.count = count;
   } else {
     result.stats = finalize(total, dtype);
     result.range_count = tiling.ranges;
+    result.variant = static_cast<uint32_t>(variant_of(walked_dtype(dtype), variant));
   }
   result.stats.hash = finalize_hashes(result.range_hashes, tiling);
 }
@@ -78,7 +79,7 @@ Status compute_on_cpu(const TensorView& view, format::Capture capture, StatsResu
   const DefaultFloatingPoint scope;
   const bool hash_only = capture == format::Capture::kHash;
   const Partial total = compute_tiles(layout, tiling, hash_only, result.range_hashes, helpers);
-  complete(total, view.dtype, layout.count, capture, tiling, result);
+  complete(total, view.dtype, layout.count, capture, tiling, Variant::kWide, result);
   if (!hash_only) take_samples(layout, result);
   return kOkStatus;
 }

@@ -23,7 +23,7 @@ class HelperThreads;
 /// Everything one pass yields; fixed size, so that it can lie in a ring slot shared with a device.
 struct StatsResult {
   format::Stats stats;
-  uint32_t variant = 0;
+  uint32_t variant = 0;      ///< a Variant
   uint32_t range_count = 0;  ///< at most format::kMaxRanges; 0 when the tensor is one range
   uint64_t range_hashes[format::kMaxRanges] = {};
   uint32_t sample_bytes = 0;  ///< bytes used in `samples`: sample_count() elements
@@ -32,8 +32,9 @@ struct StatsResult {
 
 /// Completes a result whose range_hashes range_hash() has made: all but the samples.
 /// @param total  of all tiles of `count` elements of `dtype`; capture kHash: not looked at.
+/// @param variant  of sums of f32.
 void complete(const Partial& total, format::DType dtype, uint64_t count, format::Capture capture,
-              const Tiling& tiling, StatsResult& result) noexcept;
+              const Tiling& tiling, Variant variant, StatsResult& result) noexcept;
 
 /// Computes the hash alone (Capture::kHash: hash and count) or everything.
 /// @param helpers  share the work of a large tensor; the result is the same to the last bit.

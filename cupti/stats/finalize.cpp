@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 
+#include "cupti/stats/thread/exact_sums.h"
 #include "cupti/stats/tile/hash.h"
 #include "cupti/stats/tile/sketch.h"
 
@@ -60,6 +61,17 @@ void set_extremes(const Extremes& extremes, Stats& stats) {
   }
 }
 
+/// @return the variance of integers whose sums are exact; -1 of others.
+template <DType D>
+double exact_variance(const Partial& total) {
+  constexpr double kExact = 9007199254740992.0;  // 2^53
+  if (!kHasExactSums<D> || total.squares >= kExact) return -1;
+  const auto n = static_cast<Int128>(total.counts.count);
+  const auto sum = static_cast<Int128>(wide(total.int_sum));
+  const Int128 spread = n * static_cast<Int128>(total.squares) - sum * sum;
+  return static_cast<double>(spread) / (static_cast<double>(n) * static_cast<double>(n));
+}
+
 template <DType D>
 void set_sums(const Partial& total, Stats& stats) {
   constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
@@ -73,13 +85,19 @@ void set_sums(const Partial& total, Stats& stats) {
     sum = static_cast<double>(static_cast<Int128>(wide(total.int_sum)));
   }
   stats.l2 = __builtin_sqrt(total.squares);
-  if (stats.finite > 0) {
-    stats.mean = if_not_nan(sum / total.moments.n, kNan);
-    stats.std = __builtin_sqrt(
-        if_not_nan(total.moments.m2 / total.moments.n, std::numeric_limits<double>::infinity()));
-  } else {
+  if (stats.finite == 0) {
     stats.mean = stats.std = kNan;
+    return;
   }
+  const double n = total.moments.n;
+  stats.mean = if_not_nan(sum / n, kNan);
+  const double variance = exact_variance<D>(total);
+  if (variance >= 0) {
+    stats.std = __builtin_sqrt(variance);
+    return;
+  }
+  stats.std =
+      __builtin_sqrt(if_not_nan(total.moments.m2 / n, std::numeric_limits<double>::infinity()));
 }
 
 /// @param sums of float elements, scaled as sketch.h has it.

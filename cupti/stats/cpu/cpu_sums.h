@@ -1,9 +1,9 @@
-// Part of cpu_tile_impl.h: floating sums of dense elements in the lanes of tiling.h, a register at
-// a time.
+// Part of cpu_tile_impl.h: sums in f64 of dense elements of 32 and 64 bits (wide_sums.h), a register
+// of lanes at a time.
 #pragma once
 
 #include "cupti/stats/cpu/simd.h"
-#include "cupti/stats/tile/accumulator.h"
+#include "cupti/stats/thread/accumulator.h"
 
 namespace convtrace::stats {
 namespace {
@@ -32,21 +32,18 @@ template <DType D>
 constexpr uint32_t kUnitBytes = sizeof(typename Element<D>::Bits) == 8 ? 2 * kGroupBytes
                                                                        : kGroupBytes;
 
-/// The values of narrow floats, as FloatElement::value gives it.
-template <DType D>
-CONVTRACE_INLINE F64s values_of(U32s bits, U32s magnitude) {
-  using E = Element<D>;
-  constexpr uint32_t kSize = sizeof(typename E::Bits);
-  if constexpr (kSize == 4) {
-    return widen(as<F32s>(bits));
-  } else if constexpr (E::kBias == 127) {
-    return widen(as<F32s>(bits << 16));  // a scale of one
-  } else {
-    constexpr auto kScaleBits = static_cast<uint32_t>((254 - E::kBias) << 23);
-    const U32s sign = (bits ^ magnitude) << (32 - 8 * kSize);
-    const U32s shifted = (magnitude << (23 - E::kMantissa)) | sign;
-    return widen(as<F32s>(shifted) * __builtin_bit_cast(float, kScaleBits));
+/// The sum of a tile from its accumulators, [thread][lane], by the trees of tiling.h.
+template <uint32_t Count>
+double combine_words(const double (&values)[Count]) {
+  constexpr uint32_t kOfThread = Count / kThreads;
+  double threads[kThreads];
+  for (uint32_t t = 0; t < kThreads; ++t) {
+    double lanes[kOfThread];
+    for (uint32_t i = 0; i < kOfThread; ++i) lanes[i] = values[t * kOfThread + i];
+    threads[t] = combine_lanes(lanes);
   }
+  combine_threads(threads, [](double a, double b) { return add(a, b); });
+  return threads[0];
 }
 
 template <DType D, bool AllFinite>
@@ -61,10 +58,10 @@ CONVTRACE_INLINE Elements load_floats(const std::byte* at, double shift) {
     finite =
         (bits & static_cast<int64_t>(E::kMagnitudeMask)) <= static_cast<int64_t>(E::kMaxFinite);
   } else {
-    const U32s bits = load_words<Bits>(at, kUnitBytes<D>);
-    const U32s magnitude = bits & E::kMagnitudeMask;
-    made.value = values_of<D>(bits, magnitude);
-    finite = widen(as<I32s>(magnitude) <= static_cast<int32_t>(E::kMaxFinite));
+    const auto bits = load_fours<uint32_t>(at, kUnitBytes<D>);
+    made.value = widen(as<F32s>(bits));
+    const auto magnitude = as<I32s>(bits & E::kMagnitudeMask);
+    finite = widen(magnitude <= static_cast<int32_t>(E::kMaxFinite));
   }
   made.deviation = made.value - shift;
   if constexpr (!AllFinite) {
@@ -89,10 +86,7 @@ CONVTRACE_INLINE Elements load_integers(const std::byte* at, Shift<D> shift) {
     }
     return made;
   } else {
-    constexpr int kUnused = 32 - 8 * static_cast<int>(sizeof(Bits));
-    auto bits = as<I32s>(load_words<Bits>(at, kUnitBytes<D>));
-    if constexpr (D == DType::kBool) bits = (bits != 0) & 1;
-    if constexpr (E::kSigned) bits = as<I32s>(as<U32s>(bits) << kUnused) >> kUnused;
+    auto bits = load_fours<int32_t>(at, kUnitBytes<D>);
     if constexpr (D == DType::kU32) bits ^= INT32_MIN;
     made.value = numbers(bits);
     if constexpr (D == DType::kU32) made.value += 2147483648.0;
@@ -108,7 +102,7 @@ CONVTRACE_INLINE Elements load_elements(const std::byte* at, Shift<D> shift) {
 }
 
 /// kWide accumulators of each sum, in registers for the rows of one block.
-template <DType D>
+template <DType D, bool Shifted>
 struct LaneSums {
   F64s sum, l1, squares, deviations, squared_deviations;
 
@@ -130,22 +124,23 @@ struct LaneSums {
     if constexpr (Element<D>::kFloat) {
       sum += made.value;
       l1 += as<F64s>(as<U64s>(made.value) & 0x7FFFFFFFFFFFFFFF);
+      if constexpr (Shifted) deviations += made.deviation;
     }
     squares = fma_lanes(made.value, made.value, squares);
-    deviations += made.deviation;
-    squared_deviations = fma_lanes(made.deviation, made.deviation, squared_deviations);
+    if constexpr (Shifted)
+      squared_deviations = fma_lanes(made.deviation, made.deviation, squared_deviations);
   }
 };
 
 /// Adds whole rows. Two vectors of lanes at a time: enough independent additions to hide their
 /// latency, few enough for 16 registers.
-template <DType D, bool AllFinite>
+template <DType D, bool AllFinite, bool Shifted>
 void add_rows(const std::byte* data, uint32_t rows, Shift<D> shift, TileLanes<D>& lanes) {
   constexpr uint32_t kUnit = kUnitBytes<D>;
   constexpr uint32_t kFourBytes = 4 * sizeof(typename Element<D>::Bits);
   constexpr uint32_t kUnits = kWide / 4;  // of one vector
   for (uint32_t unit = 0; unit < kRowBytes / kUnit; unit += 2 * kUnits) {
-    LaneSums<D> a, b;
+    LaneSums<D, Shifted> a, b;
     a.read(lanes, unit * 4);
     b.read(lanes, unit * 4 + kWide);
     const std::byte* at = data + unit * kUnit;
@@ -170,27 +165,71 @@ void add_part_of_row(const std::byte* data, uint32_t count, Shift<D> shift, Tile
     const uint32_t lane = i / kPerGroup<D> * kLanes<D> + i % kLanes<D>;
     const auto value = E::value(bits);
     const auto x = static_cast<double>(value);
-    const double deviation = shift.deviation(value);
     lanes.sum[lane] += x;
     lanes.l1[lane] += magnitude(x);
     lanes.squares[lane] = fma(x, x, lanes.squares[lane]);
+    if (shift.value == 0) continue;
+    const double deviation = shift.deviation(value);
     lanes.deviations[lane] += deviation;
     lanes.squared_deviations[lane] = fma(deviation, deviation, lanes.squared_deviations[lane]);
   }
 }
 
-/// Combines one sum of all lanes of all threads.
+/// What sums the elements of a tile, block by block.
 template <DType D>
-double combine_all(const double (&values)[TileLanes<D>::kCount]) {
-  double threads[kThreads];
-  for (uint32_t t = 0; t < kThreads; ++t) {
-    double lanes[kLanes<D>];
-    for (uint32_t i = 0; i < kLanes<D>; ++i) lanes[i] = values[t * kLanes<D> + i];
-    threads[t] = combine_lanes(lanes);
+class TileSums {
+ public:
+  explicit TileSums(Shift<D> shift) : shift_(shift) {}
+
+  /// @param finite  whether all elements are.
+  void add_block(const std::byte* data, uint32_t bytes, bool finite) {
+    const uint32_t rows = bytes / kRowBytes;
+    const uint32_t done = rows * kRowBytes;
+    if (shift_.value != 0) {
+      add_whole<true>(data, rows, finite);
+    } else {
+      add_whole<false>(data, rows, finite);
+    }
+    add_part_of_row<D>(data + done, (bytes - done) / sizeof(Bits), shift_, lanes_);
+    if constexpr (!Element<D>::kFloat) add_integers(data, bytes);
   }
-  combine_threads(threads, [](double a, double b) { return add(a, b); });
-  return threads[0];
-}
+
+  void put_into(ThreadTotals& totals) const {
+    totals.sum = combine_words(lanes_.sum);
+    totals.l1 = combine_words(lanes_.l1);
+    totals.squares = combine_words(lanes_.squares);
+    const bool shifted = shift_.value != 0;
+    totals.deviations = shifted ? combine_words(lanes_.deviations) : totals.sum;
+    totals.squared_deviations = shifted ? combine_words(lanes_.squared_deviations) : totals.squares;
+    totals.int_sum = int_sum_;
+    totals.int_l1 = int_l1_;
+  }
+
+ private:
+  using E = Element<D>;
+  using Bits = typename E::Bits;
+
+  template <bool Shifted>
+  void add_whole(const std::byte* data, uint32_t rows, bool finite) {
+    if (finite) return add_rows<D, true, Shifted>(data, rows, shift_, lanes_);
+    if constexpr (E::kFloat) add_rows<D, false, Shifted>(data, rows, shift_, lanes_);
+  }
+
+  void add_integers(const std::byte* data, uint32_t bytes) {
+    IntSum sum, l1;  // local: bytes could alias members, and the loop would stay scalar
+    for (uint32_t at = 0; at < bytes; at += sizeof(Bits)) {
+      const auto bits = load<Bits>(data + at);
+      sum.add<E::kWide>(E::value(bits));
+      l1.add<E::kWide>(E::magnitude(bits));
+    }
+    int_sum_.add(sum);
+    int_l1_.add(l1);
+  }
+
+  Shift<D> shift_;
+  TileLanes<D> lanes_;
+  IntSum int_sum_, int_l1_;
+};
 
 }  // namespace
 }  // namespace convtrace::stats

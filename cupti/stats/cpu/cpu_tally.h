@@ -2,7 +2,7 @@
 #pragma once
 
 #include "cupti/stats/cpu/simd.h"
-#include "cupti/stats/tile/accumulator.h"
+#include "cupti/stats/thread/accumulator.h"
 
 namespace convtrace::stats {
 namespace {
@@ -66,23 +66,34 @@ class VectorTally {
     min_below_ = below < min_below_ ? below : min_below_;
   }
 
+  /// Orders floats: sign and magnitude to two's complement.
+  static S key_of_bits(S bits) { return bits ^ ((bits >> (sizeof(Bits) * 8 - 1)) & kMost); }
+
   /// Adds a run of normal numbers and zeros, whose zeros are counted in a second loop that few runs
-  /// need. @return false if the run has others: then it has to be added by add_any().
+  /// need. Extremes are those of the bits, as in RawExtremes. @return false if the run has others:
+  /// then it has to be added by add_any().
   bool add_usual_run(const std::byte* data, uint32_t bytes) {
-    U least = as<U>(splat(-1));  // magnitude
+    S least = splat(kMost), most = splat(kSign);
+    U unsigned_least = as<U>(splat(-1)), unsigned_most{};
     for (uint32_t i = 0; i < bytes; i += kVectorBytes) {
       const auto s = load<S>(data + i);
-      const S negative = s >> (sizeof(Bits) * 8 - 1);
-      const U magnitude = as<U>(s & kMost);
-      const S key = s ^ (negative & kMost);
-      add_extremes(key, key, as<U>(splat(-1)));
-      least = magnitude < least ? magnitude : least;
-      count(signs_, negative);
+      const auto u = as<U>(s);
+      least = s < least ? s : least;
+      most = s > most ? s : most;
+      unsigned_least = u < unsigned_least ? u : unsigned_least;
+      unsigned_most = u > unsigned_most ? u : unsigned_most;
+      count(signs_, s >> (sizeof(Bits) * 8 - 1));
     }
-    if (any_lane(least == 0)) {
+    const S negative = least < 0, positive = most >= 0;
+    min_key_ = negative ? key_of_bits(as<S>(unsigned_most)) : as<S>(unsigned_least);
+    max_key_ = positive ? most : key_of_bits(least);
+    const U above = unsigned_least | as<U>(~positive);
+    const U below = as<U>((least & kMost) | ~negative);
+    const U smallest = above < below ? above : below;
+    if (any_lane(smallest == 0)) {
       for (uint32_t i = 0; i < bytes; i += kVectorBytes) add_zeros(load<S>(data + i));
     } else {
-      min_below_ = least - 1;
+      min_below_ = smallest - 1;
     }
     constexpr auto kLargest = static_cast<Signed>(E::kMaxFinite);
     return !any_lane((max_key_ >= kLargest) | (min_key_ <= static_cast<Signed>(~kLargest)) |

@@ -8,14 +8,15 @@
 
 #include <type_traits>
 
+#include "cupti/stats/cpu/cpu_chunk_sums.h"
 #include "cupti/stats/cpu/cpu_hash.h"
 #include "cupti/stats/cpu/cpu_sketch.h"
 #include "cupti/stats/cpu/cpu_sums.h"
 #include "cupti/stats/cpu/cpu_tally.h"
 #include "cupti/stats/cpu/cpu_tile.h"
 #include "cupti/stats/cpu/simd.h"
-#include "cupti/stats/tile/accumulator.h"
-#include "cupti/stats/tile/thread_tile.h"
+#include "cupti/stats/thread/accumulator.h"
+#include "cupti/stats/thread/thread_tile.h"
 
 namespace convtrace::stats {
 namespace {
@@ -23,82 +24,76 @@ namespace {
 static_assert(kBlockBytes % kTallyRunBytes == 0);
 
 template <DType D>
-struct TileState {
-  using E = Element<D>;
-  using Bits = typename E::Bits;
-  static constexpr uint32_t kElementBytes = sizeof(Bits);
-
-  Shift<D> shift;
-  Tally<D> tally;
-  TileLanes<D> lanes;
-  TileSketch<D> sketch;
-  IntSum int_sum, int_l1;
-  BlockHash hash;
-
-  TileState(Shift<D> first_value, uint64_t first_element)
-      : shift(first_value), sketch(first_element) {}
+class TileState {
+ public:
+  TileState(Shift<D> shift, uint64_t first_element)
+      : shift_(shift), sums_(shift), sketch_(first_element) {}
 
   void add_block(const std::byte* data, uint32_t bytes) {
-    const uint32_t rows = bytes / kRowBytes;
-    const uint32_t strange_before = tally.counts.nan + tally.counts.pos_inf + tally.counts.neg_inf;
+    const Tally<D> tally = tally_of(data, bytes);
+    const TileCounts& counts = tally.counts;
+    const bool finite = counts.nan + counts.pos_inf + counts.neg_inf == 0;
+    sums_.add_block(data, bytes, finite && in_chunk_range(tally));
+    const uint32_t whole = finite ? bytes / kRowBytes * kRowBytes : 0;
+    sketch_.add_rows(data, whole / kRowBytes);
+    sketch_.add_any(data + whole, bytes - whole);
+    hash_.add(data, bytes);
+    tally_.add(tally);
+  }
+
+  Partial close(uint64_t count) {
+    ThreadTotals totals;
+    totals.counts = tally_.counts;
+    totals.extremes = tally_.extremes();
+    sums_.put_into(totals);
+    totals.hash = hash_.sum();
+    Partial partial = close_tile(totals, shift_.parts(), count, D);
+    sketch_.close(partial.sketch);
+    return partial;
+  }
+
+ private:
+  using E = Element<D>;
+  using Bits = typename E::Bits;
+
+  static Tally<D> tally_of(const std::byte* data, uint32_t bytes) {
+    Tally<D> tally;
     const uint32_t whole = bytes / kVectorBytes * kVectorBytes;
     for (uint32_t at = 0; at < whole; at += kTallyRunBytes) {
       const uint32_t left = whole - at;
       VectorTally<D>::add_run(data + at, left < kTallyRunBytes ? left : kTallyRunBytes, tally);
     }
-    for (uint32_t at = whole; at < bytes; at += kElementBytes) tally.add(load<Bits>(data + at));
-    const uint32_t strange = tally.counts.nan + tally.counts.pos_inf + tally.counts.neg_inf;
-    if (strange == strange_before) {
-      add_rows<D, true>(data, rows, shift, lanes);
-      sketch.add_rows(data, rows);
-    } else if constexpr (E::kFloat) {
-      add_rows<D, false>(data, rows, shift, lanes);
-      sketch.add_any(data, rows * kRowBytes);
-    }
-    const uint32_t done = rows * kRowBytes;
-    sketch.add_any(data + done, bytes - done);
-    add_part_of_row<D>(data + done, (bytes - done) / kElementBytes, shift, lanes);
-    if constexpr (!E::kFloat) add_integers(data, bytes);
+    for (uint32_t at = whole; at < bytes; at += sizeof(Bits)) tally.add(load<Bits>(data + at));
+    return tally;
   }
 
-  void add_integers(const std::byte* data, uint32_t bytes) {
-    IntSum sum, l1;  // local: bytes could alias members, and the loop would stay scalar
-    for (uint32_t at = 0; at < bytes; at += kElementBytes) {
-      const auto bits = load<Bits>(data + at);
-      sum.add(E::value(bits));
-      l1.add(E::magnitude(bits));
+  /// Whether all elements are in the range of ChunkRange, or 0.
+  static bool in_chunk_range(const Tally<D>& tally) {
+    if constexpr (ChunkRange<D>::kLimited) {
+      const auto holds = [](auto key) {
+        return ChunkRange<D>::holds(E::magnitude(E::bits_of_key(key)));
+      };
+      return tally.min_below == Tally<D>::kNoneBelow ||
+             (holds(tally.min_key) && holds(tally.max_key) &&
+              ChunkRange<D>::holds(tally.min_below + 1));
     }
-    int_sum.add(sum);
-    int_l1.add(l1);
+    return true;
   }
 
-  Partial close(uint64_t count) {
-    ThreadTotals totals;
-    totals.counts = tally.counts;
-    totals.extremes = tally.extremes();
-    totals.sum = combine_all<D>(lanes.sum);
-    totals.l1 = combine_all<D>(lanes.l1);
-    totals.squares = combine_all<D>(lanes.squares);
-    totals.deviations = combine_all<D>(lanes.deviations);
-    totals.squared_deviations = combine_all<D>(lanes.squared_deviations);
-    totals.int_sum = int_sum;
-    totals.int_l1 = int_l1;
-    totals.hash = hash.sum();
-    Partial partial = close_tile(totals, shift.parts(), count);
-    sketch.close(partial.sketch);
-    return partial;
-  }
+  Shift<D> shift_;
+  Tally<D> tally_;
+  TileSums<D> sums_;
+  TileSketch<D> sketch_;
+  BlockHash hash_;
 };
 
 template <DType D>
 Shift<D> find_shift(const Layout& layout, TileExtent tile) {
-  using Bits = typename Element<D>::Bits;
-  for (uint64_t i = 0; i < tile.count; ++i) {
-    Bits bits;
-    gather(layout, tile.first + i, 1, reinterpret_cast<std::byte*>(&bits));
-    if (Element<D>::finite(bits)) return Shift<D>::of(bits);
-  }
-  return {};
+  return shift_of<D>(tile.count, [&](uint64_t at) {
+    typename Element<D>::Bits bits;
+    gather(layout, tile.first + at, 1, reinterpret_cast<std::byte*>(&bits));
+    return bits;
+  });
 }
 
 /// Calls `add(data, bytes)` for consecutive blocks of dense bytes of the tile.
@@ -124,10 +119,8 @@ template <DType D>
 Partial tile_of(const Layout& layout, const Tiling& tiling, uint32_t tile) {
   const TileExtent extent = tile_extent<D>(tiling, tile);
   TileState<D> state(find_shift<D>(layout, extent), extent.first);
-  for_each_block(layout, tiling, tile, [&](const std::byte* data, uint32_t bytes) {
-    state.add_block(data, bytes);
-    state.hash.add(data, bytes);
-  });
+  for_each_block(layout, tiling, tile,
+                 [&](const std::byte* data, uint32_t bytes) { state.add_block(data, bytes); });
   return state.close(extent.count);
 }
 

@@ -100,27 +100,6 @@ CONVTRACE_INLINE Vector<Bits, kWide * sizeof(Bits)> load_fours(const std::byte* 
               kWide > 4 ? kFourBytes : 0);
   return fours;
 }
-/// The same of 1, 2 or 4 bytes, zero-extended.
-template <typename Bits>
-CONVTRACE_INLINE U32s load_words(const std::byte* at, uint32_t stride) {
-#if defined(__AVX512F__)
-  if constexpr (sizeof(Bits) == 2) {
-    const __m128i fours = _mm_set_epi64x(load<int64_t>(at + stride), load<int64_t>(at));
-    return as<U32s>(_mm256_cvtepu16_epi32(fours));
-  } else if constexpr (sizeof(Bits) == 1) {
-    const __m128i fours = _mm_set_epi32(0, 0, load<int32_t>(at + stride), load<int32_t>(at));
-    return as<U32s>(_mm256_cvtepu8_epi32(fours));
-  }
-#elif defined(__AVX2__)
-  if constexpr (sizeof(Bits) == 2) {
-    return as<U32s>(_mm_cvtepu16_epi32(_mm_cvtsi64_si128(load<int64_t>(at))));
-  } else if constexpr (sizeof(Bits) == 1) {
-    return as<U32s>(_mm_cvtepu8_epi32(_mm_cvtsi32_si128(load<int32_t>(at))));
-  }
-#endif
-  return __builtin_convertvector((load_fours<Bits>(at, stride)), U32s);
-}
-
 /// a * b + c, each lane rounded once.
 CONVTRACE_INLINE F64s fma_lanes(F64s a, F64s b, F64s c) {
 #if defined(__AVX512F__)
@@ -164,6 +143,18 @@ CONVTRACE_INLINE U64s mul_low_halves(U64s a, U64s b) {
   return as<U64s>(_mm256_mul_epu32(as<__m256i>(a), as<__m256i>(b)));
 #else
   return (a & 0xFFFFFFFF) * (b & 0xFFFFFFFF);
+#endif
+}
+/// Squares of signed lanes of 16 bits, added up two by two.
+CONVTRACE_INLINE Vector<uint32_t> squares_of_pairs(Vector<uint16_t> value) {
+#if defined(__AVX512BW__)
+  return as<Vector<uint32_t>>(_mm512_madd_epi16(as<__m512i>(value), as<__m512i>(value)));
+#elif defined(__AVX2__)
+  return as<Vector<uint32_t>>(_mm256_madd_epi16(as<__m256i>(value), as<__m256i>(value)));
+#else
+  const auto pairs = as<Vector<int32_t>>(value);
+  const Vector<int32_t> even = (pairs << 16) >> 16, odd = pairs >> 16;
+  return as<Vector<uint32_t>>(even * even + odd * odd);
 #endif
 }
 CONVTRACE_INLINE uint64_t sum_lanes(U64s value) {

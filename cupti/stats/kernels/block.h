@@ -9,8 +9,8 @@
 
 #include "cupti/stats/kernels/device_layout.h"
 #include "cupti/stats/kernels/tensor_source.h"
+#include "cupti/stats/thread/thread_tile.h"
 #include "cupti/stats/tile/sketch.h"
-#include "cupti/stats/tile/thread_tile.h"
 
 namespace convtrace::stats {
 

@@ -19,12 +19,6 @@ inline constexpr char kStatsKernelName[] = "convtrace_stats";
 inline constexpr char kGatherKernelName[] = "convtrace_gather";
 inline constexpr uint32_t kGatherThreads = 256;
 
-/// What floating sums are computed with; stored as TensorStats::variant.
-enum class Variant : uint32_t {
-  kWide = 0,    ///< f64: the reference
-  kNarrow = 1,  ///< pairs of f32, for types of up to 32 bits: where f64 is slow
-};
-
 /// Limits of one launch. Together they fit the 4 KiB of parameters that every driver takes.
 inline constexpr uint32_t kMaxBatchTensors = 64;
 inline constexpr uint32_t kMaxBatchDims = 48;

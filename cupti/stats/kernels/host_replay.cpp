@@ -44,33 +44,29 @@ bool translate_batch(Batch& batch, uint32_t grid, const Translate& translate) {
   return done;
 }
 
-template <DType D>
-Shift<D> find_shift(const TensorSource<D>& source, TileExtent tile) {
-  for (uint64_t i = 0; i < tile.count; ++i) {
-    const auto bits = source.element(tile.first + i);
-    if (Element<D>::finite(bits)) return Shift<D>::of(bits);
-  }
-  return {};
-}
-
 template <DType D, typename Sums>
-void gather_with(const BlockInput& in, ThreadTotals* totals, ShiftParts& parts) {
-  const TensorSource<D> source(in);
-  const TileExtent tile = tile_extent<D>(in.tiling, in.tile);
-  const Shift<D> shift = find_shift<D>(source, tile);
+void gather_with(const TensorSource<D>& source, TileExtent tile, Shift<D> shift,
+                 ThreadTotals* totals) {
+  NoSketch none;
   for (uint32_t t = 0; t < kThreads; ++t)
-    totals[t] = thread_totals<D, Sums>(source, tile, shift, t);
-  parts = shift.parts();
+    totals[t] = thread_totals<D, Sums>(source, tile, shift, t, none);
 }
 
 template <DType D>
 void gather_values(const BlockInput& in, ThreadTotals* totals, ShiftParts& parts) {
+  const TensorSource<D> source(in);
+  const TileExtent tile = tile_extent<D>(in.tiling, in.tile);
+  const auto shift =
+      shift_of<D>(tile.count, [&](uint64_t at) { return source.element(tile.first + at); });
+  parts = shift.parts();
   if constexpr (kHasNarrowSums<D>) {
-    if (in.batch.variant == static_cast<uint32_t>(Variant::kNarrow)) {
-      return gather_with<D, NarrowSums<D>>(in, totals, parts);
-    }
+    if (in.batch.variant == static_cast<uint32_t>(Variant::kNarrow))
+      return gather_with<D, NarrowSums>(source, tile, shift, totals);
   }
-  gather_with<D, WideSums<D>>(in, totals, parts);
+  if constexpr (kHasShift<D>) {
+    if (shift.value != 0) return gather_with<D, SumsOf<D, true>>(source, tile, shift, totals);
+  }
+  gather_with<D, SumsOf<D, false>>(source, tile, shift, totals);
 }
 
 template <DType D>
@@ -133,7 +129,7 @@ Partial tile_partial(const BlockInput& in) {
   }
   combine_threads(totals,
                   [](const ThreadTotals& a, const ThreadTotals& b) { return combine(a, b); });
-  Partial partial = close_tile(totals[0], shift, count);
+  Partial partial = close_tile(totals[0], shift, count, dtype);
   if (in.tensor.hash_only == 0) sketch_tile(in, partial.sketch);
   return partial;
 }

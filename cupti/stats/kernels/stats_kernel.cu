@@ -3,9 +3,12 @@
 // is changes from run to run, what it computes does not.
 
 #include "cupti/stats/kernels/block.h"
+#include "cupti/stats/thread/thread_sketch.h"
 
 namespace convtrace::stats {
 namespace {
+
+constexpr uint32_t kAllLanes = 0xFFFFFFFF;
 
 /// Exchanges a structure of whole words inside a warp.
 template <typename T>
@@ -14,9 +17,9 @@ __device__ __forceinline__ T shuffle_down(const T& value, uint32_t stride) {
   T result;
   const auto* from = reinterpret_cast<const uint32_t*>(&value);
   auto* to = reinterpret_cast<uint32_t*>(&result);
-#pragma unroll
+  CONVTRACE_UNROLLED
   for (uint32_t i = 0; i < sizeof(T) / sizeof(uint32_t); ++i) {
-    to[i] = __shfl_down_sync(0xFFFFFFFF, from[i], stride);
+    to[i] = __shfl_down_sync(kAllLanes, from[i], stride);
   }
   return result;
 }
@@ -36,15 +39,21 @@ __device__ __forceinline__ T combine_block(T value, Combine combine) {
   return value;
 }
 
-/// First finite element of the tile, for all threads.
+/// The tile's shift, for all threads: 0 or its first finite element.
 template <DType D>
 __device__ Shift<D> find_shift(const TensorSource<D>& source, TileExtent tile) {
+  if constexpr (!kHasShift<D>) return {};
+  const uint32_t lane = threadIdx.x % kWarp;
+  LeadingSigns own;
+  if (lane < tile.count) own.add<D>(source.element(tile.first + lane));
+  const bool above = __any_sync(kAllLanes, own.above), below = __any_sync(kAllLanes, own.below);
+  if (above && below) return {};
+  const uint32_t finite = __ballot_sync(kAllLanes, own.any());
+  if (finite != 0) return Shift<D>::of(source.element(tile.first + __ffs(finite) - 1));
   __shared__ unsigned long long found;
-  const auto first = source.element(tile.first);
-  if (Element<D>::finite(first)) return Shift<D>::of(first);  // the same for all threads
   if (threadIdx.x == 0) found = ~0ULL;
   __syncthreads();
-  for (uint64_t base = 1; base < tile.count; base += kThreads) {
+  for (uint64_t base = kLeadingElements; base < tile.count; base += kThreads) {
     const uint64_t at = base + threadIdx.x;
     if (at < tile.count && Element<D>::finite(source.element(tile.first + at))) {
       atomicMin(&found, static_cast<unsigned long long>(at));
@@ -56,28 +65,61 @@ __device__ Shift<D> find_shift(const TensorSource<D>& source, TileExtent tile) {
   }
   return {};
 }
+static_assert(kLeadingElements == kWarp);
 
-/// One thread's totals of a tile. Not inlined: one function a type keeps the kernel's registers at
-/// the most demanding type's and its compile time bearable; a call a tile costs nothing.
+/// What one thread has of a tile.
+struct ThreadPart {
+  ThreadTotals totals;
+  ShiftParts shift;
+  SketchPair sketch;
+  uint32_t lane = 0;  ///< of the sketch
+};
+
+struct DeviceWarp {
+  __device__ __forceinline__ float shuffle(float value, uint32_t from, uint32_t width) const {
+    return __shfl_sync(kAllLanes, value, static_cast<int>(from), static_cast<int>(width));
+  }
+};
+
+/// One thread's part of a tile. Not inlined: one function a type keeps the kernel's registers at the
+/// most demanding type's and its compile time bearable; a call a tile costs nothing.
 template <DType D, typename Sums>
-__device__ __noinline__ void gather_with(const BlockInput& in, ThreadTotals& totals,
-                                         ShiftParts& parts) {
-  const TensorSource<D> source(in);
-  const TileExtent tile = tile_extent<D>(in.tiling, in.tile);
-  const Shift<D> shift = find_shift<D>(source, tile);
-  totals = thread_totals<D, Sums>(source, tile, shift, threadIdx.x);
-  parts = shift.parts();
+__device__ __noinline__ void gather_with(const TensorSource<D>& source, TileExtent tile,
+                                         Shift<D> shift, ThreadPart& part) {
+  if constexpr (kHasThreadSketch<D>) {
+    ThreadSketch<D, DeviceWarp> sketch(tile.first, threadIdx.x);
+    part.totals = thread_totals<D, Sums>(source, tile, shift, threadIdx.x, sketch);
+    part.sketch = sketch.close();
+    part.lane = sketch.lane();
+  } else {
+    NoSketch none;
+    part.totals = thread_totals<D, Sums>(source, tile, shift, threadIdx.x, none);
+  }
+}
+
+/// The lane of a sketch, of types that have no ThreadSketch: a second pass, out of a cache.
+template <DType D>
+__device__ __noinline__ void gather_lane(const TensorSource<D>& source, TileExtent tile,
+                                         ThreadPart& part) {
+  part.sketch = sketch_lane<D>(source, tile, threadIdx.x);
+  part.lane = threadIdx.x;
 }
 
 template <DType D>
-__device__ __forceinline__ void gather_values(const BlockInput& in, ThreadTotals& totals,
-                                              ShiftParts& parts) {
+__device__ void gather_values(const BlockInput& in, ThreadPart& part) {
+  const TensorSource<D> source(in);
+  const TileExtent tile = tile_extent<D>(in.tiling, in.tile);
+  const Shift<D> shift = find_shift<D>(source, tile);
+  part.shift = shift.parts();
+  if constexpr (kHasSketch<D> && !kHasThreadSketch<D>) gather_lane<D>(source, tile, part);
   if constexpr (kHasNarrowSums<D>) {
-    if (in.batch.variant == static_cast<uint32_t>(Variant::kNarrow)) {
-      return gather_with<D, NarrowSums<D>>(in, totals, parts);
-    }
+    if (in.batch.variant == static_cast<uint32_t>(Variant::kNarrow))
+      return gather_with<D, NarrowSums>(source, tile, shift, part);
   }
-  gather_with<D, WideSums<D>>(in, totals, parts);
+  if constexpr (kHasShift<D>) {
+    if (shift.value != 0) return gather_with<D, SumsOf<D, true>>(source, tile, shift, part);
+  }
+  gather_with<D, SumsOf<D, false>>(source, tile, shift, part);
 }
 
 template <DType D>
@@ -85,43 +127,18 @@ __device__ __noinline__ void gather_hash(const BlockInput& in, ThreadTotals& tot
   totals = thread_hash<D>(TensorSource<D>(in), tile_extent<D>(in.tiling, in.tile), threadIdx.x);
 }
 
-template <DType D>
-__device__ __noinline__ void gather_sketch(const BlockInput& in, SketchPair& sums) {
-  sum_lane<D>(in, threadIdx.x, sums);
-}
-
-/// @param[out] buckets  of the tile's Partial, written by 16 threads.
-__device__ void sketch_tile(const BlockInput& in, double* buckets) {
+/// @param[out] tile  the tile's result. Who waits for all threads finds it whole.
+__device__ void make_partial(const BlockInput& in, Partial& tile) {
   __shared__ SketchPair lanes[kThreads];
-  SketchPair sums;
-  switch (static_cast<DType>(in.tensor.dtype)) {
-#define CONVTRACE_X(D)                 \
-  case DType::D:                       \
-    gather_sketch<DType::D>(in, sums); \
-    break;
-    CONVTRACE_WALKED_DTYPES(CONVTRACE_X)
-#undef CONVTRACE_X
-    default:
-      break;
-  }
-  lanes[threadIdx.x] = sums;
-  __syncthreads();
-  if (threadIdx.x < kSketchBuckets)
-    buckets[threadIdx.x] = sketch_bucket(lanes, bytes_of(in.tensor.dtype), threadIdx.x);
-}
-
-/// @return the tile's result but for the sketch, in thread 0.
-__device__ Partial tile_partial(const BlockInput& in) {
   const auto dtype = static_cast<DType>(in.tensor.dtype);
   const auto both = [](const ThreadTotals& a, const ThreadTotals& b) { return combine(a, b); };
-  ThreadTotals totals;
-  ShiftParts shift;
+  ThreadPart part;
   uint64_t count = 0;
   if (in.tensor.hash_only != 0) {
     switch (bits_dtype(dtype)) {
-#define CONVTRACE_X(D)                 \
-  case DType::D:                       \
-    gather_hash<DType::D>(in, totals); \
+#define CONVTRACE_X(D)                      \
+  case DType::D:                            \
+    gather_hash<DType::D>(in, part.totals); \
     break;
       CONVTRACE_BITS_DTYPES(CONVTRACE_X)
 #undef CONVTRACE_X
@@ -131,9 +148,9 @@ __device__ Partial tile_partial(const BlockInput& in) {
   } else {
     count = tile_length(in.tiling, in.tile) / bytes_of(in.tensor.dtype);
     switch (dtype) {
-#define CONVTRACE_X(D)                          \
-  case DType::D:                                \
-    gather_values<DType::D>(in, totals, shift); \
+#define CONVTRACE_X(D)                 \
+  case DType::D:                       \
+    gather_values<DType::D>(in, part); \
     break;
       CONVTRACE_WALKED_DTYPES(CONVTRACE_X)
 #undef CONVTRACE_X
@@ -141,7 +158,12 @@ __device__ Partial tile_partial(const BlockInput& in) {
         break;
     }
   }
-  return close_tile(combine_block(totals, both), shift, count);
+  lanes[part.lane] = part.sketch;
+  const ThreadTotals totals = combine_block(part.totals, both);
+  if (threadIdx.x == 0) tile = close_tile(totals, part.shift, count, dtype);
+  __syncthreads();  // the buckets come on top
+  if (in.tensor.hash_only == 0 && threadIdx.x < kSketchBuckets)
+    tile.sketch[threadIdx.x] = sketch_bucket(lanes, bytes_of(in.tensor.dtype), threadIdx.x);
 }
 
 /// @return true in all threads of the block that is the last of its tensor.
@@ -192,10 +214,10 @@ extern "C" __global__ __launch_bounds__(convtrace::stats::kThreads, 6) void conv
     const __grid_constant__ convtrace::stats::Batch batch) {
   using namespace convtrace::stats;
   if (batch.tensor_count == 0) return;  // launched once, so that it is loaded
+  load_shared_keys();
+  __syncthreads();
   const BlockInput in = find_block(batch, blockIdx.x);
   auto* partials = pointer_to<Partial>(batch.partials);
-  const Partial partial = tile_partial(in);
-  if (threadIdx.x == 0) partials[blockIdx.x] = partial;
-  if (in.tensor.hash_only == 0) sketch_tile(in, partials[blockIdx.x].sketch);
+  make_partial(in, partials[blockIdx.x]);
   if (arrive(in)) finish(in, partials + in.tensor.first_tile);
 }

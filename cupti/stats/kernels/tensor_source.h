@@ -79,9 +79,7 @@ CONVTRACE_HD_COLD Group gather_group(const BlockInput& in, uint64_t first, uint3
   }
   uint64_t halves[2] = {};
   Located at = {};
-#if defined(__CUDA_ARCH__)
-#pragma unroll 1
-#endif
+  CONVTRACE_ROLLED
   for (uint32_t e = 0; e < valid; ++e, at.address += stride, --at.left) {
     if (at.left == 0) at = locate(in, first + e);
     halves[e * size / 8] |= read_element(at.address, size) << (e * size % 8 * 8);

@@ -17,6 +17,16 @@
 #define CONVTRACE_HD inline __attribute__((always_inline))
 #endif
 
+/// In front of a loop, for a device's compiler alone: all of its turns one behind the other, or small
+/// code.
+#if defined(__CUDA_ARCH__)
+#define CONVTRACE_UNROLLED _Pragma("unroll")
+#define CONVTRACE_ROLLED _Pragma("unroll 1")
+#else
+#define CONVTRACE_UNROLLED
+#define CONVTRACE_ROLLED
+#endif
+
 namespace convtrace::stats {
 
 __extension__ typedef __int128 Int128;
@@ -85,11 +95,19 @@ CONVTRACE_HD float fma(float a, float b, float c) {
 }
 
 CONVTRACE_HD float magnitude(float a) {
+#if defined(__CUDA_ARCH__)
+  return __builtin_fabsf(a);  // part of the operation that takes it
+#else
   return __builtin_bit_cast(float, __builtin_bit_cast(uint32_t, a) & 0x7FFFFFFF);
+#endif
 }
 
 CONVTRACE_HD double magnitude(double a) {
+#if defined(__CUDA_ARCH__)
+  return __builtin_fabs(a);
+#else
   return __builtin_bit_cast(double, __builtin_bit_cast(uint64_t, a) & 0x7FFFFFFFFFFFFFFF);
+#endif
 }
 
 /// @return the same, which the compiler keeps in a register: nvcc would compute it anew each time

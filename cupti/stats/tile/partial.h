@@ -10,10 +10,25 @@
 #include <cstdint>
 
 #include "cupti/stats/tile/arith.h"
+#include "format/model/dtype.h"
 
 namespace convtrace::stats {
 
 inline constexpr uint32_t kSketchBuckets = 16;
+
+/// What sums are computed with; stored as TensorStats::variant.
+enum class Variant : uint32_t {
+  kWide = 0,     ///< f64 (wide_sums.h); integers of 8 and 16 bits: exact (exact_sums.h)
+  kNarrow = 1,   ///< f32 where f64 is slow: pairs of f32 (narrow_sums.h)
+  kChunked = 2,  ///< floats of 8 and 16 bits: f32 within a chunk (chunk_sums.h)
+};
+
+/// @param wanted  for f32. @return what a walked type is summed with.
+CONVTRACE_HD constexpr Variant variant_of(format::DType dtype, Variant wanted) {
+  if (format::number_class(dtype) != format::NumberClass::kFloat) return Variant::kWide;
+  if (format::element_bytes(dtype) <= 2) return Variant::kChunked;
+  return dtype == format::DType::kF32 ? wanted : Variant::kWide;
+}
 
 /// Exact counts that determine all others: finite = count - nan - infinities,
 /// positive = count - nan - negative - zeros.

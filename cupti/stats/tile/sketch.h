@@ -7,8 +7,7 @@
 /// of turn l / (8 s) of the row, s the bytes of an element, the group l mod s of what falls on
 /// place l / s mod 8. It adds the group's elements with even and with odd index to two running sums
 /// in f32, which go to f64 after 32 additions each (4096 elements of the tile); f64 is summed in
-/// f64. A device thread that takes the same group of every row, as thread_tile.h does, gets a
-/// lane's running sums by shuffles inside a warp where the rotation changes.
+/// f64. thread_sketch.h has the same sums for threads that read other groups.
 ///
 /// Values are scaled by 2^-32, so that no sum of the largest finite values overflows. Adding a zero
 /// changes no sum but for the sign of a zero, which ends in finalize.h.
@@ -16,8 +15,8 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "cupti/stats/tile/partial.h"
 #include "cupti/stats/tile/sketch_index.h"
-#include "cupti/stats/tile/thread_tile.h"
 #include "cupti/stats/tile/tiling.h"
 #include "format/model/stats.h"
 
@@ -71,9 +70,7 @@ CONVTRACE_HD SketchPair sketch_lane(const Source& source, TileExtent tile, uint3
     }
   };
   uint32_t row = 0;
-#if defined(__CUDA_ARCH__)
-#pragma unroll 1
-#endif
+  CONVTRACE_ROLLED
   for (uint64_t begin = turn_of_row * kTurnElements; begin < tile.count; begin += kPerRow<D>) {
     const SketchTurn turn = walk.turn();
     const uint32_t of_turn = (place - turn.rotation) % kSketchPlaces * kPlaceElements + in_place;

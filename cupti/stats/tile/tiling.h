@@ -68,6 +68,18 @@ CONVTRACE_HD constexpr uint64_t tile_length(const Tiling& tiling, uint32_t tile)
   return rest < tiling.tile_bytes ? rest : tiling.tile_bytes;
 }
 
+/// One tile of a tensor, in elements.
+struct TileExtent {
+  uint64_t first = 0;
+  uint64_t count = 0;
+};
+
+template <DType D>
+CONVTRACE_HD TileExtent tile_extent(const Tiling& tiling, uint32_t tile) {
+  constexpr uint32_t kSize = sizeof(typename Element<D>::Bits);
+  return {tile * tiling.tile_bytes / kSize, tile_length(tiling, tile) / kSize};
+}
+
 /// @return how many range_hash() makes: the whole tensor is one range if it has no others.
 CONVTRACE_HD constexpr uint32_t hashed_ranges(const Tiling& tiling) {
   return tiling.ranges == 0 ? 1 : tiling.ranges;
@@ -104,14 +116,25 @@ inline constexpr uint32_t kChunkGroups = 4;
 struct Chunk {
   Group group[kChunkGroups];
 
+  /// @return the chunk of `change(group)`, likewise.
+  template <typename Change>
+  CONVTRACE_HD Chunk changed_rolled(Change change) const {
+    Chunk rest = *this;
+    CONVTRACE_ROLLED
+    for (uint32_t i = 0; i < kChunkGroups; ++i) {
+      const Group changed = change(rest.group[0]);
+      for (uint32_t j = 1; j < kChunkGroups; ++j) rest.group[j - 1] = rest.group[j];
+      rest.group[kChunkGroups - 1] = changed;
+    }
+    return rest;
+  }
+
   /// Calls `use(group)` in a loop that is not unrolled, for code that is rarely run. An index
   /// that is no constant would put the groups into a GPU's memory.
   template <typename Use>
   CONVTRACE_HD void for_each_rolled(Use use) const {
     Chunk rest = *this;
-#if defined(__CUDA_ARCH__)
-#pragma unroll 1
-#endif
+    CONVTRACE_ROLLED
     for (uint32_t i = 0; i < kChunkGroups; ++i) {
       use(rest.group[0]);
       for (uint32_t j = 1; j < kChunkGroups; ++j) rest.group[j - 1] = rest.group[j];

@@ -5,7 +5,7 @@
 ///
 /// Every type, sizes around the limits of tiles and vectors, every misalignment within 16 bytes,
 /// views, special values; some alone and all together in batches; some a hundred times while copies
-/// keep the memory busy; then all with the variant for GPUs with slow f64, whose sums are near the
+/// keep the memory busy; then all with the variant for GPUs with slow f64, whose sums of f32 are near the
 /// CPU's, all else equal. --large adds one tensor above 4 GiB. Prints one JSON object: device,
 /// tensors compared, unequal, the first unequal one in words. Exit code 0 equal, 1 not, 77 no
 /// device.
@@ -163,7 +163,7 @@ bool near(const format::Stats& got, const format::Stats& want) {
 bool same(const format::TensorStats& got, const stats::StatsResult& want) {
   const std::span<const uint64_t> ranges(want.range_hashes, want.range_count);
   format::Stats exact = got.stats;
-  if (got.variant != 0) {
+  if (got.variant != want.variant) {
     if (got.capture == Capture::kStats && !near(exact, want.stats)) return false;
     exact.sum = want.stats.sum, exact.l1 = want.stats.l1, exact.l2 = want.stats.l2;
     exact.mean = want.stats.mean, exact.std = want.stats.std;

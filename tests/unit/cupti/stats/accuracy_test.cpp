@@ -1,4 +1,6 @@
+#include <algorithm>
 #include <functional>
+#include <limits>
 
 #include "tests/unit/cupti/stats/support.h"
 
@@ -26,15 +28,24 @@ float heavy_tail(std::mt19937_64& random) {
   return normal(random) / std::sqrt(std::fabs(normal(random)) + 1e-6F);
 }
 
-/// The same as bf16, rounded toward zero.
-std::vector<uint16_t> upper_halves(const std::vector<float>& values) {
-  std::vector<uint16_t> halves;
-  for (const float value : values)
-    halves.push_back(static_cast<uint16_t>(std::bit_cast<uint32_t>(value) >> 16));
-  return halves;
+/// The same in a type of 8 or 16 bits, rounded toward the smaller of two neighbours.
+template <typename Bits>
+std::vector<Bits> shortened(const std::vector<float>& values, DType dtype) {
+  std::vector<std::pair<long double, Bits>> finite;
+  for (uint32_t bits = 0; bits <= std::numeric_limits<Bits>::max(); ++bits) {
+    const Decoded d = decode(dtype, bits);
+    if (d.kind == Decoded::Kind::kFinite) finite.emplace_back(d.value, static_cast<Bits>(bits));
+  }
+  std::ranges::sort(finite);
+  std::vector<Bits> rounded;
+  for (const float value : values) {
+    const auto above = std::ranges::upper_bound(finite, value, {}, [](auto& f) { return f.first; });
+    rounded.push_back(above == finite.begin() ? above->second : std::prev(above)->second);
+  }
+  return rounded;
 }
 
-TEST_CASE("stats: sums are within 1e-12 on seven distributions", "[stats][accuracy]") {
+TEST_CASE("stats: sums are near the truth on seven distributions", "[stats][accuracy]") {
   const std::pair<const char*, std::function<float(std::mt19937_64&)>> kDistributions[] = {
       {"normal", normal},
       {"relu", [](auto& r) { return std::max(0.0F, normal(r)); }},
@@ -51,7 +62,34 @@ TEST_CASE("stats: sums are within 1e-12 on seven distributions", "[stats][accura
     values.resize(kMillion / 4 + 1);  // the reference takes its time
     const std::vector<double> wide(values.begin(), values.end());
     require_matches_reference(view_of(wide, DType::kF64));
-    require_matches_reference(view_of(upper_halves(values), DType::kBF16));
+    for (const DType dtype : {DType::kBF16, DType::kF16})
+      require_matches_reference(view_of(shortened<uint16_t>(values, dtype), dtype));
+    for (const DType dtype : {DType::kF8E4M3FN, DType::kF8E5M2})
+      require_matches_reference(view_of(shortened<uint8_t>(values, dtype), dtype));
+  }
+}
+
+TEST_CASE("stats: a standard deviation far below the mean is not lost in short floats",
+          "[stats][accuracy]") {
+  // Values around a power of two: their squares have the most significant bits there.
+  for (const float spread : {1e-2F, 1e-3F}) {
+    const auto values = draw(100'000, [&](auto& r) { return 1 + spread * normal(r); });
+    require_matches_reference(view_of(shortened<uint16_t>(values, DType::kF16), DType::kF16));
+    require_matches_reference(view_of(shortened<uint16_t>(values, DType::kBF16), DType::kBF16));
+  }
+  std::vector<uint16_t> one_differs(100'000, 0x3F80);
+  one_differs[77'777] = 0x3F81;
+  require_matches_reference(view_of(one_differs, DType::kBF16));
+}
+
+TEST_CASE("stats: bf16 whose squares leave the range of f32 is scaled", "[stats][accuracy]") {
+  std::mt19937_64 random(9);
+  for (const float scale : {1e-38F, 1e-20F, 1e-12F, 1e18F, 1e37F}) {
+    INFO(scale);
+    auto values = draw(20'000, [&](auto& r) { return scale * normal(r); });
+    require_matches_reference(view_of(shortened<uint16_t>(values, DType::kBF16), DType::kBF16));
+    for (auto& value : values) value = random() % 3 == 0 ? value : 1;  // beside ordinary ones
+    require_matches_reference(view_of(shortened<uint16_t>(values, DType::kBF16), DType::kBF16));
   }
 }
 

@@ -1,8 +1,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "cupti/stats/thread/thread_hash.h"
 #include "cupti/stats/tile/hash.h"
-#include "cupti/stats/tile/thread_hash.h"
 #include "cupti/stats/tile/tiling.h"
 #include "tests/unit/cupti/stats/support.h"
 

@@ -1,7 +1,7 @@
 #pragma once
 /// @file narrow_sums.h
-/// The floating sums of one thread without arithmetic in f64: variant 1, for GPUs where f64 is 32
-/// or 64 times slower than f32. Types of up to 32 bits; the others are summed by wide_sums.h.
+/// The floating sums of f32 of one thread without arithmetic in f64: variant 1, for GPUs where f64
+/// is 32 or 64 times slower than f32.
 ///
 /// Each sum is a pair of f32 numbers: the sum, and what its additions have rounded off. Products
 /// and deviations are taken with what they round off, too. f32 has no room for squares of very
@@ -18,14 +18,15 @@
 
 #include <cstdint>
 
+#include "cupti/stats/thread/thread_totals.h"
+#include "cupti/stats/thread/wide_sums.h"
 #include "cupti/stats/tile/arith.h"
-#include "cupti/stats/tile/thread_totals.h"
 #include "cupti/stats/tile/tiling.h"
 
 namespace convtrace::stats {
 
 template <DType D>
-inline constexpr bool kHasNarrowSums = Element<D>::kFloat && sizeof(typename Element<D>::Bits) <= 4;
+inline constexpr bool kHasNarrowSums = D == DType::kF32;
 
 /// A number as the sum of two.
 struct Pair {
@@ -52,38 +53,44 @@ struct PairSum {
   }
 };
 
-template <DType D>
 class NarrowSums {
  public:
-  using E = Element<D>;
-  using Bits = typename E::Bits;
+  static constexpr DType kType = DType::kF32;
+  using E = Element<kType>;
+  using Bits = E::Bits;
 
-  CONVTRACE_HD explicit NarrowSums(Shift<D> shift) : unscaled_(static_cast<float>(shift.value)) {
+  CONVTRACE_HD explicit NarrowSums(Shift<kType> shift)
+      : unscaled_(static_cast<float>(shift.value)) {
     make_room(magnitude(unscaled_));
     shift_ = mul(unscaled_, scale_);
   }
 
-  /// To be called before the elements of a group are added. @param valid so many, from the front.
-  CONVTRACE_HD void prepare(const Group& group, uint32_t valid) {
+  /// @param chunk  of finite elements.
+  CONVTRACE_HD void add_usual(const Chunk& chunk) {
+    constexpr uint32_t kCount = kChunkGroups * kPerGroup<kType>;
+    const auto bits_of = [&](uint32_t i) {
+      return element_of<kType>(chunk.group[i / kPerGroup<kType>], i % kPerGroup<kType>);
+    };
     float peak = 0;
-    for (uint32_t e = 0; e < kPerGroup<D>; ++e) {
-      const Bits bits = element_of<D>(group, e);
-      if (e >= valid || !E::finite(bits)) continue;
-      const float here = magnitude(E::narrow_value(bits));
+    CONVTRACE_UNROLLED
+    for (uint32_t i = 0; i < kCount; ++i) {
+      const float here = magnitude(E::narrow_value(bits_of(i)));
       peak = here > peak ? here : peak;
     }
     make_room(peak);
+    CONVTRACE_UNROLLED
+    for (uint32_t i = 0; i < kCount; ++i) add_element(bits_of(i));
   }
 
-  /// @param bits of a finite element.
-  CONVTRACE_HD void add_element(Bits bits, uint32_t /*lane*/) {
-    const float x = mul(E::narrow_value(bits), scale_);
-    sum_.add_pair({x, 0});
-    l1_.add_pair({magnitude(x), 0});
-    squares_.add_pair(square_of({x, 0}));
-    const Pair deviation = exact_sum(x, -shift_);
-    deviations_.add_pair(deviation);
-    squared_deviations_.add_pair(square_of(deviation));
+  /// @param left  elements of the tile from the chunk's first one on.
+  CONVTRACE_HD void add_any(const Chunk& chunk, uint32_t left) {
+    float peak = 0;
+    for_each_finite<kType>(chunk, left, [&](Bits bits, uint32_t) {
+      const float here = magnitude(E::narrow_value(bits));
+      peak = here > peak ? here : peak;
+    });
+    make_room(peak);
+    for_each_finite<kType>(chunk, left, [&](Bits bits, uint32_t) { add_element(bits); });
   }
 
   CONVTRACE_HD void put_into(ThreadTotals& totals) const {
@@ -97,6 +104,16 @@ class NarrowSums {
   }
 
  private:
+  CONVTRACE_HD void add_element(Bits bits) {
+    const float x = mul(E::narrow_value(bits), scale_);
+    sum_.add_pair({x, 0});
+    l1_.add_pair({magnitude(x), 0});
+    squares_.add_pair(square_of({x, 0}));
+    const Pair deviation = exact_sum(x, -shift_);
+    deviations_.add_pair(deviation);
+    squared_deviations_.add_pair(square_of(deviation));
+  }
+
   CONVTRACE_HD void make_room(float peak) {
     while (peak >= limit_) raise();
   }

@@ -4,13 +4,15 @@
 
 #include <cstdint>
 
+#include "cupti/stats/thread/chunk_extremes.h"
+#include "cupti/stats/thread/chunk_sums.h"
+#include "cupti/stats/thread/thread_totals.h"
 #include "cupti/stats/tile/dtype_decode.h"
-#include "cupti/stats/tile/thread_totals.h"
 #include "cupti/stats/tile/tiling.h"
 
 namespace convtrace::stats {
 
-/// What does not depend on order: counts and extremes of elements of one type.
+/// Counts and extremes of elements of one type.
 template <DType D>
 struct Tally {
   using E = Element<D>;
@@ -46,22 +48,18 @@ struct Tally {
   }
 
   /// The same for all elements of a chunk, in far fewer instructions.
-  /// @return false, and nothing is counted, if one is NaN, infinite or saturated: a rare chunk.
+  /// @return false, and nothing is counted, if one is NaN, infinite, saturated or out of the range
+  /// of ChunkRange: a rare chunk.
   CONVTRACE_HD bool add_usual(const Chunk& chunk) {
-    Key lowest = kMaxKey, highest = -kMaxKey - 1;
-    Magnitude smallest = kNoneBelow;
-    uint32_t signs = 0;
-    for (uint32_t i = 0; i < kChunkGroups * kPerGroup<D>; ++i) {
-      const Bits bits = element_of<D>(chunk.group[i / kPerGroup<D>], i % kPerGroup<D>);
-      const Key key = E::key(bits);
-      const Magnitude magnitude = E::magnitude(bits);
-      lowest = key < lowest ? key : lowest;
-      highest = key > highest ? key : highest;
-      smallest = magnitude < smallest ? magnitude : smallest;
-      signs += E::negative(bits);
-    }
+    if constexpr (D == DType::kBool) return add_usual_bools(chunk);
+    const auto [lowest, highest, smallest] = chunk_extremes<D>(chunk);
     if (E::reaches_limits(lowest, highest)) return false;
-    counts.negative += signs;
+    if constexpr (ChunkRange<D>::kLimited) {
+      const Magnitude low = E::magnitude(E::bits_of_key(lowest));
+      const Magnitude high = E::magnitude(E::bits_of_key(highest));
+      if (!ChunkRange<D>::holds(low > high ? low : high)) return false;
+    }
+    counts.negative += negatives<D>(chunk);
     auto below = static_cast<Magnitude>(smallest - 1);
     if (smallest < E::kUsual) {
       below = kNoneBelow;
@@ -72,6 +70,40 @@ struct Tally {
     }
     add_extremes(lowest, highest, below);
     return true;
+  }
+
+  /// Those of PyTorch, whose bytes are 0 and 1.
+  CONVTRACE_HD bool add_usual_bools(const Chunk& chunk) {
+    uint32_t all = 0, ones = 0;
+    CONVTRACE_UNROLLED
+    for (const Group& group : chunk.group) {
+      CONVTRACE_UNROLLED
+      for (const uint32_t word : group.word) {
+        all |= word;
+        ones += word;  // at most 16 in a byte
+      }
+    }
+    if ((all & 0xFEFEFEFE) != 0) return false;
+    const uint32_t set = ones * 0x01010101 >> 24;
+    const uint32_t zeros = kChunkGroups * kPerGroup<D> - set;
+    counts.pos_zero += zeros;
+    add_extremes(zeros == 0, set != 0, set != 0 ? 0 : kNoneBelow);
+    return true;
+  }
+
+  /// @param left  elements of the tile from the chunk's first one on.
+  CONVTRACE_HD void add_any(const Chunk& chunk, uint32_t left) {
+    chunk.for_each_rolled([&](const Group& group) {
+      for (uint32_t e = 0; e < kPerGroup<D>; ++e) {
+        if (e < left) add(element_of<D>(group, e));
+      }
+      left = left > kPerRow<D> ? left - kPerRow<D> : 0;
+    });
+  }
+
+  CONVTRACE_HD void add(const Tally& other) {
+    counts.add(other.counts);
+    add_extremes(other.min_key, other.max_key, other.min_below);
   }
 
   CONVTRACE_HD void add_extremes(Key min, Key max, Magnitude below) {

@@ -18,7 +18,12 @@ struct ShiftParts {
   double low = 0;
 };
 
-/// The value that a tile's deviations are taken from: its first finite element, 0 if it has none.
+/// Whether deviations of a type are taken from a value of the tile; shorter types need none
+/// (chunk_sums.h, exact_sums.h).
+template <DType D>
+inline constexpr bool kHasShift = sizeof(typename Element<D>::Bits) >= 4;
+
+/// The value that a tile's deviations are taken from: 0 or one of its elements.
 template <DType D, bool Float = Element<D>::kFloat>
 struct Shift {
   double value = 0;
@@ -46,14 +51,49 @@ struct Shift<D, false> {
   CONVTRACE_HD ShiftParts parts() const { return {mul(upper(value), 4294967296.0), lower(value)}; }
 };
 
+/// So many elements decide whether a tile's values lie on both sides of zero: one load of a warp.
+inline constexpr uint32_t kLeadingElements = 32;
+
+/// What the first elements of a tile say of its shift. Where they lie on both sides of zero the
+/// shift is 0: the deviation is at least mean / sqrt(n) then, so that no more than log2(n) bits of
+/// it are lost, and three sums are enough instead of five.
+struct LeadingSigns {
+  bool above = false;  ///< there is a finite element that is 0 or more
+  bool below = false;  ///< or 0 or less
+
+  template <DType D>
+  CONVTRACE_HD void add(typename Element<D>::Bits bits) {
+    using E = Element<D>;
+    if (!E::finite(bits)) return;
+    above |= !E::negative(bits) || E::magnitude(bits) == 0;
+    below |= E::negative(bits) || E::magnitude(bits) == 0;
+  }
+  [[nodiscard]] CONVTRACE_HD bool any() const { return above || below; }
+  [[nodiscard]] CONVTRACE_HD bool both() const { return above && below; }
+};
+
+/// @param element  `element(i)` gives the bits of element i of the tile. @return the tile's shift.
+template <DType D, typename ElementAt>
+CONVTRACE_HD Shift<D> shift_of(uint64_t count, ElementAt element) {
+  if constexpr (!kHasShift<D>) return {};
+  LeadingSigns leading;
+  for (uint64_t i = 0; i < count && i < kLeadingElements; ++i) leading.add<D>(element(i));
+  if (leading.both()) return {};
+  for (uint64_t i = 0; i < count; ++i) {
+    if (Element<D>::finite(element(i))) return Shift<D>::of(element(i));
+  }
+  return {};
+}
+
 /// Sum of integers in 64-bit pieces that cannot overflow within a tile: total = high * 2^32 + low.
 struct IntSum {
   int64_t high = 0;
   int64_t low = 0;
 
-  template <typename Int>
+  /// @tparam Wide  whether values may have more than 33 bits.
+  template <bool Wide, typename Int>
   CONVTRACE_HD void add(Int value) {
-    if constexpr (sizeof(Int) == 8) {
+    if constexpr (Wide) {
       high += static_cast<int64_t>(value >> 32);
       low += static_cast<int64_t>(value & 0xFFFFFFFF);
     } else {
@@ -87,13 +127,24 @@ struct TileCounts {
   }
 };
 
+/// Combines the accumulators of one thread.
+template <uint32_t Lanes>
+CONVTRACE_HD double combine_lanes(const double (&lane)[Lanes]) {
+  static_assert(Lanes == 2 || Lanes == 4);
+  if constexpr (Lanes == 2) return add(lane[0], lane[1]);
+  return add(add(lane[0], lane[2]), add(lane[1], lane[3]));
+}
+
 /// Everything of a thread, its accumulators already combined.
 struct ThreadTotals {
   TileCounts counts;
   Extremes extremes;
-  double sum = 0, l1 = 0, squares = 0, deviations = 0, squared_deviations = 0;
+  double sum = 0, l1 = 0, squares = 0;
+  double deviations = 0;  ///< floats; of integers it follows from their sum
+  double squared_deviations = 0;
   IntSum int_sum, int_l1;
-  uint64_t hash = 0;  ///< as in Partial
+  uint64_t int_squares = 0;  ///< of integers of up to 16 bits, instead of `squares`
+  uint64_t hash = 0;         ///< as in Partial
 };
 
 CONVTRACE_HD ThreadTotals combine(ThreadTotals a, const ThreadTotals& b) {
@@ -106,6 +157,7 @@ CONVTRACE_HD ThreadTotals combine(ThreadTotals a, const ThreadTotals& b) {
   a.squared_deviations = add(a.squared_deviations, b.squared_deviations);
   a.int_sum.add(b.int_sum);
   a.int_l1.add(b.int_l1);
+  a.int_squares += b.int_squares;
   a.hash = residue_sum(a.hash, b.hash);
   return a;
 }

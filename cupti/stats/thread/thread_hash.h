@@ -37,10 +37,10 @@ CONVTRACE_HD constexpr uint64_t hash_lane_factor(uint32_t thread) {
 
 /// The matrices B of kKeyRows rows as lanes hold them, and what a thread's sums are multiplied by.
 struct HashKeys {
-  struct Fragment {
+  struct alignas(8) Fragment {
     uint32_t b[2];  ///< 4 digits each
   };
-  Fragment of[kKeyRows][kWarp] = {};
+  alignas(16) Fragment of[kKeyRows][kWarp] = {};
   uint64_t factor[kThreads] = {};
 
   CONVTRACE_HD constexpr HashKeys() {
@@ -85,13 +85,29 @@ CONVTRACE_HD constexpr uint64_t hash_of_sums(const int32_t (&c)[4]) {
 
 static __device__ const HashKeys kHashKeys;
 
+using SharedKeys = HashKeys::Fragment[kKeyRows][kWarp];
+
+/// @return the block's copy of the keys.
+__device__ __forceinline__ SharedKeys& shared_keys() {
+  __shared__ alignas(16) SharedKeys keys;
+  return keys;
+}
+
+/// Fills the block's copy: all threads, before the first ThreadHash; a barrier has to follow.
+__device__ __forceinline__ void load_shared_keys() {
+  constexpr uint32_t kCount = sizeof(SharedKeys) / sizeof(uint4);
+  const auto* from = reinterpret_cast<const uint4*>(&kHashKeys.of);
+  auto* to = reinterpret_cast<uint4*>(&shared_keys());
+  for (uint32_t i = threadIdx.x; i < kCount; i += kThreads) to[i] = from[i];
+}
+
 class ThreadHash {
  public:
   __device__ __forceinline__ explicit ThreadHash(uint32_t thread) : thread_(thread) {}
 
   __device__ __forceinline__ void add(const Group& group, uint32_t row) {
     if (row % kKeyRows == 0 && row != 0) flush();
-    const HashKeys::Fragment keys = kHashKeys.of[row % kKeyRows][thread_ % kWarp];
+    const HashKeys::Fragment keys = shared_keys()[row % kKeyRows][thread_ % kWarp];
     asm volatile(
         "mma.sync.aligned.m16n8k32.row.col.s32.u8.s8.s32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
         "{%0,%1,%2,%3};"
