@@ -8,6 +8,7 @@
 #include <type_traits>
 
 #include "cupti/stats/tile/dtype_decode.h"
+#include "cupti/stats/tile/packed_bytes.h"
 #include "cupti/stats/tile/packed_halves.h"
 #include "cupti/stats/tile/tiling.h"
 
@@ -43,10 +44,10 @@ struct RawExtremes {
 
   CONVTRACE_HD void add(Signed x) {
     const auto bits = static_cast<Unsigned>(x);
-    least = x < least ? x : least;
-    most = x > most ? x : most;
-    unsigned_least = bits < unsigned_least ? bits : unsigned_least;
-    unsigned_most = bits > unsigned_most ? bits : unsigned_most;
+    least = lesser(least, x);
+    most = greater(most, x);
+    unsigned_least = lesser(unsigned_least, bits);
+    unsigned_most = greater(unsigned_most, bits);
   }
 
   [[nodiscard]] CONVTRACE_HD ChunkExtremes<D> extremes() const {
@@ -63,24 +64,23 @@ struct RawExtremes {
   }
 };
 
-#if defined(__CUDA_ARCH__)
 /// The least and the largest byte of words: bytes are positive f16, most of them subnormal, that are
 /// ordered as they are.
 struct ByteExtremes {
   uint32_t least = 0x00FF00FF, most = 0;
 
-  __device__ __forceinline__ void add(uint32_t word) {
-    for (const uint32_t halves : {word & 0x00FF00FF, __byte_perm(word, 0, 0x4341)}) {
+  CONVTRACE_HD void add(uint32_t word) {
+    for (const uint32_t halves : {word & 0x00FF00FF, chosen_bytes<0x4341>(word, 0)}) {
       least = least_halves<DType::kF16>(least, halves);
       most = most_halves<DType::kF16>(most, halves);
     }
   }
-  __device__ __forceinline__ uint32_t lowest() const { return min(least & 0xFF, least >> 16); }
-  __device__ __forceinline__ uint32_t highest() const { return max(most & 0xFF, most >> 16); }
+  CONVTRACE_HD uint32_t lowest() const { return lesser(least & 0xFF, least >> 16); }
+  CONVTRACE_HD uint32_t highest() const { return greater(most & 0xFF, most >> 16); }
 };
 
 template <DType D>
-__device__ __forceinline__ ChunkExtremes<D> byte_extremes(const Chunk& chunk) {
+CONVTRACE_HD ChunkExtremes<D> byte_extremes(const Chunk& chunk) {
   using Key = typename Element<D>::Key;
   constexpr uint32_t kFlip = 0x80808080;  // orders signed bytes
   ByteExtremes plain, flipped;
@@ -108,9 +108,9 @@ __device__ __forceinline__ ChunkExtremes<D> byte_extremes(const Chunk& chunk) {
 
 /// Of floats of 8 and 16 bits, two at a time. A NaN comes out as the largest key.
 template <DType D>
-__device__ __forceinline__ ChunkExtremes<D> packed_extremes(const Chunk& chunk) {
+CONVTRACE_HD ChunkExtremes<D> packed_extremes(const Chunk& chunk) {
   using E = Element<D>;
-  uint32_t least, most, nearest;
+  uint32_t least = 0, most = 0, nearest = 0;
   bool first = true;
   CONVTRACE_UNROLLED
   for (const Group& group : chunk.group) {
@@ -133,21 +133,17 @@ __device__ __forceinline__ ChunkExtremes<D> packed_extremes(const Chunk& chunk) 
   const auto magnitude = [](uint32_t halves, uint32_t high) {
     return E::magnitude(bits_of_half<D>(static_cast<uint16_t>(halves >> 16 * high)));
   };
-  return {min(key(least, 0), key(least, 1)), max(key(most, 0), key(most, 1)),
-          min(magnitude(nearest, 0), magnitude(nearest, 1))};
+  return {lesser(key(least, 0), key(least, 1)), greater(key(most, 0), key(most, 1)),
+          lesser(magnitude(nearest, 0), magnitude(nearest, 1))};
 }
-#endif
 
 template <DType D>
 CONVTRACE_HD ChunkExtremes<D> chunk_extremes(const Chunk& chunk) {
-#if defined(__CUDA_ARCH__)
   if constexpr (kHasHalves<D>) {
     return packed_extremes<D>(chunk);
   } else if constexpr (sizeof(typename Element<D>::Bits) == 1 && D != DType::kBool) {
     return byte_extremes<D>(chunk);
-  } else
-#endif
-  {
+  } else {
     RawExtremes<D> raw;
     CONVTRACE_UNROLLED
     for (const Group& group : chunk.group) {
@@ -159,32 +155,21 @@ CONVTRACE_HD ChunkExtremes<D> chunk_extremes(const Chunk& chunk) {
   }
 }
 
-#if defined(__CUDA_ARCH__)
-/// @tparam Selector  of bytes, 8 to 15: those of `word` and `next` whose sign fills a byte.
-template <uint32_t Selector>
-__device__ __forceinline__ uint32_t signs_of(uint32_t word, uint32_t next) {
-  uint32_t signs;
-  asm("prmt.b32 %0, %1, %2, %3;" : "=r"(signs) : "r"(word), "r"(next), "n"(Selector));
-  return signs;
-}
-
 /// @return the sum and, for each sign bit of 8-bit elements of a word (or of 16-bit elements of two
 /// words), 1 less.
 template <uint32_t Size>
-__device__ __forceinline__ int32_t minus_signs(uint32_t word, uint32_t next, int32_t sum) {
-  const uint32_t signs = Size == 1 ? signs_of<0xBA98>(word, word) : signs_of<0xFDB9>(word, next);
-  return __dp4a(static_cast<int32_t>(signs), 0x01010101, sum);
+CONVTRACE_HD uint32_t minus_signs(uint32_t word, uint32_t next, uint32_t sum) {
+  constexpr uint32_t kSigns = Size == 1 ? 0xBA98 : 0xFDB9;
+  return dot<true, 1>(chosen_bytes<kSigns>(word, next), 0x01010101, sum);
 }
-#endif
 
 /// @return how many elements of the chunk have their sign bit set; 0 of unsigned types.
 template <DType D>
 CONVTRACE_HD uint32_t negatives(const Chunk& chunk) {
   if constexpr (!Element<D>::kSigned) return 0;
-#if defined(__CUDA_ARCH__)
   constexpr uint32_t kSize = sizeof(typename Element<D>::Bits);
   if constexpr (kSize <= 2) {
-    int32_t minus = 0;
+    uint32_t minus = 0;
     CONVTRACE_UNROLLED
     for (const Group& group : chunk.group) {
       minus = minus_signs<kSize>(group.word[0], group.word[1], minus);
@@ -192,10 +177,8 @@ CONVTRACE_HD uint32_t negatives(const Chunk& chunk) {
       minus = minus_signs<kSize>(group.word[2], group.word[3], minus);
       if constexpr (kSize == 1) minus = minus_signs<kSize>(group.word[3], 0, minus);
     }
-    return static_cast<uint32_t>(-minus);
-  } else
-#endif
-  {
+    return 0 - minus;
+  } else {
     uint32_t count = 0;
     CONVTRACE_UNROLLED
     for (const Group& group : chunk.group) {

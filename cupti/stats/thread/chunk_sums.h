@@ -124,11 +124,7 @@ class ChunkSums {
   }
   /// @return the value of an element over kHalfUnit.
   CONVTRACE_HD static float value_of(uint32_t word, uint32_t part) {
-#if defined(__CUDA_ARCH__)
     return half_value<D>(halves_of<D>(word, part % kHalvesOfWord<D>), part / kHalvesOfWord<D>);
-#else
-    return E::narrow_value(static_cast<Bits>(word >> part * 8 * sizeof(Bits))) / kHalfUnit<D>;
-#endif
   }
 
   CONVTRACE_HD static float tree(const float (&x)[kParts]) {

@@ -102,16 +102,13 @@ class ThreadSketch {
 
   /// @return element e over kHalfUnit. Where other sums want the same values they are computed once.
   CONVTRACE_HD static float value_of(const Group& group, uint32_t e) {
-#if defined(__CUDA_ARCH__)
     if constexpr (kHasHalves<D>) {
       constexpr uint32_t kPerWord = 4 / kSize;
       const uint32_t part = e % kPerWord;
       return half_value<D>(halves_of<D>(group.word[e / kPerWord], part % kHalvesOfWord<D>),
                            part / kHalvesOfWord<D>);
-    } else
-#endif
-    {
-      return Element<D>::narrow_value(element_of<D>(group, e)) / kHalfUnit<D>;
+    } else {
+      return Element<D>::narrow_value(element_of<D>(group, e));
     }
   }
 

@@ -110,6 +110,15 @@ CONVTRACE_HD double magnitude(double a) {
 #endif
 }
 
+template <typename T>
+CONVTRACE_HD T lesser(T a, T b) {
+  return b < a ? b : a;
+}
+template <typename T>
+CONVTRACE_HD T greater(T a, T b) {
+  return b > a ? b : a;
+}
+
 /// @return the same, which the compiler keeps in a register: nvcc would compute it anew each time
 /// it is used.
 CONVTRACE_HD uint64_t kept(uint64_t value) {
