@@ -351,6 +351,32 @@ class Modes(ProgramTest):
         self.assertEqual(self.traces(), [])
 
 
+class HashesOfTraining(ProgramTest):
+    STEPS = 120
+
+    def test_equal_hashes_are_equal_bytes(self):
+        """Of the bf16 tensors of a training run; 14,143 different ones make 1e8 pairs."""
+        done = self.run_program("digests.py", "kept.json", str(self.STEPS), CONVTRACE_MODE="hash",
+                                CONVTRACE_OPTIMIZER_STATE="1")
+        self.assertEqual((done.returncode, done.stdout, done.stderr), (0, "", ""))
+        trace, = self.traces()
+        hashes = {}
+        for r in self.records(trace):
+            if r["record"] == "stats" and r["op"] is None and r["dtype"] == "bf16":
+                hashes.setdefault((r["step"], r["phase"], r["scope"], r["call"], r["slot"]), []).append(r["hash"])
+        with open(os.path.join(self.folder, "kept.json")) as kept:
+            digests = {tuple(place): digest for *place, digest in json.load(kept)}
+        pairs = set()
+        for place, digest in digests.items():
+            hash_, = hashes[place]
+            pairs.add((hash_, digest))
+        different = len({digest for _, digest in pairs})
+        self.assertGreaterEqual(different * (different - 1) // 2, 10**8)
+        self.assertEqual((len(pairs), len({hash_ for hash_, _ in pairs})), (different, different))
+        self.assertEqual({place[4].split(":")[0] for place in digests},
+                         {"output", "grad_output", "param", "grad", "state", "loss"})
+
+
 def old_pythons():
     """Interpreters of this machine with a torch below 2.0: Debian 12 packages 1.13."""
     for python in ("/usr/bin/python3",):

@@ -40,8 +40,8 @@ class Transformer(nn.Module):
         self.head.weight = self.embedding.weight
 
     def forward(self, tokens):
-        mask = torch.full((tokens.shape[1],) * 2, float("-inf")).triu(1)
         x = self.embedding(tokens)
+        mask = torch.full((tokens.shape[1],) * 2, float("-inf"), dtype=x.dtype).triu(1)
         for block in self.blocks:
             x = block(x, mask=mask)
         return self.head(x)
