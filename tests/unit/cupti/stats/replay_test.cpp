@@ -212,5 +212,54 @@ TEST_CASE("stats: floating sums are part of the trace format and never change a 
   REQUIRE(std::bit_cast<uint64_t>(stats.std) == 0x4278A8CADD23225C);
 }
 
+/// Values of both signs whose sizes differ by up to 2^9 and more, from a generator that never changes.
+std::vector<uint8_t> steady_values(DType dtype, uint64_t count) {
+  const uint32_t size = format::element_bytes(dtype);
+  std::vector<uint8_t> bytes(count * size);
+  uint32_t state = 1;
+  for (size_t i = 0; i < bytes.size(); ++i) {
+    state = 1664525 * state + 1013904223;
+    bytes[i] = static_cast<uint8_t>(state >> 24);
+    if (i % size == size - 1) bytes[i] = (bytes[i] & 0x80) | (0x3A + bytes[i] % 4);
+  }
+  return bytes;
+}
+
+TEST_CASE("stats: floating sums of short types and of pairs never change a bit", "[stats]") {
+  struct Golden {
+    DType dtype;
+    Variant variant;
+    uint64_t sum, l1, l2, std;
+  };
+  constexpr Golden kGolden[] = {
+      {DType::kF32, Variant::kWide, 0xC00A72BB47840000, 0x40A248B5EF2E1B00, 0x4028A8AB7D46159E,
+       0x3FA3F64CBB50B0C3},
+      {DType::kF32, Variant::kNarrow, 0xC00A72BB47840000, 0x40A248B5EF2E1B00, 0x4028A8AB7D461593,
+       0x3FA3F64CBB50B0B9},
+      {DType::kF16, Variant::kWide, 0xC06C24A000000000, 0x40F9F14B84000000, 0x4075718D27D19ED3,
+       0x3FF15BF3BDFE3C30},
+      {DType::kBF16, Variant::kWide, 0xC02540F380000000, 0x40A2342D7B800000, 0x40289322F08F9AEA,
+       0x3FA3E4D9BF232304},
+      {DType::kF8E4M3FN, Variant::kWide, 0x4079500000000000, 0x41018BC800000000, 0x407C8ACFC61A749C,
+       0x3FF71B1119F80527},
+      {DType::kF8E5M2, Variant::kWide, 0x4074380000000000, 0x40F7A5A000000000, 0x40737D2346F191A2,
+       0x3FEF8DADE938DB6D},
+  };
+  for (const Golden& want : kGolden) {
+    const auto bytes = steady_values(want.dtype, 100'003);
+    ReplayedLaunch launch({{view_of(bytes, want.dtype)}}, want.variant);
+    launch.run();
+    const format::Stats stats = launch.result(0).stats;
+    const auto bits = [](double value) { return std::bit_cast<uint64_t>(value); };
+    INFO(format::to_string(want.dtype)
+         << std::hex << ", 0x" << bits(stats.sum.as_f64()) << ", 0x" << bits(stats.l1.as_f64())
+         << ", 0x" << bits(stats.l2) << ", 0x" << bits(stats.std));
+    CHECK(bits(stats.sum.as_f64()) == want.sum);
+    CHECK(bits(stats.l1.as_f64()) == want.l1);
+    CHECK(bits(stats.l2) == want.l2);
+    CHECK(bits(stats.std) == want.std);
+  }
+}
+
 }  // namespace
 }  // namespace convtrace::stats::test

@@ -5,7 +5,9 @@
 #include <algorithm>
 
 #include "cupti/stats/cpu/cpu_tile.h"
+#include "cupti/stats/cpu/helper_threads.h"
 #include "cupti/stats/finalize.h"
+#include "cupti/stats/tile/dtype_decode.h"
 #include "tests/unit/cupti/stats/named_views.h"
 #include "tests/unit/cupti/stats/support.h"
 
@@ -109,23 +111,28 @@ TEST_CASE("stats: alignment of the data changes nothing", "[stats][same]") {
   }
 }
 
+void require_all_sets_agree(const TensorView& view) {
+  Layout layout;
+  REQUIRE(flatten(view, layout).ok());
+  const Tiling tiling = make_tiling(layout.bytes());
+  for (uint32_t tile = 0; tile < tiling.tiles; ++tile) {
+    const Partial want = cpu_tiles().back()(layout, tiling, tile, false);
+    for (const CpuTileFunction set : cpu_tiles()) {
+      const Partial got = set(layout, tiling, tile, false);
+      const DType dtype = view.dtype;
+      REQUIRE(convtrace::test::same_bits(finalize(got, dtype), finalize(want, dtype)));
+      REQUIRE(got.hash == want.hash);
+    }
+  }
+}
+
 TEST_CASE("stats: every instruction set gives the same bits", "[stats][same]") {
   if (cpu_tiles().size() == 1) WARN("one instruction set here: nothing to compare");
-  for (const CpuTileFunction set : cpu_tiles()) {
-    for (const DType dtype : kAllDTypes) {
-      for (const uint64_t count : {1u, 100u, 4096u, 5000u, 40000u, 300001u}) {
-        INFO(format::to_string(dtype) << " x " << count);
-        const auto bytes = random_bytes(dtype, count, count);
-        Layout layout;
-        REQUIRE(flatten(view_of(bytes, dtype), layout).ok());
-        const Tiling tiling = make_tiling(layout.bytes());
-        for (uint32_t tile = 0; tile < tiling.tiles; ++tile) {
-          const Partial a = cpu_tiles().back()(layout, tiling, tile, false);
-          const Partial b = set(layout, tiling, tile, false);
-          REQUIRE(convtrace::test::same_bits(finalize(a, dtype), finalize(b, dtype)));
-          REQUIRE(a.hash == b.hash);
-        }
-      }
+  for (const DType dtype : kAllDTypes) {
+    for (const uint64_t count : {1u, 100u, 4096u, 5000u, 40000u, 300001u}) {
+      INFO(format::to_string(dtype) << " x " << count);
+      require_all_sets_agree(view_of(random_bytes(dtype, count, count), dtype));
+      require_all_sets_agree(view_of(ordinary_bytes(dtype, count, count), dtype));
     }
   }
 }
@@ -193,26 +200,37 @@ TEST_CASE("stats: extents of one, scalars and rank do not matter", "[stats][same
 
 #if defined(__x86_64__)
 TEST_CASE("stats: the host's floating-point modes neither matter nor change", "[stats][same]") {
-  auto bytes = random_bytes(DType::kF32, 20000, 7);
-  for (size_t i = 3; i < bytes.size(); i += 64) bytes[i] = bytes[i - 1] = 0;  // many subnormals
-  const StatsResult expected = compute(view_of(bytes, DType::kF32));
-  const unsigned saved = _mm_getcsr();
   constexpr unsigned kModes[] = {
       0x9FC0,                          // flush to zero, subnormals as zero
       0x3F80, 0x5F80, 0x7F80, 0xFFC0,  // down, up, toward zero; all of it
-      0x0000,                          // exceptions trap
+      0x0000, 0x8040, 0x2000, 0x6000,  // exceptions trap: alone, flushing, down, toward zero
       0x1FBF,                          // all exceptions seen
   };
-  for (const unsigned mode : kModes) {
-    _mm_setcsr(mode);
-    StatsResult result;
-    const Status status =
-        compute_on_cpu(view_of(bytes, DType::kF32), format::Capture::kStats, result);
-    const unsigned after = _mm_getcsr();
-    _mm_setcsr(saved);
-    REQUIRE(status.ok());
-    REQUIRE(after == mode);
-    require_same(result, expected);
+  for (const DType dtype : kAllDTypes) {
+    // Any bits: NaNs that signal, squares out of range; beside many subnormals.
+    auto bytes = random_bytes(dtype, 600'000 / format::element_bytes(dtype), 7);
+    const uint32_t size = format::element_bytes(walked_dtype(dtype));
+    for (size_t i = size - 1; size > 1 && i < bytes.size(); i += 64) bytes[i] = bytes[i - 1] = 0;
+    const TensorView view = view_of(bytes, dtype);
+    const StatsResult expected = compute(view);
+    const unsigned saved = _mm_getcsr();
+    for (const unsigned mode : kModes) {
+      INFO(format::to_string(dtype) << ", MXCSR 0x" << std::hex << mode);
+      StatsResult alone, shared;
+      _mm_setcsr(mode);
+      Status status = compute_on_cpu(view, format::Capture::kStats, alone);
+      {
+        HelperThreads helpers(2);  // which begin with the mode of the thread that starts them
+        status =
+            status.ok() ? compute_on_cpu(view, format::Capture::kStats, shared, &helpers) : status;
+      }
+      const unsigned after = _mm_getcsr();
+      _mm_setcsr(saved);
+      REQUIRE(status.ok());
+      REQUIRE(after == mode);
+      require_same(alone, expected);
+      require_same(shared, expected);
+    }
   }
 }
 #endif

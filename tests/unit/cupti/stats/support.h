@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "cupti/stats/compute.h"
+#include "cupti/stats/tile/dtype_decode.h"
 #include "tests/support/catch.h"
 #include "tests/support/same_stats.h"
 #include "tests/unit/cupti/stats/reference.h"
@@ -40,6 +41,18 @@ inline std::vector<uint8_t> random_bytes(format::DType dtype, uint64_t count, ui
   std::mt19937_64 random(seed);
   std::vector<uint8_t> bytes(count * format::element_bytes(dtype));
   for (auto& byte : bytes) byte = static_cast<uint8_t>(random());
+  return bytes;
+}
+
+/// `count` finite elements: floats of ordinary size; on both sides of zero if the type has two.
+inline std::vector<uint8_t> ordinary_bytes(format::DType dtype, uint64_t count, uint64_t seed) {
+  std::vector<uint8_t> bytes = random_bytes(dtype, count, seed);
+  const uint32_t size = format::element_bytes(walked_dtype(dtype));
+  for (size_t i = size - 1; i < bytes.size(); i += size) {
+    // An exponent in the middle.
+    const auto top = static_cast<uint8_t>((bytes[i] & 0x80) | (0x3A + bytes[i] % 4));
+    bytes[i] = dtype == format::DType::kBool ? bytes[i] % 2 : top;
+  }
   return bytes;
 }
 

@@ -59,8 +59,9 @@ class DenseSource {
 };
 
 template <DType D>
-void require_one_pass_equals_lanes(uint64_t count, uint64_t seed) {
-  const auto bytes = random_bytes(D, count, seed);
+void require_one_pass_equals_lanes(uint64_t count, uint64_t seed, bool ordinary) {
+  // Chunks of ordinary values are summed as they are.
+  const auto bytes = ordinary ? ordinary_bytes(D, count, seed) : random_bytes(D, count, seed);
   const DenseSource<D> source(bytes);
   const Tiling tiling = make_tiling(bytes.size());
   for (uint32_t tile = 0; tile < tiling.tiles; ++tile) {
@@ -91,8 +92,10 @@ TEMPLATE_TEST_CASE_SIG("thread sketch: one pass gives the lanes' sums to the las
                        "[stats][sketch]", ((DType D), D), DType::kF32, DType::kF16, DType::kBF16,
                        DType::kF8E4M3FN, DType::kF8E5M2) {
   constexpr uint64_t kTile = kMinTileBytes / sizeof(typename Element<D>::Bits);
-  for (const uint64_t count : {uint64_t{1}, uint64_t{513}, kTile, 2 * kTile + 3 * kPerRow<D> + 5})
-    require_one_pass_equals_lanes<D>(count, count);
+  for (const uint64_t count : {uint64_t{1}, uint64_t{513}, kTile, 2 * kTile + 3 * kPerRow<D> + 5}) {
+    for (const bool ordinary : {false, true})
+      require_one_pass_equals_lanes<D>(count, count, ordinary);
+  }
 }
 
 }  // namespace
