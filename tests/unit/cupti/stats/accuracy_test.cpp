@@ -109,6 +109,13 @@ TEST_CASE("stats: std of large integers close together is not lost", "[stats][ac
   require_matches_reference(view_of(values, DType::kI64));
 }
 
+TEST_CASE("stats: std of short integers whose squares sum to more than f64 holds exactly",
+          "[stats][accuracy]") {
+  std::vector<uint16_t> values((1U << 21) + 100'001);
+  for (size_t i = 0; i < values.size(); ++i) values[i] = i % 3 == 0 ? 65'535 : 65'534;
+  require_matches_reference(view_of(values, DType::kU16));
+}
+
 TEST_CASE("stats: 16-bit sums of many values do not overflow or lose digits", "[stats][ort]") {
   // ONNX Runtime's StatisticsSubscriber keeps sums in the tensor's type: 1e5 twos in f16 became
   // inf.
