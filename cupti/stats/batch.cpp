@@ -6,38 +6,53 @@
 
 namespace convtrace::stats {
 
-static_assert(kMaxBatchDims >= kMaxLayoutDims);
+static_assert(kMaxBatchDims >= kMaxLayoutDims && kMaxCopyDims == kMaxLayoutDims);
 
-BatchBuilder::BatchBuilder(uint64_t partials, uint64_t tickets, Variant variant) noexcept
-    : batch_{} {
-  batch_.variant = static_cast<uint32_t>(variant);
-  batch_.partials = partials;
-  batch_.tickets = tickets;
+namespace {
+
+DeviceTensor device_tensor(const Layout& layout) {
+  DeviceTensor tensor{};
+  tensor.data = reinterpret_cast<uintptr_t>(layout.data);
+  tensor.count = layout.count;
+  tensor.rank = static_cast<uint8_t>(layout.rank);
+  tensor.dtype = static_cast<uint8_t>(layout.dtype);
+  return tensor;
 }
 
-bool BatchBuilder::add(const Layout& layout, format::Capture capture, uint64_t slot,
-                       uint64_t sequence, uint32_t leading) noexcept {
+void copy_dims(const Layout& layout, DeviceDim* dims) {
+  for (uint32_t i = 0; i < layout.rank; ++i) dims[i] = {layout.shape[i], layout.strides[i]};
+}
+
+}  // namespace
+
+void BatchBuilder::clear() noexcept { head_.tensor_count = tiles_ = dims_ = 0; }
+
+bool BatchBuilder::add(const Layout& layout, format::Capture capture, uint32_t slot,
+                       uint32_t leading) noexcept {
   const uint32_t tiles = make_tiling(layout.bytes()).tiles;
-  if (batch_.tensor_count == kMaxBatchTensors || dims_ + layout.rank > kMaxBatchDims ||
+  if (head_.tensor_count == most_ || dims_ + layout.rank > kMaxBatchDims ||
       tiles_ + tiles > kMaxBatchTiles) {
     return false;
   }
-  DeviceTensor& tensor = batch_.tensors[batch_.tensor_count++];
-  tensor.data = reinterpret_cast<uintptr_t>(layout.data);
-  tensor.count = layout.count;
+  DeviceTensor& tensor = tensors_[head_.tensor_count++];
+  tensor = device_tensor(layout);
   tensor.slot = slot;
-  tensor.sequence = sequence;
   tensor.first_tile = tiles_;
-  tensor.first_dim = static_cast<uint16_t>(dims_);
-  tensor.rank = static_cast<uint8_t>(layout.rank);
-  tensor.dtype = static_cast<uint8_t>(layout.dtype);
+  tensor.first_dim = static_cast<uint8_t>(dims_);
   tensor.hash_only = capture == format::Capture::kHash ? 1 : 0;
   tensor.leading = leading;
-  for (uint32_t i = 0; i < layout.rank; ++i) {
-    batch_.dims[dims_++] = {layout.shape[i], layout.strides[i]};
-  }
+  copy_dims(layout, head_.dims + dims_);
+  dims_ += layout.rank;
   tiles_ += tiles;
   return true;
+}
+
+CopyJob copy_job(const Layout& layout, uint64_t to) noexcept {
+  CopyJob job{};
+  job.tensor = device_tensor(layout);
+  job.to = to;
+  copy_dims(layout, job.dims);
+  return job;
 }
 
 StatsResult read_slot(const ResultSlot& slot, uint64_t count, format::DType dtype,

@@ -13,23 +13,34 @@ namespace convtrace::stats {
 
 class BatchBuilder {
  public:
-  /// @param partials @param tickets of the arena, see Batch.
-  BatchBuilder(uint64_t partials, uint64_t tickets, Variant variant = Variant::kWide) noexcept;
+  /// @param batch  where the launch's parameter is made; outlives this. Its head is all that is to be
+  /// filled in beforehand: arena, slots, sequence, variant.
+  template <uint32_t Bytes>
+  explicit BatchBuilder(BatchOf<Bytes>& batch) noexcept
+      : head_(batch.head), tensors_(batch.tensors), most_(batch.kMaxTensors) {
+    clear();
+  }
 
-  /// @param layout   not empty. @param slot, @param sequence where its result goes.
+  /// @param layout   not empty. @param slot  bytes from Batch::slots.
   /// @param leading  elements that are to be written behind the slot.
   /// @return false if it does not fit into this launch any more; an empty batch takes any tensor.
-  bool add(const Layout& layout, format::Capture capture, uint64_t slot, uint64_t sequence,
+  bool add(const Layout& layout, format::Capture capture, uint32_t slot,
            uint32_t leading = 0) noexcept;
+  void clear() noexcept;
 
-  [[nodiscard]] const Batch& batch() const { return batch_; }
+  [[nodiscard]] Batch& batch() { return head_; }
   [[nodiscard]] uint32_t blocks() const { return tiles_; }  ///< the grid
 
  private:
-  Batch batch_;
+  Batch& head_;
+  DeviceTensor* const tensors_;
+  const uint32_t most_;
   uint32_t tiles_ = 0;
   uint32_t dims_ = 0;
 };
+
+/// @param to  as CopyJob's.
+[[nodiscard]] CopyJob copy_job(const Layout& layout, uint64_t to) noexcept;
 
 /// @param slot  complete. @param count of real elements. @param dtype as asked for, not as walked.
 [[nodiscard]] StatsResult read_slot(const ResultSlot& slot, uint64_t count, format::DType dtype,

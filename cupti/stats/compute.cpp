@@ -7,6 +7,7 @@
 #include "cupti/stats/cpu/host_fp.h"
 #include "cupti/stats/stats.h"
 #include "cupti/stats/tile/layout.h"
+#include "cupti/stats/tile/merge.h"
 
 namespace convtrace::stats {
 namespace {
@@ -14,37 +15,37 @@ namespace {
 /// Below it the helpers would be woken for less than waking them takes.
 constexpr uint64_t kSharedBytes = 512 * 1024;
 
-/// Tiles in order: each of 64 threads merges its consecutive ones, then the threads' results merge.
-/// The device has these threads; here they are the turns that helpers take.
+/// Groups of tiles, which are the turns that helpers take, then the tensor.
 /// @param[out] range_hashes  of the words of each range.
 Partial compute_tiles(const Layout& layout, const Tiling& tiling, bool hash_only,
                       uint64_t* range_hashes, HelperThreads* helpers) {
   const CpuTileFunction compute_tile = cpu_tiles().front();
-  Partial threads[kThreads];
+  Partial groups[kThreads];
   uint64_t tile_hashes[kMaxTiles];
-  const auto run_thread = [&](uint32_t thread) {
-    const uint32_t first = thread * tiling.tiles_per_thread;
-    const uint32_t end = std::min(first + tiling.tiles_per_thread, tiling.tiles);
-    Partial merged;
-    for (uint32_t tile = first; tile < end; ++tile) {
-      const Partial partial = compute_tile(layout, tiling, tile, hash_only);
-      tile_hashes[tile] = partial.hash;
-      merged = tile == first ? partial : merge(merged, partial);
-    }
-    threads[thread] = merged;
+  const auto compute_one = [&](uint32_t tile) {
+    const Partial partial = compute_tile(layout, tiling, tile, hash_only);
+    tile_hashes[tile] = partial.hash;
+    return partial;
   };
-  const uint32_t turns = tiling.tiles == 0 ? 0 : (tiling.tiles - 1) / tiling.tiles_per_thread + 1;
+  const auto compute_group = [&](uint32_t group) {
+    const uint32_t first = group * tiling.tiles_per_group;
+    if (tiling.tiles_per_group == 1) {
+      groups[group] = compute_one(first);
+      return;
+    }
+    Partial tiles[kMaxTiles / kThreads];
+    for (uint32_t i = 0; i < tiling.group_size(group); ++i) tiles[i] = compute_one(first + i);
+    if (!hash_only) groups[group] = merge_parts(tiles, tiling.group_size(group));
+  };
   if (helpers != nullptr && tiling.bytes >= kSharedBytes) {
-    helpers->for_each(turns, run_thread);
+    helpers->for_each(tiling.groups, compute_group);
   } else {
-    for (uint32_t thread = 0; thread < turns; ++thread) run_thread(thread);
+    for (uint32_t group = 0; group < tiling.groups; ++group) compute_group(group);
   }
-  combine_threads(
-      threads, [](const Partial& a, const Partial& b) { return merge(a, b); }, turns);
   for (uint32_t range = 0; range < hashed_ranges(tiling); ++range) {
     range_hashes[range] = range_hash(tiling, range, [&](uint32_t i) { return tile_hashes[i]; });
   }
-  return threads[0];
+  return hash_only || tiling.groups == 0 ? Partial{} : merge_parts(groups, tiling.groups);
 }
 
 void take_samples(const Layout& layout, StatsResult& result) {

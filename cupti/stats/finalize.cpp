@@ -150,12 +150,12 @@ Stats finalize(const Partial& total, DType dtype) noexcept {
 
 uint64_t finalize_hashes(uint64_t* ranges, const Tiling& tiling) noexcept {
   const uint32_t last = hashed_ranges(tiling) - 1;
-  const uint64_t behind = last * tiling.range_bytes;
+  const uint64_t behind = last * tiling.range_bytes();
   ranges[last] = residue_sum(ranges[last], hash_ones(tiling.bytes - behind));
   if (last == 0) return ranges[0];
-  const uint64_t ones = hash_ones(tiling.range_bytes);
+  const uint64_t ones = hash_ones(tiling.range_bytes());
   for (uint32_t i = 0; i < last; ++i) ranges[i] = residue_sum(ranges[i], ones);
-  return concat_hashes(tiling.range_bytes, last + 1, [&](uint32_t i) { return ranges[i]; });
+  return concat_hashes(tiling.range_bytes(), last + 1, [&](uint32_t i) { return ranges[i]; });
 }
 
 }  // namespace convtrace::stats

@@ -9,10 +9,8 @@
 namespace convtrace::cupti {
 namespace {
 
-constexpr size_t kPartialsBytes = stats::kMaxBatchTiles * sizeof(stats::Partial);
-constexpr size_t kTicketsBytes = stats::kMaxBatchTensors * sizeof(uint32_t);
 constexpr uint32_t kMostLaunches = 512;
-constexpr size_t kArenaBytes = (kPartialsBytes + kTicketsBytes + 255) / 256 * 256;
+constexpr size_t kArenaBytes = (sizeof(stats::Arena) + 255) / 256 * 256;
 
 }  // namespace
 
@@ -41,6 +39,7 @@ ContextStats::Failure ContextStats::load_kernels() noexcept {
     if (result == CUDA_SUCCESS) result = driver_.module_get_function(kernel, module, name);
   };
   load(&kernel_, stats::kStatsKernelName);
+  load(&list_, stats::kListKernelName);
   load(&gather_, stats::kGatherKernelName);
   return {result, "cuModuleGetFunction"};
 }
@@ -89,18 +88,20 @@ ContextStats::Failure ContextStats::make_arenas() noexcept {
   return {result == CUDA_SUCCESS ? destroyed : result, "first use of the kernels"};
 }
 
-/// The tickets at the end of each arena begin as zero; the kernels leave them so. Each kernel is
+/// The tickets of each arena begin as zero; the kernels leave them so. Each kernel is
 /// launched once, on nothing: the driver may load it then, and get the local memory that it needs,
 /// for which it waits for the device.
 CUresult ContextStats::warm_up(CUstream stream, size_t arena_bytes) noexcept {
   CUresult result = driver_.memset_d8_async(arenas_address_, 0, arena_bytes, stream);
-  stats::Batch nothing{};
+  stats::ManyBatch nothing{};
+  static_assert(sizeof nothing >= sizeof(stats::FewBatch) && sizeof nothing >= sizeof(stats::CopyJob));
   void* params[] = {&nothing};
   const auto launch = [&](CUfunction kernel, unsigned threads) {
     if (result == CUDA_SUCCESS && !MUTATION(cold_kernels))
       result = driver_.launch_kernel(kernel, 1, 1, 1, threads, 1, 1, 0, stream, params, nullptr);
   };
   launch(kernel_, stats::kThreads);
+  launch(list_, stats::kListThreads);
   launch(gather_, stats::kGatherThreads);
   return result == CUDA_SUCCESS ? driver_.stream_synchronize(stream) : result;
 }
@@ -178,26 +179,41 @@ void ContextStats::stage_values(Grant& grant, size_t count, CUstream stream) noe
 }
 
 CUresult ContextStats::launch_all(Grant& grant, size_t count, CUstream stream) noexcept {
-  const uint64_t partials = arenas_address_ + grant.first.lane * kArenaBytes;
-  stats::BatchBuilder builder(partials, partials + kPartialsBytes, variant_);
+  return count <= stats::FewBatch::kMaxTensors ? launch_as<stats::FewBatch>(grant, count, stream)
+                                               : launch_as<stats::ManyBatch>(grant, count, stream);
+}
+
+template <typename BatchType>
+CUresult ContextStats::launch_as(Grant& grant, size_t count, CUstream stream) noexcept {
+  BatchType batch;
+  batch.head.arena = arenas_address_ + grant.first.lane * kArenaBytes;
+  batch.head.variant = static_cast<uint32_t>(variant_);
+  ring_.begin(batch.head, grant.first);
+  stats::BatchBuilder builder(batch);
   auto ticket = grant.first;
   for (size_t i = 0; i < count; ++i, ++ticket) {
     if (ring_.layout(ticket) == nullptr || ring_.add_to(builder, ticket)) continue;
     const CUresult result = launch(builder, grant, stream);
     if (result != CUDA_SUCCESS) return result;
-    builder = stats::BatchBuilder(partials, partials + kPartialsBytes, variant_);
+    builder.clear();
     (void)ring_.add_to(builder, ticket);  // an empty batch takes any tensor
   }
   return launch(builder, grant, stream);
 }
 
-CUresult ContextStats::launch(const stats::BatchBuilder& builder, Grant& grant,
+CUresult ContextStats::launch(stats::BatchBuilder& builder, Grant& grant,
                               CUstream stream) noexcept {
   if (builder.blocks() == 0) return CUDA_SUCCESS;
-  ++grant.launches;
-  void* params[] = {const_cast<stats::Batch*>(&builder.batch())};  // the driver copies it
-  return driver_.launch_kernel(kernel_, builder.blocks(), 1, 1, stats::kThreads, 1, 1, 0, stream,
-                               params, nullptr);
+  void* params[] = {&builder.batch()};  // the driver copies it, and the tensors behind it
+  const auto launch_one = [&](CUfunction kernel, unsigned blocks, unsigned threads) {
+    ++grant.launches;
+    return driver_.launch_kernel(kernel, blocks, 1, 1, threads, 1, 1, 0, stream, params, nullptr);
+  };
+  if (builder.batch().tensor_count > stats::FewBatch::kMaxTensors) {
+    const CUresult result = launch_one(list_, 1, stats::kListThreads);
+    if (result != CUDA_SUCCESS) return result;
+  }
+  return launch_one(kernel_, builder.blocks(), stats::kThreads);
 }
 
 uint64_t ContextStats::collect(format::EventSink& sink, uint64_t& room) noexcept {

@@ -100,7 +100,10 @@ class ContextStats {
   Arena* arena_for(uint64_t stream_id) noexcept CONVTRACE_REQUIRES(claim_mutex_);
   void stage_values(Grant& grant, size_t count, CUstream stream) noexcept;
   CUresult launch_all(Grant& grant, size_t count, CUstream stream) noexcept;
-  CUresult launch(const stats::BatchBuilder& builder, Grant& grant, CUstream stream) noexcept;
+  /// @tparam BatchType  FewBatch or ManyBatch, which lies on the stack.
+  template <typename BatchType>
+  CUresult launch_as(Grant& grant, size_t count, CUstream stream) noexcept;
+  CUresult launch(stats::BatchBuilder& builder, Grant& grant, CUstream stream) noexcept;
   CUresult warm_up(CUstream stream, size_t arena_bytes) noexcept;
 
   const DriverApi& driver_;
@@ -109,6 +112,7 @@ class ContextStats {
   std::atomic<Phase> phase_{Phase::kPreparing};
   std::atomic<bool> waited_{false};
   CUfunction kernel_ = nullptr;
+  CUfunction list_ = nullptr;    ///< puts the list of many tensors into an arena
   CUfunction gather_ = nullptr;  ///< copies a tensor in logical order
   stats::Variant variant_ = stats::Variant::kWide;
   const uint32_t most_samples_;

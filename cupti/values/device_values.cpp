@@ -60,9 +60,8 @@ CUresult DeviceValues::copy(const stats::Layout& layout, CUdeviceptr to,
   }
   constexpr uint64_t kMostBlocks = 4096;  // of any GPU, several times over
   constexpr uint64_t kBlockBytes = uint64_t{stats::kGatherThreads} * stats::kGroupBytes;
-  stats::BatchBuilder builder(0, 0);
-  (void)builder.add(layout, format::Capture::kStats, to, 0);  // an empty batch takes any tensor
-  void* params[] = {const_cast<stats::Batch*>(&builder.batch())};  // the driver copies it
+  stats::CopyJob job = stats::copy_job(layout, to);
+  void* params[] = {&job};  // the driver copies it
   const uint64_t blocks = std::min(stats::ceil_div(layout.bytes(), kBlockBytes), kMostBlocks);
   return driver_.launch_kernel(gather_, static_cast<uint32_t>(blocks), 1, 1, stats::kGatherThreads,
                                1, 1, 0, stream, params, nullptr);

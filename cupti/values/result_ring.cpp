@@ -81,6 +81,7 @@ std::optional<ResultRing::Ticket> ResultRing::claim(std::span<const DeviceReques
   if (batch.size() > free_.size()) return std::nullopt;
   Queue& queue = lanes_[lane];
   const Ticket first{lane, queue.end()};
+  const uint64_t sequence = claims_ + 1;
   for (const DeviceRequest& request : batch) {
     const uint32_t slot = free_.at(free_.begin());
     free_.pop();
@@ -88,6 +89,7 @@ std::optional<ResultRing::Ticket> ResultRing::claim(std::span<const DeviceReques
     entry.request = request;
     entry.staged = {};
     entry.number = claims_++;
+    entry.sequence = sequence;
     entry.launches = 0;
     Fate fate = Fate::kOnDevice;
     if (!stats::flatten(entry.request.view, entry.layout).ok()) {
@@ -114,7 +116,7 @@ bool ResultRing::add_to(stats::BatchBuilder& builder, Ticket ticket) const noexc
   const Entry& known = entry(ticket);
   const uint64_t slot = lanes_[ticket.lane].at(ticket.position);
   return builder.add(known.layout, known.request.event.capture,
-                     device_address_ + slot * slot_bytes_, sequence(known), leading_count(known));
+                     static_cast<uint32_t>(slot * slot_bytes_), leading_count(known));
 }
 
 void ResultRing::drop(Ticket ticket) noexcept {
@@ -125,7 +127,7 @@ bool ResultRing::is_complete(uint32_t slot) const noexcept {
   auto& result = *reinterpret_cast<stats::ResultSlot*>(memory_ + slot * slot_bytes_);
   return MUTATION(slot_read_early) ||
          std::atomic_ref<uint64_t>(result.sequence).load(std::memory_order_acquire) ==
-             sequence(entries_[slot]);
+             entries_[slot].sequence;
 }
 
 void ResultRing::launched(Ticket last, uint32_t launches) noexcept {

@@ -76,6 +76,11 @@ class ResultRing {
   /// no elements, or a view that cannot be walked.
   [[nodiscard]] const stats::Layout* layout(Ticket ticket) const noexcept;
   [[nodiscard]] format::Capture capture(Ticket ticket) const noexcept;
+  /// Fills in where the results of a batch go. @param first  of its tickets.
+  void begin(stats::Batch& batch, Ticket first) const noexcept {
+    batch.slots = device_address_;
+    batch.sequence = entry(first).sequence;
+  }
   /// Puts the work of a ticket that has a layout into a launch. @return as BatchBuilder::add().
   [[nodiscard]] bool add_to(stats::BatchBuilder& builder, Ticket ticket) const noexcept;
   /// The value is copied into the arena before the statistics are computed.
@@ -113,6 +118,7 @@ class ResultRing {
     stats::Layout layout;
     DeviceValues::Staged staged;  ///< no bytes: it is not
     uint64_t number = 0;          ///< of all claims
+    uint64_t sequence = 0;        ///< of its batch: the word that marks the slot as complete
     uint32_t launches = 0;        ///< that its batch took, of the last of a batch; claim()'s thread
     std::atomic<Fate> fate{Fate::kDropped};
   };
@@ -167,8 +173,6 @@ class ResultRing {
     return entries_[lanes_[ticket.lane].at(ticket.position)];
   }
   [[nodiscard]] Queue* oldest(const bool (&stalls)[kLanes]) noexcept;
-  /// The word that marks the slot as complete.
-  [[nodiscard]] static uint64_t sequence(const Entry& entry) noexcept { return entry.number + 1; }
   [[nodiscard]] size_t bytes() const noexcept { return slots_ * slot_bytes_; }
 
   std::byte* memory_ = nullptr;

@@ -136,16 +136,19 @@ class Compiled:
                 ops = shortest_turn(blocks, edges, *work_of(match.group(2), shifted, dtype, elements))
                 if ops is None:
                     sys.exit(f"no loop over chunks of {dtype}: the kernel has another form than this program knows")
-                found[dtype + (", one sign" if shifted else "")] = Loop(ops, elements)
+                turns = sum(op.startswith("LDG") and "128" in op for op in ops) // CHUNK_GROUPS  # that were unrolled
+                found[dtype + (", one sign" if shifted else "")] = Loop(ops, elements * turns)
             elif match := LANE.search(name):
                 dtype, size = dtypes()[int(match.group(1))]
                 elements = GROUP_BYTES // size
-                lanes[dtype] = shortest_turn(blocks, edges, "DFMA", elements, loads=1) * (CHUNK_BYTES // GROUP_BYTES)
+                lanes[dtype] = shortest_turn(blocks, edges, "DFMA", elements, loads=1), elements
             elif match := HASH.search(name):
                 ops = shortest_turn(blocks, edges, "IMMA", CHUNK_GROUPS)
                 hash_only = len(ops) / sum(op.startswith("IMMA") for op in ops)
         for name, loop in found.items():
-            loop.ops += lanes.get(name.split(",")[0], [])
+            if name.split(",")[0] in lanes:
+                ops, elements = lanes[name.split(",")[0]]
+                loop.ops += ops * (loop.elements // elements)
         return found, hash_only
 
 

@@ -16,7 +16,7 @@ namespace stats = convtrace::stats;
 /// A batch that points to nothing has lost the context by the time the replay gives up. With a seed
 /// blocks run backwards in every other one, and half of them before other streams go on.
 void run_stats(const fakecuda_launch* launch) {
-  stats::Batch batch;
+  stats::FewBatch batch;
   std::memcpy(&batch, launch->params[0], sizeof batch);
   const uint32_t grid = launch->grid[0];
   std::vector<uint32_t> blocks(grid);
@@ -28,18 +28,28 @@ void run_stats(const fakecuda_launch* launch) {
     order = first ? order.first(grid / 2) : order.subspan(grid / 2);
     *launch->unfinished = first ? 1 : 0;
   }
-  (void)stats::replay_stats_kernel(batch, grid, launch->device, order);
+  (void)stats::replay_stats_kernel(batch, launch->device, order);
+}
+
+void run_list(const fakecuda_launch* launch) {
+  stats::ManyBatch batch;
+  std::memcpy(&batch, launch->params[0], sizeof batch);
+  (void)stats::replay_list_kernel(batch, launch->device);
 }
 
 void run_gather(const fakecuda_launch* launch) {
-  stats::Batch batch;
-  std::memcpy(&batch, launch->params[0], sizeof batch);
-  (void)stats::replay_gather_kernel(batch, launch->device);
+  stats::CopyJob job;
+  std::memcpy(&job, launch->params[0], sizeof job);
+  (void)stats::replay_gather_kernel(job, launch->device);
 }
 
-constexpr unsigned kParams[] = {sizeof(stats::Batch)};
-constexpr fakecuda_kernel kKernels[] = {{stats::kStatsKernelName, run_stats, 1, kParams},
-                                        {stats::kGatherKernelName, run_gather, 1, kParams}};
+constexpr unsigned kStatsParams[] = {sizeof(stats::FewBatch)};
+constexpr unsigned kListParams[] = {sizeof(stats::ManyBatch)};
+constexpr unsigned kGatherParams[] = {sizeof(stats::CopyJob)};
+constexpr fakecuda_kernel kKernels[] = {
+    {stats::kStatsKernelName, run_stats, 1, kStatsParams},
+    {stats::kListKernelName, run_list, 1, kListParams},
+    {stats::kGatherKernelName, run_gather, 1, kGatherParams}};
 
 constexpr unsigned char kFatbinMagic[] = {0x50, 0xed, 0x55, 0xba};
 

@@ -24,8 +24,9 @@ requires(kHasChunkSums<D>) class TileSums<D> {
       add_chunk(data, kRowBytes, usual);
     if (bytes == 0) return;
     alignas(kVectorBytes) std::byte padded[kChunkBytes];
-    const uint32_t columns =
-        bytes < kRowBytes ? (bytes + kVectorBytes - 1) / kVectorBytes * kVectorBytes : kRowBytes;
+    const uint32_t columns = bytes < kRowBytes
+                                 ? (bytes + kColumnBytes - 1) / kColumnBytes * kColumnBytes
+                                 : kRowBytes;
     for (uint32_t row = 0; row < kChunkGroups; ++row) {
       const uint32_t part = bytes < columns ? bytes : columns;
       std::memcpy(padded + row * kRowBytes, data + row * kRowBytes, part);
@@ -36,37 +37,41 @@ requires(kHasChunkSums<D>) class TileSums<D> {
   }
 
   void put_into(ThreadTotals& totals) const {
-    ChunkSums<D>::put(combine_words(sum_), combine_words(l1_), combine_words(squares_), totals);
+    ChunkSums<D>::put(combine_all(sum_), combine_all(l1_), combine_all(squares_), totals);
   }
 
  private:
   using E = Element<D>;
   using Bits = typename E::Bits;
   using Words = Vector<uint32_t>;
-  using Floats = Vector<float>;
-  static constexpr uint32_t kWords = ChunkSums<D>::kWords;
   static constexpr uint32_t kParts = ChunkSums<D>::kParts;
   static constexpr uint32_t kSquares = ChunkSums<D>::kSquares;
-  static constexpr uint32_t kVectorGroups = kVectorBytes / kGroupBytes;
+  static constexpr uint32_t kSquareSums = ChunkSums<D>::kSquareSums;
+  /// Vectors whose words are four by four the groups of as many threads as a vector has lanes.
+  static constexpr uint32_t kColumnVectors = kGroupBytes / 4;
+  static constexpr uint32_t kColumnBytes = kColumnVectors * kVectorBytes;
+  static constexpr uint32_t kColumnThreads = kColumnBytes / kGroupBytes;
+  static_assert(kRowBytes % kColumnBytes == 0);
 
-  /// @param columns  bytes of each row; the rest is zero.
-  void add_chunk(const std::byte* data, uint32_t columns, bool usual) {
-    for (uint32_t at = 0; at < columns; at += kVectorBytes) {
+  /// @param bytes  of each row, a multiple of kColumnBytes; the rest is zero.
+  void add_chunk(const std::byte* data, uint32_t bytes, bool usual) {
+    for (uint32_t at = 0; at < bytes; at += kColumnBytes) {
       const uint32_t thread = at / kGroupBytes;
       if (usual || usual_column(data + at)) {
-        add_column(data + at, thread * kWords);
+        add_column(data + at, thread);
       } else {
-        for (uint32_t i = 0; i < kVectorGroups; ++i) add_group(data + at, thread, i);
+        for (uint32_t i = 0; i < kColumnThreads; ++i)
+          add_group(data + at + i * kGroupBytes, thread + i);
       }
     }
   }
 
   static bool usual_column(const std::byte* data) {
-    for (uint32_t i = 0; i < kVectorGroups; ++i) {
+    for (uint32_t at = 0; at < kColumnBytes; at += kGroupBytes) {
       uint32_t largest = 0;
       for (uint32_t row = 0; row < kChunkGroups; ++row) {
         for (uint32_t e = 0; e < kPerGroup<D>; ++e) {
-          const auto bits = load<Bits>(data + row * kRowBytes + i * kGroupBytes + e * sizeof(Bits));
+          const auto bits = load<Bits>(data + row * kRowBytes + at + e * sizeof(Bits));
           const uint32_t magnitude = E::magnitude(bits);
           largest = magnitude > largest ? magnitude : largest;
         }
@@ -76,23 +81,18 @@ requires(kHasChunkSums<D>) class TileSums<D> {
     return true;
   }
 
-  /// The chunk of one thread. @param thread  of the column's first group.
-  void add_group(const std::byte* data, uint32_t thread, uint32_t group) {
+  /// The chunk of one thread.
+  void add_group(const std::byte* data, uint32_t thread) {
     Chunk chunk;
     for (uint32_t row = 0; row < kChunkGroups; ++row)
-      std::memcpy(&chunk.group[row], data + row * kRowBytes + group * kGroupBytes, kGroupBytes);
+      std::memcpy(&chunk.group[row], data + row * kRowBytes, kGroupBytes);
     ChunkSums<D> sums;
-    const auto exchange = [&] {
-      for (uint32_t word = 0; word < kWords; ++word) {
-        const uint32_t lane = (thread + group) * kWords + word;
-        double of[3] = {sum_[lane], l1_[lane], squares_[lane]};
-        sums.exchange(word, of);
-        sum_[lane] = of[0], l1_[lane] = of[1], squares_[lane] = of[2];
-      }
-    };
-    exchange();
+    double* const squares = squares_ + thread * kSquareSums;
+    sums.sum = sum_[thread], sums.l1 = l1_[thread];
+    for (uint32_t i = 0; i < kSquareSums; ++i) sums.squares[i] = squares[i];
     sums.add_any(finite_part<D>(chunk), UINT32_MAX);
-    exchange();
+    sum_[thread] = sums.sum, l1_[thread] = sums.l1;
+    for (uint32_t i = 0; i < kSquareSums; ++i) squares[i] = sums.squares[i];
   }
 
   CONVTRACE_INLINE static Floats value_of(Words words, uint32_t part) {
@@ -118,20 +118,31 @@ requires(kHasChunkSums<D>) class TileSums<D> {
     if constexpr (kParts == 4) return (x[0] + x[1]) + (x[2] + x[3]);
   }
 
-  /// Adds one f32 a word to consecutive accumulators.
-  CONVTRACE_INLINE static void put(double* to, Floats value) {
-    F32s halves[2];
-    std::memcpy(halves, &value, sizeof halves);
-    for (uint32_t i = 0; i < 2; ++i)
-      store(to + i * kWide, load<F64s>(to + i * kWide) + widen(halves[i]));
+  /// Adds the sums of the words of each group to the sum of its thread.
+  CONVTRACE_INLINE static void put(double* sums, const Floats (&words)[kColumnVectors]) {
+    add_to(sums, sum_neighbours(sum_neighbours(words[0], words[1]),
+                                sum_neighbours(words[2], words[3])));
   }
 
-  /// The groups of one vector in all rows. @param lane  of the first word.
-  CONVTRACE_INLINE void add_column(const std::byte* data, uint32_t lane) {
+  /// The groups of several threads in all rows. @param thread  the first of them.
+  CONVTRACE_INLINE void add_column(const std::byte* data, uint32_t thread) {
+    Floats sums[kColumnVectors], l1s[kColumnVectors], squares[kColumnVectors];
+    for (uint32_t i = 0; i < kColumnVectors; ++i) {
+      double* const each = squares_ + (thread + i * kVectorBytes / kGroupBytes) * kSquareSums;
+      add_vector(data + i * kVectorBytes, sums[i], l1s[i], squares[i], each);
+    }
+    put(sum_ + thread, sums);
+    put(l1_ + thread, l1s);
+    if constexpr (kSquareSums == 1) put(squares_ + thread, squares);
+  }
+
+  /// @param each  of f16: where its squares add up, of each word.
+  CONVTRACE_INLINE static void add_vector(const std::byte* data, Floats& sums, Floats& l1s,
+                                          Floats& squares, double* each) {
     Words words[kChunkGroups];
     for (uint32_t row = 0; row < kChunkGroups; ++row)
       words[row] = load<Words>(data + row * kRowBytes);
-    Floats sum[kParts], l1[kParts], squares[kChunkGroups / kSquares][kParts];
+    Floats sum[kParts], l1[kParts], products[kParts];
     for (uint32_t part = 0; part < kParts; ++part) {
       Floats x[kChunkGroups], a[kChunkGroups];
       for (uint32_t i = 0; i < kChunkGroups; ++i) {
@@ -140,26 +151,20 @@ requires(kHasChunkSums<D>) class TileSums<D> {
       }
       sum[part] = (x[0] + x[1]) + (x[2] + x[3]);
       l1[part] = (a[0] + a[1]) + (a[2] + a[3]);
+      Floats& product = products[part];
       for (uint32_t i = 0; i < kChunkGroups; ++i) {
-        Floats& of = squares[i / kSquares][part];
-        of = i % kSquares == 0 ? x[i] * x[i] : fma_lanes(x[i], x[i], of);
+        product = i % kSquares == 0 ? x[i] * x[i] : fma_lanes(x[i], x[i], product);
+        if (kSquareSums != 1 && i % kSquares == kSquares - 1) add_to(each, product);
       }
     }
-    put(sum_ + lane, tree(sum));
-    put(l1_ + lane, tree(l1));
-    if constexpr (kSquares == kChunkGroups) {
-      put(squares_ + lane, tree(squares[0]));
-    } else {
-      for (uint32_t part = 0; part < kParts; ++part) {
-        for (const auto& of : squares) put(squares_ + lane, of[part]);
-      }
-    }
+    sums = tree(sum);
+    l1s = tree(l1);
+    squares = tree(products);
   }
 
-  static constexpr uint32_t kLaneCount = kThreads * kWords;
-  alignas(kVectorBytes) double sum_[kLaneCount] = {};
-  alignas(kVectorBytes) double l1_[kLaneCount] = {};
-  alignas(kVectorBytes) double squares_[kLaneCount] = {};
+  alignas(kVectorBytes) double sum_[kThreads] = {};
+  alignas(kVectorBytes) double l1_[kThreads] = {};
+  alignas(kVectorBytes) double squares_[kThreads * kSquareSums] = {};
 };
 
 template <DType D>
@@ -184,8 +189,8 @@ requires(kHasExactSums<D>) class TileSums<D> {
  private:
   using E = Element<D>;
   using Bits = typename E::Bits;
-  using Elements = Vector<std::make_signed_t<Bits>>;
   using Words = Vector<uint32_t>;
+  using Elements = Vector<std::make_signed_t<Bits>>;
   /// So many vectors add up in lanes of twice an element's size.
   static constexpr uint32_t kRunBytes = 128 * kVectorBytes;
 

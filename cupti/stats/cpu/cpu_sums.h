@@ -34,7 +34,7 @@ constexpr uint32_t kUnitBytes = sizeof(typename Element<D>::Bits) == 8 ? 2 * kGr
 
 /// The sum of a tile from its accumulators, [thread][lane], by the trees of tiling.h.
 template <uint32_t Count>
-double combine_words(const double (&values)[Count]) {
+double combine_all(const double (&values)[Count]) {
   constexpr uint32_t kOfThread = Count / kThreads;
   double threads[kThreads];
   for (uint32_t t = 0; t < kThreads; ++t) {
@@ -195,12 +195,12 @@ class TileSums {
   }
 
   void put_into(ThreadTotals& totals) const {
-    totals.sum = combine_words(lanes_.sum);
-    totals.l1 = combine_words(lanes_.l1);
-    totals.squares = combine_words(lanes_.squares);
+    totals.sum = combine_all(lanes_.sum);
+    totals.l1 = combine_all(lanes_.l1);
+    totals.squares = combine_all(lanes_.squares);
     const bool shifted = shift_.value != 0;
-    totals.deviations = shifted ? combine_words(lanes_.deviations) : totals.sum;
-    totals.squared_deviations = shifted ? combine_words(lanes_.squared_deviations) : totals.squares;
+    totals.deviations = shifted ? combine_all(lanes_.deviations) : totals.sum;
+    totals.squared_deviations = shifted ? combine_all(lanes_.squared_deviations) : totals.squares;
     totals.int_sum = int_sum_;
     totals.int_l1 = int_l1_;
   }

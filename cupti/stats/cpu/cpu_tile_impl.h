@@ -47,7 +47,8 @@ class TileState {
     totals.extremes = tally_.extremes();
     sums_.put_into(totals);
     totals.hash = hash_.sum();
-    Partial partial = close_tile(totals, shift_.parts(), count, D);
+    Partial partial;
+    close_tile(totals, shift_.parts(), count, D, partial);
     sketch_.close(partial.sketch);
     return partial;
   }
@@ -102,7 +103,7 @@ CONVTRACE_INLINE void for_each_block(const Layout& layout, const Tiling& tiling,
                                      Add add) {
   alignas(kVectorBytes) std::byte gathered[kBlockBytes];
   const uint32_t size = format::element_bytes(layout.dtype);
-  const uint64_t begin = tile * tiling.tile_bytes;
+  const uint64_t begin = tile * tiling.tile_bytes();
   const uint64_t end = begin + tile_length(tiling, tile);
   for (uint64_t at = begin; at < end; at += kBlockBytes) {
     const auto bytes = static_cast<uint32_t>(end - at < kBlockBytes ? end - at : kBlockBytes);

@@ -116,8 +116,9 @@ CONVTRACE_INLINE F64s fma_lanes(F64s a, F64s b, F64s c) {
 using U32x8 = Vector<uint32_t, 32>;
 using F32x8 = Vector<float, 32>;
 
-/// a * b + c in f32. Without the instruction f64 does: it holds the product, and its 53 bits are
-/// enough for the second rounding to change nothing (2 * 24 + 2 <= 53).
+/// a * b + c in f32, for products of at most 24 bits: of short significands, or with a power of two.
+/// Without the instruction f64 does: it is then the sum of two f32, and 53 bits are enough for the
+/// second rounding to change nothing (2 * 24 + 2 <= 53).
 CONVTRACE_INLINE F32x8 fma_lanes(F32x8 a, F32x8 b, F32x8 c) {
 #if defined(__FMA__)
   return _mm256_fmadd_ps(a, b, c);
@@ -134,6 +135,30 @@ CONVTRACE_INLINE Vector<float, 64> fma_lanes(Vector<float, 64> a, Vector<float, 
   return _mm512_fmadd_ps(a, b, c);
 }
 #endif
+
+using Floats = Vector<float>;
+
+/// @return sums of lanes 2i and 2i + 1: of `a`, then of `b`.
+CONVTRACE_INLINE Floats sum_neighbours(Floats a, Floats b) {
+#if defined(__AVX512F__)
+  const Floats even = __builtin_shufflevector(a, b, 0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24,
+                                              26, 28, 30);
+  const Floats odd = __builtin_shufflevector(a, b, 1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25,
+                                             27, 29, 31);
+#else
+  const Floats even = __builtin_shufflevector(a, b, 0, 2, 4, 6, 8, 10, 12, 14);
+  const Floats odd = __builtin_shufflevector(a, b, 1, 3, 5, 7, 9, 11, 13, 15);
+#endif
+  return even + odd;
+}
+
+/// Adds f32 lanes to as many f64.
+CONVTRACE_INLINE void add_to(double* sums, Floats values) {
+  F32s halves[2];
+  std::memcpy(halves, &values, sizeof halves);
+  for (uint32_t i = 0; i < 2; ++i)
+    store(sums + i * kWide, load<F64s>(sums + i * kWide) + widen(halves[i]));
+}
 
 /// Products of the lower halves of 64-bit lanes.
 CONVTRACE_INLINE U64s mul_low_halves(U64s a, U64s b) {

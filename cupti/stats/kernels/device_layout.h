@@ -4,10 +4,11 @@
 /// result slots coming back through pinned memory. Plain structures with the same layout on both
 /// sides.
 ///
-/// Place:    filled and read by cupti/values/device_stats.cpp, used by kernels/stats_kernel.cu.
+/// Place:    filled and read by cupti/stats/batch.h, used by kernels/stats_kernel.cu.
 /// Order:    a device writes everything of a slot, makes it visible to the host, then writes
 ///           `sequence`. Addresses are device addresses.
 
+#include <cstddef>
 #include <cstdint>
 
 #include "cupti/stats/tile/partial.h"
@@ -16,13 +17,14 @@
 namespace convtrace::stats {
 
 inline constexpr char kStatsKernelName[] = "convtrace_stats";
+inline constexpr char kListKernelName[] = "convtrace_list";
 inline constexpr char kGatherKernelName[] = "convtrace_gather";
 inline constexpr uint32_t kGatherThreads = 256;
+inline constexpr uint32_t kListThreads = 256;
 
-/// Limits of one launch. Together they fit the 4 KiB of parameters that every driver takes.
-inline constexpr uint32_t kMaxBatchTensors = 64;
-inline constexpr uint32_t kMaxBatchDims = 48;
 inline constexpr uint32_t kMaxBatchTiles = 4096;
+inline constexpr uint32_t kMaxBatchDims = 40;
+inline constexpr uint32_t kMaxCopyDims = 17;
 static_assert(kMaxBatchTiles >= kMaxTiles);
 
 struct DeviceDim {
@@ -33,26 +35,67 @@ struct DeviceDim {
 struct DeviceTensor {
   uint64_t data;        ///< address of the first logical element
   uint64_t count;       ///< real elements, not 0
-  uint64_t slot;        ///< address of its ResultSlot
-  uint64_t sequence;    ///< value that marks the slot as complete
+  uint32_t slot;        ///< bytes from Batch::slots to its ResultSlot
   uint32_t first_tile;  ///< block of the grid that takes its tile 0
-  uint16_t first_dim;   ///< in Batch::dims, outermost first
+  uint32_t leading;     ///< first elements that are to be written behind the slot
+  uint8_t first_dim;    ///< in Batch::dims, outermost first
   uint8_t rank;         ///< 0: dense
   uint8_t dtype;        ///< walked type
-  uint32_t hash_only;
-  uint32_t leading;  ///< first elements that are to be written behind the slot
+  uint8_t hash_only;
 };
+static_assert(sizeof(DeviceTensor) == 32 && kMaxBatchDims <= UINT8_MAX);
 
-/// The kernel's parameter. Block b takes one tile: of the last tensor whose first_tile is <= b.
+/// What a list of tensors begins with, which follow. Block b takes one tile: of the last tensor whose
+/// first_tile is <= b.
 struct Batch {
-  uint64_t partials;  ///< address of kMaxBatchTiles Partials, by block
-  uint64_t tickets;   ///< address of kMaxBatchTensors u32, zero between launches
+  uint64_t arena;     ///< address of an Arena
+  uint64_t slots;     ///< address that slots are counted from
+  uint64_t sequence;  ///< value that marks a slot as complete
   uint32_t tensor_count;
   uint32_t variant;  ///< a Variant
-  DeviceTensor tensors[kMaxBatchTensors];
   DeviceDim dims[kMaxBatchDims];
+
+  [[nodiscard]] CONVTRACE_HD const DeviceTensor* tensors() const {
+    return reinterpret_cast<const DeviceTensor*>(this + 1);
+  }
 };
-static_assert(sizeof(Batch) <= 4096);
+
+/// @tparam Bytes  at most; a launch pays for all of its parameter, however few tensors there are.
+template <uint32_t Bytes>
+struct BatchOf {
+  static constexpr uint32_t kMaxTensors = (Bytes - sizeof(Batch)) / sizeof(DeviceTensor);
+  Batch head;
+  DeviceTensor tensors[kMaxTensors];
+};
+/// The parameter of the statistics kernel. The list of more tensors is in its arena.
+using FewBatch = BatchOf<4096>;
+/// The parameter of the kernel that puts a list into the arena: the largest that there is, from CUDA
+/// 12.1 on.
+using ManyBatch = BatchOf<32764>;
+static_assert(offsetof(FewBatch, tensors) == sizeof(Batch));
+static_assert(ManyBatch::kMaxTensors >= 1000);
+
+/// Scratch memory of a launch.
+struct Arena {
+  Partial partials[kMaxBatchTiles];  ///< by block; a group's result replaces that of its first tile
+  /// How many have arrived; zero between launches. Of a group: at its first block.
+  uint32_t group_tickets[kMaxBatchTiles];
+  uint32_t tensor_tickets[ManyBatch::kMaxTensors];
+  ManyBatch list;  ///< of more tensors than fit into the statistics kernel's parameter
+};
+
+/// @return where the tensors of a launch are. @param batch  its parameter.
+CONVTRACE_HD const Batch& list_of(const Batch& batch) {
+  if (batch.tensor_count <= FewBatch::kMaxTensors) return batch;
+  return reinterpret_cast<const Arena*>(static_cast<uintptr_t>(batch.arena))->list.head;
+}
+
+/// The parameter of the kernel that copies a tensor in logical order.
+struct CopyJob {
+  DeviceTensor tensor;  ///< of data, count, rank, dtype; no count: there is nothing to do
+  uint64_t to;          ///< address of memory for whole groups, aligned for them
+  DeviceDim dims[kMaxCopyDims];
+};
 
 /// The leading elements follow in the memory behind it.
 struct ResultSlot {

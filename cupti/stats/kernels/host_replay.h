@@ -19,12 +19,15 @@ namespace convtrace::stats {
 /// @return where the host can reach `bytes` bytes at a device address, or null.
 using Translate = std::function<void*(uint64_t address, size_t bytes)>;
 
-/// @param grid   blocks of the launch. @param blocks that run, in this order.
+/// @param blocks that run, in this order.
 /// @return false if some address could not be translated; then nothing was done.
-bool replay_stats_kernel(const Batch& batch, uint32_t grid, const Translate& translate,
+bool replay_stats_kernel(const FewBatch& batch, const Translate& translate,
                          std::span<const uint32_t> blocks);
 
+/// The kernel that puts a list of tensors into its arena.
+bool replay_list_kernel(const ManyBatch& batch, const Translate& translate);
+
 /// The kernel that copies a tensor in logical order.
-bool replay_gather_kernel(const Batch& batch, const Translate& translate);
+bool replay_gather_kernel(const CopyJob& job, const Translate& translate);
 
 }  // namespace convtrace::stats

@@ -4,39 +4,102 @@
 
 #include "cupti/stats/kernels/block.h"
 #include "cupti/stats/thread/thread_sketch.h"
+#include "cupti/stats/tile/merge.h"
 
 namespace convtrace::stats {
 namespace {
 
 constexpr uint32_t kAllLanes = 0xFFFFFFFF;
 
-/// Exchanges a structure of whole words inside a warp.
-template <typename T>
-__device__ __forceinline__ T shuffle_down(const T& value, uint32_t stride) {
-  static_assert(sizeof(T) % sizeof(uint32_t) == 0);
-  T result;
-  const auto* from = reinterpret_cast<const uint32_t*>(&value);
-  auto* to = reinterpret_cast<uint32_t*>(&result);
+/// The first half of combine_threads(). @return in lane 0 the sum of the warp.
+__device__ __forceinline__ double sum_of_warp(double value) {
   CONVTRACE_UNROLLED
-  for (uint32_t i = 0; i < sizeof(T) / sizeof(uint32_t); ++i) {
-    to[i] = __shfl_down_sync(kAllLanes, from[i], stride);
-  }
-  return result;
+  for (uint32_t stride = 16; stride > 0; stride /= 2)
+    value = add(value, __shfl_down_sync(kAllLanes, value, stride));
+  return value;
 }
 
-/// combine_threads of tiling.h. All 64 threads take part; the result is valid in thread 0.
-template <typename T, typename Combine>
-__device__ __forceinline__ T combine_block(T value, Combine combine) {
-  __shared__ alignas(T) unsigned char second_half[sizeof(T)];
-  for (uint32_t stride = 16; stride > 0; stride /= 2) {
-    const T other = shuffle_down(value, stride);
-    value = combine(value, other);
+/// @return the sum of the warp: of parts of 22 bits one instruction adds up those of all lanes.
+__device__ __forceinline__ UInt128 sum_of_warp(uint64_t value) {
+  constexpr uint32_t kBits = 22, kMask = (1u << kBits) - 1;
+  const auto part = [&](uint32_t i) {
+    return __reduce_add_sync(kAllLanes, static_cast<uint32_t>(value >> kBits * i) & kMask);
+  };
+  return UInt128{part(0)} + (UInt128{part(1)} << kBits) + (UInt128{part(2)} << 2 * kBits);
+}
+__device__ __forceinline__ int64_t sum_of_warp(int64_t value) {
+  return static_cast<int64_t>(static_cast<uint64_t>(sum_of_warp(static_cast<uint64_t>(value))));
+}
+
+/// @tparam Wide  whether keys have 64 bits.
+template <bool Wide>
+__device__ __forceinline__ Extremes extremes_of_warp(Extremes own) {
+  if constexpr (Wide) {
+    CONVTRACE_UNROLLED
+    for (uint32_t stride = 16; stride > 0; stride /= 2) {
+      own = merge(own, {__shfl_down_sync(kAllLanes, own.min_key, stride),
+                        __shfl_down_sync(kAllLanes, own.max_key, stride),
+                        __shfl_down_sync(kAllLanes, own.min_below, stride)});
+    }
+    return own;
+  } else {
+    const bool none = own.min_key > own.max_key;
+    const int32_t least = none ? INT32_MAX : static_cast<int32_t>(own.min_key);
+    const int32_t most = none ? INT32_MIN : static_cast<int32_t>(own.max_key);
+    const int32_t min_key = __reduce_min_sync(kAllLanes, least);
+    const int32_t max_key = __reduce_max_sync(kAllLanes, most);
+    const uint32_t below = __reduce_min_sync(kAllLanes, static_cast<uint32_t>(own.min_below));
+    if (min_key > max_key) return {};
+    return {min_key, max_key, below == UINT32_MAX ? UINT64_MAX : below};
   }
-  if (threadIdx.x == 32) *reinterpret_cast<T*>(second_half) = value;
-  __syncthreads();
-  if (threadIdx.x == 0) value = combine(value, *reinterpret_cast<const T*>(second_half));
-  __syncthreads();
-  return value;
+}
+
+__device__ __forceinline__ TileCounts counts_of_warp(const TileCounts& own) {
+  const auto sum = [](uint32_t count) { return __reduce_add_sync(kAllLanes, count); };
+  return {sum(own.nan),      sum(own.pos_inf),  sum(own.neg_inf),   sum(own.pos_zero),
+          sum(own.neg_zero), sum(own.negative), sum(own.subnormal), sum(own.saturated)};
+}
+
+/// combine_threads() with combine(), of one warp: valid in lane 0. What is exact is added in another
+/// order.
+template <DType D, typename Sums>
+__device__ __forceinline__ ThreadTotals totals_of_warp(const ThreadTotals& own) {
+  using E = Element<D>;
+  ThreadTotals all;
+  all.counts = counts_of_warp(own.counts);
+  all.extremes = extremes_of_warp<E::kWide>(own.extremes);
+  all.hash = residue(sum_of_warp(own.hash));
+  if constexpr (E::kFloat) {
+    all.sum = sum_of_warp(own.sum);
+    all.l1 = sum_of_warp(own.l1);
+  } else {
+    all.int_sum.low = sum_of_warp(own.int_sum.low);
+    all.int_l1.low = sum_of_warp(own.int_l1.low);
+    if constexpr (E::kWide) {
+      all.int_sum.high = sum_of_warp(own.int_sum.high);
+      all.int_l1.high = sum_of_warp(own.int_l1.high);
+    }
+  }
+  if constexpr (kHasExactSums<D>) {
+    all.int_squares = static_cast<uint64_t>(sum_of_warp(own.int_squares));
+  } else {
+    all.squares = sum_of_warp(own.squares);
+    all.deviations = Sums::kDeviates ? sum_of_warp(own.deviations) : all.sum;
+    all.squared_deviations = Sums::kDeviates ? sum_of_warp(own.squared_deviations) : all.squares;
+  }
+  return all;
+}
+
+/// What threads of a block exchange; in one place, which functions of all types share.
+struct Exchange {
+  SketchPair lanes[kThreads];
+  ThreadTotals second_warp;
+  Partial second_half;
+  double sums[kThreads / kWarp];
+};
+__device__ __forceinline__ Exchange& exchange() {
+  __shared__ alignas(Exchange) unsigned char memory[sizeof(Exchange)];
+  return *reinterpret_cast<Exchange*>(memory);
 }
 
 /// The tile's shift, for all threads: 0 or its first finite element.
@@ -67,157 +130,234 @@ __device__ Shift<D> find_shift(const TensorSource<D>& source, TileExtent tile) {
 }
 static_assert(kLeadingElements == kWarp);
 
-/// What one thread has of a tile.
-struct ThreadPart {
-  ThreadTotals totals;
-  ShiftParts shift;
-  SketchPair sketch;
-  uint32_t lane = 0;  ///< of the sketch
-};
-
 struct DeviceWarp {
   __device__ __forceinline__ float shuffle(float value, uint32_t from, uint32_t width) const {
     return __shfl_sync(kAllLanes, value, static_cast<int>(from), static_cast<int>(width));
   }
 };
 
-/// One thread's part of a tile. Not inlined: one function a type keeps the kernel's registers at the
-/// most demanding type's and its compile time bearable; a call a tile costs nothing.
+/// A tile by its block's threads. Not inlined: one function a type keeps the kernel's registers at
+/// the most demanding type's and its compile time bearable; a call a tile costs nothing.
+/// @param[out] partial  all but the sketch.
 template <DType D, typename Sums>
-__device__ __noinline__ void gather_with(const TensorSource<D>& source, TileExtent tile,
-                                         Shift<D> shift, ThreadPart& part) {
+__device__ __noinline__ void gather_with(const TensorInput& in, TileExtent tile, Shift<D> shift,
+                                         Partial& partial) {
+  const TensorSource<D> source(in);  // in registers
+  ThreadTotals totals;
   if constexpr (kHasThreadSketch<D>) {
     ThreadSketch<D, DeviceWarp> sketch(tile.first, threadIdx.x);
-    part.totals = thread_totals<D, Sums>(source, tile, shift, threadIdx.x, sketch);
-    part.sketch = sketch.close();
-    part.lane = sketch.lane();
+    totals = thread_totals<D, Sums>(source, tile, shift, threadIdx.x, sketch);
+    const SketchPair sums = sketch.close();
+    exchange().lanes[sketch.lane()] = sums;
   } else {
     NoSketch none;
-    part.totals = thread_totals<D, Sums>(source, tile, shift, threadIdx.x, none);
+    totals = thread_totals<D, Sums>(source, tile, shift, threadIdx.x, none);
   }
+  totals = totals_of_warp<D, Sums>(totals);
+  if (threadIdx.x == kWarp) exchange().second_warp = totals;
+  __syncthreads();
+  if (threadIdx.x != 0) return;
+  totals = combine(totals, exchange().second_warp);
+  close_tile(totals, shift.parts(), tile.count, D, partial);
 }
 
 /// The lane of a sketch, of types that have no ThreadSketch: a second pass, out of a cache.
 template <DType D>
-__device__ __noinline__ void gather_lane(const TensorSource<D>& source, TileExtent tile,
-                                         ThreadPart& part) {
-  part.sketch = sketch_lane<D>(source, tile, threadIdx.x);
-  part.lane = threadIdx.x;
+__device__ __noinline__ void gather_lane(const TensorInput& in, TileExtent tile) {
+  exchange().lanes[threadIdx.x] = sketch_lane<D>(TensorSource<D>(in), tile, threadIdx.x);
 }
 
 template <DType D>
-__device__ void gather_values(const BlockInput& in, ThreadPart& part) {
+__device__ void gather_sums(const TensorInput& in, TileExtent tile, uint32_t variant,
+                            Partial& partial) {
   const TensorSource<D> source(in);
-  const TileExtent tile = tile_extent<D>(in.tiling, in.tile);
+  if constexpr (kHasShift<D>) source.prefetch_chunk(tile, threadIdx.x);
   const Shift<D> shift = find_shift<D>(source, tile);
-  part.shift = shift.parts();
-  if constexpr (kHasSketch<D> && !kHasThreadSketch<D>) gather_lane<D>(source, tile, part);
   if constexpr (kHasNarrowSums<D>) {
-    if (in.batch.variant == static_cast<uint32_t>(Variant::kNarrow))
-      return gather_with<D, NarrowSums>(source, tile, shift, part);
+    if (variant == static_cast<uint32_t>(Variant::kNarrow))
+      return gather_with<D, NarrowSums>(in, tile, shift, partial);
   }
   if constexpr (kHasShift<D>) {
-    if (shift.value != 0) return gather_with<D, SumsOf<D, true>>(source, tile, shift, part);
+    if (shift.value != 0) return gather_with<D, SumsOf<D, true>>(in, tile, shift, partial);
   }
-  gather_with<D, SumsOf<D, false>>(source, tile, shift, part);
+  gather_with<D, SumsOf<D, false>>(in, tile, shift, partial);
 }
 
 template <DType D>
-__device__ __noinline__ void gather_hash(const BlockInput& in, ThreadTotals& totals) {
-  totals = thread_hash<D>(TensorSource<D>(in), tile_extent<D>(in.tiling, in.tile), threadIdx.x);
+__device__ void gather_values(const BlockInput& in, uint32_t variant, Partial& partial) {
+  const TileExtent tile = tile_extent<D>(in.tiling, in.tile);
+  if constexpr (kHasSketch<D> && !kHasThreadSketch<D>) gather_lane<D>(in, tile);
+  gather_sums<D>(in, tile, variant, partial);
+  if (threadIdx.x >= kSketchBuckets) return;
+  double bucket = 0;
+  if constexpr (kHasSketch<D>)
+    bucket = sketch_bucket(exchange().lanes, sizeof(typename Element<D>::Bits), threadIdx.x);
+  partial.sketch[threadIdx.x] = bucket;
 }
 
-/// @param[out] tile  the tile's result. Who waits for all threads finds it whole.
-__device__ void make_partial(const BlockInput& in, Partial& tile) {
-  __shared__ SketchPair lanes[kThreads];
+template <DType D>
+__device__ __noinline__ void gather_hash(const BlockInput& in, Partial& partial) {
+  const TileExtent tile = tile_extent<D>(in.tiling, in.tile);
+  uint64_t hash = thread_hash<D>(TensorSource<D>(in), tile, threadIdx.x);
+  hash = residue(sum_of_warp(hash));
+  if (threadIdx.x == kWarp) exchange().second_warp.hash = hash;
+  __syncthreads();
+  if (threadIdx.x == 0) partial.hash = residue_sum(hash, exchange().second_warp.hash);
+}
+
+/// @param[out] partial  of the block's tile, written by several threads.
+__device__ void make_partial(const BlockInput& in, uint32_t variant, Partial& partial) {
   const auto dtype = static_cast<DType>(in.tensor.dtype);
-  const auto both = [](const ThreadTotals& a, const ThreadTotals& b) { return combine(a, b); };
-  ThreadPart part;
-  uint64_t count = 0;
   if (in.tensor.hash_only != 0) {
     switch (bits_dtype(dtype)) {
-#define CONVTRACE_X(D)                      \
-  case DType::D:                            \
-    gather_hash<DType::D>(in, part.totals); \
-    break;
+#define CONVTRACE_X(D) \
+  case DType::D:       \
+    return gather_hash<DType::D>(in, partial);
       CONVTRACE_BITS_DTYPES(CONVTRACE_X)
 #undef CONVTRACE_X
       default:
-        break;
-    }
-  } else {
-    count = tile_length(in.tiling, in.tile) / bytes_of(in.tensor.dtype);
-    switch (dtype) {
-#define CONVTRACE_X(D)                 \
-  case DType::D:                       \
-    gather_values<DType::D>(in, part); \
-    break;
-      CONVTRACE_WALKED_DTYPES(CONVTRACE_X)
-#undef CONVTRACE_X
-      default:
-        break;
+        return;
     }
   }
-  lanes[part.lane] = part.sketch;
-  const ThreadTotals totals = combine_block(part.totals, both);
-  if (threadIdx.x == 0) tile = close_tile(totals, part.shift, count, dtype);
-  __syncthreads();  // the buckets come on top
-  if (in.tensor.hash_only == 0 && threadIdx.x < kSketchBuckets)
-    tile.sketch[threadIdx.x] = sketch_bucket(lanes, bytes_of(in.tensor.dtype), threadIdx.x);
+  switch (dtype) {
+#define CONVTRACE_X(D) \
+  case DType::D:       \
+    return gather_values<DType::D>(in, variant, partial);
+    CONVTRACE_WALKED_DTYPES(CONVTRACE_X)
+#undef CONVTRACE_X
+    default:
+      return;
+  }
 }
 
-/// @return true in all threads of the block that is the last of its tensor.
-__device__ bool arrive(const BlockInput& in) {
+/// @param ticket  zero between launches. @return true in all threads of the last of `count` blocks,
+/// which sees what all threads of the others have written.
+__device__ bool arrives_last(uint32_t& ticket, uint32_t count) {
   __shared__ bool last;
-  __syncthreads();  // the sketch is other threads'
+  __syncthreads();
+  if (count == 1) return true;
   if (threadIdx.x == 0) {
-    auto* ticket = pointer_to<unsigned>(in.batch.tickets) + (&in.tensor - in.batch.tensors);
-    __threadfence();  // the partial before the ticket
-    last = atomicAdd(ticket, 1u) == in.tiling.tiles - 1;
-    if (last) *ticket = 0;  // ready for the next launch on this arena
-    __threadfence();        // the ticket before the partials of others
+    __threadfence();  // what was written before the ticket
+    last = atomicAdd(&ticket, 1u) == count - 1;
+    if (last) ticket = 0;  // ready for the next launch on this arena
+    __threadfence();       // the ticket before what others have written
   }
   __syncthreads();
   return last;
 }
 
-__device__ void finish(const BlockInput& in, const Partial* tiles) {
-  auto& slot = *pointer_to<ResultSlot>(in.tensor.slot);
-  const Partial own = merge_own_tiles(tiles, in.tiling, threadIdx.x);
-  const Partial total =
-      combine_block(own, [](const Partial& a, const Partial& b) { return merge(a, b); });
-  if (threadIdx.x == 0) slot.total = total;
+/// combine_threads() of sums. @return in all threads.
+__device__ __noinline__ double sum_of_block(double value) {
+  double* const sums = exchange().sums;
+  value = sum_of_warp(value);
+  __syncthreads();  // who still reads the sums of the last call
+  if (threadIdx.x % kWarp == 0) sums[threadIdx.x / kWarp] = value;
+  __syncthreads();
+  return add(sums[0], sums[1]);
+}
+
+/// Exchanges a structure of whole words inside a warp.
+template <typename T>
+__device__ __forceinline__ T shuffle_down(const T& value, uint32_t stride) {
+  static_assert(sizeof(T) % sizeof(uint32_t) == 0);
+  T result;
+  const auto* from = reinterpret_cast<const uint32_t*>(&value);
+  auto* to = reinterpret_cast<uint32_t*>(&result);
+  CONVTRACE_UNROLLED
+  for (uint32_t i = 0; i < sizeof(T) / sizeof(uint32_t); ++i) {
+    to[i] = __shfl_down_sync(kAllLanes, from[i], stride);
+  }
+  return result;
+}
+
+/// merge_parts(), one part a thread. @param parts  `count` of them, `step` apart; the first one's
+/// place gets all of them. @return for all threads.
+__device__ __noinline__ void merge_in_place(Partial* parts, uint32_t count, uint32_t step) {
+  if (count == 1) return;
+  Partial own;
+  if (threadIdx.x < count) own = parts[threadIdx.x * step];
+  const Moments moments = own.moments;
+  const auto part = [&](uint32_t i) -> const Partial& { return parts[i * step]; };
+  CommonMean mean(part(first_with_values(count, part)).moments);
+  CONVTRACE_ROLLED
+  for (uint32_t stride = 16; stride > 0; stride /= 2) own = merge(own, shuffle_down(own, stride));
+  if (threadIdx.x == kWarp) exchange().second_half = own;
+  const double n = sum_of_block(moments.n);
+  mean.set(sum_of_block(mean.share(moments)), n);
+  const double m2 = sum_of_block(mean.m2(moments));
+  if (threadIdx.x == 0) {
+    own = merge(own, exchange().second_half);
+    own.moments = mean.moments(n, m2);
+    parts[0] = own;
+  }
+  __syncthreads();
+}
+
+/// @param tiles  of the tensor; the first one's place has the total.
+__device__ void write_slot(const BlockInput& in, const Partial* tiles, ResultSlot& slot,
+                           uint64_t sequence) {
+  constexpr uint32_t kWords = sizeof(Partial) / sizeof(uint64_t);
+  static_assert(kWords * sizeof(uint64_t) == sizeof(Partial) && kWords <= kThreads);
+  if (in.tensor.hash_only == 0 && threadIdx.x < kWords)
+    reinterpret_cast<uint64_t*>(&slot.total)[threadIdx.x] =
+        reinterpret_cast<const uint64_t*>(tiles)[threadIdx.x];
   write_ranges_and_samples(in, tiles, slot, threadIdx.x);
   __threadfence_system();
   __syncthreads();
-  if (threadIdx.x == 0) {
-    __threadfence_system();
-    *static_cast<volatile uint64_t*>(&slot.sequence) = in.tensor.sequence;
-  }
+  if (threadIdx.x != 0) return;
+  __threadfence_system();
+  *static_cast<volatile uint64_t*>(&slot.sequence) = sequence;
 }
+
+__device__ __forceinline__ void run_block(const Batch& batch) {
+  load_shared_keys();
+  __syncthreads();
+  const BlockInput in = find_block(batch, blockIdx.x);
+  const Tiling& tiling = in.tiling;
+  auto& arena = *pointer_to<Arena>(batch.arena);
+  make_partial(in, batch.variant, arena.partials[blockIdx.x]);
+  const bool values = in.tensor.hash_only == 0;
+  const uint32_t group = in.tile / tiling.tiles_per_group;
+  const uint32_t of_group = tiling.group_size(group);
+  const uint32_t first = in.tensor.first_tile + group * tiling.tiles_per_group;
+  if (!arrives_last(arena.group_tickets[first], of_group)) return;
+  if (values) merge_in_place(arena.partials + first, of_group, 1);
+  const auto tensor = static_cast<uint32_t>(&in.tensor - batch.tensors());
+  if (!arrives_last(arena.tensor_tickets[tensor], tiling.groups)) return;
+  Partial* const tiles = arena.partials + in.tensor.first_tile;
+  if (values) merge_in_place(tiles, tiling.groups, tiling.tiles_per_group);
+  write_slot(in, tiles, *pointer_to<ResultSlot>(batch.slots + in.tensor.slot), batch.sequence);
+}
+
+constexpr uint32_t kBlocks = 8;  ///< a multiprocessor: with their loads 32 KiB are under way on each
 
 }  // namespace
 }  // namespace convtrace::stats
 
-/// Copies the one tensor of the batch in logical order to where its slot would be.
+/// Copies a tensor in logical order.
 extern "C" __global__ __launch_bounds__(convtrace::stats::kGatherThreads) void convtrace_gather(
-    const __grid_constant__ convtrace::stats::Batch batch) {
+    const __grid_constant__ convtrace::stats::CopyJob job) {
   using namespace convtrace::stats;
-  if (batch.tensor_count == 0) return;  // launched once, so that it is loaded
-  const BlockInput in{batch, batch.tensors[0], {}, 0};
+  if (job.tensor.count == 0) return;  // launched once, so that it is loaded
   const uint64_t thread = uint64_t{blockIdx.x} * kGatherThreads + threadIdx.x;
-  copy_groups(in, thread, uint64_t{gridDim.x} * kGatherThreads);
+  copy_groups({job.tensor, job.dims}, job.to, thread, uint64_t{gridDim.x} * kGatherThreads);
 }
 
-/// Six blocks a multiprocessor: with their four loads a thread 24 KiB are under way on each.
-extern "C" __global__ __launch_bounds__(convtrace::stats::kThreads, 6) void convtrace_stats(
-    const __grid_constant__ convtrace::stats::Batch batch) {
+extern "C" __global__ __launch_bounds__(
+    convtrace::stats::kThreads,
+    convtrace::stats::kBlocks) void convtrace_stats(const __grid_constant__ convtrace::stats::FewBatch
+                                                        batch) {
+  if (batch.head.tensor_count == 0) return;  // launched once, so that it is loaded
+  convtrace::stats::run_block(convtrace::stats::list_of(batch.head));
+}
+
+/// Puts a list into its arena, for the launch behind this one.
+extern "C" __global__ __launch_bounds__(convtrace::stats::kListThreads) void convtrace_list(
+    const __grid_constant__ convtrace::stats::ManyBatch batch) {
   using namespace convtrace::stats;
-  if (batch.tensor_count == 0) return;  // launched once, so that it is loaded
-  load_shared_keys();
-  __syncthreads();
-  const BlockInput in = find_block(batch, blockIdx.x);
-  auto* partials = pointer_to<Partial>(batch.partials);
-  make_partial(in, partials[blockIdx.x]);
-  if (arrive(in)) finish(in, partials + in.tensor.first_tile);
+  if (batch.head.tensor_count == 0) return;
+  const auto* from = reinterpret_cast<const uint64_t*>(&batch);
+  auto* to = reinterpret_cast<uint64_t*>(&pointer_to<Arena>(batch.head.arena)->list);
+  for (uint32_t i = threadIdx.x; i < sizeof(ManyBatch) / sizeof(uint64_t); i += kListThreads)
+    to[i] = from[i];
 }

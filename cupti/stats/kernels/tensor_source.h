@@ -12,10 +12,14 @@
 
 namespace convtrace::stats {
 
-/// One block of the grid: which tile of which tensor.
-struct BlockInput {
-  const Batch& batch;
+/// A tensor, and where its dimensions are.
+struct TensorInput {
   const DeviceTensor& tensor;
+  const DeviceDim* dims;  ///< of tensor.first_dim and behind it
+};
+
+/// One block of the grid: which tile of which tensor.
+struct BlockInput : TensorInput {
   Tiling tiling;
   uint32_t tile;  ///< of the tensor
 };
@@ -50,13 +54,12 @@ struct Located {
   uint64_t left;  ///< elements from it on, itself included, that are one innermost stride apart
 };
 
-CONVTRACE_HD_COLD Located locate(const BlockInput& in, uint64_t index) {
+CONVTRACE_HD_COLD Located locate(const TensorInput& in, uint64_t index) {
   const uint32_t size = bytes_of(in.tensor.dtype);
   if (in.tensor.rank == 0) return {in.tensor.data + index * size, in.tensor.count - index};
   Located found = {in.tensor.data, 0};
-  const uint32_t first = in.tensor.first_dim;
-  for (uint32_t i = first + in.tensor.rank; i-- > first;) {
-    const DeviceDim& dim = in.batch.dims[i];
+  for (uint32_t i = in.tensor.rank; i-- > 0;) {
+    const DeviceDim& dim = in.dims[i];
     const uint64_t at = index % dim.extent;
     if (found.left == 0) found.left = dim.extent - at;
     index /= dim.extent;
@@ -65,17 +68,16 @@ CONVTRACE_HD_COLD Located locate(const BlockInput& in, uint64_t index) {
   return found;
 }
 
-CONVTRACE_HD_COLD uint64_t element_bits(const BlockInput& in, uint64_t index) {
+CONVTRACE_HD_COLD uint64_t element_bits(const TensorInput& in, uint64_t index) {
   return read_element(locate(in, index).address, bytes_of(in.tensor.dtype));
 }
 
 /// Gathers elements one by one: strided, unaligned or at the tensor's end.
-CONVTRACE_HD_COLD Group gather_group(const BlockInput& in, uint64_t first, uint32_t valid) {
+CONVTRACE_HD_COLD Group gather_group(const TensorInput& in, uint64_t first, uint32_t valid) {
   const uint32_t size = bytes_of(in.tensor.dtype);
   uint64_t stride = size;
   if (in.tensor.rank != 0) {
-    const uint32_t inner = in.tensor.first_dim + in.tensor.rank - 1u;
-    stride *= static_cast<uint64_t>(in.batch.dims[inner].stride);
+    stride *= static_cast<uint64_t>(in.dims[in.tensor.rank - 1u].stride);
   }
   uint64_t halves[2] = {};
   Located at = {};
@@ -94,7 +96,7 @@ class TensorSource {
  public:
   using Bits = typename Element<D>::Bits;
 
-  CONVTRACE_HD explicit TensorSource(const BlockInput& in)
+  CONVTRACE_HD explicit TensorSource(const TensorInput& in)
       : in_(in),
         data_(in.tensor.data),
         vector_(in.tensor.rank == 0 && in.tensor.data % kGroupBytes == 0) {}
@@ -106,6 +108,17 @@ class TensorSource {
   CONVTRACE_HD Group load(uint64_t first, uint32_t valid) const {
     const bool vector = vector_ && valid == kPerGroup<D>;
     return vector ? load_aligned(data_ + first * sizeof(Bits)) : gather_group(in_, first, valid);
+  }
+
+  /// The first chunk of a thread is on its way to the L2 cache while the tile's shift is looked for.
+  CONVTRACE_HD void prefetch_chunk(TileExtent tile, uint32_t thread) const {
+#if defined(__CUDA_ARCH__)
+    for (uint32_t i = 0; i < kChunkGroups; ++i) {
+      const uint64_t at = uint64_t{i} * kPerRow<D> + thread * kPerGroup<D>;
+      if (vector_ && at < tile.count)
+        asm volatile("prefetch.global.L2 [%0];" ::"l"(data_ + (tile.first + at) * sizeof(Bits)));
+    }
+#endif
   }
 
   CONVTRACE_HD Chunk load_chunk(uint64_t first) const {
@@ -132,7 +145,7 @@ class TensorSource {
 #endif
   }
 
-  const BlockInput& in_;
+  const TensorInput in_;
   uint64_t data_;
   bool vector_;  ///< groups are whole and aligned in memory
 };

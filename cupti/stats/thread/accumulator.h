@@ -68,7 +68,7 @@ class ThreadAccumulator {
 
   /// Whole groups. @param row  of the first, in the tile.
   CONVTRACE_HD void add_chunk(const Chunk& chunk, uint32_t row) {
-    for (uint32_t i = 0; i < kChunkGroups; ++i) hash_.add(chunk.group[i], row + i);
+    hash_.add(chunk, row);
     const bool usual = tally_.add_usual(chunk);
     // A warp computes hash and sketch together, so all of its threads go one way.
     if (whole_warp(usual)) {
@@ -83,9 +83,7 @@ class ThreadAccumulator {
   /// The tile's last rows. @param chunk  zero behind the tile's end. @param rows that there are, in
   /// the tile. @param left  elements of the tile from the chunk's first one on.
   CONVTRACE_HD void add_rest(const Chunk& chunk, uint32_t row, uint32_t rows, uint32_t left) {
-    for (uint32_t i = 0; i < kChunkGroups; ++i) {
-      if (i < rows) hash_.add(chunk.group[i], row + i);
-    }
+    hash_.add(chunk, row, rows);
     tally_.add_any(chunk, left);
     add_values(chunk, row, left);
   }
@@ -129,10 +127,10 @@ CONVTRACE_HD double rounded(Int128 value) {
   return value < 0 ? -number : number;
 }
 
-/// @param totals of all threads of a tile of `count` elements.
-CONVTRACE_HD Partial close_tile(const ThreadTotals& totals, ShiftParts shift, uint64_t count,
-                                DType dtype) {
-  Partial partial;
+/// @param totals of all threads of a tile of `count` elements. @param[out] partial  all but the
+/// sketch, which other threads of a device write.
+CONVTRACE_HD void close_tile(const ThreadTotals& totals, ShiftParts shift, uint64_t count,
+                             DType dtype, Partial& partial) {
   const TileCounts& c = totals.counts;
   partial.counts = {count,      c.nan,      c.pos_inf,   c.neg_inf,  c.pos_zero,
                     c.neg_zero, c.negative, c.subnormal, c.saturated};
@@ -144,8 +142,12 @@ CONVTRACE_HD Partial close_tile(const ThreadTotals& totals, ShiftParts shift, ui
   store_wide(int_sum, partial.int_sum);
   store_wide(totals.int_l1.total(), partial.int_l1);
   partial.hash = totals.hash;
-  if (partial.counts.finite() == 0) return partial;
-  const auto n = static_cast<double>(partial.counts.finite());
+  const uint64_t finite = count - c.nan - c.pos_inf - c.neg_inf;
+  if (finite == 0) {
+    partial.moments = {};
+    return;
+  }
+  const auto n = static_cast<double>(finite);
   double deviations = totals.deviations;
   double squares = totals.squared_deviations;
   if (format::number_class(dtype) != format::NumberClass::kFloat) {
@@ -161,7 +163,6 @@ CONVTRACE_HD Partial close_tile(const ThreadTotals& totals, ShiftParts shift, ui
   const double rest = fma(-offset, n, deviations);  // of the division, exact
   const double m2 = fma(-offset, rest, fma(-deviations, offset, squares));
   partial.moments = {n, shift.high, shift.low, offset, m2 < 0 ? 0 : m2};
-  return partial;
 }
 
 }  // namespace convtrace::stats

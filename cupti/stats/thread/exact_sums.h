@@ -21,6 +21,7 @@ class ExactSums {
  public:
   using E = Element<D>;
   using Bits = typename E::Bits;
+  static constexpr bool kDeviates = false;
 
   ExactSums() = default;
   CONVTRACE_HD explicit ExactSums(Shift<D> /*none*/) {}

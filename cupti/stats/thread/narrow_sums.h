@@ -58,6 +58,7 @@ class NarrowSums {
   static constexpr DType kType = DType::kF32;
   using E = Element<kType>;
   using Bits = E::Bits;
+  static constexpr bool kDeviates = true;
 
   CONVTRACE_HD explicit NarrowSums(Shift<kType> shift)
       : unscaled_(static_cast<float>(shift.value)) {

@@ -105,15 +105,15 @@ class ThreadHash {
  public:
   __device__ __forceinline__ explicit ThreadHash(uint32_t thread) : thread_(thread) {}
 
-  __device__ __forceinline__ void add(const Group& group, uint32_t row) {
+  /// @param chunk of which `rows` are there. @param row of the first, a multiple of kChunkGroups.
+  __device__ __forceinline__ void add(const Chunk& chunk, uint32_t row,
+                                      uint32_t rows = kChunkGroups) {
     if (row % kKeyRows == 0 && row != 0) flush();
-    const HashKeys::Fragment keys = shared_keys()[row % kKeyRows][thread_ % kWarp];
-    asm volatile(
-        "mma.sync.aligned.m16n8k32.row.col.s32.u8.s8.s32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
-        "{%0,%1,%2,%3};"
-        : "+r"(sums_[0]), "+r"(sums_[1]), "+r"(sums_[2]), "+r"(sums_[3])
-        : "r"(group.word[0]), "r"(group.word[1]), "r"(group.word[2]), "r"(group.word[3]),
-          "r"(keys.b[0]), "r"(keys.b[1]));
+    const auto* const keys = &shared_keys()[row % kKeyRows / kChunkGroups * kChunkGroups];
+    CONVTRACE_UNROLLED
+    for (uint32_t i = 0; i < kChunkGroups; ++i) {
+      if (i < rows) multiply(chunk.group[i], keys[i][thread_ % kWarp]);
+    }
   }
 
   __device__ __forceinline__ uint64_t sum() const {
@@ -123,6 +123,15 @@ class ThreadHash {
   }
 
  private:
+  __device__ __forceinline__ void multiply(const Group& group, HashKeys::Fragment keys) {
+    asm volatile(
+        "mma.sync.aligned.m16n8k32.row.col.s32.u8.s8.s32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
+        "{%0,%1,%2,%3};"
+        : "+r"(sums_[0]), "+r"(sums_[1]), "+r"(sums_[2]), "+r"(sums_[3])
+        : "r"(group.word[0]), "r"(group.word[1]), "r"(group.word[2]), "r"(group.word[3]),
+          "r"(keys.b[0]), "r"(keys.b[1]));
+  }
+
   __device__ __forceinline__ void flush() {
     constexpr uint64_t kFactor = hash_factor(kKeyRows * kRowWords);
     sum_ = residue_sum(sum_, residue_product(hash_of_sums(sums_), factor_));
@@ -142,6 +151,13 @@ class ThreadHash {
  public:
   explicit ThreadHash(uint32_t thread) : place_(thread * 4) {}
 
+  void add(const Chunk& chunk, uint32_t row, uint32_t rows = kChunkGroups) {
+    for (uint32_t i = 0; i < rows; ++i) add(chunk.group[i], row + i);
+  }
+
+  [[nodiscard]] uint64_t sum() const { return sum_; }
+
+ private:
   void add(const Group& group, uint32_t row) {
     uint64_t sum = 0;
     for (uint32_t i = 4; i-- > 0;)
@@ -150,9 +166,6 @@ class ThreadHash {
     sum_ = residue_sum(sum_, residue_product(sum, hash_factor(place)));
   }
 
-  [[nodiscard]] uint64_t sum() const { return sum_; }
-
- private:
   uint32_t place_;  ///< of the thread's first word in a row
   uint64_t sum_ = 0;
 };

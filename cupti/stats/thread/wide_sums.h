@@ -33,6 +33,7 @@ class WideSums {
  public:
   using E = Element<D>;
   using Bits = typename E::Bits;
+  static constexpr bool kDeviates = Shifted;  ///< deviations are other sums than the values'
 
   CONVTRACE_HD explicit WideSums(Shift<D> shift) : shift_(shift) {}
 

@@ -1,11 +1,9 @@
 #pragma once
 /// @file partial.h
-/// What is known of a stretch of elements, and how two consecutive stretches become one.
+/// What is known of a stretch of elements.
 ///
-/// Place:    a tile's Partial is written by a device block or a CPU; merging in tile order gives
-///           the tensor's. Fixed layout: it is copied between device and host as it is.
-/// Source:   T. Chan, G. Golub, R. LeVeque, "Updating formulae and a pairwise algorithm for
-///           computing sample variances" (1979).
+/// Place:    a tile's Partial is written by a device block or a CPU; merge.h makes the tensor's of
+///           them. Fixed layout: it is copied between device and host as it is.
 
 #include <cstdint>
 
@@ -74,7 +72,7 @@ struct Partial {
   double squares = 0;        ///< unshifted, for l2
   uint64_t int_sum[2] = {};  ///< integers: 128 bits, two's complement, low half first
   uint64_t int_l1[2] = {};
-  uint64_t hash = 0;  ///< of a tile, without ones, as if it were the first; merged: 0
+  uint64_t hash = 0;  ///< of the (first) tile, without ones, as if it were the tensor's first
   double sketch[kSketchBuckets] = {};  ///< floats; scaled as sketch.h has it
 };
 
@@ -106,30 +104,18 @@ CONVTRACE_HD Extremes merge(Extremes a, const Extremes& b) {
   return a;
 }
 
-CONVTRACE_HD Moments merge(const Moments& a, const Moments& b) {
-  if (b.n == 0) return a;
-  if (a.n == 0) return b;
-  const double shifts = add(sub(b.shift, a.shift), sub(b.shift_low, a.shift_low));
-  const double delta = add(shifts, sub(b.offset, a.offset));
-  Moments merged = a;
-  merged.n = add(a.n, b.n);
-  const double share = div(b.n, merged.n);
-  merged.offset = fma(delta, share, a.offset);
-  merged.m2 = fma(mul(delta, delta), mul(a.n, share), add(a.m2, b.m2));
-  return merged;
-}
-
-/// @param b what follows `a` in the tensor.
+/// @param b what follows `a` in the tensor. @return all of both but the moments (merge.h), and `a`'s
+/// hash.
 CONVTRACE_HD Partial merge(const Partial& a, const Partial& b) {
   Partial merged;
   merged.counts = merge(a.counts, b.counts);
   merged.extremes = merge(a.extremes, b.extremes);
-  merged.moments = merge(a.moments, b.moments);
   merged.sum = add(a.sum, b.sum);
   merged.l1 = add(a.l1, b.l1);
   merged.squares = add(a.squares, b.squares);
   store_wide(wide(a.int_sum) + wide(b.int_sum), merged.int_sum);
   store_wide(wide(a.int_l1) + wide(b.int_l1), merged.int_l1);
+  merged.hash = a.hash;
   for (uint32_t i = 0; i < kSketchBuckets; ++i) merged.sketch[i] = add(a.sketch[i], b.sketch[i]);
   return merged;
 }

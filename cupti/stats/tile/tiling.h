@@ -25,9 +25,11 @@ inline constexpr uint32_t kThreads = 64;
 inline constexpr uint32_t kRowBytes = kThreads * kGroupBytes;
 inline constexpr uint32_t kRowWords = kRowBytes / kHashWordBytes;
 inline constexpr uint32_t kMaxTiles = 2048;
-inline constexpr uint64_t kMinTileBytes = 16 * 1024;
+inline constexpr uint32_t kMinTileShift = 14;
+inline constexpr uint64_t kMinTileBytes = uint64_t{1} << kMinTileShift;
 inline constexpr uint32_t kMaxHashRanges = 256;
-inline constexpr uint64_t kMinRangeBytes = 64 * 1024;
+inline constexpr uint32_t kMinRangeShift = 16;
+inline constexpr uint64_t kMinRangeBytes = uint64_t{1} << kMinRangeShift;
 /// Above it, 32-bit counters of a tile could overflow.
 inline constexpr uint64_t kMaxTensorBytes = uint64_t{1} << 42;
 
@@ -38,34 +40,47 @@ inline constexpr uint32_t kPerRow = kThreads* kPerGroup<D>;
 template <DType D>
 inline constexpr uint32_t kLanes = kPerGroup<D> < 4 ? kPerGroup<D> : 4;
 
-/// Cut of a tensor of `bytes` logical bytes.
-struct Tiling {
-  uint64_t bytes = 0;
-  uint64_t tile_bytes = kMinTileBytes;    ///< a power of two
-  uint64_t range_bytes = kMinRangeBytes;  ///< a power of two, a multiple of tile_bytes
-  uint32_t tiles = 0;                     ///< at most kMaxTiles; the last may be short
-  uint32_t tiles_per_thread = 0;          ///< consecutive tiles merged one after the other
-  uint32_t ranges = 0;                    ///< at most kMaxHashRanges; 0 if one range would do
-};
-
 CONVTRACE_HD constexpr uint64_t ceil_div(uint64_t a, uint64_t b) { return a / b + (a % b != 0); }
 
+/// Cut of a tensor of `bytes` logical bytes. Sizes are powers of two, so that no thread of a device
+/// divides by them.
+struct Tiling {
+  uint64_t bytes = 0;
+  uint32_t tile_shift = kMinTileShift;    ///< a tile has 2^tile_shift bytes
+  uint32_t range_shift = kMinRangeShift;  ///< a range has 2^range_shift bytes: whole tiles
+  uint32_t tiles = 0;                     ///< at most kMaxTiles; the last may be short
+  uint32_t tiles_per_group = 0;           ///< consecutive tiles that are merged first
+  uint32_t groups = 0;                    ///< at most kThreads; the last may have fewer tiles
+  uint32_t ranges = 0;                    ///< at most kMaxHashRanges; 0 if one range would do
+
+  [[nodiscard]] CONVTRACE_HD constexpr uint64_t tile_bytes() const { return uint64_t{1} << tile_shift; }
+  [[nodiscard]] CONVTRACE_HD constexpr uint64_t range_bytes() const { return uint64_t{1} << range_shift; }
+  /// @return tiles of a group.
+  [[nodiscard]] CONVTRACE_HD constexpr uint32_t group_size(uint32_t group) const {
+    const uint32_t left = tiles - group * tiles_per_group;
+    return left < tiles_per_group ? left : tiles_per_group;
+  }
+};
+
 CONVTRACE_HD constexpr Tiling make_tiling(uint64_t bytes) {
+  const auto units = [bytes](uint32_t shift) {
+    return static_cast<uint32_t>((bytes + (uint64_t{1} << shift) - 1) >> shift);
+  };
   Tiling tiling;
   tiling.bytes = bytes;
-  while (ceil_div(bytes, tiling.tile_bytes) > kMaxTiles) tiling.tile_bytes *= 2;
-  while (ceil_div(bytes, tiling.range_bytes) > kMaxHashRanges) tiling.range_bytes *= 2;
-  tiling.tiles = static_cast<uint32_t>(ceil_div(bytes, tiling.tile_bytes));
-  tiling.tiles_per_thread = static_cast<uint32_t>(ceil_div(tiling.tiles, kThreads));
-  const auto ranges = static_cast<uint32_t>(ceil_div(bytes, tiling.range_bytes));
+  while (units(tiling.tile_shift) > kMaxTiles) ++tiling.tile_shift;
+  while (units(tiling.range_shift) > kMaxHashRanges) ++tiling.range_shift;
+  tiling.tiles = units(tiling.tile_shift);
+  tiling.tiles_per_group = (tiling.tiles + kThreads - 1) / kThreads;
+  tiling.groups = tiling.tiles == 0 ? 0 : (tiling.tiles - 1) / tiling.tiles_per_group + 1;
+  const uint32_t ranges = units(tiling.range_shift);
   tiling.ranges = ranges > 1 ? ranges : 0;
   return tiling;
 }
 
 CONVTRACE_HD constexpr uint64_t tile_length(const Tiling& tiling, uint32_t tile) {
-  const uint64_t begin = tile * tiling.tile_bytes;
-  const uint64_t rest = tiling.bytes - begin;
-  return rest < tiling.tile_bytes ? rest : tiling.tile_bytes;
+  const uint64_t rest = tiling.bytes - tile * tiling.tile_bytes();
+  return rest < tiling.tile_bytes() ? rest : tiling.tile_bytes();
 }
 
 /// One tile of a tensor, in elements.
@@ -77,7 +92,7 @@ struct TileExtent {
 template <DType D>
 CONVTRACE_HD TileExtent tile_extent(const Tiling& tiling, uint32_t tile) {
   constexpr uint32_t kSize = sizeof(typename Element<D>::Bits);
-  return {tile * tiling.tile_bytes / kSize, tile_length(tiling, tile) / kSize};
+  return {tile * tiling.tile_bytes() / kSize, tile_length(tiling, tile) / kSize};
 }
 
 /// @return how many range_hash() makes: the whole tensor is one range if it has no others.
@@ -88,10 +103,10 @@ CONVTRACE_HD constexpr uint32_t hashed_ranges(const Tiling& tiling) {
 /// @param tile_hash  of tile i as if it were the first. @return the same of a range.
 template <typename TileHash>
 CONVTRACE_HD uint64_t range_hash(const Tiling& tiling, uint32_t range, TileHash tile_hash) {
-  const auto tiles = static_cast<uint32_t>(tiling.range_bytes / tiling.tile_bytes);
+  const uint32_t tiles = 1u << (tiling.range_shift - tiling.tile_shift);
   const uint32_t first = range * tiles;
   const uint32_t count = tiling.tiles - first < tiles ? tiling.tiles - first : tiles;
-  return concat_hashes(tiling.tile_bytes, count, [&](uint32_t i) { return tile_hash(first + i); });
+  return concat_hashes(tiling.tile_bytes(), count, [&](uint32_t i) { return tile_hash(first + i); });
 }
 
 /// 16 bytes of the logical stream as 4 words; bytes behind the tensor's end are zero.

@@ -196,7 +196,7 @@ TEST_CASE("hash: ranges name the first that differs", "[stats][hash]") {
   auto bytes = random_bytes(DType::kU8, kBytes, 3);
   const StatsResult before = compute(view_of(bytes, DType::kU8));
   const Tiling tiling = make_tiling(kBytes);
-  REQUIRE(tiling.range_bytes == kMinRangeBytes);
+  REQUIRE(tiling.range_bytes() == kMinRangeBytes);
   REQUIRE(before.range_count == 16);
   for (uint32_t i = 0; i < before.range_count; ++i) {
     const auto first = bytes.begin() + int64_t{i} * kMinRangeBytes;
@@ -217,8 +217,12 @@ TEST_CASE("tiling: at most 2048 tiles and 256 ranges of whole tiles", "[stats][h
       REQUIRE(tiling.tiles <= kMaxTiles);
       REQUIRE(tiling.ranges <= kMaxHashRanges);
       REQUIRE(tiling.ranges != 1);
-      REQUIRE(tiling.range_bytes % tiling.tile_bytes == 0);
-      REQUIRE(tiling.tiles_per_thread * kThreads >= tiling.tiles);
+      REQUIRE(tiling.range_bytes() % tiling.tile_bytes() == 0);
+      REQUIRE(tiling.tiles_per_group <= kMaxTiles / kThreads);
+      REQUIRE(tiling.groups <= kThreads);
+      uint64_t grouped = 0;
+      for (uint32_t i = 0; i < tiling.groups; ++i) grouped += tiling.group_size(i);
+      REQUIRE(grouped == tiling.tiles);
       uint64_t covered = 0;
       for (uint32_t tile = 0; tile < tiling.tiles; ++tile) covered += tile_length(tiling, tile);
       REQUIRE(covered == size);

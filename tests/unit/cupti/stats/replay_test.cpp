@@ -117,7 +117,7 @@ TEST_CASE("kernel: a tile behind 2^32 bytes and 2^32 elements is read where it l
   Layout layout;
   REQUIRE(flatten(view, layout).ok());
   const Tiling tiling = make_tiling(kCount);
-  REQUIRE(tiling.tile_bytes == 4u << 20);
+  REQUIRE(tiling.tile_bytes() == 4u << 20);
   for (const uint64_t at : {uint64_t{1} << 32, kCount - 1}) values[at] = 7;
   ReplayedLaunch launch({{view}});
   const Partial got = launch.run_block(tiling.tiles - 1);
@@ -155,11 +155,12 @@ TEST_CASE("kernel: strides are walked as on the CPU", "[stats][kernel]") {
 }
 
 TEST_CASE("kernel: neither the batch nor the order of blocks changes a bit", "[stats][kernel]") {
+  const uint32_t tensors = GENERATE(64u, FewBatch::kMaxTensors, FewBatch::kMaxTensors + 1);
   std::vector<std::vector<uint8_t>> data;
   std::vector<ReplayedLaunch::Input> inputs;
-  for (uint32_t i = 0; i < kMaxBatchTensors; ++i) {
+  for (uint32_t i = 0; i < tensors; ++i) {
     const DType dtype = kAllDTypes[i % std::size(kAllDTypes)];
-    data.push_back(random_bytes(dtype, 1 + i * i * 5, i));
+    data.push_back(random_bytes(dtype, 1 + i % 64 * (i % 64) * 5, i));
     inputs.push_back({view_of(data.back(), dtype), i % 5 == 0 ? Capture::kHash : Capture::kStats});
   }
   ReplayedLaunch launch(inputs);
@@ -181,16 +182,20 @@ TEST_CASE("kernel: a batch takes what fits and refuses the next tensor", "[stats
   const float value = 1;
   Layout small;
   REQUIRE(flatten(dense_view(&value, DType::kF32, 1), small).ok());
-  BatchBuilder many(0, 0);
-  for (uint32_t i = 0; i < kMaxBatchTensors; ++i) REQUIRE(many.add(small, Capture::kStats, 0, 1));
-  REQUIRE_FALSE(many.add(small, Capture::kStats, 0, 1));
+  const auto few_memory = std::make_unique<FewBatch>();
+  BatchBuilder few(*few_memory);
+  for (uint32_t i = 0; i < FewBatch::kMaxTensors; ++i) REQUIRE(few.add(small, Capture::kStats, 0));
+  REQUIRE_FALSE(few.add(small, Capture::kStats, 0));
+  const auto many_memory = std::make_unique<ManyBatch>();
+  BatchBuilder many(*many_memory);
+  for (uint32_t i = 0; i < 1000; ++i) REQUIRE(many.add(small, Capture::kStats, 0));
 
   Layout large = small;
   large.count = uint64_t{1} << 30;
-  BatchBuilder tiles(0, 0);
-  REQUIRE(tiles.add(large, Capture::kStats, 0, 1));
-  REQUIRE(tiles.add(large, Capture::kStats, 0, 1));
-  REQUIRE_FALSE(tiles.add(small, Capture::kStats, 0, 1));
+  BatchBuilder tiles(*many_memory);
+  REQUIRE(tiles.add(large, Capture::kStats, 0));
+  REQUIRE(tiles.add(large, Capture::kStats, 0));
+  REQUIRE_FALSE(tiles.add(small, Capture::kStats, 0));
   REQUIRE(tiles.blocks() == kMaxBatchTiles);
 }
 

@@ -3,6 +3,8 @@
 /// A launch of the statistics kernel as its host replay runs it.
 
 #include <algorithm>
+#include <cstring>
+#include <memory>
 #include <vector>
 
 #include "cupti/stats/batch.h"
@@ -21,38 +23,52 @@ class ReplayedLaunch {
 
   explicit ReplayedLaunch(std::vector<Input> inputs, Variant variant = Variant::kWide)
       : inputs_(std::move(inputs)), slots_(inputs_.size()), variant_(variant) {
-    BatchBuilder builder(address(partials_.data()), address(tickets_.data()), variant);
+    batch_->head.arena = address(arena_.get());
+    batch_->head.slots = address(slots_.data());
+    batch_->head.sequence = kSequence;
+    batch_->head.variant = static_cast<uint32_t>(variant);
+    BatchBuilder builder(*batch_);
     for (size_t i = 0; i < inputs_.size(); ++i) {
       Layout layout;
       REQUIRE(flatten(inputs_[i].view, layout).ok());
-      REQUIRE(builder.add(layout, inputs_[i].capture, address(&slots_[i]), i + 1));
+      const auto slot = static_cast<uint32_t>(i * sizeof(ResultSlot));
+      REQUIRE(builder.add(layout, inputs_[i].capture, slot));
       counts_.push_back(layout.count);
     }
-    batch_ = builder.batch();
     blocks_ = builder.blocks();
   }
 
   /// @param order of the blocks; empty: ascending.
   void run(std::vector<uint32_t> order = {}) {
     for (uint32_t block = 0; order.size() < blocks_; ++block) order.push_back(block);
-    REQUIRE(replay_stats_kernel(batch_, blocks_, same, order));
+    replay(order);
   }
   /// @return the tile of one block, which runs alone.
   Partial run_block(uint32_t block) {
-    REQUIRE(replay_stats_kernel(batch_, 1, same, {&block, 1}));
-    return partials_[block];
+    replay({&block, 1});
+    return arena_->partials[block];
   }
 
   [[nodiscard]] StatsResult result(size_t i) const {
-    REQUIRE(slots_[i].sequence == i + 1);
+    REQUIRE(slots_[i].sequence == kSequence);
     return read_slot(slots_[i], counts_[i], inputs_[i].view.dtype, inputs_[i].capture, variant_);
   }
   [[nodiscard]] uint32_t blocks() const { return blocks_; }
   [[nodiscard]] bool tickets_are_zero() const {
-    return std::all_of(tickets_.begin(), tickets_.end(), [](uint32_t t) { return t == 0; });
+    const auto zero = [](uint32_t ticket) { return ticket == 0; };
+    return std::ranges::all_of(arena_->group_tickets, zero) &&
+           std::ranges::all_of(arena_->tensor_tickets, zero);
   }
 
  private:
+  static constexpr uint64_t kSequence = 7;
+
+  void replay(std::span<const uint32_t> blocks) {
+    FewBatch parameter;  // as a driver copies it
+    std::memcpy(&parameter, batch_.get(), sizeof parameter);
+    if (batch_->head.tensor_count > FewBatch::kMaxTensors) REQUIRE(replay_list_kernel(*batch_, same));
+    REQUIRE(replay_stats_kernel(parameter, same, blocks));
+  }
   static void* same(uint64_t at, size_t) {
     return reinterpret_cast<void*>(static_cast<uintptr_t>(at));
   }
@@ -62,9 +78,8 @@ class ReplayedLaunch {
   std::vector<ResultSlot> slots_;
   Variant variant_;
   std::vector<uint64_t> counts_;
-  std::vector<Partial> partials_ = std::vector<Partial>(kMaxBatchTiles);
-  std::vector<uint32_t> tickets_ = std::vector<uint32_t>(kMaxBatchTensors);
-  Batch batch_{};
+  std::unique_ptr<Arena> arena_ = std::make_unique<Arena>();
+  std::unique_ptr<ManyBatch> batch_ = std::make_unique<ManyBatch>();
   uint32_t blocks_ = 0;
 };
 
