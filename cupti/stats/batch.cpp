@@ -58,12 +58,14 @@ CopyJob copy_job(const Layout& layout, uint64_t to) noexcept {
 StatsResult read_slot(const ResultSlot& slot, uint64_t count, format::DType dtype,
                       format::Capture capture, Variant variant) noexcept {
   StatsResult result;
-  const uint32_t size = format::element_bytes(walked_dtype(dtype));
+  const format::DType walked = walked_dtype(dtype);
+  const uint32_t size = format::element_bytes(walked);
   const Tiling tiling = make_tiling(count * size);
+  const uint64_t values = count * format::values_in_element(walked);
   std::memcpy(result.range_hashes, slot.range_hashes, hashed_ranges(tiling) * sizeof(uint64_t));
-  complete(slot.total, dtype, count, capture, tiling, variant, result);
+  complete(slot.total, dtype, values, capture, tiling, variant, result);
   if (capture == format::Capture::kHash) return result;
-  const uint32_t taken = sample_count(count);
+  const uint32_t taken = sample_count(values);
   for (uint32_t i = 0; i < taken; ++i) {
     std::memcpy(result.samples + i * size, &slot.samples[i], size);
   }

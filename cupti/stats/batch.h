@@ -42,7 +42,7 @@ class BatchBuilder {
 /// @param to  as CopyJob's.
 [[nodiscard]] CopyJob copy_job(const Layout& layout, uint64_t to) noexcept;
 
-/// @param slot  complete. @param count of real elements. @param dtype as asked for, not as walked.
+/// @param slot  complete. @param count of the layout. @param dtype as asked for, not as walked.
 [[nodiscard]] StatsResult read_slot(const ResultSlot& slot, uint64_t count, format::DType dtype,
                                     format::Capture capture,
                                     Variant variant = Variant::kWide) noexcept;

@@ -50,9 +50,10 @@ Partial compute_tiles(const Layout& layout, const Tiling& tiling, bool hash_only
 
 void take_samples(const Layout& layout, StatsResult& result) {
   const uint32_t size = format::element_bytes(layout.dtype);
-  const uint32_t taken = sample_count(layout.count);
+  const uint64_t count = layout.values();
+  const uint32_t taken = sample_count(count);
   for (uint32_t i = 0; i < taken; ++i) {
-    gather(layout, sample_position(i, layout.count), 1, result.samples + i * size);
+    gather_values(layout, sample_position(i, count), 1, result.samples + i * size);
   }
   result.sample_bytes = taken * size;
 }
@@ -80,7 +81,7 @@ Status compute_on_cpu(const TensorView& view, format::Capture capture, StatsResu
   const DefaultFloatingPoint scope;
   const bool hash_only = capture == format::Capture::kHash;
   const Partial total = compute_tiles(layout, tiling, hash_only, result.range_hashes, helpers);
-  complete(total, view.dtype, layout.count, capture, tiling, Variant::kWide, result);
+  complete(total, view.dtype, layout.values(), capture, tiling, Variant::kWide, result);
   if (!hash_only) take_samples(layout, result);
   return kOkStatus;
 }

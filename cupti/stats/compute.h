@@ -26,12 +26,12 @@ struct StatsResult {
   uint32_t variant = 0;      ///< a Variant
   uint32_t range_count = 0;  ///< at most format::kMaxRanges; 0 when the tensor is one range
   uint64_t range_hashes[format::kMaxRanges] = {};
-  uint32_t sample_bytes = 0;  ///< bytes used in `samples`: sample_count() elements
+  uint32_t sample_bytes = 0;  ///< bytes used in `samples`: sample_count() values
   std::byte samples[kWholeCount * 8] = {};
 };
 
 /// Completes a result whose range_hashes range_hash() has made: all but the samples.
-/// @param total  of all tiles of `count` elements of `dtype`; capture kHash: not looked at.
+/// @param total  of all tiles of `count` values of `dtype`; capture kHash: not looked at.
 /// @param variant  of sums of f32.
 void complete(const Partial& total, format::DType dtype, uint64_t count, format::Capture capture,
               const Tiling& tiling, Variant variant, StatsResult& result) noexcept;

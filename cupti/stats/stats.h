@@ -6,6 +6,7 @@
 /// same bits on every machine:
 ///
 ///   tile/dtype_decode.h    what an element's bits mean: value, class, order
+///   tile/unpack.h          elements that are taken wider than they lie in memory
 ///   tile/hash.h            the hash of the logical bytes
 ///   tile/tiling.h          which thread of which tile an element belongs to, and the trees
 ///   tile/sketch_index.h    the bucket and the sign of an element in a sketch
@@ -17,7 +18,7 @@
 ///   thread/thread_sketch.h the sketch, by a warp
 ///   thread/tally.h         counts and extremes
 ///   thread/wide_sums.h     sums in f64: types of 32 and 64 bits
-///   thread/chunk_sums.h    sums of floats of 8 and 16 bits
+///   thread/chunk_sums.h    sums of floats of 16 bits and less
 ///   thread/exact_sums.h    sums of integers of 8 and 16 bits
 ///   thread/narrow_sums.h   sums of f32 in pairs of f32: for GPUs with slow f64
 ///   finalize.h             divisions and square roots, on the host

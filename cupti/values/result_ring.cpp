@@ -71,9 +71,8 @@ uint32_t ResultRing::leading_count(const Entry& entry) const noexcept {
   // A rule that came since may ask for more than there is memory for.
   const uint64_t wanted = std::min(request.samples, samples_);
   if (wanted <= stats::kSampleCount || request.event.capture == format::Capture::kHash) return 0;
-  const uint64_t parts =
-      format::element_bytes(request.view.dtype) / format::element_bytes(entry.layout.dtype);
-  return static_cast<uint32_t>(std::min(wanted * parts, entry.layout.count));
+  const uint64_t values = wanted * format::values_in_element(request.view.dtype);
+  return static_cast<uint32_t>(std::min(values, entry.layout.values()));
 }
 
 std::optional<ResultRing::Ticket> ResultRing::claim(std::span<const DeviceRequest> batch,

@@ -17,6 +17,7 @@
 #include "cupti/stats/cpu/simd.h"
 #include "cupti/stats/thread/accumulator.h"
 #include "cupti/stats/thread/thread_tile.h"
+#include "cupti/stats/tile/unpack.h"
 
 namespace convtrace::stats {
 namespace {
@@ -30,15 +31,14 @@ class TileState {
       : shift_(shift), sums_(shift), sketch_(first_element) {}
 
   void add_block(const std::byte* data, uint32_t bytes) {
-    const Tally<D> tally = tally_of(data, bytes);
-    const TileCounts& counts = tally.counts;
-    const bool finite = counts.nan + counts.pos_inf + counts.neg_inf == 0;
-    sums_.add_block(data, bytes, finite && in_chunk_range(tally));
-    const uint32_t whole = finite ? bytes / kRowBytes * kRowBytes : 0;
-    sketch_.add_rows(data, whole / kRowBytes);
-    sketch_.add_any(data + whole, bytes - whole);
+    if constexpr (kUnpacked<D>) {
+      constexpr uint32_t kPartBytes = kBlockBytes / kSpread<D>;
+      for (uint32_t at = 0; at < bytes; at += kPartBytes)
+        add_unpacked(data + at, bytes - at < kPartBytes ? bytes - at : kPartBytes);
+    } else {
+      add_elements(data, bytes);
+    }
     hash_.add(data, bytes);
-    tally_.add(tally);
   }
 
   Partial close(uint64_t count) {
@@ -56,6 +56,24 @@ class TileState {
  private:
   using E = Element<D>;
   using Bits = typename E::Bits;
+
+  void add_unpacked(const std::byte* data, uint32_t bytes) {
+    alignas(kVectorBytes) uint16_t wide[kBlockBytes / sizeof(uint16_t)];
+    for (uint32_t i = 0; i < bytes; ++i)
+      wide[i] = static_cast<uint16_t>(unpack_halves<D>(std::to_integer<uint32_t>(data[i])));
+    add_elements(reinterpret_cast<const std::byte*>(wide), bytes * kSpread<D>);
+  }
+
+  void add_elements(const std::byte* data, uint32_t bytes) {
+    const Tally<D> tally = tally_of(data, bytes);
+    const TileCounts& counts = tally.counts;
+    const bool finite = counts.nan + counts.pos_inf + counts.neg_inf == 0;
+    sums_.add_block(data, bytes, finite && in_chunk_range(tally));
+    const uint32_t whole = finite ? bytes / kRowBytes * kRowBytes : 0;
+    sketch_.add_rows(data, whole / kRowBytes);
+    sketch_.add_any(data + whole, bytes - whole);
+    tally_.add(tally);
+  }
 
   static Tally<D> tally_of(const std::byte* data, uint32_t bytes) {
     Tally<D> tally;

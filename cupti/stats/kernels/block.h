@@ -35,12 +35,12 @@ CONVTRACE_HD void write_element(uint64_t address, uint32_t size, uint64_t bits) 
   if (size == 8) *pointer_to<uint64_t>(address) = bits;
 }
 
-/// One thread's part of the elements behind the slot.
+/// One thread's part of the values behind the slot.
 CONVTRACE_HD void write_leading(const TensorInput& in, ResultSlot& slot, uint32_t thread) {
   const uint32_t size = bytes_of(in.tensor.dtype);
   const auto out = static_cast<uint64_t>(reinterpret_cast<uintptr_t>(&slot + 1));
   for (uint32_t i = thread; i < in.tensor.leading; i += kThreads) {
-    write_element(out + uint64_t{i} * size, size, element_bits(in, i));
+    write_element(out + uint64_t{i} * size, size, value_bits(in, i));
   }
 }
 
@@ -67,8 +67,9 @@ CONVTRACE_HD void write_ranges_and_samples(const BlockInput& in, const Partial* 
   }
   if (in.tensor.hash_only != 0) return;
   write_leading(in, slot, thread);
-  if (thread < sample_count(in.tensor.count)) {
-    slot.samples[thread] = element_bits(in, sample_position(thread, in.tensor.count));
+  const uint64_t count = values_of(in.tensor);
+  if (thread < sample_count(count)) {
+    slot.samples[thread] = value_bits(in, sample_position(thread, count));
   }
 }
 

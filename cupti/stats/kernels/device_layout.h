@@ -34,10 +34,10 @@ struct DeviceDim {
 
 struct DeviceTensor {
   uint64_t data;        ///< address of the first logical element
-  uint64_t count;       ///< real elements, not 0
+  uint64_t count;       ///< elements of the walked type, not 0
   uint32_t slot;        ///< bytes from Batch::slots to its ResultSlot
   uint32_t first_tile;  ///< block of the grid that takes its tile 0
-  uint32_t leading;     ///< first elements that are to be written behind the slot
+  uint32_t leading;     ///< first values that are to be written behind the slot
   uint8_t first_dim;    ///< in Batch::dims, outermost first
   uint8_t rank;         ///< 0: dense
   uint8_t dtype;        ///< walked type
@@ -97,7 +97,7 @@ struct CopyJob {
   DeviceDim dims[kMaxCopyDims];
 };
 
-/// The leading elements follow in the memory behind it.
+/// The leading values follow in the memory behind it.
 struct ResultSlot {
   Partial total;                          ///< of all tiles; hash_only: nothing
   uint64_t range_hashes[kMaxHashRanges];  ///< as range_hash() gives them

@@ -80,6 +80,17 @@ void sketch_tile(const TensorSource<D>& source, TileExtent tile, double* buckets
 }
 
 template <DType D>
+Partial hash_of(const BlockInput& in) {
+  Partial partial;
+  for (uint32_t t = 0; t < kThreads; ++t) {
+    const TileExtent tile = tile_extent<D>(in.tiling, in.tile);
+    const uint64_t hash = thread_hash<D>(TensorSource<D>(in), tile, t);
+    partial.hash = residue_sum(partial.hash, hash);
+  }
+  return partial;
+}
+
+template <DType D>
 Partial tile_of(const BlockInput& in, Variant variant) {
   const TensorSource<D> source(in);
   const TileExtent tile = tile_extent<D>(in.tiling, in.tile);
@@ -88,17 +99,7 @@ Partial tile_of(const BlockInput& in, Variant variant) {
   Partial partial;
   close_tile(gather_values<D>(source, tile, shift, variant), shift.parts(), tile.count, D, partial);
   sketch_tile<D>(source, tile, partial.sketch);
-  return partial;
-}
-
-template <DType D>
-Partial hash_of(const BlockInput& in) {
-  Partial partial;
-  for (uint32_t t = 0; t < kThreads; ++t) {
-    const TileExtent tile = tile_extent<D>(in.tiling, in.tile);
-    const uint64_t hash = thread_hash<D>(TensorSource<D>(in), tile, t);
-    partial.hash = residue_sum(partial.hash, hash);
-  }
+  if constexpr (kUnpacked<D>) partial.hash = hash_of<DType::kU8>(in).hash;
   return partial;
 }
 

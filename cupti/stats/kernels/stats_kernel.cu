@@ -206,6 +206,16 @@ __device__ __noinline__ void gather_hash(const BlockInput& in, Partial& partial)
 }
 
 /// @param[out] partial  of the block's tile, written by several threads.
+template <DType D>
+__device__ void gather_tile(const BlockInput& in, uint32_t variant, Partial& partial) {
+  gather_values<D>(in, variant, partial);
+  if constexpr (kUnpacked<D>) {
+    __syncthreads();  // what threads exchange is used again
+    gather_hash<DType::kU8>(in, partial);
+  }
+}
+
+/// @param[out] partial  of the block's tile, written by several threads.
 __device__ void make_partial(const BlockInput& in, uint32_t variant, Partial& partial) {
   const auto dtype = static_cast<DType>(in.tensor.dtype);
   if (in.tensor.hash_only != 0) {
@@ -222,7 +232,7 @@ __device__ void make_partial(const BlockInput& in, uint32_t variant, Partial& pa
   switch (dtype) {
 #define CONVTRACE_X(D) \
   case DType::D:       \
-    return gather_values<DType::D>(in, variant, partial);
+    return gather_tile<DType::D>(in, variant, partial);
     CONVTRACE_WALKED_DTYPES(CONVTRACE_X)
 #undef CONVTRACE_X
     default:

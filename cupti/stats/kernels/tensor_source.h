@@ -2,13 +2,14 @@
 /// @file tensor_source.h
 /// Where the elements of a block's tensor lie, and how a thread loads them.
 ///
-/// Alignment: any. 16-byte loads where the tensor starts at a multiple of 16, loads of one element
-///            where it is aligned for its type, bytes otherwise.
+/// Alignment: any. Loads of a group where the tensor starts at a multiple of its bytes, loads of one
+///            element where it is aligned for its type, bytes otherwise.
 
 #include <cstdint>
 
 #include "cupti/stats/kernels/device_layout.h"
 #include "cupti/stats/tile/tiling.h"
+#include "cupti/stats/tile/unpack.h"
 
 namespace convtrace::stats {
 
@@ -26,6 +27,10 @@ struct BlockInput : TensorInput {
 
 CONVTRACE_HD constexpr uint32_t bytes_of(uint8_t dtype) {
   return format::element_bytes(static_cast<DType>(dtype));
+}
+
+CONVTRACE_HD constexpr uint64_t values_of(const DeviceTensor& tensor) {
+  return tensor.count * format::values_in_element(static_cast<DType>(tensor.dtype));
 }
 
 template <typename T>
@@ -68,8 +73,13 @@ CONVTRACE_HD_COLD Located locate(const TensorInput& in, uint64_t index) {
   return found;
 }
 
-CONVTRACE_HD_COLD uint64_t element_bits(const TensorInput& in, uint64_t index) {
-  return read_element(locate(in, index).address, bytes_of(in.tensor.dtype));
+/// @return raw bits of one value, as samples have them.
+CONVTRACE_HD_COLD uint64_t value_bits(const TensorInput& in, uint64_t index) {
+  const auto dtype = static_cast<DType>(in.tensor.dtype);
+  const uint32_t values = format::values_in_element(dtype);
+  const uint64_t element =
+      read_element(locate(in, index / values).address, bytes_of(in.tensor.dtype));
+  return nth_value(element, dtype, index % values);
 }
 
 /// Gathers elements one by one: strided, unaligned or at the tensor's end.
@@ -90,7 +100,7 @@ CONVTRACE_HD_COLD Group gather_group(const TensorInput& in, uint64_t first, uint
            static_cast<uint32_t>(halves[1]), static_cast<uint32_t>(halves[1] >> 32)}};
 }
 
-/// Source for thread_totals.
+/// Source for thread_totals: elements as they are taken.
 template <DType D>
 class TensorSource {
  public:
@@ -99,15 +109,16 @@ class TensorSource {
   CONVTRACE_HD explicit TensorSource(const TensorInput& in)
       : in_(in),
         data_(in.tensor.data),
-        vector_(in.tensor.rank == 0 && in.tensor.data % kGroupBytes == 0) {}
+        vector_(in.tensor.rank == 0 && in.tensor.data % kLoadBytes == 0) {}
 
+  /// Of types that have a shift, which are taken as they lie.
   CONVTRACE_HD Bits element(uint64_t index) const {
-    return static_cast<Bits>(element_bits(in_, index));
+    return static_cast<Bits>(value_bits(in_, index));
   }
 
   CONVTRACE_HD Group load(uint64_t first, uint32_t valid) const {
     const bool vector = vector_ && valid == kPerGroup<D>;
-    return vector ? load_aligned(data_ + first * sizeof(Bits)) : gather_group(in_, first, valid);
+    return vector ? load_aligned(address_of(first)) : gather(first, valid);
   }
 
   /// The first chunk of a thread is on its way to the L2 cache while the tile's shift is looked for.
@@ -125,24 +136,50 @@ class TensorSource {
     Chunk chunk;
     if (vector_) {
       for (uint32_t i = 0; i < kChunkGroups; ++i)
-        chunk.group[i] = load_aligned(data_ + first * sizeof(Bits) + i * kRowBytes);
+        chunk.group[i] = load_aligned(address_of(first) + i * (kRowBytes / kSpread<D>));
     } else {
       for (uint32_t i = 0; i < kChunkGroups; ++i)
-        chunk.group[i] = gather_group(in_, first + i * kPerRow<D>, kPerGroup<D>);
+        chunk.group[i] = gather(first + i * kPerRow<D>, kPerGroup<D>);
     }
     return chunk;
   }
 
  private:
+  static constexpr uint32_t kLoadBytes = kGroupBytes / kSpread<D>;  ///< of a group in memory
+  static constexpr uint32_t kValues = format::values_in_element(D);
+
+  CONVTRACE_HD uint64_t address_of(uint64_t first) const {
+    return data_ + first / kValues * format::element_bytes(D);
+  }
+
+  CONVTRACE_HD Group gather(uint64_t first, uint32_t valid) const {
+    const Group group = gather_group(in_, first / kValues, valid / kValues);
+    if constexpr (!kUnpacked<D>)
+      return group;
+    else
+      return first_of(unpack<D>(group.word[0], group.word[1]), valid * sizeof(Bits));
+  }
+
   CONVTRACE_HD static Group load_aligned(uint64_t address) {
+    if constexpr (kUnpacked<D>) {
 #if defined(__CUDA_ARCH__)
-    const uint4 words = __ldcs(pointer_to<const uint4>(address));
-    return {{words.x, words.y, words.z, words.w}};
+      const uint2 words = __ldcs(pointer_to<const uint2>(address));
+      return unpack<D>(words.x, words.y);
 #else
-    Group group;
-    __builtin_memcpy(&group, pointer_to<const void>(address), sizeof(group));
-    return group;
+      uint32_t words[2];
+      __builtin_memcpy(words, pointer_to<const void>(address), sizeof(words));
+      return unpack<D>(words[0], words[1]);
 #endif
+    } else {
+#if defined(__CUDA_ARCH__)
+      const uint4 words = __ldcs(pointer_to<const uint4>(address));
+      return {{words.x, words.y, words.z, words.w}};
+#else
+      Group group;
+      __builtin_memcpy(&group, pointer_to<const void>(address), sizeof(group));
+      return group;
+#endif
+    }
   }
 
   const TensorInput in_;

@@ -36,6 +36,13 @@ struct NoSketch {
   CONVTRACE_HD void add(const Chunk& /*chunk*/, uint32_t /*row*/) {}
 };
 
+/// No hash of elements that are not taken as they lie: it is of memory's bytes.
+struct NoHash {
+  CONVTRACE_HD explicit NoHash(uint32_t /*thread*/) {}
+  CONVTRACE_HD void add(const Chunk& /*chunk*/, uint32_t /*row*/, uint32_t /*rows*/ = 0) {}
+  CONVTRACE_HD uint64_t sum() const { return 0; }
+};
+
 /// @return the chunk with zeros instead of what is not finite.
 template <DType D>
 CONVTRACE_HD Chunk finite_part(const Chunk& chunk) {
@@ -112,7 +119,7 @@ class ThreadAccumulator {
     sketch_.add(finite, row);
   }
 
-  ThreadHash hash_;
+  std::conditional_t<kUnpacked<D>, NoHash, ThreadHash> hash_;
   Tally<D> tally_;
   Sums sums_;
   Sketch& sketch_;

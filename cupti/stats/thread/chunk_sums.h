@@ -1,6 +1,6 @@
 #pragma once
 /// @file chunk_sums.h
-/// The sums of one thread for floats of 16 and 8 bits: elements of a chunk add up in f32, chunks in
+/// The sums of one thread for floats of 16 bits and less: elements of a chunk add up in f32, chunks in
 /// f64. Variant 2.
 ///
 /// A chunk has four groups of consecutive rows. Its elements are summed by a fixed tree: over the
@@ -14,7 +14,7 @@
 ///
 /// Accuracy: sums are off by at most 6 * 2^-24 of the sum of magnitudes, squares by 8 * 2^-24 of
 ///           theirs (every addition of a tree rounded the same way); typically by less than 1e-9.
-///           All exact for f8e4m3fn but the squares, and where exponents agree.
+///           All exact for f8e4m3fn but the squares, for f4e2m1fn, and where exponents agree.
 /// Threads:  a value; the same bits on a device, in its host replay and by the vector code of the
 ///           CPU (cpu/cpu_chunk_sums.h).
 
@@ -53,7 +53,7 @@ struct ChunkScale {
 /// Which chunks are summed as they are, by their largest magnitude: bits of the type.
 template <DType D>
 struct ChunkRange {
-  static constexpr bool kLimited = D == DType::kBF16;
+  static constexpr bool kLimited = kBf16Halves<D>;
   static constexpr uint32_t kLeast = (127 - 40) << 7;
   static constexpr uint32_t kEnd = (127 + 60) << 7;
 

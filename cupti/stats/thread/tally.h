@@ -53,6 +53,10 @@ struct Tally {
   CONVTRACE_HD bool add_usual(const Chunk& chunk) {
     if constexpr (D == DType::kBool) return add_usual_bools(chunk);
     const auto [lowest, highest, smallest] = chunk_extremes<D>(chunk);
+    if constexpr (D == DType::kF4E2M1FN) {
+      add_extremes(lowest, highest, count_f4(chunk, smallest));
+      return true;
+    }
     if (E::reaches_limits(lowest, highest)) return false;
     if constexpr (ChunkRange<D>::kLimited) {
       const Magnitude low = E::magnitude(E::bits_of_key(lowest));
@@ -89,6 +93,47 @@ struct Tally {
     counts.pos_zero += zeros;
     add_extremes(zeros == 0, set != 0, set != 0 ? 0 : kNoneBelow);
     return true;
+  }
+
+  /// Counts all elements, four at a time: of f4e2m1fn no value is rare.
+  /// @param smallest  magnitude. @return the least one but zero, less one.
+  CONVTRACE_HD Magnitude count_f4(const Chunk& chunk, Magnitude smallest) {
+    constexpr uint32_t kOnes = 0x01010101, kSigns = 0x80 * kOnes;
+    constexpr uint32_t kLeast = 0x10;                                  // of magnitudes but zero
+    uint32_t some = 0, normal = 0, largest = 0, signs = 0, minus = 0;  // bytes, at most 16
+    CONVTRACE_UNROLLED
+    for (const Group& group : chunk.group) {
+      CONVTRACE_UNROLLED
+      for (const uint32_t word : group.word) {
+        const uint32_t magnitudes = word & ~kSigns;
+        const auto reach = [&](uint32_t limit) {
+          return ((magnitudes + (0x80 - limit) * kOnes) & kSigns) >> 7;
+        };
+        some += reach(kLeast);
+        normal += reach(E::kMinNormal);
+        largest += reach(E::kMaxFinite);
+        signs += word >> 7 & kOnes;
+        minus += word >> 7 & reach(kLeast);
+      }
+    }
+    const auto total = [](uint32_t bytes) { return bytes * kOnes >> 24; };
+    const uint32_t neg_zeros = total(signs) - total(minus);
+    const uint32_t subnormals = total(some) - total(normal);
+    counts.neg_zero += neg_zeros;
+    counts.pos_zero += kChunkGroups * kPerGroup<D> - total(some) - neg_zeros;
+    counts.negative += total(minus);
+    counts.subnormal += subnormals;
+    counts.saturated += total(largest);
+    if (smallest != 0) return smallest - 1;
+    if (subnormals != 0) return kLeast - 1;
+    Magnitude below = kNoneBelow;
+    chunk.for_each_rolled([&](const Group& group) {
+      for (uint32_t e = 0; e < kPerGroup<D>; ++e) {
+        const auto here = static_cast<Magnitude>(E::magnitude(element_of<D>(group, e)) - 1);
+        below = here < below ? here : below;
+      }
+    });
+    return below;
   }
 
   /// @param left  elements of the tile from the chunk's first one on.

@@ -2,12 +2,13 @@
 /// @file dtype_decode.h
 /// What the bits of one element mean: its value, its class, and integer keys that order values.
 ///
-/// Element<D> exists for the 15 real types; complex types are walked as their real view and unknown
+/// Element<D> exists for the 17 real types; complex types are walked as their real view and unknown
 /// types as bytes (see walked_dtype). Keys make minimum and maximum exact integer operations with
 /// -0 < +0, and magnitudes do the same for absolute values.
 ///
 /// Source:   IEEE 754-2019; bfloat16 is the upper half of f32; f8e5m2 the upper byte of f16;
-///           f8e4m3fn has no infinity and one NaN pattern (OCP OFP8 revision 1.0).
+///           f8e4m3fn has no infinity and one NaN pattern (OCP OFP8 revision 1.0); f4e2m1fn and
+///           f8e8m0fnu: OCP Microscaling Formats (MX) version 1.0, sections 5.3.3 and 5.4.1.
 
 #include <cstdint>
 #include <limits>
@@ -25,7 +26,11 @@ using format::DType;
   X(kF32)                          \
   X(kF16)                          \
   X(kBF16)                         \
-  X(kF8E4M3FN) X(kF8E5M2) X(kI8) X(kU8) X(kI16) X(kU16) X(kI32) X(kU32) X(kI64) X(kU64) X(kBool)
+  X(kF8E4M3FN)                     \
+  X(kF8E5M2)                       \
+  X(kF4E2M1FN)                     \
+  X(kF8E8M0FNU)                    \
+  X(kI8) X(kU8) X(kI16) X(kU16) X(kI32) X(kU32) X(kI64) X(kU64) X(kBool)
 
 /// One type of each size: enough where only bits matter.
 #define CONVTRACE_BITS_DTYPES(X) X(kU8) X(kU16) X(kU32) X(kU64)
@@ -39,8 +44,10 @@ constexpr DType walked_dtype(DType dtype) {
 }
 
 /// A binary floating type: sign, exponent, `Mantissa` fraction bits; finite up to `MaxFinite`
-/// (magnitude bits), then one pattern for infinity if `HasInf`, then NaNs.
-template <typename BitsT, int Mantissa, int Bias, BitsT MaxFinite, bool HasInf>
+/// (magnitude bits), then one pattern for infinity if `HasInf`, then NaNs. Magnitudes below
+/// `MinNormal` but 0 are subnormal.
+template <typename BitsT, int Mantissa, int Bias, BitsT MaxFinite, bool HasInf,
+          BitsT MinNormal = BitsT{1} << Mantissa>
 struct FloatElement {
   using Bits = BitsT;
   static constexpr bool kFloat = true;
@@ -55,7 +62,7 @@ struct FloatElement {
   static constexpr bool kHasInf = HasInf;
   static constexpr Magnitude kMagnitudeMask = static_cast<Bits>(~Bits{0}) >> 1;
   static constexpr Magnitude kMaxFinite = MaxFinite;
-  static constexpr Magnitude kMinNormal = Magnitude{1} << Mantissa;
+  static constexpr Magnitude kMinNormal = MinNormal;
   static constexpr Magnitude kUsual = kMinNormal;  ///< below are zero and subnormals
 
   CONVTRACE_HD static Magnitude magnitude(Bits bits) { return bits & kMagnitudeMask; }
@@ -175,6 +182,12 @@ template <>
 struct Element<DType::kF8E4M3FN> : FloatElement<uint8_t, 3, 7, 0x7E, false> {};
 template <>
 struct Element<DType::kF8E5M2> : FloatElement<uint8_t, 2, 15, 0x7B, true> {};
+/// The half of a byte that holds the value, above four zeros (unpack.h).
+template <>
+struct Element<DType::kF4E2M1FN> : FloatElement<uint8_t, 5, 1, 0x70, false> {};
+/// As bf16 (unpack.h), where 2^-127 alone has no exponent: it is normal here.
+template <>
+struct Element<DType::kF8E8M0FNU> : FloatElement<uint16_t, 7, 127, 0x7F00, false, 0x40> {};
 template <>
 struct Element<DType::kI8> : IntElement<int8_t> {};
 template <>
@@ -193,5 +206,21 @@ template <>
 struct Element<DType::kU64> : IntElement<uint64_t> {};
 template <>
 struct Element<DType::kBool> : IntElement<uint8_t, true> {};
+
+/// Types whose elements are taken wider than they lie in memory (unpack.h).
+template <DType D>
+inline constexpr bool kUnpacked = D == DType::kF4E2M1FN || D == DType::kF8E8M0FNU;
+
+/// Bytes that a byte of memory becomes.
+template <DType D>
+inline constexpr uint32_t kSpread = kUnpacked<D> ? 2 : 1;
+
+/// @return bytes of Element<D>::Bits of a walked type.
+CONVTRACE_HD constexpr uint32_t taken_bytes(DType dtype) {
+  return format::element_bytes(dtype) * (dtype == DType::kF8E8M0FNU ? 2 : 1);
+}
+#define CONVTRACE_X(D) static_assert(taken_bytes(DType::D) == sizeof(Element<DType::D>::Bits));
+CONVTRACE_WALKED_DTYPES(CONVTRACE_X)
+#undef CONVTRACE_X
 
 }  // namespace convtrace::stats

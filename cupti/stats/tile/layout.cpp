@@ -2,6 +2,8 @@
 
 #include <cstring>
 
+#include "cupti/stats/tile/unpack.h"
+
 namespace convtrace::stats {
 namespace {
 
@@ -110,6 +112,16 @@ void gather(const Layout& layout, uint64_t first, uint64_t count, std::byte* out
       index[i] = 0;
       ++index[i - 1];
     }
+  }
+}
+
+void gather_values(const Layout& layout, uint64_t first, uint64_t count, std::byte* out) noexcept {
+  const uint32_t values = format::values_in_element(layout.dtype);
+  if (values == 1) return gather(layout, first, count, out);
+  for (uint64_t i = first; i < first + count; ++i, ++out) {
+    gather(layout, i / values, 1, out);
+    const auto element = std::to_integer<uint64_t>(*out);
+    *out = static_cast<std::byte>(nth_value(element, layout.dtype, i % values));
   }
 }
 

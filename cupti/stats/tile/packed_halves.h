@@ -3,8 +3,9 @@
 /// Floats of 8 and 16 bits as the two halves of a register: a device's packed operations on them, and
 /// what they mean, for the host.
 ///
-/// f8e5m2 is the upper byte of an f16. f8e4m3fn is put into the bits of an f16 that is 2^-8 of it,
-/// in the same order; its NaN becomes a number there, above the finite ones.
+/// f8e5m2 is the upper byte of an f16. Floats of 8 bits with a shorter exponent are put into the bits
+/// of an f16 that is less by a power of two, in the same order: f8e4m3fn, whose NaN becomes a number
+/// there, above the finite ones, and f4e2m1fn.
 ///
 /// Place:    device code and its host replay, which so runs the algorithms that are made of them.
 /// Source:   PTX ISA, "Half Precision Floating Point Instructions": min and max order -0 before +0
@@ -23,31 +24,49 @@ inline constexpr bool kHasHalves = Element<D>::kFloat && sizeof(typename Element
 template <DType D>
 inline constexpr uint32_t kHalvesOfWord = 2 / sizeof(typename Element<D>::Bits);
 
+/// Whether halves are bf16, not f16.
+template <DType D>
+inline constexpr bool kBf16Halves = D == DType::kBF16 || D == DType::kF8E8M0FNU;
+
 /// What a half is less than its element, inverted: a power of two.
 template <DType D>
-inline constexpr float kHalfUnit = D == DType::kF8E4M3FN ? 256 : 1;
+constexpr float half_unit() {
+  constexpr int kHalfBias = 15;  // of f16
+  if constexpr (sizeof(typename Element<D>::Bits) == 1) return 1 << (kHalfBias - Element<D>::kBias);
+  return 1;
+}
+template <DType D>
+inline constexpr float kHalfUnit = half_unit<D>();
 
 /// What a half is by itself.
 template <DType D>
-using HalfElement = Element<D == DType::kBF16 ? DType::kBF16 : DType::kF16>;
+using HalfElement = Element<kBf16Halves<D> ? DType::kBF16 : DType::kF16>;
+
+/// How much further down an f16 has the magnitude of an element of 8 bits than its upper byte has.
+template <DType D>
+inline constexpr uint32_t kHalfShift = Element<D>::kMantissa - 2;
 
 /// @param odd  which of the bytes: 1 and 3, or 0 and 2. 16-bit types: 0.
 template <DType D>
 CONVTRACE_HD uint32_t halves_of(uint32_t word, uint32_t odd) {
-  if constexpr (sizeof(typename Element<D>::Bits) == 2) return word;
-  const uint32_t upper = odd != 0 ? word : word << 8;
-  if constexpr (D == DType::kF8E5M2) return upper & 0xFF00FF00;
-  return (upper & 0x80008000) | (upper >> 1 & 0x3F803F80);
+  if constexpr (sizeof(typename Element<D>::Bits) == 2) {
+    return word;
+  } else {
+    const uint32_t upper = odd != 0 ? word : word << 8;
+    if constexpr (kHalfShift<D> == 0) return upper & 0xFF00FF00;
+    constexpr uint32_t kMagnitudes = (0x7F00u >> kHalfShift<D>)*0x00010001;
+    return (upper & 0x80008000) | (upper >> kHalfShift<D> & kMagnitudes);
+  }
 }
 
 /// @return the element of a half.
 template <DType D>
 CONVTRACE_HD typename Element<D>::Bits bits_of_half(uint16_t half) {
-  using Bits = typename Element<D>::Bits;
-  if constexpr (D == DType::kF8E5M2) return static_cast<Bits>(half >> 8);
-  if constexpr (D == DType::kF8E4M3FN)
-    return static_cast<Bits>((half >> 8 & 0x80) | (half >> 7 & 0x7F));
-  return static_cast<Bits>(half);
+  if constexpr (sizeof(typename Element<D>::Bits) == 2) {
+    return static_cast<typename Element<D>::Bits>(half);
+  } else {
+    return static_cast<typename Element<D>::Bits>((half >> 8 & 0x80) | (half >> (8 - kHalfShift<D>)&0x7F));
+  }
 }
 
 #if !defined(__CUDA_ARCH__)
@@ -70,7 +89,7 @@ template <DType D>
 CONVTRACE_HD uint32_t least_halves(uint32_t a, uint32_t b) {
 #if defined(__CUDA_ARCH__)
   uint32_t least;
-  if constexpr (D == DType::kBF16)
+  if constexpr (kBf16Halves<D>)
     asm("min.NaN.bf16x2 %0, %1, %2;" : "=r"(least) : "r"(a), "r"(b));
   else
     asm("min.NaN.f16x2 %0, %1, %2;" : "=r"(least) : "r"(a), "r"(b));
@@ -84,7 +103,7 @@ template <DType D>
 CONVTRACE_HD uint32_t most_halves(uint32_t a, uint32_t b) {
 #if defined(__CUDA_ARCH__)
   uint32_t most;
-  if constexpr (D == DType::kBF16)
+  if constexpr (kBf16Halves<D>)
     asm("max.NaN.bf16x2 %0, %1, %2;" : "=r"(most) : "r"(a), "r"(b));
   else
     asm("max.NaN.f16x2 %0, %1, %2;" : "=r"(most) : "r"(a), "r"(b));
@@ -94,11 +113,11 @@ CONVTRACE_HD uint32_t most_halves(uint32_t a, uint32_t b) {
 #endif
 }
 
-/// @return the value of the lower or upper half, which is finite; of f8e4m3fn over kHalfUnit.
+/// @return the value of the lower or upper half, which is finite: the element's over kHalfUnit.
 template <DType D>
 CONVTRACE_HD float half_value(uint32_t halves, uint32_t high) {
 #if defined(__CUDA_ARCH__)
-  if constexpr (D == DType::kBF16) {
+  if constexpr (kBf16Halves<D>) {
     return __uint_as_float(high != 0 ? halves & 0xFFFF0000 : halves << 16);
   } else {
     float value;

@@ -18,7 +18,7 @@ inline constexpr uint32_t kSketchBuckets = 16;
 enum class Variant : uint32_t {
   kWide = 0,     ///< f64 (wide_sums.h); integers of 8 and 16 bits: exact (exact_sums.h)
   kNarrow = 1,   ///< f32 where f64 is slow: pairs of f32 (narrow_sums.h)
-  kChunked = 2,  ///< floats of 8 and 16 bits: f32 within a chunk (chunk_sums.h)
+  kChunked = 2,  ///< floats of 16 bits and less: f32 within a chunk (chunk_sums.h)
 };
 
 /// @param wanted  for f32. @return what a walked type is summed with.

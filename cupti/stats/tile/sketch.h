@@ -101,7 +101,7 @@ CONVTRACE_HD SketchPair sketch_lane(const Source& source, TileExtent tile, uint3
   return total;
 }
 
-/// @param lanes of all 64. @param element_bytes of the tensor's type. @return one of the 16 sums.
+/// @param lanes of all 64. @param element_bytes  taken_bytes() of the tensor's type. @return one of the 16 sums.
 CONVTRACE_HD double sketch_bucket(const SketchPair* lanes, uint32_t element_bytes,
                                   uint32_t bucket) {
   const uint32_t place = bucket % kSketchPlaces;

@@ -83,16 +83,20 @@ CONVTRACE_HD constexpr uint64_t tile_length(const Tiling& tiling, uint32_t tile)
   return rest < tiling.tile_bytes() ? rest : tiling.tile_bytes();
 }
 
-/// One tile of a tensor, in elements.
+/// One tile of a tensor, in values.
 struct TileExtent {
   uint64_t first = 0;
   uint64_t count = 0;
 };
 
+/// @return values that `bytes` bytes of a walked type hold.
+CONVTRACE_HD constexpr uint64_t values_in(uint64_t bytes, DType dtype) {
+  return bytes / format::element_bytes(dtype) * format::values_in_element(dtype);
+}
+
 template <DType D>
 CONVTRACE_HD TileExtent tile_extent(const Tiling& tiling, uint32_t tile) {
-  constexpr uint32_t kSize = sizeof(typename Element<D>::Bits);
-  return {tile * tiling.tile_bytes() / kSize, tile_length(tiling, tile) / kSize};
+  return {values_in(tile * tiling.tile_bytes(), D), values_in(tile_length(tiling, tile), D)};
 }
 
 /// @return how many range_hash() makes: the whole tensor is one range if it has no others.

@@ -176,10 +176,10 @@ bool same(const format::TensorStats& got, const stats::StatsResult& want) {
 std::vector<std::byte> leading_of(const stats::TensorView& view) {
   stats::Layout layout;
   if (!stats::flatten(view, layout).ok() || layout.count == 0) return {};
-  const uint64_t parts = layout.count / stats::element_count(view);
-  const uint64_t count = std::min(layout.count, kSamples * parts);
+  const uint64_t values = kSamples * format::values_in_element(view.dtype);
+  const uint64_t count = std::min(layout.values(), values);
   std::vector<std::byte> bytes(count * format::element_bytes(layout.dtype));
-  stats::gather(layout, 0, count, bytes.data());
+  stats::gather_values(layout, 0, count, bytes.data());
   return bytes;
 }
 

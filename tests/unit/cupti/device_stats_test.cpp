@@ -23,8 +23,9 @@ void require_same(const TensorStats& got, const stats::StatsResult& want) {
 TEST_CASE("device_stats: a batch comes out in order, equal to the CPU's numbers to the last bit") {
   DeviceScene scene;
   scene.prepare();
-  constexpr DType kTypes[] = {DType::kF32, DType::kBF16, DType::kF64, DType::kI64,
-                              DType::kF16, DType::kBool, DType::kC64};
+  constexpr DType kTypes[] = {DType::kF32, DType::kBF16,     DType::kF64,
+                              DType::kI64, DType::kF16,      DType::kBool,
+                              DType::kC64, DType::kF4E2M1FN, DType::kF8E8M0FNU};
   std::vector<std::unique_ptr<Twin>> tensors;
   std::vector<DeviceRequest> batch;
   for (uint64_t i = 0; i < 200; ++i) {  // more than one launch takes
@@ -121,10 +122,10 @@ std::vector<std::byte> first_of(const Twin& tensor, const DeviceRequest& request
   view.data = tensor.host.data();
   stats::Layout layout;
   REQUIRE(stats::flatten(view, layout).ok());
-  const uint64_t parts = layout.count / stats::element_count(view);
-  const uint64_t count = std::min(layout.count, request.samples * parts);
+  const uint64_t values = request.samples * format::values_in_element(view.dtype);
+  const uint64_t count = std::min(layout.values(), values);
   std::vector<std::byte> bytes(count * format::element_bytes(layout.dtype));
-  stats::gather(layout, 0, count, bytes.data());
+  stats::gather_values(layout, 0, count, bytes.data());
   return bytes;
 }
 
@@ -162,7 +163,8 @@ TEST_CASE("device_stats: first elements come in logical order, as many as each a
                                       table.request(DType::kC128),
                                       table.request(DType::kU8),
                                       table.request(DType::kF32, Capture::kHash),
-                                      table.request()};
+                                      table.request(),
+                                      table.request(DType::kF4E2M1FN)};
   batch[0].view.data = reinterpret_cast<const void*>(table.address + 47 * 64 * sizeof(float));
   for (DeviceRequest& request : batch) request.samples = 100;
   batch[3].samples = 4096;
@@ -177,6 +179,11 @@ TEST_CASE("device_stats: first elements come in logical order, as many as each a
     CAPTURE(i);
     CHECK(std::ranges::equal(results[i].leading, first_of(table, batch[i])));
     CHECK(results[i].samples.size() > 0);
+  }
+  REQUIRE(results[6].leading.size() == 200);  // of f4e2m1fn the values, one a byte
+  for (size_t i = 0; i < 200; ++i) {
+    const std::byte pair = table.host[i / 2];
+    CHECK(results[6].leading[i] == (i % 2 == 0 ? pair & std::byte{15} : pair >> 4));
   }
   CHECK(results[4].leading.empty());  // a hash has no samples
   CHECK(results[5].leading.empty());  // the eight say it all

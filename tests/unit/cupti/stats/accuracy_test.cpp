@@ -2,6 +2,7 @@
 #include <functional>
 #include <limits>
 
+#include "tests/unit/cupti/stats/sketched.h"
 #include "tests/unit/cupti/stats/support.h"
 
 namespace convtrace::stats::test {
@@ -64,7 +65,7 @@ TEST_CASE("stats: sums are near the truth on seven distributions", "[stats][accu
     require_matches_reference(view_of(wide, DType::kF64));
     for (const DType dtype : {DType::kBF16, DType::kF16})
       require_matches_reference(view_of(shortened<uint16_t>(values, dtype), dtype));
-    for (const DType dtype : {DType::kF8E4M3FN, DType::kF8E5M2})
+    for (const DType dtype : {DType::kF8E4M3FN, DType::kF8E5M2, DType::kF8E8M0FNU})
       require_matches_reference(view_of(shortened<uint8_t>(values, dtype), dtype));
   }
 }
@@ -91,6 +92,24 @@ TEST_CASE("stats: bf16 whose squares leave the range of f32 is scaled", "[stats]
     for (auto& value : values) value = random() % 3 == 0 ? value : 1;  // beside ordinary ones
     require_matches_reference(view_of(shortened<uint16_t>(values, DType::kBF16), DType::kBF16));
   }
+}
+
+TEST_CASE("stats: every sum of f4e2m1fn is exact", "[stats][accuracy]") {
+  const auto bytes = random_bytes(DType::kF4E2M1FN, 200'003, 10);
+  const auto view = view_of(bytes, DType::kF4E2M1FN);
+  const format::Stats got = compute(view).stats;
+  const format::Stats want = reference_stats(view);
+  CHECK(got.sum == want.sum);
+  CHECK(got.l1 == want.l1);
+  CHECK(got.l2 == want.l2);
+  CHECK(got.mean == want.mean);
+  double sums[format::Sketch::kBuckets] = {};
+  const auto elements = logical_elements(view);
+  const auto places = plain_places(elements.size());
+  for (size_t i = 0; i < elements.size(); ++i)
+    sums[places[i].bucket] +=
+        places[i].sign * static_cast<double>(decode(DType::kF4E2M1FN, elements[i]).value);
+  CHECK(std::ranges::equal(sums_of(got.sketch), sums));
 }
 
 TEST_CASE("stats: the mean survives a huge first element", "[stats][accuracy]") {

@@ -58,6 +58,9 @@ inline std::vector<NamedView> named_views() {
           {"all backwards", kF64, {30, 9}, {-9, -1}, 30 * 9 - 1},
           {"every third, unaligned", kU8, {999}, {3}, 5},
           {"every second backwards", kI16, {500}, {-2}, 1000},
+          {"pairs of 4 bits, transposed", kF4E2M1FN, {48, 64}, {1, 48}, 3},
+          {"pairs of 4 bits, a part of each row backwards", kF4E2M1FN, {40, 13}, {-64, 1}, 2570},
+          {"exponents, every third, unaligned", kF8E8M0FNU, {999}, {3}, 5},
           {"complex columns", kC64, {16, 24}, {1, 16}, 2},
           {"expanded", kF32, {7, 50}, {0, 2}, 1}};
 }

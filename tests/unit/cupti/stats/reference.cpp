@@ -62,6 +62,31 @@ Decoded decode_float(FloatFormat f, uint64_t bits) {
   return d;
 }
 
+/// OCP Microscaling Formats version 1.0, 5.3.3.
+Decoded decode_f4(uint64_t bits) {
+  Decoded d;
+  d.negative = (bits >> 3) & 1;
+  const uint64_t exponent = (bits >> 1) & 3, fraction = bits & 1;
+  d.subnormal = exponent == 0 && fraction != 0;
+  d.largest = exponent == 3 && fraction == 1;
+  const auto significand = static_cast<long double>(exponent == 0 ? fraction : fraction + 2);
+  d.value = std::ldexp(significand, static_cast<int>(exponent == 0 ? 1 : exponent) - 1 - 1);
+  if (d.negative) d.value = -d.value;
+  return d;
+}
+
+/// The same, 5.4.1.
+Decoded decode_exponent(uint64_t bits) {
+  Decoded d;
+  if (bits == 0xFF) {
+    d.kind = Decoded::Kind::kNan;
+    return d;
+  }
+  d.largest = bits == 0xFE;
+  d.value = std::ldexp(1.0L, static_cast<int>(bits) - 127);
+  return d;
+}
+
 template <typename Int>
 Decoded decode_int(uint64_t bits) {
   const auto value = static_cast<Int>(bits);
@@ -153,6 +178,10 @@ Decoded decode(DType dtype, uint64_t bits) {
       d.value = bits != 0 ? 1 : 0;
       return d;
     }
+    case DType::kF4E2M1FN:
+      return decode_f4(bits);
+    case DType::kF8E8M0FNU:
+      return decode_exponent(bits);
     default:
       return decode_float(float_format(dtype), bits);
   }
@@ -170,7 +199,9 @@ std::vector<uint64_t> logical_elements(const TensorView& view) {
     for (uint32_t part = 0; part < size; part += real_size) {
       uint64_t bits = 0;
       std::memcpy(&bits, at + part, real_size);
-      elements.push_back(bits);
+      const bool pair = view.dtype == DType::kF4E2M1FN;
+      elements.push_back(pair ? bits & 0xF : bits);
+      if (pair) elements.push_back(bits >> 4);
     }
     for (uint32_t i = view.rank; i-- > 0;) {
       if (++index[i] < view.shape[i]) break;

@@ -23,7 +23,7 @@ struct Decoded {
 
 [[nodiscard]] Decoded decode(format::DType real_dtype, uint64_t bits);
 
-/// Raw bits of all real elements in row-major order.
+/// Raw bits of all real numbers in row-major order: two of a byte of f4e2m1fn, the lower half first.
 [[nodiscard]] std::vector<uint64_t> logical_elements(const TensorView& view);
 
 /// Everything but the hash. mean and std are rounded from 113-bit results.

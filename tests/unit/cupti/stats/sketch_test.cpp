@@ -41,7 +41,7 @@ void require_same_sketch(const Sketch& a, const Sketch& b) {
 }
 
 TEST_CASE("sketch: it is the sums of the format's buckets", "[stats][sketch]") {
-  const auto places = plain_places(300'001);
+  const auto places = plain_places(2 * 300'001);  // of f4e2m1fn two a byte
   for (const DType dtype : kFloatDTypes) {
     for (const uint64_t count : {17u, 100u, 511u, 513u, 2048u, 4095u, 4097u, 20'000u, 300'001u}) {
       INFO(format::to_string(dtype) << " x " << count);
@@ -50,7 +50,7 @@ TEST_CASE("sketch: it is the sums of the format's buckets", "[stats][sketch]") {
       const auto elements = logical_elements(view);
       std::array<long double, Sketch::kBuckets> want{};
       long double magnitudes = 0;
-      for (uint64_t i = 0; i < count; ++i) {
+      for (uint64_t i = 0; i < elements.size(); ++i) {
         const long double value = decode(dtype, elements[i]).value;
         want[places[i].bucket] += places[i].sign * value;
         magnitudes += std::fabs(value);
@@ -195,6 +195,7 @@ TEST_CASE("sketch: equal values of different types have equal sketches but for r
 
 TEST_CASE("sketch: what is not finite counts as zero", "[stats][sketch]") {
   for (const DType dtype : kFloatDTypes) {
+    if (dtype == DType::kF4E2M1FN) continue;  // all of its values are finite
     for (const uint64_t count : {100u, 9000u, 70'000u}) {
       INFO(format::to_string(dtype) << " x " << count);
       const uint32_t size = format::element_bytes(dtype);
@@ -232,7 +233,11 @@ TEST_CASE("sketch: neither the largest nor the smallest values leave the range",
         const auto bucket = static_cast<double>(sketch.bucket[i]);
         sums[i] = std::ldexp(bucket, sketch.exponent - exponent) / fraction;
       }
-      CHECK(length_of(sums) == Approx(std::sqrt(kCount * 2.0 / 3)).epsilon(0.5));
+      const auto alike =
+          std::ranges::count_if(logical_elements(view_of(bytes, dtype)), [&](uint64_t element) {
+            return static_cast<double>(decode(dtype, element).value) == value;
+          });
+      CHECK(length_of(sums) == Approx(std::sqrt(static_cast<double>(alike))).epsilon(0.5));
     }
   }
 }
@@ -260,8 +265,7 @@ TEST_CASE("sketch: floats of more than 16 elements have one, nothing else has", 
   for (const DType dtype : kAllDTypes) {
     INFO(format::to_string(dtype));
     const auto bytes = repeated_bits(dtype, 400, {0});
-    const uint64_t parts =
-        format::element_bytes(dtype) / format::element_bytes(walked_dtype(dtype));
+    const uint64_t parts = format::values_in_element(dtype);
     const bool is_float = format::number_class(dtype) == format::NumberClass::kFloat;
     const auto known = [&](uint64_t count, format::Capture capture = format::Capture::kStats) {
       return compute(dense_view(bytes.data(), dtype, count), capture).stats.sketch.is_known();

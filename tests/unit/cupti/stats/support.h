@@ -17,11 +17,13 @@
 namespace convtrace::stats::test {
 
 inline constexpr format::DType kAllDTypes[] = {
-    format::DType::kF64,      format::DType::kF32,    format::DType::kF16,  format::DType::kBF16,
-    format::DType::kF8E4M3FN, format::DType::kF8E5M2, format::DType::kI8,   format::DType::kU8,
-    format::DType::kI16,      format::DType::kU16,    format::DType::kI32,  format::DType::kU32,
-    format::DType::kI64,      format::DType::kU64,    format::DType::kBool, format::DType::kC64,
-    format::DType::kC128};
+    format::DType::kF64,      format::DType::kF32,      format::DType::kF16,
+    format::DType::kBF16,     format::DType::kF8E4M3FN, format::DType::kF8E5M2,
+    format::DType::kI8,       format::DType::kU8,       format::DType::kI16,
+    format::DType::kU16,      format::DType::kI32,      format::DType::kU32,
+    format::DType::kI64,      format::DType::kU64,      format::DType::kBool,
+    format::DType::kC64,      format::DType::kC128,     format::DType::kF4E2M1FN,
+    format::DType::kF8E8M0FNU};
 
 inline StatsResult compute(const TensorView& view,
                            format::Capture capture = format::Capture::kStats) {

@@ -8,6 +8,7 @@
 
 #include "cupti/stats/thread/accumulator.h"
 #include "cupti/stats/thread/thread_tile.h"
+#include "cupti/stats/tile/unpack.h"
 #include "tests/unit/cupti/stats/support.h"
 
 namespace convtrace::stats::test {
@@ -35,17 +36,20 @@ struct BlockShuffle {
   }
 };
 
-/// The elements of a dense tensor.
+/// The elements of a dense tensor, as they are taken.
 template <DType D>
 class DenseSource {
  public:
   explicit DenseSource(const std::vector<uint8_t>& bytes) : bytes_(bytes) {}
 
   [[nodiscard]] Group load(uint64_t first, uint32_t valid) const {
+    constexpr size_t kSize = sizeof(typename Element<D>::Bits);
     Group group;
-    const size_t size = sizeof(typename Element<D>::Bits);
-    std::memcpy(&group, bytes_.data() + first * size, valid * size);
-    return group;
+    std::memcpy(&group, bytes_.data() + first * kSize / kSpread<D>, valid * kSize / kSpread<D>);
+    if constexpr (!kUnpacked<D>)
+      return group;
+    else
+      return first_of(unpack<D>(group.word[0], group.word[1]), valid * kSize);
   }
   [[nodiscard]] Chunk load_chunk(uint64_t first) const {
     Chunk chunk;
@@ -90,8 +94,8 @@ void require_one_pass_equals_lanes(uint64_t count, uint64_t seed, bool ordinary)
 
 TEMPLATE_TEST_CASE_SIG("thread sketch: one pass gives the lanes' sums to the last bit",
                        "[stats][sketch]", ((DType D), D), DType::kF32, DType::kF16, DType::kBF16,
-                       DType::kF8E4M3FN, DType::kF8E5M2) {
-  constexpr uint64_t kTile = kMinTileBytes / sizeof(typename Element<D>::Bits);
+                       DType::kF8E4M3FN, DType::kF8E5M2, DType::kF4E2M1FN, DType::kF8E8M0FNU) {
+  constexpr uint64_t kTile = kMinTileBytes / format::element_bytes(D);
   for (const uint64_t count : {uint64_t{1}, uint64_t{513}, kTile, 2 * kTile + 3 * kPerRow<D> + 5}) {
     for (const bool ordinary : {false, true})
       require_one_pass_equals_lanes<D>(count, count, ordinary);

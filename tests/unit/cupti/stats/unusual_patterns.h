@@ -9,11 +9,13 @@
 
 namespace convtrace::stats::test {
 
-inline constexpr format::DType kFloatDTypes[] = {format::DType::kF64,      format::DType::kF32,
-                                                 format::DType::kF16,      format::DType::kBF16,
-                                                 format::DType::kF8E4M3FN, format::DType::kF8E5M2};
+inline constexpr format::DType kFloatDTypes[] = {
+    format::DType::kF64,      format::DType::kF32,      format::DType::kF16,
+    format::DType::kBF16,     format::DType::kF8E4M3FN, format::DType::kF8E5M2,
+    format::DType::kF4E2M1FN, format::DType::kF8E8M0FNU};
 
-/// Bits of some values of a type, as its standard has them.
+/// Bits of some values of a type, as its standard has them: of f4e2m1fn of two alike. Where a type has
+/// no such value, of one that it has.
 struct FloatBits {
   uint64_t nan, inf, largest, one, sign;
 };
@@ -32,6 +34,10 @@ inline FloatBits float_bits(format::DType dtype) {
       return {0x7FC0, 0x7F80, 0x7F7F, 0x3F80, 0x8000};
     case kF8E4M3FN:  // has no infinity
       return {0x7F, 0x7F, 0x7E, 0x38, 0x80};
+    case kF4E2M1FN:  // has no infinity and no NaN
+      return {0x77, 0x77, 0x77, 0x22, 0x88};
+    case kF8E8M0FNU:  // has no infinity and no sign
+      return {0xFF, 0xFF, 0xFE, 0x7F, 0};
     default:
       return {0x7E, 0x7C, 0x7B, 0x3C, 0x80};
   }

@@ -47,14 +47,35 @@ TEST_CASE("stats: every f8e5m2 pattern has the class and value of its fields", "
   require_every_value<uint8_t>(DType::kF8E5M2);
 }
 
+TEST_CASE("stats: every f8e8m0fnu pattern is its power of two, and the last one NaN", "[stats]") {
+  require_every_value<uint8_t>(DType::kF8E8M0FNU);
+}
+TEST_CASE("stats: a byte of f4e2m1fn is two values, the one in its lower half first", "[stats]") {
+  const double kMagnitudes[] = {0, 0.5, 1, 1.5, 2, 3, 4, 6};
+  for (uint32_t pattern = 0; pattern < 256; ++pattern) {
+    INFO(pattern);
+    const auto byte = static_cast<uint8_t>(pattern);
+    const TensorView view = dense_view(&byte, DType::kF4E2M1FN, 1);
+    require_matches_reference(view);
+    const StatsResult result = compute(view);
+    const double low = kMagnitudes[pattern & 7] * ((pattern & 8) != 0 ? -1 : 1);
+    const double high = kMagnitudes[pattern >> 4 & 7] * ((pattern & 128) != 0 ? -1 : 1);
+    REQUIRE(result.stats.count == 2);
+    REQUIRE(result.stats.sum.as_f64() == low + high);
+    REQUIRE(result.sample_bytes == 2);
+    REQUIRE(result.samples[0] == static_cast<std::byte>(pattern & 15));
+    REQUIRE(result.samples[1] == static_cast<std::byte>(pattern >> 4));
+  }
+}
+
 TEST_CASE("stats: all patterns of a narrow type in one tensor match the reference", "[stats]") {
   for (const DType dtype : {DType::kF16, DType::kBF16, DType::kI16, DType::kU16}) {
     std::vector<uint16_t> values(65536);
     for (uint32_t i = 0; i < values.size(); ++i) values[i] = static_cast<uint16_t>(i);
     require_matches_reference(view_of(values, dtype));
   }
-  for (const DType dtype :
-       {DType::kF8E4M3FN, DType::kF8E5M2, DType::kI8, DType::kU8, DType::kBool}) {
+  for (const DType dtype : {DType::kF8E4M3FN, DType::kF8E5M2, DType::kF4E2M1FN, DType::kF8E8M0FNU,
+                            DType::kI8, DType::kU8, DType::kBool}) {
     std::vector<uint8_t> values(256);
     for (uint32_t i = 0; i < values.size(); ++i) values[i] = static_cast<uint8_t>(i);
     require_matches_reference(view_of(values, dtype));

@@ -123,8 +123,9 @@ TEST_CASE("variant: the order of blocks changes no bit", "[stats][variant]") {
 }
 
 TEST_CASE("variant: other types are summed as ever", "[stats][variant]") {
-  for (const DType dtype : {DType::kF64, DType::kC128, DType::kF16, DType::kBF16, DType::kF8E4M3FN,
-                            DType::kI8, DType::kI64, DType::kBool}) {
+  for (const DType dtype :
+       {DType::kF64, DType::kC128, DType::kF16, DType::kBF16, DType::kF8E4M3FN, DType::kF4E2M1FN,
+        DType::kF8E8M0FNU, DType::kI8, DType::kI64, DType::kBool}) {
     const auto bytes = random_bytes(dtype, 5000, 3);
     ReplayedLaunch launch({{view_of(bytes, dtype)}}, Variant::kNarrow);
     launch.run();
