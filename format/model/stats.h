@@ -68,7 +68,7 @@ struct Sketch {
 /// their sign too) and finite + nan + pos_inf + neg_inf == count. `subnormal` and `saturated` are
 /// subsets. min, max, amax and amin_nonzero are over finite values, exact, and NaN (floats) or 0
 /// (integers) when there are none. Complex tensors are described by their real view: count is twice
-/// the number of complex elements.
+/// the number of complex elements; that of f4e2m1fn is twice the number of bytes.
 struct Stats {
   uint64_t count = 0;
   uint64_t finite = 0;

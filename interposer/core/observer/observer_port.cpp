@@ -211,8 +211,8 @@ void ObserverPort::Batch::compute_here(const TensorRequest& request) {
   std::vector<std::byte> leading;
   if (request.samples != 0) event.samples = {result.samples, result.sample_bytes};
   if (request.samples > stats::kSampleCount && event.capture != format::Capture::kHash) {
-    leading.resize(size_t{request.samples} * format::element_bytes(event.dtype));
-    event.leading = {leading.data(), copy_leading(request.view, request.samples, leading.data())};
+    leading = leading_values(request.view, request.samples);
+    event.leading = leading;
   }
   if (deps_.poison && event.op) event.poisoned = count_poisoned(request.view);
   PaddingCount padding;

@@ -30,7 +30,7 @@ inline uint64_t count_poisoned_words(const stats::TensorView& view) {
     std::memcpy(&word, bytes + at, kWord);
     if (word == pattern) ++found;
   }
-  return found * kWord / element;
+  return found * kWord / element * format::values_in_element(view.dtype);
 }
 
 /// @return elements; of integers and of floats of 8 bits those of dense tensors, in whole words.

@@ -1,7 +1,8 @@
 #include "interposer/core/observer/tensor_request.h"
 
 #include <algorithm>
-#include <cstring>
+
+#include "cupti/stats/tile/layout.h"
 
 namespace convtrace::engine {
 namespace {
@@ -99,21 +100,13 @@ bool in_bounds(const TensorRequest& request) {
          start + (highest + 1) * element <= Wide{request.storage_bytes};
 }
 
-size_t copy_leading(const stats::TensorView& view, uint64_t count, std::byte* out) {
-  const size_t element = format::element_bytes(view.dtype);
-  const uint64_t taken = std::min(count, stats::element_count(view));
-  const auto* const data = static_cast<const std::byte*>(view.data);
-  for (uint64_t i = 0; i < taken; ++i) {
-    int64_t offset = 0;
-    uint64_t rest = i;
-    for (uint32_t d = view.rank; d-- > 0;) {
-      const auto extent = static_cast<uint64_t>(view.shape[d]);
-      offset += static_cast<int64_t>(rest % extent) * view.strides[d];
-      rest /= extent;
-    }
-    std::memcpy(out + i * element, data + offset * static_cast<int64_t>(element), element);
-  }
-  return taken * element;
+std::vector<std::byte> leading_values(const stats::TensorView& view, uint64_t count) {
+  stats::Layout layout;
+  if (!stats::flatten(view, layout).ok()) return {};
+  const uint64_t values = std::min(count * format::values_in_element(view.dtype), layout.values());
+  std::vector<std::byte> raw(values * format::element_bytes(layout.dtype));
+  stats::gather_values(layout, 0, values, raw.data());
+  return raw;
 }
 
 }  // namespace convtrace::engine

@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <vector>
 
 #include "cupti/stats/tile/tensor_view.h"
 #include "format/model/events.h"
@@ -31,7 +32,8 @@ struct TensorRequest {
 /// them would take seconds. A CPU tensor for which this is false is not read.
 [[nodiscard]] bool in_bounds(const TensorRequest& request);
 
-/// Copies the first `count` elements, in logical order. @return bytes copied.
-size_t copy_leading(const stats::TensorView& view, uint64_t count, std::byte* out);
+/// @return the values of the first `count` elements in logical order, as samples are stored. Empty if
+/// the view cannot be walked.
+[[nodiscard]] std::vector<std::byte> leading_values(const stats::TensorView& view, uint64_t count);
 
 }  // namespace convtrace::engine

@@ -18,6 +18,7 @@ _DTYPES = {
     "float64": 1, "float32": 2, "float16": 3, "bfloat16": 4, "float8_e4m3fn": 5, "float8_e5m2": 6,
     "int8": 7, "uint8": 8, "int16": 9, "uint16": 10, "int32": 11, "uint32": 12, "int64": 13,
     "uint64": 14, "bool": 15, "complex64": 16, "complex128": 17,
+    "float4_e2m1fn_x2": 18, "float8_e8m0fnu": 19,
 }
 _UNKNOWN = 0
 _COMPLEX = (16, 17)
@@ -59,7 +60,7 @@ def span_bytes(value):
     return (last + 1) * _ELEMENT_BYTES[value.dtype]
 
 
-_ELEMENT_BYTES = (1, 8, 4, 2, 2, 1, 1, 1, 1, 2, 2, 4, 4, 8, 8, 1, 8, 16)
+_ELEMENT_BYTES = (1, 8, 4, 2, 2, 1, 1, 1, 1, 2, 2, 4, 4, 8, 8, 1, 8, 16, 1, 1)
 
 
 class TensorReader:
