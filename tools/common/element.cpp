@@ -35,6 +35,17 @@ double decode_small_float(uint32_t bits, int exponent_bits, int mantissa_bits, b
                            static_cast<int>(exponent) - bias - mantissa_bits);
 }
 
+double decode_f4(uint8_t bits) {
+  constexpr double kMagnitudes[] = {0, 0.5, 1, 1.5, 2, 3, 4, 6};
+  return (bits & 8) != 0 ? -kMagnitudes[bits & 7] : kMagnitudes[bits & 7];
+}
+
+double decode_exponent(uint8_t bits) {
+  constexpr int kBias = 127;
+  constexpr uint8_t kNan = 0xFF;
+  return bits == kNan ? std::numeric_limits<double>::quiet_NaN() : std::ldexp(1.0, bits - kBias);
+}
+
 }  // namespace
 
 uint32_t component_bytes(DType dtype) {
@@ -58,6 +69,10 @@ double decode_component(DType dtype, const std::byte* bits) {
       return decode_small_float(load<uint8_t>(bits), 4, 3, false);
     case DType::kF8E5M2:
       return decode_small_float(load<uint8_t>(bits), 5, 2, true);
+    case DType::kF4E2M1FN:
+      return decode_f4(load<uint8_t>(bits));
+    case DType::kF8E8M0FNU:
+      return decode_exponent(load<uint8_t>(bits));
     case DType::kI8:
       return load<int8_t>(bits);
     case DType::kI16:
@@ -78,6 +93,17 @@ double decode_component(DType dtype, const std::byte* bits) {
       return load<uint8_t>(bits);
   }
   return 0;
+}
+
+std::vector<std::byte> as_samples(DType dtype, std::vector<std::byte> value) {
+  if (dtype != DType::kF4E2M1FN) return value;
+  std::vector<std::byte> samples;
+  samples.reserve(2 * value.size());
+  for (const std::byte pair : value) {
+    samples.push_back(pair & std::byte{0xF});
+    samples.push_back(pair >> 4);
+  }
+  return samples;
 }
 
 std::vector<double> decode_elements(DType dtype, std::span<const std::byte> raw) {

@@ -15,13 +15,17 @@
 
 namespace convtrace::tools {
 
-/// @return bytes of one real component: half of a complex element, else element_bytes.
+/// @return bytes of one real component as samples have them: half of a complex element, else
+/// element_bytes, so that a value of f4e2m1fn takes a byte, in its lower half.
 [[nodiscard]] uint32_t component_bytes(format::DType dtype);
 
 /// Decodes one real component. @param bits little-endian, at least component_bytes(dtype) long.
 [[nodiscard]] double decode_component(format::DType dtype, const std::byte* bits);
 
-/// Decodes raw elements; complex ones give two numbers each. Trailing bytes that make no whole
+/// @return the elements of a stored value as samples have them.
+[[nodiscard]] std::vector<std::byte> as_samples(format::DType dtype, std::vector<std::byte> value);
+
+/// Decodes samples; complex ones give two numbers each. Trailing bytes that make no whole
 /// component are ignored.
 [[nodiscard]] std::vector<double> decode_elements(format::DType dtype,
                                                   std::span<const std::byte> raw);

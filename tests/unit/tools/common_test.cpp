@@ -92,6 +92,20 @@ TEST_CASE("element: every small float format decodes by its definition", "[tools
   CHECK(decoded<uint8_t>(DType::kF8E5M2, 0x7B) == 57344.0);
   CHECK(std::isinf(decoded<uint8_t>(DType::kF8E5M2, 0x7C)));
   CHECK(decoded<int8_t>(DType::kI8, -3) == -3.0);
+  CHECK(decoded<uint8_t>(DType::kF8E8M0FNU, 0) == 0x1p-127);
+  CHECK(decoded<uint8_t>(DType::kF8E8M0FNU, 0xFE) == 0x1p127);
+  CHECK(std::isnan(decoded<uint8_t>(DType::kF8E8M0FNU, 0xFF)));
+}
+
+TEST_CASE("element: a stored byte of f4e2m1fn is two samples, its lower half first",
+          "[tools][element]") {
+  const std::vector<std::byte> stored = {std::byte{0x10}, std::byte{0x32}, std::byte{0x54},
+                                         std::byte{0x76}, std::byte{0x98}, std::byte{0xFE}};
+  const auto samples = tools::as_samples(DType::kF4E2M1FN, stored);
+  CHECK(tools::decode_elements(DType::kF4E2M1FN, samples) ==
+        std::vector<double>{0, 0.5, 1, 1.5, 2, 3, 4, 6, -0.0, -0.5, -4, -6});
+  CHECK(std::signbit(decoded<uint8_t>(DType::kF4E2M1FN, 8)));
+  CHECK(tools::as_samples(DType::kF8E8M0FNU, stored) == stored);
 }
 
 TEST_CASE("element: complex elements are two real components", "[tools][element]") {

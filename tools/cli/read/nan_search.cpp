@@ -18,7 +18,7 @@ constexpr double kManySubnormals = 0.01;
 /// Values this near to the largest one of their type are worth a look.
 constexpr double kNearLimit = 0.5;
 
-/// @return the largest finite value; 0 for types that have no infinity to fear.
+/// @return the largest finite value; 0 for types that have no infinity or NaN to fear.
 double largest(DType dtype) {
   switch (dtype) {
     case DType::kF64:
@@ -35,6 +35,8 @@ double largest(DType dtype) {
       return 57344;
     case DType::kF8E4M3FN:
       return 448;
+    case DType::kF8E8M0FNU:
+      return 0x1p127;
     default:
       return 0;
   }

@@ -12,7 +12,13 @@ constexpr double kTf32Unit = 0x1p-11;
 
 bool is_narrow(double unit) { return unit > 0x1p-20; }
 
-double tau_of(double unit) { return is_narrow(unit) ? kWideSumLimit : kOwnSumLimit; }
+/// @return the largest difference that sums in a type of that roundoff explain.
+double sum_rounding(double unit) { return (is_narrow(unit) ? kWideSumLimit : kOwnSumLimit) * unit; }
+
+/// Whether values are cast to a type and nothing is computed in it.
+bool is_cast_to(format::DType dtype) {
+  return dtype == format::DType::kF4E2M1FN || dtype == format::DType::kF8E8M0FNU;
+}
 
 uint64_t rows_of(const ValueView& value) {
   if (value.shape.empty() || value.shape.back() == 0) return 1;
@@ -42,7 +48,7 @@ double Births::unit_of(const ValueRecord& record) const {
 
 double Births::own_rounding(const ValueRecord& record) const {
   const double unit = unit_of(record);
-  return tau_of(unit) * unit;
+  return is_cast_to(record.dtype) ? kCastLimit * unit : sum_rounding(unit);
 }
 
 /// Behind a birth everything is apart: elements are not read any more.
@@ -90,7 +96,8 @@ Births::Limits Births::limits_of(const ValueView& base, const ValueView& cand, c
     const double limit = scale * std::max(kGain * source.rms, own * unit);
     return {.rms = limit, .norm = limit};
   }
-  const double own = tau_of(unit) * unit;
+  const double own =
+      std::max({own_rounding(record), own_rounding(cand.record), sum_rounding(source.unit)});
   if (record.kind == SlotKind::kBuffer) {
     const double given = cancelled(apart, source) * std::max(kGain * source.rms, own);
     const double limit = std::max(given, kGain * sources_.of_buffer_before(record));
@@ -139,7 +146,7 @@ void Births::weigh(const Apart& apart, const Limits& limits, const Difference& s
 void Births::decide(const ValueView& base, const ValueView& cand, const Apart& apart,
                     const Difference& source, const NoiseBand* noise, Comparison& comparison) {
   Limits limits = limits_of(base, cand, apart, source);
-  const double own = std::max(unit_of(base.record), source.unit);
+  const double own = std::max(own_rounding(base.record), sum_rounding(source.unit));
   if (noise != nullptr) {
     limits.rms = std::max(limits.rms, kNoiseGain * noise->rms);
     limits.norm = std::max(limits.norm, kNoiseGain * noise->norm);
@@ -149,7 +156,7 @@ void Births::decide(const ValueView& base, const ValueView& cand, const Apart& a
   weigh(apart, limits, source, comparison);
   if (comparison.z > 1) {
     comparison.verdict = Class::kDiverged;
-  } else if (apart.rms <= tau_of(own) * own || noise != nullptr) {
+  } else if (apart.rms <= own || noise != nullptr) {
     comparison.verdict = Class::kWithinNoise;
   } else {
     comparison.verdict = has_birth_ ? Class::kDiverged : Class::kSuspicious;
@@ -160,7 +167,7 @@ void Births::decide(const ValueView& base, const ValueView& cand, const Apart& a
 Class Births::class_of(const Difference& source) {
   if (source.equal) return Class::kIdentical;
   if (!source.known) return Class::kBitDifference;
-  return source.rms <= tau_of(source.unit) * source.unit ? Class::kWithinNoise : Class::kSuspicious;
+  return source.rms <= sum_rounding(source.unit) ? Class::kWithinNoise : Class::kSuspicious;
 }
 
 void Births::judge_exactly(const ValueView& base, const ValueView& cand, const Apart& apart,
@@ -229,7 +236,7 @@ void Births::take(uint32_t match, const ValueView& base, const ValueView& cand, 
                   const Difference& source, const Comparison& comparison) {
   const ValueRecord& record = base.record;
   Difference own{.rms = std::max(apart.rms, apart.floor),
-                 .unit = unit_of(record),
+                 .unit = is_cast_to(record.dtype) ? 0 : unit_of(record),
                  .equal = !comparison.bits_differ,
                  .rows = rows_of(base),
                  .count = record.stats.count,

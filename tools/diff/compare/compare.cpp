@@ -143,6 +143,10 @@ double unit_roundoff(DType dtype) {
       return 0x1p-4;
     case DType::kF8E5M2:
       return 0x1p-3;
+    case DType::kF4E2M1FN:
+      return 0x1p-2;
+    case DType::kF8E8M0FNU:
+      return 0x1p-1;
     default:
       return 0;
   }

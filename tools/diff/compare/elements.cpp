@@ -9,17 +9,24 @@
 namespace convtrace::diff {
 namespace {
 
+/// @return the sign bit of a float; 0 of a type that has none.
+uint64_t sign_of(format::DType dtype) {
+  if (dtype == format::DType::kF4E2M1FN) return 8;
+  if (dtype == format::DType::kF8E8M0FNU) return 0;
+  return uint64_t{1} << (8 * tools::component_bytes(dtype) - 1);
+}
+
 /// Numbers of the floats in the order of their values, so that neighbours differ by one.
-int64_t ordinal(const std::byte* bits, size_t width) {
+int64_t ordinal(const std::byte* bits, size_t width, uint64_t sign) {
   uint64_t word = 0;
   std::memcpy(&word, bits, width);
-  const uint64_t sign = uint64_t{1} << (8 * width - 1);
+  if (sign == 0) return static_cast<int64_t>(word);
   const auto magnitude = static_cast<int64_t>(word & (sign - 1));
   return (word & sign) != 0 ? -magnitude : magnitude;
 }
 
-uint64_t ulps_between(const std::byte* a, const std::byte* b, size_t width) {
-  const int64_t x = ordinal(a, width), y = ordinal(b, width);
+uint64_t ulps_between(const std::byte* a, const std::byte* b, size_t width, uint64_t sign) {
+  const int64_t x = ordinal(a, width, sign), y = ordinal(b, width, sign);
   return static_cast<uint64_t>(std::max(x, y)) - static_cast<uint64_t>(std::min(x, y));
 }
 
@@ -66,7 +73,7 @@ void ElementComparer::add(double a, double b, const std::byte* a_bits, const std
     base_norm_ += a * a;
     cand_norm_ += b * b;
     if (r.has_ulps) {
-      const uint64_t distance = ulps_between(a_bits, b_bits, width_);
+      const uint64_t distance = ulps_between(a_bits, b_bits, width_, sign_of(dtype_));
       ++r.ulps[static_cast<size_t>(std::ranges::lower_bound(kUlpLimits, distance) -
                                    kUlpLimits.begin())];
     }

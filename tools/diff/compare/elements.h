@@ -24,7 +24,7 @@ inline constexpr std::array<double, 3> kWithin = {1e-2, 1e-3, 1e-4};
 inline constexpr std::array<uint64_t, 6> kUlpLimits = {0, 1, 3, 15, 255, 65535};
 
 struct ElementReport {
-  uint64_t count = 0;        ///< components: two of a complex element
+  uint64_t count = 0;        ///< components: values, two of a complex element
   uint64_t compared = 0;     ///< less than count if the values are too large to be read whole
   uint64_t differing = 0;    ///< NaN is equal to NaN, -0 to 0
   uint64_t not_numbers = 0;  ///< NaN or infinite in one run, something else in the other
@@ -44,7 +44,8 @@ class ElementComparer {
  public:
   /// @param size  root mean square of the value: the scale for elements that are smaller.
   explicit ElementComparer(format::DType dtype, double size = 0);
-  /// Compares whole components of the next pieces of both values, which are equally long.
+  /// Compares whole components of the next pieces of both values, which are equally long, as samples
+  /// have them.
   void add(std::span<const std::byte> base, std::span<const std::byte> cand);
   [[nodiscard]] ElementReport report() const;
 

@@ -55,10 +55,10 @@ std::vector<std::string> stat_texts(const SideReport& side) {
           count_text(s.nan) + " / " + count_text(s.pos_inf + s.neg_inf)};
 }
 
-/// Place of a component in a tensor of that shape, "[2, 17]".
+/// Place of a component's element in a tensor of that shape, "[2, 17]".
 std::string index_text(const SideReport& side, uint64_t index) {
   std::string text;
-  uint64_t element = index * tools::component_bytes(side.dtype) / format::element_bytes(side.dtype);
+  uint64_t element = index / format::values_in_element(side.dtype);
   for (auto extent = side.shape.rbegin(); extent != side.shape.rend(); ++extent) {
     if (*extent == 0) return std::to_string(index);
     text = std::to_string(element % *extent) + (text.empty() ? "" : ", ") + text;

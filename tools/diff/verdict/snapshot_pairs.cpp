@@ -29,14 +29,15 @@ std::optional<ElementReport> SnapshotPairs::compare_values(const Value& a, const
   const bool alike = a.dtype == b.dtype && a.bytes == b.bytes && a.stats.hash != b.stats.hash;
   const bool numbers = format::number_class(a.dtype) != format::NumberClass::kBytes;
   if (!stored(a) || !stored(b) || !alike || !numbers) return std::nullopt;
-  const std::vector<std::byte> base = base_.read({a.stats.hash, a.bytes});
-  const std::vector<std::byte> cand = cand_.read({b.stats.hash, b.bytes});
+  std::vector<std::byte> base = base_.read({a.stats.hash, a.bytes});
+  std::vector<std::byte> cand = cand_.read({b.stats.hash, b.bytes});
   if (base.empty() || base.size() != cand.size()) return std::nullopt;
   const double norm = std::max(a.stats.l2, b.stats.l2);
   ElementComparer comparer(a.dtype, rms_of(norm, std::min(a.stats.finite, b.stats.finite)));
-  comparer.add(base, cand);
+  comparer.add(tools::as_samples(a.dtype, std::move(base)),
+               tools::as_samples(a.dtype, std::move(cand)));
   ElementReport report = comparer.report();
-  report.count = a.bytes / tools::component_bytes(a.dtype);
+  report.count = a.bytes / format::element_bytes(a.dtype) * format::values_in_element(a.dtype);
   return report;
 }
 
