@@ -4,6 +4,7 @@
 
 #include "format/base/checksum.h"
 #include "reader/trace_reader.h"
+#include "tests/golden/golden_values.h"
 #include "tests/support/describe.h"
 #include "tests/support/trace_builder.h"
 #include "tools/cli/base/record_json.h"
@@ -12,19 +13,6 @@ namespace convtrace::test {
 namespace {
 
 using namespace format;
-
-TraceMeta fixed_meta() {
-  TraceMeta meta;
-  meta.required_features = 0;  // these hashes are older than version 2
-  for (uint8_t i = 0; i < meta.uuid.size(); ++i) meta.uuid[i] = static_cast<uint8_t>(0xA0 + i);
-  meta.start_realtime_ns = 1'700'000'000'000'000'000;
-  meta.start_monotonic_ns = 1'000'000;
-  meta.tool_version = "0.1.0";
-  meta.host = "h";
-  meta.pid = 42;
-  meta.command_line = {"train"};
-  return meta;
-}
 
 void write_tiny(const std::string& path) {
   TraceBuilder(path)
@@ -247,37 +235,6 @@ void write_padding(const std::string& path) {
   trace.close();
 }
 
-/// Of f32 as a layer's weights are: mantissas like noise, few exponents.
-std::vector<std::byte> weights(size_t count) {
-  std::vector<std::byte> bytes = value_bytes(4 * count, 1);
-  for (size_t i = 0; i < bytes.size(); i += 4) {
-    bytes[i + 2] &= std::byte{0x7f};
-    bytes[i + 3] = std::byte{0x3c};
-  }
-  return bytes;
-}
-
-void write_values(const std::string& path) {
-  TraceBuilder trace(path);
-  trace.meta(fixed_meta()).step(0);
-  const std::vector<std::byte> first = weights(500);
-  std::vector<std::byte> second = first;
-  for (size_t i = 0; i < second.size(); i += 4) second[i] ^= std::byte{1};
-  trace.value({.slot = "weight", .shape = {50, 10}, .bytes = first, .part_bytes = 800});
-  for (uint8_t dtype = 0; dtype < kEnumCount<DType>; ++dtype) {
-    const auto type = static_cast<DType>(dtype);
-    std::vector<std::byte> bytes = value_bytes(6 * element_bytes(type), dtype);
-    for (std::byte& byte : bytes) byte &= type == DType::kBool ? std::byte{1} : std::byte{255};
-    trace.value(
-        {.slot = std::string(to_string(type)), .dtype = type, .shape = {2, 3}, .bytes = bytes});
-  }
-  trace.value({.slot = "empty", .shape = {0, 4}});
-  trace.step(1).value(
-      {.slot = "weight", .shape = {50, 10}, .bytes = second, .part_bytes = 800, .base = first});
-  trace.value({.slot = "scalar", .bytes = value_bytes(4, 9)});
-  trace.close();
-}
-
 /// Values with the hashes of version 2, as FORMAT.md 6.10 lists them.
 void write_hashes(const std::string& path) {
   TraceMeta meta = fixed_meta();
@@ -308,20 +265,11 @@ std::string with_header_byte(std::string bytes, size_t at, char value) {
 
 }  // namespace
 
-std::vector<std::byte> value_bytes(size_t count, uint32_t seed) {
-  std::vector<std::byte> bytes(count);
-  uint32_t state = seed;
-  for (std::byte& byte : bytes) {
-    state = state * 1664525 + 1013904223;
-    byte = static_cast<std::byte>(state >> 24);
-  }
-  return bytes;
-}
-
 const GoldenTrace kGolden[kGoldenTraces] = {
     {"tiny", write_tiny},       {"full", write_full},   {"unclosed", write_unclosed},
     {"values", write_values},   {"syncs", write_syncs}, {"outputs", write_outputs},
-    {"padding", write_padding}, {"ops", write_ops},     {"hashes", write_hashes}};
+    {"padding", write_padding}, {"ops", write_ops},     {"hashes", write_hashes},
+    {"packed", write_packed}};
 
 const MustFail kMustFail[kMustFailFiles] = {
     {"empty", [](std::string) { return std::string(); }},

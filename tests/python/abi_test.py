@@ -158,6 +158,8 @@ class Enumerations(unittest.TestCase):
 
 def torch_name(spelling):
     """"bf16" -> "bfloat16", "f8e4m3fn" -> "float8_e4m3fn" ..."""
+    if spelling == "f4e2m1fn":
+        return "float4_e2m1fn_x2"  # two of them share a byte
     letters, bits, rest = re.fullmatch(r"(bf|f|i|u|c|bool)(\d*)(\w*)", spelling).groups()
     word = {"bf": "bfloat", "f": "float", "i": "int", "u": "uint", "c": "complex",
             "bool": "bool"}[letters]

@@ -74,6 +74,13 @@ class Npy(FolderTest):
         self.assertEqual(self.load(index[0, "empty"]).shape, (0, 4))
         self.assertEqual(self.load(index[1, "scalar"]).shape, ())
 
+    def test_packed_types_come_back_as_bytes(self):
+        index = self.export(os.path.join(os.path.dirname(self.GOLDEN), "packed.ctrace"), expect=0)
+        for name, shape, seed in ("f4e2m1fn", (16, 16), 18), ("f8e8m0fnu", (2, 3), 19):
+            array = self.load(index[0, name])
+            self.assertEqual((index[0, name]["dtype"], array.dtype, array.shape), (name, numpy.uint8, shape))
+            self.assertEqual(array.tobytes(), value_bytes(array.nbytes, seed))
+
     def test_events_of_equal_values_share_a_file(self):
         out = os.path.join(self.folder, "both")
         os.mkdir(out)

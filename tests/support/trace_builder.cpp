@@ -42,7 +42,15 @@ std::unique_ptr<Sink> file_at(const std::string& path) {
   return std::move(sink).value();
 }
 
-/// All of a small tensor, else those at eight places, as elements of `dtype` (f64, bf16, else f32).
+/// @param value  one that the type has.
+uint8_t f4_bits(float value) {
+  constexpr float kMagnitudes[] = {0, 0.5F, 1, 1.5F, 2, 3, 4, 6};
+  const auto* const found = std::ranges::find(kMagnitudes, std::fabs(value));
+  return static_cast<uint8_t>((found - kMagnitudes) | (std::signbit(value) ? 8 : 0));
+}
+
+/// All of a small tensor, else those at eight places, as elements of `dtype` (f64, bf16, f4e2m1fn,
+/// f8e8m0fnu, else f32).
 std::vector<std::byte> samples_of(const std::vector<float>& values, DType dtype) {
   const size_t count = values.size();
   const bool whole = count <= kMaxWhole;
@@ -57,6 +65,10 @@ std::vector<std::byte> samples_of(const std::vector<float>& values, DType dtype)
       put(static_cast<double>(value));
     } else if (dtype == DType::kBF16) {
       put(static_cast<uint16_t>(std::bit_cast<uint32_t>(value) >> 16));
+    } else if (dtype == DType::kF4E2M1FN) {
+      put(f4_bits(value));
+    } else if (dtype == DType::kF8E8M0FNU) {
+      put(static_cast<uint8_t>(std::bit_cast<uint32_t>(value) >> 23));
     } else {
       put(value);
     }
@@ -194,13 +206,19 @@ TraceBuilder& TraceBuilder::stats(const StatsSpec& spec) {
   e.value = spec.value;
   e.address = spec.address;
   e.stats = spec.values.empty() ? spec.stats : stats_of(spec.values);
+  for (const float value : spec.values) {
+    if (spec.dtype != DType::kF4E2M1FN) break;
+    e.stats.subnormal += std::fabs(value) == 0.5F;
+    e.stats.saturated += std::fabs(value) == 6;
+  }
   if (!spec.sketched) e.stats.sketch = {};
   if (e.capture == Capture::kHash) {
     const Stats whole = std::exchange(e.stats, Stats{});
     e.stats.count = whole.count;
     e.stats.hash = whole.hash;
   }
-  e.bytes = spec.bytes != 0 ? spec.bytes : e.stats.count * element_bytes(spec.dtype);
+  const uint64_t elements = e.stats.count / (spec.dtype == DType::kF4E2M1FN ? 2 : 1);
+  e.bytes = spec.bytes != 0 ? spec.bytes : elements * element_bytes(spec.dtype);
   e.variant = spec.variant;
   e.range_hashes = spec.range_hashes;
 
@@ -217,7 +235,7 @@ TraceBuilder& TraceBuilder::stats(const StatsSpec& spec) {
 
 TraceBuilder& TraceBuilder::value(const ValueSpec& spec) {
   Stats stats;
-  stats.count = spec.bytes.size() / element_form(spec.dtype).width;
+  stats.count = spec.bytes.size() / element_bytes(spec.dtype) * values_in_element(spec.dtype);
   stats.hash = checksum64(spec.bytes);
   impl_->store({stats.hash, spec.bytes.size()}, spec.dtype, spec.bytes, spec.base, spec.part_bytes);
   return this->stats({.slot = spec.slot,

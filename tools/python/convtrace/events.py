@@ -21,7 +21,7 @@ _NAMES = {
     "confidence": ("pointer-base", "pointer-interior", "word-base", "word-interior"),
     "device": ("cpu", "cuda", "other"),
     "dtype": ("unknown", "f64", "f32", "f16", "bf16", "f8e4m3fn", "f8e5m2", "i8", "u8", "i16", "u16", "i32", "u32",
-        "i64", "u64", "bool", "c64", "c128"),
+        "i64", "u64", "bool", "c64", "c128", "f4e2m1fn", "f8e8m0fnu"),
     "extent": ("tensor", "block"),
     "capture": ("hash", "stats", "snapshot"),
     "padding": ("none", "embedding", "labels"),

@@ -2,7 +2,7 @@
 
 `index.jsonl` has one object a line for each event of capture `snapshot`: what identifies it, the `file` that holds its value
 (events of equal values share one) or null and `why`, and the `dtype` of the tensor. numpy has no bf16 and no 8-bit floats:
-those files hold the raw bits as unsigned integers.
+those files hold the raw bits as unsigned integers; of f4e2m1fn a byte holds two values, the first in its lower half.
 """
 import json
 import os
@@ -13,7 +13,8 @@ from .values import NotThere, Values
 
 _DESCRIPTIONS = {"f64": "<f8", "f32": "<f4", "f16": "<f2", "i8": "|i1", "i16": "<i2", "i32": "<i4", "i64": "<i8",
                  "u8": "|u1", "u16": "<u2", "u32": "<u4", "u64": "<u8", "bool": "|b1", "c64": "<c8", "c128": "<c16",
-                 "bf16": "<u2", "f8e4m3fn": "|u1", "f8e5m2": "|u1", "unknown": "|u1"}
+                 "bf16": "<u2", "f8e4m3fn": "|u1", "f8e5m2": "|u1", "f4e2m1fn": "|u1", "f8e8m0fnu": "|u1",
+                 "unknown": "|u1"}
 _KEYS = ("seq", "step", "rank", "phase", "scope", "call", "slot", "op", "kernel", "device", "dtype", "shape",
          "extent", "bytes", "hash")
 

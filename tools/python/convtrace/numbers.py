@@ -3,7 +3,8 @@ import math
 
 _TORCH = {"f64": "float64", "f32": "float32", "f16": "float16", "bf16": "bfloat16", "f8e4m3fn": "float8_e4m3fn",
           "f8e5m2": "float8_e5m2", "i8": "int8", "u8": "uint8", "i16": "int16", "u16": "uint16", "i32": "int32",
-          "u32": "uint32", "i64": "int64", "u64": "uint64", "bool": "bool", "c64": "complex64", "c128": "complex128"}
+          "u32": "uint32", "i64": "int64", "u64": "uint64", "bool": "bool", "c64": "complex64", "c128": "complex128",
+          "f4e2m1fn": "float4_e2m1fn_x2", "f8e8m0fnu": "float8_e8m0fnu"}
 
 
 def torch_dtype(name):
