@@ -1,9 +1,9 @@
 #pragma once
 /// @file memory_gate.h
-/// What happens at the calls that give and take the driver's memory, where CONVTRACE_POISON or
+/// Handles the calls that allocate and free memory of the driver where CONVTRACE_POISON or
 /// CONVTRACE_QUARANTINE is on.
 ///
-/// Place:    called by interceptor.cpp; quarantine.h does it.
+/// Place:    called by interceptor.cpp; calls quarantine.h.
 /// Threads:  any, ordinary code of the program's calls.
 /// Source:   hooks_v1.h
 
@@ -15,11 +15,12 @@
 
 namespace convtrace::cupti {
 
-/// @return 1 if an allocation that failed is worth another try.
+/// Passes a call of enum convtrace_memory_call on. @return 1 if a failed allocation should be tried
+/// again.
 int keep(CudaState& state, convtrace_memory_call call, uint64_t address, uint64_t bytes,
          CUstream stream);
 
-/// Instead of cuMemFree. @return its result.
+/// Replaces cuMemFree. @return the CUresult for the program.
 int free_or_keep(CudaState& state, CallbackObserver& observer, convtrace_cuMemFree_fn real,
                  uint64_t address) noexcept;
 

@@ -1,9 +1,9 @@
 /// @file hooks_v1.h
-/// What the preload stub (libconvtrace.so) hands to the engine (libconvtrace-core.so), and the only
-/// tie between them.
+/// The table of functions through which the preload library (libconvtrace.so) calls the engine
+/// (libconvtrace-core.so). It is the only interface between the two.
 ///
-/// The stub is in every child process and does nothing by itself: its wrappers call through this
-/// table when the engine has published one, and go straight to the real function otherwise.
+/// Every child process loads the preload library, which does nothing by itself: its wrappers call
+/// through this table after the engine has published one, and call the real function until then.
 ///
 /// Threads:  published once, by an atomic store; entries never change afterwards and may be called
 ///           from any thread.
@@ -19,8 +19,8 @@
 extern "C" {
 #endif
 
-/// The driver's functions that launch, and the parameters that the hook gets: one struct with all of
-/// them in order, as CUPTI hands it to callbacks (cuLaunchKernel_params, ...).
+/// The driver's launch functions. A hook gets all parameters of the call in order, in the struct
+/// that CUPTI hands to callbacks (cuLaunchKernel_params, ...).
 enum convtrace_launch_call {
   CONVTRACE_LAUNCH_KERNEL = 0,
   CONVTRACE_LAUNCH_KERNEL_EX = 1,
@@ -29,11 +29,12 @@ enum convtrace_launch_call {
   CONVTRACE_LAUNCH_MULTI_DEVICE = 4 /* cuLaunchCooperativeKernelMultiDevice */
 };
 
-/// Makes the driver's call with that struct. @return its CUresult.
+/// Makes the driver's launch call with the parameters of that struct. @return its CUresult.
 typedef int (*convtrace_launch_fn)(const void* params);
 
-/// What happens to graphs and to streams that record one: the executable graph, the other object,
-/// parameters; null where there are fewer.
+/// What happens to graphs and to streams that are captured into one. The comment beside each kind
+/// names the arguments `exec`, `object` and `params`, in this order; those that it does not name
+/// are null.
 enum convtrace_graph_call {
   CONVTRACE_GRAPH_INSTANTIATED = 0, /* CUgraphExec, CUgraph */
   CONVTRACE_GRAPH_UPDATED = 1,      /* CUgraphExec, CUgraph */
@@ -41,24 +42,24 @@ enum convtrace_graph_call {
   CONVTRACE_GRAPH_NODE_SET = 3,     /* CUgraphExec, CUgraphNode, const CUgraphNodeParams* */
   CONVTRACE_GRAPH_NODE_ENABLED = 4, /* CUgraphExec, CUgraphNode */
   CONVTRACE_GRAPH_NODE_DISABLED = 5,
-  CONVTRACE_GRAPH_DESTROYED = 6, /* CUgraphExec; told before the driver's call */
+  CONVTRACE_GRAPH_DESTROYED = 6, /* CUgraphExec; reported before the driver's call */
   CONVTRACE_CAPTURE_BEGUN = 7,   /* no CUgraphExec, CUstream */
-  CONVTRACE_CAPTURE_ENDED = 8,   /* no CUgraphExec, CUstream; told whether it succeeded or not */
+  CONVTRACE_CAPTURE_ENDED = 8,   /* no CUgraphExec, CUstream; also after a call that failed */
   CONVTRACE_GRAPH_CHILD_SET = 9  /* CUgraphExec, CUgraphNode, CUgraph as parameters */
 };
 
 typedef int (*convtrace_cuMemFree_fn)(uint64_t address);
 
-/// What happens to the driver's memory. Told only where CONVTRACE_POISON or CONVTRACE_QUARANTINE is
-/// on.
+/// What happens to memory of the driver. Reported only where CONVTRACE_POISON or
+/// CONVTRACE_QUARANTINE is on.
 enum convtrace_memory_call {
   CONVTRACE_MEMORY_GIVEN = 0,          /* address, bytes: cuMemAlloc succeeded */
-  CONVTRACE_MEMORY_GIVEN_IN_ORDER = 1, /* address, bytes, stream: one of the stream-ordered ones */
-  CONVTRACE_MEMORY_TAKEN_IN_ORDER = 2, /* address, stream; told before the driver's call */
-  CONVTRACE_MEMORY_SHARED = 3,  /* address: told before another process may be given its handle */
-  CONVTRACE_MEMORY_SHORT = 4,   /* there was too little; answer 1: it is worth another try */
-  CONVTRACE_MEMORY_WANTED = 5,  /* told before a call that sees how much is free or ends contexts */
-  CONVTRACE_MEMORY_CAPTURE = 6, /* told before a stream's capture begins */
+  CONVTRACE_MEMORY_GIVEN_IN_ORDER = 1, /* address, bytes, stream: a stream-ordered allocation */
+  CONVTRACE_MEMORY_TAKEN_IN_ORDER = 2, /* address, stream; reported before the driver's call */
+  CONVTRACE_MEMORY_SHARED = 3, /* address; reported before another process may get a handle of it */
+  CONVTRACE_MEMORY_SHORT = 4,  /* an allocation failed for lack of memory; answer 1: try it again */
+  CONVTRACE_MEMORY_WANTED = 5, /* before a call that reads the free memory or ends contexts */
+  CONVTRACE_MEMORY_CAPTURE = 6, /* reported before a stream's capture begins */
   CONVTRACE_MEMORY_GREW = 7     /* memory of another kind was given */
 };
 
@@ -108,8 +109,8 @@ struct convtrace_hooks_v1 {
 /// empty if it has none. Exported as the data symbol `convtrace_start_folder_v1`, an array of char.
 #define CONVTRACE_START_FOLDER_SYMBOL "convtrace_start_folder_v1"
 
-/// Set by the engine to 1 when there is a trace, or its user was told why there is none. Exported
-/// as the data symbol `convtrace_explained_v1`, an int; read at the process's end.
+/// Set to 1 by the engine when there is a trace, or when the user was told why there is none.
+/// Exported as the data symbol `convtrace_explained_v1`, an int; read when the process ends.
 #define CONVTRACE_EXPLAINED_SYMBOL "convtrace_explained_v1"
 
 #ifdef __cplusplus

@@ -1,6 +1,6 @@
 #pragma once
 /// @file callback_table.h
-/// Which CUPTI callbacks convtrace enables, and what each of them is decoded by: the one list.
+/// The list of CUPTI callbacks that convtrace enables, each with the decoder of its parameters.
 ///
 /// Source:   cupti_driver_cbid.h; `_ptsz` and `_ptds` variants are the per-thread default stream
 ///           variants of the same function and share its parameter layout.
@@ -25,18 +25,19 @@ using CaptureDecoder = CaptureChange (*)(const void* params) noexcept;
 using SyncDecoder = SyncChange (*)(const void* params) noexcept;
 using TensorMapDecoder = TensorMapChange (*)(const void* params) noexcept;
 
-/// A memory decoder for the exit of a call that succeeded: it reads what the call returned, or
-/// tells what it wrote.
+/// A memory decoder that runs at the exit of a successful call: it reads what the call returned, or
+/// reports what the call wrote.
 struct ExitDecoder {
   MemoryDecoder decode;
 };
 
-/// For the entry of a call that destroys: the handle may come again before the call returns.
+/// A decoder that runs at the entry of a call that destroys an object: the driver may give the same
+/// handle to another object before the call returns.
 struct EndDecoder {
   SyncDecoder decode;
 };
 
-/// For calls that do many things at once.
+/// A decoder of a call that makes several changes at once.
 template <typename Item>
 struct BatchDecoder {
   size_t (*count)(const void* params) noexcept;
@@ -45,10 +46,10 @@ struct BatchDecoder {
 using LaunchBatch = BatchDecoder<LaunchInfo>;
 using MemoryBatch = BatchDecoder<MemoryChange>;
 
-/// Enabled for its exit alone: it tells that a context can be used now.
+/// Enabled at the exit of the call only: from then on a context can be used.
 struct ContextCall {};
 
-/// Enabled for its exit alone: a context that ended on the way is gone by then.
+/// Enabled at the exit of the call only: a context that the call ended is gone by then.
 struct ContextEnd {};
 
 struct CallbackEntry {

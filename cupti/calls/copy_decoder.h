@@ -1,8 +1,8 @@
 #pragma once
 /// @file copy_decoder.h
-/// The driver calls that write memory without a kernel, in the form of memory_decoder.h. Only what
-/// lands in memory that has an address: what is written into an array, or copied to the host, is
-/// kNothing; those that can do nothing else are here if they wait.
+/// Decodes the driver calls that write memory without a kernel into a MemoryChange. Writes to
+/// memory that has an address are reported; writes into arrays are kNothing, and copies to the host
+/// kToHost. A call that can do nothing else is in the list only if it may wait.
 ///
 /// Place:    fed with the parameter structs that CUPTI delivers (generated_cuda_meta.h), after the
 ///           call succeeded.
@@ -51,7 +51,7 @@ namespace convtrace::cupti {
   X(cuStreamWriteValue32_v2)    \
   X(cuStreamWriteValue64_v2)
 
-/// X(function): those that write at many places.
+/// X(function): the calls that write several ranges at once.
 #define CONVTRACE_COPY_BATCHES(X) \
   X(cuMemcpyBatchAsync_v1)        \
   X(cuMemcpyBatchAsync_v2)        \

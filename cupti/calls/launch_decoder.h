@@ -1,9 +1,9 @@
 #pragma once
 /// @file launch_decoder.h
-/// One form for every way to launch a kernel.
+/// Decodes every kind of kernel launch into one struct, LaunchInfo.
 ///
-/// Place:    fed with the parameter structs of CUPTI's generated_cuda_meta.h, by the callbacks with
-///           CUPTI's and by the gate with its own arguments.
+/// Place:    callbacks pass the parameter structs of CUPTI's generated_cuda_meta.h, the gate passes
+///           its own.
 /// Threads:  pure functions.
 /// Source:   generated_cuda_meta.h; cuda.h, cuLaunchKernel ("extra").
 
@@ -26,19 +26,20 @@ struct LaunchInfo {
   void** extra = nullptr;     ///< CU_LAUNCH_PARAM_* list, borrowed; or null
 };
 
-/// Each takes a pointer to the `<function>_params` struct it is named after. The `_ptsz` variants have
+/// Each takes a pointer to the `<function>_params` struct of its name. The `_ptsz` variants have
 /// the same layout.
 LaunchInfo decode_cuLaunchKernel(const void* params) noexcept;
 LaunchInfo decode_cuLaunchKernelEx(const void* params) noexcept;
 LaunchInfo decode_cuLaunchCooperativeKernel(const void* params) noexcept;
 LaunchInfo decode_cuGraphLaunch(const void* params) noexcept;
 
-/// Their blocks, parameters and (cuLaunch) grid are set by calls before; they are not known here.
+/// cuLaunch and its kin take block size, parameters and (cuLaunch) grid from earlier calls, so
+/// these are not known here.
 LaunchInfo decode_cuLaunch(const void* params) noexcept;
 LaunchInfo decode_cuLaunchGrid(const void* params) noexcept;
 LaunchInfo decode_cuLaunchGridAsync(const void* params) noexcept;
 
-/// One launch for each of the devices.
+/// The call makes one launch on each of several devices.
 size_t count_cuLaunchCooperativeKernelMultiDevice(const void* params) noexcept;
 LaunchInfo decode_cuLaunchCooperativeKernelMultiDevice(const void* params, size_t index) noexcept;
 

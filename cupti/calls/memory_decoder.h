@@ -1,7 +1,7 @@
 #pragma once
 /// @file memory_decoder.h
-/// One form for every driver call that gives, takes or writes memory; here are those that give and
-/// take, copy_decoder.h has those that write.
+/// Decodes every driver call that allocates, frees or writes memory into a MemoryChange. The
+/// decoders of calls that allocate and free are here, those of calls that write in copy_decoder.h.
 ///
 /// Place:    fed with the parameter structs that CUPTI delivers (generated_cuda_meta.h).
 /// Threads:  pure functions.
@@ -21,31 +21,31 @@ struct MemoryChange {
     kAlloc,
     kFree,
     kUnmap,  ///< frees every mapping inside [address, address + bytes)
-    kCopy,   ///< bytes: from the first to the last one written; 0: the call does not tell
+    kCopy,   ///< bytes: from the first to the last one written; 0: the call does not say
     kSet,
-    kDiscard,  ///< what is there means nothing any more
+    kDiscard,  ///< the contents are undefined from now on
     kCreate,   ///< physical memory, which has no address before it is mapped by its handle
-    kRetain,   ///< one more owner of physical memory
-    kRelease,  ///< one less
-    kAlias,    ///< memory of the host at `source` has this address, too, on the device
-    kNothing,  ///< nothing that has an address: a copy into an array, a barrier
-    kToHost,   ///< a copy to memory of the host: it has no event
+    kRetain,   ///< adds an owner of physical memory
+    kRelease,  ///< removes an owner of physical memory
+    kAlias,    ///< gives host memory at `source` this second address, on the device
+    kNothing,  ///< writes nothing that has an address: a copy into an array, a barrier
+    kToHost,   ///< a copy to host memory; it makes no event
     kWait,     ///< later work of the stream waits for a value in memory
   };
   Kind kind = Kind::kAlloc;
   format::MemorySource memory = format::MemorySource::kDriver;
   uint64_t address = 0;
-  uint64_t bytes = 0;   ///< kAlloc: 0 means that the call does not tell; kFree: 0
+  uint64_t bytes = 0;   ///< kAlloc: 0 means that the call does not say; kFree: 0
   uint64_t source = 0;  ///< kCopy, kAlias: address; kSet: the value
   CUstream stream = nullptr;
-  uint64_t handle = 0;  ///< of physical memory: kCreate, kRetain, kRelease, kAlloc by mapping it
-  std::optional<format::Device> device = std::nullopt;  ///< if the call says it
-  /// The call waits for all before it in the stream, if an end of the copy is memory of the host.
+  uint64_t handle = 0;  ///< of physical memory: kCreate, kRetain, kRelease, and kAlloc that maps it
+  std::optional<format::Device> device = std::nullopt;  ///< set where the call names it
+  /// If an end of the copy is host memory, the call waits for all earlier work of the stream.
   bool may_wait = false;
 };
 
-/// X(function): each decoder takes a pointer to the `<function>_params` struct. Those of kind
-/// kAlloc read what the call returned, so they are for a call that succeeded.
+/// X(function): each decoder takes a pointer to the `<function>_params` struct. Decoders of kind
+/// kAlloc read what the call returned, so they run after a call that succeeded.
 #define CONVTRACE_MEMORY_CALLS(X)    \
   X(cuMemAlloc_v2)                   \
   X(cuMemAllocPitch_v2)              \

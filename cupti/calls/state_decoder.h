@@ -1,7 +1,7 @@
 #pragma once
 /// @file state_decoder.h
-/// One form for the driver calls that change what handles, streams and tensor maps mean: functions
-/// found and unloaded, stream capture begun and ended, descriptors of tensors made.
+/// Decodes the driver calls that change the meaning of handles, streams and tensor maps: functions
+/// found and unloaded, stream capture begun and ended, tensor maps encoded.
 ///
 /// Place:    fed with the parameter structs that CUPTI delivers (generated_cuda_meta.h), after the
 ///           call succeeded.
@@ -13,12 +13,13 @@
 
 namespace convtrace::cupti {
 
-/// A launch takes either kind; queries do not.
+/// A launch takes a CUfunction or a CUkernel; the cuFunc* queries take a CUfunction only.
 enum class HandleKind : uint8_t { kUnknown, kFunction, kKernel };
 
 struct HandleChange {
   HandleKind kind = HandleKind::kUnknown;
-  const void* handles = nullptr;  ///< array of `count` handles; null: everything of `owner` is gone
+  /// Array of `count` handles; null: all handles of `owner` are invalid now.
+  const void* handles = nullptr;
   uint32_t count = 0;
   const void* owner = nullptr;  ///< module, library, or (kFunction of a kernel) the kernel
   const char* name = nullptr;   ///< if one handle was asked for by name
@@ -29,7 +30,7 @@ struct CaptureChange {
   bool begins = false;
 };
 
-/// An opaque descriptor of a tensor, which a kernel takes instead of its address.
+/// A tensor map: an opaque descriptor of a tensor, which a kernel takes instead of an address.
 struct TensorMapChange {
   const void* map = nullptr;  ///< sizeof(CUtensorMap) bytes, as the call has filled them
   uint64_t address = 0;

@@ -1,9 +1,9 @@
 #pragma once
 /// @file sync_decoder.h
-/// One form for the driver calls that order work: events, streams, and the host's waits.
+/// Decodes the driver calls that order work (events, streams, waits of the host) into a SyncChange.
 ///
-/// Place:    fed with the parameter structs that CUPTI delivers (generated_cuda_meta.h): when the
-///           call has succeeded, or of a destruction when it begins.
+/// Place:    gets the parameter structs that CUPTI delivers (generated_cuda_meta.h), after the call
+///           succeeded; for a call that destroys an object, at its entry.
 /// Threads:  pure functions.
 /// Source:   cuda.h, sections "Event Management", "Stream Management", "Context Management".
 
@@ -18,9 +18,10 @@ namespace convtrace::cupti {
 struct SyncChange {
   format::SyncKind kind = format::SyncKind::kEventRecord;
   CUstream stream = nullptr;
-  CUevent event = nullptr;      ///< null: what orders the work is no event, and not known
+  /// Null: the work is ordered by something else than an event, which is not known.
+  CUevent event = nullptr;
   uint32_t flags = 0;           ///< of a creation
-  CUcontext context = nullptr;  ///< that the call names; null: the current one
+  CUcontext context = nullptr;  ///< as the call names it; null: the current one
 };
 
 /// X(function): each decoder takes a pointer to the `<function>_params` struct.

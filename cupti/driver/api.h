@@ -1,12 +1,12 @@
 #pragma once
 /// @file api.h
-/// The entry points of the driver and of CUPTI that convtrace calls, as tables of function
-/// pointers: filled from the libraries the host already has, replaced by fakes in tests. The only
-/// place that looks symbols up.
+/// Tables of the driver's and CUPTI's functions that convtrace calls. They are filled from the
+/// libraries that the host process has loaded, or with fakes in tests. No other file looks up
+/// symbols of these libraries.
 ///
 /// Threads:  filled once, immutable afterwards.
-/// Errors:   a missing optional entry is null; a missing required one makes the whole table
-///           unavailable.
+/// Errors:   an optional function that the library lacks is null; without a required one the table
+///           is unavailable.
 
 #include <cuda.h>
 #include <cupti.h>
@@ -86,16 +86,16 @@ struct CuptiApi {
 #undef CONVTRACE_X
 };
 
-/// Fills `api` from libcuda.so.1 if the process has it loaded (it is never loaded by us), bypassing
-/// our own gate.
+/// Fills `api` from libcuda.so.1 if the process has loaded it, bypassing convtrace's own wrappers.
+/// Never loads the library.
 /// @return kNotFound: not loaded; kUnavailable: too old (site: the function it lacks).
 [[nodiscard]] Status load_driver_api(DriverApi& api) noexcept;
 
-/// Fills `api` from the library at `path` if it is not empty; else from the one of CUDA 12 or 13,
-/// by soname. One that is not newer than the driver comes first, of these one that the process has
-/// loaded, then the newer: a CUPTI refuses an older driver.
+/// Fills `api` from the library at `path` if that is not empty, else from CUPTI of CUDA 12 or 13,
+/// by soname. Order of preference: not newer than the driver (CUPTI refuses an older driver);
+/// loaded by the process already; the newer version.
 /// @param driver_version  as cuDriverGetVersion gives it.
-/// @param[out] found where it came from, for META; on failure, what was looked for.
+/// @param[out] found  the path of the library, for META; on failure, the names that were tried.
 [[nodiscard]] Status load_cupti_api(const std::string& path, int driver_version, CuptiApi& api,
                                     std::string& found) noexcept;
 

@@ -1,6 +1,6 @@
 #pragma once
 /// @file context_scope.h
-/// Makes a context current for a while.
+/// Makes a context current in a scope, and restores the previous one at its end.
 ///
 /// Threads:  ordinary code of any thread, never a CUPTI callback.
 
@@ -25,7 +25,7 @@ class ContextScope {
   ContextScope(const ContextScope&) = delete;
   ContextScope& operator=(const ContextScope&) = delete;
 
-  /// CUDA_SUCCESS: it is current.
+  /// @return CUDA_SUCCESS if the context is current.
   [[nodiscard]] CUresult result() const { return result_; }
 
  private:

@@ -1,10 +1,10 @@
 #pragma once
 /// @file context_table.h
-/// The contexts that may be used, each with its device.
+/// The contexts that convtrace may use, each with its device.
 ///
-/// A context enters when the program has used it: at a launch through the gate, or at the exit of a
-/// driver call that CUPTI reports. Its creation is then over for certain, which a
-/// CONTEXT_CREATED callback does not promise.
+/// A context is added when the program has used it: at a launch through the gate, or at the exit of
+/// a driver call that CUPTI reports. By then its creation is over, which a CONTEXT_CREATED callback
+/// does not guarantee.
 ///
 /// Threads:  any, concurrently.
 
@@ -27,7 +27,7 @@ class ContextTable {
   ContextTable(const ContextTable&) = delete;
   ContextTable& operator=(const ContextTable&) = delete;
 
-  /// Asked at every launch: a thread that asks for the context of its last answer takes no lock.
+  /// Called at every launch: a thread that asks for the same context as last time takes no lock.
   [[nodiscard]] std::optional<uint8_t> device_of(CUcontext context) const {
     thread_local Answer last;
     const uint64_t epoch = epoch_.load(std::memory_order_acquire);
@@ -51,14 +51,15 @@ class ContextTable {
     return found;
   }
 
-  /// @param id that no other context of the process ever has; 0: not known.
+  /// @param id  unique among all contexts of the process; 0: not known.
   /// @return whether it was new.
   bool add(CUcontext context, uint8_t device, uint64_t id = 0) {
     const Lock lock(mutex_);
     return contexts_.emplace(context, Entry{device, id}).second;
   }
 
-  /// Whether that handle is known as a context of another id; learns the id of one that has none.
+  /// Whether the handle belongs to a known context with another id. Stores `id` for a context whose
+  /// id was not known.
   [[nodiscard]] bool is_another(CUcontext context, uint64_t id) {
     const Lock lock(mutex_);
     const auto it = contexts_.find(context);
@@ -94,7 +95,8 @@ class ContextTable {
   };
   static void forget_answers() { epoch_.fetch_add(1, std::memory_order_release); }
 
-  static inline std::atomic<uint64_t> epoch_{0};  ///< of all tables: one may lie where one was
+  /// Counts changes in all tables, since a new table may have the address of an old one.
+  static inline std::atomic<uint64_t> epoch_{0};
 
   mutable SharedMutex mutex_;
   std::map<CUcontext, Entry> contexts_ CONVTRACE_GUARDED_BY(mutex_);

@@ -1,6 +1,6 @@
 #pragma once
 /// @file cuda_error.h
-/// What a CUresult means to us.
+/// Classifies CUresult codes.
 
 #include <cuda.h>
 
@@ -8,8 +8,8 @@
 
 namespace convtrace::cupti {
 
-/// After one of these every later call in the context fails: it may be *the* finding, and nothing
-/// of ours must add to it.
+/// After such an error every later call in the context fails. It may be the bug that the user looks
+/// for, so convtrace launches nothing into that context any more.
 constexpr bool is_sticky(int result) {
   switch (result) {
     case CUDA_ERROR_ECC_UNCORRECTABLE:

@@ -1,7 +1,7 @@
 #pragma once
 /// @file relaxed_capture.h
-/// Exempts the calling thread from what another thread's capture forbids: allocation, and queries
-/// that load a kernel lazily.
+/// Lets the calling thread make calls that a capture in another thread forbids: allocations, and
+/// queries that load a kernel lazily.
 ///
 /// Threads:  ordinary code of any thread.
 

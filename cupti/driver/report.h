@@ -1,6 +1,6 @@
 #pragma once
 /// @file report.h
-/// What people should know of: one line in the log and one event in the trace.
+/// Reports a condition to the user: one line in the log and one Diagnostic event in the trace.
 
 #include <cstdint>
 #include <cstdio>

@@ -1,10 +1,10 @@
 #pragma once
 /// @file cuda_state.h
-/// What the gate, the callbacks and the launch captures share: the way to the driver, the tables of what
-/// has been seen, and the way out for events.
+/// The state that the gate, the CUPTI callbacks and the launch captures share: the driver's entry
+/// points, the tables of kernels, graphs, contexts and memory, and the event sink.
 ///
 /// Place:    owned by interceptor.cpp.
-/// Threads:  the tables lock for themselves; the rest is immutable once tracing runs.
+/// Threads:  each table has its own lock; all other members do not change while tracing runs.
 
 #include <atomic>
 #include <memory>
@@ -32,7 +32,7 @@ struct CurrentContext {
   uint8_t device = 0;
 };
 
-/// @return samples that a value may have.
+/// @return the largest number of samples that any rule or option asks for.
 [[nodiscard]] uint32_t most_samples(const InterceptorOptions& options);
 
 struct CudaState {
@@ -49,30 +49,30 @@ struct CudaState {
     return options.position == nullptr ? Position{} : options.position();
   }
 
-  /// Notes a context that the program uses. A new one is prepared for statistics if rules may ask
-  /// for them at any launch; an observer's first request has it prepared otherwise.
+  /// Adds a context that the program uses. If rules may ask for statistics at a launch, the new
+  /// context is prepared now; otherwise the observer's first request prepares it.
   void use_context(CUcontext context, uint8_t device, uint64_t id = 0);
 
-  /// It is about to be destroyed, or gone.
+  /// Removes a context that is about to be destroyed, or is gone.
   void forget_context(CUcontext context);
 
-  /// Whether CUPTI tells when a context ends. Where it does not, a handle may come again for
-  /// another one, and each query of the current context asks the driver for its id.
+  /// Says whether CUPTI reports the ends of contexts. Without these reports another context may get
+  /// the same handle unnoticed, so each query of the current context asks the driver for its id.
   void follow_context_ends(bool told) noexcept {
     ends_are_told.store(told);
     stats.follow_context_ends(told);
   }
 
-  /// Asks the driver: not for CUPTI callbacks.
+  /// Calls the driver, so it must not be called from a CUPTI callback.
   CurrentContext current_context();
-  /// The context that a stream belongs to. Asks the driver, too.
+  /// @return the context that a stream belongs to. Calls the driver, too.
   CurrentContext context_of(CUstream stream);
 
-  /// Forgets the context that had the current one's handle before. @return the current one's id; 0:
-  /// not asked, or not known.
+  /// Removes an earlier context that had the same handle as the current one. @return the id of the
+  /// current context; 0: not asked for, or not known.
   uint64_t replace_former(CUcontext current);
 
-  /// Whether work on `stream` is recorded into a graph now instead of run.
+  /// Whether `stream` is being captured: work on it is recorded into a graph and does not run.
   [[nodiscard]] bool is_capturing(CUstream stream) const noexcept;
 
   const InterceptorOptions options;
@@ -87,13 +87,15 @@ struct CudaState {
   Quarantine quarantine;
   std::atomic<bool> active{true};  ///< false: the gate only passes calls through
   std::atomic<bool> ends_are_told{false};
-  std::atomic<bool> values_cut{false};  ///< said that values may be those of a part
+  /// The warning that stored values may be incomplete was given.
+  std::atomic<bool> values_cut{false};
   std::atomic<bool> context_met{false};
-  /// What is said of CUPTI once there is a context. Without one nothing is missing: CUPTI refuses
-  /// where there is no device. Set before another thread sees this.
+  /// A message about CUPTI that is reported once a context exists. Without a context nothing is
+  /// missing: CUPTI refuses where there is no device. Set before other threads see this object.
   std::optional<Notice> cupti_trouble;
-  Mutex replacing;  ///< held while what was known of a handle's last context is forgotten
-  std::atomic<bool> gpu_work{true};  ///< false after a sticky error: no launch of ours
+  Mutex replacing;  ///< held while facts about a former context of a handle are removed
+  /// False after a sticky error: convtrace launches nothing any more.
+  std::atomic<bool> gpu_work{true};
   std::atomic<uint64_t> last_probe{0};
 };
 

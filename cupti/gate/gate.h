@@ -1,13 +1,13 @@
 #pragma once
 /// @file gate.h
-/// What happens around a launch that goes through our wrapper of the driver's entry point:
-/// the launch is read, the driver is called, and work of ours is queued before and after that call.
+/// What happens around a launch that passes a wrapper of the driver's launch functions: the launch
+/// is decoded, the driver is called, and statistics are queued before and after that call.
 ///
-/// Place:    called by interceptor.cpp for each wrapper; told by the callbacks what CUPTI sees of
-///           the same call.
-/// Threads:  any. A launch made by a launch (our own statistics, or a driver function that calls
-///           another) passes through.
-/// Errors:   the real call is made exactly once, whatever happens to us.
+/// Place:    interceptor.cpp calls it for each wrapper; CUPTI callbacks report to it what they see
+///           of the same call.
+/// Threads:  any. A launch inside a launch (convtrace's statistics, or a driver function that calls
+///           another one) is passed through.
+/// Errors:   the real call is made exactly once, whatever error occurs in convtrace.
 
 #include <atomic>
 #include <cstddef>
@@ -42,7 +42,7 @@ class Gate {
     return result;
   }
 
-  /// The same for a call that makes several launches, each in the context of its stream.
+  /// The same for a call that makes several launches, each in the context of its own stream.
   template <typename Real>
   int around_each(std::span<const LaunchInfo> launches, Real&& real) noexcept {
     if (!state_.active.load(std::memory_order_acquire) || busy()) return real();
@@ -60,19 +60,20 @@ class Gate {
     return result;
   }
 
-  /// Whether the calling thread is inside around(), with the program's own launch.
+  /// Whether the calling thread is inside around() with a launch of the program.
   [[nodiscard]] bool inside() const noexcept { return pass_ != nullptr; }
 
-  /// CUPTI reports the launch that is inside: it must be the same one.
+  /// Called when CUPTI reports the launch that the gate is processing; counts it if the two differ.
   void cross_check(const LaunchInfo& seen) noexcept;
 
-  /// CUPTI is subscribed: launches it does not report are counted from here on; or not so any more.
+  /// Starts or stops counting launches that CUPTI does not report. Started when CUPTI is
+  /// subscribed.
   void expect_callbacks(bool expected) noexcept;
-  /// @return launches that passed here and that CUPTI did not report, or reported otherwise.
+  /// @return the number of launches that CUPTI did not report, or reported with other parameters.
   [[nodiscard]] uint64_t disagreements() const noexcept { return disagreements_.load(); }
 
  private:
-  /// One launch on its way through.
+  /// A launch while the gate processes it.
   struct Pass {
     const LaunchInfo* launch = nullptr;  ///< null when before() failed: nothing is recorded
     format::Launch event;                ///< its operands lie in `storage`
@@ -80,18 +81,21 @@ class Gate {
     std::optional<LaunchCapture> values;  ///< what is recorded of its operands
     std::shared_ptr<ExecutableGraph> graph;
     CUcontext context = nullptr;
-    Pass* next = nullptr;      ///< of the same call
-    bool by_stream = false;    ///< its context is that of its stream, not the current one
-    bool memory_known = true;  ///< all that allocators have reported
-    bool into_graph = false;   ///< recorded into a graph instead of run
-    bool reported = false;     ///< CUPTI reported a launch
-    bool confirmed = false;    ///< and it was the same
+    Pass* next = nullptr;  ///< the next launch of the same call
+    /// Its context is that of its stream, which may not be the current one.
+    bool by_stream = false;
+    /// All reports of allocators were applied before its operands were looked up.
+    bool memory_known = true;
+    bool into_graph = false;  ///< recorded into a graph; it does not run now
+    bool reported = false;    ///< CUPTI reported a launch
+    bool confirmed = false;   ///< CUPTI reported the same launch
 
     [[nodiscard]] std::span<format::Operand> operands() noexcept {
       return {std::launder(reinterpret_cast<format::Operand*>(storage)), kMaxOperands};
     }
-    /// Left uninitialised: 8 KiB that most launches use a little of. On the stack, since a
-    /// thread-local buffer would be static TLS of a late-loaded library, or leak with its thread.
+    /// Not initialised: most launches use little of these 8 KiB. They lie on the stack because a
+    /// thread-local buffer would be static TLS of a library that is loaded late, or leak with its
+    /// thread.
     alignas(format::Operand) std::byte storage[kMaxOperands * sizeof(format::Operand)];
   };
   static_assert(std::is_trivially_copyable_v<format::Operand>);
@@ -109,7 +113,7 @@ class Gate {
 
   CudaState& state_;
   std::atomic<bool> expect_callbacks_{false};
-  /// Launches of this thread in a row of which CUPTI said nothing.
+  /// Number of consecutive launches of this thread that CUPTI did not report.
   static inline thread_local uint32_t silent_ = 0;
   std::atomic<uint64_t> disagreements_{0};
 };

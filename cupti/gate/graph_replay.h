@@ -1,11 +1,11 @@
 #pragma once
 /// @file graph_replay.h
-/// What a launch of a graph did: an event for each kernel it ran, and the values that its tagged
-/// kernels left behind.
+/// Records the launch of a graph: an event for each kernel that it runs, and the values of kernels
+/// that rules ask for.
 ///
-/// A value is that of the buffer when the whole graph is through, or in front of it: what kernels
-/// in the middle of it wrote and others overwrote is not seen, nor what a kernel is given that
-/// others may have written before it.
+/// Values are read before and after the launch of the whole graph. A value that one kernel of the
+/// graph writes and a later one overwrites is not seen, nor is the input of a kernel that an
+/// earlier kernel of the graph may have written.
 ///
 /// Place:    used by the gate, around the launch of a graph.
 /// Threads:  any.
@@ -18,17 +18,17 @@
 
 namespace convtrace::cupti {
 
-/// A graph was recorded, made or changed: see hooks_v1.h.
+/// Handles a report that a graph was captured, instantiated or changed; see hooks_v1.h.
 void take_graph_call(CudaState& state, convtrace_graph_call call, CUgraphExec exec, void* object,
                      const void* params);
 
-/// Before the launch: collects what rules ask for of the kernels that it will run.
+/// Before the launch: collects the values that rules ask for of the graph's kernels.
 void collect_graph(const CudaState& state, ExecutableGraph& graph, LaunchCapture& capture);
 
-/// After it succeeded: counts what cannot be told, and takes the values.
-/// @param graph null: its making was not seen. @param capture as collect_graph() left it.
-/// @param launch of the graph itself.
-/// @return what came of the values that rules ask for.
+/// After a launch that succeeded: counts the values that cannot be read, and queues the others.
+/// @param graph  null if its instantiation was not seen. @param capture  as collect_graph() left
+/// it.
+/// @param launch  of the graph. @return the outcome for the values that rules ask for.
 format::SampleOutcome sample_graph(const CudaState& state, ExecutableGraph* graph,
                                    std::optional<LaunchCapture>& capture, CUcontext context,
                                    const format::Launch& launch);

@@ -1,11 +1,11 @@
 #pragma once
 /// @file launch_capture.h
-/// Statistics of what tagged kernels read and write: finds the buffers, and queues the statistics
-/// work before and after the launch.
+/// Captures the values that rules ask for of one launch: finds the buffers that the kernel reads
+/// and writes, and queues their statistics before and after the launch.
 ///
-/// Place:    used by the gate around the real call, in ordinary code of the calling thread.
+/// Place:    used by the gate around the real call, on the calling thread, outside CUPTI callbacks.
 /// Threads:  any; one LaunchCapture value belongs to one launch of the program.
-/// Errors:   whatever prevents it is a SampleOutcome and a counted loss.
+/// Errors:   an obstacle is returned as a SampleOutcome and counted as a loss.
 /// Source:   docs/gpu-double.md "The rules".
 
 #include <optional>
@@ -19,47 +19,47 @@
 
 namespace convtrace::cupti {
 
-/// @return kSampled if work for `context` may be put on `stream` now.
+/// @return kSampled if convtrace may launch work on `stream` of `context` now, else the obstacle.
 [[nodiscard]] format::SampleOutcome can_launch(const CudaState& state, CUcontext context,
                                                CUstream stream) noexcept;
 
-/// Whether a kernel on `device` may read that memory for certain: a kernel of the program may be
-/// given any address that it does not use. Memory of another device may not be mapped for it, a
-/// plain block of the host is not, and what is behind a multicast address cannot be read there.
+/// Whether a kernel on `device` may read this memory. A kernel of the program may get any address
+/// that it does not use, so being an operand proves nothing. Memory of another device may not be
+/// mapped, unregistered host memory is not, and memory behind a multicast address cannot be read.
 [[nodiscard]] bool is_readable(const MemoryRange& range, uint8_t device) noexcept;
 
 class LaunchCapture {
  public:
-  /// @param elsewhere  the launch's context may not be the current one.
+  /// @param elsewhere  whether the launch's context may differ from the current one.
   LaunchCapture(CudaState& state, const Position& position, uint8_t device, bool elsewhere = false)
       : state_(state), position_(position), device_(device), elsewhere_(elsewhere) {}
 
   enum class Purpose : uint8_t {
-    kLaunch,  ///< of this launch, which runs now
-    kReplay,  ///< of a graph's launch: kernel by kernel, in front of and behind the whole graph
+    kLaunch,  ///< values of a kernel that this launch runs
+    kReplay,  ///< values of a kernel of a graph, read before and after the whole graph
   };
 
-  /// Collects what the rules of `function` ask for. Addresses are read now: the program may reuse
-  /// the arguments once its call has returned.
+  /// Collects the values that the rules of `function` ask for. The arguments are read now, since
+  /// the program may reuse their memory when its call has returned.
   /// @param operands of the launch, as scan_operands() finds them.
   void collect(Purpose purpose, const LaunchInfo& launch, const FunctionInfo& function,
                std::span<const format::Operand> operands);
 
-  /// Notes that a kernel of a graph may write these operands (or any memory). Inputs of the graph's
-  /// later kernels that lie there are left out: values are read only before and after the whole
-  /// graph, and neither reading shows what such a kernel is given.
+  /// Notes that a kernel of the graph may write these operands, or any memory. Inputs of later
+  /// kernels of the graph that lie there are left out: values are read only before and after the
+  /// whole graph, and neither shows the input of such a kernel.
   void assume_written(std::span<const format::Operand> operands);
   void assume_all_written() noexcept { all_written_ = true; }
   /// @return the number of inputs that were left out because of assume_written().
   [[nodiscard]] size_t unknown_inputs() const noexcept { return unknown_inputs_; }
 
-  /// Of a graph's requests for the same address, keeps the one of the kernel that runs last.
+  /// Where several kernels of a graph use the same address, keeps the request of the last one.
   void keep_last_of_each_buffer();
 
-  /// To be called right in front of the launch.
+  /// Queues the statistics of inputs. Call immediately before the launch.
   void submit_before(CUcontext context, CUstream stream) noexcept;
 
-  /// To be called after the launch succeeded.
+  /// Queues the statistics of outputs. Call after a launch that succeeded.
   [[nodiscard]] format::SampleOutcome submit(CUcontext context, CUstream stream) noexcept;
 
  private:
@@ -91,9 +91,9 @@ class LaunchCapture {
   bool all_written_ = false;
   std::unordered_set<uint64_t> written_;  ///< generations
   size_t unknown_inputs_ = 0;
-  std::vector<DeviceRequest> before_;  ///< in front of the launch
+  std::vector<DeviceRequest> before_;  ///< to be read before the launch
   std::vector<DeviceRequest> requests_;
-  format::SampleOutcome refused_ = format::SampleOutcome::kSampled;  ///< what was in front
+  format::SampleOutcome refused_ = format::SampleOutcome::kSampled;  ///< outcome of submit_before()
 };
 
 }  // namespace convtrace::cupti

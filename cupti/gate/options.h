@@ -1,6 +1,6 @@
 #pragma once
 /// @file options.h
-/// What the interceptor is made with: what it records into, and what it asks of its owner.
+/// Options of the interceptor: where it records to, and functions of its owner that it calls.
 
 #include <cstdint>
 #include <string>
@@ -13,7 +13,7 @@
 
 namespace convtrace::cupti {
 
-/// Where the calling thread is in the program.
+/// Position of the calling thread in the program.
 struct Position {
   format::Place place;
   uint32_t step = 0;
@@ -25,25 +25,27 @@ struct InterceptorOptions {
   format::Definitions* definitions = nullptr;
   AddressMap* addresses = nullptr;
   Position (*position)() noexcept = nullptr;
-  /// Brings `addresses` up to what allocators have reported; null: it always is. `all`: also what
-  /// another thread is at, for values, whose extent depends on it. Returns whether all is in.
+  /// Applies pending reports of allocators to `addresses`; null: there never are any. With `all` it
+  /// also waits for a thread that is applying some, which values need because their extents depend
+  /// on it. Returns whether all reports are applied.
   bool (*apply_memory_reports)(bool all) noexcept = nullptr;
-  /// Asked for a rule that is for all kernels; null: all are wanted.
+  /// Asked when a rule applies to every kernel; null: all kernels are wanted.
   bool (*wants_kernel)(format::KernelId kernel) noexcept = nullptr;
-  /// Called on the launching thread in front of each launch's event; null: nobody wants to know.
+  /// Called on the launching thread before the event of each launch; null: not wanted.
   void (*note_launch)() noexcept = nullptr;
-  /// Called once, when the program uses its first context: cuInit is over. Maybe inside a CUPTI
-  /// callback. Null: nobody wants to know.
+  /// Called once, when the program uses its first context and cuInit has returned, possibly inside
+  /// a CUPTI callback; null: not wanted.
   void (*note_context)() noexcept = nullptr;
   settings::RuleBook* rules = nullptr;  ///< of this rank; outlives the interceptor
   std::string cupti_path;               ///< CONVTRACE_CUPTI or empty
   bool record_launches = true;          ///< false below mode `launches`
-  bool compute_values = true;           ///< false below mode `hash`: contexts are not prepared
-  uint32_t samples = 8;                 ///< of values that a rule says nothing else for
-  bool poison = false;                  ///< see quarantine.h, as the next
+  bool compute_values = true;  ///< false below mode `hash`: no context is prepared for statistics
+  uint32_t samples = 8;        ///< of values for which no rule says another number
+  bool poison = false;         ///< see quarantine.h, as the next
   bool quarantine = false;
   ValueSink* values = nullptr;  ///< null: no value is stored whole; outlives the interceptor
-  uint64_t value_bytes = 0;     ///< of each context's memory, for values on their way
+  /// Device memory of each context for values that wait for their copy to the host.
+  uint64_t value_bytes = 0;
 };
 
 }  // namespace convtrace::cupti

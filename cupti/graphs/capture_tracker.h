@@ -1,9 +1,10 @@
 #pragma once
 /// @file capture_tracker.h
-/// Whether any stream of the process is being captured into a graph, as the gate and CUPTI tell.
+/// Tracks which streams of the process are being captured into graphs, from reports of gate and
+/// CUPTI.
 ///
-/// Work that is launched on the legacy stream, or that belongs to nobody's graph, can invalidate a
-/// capture; convtrace therefore launches nothing while one is active anywhere.
+/// Work on the legacy stream, or in a stream that is not part of the capture, can invalidate a
+/// capture. So convtrace launches nothing while any capture is active.
 ///
 /// Threads:  any; any_active() is one relaxed load.
 
@@ -22,8 +23,9 @@ namespace convtrace::cupti {
 
 class CaptureTracker {
  public:
-  /// A stream may be begun twice or ended without a begin (calls that failed): it counts once.
-  /// To be called on the thread that made the call. @param context of the stream; null: not known.
+  /// A stream whose capture is begun twice, or ended without a begin (calls that failed), counts
+  /// once. Call on the thread that made the driver's call. @param context  of the stream; null: not
+  /// known.
   void apply(const CaptureChange& change, CUcontext context = nullptr) {
     const Lock lock(mutex_);
     const Key key = key_of(change.stream);
@@ -37,8 +39,8 @@ class CaptureTracker {
     }
   }
 
-  /// A stream that waits for an event of a capture takes part in it, to the capture's end.
-  /// @return whether the call was captured: then it ordered nothing yet.
+  /// A stream that waits for an event of a capture joins that capture until it ends.
+  /// @return whether the call was captured, so that it orders no work now.
   bool apply(const SyncChange& change) {
     if (!any_active()) return false;
     const Lock lock(mutex_);
@@ -67,13 +69,13 @@ class CaptureTracker {
     }
   }
 
-  /// The streams of a context end with it, and what they capture.
+  /// Ends all captures of the context's streams: the streams end with their context.
   void context_ended(CUcontext context) {
     const Lock lock(mutex_);
     end([=](const Capture& capture) { return capture.context == context; });
   }
 
-  /// Without a call to the driver. @param stream effective.
+  /// Makes no call to the driver. @param stream  as effective_stream() returns it.
   [[nodiscard]] bool is_capturing(CUstream stream) const {
     if (!any_active()) return false;
     const Lock lock(mutex_);
@@ -83,13 +85,15 @@ class CaptureTracker {
   [[nodiscard]] bool any_active() const noexcept { return active_.load(std::memory_order_relaxed); }
 
  private:
-  /// Each thread has a stream of its own under the name of the per-thread default stream.
+  /// The per-thread default stream is another stream in each thread, so the thread belongs to the
+  /// key.
   using Key = std::pair<CUstream, std::thread::id>;
   static Key key_of(CUstream stream) noexcept {
     return {stream,
             stream == CU_STREAM_PER_THREAD ? std::this_thread::get_id() : std::thread::id()};
   }
-  /// What streams and events belong to: the stream it was begun on, and its context if known.
+  /// The capture that a stream or an event belongs to: the stream it began on, and its context if
+  /// known.
   struct Capture {
     CUcontext context = nullptr;
     Key origin;
@@ -105,7 +109,7 @@ class CaptureTracker {
 
   mutable Mutex mutex_;
   std::map<Key, Capture> streams_ CONVTRACE_GUARDED_BY(mutex_);
-  /// Recorded in a capture that is under way.
+  /// Events that were recorded in a capture that is active.
   std::map<CUevent, Capture> events_ CONVTRACE_GUARDED_BY(mutex_);
   std::atomic<bool> active_{false};
 };

@@ -1,11 +1,11 @@
 #pragma once
 /// @file graph_table.h
-/// What each executable graph will run when it is launched: its kernel nodes with their parameters,
-/// followed through every change.
+/// The kernels that each executable graph runs, with their parameters, kept up to date with every
+/// change of the graph.
 ///
 /// Place:    told by the gate's wrappers after the driver's call, read by the gate at a launch.
 /// Threads:  any, concurrently. Asks the driver: never call it from a CUPTI callback.
-/// Errors:   what the driver does not tell is counted in `unseen`.
+/// Errors:   nodes that the driver does not describe are counted in `unseen`.
 /// Source:   cuda.h: a node of an executable graph is named by the node it was made from.
 
 #include <cuda.h>
@@ -23,7 +23,8 @@
 
 namespace convtrace::cupti {
 
-/// A kernel as a node has it: its parameters are copied, since the graph they came from may go.
+/// A kernel node. The parameters are copied, because the graph that they come from may be
+/// destroyed.
 struct GraphKernel {
   CUgraphNode node = nullptr;
   CUgraphNode child = nullptr;  ///< node of the whole graph whose child graph it is in, or null
@@ -33,21 +34,23 @@ struct GraphKernel {
   uint32_t block[3] = {0, 0, 0};
   uint32_t shared_bytes = 0;
   bool enabled = true;
-  std::vector<std::byte> params;  ///< as the device sees them
+  std::vector<std::byte> params;  ///< in the layout of the device
 };
 
+/// In the order of the graph's nodes.
 struct GraphKernels {
-  std::vector<GraphKernel> list;  ///< in the order of the graph's nodes
-  /// Nodes whose kernels cannot be known: conditional ones, and those the driver refused to tell.
+  std::vector<GraphKernel> list;
+  /// Nodes whose kernels are not known: conditional nodes, and nodes that the driver does not
+  /// describe.
   uint32_t unseen = 0;
-  uint32_t memory_nodes = 0;  ///< copies, sets, allocations, frees: what they do is not told
+  uint32_t memory_nodes = 0;  ///< copies, sets, allocations and frees, whose effect is not recorded
 };
 
-/// An executable graph. CUDA forbids to use one from two threads at once, so nobody waits here.
+/// An executable graph. CUDA forbids its use by two threads at once, so nobody waits for this lock.
 struct ExecutableGraph {
   Mutex mutex;
   GraphKernels kernels CONVTRACE_GUARDED_BY(mutex);
-  /// In kernels.list.
+  /// Indices into kernels.list.
   std::unordered_map<CUgraphNode, size_t> places CONVTRACE_GUARDED_BY(mutex);
 };
 
@@ -56,17 +59,17 @@ class GraphTable {
   /// @param api, @param functions outlive this.
   GraphTable(const DriverApi& api, FunctionTable& functions) : api_(api), functions_(functions) {}
 
-  /// `exec` was made of `graph`, or has taken over its parameters.
+  /// `exec` was instantiated from `graph`, or updated with its parameters.
   void instantiated(CUgraphExec exec, CUgraph graph);
   void updated(CUgraphExec exec, CUgraph graph);
   void kernel_set(CUgraphExec exec, CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS& params);
   void node_set(CUgraphExec exec, CUgraphNode node, const CUgraphNodeParams& params);
-  /// The node's child graph has taken over the parameters of `graph`.
+  /// The child graph of `node` was replaced by a copy of `graph`.
   void child_set(CUgraphExec exec, CUgraphNode node, CUgraph graph);
   void set_enabled(CUgraphExec exec, CUgraphNode node, bool enabled);
   void destroyed(CUgraphExec exec);
 
-  /// @return null for a graph whose making was not seen.
+  /// @return null for a graph whose instantiation was not seen.
   [[nodiscard]] std::shared_ptr<ExecutableGraph> find(CUgraphExec exec) const;
 
  private:
@@ -80,7 +83,7 @@ class GraphTable {
   void set_kernel(CUgraphExec exec, CUgraphNode node, const Params& params);
   void put(CUgraphExec exec, GraphKernels kernels);
 
-  /// Gives `change` the kernel of that node to alter.
+  /// Calls `change` with the kernel of that node, for it to modify.
   template <typename Change>
   void change_kernel(CUgraphExec exec, CUgraphNode node, Change change);
 
@@ -91,7 +94,7 @@ class GraphTable {
       CONVTRACE_GUARDED_BY(mutex_);
 };
 
-/// A node's kernel in the form of a launch, with its parameters in one buffer.
+/// The kernel of a node as a LaunchInfo, with its parameters in one buffer.
 class PackedLaunch {
  public:
   explicit PackedLaunch(const GraphKernel& kernel) noexcept;

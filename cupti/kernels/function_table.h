@@ -1,13 +1,13 @@
 #pragma once
 /// @file function_table.h
-/// What is known of each kernel handle: names, parameter layout, the rules that tag it. Asked of
-/// the driver once per handle.
+/// The facts about each kernel handle: names, parameter layout and the rules that match it. The
+/// driver is asked once for each handle.
 ///
 /// Place:    read by the gate on every launch; told of handles by CUPTI callbacks.
 /// Threads:  any, concurrently.
-/// Errors:   what the driver does not tell is left out (no layout: no operands).
-/// Source:   cuda.h: launches take a CUkernel cast to CUfunction, the cuFunc* queries do not say
-///           that they do.
+/// Errors:   facts that the driver does not give are left empty (no layout: no operands).
+/// Source:   cuda.h: launches take a CUkernel cast to CUfunction; the cuFunc* queries are not
+///           documented to.
 
 #include <cuda.h>
 
@@ -35,7 +35,8 @@ struct FunctionInfo {
   std::vector<ParamLayout> params;
   settings::RuleBook::Matching rules;
   std::shared_ptr<OutputLearner> outputs;  ///< null: no rule wants them found
-  bool may_wait = false;                   ///< nothing is inserted around it: it has no rules
+  /// It may wait for another kernel: convtrace launches nothing around it, and it has no rules.
+  bool may_wait = false;
 };
 
 class FunctionTable {
@@ -48,22 +49,22 @@ class FunctionTable {
   /// Handles were found or unloaded.
   void apply(const HandleChange& change);
 
-  /// A context is ending, and every module of it: their handles may come again for others. Kernels
-  /// of libraries belong to no context.
+  /// A context is ending with all its modules, so other kernels may get their handles. Kernels of
+  /// libraries belong to no context and stay.
   void forget_modules();
 
-  /// Whether apply() and forget_modules() are told of every unload. If not, a handle may come again
-  /// for another kernel at any launch, and the driver is asked at each.
+  /// Says whether every unload is reported to apply() and forget_modules(). If not, a handle may
+  /// belong to another kernel at any launch, and the driver is asked each time.
   void follow_unloads(bool followed) noexcept { followed_.store(followed); }
 
-  /// Asks the driver when the handle is new: never call it from a CUPTI callback.
-  /// @return never dangling: an unloaded kernel's facts stay until the end.
+  /// Calls the driver for a new handle, so it must not be called from a CUPTI callback.
+  /// @return a reference that stays valid: facts about an unloaded kernel are kept.
   const FunctionInfo& resolve(CUfunction function);
 
-  /// The rules are others now. Facts that were handed out keep the old ones.
+  /// The rules were changed. Facts that were returned before keep the old rules.
   void match_again();
 
-  /// Without any CUDA call. @return what was told of `function` before, null if nothing.
+  /// Makes no CUDA call. @return the facts about `function`, or null if there are none yet.
   const FunctionInfo* known(CUfunction function) const;
 
   /// @return the kernel of that name, mangled or not.
@@ -77,7 +78,7 @@ class FunctionTable {
     const FunctionInfo* info = nullptr;
   };
 
-  /// Infos of late, by a hash of their handle: read on every launch, without the lock.
+  /// A cache of recent facts by a hash of their handle, read on every launch without the lock.
   using Recent = std::array<std::atomic<const FunctionInfo*>, 1024>;
   std::atomic<const FunctionInfo*>& recent(const void* handle);
 

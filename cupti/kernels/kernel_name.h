@@ -1,6 +1,7 @@
 #pragma once
 /// @file kernel_name.h
-/// From the driver's name of a kernel to the names people and diffs use.
+/// Converts the driver's name of a kernel into the names that people read and that the diff pairs
+/// by.
 ///
 /// Place:    once per kernel, off the hot path (about 4 us a name).
 /// Threads:  reentrant.

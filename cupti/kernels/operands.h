@@ -1,11 +1,11 @@
 #pragma once
 /// @file operands.h
-/// Which parameters of a launch point into which memory.
+/// Finds the parameters of a launch that point into known memory.
 ///
-/// Nothing says which parameter is a pointer, so every aligned 8-byte word of every
-/// parameter is looked up, structs included, and each hit says how sure it is. A tensor map counts
-/// as a pointer to the memory that it describes. Pointers behind device memory (pointer tables)
-/// cannot be seen.
+/// The driver does not say which parameters are pointers, so every aligned 8-byte word of every
+/// parameter, structs included, is looked up, and each hit carries a confidence. A tensor map
+/// counts as a pointer to the memory that it describes. Pointers that lie in device memory (pointer
+/// tables) cannot be seen.
 ///
 /// Threads:  reentrant.
 
@@ -35,8 +35,8 @@ size_t scan_operands(const LaunchInfo& launch, std::span<const ParamLayout> layo
                      const AddressMap& addresses, const TensorMaps& tensor_maps,
                      std::span<format::Operand> operands);
 
-/// Where it is not known what allocators have reported last, a pointer is worth a word: the memory
-/// it was found in may have been given to somebody else since.
+/// Lowers the confidence of all operands to that of a word. Called where the latest reports of
+/// allocators are not known, because the memory may belong to another owner by now.
 inline void doubt(std::span<format::Operand> operands) {
   for (format::Operand& operand : operands) {
     using enum format::Confidence;

@@ -1,14 +1,13 @@
 #pragma once
 /// @file output_learner.h
-/// Which pointers among a kernel's parameters lead to memory that it writes.
+/// Learns which pointers among a kernel's parameters lead to memory that the kernel writes.
 ///
-/// A signature does not tell, so it is learned for each word of the parameters: a probe compares the
-/// hash of the memory before a launch with that behind it. The first launches are probed, and
-/// later ones now and then, because a kernel may write some buffers in some launches only, and
-/// because what changed may have been another stream's doing.
+/// A signature does not say so. A probe compares the hash of the memory before a launch with the
+/// hash after it. The first launches are probed, and later ones now and then: a kernel may write a
+/// buffer only in some launches, and another stream may have caused a change.
 ///
-/// Place:    one for each kernel that a rule with `outputs = "auto"` tags (function_table.h). The
-///           gate asks before a launch; verdicts come when the device is done.
+/// Place:    one for each kernel that a rule with `outputs = "auto"` matches (function_table.h).
+///           The gate asks before a launch; results of probes arrive when the device is done.
 /// Threads:  any, without a lock.
 
 #include <atomic>
@@ -20,12 +19,13 @@ namespace convtrace::cupti {
 
 class OutputLearner {
  public:
-  /// What probes of one word have shown.
+  /// Results of the probes of one word.
   struct Evidence {
     uint32_t probes = 0;
     uint32_t changes = 0;  ///< probes that found the memory changed
 
-    /// Rare changes may be another stream's: an input that the next batch is copied into.
+    /// Rare changes may be made by another stream, as to an input that the next batch is copied
+    /// into.
     [[nodiscard]] bool is_output() const noexcept {
       return changes > 0 && uint64_t{changes} * kRarest >= probes;
     }
@@ -34,8 +34,9 @@ class OutputLearner {
   enum class Wish : uint8_t { kNothing, kTake, kProbe };
 
   static constexpr uint32_t kFirstProbes = 8;  ///< launches that are all probed
-  static constexpr uint32_t kProbeAgain = 64;  ///< one of so many later ones
-  static constexpr uint32_t kRarest = 16;      ///< an output changes once in so many probes
+  static constexpr uint32_t kProbeAgain = 64;  ///< of the later launches, one in so many is probed
+  /// A word with fewer changes than one in so many probes is no output.
+  static constexpr uint32_t kRarest = 16;
 
   /// @param words 8-byte words of the kernel's parameters.
   explicit OutputLearner(size_t words) : evidence_(words) {}
@@ -49,12 +50,12 @@ class OutputLearner {
   /// @param probe_all  what begin_launch() said.
   [[nodiscard]] Wish wish(size_t word, bool probe_all) const noexcept {
     const Evidence known = evidence(word);
-    // Verdicts come late, and some words are no pointers in the first launches.
+    // Results of probes come late, and some words are no pointers in the first launches.
     if (probe_all || known.probes < kFirstProbes) return Wish::kProbe;
     return known.is_output() ? Wish::kTake : Wish::kNothing;
   }
 
-  /// The verdict of a probe. @return what is known with it.
+  /// Adds the result of a probe. @return all evidence about the word, with this one.
   Evidence add(size_t word, bool changed) noexcept {
     const uint64_t one = kProbe + (changed ? kChange : 0);
     return unpack(evidence_[word].fetch_add(one, std::memory_order_relaxed) + one);

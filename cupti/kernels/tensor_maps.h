@@ -1,12 +1,12 @@
 #pragma once
 /// @file tensor_maps.h
-/// Which global address a tensor map describes. A CUtensorMap is opaque: kernels that use TMA take
-/// it by value, and the address in it can only be known from the call that made it.
+/// The address that each tensor map describes. A CUtensorMap is opaque and kernels that use TMA
+/// take it by value, so the address is only known from the call that encoded the map.
 ///
-/// Place:    told by the CUPTI callbacks of cuTensorMapEncode*; read at launches that have a
-///           parameter of its size.
+/// Place:    CUPTI callbacks of cuTensorMapEncode* report maps; launches that have a parameter of
+///           that size look them up.
 /// Threads:  any; readers take no lock and never wait.
-/// Errors:   of many maps the latest 4096 or so are known; one that was made on the device is not.
+/// Errors:   about 4096 maps are kept, the latest; maps that were made on the device are not known.
 
 #include <cuda.h>
 
@@ -27,14 +27,15 @@ class TensorMaps {
   /// @param map kBytes bytes, copied anywhere.
   void learn(const void* map, uint64_t address);
 
-  /// @return the address that the bytes at `map` describe, 0 if they are no map that was learnt.
+  /// @return the address that the map at `map` describes; 0 if its bytes are not those of a known
+  /// map.
   [[nodiscard]] uint64_t find(const void* map) const noexcept;
 
-  /// Whether find() can find anything.
+  /// Whether any map is known.
   [[nodiscard]] bool any() const noexcept { return any_.load(std::memory_order_relaxed); }
 
  private:
-  /// A map is known by a hash of its bytes. Changed while its hash is 0.
+  /// Finds a map by a hash of its bytes. The hash is 0 while a slot is being changed.
   struct Slot {
     std::atomic<uint64_t> hash{0};
     std::atomic<uint64_t> address{0};

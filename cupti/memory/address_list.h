@@ -1,9 +1,9 @@
 #pragma once
 /// @file address_list.h
-/// How the address table searches its lists of pieces, and makes one from another.
+/// Search in the address table's lists of pieces, and copying of a list with a change.
 ///
-/// Threads:  searching: any, see address_table.h; copying: the writer, into a list that nobody
-///           reads yet.
+/// Threads:  searching: any, see address_table.h; copying: the writer, into a list that no reader
+///           has yet.
 
 #include <bit>
 #include <cstddef>
@@ -14,14 +14,14 @@
 
 namespace convtrace::cupti {
 
-/// Inlined always: the writer asks twice a change.
+/// Always inlined: the writer calls it twice for each change.
 /// @return a bit for each word of a list that as a piece begins at or before `offset`.
 [[nodiscard, gnu::always_inline]] inline uint64_t not_behind(const uint64_t* list, size_t words,
                                                              uint64_t offset) {
   const uint64_t bound = Piece(offset, Piece::kMaxOffset, Piece::kMaxRecord).word();
   const auto bit = [list, bound](size_t i) { return uint64_t{load_word(list + i) <= bound} << i; };
-  // Eight at once, though most lists are shorter: an end that cannot be foreseen costs more. What
-  // lies behind a list is masked out by who asks.
+  // Eight words at once, though most lists are shorter: a loop whose end the processor cannot
+  // predict costs more. The caller masks out words behind the list.
   uint64_t bits = 0;
   for (size_t i = 0; i < words; i += 8) {
     bits |= bit(i) | bit(i + 1) | bit(i + 2) | bit(i + 3) | bit(i + 4) | bit(i + 5) | bit(i + 6) |
@@ -30,21 +30,21 @@ namespace convtrace::cupti {
   return bits;
 }
 
-/// @param candidates of one layer, from not_behind(): pieces of a layer do not overlap, so the last
-/// one counts.
+/// @param candidates  of one layer, from not_behind(). Pieces of a layer do not overlap, so the
+/// last candidate is the one to look at.
 /// @return its position, 0 if there is none.
 [[nodiscard]] constexpr size_t last_of(uint64_t candidates) {
   return candidates == 0 ? 0 : static_cast<size_t>(std::bit_width(candidates)) - 1;
 }
 
-/// A list that differs from another in one piece.
+/// The difference of two lists: one piece removed, one inserted, or both.
 struct ListChange {
-  size_t out = 0;  ///< position in the old list of the piece that goes; 0: none
-  size_t in = 0;   ///< position in the new list of the one that comes
+  size_t out = 0;  ///< position in the old list of the removed piece; 0: none
+  size_t in = 0;   ///< position in the new list of the inserted piece
   Piece piece;
 };
 
-/// Copies all but the head. @param words of the new list.
+/// Copies the list without its head. @param words  of the new list.
 inline void copy_list(const uint64_t* from, uint64_t* to, size_t words, const ListChange& change) {
   const size_t out = change.out == 0 ? words : change.out;
   for (size_t i = 1; i < words; ++i) {

@@ -1,16 +1,16 @@
 #pragma once
 /// @file address_slot.h
-/// The words that address_table.h is made of.
+/// The words that address_table.h consists of.
 ///
-/// A slot speaks for a span of addresses of 2^shift bytes:
+/// A slot describes a span of 2^shift bytes of addresses:
 ///
 ///     slot   version:32  index:28  kind:4
 ///     list   counts of the layers, 5 bits each; then their pieces, layer by layer
 ///     piece  first:21  last:21  record:22      offsets in the span, both inclusive
 ///     node   64 slots, each of a 64th of the span
 ///
-/// Every change of a slot gives it another version, so a reader that finds a slot as it was knows
-/// that all it led to was in place meanwhile.
+/// Every change of a slot gives it another version. A reader that finds the slot unchanged
+/// afterwards knows that everything it reached through the slot was valid meanwhile.
 ///
 /// Threads:  plain values.
 
@@ -20,11 +20,11 @@
 
 namespace convtrace::cupti {
 
-/// What an address can be part of, the first wins in a lookup.
+/// The layers of memory that an address can belong to; a lookup returns the first that matches.
 enum class Layer : uint8_t {
   kBlock = 0,   ///< a live block of a framework
   kDriver = 1,  ///< live memory of the driver: segments, pools, mappings, registered host memory
-  kFreed = 2,   ///< what was freed there last
+  kFreed = 2,   ///< a range that was freed, unless a later one was freed there
 };
 inline constexpr size_t kLayers = 3;
 
@@ -58,11 +58,11 @@ class Slot {
   [[nodiscard]] constexpr Layer layer() const {
     return static_cast<Layer>((word_ & 15) - static_cast<uint8_t>(SlotKind::kWhole));
   }
-  /// Whether that can be told without looking further.
+  /// Whether the slot alone shows that the span has no piece of `wanted`.
   [[nodiscard]] constexpr bool has_none_of(Layer wanted) const {
     return kind() == SlotKind::kEmpty || (is_whole() && layer() != wanted);
   }
-  /// Whether both say the same, whenever they were written.
+  /// Whether both slots have the same content, whatever their versions.
   [[nodiscard]] constexpr bool same_content(Slot other) const {
     return static_cast<uint32_t>(word_) == static_cast<uint32_t>(other.word_);
   }
@@ -71,7 +71,7 @@ class Slot {
   uint64_t word_ = 0;
 };
 
-/// Ordered by where it begins.
+/// A piece of a list. Ordered by its first offset.
 class Piece {
  public:
   static constexpr unsigned kOffsetBits = 21, kRecordBits = 22;
@@ -97,8 +97,8 @@ class Piece {
 
 inline constexpr size_t kMaxListed = 31;  ///< a span with more pieces is split
 
-/// The first word of a list: behind which word the pieces of each layer end. Those of the first
-/// begin behind the head.
+/// The first word of a list: for each layer, the index of the word behind its last piece. The first
+/// layer's pieces begin behind the head.
 class ListHead {
  public:
   constexpr explicit ListHead(uint64_t word) : word_(word) {}
@@ -108,7 +108,7 @@ class ListHead {
   }
   [[nodiscard]] constexpr size_t begin(size_t layer) const { return end_of(layer); }
   [[nodiscard]] constexpr size_t end(size_t layer) const { return end_of(layer + 1); }
-  /// @return the head of a list with `by` pieces more in one layer.
+  /// @return the head of a list with `by` more pieces in one layer.
   [[nodiscard]] constexpr ListHead with(Layer layer, int by) const {
     uint64_t word = word_;
     for (size_t i = static_cast<size_t>(layer) + 1; i <= kLayers; ++i)
@@ -116,7 +116,7 @@ class ListHead {
     return ListHead(word);
   }
   [[nodiscard]] constexpr uint64_t word() const { return word_; }
-  /// With the head. Less than 64, even if the word is no head.
+  /// Includes the head. Less than 64 for any word, also one that is no head.
   [[nodiscard]] constexpr size_t words() const { return end_of(kLayers); }
   /// @return a bit for each word of the layer.
   [[nodiscard]] constexpr uint64_t mask(Layer layer) const {
@@ -132,7 +132,7 @@ class ListHead {
   uint64_t word_;
 };
 
-/// Pieces of one layer in one span: in order, none overlapping.
+/// The pieces of one layer in one span: ordered and without overlaps.
 class Pieces {
  public:
   [[nodiscard]] size_t size() const { return count_; }
@@ -153,7 +153,7 @@ class Pieces {
   }
 
  private:
-  /// A change adds at most two: one cut in two, and one inserted.
+  /// A change adds at most two pieces: it cuts one piece in two and inserts one.
   std::array<Piece, kMaxListed + 2> pieces_;
   size_t count_ = 0;
 };

@@ -1,17 +1,18 @@
 #pragma once
 /// @file address_table.h
-/// From an address to the range it belongs to: a radix table over pages of 2 MiB, read without a
+/// Maps an address to the range that contains it: a radix table over pages of 2 MiB, read without a
 /// lock.
 ///
-/// Two levels of slots cover 48 bits of address space. A slot says at once which range a whole page
-/// belongs to, or leads to a short list of the pieces inside; a page with many small pieces is
-/// split into 64 parts, and those again.
+/// Two levels of slots cover an address space of 48 bits. A slot either names the range that covers
+/// the whole page or points to a short list of the pieces in the page. A page with many small
+/// pieces is split into 64 parts, and each part into 64 again.
 ///
-/// Reading:  no lock, no waiting, nothing written. Lists are replaced, never changed. A reader that
-///           was overtaken by a change of just this part looks again; see word_pool.h.
+/// Reading:  no lock, no waiting, no writes. Lists are replaced and never changed. A reader whose
+///           slot changed meanwhile looks again; see word_pool.h.
 /// Writing:  one thread at a time (address_map.h holds a lock).
-/// Memory:   32 bytes a range, about 8 a piece, 8 a page of a large range; recycled at once when
-///           nothing refers to it. Ranges beyond 16 TiB, 48 bits or 4 Mi at a time are not kept.
+/// Memory:   32 bytes a range, about 8 a piece, 8 a page of a large range; recycled as soon as
+///           nothing refers to it. Limits: ranges of 16 TiB, addresses of 48 bits, 4 Mi ranges at a
+///           time.
 /// Source:   measurements in tests/bench/address_bench.cpp.
 
 #include <atomic>
@@ -25,25 +26,26 @@
 
 namespace convtrace::cupti {
 
-/// What a launch records of each of its pointers.
+/// The facts about an allocation that a launch records for each of its pointers.
 struct MemoryAllocation {
   static constexpr bool kWithFreedBlock = false;
   uint64_t base = 0;
   uint64_t generation = 0;  ///< 0: none
 };
 
-/// One life of a range: four words, so that two share a cache line.
+/// One lifetime of a range: four words, so that two records share a cache line.
 struct RangeRecord {
   uint64_t base = 0;
   uint64_t bytes_and_tag = 0;  ///< bytes in the lower 48 bits; 16 bits of the owner's above
   uint64_t generation = 0;
   uint64_t stream = 0;
 
-  static constexpr size_t kBaseWord = 0, kGenerationWord = 2;  ///< where others look too
+  /// Positions that address_lookup.cpp reads too.
+  static constexpr size_t kBaseWord = 0, kGenerationWord = 2;
   static constexpr unsigned kBytesBits = 48;
   [[nodiscard]] uint64_t bytes() const { return bytes_and_tag & ((uint64_t{1} << kBytesBits) - 1); }
   [[nodiscard]] uint16_t tag() const { return static_cast<uint16_t>(bytes_and_tag >> kBytesBits); }
-  /// Memory of unknown size is known by its base alone.
+  /// The last address; of memory of unknown size, the base.
   [[nodiscard]] uint64_t last() const { return base + (bytes() > 1 ? bytes() - 1 : 0); }
 };
 
@@ -71,11 +73,12 @@ class AddressTable {
     static constexpr bool kWithFreedBlock = true;
     RangeRecord range;
     Layer layer = Layer::kFreed;
-    /// Generation of the block freed here last while the driver's memory around it lives on.
+    /// Generation of the framework's block that was freed here last, where the driver's memory
+    /// around it is live.
     uint64_t freed_block = 0;
   };
-  /// Any thread: a quick no, for the many words that are no addresses. One branch, not two: sizes
-  /// lie below all memory and floats above, in no order that a processor could foresee.
+  /// Any thread: rejects most words that are no addresses, with one branch instead of two. Sizes
+  /// lie below all memory and floats above it, in an order that a processor cannot predict.
   [[nodiscard]] bool may_hold(uint64_t address) const noexcept {
     const uint64_t lowest = lowest_.load(std::memory_order_relaxed);
     return address - lowest < kAddressLimit - lowest;
@@ -83,44 +86,44 @@ class AddressTable {
   /// Any thread. @pre may_hold(address). @return whether the address belongs to any range.
   bool find(uint64_t address, Found& found) const noexcept;
 
-  /// Any thread: the same for those who need no more, in half the time.
+  /// Any thread: find() in half the time, for callers that need no more.
   [[nodiscard]] MemoryAllocation allocation_at(uint64_t address) const noexcept;
 
-  /// Whether a range is one that an allocator may give.
+  /// Whether the range is within the limits of the table.
   [[nodiscard]] static bool keeps(const RangeRecord& range) {
     return range.bytes() <= kMaxBytes && range.base < kAddressLimit && range.last() < kAddressLimit;
   }
-  /// Begins a life in `layer`. What was freed there before is forgotten.
+  /// Starts a range in `layer`. Ranges that were freed there before are forgotten.
   /// @pre keeps(range); nothing lives there in that layer (live_in()).
-  /// @return false if there are too many, or memory is out.
+  /// @return false if there are too many ranges, or no memory for the table.
   bool begin(const RangeRecord& range, Layer layer);
-  /// Ends it: from now on it is what was freed there last.
+  /// Moves a live range into the layer of freed ranges.
   void end(uint32_t record, Layer layer);
-  /// Has what forget() looks at of a record fetched into the cache.
+  /// Prefetches the parts of a record that forget() reads.
   void prefetch(uint32_t record) const noexcept {
     __builtin_prefetch(references_.data() + record);
     __builtin_prefetch(records_.at(record));
   }
-  /// Forgets a freed range. Does nothing if its record means another one by now.
-  /// @param generation lower half of its generation.
+  /// Forgets a freed range. Does nothing if its record belongs to another range by now.
+  /// @param generation  lower half of the range's generation.
   void forget(uint32_t record, uint32_t generation);
 
-  /// @return a live record of `layer` that holds any of [first, last], from the first page where
-  /// there is one; 0 if there is none.
+  /// @return a live record of `layer` that overlaps [first, last], from the first page that has
+  /// one; 0: none.
   [[nodiscard]] uint32_t live_in(uint64_t first, uint64_t last, Layer layer) const;
   /// @return the live record of `layer` that holds the address; 0 if there is none.
   [[nodiscard]] uint32_t live_at(uint64_t address, Layer layer) const {
     const uint64_t* const slot = page_slot(address);
     return slot == nullptr ? 0 : live_in_slot(slot, kPageShift, address, address, layer);
   }
-  /// @return what a live record says.
+  /// @return the contents of a live record.
   [[nodiscard]] RangeRecord at(uint32_t record) const { return load_record(records_.at(record)); }
   /// Memory touched.
   [[nodiscard]] uint64_t bytes() const;
 
  private:
   static constexpr unsigned kFanShift = 6;
-  /// Spans of 8 bytes have few enough pieces.
+  /// Spans of 8 bytes, the smallest, always have few enough pieces for a list.
   static constexpr unsigned kMinShift = kPageShift - 3 * kFanShift;
   static constexpr unsigned kLeafShift = 13;  ///< pages of a leaf: 16 GiB
   static constexpr size_t kLeafSlots = size_t{1} << kLeafShift;
@@ -133,15 +136,16 @@ class AddressTable {
     [[nodiscard]] size_t total() const;
   };
 
-  /// A record goes from one layer to another.
+  /// The move of a record from one layer to another.
   struct Change {
     Change(uint32_t which, std::optional<Layer> left, std::optional<Layer> entered);
     uint32_t record;
     std::optional<Layer> from, to;
-    Slot whole_before, whole_after;  ///< of a span that is all of the record's range
+    Slot whole_before, whole_after;  ///< for a span that the record's range covers completely
   };
 
-  enum class Answer { kFound, kNothing, kOvertaken };  ///< overtaken by a change: look again
+  /// kOvertaken: the slot changed meanwhile, look again.
+  enum class Answer { kFound, kNothing, kOvertaken };
   template <typename Kept>
   bool find_as(uint64_t address, Kept& kept) const noexcept;
   template <typename Kept>
@@ -163,7 +167,8 @@ class AddressTable {
   bool apply_to_list(const Change& change, uint64_t* slot, uint64_t first, uint64_t last);
   void load_span(Slot slot, uint64_t last_offset, Span& span) const;
   void apply(const Change& change, Span& span, uint64_t first, uint64_t last);
-  /// Each makes what a slot is to hold, without a version; give_up() when memory is out.
+  /// Each function makes the content of a slot without a version; give_up() when there is no
+  /// memory.
   Slot make_content(const Span& span, unsigned shift);
   Slot make_list(const Span& span);
   Slot make_node(const Span& span, unsigned shift);
@@ -183,7 +188,7 @@ class AddressTable {
   WordPool<4, Piece::kRecordBits> records_;
   WordPool<2, 28> lists_;
   std::unique_ptr<std::atomic<uint64_t*>[]> leaves_;
-  std::atomic<uint64_t> lowest_{kAddressLimit};  ///< base of all ranges ever
+  std::atomic<uint64_t> lowest_{kAddressLimit};  ///< the lowest base of all ranges so far
 
   std::vector<uint32_t> references_;  ///< by record: pieces and whole slots that name it
   std::vector<uint32_t> unreferenced_;

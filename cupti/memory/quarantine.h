@@ -1,27 +1,28 @@
 #pragma once
 /// @file quarantine.h
-/// CONVTRACE_POISON and CONVTRACE_QUARANTINE on the driver's memory.
+/// CONVTRACE_POISON and CONVTRACE_QUARANTINE for memory of the driver.
 ///
-/// Quarantine: what cuMemFree is given stays allocated for a while, so that its address is nobody
-/// else's. The driver's cuMemFree waits for the device; so does this, and a program that counts on
-/// that sees no difference. Held is memory of cuMemAlloc alone, at most 1/16 of the device, and
-/// only while 1/8 of the device is free; all goes back before a program is told that there is too
-/// little, is told how much there is, begins a capture or ends a context.
+/// Quarantine: memory that the program passes to cuMemFree stays allocated for a while, so that no
+///             other allocation gets its address. The driver's cuMemFree waits for the device, and
+///             so does this function, so a program that relies on the wait sees no difference. Only
+///             memory of cuMemAlloc is held, at most 1/16 of the device, and only while 1/8 of the
+///             device is free. All of it is freed before the program is told that memory is short
+///             or how much is free, begins a capture, or ends a context.
 ///
-/// Poison: fresh memory holds kFreshPattern until it is written, in quarantine 0xFF. Memory of
-/// pools is filled by work of the stream that is given it, and again in front of the free, by the
-/// stream that frees it: nobody may use it outside of what lies between the two.
+/// Poison: new memory holds kFreshPattern until it is written, and memory in quarantine holds 0xFF.
+///         Memory of pools is filled by work on the stream that allocates it and again, before the
+///         free, on the stream that frees it: no other work may use it outside of these two points.
 ///
-/// Never touched: managed and imported memory, mappings, what another process was given a handle
-/// of, memory whose allocation was not seen. The driver is asked for the identity of each
-/// allocation before it is touched, so no other that lies at its address can be.
+/// Never touched: managed and imported memory, mappings, memory whose handle another process has,
+/// and memory whose allocation was not seen. Before an allocation is touched the driver is asked
+/// for its identity, so another allocation at the same address is not mistaken for it.
 ///
-/// Place:    called by interceptor.h for the preload library's wrappers of these functions.
-/// Threads:  any, ordinary code of the program's calls; never a CUPTI callback, but for
-///           context_ended(). No lock is held over a call of the driver.
-/// Errors:   in doubt memory is not filled, and freed at once. Once a capture was begun nothing is
-///           held any more: to wait for the device while another thread captures may break its
-///           capture.
+/// Place:    interceptor.cpp calls it for the preload library's wrappers of these functions.
+/// Threads:  any, in calls of the program; never in a CUPTI callback, except for context_ended().
+///           No lock is held during a call of the driver.
+/// Errors:   in doubt memory is not filled, and freed at once. After a capture has begun no memory
+///           is held any more, because waiting for the device while another thread captures may
+///           invalidate its capture.
 /// Source:   CUDA Programming Guide, "Stream Ordered Memory Allocator" (cuMemFree synchronizes
 ///           across all executing streams); cuPointerGetAttributes.
 
@@ -39,52 +40,56 @@
 
 namespace convtrace::cupti {
 
-/// A NaN in floats of 16, 32 and 64 bits that no processor makes, and no likely integer of any
-/// width. The preload library fills CPU tensors with the same (interposer/preload/poison.h).
+/// A NaN in floats of 16, 32 and 64 bits that no processor produces, and an unlikely integer of any
+/// width. The preload library fills CPU tensors with the same pattern
+/// (interposer/preload/poison.h).
 inline constexpr uint32_t kFreshPattern = 0x7FFDFFD5;
 
 class Quarantine {
  public:
-  /// @param driver  outlives it.
+  /// @param driver  outlives this.
   Quarantine(const DriverApi& driver, bool poison, bool quarantine);
 
-  /// Whether the driver has all that is needed; false: nothing is filled or held.
+  /// Whether the driver has all functions that are needed; false: no memory is filled or held.
   [[nodiscard]] bool possible() const noexcept { return possible_; }
   [[nodiscard]] bool poisons() const noexcept { return possible_ && poison_; }
 
-  /// cuMemAlloc has given memory in the current context. @param fill  nothing is being captured.
+  /// cuMemAlloc has returned memory in the current context. @param fill  whether to fill it; false
+  /// while anything is captured.
   void given(uint64_t address, uint64_t bytes, bool fill);
-  /// A pool has given memory. @param stream  ours may work on it; @param fill  whether it is so.
+  /// A pool has returned memory. @param stream  on which convtrace may launch if @param fill is
+  /// true.
   void given_in_order(uint64_t address, uint64_t bytes, CUstream stream, bool fill);
-  /// It is about to be freed by a stream.
+  /// Pool memory is about to be freed on a stream.
   void taken_in_order(uint64_t address, CUstream stream, bool fill);
-  /// Another process is given a handle of the memory.
+  /// Another process gets a handle of the memory.
   void shared(uint64_t address);
 
-  /// Memory was given, whatever its kind: what is held goes back if the device has little left.
+  /// Memory of any kind was allocated: frees what is held if the device has little memory left.
   void grew();
 
   enum class Free : uint8_t {
-    kCall,   ///< the driver's function is to be called
-    kHeld,   ///< it must not be: the memory is held
-    kTwice,  ///< it must not be: the memory is freed already
+    kCall,   ///< the caller must call the driver's function
+    kHeld,   ///< the caller must not call it: the memory is held
+    kTwice,  ///< the caller must not call it: the memory was freed before
   };
-  /// cuMemFree is called. @param freed  called if the memory is held, before it may go back.
+  /// Called in place of cuMemFree. @param freed  called if the memory is held, before it can be
+  /// freed.
   Free free(uint64_t address, const std::function<void()>& freed);
 
-  /// Frees what is held. @return whether there was anything.
+  /// Frees all memory that is held. @return whether there was any.
   bool give_back() noexcept;
-  /// The same, and nothing is held any more. @return whether it was so that something might have
-  /// been.
+  /// give_back(), and no memory is held from now on. @return whether any could have been held
+  /// before.
   bool end() noexcept;
 
-  /// What lay in a context went with it. Makes no call.
+  /// Forgets the memory of a context that has ended. Makes no call to the driver.
   void context_ended(CUcontext context);
 
  private:
   struct Known {
     uint64_t bytes = 0;
-    uint64_t id = 0;  ///< as the driver says, of no other allocation of the process
+    uint64_t id = 0;  ///< from the driver, unique in the process
     CUcontext context = nullptr;
     bool in_order = false;
   };
@@ -96,7 +101,8 @@ class Quarantine {
   static constexpr size_t kMostKnown = size_t{1} << 20;
   static constexpr size_t kMostHeld = 4096;
 
-  /// @return the id of the device memory that begins there, of this device; 0: it is no such.
+  /// @return the driver's id of the device memory that begins at `address` on this device; 0: there
+  /// is none.
   [[nodiscard]] uint64_t identity(uint64_t address) const;
   [[nodiscard]] CUcontext current_context() const;
   [[nodiscard]] bool know(uint64_t address, uint64_t bytes, bool in_order);
@@ -109,13 +115,14 @@ class Quarantine {
   const DriverApi& driver_;
   const bool poison_;
   const bool possible_;
-  std::atomic<bool> holds_;       ///< whether anything may be held
-  std::atomic<bool> any_{false};  ///< whether anything is
+  std::atomic<bool> holds_;       ///< whether memory may be held
+  std::atomic<bool> any_{false};  ///< whether any memory is held
   Mutex mutex_;
   std::unordered_map<uint64_t, Known> known_ CONVTRACE_GUARDED_BY(mutex_);  ///< by address
-  std::list<Held> held_ CONVTRACE_GUARDED_BY(mutex_);                       ///< the oldest first
+  std::list<Held> held_ CONVTRACE_GUARDED_BY(mutex_);                       ///< oldest first
   uint64_t held_bytes_ CONVTRACE_GUARDED_BY(mutex_) = 0;
-  std::map<CUcontext, CUstream> streams_ CONVTRACE_GUARDED_BY(mutex_);  ///< ours, to fill in
+  /// Streams of convtrace, on which memory is filled.
+  std::map<CUcontext, CUstream> streams_ CONVTRACE_GUARDED_BY(mutex_);
 };
 
 }  // namespace convtrace::cupti

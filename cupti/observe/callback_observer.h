@@ -1,11 +1,11 @@
 #pragma once
 /// @file callback_observer.h
-/// What CUPTI tells: memory, handles, captures, contexts; and launches, which it cross-checks when
-/// they pass our gate and records when they do not.
+/// Records what CUPTI reports: changes of memory, handles, captures and contexts. A launch that
+/// passed the gate is compared with the gate's record; any other launch is recorded here.
 ///
-/// Place:    receives from subscriber.h.
-/// Threads:  any, inside the host's CUDA calls. Copies data; makes no CUDA call (only
-///           cuptiGetDeviceId, which CUPTI allows there).
+/// Place:    the receiver of subscriber.h.
+/// Threads:  any, inside CUDA calls of the host. Copies data and makes no CUDA call, except
+///           cuptiGetDeviceId, which CUPTI allows there.
 
 #include "cupti/gate/cuda_state.h"
 #include "cupti/gate/gate.h"
@@ -26,7 +26,8 @@ class CallbackObserver final : public CallbackReceiver {
   void on_context_end(CUcontext context) noexcept override;
   void on_cupti_failure(const CUpti_StateData& state) noexcept override;
 
-  /// The program has freed memory, and the driver was not called. @param current  of the thread.
+  /// Records a free by the program that did not reach the driver. @param current  context of the
+  /// thread.
   void freed(uint64_t address, const CurrentContext& current);
 
   /// @return launches that CUPTI reported and that did not pass the gate.
@@ -37,15 +38,15 @@ class CallbackObserver final : public CallbackReceiver {
   void observe_launch(const LaunchInfo& launch, const CallbackEntry& entry,
                       const CUpti_CallbackData& call);
   [[nodiscard]] bool is_captured(const MemoryChange& change, const CallbackEntry& entry) const;
-  /// The call has put a write of memory into a stream.
+  /// Records a write of memory that the call has put into a stream.
   void note_write(const MemoryChange& change, const CallbackEntry& entry,
                   const CUpti_CallbackData& call);
-  /// A call that changed memory has succeeded.
+  /// Records a successful call that changed memory.
   void memory_changed(const MemoryChange& change, const CallbackEntry& entry,
                       const CUpti_CallbackData& call);
   void observe_memory(const MemoryChange& change, const CallbackEntry& entry,
                       const CUpti_CallbackData& call);
-  /// Tells the host's wait for a copy that waits if an end of it is the host's memory.
+  /// Records that the host waits for a copy, if the copy waits and an end of it is host memory.
   void observe_copy_wait(const MemoryChange& change, const CallbackEntry& entry,
                          const CUpti_CallbackData& call);
   void observe_capture(const CaptureChange& change, const CUpti_CallbackData& call);

@@ -1,10 +1,10 @@
 #pragma once
 /// @file memory_recorder.h
-/// Turns what the driver does to memory into generations and events.
+/// Turns the driver's changes of memory into generations and events.
 ///
-/// An allocation counts when its call has succeeded. A free counts when its call begins: another
-/// thread may be given the address before this call returns. If the free then fails, the memory
-/// gets a new generation: rare, and never a life too long.
+/// An allocation is recorded when its call has succeeded. A free is recorded when its call begins,
+/// because another thread may get the address before the call returns. If the free then fails, the
+/// memory gets a new generation; that is rare, and no generation ever lasts too long.
 ///
 /// Place:    fed by the CUPTI callbacks.
 /// Threads:  any, concurrently.
@@ -23,7 +23,7 @@ namespace convtrace::cupti {
 
 class MemoryRecorder {
  public:
-  /// Where and when a change happens.
+  /// Place and time of a change.
   struct At {
     format::Device device;
     uint32_t step = 0;
@@ -34,13 +34,13 @@ class MemoryRecorder {
   MemoryRecorder(AddressMap& addresses, format::EventSink& sink)
       : addresses_(addresses), sink_(sink) {}
 
-  /// A call begins. @return the generation that it ends (of several the first), to be handed to
-  /// leave(); 0 none.
+  /// A call begins. @return the generation that it ends, the first if there are several, for
+  /// leave(); 0: none.
   uint64_t enter(const MemoryChange& change, const At& at);
-  /// A call has ended; `change` is decoded only now for calls of kind kAlloc.
+  /// A call has ended. For kAlloc, `change` is decoded only now.
   void leave(const MemoryChange& change, const At& at, bool succeeded, uint64_t ended_generation);
 
-  /// A context is being destroyed, and with it what was allocated in it.
+  /// A context is being destroyed, together with all memory that was allocated in it.
   void context_ended(CUcontext context, uint32_t step);
 
  private:
@@ -60,11 +60,12 @@ class MemoryRecorder {
   PhysicalMemory physical_;
 
   Mutex mutex_;
-  /// By base: contexts own what is no pool's and no mapping.
+  /// By base: the context that owns the memory. Memory of pools and mappings has no owner.
   std::map<uint64_t, CUcontext> owners_ CONVTRACE_GUARDED_BY(mutex_);
-  /// By base of the host's memory: where the device has it.
+  /// By base in host memory: its address on the device.
   std::map<uint64_t, uint64_t> aliases_ CONVTRACE_GUARDED_BY(mutex_);
-  /// By first generation: what calls under way have unmapped, should they fail.
+  /// By first generation: ranges that unfinished calls have unmapped, to restore them if a call
+  /// fails.
   std::map<uint64_t, std::vector<MemoryRange>> unmapping_ CONVTRACE_GUARDED_BY(mutex_);
 };
 

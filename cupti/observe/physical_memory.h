@@ -1,10 +1,10 @@
 #pragma once
 /// @file physical_memory.h
-/// What is known of physical memory that has no address yet: whose it is and where it lies.
-/// cuMemMap, which gives it one, tells its handle alone.
+/// Facts about physical memory by its handle: owners and device. cuMemMap, which gives the memory
+/// an address, names only the handle.
 ///
 /// Threads:  any; locks for itself.
-/// Errors:   a handle that was made before we looked is not found.
+/// Errors:   a handle that was created before tracing began is not found.
 /// Source:   cuda.h, "Virtual Memory Management", "Multicast Object Management".
 
 #include <cstdint>
@@ -33,7 +33,7 @@ class PhysicalMemory {
     if (const auto it = entries_.find(handle); it != entries_.end()) ++it->second.owners;
   }
 
-  /// What is mapped lives on, but nothing can be mapped any more once its last owner is gone.
+  /// Removes an owner. Mappings stay valid, but without an owner no new mapping can be made.
   void release(uint64_t handle) {
     const Lock lock(mutex_);
     const auto it = entries_.find(handle);

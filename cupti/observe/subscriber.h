@@ -1,11 +1,11 @@
 #pragma once
 /// @file subscriber.h
-/// Holds the process's one CUPTI subscription and turns its callbacks into virtual calls.
+/// Holds the process's only CUPTI subscription and forwards its callbacks as virtual calls.
 ///
 /// Place:    owned by interceptor.cpp.
-/// Threads:  open from one thread, then close from any; receivers are called from every thread that
-/// uses CUDA.
-/// Errors:   a subscription that cannot be had is a Status and a sentence; nothing is retried.
+/// Threads:  open() on one thread, then close() on any. Receivers are called on every thread that
+///           uses CUDA.
+/// Errors:   a refused subscription is a Status and a text; it is not tried again.
 /// Source:   cupti_callbacks.h; CUPTI allows one subscriber a process (also under a debugger or
 ///           profiler).
 
@@ -20,16 +20,17 @@
 
 namespace convtrace::cupti {
 
-/// Called inside CUDA calls of the host: copy data, make no CUDA call, never block.
+/// Called inside CUDA calls of the host. An implementation copies data, makes no CUDA call and
+/// never blocks.
 class CallbackReceiver {
  public:
   virtual ~CallbackReceiver() = default;
-  /// A call of callback_table.h, at its entry and at its exit.
+  /// Called at the entry and at the exit of each call of callback_table.h.
   virtual void on_driver_call(const CallbackEntry& entry,
                               const CUpti_CallbackData& call) noexcept = 0;
-  /// The context is about to be destroyed. The driver holds locks.
+  /// The context is about to be destroyed. The driver holds locks during this call.
   virtual void on_context_end(CUcontext context) noexcept = 0;
-  /// CUPTI met a fatal error and has ended itself: no callback will follow.
+  /// CUPTI has ended after a fatal error: no callback will follow.
   virtual void on_cupti_failure(const CUpti_StateData& state) noexcept = 0;
 };
 
@@ -40,17 +41,18 @@ class Subscriber {
   Subscriber(const Subscriber&) = delete;
   Subscriber& operator=(const Subscriber&) = delete;
 
-  /// Subscribes and enables every callback of callback_table.h singly: whole domains cost a
-  /// callback for each of hundreds of calls.
+  /// Subscribes and enables the callbacks of callback_table.h one by one, because a whole domain
+  /// would cost a callback for each of hundreds of calls.
   /// @param api, @param receiver outlive this.
-  /// @param[out] holder who has the subscription instead, "" if CUPTI does not say.
-  /// @return kCuptiError (detail: CUptiResult), also where not one callback can be enabled.
+  /// @param[out] holder  the tool that has the subscription; "" if CUPTI does not name it.
+  /// @return kCuptiError (detail: CUptiResult), also if no callback at all can be enabled.
   [[nodiscard]] Status open(const CuptiApi& api, CallbackReceiver& receiver, std::string& holder);
 
   /// Ends the subscription. @return whether there was one.
   bool close() noexcept;
 
-  /// @return callbacks that CUPTI knows and did not enable: what they would tell is not seen.
+  /// @return the number of callbacks that CUPTI has and refused to enable. Their events are
+  /// missing.
   [[nodiscard]] uint32_t refused() const noexcept { return refused_; }
 
  private:

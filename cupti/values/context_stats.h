@@ -1,17 +1,19 @@
 #pragma once
 /// @file context_stats.h
-/// Statistics in one CUDA context: its kernel, its scratch memory, its results.
+/// Statistics in one CUDA context: its kernel, its scratch memory and its results.
 ///
-/// Scratch is a fixed number of arenas. An arena belongs to one stream at a time, so that launches
-/// which share it are ordered by the stream; another stream gets it once all its results are out.
+/// The scratch memory consists of a fixed number of arenas. An arena belongs to one stream at a
+/// time, so the stream orders the launches that share it. Another stream gets the arena when all
+/// results of the former one are out.
 ///
-/// A GPU takes some 1024 launches in advance and makes the next one wait. No more than half of
-/// these are ever ours: a program may launch all that it has behind work that waits for the host.
+/// A GPU queues about 1024 launches and blocks the next one. At most half of these are convtrace's,
+/// because a program may queue all its launches behind work that waits for the host.
 ///
 /// Place:    owned by device_stats.cpp.
-/// Threads:  prepare() on the helper thread; submit() from any; collect() and forget() from any,
-///           one after the other.
-/// Errors:   as SampleOutcome. A CUDA error of ours ends the work in this context.
+/// Threads:  prepare() on the helper thread; submit() on any; collect() and forget() on any, one at
+///           a time.
+/// Errors:   SampleOutcome. After a CUDA error of convtrace no more work is launched in this
+///           context.
 
 #include <cuda.h>
 
@@ -31,8 +33,8 @@ namespace convtrace::cupti {
 
 class ContextStats {
  public:
-  /// As DeviceStats.
-  /// @param ends_are_told  whether the context's end will be known (forget()); outlives this.
+  /// Parameters as DeviceStats. @param ends_are_told  whether forget() will be called before the
+  /// context ends; outlives this.
   ContextStats(const DriverApi& driver, CUcontext context, format::EventSink& sink,
                uint32_t most_samples, ValueSink* values, uint64_t value_bytes,
                const std::atomic<bool>& ends_are_told)
@@ -43,38 +45,39 @@ class ContextStats {
         value_bytes_(value_bytes),
         values_(driver, values, sink) {}
 
-  /// What went wrong in CUDA; CUDA_SUCCESS: nothing.
+  /// The CUDA call that failed and its code; CUDA_SUCCESS: none failed.
   struct Failure {
     CUresult result = CUDA_SUCCESS;
     const char* call = nullptr;
   };
 
-  /// Loads the kernel and gets the memory. @param stopping asked between calls to the driver.
+  /// Loads the kernel and allocates memory. @param stopping  polled between calls to the driver.
   [[nodiscard]] Failure prepare(const std::atomic<bool>& stopping) noexcept;
-  /// Whether prepare() is over, with whatever end.
+  /// Whether prepare() has ended, successfully or not.
   [[nodiscard]] bool is_settled() const noexcept { return phase() != Phase::kPreparing; }
 
-  /// Nobody will prepare it.
+  /// Marks the context as one that will not be prepared.
   void give_up() noexcept { phase_.store(Phase::kOver); }
-  /// @return true once: whoever gets it may wait for the preparation.
+  /// @return true for the first caller, who may wait for the preparation; false for all others.
   [[nodiscard]] bool may_wait() noexcept { return !waited_.exchange(true); }
 
-  /// As DeviceStats::submit. @param[out] failure of a launch of ours, once.
+  /// As DeviceStats::submit. @param[out] failure  set once, when a launch of convtrace has failed.
   [[nodiscard]] format::SampleOutcome submit(std::span<const DeviceRequest> batch, CUstream stream,
                                              Failure& failure) noexcept;
 
-  /// As ResultRing::collect. @return how many results are still under way.
+  /// As ResultRing::collect. @return the number of results that the device has not finished.
   uint64_t collect(format::EventSink& sink, uint64_t& room) noexcept;
 
   [[nodiscard]] uint64_t values_under_way() const noexcept { return values_.under_way(); }
   /// As DeviceValues::pump().
   bool pump_values() noexcept;
 
-  /// Host memory of the driver's is read no more: it may go without notice.
-  /// @return how many results are lost by that.
+  /// Stops reading host memory that the driver owns, since it may be unmapped without notice.
+  /// @return the number of results that are lost by that.
   uint64_t let_go_of_borrowed() noexcept;
 
-  /// The context ends: no further call on it. @return how many results are lost by that.
+  /// The context ends: makes no further call on it. @return the number of results that are lost by
+  /// that.
   uint64_t forget(format::EventSink& sink) noexcept;
 
  private:
@@ -85,10 +88,11 @@ class ContextStats {
     bool used = false;
   };
 
-  /// What a batch has been given.
+  /// The resources that a batch was given.
+  /// Its lane is the arena's index.
   struct Grant {
-    ResultRing::Ticket first;  ///< its lane is the arena's number
-    uint32_t launches = 0;     ///< made so far
+    ResultRing::Ticket first;
+    uint32_t launches = 0;  ///< launched so far
   };
 
   [[nodiscard]] Phase phase() const noexcept { return phase_.load(std::memory_order_acquire); }
@@ -117,7 +121,7 @@ class ContextStats {
   stats::Variant variant_ = stats::Variant::kWide;
   const uint32_t most_samples_;
   CUdeviceptr arenas_address_ = 0;
-  Mutex claim_mutex_;  ///< host work only: never held over a call to the driver
+  Mutex claim_mutex_;  ///< protects host data only; never held during a call to the driver
   std::array<Arena, ResultRing::kLanes> arenas_ CONVTRACE_GUARDED_BY(claim_mutex_);
   const uint64_t value_bytes_;
   DeviceValues values_;

@@ -1,12 +1,12 @@
 #pragma once
 /// @file device_stats.h
-/// Statistics computed where the tensor lives: kernels launched on the producer's stream, results
-/// picked out of a ring in host memory that the device writes and the host polls.
+/// Statistics that are computed on the device of the tensor: kernels run on the producer's stream,
+/// and the host polls a ring in host memory for their results.
 ///
-/// Threads:  submit from any thread, collect from any, one after the other. Contexts are prepared
-///           on a helper thread, never in a callback.
-/// Errors:   anything that cannot be done is a SampleOutcome; after a CUDA error of our own in a
-///           context, all is kGpuWorkOff there, and one line says why.
+/// Threads:  submit() on any thread; collect() on any, one at a time. Contexts are prepared on a
+///           helper thread, never in a callback.
+/// Errors:   SampleOutcome. After a CUDA error of convtrace in a context every request there gets
+///           kGpuWorkOff, and one log line has the reason.
 /// Source:   docs/gpu-double.md "The rules".
 
 #include <cuda.h>
@@ -31,8 +31,8 @@ namespace convtrace::cupti {
 class DeviceStats {
  public:
   /// @param api, @param sink, @param values outlive this.
-  /// @param most_samples  that any request asks for.
-  /// @param values        null: nothing is stored whole. @param value_bytes as InterceptorOptions.
+  /// @param most_samples  the largest number that any request asks for.
+  /// @param values  null: no values are stored. @param value_bytes  as InterceptorOptions.
   /// Makes no CUDA call.
   DeviceStats(const DriverApi& api, format::EventSink& sink, uint32_t most_samples,
               ValueSink* values = nullptr, uint64_t value_bytes = 0);
@@ -40,41 +40,43 @@ class DeviceStats {
   DeviceStats(const DeviceStats&) = delete;
   DeviceStats& operator=(const DeviceStats&) = delete;
 
-  /// Queues preparation of a context (kernel, ring, arenas) on the helper thread; returns at once.
-  /// Idempotent.
+  /// Queues the preparation of a context (kernel, ring, arenas) on the helper thread and returns at
+  /// once. Idempotent.
   void prepare(CUcontext context) noexcept;
-  /// Whether forget() will be called in front of each context's end; at first it will not.
+  /// Says whether forget() will be called before each context ends; false until it is called.
   void follow_context_ends(bool told) noexcept;
-  /// The context is going away: forget its handles, make no call on it. What the device has not
-  /// finished is lost, and counted.
+  /// The context is ending: drops its handles and makes no call on it. Results that the device has
+  /// not finished are lost, and counted.
   void forget(CUcontext context) noexcept;
-  /// The contexts that this thread forgot are gone, and no device writes their memory any more: it
-  /// is freed as soon as no thread is in it.
+  /// The contexts that this thread has forgotten are destroyed, so no device writes their memory
+  /// any more. Frees it as soon as no thread uses it.
   void forgotten_ended() noexcept;
 
-  /// Launches statistics for `batch` on `stream` of `context`, the current one, behind what the
-  /// stream holds now. The caller has checked that the stream may be used (not capturing, produced
-  /// the memory).
-  /// @param patience_ns  not 0: prepares the context first, and waits at most so long until that is
-  /// over; once for each context, so a driver that is busy for longer costs the program no more.
-  /// @return kSampled, or why nothing comes out for the batch.
+  /// Launches statistics for `batch` on `stream` of the current context `context`, behind the work
+  /// that the stream holds now. The caller has checked that the stream may be used: it is not
+  /// captured, and it produced the memory.
+  /// @param patience_ns  if not 0: prepares the context first and waits at most so long, once for
+  /// each context, so that a driver that is busy for longer delays the program once only.
+  /// @return kSampled, or why the batch gives no results.
   format::SampleOutcome submit(CUcontext context, std::span<const DeviceRequest> batch,
                                CUstream stream, uint64_t patience_ns = 0) noexcept;
 
-  /// @return null for a context that is not prepared, or is gone.
+  /// @return null for a context that is not prepared, or has ended.
   [[nodiscard]] std::shared_ptr<ContextStats> find(CUcontext context) const;
 
-  /// Emits finished results to the sink. @return how many are still under way, and values.
-  /// @param[in,out] room at most so many; less by what was emitted. 0 behind: there may be more.
+  /// Emits finished results to the sink. @return the number of results and values that are not
+  /// finished.
+  /// @param[in,out] room  the most results to emit; reduced by those that were emitted. If 0 is
+  /// left, more may be ready.
   uint64_t collect(uint64_t& room) noexcept;
 
-  /// @return how many values are under way from devices.
+  /// @return the number of values that are on their way from devices.
   [[nodiscard]] uint64_t values_under_way() const;
 
-  /// Behind the last collect(): nothing of the driver's is read any more.
+  /// Called after the last collect(): memory that the driver owns is not read any more.
   void let_go_of_borrowed() noexcept;
 
-  /// Ends the helper thread: waits for the driver call that it is in, at most `timeout_ns`.
+  /// Ends the helper thread: waits at most `timeout_ns` for the driver call that it may be in.
   void stop(uint64_t timeout_ns) noexcept;
 
  private:
@@ -84,7 +86,8 @@ class DeviceStats {
   void await(ContextStats& context, uint64_t timeout_ns) noexcept;
   static void* main(void* self) noexcept;
   void serve();
-  /// @param lock  of helper_mutex_, given back meanwhile: it has another name in the analysis.
+  /// @param lock  holds helper_mutex_ and is released meanwhile; the analysis knows it by another
+  /// name.
   void prepare_next(Lock<Mutex>& lock) CONVTRACE_REQUIRES(helper_mutex_) CONVTRACE_NOT_ANALYZED;
   void pump_values(Lock<Mutex>& lock) CONVTRACE_REQUIRES(helper_mutex_) CONVTRACE_NOT_ANALYZED;
   bool pump_all() noexcept;
@@ -100,8 +103,8 @@ class DeviceStats {
 
   mutable SharedMutex contexts_mutex_;
   std::map<CUcontext, Shared> contexts_ CONVTRACE_GUARDED_BY(contexts_mutex_);
-  /// Their rings stay mapped: a device may write until a context's end is over. Whose end is not
-  /// seen stays for good.
+  /// Contexts that were forgotten. Their rings stay mapped, because a device may write until the
+  /// context is destroyed; if that is not reported, they stay for good.
   struct Forgotten {
     Shared context;
     pthread_t by;

@@ -1,17 +1,19 @@
 #pragma once
 /// @file device_values.h
-/// Values of tensors on a device on their way to the host, in one CUDA context.
+/// Copies the values of tensors from a device to the host, in one CUDA context.
 ///
-/// On the program's stream lies one copy inside the device, into an arena of ours. The statistics
-/// kernel lies behind it on the same stream: when its result is there, so is the copy, and no event
-/// is needed. If the value's hash is known by then, nothing crosses the bus. Otherwise pieces are
-/// copied into a ring of pinned host memory on a stream of ours.
+/// The program's stream gets one copy within the device, into an arena of convtrace. The statistics
+/// kernel follows on the same stream, so its result shows that the copy is done and no event is
+/// needed. If the hash shows that the value is stored already, nothing is transferred. Otherwise
+/// the value is copied in pieces into a ring of pinned host memory, on a stream of convtrace.
 ///
-/// Place:    context_stats.cpp stages and hands over; the helper thread of device_stats.cpp pumps.
-/// Threads:  stage(), take() and give_up() from any; pump() from one, another returns at once.
-///           Nobody waits for a call to the driver: give_up() runs where the driver holds locks.
-/// Errors:   no room is an answer, counted by the sink. A CUDA error ends it in this context, and
-///           what was under way is counted.
+/// Place:    context_stats.cpp calls stage() and take(); the helper thread of device_stats.cpp
+///           calls pump().
+/// Threads:  stage(), take() and give_up() on any; pump() on one, a second caller returns at once.
+///           No caller waits for a driver call of another: give_up() runs where the driver holds
+///           locks.
+/// Errors:   no room is a return value, and the sink counts it. A CUDA error ends all transfers of
+///           this context, and the values on their way are counted as lost.
 
 #include <cuda.h>
 
@@ -32,40 +34,42 @@ namespace convtrace::cupti {
 
 class DeviceValues {
  public:
-  /// A value in the arena.
+  /// A value in the arena of the device.
   struct Staged {
     uint64_t offset = 0;
     uint64_t bytes = 0;
   };
 
-  /// @param sink  null: no value is ever stored. Outlives this, as `losses` does.
+  /// @param sink  null: no value is ever stored. `sink` and `losses` outlive this.
   DeviceValues(const DriverApi& driver, ValueSink* sink, format::EventSink& losses)
       : driver_(driver), sink_(sink), losses_(losses) {}
   ~DeviceValues();
   DeviceValues(const DeviceValues&) = delete;
   DeviceValues& operator=(const DeviceValues&) = delete;
 
-  /// Gets the memory, in the current context. Without it nothing is stored, and each value counted.
+  /// Allocates memory in the current context. If that fails, no value is stored and each one is
+  /// counted.
   /// @param arena_bytes  on the device. @param gather  the kernel that copies in logical order.
   void prepare(uint64_t arena_bytes, CUfunction gather) noexcept;
 
-  /// Copies the tensor behind what `stream` holds now. @return nothing if it cannot be.
+  /// Copies the tensor into the arena, behind the work that `stream` holds now. @return nothing if
+  /// it cannot.
   [[nodiscard]] std::optional<Staged> stage(const stats::Layout& layout, CUstream stream) noexcept;
-  /// A value could not be staged. @return whether to record its statistics.
+  /// Counts a value that could not be staged. @return whether to record its statistics.
   [[nodiscard]] bool refuse() noexcept { return sink_ == nullptr || sink_->refuse(); }
 
-  /// The value is not wanted after all.
+  /// Frees the arena's copy of a value that is not to be stored.
   void give_back(const Staged& staged) noexcept { arena_.release(staged.offset); }
-  /// The copy is done. @param event  with its statistics.
+  /// Starts the transfer of a value whose copy is done. @param event  with its statistics.
   void take(const format::TensorStats& event, const Staged& staged) noexcept;
 
-  /// Moves what can be moved without waiting; needs the context current. @return whether something
-  /// is on the bus. What waits for room on the host is not.
+  /// Transfers as much as possible without waiting, in the current context. @return whether a
+  /// transfer is running; values that wait for room on the host do not count.
   bool pump() noexcept;
   [[nodiscard]] uint64_t under_way() const noexcept { return under_way_.load(); }
 
-  /// No further call on the driver but one that pump() may be in, for which it does not wait.
-  /// @return values that are lost by that.
+  /// From now on no call is made to the driver; does not wait for one that pump() may be in.
+  /// @return the number of values that are lost by that.
   uint64_t give_up() noexcept;
 
  private:
@@ -78,7 +82,7 @@ class DeviceValues {
     Staged staged;
     std::unique_ptr<IncomingValue> incoming;
     uint64_t sent = 0, received = 0;
-    bool over = false;  ///< nothing of it will be sent
+    bool over = false;  ///< the rest of it will not be sent
   };
 
   enum class Phase : uint8_t { kUnprepared, kReady, kOver };
@@ -104,15 +108,15 @@ class DeviceValues {
   CUdeviceptr arena_address_ = 0;
   StagingArena arena_;
 
-  Mutex handover_mutex_;  ///< held for moments, never over a call to the driver
+  Mutex handover_mutex_;  ///< held briefly, never during a call to the driver
   std::list<Pending> handed_over_ CONVTRACE_GUARDED_BY(handover_mutex_);
-  std::atomic<uint64_t> under_way_{0};  ///< handed over and pending; read without the mutex
+  std::atomic<uint64_t> under_way_{0};  ///< handed over or pending; read without the mutex
 
-  Mutex pump_mutex_;  ///< only ever tried
+  Mutex pump_mutex_;  ///< only locked with try_lock
   CUstream stream_ CONVTRACE_GUARDED_BY(pump_mutex_) = nullptr;
   std::byte* ring_ = nullptr;
   CUevent arrived_[kChunks] CONVTRACE_GUARDED_BY(pump_mutex_) = {};
-  /// Pieces; piece n is in chunk n mod kChunks.
+  /// Number of pieces sent so far; piece n lies in chunk n mod kChunks.
   uint64_t sent_ CONVTRACE_GUARDED_BY(pump_mutex_) = 0;
   uint64_t received_ CONVTRACE_GUARDED_BY(pump_mutex_) = 0;
   std::list<Pending> pending_

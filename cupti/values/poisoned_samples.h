@@ -1,10 +1,9 @@
 #pragma once
 /// @file poisoned_samples.h
-/// Elements among a tensor's samples that still hold what CONVTRACE_POISON filled their memory
-/// with.
+/// Counts the samples of a tensor that still hold the pattern of CONVTRACE_POISON.
 ///
-/// Why:      no kernel counts them. Floats alone: the pattern is a NaN that nothing computes, while
-///           an integer could be it by chance, eight times a tensor.
+/// Why:      no kernel counts them. Only floats are counted: the pattern is a NaN that no
+///           computation produces, while an integer may have it by chance.
 /// Threads:  pure function.
 
 #include <cstdint>

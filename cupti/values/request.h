@@ -1,6 +1,6 @@
 #pragma once
 /// @file request.h
-/// What is asked for of a tensor on a device.
+/// A request for the statistics of a tensor on a device.
 
 #include <cstdint>
 
@@ -13,28 +13,28 @@ namespace convtrace::cupti {
 class OutputLearner;
 class StreamUses;
 
-/// Half of a probe (output_learner.h): the hash in front of a launch, or the value behind it.
+/// Half of a probe (output_learner.h): the hash from before a launch, or the value after it.
 struct Probe {
-  OutputLearner* learner = nullptr;  ///< null: it is no probe; outlives its results
+  OutputLearner* learner = nullptr;  ///< null: no probe; outlives its results
   uint64_t id = 0;                   ///< joins the two halves
   uint32_t word = 0;
   bool before = false;
 };
 
-/// A read that the program does not know of (stream_uses.h).
+/// A read by convtrace that the program does not know of (stream_uses.h).
 struct OwnRead {
-  StreamUses* uses = nullptr;  ///< null: it needs no watch; outlives its results
-  uint64_t generation = 0;     ///< of what is read
+  StreamUses* uses = nullptr;  ///< null: the read is not checked; outlives its results
+  uint64_t generation = 0;     ///< of the memory that is read
   uint64_t number = 0;
 };
 
-/// One tensor on a device whose statistics an observer wants. `event` is complete but for its
-/// numbers; its shape span is borrowed for the call, all else is copied.
+/// One tensor on a device whose statistics are wanted. `event` is complete except for its
+/// statistics. Its shape span is borrowed for the call, everything else is copied.
 struct DeviceRequest {
   stats::TensorView view;
   format::TensorStats event;
-  const settings::Rule* rule = nullptr;  ///< that asks for it, if one does
-  uint32_t samples = 8;                  ///< above 8: also so many of the first elements
+  const settings::Rule* rule = nullptr;  ///< the rule that asks for it, or null
+  uint32_t samples = 8;                  ///< above 8: also records this many of the first elements
   Probe probe{};
   OwnRead read{};
 };

@@ -1,6 +1,6 @@
 #pragma once
 /// @file staging_arena.h
-/// Places in a fixed piece of memory, given out in a circle.
+/// A ring allocator for places in a fixed piece of memory.
 ///
 /// Threads:  any.
 
@@ -18,13 +18,13 @@ class StagingArena {
 
   void set_size(uint64_t bytes) noexcept { size_ = bytes; }
 
-  /// @return the offset of `bytes` consecutive ones; nothing if there is no room.
+  /// @return the offset of `bytes` contiguous bytes; nothing if there is no room.
   [[nodiscard]] std::optional<uint64_t> claim(uint64_t bytes) noexcept try {
     const uint64_t taken = (bytes + kAlignment - 1) / kAlignment * kAlignment;
     const Lock lock(mutex_);
     uint64_t begin = places_.empty() ? 0 : places_.back().end;
     if (places_.empty() || begin > places_.front().begin) {
-      if (taken > size_ - begin) begin = 0;  // round the end
+      if (taken > size_ - begin) begin = 0;  // wrap around
       if (taken > size_ - begin) return std::nullopt;
     }
     if (!places_.empty() && begin <= places_.front().begin &&
@@ -37,7 +37,7 @@ class StagingArena {
     return std::nullopt;
   }
 
-  /// The place at `offset` is free. Others before it may hold it up.
+  /// Frees the place at `offset`. Its memory is reused after that of all older places.
   void release(uint64_t offset) noexcept {
     const Lock lock(mutex_);
     for (Place& place : places_)

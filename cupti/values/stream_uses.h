@@ -1,13 +1,14 @@
 #pragma once
 /// @file stream_uses.h
-/// Which stream may have written a block last, whether that is known to be over, and whether it is
-/// written again while it is read: for those who read memory that they have no part in.
+/// Tracks, for each block of memory, the stream that may have written it last, whether that write
+/// is ordered before later work, and whether the block is written while convtrace reads it. It
+/// protects reads that the program does not know of.
 ///
-/// In doubt nothing is over. That a kernel writes what its parameters point to is assumed, of a
-/// copy its direction is known; what is written by addresses that no parameter holds (NCCL's
-/// queues) is not seen. A program with one stream costs a comparison a launch.
+/// In doubt a write is not over. A kernel is assumed to write everything that its parameters point
+/// to; a copy's direction is known. Writes to addresses that no parameter holds (NCCL's queues) are
+/// not seen. In a program with one stream the cost is one comparison a launch.
 ///
-/// Place:    told by the gate and the CUPTI callbacks, asked for the observer.
+/// Place:    gate and CUPTI callbacks report uses; the observer's requests ask.
 /// Threads:  any.
 /// Source:   docs/gpu-double.md "The rules".
 
@@ -35,26 +36,28 @@ class StreamUses {
   /// @param addresses outlives this.
   explicit StreamUses(AddressMap& addresses) : addresses_(addresses) {}
 
-  /// A kernel is in the stream now.
+  /// A kernel with these operands was launched on the stream.
   void launched(Stream stream, std::span<const format::Operand> operands) {
     if (exact_key(stream) != only_.load(std::memory_order_acquire)) note_launch(stream, operands);
   }
-  /// A copy to that address is in the stream now.
+  /// A copy to that address was queued on the stream.
   void wrote(Stream stream, uint64_t address);
-  /// What orders work, as it is told in the trace.
+  /// Applies a recorded event that orders work.
   void order(const format::Sync& event);
 
-  /// @param generation of the block; 0: not known.
-  /// @return whether work in `stream` comes behind all that may have written it.
+  /// @param generation  of the block; 0: not known.
+  /// @return whether work queued on `stream` now runs behind all work that may have written the
+  /// block.
   [[nodiscard]] bool is_settled(Stream stream, uint64_t generation);
-  /// Work of ours in `stream` reads the block from now on, until end_read(). The program may have
-  /// recorded an event before, and have another stream write the block behind that alone.
+  /// Work of convtrace on `stream` reads the block from now on, until end_read(). It needs a check,
+  /// since another stream may write the block behind an event that the program recorded before this
+  /// read.
   [[nodiscard]] OwnRead begin_read(Stream stream, uint64_t generation);
-  /// @return whether no work that does not come behind the read has used the block since, as far
-  /// as it was told by now.
+  /// @return whether all work that has used the block since begin_read() was ordered behind the
+  /// read, as far as reports show by now.
   [[nodiscard]] bool end_read(const OwnRead& read) noexcept;
 
-  /// @return whether no copy to that memory of the host is under way.
+  /// @return whether no copy to that host memory is running.
   [[nodiscard]] bool is_settled_on_host(uint64_t generation);
 
  private:
@@ -75,7 +78,8 @@ class StreamUses {
   void make_room() CONVTRACE_REQUIRES(mutex_);
 
   AddressMap& addresses_;
-  /// The one stream that was ever used, if each thread means the same by it; 0: none, or several.
+  /// The key of the only stream that was ever used, if it means the same stream in every thread; 0:
+  /// none, or several streams.
   std::atomic<uint64_t> only_{0};
   std::atomic<uint64_t> first_key_{0};  ///< of the first stream that was used; 0: none
   std::atomic<bool> several_{false};
@@ -85,17 +89,17 @@ class StreamUses {
   Stream first_ CONVTRACE_GUARDED_BY(mutex_);
   judge::StreamOrder order_ CONVTRACE_GUARDED_BY(mutex_){judge::StreamOrder::Doubt::kUnordered};
   uint64_t epoch_ CONVTRACE_GUARDED_BY(mutex_) = order_.epoch();
-  std::vector<Stream> streams_ CONVTRACE_GUARDED_BY(mutex_);  ///< seen
+  std::vector<Stream> streams_ CONVTRACE_GUARDED_BY(mutex_);  ///< all streams seen
   std::unordered_map<uint64_t, judge::Use> uses_
-      CONVTRACE_GUARDED_BY(mutex_);  ///< the last, by generation
+      CONVTRACE_GUARDED_BY(mutex_);  ///< the last use of each block, by generation
   struct PendingRead {
     uint64_t number;
     judge::Use use;
   };
-  /// Of ours, by generation.
+  /// Reads of convtrace that have not ended, by generation.
   std::unordered_multimap<uint64_t, PendingRead> reads_ CONVTRACE_GUARDED_BY(mutex_);
   uint64_t last_read_ CONVTRACE_GUARDED_BY(mutex_) = 0;
-  /// Of older generations without a use the last one is not known; if it is over, this is.
+  /// Older generations without an entry: their last use is not known. It is over if this one is.
   uint64_t unknown_up_to_ CONVTRACE_GUARDED_BY(mutex_) = 0;
   std::optional<judge::Use> unknown_ CONVTRACE_GUARDED_BY(mutex_);
 };

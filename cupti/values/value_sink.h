@@ -1,10 +1,10 @@
 #pragma once
 /// @file value_sink.h
-/// Where the bytes of tensors go that are to be stored whole: a seam between those who read them
-/// and the engine, which compresses and writes them.
+/// The interface between the code that reads whole tensors and the engine, which compresses and
+/// writes them.
 ///
-/// Threads:  any; an IncomingValue belongs to one at a time.
-/// Errors:   no room is an answer; nothing throws.
+/// Threads:  any; an IncomingValue is used by one thread at a time.
+/// Errors:   no room is a return value; nothing throws.
 
 #include <cstddef>
 #include <memory>
@@ -14,15 +14,16 @@
 
 namespace convtrace::cupti {
 
-/// A value for which there is room. Destroyed before it is complete, it is given up.
+/// A value that has room in the store. If it is destroyed before it is complete, the value is
+/// dropped.
 class IncomingValue {
  public:
   virtual ~IncomingValue() = default;
 
   /// @return memory for the next bytes in logical order; empty when the value is complete, or when
-  /// there is no memory after all.
+  /// no memory is left.
   [[nodiscard]] virtual std::span<std::byte> next() noexcept = 0;
-  /// What next() gave is filled.
+  /// The memory of next() has been filled.
   virtual void filled() noexcept = 0;
 };
 
@@ -30,18 +31,18 @@ class ValueSink {
  public:
   virtual ~ValueSink() = default;
 
-  /// Whether the value of `event` (its hash and bytes) is stored or on its way there.
+  /// Whether this value (by hash and size) is stored, or on its way to the store.
   [[nodiscard]] virtual bool has(const format::TensorStats& event) noexcept = 0;
 
   struct Begun {
     std::unique_ptr<IncomingValue> value;
-    bool later = false;  ///< without a value: whether there may be room when others have gone
+    bool later = false;  ///< if there is no value: whether there may be room later
   };
   /// Does not wait.
   [[nodiscard]] virtual Begun begin(const format::TensorStats& event) noexcept = 0;
 
-  /// There is no room for a value, and no waiting for it: counts it.
-  /// @return whether its statistics are to be recorded all the same.
+  /// Counts a value that has no room and cannot wait.
+  /// @return whether its statistics should be recorded nevertheless.
   [[nodiscard]] virtual bool refuse() noexcept = 0;
 };
 
