@@ -37,9 +37,8 @@ struct GraphKernel {
   std::vector<std::byte> params;  ///< in the layout of the device
 };
 
-/// In the order of the graph's nodes.
 struct GraphKernels {
-  std::vector<GraphKernel> list;
+  std::vector<GraphKernel> list;  ///< in the order of the graph's nodes
   /// Nodes whose kernels are not known: conditional nodes, and nodes that the driver does not
   /// describe.
   uint32_t unseen = 0;

@@ -89,10 +89,9 @@ class ContextStats {
   };
 
   /// The resources that a batch was given.
-  /// Its lane is the arena's index.
   struct Grant {
-    ResultRing::Ticket first;
-    uint32_t launches = 0;  ///< launched so far
+    ResultRing::Ticket first;  ///< its lane is the arena's index
+    uint32_t launches = 0;     ///< launched so far
   };
 
   [[nodiscard]] Phase phase() const noexcept { return phase_.load(std::memory_order_acquire); }

@@ -1,13 +1,14 @@
 /// @file observer_abi.h
 /// The C interface between the engine and the Python observer (interposer/observer/): a few
-/// functions and one byte stream of messages, so that a hook costs one call whatever it has to say.
+/// functions, and one byte stream of messages, so that a hook makes one call however much it
+/// reports.
 ///
-/// Place:    implemented by engine/observer_port.cpp; used by
+/// Place:    implemented by interposer/core/observer/observer_port.cpp; used by
 ///           interposer/observer/convtrace_observer/base/engine.py through ctypes, which packs the
 ///           structs below (tests/python checks that both sides agree on every offset).
-/// Threads:  every function may be called from any thread, with or without the GIL held by others;
-///           a submit is handled completely, on the calling thread, before it returns.
-/// Errors:   nothing is thrown and nothing printed; a malformed batch is dropped and counted.
+/// Threads:  any thread, whoever holds the GIL. A submit is processed completely on the calling
+///           thread before it returns.
+/// Errors:   nothing is thrown or printed; a malformed batch is dropped and counted.
 /// Layout:   little-endian, natural alignment, every message starts at a multiple of 8 bytes and
 ///           begins with convtrace_message. Append only.
 #ifndef CONVTRACE_INTERPOSER_ENGINE_OBSERVER_ABI_H
@@ -44,22 +45,23 @@ struct convtrace_message {
   uint32_t bytes; /* of the whole message, a multiple of 8 */
 };
 
-/// Ask for the statistics or the hash of one tensor, now. Enumerations have the values of
+/// Requests the statistics or the hash of one tensor now. Enumerations have the values of
 /// format/model/events.h and dtype.h; names are ids from convtrace_intern. A CPU tensor is read
-/// before the call returns; for a CUDA tensor the work is queued behind what `stream` holds now.
+/// before the call returns; for a CUDA tensor the work is queued on `stream` behind its present
+/// work.
 struct convtrace_tensor {
   struct convtrace_message message;
   uint8_t phase, capture, device_type, device_index;
   uint8_t dtype, rank, extent;
-  uint8_t padding; /* Padding: whether pad_index stands for "nothing here" */
+  uint8_t padding; /* Padding: whether elements equal to pad_index are padding */
   uint32_t scope, call, slot, op;
   uint32_t version; /* tensor._version */
   int32_t pad_index;
   uint64_t data;    /* address of the first element */
-  uint64_t storage; /* identity of the storage: given by the observer, never reused in a process */
+  uint64_t storage; /* identity of the storage: assigned by the observer, unique in the process */
   uint64_t storage_base;
   uint64_t storage_bytes;
-  uint64_t stream; /* CUDA: torch's current raw stream of that device */
+  uint64_t stream; /* CUDA: torch's current stream of that device, as a raw handle */
   /* int64_t shape[rank]; int64_t strides[rank] (in elements) */
 };
 
@@ -75,36 +77,36 @@ struct convtrace_step {
   uint32_t index, reserved;
 };
 
-/// One tensor that a tagged op took or gave.
+/// One tensor that a tagged op took or returned.
 struct convtrace_op_operand {
   uint32_t slot;
   uint8_t is_output, device_type, device_index;
-  uint8_t written; /* 1: an input that the op declares, or the framework knows, as written */
+  uint8_t written; /* 1: an input that is written, as the op declares or the framework knows */
   uint64_t data;
-  uint64_t
-      bytes; /* from the first to the last byte of the elements, so that overlap can be judged */
+  uint64_t bytes; /* from the first to the last byte of the elements */
   uint64_t storage, storage_base, storage_bytes;
   uint32_t version;
-  uint8_t borrows; /* 1: an output whose storage cannot be resized: it may be another's memory */
+  uint8_t borrows; /* 1: an output whose storage cannot be resized: perhaps not its own */
   uint8_t reserved2[3];
 };
 
-/// A tagged custom op returned. Sent after its output TENSOR messages: see CONVTRACE_SUBMIT_WATCH.
-/// OP_BEGIN: it is about to run; without operands.
+/// A tagged custom op has returned. Sent after the TENSOR messages of its outputs: see
+/// CONVTRACE_SUBMIT_WATCH. OP_BEGIN: the op is about to run; has no operands.
 struct convtrace_op {
   struct convtrace_message message;
   uint8_t phase;
-  uint8_t declared_alias; /* 1: the op says that outputs may share memory with inputs */
+  uint8_t declared_alias; /* 1: the op declares that outputs may share memory with inputs */
   uint8_t schema_known;   /* 1: a torch.library op, whose schema declares aliasing */
   uint8_t reserved[5];
   uint32_t scope, call, op, operand_count;
   /* struct convtrace_op_operand operands[operand_count] */
 };
 
-/// Python frames of the op of this thread's last OP message, innermost first, each "function
-/// (file:line)". Sent when submit answered CONVTRACE_SUBMIT_WATCH. STORAGE_DEAD: a watched storage
-/// is about to free its memory; frames of where that happens (may be none). TENSOR_STACK: of where
-/// the TENSORs behind it in the batch are met; sent with CONVTRACE_STACKS=all alone.
+/// Python frames, innermost first, each "function (file:line)". OP_STACK: of the op of this
+/// thread's last OP message; sent when submit answered CONVTRACE_SUBMIT_WATCH. STORAGE_DEAD: of the
+/// place where a watched storage is about to free its memory (may be none). TENSOR_STACK: of the
+/// place where the TENSOR messages behind it in the batch were made; sent only with
+/// CONVTRACE_STACKS=all.
 struct convtrace_frames {
   struct convtrace_message message;
   uint64_t storage; /* STORAGE_DEAD only */
@@ -118,8 +120,8 @@ struct convtrace_fact {
   uint32_t name, value;
 };
 
-/// A fact of the running program, from this step on: an event of its own. The value is no interned
-/// text, because most values come once.
+/// A fact of the running program that holds from this step on; becomes an event. The value is not
+/// interned, because most values occur once.
 struct convtrace_event_fact {
   struct convtrace_message message;
   uint32_t scope, name, value_bytes, reserved;
@@ -133,8 +135,7 @@ struct convtrace_loss {
   uint64_t count;
 };
 
-/// What the observer itself took of the program's time since it said so last, outside of the
-/// engine.
+/// The time that the observer has spent outside of the engine since its last such message.
 struct convtrace_spent {
   struct convtrace_message message;
   uint64_t ns;
@@ -155,9 +156,9 @@ enum convtrace_submit_flags {
   CONVTRACE_SUBMIT_OFF = 4,   /* tracing is over in this process: remove the hooks */
 };
 
-/// Where the calling native thread is in the program. Written by the observer without a call
-/// (memory of the engine that lives as long as the process), read by the engine on the same thread
-/// at launches and allocations.
+/// Position of the calling native thread in the program. The observer writes it without a call,
+/// into memory of the engine that lives as long as the process; the engine reads it on the same
+/// thread at launches and allocations.
 struct convtrace_thread_scope {
   uint32_t scope; /* string id; 0 none */
   uint32_t call;
@@ -165,10 +166,10 @@ struct convtrace_thread_scope {
   uint32_t reserved;
 };
 
-/// Starts the engine in this process if it is not running (CPU-only programs; InitializeInjection
-/// does it when the driver starts first).
-/// @return CONVTRACE_OBSERVER_ABI, or 0 when tracing is off here: the observer then installs no
-/// hook.
+/// Starts the engine in this process if it is not running. (In a program that uses CUDA the driver
+/// has started it with InitializeInjection.)
+/// @return CONVTRACE_OBSERVER_ABI, or 0 when this process is not traced: then the observer installs
+/// no hook.
 uint32_t convtrace_start(void);
 
 /// @return the id of a UTF-8 text; 0 when the table is full.
@@ -177,16 +178,17 @@ uint32_t convtrace_intern(const char* text, uint32_t bytes);
 /// Handles `bytes` of messages. @return flags above.
 uint32_t convtrace_submit(const void* messages, uint32_t bytes);
 
-/// @return this native thread's slot, never null.
+/// @return the slot of this native thread, never null.
 struct convtrace_thread_scope* convtrace_scope_slot(void);
 
-/// Effective value of a setting ("CONVTRACE_MODE"), after file and defaults.
+/// Reads the value of a setting ("CONVTRACE_MODE") that is in effect, from environment, file or
+/// default.
 /// @return bytes needed without the terminating zero; at most `capacity` bytes are written,
 /// zero-terminated.
 uint32_t convtrace_setting(const char* name, char* buffer, uint32_t capacity);
 
-/// Closes the trace: for a process that is about to end without running exit handlers. Waits up to
-/// two seconds for the disk. Tracing is over then.
+/// Closes the trace, for a process that is about to end without exit handlers. Waits at most two
+/// seconds for the disk. Nothing is traced afterwards.
 void convtrace_finish(void);
 
 #ifdef __cplusplus

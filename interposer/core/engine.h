@@ -1,11 +1,11 @@
 #pragma once
 /// @file engine.h
-/// All parts of the injected side, put together: one per process that may train.
+/// The engine: all parts of the injected library, connected. One for each process that may train.
 ///
-/// Life:     start() arms it (settings, hooks); nothing is created yet. The first launch, device
-///           allocation, module forward or tagged op begins the trace: the writer thread starts and
-///           opens the file. The end of the process drains it. It is never destroyed: hooks may run
-///           later than everything else.
+/// Life:     start() reads settings and installs hooks; it creates no file and no thread. The first
+///           launch, device allocation, module forward or tagged op begins the trace: the writer
+///           thread starts and opens the file. The end of the process drains it. The engine is
+///           never destroyed, since hooks may run after everything else.
 /// Threads:  any.
 /// Errors:   none reach the host; see state.h.
 /// Source:   docs/architecture.md.
@@ -39,14 +39,14 @@
 
 namespace convtrace::engine {
 
-/// What arming found out (lifecycle.h).
+/// The settings that lifecycle.h has read.
 struct EngineOptions {
   settings::Settings settings;
   std::vector<settings::Rule> rules;  ///< of all ranks
   Rank rank;
   std::string start_folder;
-  std::vector<std::string> environment;  ///< its settings, for when the file is read again
-  bool announced = false;                ///< by `convtrace run`
+  std::vector<std::string> environment;  ///< CONVTRACE_ variables, to read the file again
+  bool announced = false;                ///< started by `convtrace run`
 };
 
 class Engine final : public format::EventSink,
@@ -56,10 +56,10 @@ class Engine final : public format::EventSink,
  public:
   explicit Engine(EngineOptions options);
 
-  /// format::EventSink. Also begins the trace if the event is worth one.
+  /// format::EventSink. Begins the trace if the event is a reason for one.
   void emit(const format::Event& event) noexcept override;
 
-  /// The observer's calls.
+  /// Calls of the observer.
   uint32_t submit(std::span<const std::byte> batch) {
     const SpentTime::Call call(spent_);
     return port_.submit(batch);
@@ -68,38 +68,38 @@ class Engine final : public format::EventSink,
   format::Definitions& definitions() noexcept { return definitions_; }
   [[nodiscard]] const settings::Settings& settings() const noexcept { return settings_; }
 
-  /// The hooks' calls.
+  /// Calls of the preload library's hooks.
   void report_memory(const void* pointer, int64_t bytes, uint64_t device);
   /// Made at first use: when the driver starts, or at the first launch through the gate.
   /// @return null if that failed.
   cupti::Interceptor* interceptor() noexcept;
-  /// An event that says where the calling thread is: of the launch that comes next.
+  /// Records the call stack of the launch that follows on the calling thread.
   void note_launch_stack() noexcept;
   [[nodiscard]] cupti::Interceptor* interceptor_if_made() const noexcept {
     return interceptor_.load(std::memory_order_acquire);
   }
   [[nodiscard]] cupti::Position position() const noexcept;
   bool apply_memory_reports(bool all) noexcept;
-  /// To be called once tracing is on: whether memory of CPU tensors is watched.
+  /// Call when tracing is on: decides whether memory of CPU tensors is watched.
   void begin_cpu_watch() noexcept;
-  /// The program has a CUDA context: CONVTRACE_CPU_ALLOC=auto ends the watch.
+  /// Call when the program has a CUDA context: CONVTRACE_CPU_ALLOC=auto ends the watch.
   void note_context() noexcept;
-  /// Whether CONVTRACE_INCLUDE and CONVTRACE_EXCLUDE leave the kernel in.
+  /// Whether CONVTRACE_INCLUDE and CONVTRACE_EXCLUDE select the kernel.
   [[nodiscard]] bool wants(format::KernelId kernel) noexcept;
 
-  /// Whether a fork child must not go on: a file, a thread or CUDA is involved.
+  /// Whether a fork child must not be traced: the engine has a file, a thread or CUDA.
   [[nodiscard]] bool bound_to_process() const noexcept {
     return begun_.load() || interceptor_.load() != nullptr;
   }
 
-  /// Writes all that is queued and closes the trace, within `deadline_ns`.
-  /// @param exit_status  with which the program ends, where that is known.
+  /// Writes all queued events and closes the trace, within `deadline_ns`.
+  /// @param exit_status  of the program, if known.
   void finish(uint64_t deadline_ns, std::optional<int> exit_status = std::nullopt);
 
  private:
   [[nodiscard]] bool is_wanted(const format::Event& event) noexcept;
   void begin_trace() noexcept;
-  /// Whether the rank that this process has by now is to be traced; if not, tracing is over.
+  /// Whether the rank that is known by now is to be traced; if not, ends tracing.
   bool check_rank();
   void expect_custom_ops() noexcept;
   void report_matches();
@@ -134,7 +134,7 @@ class Engine final : public format::EventSink,
 
   [[nodiscard]] format::TraceMeta meta();
 
-  const settings::Settings settings_;  ///< as the program began
+  const settings::Settings settings_;  ///< at the start of the program
   const std::string start_folder_;
   const bool announced_;
   format::Definitions definitions_;
@@ -145,17 +145,17 @@ class Engine final : public format::EventSink,
   EventQueue queue_{wakeup_};
   WriterThread writer_;
   StackTexts stacks_{definitions_, facts_};
-  LiveJudge judge_;  ///< of the writer thread
+  LiveJudge judge_;  ///< used by the writer thread only
   MemoryJournal journal_{addresses_, *this};
   OpRecorder ops_{*this, addresses_, journal_, stacks_};
   ValueStore values_;
   stats::HelperThreads helpers_{spare_threads()};
   ObserverPort port_;
   SpentTime spent_;
-  std::optional<format::TraceMeta> process_meta_;  ///< of the writer thread
+  std::optional<format::TraceMeta> process_meta_;  ///< used by the writer thread only
   std::atomic<bool> begun_{false};
   std::atomic<bool> has_context_{false};
-  Mutex interceptor_mutex_;  ///< of who makes it
+  Mutex interceptor_mutex_;  ///< held while the interceptor is made
   std::atomic<cupti::Interceptor*> interceptor_{nullptr};
 };
 

@@ -1,9 +1,9 @@
 /// @file elf_lookup.h
 /// Finds functions in the shared objects this process has loaded, without dlsym.
 ///
-/// dlsym is one of the names the stub interposes, so it cannot be asked for the real dlsym; dlvsym
-/// needs a glibc version by name and does not exist in musl. The symbol tables in memory are the
-/// same everywhere.
+/// The preload library defines dlsym itself, so it cannot ask it for the real dlsym. dlvsym needs
+/// the name of a glibc version and does not exist in musl. The symbol tables in memory have the
+/// same format everywhere.
 ///
 /// Threads:  any.
 /// Errors:   null when there is no such object or symbol. Never allocates.
@@ -16,12 +16,12 @@
 /// Any function; cast to its type before the call.
 typedef void (*convtrace_function)(void);
 
-/// @return the definition of function `symbol` that comes after this library in load order: what
-/// callers would have bound to without it.
+/// @return the definition of `symbol` in the libraries behind this one in load order: the one that
+/// callers would have been bound to without this library.
 convtrace_function convtrace_find_after_self(const char* symbol);
 
 /// @return function `symbol` of the loaded object whose file name begins with `object`
-/// ("libcuda.so"). An object in which something was found is kept from being unloaded.
+/// ("libcuda.so"). The object is kept from being unloaded if the function was found.
 convtrace_function convtrace_find_in(const char* object, const char* symbol);
 
 /// Copies the path of this library, as the loader has it, into `path`.

@@ -1,17 +1,17 @@
 /// @file gate.h
-/// The driver entry gate: our functions in place of the driver's launch functions and of those that
-/// record, make and change graphs, whichever way a program gets hold of them: linked, by dlsym,
-/// or by cuGetProcAddress.
+/// Wrappers of the driver's launch functions, and of its functions that capture, make and change
+/// graphs. Programs get them however they look a function up: linked, by dlsym, or by
+/// cuGetProcAddress.
 ///
-/// Without an engine every wrapper is two loads and a call. Without a driver the wrappers are what
-/// a missing symbol is: dlsym does not find them, and calling one says CUDA_ERROR_NOT_FOUND.
+/// Without an engine a wrapper costs two loads and a call. Without a driver the wrappers behave
+/// like missing symbols: dlsym does not find them, and a call returns CUDA_ERROR_NOT_FOUND.
 ///
 /// Threads:  any.
 /// Errors:   results are the driver's.
 /// Source:   CUDA driver API, "Driver Entry Point Access". The CUDA runtime asks dlsym for
-///           cuGetProcAddress_v2, and that for everything else, itself included. A name and a
-///           version mean what the driver answers: always one of its exported functions, by whose
-///           address our wrapper of it is chosen, so that both have the same parameters.
+///           cuGetProcAddress_v2, and that for all other functions, also for itself. For a name and
+///           a version the driver returns one of its exported functions. The wrapper is chosen by
+///           that function's address, so both have the same parameters.
 #ifndef CONVTRACE_INTERPOSER_PRELOAD_GATE_H
 #define CONVTRACE_INTERPOSER_PRELOAD_GATE_H
 
@@ -49,18 +49,21 @@ enum convtrace_gated {
 #define OWN(name, PARAMETERS) int name PARAMETERS;
 #include "interposer/preload/gated.def"
 
-/// Set at process start: CONVTRACE_POISON or CONVTRACE_QUARANTINE is on. Constant afterwards.
+/// Set at process start: whether CONVTRACE_POISON or CONVTRACE_QUARANTINE is on. Constant
+/// afterwards.
 extern int convtrace_keeps_memory;
 
-/// @return the driver's own function, or null as long as no driver is loaded.
+/// @return the driver's own function; null while no driver is loaded.
 convtrace_function convtrace_driver_function(enum convtrace_gated function);
 
-/// Whether `name` is one of the functions that take CUPTI's one subscription.
+/// Whether `name` is one of the functions that take CUPTI's only subscription.
 int convtrace_is_subscription(const char* name);
 
-/// Somebody asks for one of them, to call it: the engine ends its own subscription. There may be
-/// several copies of CUPTI, so who looks for one gets that one's function, without a wrapper.
-/// @param found  what dlsym finds. @return what it is to say; null: no CUPTI is loaded.
+/// A caller looks one of them up, to call it: the engine ends its own subscription. There may be
+/// several copies of CUPTI, so the caller gets the function of the copy that it asked, without a
+/// wrapper.
+/// @param found  the result of the real dlsym. @return the result to give; null: no CUPTI is
+/// loaded.
 void* convtrace_found_subscription(void* found, const char* name);
 
 #endif

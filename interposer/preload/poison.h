@@ -1,12 +1,12 @@
 /// @file poison.h
-/// CONVTRACE_POISON: a CPU tensor's memory holds 0x7FFDFFD5 from when it is given out until it is
-/// written, and 0xFF once it was given back. Both are NaNs in floats of any width but 8 bits; the
-/// first is one that no processor makes, and no likely integer.
+/// CONVTRACE_POISON: the memory of a CPU tensor holds 0x7FFDFFD5 from its allocation until it is
+/// written, and 0xFF after its free. Both are NaNs in floats of every width but 8 bits; the first
+/// is a NaN that no processor produces, and an unlikely integer.
 ///
-/// Legal where c10's own CPU allocator reports: it does so behind the allocation, when nobody has
-/// written there yet, and in front of the free, when nobody may read there any more. Others report
-/// files that are mapped (torch/csrc: MapAllocator), in front of which and behind which the memory
-/// is not ours to write; so the caller must be c10 itself.
+/// Memory may be filled only where c10's own CPU allocator reports: it reports an allocation before
+/// anyone writes there, and a free when nobody may read there any more. Other callers report mapped
+/// files (torch/csrc: MapAllocator), whose memory must not be written before or after. So the
+/// caller of the report must be c10 itself.
 ///
 /// Threads:  any.
 /// Errors:   in doubt nothing is filled.
@@ -20,10 +20,10 @@
 /// Set at process start.
 extern int convtrace_poisons;
 
-/// @param bytes    negative: given back.
+/// @param bytes    negative: a free.
 /// @param device   of the report: a c10::Device.
 /// @param caller   return address of the report.
-/// @param of_c10   a function of libc10.
+/// @param of_c10   any function of libc10.
 void convtrace_poison(void* pointer, int64_t bytes, uint64_t device, const void* caller,
                       convtrace_function of_c10);
 

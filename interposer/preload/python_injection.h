@@ -1,15 +1,15 @@
 /// @file python_injection.h
-/// Brings the observer into a Python that took no notice of PYTHONPATH.
+/// Imports the observer into a Python that ignores PYTHONPATH.
 #ifndef CONVTRACE_INTERPOSER_PRELOAD_PYTHON_INJECTION_H
 #define CONVTRACE_INTERPOSER_PRELOAD_PYTHON_INJECTION_H
 
 #include <stdatomic.h>
 
-/// Whether it may still be missing: set at process start, cleared once it is there.
+/// Whether the observer may still be missing: set at process start, cleared when it is imported.
 extern _Atomic(int) convtrace_observer_missing;
 
-/// Asks Python to look, soon and on its main thread. Any thread, with or without the GIL; called
-/// where PyTorch allocates.
+/// Asks Python to import the observer soon, on its main thread. Called where PyTorch allocates, on
+/// any thread, with or without the GIL.
 void convtrace_call_observer(void);
 
 #endif

@@ -1,21 +1,21 @@
 /// @file quarantine.h
-/// CONVTRACE_QUARANTINE for CPU tensors: what c10 frees is freed later, so that its address is
-/// nobody else's for a while.
+/// CONVTRACE_QUARANTINE for CPU tensors: memory that c10 frees is freed later, so that no other
+/// allocation gets its address for a while.
 ///
-/// Held is what PyTorch's CPU allocator gives back (c10::free_cpu, which libc10 calls through its
-/// PLT): memory that nobody may use any more. The last 64 MiB, of at most 1024 blocks. A process
-/// whose memory is limited so that an allocation can fail holds nothing.
+/// Only memory that PyTorch's CPU allocator frees is held (c10::free_cpu, which libc10 calls
+/// through its PLT), since nobody may use it any more: the last 64 MiB, at most 1024 blocks. A
+/// process whose memory is limited, so that an allocation may fail, holds nothing.
 ///
-/// Threads:  any. Two at a time: the second one's memory is freed at once. So it is in a fork child
-///           whose parent was here.
+/// Threads:  any. If two threads free at a time, the second one's memory is freed at once; so it is
+///           in a fork child whose parent was in this function.
 /// Errors:   none.
 #ifndef CONVTRACE_INTERPOSER_PRELOAD_QUARANTINE_H
 #define CONVTRACE_INTERPOSER_PRELOAD_QUARANTINE_H
 
-/// Set by convtrace_begin_quarantine(): memory of CPU tensors is held.
+/// Set by convtrace_begin_quarantine(): whether memory of CPU tensors is held.
 extern int convtrace_quarantine_v1;
 
-/// To be called at process start.
+/// Call at process start.
 void convtrace_begin_quarantine(void);
 
 #endif

@@ -1,9 +1,9 @@
 #pragma once
 /// @file capture_rules.h
-/// How much of a tensor is recorded: by the mode, and by rules with a scope and a `capture` or
-/// `samples`.
+/// Decides how much of a tensor is recorded, from the mode and from rules with a scope and a
+/// `capture` or `samples`.
 ///
-/// Threads:  any, concurrently. Without such rules a question costs a branch.
+/// Threads:  any, concurrently. Without such rules a decision costs one branch.
 
 #include <atomic>
 #include <cstdint>
@@ -17,10 +17,11 @@ namespace convtrace::engine {
 class CaptureRules {
  public:
   /// @param mode         settings::mode_without_rule.
-  /// @param rules        of this rank; those with a kernel are the launch gate's. Outlives this.
-  /// @param definitions  of the scopes asked about; outlives this.
-  /// @param store_values false: there is nowhere to store them (a flight recorder).
-  /// @param samples      raw values kept of a tensor where no rule says how many.
+  /// @param rules        of this rank; rules with a kernel are left to the launch gate. Outlives
+  /// this.
+  /// @param definitions  contains the scopes that are asked about; outlives this.
+  /// @param store_values false: values cannot be stored (a flight recorder).
+  /// @param samples      raw values that are kept of a tensor where no rule gives a number.
   CaptureRules(settings::Mode mode, settings::RuleBook& rules,
                const format::Definitions& definitions, bool store_values, uint32_t samples)
       : mode_(mode),
@@ -32,16 +33,16 @@ class CaptureRules {
   struct Decision {
     format::Capture capture;
     uint32_t samples;
-    bool is_final;  ///< decided by a rule or the mode, not by the observer's request
+    bool is_final;  ///< decided by a rule or the mode, so the observer's request is overruled
   };
-  /// @param asked  what the observer takes a tensor of this kind for.
-  /// @return of each, what the first rule that matches scope and step and has it says, else the
-  /// settings.
+  /// @param asked  what the observer requests for a tensor of this kind.
+  /// @return capture and samples, each from the first matching rule (by scope and step) that has
+  /// it, else from the settings.
   [[nodiscard]] Decision decide(format::Capture asked, format::StringId scope, uint32_t step);
 
   void set_mode(settings::Mode mode) noexcept { mode_.store(mode, std::memory_order_relaxed); }
 
-  /// Whether any answer can be kSnapshot now.
+  /// Whether decide() can return kSnapshot with the present rules.
   [[nodiscard]] bool may_store() const;
 
  private:

@@ -1,10 +1,12 @@
 #pragma once
 /// @file config_watch.h
-/// Notices that the file of CONVTRACE_CONFIG has changed, and what of the change can apply now.
+/// Detects changes of the file of CONVTRACE_CONFIG, and which of them can apply to the running
+/// program.
 ///
 /// Place:    the writer thread polls; the engine applies.
 /// Threads:  one.
-/// Errors:   a file that is broken, or gone, keeps the old settings, and a line says so.
+/// Errors:   if the file becomes invalid or disappears, the old settings stay and a line reports
+///           it.
 
 #include <sys/stat.h>
 
@@ -20,19 +22,20 @@
 namespace convtrace::engine {
 
 struct ConfigChange {
-  bool applies = false;         ///< false: only lines
-  settings::Settings settings;  ///< with what applies to a run that is under way
+  bool applies = false;         ///< false: there are only lines
+  settings::Settings settings;  ///< the settings from now on
   std::vector<settings::Rule> rules;
-  std::vector<Notice> lines;  ///< for people
+  std::vector<Notice> lines;  ///< to be logged
 };
 
 class ConfigWatch {
  public:
-  /// @param environment  "NAME=value", as at the start: it wins over the file, which it names by an
-  /// absolute path: the program may go to another folder.
+  /// @param environment  "NAME=value" entries from the start of the process. They override the file
+  /// and name it by an absolute path, since the program may change its folder.
   ConfigWatch(const settings::Settings& now, std::vector<std::string> environment);
 
-  /// Looks at the file twice a second; one that has just been written to waits for the next look.
+  /// Checks the file twice a second. A file that was written to since the last check waits for the
+  /// next one.
   [[nodiscard]] std::optional<ConfigChange> poll(uint64_t now_ns);
 
  private:
@@ -46,15 +49,15 @@ class ConfigWatch {
   [[nodiscard]] Version look() const;
   [[nodiscard]] ConfigChange load();
   void take_over(const settings::Settings& wanted, ConfigChange& change);
-  /// What the file says, whatever the environment says.
+  /// The settings of the file without those of the environment.
   [[nodiscard]] settings::Settings settings_in_file() const;
   void say_overruled(ConfigChange& change);
 
   settings::Settings now_;
   std::vector<std::string> environment_;
-  std::string path_;            ///< empty: there is no file
-  settings::Settings in_file_;  ///< as it was loaded last
-  Version read_;                ///< that was loaded last
+  std::string path_;            ///< empty: no file
+  settings::Settings in_file_;  ///< as loaded last
+  Version read_;                ///< the version that was loaded last
   Version seen_;
   uint64_t next_look_ns_ = 0;
 };

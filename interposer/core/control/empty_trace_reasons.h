@@ -1,7 +1,8 @@
 #pragma once
 /// @file empty_trace_reasons.h
-/// Why a trace lacks what its user asked for, or is not made at all: an empty trace is never
-/// without a reason. What patterns matched is said elsewhere (name_filter.h, rule_book.h).
+/// Reasons why a trace lacks what its user asked for, or was not made: no trace is empty without a
+/// reason. Reports about patterns that match nothing are made elsewhere (name_filter.h,
+/// rule_book.h).
 ///
 /// Threads:  plain functions.
 
@@ -23,18 +24,18 @@ namespace convtrace::engine {
 /// Why a process of another rank is not traced; see State::disable.
 inline constexpr const char* kUnwantedRank = "rank not wanted";
 
-/// @param what  is limited to these ranks: "CONVTRACE_RANKS", or a rule.
-/// @return whether this rank is meant. Not to be is what the setting is for; if it names no rank of
-/// the whole job that is a mistake, and rank 0 says so for all.
+/// @param what  the setting with the ranks: "CONVTRACE_RANKS", or a rule.
+/// @return whether it includes this rank. Leaving ranks out is the purpose of the setting, so it is
+/// not reported; ranks of which the job has none are a mistake, which rank 0 reports for all.
 [[nodiscard]] bool is_rank_wanted(const std::string& what, const settings::StepSet& ranks,
                                   const Rank& rank);
 
-/// @return the rules that are meant for this rank.
+/// @return the rules that apply to this rank.
 [[nodiscard]] std::vector<settings::Rule> rules_of_rank(const std::vector<settings::Rule>& rules,
                                                         const Rank& rank);
 
-/// @return what to say of rules for ranks that the whole job does not have; nothing on other ranks
-/// than 0.
+/// @return on rank 0, a line for each rule whose ranks do not exist in the job; on other ranks
+/// nothing.
 [[nodiscard]] std::vector<std::string> rules_of_no_rank(const std::vector<settings::Rule>& rules,
                                                         const Rank& rank);
 

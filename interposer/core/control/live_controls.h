@@ -1,10 +1,9 @@
 #pragma once
 /// @file live_controls.h
-/// What the user asked for, as it is now: steps, names, rules and how much of a tensor. The file of
-/// CONVTRACE_CONFIG may change it while the program runs, and so may the rank that the program says
-/// it has.
+/// The settings in effect now: steps, names, rules and how much of a tensor is recorded. They
+/// change when the file of CONVTRACE_CONFIG changes, and when the program reports its rank.
 ///
-/// Place:    the engine owns one; the writer thread polls it, everybody asks its parts.
+/// Place:    owned by the engine; the writer thread polls it, all other parts read from it.
 /// Threads:  poll() from one; all else from any.
 
 #include <cstdint>
@@ -26,21 +25,21 @@
 
 namespace convtrace::engine {
 
-/// What one look at the file came to.
+/// The result of one check of the file.
 struct ControlChange {
   bool applied = false;
-  std::vector<Notice> lines;  ///< for people
+  std::vector<Notice> lines;  ///< to be logged
 };
 
 class LiveControls {
  public:
-  /// @param wanted  as the program began. @param rules  of all ranks.
+  /// @param wanted  the settings at the start. @param rules  of all ranks.
   /// @param environment  see ConfigWatch. @param definitions, facts  outlive this.
   LiveControls(const settings::Settings& wanted, std::vector<settings::Rule> rules,
                const Rank& rank, std::vector<std::string> environment,
                const format::Definitions& definitions, FactTable& facts);
 
-  /// Those of this rank, and the parts that go by them and by the settings.
+  /// The rules of this rank, and the parts that depend on them and on the settings.
   [[nodiscard]] settings::RuleBook& rules() noexcept { return rules_; }
   [[nodiscard]] StepControl& steps() noexcept { return steps_; }
   [[nodiscard]] const StepControl& steps() const noexcept { return steps_; }
@@ -48,24 +47,24 @@ class LiveControls {
   [[nodiscard]] CaptureRules& captures() noexcept { return captures_; }
   [[nodiscard]] Rank rank() const noexcept { return rank_.get(); }
 
-  /// Takes over what the file says, if it has changed.
+  /// Applies the file if it has changed.
   [[nodiscard]] ControlChange poll(uint64_t now_ns);
 
-  /// A fact of the observer. @return whether the rank is known by it.
+  /// Takes a fact of the observer. @return whether it completes the rank.
   [[nodiscard]] bool learn_rank(std::string_view fact, std::string_view value) noexcept {
     return rank_.learn(fact, value);
   }
-  /// To be called when the rank is known. @return whether other rules may apply from now on.
+  /// Call when the rank has become known. @return whether other rules may apply from now on.
   bool follow_rank();
 
-  /// @return a line for each pattern and rule: what it matched, or what it may have meant.
+  /// @return a line for each pattern and rule, with what it matched or the nearest names.
   [[nodiscard]] std::vector<Notice> report() const;
   /// @return why the trace of this process may be empty.
   [[nodiscard]] std::vector<std::string> reasons_for_nothing(bool has_context);
 
  private:
   void take_rules_of_rank();
-  /// What was wanted decides what can be compared with another trace.
+  /// Records the settings in effect as facts; they decide whether two traces can be compared.
   void tell(const settings::Settings& wanted);
 
   FactTable& facts_;

@@ -1,10 +1,11 @@
 #pragma once
 /// @file name_filter.h
-/// CONVTRACE_INCLUDE and CONVTRACE_EXCLUDE: which modules' values and which kernels' launches are
-/// recorded.
+/// CONVTRACE_INCLUDE and CONVTRACE_EXCLUDE: selects the modules whose values, and the kernels whose
+/// launches, are recorded.
 ///
-/// A name is wanted if a pattern of INCLUDE matches it (or there is none) and none of EXCLUDE does.
-/// A scope has one name, a kernel three: demangled, mangled, family. Matched once for each.
+/// A name is wanted if a pattern of INCLUDE matches it (or there is none) and no pattern of EXCLUDE
+/// does. A scope has one name, a kernel has three (demangled, mangled, family). Each is matched
+/// once.
 ///
 /// Threads:  any, concurrently. Costs one branch when there is no pattern.
 
@@ -24,11 +25,11 @@ namespace convtrace::engine {
 
 class NameFilter {
  public:
-  /// @param definitions  of the ids asked about; outlives this.
+  /// @param definitions  contains the ids that are asked about; outlives this.
   NameFilter(std::vector<settings::Pattern> include, std::vector<settings::Pattern> exclude,
              const format::Definitions& definitions);
 
-  /// Other patterns from now on. What the old ones matched is forgotten: report() before.
+  /// Replaces the patterns and resets their counts, so call report() before.
   void replace(std::vector<settings::Pattern> include, std::vector<settings::Pattern> exclude);
 
   /// Whether there is any pattern.
@@ -36,8 +37,8 @@ class NameFilter {
   [[nodiscard]] bool wants(format::StringId scope);
   [[nodiscard]] bool wants(format::KernelId kernel);
 
-  /// @return one line for each pattern: what it matched, or what it may have meant; and one if all
-  /// of them together leave nothing.
+  /// @return one line for each pattern with what it matched or the nearest names, and one line if
+  /// all patterns together exclude every name.
   [[nodiscard]] std::vector<Notice> report() const;
 
  private:
@@ -47,7 +48,7 @@ class NameFilter {
   struct Entry {
     settings::Pattern pattern;
     const char* setting;
-    uint64_t matched = 0;  ///< names
+    uint64_t matched = 0;  ///< number of names
   };
 
   template <typename NamesOf>
@@ -62,8 +63,8 @@ class NameFilter {
   mutable SharedMutex mutex_;
   std::vector<Entry> include_ CONVTRACE_GUARDED_BY(mutex_), exclude_ CONVTRACE_GUARDED_BY(mutex_);
   Answers scopes_ CONVTRACE_GUARDED_BY(mutex_), kernels_ CONVTRACE_GUARDED_BY(mutex_);
-  uint64_t asked_ CONVTRACE_GUARDED_BY(mutex_) = 0;   ///< names
-  uint64_t wanted_ CONVTRACE_GUARDED_BY(mutex_) = 0;  ///< of those
+  uint64_t asked_ CONVTRACE_GUARDED_BY(mutex_) = 0;   ///< number of names that were asked about
+  uint64_t wanted_ CONVTRACE_GUARDED_BY(mutex_) = 0;  ///< number of those that are wanted
   settings::SeenNames seen_ CONVTRACE_GUARDED_BY(mutex_);
 };
 

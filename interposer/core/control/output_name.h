@@ -1,10 +1,10 @@
 #pragma once
 /// @file output_name.h
-/// Where the trace of this process goes, and what happens when that name is taken.
+/// The path of this process's trace, and the handling of a path that is taken.
 ///
 /// Threads:  plain functions; called once, by the writer thread.
-/// Errors:   open_output gives a Status and a sentence for the user; no file of somebody else is
-///           ever written to.
+/// Errors:   open_output returns a Status and a text for the user; a file of another process is
+///           never written to.
 
 #include <cstdint>
 #include <string>
@@ -14,16 +14,16 @@
 
 namespace convtrace::engine {
 
-/// What a process is called by its launcher.
+/// Rank and size of the job, as the launcher gives them.
 struct Rank {
   uint32_t rank = 0;
   uint32_t world_size = 1;
-  bool counted = true;  ///< world_size is known; else it is the least there can be
-  bool given = false;   ///< a launcher said it; else the program itself may
+  bool counted = true;  ///< world_size is known; false: it is a lower bound
+  bool given = false;   ///< from a launcher; false: the program may report another one
 };
 
-/// Reads RANK/WORLD_SIZE (torchrun), SLURM_PROCID, OMPI_COMM_WORLD_RANK, PMI_RANK, the first that
-/// is a number.
+/// Reads the rank from RANK/WORLD_SIZE (torchrun), SLURM_PROCID, OMPI_COMM_WORLD_RANK or PMI_RANK:
+/// the first that is a number.
 /// @param get_env as getenv; called during the call only.
 [[nodiscard]] Rank rank_from_environment(const char* (*get_env)(const char* name));
 
@@ -43,16 +43,16 @@ struct OutputFacts {
 /// "run.ctrace" -> "run.r<rank>.<pid>.ctrace"
 [[nodiscard]] std::string name_for_sibling(const std::string& path, const OutputFacts& facts);
 
-/// A file that this process may write, empty and its own.
+/// A new, empty file that belongs to this process.
 struct OutputFile {
   int fd = -1;  ///< owned by the caller; mode 0600, O_CLOEXEC, locked (shared) while open
   std::string path;
   std::string notice;  ///< one line for the user, or empty
 };
 
-/// Creates the file, and its folder if only that is missing. A name taken by a process that lives
-/// (it holds the lock) gets a sibling name; an older file is refused unless `overwrite`.
-/// @param[out] why on failure, a sentence: what, and what to do.
+/// Creates the file, and its folder if the folder's parent exists. If a running process has the
+/// name (it holds the lock), a sibling name is used; an older file is refused unless `overwrite`.
+/// @param[out] why  on failure, a text with cause and remedy.
 /// @return kAlreadyExists, kIoError (detail errno).
 [[nodiscard]] Result<OutputFile> open_output(const std::string& path, bool overwrite,
                                              const OutputFacts& facts, std::string& why);

@@ -1,6 +1,6 @@
 #pragma once
 /// @file process_facts.h
-/// What META says about this process before any framework has spoken.
+/// The facts of META about this process that are known before any framework is loaded.
 ///
 /// Threads:  plain functions; the environment is read once, when the trace is opened.
 
@@ -12,12 +12,12 @@
 
 namespace convtrace::engine {
 
-/// Hides values that follow names like *token*, *key*, *password*, *secret* (any case): in
-/// `--api-key VALUE`, `--api-key=VALUE`, `NAME=VALUE` and `{"name": "VALUE"}`-like texts each as
-/// far as the argument goes.
+/// Replaces values whose names look like *token*, *key*, *password*, *secret* (any case) in
+/// `--api-key VALUE`, `--api-key=VALUE`, `NAME=VALUE` and `{"name": "VALUE"}`, each up to the end
+/// of the argument.
 [[nodiscard]] std::vector<std::string> mask_secrets(std::vector<std::string> command_line);
 
-/// Whether a value of that name must not be shown.
+/// Whether values of that name are secret.
 [[nodiscard]] bool is_secret_name(std::string_view name);
 
 /// @return the arguments of this process, unmasked.
@@ -26,12 +26,13 @@ namespace convtrace::engine {
 /// @return host name; "unknown" if there is none.
 [[nodiscard]] std::string host_name();
 
-/// `switch.*` facts of the environment variables that change numerics, those that are set.
+/// @return a `switch.*` fact for each environment variable that is set and changes numerical
+/// results.
 /// @param environment null-terminated "NAME=value" entries.
 [[nodiscard]] std::vector<std::pair<std::string, std::string>> numerics_switches(
     const char* const* environment);
 
-/// META as far as this process knows it itself. uuid and clocks are left to the writer.
+/// @return META without uuid and clocks, which the writer adds.
 [[nodiscard]] format::TraceMeta process_meta(const char* const* environment);
 
 }  // namespace convtrace::engine

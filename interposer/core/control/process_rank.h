@@ -1,7 +1,7 @@
 #pragma once
 /// @file process_rank.h
-/// Which rank of its job this process is: what its launcher says or, where there is none, what the
-/// program's own process group says once it exists.
+/// The rank of this process in its job: from the launcher or, without one, from the program's
+/// process group once that exists.
 ///
 /// Threads:  any.
 
@@ -16,7 +16,7 @@ namespace convtrace::engine {
 
 class ProcessRank {
  public:
-  /// @param rank  if it is given, the program is not listened to.
+  /// @param rank  if it is from a launcher, facts of the program are ignored.
   explicit ProcessRank(const Rank& rank) noexcept
       : given_(rank.given),
         counted_(rank.counted),
@@ -27,8 +27,8 @@ class ProcessRank {
     return {rank_.load(), world_size_.load(), counted_, given_};
   }
 
-  /// A fact of the observer. @return whether the rank and the number of ranks are known by it:
-  /// they are told in this order.
+  /// Takes a fact of the observer. @return whether it completes the rank: the rank is reported
+  /// first, the number of ranks second.
   bool learn(std::string_view fact, std::string_view value) noexcept {
     uint32_t number = 0;
     const char* const end = value.data() + value.size();

@@ -1,8 +1,8 @@
 #pragma once
 /// @file step_control.h
-/// Which training step the process is in, and whether values of it are wanted.
+/// The training step of the process, and whether values of that step are wanted.
 ///
-/// Threads:  set by whoever opens a step, read from any.
+/// Threads:  written by the thread that begins a step, read from any.
 
 #include <atomic>
 #include <cstdint>
@@ -14,14 +14,14 @@
 
 namespace convtrace::engine {
 
-/// Which steps a process was in, and which were asked for.
+/// The steps that the process ran, and the steps that were asked for.
 struct StepsSeen {
   bool values = false;  ///< the mode takes values
-  std::string asked;    ///< CONVTRACE_STEPS
+  std::string asked;    ///< value of CONVTRACE_STEPS
   uint32_t first = 0;
   uint32_t last = 0;
   uint32_t count = 0;
-  bool wanted = false;  ///< values of one of them, at least
+  bool wanted = false;  ///< values of at least one of the steps were wanted
 };
 
 class StepControl {
@@ -35,7 +35,7 @@ class StepControl {
     seen_.last = step;
     judge();
   }
-  /// From now on, the step under way included.
+  /// Changes the wanted steps, from the present step on.
   void want(settings::Mode mode, settings::StepSet steps) noexcept {
     const Lock lock(mutex_);
     values_ = mode >= settings::Mode::kHash;

@@ -1,16 +1,17 @@
 #pragma once
 /// @file memory_journal.h
-/// Reports of the framework's allocators: put into a ring in the allocator's call, processed later.
+/// Reports of the framework's allocators: stored in a ring during the allocator's call, applied
+/// later.
 ///
-/// The allocator calls while it holds its lock, so a report is only put into the calling thread's
-/// ring, with a ticket. apply_reports() takes the reports of all threads in the order of their
-/// tickets, turns them into generations and tells the MemoryListener.
+/// The allocator reports while it holds its lock, so report() only puts the report into the calling
+/// thread's ring, with a ticket. apply_reports() takes the reports of all threads in the order of
+/// their tickets, turns them into generations and calls the MemoryListener.
 ///
-/// Order:    a report is made before its block is really freed and after it was really allocated,
-///           so two lives of one address never have their tickets the wrong way round.
+/// Order:    an allocation is reported after it happens and a free before it happens, so the
+///           tickets of two allocations at one address are always in their true order.
 /// Threads:  report() and apply_reports() from any; one thread applies at a time.
-/// Errors:   a full ring drops and counts; a block whose free was lost ends when its address is
-///           given out again.
+/// Errors:   a report that finds its ring full is dropped and counted. A block whose free was
+///           dropped ends when its address is allocated again.
 
 #include <atomic>
 #include <cstdint>
@@ -32,7 +33,7 @@ struct MemoryReport {
   int64_t bytes = 0;  ///< negative: a free
   uint32_t thread = 0;
   format::Device device{};
-  uint32_t frame_count = 0;  ///< return addresses that follow, innermost first
+  uint32_t frame_count = 0;  ///< number of return addresses behind the report, innermost first
 };
 
 /// Receives the processed reports, in the order of their tickets, on the thread that applies them.
@@ -65,18 +66,18 @@ class MemoryJournal {
   /// of apply_reports() forgets all generations of CPU memory, as their frees will not be reported.
   void stop_cpu() noexcept { cpu_stopped_.store(true); }
 
-  /// From now on an allocation's report carries its call stack.
+  /// From now on reports of allocations carry call stacks.
   void take_stacks() noexcept { stacks_.store(true, std::memory_order_relaxed); }
-  /// And a free's.
+  /// From now on reports of frees carry call stacks, too.
   void take_free_stacks() noexcept { free_stacks_.store(true, std::memory_order_relaxed); }
-  /// @return where the block of a live generation was allocated, innermost first; empty if unknown.
+  /// @return the call stack of a live generation's allocation, innermost first; empty if unknown.
   [[nodiscard]] std::vector<void*> allocation_stack(uint64_t generation) const;
 
-  /// Whether allocators of that kind of device report at all.
+  /// Whether any allocator of that type of device has reported.
   [[nodiscard]] bool reported(format::Device::Type type) const noexcept {
     return seen_[static_cast<size_t>(type)].load(std::memory_order_relaxed) && !ended_for(type);
   }
-  /// Whether the calling thread's ring is filling up: apply_reports() soon.
+  /// Whether the calling thread's ring is filling up, so that apply_reports() should run soon.
   [[nodiscard]] static bool crowded() noexcept;
 
  private:
@@ -86,14 +87,14 @@ class MemoryJournal {
   [[nodiscard]] bool all_applied() const noexcept;
   void apply_locked() CONVTRACE_REQUIRES(mutex_);
   void judge(const MemoryReport& report, std::span<void* const> stack) CONVTRACE_REQUIRES(mutex_);
-  /// Where the driver said that the memory lies. The index in a report is only a second choice: in
-  /// some versions of PyTorch it has 16 bits, and lies elsewhere.
+  /// The device that the driver gave for this memory. The index in the report is used only without
+  /// one: in some versions of PyTorch it has 16 bits at another place.
   [[nodiscard]] format::Device device_of(const MemoryReport& report) const;
 
   cupti::AddressMap& addresses_;
   MemoryListener& listener_;
   std::atomic<uint64_t> next_ticket_{1};
-  std::atomic<uint64_t> applied_{0};  ///< reports judged; next_ticket_ - 1 when all are
+  std::atomic<uint64_t> applied_{0};  ///< number of applied reports; next_ticket_ - 1 when all are
   std::atomic<uint64_t> lost_{0};
   std::atomic<bool> stacks_{false};
   std::atomic<bool> free_stacks_{false};
@@ -104,7 +105,7 @@ class MemoryJournal {
   std::unordered_map<uint64_t, std::vector<void*>> stack_of_generation_
       CONVTRACE_GUARDED_BY(mutex_);
   std::unordered_set<uint64_t> cpu_blocks_
-      CONVTRACE_GUARDED_BY(mutex_);  ///< where the live ones begin
+      CONVTRACE_GUARDED_BY(mutex_);  ///< call stacks of live allocations
 };
 
 }  // namespace convtrace::engine

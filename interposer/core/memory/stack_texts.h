@@ -1,13 +1,14 @@
 #pragma once
 /// @file stack_texts.h
-/// Return addresses as an interned stack of texts, and facts about the libraries that they name.
+/// Converts return addresses into an interned stack of texts, and records facts about their
+/// libraries.
 ///
-/// Frame:    "function+0x1c (ops.so+0x1234)", without an exported name "ops.so+0x1234". The fact
-///           "library.ops.so" is "BUILD_ID PATH" ("-" for none): what `convtrace findings` needs to
-///           name functions that a library does not export, and lines of source. Two libraries of
-///           one file name: the second goes by its path.
-/// Threads:  any; a mutex, symbol look-ups and disk access, once for each address and library: only
-///           when a finding is made, or for CONVTRACE_STACKS=all.
+/// Frame:    "function+0x1c (ops.so+0x1234)"; without an exported function "ops.so+0x1234". The
+///           fact "library.ops.so" is "BUILD_ID PATH" ("-" for none), from which `convtrace
+///           findings` finds functions that a library does not export, and source lines. If two
+///           libraries have the same file name, the second goes by its path.
+/// Threads:  any. A mutex, symbol look-ups and disk access, once for each address and library: only
+///           used when a finding is made, or for CONVTRACE_STACKS=all.
 
 #include <span>
 #include <string>
@@ -22,7 +23,7 @@ namespace convtrace::engine {
 
 class StackTexts {
  public:
-  /// Both outlive it.
+  /// Both outlive this.
   StackTexts(format::Definitions& definitions, FactTable& facts)
       : definitions_(definitions), facts_(facts) {}
 
@@ -38,9 +39,9 @@ class StackTexts {
   Mutex mutex_;
   std::unordered_map<void*, format::StringId> known_ CONVTRACE_GUARDED_BY(mutex_);
   std::unordered_map<const link_map*, std::string> names_
-      CONVTRACE_GUARDED_BY(mutex_);  ///< of libraries, as frames have them
+      CONVTRACE_GUARDED_BY(mutex_);  ///< names of libraries, as they stand in frames
   std::unordered_map<std::string, const link_map*> owners_
-      CONVTRACE_GUARDED_BY(mutex_);  ///< of those names
+      CONVTRACE_GUARDED_BY(mutex_);  ///< the library of each name
 };
 
 }  // namespace convtrace::engine

@@ -1,9 +1,11 @@
 #pragma once
 /// @file unwinder.h
-/// Call stacks of the host: raw return addresses now, text (frame.h) only when a finding is made.
+/// Call stacks of the host as return addresses; frame.h converts them into text when a finding is
+/// made.
 ///
-/// libunwind is opened at run time and never linked: its `_Unwind_*` symbols would take over the
-/// host's exceptions. Without it glibc's backtrace() serves, and stack_source() says so.
+/// libunwind is opened at run time and never linked, because its `_Unwind_*` symbols would replace
+/// those that the host's exceptions use. Without libunwind glibc's backtrace() is used, and
+/// stack_source() says so.
 ///
 /// Threads:  any, concurrently.
 /// Errors:   no stack: zero frames.
@@ -24,10 +26,10 @@ struct RawStack {
   [[nodiscard]] std::span<void* const> span() const { return {frames, count}; }
 };
 
-/// Takes the calling thread's stack. The first call opens libunwind (disk access).
+/// Captures the calling thread's stack. The first call opens libunwind, which reads the disk.
 void capture_stack(RawStack& stack) noexcept;
 
-/// @return `frames` without the innermost ones that lie in convtrace's libraries.
+/// @return `frames` without the innermost frames that lie in convtrace's libraries.
 [[nodiscard]] std::span<void* const> without_own_frames(std::span<void* const> frames) noexcept;
 
 /// @return "libunwind" or "backtrace()", after the first capture.

@@ -1,9 +1,9 @@
 #pragma once
 /// @file message_reader.h
-/// Walks a batch of observer messages without trusting its lengths.
+/// Iterates over a batch of observer messages whose lengths are not trusted.
 ///
 /// Threads:  plain values.
-/// Errors:   malformed() after next() gave nothing: what is left does not fit the layout.
+/// Errors:   malformed() after next() returned nothing: the rest does not fit the layout.
 /// Source:   observer_abi.h.
 
 #include <cstddef>
@@ -17,7 +17,7 @@
 
 namespace convtrace::engine {
 
-/// One message: its kind and all its bytes, header included.
+/// One message: its kind and all its bytes, with the header.
 class Message {
  public:
   explicit Message(std::span<const std::byte> bytes) : bytes_(bytes) {
@@ -25,7 +25,7 @@ class Message {
   }
   [[nodiscard]] uint16_t kind() const { return header_.kind; }
 
-  /// @return its fixed part; nullopt if the message is too short for it.
+  /// @return the fixed part of the message; nullopt if the message is too short.
   template <typename T>
   [[nodiscard]] std::optional<T> as() const {
     static_assert(std::is_trivially_copyable_v<T>);
@@ -35,8 +35,8 @@ class Message {
     return value;
   }
 
-  /// Copies `count` elements that lie `offset` bytes into the message.
-  /// @return false if they do not fit.
+  /// Copies `count` elements from `offset` bytes into the message on.
+  /// @return false if the message is too short.
   template <typename T>
   [[nodiscard]] bool copy(size_t offset, size_t count, T* out) const {
     static_assert(std::is_trivially_copyable_v<T>);
@@ -54,7 +54,7 @@ class MessageReader {
  public:
   explicit MessageReader(std::span<const std::byte> batch) : rest_(batch) {}
 
-  /// @return the next message, or nullopt at the end and where the batch is malformed.
+  /// @return the next message; nullopt at the end, and where the batch is malformed.
   std::optional<Message> next() {
     if (rest_.size() < sizeof(convtrace_message)) return std::nullopt;
     convtrace_message header;

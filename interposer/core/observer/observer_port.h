@@ -1,6 +1,7 @@
 #pragma once
 /// @file observer_port.h
-/// The engine's side of observer_abi.h: takes batches of messages apart and acts on each.
+/// The engine's implementation of observer_abi.h: parses batches of messages and handles each
+/// message.
 ///
 /// Threads:  any, concurrently.
 /// Errors:   a malformed batch is dropped from the bad message on, and counted (state.h).
@@ -27,7 +28,7 @@
 
 namespace convtrace::engine {
 
-/// What the port needs of those who know devices and the process; a seam for tests.
+/// The functions of the engine that the port calls; replaced in tests.
 class ObserverHost {
  public:
   virtual ~ObserverHost() = default;
@@ -37,16 +38,16 @@ class ObserverHost {
   /// See cupti::Interceptor::is_settled.
   [[nodiscard]] virtual bool is_settled(const format::TensorStats& event,
                                         uint64_t stream) noexcept = 0;
-  /// A custom op was seen, the first in this process or another.
+  /// A custom op was called, in this process or another, for the first time.
   virtual void on_custom_op() noexcept = 0;
   virtual void on_fact(std::string_view name, std::string_view value) = 0;
-  /// The observer's own time, outside of submit().
+  /// The observer reports time that it spent outside of submit().
   virtual void on_spent(uint64_t ns) noexcept = 0;
 };
 
 class ObserverPort {
  public:
-  /// All of it outlives the port.
+  /// All references outlive the port.
   struct Deps {
     State& state;
     format::EventSink& sink;
@@ -60,14 +61,14 @@ class ObserverPort {
     ValueStore& values;
     NameFilter& names;
     stats::HelperThreads* helpers = nullptr;  ///< for large CPU tensors
-    bool poison = false;                      ///< memory of CPU tensors is given out filled
+    bool poison = false;  ///< memory of CPU tensors is filled with the pattern of CONVTRACE_POISON
   };
   explicit ObserverPort(const Deps& deps) : deps_(deps) {}
 
-  /// Handles one batch. @return convtrace_submit_flags.
+  /// Processes one batch. @return convtrace_submit_flags.
   uint32_t submit(std::span<const std::byte> batch);
 
-  /// @return the flags of a batch that says nothing.
+  /// @return the flags that submit() would return for an empty batch.
   [[nodiscard]] uint32_t flags() const noexcept;
 
  private:

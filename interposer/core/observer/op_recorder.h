@@ -1,8 +1,9 @@
 #pragma once
 /// @file op_recorder.h
-/// A tagged op's messages as Op events: what the engine alone knows of its memory is filled in.
+/// Turns the messages of a tagged op into Op events and adds the facts about memory that only the
+/// engine has.
 ///
-/// Place:    observer_port.h.
+/// Place:    used by observer_port.h.
 /// Threads:  any.
 
 #include <span>
@@ -16,17 +17,17 @@ namespace convtrace::engine {
 
 class OpRecorder {
  public:
-  /// All of it outlives the recorder.
+  /// All references outlive the recorder.
   OpRecorder(format::EventSink& sink, const cupti::AddressMap& addresses,
              const MemoryJournal& journal, StackTexts& stacks)
       : sink_(sink), addresses_(addresses), journal_(journal), stacks_(stacks) {}
 
-  /// An op returned. Completes the tensors first.
-  /// @param tensors  events of what it took and gave.
-  /// @return whether its stack and the deaths of its storages are wanted.
+  /// An op has returned. Adds the missing facts to the tensors first.
+  /// @param tensors  events of its inputs and outputs.
+  /// @return whether the op's stack and the deaths of its storages are wanted.
   bool record(const format::Op& end, std::span<format::Op> tensors);
 
-  /// The calling thread makes a launch. @param slot  "launch"
+  /// The calling thread launches a kernel. @param slot  "launch"
   void note_launch(format::StringId slot, uint32_t step);
 
  private:

@@ -1,6 +1,6 @@
 #pragma once
 /// @file padding_count.h
-/// How many elements of an integer tensor in host memory are one given index.
+/// Counts the elements of an integer tensor in host memory that are equal to a given index.
 ///
 /// Threads:  plain functions.
 
@@ -13,7 +13,7 @@ namespace convtrace::engine {
 
 struct PaddingCount {
   uint64_t count = 0;
-  std::vector<uint64_t> rows;  ///< of each part of equal first index, if the tensor is a batch
+  std::vector<uint64_t> rows;  ///< for each index of the first dimension, if the tensor is a batch
 };
 
 /// @param view  of integers; all its elements are readable.

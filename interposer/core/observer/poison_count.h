@@ -1,6 +1,6 @@
 #pragma once
 /// @file poison_count.h
-/// Elements that still hold what CONVTRACE_POISON filled their memory with.
+/// Counts elements that still hold the pattern of CONVTRACE_POISON.
 ///
 /// Threads:  pure function.
 /// Source:   interposer/preload/poison.h, cupti/memory/quarantine.h
@@ -13,7 +13,8 @@
 
 namespace convtrace::engine {
 
-/// Eight bytes in a row of the pattern: of integers and of floats of 8 bits less may be a value.
+/// Counts whole words of 8 bytes that hold the pattern, because one integer or 8-bit float may be
+/// equal to it by chance.
 inline uint64_t count_poisoned_words(const stats::TensorView& view) {
   int64_t dense = 1;
   for (uint32_t dim = view.rank; dim-- > 0; dense *= view.shape[dim]) {
@@ -33,7 +34,8 @@ inline uint64_t count_poisoned_words(const stats::TensorView& view) {
   return found * kWord / element * format::values_in_element(view.dtype);
 }
 
-/// @return elements; of integers and of floats of 8 bits those of dense tensors, in whole words.
+/// @return the number of elements; of integers and 8-bit floats only those of dense tensors, in
+/// whole words of 8 bytes.
 [[nodiscard]] inline uint64_t count_poisoned(stats::TensorView view) {
   using format::DType;
   constexpr auto kPattern = static_cast<int32_t>(cupti::kFreshPattern);

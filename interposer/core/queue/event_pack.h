@@ -1,8 +1,8 @@
 #pragma once
 /// @file event_pack.h
-/// An event with everything it borrows as one run of bytes, and back.
+/// Packs an event, with everything that it borrows, into one run of bytes, and unpacks it.
 ///
-/// Place:    event_queue.h, so that emit() can copy what callers lend it.
+/// Place:    used by event_queue.h, since emit() must copy what its callers lend.
 /// Threads:  plain functions.
 
 #include <cstddef>
@@ -12,18 +12,18 @@
 
 namespace convtrace::engine {
 
-/// @return bytes that pack() will write, a multiple of 8.
+/// @return the number of bytes that pack() writes, a multiple of 8.
 [[nodiscard]] size_t packed_bytes(const format::Event& event) noexcept;
 
-/// Writes the alternative's struct and, behind it, what its spans and texts refer to.
+/// Writes the event's struct and, behind it, the contents of its spans and texts.
 /// @param out aligned to 8, packed_bytes() long.
 void pack(const format::Event& event, std::byte* out) noexcept;
 
-/// @param kind event.index() of what was packed.
+/// @param kind  event.index() of the packed event.
 /// @return the event; its spans and texts refer into `in`.
 [[nodiscard]] format::Event unpack(size_t kind, const std::byte* in) noexcept;
 
-/// The header of a packed event: every kind begins with it.
+/// The header of a packed event; every kind of event begins with it.
 [[nodiscard]] inline format::EventHeader& packed_header(std::byte* packed) noexcept {
   return *reinterpret_cast<format::EventHeader*>(packed);
 }

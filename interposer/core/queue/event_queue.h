@@ -1,12 +1,12 @@
 #pragma once
 /// @file event_queue.h
-/// From the threads of the host to the writer thread: each thread has a ring of its own, the drain
-/// merges them by time.
+/// Carries events from the threads of the host to the writer thread: each thread has a ring, and
+/// drain() merges the rings by time.
 ///
-/// Bounded:  an event that does not fit is dropped and counted, the host never waits.
-/// Order:    a drain takes only events stamped at or before a moment read before it looked at any
-///           ring. So if one event happened before another (same thread, or handed over between
-///           threads), they come out in that order, also across drains.
+/// Bounded:  an event that does not fit is dropped and counted; the host never waits.
+/// Order:    drain() reads the clock before it looks at any ring and takes only events stamped up
+///           to then. So if one event happened before another (on the same thread, or synchronised
+///           between threads), they come out in that order, also across drains.
 /// Threads:  push and lose from any, drain from one.
 /// Cost:     a push is a copy into memory that is already mapped: no lock, no system call.
 
@@ -21,16 +21,16 @@
 
 namespace convtrace::engine {
 
-/// Room for 30,000 launches: a writer thread that shares its processor with eight others drains the
-/// ring a few times a second.
+/// Enough for 30,000 launches. A writer thread that shares its processor with eight other threads
+/// drains the ring a few times a second.
 inline constexpr size_t kEventRingBytes = size_t{4} << 20;
 
 class EventQueue {
  public:
-  /// @param wakeup  of the reader, which is woken when a ring is half full; outlives the queue.
+  /// @param wakeup  of the thread that drains; used when a ring is half full. Outlives the queue.
   explicit EventQueue(Wakeup& wakeup) : wakeup_(wakeup) {}
 
-  /// Copies `event` and all it borrows; gives it time and thread where those are 0.
+  /// Copies `event` with everything that it borrows, and sets its time and thread if they are 0.
   void push(const format::Event& event) noexcept;
 
   void lose(format::LossReason reason, uint64_t count = 1) noexcept {
@@ -38,13 +38,13 @@ class EventQueue {
   }
 
   using Losses = std::array<uint64_t, format::kEnumCount<format::LossReason>>;
-  /// @return what was lost since the last call, by reason.
+  /// @return the losses since the last call, by reason.
   [[nodiscard]] Losses take_losses() noexcept;
 
-  /// Gives waiting events to `take` in order of time; `take(const format::Event&)` returns whether
-  /// to go on. An event's spans are valid during the call.
-  /// @param horizon_ns now_ns(), read before the call; ~0 for everything.
-  /// @return events taken.
+  /// Passes waiting events to `take` in order of time. `take(const format::Event&)` returns whether
+  /// to continue. An event's spans are valid during the call.
+  /// @param horizon_ns  now_ns(), read before the call; ~0 to take all events.
+  /// @return the number of events taken.
   template <typename Take>
   uint64_t drain(uint64_t horizon_ns, Take&& take) {
     return merge_.run(
@@ -58,7 +58,7 @@ class EventQueue {
  private:
   Wakeup& wakeup_;
   std::array<std::atomic<uint64_t>, format::kEnumCount<format::LossReason>> losses_{};
-  RingMerge merge_;  ///< of the draining thread
+  RingMerge merge_;  ///< used by the thread that drains
 };
 
 }  // namespace convtrace::engine

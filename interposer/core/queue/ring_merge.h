@@ -1,8 +1,8 @@
 #pragma once
 /// @file ring_merge.h
-/// Takes the records of one ring of every thread, in the order of a key.
+/// Merges the records of all threads' rings in the order of a key.
 ///
-/// Threads:  the consumer's side of those rings: one thread at a time.
+/// Threads:  the consumer of those rings: one thread at a time.
 
 #include <algorithm>
 #include <cstdint>
@@ -14,16 +14,17 @@ namespace convtrace::engine {
 
 class RingMerge {
  public:
-  /// @param ring    which ring of a context.
-  /// @param last    records with a greater key stay, and so do those behind them in their ring.
+  /// @param ring    the member of ThreadContext to merge.
+  /// @param last    a record with a greater key stays in its ring, with all records behind it.
   /// @param key     `uint64_t(const ByteRing::Record&)`.
-  /// @param take    `bool(const ByteRing::Record&)`: whether to go on; its record is done with.
-  /// @return records taken.
+  /// @param take    `bool(const ByteRing::Record&)`: consumes a record and returns whether to
+  /// continue.
+  /// @return the number of records taken.
   template <typename Key, typename Take>
   uint64_t run(ByteRing ThreadContext::*ring, uint64_t last, Key&& key, Take&& take) {
     heads_.clear();
     for (ThreadContext* context = first_thread(); context != nullptr; context = context->next) {
-      // tail() is the acquire that also makes a ring mapped by its thread visible here.
+      // tail() has acquire semantics, so a ring that its thread has just mapped is visible, too.
       ByteRing& one = context->*ring;
       if (const uint64_t end = one.tail(); end != 0) add(Head{0, &one, end, {}}, last, key);
     }
@@ -40,7 +41,7 @@ class RingMerge {
   }
 
  private:
-  /// The oldest record of one ring.
+  /// The oldest record of a ring.
   struct Head {
     uint64_t key;
     ByteRing* ring;

@@ -1,14 +1,15 @@
 #pragma once
 /// @file byte_ring.h
-/// Records of any size from one thread to another, in a fixed piece of memory, without a lock.
+/// A lock-free ring buffer in fixed memory that carries records of any size from one thread to
+/// another.
 ///
-/// Threads:  one producer (reserve, commit), one consumer (front, pop). Either role may pass to
-///           another thread if the hand-over itself synchronises.
-/// Errors:   full or not there: reserve gives null, the caller counts the loss.
-/// Layout:   each record is a header of 8 bytes and its payload, contiguous, aligned to 8. A record
-///           that would cross the end is put at the start behind a filler. An empty ring begins
-///           anew at the start: so only as much memory is touched, and has to be in the caches, as
-///           was ever needed at once.
+/// Threads:  one producer (reserve, commit) and one consumer (front, pop). Either role may move to
+///           another thread if the hand-over synchronises.
+/// Errors:   reserve() returns null if the ring is full or not mapped; the caller counts the loss.
+/// Layout:   a record is a header of 8 bytes and its payload, contiguous, aligned to 8. A record
+///           that would cross the end goes to the start, behind a filler. An empty ring restarts at
+///           the start, so it touches, and keeps in the caches, only as much memory as was ever
+///           needed at once.
 
 #include <sys/mman.h>
 
@@ -33,7 +34,7 @@ class ByteRing {
   ByteRing(const ByteRing&) = delete;
   ByteRing& operator=(const ByteRing&) = delete;
 
-  /// Maps the memory; pages are touched only as they are used.
+  /// Maps the memory. Pages are touched when they are first used.
   /// @param capacity a power of two, at least one page.
   bool map(size_t capacity) noexcept {
     void* memory = mmap(nullptr, capacity, PROT_READ | PROT_WRITE,
@@ -45,10 +46,10 @@ class ByteRing {
   }
   [[nodiscard]] bool mapped() const noexcept { return data_ != nullptr; }
 
-  /// Largest payload that can ever be taken.
+  /// The largest payload that reserve() can ever accept.
   [[nodiscard]] size_t max_payload() const noexcept { return capacity_ / 2 - sizeof(Header); }
 
-  /// Producer: room for `bytes`, aligned to 8, or null. Nothing is visible before commit().
+  /// Producer: reserves `bytes`, aligned to 8, or returns null. Nothing is visible before commit().
   std::byte* reserve(size_t bytes, uint32_t tag) noexcept {
     if (data_ == nullptr || bytes > max_payload()) return nullptr;
     const uint64_t head = head_.load(std::memory_order_acquire);
@@ -67,14 +68,14 @@ class ByteRing {
     return reinterpret_cast<std::byte*>(header + 1);
   }
 
-  /// Producer: publishes what was reserved.
+  /// Producer: publishes the reserved record.
   void commit() noexcept { tail_.store(written_, std::memory_order_release); }
 
-  /// Consumer: where the ring ends now. Records up to here are complete.
+  /// Consumer: the present end of the ring. Records up to there are complete.
   [[nodiscard]] uint64_t tail() const noexcept { return tail_.load(std::memory_order_acquire); }
 
-  /// Consumer: the oldest record that lies before `end` (from tail()).
-  /// @return a null payload when there is none.
+  /// Consumer: the oldest record before `end` (from tail()).
+  ///           @return a null payload when there is none.
   Record front(uint64_t end) noexcept {
     uint64_t head = head_.load(std::memory_order_relaxed);
     while (head < end) {
@@ -88,20 +89,20 @@ class ByteRing {
     return Record{};
   }
 
-  /// Consumer: done with front().
+  /// Consumer: removes the record of front().
   void pop() noexcept {
     const uint64_t head = head_.load(std::memory_order_relaxed);
     head_.store(head + header_at(head)->bytes, std::memory_order_release);
   }
 
-  /// Nobody else uses the ring (a fork child): forget what it holds.
+  /// Empties the ring. Only for a fork child, where no other thread uses it.
   void clear() noexcept {
     written_ = start_ = 0;
     tail_.store(0, std::memory_order_relaxed);
     head_.store(0, std::memory_order_relaxed);
   }
 
-  /// Any thread: bytes waiting, roughly.
+  /// Any thread: approximate number of bytes waiting.
   [[nodiscard]] uint64_t used() const noexcept {
     const uint64_t head = head_.load(std::memory_order_relaxed);
     const uint64_t tail = tail_.load(std::memory_order_relaxed);
@@ -123,10 +124,10 @@ class ByteRing {
 
   std::byte* data_ = nullptr;
   size_t capacity_ = 0;
-  // Producer's and consumer's halves on lines of their own.
+  // The producer's and the consumer's members lie on separate cache lines.
   alignas(64) uint64_t written_ = 0;
-  /// What lies at the start of the memory. It changes only while the ring is empty, so the
-  /// consumer, which looks at it when there is a record, sees it as tail_ published it.
+  /// The position that lies at the start of the memory. It changes only while the ring is empty, so
+  /// the consumer, which reads it when there is a record, sees the value that tail_ published.
   uint64_t start_ = 0;
   std::atomic<uint64_t> tail_{0};
   alignas(64) std::atomic<uint64_t> head_{0};

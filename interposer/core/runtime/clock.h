@@ -1,10 +1,10 @@
 #pragma once
 /// @file clock.h
-/// The one clock of a trace: CLOCK_MONOTONIC in ns.
+/// The only clock of a trace: CLOCK_MONOTONIC in ns.
 ///
-/// Why:      not the TSC itself. Event order needs a read that nothing overtakes; that is 16 to 19
-///           ns of the 23 that the whole call takes (Zen 5 guest), and the rest would have to
-///           follow NTP's slewing and a virtual machine's moves as the kernel does.
+/// Why:      not the TSC itself. The order of events needs a read that is not reordered, which
+///           takes 16 to 19 ns of the 23 ns of the whole call (Zen 5 guest); in the rest the kernel
+///           follows NTP's slewing and the moves of a virtual machine.
 
 #include <time.h>
 

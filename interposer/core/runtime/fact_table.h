@@ -1,8 +1,8 @@
 #pragma once
 /// @file fact_table.h
-/// Facts for META that become known while the program runs.
+/// Facts for META that are found while the program runs.
 ///
-/// Threads:  any; a mutex, on rare paths only.
+/// Threads:  any; locks a mutex, on rare paths only.
 
 #include <map>
 #include <string>
@@ -15,7 +15,7 @@ namespace convtrace::engine {
 
 class FactTable {
  public:
-  /// The later value of a name wins.
+  /// Replaces an earlier value of that name.
   void set(std::string name, std::string value) {
     const Lock lock(mutex_);
     std::string& known = facts_[std::move(name)];
@@ -24,7 +24,7 @@ class FactTable {
     changed_ = true;
   }
 
-  /// @return whether something is new since the last call.
+  /// @return whether a fact was set since the last call.
   [[nodiscard]] bool take_changed() {
     const Lock lock(mutex_);
     return std::exchange(changed_, false);

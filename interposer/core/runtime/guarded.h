@@ -1,10 +1,10 @@
 #pragma once
 /// @file guarded.h
-/// The border between the host's code and convtrace's: every entry from foreign code goes through
-/// it, and no exception leaves through it.
+/// The boundary between the host's code and convtrace: every entry from foreign code passes it, and
+/// no exception leaves through it.
 ///
-/// Errors:   an exception is counted (state.h) and gives `otherwise`. Code further inside catches
-///           an exception of its own only where it can give up one event or one value.
+/// Errors:   an exception is counted (state.h), and the call returns `otherwise`. Code further
+///           inside catches its own exceptions only where it can drop a single event or value.
 
 #include <cerrno>
 #include <utility>
@@ -14,8 +14,8 @@
 
 namespace convtrace::engine {
 
-/// Runs `fn`; an exception is counted and gives `otherwise`. Alone it is for code that is already
-/// inside: behind noexcept seams (event_sink.h, interceptor.h).
+/// Runs `fn`; an exception is counted and gives `otherwise`. Used directly by code that is inside
+/// already, behind noexcept interfaces (event_sink.h, interceptor.h).
 template <typename R, typename Fn>
 R contained(const char* site, R otherwise, Fn&& fn) noexcept {
   try {
@@ -28,8 +28,8 @@ R contained(const char* site, R otherwise, Fn&& fn) noexcept {
   return otherwise;
 }
 
-/// Runs `fn` if tracing is in one of the states that `admit` accepts and this thread is not already
-/// inside; errno is the host's before and after.
+/// Runs `fn` if `admit` accepts the state of tracing and the thread is not inside convtrace
+/// already. Preserves the host's errno.
 /// @param site static storage.
 template <typename R, typename Admit, typename Fn>
 R guarded_if(const char* site, R otherwise, Admit&& admit, Fn&& fn) noexcept {
@@ -42,7 +42,7 @@ R guarded_if(const char* site, R otherwise, Admit&& admit, Fn&& fn) noexcept {
   return result;
 }
 
-/// The usual case: only while events are taken.
+/// The usual case: runs `fn` only while events are taken.
 template <typename R, typename Fn>
 R guarded(const char* site, R otherwise, Fn&& fn) noexcept {
   return guarded_if(

@@ -1,17 +1,18 @@
 #pragma once
 /// @file lock_free_queue.h
-/// Things that pass from some threads to others without a lock, so that nobody ever waits for a
-/// thread that has been put aside while it held one.
+/// A lock-free queue between threads: no thread ever waits for one that was preempted while it held
+/// a lock.
 ///
-/// Threads:  any on both sides.
-/// Order:    what one thread puts in comes out in that order.
+/// Threads:  any producers and any consumers.
+/// Order:    items of one producer come out in their order.
 
 #include <atomic>
 #include <memory>
 
 namespace convtrace::engine {
 
-/// @tparam T  has a member `std::unique_ptr<T> next`, which is the list's while it is in there.
+/// @tparam T  has a member `std::unique_ptr<T> next`, which belongs to the queue while the item is
+/// in it.
 template <typename T>
 class LockFreeQueue {
  public:
@@ -30,7 +31,7 @@ class LockFreeQueue {
                                             std::memory_order_relaxed));
   }
 
-  /// @return all that is there, the oldest first, as a list.
+  /// @return all items as a list, oldest first.
   [[nodiscard]] std::unique_ptr<T> take_all() noexcept {
     std::unique_ptr<T> rest(newest_.exchange(nullptr, std::memory_order_acquire));
     std::unique_ptr<T> turned;
@@ -43,7 +44,7 @@ class LockFreeQueue {
     return turned;
   }
 
-  /// One by one: a long list that frees itself would need as deep a stack.
+  /// Frees the items one by one: recursive destruction of a long list would overflow the stack.
   static void free_list(std::unique_ptr<T> list) noexcept {
     while (list != nullptr) list = std::move(list->next);
   }

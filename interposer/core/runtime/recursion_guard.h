@@ -1,14 +1,15 @@
 #pragma once
 /// @file recursion_guard.h
-/// Marks that this thread is inside convtrace, so that what convtrace does is not traced itself.
+/// Marks that this thread is inside convtrace, so that calls of convtrace are not traced
+/// themselves.
 ///
 /// Threads:  per thread.
-/// Source:   initial-exec TLS: the engine is opened with dlopen, and the default model may call
+/// Source:   initial-exec TLS: the engine is loaded with dlopen, and the default TLS model may call
 ///           malloc at a thread's first access.
 
 namespace convtrace::engine {
 
-/// Proof that the calling thread entered convtrace. Test it: a second entry gives false.
+/// Shows that the calling thread has entered convtrace. Converts to false for a nested entry.
 class RecursionGuard {
  public:
   RecursionGuard() noexcept : entered_(!inside_) { inside_ = true; }

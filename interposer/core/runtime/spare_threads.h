@@ -1,6 +1,6 @@
 #pragma once
 /// @file spare_threads.h
-/// How many threads of ours the program has room for beside the one that calls us.
+/// The number of threads that convtrace may use beside the calling one.
 
 #include <sched.h>
 
@@ -10,8 +10,8 @@
 
 namespace convtrace::engine {
 
-/// The processors that the process may use, or fewer if the program itself asks for fewer: a rank
-/// that torchrun starts beside seven others has OMP_NUM_THREADS=1.
+/// The number of processors that the process may use, or fewer if the program asks for fewer: a
+/// rank that torchrun starts beside seven others has OMP_NUM_THREADS=1.
 inline uint32_t spare_threads() noexcept {
   cpu_set_t allowed;
   if (sched_getaffinity(0, sizeof allowed, &allowed) != 0) return 0;

@@ -1,8 +1,8 @@
 #pragma once
 /// @file spent_time.h
-/// What calls of ours took of the program's time.
+/// Measures how much of the program's time calls of convtrace take.
 ///
-/// Threads:  any; two readings of the clock a call.
+/// Threads:  any. A call reads the clock twice.
 
 #include <atomic>
 #include <cstdint>
@@ -13,7 +13,7 @@ namespace convtrace::engine {
 
 class SpentTime {
  public:
-  /// The life of one is the time of a call.
+  /// Measures one call, from construction to destruction.
   class Call {
    public:
     explicit Call(SpentTime& spent) noexcept : spent_(spent) {}

@@ -1,10 +1,10 @@
 #pragma once
 /// @file state.h
-/// The one process-wide answer to "do we trace?", and the rule that failing means turning off.
+/// The process-wide state of tracing, and the rule that repeated failures turn it off.
 ///
-/// Place:    read first by every entry from foreign code (guarded.h).
+/// Place:    every entry from foreign code reads it first (guarded.h).
 /// Threads:  any; one relaxed load on the hot path.
-/// Errors:   none. Turning off prints one line, once, and lets the host go on.
+/// Errors:   none. Turning off prints one line once, and the host continues.
 
 #include <atomic>
 #include <cstdint>
@@ -12,11 +12,11 @@
 namespace convtrace::engine {
 
 enum class EngineState : uint8_t {
-  kOff,       ///< nobody asked yet
-  kArming,    ///< being set up by one thread
-  kActive,    ///< events are taken
-  kDraining,  ///< the process ends: what is queued is still written
-  kDisabled,  ///< over, for good
+  kOff,       ///< tracing was not started
+  kArming,    ///< one thread is starting it
+  kActive,    ///< events are recorded
+  kDraining,  ///< the process ends: queued events are still written
+  kDisabled,  ///< off for the rest of the process
 };
 
 /// Kinds of failures that are counted. Five in a row of one kind disable tracing.
@@ -31,22 +31,22 @@ class State {
   [[nodiscard]] bool active() const noexcept {
     return state_.load(std::memory_order_relaxed) == EngineState::kActive;
   }
-  /// Why it is disabled, static storage; "" otherwise.
+  /// The reason why it is disabled, in static storage; "" if it is not.
   [[nodiscard]] const char* reason() const noexcept {
     return reason_.load(std::memory_order_acquire);
   }
 
-  /// kOff -> kArming. @return whether the caller is the one who arms.
+  /// kOff -> kArming. @return true for the one caller who starts tracing.
   bool begin_arming() noexcept;
   /// kArming -> kActive.
   void activate() noexcept;
-  /// kActive -> kDraining. @return whether there is anything to drain.
+  /// kActive -> kDraining. @return whether it was active.
   bool begin_draining() noexcept;
-  /// -> kDisabled without a word. @param reason static storage.
+  /// -> kDisabled, without a message. @param reason  in static storage.
   void disable(const char* reason) noexcept;
 
-  /// Notes a failure; the fifth in a row of its kind disables, with one line.
-  /// @param site where, static storage.
+  /// Counts a failure. The fifth in a row of its kind disables tracing with one line.
+  /// @param site  where it happened, in static storage.
   void failed(FailureKind kind, const char* site) noexcept;
   void succeeded(FailureKind kind) noexcept {
     auto& count = failures_[static_cast<size_t>(kind)];
@@ -60,8 +60,8 @@ class State {
   std::atomic<uint32_t> failures_[kKinds]{};
 };
 
-/// The process's state. Constant-initialised and never destroyed: hooks may run before and after
-/// everything else.
+/// The state of this process. Constant-initialised and never destroyed, since hooks may run before
+/// and after everything else.
 State& process_state() noexcept;
 
 }  // namespace convtrace::engine

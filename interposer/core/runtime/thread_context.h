@@ -1,12 +1,12 @@
 #pragma once
 /// @file thread_context.h
-/// What the engine keeps per native thread: where it is in the program, and its two rings.
+/// The engine's data of each native thread: its position in the program, and its two rings.
 ///
-/// Place:     event_queue.h and memory_journal.h fill and empty the rings; the observer writes
+/// Place:     event_queue.h and memory_journal.h fill and drain the rings; the observer writes
 ///            `scope` without a call.
-/// Ownership: contexts are never freed. That of a thread that ended is given to a new one, rings
-///            with what is still in them included, so slots stay valid as long as the process.
-/// Threads:   this_thread() from any; for_each_thread() too (contexts are only ever added).
+/// Ownership: contexts are never freed. The context of a thread that ended goes to a new thread,
+///            with the contents of its rings, so slots stay valid as long as the process.
+/// Threads:   this_thread() from any; for_each_thread() too, since contexts are only ever added.
 
 #include <atomic>
 #include <cstdint>
@@ -25,14 +25,14 @@ struct ThreadContext {
   ThreadContext* next = nullptr;  ///< immutable once listed
 };
 
-/// @return the calling thread's context, made at first use; null if memory is out.
+/// @return the calling thread's context, made at first use; null if there is no memory.
 ThreadContext* this_thread() noexcept;
 
-/// Newest context; follow `next`.
+/// The newest context; follow `next` to the others.
 ThreadContext* first_thread() noexcept;
 
-/// In a fork child: the calling thread has another id now, and the other threads are gone. What
-/// their rings hold is forgotten.
+/// For a fork child: the calling thread has another id and the other threads are gone. Drops the
+/// contents of their rings.
 void reset_threads_after_fork() noexcept;
 
 }  // namespace convtrace::engine

@@ -1,6 +1,6 @@
 #pragma once
 /// @file wakeup.h
-/// Wakes one sleeping thread, which costs one atomic exchange unless it does sleep.
+/// Wakes a sleeping thread. Costs one atomic exchange if the thread does not sleep.
 ///
 /// Threads:  wake() from any, wait() from one. wake() never blocks.
 /// Source:   futex(2); std::atomic::wait has no timeout.
@@ -23,7 +23,7 @@ class Wakeup {
     }
   }
 
-  /// Returns when woken (also before the call) or after `timeout_ns`.
+  /// Returns after a wake(), also one before the call, or after `timeout_ns`.
   void wait(uint64_t timeout_ns) noexcept {
     if (word_.exchange(0, std::memory_order_acquire) == 1) return;
     const timespec timeout{static_cast<time_t>(timeout_ns / 1'000'000'000),

@@ -1,12 +1,12 @@
 #pragma once
 /// @file known_values.h
-/// Which values of the current step have statistics in the trace. An input that has none is made
-/// between modules (a residual sum, an attention's product), and is where a difference may be born:
-/// it gets statistics of its own, not a hash alone.
+/// The values of the current step that have statistics in the trace. An input without statistics
+/// was made between modules (a residual sum, an attention's product), and a difference may begin
+/// there, so it gets statistics of its own instead of a hash alone.
 ///
-/// Place:    observer_port.h asks of each input.
+/// Place:    observer_port.h looks up each input.
 /// Threads:  any; a mutex around a few instructions.
-/// Memory:   8 bytes a value of one step, at most kMost; what comes after those counts as known.
+/// Memory:   8 bytes a value of one step, at most kMost values; all others count as known.
 
 #include <cstdint>
 #include <span>
@@ -21,8 +21,8 @@ namespace convtrace::engine {
 
 class KnownValues {
  public:
-  /// Takes a value as one with statistics.
-  /// @return whether it was one already: the same bytes in the same logical order.
+  /// Adds a value that has statistics.
+  /// @return whether it was there already: the same bytes in the same logical order.
   bool add(const format::TensorStats& event, const stats::TensorView& view) {
     const uint64_t words[] = {event.value.storage, event.value.offset, event.value.version,
                               event.bytes, is_dense(view) ? uint64_t{1} : 0};
@@ -39,7 +39,7 @@ class KnownValues {
  private:
   static constexpr size_t kMost = size_t{1} << 17;
 
-  /// Other strides are another logical order of the same memory.
+  /// A view with other strides reads the same memory in another logical order.
   static bool is_dense(const stats::TensorView& view) {
     int64_t expected = 1;
     for (uint32_t i = view.rank; i-- > 0;) {

@@ -1,17 +1,18 @@
 #pragma once
 /// @file value_store.h
-/// Which values of tensors are stored, and in how much memory: copied by the program's threads,
-/// appended by the writer thread. What happens in between is part_compressors.h.
+/// Decides which tensor values are stored, within a limit of memory. The program's threads copy
+/// values in, the writer thread appends them to the trace; part_compressors.h is between the two.
 ///
-/// Bounded:  memory_bytes in all. A third is for values on their way, a third for what each of
-///           those needs beside itself (what it is compressed to; what it is compared with, if that
-///           is no longer kept), a third for those that the next are compared with. When the first
-///           is full, what happens to a further value is the user's choice
-///           (CONVTRACE_SNAPSHOT_FULL).
-/// Place:    the observer's port puts CPU tensors in, cupti/ device tensors; the writer thread
-///           takes out.
-/// Threads:  begin(), has(), take() from any; write(), settle() and close() from the writer thread.
-/// Errors:   no memory and no thread are answers. A value that cannot be compressed is counted.
+/// Bounded:  memory_bytes in all. One third is for values on their way, one third for what each of
+///           these needs beside itself (its compressed form; a former value that it is compared
+///           with and that is not kept any more), one third for the values that later ones are
+///           compared with. When the first third is full, CONVTRACE_SNAPSHOT_FULL decides what
+///           happens to another value.
+/// Place:    the observer's port stores CPU tensors, cupti/ device tensors; the writer thread takes
+///           them out.
+/// Threads:  begin(), has(), take() on any; write(), settle() and close() on the writer thread.
+/// Errors:   lack of memory or threads is a return value. A value whose compression fails is
+///           counted.
 
 #include <condition_variable>
 #include <memory>
@@ -37,10 +38,11 @@ class ValueStore final : public cupti::ValueSink {
     uint64_t memory_bytes = 0;
     uint32_t threads = 1;
     settings::WhenFull when_full = settings::WhenFull::kDegrade;
-    uint64_t patience_ns = 10'000'000'000;  ///< of kBlock
+    uint64_t patience_ns = 10'000'000'000;  ///< the longest wait of kBlock
   };
 
-  /// @param wakeup  of the writer, woken when something can be written. @param sink  of losses.
+  /// @param wakeup  of the writer thread, woken when there is something to write. @param sink  of
+  /// losses.
   /// Both outlive this.
   ValueStore(const Options& options, Wakeup& wakeup, format::EventSink& sink);
   ~ValueStore() override;
@@ -49,22 +51,21 @@ class ValueStore final : public cupti::ValueSink {
 
   enum class Outcome : uint8_t { kStored, kStatsOnly, kLeftOut };
 
-  /// Takes a copy of the tensor that `event` (complete) was computed of. What becomes of it
-  /// otherwise is counted here.
+  /// Copies the tensor for which `event` (complete) was computed. Counts the value if it cannot be
+  /// stored.
   Outcome take(const format::TensorStats& event, const stats::Layout& layout) noexcept;
   [[nodiscard]] bool has(const format::TensorStats& event) noexcept override;
   [[nodiscard]] Begun begin(const format::TensorStats& event) noexcept override;
   [[nodiscard]] bool refuse() noexcept override;
 
-  /// Appends what is compressed, for about `turn_ns` and one part at least: meanwhile nobody
-  /// empties the queue of events. The writer is woken if there is more. What is not appended after
-  /// an error or at the limit is left to close().
-  /// @param max_bytes  of the trace: stops when it is that large.
+  /// Appends compressed parts for about `turn_ns`, at least one, because nobody drains the queue of
+  /// events meanwhile. Wakes the writer thread if more are left. After an error or at the limit the
+  /// rest is left to close().
+  /// @param max_bytes  of the trace; stops when it is that large.
   [[nodiscard]] Status write(format::TraceWriter& trace, uint64_t max_bytes, uint64_t turn_ns);
-  /// Waits until nothing is under way but what write() would append. @return false: `timeout_ns`
-  /// have passed before.
+  /// Waits until every part is compressed or written. @return false after `timeout_ns`.
   bool settle(uint64_t timeout_ns);
-  /// Accepts no further value. Values under way are given up and counted as `reason`.
+  /// Accepts no further values. Values on their way are dropped and counted as `reason`.
   void close(format::LossReason reason) noexcept;
 
  private:
@@ -85,17 +86,17 @@ class ValueStore final : public cupti::ValueSink {
   Wakeup& wakeup_;
   format::EventSink& sink_;
 
-  Mutex mutex_;  ///< held for moments, never by who compresses
+  Mutex mutex_;  ///< locked briefly, never by compressors
   std::condition_variable_any room_;
   uint64_t reserved_ CONVTRACE_GUARDED_BY(mutex_) = 0;
-  /// Somebody has waited in vain, and no room was made since.
+  /// A thread has waited in vain, and no memory was freed since.
   bool out_of_patience_ CONVTRACE_GUARDED_BY(mutex_) = false;
   uint32_t incoming_ CONVTRACE_GUARDED_BY(mutex_) = 0;  ///< values that are being filled
   std::set<std::pair<uint64_t, uint64_t>> known_ CONVTRACE_GUARDED_BY(mutex_);  ///< hash and bytes
   ValueHistory history_ CONVTRACE_GUARDED_BY(mutex_);
 
   PartCompressors compressors_;
-  std::unique_ptr<PartJob> writing_;  ///< of the writer thread alone
+  std::unique_ptr<PartJob> writing_;  ///< used by the writer thread only
 };
 
 }  // namespace convtrace::engine

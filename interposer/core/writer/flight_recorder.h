@@ -1,17 +1,18 @@
 #pragma once
 /// @file flight_recorder.h
-/// CONVTRACE_RING: events of the last steps are kept in memory and written when something happens.
+/// CONVTRACE_RING: keeps the events of the last steps in memory and writes them when a trigger
+/// comes.
 ///
-/// A run of weeks leaves a file of what surrounds its NaNs and findings, and nothing else. What is
-/// written at a trigger is gone from memory; keeping starts anew.
+/// A run of weeks leaves a file with the steps around its NaNs and findings, and nothing else.
+/// Events that were written are removed from memory.
 ///
-/// Pace:     after a divergence every tensor is a trigger. Each kind has one write a step; what it
-///           asks for behind that is written when the next step begins, or at the end.
-/// Place:    between queue and trace, on the writer thread. Definitions need no keeping: the trace
-///           writes those that its events name.
+/// Pace:     after a divergence every tensor is a trigger. Each kind of trigger causes one write a
+///           step; events that come behind it are written when the next step begins, or at the end.
+/// Place:    between queue and trace, on the writer thread. Definitions are not kept here: the
+///           trace writes those that its events use.
 /// Threads:  one.
-/// Memory:   at most kMaxBytes of packed events, beside room for the step under way; then the
-///           oldest go, whatever their step. All that goes is counted, and said in the trace.
+/// Memory:   at most kMaxBytes of packed events, beside room for the present step; then the oldest
+///           are dropped, whatever their step. The trace says how many were dropped.
 
 #include <bitset>
 #include <cstdint>
@@ -34,26 +35,26 @@ class FlightRecorder {
                           const settings::Spike& spike = {})
       : ring_(ring), max_bytes_(max_bytes), losses_(spike) {}
 
-  /// Keeps a copy of `event`. @return the trigger for which to write() now, static storage; null
-  /// if there is none.
+  /// Keeps a copy of `event`. @return the trigger because of which the caller must call write()
+  /// now, in static storage; null if there is none.
   const char* keep(const format::Event& event);
 
-  /// Writes what is kept, oldest first, behind a Diagnostic that names `reason` and counts what is
-  /// missing. Only the first write of a run is flushed, so that a crash right behind it loses
-  /// nothing; the others leave that to the trace's chunks.
+  /// Writes the kept events, oldest first, behind a Diagnostic that names `reason` and counts the
+  /// dropped ones. Only the first write of a run is flushed, so that a crash right after it loses
+  /// nothing; later ones wait until their chunk is full.
   [[nodiscard]] Status write(format::TraceWriter& trace, const char* reason);
 
-  /// Before the trace is closed: writes what still waits for its step to end, says how much no
-  /// trigger asked for.
+  /// Before the trace is closed: writes the events that wait for the end of their step, and reports
+  /// how many no trigger asked for.
   [[nodiscard]] Status finish(format::TraceWriter& trace);
 
-  /// @return what was written for first: "spike in step 37"; empty if nothing was.
+  /// @return the first trigger and its step, "spike in step 37"; empty if nothing was written.
   [[nodiscard]] const std::string& first_trigger() const noexcept { return first_trigger_; }
 
  private:
-  /// Events of one step, packed one behind the other. A long step has several.
+  /// Packed events of one step. A long step has several pieces.
   struct Piece {
-    uint64_t step = 0;  ///< counted by us: a Step event begins the next
+    uint64_t step = 0;  ///< number of Step events before it
     uint64_t events = 0;
     std::vector<uint64_t> words;
   };
@@ -61,7 +62,7 @@ class FlightRecorder {
   using Triggers = std::bitset<settings::kTriggerCount>;
 
   [[nodiscard]] Triggers triggers_of(const format::Event& event);
-  /// @return the triggers that are to be written for now.
+  /// @return the triggers that cause a write now.
   Triggers due(const format::Event& event);
   static uint64_t bytes_of(const Piece& piece);
   Piece& piece_for(size_t words);
@@ -73,9 +74,9 @@ class FlightRecorder {
   std::deque<Piece> pieces_;
   uint64_t bytes_ = 0;
   uint64_t step_ = 0;
-  uint64_t gone_ = 0;         ///< events let go since the last write
-  Triggers used_;             ///< have had their write in this step
-  Triggers owed_;             ///< came again behind that
+  uint64_t gone_ = 0;         ///< events dropped since the last write
+  Triggers used_;             ///< triggers that caused a write in this step
+  Triggers owed_;             ///< triggers that came again after their write
   uint32_t step_number_ = 0;  ///< as the program counts
   std::string first_trigger_;
 };

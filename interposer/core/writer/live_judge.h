@@ -1,12 +1,12 @@
 #pragma once
 /// @file live_judge.h
-/// The judge beside the trace that is being written: what it finds becomes Finding events, unless a
-/// rule has declared it right.
+/// Judges memory while the trace is written: what it finds becomes Finding events, unless a rule
+/// suppresses it.
 ///
-/// Place:    the writer thread asks it of each event it has written, so that it sees what a reader
-///           of the trace will see, in the same order.
+/// Place:    the writer thread passes each event that it has written, so that the judge sees the
+///           same events in the same order as a reader of the trace.
 /// Threads:  one.
-/// Errors:   after an exception it says nothing any more; the trace goes on.
+/// Errors:   after an exception it makes no more findings; the trace continues.
 
 #include <span>
 #include <vector>
@@ -19,11 +19,11 @@ namespace convtrace::engine {
 
 class LiveJudge {
  public:
-  /// Both outlive it.
+  /// Both outlive this.
   LiveJudge(format::Definitions& definitions, settings::RuleBook& rules)
       : definitions_(definitions), rules_(rules), judge_(definitions) {}
 
-  /// @return what `event` shows, valid until the next call.
+  /// @return the findings that `event` causes, valid until the next call.
   std::span<const format::Finding> see(const format::Event& event);
 
  private:

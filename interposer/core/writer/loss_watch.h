@@ -2,8 +2,8 @@
 /// @file loss_watch.h
 /// Decides whether a loss is a spike: far above the losses before it.
 ///
-/// The pair of thresholds is that of Ascend's silent-data-corruption check (an upper limit, and a
-/// multiple of the deviation), over a mean and a deviation that forget slowly.
+/// The two thresholds (an upper limit, and a multiple of the deviation) are those of Ascend's
+/// silent-data-corruption check, over a mean and a deviation with slow exponential decay.
 ///
 /// Threads:  one.
 
@@ -25,9 +25,10 @@ class LossWatch {
 
   explicit LossWatch(const settings::Spike& limits) : limits_(limits) {}
 
-  /// Takes the loss of a step. @return whether it is a spike; a spike is not learned from.
+  /// Takes the loss of a step. @return whether it is a spike; a spike does not change mean and
+  /// deviation.
   bool is_spike(double loss) noexcept {
-    if (!std::isfinite(loss)) return false;  // the trigger `nan` has it
+    if (!std::isfinite(loss)) return false;  // reported by the trigger `nan`
     const double deviation = std::max(std::sqrt(variance_), kLeastPart * std::abs(mean_));
     const bool jumped = seen_ >= kWarmUp && loss > mean_ + limits_.sigma * deviation;
     if (jumped || std::abs(loss) > limits_.absolute) return true;

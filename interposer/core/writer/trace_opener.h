@@ -3,7 +3,7 @@
 /// Creates the file of this process's trace.
 ///
 /// Threads:  the writer thread, once.
-/// Errors:   one line says what is wrong and what to do; tracing is off then, the program goes on.
+/// Errors:   one line with cause and remedy; then tracing is off and the program continues.
 
 #include <string>
 
@@ -14,9 +14,9 @@
 
 namespace convtrace::engine {
 
-/// @param start_folder  where the program began: relative names are below it.
-/// @param announced     by `convtrace run`, which says more.
-/// @return a trace without a writer if there is none.
+/// @param start_folder  in which the program was started; relative names are below it.
+/// @param announced     started by `convtrace run`, for which more is printed.
+/// @return a trace without a writer if the file could not be created.
 [[nodiscard]] OpenTrace create_trace(const settings::Settings& settings,
                                      const std::string& start_folder, bool announced,
                                      const format::TraceMeta& meta,

@@ -1,11 +1,11 @@
 #pragma once
 /// @file writer_thread.h
-/// The one thread of the engine: sleeps, empties the queue into the trace, and closes it at the
-/// end.
+/// The engine's writer thread: moves events from the queue into the trace, and closes the trace at
+/// the end.
 ///
-/// Threads:  start from any, finish from one after it; all signals are blocked in the thread
+/// Threads:  start() on any, finish() on one after that. All signals are blocked in the thread
 ///           itself.
-/// Errors:   a failed write ends tracing with one line; the host goes on.
+/// Errors:   a failed write ends tracing with one line; the host continues.
 /// Timing:   an event is in the page cache at the latest 1 s after it happened, an error-level
 ///           finding at once.
 
@@ -27,7 +27,7 @@
 
 namespace convtrace::engine {
 
-/// A trace ready to be written, and how large it may become.
+/// A trace that is ready to be written, with its limit of size.
 struct OpenTrace {
   std::unique_ptr<format::TraceWriter> writer;  ///< null: the reason was logged, tracing is over
   std::string path;
@@ -37,47 +37,48 @@ struct OpenTrace {
   bool announced = false;  ///< the path was logged at the start, so a summary follows at the end
 };
 
-/// What the writer thread asks of the engine, on its own thread.
+/// The functions of the engine that the writer thread calls.
 class WriterClient {
  public:
   virtual ~WriterClient() = default;
   virtual OpenTrace open_trace() = 0;
-  /// Before the queue is emptied: puts into it what waits elsewhere, no more than has room there.
-  /// @return whether there is more.
+  /// Called before the queue is drained: puts in events that wait elsewhere, as many as have room.
+  /// @return whether there are more.
   virtual bool before_drain() = 0;
-  /// Appends values whose bytes are ready. @param last  waits for those under way, not for ever.
+  /// Appends compressed values. @param last  waits, for a limited time, for values on their way.
   virtual Status write_values(format::TraceWriter& writer, uint64_t max_bytes, bool last) = 0;
-  /// The trace gets nothing any more. @param reason  why it lacks what was under way.
+  /// Nothing more is appended to the trace. @param reason  of loss, for the values on their way.
   virtual void give_up_values(format::LossReason reason) noexcept = 0;
-  /// @return META again if facts were added since the last call.
+  /// @return META if facts were added since the last call.
   virtual std::optional<format::TraceMeta> changed_meta() = 0;
-  /// @return what an event that was just written shows to be wrong, valid until the next call.
+  /// @return the findings that the event just written causes, valid until the next call.
   virtual std::span<const format::Finding> judge(const format::Event& event) noexcept = 0;
-  /// @return nanoseconds of the program's threads in calls of the observer, since the last call.
+  /// @return the time in ns that the program's threads spent in calls of the observer since the
+  /// last call.
   virtual uint64_t take_host_ns() noexcept = 0;
 };
 
 class WriterThread {
  public:
-  /// All of it outlives the thread.
+  /// All references outlive the thread.
   WriterThread(State& state, EventQueue& queue, Wakeup& wakeup, WriterClient& client)
       : state_(state), queue_(queue), wakeup_(wakeup), client_(client) {}
 
-  /// @return false if the thread cannot be made.
+  /// @return false if the thread cannot be created.
   [[nodiscard]] bool start() noexcept;
   [[nodiscard]] bool started() const noexcept { return started_.load(std::memory_order_acquire); }
 
-  /// Has the flight recorder, if there is one, write what it keeps.
+  /// Makes the flight recorder, if there is one, write the events that it keeps.
   /// @param reason static storage.
   void trigger(const char* reason) noexcept {
     trigger_.store(reason, std::memory_order_release);
     wakeup_.wake();
   }
 
-  /// @return how many triggers have been answered. For signal handlers.
+  /// @return the number of triggers that were handled. For signal handlers.
   [[nodiscard]] uint32_t triggers_handled() const noexcept { return triggers_handled_.load(); }
 
-  /// Writes what is queued, closes the trace and waits for that.
+  /// Writes all queued events, closes the trace and waits until that is done.
   /// @pre started().
   /// @return false if `deadline_ns` (a duration) passed first: the trace is left unclosed.
   bool finish(uint64_t deadline_ns) noexcept;
@@ -85,13 +86,13 @@ class WriterThread {
  private:
   static void* main(void* self) noexcept;
   void run();
-  /// @return whether to go on.
+  /// @return whether to continue.
   bool round(OpenTrace& trace, bool last);
   bool drain_all(OpenTrace& trace, bool last);
   bool drain(OpenTrace& trace, bool last);
-  /// An event, and what it shows to be wrong.
+  /// Writes an event and the findings that it causes.
   bool record(OpenTrace& trace, const format::Event& event);
-  /// Into the trace, or into the flight recorder.
+  /// Puts an event into the trace, or into the flight recorder.
   bool put(OpenTrace& trace, const format::Event& event);
   bool append_losses(format::TraceWriter& writer);
   void count(const OpenTrace& trace, const format::Event& event);
@@ -111,14 +112,14 @@ class WriterThread {
   std::atomic<bool> finishing_{false};
   std::atomic<const char*> trigger_{nullptr};
   std::atomic<uint32_t> triggers_handled_{0};
-  uint64_t steps_ = 0;        ///< begun
-  uint64_t value_bytes_ = 0;  ///< of values to be stored, before compression
+  uint64_t steps_ = 0;        ///< that have begun
+  uint64_t value_bytes_ = 0;  ///< of stored values, before compression
   bool bytes_said_ = false;
-  bool cut_off_ = false;              ///< at max_bytes
-  uint64_t findings_ = 0;             ///< of level error, not suppressed
-  bool cpu_unwatched_ = false;        ///< allocations of CPU tensors, from somewhere on
-  std::optional<uint32_t> nan_step_;  ///< the first with a NaN or a positive infinity
-  bool urgent_ = false;               ///< something that must not wait for its chunk to fill
+  bool cut_off_ = false;        ///< the trace has reached max_bytes
+  uint64_t findings_ = 0;       ///< of level error, not suppressed
+  bool cpu_unwatched_ = false;  ///< allocations of CPU tensors are not reported from some step on
+  std::optional<uint32_t> nan_step_;  ///< the first step with a NaN or a positive infinity
+  bool urgent_ = false;  ///< something was written that must not wait until its chunk is full
   pthread_t thread_{};
   bool joined_ = false;
   uint64_t lost_ = 0;
