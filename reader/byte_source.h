@@ -1,9 +1,10 @@
 #pragma once
 /// @file byte_source.h
-/// Random access to the bytes of a trace. A seam: tests read from memory.
+/// Random access to the bytes of a trace: an interface, so that tests can read from memory.
 ///
-/// Threads:  const and stateless: any thread. Only refresh() needs the source for itself.
-/// Errors:   Status. Not mmap: a file that shrinks while it is read must give an error, not SIGBUS.
+/// Threads:  const and stateless: any thread. Only refresh() needs exclusive use.
+/// Errors:   Status. Not mmap, since a file that shrinks while it is read must give an error, not
+///           SIGBUS.
 
 #include <memory>
 #include <string>
@@ -18,14 +19,14 @@ class ByteSource {
  public:
   virtual ~ByteSource() = default;
 
-  /// Bytes that were there when it was opened or last refreshed; reading never goes beyond, even if
-  /// the file grows.
+  /// @return the size at the time of opening or of the last refresh. Reading never goes beyond it,
+  /// even if the file grows.
   [[nodiscard]] virtual uint64_t size() const noexcept = 0;
 
-  /// Looks how large it is now: a trace may be read while it is written.
+  /// Updates size(), since a trace may be read while it is written.
   virtual void refresh() noexcept {}
 
-  /// Fills all of `to` from `offset`.
+  /// Reads to.size() bytes from `offset` on.
   /// @return kTruncated (beyond size(), or the file shrank; detail: offset), kIoError (detail:
   /// errno).
   [[nodiscard]] virtual Status read(uint64_t offset, std::span<std::byte> to) const noexcept = 0;
@@ -33,7 +34,7 @@ class ByteSource {
 
 class FileSource final : public ByteSource {
  public:
-  /// @return kIoError; detail is errno: EISDIR for a directory, ESPIPE for other things that are no
+  /// @return kIoError; detail is errno: EISDIR for a directory, ESPIPE for anything else that is no
   /// regular file.
   [[nodiscard]] static Result<std::unique_ptr<ByteSource>> open(const std::string& path);
 

@@ -1,12 +1,13 @@
 #pragma once
 /// @file chunk_stream.h
-/// The EVENTS records of a trace in file order, read, checked and decoded ahead of who asks.
+/// The EVENTS records of a trace in file order; read, checked and decoded ahead of the consumer.
 ///
-/// Place:    trace_reader.cpp, and `convtrace recover`, which wants the stored bytes too.
-/// Threads:  one owner thread; further ones work ahead inside. A live file is read by one alone.
-/// Memory:   twice as many chunks as threads, each with its payload stored and raw (at most 64
+/// Place:    trace_reader.cpp, and `convtrace recover`, which also needs the stored bytes.
+/// Threads:  one owner thread; others work ahead internally. A live file is read by one thread
+///           only.
+/// Memory:   twice as many chunks as threads, each with a stored and a raw payload (at most 64
 ///           MiB).
-/// Errors:   bad chunks are reported to the container and passed over.
+/// Errors:   bad chunks are reported to the container and skipped.
 
 #include <functional>
 #include <memory>
@@ -21,7 +22,7 @@ namespace convtrace::reader {
 struct Chunk {
   explicit Chunk(const ByteSource& source) : payload(source) {}
 
-  size_t record = 0;  ///< in TraceContainer::records()
+  size_t record = 0;  ///< index in TraceContainer::records()
   PayloadReader payload;
   EventDecoder decoder;
   Status payload_status, decoder_status;
@@ -33,15 +34,15 @@ class ChunkStream {
   ChunkStream(TraceContainer& container, unsigned threads);
   ~ChunkStream();
 
-  /// @return the next good chunk, valid until the next call; null at the end, which a live file can
-  /// pass after TraceContainer::refresh.
+  /// @return the next good chunk, valid until the next call; null at the end. In a live file there
+  /// may be more after TraceContainer::refresh.
   Chunk* next();
 
-  /// Starts again at the first chunk.
+  /// Restarts at the first chunk.
   void rewind();
 
-  /// Starts again with some of the events.
-  /// @param wanted  of an EVENTS record; called from any thread.
+  /// Restarts, and decodes only some of the events.
+  /// @param wanted  kinds to decode of an EVENTS record; called from any thread.
   void select(std::function<KindSet(const format::RecordHeader&)> wanted, Unwanted unwanted);
 
  private:

@@ -1,6 +1,6 @@
 #pragma once
 /// @file event_decoder.h
-/// The events of one EVENTS payload, in seq order, a few at a time.
+/// Decodes the events of one EVENTS payload in seq order, a few at a time.
 ///
 /// Place:    trace_reader.cpp; format/file/event_encoder.h is its mirror.
 /// Threads:  one owner thread.
@@ -26,33 +26,32 @@ class EventDecoder {
   ~EventDecoder();
 
   /// @param raw         payload, aligned to 8 bytes; borrowed until the next load().
-  /// @param item_count  from the record header; must be what the payload holds.
-  /// @param wanted      events of other kinds are not made, nor are their columns checked.
+  /// @param item_count  from the record header; must be the number of events in the payload.
+  /// @param wanted      events of other kinds are not decoded, and their columns not checked.
   /// @return kCorrupt, kLimitExceeded; then there are no events.
   [[nodiscard]] Status load(Bytes raw, uint32_t item_count, KindSet wanted = kAllKinds);
 
-  /// Forgets the chunk: no events.
+  /// Removes the chunk: there are no events.
   void clear();
 
-  /// @return the step sums that the chunk states of itself; none if they are damaged.
+  /// @return the step sums that the chunk contains; none if they are damaged.
   [[nodiscard]] std::vector<format::StepSums> sums() const;
 
-  /// @return number of the first event; those after it have the next ones.
+  /// @return the number of the first event; the others follow without gaps.
   [[nodiscard]] uint64_t first_seq() const;
 
-  /// @return whether all that the events name is defined, of those wanted and understood; then
-  /// DefinitionCheck::resolves() need not be asked for each.
+  /// @return whether all ids in the wanted and understood events are defined. If so,
+  /// DefinitionCheck::resolves() need not be called for each event.
   [[nodiscard]] bool resolved_by(const DefinitionCheck& check) const;
 
-  /// Makes the next events, at most kBatch, in seq order. Those of a kind, or with an enumerator,
-  /// that a newer version added are passed over.
-  /// @return none at the end. They, with their spans and texts, are valid until the next call,
-  /// load() or clear(). Enumerators are always ones that events.h names; definition ids are not
-  /// checked.
+  /// Decodes the next events, at most kBatch, in seq order. Skips events with a kind or an
+  /// enumerator that a newer version added.
+  /// @return nothing at the end. Events, with their spans and texts, are valid until the next call,
+  /// load() or clear(). Enumerators are always ones of events.h; definition ids are not checked.
   [[nodiscard]] std::span<const format::Event> next();
   static constexpr size_t kBatch = 64;
 
-  /// @return how many events next() has passed over since load().
+  /// @return the number of events that next() has skipped since load().
   [[nodiscard]] uint64_t not_understood() const;
 
  private:

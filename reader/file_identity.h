@@ -1,8 +1,8 @@
 #pragma once
 /// @file file_identity.h
-/// Whether a file is a trace that can be read, and by which tag its records are known.
+/// Decides whether a file is a readable trace, and reads the tag of its records.
 ///
-/// Place:    trace_container.cpp and trace_check.cpp begin with it.
+/// Place:    the first step of trace_container.cpp and trace_check.cpp.
 /// Source:   format/FORMAT.md section 2.
 
 #include <optional>
@@ -13,7 +13,7 @@
 namespace convtrace::reader {
 
 struct FileIdentity {
-  std::optional<format::FileHeader> header;  ///< nothing: it is damaged
+  std::optional<format::FileHeader> header;  ///< nullopt: it is damaged
   uint32_t file_tag = 0;
 };
 
@@ -21,7 +21,7 @@ struct FileIdentity {
 /// kIoError, kTruncated (shorter than a file header).
 [[nodiscard]] Result<FileIdentity> identify(const ByteSource& source);
 
-/// @return kUnsupportedFeature (detail: bit) if this version lacks one.
+/// @return kUnsupportedFeature (detail: bit) if a feature is not known here.
 [[nodiscard]] Status check_features(uint32_t required_features);
 
 }  // namespace convtrace::reader

@@ -1,8 +1,9 @@
 #pragma once
 /// @file kind_set.h
-/// Kinds of events, for who wants some of them: columns of the others are not decoded.
+/// A set of kinds of events, for consumers that need only some: columns of other kinds are not
+/// decoded.
 ///
-/// Place:    given to trace_reader.h, handed down to event_decoder.h.
+/// Place:    passed to trace_reader.h and from there to event_decoder.h.
 
 #include <cstdint>
 
@@ -20,10 +21,10 @@ inline constexpr KindSet kAllKinds = (KindSet{1} << format::kKinds) - 1;
 template <typename... Kinds>
 inline constexpr KindSet kKindSet = ((KindSet{1} << format::kKindOf<Kinds>) | ...);
 
-/// What is done with a chunk of which no event is wanted.
+/// What to do with a chunk that has no wanted event.
 enum class Unwanted : uint8_t {
-  kSkip,   ///< it is not read
-  kCheck,  ///< its checksum is verified, so that damage in it is known
+  kSkip,   ///< do not read it
+  kCheck,  ///< verify its checksum, so that damage is detected
 };
 
 }  // namespace convtrace::reader

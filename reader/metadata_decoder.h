@@ -1,9 +1,9 @@
 #pragma once
 /// @file metadata_decoder.h
-/// Payloads of META, DEFS and SUMS records, verified.
+/// Verifies and decodes the payloads of META, DEFS and SUMS records.
 ///
 /// Place:    trace_reader.cpp; format/file/metadata_encoder.h is its mirror.
-/// Errors:   kCorrupt, kLimitExceeded; what was decoded before a bad definition stays.
+/// Errors:   kCorrupt, kLimitExceeded; definitions before a bad one are kept.
 /// Source:   format/FORMAT.md sections 4, 5 and 6.7.
 
 #include <vector>
@@ -16,12 +16,12 @@
 
 namespace convtrace::reader {
 
-/// Adds what a META payload says to `meta`: later values of a fact win.
+/// Adds the contents of a META payload to `meta`: later values of a fact replace earlier ones.
 [[nodiscard]] Status decode_meta(Bytes raw, format::TraceMeta& meta);
 
 [[nodiscard]] Status decode_defs(Bytes raw, format::Definitions& definitions);
 
-/// @param events  out: of all kinds in the EVENTS records that are summed up.
+/// @param[out] events  number of events of all kinds in the EVENTS records that the sums cover.
 [[nodiscard]] Status decode_sums(Bytes raw, std::vector<format::StepSums>& sums, uint64_t& events);
 
 }  // namespace convtrace::reader

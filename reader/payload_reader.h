@@ -4,7 +4,7 @@
 ///
 /// Threads:  one owner thread.
 /// Memory:   one stored and one raw payload, at most 64 MiB each.
-/// Errors:   Status; nothing is decoded before its checksum holds.
+/// Errors:   Status; nothing is decoded before its checksum was verified.
 
 #include <optional>
 
@@ -23,22 +23,22 @@ class PayloadReader {
   /// offset.
   [[nodiscard]] Result<Bytes> read(const format::RecordEntry& entry);
 
-  /// The payload as it is stored, its checksum checked. Valid and failing as read() is.
+  /// Reads the stored payload and verifies its checksum. Validity and errors as read().
   [[nodiscard]] Result<Bytes> read_stored(const format::RecordEntry& entry);
 
-  /// @return the stored payload of the record last read.
+  /// @return the stored payload of the record that was read last.
   [[nodiscard]] Bytes stored() const { return Bytes(record_).subspan(format::kSlotBytes); }
 
-  /// @return whether the record last read has in the file the header that its entry states. If not,
-  /// the entry came from the index and the file's own copy is damaged; the payload may be good all
-  /// the same.
+  /// @return whether the header of the last record in the file is the one in its entry. If not, the
+  /// entry came from the index and the file's own copy is damaged; the payload may be good
+  /// nevertheless.
   [[nodiscard]] bool header_intact() const { return header_intact_; }
 
  private:
   const ByteSource& source_;
   format::Decompressor decompressor_;
-  std::vector<std::byte>
-      record_;  ///< header and stored payload, which so begins 64 bytes in: aligned
+  /// Header and stored payload, which so begins 64 bytes in: aligned.
+  std::vector<std::byte> record_;
   std::vector<std::byte> raw_;
   bool header_intact_ = true;
 };

@@ -1,6 +1,6 @@
 #pragma once
 /// @file problem.h
-/// What was wrong with a file, where, and how much was passed over because of it.
+/// A problem of a file: what, where, and how many bytes were skipped because of it.
 
 #include <cstdint>
 #include <string>
@@ -14,7 +14,7 @@ struct Problem {
   std::string text;
 };
 
-/// Collects problems. A hostile file can have millions: beyond kKept they are counted, not kept.
+/// Collects problems. A hostile file may have millions: beyond kKept they are only counted.
 class ProblemList {
  public:
   static constexpr size_t kKept = 1000;

@@ -1,11 +1,12 @@
 #pragma once
 /// @file read_ahead.h
-/// Work on numbered items by several threads, given out in order.
+/// Processes numbered items on several threads and returns them in order.
 ///
-/// Place:    chunk_stream.cpp, to decode chunks ahead of who reads them.
-/// Threads:  one owner thread, which works too while it waits; with one thread there is no other.
-/// Memory:   as many slots as were given; nobody works further ahead than these.
-/// Errors:   none of its own; `fill` must not throw. Threads that cannot be made are done without.
+/// Place:    chunk_stream.cpp, to decode chunks ahead of the consumer.
+/// Threads:  one owner thread, which also processes items while it waits. With one thread there is
+///           no other.
+/// Memory:   as many slots as were given; no item beyond them is processed ahead.
+/// Errors:   none of its own; `fill` must not throw. If threads cannot be created, fewer are used.
 
 #include <condition_variable>
 #include <functional>
@@ -24,8 +25,8 @@ class ReadAhead {
   using Slots = std::vector<std::unique_ptr<Slot>>;
   using Fill = std::function<void(size_t item, Slot& slot)>;
 
-  /// @param slots  at least one; item n is filled into slot n modulo their number.
-  /// @param fill   called by any thread, for each item once.
+  /// @param slots  at least one; item n is processed in slot n modulo their number.
+  /// @param fill   called once for each item, on any thread.
   ReadAhead(Slots slots, unsigned threads, Fill fill)
       : slots_(std::move(slots)), filled_(slots_.size()), fill_(std::move(fill)) {
     try {
@@ -45,7 +46,7 @@ class ReadAhead {
   ReadAhead(const ReadAhead&) = delete;
   ReadAhead& operator=(const ReadAhead&) = delete;
 
-  /// Items 0 to `count` - 1 can be filled; never fewer than before.
+  /// Sets the number of items; never fewer than before.
   void set_count(size_t count) {
     {
       const Lock lock(mutex_);
@@ -54,12 +55,12 @@ class ReadAhead {
     changed_.notify_all();
   }
 
-  /// @return the next item, filled and valid until the next call, or null after the last.
+  /// @return the next item, processed and valid until the next call; null after the last.
   Slot* next() {
     Lock lock(mutex_);
     if (next_ == count_) return nullptr;
     const size_t place = next_ % slots_.size();
-    released_ = next_++;  // the slots of all items before it are free
+    released_ = next_++;  // the slots of all earlier items are free
     changed_.notify_all();
     while (!filled_[place]) {
       if (can_claim()) {
@@ -77,7 +78,7 @@ class ReadAhead {
     return claimed_ < count_ && claimed_ < released_ + slots_.size();
   }
 
-  /// @param lock  of mutex_, given back meanwhile: it has another name here than in the analysis.
+  /// @param lock  holds mutex_ and is released meanwhile; the analysis knows it by another name.
   void fill_one(Lock<Mutex>& lock) CONVTRACE_NOT_ANALYZED {
     const size_t item = claimed_++;
     const size_t place = item % slots_.size();
@@ -102,10 +103,10 @@ class ReadAhead {
   std::vector<bool> filled_ CONVTRACE_GUARDED_BY(mutex_);
   Fill fill_;
   std::condition_variable_any changed_;
-  size_t count_ CONVTRACE_GUARDED_BY(mutex_) = 0;     ///< of items
-  size_t claimed_ CONVTRACE_GUARDED_BY(mutex_) = 0;   ///< items that somebody has begun
-  size_t released_ CONVTRACE_GUARDED_BY(mutex_) = 0;  ///< items whose slots may be filled again
-  size_t next_ CONVTRACE_GUARDED_BY(mutex_) = 0;      ///< item given out next
+  size_t count_ CONVTRACE_GUARDED_BY(mutex_) = 0;     ///< number of items
+  size_t claimed_ CONVTRACE_GUARDED_BY(mutex_) = 0;   ///< number of items that a thread has begun
+  size_t released_ CONVTRACE_GUARDED_BY(mutex_) = 0;  ///< number of items whose slots are free
+  size_t next_ CONVTRACE_GUARDED_BY(mutex_) = 0;      ///< the item to return next
   bool stop_ CONVTRACE_GUARDED_BY(mutex_) = false;
   std::vector<std::thread> workers_;
 };

@@ -1,11 +1,11 @@
 #pragma once
 /// @file step_sums.h
-/// The sums of a trace's steps: equal sums in two traces mean equal launches and equal values, so
-/// who compares them need not read such a step.
+/// Reads the sums of a trace's steps. Equal sums in two traces mean equal launches and values, so a
+/// comparison need not read such a step.
 ///
-/// Place:    over trace_container.h. A closed trace has all sums in one place; of others those are
-///           read that were written along the way, and the chunks after the last of them.
-/// Errors:   none: a step of which something is lost has smaller sums, never those of another step.
+/// Place:    over trace_container.h. A closed trace has all sums in one place. In other traces this
+///           reads the sums that were written along the way, and the chunks after the last of them.
+/// Errors:   none: a step that lost events has smaller sums, never those of another step.
 /// Source:   format/FORMAT.md section 6.7.
 
 #include <cstdint>

@@ -1,11 +1,12 @@
 #pragma once
 /// @file trace_container.h
-/// A trace as records: where they are, what META and DEFS say, and what is wrong with them.
+/// A trace as a list of records, with the contents of META and DEFS and the problems that were
+/// found.
 ///
 /// Place:    chunk_stream.h reads its EVENTS; `convtrace recover` copies its records.
-/// Threads:  one owner thread; records() and source() may be read by others while a file that is
+/// Threads:  one owner thread; other threads may read records() and source() while a file that is
 ///           not live is open.
-/// Errors:   open() fails; later damage goes into problems() and the counts.
+/// Errors:   open() may fail; later damage is added to problems() and the counts.
 /// Source:   format/FORMAT.md sections 2 to 5 and 7.
 
 #include <memory>
@@ -24,24 +25,24 @@ enum class OpenPolicy : uint8_t {
   kIndexOnly,    ///< fail with kTruncated when there is no valid footer and index
   kIndexOrScan,  ///< the default
   kScan,         ///< ignore footer and index
-  kLive,         ///< scan, and take the end for what has been written so far: see refresh()
+  kLive,         ///< scan, and treat the end as what was written so far: see refresh()
 };
 
-/// complete: footer found and everything fits. unclosed: no footer, the tail may be cut (a kill).
-/// damaged: something was skipped that had been written.
+/// complete: there is a footer and everything is consistent. unclosed: there is no footer, and the
+/// end may be truncated (a kill). damaged: something that was written was skipped.
 enum class TraceState : uint8_t { kComplete, kUnclosed, kDamaged };
 const char* to_string(TraceState state);
 
 struct RecordCounts {
   uint64_t records = 0;        ///< of the container, without index and footer
-  uint64_t events = 0;         ///< by the headers of readable chunks
+  uint64_t events = 0;         ///< from the headers of readable chunks
   uint64_t lost_records = 0;   ///< gaps in record numbers, and records whose payload is damaged
-  uint64_t lost_events = 0;    ///< of chunks whose payload is damaged, by their headers
+  uint64_t lost_events = 0;    ///< in chunks with damaged payloads, from their headers
   uint64_t skipped_bytes = 0;  ///< damaged
-  uint64_t cut_bytes = 0;      ///< at the end, of a record that was never finished
+  uint64_t cut_bytes = 0;      ///< at the end, of a record that was not finished
 };
 
-/// The problem of a record whose header is good in the index alone.
+/// The problem of a record whose header is valid only in the index.
 inline constexpr const char* kHeaderDamaged = "record header damaged; the index's copy was used";
 
 class TraceContainer {
@@ -51,11 +52,11 @@ class TraceContainer {
       std::unique_ptr<ByteSource> source, OpenPolicy policy);
   ~TraceContainer();
 
-  /// kLive: takes what has been appended since, but a record only when all of it is there.
-  /// @param ended  nobody writes any more: what is left at the end is judged as in any other file.
+  /// kLive: reads what has been appended since, but only whole records.
+  /// @param ended  no process writes any more: the rest at the end is judged as in any other file.
   void refresh(bool ended);
 
-  /// META, DEFS, EVENTS and kinds unknown here, in file order.
+  /// META, DEFS, EVENTS and unknown kinds, in file order.
   [[nodiscard]] const std::vector<format::RecordEntry>& records() const;
   [[nodiscard]] bool closed() const;  ///< a footer ends the file
   [[nodiscard]] const ByteSource& source() const;
@@ -65,14 +66,14 @@ class TraceContainer {
 
   [[nodiscard]] const ProblemList& problems() const;
   [[nodiscard]] RecordCounts counts() const;
-  /// @param events_without_definition  that were not shown.
-  /// @return the state as far as is known.
+  /// @param events_without_definition  number of events that could not be shown.
+  /// @return the state that is known so far.
   [[nodiscard]] TraceState state(uint64_t events_without_definition) const;
 
-  /// What a reader of payloads found. Said twice of one record, it counts once.
+  /// Adds a problem that a reader of payloads found. Only the first report about a record counts.
   void report(size_t record, const char* text);
   void report_lost(size_t record, const char* text);
-  /// @param payload_status  why the payload could not be had.
+  /// @param payload_status  why the payload could not be read.
   void report_lost(size_t record, const Status& payload_status);
 
  private:

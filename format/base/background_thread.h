@@ -1,6 +1,6 @@
 #pragma once
 /// @file background_thread.h
-/// A thread of ours inside somebody else's program.
+/// Starts threads of convtrace inside a host program.
 ///
 /// Source:   signals of the host belong to the host's threads
 ///           (https://bugs.kde.org/show_bug.cgi?id=378494).
@@ -10,7 +10,7 @@
 
 namespace convtrace {
 
-/// Starts a thread that takes no signals. @return false if there can be none.
+/// Starts a thread that blocks all signals. @return false if no thread can be created.
 [[nodiscard]] inline bool start_background_thread(pthread_t& thread, void* (*main)(void*),
                                                   void* argument) noexcept {
   sigset_t all, before;

@@ -1,8 +1,8 @@
 #pragma once
 /// @file build_id.h
-/// The build id in a segment of ELF notes: what tells one build of a library from the next.
+/// Finds the build id in a segment of ELF notes. It identifies one build of a library.
 ///
-/// Input:    hostile: a file may hold anything.
+/// Input:    not trusted: the file may contain anything.
 /// Source:   elf(5) "Notes (Nhdr)"; NT_GNU_BUILD_ID.
 
 #include <elf.h>

@@ -1,6 +1,6 @@
 #pragma once
 /// @file count_noun.h
-/// How many of something, in words.
+/// A count with its noun.
 
 #include <cstdint>
 #include <string>

@@ -1,6 +1,6 @@
 #pragma once
 /// @file level.h
-/// How much a line of the log, or a finding, matters.
+/// Severity of a log line or a finding.
 
 #include "format/base/named_enum.h"
 

@@ -1,9 +1,10 @@
 #pragma once
 /// @file log.h
-/// One line to stderr (or CONVTRACE_LOG_FILE) from inside somebody else's program.
+/// Writes one line to stderr (or CONVTRACE_LOG_FILE) from inside a host program.
 ///
-/// Threads:  any. No allocation, lock, stream or locale; one write(2) a line; long lines are cut.
-/// Errors:   none: a line that cannot be written is gone.
+/// Threads:  any. No allocation, lock, stream or locale; one write(2) a line; long lines are
+///           truncated.
+/// Errors:   none: a line that cannot be written is dropped.
 /// Rate:     of more than 100 lines in 10 s only errors are written; the next line counts the rest.
 /// Form:     `convtrace[pid] W site: CT-1104 what happened; the effect; what to do`. Never stdout.
 
@@ -13,11 +14,12 @@
 
 namespace convtrace {
 
-/// Lines above `level` (kDebug is the most talkative) are not written. `rank` other than 0 speaks
-/// only at kDebug, but for errors. `fd` stays owned by the caller; default 2.
+/// Lines above `level` (kDebug is the most verbose) are not written. Ranks other than 0 write only
+/// errors, unless the level is kDebug. `fd` stays owned by the caller; default 2.
 void configure_log(format::Level level, uint32_t rank, int fd) noexcept;
 
-/// Which rank this process is, where that was learnt later. 0 is the one that speaks.
+/// Sets the rank of this process, where it becomes known later. Only rank 0 writes warnings and
+/// notices.
 void set_log_rank(uint32_t rank) noexcept;
 
 [[nodiscard]] bool log_enabled(format::Level level) noexcept;
@@ -25,7 +27,7 @@ void set_log_rank(uint32_t rank) noexcept;
 void log_line(const Message& message, const char* format, ...) noexcept
     __attribute__((format(printf, 2, 3)));
 
-/// What the user of `convtrace run` is told whatever the level, on rank 0: `convtrace: text`.
+/// Writes `convtrace: text` for the user of `convtrace run`, on rank 0, at any level.
 void announce(const char* format, ...) noexcept __attribute__((format(printf, 1, 2)));
 
 }  // namespace convtrace

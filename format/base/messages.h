@@ -1,12 +1,12 @@
 #pragma once
 /// @file messages.h
-/// Every message that convtrace writes from inside a traced program, by a number that stays.
+/// Every message from inside a traced program, by a number that never changes.
 ///
 /// Place:    log.h prints `CT-1104`, and the trace's diagnostics begin with it, so that tests and
 ///           people name a message by its number; docs/troubleshooting.md has cause and remedy of
 ///           each. A test compares that page with this list.
-/// Numbers:  append-only: a number that went is never used again. 10 settings, 11 the trace,
-///           12 what is recorded, 13 the observer, 14 CUDA and CUPTI.
+/// Numbers:  append-only: the number of a removed message is never used again. 10 settings, 11 the
+///           trace, 12 what is recorded, 13 the observer, 14 CUDA and CUPTI.
 
 #include <cstdint>
 #include <string>
@@ -16,17 +16,17 @@
 namespace convtrace {
 
 struct Message {
-  uint16_t number;  ///< 0: the text begins with it
+  uint16_t number;  ///< 0: a number is part of the text
   format::Level level;
-  const char* site;  ///< the part that speaks
+  const char* site;  ///< the part of convtrace that writes it
 
   bool operator==(const Message& other) const { return number == other.number; }
 
-  /// Whether people should do something about it.
+  /// Whether the user should act on it.
   [[nodiscard]] constexpr bool warns() const { return level <= format::Level::kWarning; }
 };
 
-/// A message with its facts in words.
+/// A message with its text.
 struct Notice {
   Message message;
   std::string text;

@@ -1,9 +1,10 @@
 #pragma once
 /// @file mutex.h
-/// Locks whose use clang checks: which mutex guards a member, which function needs it held.
+/// Mutexes that clang's analysis checks: which mutex guards a member, which function needs it
+/// locked.
 ///
-/// Place:    instead of std::mutex and its locks, which are not annotated in libstdc++. Elsewhere
-///           than under clang the annotations are empty.
+/// Place:    used instead of std::mutex and its locks, which libstdc++ does not annotate. Under
+///           other compilers than clang the annotations are empty.
 /// Source:   clang's "Thread Safety Analysis".
 
 #include <mutex>
@@ -15,12 +16,13 @@
 #define CONVTRACE_ANNOTATE(attribute)
 #endif
 
-/// Of a member: it is read and written by who holds the mutex alone.
+/// On a member: it is accessed only while the mutex is held.
 #define CONVTRACE_GUARDED_BY(mutex) CONVTRACE_ANNOTATE(guarded_by(mutex))
-/// Of a function: it is called by who holds the mutex; by readers, too, in the second.
+/// On a function: its caller holds the mutex; in the second form at least for reading.
 #define CONVTRACE_REQUIRES(mutex) CONVTRACE_ANNOTATE(requires_capability(mutex))
 #define CONVTRACE_REQUIRES_SHARED(mutex) CONVTRACE_ANNOTATE(requires_shared_capability(mutex))
-/// Of a function that is right for a reason that the analysis cannot see; say which.
+/// On a function that is correct for a reason that the analysis cannot see; a comment gives the
+/// reason.
 #define CONVTRACE_NOT_ANALYZED CONVTRACE_ANNOTATE(no_thread_safety_analysis)
 
 namespace convtrace {
@@ -38,7 +40,7 @@ class CONVTRACE_ANNOTATE(capability("mutex")) AnnotatedMutex {
   void lock_shared() CONVTRACE_ANNOTATE(acquire_shared_capability()) { native_.lock_shared(); }
   void unlock_shared() CONVTRACE_ANNOTATE(release_shared_capability()) { native_.unlock_shared(); }
 
-  /// Tells the analysis what it cannot see, in a function that is called through others.
+  /// Tells the analysis that the mutex is held, in a function that is called indirectly.
   void is_held() const CONVTRACE_ANNOTATE(assert_capability(this)) {}
 
  private:
@@ -47,7 +49,7 @@ class CONVTRACE_ANNOTATE(capability("mutex")) AnnotatedMutex {
 using Mutex = AnnotatedMutex<std::mutex>;
 using SharedMutex = AnnotatedMutex<std::shared_mutex>;
 
-/// Holds a mutex for a scope. It may be given back and taken again in between, also by a
+/// Holds a mutex for a scope. It may be unlocked and locked again in between, also by a
 /// std::condition_variable_any.
 template <typename M>
 class CONVTRACE_ANNOTATE(scoped_lockable) Lock {
@@ -55,7 +57,7 @@ class CONVTRACE_ANNOTATE(scoped_lockable) Lock {
   explicit Lock(M& mutex) CONVTRACE_ANNOTATE(acquire_capability(mutex)) : mutex_(mutex) {
     mutex_.lock();
   }
-  /// Of one that is held already, by try_lock().
+  /// Takes over a mutex that try_lock() has locked.
   Lock(M& mutex, std::adopt_lock_t /*held*/) CONVTRACE_REQUIRES(mutex) : mutex_(mutex) {}
   ~Lock() CONVTRACE_ANNOTATE(release_capability()) {
     if (held_) mutex_.unlock();

@@ -1,6 +1,6 @@
 #pragma once
 /// @file named_enum.h
-/// Enumerations whose values are stored, each made of one list: X(enumerator, value, spelling).
+/// Enumerations with stored values, each defined by one list: X(enumerator, value, spelling).
 
 #include <cstddef>
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace convtrace::format {
 
-/// How many enumerators an enumeration has; their values are 0, 1, 2 and so on.
+/// The number of enumerators of an enumeration; their values are 0, 1, 2 and so on.
 template <typename Enum>
 inline constexpr size_t kEnumCount = 0;
 
@@ -20,8 +20,8 @@ inline constexpr size_t kEnumCount = 0;
     return text;
 #define CONVTRACE_ENUM_ONE(name, value, text) +1
 
-/// Declares `enum class Name : uint8_t`, to_string() of it, and its kEnumCount. To be used in the
-/// namespace convtrace::format. @param LIST  a macro that gives each enumerator to its argument.
+/// Declares `enum class Name : uint8_t` with to_string() and kEnumCount. For use in namespace
+/// convtrace::format. @param LIST  a macro that passes each enumerator to its argument.
 #define CONVTRACE_NAMED_ENUM(Name, LIST)                    \
   enum class Name : uint8_t { LIST(CONVTRACE_ENUMERATOR) }; \
   constexpr std::string_view to_string(Name value) {        \

@@ -1,10 +1,10 @@
 #pragma once
 /// @file status.h
-/// How convtrace's own functions say that something failed: a small value, never an exception.
+/// The error value of convtrace's own functions. They throw no exceptions.
 ///
-/// Place:    returned everywhere; turned into text only where a person reads it.
+/// Place:    returned everywhere; converted to text only for people.
 /// Threads:  plain values.
-/// Errors:   making or passing a Status never allocates, so it is safe inside a foreign process.
+/// Errors:   creating or copying a Status never allocates, so it is safe inside a host process.
 
 #include <cstdint>
 #include <optional>
@@ -13,7 +13,7 @@
 
 namespace convtrace {
 
-/// Every reason for failure, with the sentence that is shown for it.
+/// Every error code, with its text for people.
 #define CONVTRACE_STATUS_CODES(X)                               \
   X(kOk, "ok")                                                  \
   X(kIoError, "input/output error")                             \
@@ -39,7 +39,7 @@ enum class StatusCode : uint8_t {
 #undef CONVTRACE_X
 };
 
-/// @return the sentence for `code`, static storage.
+/// @return the text for `code`, in static storage.
 constexpr const char* to_string(StatusCode code) {
   switch (code) {
 #define CONVTRACE_X(name, text) \
@@ -70,7 +70,7 @@ struct [[nodiscard]] Status {
 
 inline constexpr Status kOkStatus{};
 
-/// A value, or the Status that says why there is none.
+/// A value, or the Status that explains why there is none.
 template <typename T>
 class [[nodiscard]] Result {
   static_assert(!std::is_same_v<T, Status>);
@@ -91,7 +91,7 @@ class [[nodiscard]] Result {
   Status status_;
 };
 
-/// Returns from the enclosing function with the Status of `expr` unless it is ok.
+/// Returns the Status of `expr` from the enclosing function unless it is ok.
 #define CONVTRACE_TRY(expr)                                                    \
   do {                                                                         \
     if (::convtrace::Status convtrace_status = (expr); !convtrace_status.ok()) \

@@ -1,6 +1,6 @@
 #pragma once
 /// @file event_encoder.h
-/// Collects events into the typed columns of one chunk and makes its payload.
+/// Collects events into the columns of one chunk and encodes the chunk's payload.
 ///
 /// Place:    trace_writer.cpp; reader/event_decoder.h is its mirror.
 /// Threads:  one owner thread.
@@ -18,42 +18,42 @@
 
 namespace convtrace::format {
 
-/// What the record header says of a chunk.
+/// The facts about a chunk that its record header needs.
 struct ChunkSummary {
   uint64_t time_begin_ns = 0;
   uint64_t time_end_ns = 0;
   uint32_t step_begin = kNoStep;
   uint32_t step_end = kNoStep;
   uint32_t event_count = 0;
-  bool urgent = false;  ///< holds an error finding
-  bool notes = false;   ///< holds a finding or a loss
-  bool facts = false;   ///< holds a fact
+  bool urgent = false;  ///< contains an error finding
+  bool notes = false;   ///< contains a finding or a loss
+  bool facts = false;   ///< contains a fact
 };
 
 class EventEncoder {
  public:
-  /// @param definitions  of the events' ids, for the step sums; must outlive this.
+  /// @param definitions  contains the events' ids, for the step sums; must outlive this.
   explicit EventEncoder(const Definitions& definitions);
   ~EventEncoder();
 
-  /// Copies one event into the columns under the next seq; its own header.seq is not looked at.
-  /// Messages beyond kMaxStringBytes are cut.
-  /// @return kLimitExceeded when it is larger than kMaxEventBytes or has too many operands,
-  /// dimensions or ranges; it is then not part of the chunk.
+  /// Copies one event into the columns under the next seq; its own header.seq is ignored. Truncates
+  /// messages to kMaxStringBytes.
+  /// @return kLimitExceeded if it is larger than kMaxEventBytes or has too many operands,
+  /// dimensions or ranges; the chunk is then unchanged.
   [[nodiscard]] Status add(const Event& event);
 
   /// @return whether the chunk has reached its size and should be finished before the next event.
   [[nodiscard]] bool full() const;
   [[nodiscard]] const ChunkSummary& summary() const;
 
-  /// Makes the payload. Valid until the next call of any member.
+  /// Encodes the payload, which is valid until the next call of any member.
   /// @param first_seq  seq of the first event; the others follow without gaps.
   [[nodiscard]] Bytes finish(uint64_t first_seq);
 
   /// @return the step sums of the chunk's events, ascending by step.
   [[nodiscard]] const std::vector<StepSums>& sums();
 
-  /// Forgets all events.
+  /// Removes all events.
   void clear();
 
  private:

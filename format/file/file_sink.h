@@ -1,15 +1,14 @@
 #pragma once
 /// @file file_sink.h
-/// A Sink that is one new file, written from inside somebody else's program.
+/// A Sink that writes one new file from inside a host program.
 ///
 /// Place:    opened by the engine's writer thread; owned by a TraceWriter.
 /// Threads:  one owner thread.
-/// Errors:   a failed append cuts the file back to where it was, so the file always ends at a
-///           record.
-/// Signals:  beyond RLIMIT_FSIZE the kernel sends SIGXFSZ to the writing thread, whose default
-///           action kills the process. append() blocks that signal in the calling thread for the
-///           duration of the write and takes away the one the write raised, so the host sees
-///           nothing and the caller kNoSpace.
+/// Errors:   a failed append truncates the file to its former size, so the file always ends with a
+///           whole record.
+/// Signals:  beyond RLIMIT_FSIZE the kernel sends SIGXFSZ to the writing thread, which kills the
+///           process by default. append() blocks that signal in the calling thread during the write
+///           and removes a pending one, so the host notices nothing and the caller gets kNoSpace.
 /// Source:   setrlimit(2), write(2), signal(7).
 
 #include <memory>
@@ -21,8 +20,8 @@ namespace convtrace::format {
 
 class FileSink final : public Sink {
  public:
-  /// Creates `path`, mode 0600 (a trace holds data and command lines), never following or replacing
-  /// what is there already.
+  /// Creates `path` with mode 0600, since a trace contains data and command lines. Never follows a
+  /// link or replaces an existing file.
   /// @return kAlreadyExists, kNoSpace, kIoError; detail is errno.
   [[nodiscard]] static Result<std::unique_ptr<Sink>> create(const char* path) noexcept;
 

@@ -2,7 +2,8 @@
 /// @file layout.h
 /// Constants, limits and the three fixed structures of the container, as plain values.
 ///
-/// Place:    record_codec.h turns them into bytes and back; nothing else knows where a field lies.
+/// Place:    record_codec.h converts them to bytes and back; no other file knows the position of a
+///           field.
 /// Source:   format/FORMAT.md sections 2 and 3 (structures) and 9 (limits).
 
 #include <array>
@@ -18,16 +19,16 @@ inline constexpr uint16_t kVersionMajor = 1;
 inline constexpr uint16_t kVersionMinor = 0;
 inline constexpr uint32_t kKnownRequiredFeatures = kFeatureHash2;
 
-/// Records start at multiples of a slot, so a scan after damage has no other candidates.
+/// Records start at multiples of a slot, so a scan after damage looks nowhere else.
 inline constexpr uint64_t kSlotBytes = 64;
 
 inline constexpr uint32_t kMaxRecordBytes = 64u << 20;  ///< of a payload, stored and raw
 inline constexpr uint32_t kChunkCloseBytes = 256u << 10;
 inline constexpr uint32_t kMaxEventBytes = 1u << 20;
 inline constexpr uint32_t kMaxChunkEvents = 64u << 10;
-inline constexpr uint32_t kMaxOperands =
-    4096;  ///< of a launch; its parameters are at most 32764 bytes
-inline constexpr uint32_t kMaxChunkOperands = 1u << 20;  ///< of all launches of a chunk
+/// Of a launch; its parameters are at most 32764 bytes.
+inline constexpr uint32_t kMaxOperands = 4096;
+inline constexpr uint32_t kMaxChunkOperands = 1u << 20;  ///< sum over the launches of a chunk
 inline constexpr uint32_t kSumsEvery = 64;       ///< EVENTS records between two SUMS records
 inline constexpr uint32_t kMaxSums = 64u << 10;  ///< steps in one SUMS record
 inline constexpr uint32_t kIndexEntryBytes = 8 + 64;
@@ -44,17 +45,17 @@ enum class RecordKind : uint16_t {
   kIndex = 0x00FE,
   kFooter = 0x00FF,
 };
-/// A reader that does not know the kind may pass over the record without a word.
+/// A reader that does not know a kind with this bit skips the record silently.
 inline constexpr uint16_t kMaySkipBit = 0x4000;
 
 enum class Codec : uint8_t { kNone = 0, kZstd = 1 };
 
-inline constexpr uint8_t kFlagUrgent = 0x01;  ///< EVENTS: holds an error finding
+inline constexpr uint8_t kFlagUrgent = 0x01;  ///< EVENTS: contains an error finding
 /// DEFS, SUMS: part of the complete set at the end.
 inline constexpr uint8_t kFlagConsolidated = 0x02;
-/// EVENTS: holds a finding or a loss, which who skips equal steps still wants to see.
+/// EVENTS: contains a finding or a loss, which readers that skip equal steps read, too.
 inline constexpr uint8_t kFlagNotes = 0x04;
-inline constexpr uint8_t kFlagFacts = 0x08;  ///< EVENTS: holds a fact
+inline constexpr uint8_t kFlagFacts = 0x08;  ///< EVENTS: contains a fact
 inline constexpr uint8_t kReservedFlags = 0xF0;
 
 struct FileHeader {
@@ -95,7 +96,7 @@ struct Footer {
   uint32_t file_tag = 0;
 };
 
-/// Where a record lies; what an index consists of.
+/// Position of a record; an index consists of these.
 struct RecordEntry {
   uint64_t offset = 0;
   RecordHeader header;

@@ -1,6 +1,6 @@
 #pragma once
 /// @file metadata_encoder.h
-/// Payloads of META, DEFS and SUMS records.
+/// Encodes the payloads of META, DEFS and SUMS records.
 ///
 /// Place:    trace_writer.cpp; reader/metadata_decoder.h is its mirror.
 /// Threads:  pure functions; `definitions` may grow concurrently.
@@ -17,13 +17,14 @@
 
 namespace convtrace::format {
 
-/// Texts beyond kMaxStringBytes are cut.
+/// Truncates texts to kMaxStringBytes.
 [[nodiscard]] std::vector<std::byte> encode_meta(const TraceMeta& meta);
 
-/// Definitions (from, to] in one payload of about kMaxDefsBytes, so possibly not all of them.
+/// A payload with definitions from `from` on, at most about kMaxDefsBytes, so possibly not up to
+/// `to`.
 struct DefsPayload {
   std::vector<std::byte> bytes;
-  Definitions::Counts end;  ///< what has been stored; call again from here while it is not `to`
+  Definitions::Counts end;  ///< the end of the stored part; call again from here until it is `to`
   uint32_t item_count = 0;
 };
 inline constexpr size_t kMaxDefsBytes = 1u << 20;
@@ -31,7 +32,7 @@ inline constexpr size_t kMaxDefsBytes = 1u << 20;
                                       const Definitions::Counts& from,
                                       const Definitions::Counts& to);
 
-/// @param events  of all kinds in the EVENTS records that are summed up.
+/// @param events  number of events of all kinds in the EVENTS records that the sums cover.
 [[nodiscard]] std::vector<std::byte> encode_sums(std::span<const StepSums> sums, uint64_t events);
 
 }  // namespace convtrace::format

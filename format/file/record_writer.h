@@ -1,9 +1,9 @@
 #pragma once
 /// @file record_writer.h
-/// Appends records to a Sink: checksums, compression, padding, record numbers, and the index that
-/// all this yields.
+/// Appends records to a Sink: computes checksums, compresses, pads and numbers them, and builds the
+/// index.
 ///
-/// Place:    the lower half of trace_writer.cpp, which decides what goes into records.
+/// Place:    the lower half of trace_writer.cpp, which decides on the contents of records.
 /// Threads:  one owner thread.
 /// Errors:   sticky: after the first failure every call returns the same Status and writes nothing.
 /// Source:   format/FORMAT.md sections 2, 3 and 7.
@@ -28,22 +28,22 @@ class RecordWriter {
   /// @param raw     payload before compression, at most kMaxRecordBytes; read during the call.
   [[nodiscard]] Status write(RecordHeader header, Bytes raw);
 
-  /// Appends a record of another trace as it is stored there: `header` is the one it has there, of
-  /// which seq and file_tag are replaced.
+  /// Appends a record of another trace in its stored form. @param header  from that trace; its seq
+  /// and file_tag are replaced.
   [[nodiscard]] Status write_stored(RecordHeader header, Bytes stored);
 
-  /// Appends INDEX records over everything written so far, and the footer.
+  /// Appends INDEX records for all records written so far, and the footer.
   [[nodiscard]] Status write_index_and_footer(uint64_t event_count);
 
   [[nodiscard]] const Status& status() const { return status_; }
   [[nodiscard]] uint64_t bytes_written() const { return sink_->size(); }
 
-  /// Makes `status` the answer of all later calls.
+  /// Makes all later calls return `status`.
   Status fail(Status status) { return status_ = status; }
 
  private:
   Status append(Bytes a, Bytes b);
-  /// Fills payload_ with what is stored for `raw`, and the header's fields of it.
+  /// Stores the compressed form of `raw` in payload_ and describes it in `header`.
   Status pack(RecordHeader& header, Bytes raw);
   /// Appends `header` and payload_, padded to whole slots.
   Status append_record(RecordHeader header);

@@ -1,6 +1,6 @@
 #pragma once
 /// @file sink.h
-/// Where bytes of a trace go. A seam: tests put a faulty one in.
+/// The destination of a trace's bytes: an interface, so that tests can inject faults.
 
 #include <cstddef>
 #include <cstdint>
@@ -14,14 +14,14 @@ class Sink {
  public:
   virtual ~Sink() = default;
 
-  /// Appends all of `a` then all of `b` (either may be empty). Handles EINTR and short writes.
-  /// After an error nothing of this call may be relied on; the implementation tries to cut the file
-  /// back to where it was.
+  /// Appends all of `a`, then all of `b` (either may be empty). Handles EINTR and short writes.
+  /// After an error the written part is undefined; an implementation tries to truncate the file to
+  /// its former size.
   /// @return kNoSpace (ENOSPC, EDQUOT, EFBIG; detail errno), kIoError (detail errno).
   [[nodiscard]] virtual Status append(std::span<const std::byte> a,
                                       std::span<const std::byte> b) noexcept = 0;
 
-  /// @return bytes appended so far.
+  /// @return the number of bytes appended so far.
   [[nodiscard]] virtual uint64_t size() const noexcept = 0;
 };
 

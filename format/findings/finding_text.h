@@ -1,7 +1,7 @@
 #pragma once
 /// @file finding_text.h
-/// A finding of the memory judge as a record: its sentence says what happened, what it means, what
-/// to do.
+/// Converts a finding about memory to a record with a text: what happened, what it means, what to
+/// do.
 ///
 /// Threads:  pure functions.
 
@@ -13,14 +13,15 @@
 
 namespace convtrace::judge {
 
-/// What took the address: "arg:1", "destination", "source"; "" for a tensor, which has a slot.
+/// The operand that held the address: "arg:1", "destination", "source"; "" for a tensor, which has
+/// a slot.
 [[nodiscard]] std::string slot_text(const MemoryFinding& finding);
 
-/// @return one paragraph, for somebody who has not read the manual.
+/// @return one paragraph for readers who do not know the manual.
 [[nodiscard]] std::string describe(const MemoryFinding& finding,
                                    const format::Definitions& definitions);
 
-/// @return all but the message; a slot that is slot_text() is left to who can intern it.
+/// @return the record without its message. The caller interns a slot that is slot_text().
 [[nodiscard]] format::Finding record_of(const MemoryFinding& finding);
 
 }  // namespace convtrace::judge

@@ -1,10 +1,10 @@
 #pragma once
 /// @file trace_judge.h
-/// All that is judged of a trace: events in, records of findings out.
+/// Makes all findings about a trace: takes events, makes records.
 ///
-/// A live process and a reader of its trace see the same events, and come to the same findings.
+/// A live process and a reader of its trace see the same events, so they make the same findings.
 ///
-/// Place:    the writer thread, on what it writes; `convtrace findings --replay`.
+/// Place:    the writer thread, for events that it writes; `convtrace findings --replay`.
 /// Threads:  one.
 /// Source:   docs/findings.md.
 
@@ -19,26 +19,26 @@
 
 namespace convtrace::judge {
 
-/// A finding, as it goes into the trace but for what only a live process knows: rules.
+/// A finding as it is recorded, before rules are applied, which only a live process knows.
 struct Verdict {
   format::Finding record;  ///< its message is the text below
   std::string message;
-  std::string slot;              ///< where record.slot is none: to be interned
-  format::StringId maker_scope;  ///< stale-read: who made the value, which its reader did not
+  std::string slot;              ///< the caller interns it, if record.slot is none
+  format::StringId maker_scope;  ///< stale-read: module that made the value, if the reader did not
 };
 
 class TraceJudge {
  public:
-  /// @param definitions  of the trace; outlive it.
+  /// @param definitions  of the trace; outlive this.
   explicit TraceJudge(const format::Definitions& definitions)
       : definitions_(definitions), values_(definitions) {}
 
-  /// Whether findings of that kind are its own.
+  /// Whether this class makes findings of that kind.
   [[nodiscard]] static bool judges(format::FindingKind kind) {
     return MemoryJudge::judges(kind) || AliasJudge::judges(kind) || OpValues::judges(kind);
   }
 
-  /// @return what `event` shows, valid until the next call.
+  /// @return the findings that `event` causes, valid until the next call.
   std::span<Verdict> see(const format::Event& event);
 
  private:

@@ -1,6 +1,6 @@
 #pragma once
 /// @file event_enums.h
-/// What the fields of events may say: the enumerations of events.h.
+/// The enumerations of the fields in events.h.
 
 #include "format/base/named_enum.h"
 
@@ -23,8 +23,8 @@ namespace convtrace::format {
   X(kStats, 1, "stats")       \
   X(kSnapshot, 2, "snapshot")
 
-/// `tensor`: the bytes are known to be the tensor's. `block`: a whole allocation, which may hold
-/// padding.
+/// `tensor`: exactly the tensor's bytes are known. `block`: only the whole allocation is, which may
+/// include padding.
 #define CONVTRACE_EXTENTS(X) \
   X(kTensor, 0, "tensor")    \
   X(kBlock, 1, "block")
@@ -44,13 +44,13 @@ namespace convtrace::format {
   X(kWordBase, 2, "word-base")               \
   X(kWordInterior, 3, "word-interior")
 
-/// Whether one index of an integer tensor stands for "nothing here", and who says so.
+/// Whether an index in an integer tensor stands for padding, and where that is declared.
 #define CONVTRACE_PADDINGS(X)   \
   X(kNone, 0, "none")           \
   X(kEmbedding, 1, "embedding") \
   X(kLabels, 2, "labels")
 
-/// Why no values were computed for a launch. kSampled: they were.
+/// Why a launch has no values. kSampled: it has some.
 #define CONVTRACE_SAMPLE_OUTCOMES(X)                         \
   X(kSampled, 0, "sampled")                                  \
   X(kNotAsked, 1, "no rule asks for it")                     \
@@ -94,9 +94,9 @@ namespace convtrace::format {
   X(kValueLeftOut, 13, "no memory for the value, left out")          \
   X(kGraphMemory, 14, "copies and allocations inside a graph")
 
-/// What orders work on the GPU beside its place in a stream: calls that make or end an event or a
-/// stream, or that let one stream, or the host, know of the work of another. From kCaptureBegin to
-/// kCaptureEnd a stream records what it is given instead of doing it.
+/// Calls that order work on the GPU beyond its place in a stream: they create or destroy an event
+/// or a stream, or make a stream, or the host, wait for work of another. From kCaptureBegin to
+/// kCaptureEnd a stream records work instead of running it.
 #define CONVTRACE_SYNC_KINDS(X)          \
   X(kEventRecord, 0, "event-record")     \
   X(kStreamWait, 1, "stream-wait")       \
@@ -110,9 +110,9 @@ namespace convtrace::format {
   X(kCaptureBegin, 9, "capture-begin")   \
   X(kCaptureEnd, 10, "capture-end")
 
-/// What an Op event tells of a tagged op's call: that it begins, what it took and gave, that it has
-/// returned; where it was called, if its output shares memory with an input; later, that a storage
-/// that it took or gave has died.
+/// The moment of a tagged op's call that an Op event describes: its begin, an input or output, its
+/// end; the place of the call, if an output shares memory with an input; later, the death of a
+/// storage of an input or output.
 #define CONVTRACE_OP_MOMENTS(X) \
   X(kBegin, 0, "begin")         \
   X(kInput, 1, "input")         \
@@ -121,7 +121,7 @@ namespace convtrace::format {
   X(kStack, 4, "stack")         \
   X(kStorageDeath, 5, "storage-death")
 
-/// What a Copy did to memory. kDiscard: what is there means nothing any more.
+/// The effect of a Copy on memory. kDiscard: the contents are undefined from now on.
 #define CONVTRACE_COPY_KINDS(X) \
   X(kCopy, 0, "copy")           \
   X(kSet, 1, "set")             \

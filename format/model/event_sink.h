@@ -1,7 +1,7 @@
 #pragma once
 /// @file event_sink.h
-/// The one way by which events leave the code that observes: cupti/ and the observer know nothing
-/// of queues and files.
+/// The interface through which observing code emits events, so that cupti/ and the observer need to
+/// know nothing about queues and files.
 
 #include "format/model/events.h"
 
@@ -11,10 +11,11 @@ class EventSink {
  public:
   virtual ~EventSink() = default;
 
-  /// Takes one event. Copies everything it needs before it returns.
+  /// Takes one event, and copies everything it needs before it returns.
   ///
-  /// Fills header.seq later, in writing order; fills header.t_ns and header.thread if they are 0.
-  /// Threads: any, concurrently. Never blocks, never throws; what does not fit is counted as lost.
+  /// Sets header.t_ns and header.thread if they are 0; header.seq is set later, in writing order.
+  /// Threads: any, concurrently. Never blocks, never throws; an event that does not fit is counted
+  /// as lost.
   virtual void emit(const Event& event) noexcept = 0;
 };
 

@@ -1,10 +1,10 @@
 #pragma once
 /// @file fields.h
-/// What the lists of fields in events.h are made of, and what can be asked of any of them.
+/// The building blocks of the lists of fields in events.h, and functions over any of these lists.
 ///
 /// Place:    a kind of event has `fields(event, visit)`, which calls visit(where, name, member) for
-///           each member but the header, in the order of the keys of `show --json`; packing,
-///           unpacking, JSON, and the checks of names and texts are made of it.
+///           each member but the header, in the order of the keys of `show --json`. Packing,
+///           unpacking, JSON, and the checks of names and texts use it.
 /// Threads:  pure functions.
 
 #include <algorithm>
@@ -20,17 +20,17 @@ namespace convtrace::format {
 
 /// How a field is stored: format/FORMAT.md sections 6.2 and 6.6.
 enum class Stored : uint8_t {
-  kOwn,       ///< by code of its kind's own
+  kOwn,       ///< by code of its own for the kind
   kFixed,     ///< a column with one row per signature
-  kFlag,      ///< one bit of such a column, which is called "flags"
-  kCount,     ///< a column like kFixed that says how many elements a span has; they are kOwn
+  kFlag,      ///< one bit of the column "flags", which has one row per signature
+  kCount,     ///< like kFixed: the number of elements of a span, whose elements are kOwn
   kVarying,   ///< a column with one row per event
-  kCounting,  ///< the same, of the difference to the event before
+  kCounting,  ///< like kVarying, but stores the difference to the event before
   kField,     ///< a field of a table that is one event
 };
 
-/// Where a field is stored: kId is the id in chunk.fbs of its column or field. A Place, a Device
-/// and a ValueId have several, from that id on.
+/// Where a field is stored: kId is the id in chunk.fbs of its column or field. Place, Device and
+/// ValueId have several consecutive ids, of which this is the first.
 template <Stored kHow, size_t kId, size_t kBit = 0>
 struct Where {};
 
@@ -47,7 +47,7 @@ template <size_t kId>
 inline constexpr Where<Stored::kCounting, kId> kCounting;
 template <size_t kId>
 inline constexpr Where<Stored::kField, kId> kField;
-/// In the list of a member that has fields itself: how many ids behind its first one.
+/// For the list of a member that has fields itself: the distance from that member's first id.
 template <size_t kBehind>
 inline constexpr Where<Stored::kOwn, kBehind> kPart;
 
@@ -98,12 +98,12 @@ constexpr size_t bytes_of_borrowed(const Borrowed& borrowed) {
   return borrowed.size() * sizeof(*borrowed.data());
 }
 
-/// The columns, or fields, of a kind, by their ids.
+/// How the columns, or fields, of a kind are stored, by their ids.
 struct Columns {
   static constexpr size_t kMost = 64;
   size_t ids = 0;
   std::array<Stored, kMost> how{};
-  std::array<uint8_t, kMost> place{};  ///< among the fixed, or among the varying
+  std::array<uint8_t, kMost> place{};  ///< position among the fixed or the varying columns
   size_t fixed = 0, varying = 0;
 
   [[nodiscard]] constexpr bool is_fixed(size_t id) const {
@@ -114,7 +114,7 @@ struct Columns {
   }
 };
 
-/// The same of an event of `Kind` that says nothing.
+/// The same for the columns of `Kind`, without an event.
 template <typename Kind, typename Visit>
 constexpr void each_column_of(const Visit& visit) {
   const Kind event{};

@@ -1,6 +1,6 @@
 #pragma once
 /// @file conventions.h
-/// What the schemas' columns mean beyond their types; shared by encoder and decoder.
+/// Meanings of the schemas' columns beyond their types, shared by encoder and decoder.
 ///
 /// Source:   format/FORMAT.md section 6.
 
@@ -17,7 +17,7 @@ inline constexpr uint8_t kPackedWidthMask = 0x0F;
 inline constexpr uint8_t kPackedDense = 0x10;
 inline constexpr uint8_t kPackedReserved = 0xE0;
 
-/// Small differences of either sign become small numbers.
+/// Maps small differences of either sign to small numbers.
 constexpr uint64_t zigzag(uint64_t difference) {
   return difference << 1 ^ (0 - (difference >> 63));
 }

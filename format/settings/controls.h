@@ -1,9 +1,9 @@
 #pragma once
 /// @file controls.h
-/// All that a user wants of a process: settings and rules, read and judged together.
+/// All settings and rules of a process, read and checked together.
 ///
-/// Place:    the engine when it arms and when the file has changed; `convtrace run` and `doctor`
-///           before that.
+/// Place:    the engine, at its start and when the file has changed; before that `convtrace run`
+///           and `doctor`.
 /// Errors:   problems: one complete line each, without "convtrace:".
 
 #include <string>
@@ -16,17 +16,17 @@ namespace convtrace::settings {
 
 struct LoadedControls {
   Settings settings;
-  std::vector<Rule> rules;  ///< of all ranks; none where there are problems
+  std::vector<Rule> rules;  ///< of all ranks; empty if there are problems
   std::vector<std::string> problems;
-  std::vector<std::string> warnings;  ///< of what was asked for and has no effect; in that form too
+  std::vector<std::string> warnings;  ///< about settings without effect; same form as problems
 };
 
-/// @return how much is taken of what no rule names.
+/// @return the mode for values and launches that no rule names.
 [[nodiscard]] inline Mode mode_without_rule(const Settings& settings) {
   return settings.mode == Mode::kSnapshot && !settings.all ? Mode::kStats : settings.mode;
 }
 
-/// Reads a null-terminated environment, and the file that it names.
+/// Reads a null-terminated environment, and the settings file that it names.
 [[nodiscard]] LoadedControls load_controls(const char* const* environment);
 
 }  // namespace convtrace::settings

@@ -1,10 +1,10 @@
 #pragma once
 /// @file glob.h
-/// Globs: `*`, `?` and letters, over the whole of a name. An expression has one, too, which every
-/// name that it is found in matches: it rules out most names in nanoseconds, where the expression
-/// takes 25 us for a kernel of 150 letters.
+/// A glob: `*`, `?` and letters, over a whole name. A regular expression has a glob, too, that
+/// every name it is found in matches: it excludes most names in nanoseconds, while the expression
+/// takes 25 us for a kernel's name of 150 letters.
 ///
-/// Place:    pattern.cpp.
+/// Place:    used by pattern.cpp.
 /// Threads:  immutable.
 
 #include <string>
@@ -20,11 +20,11 @@ class Glob {
 
  private:
   std::string text_;
-  std::string literal_;  ///< the longest part without a wildcard: looked for first
+  std::string literal_;  ///< the longest part without a wildcard, which is searched for first
 };
 
-/// @param expression  an ECMAScript regular expression that std::regex takes.
-/// @return its runs of plain letters outside of groups, with `*` around them; `*` alone if the
+/// @param expression  an ECMAScript regular expression that std::regex accepts.
+/// @return its runs of plain letters outside of groups, with `*` around them; only `*` if the
 /// expression has alternatives.
 [[nodiscard]] Glob glob_around(std::string_view expression);
 

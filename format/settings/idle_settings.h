@@ -1,6 +1,7 @@
 #pragma once
 /// @file idle_settings.h
-/// Settings that are good and have no effect beside the others: whoever gave them expects one.
+/// Finds settings that are valid and have no effect beside the others, so that the user can be
+/// told.
 ///
 /// Threads:  plain functions.
 
@@ -13,10 +14,10 @@
 
 namespace convtrace::settings {
 
-/// @return where a setting was given, to stand before its name: "rules.toml:3: ", or nothing.
+/// @return the place where a setting was given, as a prefix: "rules.toml:3: ", or "".
 [[nodiscard]] std::string where_said(const SaidBy& said_by, std::string_view variable);
 
-/// @return one line for each setting that was given in vain.
+/// @return one line for each setting without effect.
 [[nodiscard]] std::vector<std::string> idle_settings(const SaidBy& said_by,
                                                      const Settings& settings,
                                                      const std::vector<Rule>& rules);

@@ -1,7 +1,7 @@
 #pragma once
 /// @file launcher_ranks.h
-/// By which variables launchers tell a process its rank and the number of ranks, in the order in
-/// which they are asked.
+/// The variables in which launchers pass a process its rank and the number of ranks, in order of
+/// preference.
 
 namespace convtrace::settings {
 

@@ -1,8 +1,8 @@
 #pragma once
 /// @file match_report.h
-/// At the end of a run: what a pattern matched, and if that is nothing, what it may have meant.
+/// Reports at the end of a run what a pattern matched, and the nearest names if it matched nothing.
 ///
-/// Place:    rules and filters say it in the same words.
+/// Place:    rules and filters, so that both use the same text.
 /// Threads:  plain values.
 
 #include <string>
@@ -13,7 +13,7 @@
 
 namespace convtrace::settings {
 
-/// Names that patterns were asked about, as many as are worth a look at the end.
+/// Names that were compared with patterns; keeps as many as a report can use.
 class SeenNames {
  public:
   static constexpr size_t kMost = 4096;
@@ -27,14 +27,14 @@ class SeenNames {
   std::vector<std::string> names_;
 };
 
-/// @param where  what the pattern was written as: "rules.toml:3: kernel".
-/// @param if_none  what to say where no name occurred: "no kernel was launched".
+/// @param where  how the pattern was written: "rules.toml:3: kernel".
+/// @param if_none  the text if there were no names at all: "no kernel was launched".
 /// @return the line that names the pattern and the three nearest names that occurred.
 [[nodiscard]] Notice unmatched(std::string_view where, std::string_view pattern,
                                std::string_view if_none, const SeenNames& seen);
 
-/// How far `name` is from matching a pattern: what the pattern has too much costs more than what
-/// the name has, since a prefix left out is the usual slip.
+/// Distance of `name` from matching the pattern. Letters that only the pattern has cost more than
+/// letters that only the name has, since a missing prefix is the usual mistake.
 [[nodiscard]] size_t pattern_distance(std::string_view pattern, std::string_view name);
 
 }  // namespace convtrace::settings

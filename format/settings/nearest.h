@@ -1,6 +1,6 @@
 #pragma once
 /// @file nearest.h
-/// Which valid name somebody probably meant.
+/// Finds the valid name that the user probably meant.
 ///
 /// Threads:  pure functions.
 /// Errors:   none.
@@ -12,21 +12,21 @@
 
 namespace convtrace::settings {
 
-/// @return insertions, deletions, substitutions and swaps of neighbours that turn `a` into `b`;
-/// letter case does not count.
+/// @return the number of insertions, deletions, substitutions and swaps of neighbours that turn `a`
+/// into `b`, ignoring case.
 [[nodiscard]] size_t edit_distance(std::string_view a, std::string_view b);
 
-/// @return the candidate with the smallest edit distance to `word`, the first of equals; empty when
-/// there is none, or when half of the word would have to change: that was no slip.
+/// @return the candidate with the smallest edit distance to `word`, the first of equals; empty if
+/// there is none, or if half of the word would have to change.
 [[nodiscard]] std::string_view nearest(std::string_view word,
                                        std::span<const std::string_view> candidates);
 
-/// @return "the nearest is X", or `otherwise` where none is near.
+/// @return "the nearest is X", or `otherwise` if none is near.
 [[nodiscard]] std::string suggestion(std::string_view word,
                                      std::span<const std::string_view> candidates,
                                      std::string_view otherwise);
 
-/// Makes foreign text fit for one line of a message: control bytes become `?`.
+/// Makes untrusted text fit in one line of a message: control bytes become `?`.
 [[nodiscard]] std::string one_line(std::string_view text);
 
 /// The same in quotes; long texts end in `...`.

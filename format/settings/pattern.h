@@ -3,7 +3,7 @@
 /// Patterns over kernel names and scope paths, and `;`-separated lists of them.
 ///
 /// Threads:  immutable once compiled.
-/// Errors:   a bad expression is kInvalidArgument; matching never fails and never throws.
+/// Errors:   an invalid expression is kInvalidArgument; matching never fails and never throws.
 
 #include <memory>
 #include <string>
@@ -18,7 +18,7 @@ namespace convtrace::settings {
 /// anywhere (without back-references, so that matching takes linear time and a bounded stack).
 class Pattern {
  public:
-  /// @return kInvalidArgument for a bad expression or an empty text.
+  /// @return kInvalidArgument for an invalid expression or an empty text.
   [[nodiscard]] static Result<Pattern> compile(std::string_view text);
   [[nodiscard]] bool matches(std::string_view name) const noexcept;
   [[nodiscard]] const std::string& text() const { return text_; }
@@ -30,7 +30,7 @@ class Pattern {
 };
 
 /// Compiles a list as CONVTRACE_INCLUDE takes it: patterns separated by `;`, empty ones ignored.
-/// @return kInvalidArgument (detail: position of the bad pattern in `text`).
+/// @return kInvalidArgument (detail: position of the invalid pattern in `text`).
 [[nodiscard]] Result<std::vector<Pattern>> compile_patterns(std::string_view text);
 
 }  // namespace convtrace::settings

@@ -1,13 +1,15 @@
 #pragma once
 /// @file rule_book.h
-/// The rules of a process at work: which of them a kernel or a scope meets, and what each has met.
+/// The rules of a process in use: which rules apply to a kernel or a scope, and what each has
+/// matched.
 ///
-/// A name is matched against all patterns when it is first seen, never again: what a launch pays is
-/// a lookup.
+/// A name is matched against all patterns once, when it is first seen. A launch only costs a
+/// look-up.
 ///
-/// Place:    one per process; the launch gate asks for kernels, the observer's side for scopes.
+/// Place:    one for each process; the launch gate asks about kernels, the observer's port about
+///           scopes.
 /// Threads:  any, concurrently.
-/// Errors:   none. Rules and lists that were handed out stay valid as long as the book.
+/// Errors:   none. Rules and lists that were returned stay valid as long as the book.
 
 #include <atomic>
 #include <cstdint>
@@ -31,29 +33,29 @@ class RuleBook {
 
   explicit RuleBook(std::vector<Rule> rules = {}) { replace(std::move(rules)); }
 
-  /// From now on these rules apply instead. What was matched before is forgotten, what it counted
-  /// is not.
+  /// Replaces the rules. Matches are forgotten, counts are kept.
   void replace(std::vector<Rule> rules);
 
   /// @return the rules that apply now, in the order of their file.
   [[nodiscard]] Matching rules() const;
   [[nodiscard]] bool empty() const noexcept { return empty_.load(std::memory_order_relaxed); }
 
-  /// @param names  of one kernel; a pattern may match any of them. The first is its identity.
+  /// @param names  of one kernel, any of which a pattern may match. The first identifies the
+  /// kernel.
   /// @return the rules whose kernel pattern matches.
   [[nodiscard]] const Matching& of_kernel(std::span<const std::string> names);
 
   /// @param id, @param name  of one scope.
-  /// @return the rules whose scope pattern matches, whatever kernel they ask for.
+  /// @return the rules whose scope pattern matches, whatever their kernel pattern.
   [[nodiscard]] const Matching& of_scope(uint32_t id, std::string_view name);
 
   /// Whether `rule` has no scope pattern, or one that matches.
   [[nodiscard]] bool in_scope(const Rule& rule, uint32_t id, std::string_view name);
 
-  /// `rule`, which is one of this book's, had a value taken, or silenced a finding.
+  /// Counts that `rule`, which belongs to this book, had a value taken or a finding suppressed.
   void used(const Rule& rule) noexcept;
 
-  /// @return a line for each rule that applies now: what it matched, or what it may have meant.
+  /// @return a line for each present rule, with what it matched or the nearest names.
   [[nodiscard]] std::vector<Notice> report() const;
 
  private:
@@ -74,8 +76,8 @@ class RuleBook {
   [[nodiscard]] Notice report(const Entry& entry) const CONVTRACE_REQUIRES_SHARED(mutex_);
 
   mutable SharedMutex mutex_;
-  std::deque<Entry> entries_ CONVTRACE_GUARDED_BY(mutex_);  ///< of all times
-  size_t first_ CONVTRACE_GUARDED_BY(mutex_) = 0;           ///< of those that apply now
+  std::deque<Entry> entries_ CONVTRACE_GUARDED_BY(mutex_);  ///< all rules since the start
+  size_t first_ CONVTRACE_GUARDED_BY(mutex_) = 0;           ///< index of the first present rule
   std::deque<Matching> lists_ CONVTRACE_GUARDED_BY(mutex_);
   Known<uint32_t> scopes_ CONVTRACE_GUARDED_BY(mutex_);
   Known<std::string> kernels_ CONVTRACE_GUARDED_BY(mutex_);

@@ -1,11 +1,11 @@
 #pragma once
 /// @file rules.h
-/// Rules tag kernels and scopes: which values to take of what, when, and what is declared harmless.
+/// Rules for kernels and scopes: which values to record and when, and which findings to suppress.
 ///
-/// Place:    TOML file named by CONVTRACE_CONFIG, `[[rule]]` tables; compiled once, matched once
-///           per kernel and scope.
+/// Place:    `[[rule]]` tables of the TOML file that CONVTRACE_CONFIG names; compiled once, matched
+///           once per kernel and scope.
 /// Threads:  immutable after loading.
-/// Errors:   problems carry file and line; a file with a problem yields no rules.
+/// Errors:   problems have file and line; a file with a problem gives no rules.
 
 #include <cstdint>
 #include <optional>
@@ -27,34 +27,34 @@ struct Rule {
   std::optional<Pattern> scope;
   StepSet steps;
   StepSet ranks;
-  /// What is captured of the operands that the rule names; unset means statistics. Where the rule
-  /// names no operand, it applies to everything that the kernel writes.
+  /// What is captured of the operands that the rule names; unset: statistics. A rule that names no
+  /// operand applies to everything that the kernel writes.
   std::optional<format::Capture> capture;
   bool outputs_auto = false;
   std::vector<uint32_t> outputs;  ///< kernel parameter positions
-  std::vector<uint32_t> inputs;   ///< the same; values in front of the launch
+  std::vector<uint32_t> inputs;   ///< kernel parameter positions of values read before the launch
   std::optional<format::DType> dtype;
   bool inplace = false;
-  std::optional<uint32_t> samples;  ///< none: CONVTRACE_SAMPLES
+  std::optional<uint32_t> samples;  ///< unset: CONVTRACE_SAMPLES
   bool suppress = false;
-  bool all_kernels = false;  ///< CONVTRACE_ALL_KERNELS: its INCLUDE and EXCLUDE hold for it
+  bool all_kernels = false;  ///< made from CONVTRACE_ALL_KERNELS: INCLUDE and EXCLUDE apply to it
 };
 
-/// @return whether it asks for values; else it declares or silences.
+/// @return whether the rule asks for values; other rules declare or suppress.
 [[nodiscard]] inline bool takes_values(const Rule& rule) {
   return rule.capture || rule.outputs_auto || !rule.outputs.empty() || !rule.inputs.empty();
 }
 
-/// What CONVTRACE_ALL_KERNELS asks for, as a rule to stand behind all others.
+/// CONVTRACE_ALL_KERNELS in the form of a rule behind all others.
 [[nodiscard]] Rule rule_for_all_kernels(format::Capture capture);
 
-/// @return the rule on one line: two that say the same have the same text, wherever they are
+/// @return the rule on one line: rules with the same meaning have the same text, wherever they are
 /// written.
 [[nodiscard]] std::string print(const Rule& rule);
 
 struct LoadedRules {
   std::vector<Rule> rules;
-  std::vector<std::string> problems;  ///< "file:line: ..." one complete line each
+  std::vector<std::string> problems;  ///< "file:line: ...", one complete line each
 };
 
 /// One key of a [[rule]] table.
@@ -66,8 +66,8 @@ struct RuleKeySpec {
 
 [[nodiscard]] std::vector<RuleKeySpec> rule_keys();
 
-/// Reads the `[[rule]]` tables of a TOML file. Its other keys are settings: load_from_environment
-/// reads and judges those.
+/// Reads the `[[rule]]` tables of a TOML file. Its other keys are settings, which
+/// load_from_environment reads and checks.
 [[nodiscard]] LoadedRules load_rules(const std::string& path);
 
 }  // namespace convtrace::settings

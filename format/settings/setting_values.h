@@ -1,9 +1,9 @@
 #pragma once
 /// @file setting_values.h
-/// Reading and printing the value types that settings have; settings.cpp binds them to members.
+/// Parses and prints the types of settings' values; settings.cpp binds them to members.
 ///
 /// Threads:  pure functions.
-/// Errors:   every parser returns an empty string, or why the text is bad (no value is set then).
+/// Errors:   a parser returns "", or why the text is invalid; then it sets no value.
 
 #include <bitset>
 #include <cstdint>
@@ -15,7 +15,7 @@
 
 namespace convtrace::settings {
 
-/// Raw values kept of one tensor, at most.
+/// The largest number of raw values of one tensor that can be recorded.
 inline constexpr uint32_t kMaxSamples = 4096;
 
 /// `0` or `1`.
@@ -32,7 +32,7 @@ inline constexpr uint32_t kMaxSamples = 4096;
 [[nodiscard]] std::string parse_steps(std::string_view text, StepSet& value);
 [[nodiscard]] std::string parse_ranks(std::string_view text, StepSet& value);
 
-/// One of `names`, by its position.
+/// One of `names`, as its index.
 [[nodiscard]] std::string parse_choice(std::string_view text,
                                        std::span<const std::string_view> names, size_t& index);
 
@@ -42,14 +42,14 @@ inline constexpr uint32_t kMaxSamples = 4096;
 /// Checks a file name for CONVTRACE_OUTPUT: `%` stands before h, p, r or another `%`.
 [[nodiscard]] std::string check_output(std::string_view text);
 
-/// What makes the flight recorder write.
+/// Triggers that make the flight recorder write.
 enum class Trigger : uint8_t { kNan, kAlias, kSignal, kUsr2, kSpike };
 inline constexpr size_t kTriggerCount = 5;
 
 /// CONVTRACE_RING.
 struct Ring {
-  uint32_t steps = 0;                     ///< 0: no ring, all is written
-  std::bitset<kTriggerCount> triggers{};  ///< all, if none was named
+  uint32_t steps = 0;                     ///< 0: no ring, all events are written
+  std::bitset<kTriggerCount> triggers{};  ///< all of them if the setting names none
   [[nodiscard]] bool on(Trigger trigger) const {
     return triggers.test(static_cast<size_t>(trigger));
   }
@@ -57,8 +57,8 @@ struct Ring {
 
 /// CONVTRACE_SPIKE: when a loss counts as a spike.
 struct Spike {
-  double sigma = 6;       ///< standard deviations above what it was of late
-  double absolute = 1e6;  ///< or above this, whatever it was
+  double sigma = 6;       ///< standard deviations above the recent losses
+  double absolute = 1e6;  ///< or above this number
 };
 
 /// `SIGMA[,ABSOLUTE]`

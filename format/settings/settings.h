@@ -1,13 +1,13 @@
 #pragma once
 /// @file settings.h
-/// Every setting of convtrace, in one table: names, meaning, defaults, parsing, help and docs come
-/// from it.
+/// Every setting of convtrace, in one table, from which names, meaning, defaults, parsing, help and
+/// docs are made.
 ///
-/// Place:    the injected engine reads the environment through it; `convtrace run` turns options
-///           into it.
+/// Place:    the engine reads the environment with it; `convtrace run` sets the environment from
+///           options with it.
 /// Threads:  plain values; load once.
-/// Errors:   a bad value or an unknown CONVTRACE_* name is a problem with one clear line and the
-///           nearest valid name; the caller decides what it means (plain LD_PRELOAD: the host runs
+/// Errors:   an invalid value or an unknown CONVTRACE_* name is a problem: one line with the
+///           nearest valid name. The caller decides what it means (plain LD_PRELOAD: the host runs
 ///           untraced; `convtrace run`: exit 2).
 
 #include <cstdint>
@@ -27,7 +27,7 @@ namespace convtrace::settings {
 enum class Mode : uint8_t { kOff, kLaunches, kHash, kStats, kSnapshot };
 enum class CpuAlloc : uint8_t { kAuto, kOn, kOff };
 enum class Stacks : uint8_t { kFindings, kAll, kNone };
-/// A value is to be stored and there is no memory for it.
+/// What to do with a value that is to be stored when there is no memory for it.
 enum class WhenFull : uint8_t { kDegrade, kBlock, kDrop };
 
 struct Settings {
@@ -63,42 +63,42 @@ struct Settings {
 /// One row of the table.
 struct SettingSpec {
   std::string_view name;    ///< "CONVTRACE_STEPS"
-  std::string_view values;  ///< what may be written, for help: "0|5-8|100-120,every=50|all"
+  std::string_view values;  ///< valid values, for help: "0|5-8|100-120,every=50|all"
   std::string_view default_text;
   std::string_view help;  ///< one sentence
-  bool reloads;           ///< a change in the file applies to a run that is under way
-  /// Parses `text` into its member. @return an empty string, or why the value is bad (see
-  /// set_value for the whole sentence).
+  bool reloads;           ///< a change in the file applies to the running program
+  /// Parses `text` into its member. @return "", or why the value is invalid (set_value adds the
+  /// rest of the message).
   std::string (*parse)(std::string_view text, Settings& settings);
-  /// @return the effective value, in the spelling parse() takes.
+  /// @return the value in effect, in the spelling that parse() accepts.
   std::string (*print)(const Settings& settings);
 };
 
 [[nodiscard]] std::span<const SettingSpec> setting_table();
 
-/// @return the key of a setting in CONVTRACE_CONFIG, "max_bytes"; with `-` for `_` it is the option
-/// of `convtrace run`. CONVTRACE itself is "enabled".
+/// @return the key of a setting in the file, "max_bytes"; with `-` for `_` it is the option of
+/// `convtrace run`. The key of CONVTRACE is "enabled".
 [[nodiscard]] std::string setting_key(const SettingSpec& spec);
 
 /// @return the row of `name`, or null.
 [[nodiscard]] const SettingSpec* find_setting(std::string_view name);
 
 /// Parses `text` as the value of `spec` into `settings`.
-/// @param spelling how the user wrote the setting: its name, its key or its option.
-/// @return an empty string, or one line that names the value, the setting and what may be written.
+/// @param spelling  how the user wrote the setting: its variable, its key or its option.
+/// @return "", or one line with the value, the setting and the valid values.
 [[nodiscard]] std::string set_value(const SettingSpec& spec, std::string_view spelling,
                                     std::string_view text, Settings& settings);
 
-/// Set by `convtrace run` to its mark (run_mark.h): the engine says where the trace goes and at the
-/// end what is in it, and the command's own process why there is none.
+/// Set by `convtrace run` to its mark (run_mark.h). Then the engine prints where the trace goes
+/// and, at the end, what it contains; the command's own process prints why there is none.
 inline constexpr std::string_view kAnnounceName = "CONVTRACE_RUN";
 
-/// Names that begin with CONVTRACE_ but are convtrace's own business between its parts, never a
-/// user's mistake.
+/// Whether a name that begins with CONVTRACE_ is used between parts of convtrace, and so is no
+/// mistake of the user.
 [[nodiscard]] bool is_internal_name(std::string_view name);
 
-/// Which settings were given, by their variables: "rules.toml:3: " where a file says it, else
-/// empty.
+/// The settings that were given, by variable, with their place: "rules.toml:3: " for a file, else
+/// "".
 using SaidBy = std::map<std::string, std::string, std::less<>>;
 
 struct LoadedSettings {

@@ -1,6 +1,6 @@
 #pragma once
 /// @file step_set.h
-/// Which steps (or ranks) are wanted: `0|5-8|100-120,every=50`, ranges inclusive, `5-` open, `all`.
+/// A set of steps or ranks: `0|5-8|100-120,every=50`, ranges inclusive, `5-` open, `all`.
 ///
 /// Ranks use the same ranges, separated by `,` and without `every`: `0-3,7`.
 
@@ -15,13 +15,13 @@ namespace convtrace::settings {
 
 class StepSet {
  public:
-  /// Everything.
+  /// The set of all numbers.
   StepSet() = default;
 
   [[nodiscard]] bool contains(uint32_t step) const;
-  /// The smallest one.
+  /// @return the smallest number in the set.
   [[nodiscard]] uint32_t first() const;
-  /// Whether one smaller than `limit` is in it.
+  /// Whether the set contains a number below `limit`.
   [[nodiscard]] bool any_below(uint32_t limit) const;
 
   /// @return kInvalidArgument (detail: position of the first bad character).

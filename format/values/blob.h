@@ -1,9 +1,10 @@
 #pragma once
 /// @file blob.h
-/// The fixed beginning of a BLOB record's payload: which part of which value it holds, and how.
+/// The fixed header of a BLOB record's payload: which part of which value it contains, and in what
+/// form.
 ///
-/// A value is known by its content (hash and length), so equal values are stored once and an event
-/// needs no reference beside the statistics it has anyway.
+/// A value is identified by its content (hash and length). So equal values are stored once, and an
+/// event refers to its value by the statistics that it has anyway.
 ///
 /// Place:    part_encoder.h makes payloads, part_decoder.h reads them.
 /// Threads:  pure functions.
@@ -17,15 +18,16 @@
 
 namespace convtrace::format {
 
-/// What a writer cuts values into: small enough for a second-level cache, since each byte is looked
-/// at several times.
+/// The size of parts that the writer makes: it fits in a second-level cache, because each byte is
+/// read several times.
 inline constexpr uint32_t kPartBytes = 256u << 10;
-inline constexpr uint32_t kMaxPartBytes = 1u << 20;  ///< that a reader takes
-/// Parts that have to be decoded first, at most: each is the XOR with the next.
+inline constexpr uint32_t kMaxPartBytes = 1u << 20;  ///< the largest part that a reader accepts
+/// The longest chain of parts that must be decoded first; each is stored as the XOR with the next.
 inline constexpr uint8_t kMaxBaseDepth = 16;
 inline constexpr size_t kBlobHeaderBytes = 48;
 inline constexpr uint32_t kMaxPlanes = 8;
-/// Behind the header a word for each plane: its stored bytes, and whether they are a zstd frame.
+/// The header is followed by a word for each plane: its stored bytes, and whether they are a zstd
+/// frame.
 inline constexpr uint32_t kFrameBit = 0x80000000;
 
 /// A value, by its content: TensorStats' hash and bytes.
@@ -35,10 +37,10 @@ struct ContentId {
   bool operator==(const ContentId&) const = default;
 };
 
-/// How elements are taken apart before compression.
+/// How elements are split into byte planes before compression.
 struct ElementForm {
-  uint8_t width = 1;    ///< bytes of a real element, and planes
-  bool rotate = false;  ///< left by one bit: brings the exponent of a float into one byte
+  uint8_t width = 1;    ///< bytes of a real element, which is the number of planes
+  bool rotate = false;  ///< left by one bit, which puts the exponent of a float into one byte
   bool operator==(const ElementForm&) const = default;
 };
 [[nodiscard]] constexpr ElementForm element_form(DType dtype) {
@@ -50,9 +52,9 @@ struct ElementForm {
 /// One part of a value.
 struct BlobHeader {
   ContentId content;
-  uint64_t offset = 0;     ///< of the part, in the value
+  uint64_t offset = 0;     ///< of the part within the value
   uint64_t checksum = 0;   ///< checksum64 of the part as it was in memory
-  uint64_t base_hash = 0;  ///< of the value of equal length that the part was XORed with
+  uint64_t base_hash = 0;  ///< of the value of equal length whose part this one was XORed with
   uint32_t part_bytes = 0;
   ElementForm form;
   uint8_t depth = 0;  ///< 0: no base; else one more than the base's

@@ -1,8 +1,7 @@
 #pragma once
 /// @file part_decoder.h
-/// The payload of a BLOB record back to the bytes that were in memory. Hostile input is an ordinary
-/// case: every size is checked before it is used, and what comes out is what the checksum says or
-/// nothing.
+/// Decodes the payload of a BLOB record to the bytes of the part. Input is not trusted: every size
+/// is checked before it is used, and the result matches its checksum or is refused.
 ///
 /// Threads:  one owner thread an object.
 /// Errors:   kCorrupt, kOutOfMemory.
@@ -18,7 +17,7 @@ class PartDecoder {
  public:
   /// @param header   of `payload`, see decode_blob_header.
   /// @param base     the same part of the value header.base_hash; empty if header.depth is 0.
-  /// @param[out] raw header.part_bytes of it, filled.
+  /// @param[out] raw header.part_bytes bytes, filled.
   [[nodiscard]] Status decode(const BlobHeader& header, Bytes payload, Bytes base,
                               std::span<std::byte> raw);
 

@@ -1,6 +1,6 @@
 #pragma once
 /// @file part_encoder.h
-/// One part of a value as the payload of a BLOB record: byte planes, each as it is or as a zstd
+/// Encodes one part of a value as the payload of a BLOB record: byte planes, each raw or as a zstd
 /// frame.
 ///
 /// Threads:  one owner thread an object.
@@ -27,9 +27,9 @@ struct BasePart {
 
 class PartEncoder {
  public:
-  /// @param header  content and offset hold; form is what the elements are. The rest is filled in.
+  /// @param header  content, offset and form (of the elements) are set; the rest is filled in.
   /// @param raw     1 to kMaxPartBytes, a multiple of the form's width.
-  /// @param base    is used if it makes the part smaller, and is not too deep already.
+  /// @param base    used if it makes the part smaller and its chain is not too long.
   /// @return the payload, valid until the next call.
   [[nodiscard]] Result<Bytes> encode(BlobHeader& header, Bytes raw, const BasePart& base);
 
@@ -38,19 +38,21 @@ class PartEncoder {
     void operator()(ZSTD_CCtx_s* context) const noexcept;
   };
   using Context = std::unique_ptr<ZSTD_CCtx_s, Free>;
-  using Memory = std::unique_ptr<std::byte[]>;  ///< not initialised: that would cost a tenth
+  /// Not initialised, which would cost a tenth of the time.
+  using Memory = std::unique_ptr<std::byte[]>;
 
   [[nodiscard]] Status prepare();
-  /// Decides how to store the part, and notes it in `header`. @param[out] base what to XOR with.
+  /// Chooses the form of the part and stores it in `header`. @param[out] base  the part to XOR
+  /// with.
   [[nodiscard]] PlaneChoice plan(BlobHeader& header, Bytes raw, Bytes& base, const BasePart& offer);
   [[nodiscard]] Bytes store_as_it_is(BlobHeader& header, Bytes raw);
-  /// Writes one plane to `to`. @return its word of the table.
+  /// Writes one plane to `to`. @return its word for the table.
   [[nodiscard]] Result<uint32_t> store_plane(Bytes plane, PlaneCoding coding, std::byte* to);
 
   PlaneChooser chooser_;
   Context huffman_, zstd_;
   Memory planes_, payload_;
-  size_t plane_room_ = 0;  ///< of a compressed plane
+  size_t plane_room_ = 0;  ///< largest size of a compressed plane
 };
 
 }  // namespace convtrace::format

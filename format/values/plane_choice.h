@@ -1,6 +1,6 @@
 #pragma once
 /// @file plane_choice.h
-/// How to store each byte plane of a part, judged by a sample of its elements.
+/// Chooses the coding of each byte plane of a part from a sample of its elements.
 ///
 /// Threads:  one owner thread an object.
 /// Source:   measured on weights, activations and gradients: above 7.7 bits a byte compression
@@ -16,18 +16,18 @@ namespace convtrace::format {
 
 enum class PlaneCoding : uint8_t { kRaw, kHuffman, kZstd };
 
-/// What a sample says of a part taken apart in one way.
+/// The result of a sample for one form.
 struct PlaneChoice {
   std::array<PlaneCoding, kMaxPlanes> coding{};
-  double bits = 0;      ///< of an element, as it would be stored
-  bool all_raw = true;  ///< nothing gains
+  double bits = 0;      ///< estimated stored bits of an element
+  bool all_raw = true;  ///< no plane gains by compression
 };
 
 class PlaneChooser {
  public:
   PlaneChooser();
 
-  /// @param base  as split_planes has it.
+  /// @param base  as for split_planes.
   [[nodiscard]] PlaneChoice choose(Bytes raw, Bytes base, ElementForm form) noexcept;
 
  private:

@@ -1,10 +1,10 @@
 #pragma once
 /// @file definition_check.h
-/// Whether everything an event names is defined in the trace.
+/// Checks whether all ids in an event are defined in the trace.
 ///
-/// Why:      a definition can be lost with its record while the events that use it survive; such an
-///           event is counted, not shown with a wrong or empty name.
-/// Memory:   one bit an id, computed once.
+/// Why:      a definition may be lost with its record while events that use it survive. Such an
+///           event is counted instead of being shown with a wrong or empty name.
+/// Memory:   one bit for each id, computed once.
 
 #include <vector>
 
@@ -18,8 +18,8 @@ class DefinitionCheck {
   DefinitionCheck() = default;
   explicit DefinitionCheck(const format::Definitions& definitions);
 
-  /// @return whether all ids of `event` are none or defined, down to the texts of kernels and stack
-  /// frames.
+  /// @return whether all ids of `event` are none or defined, including those in the definitions of
+  /// kernels and stacks.
   [[nodiscard]] bool resolves(const format::Event& event) const;
   template <typename Kind>
   [[nodiscard]] bool resolves(const Kind& event) const {

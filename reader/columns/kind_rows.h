@@ -1,10 +1,11 @@
 #pragma once
 /// @file kind_rows.h
-/// The events of one kind in a chunk, one after another, as its list of fields in events.h says.
+/// Decodes the events of one kind in a chunk one by one, from the columns that the kind's list of
+/// fields defines.
 ///
 /// Place:    event_decoder.cpp; format/file/columns/kind_columns.h is its mirror. Every class here,
 ///           and LaunchRows and StatsRows, has bind(), next() and resolved_by().
-/// Errors:   bind() finds everything that can be wrong with a hostile chunk.
+/// Errors:   bind() detects everything that can be wrong with a hostile chunk.
 /// Source:   format/FORMAT.md sections 6.2, 6.5 and 6.6.
 
 #include <algorithm>
@@ -21,8 +22,7 @@ namespace convtrace::reader {
 using format::Stored;
 using format::Where;
 
-/// Remembers whether all stored enumerators of an event are known here: a newer writer may use
-/// others.
+/// Records whether all stored enumerators of an event are known: a newer writer may use others.
 struct Enums {
   bool known = true;
 
@@ -41,7 +41,7 @@ struct Enums {
   }
 };
 
-/// Whether the ids in the list of a kind are those of fields of these names in its table: its
+/// Whether the ids in the list of a kind belong to fields of the same names in its table, since
 /// fields are read by their ids.
 template <typename Kind, typename Table>
 constexpr bool agrees_with_schema() {
@@ -72,13 +72,13 @@ template <typename Kind, typename Table, typename Visit>
   return each_row(columns, count, visit);
 }
 
-/// @return what a row of each_signature() says in the column `kId`.
+/// @return the value of a row of each_signature() in the column `kId`.
 template <typename Kind, size_t kId>
 [[nodiscard]] uint64_t fixed_at(const auto& row) {
   return row[format::kColumns<Kind>.place[kId]];
 }
 
-/// Sets what a row of each_signature() says. @return whether all its enumerators are known.
+/// Sets the fixed fields of an event. @return whether all its enumerators are known.
 template <typename Kind>
 bool set_fixed(Kind& event, const auto& row) {
   Enums enums;
@@ -112,7 +112,7 @@ class VaryingOf : public VaryingTable<format::kColumns<Kind>.varying> {
     return true;
   }
 
-  /// Sets what `row` says.
+  /// Sets the varying fields of an event from `row`.
   void set(Kind& event, size_t row) const {
     const auto& values = (*this)[row];
     format::each_column(event, [&]<Stored kHow, size_t kId, size_t kMore>(
@@ -123,7 +123,7 @@ class VaryingOf : public VaryingTable<format::kColumns<Kind>.varying> {
   }
 };
 
-/// Columns of one table.
+/// Decodes the columns of one kind.
 template <typename Kind>
 class KindRows {
  public:
@@ -142,7 +142,7 @@ class KindRows {
            each_signature<Kind>(*table, rows_.signature_count(), take) && bind_varying(*table);
   }
 
-  /// Makes `event` the next one.
+  /// Sets `event` to the next one.
   /// @return whether all its enumerators are known. @pre there is one
   bool next(format::EventHeader header, format::Event& event) {
     const size_t row = row_++;
@@ -161,7 +161,7 @@ class KindRows {
     });
   }
 
-  /// @return the word of column `kId` in the last of the first `count` events; 0: there is none.
+  /// @return the word in column `kId` of the last of the first `count` events; 0 if there is none.
   template <size_t kId>
   [[nodiscard]] uint64_t after(size_t count) const {
     return varying_.after(count)[format::kColumns<Kind>.place[kId]];
@@ -183,7 +183,7 @@ class KindRows {
   VaryingOf<Kind> varying_;
 };
 
-/// A table for each event.
+/// Decodes a kind that has one table for each event.
 template <typename Kind>
 class TableRows {
  public:

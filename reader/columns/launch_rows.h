@@ -1,9 +1,9 @@
 #pragma once
 /// @file launch_rows.h
-/// The launches of a chunk, one after another.
+/// Decodes the launches of a chunk one by one.
 ///
 /// Place:    event_decoder.cpp; format/file/columns/launch_columns.h is its mirror.
-/// Errors:   bind() finds everything that can be wrong with a hostile chunk.
+/// Errors:   bind() detects everything that can be wrong with a hostile chunk.
 /// Memory:   32 bytes an operand, at most kMaxChunkOperands.
 /// Source:   format/FORMAT.md section 6.3.
 
@@ -18,11 +18,11 @@ namespace convtrace::reader {
 
 class LaunchRows {
  public:
-  /// @param newest  by launch: generation of the last Alloc of the chunk before it; 0: none.
-  /// @return whether `table` holds exactly as many launches.
+  /// @param newest  for each launch, the generation of the chunk's last Alloc before it; 0: none.
+  /// @return whether `table` has exactly as many launches.
   [[nodiscard]] bool bind(const wire::LaunchColumns* table, std::span<const uint64_t> newest);
 
-  /// Makes `event` the next launch; its operands are valid until the next bind().
+  /// Sets `event` to the next launch, whose operands are valid until the next bind().
   /// @return whether all its enumerators are known. @pre there is one
   bool next(format::EventHeader header, format::Event& event) {
     const size_t row = row_++;
@@ -42,14 +42,15 @@ class LaunchRows {
   }
 
  private:
+  /// Without header and operands.
   struct Signature {
-    format::Launch event;  ///< without header and operands
+    format::Launch event;
     uint32_t operand_count = 0;
-    size_t first_shape = 0;  ///< in shapes_
+    size_t first_shape = 0;  ///< index in shapes_
     bool known = true;
   };
   [[nodiscard]] bool bind_signatures(const wire::LaunchColumns& table);
-  /// Makes room for the operands of all launches.
+  /// Reserves memory for the operands of all launches.
   [[nodiscard]] bool count_operands();
   [[nodiscard]] bool bind_shapes(const wire::LaunchColumns& table);
   [[nodiscard]] bool bind_operands(const wire::LaunchColumns& table,
@@ -62,10 +63,12 @@ class LaunchRows {
   LikeTable rows_;
   size_t row_ = 0;
   std::vector<Signature> signatures_;
-  std::vector<format::Operand> shapes_;    ///< operands of the signatures, pointing nowhere
-  std::vector<uint32_t> first_operands_;   ///< by launch, in operands_; then the end
-  std::vector<format::Operand> operands_;  ///< of all launches, and room for more
-  std::vector<uint8_t> moved_;  ///< by operand: had another generation than in the like launch
+  std::vector<format::Operand> shapes_;  ///< operands of the signatures, without addresses
+  /// By launch: index in operands_; the last entry is the end.
+  std::vector<uint32_t> first_operands_;
+  std::vector<format::Operand> operands_;  ///< of all launches, with spare capacity
+  /// By operand: its generation differs from that in the similar launch.
+  std::vector<uint8_t> moved_;
   PackedColumn address_, generation_, offset_;
 };
 

@@ -1,9 +1,9 @@
 #pragma once
 /// @file row_table.h
-/// The rows of one event kind, put together again from signatures and differences.
+/// Decodes the rows of one kind of event from signatures and differences.
 ///
 /// Place:    the rows of reader/columns/; format/file/columns/row_columns.h is its mirror.
-/// Errors:   bind functions find everything that can be wrong with a hostile chunk.
+/// Errors:   bind functions detect everything that can be wrong with a hostile chunk.
 /// Source:   format/FORMAT.md section 6.2.
 
 #include <algorithm>
@@ -15,10 +15,10 @@
 
 namespace convtrace::reader {
 
-/// Which signature each row has, and the earlier row that it is like.
+/// For each row, its signature and the similar row before it.
 class LikeTable {
  public:
-  /// @return whether every row leads to one before it.
+  /// @return whether every reference leads to an earlier row.
   [[nodiscard]] bool bind(const PackedBytes* back, size_t row_count) {
     rows_.resize(row_count);
     signature_count_ = 0;
@@ -36,7 +36,7 @@ class LikeTable {
   [[nodiscard]] size_t row_count() const { return rows_.size(); }
   [[nodiscard]] size_t signature_count() const { return signature_count_; }
   [[nodiscard]] uint32_t signature(size_t row) const { return rows_[row].signature; }
-  /// @return the earlier row; `row` itself if it is the first of its signature.
+  /// @return the similar row; `row` itself if it is the first with its signature.
   [[nodiscard]] uint32_t like(size_t row) const { return rows_[row].like; }
 
  private:
@@ -48,17 +48,17 @@ class LikeTable {
   uint32_t signature_count_ = 0;
 };
 
-/// A column and how many bytes a value of it may have.
+/// A column and the most bytes that its values may have.
 struct StoredColumn {
   const PackedBytes* bytes = nullptr;
   size_t max_width = sizeof(uint64_t);
 };
 
-/// A block of rows of N columns.
+/// A block of rows with N columns.
 template <size_t N>
 using ColumnBlocks = std::array<PackedColumn::Block, N>;
 
-/// One of them. `row[i]` is its value in column i.
+/// A row of a block. `row[i]` is its value in column i.
 template <size_t N>
 struct BlockRow {
   const ColumnBlocks<N>& blocks;
@@ -67,9 +67,9 @@ struct BlockRow {
   uint64_t operator[](size_t column) const { return blocks[column][place]; }
 };
 
-/// Reads `columns`, of `row_count` rows each, side by side.
-/// @param visit  gets a BlockRow for each row.
-/// @return whether all fit; if not, no row has been visited.
+/// Reads `columns`, of `row_count` rows each, in parallel.
+/// @param visit  called with a BlockRow for each row.
+/// @return whether all columns have that many rows; if not, no row was visited.
 template <size_t N, typename Visit>
 [[nodiscard]] bool each_row(const std::array<StoredColumn, N>& columns, size_t row_count,
                             Visit visit) {
@@ -89,13 +89,13 @@ template <size_t N, typename Visit>
   return true;
 }
 
-/// The columns of differences, undone.
+/// Decodes the columns that store differences.
 template <size_t V>
 class VaryingTable {
  public:
   using Row = std::array<uint64_t, V>;
 
-  /// @return whether each column has the rows of `rows`.
+  /// @return whether each column has as many rows as `rows`.
   [[nodiscard]] bool bind(const std::array<StoredColumn, V>& columns, const LikeTable& rows) {
     values_.resize(rows.row_count() + 1);
     size_t row = 0;
@@ -108,7 +108,7 @@ class VaryingTable {
   }
   void clear() { values_.assign(1, {}); }
 
-  /// Adds to each value of a column all those before it.
+  /// Replaces each value of a column by the sum of all values up to it.
   void add_up(size_t column) {
     for (size_t i = 1; i < values_.size(); ++i) values_[i][column] += values_[i - 1][column];
   }
@@ -118,7 +118,7 @@ class VaryingTable {
   [[nodiscard]] const Row& after(size_t count) const { return values_[count]; }
 
  private:
-  std::vector<Row> values_ = std::vector<Row>(1);  ///< behind a row of zeros
+  std::vector<Row> values_ = std::vector<Row>(1);  ///< after a row of zeros
 };
 
 }  // namespace convtrace::reader

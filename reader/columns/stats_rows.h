@@ -1,9 +1,9 @@
 #pragma once
 /// @file stats_rows.h
-/// The tensor statistics of a chunk, one after another.
+/// Decodes the tensor statistics of a chunk one by one.
 ///
 /// Place:    event_decoder.cpp; format/file/columns/stats_columns.h is its mirror.
-/// Errors:   bind() finds everything that can be wrong with a hostile chunk.
+/// Errors:   bind() detects everything that can be wrong with a hostile chunk.
 /// Source:   format/FORMAT.md section 6.4.
 
 #include <algorithm>
@@ -14,12 +14,12 @@
 
 namespace convtrace::reader {
 
-/// Values of all rows one after another; how many belong to a row is said elsewhere.
+/// The concatenated values of all rows. The number of values of a row is stored elsewhere.
 template <typename T>
 class FlatColumn {
  public:
-  /// @return whether the column can be read. The FlatBuffers verifier checks that a vector lies
-  /// inside the buffer, not that its elements are aligned.
+  /// @return whether the column can be read. (The FlatBuffers verifier checks that a vector lies
+  /// inside the buffer, but not the alignment of its elements.)
   [[nodiscard]] bool bind(const flatbuffers::Vector<T>* values) {
     next_ = 0;
     all_ = {};
@@ -46,7 +46,7 @@ class StatsRows {
   /// @return whether `table` holds exactly `row_count` records.
   [[nodiscard]] bool bind(const wire::StatsColumns* table, size_t row_count);
 
-  /// Makes `event` the next record; spans are valid until the next bind().
+  /// Sets `event` to the next record, whose spans are valid until the next bind().
   /// @return whether all its enumerators are known. @pre there is one
   bool next(format::EventHeader header, format::Event& event);
 
@@ -59,8 +59,9 @@ class StatsRows {
   }
 
  private:
+  /// The fixed fields, with the shape.
   struct Signature {
-    format::TensorStats event;  ///< what is fixed, with the shape
+    format::TensorStats event;
     uint8_t rank = 0;
     uint32_t range_count = 0, sample_bytes = 0, leading_bytes = 0, pad_row_count = 0;
     bool known = true;
@@ -75,7 +76,7 @@ class StatsRows {
   std::vector<Signature> signatures_;
   std::vector<uint64_t> shapes_;
   VaryingOf<format::TensorStats> varying_;
-  std::vector<float> buckets_;  ///< of all records that have a sketch
+  std::vector<float> buckets_;  ///< of all records with a sketch
   size_t next_bucket_ = 0;
   FlatColumn<uint64_t> hash_, range_hashes_, pad_rows_;
   FlatColumn<uint8_t> samples_, leading_;

@@ -1,8 +1,8 @@
 #pragma once
 /// @file sums_rows.h
-/// Step sums as they are stored, in EVENTS and in SUMS payloads.
+/// Decodes step sums from EVENTS and SUMS payloads.
 ///
-/// Place:    event_decoder.cpp, metadata_decoder.cpp; format/file/columns/sums_columns.h is its
+/// Place:    event_decoder.cpp, metadata_decoder.cpp; format/file/columns/step_sums.h is its
 ///           mirror.
 /// Source:   format/FORMAT.md section 6.7.
 
@@ -13,8 +13,8 @@
 
 namespace convtrace::reader {
 
-/// Appends what `from`, which is verified, says.
-/// @return whether all of it fits together; else nothing is appended.
+/// Appends the sums of `from`, which is verified.
+/// @return whether they are consistent; if not, nothing is appended.
 [[nodiscard]] bool append_sums(const format::wire::StepSums& from,
                                std::vector<format::StepSums>& to);
 

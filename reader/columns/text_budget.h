@@ -1,7 +1,7 @@
 #pragma once
 /// @file text_budget.h
-/// Offsets of a hostile payload may all lead to one long text: what comes out of a payload must not
-/// outgrow it.
+/// Limits the total length of a payload's texts, because all offsets of a hostile payload may lead
+/// to one long text.
 ///
 /// Source:   format/FORMAT.md section 9, "sum of a payload's texts".
 
@@ -15,14 +15,14 @@ class TextBudget {
  public:
   explicit TextBudget(size_t raw_bytes) : left_(raw_bytes) {}
 
-  /// @return whether all texts so far fit, with one of `bytes`.
+  /// @return whether all texts so far, with another of `bytes`, are within the limit.
   [[nodiscard]] bool take(size_t bytes) {
     if (bytes > left_) return false;
     left_ -= bytes;
     return true;
   }
 
-  /// @param text  may be absent.
+  /// @param text  may be null.
   [[nodiscard]] bool take(const flatbuffers::String* text) {
     return text == nullptr || take(text->size());
   }

@@ -1,6 +1,7 @@
 #pragma once
 /// @file kind_columns.h
-/// The events of one kind in a chunk, collected as its list of fields in events.h says.
+/// Collects the events of one kind in a chunk, into the columns that the kind's list of fields
+/// defines.
 ///
 /// Place:    event_encoder.cpp; reader/columns/kind_rows.h is its mirror. Every class here, and
 ///           LaunchColumns and StatsColumns, has put(), packed_bytes(), write() and clear().
@@ -19,7 +20,7 @@
 
 namespace convtrace::format {
 
-/// Columns of one table.
+/// The columns of one kind of event.
 template <typename Kind>
 class KindColumns {
  public:
@@ -35,7 +36,7 @@ class KindColumns {
     rows_.put(words.fixed, words.varying);
   }
   [[nodiscard]] size_t packed_bytes() const { return rows_.packed_bytes(); }
-  /// @return none when there are no events.
+  /// @return nothing when there are no events.
   [[nodiscard]] TableWriter::Offset write(flatbuffers::FlatBufferBuilder& builder) const {
     if (rows_.row_count() == 0) return {};
     TableWriter table(builder);
@@ -50,14 +51,15 @@ class KindColumns {
  private:
   static constexpr const Columns& kPlaces = kColumns<Kind>;
   RowColumns<kPlaces.fixed, kPlaces.varying> rows_;
-  std::array<uint64_t, kPlaces.varying> last_{};  ///< the row before, of what counts
+  /// Previous row of the columns that store differences.
+  std::array<uint64_t, kPlaces.varying> last_{};
 };
 
-/// A table for each event: for kinds too rare for columns.
+/// Collects the events of a kind that is too rare for columns: a table for each event.
 template <typename Kind>
 class KindTables {
  public:
-  /// Texts beyond kMaxStringBytes are cut.
+  /// Truncates texts to kMaxStringBytes.
   void put(const Kind& event) {
     bytes_ += kTableBytes;
     each_borrowed(events_.emplace_back(event), [this](std::string_view& text) {
@@ -65,7 +67,7 @@ class KindTables {
       text = texts_.emplace_back(text.substr(0, kMaxStringBytes));
     });
   }
-  /// @return about how many bytes the tables will take.
+  /// @return an estimate of the bytes that the tables take.
   [[nodiscard]] size_t packed_bytes() const { return bytes_; }
   [[nodiscard]] TableWriter::Offset write(flatbuffers::FlatBufferBuilder& builder) const {
     if (events_.empty()) return {};
@@ -95,14 +97,15 @@ class KindTables {
   }
 
  private:
-  /// What a FlatBuffers table takes beside its texts; an estimate for the close rule.
+  /// Size of a FlatBuffers table without its texts: an estimate, which decides when a chunk is
+  /// closed.
   static constexpr size_t kTableBytes = 160;
   std::vector<Kind> events_;  ///< their texts are in texts_
   std::deque<std::string> texts_;
   size_t bytes_ = 0;
 };
 
-/// A column of the chunk itself: each step as the difference to the one before.
+/// A column of the chunk itself: the step of each event, as the difference to the event before.
 class StepColumn {
  public:
   void put(const Step& event) {

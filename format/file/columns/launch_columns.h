@@ -1,11 +1,11 @@
 #pragma once
 /// @file launch_columns.h
-/// Launches of a chunk: signatures, and operands predicted from the like launch before.
+/// Collects the launches of a chunk: signatures, and operands that are predicted from a similar
+/// launch.
 ///
 /// Place:    event_encoder.cpp; reader/columns/launch_rows.h is its mirror.
-/// Why:      not a RowColumns, because launches are nearly all of a trace: what operands are
-///           compared and predicted from lies row after row, so that it is in the cache when it is
-///           needed.
+/// Why:      no RowColumns, because launches are most of a trace: the data with which operands are
+///           compared and predicted lie row after row, so that they are in the cache.
 /// Threads:  one owner thread.
 /// Source:   format/FORMAT.md section 6.3.
 
@@ -16,17 +16,17 @@ namespace convtrace::format {
 
 class LaunchColumns {
  public:
-  /// @param newest  generation of the last Alloc of the chunk; 0: none yet.
-  /// @return the number of its signature, in the order of their first launches.
+  /// @param newest  generation of the chunk's last Alloc; 0: none yet.
+  /// @return the number of the launch's signature, in order of first use.
   uint32_t put(const Launch& event, uint64_t newest);
   [[nodiscard]] size_t operand_count() const { return pointer_count_; }
   [[nodiscard]] size_t packed_bytes() const;
-  /// @return none when there are no launches.
+  /// @return nothing when there are no launches.
   [[nodiscard]] TableWriter::Offset write(flatbuffers::FlatBufferBuilder& builder) const;
   void clear();
 
  private:
-  /// The fixed columns of a launch, several to a word.
+  /// The fixed columns of a launch, several of them in one word.
   using Head = std::array<uint64_t, 7>;
   struct Row {
     uint64_t newest;
@@ -36,7 +36,7 @@ class LaunchColumns {
     uint64_t shape = 0;  ///< param, word and confidence
     uint64_t address = 0, generation = 0, offset = 0;
   };
-  /// In Pointer::shape: had another generation than in the like launch.
+  /// In Pointer::shape: the generation differs from that of the similar launch.
   static constexpr uint64_t kMoved = uint64_t{1} << 63;
   [[nodiscard]] static Head head_of(const Launch& event);
   [[nodiscard]] bool same(size_t row, const Head& head, std::span<const Operand> operands) const;
@@ -51,7 +51,7 @@ class LaunchColumns {
   size_t signature_operands_ = 0;
   std::vector<Head> heads_;  ///< by signature
   std::vector<Row> launches_;
-  std::vector<Pointer> pointers_;  ///< operands of all launches, and room for more
+  std::vector<Pointer> pointers_;  ///< operands of all launches, with spare capacity
   size_t pointer_count_ = 0;
 };
 

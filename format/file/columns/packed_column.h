@@ -1,11 +1,10 @@
 #pragma once
 /// @file packed_column.h
-/// One column of a chunk while it is collected: numbers most of which are zero, and small
-/// otherwise.
+/// Collects one column of a chunk: numbers that are mostly zero or small.
 ///
 /// Place:    the columns of format/file/columns/; reader/columns/packed_column.h is its mirror.
-/// Why:      what is predicted rightly is a zero and costs neither time nor bytes here. The others
-///           are stored byte plane by byte plane, so that zstd sees the bytes that repeat together.
+/// Why:      a correct prediction is a zero and costs neither time nor bytes here. All other
+///           numbers are stored in byte planes, so that zstd sees repeated bytes together.
 /// Threads:  one owner thread.
 /// Source:   format/FORMAT.md section 6.1.
 
@@ -18,23 +17,23 @@ namespace convtrace::format {
 
 class PackedColumn {
  public:
-  /// @param row  ascends from call to call; rows that are not put are zero.
+  /// @param row  greater than in the call before; rows without a call are zero.
   void put(size_t row, uint64_t value) {
-    // Whether a prediction holds cannot be predicted, so there is no branch on it.
+    // Whether a prediction is correct is random for the processor, so there is no branch on it.
     if (stored_ == entries_.size()) grow();
     entries_[stored_] = {value, static_cast<uint32_t>(row)};
     stored_ += value != 0 ? 1 : 0;
     any_ |= value;
   }
 
-  /// @return bytes that pack() will give.
+  /// @return the number of bytes that pack() returns.
   [[nodiscard]] size_t packed_bytes(size_t row_count) const;
 
-  /// @param row_count  rows of the column, with the zeros after the last one put.
-  /// @return the column as it is stored; empty when all of it is zero.
+  /// @param row_count  rows of the column, including zeros at its end.
+  /// @return the stored form of the column; empty when all rows are zero.
   [[nodiscard]] std::vector<uint8_t> pack(size_t row_count) const;
 
-  /// Forgets the rows, keeps the memory.
+  /// Removes the rows and keeps the memory.
   void clear() {
     stored_ = 0;
     any_ = 0;
@@ -49,9 +48,9 @@ class PackedColumn {
   [[nodiscard]] std::span<const Entry> stored() const { return {entries_.data(), stored_}; }
   [[nodiscard]] size_t width() const;
 
-  std::vector<Entry> entries_;  ///< the non-zero ones, and room for more
-  size_t stored_ = 0;           ///< how many are filled
-  uint64_t any_ = 0;            ///< all values or'ed
+  std::vector<Entry> entries_;  ///< the non-zero entries, with spare capacity
+  size_t stored_ = 0;           ///< number of entries in use
+  uint64_t any_ = 0;            ///< bitwise or of all values
 };
 
 }  // namespace convtrace::format

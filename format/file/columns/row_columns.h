@@ -1,12 +1,13 @@
 #pragma once
 /// @file row_columns.h
-/// The rows of one event kind: what repeats is stored once a chunk, the rest as its difference to
-/// an earlier row that is alike.
+/// Collects the rows of one kind of event: a repeated part is stored once a chunk, the rest as the
+/// difference to an earlier, similar row.
 ///
 /// Place:    the columns of format/file/columns/; reader/columns/row_table.h is its mirror.
-/// Why:      a training program repeats itself step by step. A row names the row before it that has
+/// Why:      a training program repeats itself step by step. A row refers to the row before it with
 ///           the same fixed part (for a launch: kernel, grid, place, operand shape), if there is
-///           one; pointers, generations and statistics are then expected to be those of that row.
+///           one. Pointers, generations and statistics are predicted to be equal to those of that
+///           row.
 /// Threads:  one owner thread.
 /// Source:   format/FORMAT.md section 6.2.
 
@@ -24,18 +25,17 @@
 
 namespace convtrace::format {
 
-/// Finds for each row an earlier one with equal fixed part, of which it shares the signature.
+/// For each row, finds an earlier row with an equal fixed part, and shares its signature.
 class LikeRows {
  public:
   /// Adds a row.
-  /// @param hash  gives a hash of the new row's fixed part; called only where one is needed.
-  /// @param same  tells whether the new row has the fixed part of an earlier one.
-  /// @return how many rows before it the like row stands; 0: there is none, it has a signature of
-  /// its own.
+  /// @param hash  computes a hash of the new row's fixed part; called only if one is needed.
+  /// @param same  compares the new row's fixed part with that of an earlier row.
+  /// @return the distance to the similar row; 0: there is none, and the row gets a new signature.
   template <typename Hash, typename Same>
   size_t add(const Hash& hash, const Same& same) {
     const auto row = static_cast<uint32_t>(signature_of_.size());
-    // What followed the last like row is what mostly follows now: then there is nothing to search.
+    // The row behind the last similar row is mostly similar to this one: then no search is needed.
     if (expected_ < row && same(expected_)) return join(expected_);
     if (slots_.empty()) slots_.resize(kSlots);
     uint32_t& slot = slots_[hash() % kSlots];
@@ -70,11 +70,11 @@ class LikeRows {
 
   std::vector<uint32_t> signature_of_;  ///< by row
   std::vector<uint32_t> last_row_;      ///< by signature
-  std::vector<uint32_t> slots_;  ///< by hash: signature + 1; a collision forgets the older one
-  size_t expected_ = 0;          ///< the row after the like row of the last one
+  std::vector<uint32_t> slots_;  ///< by hash: signature + 1; a collision overwrites the older one
+  size_t expected_ = 0;          ///< the row behind the last row's similar row
 };
 
-/// The column that says which row a row is like.
+/// The column of distances to similar rows.
 class BackColumn {
  public:
   void put(size_t row, size_t back) {
@@ -92,7 +92,7 @@ class BackColumn {
   size_t last_ = 0;
 };
 
-/// A few words: faster than the call of memcmp that == becomes, or than a loop.
+/// Compares a few words, faster than memcmp (which == becomes) or a loop.
 template <size_t N>
 bool equal(const std::array<uint64_t, N>& a, const std::array<uint64_t, N>& b) {
   const auto difference = [&]<size_t... I>(std::index_sequence<I...>) {
@@ -101,7 +101,7 @@ bool equal(const std::array<uint64_t, N>& a, const std::array<uint64_t, N>& b) {
   return difference(std::make_index_sequence<N>()) == 0;
 }
 
-/// @tparam F, V  number of fixed columns, and of columns of differences.
+/// @tparam F, V  number of fixed columns, and of columns that store differences.
 template <size_t F, size_t V>
 class RowColumns {
  public:
@@ -109,7 +109,7 @@ class RowColumns {
   using Varying = std::array<uint64_t, V>;
 
   /// Adds a row.
-  /// @param more  what else belongs to the fixed part, kept by the caller.
+  /// @param more  a part of the fixed part that the caller stores.
   /// @return as LikeRows::add.
   size_t put(const Fixed& fixed, const Varying& varying, std::span<const uint64_t> more = {}) {
     const size_t row = rows_.row_count();
@@ -147,7 +147,7 @@ class RowColumns {
     return sum;
   }
 
-  /// Writes `back` and the columns from `begin` to the end.
+  /// Writes the column `back` and the columns from `begin` on.
   void write(TableWriter& to, const Columns& columns, size_t begin = 0,
              size_t end = Columns::kMost) const {
     if (begin == 0) to.vector(0, back_.column().pack(row_count()));

@@ -1,6 +1,6 @@
 #pragma once
 /// @file stats_columns.h
-/// Tensor statistics of a chunk, predicted from the record of the same key before.
+/// Collects the tensor statistics of a chunk, predicted from an earlier record with the same key.
 ///
 /// Place:    event_encoder.cpp; reader/columns/stats_rows.h is its mirror.
 /// Threads:  one owner thread.
@@ -15,7 +15,7 @@ class StatsColumns {
  public:
   void put(const TensorStats& event);
   [[nodiscard]] size_t packed_bytes() const;
-  /// @return none when there are no statistics.
+  /// @return nothing when there are no statistics.
   [[nodiscard]] TableWriter::Offset write(flatbuffers::FlatBufferBuilder& builder) const;
   void clear();
 

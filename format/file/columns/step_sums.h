@@ -1,11 +1,12 @@
 #pragma once
 /// @file step_sums.h
-/// Sums over what a training step recorded, so that two traces' equal steps are known without
-/// reading them.
+/// Sums over the records of a training step. They show which steps of two traces are equal without
+/// reading the steps.
 ///
-/// Place:    event_encoder.cpp computes them; reader/step_sums.h gives them to who compares traces.
-/// Why:      sums mod 2^64 of hashes do not depend on order or chunks, and nothing enters them that
-///           differs between two runs that do the same: no address, time, stream, id or sequence.
+/// Place:    event_encoder.cpp computes them; reader/step_sums.h reads them for comparisons.
+/// Why:      sums of hashes mod 2^64 do not depend on order or on chunk boundaries. They contain
+///           nothing that differs between runs that do the same: no address, time, stream, id or
+///           sequence number.
 /// Threads:  one owner thread.
 /// Source:   format/FORMAT.md section 6.7.
 
@@ -23,13 +24,13 @@ namespace wire {
 struct StepSumsT;
 }
 
-/// Of one step, or of the part of it that is in one chunk.
+/// The sums of one step, or of its part in one chunk.
 struct StepSums {
   uint32_t step = kNoStep;
   uint64_t launches = 0;  ///< number of Launch events
   uint64_t values = 0;    ///< number of TensorStats
-  uint64_t key_sum = 0;   ///< over the stable keys of both
-  /// Over (stable key, hash) of TensorStats, and over facts but for locations.
+  uint64_t key_sum = 0;   ///< of the stable keys of both
+  /// Of (stable key, hash) of TensorStats, and of facts except locations.
   uint64_t value_sum = 0;
   constexpr bool operator==(const StepSums&) const = default;
 };
@@ -43,47 +44,47 @@ constexpr StepSums& operator+=(StepSums& to, const StepSums& from) {
   return to;
 }
 
-/// Sorts by step and joins the sums of equal steps.
+/// Sorts by step and adds up the sums of equal steps.
 void merge(std::vector<StepSums>& sums);
 
-/// @return them as EVENTS and SUMS payloads hold them; nothing when there are none.
+/// @return the sums in the form of EVENTS and SUMS payloads; nothing if there are none.
 [[nodiscard]] std::unique_ptr<wire::StepSumsT> pack(std::span<const StepSums> sums);
 
-/// Sums up the events of a trace in the order in which they are written.
+/// Computes the sums of a trace's events, in the order in which they are written.
 class StepSummer {
  public:
-  /// @param definitions  of the events' ids; must outlive this.
+  /// @param definitions  contains the events' ids; must outlive this.
   explicit StepSummer(const Definitions& definitions) : definitions_(definitions) {}
 
-  /// @param signature  number of what all launches of equal keys have in common: 0, 1, 2, ... in
-  /// the order of the first ones since clear(). So a key is computed once.
+  /// @param signature  a number for everything that launches with equal keys share: 0, 1, 2, ... in
+  /// order of first use since clear(). So each key is computed once.
   void add(const Launch& event, uint32_t signature);
   void add(const TensorStats& event);
   void add(const Fact& event);
 
-  /// @return the sums of what was added since the last clear(), ascending by step.
+  /// @return the sums of the events since the last clear(), ascending by step.
   [[nodiscard]] const std::vector<StepSums>& sums();
 
-  /// Starts a new chunk. Occurrences count on.
+  /// Starts a new chunk. Occurrences are not reset.
   void clear() {
     sums_.clear();
     launch_keys_.clear();
   }
 
  private:
-  /// Counts how often a key occurred since the step changed. Bounded: the keys beyond the limit all
-  /// count as first ones.
+  /// Counts the occurrences of each key within a step. Bounded: every occurrence of a key beyond
+  /// the limit counts as the first.
   class Occurrences {
    public:
     static constexpr size_t kMaxKeys = 1u << 15;
     void restart();
-    /// @return how often `key` was given before.
+    /// @return the number of earlier occurrences of `key`.
     uint32_t next(uint64_t key);
 
    private:
     struct Entry {
       uint64_t key = 0;
-      uint32_t epoch = 0;  ///< other than epoch_: free
+      uint32_t epoch = 0;  ///< different from epoch_: the entry is free
       uint32_t count = 0;
     };
     void grow();
@@ -93,7 +94,7 @@ class StepSummer {
   };
 
   StepSums& sums_of(uint32_t step);
-  /// The key with its occurrence.
+  /// A hash of the key with its occurrence.
   uint64_t occurrence_of(uint64_t key, uint32_t step);
   uint64_t text_hash(StringId id);
   uint64_t family_hash(KernelId id);
@@ -103,7 +104,7 @@ class StepSummer {
   std::vector<uint64_t> text_hashes_, family_hashes_;  ///< by id; 0: not computed yet
   std::vector<uint64_t> launch_keys_;                  ///< by signature
   std::vector<StepSums> sums_;
-  size_t last_ = 0;  ///< in sums_, of the last event
+  size_t last_ = 0;  ///< index in sums_ of the last event's step
   Occurrences occurrences_;
   uint32_t step_ = kNoStep;
 };

@@ -1,6 +1,6 @@
 #pragma once
 /// @file words.h
-/// The numbers of an event as the words that its columns hold.
+/// Converts the members of an event to the 64-bit words of its columns.
 ///
 /// Place:    format/file/columns/ writes them, reader/columns/ reads them.
 /// Source:   format/FORMAT.md section 6.
@@ -12,14 +12,14 @@
 
 namespace convtrace::format {
 
-/// @return the word of a number, an enumerator, an id, or the length of a span.
+/// @return the word for a number, an enumerator, an id, or the length of a span.
 template <typename T>
 constexpr uint64_t word_of(const T& value) {
   if constexpr (std::is_same_v<T, Scalar>) {
     return value.bits;
   } else if constexpr (std::is_same_v<T, double>) {
     return std::bit_cast<uint64_t>(value);
-  } else if constexpr (std::is_same_v<T, int16_t>) {  // an exponent: 0 for none
+  } else if constexpr (std::is_same_v<T, int16_t>) {  // an exponent; word 0 means none
     return static_cast<uint64_t>(value - Sketch::kNone);
   } else if constexpr (requires { value.value; }) {
     return value.value;
@@ -30,7 +30,7 @@ constexpr uint64_t word_of(const T& value) {
   }
 }
 
-/// The inverse of word_of(), mod 2^bits; of enumerations see Enums. A span is left as it is.
+/// The inverse of word_of(), mod 2^bits; for enumerations see Enums. Leaves a span unchanged.
 template <typename T>
 requires(!std::is_enum_v<T>) constexpr void from_word(T& value, uint64_t word) {
   if constexpr (std::is_same_v<T, Scalar>) {
@@ -46,7 +46,8 @@ requires(!std::is_enum_v<T>) constexpr void from_word(T& value, uint64_t word) {
   }
 }
 
-/// The words of an event in its fixed and in its varying columns, each in the order of their ids.
+/// The words of an event for its fixed and for its varying columns, each in the order of column
+/// ids.
 template <typename Kind>
 struct Words {
   static constexpr const Columns& kPlaces = kColumns<Kind>;
@@ -68,7 +69,7 @@ struct Words {
   }
 };
 
-/// @return a row of the column sketch. Rotated so that the exponent is a byte of its own.
+/// @return a row of the column `sketch`. Rotated, so that the exponent is a byte of its own.
 constexpr uint64_t bucket_word(float bucket) {
   return std::rotl(std::bit_cast<uint32_t>(bucket), 1);
 }

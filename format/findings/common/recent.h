@@ -1,6 +1,6 @@
 #pragma once
 /// @file recent.h
-/// A table that forgets what was put into it first.
+/// A bounded table that drops its oldest entries.
 
 #include <cstddef>
 #include <cstdint>
@@ -15,7 +15,7 @@ class Recent {
  public:
   static constexpr size_t kMost = size_t{1} << 16;
 
-  /// @return the value of the key, and whether it was there before.
+  /// @return the value of the key, and whether it existed before.
   std::pair<Value&, bool> get(uint64_t key) {
     const auto [at, added] = values_.try_emplace(key);
     if (added) {

@@ -1,6 +1,6 @@
 #pragma once
 /// @file tensor_text.h
-/// The name of a tensor in a sentence.
+/// The name of a tensor in the text of a finding.
 
 #include <string>
 

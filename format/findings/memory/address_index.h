@@ -1,9 +1,10 @@
 #pragma once
 /// @file address_index.h
-/// Which record holds an address, of ranges that do not overlap: sorted arrays of at most 64, and
-/// an array of where each begins.
+/// Finds the record of an address among ranges that do not overlap: sorted arrays of at most 64
+/// bases, and an array of the first base of each.
 ///
-/// A tree of nodes takes four times the memory and, with a cache miss a level, the time.
+/// A tree with a node for each range takes four times the memory and, with a cache miss on each
+/// level, four times the time.
 ///
 /// Threads:  one.
 /// Memory:   12 bytes a range, arrays at least half full.
@@ -29,10 +30,10 @@ class AddressIndex {
     return in.records[behind(in, address) - 1];
   }
 
-  /// The range that begins at `base`, in one search.
+  /// The result of a search for a range that begins at `base`.
   struct Place {
-    uint32_t* record = nullptr;    ///< null: none begins there; valid until the next change
-    uint64_t next = ~uint64_t{0};  ///< where the one behind it begins
+    uint32_t* record = nullptr;    ///< null: no range begins there; valid until the next change
+    uint64_t next = ~uint64_t{0};  ///< base of the next range
   };
   [[nodiscard]] Place at(uint64_t base) {
     const size_t chunk = chunk_of(base);
@@ -49,7 +50,7 @@ class AddressIndex {
     return place;
   }
 
-  /// @return the record of the first range that begins behind `address`; kNone if none does.
+  /// @return the record of the first range that begins after `address`; kNone if there is none.
   [[nodiscard]] uint32_t after(uint64_t address) const {
     const size_t chunk = chunk_of(address);
     if (chunk == chunks_.size()) return chunks_.empty() ? kNone : chunks_.front()->records[0];
@@ -58,7 +59,7 @@ class AddressIndex {
     return chunk + 1 < chunks_.size() ? chunks_[chunk + 1]->records[0] : kNone;
   }
 
-  /// Puts `record` where `base` begins, in the place of one that begins there.
+  /// Sets the record of the range that begins at `base`.
   void put(uint64_t base, uint32_t record) {
     size_t chunk = chunk_of(base);
     if (chunk == chunks_.size()) {
@@ -122,17 +123,17 @@ class AddressIndex {
     size_t count = 0;
   };
 
-  /// @return the chunk whose first base is the last at or before `address`; size() if none is.
+  /// @return the last chunk whose first base is at or before `address`; size() if there is none.
   [[nodiscard]] size_t chunk_of(uint64_t address) const {
     const size_t behind_it = at_or_below(firsts_.data(), firsts_.size(), address);
     return behind_it == 0 ? chunks_.size() : behind_it - 1;
   }
-  /// @return how many bases of the chunk lie at or before `address`.
+  /// @return the number of bases in the chunk that are at or before `address`.
   static size_t behind(const Chunk& chunk, uint64_t address) {
     return at_or_below(chunk.bases.data(), chunk.count, address);
   }
-  /// @return how many of `count` ascending numbers are at most `limit`. Without a branch on what is
-  /// compared: which way it goes nobody can predict.
+  /// @return how many of `count` ascending numbers are at most `limit`. Has no branch on the
+  /// comparison, whose result a processor cannot predict.
   static size_t at_or_below(const uint64_t* numbers, size_t count, uint64_t limit) {
     const uint64_t* from = numbers;
     while (count > 1) {
@@ -146,8 +147,9 @@ class AddressIndex {
     chunks_.insert(chunks_.begin() + static_cast<ptrdiff_t>(at), std::make_unique<Chunk>());
     firsts_.insert(firsts_.begin() + static_cast<ptrdiff_t>(at), first);
   }
-  /// Memory is often given in ascending order: a chunk that grows at its end stays full.
-  /// @return the half into which what comes at `at` belongs.
+  /// Splits a full chunk. Bases often arrive in ascending order, so a chunk that grows at its end
+  /// stays full.
+  /// @return the half that position `at` belongs to.
   Chunk& split(size_t chunk, size_t at) {
     const size_t keep = at == kMost ? kMost - 1 : kMost / 2;
     insert_chunk(chunk + 1, chunks_[chunk]->bases[keep]);
@@ -159,7 +161,7 @@ class AddressIndex {
     low.count = keep;
     return at > keep ? high : low;
   }
-  /// With the next one, if both together leave room.
+  /// Merges the chunk with the next one if the result leaves room.
   void merge(size_t chunk) {
     Chunk& low = *chunks_[chunk];
     const Chunk& high = *chunks_[chunk + 1];

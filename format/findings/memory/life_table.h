@@ -1,14 +1,14 @@
 #pragma once
 /// @file life_table.h
-/// Lives of memory, as the events of a trace tell them: which live, and what was freed there last.
+/// Allocations by the events of a trace: the live ones, and those that were freed last at each
+/// address.
+/// Two layers, as in cupti/memory/address_map.h: memory of the driver, and blocks of a framework
+/// inside it. A new range ends the ranges of its layer that it overlaps.
 ///
-/// Two layers, as in cupti/memory/address_map.h: the driver's memory, and the blocks that a
-/// framework cuts out of it. In each a range that begins ends what it lies over.
-///
-/// Place:    memory_judge.h.
+/// Place:    used by memory_judge.h.
 /// Threads:  one.
-/// Memory:   32 bytes a life, 8 in the table of the living, 12 in the index of addresses. A freed
-///           one is kept until 65536 later ones, or until its memory is given out again.
+/// Memory:   32 bytes an allocation, 8 in the table of live ones, 12 in the index of addresses. A
+///           freed one is kept until 65536 later frees, or until its memory is allocated again.
 
 #include <array>
 #include <cstdint>
@@ -22,26 +22,27 @@
 
 namespace convtrace::judge {
 
-/// Packed: there may be a million.
+/// An allocation. Packed, because there may be a million.
 struct Life {
   static constexpr uint64_t kMask48 = (uint64_t{1} << 48) - 1;
   uint64_t base : 48 = 0;
-  uint64_t use_stream : 16 = 0;  ///< of its last work; before the first, of what was there before
+  uint64_t use_stream : 16 = 0;  ///< of its last use; before the first, of a former allocation's
   uint64_t bytes : 48 = 0;
   uint64_t source : 4 = 0;
   uint64_t freed : 1 = 0;
-  uint64_t inherited : 1 = 0;   ///< the use is one of the memory's life before
-  uint64_t of_graphs : 1 = 0;   ///< a driver's range with blocks that were born during a capture
-  uint64_t has_blocks : 1 = 0;  ///< a driver's range that a framework cuts blocks out of
+  uint64_t inherited : 1 = 0;  ///< the use belongs to a former allocation of the memory
+  /// A driver's range with blocks that were allocated during a capture.
+  uint64_t of_graphs : 1 = 0;
+  uint64_t has_blocks : 1 = 0;  ///< a driver's range in which a framework allocates blocks
   uint64_t generation : 48 = 0;
-  uint64_t more_uses : 1 = 0;  ///< in other streams: LifeTable::more_uses()
+  uint64_t more_uses : 1 = 0;  ///< there are uses in other streams: LifeTable::more_uses()
   uint32_t position = 0;       ///< of the use
-  uint32_t freed_in_step = 0;  ///< while `inherited`: what was there before
+  uint32_t freed_in_step = 0;  ///< while `inherited`: of the former allocation
 
   [[nodiscard]] uint64_t end() const { return base + bytes; }
   [[nodiscard]] bool holds(uint64_t address) const { return address - base < bytes; }
   [[nodiscard]] Use use() const { return {static_cast<uint16_t>(use_stream), position}; }
-  /// Below 2^48, as all addresses are.
+  /// Both are below 2^48, like all addresses.
   void set_range(uint64_t first, uint64_t size) {
     base = first & kMask48;
     bytes = size & kMask48;
@@ -61,32 +62,34 @@ class LifeTable {
     return source == format::MemorySource::kFramework ? Layer::kBlock : Layer::kDriver;
   }
 
-  /// A life begins. What was freed there is forgotten, but for what lies beside it.
-  /// @param[out] before  the freed lives that were there; with their uses still in more_uses().
-  /// @return null if no allocator gives such a range.
+  /// Adds an allocation. Freed ones at its place are forgotten, apart from their parts outside of
+  /// it.
+  /// @param[out] before  the freed allocations; their uses are still in more_uses().
+  /// @return null if no allocator can return such a range.
   Life* begin(const format::Alloc& event, std::vector<Life>& before);
-  /// A life ends. @return null if it is not known.
+  /// Ends an allocation. @return null if it is not known.
   Life* end(const format::Free& event);
 
-  /// @return the life of that number; null if it does not live, or is not known. Valid until the
-  /// next change.
+  /// @return the allocation of that generation; null if it is not live, or not known. Valid until
+  /// the next change.
   [[nodiscard]] Life* living(uint64_t generation) {
     const uint32_t record = living_.find(generation);
     if (record == AddressIndex::kNone) return nullptr;
     Life& life = lives_[record];
     return life.generation == generation ? &life : nullptr;
   }
-  /// @return what lives, or was freed last, at an address in a layer; null if neither is known.
+  /// @return the live allocation at an address in a layer, or the one that was freed there last;
+  /// null if neither is known.
   [[nodiscard]] Life* at(uint64_t address, Layer layer);
 
-  /// Uses in other streams than that of the last one.
+  /// Uses in streams other than that of the last use.
   [[nodiscard]] std::vector<Use>& more_uses(Life& life) {
     Uses& uses = more_uses_[life.generation];
     if (life.more_uses == 0) uses.parts = 1;
     life.more_uses = 1;
     return uses.list;
   }
-  /// The life, or this part of one, has none of them any more.
+  /// Removes all of them for this allocation, or this part of one.
   void drop_uses(Life& life) {
     if (life.more_uses == 0) return;
     life.more_uses = 0;
@@ -101,15 +104,15 @@ class LifeTable {
  private:
   struct Uses {
     std::vector<Use> list;
-    uint32_t parts = 0;  ///< of the life, that are left of it
+    uint32_t parts = 0;  ///< number of parts of the allocation that are left
   };
-  /// By record; grows without room for as many again.
+  /// Allocations by record; grows without reserving as much again.
   class Lives {
    public:
     [[nodiscard]] Life& operator[](uint32_t record) {
       return (*parts_[record / kPart])[record % kPart];
     }
-    /// @return the record of one more.
+    /// @return a new record.
     uint32_t add() {
       if (size_ % kPart == 0) parts_.push_back(std::make_unique<std::array<Life, kPart>>());
       return size_++;
@@ -124,13 +127,13 @@ class LifeTable {
     std::vector<std::unique_ptr<std::array<Life, kPart>>> parts_;
     uint32_t size_ = 0;
   };
-  /// Generations to records, of those that live: open addressing, four in a row near each other,
-  /// since what is born together is used together. Told apart by their lower halves: who asks holds
-  /// the record's generation against theirs.
+  /// Maps generations of live allocations to records: open addressing, with four consecutive
+  /// generations near each other, since they are used together. Entries are told apart by the lower
+  /// half of their generation, so the caller compares the record's generation.
   class Living {
    public:
     void put(uint64_t generation, uint32_t record);
-    /// @pre it is there.
+    /// @pre it is in the table.
     void erase(uint64_t generation);
     [[nodiscard]] uint32_t find(uint64_t generation) const {
       return slots_[slot_of(tag_of(generation))].record;
@@ -148,10 +151,10 @@ class LifeTable {
       const uint64_t row = (tag >> kNearBits) * 0x9E3779B97F4A7C15 >> shift_;
       return row << kNearBits | (tag & ((1u << kNearBits) - 1));
     }
-    /// @return the slot; where none is, an empty one.
+    /// @return the slot of the tag, or an empty one if there is none.
     [[nodiscard]] size_t slot_of(uint32_t tag) const {
       size_t at = home(tag);
-      // An empty slot has the tag 0.
+      // An empty slot has tag 0.
       while (slots_[at].tag != tag && slots_[at].record != AddressIndex::kNone)
         at = (at + 1) & mask_;
       return at;
@@ -179,7 +182,7 @@ class LifeTable {
   AddressIndex index_[2];
   struct Freed {
     uint32_t record = 0;
-    uint32_t tag = 0;  ///< lower half of its generation: the record may be another's by now
+    uint32_t tag = 0;  ///< lower half of its generation; shows whether the record was reused
   };
   std::vector<Freed> freed_;  ///< a ring once it is full
   size_t oldest_freed_ = 0;

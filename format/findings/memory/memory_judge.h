@@ -1,21 +1,21 @@
 #pragma once
 /// @file memory_judge.h
-/// Judges what a program did with its memory: events in, findings out.
+/// Judges how a program uses memory: takes events, makes findings.
 ///
-/// - use-after-free: a launch takes, as a parameter that is itself a pointer, an address in memory
-///   that was freed and that nobody owns now.
-/// - cross-stream-reuse: memory was given out again while work of another stream, which nothing
-///   orders before its new use, may not be done with it.
-/// - stale-read: a value is read whose memory was given to somebody else and rewritten.
+/// - use-after-free: a launch has a pointer parameter with an address in memory that was freed
+///   and not allocated again.
+/// - cross-stream-reuse: memory was allocated again while work of another stream may still use
+///   it, because nothing orders that work before the new use.
+/// - stale-read: a value is read after its memory was allocated again and overwritten.
 ///
-/// Order is the order of the events: that of API calls on the host. A live process and a reader of
-/// its trace see the same events, and come to the same findings.
+/// Events are ordered as the API calls on the host. A live process and a reader of its trace see
+/// the same events, so they make the same findings.
 ///
-/// Silent in doubt: where events were lost, where what a graph's memory is cannot be told, of words
-/// inside structures (kernels for lists of tensors carry stale ones), of a pointer that may be the
-/// end of the memory in front.
+/// In doubt it makes no finding: if events were lost, if memory may belong to a graph, for words
+/// inside structures (kernels for lists of tensors have stale ones), and for a pointer that may be
+/// the end of the memory before it.
 ///
-/// Place:    the writer thread, on what it writes; `convtrace findings --replay`.
+/// Place:    the writer thread, for events that it writes; `convtrace findings --replay`.
 /// Threads:  one.
 /// Source:   docs/findings.md.
 
@@ -34,49 +34,52 @@
 
 namespace convtrace::judge {
 
-/// What a finding says, without its sentence (finding_text.h).
+/// The contents of a finding, without its text (finding_text.h).
 struct MemoryFinding {
-  /// What took the address when no kernel did.
+  /// The user of the address, if it is no kernel.
   enum class Taker : uint8_t { kKernel, kCopyDestination, kCopySource, kTensor };
   format::FindingKind kind = format::FindingKind::kUseAfterFree;
-  format::EventHeader header;  ///< of the event that showed it
+  format::EventHeader header;  ///< of the event that caused the finding
   format::Place place;
   format::KernelId kernel;
   Taker taker = Taker::kKernel;
   uint16_t param = 0;
   bool in_graph = false;
-  bool block = false;  ///< a framework's, which its allocator keeps and gives out again
+  bool block = false;  ///< memory of a framework, whose allocator keeps it and allocates it again
   uint64_t address = 0;
-  uint64_t offset = 0;      ///< bytes from the base of the memory
-  uint64_t bytes = 0;       ///< of the memory
-  uint64_t generation = 0;  ///< of the memory: the freed one, or the one given out again
+  uint64_t offset = 0;  ///< bytes from the base of the memory
+  uint64_t bytes = 0;   ///< of the memory
+  /// Of the memory: the one that was freed, or the one that was allocated again.
+  uint64_t generation = 0;
   uint32_t freed_in_step = 0;
   uint64_t stream = 0;
-  uint64_t other_stream = 0;  ///< cross-stream-reuse: where it was used before
-  MadeValue made;             ///< stale-read: what was made there
-  uint64_t hash = 0;          ///< stale-read: of what is there now
-  format::StringId slot;      ///< stale-read: who reads it
-  /// If the trace has them (CONVTRACE_STACKS=all): of the freed memory, or of that given out again;
-  /// and of who took it.
+  uint64_t other_stream = 0;  ///< cross-stream-reuse: the stream of the former use
+  MadeValue made;             ///< stale-read: the value that was made there
+  uint64_t hash = 0;          ///< stale-read: of the present contents
+  format::StringId slot;      ///< stale-read: of the reader
+  /// With CONVTRACE_STACKS=all: call stacks of the memory that was freed or allocated again, and of
+  /// its user.
   format::StackId alloc_stack, free_stack, launch_stack;
-  uint64_t occurrence = 1;  ///< how often this kernel did this in this scope, this time included
+  /// Number of times that this kernel did this in this scope, including this one.
+  uint64_t occurrence = 1;
 };
 
 class MemoryJudge {
  public:
   using Findings = std::vector<MemoryFinding>;
 
-  /// Whether findings of that kind are its own.
+  /// Whether this class makes findings of that kind.
   [[nodiscard]] static bool judges(format::FindingKind kind) {
     return kind == format::FindingKind::kUseAfterFree ||
            kind == format::FindingKind::kCrossStreamReuse ||
            kind == format::FindingKind::kStaleRead;
   }
 
-  /// @param[out] findings  appended to.
+  /// Processes an event. @param[out] findings  new ones are appended.
   void see(const format::Event& event, Findings& findings);
 
-  /// Words inside structures that point to freed memory: seen, not judged.
+  /// @return the number of words inside structures that pointed to freed memory; they are not
+  /// judged.
   [[nodiscard]] uint64_t stale_words() const { return stale_words_; }
   [[nodiscard]] const LifeTable& lives() const { return lives_; }
 
@@ -115,22 +118,22 @@ class MemoryJudge {
   StaleValues values_;
   StreamOrder order_;
   uint64_t epoch_ = order_.epoch();
-  std::vector<Life> before_;  ///< of the allocation at hand
-  uint32_t captures_ = 0;     ///< under way
+  std::vector<Life> before_;  ///< freed allocations at the place of the present one
+  uint32_t captures_ = 0;     ///< number of active captures
   bool capture_seen_ = false;
-  bool graph_memory_ = false;  ///< graphs allocate: what the driver owns cannot be told
-  bool edges_ = true;          ///< what orders streams is seen
+  bool graph_memory_ = false;  ///< graphs allocate: it is not known what the driver owns
+  bool edges_ = true;          ///< calls that order streams are reported
   uint64_t stale_words_ = 0;
   struct Stacks {
     format::StackId alloc, free;
   };
-  Recent<Stacks> stacks_;  ///< by generation, where there are any
-  /// Where a thread's next launch is made, and where its tensors are met.
+  Recent<Stacks> stacks_;  ///< by generation, if there are any
+  /// Call stacks of a thread's next launch and of its tensors.
   struct Calls {
     format::StackId launch, tensor;
-    bool launched = false;  ///< with that stack: what follows may be its graph's kernels
+    bool launched = false;  ///< a launch with that stack happened; launches of its graph may follow
   };
-  std::unordered_map<uint32_t, Calls> calls_;  ///< by thread, where there are any
+  std::unordered_map<uint32_t, Calls> calls_;  ///< by thread, if there are any
   using Key = std::tuple<format::FindingKind, format::KernelId, format::StringId, uint32_t>;
   std::map<Key, uint64_t> occurrences_;
 };

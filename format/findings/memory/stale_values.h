@@ -1,18 +1,18 @@
 #pragma once
 /// @file stale_values.h
-/// Values that changed because their memory was given to somebody else between being made and being
-/// read.
+/// Finds values that changed because their memory was allocated again between their making and
+/// their reading.
 ///
-/// A record of a tensor says which storage it lies in, in which life of the memory below, after how
-/// many in-place writes, and what its bytes hash to. If a later record of the same storage, place
-/// and version lies in *another* life, or in memory that nobody owns any more, and has another
-/// hash, the memory was freed under it and rewritten. A storage that gave its memory away and got
-/// it back (resize_, FSDP) looks the same, so it must have been seen that the first life belonged
-/// to another storage: one that was recorded in it before.
+/// A record of a tensor has the storage, the allocation below it, the number of in-place writes,
+/// and a hash of the bytes. If a later record of the same storage, place and version has another
+/// hash and lies in another allocation, or in memory that nobody owns, then the memory was freed in
+/// between and overwritten. A storage that gave its memory away and got it back (resize_, FSDP)
+/// looks the same. So the first allocation must have been used by another storage: one that was
+/// recorded in it before.
 ///
-/// Place:    memory_judge.h.
+/// Place:    used by memory_judge.h.
 /// Threads:  one.
-/// Memory:   the last 65536 values and lives.
+/// Memory:   the last 65536 values and allocations.
 
 #include <cstdint>
 #include <optional>
@@ -22,7 +22,7 @@
 
 namespace convtrace::judge {
 
-/// A value as it was when it was first seen.
+/// A value at its first record.
 struct MadeValue {
   format::ValueId id;
   format::Place place;
@@ -35,7 +35,7 @@ struct MadeValue {
 
 class StaleValues {
  public:
-  /// @return what `event`, which reads it, once was; nothing if all is well.
+  /// @return the former value of the tensor that `event` reads; nothing if it did not change.
   std::optional<MadeValue> see(const format::TensorStats& event);
 
  private:
@@ -43,7 +43,7 @@ class StaleValues {
   [[nodiscard]] std::optional<MadeValue> read_of_nobodys(const format::TensorStats& event) const;
 
   Recent<MadeValue> values_;  ///< by storage and offset
-  Recent<uint64_t> owners_;   ///< by generation: the storage that was seen in it first
+  Recent<uint64_t> owners_;   ///< by generation: the first storage that was recorded in it
 };
 
 }  // namespace convtrace::judge

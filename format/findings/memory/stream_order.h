@@ -1,13 +1,14 @@
 #pragma once
 /// @file stream_order.h
-/// What work of one stream is known to be done before work of another begins.
+/// Determines which work of one stream is done before work of another stream begins.
 ///
-/// Each stream has a clock: of every stream, how much of its work lies before what comes next here.
-/// Events carry a copy of the clock from where they were recorded to who waits for them; what the
-/// host has waited for holds for all work that follows. Where an edge cannot be told (a stream or
-/// an event from before we looked), there is one for who accuses, and none for who relies on it.
+/// Each stream has a vector clock: for every stream, how much of its work is done before the next
+/// work here. An event carries a copy of the clock from the stream that recorded it to the streams
+/// that wait for it; what the host has waited for holds for all later work. Where an edge is not
+/// known (a stream or an event from before tracing), `doubt` decides whether it is assumed: a judge
+/// that accuses assumes it, one that relies on order does not.
 ///
-/// Place:    memory_judge.h.
+/// Place:    used by memory_judge.h and cupti/values/stream_uses.h.
 /// Threads:  one.
 /// Source:   CUDA Driver API, "Stream synchronization behavior", "Event Management".
 
@@ -21,9 +22,9 @@
 
 namespace convtrace::judge {
 
-/// A piece of work: the `position`th of a stream. 0: none.
+/// A piece of work: the `position`th of a stream. Position 0: none.
 struct Use {
-  uint16_t stream = 0;  ///< slot, as slot_of() gives it
+  uint16_t stream = 0;  ///< from slot_of()
   uint32_t position = 0;
   constexpr bool operator==(const Use&) const = default;
 };
@@ -34,13 +35,13 @@ class StreamOrder {
 
   explicit StreamOrder(Doubt doubt = Doubt::kOrdered);
 
-  /// @param thread each has a stream of its own behind the handle of the per-thread default stream.
+  /// @param thread  selects the stream behind the handle of the per-thread default stream.
   [[nodiscard]] uint16_t slot_of(uint64_t stream, uint32_t thread) {
     const bool again = stream == last_.stream && thread == last_.thread;
     return again ? last_.slot : look_up(stream, thread);
   }
 
-  /// Work is put into a stream. @return it.
+  /// Adds work to a stream. @return the work.
   Use work(uint16_t slot) {
     Stream& stream = streams_[slot];
     const bool alone = !stream.blocking && stream.host_seen == host_version_;
@@ -51,25 +52,26 @@ class StreamOrder {
 
   void sync(const format::Sync& event);
 
-  /// Whether `use` is done before whatever comes next in `slot`. @pre work(slot) was called.
+  /// Whether `use` is done before the next work of `slot` begins. @pre work(slot) was called.
   [[nodiscard]] bool ordered(Use use, uint16_t slot) const;
-  /// Whether the host knows that it is done: then it is done before all that follows.
+  /// Whether the host knows that `use` is done, so that it is done before all later work.
   [[nodiscard]] bool done(Use use) const;
-  /// What comes next in `slot` comes behind all that is in `other` by now.
+  /// The next work of `slot` comes after all present work of `other`.
   void follow(uint16_t slot, uint16_t other);
 
   [[nodiscard]] uint64_t handle(uint16_t slot) const { return streams_[slot].handle; }
 
-  /// Edges were missed, or there is too much to remember: all begins anew.
+  /// Forgets everything, because edges were missed or there is too much to remember.
   void forget();
-  /// @return a number that changes when all begins anew: uses from before mean nothing then.
+  /// @return a number that changes when everything is forgotten, which makes earlier uses
+  /// meaningless.
   [[nodiscard]] uint64_t epoch() const { return epoch_; }
 
  private:
-  using Clock = std::vector<uint32_t>;  ///< by slot; what is missing is 0
+  using Clock = std::vector<uint32_t>;  ///< by slot; missing slots are 0
   struct Stream {
     uint64_t handle = 0;
-    bool known = true;  ///< it was seen to be made, or it always was
+    bool known = true;  ///< its creation was seen, or it always existed
     bool blocking = true;
     uint32_t count = 0;
     uint64_t host_seen = 0;
@@ -80,7 +82,7 @@ class StreamOrder {
   static constexpr size_t kMaxStreams = 1024;
   static constexpr size_t kMaxEvents = size_t{1} << 16;
   using Key = std::pair<uint64_t, uint32_t>;
-  /// The last answer of slot_of().
+  /// The last answer of slot_of(), as a cache.
   struct Asked {
     uint64_t stream = 0;
     uint32_t thread = 0;
@@ -92,7 +94,7 @@ class StreamOrder {
   static void join(Clock& into, const Clock& other);
   static void reach(Clock& into, uint16_t slot, uint32_t position);
   uint16_t add(const Key& key, bool known, bool blocking);
-  /// Takes in what orders the next work of a stream without a call of its own.
+  /// Adds edges that order the next work of a stream without a call.
   void catch_up(uint16_t slot);
   void join_all(Clock& into) const;
   void host_learns(const Clock& clock);
@@ -103,7 +105,7 @@ class StreamOrder {
   std::vector<Stream> streams_;
   std::map<Key, uint16_t> slots_;
   Asked last_;
-  std::unordered_map<uint64_t, Clock> events_;  ///< empty: made, not recorded
+  std::unordered_map<uint64_t, Clock> events_;  ///< empty clock: created but not recorded
   Clock host_;
   uint64_t host_version_ = 0;
   uint64_t epoch_ = 0;

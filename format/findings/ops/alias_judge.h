@@ -1,21 +1,22 @@
 #pragma once
 /// @file alias_judge.h
-/// Judges whether a tagged op handed out memory that it does not own: events in, findings out.
+/// Judges whether a tagged op returned memory that it does not own: takes events, makes findings.
 ///
-/// A watch (S, O) says: output storage O lies over memory of input storage S, and nothing says that
-/// O keeps S alive. When S dies and its memory is freed while O lives, whatever is allocated next
-/// may overwrite O: that is the finding. It is held back until the same thread does its next op,
-/// launch or allocation, and withdrawn if O dies first: then a keep-alive was being torn down.
+/// A watch (S, O) means: output storage O overlaps memory of input storage S, and nothing shows
+/// that O keeps S alive. If S dies and its memory is freed while O lives, a later allocation may
+/// overwrite O: that is the finding. It is held back until the same thread runs its next op, launch
+/// or allocation, and dropped if O dies first, because then only a keep-alive was being destroyed.
 ///
 /// An output may also lie in memory whose owner is not among the inputs: a buffer that the op
-/// keeps, or memory of which its allocator knows nothing. Mostly another library owns that. But if
-/// the buffer is freed while O lives, or the allocator gives the unknown memory out, which then was
-/// freed before the op returned or has been since, that is the same finding.
+/// keeps, or memory that its allocator does not know. Mostly another library owns it. But if the
+/// buffer is freed while O lives, or if the allocator later allocates the unknown memory (so it was
+/// freed, before the op returned or since), that is the same finding.
 ///
-/// Place:    trace_judge.h.
+/// Place:    used by trace_judge.h.
 /// Threads:  one.
-/// Errors:   bounded: beyond kMaxWatches no new watch is made (and counted), of outputs whose
-///           owner is not known the last kMostUnowned are kept. After lost events all is forgotten.
+/// Errors:   bounded. Beyond kMaxWatches no new watch is made, and that is counted; of outputs
+///           without a known owner the last kMostUnowned are kept. After lost events everything is
+///           forgotten.
 /// Source:   docs/findings.md.
 
 #include <cstdint>
@@ -36,13 +37,13 @@ class AliasJudge {
   static constexpr size_t kMaxWatches = 4096;
   static constexpr size_t kMostUnowned = 256;
 
-  /// Whether findings of that kind are its own.
+  /// Whether this class makes findings of that kind.
   [[nodiscard]] static bool judges(format::FindingKind kind) {
     return kind == format::FindingKind::kFreedUnderOutput ||
            kind == format::FindingKind::kOutputAliasesInput;
   }
 
-  /// @param[out] findings  appended to.
+  /// @param[out] findings  new ones are appended.
   void see(const format::Event& event, Findings& findings) {
     const bool waits = !pending_.empty() || !unannounced_.empty();
     if (waits || !std::holds_alternative<format::Launch>(event)) judge(event, findings);
@@ -54,24 +55,24 @@ class AliasJudge {
   struct Watch {
     uint64_t owner = 0, output = 0;  ///< storages
     uint64_t base = 0, bytes = 0;    ///< of the owner
-    uint64_t generation = 0;  ///< life of the memory there; 0: not of an allocator that reports
+    uint64_t generation = 0;         ///< of the allocation there; 0: its allocator does not report
     bool frees_reported = false;
-    bool freed = false;  ///< that life is over
+    bool freed = false;  ///< that allocation was freed
     uint64_t op_serial = 0;
     OpFinding finding{};
   };
-  /// Of memory that was freed: where it came from and went.
+  /// The allocation and free of memory that was freed.
   struct Ended {
     uint64_t t_ns = 0;
     format::StackId alloc{}, free{};
   };
-  /// What memory an output of unowned_ lies in: each allocation and free is held against all.
+  /// The memory of an output in unowned_. Each allocation and free is compared with all of them.
   struct Ground {
     uint64_t address = 0, bytes = 0, generation = 0;
   };
   struct Pending {
     Watch watch;
-    uint32_t thread = 0;  ///< who let go of the memory last
+    uint32_t thread = 0;  ///< that freed the memory last
     bool freed = false;
   };
 
@@ -97,7 +98,7 @@ class AliasJudge {
   void announce(const format::EventHeader& now, Findings& findings);
   void report(OpFinding finding, const format::EventHeader& now, Findings& findings);
 
-  std::unordered_map<uint32_t, std::vector<format::Op>> tensors_;  ///< by thread, of its op at hand
+  std::unordered_map<uint32_t, std::vector<format::Op>> tensors_;  ///< by thread, of its current op
   std::vector<Watch> watches_;
   std::vector<Watch> unowned_;   ///< without an owner; oldest first
   std::vector<Ground> grounds_;  ///< of unowned_, in its order
@@ -105,8 +106,8 @@ class AliasJudge {
   std::vector<OpFinding> unannounced_;  ///< warnings that wait for their stack
   uint64_t op_serial_ = 0;
   std::map<uint32_t, uint64_t> last_op_of_thread_;
-  std::unordered_map<uint32_t, uint64_t> begun_;  ///< by thread, of its last op: the time
-  Recent<Ended> ended_;                           ///< by address, where there are stacks
+  std::unordered_map<uint32_t, uint64_t> begun_;  ///< by thread: time at which its last op began
+  Recent<Ended> ended_;                           ///< by address, if there are call stacks
   using Key = std::tuple<format::FindingKind, format::StringId, format::StringId, format::StringId,
                          format::StringId>;
   std::map<Key, uint64_t> occurrences_;

@@ -1,17 +1,17 @@
 #pragma once
 /// @file autotune_bursts.h
-/// Kernels that were tried out on the program's own data.
+/// Finds kernels that an autotuner ran on the program's own data.
 ///
 /// An autotuner launches one kernel in several configurations on the operands of its first call and
-/// keeps the fastest. If the kernel works in place, its work is done as often as it was launched,
-/// and the first result is wrong (Triton has `restore_value` against it). Seen here: within a call
-/// of a tagged op a kernel family was launched several times in several configurations on the same
+/// keeps the fastest. A kernel that works in place then does its work once per launch, and the
+/// first result is wrong (Triton has `restore_value` against that). The pattern: within a call of a
+/// tagged op a kernel family is launched several times in several configurations on the same
 /// pointers, among them memory of an input that the op writes; and a later call of the op in the
-/// same module launches it once. An op of several passes launches them each time.
+/// same module launches it once. An op with several passes launches all of them in each call.
 ///
-/// Place:    op_values.h.
+/// Place:    used by op_values.h.
 /// Threads:  one.
-/// Memory:   64 kernel families an op at hand, 1024 bursts that wait for a later call.
+/// Memory:   64 kernel families for each running op, 1024 bursts that wait for a later call.
 
 #include <map>
 #include <optional>
@@ -30,15 +30,15 @@ class AutotuneBursts {
  public:
   explicit AutotuneBursts(const format::Definitions& definitions) : definitions_(definitions) {}
 
-  /// Whether any op is running: no other launch is of interest.
+  /// Whether any op is running. Launches outside of ops are ignored.
   [[nodiscard]] bool in_op() const { return open_.any(); }
   void on(const format::Launch& event);
-  /// @return a burst of an earlier call that this one, at its end, shows to have been one.
+  /// @return a burst of an earlier call, if this call shows at its end that it was one.
   std::optional<OpFinding> on(const format::Op& event);
-  /// An op has ended, and its input `slot` has other values than before the op: the op writes it.
+  /// The input `slot` of an op that has ended has other values than before: the op writes it.
   /// @param left  statistics of that input after the op.
   void on_mutated(const format::TensorStats& left, format::StringId slot);
-  /// Events were lost.
+  /// Events were lost: forgets the running ops.
   void forget() { open_.clear(); }
 
  private:
@@ -46,20 +46,20 @@ class AutotuneBursts {
   static constexpr size_t kMostWaiting = 1024;
   static constexpr uint64_t kFewestLaunches = 4;
   struct Burst {
-    format::KernelId kernel;          ///< the first
-    std::vector<uint64_t> addresses;  ///< of the parameters that are pointers
+    format::KernelId kernel;          ///< the first one that was launched
+    std::vector<uint64_t> addresses;  ///< of the pointer parameters
     uint64_t configuration = 0;       ///< of the first launch
     uint64_t launches = 0;
     bool tried = false;  ///< in several configurations
-    /// Once its op has ended:
+    /// Set when its op has ended:
     format::EventHeader header;
     format::Place place;
-    format::StringId slot;  ///< of an input in that memory that the op writes
+    format::StringId slot;  ///< of an input in that memory which the op writes
     format::ValueId value;
     uint64_t address = 0, bytes = 0;
   };
-  using Families = std::unordered_map<uint32_t, Burst>;          ///< by name
-  using Target = std::pair<format::StringId, format::StringId>;  ///< op and scope
+  using Families = std::unordered_map<uint32_t, Burst>;          ///< by name id
+  using Target = std::pair<format::StringId, format::StringId>;  ///< of an op and a scope
   struct OpenOp {
     Families families;
     std::vector<format::Op> written;

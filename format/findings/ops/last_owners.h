@@ -1,7 +1,7 @@
 #pragma once
 /// @file last_owners.h
-/// Whose memory it was before: of each address, what was recorded there first in this life of the
-/// memory, and in the one before.
+/// The former owner of memory: for each address, the first record in the present allocation and in
+/// the one before.
 ///
 /// Threads:  one.
 /// Memory:   the last 65536 addresses.
@@ -15,7 +15,7 @@
 namespace convtrace::judge {
 
 struct Owner {
-  uint64_t generation = 0;  ///< 0: nobody is known
+  uint64_t generation = 0;  ///< 0: not known
   format::Place place;
   uint32_t step = 0;
   format::StringId slot, op;
@@ -26,7 +26,7 @@ class LastOwners {
   void see(const format::TensorStats& event) {
     if (event.value.generation == 0) return;
     auto& [now, before] = lives_.get(base_of(event)).first;
-    // Values of a device may come behind those of what has its memory by now.
+    // Records of a device may arrive after those of the memory's next owner.
     if (now.generation >= event.value.generation) return;
     before = std::exchange(now, {.generation = event.value.generation,
                                  .place = event.place,
@@ -34,7 +34,7 @@ class LastOwners {
                                  .slot = event.slot,
                                  .op = event.op});
   }
-  /// @return who had the memory before the life in which `event`, which was seen, lies there.
+  /// @return the owner of the memory before the allocation of `event`, which was recorded.
   [[nodiscard]] Owner before(const format::TensorStats& event) const {
     const std::pair<Owner, Owner>* const lives = lives_.find(base_of(event));
     const bool known = lives != nullptr && event.value.generation != 0 &&
@@ -47,7 +47,7 @@ class LastOwners {
     return event.address - event.value.offset;
   }
 
-  Recent<std::pair<Owner, Owner>> lives_;  ///< by address: this life, the one before
+  Recent<std::pair<Owner, Owner>> lives_;  ///< by address: present allocation, the one before
 };
 
 }  // namespace convtrace::judge

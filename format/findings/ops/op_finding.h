@@ -1,6 +1,6 @@
 #pragma once
 /// @file op_finding.h
-/// What a finding about a tagged op says, without its sentence (op_text.h).
+/// The contents of a finding about a tagged op, without its text (op_text.h).
 
 #include <cstdint>
 
@@ -11,24 +11,25 @@ namespace convtrace::judge {
 
 struct OpFinding {
   format::FindingKind kind = format::FindingKind::kOutputAliasesInput;
-  format::EventHeader header;  ///< of the event that showed it, but for the step, which is the op's
+  format::EventHeader header;  ///< of the event that caused the finding; step: that of the op
   format::Place place;
   format::StringId op;
-  format::StringId slot{};   ///< the output; of mutations the input
+  format::StringId slot{};   ///< the output; for mutations the input
   format::StringId other{};  ///< the input that the output aliases
   uint64_t address = 0;      ///< first byte in question
-  uint64_t bytes = 0;        ///< bytes in question: those in common
+  uint64_t bytes = 0;        ///< number of bytes in question: the common ones
   format::ValueId value{};
   format::StackId alloc_stack{}, launch_stack{}, free_stack{};
-  format::KernelId kernel{};  ///< autotune-mutation: what was launched `count` times
+  format::KernelId kernel{};  ///< autotune-mutation: the kernel that was launched `count` times
   uint64_t count = 0;         ///< never-written: elements
-  uint64_t of = 0;            ///< of so many that were looked at
-  bool all = true;            ///< that is all of them
-  Owner before{};             ///< never-written: whose memory it was
+  uint64_t of = 0;            ///< number of elements that were examined
+  bool all = true;            ///< they were all of the elements
+  Owner before{};             ///< never-written: the former owner of the memory
   uint64_t hash_before = 0;   ///< input-mutated
   uint64_t hash_after = 0;
-  uint64_t given_to = 0;    ///< freed-under-output: bytes of the allocation that has the memory now
-  uint64_t occurrence = 1;  ///< how often this op did this in this scope, this time included
+  uint64_t given_to = 0;  ///< freed-under-output: size of the allocation that has the memory now
+  /// Number of times that this op did this in this scope, including this one.
+  uint64_t occurrence = 1;
 };
 
 }  // namespace convtrace::judge

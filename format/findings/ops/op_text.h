@@ -1,6 +1,6 @@
 #pragma once
 /// @file op_text.h
-/// The sentence of a finding about a tagged op: what happened, what it means, what to do.
+/// The text of a finding about a tagged op: what happened, what it means, what to do.
 
 #include <string>
 
@@ -9,11 +9,11 @@
 
 namespace convtrace::judge {
 
-/// @return one paragraph, for somebody who has not read the manual.
+/// @return one paragraph for readers who do not know the manual.
 [[nodiscard]] std::string describe(const OpFinding& finding,
                                    const format::Definitions& definitions);
 
-/// @return all but the message.
+/// @return the record without its message.
 [[nodiscard]] format::Finding record_of(const OpFinding& finding);
 
 }  // namespace convtrace::judge

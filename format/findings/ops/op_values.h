@@ -1,16 +1,15 @@
 #pragma once
 /// @file op_values.h
-/// Judges what a tagged op did to values: events in, findings out.
+/// Judges what a tagged op did to values: takes events, makes findings.
 ///
-/// - input-mutated: what lies in an input differs in front of the op and behind it, and nothing
-/// says
-///   that the op writes there. The observer takes the second hash only of such inputs.
-/// - never-written: under CONVTRACE_POISON elements of an output are as the memory was given out,
-///   and none of the inputs had any of them. Of a device's tensors that is seen among the samples.
-///   Who had the memory before is named.
+/// - input-mutated: an input has another hash after the op than before, and nothing declares that
+///   the op writes it. The observer takes the second hash only for such inputs.
+/// - never-written: with CONVTRACE_POISON, elements of an output still hold the pattern of new
+///   memory, and no element of an input does. On a device only samples are examined. The finding
+///   names the former owner of the memory.
 /// - autotune-mutation: autotune_bursts.h.
 ///
-/// Place:    trace_judge.h.
+/// Place:    used by trace_judge.h.
 /// Threads:  one.
 /// Source:   docs/findings.md.
 
@@ -32,18 +31,18 @@ class OpValues {
  public:
   using Findings = std::vector<OpFinding>;
 
-  /// @param definitions  of the trace; outlive it.
+  /// @param definitions  of the trace; outlive this.
   explicit OpValues(const format::Definitions& definitions)
       : definitions_(definitions), bursts_(definitions) {}
 
-  /// Whether findings of that kind are its own.
+  /// Whether this class makes findings of that kind.
   [[nodiscard]] static bool judges(format::FindingKind kind) {
     return kind == format::FindingKind::kInputMutated ||
            kind == format::FindingKind::kAutotuneMutation ||
            kind == format::FindingKind::kNeverWritten;
   }
 
-  /// @param[out] findings  appended to.
+  /// @param[out] findings  new ones are appended.
   void see(const format::Event& event, Findings& findings) {
     const auto* const launch = std::get_if<format::Launch>(&event);
     if (launch == nullptr) return judge(event, findings);
@@ -51,7 +50,7 @@ class OpValues {
   }
 
  private:
-  /// What a record of an op's tensor is, by its slot.
+  /// The role of a record among an op's tensors, from its slot.
   enum class Role : uint8_t { kNone, kTaken, kLeft, kGiven };
   struct Taken {
     uint64_t hash = 0;
@@ -74,10 +73,10 @@ class OpValues {
   const format::Definitions& definitions_;
   AutotuneBursts bursts_;
   LastOwners owners_;
-  std::vector<Role> roles_;  ///< by slot, of those looked up
+  std::vector<Role> roles_;  ///< by slot, for slots in looked_up_
   std::vector<bool> looked_up_;
   Recent<Taken> taken_;
-  Recent<bool> brought_poison_;  ///< by op and call of a module, of devices
+  Recent<bool> brought_poison_;  ///< by op and call of a module: inputs on a device had the pattern
   OpenOps<OpenOp> open_;
   using Key = std::tuple<format::FindingKind, format::StringId, format::StringId, format::StringId>;
   std::map<Key, uint64_t> occurrences_;

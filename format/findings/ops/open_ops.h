@@ -1,8 +1,8 @@
 #pragma once
 /// @file open_ops.h
-/// The tagged ops that are running, and what is remembered of each.
+/// The tagged ops that are running, with a state of each.
 ///
-/// An op that raises an exception has no end: it goes with the op around it.
+/// An op that raises an exception has no end event: it is removed with the op around it.
 
 #include <algorithm>
 #include <cstddef>

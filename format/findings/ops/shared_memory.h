@@ -1,9 +1,9 @@
 #pragma once
 /// @file shared_memory.h
-/// What an op's outputs share with its inputs, and what they share with nobody.
+/// Finds memory that an op's outputs share with its inputs, and outputs without a known owner.
 ///
-/// Place:    the engine asks at each op whether its storages' deaths are worth following; the judge
-///           makes watches and warnings of the same answer.
+/// Place:    the engine decides with it, at each op, whether to follow the deaths of storages; the
+///           judge makes watches and warnings from the same result.
 /// Threads:  pure functions.
 
 #include <algorithm>
@@ -14,7 +14,7 @@
 
 namespace convtrace::judge {
 
-/// Bytes that two ranges have in common.
+/// The bytes that two ranges have in common.
 struct Overlap {
   uint64_t address = 0;
   uint64_t bytes = 0;
@@ -30,13 +30,13 @@ struct Overlap {
   return tensor.address - tensor.value.offset;
 }
 
-/// @param end  the op's event of that moment.
-/// @return what `output` shares with `input` in a way that the op has not declared harmless.
+/// @param end  the op's end event.
+/// @return what `output` shares with `input`, unless the op has declared that harmless.
 [[nodiscard]] inline Overlap shared_memory(const format::Op& end, const format::Op& output,
                                            const format::Op& input) {
   const bool same_storage = output.value.storage == input.value.storage;
-  // Within one storage aliasing is ordinary (views, in-place ops): only a schema that denies it
-  // makes it wrong.
+  // Within one storage aliasing is normal (views, in-place ops); it is wrong only if the schema
+  // denies it.
   if (same_storage && (!end.has_schema || end.declares_alias)) return {};
   const Overlap data = overlap(output.address, output.bytes, input.address, input.bytes);
   if (same_storage || data.bytes != 0) return data;
@@ -44,7 +44,7 @@ struct Overlap {
                  input.storage_bytes);
 }
 
-/// Calls `found(output, input, Overlap)` for each pair of an op's tensors that shares memory so.
+/// Calls `found(output, input, Overlap)` for each pair of an op's tensors that shares memory.
 template <typename Found>
 void each_shared(const format::Op& end, std::span<const format::Op> tensors, Found&& found) {
   for (const format::Op& output : tensors) {
@@ -57,9 +57,9 @@ void each_shared(const format::Op& end, std::span<const format::Op> tensors, Fou
   }
 }
 
-/// Whether an output may lie in memory of somebody who is not among the inputs: its allocator, that
-/// reports, knows nothing of it (another library's, or memory that was freed before the op
-/// returned), or its storage is one that borrows.
+/// Whether an output may lie in memory that belongs to none of the inputs: its allocator reports
+/// and does not know it (memory of another library, or freed before the op returned), or its
+/// storage cannot be resized.
 [[nodiscard]] inline bool is_unowned(const format::Op& output,
                                      std::span<const format::Op> tensors) {
   if (output.moment != format::OpMoment::kOutput || !output.frees_reported || output.bytes == 0 ||
