@@ -36,8 +36,8 @@ std::string version_text(int version, int per_major, int per_minor) {
          std::to_string(version % per_major / per_minor);
 }
 
-/// CUPTI numbers itself as its toolkit from 13 on, 10000 a major version; before, by a count of its
-/// own.
+/// From 13 on CUPTI's version is that of its toolkit, with 10000 for a major version; before it was
+/// a number of its own.
 std::string cupti_version_text(uint32_t version) {
   return version >= 100'000 ? version_text(static_cast<int>(version), 10'000, 100)
                             : "API " + std::to_string(version);
@@ -52,7 +52,7 @@ std::string explain_missing_cupti(const Status& status, const std::string& found
   return found + " is not found or cannot be loaded: set CONVTRACE_CUPTI to the path of one";
 }
 
-/// What a failed subscription means to the person who reads it.
+/// The message for a failed subscription, with its meaning for the user.
 Notice explain(const CuptiApi& cupti, const Status& status, const std::string& holder) {
   if (status.detail == CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED) {
     return {messages::kCuptiTaken, "CUPTI is taken by " +
@@ -72,7 +72,8 @@ format::SampleOutcome submit_in(CudaState& state, CUcontext context, std::span<D
   const format::SampleOutcome outcome = can_launch(state, context, stream);
   if (outcome != format::SampleOutcome::kSampled && !MUTATION(observer_does_not_ask))
     return outcome;
-  // An observer's call is no launch of the program: waiting here once keeps step 0 complete.
+  // This is a call of the observer, not a launch of the program: waiting here once keeps step 0
+  // complete.
   const OwnCalls own;
   for (DeviceRequest& request : batch)
     request.read =
@@ -131,7 +132,7 @@ void Interceptor::Impl::subscribe() {
   }
   gate.expect_callbacks(true);
   if (subscriber.refused() == 0) return;
-  // One of them may be what tells that a handle is another's from now on.
+  // A refused callback may be the one that reports a handle's reuse.
   state.functions.follow_unloads(false);
   state.follow_context_ends(false);
   char text[160];
@@ -142,8 +143,8 @@ void Interceptor::Impl::subscribe() {
   report(state, messages::kCuptiRefuses, text);
 }
 
-/// Asks the driver about devices that have come into use. Runs on the writer thread: the program's
-/// own calls are never made to wait for it.
+/// Asks the driver about devices that were used for the first time. Runs on the writer thread, so
+/// that no call of the program waits for it.
 void Interceptor::Impl::learn_facts() {
   for (const uint8_t device : state.contexts.devices())
     if (known_devices.insert(device).second) learn_device(device);
@@ -172,7 +173,7 @@ void Interceptor::Impl::learn_device(uint8_t device) {
     facts.emplace_back(prefix + "capability", std::to_string(major) + "." + std::to_string(minor));
 }
 
-/// Where gate and CUPTI did not see the same.
+/// Reports launches of which gate and CUPTI saw different ones.
 void Interceptor::Impl::report_launch_counts() {
   const auto say = [this](uint64_t count, const char* what) {
     char text[160];
@@ -186,7 +187,7 @@ void Interceptor::Impl::report_launch_counts() {
 Interceptor::Interceptor(InterceptorOptions options) {
   DriverApi driver;
   const Status status = load_driver_api(driver);
-  if (status.code == StatusCode::kNotFound) return;  // a program without CUDA: nothing to say
+  if (status.code == StatusCode::kNotFound) return;  // a program without CUDA
   if (!status.ok()) {
     log_line(messages::kOldDriver,
              "the CUDA driver has no %s; GPU work is not traced; update the driver", status.site);
@@ -247,7 +248,7 @@ int Interceptor::memory_call(convtrace_memory_call call, uint64_t address, uint6
   if (impl_ == nullptr || !impl_->state.active.load(std::memory_order_acquire)) return 0;
   try {
     return keep(impl_->state, call, address, bytes, static_cast<CUstream>(stream));
-  } catch (...) {  // no memory: what is not known is not touched
+  } catch (...) {  // no memory: unknown memory is left alone
     return 0;
   }
 }
@@ -275,8 +276,8 @@ format::SampleOutcome Interceptor::submit(std::span<DeviceRequest> batch,
     const uint8_t device = batch.empty() ? current.device : batch.front().event.device.index;
     if (current.context != nullptr && current.device == device)
       return submit_in(state, current.context, batch, on);
-    // A model over several devices: the tensor's need not be the current one, and "the default
-    // stream" means another stream on each.
+    // In a model over several devices the tensor's device need not be the current one, and "the
+    // default stream" is another stream on each device.
     CUcontext const context = state.contexts.only_context_of(device);
     if (context == nullptr) return format::SampleOutcome::kWrongStream;
     if (MUTATION(context_not_current)) return submit_in(state, context, batch, on);
@@ -332,7 +333,8 @@ void Interceptor::stop(uint64_t deadline_ns) noexcept {
   const uint64_t start = now_ns();
   const OwnCalls own;
   state.stats.stop(deadline_ns);
-  // The sink hands on to a thread that needs time too: 75 MB/s at most, all of a ring in 0.15 s.
+  // The thread behind the sink needs time, too: at most 75 MB/s, which empties a full ring in 0.15
+  // s.
   constexpr uint64_t kAtOnce = 32;
   constexpr timespec kPause{0, 1'000'000};
   uint64_t room = kAtOnce;

@@ -7,7 +7,7 @@
 namespace convtrace::cupti {
 namespace {
 
-/// Whether work of ours may be put into a stream of the current context.
+/// Whether convtrace may launch on a stream of the current context.
 bool may_fill(CudaState& state, CUstream stream) {
   return can_launch(state, state.current_context().context, effective_stream(stream, false)) ==
          format::SampleOutcome::kSampled;
@@ -69,7 +69,7 @@ int free_or_keep(CudaState& state, CallbackObserver& observer, convtrace_cuMemFr
       case Quarantine::Free::kCall:
         break;
     }
-  } catch (...) {  // no memory to hold it by
+  } catch (...) {  // no memory to hold it
   }
   return real(address);
 }

@@ -32,14 +32,15 @@ namespace {
 #define CONVTRACE_SYNC_END(function) CONVTRACE_ON(function, EndDecoder{&decode_##function})
 #define CONVTRACE_TENSOR_MAP(function) CONVTRACE_ON(function, TensorMapDecoder{&decode_##function})
 
-/// The first version of a function that cuda.h renames to a later one: it cannot be named above.
+/// The first version of a function that cuda.h renames to a later version, so it cannot be named
+/// above.
 #define CONVTRACE_FIRST(number, per_thread_number, ...) \
   CallbackEntry{number, __VA_ARGS__, false}, CallbackEntry { per_thread_number, __VA_ARGS__, true }
 
-// Not here, because they change no life of any memory and write none: cuMemAddressReserve (address
-// space alone), cuMemSetAccess, cuMemPoolTrimTo, cuMemPoolDestroy (its memory lives on until it is
-// freed), cuDestroyExternalMemory (its mappings are freed by cuMemFree), the cuMulticastBind calls
-// (what is bound has no address of its own there), prefetches and advice.
+// Not in the table, because they neither allocate, free nor write memory: cuMemAddressReserve
+// (address space only), cuMemSetAccess, cuMemPoolTrimTo, cuMemPoolDestroy (its memory lives until
+// it is freed), cuDestroyExternalMemory (its mappings are freed by cuMemFree), the cuMulticastBind
+// calls (the bound memory gets no address there), prefetches and advice.
 constexpr CallbackEntry kDriverCallbacks[] = {
     CONVTRACE_LAUNCH(cuLaunchKernel),
     CONVTRACE_LAUNCH(cuLaunchKernelEx),
@@ -120,7 +121,8 @@ constexpr CallbackEntry kDriverCallbacks[] = {
     CONVTRACE_AT_EXIT_ASYNC(cuMemsetD2D32Async),
     CONVTRACE_AT_EXIT_ASYNC(cuStreamWriteValue32_v2),
     CONVTRACE_AT_EXIT_ASYNC(cuStreamWriteValue64_v2),
-    // What the CUDA runtime and PyTorch ask for, at version 8000: same parameters as the second.
+    // The version that the CUDA runtime and PyTorch request (8000); its parameters are those of the
+    // second.
     CONVTRACE_FIRST(CUPTI_DRIVER_TRACE_CBID_cuStreamWriteValue32,
                     CUPTI_DRIVER_TRACE_CBID_cuStreamWriteValue32_ptsz,
                     ExitDecoder{&decode_cuStreamWriteValue32_v2}),

@@ -32,13 +32,13 @@ MemoryChange discard(uint64_t address, uint64_t bytes, CUstream stream) {
 }
 
 /// Source: cuda.h, "API synchronization behavior": copies from and to the host wait for the stream,
-/// those inside the device do not.
+///         copies within the device do not.
 MemoryChange waiting(MemoryChange change) {
   change.may_wait = true;
   return change;
 }
 
-/// @tparam Box CUDA_MEMCPY2D or one of its kin.
+/// @tparam Box  CUDA_MEMCPY2D or a similar struct.
 template <typename Box>
 MemoryChange waiting_by_type(const Box* p, MemoryChange change) {
   const auto may_be_host = [](CUmemorytype type) {
@@ -49,8 +49,8 @@ MemoryChange waiting_by_type(const Box* p, MemoryChange change) {
   return change;
 }
 
-/// Rows of `width` bytes, `pitch` apart, in layers of `layer_rows` rows: from the first byte to the
-/// last.
+/// The distance from the first to the last byte of rows of `width` bytes, `pitch` apart, in layers
+/// of `layer_rows` rows.
 uint64_t extent(uint64_t width, uint64_t rows, uint64_t layers, uint64_t pitch,
                 uint64_t layer_rows) {
   if (width == 0 || rows == 0 || layers == 0) return 0;
@@ -62,7 +62,7 @@ MemoryChange set_rows(const P& p, uint64_t value, uint64_t element, CUstream str
   return set(p.dstDevice, value, extent(p.Width * element, p.Height, 1, p.dstPitch, 0), stream);
 }
 
-/// The first byte of a box inside memory, wherever it lies; 0 in an array.
+/// The address of the first byte of a box in memory of any kind; 0 in an array.
 uint64_t first_byte(CUmemorytype type, CUdeviceptr device, const void* host, uint64_t offset) {
   if (type == CU_MEMORYTYPE_ARRAY) return 0;
   return (type == CU_MEMORYTYPE_HOST ? address_of(host) : device) + offset;
@@ -94,7 +94,7 @@ MemoryChange copy_box(const Box* p, CUstream stream = nullptr) {
                     stream);
 }
 
-/// Extents count elements of the array if one operand is an array, whose size is not told; else
+/// If one operand is an array, whose element size is not given, extents count its elements; else
 /// bytes.
 MemoryChange copy_operands(const CUDA_MEMCPY3D_BATCH_OP& op, CUstream stream) {
   if (op.dst.type != CU_MEMCPY_OPERAND_TYPE_POINTER) return kNothing;

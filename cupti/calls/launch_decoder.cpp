@@ -102,8 +102,7 @@ LaunchInfo decode_cuLaunchCooperativeKernelMultiDevice(const void* params, size_
 
 LaunchParams::LaunchParams(const LaunchInfo& launch) noexcept : params_(launch.params) {
   if (params_ != nullptr || launch.extra == nullptr) return;
-  constexpr size_t kMaxEntries =
-      16;  // the list has two kinds of entries; a longer one is not a list
+  constexpr size_t kMaxEntries = 16;  // there are two kinds of entries; a longer list is invalid
   for (size_t i = 0; i < kMaxEntries && launch.extra[i] != CU_LAUNCH_PARAM_END; i += 2) {
     if (launch.extra[i] == CU_LAUNCH_PARAM_BUFFER_POINTER)
       buffer_ = static_cast<const std::byte*>(launch.extra[i + 1]);

@@ -25,7 +25,7 @@ MemoryChange map(uint64_t address, uint64_t bytes, uint64_t handle) {
   return {Kind::kAlloc, MemorySource::kVirtual, address, bytes, 0, nullptr, handle};
 }
 
-/// Memory of the host may be mapped for the GPU, too.
+/// Host memory can be mapped for the GPU, too.
 format::Device device_of(const CUmemLocation& location) {
   if (location.type != CU_MEM_LOCATION_TYPE_DEVICE) return {};
   return {format::Device::Type::kCuda, static_cast<uint8_t>(location.id)};
@@ -76,7 +76,7 @@ CONVTRACE_DECODE(cuMemFreeAsync, free_of(MemorySource::kStreamOrdered, p.dptr, p
 CONVTRACE_DECODE(cuMemFreeHost, free_of(MemorySource::kHost, address_of(p.p)))
 CONVTRACE_DECODE(cuMemHostUnregister, free_of(MemorySource::kHost, address_of(p.p)))
 CONVTRACE_DECODE(cuMemUnmap, {Kind::kUnmap, MemorySource::kVirtual, p.ptr, p.size})
-// Nothing may be mapped there any more: an unmap that was not seen is made good.
+// No mapping can be left in the range, so this also frees those whose unmap was not seen.
 CONVTRACE_DECODE(cuMemAddressFree, {Kind::kUnmap, MemorySource::kVirtual, p.ptr, p.size})
 CONVTRACE_DECODE(cuIpcCloseMemHandle, free_of(MemorySource::kForeign, p.dptr))
 

@@ -34,7 +34,7 @@ HandleChange decode_cuModuleUnload(const void* params) noexcept {
   return {HandleKind::kFunction, nullptr, 0, as<cuModuleUnload_params>(params).hmod};
 }
 
-/// No launch takes a module; what is found in it goes with the library.
+/// No launch takes a module. Functions found in this one are forgotten with the library.
 HandleChange decode_cuLibraryGetModule(const void* params) noexcept {
   const auto& p = as<cuLibraryGetModule_params>(params);
   return {HandleKind::kUnknown, p.pMod, 1, p.library};

@@ -20,13 +20,13 @@ CONVTRACE_DECODE(cuEventRecord, {Kind::kEventRecord, p.hStream, p.hEvent})
 CONVTRACE_DECODE(cuEventRecordWithFlags, {Kind::kEventRecord, p.hStream, p.hEvent})
 CONVTRACE_DECODE(cuEventSynchronize, {Kind::kEventDone, nullptr, p.hEvent})
 CONVTRACE_DECODE(cuEventQuery, {Kind::kEventDone, nullptr, p.hEvent})
-// It fails unless both events are past.
+// The call fails unless both events have happened.
 CONVTRACE_DECODE(cuEventElapsedTime_v2, {Kind::kEventDone, nullptr, p.hEnd})
 CONVTRACE_DECODE(cuStreamWaitEvent, {Kind::kStreamWait, p.hStream, p.hEvent})
 CONVTRACE_DECODE(cuStreamWaitValue32_v2, {Kind::kStreamWait, p.stream})
 CONVTRACE_DECODE(cuStreamWaitValue64_v2, {Kind::kStreamWait, p.stream})
 CONVTRACE_DECODE(cuWaitExternalSemaphoresAsync, {Kind::kStreamWait, p.stream})
-// The host will know that the work before it is done; when, is not seen.
+// The host will learn that earlier work is done, at a time that is not seen.
 CONVTRACE_DECODE(cuLaunchHostFunc, {Kind::kEventDone, p.hStream})
 CONVTRACE_DECODE(cuStreamAddCallback, {Kind::kEventDone, p.hStream})
 CONVTRACE_DECODE(cuStreamCreate, {Kind::kStreamCreate, *p.phStream, nullptr, p.Flags})
@@ -35,9 +35,9 @@ CONVTRACE_DECODE(cuGreenCtxStreamCreate, {Kind::kStreamCreate, *p.phStream, null
 CONVTRACE_DECODE(cuStreamDestroy_v2, {Kind::kStreamDestroy, p.hStream})
 CONVTRACE_DECODE(cuStreamSynchronize, {Kind::kStreamDone, p.hStream})
 CONVTRACE_DECODE(cuStreamQuery, {Kind::kStreamDone, p.hStream})
-// All streams of a context at once, which are not known one by one. So a recorded event stands for
-// more than can be told, as one that another process records; and a wait is told as more than it
-// is, since less would accuse.
+// These concern all streams of a context, which are not known one by one. So a recorded event
+// orders more than is known, like an event that another process records; and a wait is recorded as
+// one for more than it is, because recording less would lead to false accusations.
 CONVTRACE_DECODE(cuCtxRecordEvent, {Kind::kEventCreate, nullptr, p.hEvent, CU_EVENT_INTERPROCESS})
 CONVTRACE_DECODE(cuGreenCtxRecordEvent,
                  {Kind::kEventCreate, nullptr, p.hEvent, CU_EVENT_INTERPROCESS})
@@ -45,7 +45,7 @@ CONVTRACE_DECODE(cuCtxWaitEvent, {Kind::kContextDone, nullptr, nullptr, 0, p.hCt
 CONVTRACE_DECODE(cuGreenCtxWaitEvent, {Kind::kContextDone})
 CONVTRACE_DECODE(cuCtxSynchronize_v2, {Kind::kContextDone, nullptr, nullptr, 0, p.ctx})
 
-/// It has no parameters, and so no struct of them.
+/// The call has no parameters, and so no struct of parameters.
 SyncChange decode_cuCtxSynchronize(const void*) noexcept { return {Kind::kContextDone}; }
 
 #undef CONVTRACE_DECODE

@@ -10,8 +10,8 @@ namespace {
 constexpr const char* kCupti12 = "libcupti.so.12";
 constexpr const char* kCupti13 = "libcupti.so.13";
 
-/// The table entry's type is the prototype of the header, which names the current ABI of a
-/// function; the symbol names the same ABI in the library.
+/// The type of the entry is the header's prototype, which stands for the function's current ABI
+/// version; the symbol names the same version in the library.
 template <typename Function>
 bool fill(void* library, const char* symbol, bool required, Function& entry) {
   entry = reinterpret_cast<Function>(find_own_symbol(library, symbol));
@@ -22,7 +22,8 @@ void* open_cupti(const std::string& path, int driver_version) {
   if (!path.empty()) return dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   const bool fits_13 = driver_version >= 13'000;
   const char* const fitting[] = {fits_13 ? kCupti13 : kCupti12, kCupti12};
-  // A second copy beside the one a framework brought would be a second, silent CUPTI.
+  // If the framework has loaded a copy, loading another would give a second CUPTI without
+  // callbacks.
   for (const char* name : fitting)
     if (void* loaded = dlopen(name, RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD)) return loaded;
   for (const char* name : fitting)

@@ -17,8 +17,8 @@ struct DynamicTables {
   const uint32_t* sysv_hash = nullptr;
 };
 
-/// glibc relocates the pointers of the dynamic section on most machines and leaves them relative
-/// on some.
+/// On most machines glibc relocates the pointers of the dynamic section; on some it leaves them
+/// relative.
 template <typename T>
 const T* pointer(const link_map& map, ElfW(Addr) value) {
   const ElfW(Addr) address = value < map.l_addr ? value + map.l_addr : value;
@@ -56,8 +56,8 @@ bool defines(const DynamicTables& tables, uint32_t index, const char* name) {
          strcmp(tables.strings + symbol.st_name, name) == 0;
 }
 
-/// Table: bucket count, first hashed symbol, Bloom words, Bloom shift; Bloom filter; buckets; one
-/// hash a symbol, whose lowest bit ends a bucket.
+/// Layout of the table: bucket count, first hashed symbol, number of Bloom words, Bloom shift;
+/// Bloom filter; buckets; one hash for each symbol, whose lowest bit is set at the end of a bucket.
 uint32_t find_by_gnu_hash(const DynamicTables& tables, const char* name) {
   uint32_t hash = 5381;
   for (const char* c = name; *c != 0; ++c) hash = hash * 33 + static_cast<unsigned char>(*c);

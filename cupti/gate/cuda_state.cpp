@@ -41,7 +41,8 @@ uint64_t CudaState::replace_former(CUcontext current) {
   unsigned long long id = 0;
   if (driver.ctx_get_id(current, &id) != CUDA_SUCCESS || !contexts.is_another(current, id))
     return id;
-  // Another thread that finds the same waits: nothing may be launched by the former's handles.
+  // A second thread that finds the same waits here, so that it launches nothing with handles of the
+  // former context.
   const Lock lock(replacing);
   if (!contexts.is_another(current, id)) return id;
   forget_context(current);

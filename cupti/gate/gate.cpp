@@ -10,7 +10,7 @@
 namespace convtrace::cupti {
 namespace {
 
-/// So many launches in a row without a callback: CUPTI is gone, and did not say so.
+/// After so many launches in a row without a callback, CUPTI has ended without a message.
 constexpr uint32_t kSilence = 64;
 
 }  // namespace
@@ -19,11 +19,12 @@ void Gate::before(const LaunchInfo& launch, bool per_thread, Pass& pass) noexcep
   try {
     describe(launch, per_thread, pass);
     pass.launch = &launch;
-  } catch (...) {  // no memory: this launch goes unrecorded
+  } catch (...) {  // no memory: this launch is not recorded
   }
 }
 
-/// The block that a kernel is to fill was allocated just now.
+/// The block that a kernel writes may have been allocated just before, so reports are applied
+/// first.
 bool Gate::apply_memory_reports(bool all) const noexcept {
   return state_.options.apply_memory_reports == nullptr || state_.options.apply_memory_reports(all);
 }
@@ -106,7 +107,7 @@ void Gate::expect_callbacks(bool expected) noexcept {
 
 void Gate::cross_check(const LaunchInfo& seen) noexcept {
   Pass* pass = pass_;
-  while (pass != nullptr && pass->reported) pass = pass->next;  // reported in the same order
+  while (pass != nullptr && pass->reported) pass = pass->next;  // they are reported in order
   if (pass == nullptr || pass->launch == nullptr) return;
   const LaunchInfo& launch = *pass->launch;
   pass->reported = true;

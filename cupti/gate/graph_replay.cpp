@@ -77,10 +77,10 @@ void take_graph_call(CudaState& state, convtrace_graph_call call, CUgraphExec ex
 void collect_graph(const CudaState& state, ExecutableGraph& graph, LaunchCapture& capture) {
   const Lock lock(graph.mutex);
   const bool in_front = std::ranges::any_of(graph.kernels.list, asks_for_inputs);
-  // Copies, and kernels that are not known, may write anything at any time.
+  // Copies and unknown kernels may write any memory at any time.
   if (in_front && graph.kernels.unseen + graph.kernels.memory_nodes > 0)
     capture.assume_all_written();
-  std::array<format::Operand, kMaxOperands> storage;  // made once: 8 KiB
+  std::array<format::Operand, kMaxOperands> storage;  // outside of the loop: 8 KiB
   for (const GraphKernel& kernel : graph.kernels.list) {
     const bool tagged = !kernel.function->rules.empty();
     if (!kernel.enabled || (!tagged && !in_front)) continue;
@@ -111,7 +111,7 @@ SampleOutcome sample_graph(const CudaState& state, ExecutableGraph* graph,
 
 void emit_graph_kernels(CudaState& state, ExecutableGraph& graph, const format::Launch& launch,
                         bool memory_known) {
-  std::array<format::Operand, kMaxOperands> operands;  // made once: 8 KiB
+  std::array<format::Operand, kMaxOperands> operands;  // outside of the loop: 8 KiB
   const Lock lock(graph.mutex);
   for (const GraphKernel& kernel : graph.kernels.list)
     if (kernel.enabled) emit_kernel(state, kernel, launch, memory_known, operands);

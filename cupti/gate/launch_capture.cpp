@@ -15,14 +15,14 @@ namespace {
 
 using format::SampleOutcome;
 
-/// Read in 16 us at 4.2 TB/s: a few launches' time.
+/// Takes 16 us to read at 4.2 TB/s, the time of a few launches.
 constexpr uint64_t kMostUnreported = uint64_t{64} << 20;
 
 bool is_named_stream(CUstream stream) {
   return stream != nullptr && stream != CU_STREAM_LEGACY && stream != CU_STREAM_PER_THREAD;
 }
 
-/// A parameter is a pointer for us if it has the size of one: a struct's words would be guesses.
+/// Only a parameter of the size of a pointer is taken for one; words of a struct would be guesses.
 uint64_t read_pointer(const LaunchInfo& launch, const FunctionInfo& function, uint32_t param) {
   uint64_t address = 0;
   if (param >= function.params.size()) return 0;
@@ -52,7 +52,7 @@ void count_loss(const CudaState& state, const Position& position, SampleOutcome 
       loss.reason = format::LossReason::kGpuWorkOff;
       break;
     default:
-      return;  // the Launch event says it all
+      return;  // the Launch event shows it
   }
   loss.header.step = position.step;
   loss.count = outputs;
@@ -69,7 +69,8 @@ SampleOutcome can_launch(const CudaState& state, CUcontext context, CUstream str
   if (!state.gpu_work.load(std::memory_order_relaxed)) return SampleOutcome::kGpuWorkOff;
   if (context == nullptr) return SampleOutcome::kNotReady;
   if (MUTATION(launch_while_capturing)) return SampleOutcome::kSampled;
-  // While a capture is active even asking about the legacy stream is an error, so this comes first.
+  // While a capture is active even a query about the legacy stream is an error, so this check is
+  // first.
   if (state.captures.any_active()) return SampleOutcome::kCapturing;
   const OwnCalls own;
   CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
@@ -108,7 +109,7 @@ void LaunchCapture::collect(Purpose purpose, const LaunchInfo& launch, const Fun
   }
 }
 
-/// Words that are known to lead to outputs are taken; those that may lead to one are probed.
+/// Captures words that are known to point to outputs, and probes words that may.
 void LaunchCapture::find_outputs(Purpose purpose, const settings::Rule& rule,
                                  const FunctionInfo& function, Operands operands, size_t first) {
   using Wish = OutputLearner::Wish;
@@ -126,7 +127,7 @@ void LaunchCapture::find_outputs(Purpose purpose, const settings::Rule& rule,
     if (wish == Wish::kNothing) continue;
     auto piece = piece_at(operand.address);
     if (!piece) continue;
-    // Another operand in the same block is judged by itself.
+    // The value ends where another operand of the same block begins, which is captured by itself.
     const auto next = std::ranges::upper_bound(begins, operand.address);
     if (next != begins.end()) piece->bytes = std::min(piece->bytes, *next - operand.address);
     DeviceRequest request =
@@ -143,7 +144,7 @@ std::optional<LaunchCapture::Piece> LaunchCapture::piece_at(uint64_t address) co
   const auto range = state_.options.addresses->find(address);
   if (!range || range->freed || !is_readable(*range, device_)) return std::nullopt;
   uint64_t bytes = range->base + range->bytes - address;
-  // Where no allocator tells of its blocks, one range may be most of the device (JAX).
+  // If no allocator reports its blocks, one range may be most of the device (JAX).
   if (range->source != format::MemorySource::kFramework && bytes > kMostUnreported &&
       !MUTATION(read_without_end)) {
     bytes = kMostUnreported;
@@ -179,7 +180,7 @@ DeviceRequest LaunchCapture::make_request(const settings::Rule& rule, const Piec
   return request;
 }
 
-/// What a kernel is given is known in front of it alone.
+/// Inputs must be read before the launch, which may overwrite them.
 void LaunchCapture::add_inputs(const settings::Rule& rule, const LaunchInfo& launch,
                                const FunctionInfo& function) {
   for (const uint32_t param : rule.inputs) {
@@ -198,7 +199,8 @@ void LaunchCapture::assume_written(Operands operands) {
   for (const format::Operand& operand : operands) written_.insert(operand.generation);
 }
 
-/// @param first of this kernel's requests: the first rule that names an operand has it.
+/// @param first  index of this kernel's first request: the first rule that names an operand
+/// applies.
 void LaunchCapture::add(const DeviceRequest& request, size_t first) {
   const bool known =
       std::any_of(requests_.begin() + static_cast<ptrdiff_t>(first), requests_.end(),
@@ -218,7 +220,7 @@ void LaunchCapture::submit_before(CUcontext context, CUstream stream) noexcept {
   if (refused_ == SampleOutcome::kSampled) return;
   size_t lost = static_cast<size_t>(std::ranges::count_if(
       before_, [](const DeviceRequest& request) { return request.probe.learner == nullptr; }));
-  // What is known to be an output is taken without a probe.
+  // A known output is captured without a probe.
   lost += std::erase_if(requests_, [](DeviceRequest& request) {
     const Probe probe = std::exchange(request.probe, {});
     return probe.learner != nullptr && !probe.learner->evidence(probe.word).is_output();

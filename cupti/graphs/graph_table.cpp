@@ -9,8 +9,8 @@
 namespace convtrace::cupti {
 namespace {
 
-constexpr int kMaxDepth = 16;           // child graphs inside child graphs
-constexpr size_t kMaxNodes = 1U << 20;  // beyond this a count is a mistake
+constexpr int kMaxDepth = 16;           // nesting of child graphs
+constexpr size_t kMaxNodes = 1U << 20;  // a larger count is an error
 
 void copy_params(const LaunchInfo& launch, std::span<const ParamLayout> layout,
                  std::vector<std::byte>& buffer) {
@@ -31,12 +31,12 @@ bool touches_memory(CUgraphNodeType type) {
 
 }  // namespace
 
-/// @param Params a version of CUDA_KERNEL_NODE_PARAMS.
+/// @tparam Params  a version of CUDA_KERNEL_NODE_PARAMS.
 template <typename Params>
 GraphKernel GraphTable::read_kernel(CUgraphNode node, const Params& p) const {
   GraphKernel kernel;
   kernel.node = node;
-  // The first version of the struct ends before `kern`, and has always set `func`.
+  // The first version of the struct ends before `kern`; in it `func` is always set.
   kernel.handle = p.func != nullptr ? p.func : reinterpret_cast<CUfunction>(p.kern);
   const uint32_t grid[] = {p.gridDimX, p.gridDimY, p.gridDimZ};
   const uint32_t block[] = {p.blockDimX, p.blockDimY, p.blockDimZ};
@@ -77,7 +77,7 @@ void GraphTable::read_node(CUgraphNode node, int depth, GraphKernels& kernels) c
       ++kernels.unseen;
     }
   } else if (type == CU_GRAPH_NODE_TYPE_CONDITIONAL) {
-    ++kernels.unseen;  // the device decides how often its body runs
+    ++kernels.unseen;  // the device decides how often the body runs
   } else if (touches_memory(type)) {
     ++kernels.memory_nodes;
   }
@@ -126,7 +126,7 @@ void GraphTable::put(CUgraphExec exec, GraphKernels kernels) {
 
 void GraphTable::instantiated(CUgraphExec exec, CUgraph graph) { put(exec, read(graph)); }
 
-/// The executable's nodes keep the handles they had, and whether they are enabled.
+/// The nodes of the executable graph keep their handles, and stay enabled or disabled.
 void GraphTable::updated(CUgraphExec exec, CUgraph graph) {
   GraphKernels kernels = read(graph);
   if (const auto before = find(exec)) {

@@ -17,7 +17,7 @@ namespace {
 
 constexpr size_t kMaxParams = 4096;  // 32 KiB of parameters, 8 bytes each
 
-/// @return nothing if the driver does not tell; an empty list is a kernel without parameters.
+/// @return nothing if the driver does not answer; an empty list for a kernel without parameters.
 template <typename Handle, typename Query>
 std::optional<std::vector<ParamLayout>> read_layout(Handle handle, Query query) {
   if (query == nullptr) return std::nullopt;
@@ -25,7 +25,7 @@ std::optional<std::vector<ParamLayout>> read_layout(Handle handle, Query query) 
   for (size_t index = 0; index < kMaxParams; ++index) {
     ParamLayout place;
     const CUresult result = query(handle, index, &place.offset, &place.bytes);
-    if (result == CUDA_ERROR_INVALID_VALUE) break;  // behind the last one
+    if (result == CUDA_ERROR_INVALID_VALUE) break;  // after the last parameter
     if (result != CUDA_SUCCESS) return std::nullopt;
     params.push_back(place);
   }
@@ -40,10 +40,10 @@ std::string read_name(Handle handle, Query query) {
 }
 
 /// Kernels that spin until another GPU, or another stream, has written: PyTorch's symmetric memory,
-/// NVSHMEM, DeepEP. Whoever fills the device with such a kernel counts on what comes in other
-/// streams to need none of it; a kernel of ours there would wait for ever. Source:
+/// NVSHMEM, DeepEP. A program that fills the device with such a kernel makes sure that work in
+/// other streams can still finish; a kernel of convtrace there could wait for ever. Source:
 /// CUDASymmetricMemory.cu and CUDASymmetricMemoryOps.cu of PyTorch, and names of NVSHMEM; others
-/// cannot be known.
+/// are not known.
 bool may_wait(std::string_view kernel) {
   constexpr std::string_view kParts[] = {"multimem",
                                          "one_shot_all_reduce",
@@ -58,7 +58,7 @@ bool may_wait(std::string_view kernel) {
       kParts, [=](std::string_view part) { return kernel.find(part) != std::string_view::npos; });
 }
 
-/// @return 8-byte words up to the end of the last parameter.
+/// @return the number of 8-byte words up to the end of the last parameter.
 size_t count_words(const std::vector<ParamLayout>& params) {
   size_t words = 0;
   for (const ParamLayout& place : params)
@@ -100,7 +100,8 @@ void FunctionTable::apply(const HandleChange& change) {
   if (known) forget_recent();
 }
 
-/// Whose modules those of other contexts are is not known: they are asked for again.
+/// It is not known to which context a module belongs, so facts about functions of other contexts
+/// are asked for again.
 void FunctionTable::forget_modules() {
   const Lock lock(mutex_);
   std::erase_if(handles_, [](const auto& one) { return one.second.kind != HandleKind::kKernel; });
@@ -117,7 +118,7 @@ std::atomic<const FunctionInfo*>& FunctionTable::recent(const void* handle) {
   return recent_[std::bit_cast<uint64_t>(handle) * kGolden >> (64 - 10)];
 }
 
-/// A library owns kernels, and a kernel owns the function made of it.
+/// A library owns kernels, and a kernel owns the function that was made from it.
 void FunctionTable::forget_owner(const void* owner) {
   std::vector<const void*> gone;
   for (const auto& [handle, entry] : handles_)
@@ -145,7 +146,7 @@ const FunctionInfo& FunctionTable::resolve(CUfunction function) {
     quick.store(before, std::memory_order_release);
     return *before;
   }
-  // The driver is asked without the lock: its callbacks come back to apply().
+  // The driver is called without the lock, because its callbacks call apply().
   Facts facts = ask_driver(function, handle);
   if (before != nullptr && before->kernel == define(facts.name) && before->params == facts.params)
     return *before;
@@ -162,8 +163,8 @@ FunctionTable::Facts FunctionTable::ask_driver(CUfunction function, const Handle
   const RelaxedCapture relaxed(api_);
   Facts facts;
   std::optional<std::vector<ParamLayout>> params;
-  // Without CUPTI nobody tells kinds. Kernels are looked up by the driver: it can tell that a
-  // handle is none. What is no function goes to a query that reads it as one.
+  // Without CUPTI the kind of a handle is not known. It is looked up as a kernel first, since the
+  // driver detects a handle that is no kernel; a function query reads any handle as a function.
   if (handle.kind != HandleKind::kFunction) {
     auto* kernel = reinterpret_cast<CUkernel>(function);
     facts.name = read_name(kernel, api_.kernel_get_name);

@@ -25,7 +25,7 @@ void erase_all(std::string& text, std::string_view part) {
     text.erase(pos, part.size());
 }
 
-/// `{lambda(float)#2}` and `{unnamed type#3}`: the number counts what precedes it in the file.
+/// `{lambda(float)#2}` and `{unnamed type#3}`: the number counts those before it in the file.
 void erase_closure_numbers(std::string& text) {
   for (size_t pos = 0; (pos = text.find('#', pos)) != std::string::npos; ++pos) {
     const size_t end = skip_digits(text, pos + 1);
@@ -34,7 +34,7 @@ void erase_closure_numbers(std::string& text) {
 }
 
 /// nvcc's tag of an extended lambda, `__nv_dl_tag<function type, &function, 7u>`: the last argument
-/// numbers it.
+/// is its number.
 void erase_device_lambda_numbers(std::string& text) {
   constexpr std::string_view kTag = "__nv_dl_tag<";
   for (size_t pos = 0; (pos = text.find(kTag, pos)) != std::string::npos;) {
@@ -56,10 +56,9 @@ void erase_device_lambda_numbers(std::string& text) {
   }
 }
 
-/// Namespaces that are named after a build: `_INTERNAL_1a2b3c4d_7_file_cu_...`, nvcc's for a file's
-/// static names, with a hash of its path; `CUB_200700_800_NS`, `THRUST_...` and
-/// `_V_300001_SM_1000`, with the version of the library and the architectures compiled for;
-/// libcu++'s `__4`.
+/// Namespaces that contain properties of a build: `_INTERNAL_1a2b3c4d_7_file_cu_...` of nvcc for
+/// the static names of a file, with a hash of its path; `CUB_200700_800_NS`, `THRUST_...` and
+/// `_V_300001_SM_1000`, with the library's version and the architectures; `__4` of libcu++.
 bool names_a_build(std::string_view scope) {
   constexpr std::string_view kVersioned[] = {"CUB_", "THRUST_", "_V_", "__"};
   if (scope.starts_with("_INTERNAL_")) return true;
@@ -75,14 +74,14 @@ void erase_build_namespaces(std::string& text) {
     if (text.compare(pos, 2, "::") == 0 &&
         names_a_build(std::string_view(text).substr(begin, pos - begin))) {
       text.erase(begin, pos + 2 - begin);
-      pos = begin - 1;  // on to what is there now
+      pos = begin - 1;  // continue with the text that is there now
     } else {
       begin = pos + 1;
     }
   }
 }
 
-/// Numba numbers the overloads of a process: `add[abi:v12][abi:cw51c...]`.
+/// Numba numbers the overloads in a process: `add[abi:v12][abi:cw51c...]`.
 void erase_overload_numbers(std::string& text) {
   constexpr std::string_view kTag = "[abi:v";
   for (size_t pos = 0; (pos = text.find(kTag, pos)) != std::string::npos; ++pos) {

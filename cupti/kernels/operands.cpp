@@ -14,7 +14,7 @@ Confidence confidence(bool whole_parameter, bool at_base) {
   return at_base ? Confidence::kWordBase : Confidence::kWordInterior;
 }
 
-/// Looks words up and keeps what is found, until there is no more room.
+/// Looks words up and stores the hits until there is no more room.
 class Scan {
  public:
   Scan(const AddressMap& addresses, std::span<format::Operand> operands)
@@ -22,7 +22,7 @@ class Scan {
 
   [[nodiscard]] size_t found() const { return found_; }
 
-  /// @return false when an operand had no room.
+  /// @return false if there was no room for a hit.
   bool look_up(uint64_t address, size_t param, size_t word, bool whole_parameter) {
     const MemoryAllocation allocation = addresses_.allocation_at(address);
     if (allocation.generation == 0) return true;
@@ -43,7 +43,7 @@ class Scan {
   size_t found_ = 0;
 };
 
-/// How far the parameter's first word of an alignment lies behind its begin: on the device.
+/// The distance from the parameter's begin to its first aligned word, as it lies on the device.
 size_t first_aligned(size_t offset, size_t alignment) {
   return (alignment - offset % alignment) % alignment;
 }
@@ -57,12 +57,12 @@ size_t scan_operands(const LaunchInfo& launch, std::span<const ParamLayout> layo
   Scan scan(addresses, operands);
   for (size_t index = 0; index < layout.size(); ++index) {
     const ParamLayout& place = layout[index];
-    if (place.bytes < kWord) continue;  // many are plain numbers
+    if (place.bytes < kWord) continue;  // many are just numbers
     const auto bytes = params.bytes_of(index, place.offset, place.bytes);
     const bool may_hold_map = bytes.size() >= TensorMaps::kBytes && tensor_maps.any();
     for (size_t at = first_aligned(place.offset, kWord); at + kWord <= bytes.size();) {
       uint64_t address = 0;
-      // A struct is aligned like the maps in it, wherever it lies in the buffer.
+      // A struct has the alignment of the maps in it, wherever it lies in the host's buffer.
       if (may_hold_map && at % TensorMaps::kAlignment == 0 &&
           bytes.size() - at >= TensorMaps::kBytes) {
         address = tensor_maps.find(bytes.data() + at);

@@ -5,7 +5,7 @@
 namespace convtrace::cupti {
 namespace {
 
-/// 64 bits of 128 bytes, never 0: that two maps of one process agree in it does not happen.
+/// 64 bits for 128 bytes, never 0. Two maps of a process with the same hash are not expected.
 uint64_t hash_of(const void* map) {
   uint64_t words[TensorMaps::kBytes / sizeof(uint64_t)];
   std::memcpy(words, map, sizeof words);
@@ -41,7 +41,7 @@ uint64_t TensorMaps::find(const void* map) const noexcept {
   for (const Slot& slot : sets_[hash % kSets]) {
     if (slot.hash.load(std::memory_order_acquire) != hash) continue;
     const uint64_t address = slot.address.load(std::memory_order_acquire);
-    // Whoever saw a later address sees, too, that the hash is another's.
+    // A thread that saw a newer address also sees that the hash has changed.
     return slot.hash.load(std::memory_order_relaxed) == hash ? address : 0;
   }
   return 0;

@@ -1,4 +1,4 @@
-// The reading half of the address table: no lock, nothing written.
+// The reading half of the address table: takes no lock and writes nothing.
 
 #include "cupti/memory/address_list.h"
 #include "cupti/memory/address_table.h"
@@ -6,13 +6,13 @@
 namespace convtrace::cupti {
 namespace {
 
-/// A lookup is overtaken only by a change of the very span it reads, about one in a thousand under
-/// the heaviest load; so many in a row do not happen, and still nobody may wait without a bound.
+/// A lookup must be repeated only if a change hit the very span that it reads, about one in a
+/// thousand under the heaviest load. The limit is never reached, but nothing here may loop without
+/// a bound.
 constexpr int kMaxTries = 1000;
 
-/// The slots that led a reader to where it is. Nothing that was read since the first may be
-/// followed, and no answer given, before it was asked whether they still hold: then all was in
-/// place.
+/// The slots on a reader's way. Before a pointer is followed or an answer given, all of these slots
+/// must be unchanged since they were read; then everything that was read through them was valid.
 class Path {
  public:
   void add(const uint64_t* slot, uint64_t word) {
@@ -32,21 +32,21 @@ class Path {
   int depth_ = 0;
 };
 
-/// The usual one.
+/// The length of most paths.
 struct ShortPath {
   const uint64_t* slot;
   uint64_t word;
   [[nodiscard]] bool holds() const { return load_word(slot) == word; }
 };
 
-/// @return the record of the piece that holds `offset`, 0 if none does.
+/// @return the record of the piece that contains `offset`; 0 if there is none.
 uint32_t record_at(const uint64_t* list, uint64_t candidates, uint64_t offset) {
   if (candidates == 0) return 0;
   const Piece piece(load_word(list + last_of(candidates)));
   return piece.last() >= offset ? piece.record() : 0;
 }
 
-/// What each kind of answer keeps of a record.
+/// Each kind of answer copies other parts of a record.
 void keep(const uint64_t* record, Layer layer, AddressTable::Found& found) {
   found.range = load_record(record);
   found.layer = layer;

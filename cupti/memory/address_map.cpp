@@ -11,14 +11,15 @@ namespace convtrace::cupti {
 namespace {
 
 constexpr size_t kMaxFreed = 64 * 1024;
-/// What was freed so long ago is in no cache: it is asked for so many frees before it is forgotten.
+/// A range that was freed long ago is in no cache, so it is prefetched this many frees before it is
+/// forgotten.
 constexpr size_t kAhead = 8;
 
 Layer layer_of(format::MemorySource source) {
   return source == format::MemorySource::kFramework ? Layer::kBlock : Layer::kDriver;
 }
 
-/// What a record keeps of a range besides its numbers: source 4 bits, device type 4, index 8.
+/// The tag of a record: source 4 bits, device type 4, index 8.
 uint16_t tag_of(const MemoryRange& range) {
   return static_cast<uint16_t>(static_cast<unsigned>(range.source) |
                                static_cast<unsigned>(range.device.type) << 4 |
@@ -57,11 +58,11 @@ void AddressMap::remember(const Freed& freed) {
   table_.forget(oldest.record, oldest.generation);
 }
 
-/// Whatever a new range lies over has been freed without our seeing it.
+/// Ends ranges that a new range overlaps: their frees were not seen.
 void AddressMap::end_overlapped(const RangeRecord& range, Layer layer) {
   uint64_t first = range.base;
   while (const uint32_t record = table_.live_in(first, range.last(), layer)) {
-    // On this page there may be others before it.
+    // There may be others before it on this page.
     first = std::max(first, table_.at(record).base & ~(AddressTable::kPageBytes - 1));
     MemoryRange ended;
     end(record, layer, ended);
@@ -98,8 +99,8 @@ std::optional<MemoryRange> AddressMap::release(uint64_t base, format::MemorySour
 }
 
 std::optional<MemoryRange> AddressMap::find(uint64_t address) const {
-  // Made where the caller wants it: copying what was just written piece by piece costs more than
-  // all the rest.
+  // Constructed in place: copying the pieces that were just written would cost more than all the
+  // rest.
   std::optional<MemoryRange> answer;
   AddressTable::Found found;
   if (!table_.may_hold(address) || !table_.find(address, found)) return answer;

@@ -1,4 +1,4 @@
-// The writing half of the address table: one thread at a time.
+// The writing half of the address table: used by one thread at a time.
 
 #include "cupti/memory/address_table.h"
 
@@ -10,7 +10,7 @@
 namespace convtrace::cupti {
 namespace {
 
-/// Class of a block of lists_ for so many words.
+/// The size class of a block of lists_ with this many words.
 constexpr unsigned class_of(size_t words) {
   return static_cast<unsigned>(std::bit_width((words + 1) / 2 - 1));
 }
@@ -48,7 +48,7 @@ bool AddressTable::begin(const RangeRecord& range, Layer layer) {
   if (references_.capacity() <= record) references_.reserve(record + record / 8 + 64);
   if (references_.size() <= record) references_.resize(record + 1);
   apply(Change(record, std::nullopt, layer));
-  // Last: whoever was told of the range finds it.
+  // The last step: a thread that was told of the range must find it.
   if (range.base < lowest_.load(std::memory_order_relaxed)) lowest_.store(range.base);
   return true;
 }
@@ -63,7 +63,7 @@ void AddressTable::forget(uint32_t record, uint32_t generation) {
   apply(Change(record, Layer::kFreed, std::nullopt));
 }
 
-/// @return how many whole pages follow from `at` on, up to `last` and in one leaf.
+/// @return the number of whole pages from `at` to `last` in one leaf.
 size_t AddressTable::whole_pages(uint64_t at, uint64_t last) {
   if ((at & (kPageBytes - 1)) != 0) return 0;
   return std::min<uint64_t>((last - at + 1) >> kPageShift,
@@ -105,7 +105,7 @@ uint32_t AddressTable::live_in_slot(const uint64_t* slot, unsigned shift, uint64
   if (content.kind() != SlotKind::kList) return 0;
   const ListHead head(load_word(words));
   const uint64_t mask = (uint64_t{1} << shift) - 1;
-  // If the last one that begins in time ends too early, so do those before it.
+  // If the last piece that begins early enough ends too early, so do all before it.
   const size_t i = last_of(not_behind(words, head.words(), last & mask) & head.mask(layer));
   const Piece piece(load_word(words + i));
   return i != 0 && piece.last() >= (first & mask) ? piece.record() : 0;
@@ -130,7 +130,7 @@ uint64_t* AddressTable::make_page_slot(uint64_t address) {
 void AddressTable::apply(const Change& change) {
   const RangeRecord range = at(change.record);
   const uint64_t last = range.last();
-  refer(change.record);  // it may be nowhere for a moment
+  refer(change.record);  // there may be moments in which no slot names it
   for (uint64_t at = range.base; at <= last;) {
     uint64_t* slot = page_slot(at);
     if (slot == nullptr) slot = make_page_slot(at);
@@ -143,13 +143,13 @@ void AddressTable::apply(const Change& change) {
     at = end + 1;
   }
   let_go(change.record);
-  // Only now: the slots that named them are replaced.
+  // Recycled here, after all slots that named them were replaced.
   for (const uint32_t record : unreferenced_) records_.give(record, 0);
   unreferenced_.clear();
 }
 
-/// The pages of a large range, most of what there is to change.
-/// @return of how many slots, from the first on, all goes from one layer to the other.
+/// Changes the pages of a large range, which are most of the slots to change.
+/// @return the number of slots, from the first on, that belong to one layer completely.
 size_t AddressTable::apply_to_whole(const Change& change, uint64_t* slots, size_t count) {
   if (count == 0) return 0;
   const Slot old(load_word(slots));
@@ -191,9 +191,9 @@ void AddressTable::apply(const Change& change, uint64_t* slot, unsigned shift, u
   replace(slot, make_content(scratch_, shift));
 }
 
-/// What an allocator does all the time: memory is freed, or given again as it was freed. Then one
-/// piece of the list goes at most, and one comes; a quarter less time than by a Span.
-/// @return false if more than that has to change.
+/// The usual change of an allocator: memory is freed, or allocated again as it was freed. At most
+/// one piece of the list goes and one comes, which takes a quarter less time than a Span.
+/// @return false if more has to change.
 bool AddressTable::apply_to_list(const Change& change, uint64_t* slot, uint64_t first,
                                  uint64_t last) {
   if (!change.to) return false;
@@ -301,7 +301,7 @@ Slot AddressTable::make_node(const Span& span, unsigned shift) {
                                         std::min(piece.last(), last) - begin, piece.record()));
       }
     }
-    // Nobody reads it yet; what the block held before is nobody's any more.
+    // No reader has it yet, and the former contents of the block are not in use.
     store_word(slots + i, make_content(sub, shift - kFanShift).word());
   }
   give_up(span);  // its pieces are in the parts now
@@ -325,7 +325,7 @@ void AddressTable::replace(uint64_t* slot, Slot content) {
   }
 }
 
-/// A node whose parts all say the same is not needed.
+/// Replaces a node whose parts are all equal by a single slot.
 void AddressTable::merge(uint64_t* slot) {
   const uint64_t* const slots = lists_.at(Slot(load_word(slot)).index());
   const Slot content(load_word(slots));
@@ -375,7 +375,7 @@ void AddressTable::remove(Pieces& pieces, uint32_t record) {
   }
 }
 
-/// A record that nothing names any more is recycled when the slots that did are replaced.
+/// Recycles a record without references, when the slots that named it have been replaced.
 void AddressTable::let_go(uint32_t record, uint32_t times) {
   references_[record] -= times;
   if (references_[record] == 0) unreferenced_.push_back(record);

@@ -56,7 +56,7 @@ bool Quarantine::know(uint64_t address, uint64_t bytes, bool in_order) {
   return true;
 }
 
-/// It is known no more. @return whether it is still what it was.
+/// Forgets an allocation. @return whether the memory at its address is still that allocation.
 bool Quarantine::take_known(uint64_t address, Known& known) {
   {
     const Lock lock(mutex_);
@@ -76,7 +76,7 @@ void Quarantine::given(uint64_t address, uint64_t bytes, bool fill) {
   CUstream const stream = own_stream(current_context());
   if (stream == nullptr) return;
   fill_fresh(address, bytes, stream);
-  // Other streams are not behind ours, and may begin at once.
+  // Other streams are not ordered behind this one, and may use the memory at once.
   (void)driver_.stream_synchronize(stream);
 }
 
@@ -123,7 +123,7 @@ Quarantine::Free Quarantine::free(uint64_t address, const std::function<void()>&
     if (most == 0) (void)give_back();
     return Free::kCall;
   }
-  // As the driver does, before it takes memory back.
+  // The driver's cuMemFree waits for the device, too.
   if (driver_.ctx_synchronize() != CUDA_SUCCESS) return Free::kCall;
   CUstream const stream = poison_ ? own_stream(known.context) : nullptr;
   if (stream != nullptr) (void)driver_.memset_d8_async(address, kFreed, known.bytes, stream);
@@ -145,7 +145,7 @@ Quarantine::Free Quarantine::free(uint64_t address, const std::function<void()>&
   return Free::kHeld;
 }
 
-/// @return bytes that may be held now; 0: the device has little left.
+/// @return the number of bytes that may be held now; 0: the device has little memory left.
 uint64_t Quarantine::most_held() const {
   size_t available = 0, total = 0;
   if (driver_.mem_get_info(&available, &total) != CUDA_SUCCESS || available < total / 8) return 0;
@@ -189,7 +189,7 @@ void Quarantine::context_ended(CUcontext context) {
   streams_.erase(context);
 }
 
-/// @param context  the current one.
+/// @param context  the current context.
 CUstream Quarantine::own_stream(CUcontext context) {
   {
     const Lock lock(mutex_);

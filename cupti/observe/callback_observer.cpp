@@ -35,7 +35,7 @@ void CallbackObserver::on_driver_call(const CallbackEntry& entry,
   if (has_params && call.functionParams == nullptr) return;
   try {
     observe(entry, call);
-  } catch (...) {  // no memory: this call goes unrecorded
+  } catch (...) {  // no memory: this call is not recorded
   }
 }
 
@@ -102,7 +102,8 @@ void CallbackObserver::observe_launch(const LaunchInfo& launch, const CallbackEn
   event.header.step = position.step;
   event.place = position.place;
   std::array<format::Operand, kMaxOperands> operands;
-  // The driver must not be asked here: operands are found if it was asked before, by the gate.
+  // The driver must not be called here. Operands are found if the gate has asked for the facts
+  // before.
   if (const FunctionInfo* function = state_.functions.known(launch.function)) {
     event.kernel = function->kernel;
     const bool memory_known = state_.options.apply_memory_reports == nullptr ||
@@ -136,8 +137,7 @@ MemoryRecorder::At CallbackObserver::at(const CallbackEntry& entry,
   return at;
 }
 
-/// What a stream captures has not happened: it is memory nodes that each launch of the graph
-/// counts.
+/// A captured call has not run: it became a memory node, which every launch of the graph counts.
 bool CallbackObserver::is_captured(const MemoryChange& change, const CallbackEntry& entry) const {
   return state_.captures.is_capturing(effective_stream(change.stream, entry.per_thread));
 }
@@ -194,7 +194,7 @@ void CallbackObserver::emit_sync(const SyncChange& change, const CUpti_CallbackD
 void CallbackObserver::observe_capture(const CaptureChange& change,
                                        const CUpti_CallbackData& call) {
   state_.captures.apply(change, call.context);
-  // What was allocated before comes before.
+  // Allocations that were made before must come before this event.
   if (state_.options.apply_memory_reports != nullptr)
     (void)state_.options.apply_memory_reports(true);
   emit_sync({change.begins ? format::SyncKind::kCaptureBegin : format::SyncKind::kCaptureEnd,

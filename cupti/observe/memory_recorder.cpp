@@ -15,7 +15,7 @@ uint64_t stream_number(CUstream stream, const MemoryRecorder::At& at) {
   return std::bit_cast<uint64_t>(effective_stream(stream, at.per_thread));
 }
 
-/// Pools belong to a device, mappings to the process, foreign memory to who has made it.
+/// Pools belong to a device, mappings to the process, imported memory to its exporter.
 bool belongs_to_context(const MemoryRange& range) {
   return range.source == MemorySource::kDriver || range.source == MemorySource::kHost;
 }
@@ -28,7 +28,7 @@ uint64_t MemoryRecorder::enter(const MemoryChange& change, const At& at) {
       return free(change, at);
     case Kind::kUnmap:
       return unmap(change, at);
-    case Kind::kRelease:  // now: another thread may be given the handle before this call returns
+    case Kind::kRelease:  // before the call: afterwards another thread may get the handle
       physical_.release(change.handle);
       return 0;
     default:
@@ -46,7 +46,7 @@ void MemoryRecorder::leave(const MemoryChange& change, const At& at, bool succee
       if (!succeeded) {
         if (ended_generation != 0) undo_free(change, at, ended_generation);
       } else if (ended_generation == 0 && change.address != 0) {
-        // Allocated before we looked: the trace says so by generation 0.
+        // It was allocated before tracing began, which generation 0 shows in the trace.
         MemoryRange unknown;
         unknown.base = change.address;
         unknown.source = change.memory;
@@ -96,7 +96,7 @@ void MemoryRecorder::context_ended(CUcontext context, uint32_t step) {
 }
 
 void MemoryRecorder::allocated(const MemoryChange& change, const At& at) {
-  if (change.address == 0) return;  // cuMemAlloc of 0 bytes fails; the host calls may give null
+  if (change.address == 0) return;  // cuMemAlloc of 0 bytes fails; the host may pass null
   MemoryRange range;
   range.base = change.address;
   range.bytes = change.bytes;
@@ -134,9 +134,9 @@ uint64_t MemoryRecorder::free(const MemoryChange& change, const At& at) {
   return range->generation;
 }
 
-/// With unified addressing it is the host's address, but for memory that was registered where the
-/// device cannot use that. The two are two lives in the trace: kernels know the one, copies the
-/// other.
+/// With unified addressing the device uses the host's address. Memory that was registered where the
+/// device cannot do that has two addresses, and two generations in the trace: kernels use one,
+/// copies the other.
 void MemoryRecorder::alias(const MemoryChange& change, const At& at) {
   if (change.address == change.source) return;
   auto range = addresses_.find(change.source);
@@ -150,7 +150,7 @@ void MemoryRecorder::alias(const MemoryChange& change, const At& at) {
   begin(*range, at);
 }
 
-/// A range may hold several mappings, one after the other.
+/// A range may contain several mappings, one after the other.
 uint64_t MemoryRecorder::unmap(const MemoryChange& change, const At& at) {
   std::vector<MemoryRange> ended;
   for (uint64_t done = 0; done < change.bytes;) {

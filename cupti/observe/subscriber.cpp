@@ -35,7 +35,7 @@ CUptiResult Subscriber::subscribe(CUpti_SubscriberHandle& handle, CallbackReceiv
   params.oldSubscriberName = old_name;
   params.oldSubscriberSize = sizeof old_name;
   CUptiResult result = api_->subscribe_v2(&handle, &callback, &receiver, &params);
-  // It knows another size of the structure: without it nobody is named, and all else is the same.
+  // This CUPTI has another size of the structure. Only the name of the holder is lost by that.
   if (result == CUPTI_ERROR_INVALID_PARAMETER)
     result = api_->subscribe(&handle, &callback, &receiver);
   old_name[sizeof old_name - 1] = 0;
@@ -52,7 +52,7 @@ Status Subscriber::enable_all(CUpti_SubscriberHandle handle) {
     if (result == CUPTI_SUCCESS) {
       ++enabled;
     } else if (result != CUPTI_ERROR_INVALID_PARAMETER) {
-      // An older CUPTI does not know the newest functions; neither then does its driver.
+      // An older CUPTI lacks the newest functions, and so does its driver.
       ++refused_;
       last = result;
     }
@@ -60,7 +60,7 @@ Status Subscriber::enable_all(CUpti_SubscriberHandle handle) {
   for (const CallbackEntry& entry : driver_callbacks())
     enable(CUPTI_CB_DOMAIN_DRIVER_API, entry.cbid);
   enable(CUPTI_CB_DOMAIN_RESOURCE, CUPTI_CBID_RESOURCE_CONTEXT_DESTROY_STARTING);
-  // Only tells that CUPTI died; absent before CUPTI 12.
+  // Only reports that CUPTI has failed; does not exist before CUPTI 12.
   (void)api_->enable_callback(1, handle, CUPTI_CB_DOMAIN_STATE, CUPTI_CBID_STATE_FATAL_ERROR);
   if (enabled > 0) return kOkStatus;
   return Status::make(StatusCode::kCuptiError, "cuptiEnableCallback", last);

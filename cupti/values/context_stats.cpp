@@ -26,7 +26,7 @@ ContextStats::Failure ContextStats::prepare(const std::atomic<bool>& stopping) n
   }
   const bool ready = failure.result == CUDA_SUCCESS && !stopping.load() && !is_settled();
   if (ready) values_.prepare(value_bytes_, gather_);
-  Phase expected = Phase::kPreparing;  // forget() may have been here
+  Phase expected = Phase::kPreparing;  // forget() may have run meanwhile
   phase_.compare_exchange_strong(expected, ready ? Phase::kReady : Phase::kOver);
   return failure;
 }
@@ -44,8 +44,8 @@ ContextStats::Failure ContextStats::load_kernels() noexcept {
   return {result, "cuModuleGetFunction"};
 }
 
-/// GPUs for computing have half as many f64 units as f32, those for graphics a 32nd or a 64th. A
-/// driver that does not tell gets the reference.
+/// GPUs for computing have half as many f64 units as f32 units, GPUs for graphics a 32nd or a 64th.
+/// If the driver does not tell, the reference variant is used.
 ContextStats::Failure ContextStats::choose_variant() noexcept {
   constexpr int kSlow = 8;
   CUdevice device = 0;
@@ -63,8 +63,8 @@ ContextStats::Failure ContextStats::register_ring() noexcept {
   if (memory.empty()) return {CUDA_ERROR_OUT_OF_MEMORY, "mmap"};
   void* pinned = memory.data();
   CUresult result = driver_.mem_host_register(pinned, memory.size(), CU_MEMHOSTREGISTER_DEVICEMAP);
-  // Sandboxes may refuse it. The driver's own memory goes with its context: no use of it where
-  // nobody tells of that.
+  // Sandboxes may refuse the registration. Memory of the driver goes away with its context, so it
+  // is not used if the context's end is not reported.
   if (result != CUDA_SUCCESS && ends_are_told_.load() && driver_.mem_host_alloc != nullptr) {
     result = driver_.mem_host_alloc(&pinned, memory.size(), CU_MEMHOSTALLOC_DEVICEMAP);
     if (result == CUDA_SUCCESS) ring_.borrow(pinned);
@@ -79,7 +79,7 @@ ContextStats::Failure ContextStats::make_arenas() noexcept {
   const size_t bytes = ResultRing::kLanes * kArenaBytes;
   CUresult result = driver_.mem_alloc(&arenas_address_, bytes);
   if (result != CUDA_SUCCESS) return {result, "cuMemAlloc"};
-  // Not the legacy stream: it would wait for the program's, and break a capture.
+  // Not the legacy stream, which would wait for the program's streams and break a capture.
   CUstream stream = nullptr;
   result = driver_.stream_create(&stream, CU_STREAM_NON_BLOCKING);
   if (result != CUDA_SUCCESS) return {result, "cuStreamCreate"};
@@ -88,9 +88,9 @@ ContextStats::Failure ContextStats::make_arenas() noexcept {
   return {result == CUDA_SUCCESS ? destroyed : result, "first use of the kernels"};
 }
 
-/// The tickets of each arena begin as zero; the kernels leave them so. Each kernel is
-/// launched once, on nothing: the driver may load it then, and get the local memory that it needs,
-/// for which it waits for the device.
+/// Zeroes the tickets of each arena; kernels leave them zero. Launches each kernel once without work:
+/// the driver may load it at its first launch and allocate local memory, for which it waits for the
+/// device.
 CUresult ContextStats::warm_up(CUstream stream, size_t arena_bytes) noexcept {
   CUresult result = driver_.memset_d8_async(arenas_address_, 0, arena_bytes, stream);
   stats::ManyBatch nothing{};
@@ -139,7 +139,7 @@ format::SampleOutcome ContextStats::submit(std::span<const DeviceRequest> batch,
   const Phase now = phase();
   if (now == Phase::kPreparing) return format::SampleOutcome::kNotReady;
   if (now == Phase::kOver) return format::SampleOutcome::kGpuWorkOff;
-  // A handle may be a new stream at an old one's address; ids are never used again.
+  // A new stream may have the handle of an old one; ids are never reused.
   unsigned long long stream_id = 0;
   CUresult result = driver_.stream_get_id(stream, &stream_id);
   if (MUTATION(arena_by_handle)) stream_id = reinterpret_cast<uint64_t>(stream);
@@ -153,7 +153,7 @@ format::SampleOutcome ContextStats::submit(std::span<const DeviceRequest> batch,
     const Lock lock(claim_mutex_);
     ring_.launched(grant.first + (batch.size() - 1), grant.launches);
     if (result == CUDA_SUCCESS) return format::SampleOutcome::kSampled;
-    // What was launched may still be written: this ring is used no more.
+    // Work that was launched may still write to this ring, so it is not used any more.
     for (size_t i = 0; i < batch.size(); ++i) ring_.drop(grant.first + i);
   }
   if (MUTATION(goes_on_after_error)) return format::SampleOutcome::kGpuWorkOff;
@@ -161,7 +161,7 @@ format::SampleOutcome ContextStats::submit(std::span<const DeviceRequest> batch,
   return format::SampleOutcome::kGpuWorkOff;
 }
 
-/// Before the statistics: their result then says that the copies are done.
+/// Before the statistics, whose result then shows that the copies are done.
 void ContextStats::stage_values(Grant& grant, size_t count, CUstream stream) noexcept {
   auto ticket = grant.first;
   for (size_t i = 0; i < count; ++i, ++ticket) {
@@ -196,7 +196,7 @@ CUresult ContextStats::launch_as(Grant& grant, size_t count, CUstream stream) no
     const CUresult result = launch(builder, grant, stream);
     if (result != CUDA_SUCCESS) return result;
     builder.clear();
-    (void)ring_.add_to(builder, ticket);  // an empty batch takes any tensor
+    (void)ring_.add_to(builder, ticket);  // fits: a batch without entries takes any tensor
   }
   return launch(builder, grant, stream);
 }
@@ -204,7 +204,7 @@ CUresult ContextStats::launch_as(Grant& grant, size_t count, CUstream stream) no
 CUresult ContextStats::launch(stats::BatchBuilder& builder, Grant& grant,
                               CUstream stream) noexcept {
   if (builder.blocks() == 0) return CUDA_SUCCESS;
-  void* params[] = {&builder.batch()};  // the driver copies it, and the tensors behind it
+  void* params[] = {&builder.batch()};  // copied by the driver, with the tensors behind it
   const auto launch_one = [&](CUfunction kernel, unsigned blocks, unsigned threads) {
     ++grant.launches;
     return driver_.launch_kernel(kernel, blocks, 1, 1, threads, 1, 1, 0, stream, params, nullptr);
@@ -231,7 +231,7 @@ uint64_t ContextStats::forget(format::EventSink& sink) noexcept {
 }
 
 uint64_t ContextStats::let_go_of_borrowed() noexcept {
-  const Lock claiming(claim_mutex_);  // nobody takes them in the other order
+  const Lock claiming(claim_mutex_);  // no function locks them in the other order
   const Lock collecting(collect_mutex_);
   if (!ring_.is_borrowed()) return 0;
   phase_.store(Phase::kOver);

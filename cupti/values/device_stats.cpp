@@ -40,7 +40,7 @@ DeviceStats::~DeviceStats() {
 
 void DeviceStats::prepare(CUcontext context) noexcept { (void)prepared(context); }
 
-/// @return the context, whose preparation may have just been queued.
+/// @return the context; its preparation may have been queued by this call.
 DeviceStats::Shared DeviceStats::prepared(CUcontext context) noexcept try {
   if (Shared known = find(context)) return known;
   const auto made = std::make_shared<ContextStats>(driver_, context, sink_, most_samples_, values_,
@@ -66,14 +66,14 @@ void* DeviceStats::main(void* self) noexcept {
   pthread_setname_np(pthread_self(), "convtrace-gpu");
   try {
     static_cast<DeviceStats*>(self)->serve();
-  } catch (...) {  // no memory: contexts that come later stay unprepared
+  } catch (...) {  // no memory: new contexts are not prepared
   }
   return nullptr;
 }
 
 void DeviceStats::serve() {
   const OwnCalls own;
-  // The program may be capturing on another thread, where allocation would be an error.
+  // Another thread of the program may be capturing, during which allocation is an error.
   CUstreamCaptureMode mode =
       MUTATION(strict_helper) ? CU_STREAM_CAPTURE_MODE_GLOBAL : CU_STREAM_CAPTURE_MODE_RELAXED;
   (void)driver_.thread_exchange_stream_capture_mode(&mode);
@@ -101,7 +101,7 @@ void DeviceStats::prepare_next(Lock<Mutex>& lock) {
 }
 
 void DeviceStats::pump_values(Lock<Mutex>& lock) {
-  constexpr std::chrono::microseconds kPause{50};  // some of the pieces that are on their way
+  constexpr std::chrono::microseconds kPause{50};  // enough for some of the pieces on their way
   helper_idle_ = false;
   lock.unlock();
   const bool moving = pump_all();
@@ -110,7 +110,7 @@ void DeviceStats::pump_values(Lock<Mutex>& lock) {
   context_settles_.notify_all();
   if (moving) {
     helper_wakes_.wait_for(lock, kPause);
-  } else {  // the next collect() asks again: what waits for room needs the writer thread anyway
+  } else {  // the next collect() asks again; room on the host is made by its thread
     pump_wanted_ = false;
   }
 }
@@ -133,7 +133,7 @@ DeviceStats::Shared DeviceStats::find(CUcontext context) const {
   return it == contexts_.end() ? nullptr : it->second;
 }
 
-/// Copied, so that nobody who needs the table waits for work on its contexts.
+/// A copy, so that no caller holds the table's lock while it works on a context.
 std::vector<DeviceStats::Shared> DeviceStats::all() const {
   const SharedLock lock(contexts_mutex_);
   std::vector<Shared> list;
@@ -170,8 +170,8 @@ void DeviceStats::forget(CUcontext context) noexcept {
     contexts_.erase(it);
     if (!MUTATION(ring_freed_early)) forgotten_.push_back({known, pthread_self()});
   }
-  // The helper may be inside a call on this context, which is about to end under it: it goes on to
-  // no other step.
+  // The helper may be inside a call on this context, which will end under it. It makes no further
+  // call.
   known->give_up();
   constexpr uint64_t kPatienceNs = 500'000'000;
   {
@@ -183,7 +183,7 @@ void DeviceStats::forget(CUcontext context) noexcept {
   count_lost(known->forget(sink_), sink_);
 }
 
-/// Every other thread that is in one of them holds a share of it (find(), all()).
+/// Every other thread that uses one of them has a shared pointer to it (find(), all()).
 void DeviceStats::forgotten_ended() noexcept {
   const Lock lock(contexts_mutex_);
   std::erase_if(forgotten_, [](const Forgotten& forgotten) {
@@ -211,7 +211,7 @@ uint64_t DeviceStats::collect(uint64_t& room) noexcept {
     return under_way + values_under_way();
   }
   const Lock lock(helper_mutex_);
-  pump_wanted_ = true;  // the helper finds out whether it is so
+  pump_wanted_ = true;  // the helper checks whether there is something to do
   helper_wakes_.notify_one();
   return under_way;
 }
@@ -226,7 +226,7 @@ void DeviceStats::stop(uint64_t timeout_ns) noexcept {
 }
 
 void DeviceStats::report(const ContextStats::Failure& failure, const char* effect) noexcept {
-  // After a sticky error every call fails, and the gate says so for the program's own.
+  // After a sticky error every call fails, and the gate reports it for the program's own call.
   if (failure.result == CUDA_SUCCESS || is_sticky(failure.result)) return;
   char text[192];
   snprintf(text, sizeof text, "%s for statistics returned %s; %s", failure.call,

@@ -20,7 +20,7 @@ void DeviceValues::prepare(uint64_t arena_bytes, CUfunction gather) noexcept {
   if (!pump_mutex_.try_lock()) return;
   const Lock pumping(pump_mutex_, std::adopt_lock);
   if (!make_memory(arena_bytes)) return;
-  Phase expected = Phase::kUnprepared;  // give_up() may have been here
+  Phase expected = Phase::kUnprepared;  // give_up() may have run meanwhile
   phase_.compare_exchange_strong(expected, Phase::kReady);
 }
 
@@ -32,7 +32,8 @@ bool DeviceValues::make_memory(uint64_t arena_bytes) noexcept {
   if (memory == MAP_FAILED) return false;
   ring_ = static_cast<std::byte*>(memory);
   madvise(memory, kRingBytes, MADV_DONTFORK);  // a device writes to these pages
-  // Where it is refused (sandboxes), copies wait for the device: on the thread that pumps.
+  // If the registration is refused (sandboxes), copies wait for the device, on the thread that
+  // pumps.
   (void)driver_.mem_host_register(memory, kRingBytes, 0);
   const unsigned flags = MUTATION(blocking_own_stream) ? 0 : CU_STREAM_NON_BLOCKING;
   if (driver_.stream_create(&stream_, flags) != CUDA_SUCCESS) return false;
@@ -61,7 +62,7 @@ CUresult DeviceValues::copy(const stats::Layout& layout, CUdeviceptr to,
   constexpr uint64_t kMostBlocks = 4096;  // of any GPU, several times over
   constexpr uint64_t kBlockBytes = uint64_t{stats::kGatherThreads} * stats::kGroupBytes;
   stats::CopyJob job = stats::copy_job(layout, to);
-  void* params[] = {&job};  // the driver copies it
+  void* params[] = {&job};  // copied by the driver
   const uint64_t blocks = std::min(stats::ceil_div(layout.bytes(), kBlockBytes), kMostBlocks);
   return driver_.launch_kernel(gather_, static_cast<uint32_t>(blocks), 1, 1, stats::kGatherThreads,
                                1, 1, 0, stream, params, nullptr);
@@ -70,7 +71,7 @@ CUresult DeviceValues::copy(const stats::Layout& layout, CUdeviceptr to,
 void DeviceValues::take(const format::TensorStats& event, const Staged& staged) noexcept try {
   if (sink_->has(event)) return arena_.release(staged.offset);
   Pending value{.event = event, .staged = staged, .incoming = nullptr};
-  value.event.shape = {};  // borrowed
+  value.event.shape = {};  // borrowed, so not kept
   value.event.range_hashes = {};
   value.event.samples = {};
   std::list<Pending> made;
@@ -97,7 +98,7 @@ bool DeviceValues::send_piece(Pending& value) noexcept {
   const CUdeviceptr from = arena_address_ + value.staged.offset + value.sent;
   std::byte* const to = ring_ + chunk * kChunkBytes;
   CUresult result = driver_.memcpy_dtoh_async(to, from, bytes, stream_);
-  // The context may have ended while this thread was in there.
+  // The context may have ended while this thread was in the call.
   if (result != CUDA_SUCCESS || !is(Phase::kReady)) return false;
   result = driver_.event_record(arrived_[chunk], stream_);
   if (result != CUDA_SUCCESS || !is(Phase::kReady)) return false;
@@ -106,9 +107,9 @@ bool DeviceValues::send_piece(Pending& value) noexcept {
   return true;
 }
 
-/// @return whether its turn has come: there is room for it, or it has gone.
+/// @return false if the value has to wait for room.
 bool DeviceValues::start(Pending& value) noexcept {
-  value.over = sink_->has(value.event);  // since it was staged
+  value.over = sink_->has(value.event);  // perhaps stored since it was staged
   if (value.over) return true;
   ValueSink::Begun begun = sink_->begin(value.event);
   value.incoming = std::move(begun.value);
@@ -144,7 +145,7 @@ bool DeviceValues::receive() noexcept {
     if (result != CUDA_SUCCESS) return false;
     Pending& value = pending_.front();
     const std::span<std::byte> to = value.incoming->next();
-    if (to.empty()) return true;  // no host memory now
+    if (to.empty()) return true;  // no host memory at present
     std::memcpy(to.data(), ring_ + chunk * kChunkBytes, to.size());
     value.incoming->filled();
     value.received += to.size();
@@ -157,7 +158,7 @@ bool DeviceValues::receive() noexcept {
   return true;
 }
 
-/// One less, unless give_up() has counted all.
+/// Counts a value as done, unless give_up() has counted all of them.
 void DeviceValues::count_out() noexcept {
   const Lock lock(handover_mutex_);
   if (under_way_.load() > 0) under_way_.fetch_sub(1);
@@ -197,7 +198,7 @@ uint64_t DeviceValues::give_up() noexcept {
   return lost;
 }
 
-/// What is over goes with the last who holds it: here, or when pump() is out of the driver.
+/// The last function that uses a value frees it: this one, or pump() after its call of the driver.
 void DeviceValues::discard() noexcept {
   if (!pump_mutex_.try_lock()) return;
   const Lock pumping(pump_mutex_, std::adopt_lock);

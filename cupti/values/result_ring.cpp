@@ -47,7 +47,7 @@ std::span<std::byte> ResultRing::allocate(uint32_t samples, stats::Variant varia
   for (uint32_t slot = 0; slot < slots_; ++slot) free_.push(slot);
   void* memory = mmap(nullptr, bytes(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) return {};
-  // A forked child must not share pages with a device that writes to them.
+  // A device writes to these pages, so a forked child must not share them.
   madvise(memory, bytes(), MADV_DONTFORK);
   memory_ = static_cast<std::byte*>(memory);
   return {memory_, bytes()};
@@ -68,7 +68,7 @@ uint64_t ResultRing::close() noexcept {
 
 uint32_t ResultRing::leading_count(const Entry& entry) const noexcept {
   const DeviceRequest& request = entry.request;
-  // A rule that came since may ask for more than there is memory for.
+  // A rule that was added later may ask for more than the memory has room for.
   const uint64_t wanted = std::min(request.samples, samples_);
   if (wanted <= stats::kSampleCount || request.event.capture == format::Capture::kHash) return 0;
   const uint64_t values = wanted * format::values_in_element(request.view.dtype);
@@ -153,7 +153,7 @@ uint32_t ResultRing::launches_under_way() noexcept {
   return sum;
 }
 
-/// @return the lane of the first claim of all that are not out; null if there is none.
+/// @return the lane with the oldest claim that is not out; null if there is none.
 ResultRing::Queue* ResultRing::oldest(const bool (&stalls)[kLanes]) noexcept {
   Queue* found = nullptr;
   const auto number = [&](const Queue& lane) { return entries_[lane.at(lane.begin())].number; };
@@ -166,7 +166,7 @@ ResultRing::Queue* ResultRing::oldest(const bool (&stalls)[kLanes]) noexcept {
 }
 
 void ResultRing::collect(format::EventSink& sink, DeviceValues& values, uint64_t& room) noexcept {
-  const stats::DefaultFloatingPoint scope;  // at exit this is the program's thread
+  const stats::DefaultFloatingPoint scope;  // at exit this runs on a thread of the program
   bool stalls[kLanes] = {};
   while (room > 0 && memory_ != nullptr) {
     Queue* const lane = oldest(stalls);
@@ -225,7 +225,7 @@ void ResultRing::emit(const Entry& entry, const stats::StatsResult& result,
   sink.emit(event);
 }
 
-/// @return false if the device is not done with it.
+/// @return false if the device has not finished it.
 bool ResultRing::deliver(uint32_t index, format::EventSink& sink, DeviceValues& values) noexcept {
   const Entry& entry = entries_[index];
   const DeviceRequest& request = entry.request;

@@ -10,7 +10,8 @@
 namespace convtrace::cupti {
 namespace {
 
-// The macros cast to pointers, so these are no constants; a variable would be a constructor.
+// The macros cast to pointers, so they are no constants; a global variable would need a
+// constructor.
 uint64_t legacy_handle() noexcept { return std::bit_cast<uint64_t>(CU_STREAM_LEGACY); }
 uint64_t per_thread_handle() noexcept { return std::bit_cast<uint64_t>(CU_STREAM_PER_THREAD); }
 
@@ -22,13 +23,14 @@ uint32_t this_thread_number() noexcept {
 
 }  // namespace
 
-/// Each thread and device has a stream of its own behind the handle of the per-thread one.
+/// The handle of the per-thread default stream means another stream in each thread and on each
+/// device.
 uint32_t StreamUses::thread_of(Stream stream) noexcept {
   return stream.handle == per_thread_handle() ? this_thread_number() << 8 | stream.device : 0;
 }
 
-/// The first device's legacy stream waits for blocking streams, as is known there; that of another
-/// one is taken for a stream that waits for none.
+/// The legacy stream of the first device waits for blocking streams, which the order knows. That of
+/// another device is treated as a stream that waits for none.
 uint64_t StreamUses::handle_of(Stream stream) noexcept {
   const bool legacy = stream.handle == 0 || stream.handle == legacy_handle();
   if (!legacy) return stream.handle;
@@ -48,7 +50,8 @@ uint16_t StreamUses::slot_of(Stream stream) {
   return order_.slot_of(handle_of(stream), thread_of(stream));
 }
 
-/// Whether no other stream was ever used: then all is in order, and nothing need be noted.
+/// Whether no other stream was ever used: then all work is in order and nothing needs to be
+/// recorded.
 bool StreamUses::is_alone(Stream stream) noexcept {
   if (several_.load(std::memory_order_acquire)) return false;
   const uint64_t key = key_of(stream);
@@ -66,7 +69,7 @@ bool StreamUses::is_alone(Stream stream) noexcept {
   return first == 0 || first == key;
 }
 
-/// What was used before was used by the first stream.
+/// All earlier uses were by the first stream.
 void StreamUses::begin_several() {
   unknown_up_to_ = addresses_.last_generation();
   unknown_ = order_.work(slot_of(first_));
@@ -75,7 +78,7 @@ void StreamUses::begin_several() {
   several_.store(true, std::memory_order_release);
 }
 
-/// A read that the use does not come behind is forgotten: it may have seen what the use wrote.
+/// Removes reads that are not ordered before the use, since they may have seen what it wrote.
 void StreamUses::note(judge::Use use, uint64_t generation) {
   uses_.insert_or_assign(generation, use);
   if (reads_.empty()) return;
@@ -87,7 +90,7 @@ void StreamUses::note(judge::Use use, uint64_t generation) {
 OwnRead StreamUses::begin_read(Stream stream, uint64_t generation) {
   const Lock lock(mutex_);
   make_room();
-  if (reads_.size() >= kMostUses) reads_.clear();  // never given out: contexts ended
+  if (reads_.size() >= kMostUses) reads_.clear();  // never ended, since contexts ended
   reads_.insert({generation, {++last_read_, order_.work(slot_of(stream))}});
   return {this, generation, last_read_};
 }
@@ -102,7 +105,7 @@ bool StreamUses::end_read(const OwnRead& read) noexcept {
   return true;
 }
 
-/// What is over need not be remembered. If that is not enough, it is no longer known.
+/// Forgets uses that are over. If that is not enough, forgets which use was last.
 void StreamUses::make_room() {
   if (order_.epoch() != epoch_) {
     uses_.clear();
@@ -139,7 +142,7 @@ void StreamUses::wrote(Stream stream, uint64_t address) {
 
 void StreamUses::order(const format::Sync& told) {
   using Kind = format::SyncKind;
-  // A value in memory that is waited for, or a function of the host: when it is over nobody tells.
+  // A value in memory or a function of the host, whose end is not reported.
   if (told.event == 0 && (told.kind == Kind::kStreamWait || told.kind == Kind::kEventDone)) return;
   const Lock lock(mutex_);
   const auto take = [&](Kind kind, Stream stream) CONVTRACE_REQUIRES(mutex_) {
@@ -161,7 +164,7 @@ bool StreamUses::is_settled(Stream stream, uint64_t generation) {
   const Lock lock(mutex_);
   make_room();
   const uint16_t slot = slot_of(stream);
-  (void)order_.work(slot);  // brings in what orders it without a call of its own
+  (void)order_.work(slot);  // adds edges that need no call
   const auto use = uses_.find(generation);
   if (use != uses_.end()) return order_.ordered(use->second, slot);
   if (generation == 0) return false;

@@ -18,18 +18,18 @@
 namespace convtrace::engine {
 namespace {
 
-/// Compressing keeps up with a fast disk with so many.
+/// With this many, compression keeps up with a fast disk.
 constexpr uint32_t kMostZipThreads = 4;
-/// At exit, for values that are still being compressed.
+/// The longest wait at exit for values that are being compressed.
 constexpr uint64_t kValuesAtExitNs = 1'000'000'000;
 
-/// Whether an event is a reason for a trace to exist.
+/// Whether an event is a reason to create a trace.
 bool begins_a_trace(const format::Event& event) {
   if (const auto* scope = std::get_if<format::Scope>(&event)) return scope->enter;
   if (const auto* alloc = std::get_if<format::Alloc>(&event)) {
     return alloc->device.type == format::Device::Type::kCuda;
   }
-  return std::holds_alternative<format::Step>(event) ||  // it may be none of those asked for
+  return std::holds_alternative<format::Step>(event) ||  // perhaps a step that was not asked for
          std::holds_alternative<format::Launch>(event) ||
          std::holds_alternative<format::TensorStats>(event) ||
          std::holds_alternative<format::Finding>(event);
@@ -69,7 +69,7 @@ Engine::Engine(EngineOptions options)
     journal_.take_stacks();
     journal_.take_free_stacks();
   }
-  (void)facts_.take_changed();  // the first META has them
+  (void)facts_.take_changed();  // they are part of the first META
 }
 
 void Engine::emit(const format::Event& event) noexcept {
@@ -113,7 +113,7 @@ bool Engine::check_rank() {
 
 void Engine::report_memory(const void* pointer, int64_t bytes, uint64_t device) {
   journal_.report(pointer, bytes, device);
-  // Before there is a writer thread somebody has to make room.
+  // Before the writer thread exists, the calling thread makes room.
   if (MemoryJournal::crowded() && !begun_.load(std::memory_order_relaxed)) {
     (void)journal_.apply_reports_if_free();
   }
@@ -180,7 +180,7 @@ bool Engine::apply_memory_reports(bool all) noexcept {
 
 void Engine::finish(uint64_t deadline_ns, std::optional<int> exit_status) {
   const uint64_t begin = now_ns();
-  // The low eight bits are what another process sees.
+  // Another process sees the low eight bits.
   if (exit_status) facts_.set("exit.status", std::to_string(*exit_status & 0xff));
   if (cupti::Interceptor* cuda = interceptor_.load()) cuda->stop(deadline_ns / 2);
   if (!writer_.started()) return;
@@ -191,7 +191,7 @@ void Engine::finish(uint64_t deadline_ns, std::optional<int> exit_status) {
   log_line(messages::kSlowDisk, "the disk was too slow at exit; the end of the trace is missing");
 }
 
-/// What the user is told about patterns and rules.
+/// Logs messages about patterns and rules, and records them.
 void Engine::say(uint32_t step, const std::vector<Notice>& lines) {
   for (const Notice& line : lines) {
     cupti::report(*this, step, line.message, line.text.c_str());
@@ -210,7 +210,7 @@ void Engine::follow_config() {
   if (change.applied) rules_changed();
 }
 
-/// The program has said which rank this process is.
+/// The program has reported its rank.
 void Engine::follow_rank() {
   speak_as(settings_, controls_.rank());
   if (check_rank() && controls_.follow_rank()) rules_changed();

@@ -1,4 +1,4 @@
-// The exported functions (exports.map), and nothing else: each passes the border and delegates.
+// The exported functions (exports.map): each enters through guarded.h and delegates.
 
 #include <string.h>
 
@@ -27,7 +27,7 @@ constexpr auto kAlways = [](const State&) { return true; };
 
 extern "C" {
 
-/// Called by the CUDA driver inside cuInit (CUDA_INJECTION64_PATH): no CUDA call may be made here.
+/// Called by the CUDA driver inside cuInit (CUDA_INJECTION64_PATH), where no CUDA call is allowed.
 /// @return 1, the only value whose effect is documented.
 CONVTRACE_EXPORT int InitializeInjection(void);
 int InitializeInjection(void) {
@@ -57,7 +57,7 @@ CONVTRACE_EXPORT uint32_t convtrace_submit(const void* messages, uint32_t bytes)
 }
 
 CONVTRACE_EXPORT struct convtrace_thread_scope* convtrace_scope_slot(void) {
-  // Where there is no memory for a slot, all such threads share one that nobody reads.
+  // If there is no memory for a slot, all such threads share this one, which is never read.
   static constinit convtrace_thread_scope nobody{};
   return guarded_if("scope slot", &nobody, kAlways, [] {
     convtrace::engine::ThreadContext* const context = convtrace::engine::this_thread();

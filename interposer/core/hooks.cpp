@@ -1,5 +1,5 @@
-// The functions that the preload library's wrappers call. A launch makes the real call exactly once,
-// whatever the state of tracing.
+// The functions that the preload library's wrappers call. A launch makes the real call exactly
+// once, in every state of tracing.
 
 #include <dlfcn.h>
 #include <stdlib.h>
@@ -23,7 +23,7 @@ void on_memory_report(void* pointer, int64_t bytes, uint64_t device) {
   });
 }
 
-/// @return who handles launches now, or null: then the caller makes the real call and no more.
+/// @return the handler of launches; null: the caller only makes the real call.
 cupti::Interceptor* launch_handler() noexcept {
   if (!process_state().active()) return nullptr;
   Engine* const engine = running_engine();
@@ -41,7 +41,7 @@ void on_graph_call(int call, void* exec, void* object, const void* params) {
     cuda->graph_call(static_cast<convtrace_graph_call>(call), exec, object, params);
 }
 
-/// Memory that is kept of freed one goes back also when tracing is over.
+/// Frees the memory in quarantine, also when tracing is over.
 /// @return whether there was any.
 bool give_back_memory() noexcept {
   const Engine* const engine = running_engine();
@@ -80,7 +80,7 @@ constexpr convtrace_hooks_v1 kHooks{.bytes = sizeof(convtrace_hooks_v1),
 bool publish_hooks() noexcept {
   using Slot = std::atomic<const convtrace_hooks_v1*>;
   auto* const slot = static_cast<Slot*>(dlsym(RTLD_DEFAULT, CONVTRACE_HOOKS_SYMBOL));
-  if (slot == nullptr) return true;  // not preloaded: the observer alone
+  if (slot == nullptr) return true;  // not preloaded: only the observer is there
   const convtrace_hooks_v1* expected = nullptr;
   return slot->compare_exchange_strong(expected, &kHooks) || expected == &kHooks;
 }

@@ -32,7 +32,8 @@ bool g_handlers_installed = false;
 std::atomic<bool> g_fork_said{false};
 std::atomic<bool> g_ended{false};
 
-/// The child has one thread, no writer, and locks in any state: it leaks everything it inherited.
+/// The child has one thread, no writer, and locks in unknown states, so it leaks everything it
+/// inherited.
 void after_fork_in_child() {
   new (&g_arming) Mutex;
   const Engine* const inherited = g_engine.exchange(nullptr);
@@ -45,16 +46,16 @@ void after_fork_in_child() {
   new (&process_state()) State;
 }
 
-/// Which process this is: a child made by clone() or vfork() runs no fork handler.
+/// False in a child made by clone() or vfork(), which run no fork handler.
 bool is_our_process() noexcept { return g_pid.load() == getpid(); }
 
-/// @param status  with which the program ends, where that is known.
+/// @param status  exit status of the program, if known.
 void end(std::optional<int> status) noexcept {
   if (!is_our_process() || g_ended.load()) return;
   const RecursionGuard guard;
   Engine* const engine = g_engine.load();
   if (engine == nullptr) return;
-  // Also when tracing is over already: the writer thread may still be saying or closing.
+  // Also if tracing is over already: the writer thread may still be logging or closing the trace.
   process_state().begin_draining();
   contained("exit", false, [=] {
     engine->finish(kExitDeadlineNs, status);
@@ -66,7 +67,7 @@ void end(std::optional<int> status) noexcept {
 
 void end_with_status(int status, void*) noexcept { end(status); }
 
-/// quick_exit() does not say its status.
+/// quick_exit() passes no status to its handlers.
 void install_exit_handlers() noexcept {
   on_exit(end_with_status, nullptr);
   at_quick_exit(end_tracing);
@@ -79,7 +80,7 @@ void install_handlers() noexcept {
   install_exit_handlers();
 }
 
-/// @param folder  where a relative name of a file begins.
+/// @param folder  for a relative file name.
 void set_up_log(const settings::Settings& settings, const Rank& rank, const std::string& folder) {
   int fd = 2;
   if (!settings.log_file.empty()) {
@@ -94,7 +95,7 @@ void set_up_log(const settings::Settings& settings, const Rank& rank, const std:
   }
 }
 
-/// @return whether there were problems; then the host runs untraced.
+/// Logs problems of the settings. @return whether there were any; then the host runs untraced.
 bool say_problems(const std::vector<std::string>& problems) {
   for (const std::string& problem : problems) {
     log_line(messages::kBadSetting, "%s", problem.c_str());
@@ -105,7 +106,8 @@ bool say_problems(const std::vector<std::string>& problems) {
   return !problems.empty();
 }
 
-/// What the preload library decides at process start, before a settings file is read.
+/// Whether the preload library decides this setting at process start, before a settings file is
+/// read.
 bool comes_too_late(const char* variable, const char* key) {
   const char* const asked = getenv(variable);
   if (asked != nullptr && std::string_view(asked) == "1") return false;
@@ -121,7 +123,7 @@ bool is_set(const char* symbol) {
   return flag != nullptr && *flag != 0;
 }
 
-/// What is asked for and not done. Of GPUs that is said when there is a driver.
+/// Logs settings that cannot be followed. For GPUs that happens when there is a driver.
 void say_refusals(const settings::Settings& settings) {
   if (settings.poison && !comes_too_late("CONVTRACE_POISON", "poison") &&
       (settings.cpu_alloc == settings::CpuAlloc::kOff || cpu_reports() == nullptr)) {
@@ -139,7 +141,8 @@ void say_refusals(const settings::Settings& settings) {
     (void)comes_too_late("CONVTRACE_STRICT_ALLOC", "strict_alloc");
 }
 
-/// Where the program started: it may have gone elsewhere before it imported torch.
+/// The folder in which the program was started; it may have changed its folder before importing
+/// torch.
 std::string start_folder() {
   const auto* const noted =
       static_cast<const char*>(dlsym(RTLD_DEFAULT, CONVTRACE_START_FOLDER_SYMBOL));
@@ -148,7 +151,7 @@ std::string start_folder() {
   return getcwd(folder, sizeof folder) != nullptr ? folder : ".";
 }
 
-/// A later look at the real one would race with the program's setenv.
+/// Copied at the start: reading the real environment later would race with the program's setenv.
 std::vector<std::string> settings_of_environment(const std::string& folder) {
   constexpr std::string_view kConfig = "CONVTRACE_CONFIG=";
   std::vector<std::string> entries;
@@ -187,7 +190,7 @@ const char* arm() {
   set_up_log(settings, options.rank, folder);
   if (!settings.enabled || settings.mode == settings::Mode::kOff) return "switched off";
   if (say_problems(loaded.problems)) return "a setting is wrong";
-  // One that no launcher gave a rank may get it from its own program: Engine::begin_trace().
+  // A rank that no launcher gave may come from the program later: Engine::begin_trace().
   const Rank& rank = options.rank;
   if (rank.given && !is_rank_wanted("CONVTRACE_RANKS", settings.ranks, rank)) return kUnwantedRank;
   for (const std::string& warning : loaded.warnings)
@@ -199,7 +202,7 @@ const char* arm() {
   return publish_hooks() ? nullptr : "another copy of the engine is loaded";
 }
 
-/// A fork child that would have been traced on its own says once why it is not.
+/// Logs, once, why a fork child that would be traced on its own is not.
 void say_forked() {
   if (process_state().reason() != kForked || g_fork_said.exchange(true)) return;
   log_line(messages::kForked,

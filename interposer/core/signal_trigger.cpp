@@ -20,7 +20,7 @@ std::atomic<WriterThread*> g_writer{nullptr};
 std::atomic<pid_t> g_pid{0};
 struct sigaction g_before[kHighest];
 
-/// A child made by fork has the handlers and no writer thread.
+/// @return null in a forked child, which has the handlers but no writer thread.
 WriterThread* writer_of_this_process() noexcept {
   return g_pid.load() == getpid() ? g_writer.load() : nullptr;
 }
@@ -30,7 +30,7 @@ void wait_for(const WriterThread& writer, uint32_t handled) noexcept {
     nanosleep(&kNap, nullptr);
 }
 
-/// What would have happened without us.
+/// Does what would have happened without convtrace's handler.
 void pass_on(int number, siginfo_t* info, void* context) noexcept {
   const struct sigaction& before = g_before[number];
   if ((before.sa_flags & SA_SIGINFO) != 0) return before.sa_sigaction(number, info, context);
@@ -38,7 +38,8 @@ void pass_on(int number, siginfo_t* info, void* context) noexcept {
   if (before.sa_handler != SIG_DFL) return before.sa_handler(number);
   if (number == SIGUSR2) return;
   sigaction(number, &before, nullptr);
-  // A fault happens again on return. What was sent is sent again, and comes once we are through.
+  // A fault happens again on return. A signal that was sent is raised again, and arrives when this
+  // handler has returned.
   if (info->si_code <= 0) raise(number);
 }
 
@@ -65,7 +66,7 @@ void install(int number) noexcept {
   ours.sa_sigaction = on_signal;
   ours.sa_mask = before.sa_mask;
   ours.sa_flags = SA_SIGINFO | SA_ONSTACK | (before.sa_flags & SA_NODEFER);
-  // Whether a call begins again is the program's choice where it has a handler (Python's does not).
+  // A program with a handler chooses whether interrupted calls restart (Python chooses not).
   ours.sa_flags |= is_handled(before) ? before.sa_flags & SA_RESTART : SA_RESTART;
   sigaction(number, &ours, nullptr);
 }

@@ -46,7 +46,8 @@ static int has_children(void) {
 
 __attribute__((destructor)) static void leave_process(void) {
   static const char kLine[] =
-      "convtrace: nothing was traced on this machine: no kernel was launched and no PyTorch module "
+      "convtrace: CT-2202 nothing was traced on this machine: no kernel was launched and no "
+      "PyTorch module "
       "called within sight; `convtrace doctor -- CMD` looks for what is in the way\n";
   const int mark = mark_of_command();
   if (mark < 0 || convtrace_explained_v1 || !is_empty_mark(mark) || has_children()) return;

@@ -7,7 +7,7 @@ namespace {
 
 using format::Capture;
 
-/// Those with a kernel are the launch gate's.
+/// Rules with a kernel belong to the launch gate.
 bool is_of_tensors(const settings::Rule& rule) {
   return rule.scope && !rule.kernel && (rule.capture || rule.samples);
 }

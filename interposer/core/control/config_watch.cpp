@@ -66,7 +66,7 @@ settings::Settings ConfigWatch::settings_in_file() const {
   return settings::load_controls(environment).settings;
 }
 
-/// Whoever edits the file waits for what will not come.
+/// Says which keys of the changed file are overridden, since the user expects an effect.
 void ConfigWatch::say_overruled(ConfigChange& change) {
   const settings::Settings before = std::exchange(in_file_, settings_in_file());
   for (const settings::SettingSpec& spec : settings::setting_table()) {

@@ -23,8 +23,8 @@ std::vector<std::string> empty_trace_reasons(const StepsSeen& steps, bool has_co
 
 namespace {
 
-/// @return what is wrong with the ranks that `what` is limited to; empty if nothing is, or if
-/// another rank says it.
+/// @param what  the setting or rule that names the ranks.
+/// @return a message if the job has none of these ranks, on rank 0 only; else "".
 std::string trouble_with(const std::string& what, const settings::StepSet& ranks,
                          const Rank& rank) {
   if (rank.rank != 0 || !rank.counted || ranks.any_below(rank.world_size)) return "";

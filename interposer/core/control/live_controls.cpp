@@ -9,7 +9,7 @@
 namespace convtrace::engine {
 namespace {
 
-/// Settings are checked before an engine exists.
+/// The list is valid: settings are checked before an engine exists.
 std::vector<settings::Pattern> patterns(const std::string& list) {
   auto compiled = settings::compile_patterns(list);
   return compiled.ok() ? std::move(compiled).value() : std::vector<settings::Pattern>();
@@ -44,7 +44,8 @@ ControlChange LiveControls::poll(uint64_t now_ns) {
   if (!file->applies) return change;
   const settings::Settings& wanted = file->settings;
   steps_.want(wanted.mode, wanted.steps);
-  // Of the rules and patterns that go. What they did not match may have been yet to come.
+  // About rules and patterns that are replaced. Names that they would have matched may still have
+  // come.
   std::vector<Notice> of_old = report();
   std::erase_if(of_old, [](const Notice& line) { return line.message.warns(); });
   append(change.lines, std::move(of_old));

@@ -62,7 +62,7 @@ bool NameFilter::answer(Answers NameFilter::*answers_of, uint32_t id, NamesOf na
 }
 
 bool NameFilter::judge(std::span<const std::string> names) {
-  // Both lists are asked, so that a pattern of either is known to match something.
+  // Both lists are always evaluated, so that matches of either are counted.
   const bool included = include_.empty() || matches_any(include_, names);
   const bool excluded = matches_any(exclude_, names);
   return included && !excluded;

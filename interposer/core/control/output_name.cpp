@@ -29,19 +29,19 @@ std::optional<uint32_t> number(const char* text) {
   return value;
 }
 
-/// @return a new file that nobody else can have opened, or -1 with errno.
+/// @return the descriptor of a new file that no other process can have opened, or -1 with errno.
 int create_locked(const std::string& path) {
   int fd = -1;
   do {
     fd = open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
   } while (fd < 0 && errno == EINTR);
-  // Filesystems without locks lose the sibling name, not the trace.
+  // On a filesystem without locks a sibling gets no name of its own, but the trace is written.
   if (fd >= 0) flock(fd, LOCK_SH | LOCK_NB);
   return fd;
 }
 
-/// A folder named in CONVTRACE_OUTPUT may be new, one level of it: more of a path that does not
-/// exist is rather a mistake. Ranks that start together may both try.
+/// Creates the folder in CONVTRACE_OUTPUT if only its last level is missing; a longer missing path
+/// is probably a mistake. Ranks that start together may both try.
 bool create_parent(const std::string& path) {
   const size_t slash = path.rfind('/');
   if (slash == std::string::npos || slash == 0) return false;
@@ -54,7 +54,7 @@ Owner lock_state(const std::string& path) {
   struct stat status;
   if (lstat(path.c_str(), &status) != 0) return Owner::kNobody;
   if (!S_ISREG(status.st_mode)) return Owner::kNotAFile;
-  // Read and write: an exclusive lock over NFS needs a file open for writing.
+  // For reading and writing: an exclusive lock over NFS needs a file that is open for writing.
   const int fd = open(path.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
   if (fd < 0) return Owner::kNobody;
   const bool held = flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
@@ -69,7 +69,7 @@ bool just_created(const std::string& path) {
   return now.tv_sec - status.st_mtim.tv_sec <= 1;
 }
 
-/// Ranks of one job start together: between another's create and its lock lies a moment.
+/// Ranks of a job start together, so another rank may have created its file and not locked it yet.
 Owner owner_of(const std::string& path) {
   Owner owner = lock_state(path);
   for (int attempt = 0; owner == Owner::kNobody && attempt < 5 && just_created(path); ++attempt) {
@@ -80,12 +80,13 @@ Owner owner_of(const std::string& path) {
   return owner;
 }
 
-/// When this process began, before any exec. @return seconds of CLOCK_REALTIME, or 0.
+/// @return the time at which this process began, before any exec, in seconds of CLOCK_REALTIME, or
+/// 0.
 int64_t process_start() {
   std::ifstream stat("/proc/self/stat");
   std::string text;
   std::getline(stat, text, '\0');
-  std::istringstream fields(text.substr(text.rfind(')') + 1));  // the name may hold anything
+  std::istringstream fields(text.substr(text.rfind(')') + 1));  // the name may contain anything
   std::string skipped;
   for (int field = 3; field < 22; ++field) fields >> skipped;
   int64_t ticks = 0;
@@ -97,7 +98,7 @@ int64_t process_start() {
   return real.tv_sec - boot.tv_sec + ticks / sysconf(_SC_CLK_TCK);
 }
 
-/// Whether this process made the file before it became another program (exec).
+/// Whether this process created the file before it executed another program (exec).
 bool is_own_earlier(const std::string& path, const OutputFacts& facts) {
   struct stat status;
   const int64_t start = process_start();

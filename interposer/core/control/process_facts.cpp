@@ -14,7 +14,7 @@ namespace {
 constexpr std::string_view kMask = "***";
 constexpr size_t kMaxCommandLineBytes = 256 * 1024;
 
-/// Environment variables that change what a kernel computes, or in which order.
+/// Environment variables that change results of kernels, or the order of kernels.
 constexpr std::string_view kNumericsNames[] = {"ATEN_CPU_CAPABILITY",
                                                "CUBLASLT_WORKSPACE_SIZE",
                                                "CUBLAS_WORKSPACE_CONFIG",

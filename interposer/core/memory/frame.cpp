@@ -45,7 +45,7 @@ Frame find_frame(void* return_address) {
   Dl_info info{};
   void* library = nullptr;
   const uint64_t address = reinterpret_cast<uint64_t>(return_address);
-  // The call lies before the address it returns to, which may already be the next function.
+  // The call is before its return address, which may already belong to the next function.
   if (dladdr1(reinterpret_cast<void*>(address - 1), &info, &library, RTLD_DL_LINKMAP) == 0 ||
       library == nullptr) {
     return frame;
@@ -62,7 +62,7 @@ Frame find_frame(void* return_address) {
 }
 
 std::string path_of(const link_map& library) {
-  // The loader leaves the program itself without a name.
+  // The loader has no name for the program itself.
   const char* const name = library.l_name[0] != '\0' ? library.l_name : "/proc/self/exe";
   char path[PATH_MAX];
   return realpath(name, path) != nullptr ? path : "";

@@ -11,7 +11,7 @@ namespace convtrace::engine {
 namespace {
 
 constexpr size_t kReportRingBytes = size_t{4} << 20;
-constexpr int kTries = 20;  ///< some microseconds
+constexpr int kTries = 20;  ///< takes some microseconds
 constexpr size_t kMaxStacks = size_t{1} << 16;
 
 /// c10::DeviceType: CPU 0, CUDA 1; the index is -1 for the CPU.
@@ -95,8 +95,8 @@ void MemoryJournal::apply_locked() {
   if (const uint64_t lost = lost_.exchange(0, std::memory_order_relaxed); lost != 0) {
     listener_.on_reports_lost(lost);
   }
-  // Tickets given before this moment. One that is given but not yet in its ring belongs to a report
-  // that no other could depend on, so it may come next time.
+  // Tickets up to now. A report that has a ticket but is not in its ring yet cannot have caused
+  // anything that is known here, so it may be applied next time.
   const uint64_t last = next_ticket_.load(std::memory_order_acquire) - 1;
   const uint64_t judged = merge_.run(
       &ThreadContext::reports, last,
@@ -122,7 +122,7 @@ void MemoryJournal::judge(const MemoryReport& report, std::span<void* const> sta
   if (report.bytes < 0) {
     if (cpu) cpu_blocks_.erase(report.address);
     const auto range = addresses_.release(report.address, kSource);
-    if (!range) return;  // allocated before we looked
+    if (!range) return;  // allocated before tracing began
     stack_of_generation_.erase(range->generation);
     listener_.on_freed(report, *range, stack);
     return;

@@ -16,7 +16,7 @@ std::atomic<Backtrace> g_backtrace{nullptr};
 std::atomic<const char*> g_source{"none"};
 pthread_once_t g_once = PTHREAD_ONCE_INIT;
 
-/// The copy that the installed tree carries beside the engine.
+/// Opens the copy of libunwind that is installed beside the engine.
 void* open_beside_us() {
   Dl_info us{};
   if (dladdr(reinterpret_cast<void*>(&capture_stack), &us) == 0 || us.dli_fname == nullptr) {

@@ -11,7 +11,8 @@ namespace convtrace::engine {
 namespace {
 
 constexpr uint32_t kMaxOperands = 4096;
-/// A ring takes whole batches: they must be small beside it, however many parameters a model has.
+/// The result ring takes whole batches, so a batch must be small, however many parameters a model
+/// has.
 constexpr size_t kMaxDeviceBatch = 256;
 
 format::LossReason loss_of(format::SampleOutcome why) {
@@ -43,7 +44,7 @@ Enum checked_enum(uint8_t value, Enum last) {
 
 }  // namespace
 
-/// The work of one submit, on one thread.
+/// Processes the messages of one submit, on one thread.
 class ObserverPort::Batch {
  public:
   Batch(const Deps& around, KnownValues& known) : deps_(around), known_(known) {}
@@ -51,10 +52,10 @@ class ObserverPort::Batch {
   Batch(const Batch&) = delete;
   Batch& operator=(const Batch&) = delete;
 
-  /// @return false if the message does not fit its kind.
+  /// @return false if the message is malformed.
   bool handle(const Message& message);
   [[nodiscard]] bool watches() const { return watches_; }
-  /// Hands over what is queued for a device; also done at the end.
+  /// Submits the requests that are queued for a device; also called at the end.
   void launch_device_requests() noexcept;
 
  private:
@@ -141,7 +142,7 @@ bool ObserverPort::Batch::handle(const Message& message) {
     case CONVTRACE_MSG_DIAGNOSTIC:
       return diagnostic(message);
     default:
-      return true;  // of a newer observer: its length is enough
+      return true;  // from a newer observer: skipped by its length
   }
 }
 
@@ -155,7 +156,7 @@ bool ObserverPort::Batch::tensor(const Message& message) {
       deps_.captures.decide(event.capture, event.place.scope, deps_.steps.step());
   event.capture = decision.capture;
   request->samples = decision.samples;
-  // Which life of the memory this is depends on all reports made so far.
+  // The generation of this memory depends on all reports made so far.
   deps_.journal.apply_reports();
   if (const auto range = deps_.addresses.find(event.address); range && !range->freed) {
     event.value.generation = range->generation;
@@ -166,7 +167,8 @@ bool ObserverPort::Batch::tensor(const Message& message) {
     return true;
   }
   describe_unknown_input(*request, decision.is_final);
-  // A device that reads beyond its memory ends the program; a huge expanded view would stop it.
+  // A device that reads beyond its memory ends the program; a huge expanded view would take too
+  // long.
   if (!in_bounds(*request)) {
     lose(format::LossReason::kTensorKind, 1);
     return true;
@@ -184,7 +186,7 @@ bool ObserverPort::Batch::tensor(const Message& message) {
   return true;
 }
 
-/// An input that no record describes is described itself.
+/// Gives an input statistics of its own if no record has any.
 void ObserverPort::Batch::describe_unknown_input(TensorRequest& request, bool hash_is_final) {
   format::TensorStats& event = request.event;
   const bool is_float = format::number_class(event.dtype) == format::NumberClass::kFloat;
@@ -225,10 +227,10 @@ void ObserverPort::Batch::compute_here(const TensorRequest& request) {
   deps_.sink.emit(event);
 }
 
-/// @return false if the event is to be left out.
+/// @return false if the event is to be dropped.
 bool ObserverPort::Batch::store_value(format::TensorStats& event, const stats::TensorView& view) {
   stats::Layout layout;
-  if (!stats::flatten(view, layout).ok()) return true;  // its statistics were computed
+  if (!stats::flatten(view, layout).ok()) return true;  // its statistics were computed nevertheless
   const ValueStore::Outcome outcome = deps_.values.take(event, layout);
   if (outcome == ValueStore::Outcome::kStatsOnly) event.capture = format::Capture::kStats;
   return outcome != ValueStore::Outcome::kLeftOut;
@@ -242,7 +244,7 @@ void ObserverPort::Batch::queue_for_device(const TensorRequest& request) {
   cupti::DeviceRequest& queued = device_.emplace_back();
   queued.view = request.view;
   queued.event = request.event;
-  // Whether an input brought the poison along, its NaNs and samples say.
+  // NaNs and samples show whether an input already contained the pattern.
   if (deps_.poison && queued.event.op && queued.event.capture == format::Capture::kHash)
     queued.event.capture = format::Capture::kStats;
   queued.samples = request.samples;
@@ -259,7 +261,7 @@ void ObserverPort::Batch::launch_device_requests() noexcept {
 bool ObserverPort::Batch::scope(const Message& message) {
   const auto fixed = message.as<convtrace_scope>();
   if (!fixed) return false;
-  deps_.journal.apply_reports();  // what was allocated before comes before it in the trace
+  deps_.journal.apply_reports();  // earlier allocations come earlier in the trace
   format::Scope event;
   event.header.step = deps_.steps.step();
   event.place = {format::StringId{fixed->scope}, fixed->call,
@@ -280,7 +282,7 @@ bool ObserverPort::Batch::step(const Message& message) {
   return true;
 }
 
-/// What an op's begin and end say.
+/// The fields of an op's begin and end.
 format::Op ObserverPort::Batch::op_event(const convtrace_op& fixed, format::OpMoment moment) const {
   format::Op event;
   event.header.step = deps_.steps.step();
@@ -360,8 +362,8 @@ bool ObserverPort::Batch::storage_dead(const Message& message) {
   convtrace_frames fixed{};
   format::StackId stack;
   if (!read_frames(message, fixed, stack)) return false;
-  // What this thread allocated since its last report confirms older suspicions before this death
-  // may withdraw them.
+  // Allocations of this thread since its last report may confirm older suspicions, which this death
+  // could withdraw, so they are applied first.
   deps_.journal.apply_reports();
   format::Op event;
   event.header.step = deps_.steps.step();

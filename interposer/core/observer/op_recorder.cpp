@@ -40,7 +40,7 @@ void OpRecorder::complete(format::Op& tensor) const {
   tensor.frees_reported = journal_.reported(tensor.device.type);
 }
 
-/// @return the framework's live block that begins at `base`; 0 if it is not the framework's.
+/// @return the generation of the framework's live block that begins at `base`; 0 if there is none.
 uint64_t OpRecorder::block_at(uint64_t base) const {
   const auto range = addresses_.find(base);
   const bool ours = range && !range->freed && range->base == base &&

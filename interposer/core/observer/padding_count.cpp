@@ -8,7 +8,7 @@ namespace {
 
 using format::DType;
 
-/// Elements that are `index` among those of the dimensions from `dim` on.
+/// @return the number of elements equal to `index` in the dimensions from `dim` on.
 template <typename T>
 uint64_t count_below(const stats::TensorView& view, const T* data, uint32_t dim, int64_t index) {
   if (dim == view.rank) return std::cmp_equal(*data, index) ? 1 : 0;

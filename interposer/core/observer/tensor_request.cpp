@@ -7,7 +7,7 @@
 namespace convtrace::engine {
 namespace {
 
-__extension__ typedef __int128 Wide;  // wider than any product of extents and strides
+__extension__ typedef __int128 Wide;  // holds any product of extents and strides
 constexpr uint64_t kMaxExpandedElements = uint64_t{1} << 28;
 
 bool in_range(const convtrace_tensor& message) {
@@ -26,7 +26,7 @@ bool has_indices(format::DType dtype) {
          dtype != format::DType::kBool;
 }
 
-/// @return whether the extents are sane: none negative, and a product that is a count of bytes.
+/// @return whether no extent is negative and their product fits a count of bytes.
 bool sane_shape(const stats::TensorView& view) {
   constexpr Wide kMost = Wide{1} << 62;
   Wide bytes = format::element_bytes(view.dtype);
@@ -87,7 +87,7 @@ bool in_bounds(const TensorRequest& request) {
   const stats::TensorView& view = request.view;
   const uint64_t count = stats::element_count(view);
   if (count == 0) return true;
-  // A view may be far larger than its storage (stride 0): walking it all would stop the program.
+  // A view may be far larger than its storage (stride 0); reading all of it would take too long.
   if (count > kMaxExpandedElements && request.event.bytes > request.storage_bytes) return false;
   Wide lowest = 0, highest = 0;
   for (uint32_t i = 0; i < view.rank; ++i) {

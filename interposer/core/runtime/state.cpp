@@ -44,7 +44,7 @@ void State::disable(const char* reason) noexcept {
 
 void State::failed(FailureKind kind, const char* site) noexcept {
   auto& count = failures_[static_cast<size_t>(kind)];
-  // Exactly the fifth speaks, however many threads fail at once.
+  // Only the fifth failure writes the line, however many threads fail at once.
   if (count.fetch_add(1, std::memory_order_relaxed) + 1 != kMaxConsecutiveFailures) return;
   log_line(messages::kTurnedOff, "%s: %s; tracing is over in this process, the program continues",
            site, to_string(kind));

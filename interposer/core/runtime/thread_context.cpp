@@ -19,7 +19,8 @@ bool g_exit_key_made = false;
 uint32_t native_id() noexcept { return static_cast<uint32_t>(syscall(SYS_gettid)); }
 
 void on_thread_exit(void* context) {
-  // Destructors of other keys may still call us: they get a context anew, and this runs again.
+  // Destructors of other keys may still call convtrace: they get a new context, and this runs
+  // again.
   t_context = nullptr;
   static_cast<ThreadContext*>(context)->owned.store(false, std::memory_order_release);
 }
@@ -55,7 +56,7 @@ ThreadContext* adopt() noexcept {
   if (context == nullptr) context = enlist();
   if (context == nullptr) return nullptr;
   context->thread = native_id();
-  // Without a key the context is simply not given to another thread.
+  // Without a key the context is not reused by another thread.
   if (g_exit_key_made) pthread_setspecific(g_exit_key, context);
   t_context = context;
   return context;

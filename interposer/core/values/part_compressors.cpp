@@ -17,7 +17,7 @@ void compress(format::PartEncoder& encoder, PartJob& job) noexcept try {
   format::BasePart base;
   if (job.base != nullptr) {
     const uint8_t depth = job.base->depth.load(std::memory_order_acquire);
-    // Unknown: it is still being compressed.
+    // Unknown while it is being compressed.
     if (depth < format::kMaxBaseDepth) base = {job.base->view(), job.base_hash, depth};
   }
   const Result<Bytes> payload = encoder.encode(header, job.part->view(), base);
@@ -25,7 +25,7 @@ void compress(format::PartEncoder& encoder, PartJob& job) noexcept try {
   job.payload.assign(payload.value().begin(), payload.value().end());
   job.part->depth.store(header.depth, std::memory_order_release);
   job.base_was_useless = !base.bytes.empty() && header.depth == 0;
-} catch (...) {  // no memory: it has no payload
+} catch (...) {  // no memory: the job keeps no payload
 }
 
 }  // namespace
@@ -60,7 +60,7 @@ void PartCompressors::put(std::unique_ptr<PartJob> job) {
 
 void* PartCompressors::main(void* self) noexcept {
   pthread_setname_np(pthread_self(), "convtrace-zip");
-  // The program's own threads come first; on Linux this is of the calling thread alone.
+  // The program's threads come first. On Linux this changes the calling thread only.
   setpriority(PRIO_PROCESS, 0, kNiceness);
   static_cast<PartCompressors*>(self)->work();
   return nullptr;
@@ -73,7 +73,7 @@ void PartCompressors::work() {
     }
     if (closed()) return;
     std::unique_ptr<PartJob> job = next_job();
-    if (job == nullptr) continue;  // drop() has it
+    if (job == nullptr) continue;  // drop() has taken it
     compress(encoder, *job);
     finished_.put(std::move(job));
     uncompressed_.fetch_sub(1);

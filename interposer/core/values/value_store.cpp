@@ -13,12 +13,12 @@ using format::ContentId;
 using format::LossReason;
 using settings::WhenFull;
 
-/// Beyond it values are stored again rather than remembered for ever.
+/// Beyond this number equal values are stored again, so that the table stays bounded.
 constexpr size_t kMaxKnown = size_t{1} << 20;
 
 ContentId content_of(const format::TensorStats& event) { return {event.stats.hash, event.bytes}; }
 
-/// Where in the program a value belongs, whatever the step.
+/// A key of the value's place in the program, without the step.
 uint64_t place_of(const format::TensorStats& event) {
   const uint64_t words[] = {event.place.scope.value,
                             event.place.call,
@@ -34,7 +34,7 @@ uint64_t place_of(const format::TensorStats& event) {
 
 }  // namespace
 
-/// Once armed, counted in ValueStore::incoming_ for as long as it lives.
+/// Counted in ValueStore::incoming_ from its arming to its destruction.
 class ValueStore::Incoming final : public cupti::IncomingValue {
  public:
   Incoming(ValueStore& store, std::shared_ptr<StoredValue> value)
@@ -47,14 +47,14 @@ class ValueStore::Incoming final : public cupti::IncomingValue {
   ~Incoming() override {
     if (!armed_) return;
     const bool complete = offset_ == value_->content.bytes;
-    Wakeup& wakeup = store_.wakeup_;       // the store may go when nothing is incoming
+    Wakeup& wakeup = store_.wakeup_;       // the store may be destroyed once nothing is incoming
     std::shared_ptr<const KeptValue> old;  // freed without the lock
     {
       const Lock lock(store_.mutex_);
       if (complete) {
         try {
           old = store_.history_.keep(value_->place, kept_);
-        } catch (...) {  // no memory: the next value of this place is stored as it is
+        } catch (...) {  // no memory: the next value of this place is stored without a base
         }
       } else {
         store_.release(value_->content.bytes - offset_);
@@ -88,7 +88,7 @@ class ValueStore::Incoming final : public cupti::IncomingValue {
   }
 
  private:
-  /// Gets all memory that filled() needs.
+  /// Allocates all memory that filled() needs.
   void prepare(uint64_t size) noexcept try {
     kept_->parts.reserve((value_->content.bytes + format::kPartBytes - 1) / format::kPartBytes);
     auto job = std::make_unique<PartJob>();
@@ -98,13 +98,13 @@ class ValueStore::Incoming final : public cupti::IncomingValue {
     job->part->size = static_cast<uint32_t>(size);
     job->offset = offset_;
     job_ = std::move(job);
-  } catch (...) {  // no memory now
+  } catch (...) {  // no memory at present
   }
 
   ValueStore& store_;
   std::shared_ptr<StoredValue> value_;
   std::shared_ptr<KeptValue> kept_;
-  std::unique_ptr<PartJob> job_;  ///< of the part that is being filled
+  std::unique_ptr<PartJob> job_;  ///< the part that is being filled
   uint64_t offset_ = 0;
   bool armed_ = false;
 };
@@ -149,7 +149,7 @@ std::unique_ptr<cupti::IncomingValue> ValueStore::wait_for_room(
   using Clock = std::chrono::steady_clock;
   const Clock::time_point until = Clock::now() + std::chrono::nanoseconds(options_.patience_ns);
   Begun begun = begin(event);
-  while (begun.later && Clock::now() < until) {  // others may take the room that there was
+  while (begun.later && Clock::now() < until) {  // other values may have taken the free memory
     Lock lock(mutex_);
     const auto may_go_on = [&]() CONVTRACE_REQUIRES(mutex_) {
       return compressors_.closed() || event.bytes <= max_under_way_ - reserved_;
@@ -196,13 +196,13 @@ Status ValueStore::write(format::TraceWriter& trace, uint64_t max_bytes, uint64_
     writing_ = std::move(job->next);
     finish(*job);
     if (now_ns() - begin < turn_ns) continue;
-    wakeup_.wake();  // there may be more
+    wakeup_.wake();  // perhaps there is more
     break;
   }
   return kOkStatus;
 }
 
-/// Nothing of the job is under way any more.
+/// The job is done: frees its memory and its count.
 void ValueStore::finish(const PartJob& job) noexcept {
   compressors_.written();
   const bool failed = job.payload.empty();
@@ -210,7 +210,7 @@ void ValueStore::finish(const PartJob& job) noexcept {
     std::shared_ptr<const KeptValue> old;  // freed without the lock
     const Lock lock(mutex_);
     release(job.part->size);
-    if (failed) forget(job.value->content);  // an equal value is stored after all
+    if (failed) forget(job.value->content);  // so that an equal value is stored later
     if (job.base_was_useless) old = history_.give_up(job.value->place);
   }
   if (failed) lose(LossReason::kValueNotStored, 1);

@@ -14,10 +14,10 @@ namespace {
 
 constexpr size_t kPieceWords = size_t{1} << 15;
 
-/// In front of each packed event.
+/// Precedes each packed event.
 struct EventHead {
   uint32_t kind;
-  uint32_t words;  ///< of the event, without this
+  uint32_t words;  ///< size of the event, without this
 };
 static_assert(sizeof(EventHead) == sizeof(uint64_t));
 
@@ -31,7 +31,7 @@ Status say(format::TraceWriter& trace, const char* text) {
   return trace.append(event);
 }
 
-/// @return the gravest of them; null if there is none.
+/// @return the most serious of them; null if there is none.
 const char* name_of(std::bitset<settings::kTriggerCount> triggers) {
   using settings::Trigger;
   if (triggers.test(static_cast<size_t>(Trigger::kAlias))) return "alias";
@@ -42,7 +42,7 @@ const char* name_of(std::bitset<settings::kTriggerCount> triggers) {
 
 }  // namespace
 
-/// -inf alone is no accident: attention masks are full of it.
+/// -inf alone is no error: attention masks contain it.
 FlightRecorder::Triggers FlightRecorder::triggers_of(const format::Event& event) {
   using settings::Trigger;
   Triggers found;
@@ -76,7 +76,7 @@ const char* FlightRecorder::keep(const format::Event& event) {
   ++piece.events;
   bytes_ += (1 + words) * sizeof(uint64_t);
   const char* const reason = name_of(due(event));
-  if (reason == nullptr) let_go_of_old();  // else all that is there is about to be written
+  if (reason == nullptr) let_go_of_old();  // otherwise everything is about to be written
   return reason;
 }
 

@@ -19,8 +19,9 @@ std::span<const format::Finding> LiveJudge::see(const format::Event& event) {
   return records_;
 }
 
-/// By a rule for its scope, or for its kernel in its scope; who reads a stale value did nothing
-/// wrong, so there a rule for the scope that made it counts as well.
+/// Whether a rule suppresses the finding: one for its scope, or for its kernel in its scope. The
+/// reader of a stale value did nothing wrong, so a rule for the scope that made the value counts as
+/// well.
 bool LiveJudge::suppressed(const judge::Verdict& verdict) {
   if (rules_.empty()) return false;
   const format::Finding& finding = verdict.record;
@@ -45,8 +46,8 @@ bool LiveJudge::silenced_kernel(const format::Finding& finding) {
   });
 }
 
-/// That an op writes what it was given, and gives it out again, a rule may declare; that memory is
-/// freed under its output it may not.
+/// A rule may declare that an op writes its inputs and returns them, but not that memory is freed
+/// under its output.
 bool LiveJudge::silences(const settings::Rule& rule, const format::Finding& finding) {
   using Kind = format::FindingKind;
   const bool in_place = finding.kind == Kind::kInputMutated ||

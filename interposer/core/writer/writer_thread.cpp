@@ -21,17 +21,17 @@ constexpr uint64_t kSecondNs = 1'000'000'000;
 constexpr uint64_t kFlushNs = kSecondNs;
 constexpr uint64_t kCostNs = 5 * kSecondNs;
 constexpr uint64_t kEverything = ~uint64_t{0};
-/// Of one round, so that it ends: enough for the results of four devices.
+/// The most drains in one round: enough for the results of four devices.
 constexpr int kTurns = 64;
 
-/// Before the program's threads, where that is allowed: its work is little (some 0.2 us an event),
-/// but what it does not come to in time is lost.
+/// Higher priority than the program's threads, where that is allowed: the work is small (about 0.2
+/// us an event), but events that it does not reach in time are lost.
 constexpr int kNiceness = -5;
 
-/// Error findings that stderr is told of.
+/// The number of error findings that are written to stderr.
 constexpr uint64_t kSaid = 4;
 
-/// @return how much of a message is its first sentence: what happened.
+/// @return the length of a message's first sentence, which says what happened.
 int first_sentence(std::string_view message) {
   return static_cast<int>(std::min(message.find(". "), message.size()));
 }
@@ -49,7 +49,7 @@ bool WriterThread::finish(uint64_t deadline_ns) noexcept {
   finishing_.store(true, std::memory_order_release);
   wakeup_.wake();
   timespec until{};
-  clock_gettime(CLOCK_REALTIME, &until);  // the clock that pthread_timedjoin_np goes by
+  clock_gettime(CLOCK_REALTIME, &until);  // the clock of pthread_timedjoin_np
   const uint64_t ns = static_cast<uint64_t>(until.tv_nsec) + deadline_ns;
   until.tv_sec += static_cast<time_t>(ns / kSecondNs);
   until.tv_nsec = static_cast<long>(ns % kSecondNs);
@@ -60,13 +60,13 @@ bool WriterThread::finish(uint64_t deadline_ns) noexcept {
 void* WriterThread::main(void* self) noexcept {
   auto* const writer = static_cast<WriterThread*>(self);
   pthread_setname_np(pthread_self(), "convtrace");
-  (void)setpriority(PRIO_PROCESS, 0, kNiceness);  // on Linux this is of the calling thread alone
+  (void)setpriority(PRIO_PROCESS, 0, kNiceness);  // on Linux this changes the calling thread only
   const auto always = [](const State&) { return true; };
   guarded_if("writer", false, always, [writer] {
     writer->run();
     return true;
   });
-  // Without a writer nothing empties the queue any more.
+  // Without a writer nothing drains the queue.
   writer->state_.disable("the writer thread has ended");
   return nullptr;
 }
@@ -89,7 +89,7 @@ bool WriterThread::round(OpenTrace& trace, bool last) {
               append_losses(writer) && append_cost(trace, last);
   if (const char* const reason = trigger_.exchange(nullptr, std::memory_order_acquire);
       good && reason != nullptr && trace.recorder) {
-    // Whoever pulled it may be about to die.
+    // The thread that caused the trigger may be about to die.
     good = trace.recorder->write(writer, reason).ok() && writer.flush().ok();
     triggers_handled_.fetch_add(1);
   }
@@ -113,7 +113,8 @@ bool WriterThread::round(OpenTrace& trace, bool last) {
   return true;
 }
 
-/// In turns: what waits elsewhere comes through this thread's own ring, which is smaller.
+/// Drains in turns: events that wait elsewhere pass through this thread's own ring, which is
+/// smaller.
 bool WriterThread::drain_all(OpenTrace& trace, bool last) {
   bool good = true;
   bool more = true;
@@ -126,7 +127,7 @@ bool WriterThread::drain_all(OpenTrace& trace, bool last) {
 
 bool WriterThread::drain(OpenTrace& trace, bool last) {
   const uint64_t horizon_ns = last ? kEverything : now_ns();
-  // Losses before the events behind them: nobody may be judged by what is left.
+  // Losses before later events: after a loss the judges must accuse nobody.
   bool good = append_losses(*trace.writer);
   if (!good) return false;
   queue_.drain(horizon_ns, [&](const format::Event& event) {
@@ -136,7 +137,7 @@ bool WriterThread::drain(OpenTrace& trace, bool last) {
   return good;
 }
 
-/// What tracing cost, every few seconds in which there was something to trace.
+/// Records the cost of tracing every few seconds, if there was something to trace.
 bool WriterThread::append_cost(OpenTrace& trace, bool last) {
   const uint64_t now = now_ns();
   if (recorded_ == 0 || (!last && now - cost_t_ns_ < kCostNs)) return true;
@@ -170,7 +171,7 @@ void WriterThread::count(const OpenTrace& trace, const format::Event& event) {
   ++recorded_;
   if (const auto* tensor = std::get_if<format::TensorStats>(&event)) {
     if (tensor->capture == format::Capture::kSnapshot) value_bytes_ += tensor->bytes;
-    // As in FlightRecorder::triggers_of.
+    // The same rule as in FlightRecorder::triggers_of.
     if (!nan_step_ && tensor->stats.nan + tensor->stats.pos_inf > 0) {
       nan_step_ = tensor->header.step;
     }
@@ -194,7 +195,7 @@ void WriterThread::say(const OpenTrace& trace, const format::Finding& finding) c
            trace.path.c_str(), first_sentence(finding.message), finding.message.data());
 }
 
-/// After the first step with values; the others store less, where values come again or changed
+/// Called after the first step with values. Later steps store less, where values recur or change
 /// little.
 void WriterThread::say_expected_bytes(const OpenTrace& trace) {
   bytes_said_ = true;
@@ -216,7 +217,7 @@ bool WriterThread::append_losses(format::TraceWriter& writer) {
     loss.reason = static_cast<format::LossReason>(i);
     loss.count = losses[i];
     if (!writer.append(loss).ok()) return false;
-    (void)client_.judge(loss);  // it shows nothing, it makes silent
+    (void)client_.judge(loss);  // makes no finding, but stops the judge from accusing
   }
   return true;
 }
@@ -268,7 +269,7 @@ void WriterThread::stop_at_budget(OpenTrace& trace) {
     ++dropped;
     return true;
   });
-  // At least one: what the program does from now on is not in the trace either.
+  // At least one, since nothing that follows is in the trace either.
   queue_.lose(format::LossReason::kDiskBudget, dropped + 1);
   if (!append_losses(*trace.writer) || !trace.writer->close().ok()) {
     return stop_after_failure(trace);
