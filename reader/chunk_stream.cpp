@@ -20,7 +20,7 @@ void load(Chunk& chunk, const format::RecordEntry& entry, KindSet wanted) {
   chunk.decoder_status = chunk.decoder.load(raw.value(), entry.header.item_count, wanted);
 }
 
-/// In whichever thread: an exception would leave it and end the process.
+/// Runs on any thread, where an exception would end the process.
 void load_or_fail(Chunk& chunk, const format::RecordEntry& entry, KindSet wanted) {
   try {
     load(chunk, entry, wanted);
@@ -62,7 +62,7 @@ void ChunkStream::rewind() { impl_ = std::make_unique<Impl>(*this); }
 
 void ChunkStream::select(std::function<KindSet(const format::RecordHeader&)> wanted,
                          Unwanted unwanted) {
-  impl_.reset();  // its threads ask the one before
+  impl_.reset();  // its threads call the former one
   wanted_ = std::move(wanted);
   unwanted_ = unwanted;
   rewind();

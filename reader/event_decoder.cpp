@@ -21,7 +21,8 @@ namespace {
 using namespace format;
 
 std::array<uint32_t, 256> count_kinds(std::span<const uint8_t> kinds) {
-  // Equal kinds follow each other; to count them in one place each would wait for the one before.
+  // Events of one kind are adjacent; with a single counter each increment would wait for the one
+  // before.
   std::array<std::array<uint32_t, 256>, 4> counts{};
   for (size_t i = 0; i < kinds.size(); ++i) ++counts[i % 4][kinds[i]];
   for (size_t kind = 0; kind < 256; ++kind) {
@@ -32,7 +33,7 @@ std::array<uint32_t, 256> count_kinds(std::span<const uint8_t> kinds) {
 
 constexpr size_t kBatch = EventDecoder::kBatch;
 
-/// For each kind which events of a batch are of it, a bit for each.
+/// For each kind, a bit for each event of a batch that is of this kind.
 using KindMasks = std::array<uint64_t, kKinds>;
 
 KindMasks masks_of(std::span<const uint8_t> kinds) {
@@ -56,7 +57,7 @@ KindMasks masks_of(std::span<const uint8_t> kinds) {
 
 }  // namespace
 
-/// What gives the events of a kind.
+/// The class that decodes the events of a kind.
 template <typename Kind>
 struct RowsOf : std::conditional_t<kIsTable<Kind>, TableRows<Kind>, KindRows<Kind>> {};
 template <>
@@ -73,12 +74,12 @@ struct EventDecoder::Impl {
   KindSet wanted = kAllKinds;
   uint64_t first_seq = 0, not_understood = 0;
   PackedColumn time, step, thread;
-  EventHeader last;  ///< of the last event given out
+  EventHeader last;  ///< of the last event that came out
   OfEachKind<RowsOf> rows;
   std::vector<uint64_t> newest;  ///< by launch: generation of the last Alloc before it
 
-  // The batch that is given out: the events of a kind are made together, which spares the processor
-  // to guess what kind comes next.
+  // The batch that is given out. All events of a kind are decoded together, so that the processor
+  // need not predict the kind of the next event.
   std::array<Event, kBatch> events;
   std::array<EventHeader, kBatch> headers;
   KindMasks places;
@@ -94,7 +95,7 @@ struct EventDecoder::Impl {
   size_t drop_unwanted();
   size_t leave_out_not_understood(size_t count, size_t not_wanted);
 
-  /// Makes the events of a kind.
+  /// Decodes the events of a kind.
   template <typename Kind>
   void make(RowsOf<Kind>& of_kind) {
     for (uint64_t left = places[kKindOf<Kind>]; left != 0; left &= left - 1) {
@@ -117,7 +118,7 @@ bool EventDecoder::Impl::bind(const wire::Chunk& from, uint32_t item_count, size
   const auto fits = [&]<typename Kind>(RowsOf<Kind>& of_kind) {
     return bind_rows(of_kind, counts[kKindOf<Kind>], budget);
   };
-  // Launches are stored in terms of the allocations before them.
+  // Launches are stored relative to the allocations before them.
   auto& allocs = std::get<RowsOf<Alloc>>(rows);
   return (!wants(kKindOf<Launch>) || allocs.bind(from.alloc(), counts[kKindOf<Alloc>])) &&
          time.bind(from.time(), count) && step.bind(from.step(), count, 4) &&
@@ -125,7 +126,7 @@ bool EventDecoder::Impl::bind(const wire::Chunk& from, uint32_t item_count, size
          std::apply([&](auto&... of_kind) { return (fits(of_kind) && ...); }, rows);
 }
 
-/// Those that are tables of their own, and the steps, are checked even if they are not wanted.
+/// Kinds with a table for each event, and steps, are verified even if they are not wanted.
 template <typename Kind>
 bool EventDecoder::Impl::bind_rows(RowsOf<Kind>& of_kind, size_t count, TextBudget& budget) {
   const auto* const stored = chunk->get_field<wire::kFieldOf<Kind>>();
@@ -144,7 +145,7 @@ bool EventDecoder::Impl::bind_rows(RowsOf<Kind>& of_kind, size_t count, TextBudg
 }
 
 void EventDecoder::Impl::find_newest(size_t launch_count) {
-  newest.resize(launch_count + 1);  // the last one is written for events behind the last launch
+  newest.resize(launch_count + 1);  // the last entry is for events behind the last launch
   const auto& alloc_rows = std::get<RowsOf<Alloc>>(rows);
   size_t launches = 0, allocs = 0;
   for (const uint8_t kind : kinds) {
@@ -159,7 +160,7 @@ void EventDecoder::Impl::make_headers(size_t begin, size_t count) {
   static_assert(kBatch == PackedColumn::kBlock);
   PackedColumn::Block differences;
   time.empty() ? differences.fill(0) : time.read(differences);
-  // In locals: for all the compiler knows, writing a header could change the members.
+  // Local copies, because the compiler must assume that writing a header changes the members.
   EventHeader header = last;
   uint32_t next_step = step.next_row(), next_thread = thread.next_row();
   for (size_t place = 0; place < count; ++place) {
@@ -190,7 +191,7 @@ std::span<const Event> EventDecoder::Impl::make_batch() {
   return {events.data(), leave_out_not_understood(count, not_wanted)};
 }
 
-/// @return how many places of the batch are of kinds that are not to be made.
+/// Removes the places of unwanted kinds from the batch. @return the number of removed places.
 size_t EventDecoder::Impl::drop_unwanted() {
   size_t dropped = 0;
   for (size_t kind = 0; kind < kKinds; ++kind) {
@@ -200,8 +201,8 @@ size_t EventDecoder::Impl::drop_unwanted() {
   return dropped;
 }
 
-/// @param not_wanted  how many of the batch's first `count` events were not made.
-/// @return how many are left, in front.
+/// @param not_wanted  how many of the batch's first `count` events were not decoded.
+/// @return the number of events that are left, at the front.
 size_t EventDecoder::Impl::leave_out_not_understood(size_t count, size_t not_wanted) {
   if (known == UINT64_MAX) return count;
   size_t left = 0;

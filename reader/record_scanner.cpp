@@ -8,10 +8,10 @@ namespace {
 
 using format::kSlotBytes;
 
-/// Records in a row are met by one small read each, damage is walked through in large ones.
+/// Consecutive records are read with one small read each, damaged parts in large reads.
 constexpr size_t kHopBytes = kSlotBytes;
 constexpr size_t kSkipBytes = 256 << 10;
-/// What is given up at once where the disk gives an error.
+/// The amount that is skipped when the disk reports an error.
 constexpr uint64_t kSectorBytes = 4096;
 constexpr uint64_t kMajorityBytes = 1 << 20;
 
@@ -33,7 +33,7 @@ const std::byte* RecordScanner::slot(uint64_t offset, size_t ahead) {
     window_.resize(static_cast<size_t>(count));
     window_offset_ = offset;
     const Status read = source_.read(offset, window_);
-    if (read.code == StatusCode::kTruncated) {  // it shrank: that is its end now
+    if (read.code == StatusCode::kTruncated) {  // the file shrank: this is its end now
       window_.clear();
       return nullptr;
     }
@@ -53,8 +53,8 @@ std::optional<format::RecordHeader> RecordScanner::header_at(uint64_t offset, ui
   if (bytes == nullptr) return std::nullopt;
   const auto header = format::decode_record_header(view(bytes));
   if (!header || header->file_tag != file_tag_) return std::nullopt;
-  // A lost record took at least one slot, so no more than this can be missing. Without the bound
-  // one crafted number would hide the rest of the file.
+  // A lost record took at least one slot, so no more than this can be missing. Without this bound a
+  // single crafted number would hide the rest of the file.
   const bool plausible =
       header->seq >= next_seq_ && header->seq - next_seq_ <= skipped / kSlotBytes;
   return plausible ? header : std::nullopt;
@@ -66,7 +66,8 @@ std::optional<format::RecordHeader> RecordScanner::search(uint64_t begin) {
   while (!header) {
     const std::byte* bytes = slot(offset_, kSkipBytes);
     if (bytes == nullptr) {
-      // What is left is shorter than a slot: a cut record. Zeros before it: space never written.
+      // The rest is shorter than a slot: a truncated record. Zeros before it: space that was never
+      // written.
       tail_ = {zeros_from, 0};
       return std::nullopt;
     }
@@ -88,14 +89,14 @@ std::optional<format::RecordEntry> RecordScanner::next() {
   const auto header = search(begin);
   if (!header) {
     offset_ = begin;
-    window_.clear();  // what is at the end may be written at this moment
+    window_.clear();  // another process may be writing at the end now
     return std::nullopt;
   }
   report_skipped(begin, offset_);
   lost_records_ += header->seq - next_seq_;
   next_seq_ = header->seq + 1;
   const format::RecordEntry entry{offset_, *header};
-  offset_ += format::record_extent(*header);  // beyond the end where the last padding is cut
+  offset_ += format::record_extent(*header);  // may lie beyond a truncated end
   return entry;
 }
 

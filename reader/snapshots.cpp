@@ -27,12 +27,12 @@ void Snapshots::list(size_t record) {
   std::array<std::byte, format::kBlobHeaderBytes> bytes;
   if (entry.header.codec != format::Codec::kNone || entry.header.stored_size < bytes.size()) return;
   if (!source_.read(entry.offset + format::kSlotBytes, bytes).ok()) return;
-  const auto header = format::decode_blob_header(bytes);  // its checksum is for decode()
+  const auto header = format::decode_blob_header(bytes);  // decode() verifies its checksum
   if (!header) return;
   const Part part{record, header->part_bytes, header->depth};
   const auto [at, added] =
       parts_.try_emplace({header->content.hash, header->content.bytes, header->offset}, part);
-  // A value may be stored more than once. The copy that needs least serves whoever builds on it.
+  // A value may be stored several times. The copy with the shortest chain is used as a base.
   if (!added && part.depth < at->second.depth) at->second = part;
 }
 
@@ -64,7 +64,7 @@ Status Snapshots::decode(const Key& key, const Part& part) {
     if (header->depth == 0) break;
     const auto base = parts_.find({header->base_hash, key.bytes, key.offset});
     if (base == parts_.end()) return kMissing;
-    if (base->second.depth >= at->depth) return kDamaged;  // so the chain ends
+    if (base->second.depth >= at->depth) return kDamaged;  // so that the chain must end
     at = &base->second;
   }
   Bytes base;

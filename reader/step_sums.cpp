@@ -18,7 +18,7 @@ class Collector {
   explicit Collector(const TraceContainer& container)
       : records_(container.records()), payload_(container.source()) {}
 
-  /// @return whether the SUMS at the end of a closed trace account for all its events.
+  /// @return whether the SUMS at the end of a closed trace cover all its events.
   bool take_consolidated() {
     uint64_t events = 0;
     for (const RecordEntry& entry : records_) {
@@ -33,10 +33,11 @@ class Collector {
     return any;
   }
 
-  /// Takes the SUMS along the way; where one is lost or does not fit, the chunks' own.
+  /// Reads the SUMS along the way; where one is lost or inconsistent, the sums in the chunks
+  /// themselves.
   void take_along_the_way() {
     sums_.clear();
-    std::vector<const RecordEntry*> chunks;  // not summed up yet
+    std::vector<const RecordEntry*> chunks;  // not covered by SUMS yet
     uint64_t events = 0;
     for (const RecordEntry& entry : records_) {
       if (entry.header.kind == RecordKind::kEvents) {

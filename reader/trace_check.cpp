@@ -19,7 +19,7 @@ using format::RecordEntry;
 using format::RecordHeader;
 using format::RecordKind;
 
-/// Times and steps of a chunk, by its events.
+/// Times and steps of a chunk, from its events.
 struct Span {
   uint64_t time_begin_ns = 0, time_end_ns = 0;
   uint32_t step_begin = format::kNoStep, step_end = format::kNoStep;
@@ -48,7 +48,7 @@ struct Span {
   }
 };
 
-/// @return whether all that is defined in `part` is defined in `all`, to the same.
+/// @return whether all definitions in `part` are in `all`, with the same values.
 bool covers(const format::Definitions& all, const format::Definitions& part) {
   for (format::StringId id; (id = part.next(id));) {
     if (!all.has(id) || all.text(id) != part.text(id)) return false;
@@ -92,10 +92,10 @@ class Check {
   PayloadReader payloads_;
   EventDecoder decoder_;
   format::Definitions definitions_;   ///< so far
-  format::Definitions consolidated_;  ///< by the consolidated DEFS alone
+  format::Definitions consolidated_;  ///< of the consolidated DEFS only
   DefinitionCheck definition_check_;
   bool definitions_changed_ = false;
-  // Step sums: of the chunks since the last SUMS, of all chunks, by the consolidated SUMS.
+  // Step sums: of the chunks since the last SUMS, of all chunks, of the consolidated SUMS.
   std::vector<format::StepSums> new_sums_, all_sums_, consolidated_sums_;
   uint64_t summed_up_events_ = 0;
   uint64_t next_event_seq_ = 0;
@@ -266,7 +266,7 @@ void Check::check_events(const RecordEntry& entry, Bytes raw) {
   }
 }
 
-/// At the end: a part may build on any other, which an unclosed trace need not hold yet.
+/// Called at the end: a part may build on any other, which an unclosed trace may not contain yet.
 void Check::check_blobs() {
   Snapshots(source_, seen_).check_all([this](size_t record, const Status& status) {
     const bool awaited = status.code == StatusCode::kNotFound && !result_.closed;

@@ -54,18 +54,18 @@ struct TraceContainer::Impl {
   PayloadReader payloads{*source};
   ProblemList problems;
   TraceIndex index;
-  // Per record: what has been told already, so that rewinding does not repeat it.
+  // For each record, whether it was reported already, so that a rewind does not report it again.
   std::vector<bool> reported, lost;
   format::TraceMeta meta;
   format::Definitions definitions;
   DefinitionCheck definition_check;
-  std::optional<uint32_t> features;  ///< as an intact file header states them: META repeats them
+  std::optional<uint32_t> features;  ///< from an intact file header; META records repeat them
   uint64_t lost_records = 0;         ///< with payloads that are damaged
   uint64_t lost_events = 0;
 
   // A live file only.
   std::optional<RecordScanner> scanner;
-  std::optional<RecordEntry> newest;  ///< found, but its payload may still be on its way
+  std::optional<RecordEntry> newest;  ///< found, but its payload may not be written yet
 
   explicit Impl(std::unique_ptr<ByteSource> bytes) : source(std::move(bytes)) {}
 
@@ -113,14 +113,14 @@ Status TraceContainer::Impl::find_records(uint32_t file_tag, OpenPolicy policy) 
   return kOkStatus;
 }
 
-/// Adds the records that the live file has by now.
+/// Adds the records that were appended to the live file.
 void TraceContainer::Impl::follow(bool ended) {
   const size_t from = index.entries.size();
   while (const auto entry = scanner->next()) {
     if (newest) index.add(*newest);
     newest = entry;
   }
-  // On some filesystems another process sees a file's new size before its new bytes.
+  // On some filesystems another process sees the new size of a file before its new bytes.
   if (newest && (ended || payloads.read_stored(*newest).ok())) {
     index.add(*newest);
     newest.reset();
@@ -183,7 +183,7 @@ bool TraceContainer::Impl::load_defs(size_t record) {
   return good;
 }
 
-/// @return kUnsupportedFeature: a damaged file header could not say so.
+/// @return kUnsupportedFeature, which a damaged file header could not report.
 Status TraceContainer::Impl::load_metas() {
   for (size_t i = 0; i < index.entries.size(); ++i) {
     if (index.entries[i].header.kind == RecordKind::kMeta) load_meta(i);
@@ -204,7 +204,7 @@ bool TraceContainer::Impl::load_defs_with(uint8_t flag_mask, uint8_t flags) {
   return any && all_good;
 }
 
-/// The consolidated set of a closed trace says everything; else what was written along the way.
+/// Reads the consolidated set of a closed trace, else the definitions along the way.
 void TraceContainer::Impl::load_definitions() {
   const bool complete =
       index.closed && load_defs_with(format::kFlagConsolidated, format::kFlagConsolidated);

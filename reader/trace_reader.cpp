@@ -7,9 +7,9 @@ namespace convtrace::reader {
 struct TraceReader::Impl {
   std::unique_ptr<TraceContainer> container;
   ChunkStream chunks;
-  Chunk* chunk = nullptr;                ///< whose events are given out
-  std::span<const format::Event> batch;  ///< of it, to be given out next
-  bool chunk_resolved = false;           ///< all that its events name is defined
+  Chunk* chunk = nullptr;                ///< whose events are being returned
+  std::span<const format::Event> batch;  ///< the events of it to return next
+  bool chunk_resolved = false;           ///< all ids in its events are defined
   uint64_t events_without_definition = 0;
 
   Impl(std::unique_ptr<TraceContainer> opened, unsigned threads)
@@ -46,7 +46,7 @@ Result<std::unique_ptr<TraceReader>> TraceReader::open(std::unique_ptr<ByteSourc
                                                        OpenPolicy policy, unsigned threads) {
   auto container = TraceContainer::open(std::move(source), policy);
   if (!container.ok()) return container.status();
-  // The records of a live file move while it is refreshed.
+  // The list of records of a live file is reallocated by a refresh.
   if (policy == OpenPolicy::kLive) threads = 1;
   return std::unique_ptr<TraceReader>(
       new TraceReader(std::make_unique<Impl>(std::move(container).value(), threads)));

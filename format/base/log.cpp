@@ -30,7 +30,7 @@ constexpr char letter(format::Level level) {
   return '?';
 }
 
-/// Of lines that are no errors: something that happens at every launch must not fill a disk.
+/// The limit for lines that are no errors: a message about every launch must not fill a disk.
 constexpr uint32_t kMostInWindow = 100;
 constexpr int64_t kWindowS = 10;
 std::atomic<int64_t> g_window{-1};
@@ -49,9 +49,9 @@ bool within_rate() noexcept {
   return false;
 }
 
-/// Cuts what is too long.
+/// Truncates long lines.
 void write_line(const char* head, const char* format, va_list arguments) noexcept {
-  const int saved_errno = errno;  // called between a host's call and its look at errno
+  const int saved_errno = errno;  // the host may read errno after its own call
   char line[512];
   constexpr size_t kMost = sizeof line - 2;
   const int begun = snprintf(line, sizeof line, "%s", head);

@@ -12,10 +12,11 @@
 namespace convtrace::format {
 namespace {
 
-/// How often the size of the columns is added up anew: it takes longer than an event.
+/// The size of all columns is added up once in so many events, because that takes longer than an
+/// event.
 constexpr uint32_t kMeasureEvery = 256;
 
-/// Bytes of the parts whose length the event itself decides.
+/// Bytes of the parts whose length depends on the event.
 size_t variable_bytes(const auto& e) {
   size_t sum = 0;
   each_borrowed(e, [&sum](const auto& borrowed) { sum += bytes_of_borrowed(borrowed); });
@@ -27,7 +28,7 @@ bool within_limits(const TensorStats& e) {
   return e.shape.size() <= kMaxDims && e.range_hashes.size() <= kMaxRanges &&
          e.pad_rows.size() <= kMaxPadRows && variable_bytes(e) <= kMaxEventBytes;
 }
-bool within_limits(const auto&) { return true; }  // texts are cut
+bool within_limits(const auto&) { return true; }  // texts are truncated
 
 bool is_urgent(const Finding& e) { return e.level == Level::kError; }
 bool is_urgent(const auto&) { return false; }
@@ -35,7 +36,7 @@ bool is_urgent(const auto&) { return false; }
 template <typename Kind>
 constexpr bool kIsNote = std::is_same_v<Kind, Finding> || std::is_same_v<Kind, Loss>;
 
-/// What collects the events of a kind.
+/// The class that collects the events of a kind.
 template <typename Kind>
 struct RowsOf : std::conditional_t<kIsTable<Kind>, KindTables<Kind>, KindColumns<Kind>> {};
 template <>
@@ -52,7 +53,7 @@ struct EventEncoder::Columns {
   ChunkSummary summary;
   EventHeader first, last;  ///< of the chunk's events
   size_t measured_bytes = 0;
-  size_t unmeasured_bytes = 0;  ///< variable parts added since
+  size_t unmeasured_bytes = 0;  ///< variable parts that were added since then
   std::vector<uint8_t> kind;
   PackedColumn time, step, thread;
   OfEachKind<RowsOf> rows;
@@ -124,7 +125,8 @@ Bytes EventEncoder::Columns::finish(uint64_t first_seq) {
   chunk.vector(field("thread"), thread.pack(kind.size()));
   const auto write = [&]<typename Kind>(const RowsOf<Kind>& of_kind) {
     chunk.child(wire::kFieldOf<Kind>, of_kind.write(builder));
-    // The sums lie behind the costs since version 1.0: bytes are the same for the same events.
+    // The sums stand behind the costs since version 1.0, so that the same events give the same
+    // bytes.
     if constexpr (std::is_same_v<Kind, Cost>) chunk.child(field("sums"), write_sums());
   };
   std::apply([&](const auto&... of_kind) { (write(of_kind), ...); }, rows);

@@ -16,7 +16,7 @@ Status io_status(const char* site, int error) {
   return Status::make(full ? StatusCode::kNoSpace : StatusCode::kIoError, site, error);
 }
 
-/// While alive, this thread's writes beyond RLIMIT_FSIZE fail with EFBIG and nothing else happens.
+/// During its lifetime, writes of this thread beyond RLIMIT_FSIZE only fail with EFBIG.
 class FileSizeSignalGuard {
  public:
   FileSizeSignalGuard() noexcept {
@@ -31,7 +31,7 @@ class FileSizeSignalGuard {
   ~FileSizeSignalGuard() {
     const int saved_errno = errno;
     const timespec now{};
-    // One that was pending before is the host's and stays.
+    // A signal that was pending before belongs to the host and stays.
     while (!was_pending_ && sigtimedwait(&signal_, nullptr, &now) == -1 && errno == EINTR) {
     }
     pthread_sigmask(SIG_SETMASK, &old_mask_, nullptr);
@@ -49,7 +49,7 @@ class FileSizeSignalGuard {
 /// Writes both parts at `offset`. @return 0 or errno.
 int write_all(int fd, Bytes a, Bytes b, uint64_t offset) noexcept {
   while (!a.empty() || !b.empty()) {
-    // writev only reads through iov_base; its type has no const.
+    // writev only reads through iov_base, whose type lacks const.
     const iovec parts[2] = {{const_cast<std::byte*>(a.data()), a.size()},
                             {const_cast<std::byte*>(b.data()), b.size()}};
     const ssize_t written = pwritev(fd, parts, 2, static_cast<off_t>(offset));
@@ -57,7 +57,7 @@ int write_all(int fd, Bytes a, Bytes b, uint64_t offset) noexcept {
       if (errno == EINTR) continue;
       return errno;
     }
-    if (written == 0) return ENOSPC;  // some filesystems say "no progress" instead of an error
+    if (written == 0) return ENOSPC;  // some filesystems report no progress instead of an error
     const size_t count = static_cast<size_t>(written);
     offset += count;
     const size_t of_a = count < a.size() ? count : a.size();
@@ -90,7 +90,7 @@ FileSink::~FileSink() { ::close(fd_); }
 
 Status FileSink::append(Bytes a, Bytes b) noexcept {
   const FileSizeSignalGuard guard;
-  // pwritev, not writev: the file offset is shared with a forked child, ours is not.
+  // pwritev, not writev, because a forked child shares the file offset.
   if (const int error = write_all(fd_, a, b, size_); error != 0) {
     [[maybe_unused]] const int cut = ftruncate(fd_, static_cast<off_t>(size_));
     return io_status("append", error);

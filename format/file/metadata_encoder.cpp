@@ -17,7 +17,7 @@ std::vector<std::byte> bytes_from(const flatbuffers::FlatBufferBuilder& builder)
   return {bytes.begin(), bytes.end()};
 }
 
-/// Of a recovered trace some ids are not defined: a payload holds one run of each kind.
+/// In a recovered trace some ids are not defined, while a payload has one run of ids for each kind.
 /// @return the id before the first defined one after `from`, at most `to`.
 template <typename AnyId>
 uint32_t before_next(const Definitions& definitions, AnyId from, uint32_t to) {

@@ -25,7 +25,7 @@ void fill_in(TraceMeta& meta) {
   const bool has_uuid = std::ranges::any_of(meta.uuid, [](uint8_t byte) { return byte != 0; });
   if (!has_uuid && getrandom(meta.uuid.data(), meta.uuid.size(), GRND_NONBLOCK) !=
                        static_cast<ssize_t>(meta.uuid.size())) {
-    // Early in boot there is no entropy yet; clock and process still tell traces apart.
+    // Early during boot there is no entropy; clock and process id still distinguish traces.
     store_le(reinterpret_cast<std::byte*>(meta.uuid.data()), now_ns(CLOCK_REALTIME));
     store_le(reinterpret_cast<std::byte*>(meta.uuid.data() + 8), uint64_t{meta.pid} + 1);
   }
@@ -40,7 +40,7 @@ void fill_in(TraceMeta& meta) {
 struct TraceWriter::Impl {
   RecordWriter records;
   const Definitions& definitions;
-  TraceMeta identity;  ///< uuid and clocks, which every META repeats
+  TraceMeta identity;  ///< uuid and clocks, which every META record repeats
   EventEncoder chunk;
   Definitions::Counts stored;
   std::vector<StepSums> new_sums;  ///< of the chunks since the last SUMS record
@@ -67,8 +67,8 @@ struct TraceWriter::Impl {
   Status flush();
   Status close();
 
-  /// Runs `step` unless the writer is finished or failed. Allocation failure ends the trace, not
-  /// the host.
+  /// Runs `step` unless the writer is finished or has failed. If memory runs out the trace ends,
+  /// not the host.
   template <typename Function>
   Status guarded(Function step) noexcept {
     if (!records.status().ok()) return records.status();
@@ -134,7 +134,7 @@ Status TraceWriter::Impl::write_sums(const std::vector<StepSums>& sums, uint64_t
   return kOkStatus;
 }
 
-/// After a chunk was written.
+/// Called after a chunk was written.
 Status TraceWriter::Impl::sum_up(std::span<const StepSums> sums, uint32_t events) {
   new_sums.insert(new_sums.end(), sums.begin(), sums.end());
   events_to_sum_up += events;
@@ -173,7 +173,7 @@ Status TraceWriter::Impl::append_chunk(const RecordHeader& header, Bytes payload
   return sum_up(sums, header.item_count);
 }
 
-/// Its planes are compressed already, so it is stored as it is.
+/// The payload is stored as it is, since its planes are compressed already.
 Status TraceWriter::Impl::append_blob(Bytes payload) {
   RecordHeader header{.kind = RecordKind::kBlob};
   header.item_count = 1;
@@ -185,7 +185,7 @@ Status TraceWriter::Impl::append_blob(Bytes payload) {
 Status TraceWriter::Impl::flush() {
   const ChunkSummary summary = chunk.summary();
   if (summary.event_count == 0) return kOkStatus;
-  // Everything an event names was interned before the event was appended, so before this.
+  // All names of an event were interned before the event was appended, so they are in this range.
   CONVTRACE_TRY(write_defs(stored, 0));
   RecordHeader header{.kind = RecordKind::kEvents};
   if (summary.urgent) header.flags |= kFlagUrgent;

@@ -16,7 +16,7 @@ std::string hex(uint64_t number) {
   return text;
 }
 
-/// Who holds the pointer, in words.
+/// The user of the pointer, in words.
 std::string taker(const MemoryFinding& finding, const format::Definitions& definitions) {
   if (finding.taker == Taker::kCopyDestination) return "The destination of a copy";
   if (finding.taker == Taker::kCopySource) return "The source of a copy";
@@ -85,7 +85,7 @@ std::string cross_stream(const MemoryFinding& finding, const format::Definitions
          "that stream before the tensor is freed.";
 }
 
-/// What became of the freed memory.
+/// What happened to the memory after its free.
 std::string since(const MemoryFinding& finding) {
   const std::string was = std::to_string(finding.made.id.generation);
   if (finding.generation == 0) return " (generation " + was + "), and nobody owns it now";

@@ -11,8 +11,8 @@
 namespace convtrace::format {
 namespace {
 
-/// Values by id. Pages are made where ids are defined, so a hostile id costs one page and not the
-/// whole range below it; values never move.
+/// A table of values by id. Pages are allocated where ids are defined, so a hostile id costs one
+/// page instead of the range below it. Values never move.
 template <typename T>
 class IdTable {
  public:
@@ -71,7 +71,7 @@ uint64_t key_of(KernelDef kernel) {
 std::string_view cut(std::string_view text) { return text.substr(0, kMaxStringBytes); }
 FrameView cut(FrameView frames) { return frames.first(std::min(frames.size(), kMaxFrames)); }
 
-/// Defines `value` under `id`, or checks that it is the same as before.
+/// Defines `value` under `id`, or checks that it equals the former definition.
 template <typename T, typename Same>
 Status define_in(IdTable<T>& table, uint32_t id, T value, const Same& same) {
   if (id == 0 || id > kMaxDefinitions) {

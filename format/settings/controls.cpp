@@ -10,7 +10,7 @@ namespace {
 
 using format::Capture;
 
-/// What a rule need not say.
+/// Fills in what a rule may omit.
 void complete_rules(LoadedControls& loaded) {
   for (Rule& rule : loaded.rules) {
     const bool declares = rule.inplace || rule.suppress;
@@ -25,7 +25,7 @@ bool does_anything(const Rule& rule) {
   return takes_values(rule) || rule.inplace || rule.suppress || (rule.samples && !rule.kernel);
 }
 
-/// What is good by itself and means nothing together.
+/// Finds settings that are valid alone and contradict each other.
 void find_contradictions(const SaidBy& said_by, LoadedControls& loaded) {
   const std::string mode = where_said(said_by, "CONVTRACE_MODE") + "mode snapshot";
   const Settings& s = loaded.settings;

@@ -7,7 +7,7 @@
 namespace convtrace::settings {
 namespace {
 
-/// Linear in practice: on a mismatch only the last `*` is tried again.
+/// Linear in practice: on a mismatch only the last `*` is extended.
 bool glob_matches(std::string_view glob, std::string_view name) noexcept {
   size_t g = 0, n = 0;
   size_t star = std::string_view::npos, star_name = 0;
@@ -39,11 +39,11 @@ std::string_view longest_literal(std::string_view glob) noexcept {
   return longest;
 }
 
-/// Runs of letters that a match contains one after another.
+/// Collects runs of letters that every match contains, one after another.
 class Runs {
  public:
   void add(char letter) { glob_ += letter; }
-  /// The last letter of the run may not be there.
+  /// Removes the last letter, which may be absent in a match.
   void drop_last() {
     if (glob_.back() != '*') glob_.pop_back();
   }
@@ -63,8 +63,8 @@ constexpr size_t kNone = std::string_view::npos;
 constexpr std::string_view kEscapedLetters = "^$\\.*+?()[]{}|/-";
 constexpr std::string_view kClassEscapes = "dDwWsSbB";
 
-/// @return the position of what closes the class that begins at `begin`; kNone for one that has
-/// another bracket in it, or nothing.
+/// @return the position of the bracket that ends the class at `begin`; kNone if there is none, or
+/// if the class contains another bracket.
 size_t end_of_class(std::string_view text, size_t begin) {
   size_t i = begin + 1;
   if (i < text.size() && text[i] == '^') ++i;
@@ -124,7 +124,7 @@ Glob glob_around(std::string_view expression) {
         if (letter == '{') i = std::min(expression.find('}', i), expression.size());
         break;
       case '+':
-        // A second quantifier may make it none after all.
+        // A second quantifier may allow zero of it.
         if (is_one_of("*?{", expression[std::min(i + 1, expression.size() - 1)])) runs.drop_last();
         runs.end();
         break;

@@ -9,13 +9,13 @@
 namespace convtrace::settings {
 namespace {
 
-constexpr size_t kMaxPattern = 64, kMaxName = 256;  // bounds the work at a process's exit
+constexpr size_t kMaxPattern = 64, kMaxName = 256;  // bounds the work at the exit of a process
 constexpr size_t kShown = 3;
 constexpr size_t kExtraInName = 1, kExtraInPattern = 3, kOtherCase = 1, kOtherLetter = 3;
 
 char lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
 
-/// An expression as a glob that is like it: it is searched anywhere, and `.*` is `*`.
+/// A glob similar to the expression: searched anywhere, with `*` for `.*`.
 std::string as_glob(std::string_view pattern) {
   if (!pattern.starts_with("re:")) return std::string(pattern);
   std::string glob = "*";

@@ -6,7 +6,7 @@
 namespace convtrace::settings {
 namespace {
 
-constexpr size_t kMaxCompared = 128;  // names are short; a long word is a paste, not a slip
+constexpr size_t kMaxCompared = 128;  // names are short; a longer word is no typing error
 constexpr size_t kMaxQuoted = 80;
 
 constexpr char lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }

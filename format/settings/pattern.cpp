@@ -35,7 +35,7 @@ bool has_absurd_number(std::string_view expression) {
 }  // namespace
 
 struct Pattern::Compiled {
-  Glob glob;  ///< of a pattern that is one, and around an expression
+  Glob glob;  ///< the pattern itself, or the glob around an expression
   std::optional<std::regex> expression;
 };
 
@@ -51,7 +51,7 @@ Result<Pattern> Pattern::compile(std::string_view text) {
   const std::string_view expression = text.substr(kRegexPrefix.size());
   if (has_absurd_number(expression)) return bad;
   try {
-    // libstdc++ looks at the byte behind a "(" at the end: it has to be one, as in text_.
+    // libstdc++ reads the byte behind a "(" at the end, so the text must be terminated.
     const char* const terminated = pattern.text_.c_str() + kRegexPrefix.size();
     std::regex compiled(terminated, expression.size(), kRegexFlags);
     pattern.compiled_ =

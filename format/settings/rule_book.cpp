@@ -26,7 +26,7 @@ RuleBook::Matching RuleBook::rules() const {
   return all;
 }
 
-/// @param meets  tells of each entry whether it matches, and counts that.
+/// @param meets  decides for each entry whether it matches, and counts matches.
 template <typename Key, typename Meets>
 const RuleBook::Matching& RuleBook::matching(Known<Key> RuleBook::*known_table, const Key& key,
                                              const Meets& meets, std::string_view name,
@@ -94,7 +94,7 @@ Notice RuleBook::report(const Entry& entry) const {
   if (rule.kernel && rule.scope) text += " and ";
   if (rule.scope) text += count_noun(entry.scopes, "module");
   const uint64_t used = entry.used.load();
-  // One that declares or suppresses may well have nothing to do.
+  // A rule that declares or suppresses may have nothing to do.
   if (used == 0 && takes_values(rule))
     return {messages::kRuleUnused,
             text +

@@ -15,7 +15,7 @@ using format::Capture;
 constexpr std::string_view kCaptures[] = {"hash", "stats", "snapshot"};
 constexpr uint32_t kMaxParameter = 4096;  // of a CUDA kernel: 32764 bytes of parameters
 
-/// Readers of one key's value: an empty string, or what is wrong.
+/// Parsers of one key's value; each returns "" or the problem.
 
 std::string take_text(const toml::node& node, std::string& value) {
   const auto* text = node.as_string();
@@ -148,7 +148,7 @@ std::string take(const toml::key& key, const toml::node& node, Rule& rule) {
   return why.empty() ? why : std::string(key.str()) + " " + why;
 }
 
-/// A rule must be about something, and say nothing that has no meaning for it.
+/// A rule must name a subject, and must have no key that is meaningless for it.
 void check_subject(const std::string& path, const toml::table& table,
                    std::vector<std::string>& problems) {
   if (table.contains("kernel")) return;
@@ -178,7 +178,7 @@ void load_rule(const std::string& path, const toml::node& node, LoadedRules& loa
     const std::string why = take(key, value, rule);
     if (!why.empty()) loaded.problems.push_back(at(path, key.source(), why));
   }
-  // Where a key is wrong the rule may lack it.
+  // If a key is invalid, the rule may lack it.
   if (loaded.problems.size() == before) check_subject(path, *table, loaded.problems);
   loaded.rules.push_back(std::move(rule));
 }

@@ -13,11 +13,10 @@
 namespace convtrace::settings {
 namespace {
 
-/// Above what scripts redirect by number.
+/// Above the numbers that scripts redirect.
 constexpr int kLowestDescriptor = 64;
 
-/// A process of that number may have come after the one that was meant, with a file of its own
-/// under that descriptor.
+/// The process with that number may be a later one, with another file under that descriptor.
 bool is_mark(const char* path) {
   char target[PATH_MAX];
   const ssize_t length = readlink(path, target, sizeof target);

@@ -116,7 +116,7 @@ constexpr SettingSpec row(std::string_view name, std::string_view values,
   return {name, values, default_text, help, false, &Kind::parse, &Kind::print};
 }
 
-/// A row whose change in the file applies at once.
+/// A row for a setting whose change in the file applies at once.
 constexpr SettingSpec live(SettingSpec spec) {
   spec.reloads = true;
   return spec;
@@ -206,7 +206,7 @@ std::string unknown_setting(std::string_view name) {
          suggestion(name, names, "`convtrace run --help` lists them");
 }
 
-/// A variable twice in an environment: the first one counts, as for getenv.
+/// If an environment has a variable twice, the first one counts, as for getenv.
 std::string_view first_value(const char* const* environment, std::string_view name) {
   for (; *environment != nullptr; ++environment) {
     const std::string_view entry = *environment;

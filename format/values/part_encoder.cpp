@@ -1,6 +1,6 @@
 #include "format/values/part_encoder.h"
 
-// Declares ZSTD_c_literalCompressionMode. zstd is linked statically, so it is there.
+// Declares ZSTD_c_literalCompressionMode. zstd is linked statically, so the function exists.
 #define ZSTD_STATIC_LINKING_ONLY
 #include <zstd.h>
 
@@ -12,11 +12,11 @@
 namespace convtrace::format {
 namespace {
 
-/// Steps over nearly everything where it would look for repeats; what remains of zstd is its
-/// Huffman coder, which levels below 0 leave out unless they are told.
+/// Makes zstd skip almost everything in its search for repeats, which leaves its Huffman coder.
+/// Levels below 0 use it only if told to.
 constexpr int kHuffmanLevel = -131072;
 constexpr int kRepeatsLevel = 1;
-/// XOR must save this much of an element, as it costs the reader another part to decode.
+/// XOR must save this much of an element, since a reader then has another part to decode.
 constexpr double kWorthBits = 0.5;
 
 constexpr size_t table_end(ElementForm form) {
@@ -74,13 +74,13 @@ Result<uint32_t> PartEncoder::store_plane(Bytes plane, PlaneCoding coding, std::
       return Status::make(StatusCode::kInternal, "snapshot", static_cast<int64_t>(size));
     }
     if (size < plane.size()) return static_cast<uint32_t>(size) | kFrameBit;
-    // The sample was wrong.
+    // The sample was not representative.
   }
   std::memcpy(to, plane.data(), plane.size());
   return plane_bytes;
 }
 
-/// The copy comes first: the checksum then reads what is in the cache.
+/// The copy comes first, so that the checksum reads from the cache.
 Bytes PartEncoder::store_as_it_is(BlobHeader& header, Bytes raw) {
   header.form = {};
   std::byte* const to = payload_.get() + table_end(header.form);

@@ -32,7 +32,7 @@ double PlaneChooser::bits_of_plane(uint32_t plane, size_t sampled) const noexcep
     used += count != 0 ? 1 : 0;
   }
   const auto total = static_cast<double>(sampled);
-  // A small sample looks more orderly than what it is taken of (Miller and Madow, 1955).
+  // The entropy of a small sample is biased downwards (Miller and Madow, 1955).
   const double bias = static_cast<double>(used - 1) / (2 * total) * std::log2(std::exp(1.0));
   return std::log2(total) - sum / total + bias;
 }

@@ -10,8 +10,8 @@ Word load(const std::byte* from, size_t i) {
   return load_le<Word>(from + i * sizeof(Word));
 }
 
-/// Elements at a time: an array of the stack that the compiler keeps in registers, so that each
-/// plane's loop vectorises by itself.
+/// Elements in a block: an array that the compiler keeps in registers, so that the loop of each
+/// plane is vectorised.
 constexpr size_t kBlock = 32;
 
 template <typename Word, bool kRotate, bool kXor>

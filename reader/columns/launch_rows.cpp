@@ -25,7 +25,7 @@ bool LaunchRows::bind_signatures(const wire::LaunchColumns& t) {
 }
 
 bool LaunchRows::count_operands() {
-  // Operands that repeat an earlier launch take no bytes, so their number is bounded by a limit.
+  // Operands that repeat an earlier launch take no bytes, so their number needs a limit of its own.
   size_t total = 0;
   first_operands_.resize(rows_.row_count() + 1);
   for (size_t row = 0; row < rows_.row_count(); ++row) {
@@ -88,9 +88,9 @@ bool LaunchRows::bind_operands(const wire::LaunchColumns& t, std::span<const uin
   return true;
 }
 
-/// @return the end of the launches from `row` on that all begin a signature, or are all like
-/// launches before `row` that follow each other and whose memory is equally much older. A program
-/// that repeats its steps has few such runs, and they are long.
+/// @return the end of a run from `row` on in which every launch begins a signature, or every launch
+/// is similar to a launch before `row`, these are consecutive, and their memory is older by the
+/// same number of generations. A program that repeats its steps has few and long runs.
 size_t LaunchRows::end_of_run(size_t row, std::span<const uint64_t> newest) const {
   const size_t distance = row - rows_.like(row);
   const uint64_t aged = newest[row] - newest[row - distance];
@@ -104,7 +104,7 @@ size_t LaunchRows::end_of_run(size_t row, std::span<const uint64_t> newest) cons
   return row;
 }
 
-/// For launches that begin signatures, which are one after another too.
+/// For launches that begin signatures, which are consecutive.
 void LaunchRows::copy_shapes(size_t row, size_t end) {
   const size_t begin = first_operands_[row], count = first_operands_[end] - begin;
   const size_t first_shape = signatures_[rows_.signature(row)].first_shape;
@@ -112,8 +112,8 @@ void LaunchRows::copy_shapes(size_t row, size_t end) {
   std::fill_n(moved_.data() + begin, count, uint8_t{0});
 }
 
-/// Copies the operands of the launches from `like` on; those whose memory is allocated anew each
-/// time are expected to be as old as they were.
+/// Copies the operands of the launches from `like` on. Operands whose memory is allocated anew each
+/// time are predicted to have the same age.
 void LaunchRows::repeat_operands(size_t row, size_t end, size_t like, uint64_t aged) {
   const size_t begin = first_operands_[row], count = first_operands_[end] - begin;
   const Operand* const from = operands_.data() + first_operands_[like];
@@ -128,7 +128,8 @@ void LaunchRows::repeat_operands(size_t row, size_t end, size_t like, uint64_t a
   aged != 0 ? std::copy_n(moved_from, count, moved_to) : std::fill_n(moved_to, count, uint8_t{0});
 }
 
-/// Adds what is stored for operands before `end`, each of which was copied from `distance` before.
+/// Adds the stored differences of operands before `end`, each of which was copied from `distance`
+/// before.
 void LaunchRows::apply_differences(size_t end, size_t distance) {
   address_.take_before(end, [this](size_t i, uint64_t difference) {
     operands_[i].address += wire::unzigzag(difference);

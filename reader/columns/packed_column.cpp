@@ -25,15 +25,16 @@ Lanes interleave_high(Lanes a, Lanes b) {
                                  31);
 }
 
-/// Makes `count` numbers of kWidth bytes, and a few more: planes[n] has the n-th byte of each, from
-/// the lowest; those from kWidth on are zero.
+/// Transposes `count` numbers of kWidth bytes, and a few more: planes[n] has the n-th byte of each,
+/// the lowest first; planes from kWidth on are zero.
 template <size_t kWidth>
 void put_together(const std::array<const uint8_t*, 8>& planes, size_t count, uint64_t* to) {
   for (size_t at = 0; at < count; at += kLanes) {
     std::array<Lanes, 8> bytes{};
 #pragma GCC unroll 8
     for (size_t plane = 0; plane < kWidth; ++plane) bytes[plane] = load(planes[plane] + at);
-      // Bytes n and n + 4 of each number come to lie side by side, then 0, 4, 2, 6, and so on.
+      // The first round puts bytes n and n + 4 of each number side by side, the next bytes 0, 4, 2,
+      // 6, and so on.
 #pragma GCC unroll 3
     for (size_t turn = 0; turn < 3; ++turn) {
       std::array<Lanes, 8> next;
@@ -48,7 +49,7 @@ void put_together(const std::array<const uint8_t*, 8>& planes, size_t count, uin
   }
 }
 
-/// std::popcount is a call where the processor need not have an instruction for it.
+/// std::popcount is a function call if the target may lack the instruction.
 size_t ones(uint64_t word) {
   word -= word >> 1 & 0x5555555555555555;
   word = (word & 0x3333333333333333) + (word >> 2 & 0x3333333333333333);
@@ -105,11 +106,11 @@ uint64_t PackedColumn::last_stored_rows(size_t begin) const {
   return word;
 }
 
-/// Gives the values from `index` on, as many as there are and `to` can hold.
+/// Reads the values from `index` on, as many as there are and fit in `to`.
 void PackedColumn::unpack(size_t index, Block& to) const {
   static constexpr std::array<uint8_t, kBlock> kZeros{};
   const size_t size = std::min(kBlock, count_ - index);
-  std::array<std::array<uint8_t, kBlock>, 8> last;  // too few to be read in place
+  std::array<std::array<uint8_t, kBlock>, 8> last;  // a copy: a block would read beyond it
   std::array<const uint8_t*, 8> planes;
   planes.fill(kZeros.data());
   for (size_t plane = 0; plane < width_; ++plane) {

@@ -67,7 +67,7 @@ void LaunchColumns::put_pointers(std::span<const Operand> operands, size_t back)
   const size_t needed = pointer_count_ + operands.size();
   if (needed > pointers_.size()) pointers_.resize(std::max(needed, 2 * pointers_.size()));
   Pointer* to = pointers_.data() + pointer_count_;
-  if (back == 0) {  // is like itself, pointing nowhere
+  if (back == 0) {  // similar to itself, but without addresses
     std::ranges::transform(operands, to, [](const Operand& o) { return Pointer{shape_of(o)}; });
   }
   const Row& then = launches_[launches_.size() - 1 - back];
@@ -75,7 +75,7 @@ void LaunchColumns::put_pointers(std::span<const Operand> operands, size_t back)
   const uint64_t moves = back == 0 ? 0 : kMoved;
   const Pointer* like = pointers_.data() + then.first_pointer;
   for (const Operand& o : operands) {
-    // Half of the operands move, so a branch on it would mostly be taken wrongly.
+    // Half of the operands move, so a branch on it would often be mispredicted.
     const uint64_t generation = like->generation + (aged & (0 - (like->shape / kMoved)));
     const bool as_expected =
         o.address == like->address && o.generation == generation && o.offset == like->offset;

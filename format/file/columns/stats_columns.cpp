@@ -5,7 +5,7 @@
 namespace convtrace::format {
 namespace {
 
-/// Columns that are not in the list of fields, or are meant below, by their ids in chunk.fbs.
+/// Ids in chunk.fbs of columns that are not in the list of fields, or that are named below.
 enum Id : size_t {
   kRank = 15,
   kShape = 19,

@@ -50,7 +50,7 @@ std::unique_ptr<wire::StepSumsT> pack(std::span<const StepSums> sums) {
 void StepSummer::Occurrences::restart() {
   used_ = 0;
   if (++epoch_ != 0) return;
-  std::ranges::fill(entries_, Entry{});  // the epoch came round: old entries would look new
+  std::ranges::fill(entries_, Entry{});  // the epoch has wrapped around: old entries would look new
   epoch_ = 1;
 }
 

@@ -30,7 +30,7 @@ void LifeTable::Living::grow() {
   }
 }
 
-/// Those that were put behind it because it was in their way come nearer.
+/// Moves entries that had been displaced by the erased one closer to their place.
 void LifeTable::Living::erase(uint64_t generation) {
   size_t hole = slot_of(tag_of(generation));
   for (size_t at = (hole + 1) & mask_; slots_[at].record != kNone; at = (at + 1) & mask_) {
@@ -45,7 +45,7 @@ void LifeTable::Living::erase(uint64_t generation) {
 
 Life* LifeTable::begin(const format::Alloc& event, std::vector<Life>& before) {
   before.clear();
-  // Memory of unknown size is known by its base alone.
+  // Of memory of unknown size only the base is known.
   const uint64_t bytes = std::max<uint64_t>(1, event.bytes);
   if (bytes > kMostBytes || event.address >= kAddressLimit - bytes || event.generation == 0) {
     return nullptr;
@@ -72,7 +72,7 @@ Life* LifeTable::end(const format::Free& event) {
   Life& life = lives_[record];
   if (life.generation != event.generation) return nullptr;
   living_.erase(event.generation);
-  // Blocks do not outlive what they were cut out of.
+  // Blocks end with the segment that they lie in.
   if (life.has_blocks != 0) cut(life.base, life.end(), Layer::kBlock, nullptr);
   life.freed = 1;
   life.freed_in_step = event.header.step;
@@ -97,7 +97,7 @@ uint32_t LifeTable::add(const Life& life) {
   return record;
 }
 
-/// From everywhere but the ring of freed ones, which notices by the generation.
+/// Removes the record everywhere but in the ring of freed ones, where its generation shows that.
 void LifeTable::remove(uint32_t record) {
   Life& life = lives_[record];
   if (life.freed == 0) living_.erase(life.generation);
@@ -106,9 +106,9 @@ void LifeTable::remove(uint32_t record) {
   unused_.push_back(record);
 }
 
-/// The usual case: memory is given out again as it was freed, or nearly so. Then its place in the
+/// The usual case: memory is allocated again as it was freed, or nearly so. Then its place in the
 /// index stays.
-/// @return the record of what was freed there; kNone if nothing that was begins there.
+/// @return the record that was freed there; kNone if no freed record begins there.
 uint32_t LifeTable::take_place(const Life& life, Layer layer, std::vector<Life>& before) {
   const AddressIndex::Place place = index_of(layer).at(life.base);
   if (place.record == nullptr) return kNone;
@@ -116,13 +116,13 @@ uint32_t LifeTable::take_place(const Life& life, Layer layer, std::vector<Life>&
   const Life old = lives_[record];
   if (old.freed == 0) return kNone;
   before.push_back(old);
-  lives_[record] = life;  // before others are remembered as freed, and the oldest is forgotten
+  lives_[record] = life;  // before cut(), which may forget the oldest freed record
   if (place.next < life.end()) cut(place.next, life.end(), layer, &before);
   keep_part(old, life.end(), old.end());
   return record;
 }
 
-/// What is left of a freed life that another one covers in part.
+/// Keeps the part of a freed allocation that the new one does not cover.
 void LifeTable::keep_part(const Life& old, uint64_t from, uint64_t to) {
   if (from >= to) return;
   Life part = old;
@@ -133,8 +133,8 @@ void LifeTable::keep_part(const Life& old, uint64_t from, uint64_t to) {
   remember_freed(kept);
 }
 
-/// Ends all that lies in [first, end). What lies over its edges is cut; a life that is cut has
-/// ended without our seeing it, so nothing is known of its parts.
+/// Ends everything in [first, end), and cuts what crosses its edges. A live allocation that is cut
+/// has ended without a report, so nothing is known about its parts.
 void LifeTable::cut(uint64_t first, uint64_t end, Layer layer, std::vector<Life>* before) {
   AddressIndex& index = index_of(layer);
   uint32_t record = index.at_or_before(first);

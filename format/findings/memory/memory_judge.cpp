@@ -18,8 +18,9 @@ bool is_pointer(const format::Operand& operand) {
   return operand.confidence <= Confidence::kPointerInterior;
 }
 
-/// Whether such memory is gone once it is freed. What the host had registered may still be read by
-/// a device that shares the host's page tables; foreign memory belongs to others.
+/// Whether memory of this kind is gone after its free. Memory that the host had registered may
+/// still be read by a device that shares the host's page tables; imported memory belongs to another
+/// process.
 bool ends_with_its_free(MemorySource source) {
   return source == MemorySource::kDriver || source == MemorySource::kStreamOrdered ||
          source == MemorySource::kVirtual || source == MemorySource::kFramework;
@@ -74,7 +75,7 @@ void MemoryJudge::on(const format::Launch& event, Findings& findings) {
   for (const format::Operand& operand : event.operands) {
     if (operand.generation == 0) continue;
     Life* const life = lives_.living(operand.generation);
-    // In the driver's memory, between a framework's blocks: there may have been one.
+    // Between the blocks of a framework in driver memory: there may have been a block.
     if (life == nullptr || life->has_blocks != 0) {
       check_freed(event, operand, findings);
     } else if (!runs || !is_pointer(operand)) {
@@ -131,12 +132,12 @@ void MemoryJudge::copied(uint64_t address, const format::Copy& event, Use use, T
   this->use(*life, use, finding, findings);
 }
 
-/// Whether all that was done with the memory so far was done in that stream: the usual case.
+/// Whether all uses of the memory so far were in that stream: the usual case.
 bool MemoryJudge::goes_on(const Life& life, Use use) {
   return life.inherited == 0 && (life.use_stream == use.stream || life.position == 0);
 }
 
-/// @param finding  makes one, should it be needed.
+/// @param finding  makes a finding, if one is needed.
 template <typename Finding>
 void MemoryJudge::use(Life& life, Use use, Finding&& finding, Findings& findings) {
   if (life.inherited != 0) {
@@ -162,8 +163,8 @@ void MemoryJudge::use(Life& life, Use use, Finding&& finding, Findings& findings
   life.set_use(use);
 }
 
-/// The first work on memory that was given out again, in `slot`: is what others did with it before
-/// in front?
+/// For the first work in `slot` on memory that was allocated again: @return a former use in another
+/// stream that is not ordered before it, if there is one.
 std::optional<Use> MemoryJudge::unordered_use(Life& life, uint16_t slot) {
   if (!edges_) return std::nullopt;
   if (!order_.ordered(life.use(), slot)) return life.use();
@@ -181,7 +182,8 @@ void MemoryJudge::check_freed(const format::Launch& event, const format::Operand
   if (life == nullptr) life = lives_.at(operand.address, layer = Layer::kDriver);
   if (life == nullptr || life->freed == 0 || !ends_with_its_free(source_of(*life))) return;
   const Life* const segment = lives_.at(operand.address, Layer::kDriver);
-  // Who asked the allocators' own records at the launch found this life, or the memory around it.
+  // The launch's look-up, in the allocators' own records, found this allocation or the memory
+  // around it.
   if (operand.generation != life->generation &&
       (segment == nullptr || operand.generation != segment->generation)) {
     return;
@@ -200,8 +202,8 @@ void MemoryJudge::check_freed(const format::Launch& event, const format::Operand
   report(std::move(found), findings);
 }
 
-/// @return whether `address` may be the end pointer of an array whose begin is an operand as well:
-/// one past the end of a range is where the next range begins.
+/// @return whether `address` may be the end pointer of an array whose begin is an operand, too: the
+/// address one past the end of a range is where the next range begins.
 bool MemoryJudge::may_be_end(const format::Launch& event, uint64_t address, Layer layer) {
   const Life* const front = lives_.at(address - 1, layer);
   if (front == nullptr || front->freed != 0 || front->end() != address) return false;
@@ -210,13 +212,14 @@ bool MemoryJudge::may_be_end(const format::Launch& event, uint64_t address, Laye
   });
 }
 
-/// Whether a framework keeps blocks of captured graphs there: what it calls freed, replays use.
+/// Whether a framework keeps blocks of captured graphs there: replays use blocks that it calls
+/// freed.
 bool MemoryJudge::is_of_graphs(uint64_t address) {
   const Life* const segment = lives_.at(address, Layer::kDriver);
   return segment != nullptr && segment->freed == 0 && segment->of_graphs != 0;
 }
 
-/// A framework's block was born. @return whether graphs use the memory it lies in.
+/// Records that a framework's block was allocated. @return whether graphs use the memory around it.
 bool MemoryJudge::note_block(const Life& block) {
   bool of_graphs = captures_ != 0;
   const auto segments = [&](auto&& visit) {
@@ -253,7 +256,8 @@ void MemoryJudge::on(const format::Op& event) {
   }
 }
 
-/// One that comes without a stack of its own (it did not pass the gate) has not the last one's.
+/// A launch without a call stack of its own (it did not pass the gate) must not get that of the
+/// last one.
 void MemoryJudge::begin_launch(const format::Launch& event) {
   if (event.sampled == SampleOutcome::kInGraph) return;
   const auto found = calls_.find(event.header.thread);
@@ -271,7 +275,7 @@ format::StackId MemoryJudge::stack_of(const MemoryFinding& finding) const {
 
 void MemoryJudge::on(const format::Alloc& event) {
   if (event.stack) stacks_.get(event.generation).first.alloc = event.stack;
-  if (event.device.type != format::Device::Type::kCuda) return;  // no launch points there
+  if (event.device.type != format::Device::Type::kCuda) return;  // no launch uses such addresses
   Life* const life = lives_.begin(event, before_);
   if (life == nullptr) return;
   const bool reused = event.source == MemorySource::kStreamOrdered ||
@@ -280,8 +284,8 @@ void MemoryJudge::on(const format::Alloc& event) {
   for (Life& old : before_) lives_.drop_uses(old);
 }
 
-/// What is not known to be done with the memory goes with it, until its first use. Of what comes
-/// from the driver by other ways than a pool nothing is under way any more.
+/// A new allocation keeps unfinished uses of its memory until its own first use. For memory that
+/// the driver returns other than from a pool, none is unfinished.
 void MemoryJudge::inherit(Life& life) {
   const auto take = [&](const Life& old, Use earlier) {
     if (order_.done(earlier)) return;
@@ -315,13 +319,13 @@ void MemoryJudge::on(const format::Free& event) {
       keep_unordered_uses(*life,
                           order_.work(order_.slot_of(event.stream, event.header.thread)).stream);
       break;
-    default:  // the driver waits, or who frees has to
+    default:  // the driver waits, or the program must
       life->position = 0;
       lives_.drop_uses(*life);
   }
 }
 
-/// Whoever is given the memory next comes behind its free: the driver sees to that.
+/// The next owner of the memory is ordered behind the free, which the driver guarantees.
 void MemoryJudge::keep_unordered_uses(Life& life, uint16_t freeing) {
   std::vector<Use> left;
   const auto look = [&](Use use) {
@@ -347,7 +351,7 @@ void MemoryJudge::on(const format::Sync& event) {
 
 void MemoryJudge::on(const format::Loss& event) {
   if (event.reason == format::LossReason::kGraphMemory) graph_memory_ = true;
-  // It may have been an allocation, or an edge between streams.
+  // The lost event may have been an allocation, or may have ordered streams.
   if (event.reason == format::LossReason::kQueueFull) forget_all();
 }
 

@@ -18,7 +18,7 @@ MadeValue made_by(const format::TensorStats& event) {
           .hash = event.stats.hash};
 }
 
-/// Whether both are meant to be the same bytes at the same place.
+/// Whether the two should be the same bytes at the same place.
 bool same_value(const MadeValue& made, const format::TensorStats& event) {
   return made.id.storage == event.value.storage && made.id.offset == event.value.offset &&
          made.id.version == event.value.version && made.address == event.address &&
@@ -28,7 +28,7 @@ bool same_value(const MadeValue& made, const format::TensorStats& event) {
 }  // namespace
 
 std::optional<MadeValue> StaleValues::see(const format::TensorStats& event) {
-  if (event.value.storage == 0) return std::nullopt;  // a raw kernel's operand
+  if (event.value.storage == 0) return std::nullopt;  // an operand of a raw kernel
   if (event.value.generation == 0) return read_of_nobodys(event);
   auto [owner, owned] = owners_.get(event.value.generation);
   if (!owned) owner = event.value.storage;
@@ -51,8 +51,8 @@ bool StaleValues::is_stale(const MadeValue& made, const format::TensorStats& eve
   return same_value(made, event) && borrowed && made.hash != event.stats.hash;
 }
 
-/// Freed, and not given out since; the allocator itself, or poison, has written there. Memory that
-/// was never reported has no life to end.
+/// The memory was freed and not allocated again, and the allocator or poison has written there.
+/// Memory that was never reported is left alone.
 std::optional<MadeValue> StaleValues::read_of_nobodys(const format::TensorStats& event) const {
   const MadeValue* const made = values_.find(key_of(event.value));
   if (made == nullptr || !is_stale(*made, event)) return std::nullopt;

@@ -65,7 +65,7 @@ void StreamOrder::catch_up(uint16_t slot) {
     stream.host_seen = host_version_;
   }
   if (!stream.blocking) return;
-  // The legacy stream and those that are not non-blocking wait for each other.
+  // The legacy stream and all blocking streams wait for each other.
   if (slot != kLegacy) return follow(slot, kLegacy);
   for (size_t other = 1; other < streams_.size(); ++other) {
     if (streams_[other].blocking) follow(slot, static_cast<uint16_t>(other));
@@ -76,7 +76,7 @@ void StreamOrder::follow(uint16_t slot, uint16_t other) {
   if (slot == other) return;
   Clock& clock = streams_[slot].clock;
   const Stream& from = streams_[other];
-  // All that changes its clock counts as its work.
+  // Every change of a stream's clock counts as work of the stream.
   if (from.count == 0 || (other < clock.size() && clock[other] == from.count)) return;
   join(clock, from.clock);
 }
@@ -128,7 +128,7 @@ void StreamOrder::wait(uint16_t slot, uint64_t event) {
   reach(stream.clock, slot, ++stream.count);
 }
 
-/// The host has waited for a stream.
+/// The host has waited for all work of a stream.
 void StreamOrder::finished(uint16_t slot) {
   catch_up(slot);
   host_learns(streams_[slot].clock);
@@ -138,7 +138,7 @@ void StreamOrder::sync(const format::Sync& event) {
   using Kind = format::SyncKind;
   switch (event.kind) {
     case Kind::kEventCreate:
-      // What others record in it is not seen.
+      // Records of such an event in another process are not seen.
       if ((event.flags & kInterprocess) != 0) {
         events_.erase(event.event);
       } else {
@@ -159,7 +159,7 @@ void StreamOrder::sync(const format::Sync& event) {
       wait(slot_of(event.stream, event.header.thread), event.event);
       break;
     case Kind::kEventDone:
-      if (event.event == 0) {  // a function of the host, which may have run by now
+      if (event.event == 0) {  // a host function, which may have run by now
         finished(slot_of(event.stream, event.header.thread));
       } else if (const auto found = events_.find(event.event); found != events_.end()) {
         host_learns(found->second);

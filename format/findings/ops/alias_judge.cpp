@@ -9,7 +9,7 @@
 namespace convtrace::judge {
 namespace {
 
-/// Of one op; the observer tells of fewer.
+/// The most tensors of one op; the observer reports fewer.
 constexpr size_t kMostTensors = 4096;
 
 }  // namespace
@@ -81,11 +81,11 @@ void AliasJudge::on_end(const format::Op& end, Findings& findings) {
   }
 }
 
-/// The input may itself lie over memory of somebody else: then that owner is the one whose death
-/// counts.
+/// If the input itself overlaps memory of another owner, that owner's death is the one that
+/// matters.
 void AliasJudge::watch_owners(const format::Op& input, const format::Op& output,
                               const OpFinding& finding) {
-  if (is_unowned_output(input.value.storage)) return;  // then so is this one
+  if (is_unowned_output(input.value.storage)) return;  // so this output has no known owner either
   std::vector<Watch> inherited;
   for (const Watch& watch : watches_) {
     if (watch.output != input.value.storage || watch.owner == output.value.storage) continue;
@@ -128,7 +128,7 @@ void AliasJudge::add_watch(Watch watch) {
   watches_.push_back(std::move(watch));
 }
 
-/// Whether it is known whose free would end the memory under that output.
+/// Whether the owner of the output's memory is known.
 bool AliasJudge::has_owner(uint64_t output) const {
   return std::ranges::any_of(watches_, [output](const Watch& watch) {
     return watch.output == output && watch.generation != 0;
@@ -149,7 +149,7 @@ void AliasJudge::watch_unowned(const format::Op& output, OpFinding finding) {
   finding.kind = format::FindingKind::kFreedUnderOutput;
   const Ended* const ended = ended_.find(output.address - output.value.offset);
   const auto begun = begun_.find(finding.header.thread);
-  // Memory that was freed before the op may have been another library's since.
+  // Memory that was freed before the op may belong to another library since.
   if (ended != nullptr && begun != begun_.end() && ended->t_ns >= begun->second) {
     finding.alloc_stack = ended->alloc;
     finding.free_stack = ended->free;
@@ -194,8 +194,8 @@ void AliasJudge::on_storage_dead(const format::Op& event, Findings& findings) {
   for (Watch& watch : watches_) {
     if (watch.owner != storage) continue;
     watch.finding.free_stack = event.stack;
-    // Where frees are reported, memory that was never reported belongs to somebody else (a NumPy
-    // array, another library): the storage's death does not free it.
+    // If frees are reported, memory that was never reported belongs to another owner (a NumPy
+    // array, another library), and the storage's death does not free it.
     if (watch.frees_reported && watch.generation == 0) continue;
     pending_.push_back({watch, event.header.thread, !watch.frees_reported || watch.freed});
   }
@@ -237,7 +237,7 @@ void AliasJudge::on(const format::Free& event) {
   }
 }
 
-/// Of memory whose owner was not among the inputs.
+/// For outputs whose owner was not among the inputs.
 void AliasJudge::free_under_outputs(const format::Free& event) {
   const auto freed = [&event](const auto& one) {
     return one.generation != 0 && one.generation == event.generation;
@@ -253,7 +253,7 @@ void AliasJudge::free_under_outputs(const format::Free& event) {
   forget_unowned(freed);
 }
 
-/// What is not seen may have been a storage's death, or a free.
+/// The lost event may have been the death of a storage, or a free.
 void AliasJudge::forget() {
   tensors_.clear();
   watches_.clear();
@@ -262,8 +262,8 @@ void AliasJudge::forget() {
   pending_.clear();
 }
 
-/// A thread allocated, launched or called something: what it freed may be overwritten from now on.
-/// @param alloc  if it was that.
+/// A thread allocates, launches or calls something, so memory that it freed may be overwritten now.
+/// @param alloc  its allocation, if it was one.
 void AliasJudge::on_activity(const format::EventHeader& now, const format::Alloc* alloc,
                              Findings& findings) {
   if (pending_.empty() && unannounced_.empty()) return;

@@ -14,7 +14,7 @@ uint64_t configuration_of(const format::Launch& e) {
   return sum;
 }
 
-/// Whether one of the pointers leads into a range.
+/// Whether one of the pointers lies in the range.
 bool points_into(const std::vector<uint64_t>& addresses, uint64_t first, uint64_t bytes) {
   return std::ranges::any_of(addresses, [&](uint64_t one) { return one - first < bytes; });
 }
@@ -47,7 +47,7 @@ void AutotuneBursts::on(const format::Launch& event) {
     burst.addresses = std::move(addresses);
     burst.configuration = configuration;
   } else if (burst.addresses != addresses) {
-    burst.addresses.clear();  // not the same work: nothing is said of this family
+    burst.addresses.clear();  // it does other work, so nothing is concluded about this family
   }
   burst.tried = burst.tried || configuration != burst.configuration;
   ++burst.launches;

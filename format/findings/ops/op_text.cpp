@@ -44,7 +44,7 @@ std::string repeated(const OpFinding& finding) {
          " of the same in this scope; of further ones only every power of two is told.";
 }
 
-/// What became of the freed memory by the time of the finding.
+/// What happened to the freed memory before the finding.
 std::string overwriter(const OpFinding& finding, const std::string& output) {
   if (finding.given_to == 0)
     return "The next allocation can be given the same bytes and overwrite " + output;
@@ -52,10 +52,10 @@ std::string overwriter(const OpFinding& finding, const std::string& output) {
          std::to_string(finding.given_to) + " bytes: what is written there overwrites " + output;
 }
 
-/// Of memory whose owner is not among the op's inputs.
+/// The text for memory whose owner is not among the op's inputs.
 std::string freed_under_output(const OpFinding& finding, const std::string& output,
                                const std::string& at) {
-  // Of memory that is given out again it is not known when it was freed.
+  // For memory that is allocated again the time of its free is not known.
   return output + " of " + at + " lies over memory that it does not own " + extent(finding) +
          ", which was freed before the op returned or has been since, while " + output +
          " is still alive. " + overwriter(finding, output) +

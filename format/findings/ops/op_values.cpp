@@ -12,14 +12,14 @@ uint64_t mix(uint64_t sum, uint64_t word) {
   return (sum ^ word) * 0xD6E8FEB86659FD93 + (sum >> 29);
 }
 
-/// The same op in the same call of a module.
+/// A key of the op and its module call.
 uint64_t key_of_op(const format::TensorStats& e) {
   uint64_t sum = mix(e.op.value, e.place.scope.value);
   sum = mix(sum, uint64_t{e.place.call} << 8 | static_cast<uint64_t>(e.place.phase));
   return mix(sum, e.header.step);
 }
 
-/// And the same tensor.
+/// A key of the tensor within that.
 uint64_t key_of(const format::TensorStats& e) {
   uint64_t sum = mix(key_of_op(e), e.value.storage);
   sum = mix(sum, e.value.offset);
@@ -28,7 +28,7 @@ uint64_t key_of(const format::TensorStats& e) {
 
 bool is_of_cpu(const format::TensorStats& e) { return e.device.type == format::Device::Type::kCpu; }
 
-/// Of a device's tensor only samples are looked at: any NaN may be poison.
+/// On a device only samples are examined, so any NaN may be the pattern.
 bool may_hold_poison(const format::TensorStats& e) {
   return e.poisoned != 0 || (!is_of_cpu(e) && e.stats.nan != 0);
 }
@@ -55,7 +55,7 @@ void OpValues::judge(const format::Event& event, Findings& findings) {
   } else if (const auto* op = std::get_if<format::Op>(&event)) {
     on(*op, findings);
   } else if (const auto* loss = std::get_if<format::Loss>(&event)) {
-    // It may have been an op's begin or end.
+    // The lost event may have been an op's begin or end.
     if (loss->reason != format::LossReason::kQueueFull) return;
     open_.clear();
     bursts_.forget();
@@ -115,7 +115,7 @@ void OpValues::took_poison(const format::TensorStats& event) {
   }
 }
 
-/// Values of a device arrive when the op is long over, so there its calls are told apart by module.
+/// Values of a device arrive after the op has ended, so its calls are distinguished by module.
 bool OpValues::may_have_brought_poison(const format::TensorStats& event) {
   if (!is_of_cpu(event)) return brought_poison_.find(key_of_op(event)) != nullptr;
   const OpenOp* const open = open_.of(event.header.thread, event.op);
