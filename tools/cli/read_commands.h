@@ -2,7 +2,7 @@
 /// @file read_commands.h
 /// Options of the commands that read traces.
 ///
-/// Place:    main.cpp; each command itself: commands.h.
+/// Place:    main.cpp; commands.h has the commands.
 
 #include <CLI/CLI.hpp>
 #include <string>
@@ -19,11 +19,11 @@ class ReadCommands {
   ReadCommands(const ReadCommands&) = delete;
   ReadCommands& operator=(const ReadCommands&) = delete;
 
-  /// Runs the command that was parsed.
+  /// Runs the command that was given.
   [[nodiscard]] ExitCode run();
 
  private:
-  /// What all of them take.
+  /// The arguments that all of them have.
   struct Command {
     CLI::App* app = nullptr;
     std::string path;

@@ -1,6 +1,6 @@
 #pragma once
 /// @file child.h
-/// A child process whose answer is wanted, for a limited time, and where its program lies.
+/// Runs a program for its output, for a limited time; finds a program in PATH.
 
 #include <chrono>
 #include <filesystem>
@@ -10,11 +10,12 @@
 
 namespace convtrace::tools {
 
-/// As a shell finds it in PATH; empty if there is no such program.
+/// @return the program's path, found as a shell finds it; empty if there is none.
 [[nodiscard]] std::filesystem::path find_program(const std::string& word);
 
-/// Runs `words` with an empty stdin, and with no preload library. @return its standard output; none
-/// if it could not be started, failed, or took longer than `limit` (it is killed then).
+/// Runs `words` with an empty stdin and without a preload library. @return its standard output;
+/// nothing if it could not be started, failed, or took longer than `limit`, after which it is
+/// killed.
 [[nodiscard]] std::optional<std::string> answer_of(const std::vector<std::string>& words,
                                                    std::chrono::milliseconds limit);
 

@@ -1,6 +1,6 @@
 #pragma once
 /// @file execute.h
-/// Becoming another program.
+/// Replaces this process by another program.
 
 #include <errno.h>
 #include <unistd.h>
@@ -11,7 +11,8 @@
 namespace convtrace::tools {
 
 /// Replaces this process by the program words[0], found as a shell finds it.
-/// @pre words is not empty. @return errno: it returns only if that failed.
+/// @pre words is not empty. @return errno, if the program could not be started; else it does not
+/// return.
 [[nodiscard]] inline int execute(const std::vector<std::string>& words) {
   std::vector<char*> argv;
   for (const std::string& word : words) argv.push_back(const_cast<char*>(word.c_str()));

@@ -1,6 +1,6 @@
 #pragma once
 /// @file json.h
-/// How numbers and statistics of a trace are spelled in JSON, by every tool alike.
+/// The JSON form of numbers and statistics of a trace, the same in every tool.
 ///
 /// Rules:    hashes as hex text, non-finite numbers as text ("nan", "inf", "-inf": JSON has none),
 ///           128-bit integers as text, 64-bit integers as numbers; a hash-only record has `hash`
@@ -25,8 +25,8 @@ using Json = nlohmann::ordered_json;
 [[nodiscard]] Json stats_json(const format::Stats& stats, format::DType dtype,
                               format::Capture capture);
 
-/// One line, or indented by `indent` spaces. Only printable ASCII comes out: everything else is
-/// escaped, invalid UTF-8 becomes U+FFFD.
+/// @return one line, or lines indented by `indent` spaces. Everything but printable ASCII is
+/// escaped; invalid UTF-8 becomes U+FFFD.
 [[nodiscard]] std::string dump_json(const Json& json, int indent = -1);
 
 }  // namespace convtrace::tools

@@ -1,8 +1,9 @@
 #pragma once
 /// @file reference.h
-/// Manual page and shell completion of a program, made of its command line as it is parsed.
+/// Generates the manual page and the shell completion of a program from its command line
+/// definition.
 ///
-/// Place:    `PROGRAM --generate man|bash`, called by the build; so neither can be out of date.
+/// Place:    the build calls `PROGRAM --generate man|bash`, so neither can be out of date.
 
 #include <CLI/App.hpp>
 #include <optional>
@@ -12,7 +13,7 @@
 
 namespace convtrace::tools {
 
-/// A further section of the page: its title, and pairs of a term and its text.
+/// An additional section of the page: its title, and pairs of a term and its text.
 struct ManualSection {
   std::string title;
   std::vector<std::pair<std::string, std::string>> entries;
@@ -21,7 +22,7 @@ struct ManualSection {
 [[nodiscard]] std::string manual_page(const CLI::App& app,
                                       const std::vector<ManualSection>& sections = {});
 
-/// For bash; zsh takes it through bashcompinit.
+/// @return completion for bash; zsh loads it with bashcompinit.
 [[nodiscard]] std::string bash_completion(const CLI::App& app);
 
 }  // namespace convtrace::tools

@@ -1,7 +1,7 @@
 #pragma once
 /// @file stories.h
-/// Which findings tell of one bug: those about the same memory, and what the same op or kernel did
-/// again.
+/// Groups the findings of one bug: findings about the same memory, and repetitions of a finding by
+/// the same op or kernel.
 ///
 /// Threads:  pure functions.
 
@@ -14,34 +14,34 @@
 
 namespace convtrace::tools {
 
-/// What is asked of a finding.
+/// The part of a finding that the grouping needs.
 struct StoryPart {
   format::FindingKind kind = format::FindingKind::kOutputAliasesInput;
   format::Level level = format::Level::kWarning;
   bool suppressed = false;
   uint32_t rank = 0;
   uint32_t step = 0;
-  std::string place;                     ///< for people: phase and module
+  std::string place;                     ///< phase and module, for people
   std::string code{};                    ///< op or kernel; empty if none
   std::string slot{}, other{};           ///< as in the record
   uint64_t storage = 0, generation = 0;  ///< 0: not known
   uint64_t address = 0, bytes = 0;
-  size_t stacks = 0;  ///< how many of its three it has
+  size_t stacks = 0;  ///< number of call stacks it has, at most three
 };
 
-/// One bug: indices of its findings.
+/// One bug: the indices of its findings.
 using Story = std::vector<size_t>;
 
-/// Findings are about the same memory if they are about one storage or one generation, or if their
-/// ranges overlap in one step, unless two generations say that these were two lives.
+/// Two findings are about the same memory if they have one storage or one generation, or if their
+/// ranges overlap in one step, unless their generations differ.
 /// @param parts  in the order in which they were found.
-/// @return every finding in one story, stories by their earliest finding. In each the error that
-/// explains the others is first (a stale read explains nothing), the others follow as they were
-/// found.
+/// @return groups that contain every finding once, ordered by their first findings. In each group
+/// the error that explains the others comes first (a stale read explains nothing), the others in
+/// the order in which they were found.
 [[nodiscard]] std::vector<Story> tell_stories(std::span<const StoryPart> parts);
 
-/// What belongs to a story's first finding, a line each: "stale-read (error) 3 times in steps 0 to
-/// 2, backward h.0.mlp, op demo::gelu". Not escaped where `place` and `code` are not.
+/// Describes the findings of a story behind its first, a line each: "stale-read (error) 3 times in
+/// steps 0 to 2, backward h.0.mlp, op demo::gelu". Escaped as far as `place` and `code` are.
 [[nodiscard]] std::vector<std::string> story_lines(std::span<const StoryPart> parts,
                                                    const Story& story);
 

@@ -1,14 +1,16 @@
 #pragma once
 /// @file symbols.h
-/// Names of functions and lines of source for the frames of a trace, from the libraries as they lie
-/// on this machine.
+/// Finds function names and source lines for the frames of a trace, from the libraries on this
+/// machine.
 ///
-/// How:      a frame names a library and an offset in it, a fact of the trace says which file and
-///           build that was. binutils' addr2line reads it, debug files of the system included.
-/// Safety:   a file that is not the one of the run would give wrong names: its build id must be
-///           the recorded one; without one it must not have changed since the trace began.
+/// How:      a frame has a library's name and an offset in it; a fact of the trace has the
+///           library's path and build id. addr2line of binutils reads the file, and the system's
+///           debug files.
+/// Safety:   another build of the library would give wrong names, so its build id must be the
+///           recorded one. A library without a build id must not have changed since the trace
+///           began.
 /// Threads:  one.
-/// Errors:   what cannot be named stays as recorded; obstacles() says why.
+/// Errors:   frames that cannot be named stay as recorded; obstacles() has the reasons.
 
 #include <map>
 #include <optional>
@@ -28,18 +30,19 @@ class Symbols {
 
   /// @param stack  frames as recorded, innermost first.
   /// @return the frames with names: "my_op(at::Tensor) at /src/ops.cpp:12 (ops.so+0x1234)". An
-  /// inlined function is a frame of its own. Starts programs, the first time that a frame is asked
-  /// for.
+  /// inlined function is a frame of its own. Runs addr2line for frames that are new.
   [[nodiscard]] std::vector<std::string> frames(std::span<const std::string> stack);
 
-  /// @return why, a line for each library whose functions could have had names.
+  /// @return for each library whose functions have no names, a line with the reason.
   [[nodiscard]] std::vector<std::string> obstacles() const;
 
  private:
+  /// Hexadecimal; empty if the library has none.
   struct Library {
-    std::string build_id;  ///< hexadecimal; empty if it has none
+    std::string build_id;
     std::string path;
-    std::optional<std::string> obstacle;  ///< why it is not read; "" if it is; none: not looked yet
+    /// Why it cannot be read; "": it can; nullopt: not tried yet.
+    std::optional<std::string> obstacle;
   };
   struct Frame;
 
@@ -51,7 +54,7 @@ class Symbols {
   std::string addr2line_;
   std::map<std::string, Library, std::less<>> libraries_;
   std::map<std::string, std::vector<std::string>, std::less<>> known_;  ///< by recorded text
-  std::set<std::string> unnamed_;  ///< libraries with frames that have no name
+  std::set<std::string> unnamed_;  ///< libraries with frames that got no name
 };
 
 }  // namespace convtrace::tools

@@ -1,6 +1,6 @@
 #pragma once
 /// @file text.h
-/// Small pieces of text that people read: numbers, counts, failures, kernel names.
+/// Formats numbers, counts, errors and kernel names for people.
 
 #include <array>
 #include <cstdint>
@@ -16,8 +16,8 @@ namespace convtrace::tools {
 
 /// @return the shortest of fixed and scientific form with `digits` significant digits.
 [[nodiscard]] std::string number_text(double value, int digits = 6);
-/// @return a share in per cent, "0.2 %", "1,800 %", never in scientific form; "over 99.99 %" where
-/// rounding would say that it is all, "under 0.0001 %" where it would say nothing.
+/// @return a percentage, "0.2 %", "1,800 %", never in scientific form; "over 99.99 %" where
+/// rounding would give 100 %, "under 0.0001 %" where it would give 0.
 [[nodiscard]] std::string percent_text(double share, int digits = 3);
 /// @return how many times: "2.5", "500,000", "over 1,000,000,000".
 [[nodiscard]] std::string times_text(double factor);
@@ -25,8 +25,8 @@ namespace convtrace::tools {
 [[nodiscard]] std::string count_text(uint64_t value);
 /// @return "1 step", "2 steps".
 [[nodiscard]] std::string counted(uint64_t value, std::string_view noun);
-/// @return one line that says what failed: the code's sentence, where, and errno's text where
-/// `detail` is one.
+/// @return one line about an error: the text of its code, the place, and errno's text if `detail`
+/// is an errno.
 [[nodiscard]] std::string status_text(const Status& status);
 /// @return the C++ name of a mangled symbol, or `name` itself. Not escaped.
 [[nodiscard]] std::string demangled(std::string_view name);
@@ -36,7 +36,7 @@ namespace convtrace::tools {
                                                    format::StackId stack);
 /// @return 32 hexadecimal digits.
 [[nodiscard]] std::string uuid_text(const std::array<uint8_t, 16>& uuid);
-/// @return "cpu", "cuda:0"; "other:0" for what is neither.
+/// @return "cpu", "cuda:0"; "other:0" for other types of device.
 [[nodiscard]] std::string device_text(format::Device device);
 
 }  // namespace convtrace::tools

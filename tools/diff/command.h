@@ -1,6 +1,6 @@
 #pragma once
 /// @file command.h
-/// The program convtrace-diff without its process: options, reports, exit codes.
+/// The program convtrace-diff without main(): options, reports, exit codes.
 
 #include <ostream>
 
@@ -8,9 +8,9 @@
 
 namespace convtrace::diff {
 
-/// @param out     data; the report for people too, unless another report is written there (`-`).
-/// @param err     complaints; the report for people when `out` is taken.
-/// @param terminal  what `out` and `err` are.
+/// @param out     data; also the report for people, unless another report is written there (`-`).
+/// @param err     error messages; the report for people if `out` is taken.
+/// @param terminal  properties of `out` and `err`.
 /// @return a tools::DiffExitCode.
 int diff_command(int argc, const char* const* argv, std::ostream& out, std::ostream& err,
                  Terminal terminal);

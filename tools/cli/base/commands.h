@@ -22,13 +22,13 @@ struct ShowOptions {
   bool follow = false;  ///< go on while the trace is being written
 };
 [[nodiscard]] ExitCode show_records(const ShowOptions& options);
-/// How much of each embedding's and loss's input is padding.
+/// Prints how much of the input of each embedding and loss is padding.
 [[nodiscard]] ExitCode show_density(const ShowOptions& options);
-/// Memory of the framework's allocator at the ends of forward and backward of each step.
+/// Prints the memory of the framework's allocator at the ends of forward and backward of each step.
 [[nodiscard]] ExitCode show_memory(const ShowOptions& options);
-/// Loss and norms of the gradients of each step, of each weight and of all.
+/// Prints loss and gradient norms of each step, by weight and in all.
 [[nodiscard]] ExitCode show_norms(const ShowOptions& options);
-/// Where the first value that is not finite comes from.
+/// Finds the origin of the first value that is not finite.
 [[nodiscard]] ExitCode show_nan(const ShowOptions& options);
 
 [[nodiscard]] ExitCode show_findings(const std::string& path, bool json, bool replay);
@@ -39,7 +39,7 @@ struct RecoverOptions {
   bool overwrite = false;
   bool json = false;
 };
-/// Writes what is intact of a trace into a new one.
+/// Copies the intact parts of a trace into a new trace.
 [[nodiscard]] ExitCode recover_trace(const RecoverOptions& options);
 
 struct StripOptions {
@@ -49,7 +49,7 @@ struct StripOptions {
   bool hashes_only = false;
   bool json = false;
 };
-/// Writes a trace anew without what one would not send to a stranger.
+/// Copies a trace without the contents that should not be given to others.
 [[nodiscard]] ExitCode strip_trace(const StripOptions& options);
 
 /// Checks every byte of a trace.

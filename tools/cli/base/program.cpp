@@ -18,7 +18,7 @@ namespace {
 
 enum class Kind { kScript, kDynamic, kStatic, kMusl, kOtherMachine };
 
-/// Reads as far as the name of the loader; what cannot be read counts as a script.
+/// Reads up to the name of the loader. A file that cannot be read counts as a script.
 Kind kind_of(const fs::path& path) {
   std::ifstream file(path, std::ios::binary);
   Elf64_Ehdr header{};
@@ -51,7 +51,7 @@ bool is_python(const std::string& word) {
   return fs::path(word).filename().string().starts_with("python");
 }
 
-/// The words of a shell's command line, roughly: good enough to find a program among them.
+/// Splits a shell's command line roughly, well enough to find a program in it.
 void split_shell_words(const std::string& line, std::vector<std::string>& words) {
   constexpr std::string_view kBetween = " \t\n;&|()<>\"'";
   for (size_t begin = 0; begin < line.size();) {
@@ -61,7 +61,7 @@ void split_shell_words(const std::string& line, std::vector<std::string>& words)
   }
 }
 
-/// The command with what a shell is to run in place of the string that says it.
+/// The command, with the string that a shell runs replaced by its words.
 std::vector<std::string> words_of(const std::vector<std::string>& command) {
   std::vector<std::string> words;
   bool shell = false, is_line = false;
@@ -79,7 +79,7 @@ std::vector<std::string> words_of(const std::vector<std::string>& command) {
   return words;
 }
 
-/// The Python that `#!` of a script names; empty if it names none.
+/// The Python in the `#!` line of a script; empty if there is none.
 std::string python_of_script(const fs::path& path) {
   std::ifstream file(path, std::ios::binary);
   std::array<char, 256> line{};
@@ -88,7 +88,7 @@ std::string python_of_script(const fs::path& path) {
   if (!text.starts_with("#!")) return "";
   std::istringstream words{std::string(text.substr(2))};
   for (std::string word; words >> word;)
-    if (is_python(word)) return word;  // behind /usr/bin/env, too
+    if (is_python(word)) return word;  // also behind /usr/bin/env
   return "";
 }
 

@@ -1,10 +1,10 @@
 #pragma once
 /// @file program.h
-/// The program that a command names: where it is, whether the preload library gets into it, and
-/// which Python runs it.
+/// Examines the program that a command names: its path, whether the preload library can be loaded
+/// into it, and which Python runs it.
 ///
-/// Place:    `convtrace doctor`, and `convtrace run` before it becomes the program.
-/// Errors:   what cannot be read is not judged.
+/// Place:    `convtrace doctor`, and `convtrace run` before it starts the program.
+/// Errors:   a file that cannot be read counts as having no obstacle.
 
 #include <filesystem>
 #include <string>
@@ -12,16 +12,15 @@
 
 namespace convtrace::tools {
 
-/// @return why the loader does not take the preload library into it: "is linked statically: ...";
-/// empty if it does.
+/// @return why the loader would not load the preload library: "is linked statically: ..."; "" if it
+/// would.
 [[nodiscard]] std::string preload_obstacle(const std::filesystem::path& program);
 
-/// @return the option of an `env` in front that keeps LD_PRELOAD from what it starts; empty if
-/// there is none.
+/// @return the option of a leading `env` that removes LD_PRELOAD; "" if there is none.
 [[nodiscard]] std::string clearing_option(const std::vector<std::string>& command);
 
-/// @return the first Python of a command and all behind it: `python train.py` of `bash -c "cd job
-/// && python train.py"`, the interpreter of torchrun, which is a script. Empty if none is named.
+/// @return the words of a command from its first Python on: `python train.py` of `bash -c "cd job
+/// && python train.py"`, or the interpreter of a script such as torchrun. Empty if there is none.
 [[nodiscard]] std::vector<std::string> python_part(const std::vector<std::string>& command);
 
 }  // namespace convtrace::tools

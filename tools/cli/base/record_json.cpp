@@ -46,8 +46,8 @@ Json padding_json(const format::TensorStats& e) {
           {"rows", e.pad_rows}};
 }
 
-/// Adds the keys of each kind of record to an object that has the common ones: those of its list of
-/// fields in events.h.
+/// Adds the keys of a record's kind, from its list of fields in events.h, to an object with the
+/// common keys.
 class Filler {
  public:
   Filler(Json& json, const Definitions& definitions) : json_(json), definitions_(definitions) {}
@@ -118,7 +118,7 @@ class Filler {
       json_[name] = value;
     }
   }
-  /// The only bytes among the fields are ordinals of CUDA devices.
+  /// All fields of one byte are ordinals of CUDA devices.
   void add(const char* name, uint8_t ordinal) {
     add(name, format::Device{format::Device::Type::kCuda, ordinal});
   }

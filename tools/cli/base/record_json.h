@@ -1,6 +1,6 @@
 #pragma once
 /// @file record_json.h
-/// Records of a trace as JSON objects: the keys are part of the interface, scripts rely on them.
+/// Converts records of a trace to JSON objects. The keys are an interface that scripts rely on.
 ///
 /// Threads:  pure functions.
 /// Source:   key names and spelling: docs/reference.md "JSON".
@@ -23,7 +23,7 @@ namespace convtrace::tools {
 /// The same facts as `convtrace info --json` shows them.
 [[nodiscard]] Json meta_json(const format::TraceMeta& meta);
 
-/// What was wrong with a file, for `problems`.
+/// The problems of a file, for the key `problems`.
 [[nodiscard]] Json problems_json(const std::vector<reader::Problem>& problems);
 
 }  // namespace convtrace::tools

@@ -29,7 +29,7 @@ std::string type_text(const format::TensorStats& e) {
   return text + ']';
 }
 
-/// What most often differs first; the whole record is in `show --json`.
+/// The fields that differ most often come first; `show --json` has the whole record.
 std::string numbers_text(const format::TensorStats& e) {
   const format::Stats& s = e.stats;
   std::string text = "hash " + hex_text(s.hash);
@@ -170,11 +170,11 @@ class Describer {
 /// "_PyEval_Vector+0x5c (libpython3.11.so.1.0+0x250a40)", "python3.11+0x1234"
 bool is_interpreter(std::string_view frame) {
   const std::string_view library =
-      frame.substr(frame.rfind('(') + 1);  // all of it, if there is none
+      frame.substr(frame.rfind('(') + 1);  // the whole frame, if there is no parenthesis
   return library.starts_with("libpython") || library.starts_with("python3");
 }
 
-/// What the interpreter does between two functions that a reader knows is one line.
+/// Joins the frames of the interpreter between two functions that a reader knows into one line.
 void add_frames(std::string& text, const std::vector<std::string>& frames) {
   for (auto frame = frames.begin(); frame != frames.end();) {
     const auto end = std::find_if_not(frame, frames.end(), is_interpreter);
@@ -247,7 +247,8 @@ std::string finding_paragraph(const format::Finding& finding, const Stacks& stac
                      std::string(to_string(finding.kind)) +
                      (finding.suppressed ? " (suppressed)" : "") + " in step " + step + ", " +
                      place_text(definitions, finding.place);
-  // A stale read's place is the reader's, its op who made what should be there.
+  // The place of a stale read is that of the reader; its op is the one that made the expected
+  // value.
   const bool reads = finding.kind == format::FindingKind::kStaleRead;
   if (finding.op)
     text += std::string(reads ? ", of what op " : ", op ") + name_text(definitions, finding.op) +
@@ -259,7 +260,7 @@ std::string finding_paragraph(const format::Finding& finding, const Stacks& stac
             name_text(definitions, finding.other) + " share " + counted(finding.bytes, "byte") +
             " at " + address_text(finding.address);
   }
-  // A warning tells of memory that is in order yet: there is no free to be asked for.
+  // A warning is about memory that is still valid, so no stack of a free is expected.
   const bool error = finding.level == format::Level::kError;
   const char* const used = reads ? "read" : (finding.kernel ? "launched" : "called");
   add_stack(text, "allocated", stacks.alloc, error);

@@ -1,6 +1,6 @@
 #pragma once
 /// @file record_text.h
-/// Records of a trace as lines for people. Everything that came out of a trace is escaped.
+/// Converts records of a trace to lines for people. All contents of a trace are escaped.
 ///
 /// Threads:  pure functions.
 
@@ -12,11 +12,11 @@
 
 namespace convtrace::tools {
 
-/// The heads of the columns that event_line fills.
+/// The headers of the columns in event_line().
 [[nodiscard]] std::string event_line_header();
 
 /// One line: seq, time, step, record, place, details.
-/// @param start_ns time that is shown as 0, in the clock of the events.
+/// @param start_ns  the time to show as 0, on the clock of the events.
 [[nodiscard]] std::string event_line(const format::Event& event,
                                      const format::Definitions& definitions, uint64_t start_ns);
 
@@ -30,7 +30,7 @@ namespace convtrace::tools {
 [[nodiscard]] std::string place_text(const format::Definitions& definitions,
                                      const format::Place& place);
 
-/// Of a finding: frames, innermost first.
+/// Frames of a finding's call stacks, innermost first.
 struct Stacks {
   std::vector<std::string> alloc, launch, free;
 };

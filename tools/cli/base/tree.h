@@ -1,13 +1,14 @@
 #pragma once
 /// @file tree.h
-/// The other parts of the tree that this program was built or installed in.
+/// Finds other files of the tree in which this program was built or installed.
 
 #include <filesystem>
 #include <string>
 
 namespace convtrace::tools {
 
-/// @param relative  below the folder that holds bin/. @return the path; empty if it is not there.
+/// @param relative  to the folder that contains bin/. @return the path; "" if there is no such
+/// file.
 [[nodiscard]] inline std::string in_tree(const char* relative) {
   std::error_code error;
   const auto self = std::filesystem::read_symlink("/proc/self/exe", error);

@@ -1,6 +1,6 @@
 #pragma once
 /// @file check.h
-/// One line of `convtrace doctor`, and who makes them.
+/// A line of `convtrace doctor`, and the checks that make lines.
 
 #include <filesystem>
 #include <nlohmann/json_fwd.hpp>
@@ -14,23 +14,23 @@ namespace convtrace::tools::doctor {
 enum class Level { kOk, kWarn, kFail };
 
 struct Line {
-  std::string name;  ///< "cupti": scripts know it by this
+  std::string name;  ///< "cupti": the name for scripts
   Level level = Level::kOk;
-  std::string text;    ///< what was seen; not escaped
-  std::string remedy;  ///< what to do; empty where nothing is to be done
+  std::string text;    ///< the result; not escaped
+  std::string remedy;  ///< what to do; "" if nothing needs to be done
 };
 
-/// What the user wants to trace, and where.
+/// The program to be traced, and its environment.
 struct Subject {
-  std::vector<std::string> command;  ///< empty: nothing particular
+  std::vector<std::string> command;  ///< empty: no particular program
   settings::LoadedControls settings;
-  std::string python;                ///< that runs the command, or of PATH
-  const nlohmann::json& answer;      ///< what it says of itself (python_answer.h)
+  std::string python;                ///< the one that runs the command, or that of PATH
+  const nlohmann::json& answer;      ///< facts that it reports about itself (python_answer.h)
   std::filesystem::path cgroups;     ///< "/sys/fs/cgroup"
   std::filesystem::path own_cgroup;  ///< "/proc/self/cgroup"
 };
 
-/// Each adds one line or several.
+/// Each function adds one line or several.
 void check_tree(const Subject& subject, std::vector<Line>& lines);
 void check_settings(const Subject& subject, std::vector<Line>& lines);
 void check_output(const Subject& subject, std::vector<Line>& lines);
@@ -41,7 +41,7 @@ void check_python(const Subject& subject, std::vector<Line>& lines);
 void check_allocator(const Subject& subject, std::vector<Line>& lines);
 void check_command(const Subject& subject, std::vector<Line>& lines);
 
-/// @return the value of a variable, empty if there is none.
+/// @return the value of an environment variable; "" if it is not set.
 [[nodiscard]] std::string variable(const char* name);
 
 }  // namespace convtrace::tools::doctor

@@ -9,7 +9,7 @@ namespace {
 
 using Words = std::vector<std::string>;
 
-/// @return the script that a Python runs; empty if it runs none, or nobody can tell.
+/// @return the script that a Python runs; empty if it runs none, or if that is not known.
 std::string script_of(const Words& command) {
   if (!std::filesystem::path(command.front()).filename().string().starts_with("python")) return "";
   for (size_t i = 1; i < command.size(); ++i) {

@@ -8,7 +8,7 @@
 namespace convtrace::tools::doctor {
 namespace {
 
-// Of cuda.h and cupti_result.h, which programs here do without.
+// Constants of cuda.h and cupti_result.h, which the tools do not include.
 constexpr int kSuccess = 0;
 
 template <typename Function>
@@ -55,7 +55,7 @@ int check_devices(std::vector<Line>& lines) {
   return version;
 }
 
-/// @return what of the candidates is there, opened first of all; "" if none is.
+/// @return the first of the candidates that can be opened; "" if none can.
 std::string first_that_opens(const std::vector<std::string>& candidates) {
   const auto opens = [](const std::string& name) {
     return dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL) != nullptr;
@@ -68,8 +68,8 @@ int major_of(const std::string& library) {
   return library.find(".so.12") != std::string::npos ? 12 : 13;
 }
 
-/// In the engine's order: the one that is asked for; else those that are not newer than the driver,
-/// of these first the copy that PyTorch's packages bring.
+/// In the order of the engine: the one that is set; else those that are not newer than the driver,
+/// and among these the copy of PyTorch's packages first.
 std::vector<std::string> cupti_candidates(const Subject& subject, int driver) {
   const std::string& path = subject.settings.settings.cupti;
   if (!path.empty()) return {path};

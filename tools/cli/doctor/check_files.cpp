@@ -29,7 +29,7 @@ fs::path folder_of(const std::string& output) {
   return slash == std::string::npos ? fs::path(".") : fs::path(known.substr(0, slash + 1));
 }
 
-/// @return the folder, or the one above it if it is not there: the engine makes one level.
+/// @return the folder, or its parent if it does not exist: the engine creates one level.
 fs::path existing_part(fs::path folder) {
   std::error_code error;
   folder = fs::absolute(folder, error).lexically_normal();
@@ -37,7 +37,7 @@ fs::path existing_part(fs::path folder) {
   return fs::exists(folder, error) ? folder : folder.parent_path();
 }
 
-/// @return an errno, 0 if a file could be opened for more at its end.
+/// @return 0 if a file can be opened for appending, else errno.
 int refusal_to_append(const fs::path& file) {
   std::error_code error;
   const fs::path folder = fs::absolute(file, error).parent_path();
@@ -52,7 +52,7 @@ bool has_launcher_rank() {
   });
 }
 
-/// What a preload list says of our library as the loader would take it.
+/// Checks the library's entry in a preload list as the loader reads it.
 void check_preload(const std::string& library, std::vector<Line>& lines) {
   const std::string list = variable("LD_PRELOAD");
   for (size_t begin = 0; begin < list.size();) {

@@ -7,7 +7,7 @@
 namespace convtrace::tools::doctor {
 namespace {
 
-/// Options of the Python in the command that keep the observer out.
+/// The options of the command's Python that keep it from loading the observer.
 std::string hiding_option(const std::vector<std::string>& python) {
   for (size_t i = 1; i < python.size() && python[i].starts_with("-"); ++i) {
     if (python[i] == "-c" || python[i] == "-m" || python[i].starts_with("--")) break;

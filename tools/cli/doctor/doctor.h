@@ -1,8 +1,8 @@
 #pragma once
 /// @file doctor.h
-/// `convtrace doctor`: will tracing work here, and if not, what is to be done?
+/// `convtrace doctor`: reports whether tracing works on this machine, and what to do if not.
 ///
-/// Errors:   what is wrong with the machine is its result; nothing it looks at can make it fail.
+/// Errors:   problems of the machine are the result; no problem makes the command itself fail.
 
 #include <string>
 #include <vector>
@@ -12,7 +12,7 @@
 namespace convtrace::tools {
 
 struct DoctorOptions {
-  std::vector<std::string> command;  ///< what is to be traced; may be empty
+  std::vector<std::string> command;  ///< the command to be traced; may be empty
   bool json = false;
 };
 

@@ -15,7 +15,7 @@ std::optional<uint64_t> number_in(const fs::path& path) {
   return number;
 }
 
-/// @return the path of version 2's line, "0::/job/step"; "/" if there is none.
+/// @return the path in the line of cgroup version 2, "0::/job/step"; "/" if there is none.
 fs::path own_path(const fs::path& own_cgroup) {
   std::ifstream file(own_cgroup);
   for (std::string line; std::getline(file, line);)
@@ -27,7 +27,7 @@ fs::path own_path(const fs::path& own_cgroup) {
 
 std::optional<uint64_t> memory_left(const fs::path& cgroups, const fs::path& own_cgroup) {
   std::optional<uint64_t> least;
-  // A container sees its own group as the root, and may be told a path outside of that.
+  // A container sees its own group as the root, and may have a path outside of it here.
   for (fs::path group = own_path(own_cgroup);; group = group.parent_path()) {
     const fs::path folder = cgroups / group.relative_path();
     const auto most = number_in(folder / "memory.max");

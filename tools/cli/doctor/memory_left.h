@@ -1,8 +1,8 @@
 #pragma once
 /// @file memory_left.h
-/// How much memory the control groups of this process leave it: a container's, a Slurm job's.
+/// The memory that the control groups of this process leave: those of a container or a Slurm job.
 ///
-/// Errors:   what cannot be read limits nothing.
+/// Errors:   a limit that cannot be read counts as no limit.
 /// Source:   cgroup v2 documentation of the kernel, "Memory Interface Files".
 
 #include <cstdint>
@@ -11,9 +11,9 @@
 
 namespace convtrace::tools::doctor {
 
-/// @param cgroups     where the hierarchy is mounted: "/sys/fs/cgroup".
-/// @param own_cgroup  which part of it is ours: "/proc/self/cgroup".
-/// @return bytes, the least over all groups that this process is in; none without a limit.
+/// @param cgroups     mount point of the hierarchy: "/sys/fs/cgroup".
+/// @param own_cgroup  file with this process's groups: "/proc/self/cgroup".
+/// @return bytes, the minimum over all groups of this process; nullopt without a limit.
 [[nodiscard]] std::optional<uint64_t> memory_left(const std::filesystem::path& cgroups,
                                                   const std::filesystem::path& own_cgroup);
 

@@ -9,7 +9,7 @@ namespace {
 
 constexpr std::chrono::milliseconds kPatience{20'000};
 
-/// Asks without importing PyTorch: that takes seconds, and a GPU.
+/// Does not import PyTorch, which takes seconds and may need a GPU.
 constexpr const char* kQuestion = R"(
 import ctypes, glob, json, os, sys
 said = {"python": list(sys.version_info[:2]), "torch": None, "hooks": [], "cupti": []}

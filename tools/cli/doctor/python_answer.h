@@ -1,9 +1,8 @@
 #pragma once
 /// @file python_answer.h
-/// What a Python says of itself when it is asked: one child process for all the checks that need
-/// it.
+/// Asks a Python for facts about itself, with one child process for all checks that need them.
 ///
-/// Errors:   a Python that does not run, or answers nonsense, gives a null.
+/// Errors:   null for a Python that does not run, or whose answer is invalid.
 
 #include <nlohmann/json_fwd.hpp>
 #include <string>

@@ -11,7 +11,7 @@
 namespace convtrace::tools {
 namespace {
 
-/// @return `part` of `whole`, or nothing where there is no whole.
+/// @return `part` / `whole`; nothing if `whole` is 0.
 std::optional<double> ratio(double part, double whole) {
   if (whole <= 0) return std::nullopt;
   return part / whole;
@@ -26,7 +26,7 @@ Json size_json(const Summary::Size& size) {
   return {{"records", size.records}, {"bytes", size.bytes}, {"raw_bytes", size.raw_bytes}};
 }
 
-/// What the trace takes and what taking it cost.
+/// Adds the size of the trace and the cost of tracing.
 void add_costs(Json& json, const reader::TraceReader& trace, const Summary& summary) {
   const auto events = static_cast<double>(summary.event_count);
   const auto bytes = static_cast<double>(trace.file_bytes());

@@ -38,12 +38,12 @@ LiveWait::~LiveWait() {
 
 bool LiveWait::interrupted() { return g_interrupted != 0; }
 
-/// A pidfd, not the number: numbers are given again, and one waits for it with poll().
+/// Uses a pidfd instead of the number: numbers are reused, and poll() can wait for a pidfd.
 void LiveWait::find(const format::TraceMeta& writer) {
   if (looked_for_ || writer.pid == 0) return;
   looked_for_ = true;
   if (writer.host != own_host()) return;
-  // Not by sys/pidfd.h, which glibc 2.36 does not declare for C++.
+  // glibc 2.36 does not declare the functions of sys/pidfd.h for C++.
   process_ = static_cast<int>(syscall(SYS_pidfd_open, static_cast<pid_t>(writer.pid), 0));
   writer_gone_ = process_ < 0 && errno == ESRCH;
 }
@@ -51,7 +51,7 @@ void LiveWait::find(const format::TraceMeta& writer) {
 void LiveWait::wait(const format::TraceMeta& writer) {
   find(writer);
   if (writer_gone_ || interrupted()) return;
-  pollfd process{process_, POLLIN, 0};  // a negative one is passed over
+  pollfd process{process_, POLLIN, 0};  // poll ignores a negative descriptor
   writer_gone_ = poll(&process, 1, kPollMs) > 0;
 }
 

@@ -1,11 +1,12 @@
 #pragma once
 /// @file live_wait.h
-/// Waits while somebody else writes a trace: for more of it, for the end of its writer, for Ctrl-C.
+/// Waits while another process writes a trace: for more data, for the end of that process, or for
+/// Ctrl-C.
 ///
-/// Why poll: a file on a shared filesystem gives no notice of its growth.
+/// Why poll: a shared filesystem does not report that a file grows.
 /// Threads:  one. Takes over SIGINT and SIGTERM of the process.
-/// Errors:   none: where the writer cannot be watched (another host, no permission), it counts as
-///           running until the trace is closed.
+/// Errors:   none. A writer that cannot be watched (another host, no permission) counts as running
+///           until the trace is closed.
 
 #include "format/model/meta.h"
 
@@ -18,13 +19,13 @@ class LiveWait {
   LiveWait(const LiveWait&) = delete;
   LiveWait& operator=(const LiveWait&) = delete;
 
-  /// Waits a tenth of a second, or less when something happens.
-  /// @param writer  META of the trace: which process writes it. Read until it names one.
+  /// Waits a tenth of a second, or less if something happens.
+  /// @param writer  META of the trace, which names the process that writes it. Read until it does.
   void wait(const format::TraceMeta& writer);
 
-  /// @return whether the writing process was seen to be gone: what is in the file is all there is.
+  /// @return whether the writing process has ended, so that the file is final.
   [[nodiscard]] bool writer_gone() const { return writer_gone_; }
-  /// @return whether the person has seen enough (Ctrl-C).
+  /// @return whether the user has pressed Ctrl-C.
   [[nodiscard]] static bool interrupted();
 
  private:

@@ -9,7 +9,7 @@ namespace {
 
 using format::MemorySource;
 
-/// A trace is not to be trusted: no range ends beyond the last address.
+/// The trace is not trusted: no range may end beyond the last address.
 uint64_t end_of(uint64_t address, uint64_t bytes) {
   return address + std::min(bytes, std::numeric_limits<uint64_t>::max() - address);
 }
@@ -61,7 +61,7 @@ void MemoryLedger::add(const format::Alloc& event) {
 void MemoryLedger::remove(const format::Free& event) {
   if (event.source == MemorySource::kFramework) {
     const auto block = blocks_.find(event.generation);
-    if (block == blocks_.end()) return;  // given out before the trace began
+    if (block == blocks_.end()) return;  // allocated before the trace began
     give_back(block->second);
     blocks_.erase(block);
   } else {

@@ -1,7 +1,7 @@
 #pragma once
 /// @file memory_ledger.h
-/// How much memory a framework's allocator has given out and holds, followed from the reports of a
-/// trace: the figures of torch.cuda.memory_stats().
+/// Computes the figures of torch.cuda.memory_stats() from a trace: the memory that a framework's
+/// allocator has given out, and the memory that it holds.
 ///
 /// Threads:  one.
 
@@ -12,7 +12,7 @@
 
 namespace convtrace::tools {
 
-/// Bytes, and the most they have been.
+/// A number of bytes, and its maximum so far.
 struct Level {
   uint64_t now = 0;
   uint64_t peak = 0;
@@ -22,23 +22,23 @@ struct Level {
   }
 };
 
-/// One device.
+/// The figures of one device.
 class MemoryLedger {
  public:
   void add(const format::Alloc& event);
   void remove(const format::Free& event);
 
   [[nodiscard]] const Level& allocated() const { return allocated_; }
-  /// Segments that blocks were given out of.
+  /// Bytes of segments in which blocks were allocated.
   [[nodiscard]] const Level& cached() const { return cached_; }
-  /// Free parts of segments of which another part is in use.
+  /// Bytes of free parts in segments that also have a used part.
   [[nodiscard]] const Level& inactive() const { return inactive_; }
 
  private:
   struct Segment {
     uint64_t bytes = 0;
     uint64_t used = 0;
-    bool cached = false;  ///< a block was given out of it
+    bool cached = false;  ///< a block was allocated in it
   };
   struct Block {
     uint64_t address = 0;
@@ -47,7 +47,7 @@ class MemoryLedger {
   static uint64_t inactive_of(const Segment& segment) {
     return segment.used == 0 ? 0 : segment.bytes - segment.used;
   }
-  /// Calls change(segment, bytes) for each segment that a block lies in.
+  /// Calls change(segment, bytes) for each segment that the block overlaps.
   template <typename Change>
   void each_segment(const Block& block, const Change& change);
   void take(const Block& block);

@@ -19,18 +19,18 @@ using format::Phase;
 
 constexpr size_t kWarningsShown = 10;
 
-/// Who had the memory of a value before the value's own allocation.
+/// The owner of a value's memory before the value's own allocation.
 struct FormerOwner {
   std::optional<format::Alloc> alloc;
   std::optional<format::Free> free;
-  std::optional<Seen> value;  ///< the last one that lay there
+  std::optional<Seen> value;  ///< the last value that was recorded there
 };
 
 bool overlaps(const Seen& birth, uint64_t address, uint64_t bytes) {
   return address < birth.address + birth.bytes && birth.address < address + bytes;
 }
 
-/// Reads the trace again up to the birth.
+/// Reads the trace again, up to the first bad value.
 FormerOwner former_owner(reader::TraceReader& trace, const Seen& birth) {
   FormerOwner owner;
   trace.rewind();
@@ -63,11 +63,11 @@ double dynamic_range(const Seen& seen) {
   return least > 0 ? std::log2(most) - std::log2(least) : 0;
 }
 
-/// One sentence: where the first bad value comes from, as far as the records tell.
+/// One sentence about the origin of the first bad value, as far as the records show it.
 std::string verdict(const NanSearch& search, const Definitions& definitions) {
   const Seen& birth = *search.birth();
   const std::string_view slot = definitions.text(birth.slot);
-  // Of a root alone an input in evaluation has statistics.
+  // In evaluation, only an input of the root module has statistics.
   const bool evaluated = birth.place.phase == Phase::kEvaluation;
   if (birth.place.phase == Phase::kData || (evaluated && slot.starts_with("input"))) {
     return "It came with the data: it is an input of the root module.";

@@ -10,15 +10,15 @@ using format::DType;
 using format::Phase;
 using format::TensorStats;
 
-/// A trace is not to be trusted to have small steps.
+/// The trace is not trusted: a step may have any number of values.
 constexpr size_t kMostKept = 1 << 20;
 constexpr size_t kMostWarnings = 100;
-/// Share of subnormal elements that means lost precision.
+/// From this share of subnormal elements on, precision is lost.
 constexpr double kManySubnormals = 0.01;
-/// Values this near to the largest one of their type are worth a look.
+/// Values are reported from this share of the largest number of their type on.
 constexpr double kNearLimit = 0.5;
 
-/// @return the largest finite value; 0 for types that have no infinity or NaN to fear.
+/// @return the largest finite value; 0 for types without infinity or NaN.
 double largest(DType dtype) {
   switch (dtype) {
     case DType::kF64:
@@ -67,11 +67,11 @@ void NanSearch::begin_step(uint32_t step) {
   before_gap_ = follows ? std::nullopt : std::optional(step_);
   step_ = step;
   inputs_.clear();
-  if (!follows) {  // what was known of parameters is out of date
+  if (!follows) {  // facts about parameters are out of date
     by_hash_.clear();
     newest_.clear();
   }
-  // Parameters are last seen in the step before.
+  // Parameters were recorded in the step before.
   std::erase_if(by_hash_,
                 [](const auto& entry) { return entry.second.place.phase != Phase::kOptimizer; });
 }
@@ -141,8 +141,8 @@ void NanSearch::collect_ingredients() {
           {slot, value == by_hash_.end() ? std::nullopt : std::optional(value->second)});
     }
   }
-  // A gradient of a parameter is made of the gradient of its module's output, an updated parameter
-  // of its gradient.
+  // A parameter's gradient is computed from the gradient of its module's output, an updated
+  // parameter from its gradient.
   const std::string_view slot = definitions_.text(bad.slot);
   const std::string_view name = slot.substr(std::min(slot.find(':') + 1, slot.size()));
   std::optional<Seen> source;

@@ -1,11 +1,10 @@
 #pragma once
 /// @file nan_search.h
-/// Finds the first value of a trace that is not finite, and what is known of the values it was made
-/// of.
+/// Finds the first value in a trace that is not finite, and the values that it was computed from.
 ///
-/// What counts: a NaN or a positive infinity. Negative infinities alone are what attention masks
-///              are made of.
-/// Memory:      the last values shown, and hashes of one step.
+/// Rule:        a NaN or a positive infinity counts. Negative infinities alone do not, since
+/// attention masks consist of them.
+/// Memory:      the last values to be shown, and the hashes of one step.
 /// Threads:     one.
 
 #include <deque>
@@ -21,7 +20,7 @@
 
 namespace convtrace::tools {
 
-/// A value as the search keeps it: what outlives its event.
+/// The facts about a value that are kept after its event.
 struct Seen {
   uint64_t seq = 0;
   uint32_t step = 0;
@@ -37,10 +36,10 @@ struct Seen {
 
 [[nodiscard]] Seen seen_of(const format::TensorStats& event);
 
-/// Something that a value was made of.
+/// An input from which a value was computed.
 struct Ingredient {
   format::StringId slot;
-  /// The earlier value of equal bytes; nothing: none is recorded.
+  /// The earlier value with equal bytes; nullopt: none was recorded.
   std::optional<Seen> value;
 };
 
@@ -52,20 +51,20 @@ class NanSearch {
 
   explicit NanSearch(const format::Definitions& definitions) : definitions_(definitions) {}
 
-  /// @return whether this is the first bad value; nothing is to be added behind it.
+  /// @return whether this is the first bad value, after which nothing may be added.
   bool add(const format::TensorStats& event);
 
   [[nodiscard]] const std::optional<Seen>& birth() const { return birth_; }
-  /// What the first bad value was made of.
+  /// The inputs of the first bad value.
   [[nodiscard]] const std::vector<Ingredient>& ingredients() const { return ingredients_; }
-  /// The last values before it, oldest first; all finite.
+  /// The last values before it, oldest first; all are finite.
   [[nodiscard]] const std::deque<Seen>& frames() const { return frames_; }
-  /// First values of each place that hint at trouble, in order.
+  /// The first values of each place that hint at trouble, in order.
   [[nodiscard]] const std::vector<std::pair<Warning, Seen>>& warnings() const { return warnings_; }
-  /// The last step with values in front of the birth's, if there are steps without between them:
-  /// what parameters became in those is not known.
+  /// The last step with values before the step of the first bad value, if steps without values lie
+  /// between. What happened to parameters in those is not known.
   [[nodiscard]] std::optional<uint32_t> before_gap() const { return before_gap_; }
-  /// Values with statistics.
+  /// Number of values with statistics.
   [[nodiscard]] uint64_t searched() const { return searched_; }
 
  private:
@@ -81,7 +80,7 @@ class NanSearch {
 
   const format::Definitions& definitions_;
   uint32_t step_ = format::kNoStep;
-  std::unordered_map<uint64_t, Seen> by_hash_;  ///< of this step, and parameters
+  std::unordered_map<uint64_t, Seen> by_hash_;  ///< of this step's values, and of parameters
   std::map<Call, std::vector<std::pair<format::StringId, uint64_t>>> inputs_;  ///< slots and hashes
   std::map<std::pair<uint32_t, uint32_t>, Seen> newest_;  ///< by scope and slot
   std::deque<Seen> frames_;

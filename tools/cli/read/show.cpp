@@ -22,7 +22,7 @@ void show_head(Output& output, const ShowOptions& options, const reader::TraceRe
   }
 }
 
-/// Shows the events that are there. @return whether more would be looked at.
+/// Prints the events that are there. @return whether to continue.
 bool show_events(Output& output, const ShowOptions& options, reader::TraceReader& trace) {
   const format::TraceMeta& meta = trace.meta();
   const auto goes_on = [&output] { return output.usable() && !LiveWait::interrupted(); };
@@ -36,7 +36,7 @@ bool show_events(Output& output, const ShowOptions& options, reader::TraceReader
   return goes_on();
 }
 
-/// Shows a trace while it is written, until it is closed, its writer is gone, or Ctrl-C.
+/// Prints a trace while it is written, until it is closed, its writer has ended, or Ctrl-C.
 ExitCode follow(Output& output, const ShowOptions& options, reader::TraceReader& trace) {
   LiveWait live;
   while (trace.counts().records == 0 && !live.writer_gone() && !LiveWait::interrupted()) {

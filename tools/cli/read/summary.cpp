@@ -15,7 +15,7 @@ void widen(std::optional<std::pair<T, T>>& range, T value) {
   range->second = std::max(range->second, value);
 }
 
-/// The step that is being read: steps of a trace come one behind the other.
+/// The step being read: the steps of a trace are consecutive.
 struct StepBytes {
   uint32_t step = format::kNoStep;
   uint64_t bytes = 0;

@@ -1,8 +1,8 @@
 #pragma once
 /// @file summary.h
-/// What one pass over a trace tells: counts, losses, sizes, and what tracing cost.
+/// The figures that one pass over a trace gives: counts, losses, sizes, and the cost of tracing.
 ///
-/// Place:    info.cpp shows it.
+/// Place:    info.cpp prints it.
 
 #include <array>
 #include <cstdint>
@@ -19,24 +19,24 @@ struct Summary {
   std::array<uint64_t, kEventKinds> records{};
   std::array<uint64_t, format::kEnumCount<format::LossReason>> lost{};
   std::array<uint64_t, 4> findings{};  ///< by level, unsuppressed
-  uint64_t suppressed = 0;             ///< findings that a rule silences
+  uint64_t suppressed = 0;             ///< number of findings that a rule suppresses
   std::optional<std::pair<uint32_t, uint32_t>> steps;
 
-  /// Of the records that hold them, as they lie in the file.
+  /// Size of the records of a kind, as stored in the file.
   struct Size {
     uint64_t records = 0;
     uint64_t bytes = 0;      ///< with header and padding
     uint64_t raw_bytes = 0;  ///< of the payloads before compression
   };
   Size meta, defs, events, values;
-  uint64_t rest_bytes = 0;  ///< file header, index, footer, and what is damaged
+  uint64_t rest_bytes = 0;  ///< file header, index, footer, and damaged bytes
 
-  /// Of tensors whose statistics were taken, in the step that has most of them.
+  /// Bytes of the tensors with statistics, in the step that has most of them.
   uint64_t value_bytes_a_step = 0;
 
   uint64_t event_count = 0;
   std::optional<std::pair<uint64_t, uint64_t>> times_ns;  ///< of the first and the last event
-  uint64_t cost_host_ns = 0, cost_device_ns = 0;          ///< as convtrace measured itself
+  uint64_t cost_host_ns = 0, cost_device_ns = 0;          ///< as measured by convtrace
 
   /// @return seconds between the first and the last event; 0 without two of them.
   [[nodiscard]] double seconds() const;

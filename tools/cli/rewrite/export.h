@@ -1,8 +1,9 @@
 #pragma once
 /// @file export.h
-/// `convtrace export`: traces in formats of other programs.
+/// `convtrace export`: converts traces to formats of other programs.
 ///
-/// Place:    main.cpp. The work is done by the Python package of tools/python, which this becomes.
+/// Place:    main.cpp. The work is done by the Python package of tools/python, which replaces this
+///           process.
 
 #include <CLI/CLI.hpp>
 #include <cstdint>

@@ -1,10 +1,10 @@
 #pragma once
 /// @file mindspore.h
-/// `convtrace config --from-mindspore`: a MindSpore Dump configuration as settings and rules of
-/// ours.
+/// `convtrace config --from-mindspore`: converts a MindSpore Dump configuration to settings and
+/// rules.
 ///
-/// Errors:   a file that is no JSON object is kUsage with one line. What has no meaning here is
-///           said in a comment of the output, never dropped in silence.
+/// Errors:   a file that is no JSON object is kUsage with one line. A key without an equivalent is
+///           named in a comment of the output, never dropped silently.
 /// Source:   MindSpore's documentation of MINDSPORE_DUMP_CONFIG.
 
 #include <string>

@@ -26,7 +26,7 @@ format::TraceMeta meta_of(const format::TraceMeta& original) {
   return meta;
 }
 
-/// Where the events of a record begin, as far as its header says.
+/// The position of a record's first event, from its header.
 EventHeader begin_of(const format::RecordHeader& header) {
   return {.seq = 0, .t_ns = header.time_begin_ns, .step = header.step_begin, .thread = 0};
 }
@@ -37,9 +37,9 @@ class Recovery {
       : trace_(trace), writer_(writer) {}
 
   Status copy(reader::Chunk& chunk);
-  /// Copies every part of a value that can be had.
+  /// Copies every part of a value that is intact.
   Status copy_values();
-  /// After the last chunk: events of damaged ones that follow it.
+  /// Call after the last chunk: handles lost events behind it.
   Status finish();
   [[nodiscard]] Recovered result() const;
 
@@ -62,7 +62,8 @@ Status Recovery::copy(reader::Chunk& chunk) {
   after_ = chunk.record + 1;
   ++result_.chunks;
   result_.events += header.item_count;
-  const bool numbered = first >= writer_.next_seq();  // else no writer of ours made it
+  const bool numbered =
+      first >= writer_.next_seq();  // otherwise convtrace's writer did not make it
   if (numbered) writer_.skip_to(first);
   if (numbered && chunk.decoder.resolved_by(trace_.definition_check())) {
     return writer_.append_chunk(header, chunk.payload.stored(), first, chunk.decoder.sums());
@@ -72,7 +73,7 @@ Status Recovery::copy(reader::Chunk& chunk) {
   return kOkStatus;
 }
 
-/// Writes `chunk` anew without the events that cannot be shown.
+/// Encodes `chunk` again without the events whose definitions are lost.
 Status Recovery::copy_defined(reader::Chunk& chunk) {
   format::Loss loss{.header = {}, .reason = format::LossReason::kDamage, .count = 0};
   for (auto batch = chunk.decoder.next(); !batch.empty(); batch = chunk.decoder.next()) {

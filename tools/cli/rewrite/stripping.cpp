@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::string_view kStrippedFrom = "stripped.from";
 
-/// Settings that name files, with a slash or without.
+/// Settings whose values are file names, with or without a slash.
 constexpr std::string_view kFileSettings[] = {"setting.CONVTRACE_OUTPUT",
                                               "setting.CONVTRACE_CONFIG", "setting.CONVTRACE_CUPTI",
                                               "setting.CONVTRACE_LOG_FILE"};
@@ -25,7 +25,7 @@ bool is_private(const std::string& name, const std::string& value) {
          std::ranges::find(kFileSettings, name) != std::end(kFileSettings);
 }
 
-/// META of the new trace. Of a stripped one it names the same original.
+/// META of the new trace. A trace that was stripped before keeps the name of its original.
 format::TraceMeta meta_of(const format::TraceMeta& original) {
   format::TraceMeta meta = original;
   std::erase_if(meta.facts, [](const auto& fact) { return is_private(fact.first, fact.second); });
@@ -40,7 +40,8 @@ format::TraceMeta meta_of(const format::TraceMeta& original) {
   return meta;
 }
 
-/// Defines in `kept` what `all` has, with the same ids, but for stacks and what only they name.
+/// Defines everything of `all` in `kept` under the same ids, except stacks and texts that only
+/// stacks use.
 Status define_without_stacks(const format::Definitions& all, format::Definitions& kept) {
   std::set<uint32_t> frames;
   for (format::StackId id; (id = all.next(id));)

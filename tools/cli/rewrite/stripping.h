@@ -1,10 +1,11 @@
 #pragma once
 /// @file stripping.h
-/// Copies a trace without what one would not show a stranger: raw and stored values, stacks, the
-/// command line, host and process, and whatever names a path. What the diff goes by stays: hashes,
-/// statistics, shapes, names of modules and kernels, versions and switches.
+/// Copies a trace without the contents that should not be given to others: raw and stored values,
+/// stacks, the command line, host and process, and everything that names a path. Everything that
+/// the diff needs is kept: hashes, statistics, shapes, names of modules and kernels, versions and
+/// switches.
 ///
-/// Place:    strip.cpp.
+/// Place:    used by strip.cpp.
 /// Threads:  one owner thread.
 
 #include <memory>
@@ -20,7 +21,7 @@ struct Stripped {
   uint64_t values = 0;       ///< tensors whose raw elements are left out
   uint64_t stacks = 0;       ///< call stacks left out
   uint64_t diagnostics = 0;  ///< messages left out
-  uint64_t locations = 0;    ///< facts left out that name a file
+  uint64_t locations = 0;    ///< facts with a file name that were left out
 };
 
 /// @param trace        at its first event; read to its end.

@@ -1,12 +1,12 @@
 #pragma once
 /// @file repeat.h
-/// `convtrace repeat`: runs a command several times under the preload and says whether its runs are
-/// equal to the bit.
+/// `convtrace repeat`: runs a command several times under the preload library and reports whether
+/// the runs are equal to the bit.
 ///
-/// How:      each run writes into a folder of its own, one trace a process; convtrace-diff, beside
-///           this program, holds the first run against each other one.
-/// Errors:   a line on stderr. A run that failed or left nothing is kDamagedInput: nobody knows
-///           whether the command repeats.
+/// How:      each run writes into a folder of its own, one trace a process. convtrace-diff, beside
+///           this program, compares the first run with each other one.
+/// Errors:   a line on stderr. A run that failed or left no trace is kDamagedInput, because it is
+///           not known whether the command repeats.
 
 #include <CLI/CLI.hpp>
 #include <string>

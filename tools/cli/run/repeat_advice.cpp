@@ -11,10 +11,10 @@ namespace {
 
 using Facts = std::map<std::string, std::string, std::less<>>;
 
-/// A switch that leaves a GPU a choice, and what takes the choice away.
+/// A switch that lets a GPU choose, with the advice that fixes the choice.
 struct Switch {
   std::string_view fact;
-  std::vector<std::string_view> repeats;  ///< values with which results repeat
+  std::vector<std::string_view> repeats;  ///< values for which results repeat
   std::string_view advice;
 };
 
@@ -48,7 +48,7 @@ std::string value_of(const Facts& facts, std::string_view name) {
   return found == facts.end() ? std::string() : found->second;
 }
 
-/// Seeds and switches that the runs themselves set otherwise each time.
+/// Seeds and switches that differ between the runs themselves.
 void add_differing(const Json& report, std::vector<std::string>& lines) {
   for (const Json& entry : report.value("preflight", Json::array())) {
     const std::string name = text_of(entry, "name");
@@ -66,7 +66,7 @@ void add_differing(const Json& report, std::vector<std::string>& lines) {
   }
 }
 
-/// Settings of modules and optimizers that the runs themselves set otherwise each time.
+/// Settings of modules and optimizers that differ between the runs themselves.
 void add_settings(const Json& report, std::vector<std::string>& lines) {
   for (const Json& fact : report.value("facts", Json::array())) {
     if (!fact.value("configuration", false)) continue;
@@ -78,7 +78,7 @@ void add_settings(const Json& report, std::vector<std::string>& lines) {
   }
 }
 
-/// What differs is an initial weight or a batch, and PyTorch's seed is not why.
+/// An initial weight or a batch differs, for another reason than PyTorch's seed.
 void add_origin(const Json& first, const Facts& facts, std::vector<std::string>& lines) {
   const bool weights =
       text_of(first, "slot").starts_with("param:") && text_of(first, "phase") != "optimizer";
@@ -93,7 +93,7 @@ void add_origin(const Json& first, const Facts& facts, std::vector<std::string>&
     lines.emplace_back("export PYTHONHASHSEED=0: the order of sets is another one in each run");
 }
 
-/// Equal inputs give another result.
+/// Equal inputs give different results.
 void add_computation(const Facts& facts, std::vector<std::string>& lines) {
   const bool gpu = std::ranges::any_of(
       facts, [](const auto& fact) { return fact.first.starts_with("device."); });
@@ -112,7 +112,8 @@ void add_computation(const Facts& facts, std::vector<std::string>& lines) {
 }  // namespace
 
 std::vector<std::string> repeat_advice(const Json& report, const format::TraceMeta& meta) {
-  const Facts facts(meta.facts.rbegin(), meta.facts.rend());  // of equal names the last holds
+  const Facts facts(meta.facts.rbegin(),
+                    meta.facts.rend());  // the last of several facts with one name is valid
   std::vector<std::string> lines;
   add_differing(report, lines);
   add_settings(report, lines);

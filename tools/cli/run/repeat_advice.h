@@ -1,9 +1,9 @@
 #pragma once
 /// @file repeat_advice.h
-/// What would make a program repeat, from where two of its runs part and from the switches that
-/// they had.
+/// Proposes changes that would make a program repeat its bits, from the place where two of its runs
+/// diverge and from their switches.
 ///
-/// Errors:   none: of a report without the key nothing is said.
+/// Errors:   none: a key that the report lacks gives no advice.
 
 #include <string>
 #include <vector>
@@ -15,7 +15,7 @@ namespace convtrace::tools {
 
 /// @param report  of `convtrace-diff --json` of two runs of one command that are not equal.
 /// @param meta    of one of their traces.
-/// @return sentences, the surest first; one at least. Escaped for a terminal.
+/// @return at least one sentence, the most certain first, escaped for a terminal.
 [[nodiscard]] std::vector<std::string> repeat_advice(const Json& report,
                                                      const format::TraceMeta& meta);
 

@@ -1,9 +1,9 @@
 #pragma once
 /// @file run.h
-/// `convtrace run`: becomes another program, with the preload library and the settings in its
-/// environment.
+/// `convtrace run`: replaces this process by another program, with the preload library and the
+/// settings in its environment.
 ///
-/// Errors:   a bad value is found before anything is started: kUsage.
+/// Errors:   an invalid value is detected before anything is started: kUsage.
 
 #include <string>
 #include <utility>
@@ -24,18 +24,19 @@ struct RunOptions {
 /// @return the option of a setting: "--max-bytes".
 [[nodiscard]] std::string option_name(const settings::SettingSpec& spec);
 
-/// What is known of a command before it is started.
+/// The result of the checks before a command is started.
 struct Prepared {
-  ExitCode refusal = ExitCode::kClean;  ///< anything else: it must not be started; said on stderr
-  std::string in_vain;  ///< why nothing would be traced; empty: nothing stands against it
+  /// Another value: it must not be started, and stderr has the reason.
+  ExitCode refusal = ExitCode::kClean;
+  std::string in_vain;  ///< why nothing would be traced; "" if there is no obstacle
   settings::Settings settings;
 };
 
-/// Checks settings and tree, and puts both into this process's environment, for what it starts.
+/// Checks settings and installation, and puts both into this process's environment.
 [[nodiscard]] Prepared prepare_run(const RunOptions& options);
 
-/// Becomes the command, whose environment is prepared. Returns only if that fails.
-/// @param traced  false: its user knows already that there will be no trace.
+/// Executes the command in the prepared environment. Returns only if that fails.
+/// @param traced  false: the user knows already that there will be no trace.
 /// @return 126 or 127, as shells do when the command cannot be executed or found.
 [[nodiscard]] int start_prepared(const std::vector<std::string>& command, bool traced);
 

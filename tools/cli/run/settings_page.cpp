@@ -61,7 +61,7 @@ std::string settings_page() {
   page += kRuleHead;
   for (const settings::RuleKeySpec& key : settings::rule_keys())
     page += "| " + code(key.name) + " | " + code(key.values) + " | " + cell(key.help) + " |\n";
-  page.pop_back();  // who prints the page ends its last line
+  page.pop_back();  // the caller ends the last line
   return page;
 }
 

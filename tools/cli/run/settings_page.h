@@ -1,6 +1,6 @@
 #pragma once
 /// @file settings_page.h
-/// The reference of settings and rules, made of their tables.
+/// Generates the reference of settings and rules from their tables.
 
 #include <string>
 #include <vector>

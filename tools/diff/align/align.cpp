@@ -23,7 +23,7 @@ Alignment align_by_key(std::span<const ValueRecord> base, uint32_t cand_count,
                        const KeyOf& key_of) {
   Alignment alignment;
   alignment.matches.reserve(std::min<size_t>(base.size(), cand_count));
-  // Two runs of one program mostly agree record by record; only the rest needs a table.
+  // Two runs of one program mostly agree record by record. Only the rest needs a table.
   uint32_t equal = 0;
   while (equal < base.size() && equal < cand_count && base[equal].key == key_of(equal)) {
     alignment.matches.push_back(by_key(equal, equal, base[equal].key));
@@ -48,13 +48,14 @@ Alignment align_by_key(std::span<const ValueRecord> base, uint32_t cand_count,
 
 void sort_by_execution(Alignment& alignment, std::span<const ValueRecord> base,
                        std::span<const ValueRecord> cand) {
-  // Where the runs disagree about an order any will do that does not depend on which run is which.
+  // Where the runs order records differently, any order will do that does not depend on which run
+  // is the baseline.
   std::ranges::stable_sort(alignment.matches, {}, [&](const Match& m) {
     return std::tuple(uint64_t{m.base} + m.cand, base[m.base].stats.hash + cand[m.cand].stats.hash);
   });
 }
 
-/// Of matches in modules of another name.
+/// Lowers the confidence of matches in modules with another name.
 void add_doubt(Alignment& alignment, std::span<const ValueRecord> cand, const ScopeMap& scopes) {
   for (Match& match : alignment.matches) {
     const auto renamed = scopes.renamed().find(cand[match.cand].key.scope.value);

@@ -1,10 +1,11 @@
 #pragma once
 /// @file align.h
-/// Finds which record of one run belongs to which record of the other, inside one (rank, step).
+/// Pairs the records of two runs within one (rank, step).
 ///
-/// First by stable key, in the baseline's names of modules (scope_map.h). Then launches of equal
-/// keys that were made in another order, by their values. What is left inside a module call is
-/// paired by sequence: other kernels for the same work, one fused kernel in place of several.
+/// Records are paired by stable key first, with the baseline's names of modules (scope_map.h). Then
+/// launches with equal keys that the runs made in different orders are paired by their values. The
+/// rest of a module call is paired by sequence: other kernels for the same work, or one fused
+/// kernel in place of several.
 ///
 /// Threads:  pure functions.
 /// Source:   docs/comparison.md "Alignment".
@@ -19,7 +20,7 @@
 
 namespace convtrace::diff {
 
-/// How a match was made, the surest first.
+/// How a match was found, from the most certain on.
 #define CONVTRACE_DIFF_MATCHED_BY(X)                              \
   X(kStableKey, "stable key")                                     \
   X(kOccurrence, "stable key and occurrence")                     \
@@ -39,22 +40,22 @@ struct Match {
   MatchedBy how = MatchedBy::kStableKey;
   float confidence = 1;
 };
-/// A match with less is a guess: only values that agree confirm it.
+/// A match with less confidence is a guess, which only equal values confirm.
 inline constexpr float kLeastConfidence = 0.5F;
 
 struct Alignment {
-  /// In execution order: where both runs agree about the order of two matches, so does this list;
-  /// exchanging the runs gives the same list.
+  /// In execution order. Two matches whose order is the same in both runs have that order here,
+  /// too. Exchanging the runs gives the same list.
   std::vector<Match> matches;
   std::vector<uint32_t> base_only, cand_only;  ///< ascending
 };
 
-/// By stable key alone: for two runs of one program.
+/// Pairs by stable key alone, for two runs of the same program.
 [[nodiscard]] Alignment align(std::span<const ValueRecord> base, std::span<const ValueRecord> cand);
 [[nodiscard]] Alignment align(std::span<const ValueRecord> base, std::span<const ValueRecord> cand,
                               const ScopeMap& scopes);
 
-/// Takes matches back, given for each whether it holds.
+/// Removes matches. @param holds  for each match, whether it stays.
 void drop_matches(Alignment& alignment, const std::vector<bool>& holds);
 
 }  // namespace convtrace::diff

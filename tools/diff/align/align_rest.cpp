@@ -11,14 +11,15 @@ namespace {
 
 using Records = std::span<const ValueRecord>;
 
-/// Of pairs by sequence: equal values; as many left in one run as in the other; otherwise.
+/// Confidence of pairs by sequence: with equal values; if both runs have the same number left;
+/// else.
 constexpr float kSameValue = 0.95F, kSameNumber = 0.7F, kRegion = 0.4F;
-/// Of the tables of one step together: a step in which everything differs must not take minutes.
+/// Limit for all tables of one step: a step in which everything differs must not take minutes.
 constexpr size_t kMaxStepCells = size_t{1} << 22;
 
 constexpr float kFits = 1, kFitsSlot = 1, kFitsOperation = 2, kFitsValue = 4;
 
-/// How well two records can be one value. A value has a kind, a type and a size.
+/// A score for two records being the same value, from kind, type and size.
 float fit(const ValueRecord& a, const ValueRecord& b) {
   if (a.kind != b.kind || a.dtype != b.dtype || a.stats.count != b.stats.count) return 0;
   const bool same_op = a.key.op == b.key.op && a.key.family == b.key.family;
@@ -26,7 +27,7 @@ float fit(const ValueRecord& a, const ValueRecord& b) {
          (a.stats.hash == b.stats.hash ? kFitsValue : 0);
 }
 
-/// What is left of one call of a module.
+/// The records of one module call that have no partner.
 struct Rest {
   std::vector<uint32_t> base, cand;
 };

@@ -1,6 +1,6 @@
 #pragma once
 /// @file align_rest.h
-/// The part of align.h that is needed where the runs did not launch the same kernels.
+/// The part of align.h for runs that launch different kernels.
 ///
 /// Threads:  pure functions.
 
@@ -8,7 +8,7 @@
 
 namespace convtrace::diff {
 
-/// Pairs what stable keys left over inside one call of one module, in sequence.
+/// Pairs, in sequence, the records of one call of one module that have no partner by stable key.
 void align_rest(Alignment& alignment, std::span<const ValueRecord> base,
                 std::span<const ValueRecord> cand, const ScopeMap& scopes);
 

@@ -7,9 +7,9 @@
 namespace convtrace::diff {
 namespace {
 
-/// What two records of one value have in common. The generation of the memory is left out on
-/// purpose: it is looked up anew for every record, and memory that was freed and handed out again
-/// under a living tensor is what we look for. The storage id alone is never reused.
+/// The fields that two records of one value share. The generation of the memory is not among them:
+/// it is looked up for every record, and memory that was freed and allocated again under a live
+/// tensor is what this search is for. The storage id is never reused.
 struct Identity {
   uint64_t storage, offset, count;
   uint32_t version;
@@ -23,8 +23,9 @@ struct IdentityHash {
   }
 };
 
-/// Parameters, accumulated gradients and buffers are written in place, in part past the version
-/// counter (`.data`, batch norm's kernels): they are compared over time, not along the flow.
+/// Parameters, accumulated gradients and buffers are written in place, partly without the version
+/// counter (`.data`, kernels of batch norm). They are compared over time, not along the flow of
+/// values.
 bool flows(const ValueRecord& record) {
   return record.value.storage != 0 && record.extent == format::Extent::kTensor &&
          record.kind != SlotKind::kParam && record.kind != SlotKind::kGrad &&

@@ -1,7 +1,7 @@
 #pragma once
 /// @file lineage.h
-/// Follows values from the record that produced them to the records that used them, inside one step
-/// of each run, and finds values that changed on the way in one run only.
+/// Follows values from the record that produced them to the records that used them, within one step
+/// of each run. Finds values that changed in between in one run only.
 ///
 /// Threads:  pure functions.
 /// Source:   docs/comparison.md "Verdict"; format::ValueId.
@@ -16,7 +16,7 @@ namespace convtrace::diff {
 
 inline constexpr uint32_t kNoMatch = UINT32_MAX;
 
-/// A consumer read other bytes than its producer wrote, in one of the two runs.
+/// In one of the two runs a consumer read other bytes than its producer wrote.
 struct ChangedBetween {
   uint32_t producer = 0;  ///< index into Alignment::matches
   uint32_t consumer = 0;  ///< index into Alignment::matches, after `producer`
@@ -24,13 +24,14 @@ struct ChangedBetween {
 };
 
 struct Lineage {
-  /// Per match the match whose value it saw unchanged in both runs, or kNoMatch.
+  /// For each match, the match whose value it uses unchanged in both runs, or kNoMatch.
   std::vector<uint32_t> seen_from;
-  /// In the order of the consumers.
+  /// Ordered by consumer.
   std::vector<ChangedBetween> changed;
 };
 
-/// @return per record of `step` the first record of the same value, or kNoMatch if it is the first.
+/// @return for each record of `step` the first record of the same value; kNoMatch for the first
+/// itself.
 [[nodiscard]] std::vector<uint32_t> producers_of(const StepRecords& step);
 
 [[nodiscard]] Lineage trace_lineage(const StepRecords& base, const StepRecords& cand,

@@ -15,9 +15,9 @@ namespace {
 using Records = std::span<const ValueRecord>;
 
 constexpr float kSameValue = 0.95F, kLikeValue = 0.9F;
-/// Values of which many are like many others say nothing about who is whose partner.
+/// If many values are similar to many others, similarity does not show who is whose partner.
 constexpr size_t kMostLikeEach = 8;
-/// Launches are partners if they are no further apart, in units of the roundoff.
+/// The largest distance of partners, in units of the roundoff.
 constexpr double kReach = 256;
 
 /// Whether the statistics of two records differ by no more than rounding.
@@ -46,7 +46,7 @@ class Group {
  private:
   struct Pair {
     double distance = 0;
-    uint64_t hashes = 0;  ///< settles a tie the same way in both directions
+    uint64_t hashes = 0;  ///< breaks ties in the same way whichever run is the baseline
     uint32_t match = 0, cand = 0;
   };
 
@@ -55,7 +55,7 @@ class Group {
     match = {match.base, cand, MatchedBy::kReordered, confidence};
   }
 
-  /// Gives the matches that found no partner the candidates that found none, in their order.
+  /// Pairs the matches and the candidates that have no partner, in their order.
   void settle_rest(std::vector<uint32_t> left, std::vector<uint32_t> cands) {
     std::ranges::sort(cands);
     for (size_t i = 0; i < left.size(); ++i) alignment_.matches[left[i]].cand = cands[i];
@@ -98,7 +98,7 @@ class Group {
     settle_rest(std::move(left), std::move(cands));
   }
 
-  /// @return pairs that are alike, the likest first; none where there are too many to mean much.
+  /// @return similar pairs, the most similar first; empty if there are too many to be meaningful.
   [[nodiscard]] std::vector<Pair> like_pairs(std::vector<uint32_t> cands) const {
     const auto norm = [&](uint32_t c) { return cand_[c].stats.l2; };
     std::erase_if(cands, [&](uint32_t c) { return std::isnan(norm(c)); });
@@ -106,7 +106,7 @@ class Group {
     std::vector<Pair> pairs;
     for (const uint32_t m : matches_) {
       const ValueRecord& a = base_[alignment_.matches[m].base];
-      // Wider than what alike() takes, so that none is missed.
+      // Wider than the limit of alike(), so that no pair is missed.
       const double reach = 2 * kReach * unit_roundoff(a.dtype) * a.stats.l2;
       auto c = std::ranges::lower_bound(cands, a.stats.l2 - reach, {}, norm);
       for (; c != cands.end() && norm(*c) <= a.stats.l2 + reach; ++c) {

@@ -1,8 +1,8 @@
 #pragma once
 /// @file reorder.h
-/// Launches of one key that the runs made in another order: several streams or threads that launch
-/// the same kernel take turns as they like, and kernels that do not depend on each other run in any
-/// order.
+/// Pairs launches of one key that the runs made in different orders. Several streams or threads
+/// that launch the same kernel alternate arbitrarily, and kernels that do not depend on each other
+/// may run in any order.
 ///
 /// Threads:  pure functions.
 
@@ -12,9 +12,9 @@
 
 namespace convtrace::diff {
 
-/// Exchanges partners among matches of raw kernels of one key: first so that equal values meet,
-/// then so that values meet which differ by rounding alone. A value like none of the other run
-/// keeps its place. Streams are not asked: a handle says nothing in another run.
+/// Exchanges partners among matches of raw kernels of one key: first to pair equal values, then to
+/// pair values that differ by rounding alone. A value that is like none of the other run keeps its
+/// partner. Streams are ignored, since their handles mean nothing in another run.
 void undo_reordering(Alignment& alignment, std::span<const ValueRecord> base,
                      std::span<const ValueRecord> cand);
 

@@ -30,7 +30,7 @@ bool is_scalar_result(const ValueRecord& record) {
          (record.kind == SlotKind::kOutput && record.stats.count == 1);
 }
 
-/// How much smaller an average over rows may be than what it is an average of: terms cancel.
+/// The ratio of an average over rows to what it averages, which is small where terms cancel.
 double cancelled(const Apart& apart, const Difference& source) {
   return apart.size > 0 ? std::max(1.0, source.size / rms_of(apart.size, apart.count)) : 1;
 }
@@ -51,7 +51,7 @@ double Births::own_rounding(const ValueRecord& record) const {
   return is_cast_to(record.dtype) ? kCastLimit * unit : sum_rounding(unit);
 }
 
-/// Behind a birth everything is apart: elements are not read any more.
+/// After a birth all values differ, so their elements are not compared any more.
 Apart Births::measure_pair(const ValueView& base, const ValueView& cand) const {
   Apart apart = measure(base, cand);
   if (!stored_ || has_birth_) return apart;
@@ -66,7 +66,8 @@ Apart Births::measure_pair(const ValueView& base, const ValueView& cand) const {
   return apart;
 }
 
-/// The average of many rows is as exact as f32, and as one of so many rows of what it is made of.
+/// The limits of an average over many rows: the roundoff of f32, and the share of one row in the
+/// difference of its source.
 Births::Limits Births::loss_limits(const Apart& apart, const Difference& source) {
   const double rows = std::sqrt(static_cast<double>(source.rows));
   const double unit = std::max(unit_roundoff(format::DType::kF32), source.rms / rows);
@@ -108,7 +109,7 @@ Births::Limits Births::limits_of(const ValueView& base, const ValueView& cand, c
   if (source.equal) limits.element = kElementGain * own;
   if (apart.count >= kLeastForNorm) {
     limits.norm = std::max(kNormGain * source.rms, kNormShare * own);
-    // Where a loss is small, all gradients scale with what it differs by.
+    // If a loss is small, all gradients scale with its difference.
     if (is_activation_gradient(record))
       limits.norm = std::max({limits.norm, kGain * source.rms, kink});
   }
@@ -142,7 +143,7 @@ void Births::weigh(const Apart& apart, const Limits& limits, const Difference& s
   comparison.born = comparison.z > 1 && std::isfinite(source.rms);
 }
 
-/// A float value with statistics on both sides, of other bits.
+/// Judges a float value with statistics in both runs and different bits.
 void Births::decide(const ValueView& base, const ValueView& cand, const Apart& apart,
                     const Difference& source, const NoiseBand* noise, Comparison& comparison) {
   Limits limits = limits_of(base, cand, apart, source);
@@ -163,7 +164,7 @@ void Births::decide(const ValueView& base, const ValueView& cand, const Apart& a
   }
 }
 
-/// How well the sources of a value agree, as a class.
+/// The class of the difference of a value's sources.
 Class Births::class_of(const Difference& source) {
   if (source.equal) return Class::kIdentical;
   if (!source.known) return Class::kBitDifference;
@@ -181,7 +182,7 @@ void Births::judge_exactly(const ValueView& base, const ValueView& cand, const A
   comparison.born = is_update(base.record) ? sources_.is_clean(base.record) : source.equal;
 }
 
-/// Integers, types, shapes, NaN: no tolerance applies.
+/// Judges integers, types, shapes and NaN, to which no tolerance applies.
 void Births::judge_discrete(const Difference& source, Comparison& comparison) const {
   if (comparison.verdict < Class::kDiverged) return;
   const bool is_integer = comparison.field == Field::kHash;
@@ -205,7 +206,7 @@ void Births::judge(uint32_t match, const ValueView& base, const ValueView& cand,
     comparison.verdict = Class::kWithinNoise;
   } else if (comparison.verdict == Class::kBitDifference && !is_exact &&
              sources_.is_described(match)) {
-    // The record of its producer says by how much it differs.
+    // The record of its producer has the size of the difference.
     comparison.verdict = comparison.worst_input;
     if (has_birth_ && !agrees(comparison.verdict)) comparison.verdict = Class::kDiverged;
   } else if (is_exact) {
@@ -215,7 +216,7 @@ void Births::judge(uint32_t match, const ValueView& base, const ValueView& cand,
     comparison.verdict = comparison.z > 1 ? Class::kDiverged : Class::kWithinNoise;
     comparison.born = comparison.z > 1 && source.rms <= *allowed;
   } else if (is_float && is_update(record) && !sources_.is_clean(record)) {
-    // What an optimizer makes of rounding is told by all updates together.
+    // The effect of rounding on an optimizer is judged for all updates together.
     weigh(apart, {}, source, comparison);
     comparison.verdict = has_birth_ ? Class::kDiverged : Class::kSuspicious;
   } else if (is_float) {
@@ -231,7 +232,7 @@ void Births::judge(uint32_t match, const ValueView& base, const ValueView& cand,
   has_birth_ |= comparison.born && comparison.verdict >= Class::kDiverged && !is_form;
 }
 
-/// What others are made of.
+/// Records the difference of a value, which may be a source of later ones.
 void Births::take(uint32_t match, const ValueView& base, const ValueView& cand, const Apart& apart,
                   const Difference& source, const Comparison& comparison) {
   const ValueRecord& record = base.record;
@@ -241,7 +242,7 @@ void Births::take(uint32_t match, const ValueView& base, const ValueView& cand, 
                  .rows = rows_of(base),
                  .count = record.stats.count,
                  .size = rms_of(record.stats.l2, record.stats.finite)};
-  if (record.capture == format::Capture::kHash) {  // its producer's record has numbers
+  if (record.capture == format::Capture::kHash) {  // its producer's record has the statistics
     own.rows = source.rows;
     own.count = source.count;
     own.size = source.size;
@@ -255,7 +256,7 @@ void Births::take(uint32_t match, const ValueView& base, const ValueView& cand, 
   } else if (comparison.field == Field::kHash &&
              (comparison.bits_differ || !comparison.bits_known)) {
     own.equal = own.equal && source.equal;
-    own.rms = source.rms;  // as its sources, for all that is known
+    own.rms = source.rms;  // the same difference as its sources, since nothing else is known
     own.known = sources_.is_described(match) && source.known;
   }
   sources_.take(match, record, cand.record, own);

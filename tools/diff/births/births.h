@@ -86,9 +86,9 @@ class Births {
     updates_.begin_step();
   }
 
-  /// Decides what compare() left open.
+  /// Judges the match, if compare() left it open.
   /// @param noise    null: there are no repetitions.
-  /// @param allowed  what the user allows in place of all limits.
+  /// @param allowed  the tolerance of the user, in place of all limits.
   void judge(uint32_t match, const ValueView& base, const ValueView& cand, const NoiseBand* noise,
              std::optional<double> allowed, Comparison& comparison);
 

@@ -9,7 +9,7 @@ namespace {
 
 constexpr uint32_t kNoScope = 0;
 
-/// What a root module is given has a phase of its own, but is of the same call.
+/// Inputs of a root module have a phase of their own but belong to the same call.
 format::Phase phase_of_call(const ValueRecord& record) {
   return record.key.phase == format::Phase::kData ? format::Phase::kForward : record.key.phase;
 }
@@ -56,7 +56,7 @@ uint32_t Sources::parent_of(uint32_t scope) const {
   return entry->second;
 }
 
-/// The innermost module from `scope` outwards that is being called, as far as records say.
+/// The innermost module, from `scope` outwards, that is being called according to the records.
 uint32_t Sources::called(uint32_t scope) const {
   for (; scope != kNoScope; scope = parent_of(scope)) {
     const auto found = modules_.find(scope);
@@ -75,25 +75,24 @@ Difference Sources::parameters_of(uint32_t scope, double size) const {
     vectors += parameter.absolute;
     difference.equal &= parameter.relative == 0 && parameter.absolute == 0;
   }
-  // A vector is added to, or scales, every row of the output: its own size says nothing.
+  // A vector is added to every row of the output, or scales it, so its own size is irrelevant.
   if (size > 0) difference.rms = std::max(difference.rms, vectors / size);
   return difference;
 }
 
-/// What a product with the module's one matrix makes of a difference. @param output  size of the
-/// product; all sizes are root mean squares of elements
-///
-/// Independent differences of an input of size x become differences of size row_norm * x; beside
-/// the product they are larger than beside the input where its terms cancel. What the matrix
-/// differs by may point along the input, since gradients do: at most that difference times the
-/// input's norm.
+/// Propagates a difference through a product with the module's only matrix. @param output  size of
+/// the product; all sizes are root mean squares of elements
+/// \n Independent differences in an input of size x become differences of size row_norm * x.
+/// Relative to the product they are larger than relative to the input if terms of the product
+/// cancel. The difference of the matrix may point along the input, since gradients do; it
+/// contributes at most its size times the input's norm.
 void Sources::pass_through(uint32_t scope, double output, Difference& difference) const {
   const auto own = parameters_.find(scope);
   if (own == parameters_.end() || output <= 0) return;
   const Parameter* matrix = nullptr;
   for (const auto& [key, parameter] : own->second) {
     if (parameter.row_norm == 0) continue;
-    if (matrix != nullptr) return;  // no plain product
+    if (matrix != nullptr) return;  // not a plain product
     matrix = &parameter;
   }
   if (matrix == nullptr) return;
@@ -102,8 +101,8 @@ void Sources::pass_through(uint32_t scope, double output, Difference& difference
   difference.rms = difference.rms * std::max(1.0, random) + along;
 }
 
-/// What code between modules may have made a value of: whatever the module around it took, and its
-/// children gave.
+/// The sources of a value that code between modules has made: the inputs of the module around that
+/// code, and the outputs of its children.
 Difference Sources::around(const ValueRecord& record, double size) const {
   const uint32_t scope = record.key.scope.value;
   const bool inside = is_of_op(record) || is_of_kernel(record);
@@ -114,22 +113,22 @@ Difference Sources::around(const ValueRecord& record, double size) const {
   return difference;
 }
 
-/// Whether a root module is given data. What is made of outputs, as the floats that a criterion
-/// takes, is none.
+/// Whether the value is data that a root module takes. A value that is made of outputs, such as the
+/// floats that a criterion takes, is no data.
 bool Sources::is_given(const ValueRecord& record) const {
   if (record.key.phase != format::Phase::kData) return false;
   const bool is_float = format::number_class(record.dtype) == format::NumberClass::kFloat;
   return !is_float || forward_.count == 0;
 }
 
-/// Of data: none, but if it is an output of the step before.
+/// The sources of data: none, unless it is an output of the step before.
 Difference Sources::of_kept(const ValueRecord& base, const ValueRecord& cand) const {
   const auto kept = outputs_before_.find(base.stats.hash);
   const bool is_same = kept != outputs_before_.end() && kept->second.cand_hash == cand.stats.hash;
   return is_same ? kept->second.difference : Difference{};
 }
 
-/// Of an output, or of a buffer, whose record comes behind those of the outputs of the same call.
+/// The sources of an output; or of a buffer, whose record comes after the outputs of the same call.
 Difference Sources::of_module(const ValueRecord& record, double size) const {
   const uint32_t scope = record.key.scope.value;
   const auto own = modules_.find(scope);
@@ -219,7 +218,7 @@ void Sources::take_output(const ValueRecord& record, const Difference& differenc
   if (!is_of_op(record) && !is_of_kernel(record)) {
     Module& module = open(record);
     module.over = true;
-    // A call that gives one value in 16 bits may have computed its others in them.
+    // A call with one output in 16 bits may have computed its other outputs in 16 bits, too.
     module.made_of.unit = std::max(module.made_of.unit, difference.unit);
     outer = called(parent_of(outer));
     if (outer != kNoScope) callers_.insert(outer);
@@ -264,7 +263,7 @@ void Sources::take(uint32_t match, const ValueRecord& record, const ValueRecord&
     case SlotKind::kGrad:
       gradients_[parameter_key(record)] = difference.rms;
       if (!difference.equal) soil(record);
-      return;  // what is made of it are the parameters
+      return;  // it is a source of parameters only
     case SlotKind::kParam:
       return;
     case SlotKind::kOther:
@@ -295,7 +294,7 @@ double Sources::of_gradient(const ValueRecord& parameter) const {
   return found == gradients_.end() ? 0 : found->second;
 }
 
-/// torch.nn.utils.parametrize puts its modules there.
+/// Whether torch.nn.utils.parametrize has put the module there.
 bool Sources::is_parametrized(const ValueRecord& record) const {
   return names_.text(record.key.scope).find("parametrizations.") != std::string_view::npos;
 }

@@ -34,7 +34,7 @@ bool is_sketched(const ValueView& a, const ValueView& b) {
   return a.record.stats.sketch.is_known() && b.record.stats.sketch.is_known();
 }
 
-/// Of two squared norms: how far the norms are apart, relative to the larger.
+/// From two squared norms: the difference of the norms, relative to the larger one.
 double apart_in_norm(double a, double b) {
   return a == b ? 0 : 1 - std::sqrt(std::min(a, b) / std::max(a, b));
 }
@@ -84,10 +84,10 @@ void Updates::take(const ValueView& base, const ValueView& cand, double gradient
   const double update = std::max(product(in_base, in_base), product(in_cand, in_cand));
   const double weight = product(before.base, before.base);
   const double squared = product(apart, apart);
-  // An update that f32 cannot tell from none says nothing of the optimizer.
+  // An update below the resolution of f32 says nothing about the optimizer.
   if (update <= kSketchFloor * kSketchFloor * weight) return;
-  // An adaptive optimizer makes whole updates of a gradient that is rounding alone, as that of a
-  // bias in front of a norm.
+  // An adaptive optimizer turns a gradient that is only rounding, as that of a bias before a norm,
+  // into updates of full size.
   if (now.had_unlike_gradient) return;
   base_base_ += product(in_base, in_base);
   cand_cand_ += product(in_cand, in_cand);
@@ -114,7 +114,8 @@ std::optional<Comparison> Updates::judge() {
                 by_chance(apart_update_spread_) / std::max(base_base_, cand_cand_)});
   if (ratio > norm_limit) return diverged(ratio, norm_limit);
   const double cosine = std::abs(apart_weight_) / apart_weight_norms_;
-  // The cosine of two vectors of few dimensions; of many this is by_chance() over the norms.
+  // The cosine by chance of two vectors of few dimensions; for many dimensions it is by_chance()
+  // over the norms.
   const double off = by_chance(apart_weight_spread_) / apart_weight_norms_;
   const double limit = std::max(kDecayLimit, off / std::sqrt(1 + off * off));
   if (cosine > limit) return diverged(cosine, limit);

@@ -1,6 +1,6 @@
 #pragma once
 /// @file updates.h
-/// Compares what the optimizer did to the parameters in a step of both runs.
+/// Compares the optimizer's updates of the parameters in a step of both runs.
 ///
 /// An update is small beside its parameter, and an adaptive optimizer turns gradients that differ
 /// by rounding into updates of another sign. So the updates of all parameters are judged together.
@@ -44,14 +44,14 @@ inline constexpr double kUpdateGain = 4;
 class Updates {
  public:
   void begin_step();
-  /// Takes a parameter as the program begins with it.
+  /// Records a parameter before the first step.
   void begin_with(const ValueView& base, const ValueView& cand);
-  /// Takes a gradient as the optimizer is given it.
+  /// Records a gradient as the optimizer gets it.
   void take_gradient(const ValueRecord& base, const ValueRecord& cand, const Apart& apart);
-  /// Takes a parameter as a step leaves it. @param gradient  how far its gradient is apart.
+  /// Records a parameter after a step. @param gradient  relative difference of its gradient.
   /// @param unit  roundoff of its type
   void take(const ValueView& base, const ValueView& cand, double gradient, double unit);
-  /// @return what is wrong with the updates of this step, if something is.
+  /// @return the difference of this step's updates if it is a fault; nullopt otherwise.
   [[nodiscard]] std::optional<Comparison> judge();
 
  private:
@@ -63,13 +63,14 @@ class Updates {
 
   std::unordered_map<uint64_t, Parameter> before_;
   bool gradients_were_unlike_ = false;
-  // Of this step: sums over parameters of scalar products of updates, of what they differ by, of
-  // that and the parameters themselves, and of their norms' products.
+  // Sums over the parameters of this step: scalar products of the updates, of their differences, of
+  // differences and parameters, and products of the norms.
   double base_base_ = 0, cand_cand_ = 0;
   double apart_apart_ = 0, apart_weight_ = 0, apart_weight_norms_ = 0;
-  /// Squared norms of all gradients, and of what they differ by.
+  /// Squared norms of all gradients, and of their differences.
   double base_gradients_ = 0, cand_gradients_ = 0, gradients_apart_ = 0;
-  // Sums of products of squared norms: how far the two scalar products of sketches may be off.
+  // Sums of products of squared norms, which bound the errors of the two scalar products of
+  // sketches.
   double apart_update_spread_ = 0, apart_weight_spread_ = 0;
   std::vector<double> gains_;
 };

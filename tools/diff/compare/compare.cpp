@@ -17,7 +17,7 @@ double ratio(double part, double whole) { return whole > 0 ? part / whole : 0; }
 
 /// The norm of the differences of the buckets: its square has the expectation |a - b|^2.
 double sketched_distance(const Sketch& a, const Sketch& b) {
-  // A power of two apart: exact, and exponents of f64 tensors fit.
+  // Buckets are scaled by powers of two, which is exact and cannot overflow for f64 tensors.
   const int exponent = std::max(a.exponent, b.exponent);
   const double scale_a = std::ldexp(1.0, a.exponent - exponent);
   const double scale_b = std::ldexp(1.0, b.exponent - exponent);
@@ -30,7 +30,7 @@ double sketched_distance(const Sketch& a, const Sketch& b) {
   return std::ldexp(std::sqrt(sum), exponent);
 }
 
-/// Over the samples: squared differences, and how many there are.
+/// Squared differences of the samples, with their number.
 struct SampleDistance {
   double squares = 0;
   size_t count = 0;
@@ -44,7 +44,7 @@ SampleDistance sample_distance(const ValueView& base, const ValueView& cand) {
   for (size_t i = 0; i < distance.count; ++i) {
     const double difference = tools::decode_component(dtype, base.samples.data() + i * step) -
                               tools::decode_component(other, cand.samples.data() + i * other_step);
-    // Elements that are not finite are told by their counts.
+    // Elements that are not finite are compared by their counts.
     if (std::isfinite(difference)) distance.squares += difference * difference;
   }
   return distance;
@@ -91,7 +91,7 @@ bool same_shape(const ValueView& base, const ValueView& cand) {
 
 bool has_statistics(const ValueRecord& record) { return record.capture != format::Capture::kHash; }
 
-/// What a value is as a number, whatever its type and shape.
+/// Whether two values have the same numbers, whatever their types and shapes.
 bool same_numbers(const ValueRecord& a, const ValueRecord& b) {
   const auto numbers = [](const ValueRecord& r) {
     return std::array{tools::extreme_as_double(r.dtype, r.stats.min),
@@ -104,14 +104,15 @@ bool same_numbers(const ValueRecord& a, const ValueRecord& b) {
   return has_statistics(a) && has_statistics(b) && numbers(a) == numbers(b);
 }
 
-/// @return whether all that was recorded of two values but their hashes agrees.
+/// @return whether all recorded facts of two values but their hashes agree.
 bool recorded_alike(const ValueView& base, const ValueView& cand) {
   return has_statistics(base.record) && has_statistics(cand.record) &&
          alike_but_for_hashes(base.record.stats, cand.record.stats) &&
          std::ranges::equal(base.samples, cand.samples);
 }
 
-/// What a module is given may have another type or shape and mean the same.
+/// The comparison of values with different types or shapes; an input may mean the same
+/// nevertheless.
 Comparison mismatch(const ValueView& base, const ValueView& cand, Field field) {
   const bool is_input = base.record.kind == SlotKind::kInput;
   if (is_input && same_numbers(base.record, cand.record)) {

@@ -1,8 +1,7 @@
 #pragma once
 /// @file compare.h
-/// Compares the two runs' records of one value: whether they are equal, and if not, how far apart
-/// they are. Whether a difference is rounding depends on the value's sources: births.h decides
-/// that.
+/// Compares the two runs' records of one value: whether they are equal, and the distance if they
+/// are not. Whether a difference is rounding depends on the value's sources: births.h decides that.
 ///
 /// Place:    called once per matched pair; the hot path of the diff.
 /// Threads:  pure functions.
@@ -39,7 +38,7 @@ namespace convtrace::diff {
   X(kChangedBetween, "changed-between")               \
   X(kUnmatched, "unmatched")
 
-/// In which measure the largest difference was found.
+/// The measure in which the largest difference was found.
 #define CONVTRACE_DIFF_FIELDS(X)    \
   X(kRms, "rms difference")         \
   X(kNorm, "norm")                  \
@@ -59,8 +58,7 @@ enum class Field : uint8_t { CONVTRACE_DIFF_FIELDS(CONVTRACE_X) };
 inline constexpr size_t kClassCount = 10;
 
 [[nodiscard]] std::string_view to_string(Class value);
-/// @return whether nothing that was measured contradicts equality. Of a bit difference nothing was
-/// measured.
+/// @return whether no measurement contradicts equality. For a kBitDifference nothing was measured.
 [[nodiscard]] inline bool agrees(Class verdict) { return verdict <= Class::kWithinNoise; }
 [[nodiscard]] std::string_view to_string(Field value);
 /// @return whether the size of a difference in that field is a number.
@@ -69,7 +67,7 @@ inline constexpr size_t kClassCount = 10;
 /// Unit roundoff: half the distance from 1 to the next number. 0 for integers: they are exact.
 [[nodiscard]] double unit_roundoff(format::DType dtype);
 
-/// A value, borrowed from its step.
+/// A value of one run; its data are borrowed from the step.
 struct ValueView {
   const ValueRecord& record;
   std::span<const uint64_t> shape;
@@ -79,48 +77,49 @@ struct ValueView {
   return {record, step.shape_of(record), step.samples_of(record)};
 }
 
-/// @return whether of their distance nothing is known but what averages say: no sketch, no element.
+/// @return whether the distance of the two is known from averages only: neither has a sketch or
+/// samples of all elements.
 [[nodiscard]] bool is_known_by_averages(const ValueView& base, const ValueView& cand);
 
-/// A sketch is stored in f32: what is smaller beside the tensor's norm says nothing.
+/// Sketches are stored in f32, so a relative distance below this is lost in their rounding.
 inline constexpr double kSketchFloor = 0x1p-22;
-/// @return below which relative difference the sketches of two values say nothing: kSketchFloor for
-/// types finer than f32, else 0, and 0 without sketches.
+/// @return the relative distance below which the sketches of two values say nothing: kSketchFloor
+/// for types finer than f32, else 0; 0 without sketches.
 [[nodiscard]] double sketch_floor(const ValueView& base, const ValueView& cand);
 
-/// Root mean square of `count` elements of that norm; 0 of none.
+/// @return the root mean square of `count` elements with that norm; 0 if there are none.
 [[nodiscard]] inline double rms_of(double norm, uint64_t count) {
   return count == 0 ? 0 : norm / std::sqrt(static_cast<double>(count));
 }
 
-/// How far two records of statistics of float values are apart. Relative numbers are in units of
-/// the larger of both norms; they are 0 where both norms are.
+/// The distance of two records of statistics of float values. Relative numbers are in units of the
+/// larger norm, and 0 if both norms are 0.
 struct Apart {
   double rms = 0;      ///< |a - b|: estimated from sketches, exact for tensors that are kept whole
   double norm = 0;     ///< ||a| - |b||
   double mean = 0;     ///< |mean(a) - mean(b)| in units of the root mean square
   double element = 0;  ///< ElementReport::max_scaled, where both values are stored
   double size = 0;     ///< the larger norm itself
-  double floor = 0;    ///< of `rms`: it says nothing of what is smaller
+  double floor = 0;    ///< of `rms`, which says nothing about smaller distances
   uint64_t count = 0;  ///< finite elements
 };
-/// Without sketches (older traces) the samples and the other statistics stand for the tensor: then
-/// `rms` is at least what these show. The two may be of other types: one run may have been made in
-/// higher precision.
+/// Measures the distance of two records. Without sketches (older traces) `rms` is a lower bound
+/// from the samples and the other statistics. The two may have different types, since one run may
+/// have been made in higher precision.
 [[nodiscard]] Apart measure(const ValueView& base, const ValueView& cand);
 
 struct Comparison {
   Class verdict = Class::kIdentical;
   Field field = Field::kNone;  ///< the field with the largest z
-  double difference = 0;       ///< in that field, relative; NaN where no number says it
-  double tolerance = 0;        ///< that was allowed in that field; NaN as above
+  double difference = 0;       ///< in that field, relative; NaN if it has no size
+  double tolerance = 0;        ///< allowed in that field; NaN as above
   double z = 0;                ///< difference / tolerance
   /// Largest relative difference of the sources, and the worst verdict among the inputs.
   double source = 0;
   Class worst_input = Class::kIdentical;
-  bool bits_differ = false;  ///< of bytes that somebody wrote
-  bool bits_known = true;    ///< false: the hashes are of two versions, and nothing else differs
-  bool born = false;         ///< the sources do not explain the difference
+  bool bits_differ = false;  ///< the bytes of memory that an op has written differ
+  bool bits_known = true;    ///< false: the hashes have two versions, and all else is equal
+  bool born = false;         ///< the difference is larger than the sources explain
   bool waived = false;       ///< --ignore covers the value
   /// In exact comparison (Exactness::kExact): rounding would explain the difference.
   bool like_rounding = false;
@@ -131,12 +130,13 @@ struct Comparison {
   const bool form = comparison.field == Field::kDType || comparison.field == Field::kShape;
   return form && record.kind == SlotKind::kInput;
 }
-/// The comparison of memory that no op has written.
+/// The comparison of memory that no op has written: its contents do not matter.
 inline constexpr Comparison kUnwritten = {.verdict = Class::kWithinNoise, .field = Field::kHash};
 
-/// @return whether two values have the same statistics, where their hashes are of two versions.
+/// @return whether two values have the same statistics apart from their hashes, which have two
+/// versions.
 [[nodiscard]] bool alike_but_for_hashes(const format::Stats& base, format::Stats cand);
-/// That of values of which only hashes are known, of two versions.
+/// The comparison of values of which only hashes of two versions are known.
 inline constexpr Comparison kUnknown = {
     .verdict = Class::kBitDifference, .field = Field::kHash, .bits_known = false};
 
@@ -151,9 +151,9 @@ inline constexpr Comparison kUnknown = {
           .bits_differ = true};
 }
 
-/// Compares a pair by itself, without its sources.
-/// @return kSuspicious with field kRms and no numbers for float values with statistics that differ:
-/// births.h judges them. kDiverged with field kHash for integers that differ.
+/// Compares a pair without its sources.
+/// @return kSuspicious with field kRms and no numbers for float values whose statistics differ,
+/// which births.h judges; kDiverged with field kHash for integers that differ.
 [[nodiscard]] Comparison compare(const ValueView& base, const ValueView& cand);
 
 }  // namespace convtrace::diff

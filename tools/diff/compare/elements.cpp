@@ -9,14 +9,14 @@
 namespace convtrace::diff {
 namespace {
 
-/// @return the sign bit of a float; 0 of a type that has none.
+/// @return the sign bit of a float; 0 for a type without one.
 uint64_t sign_of(format::DType dtype) {
   if (dtype == format::DType::kF4E2M1FN) return 8;
   if (dtype == format::DType::kF8E8M0FNU) return 0;
   return uint64_t{1} << (8 * tools::component_bytes(dtype) - 1);
 }
 
-/// Numbers of the floats in the order of their values, so that neighbours differ by one.
+/// Numbers the floats in order of value, so that neighbours differ by one.
 int64_t ordinal(const std::byte* bits, size_t width, uint64_t sign) {
   uint64_t word = 0;
   std::memcpy(&word, bits, width);
@@ -89,7 +89,7 @@ ElementReport ElementComparer::report() const {
   if (norms > 0) {
     report.cosine = std::clamp(dot_ / norms, -1.0, 1.0);
   } else if (base_norm_ != cand_norm_) {
-    report.cosine = 0;  // one of them is all zero
+    report.cosine = 0;  // one of the two is zero
   }
   return report;
 }

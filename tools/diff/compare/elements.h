@@ -2,10 +2,11 @@
 /// @file elements.h
 /// Compares two stored values element by element.
 ///
-/// Place:    snapshot_pairs.h, for values that statistics call rounding, and those of the report.
+/// Place:    snapshot_pairs.h, for values that statistics call rounding, and for values in the
+///           report.
 /// Threads:  one owner thread.
-/// Source:   the measures that people who compare tensors ask for: largest errors, cosine, units in
-///           the last place, share of elements within a relative error, the first that differs.
+/// Source:   the usual measures of tensor comparison: largest errors, cosine, units in the last
+///           place, share of elements within a relative error, first differing element.
 
 #include <array>
 #include <cstddef>
@@ -18,31 +19,31 @@
 
 namespace convtrace::diff {
 
-/// Relative errors are |a - b| / max(|a|, |b|), the same whichever run is which.
+/// Relative errors are |a - b| / max(|a|, |b|), so they do not change when the runs are exchanged.
 inline constexpr std::array<double, 3> kWithin = {1e-2, 1e-3, 1e-4};
 /// Buckets of units in the last place: 0, 1, 2 to 3, 4 to 15, 16 to 255, 256 to 65535, more.
 inline constexpr std::array<uint64_t, 6> kUlpLimits = {0, 1, 3, 15, 255, 65535};
 
 struct ElementReport {
-  uint64_t count = 0;        ///< components: values, two of a complex element
+  uint64_t count = 0;        ///< components: values; a complex element has two
   uint64_t compared = 0;     ///< less than count if the values are too large to be read whole
   uint64_t differing = 0;    ///< NaN is equal to NaN, -0 to 0
-  uint64_t not_numbers = 0;  ///< NaN or infinite in one run, something else in the other
+  uint64_t not_numbers = 0;  ///< NaN or infinite in one run only, or in both but unequal
   double max_abs = 0, max_rel = 0;
-  double distance = 0;  ///< norm of the differences of numbers
+  double distance = 0;  ///< norm of the differences of finite elements
   /// Largest |a - b| / max(|a|, |b|, the root mean square of the value).
   double max_scaled = 0;
   double cosine = 1;                 ///< over the elements that are finite in both
   std::array<uint64_t, 3> within{};  ///< by kWithin
-  bool has_ulps = false;             ///< a type of floating point
-  std::array<uint64_t, 7> ulps{};    ///< of numbers, by kUlpLimits
-  std::optional<uint64_t> first;     ///< component that differs, in row-major order
+  bool has_ulps = false;             ///< whether the type is a floating-point type
+  std::array<uint64_t, 7> ulps{};    ///< of finite elements, by kUlpLimits
+  std::optional<uint64_t> first;     ///< first component that differs, in row-major order
   double first_base = 0, first_cand = 0;
 };
 
 class ElementComparer {
  public:
-  /// @param size  root mean square of the value: the scale for elements that are smaller.
+  /// @param size  root mean square of the value: the scale for smaller elements.
   explicit ElementComparer(format::DType dtype, double size = 0);
   /// Compares whole components of the next pieces of both values, which are equally long, as samples
   /// have them.

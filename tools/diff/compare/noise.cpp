@@ -18,7 +18,7 @@ std::optional<RecordKey> family_of(const RecordKey& key) {
       .scope = {}, .op = {}, .family = key.family, .slot = key.slot, .phase = key.phase};
 }
 
-/// What values like one have in common, in the order of NoiseModel::like_.
+/// The keys under which similar values share a band, in the order of NoiseModel::like_.
 std::array<std::optional<RecordKey>, 2> likenesses(const RecordKey& key) {
   return {place_of(key), family_of(key)};
 }
@@ -29,7 +29,7 @@ bool is_float(const ValueRecord& record) {
   return format::number_class(record.dtype) == format::NumberClass::kFloat;
 }
 
-/// A repetition in another precision has other bits for sure, and says so of floats only.
+/// A repetition in another precision has other bits, which counts for floats only.
 bool is_repetition(const ValueRecord& a, const ValueRecord& b) {
   return a.stats.count == b.stats.count && (a.dtype == b.dtype || (is_float(a) && is_float(b)));
 }

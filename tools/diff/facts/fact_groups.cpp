@@ -19,8 +19,8 @@ std::string_view version_of(const std::map<std::string, std::string>& facts) {
   return text.substr(0, text.rfind('.'));
 }
 
-/// Of "model.py.Attention" the file and the class, of "__main__.Attention", which is in no file, the
-/// Python module; of a file no class.
+/// The file and the class of "model.py.Attention". For "__main__.Attention", which is in no file,
+/// the Python module and the class; for a file no class.
 std::pair<std::string, std::string> file_and_class(std::string_view name) {
   const size_t end = name.find(kSourceEnd);
   if (end != name.npos) {
@@ -70,7 +70,7 @@ std::map<std::string, std::string> parse_settings(std::string_view text) {
     if (c == '\'' || c == '"') quote = c;
     depth += c == '(' || c == '[' ? 1 : c == ')' || c == ']' ? -1 : 0;
     if (i < text.size() && (c != ',' || depth > 0)) continue;
-    if (i == text.size() && (depth > 0 || quote != 0)) break;  // the text was cut here
+    if (i == text.size() && (depth > 0 || quote != 0)) break;  // the text was truncated here
     const std::string_view part = text.substr(begin, std::min(i, text.size()) - begin);
     const size_t equals = part.find('=');
     if (equals != part.npos) {
@@ -87,7 +87,7 @@ bool is_class_at(std::string_view name, const CodePlace& place) {
   const std::string_view file = name.substr(0, end);
   const std::string kind = '.' + std::string(name.substr(end + kClass.size()));
   if (place.qualified_class == python_module(file) + kind) return true;
-  // A script's module is not named by its file.
+  // A script's module is not named after its file.
   return place.forward.substr(0, place.forward.rfind(':')) == file &&
          place.qualified_class.ends_with(kind);
 }
@@ -100,7 +100,7 @@ std::vector<FactDifference> code_differences(const format::TraceMeta& base,
     const auto found = facts.find(name);
     return found == facts.end() ? std::nullopt : std::optional(found->second);
   };
-  // The code of a class is another one for each version of Python.
+  // Fingerprints of classes depend on the version of Python.
   const bool classes_compare = version_of(a) == version_of(b);
   auto all = a;
   all.insert(b.begin(), b.end());
@@ -109,7 +109,7 @@ std::vector<FactDifference> code_differences(const format::TraceMeta& base,
     if (!fact.starts_with(kCode)) continue;
     const auto [file, kind] = file_and_class(std::string_view(fact).substr(kCode.size()));
     const auto ours = value(a, fact), theirs = value(b, fact);
-    // A class that one run alone met is told as a module of that run.
+    // A class that only one run used is reported with its module.
     if (ours == theirs || (!kind.empty() && (!classes_compare || !ours || !theirs))) continue;
     by_file[file].push_back({.kind = FactKind::kCode,
                              .name = kind.empty() ? file : file + std::string(kClass) + kind,
@@ -118,7 +118,7 @@ std::vector<FactDifference> code_differences(const format::TraceMeta& base,
   }
   std::vector<FactDifference> found;
   for (auto& [file, differences] : by_file) {
-    // Where classes are others the file need not be named by itself.
+    // If classes differ, their file need not be listed, too.
     const bool only_file = differences.size() == 1;
     for (FactDifference& one : differences) {
       if (only_file || one.name != file) found.push_back(std::move(one));
@@ -148,7 +148,7 @@ std::vector<FactDifference> grouped(std::span<const FactDifference> facts) {
     groups[i].modules = modules[i].names.size();
   }
   std::ranges::stable_sort(groups, {}, [](const FactDifference& f) {
-    // What one run alone has comes with what differs, as a rule.
+    // A fact that only one run has is mostly a consequence of others, so it comes after them.
     const bool one_sided = f.base.has_value() != f.cand.has_value();
     return std::tuple(!f.configuration, one_sided, f.step, f.kind);
   });

@@ -13,14 +13,15 @@
 namespace convtrace::diff {
 namespace {
 
-/// How an optimizer computes, and what a scheduler keeps of how it began.
+/// Settings that change how an optimizer computes but not what, and initial values that a scheduler
+/// keeps.
 constexpr std::string_view kOnlyHow[] = {"foreach", "fused", "capturable", "differentiable"};
 
 using Key = std::pair<std::string, std::string>;  // scope (for facts of the program: none), name
 
 struct Known {
   std::string value;
-  bool moved = false;  ///< it was another one before
+  bool moved = false;  ///< it had another value before
 };
 
 /// The facts of one trace, step by step.
@@ -39,13 +40,13 @@ class FactStream {
   [[nodiscard]] std::optional<uint32_t> next_step() const {
     return next_ == nullptr ? std::nullopt : std::optional(next_->header.step);
   }
-  /// Takes the facts of all steps up to this one. @param[in,out] touched  their keys.
+  /// Reads the facts of all steps up to this one. @param[in,out] touched  gets their keys.
   void take(uint32_t step, std::set<Key>& touched) {
     for (; next_ != nullptr && next_->header.step <= step; read()) {
       const format::Definitions& texts = reader_->definitions();
       std::string scope(texts.text(next_->scope));
       if (const auto known = names_.find(scope); known != names_.end()) scope = known->second;
-      // The root's name is an empty text: a fact of the program has none.
+      // The root module's name is ""; a fact of the program has no name.
       Key key{next_->scope ? '.' + scope : "", texts.text(next_->name)};
       const auto [entry, is_new] = known_.try_emplace(key);
       entry->second.moved |= !is_new;
@@ -70,7 +71,7 @@ class FactStream {
   }
 
   std::unique_ptr<reader::TraceReader> reader_;
-  std::map<std::string, std::string> names_;  ///< names to those of the baseline
+  std::map<std::string, std::string> names_;  ///< from names to those of the baseline
   std::map<Key, Known> known_;
   const format::Fact* next_ = nullptr;
 };
@@ -117,7 +118,7 @@ class FactDiff::Rank {
     if (key.second.starts_with("optimizer.")) {
       optimizer(key, a, b, step);
     } else if (a == nullptr || b == nullptr) {
-      return;  // the module ran in one run alone, or later
+      return;  // the module ran in one run only, or later
     } else if (key.second.starts_with("rng.")) {
       generator(key.second.substr(4), *a, *b, step);
     } else if (key.second == "class") {
@@ -130,8 +131,7 @@ class FactDiff::Rank {
     }
   }
 
-  /// Settings of which one run says nothing are told where an optimizer of that number and group is
-  /// known to both.
+  /// Settings that one run lacks are reported only for optimizers and groups that both runs have.
   void optimizer(const Key& key, const Known* a, const Known* b, uint32_t step) {
     const std::string name = last_part(key.second);
     const std::string group = key.second.substr(0, key.second.size() - name.size() - 1);
@@ -152,7 +152,7 @@ class FactDiff::Rank {
           .configuration = both && std::ranges::find(kOnlyHow, name) == std::end(kOnlyHow)});
   }
 
-  /// Of an optimizer's group.
+  /// The class of an optimizer's group.
   [[nodiscard]] std::string class_of(const std::string& group) const {
     const Known* kind = base_.find({"", group.substr(0, group.rfind('.')) + ".class"});
     return kind != nullptr ? last_part(kind->value) : "";
@@ -173,7 +173,7 @@ class FactDiff::Rank {
                            .from_the_start = !agreed_.contains(name)});
   }
 
-  /// A generator that no run draws from decides nothing.
+  /// Whether the generator is used: one that no run draws from has no effect.
   [[nodiscard]] bool moves(const std::string& name) const {
     const Key key{"", "rng." + name};
     return base_.find(key)->moved || cand_.find(key)->moved;
@@ -182,13 +182,14 @@ class FactDiff::Rank {
   void attributes(const std::string& scope, const Known& a, const Known& b, uint32_t step) {
     const Known *ours = base_.find({scope, "class"}), *theirs = cand_.find({scope, "class"});
     if (ours == nullptr || theirs == nullptr) return;
-    if (last_part(ours->value) != last_part(theirs->value)) return;  // that is the difference
-    // What the program sets in both runs while it runs may be a count or an average.
+    if (last_part(ours->value) != last_part(theirs->value))
+      return;  // that is the difference to report
+    // A value that both programs change while they run may be a count or an average.
     settings(scope, last_part(ours->value), a, b, step, !(a.moved && b.moved));
   }
 
   /// @param of  a module's class, or a function.
-  /// @param decides  whether what both have says what is computed.
+  /// @param decides  whether a setting that both have changes what is computed.
   void settings(const std::string& scope, const std::string& of, const Known& a, const Known& b,
                 uint32_t step, bool decides) {
     const auto base = parse_settings(a.value), cand = parse_settings(b.value);

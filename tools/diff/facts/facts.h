@@ -1,10 +1,10 @@
 #pragma once
 /// @file facts.h
-/// What differs between two programs that is no tensor: settings of modules and optimizers, states
-/// of random generators, code. They say for sure what values only suggest.
+/// Compares the facts of two programs that are not tensors: settings of modules and optimizers,
+/// states of random generators, code. They are certain where values only give hints.
 ///
-/// Place:    diff.cpp, a FactDiff for a whole diff. Reads both traces of a rank once more, of each
-///           the chunks that hold facts alone; nothing where the step sums say that all is equal.
+/// Place:    diff.cpp, one FactDiff for a whole diff. Reads both traces of a rank again, but only
+///           chunks with facts, and none if the step sums show that everything is equal.
 /// Memory:   the current facts of both runs; at most kMaxFactDifferences differences.
 /// Threads:  not thread-safe.
 /// Source:   names of facts: format/FORMAT.md section 6.6.
@@ -29,30 +29,30 @@ enum class FactKind : uint8_t { kModule, kOptimizer, kGenerator, kCode };
 
 struct FactDifference {
   FactKind kind = FactKind::kModule;
-  /// Key of a setting, or `class`; of a generator `torch`; of code a file and, if one of its module
-  /// classes is another, that: `model.py: class Attention`.
+  /// Key of a setting, or `class`; for a generator `torch`; for code a file, with the class if one
+  /// of its module classes differs: `model.py: class Attention`.
   std::string name{};
-  std::optional<std::string> base{}, cand{};  ///< nullopt: that run has no such key, file
+  std::optional<std::string> base{}, cand{};  ///< nullopt: that run does not have the key or file
   uint32_t rank = 0;
-  uint32_t step = 0;  ///< the first in which they differ; of code 0
-  /// Baseline's names of the modules, `*` where numbers differ; `optimizer.0.*` of an optimizer's
-  /// groups.
+  uint32_t step = 0;  ///< the first step in which they differ; 0 for code
+  /// The modules' names in the baseline, with `*` where only numbers differ; `optimizer.0.*` for
+  /// the groups of an optimizer.
   std::string scope{};
-  std::string first{};          ///< the module, in order of execution, that has it first
-  std::string module_class{};   ///< or the optimizer's: without its Python module
-  uint64_t modules = 1;         ///< how many, or how many groups of optimizers
-  bool from_the_start = false;  ///< of a generator: its states never agreed
-  /// Both runs have the setting, and it says what is computed, not only how.
+  std::string first{};          ///< the first of these modules in order of execution
+  std::string module_class{};   ///< class of the module or optimizer, without its Python module
+  uint64_t modules = 1;         ///< number of modules, or of groups of optimizers
+  bool from_the_start = false;  ///< for a generator: its states never agreed
+  /// Both runs have the setting, and it changes what is computed, not only how.
   bool configuration = false;
 };
 inline constexpr size_t kMaxFactDifferences = 1000;
 
-/// Where the code of a module is; texts are empty where that is not known.
+/// The place of a module's code; unknown texts are empty.
 struct CodePlace {
   std::string module_class;  ///< without its Python module
   std::string qualified_class;
   std::string forward, call;
-  bool changed = false;  ///< the class does something else in the other run
+  bool changed = false;  ///< the class has other code in the other run
 };
 
 /// @return one line, not escaped: "Dropout p: 0.1 | 0.12 in blocks.*.drop (6 modules)".
@@ -62,16 +62,16 @@ struct CodePlace {
 
 class FactDiff {
  public:
-  /// Fingerprints of the code of both runs.
+  /// Compares the fingerprints of both runs' code.
   void compare_code(const format::TraceMeta& base, const format::TraceMeta& cand);
-  /// @param last_step  up to which facts are compared. @param renamed  modules of the candidate
-  /// that go by another name in the baseline.
+  /// @param last_step  the last step whose facts are compared. @param renamed  modules with another
+  /// name in the candidate.
   /// @return false if a trace cannot be read.
   [[nodiscard]] bool compare_rank(const std::string& base_path, const std::string& cand_path,
                                   uint32_t rank, uint32_t last_step,
                                   std::span<const RenamedModule> renamed);
 
-  /// @return all differences, grouped: of ranks and modules that differ in the same way one.
+  /// @return all differences; equal ones of several ranks and modules are joined.
   [[nodiscard]] std::vector<FactDifference> differences() const;
   /// @param scope  the baseline's name of a module.
   [[nodiscard]] CodePlace place_of(const std::string& scope) const;
@@ -81,7 +81,7 @@ class FactDiff {
   void add(FactDifference fact);
 
   std::vector<FactDifference> all_;  ///< of single modules and groups
-  /// By scope, then of baseline and candidate.
+  /// By scope; baseline first, candidate second.
   std::map<std::string, std::array<CodePlace, 2>> places_;
 };
 

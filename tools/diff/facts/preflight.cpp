@@ -24,7 +24,8 @@ std::string command_text(const std::vector<std::string>& words) {
 
 Facts facts_of(const format::TraceMeta& meta) {
   Facts facts(meta.facts.begin(), meta.facts.end());
-  for (const auto& [name, value] : meta.facts) facts[name] = value;  // later values win
+  for (const auto& [name, value] : meta.facts)
+    facts[name] = value;  // later values replace earlier ones
   facts["convtrace"] = meta.tool_version;
   facts["world size"] = std::to_string(meta.world_size);
   facts["host"] = meta.host;
@@ -32,11 +33,11 @@ Facts facts_of(const format::TraceMeta& meta) {
   return facts;
 }
 
-/// Of files rather than of the run: where the trace went, what it was made of, what names its
-/// frames, where the process was started; and what is told elsewhere: by facts.h, and how the
-/// program ended by the verdict's coverage.
+/// Facts of the files rather than of the run: where the trace is, how it was made, libraries for
+/// names of frames, the process's start. Also facts that are reported elsewhere: those of facts.h,
+/// and how the program ended (coverage.h).
 bool is_about_files(std::string_view name) {
-  if (name == kUpdatesBefore) return true;  // told with the offset of the steps
+  if (name == kUpdatesBefore) return true;  // reported with the offset of the steps
   for (const char* prefix : {"recovered.", "stripped.", "library.", "code.", "run.", "exit."})
     if (name.starts_with(prefix)) return true;
   return name.starts_with("setting.") && (name.ends_with("output") || name.ends_with("OUTPUT") ||
@@ -76,7 +77,7 @@ std::vector<PreflightEntry> compare_meta(const format::TraceMeta& base,
     PreflightEntry entry{name, value(a, name), value(b, name)};
     if (entry.base != entry.cand && !is_about_files(name)) entries.push_back(std::move(entry));
   }
-  // What one run alone has comes with what differs, as a rule.
+  // A fact that only one run has is mostly a consequence of others, so it comes after them.
   std::ranges::stable_sort(entries, {}, [](const PreflightEntry& e) {
     return std::pair(weight(e.name), !e.base || !e.cand);
   });

@@ -1,7 +1,7 @@
 #pragma once
 /// @file preflight.h
-/// What differs between two runs before any value is looked at: most divergences are explained
-/// here.
+/// Compares the metadata of two runs before any value is read: most divergences are explained
+/// there.
 
 #include <optional>
 #include <string>
@@ -13,27 +13,27 @@ namespace convtrace::diff {
 
 struct PreflightEntry {
   std::string name;
-  std::optional<std::string> base, cand;  ///< nullopt: that run has no such thing
+  std::optional<std::string> base, cand;  ///< nullopt: that run does not have it
   bool operator==(const PreflightEntry&) const = default;
 };
 
-/// How a process was started; what is not known is empty.
+/// How a process was started; unknown parts are empty.
 struct RunCommand {
   std::vector<std::string> words;  ///< the command line
   std::string executable;          ///< of Python
   std::string directory, python_path;
 };
 
-/// @return how the process was started; what the trace does not tell is empty.
+/// @return how the trace's process was started; unknown parts are empty.
 [[nodiscard]] RunCommand command_of(const format::TraceMeta& meta);
 
-/// @return facts with different values, in the order in which they matter: versions, switches that
-/// change numerics, devices, the rest, convtrace's own settings. Where a trace is written and who
-/// ran it are not facts about the training.
+/// @return facts whose values differ, the most important first: versions, switches that change
+/// numerics, devices, other facts, convtrace's own settings. Facts that do not concern training
+/// (where the trace is written, who ran it) are left out.
 [[nodiscard]] std::vector<PreflightEntry> compare_meta(const format::TraceMeta& base,
                                                        const format::TraceMeta& cand);
 
-/// Adds what is not among them.
+/// Adds an entry that is not among them yet.
 void add_entry(std::vector<PreflightEntry>& entries, PreflightEntry entry);
 
 }  // namespace convtrace::diff

@@ -1,6 +1,6 @@
 #pragma once
 /// @file findings.h
-/// What convtrace found wrong in one run, in texts.
+/// The findings of one run, with their texts.
 
 #include <cstddef>
 #include <cstdint>
@@ -25,7 +25,7 @@ struct FindingReport {
   uint64_t bytes = 0;
   uint64_t storage = 0;
   uint64_t generation = 0;
-  size_t story = 0;  ///< findings of one run with the same number tell of one bug
+  size_t story = 0;  ///< findings of one run with the same number belong to one bug
   std::vector<std::string> alloc_stack, launch_stack, free_stack;
 };
 

@@ -1,6 +1,6 @@
 #pragma once
 /// @file hash_mix.h
-/// One hash over a few words, for the tables of the diff.
+/// Combines a few words into one hash, for the tables of the diff.
 
 #include <cstdint>
 #include <initializer_list>

@@ -1,6 +1,6 @@
 #pragma once
 /// @file map_file.h
-/// The file of `--map`: what is called what in the other run.
+/// The file of `--map`: names of ranks and modules in the other run.
 ///
 ///     [ranks]
 ///     0 = 4                                 # rank of the baseline = rank of the candidate

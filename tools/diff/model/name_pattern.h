@@ -1,8 +1,8 @@
 #pragma once
 /// @file name_pattern.h
-/// Names of modules that differ in numbers alone, as the layers of a model do.
+/// Joins module names that differ in numbers only, as those of a model's layers do.
 ///
-/// Place:    facts and reports join what is the same of many layers.
+/// Place:    facts and reports, to join what is equal in many layers.
 
 #include <set>
 #include <string>
@@ -21,8 +21,8 @@ struct NameFamily {
   std::string pattern;
   std::set<std::string> names;
 
-  /// @param name  has the shape of those before it.
-  /// @return whether it is a new one.
+  /// @param name  of the same shape as the names before it.
+  /// @return whether it is a new name.
   bool add(const std::string& name);
 };
 

@@ -52,14 +52,14 @@ RecordKey call_key(const ValueRecord& record) {
   key.slot = {};
   key.family = {};
   key.occurrence = 0;
-  // What a root module is given has a phase of its own.
+  // Inputs of a root module have a phase of their own.
   if (key.phase == format::Phase::kData) key.phase = format::Phase::kForward;
   return key;
 }
 
 bool trains(const StepRecords& step) {
   const auto is_of_training = [](const ValueRecord& r) {
-    // Weights are recorded when their model is first called, whatever for.
+    // Weights are recorded at the first call of their model, in whatever phase.
     const bool first_seen = r.kind == SlotKind::kParam && r.key.phase == format::Phase::kForward;
     return r.key.phase != format::Phase::kEvaluation && !first_seen;
   };

@@ -1,6 +1,6 @@
 #pragma once
 /// @file record.h
-/// One step of one trace as the diff sees it: values under stable keys, launches by the numbers of
+/// One step of one trace as the diff uses it: values under stable keys, launches by the numbers of
 /// their keys.
 ///
 /// Place:     filled by step_stream.h, read by align.h, compare.h, lineage.h, root.h.
@@ -21,7 +21,7 @@
 
 namespace convtrace::diff {
 
-/// What a slot means for the flow of values. Decided by its text up to the colon.
+/// The role of a slot in the flow of values, from its text up to the colon.
 enum class SlotKind : uint8_t {
   kInput,
   kOutput,
@@ -41,7 +41,7 @@ enum class SlotKind : uint8_t {
 struct RecordKey {
   format::StringId scope, op, family, slot;
   uint32_t call = 0;
-  uint32_t occurrence = 0;  ///< how many records of this step had the same other fields before
+  uint32_t occurrence = 0;  ///< number of earlier records of the step with the same other fields
   format::Phase phase = format::Phase::kForward;
   bool operator==(const RecordKey&) const = default;
 };
@@ -54,21 +54,21 @@ struct LaunchKey {
 };
 
 struct ValueRecord;
-/// @return of a parameter, its gradient, or a buffer: which one of which module.
+/// @return a key of the parameter that a parameter, a gradient or a buffer record belongs to.
 [[nodiscard]] uint64_t parameter_key(const ValueRecord& record);
 
 /// @return whether the value is a parameter after an optimizer's step.
 [[nodiscard]] bool is_update(const ValueRecord& record);
 
-/// @return of one call of one module, or of one op inside it: what its inputs and outputs share.
+/// @return a key of the module call, or the op inside it, that the record is an input or output of.
 [[nodiscard]] RecordKey call_key(const ValueRecord& record);
 
 struct StepRecords;
-/// @return whether the step holds more than evaluation. Evaluation after the last update has a step
-/// of its own.
+/// @return whether the step contains more than evaluation. Evaluation after the last update has a
+/// step of its own.
 [[nodiscard]] bool trains(const StepRecords& step);
 
-/// Whether a module lies in another one, by their paths.
+/// Whether a module lies inside another one, by their paths.
 [[nodiscard]] bool is_inside(std::string_view path, std::string_view outer);
 
 /// Hashes the fields of RecordKey and LaunchKey.
@@ -90,9 +90,10 @@ struct ValueRecord {
   format::Extent extent = format::Extent::kTensor;
   format::Capture capture = format::Capture::kStats;
   bool has_shape = false;
-  bool hashed_anew = false;  ///< by version 2 of the hash: comparable with its like alone
-  bool unclipped = false;    ///< a gradient as backward left it, which the optimizer got clipped
-  bool unwritten = false;    ///< an output of an op that leaves_unwritten()
+  bool hashed_anew = false;  ///< hashed by version 2 of the hash, comparable with such hashes only
+  /// A gradient from the backward pass that was clipped before the optimizer got it.
+  bool unclipped = false;
+  bool unwritten = false;  ///< an output of an op for which leaves_unwritten() holds
   uint8_t dims_count = 0;
   uint32_t samples_bytes = 0;  ///< of `samples` and `leading` together
   size_t dims_at = 0;          ///< into StepRecords::dims
@@ -106,12 +107,12 @@ struct ValueRecord {
 struct StepRecords {
   uint32_t step = 0;
   std::vector<ValueRecord> values;  ///< in execution order
-  std::vector<uint32_t> launches;   ///< by launch_keys.h
+  std::vector<uint32_t> launches;   ///< numbers of launch_keys.h
   std::vector<uint64_t> dims;
   std::vector<std::byte> samples;
-  bool may_be_cut = false;  ///< the last one of a trace that was not closed
+  bool may_be_cut = false;  ///< the last step of a trace that was not closed
 
-  /// Keeps the memory.
+  /// Empties the step and keeps its memory for the next.
   void clear() {
     values.clear();
     launches.clear();

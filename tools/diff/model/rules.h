@@ -1,6 +1,6 @@
 #pragma once
 /// @file rules.h
-/// What the user says about the two runs: which names mean the same, and how far values may differ.
+/// The user's options for a comparison: names that mean the same, and tolerances.
 ///
 /// Place:    read from the command line and the file of `--map` (map_file.h); used by rank_diff.h.
 
@@ -14,15 +14,16 @@
 
 namespace convtrace::diff {
 
-/// Whether any difference of bits counts. kAuto: where nothing differs between the runs and they
-/// can repeat.
+/// Whether any difference of bits counts. kAuto: it counts if nothing else differs between the runs
+/// and they can repeat their bits.
 enum class ExactChoice : uint8_t { kAuto, kOn, kOff };
 
 struct DiffRules {
-  std::vector<ScopeRename> renames;        ///< the first that fits is taken
-  std::map<uint32_t, uint32_t> base_rank;  ///< of a rank of the candidate; others keep theirs
-  std::vector<ToleranceRule> tolerances;   ///< the last that fits is taken
-  std::vector<ToleranceRule> ignored;      ///< what may differ in any way
+  std::vector<ScopeRename> renames;  ///< the first that matches is used
+  /// By rank of the candidate; other ranks keep their numbers.
+  std::map<uint32_t, uint32_t> base_rank;
+  std::vector<ToleranceRule> tolerances;  ///< the last that matches is used
+  std::vector<ToleranceRule> ignored;     ///< values that may differ by any amount
   ExactChoice exact = ExactChoice::kAuto;
   std::optional<int64_t> step_offset{};  ///< step of the candidate - step of the baseline
 };

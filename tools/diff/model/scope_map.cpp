@@ -12,15 +12,15 @@ namespace {
 
 using format::StringId;
 
-/// No text has such an id: a trace's texts take memory.
+/// No text has this id, since the texts of a trace take memory.
 constexpr uint32_t kNoText = 0x80000000;
 
 constexpr float kSameShape = 2, kSameName = 3, kSameLeaf = 1, kSameWeights = 4, kSameOutputs = 2;
-/// Renamed: with the same values; with parameters of the same shapes, or the same last word; with
-/// an output of the same shape, which in a transformer says next to nothing.
+/// Confidence of a renaming: with the same values; with parameters of the same shapes, or the same
+/// last word; with only an output of the same shape, which in a transformer means little.
 constexpr float kConfidenceValues = 0.9F, kConfidenceShapes = 0.7F, kConfidenceGuess = 0.4F;
 
-/// Remembers the scopes of a step. @return whether one of them is new.
+/// Records the scopes of a step. @return whether one of them is new.
 bool see(const StepRecords& step, std::vector<bool>& seen) {
   bool any = false;
   for (const ValueRecord& record : step.values) {
@@ -32,7 +32,7 @@ bool see(const StepRecords& step, std::vector<bool>& seen) {
   return any;
 }
 
-/// The last word of a path that is no number: what a module is, not which of many.
+/// The last word of a path that is no number: it names what a module is, not which of many.
 std::string_view leaf(std::string_view path) {
   while (!path.empty()) {
     const size_t dot = path.rfind('.');
@@ -43,7 +43,7 @@ std::string_view leaf(std::string_view path) {
   return path;
 }
 
-/// @return what the baseline calls `path`, if the rule is about it.
+/// @return the baseline's name for `path`, if the rule applies to it.
 std::optional<std::string> renamed_path(std::string_view path, const ScopeRename& rule) {
   if (!path.starts_with(rule.cand)) return std::nullopt;
   std::string_view rest = path.substr(rule.cand.size());
@@ -58,7 +58,7 @@ std::optional<std::string> renamed_path(std::string_view path, const ScopeRename
 
 }  // namespace
 
-/// What can be said of a module without its name, and its name.
+/// The properties of a module without its name, and its name.
 struct ScopeMap::Module {
   StringId scope;
   std::string_view path, leaf;
@@ -99,7 +99,7 @@ std::vector<ScopeMap::Module> ScopeMap::modules_of(
       const std::string_view path = names_.text(scope);
       modules.push_back({.scope = scope, .path = path, .leaf = leaf(path)});
     }
-    if (r.key.phase == format::Phase::kEvaluation) continue;  // one run may have more of it
+    if (r.key.phase == format::Phase::kEvaluation) continue;  // one run may have more evaluation
     const bool of_module = !r.key.op && !r.key.family && r.key.call == 0 && r.key.occurrence == 0;
     const bool is_param = r.kind == SlotKind::kParam;
     if (!of_module || (!is_param && r.kind != SlotKind::kOutput)) continue;
@@ -133,7 +133,7 @@ void ScopeMap::learn(const StepRecords& base, const StepRecords& cand) {
     for (const Module& module : ours) settle(module.scope, module.scope, 1);
     return;
   }
-  // Which of equally good alignments is found must not depend on which run is which.
+  // The choice among equally good alignments must not depend on which run is the baseline.
   const bool exchange =
       std::ranges::lexicographical_compare(theirs, ours, {}, &Module::path, &Module::path);
   const auto pairs = align_sequences(ours.size(), theirs.size(), exchange,

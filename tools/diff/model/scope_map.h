@@ -1,11 +1,11 @@
 #pragma once
 /// @file scope_map.h
-/// Which module of the candidate is which module of the baseline, where their names say otherwise:
-/// a renamed module, a wrapper around all, a layer inserted into a numbered list.
+/// Maps modules of the candidate to modules of the baseline where their names differ: a renamed
+/// module, a wrapper around the whole model, a layer that was inserted into a numbered list.
 ///
-/// Two modules fit when they have outputs and parameters of the same names, shapes and types, and
-/// fit better with the same name, the same initial weights or the same outputs. Equal sets of names
-/// are taken as they are. What the user says (`--map`) comes first.
+/// Two modules match if their outputs and parameters have the same names, shapes and types; the
+/// score is higher with the same name, the same initial weights or the same outputs. If both runs
+/// have the same set of names, no module is mapped. Pairs from the user (`--map`) come first.
 ///
 /// Place:    rank_diff.h feeds it step by step; align.h translates the candidate's keys with it.
 /// Source:   docs/comparison.md "Alignment".
@@ -21,19 +21,19 @@
 
 namespace convtrace::diff {
 
-/// A module path in the baseline, or the beginning of one, and what it is in the candidate.
+/// A module path in the baseline, or the beginning of one, and its counterpart in the candidate.
 struct ScopeRename {
   std::string base, cand;
 };
 
-/// A module under both its names.
+/// A module with its names in both runs.
 struct RenamedModule {
   std::string base, cand;
   float confidence = 1;
   bool operator==(const RenamedModule&) const = default;
 };
 
-/// A module of the candidate in the baseline's words.
+/// A module of the candidate with its name in the baseline.
 struct ScopePair {
   format::StringId base;
   float confidence = 1;
@@ -45,13 +45,14 @@ class ScopeMap {
   ScopeMap(format::Definitions& names, std::vector<ScopeRename> renames)
       : names_(names), renames_(std::move(renames)) {}
 
-  /// Looks at the modules of a step that both runs have. Where no module is new it costs a look
-  /// per record.
+  /// Maps the modules of a step that both runs have. Without new modules the cost is one look-up a
+  /// record.
   void learn(const StepRecords& base, const StepRecords& cand);
 
   /// Whether every module keeps its name.
   [[nodiscard]] bool is_identity() const { return pairs_.empty(); }
-  /// @return of a module whose name means another one in the baseline: an id without a text.
+  /// @return the baseline's module. If the candidate's name belongs to another module of the
+  /// baseline, an id without a text.
   [[nodiscard]] ScopePair of(format::StringId cand) const;
   /// By the candidate's id.
   [[nodiscard]] const std::unordered_map<uint32_t, ScopePair>& renamed() const { return pairs_; }
@@ -59,7 +60,7 @@ class ScopeMap {
  private:
   struct Module;
 
-  /// @return modules without a partner, in the order of their first records.
+  /// @return modules without a partner, ordered by their first records.
   [[nodiscard]] std::vector<Module> modules_of(const StepRecords& step,
                                                const std::unordered_set<uint32_t>& settled) const;
   void rename(std::span<const Module> cand);
@@ -69,8 +70,9 @@ class ScopeMap {
   std::vector<ScopeRename> renames_;
   std::vector<bool> base_seen_, cand_seen_;                   ///< by id
   std::unordered_set<uint32_t> base_settled_, cand_settled_;  ///< have a partner
-  std::unordered_map<uint32_t, ScopePair> pairs_;             ///< whose names differ
-  std::unordered_set<uint32_t> taken_;                        ///< baseline's side of pairs_
+  std::unordered_map<uint32_t, ScopePair>
+      pairs_;                           ///< pairs with different names, by the candidate's id
+  std::unordered_set<uint32_t> taken_;  ///< the baseline's ids in pairs_
 };
 
 }  // namespace convtrace::diff

@@ -15,14 +15,14 @@ struct Cell {
   float pair = kNever, only_a = kNever, only_b = kNever;
 
   [[nodiscard]] float best() const { return std::max({pair, only_a, only_b}); }
-  /// A pair wins a tie.
+  /// In a tie the pair wins.
   [[nodiscard]] State best_state() const {
     if (pair >= only_a && pair >= only_b) return kPair;
     return only_a >= only_b ? kOnlyA : kOnlyB;
   }
 };
 
-/// Per cell the state before it, for each of the three states it can be in.
+/// For each cell and each of its three states, the state before it.
 class Trail {
  public:
   Trail(size_t rows, size_t columns) : columns_(columns), moves_(rows * columns) {}
@@ -38,7 +38,7 @@ class Trail {
   std::vector<uint8_t> moves_;
 };
 
-/// A gap after `before`: going on with the same gap is cheaper than opening one.
+/// The best score of a gap after `before`: extending a gap costs less than opening one.
 float gap_after(const Cell& before, State gap, State& from) {
   const float going_on = (gap == kOnlyA ? before.only_a : before.only_b) - kGapExtend;
   const float opened = before.best() - kGapOpen;

@@ -1,6 +1,6 @@
 #pragma once
 /// @file sequence_align.h
-/// Pairs two sequences in order, as a text diff does, but by how well elements fit each other.
+/// Aligns two sequences as a text diff does, but by a score for each pair of elements.
 ///
 /// Threads:  pure functions.
 /// Memory:   one byte per cell of the table, at most kMaxCells.
@@ -20,10 +20,12 @@ inline constexpr float kGapOpen = 1, kGapExtend = 0.125F;
 using PairScore = std::function<float(size_t a, size_t b)>;
 inline constexpr size_t kMaxCells = size_t{1} << 26;
 
-/// @param exchange  swaps the roles of the sequences, which matters where alignments are equally
-/// good: callers give each pair of sequences the same roles, whichever run is which.
-/// @return (a, b), ascending in both; of equally good alignments one that pairs late elements, so
-/// that regions of unequal length are joined at their ends. Empty if the table would be too large.
+/// @param exchange  swaps the roles of the sequences. The roles matter if several alignments are
+/// equally good; callers assign them so that the result does not depend on which run is the
+/// baseline.
+/// @return (a, b), ascending in both. Of equally good alignments it returns one that pairs late
+/// elements, so that regions of unequal length are joined at their ends. Empty if the table would
+/// be too large.
 [[nodiscard]] std::vector<std::pair<uint32_t, uint32_t>> align_sequences(
     size_t a_count, size_t b_count, bool exchange, const PairScore& score,
     size_t max_cells = kMaxCells);

@@ -1,11 +1,12 @@
 #pragma once
 /// @file step_offset.h
-/// Which step of the candidate is which of the baseline, where one of them was resumed.
+/// The offset between the step numbers of two runs, of which one was resumed.
 ///
-/// Both runs' steps are numbered as in the run that counts further: StepShift is added to the
+/// Both runs' steps get the numbers of the run that counts further: StepShift is added to the
 /// numbers of the other one.
 ///
-/// Place:    diff.h decides it of each pair of traces; step_stream.h and equal_steps.h use it.
+/// Place:    diff.h determines it for each pair of traces; step_stream.h and equal_steps.h apply
+///           it.
 /// Threads:  plain values.
 /// Source:   the fact `steps.updates_before`, docs/recording.md "Steps".
 
@@ -32,7 +33,7 @@ struct StepShift {
 /// Step of the candidate = step of the baseline + `steps`.
 struct StepOffset {
   int64_t steps = 0;
-  std::string why;  ///< in words; empty: nothing says that there is one
+  std::string why;  ///< in words; empty: there is no offset
 
   [[nodiscard]] StepShift of_base() const { return shift(steps); }
   [[nodiscard]] StepShift of_cand() const { return shift(-steps); }
@@ -43,11 +44,11 @@ struct StepOffset {
   }
 };
 
-/// The fact that tells how many updates were made before step 0 of a trace: negative where steps of
-/// inference came before the first.
+/// The fact with the number of updates before step 0 of a trace; negative if steps of inference
+/// came before the first update.
 inline constexpr std::string_view kUpdatesBefore = "steps.updates_before";
 
-/// @param asked  what the user says; it overrules the traces.
+/// @param asked  the user's offset, which overrides the traces.
 [[nodiscard]] StepOffset step_offset(const format::TraceMeta& base, const format::TraceMeta& cand,
                                      std::optional<int64_t> asked);
 

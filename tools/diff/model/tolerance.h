@@ -1,8 +1,8 @@
 #pragma once
 /// @file tolerance.h
-/// What the user allows some values to differ by: `--tol 're:attn=1e-3'`.
+/// Tolerances that the user gives for some values: `--tol 're:attn=1e-3'`.
 ///
-/// Threads:  not thread-safe: it remembers what it was asked.
+/// Threads:  not thread-safe: it caches its answers.
 
 #include <optional>
 #include <string_view>
@@ -17,18 +17,18 @@ namespace convtrace::diff {
 
 struct ToleranceRule {
   settings::Pattern pattern;  ///< of module path, op, kernel, kernel family or slot
-  double relative = 0;        ///< in units of what a field is compared with (compare.h)
+  double relative = 0;        ///< in units of the size that a field is compared with (compare.h)
 };
 
 /// @return nullopt if `text` is not PATTERN=NUMBER with a number of 0 or more.
 [[nodiscard]] std::optional<ToleranceRule> parse_tolerance(std::string_view text);
 
-/// @return nullopt if `text` is no pattern. What fits may differ by any amount.
+/// @return nullopt if `text` is no pattern. Values that match may differ by any amount.
 [[nodiscard]] std::optional<ToleranceRule> parse_ignored(std::string_view text);
 
 class Tolerances {
  public:
-  /// @param names  texts of the records' ids. Of several rules that fit the last is taken.
+  /// @param names  texts of the records' ids. The last rule that matches is used.
   Tolerances(const format::Definitions& names, std::vector<ToleranceRule> rules)
       : names_(names), rules_(std::move(rules)) {}
 
@@ -37,7 +37,8 @@ class Tolerances {
  private:
   const format::Definitions& names_;
   std::vector<ToleranceRule> rules_;
-  std::unordered_map<RecordKey, std::optional<double>, KeyHash> known_;  ///< by names alone
+  /// By the names in the key only.
+  std::unordered_map<RecordKey, std::optional<double>, KeyHash> known_;
 };
 
 }  // namespace convtrace::diff

@@ -79,7 +79,8 @@ void AliasPatterns::only_in(const AliasPatterns& run, const AliasPatterns& other
                             std::vector<AliasDifference>& found) {
   for (const auto& [target, pairs] : run.targets_) {
     const auto same = other.targets_.find(target);
-    if (same == other.targets_.end()) continue;  // what is not called at all differs otherwise
+    if (same == other.targets_.end())
+      continue;  // a target that one run never calls is reported elsewhere
     for (const auto& [pair, step] : pairs) {
       if (same->second.contains(pair)) continue;
       const auto slot = [&, is_kernel = target.is_kernel](uint32_t one) {  // clang 14 wants it so

@@ -16,7 +16,7 @@ constexpr KindSet kNotes = kKindSet<format::Finding, format::Loss>;
 constexpr KindSet kValues = kKindSet<format::TensorStats, format::Op>;
 constexpr KindSet kLaunches = kKindSet<format::Launch>;
 
-/// Of the steps with values or launches: one with facts alone is compared by them (facts.h).
+/// The sums of steps with values or launches. Facts of other steps are compared by facts.h.
 std::vector<StepSums> shifted_sums(const reader::TraceReader& trace, StepShift shift) {
   std::vector<StepSums> sums = reader::load_step_sums(trace.container());
   std::erase_if(sums, [](const StepSums& step) { return step.values + step.launches == 0; });
@@ -43,7 +43,7 @@ EqualSteps::EqualSteps(const reader::TraceReader& base, const reader::TraceReade
   const std::vector<StepSums> ours = shifted_sums(base, offset.of_base());
   const std::vector<StepSums> theirs = shifted_sums(cand, offset.of_cand());
   for (const auto* sums : {&ours, &theirs}) {
-    // Chunks do not say whether they hold such events.
+    // Chunks do not tell whether they contain such events.
     if (!sums->empty() && sums->back().step == format::kNoStep) return;
   }
   known_ = true;

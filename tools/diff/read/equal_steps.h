@@ -1,10 +1,10 @@
 #pragma once
 /// @file equal_steps.h
-/// Finds the steps that need not be decoded: the sums in both traces say which steps have equal
-/// launches and values, and which have equal launches alone. The checksums of their chunks are
-/// verified all the same: a damaged trace is no agreement.
+/// Finds steps that need not be decoded: the step sums in both traces show which steps have equal
+/// launches and values, and which have equal launches only. The checksums of their chunks are
+/// verified nevertheless, since a damaged trace is no agreement.
 ///
-/// Place:    rank_diff.h counts those steps as they are; step_stream.h leaves them unread.
+/// Place:    rank_diff.h counts these steps as equal; step_stream.h skips them.
 /// Threads:  plain values.
 /// Source:   reader/step_sums.h.
 
@@ -26,27 +26,28 @@ enum class Side : uint8_t { kBase, kCand };
 
 class EqualSteps {
  public:
-  /// Nothing is known to be equal.
+  /// No step is known to be equal.
   EqualSteps() = default;
-  /// Nothing either where the sums cannot be relied on: of a damaged trace, or where values or
-  /// launches of no known step lie between.
-  /// @param every_value  equal values are wanted too: the baseline's are read, and stand for both.
-  /// So are those of an equal step in front of another one, which says where parameters come from.
-  /// @param offset  of the candidate's steps; all numbers here are as it shifts them.
+  /// No step is known to be equal either if the sums are not reliable: in a damaged trace, or if
+  /// values or launches without a known step lie between.
+  /// @param every_value  equal values are wanted, too: those of the baseline are read and stand for
+  /// both runs. They are also read in an equal step before one that differs, because it shows the
+  /// sources of parameters.
+  /// @param offset  of the candidate's steps; all step numbers here are shifted by it.
   EqualSteps(const reader::TraceReader& base, const reader::TraceReader& cand, bool every_value,
              const StepOffset& offset = {});
 
-  /// Of the steps that are the same and read in neither trace, ascending.
+  /// @return the sums of the equal steps that are read in neither trace, ascending.
   [[nodiscard]] std::span<const format::StepSums> unread() const { return unread_; }
-  /// Whether a step is the same and its values are read in the baseline.
+  /// Whether a step is equal and its values are read in the baseline.
   [[nodiscard]] bool is_read_once(uint32_t step) const;
-  /// @return the number of launches of a step whose launches are the same, and not read.
+  /// @return the number of launches of a step whose launches are equal and not read.
   [[nodiscard]] std::optional<uint64_t> same_launches(uint32_t step) const;
 
-  /// @return which of values and launches of a step are to be taken from a trace.
+  /// @return which of a step's values and launches are to be taken from a trace.
   [[nodiscard]] reader::KindSet taken(uint32_t step, Side side) const;
-  /// @return what is to be read of a chunk, by its header. Findings and losses are, whatever they
-  /// lie between.
+  /// @return the kinds of events to read from a chunk, by its header. Findings and losses are
+  /// always read.
   [[nodiscard]] reader::KindSet wanted(const format::RecordHeader& chunk, Side side) const;
 
  private:

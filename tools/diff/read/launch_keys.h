@@ -1,10 +1,10 @@
 #pragma once
 /// @file launch_keys.h
-/// Numbers for the keys of launches, shared by all traces of a diff, so that a step of thousands of
+/// Assigns numbers to launch keys, shared by all traces of a diff, so that a step of thousands of
 /// launches is a list of numbers.
 ///
-/// Place:    step_stream.h notes launches by number; rank_diff.h asks how many two steps have in
-///           common.
+/// Place:    step_stream.h stores launches by number; rank_diff.h counts the launches that two
+///           steps share.
 /// Threads:  one owner thread.
 
 #include <cstdint>
@@ -19,10 +19,10 @@ namespace convtrace::diff {
 
 class LaunchKeys {
  public:
-  /// @return the key's number: 0, 1, 2, ... in the order of the first ones.
+  /// @return the key's number: 0, 1, 2, ... in order of first use.
   uint32_t number(const LaunchKey& key);
 
-  /// @return how many launches have a partner: per key the smaller of both counts.
+  /// @return the number of launches with a partner: for each key the smaller of both counts.
   /// @param scopes  of the candidate's keys.
   [[nodiscard]] uint64_t in_common(const StepRecords& base, const StepRecords& cand,
                                    const ScopeMap& scopes);

@@ -7,7 +7,7 @@
 namespace convtrace::diff {
 namespace {
 
-/// Nobody needs to be told about what is over at once.
+/// A short comparison shows no progress.
 constexpr std::chrono::milliseconds kQuiet{1000}, kEvery{200};
 constexpr const char* kClearLine = "\r\x1b[K";
 

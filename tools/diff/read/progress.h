@@ -1,6 +1,6 @@
 #pragma once
 /// @file progress.h
-/// One line that says how far a long comparison is, for a person at a terminal.
+/// A progress line for a person at a terminal.
 
 #include <chrono>
 #include <cstdint>
@@ -15,7 +15,7 @@ class Progress {
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
-  /// @param done, @param total  records, of both runs.
+  /// @param done, @param total  records of both runs.
   void update(uint64_t done, uint64_t total);
 
  private:

@@ -16,9 +16,9 @@ using reader::find_step;
 using reader::TraceReader;
 using reader::TraceState;
 
-/// Sums over the values alone, of these steps and what else lies in their chunks.
+/// Sums of the values only, of these steps and of other steps in the same chunks.
 std::vector<StepSums> value_sums(TraceReader& trace, const std::vector<uint32_t>& steps) {
-  // Chunks do not say whether they hold values of no known step.
+  // Chunks do not tell whether they contain values without a known step.
   const bool all = steps.back() == format::kNoStep;
   trace.select([&steps, all](const format::RecordHeader& chunk) {
     const auto first = std::ranges::lower_bound(steps, chunk.step_begin);
@@ -32,7 +32,7 @@ std::vector<StepSums> value_sums(TraceReader& trace, const std::vector<uint32_t>
   return summer.sums();
 }
 
-/// Steps of which the trace may hold the beginning only: the last of one that was not closed.
+/// The first step that may be incomplete: the last step of a trace that was not closed.
 uint32_t whole_before(const TraceReader& trace, const std::vector<StepSums>& sums) {
   return trace.state() == TraceState::kComplete ? format::kNoStep : sums.back().step;
 }

@@ -1,11 +1,11 @@
 #pragma once
 /// @file repetition.h
-/// Whether a repetition of a run has all of its bits. What counts are values: facts differ between
-/// runs that repeat, since a random generator that nobody seeds and nobody draws from is another
-/// one in each.
+/// Tests whether a repetition of a run has the same bits. Only values count: facts differ between
+/// runs that repeat, since a random generator that is neither seeded nor used has another state in
+/// each.
 ///
 /// Place:    diff.cpp, before exactness is decided.
-/// Cost:     reads nothing of the steps that have equal sums, and values alone of the others.
+/// Cost:     steps with equal sums are not read, of other steps only the values.
 
 #include <optional>
 #include <string>
@@ -13,8 +13,8 @@
 namespace convtrace::diff {
 
 /// @param run, repetition  paths of traces.
-/// @return true if the values of all the run's steps have equal bits in the repetition, false if
-/// some have not; nullopt if that is not known, since steps are missing, damaged or cut.
+/// @return true if all values of all steps have equal bits in the repetition, false if some have
+/// not; nullopt if it is not known, because steps are missing, damaged or cut.
 [[nodiscard]] std::optional<bool> repeats(const std::string& run, const std::string& repetition);
 
 }  // namespace convtrace::diff

@@ -15,8 +15,8 @@ constexpr uint32_t kReorderSteps = 2;
 
 const EqualSteps kNothingEqual;
 
-/// Counts repeated keys in the order of execution of each thread, the threads in the order in which
-/// they appear: how the threads of a program take turns is another in each run.
+/// Counts repeated keys in the execution order of each thread, the threads in order of appearance,
+/// because the interleaving of threads differs between runs.
 void count_occurrences(std::vector<ValueRecord>& values) {
   std::unordered_map<uint32_t, size_t> threads;
   std::vector<ValueRecord*> order;
@@ -47,7 +47,7 @@ const StepRecords* StepStream::peek() {
       if (at_end_) return nullptr;
       continue;
     }
-    // kNoStep sorts last and says nothing about how far the others are.
+    // kNoStep sorts last and does not show how far the other steps are.
     auto newest = std::prev(open_.end());
     if (newest->first == format::kNoStep && newest != open_.begin()) --newest;
     const uint32_t oldest = open_.begin()->first;
@@ -70,7 +70,8 @@ void StepStream::put_in_order(StepRecords& step) {
   if (!std::ranges::is_sorted(step.values, {}, order)) {
     std::ranges::stable_sort(step.values, {}, order);
   }
-  // Programs repeat their steps: one like the step before it has its occurrences.
+  // Programs repeat their steps: a step with the same keys as the step before has the same
+  // occurrences.
   const auto as_before = [](const ValueRecord& record, const Counted& before) {
     RecordKey key = record.key;
     key.occurrence = before.key.occurrence;
@@ -242,7 +243,7 @@ void StepStream::take(const format::Finding& event) {
 
 void StepStream::take(const format::Op& event) {
   const uint32_t step = shift_.of(event.header.step);
-  // What one run alone has read says nothing about the other.
+  // Patterns of a step that only one run has read prove nothing.
   if (!takes<format::Op>(step) || equal_->is_read_once(step)) return;
   const format::Place& place = event.place;
   patterns_.take(event, {shared(place.scope), shared(event.op), place.phase, false},

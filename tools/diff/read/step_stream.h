@@ -1,12 +1,12 @@
 #pragma once
 /// @file step_stream.h
-/// Reads one trace step by step, in ascending steps, holding a few steps at a time.
+/// Reads one trace step by step, in ascending order, with a few steps in memory.
 ///
-/// Results of GPU work arrive after the events that follow them, so a step is only given out when
-/// the trace is two steps further; what comes later still is counted. Inside a step, records are
-/// put in the order of their times, which is the order in which they happened.
+/// Results of GPU work arrive after the events that follow them, so a step comes out when the trace
+/// is two steps further; values that arrive later are counted. Within a step, records are sorted by
+/// time, which is the order in which they happened.
 ///
-/// Place:    rank_diff.h reads the two traces of a rank (and repetitions) through this in lockstep.
+/// Place:    rank_diff.h reads the two traces of a rank (and repetitions) with it, in lockstep.
 /// Threads:  not thread-safe.
 /// Memory:   three steps; findings up to kMaxFindings.
 
@@ -39,22 +39,22 @@ class StepStream {
   [[nodiscard]] const StepRecords* peek();
   void pop();
 
-  /// Gives out what `equal` wants to be taken alone, and reads no more than it must.
-  /// @param equal  must outlive the stream. @param side  whose trace this is.
+  /// Returns only what `equal` wants of each step, and reads no more than necessary.
+  /// @param equal  must outlive the stream. @param side  the run of this trace.
   void leave_out(const EqualSteps& equal, Side side);
 
   [[nodiscard]] const reader::TraceReader& reader() const { return *reader_; }
   [[nodiscard]] StepShift shift() const { return shift_; }
-  /// Complete after the last step.
+  /// The findings; complete after the last step.
   [[nodiscard]] const Findings& findings() const { return findings_; }
-  /// Of the steps that both runs read.
+  /// The patterns of the steps that both runs read.
   [[nodiscard]] const AliasPatterns& alias_patterns() const { return patterns_; }
   [[nodiscard]] uint64_t lost(format::LossReason reason) const {
     return lost_[static_cast<size_t>(reason)];
   }
-  /// How many of the trace's events it is past.
+  /// Number of the trace's events that were read.
   [[nodiscard]] uint64_t position() const { return position_; }
-  /// Values that came after their step had been given out: not compared.
+  /// Number of values that arrived after their step had come out, and were not compared.
   [[nodiscard]] uint64_t late_values() const { return late_values_; }
 
  private:
@@ -64,14 +64,14 @@ class StepStream {
     bool unclipped = false;
   };
 
-  /// A launch, and what was launched after it when it was seen last: programs repeat themselves.
+  /// A launch, and the launch that followed it last time: programs repeat themselves.
   struct Followed {
     format::KernelId kernel;
     format::Place place;
     uint32_t launch = 0;
   };
 
-  /// A value's key with its occurrence.
+  /// The key of a value, with its occurrence.
   struct Counted {
     RecordKey key;
     uint32_t thread = 0;
@@ -97,21 +97,21 @@ class StepStream {
   StepShift shift_;
   std::map<uint32_t, StepRecords> open_;
   std::optional<StepRecords> ready_;
-  std::optional<StepRecords> spare_;   ///< whose memory the next step takes
-  std::vector<Counted> counted_;       ///< of the step given out last
-  std::optional<uint32_t> given_out_;  ///< the last step that was
+  std::optional<StepRecords> spare_;   ///< its memory is used for the next step
+  std::vector<Counted> counted_;       ///< of the step that came out last
+  std::optional<uint32_t> given_out_;  ///< the last step that came out
   bool at_end_ = false;
   Findings findings_;
   AliasPatterns patterns_;
   std::array<uint64_t, format::kEnumCount<format::LossReason>> lost_{};
   const EqualSteps* equal_ = nullptr;
   Side side_ = Side::kBase;
-  // Of the last event's step.
+  // Of the step of the last event.
   uint32_t step_ = format::kNoStep;
   reader::KindSet taken_ = reader::kAllKinds;
   uint64_t position_ = 0;
   uint64_t late_values_ = 0;
-  // Ids of the file to ids of `names`; zero or empty: not translated yet.
+  // From ids of the file to ids of `names`; zero or empty: not translated yet.
   std::vector<format::StringId> shared_texts_;
   std::vector<Slot> shared_slots_;
   std::vector<std::optional<bool>> unwritten_;  ///< by op

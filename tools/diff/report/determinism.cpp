@@ -39,7 +39,7 @@ struct Meaning {
   std::string_view text;
 };
 
-/// The first that fits holds.
+/// The first that matches applies.
 constexpr Meaning kMeanings[] = {
     {"switch.torch_seed", kSeed},
     {"switch.PYTHONHASHSEED", kSeed},

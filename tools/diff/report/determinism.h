@@ -1,8 +1,8 @@
 #pragma once
 /// @file determinism.h
-/// What a difference between two runs' versions, switches and devices does to their numbers.
+/// Explains how a difference of versions, switches or devices affects numerical results.
 ///
-/// Place:    preflight.h asks for each difference that it finds.
+/// Place:    called for each difference that preflight.h finds.
 /// Threads:  pure function.
 
 #include <string_view>
@@ -10,11 +10,11 @@
 namespace convtrace::diff {
 
 /// @param fact  as in a trace: "switch.cudnn_benchmark", "version.torch".
-/// @return one sentence, or "" where nothing general can be said.
+/// @return one sentence; "" if there is no general statement.
 [[nodiscard]] std::string_view meaning_of(std::string_view fact);
 
-/// Whether such a difference makes sums round otherwise: versions, threads, libraries, algorithms;
-/// not seeds, and not what was recorded.
+/// Whether such a difference makes sums round differently: versions, threads, libraries and
+/// algorithms do; seeds, and settings of what is recorded, do not.
 [[nodiscard]] bool explains_rounding(std::string_view fact);
 
 }  // namespace convtrace::diff

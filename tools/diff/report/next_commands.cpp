@@ -17,10 +17,10 @@ std::string step_text(uint32_t step, StepShift shift) {
   return step == format::kNoStep ? "all" : std::to_string(step - std::min(step, shift.steps));
 }
 
-/// The root module's path is empty, and a pattern must not be.
+/// A pattern must not be empty, as the root module's path is.
 std::string scope_pattern(const std::string& scope) { return scope.empty() ? "re:^$" : scope; }
 
-/// What the rules are about: a kernel that no framework op stands for, or modules by both names.
+/// The subjects of the rules: a kernel without a framework op, or modules by both names.
 std::vector<std::string> subjects(const RootReport& root) {
   const RecordReport& record = root.record;
   if (!record.kernel.empty() && record.op.empty()) {
@@ -51,7 +51,7 @@ bool is_scalar(const RecordReport& record) {
   return record.base.stats.count <= 1 && record.cand.stats.count <= 1;
 }
 
-/// Sets up what the reader's shell may lack: the directory, if it is another one and exists here,
+/// Sets what the user's shell may lack: the directory, if it is another one and exists here,
 /// PYTHONPATH, and the interpreter if the two runs had different ones. @param other  the other run.
 std::string run_again(const char* output, const std::string& steps, const RunCommand& run,
                       const RunCommand& other) {
@@ -84,7 +84,7 @@ std::vector<std::string> next_commands(const DiffResult& result) {
   const std::string cand = step_text(number, result.step_offset.of_cand());
   std::vector<std::string> lines = rule_file(root);
   if (result.ranks.size() > 1) {
-    // The command line of a rank does not start the job that it was a part of.
+    // The command line of one rank does not start its job.
     lines.push_back("export CONVTRACE_STEPS=" + base + " CONVTRACE_CONFIG=$PWD/" + kRuleFile);
     if (cand != base) lines.push_back("# of the candidate: CONVTRACE_STEPS=" + cand);
     lines.emplace_back("# then start both jobs as before, each with another CONVTRACE_OUTPUT");

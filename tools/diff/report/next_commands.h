@@ -1,6 +1,6 @@
 #pragma once
 /// @file next_commands.h
-/// What to type after a divergence was found.
+/// The commands to run after a divergence was found.
 ///
 /// Errors:   none; names from the trace are quoted for the shell and for TOML.
 
@@ -11,9 +11,9 @@
 
 namespace convtrace::diff {
 
-/// Shell lines that record the root's step again in both runs and store the values of exactly the
-/// modules or the kernel in question, so that the next diff compares them element by element.
-/// Nothing where the values are of one element: the report has it already.
+/// @return shell lines that record the root's step again in both runs and store the values of
+/// exactly the modules or the kernel in question, so that the next diff compares them element by
+/// element. Empty if the values have one element, which the report shows already.
 /// @pre `result.root` is set.
 [[nodiscard]] std::vector<std::string> next_commands(const DiffResult& result);
 

@@ -1,6 +1,6 @@
 #pragma once
 /// @file page_assets.h
-/// Style and script of the HTML report, as they are in the folder page/.
+/// Style and script of the HTML report, from the folder page/.
 
 namespace convtrace::diff {
 

@@ -22,7 +22,7 @@ void put(std::string& to, double value) {
 
 bool has_statistics(const SideReport& side) { return side.capture != format::Capture::kHash; }
 
-/// In units of the deciding field, for the plot of that field.
+/// The tolerance in units of the deciding field, for its plot.
 double absolute_tolerance(const RecordReport& record) {
   const format::Stats& s = record.base.stats;
   const double size = std::max(s.l2, record.cand.stats.l2);

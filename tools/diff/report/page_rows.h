@@ -1,9 +1,9 @@
 #pragma once
 /// @file page_rows.h
-/// The compared values as the HTML page wants them: a table of tensors, and a few bytes per value,
-/// so that a page with 100,000 values stays below 5 MB and a browser reads it at once.
+/// The data of the HTML page: a table of tensors, and a few bytes for each value, so that a page
+/// with 100,000 values stays below 5 MB and a browser reads it quickly.
 ///
-/// Memory:   kRowBytes per value, up to kMaxPageRows; further values only count.
+/// Memory:   kRowBytes a value, up to kMaxPageRows values; further ones are only counted.
 
 #include <map>
 #include <string>
@@ -17,9 +17,9 @@
 namespace convtrace::diff {
 
 inline constexpr size_t kMaxPageRows = 200'000;
-/// Little-endian: tensor (u32), index of the step (u32), then f32: mean, its difference, l2 norm,
-/// its difference, tolerance of the deciding field; class (u8), deciding field (u8). The
-/// differences are the candidate's minus the baseline's; a value of one run alone has NaN there.
+/// A row, little-endian: tensor (u32), index of the step (u32), then f32: mean, its difference, l2
+/// norm, its difference, tolerance of the deciding field; class (u8), deciding field (u8).
+/// Differences are candidate minus baseline; a value that only one run has has NaN there.
 inline constexpr size_t kRowBytes = 30;
 
 class PageRows final : public RowSink {
@@ -31,7 +31,7 @@ class PageRows final : public RowSink {
   [[nodiscard]] tools::Json json() const;
 
  private:
-  /// Numbers texts in the order in which they are met.
+  /// Numbers texts in order of first use.
   class Texts {
    public:
     uint32_t number(const std::string& text);

@@ -11,7 +11,7 @@
 namespace convtrace::diff {
 namespace {
 
-/// 17 digits give every double back.
+/// 17 digits identify every double.
 std::string exact(double value) { return std::isnan(value) ? "" : tools::number_text(value, 17); }
 
 std::string shape_text(const SideReport& side) {

@@ -45,7 +45,7 @@ constexpr std::string_view kListing =
 
 constexpr size_t kStoriesShown = 200;
 
-/// Texts of report_parts.h already are safe: only their markup is quoted here.
+/// Texts of report_parts.h are escaped for a terminal; only markup is escaped here.
 class HtmlReport {
  public:
   HtmlReport(const DiffResult& result, const PageRows& rows, std::ostream& out)
@@ -292,7 +292,7 @@ class HtmlReport {
     }
   }
 
-  /// What belongs to the finding above.
+  /// The other findings of the story above.
   void rest(const std::vector<std::string>& lines) {
     if (lines.empty()) return;
     out_ << "<p>Of the same memory or by the same code:</p><ul>";

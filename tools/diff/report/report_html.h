@@ -1,7 +1,7 @@
 #pragma once
 /// @file report_html.h
-/// The report as one page that needs nothing else: no other file, no network.
-/// Without scripts it still has all but plots, heat map and listing.
+/// The report as one self-contained HTML page: no other file, no network. Without scripts it lacks
+/// only plots, heat map and listing.
 
 #include <ostream>
 

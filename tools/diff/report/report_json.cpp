@@ -87,8 +87,8 @@ Json one_sided_json(const OneSided& one_sided) {
           {"op", text_or_null(first.op)}};
 }
 
-/// For changed-between, whose own values agree, the numbers are those of the first record that
-/// suffered (`effect`).
+/// For changed-between, whose own values agree, the numbers are those of the first affected record
+/// (`effect`).
 Json root_json(const std::optional<RootReport>& root) {
   if (!root) return {};
   Json json = record_json(root->record, (root->effect ? *root->effect : root->record).comparison);
@@ -227,7 +227,7 @@ Json one_sided_json(const std::vector<OneSidedGroup>& groups) {
   return list;
 }
 
-/// Of what was compared; null where something diverges, or nothing was.
+/// About the compared values; null if they diverge, or if there are none.
 Json agreement_json(const DiffResult& result) {
   if (result.verdict == Verdict::kDiverged || result.verdict == Verdict::kNotComparable) return {};
   return is_identical(result) ? "identical" : "rounding";

@@ -1,6 +1,6 @@
 #pragma once
 /// @file report_json.h
-/// The report for programs. Keys are part of convtrace's interface: more may be added, none
+/// The report for programs. Keys are part of convtrace's interface: keys may be added, none
 /// removed.
 ///
 /// Source: docs/reference.md "JSON".
@@ -10,7 +10,7 @@
 
 namespace convtrace::diff {
 
-/// Loss and norm of the gradients of every step, a part of json_report.
+/// Loss and gradient norm of every step, a part of json_report.
 [[nodiscard]] tools::Json per_step_json(const DiffResult& result);
 [[nodiscard]] tools::Json json_report(const DiffResult& result);
 

@@ -31,7 +31,7 @@ std::string side_type(const SideReport& side) {
   return text + " on " + device_text(side.device);
 }
 
-/// What to say of a result that diverged, by the worst of its inputs.
+/// A sentence about a diverged result, by the worst of its inputs.
 std::string result_sentence(Class worst_input) {
   switch (worst_input) {
     case Class::kIdentical:
@@ -47,7 +47,7 @@ std::string result_sentence(Class worst_input) {
   }
 }
 
-/// The value was right when a module gave it and other when the next one took it.
+/// The value was right when one module returned it, and wrong when the next one took it.
 std::string between_sentence(const RootReport& root) {
   const RecordReport& in = *root.came_in;
   std::string text = escape_text(in.slot) +
@@ -92,7 +92,7 @@ std::string explained_text(const DiffResult& result) {
   return text + (result.allowance.by_tolerance ? ", or --tol allows" : "");
 }
 
-/// By phase: what it means that the root lies in it, since all before it agrees.
+/// By phase: what a root in that phase means, since everything before it agrees.
 const char* meaning_of(format::Phase phase) {
   switch (phase) {
     case format::Phase::kData:
@@ -127,7 +127,7 @@ std::string call_text(const RecordReport& record) {
   return " (call " + std::to_string(record.call) + ')';
 }
 
-/// A root module has no name: its class tells it from other models.
+/// A root module has no name, so its class identifies it.
 std::string root_place_text(const RootReport& root, bool with_rank) {
   const RecordReport& record = root.record;
   std::string text = when_text(record, with_rank);

@@ -1,4 +1,4 @@
-// Of report_parts.h: how large differences are, what is said of rounding, and of what is none.
+// Part of report_parts.h: sizes of differences, and texts about rounding.
 
 #include <algorithm>
 #include <cmath>
@@ -15,13 +15,13 @@ namespace {
 using tools::escape_text;
 using tools::number_text;
 
-/// As a percentage, or as a share of 1 where that has too many zeros.
+/// A percentage; a fraction if the percentage has too many zeros.
 std::string percent_text(double share) {
   constexpr double kLeast = 1e-6;
   return share > 0 && share < kLeast ? number_text(share, 2) : tools::percent_text(share, 2);
 }
 
-/// Not of the traces.
+/// Whether the fact is about the program, not about the trace.
 bool is_of_the_program(std::string_view name) {
   return name == "command line" || name == "host" || name.starts_with("switch.") ||
          name.starts_with("version.");
@@ -37,7 +37,7 @@ double product(const format::Sketch& a, const format::Sketch& b, int exponent) {
   return sum * scale;
 }
 
-/// The smallest fault that shows in every tensor, as a share of its size.
+/// The smallest fault that would show in every tensor, relative to its size.
 double smallest_fault(const DiffResult& result) {
   return std::max(result.allowance.value, kGain * result.carried.largest);
 }
@@ -78,7 +78,7 @@ std::string tolerance_text(const RecordReport& record) {
 }
 
 std::string rounding_hint(const DiffResult& result) {
-  constexpr double kNear = 4;  // of a limit
+  constexpr double kNear = 4;  // to a limit
   const Comparison& c = shown_difference(*result.root).comparison;
   if (c.like_rounding) {
     return "no larger than rounding, which is not allowed here: " + escape_text(result.why_exact) +
@@ -120,7 +120,7 @@ std::vector<std::string> rounding_lines(const DiffResult& result) {
   const bool other_versions = std::ranges::any_of(
       result.preflight, [](const auto& entry) { return entry.name.starts_with("version."); });
   for (const PreflightEntry& entry : result.preflight) {
-    // A switch that one version alone knows is that version's.
+    // A switch that only one version has comes with that version.
     if (other_versions && entry.name.starts_with("switch.") && !(entry.base && entry.cand))
       continue;
     if (explains_rounding(entry.name)) {

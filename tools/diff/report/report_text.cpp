@@ -67,7 +67,7 @@ class TextReport {
 
   std::string title(const std::string& text) const { return paint("1", text); }
 
-  /// A label and what it is about, as one paragraph; nothing if there is nothing to say.
+  /// A label with its text, as one paragraph; nothing if the text is empty.
   void line(const std::string& label, const std::string& text, const char* color = nullptr) {
     if (text.empty()) return;
     const size_t indent = std::min(width_of(label), kLabelWidth);
@@ -121,7 +121,7 @@ class TextReport {
     rest(rest_of_story(cause.in_cand ? result_.cand_findings : result_.base_findings, cause.index));
   }
 
-  /// What belongs to the finding above.
+  /// The other findings of the story above.
   void rest(const std::vector<std::string>& lines) {
     if (lines.empty()) return;
     out_ << "  of the same memory or by the same code:\n";
@@ -176,7 +176,7 @@ class TextReport {
     steps();
   }
 
-  /// What else was born: a second fault, or what the first one did past the records.
+  /// Other births: a second fault, or effects of the first one outside of the records.
   void births() {
     const std::vector<std::string> lines = birth_lines(result_);
     if (lines.size() < 2) return;
@@ -207,7 +207,7 @@ class TextReport {
     for (const std::string& text : table_lines(cells)) out_ << "    " << text << "\n";
   }
 
-  /// The producer's own values agree as a rule; what the reader needs is where they stopped to.
+  /// The producer's own values mostly agree; the reader needs the place from which on they differ.
   void changed_between(const RootReport& root) {
     const format::Stats &base = root.record.base.stats, &cand = root.record.cand.stats;
     const bool agree =
@@ -257,7 +257,7 @@ class TextReport {
     if (findings.count == 0) return;
     out_ << "findings    " << run << ": " << findings.count << ", " << findings.errors
          << " of them errors\n";
-    if (result_.verdict == Verdict::kDiverged) return;  // the one that matters was shown above
+    if (result_.verdict == Verdict::kDiverged) return;  // the relevant one was shown above
     size_t shown = 0;
     for (const ToldStory& story : told_stories(findings)) {
       if (story.first->level != format::Level::kError || story.first->suppressed) continue;
@@ -268,7 +268,7 @@ class TextReport {
     }
   }
 
-  /// Commands are neither wrapped nor indented: they are there to be copied.
+  /// Commands are neither wrapped nor indented, so that they can be copied.
   void next() {
     const std::vector<std::string> commands = next_commands(result_);
     if (commands.empty()) return;

@@ -1,6 +1,6 @@
 #pragma once
 /// @file report_text.h
-/// The report for a terminal: its first screen answers the question.
+/// The report for a terminal; its first screen contains the answer.
 
 #include <ostream>
 

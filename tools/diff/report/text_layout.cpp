@@ -20,7 +20,7 @@ std::string wrapped(std::string_view text, size_t columns, size_t first, size_t 
   if (columns == 0) return std::string(text);
   std::string lines;
   size_t at = first;
-  bool begins = true;  // nothing but indentation is in the line
+  bool begins = true;  // the line has only indentation so far
   while (!text.empty()) {
     const size_t space = std::min(text.find(' '), text.size());
     const std::string_view word = text.substr(0, space);

@@ -1,6 +1,6 @@
 #pragma once
 /// @file text_layout.h
-/// Lines of a report that fit a terminal.
+/// Lays out lines of a report for the width of a terminal.
 
 #include <cstddef>
 #include <string>
@@ -9,23 +9,24 @@
 
 namespace convtrace::diff {
 
-/// Where the report for people goes.
+/// Properties of the stream that gets the report for people.
 struct Terminal {
   bool color = false;     ///< ANSI colours may be used
-  size_t columns = 0;     ///< 0: no terminal; lines are as long as they are
-  bool progress = false;  ///< somebody watches the complaints
+  size_t columns = 0;     ///< 0: no terminal, so lines are not wrapped
+  bool progress = false;  ///< error messages go to a terminal, so progress is shown
 };
 
-/// @return how many columns UTF-8 text takes, one for each character.
+/// @return the number of columns of a UTF-8 text, one for each character.
 [[nodiscard]] size_t width_of(std::string_view text);
 [[nodiscard]] std::string padded(std::string text, size_t width);
-/// Breaks at spaces; words longer than a line stay whole.
-/// @param first  columns that the first line has lost already. @param indent  of the other lines.
+/// Breaks at spaces; words longer than a line are not split.
+/// @param first  columns of the first line that are in use already. @param indent  of the other
+/// lines.
 [[nodiscard]] std::string wrapped(std::string_view text, size_t columns, size_t first,
                                   size_t indent);
 
-/// Rows of cells, a line each. Columns are as wide as their widest cell needs and never touch: two
-/// spaces lie between them, one in front of a cell that begins with '|'.
+/// Formats rows of cells, a line each. A column is as wide as its widest cell. Between columns
+/// there are two spaces, or one before a cell that begins with '|'.
 [[nodiscard]] std::vector<std::string> table_lines(
     const std::vector<std::vector<std::string>>& rows);
 

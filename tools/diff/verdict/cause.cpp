@@ -11,7 +11,7 @@ bool overlaps(uint64_t a, uint64_t a_bytes, uint64_t b, uint64_t b_bytes) {
   return a < b ? b - a < a_bytes : a - b < b_bytes;
 }
 
-/// Addresses are only comparable inside a step: later the memory is somebody else's.
+/// Addresses can be compared within a step only: later the memory belongs to others.
 bool is_about_memory_of(const FindingReport& finding, const RecordReport& root,
                         const SideReport& side) {
   if (finding.storage != 0 && finding.storage == side.value.storage) return true;
@@ -29,7 +29,7 @@ bool has_counterpart(const FindingReport& finding, const Findings& others) {
       others.list, [&](const FindingReport& other) { return same_place(finding, other); });
 }
 
-/// Larger explains better.
+/// A larger weight means a better explanation.
 using Weight = std::tuple<bool, bool, bool, bool, uint32_t, uint64_t>;
 
 }  // namespace
@@ -50,7 +50,7 @@ std::optional<Cause> find_cause(const RootReport& root, const Findings& base,
       const bool before =
           finding.step < record.step || (finding.step == record.step && finding.t_ns <= side.t_ns);
       if (!before && !(same_memory && finding.step == record.step)) continue;
-      // Who reads a stale value is a victim of whatever happened to its memory.
+      // The reader of a stale value is a victim of what happened to its memory.
       const Weight weight{same_memory,
                           !has_counterpart(finding, in_cand ? base : cand),
                           finding.kind != format::FindingKind::kStaleRead,

@@ -1,6 +1,6 @@
 #pragma once
 /// @file cause.h
-/// Which reported bug probably made two runs part.
+/// Finds the reported bug that probably made the two runs diverge.
 
 #include <optional>
 
@@ -10,7 +10,7 @@ namespace convtrace::diff {
 
 /// @return the unsuppressed error-level finding that best explains `root`, among those of the
 /// root's rank at or before it: one about the root's own memory; else one that only one run has;
-/// else any. Of equals the one in the root's scope, then the latest.
+/// else any. Among equals, one in the root's scope, then the latest.
 [[nodiscard]] std::optional<Cause> find_cause(const RootReport& root, const Findings& base,
                                               const Findings& cand);
 

@@ -1,6 +1,6 @@
 #pragma once
 /// @file describe.h
-/// Turns records of a step, which borrow and use ids, into reports that own their texts.
+/// Turns records of a step, which borrow data and use ids, into reports that own their texts.
 
 #include "tools/diff/model/record.h"
 #include "tools/diff/verdict/result.h"
@@ -9,7 +9,7 @@ namespace convtrace::diff {
 
 [[nodiscard]] SideReport describe_side(const StepRecords& step, const ValueRecord& record);
 
-/// Everything that the key says; the sides and the comparison are left empty.
+/// Fills in everything that the key contains; sides and comparison stay empty.
 [[nodiscard]] RecordReport describe_key(const format::Definitions& names, uint32_t rank,
                                         uint32_t step, const ValueRecord& record);
 

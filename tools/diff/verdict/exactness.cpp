@@ -6,7 +6,7 @@
 namespace convtrace::diff {
 namespace {
 
-/// Whether such a difference changes nothing that a run computes.
+/// Whether the difference has no effect on results.
 bool changes_nothing(const PreflightEntry& entry) {
   return entry.name.starts_with("setting.") || entry.name == "convtrace";
 }
@@ -16,7 +16,7 @@ bool has_device(const format::TraceMeta& meta) {
                              [](const auto& fact) { return fact.first.starts_with("device."); });
 }
 
-/// Fingerprints of what was run. Preflight does not list them.
+/// Fingerprints of the code, which preflight does not list.
 std::map<std::string, std::string> code_of(const format::TraceMeta& meta) {
   std::map<std::string, std::string> code;
   for (const auto& [name, value] : meta.facts) {
@@ -25,7 +25,8 @@ std::map<std::string, std::string> code_of(const format::TraceMeta& meta) {
   return code;
 }
 
-/// Whether a GPU repeats its bits: no operation adds in any order, and none is chosen by a trial.
+/// Whether a GPU repeats its bits: no operation adds in varying order, and none is chosen by
+/// timing.
 bool is_deterministic(const format::TraceMeta& meta) {
   const auto is_on = [&meta](const char* name) { return meta.fact(name) == "True"; };
   return is_on("switch.deterministic_algorithms") && !is_on("switch.deterministic_warn_only") &&

@@ -1,9 +1,9 @@
 #pragma once
 /// @file exactness.h
-/// Decides whether any difference of bits counts: it does where nothing that was recorded of the
-/// two runs' setup differs, and the program repeats its bits.
+/// Decides whether any difference of bits counts: it does if the recorded setups of the two runs
+/// are equal and the program repeats its bits.
 ///
-/// Place:    diff.h asks before a rank is compared.
+/// Place:    called by diff.h before a rank is compared.
 /// Threads:  pure functions.
 /// Source:   docs/comparison.md "One value".
 
@@ -23,9 +23,9 @@ struct ExactnessDecision {
   std::string why;  ///< a clause: "both runs ...", "the runs differ in ..."
 };
 
-/// @param differences  of the runs' metadata, as compare_meta() gives them.
-/// @param repeats  whether repetitions of the baseline have all of its bits; nullopt: there are
-/// none.
+/// @param differences  of the runs' metadata, from compare_meta().
+/// @param repeats  whether repetitions of the baseline have the same bits; nullopt: there are no
+/// repetitions.
 [[nodiscard]] ExactnessDecision decide_exactness(ExactChoice choice,
                                                  const std::vector<PreflightEntry>& differences,
                                                  const format::TraceMeta& base,

@@ -9,8 +9,8 @@ format::Phase phase_of(const FactDifference& fact) {
   return fact.kind == FactKind::kOptimizer ? format::Phase::kOptimizer : format::Phase::kForward;
 }
 
-/// Whether the runs had parted when the setting was first used. In its own step a value says more:
-/// it has the place.
+/// Whether the runs diverged before the setting was first used. In the same step the value is
+/// preferred as the root, because it has a place.
 bool parted_before(const RootReport& root, const FactDifference& fact) {
   return root.record.step <= fact.step;
 }

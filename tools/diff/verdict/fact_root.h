@@ -1,9 +1,9 @@
 #pragma once
 /// @file fact_root.h
-/// A setting that differs as the place where two runs part: it says for sure what values beside
-/// rounding only suggest, or do not show at all.
+/// A setting that differs as the root of a divergence. It is certain, while values with rounding
+/// only hint at it or do not show it.
 ///
-/// Place:    diff.cpp, when all ranks are compared.
+/// Place:    diff.cpp, after all ranks were compared.
 /// Threads:  pure function.
 
 #include <optional>
@@ -12,8 +12,8 @@
 
 namespace convtrace::diff {
 
-/// @return the first setting of a module or an optimizer that differs, if some value does too and
-/// none diverges before the setting is used.
+/// @return the first setting of a module or an optimizer that differs, if some value differs too
+/// and none diverges before the setting is used.
 [[nodiscard]] std::optional<RootReport> setting_root(const DiffResult& result);
 
 }  // namespace convtrace::diff

@@ -5,7 +5,7 @@
 namespace convtrace::diff {
 namespace {
 
-/// Adds those that come before value `base_end` and `cand_end` of the two runs.
+/// Counts the values before `base_end` and `cand_end` of the two runs.
 void count(const PairReporter& reporter, const StepPair& pair, uint32_t base_end, uint32_t cand_end,
            OneSided& one_sided) {
   const auto& base_only = pair.alignment.base_only;
@@ -13,7 +13,7 @@ void count(const PairReporter& reporter, const StepPair& pair, uint32_t base_end
   const auto in_base = std::ranges::lower_bound(base_only, base_end) - base_only.begin();
   const auto in_cand = std::ranges::lower_bound(cand_only, cand_end) - cand_only.begin();
   if (in_base + in_cand > 0 && one_sided.count == 0) {
-    // A run that did more did so somewhere in what both did: the smaller index came first.
+    // The extra work of one run lies between common values, so the smaller index came first.
     one_sided.in_cand = in_base == 0 || (in_cand > 0 && cand_only[0] < base_only[0]);
     one_sided.first = one_sided.in_cand ? reporter.of_one(pair.cand, cand_only[0], false)
                                         : reporter.of_one(pair.base, base_only[0], true);
@@ -21,7 +21,7 @@ void count(const PairReporter& reporter, const StepPair& pair, uint32_t base_end
   one_sided.count += static_cast<uint64_t>(in_base + in_cand);
 }
 
-/// Behind its last value that both runs have a killed run has nothing to compare.
+/// A killed run has nothing to compare after the last value that both runs have.
 std::span<const uint32_t> up_to_end(std::span<const uint32_t> indices, const StepPair& pair,
                                     uint32_t Match::*own, bool other_is_cut) {
   if (!other_is_cut) return indices;

@@ -1,8 +1,8 @@
 #pragma once
 /// @file one_sided.h
-/// Values that one run alone has, of one rank.
+/// Collects the values of one rank that only one run has.
 ///
-/// Place:    rank_diff.h adds step after step.
+/// Place:    rank_diff.h adds the values of each step.
 /// Threads:  not thread-safe.
 
 #include <cstdint>
@@ -17,16 +17,16 @@ namespace convtrace::diff {
 
 class OneSidedValues {
  public:
-  /// @param ignored  values that are counted (`waived`) and not listed. Both outlive this.
+  /// @param ignored  matches values that are counted (`waived`) and not listed. Both outlive this.
   OneSidedValues(const PairReporter& reporter, Tolerances& ignored)
       : reporter_(reporter), ignored_(ignored) {}
 
   void add(const StepPair& pair);
 
-  /// @return those of the steps added so far, and of `pair` those before this match.
+  /// @return those of all steps added so far, and those of `pair` before this match.
   [[nodiscard]] OneSided before(const StepPair& pair, const Match& match) const;
 
-  /// @return at most kMaxOneSided, in the order of their first.
+  /// @return at most kMaxOneSided groups, ordered by their first values.
   [[nodiscard]] const std::vector<OneSidedGroup>& groups() const { return groups_; }
   [[nodiscard]] uint64_t waived() const { return waived_; }
 
@@ -38,7 +38,8 @@ class OneSidedValues {
   OneSided in_earlier_steps_;
   std::vector<OneSidedGroup> groups_;
   uint64_t waived_ = 0;
-  std::unordered_map<uint64_t, size_t> known_;  ///< by a hash of what a group's values share
+  /// By a hash of the fields that the values of a group share.
+  std::unordered_map<uint64_t, size_t> known_;
 };
 
 }  // namespace convtrace::diff

@@ -142,12 +142,12 @@ void RankDiff::add_allowed(const ValueView& base, const ValueView& cand, const N
   allowed.by_tolerance = by_hand.has_value();
   allowed.value = by_hand ? *by_hand : births_.own_rounding(record);
   const bool is_gradient = record.kind == SlotKind::kGrad;
-  // An average in which everything cancels, and what Adam makes of it, have no size to speak of.
+  // An average whose terms cancel, and Adam's updates from it, have no meaningful size.
   const bool has_size = !is_gradient && record.kind != SlotKind::kBuffer && !is_update(record);
   if (noise != nullptr && has_size) {
     allowed.value = std::max(allowed.value, kNoiseGain * noise->rms);
   }
-  // Behind such a difference it is all that is known of f64.
+  // For f64 a difference below the resolution of a sketch cannot be seen.
   allowed.value = std::max(allowed.value, kGain * sketch_floor(base, cand));
   if (record.kind == SlotKind::kGradOutput) allowed.gradient = judged.tolerance;
   if (is_gradient && judged.tolerance < 1) allowed.parameter = judged.tolerance;
@@ -207,15 +207,15 @@ void RankDiff::find_first_bit_difference(const StepPair& pair) {
   outcome_.first_bit_difference = std::move(report);
 }
 
-/// Once a root is found everything is apart, and what explains what no longer matters.
+/// Stops at a root: behind it all values differ, and nothing explains that.
 void RankDiff::find_carried(const StepPair& pair) {
   for (uint32_t m = 0; m < pair.comparisons.size() && !outcome_.root; ++m) {
     const Comparison& c = pair.comparisons[m];
     if (c.verdict != Class::kSuspicious) continue;
     Carried& carried = outcome_.carried;
     if (carried.count++ == 0) carried.first = reporter_.of_match(pair, m);
-    // A gradient or an average in which everything cancels has no size to speak of, nor has what
-    // Adam makes of it.
+    // A gradient or an average whose terms cancel has no meaningful size, and neither have Adam's
+    // updates from it.
     const ValueRecord& record = pair.base_of(m);
     const bool has_size = is_measured(c.field) && record.kind != SlotKind::kGrad &&
                           record.kind != SlotKind::kBuffer && !is_update(record);

@@ -2,8 +2,9 @@
 /// @file rank_diff.h
 /// Compares the two traces of one rank, step by step in lockstep.
 ///
-/// Place:    diff.h runs one per rank and puts the outcomes together.
-/// Memory:   the steps in hand (see step_stream.h), the parameters' classes, the noise families.
+/// Place:    diff.h runs one for each rank and joins the outcomes.
+/// Memory:   the steps in memory (see step_stream.h), the classes of parameters, the noise
+///           families.
 /// Threads:  not thread-safe.
 
 #include <array>
@@ -24,15 +25,15 @@
 
 namespace convtrace::diff {
 
-/// Takes every compared or unmatched record, in execution order; the CSV report is one.
+/// Receives every compared or unmatched record, in execution order; the CSV report is one.
 class RowSink {
  public:
   virtual ~RowSink() = default;
-  /// @param record for unmatched records only one side is filled in: `base` if `in_base`.
+  /// @param record  has only one side filled in if it is unmatched: `base` if `in_base`.
   virtual void row(const RecordReport& record, bool in_base, bool in_cand) = 0;
 };
 
-/// Several sinks as one.
+/// Forwards to several sinks.
 class RowSinks final : public RowSink {
  public:
   void add(RowSink& sink) { sinks_.push_back(&sink); }
@@ -45,17 +46,17 @@ class RowSinks final : public RowSink {
   std::vector<RowSink*> sinks_;
 };
 
-/// What one rank's comparison comes to.
+/// The outcome of one rank's comparison.
 struct RankOutcome {
   std::array<uint64_t, kClassCount> counts{};
   uint64_t values = 0, launches = 0, steps = 0;
-  /// Values of the steps that both runs have: how well they could be aligned.
+  /// Numbers of values in steps that both runs have; they show how well the runs were aligned.
   uint64_t base_values = 0, cand_values = 0;
   /// The first step in which no value could be compared.
   std::optional<uint32_t> uncompared_step;
   std::optional<RootReport> root, first_bit_difference;
-  std::vector<RecordReport> births;  ///< at most kMaxBirths, the first first
-  /// Values that differ, or that one run alone has, and do not matter (--ignore).
+  std::vector<RecordReport> births;  ///< at most kMaxBirths, the earliest first
+  /// Values that differ, or that only one run has, and do not matter (--ignore).
   uint64_t waived = 0;
   Carried carried;
   std::optional<uint32_t> last_base_step, last_cand_step;
@@ -63,15 +64,15 @@ struct RankOutcome {
   std::vector<OneSidedGroup> one_sided;
   std::vector<OtherForm> other_forms;
   Allowance allowance;
-  /// Steps of one run that lie before the last one of the other, which does not have them.
-  std::array<uint64_t, 2> skipped_steps{};  ///< by Side: whose they are
+  /// Number of steps before the last step of the other run, which does not have them.
+  std::array<uint64_t, 2> skipped_steps{};  ///< by Side: the run that has them
   std::vector<StepSummary> summaries;
   std::vector<ReplicaSums> base_replica, cand_replica;
 };
 
 class RankDiff {
  public:
-  /// @param names, launches  of all streams. @param equal  what they leave out.
+  /// @param names, launches  of all streams. @param equal  the steps that the streams leave out.
   /// @param rows may be null.
   RankDiff(uint32_t rank, format::Definitions& names, LaunchKeys& launches, const EqualSteps& equal,
            const DiffRules& rules, Exactness exactness, RowSink* rows)
@@ -95,14 +96,14 @@ class RankDiff {
 
   /// Products of f32 are rounded to the 10 bits of TF32.
   void use_tf32() { births_.use_tf32(); }
-  /// Settings of the two runs let gradients of one alone be recorded.
+  /// The settings of the two runs allow that only one of them records gradients.
   void excuse_lost_gradients() { all_gradients_ = false; }
   void use_stored(CompareStored stored) { births_.use_stored(std::move(stored)); }
 
   [[nodiscard]] RankOutcome& outcome() { return outcome_; }
 
  private:
-  /// Counts the unread steps that come before `step`.
+  /// Counts the unread steps before `step`.
   void take_equal_before(uint32_t step);
   void learn_noise(const StepRecords& base, std::span<const std::unique_ptr<StepStream>> noise);
   void compare_step(const StepRecords& base, const StepRecords& cand, bool with_noise);

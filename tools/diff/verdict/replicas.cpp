@@ -11,7 +11,7 @@ bool agree(const ReplicaSums& a, const ReplicaSums& b) {
   return a.weights == b.weights && a.gradients == b.gradients;
 }
 
-/// Calls `take` with the sums of each step that both have, until it returns false.
+/// Calls `take` with the sums of each common step, until it returns false.
 template <typename Take>
 void for_common_steps(const std::vector<ReplicaSums>& a, const std::vector<ReplicaSums>& b,
                       const Take& take) {

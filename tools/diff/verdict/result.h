@@ -1,8 +1,8 @@
 #pragma once
 /// @file result.h
-/// What a diff found, in plain values with texts of their own: everything the reports show.
+/// The result of a diff as plain values that own their texts: everything that the reports show.
 ///
-/// Texts are as in the trace, not escaped: every report escapes for its own medium.
+/// Texts are as in the trace, not escaped: each report escapes for its own medium.
 
 #include <array>
 #include <cstdint>
@@ -25,7 +25,7 @@
 
 namespace convtrace::diff {
 
-/// kIncomplete: what was compared agrees, but not all of both runs was.
+/// kIncomplete: the compared parts agree, but some parts of the runs were not compared.
 enum class Verdict : uint8_t { kSame, kDiverged, kNotComparable, kFindings, kIncomplete };
 [[nodiscard]] std::string_view to_string(Verdict value);
 
@@ -52,15 +52,15 @@ struct RecordReport {
   format::Phase phase = format::Phase::kForward;
   std::string scope, slot, op, kernel;  ///< op and kernel: empty for none
   uint32_t call = 0;
-  std::string cand_scope, cand_slot;  ///< as the candidate calls them
+  std::string cand_scope, cand_slot;  ///< names in the candidate
   MatchedBy how = MatchedBy::kStableKey;
-  float confidence = 1;  ///< that both records are of one value
+  float confidence = 1;  ///< that both records belong to one value
   Comparison comparison;
   SideReport base, cand;
-  std::optional<ElementReport> elements{};  ///< where both runs stored the values
+  std::optional<ElementReport> elements{};  ///< set if both runs stored the value
 };
 
-/// A module, an op or an input of which one run alone has values, in steps that both have.
+/// A module, an op or an input with values that only one run has, in steps that both have.
 struct OneSidedGroup {
   uint32_t rank = 0;
   bool in_cand = false;
@@ -71,36 +71,37 @@ struct OneSidedGroup {
 };
 inline constexpr size_t kMaxOneSided = 256;
 
-/// Values that one run alone has, in steps that both have. They are never the root, but where one
-/// run did more than the other, that is where to look.
+/// Values that only one run has, in steps that both have. They are never the root, but they show
+/// where one run did more than the other.
 struct OneSided {
   uint64_t count = 0;
-  bool in_cand = false;  ///< who has the first of them
+  bool in_cand = false;  ///< the run of the first of them
   RecordReport first;    ///< only that run's side is filled in
 };
 
-/// Inputs of another type or shape, of which the same is made: of one slot and one pair of forms.
+/// Inputs with another type or shape whose calls have equal outputs: of one slot and one pair of
+/// forms.
 struct OtherForm {
   RecordReport first;
   uint64_t values = 1;
 };
 inline constexpr size_t kMaxOtherForms = 64;
 
-/// Values whose difference is larger than rounding explains in them, and no larger than their
-/// sources explain (births.h): accumulated rounding, which may hide a small fault.
+/// Values whose difference is larger than their own rounding and no larger than their sources
+/// explain (births.h): accumulated rounding, which may hide a small fault.
 struct Carried {
   uint64_t count = 0;
   std::optional<RecordReport> first{};
   double largest = 0;  ///< relative difference
 };
 
-/// What was allowed where values differ, relative to a tensor's size: a fault below looks like
-/// rounding there.
+/// The tolerances where values differ, relative to a tensor's size: a smaller fault there looks
+/// like rounding.
 struct Allowance {
   double value = 0;            ///< own rounding, --noise and --tol
   double gradient = 0;         ///< of activations' gradients
   double parameter = 0;        ///< of parameters' gradients, but for those in which terms cancel
-  bool by_tolerance = false;   ///< --tol is one of them
+  bool by_tolerance = false;   ///< --tol contributes to them
   uint64_t averages_only = 0;  ///< values whose distance is not known (is_known_by_averages)
   format::DType coarsest = format::DType::kUnknown;  ///< type of those values
 
@@ -110,41 +111,43 @@ struct Allowance {
 inline constexpr size_t kMaxGradients = 200;
 inline constexpr size_t kMaxBirths = 8;
 
-/// Where the runs part.
+/// The place where the runs diverge.
 struct RootReport {
   RecordReport record;
   OneSided one_sided_before;  ///< before the root, in its rank
   /// Compared values before it in its rank that were identical or within noise.
   uint64_t matched_before = 0;
-  /// Place in the execution order of its step: comparable between ranks that run one program.
+  /// Position in the execution order of its step: comparable between ranks that run one program.
   uint64_t position = 0;
-  /// Only for changed-between, where `record` is the producer: who saw other bytes, and in which
-  /// run.
+  /// Only for changed-between, where `record` is the producer: the consumer that read other bytes,
+  /// and its run.
   std::optional<RecordReport> consumer;
   bool changed_in_cand = false;
-  /// For changed-between: the first values that suffered from it, if any were measured.
+  /// For changed-between: the first values that it affected, if any were measured.
   std::optional<RecordReport> effect;
-  /// Where an input of the root had other bits already, and no record before says why: the input,
-  /// and the last output before it that agreed. What changed it lies between them, in no module.
+  /// Set if an input of the root had other bits already and no earlier record explains that: the
+  /// input, and the last output before it that agreed. The cause lies between these two, in no
+  /// module.
   std::optional<RecordReport> came_in, agreed_before;
-  /// In the optimizer: parameters of one dimension alone differ, others agree.
+  /// In the optimizer: only parameters of one dimension differ.
   bool vectors_only = false;
   /// Values of the same step in execution order; `around[around_root]` is the root.
   std::vector<RecordReport> around;
   size_t around_root = 0;
-  /// Gradients of weights in the same step that differ, by their norms: the largest difference
-  /// first, at most kMaxGradients.
+  /// Gradients of weights in the same step that differ, sorted by the difference of their norms,
+  /// the largest first; at most kMaxGradients.
   std::vector<RecordReport> gradients;
-  /// Before it values were further apart than rounding explains there (Carried).
+  /// Earlier values were further apart than rounding explains (Carried).
   bool rounding_enlarged = false;
-  /// Not a value but a setting of a module or an optimizer, in words: `record` has its place alone.
+  /// If the root is no value but a setting of a module or an optimizer: the setting in words;
+  /// `record` has only its place.
   std::string setting;
   bool in_no_module = false;  ///< the setting is an optimizer's
-  /// Nor a value of both: the one run that has it, in words.
+  /// If only one run has the value: that run, in words.
   std::string only_in;
-  /// Initial parameters differ: the runs never were the same.
+  /// Initial parameters differ, so the runs were never equal.
   bool weights_differ = false;
-  /// Of the module, where its facts were recorded.
+  /// Code of the root's module, if its facts were recorded.
   CodePlace code{};
 
   /// Whether `record` is a value of both runs.
@@ -161,11 +164,11 @@ struct RankReport {
 struct Cause {
   bool in_cand = true;
   FindingReport finding;
-  size_t index = 0;          ///< of it in its run's findings
-  bool same_memory = false;  ///< it is about the very memory of the root
+  size_t index = 0;          ///< of the finding, in its run
+  bool same_memory = false;  ///< the finding is about the memory of the root
 };
 
-/// Values that a run had and convtrace could not read, by reason.
+/// Values that a run had and that convtrace could not read, by reason.
 struct Unread {
   format::LossReason reason = format::LossReason::kTensorKind;
   uint64_t base = 0, cand = 0;
@@ -178,13 +181,14 @@ struct DiffResult {
   std::optional<RootReport> root;
   std::optional<Cause> cause;
   std::optional<RootReport> first_bit_difference;
-  Carried carried;                   ///< of all ranks
-  std::vector<RecordReport> births;  ///< differences that were born, of all ranks, the first first
-  /// Values that differ, or that one run alone has, and do not matter (--ignore).
+  Carried carried;  ///< of all ranks
+  /// Differences that began in their value, of all ranks, the earliest first.
+  std::vector<RecordReport> births;
+  /// Values that differ, or that only one run has, and do not matter (--ignore).
   uint64_t waived = 0;
   bool exact = false;      ///< any difference of bits counts
-  std::string why_exact;   ///< or why not
-  bool bits_known = true;  ///< false: the runs hash values in two ways (compare.h)
+  std::string why_exact;   ///< why any difference of bits counts, or why not
+  bool bits_known = true;  ///< false: the runs hash values by two versions (compare.h)
   std::array<uint64_t, kClassCount> counts{};
   uint64_t values = 0;                   ///< pairs of values compared
   uint64_t launches = 0;                 ///< pairs of launches aligned
@@ -200,7 +204,7 @@ struct DiffResult {
   std::vector<OtherForm> other_forms;    ///< at most kMaxOtherForms, in the order of their first
   Allowance allowance;                   ///< of all ranks
   Findings base_findings, cand_findings;
-  std::vector<std::string> incomplete;  ///< why; empty when both runs were compared to their ends
+  std::vector<std::string> incomplete;  ///< reasons; empty if both runs were compared to their ends
   std::vector<Unread> unread;
   std::vector<RankReport> ranks;
   RunCommand base_command, cand_command;

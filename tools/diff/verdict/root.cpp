@@ -16,8 +16,8 @@ namespace {
 /// Values of the same step shown before and after the root.
 constexpr uint32_t kAround = 12;
 
-/// Whether a value is an input that code in no module made, and not data: what a criterion is given
-/// is made of outputs.
+/// Whether a value is an input that code outside of modules has made, and no data: inputs of a
+/// criterion are made of outputs.
 bool is_made_between(const StepPair& pair, uint32_t match) {
   const ValueRecord& record = pair.base_of(match);
   if (record.kind != SlotKind::kInput) return false;
@@ -29,8 +29,8 @@ bool is_made_between(const StepPair& pair, uint32_t match) {
   return false;
 }
 
-/// The input that differed first, of the call that `match` is an output of, or `match` itself: code
-/// in no module made it.
+/// Finds the first differing input of the call that `match` belongs to, which may be `match`
+/// itself: code outside of modules made it.
 void find_place_between(const StepPair& pair, uint32_t match, const PairReporter& reporter,
                         RootReport& root) {
   const ValueRecord& found = pair.base_of(match);
@@ -78,7 +78,7 @@ std::vector<RecordReport> worst_gradients(const StepPair& pair, const PairReport
   return gradients;
 }
 
-/// Scopes of modules that both runs called, by their names in one of them.
+/// Scopes of the modules that both runs called, by their names in one run.
 std::unordered_set<uint32_t> called_in_both(const StepPair& pair, bool in_base) {
   std::unordered_set<uint32_t> scopes;
   for (uint32_t m = 0; m < pair.size(); ++m) {
@@ -88,7 +88,7 @@ std::unordered_set<uint32_t> called_in_both(const StepPair& pair, bool in_base) 
   return scopes;
 }
 
-/// Of one run's step: the first gradient that was clipped, and the factor of all together.
+/// In a step of one run: the first gradient that was clipped, and the common factor.
 struct Clipping {
   std::optional<uint32_t> first;
   double factor = 1;
@@ -114,7 +114,7 @@ Clipping clipping_of(const StepRecords& step, Tolerances& ignored) {
   return clipping;
 }
 
-/// What of `indices` a root that is known comes before.
+/// Whether the known root comes before this value.
 bool is_behind(const StepPair& pair, const std::optional<RootChoice>& known, bool in_base,
                uint32_t index) {
   if (!known) return false;
@@ -133,7 +133,7 @@ RootReport one_sided_root(const StepPair& pair, bool in_base, uint32_t index,
   return root;
 }
 
-/// @return index of the first lost gradient among `indices`, which lie in ascending order.
+/// @return the first index of a lost gradient among `indices`, which are ascending.
 std::optional<uint32_t> first_lost(const StepPair& pair, std::span<const uint32_t> indices,
                                    bool in_base, Tolerances& ignored) {
   const auto& values = in_base ? pair.base.values : pair.cand.values;
@@ -146,7 +146,7 @@ std::optional<uint32_t> first_lost(const StepPair& pair, std::span<const uint32_
   return lost == indices.end() ? std::nullopt : std::optional(*lost);
 }
 
-/// @return the input of `match`'s own call that had other bits first, `match` itself if it is one.
+/// @return the first differing input of `match`'s own call; `match` itself if it is an input.
 std::optional<uint32_t> own_input(const StepPair& pair, uint32_t match) {
   const RecordKey& own = pair.base_of(match).key;
   for (uint32_t m = 0; m <= match; ++m) {
@@ -158,7 +158,7 @@ std::optional<uint32_t> own_input(const StepPair& pair, uint32_t match) {
   return std::nullopt;
 }
 
-/// @param alone  indices of `values` that one run alone has.
+/// @param alone  indices of the `values` that only one run has.
 std::string calls_text(std::span<const ValueRecord> values, std::span<const uint32_t> alone,
                        const RecordKey& key, const std::string& scope, bool in_base) {
   const auto is_call = [&key](const ValueRecord& one) {
@@ -256,7 +256,7 @@ std::optional<RootChoice> choose_root(std::span<const Comparison> comparisons,
   if (first != comparisons.end()) {
     root = {static_cast<uint32_t>(first - comparisons.begin()), {}};
   }
-  // The value was still right at its producer: whatever parted after that may be a victim of it.
+  // The value was right at its producer, so every later difference may be a consequence.
   const auto changed = std::ranges::min_element(lineage.changed, {}, &ChangedBetween::producer);
   if (changed != lineage.changed.end() && (!root || changed->producer < root->match)) {
     return RootChoice{changed->producer, *changed};

@@ -1,7 +1,7 @@
 #pragma once
 /// @file root.h
-/// Decides which record of a step is where two runs part: the first whose difference was born there
-/// (births.h), not the loudest and not its victims; and says what is around it.
+/// Finds the root of a step: the first record whose difference began in it (births.h), which is
+/// neither the largest difference nor one that was passed on. Describes its surroundings.
 ///
 /// Threads:  pure function.
 /// Source:   docs/comparison.md "Verdict".
@@ -24,31 +24,31 @@ struct RootChoice {
 };
 
 /// @param comparisons one per match; consumers in `lineage.changed` already are kChangedBetween.
-/// @return the first birth; where everything that diverged was passed on, the first of that
+/// @return the first birth; if all divergences were passed on, the first of them.
 [[nodiscard]] std::optional<RootChoice> choose_root(std::span<const Comparison> comparisons,
                                                     const Lineage& lineage);
 
-/// @return what the step tells of the root; what came before the step is left to the caller.
+/// @return the root with everything that its step shows; the caller adds what came before the step.
 [[nodiscard]] RootReport report_root(const StepPair& pair, const RootChoice& choice,
                                      const PairReporter& reporter);
 
-/// @param ignored  values that are no root, here and below.
-/// @return that one run alone clips its gradients, by more than norms of updates may differ.
+/// @param ignored  values that cannot be the root, here and below.
+/// @return a root if only one run clips its gradients, by more than norms of updates may differ.
 [[nodiscard]] std::optional<RootReport> report_clipping(const StepPair& pair,
                                                         const std::optional<RootChoice>& before,
                                                         Tolerances& ignored,
                                                         const PairReporter& reporter);
 
-/// A gradient that is lost is no rounding, however far all others are apart.
-/// @param before  the root that is known, if any: what comes behind it does not count.
-/// @return the first gradient of a parameter, not 0, that one run alone has, although both called
-/// its module and went on to the optimizer.
+/// A gradient that is lost is no rounding, however large all other differences are.
+/// @param before  the known root, if any; later gradients do not count.
+/// @return the first gradient of a parameter, not 0, that only one run has, although both runs
+/// called its module and went on to the optimizer.
 [[nodiscard]] std::optional<RootReport> report_lost_gradient(
     const StepPair& pair, const std::optional<RootChoice>& before, Tolerances& ignored,
     const PairReporter& reporter);
 
-/// @return that one run calls a module more often, where the root is made of such a call: it is
-/// given that very value, or is a gradient of that module.
+/// @return a root if one run calls a module more often and the root depends on such a call: it gets
+/// the output of that call, or is a gradient of that module.
 [[nodiscard]] std::optional<RootReport> report_more_calls(const StepPair& pair,
                                                           const RootChoice& choice,
                                                           Tolerances& ignored,

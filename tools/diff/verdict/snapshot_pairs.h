@@ -1,11 +1,11 @@
 #pragma once
 /// @file snapshot_pairs.h
-/// Compares stored values of two traces, where both traces hold the bytes.
+/// Compares stored values, where both traces have the bytes.
 ///
 /// Threads:  one owner thread.
-/// Memory:   both values, up to kMaxValueBytes of each; of larger ones the beginning is compared.
-///           A list of a trace's stored parts, from the first question on.
-/// Errors:   none: what cannot be read is as if it had not been stored.
+/// Memory:   both values, up to kMaxValueBytes of each; of larger values the beginning is compared.
+///           A list of each trace's stored parts, from the first call on.
+/// Errors:   none: a value that cannot be read counts as not stored.
 
 #include <optional>
 
@@ -23,20 +23,20 @@ class SnapshotPairs {
   SnapshotPairs(const reader::TraceReader& base, const reader::TraceReader& cand)
       : base_(base), cand_(cand) {}
 
-  /// @return how the elements of two values of one type and size differ, whose hashes do; nullopt
-  /// where not both are stored.
+  /// @return how the elements of two values with one type, one size and different hashes differ;
+  /// nullopt unless both are stored.
   [[nodiscard]] std::optional<ElementReport> compare(const ValueRecord& base,
                                                      const ValueRecord& cand);
 
-  /// Fills in `elements` of every value of the root that both traces stored.
+  /// Fills in `elements` for every value of the root that both traces stored.
   void compare(RootReport& root);
 
  private:
-  /// A trace, and where its stored values are.
+  /// A trace, with the places of its stored values.
   class Side {
    public:
     explicit Side(const reader::TraceReader& trace) : trace_(trace) {}
-    /// @return the beginning of a value; empty: it cannot be read.
+    /// @return the beginning of a value; empty if it cannot be read.
     std::vector<std::byte> read(const format::ContentId& content);
 
    private:

@@ -6,7 +6,7 @@
 namespace convtrace::diff {
 namespace {
 
-/// Drops the matches below kLeastConfidence whose values differ: a guess is no evidence of a fault.
+/// Drops guessed matches (below kLeastConfidence) with different values: a guess proves no fault.
 void drop_wrong_guesses(StepPair& pair) {
   std::vector<Comparison>& comparisons = pair.comparisons;
   std::vector<bool> holds(comparisons.size(), true);
@@ -26,13 +26,13 @@ void excuse_forms(StepPair& pair) {
   excuse_other_forms(pair.base.values, pair.alignment.matches, pair.comparisons);
 }
 
-/// Who was given other bytes than its producer gave is no place where runs part.
+/// A consumer that got other bytes than its producer wrote is not the place of the divergence.
 void name_changed_between(StepPair& pair) {
   for (const ChangedBetween& changed : pair.lineage.changed)
     pair.comparisons[changed.consumer].verdict = Class::kChangedBetween;
 }
 
-/// Makes equal the values that were read from memory that no op has written: they are arbitrary.
+/// Treats values in memory that no op has written as equal, since they are arbitrary.
 void excuse_unwritten(StepPair& pair) {
   for (size_t m = 0; m < pair.comparisons.size(); ++m) {
     const uint32_t producer = pair.lineage.seen_from[m];
@@ -52,7 +52,7 @@ void settle(StepPair& pair) {
 
 RecordReport PairReporter::of_match(const StepPair& pair, uint32_t match) const {
   RecordReport report = describe_key(names_, rank_, pair.base.step, pair.base_of(match));
-  // A renamed kernel of the same family: the candidate's name is the one to look for.
+  // For a renamed kernel of the same family, the candidate's name is the one to search for.
   report.kernel = names_.text(pair.cand_of(match).kernel);
   report.cand_scope = names_.text(pair.cand_of(match).key.scope);
   report.cand_slot = names_.text(pair.cand_of(match).key.slot);

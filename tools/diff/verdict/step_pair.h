@@ -1,8 +1,8 @@
 #pragma once
 /// @file step_pair.h
-/// One step of both runs: which values belong together, and what came of comparing them.
+/// One step of both runs: the matches of its values and their comparisons.
 ///
-/// Place:    rank_diff.h makes one per step and fills in the comparisons.
+/// Place:    rank_diff.h makes one for each step and fills in the comparisons.
 /// Memory:   borrows the steps.
 /// Threads:  plain values.
 
@@ -31,19 +31,20 @@ struct StepPair {
   [[nodiscard]] uint32_t size() const { return static_cast<uint32_t>(comparisons.size()); }
 };
 
-/// What two values alone do not tell, by passes over all comparisons of the step: first partners
-/// that were guessed and hold other values are given up, since all that follows is about partners.
+/// Applies the rules that need all comparisons of the step, in passes. The first pass drops matches
+/// that were guessed and whose values differ, because all later passes are about partners.
 /// @pre every match is compared.
 void settle(StepPair& pair);
 
-/// Turns records of a rank's pairs, which borrow and use ids, into reports that own their texts.
+/// Turns the records of a rank's pairs, which borrow data and use ids, into reports that own their
+/// texts.
 class PairReporter {
  public:
   /// @param names  of both streams; outlives this.
   PairReporter(const format::Definitions& names, uint32_t rank) : names_(names), rank_(rank) {}
 
   [[nodiscard]] RecordReport of_match(const StepPair& pair, uint32_t match) const;
-  /// @param index  of a value that one run alone has.
+  /// @param index  of a value that only one run has.
   [[nodiscard]] RecordReport of_one(const StepRecords& step, uint32_t index, bool in_base) const;
   [[nodiscard]] std::string text(format::StringId id) const { return std::string(names_.text(id)); }
   [[nodiscard]] uint32_t rank() const { return rank_; }

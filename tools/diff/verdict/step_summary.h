@@ -1,11 +1,11 @@
 #pragma once
 /// @file step_summary.h
-/// What a training step comes to in both runs: its loss, the norm of its gradients, and how well
+/// The summary of a training step in both runs: its loss, the norm of its gradients, and how well
 /// each phase agrees. These are the numbers that people compare by hand.
 ///
 /// Threads:  plain values.
-/// Source:   loss of the first step: forward; norms of its gradients: backward; loss of the next
-///           one: optimizer (the usual guide for bringing a training run in line with another).
+/// Source:   the usual guide for matching two training runs: loss of the first step tests forward,
+///           its gradient norms backward, the loss of the next step the optimizer.
 
 #include <array>
 #include <cstdint>
@@ -19,14 +19,14 @@
 namespace convtrace::diff {
 
 inline constexpr size_t kPhaseCount = 8;
-/// Of longer runs the steps behind this one are not summed up.
+/// Later steps of longer runs have no summary.
 inline constexpr size_t kMaxSummaries = 100'000;
 
 struct StepSummary {
   uint32_t rank = 0, step = 0;
   std::optional<double> base_loss, cand_loss;
-  double base_gradients = 0, cand_gradients = 0;  ///< squares of their norms
-  uint64_t gradients = 0;                         ///< how many were recorded with statistics
+  double base_gradients = 0, cand_gradients = 0;  ///< squared norms
+  uint64_t gradients = 0;                         ///< number of gradients recorded with statistics
   std::array<Class, kPhaseCount> worst{};         ///< by format::Phase
 };
 
