@@ -1,10 +1,10 @@
 #pragma once
 /// @file event_tables.h
-/// The obvious way to store events, as the format's rival: one FlatBuffers table per event, chunks
-/// of the same size, zstd 1 and the same checksum.
+/// The obvious way to store events, to compare the format with: one FlatBuffers table for each
+/// event, chunks of the same size, zstd level 1 and the same checksum.
 ///
-/// Fair:     names are ids as in the format, the builder and the compressor are kept, fields that
-///           have their default value are left out, as FlatBuffers does.
+/// Fair:     names are ids as in the format, builder and compressor are reused, and fields with
+///           their default value are left out, as FlatBuffers does.
 
 #include <vector>
 

@@ -1,7 +1,6 @@
 #pragma once
 /// @file rows.h
-/// Rows of a benchmark program: medians with their spread, printed as the JSON that run_all.py
-/// collects.
+/// Rows of a benchmark program: medians with their spread, printed as JSON for run_all.py.
 
 #include <algorithm>
 #include <chrono>
@@ -18,8 +17,8 @@ double seconds_of(Function&& function) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-/// @param one, @param other  each gives a time. @return one over other, of `pairs` pairs whose
-/// order alternates, so that a drift of the machine favours neither.
+/// @param one, @param other  each returns a time. @return their ratio in each of `pairs` pairs, in
+/// alternating order, so that a drift of the machine favours neither.
 template <typename One, typename Other>
 std::vector<double> ratios_of(int pairs, One&& one, Other&& other) {
   std::vector<double> ratios;
@@ -48,7 +47,7 @@ struct Row {
   const char* against;
 };
 
-/// Prints the list's brackets and what is between its rows.
+/// Prints the brackets of the list, and the separators between its rows.
 class Rows {
  public:
   Rows() { std::printf("["); }
@@ -56,7 +55,8 @@ class Rows {
   Rows(const Rows&) = delete;
   Rows& operator=(const Rows&) = delete;
 
-  /// @param samples  not empty. The value is their median, the spread the middle half over it.
+  /// @param samples  not empty. The row's value is their median, its spread the middle half over
+  /// the median.
   void print(const Row& row, std::vector<double> samples) {
     std::sort(samples.begin(), samples.end());
     const double median = samples[samples.size() / 2];
@@ -71,7 +71,7 @@ class Rows {
     first_ = false;
   }
 
-  /// Prints a median that has no goal.
+  /// Prints a median without a goal.
   void fact(const char* name, const char* unit, const char* against, std::vector<double> samples) {
     std::printf("%s{\"name\": \"%s\", \"value\": %.4g, \"unit\": \"%s\", \"against\": \"%s\"}",
                 first_ ? "" : ",\n ", name, median_of(std::move(samples)), unit, against);

@@ -25,11 +25,11 @@ class TrainingSteps {
   /// Names are interned in `definitions`.
   TrainingSteps(format::Definitions& definitions, uint64_t seed);
 
-  /// Makes the next launch and what goes with it: the allocations before it, the frees after it,
-  /// at the first launch of a step also the Step.
-  /// @return events valid until the same launch of the next step.
+  /// Makes the next launch with its allocations before it and its frees after it, and at the first
+  /// launch of a step also the Step.
+  /// @return events that are valid until the same launch of the next step.
   const std::vector<format::Event>& next();
-  /// @return steps begun so far.
+  /// @return the number of steps that have begun.
   [[nodiscard]] uint32_t steps() const { return step_; }
 
  private:
@@ -37,7 +37,7 @@ class TrainingSteps {
     uint64_t address = 0;
     uint64_t generation = 0;
     uint64_t bytes = 0;
-    size_t first_use = 0, last_use = 0;  ///< launch in the step; activations only
+    size_t first_use = 0, last_use = 0;  ///< index of a launch in the step; activations only
   };
   void make_launch(size_t index, const std::vector<format::KernelId>& kernels,
                    const std::vector<format::StringId>& scopes);

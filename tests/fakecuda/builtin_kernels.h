@@ -1,7 +1,7 @@
 #pragma once
 /// @file builtin_kernels.h
-/// Host versions of convtrace's own kernels: the engine loads a real fatbin, whose code the fake
-/// cannot run.
+/// Host versions of convtrace's own kernels, because the engine loads a real fatbin, whose code the
+/// fake driver cannot run.
 
 #include <span>
 

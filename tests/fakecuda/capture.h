@@ -1,6 +1,6 @@
 #pragma once
 /// @file capture.h
-/// What streams and their capture have in common.
+/// Functions that streams and their capture share.
 
 #include <algorithm>
 
@@ -12,7 +12,7 @@ inline bool is_capturing(const CUstream_st& stream) {
   return stream.status != CU_STREAM_CAPTURE_STATUS_NONE;
 }
 
-/// Calls `visit` for every stream, until it answers true. Driver::mutex is held.
+/// Calls `visit` for every stream until it returns true. The caller holds Driver::mutex.
 template <typename Visit>
 bool any_stream(Visit visit) {
   for (CUstream stream : driver().streams)

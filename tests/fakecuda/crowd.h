@@ -1,7 +1,7 @@
 #pragma once
 /// @file crowd.h
-/// What tests of work in several streams share: streams, a kernel that waits for the host, and the
-/// end of all of them.
+/// Helpers for tests with several streams: streams, a kernel that waits for the host, and their
+/// destruction.
 
 #include <cuda.h>
 
@@ -14,7 +14,7 @@
 
 namespace fakecuda {
 
-/// Streams that wait for no other, with a connection each.
+/// Streams that wait for no other stream and have a connection each.
 struct Streams {
   explicit Streams(size_t count, unsigned flags = CU_STREAM_NON_BLOCKING) : all(count) {
     constexpr uint64_t kOfTheirOwn = 1 << 20;
@@ -30,8 +30,8 @@ struct Streams {
   std::vector<CUstream> all;
 };
 
-/// A kernel that is done when the host says so. Used once before, so that its launch waits for
-/// nothing.
+/// A kernel that ends when the host says so. It was launched once before, so its launch does not
+/// wait for loading.
 class Gatekeeper {
  public:
   Gatekeeper() {

@@ -1,6 +1,6 @@
 #pragma once
 /// @file driver.h
-/// The state of the fake driver, and what every entry point does first and last.
+/// The state of the fake driver, and the first and last actions of every entry point.
 
 #include <cuda.h>
 #include <cupti.h>
@@ -41,17 +41,18 @@ struct Driver {
   std::set<CUevent> events;
   std::map<CUmodule, std::unique_ptr<CUmod_st>> modules;
 
-  /// Every object ever made: a use after its destruction is an error code, not a crash of the test.
+  /// Every object that was ever created: using one after its destruction gives an error code
+  /// instead of crashing the test.
   std::vector<std::unique_ptr<CUctx_st>> all_contexts;
   std::vector<std::unique_ptr<CUstream_st>> all_streams;
   std::vector<std::unique_ptr<CUevent_st>> all_events;
 };
 
-/// Lives until the process ends: threads of the host may be inside a call at exit.
+/// Never destroyed, since threads of the host may be inside a call at exit.
 Driver& driver();
 
-/// A thread's contexts. It has no destructor: exit handlers still make calls when those of the main
-/// thread's variables have run.
+/// The contexts of a thread. It has no destructor: exit handlers still make calls after the main
+/// thread's variables were destroyed.
 class ContextStack {
  public:
   [[nodiscard]] bool empty() const { return size_ == 0; }
@@ -69,45 +70,47 @@ class ContextStack {
 ContextStack& context_stack();
 CUcontext current_context();
 
-/// Turns a number from the environment into a failure knob. @return `missing` when it is not set.
+/// Reads a number from the environment that configures a failure. @return `missing` if it is not
+/// set.
 uint64_t knob(const char* name, uint64_t missing);
 
-/// What every call but cuInit and the pure queries returns before anything else: not initialised,
-/// lost context, none current.
+/// The first check of every call but cuInit and pure queries: not initialised, context lost, no
+/// current context.
 CUresult entry_status(bool needs_context = true);
 
-/// Whether an unsafe call (allocation, module load, synchronisation) is forbidden by a capture; it
-/// then invalidates that capture. Source: cuThreadExchangeStreamCaptureMode.
+/// Returns an error if a capture forbids an unsafe call (allocation, module load, synchronisation),
+/// and then invalidates that capture. Source: cuThreadExchangeStreamCaptureMode.
 CUresult forbid_during_capture();
 
-/// @return whether a capture is under way anywhere.
+/// @return whether any capture is active.
 bool is_capturing_any();
 
-/// @return the stream object of a handle; null for an unknown one.
+/// @return the stream object of a handle; null for an unknown handle.
 CUstream resolve(CUstream stream, bool per_thread);
 
-/// enqueue() of work on memory, with the checks that come before it.
+/// enqueue() for work on memory, after the checks that precede it.
 CUresult on_stream(CUstream stream, bool per_thread, std::function<void()> work);
 
-/// Runs `work` now, in stream order, or has it scheduled, or adds it to the stream's capture.
-/// @param[out] number  of what is scheduled.
+/// Runs `work` now, schedules it, or adds it to the stream's capture.
+/// @param[out] number  of scheduled work.
 CUresult enqueue(CUstream stream, Work work, std::atomic<uint64_t>* number = nullptr);
 
-/// Waits for what the stream has to do. @return as any call behind that.
+/// Waits for all work of the stream. @return the result of a call after that.
 CUresult wait_for(CUstream stream);
 /// The same for all streams of the current context.
 CUresult wait_for_context();
 
-/// @return the error of using that event.
+/// @return the error of a call that uses the event.
 CUresult event_status(CUevent event);
 
-/// @param params as cuLaunchKernel takes them, or @param extra. @return the arguments' error.
+/// @param params as cuLaunchKernel takes them, or @param extra. @return the error of invalid
+/// arguments.
 CUresult copy_arguments(KernelWork& kernel, void** params, void** extra);
 
-/// A kernel touched memory that is not there.
+/// Called when a kernel uses memory that does not exist.
 void* checked_translate(uint64_t address, size_t bytes);
 
-/// Whether FAKECUDA_FAIL wants this call to fail.
+/// Whether FAKECUDA_FAIL asks for this call to fail.
 bool is_to_fail(const char* function);
 
 /// Reports both ends of a call to CUPTI.

@@ -1,9 +1,9 @@
 /// @file fakecuda.h
-/// How a test program gives kernels to the fake driver: the "image" that it passes to
+/// Defines kernels of test programs for the fake driver: the "image" that a program passes to
 /// cuModuleLoadData or cuLibraryLoadData is a struct fakecuda_image, whose kernels are host
 /// functions.
 ///
-/// Plain C. What the fake imitates and what not: README.md beside this file.
+/// Plain C. README.md beside this file lists what the fake imitates and what it does not.
 #ifndef CONVTRACE_TESTS_FAKECUDA_FAKECUDA_H
 #define CONVTRACE_TESTS_FAKECUDA_FAKECUDA_H
 
@@ -14,7 +14,7 @@
 extern "C" {
 #endif
 
-/// One launch, as a kernel sees it. It runs for the whole grid.
+/// One launch from the view of a kernel, which runs once for the whole grid.
 struct fakecuda_launch {
   unsigned grid[3];
   unsigned block[3];

@@ -1,6 +1,6 @@
 #pragma once
 /// @file fakecupti.h
-/// What the two halves of the fake CUPTI know of each other.
+/// The interface between the two halves of the fake CUPTI.
 
 #include <cuda.h>
 
@@ -10,11 +10,11 @@
 
 namespace fakecuda {
 
-/// Asks the driver to tell of its calls as long as somebody wants to know: a subscriber, or whoever
-/// has enabled kernel activity.
+/// Makes the driver report its calls as long as they are needed: by a subscriber, or because kernel
+/// activity is enabled.
 void follow_driver();
 
-/// Whether kernel activity is enabled. That takes no subscriber, and is nobody's in particular.
+/// Whether kernel activity is enabled, which needs no subscriber.
 bool records_kernels();
 void record_kernel(const HookCall& call);
 void end_activity();

@@ -1,7 +1,7 @@
 #pragma once
 /// @file hook.h
-/// The seam between the fake libcuda.so.1 and the fake libcupti.so.13: one function that is told of
-/// every call. libcupti finds the setter by name in libcuda.
+/// The interface between the fake libcuda.so.1 and the fake libcupti.so.13: one function that is
+/// called for every driver call. libcupti finds the setter in libcuda by name.
 
 #include <cuda.h>
 
@@ -34,16 +34,16 @@ inline constexpr const char* kSetHookSymbol = "fakecuda_set_hook";
 using DeviceOf = int (*)(CUcontext context);
 inline constexpr const char* kDeviceOfSymbol = "fakecuda_device_of";
 
-/// @return kernels that the calling thread was the first to launch. A driver may load a kernel
-/// then, and get local memory for it, which waits for the device.
+/// @return the number of kernels that the calling thread was the first to launch. A real driver may
+/// load a kernel then, and allocate local memory for it, which waits for the device.
 extern "C" uint64_t fakecuda_first_launches();
 
-/// From now on the stream does nothing of what it is given, until somebody waits for it or it is
-/// released: then all of it, and after a wait it holds on.
+/// From now on the stream holds all its work until a caller waits for it or releases it. Then it
+/// runs all of it, and after a wait it holds again.
 extern "C" void fakecuda_hold(CUstream stream);
 extern "C" void fakecuda_release(CUstream stream);
 
-/// From now on, with a seed, streams share so many connections to the device (scheduler.h).
+/// From now on, with a seed, streams share this many connections to the device (scheduler.h).
 extern "C" void fakecuda_connections(uint64_t count);
 
 }  // namespace fakecuda

@@ -1,7 +1,7 @@
 #pragma once
 /// @file memory.h
-/// Device memory that the host cannot touch: every address handed out lies in a PROT_NONE mapping,
-/// and the bytes lie in a second, hidden mapping of the same file.
+/// Device memory that the host cannot access: every address lies in a PROT_NONE mapping, and its
+/// bytes lie in a second, hidden mapping of the same file.
 
 #include <cstddef>
 #include <cstdint>
@@ -15,34 +15,34 @@ class DeviceMemory {
  public:
   DeviceMemory();
 
-  /// @return 0 when the arena or `FAKECUDA_MEMORY` is used up. Freed addresses are handed out
-  /// again, lowest first.
-  /// @param ordered by a stream: it is there when its turn has come.
+  /// @return 0 when the arena or `FAKECUDA_MEMORY` is used up. Freed addresses are reused, lowest
+  /// first.
+  /// @param ordered  by a stream: the memory exists when the stream reaches the allocation.
   uint64_t allocate(size_t bytes, bool ordered = false);
   void arrive(uint64_t address);
-  /// @return false if nothing live begins there.
+  /// @return false if no live range begins there.
   bool free(uint64_t address);
 
-  /// Address space without memory (cuMemAddressReserve), and memory put there (cuMemMap).
+  /// Reserves address space (cuMemAddressReserve), and maps memory into it (cuMemMap).
   uint64_t reserve(size_t bytes);
   bool unreserve(uint64_t address);
   bool map(uint64_t address, size_t bytes);
   bool unmap(uint64_t address, size_t bytes);
 
-  /// Memory that host and device use by the same address; the device also by one that lies this
-  /// much higher.
+  /// Memory that host and device use by the same address; the device can also use it by an address
+  /// that is this much higher.
   static constexpr uint64_t kAlias = uint64_t{1} << 46;
   void add_shared(const void* pointer, size_t bytes);
   bool remove_shared(const void* pointer);
 
-  /// @return where the host can reach [address, address + bytes), or null if that is not inside one
-  /// live range.
+  /// @return the host's pointer to [address, address + bytes); null if that is not inside one live
+  /// range.
   void* translate(uint64_t address, size_t bytes);
 
-  /// A live range, as cuPointerGetAttributes tells of it.
+  /// The attributes of a live range for cuPointerGetAttributes.
   struct Facts {
     uint64_t base = 0;
-    uint64_t id = 0;  ///< of no other range
+    uint64_t id = 0;  ///< unique
     bool shared = false;
     bool ordered = false;
   };

@@ -1,12 +1,12 @@
 #pragma once
 /// @file memory_calls.h
-/// What the entry points about memory have in common.
+/// Functions that the entry points for memory share.
 
 #include "tests/fakecuda/driver.h"
 
 namespace fakecuda {
 
-/// entry_status() of a call that a capture forbids.
+/// entry_status() for a call that a capture forbids.
 inline CUresult unsafe_entry() {
   if (const CUresult status = entry_status(); status != CUDA_SUCCESS) return status;
   return forbid_during_capture();

@@ -1,6 +1,6 @@
 #pragma once
 /// @file objects.h
-/// What the handles of cuda.h stand for in the fake driver.
+/// The objects behind the handles of cuda.h in the fake driver.
 
 #include <cuda.h>
 
@@ -16,15 +16,15 @@
 
 #include "tests/fakecuda/fakecuda.h"
 
-/// A kernel of a module or library. CUfunction and CUkernel are different handles to one, and only
-/// launches take either.
+/// A kernel of a module or library. CUfunction and CUkernel are different handles of it, and only
+/// launches accept both.
 struct CUfunc_st {
   const fakecuda_kernel* kernel = nullptr;
   std::vector<size_t> offsets;
-  bool is_kernel = false;       ///< handed out as CUkernel
-  CUcontext context = nullptr;  ///< of a module
+  bool is_kernel = false;       ///< its handle is a CUkernel
+  CUcontext context = nullptr;  ///< context of its module
   std::atomic<bool> launched{false};
-  std::unique_ptr<CUfunc_st> function;  ///< of a kernel: what cuKernelGetFunction has made of it
+  std::unique_ptr<CUfunc_st> function;  ///< of a kernel: made by cuKernelGetFunction
 };
 
 struct CUmod_st {
@@ -37,28 +37,27 @@ struct CUlib_st {
 
 namespace fakecuda {
 
-/// One launch, with its arguments copied into a buffer that has the layout the device would see.
+/// One launch, with its arguments copied into a buffer in the layout of the device.
 struct KernelWork {
   CUfunction function = nullptr;
   unsigned grid[3] = {0, 0, 0};
   unsigned block[3] = {0, 0, 0};
   unsigned shared_bytes = 0;
   std::vector<char> buffer;
-  std::vector<void*> values;  ///< one pointer into the buffer for each parameter
+  std::vector<void*> values;  ///< for each parameter, a pointer into the buffer
 
-  /// As fakecuda_launch has it.
+  /// Runs it as described for fakecuda_launch.
   void run(uint64_t& unfinished) const;
 };
 
-/// What a stream does at one time and a graph holds as one node: a kernel, another graph, or
-/// something else.
+/// An item of work of a stream, or a node of a graph: a kernel, another graph, or something else.
 struct Work {
   std::shared_ptr<const KernelWork> kernel;
   std::shared_ptr<CUgraph_st> child;
   std::function<void()> other;
   CUgraphNodeType other_type = CU_GRAPH_NODE_TYPE_HOST;
 
-  /// @param unfinished  not 0 behind: it is to be run again.
+  /// @param unfinished  if not 0 afterwards, it must be run again.
   void run(uint64_t& unfinished) const;
   void run_to_end() const;
 };
@@ -71,7 +70,7 @@ struct CUgraphNode_st {
   bool enabled = true;
 };
 
-/// Work in order; a capture is one that grows. Nodes keep their addresses.
+/// Work in order; a capture extends it. Nodes keep their addresses.
 struct CUgraph_st {
   std::list<CUgraphNode_st> nodes;
   std::shared_ptr<const bool> life = std::make_shared<bool>();
@@ -79,7 +78,7 @@ struct CUgraph_st {
   void run() const;
 };
 struct CUgraphExec_st : CUgraph_st {
-  std::weak_ptr<const bool> source_life;  ///< of the graph whose nodes name these
+  std::weak_ptr<const bool> source_life;  ///< of the graph whose nodes are named here
 };
 
 struct CUstream_st {

@@ -1,23 +1,23 @@
 #pragma once
 /// @file scheduler.h
-/// When the work of streams is done: in any order that CUDA allows, as late as it allows, chosen by
-/// `FAKECUDA_SEED`. Without a seed and until a stream is held, nobody asks it: work is done at
-/// once.
+/// Decides when the work of streams is done: in any order that CUDA allows, and as late as it
+/// allows, chosen by `FAKECUDA_SEED`. Without a seed, and while no stream is held, it is not used
+/// and work is done at once.
 ///
 /// The rules, with where CUDA's documentation has them (D: driver API, G: programming guide):
 /// - Work of a stream is done in order. D "Stream synchronization behavior".
 /// - The legacy stream waits for the blocking streams of its context, and they for it; a thread's
 ///   per-thread stream is a blocking one. D "Stream synchronization behavior".
-/// - A stream that waits for an event waits for what its last record stood behind when the wait was
-///   asked for. D cuStreamWaitEvent, cuEventRecord.
-/// - Streams share connections to the device, `CUDA_DEVICE_MAX_CONNECTIONS` of them, and what comes
-///   later in one does not begin before what comes earlier. G "CUDA Environment Variables".
-/// - The device begins without being asked: a thread does what nothing has waited for.
-/// - A launch waits while 1024 are not done. Not documented: measured on devices.
-/// - A lost context does nothing of what it still has. G "Error Checking", asynchronous errors.
+/// - A stream that waits for an event waits for the work before the event's last record at the time
+///   of the wait call. D cuStreamWaitEvent, cuEventRecord.
+/// - Streams share connections to the device, `CUDA_DEVICE_MAX_CONNECTIONS` of them; later work of
+///   a connection does not begin before earlier work. G "CUDA Environment Variables".
+/// - The device begins on its own: work is done that no call has waited for.
+/// - A launch waits while 1024 launches are unfinished. Not documented: measured on devices.
+/// - A lost context does none of its remaining work. G "Error Checking", asynchronous errors.
 ///
-/// Choices are drawn from the seed and the number of the calling thread, at each call of the driver
-/// that may see the device's progress.
+/// Choices depend on the seed and on a number of the calling thread, and are made at each call of
+/// the driver that may see progress of the device.
 /// Threads:  any. One item is done at a time, under the lock.
 
 #include <cuda.h>
@@ -43,21 +43,21 @@ class Scheduler {
   [[nodiscard]] bool is_seeded() const { return seeded_; }
   [[nodiscard]] bool is_active() const { return seeded_ || held_once_.load(); }
   [[nodiscard]] uint64_t seed() const { return seed_; }
-  /// @return a number from the seed, of the calling thread's; 0 without a seed.
+  /// @return a number from the seed and the calling thread; 0 without a seed.
   [[nodiscard]] uint64_t draw() const;
 
-  /// Adds work to a stream. @param behind what it waits for beside, 0: nothing. @return its number.
+  /// Adds work to a stream. @param behind  other work to wait for; 0: none. @return its number.
   uint64_t add(CUstream stream, Work work, uint64_t behind = 0);
-  /// The device does some of what it has, or nothing.
+  /// The device does some of its work, or none.
   void step();
 
   [[nodiscard]] bool is_pending(uint64_t number);
   [[nodiscard]] bool is_busy(CUstream stream);
   void wait(uint64_t number);
   void wait(CUstream stream);
-  /// @param context null: of all.
+  /// @param context  null: all contexts.
   void wait_all(CUcontext context = nullptr);
-  /// Of what the context still has some is done, some never.
+  /// The context ends: some of its work is done, the rest never.
   void end(CUcontext context);
 
   /// See fakecuda_connections().

@@ -20,10 +20,10 @@ struct GoldenTrace {
 inline constexpr size_t kGoldenTraces = 10;
 extern const GoldenTrace kGolden[kGoldenTraces];
 
-/// The bytes of the tensors in `values`: simple enough for another language to make them too.
+/// The bytes of the tensors in `values`, simple enough to be computed in another language, too.
 [[nodiscard]] std::vector<std::byte> value_bytes(size_t count, uint32_t seed);
 
-/// Files that must not open, made from the bytes of tiny.
+/// Files that must be refused, made from the bytes of tiny.
 struct MustFail {
   const char* name;
   std::string (*damage)(std::string bytes);
@@ -35,7 +35,7 @@ extern const MustFail kMustFail[kMustFailFiles];
 /// opened.
 [[nodiscard]] std::string reading_of(const std::string& path);
 
-/// @return what `convtrace show --json` prints of it.
+/// @return the output of `convtrace show --json` for it.
 [[nodiscard]] std::string json_of(const std::string& path);
 
 }  // namespace convtrace::test

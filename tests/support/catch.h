@@ -1,6 +1,6 @@
 #pragma once
 /// @file catch.h
-/// The one place that names the test framework's header, so that its next major version is a
-/// one-file change.
+/// The only file that names the test framework's header, so that its next major version changes one
+/// file.
 
 #include <catch2/catch.hpp>

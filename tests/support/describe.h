@@ -1,10 +1,9 @@
 #pragma once
 /// @file describe.h
-/// An event as text with every field of it, bit-exact, so that two events are equal when their
-/// texts are.
+/// Converts an event to a text with every field, bit-exact: events are equal if their texts are.
 ///
-/// Why:      the structs hold spans, so they have no ==; and a text says in a failed test what
-///           differs. The lists of fields in events.h say what there is.
+/// Why:      the structs contain spans, so they have no ==; and the text of a failed test shows the
+///           difference. It is made from the lists of fields in events.h.
 
 #include <string>
 
@@ -14,7 +13,7 @@ namespace convtrace::test {
 
 [[nodiscard]] std::string describe(const format::Event& event);
 
-/// Without header.seq, which is the writer's.
+/// Leaves out header.seq, which the writer sets.
 [[nodiscard]] std::string describe_content(format::Event event);
 
 }  // namespace convtrace::test

@@ -1,7 +1,7 @@
 #pragma once
 /// @file faulty_write.h
-/// Faults in the system call that file_sink.cpp writes with. The test program is linked with
-/// -Wl,--wrap=pwritev, so that the code under test is the shipped one.
+/// Injects faults into the system call of file_sink.cpp. The test program is linked with
+/// -Wl,--wrap=pwritev, so that the tested code is the shipped one.
 
 #include <cstddef>
 #include <cstdint>
@@ -9,17 +9,17 @@
 
 namespace convtrace::test {
 
-/// What the next write does.
+/// The behaviour of the next write.
 struct WriteFault {
-  int error = 0;       ///< fails with this errno
-  size_t at_most = 0;  ///< else writes no more than so many bytes
+  int error = 0;       ///< it fails with this errno
+  size_t at_most = 0;  ///< otherwise it writes at most so many bytes
 };
 
-/// While alive, writes follow the plan; after it they are ordinary.
+/// During its lifetime writes follow the plan; afterwards they are ordinary.
 class FaultyWrites {
  public:
   explicit FaultyWrites(std::deque<WriteFault> plan);
-  /// A disk with room for so many bytes of one file.
+  /// A disk with room for so many bytes in one file.
   static FaultyWrites disk_of(uint64_t bytes);
   ~FaultyWrites();
   FaultyWrites(const FaultyWrites&) = delete;

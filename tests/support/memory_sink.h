@@ -1,6 +1,6 @@
 #pragma once
 /// @file memory_sink.h
-/// A Sink into memory that the test keeps, with faults on request.
+/// A Sink that writes to memory of the test, with faults on request.
 
 #include <errno.h>
 
@@ -13,13 +13,12 @@
 
 namespace convtrace::test {
 
-/// What was written; outlives the sink, which a TraceWriter owns.
+/// The bytes written; outlive the sink, which a TraceWriter owns.
 using SharedBytes = std::shared_ptr<std::vector<std::byte>>;
 
 class MemorySink final : public format::Sink {
  public:
-  /// @param capacity  the append that would exceed it fails like a full disk and leaves nothing
-  /// behind.
+  /// @param capacity  an append that would exceed it fails as on a full disk and writes nothing.
   explicit MemorySink(SharedBytes bytes, uint64_t capacity = UINT64_MAX)
       : bytes_(std::move(bytes)), capacity_(capacity) {}
 

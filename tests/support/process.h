@@ -1,6 +1,6 @@
 #pragma once
 /// @file process.h
-/// Runs a program to its end and keeps what it said.
+/// Runs a program to its end and captures its output.
 
 #include <fcntl.h>
 #include <sys/wait.h>

@@ -9,7 +9,7 @@
 
 namespace convtrace::test {
 
-/// Equal to the last bit, NaNs included. What lies between the members of a sketch does not count.
+/// Equal to the last bit, including NaNs. Padding between the members of a sketch is ignored.
 inline bool same_bits(const format::Stats& a, const format::Stats& b) {
   return std::memcmp(&a, &b, offsetof(format::Stats, sketch)) == 0 &&
          a.sketch.exponent == b.sketch.exponent &&

@@ -1,7 +1,7 @@
 #pragma once
 /// @file setting_texts.h
-/// Two values of each setting that differ from each other and from its default, for tests of what
-/// wins.
+/// Two values of each setting that differ from each other and from its default, for tests of
+/// precedence.
 
 #include <algorithm>
 #include <string_view>

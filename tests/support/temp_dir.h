@@ -1,6 +1,6 @@
 #pragma once
 /// @file temp_dir.h
-/// A folder that lives as long as a test.
+/// A temporary folder that is removed at the end of a test.
 
 #include <stdlib.h>
 

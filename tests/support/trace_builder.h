@@ -1,6 +1,6 @@
 #pragma once
 /// @file trace_builder.h
-/// A trace file in a few lines, for tests of those who read traces:
+/// Writes a trace file in a few lines, for tests of programs that read traces:
 ///
 ///     TraceBuilder(dir / "base.ctrace")
 ///         .rank(0)
@@ -8,8 +8,8 @@
 ///         .step(0)
 ///         .stats({.scope = "h.0.mlp", .slot = "output:0", .values = {1.0f, 2.0f}})
 ///         .launch({.kernel = "_Z3addPf", .family = "add", .grid = {4, 1, 1}})
-///         .finding({.kind = FindingKind::kFreedUnderOutput, .level = Level::kError, .op =
-///         "demo::gelu"}) .close();
+///         .finding({.kind = FindingKind::kFreedUnderOutput, .op = "demo::gelu"})
+///         .close();
 ///
 /// Equal calls give equal files: uuid, clocks and times are fixed unless set. Events carry the last
 /// step(), thread 1 and times 1 us apart.
@@ -73,7 +73,7 @@ struct LaunchSpec {
   std::vector<format::Operand> operands = {};
 };
 
-/// Of alloc() and free().
+/// Parameters of alloc() and free().
 struct MemorySpec {
   uint64_t address = 0;
   uint64_t bytes = 0;
@@ -118,7 +118,7 @@ class TraceBuilder {
  public:
   /// Writes a new file.
   explicit TraceBuilder(std::string path);
-  /// Writes anywhere.
+  /// Writes to any sink.
   explicit TraceBuilder(std::unique_ptr<format::Sink> sink);
   ~TraceBuilder();
   TraceBuilder(const TraceBuilder&) = delete;
@@ -131,7 +131,7 @@ class TraceBuilder {
 
   TraceBuilder& step(uint32_t index);
   TraceBuilder& stats(const StatsSpec& spec);
-  /// The hash tells values apart but is not the product's.
+  /// The hash differs for different values but is not the product's.
   TraceBuilder& value(const ValueSpec& spec);
   TraceBuilder& launch(const LaunchSpec& spec);
   TraceBuilder& alloc(const MemorySpec& spec);
@@ -150,7 +150,7 @@ class TraceBuilder {
   /// Appends any event; header.step, t_ns and thread are filled in where they are 0.
   TraceBuilder& event(format::Event event);
 
-  /// Ends the chunk: what follows is in another record.
+  /// Ends the chunk: later events are in another record.
   TraceBuilder& flush();
   /// Finishes the file.
   void close();
