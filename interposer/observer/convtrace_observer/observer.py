@@ -31,11 +31,11 @@ class Observer:
         self._begun = False
         self._imported = 0  # modules, when code was last looked at
         self._failures = 0
-        self._exits = None, None  # os._exit and what stands for it
+        self._exits = None, None  # os._exit and its replacement
         self.full = engine.STATS  # at most: mode and rules decide in the engine
         self._only_launches = port.setting("CONVTRACE_MODE") == "launches"
         self.is_compiling = _compile_guard(torch)
-        self.is_tracing = torch._C._get_tracing_state  # torch.jit.trace notes whatever is read
+        self.is_tracing = torch._C._get_tracing_state  # torch.jit.trace records every read
         self.threads = scopes.Threads(port)
         self.names = naming.Names(port.intern)
         self.steps = steps.Steps()
@@ -66,7 +66,7 @@ class Observer:
             os.register_at_fork(after_in_child=self._forked)
 
     def remove(self):
-        """Tracing is over in this process: the program runs on as if we had never been there."""
+        """Tracing is over in this process: removes all hooks, so that the program runs on without the observer."""
         self.active = self.capture = self.follows = False
         for part in (*self._parts, self.triton):
             part.remove()
@@ -90,7 +90,7 @@ class Observer:
         return self.active
 
     def _tell_late_code(self):
-        """What was imported since the first module ran."""
+        """Records packages that were imported since the first module ran."""
         if self._begun and self.active and self._imported != len(sys.modules):
             batch = engine.Batch(self.port)
             for name, value in versions.code():
@@ -129,7 +129,7 @@ class Observer:
         return flags
 
     def failed(self, site, error):
-        """An exception of ours. It never reaches the program; the trace tells the first one, and
+        """Handles an exception of the observer. It never reaches the program; the first is recorded in the trace, and
         the fifth ends observation."""
         try:
             is_programs = signals.is_from_handler(error)

@@ -38,11 +38,11 @@ class Thread:
         tells = port.setting("CONVTRACE_STACKS") == "all"
         self.batch = TellingBatch(port) if tells else engine.Batch(port)
         self.ops = 0  # torch.library ops running
-        self.op_modes = 0  # of aten_ops.py
-        self.after_root = engine.FORWARD  # what the slot's phase is to be behind the root that runs
-        self.before_step = 0, engine.FORWARD  # what the slot said before an optimizer step
-        self.unread_gradients = None  # reference to the optimizer in a step whose gradients are yet to come
-        self.until_timed, self.began, self.spent = spent.EVERY // 2, 0, 0  # of spent.py
+        self.op_modes = 0  # used by aten_ops.py
+        self.after_root = engine.FORWARD  # phase to set in the slot when the running root returns
+        self.before_step = 0, engine.FORWARD  # content of the slot before an optimizer step
+        self.unread_gradients = None  # weak reference to the optimizer in a step whose gradients are not computed yet
+        self.until_timed, self.began, self.spent = spent.EVERY // 2, 0, 0  # used by spent.py
 
     def place(self):
         """(scope id, call) of where this thread is now, also in the backward pass."""

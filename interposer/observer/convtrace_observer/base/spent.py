@@ -13,8 +13,8 @@ clock = time.thread_time_ns
 
 
 def sampled(method):
-    """A method whose first argument is the thread's state and which ends with Observer.submit. Calls inside of one that is
-    timed are part of it."""
+    """Decorates a method that takes the thread's state first and ends with Observer.submit. A nested call counts as part
+    of the outer one."""
 
     @functools.wraps(method)
     def timed(self, thread, *args):

@@ -32,9 +32,9 @@ _storage_ids = itertools.count(1)
 
 class Memory(collections.namedtuple(
         "Memory", "device index dtype rank version data storage base storage_bytes stream dims")):
-    """Where a tensor's value lies: the kind of its device (CPU, CUDA) and which one, its type (format/model/dtype.h),
-    how often it was written, addresses of its first element and of its storage, that storage's identity and size,
-    the stream that it is used in, and `rank` extents and then strides, in elements."""
+    """The memory of a tensor: type and index of its device, its dtype (format/model/dtype.h), its version counter, the
+    addresses of its first element and of its storage, the storage's identity and size, the stream that uses it, and
+    `rank` extents followed by `rank` strides, in elements."""
     __slots__ = ()
 
 

@@ -28,7 +28,7 @@ class AtenOps:
         self.matched = False
 
     def complaint(self):
-        """What to say at the end if the patterns matched nothing, else None."""
+        """A message for the end if the patterns matched nothing, else None."""
         if not self._patterns or self.matched:
             return None
         if not self._called:
@@ -124,7 +124,7 @@ class AtenOps:
 
 
 def _compile(patterns):
-    """As the engine reads them: globs for whole names, or expressions after `re:`."""
+    """Compiles patterns like the engine: globs over whole names, or expressions after `re:`."""
     return [re.compile(text[3:] if text.startswith("re:") else fnmatch.translate(text))
             for text in patterns.split(";") if text]
 

@@ -68,7 +68,7 @@ class ModuleCalls:
                 if entry is None or caller is None:
                     entry = find(thread, self, entry, args)
                 elif caller is entry.wrapper:
-                    entry = None  # the wrapper speaks for it
+                    entry = None  # its wrapper is recorded instead
             except Exception as error:
                 observer.failed("module call", error)
             if entry is None:
@@ -113,8 +113,8 @@ class ModuleCalls:
 
     @spent.sampled
     def _find(self, thread, module, entry, args):
-        """Entry of a module that is called at top level or was not seen before; None if it is not
-        to be observed. Sets the phase of a call at top level, and which is to follow it."""
+        """Entry of a module that is called at top level or for the first time; None if it is not observed.
+        At top level, sets the phase of the call and the phase after it."""
         observer = self._observer
         if thread.entry is not None:
             return observer.names.add_called(module, thread.entry)
@@ -138,18 +138,18 @@ class ModuleCalls:
             entry, module.training, gradients, behind, observer.optimizers.any_made)
         thread.slot[1] = _EVALUATION if evaluates else _FORWARD
         if behind or outer == _FORWARD:
-            thread.after_root = thread.slot[1]  # what comes behind evaluation is about it: a loss, a metric
+            thread.after_root = thread.slot[1]  # code after evaluation belongs to it: a loss, a metric
         if opened:
             observer.open_step(thread)
         elif behind and not evaluates:
-            observer.tell_generators(thread)  # evaluation may have drawn, and so may have the data since
+            observer.tell_generators(thread)  # evaluation, or the data since then, may have drawn random numbers
         if first and observer.capture:
             observer.optimizers.record_initial(thread, module)
         return entry
 
     def _goes_on(self, module, args):
-        """Whether a module behind evaluation is a criterion: it holds no weights, and is given what a
-        model gave out where gradients were not switched off."""
+        """Whether a module that is called after evaluation is a criterion: it has no weights, and takes outputs
+        that a model computed with gradients switched on."""
         return (next(module.parameters(), None) is None
                 and any(tensor.requires_grad for tensor in self._observer.read.tensors(args)))
 
@@ -195,8 +195,8 @@ class ModuleCalls:
 
     @spent.sampled
     def _left(self, thread, entry, key, module, output):
-        """Also called where no values are wanted but the scopes of the backward pass are: then for
-        CUDA tensors alone, whose launches need them. `module`: None if the call raised."""
+        """Also called if only the scopes of the backward pass are wanted, not values: then only CUDA tensors
+        matter, whose launches need scopes. `module`: None if the call raised."""
         observer = self._observer
         try:
             batch, read, phase = thread.batch, observer.read, thread.slot[1]

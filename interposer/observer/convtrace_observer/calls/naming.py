@@ -26,8 +26,8 @@ _MAX_ROOTS = 16  # of one class that have names of their own
 
 
 class Place:
-    """A qualified name and how often it was called. Modules of equal name share it: a module made
-    anew in every forward is one place."""
+    """A qualified name and the number of its calls. Modules with equal names share it, so a module that is created
+    in every forward is one place."""
 
     __slots__ = ("name", "id", "step", "calls", "recomputes", "inputs", "parameters", "told")
 
@@ -58,9 +58,9 @@ class Entry:
         self.seen_in_step = -1
         self.pad_index = pad_index  # of an embedding, or None
         self.untold = True  # its facts are not recorded yet
-        self.settings = ()  # (name, value) of its attributes as they were recorded
-        self.changes = 0  # how often they were others
-        self.buffers = None  # their state when they were last looked at
+        self.settings = ()  # (name, value) of its attributes at the last record
+        self.changes = 0  # number of records in which they had changed
+        self.buffers = None  # their state at the last check
 
 
 class Owner:

@@ -227,8 +227,8 @@ class CustomOps:
         return operands
 
     def _left(self, thread, tag, operands, args, kwargs):
-        """The inputs again, now that the op has run. Those that it is known to write are marked; of the others
-        a second hash is taken, by which the engine sees whether it wrote them all the same."""
+        """Examines the inputs after the op has run. Marks those that the op is known to write, and hashes the others
+        again, so that the engine sees whether the op wrote them nevertheless."""
         observer, read = self._observer, self._observer.read
         after = self._read_again(read.tensors((args, kwargs)))
         if len(after) != len(operands):
@@ -250,7 +250,7 @@ class CustomOps:
         return left
 
     def _read_again(self, tensors):
-        """(index, value) of those that can be read; the others have been counted."""
+        """(index, value) of the tensors that can be read; the others are counted."""
         read = self._observer.read
         skipped = read.skipped
         found = [(index, read(tensor)) for index, tensor in enumerate(tensors)]
@@ -284,7 +284,7 @@ def _library_tag(op):
 
 
 def op_name(name, overload):
-    """As records have it: "namespace::name", with the overload where it is not the only one."""
+    """The name in records: "namespace::name", with the overload if there are several."""
     return name if overload == "default" else name + "." + overload
 
 

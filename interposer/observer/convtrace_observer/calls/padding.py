@@ -26,8 +26,8 @@ def index_of(module):
 
 
 def capture(value, full):
-    """What is asked of such a tensor. The engine counts padding in host memory; of a device the
-    statistics tell zeros and negative elements."""
+    """The capture to request for such a tensor. The engine counts padding in host memory; on a device the statistics
+    count zeros and negative elements."""
     return engine.HASH if value.device == values.CPU else full
 
 

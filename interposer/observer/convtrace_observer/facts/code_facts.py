@@ -19,7 +19,7 @@ _INSTALLED = (os.sep + "site-packages" + os.sep, os.sep + "dist-packages" + os.s
 _MAX_FILES, _MAX_FILE_BYTES = 500, 1 << 22
 _MAX_LAYERS = 32
 _HAS_DOCSTRING = 0x4000000  # inspect.CO_HAS_DOCSTRING
-# What holds functions and is none, and where.
+# Objects that contain functions, and the attributes with these.
 _HOLDERS = (
     ((staticmethod, classmethod, types.MethodType), ("__func__",)),
     (property, ("fget", "fset", "fdel")),
@@ -36,7 +36,7 @@ def forward_of(kind):
 
 
 class Code:
-    """Where code lies and what it is."""
+    """Records places and hashes of code."""
 
     def __init__(self, torch):
         self._torch = torch
@@ -127,7 +127,7 @@ def _hash(data):
 def own_folders():
     """The script's folder and the one that the process is in."""
     global _script
-    # Python takes the name away when the script is over, and facts are told behind that, too.
+    # Python removes the name when the script has ended, and facts are recorded after that, too.
     _script = getattr(sys.modules.get("__main__"), "__file__", None) or _script
     found = [os.path.dirname(os.path.abspath(_script))] if _script else []
     try:
@@ -157,8 +157,8 @@ def _class_hash(kind):
 
 
 def _layers(member, seen):
-    """Yields a function and those that its cells hold: under a decorator what it wraps. Other contents of cells are
-    data: a folder's name, a time."""
+    """Yields a function and the functions in its cells, such as the one that a decorator wraps. Other contents of cells
+    are data: a folder's name, a time."""
     for kind, names in _HOLDERS:
         if isinstance(member, kind):
             for name in names:

@@ -14,7 +14,7 @@ _PLAIN = (bool, int, float, str, type(None))
 _MAX_TEXT, _MAX_ITEMS = 80, 16
 _MAX_ATTRIBUTES = 2000  # characters of all
 MAX_CHANGES = 16  # of a module's attributes
-# Of the module's life, not of its making: an evaluation pass changes it.
+# State of a run and no setting: an evaluation pass changes it.
 _STATE = "training"
 
 
@@ -30,8 +30,8 @@ def is_plain(value):
 
 
 class ModuleFacts:
-    """Of each module at its first call, and what of its attributes the program has set since, at the first call of a
-    step. What changes again and again is a count or an average, not a setting."""
+    """Records facts of each module at its first call, and at the first call of a step the attributes that the program
+    has set since. An attribute that keeps changing is a count or an average, not a setting."""
 
     def __init__(self, observer, torch):
         self._observer = observer
@@ -40,11 +40,11 @@ class ModuleFacts:
         self._code = code_facts.Code(torch)
 
     def tell(self, thread, entry, module):
-        """To be called by the wrapper of Module.__call__, at a module's first call in a step."""
+        """Called by the wrapper of Module.__call__ at a module's first call in a step."""
         kind, place = type(module), entry.place
         first, entry.untold = entry.untold, False
         if place.told is kind if first else self._is_told(entry, module):
-            return  # first: made anew, or another of the same class at this place
+            return  # first: it replaced another module of the same class at this place
         try:
             entry.settings = settings = self._settings(module)
             if first:
@@ -64,7 +64,7 @@ class ModuleFacts:
             self._observer.failed("module facts", error)
 
     def _is_told(self, entry, module):
-        """Whether the attributes are those that were told, as a rule the very objects. Tensors are not compared."""
+        """Whether the attributes are those that were recorded, mostly the same objects. Tensors are not compared."""
         now = vars(module)
         for name, value in entry.settings:
             one = now.get(name, self)
@@ -129,7 +129,7 @@ class OptimizerFacts:
             groups[index] = settings
 
     def _text(self, value):
-        """Of a value that is no number, flag or text, but maybe made of some. Tensors on a CPU are read."""
+        """The text of a value that may contain numbers, flags or texts. Tensors on a CPU are read."""
         if type(value) in (tuple, list):
             return "(%s)" % ", ".join(repr(one) if type(one) in _PLAIN else self._text(one) for one in value)
         if isinstance(value, float):  # numpy's
@@ -144,7 +144,7 @@ class OptimizerFacts:
 
 
 class Generators:
-    """Hashes of the states that random numbers are drawn from."""
+    """Records hashes of the states of random generators."""
 
     def __init__(self, torch, unobserved):
         self._torch = torch

@@ -34,7 +34,7 @@ class TritonKernels:
                 return
 
     def remove(self):
-        """Where another hook was put around ours, that stays, and ours only passes on."""
+        """Removes the hook. If another hook was put around it, that one stays and this one only forwards."""
         if self._holder is not None and getattr(self._holder, self._name) is self._hook:
             setattr(self._holder, self._name, self._hook.keywords["before"])
 

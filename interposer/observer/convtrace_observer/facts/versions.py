@@ -28,7 +28,7 @@ _SWITCHES = {
     "switch.mkldnn_enabled": "backends.mkldnn.enabled",
     "switch.torch_seed": "initial_seed()",
 }
-# Told where they are not as usual.
+# Recorded only if they do not have their default.
 _RARE_SWITCHES = {
     "switch.deterministic_warn_only": ("is_deterministic_algorithms_warn_only_enabled()", "False"),
     "switch.mkldnn_matmul_fp32_precision": ("backends.mkldnn.matmul.fp32_precision", "none"),
@@ -77,7 +77,7 @@ def _python_path():
 
 
 def code():
-    """Also at the end: what was imported in between."""
+    """Called at the end again, for packages that were imported in between."""
     for collect_some in (code_facts.packages, code_facts.files):
         try:
             yield from collect_some()

@@ -52,8 +52,8 @@ class Clipping:
         return clip
 
     def _look(self, parameters):
-        """@return what is to be clipped, and what to pass on in place of `parameters`: what is gone
-        once it was looked at, as a generator is, again."""
+        """@return the parameters to be clipped, and the argument to pass on: `parameters` itself, or a new generator in
+        place of one that was read here."""
         if isinstance(parameters, self._tensor):
             return [parameters], parameters
         if not hasattr(parameters, "__next__"):

@@ -8,8 +8,8 @@ import weakref
 from ..base import engine, spent, values
 from ..facts import program_facts
 
-_NOTED = 8  # weights of each root that are looked at
-# Of other callables nobody knows what else is asked of them.
+_NOTED = 8  # number of weights of each root that are checked
+# Other callables may have attributes that a wrapper would hide.
 _WRAPPED = types.FunctionType, types.MethodType, functools.partial
 
 
@@ -140,7 +140,7 @@ class Optimizers:
         return observed
 
     def _read_gradients(self, thread):
-        """Once a step: of a closure that is called again and again, those of its first call."""
+        """Reads gradients once a step: if a closure is called repeatedly, those of its first call."""
         unread, thread.unread_gradients = thread.unread_gradients, None
         optimizer = unread() if unread is not None else None
         if optimizer is not None and self._observer.capture:
@@ -174,7 +174,7 @@ class Optimizers:
         thread.slot[0], thread.slot[1] = thread.before_step
 
     def record_initial(self, thread, root):
-        """Parameters of a root as its first forward finds them."""
+        """Records the parameters of a root before its first forward."""
         self.record(thread, engine.FORWARD, (
             (parameter, owner.place, owner.parameter_slot)
             for parameter, owner in self._observer.names.unrecorded_parameters(root)))
@@ -192,7 +192,7 @@ class Optimizers:
                    for parameter, before in ((at(), before) for at, before in self._weights))
 
     def record_unseen(self, thread, root):
-        """Parameters as an optimizer left them that is not seen."""
+        """Records parameters that an unobserved optimizer has updated."""
         if self._observer.capture:
             self.record(thread, engine.OPTIMIZER, (
                 (parameter, owner.place, owner.parameter_slot)
@@ -205,7 +205,7 @@ class Optimizers:
             self._observer.submit(thread)
 
     def _counter(self, optimizer):
-        """Updates that an optimizer has counted itself; 0 if it does not count, or on a device."""
+        """The number of updates in the optimizer's own counter; 0 if it has none, or has it on a device."""
         for group in optimizer.param_groups:
             for parameter in group["params"]:
                 count = optimizer.state.get(parameter, {}).get("step", group.get("step"))
@@ -223,7 +223,7 @@ class Optimizers:
                 yield parameter, self._observer.names.owner(parameter, group, index)
 
     def _state(self, optimizer):
-        """Tensors that the optimizer keeps of each parameter: slots such as state:weight.exp_avg."""
+        """Records the optimizer's state of each parameter, in slots such as state:weight.exp_avg."""
         for parameter, owner in self._parameters(optimizer):
             for key, tensor in optimizer.state.get(parameter, {}).items():
                 if isinstance(tensor, self._torch.Tensor):
@@ -231,7 +231,7 @@ class Optimizers:
                         "state:%s.%s" % (owner.name, key))
 
     def _scale(self, scaler):
-        """The factor that the loss was scaled by."""
+        """Records the factor by which the loss was scaled."""
         observer, scale = self._observer, getattr(scaler, "_scale", None)
         try:
             if observer.capture and scale is not None:
@@ -254,8 +254,8 @@ class Optimizers:
 
 
 def _closure(optimizer, args, kwargs):
-    """What step() is to call for forward and backward; the gradients before it are those of the
-    step before, or none."""
+    """The closure that step() calls for forward and backward. Gradients before that call belong to the step before,
+    or do not exist."""
     given = kwargs.get("closure")
     if given is None:
         given = next((one for one in args if one is not optimizer), None)

@@ -20,13 +20,13 @@ class Steps:
         self._optimized = False
         self._trained = False
         self._prepared = False  # there is an optimizer
-        self._under_way = False  # the open step has a call for training or a backward pass
-        self._graded = False  # it has evaluation with gradients switched on
-        self._trains_in_eval = False  # modules in eval mode are trained, or something through them
+        self._under_way = False  # the open step contains a training call or a backward pass
+        self._graded = False  # it contains evaluation with gradients switched on
+        self._trains_in_eval = False  # modules in eval mode are trained, or gradients pass through them
         self.sees_optimizer = False
-        self._optimizers = weakref.WeakSet()  # that were seen stepping
+        self._optimizers = weakref.WeakSet()  # whose steps were observed
         self._first_update = None  # the step with the first optimizer phase
-        self._made_before = {}  # by the step that optimizers are first seen in: updates they have counted
+        self._made_before = {}  # from the first observed step of optimizers to the updates they had counted
         self._told = 0
 
     def root_forward(self, entry, training, gradients, behind_evaluation, has_optimizer):
@@ -47,7 +47,7 @@ class Steps:
             self._under_way = True
             entry.seen_in_step = self.index
             return opened, False
-        # Behind a call for training: a teacher or a target network, which the loss is made of, unless
+        # After a training call this is a teacher or a target network, whose output the loss uses, unless
         # a model that this step trains is in eval mode now (between two micro-batches).
         evaluates = (not self._under_way or behind_evaluation
                      or not training and entry.seen_in_step == self.index)
@@ -55,7 +55,7 @@ class Steps:
         return opened, evaluates
 
     def backward(self, of_loss):
-        """`of_loss`: not torch.autograd.grad, by which a model may compute what it gives out."""
+        """`of_loss`: false for torch.autograd.grad, which a model may use to compute its outputs."""
         self._trained = True
         opened = self._open(False)
         if of_loss:
@@ -72,7 +72,7 @@ class Steps:
         return is_new
 
     def scaler_began(self):
-        """What may skip the optimizer's step."""
+        """Called for a GradScaler, which may skip the optimizer's step."""
         if self._first_update is None:
             self._first_update = max(self.index, 0)
 
