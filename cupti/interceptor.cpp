@@ -18,18 +18,13 @@
 #include "cupti/memory_gate.h"
 #include "cupti/observe/callback_observer.h"
 #include "cupti/observe/subscriber.h"
+#include "format/base/clock.h"
 #include "format/base/log.h"
 
 namespace convtrace::cupti {
 namespace {
 
 constexpr uint64_t kPreparationNs = 1'000'000'000;
-
-uint64_t now_ns() {
-  timespec now{};
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000U + static_cast<uint64_t>(now.tv_nsec);
-}
 
 std::string version_text(int version, int per_major, int per_minor) {
   return std::to_string(version / per_major) + "." +

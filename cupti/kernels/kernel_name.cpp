@@ -1,13 +1,11 @@
 #include "cupti/kernels/kernel_name.h"
 
-#include <cxxabi.h>
-
 #include <algorithm>
 #include <cctype>
-#include <cstdlib>
 #include <iterator>
-#include <memory>
 #include <string_view>
+
+#include "format/base/demangle.h"
 
 namespace convtrace::cupti {
 namespace {
@@ -138,12 +136,8 @@ std::string_view without_static_prefix(std::string_view name) {
 
 std::string demangle(const std::string& name) {
   const std::string mangled(without_static_prefix(name));
-  int status = 0;
-  const std::unique_ptr<char, decltype(&std::free)> text(
-      abi::__cxa_demangle(mangled.c_str(), nullptr, nullptr, &status), &std::free);
-  // Without the prefix a C name such as "f" would be read as a type ("float").
-  if (!mangled.starts_with("_Z") || status != 0 || text == nullptr) return name;
-  return text.get();
+  const std::string text = demangled(mangled);
+  return text == mangled ? name : text;
 }
 
 std::string kernel_family(const std::string& demangled) {

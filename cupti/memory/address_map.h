@@ -37,6 +37,20 @@ struct MemoryRange {
   uint64_t freed_block = 0;
 };
 
+/// @return an Alloc or Free of the range in `step`; time and thread are left to the sink.
+template <typename MemoryEvent>
+MemoryEvent event_of(const MemoryRange& range, uint32_t step) {
+  MemoryEvent event;
+  event.header.step = step;
+  event.address = range.base;
+  event.bytes = range.bytes;
+  event.generation = range.generation;
+  event.source = range.source;
+  event.device = range.device;
+  event.stream = range.stream;
+  return event;
+}
+
 class AddressMap {
  public:
   /// Starts a generation. Live ranges that overlap it are ended first, since their free was not

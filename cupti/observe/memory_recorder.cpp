@@ -199,25 +199,11 @@ void MemoryRecorder::emit_copy(const MemoryChange& change, const At& at) {
 }
 
 void MemoryRecorder::emit_alloc(const MemoryRange& range, const At& at) {
-  format::Alloc event;
-  event.header.step = at.step;
-  event.address = range.base;
-  event.bytes = range.bytes;
-  event.generation = range.generation;
-  event.source = range.source;
-  event.device = range.device;
-  event.stream = range.stream;
-  sink_.emit(event);
+  sink_.emit(event_of<format::Alloc>(range, at.step));
 }
 
 void MemoryRecorder::emit_free(const MemoryRange& range, uint32_t step, uint64_t stream) {
-  format::Free event;
-  event.header.step = step;
-  event.address = range.base;
-  event.bytes = range.bytes;
-  event.generation = range.generation;
-  event.source = range.source;
-  event.device = range.device;
+  auto event = event_of<format::Free>(range, step);
   event.stream = stream;
   sink_.emit(event);
 }

@@ -1,12 +1,12 @@
 #include "format/file/trace_writer.h"
 
 #include <sys/random.h>
-#include <time.h>
 
 #include <algorithm>
 #include <new>
 
 #include "format/base/checksum.h"
+#include "format/base/clock.h"
 #include "format/file/event_encoder.h"
 #include "format/file/metadata_encoder.h"
 #include "format/file/record_codec.h"
@@ -14,12 +14,6 @@
 
 namespace convtrace::format {
 namespace {
-
-uint64_t now_ns(clockid_t clock) {
-  timespec now{};
-  clock_gettime(clock, &now);
-  return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000u + static_cast<uint64_t>(now.tv_nsec);
-}
 
 void fill_in(TraceMeta& meta) {
   const bool has_uuid = std::ranges::any_of(meta.uuid, [](uint8_t byte) { return byte != 0; });

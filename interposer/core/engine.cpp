@@ -6,11 +6,11 @@
 #include <cstdio>
 
 #include "cupti/driver/report.h"
+#include "format/base/clock.h"
 #include "format/base/log.h"
 #include "interposer/core/control/empty_trace_reasons.h"
 #include "interposer/core/control/process_facts.h"
-#include "interposer/core/lifecycle.h"
-#include "interposer/core/runtime/clock.h"
+#include "interposer/core/preload_library.h"
 #include "interposer/core/runtime/guarded.h"
 #include "interposer/core/signal_trigger.h"
 #include "interposer/core/writer/trace_opener.h"
@@ -35,16 +35,21 @@ bool begins_a_trace(const format::Event& event) {
          std::holds_alternative<format::Finding>(event);
 }
 
+/// Logs which memory poison and quarantine do not cover in a program that uses CUDA.
+void say_uncovered_memory(const settings::Settings& settings) {
+  if ((!settings.poison && !settings.quarantine) || settings.strict_alloc) return;
+  log_line(messages::kCachedMemory,
+           "CONVTRACE_POISON and CONVTRACE_QUARANTINE concern what the CUDA driver gives and "
+           "takes. Blocks that a caching allocator cuts out of it are neither filled nor held: "
+           "when it frees one, other streams may still read it. CONVTRACE_STRICT_ALLOC=1 runs "
+           "frameworks without one");
+}
+
 template <typename Event>
 Event memory_event(const MemoryReport& report, const cupti::MemoryRange& range, uint32_t step) {
-  Event event;
-  event.header = {.seq = 0, .t_ns = report.t_ns, .step = step, .thread = report.thread};
-  event.address = range.base;
-  event.bytes = range.bytes;
-  event.generation = range.generation;
-  event.source = range.source;
-  event.device = range.device;
-  event.stream = range.stream;
+  auto event = cupti::event_of<Event>(range, step);
+  event.header.t_ns = report.t_ns;
+  event.header.thread = report.thread;
   return event;
 }
 
@@ -54,6 +59,7 @@ Engine::Engine(EngineOptions options)
     : settings_(std::move(options.settings)),
       start_folder_(std::move(options.start_folder)),
       announced_(options.announced),
+      cuda_callbacks_(std::move(options.cuda)),
       controls_(settings_, std::move(options.rules), options.rank, std::move(options.environment),
                 definitions_, facts_),
       writer_(process_state(), queue_, wakeup_, *this),
@@ -129,21 +135,15 @@ cupti::Interceptor* Engine::make_interceptor() {
   const Lock lock(interceptor_mutex_);
   cupti::Interceptor* known = interceptor_.load(std::memory_order_acquire);
   if (known != nullptr) return known;
-  cupti::InterceptorOptions options;
+  cupti::InterceptorOptions options = cuda_callbacks_;
   options.sink = this;
   options.definitions = &definitions_;
   options.addresses = &addresses_;
-  options.position = &current_position;
-  options.apply_memory_reports = &apply_reported_memory;
-  options.wants_kernel = &is_kernel_wanted;
-  options.note_context = &engine::note_context;
   options.rules = &controls_.rules();
   options.cupti_path = settings_.cupti;
   options.record_launches = settings_.mode >= settings::Mode::kLaunches;
   options.compute_values = settings_.mode >= settings::Mode::kHash;
   options.samples = settings_.samples;
-  const bool all_stacks = settings_.stacks == settings::Stacks::kAll;
-  options.note_launch = all_stacks ? &engine::note_launch_stack : nullptr;
   options.poison = settings_.poison;
   options.quarantine = settings_.quarantine;
   const bool kernels_store =
@@ -333,14 +333,14 @@ void Engine::begin_cpu_watch() noexcept {
   if (reports->load() == 0) end_cpu_watch("CONVTRACE_CPU_ALLOC=off");
 }
 
-void Engine::note_context() noexcept {
-  if (has_context_.exchange(true)) return;
-  end_before_driver();
+bool Engine::note_context() noexcept {
+  if (has_context_.exchange(true)) return false;
   say_uncovered_memory(settings_);
   std::atomic<int>* const reports = cpu_reports();
-  if (reports == nullptr || settings_.cpu_alloc != settings::CpuAlloc::kAuto) return;
+  if (reports == nullptr || settings_.cpu_alloc != settings::CpuAlloc::kAuto) return true;
   reports->store(0);
   end_cpu_watch("a CUDA context was made; CONVTRACE_CPU_ALLOC=on watches it all the same");
+  return true;
 }
 
 void Engine::end_cpu_watch(const char* why) noexcept {

@@ -47,6 +47,7 @@ struct EngineOptions {
   std::string start_folder;
   std::vector<std::string> environment;  ///< CONVTRACE_ variables, to read the file again
   bool announced = false;                ///< started by `convtrace run`
+  cupti::InterceptorOptions cuda{};      ///< callbacks; the engine sets the rest
 };
 
 class Engine final : public format::EventSink,
@@ -83,7 +84,8 @@ class Engine final : public format::EventSink,
   /// Call when tracing is on: decides whether memory of CPU tensors is watched.
   void begin_cpu_watch() noexcept;
   /// Call when the program has a CUDA context: CONVTRACE_CPU_ALLOC=auto ends the watch.
-  void note_context() noexcept;
+  /// @return whether it is the first one.
+  bool note_context() noexcept;
   /// Whether CONVTRACE_INCLUDE and CONVTRACE_EXCLUDE select the kernel.
   [[nodiscard]] bool wants(format::KernelId kernel) noexcept;
 
@@ -137,6 +139,7 @@ class Engine final : public format::EventSink,
   const settings::Settings settings_;  ///< at the start of the program
   const std::string start_folder_;
   const bool announced_;
+  const cupti::InterceptorOptions cuda_callbacks_;
   format::Definitions definitions_;
   FactTable facts_;
   LiveControls controls_;

@@ -2,13 +2,10 @@
 // once, in every state of tracing.
 
 #include <dlfcn.h>
-#include <stdlib.h>
 
 #include <atomic>
 
 #include "cupti/abi/hooks_v1.h"
-#include "format/settings/run_mark.h"
-#include "format/settings/settings.h"
 #include "interposer/core/engine.h"
 #include "interposer/core/lifecycle.h"
 #include "interposer/core/runtime/guarded.h"
@@ -83,12 +80,6 @@ bool publish_hooks() noexcept {
   if (slot == nullptr) return true;  // not preloaded: only the observer is there
   const convtrace_hooks_v1* expected = nullptr;
   return slot->compare_exchange_strong(expected, &kHooks) || expected == &kHooks;
-}
-
-void mark_explained() noexcept {
-  settings::leave_run_mark(getenv(settings::kAnnounceName.data()));
-  if (auto* const slot = static_cast<int*>(dlsym(RTLD_DEFAULT, CONVTRACE_EXPLAINED_SYMBOL)))
-    *slot = 1;
 }
 
 }  // namespace convtrace::engine

@@ -17,6 +17,7 @@
 #include "format/settings/controls.h"
 #include "interposer/core/control/empty_trace_reasons.h"
 #include "interposer/core/engine.h"
+#include "interposer/core/preload_library.h"
 #include "interposer/core/runtime/guarded.h"
 
 namespace convtrace::engine {
@@ -175,6 +176,36 @@ settings::LoadedControls load_controls(const std::vector<std::string>& environme
 
 const char* get_env(const char* name) { return getenv(name); }
 
+/// Called when the program has created its first context. Registers the exit handlers again, so that
+/// tracing ends before the driver does: exit handlers run in reverse order of registration, and the
+/// driver registers its own in cuInit.
+void note_context() noexcept {
+  Engine* const engine = running_engine();
+  if (engine == nullptr || !engine->note_context()) return;
+  install_exit_handlers();
+}
+
+/// The calls of cupti/ find the engine here, since a fork child must not reach its parent's.
+void set_callbacks(cupti::InterceptorOptions& options, const settings::Settings& settings) {
+  options.position = []() noexcept {
+    const Engine* const engine = running_engine();
+    return engine != nullptr ? engine->position() : cupti::Position{};
+  };
+  options.apply_memory_reports = [](bool all) noexcept {
+    Engine* const engine = running_engine();
+    return engine != nullptr && engine->apply_memory_reports(all);
+  };
+  options.wants_kernel = [](format::KernelId kernel) noexcept {
+    Engine* const engine = running_engine();
+    return engine == nullptr || engine->wants(kernel);
+  };
+  options.note_context = &note_context;
+  if (settings.stacks != settings::Stacks::kAll) return;
+  options.note_launch = []() noexcept {
+    if (Engine* const engine = running_engine()) engine->note_launch_stack();
+  };
+}
+
 /// @return why this process is not traced, or null when it is.
 const char* arm() {
   const std::string folder = start_folder();
@@ -196,6 +227,7 @@ const char* arm() {
   for (const std::string& warning : loaded.warnings)
     log_line(messages::kIdleSetting, "%s", warning.c_str());
   say_refusals(settings);
+  set_callbacks(options.cuda, settings);
   g_pid.store(getpid());
   g_engine.store(new Engine(std::move(options)));
   install_handlers();
@@ -211,12 +243,6 @@ void say_forked() {
 }
 
 }  // namespace
-
-void end_before_driver() noexcept {
-  static std::atomic<bool> registered{false};
-  if (registered.exchange(true)) return;
-  install_exit_handlers();
-}
 
 void end_tracing() noexcept { end(std::nullopt); }
 
@@ -240,46 +266,6 @@ Engine* start_engine() noexcept {
   });
 }
 
-void speak_as(const settings::Settings& settings, const Rank& rank) noexcept {
-  set_log_rank(rank.rank == settings.ranks.first() ? 0 : rank.rank);
-}
-
 Engine* running_engine() noexcept { return g_engine.load(std::memory_order_acquire); }
-
-cupti::Position current_position() noexcept {
-  const Engine* const engine = running_engine();
-  return engine != nullptr ? engine->position() : cupti::Position{};
-}
-
-bool is_kernel_wanted(format::KernelId kernel) noexcept {
-  Engine* const engine = running_engine();
-  return engine == nullptr || engine->wants(kernel);
-}
-
-void note_context() noexcept {
-  if (Engine* const engine = running_engine()) engine->note_context();
-}
-
-std::atomic<int>* cpu_reports() noexcept {
-  return static_cast<std::atomic<int>*>(dlsym(RTLD_DEFAULT, CONVTRACE_CPU_ALLOC_SYMBOL));
-}
-
-void note_launch_stack() noexcept {
-  if (Engine* const engine = running_engine()) engine->note_launch_stack();
-}
-
-void say_uncovered_memory(const settings::Settings& settings) {
-  if ((!settings.poison && !settings.quarantine) || settings.strict_alloc) return;
-  log_line(messages::kCachedMemory,
-           "CONVTRACE_POISON and CONVTRACE_QUARANTINE concern what the CUDA driver gives and "
-           "takes. Blocks that a caching allocator cuts out of it are neither filled nor held: "
-           "when it frees one, other streams may still read it. CONVTRACE_STRICT_ALLOC=1 runs "
-           "frameworks without one");
-}
-
-bool apply_reported_memory(bool all) noexcept {
-  Engine* const engine = running_engine();
-  return engine != nullptr && engine->apply_memory_reports(all);
-}
 
 }  // namespace convtrace::engine

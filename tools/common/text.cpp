@@ -1,12 +1,10 @@
 #include "tools/common/text.h"
 
-#include <cxxabi.h>
-
 #include <cmath>
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
-#include <memory>
+
+#include "format/base/demangle.h"
 
 namespace convtrace::tools {
 
@@ -86,13 +84,7 @@ std::string status_text(const Status& status) {
   return text;
 }
 
-std::string demangled(std::string_view name) {
-  if (!name.starts_with("_Z")) return std::string(name);
-  int failure = 0;
-  const std::unique_ptr<char, void (*)(void*)> text(
-      abi::__cxa_demangle(std::string(name).c_str(), nullptr, nullptr, &failure), std::free);
-  return failure == 0 && text != nullptr ? std::string(text.get()) : std::string(name);
-}
+std::string demangled(std::string_view name) { return convtrace::demangled(std::string(name)); }
 
 std::string device_text(format::Device device) {
   switch (device.type) {

@@ -10,6 +10,8 @@
 #include <cstdint>
 #include <string_view>
 
+#include "format/base/log.h"
+#include "format/settings/settings.h"
 #include "interposer/core/control/output_name.h"
 
 namespace convtrace::engine {
@@ -44,5 +46,10 @@ class ProcessRank {
   const bool counted_;
   std::atomic<uint32_t> rank_, world_size_;
 };
+
+/// Limits warnings and notices in the log to the first traced rank of the job.
+inline void speak_as(const settings::Settings& settings, const Rank& rank) noexcept {
+  set_log_rank(rank.rank == settings.ranks.first() ? 0 : rank.rank);
+}
 
 }  // namespace convtrace::engine

@@ -1,6 +1,5 @@
 #include "interposer/core/memory/frame.h"
 
-#include <cxxabi.h>
 #include <dlfcn.h>
 
 #include <cinttypes>
@@ -10,24 +9,17 @@
 #include <span>
 
 #include "format/base/build_id.h"
+#include "format/base/demangle.h"
 
 namespace convtrace::engine {
 namespace {
-
-std::string demangled(const char* symbol) {
-  int status = 0;
-  char* const text = abi::__cxa_demangle(symbol, nullptr, nullptr, &status);
-  std::string result = status == 0 && text != nullptr ? text : symbol;
-  free(text);
-  return result;
-}
 
 struct Search {
   uint64_t base;
   std::string build_id;
 };
 
-int visit(dl_phdr_info* library, size_t, void* data) {
+int read_build_id(dl_phdr_info* library, size_t, void* data) {
   auto& search = *static_cast<Search*>(data);
   if (library->dlpi_addr != search.base) return 0;
   for (const ElfW(Phdr) & part : std::span(library->dlpi_phdr, library->dlpi_phnum)) {
@@ -70,7 +62,7 @@ std::string path_of(const link_map& library) {
 
 std::string build_id_of(const link_map& library) {
   Search search{library.l_addr, {}};
-  dl_iterate_phdr(&visit, &search);
+  dl_iterate_phdr(&read_build_id, &search);
   return search.build_id;
 }
 

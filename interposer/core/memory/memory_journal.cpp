@@ -4,8 +4,8 @@
 #include <cstring>
 #include <thread>
 
+#include "format/base/clock.h"
 #include "interposer/core/memory/unwinder.h"
-#include "interposer/core/runtime/clock.h"
 
 namespace convtrace::engine {
 namespace {

@@ -1,6 +1,6 @@
 #include "interposer/core/queue/event_queue.h"
 
-#include "interposer/core/runtime/clock.h"
+#include "format/base/clock.h"
 
 namespace convtrace::engine {
 

@@ -7,7 +7,7 @@
 #include <atomic>
 #include <cstdint>
 
-#include "interposer/core/runtime/clock.h"
+#include "format/base/clock.h"
 
 namespace convtrace::engine {
 

@@ -4,7 +4,7 @@
 #include <chrono>
 
 #include "format/base/checksum.h"
-#include "interposer/core/runtime/clock.h"
+#include "format/base/clock.h"
 
 namespace convtrace::engine {
 namespace {

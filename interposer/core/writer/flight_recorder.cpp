@@ -6,8 +6,8 @@
 #include <cstring>
 #include <utility>
 
+#include "format/base/clock.h"
 #include "interposer/core/queue/event_pack.h"
-#include "interposer/core/runtime/clock.h"
 
 namespace convtrace::engine {
 namespace {

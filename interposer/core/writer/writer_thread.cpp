@@ -8,9 +8,9 @@
 #include <cinttypes>
 
 #include "format/base/background_thread.h"
+#include "format/base/clock.h"
 #include "format/base/count_noun.h"
 #include "format/base/log.h"
-#include "interposer/core/runtime/clock.h"
 #include "interposer/core/runtime/guarded.h"
 
 namespace convtrace::engine {

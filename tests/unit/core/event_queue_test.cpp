@@ -2,7 +2,7 @@
 
 #include <thread>
 
-#include "interposer/core/runtime/clock.h"
+#include "format/base/clock.h"
 #include "tests/support/catch.h"
 
 using namespace convtrace;

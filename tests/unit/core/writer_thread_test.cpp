@@ -5,8 +5,8 @@
 #include <functional>
 #include <thread>
 
+#include "format/base/clock.h"
 #include "format/base/log.h"
-#include "interposer/core/runtime/clock.h"
 #include "reader/trace_reader.h"
 #include "tests/support/catch.h"
 #include "tests/support/memory_sink.h"
