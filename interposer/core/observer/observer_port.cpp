@@ -37,9 +37,15 @@ format::LossReason loss_of(format::SampleOutcome why) {
   return format::LossReason::kStreamUnsafe;
 }
 
+/// @return `last` for a number that is no enumerator.
 template <typename Enum>
 Enum checked_enum(uint8_t value, Enum last) {
   return value <= static_cast<uint8_t>(last) ? static_cast<Enum>(value) : last;
+}
+
+/// @return false if the message is too short, or its phase is none.
+bool has_place(const auto& fixed) {
+  return fixed && fixed->phase < format::kEnumCount<format::Phase>;
 }
 
 }  // namespace
@@ -260,12 +266,12 @@ void ObserverPort::Batch::launch_device_requests() noexcept {
 
 bool ObserverPort::Batch::scope(const Message& message) {
   const auto fixed = message.as<convtrace_scope>();
-  if (!fixed) return false;
+  if (!has_place(fixed)) return false;
   deps_.journal.apply_reports();  // earlier allocations come earlier in the trace
   format::Scope event;
   event.header.step = deps_.steps.step();
   event.place = {format::StringId{fixed->scope}, fixed->call,
-                 checked_enum(fixed->phase, format::Phase::kEvaluation)};
+                 static_cast<format::Phase>(fixed->phase)};
   event.enter = fixed->enter != 0;
   deps_.sink.emit(event);
   return true;
@@ -287,7 +293,7 @@ format::Op ObserverPort::Batch::op_event(const convtrace_op& fixed, format::OpMo
   format::Op event;
   event.header.step = deps_.steps.step();
   event.place = {format::StringId{fixed.scope}, fixed.call,
-                 checked_enum(fixed.phase, format::Phase::kEvaluation)};
+                 static_cast<format::Phase>(fixed.phase)};
   event.moment = moment;
   event.op = format::StringId{fixed.op};
   return event;
@@ -295,7 +301,7 @@ format::Op ObserverPort::Batch::op_event(const convtrace_op& fixed, format::OpMo
 
 bool ObserverPort::Batch::op_begin(const Message& message) {
   const auto fixed = message.as<convtrace_op>();
-  if (!fixed) return false;
+  if (!has_place(fixed)) return false;
   deps_.host.on_custom_op();
   deps_.sink.emit(op_event(*fixed, format::OpMoment::kBegin));
   return true;
@@ -303,7 +309,7 @@ bool ObserverPort::Batch::op_begin(const Message& message) {
 
 bool ObserverPort::Batch::op(const Message& message) {
   const auto fixed = message.as<convtrace_op>();
-  if (!fixed || fixed->operand_count > kMaxOperands) return false;
+  if (!has_place(fixed) || fixed->operand_count > kMaxOperands) return false;
   std::vector<convtrace_op_operand> raw(fixed->operand_count);
   if (!message.copy(sizeof *fixed, raw.size(), raw.data())) return false;
   deps_.host.on_custom_op();

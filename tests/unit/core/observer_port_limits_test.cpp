@@ -132,6 +132,22 @@ TEST_CASE("observer_port: no truncation of a batch does harm, and none passes un
   configure_log(format::Level::kWarning, 0, 2);
 }
 
+TEST_CASE("observer_port: an unknown phase is a malformed message, and no other phase",
+          "[engine][observer][hostile]") {
+  configure_log(format::Level::kError, 0, 2);
+  constexpr auto kNone = static_cast<format::Phase>(format::kEnumCount<format::Phase>);
+  PortScene f;
+  f.submit(MessageBatch().scope(1, 0, true, kNone));
+  f.submit(MessageBatch().op_begin({.phase = kNone}));
+  f.submit(MessageBatch().op({.phase = kNone}));
+  CHECK(f.sink.all<format::Scope>().empty());
+  CHECK(f.sink.all<format::Op>().empty());
+  f.submit(MessageBatch().scope(1, 0, true, format::Phase::kEvaluation));
+  REQUIRE(f.sink.all<format::Scope>().size() == 1);
+  CHECK(f.sink.all<format::Scope>()[0].place.phase == format::Phase::kEvaluation);
+  configure_log(format::Level::kWarning, 0, 2);
+}
+
 TEST_CASE("observer_port: no flipped bit of a batch does harm", "[engine][observer][hostile]") {
   configure_log(format::Level::kError, 0, 2);
   const std::vector<float> values(6);
