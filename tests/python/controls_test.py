@@ -162,7 +162,7 @@ class Absence(ControlsTest):
                 os.unlink(os.path.join(self.folder, name))
 
     def test_tracing_that_is_off(self):
-        self.assertEqual(self.lines_of("--enabled", "0"), ["convtrace: nothing will be traced: CONVTRACE=0"])
+        self.assertEqual(self.lines_of("--enabled", "0"), ["convtrace: CT-2201 nothing will be traced: CONVTRACE=0"])
 
     def test_a_settings_file_is_found_from_another_folder(self):
         self.write("r.toml", 'steps = 900\n')
@@ -190,12 +190,12 @@ class Absence(ControlsTest):
 
     def test_a_mode_that_is_off(self):
         self.assertEqual(self.lines_of("--mode", "off"),
-                         ["convtrace: nothing will be traced: the mode is off"])
+                         ["convtrace: CT-2201 nothing will be traced: the mode is off"])
 
     def test_a_python_that_calls_no_module(self):
         script = self.write("sum.py", "import torch\ntorch.ones(3).sum()\n")
         line, = self.lines_of(program=(script,))
-        self.assertIn("convtrace: nothing was traced on this machine: no kernel was launched and no PyTorch module called", line)
+        self.assertIn("convtrace: CT-2202 nothing was traced on this machine: no kernel was launched and no PyTorch module called", line)
 
     def test_the_rank_that_a_program_gives_itself_is_the_one_that_counts(self):
         done = self.run_program("ddp.py", CONVTRACE_RANKS="1")

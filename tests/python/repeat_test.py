@@ -74,17 +74,17 @@ class RepeatTestCase(unittest.TestCase):
         self.assertIn(why, result.stdout + result.stderr)
 
     def test_a_run_that_fails(self):
-        self.not_known("fails", "not known whether it repeats: run 1 ended with exit code 7")
+        self.not_known("fails", "CT-2204 not known whether it repeats: run 1 ended with exit code 7")
 
     def test_a_run_that_leaves_no_trace(self):
-        self.not_known("once", "not known whether it repeats: run 2 left no trace")
+        self.not_known("once", "CT-2204 not known whether it repeats: run 2 left no trace")
 
     def test_a_run_whose_trace_is_not_closed(self):
-        self.not_known("cut", "the trace was not closed",
+        self.not_known("cut", "CT-2102",
                        command=("sh", "-c", '"$0" "$@"; exit 0', sys.executable, PROGRAM))
 
     def test_a_run_that_goes_on_longer(self):
-        self.not_known("further", "baseline: ends after step 2, the other run goes on to step 3")
+        self.not_known("further", "CT-2402 baseline: ends after step 2, the other run goes on to step 3")
 
 
 if __name__ == "__main__":

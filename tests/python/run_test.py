@@ -39,12 +39,12 @@ class Run(ControlsTest):
         self.write("a.ctrace", "precious")
         done = self.run_loop(*self.program())
         self.assertEqual((done.returncode, done.stdout), (2, ""))
-        self.assertRegex(done.stderr, r"^convtrace: a.ctrace exists: choose another --output .*\n$")
+        self.assertRegex(done.stderr, r"^convtrace: CT-2104 a.ctrace exists: choose another --output .*\n$")
 
     def test_an_env_that_takes_the_library_away(self):
         done = self.run_loop("env", "-i", "true")
         self.assertEqual((done.returncode, done.stdout), (0, ""))
-        self.assertEqual(done.stderr, "convtrace: nothing will be traced: env -i takes LD_PRELOAD away; "
+        self.assertEqual(done.stderr, "convtrace: CT-2201 nothing will be traced: env -i takes LD_PRELOAD away; "
                          "put `convtrace run --` behind its options\n")
 
     def test_through_a_shell(self):
@@ -88,13 +88,13 @@ class Run(ControlsTest):
     def test_a_program_that_does_not_train_gets_one_line(self):
         done = self.run_loop("true")
         self.assertEqual((done.returncode, done.stdout), (0, ""))
-        self.assertRegex(done.stderr, r"^convtrace: nothing was traced on this machine: .*\n$")
+        self.assertRegex(done.stderr, r"^convtrace: CT-2202 .*\n$")
 
     def test_a_program_none_of_whose_children_trains_gets_one_line(self):
         for command in "true; ls > /dev/null; true", f"{sys.executable} -c 'import torch'; true":
             done = self.run_loop("bash", "-c", command)
             self.assertEqual((done.returncode, done.stdout), (0, ""))
-            self.assertRegex(done.stderr, r"^convtrace: nothing was traced on this machine: .*\n$")
+            self.assertRegex(done.stderr, r"^convtrace: CT-2202 .*\n$")
 
     def test_a_child_deep_down_that_trains_is_known(self):
         """Python closes every descriptor of what it starts."""

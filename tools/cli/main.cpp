@@ -16,6 +16,7 @@
 #include "tools/cli/run/repeat.h"
 #include "tools/cli/run/run.h"
 #include "tools/cli/run/settings_page.h"
+#include "tools/common/complaints.h"
 #include "tools/common/execute.h"
 #include "tools/common/reference.h"
 #include "tools/common/usage.h"
@@ -50,7 +51,7 @@ class RunArguments {
     const auto unknown = command_->remaining();
     if (!unknown.empty()) return complain_about(unknown.front());
     if (command.empty()) {
-      std::fputs("convtrace: run needs a command: convtrace run [options] -- CMD...\n", stderr);
+      complain(MessageId::kNoCommand, "run needs a command: convtrace run [options] -- CMD...");
       return kUsage;
     }
     const auto table = settings::setting_table();
@@ -78,16 +79,16 @@ class RunArguments {
 
   [[nodiscard]] int complain_about(const std::string& word) const {
     if (!word.starts_with("-")) {
-      std::fprintf(stderr, "convtrace: %s: the command follows after --\n",
-                   settings::quoted(word).c_str());
+      complain(MessageId::kNoCommand, settings::quoted(word) + ": the command follows after --");
       return kUsage;
     }
     std::vector<std::string> names{"--dry-run", "--help"};
     for (const auto& spec : settings::setting_table()) names.push_back(option_name(spec));
     const std::vector<std::string_view> views(names.begin(), names.end());
     const std::string option = word.substr(0, word.find('='));
-    std::fprintf(stderr, "convtrace: unknown option %s; %s\n", settings::quoted(option).c_str(),
-                 settings::suggestion(option, views, "`convtrace run --help` lists them").c_str());
+    complain(MessageId::kUsage,
+             "unknown option " + settings::quoted(option) + "; " +
+                 settings::suggestion(option, views, "`convtrace run --help` lists them"));
     return kUsage;
   }
 
@@ -139,17 +140,17 @@ class ConfigArguments {
   std::string dump_;
 };
 
-/// `convtrace diff ...`: becomes convtrace-diff, with the same arguments. @return only if it
-/// cannot.
+/// `convtrace diff ...`: replaces this process by convtrace-diff with the same arguments. @return
+/// only if that fails.
 int become_diff(std::vector<std::string> arguments) {
   arguments.front() = in_tree("bin/convtrace-diff");
   if (!arguments.front().empty()) (void)execute(arguments);
-  std::fputs("convtrace: convtrace-diff is not beside this program; was only a part installed?\n",
-             stderr);
+  complain(MessageId::kPartMissing,
+           "convtrace-diff is not beside this program; was only a part installed?");
   return kUsage;  // 1 would mean that the runs diverge
 }
 
-/// For the build: what is made of the command line and the settings.
+/// For the build: prints documents that are generated from the command line and the settings.
 int generate(const CLI::App& app, const std::string& what) {
   Output output;
   if (what == "man") {
@@ -159,14 +160,13 @@ int generate(const CLI::App& app, const std::string& what) {
   } else if (what == "settings") {
     output.line(settings_page());
   } else {
-    std::fputs("convtrace: --generate takes man, bash or settings\n", stderr);
+    complain(MessageId::kUsage, "--generate takes man, bash or settings");
     return kUsage;
   }
   return static_cast<int>(output.finish(ExitCode::kClean));
 }
 
-/// @return what to say of a first word that is no command of ours; empty if it is one, or an
-/// option.
+/// @return a message if the first word is no command of convtrace; "" if it is one, or an option.
 std::string unknown_command(CLI::App& app, const std::vector<std::string>& words) {
   if (words.empty() || words.back().starts_with("-")) return "";
   const std::string& word = words.back();
@@ -196,7 +196,7 @@ int run_program(std::vector<std::string> words, std::vector<std::string> command
   ConfigArguments config(app);
   if (words.size() == 2 && words.back() == "--generate") return generate(app, words.front());
   if (const std::string problem = unknown_command(app, words); !problem.empty()) {
-    std::fprintf(stderr, "convtrace: %s\n", problem.c_str());
+    complain(MessageId::kUnknownCommand, problem);
     return kUsage;
   }
   try {

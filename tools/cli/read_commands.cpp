@@ -1,9 +1,9 @@
 #include "tools/cli/read_commands.h"
 
-#include <cstdio>
 #include <vector>
 
 #include "format/model/events.h"
+#include "tools/common/complaints.h"
 
 namespace convtrace::tools {
 namespace {
@@ -121,7 +121,7 @@ ExitCode ReadCommands::run_show() {
   settings::Settings parsed;
   const std::string problem = settings::set_value(*steps_spec, "--steps", steps_, parsed);
   if (!problem.empty()) {
-    std::fprintf(stderr, "convtrace: %s\n", problem.c_str());
+    complain(MessageId::kUsage, problem);
     return ExitCode::kUsage;
   }
   show_options_.path = show_.path;

@@ -9,6 +9,9 @@ import os
 import shutil
 import sys
 
+# Numbers of messages, as in tools/common/complaints.h.
+NO_PYTHON, UNREADABLE, UNCLOSED, DAMAGED, EXISTS, NOT_WRITTEN = 2006, 2101, 2102, 2103, 2104, 2106
+
 
 def main():
     parser = argparse.ArgumentParser(prog="convtrace export")
@@ -23,11 +26,11 @@ def main():
         from convtrace import records, trace
         written = importlib.import_module("convtrace." + arguments.format.replace("-", "_"))
     except ModuleNotFoundError as error:
-        return _complain("export needs the Python package %s: pip install %szstandard flatbuffers"
+        return _complain(NO_PYTHON, "export needs the Python package %s: pip install %szstandard flatbuffers"
                          % (error.name, {"parquet": "pyarrow ", "npy": "numpy "}.get(arguments.format, "")))
     paths = list(dict.fromkeys(path for name in arguments.traces for path in _traces(name, records.MAGIC)))
     if not paths:
-        return _complain("%s holds no trace" % " ".join(arguments.traces))
+        return _complain(UNREADABLE, "%s holds no trace" % " ".join(arguments.traces))
     # Beside its place and moved there at the end: nobody finds half an export.
     output = arguments.output.rstrip("/") or "/"
     unfinished = "%s.%d.unfinished" % (output, os.getpid())
@@ -45,7 +48,7 @@ def main():
 
     why = refusal()
     if why:
-        return _complain(why)
+        return _complain(EXISTS, why)
     is_file = getattr(written, "IS_FILE", False)
     separate = getattr(written, "SEPARATE", False) and len(paths) > 1
     names = [_name_of(path, number, len(paths)) for number, path in enumerate(paths)]
@@ -53,7 +56,7 @@ def main():
         if not is_file:
             os.makedirs(unfinished)
     except OSError as error:
-        return _complain(str(error))
+        return _complain(NOT_WRITTEN, str(error))
     try:
         for path, name in zip(paths, names):
             opened = trace.Trace(path)
@@ -64,17 +67,20 @@ def main():
             written.export(opened, name, target)
             if opened.state != "complete":
                 incomplete = True
-                print("convtrace: %s is %s: %s" % (path, opened.state, _first_of(opened.problems)), file=sys.stderr)
+                _complain(DAMAGED if opened.state == "damaged" else UNCLOSED,
+                          "%s is %s: %s" % (path, opened.state, _first_of(opened.problems)))
         if separate:
             written.finish(unfinished, names)
         why = refusal()  # what came while the traces were read
         if why:
-            return _complain(why)
+            return _complain(EXISTS, why)
         if os.path.lexists(output) and not is_file:
             shutil.rmtree(output)
         os.replace(unfinished, output)
-    except (records.NotATrace, OSError) as error:
-        return _complain(str(error))
+    except records.NotATrace as error:
+        return _complain(UNREADABLE, str(error))
+    except OSError as error:
+        return _complain(UNREADABLE if error.filename in paths else NOT_WRITTEN, str(error))
     finally:
         if is_file and os.path.exists(unfinished):
             os.unlink(unfinished)
@@ -115,8 +121,8 @@ def _first_of(problems):
     return "at byte %d %s%s" % (*problems[0], more)
 
 
-def _complain(text):
-    print("convtrace: " + text, file=sys.stderr)
+def _complain(number, text):
+    print("convtrace: CT-%d %s" % (number, text), file=sys.stderr)
     return 1
 
 

@@ -36,6 +36,7 @@ TEST_CASE("convtrace-diff: input that is no trace is exit 2 and one clear line",
       INFO(bad);
       CHECK(outcome.code == 2);
       CHECK(outcome.out.empty());
+      CHECK(outcome.err.starts_with("convtrace-diff: CT-2101 "));
       CHECK(contains(outcome.err, bad));
       CHECK(std::ranges::count(outcome.err, '\n') == 1);
     }
@@ -46,7 +47,7 @@ TEST_CASE("convtrace-diff: wrong usage is exit 2, help is exit 0", "[diff][comma
   CHECK(run({}).code == 2);
   CHECK(run({"one.ctrace"}).code == 2);
   CHECK(run({"a", "b", "--nonsense"}).code == 2);
-  CHECK(run({"one.ctrace"}).err == "convtrace-diff: CAND is required (see --help)\n");
+  CHECK(run({"one.ctrace"}).err == "convtrace-diff: CT-2001 CAND is required (see --help)\n");
   const Outcome help = run({"--help"});
   CHECK(help.code == 0);
   CHECK(contains(help.out, "Exit codes: 0 identical or rounding, 1 diverged"));
@@ -69,14 +70,14 @@ TEST_CASE("convtrace-diff: a report is written neither over a trace nor over ano
     const Outcome outcome = run({pair.base, pair.cand, option, pair.cand});
     INFO(option);
     CHECK(outcome.code == 2);
-    CHECK(contains(outcome.err, "is a trace"));
+    CHECK(contains(outcome.err, "CT-2105 "));
   }
   CHECK(run({pair.base, pair.base, "--noise", pair.cand, "--csv", pair.cand}).code == 2);
   CHECK(content(pair.cand) == before);
   const std::string report = pair.dir / "report";
   const Outcome twice = run({pair.base, pair.cand, "--json", report, "--csv", report});
   CHECK(twice.code == 2);
-  CHECK(contains(twice.err, "would hold two reports"));
+  CHECK(contains(twice.err, "CT-2107 "));
   CHECK_FALSE(std::filesystem::exists(report));
 }
 
@@ -221,7 +222,7 @@ TEST_CASE("convtrace-diff: a rank that neither folder has is no agreement",
   };
   const Outcome outcome = verdict(4, "all");
   CHECK(outcome.code == 3);
-  CHECK(contains(outcome.out, "neither run has a trace of 2 ranks of 4"));
+  CHECK(contains(outcome.out, "CT-2401 neither run has a trace of 2 ranks of 4"));
   CHECK(verdict(4, "0,2").code == 0);  // as asked
 }
 

@@ -230,8 +230,8 @@ TEST_CASE("unlike: a step that one run lacks is passed over, and those after it 
   CHECK(same.verdict == Verdict::kIncomplete);
   CHECK(same.steps == 3);
   CHECK(count(same, Class::kUnmatched) == 14);
-  CHECK(same.incomplete ==
-        std::vector<std::string>{"candidate: has nothing of 1 step that the other run has"});
+  CHECK(same.incomplete == std::vector<std::string>{
+                               "CT-2402 candidate: has nothing of 1 step that the other run has"});
   scale(cand.at(2, "fc1", "output:0", 1), 2);
   CHECK(where(compared(base, cand)) == Where{2, Phase::kForward, "fc1", "output:0"});
   check_both_ways(base, cand, MatchedBy::kStableKey);

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "format/file/file_sink.h"
-#include "tools/cli/base/trace_input.h"
+#include "tools/common/complaints.h"
 #include "tools/common/text.h"
 
 namespace convtrace::tools {
@@ -27,14 +27,17 @@ std::unique_ptr<format::Sink> NewFile::create() {
   made_ = sink.ok();
   if (made_) return std::move(sink).value();
   const bool replaceable = written_ == path_ && sink.status().code == StatusCode::kAlreadyExists;
-  complain(written_,
-           replaceable ? "already exists; --overwrite replaces it" : status_text(sink.status()));
+  if (replaceable) {
+    complain(MessageId::kExists, written_, "already exists; --overwrite replaces it");
+  } else {
+    complain(MessageId::kNotWritten, written_, status_text(sink.status()));
+  }
   return nullptr;
 }
 
 bool NewFile::keep() {
   if (written_ != path_ && rename(written_.c_str(), path_.c_str()) != 0) {
-    complain(path_, strerror(errno));
+    complain(MessageId::kNotWritten, path_, strerror(errno));
     return false;
   }
   return kept_ = true;

@@ -1,6 +1,6 @@
 #pragma once
 /// @file new_file.h
-/// A trace that a command writes.
+/// The new trace that a command writes.
 ///
 /// Errors:   one line on stderr.
 
@@ -11,13 +11,12 @@
 
 namespace convtrace::tools {
 
-/// The file that is written: the path itself, or a file beside it that takes its place when it is
-/// whole. It is always made anew, so what anybody else has there, be it the trace that is read, is
-/// left alone.
+/// The file to write: the path itself, or a file beside it that replaces it when it is complete. It
+/// is always a new file, so existing files, such as the trace that is read, stay unchanged.
 class NewFile {
  public:
   NewFile(std::string path, bool overwrite);
-  /// Removes a file that was not kept.
+  /// Removes the file unless it was kept.
   ~NewFile();
   NewFile(const NewFile&) = delete;
   NewFile& operator=(const NewFile&) = delete;
@@ -25,7 +24,7 @@ class NewFile {
   /// @return null after one line on stderr.
   [[nodiscard]] std::unique_ptr<format::Sink> create();
 
-  /// The file is whole. @return false after one line on stderr.
+  /// Call when the file is complete. @return false after one line on stderr.
   [[nodiscard]] bool keep();
 
  private:

@@ -2,9 +2,10 @@
 
 #include <errno.h>
 #include <signal.h>
-#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
+
+#include "tools/common/complaints.h"
 
 namespace convtrace::tools {
 namespace {
@@ -37,7 +38,7 @@ void Output::flush() {
 ExitCode Output::finish(ExitCode code) {
   flush();
   if (usable() || error_ == EPIPE) return code;
-  fprintf(stderr, "convtrace: standard output: %s\n", strerror(error_));
+  complain(MessageId::kNotWritten, "standard output", strerror(error_));
   return ExitCode::kFailure;
 }
 

@@ -1,9 +1,9 @@
 #pragma once
 /// @file output.h
-/// Standard output for data: buffered, and at peace with a reader that has seen enough.
+/// Buffered standard output for data, which ends quietly when its reader has closed the pipe.
 ///
-/// `convtrace show TRACE | head` must end early and quietly, but a full disk must not look like
-/// success.
+/// `convtrace show TRACE | head` must end early and without a message, but a full disk must not
+/// look like success.
 ///
 /// Threads:  one.
 /// Errors:   remembered: ask usable() between records and finish() at the end.
@@ -23,14 +23,14 @@ class Output {
   /// Adds `text` and a line end.
   void line(std::string_view text);
 
-  /// Writes what is buffered: somebody is watching.
+  /// Writes the buffer, for a person who is watching.
   void flush();
 
-  /// @return whether more lines would be read.
+  /// @return whether lines can still be written.
   [[nodiscard]] bool usable() const { return error_ == 0; }
 
-  /// Writes what is buffered. @return `code`, or kFailure after a line on stderr when data was
-  /// lost for another reason than a closed pipe.
+  /// Writes the buffer. @return `code`; kFailure, after a line on stderr, if data was lost for
+  /// another reason than a closed pipe.
   [[nodiscard]] ExitCode finish(ExitCode code);
 
  private:

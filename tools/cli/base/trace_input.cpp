@@ -1,9 +1,9 @@
 #include "tools/cli/base/trace_input.h"
 
 #include <algorithm>
-#include <cstdio>
 #include <thread>
 
+#include "tools/common/complaints.h"
 #include "tools/common/escape.h"
 #include "tools/common/text.h"
 
@@ -19,15 +19,11 @@ unsigned decode_threads() {
   return std::clamp(std::thread::hardware_concurrency(), 1u, kMostThreads);
 }
 
-void complain(const std::string& path, const std::string& text) {
-  std::fprintf(stderr, "convtrace: %s: %s\n", escape_text(path).c_str(), text.c_str());
-}
-
 std::unique_ptr<reader::TraceReader> open_trace(const std::string& path,
                                                 reader::OpenPolicy policy) {
   auto opened = reader::TraceReader::open(path, policy, decode_threads());
   if (opened.ok()) return std::move(opened).value();
-  complain(path, status_text(opened.status()));
+  complain(MessageId::kUnreadable, path, status_text(opened.status()));
   return nullptr;
 }
 
@@ -41,7 +37,7 @@ ExitCode report_state(const reader::TraceContainer& trace, uint64_t events_witho
     case reader::TraceState::kComplete:
       return ExitCode::kClean;
     case reader::TraceState::kUnclosed:
-      complain(path,
+      complain(MessageId::kUnclosed, path,
                "unclosed: its process was ended from outside or is still writing; the last records "
                "may be missing");
       return ExitCode::kDamagedInput;
@@ -49,16 +45,18 @@ ExitCode report_state(const reader::TraceContainer& trace, uint64_t events_witho
       break;
   }
   const reader::RecordCounts counts = trace.counts();
-  complain(path, "damaged: " + counted(counts.lost_records, "record") + " and " +
-                     counted(events_without_definition, "event") + " lost, " +
-                     counted(counts.skipped_bytes, "byte") + " skipped");
+  complain(MessageId::kDamaged, path,
+           "damaged: " + counted(counts.lost_records, "record") + " and " +
+               counted(events_without_definition, "event") + " lost, " +
+               counted(counts.skipped_bytes, "byte") + " skipped");
   const auto& problems = trace.problems().kept();
   for (size_t i = 0; i < std::min(problems.size(), kProblemsShown); ++i) {
-    complain(path,
+    complain(MessageId::kDamaged, path,
              "offset " + std::to_string(problems[i].offset) + ": " + escape_text(problems[i].text));
   }
   if (problems.size() > kProblemsShown) {
-    complain(path, counted(problems.size() - kProblemsShown, "further problem"));
+    complain(MessageId::kDamaged, path,
+             counted(problems.size() - kProblemsShown, "further problem"));
   }
   return ExitCode::kDamagedInput;
 }

@@ -7,6 +7,7 @@
 #include "tools/cli/base/output.h"
 #include "tools/cli/base/record_text.h"
 #include "tools/cli/base/trace_input.h"
+#include "tools/common/complaints.h"
 #include "tools/common/json.h"
 #include "tools/common/text.h"
 
@@ -23,11 +24,11 @@ struct Density {
   int64_t pad_index = 0;
   uint64_t total = 0;
   std::optional<uint64_t> valid;
-  std::vector<uint64_t> valid_rows;  ///< of each part of a batch, or nothing
+  std::vector<uint64_t> valid_rows;  ///< for each part of a batch, or empty
 };
 
-/// Elements that are padding. Where a device did not count them its statistics tell zeros, and
-/// negative elements, of which indices and labels have no others.
+/// @return the number of padded elements. If a device did not count them, they are found from its
+/// statistics of zeros and negative elements, since indices and labels have no other values there.
 std::optional<uint64_t> padding_of(const TensorStats& e) {
   if (e.pad_count != format::kNotCounted) return std::min(e.pad_count, e.stats.count);
   if (e.capture == format::Capture::kHash) return std::nullopt;
@@ -51,7 +52,7 @@ class RootInputs {
     step_ = e.header.step;
     slots_[e.value.storage] = e.slot;
   }
-  /// @return none if the memory is no root input's.
+  /// @return none if the memory belongs to no input of the root module.
   [[nodiscard]] format::StringId find(uint64_t storage) const {
     const auto found = slots_.find(storage);
     return found == slots_.end() ? format::StringId{} : found->second;
@@ -137,14 +138,15 @@ ExitCode show_density(const ShowOptions& options) {
     uncounted += density.valid ? 0 : 1;
   }
   if (rows == 0) {
-    complain(options.path,
+    complain(MessageId::kNothingRecorded, options.path,
              "no input of an embedding with a padding index or of a loss with an index that it "
              "ignores was recorded");
   }
   if (uncounted != 0) {
-    complain(options.path, counted(uncounted, "input") +
-                               " on a device: padding was not counted there, and an index above 0 "
-                               "is not in the statistics");
+    complain(MessageId::kNotCounted, options.path,
+             counted(uncounted, "input") +
+                 " on a device: padding was not counted there, and an index above 0 "
+                 "is not in the statistics");
   }
   return output.finish(report_state(*trace, options.path));
 }

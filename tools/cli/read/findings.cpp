@@ -10,6 +10,7 @@
 #include "tools/cli/base/record_json.h"
 #include "tools/cli/base/record_text.h"
 #include "tools/cli/base/trace_input.h"
+#include "tools/common/complaints.h"
 #include "tools/common/stories.h"
 #include "tools/common/symbols.h"
 #include "tools/common/text.h"
@@ -44,7 +45,7 @@ class Listing {
   }
   [[nodiscard]] ExitCode finish(ExitCode state, const std::string& path) {
     write();
-    for (const std::string& line : symbols_.obstacles()) complain(path, line);
+    for (const std::string& line : symbols_.obstacles()) complain(MessageId::kNoNames, path, line);
     if (state != ExitCode::kClean) return output_.finish(state);
     return output_.finish(errors_ == 0 ? ExitCode::kClean : ExitCode::kFindings);
   }
@@ -110,8 +111,9 @@ class Listing {
   std::vector<Json> objects_;            ///< of each; empty for text
 };
 
-/// Judges a trace as the process that wrote it did. What was recorded of the same kinds is not
-/// listed: it says only which findings a rule silenced, since the rules are not in the trace.
+/// Judges a trace as the process that wrote it did. Recorded findings of the same kinds are not
+/// listed: they only show which findings a rule suppressed, because the trace does not contain the
+/// rules.
 class Replay {
  public:
   Replay(const reader::TraceReader& trace, Listing& listing)
@@ -124,7 +126,7 @@ class Replay {
       found_ = judge_.see(event);
     } else if (!judge::TraceJudge::judges(recorded->kind)) {
       listing_.add(*recorded);
-    } else if (!found_.empty()) {  // they follow what showed them
+    } else if (!found_.empty()) {  // recorded findings follow the event that caused them
       list_next(recorded->suppressed);
     }
   }
@@ -171,7 +173,7 @@ ExitCode show_findings(const std::string& path, bool json, bool replay) {
     }
   }
   again.list_all();
-  if (!unwatched.empty()) complain(path, unwatched);
+  if (!unwatched.empty()) complain(MessageId::kUnwatched, path, unwatched);
   return listing.finish(report_state(*trace, path), path);
 }
 

@@ -7,6 +7,7 @@
 #include "tools/cli/base/output.h"
 #include "tools/cli/base/trace_input.h"
 #include "tools/cli/read/memory_ledger.h"
+#include "tools/common/complaints.h"
 #include "tools/common/json.h"
 #include "tools/common/text.h"
 
@@ -15,7 +16,7 @@ namespace {
 
 using format::Phase;
 
-/// The moments that ONNX Runtime's inspector looks at, in the order of a step.
+/// The moments of ONNX Runtime's inspector, in the order of a step.
 constexpr std::array kMoments = {"pre_forward", "post_forward", "pre_backward", "post_backward"};
 
 using DeviceKey = std::pair<format::Device::Type, uint8_t>;
@@ -24,7 +25,7 @@ struct Figures {
   Level allocated, cached, inactive;
 };
 
-/// Follows the whole trace, since memory that a step finds was allocated before it.
+/// Reads the whole trace, since memory that a step uses may have been allocated before it.
 class MemoryFigures {
  public:
   MemoryFigures(Output& output, const ShowOptions& options, const format::TraceMeta& meta)
@@ -70,7 +71,7 @@ class MemoryFigures {
     Snapshot& kept = moments_[moment].emplace();
     for (const auto& [device, ledger] : ledgers_) {
       if (ledger.allocated().peak == 0)
-        continue;  // what the driver alone gave is not the framework's
+        continue;  // memory that only the driver allocated is not the framework's
       kept[device] = {ledger.allocated(), ledger.cached(), ledger.inactive()};
     }
   }
@@ -88,7 +89,7 @@ class MemoryFigures {
 constexpr double kMiB = 1024.0 * 1024.0;
 
 void MemoryFigures::print(const char* moment, DeviceKey device, const Figures& figures) {
-  // The CPU's allocator keeps nothing back.
+  // The CPU's allocator caches nothing.
   const bool caches = device.first != format::Device::Type::kCpu;
   const auto [allocated, cached, inactive] = figures;
   const std::pair<const char*, std::optional<uint64_t>> columns[] = {
@@ -128,7 +129,7 @@ ExitCode show_memory(const ShowOptions& options) {
     format::visit_event(figures, *event);
   figures.print_step();
   if (!figures.has_reports()) {
-    complain(options.path,
+    complain(MessageId::kNothingRecorded, options.path,
              "no reports of the framework's allocator; those of CPU tensors come with "
              "CONVTRACE_CPU_ALLOC=on");
   }

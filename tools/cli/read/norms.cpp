@@ -9,6 +9,7 @@
 #include "tools/cli/base/output.h"
 #include "tools/cli/base/record_text.h"
 #include "tools/cli/base/trace_input.h"
+#include "tools/common/complaints.h"
 #include "tools/common/escape.h"
 #include "tools/common/json.h"
 #include "tools/common/text.h"
@@ -18,13 +19,14 @@ namespace {
 
 using format::TensorStats;
 
-/// What people compare by hand to bring a run in line with another.
+/// The numbers that people compare by hand when they match two training runs.
 struct StepNorms {
-  std::vector<double> losses;                 ///< several, where gradients are accumulated
+  std::vector<double> losses;                 ///< several, if gradients are accumulated
   std::optional<double> loss_scale;           ///< of a GradScaler
   std::map<std::string, double> local_norms;  ///< of the gradient of each weight, by its name
-  std::map<std::string, double> unclipped;    ///< of those that were clipped: before
-  std::vector<double> clip_norms;             ///< what the program was told of them
+  std::map<std::string, double>
+      unclipped;                   ///< norms before clipping, of the gradients that were clipped
+  std::vector<double> clip_norms;  ///< the norms that the clipping function returned to the program
 
   [[nodiscard]] double gradient_norm() const {
     double sum = 0;
@@ -40,7 +42,7 @@ struct StepNorms {
     for (const auto& [name, norm] : before) sum += norm * norm;
     return std::sqrt(sum);
   }
-  /// @return what clipping multiplied the norm of all gradients by.
+  /// @return the factor by which clipping changed the norm of all gradients.
   [[nodiscard]] std::optional<double> clip_factor() const {
     const std::optional<double> before = unclipped_norm();
     if (!before || local_norms.empty() || *before == 0) return std::nullopt;
@@ -66,7 +68,7 @@ bool is_told(const format::Definitions& definitions, const TensorStats& e) {
 }
 
 /// @param finite  a statistic of the finite elements.
-/// @return it, or what the others make of it.
+/// @return the same statistic with the other elements included.
 double with_others(double finite, const format::Stats& stats) {
   if (stats.nan != 0 || (stats.pos_inf != 0 && stats.neg_inf != 0)) return std::nan("");
   if (stats.pos_inf != 0) return HUGE_VAL;
@@ -88,7 +90,8 @@ void add(const format::Definitions& definitions, const TensorStats& e, StepNorms
     if (slot.starts_with(kGradient)) {
       step.local_norms[name] = norm;
     } else {
-      step.unclipped.emplace(name, norm);  // what is clipped again is not as backward left it
+      step.unclipped.emplace(
+          name, norm);  // if it is clipped again, the first norm is that of the backward pass
     }
   }
 }
@@ -140,7 +143,7 @@ ExitCode show_norms(const ShowOptions& options) {
     output.line(
         "STEP | LOSS | NORM BEFORE CLIPPING | FACTOR | GRADIENT NORM | LARGEST OF ONE WEIGHT | "
         "LOSS SCALE");
-  // What a GPU computes may come behind the first values of the next step.
+  // Results of a GPU may arrive after the first values of the next step.
   std::map<uint32_t, StepNorms> open;
   uint64_t rows = 0;
   const auto finish_first = [&] {
@@ -159,7 +162,9 @@ ExitCode show_norms(const ShowOptions& options) {
     while (open.begin()->first + 1 < number) finish_first();
   }
   while (!open.empty()) finish_first();
-  if (rows == 0) complain(options.path, "no loss and no gradient with statistics was recorded");
+  if (rows == 0)
+    complain(MessageId::kNothingRecorded, options.path,
+             "no loss and no gradient with statistics was recorded");
   return output.finish(report_state(*trace, options.path));
 }
 

@@ -5,6 +5,7 @@
 #include "tools/cli/base/output.h"
 #include "tools/cli/base/record_json.h"
 #include "tools/cli/base/trace_input.h"
+#include "tools/common/complaints.h"
 #include "tools/common/escape.h"
 #include "tools/common/text.h"
 
@@ -52,7 +53,7 @@ ExitCode verify_trace(const std::string& path, bool json) {
   const auto source = reader::FileSource::open(path);
   const auto check = source.ok() ? reader::check_trace(*source.value()) : source.status();
   if (!check.ok()) {
-    complain(path, status_text(check.status()));
+    complain(MessageId::kUnreadable, path, status_text(check.status()));
     return ExitCode::kFailure;
   }
   Output output;

@@ -1,10 +1,10 @@
 #include "tools/cli/rewrite/export.h"
 
-#include <cstdio>
 #include <cstring>
 #include <utility>
 
 #include "tools/cli/base/tree.h"
+#include "tools/common/complaints.h"
 #include "tools/common/execute.h"
 
 namespace convtrace::tools {
@@ -33,9 +33,8 @@ ExportCommand::ExportCommand(CLI::App& app)
 ExitCode ExportCommand::run() const {
   std::string script = in_tree("share/convtrace/python/export.py");
   if (script.empty()) {
-    std::fputs(
-        "convtrace: share/convtrace/python is not in this tree; was only a part installed?\n",
-        stderr);
+    complain(MessageId::kPartMissing,
+             "share/convtrace/python is not in this tree; was only a part installed?");
     return ExitCode::kFailure;
   }
   std::vector<std::string> words{"python3", std::move(script), "--format",
@@ -47,7 +46,7 @@ ExitCode ExportCommand::run() const {
   words.emplace_back("--");
   words.insert(words.end(), traces_.begin(), traces_.end());
   const int error = execute(words);
-  std::fprintf(stderr, "convtrace: export needs python3: %s\n", std::strerror(error));
+  complain(MessageId::kNoPython, std::string("export needs python3: ") + std::strerror(error));
   return ExitCode::kFailure;
 }
 

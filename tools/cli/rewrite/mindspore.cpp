@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cctype>
 #include <charconv>
-#include <cstdio>
 #include <fstream>
 #include <optional>
 #include <sstream>
@@ -14,6 +13,7 @@
 #include "format/settings/pattern.h"
 #include "format/settings/step_set.h"
 #include "tools/cli/base/output.h"
+#include "tools/common/complaints.h"
 #include "tools/common/escape.h"
 
 namespace convtrace::tools {
@@ -26,7 +26,7 @@ constexpr std::string_view kUnderstood[] = {
     "iteration",  "support_device", "path",      "op_debug_mode", "saved_data",  "sample_mode",
     "sample_num", "enable",         "dump_mode", "kernels",       "input_output"};
 
-/// Keys that say how MindSpore dumps, not what.
+/// Keys that configure how MindSpore dumps, not what.
 constexpr std::pair<std::string_view, std::string_view> kMeaningless[] = {
     {"net_name", "the output pattern names the run"},
     {"trans_flag", "values are taken in their logical layout"},
@@ -40,7 +40,7 @@ constexpr std::pair<std::string_view, std::string_view> kMeaningless[] = {
     {"sample_mode", "samples says how many values are kept"},
 };
 
-/// TOML keys must stand before the first table, so rules are kept apart.
+/// Collects rules separately, because TOML keys must precede the first table.
 class Converter {
  public:
   explicit Converter(const Json& dump) : dump_(dump) {}
@@ -50,7 +50,7 @@ class Converter {
   /// @return the value of a key in any of the file's groups; null if there is none.
   [[nodiscard]] const Json* find(std::string_view key) const;
   [[nodiscard]] int64_t number(std::string_view key, int64_t otherwise);
-  /// Empty if the key is not there or no text, which is said.
+  /// @return "" if the key is missing or no text; the latter is reported.
   [[nodiscard]] std::string text(std::string_view key);
 
   void note(const std::string& line) { head_ += "# " + line + '\n'; }
@@ -197,7 +197,8 @@ void Converter::add_kernels() {
   }
 }
 
-/// A substring of the type, whatever its letters' case: our expressions know no such flag.
+/// An expression for a substring of the type in any case; convtrace's expressions have no flag for
+/// that.
 std::string any_case(std::string_view word) {
   std::string expression = "re:";
   for (const char c : word) {
@@ -261,7 +262,7 @@ void Converter::add_meaningless() {
   }
 }
 
-/// A misspelt key would have been silent in MindSpore too.
+/// Reports unknown keys, which MindSpore ignores silently.
 void Converter::add_unknown(const Json& group) {
   for (const auto& [key, value] : group.items()) {
     if (value.is_object()) {
@@ -298,8 +299,8 @@ ExitCode print_mindspore_config(const std::string& path) {
                      dump["common_dump_settings"].is_object();
   if (!sound) {
     const bool read = file.is_open() && !text.str().empty();
-    std::fprintf(stderr, "convtrace: %s: %s\n", escape_text(path).c_str(),
-                 read ? "it is no JSON object with common_dump_settings" : "it cannot be read");
+    complain(MessageId::kBadDump, path,
+             read ? "it is no JSON object with common_dump_settings" : "it cannot be read");
     return ExitCode::kUsage;
   }
   Output output;

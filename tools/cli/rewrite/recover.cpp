@@ -6,6 +6,7 @@
 #include "tools/cli/base/record_json.h"
 #include "tools/cli/base/trace_input.h"
 #include "tools/cli/rewrite/recovery.h"
+#include "tools/common/complaints.h"
 #include "tools/common/escape.h"
 #include "tools/common/json.h"
 #include "tools/common/text.h"
@@ -54,7 +55,8 @@ void print_report(Output& output, const RecoverOptions& options,
 ExitCode recover_trace(const RecoverOptions& options) {
   std::error_code ignored;
   if (fs::equivalent(options.path, options.output, ignored)) {
-    complain(options.output, "is the damaged trace itself, which is never changed");
+    complain(MessageId::kIsInput, options.output,
+             "is the damaged trace itself, which is never changed");
     return ExitCode::kUsage;
   }
   auto source = reader::FileSource::open(options.path);
@@ -62,7 +64,7 @@ ExitCode recover_trace(const RecoverOptions& options) {
                                                            reader::OpenPolicy::kIndexOrScan)
                             : source.status();
   if (!opened.ok()) {
-    complain(options.path, status_text(opened.status()));
+    complain(MessageId::kUnreadable, options.path, status_text(opened.status()));
     return ExitCode::kFailure;
   }
   reader::TraceContainer& trace = *opened.value();
@@ -71,7 +73,7 @@ ExitCode recover_trace(const RecoverOptions& options) {
   if (sink == nullptr) return ExitCode::kFailure;
   const Result<Recovered> recovered = recover(trace, std::move(sink), decode_threads());
   if (!recovered.ok()) {
-    complain(options.output, status_text(recovered.status()));
+    complain(MessageId::kNotWritten, options.output, status_text(recovered.status()));
     return ExitCode::kFailure;
   }
   if (!file.keep()) return ExitCode::kFailure;

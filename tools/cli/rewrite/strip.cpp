@@ -5,6 +5,7 @@
 #include "tools/cli/base/output.h"
 #include "tools/cli/base/trace_input.h"
 #include "tools/cli/rewrite/stripping.h"
+#include "tools/common/complaints.h"
 #include "tools/common/escape.h"
 #include "tools/common/json.h"
 #include "tools/common/text.h"
@@ -37,7 +38,7 @@ Json report_json(const std::string& path, const Stripped& stripped) {
 ExitCode strip_trace(const StripOptions& options) {
   std::error_code ignored;
   if (std::filesystem::equivalent(options.path, options.output, ignored)) {
-    complain(options.output, "is the trace itself, which is never changed");
+    complain(MessageId::kIsInput, options.output, "is the trace itself, which is never changed");
     return ExitCode::kUsage;
   }
   const auto trace = open_trace(options.path);
@@ -47,7 +48,7 @@ ExitCode strip_trace(const StripOptions& options) {
   if (sink == nullptr) return ExitCode::kFailure;
   const Result<Stripped> stripped = strip(*trace, std::move(sink), options.hashes_only);
   if (!stripped.ok()) {
-    complain(options.output, status_text(stripped.status()));
+    complain(MessageId::kNotWritten, options.output, status_text(stripped.status()));
     return ExitCode::kFailure;
   }
   if (!file.keep()) return ExitCode::kFailure;

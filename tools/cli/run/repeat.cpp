@@ -19,6 +19,7 @@
 #include "tools/cli/base/tree.h"
 #include "tools/cli/run/repeat_advice.h"
 #include "tools/cli/run/run.h"
+#include "tools/common/complaints.h"
 #include "tools/common/escape.h"
 #include "tools/common/execute.h"
 #include "tools/common/json.h"
@@ -31,10 +32,9 @@ namespace fs = std::filesystem;
 
 constexpr unsigned kMostRuns = 100;
 
-void say(const std::string& text) { std::fprintf(stderr, "convtrace: %s\n", text.c_str()); }
-
-/// Runs `body` in a child, which ends with this process, and waits. Ctrl-C is for the child.
-/// @return what waitpid() says.
+/// Runs `body` in a child, which is killed when this process ends, and waits for it. Ctrl-C goes to
+/// the child.
+/// @return the status of waitpid().
 int in_child(const std::function<int()>& body) {
   const auto interrupt = signal(SIGINT, SIG_IGN), quit = signal(SIGQUIT, SIG_IGN);
   const pid_t child = fork();
@@ -67,51 +67,58 @@ std::string failure(int status) {
   return code == 0 ? "" : "ended with exit code " + std::to_string(code);
 }
 
-/// Where the runs go: a new folder, or one that is there and empty.
+/// Creates the folder of the runs: it must be new or empty.
 /// @return an absolute path; empty after a line on stderr.
 fs::path make_folder(const std::string& wanted) {
   std::error_code error;
   for (unsigned number = 1; wanted.empty(); ++number) {
     const fs::path folder = fs::absolute("convtrace-repeat-" + std::to_string(number), error);
     if (fs::create_directory(folder, error)) return folder;
-    if (!error) continue;  // it is there already
-    say(escape_text(folder.string()) + ": " + error.message());
+    if (!error) continue;  // it exists already
+    complain(MessageId::kNotWritten, folder.string(), error.message());
     return {};
   }
   fs::create_directories(wanted, error);
   if (!error && fs::is_empty(wanted, error) && !error) return fs::absolute(wanted);
-  say(escape_text(wanted) +
-      (error ? ": " + error.message() : " is not empty: choose another --output for the runs"));
+  if (error) {
+    complain(MessageId::kNotWritten, wanted, error.message());
+  } else {
+    complain(MessageId::kExists,
+             escape_text(wanted) + " is not empty: choose another --output for the runs");
+  }
   return {};
 }
 
-/// One run after another, and what is known of each.
+/// Runs the command several times and compares the traces.
 class Repetition {
  public:
   Repetition(fs::path folder, unsigned count) : folder_(std::move(folder)), count_(count) {}
 
-  /// @return whether run `number` ended well and left a trace; said if not.
+  /// @return whether run `number` ended successfully and left a trace; reports it if not.
   [[nodiscard]] bool run(unsigned number, const std::vector<std::string>& command) const {
     const std::string name = "run " + std::to_string(number);
-    say(name + " of " + std::to_string(count_));
+    std::fprintf(stderr, "convtrace: %s of %u\n", name.c_str(), count_);
     const std::string problem = failure(in_child([&] {
-      std::string pattern;  // in which % is a letter like others
+      std::string pattern;  // % is no placeholder in it
       for (const char c : run_folder(number).string())
         pattern += c == '%' ? "%%" : std::string(1, c);
       setenv("CONVTRACE_OUTPUT", (pattern + "/r%r-%p.ctrace").c_str(), 1);
-      redirect("/dev/null", O_RDONLY, STDIN_FILENO);  // the first would leave nothing to the next
+      redirect("/dev/null", O_RDONLY,
+               STDIN_FILENO);  // otherwise the first run would read everything
       return start_prepared(command, true);
     }));
     if (!problem.empty()) {
-      say("not known whether it repeats: " + name + ' ' + problem + "; what was recorded is in " +
-          escape_text(folder_.string()));
+      complain(MessageId::kRepeatUnknown, "not known whether it repeats: " + name + ' ' + problem +
+                                              "; what was recorded is in " +
+                                              escape_text(folder_.string()));
     } else if (trace_of(number).empty()) {
-      say("not known whether it repeats: " + name + " left no trace");
+      complain(MessageId::kRepeatUnknown,
+               "not known whether it repeats: " + name + " left no trace");
     }
     return problem.empty() && !trace_of(number).empty();
   }
 
-  /// Holds a run against the first one.
+  /// Compares a run with the first one.
   void compare(unsigned number) {
     const std::string json = file("diff-", number, ".json"), text = file("diff-", number, ".txt");
     const int status = in_child([&] {
@@ -237,17 +244,18 @@ RepeatCommand::RepeatCommand(CLI::App& app)
 
 ExitCode RepeatCommand::run(const std::vector<std::string>& command) const {
   if (command.empty()) {
-    say("repeat needs a command: convtrace repeat [options] -- CMD...");
+    complain(MessageId::kNoCommand, "repeat needs a command: convtrace repeat [options] -- CMD...");
     return ExitCode::kUsage;
   }
   if (in_tree("bin/convtrace-diff").empty()) {
-    say("convtrace-diff is not beside this program; was only a part installed?");
+    complain(MessageId::kPartMissing,
+             "convtrace-diff is not beside this program; was only a part installed?");
     return ExitCode::kUsage;
   }
   const Prepared prepared = prepare_run({.values = {}, .command = command});
   if (prepared.refusal != ExitCode::kClean) return ExitCode::kUsage;
   if (!prepared.in_vain.empty()) {
-    say("nothing would be traced: " + prepared.in_vain);
+    complain(MessageId::kNothingToTrace, "nothing would be traced: " + prepared.in_vain);
     return ExitCode::kUsage;
   }
   const fs::path folder = make_folder(output_);

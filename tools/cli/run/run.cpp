@@ -16,6 +16,7 @@
 #include "tools/cli/base/program.h"
 #include "tools/cli/base/tree.h"
 #include "tools/common/child.h"
+#include "tools/common/complaints.h"
 #include "tools/common/escape.h"
 #include "tools/common/execute.h"
 
@@ -23,8 +24,6 @@ namespace convtrace::tools {
 namespace {
 
 constexpr int kCannotExecute = 126, kNotFound = 127;
-
-void complain(const std::string& text) { std::fprintf(stderr, "convtrace: %s\n", text.c_str()); }
 
 /// `library` before what another tool preloads; the loader splits at colons and spaces.
 std::string preload_list(const std::string& library) {
@@ -47,21 +46,21 @@ bool apply_options(const RunOptions& options) {
   for (const auto& [spec, text] : options.values) {
     settings::Settings scratch;
     const std::string problem = settings::set_value(*spec, option_name(*spec), text, scratch);
-    if (!problem.empty()) complain(problem);
+    if (!problem.empty()) complain(MessageId::kBadSetting, problem);
     good = good && problem.empty();
     setenv(std::string(spec->name).c_str(), text.c_str(), 1);
   }
   return good;
 }
 
-/// Checks what the engine will read: environment, file and rules. @return none if it is wrong.
+/// Checks what the engine will read: environment, file and rules. @return nullopt if it is invalid.
 std::optional<settings::Settings> check_settings() {
   settings::LoadedControls loaded = settings::load_controls(environ);
-  for (const std::string& problem : loaded.problems) complain(problem);
-  // The preload library acts on it before anybody reads a file.
+  for (const std::string& problem : loaded.problems) complain(MessageId::kBadSetting, problem);
+  // The preload library reads it before the settings file is read.
   if (loaded.settings.strict_alloc) setenv("CONVTRACE_STRICT_ALLOC", "1", 1);
   if (!loaded.problems.empty()) return std::nullopt;
-  // The command may go to another folder before it reads it.
+  // The command may change its folder before it reads the file.
   if (const std::string& file = loaded.settings.config; !file.empty())
     setenv("CONVTRACE_CONFIG", std::filesystem::absolute(file).c_str(), 1);
   return std::move(loaded.settings);
@@ -85,7 +84,7 @@ int print_environment(const RunOptions& options) {
   return static_cast<int>(output.finish(ExitCode::kClean));
 }
 
-/// @return what makes tracing impossible from the start, empty if nothing does.
+/// @return an obstacle that makes tracing impossible; "" if there is none.
 std::string obstacle(const settings::Settings& settings, const std::vector<std::string>& command) {
   if (!settings.enabled) return "CONVTRACE=0";
   if (settings.mode == settings::Mode::kOff) return "the mode is off";
@@ -96,22 +95,23 @@ std::string obstacle(const settings::Settings& settings, const std::vector<std::
   return why.empty() ? why : escape_text(command.front()) + ' ' + why;
 }
 
-/// Tells the command's processes that they are announced. Within the command of another
-/// `convtrace run` it is this one that explains.
+/// Marks the processes of the command. If it runs inside the command of another `convtrace run`,
+/// this one does the reporting.
 void announce(const std::string& value) {
   settings::leave_run_mark(std::getenv(settings::kAnnounceName.data()));
   setenv(settings::kAnnounceName.data(), value.c_str(), 1);
 }
 
-/// Said now and not when the run has begun.
+/// Reported before the program begins.
 bool is_taken(const settings::Settings& settings) {
   const std::string& output = settings.output;
   std::error_code error;
   if (settings.overwrite || output.find('%') != std::string::npos ||
       !std::filesystem::exists(output, error))
     return false;
-  complain(escape_text(output) +
-           " exists: choose another --output (%p in it is the process), or say --overwrite");
+  complain(MessageId::kExists,
+           escape_text(output) +
+               " exists: choose another --output (%p in it is the process), or say --overwrite");
   return true;
 }
 
@@ -129,11 +129,13 @@ Prepared prepare_run(const RunOptions& options) {
   if (!wanted) return {ExitCode::kUsage, {}, {}};
   const std::string library = in_tree("lib/libconvtrace.so");
   if (library.empty()) {
-    complain("libconvtrace.so is not in ../lib of this program; was only a part installed?");
+    complain(MessageId::kPartMissing,
+             "libconvtrace.so is not in ../lib of this program; was only a part installed?");
     return {ExitCode::kFailure, {}, {}};
   }
   if (library.find_first_of(": ") != std::string::npos) {
-    complain("LD_PRELOAD cannot name " + escape_text(library) + ": it takes no spaces and colons");
+    complain(MessageId::kNoPreloadPath,
+             "LD_PRELOAD cannot name " + escape_text(library) + ": it takes no spaces and colons");
     return {ExitCode::kFailure, {}, {}};
   }
   setenv("LD_PRELOAD", preload_list(library).c_str(), 1);
@@ -144,7 +146,7 @@ Prepared prepare_run(const RunOptions& options) {
 int start_prepared(const std::vector<std::string>& command, bool traced) {
   announce(traced ? settings::open_run_mark() : "1");
   const int error = execute(command);
-  complain(escape_text(command[0]) + ": " + std::strerror(error));
+  complain(MessageId::kNotStarted, command[0], std::strerror(error));
   return error == ENOENT ? kNotFound : kCannotExecute;
 }
 
@@ -154,7 +156,7 @@ int run_command(const RunOptions& options) {
   if (options.dry_run) return print_environment(options);
   const bool traced = prepared.in_vain.empty();
   if (traced && is_taken(prepared.settings)) return static_cast<int>(ExitCode::kUsage);
-  if (!traced) complain("nothing will be traced: " + prepared.in_vain);
+  if (!traced) complain(MessageId::kNothingToTrace, "nothing will be traced: " + prepared.in_vain);
   return start_prepared(options.command, traced);
 }
 

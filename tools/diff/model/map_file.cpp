@@ -4,6 +4,7 @@
 #include <charconv>
 
 #include "format/settings/toml_file.h"
+#include "tools/common/complaints.h"
 #include "tools/common/escape.h"
 
 namespace convtrace::diff {
@@ -53,10 +54,11 @@ bool read_map(const std::string& path, DiffRules& rules, std::string& error) {
       if (!problem.empty()) problems.push_back(problem);
     }
   }
-  // The longest path says most about a module.
+  // The longest matching path applies.
   std::ranges::stable_sort(rules.renames, std::ranges::greater(),
                            [](const ScopeRename& rename) { return rename.cand.size(); });
-  if (!problems.empty()) error = tools::escape_text(problems.front());
+  if (!problems.empty())
+    error = numbered(tools::MessageId::kBadMap, tools::escape_text(problems.front()));
   return problems.empty();
 }
 

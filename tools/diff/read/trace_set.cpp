@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "format/file/record_codec.h"
+#include "tools/common/complaints.h"
 #include "tools/common/escape.h"
 #include "tools/common/text.h"
 
@@ -17,22 +18,18 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::string failure(const std::string& path, const std::string& why) {
-  return tools::escape_text(path) + ": " + why;
-}
-
 bool add_file(const std::string& path, TraceSet& set, std::string& error) {
   const auto reader = reader::TraceReader::open(path);
   if (!reader.ok()) {
-    error = failure(path, tools::status_text(reader.status()));
+    error = unreadable(path, tools::status_text(reader.status()));
     return false;
   }
   set.files.push_back({path, reader.value()->meta(), reader.value()->counts().events});
   return true;
 }
 
-/// Whatever its name is. What is called a trace and begins as none is told as one that cannot be
-/// read.
+/// Accepts a trace with any name. A file with a trace's name and other contents is reported as one
+/// that cannot be read.
 bool looks_like_trace(const fs::path& path) {
   if (path.extension() == ".ctrace") return true;
   format::Slot begin{};
@@ -50,18 +47,22 @@ bool add_folder(const std::string& path, TraceSet& set, std::string& error) {
       paths.push_back(entry->path().string());
   }
   if (failed) {
-    error = failure(path, failed.message());
+    error = unreadable(path, failed.message());
     return false;
   }
   std::ranges::sort(paths);
   for (const std::string& file : paths) {
     if (!add_file(file, set, error)) set.unreadable.push_back(error);
   }
-  if (paths.empty()) error = failure(path, "the folder holds no trace");
+  if (paths.empty()) error = unreadable(path, "the folder holds no trace");
   return !set.files.empty();
 }
 
 }  // namespace
+
+std::string unreadable(const std::string& path, const std::string& why) {
+  return tools::numbered(tools::MessageId::kUnreadable, tools::escape_text(path) + ": " + why);
+}
 
 bool open_trace_set(const std::string& path, TraceSet& set, std::string& error) {
   set.path = path;
@@ -78,7 +79,8 @@ bool open_trace_set(const std::string& path, TraceSet& set, std::string& error) 
 std::vector<RankPair> pair_ranks(const TraceSet& base, const TraceSet& cand,
                                  const std::map<uint32_t, uint32_t>& base_rank) {
   if (base.files.size() == 1 && cand.files.size() == 1) return {{base.files[0].meta.rank, 0, 0}};
-  std::map<std::pair<uint32_t, int>, RankPair> pairs;  // by rank and how-manieth of it
+  std::map<std::pair<uint32_t, int>, RankPair>
+      pairs;  // by rank, and number among the traces of that rank
   const auto add = [&](const TraceSet& set, int RankPair::*side) {
     std::map<uint32_t, int> seen;
     for (size_t i = 0; i < set.files.size(); ++i) {

@@ -2,8 +2,8 @@
 /// @file trace_set.h
 /// The traces of one run: one file, or a folder with one file per rank.
 ///
-/// Threads:  plain values. Only META is kept; a trace is opened again when its rank is compared, so
-///           that thousands of ranks need few file descriptors.
+/// Threads:  plain values. Only META is kept. A trace is opened again when its rank is compared, so
+///           thousands of ranks need few file descriptors.
 
 #include <map>
 #include <memory>
@@ -19,32 +19,34 @@ namespace convtrace::diff {
 struct TraceFile {
   std::string path;
   format::TraceMeta meta;
-  uint64_t events = 0;  ///< by the headers of its records
+  uint64_t events = 0;  ///< from the headers of its records
 };
 
 struct TraceSet {
   std::string path;
   bool is_folder = false;
   std::vector<TraceFile> files;         ///< by rank, then start
-  std::vector<std::string> unreadable;  ///< "file: why", for files of a folder beside readable ones
+  std::vector<std::string> unreadable;  ///< why, for files of a folder beside readable ones
 };
 
-/// Opens a file, or every trace directly inside a folder: its ranks are what META says, its names
-/// anything.
+/// @return a line about a file that cannot be read, with its message number, escaped.
+[[nodiscard]] std::string unreadable(const std::string& path, const std::string& why);
+
+/// Opens a file, or every trace directly in a folder, whatever its name; ranks come from META.
 /// @param error one line, escaped, when nothing could be read.
 /// @return false with `error` set.
 [[nodiscard]] bool open_trace_set(const std::string& path, TraceSet& set, std::string& error);
 
-/// Indices into TraceSet::files; -1: that run has no trace of this rank.
+/// A pair of indices into TraceSet::files; -1: that run has no trace of this rank.
 struct RankPair {
   uint32_t rank = 0;
   int base = -1;
   int cand = -1;
 };
 
-/// Pairs traces by rank; two sets of one trace each are a pair whatever their ranks are. Several
+/// Pairs traces by rank. Two sets of one trace each are a pair, whatever their ranks. Several
 /// traces of one rank (a restarted job) are paired in the order of their starts.
-/// @param base_rank  of a rank of the candidate, where that is another one.
+/// @param base_rank  the baseline's rank for ranks of the candidate with another number.
 [[nodiscard]] std::vector<RankPair> pair_ranks(const TraceSet& base, const TraceSet& cand,
                                                const std::map<uint32_t, uint32_t>& base_rank);
 

@@ -9,15 +9,18 @@
 #include <span>
 
 #include "format/file/record_codec.h"
+#include "tools/common/complaints.h"
 #include "tools/common/escape.h"
 
 namespace convtrace::diff {
 namespace {
 
+using tools::MessageId;
+
 namespace fs = std::filesystem;
 
-/// Paths of files that are being written, for the signal handler: it must not look into a string
-/// that is going away, so a path is put here after it is whole and taken out before it goes.
+/// Paths of unfinished files, for the signal handler, which must not read a string that is being
+/// destroyed. So a path is added after it is complete and removed before its destruction.
 std::array<std::atomic<const char*>, 8> unfinished{};
 
 void replace(const char* from, const char* to) {
@@ -27,23 +30,23 @@ void replace(const char* from, const char* to) {
   }
 }
 
-/// Where the bytes go: links are followed.
+/// The file behind a link.
 std::string target_of(const std::string& path) {
   std::error_code failed;
   const fs::path target = fs::canonical(path, failed);
   return failed ? path : target.string();
 }
 
-/// A name given for a report that is that of a trace is a slip, and a trace cannot be made again.
+/// Naming a trace as a report is a mistake, and a trace cannot be made again.
 bool is_trace(const std::string& path) {
   std::error_code ignored;
-  if (!fs::is_regular_file(path, ignored)) return false;  // to look into a pipe would be to wait
+  if (!fs::is_regular_file(path, ignored)) return false;  // reading from a pipe would block
   std::array<char, 64> begin{};
   std::ifstream(path, std::ios::binary).read(begin.data(), begin.size());
   return format::has_magic(std::as_bytes(std::span(begin)));
 }
 
-/// Pipes and devices are written as they are.
+/// Pipes and devices are written in place.
 bool is_replaceable(const std::string& path) {
   std::error_code ignored;
   const fs::file_status status = fs::status(path, ignored);
@@ -54,7 +57,7 @@ bool is_replaceable(const std::string& path) {
 
 struct Outputs::File {
   std::string name;        ///< as the user gave it
-  std::string target;      ///< the file that it shall be
+  std::string target;      ///< the file that it becomes
   std::string unfinished;  ///< empty if it is written in place
   std::ofstream stream;
 
@@ -93,37 +96,41 @@ Outputs::~Outputs() = default;
 std::ostream* Outputs::open(const std::string& path) {
   if (path.empty()) return nullptr;
   if (path == "-") {
-    if (stdout_taken_) fail("only one report can go to standard output");
+    if (stdout_taken_) fail(MessageId::kTwoReports, "only one report can go to standard output");
     stdout_taken_ = true;
     return &out_;
   }
   const std::string target = target_of(path);
   if (is_trace(target)) {
-    fail(tools::escape_text(path) + ": is a trace, and stays one");
+    fail(MessageId::kIsInput, tools::escape_text(path) + ": is a trace, and stays one");
     return nullptr;
   }
   for (const auto& file : files_) {
     if (file->target != target) continue;
-    fail(tools::escape_text(path) + ": would hold two reports");
+    fail(MessageId::kTwoReports, tools::escape_text(path) + ": would hold two reports");
     return nullptr;
   }
   files_.push_back(std::make_unique<File>(path));
-  if (!files_.back()->stream) fail(tools::escape_text(path) + ": cannot be written");
+  if (!files_.back()->stream)
+    fail(MessageId::kNotWritten, tools::escape_text(path) + ": cannot be written");
   return &files_.back()->stream;
 }
 
 void Outputs::finish() {
   for (const auto& file : files_) {
-    if (!file->finish()) fail(tools::escape_text(file->name) + ": could not be written completely");
+    if (!file->finish())
+      fail(MessageId::kNotWritten,
+           tools::escape_text(file->name) + ": could not be written completely");
   }
 }
 
 void Outputs::flush() {
-  if (!out_.flush()) fail("standard output could not be written completely");
+  if (!out_.flush())
+    fail(MessageId::kNotWritten, "standard output could not be written completely");
 }
 
-void Outputs::fail(const std::string& why) {
-  err_ << "convtrace-diff: " << why << "\n";
+void Outputs::fail(MessageId id, const std::string& why) {
+  err_ << "convtrace-diff: " << numbered(id, why) << "\n";
   failed_ = true;
 }
 

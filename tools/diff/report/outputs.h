@@ -1,31 +1,33 @@
 #pragma once
 /// @file outputs.h
-/// The files of the reports. A report appears under its name when it is whole: until then it is
-/// written beside it, and what is unfinished goes away with the program, also after Ctrl-C.
+/// The files of the reports. A report gets its name when it is complete; until then it is written
+/// beside that name. Unfinished files are removed when the program ends, also after Ctrl-C.
 ///
 /// Threads:  one owner thread; remove_unfinished_files() may be called in a signal handler.
-/// Errors:   complaints go to `err`; see failed().
+/// Errors:   written to `err`; see failed().
 
 #include <memory>
 #include <ostream>
 #include <string>
 #include <vector>
 
+#include "tools/common/complaints.h"
+
 namespace convtrace::diff {
 
 class Outputs {
  public:
-  /// @param out  what "-" means.
+  /// @param out  the stream for "-".
   Outputs(std::ostream& out, std::ostream& err);
   ~Outputs();
 
-  /// @return null when `path` is empty, or when it cannot be opened, is a trace, or has a report.
+  /// @return null if `path` is empty, cannot be opened, is a trace, or already has a report.
   std::ostream* open(const std::string& path);
-  /// Where the report for people goes.
+  /// The stream of the report for people.
   [[nodiscard]] std::ostream& people() { return stdout_taken_ ? err_ : out_; }
   [[nodiscard]] bool stdout_taken() const { return stdout_taken_; }
-  /// Gives every report its name. To be done before anything is printed: who reads that may go
-  /// away.
+  /// Gives every report its name. Call before anything is printed, since the reader of a pipe may
+  /// end and take this process with it.
   void finish();
   void flush();
   [[nodiscard]] bool failed() const { return failed_; }
@@ -33,7 +35,7 @@ class Outputs {
  private:
   struct File;
 
-  void fail(const std::string& why);
+  void fail(tools::MessageId id, const std::string& why);
 
   std::ostream& out_;
   std::ostream& err_;

@@ -9,7 +9,9 @@
 namespace convtrace::diff {
 namespace {
 
-/// Reasons that mean: something that should be in the trace is not.
+using tools::MessageId;
+
+/// Reasons for which a record that should be in the trace is missing.
 constexpr format::LossReason kRealLosses[] = {
     format::LossReason::kQueueFull,   format::LossReason::kRecordTooLarge,
     format::LossReason::kWriteFailed, format::LossReason::kDiskBudget,
@@ -17,7 +19,7 @@ constexpr format::LossReason kRealLosses[] = {
     format::LossReason::kDamage,      format::LossReason::kContextEnded,
     format::LossReason::kGraphUnseen};
 
-/// Reasons that mean: a value could not be read, in this run or in any.
+/// Reasons for which a value could not be read, which may hold for any run.
 constexpr format::LossReason kUnreadValues[] = {
     format::LossReason::kTensorKind, format::LossReason::kStreamUnsafe,
     format::LossReason::kGpuWorkOff, format::LossReason::kValueLeftOut};
@@ -41,15 +43,20 @@ void Coverage::add_one_sided(const RankPair& pair) {
   const std::optional<std::string> present = "present";
   add_entry(result_.preflight,
             {name, in_base ? present : std::nullopt, in_base ? std::nullopt : present});
-  result_.incomplete.push_back(name + " is missing in the " + (in_base ? "candidate" : "baseline"));
+  add_reason(MessageId::kRankMissing,
+             name + " is missing in the " + (in_base ? "candidate" : "baseline"));
 }
 
-/// Whether the runs were asked to record other parts of themselves.
+void Coverage::add_reason(MessageId id, const std::string& text) {
+  result_.incomplete.push_back(tools::numbered(id, text));
+}
+
+/// Whether the runs were asked to record different parts of themselves.
 bool Coverage::setting_differs(std::string_view name) const {
   return base_.files.front().meta.fact(name) != cand_.files.front().meta.fact(name);
 }
 
-/// Ranks of the job that neither folder has, unless the runs were asked for others.
+/// Records ranks of the job that neither folder has, unless the runs were asked to omit them.
 void Coverage::add_absent_ranks(std::span<const RankPair> pairs) {
   const auto ranks = base_.files.front().meta.fact("setting.CONVTRACE_RANKS");
   if (!base_.is_folder || !cand_.is_folder || ranks.value_or("all") != "all") return;
@@ -58,12 +65,12 @@ void Coverage::add_absent_ranks(std::span<const RankPair> pairs) {
   std::set<uint32_t> present;
   for (const RankPair& pair : pairs) present.insert(pair.rank);
   if (present.size() >= size) return;
-  result_.incomplete.push_back("neither run has a trace of " +
-                               tools::counted(size - present.size(), "rank") + " of " +
-                               std::to_string(size));
+  add_reason(MessageId::kRankMissing, "neither run has a trace of " +
+                                          tools::counted(size - present.size(), "rank") + " of " +
+                                          std::to_string(size));
 }
 
-/// What is wrong with the traces themselves; known only after they were read.
+/// Records problems of the traces, which are known after they were read.
 void Coverage::add(uint32_t rank, const StepStream& base, const StepStream& cand,
                    const RankOutcome& outcome) {
   const std::string prefix = many_ranks_ ? "rank " + std::to_string(rank) + ": " : "";
@@ -99,34 +106,38 @@ void Coverage::add_unread(const StepStream& base, const StepStream& cand) {
 void Coverage::add_incomplete(const std::string& who, const StepStream& stream,
                               std::optional<uint32_t> last, std::optional<uint32_t> other_last,
                               uint64_t missing) {
-  auto& why = result_.incomplete;
   if (stream.reader().state() == reader::TraceState::kUnclosed) {
-    why.push_back(who + ": the trace was not closed; compared up to its end");
+    add_reason(MessageId::kUnclosed, who + ": the trace was not closed; compared up to its end");
   } else if (stream.reader().state() == reader::TraceState::kDamaged) {
-    why.push_back(who + ": the trace is damaged; compared without the damaged parts");
+    add_reason(MessageId::kDamaged,
+               who + ": the trace is damaged; compared without the damaged parts");
   }
   const auto status = stream.reader().meta().fact("exit.status");
   if (status && status != "0") {
-    why.push_back(who + ": the program ended with " +
-                  (status->starts_with("SIG") ? "" : "status ") + std::string(*status));
+    add_reason(MessageId::kFailedProgram, who + ": the program ended with " +
+                                              (status->starts_with("SIG") ? "" : "status ") +
+                                              std::string(*status));
   }
   if (setting_differs("setting.CONVTRACE_STEPS")) {
-    // The settings say so.
+    // The settings explain it.
   } else if (last && other_last && *last < *other_last) {
-    why.push_back(who + ": ends after step " + std::to_string(*last) +
-                  ", the other run goes on to step " + std::to_string(*other_last));
+    add_reason(MessageId::kStepsMissing, who + ": ends after step " + std::to_string(*last) +
+                                             ", the other run goes on to step " +
+                                             std::to_string(*other_last));
   } else if (missing != 0) {
-    why.push_back(who + ": has nothing of " + tools::counted(missing, "step") +
-                  " that the other run has");
+    add_reason(
+        MessageId::kStepsMissing,
+        who + ": has nothing of " + tools::counted(missing, "step") + " that the other run has");
   }
   for (const format::LossReason reason : kRealLosses) {
     if (stream.lost(reason) == 0 || reason == format::LossReason::kGraphUnseen) continue;
-    why.push_back(who + ": " + tools::counted(stream.lost(reason), "record") + " lost (" +
-                  std::string(to_string(reason)) + ')');
+    add_reason(MessageId::kRecordsLost, who + ": " + tools::counted(stream.lost(reason), "record") +
+                                            " lost (" + std::string(to_string(reason)) + ')');
   }
   if (stream.late_values() != 0) {
-    why.push_back(who + ": " + tools::counted(stream.late_values(), "value") +
-                  " came after the end of their step and were not compared");
+    add_reason(MessageId::kLateValues,
+               who + ": " + tools::counted(stream.late_values(), "value") +
+                   " came after the end of their step and were not compared");
   }
 }
 

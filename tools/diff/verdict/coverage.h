@@ -1,8 +1,8 @@
 #pragma once
 /// @file coverage.h
-/// What of two runs was not compared, and why: a gap is no agreement.
+/// Records which parts of two runs were not compared, and why: a gap is no agreement.
 ///
-/// Place:    diff.cpp, beside the comparison of each rank.
+/// Place:    diff.cpp, while it compares the ranks.
 /// Threads:  one owner thread.
 /// Source:   docs/comparison.md "Verdict".
 
@@ -12,6 +12,7 @@
 #include <string>
 #include <string_view>
 
+#include "tools/common/complaints.h"
 #include "tools/diff/read/step_stream.h"
 #include "tools/diff/read/trace_set.h"
 #include "tools/diff/verdict/rank_diff.h"
@@ -21,15 +22,15 @@ namespace convtrace::diff {
 
 class Coverage {
  public:
-  /// Tells files that cannot be read and ranks that neither run has.
+  /// Records files that cannot be read and ranks that neither run has.
   /// @param base, @param cand  outlive this, as `result` does.
-  /// @param result  gets preflight entries, reasons why it is incomplete, and what was not read.
+  /// @param result  gets preflight entries, reasons for kIncomplete, and values that were not read.
   Coverage(const TraceSet& base, const TraceSet& cand, std::span<const RankPair> pairs,
            DiffResult& result);
 
-  /// A rank of which one run alone has a trace.
+  /// Records a rank of which only one run has a trace.
   void add_one_sided(const RankPair& pair);
-  /// What is wrong with the traces of a rank themselves; known only after they were read.
+  /// Records the gaps in the traces of a rank, which are known only after they were read.
   void add(uint32_t rank, const StepStream& base, const StepStream& cand,
            const RankOutcome& outcome);
 
@@ -37,6 +38,8 @@ class Coverage {
   [[nodiscard]] bool setting_differs(std::string_view name) const;
   void add_absent_ranks(std::span<const RankPair> pairs);
   void add_unread(const StepStream& base, const StepStream& cand);
+  /// Adds a reason for a verdict of kIncomplete.
+  void add_reason(tools::MessageId id, const std::string& text);
   void add_incomplete(const std::string& who, const StepStream& stream,
                       std::optional<uint32_t> last, std::optional<uint32_t> other_last,
                       uint64_t missing);

@@ -4,6 +4,7 @@
 #include <thread>
 #include <tuple>
 
+#include "tools/common/complaints.h"
 #include "tools/common/escape.h"
 #include "tools/common/text.h"
 #include "tools/diff/facts/preflight.h"
@@ -20,6 +21,8 @@
 
 namespace convtrace::diff {
 namespace {
+
+using tools::MessageId;
 
 class Diff {
  public:
@@ -62,7 +65,7 @@ class Diff {
  private:
   using Stream = std::unique_ptr<StepStream>;
 
-  /// For each of the two traces; the thread that compares works on both.
+  /// Threads for each of the two traces; the comparing thread works on both.
   static unsigned threads() {
     constexpr unsigned kMostWorkers = 4;
     const unsigned cores = std::thread::hardware_concurrency();
@@ -72,7 +75,7 @@ class Diff {
   bool open_stream(const TraceFile& file, StepShift shift, Stream& stream, std::string& error) {
     auto reader = reader::TraceReader::open(file.path, reader::OpenPolicy::kIndexOrScan, threads());
     if (!reader.ok()) {
-      error = tools::escape_text(file.path) + ": " + tools::status_text(reader.status());
+      error = unreadable(file.path, tools::status_text(reader.status()));
       return false;
     }
     stream = std::make_unique<StepStream>(std::move(reader).value(), names_, launches_, shift);
@@ -84,16 +87,17 @@ class Diff {
     const StepShift shift = result_.step_offset.of_base();
     return std::ranges::all_of(noise_files(rank), [&](const TraceFile* file) {
       if (!format::hash_alike(file->meta, base.meta)) {
-        error = tools::escape_text(file->path) +
-                ": its values are hashed in another way than the baseline's: record both with one "
-                "version of convtrace";
+        error = tools::numbered(MessageId::kTwoHashes,
+                                tools::escape_text(file->path) +
+                                    ": its values are hashed in another way than the baseline's: "
+                                    "record both with one version of convtrace");
         return false;
       }
       return open_stream(*file, shift, streams.emplace_back(), error);
     });
   }
 
-  /// The repetitions' traces of `rank`; a repetition of one trace stands for the rank at hand.
+  /// The repetitions' traces of `rank`. A repetition with a single trace is used for every rank.
   [[nodiscard]] std::vector<const TraceFile*> noise_files(uint32_t rank) const {
     std::vector<const TraceFile*> files;
     for (const TraceSet& set : noise_) {
@@ -111,10 +115,12 @@ class Diff {
     for (const PreflightEntry& entry : differences) add_entry(result_.preflight, entry);
     if (!format::hash_alike(base_file.meta, cand_file.meta)) {
       result_.bits_known = false;
-      result_.incomplete.push_back(
+      result_.incomplete.push_back(tools::numbered(
+          MessageId::kTwoHashes,
           "rank " + std::to_string(pair.rank) +
-          ": the runs' values are hashed in two ways (versions 1 and 2): statistics, sketches and "
-          "samples were compared; integers whose elements changed places may look the same");
+              ": the runs' values are hashed in two ways (versions 1 and 2): statistics, sketches "
+              "and samples were compared; integers whose elements changed places may look the "
+              "same"));
     }
     EqualSteps equal;  // outlives the streams
     Stream base, cand;
@@ -132,7 +138,7 @@ class Diff {
     const ExactnessDecision exact =
         decide_exactness(rules_.exact, differences, base_file.meta, cand_file.meta,
                          all_repeat(base_file, pair.rank));
-    // Of several ranks one that may round is told.
+    // If any of several ranks may round, that one's reason is reported.
     if (result_.why_exact.empty() || exact.exactness == Exactness::kInexact) {
       result_.exact = exact.exactness == Exactness::kExact;
       result_.why_exact = exact.why;
@@ -160,7 +166,7 @@ class Diff {
     return true;
   }
 
-  /// Up to the root: what differs behind it is no cause of it.
+  /// Compares facts up to the root: later differences cannot be its cause.
   void compare_facts(const TraceFile& base, const TraceFile& cand, uint32_t rank,
                      const RankOutcome& outcome) {
     facts_.compare_code(base.meta, cand.meta);
@@ -168,22 +174,22 @@ class Diff {
     uint32_t last = std::min(*outcome.last_base_step, *outcome.last_cand_step);
     if (outcome.root) last = std::min(last, outcome.root->record.step);
     if (!facts_.compare_rank(base.path, cand.path, rank, last, outcome.renamed)) {
-      result_.incomplete.push_back("rank " + std::to_string(rank) +
-                                   ": facts could not be compared");
+      result_.incomplete.push_back(tools::numbered(
+          MessageId::kNoFacts, "rank " + std::to_string(rank) + ": facts could not be compared"));
     }
   }
 
   [[nodiscard]] EqualSteps equal_steps(const StepStream& base, const StepStream& cand,
                                        bool has_noise) const {
-    // Names that differ mean other steps, or the same.
+    // With other names the steps cannot be compared by their sums.
     if (!rules_.renames.empty()) return {};
-    // A report of every value needs every value; so does the noise of later steps, and so do ranks
-    // that are compared with each other.
+    // All values are needed for a report of every value, for the noise of later steps, and to
+    // compare ranks with each other.
     const bool every_value = rows_ != nullptr || has_noise || many_ranks_;
     return {base.reader(), cand.reader(), every_value, result_.step_offset};
   }
 
-  /// Whether repetitions have all bits of the baseline. Of several one that has not decides.
+  /// Whether the repetitions have the same bits as the baseline; one that has not decides.
   [[nodiscard]] std::optional<bool> all_repeat(const TraceFile& base, uint32_t rank) const {
     std::optional<bool> all;
     for (const TraceFile* file : noise_files(rank)) {
@@ -203,7 +209,8 @@ class Diff {
     for (const FindingReport& finding : more.list) {
       if (all.list.size() >= kMaxFindings) break;
       all.list.push_back(finding);
-      all.list.back().rank = rank;  // of the pair: two single traces are compared across ranks
+      all.list.back().rank =
+          rank;  // of the pair: two single traces are compared whatever their ranks
     }
   }
 
@@ -215,7 +222,7 @@ class Diff {
     result_.steps += outcome.steps;
     base_values_ += outcome.base_values;
     cand_values_ += outcome.cand_values;
-    // A trace that was cut may end in a step of which it holds the beginning only.
+    // A truncated trace may contain only the beginning of its last step.
     const bool cut = (base.reader().state() != reader::TraceState::kComplete &&
                       outcome.uncompared_step == outcome.last_base_step) ||
                      (cand.reader().state() != reader::TraceState::kComplete &&
@@ -273,21 +280,29 @@ class Diff {
   }
 
   [[nodiscard]] std::string why_not_comparable() const {
-    if (result_.ranks.empty()) return "the runs have no rank in common";
-    if (result_.steps == 0) return "the runs have no step in common";
-    if (result_.values == 0) return "no value could be compared (no statistics in common)";
+    using tools::numbered;
+    const auto nothing = [](std::string_view text) {
+      return numbered(MessageId::kNothingInCommon, text);
+    };
+    if (result_.ranks.empty()) return nothing("the runs have no rank in common");
+    if (result_.steps == 0) return nothing("the runs have no step in common");
+    if (result_.values == 0) {
+      return nothing("no value could be compared (no statistics in common)");
+    }
     if (!result_.bits_known &&
         result_.counts[static_cast<size_t>(Class::kBitDifference)] == result_.values) {
-      return "of all values only hashes are known, of versions 1 and 2";
+      return numbered(MessageId::kTwoHashes,
+                      "of all values only hashes are known, of versions 1 and 2");
     }
     const auto smaller = static_cast<double>(std::min(base_values_, cand_values_));
     if (static_cast<double>(result_.values) < kLeastAligned * smaller) {
-      return "too little is alike: only " + tools::count_text(result_.values) + " of " +
-             tools::count_text(base_values_) + " and " + tools::count_text(cand_values_) +
-             " values have a partner";
+      return numbered(MessageId::kLittleInCommon,
+                      "too little is alike: only " + tools::count_text(result_.values) + " of " +
+                          tools::count_text(base_values_) + " and " +
+                          tools::count_text(cand_values_) + " values have a partner");
     }
     if (uncompared_step_ && !result_.root) {
-      return "no value could be compared in step " + std::to_string(*uncompared_step_);
+      return nothing("no value could be compared in step " + std::to_string(*uncompared_step_));
     }
     return "";
   }

@@ -18,18 +18,19 @@ struct DiffInputs {
   std::string base, cand;
   std::vector<std::string> noise{};  ///< other runs of the baseline
   DiffRules rules{};
-  bool allow_incomplete = false;  ///< the verdict is that on what was compared, even if incomplete
-  /// Called now and then with the number of records that were read, and of all; may be empty.
+  /// The verdict is that of the compared parts, even if the runs are incomplete.
+  bool allow_incomplete = false;
+  /// Called now and then with the number of records read, and of all records; may be empty.
   std::function<void(uint64_t done, uint64_t total)> on_progress{};
 };
 
-/// Least share of the shorter run's values that must be aligned; below it the runs are of different
-/// programs and not comparable.
+/// Least share of the shorter run's values that must have a partner. Below it the runs are of
+/// different programs and not comparable.
 inline constexpr double kLeastAligned = 0.5;
 
 /// @param rows may be null.
 /// @param error one line, escaped.
-/// @return false when an input cannot be read: `error` says which and why.
+/// @return false if an input cannot be read: `error` names it, with the reason.
 [[nodiscard]] bool run_diff(const DiffInputs& inputs, RowSink* rows, DiffResult& result,
                             std::string& error);
 

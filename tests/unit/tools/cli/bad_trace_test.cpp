@@ -37,6 +37,7 @@ TEST_CASE("bad trace: what is no trace is one line and exit code 1", "[cli]") {
       CHECK(result.exit_code == 1);
       CHECK(result.out.empty());
       CHECK(std::count(result.err.begin(), result.err.end(), '\n') == 1);
+      CHECK(result.err.starts_with("convtrace: CT-2101 "));
       CHECK(result.err.find(name) != std::string::npos);
     }
   }
@@ -66,7 +67,7 @@ TEST_CASE("bad trace: damage is counted, the rest is shown, exit code 3", "[cli]
     CAPTURE(command);
     const ProcessResult result = run_on(command, path);
     CHECK(result.exit_code == 3);
-    CHECK(result.err.find("damaged") != std::string::npos);
+    CHECK(result.err.find("CT-2103 ") != std::string::npos);
   }
   const auto info = tools::Json::parse(convtrace({"info", "--json", path}).out);
   CHECK(info["state"] == "damaged");

@@ -70,7 +70,7 @@ TEST_CASE("findings: an unclosed trace is 3 whatever it holds", "[cli]") {
   const ProcessResult result = convtrace({"findings", "--json", path});
   CHECK(result.exit_code == 3);
   CHECK(json_lines(result.out).size() == 1);
-  CHECK(result.err.find("unclosed") != std::string::npos);
+  CHECK(result.err.find("CT-2102 ") != std::string::npos);
 }
 
 TEST_CASE("findings: a paragraph says what, where, and three stacks", "[cli]") {

@@ -94,7 +94,7 @@ TEST_CASE("show --follow: ends with 3 when the writing process is gone", "[cli]"
   const Writer writer(path, End::kKilled);
   const ProcessResult result = follow(path, "KILL", "20");
   CHECK(result.exit_code == 3);
-  CHECK(result.err.find("unclosed") != std::string::npos);
+  CHECK(result.err.find("CT-2102 ") != std::string::npos);
   check_all_steps(result.out);
 }
 

@@ -30,7 +30,7 @@ TEST_CASE("recover: an unclosed trace becomes a complete one, exit code 3, the i
   const std::string before = read_file(in);
   const ProcessResult result = convtrace({"recover", in, "-o", out});
   CHECK(result.exit_code == 3);
-  CHECK(result.err.find("unclosed") != std::string::npos);
+  CHECK(result.err.find("CT-2102 ") != std::string::npos);
   CHECK(result.out.find("12 events in 4 chunks") != std::string::npos);
   CHECK(read_file(in) == before);
   CHECK(state_of(out) == "complete");
@@ -67,13 +67,13 @@ TEST_CASE("recover: what exists is replaced only with --overwrite, and never by 
   std::ofstream(out) << "precious";
   const ProcessResult refused = convtrace({"recover", in, "-o", out});
   CHECK(refused.exit_code == 1);
-  CHECK(refused.err.find("--overwrite") != std::string::npos);
+  CHECK(refused.err.find("CT-2104 ") != std::string::npos);
   CHECK(read_file(out) == "precious");
   const ProcessResult full = run_process(
       {"sh", "-c",
        "ulimit -f 1; exec " CONVTRACE_PROGRAM " recover --overwrite " + in + " -o " + out});
   CHECK(full.exit_code == 1);
-  CHECK(full.err.find("no space left") != std::string::npos);
+  CHECK(full.err.find("CT-2106 ") != std::string::npos);
   CHECK(read_file(out) == "precious");
   CHECK(convtrace({"recover", "--overwrite", in, "-o", out}).exit_code == 3);
   CHECK(state_of(out) == "complete");

@@ -15,12 +15,12 @@ TEST_CASE("repeat: what is wrong is found before anything is started", "[cli]") 
   const TempDir folder;
   std::ofstream(folder / "taken") << "";
   const std::pair<std::vector<std::string>, const char*> cases[] = {
-      {{}, "needs a command"},
-      {{"--"}, "needs a command"},
+      {{}, "CT-2002 "},
+      {{"--"}, "CT-2002 "},
       {{"-n", "1"}, "not in range"},
       {{"--outptu", "x"}, "--outptu"},
       {{"stray"}, "stray"},
-      {{"--output", "."}, "is not empty: choose another --output"},
+      {{"--output", "."}, "CT-2104 . "},
       {{"--output", "taken"}, "taken"}};
   for (const auto& [options, why] : cases) {
     std::vector<std::string> words = options;

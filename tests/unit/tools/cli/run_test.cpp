@@ -138,7 +138,7 @@ TEST_CASE("run: what cannot be traced is said, and runs", "[cli]") {
     arguments.insert(arguments.end(), {"--", "echo", "ran"});
     const ProcessResult result = tree.run(arguments);
     CHECK(result.out == "ran\n");
-    CHECK(result.err == "convtrace: nothing will be traced: " + why + '\n');
+    CHECK(result.err == "convtrace: CT-2201 nothing will be traced: " + why + '\n');
   };
   says({"--mode", "off"}, "the mode is off");
   says({"--enabled", "0"}, "CONVTRACE=0");
@@ -172,7 +172,7 @@ TEST_CASE("run: a tree without the library is one line", "[cli]") {
   std::filesystem::remove(tree.library());
   const ProcessResult result = tree.run({"--", "true"});
   CHECK(result.exit_code == 1);
-  CHECK(result.err.find("libconvtrace.so") != std::string::npos);
+  CHECK(result.err.starts_with("convtrace: CT-2004 libconvtrace.so "));
 }
 
 TEST_CASE("convtrace: usage errors are 2, help and version are 0 and data", "[cli]") {
@@ -185,7 +185,7 @@ TEST_CASE("convtrace: usage errors are 2, help and version are 0 and data", "[cl
     CHECK(std::count(result.err.begin(), result.err.end(), '\n') == 1);
   }
   CHECK(convtrace({"infoo", "x"}).err ==
-        "convtrace: unknown command \"infoo\"; the nearest is info\n");
+        "convtrace: CT-2003 unknown command \"infoo\"; the nearest is info\n");
   for (const char* option : {"--help", "--version"}) {
     const ProcessResult result = convtrace({option});
     CHECK(result.exit_code == 0);
