@@ -1,11 +1,10 @@
 /// @file cupti_wrappers.c
-/// CUPTI has one subscription a process, and it is the program's: where the engine holds it, who
-/// else wants it gets it. PyTorch's profiler asks once in a process and, if refused, sees no GPU
-/// for the rest of it; Triton's raises an error.
+/// Hands CUPTI's subscription, of which a process has one, to the program: if the engine holds it
+/// when another part of the program asks for it, the engine ends its own. PyTorch's profiler asks
+/// once in a process and, if refused, never sees the GPU; Triton's raises an error.
 ///
-/// Source:   cupti_callbacks.h, "Only a single subscriber can be registered at a time". The
-/// activity
-///           functions without a subscriber are the process's and get along with ours.
+/// Source:   cupti_callbacks.h, "Only a single subscriber can be registered at a time". The activity
+///           functions without a subscriber are shared by the process and work beside the engine's.
 
 #include <stdint.h>
 #include <string.h>
