@@ -94,7 +94,8 @@ ContextStats::Failure ContextStats::make_arenas() noexcept {
 CUresult ContextStats::warm_up(CUstream stream, size_t arena_bytes) noexcept {
   CUresult result = driver_.memset_d8_async(arenas_address_, 0, arena_bytes, stream);
   stats::ManyBatch nothing{};
-  static_assert(sizeof nothing >= sizeof(stats::FewBatch) && sizeof nothing >= sizeof(stats::CopyJob));
+  static_assert(sizeof nothing >= sizeof(stats::FewBatch) &&
+                sizeof nothing >= sizeof(stats::CopyJob));
   void* params[] = {&nothing};
   const auto launch = [&](CUfunction kernel, unsigned threads) {
     if (result == CUDA_SUCCESS && !MUTATION(cold_kernels))

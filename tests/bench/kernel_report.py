@@ -28,7 +28,7 @@ FLAGS = ("-std=c++20", "-O3", "--expt-relaxed-constexpr", f"-I{ROOT}")
 SLOW_F64 = {"86", "89", "120"}  # where f32 is summed by narrow_sums.h
 GROUP_BYTES, CHUNK_GROUPS, BLOCK_THREADS, SM_REGISTERS = 16, 4, 64, 65536
 CHUNK_BYTES = CHUNK_GROUPS * GROUP_BYTES
-WIDENED = {"f4e2m1fn": 1, "f8e8m0fnu": 2}  # bytes of a value in a chunk, twice those in memory (unpack.h); another pass has the hash
+WIDENED = {"f4e2m1fn", "f8e8m0fnu"}  # by loads: a byte becomes two of a chunk (unpack.h), and another pass has the hash
 BUDGET = {8: 72, 4: 36, 2: 18, 1: 9}  # what an SM of an H100 issues while 3.2 TB/s arrive
 GOALS = {"f64": 42, "f32": 18, "f16": 12.5, "bf16": 12.5, "f8e4m3fn": 11, "f8e5m2": 11, "i8": 6, "u8": 6, "bool": 6, "i16": 10,
          "u16": 10, "i32": 16, "u32": 16}
@@ -143,22 +143,18 @@ class Compiled:
                 ops = shortest_turn(blocks, edges, *work_of(match.group(2), shifted, dtype, elements))
                 if ops is None:
                     sys.exit(f"no loop over chunks of {dtype}: the kernel has another form than this program knows")
-                turns = sum(map(loads_group, ops)) // CHUNK_GROUPS  # that were unrolled
-                found[dtype + (", one sign" if shifted else "")] = Loop(ops, elements * turns)
+                found[dtype + (", one sign" if shifted else "")] = Loop(ops, elements)
             elif match := LANE.search(name):
                 dtype, size = dtypes()[int(match.group(1))]
                 elements = GROUP_BYTES // size
-                lanes[dtype] = shortest_turn(blocks, edges, "DFMA", elements, loads=1), elements
+                lanes[dtype] = shortest_turn(blocks, edges, "DFMA", elements, loads=1) * (CHUNK_BYTES // GROUP_BYTES)
             elif match := HASH.search(name):
                 hashed = shortest_turn(blocks, edges, "IMMA", CHUNK_GROUPS)
                 hash_only = len(hashed) / sum(op.startswith("IMMA") for op in hashed)
         for name, loop in found.items():
-            if name.split(",")[0] in lanes:
-                ops, elements = lanes[name.split(",")[0]]
-                loop.ops += ops * (loop.elements // elements)
-            if name in WIDENED:  # their hash is a loop of its own, of half as many bytes as chunks have
-                turns = loop.elements * WIDENED[name] // CHUNK_BYTES
-                loop.ops += hashed[:round(hash_only * turns * CHUNK_BYTES / 2 / GROUP_BYTES)]
+            loop.ops += lanes.get(name.split(",")[0], [])
+            if name in WIDENED:  # their hash is a loop of its own, of half as many bytes as a chunk has
+                loop.ops += hashed[:round(hash_only * CHUNK_BYTES / 2 / GROUP_BYTES)]
         return found, hash_only
 
 
@@ -185,7 +181,7 @@ def spilled_by(compiled):
     names = []
     for function, stored in compiled.spilled.items():
         match = SUMS.search(function)
-        plain = re.search(r"5stats\d+([a-z_]+)E", function)
+        plain = re.search(r"\d([a-z]+(?:_[a-z]+)+)[EI]", function)
         names.append(f"{dtypes()[int(match.group(1))][0]} {match.group(2).lower()} {stored}" if match
                      else f"{plain.group(1) if plain else function} {stored}")
     return ", ".join(names) or "nothing"
@@ -214,7 +210,8 @@ def main():
         for loops in columns.values():
             loop = loops.get(name)
             local = loop and loop.per_element(CLASSES["local"])
-            cells.append(f"{loop.per_element():.1f} ({loop.per_element(CLASSES['f64']):.1f}" + (f"; {local:.1f})" if local >= 0.1 else ")") if loop else "")
+            spilled = f"; {local:.1f}" if local and local >= 0.1 else ""
+            cells.append(f"{loop.per_element():.1f} ({loop.per_element(CLASSES['f64']):.1f}{spilled})" if loop else "")
         print(f"| {name} | {BUDGET[sizes[name.split(',')[0]]] / (2 if name == 'f4e2m1fn' else 1):g} | " + " | ".join(cells) + " |")
     if tools.json:
         tools.json.write_text(json.dumps(rows, indent=1) + "\n")

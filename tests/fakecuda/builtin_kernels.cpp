@@ -46,10 +46,9 @@ void run_gather(const fakecuda_launch* launch) {
 constexpr unsigned kStatsParams[] = {sizeof(stats::FewBatch)};
 constexpr unsigned kListParams[] = {sizeof(stats::ManyBatch)};
 constexpr unsigned kGatherParams[] = {sizeof(stats::CopyJob)};
-constexpr fakecuda_kernel kKernels[] = {
-    {stats::kStatsKernelName, run_stats, 1, kStatsParams},
-    {stats::kListKernelName, run_list, 1, kListParams},
-    {stats::kGatherKernelName, run_gather, 1, kGatherParams}};
+constexpr fakecuda_kernel kKernels[] = {{stats::kStatsKernelName, run_stats, 1, kStatsParams},
+                                        {stats::kListKernelName, run_list, 1, kListParams},
+                                        {stats::kGatherKernelName, run_gather, 1, kGatherParams}};
 
 constexpr unsigned char kFatbinMagic[] = {0x50, 0xed, 0x55, 0xba};
 

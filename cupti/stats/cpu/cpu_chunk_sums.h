@@ -24,9 +24,8 @@ requires(kHasChunkSums<D>) class TileSums<D> {
       add_chunk(data, kRowBytes, usual);
     if (bytes == 0) return;
     alignas(kVectorBytes) std::byte padded[kChunkBytes];
-    const uint32_t columns = bytes < kRowBytes
-                                 ? (bytes + kColumnBytes - 1) / kColumnBytes * kColumnBytes
-                                 : kRowBytes;
+    const uint32_t columns =
+        bytes < kRowBytes ? (bytes + kColumnBytes - 1) / kColumnBytes * kColumnBytes : kRowBytes;
     for (uint32_t row = 0; row < kChunkGroups; ++row) {
       const uint32_t part = bytes < columns ? bytes : columns;
       std::memcpy(padded + row * kRowBytes, data + row * kRowBytes, part);
@@ -46,7 +45,7 @@ requires(kHasChunkSums<D>) class TileSums<D> {
   using Words = Vector<uint32_t>;
   static constexpr uint32_t kParts = ChunkSums<D>::kParts;
   static constexpr uint32_t kSquares = ChunkSums<D>::kSquares;
-  static constexpr uint32_t kSquareSums = ChunkSums<D>::kSquareSums;
+  static constexpr uint32_t kRuns = kChunkGroups / kSquares;
   /// Vectors whose words are four by four the groups of as many threads as a vector has lanes.
   static constexpr uint32_t kColumnVectors = kGroupBytes / 4;
   static constexpr uint32_t kColumnBytes = kColumnVectors * kVectorBytes;
@@ -87,12 +86,9 @@ requires(kHasChunkSums<D>) class TileSums<D> {
     for (uint32_t row = 0; row < kChunkGroups; ++row)
       std::memcpy(&chunk.group[row], data + row * kRowBytes, kGroupBytes);
     ChunkSums<D> sums;
-    double* const squares = squares_ + thread * kSquareSums;
-    sums.sum = sum_[thread], sums.l1 = l1_[thread];
-    for (uint32_t i = 0; i < kSquareSums; ++i) sums.squares[i] = squares[i];
+    sums.sum = sum_[thread], sums.l1 = l1_[thread], sums.squares = squares_[thread];
     sums.add_any(finite_part<D>(chunk), UINT32_MAX);
-    sum_[thread] = sums.sum, l1_[thread] = sums.l1;
-    for (uint32_t i = 0; i < kSquareSums; ++i) squares[i] = sums.squares[i];
+    sum_[thread] = sums.sum, l1_[thread] = sums.l1, squares_[thread] = sums.squares;
   }
 
   CONVTRACE_INLINE static Floats value_of(Words words, uint32_t part) {
@@ -119,30 +115,32 @@ requires(kHasChunkSums<D>) class TileSums<D> {
   }
 
   /// Adds the sums of the words of each group to the sum of its thread.
-  CONVTRACE_INLINE static void put(double* sums, const Floats (&words)[kColumnVectors]) {
-    add_to(sums, sum_neighbours(sum_neighbours(words[0], words[1]),
-                                sum_neighbours(words[2], words[3])));
+  CONVTRACE_INLINE static void put(double* sums, const WideFloats (&words)[kColumnVectors]) {
+    for (uint32_t i = 0; i < 2; ++i) {
+      const WideFloats &a = words[2 * i], &b = words[2 * i + 1];
+      const F64s groups = sum_neighbours(sum_neighbours(a.half[0], a.half[1]),
+                                         sum_neighbours(b.half[0], b.half[1]));
+      double* const to = sums + i * kWide;
+      store(to, load<F64s>(to) + groups);
+    }
   }
 
   /// The groups of several threads in all rows. @param thread  the first of them.
   CONVTRACE_INLINE void add_column(const std::byte* data, uint32_t thread) {
-    Floats sums[kColumnVectors], l1s[kColumnVectors], squares[kColumnVectors];
-    for (uint32_t i = 0; i < kColumnVectors; ++i) {
-      double* const each = squares_ + (thread + i * kVectorBytes / kGroupBytes) * kSquareSums;
-      add_vector(data + i * kVectorBytes, sums[i], l1s[i], squares[i], each);
-    }
+    WideFloats sums[kColumnVectors], l1s[kColumnVectors], squares[kColumnVectors];
+    for (uint32_t i = 0; i < kColumnVectors; ++i)
+      add_vector(data + i * kVectorBytes, sums[i], l1s[i], squares[i]);
     put(sum_ + thread, sums);
     put(l1_ + thread, l1s);
-    if constexpr (kSquareSums == 1) put(squares_ + thread, squares);
+    put(squares_ + thread, squares);
   }
 
-  /// @param each  of f16: where its squares add up, of each word.
-  CONVTRACE_INLINE static void add_vector(const std::byte* data, Floats& sums, Floats& l1s,
-                                          Floats& squares, double* each) {
+  CONVTRACE_INLINE static void add_vector(const std::byte* data, WideFloats& sums, WideFloats& l1s,
+                                          WideFloats& squares) {
     Words words[kChunkGroups];
     for (uint32_t row = 0; row < kChunkGroups; ++row)
       words[row] = load<Words>(data + row * kRowBytes);
-    Floats sum[kParts], l1[kParts], products[kParts];
+    Floats sum[kParts], l1[kParts], runs[kRuns][kParts];
     for (uint32_t part = 0; part < kParts; ++part) {
       Floats x[kChunkGroups], a[kChunkGroups];
       for (uint32_t i = 0; i < kChunkGroups; ++i) {
@@ -151,20 +149,32 @@ requires(kHasChunkSums<D>) class TileSums<D> {
       }
       sum[part] = (x[0] + x[1]) + (x[2] + x[3]);
       l1[part] = (a[0] + a[1]) + (a[2] + a[3]);
-      Floats& product = products[part];
       for (uint32_t i = 0; i < kChunkGroups; ++i) {
-        product = i % kSquares == 0 ? x[i] * x[i] : fma_lanes(x[i], x[i], product);
-        if (kSquareSums != 1 && i % kSquares == kSquares - 1) add_to(each, product);
+        Floats& run = runs[i / kSquares][part];
+        run = i % kSquares == 0 ? x[i] * x[i] : fma_lanes(x[i], x[i], run);
       }
     }
-    sums = tree(sum);
-    l1s = tree(l1);
-    squares = tree(products);
+    sums = widen(tree(sum));
+    l1s = widen(tree(l1));
+    squares = squares_of(runs);
+  }
+
+  /// @return sums of the squares of words: in f32, or of f16 in f64.
+  CONVTRACE_INLINE static WideFloats squares_of(const Floats (&runs)[kRuns][kParts]) {
+    if constexpr (kRuns == 1) {
+      return widen(tree(runs[0]));
+    } else {
+      static_assert(kRuns == 2 && kParts == 2);
+      const WideFloats a = widen(runs[0][0]), b = widen(runs[0][1]);
+      const WideFloats c = widen(runs[1][0]), d = widen(runs[1][1]);
+      return {{(a.half[0] + b.half[0]) + (c.half[0] + d.half[0]),
+               (a.half[1] + b.half[1]) + (c.half[1] + d.half[1])}};
+    }
   }
 
   alignas(kVectorBytes) double sum_[kThreads] = {};
   alignas(kVectorBytes) double l1_[kThreads] = {};
-  alignas(kVectorBytes) double squares_[kThreads * kSquareSums] = {};
+  alignas(kVectorBytes) double squares_[kThreads] = {};
 };
 
 template <DType D>

@@ -40,7 +40,8 @@ double combine_all(const double (&values)[Count]) {
   for (uint32_t t = 0; t < kThreads; ++t) {
     double lanes[kOfThread];
     for (uint32_t i = 0; i < kOfThread; ++i) lanes[i] = values[t * kOfThread + i];
-    threads[t] = combine_lanes(lanes);
+    if constexpr (kOfThread == 1) threads[t] = lanes[0];
+    if constexpr (kOfThread != 1) threads[t] = combine_lanes(lanes);
   }
   combine_threads(threads, [](double a, double b) { return add(a, b); });
   return threads[0];

@@ -138,26 +138,24 @@ CONVTRACE_INLINE Vector<float, 64> fma_lanes(Vector<float, 64> a, Vector<float, 
 
 using Floats = Vector<float>;
 
-/// @return sums of lanes 2i and 2i + 1: of `a`, then of `b`.
-CONVTRACE_INLINE Floats sum_neighbours(Floats a, Floats b) {
-#if defined(__AVX512F__)
-  const Floats even = __builtin_shufflevector(a, b, 0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24,
-                                              26, 28, 30);
-  const Floats odd = __builtin_shufflevector(a, b, 1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25,
-                                             27, 29, 31);
-#else
-  const Floats even = __builtin_shufflevector(a, b, 0, 2, 4, 6, 8, 10, 12, 14);
-  const Floats odd = __builtin_shufflevector(a, b, 1, 3, 5, 7, 9, 11, 13, 15);
-#endif
-  return even + odd;
+/// Lanes widened: the lower half, then the upper one.
+struct WideFloats {
+  F64s half[2];
+};
+CONVTRACE_INLINE WideFloats widen(Floats value) {
+  F32s halves[2];
+  std::memcpy(halves, &value, sizeof halves);
+  return {{widen(halves[0]), widen(halves[1])}};
 }
 
-/// Adds f32 lanes to as many f64.
-CONVTRACE_INLINE void add_to(double* sums, Floats values) {
-  F32s halves[2];
-  std::memcpy(halves, &values, sizeof halves);
-  for (uint32_t i = 0; i < 2; ++i)
-    store(sums + i * kWide, load<F64s>(sums + i * kWide) + widen(halves[i]));
+/// @return sums of lanes 2i and 2i + 1: of `a`, then of `b`.
+CONVTRACE_INLINE F64s sum_neighbours(F64s a, F64s b) {
+#if defined(__AVX512F__)
+  return __builtin_shufflevector(a, b, 0, 2, 4, 6, 8, 10, 12, 14) +
+         __builtin_shufflevector(a, b, 1, 3, 5, 7, 9, 11, 13, 15);
+#else
+  return __builtin_shufflevector(a, b, 0, 2, 4, 6) + __builtin_shufflevector(a, b, 1, 3, 5, 7);
+#endif
 }
 
 /// Products of the lower halves of 64-bit lanes.

@@ -170,7 +170,9 @@ bool replay_stats_kernel(const FewBatch& batch, const Translate& translate,
   ManyBatch host;
   host.head = batch.head;
   host.head.arena = arena;
-  const DeviceTensor* const tensors = batch.head.tensor_count <= FewBatch::kMaxTensors ? batch.tensors : pointer_to<Arena>(arena)->list.tensors;
+  const DeviceTensor* const tensors = batch.head.tensor_count <= FewBatch::kMaxTensors
+                                          ? batch.tensors
+                                          : pointer_to<Arena>(arena)->list.tensors;
   std::copy_n(tensors, batch.head.tensor_count, host.tensors);
   if (!translate_batch(host, translate)) return false;
   const DefaultFloatingPoint scope;

@@ -171,7 +171,9 @@ template <DType D>
 __device__ void gather_sums(const TensorInput& in, TileExtent tile, uint32_t variant,
                             Partial& partial) {
   const TensorSource<D> source(in);
+#if defined(__CUDA_ARCH__)
   if constexpr (kHasShift<D>) source.prefetch_chunk(tile, threadIdx.x);
+#endif
   const Shift<D> shift = find_shift<D>(source, tile);
   if constexpr (kHasNarrowSums<D>) {
     if (variant == static_cast<uint32_t>(Variant::kNarrow))
@@ -339,7 +341,8 @@ __device__ __forceinline__ void run_block(const Batch& batch) {
   write_slot(in, tiles, *pointer_to<ResultSlot>(batch.slots + in.tensor.slot), batch.sequence);
 }
 
-constexpr uint32_t kBlocks = 8;  ///< a multiprocessor: with their loads 32 KiB are under way on each
+constexpr uint32_t kBlocks =
+    8;  ///< a multiprocessor: with their loads 32 KiB are under way on each
 
 }  // namespace
 }  // namespace convtrace::stats
@@ -353,10 +356,9 @@ extern "C" __global__ __launch_bounds__(convtrace::stats::kGatherThreads) void c
   copy_groups({job.tensor, job.dims}, job.to, thread, uint64_t{gridDim.x} * kGatherThreads);
 }
 
-extern "C" __global__ __launch_bounds__(
-    convtrace::stats::kThreads,
-    convtrace::stats::kBlocks) void convtrace_stats(const __grid_constant__ convtrace::stats::FewBatch
-                                                        batch) {
+extern "C" __global__
+__launch_bounds__(convtrace::stats::kThreads, convtrace::stats::kBlocks) void convtrace_stats(
+    const __grid_constant__ convtrace::stats::FewBatch batch) {
   if (batch.head.tensor_count == 0) return;  // launched once, so that it is loaded
   convtrace::stats::run_block(convtrace::stats::list_of(batch.head));
 }

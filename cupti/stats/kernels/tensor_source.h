@@ -121,16 +121,16 @@ class TensorSource {
     return vector ? load_aligned(address_of(first)) : gather(first, valid);
   }
 
-  /// The first chunk of a thread is on its way to the L2 cache while the tile's shift is looked for.
-  CONVTRACE_HD void prefetch_chunk(TileExtent tile, uint32_t thread) const {
 #if defined(__CUDA_ARCH__)
+  /// Asks for a thread's first chunk, which travels to the L2 cache while the tile's shift is looked for.
+  __device__ __forceinline__ void prefetch_chunk(TileExtent tile, uint32_t thread) const {
     for (uint32_t i = 0; i < kChunkGroups; ++i) {
       const uint64_t at = uint64_t{i} * kPerRow<D> + thread * kPerGroup<D>;
       if (vector_ && at < tile.count)
         asm volatile("prefetch.global.L2 [%0];" ::"l"(data_ + (tile.first + at) * sizeof(Bits)));
     }
-#endif
   }
+#endif
 
   CONVTRACE_HD Chunk load_chunk(uint64_t first) const {
     Chunk chunk;

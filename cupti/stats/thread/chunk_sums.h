@@ -3,18 +3,19 @@
 /// The sums of one thread for floats of 16 bits and less: elements of a chunk add up in f32, chunks in
 /// f64. Variant 2.
 ///
-/// A chunk has four groups of consecutive rows. Its elements are summed by a fixed tree: over the
-/// rows, the parts of a word, the words. Elements that do not exist or are not finite count as +0. No
-/// shift is needed for the deviation: where the mean is much larger than it, exponents agree, and
-/// sums and squares of so few short significands are exact in f32. f16 has the longest, so no more
-/// than two of its squares are added in f32.
+/// A chunk has four groups of consecutive rows. The elements that one word of a group has in all
+/// rows are added in f32 by a fixed tree: over the rows, then the parts of the word. The words' sums
+/// are added in f64. Elements that do not exist or are not finite count as +0. No shift is needed for
+/// the deviation: where the mean is much larger than it, exponents agree, and sums and squares of so
+/// few short significands are exact in f32. f16 has the longest, so no more than two of its squares
+/// are added in f32.
 ///
 /// Squares of bf16 can leave the range of f32. A chunk whose largest magnitude is 2^60 or more, or
 /// below 2^-40, is summed scaled by a power of two.
 ///
-/// Accuracy: sums are off by at most 6 * 2^-24 of the sum of magnitudes, squares by 8 * 2^-24 of
-///           theirs (every addition of a tree rounded the same way); typically by less than 1e-9.
-///           All exact for f8e4m3fn but the squares, for f4e2m1fn, and where exponents agree.
+/// Accuracy: sums are off by at most 2^-22 of the sum of magnitudes, squares by 5 * 2^-24 of theirs
+///           (every addition of a tree rounded the same way); typically by less than 1e-9. All
+///           exact for f8e4m3fn but the squares, for f4e2m1fn, and where exponents agree.
 /// Threads:  a value; the same bits on a device, in its host replay and by the vector code of the
 ///           CPU (cpu/cpu_chunk_sums.h).
 
@@ -74,10 +75,8 @@ class ChunkSums {
   static constexpr bool kDeviates = false;
   static constexpr uint32_t kParts = 4 / sizeof(Bits);  ///< elements of a word
   static constexpr uint32_t kWords = kGroupBytes / 4;
-  /// Squares of one part of a word that are added in f32, and the accumulators they go to then: one
-  /// a word where they are not all.
+  /// Squares of one part of a word that are added in f32.
   static constexpr uint32_t kSquares = D == DType::kF16 ? 2 : kChunkGroups;
-  static constexpr uint32_t kSquareSums = kSquares == kChunkGroups ? 1 : kWords;
 
   ChunkSums() = default;
   CONVTRACE_HD explicit ChunkSums(Shift<D> /*none*/) {}
@@ -97,9 +96,7 @@ class ChunkSums {
     add<true>(chunk, ChunkRange<D>::scale(largest));
   }
 
-  CONVTRACE_HD void put_into(ThreadTotals& totals) const {
-    put(sum, l1, combine_lanes(squares), totals);
-  }
+  CONVTRACE_HD void put_into(ThreadTotals& totals) const { put(sum, l1, squares, totals); }
   /// @param sum and l1  of values over kHalfUnit. @param squares  of such values.
   CONVTRACE_HD static void put(double sum, double l1, double squares, ThreadTotals& totals) {
     constexpr double kUnit = kHalfUnit<D>;
@@ -109,8 +106,7 @@ class ChunkSums {
   }
 
   // So far, of values over kHalfUnit. The vector code leaves rare chunks to this.
-  double sum = 0, l1 = 0;
-  double squares[kSquareSums] = {};
+  double sum = 0, l1 = 0, squares = 0;
 
  private:
   /// @return the value of an element over kHalfUnit.
@@ -118,24 +114,21 @@ class ChunkSums {
     return half_value<D>(halves_of<D>(word, part % kHalvesOfWord<D>), part / kHalvesOfWord<D>);
   }
 
-  /// @tparam Count  2 or 4.
-  template <uint32_t Count>
-  CONVTRACE_HD static float tree(const float (&x)[Count]) {
+  /// @tparam Float  float or double. @tparam Count  1, 2 or 4.
+  template <typename Float, uint32_t Count>
+  CONVTRACE_HD static Float tree(const Float (&x)[Count]) {
+    if constexpr (Count == 1) return x[0];
     if constexpr (Count == 2) return stats::add(x[0], x[1]);
     if constexpr (Count == 4) return stats::add(stats::add(x[0], x[1]), stats::add(x[2], x[3]));
   }
 
   template <bool Scaled>
   CONVTRACE_HD void add(const Chunk& chunk, ChunkScale scale) {
-    const auto put_sum = [&](double& to, float value, double factor) {
-      auto wide = static_cast<double>(value);
-      if constexpr (Scaled) wide = mul(wide, factor);
-      to = stats::add(to, wide);
-    };
-    float sums[kWords], l1s[kWords], products[kWords];
+    constexpr uint32_t kRuns = kChunkGroups / kSquares;
+    double sums[kWords], l1s[kWords], all_squares[kWords];
     CONVTRACE_UNROLLED
     for (uint32_t word = 0; word < kWords; ++word) {
-      float of_sum[kParts], of_l1[kParts], of_squares[kParts];
+      float of_sum[kParts], of_l1[kParts], of_squares[kRuns][kParts];
       CONVTRACE_UNROLLED
       for (uint32_t part = 0; part < kParts; ++part) {
         float x[kChunkGroups], a[kChunkGroups];
@@ -146,21 +139,35 @@ class ChunkSums {
         }
         of_sum[part] = tree(x);
         of_l1[part] = tree(a);
-        float& product = of_squares[part];
         for (uint32_t i = 0; i < kChunkGroups; ++i) {
-          product = i % kSquares == 0 ? mul(x[i], x[i]) : fma(x[i], x[i], product);
-          if constexpr (kSquareSums != 1) {
-            if (i % kSquares == kSquares - 1) put_sum(squares[word], product, scale.squares);
-          }
+          float& run = of_squares[i / kSquares][part];
+          run = i % kSquares == 0 ? mul(x[i], x[i]) : fma(x[i], x[i], run);
         }
       }
-      sums[word] = tree(of_sum);
-      l1s[word] = tree(of_l1);
-      products[word] = tree(of_squares);
+      sums[word] = static_cast<double>(tree(of_sum));
+      l1s[word] = static_cast<double>(tree(of_l1));
+      all_squares[word] = squares_of(of_squares);
     }
+    const auto put_sum = [](double& to, double value, double factor) {
+      to = stats::add(to, Scaled ? mul(value, factor) : value);
+    };
     put_sum(sum, tree(sums), scale.sums);
     put_sum(l1, tree(l1s), scale.sums);
-    if constexpr (kSquareSums == 1) put_sum(squares[0], tree(products), scale.squares);
+    put_sum(squares, tree(all_squares), scale.squares);
+  }
+
+  /// @return the sum of a word's squares: in f32, or of f16 in f64.
+  template <uint32_t Runs>
+  CONVTRACE_HD static double squares_of(const float (&runs)[Runs][kParts]) {
+    if constexpr (Runs == 1) return static_cast<double>(tree(runs[0]));
+    double sums[Runs];
+    for (uint32_t i = 0; i < Runs; ++i) {
+      double parts[kParts];
+      for (uint32_t part = 0; part < kParts; ++part)
+        parts[part] = static_cast<double>(runs[i][part]);
+      sums[i] = tree(parts);
+    }
+    return tree(sums);
   }
 };
 

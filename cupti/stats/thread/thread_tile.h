@@ -56,9 +56,7 @@ template <DType D, typename Sums, typename Source, typename Sketch>
 CONVTRACE_HD ThreadTotals thread_totals(const Source& source, TileExtent tile, Shift<D> shift,
                                         uint32_t thread, Sketch& sketch) {
   ThreadAccumulator<D, Sums, Sketch> accumulator(shift, thread, sketch);
-  // Of floats of 8 bits two turns have more code than a cache of instructions holds.
-  constexpr uint32_t kTurns = Element<D>::kFloat && sizeof(typename Element<D>::Bits) == 1 ? 1 : 2;
-  for_each_chunk<D, kTurns>(
+  for_each_chunk<D, 1>(
       source, tile, thread,
       [&](const Chunk& chunk, uint32_t row) { accumulator.add_chunk(chunk, row); },
       [&](const Chunk& chunk, uint32_t row, uint32_t rows, uint32_t left) {

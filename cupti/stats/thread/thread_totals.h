@@ -130,8 +130,7 @@ struct TileCounts {
 /// Combines the accumulators of one thread.
 template <uint32_t Lanes>
 CONVTRACE_HD double combine_lanes(const double (&lane)[Lanes]) {
-  static_assert(Lanes == 1 || Lanes == 2 || Lanes == 4);
-  if constexpr (Lanes == 1) return lane[0];
+  static_assert(Lanes == 2 || Lanes == 4);
   if constexpr (Lanes == 2) return add(lane[0], lane[1]);
   return add(add(lane[0], lane[2]), add(lane[1], lane[3]));
 }

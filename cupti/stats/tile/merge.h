@@ -65,9 +65,10 @@ inline Partial merge_parts(Partial* parts, uint32_t count) {
   Moments moments[kThreads];
   for (uint32_t i = 0; i < count; ++i) moments[i] = parts[i].moments;
   const auto sum = [](double a, double b) { return add(a, b); };
-  CommonMean mean(moments[first_with_values(
-      count, [&](uint32_t i) -> const Partial& { return parts[i]; })]);
-  combine_threads(parts, [](const Partial& a, const Partial& b) { return merge(a, b); }, count);
+  CommonMean mean(
+      moments[first_with_values(count, [&](uint32_t i) -> const Partial& { return parts[i]; })]);
+  combine_threads(
+      parts, [](const Partial& a, const Partial& b) { return merge(a, b); }, count);
   const auto n = static_cast<double>(parts[0].counts.finite());
   double values[kThreads];
   for (uint32_t i = 0; i < count; ++i) values[i] = mean.share(moments[i]);

@@ -65,7 +65,8 @@ CONVTRACE_HD typename Element<D>::Bits bits_of_half(uint16_t half) {
   if constexpr (sizeof(typename Element<D>::Bits) == 2) {
     return static_cast<typename Element<D>::Bits>(half);
   } else {
-    return static_cast<typename Element<D>::Bits>((half >> 8 & 0x80) | (half >> (8 - kHalfShift<D>)&0x7F));
+    return static_cast<typename Element<D>::Bits>((half >> 8 & 0x80) |
+                                                  (half >> (8 - kHalfShift<D>)&0x7F));
   }
 }
 

@@ -53,8 +53,12 @@ struct Tiling {
   uint32_t groups = 0;                    ///< at most kThreads; the last may have fewer tiles
   uint32_t ranges = 0;                    ///< at most kMaxHashRanges; 0 if one range would do
 
-  [[nodiscard]] CONVTRACE_HD constexpr uint64_t tile_bytes() const { return uint64_t{1} << tile_shift; }
-  [[nodiscard]] CONVTRACE_HD constexpr uint64_t range_bytes() const { return uint64_t{1} << range_shift; }
+  [[nodiscard]] CONVTRACE_HD constexpr uint64_t tile_bytes() const {
+    return uint64_t{1} << tile_shift;
+  }
+  [[nodiscard]] CONVTRACE_HD constexpr uint64_t range_bytes() const {
+    return uint64_t{1} << range_shift;
+  }
   /// @return tiles of a group.
   [[nodiscard]] CONVTRACE_HD constexpr uint32_t group_size(uint32_t group) const {
     const uint32_t left = tiles - group * tiles_per_group;
@@ -110,7 +114,8 @@ CONVTRACE_HD uint64_t range_hash(const Tiling& tiling, uint32_t range, TileHash 
   const uint32_t tiles = 1u << (tiling.range_shift - tiling.tile_shift);
   const uint32_t first = range * tiles;
   const uint32_t count = tiling.tiles - first < tiles ? tiling.tiles - first : tiles;
-  return concat_hashes(tiling.tile_bytes(), count, [&](uint32_t i) { return tile_hash(first + i); });
+  return concat_hashes(tiling.tile_bytes(), count,
+                       [&](uint32_t i) { return tile_hash(first + i); });
 }
 
 /// 16 bytes of the logical stream as 4 words; bytes behind the tensor's end are zero.

@@ -207,7 +207,7 @@ void types(bench::Rows& rows, Bench& bench, int pairs) {
     double goal;
   };
   constexpr Case kCases[] = {
-      {DType::kF32, "stats.gpu.f32", 1.10},      {DType::kF64, "stats.gpu.f64", 1.10},
+      {DType::kF32, "stats.gpu.f32", 1.10},       {DType::kF64, "stats.gpu.f64", 1.10},
       {DType::kI32, "stats.gpu.i32", 1.10},       {DType::kBF16, "stats.gpu.bf16", 1.10},
       {DType::kF16, "stats.gpu.f16", 1.10},       {DType::kF8E4M3FN, "stats.gpu.f8e4m3fn", 1.25},
       {DType::kF8E5M2, "stats.gpu.f8e5m2", 1.25}, {DType::kI8, "stats.gpu.i8", 1.25}};
@@ -265,9 +265,9 @@ void shapes(bench::Rows& rows, Bench& bench, int pairs) {
     const double seconds = bench.time(thousand);
     if (i > 0) microseconds.push_back(seconds * 1e6);
   }
-  rows.print({"stats.gpu.thousand_us", "us", Goal::kAtMost, 30,
-              "1000 x 4 KiB; the goal is an H100's"},
-             microseconds);
+  rows.print(
+      {"stats.gpu.thousand_us", "us", Goal::kAtMost, 30, "1000 x 4 KiB; the goal is an H100's"},
+      microseconds);
   rows.print({"stats.gpu.small", "ratio", Goal::kAtMost, 1.5, "4 KiB over an empty kernel"},
              ratios(bench, bench.stats_of(DType::kF32, 4096), bench.nothing(), pairs));
   std::vector<double> plain;

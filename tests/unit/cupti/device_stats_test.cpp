@@ -28,7 +28,7 @@ TEST_CASE("device_stats: a batch comes out in order, equal to the CPU's numbers 
                               DType::kC64, DType::kF4E2M1FN, DType::kF8E8M0FNU};
   std::vector<std::unique_ptr<Twin>> tensors;
   std::vector<DeviceRequest> batch;
-  for (uint64_t i = 0; i < 200; ++i) {  // more than one launch takes
+  for (uint64_t i = 0; i < 200; ++i) {  // more than the kernel's parameter names
     tensors.push_back(std::make_unique<Twin>(16 * (1 + i * i % 5000), i));
     batch.push_back(tensors.back()->request(kTypes[i % std::size(kTypes)],
                                             i % 3 == 0 ? Capture::kHash : Capture::kStats));
@@ -182,7 +182,7 @@ TEST_CASE("device_stats: first elements come in logical order, as many as each a
   }
   REQUIRE(results[6].leading.size() == 200);  // of f4e2m1fn the values, one a byte
   for (size_t i = 0; i < 200; ++i) {
-    const std::byte pair = table.host[i / 2];
+    const std::byte pair{table.host[i / 2]};
     CHECK(results[6].leading[i] == (i % 2 == 0 ? pair & std::byte{15} : pair >> 4));
   }
   CHECK(results[4].leading.empty());  // a hash has no samples

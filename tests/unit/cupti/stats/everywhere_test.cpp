@@ -83,7 +83,8 @@ TEST_CASE(
                                 int64_t{kGroupBytes}, int64_t{kRowBytes}}) {
         if (limit > kMinRangeBytes && std::abs(off) > size) continue;
         const uint64_t count = (limit + static_cast<uint64_t>(off)) / static_cast<uint64_t>(size);
-        tensors.push_back({dtype, values_of(dtype, count, values_in_turn(seed++), seed)});
+        ++seed;
+        tensors.push_back({dtype, values_of(dtype, count, values_in_turn(seed), seed)});
       }
       require_replay_equals_cpu(tensors);
     }

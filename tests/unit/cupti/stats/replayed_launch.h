@@ -66,7 +66,8 @@ class ReplayedLaunch {
   void replay(std::span<const uint32_t> blocks) {
     FewBatch parameter;  // as a driver copies it
     std::memcpy(&parameter, batch_.get(), sizeof parameter);
-    if (batch_->head.tensor_count > FewBatch::kMaxTensors) REQUIRE(replay_list_kernel(*batch_, same));
+    if (batch_->head.tensor_count > FewBatch::kMaxTensors)
+      REQUIRE(replay_list_kernel(*batch_, same));
     REQUIRE(replay_stats_kernel(parameter, same, blocks));
   }
   static void* same(uint64_t at, size_t) {
