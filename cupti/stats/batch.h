@@ -2,7 +2,7 @@
 /// @file batch.h
 /// The host's side of device_layout.h: filling a launch's parameter and reading its results.
 ///
-/// Place:    cupti/values/device_stats.cpp. Makes no CUDA call.
+/// Place:    cupti/values/context_stats.cpp, result_ring.cpp. Makes no CUDA call.
 /// Threads:  not thread-safe; one launch at a time.
 
 #include "cupti/stats/compute.h"
@@ -13,8 +13,8 @@ namespace convtrace::stats {
 
 class BatchBuilder {
  public:
-  /// @param batch  where the launch's parameter is made; outlives this. Its head is all that is to be
-  /// filled in beforehand: arena, slots, sequence, variant.
+  /// @param batch  where the launch's parameter is made; outlives this. The caller fills in arena,
+  /// slots, sequence and variant of its head.
   template <uint32_t Bytes>
   explicit BatchBuilder(BatchOf<Bytes>& batch) noexcept
       : head_(batch.head), tensors_(batch.tensors), most_(batch.kMaxTensors) {

@@ -127,10 +127,11 @@ bool ContextStats::claim(std::span<const DeviceRequest> batch, uint64_t stream_i
   Arena* const arena = arena_for(stream_id);
   const bool full = ring_.launches_under_way() >= kMostLaunches && !MUTATION(no_launch_limit);
   if (arena == nullptr || full) return false;
-  const auto first = ring_.claim(batch, static_cast<uint32_t>(arena - arenas_.data()));
-  if (!first) return false;
+  const auto claim = ring_.claim(batch, static_cast<uint32_t>(arena - arenas_.data()));
+  if (!claim) return false;
   *arena = {.stream_id = stream_id, .used = true};
-  grant.first = *first;
+  grant.first = claim->first;
+  grant.sequence = claim->sequence;
   return true;
 }
 
@@ -180,8 +181,13 @@ void ContextStats::stage_values(Grant& grant, size_t count, CUstream stream) noe
 }
 
 CUresult ContextStats::launch_all(Grant& grant, size_t count, CUstream stream) noexcept {
-  return count <= stats::FewBatch::kMaxTensors ? launch_as<stats::FewBatch>(grant, count, stream)
-                                               : launch_as<stats::ManyBatch>(grant, count, stream);
+  // Another thread's list must not come between a list and the kernel that reads it.
+  std::atomic<bool>& list_is_put = list_is_put_[grant.first.lane];
+  if (count <= stats::FewBatch::kMaxTensors || list_is_put.exchange(true))
+    return launch_as<stats::FewBatch>(grant, count, stream);
+  const CUresult result = launch_as<stats::ManyBatch>(grant, count, stream);
+  list_is_put.store(false);
+  return result;
 }
 
 template <typename BatchType>
@@ -189,7 +195,8 @@ CUresult ContextStats::launch_as(Grant& grant, size_t count, CUstream stream) no
   BatchType batch;
   batch.head.arena = arenas_address_ + grant.first.lane * kArenaBytes;
   batch.head.variant = static_cast<uint32_t>(variant_);
-  ring_.begin(batch.head, grant.first);
+  batch.head.slots = ring_.device_address();
+  batch.head.sequence = grant.sequence;
   stats::BatchBuilder builder(batch);
   auto ticket = grant.first;
   for (size_t i = 0; i < count; ++i, ++ticket) {

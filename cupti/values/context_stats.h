@@ -91,6 +91,7 @@ class ContextStats {
   /// The resources that a batch was given.
   struct Grant {
     ResultRing::Ticket first;  ///< its lane is the arena's index
+    uint64_t sequence = 0;     ///< marks its slots as complete
     uint32_t launches = 0;     ///< launched so far
   };
 
@@ -105,7 +106,7 @@ class ContextStats {
   CUresult launch_all(Grant& grant, size_t count, CUstream stream) noexcept;
   /// @tparam BatchType  FewBatch or ManyBatch, which lies on the stack.
   template <typename BatchType>
-  CUresult launch_as(Grant& grant, size_t count, CUstream stream) noexcept;
+  [[gnu::noinline]] CUresult launch_as(Grant& grant, size_t count, CUstream stream) noexcept;
   CUresult launch(stats::BatchBuilder& builder, Grant& grant, CUstream stream) noexcept;
   CUresult warm_up(CUstream stream, size_t arena_bytes) noexcept;
 
@@ -122,6 +123,8 @@ class ContextStats {
   CUdeviceptr arenas_address_ = 0;
   Mutex claim_mutex_;  ///< protects host data only; never held during a call to the driver
   std::array<Arena, ResultRing::kLanes> arenas_ CONVTRACE_GUARDED_BY(claim_mutex_);
+  /// By lane: a list was launched, and the statistics kernel that reads it was not yet.
+  std::array<std::atomic<bool>, ResultRing::kLanes> list_is_put_{};
   const uint64_t value_bytes_;
   DeviceValues values_;
   Mutex collect_mutex_;

@@ -75,8 +75,8 @@ uint32_t ResultRing::leading_count(const Entry& entry) const noexcept {
   return static_cast<uint32_t>(std::min(values, entry.layout.values()));
 }
 
-std::optional<ResultRing::Ticket> ResultRing::claim(std::span<const DeviceRequest> batch,
-                                                    uint32_t lane) noexcept {
+std::optional<ResultRing::Claim> ResultRing::claim(std::span<const DeviceRequest> batch,
+                                                   uint32_t lane) noexcept {
   if (batch.size() > free_.size()) return std::nullopt;
   Queue& queue = lanes_[lane];
   const Ticket first{lane, queue.end()};
@@ -99,7 +99,7 @@ std::optional<ResultRing::Ticket> ResultRing::claim(std::span<const DeviceReques
     entry.fate.store(fate, std::memory_order_relaxed);
     queue.push(slot);
   }
-  return first;
+  return Claim{first, sequence};
 }
 
 const stats::Layout* ResultRing::layout(Ticket ticket) const noexcept {

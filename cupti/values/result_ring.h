@@ -52,6 +52,7 @@ class ResultRing {
   [[nodiscard]] uint64_t close() noexcept;
   /// @param address  of the memory on the device.
   void set_device_address(uint64_t address) noexcept { device_address_ = address; }
+  [[nodiscard]] uint64_t device_address() const noexcept { return device_address_; }
 
   /// Work of one lane finishes in the order of its tickets.
   static constexpr uint32_t kLanes = 16;
@@ -68,19 +69,18 @@ class ResultRing {
   };
 
   /// Takes consecutive tickets of a lane, one for each request, and copies the requests.
-  /// @return the first ticket; nothing if there are not enough free slots.
-  [[nodiscard]] std::optional<Ticket> claim(std::span<const DeviceRequest> batch,
-                                            uint32_t lane) noexcept;
+  /// @return nothing if there are not enough free slots.
+  struct Claim {
+    Ticket first;
+    uint64_t sequence;  ///< marks all slots of the batch as complete
+  };
+  [[nodiscard]] std::optional<Claim> claim(std::span<const DeviceRequest> batch,
+                                           uint32_t lane) noexcept;
 
   /// The layout of the tensor to compute. @return null if the device has nothing to do for the
   /// ticket: no elements, or a view that cannot be walked.
   [[nodiscard]] const stats::Layout* layout(Ticket ticket) const noexcept;
   [[nodiscard]] format::Capture capture(Ticket ticket) const noexcept;
-  /// Fills in where the results of a batch go. @param first  ticket of the batch.
-  void begin(stats::Batch& batch, Ticket first) const noexcept {
-    batch.slots = device_address_;
-    batch.sequence = entry(first).sequence;
-  }
   /// Adds the work of a ticket that has a layout to a launch. @return as BatchBuilder::add().
   [[nodiscard]] bool add_to(stats::BatchBuilder& builder, Ticket ticket) const noexcept;
   /// The value was copied into the arena, on the stream before the statistics.

@@ -75,7 +75,7 @@ using ManyBatch = BatchOf<32764>;
 static_assert(offsetof(FewBatch, tensors) == sizeof(Batch));
 static_assert(ManyBatch::kMaxTensors >= 1000);
 
-/// Scratch memory of a launch.
+/// Scratch memory of a stream: successive launches use it.
 struct Arena {
   Partial partials[kMaxBatchTiles];  ///< by block; a group's result replaces that of its first tile
   /// How many have arrived; zero between launches. Of a group: at its first block.

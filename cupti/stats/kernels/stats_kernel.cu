@@ -1,4 +1,4 @@
-// Statistics of a batch of tensors in one launch, one block a tile. The block that finishes a
+// Statistics of a batch of tensors, one block a tile. The block that finishes a
 // tensor's last tile merges all of them in tile order and writes the result slot: which block that
 // is changes from run to run, what it computes does not.
 
@@ -102,31 +102,45 @@ __device__ __forceinline__ Exchange& exchange() {
   return *reinterpret_cast<Exchange*>(memory);
 }
 
-/// The tile's shift, for all threads: 0 or its first finite element.
+/// The tile's shift, for all threads: 0 or its first finite element. Each element is read once, and
+/// all threads take the decision of one: the program may write the tensor meanwhile.
 template <DType D>
 __device__ Shift<D> find_shift(const TensorSource<D>& source, TileExtent tile) {
-  if constexpr (!kHasShift<D>) return {};
-  const uint32_t lane = threadIdx.x % kWarp;
-  LeadingSigns own;
-  if (lane < tile.count) own.add<D>(source.element(tile.first + lane));
-  const bool above = __any_sync(kAllLanes, own.above), below = __any_sync(kAllLanes, own.below);
-  if (above && below) return {};
-  const uint32_t finite = __ballot_sync(kAllLanes, own.any());
-  if (finite != 0) return Shift<D>::of(source.element(tile.first + __ffs(finite) - 1));
-  __shared__ unsigned long long found;
-  if (threadIdx.x == 0) found = ~0ULL;
-  __syncthreads();
-  for (uint64_t base = kLeadingElements; base < tile.count; base += kThreads) {
-    const uint64_t at = base + threadIdx.x;
-    if (at < tile.count && Element<D>::finite(source.element(tile.first + at))) {
-      atomicMin(&found, static_cast<unsigned long long>(at));
+  if constexpr (!kHasShift<D>) {
+    return {};
+  } else {
+    using Bits = typename Element<D>::Bits;
+    __shared__ unsigned long long place;  // of the element in the tile
+    __shared__ uint64_t element;
+    constexpr unsigned long long kNone = ~0ULL, kZero = kNone - 1;
+    if (threadIdx.x < kWarp) {
+      LeadingSigns own;
+      Bits bits = 0;
+      if (threadIdx.x < tile.count) {
+        bits = source.element(tile.first + threadIdx.x);
+        own.add<D>(bits);
+      }
+      const bool above = __any_sync(kAllLanes, own.above), below = __any_sync(kAllLanes, own.below);
+      const uint32_t finite = __ballot_sync(kAllLanes, own.any());
+      const uint32_t first = finite == 0 ? 0 : __ffs(static_cast<int>(finite)) - 1;
+      if (threadIdx.x == first) {
+        place = above && below ? kZero : finite == 0 ? kNone : first;
+        element = bits;
+      }
     }
     __syncthreads();
-    const unsigned long long winner = found;
-    __syncthreads();
-    if (winner != ~0ULL) return Shift<D>::of(source.element(tile.first + winner));
+    for (uint64_t base = kLeadingElements; place == kNone && base < tile.count; base += kThreads) {
+      __syncthreads();  // all have seen that there is none yet
+      const uint64_t at = base + threadIdx.x;
+      const Bits bits = at < tile.count ? source.element(tile.first + at) : 0;
+      const bool finite = at < tile.count && Element<D>::finite(bits);
+      if (finite) atomicMin(&place, static_cast<unsigned long long>(at));
+      __syncthreads();
+      if (finite && place == at) element = bits;
+      __syncthreads();
+    }
+    return place >= kZero ? Shift<D>{} : Shift<D>::of(static_cast<Bits>(element));
   }
-  return {};
 }
 static_assert(kLeadingElements == kWarp);
 
@@ -363,7 +377,8 @@ __launch_bounds__(convtrace::stats::kThreads, convtrace::stats::kBlocks) void co
   convtrace::stats::run_block(convtrace::stats::list_of(batch.head));
 }
 
-/// Puts a list into its arena, for the launch behind this one.
+/// Puts a list into its arena, for the statistics kernel. No other list may be put there before that
+/// is launched.
 extern "C" __global__ __launch_bounds__(convtrace::stats::kListThreads) void convtrace_list(
     const __grid_constant__ convtrace::stats::ManyBatch batch) {
   using namespace convtrace::stats;

@@ -159,15 +159,18 @@ class ChunkSums {
   /// @return the sum of a word's squares: in f32, or of f16 in f64.
   template <uint32_t Runs>
   CONVTRACE_HD static double squares_of(const float (&runs)[Runs][kParts]) {
-    if constexpr (Runs == 1) return static_cast<double>(tree(runs[0]));
-    double sums[Runs];
-    for (uint32_t i = 0; i < Runs; ++i) {
-      double parts[kParts];
-      for (uint32_t part = 0; part < kParts; ++part)
-        parts[part] = static_cast<double>(runs[i][part]);
-      sums[i] = tree(parts);
+    if constexpr (Runs == 1) {
+      return static_cast<double>(tree(runs[0]));
+    } else {
+      double sums[Runs];
+      for (uint32_t i = 0; i < Runs; ++i) {
+        double parts[kParts];
+        for (uint32_t part = 0; part < kParts; ++part)
+          parts[part] = static_cast<double>(runs[i][part]);
+        sums[i] = tree(parts);
+      }
+      return tree(sums);
     }
-    return tree(sums);
   }
 };
 

@@ -31,7 +31,7 @@ inline constexpr uint32_t kMaxHashRanges = 256;
 inline constexpr uint32_t kMinRangeShift = 16;
 inline constexpr uint64_t kMinRangeBytes = uint64_t{1} << kMinRangeShift;
 /// Above it, 32-bit counters of a tile could overflow.
-inline constexpr uint64_t kMaxTensorBytes = uint64_t{1} << 42;
+inline constexpr uint64_t kMaxTensorBytes = uint64_t{1} << 41;
 
 template <DType D>
 inline constexpr uint32_t kPerGroup = kGroupBytes / sizeof(typename Element<D>::Bits);

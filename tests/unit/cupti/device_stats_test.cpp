@@ -345,5 +345,31 @@ TEST_CASE("device_stats: threads on streams of their own, while another takes th
   for (const TensorStats& result : results) require_same(result, want);
 }
 
+TEST_CASE(
+    "device_stats: threads that launch lists on one stream get the numbers of their tensors") {
+  DeviceScene scene;
+  scene.prepare();
+  const Twin small(400, 1), large(40'000, 2);
+  constexpr size_t kTensors = stats::FewBatch::kMaxTensors + 40, kBatches = 6;
+  std::atomic<size_t> submitted{0};
+  std::vector<std::thread> threads;
+  for (const Twin* const tensor : {&small, &large}) {
+    threads.emplace_back([&, tensor] {
+      cuCtxSetCurrent(scene.context);
+      const std::vector<DeviceRequest> batch(kTensors, tensor->request());
+      for (size_t i = 0; i < kBatches; ++i)
+        if (scene.submit(batch) == SampleOutcome::kSampled) submitted += kTensors;
+    });
+  }
+  for (auto& thread : threads) thread.join();
+  const auto results = scene.results();
+  CHECK(submitted == 2 * kBatches * kTensors);
+  REQUIRE(results.size() == submitted);
+  const stats::StatsResult of_small = small.on_cpu(small.request()),
+                           of_large = large.on_cpu(large.request());
+  for (const TensorStats& result : results)
+    require_same(result, result.address == small.address ? of_small : of_large);
+}
+
 }  // namespace
 }  // namespace convtrace::cupti
