@@ -59,7 +59,7 @@ TEST_CASE("packed: a permutation, another sign and another scale of 4-bit values
           "[diff]") {
   const Run base = cast(DType::kF4E2M1FN, f4_values());
   std::vector<float> rotated = f4_values(), negative = rotated, halved = rotated;
-  std::ranges::rotate(rotated, rotated.begin() + 16);
+  std::rotate(rotated.begin(), rotated.begin() + 16, rotated.end());
   for (size_t i = 0; i < kCount; ++i) {
     if (i % 8 == 0) negative[i] = -negative[i];
     if (std::fabs(halved[i]) == 4 || std::fabs(halved[i]) == 2) halved[i] /= 2;
