@@ -1,8 +1,8 @@
 #pragma once
 /// @file device_layout.h
-/// What crosses between host and device: a batch of tensors going in as one kernel parameter,
-/// result slots coming back through pinned memory. Plain structures with the same layout on both
-/// sides.
+/// What crosses between host and device: a batch of tensors goes in as a kernel parameter, a long
+/// one through the arena; result slots come back through pinned memory. Plain structures with the
+/// same layout on both sides.
 ///
 /// Place:    filled and read by cupti/stats/batch.h, used by kernels/stats_kernel.cu.
 /// Order:    a device writes everything of a slot, makes it visible to the host, then writes

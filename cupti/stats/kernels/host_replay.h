@@ -19,6 +19,7 @@ namespace convtrace::stats {
 /// @return where the host can reach `bytes` bytes at a device address, or null.
 using Translate = std::function<void*(uint64_t address, size_t bytes)>;
 
+/// Takes the head of a list in the arena from `batch`, where a device takes it from the list.
 /// @param blocks that run, in this order.
 /// @return false if some address could not be translated; then nothing was done.
 bool replay_stats_kernel(const FewBatch& batch, const Translate& translate,
