@@ -191,6 +191,16 @@ uint32_t convtrace_setting(const char* name, char* buffer, uint32_t capacity);
 /// seconds for the disk. Nothing is traced afterwards.
 void convtrace_finish(void);
 
+/// Makes the functions of the observer that are written in C++ (interposer/core/python/hot_path.h).
+/// For threads that hold Python's GIL: call it through ctypes.PyDLL.
+/// @param config      a dictionary, see convtrace_observer/base/native.py
+/// @param submit      convtrace_submit, or what tests have in its place; null for the former
+/// @param scope_slot  likewise
+/// @return a new reference to a dictionary of functions; null if they cannot be made here, perhaps
+/// with Python's error set.
+void* convtrace_python(void* config, uint32_t (*submit)(const void*, uint32_t),
+                       struct convtrace_thread_scope* (*scope_slot)(void));
+
 #ifdef __cplusplus
 }
 #endif

@@ -98,8 +98,8 @@ TEST_CASE("artifact: the engine exports exactly what exports.map lists", "[artif
   CHECK(exported_symbols(kCore) ==
         Names{"InitializeInjection@@CONVTRACE_1", "convtrace_intern@@CONVTRACE_1",
               "convtrace_scope_slot@@CONVTRACE_1", "convtrace_setting@@CONVTRACE_1",
-              "convtrace_finish@@CONVTRACE_1", "convtrace_start@@CONVTRACE_1",
-              "convtrace_submit@@CONVTRACE_1"});
+              "convtrace_finish@@CONVTRACE_1", "convtrace_python@@CONVTRACE_1",
+              "convtrace_start@@CONVTRACE_1", "convtrace_submit@@CONVTRACE_1"});
 }
 
 TEST_CASE("artifact: the engine brings its own C++ library and needs no CUDA", "[artifact]") {

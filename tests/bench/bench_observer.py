@@ -1,13 +1,12 @@
 #!/usr/bin/env python3
-"""What tracing costs a training step on the CPU, and a module call: rows observer.*, JSON on stdout.
+"""What tracing costs a training step on the CPU, a module call and a value: rows observer.*, JSON on stdout.
 
 usage: bench_observer.py [--quick]
 
-Copies of the demo's training run side by side, one plain and one for each way of tracing. Only one works at a
-time; bursts of steps alternate between them, so a drift of the machine hits all alike. So it is done with a module
-that does nothing.
+Copies of a program run side by side, one plain and one for each way of tracing. Only one works at a time; bursts of
+steps alternate between them, so a drift of the machine hits all alike. Times are CPU times of the thread that trains.
 
-observer.step_every50 is put together: 49 steps of which no values are taken and one of which they are. A burst that
+The rows *_every50 are put together: 49 steps of which no values are taken and one of which they are. A burst that
 is long enough to hold both would take minutes.
 """
 
@@ -26,7 +25,8 @@ CONVTRACE = ROOT / "build" / "release" / "bin" / "convtrace"
 STEPS_PER_SAMPLE = 5
 WARM_UP_SAMPLES = 2
 CALLS_PER_SAMPLE = 20_000
-TINY_STEPS_PER_SAMPLE = 250
+VALUE_CALLS_PER_SAMPLE, VALUES = 250, 32
+TINY_STEPS_PER_SAMPLE, SMALL_STEPS_PER_SAMPLE = 250, 100
 # A step that never comes, and no word that it did not.
 NOTHING = {"CONVTRACE_STEPS": "4000000000", "CONVTRACE_LOG": "error"}
 WAYS = {
@@ -35,8 +35,8 @@ WAYS = {
 MORE_MODES = {"hash": {"CONVTRACE_MODE": "hash"}, "snapshot": {
     "CONVTRACE_MODE": "snapshot", "CONVTRACE_ALL": "1", "CONVTRACE_LOG": "error"}}
 MODES = ("launches", "hash", "stats", "snapshot")  # from cheap to dear
-GOALS = {"launches": 1.05, "stats": 1.20, "every50": 1.01}
-MODULE_CALL_GOAL_US = 1.5
+GOALS = {"step": {"launches": 1.015, "stats": 1.15, "every50": 1.02}, "tiny_step": {"stats": 1.35, "every50": 1.04}}
+MODULE_CALL_GOAL_US, VALUE_GOAL_US = 0.5, 2.5
 TOLD_COST_GOAL = 0.25
 ORDER_GOAL = 1.02  # what is alike within noise is in order
 
@@ -81,16 +81,63 @@ def tiny_steps():
     return burst
 
 
-WORKS = {"steps": training_steps, "calls": module_calls, "tiny": tiny_steps}
+def small_steps():
+    """Steps with 78 values, the largest of 512 bytes."""
+    import torch
+
+    torch.set_num_threads(1)
+
+    class Block(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.a, self.activation, self.b = torch.nn.Linear(8, 8), torch.nn.GELU(), torch.nn.Linear(8, 8)
+
+        def forward(self, x):
+            return x + self.b(self.activation(self.a(x)))
+
+    model = torch.nn.Sequential(torch.nn.Linear(8, 8), Block(), Block(), Block(), torch.nn.Linear(8, 8))
+    optimizer, x = torch.optim.SGD(model.parameters(), lr=1e-3, momentum=0.9), torch.randn(16, 8)
+
+    def burst():
+        for _ in range(SMALL_STEPS_PER_SAMPLE):
+            optimizer.zero_grad()
+            model(x).pow(2).mean().backward()
+            optimizer.step()
+
+    return burst
+
+
+def calls_with_values(count):
+    """Calls of a module that returns new tensors of 512 bytes."""
+    import torch
+
+    class Values(torch.nn.Module):
+        def forward(self):
+            return [torch.empty(16, 8) for _ in range(count)]
+
+    class Outer(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner = Values()
+
+        def forward(self):
+            for _ in range(VALUE_CALLS_PER_SAMPLE):
+                self.inner()
+
+    return Outer()
+
+
+WORKS = {"steps": training_steps, "calls": module_calls, "tiny": tiny_steps, "tiny_steps": small_steps,
+         "value": lambda: calls_with_values(1), "values": lambda: calls_with_values(1 + VALUES)}
 
 
 def worker(work):
     """Does a burst of work for each line read; answers with its seconds."""
     burst = WORKS[work]()
     for _ in sys.stdin:
-        start = time.perf_counter()
+        start = time.thread_time()
         burst()
-        print(time.perf_counter() - start, flush=True)
+        print(time.thread_time() - start, flush=True)
 
 
 class Program:
@@ -153,17 +200,27 @@ def order_row(ratios):
                steps={mode: round(statistics.median(ratios[mode]), 3) for mode in MODES})
 
 
-def step_rows(pairs, folder, ways):
-    seconds, traces = measure("steps", ways, pairs, folder)
+def step_rows(name, against, pairs, folder, ways):
+    """@return rows, and the ratios to the plain step by way."""
+    seconds, traces = measure(name + "s", ways, pairs, folder)
     ratios = {way: [a / b for a, b in zip(seconds[way], seconds["plain"])] for way in ways}
     ratios["every50"] = [(49 * none + one) / 50 for none, one in zip(ratios["nothing"], ratios["stats"])]
-    for way, goal in GOALS.items():
-        median = statistics.median(ratios[way])
-        yield row(
-            f"observer.step_{way}", median, "ratio", goal, "the demo's step on the CPU without the preload",
-            spread_of(ratios[way]) / median, trace_bytes=traces[way].stat().st_size if way in traces else None,
-        )
-    yield order_row(ratios)
+    return [row(f"observer.{name}_{way}", statistics.median(ratios[way]), "ratio", goal, against,
+                spread_of(ratios[way]) / statistics.median(ratios[way]),
+                trace_bytes=traces[way].stat().st_size if way in traces else None)
+            for way, goal in GOALS[name].items()], ratios
+
+
+def value_row(pairs, folder):
+    """What one value more costs."""
+    added = []
+    for work in ("value", "values"):
+        seconds, _ = measure(work, ["stats"], pairs, folder)
+        added.append([a - b for a, b in zip(seconds["stats"], seconds["plain"])])
+    each = [1e6 * (many - one) / (VALUES * VALUE_CALLS_PER_SAMPLE) for one, many in zip(*added)]
+    median = statistics.median(each)
+    return row("observer.value_us", median, "us", VALUE_GOAL_US, "the same tensor of 512 bytes without the preload",
+               spread_of(each) / median)
 
 
 def call_row(pairs, folder):
@@ -194,7 +251,11 @@ def main():
     pairs = 15 if quick else 45
     ways = WAYS if quick else WAYS | MORE_MODES
     with tempfile.TemporaryDirectory() as folder:
-        print(json.dumps([call_row(pairs, folder), told_cost_row(pairs, folder), *step_rows(pairs, folder, ways)]))
+        tiny, _ = step_rows("tiny_step", "a step with 78 values of at most 512 bytes without the preload", pairs, folder,
+                            {way: WAYS[way] for way in ("stats", "nothing")})
+        steps, ratios = step_rows("step", "the demo's step on the CPU without the preload", pairs, folder, ways)
+        print(json.dumps([call_row(pairs, folder), value_row(pairs, folder), told_cost_row(pairs, folder),
+                          *tiny, *steps, order_row(ratios)]))
 
 
 if __name__ == "__main__":

@@ -13,6 +13,10 @@ sys.path.insert(0, os.path.join(ROOT, "interposer", "observer"))
 from convtrace_observer.base import engine  # noqa: E402
 from convtrace_observer.observer import Observer  # noqa: E402
 
+# "python": the observer's own functions do what those in C++ do otherwise.
+PART = os.environ.get("CONVTRACE_TEST_PART", "native")
+LIBRARY = os.path.join(
+    os.environ.get("CONVTRACE_BUILD", os.path.join(ROOT, "build", "release")), "lib", "libconvtrace-core.so")
 PHASES = ("forward", "data", "loss", "backward", "optimizer", "recompute", "communication",
           "evaluation")
 
@@ -27,6 +31,12 @@ class FakeEngine:
         self.settings = {"CONVTRACE_MODE": mode, **dict(settings)}
         self.slots = {}
         self.on_tensor = None  # called with each decoded tensor while its memory is valid
+        # The library with the observer's functions in C++, and what these call in place of the engine.
+        self._name = "" if PART == "python" else LIBRARY
+        self.stand_ins = (
+            ctypes.CFUNCTYPE(ctypes.c_uint32, ctypes.c_void_p, ctypes.c_uint32)(
+                lambda address, size: self.convtrace_submit(ctypes.string_at(address, size), size)),
+            ctypes.CFUNCTYPE(ctypes.c_void_p)(self.convtrace_scope_slot))
 
     # The C interface.
     def convtrace_start(self):

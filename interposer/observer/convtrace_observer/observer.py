@@ -5,8 +5,8 @@ import os
 import sys
 
 from . import dynamo
-from .base import engine, scopes, signals, spent, values, watches
-from .calls import aten_ops, modules, naming, ops, padding
+from .base import engine, native, scopes, signals, spent, values, watches
+from .calls import aten_ops, gradients, modules, naming, ops, padding
 from .facts import program_facts, triton_kernels, versions
 from .training import backward, clipping, optimizer, steps
 
@@ -40,6 +40,7 @@ class Observer:
         self.names = naming.Names(port.intern)
         self.steps = steps.Steps()
         self.read = values.TensorReader(torch)
+        self.hooks = gradients.Hooks(self)
         self.watches = watches.Watches(port)
         self.triton = triton_kernels.TritonKernels(self)
         self.operations = aten_ops.AtenOps(self, torch)
@@ -47,9 +48,26 @@ class Observer:
         self.generators = program_facts.Generators(torch, self.read.unobserved)
         self.modules = modules.ModuleCalls(self, torch)
         self.optimizers = optimizer.Optimizers(self, torch)
+        self.hot = native.choose(port, torch, self.read, self._hot_functions(), self._needed_by_hot_functions(torch))
         self._parts = (self.modules, self.optimizers, backward.Backward(self, torch),
                        clipping.Clipping(self, torch),
                        ops.CustomOps(self, torch), padding.Labels(self, torch))
+
+    def _hot_functions(self):
+        return {"enter": self.modules.enter, "leave": self.modules.leave, "forget": lambda: None,
+                "gradient": functools.partial(gradients.pass_by, self), "parameters": self.optimizers.record_parameters}
+
+    def _needed_by_hot_functions(self, torch):
+        """What interposer/core/python/hot_path.cpp reads, and what it calls for whatever it leaves to Python."""
+        return {
+            "observer": self, "threads": self.threads, "full": self.full, "pack": self.pack,
+            "is_tracing": self.is_tracing, "tell": self.module_facts.tell,
+            "entries": self.names.entries, "owners": self.names.owners, "owner": self.names.owner,
+            "find": self.modules.find, "entered": self.modules.entered, "left": self.modules.left,
+            "slot": self.modules.slot, "record_buffers": self.modules.record_buffers,
+            "hooks": self.hooks, "follow": gradients.follow, "registers": gradients.registers_as_known(torch),
+            "record_gradient": functools.partial(gradients.record, self),
+            "record_parameter": self.optimizers.record_parameter}
 
     def install(self):
         self.active = True
@@ -117,6 +135,13 @@ class Observer:
         count = place.parameters.get((phase, slot), 0)
         place.parameters[phase, slot] = count + 1
         return count
+
+    def pack(self, batch, phase, capture, scope, call, slot, tensor):
+        """@return whether the tensor could be read. Must run inside `with self.read.unobserved()`."""
+        value = self.read(tensor)
+        if value is not None:
+            batch.tensor(phase, capture, scope, call, slot, 0, value)
+        return value is not None
 
     def submit(self, thread):
         """Sends the thread's batch. @return the engine's flags."""
@@ -212,6 +237,8 @@ class Observer:
             self.port.forget_texts()
             self.names.clear()
             self.modules.forget()
+            self.hot.forget()
+            self.hooks.clear()
             self.watches.clear()
             self.steps = steps.Steps()
             self.step = 0

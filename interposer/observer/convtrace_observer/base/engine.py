@@ -70,6 +70,12 @@ class Engine:
             function.restype, function.argtypes = result, arguments
         return cls(library)
 
+    def make_functions(self, config):
+        """The functions of base/native.py in C++; raises if this process cannot have them."""
+        make = ctypes.PyDLL(self._library._name).convtrace_python
+        make.restype, make.argtypes = ctypes.py_object, [ctypes.py_object, ctypes.c_void_p, ctypes.c_void_p]
+        return make(config, *getattr(self._library, "stand_ins", (None, None)))
+
     def start(self):
         return self._library.convtrace_start() == ABI
 

@@ -27,7 +27,7 @@ _QUANTIZED = ("qint8", "quint8", "qint32", "quint4x2", "quint2x4")
 _MAX_TENSORS = 256  # of one nested structure: a KV cache has many, a bug would have no end
 _MAX_DEPTH = 8
 
-_storage_ids = itertools.count(1)
+storage_ids = itertools.count(1)
 
 
 class Memory(collections.namedtuple(
@@ -47,7 +47,7 @@ def storage_identity(storage):
     so that no two values are ever taken for one)."""
     number = getattr(storage, "_convtrace_id", None)
     if number is None:
-        number = storage._convtrace_id = next(_storage_ids)
+        number = storage._convtrace_id = next(storage_ids)
     return number
 
 
@@ -70,16 +70,16 @@ class TensorReader:
         self.skipped = 0
         self.plain = {torch.Tensor, torch.nn.Parameter}
         self._tensor = torch.Tensor
-        self._dtypes = {
+        self.dtypes = {
             getattr(torch, name): code for name, code in _DTYPES.items() if hasattr(torch, name)}
         self._refused = {getattr(torch, name) for name in _QUANTIZED if hasattr(torch, name)}
         self._strided = torch.strided
         self._dispatch = getattr(torch.Tensor, "__torch_dispatch__", None)
         functorch = getattr(torch._C, "_functorch", None)
-        self._is_wrapped = getattr(functorch, "is_functorch_wrapped_tensor", lambda tensor: False)
+        self.is_wrapped = getattr(functorch, "is_functorch_wrapped_tensor", lambda tensor: False)
         # Address of the storage. data_ptr() would materialise a copy-on-write tensor.
         self._base = getattr(torch._C, "_data_address", _storage_address)
-        self._raw_stream = getattr(torch._C, "_cuda_getCurrentRawStream", None)
+        self.raw_stream = getattr(torch._C, "_cuda_getCurrentRawStream", None)
         self._untyped = hasattr(torch.Tensor, "untyped_storage")
         self._tells_resizable = self._untyped and hasattr(torch.UntypedStorage, "resizable")
         # Attribute access alone runs __torch_function__ of subclasses and of modes.
@@ -111,6 +111,10 @@ class TensorReader:
             for name in kind.__dataclass_fields__:
                 self._flatten(getattr(item, name, None), found, depth + 1)
 
+    def is_leaf(self, kind):
+        """Whether objects of this type contain no tensor that tensors() finds."""
+        return not (issubclass(kind, (self._tensor, tuple, list, dict)) or hasattr(kind, "__dataclass_fields__"))
+
     def __call__(self, tensor):
         """Must run inside `with self.unobserved()`."""
         if type(tensor) not in self.plain:
@@ -138,17 +142,17 @@ class TensorReader:
         return None
 
     def _describe(self, tensor):
-        if tensor.layout is not self._strided or tensor.is_nested or self._is_wrapped(tensor):
+        if tensor.layout is not self._strided or tensor.is_nested or self.is_wrapped(tensor):
             return None
         if tensor.is_cuda:
             device, index = CUDA, tensor.get_device()
-            stream = self._raw_stream(index)
+            stream = self.raw_stream(index)
         elif tensor.is_cpu:
             device = index = stream = 0
         else:
             return None
         shape, strides = tensor.shape, tensor.stride()
-        dtype = self._dtypes.get(tensor.dtype, _UNKNOWN)
+        dtype = self.dtypes.get(tensor.dtype, _UNKNOWN)
         if dtype == _UNKNOWN:
             if tensor.dtype in self._refused:
                 return None

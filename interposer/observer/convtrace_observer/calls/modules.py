@@ -45,74 +45,93 @@ class ModuleCalls:
         return number
 
     def _wrap(self, original):
-        """A closure, and the common case in line, because it runs at every module call of the
-        program. What it changes for the time of the call is kept in its locals, so that every way
-        out of the module puts it back. Where torch's own function only passes on, this frame takes
-        the place of that one: recursion goes as deep as without us."""
-        observer, threads = self._observer, self._observer.threads
-        is_compiling, is_tracing = observer.is_compiling, observer.is_tracing
-        entry_of = observer.names.entries.get
-        find, entered, left, tell = self._find, self._entered, self._left, observer.module_facts.tell
+        """A closure, since it runs at every module call of the program. Where torch's own function only passes on, this
+        frame takes the place of that one: recursion goes as deep as without us."""
+        is_compiling = self._observer.is_compiling
+        enter, leave = self._observer.hot.enter, self._observer.hot.leave
         passes_on = original is self._original and _only_passes_on(original)
 
         @functools.wraps(self._original)
         def __call__(self, *args, **kwargs):
-            if is_compiling() or is_tracing():
+            if is_compiling():
                 return original(self, *args, **kwargs)
-            entry = None
-            try:
-                thread = threads.state
-                caller, slot = thread.entry, thread.slot
-                outer, _ = slot
-                entry = entry_of(id(self))
-                if entry is None or caller is None:
-                    entry = find(thread, self, entry, args)
-                elif caller is entry.wrapper:
-                    entry = None  # its wrapper is recorded instead
-            except Exception as error:
-                observer.failed("module call", error)
-            if entry is None:
+            call = enter(self, args, kwargs)
+            if call is None:
                 return original(self, *args, **kwargs)
-            place = entry.place
-            if entry.untold or place.step != observer.step:
-                tell(thread, entry, self)
-            if place.step != observer.step:
-                place.reset(observer.step)
-            if slot[1] == _RECOMPUTE:
-                call = place.recomputes
-                place.recomputes = call + 1
-            elif slot[1] == _EVALUATION:
-                call = observer.occurrence(place, _EVALUATION, None)
-            else:
-                call = place.calls
-                place.calls = call + 1
             try:
-                thread.entry = entry
-                slot[0] = key = place.id | call << 32
-                if observer.capture:
-                    entered(thread, entry, self, call, caller is None, args, kwargs)
                 if passes_on:
                     compiled = self._compiled_call_impl
                     result = (self._call_impl if compiled is None else compiled)(*args, **kwargs)
                 else:
                     result = original(self, *args, **kwargs)
-                if observer.follows:
-                    left(thread, entry, key, self, result)
-                return result
             except BaseException:
-                if observer.capture:
-                    left(thread, entry, key, None, None)
+                leave(call, None, None)
                 raise
-            finally:
-                thread.entry = caller
-                slot[0] = outer
-                if caller is None:
-                    slot[1] = thread.after_root
+            leave(call, self, result)
+            return result
 
         return __call__
 
+    def enter(self, module, args, kwargs):
+        """Before a module's call.
+        @return what leave() takes: thread, entry, slot word of the call, and the entry and the slot word before; None if
+        the call is not recorded."""
+        observer, entry = self._observer, None
+        if observer.is_tracing():
+            return None
+        try:
+            thread = observer.threads.state
+            caller, slot = thread.entry, thread.slot
+            outer = slot[0]
+            entry = observer.names.entries.get(id(module))
+            if entry is None or caller is None:
+                entry = self.find(thread, module, entry, args)
+            elif caller is entry.wrapper:
+                entry = None  # its wrapper is recorded instead
+        except Exception as error:
+            observer.failed("module call", error)
+        if entry is None:
+            return None
+        place = entry.place
+        if entry.untold or place.step != observer.step:
+            observer.module_facts.tell(thread, entry, module)
+        if place.step != observer.step:
+            place.reset(observer.step)
+        if slot[1] == _RECOMPUTE:
+            number = place.recomputes
+            place.recomputes = number + 1
+        elif slot[1] == _EVALUATION:
+            number = observer.occurrence(place, _EVALUATION, None)
+        else:
+            number = place.calls
+            place.calls = number + 1
+        call = thread, entry, place.id | number << 32, caller, outer
+        try:
+            thread.entry, slot[0] = entry, call[2]
+            if observer.capture:
+                self.entered(thread, entry, module, number, caller is None, args, kwargs)
+        except BaseException:
+            self._restore(call)
+            raise
+        return call
+
+    def leave(self, call, module, output):
+        """After a module's call. `module`: None if it raised."""
+        observer = self._observer
+        try:
+            if observer.capture if module is None else observer.follows:
+                self.left(*call[:3], module, output)
+        finally:
+            self._restore(call)
+
+    def _restore(self, call):
+        thread, _, _, caller, outer = call
+        thread.entry, thread.slot[0] = caller, outer
+        if caller is None:
+            thread.slot[1] = thread.after_root
+
     @spent.sampled
-    def _find(self, thread, module, entry, args):
+    def find(self, thread, module, entry, args):
         """Entry of a module that is called at top level or for the first time; None if it is not observed.
         At top level, sets the phase of the call and the phase after it."""
         observer = self._observer
@@ -154,7 +173,7 @@ class ModuleCalls:
                 and any(tensor.requires_grad for tensor in self._observer.read.tensors(args)))
 
     @spent.sampled
-    def _entered(self, thread, entry, module, call, top, args, kwargs):
+    def entered(self, thread, entry, module, call, top, args, kwargs):
         observer, place = self._observer, entry.place
         try:
             batch, read, phase = thread.batch, observer.read, thread.slot[1]
@@ -169,13 +188,10 @@ class ModuleCalls:
                     entry.buffers = _state_of_buffers(module)
                 batch.scope(phase, 1, place.id, call)
                 for name, tensor in self._named_inputs(args, kwargs):
-                    value = read(tensor)
-                    if value is None:
-                        continue
                     slot = self.slot("input", name)
                     if entry.pad_index is None or name not in padding.INDICES:
-                        batch.tensor(at_phase, capture, place.id, at_call, slot, 0, value)
-                    else:
+                        observer.pack(batch, at_phase, capture, place.id, at_call, slot, tensor)
+                    elif (value := read(tensor)) is not None:
                         batch.tensor(at_phase, padding.capture(value, observer.full), place.id,
                                      at_call, slot, 0, value, (engine.EMBEDDING, entry.pad_index))
             observer.submit(thread)
@@ -194,32 +210,30 @@ class ModuleCalls:
                     yield "%s.%d" % (name, index), tensor
 
     @spent.sampled
-    def _left(self, thread, entry, key, module, output):
+    def left(self, thread, entry, key, module, output):
         """Also called if only the scopes of the backward pass are wanted, not values: then only CUDA tensors
         matter, whose launches need scopes. `module`: None if the call raised."""
         observer = self._observer
         try:
-            batch, read, phase = thread.batch, observer.read, thread.slot[1]
+            batch, phase = thread.batch, thread.slot[1]
             scope, call = key & 0xFFFFFFFF, key >> 32
             capture = observer.capture
-            with read.unobserved():
-                for index, tensor in enumerate(read.tensors(output)):
-                    value = read(tensor) if capture else None
-                    if value is not None:
-                        batch.tensor(phase, observer.full, scope, call,
-                                     self.slot("output", index), 0, value)
-                    if (value is not None or tensor.is_cuda) and tensor.requires_grad:
-                        gradients.follow(observer, tensor,
+            with observer.read.unobserved():
+                for index, tensor in enumerate(observer.read.tensors(output)):
+                    packed = capture and observer.pack(
+                        batch, phase, observer.full, scope, call, self.slot("output", index), tensor)
+                    if (packed or tensor.is_cuda) and tensor.requires_grad:
+                        gradients.follow(observer.hooks, tensor,
                                          (key, self.slot("grad_output", index)))
                 if capture and module is not None and module._buffers:
-                    self._record_buffers(thread, entry, module, scope, call)
+                    self.record_buffers(thread, entry, module, scope, call)
             if capture:
                 batch.scope(phase, 0, scope, call)
                 observer.submit(thread)
         except Exception as error:
             observer.failed("module outputs", error)
 
-    def _record_buffers(self, thread, entry, module, scope, call):
+    def record_buffers(self, thread, entry, module, scope, call):
         """All buffers of a module, if one of them has changed since they were last looked at. Batch norm's
         kernels write the running statistics past torch's count of writes, but its own count of calls shows."""
         state = _state_of_buffers(module)
@@ -227,10 +241,8 @@ class ModuleCalls:
             return
         entry.buffers = state
         for name, tensor in _kept_buffers(module):
-            value = self._observer.read(tensor)
-            if value is not None:
-                thread.batch.tensor(thread.slot[1], self._observer.full, scope, call,
-                                    self.slot("buffer", name), 0, value)
+            self._observer.pack(thread.batch, thread.slot[1], self._observer.full, scope, call,
+                                self.slot("buffer", name), tensor)
 
 
 def _kept_buffers(module):

@@ -137,7 +137,7 @@ class Names:
         self._first = None  # reference to the root that has no name
         self._roots_of_class = {}
         self.entries = {}  # id(module) -> Entry; read at every module call
-        self._owners = {}  # id(parameter) -> Owner
+        self.owners = {}  # id(parameter) -> Owner
 
     def clear(self):
         self._places.clear()
@@ -145,7 +145,7 @@ class Names:
         self._first = None
         self._roots_of_class.clear()
         self.entries.clear()
-        self._owners.clear()
+        self.owners.clear()
 
     def place(self, name):
         place = self._places.get(name)
@@ -224,12 +224,12 @@ class Names:
     def _own(self, parameter, place, name, former=None):
         """`former`: what the owning module was called before, if it got a new name."""
         key = id(parameter)
-        owner = self._owners.get(key)
+        owner = self.owners.get(key)
         if (owner is not None and not owner.by_position and owner.place is not place
                 and owner.place is not former):
             return  # tied weights: the first name wins
         recorded = owner.recorded if owner is not None else False
-        owner = self._owners[key] = Owner(
+        owner = self.owners[key] = Owner(
             _KeyedReference(parameter, self._parameter_died, key), place, name,
             self._intern("param:" + name), self._intern("grad:" + name))
         owner.recorded = recorded
@@ -240,19 +240,19 @@ class Names:
             del self.entries[reference.key]
 
     def _parameter_died(self, reference):
-        owner = self._owners.get(reference.key)
+        owner = self.owners.get(reference.key)
         if owner is not None and owner.reference is reference:
-            del self._owners[reference.key]
+            del self.owners[reference.key]
 
     def owner(self, parameter, group, index):
         """Owner of an optimizer's parameter; one that no module has is named by its position."""
-        owner = self._owners.get(id(parameter))
+        owner = self.owners.get(id(parameter))
         if owner is None:
             self._refresh()
-            owner = self._owners.get(id(parameter))
+            owner = self.owners.get(id(parameter))
         if owner is None:
             self._own(parameter, self.place(""), "group%d.%d" % (group, index))
-            owner = self._owners[id(parameter)]
+            owner = self.owners[id(parameter)]
             owner.by_position = True
         return owner
 
@@ -275,7 +275,7 @@ class Names:
         """(parameter, owner) of the tree, in order."""
         for _, module, _ in walk(root):
             for parameter in module._parameters.values():
-                owner = self._owners.get(id(parameter)) if parameter is not None else None
+                owner = self.owners.get(id(parameter)) if parameter is not None else None
                 if owner is not None:
                     yield parameter, owner
 

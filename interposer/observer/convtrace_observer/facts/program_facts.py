@@ -13,6 +13,7 @@ from . import code_facts
 _PLAIN = (bool, int, float, str, type(None))
 _MAX_TEXT, _MAX_ITEMS = 80, 16
 _MAX_ATTRIBUTES = 2000  # characters of all
+_MT19937_BYTES = 624 * 4 + 4  # numpy/random/src/mt19937/mt19937.h: the words, and the position in them
 MAX_CHANGES = 16  # of a module's attributes
 # State of a run and no setting: an evaluation pass changes it.
 _STATE = "training"
@@ -85,8 +86,8 @@ class ModuleFacts:
         yield from _attributes(settings)
 
     def _settings(self, module):
-        return [(name, value) for name, value in vars(module).items()
-                if name[0] != "_" and name != _STATE and self._is_setting(value)]
+        return tuple((name, value) for name, value in vars(module).items()
+                     if name[0] != "_" and name != _STATE and self._is_setting(value))
 
     def _is_setting(self, value):
         return is_plain(value) or type(value) is self._dtype
@@ -144,12 +145,14 @@ class OptimizerFacts:
 
 
 class Generators:
-    """Records hashes of the states of random generators."""
+    """Records hashes of the states of random generators. A state that is as it was is not hashed again."""
 
     def __init__(self, torch, unobserved):
         self._torch = torch
         self._unobserved = unobserved
         self._last = {}
+        self._torch_state = None
+        self._numpy_state, self._numpy_keeps = None, True
 
     def tell(self, batch):
         for read in (self._of_torch, self._of_cuda, self._of_python, self._of_numpy):
@@ -164,7 +167,10 @@ class Generators:
     def _of_torch(self):
         with self._unobserved():
             state = self._torch.default_generator.get_state()
-            yield "rng.torch", digest(ctypes.string_at(state.data_ptr(), state.nbytes))
+            content = ctypes.string_at(state.data_ptr(), state.nbytes)
+        if content != self._torch_state:
+            self._torch_state = content
+            yield "rng.torch", digest(content)
 
     def _of_cuda(self):
         cuda = self._torch.cuda
@@ -181,6 +187,18 @@ class Generators:
 
     def _of_numpy(self):
         random = sys.modules.get("numpy.random")
-        if random is not None:
+        if random is not None and not self._is_numpy_unmoved(random):
             _, words, *rest = random.get_state()
+            self._numpy_keeps = rest[1] != 0
             yield "rng.numpy", digest(words.tobytes() + repr(rest).encode())
+
+    def _is_numpy_unmoved(self, random):
+        """get_state() copies word by word. The words' memory tells whether one was drawn; only a normal number that
+        is kept from an earlier draw is used without."""
+        generator = getattr(random, "get_bit_generator", None)  # numpy 1.24
+        generator = generator() if generator is not None else None
+        if type(generator).__name__ != "MT19937":
+            return False
+        before = self._numpy_state
+        self._numpy_state = ctypes.string_at(generator.ctypes.state_address, _MT19937_BYTES)
+        return self._numpy_state == before and not self._numpy_keeps

@@ -144,10 +144,7 @@ class Optimizers:
         unread, thread.unread_gradients = thread.unread_gradients, None
         optimizer = unread() if unread is not None else None
         if optimizer is not None and self._observer.capture:
-            self.record(thread, engine.BACKWARD, (
-                (parameter.grad, owner.place, owner.gradient_slot)
-                for parameter, owner in self._parameters(optimizer)
-                if parameter.grad is not None))
+            self._observer.hot.parameters(thread, optimizer, True)
 
     def _after_step(self, optimizer, args, kwargs):
         observer = self._observer
@@ -165,9 +162,7 @@ class Optimizers:
             observer.submit(thread)  # facts, where gradients are not read
         self._read_gradients(thread)  # a closure that was not called, or could not be wrapped
         if observer.capture:
-            self.record(thread, engine.OPTIMIZER, (
-                (parameter, owner.place, owner.parameter_slot)
-                for parameter, owner in self._parameters(optimizer)))
+            observer.hot.parameters(thread, optimizer, False)
             if self._keeps_state:
                 self.record(thread, engine.OPTIMIZER, self._state(optimizer))
         observer.steps.optimizer_ended()
@@ -241,16 +236,33 @@ class Optimizers:
             observer.failed("loss scale", error)
 
     @spent.sampled
+    def record_parameters(self, thread, optimizer, of_gradients):
+        """Records what an optimizer updates, or the gradients it takes."""
+        with self._observer.read.unobserved():
+            for parameter, owner in self._parameters(optimizer):
+                self.record_parameter(thread, parameter, owner, of_gradients)
+        self._observer.submit(thread)
+
+    def record_parameter(self, thread, parameter, owner, of_gradients):
+        if not of_gradients:
+            self._pack(thread, engine.OPTIMIZER, parameter, owner.place, owner.parameter_slot)
+        elif parameter.grad is not None:
+            self._pack(thread, engine.BACKWARD, parameter.grad, owner.place, owner.gradient_slot)
+
+    @spent.sampled
     def record(self, thread, phase, items):
         """Records `items`: (tensor, place, slot)."""
-        observer = self._observer
-        with observer.read.unobserved():
+        with self._observer.read.unobserved():
             for tensor, place, slot in items:
-                value = observer.read(tensor)
-                if value is not None:
-                    call = observer.occurrence(place, phase, slot)
-                    thread.batch.tensor(phase, observer.full, place.id, call, slot, 0, value)
-        observer.submit(thread)
+                self._pack(thread, phase, tensor, place, slot)
+        self._observer.submit(thread)
+
+    def _pack(self, thread, phase, tensor, place, slot):
+        observer = self._observer
+        value = observer.read(tensor)
+        if value is not None:
+            call = observer.occurrence(place, phase, slot)
+            thread.batch.tensor(phase, observer.full, place.id, call, slot, 0, value)
 
 
 def _closure(optimizer, args, kwargs):

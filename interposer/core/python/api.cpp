@@ -1,0 +1,70 @@
+#include "interposer/core/python/api.h"
+
+#include <dlfcn.h>
+
+#include <algorithm>
+#include <array>
+
+namespace convtrace::python {
+
+Api api;
+
+bool Api::load() {
+  bool complete = true;
+  const auto look = [](auto& pointer, const char* symbol) {
+    pointer =
+        reinterpret_cast<std::remove_reference_t<decltype(pointer)>>(dlsym(RTLD_DEFAULT, symbol));
+    return pointer != nullptr;
+  };
+#define CALL(result, name, parameters) complete = look(name, #name) && complete;
+#define NEWER(result, name, parameters) look(name, #name);
+#define OBJECT(name) complete = look(name, #name) && complete;
+#define POINTER(name) OBJECT(name)
+#include "interposer/core/python/api.def"
+#undef CALL
+#undef NEWER
+#undef OBJECT
+#undef POINTER
+  return complete;
+}
+
+namespace {
+
+constexpr size_t kMostArguments = 8;
+
+/// Whether making an argument has failed: Python's error is set.
+bool lacks_one(std::initializer_list<PyObject*> arguments) {
+  return std::find(arguments.begin(), arguments.end(), nullptr) != arguments.end();
+}
+
+Ref call_with_tuple(PyObject* function, std::initializer_list<PyObject*> arguments) {
+  Ref tuple(api.PyTuple_New(static_cast<Py_ssize_t>(arguments.size())));
+  if (!tuple) return {};
+  Py_ssize_t index = 0;
+  for (PyObject* argument : arguments) {
+    api.Py_IncRef(argument);
+    if (api.PyTuple_SetItem(tuple.get(), index++, argument) != 0) return {};
+  }
+  return Ref(api.PyObject_CallObject(function, tuple.get()));
+}
+
+}  // namespace
+
+Ref call(PyObject* function, std::initializer_list<PyObject*> arguments) {
+  if (lacks_one(arguments)) return {};
+  if (api.PyObject_Vectorcall == nullptr) return call_with_tuple(function, arguments);
+  return Ref(api.PyObject_Vectorcall(function, arguments.begin(), arguments.size(), nullptr));
+}
+
+Ref method(PyObject* object, PyObject* name, std::initializer_list<PyObject*> arguments) {
+  if (lacks_one(arguments)) return {};
+  if (api.PyObject_VectorcallMethod == nullptr || arguments.size() >= kMostArguments) {
+    const Ref bound = attribute(object, name);
+    return bound ? call_with_tuple(bound.get(), arguments) : Ref();
+  }
+  std::array<PyObject*, kMostArguments> all{object};
+  std::copy(arguments.begin(), arguments.end(), all.begin() + 1);
+  return Ref(api.PyObject_VectorcallMethod(name, all.data(), arguments.size() + 1, nullptr));
+}
+
+}  // namespace convtrace::python

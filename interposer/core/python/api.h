@@ -1,0 +1,104 @@
+#pragma once
+/// @file api.h
+/// Python's stable ABI, found in the process: the functions and objects of api.def as pointers.
+///
+/// Place:    under hot_path.h. Nothing of Python is linked or included, so the core library loads in
+///           processes without Python.
+/// Threads:  load() and all functions: threads that hold the GIL.
+/// Source:   docs.python.org/3/c-api/stable.html. Layouts below are part of that ABI, except in
+///           free-threaded builds and builds with Py_TRACE_REFS, where base/native.py does not load
+///           this part.
+
+#include <cstddef>
+#include <cstdint>
+#include <initializer_list>
+#include <utility>
+
+namespace convtrace::python {
+
+using Py_ssize_t = ptrdiff_t;
+
+struct PyObject {
+  Py_ssize_t refcount;
+  PyObject* type;
+};
+
+struct PyMethodDef {
+  const char* name;
+  PyObject* (*function)(PyObject* self, PyObject* const* args, Py_ssize_t count);
+  int flags;
+  const char* doc;
+};
+inline constexpr int kFastCall = 0x80;  // METH_FASTCALL
+/// Added to an argument count: the callee may overwrite args[-1]. PY_VECTORCALL_ARGUMENTS_OFFSET
+inline constexpr size_t kOffset = size_t{1} << (8 * sizeof(size_t) - 1);
+
+struct Api {
+#define CALL(result, name, parameters) result(*name) parameters = nullptr;
+#define NEWER(result, name, parameters) CALL(result, name, parameters)
+#define OBJECT(name) PyObject* name = nullptr;
+#define POINTER(name) PyObject** name = nullptr;
+#include "interposer/core/python/api.def"
+#undef CALL
+#undef NEWER
+#undef OBJECT
+#undef POINTER
+  /// Looks everything up. @return false if anything that must be there is missing.
+  bool load();
+};
+
+/// Filled once, by the first load().
+extern Api api;
+
+/// An owned reference, or null after an error of Python.
+class Ref {
+ public:
+  Ref() = default;
+  explicit Ref(PyObject* owned) : object_(owned) {}
+  Ref(Ref&& other) noexcept : object_(std::exchange(other.object_, nullptr)) {}
+  Ref& operator=(Ref&& other) noexcept {
+    std::swap(object_, other.object_);
+    return *this;
+  }
+  ~Ref() {
+    if (object_ != nullptr) api.Py_DecRef(object_);
+  }
+  /// A new reference to a borrowed object, which may be null.
+  static Ref to(PyObject* borrowed) {
+    if (borrowed != nullptr) api.Py_IncRef(borrowed);
+    return Ref(borrowed);
+  }
+  [[nodiscard]] PyObject* get() const { return object_; }
+  PyObject* release() { return std::exchange(object_, nullptr); }
+  explicit operator bool() const { return object_ != nullptr; }
+
+ private:
+  PyObject* object_ = nullptr;
+};
+
+inline bool is_none(const PyObject* object) { return object == api._Py_NoneStruct; }
+/// None and False, the usual falsehoods of getters that give a bool.
+inline bool is_true(const PyObject* object) { return object == api._Py_TrueStruct; }
+
+inline Ref attribute(PyObject* object, PyObject* name) {
+  return Ref(api.PyObject_GetAttr(object, name));
+}
+inline Ref number(uint64_t value) { return Ref(api.PyLong_FromUnsignedLongLong(value)); }
+/// @return the low 64 bits of an integer; all ones, with Python's error set, for null and for other
+/// objects.
+inline uint64_t word(PyObject* integer) {
+  return integer != nullptr ? api.PyLong_AsUnsignedLongLongMask(integer) : ~uint64_t{0};
+}
+inline uint64_t word(const Ref& integer) { return word(integer.get()); }
+/// @return whether a word is what word() gave for an error.
+inline bool failed(uint64_t word) {
+  return word == ~uint64_t{0} && api.PyErr_Occurred() != nullptr;
+}
+inline bool failed(const Ref& result) { return !result; }
+
+/// function(*arguments)
+Ref call(PyObject* function, std::initializer_list<PyObject*> arguments);
+/// object.name(*arguments)
+Ref method(PyObject* object, PyObject* name, std::initializer_list<PyObject*> arguments = {});
+
+}  // namespace convtrace::python

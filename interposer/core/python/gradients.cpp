@@ -1,0 +1,181 @@
+// What happens to each gradient and parameter.
+
+#include "interposer/core/python/work.h"
+
+namespace convtrace::python {
+
+/// Hooks a module's output, as gradients.follow.
+bool HotPath::follow(PyObject* tensor, PyObject* key, size_t index) {
+  const Ref requires_grad = attribute(tensor, requires_grad_.get());
+  if (!requires_grad) return false;
+  if (!is_true(requires_grad.get())) return true;
+  const Ref function = attribute(tensor, grad_fn_.get());
+  const Ref hooks = function ? attribute(tensor, backward_hooks_.get()) : Ref();
+  if (!hooks) return false;
+  if (is_none(function.get())) return true;
+  uint32_t slot = 0;
+  if (!slot_of(gradient_slots_, kind_gradient_.get(), index, slot)) return false;
+  Ref target(api.PyTuple_New(2));
+  if (!target) return false;
+  api.Py_IncRef(key);
+  api.PyTuple_SetItem(target.get(), 0, key);
+  api.PyTuple_SetItem(target.get(), 1, number(slot).release());
+  if (!is_none(hooks.get())) {
+    return static_cast<bool>(call(follow_.get(), {hooks_.get(), tensor, target.get()}));
+  }
+  Ref targets(api.PyTuple_New(1));
+  if (!targets) return false;
+  api.PyTuple_SetItem(targets.get(), 0, target.release());
+  Ref known = Ref::to(api.PyDict_GetItemWithError(hooks_.get(), targets.get()));
+  if (!known && api.PyErr_Occurred() == nullptr) {
+    known = Ref(api.PyObject_GetItem(hooks_.get(), targets.get()));
+  }
+  return known && hook(tensor, function.get(), known.get());
+}
+
+/// tensor.register_hook(hook), for a tensor without hooks, without the handle by which it is
+/// removed: that takes longer than the rest. gradients.registers_as_known() says whether it can.
+bool HotPath::hook(PyObject* tensor, PyObject* function, PyObject* hook) {
+  if (!is_true(registers_.get())) {
+    return static_cast<bool>(method(tensor, register_hook_.get(), {hook}));
+  }
+  const Ref hooks = call(ordered_dict_.get(), {});
+  return hooks && api.PyObject_SetAttr(tensor, backward_hooks_.get(), hooks.get()) == 0 &&
+         method(function, register_hook_dict_.get(), {tensor}) &&
+         api.PyObject_SetItem(hooks.get(), hook_key_.get(), hook) == 0;
+}
+
+/// As Place.reset.
+bool HotPath::reset(PyObject* place, PyObject* step) {
+  const Ref zero = number(0), counts = attribute(place, parameters_.get());
+  if (!zero || !counts) return false;
+  api.PyDict_Clear(counts.get());
+  return api.PyObject_SetAttr(place, step_.get(), step) == 0 &&
+         api.PyObject_SetAttr(place, calls_.get(), zero.get()) == 0 &&
+         api.PyObject_SetAttr(place, recomputes_.get(), zero.get()) == 0 &&
+         api.PyObject_SetAttr(place, inputs_.get(), zero.get()) == 0;
+}
+
+/// As Observer.occurrence.
+bool HotPath::occurrence(PyObject* place, uint32_t phase, PyObject* slot, uint32_t& call) {
+  const Ref now = attribute(observer_.get(), step_.get()), then = attribute(place, step_.get());
+  const uint64_t step = word(now), before = word(then);
+  if (failed(step) || failed(before)) return false;
+  if (step != before && !reset(place, now.get())) return false;
+  const Ref counts = attribute(place, parameters_.get());
+  Ref key(api.PyTuple_New(2));
+  if (!counts || !key) return false;
+  api.PyTuple_SetItem(key.get(), 0, number(phase).release());
+  api.Py_IncRef(slot);
+  api.PyTuple_SetItem(key.get(), 1, slot);
+  PyObject* const count = api.PyDict_GetItemWithError(counts.get(), key.get());
+  if (count == nullptr && api.PyErr_Occurred() != nullptr) return false;
+  call = count != nullptr ? static_cast<uint32_t>(word(count)) : 0;
+  return api.PyDict_SetItem(counts.get(), key.get(), number(call + 1).get()) == 0;
+}
+
+Ref HotPath::gradient(const Arguments& given) {
+  PyObject *const targets = given.values[0], *const gradient = given.values[1];
+  bool active = false, captures = false;
+  const Ref tracing = call(is_tracing_.get(), {});
+  if (!tracing || !is_set(observer_.get(), active_, active) ||
+      !is_set(observer_.get(), capture_, captures)) {
+    return {};
+  }
+  if (!is_none(tracing.get()) || !active) return none();
+  const Ref thread = attribute(threads_.get(), state_.get());
+  const uint64_t innermost = word(api.PyTuple_GetItem(api.PyTuple_GetItem(targets, 0), 0));
+  if (!thread || failed(innermost)) return {};
+  convtrace_thread_scope& at = *port_.scope_slot();
+  at.scope = static_cast<uint32_t>(innermost);
+  at.call = static_cast<uint32_t>(innermost >> 32);
+  at.phase = static_cast<uint32_t>(format::Phase::kBackward);
+  if (!captures || is_none(gradient)) return none();
+  const Unobserved unobserved(*this);
+  if (!unobserved) return {};
+  Work work(*this, thread.get());
+  switch (work.read(gradient)) {
+    case TensorReader::Outcome::kFailed:
+      return {};
+    case TensorReader::Outcome::kLeft:
+      return call(python_gradient_.get(), {thread.get(), targets, gradient});
+    case TensorReader::Outcome::kRead:
+      break;
+  }
+  const Py_ssize_t count = api.PyTuple_Size(targets);
+  if (count < 0) return {};
+  for (Py_ssize_t i = count; i-- > 0;) {
+    PyObject* const target = api.PyTuple_GetItem(targets, i);
+    if (target == nullptr) return {};
+    const uint64_t key = word(api.PyTuple_GetItem(target, 0));
+    const uint64_t slot = word(api.PyTuple_GetItem(target, 1));
+    if (failed(key) || failed(slot) ||
+        !work.put({.phase = static_cast<uint32_t>(format::Phase::kBackward),
+                   .capture = full_,
+                   .scope = static_cast<uint32_t>(key),
+                   .call = static_cast<uint32_t>(key >> 32),
+                   .slot = static_cast<uint32_t>(slot)})) {
+      return {};
+    }
+  }
+  return work.submit() ? none() : Ref();
+}
+
+bool HotPath::parameter(Work& work, PyObject* parameter, PyObject* owner, bool of_gradients) {
+  const auto phase =
+      static_cast<uint32_t>(of_gradients ? format::Phase::kBackward : format::Phase::kOptimizer);
+  const bool plain = reader_.is_plain(parameter);
+  const Ref tensor = !plain         ? none()
+                     : of_gradients ? attribute(parameter, grad_.get())
+                                    : Ref::to(parameter);
+  if (!tensor) return false;
+  if (plain && is_none(tensor.get())) return true;  // no gradient
+  using Outcome = TensorReader::Outcome;
+  const Outcome outcome = plain ? work.read(tensor.get()) : Outcome::kLeft;
+  if (outcome == Outcome::kLeft) {
+    return static_cast<bool>(work.leave([&](PyObject*) {
+      return call(python_parameter_.get(),
+                  {work.thread(), parameter, owner, number(of_gradients ? 1 : 0).get()});
+    }));
+  }
+  const Ref place = attribute(owner, place_.get());
+  const Ref slot = attribute(owner, (of_gradients ? gradient_slot_ : parameter_slot_).get());
+  if (outcome == Outcome::kFailed || !place || !slot) return false;
+  uint32_t call = 0;
+  const uint64_t scope = word(attribute(place.get(), id_.get()));
+  if (failed(scope) || !occurrence(place.get(), phase, slot.get(), call)) return false;
+  return work.put({.phase = phase,
+                   .capture = full_,
+                   .scope = static_cast<uint32_t>(scope),
+                   .call = call,
+                   .slot = static_cast<uint32_t>(word(slot))});
+}
+
+Ref HotPath::parameters(const Arguments& given) {
+  PyObject *const thread = given.values[0], *const optimizer = given.values[1];
+  const bool of_gradients = is_true(given.values[2]);
+  const Ref groups = attribute(optimizer, param_groups_.get());
+  const Unobserved unobserved(*this);
+  if (!groups || !unobserved) return {};
+  Work work(*this, thread);
+  for (Py_ssize_t g = 0; g < api.PyList_Size(groups.get()); ++g) {
+    const Ref group = Ref::to(api.PyList_GetItem(groups.get(), g));
+    const Ref all =
+        group ? Ref::to(api.PyDict_GetItemWithError(group.get(), params_.get())) : Ref();
+    if (!all) return {};
+    for (Py_ssize_t i = 0; i < api.PyList_Size(all.get()); ++i) {
+      const Ref one = Ref::to(api.PyList_GetItem(all.get(), i));
+      const Ref key = one ? Ref(api.PyLong_FromVoidPtr(one.get())) : Ref();
+      if (!key) return {};
+      Ref owner = Ref::to(api.PyDict_GetItemWithError(owners_.get(), key.get()));
+      if (!owner && api.PyErr_Occurred() == nullptr) {
+        owner = call(owner_.get(), {one.get(), number(static_cast<uint64_t>(g)).get(),
+                                    number(static_cast<uint64_t>(i)).get()});
+      }
+      if (!owner || !parameter(work, one.get(), owner.get(), of_gradients)) return {};
+    }
+  }
+  return work.submit() ? none() : Ref();
+}
+
+}  // namespace convtrace::python

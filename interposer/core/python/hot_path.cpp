@@ -1,0 +1,199 @@
+#include "interposer/core/python/hot_path.h"
+
+#include "interposer/core/python/work.h"
+
+namespace convtrace::python {
+namespace {
+
+constexpr size_t kMostTensors = 256;  // as in base/values.py
+constexpr int kMostDepth = 8;
+
+}  // namespace
+
+bool HotPath::configure(PyObject* config) {
+  const struct {
+    Ref& object;
+    const char* key;
+  } entries[] = {{observer_, "observer"},
+                 {python_entered_, "entered"},
+                 {python_left_, "left"},
+                 {python_gradient_, "record_gradient"},
+                 {threads_, "threads"},
+                 {entries_, "entries"},
+                 {find_, "find"},
+                 {tell_, "tell"},
+                 {is_tracing_, "is_tracing"},
+                 {python_parameter_, "record_parameter"},
+                 {pack_, "pack"},
+                 {slot_, "slot"},
+                 {hooks_, "hooks"},
+                 {registers_, "registers"},
+                 {ordered_dict_, "ordered_dict"},
+                 {follow_, "follow"},
+                 {record_buffers_, "record_buffers"},
+                 {owner_, "owner"},
+                 {owners_, "owners"},
+                 {ask_is_leaf_, "is_leaf"},
+                 {has_modes_, "has_modes"},
+                 {unobserved_, "unobserved"}};
+  for (const auto& [object, key] : entries) {
+    object = Ref::to(api.PyDict_GetItemString(config, key));
+    if (!object) {
+      api.PyErr_SetString(*api.PyExc_RuntimeError, key);
+      return false;
+    }
+  }
+  full_ = static_cast<uint8_t>(word(api.PyDict_GetItemString(config, "full")));
+  const struct {
+    Ref& object;
+    const char* text;
+  } names[] = {{batch_names_.bytes, "_bytes"},
+               {batch_names_.size, "size"},
+               {batch_names_.claim, "_claim"},
+               {batch_, "batch"},
+               {began_, "began"},
+               {place_, "place"},
+               {id_, "id"},
+               {inputs_, "inputs"},
+               {buffers_, "buffers"},
+               {pad_index_, "pad_index"},
+               {step_, "step"},
+               {parameters_, "parameters"},
+               {capture_, "capture"},
+               {flags_, "_flags"},
+               {set_flags_, "_set_flags"},
+               {submit_, "submit"},
+               {failed_, "failed"},
+               {requires_grad_, "requires_grad"},
+               {grad_fn_, "grad_fn"},
+               {backward_hooks_, "_backward_hooks"},
+               {register_hook_, "register_hook"},
+               {register_hook_dict_, "_register_hook_dict"},
+               {hook_key_, "convtrace"},
+               {module_buffers_, "_buffers"},
+               {param_groups_, "param_groups"},
+               {params_, "params"},
+               {grad_, "grad"},
+               {parameter_slot_, "parameter_slot"},
+               {gradient_slot_, "gradient_slot"},
+               {kind_input_, "input"},
+               {kind_output_, "output"},
+               {kind_gradient_, "grad_output"},
+               {is_cuda_, "is_cuda"},
+               {state_, "state"},
+               {entry_, "entry"},
+               {after_root_, "after_root"},
+               {untold_, "untold"},
+               {settings_, "settings"},
+               {wrapper_, "wrapper"},
+               {calls_, "calls"},
+               {recomputes_, "recomputes"},
+               {active_, "active"},
+               {follows_, "follows"},
+               {dict_, "__dict__"},
+               {enter_, "__enter__"},
+               {exit_, "__exit__"}};
+  for (const auto& [object, text] : names) {
+    object = Ref(api.PyUnicode_InternFromString(text));
+    if (!object) return false;
+  }
+  named_slots_ = Ref(api.PyDict_New());
+  leaf_types_ = Ref(api.PyDict_New());
+  return named_slots_ && leaf_types_ && reader_.configure(config);
+}
+
+/// Reads a flag of the observer's objects.
+bool HotPath::is_set(PyObject* object, const Ref& name, bool& set) const {
+  const Ref value = attribute(object, name.get());
+  set = is_true(value.get());
+  return static_cast<bool>(value);
+}
+
+/// Whether values of a type contain no tensor.
+HotPath::Found HotPath::is_leaf(PyObject* type) {
+  PyObject* known = api.PyDict_GetItemWithError(leaf_types_.get(), type);
+  Ref asked;
+  if (known == nullptr) {
+    if (api.PyErr_Occurred() != nullptr) return Found::kFailed;
+    asked = call(ask_is_leaf_.get(), {type});
+    if (!asked || api.PyDict_SetItem(leaf_types_.get(), type, asked.get()) != 0) {
+      return Found::kFailed;
+    }
+    known = asked.get();
+  }
+  return is_true(known) ? Found::kAll : Found::kUnusual;
+}
+
+/// As TensorReader.tensors of values.py, for the types that are usual.
+HotPath::Found HotPath::gather(PyObject* structure, std::vector<Ref>& found, int depth) {
+  if (reader_.is_plain(structure)) {
+    if (found.size() < kMostTensors) found.push_back(Ref::to(structure));
+    return Found::kAll;
+  }
+  PyObject* const type = structure->type;
+  const bool is_tuple = type == api.PyTuple_Type, is_list = type == api.PyList_Type;
+  if (!is_tuple && !is_list && type != api.PyDict_Type) return is_leaf(type);
+  if (depth == kMostDepth) return Found::kAll;
+  if (type == api.PyDict_Type) {
+    Py_ssize_t position = 0;
+    PyObject *key = nullptr, *value = nullptr;
+    while (api.PyDict_Next(structure, &position, &key, &value) != 0) {
+      if (const Found one = gather(value, found, depth + 1); one != Found::kAll) return one;
+    }
+    return Found::kAll;
+  }
+  const Py_ssize_t size = is_tuple ? api.PyTuple_Size(structure) : api.PyList_Size(structure);
+  for (Py_ssize_t i = 0; i < size; ++i) {
+    PyObject* const item =
+        is_tuple ? api.PyTuple_GetItem(structure, i) : api.PyList_GetItem(structure, i);
+    if (item == nullptr) return Found::kFailed;
+    if (const Found one = gather(item, found, depth + 1); one != Found::kAll) return one;
+  }
+  return Found::kAll;
+}
+
+/// Id of "KIND:index".
+bool HotPath::slot_of(std::vector<uint32_t>& known, PyObject* kind, size_t index, uint32_t& slot) {
+  while (known.size() <= index) {
+    const uint64_t id = word(call(slot_.get(), {kind, number(known.size()).get()}));
+    if (failed(id)) return false;
+    known.push_back(static_cast<uint32_t>(id));
+  }
+  slot = known[index];
+  return true;
+}
+
+/// Id of "input:name".
+bool HotPath::slot_of_name(PyObject* name, uint32_t& slot) {
+  PyObject* known = api.PyDict_GetItemWithError(named_slots_.get(), name);
+  Ref asked;
+  if (known == nullptr) {
+    if (api.PyErr_Occurred() != nullptr) return false;
+    asked = call(slot_.get(), {kind_input_.get(), name});
+    if (!asked || api.PyDict_SetItem(named_slots_.get(), name, asked.get()) != 0) return false;
+    known = asked.get();
+  }
+  slot = static_cast<uint32_t>(word(known));
+  return true;
+}
+
+Ref HotPath::forget(const Arguments&) {
+  input_slots_.clear();
+  output_slots_.clear();
+  gradient_slots_.clear();
+  named_slots_ = Ref(api.PyDict_New());
+  return named_slots_ ? none() : Ref();
+}
+
+PyObject* HotPath::fail(const char* site) {
+  PyObject *type = nullptr, *value = nullptr, *traceback = nullptr;
+  api.PyErr_Fetch(&type, &value, &traceback);
+  api.PyErr_NormalizeException(&type, &value, &traceback);
+  const Ref kind(type), error(value), frames(traceback);
+  if (frames) api.PyException_SetTraceback(error.get(), frames.get());
+  const Ref text(api.PyUnicode_InternFromString(site));
+  if (!error || !text) return nullptr;
+  return method(observer_.get(), failed_.get(), {text.get(), error.get()}).release();
+}
+
+}  // namespace convtrace::python

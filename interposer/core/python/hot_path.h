@@ -1,0 +1,106 @@
+#pragma once
+/// @file hot_path.h
+/// What the observer does for each module call, gradient and parameter, without Python bytecode.
+///
+/// Place:    between the observer (convtrace_observer/base/native.py) and observer_abi.h. The
+///           observer's own functions are the reference: they run where this part cannot load, and
+///           for whatever it leaves to them. Both work on the same objects and pack the same
+///           messages into the same batch.
+/// Threads:  those that hold the GIL. It is released while the engine reads large values.
+/// Errors:   an exception goes to Observer.failed, as in the Python functions.
+
+#include <cstdint>
+#include <vector>
+
+#include "interposer/core/python/batch.h"
+#include "interposer/core/python/tensor_reader.h"
+
+namespace convtrace::python {
+
+/// Functions of observer_abi.h; tests pass their own.
+struct Port {
+  uint32_t (*submit)(const void* messages, uint32_t bytes);
+  convtrace_thread_scope* (*scope_slot)();
+};
+
+/// The arguments of a call from Python.
+struct Arguments {
+  PyObject* const* values;
+  Py_ssize_t count;
+};
+
+class HotPath {
+ public:
+  explicit HotPath(const Port& port) : port_(port) {}
+  /// @param config  the dictionary of base/native.py. @return false with Python's error set.
+  bool configure(PyObject* config);
+
+  // The functions that Python calls; each stands for the one of the same name in the observer.
+
+  /// (module, args, kwargs): ModuleCalls.enter
+  Ref enter(const Arguments& given);
+  /// (call, module, output): ModuleCalls.leave
+  Ref leave(const Arguments& given);
+  /// (targets, gradient): gradients.record
+  Ref gradient(const Arguments& given);
+  /// (thread, optimizer, of_gradients): Optimizers.record_parameters
+  Ref parameters(const Arguments& given);
+  /// (): the engine's ids of texts are no longer valid
+  Ref forget(const Arguments& given);
+
+  /// Hands the error that is set to Observer.failed. @return None, or null if it is the program's.
+  PyObject* fail(const char* site);
+
+ private:
+  class Work;
+  class Unobserved;
+  /// A module call under way: borrowed references.
+  struct Call {
+    PyObject *thread, *entry, *key, *caller, *outer, *module;
+  };
+  enum class Found : uint8_t { kAll, kUnusual, kFailed };
+  struct Input {
+    Ref tensor;
+    uint32_t slot;
+  };
+
+  Ref entry_of(PyObject* thread, PyObject* module, PyObject* caller, PyObject* args);
+  bool first_of_step(PyObject* thread, PyObject* entry, PyObject* place, PyObject* module);
+  bool is_told(PyObject* entry, PyObject* module);
+  bool reset(PyObject* place, PyObject* step);
+  bool number_of_call(PyObject* place, uint32_t& call);
+  bool entered(const Call& call, PyObject* args, PyObject* kwargs);
+  bool left(const Call& call, PyObject* output);
+  void restore(const Call& call);
+  bool is_set(PyObject* object, const Ref& name, bool& set) const;
+  Found gather(PyObject* structure, std::vector<Ref>& found, int depth);
+  Found is_leaf(PyObject* type);
+  Found inputs(PyObject* args, PyObject* kwargs, std::vector<Input>& found);
+  bool slot_of(std::vector<uint32_t>& known, PyObject* kind, size_t index, uint32_t& slot);
+  bool slot_of_name(PyObject* name, uint32_t& slot);
+  bool follow(PyObject* tensor, PyObject* key, size_t index);
+  bool hook(PyObject* tensor, PyObject* function, PyObject* hook);
+  bool parameter(Work& work, PyObject* parameter, PyObject* owner, bool of_gradients);
+  bool occurrence(PyObject* place, uint32_t phase, PyObject* slot, uint32_t& call);
+
+  Port port_;
+  TensorReader reader_;
+  uint32_t until_timed_ = 0;
+  std::vector<uint32_t> input_slots_, output_slots_, gradient_slots_;
+  Ref named_slots_, leaf_types_;
+  // From the observer.
+  Ref observer_, python_entered_, python_left_, python_gradient_, python_parameter_, threads_,
+      entries_, find_, tell_, is_tracing_, pack_, slot_, hooks_, follow_, registers_, ordered_dict_,
+      record_buffers_, owner_, owners_, ask_is_leaf_, has_modes_, unobserved_;
+  uint8_t full_ = 0;
+  // Interned names.
+  BatchNames batch_names_;
+  Ref batch_, began_, place_, id_, inputs_, buffers_, pad_index_, step_, parameters_, capture_,
+      flags_, set_flags_, submit_, failed_, requires_grad_, grad_fn_, backward_hooks_,
+      register_hook_, register_hook_dict_, hook_key_, state_, entry_, after_root_, untold_,
+      settings_, wrapper_, calls_, recomputes_, active_, follows_, dict_, module_buffers_,
+      param_groups_, params_, grad_, parameter_slot_, gradient_slot_, kind_input_, kind_output_,
+      kind_gradient_, is_cuda_, enter_, exit_;
+};
+
+}  // namespace convtrace::python

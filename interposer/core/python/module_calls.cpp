@@ -1,0 +1,251 @@
+// What happens at each module call.
+
+#include "interposer/core/python/work.h"
+
+namespace convtrace::python {
+
+HotPath::Found HotPath::inputs(PyObject* args, PyObject* kwargs, std::vector<Input>& found) {
+  std::vector<Ref> tensors;
+  if (const Found all = gather(args, tensors, 0); all != Found::kAll) return all;
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    found.push_back({std::move(tensors[i]), 0});
+    if (!slot_of(input_slots_, kind_input_.get(), i, found.back().slot)) return Found::kFailed;
+  }
+  Py_ssize_t position = 0;
+  PyObject *name = nullptr, *value = nullptr;
+  while (api.PyDict_Next(kwargs, &position, &name, &value) != 0) {
+    if (reader_.is_plain(value)) {
+      found.push_back({Ref::to(value), 0});
+      if (!slot_of_name(name, found.back().slot)) return Found::kFailed;
+    } else {
+      std::vector<Ref> nested;
+      if (const Found all = gather(value, nested, 0); all != Found::kAll) return all;
+      if (!nested.empty()) return Found::kUnusual;  // names with numbers
+    }
+  }
+  return Found::kAll;
+}
+
+bool HotPath::entered(const Call& call, PyObject* args, PyObject* kwargs) {
+  const Ref buffers = attribute(call.entry, buffers_.get());
+  const Ref pad = attribute(call.entry, pad_index_.get());
+  const Ref place = attribute(call.entry, place_.get());
+  const Unobserved unobserved(*this);
+  if (!buffers || !pad || !place || !unobserved) return false;
+  const bool top = is_none(call.caller);
+  const auto in_python = [&] {
+    const Ref number_of = number(word(call.key) >> 32);
+    return static_cast<bool>(python::call(
+        python_entered_.get(), {call.thread, call.entry, call.module, number_of.get(),
+                                top ? api._Py_TrueStruct : api._Py_FalseStruct, args, kwargs}));
+  };
+  if (is_none(buffers.get()) || !is_none(pad.get())) return in_python();
+  std::vector<Input> found;
+  switch (inputs(args, kwargs, found)) {
+    case Found::kFailed:
+      return false;
+    case Found::kUnusual:
+      return in_python();
+    case Found::kAll:
+      break;
+  }
+  Work work(*this, call.thread);
+  const uint32_t phase = port_.scope_slot()->phase;
+  const uint64_t key = word(call.key);
+  Position at{.phase = phase,
+              .capture = static_cast<uint32_t>(format::Capture::kHash),
+              .scope = static_cast<uint32_t>(key),
+              .call = static_cast<uint32_t>(key >> 32),
+              .slot = 0};
+  if (failed(key) || !work.scope(phase, true, at.scope, at.call)) return false;
+  if (top && phase == static_cast<uint32_t>(format::Phase::kEvaluation)) {
+    at.capture = full_;
+  } else if (top && phase == static_cast<uint32_t>(format::Phase::kForward)) {
+    const uint64_t before = word(attribute(place.get(), inputs_.get()));
+    if (failed(before) ||
+        api.PyObject_SetAttr(place.get(), inputs_.get(), number(before + 1).get()) != 0) {
+      return false;
+    }
+    at.capture = full_;
+    at.phase = static_cast<uint32_t>(format::Phase::kData);
+    at.call = static_cast<uint32_t>(before);
+  }
+  for (const Input& input : found) {
+    at.slot = input.slot;
+    bool packed = false;
+    if (!work.record(input.tensor.get(), at, packed)) return false;
+  }
+  return work.submit();
+}
+
+/// Also called if only the scopes of the backward pass are wanted, as ModuleCalls._left.
+bool HotPath::left(const Call& call, PyObject* output) {
+  bool captures = false;
+  const Unobserved unobserved(*this);
+  if (!unobserved || !is_set(observer_.get(), capture_, captures)) return false;
+  std::vector<Ref> found;
+  const Found all = gather(output, found, 0);
+  if (all == Found::kFailed) return false;
+  if (all == Found::kUnusual) {
+    return static_cast<bool>(
+        python::call(python_left_.get(), {call.thread, call.entry, call.key, call.module, output}));
+  }
+  Work work(*this, call.thread);
+  const uint64_t key = word(call.key);
+  if (failed(key)) return false;
+  Position at{.phase = port_.scope_slot()->phase,
+              .capture = full_,
+              .scope = static_cast<uint32_t>(key),
+              .call = static_cast<uint32_t>(key >> 32),
+              .slot = 0};
+  for (size_t i = 0; i < found.size(); ++i) {
+    PyObject* const tensor = found[i].get();
+    bool follows = false;
+    if (captures && (!slot_of(output_slots_, kind_output_.get(), i, at.slot) ||
+                     !work.record(tensor, at, follows))) {
+      return false;
+    }
+    if (!follows && !is_set(tensor, is_cuda_, follows)) return false;
+    if (follows && !follow(tensor, call.key, i)) return false;
+  }
+  if (!captures) return true;
+  if (!is_none(call.module)) {
+    const Ref buffers = attribute(call.module, module_buffers_.get());
+    if (!buffers) return false;
+    if (api.PyDict_Size(buffers.get()) > 0 && !work.leave([&](PyObject*) {
+          return python::call(record_buffers_.get(),
+                              {call.thread, call.entry, call.module, number(at.scope).get(),
+                               number(at.call).get()});
+        })) {
+      return false;
+    }
+  }
+  return work.scope(at.phase, false, at.scope, at.call) && work.submit();
+}
+
+/// @return the module's entry; None if its call is not recorded; null with Python's error set.
+Ref HotPath::entry_of(PyObject* thread, PyObject* module, PyObject* caller, PyObject* args) {
+  const Ref key(api.PyLong_FromVoidPtr(module));
+  if (!key) return {};
+  Ref entry = Ref::to(api.PyDict_GetItemWithError(entries_.get(), key.get()));
+  if (!entry && api.PyErr_Occurred() != nullptr) return {};
+  if (!entry || is_none(caller)) {
+    return call(find_.get(), {thread, module, entry ? entry.get() : api._Py_NoneStruct, args});
+  }
+  const Ref wrapper = attribute(entry.get(), wrapper_.get());
+  if (!wrapper) return {};
+  return wrapper.get() == caller ? none() : std::move(entry);
+}
+
+/// Whether the module's attributes are the objects that were recorded, as ModuleFacts._is_told.
+bool HotPath::is_told(PyObject* entry, PyObject* module) {
+  const Ref settings = attribute(entry, settings_.get()), now = attribute(module, dict_.get());
+  if (!settings || !now || settings.get()->type != api.PyTuple_Type) return false;
+  for (Py_ssize_t i = 0; i < api.PyTuple_Size(settings.get()); ++i) {
+    PyObject* const setting = api.PyTuple_GetItem(settings.get(), i);
+    PyObject* const value = api.PyDict_GetItemWithError(now.get(), api.PyTuple_GetItem(setting, 0));
+    if (value == nullptr || value != api.PyTuple_GetItem(setting, 1)) return false;
+  }
+  return true;
+}
+
+bool HotPath::first_of_step(PyObject* thread, PyObject* entry, PyObject* place, PyObject* module) {
+  bool untold = false;
+  if (!is_set(entry, untold_, untold)) return false;
+  const Ref now = attribute(observer_.get(), step_.get()), then = attribute(place, step_.get());
+  const uint64_t step = word(now), before = word(then);
+  if (failed(step) || failed(before)) return false;
+  if (!untold && step == before) return true;
+  if (untold || !is_told(entry, module)) {
+    api.PyErr_Clear();
+    if (!call(tell_.get(), {thread, entry, module})) return false;
+  }
+  return step == before || reset(place, now.get());
+}
+
+bool HotPath::number_of_call(PyObject* place, uint32_t& call) {
+  const uint32_t phase = port_.scope_slot()->phase;
+  if (phase == static_cast<uint32_t>(format::Phase::kEvaluation)) {
+    return occurrence(place, phase, api._Py_NoneStruct, call);
+  }
+  PyObject* const counter =
+      (phase == static_cast<uint32_t>(format::Phase::kRecompute) ? recomputes_ : calls_).get();
+  const uint64_t count = word(attribute(place, counter));
+  call = static_cast<uint32_t>(count);
+  return !failed(count) && api.PyObject_SetAttr(place, counter, number(count + 1).get()) == 0;
+}
+
+/// @return what leave() takes: (thread, entry, slot word of the call, entry and slot word before);
+/// None if the call is not recorded.
+Ref HotPath::enter(const Arguments& given) {
+  PyObject *const module = given.values[0], *const args = given.values[1];
+  const Ref tracing = call(is_tracing_.get(), {});
+  if (!tracing) return {};
+  if (!is_none(tracing.get())) return none();
+  const Ref thread = attribute(threads_.get(), state_.get());
+  Ref caller = thread ? attribute(thread.get(), entry_.get()) : Ref();
+  if (!caller) return {};
+  convtrace_thread_scope& slot = *port_.scope_slot();
+  Ref outer = number(slot.scope | uint64_t{slot.call} << 32);
+  Ref entry = entry_of(thread.get(), module, caller.get(), args);
+  if (!entry || is_none(entry.get())) return entry;
+  const Ref place = attribute(entry.get(), place_.get());
+  uint32_t count = 0;
+  if (!place || !first_of_step(thread.get(), entry.get(), place.get(), module) ||
+      !number_of_call(place.get(), count)) {
+    return {};
+  }
+  const uint64_t id = word(attribute(place.get(), id_.get()));
+  if (failed(id)) return {};
+  Ref key = number(id | uint64_t{count} << 32), result(api.PyTuple_New(5));
+  if (!key || !result || !outer) return {};
+  const Call now{thread.get(), entry.get(), key.get(), caller.get(), outer.get(), module};
+  bool captures = false;
+  if (api.PyObject_SetAttr(thread.get(), entry_.get(), entry.get()) != 0 ||
+      !is_set(observer_.get(), capture_, captures)) {
+    return {};
+  }
+  slot.scope = static_cast<uint32_t>(id);
+  slot.call = count;
+  if (captures && !entered(now, args, given.values[2]) && !Ref(fail("module inputs"))) {
+    restore(now);
+    return {};
+  }
+  PyObject* const parts[] = {now.thread, now.entry, now.key, now.caller, now.outer};
+  for (Py_ssize_t i = 0; i < 5; ++i) {
+    api.Py_IncRef(parts[i]);
+    api.PyTuple_SetItem(result.get(), i, parts[i]);
+  }
+  return result;
+}
+
+/// `module`: None if the call raised.
+Ref HotPath::leave(const Arguments& given) {
+  const auto part = [&](Py_ssize_t i) { return api.PyTuple_GetItem(given.values[0], i); };
+  const Call call{part(0), part(1), part(2), part(3), part(4), given.values[1]};
+  bool wanted = false;
+  if (call.outer == nullptr ||
+      !is_set(observer_.get(), is_none(call.module) ? capture_ : follows_, wanted)) {
+    return {};
+  }
+  const bool sound = !wanted || left(call, given.values[2]) || Ref(fail("module outputs"));
+  restore(call);
+  return sound ? none() : Ref();
+}
+
+/// The thread is again where it was before the call.
+void HotPath::restore(const Call& call) {
+  PyObject *type = nullptr, *value = nullptr, *traceback = nullptr;
+  api.PyErr_Fetch(&type, &value, &traceback);
+  convtrace_thread_scope& slot = *port_.scope_slot();
+  const uint64_t outer = word(call.outer);
+  slot.scope = static_cast<uint32_t>(outer);
+  slot.call = static_cast<uint32_t>(outer >> 32);
+  if (is_none(call.caller)) {
+    slot.phase = static_cast<uint32_t>(word(attribute(call.thread, after_root_.get())));
+  }
+  api.PyObject_SetAttr(call.thread, entry_.get(), call.caller);
+  api.PyErr_Restore(type, value, traceback);
+}
+
+}  // namespace convtrace::python

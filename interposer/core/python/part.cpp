@@ -1,0 +1,66 @@
+#include "interposer/core/python/part.h"
+
+#include <exception>
+#include <memory>
+
+namespace convtrace::python {
+namespace {
+
+constexpr char kCapsule[] = "convtrace.hot_path";
+
+using Function = Ref (HotPath::*)(const Arguments&);
+
+/// What Python calls: `self` is a capsule with the HotPath.
+template <Function function, Py_ssize_t count>
+PyObject* entry(PyObject* self, PyObject* const* args, Py_ssize_t given) noexcept {
+  auto* const path = static_cast<HotPath*>(api.PyCapsule_GetPointer(self, kCapsule));
+  if (path == nullptr) return nullptr;
+  try {
+    if (given == count) {
+      if (Ref result = (path->*function)({args, given})) return result.release();
+    } else {
+      api.PyErr_SetString(*api.PyExc_RuntimeError, "number of arguments");
+    }
+  } catch (const std::exception&) {
+    api.PyErr_NoMemory();
+  }
+  return path->fail("values");
+}
+
+PyMethodDef functions[] = {
+    {"enter", entry<&HotPath::enter, 3>, kFastCall, nullptr},
+    {"leave", entry<&HotPath::leave, 3>, kFastCall, nullptr},
+    {"gradient", entry<&HotPath::gradient, 2>, kFastCall, nullptr},
+    {"parameters", entry<&HotPath::parameters, 3>, kFastCall, nullptr},
+    {"forget", entry<&HotPath::forget, 0>, kFastCall, nullptr},
+};
+
+void destroy(PyObject* capsule) {
+  delete static_cast<HotPath*>(api.PyCapsule_GetPointer(capsule, kCapsule));
+}
+
+}  // namespace
+
+PyObject* make_part(PyObject* config, const Port& port) noexcept {
+  if (!api.load()) return nullptr;
+  try {
+    auto path = std::make_unique<HotPath>(port);
+    if (!path->configure(config)) return nullptr;
+    const Ref capsule(api.PyCapsule_New(path.get(), kCapsule, destroy));
+    if (!capsule) return nullptr;
+    static_cast<void>(path.release());
+    Ref all(api.PyDict_New());
+    for (PyMethodDef& function : functions) {
+      const Ref name(api.PyUnicode_InternFromString(function.name));
+      const Ref made(api.PyCFunction_NewEx(&function, capsule.get(), nullptr));
+      if (!all || !name || !made || api.PyDict_SetItem(all.get(), name.get(), made.get()) != 0) {
+        return nullptr;
+      }
+    }
+    return all.release();
+  } catch (const std::exception&) {
+    return api.PyErr_NoMemory();
+  }
+}
+
+}  // namespace convtrace::python

@@ -1,0 +1,61 @@
+#pragma once
+/// @file tensor_reader.h
+/// From a torch tensor to a TENSOR message, through the attributes that Python programs read.
+///
+/// Place:    under hot_path.h. base/values.py is the reference: what this reader cannot describe, it
+///           leaves to that.
+/// Threads:  those that hold the GIL. No operator of torch runs and no Python code.
+/// Source:   torch.Tensor's documented attributes; torch._C._data_address for the storage's address,
+///           since data_ptr() materializes a copy-on-write tensor.
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "format/model/events.h"
+#include "interposer/abi/observer_abi.h"
+#include "interposer/core/python/api.h"
+
+namespace convtrace::python {
+
+/// A TENSOR message without its place.
+struct TensorMessage {
+  convtrace_tensor fixed{};
+  int64_t dims[2 * format::kMaxDims];
+  [[nodiscard]] size_t bytes() const { return sizeof fixed + 2 * sizeof(int64_t) * fixed.rank; }
+};
+
+class TensorReader {
+ public:
+  enum class Outcome : uint8_t {
+    kRead,
+    kLeft,   ///< not plain strided memory, or not known to be: values.py decides
+    kFailed  ///< Python's error is set
+  };
+
+  /// @param config  what native.py passes. @return false with Python's error set, if something is
+  /// missing.
+  bool configure(PyObject* config);
+
+  /// @return whether a type is torch.Tensor or torch.nn.Parameter itself.
+  [[nodiscard]] bool is_plain(const PyObject* tensor) const {
+    return tensor->type == tensor_.get() || tensor->type == parameter_.get();
+  }
+  /// @param tensor  is_plain().
+  Outcome read(PyObject* tensor, TensorMessage& message);
+
+ private:
+  Outcome read_memory(PyObject* tensor, TensorMessage& message);
+  Outcome read_layout(PyObject* tensor, TensorMessage& message);
+  Outcome read_device(PyObject* tensor, convtrace_tensor& fixed);
+  bool read_identity(PyObject* storage, convtrace_tensor& fixed);
+  [[nodiscard]] uint8_t dtype_of(const PyObject* dtype) const;
+
+  Ref tensor_, parameter_, strided_, is_wrapped_, data_address_, raw_stream_, storage_ids_,
+      getattr_;
+  std::vector<std::pair<Ref, uint8_t>> dtypes_;
+  Ref layout_, is_nested_, is_cpu_, is_cuda_, get_device_, shape_, stride_, dtype_, is_neg_,
+      is_conj_, version_, storage_offset_, untyped_storage_, nbytes_, id_;
+};
+
+}  // namespace convtrace::python

@@ -1,0 +1,52 @@
+"""The functions of the observer that run for each module call, gradient and parameter, in C++
+(interposer/core/python/hot_path.h). The observer's own are the reference, and run where these cannot: on another
+Python than CPython, without a GIL, with a torch that lacks something they read.
+"""
+import collections
+import sys
+
+from . import values
+
+NAMES = ("enter", "leave", "gradient", "parameters", "forget")
+
+
+class Functions:
+    """One of each, in C++ or Python."""
+
+    __slots__ = NAMES
+
+    def __init__(self, functions):
+        for name in NAMES:
+            setattr(self, name, functions[name])
+
+
+def choose(port, torch, reader, reference, needed):
+    """@param reference  the Python functions, by name
+    @param needed  what the C++ functions take from the observer
+    """
+    config = _config(torch, reader) if _can_load(port) else None
+    if config is not None:
+        try:
+            return Functions(port.make_functions({**config, **reference, **needed}))
+        except Exception:
+            pass  # an engine without this part
+    return Functions(reference)
+
+
+def _can_load(port):
+    """The layout of an object differs without a GIL and with Py_TRACE_REFS."""
+    return (sys.implementation.name == "cpython" and "t" not in sys.abiflags
+            and not hasattr(sys, "getobjects") and port.setting("CONVTRACE_STACKS") != "all")
+
+
+def _config(torch, reader):
+    modes = getattr(torch._C, "_is_torch_function_mode_enabled", None)
+    address = getattr(torch._C, "_data_address", None)
+    if modes is None or address is None or not hasattr(torch.Tensor, "untyped_storage"):
+        return None
+    return {
+        "tensor": torch.Tensor, "parameter": torch.nn.Parameter, "strided": torch.strided,
+        "dtypes": reader.dtypes, "is_wrapped": reader.is_wrapped, "raw_stream": reader.raw_stream,
+        "data_address": address, "has_modes": modes, "unobserved": reader.unobserved,
+        "is_leaf": reader.is_leaf, "getattr": getattr, "ordered_dict": collections.OrderedDict, "storage_ids": values.storage_ids,
+    }
