@@ -22,7 +22,7 @@ PHASES = ("forward", "data", "loss", "backward", "optimizer", "recompute", "comm
 
 
 class FakeEngine:
-    def __init__(self, mode="stats", settings=()):
+    def __init__(self, mode="stats", settings=(), part=PART):
         self.texts = [None]
         self.messages = []  # SimpleNamespace, in order
         self.submits = 0
@@ -32,7 +32,7 @@ class FakeEngine:
         self.slots = {}
         self.on_tensor = None  # called with each decoded tensor while its memory is valid
         # The library with the observer's functions in C++, and what these call in place of the engine.
-        self._name = "" if PART == "python" else LIBRARY
+        self._name = "" if part == "python" else LIBRARY
         self.stand_ins = (
             ctypes.CFUNCTYPE(ctypes.c_uint32, ctypes.c_void_p, ctypes.c_uint32)(
                 lambda address, size: self.convtrace_submit(ctypes.string_at(address, size), size)),
@@ -164,9 +164,9 @@ class FakeEngine:
         return SimpleNamespace(kind="spent", ns=engine.SPENT_MESSAGE.unpack(data)[3])
 
 
-def observe(torch, mode="stats", settings=()):
+def observe(torch, mode="stats", settings=(), part=PART):
     """Installs an observer over a fresh fake engine. @return (fake, observer)"""
-    fake = FakeEngine(mode, settings)
+    fake = FakeEngine(mode, settings, part)
     observer = Observer(torch, engine.Engine(fake))
     observer.install()
     return fake, observer

@@ -112,7 +112,10 @@ bool HotPath::left(const Call& call, PyObject* output) {
   if (!is_none(call.module)) {
     const Ref buffers = attribute(call.module, module_buffers_.get());
     if (!buffers) return false;
-    if (api.PyDict_Size(buffers.get()) > 0 && !work.leave([&](PyObject*) {
+    // Another type, as a ScriptModule's, is left to Python.
+    const bool is_empty =
+        buffers.get()->type == api.PyDict_Type && api.PyDict_Size(buffers.get()) == 0;
+    if (!is_empty && !work.leave([&](PyObject*) {
           return python::call(record_buffers_.get(),
                               {call.thread, call.entry, call.module, number(at.scope).get(),
                                number(at.call).get()});

@@ -1,0 +1,140 @@
+"""The observer's functions in C++ (base/native.py) and in Python say the same of a program."""
+import collections
+import dataclasses
+import sys
+import unittest
+
+from support import fake_engine, torch
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+
+
+@dataclasses.dataclass
+class Output:
+    hidden: torch.Tensor
+    count: int
+
+
+Pair = collections.namedtuple("Pair", "first second")
+
+
+class Attention(nn.Module):
+    """Takes and returns what is usual and what is not."""
+
+    def __init__(self):
+        super().__init__()
+        self.inner = nn.Linear(8, 8)
+
+    def forward(self, x, mask=None, *, scale=None, states=(), config=None):
+        x = self.inner(x) * (1 if scale is None else scale)
+        return {"x": x, "more": [x.transpose(0, 1), (mask, None)], "pair": Pair(x, x + 1)}
+
+
+class Wrapped(nn.Module):
+    def __init__(self, kind):
+        super().__init__()
+        self.kind = kind
+
+    def forward(self, x):
+        return x.as_subclass(self.kind)
+
+
+class Subclass(torch.Tensor):
+    pass
+
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embedding = nn.Embedding(10, 8, padding_idx=0)
+        self.norm = nn.BatchNorm1d(8)
+        self.attention = Attention()
+        self.twice = nn.Sequential(nn.Linear(8, 8), nn.ReLU())
+        self.again = nn.Linear(8, 8)
+        self.wrapped = Wrapped(Subclass)
+        self.spectrum = nn.Identity()
+        self.output = nn.Identity()
+
+    def forward(self, indices):
+        x = self.norm(self.embedding(indices))
+        found = self.attention(x, None, scale=torch.ones(()), states=(x, [x]), config=Output(x, 1))
+        x = found["x"] + found["pair"].second
+        x = self.twice(self.twice(x))
+        self.wrapped(x)
+        self.spectrum(torch.fft.fft(x))
+        self.spectrum(torch.fft.fft(x).conj())
+        self.spectrum(x.to_sparse())
+        self.spectrum(x.half()), self.spectrum(x.to(torch.float8_e5m2)), self.spectrum(x.double())
+        self.spectrum(x[:, ::2].expand(3, *x[:, ::2].shape)), self.spectrum(torch.empty(0, 3)), self.spectrum([3, "text", None])
+        with torch.inference_mode():
+            self.spectrum(torch.zeros(2))
+        x = checkpoint(self.again, x, use_reentrant=False)
+        return self.output(Output(x, 2)).hidden
+
+
+def program(train):
+    torch.manual_seed(0)
+    model = Model()
+    optimizer = torch.optim.SGD([
+        {"params": [p for n, p in model.named_parameters() if n != "embedding.weight"], "momentum": 0.9},
+        {"params": [model.embedding.weight, nn.Parameter(torch.ones(3))]}], lr=0.1)
+    for _ in range(3):
+        train(model, optimizer)
+    model.eval()
+    with torch.no_grad():
+        model(torch.arange(6))
+    try:
+        model.twice(torch.ones(2, 3))
+    except RuntimeError:
+        pass
+
+
+def train(model, optimizer):
+    model.train()
+    optimizer.zero_grad()
+    model(torch.arange(6)).square().mean().backward()
+    nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    optimizer.step()
+
+
+def train_under_a_mode(model, optimizer):
+    with torch.device("cpu"):  # a default device is a mode that sees each access of a tensor's attribute
+        train(model, optimizer)
+
+
+class Parts(unittest.TestCase):
+    def said(self, part, train):
+        """All messages of the program, with addresses and identities as they first appear."""
+        fake, observer = fake_engine.observe(torch, part=part)
+        try:
+            self.assertEqual("built-in" in repr(observer.hot.enter), part == "native")
+            program(train)
+        finally:
+            observer.remove()
+        seen, said = {}, []
+        for message in fake.messages:
+            values = vars(message)
+            if "storage" in values:
+                values["storage"] = seen.setdefault(values["storage"], len(seen))
+                values["address"] -= values.pop("base")
+            if message.kind not in ("spent", "fact") and not (message.kind == "event_fact" and message.name.startswith("rng.")):
+                said.append(values)
+        return said
+
+    def check(self, train):
+        native, python = self.said("native", train), self.said("python", train)
+        for index, (one, other) in enumerate(zip(native, python)):
+            self.assertEqual(one, other, "message %d" % index)
+        self.assertEqual(len(native), len(python))
+        self.assertGreater(len([one for one in native if one["kind"] == "tensor"]), 150)
+        self.assertEqual([one for one in native if one["kind"] == "diagnostic"], [])
+
+    def test_a_program_of_all_kinds(self):
+        self.check(train)
+
+    def test_under_a_mode_of_the_program(self):
+        self.check(train_under_a_mode)
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv)
