@@ -17,7 +17,11 @@ PyObject* entry(PyObject* self, PyObject* const* args, Py_ssize_t given) noexcep
   if (path == nullptr) return nullptr;
   try {
     if (given == count) {
-      if (Ref result = (path->*function)({args, given})) return result.release();
+      Ref result = (path->*function)({args, given});
+      // A result beside an error would end the program's call: the error is told, and cleared.
+      const bool sound = api.PyErr_Occurred() == nullptr || (result && Ref(path->fail("values")));
+      if (result && sound) return result.release();
+      if (result) return nullptr;
     } else {
       api.PyErr_SetString(*api.PyExc_RuntimeError, "number of arguments");
     }
