@@ -77,7 +77,9 @@ uint32_t ResultRing::leading_count(const Entry& entry) const noexcept {
 
 std::optional<ResultRing::Claim> ResultRing::claim(std::span<const DeviceRequest> batch,
                                                    uint32_t lane) noexcept {
-  if (batch.size() > free_.size()) return std::nullopt;
+  const uint64_t room = free_.size();
+  (void)launches_under_way();  // looks at what came out before its slots are used again
+  if (batch.size() > room) return std::nullopt;
   Queue& queue = lanes_[lane];
   const Ticket first{lane, queue.end()};
   const uint64_t sequence = claims_ + 1;

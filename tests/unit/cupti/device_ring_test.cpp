@@ -130,6 +130,18 @@ TEST_CASE("result_ring: a batch that is dropped gives no result, also of what is
   CHECK(lone.ring.launches_under_way() == 0);
 }
 
+TEST_CASE("result_ring: launches of a slot that is used again at once are counted once") {
+  LoneRing lone;
+  ResultRing& ring = lone.ring;
+  for (uint32_t turn = 0; turn < 3; ++turn) {
+    const auto batch = lone.claim(LoneRing::many(ResultRing::kSlots), 0);
+    ring.launched(batch.first, ResultRing::kSlots, 5 - turn);
+    for (uint32_t slot = 0; slot < ResultRing::kSlots; ++slot) lone.complete(slot, batch);
+    CHECK(lone.results() == (turn + 1) * ResultRing::kSlots);
+  }
+  CHECK(ring.launches_under_way() == 0);
+}
+
 CUresult refuse_to_register(void*, size_t, unsigned) { return CUDA_ERROR_NOT_SUPPORTED; }
 
 TEST_CASE("device_stats: where memory cannot be registered the driver's is used, till it may go") {
