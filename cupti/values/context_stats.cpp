@@ -152,11 +152,11 @@ format::SampleOutcome ContextStats::submit(std::span<const DeviceRequest> batch,
       if (!MUTATION(waits_for_room)) return format::SampleOutcome::kRingFull;
     stage_values(grant, batch.size(), stream);
     result = launch_all(grant, batch.size(), stream);
-    const Lock lock(claim_mutex_);
-    ring_.launched(grant.first + (batch.size() - 1), grant.launches);
-    if (result == CUDA_SUCCESS) return format::SampleOutcome::kSampled;
     // Work that was launched may still write to this ring, so it is not used any more.
-    for (size_t i = 0; i < batch.size(); ++i) ring_.drop(grant.first + i);
+    for (size_t i = 0; result != CUDA_SUCCESS && i < batch.size(); ++i) ring_.drop(grant.first + i);
+    const Lock lock(claim_mutex_);
+    ring_.launched(grant.first, batch.size(), grant.launches);
+    if (result == CUDA_SUCCESS) return format::SampleOutcome::kSampled;
   }
   if (MUTATION(goes_on_after_error)) return format::SampleOutcome::kGpuWorkOff;
   if (phase_.exchange(Phase::kOver) == Phase::kReady) failure = {result, "cuLaunchKernel"};

@@ -77,7 +77,9 @@ uint32_t ResultRing::leading_count(const Entry& entry) const noexcept {
 
 std::optional<ResultRing::Claim> ResultRing::claim(std::span<const DeviceRequest> batch,
                                                    uint32_t lane) noexcept {
-  if (batch.size() > free_.size()) return std::nullopt;
+  const uint64_t room = free_.size();
+  (void)launches_under_way();  // looks at what came out before its slots are used again
+  if (batch.size() > room) return std::nullopt;
   Queue& queue = lanes_[lane];
   const Ticket first{lane, queue.end()};
   const uint64_t sequence = claims_ + 1;
@@ -90,13 +92,13 @@ std::optional<ResultRing::Claim> ResultRing::claim(std::span<const DeviceRequest
     entry.number = claims_++;
     entry.sequence = sequence;
     entry.launches = 0;
-    Fate fate = Fate::kOnDevice;
+    entry.plan = Fate::kOnDevice;
     if (!stats::flatten(entry.request.view, entry.layout).ok()) {
-      fate = Fate::kNoView;
+      entry.plan = Fate::kNoView;
     } else if (entry.layout.count == 0) {
-      fate = Fate::kEmpty;
+      entry.plan = Fate::kEmpty;
     }
-    entry.fate.store(fate, std::memory_order_relaxed);
+    entry.fate.store(Fate::kPending, std::memory_order_relaxed);
     queue.push(slot);
   }
   return Claim{first, sequence};
@@ -104,7 +106,7 @@ std::optional<ResultRing::Claim> ResultRing::claim(std::span<const DeviceRequest
 
 const stats::Layout* ResultRing::layout(Ticket ticket) const noexcept {
   const Entry& known = entry(ticket);
-  return known.fate.load(std::memory_order_relaxed) == Fate::kOnDevice ? &known.layout : nullptr;
+  return known.plan == Fate::kOnDevice ? &known.layout : nullptr;
 }
 
 format::Capture ResultRing::capture(Ticket ticket) const noexcept {
@@ -118,9 +120,7 @@ bool ResultRing::add_to(stats::BatchBuilder& builder, Ticket ticket) const noexc
                      static_cast<uint32_t>(slot * slot_bytes_), leading_count(known));
 }
 
-void ResultRing::drop(Ticket ticket) noexcept {
-  entry(ticket).fate.store(Fate::kDropped, std::memory_order_release);
-}
+void ResultRing::drop(Ticket ticket) noexcept { entry(ticket).plan = Fate::kDropped; }
 
 bool ResultRing::is_complete(uint32_t slot) const noexcept {
   auto& result = *reinterpret_cast<stats::ResultSlot*>(memory_ + slot * slot_bytes_);
@@ -129,11 +129,13 @@ bool ResultRing::is_complete(uint32_t slot) const noexcept {
              entries_[slot].sequence;
 }
 
-void ResultRing::launched(Ticket last, uint32_t launches) noexcept {
-  Launches& known = launches_[last.lane];
-  if (last.position < known.seen) return;
-  entry(last).launches = launches;
-  known.under_way += launches;
+void ResultRing::launched(Ticket first, size_t count, uint32_t launches) noexcept {
+  entry(first + (count - 1)).launches = launches;
+  launches_[first.lane].under_way += launches;
+  for (size_t i = 0; i < count; ++i) {
+    Entry& known = entry(first + i);
+    known.fate.store(known.plan, std::memory_order_release);
+  }
 }
 
 uint32_t ResultRing::launches_under_way() noexcept {
@@ -144,8 +146,9 @@ uint32_t ResultRing::launches_under_way() noexcept {
     for (; known.seen < queue.end(); ++known.seen) {
       const uint32_t slot = queue.at(known.seen);
       const bool out = known.seen < queue.begin();
-      const bool idle = entries_[slot].fate.load(std::memory_order_relaxed) != Fate::kOnDevice;
-      if (!out && !idle && !is_complete(slot)) break;
+      const Fate fate = entries_[slot].fate.load(std::memory_order_relaxed);
+      const bool done = fate == Fate::kOnDevice ? is_complete(slot) : fate != Fate::kPending;
+      if (!out && !done) break;
       known.under_way -= entries_[slot].launches;
     }
     sum += known.under_way;
@@ -232,6 +235,8 @@ bool ResultRing::deliver(uint32_t index, format::EventSink& sink, DeviceValues& 
   stats::StatsResult result;
   stats::ResultSlot* slot = nullptr;
   switch (entry.fate.load(std::memory_order_acquire)) {
+    case Fate::kPending:
+      return false;
     case Fate::kDropped:
       return true;
     case Fate::kNoView:

@@ -68,7 +68,8 @@ class ResultRing {
     }
   };
 
-  /// Takes consecutive tickets of a lane, one for each request, and copies the requests.
+  /// Takes consecutive tickets of a lane, one for each request, and copies the requests. Nothing of
+  /// the batch comes out, and so none of its slots is claimed again, before launched().
   /// @return nothing if there are not enough free slots.
   struct Claim {
     Ticket first;
@@ -105,13 +106,15 @@ class ResultRing {
   /// Whether all results of the lane are out.
   [[nodiscard]] bool is_idle(uint32_t lane) const noexcept { return lanes_[lane].size() == 0; }
 
-  /// The tickets up to `last` took this many launches.
-  void launched(Ticket last, uint32_t launches) noexcept;
+  /// The batch of `count` tickets from `first` on took this many launches. Its tickets are not used
+  /// any more: their slots may be those of another batch.
+  void launched(Ticket first, size_t count, uint32_t launches) noexcept;
   /// @return the number of launches that the device has not finished.
   [[nodiscard]] uint32_t launches_under_way() noexcept;
 
  private:
-  enum class Fate : uint8_t { kOnDevice, kEmpty, kNoView, kDropped };
+  /// kPending until launched(): a thread is at the batch, and may ask for any of its tickets.
+  enum class Fate : uint8_t { kOnDevice, kEmpty, kNoView, kDropped, kPending };
 
   /// The host's part of a slot.
   struct Entry {
@@ -121,6 +124,7 @@ class ResultRing {
     uint64_t number = 0;          ///< counts all claims
     uint64_t sequence = 0;        ///< of its batch: the word that marks the slot as complete
     uint32_t launches = 0;  ///< of the batch that ends with this entry; used by claim()'s thread
+    Fate plan = Fate::kDropped;  ///< what launched() makes of kPending; not read by collect()
     std::atomic<Fate> fate{Fate::kDropped};
   };
 

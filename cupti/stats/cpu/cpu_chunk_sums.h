@@ -1,11 +1,12 @@
-// Part of cpu_tile_impl.h: sums of dense elements of 8 and 16 bits, a vector at a time: of floats as
-// chunk_sums.h has them, of integers in any order.
+// Part of cpu_tile_impl.h: sums of dense floats of 8 and 16 bits, a vector at a time, as chunk_sums.h
+// has them.
 #pragma once
 
 #include <cstring>
 
 #include "cupti/stats/cpu/cpu_sums.h"
 #include "cupti/stats/cpu/simd.h"
+#include "cupti/stats/cpu/simd_sums.h"
 #include "cupti/stats/thread/accumulator.h"
 
 namespace convtrace::stats {
@@ -175,98 +176,6 @@ requires(kHasChunkSums<D>) class TileSums<D> {
   alignas(kVectorBytes) double sum_[kThreads] = {};
   alignas(kVectorBytes) double l1_[kThreads] = {};
   alignas(kVectorBytes) double squares_[kThreads] = {};
-};
-
-template <DType D>
-requires(kHasExactSums<D>) class TileSums<D> {
- public:
-  explicit TileSums(Shift<D> /*none*/) {}
-
-  void add_block(const std::byte* data, uint32_t bytes, bool /*usual*/) {
-    const uint32_t whole = bytes / kVectorBytes * kVectorBytes;
-    for (uint32_t at = 0; at < whole; at += kRunBytes)
-      add_run(data + at, whole - at < kRunBytes ? whole - at : kRunBytes);
-    for (uint32_t at = whole; at < bytes; at += sizeof(Bits)) rest_.add(load<Bits>(data + at));
-  }
-
-  void put_into(ThreadTotals& totals) const {
-    rest_.put_into(totals);
-    totals.int_sum.low += sum_;
-    totals.int_l1.low += static_cast<int64_t>(l1_);
-    totals.int_squares += squares_;
-  }
-
- private:
-  using E = Element<D>;
-  using Bits = typename E::Bits;
-  using Words = Vector<uint32_t>;
-  using Elements = Vector<std::make_signed_t<Bits>>;
-  /// So many vectors add up in lanes of twice an element's size.
-  static constexpr uint32_t kRunBytes = 128 * kVectorBytes;
-
-  /// Whole vectors, at most kRunBytes. l1 as ExactSums has it.
-  void add_run(const std::byte* data, uint32_t bytes) {
-    if constexpr (sizeof(Bits) == 1) add_bytes(data, bytes);
-    if constexpr (sizeof(Bits) == 2) add_halves(data, bytes);
-  }
-
-  void add_bytes(const std::byte* data, uint32_t bytes) {
-    using Halves = Vector<uint16_t>;
-    using SignedHalves = Vector<int16_t>;
-    Halves sum{}, l1{};
-    Words squares{};
-    for (uint32_t at = 0; at < bytes; at += kVectorBytes) {
-      auto elements = load<Elements>(data + at);
-      if constexpr (D == DType::kBool) elements = (elements != 0) & 1;
-      const auto halves = as<Halves>(elements);
-      Halves even = halves & 0xFF, odd = halves >> 8;
-      if constexpr (E::kSigned) {
-        even = as<Halves>(as<SignedHalves>(halves << 8) >> 8);
-        odd = as<Halves>(as<SignedHalves>(halves) >> 8);
-        const auto magnitudes = as<Halves>(elements < 0 ? ~elements : elements);
-        l1 += (magnitudes & 0xFF) + (magnitudes >> 8);
-      }
-      sum += even + odd;
-      squares += squares_of_pairs(even) + squares_of_pairs(odd);
-    }
-    for (uint32_t i = 0; i < kVectorBytes / 2; ++i) {
-      sum_ += E::kSigned ? int64_t{static_cast<int16_t>(sum[i])} : int64_t{sum[i]};
-      l1_ += E::kSigned ? l1[i] : sum[i];
-    }
-    for (uint32_t i = 0; i < kVectorBytes / 4; ++i) squares_ += squares[i];
-  }
-
-  void add_halves(const std::byte* data, uint32_t bytes) {
-    using SignedWords = Vector<int32_t>;
-    SignedWords sum{}, l1{};
-    U64s squares{};
-    for (uint32_t at = 0; at < bytes; at += kVectorBytes) {
-      const auto elements = load<Elements>(data + at);
-      auto magnitudes = as<Words>(elements), inverted = magnitudes;
-      if constexpr (E::kSigned) {
-        const auto words = as<SignedWords>(elements);
-        sum += ((words << 16) >> 16) + (words >> 16);
-        inverted = as<Words>(elements < 0 ? ~elements : elements);
-        magnitudes = as<Words>(elements < 0 ? -elements : elements);
-      }
-      l1 += as<SignedWords>((inverted & 0xFFFF) + (inverted >> 16));
-      const Words even = magnitudes & 0xFFFF, odd = magnitudes >> 16;
-      for (const Words words : {even, odd}) {
-        const auto low = as<U64s>(words), high = as<U64s>(words) >> 32;
-        squares += mul_low_halves(low, low) + mul_low_halves(high, high);
-      }
-    }
-    for (uint32_t i = 0; i < kVectorBytes / 4; ++i) {
-      sum_ += E::kSigned ? sum[i] : l1[i];
-      l1_ += static_cast<uint32_t>(l1[i]);
-    }
-    squares_ += sum_lanes(squares);
-  }
-
-  ExactSums<D> rest_;
-  int64_t sum_ = 0;
-  uint64_t l1_ = 0;
-  uint64_t squares_ = 0;
 };
 
 }  // namespace

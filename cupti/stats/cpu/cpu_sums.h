@@ -3,6 +3,7 @@
 #pragma once
 
 #include "cupti/stats/cpu/simd.h"
+#include "cupti/stats/cpu/simd_sums.h"
 #include "cupti/stats/thread/accumulator.h"
 
 namespace convtrace::stats {
@@ -13,11 +14,19 @@ namespace {
 template <DType D>
 struct TileLanes {
   static constexpr uint32_t kCount = kThreads * kLanes<D>;
-  alignas(kVectorBytes) double sum[kCount] = {};
-  alignas(kVectorBytes) double l1[kCount] = {};
-  alignas(kVectorBytes) double squares[kCount] = {};
-  alignas(kVectorBytes) double deviations[kCount] = {};
-  alignas(kVectorBytes) double squared_deviations[kCount] = {};
+  alignas(kVectorBytes) double sum[kCount];
+  alignas(kVectorBytes) double l1[kCount];
+  alignas(kVectorBytes) double squares[kCount];
+  alignas(kVectorBytes) double deviations[kCount];  ///< this and the next are used if `shifted`
+  alignas(kVectorBytes) double squared_deviations[kCount];
+
+  explicit TileLanes(bool shifted) {
+    for (uint32_t i = 0; i < kCount; i += kWide) {
+      for (double* const to : {sum, l1, squares}) store(to + i, F64s{});
+      if (!shifted) continue;
+      for (double* const to : {deviations, squared_deviations}) store(to + i, F64s{});
+    }
+  }
 };
 
 /// Elements of kWide lanes: values and deviations, both +0 where not finite. Adding +0 changes no
@@ -32,19 +41,35 @@ template <DType D>
 constexpr uint32_t kUnitBytes = sizeof(typename Element<D>::Bits) == 8 ? 2 * kGroupBytes
                                                                        : kGroupBytes;
 
-/// The sum of a tile from its accumulators, [thread][lane], by the trees of tiling.h.
+/// The sum of a tile from its accumulators, [thread][lane], by the trees of tiling.h and
+/// combine_lanes(), a vector of threads at a time.
 template <uint32_t Count>
 double combine_all(const double (&values)[Count]) {
   constexpr uint32_t kOfThread = Count / kThreads;
-  double threads[kThreads];
-  for (uint32_t t = 0; t < kThreads; ++t) {
-    double lanes[kOfThread];
-    for (uint32_t i = 0; i < kOfThread; ++i) lanes[i] = values[t * kOfThread + i];
-    if constexpr (kOfThread == 1) threads[t] = lanes[0];
-    if constexpr (kOfThread != 1) threads[t] = combine_lanes(lanes);
+  static_assert(kOfThread == 1 || kOfThread == 2 || kOfThread == 4);
+  alignas(kVectorBytes) double threads[kThreads];
+  for (uint32_t t = 0; t < kThreads; t += kWide) {
+    F64s lanes[kOfThread];
+    for (uint32_t i = 0; i < kOfThread; ++i)
+      lanes[i] = load<F64s>(values + t * kOfThread + i * kWide);
+    if constexpr (kOfThread == 1) store(threads + t, lanes[0]);
+    if constexpr (kOfThread == 2) store(threads + t, sum_neighbours(lanes[0], lanes[1]));
+    if constexpr (kOfThread == 4) {
+      store(threads + t, sum_neighbours(sum_second_neighbours(lanes[0], lanes[1]),
+                                        sum_second_neighbours(lanes[2], lanes[3])));
+    }
   }
-  combine_threads(threads, [](double a, double b) { return add(a, b); });
-  return threads[0];
+  for (uint32_t stride = 16; stride > 0; stride /= 2) {
+    for (double* half : {threads, threads + 32}) {
+      if (stride >= kWide) {
+        for (uint32_t i = 0; i < stride; i += kWide)
+          store(half + i, load<F64s>(half + i) + load<F64s>(half + i + stride));
+      } else {
+        for (uint32_t i = 0; i < stride; ++i) half[i] += half[i + stride];
+      }
+    }
+  }
+  return threads[0] + threads[32];
 }
 
 template <DType D, bool AllFinite>
@@ -111,6 +136,7 @@ struct LaneSums {
     sum = load<F64s>(lanes.sum + first);
     l1 = load<F64s>(lanes.l1 + first);
     squares = load<F64s>(lanes.squares + first);
+    if constexpr (!Shifted) return;
     deviations = load<F64s>(lanes.deviations + first);
     squared_deviations = load<F64s>(lanes.squared_deviations + first);
   }
@@ -118,6 +144,7 @@ struct LaneSums {
     store(lanes.sum + first, sum);
     store(lanes.l1 + first, l1);
     store(lanes.squares + first, squares);
+    if constexpr (!Shifted) return;
     store(lanes.deviations + first, deviations);
     store(lanes.squared_deviations + first, squared_deviations);
   }
@@ -180,7 +207,7 @@ void add_part_of_row(const std::byte* data, uint32_t count, Shift<D> shift, Tile
 template <DType D>
 class TileSums {
  public:
-  explicit TileSums(Shift<D> shift) : shift_(shift) {}
+  explicit TileSums(Shift<D> shift) : shift_(shift), lanes_(shift.value != 0) {}
 
   /// @param finite  whether all elements are.
   void add_block(const std::byte* data, uint32_t bytes, bool finite) {

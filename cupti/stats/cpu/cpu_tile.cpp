@@ -14,8 +14,8 @@ struct Runnable {
     // Processors without VBMI2 (before Ice Lake and Zen 4) lower their clock for vectors of 512
     // bits, the host program's too.
     if (__builtin_cpu_supports("avx512vbmi2") && __builtin_cpu_supports("avx512ifma") &&
-        __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
-        __builtin_cpu_supports("avx512vl")) {
+        __builtin_cpu_supports("avx512vnni") && __builtin_cpu_supports("avx512bw") &&
+        __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl")) {
       functions[count++] = cpu_tile_avx512;
     }
     if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {

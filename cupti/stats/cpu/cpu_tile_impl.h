@@ -9,6 +9,7 @@
 #include <type_traits>
 
 #include "cupti/stats/cpu/cpu_chunk_sums.h"
+#include "cupti/stats/cpu/cpu_exact_sums.h"
 #include "cupti/stats/cpu/cpu_hash.h"
 #include "cupti/stats/cpu/cpu_sketch.h"
 #include "cupti/stats/cpu/cpu_sums.h"
@@ -108,8 +109,14 @@ class TileState {
 
 template <DType D>
 Shift<D> find_shift(const Layout& layout, TileExtent tile) {
+  using Bits = typename Element<D>::Bits;
+  if constexpr (!kHasShift<D>) return {};
+  Bits leading[kLeadingElements];  // of most tiles no other element is looked at
+  const uint64_t known = tile.count < kLeadingElements ? tile.count : kLeadingElements;
+  gather(layout, tile.first, known, reinterpret_cast<std::byte*>(leading));
   return shift_of<D>(tile.count, [&](uint64_t at) {
-    typename Element<D>::Bits bits;
+    if (at < known) return leading[at];
+    Bits bits;
     gather(layout, tile.first + at, 1, reinterpret_cast<std::byte*>(&bits));
     return bits;
   });

@@ -51,6 +51,14 @@ CONVTRACE_INLINE void store(void* to, V value) {
   std::memcpy(to, &value, sizeof(V));
 }
 
+/// gcc 12 loads a value again for each use of it, which a loop that is bound by its loads feels.
+template <typename V>
+CONVTRACE_INLINE void keep_in_register([[maybe_unused]] V& value) {
+#if defined(__AVX2__)
+  __asm__("" : "+v"(value));
+#endif
+}
+
 template <typename To, typename From>
 CONVTRACE_INLINE To as(From value) {
   static_assert(sizeof(To) == sizeof(From));
@@ -148,16 +156,6 @@ CONVTRACE_INLINE WideFloats widen(Floats value) {
   return {{widen(halves[0]), widen(halves[1])}};
 }
 
-/// @return sums of lanes 2i and 2i + 1: of `a`, then of `b`.
-CONVTRACE_INLINE F64s sum_neighbours(F64s a, F64s b) {
-#if defined(__AVX512F__)
-  return __builtin_shufflevector(a, b, 0, 2, 4, 6, 8, 10, 12, 14) +
-         __builtin_shufflevector(a, b, 1, 3, 5, 7, 9, 11, 13, 15);
-#else
-  return __builtin_shufflevector(a, b, 0, 2, 4, 6) + __builtin_shufflevector(a, b, 1, 3, 5, 7);
-#endif
-}
-
 /// Products of the lower halves of 64-bit lanes.
 CONVTRACE_INLINE U64s mul_low_halves(U64s a, U64s b) {
 #if defined(__AVX512F__)
@@ -166,27 +164,6 @@ CONVTRACE_INLINE U64s mul_low_halves(U64s a, U64s b) {
   return as<U64s>(_mm256_mul_epu32(as<__m256i>(a), as<__m256i>(b)));
 #else
   return (a & 0xFFFFFFFF) * (b & 0xFFFFFFFF);
-#endif
-}
-/// Squares of signed lanes of 16 bits, added up two by two.
-CONVTRACE_INLINE Vector<uint32_t> squares_of_pairs(Vector<uint16_t> value) {
-#if defined(__AVX512BW__)
-  return as<Vector<uint32_t>>(_mm512_madd_epi16(as<__m512i>(value), as<__m512i>(value)));
-#elif defined(__AVX2__)
-  return as<Vector<uint32_t>>(_mm256_madd_epi16(as<__m256i>(value), as<__m256i>(value)));
-#else
-  const auto pairs = as<Vector<int32_t>>(value);
-  const Vector<int32_t> even = (pairs << 16) >> 16, odd = pairs >> 16;
-  return as<Vector<uint32_t>>(even * even + odd * odd);
-#endif
-}
-CONVTRACE_INLINE uint64_t sum_lanes(U64s value) {
-#if defined(__AVX512F__)
-  return static_cast<uint64_t>(_mm512_reduce_add_epi64(as<__m512i>(value)));
-#else
-  uint64_t sum = 0;
-  for (uint32_t i = 0; i < kWide; ++i) sum += value[i];
-  return sum;
 #endif
 }
 

@@ -57,7 +57,7 @@ struct RawExtremes {
     const bool negative = least < 0, positive = most >= 0;
     const Unsigned above = magnitude(unsigned_least);
     const Unsigned below = E::kFloat ? magnitude(least) : magnitude(unsigned_most);
-    const Unsigned smallest = !negative || (positive && above < below) ? above : below;
+    const Unsigned smallest = !negative || above < below ? above : below;
     if constexpr (!E::kFloat) return {key(least), key(most), smallest};
     return {negative ? key(unsigned_most) : key(unsigned_least), positive ? key(most) : key(least),
             smallest};

@@ -77,7 +77,8 @@ template <DType D, typename ElementAt>
 CONVTRACE_HD Shift<D> shift_of(uint64_t count, ElementAt element) {
   if constexpr (!kHasShift<D>) return {};
   LeadingSigns leading;
-  for (uint64_t i = 0; i < count && i < kLeadingElements; ++i) leading.add<D>(element(i));
+  for (uint64_t i = 0; i < count && i < kLeadingElements && !leading.both(); ++i)
+    leading.add<D>(element(i));
   if (leading.both()) return {};
   for (uint64_t i = 0; i < count; ++i) {
     if (Element<D>::finite(element(i))) return Shift<D>::of(element(i));

@@ -1,4 +1,6 @@
 #include <memory>
+#include <span>
+#include <vector>
 
 #include "tests/fakecuda/hook.h"
 #include "tests/support/same_stats.h"
@@ -53,6 +55,91 @@ TEST_CASE("device_stats: the first launches of our kernels are not the program's
   REQUIRE(scene.submit({tensor.request()}) == SampleOutcome::kSampled);
   CHECK(fakecuda::fakecuda_first_launches() == before);
   CHECK(scene.results().size() == 1);
+}
+
+/// A ring without a device behind it.
+struct LoneRing {
+  LoneRing() : memory(ring.allocate(8, stats::Variant::kWide)) { REQUIRE(!memory.empty()); }
+
+  static DeviceRequest request(uint64_t count) {
+    DeviceRequest request;
+    static float elements[16];
+    request.view = stats::dense_view(elements, DType::kF32, count);
+    request.event.dtype = DType::kF32;
+    return request;
+  }
+  static std::vector<DeviceRequest> many(size_t size) { return {size, request(16)}; }
+
+  ResultRing::Claim claim(const std::vector<DeviceRequest>& batch, uint32_t lane) {
+    const auto claimed = ring.claim(batch, lane);
+    REQUIRE(claimed.has_value());
+    return *claimed;
+  }
+  /// What the device does for a slot.
+  void complete(uint32_t slot, const ResultRing::Claim& claim) {
+    reinterpret_cast<stats::ResultSlot*>(memory.data())[slot].sequence = claim.sequence;
+  }
+  /// @return how many results have come out so far.
+  size_t results() {
+    uint64_t room = UINT64_MAX;
+    ring.collect(sink, values, room);
+    return sink.all<TensorStats>().size();
+  }
+
+  CollectingSink sink;
+  DriverApi driver;
+  DeviceValues values{driver, nullptr, sink};
+  ResultRing ring;
+  std::span<std::byte> memory;
+};
+
+TEST_CASE("result_ring: nothing comes out, and no slot is used again, before a batch is launched") {
+  LoneRing lone;
+  ResultRing& ring = lone.ring;
+  const DeviceRequest empty = LoneRing::request(0);
+  DeviceRequest broken = LoneRing::request(16);
+  broken.view.rank = format::kMaxDims + 1;
+  const auto batch = lone.claim({empty, broken, LoneRing::request(16)}, 0);
+  lone.complete(2, batch);  // one of several launches is over
+  CHECK(lone.results() == 0);
+  CHECK_FALSE(ring.claim(LoneRing::many(ResultRing::kSlots - 2), 1).has_value());
+  const auto other = lone.claim(LoneRing::many(ResultRing::kSlots - 3), 1);
+  CHECK(ring.layout(batch.first) == nullptr);
+  CHECK(ring.layout(batch.first + 1) == nullptr);
+  CHECK(ring.layout(batch.first + 2) != nullptr);
+  ring.launched(batch.first, 3, 2);
+  CHECK(lone.results() == 2);
+  const auto losses = lone.sink.all<format::Loss>();
+  REQUIRE(losses.size() == 1);
+  CHECK(losses[0].reason == format::LossReason::kTensorKind);
+  CHECK(ring.launches_under_way() == 0);
+  CHECK(ring.layout(other.first) != nullptr);
+  CHECK(ring.claim(LoneRing::many(3), 1).has_value());
+}
+
+TEST_CASE("result_ring: a batch that is dropped gives no result, also of what is complete") {
+  LoneRing lone;
+  const auto batch = lone.claim(LoneRing::many(2), 0);
+  lone.complete(0, batch);
+  CHECK(lone.results() == 0);
+  lone.ring.drop(batch.first);
+  lone.ring.drop(batch.first + 1);
+  lone.ring.launched(batch.first, 2, 1);
+  CHECK(lone.results() == 0);
+  CHECK(lone.ring.under_way() == 0);
+  CHECK(lone.ring.launches_under_way() == 0);
+}
+
+TEST_CASE("result_ring: launches of a slot that is used again at once are counted once") {
+  LoneRing lone;
+  ResultRing& ring = lone.ring;
+  for (uint32_t turn = 0; turn < 3; ++turn) {
+    const auto batch = lone.claim(LoneRing::many(ResultRing::kSlots), 0);
+    ring.launched(batch.first, ResultRing::kSlots, 5 - turn);
+    for (uint32_t slot = 0; slot < ResultRing::kSlots; ++slot) lone.complete(slot, batch);
+    CHECK(lone.results() == (turn + 1) * ResultRing::kSlots);
+  }
+  CHECK(ring.launches_under_way() == 0);
 }
 
 CUresult refuse_to_register(void*, size_t, unsigned) { return CUDA_ERROR_NOT_SUPPORTED; }

@@ -101,6 +101,57 @@ Chunk chunk_with(typename Element<D>::Bits usual, typename Element<D>::Bits othe
 }
 
 template <DType D>
+void require_extremes_of_elements(const Chunk& chunk, const ChunkExtremes<D>& got) {
+  using E = Element<D>;
+  typename Element<D>::Bits elements[kChunkGroups * kPerGroup<D>];
+  std::memcpy(elements, &chunk, sizeof chunk);
+  ChunkExtremes<D> want = {E::key(elements[0]), E::key(elements[0]), E::magnitude(elements[0])};
+  for (const auto bits : elements) {
+    want.lowest = std::min(want.lowest, E::key(bits));
+    want.highest = std::max(want.highest, E::key(bits));
+    want.smallest = std::min(want.smallest, E::magnitude(bits));
+  }
+  REQUIRE(got.lowest == want.lowest);
+  REQUIRE(got.highest == want.highest);
+  REQUIRE(got.smallest == want.smallest);
+}
+
+TEMPLATE_TEST_CASE_SIG("packed: a zero of either sign or a limit is in its order at every place",
+                       "[stats][packed]", ((DType D), D), DType::kF64, DType::kF32, DType::kF16,
+                       DType::kBF16, DType::kF8E4M3FN, DType::kF8E5M2, DType::kI8, DType::kU8,
+                       DType::kI16, DType::kU16, DType::kI32, DType::kU32, DType::kI64, DType::kU64,
+                       DType::kBool) {
+  using E = Element<D>;
+  using Bits = typename E::Bits;
+  constexpr Bits kSign = Bits{1} << (8 * sizeof(Bits) - 1);
+  constexpr Bits kPatterns[] = {0,
+                                kSign,
+                                1,
+                                kSign | 1,
+                                kSign | 5,
+                                kSign / 2,
+                                kSign | kSign / 2,
+                                kSign - 1,
+                                static_cast<Bits>(~Bits{0})};
+  for (const Bits usual : kPatterns) {
+    for (const Bits other : kPatterns) {
+      if (!E::finite(usual) || !E::finite(other)) continue;
+      for (uint32_t place = 0; place < kChunkGroups * kPerGroup<D>; ++place) {
+        INFO(std::hex << +other << " among " << +usual << " at " << place);
+        const Chunk chunk = chunk_with<D>(usual, other, place);
+        require_extremes_of_elements<D>(chunk, chunk_extremes<D>(chunk));
+        RawExtremes<D> raw;
+        for (const Group& group : chunk.group) {
+          for (uint32_t e = 0; e < kPerGroup<D>; ++e)
+            raw.add(RawExtremes<D>::number(element_of<D>(group, e)));
+        }
+        require_extremes_of_elements<D>(chunk, raw.extremes());
+      }
+    }
+  }
+}
+
+template <DType D>
 void require_chunk_is_its_elements(const Chunk& chunk) {
   using E = Element<D>;
   RawExtremes<D> raw;

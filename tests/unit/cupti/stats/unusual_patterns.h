@@ -54,6 +54,8 @@ inline std::vector<std::vector<uint64_t>> unusual_patterns(format::DType dtype) 
           {0},
           {sign},
           {0, sign},
+          {sign, one | sign},
+          {one | sign, largest | sign, sign},
           {1},
           {1, sign | 3},
           {one, 1},
