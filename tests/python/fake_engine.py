@@ -30,12 +30,13 @@ class FakeEngine:
         self.watch_ops = False  # answer an OP with WATCH
         self.settings = {"CONVTRACE_MODE": mode, **dict(settings)}
         self.slots = {}
+        self.errors = []  # of this class, in calls from C++, where ctypes drops them
         self.on_tensor = None  # called with each decoded tensor while its memory is valid
         # The library with the observer's functions in C++, and what these call in place of the engine.
         self._name = "" if part == "python" else LIBRARY
         self.stand_ins = (
             ctypes.CFUNCTYPE(ctypes.c_uint32, ctypes.c_void_p, ctypes.c_uint32)(
-                lambda address, size: self.convtrace_submit(ctypes.string_at(address, size), size)),
+                lambda address, size: self._submit_in_cpp(ctypes.string_at(address, size), size)),
             ctypes.CFUNCTYPE(ctypes.c_void_p)(self.convtrace_scope_slot))
 
     # The C interface.
@@ -74,6 +75,13 @@ class FakeEngine:
             position += total
         assert position == size
         return flags
+
+    def _submit_in_cpp(self, data, size):
+        try:
+            return self.convtrace_submit(data, size)
+        except Exception as error:
+            self.errors.append(error)
+            return self.answer
 
     def slot(self):
         """What the engine would read on this thread: (scope, call, phase)."""
@@ -168,5 +176,7 @@ def observe(torch, mode="stats", settings=(), part=PART):
     """Installs an observer over a fresh fake engine. @return (fake, observer)"""
     fake = FakeEngine(mode, settings, part)
     observer = Observer(torch, engine.Engine(fake))
+    is_native = "built-in" in repr(observer.hot.enter)
+    assert is_native == (part != "python" and dict(settings).get("CONVTRACE_STACKS") != "all"), observer.hot.enter
     observer.install()
     return fake, observer

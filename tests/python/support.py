@@ -27,6 +27,7 @@ class ObservedTest(unittest.TestCase):
 
     def tearDown(self):
         self.assertEqual([d.text for d in self.fake.of("diagnostic")], [])
+        self.assertEqual(self.fake.errors, [])
         self.observer.remove()
         gc.collect()
 

@@ -38,17 +38,23 @@ bool lacks_one(std::initializer_list<PyObject*> arguments) {
 }
 
 Ref call_with_tuple(PyObject* function, std::initializer_list<PyObject*> arguments) {
-  Ref tuple(api.PyTuple_New(static_cast<Py_ssize_t>(arguments.size())));
-  if (!tuple) return {};
-  Py_ssize_t index = 0;
-  for (PyObject* argument : arguments) {
-    api.Py_IncRef(argument);
-    if (api.PyTuple_SetItem(tuple.get(), index++, argument) != 0) return {};
-  }
-  return Ref(api.PyObject_CallObject(function, tuple.get()));
+  const Ref all = tuple(arguments);
+  return all ? Ref(api.PyObject_CallObject(function, all.get())) : Ref();
 }
 
 }  // namespace
+
+Ref tuple(std::initializer_list<PyObject*> items) {
+  if (lacks_one(items)) return {};
+  Ref made(api.PyTuple_New(static_cast<Py_ssize_t>(items.size())));
+  if (!made) return {};
+  Py_ssize_t index = 0;
+  for (PyObject* one : items) {
+    api.Py_IncRef(one);
+    if (api.PyTuple_SetItem(made.get(), index++, one) != 0) return {};
+  }
+  return made;
+}
 
 Ref call(PyObject* function, std::initializer_list<PyObject*> arguments) {
   if (lacks_one(arguments)) return {};

@@ -76,6 +76,7 @@ class Ref {
   PyObject* object_ = nullptr;
 };
 
+inline Ref none() { return Ref::to(api._Py_NoneStruct); }
 inline bool is_none(const PyObject* object) { return object == api._Py_NoneStruct; }
 /// None and False, the usual falsehoods of getters that give a bool.
 inline bool is_true(const PyObject* object) { return object == api._Py_TrueStruct; }
@@ -96,6 +97,17 @@ inline bool failed(uint64_t word) {
 }
 inline bool failed(const Ref& result) { return !result; }
 
+/// object.name = value. @return false with Python's error set, also where `value` is null.
+inline bool assign(PyObject* object, PyObject* name, PyObject* value) {
+  return value != nullptr && api.PyObject_SetAttr(object, name, value) == 0;
+}
+/// @return a borrowed item of a tuple; null with Python's error set, also where `tuple` is null.
+inline PyObject* item(PyObject* tuple, Py_ssize_t index) {
+  return tuple != nullptr ? api.PyTuple_GetItem(tuple, index) : nullptr;
+}
+
+/// (*items), which are borrowed. @return null with Python's error set, also where an item is null.
+Ref tuple(std::initializer_list<PyObject*> items);
 /// function(*arguments)
 Ref call(PyObject* function, std::initializer_list<PyObject*> arguments);
 /// object.name(*arguments)

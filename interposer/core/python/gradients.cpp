@@ -15,17 +15,13 @@ bool HotPath::follow(PyObject* tensor, PyObject* key, size_t index) {
   if (is_none(function.get())) return true;
   uint32_t slot = 0;
   if (!slot_of(gradient_slots_, kind_gradient_.get(), index, slot)) return false;
-  Ref target(api.PyTuple_New(2));
+  const Ref target = tuple({key, number(slot).get()});
   if (!target) return false;
-  api.Py_IncRef(key);
-  api.PyTuple_SetItem(target.get(), 0, key);
-  api.PyTuple_SetItem(target.get(), 1, number(slot).release());
   if (!is_none(hooks.get())) {
     return static_cast<bool>(call(follow_.get(), {hooks_.get(), tensor, target.get()}));
   }
-  Ref targets(api.PyTuple_New(1));
+  const Ref targets = tuple({target.get()});
   if (!targets) return false;
-  api.PyTuple_SetItem(targets.get(), 0, target.release());
   Ref known = Ref::to(api.PyDict_GetItemWithError(hooks_.get(), targets.get()));
   if (!known && api.PyErr_Occurred() == nullptr) {
     known = Ref(api.PyObject_GetItem(hooks_.get(), targets.get()));
@@ -48,12 +44,10 @@ bool HotPath::hook(PyObject* tensor, PyObject* function, PyObject* hook) {
 /// As Place.reset.
 bool HotPath::reset(PyObject* place, PyObject* step) {
   const Ref zero = number(0), counts = attribute(place, parameters_.get());
-  if (!zero || !counts) return false;
+  if (!counts) return false;
   api.PyDict_Clear(counts.get());
-  return api.PyObject_SetAttr(place, step_.get(), step) == 0 &&
-         api.PyObject_SetAttr(place, calls_.get(), zero.get()) == 0 &&
-         api.PyObject_SetAttr(place, recomputes_.get(), zero.get()) == 0 &&
-         api.PyObject_SetAttr(place, inputs_.get(), zero.get()) == 0;
+  return assign(place, step_.get(), step) && assign(place, calls_.get(), zero.get()) &&
+         assign(place, recomputes_.get(), zero.get()) && assign(place, inputs_.get(), zero.get());
 }
 
 /// As Observer.occurrence.
@@ -63,15 +57,13 @@ bool HotPath::occurrence(PyObject* place, uint32_t phase, PyObject* slot, uint32
   if (failed(step) || failed(before)) return false;
   if (step != before && !reset(place, now.get())) return false;
   const Ref counts = attribute(place, parameters_.get());
-  Ref key(api.PyTuple_New(2));
+  const Ref key = tuple({number(phase).get(), slot});
   if (!counts || !key) return false;
-  api.PyTuple_SetItem(key.get(), 0, number(phase).release());
-  api.Py_IncRef(slot);
-  api.PyTuple_SetItem(key.get(), 1, slot);
   PyObject* const count = api.PyDict_GetItemWithError(counts.get(), key.get());
   if (count == nullptr && api.PyErr_Occurred() != nullptr) return false;
   call = count != nullptr ? static_cast<uint32_t>(word(count)) : 0;
-  return api.PyDict_SetItem(counts.get(), key.get(), number(call + 1).get()) == 0;
+  const Ref next = number(call + 1);
+  return next && api.PyDict_SetItem(counts.get(), key.get(), next.get()) == 0;
 }
 
 Ref HotPath::gradient(const Arguments& given) {
@@ -84,16 +76,16 @@ Ref HotPath::gradient(const Arguments& given) {
   }
   if (!is_none(tracing.get()) || !active) return none();
   const Ref thread = attribute(threads_.get(), state_.get());
-  const uint64_t innermost = word(api.PyTuple_GetItem(api.PyTuple_GetItem(targets, 0), 0));
+  const uint64_t innermost = word(item(item(targets, 0), 0));
   if (!thread || failed(innermost)) return {};
   convtrace_thread_scope& at = *port_.scope_slot();
   at.scope = static_cast<uint32_t>(innermost);
   at.call = static_cast<uint32_t>(innermost >> 32);
   at.phase = static_cast<uint32_t>(format::Phase::kBackward);
   if (!captures || is_none(gradient)) return none();
-  const Unobserved unobserved(*this);
-  if (!unobserved) return {};
   Work work(*this, thread.get());
+  const Unobserved unobserved(*this);
+  if (!work || !unobserved) return {};
   switch (work.read(gradient)) {
     case TensorReader::Outcome::kFailed:
       return {};
@@ -105,18 +97,14 @@ Ref HotPath::gradient(const Arguments& given) {
   const Py_ssize_t count = api.PyTuple_Size(targets);
   if (count < 0) return {};
   for (Py_ssize_t i = count; i-- > 0;) {
-    PyObject* const target = api.PyTuple_GetItem(targets, i);
-    if (target == nullptr) return {};
-    const uint64_t key = word(api.PyTuple_GetItem(target, 0));
-    const uint64_t slot = word(api.PyTuple_GetItem(target, 1));
-    if (failed(key) || failed(slot) ||
-        !work.put({.phase = static_cast<uint32_t>(format::Phase::kBackward),
-                   .capture = full_,
-                   .scope = static_cast<uint32_t>(key),
-                   .call = static_cast<uint32_t>(key >> 32),
-                   .slot = static_cast<uint32_t>(slot)})) {
-      return {};
-    }
+    PyObject* const target = item(targets, i);
+    const uint64_t key = word(item(target, 0)), slot = word(item(target, 1));
+    if (failed(key) || failed(slot)) return {};
+    work.put({.phase = static_cast<uint32_t>(format::Phase::kBackward),
+              .capture = full_,
+              .scope = static_cast<uint32_t>(key),
+              .call = static_cast<uint32_t>(key >> 32),
+              .slot = static_cast<uint32_t>(slot)});
   }
   return work.submit() ? none() : Ref();
 }
@@ -142,22 +130,42 @@ bool HotPath::parameter(Work& work, PyObject* parameter, PyObject* owner, bool o
   const Ref slot = attribute(owner, (of_gradients ? gradient_slot_ : parameter_slot_).get());
   if (outcome == Outcome::kFailed || !place || !slot) return false;
   uint32_t call = 0;
-  const uint64_t scope = word(attribute(place.get(), id_.get()));
-  if (failed(scope) || !occurrence(place.get(), phase, slot.get(), call)) return false;
-  return work.put({.phase = phase,
-                   .capture = full_,
-                   .scope = static_cast<uint32_t>(scope),
-                   .call = call,
-                   .slot = static_cast<uint32_t>(word(slot))});
+  const uint64_t scope = word(attribute(place.get(), id_.get())), number_of_slot = word(slot);
+  if (failed(scope) || failed(number_of_slot) ||
+      !occurrence(place.get(), phase, slot.get(), call)) {
+    return false;
+  }
+  work.put({.phase = phase,
+            .capture = full_,
+            .scope = static_cast<uint32_t>(scope),
+            .call = call,
+            .slot = static_cast<uint32_t>(number_of_slot)});
+  return true;
+}
+
+/// Whether groups and their parameters are the types that torch.optim.Optimizer makes.
+bool HotPath::is_usual(PyObject* groups) {
+  if (groups->type != api.PyList_Type) return false;
+  for (Py_ssize_t g = 0; g < api.PyList_Size(groups); ++g) {
+    PyObject* const group = api.PyList_GetItem(groups, g);
+    if (group == nullptr || group->type != api.PyDict_Type) return false;
+    PyObject* const all = api.PyDict_GetItemString(group, "params");
+    if (all == nullptr || all->type != api.PyList_Type) return false;
+  }
+  return true;
 }
 
 Ref HotPath::parameters(const Arguments& given) {
   PyObject *const thread = given.values[0], *const optimizer = given.values[1];
   const bool of_gradients = is_true(given.values[2]);
   const Ref groups = attribute(optimizer, param_groups_.get());
-  const Unobserved unobserved(*this);
-  if (!groups || !unobserved) return {};
+  if (!groups) return {};
+  if (!is_usual(groups.get())) {
+    return call(python_parameters_.get(), {thread, optimizer, given.values[2]});
+  }
   Work work(*this, thread);
+  const Unobserved unobserved(*this);
+  if (!work || !unobserved) return {};
   for (Py_ssize_t g = 0; g < api.PyList_Size(groups.get()); ++g) {
     const Ref group = Ref::to(api.PyList_GetItem(groups.get(), g));
     const Ref all =

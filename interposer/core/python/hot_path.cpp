@@ -1,5 +1,7 @@
 #include "interposer/core/python/hot_path.h"
 
+#include <algorithm>
+
 #include "interposer/core/python/work.h"
 
 namespace convtrace::python {
@@ -7,6 +9,7 @@ namespace {
 
 constexpr size_t kMostTensors = 256;  // as in base/values.py
 constexpr int kMostDepth = 8;
+constexpr unsigned long kHeapType = 1UL << 9;  // Py_TPFLAGS_HEAPTYPE
 
 }  // namespace
 
@@ -24,6 +27,7 @@ bool HotPath::configure(PyObject* config) {
                  {tell_, "tell"},
                  {is_tracing_, "is_tracing"},
                  {python_parameter_, "record_parameter"},
+                 {python_parameters_, "parameters"},
                  {pack_, "pack"},
                  {slot_, "slot"},
                  {hooks_, "hooks"},
@@ -47,10 +51,8 @@ bool HotPath::configure(PyObject* config) {
   const struct {
     Ref& object;
     const char* text;
-  } names[] = {{batch_names_.bytes, "_bytes"},
-               {batch_names_.size, "size"},
-               {batch_names_.claim, "_claim"},
-               {batch_, "batch"},
+  } names[] = {{batch_, "batch"},
+               {messages_, "messages"},
                {began_, "began"},
                {place_, "place"},
                {id_, "id"},
@@ -98,8 +100,7 @@ bool HotPath::configure(PyObject* config) {
     if (!object) return false;
   }
   named_slots_ = Ref(api.PyDict_New());
-  leaf_types_ = Ref(api.PyDict_New());
-  return named_slots_ && leaf_types_ && reader_.configure(config);
+  return named_slots_ && reader_.configure(config);
 }
 
 /// Reads a flag of the observer's objects.
@@ -109,19 +110,17 @@ bool HotPath::is_set(PyObject* object, const Ref& name, bool& set) const {
   return static_cast<bool>(value);
 }
 
-/// Whether values of a type contain no tensor.
+/// Whether values of a type contain no tensor. The answer is kept for types that live as long as the
+/// process.
 HotPath::Found HotPath::is_leaf(PyObject* type) {
-  PyObject* known = api.PyDict_GetItemWithError(leaf_types_.get(), type);
-  Ref asked;
-  if (known == nullptr) {
-    if (api.PyErr_Occurred() != nullptr) return Found::kFailed;
-    asked = call(ask_is_leaf_.get(), {type});
-    if (!asked || api.PyDict_SetItem(leaf_types_.get(), type, asked.get()) != 0) {
-      return Found::kFailed;
-    }
-    known = asked.get();
+  if (std::find(leaf_types_.begin(), leaf_types_.end(), type) != leaf_types_.end()) {
+    return Found::kAll;
   }
-  return is_true(known) ? Found::kAll : Found::kUnusual;
+  const Ref answer = call(ask_is_leaf_.get(), {type});
+  if (!answer) return Found::kFailed;
+  if (!is_true(answer.get())) return Found::kUnusual;
+  if ((api.PyType_GetFlags(type) & kHeapType) == 0) leaf_types_.push_back(type);
+  return Found::kAll;
 }
 
 /// As TensorReader.tensors of values.py, for the types that are usual.
@@ -138,16 +137,17 @@ HotPath::Found HotPath::gather(PyObject* structure, std::vector<Ref>& found, int
     Py_ssize_t position = 0;
     PyObject *key = nullptr, *value = nullptr;
     while (api.PyDict_Next(structure, &position, &key, &value) != 0) {
+      const Ref held = Ref::to(value);
       if (const Found one = gather(value, found, depth + 1); one != Found::kAll) return one;
     }
     return Found::kAll;
   }
-  const Py_ssize_t size = is_tuple ? api.PyTuple_Size(structure) : api.PyList_Size(structure);
-  for (Py_ssize_t i = 0; i < size; ++i) {
-    PyObject* const item =
-        is_tuple ? api.PyTuple_GetItem(structure, i) : api.PyList_GetItem(structure, i);
-    if (item == nullptr) return Found::kFailed;
-    if (const Found one = gather(item, found, depth + 1); one != Found::kAll) return one;
+  const auto size = is_tuple ? api.PyTuple_Size : api.PyList_Size;
+  const auto item_of = is_tuple ? api.PyTuple_GetItem : api.PyList_GetItem;
+  for (Py_ssize_t i = 0; i < size(structure); ++i) {
+    const Ref one = Ref::to(item_of(structure, i));
+    if (!one) return Found::kFailed;
+    if (const Found all = gather(one.get(), found, depth + 1); all != Found::kAll) return all;
   }
   return Found::kAll;
 }
@@ -155,9 +155,11 @@ HotPath::Found HotPath::gather(PyObject* structure, std::vector<Ref>& found, int
 /// Id of "KIND:index".
 bool HotPath::slot_of(std::vector<uint32_t>& known, PyObject* kind, size_t index, uint32_t& slot) {
   while (known.size() <= index) {
-    const uint64_t id = word(call(slot_.get(), {kind, number(known.size()).get()}));
+    const size_t next = known.size();
+    const uint64_t id = word(call(slot_.get(), {kind, number(next).get()}));
     if (failed(id)) return false;
-    known.push_back(static_cast<uint32_t>(id));
+    // Another thread may have asked meanwhile.
+    if (known.size() == next) known.push_back(static_cast<uint32_t>(id));
   }
   slot = known[index];
   return true;
@@ -185,15 +187,16 @@ Ref HotPath::forget(const Arguments&) {
   return named_slots_ ? none() : Ref();
 }
 
-PyObject* HotPath::fail(const char* site) {
+bool HotPath::fail(const char* site) {
+  if (api.PyErr_Occurred() == nullptr) return true;
+  if (api.PyErr_ExceptionMatches(*api.PyExc_Exception) == 0) return false;
   PyObject *type = nullptr, *value = nullptr, *traceback = nullptr;
   api.PyErr_Fetch(&type, &value, &traceback);
   api.PyErr_NormalizeException(&type, &value, &traceback);
   const Ref kind(type), error(value), frames(traceback);
   if (frames) api.PyException_SetTraceback(error.get(), frames.get());
   const Ref text(api.PyUnicode_InternFromString(site));
-  if (!error || !text) return nullptr;
-  return method(observer_.get(), failed_.get(), {text.get(), error.get()}).release();
+  return error && text && method(observer_.get(), failed_.get(), {text.get(), error.get()});
 }
 
 }  // namespace convtrace::python

@@ -6,13 +6,14 @@
 ///           observer's own functions are the reference: they run where this part cannot load, and
 ///           for whatever it leaves to them. Both work on the same objects and pack the same
 ///           messages into the same batch.
-/// Threads:  those that hold the GIL. It is released while the engine reads large values.
-/// Errors:   an exception goes to Observer.failed, as in the Python functions.
+/// Threads:  those that hold the GIL. It is released while the engine reads large values, or enqueues
+///           work on a device.
+/// Errors:   an exception goes to Observer.failed, as in the Python functions; KeyboardInterrupt,
+///           SystemExit and what a handler of the program raised go on to the program.
 
 #include <cstdint>
 #include <vector>
 
-#include "interposer/core/python/batch.h"
 #include "interposer/core/python/tensor_reader.h"
 
 namespace convtrace::python {
@@ -48,8 +49,9 @@ class HotPath {
   /// (): the engine's ids of texts are no longer valid
   Ref forget(const Arguments& given);
 
-  /// Hands the error that is set to Observer.failed. @return None, or null if it is the program's.
-  PyObject* fail(const char* site);
+  /// Hands the error that is set to Observer.failed.
+  /// @return false if it is the program's: it is set again.
+  bool fail(const char* site);
 
  private:
   class Work;
@@ -80,23 +82,26 @@ class HotPath {
   bool slot_of_name(PyObject* name, uint32_t& slot);
   bool follow(PyObject* tensor, PyObject* key, size_t index);
   bool hook(PyObject* tensor, PyObject* function, PyObject* hook);
+  static bool is_usual(PyObject* groups);
   bool parameter(Work& work, PyObject* parameter, PyObject* owner, bool of_gradients);
   bool occurrence(PyObject* place, uint32_t phase, PyObject* slot, uint32_t& call);
 
   Port port_;
   TensorReader reader_;
-  uint32_t until_timed_ = 0;
+  uint32_t until_timed_ = 30;            // as in base/scopes.py
+  std::vector<std::vector<char>> free_;  // of calls that are over
   std::vector<uint32_t> input_slots_, output_slots_, gradient_slots_;
-  Ref named_slots_, leaf_types_;
+  std::vector<const PyObject*> leaf_types_;
+  Ref named_slots_;
   // From the observer.
-  Ref observer_, python_entered_, python_left_, python_gradient_, python_parameter_, threads_,
-      entries_, find_, tell_, is_tracing_, pack_, slot_, hooks_, follow_, registers_, ordered_dict_,
-      record_buffers_, owner_, owners_, ask_is_leaf_, has_modes_, unobserved_;
+  Ref observer_, python_entered_, python_left_, python_gradient_, python_parameter_,
+      python_parameters_, threads_, entries_, find_, tell_, is_tracing_, pack_, slot_, hooks_,
+      follow_, registers_, ordered_dict_, record_buffers_, owner_, owners_, ask_is_leaf_,
+      has_modes_, unobserved_;
   uint8_t full_ = 0;
   // Interned names.
-  BatchNames batch_names_;
-  Ref batch_, began_, place_, id_, inputs_, buffers_, pad_index_, step_, parameters_, capture_,
-      flags_, set_flags_, submit_, failed_, requires_grad_, grad_fn_, backward_hooks_,
+  Ref batch_, messages_, began_, place_, id_, inputs_, buffers_, pad_index_, step_, parameters_,
+      capture_, flags_, set_flags_, submit_, failed_, requires_grad_, grad_fn_, backward_hooks_,
       register_hook_, register_hook_dict_, hook_key_, state_, entry_, after_root_, untold_,
       settings_, wrapper_, calls_, recomputes_, active_, follows_, dict_, module_buffers_,
       param_groups_, params_, grad_, parameter_slot_, gradient_slot_, kind_input_, kind_output_,

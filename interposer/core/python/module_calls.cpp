@@ -14,6 +14,7 @@ HotPath::Found HotPath::inputs(PyObject* args, PyObject* kwargs, std::vector<Inp
   Py_ssize_t position = 0;
   PyObject *name = nullptr, *value = nullptr;
   while (api.PyDict_Next(kwargs, &position, &name, &value) != 0) {
+    const Ref held_name = Ref::to(name), held_value = Ref::to(value);
     if (reader_.is_plain(value)) {
       found.push_back({Ref::to(value), 0});
       if (!slot_of_name(name, found.back().slot)) return Found::kFailed;
@@ -27,11 +28,12 @@ HotPath::Found HotPath::inputs(PyObject* args, PyObject* kwargs, std::vector<Inp
 }
 
 bool HotPath::entered(const Call& call, PyObject* args, PyObject* kwargs) {
+  Work work(*this, call.thread);
   const Ref buffers = attribute(call.entry, buffers_.get());
   const Ref pad = attribute(call.entry, pad_index_.get());
   const Ref place = attribute(call.entry, place_.get());
   const Unobserved unobserved(*this);
-  if (!buffers || !pad || !place || !unobserved) return false;
+  if (!work || !buffers || !pad || !place || !unobserved) return false;
   const bool top = is_none(call.caller);
   const auto in_python = [&] {
     const Ref number_of = number(word(call.key) >> 32);
@@ -49,7 +51,6 @@ bool HotPath::entered(const Call& call, PyObject* args, PyObject* kwargs) {
     case Found::kAll:
       break;
   }
-  Work work(*this, call.thread);
   const uint32_t phase = port_.scope_slot()->phase;
   const uint64_t key = word(call.key);
   Position at{.phase = phase,
@@ -57,13 +58,13 @@ bool HotPath::entered(const Call& call, PyObject* args, PyObject* kwargs) {
               .scope = static_cast<uint32_t>(key),
               .call = static_cast<uint32_t>(key >> 32),
               .slot = 0};
-  if (failed(key) || !work.scope(phase, true, at.scope, at.call)) return false;
+  if (failed(key)) return false;
+  work.scope(phase, true, at.scope, at.call);
   if (top && phase == static_cast<uint32_t>(format::Phase::kEvaluation)) {
     at.capture = full_;
   } else if (top && phase == static_cast<uint32_t>(format::Phase::kForward)) {
     const uint64_t before = word(attribute(place.get(), inputs_.get()));
-    if (failed(before) ||
-        api.PyObject_SetAttr(place.get(), inputs_.get(), number(before + 1).get()) != 0) {
+    if (failed(before) || !assign(place.get(), inputs_.get(), number(before + 1).get())) {
       return false;
     }
     at.capture = full_;
@@ -81,8 +82,9 @@ bool HotPath::entered(const Call& call, PyObject* args, PyObject* kwargs) {
 /// Also called if only the scopes of the backward pass are wanted, as ModuleCalls._left.
 bool HotPath::left(const Call& call, PyObject* output) {
   bool captures = false;
+  Work work(*this, call.thread);
   const Unobserved unobserved(*this);
-  if (!unobserved || !is_set(observer_.get(), capture_, captures)) return false;
+  if (!work || !unobserved || !is_set(observer_.get(), capture_, captures)) return false;
   std::vector<Ref> found;
   const Found all = gather(output, found, 0);
   if (all == Found::kFailed) return false;
@@ -90,7 +92,6 @@ bool HotPath::left(const Call& call, PyObject* output) {
     return static_cast<bool>(
         python::call(python_left_.get(), {call.thread, call.entry, call.key, call.module, output}));
   }
-  Work work(*this, call.thread);
   const uint64_t key = word(call.key);
   if (failed(key)) return false;
   Position at{.phase = port_.scope_slot()->phase,
@@ -123,7 +124,8 @@ bool HotPath::left(const Call& call, PyObject* output) {
       return false;
     }
   }
-  return work.scope(at.phase, false, at.scope, at.call) && work.submit();
+  work.scope(at.phase, false, at.scope, at.call);
+  return work.submit();
 }
 
 /// @return the module's entry; None if its call is not recorded; null with Python's error set.
@@ -145,9 +147,11 @@ bool HotPath::is_told(PyObject* entry, PyObject* module) {
   const Ref settings = attribute(entry, settings_.get()), now = attribute(module, dict_.get());
   if (!settings || !now || settings.get()->type != api.PyTuple_Type) return false;
   for (Py_ssize_t i = 0; i < api.PyTuple_Size(settings.get()); ++i) {
-    PyObject* const setting = api.PyTuple_GetItem(settings.get(), i);
-    PyObject* const value = api.PyDict_GetItemWithError(now.get(), api.PyTuple_GetItem(setting, 0));
-    if (value == nullptr || value != api.PyTuple_GetItem(setting, 1)) return false;
+    PyObject* const setting = item(settings.get(), i);
+    PyObject* const name = item(setting, 0);
+    if (name == nullptr) return false;
+    PyObject* const value = api.PyDict_GetItemWithError(now.get(), name);
+    if (value == nullptr || value != item(setting, 1)) return false;
   }
   return true;
 }
@@ -175,7 +179,7 @@ bool HotPath::number_of_call(PyObject* place, uint32_t& call) {
       (phase == static_cast<uint32_t>(format::Phase::kRecompute) ? recomputes_ : calls_).get();
   const uint64_t count = word(attribute(place, counter));
   call = static_cast<uint32_t>(count);
-  return !failed(count) && api.PyObject_SetAttr(place, counter, number(count + 1).get()) == 0;
+  return !failed(count) && assign(place, counter, number(count + 1).get());
 }
 
 /// @return what leave() takes: (thread, entry, slot word of the call, entry and slot word before);
@@ -186,10 +190,10 @@ Ref HotPath::enter(const Arguments& given) {
   if (!tracing) return {};
   if (!is_none(tracing.get())) return none();
   const Ref thread = attribute(threads_.get(), state_.get());
-  Ref caller = thread ? attribute(thread.get(), entry_.get()) : Ref();
+  const Ref caller = thread ? attribute(thread.get(), entry_.get()) : Ref();
   if (!caller) return {};
   convtrace_thread_scope& slot = *port_.scope_slot();
-  Ref outer = number(slot.scope | uint64_t{slot.call} << 32);
+  const Ref outer = number(slot.scope | uint64_t{slot.call} << 32);
   Ref entry = entry_of(thread.get(), module, caller.get(), args);
   if (!entry || is_none(entry.get())) return entry;
   const Ref place = attribute(entry.get(), place_.get());
@@ -200,8 +204,9 @@ Ref HotPath::enter(const Arguments& given) {
   }
   const uint64_t id = word(attribute(place.get(), id_.get()));
   if (failed(id)) return {};
-  Ref key = number(id | uint64_t{count} << 32), result(api.PyTuple_New(5));
-  if (!key || !result || !outer) return {};
+  const Ref key = number(id | uint64_t{count} << 32);
+  Ref result = tuple({thread.get(), entry.get(), key.get(), caller.get(), outer.get()});
+  if (!result) return {};
   const Call now{thread.get(), entry.get(), key.get(), caller.get(), outer.get(), module};
   bool captures = false;
   if (api.PyObject_SetAttr(thread.get(), entry_.get(), entry.get()) != 0 ||
@@ -210,28 +215,25 @@ Ref HotPath::enter(const Arguments& given) {
   }
   slot.scope = static_cast<uint32_t>(id);
   slot.call = count;
-  if (captures && !entered(now, args, given.values[2]) && !Ref(fail("module inputs"))) {
+  const bool sound = !captures || entered(now, args, given.values[2]) || fail("module inputs");
+  // What a handler raises behind this call, leave() does not see.
+  if (!sound || api.PyErr_CheckSignals() != 0) {
     restore(now);
     return {};
-  }
-  PyObject* const parts[] = {now.thread, now.entry, now.key, now.caller, now.outer};
-  for (Py_ssize_t i = 0; i < 5; ++i) {
-    api.Py_IncRef(parts[i]);
-    api.PyTuple_SetItem(result.get(), i, parts[i]);
   }
   return result;
 }
 
 /// `module`: None if the call raised.
 Ref HotPath::leave(const Arguments& given) {
-  const auto part = [&](Py_ssize_t i) { return api.PyTuple_GetItem(given.values[0], i); };
+  const auto part = [&](Py_ssize_t i) { return item(given.values[0], i); };
   const Call call{part(0), part(1), part(2), part(3), part(4), given.values[1]};
   bool wanted = false;
   if (call.outer == nullptr ||
       !is_set(observer_.get(), is_none(call.module) ? capture_ : follows_, wanted)) {
     return {};
   }
-  const bool sound = !wanted || left(call, given.values[2]) || Ref(fail("module outputs"));
+  const bool sound = !wanted || left(call, given.values[2]) || fail("module outputs");
   restore(call);
   return sound ? none() : Ref();
 }

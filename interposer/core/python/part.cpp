@@ -18,17 +18,15 @@ PyObject* entry(PyObject* self, PyObject* const* args, Py_ssize_t given) noexcep
   try {
     if (given == count) {
       Ref result = (path->*function)({args, given});
-      // A result beside an error would end the program's call: the error is told, and cleared.
-      const bool sound = api.PyErr_Occurred() == nullptr || (result && Ref(path->fail("values")));
-      if (result && sound) return result.release();
-      if (result) return nullptr;
+      // A result beside an error would end the program's call.
+      if (result && api.PyErr_Occurred() == nullptr) return result.release();
     } else {
       api.PyErr_SetString(*api.PyExc_RuntimeError, "number of arguments");
     }
   } catch (const std::exception&) {
     api.PyErr_NoMemory();
   }
-  return path->fail("values");
+  return path->fail("values") ? none().release() : nullptr;
 }
 
 PyMethodDef functions[] = {

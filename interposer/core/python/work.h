@@ -1,6 +1,6 @@
 #pragma once
 /// @file work.h
-/// One call from Python: its batch, its time if it is one of those that are timed, and what keeps
+/// One call from Python: its messages, its time if it is one of those that are timed, and what keeps
 /// the program's modes from seeing it.
 ///
 /// Place:    inside the functions of hot_path.h.
@@ -8,7 +8,8 @@
 
 #include <time.h>
 
-#include <cstring>
+#include <functional>
+#include <numeric>
 
 #include "interposer/core/python/hot_path.h"
 
@@ -28,35 +29,46 @@ inline convtrace_message header(convtrace_message_kind kind, size_t bytes) {
   return {static_cast<uint16_t>(kind), 0, static_cast<uint32_t>(bytes)};
 }
 
-inline Ref none() { return Ref::to(api._Py_NoneStruct); }
-
 struct Position {
   uint32_t phase, capture, scope, call, slot;
 };
 
-/// One call of Python: its batch, and its time if it is one of those that are timed.
+/// Packs the messages of one call into a buffer of its own: any function of Python may run code of
+/// the program on this thread (a finalizer, a handler of a signal), which may call a module, whose
+/// messages are another Work's. Messages of Python code are in the thread's Batch (base/engine.py);
+/// those of this call are appended to it before Python code packs more.
 class HotPath::Work {
  public:
   Work(HotPath& path, PyObject* thread)
-      : path_(path),
-        thread_(thread),
-        batch_(path.batch_names_, attribute(thread, path.batch_.get())) {
+      : path_(path), thread_(thread), batch_(attribute(thread, path.batch_.get())) {
+    if (!path.free_.empty()) {
+      bytes_ = std::move(path.free_.back());
+      path.free_.pop_back();
+    }
     if (path.until_timed_-- == 0) {
       path.until_timed_ = kEvery - 1;
       begin_ = thread_time();
     }
   }
+  ~Work() {
+    bytes_.clear();
+    if (path_.free_.size() < kBuffers) path_.free_.push_back(std::move(bytes_));
+  }
+  Work(const Work&) = delete;
+  Work& operator=(const Work&) = delete;
+  /// @return false with Python's error set.
+  explicit operator bool() const { return static_cast<bool>(batch_); }
 
   [[nodiscard]] PyObject* thread() const { return thread_; }
 
-  bool scope(uint32_t phase, bool enter, uint32_t scope, uint32_t call) {
+  void scope(uint32_t phase, bool enter, uint32_t scope, uint32_t call) {
     convtrace_scope message{};
     message.message = header(CONVTRACE_MSG_SCOPE, sizeof message);
     message.phase = static_cast<uint8_t>(phase);
     message.enter = enter ? 1 : 0;
     message.scope = scope;
     message.call = call;
-    return batch_.append(message);
+    append(&message, sizeof message);
   }
 
   TensorReader::Outcome read(PyObject* tensor) {
@@ -65,7 +77,7 @@ class HotPath::Work {
   }
 
   /// Packs the tensor that was read last; more than once for more than one place.
-  bool put(const Position& at) {
+  void put(const Position& at) {
     convtrace_tensor& fixed = message_.fixed;
     fixed.message = header(CONVTRACE_MSG_TENSOR, message_.bytes());
     fixed.phase = static_cast<uint8_t>(at.phase);
@@ -73,29 +85,27 @@ class HotPath::Work {
     fixed.scope = at.scope;
     fixed.call = at.call;
     fixed.slot = at.slot;
-    char* const to = batch_.claim(message_.bytes());
-    if (to == nullptr) return false;
-    std::memcpy(to, &message_, sizeof fixed);
-    std::memcpy(to + sizeof fixed, message_.dims, message_.bytes() - sizeof fixed);
-    if (fixed.device_type == 0) host_bytes_ += fixed.storage_bytes;
-    return true;
+    append(&fixed, sizeof fixed);
+    append(message_.dims, message_.bytes() - sizeof fixed);
+    const uint64_t elements = std::accumulate(message_.dims, message_.dims + fixed.rank,
+                                              uint64_t{1}, std::multiplies<uint64_t>());
+    value_bytes_ += elements * format::element_bytes(static_cast<format::DType>(fixed.dtype));
+    on_device_ = on_device_ || fixed.device_type != 0;
   }
 
-  /// Lets Python code pack into this batch.
+  /// Lets Python code pack into the thread's batch, behind what is packed here.
   template <typename Python>
   Ref leave(Python&& python) {
-    if (!batch_.store()) return {};
     left_ = true;
-    Ref result = python(batch_.object());
-    return result && batch_.reload() ? std::move(result) : Ref();
+    return append_to_batch() ? python(batch_.get()) : Ref();
   }
 
   /// Reads and packs. @return false with Python's error set; `packed`: whether it is in the batch.
   bool record(PyObject* tensor, const Position& at, bool& packed) {
     switch (read(tensor)) {
       case TensorReader::Outcome::kRead:
-        packed = true;
-        return put(at);
+        put(at);
+        return packed = true;
       case TensorReader::Outcome::kFailed:
         return false;
       case TensorReader::Outcome::kLeft:
@@ -110,22 +120,22 @@ class HotPath::Work {
     return static_cast<bool>(result);
   }
 
-  /// As Observer.submit, which is called where Python may have to add something.
+  /// As Observer.submit, which is called where Python has something to add.
   bool submit() {
     const uint64_t began = word(attribute(thread_, path_.began_.get()));
-    if (failed(began)) return false;
-    if (left_ || began != 0) {
-      return batch_.store() && method(path_.observer_.get(), path_.submit_.get(), {thread_}) &&
-             batch_.reload();
-    }
-    if (begin_ != 0) {
+    const Ref messages = attribute(batch_.get(), path_.messages_.get());
+    const Py_ssize_t waiting = messages ? api.PyList_Size(messages.get()) : -1;
+    if (failed(began) || waiting < 0) return false;
+    if (begin_ != 0 && began == 0) {  // else it is part of a call that Python times
       convtrace_spent message{};
       message.message = header(CONVTRACE_MSG_SPENT, sizeof message);
       message.ns = kEvery * (thread_time() - begin_);
-      if (!batch_.append(message)) return false;
+      append(&message, sizeof message);
+    }
+    if (left_ || began != 0 || waiting != 0) {
+      return append_to_batch() && method(path_.observer_.get(), path_.submit_.get(), {thread_});
     }
     const uint64_t flags = send() & ~uint32_t{CONVTRACE_SUBMIT_WATCH};
-    if (!batch_.clear()) return false;
     const uint64_t known = word(attribute(path_.observer_.get(), path_.flags_.get()));
     if (failed(known)) return false;
     return flags == known ||
@@ -133,21 +143,40 @@ class HotPath::Work {
   }
 
  private:
+  /// More calls than this are not under way at once.
+  static constexpr size_t kBuffers = 8;
+
+  void append(const void* message, size_t bytes) {
+    const auto* const at = static_cast<const char*>(message);
+    bytes_.insert(bytes_.end(), at, at + bytes);
+  }
+
+  bool append_to_batch() {
+    if (bytes_.empty()) return true;
+    const Ref messages = attribute(batch_.get(), path_.messages_.get());
+    const Ref packed(
+        api.PyBytes_FromStringAndSize(bytes_.data(), static_cast<Py_ssize_t>(bytes_.size())));
+    bytes_.clear();
+    return messages && packed && api.PyList_Append(messages.get(), packed.get()) == 0;
+  }
+
   uint32_t send() {
-    const auto size = static_cast<uint32_t>(batch_.size());
-    if (host_bytes_ < kSmallValues) return path_.port_.submit(batch_.data(), size);
+    const auto size = static_cast<uint32_t>(bytes_.size());
+    if (value_bytes_ < kSmallValues && !on_device_) return path_.port_.submit(bytes_.data(), size);
     void* const state = api.PyEval_SaveThread();
-    const uint32_t flags = path_.port_.submit(batch_.data(), size);
+    const uint32_t flags = path_.port_.submit(bytes_.data(), size);
     api.PyEval_RestoreThread(state);
     return flags;
   }
 
   HotPath& path_;
   PyObject* thread_;
-  Batch batch_;
+  Ref batch_;
+  std::vector<char> bytes_;
   TensorMessage message_;
   uint64_t begin_ = 0;
-  uint64_t host_bytes_ = 0;
+  uint64_t value_bytes_ = 0;
+  bool on_device_ = false;
   bool left_ = false;
 };
 

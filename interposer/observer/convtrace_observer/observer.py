@@ -175,7 +175,7 @@ class Observer:
                                  % (site, type(error).__name__, error))
                 batch.submit()
                 self.remove()
-            self.threads.state.batch.size = 0
+            self.threads.state.batch.messages = []
         except Exception:
             self.active = self.capture = self.follows = False
 
@@ -222,6 +222,7 @@ class Observer:
             batch.submit()
         if isinstance(getattr(sys, "last_value", None), KeyboardInterrupt):
             self._finish("SIGINT")
+        self.remove()  # finalizers of the program may still call modules
 
     def _finish(self, status):
         batch = engine.Batch(self.port)

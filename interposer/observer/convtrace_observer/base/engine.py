@@ -107,102 +107,77 @@ class Engine:
 
 
 class Batch:
-    """Messages of one hook call, in a buffer that is used again by the next. One per thread."""
+    """Messages of one hook call, each complete: code of the program that runs between two of them on this thread (a
+    finalizer, a handler of a signal) may pack and send as well. One per thread."""
 
-    def __init__(self, engine, capacity=16384):
+    def __init__(self, engine):
         self._engine = engine
         self._submit = engine.submit
-        self._allocate(capacity)
-        self.size = 0
-
-    def _allocate(self, capacity):
-        self._bytes = bytearray(capacity)
-        self._view = (ctypes.c_char * capacity).from_buffer(self._bytes)
-
-    def _claim(self, size):
-        """Makes room for `size` bytes and returns where they begin."""
-        start = self.size
-        self.size = end = start + size
-        if end > len(self._bytes):
-            kept = self._bytes
-            self._allocate(2 * end)
-            self._bytes[:start] = kept[:start]
-        return start
+        self.messages = []
 
     def submit(self):
         """One call for everything packed; the answer's flags."""
-        size, self.size = self.size, 0
-        return self._submit(self._view, size)
+        fresh = []  # made before the exchange, during which nothing is allocated and nothing called
+        messages, self.messages = self.messages, fresh
+        data = b"".join(messages)
+        return self._submit(data, len(data))
 
     def tensor(self, phase, capture, scope, call, slot, op, value, padding=NO_PADDING):
         """`value`: a values.Memory; `padding`: what it is padding of, and its index."""
         device, index, dtype, rank, version, data, storage, base, size, stream, dims = value
-        total = 80 + 16 * rank
-        start = self._claim(total)
-        TENSOR_MESSAGE.pack_into(
-            self._bytes, start, TENSOR, 0, total, phase, capture, device, index, dtype, rank,
+        self.messages.append(TENSOR_MESSAGE.pack(
+            TENSOR, 0, TENSOR_MESSAGE.size + 16 * rank, phase, capture, device, index, dtype, rank,
             _EXTENT_TENSOR, padding[0], scope, call, slot, op, version, padding[1], data, storage, base,
-            size, stream)
-        _DIMS[rank].pack_into(self._bytes, start + 80, *dims)
+            size, stream) + _DIMS[rank].pack(*dims))
 
     def scope(self, phase, enter, scope, call):
-        SCOPE_MESSAGE.pack_into(
-            self._bytes, self._claim(24), SCOPE, 0, 24, phase, enter, scope, call)
+        self.messages.append(SCOPE_MESSAGE.pack(SCOPE, 0, SCOPE_MESSAGE.size, phase, enter, scope, call))
 
     def step(self, index):
-        STEP_MESSAGE.pack_into(self._bytes, self._claim(16), STEP, 0, 16, index)
+        self.messages.append(STEP_MESSAGE.pack(STEP, 0, STEP_MESSAGE.size, index))
 
     def op(self, phase, declared_alias, schema_known, scope, call, op, operands):
         """`operands`: (slot, is_output, of an input whether it is written and of an output whether it borrows,
         value, bytes spanned)."""
-        total = OP_MESSAGE.size + OP_OPERAND.size * len(operands)
-        start = self._claim(total)
-        OP_MESSAGE.pack_into(
-            self._bytes, start, OP, 0, total, phase, declared_alias, schema_known, scope, call, op,
-            len(operands))
-        start += OP_MESSAGE.size
+        message = bytearray(OP_MESSAGE.pack(
+            OP, 0, OP_MESSAGE.size + OP_OPERAND.size * len(operands), phase, declared_alias, schema_known, scope, call,
+            op, len(operands)))
         for slot, is_output, mark, value, span in operands:
             device, index, _, _, version, data, storage, base, size, _, _ = value
             written, borrows = (0, mark) if is_output else (mark, 0)
-            OP_OPERAND.pack_into(
-                self._bytes, start, slot, is_output, device, index, written, data, span, storage, base,
-                size, version, borrows)
-            start += OP_OPERAND.size
+            message += OP_OPERAND.pack(
+                slot, is_output, device, index, written, data, span, storage, base, size, version, borrows)
+        self.messages.append(message)
 
     def op_begin(self, phase, scope, call, op):
-        OP_MESSAGE.pack_into(self._bytes, self._claim(OP_MESSAGE.size), OP_BEGIN, 0, OP_MESSAGE.size, phase,
-                             0, 0, scope, call, op, 0)
+        self.messages.append(OP_MESSAGE.pack(OP_BEGIN, 0, OP_MESSAGE.size, phase, 0, 0, scope, call, op, 0))
 
     def frames(self, kind, storage, frames):
         """OP_STACK, STORAGE_DEAD or TENSOR_STACK; `frames` are texts, innermost first."""
         ids = [self._engine.intern(frame) for frame in frames[:_MAX_FRAMES]]
         padded = ids + [0] * (len(ids) % 2)
-        total = FRAMES_MESSAGE.size + 4 * len(padded)
-        start = self._claim(total)
-        FRAMES_MESSAGE.pack_into(self._bytes, start, kind, 0, total, storage, len(ids))
-        struct.pack_into("<%dI" % len(padded), self._bytes, start + FRAMES_MESSAGE.size, *padded)
+        self.messages.append(
+            FRAMES_MESSAGE.pack(kind, 0, FRAMES_MESSAGE.size + 4 * len(padded), storage, len(ids))
+            + struct.pack("<%dI" % len(padded), *padded))
 
     def fact(self, name, value):
         intern = self._engine.intern
-        FACT_MESSAGE.pack_into(
-            self._bytes, self._claim(16), FACT, 0, 16, intern(name), intern(value))
+        self.messages.append(FACT_MESSAGE.pack(FACT, 0, FACT_MESSAGE.size, intern(name), intern(value)))
 
     def event_fact(self, scope, name, value):
         """`scope`: id of a module's name, or 0."""
         data = value.encode("utf-8", "replace")[:_MAX_FACT_BYTES]
-        size = EVENT_FACT_MESSAGE.size
-        start = self._claim(size + (len(data) + 7) // 8 * 8)
-        EVENT_FACT_MESSAGE.pack_into(
-            self._bytes, start, EVENT_FACT, 0, self.size - start, scope, self._engine.intern(name), len(data))
-        self._bytes[start + size:self.size] = data.ljust(self.size - start - size, b"\0")
+        padded = data.ljust((len(data) + 7) // 8 * 8, b"\0")
+        self.messages.append(EVENT_FACT_MESSAGE.pack(
+            EVENT_FACT, 0, EVENT_FACT_MESSAGE.size + len(padded), scope, self._engine.intern(name), len(data)) + padded)
 
     def loss(self, reason, count):
-        LOSS_MESSAGE.pack_into(self._bytes, self._claim(24), LOSS, 0, 24, reason, count)
+        self.messages.append(LOSS_MESSAGE.pack(LOSS, 0, LOSS_MESSAGE.size, reason, count))
 
     def spent(self, ns):
-        SPENT_MESSAGE.pack_into(self._bytes, self._claim(16), SPENT, 0, 16, ns)
+        self.messages.append(SPENT_MESSAGE.pack(SPENT, 0, SPENT_MESSAGE.size, ns))
 
     def diagnostic(self, level, site, text):
         intern = self._engine.intern
-        DIAGNOSTIC_MESSAGE.pack_into(
-            self._bytes, self._claim(24), DIAGNOSTIC, 0, 24, level, intern(site), intern(text))
+        self.messages.append(
+            DIAGNOSTIC_MESSAGE.pack(DIAGNOSTIC, 0, DIAGNOSTIC_MESSAGE.size, level, intern(site), intern(text)))

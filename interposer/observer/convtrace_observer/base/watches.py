@@ -33,7 +33,7 @@ class Watches:
         """May run at any moment on any thread, also while that thread packs its batch."""
         try:
             if self._references.pop(reference.identity, None) is not None:
-                batch = engine.Batch(self._port, 4096)
+                batch = engine.Batch(self._port)
                 batch.frames(engine.STORAGE_DEAD, reference.identity, scopes.python_frames())
                 batch.submit()
         except Exception:

@@ -57,7 +57,7 @@ def record(observer, thread, targets, gradient):
     if value is not None:
         for key, slot in reversed(targets):
             thread.batch.tensor(engine.BACKWARD, observer.full, key & 0xFFFFFFFF, key >> 32, slot, 0, value)
-        observer.submit(thread)
+    observer.submit(thread)  # also what could not be read
 
 
 def follow(hooks, tensor, target):
@@ -75,6 +75,7 @@ def follow(hooks, tensor, target):
 def registers_as_known(torch):
     """Whether Tensor.register_hook does what hot_path.cpp does in its place: it makes the tensor's dictionary of hooks,
     registers that with the tensor's node, and puts the hook into it."""
-    return set(torch.Tensor.register_hook.__code__.co_names) == {
+    code = getattr(torch.Tensor.register_hook, "__code__", None)  # None: another library's own function
+    return code is not None and set(code.co_names) == {
         "has_torch_function_unary", "handle_torch_function", "Tensor", "register_hook", "requires_grad", "RuntimeError",
         "_backward_hooks", "OrderedDict", "grad_fn", "_register_hook_dict", "torch.utils.hooks", "RemovableHandle", "id"}

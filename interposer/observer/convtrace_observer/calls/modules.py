@@ -240,9 +240,10 @@ class ModuleCalls:
         if state == entry.buffers:
             return
         entry.buffers = state
-        for name, tensor in _kept_buffers(module):
-            self._observer.pack(thread.batch, thread.slot[1], self._observer.full, scope, call,
-                                self.slot("buffer", name), tensor)
+        with self._observer.read.unobserved():
+            for name, tensor in _kept_buffers(module):
+                self._observer.pack(thread.batch, thread.slot[1], self._observer.full, scope, call,
+                                    self.slot("buffer", name), tensor)
 
 
 def _kept_buffers(module):

@@ -169,8 +169,8 @@ class Generators:
             state = self._torch.default_generator.get_state()
             content = ctypes.string_at(state.data_ptr(), state.nbytes)
         if content != self._torch_state:
-            self._torch_state = content
             yield "rng.torch", digest(content)
+            self._torch_state = content
 
     def _of_cuda(self):
         cuda = self._torch.cuda
@@ -187,18 +187,20 @@ class Generators:
 
     def _of_numpy(self):
         random = sys.modules.get("numpy.random")
-        if random is not None and not self._is_numpy_unmoved(random):
+        if random is None:
+            return
+        memory = _numpy_memory(random)
+        if memory is None or memory != self._numpy_state or self._numpy_keeps:
             _, words, *rest = random.get_state()
-            self._numpy_keeps = rest[1] != 0
             yield "rng.numpy", digest(words.tobytes() + repr(rest).encode())
+            self._numpy_state, self._numpy_keeps = memory, rest[1] != 0
 
-    def _is_numpy_unmoved(self, random):
-        """get_state() copies word by word. The words' memory tells whether one was drawn; only a normal number that
-        is kept from an earlier draw is used without."""
-        generator = getattr(random, "get_bit_generator", None)  # numpy 1.24
-        generator = generator() if generator is not None else None
-        if type(generator).__name__ != "MT19937":
-            return False
-        before = self._numpy_state
-        self._numpy_state = ctypes.string_at(generator.ctypes.state_address, _MT19937_BYTES)
-        return self._numpy_state == before and not self._numpy_keeps
+
+def _numpy_memory(random):
+    """The memory of numpy's generator, None for another kind than usual: get_state() copies word by word. It tells
+    whether a word was drawn; only a normal number that is kept from an earlier draw is used without."""
+    generator = getattr(random, "get_bit_generator", None)  # numpy 1.24
+    generator = generator() if generator is not None else None
+    if type(generator).__name__ != "MT19937":
+        return None
+    return ctypes.string_at(generator.ctypes.state_address, _MT19937_BYTES)

@@ -158,7 +158,7 @@ class Optimizers:
     @spent.sampled
     def _ended(self, thread, optimizer):
         observer = self._observer
-        if thread.batch.size:
+        if thread.batch.messages:
             observer.submit(thread)  # facts, where gradients are not read
         self._read_gradients(thread)  # a closure that was not called, or could not be wrapped
         if observer.capture:
@@ -238,16 +238,16 @@ class Optimizers:
     @spent.sampled
     def record_parameters(self, thread, optimizer, of_gradients):
         """Records what an optimizer updates, or the gradients it takes."""
-        with self._observer.read.unobserved():
-            for parameter, owner in self._parameters(optimizer):
-                self.record_parameter(thread, parameter, owner, of_gradients)
+        for parameter, owner in self._parameters(optimizer):
+            self.record_parameter(thread, parameter, owner, of_gradients)
         self._observer.submit(thread)
 
     def record_parameter(self, thread, parameter, owner, of_gradients):
-        if not of_gradients:
-            self._pack(thread, engine.OPTIMIZER, parameter, owner.place, owner.parameter_slot)
-        elif parameter.grad is not None:
-            self._pack(thread, engine.BACKWARD, parameter.grad, owner.place, owner.gradient_slot)
+        with self._observer.read.unobserved():
+            if not of_gradients:
+                self._pack(thread, engine.OPTIMIZER, parameter, owner.place, owner.parameter_slot)
+            elif parameter.grad is not None:
+                self._pack(thread, engine.BACKWARD, parameter.grad, owner.place, owner.gradient_slot)
 
     @spent.sampled
     def record(self, thread, phase, items):

@@ -1,0 +1,175 @@
+"""Code of the program that runs inside the observer: finalizers, handlers of signals, other threads."""
+import ctypes
+import gc
+import os
+import signal
+import subprocess
+import tempfile
+import threading
+import unittest
+import weakref
+
+from support import ObservedTest, fake_engine, torch
+from convtrace_observer.base import engine
+from convtrace_observer.observer import Observer
+from torch import nn
+
+
+class Many(nn.Module):
+    def forward(self, x):
+        return [x + i for i in range(12)]
+
+
+class Reentry(ObservedTest):
+    def outputs(self, scope):
+        return [t.slot for t in self.fake.tensors(scope=scope) if t.slot.startswith("output")]
+
+    def test_a_module_that_is_called_while_another_ones_outputs_are_packed(self):
+        outer, inner, intern, inside = nn.Sequential(Many()), nn.ReLU(), self.observer.port.intern, []
+
+        def interrupted(text):
+            if text in ("output:3", "output:9"):
+                inside.append(inner(torch.zeros(20)))
+            return intern(text)
+
+        self.observer.port.intern = interrupted
+        outer(torch.ones(3))
+        self.assertEqual(len(inside), 2)
+        self.assertEqual(self.outputs("0"), ["output:%d" % i for i in range(12)])
+        self.assertEqual(self.outputs(""), ["output:%d" % i for i in range(12)])
+        self.assertEqual(len(self.fake.tensors(shape=(20,), slot="output:0")), 2)
+
+    def test_finalizers_that_call_modules(self):
+        model, inner, ran = nn.Sequential(Many(), nn.Identity()), nn.ReLU(), []
+
+        class Finalized:
+            def __init__(self):
+                self.self = self
+
+            def __del__(self):
+                ran.append(inner(torch.zeros(20)))
+
+        model(torch.ones(3))
+        threshold = gc.get_threshold()
+        self.addCleanup(gc.set_threshold, *threshold)
+        gc.set_threshold(1)
+        for _ in range(20):
+            Finalized()
+            model(torch.ones(3))
+        gc.set_threshold(*threshold)
+        gc.collect()
+        self.assertEqual(len(ran), 20)
+        self.assertEqual(len(self.fake.tensors(shape=(20,), slot="output:0")), 20)
+        self.assertEqual(self.outputs("0"), ["output:%d" % i for i in range(12)] * 21)
+
+    def test_an_interrupt_inside_the_observer_is_the_programs(self):
+        model, intern = nn.Sequential(Many()), self.observer.port.intern
+        model(torch.ones(1))
+        for text in ("input:1", "output:12"):
+            self.observer.modules.forget(), self.observer.hot.forget()
+
+            def interrupted(asked, text=text):
+                if asked == text:
+                    raise KeyboardInterrupt
+                return intern(asked)
+
+            self.observer.port.intern = interrupted
+            self.observer.port._ids.clear()
+            many = Many()
+            many.forward = lambda x, y: [x] * 13
+            with self.assertRaises(KeyboardInterrupt):
+                many(torch.ones(1), torch.ones(1))
+            self.assertIsNone(self.observer.threads.state.entry)
+            self.assertEqual(self.fake.slot()[:2], (None, 0))
+
+    def test_two_threads_that_ask_for_the_same_slot_first(self):
+        intern, asking, results = self.observer.port.intern, threading.Barrier(2, timeout=60), []
+        models = [Many(), Many()]
+        for model in models:
+            model(torch.ones(1))
+        self.observer.modules.forget(), self.observer.hot.forget()
+        self.fake.messages.clear()
+        asked = []
+
+        def slow(text):
+            if text == "output:0" and len(asked) < 2:
+                asked.append(text)
+                asking.wait()
+            return intern(text)
+
+        self.observer.port.intern = slow
+        threads = [threading.Thread(target=lambda m=model: results.append(m(torch.ones(1)))) for model in models]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertEqual(len(asked), 2)
+        slots = [t.slot for t in self.fake.of("tensor") if t.slot.startswith("output")]
+        self.assertEqual(sorted(slots), sorted(2 * ["output:%d" % i for i in range(12)]))
+
+    def test_classes_of_arguments_are_not_kept(self):
+        model = nn.Identity()
+
+        def use():
+            kind = type("Config", (), {})
+            many = Many()
+            many.forward = lambda x, config: x
+            many(torch.ones(1), kind())
+            return weakref.ref(kind)
+
+        model(torch.ones(1))
+        kind = use()
+        gc.collect()
+        self.assertIsNone(kind())
+
+    def test_one_of_61_calls_is_timed(self):
+        model = nn.Identity()
+        for _ in range(305):
+            model(torch.ones(1))
+        spent = [message.ns for message in self.fake.of("spent")]
+        self.assertGreaterEqual(len(spent), 8)
+        self.assertLessEqual(len(spent), 30)
+        self.assertGreater(min(spent), 61 * 100)
+
+
+@unittest.skipIf(fake_engine.PART == "python", "Python runs handlers between its own instructions")
+class Signals(unittest.TestCase):
+    """A signal that arrives in C++: its handler runs before the module call begins."""
+
+    SOURCE = """
+#include <signal.h>
+unsigned slot[4];
+unsigned submit(const void* messages, unsigned bytes) { raise(SIGALRM); return 1; }
+void* scope_slot(void) { return slot; }
+"""
+
+    def test_a_handler_that_raises_leaves_no_call_open(self):
+        def too_slow(*_):
+            raise TimeoutError
+
+        with tempfile.TemporaryDirectory() as folder:
+            source, library = os.path.join(folder, "submit.c"), os.path.join(folder, "submit.so")
+            with open(source, "w") as file:
+                file.write(self.SOURCE)
+            subprocess.run([os.environ.get("CC", "cc"), "-shared", "-fPIC", "-o", library, source], check=True)
+            raising = ctypes.CDLL(library)
+        fake = fake_engine.FakeEngine()
+        fake.stand_ins = [ctypes.cast(function, ctypes.c_void_p) for function in (raising.submit, raising.scope_slot)]
+        fake.slots[threading.get_ident()] = (ctypes.c_uint32 * 4).in_dll(raising, "slot")
+        observer = Observer(torch, engine.Engine(fake))
+        self.assertIn("built-in", repr(observer.hot.enter))
+        observer.install()
+        self.addCleanup(observer.remove)
+        self.addCleanup(signal.signal, signal.SIGALRM, signal.signal(signal.SIGALRM, signal.SIG_IGN))
+        model = nn.Identity()
+        model(torch.ones(2))  # Python reads what a first call has more
+        signal.signal(signal.SIGALRM, too_slow)
+        for _ in range(3):
+            with self.assertRaises(TimeoutError):
+                model(torch.ones(2))
+            self.assertIsNone(observer.threads.state.entry)
+            self.assertEqual(fake.slot()[:2], (None, 0))
+
+
+if __name__ == "__main__":
+    unittest.main()
