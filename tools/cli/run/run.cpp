@@ -123,21 +123,25 @@ std::string option_name(const settings::SettingSpec& spec) {
   return name;
 }
 
+std::string preload_library() {
+  std::string library = in_tree("lib/libconvtrace.so");
+  if (library.empty()) {
+    complain(MessageId::kPartMissing,
+             "libconvtrace.so is not in ../lib of this program; was only a part installed?");
+  } else if (library.find_first_of(": ") != std::string::npos) {
+    complain(MessageId::kNoPreloadPath,
+             "LD_PRELOAD cannot name " + escape_text(library) + ": it takes no spaces and colons");
+    library.clear();
+  }
+  return library;
+}
+
 Prepared prepare_run(const RunOptions& options) {
   if (!apply_options(options)) return {ExitCode::kUsage, {}, {}};
   std::optional<settings::Settings> wanted = check_settings();
   if (!wanted) return {ExitCode::kUsage, {}, {}};
-  const std::string library = in_tree("lib/libconvtrace.so");
-  if (library.empty()) {
-    complain(MessageId::kPartMissing,
-             "libconvtrace.so is not in ../lib of this program; was only a part installed?");
-    return {ExitCode::kFailure, {}, {}};
-  }
-  if (library.find_first_of(": ") != std::string::npos) {
-    complain(MessageId::kNoPreloadPath,
-             "LD_PRELOAD cannot name " + escape_text(library) + ": it takes no spaces and colons");
-    return {ExitCode::kFailure, {}, {}};
-  }
+  const std::string library = preload_library();
+  if (library.empty()) return {ExitCode::kFailure, {}, {}};
   setenv("LD_PRELOAD", preload_list(library).c_str(), 1);
   std::string in_vain = obstacle(*wanted, options.command);
   return {ExitCode::kClean, std::move(in_vain), *std::move(wanted)};
