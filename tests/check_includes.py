@@ -78,6 +78,7 @@ ROOMS = {
     "tools/demo_gpt": "",
     "tools/python": "",
     "tools/python/convtrace": "",
+    "tools/python/convtrace/exports": "tools/python/convtrace",
     "tools/diff/model": "format/settings tools/common",
     "tools/diff/compare": "tools/common tools/diff/model",
     "tools/diff/align": "tools/diff/compare tools/diff/model",

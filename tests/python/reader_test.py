@@ -419,7 +419,7 @@ class Parquet(FolderTest):
         refused(link)
 
     def test_numbers_beyond_the_signed_ones_keep_their_bits(self):
-        from convtrace import parquet
+        from convtrace.exports import parquet
 
         for event in convtrace.Trace(self.closed()[0]):
             if event["record"] == "stats" and event["shape"]:
@@ -431,7 +431,7 @@ class Parquet(FolderTest):
         self.assertEqual((row["shape"], row["address"]), ([-1 << 63, 3], -1))
 
     def test_a_row_group_ends_before_it_takes_much_memory(self):
-        from convtrace import parquet
+        from convtrace.exports import parquet
 
         operand = dict(param=0, word=0, offset=0, address=0, generation=0, confidence="pointer-base")
         launch = dict(record="launch", seq=0, operands=[operand] * 4096)

@@ -24,7 +24,7 @@ def main():
     arguments = parser.parse_args()
     try:
         from convtrace import records, trace
-        written = importlib.import_module("convtrace." + arguments.format.replace("-", "_"))
+        written = importlib.import_module("convtrace.exports." + arguments.format.replace("-", "_"))
     except ModuleNotFoundError as error:
         return _complain(NO_PYTHON, "export needs the Python package %s: pip install %szstandard flatbuffers"
                          % (error.name, {"parquet": "pyarrow ", "npy": "numpy "}.get(arguments.format, "")))

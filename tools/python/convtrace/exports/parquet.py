@@ -9,7 +9,7 @@ import re
 import pyarrow
 import pyarrow.parquet
 
-from .events import COUNTS
+from ..events import COUNTS
 
 _ROW_GROUP = 1 << 16
 _ROW_GROUP_BYTES = 64 << 20  # what a trace stores in few bytes, a row may repeat in many

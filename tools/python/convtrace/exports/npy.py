@@ -8,8 +8,8 @@ import json
 import os
 import re
 
-from .trace import Problem
-from .values import NotThere, Values
+from ..trace import Problem
+from ..values import NotThere, Values
 
 _DESCRIPTIONS = {"f64": "<f8", "f32": "<f4", "f16": "<f2", "i8": "|i1", "i16": "<i2", "i32": "<i4", "i64": "<i8",
                  "u8": "|u1", "u16": "<u2", "u32": "<u4", "u64": "<u8", "bool": "|b1", "c64": "<c8", "c128": "<c16",

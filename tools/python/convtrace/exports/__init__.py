@@ -1,0 +1,7 @@
+"""Traces in formats of other programs, a module each: what tools/python/export.py runs. A module has
+
+    is_export(path)            whether `path` is an earlier export, which may be replaced
+    export(trace, name, path)  adds one trace, which is to be called `name`
+    IS_FILE = True             where `path` is a file, not a folder
+    SEPARATE = True            where several traces get a folder each; finish(path, names) is called at the end
+"""
