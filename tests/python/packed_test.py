@@ -6,10 +6,10 @@ import unittest
 
 import numpy
 
-from preload_test import HERE, ProgramTest
+from preload_test import BUILD, HERE, ProgramTest
 from support import SKIPPED, torch
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(HERE)), "tools", "python"))
+sys.path.insert(0, os.path.join(BUILD, "share", "convtrace", "python"))
 import convtrace  # noqa: E402
 
 if not (hasattr(torch, "float4_e2m1fn_x2") and hasattr(torch, "float8_e8m0fnu")):

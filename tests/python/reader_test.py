@@ -20,12 +20,12 @@ ROOT = os.path.dirname(os.path.dirname(HERE))
 BUILD = os.environ.get("CONVTRACE_BUILD") or os.path.join(ROOT, "build", "release")
 TOOL = os.path.join(BUILD, "bin", "convtrace")
 GOLDEN = sorted(glob.glob(os.path.join(ROOT, "tests", "golden", "v1", "*.ctrace")))
-sys.path.insert(0, os.path.join(ROOT, "tools", "python"))
+sys.path.insert(0, os.path.join(BUILD, "share", "convtrace", "python"))
 
 try:
     import convtrace
     import flatbuffers
-    from convtrace import checksum, columns, events, flat, hashes
+    from convtrace import codec, columns, events, flat, hashes
 except ImportError as error:
     print("skipped: %s lacks %s" % (sys.executable, error.name))
     sys.exit(77)
@@ -74,28 +74,33 @@ class FolderTest(unittest.TestCase):
         return path
 
 
-class Checksum(unittest.TestCase):
-    def test_lengths_against_the_package(self):
-        try:
-            import xxhash
-        except ImportError:
-            self.skipTest("no xxhash")
-        for length in [*range(300), 1023, 1024, 1025, 1088, 1089, 5000]:
-            data = bytes(i * 7 % 256 for i in range(length))
-            self.assertEqual(checksum.xxh3_64(data), xxhash.xxh3_64_intdigest(data), length)
+class Codec(unittest.TestCase):
+    def test_vectors_of_the_checksum(self):  # by libxxhash 0.8.1
+        self.assertEqual(codec.xxh3_64(b""), 0x2D06800538D394C2)
+        self.assertEqual(codec.xxh3_64(bytes(60)), 0x543396B68D640202)
+        self.assertEqual(codec.checksum32(bytes(60)), 0x8D640202)
 
-    def test_long_ones_with_and_without_numpy(self):
-        if checksum.numpy is None:
-            self.skipTest("no numpy")
-        for length in (241, 1024, 1025, 1088, 1089, 2048, 2049, 70000):
-            data = bytes(i * i * 7 % 251 for i in range(length))
-            fast = checksum.xxh3_64(data)
-            with unittest.mock.patch.object(checksum, "numpy", None):
-                self.assertEqual(checksum.xxh3_64(data), fast, length)
-
-    def test_vectors(self):  # by libxxhash 0.8.1
-        self.assertEqual(checksum.xxh3_64(b""), 0x2D06800538D394C2)
-        self.assertEqual(checksum.xxh3_64(bytes(60)), 0x543396B68D640202)
+    def test_one_whole_frame_of_the_stated_size(self):
+        frame = subprocess.run(["zstd", "-c"], input=b"", capture_output=True, check=True).stdout
+        self.assertEqual(codec.unzstd(frame, 0), b"")
+        data = random.Random(2).randbytes(5000) + bytes(5000)
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "data")
+            with open(path, "wb") as file:
+                file.write(data)
+            frame = subprocess.run(["zstd", "-c", path], capture_output=True, check=True).stdout
+        self.assertEqual(codec.unzstd(frame, len(data)), data)
+        for stored, size in ((frame, len(data) - 1), (frame, len(data) + 1), (frame[:-1], len(data)), (b"", 0), (b"", 1),
+                             (frame + b"\0", len(data)), (frame * 2, len(data)), (data, len(data))):
+            with self.assertRaisesRegex(ValueError, "zstd: "):
+                codec.unzstd(stored, size)
+        for at in range(len(frame)):  # content or error: never a crash, never another length
+            damaged = bytearray(frame)
+            damaged[at] ^= 0x55
+            try:
+                self.assertEqual(len(codec.unzstd(bytes(damaged), len(data))), len(data))
+            except ValueError:
+                pass
 
 
 class Hashes(unittest.TestCase):

@@ -6,8 +6,8 @@
     trace.frame("stats")                     # a pandas.DataFrame
     convtrace.concat_hash([(q, 4096), ...])  # hashes of parts, as integers, and their bytes: of the whole
 
-Needs the packages zstandard and flatbuffers; xxhash makes checking fast, pandas is for frame(),
-pyarrow for `convtrace export --format parquet`. Written from format/FORMAT.md alone.
+Needs nothing but Python 3.8 and the tree that it is a part of; pandas is for frame(), pyarrow for
+`convtrace export --format parquet`. Written from format/FORMAT.md alone.
 """
 from .hashes import concat_hash
 from .records import NotATrace

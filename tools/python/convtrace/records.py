@@ -4,10 +4,8 @@ import mmap
 import os
 import struct
 
-import zstandard
-
-from . import limits
-from .checksum import checksum32
+from . import codec, limits
+from .codec import checksum32
 
 MAGIC = b"\x89CTR\r\n\x1a\n"
 SYNC = b"\xe5CTR"
@@ -199,15 +197,9 @@ def check_features(path, features):
 def decompress(stored, size):
     """What one zstd frame holds, which must state and give `size` bytes. Raises BadPayload."""
     try:
-        if zstandard.get_frame_parameters(stored).content_size != size:
-            raise BadPayload("the frame states another size")
-        frame = zstandard.ZstdDecompressor().decompressobj()
-        raw = frame.decompress(stored)
-    except zstandard.ZstdError as error:
-        raise BadPayload("zstd: %s" % error) from None
-    if len(raw) != size or frame.unused_data or not frame.eof:
-        raise BadPayload("not one frame of the stated sizes")
-    return raw
+        return codec.unzstd(stored, size)
+    except ValueError as error:
+        raise BadPayload(str(error)) from None
 
 
 def _parse(raw):

@@ -1,10 +1,8 @@
 """Values of tensors that a trace holds: FORMAT.md section 6.8."""
 import struct
 
-import numpy
-
 from . import limits, records
-from .checksum import fast_xxh3_64
+from .codec import xxh3_64
 
 _HEADER = struct.Struct("<QQQQQIBBBB")  # hash bytes offset checksum base_hash part_bytes width rotate depth reserved
 _FRAME = 0x80000000
@@ -80,7 +78,7 @@ class Values:
             raw = _join(part, _planes(part, payload), base)
         except records.BadPayload as error:
             raise NotThere(str(error)) from None
-        if fast_xxh3_64(raw) != part.checksum:
+        if xxh3_64(raw) != part.checksum:
             raise NotThere("its checksum differs")
         return raw
 
@@ -97,17 +95,26 @@ def _planes(part, payload):
         plane = records.decompress(stored, size) if word & _FRAME else stored
         if len(plane) != size:
             raise records.BadPayload("a plane of another size")
-        yield numpy.frombuffer(plane, numpy.uint8)
+        yield plane
         at += len(stored)
     if at != len(payload):
         raise records.BadPayload("bytes behind the planes")
 
 
 def _join(part, planes, base):
-    word = numpy.dtype("<u%d" % part.width)
-    elements = numpy.stack(list(planes), axis=1).reshape(-1).view(word)
-    if part.rotate:
-        elements = (elements >> word.type(1)) | (elements << word.type(8 * part.width - 1))
+    """The elements whose bytes the planes hold, the lowest first. All elements are one long integer, so that a part
+    takes a few operations, however many elements it has."""
+    width, size = part.width, part.part_bytes
+    joined = bytearray(size)
+    for at, plane in enumerate(planes):
+        joined[at::width] = plane
+    if not part.rotate and base is None:
+        return bytes(joined)
+    elements = int.from_bytes(joined, "little")
+    if part.rotate:  # by one bit to the right, within each element
+        lowest = int.from_bytes((b"\1" + bytes(width - 1)) * (size // width), "little")
+        ends = elements & lowest
+        elements = (elements ^ ends) >> 1 | ends << (8 * width - 1)
     if base is not None:
-        elements = elements ^ numpy.frombuffer(base, word)
-    return elements.tobytes()
+        elements ^= int.from_bytes(base, "little")
+    return elements.to_bytes(size, "little")
