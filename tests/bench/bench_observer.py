@@ -45,7 +45,7 @@ def training_steps():
     sys.path.insert(0, str(ROOT / "tools" / "demo_gpt"))
     import train
 
-    losses = train.training("correct", "cpu")
+    losses = train.training("correct", "c++", "cpu")
     return lambda: [next(losses) for _ in range(STEPS_PER_SAMPLE)]
 
 

@@ -13,6 +13,7 @@
 #include "tools/cli/read_commands.h"
 #include "tools/cli/rewrite/export.h"
 #include "tools/cli/rewrite/mindspore.h"
+#include "tools/cli/run/demo.h"
 #include "tools/cli/run/preload_commands.h"
 #include "tools/cli/run/repeat.h"
 #include "tools/cli/run/run.h"
@@ -188,6 +189,7 @@ int run_program(std::vector<std::string> words, std::vector<std::string> command
   app.failure_message(usage_message);
   app.footer(kExitCodes);
   RunArguments run(app);
+  const DemoCommand demo(app);
   const PreloadCommands preload(app);
   ReadCommands read(app);
   RepeatCommand repeat(app);
@@ -207,6 +209,7 @@ int run_program(std::vector<std::string> words, std::vector<std::string> command
     return app.exit(error) == 0 ? 0 : kUsage;
   }
 
+  if (demo.chosen()) return static_cast<int>(demo.run());
   if (preload.chosen()) return static_cast<int>(preload.run());
   if (run.chosen()) return run.run(std::move(command));
   if (repeat.chosen()) return static_cast<int>(repeat.run(command));

@@ -7,7 +7,9 @@ An ordinary training script: it knows nothing of convtrace. Same arguments, same
 import argparse
 import os
 import pathlib
+import shutil
 
+import bias_relu
 import torch
 import torch.nn.functional as F
 from torch import nn
@@ -15,7 +17,6 @@ from torch.utils.cpp_extension import load
 
 os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # cuBLAS gives the same bits only with a fixed workspace
 HERE = pathlib.Path(__file__).resolve().parent
-ROOT = HERE.parents[1]
 VOCABULARY = 128  # ASCII
 
 
@@ -79,15 +80,19 @@ class Gpt(nn.Module):
         return self.head(self.ln_f(x))
 
 
-def load_op(variant):
-    """Compiles the op on first use and registers it as torch.ops.demo_ops.bias_relu."""
-    build = ROOT / "build" / "demo" / f"op-{variant}"
-    build.mkdir(parents=True, exist_ok=True)
+def has_compiler():
+    return all(shutil.which(program) for program in (os.environ.get("CXX", "c++"), "ninja"))
+
+
+def load_op(variant, language):
+    """Registers the op as torch.ops.demo_ops.bias_relu. PyTorch compiles it on first use, into TORCH_EXTENSIONS_DIR."""
+    if language == "python":
+        bias_relu.define(reuses_input=variant == "reuse")
+        return
     load(
-        name="demo_ops",
+        name=f"demo_ops_{variant}",
         sources=[str(HERE / "bias_relu.cpp"), str(HERE / "caching_allocator.cpp")],
         extra_cflags=["-O1"] + (["-DDEMO_REUSE_INPUT"] if variant == "reuse" else []),
-        build_directory=str(build),
         is_python_module=False,
     )
 
@@ -100,9 +105,9 @@ def batches(text, count, time, device):
         yield window[:, :-1], window[:, 1:]
 
 
-def training(op, device):
+def training(op, language, device):
     """Yields the loss of one training step after another, for ever."""
-    load_op(op)
+    load_op(op, language)
     torch.manual_seed(17)
     torch.set_num_threads(2)  # the order of a sum depends on it
     torch.ones(1).sqrt()  # MKL chooses its code in the first call: two threads that race there can get another's bits
@@ -124,12 +129,15 @@ def training(op, device):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--op", choices=("correct", "reuse"), default="correct", help="version of the custom op")
+    parser.add_argument("--language", choices=("c++", "python"), default="c++" if has_compiler() else "python",
+                        help="of the op: Python, for the CPU alone, where there is no compiler")
     parser.add_argument("--steps", type=int, default=30, help="0 only compiles the op")
-    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--device", help="default: cuda where there is one")
     args = parser.parse_args()
     if args.steps == 0:
-        load_op(args.op)
-    for step, loss in zip(range(args.steps), training(args.op, args.device)):
+        load_op(args.op, args.language)
+    device = args.device or ("cuda" if args.language == "c++" and torch.cuda.is_available() else "cpu")
+    for step, loss in zip(range(args.steps), training(args.op, args.language, device)):
         print(f"step {step:3d}  loss {loss:.9g}", flush=True)  # nine digits tell any two float32 values apart
 
 

@@ -1,11 +1,8 @@
 #include "tools/cli/rewrite/export.h"
 
-#include <cstring>
 #include <utility>
 
-#include "tools/cli/base/tree.h"
-#include "tools/common/complaints.h"
-#include "tools/common/execute.h"
+#include "tools/cli/base/python_script.h"
 
 namespace convtrace::tools {
 
@@ -27,27 +24,18 @@ ExportCommand::ExportCommand(CLI::App& app)
   app_->add_option("--end-step", end_step_, "The step behind the last one")->type_name("N");
   app_->add_flag("--overwrite", overwrite_, "Replace PATH if it is an earlier export");
   app_->footer(
-      "Needs python3 with the packages zstandard and flatbuffers, and pyarrow for parquet.");
+      "Needs python3; parquet also its package pyarrow.");
 }
 
 ExitCode ExportCommand::run() const {
-  std::string script = in_tree("share/convtrace/python/export.py");
-  if (script.empty()) {
-    complain(MessageId::kPartMissing,
-             "share/convtrace/python is not in this tree; was only a part installed?");
-    return ExitCode::kFailure;
-  }
-  std::vector<std::string> words{"python3", std::move(script), "--format",
-                                 format_,   "--output",        output_};
+  std::vector<std::string> words{"--format", format_, "--output", output_};
   if (overwrite_) words.emplace_back("--overwrite");
   for (const auto& [option, value] :
        {std::pair{"--start-step", start_step_}, std::pair{"--end-step", end_step_}})
     if (value) words.insert(words.end(), {option, std::to_string(*value)});
   words.emplace_back("--");
   words.insert(words.end(), traces_.begin(), traces_.end());
-  const int error = execute(words);
-  complain(MessageId::kNoPython, std::string("export needs python3: ") + std::strerror(error));
-  return ExitCode::kFailure;
+  return become_script("python/export.py", words);
 }
 
 }  // namespace convtrace::tools
