@@ -8,9 +8,18 @@
 
 Needs the packages zstandard and flatbuffers; xxhash makes checking fast, pandas is for frame(),
 pyarrow for `convtrace export --format parquet`. Written from format/FORMAT.md alone.
+
+A plugin for pytest: see pytest_plugin.py.
 """
-from .hashes import concat_hash
-from .records import NotATrace
-from .trace import Problem, Trace
+import importlib
 
 __all__ = ["NotATrace", "Problem", "Trace", "concat_hash"]
+
+_PLACES = {"NotATrace": "records", "Problem": "trace", "Trace": "trace", "concat_hash": "hashes"}
+
+
+def __getattr__(name):
+    # The reader is imported when it is used: pytest imports this package at each start, and numpy alone takes 0.1 s.
+    if name not in _PLACES:
+        raise AttributeError("module %r has no attribute %r" % (__name__, name))
+    return getattr(importlib.import_module("." + _PLACES[name], __name__), name)
