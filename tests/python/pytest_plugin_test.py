@@ -234,8 +234,7 @@ def test_each(name, text):
         self.pytest("--convtrace-update", passed=3)
         self.assertEqual(self.traces(), ["sub/%s.ctrace" % name for name in "abc"])
         self.pytest(passed=3)
-        self.pytest("sub/test_it.py::test_each[plain]", passed=1)
-        self.pytest("test_it.py", passed=3, folder="sub")
+        self.pytest("test_it.py::test_each[plain]", passed=1, folder="sub")
         os.replace(os.path.join(self.folder, "sub", "a.ctrace"), os.path.join(self.folder, "sub", "b.ctrace"))
         self.assertIn("DIVERGED", self.pytest("sub/test_it.py::test_each[[z] 0.2]", failed=1))
 

@@ -9,7 +9,7 @@
 Needs the packages zstandard and flatbuffers; xxhash makes checking fast, pandas is for frame(),
 pyarrow for `convtrace export --format parquet`. Written from format/FORMAT.md alone.
 
-A plugin for pytest: see pytest_plugin.py.
+`%load_ext convtrace` in a notebook: see notebook.py. A plugin for pytest: see pytest_plugin.py.
 """
 import importlib
 
@@ -23,3 +23,9 @@ def __getattr__(name):
     if name not in _PLACES:
         raise AttributeError("module %r has no attribute %r" % (__name__, name))
     return getattr(importlib.import_module("." + _PLACES[name], __name__), name)
+
+
+def load_ipython_extension(ipython):
+    from . import notebook
+
+    notebook.load(ipython)
