@@ -1,4 +1,4 @@
-"""The programs `convtrace` and `convtrace-diff` of the tree that this package is in: `python -m convtrace run ...`."""
+"""The programs `convtrace` and `convtrace-diff` of the tree: `python -m convtrace run ...`."""
 import os
 import sys
 
@@ -6,10 +6,10 @@ from . import tree
 
 
 def _become(name):
-    try:
-        os.execv(tree.program(name), [name, *sys.argv[1:]])
-    except FileNotFoundError as error:
-        sys.exit(str(error))
+    program = tree.find("bin/" + name)
+    if program is None:
+        sys.exit("%s: the program is not beside this package; was only a part installed?" % name)
+    os.execv(program, [name, *sys.argv[1:]])
 
 
 def convtrace():
