@@ -1,29 +1,36 @@
-"""python export.py --format parquet|npy|ort|statistic-csv|perfetto -o PATH TRACE...: what `convtrace export` runs.
+"""python export.py --format parquet|npy|ort|statistic-csv|perfetto|tensorboard -o PATH TRACE...: what `convtrace export` runs.
 
 TRACE is a trace or a folder of traces (ranks). Exit codes: 0 clean, 1 failure, 3 a trace was unclosed
-or damaged and what could be read was exported.
+or damaged and what could be read was exported. With --follow, 0 also for Ctrl-C.
 """
 import argparse
 import importlib
 import os
 import shutil
+import signal
 import sys
+import time
 
 # Numbers of messages, as in tools/common/complaints.h.
 NO_PYTHON, UNREADABLE, UNCLOSED, DAMAGED, EXISTS, NOT_WRITTEN = 2006, 2101, 2102, 2103, 2104, 2106
+_PAUSE_S = 0.1  # while traces are written
 
 
 def main():
     parser = argparse.ArgumentParser(prog="convtrace export")
-    parser.add_argument("--format", required=True, choices=["parquet", "npy", "ort", "statistic-csv", "perfetto"])
+    parser.add_argument("--format", required=True, choices=[
+        "parquet", "npy", "ort", "statistic-csv", "perfetto", "tensorboard"])
     parser.add_argument("-o", "--output", required=True, metavar="DIR")
     parser.add_argument("--overwrite", action="store_true")
+    parser.add_argument("--follow", action="store_true")
     parser.add_argument("--start-step", type=int, default=0, metavar="N")
     parser.add_argument("--end-step", type=int, default=sys.maxsize, metavar="N")
     parser.add_argument("traces", nargs="+", metavar="TRACE")
     arguments = parser.parse_args()
+    if arguments.follow and arguments.format != "tensorboard":
+        parser.error("--follow is for --format tensorboard")
     try:
-        from convtrace import records, trace
+        from convtrace import live, records, trace
         written = importlib.import_module("convtrace.exports." + arguments.format.replace("-", "_"))
     except ModuleNotFoundError as error:
         return _complain(NO_PYTHON, "this format needs the Python package %s: pip install %s" % (error.name, error.name))
@@ -33,7 +40,7 @@ def main():
     # Beside its place and moved there at the end: nobody finds half an export.
     output = arguments.output.rstrip("/") or "/"
     unfinished = "%s.%d.unfinished" % (output, os.getpid())
-    incomplete = False
+    incomplete, following = False, []
 
     def refusal():
         if not os.path.lexists(output):
@@ -58,17 +65,17 @@ def main():
         return _complain(NOT_WRITTEN, str(error))
     try:
         for path, name in zip(paths, names):
-            opened = trace.Trace(path)
+            opened = live.LiveTrace(path) if arguments.follow else trace.Trace(path)
             opened.first_step, opened.end_step = arguments.start_step, arguments.end_step
             target = os.path.join(unfinished, name) if separate else unfinished
             if separate:
                 os.mkdir(target)
-            written.export(opened, name, target)
-            if opened.state != "complete":
-                incomplete = True
-                _complain(DAMAGED if opened.state == "damaged" else UNCLOSED,
-                          "%s is %s: %s" % (path, opened.state, _first_of(opened.problems)))
-        if separate:
+            if arguments.follow:  # when the folder is in its place
+                following.append((opened, written.follow(opened, os.path.join(output, name) if separate else output)))
+            else:
+                written.export(opened, name, target)
+                incomplete |= _is_incomplete(opened)
+        if separate and hasattr(written, "finish"):
             written.finish(unfinished, names)
         why = refusal()  # what came while the traces were read
         if why:
@@ -76,6 +83,7 @@ def main():
         if os.path.lexists(output) and not is_file:
             shutil.rmtree(output)
         os.replace(unfinished, output)
+        incomplete |= _follow(following)
     except records.NotATrace as error:
         return _complain(UNREADABLE, str(error))
     except OSError as error:
@@ -85,6 +93,34 @@ def main():
             os.unlink(unfinished)
         shutil.rmtree(unfinished, ignore_errors=True)
     return 3 if incomplete else 0
+
+
+def _follow(exports):
+    """Goes on with them until each trace is closed or its writer is gone, or until SIGINT or SIGTERM. @return whether a trace
+    of the former is not complete."""
+    incomplete = False
+    try:
+        for number in (signal.SIGINT, signal.SIGTERM) if exports else ():
+            signal.signal(number, signal.default_int_handler)  # also where the shell has it ignored
+        while exports:
+            paused = [one for one in exports if next(one[1], "ended") is None]
+            for opened in [one[0] for one in exports if one not in paused]:
+                incomplete |= _is_incomplete(opened)
+            exports = paused
+            time.sleep(_PAUSE_S if exports else 0)
+    except KeyboardInterrupt:
+        for _, export in exports:
+            export.close()
+    return incomplete
+
+
+def _is_incomplete(opened):
+    """Whether the trace is; if so, it is said."""
+    if opened.state == "complete":
+        return False
+    _complain(DAMAGED if opened.state == "damaged" else UNCLOSED,
+              "%s is %s: %s" % (opened.file.path, opened.state, _first_of(opened.problems)))
+    return True
 
 
 def _name_of(path, number, count):

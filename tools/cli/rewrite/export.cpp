@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "tools/cli/base/python_script.h"
+#include "tools/common/complaints.h"
 
 namespace convtrace::tools {
 
@@ -14,21 +15,28 @@ ExportCommand::ExportCommand(CLI::App& app)
           "parquet: statistics, launches, allocations and findings; npy: values of tensors; ort: "
           "the "
           "files of ONNX Runtime's StatisticsSubscriber; statistic-csv: MindSpore's statistic.csv; "
-          "perfetto: a file for the viewer at ui.perfetto.dev")
+          "perfetto: a file for the viewer at ui.perfetto.dev; tensorboard: numbers of each step")
       ->required()
-      ->check(CLI::IsMember({"parquet", "npy", "ort", "statistic-csv", "perfetto"}));
+      ->check(CLI::IsMember({"parquet", "npy", "ort", "statistic-csv", "perfetto", "tensorboard"}));
   app_->add_option("-o,--output", output_, "The new folder; a file for statistic-csv and perfetto")
       ->required()
       ->type_name("PATH");
+  app_->add_flag("--follow", follow_,
+                 "Go on while a trace is written, until it is closed: for tensorboard");
   app_->add_option("--start-step", start_step_, "The first step")->type_name("N");
   app_->add_option("--end-step", end_step_, "The step behind the last one")->type_name("N");
   app_->add_flag("--overwrite", overwrite_, "Replace PATH if it is an earlier export");
   app_->footer(
-      "Needs python3; parquet also its package pyarrow.");
+      "Needs python3; parquet also its package pyarrow, tensorboard the package of that name.");
 }
 
 ExitCode ExportCommand::run() const {
+  if (follow_ && format_ != "tensorboard") {
+    complain(MessageId::kUsage, "--follow is for --format tensorboard");
+    return ExitCode::kUsage;
+  }
   std::vector<std::string> words{"--format", format_, "--output", output_};
+  if (follow_) words.emplace_back("--follow");
   if (overwrite_) words.emplace_back("--overwrite");
   for (const auto& [option, value] :
        {std::pair{"--start-step", start_step_}, std::pair{"--end-step", end_step_}})

@@ -28,7 +28,7 @@ class ExportCommand {
  private:
   CLI::App* app_;
   std::string format_, output_;
-  bool overwrite_ = false;
+  bool follow_ = false, overwrite_ = false;
   std::optional<uint64_t> start_step_, end_step_;
   std::vector<std::string> traces_;
 };

@@ -6,11 +6,26 @@
     trace.frame("stats")                     # a pandas.DataFrame
     convtrace.concat_hash([(q, 4096), ...])  # hashes of parts, as integers, and their bytes: of the whole
 
-Needs nothing but Python 3.8 and the tree that it is a part of; pandas is for frame(), pyarrow for
-`convtrace export --format parquet`. Written from format/FORMAT.md alone.
+Needs nothing but Python 3.8 and the tree that it is a part of; pandas is for frame(), pyarrow and tensorboard
+are for the exports of those names. Written from format/FORMAT.md alone.
+
+`%load_ext convtrace` in a notebook: see notebook.py. A plugin for pytest: see pytest_plugin.py.
 """
-from .hashes import concat_hash
-from .records import NotATrace
-from .trace import Problem, Trace
+import importlib
 
 __all__ = ["NotATrace", "Problem", "Trace", "concat_hash"]
+
+_PLACES = {"NotATrace": "records", "Problem": "trace", "Trace": "trace", "concat_hash": "hashes"}
+
+
+def __getattr__(name):
+    # The reader is imported when it is used: pytest imports this package at each start.
+    if name not in _PLACES:
+        raise AttributeError("module %r has no attribute %r" % (__name__, name))
+    return getattr(importlib.import_module("." + _PLACES[name], __name__), name)
+
+
+def load_ipython_extension(ipython):
+    from . import notebook
+
+    notebook.load(ipython)

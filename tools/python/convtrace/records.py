@@ -41,23 +41,28 @@ class Record(collections.namedtuple("Record", "offset header")):
 class RecordFile:
     """The records of one file, by its index or by scanning.
 
-    `damage`: list of (offset, what) of all that was passed over. `closed`: a footer ends it.
+    `damage`: list of (offset, what) of all that was passed over. `closed`: a footer ends it. `live`: another process may
+    be writing it, and refresh() looks for more.
     """
 
-    def __init__(self, path):
+    def __init__(self, path, live=False):
         self.path = path
-        with open(path, "rb") as file:
-            self.size = os.fstat(file.fileno()).st_size
-            if self.size < SLOT:
-                raise NotATrace("%s is no trace: it has %d bytes" % (path, self.size))
-            self._data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        self._map()
         self.damage = []
         self.closed = False
         self.indexed = False
         self._tag = self._file_tag(path)
-        self.records = self._by_index()
+        self._at, self._expected = SLOT, 0  # behind the last record of a scan, and its number
+        self.records = None if live else self._by_index()
         if self.records is None:
-            self.records = self._scan()
+            self.records = []
+            self._scan(ended=not live)
+
+    def refresh(self, ended):
+        """Adds the whole records that a live file has got. `ended`: nobody writes it any more, and its end is judged as
+        that of any other file."""
+        self._map()
+        self._scan(ended)
 
     def payload(self, record):
         """The decoded payload of a record. Raises BadPayload."""
@@ -75,6 +80,13 @@ class RecordFile:
         """The first bytes of a payload, as they are stored and unchecked."""
         start = record.offset + SLOT
         return self._data[start:start + min(size, record.header.stored_size)]
+
+    def _map(self):
+        with open(self.path, "rb") as file:
+            self.size = os.fstat(file.fileno()).st_size
+            if self.size < SLOT:
+                raise NotATrace("%s is no trace: it has %d bytes" % (self.path, self.size))
+            self._data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
 
     def _file_tag(self, path):
         self.features = None  # of a damaged file header: META repeats them
@@ -143,32 +155,40 @@ class RecordFile:
             offset = Record(offset, header).end
         return entries if offset == self.size - SLOT else None
 
-    def _scan(self):
-        found = []
-        offset, expected, skipped = SLOT, 0, 0
-        while offset < self.size:
+    def _scan(self, ended):
+        offset, skipped = self._at, 0
+        while offset < self.size and not self.closed:
             header = self._header_at(offset)
-            if header is None or header.file_tag != self._tag or not 0 <= header.seq - expected <= skipped // SLOT:
+            if header is None or header.file_tag != self._tag or not 0 <= header.seq - self._expected <= skipped // SLOT:
                 following = self._data.find(SYNC, offset + 1)
                 step = (following - offset + SLOT - 1) // SLOT * SLOT if following >= 0 else self.size - offset
                 skipped += step
                 offset += step
                 continue
-            self._account(offset - skipped, offset, header.seq - expected)
             record = Record(offset, header)
+            if not (ended or self._is_written(record)):
+                return
+            self._account(offset - skipped, offset, header.seq - self._expected)
             if offset + SLOT + header.stored_size > self.size:
-                return found  # cut off: the tail of a killed process
-            if header.kind == FOOTER:
-                self.closed = True
-                return found
-            if header.kind != INDEX and self._is_readable(record):
-                found.append(record)
-            expected, skipped = header.seq + 1, 0
-            offset = record.end
+                return  # cut off: the tail of a killed process
+            if header.kind not in (INDEX, FOOTER) and self._is_readable(record):
+                self.records.append(record)
+            self.closed = header.kind == FOOTER
+            offset, skipped = record.end, 0
+            self._at, self._expected = offset, header.seq + 1
         begin = min(offset, self.size) - skipped
-        if self.size - begin >= SLOT:
+        if ended and not self.closed and self.size - begin >= SLOT:
             self._account(begin, self.size, 0)
-        return found
+
+    def _is_written(self, record):
+        """Whether all of a record is there. Some filesystems show a file's new size before its new bytes."""
+        if record.end < self.size or record.header.kind == FOOTER:
+            return True
+        try:
+            self.payload(record)
+        except BadPayload:
+            return False
+        return True
 
     def _account(self, begin, end, lost):
         """Notes bytes that hold no record, unless nothing was ever written there."""

@@ -68,8 +68,8 @@ class Trace:
     Raises records.NotATrace, OSError.
     """
 
-    def __init__(self, path):
-        self.file = records.RecordFile(path)
+    def __init__(self, path, live=False):
+        self.file = records.RecordFile(path, live)
         self._found = [Problem(*one) for one in self.file.damage]
         self.problems = list(self._found)
         self.first_step, self.end_step = 0, math.inf
@@ -91,10 +91,7 @@ class Trace:
         for record in self._of_kind(records.DEFS, lambda r: self._defines(r) and self.file.indexed):
             self._try(record, lambda raw: definitions.add(raw))
         for record in self.file.records:
-            if record.header.kind == records.DEFS and not self.file.indexed and self._defines(record):
-                self._try(record, lambda raw: definitions.add(raw))
-            elif record.header.kind == records.EVENTS:
-                yield from self._events_of(record, definitions)
+            yield from self._events_in(record, definitions)
 
     def frame(self, kind):
         """The events of one kind as a pandas.DataFrame."""
@@ -108,6 +105,13 @@ class Trace:
 
     def _of_kind(self, kind, wanted=lambda record: True):
         return [r for r in self.file.records if r.header.kind == kind and wanted(r)]
+
+    def _events_in(self, record, definitions):
+        """The events of a record; one of definitions adds these where there is no index."""
+        if record.header.kind == records.EVENTS:
+            yield from self._events_of(record, definitions)
+        elif record.header.kind == records.DEFS and not self.file.indexed and self._defines(record):
+            self._try(record, lambda raw: definitions.add(raw))
 
     def _events_of(self, record, definitions):
         try:

@@ -3,5 +3,6 @@
     is_export(path)            whether `path` is an earlier export, which may be replaced
     export(trace, name, path)  adds one trace, which is to be called `name`
     IS_FILE = True             where `path` is a file, not a folder
-    SEPARATE = True            where several traces get a folder each; finish(path, names) is called at the end
+    SEPARATE = True            where several traces get a folder each; finish(path, names), if there is one, is called at the end
+    follow(trace, path)        where a trace may be exported while it is written: a generator that pauses where a LiveTrace does
 """
