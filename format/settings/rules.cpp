@@ -28,7 +28,7 @@ std::string take_pattern(const toml::node& node, std::optional<Pattern>& value) 
   std::string text;
   if (std::string why = take_text(node, text); !why.empty()) return why;
   Result<Pattern> pattern = Pattern::compile(text);
-  if (!pattern.ok()) return "has the bad pattern " + quoted(text);
+  if (!pattern.ok()) return "has the bad pattern " + settings::quoted(text);
   value = std::move(pattern).value();
   return {};
 }
@@ -71,7 +71,7 @@ std::string take_set(const toml::node& node, std::string (*parse)(std::string_vi
     return why;
   }
   const std::string why = parse(text, value);
-  return why.empty() ? why : quoted(text) + ": " + why;
+  return why.empty() ? why : settings::quoted(text) + ": " + why;
 }
 
 std::string take_capture(const toml::node& node, std::optional<Capture>& value) {
@@ -98,7 +98,7 @@ std::string take_dtype(const toml::node& node, std::optional<format::DType>& val
   if (std::string why = take_text(node, text); !why.empty()) return why;
   value = format::dtype_from_string(text);
   if (value && *value != format::DType::kUnknown) return {};
-  return "has the unknown element type " + quoted(text);
+  return "has the unknown element type " + settings::quoted(text);
 }
 
 struct RuleKey {
@@ -141,7 +141,7 @@ std::string take(const toml::key& key, const toml::node& node, Rule& rule) {
     std::string_view names[std::size(kKeys)];
     std::transform(std::begin(kKeys), std::end(kKeys), names,
                    [](const RuleKey& k) { return k.spec.name; });
-    return "unknown key " + quoted(key.str()) + " in a rule; " +
+    return "unknown key " + settings::quoted(key.str()) + " in a rule; " +
            suggestion(key.str(), names, "`convtrace run --help` lists them");
   }
   const std::string why = found->take(node, rule);

@@ -31,8 +31,8 @@ def traced(trace, **settings):
     return environment(LD_PRELOAD=str(BUILD / "lib" / "libconvtrace.so"), CONVTRACE_OUTPUT=str(trace), **settings)
 
 
-def train(op, steps, env):
-    command = [sys.executable, str(TRAIN), "--device", "cpu", "--op", op, "--steps", str(steps)]
+def train(op, steps, env, *options):
+    command = [sys.executable, str(TRAIN), "--device", "cpu", "--op", op, "--steps", str(steps), *options]
     return subprocess.run(command, env=env, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=True)
 
 
@@ -45,6 +45,8 @@ def record():
         "plain": train("correct", STEPS, environment()),
         "base": train("correct", STEPS, traced(RUNS / "base.ctrace")),
         "candidate": train("reuse", STEPS, traced(RUNS / "candidate.ctrace")),
+        "python-base": train("correct", STEPS, traced(RUNS / "python-base.ctrace"), "--language", "python"),
+        "python-candidate": train("reuse", STEPS, traced(RUNS / "python-candidate.ctrace"), "--language", "python"),
     }
     for name, run in runs.items():
         (RUNS / f"{name}.txt").write_text(run.stdout)
@@ -123,6 +125,19 @@ class VerdictTest(unittest.TestCase):
             self.assertIn("train.py", "".join(finding["stacks"]["launch"]))
             self.assertIn("train.py", "".join(finding["stacks"]["free"]))
             self.assertIn("libtorch_cpu", "".join(finding["stacks"]["alloc"]))
+
+
+class WithoutCompilerTest(unittest.TestCase):
+    def test_the_op_in_python_computes_what_the_compiled_one_does(self):
+        self.assertEqual(text("python-base.txt"), text("base.txt"))
+
+    def test_its_bug_is_named_as_well(self):
+        code, report = diff("python-base", "python-candidate")
+        self.assertEqual((code, report["verdict"]), (1, "diverged"))
+        self.assertIn("bias_relu", report["root"]["op"] or "")
+        code, output = tool("convtrace", "findings", "--json", RUNS / "python-candidate.ctrace")
+        kinds = {f["kind"] for f in map(json.loads, output.splitlines()) if "bias_relu" in (f["op"] or "")}
+        self.assertEqual((code, "freed-under-output" in kinds), (4, True))
 
 
 class KilledRunTest(unittest.TestCase):

@@ -6,11 +6,12 @@ import unittest
 
 import numpy
 
-from preload_test import BUILD, HERE, ProgramTest
+from preload_test import BUILD, ProgramTest
 from support import SKIPPED, torch
 
 sys.path.insert(0, os.path.join(BUILD, "share", "convtrace", "python"))
 import convtrace  # noqa: E402
+from convtrace import hashes  # noqa: E402
 
 if not (hasattr(torch, "float4_e2m1fn_x2") and hasattr(torch, "float8_e8m0fnu")):
     print("skipped: torch %s has no such types" % torch.__version__)
@@ -101,7 +102,7 @@ class Packed(ProgramTest):
 
     def test_the_hash_is_of_the_bytes(self):
         for data, _dtype, record in self.pairs():
-            self.assertEqual(int(record["hash"], 16), convtrace.hashes.hash_of(data.tobytes()))
+            self.assertEqual(int(record["hash"], 16), hashes.hash_of(data.tobytes()))
 
     def test_the_python_reader_says_the_same(self):
         trace = convtrace.Trace(self.trace)

@@ -24,6 +24,8 @@ find_path(CONVTRACE_CUDA_INCLUDE cuda.h HINTS ${convtrace_cuda_roots} PATH_SUFFI
 find_path(CONVTRACE_CUPTI_INCLUDE cupti.h
   HINTS ${CONVTRACE_CUDA_INCLUDE} ${convtrace_cuda_roots} PATH_SUFFIXES include extras/CUPTI/include)
 find_program(CONVTRACE_NVCC nvcc HINTS ${convtrace_cuda_roots} PATH_SUFFIXES bin)
+# nvcc compiles for GPUs alone here, so any compiler that it accepts will do.
+find_program(CONVTRACE_NVCC_HOST NAMES g++ clang++ DOC "The host compiler of nvcc")
 if(CONVTRACE_CUDA_INCLUDE AND CONVTRACE_CUPTI_INCLUDE AND CONVTRACE_NVCC)
   set(convtrace_cuda_found ON)
 else()
@@ -57,9 +59,9 @@ function(convtrace_library target)
   target_compile_options(${target} PRIVATE -ffunction-sections -fdata-sections)
 endfunction()
 
-# A C++ library of their own, hidden. Sanitizers replace parts of it, so they need the shared one.
+# A C++ library of their own. Sanitizers replace parts of it, so they need the shared one.
 if(NOT CONVTRACE_SANITIZE)
-  set(convtrace_own_runtime -static-libstdc++ -static-libgcc -Wl,--exclude-libs,ALL)
+  set(convtrace_own_runtime -static-libstdc++ -static-libgcc)
 endif()
 
 # Every program that is installed: it needs glibc alone, 2.35 or newer. Unused sections go because libstdc++'s

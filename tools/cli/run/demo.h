@@ -15,7 +15,8 @@ namespace convtrace::tools {
 class DemoCommand {
  public:
   explicit DemoCommand(CLI::App& app)
-      : app_(app.add_subcommand("demo", "Have convtrace find a bug in the training of a small GPT")) {
+      : app_(app.add_subcommand("demo",
+                                "Have convtrace find a bug in the training of a small GPT")) {
     app_->add_option("-o,--output", output_, "The folder for traces, losses and reports")
         ->type_name("DIR")
         ->capture_default_str();
