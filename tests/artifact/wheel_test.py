@@ -1,7 +1,8 @@
 """What tools/wheel makes: one small file, at home where glibc is 2.28, active nowhere until it is asked for.
 
-usage: wheel_test.py SOURCE     builds the wheel, which takes minutes, and installs it without an index
+usage: wheel_test.py BUILD SOURCE     builds the wheel, which takes minutes, and installs it without an index
 """
+import json
 import os
 import pathlib
 import re
@@ -12,10 +13,25 @@ import unittest
 import venv
 import zipfile
 
-SOURCE = pathlib.Path(sys.argv[1])
+BUILD, SOURCE = (pathlib.Path(argument) for argument in sys.argv[1:3])
 FLOOR = (2, 28)
 LIBRARIES = {"libc.so.6", "libm.so.6", "libdl.so.2", "libpthread.so.0", "librt.so.1", "ld-linux-x86-64.so.2"}
-TRAIN = "import torch; print(float(torch.nn.Linear(2, 1)(torch.ones(2)).detach()))"
+TRAIN = """
+import sys, torch
+torch.manual_seed(int(sys.argv[1]))
+for dtype in (torch.float64, torch.float32, torch.bfloat16, torch.float16):
+    model = torch.nn.Sequential(torch.nn.Linear(300, 257), torch.nn.GELU(), torch.nn.Linear(257, 129)).to(dtype)
+    optimizer = torch.optim.AdamW(model.parameters())
+    for scale in (1, 30, 1000):
+        loss = model(scale * torch.randn(63, 300).to(dtype)).float().square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+values = torch.randint(-128, 127, (5003,))
+for dtype in (torch.int64, torch.int8, torch.float8_e4m3fn, torch.float8_e5m2, torch.complex64):
+    torch.nn.Identity()(values.to(dtype))
+"""
+PLACES = "t_ns", "thread", "address", "value"  # differ from run to run
 
 
 def output_of(*words, **options):
@@ -68,22 +84,33 @@ class Wheel(unittest.TestCase):
         with zipfile.ZipFile(self.file) as archive:
             self.assertEqual([name for name in archive.namelist() if name.endswith(".pth")], [])
 
-    def test_a_training_is_traced_compared_read_and_exported(self):
+    def traced(self, program, name, seed):
         import torch
 
+        trace = self.base / (name + ".ctrace")
         env = {**os.environ, "PYTHONPATH": os.path.dirname(os.path.dirname(torch.__file__))}
-        for name in ("base", "candidate"):
-            code = "import torch; torch.manual_seed(%d); %s" % (len(name), TRAIN)
-            output_of(self.bin / "convtrace", "run", "--output", self.base / (name + ".ctrace"), "--overwrite", "--",
-                      self.bin / "python", "-c", code, env=env, stderr=subprocess.DEVNULL)
-        traces = self.base / "base.ctrace", self.base / "candidate.ctrace"
+        output_of(program, "run", "--output", trace, "--overwrite", "--", self.bin / "python", "-c", TRAIN, seed, env=env,
+                  stderr=subprocess.DEVNULL)
+        return trace
+
+    def test_a_training_is_traced_compared_read_and_exported(self):
+        traces = [self.traced(self.bin / "convtrace", name, seed) for name, seed in (("base", 1), ("candidate", 2))]
         self.assertEqual(subprocess.run([self.bin / "convtrace-diff", *traces], stdout=subprocess.DEVNULL).returncode, 1)
         read = "import convtrace, sys; print(sum(e['record'] == 'stats' for e in convtrace.Trace(sys.argv[1])))"
-        self.assertGreater(int(output_of(self.bin / "python", "-c", read, traces[0])), 0)
+        self.assertGreater(int(output_of(self.bin / "python", "-c", read, traces[0])), 100)
         for form in ("npy", "ort", "statistic-csv", "perfetto"):
             output_of(self.bin / "convtrace", "export", "--format", form, "-o", self.base / form, traces[0])
             self.assertTrue((self.base / form).exists(), form)
 
+    def test_every_number_is_that_of_the_other_compilers_build(self):
+        found = []
+        for name, program in (("zig", self.bin / "convtrace"), ("gcc", BUILD / "bin" / "convtrace")):
+            lines = output_of(program, "show", "--json", self.traced(program, name, 3)).splitlines()
+            rows = [row for row in map(json.loads, lines) if row["record"] == "stats"]
+            found.append([{key: row[key] for key in row if key not in PLACES} for row in rows])
+        self.assertGreater(len(found[0]), 100)
+        self.assertEqual(*found)
+
 
 if __name__ == "__main__":
-    unittest.main(argv=sys.argv[:1] + sys.argv[2:], verbosity=2)
+    unittest.main(argv=sys.argv[:1] + sys.argv[3:], verbosity=2)
