@@ -23,7 +23,7 @@ GOLDEN = sorted(glob.glob(os.path.join(ROOT, "tests", "golden", "v1", "*.ctrace"
 sys.path.insert(0, os.path.join(BUILD, "share", "convtrace", "python"))
 
 try:
-    import convtrace
+    import convtrace.trace
     import flatbuffers
     from convtrace import codec, columns, events, flat, hashes
 except ImportError as error:

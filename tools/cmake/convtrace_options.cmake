@@ -59,9 +59,14 @@ function(convtrace_library target)
   target_compile_options(${target} PRIVATE -ffunction-sections -fdata-sections)
 endfunction()
 
-# A C++ library of their own. Sanitizers replace parts of it, so they need the shared one.
+# A C++ library of their own, hidden where the linker can (zig's cannot). Sanitizers replace parts of it, so they need the shared one.
 if(NOT CONVTRACE_SANITIZE)
   set(convtrace_own_runtime -static-libstdc++ -static-libgcc)
+  include(CheckLinkerFlag)
+  check_linker_flag(CXX -Wl,--exclude-libs,ALL CONVTRACE_HAS_EXCLUDE_LIBS)
+  if(CONVTRACE_HAS_EXCLUDE_LIBS)
+    list(APPEND convtrace_own_runtime -Wl,--exclude-libs,ALL)
+  endif()
 endif()
 
 # Every program that is installed: it needs glibc alone, 2.35 or newer. Unused sections go because libstdc++'s
