@@ -75,3 +75,17 @@ function(convtrace_program target)
   target_link_libraries(${target} PRIVATE convtrace_warnings)
   target_link_options(${target} PRIVATE ${convtrace_own_runtime} -Wl,--gc-sections)
 endfunction()
+
+# convtrace_tree_files(TARGET FOLDER FILE...): copies files of this folder to share/convtrace/FOLDER of the build folder,
+# which is laid out as an installed tree, so that one relative lookup serves both. `copies` is the list of what it makes.
+function(convtrace_tree_files target folder)
+  set(copies)
+  foreach(file IN LISTS ARGN)
+    set(copy ${CMAKE_BINARY_DIR}/share/convtrace/${folder}/${file})
+    add_custom_command(OUTPUT ${copy} DEPENDS ${file}
+      COMMAND ${CMAKE_COMMAND} -E copy ${CMAKE_CURRENT_SOURCE_DIR}/${file} ${copy} VERBATIM)
+    list(APPEND copies ${copy})
+  endforeach()
+  add_custom_target(${target} ALL DEPENDS ${copies})
+  set(copies ${copies} PARENT_SCOPE)
+endfunction()

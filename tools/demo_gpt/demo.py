@@ -23,16 +23,15 @@ def die(text):
     sys.exit("\ndemo: " + text)
 
 
-def train(op, **settings):
+def train(op, *options, **settings):
     """Starts the script. Returns the process, whose stdout has the losses."""
-    command = [sys.executable, str(TRAIN), "--op", op]
-    return subprocess.Popen(command + (["--steps", "0"] if not settings else []), env={**os.environ, **settings},
+    return subprocess.Popen([sys.executable, str(TRAIN), "--op", op, *options], env={**os.environ, **settings},
                             stdout=subprocess.PIPE, text=True)
 
 
 def compile_op():
     say("Compiling the custom op, correct and with the bug")
-    for process in [train("correct"), train("reuse")]:
+    for process in [train(op, "--steps", "0") for op in ("correct", "reuse")]:
         print(process.communicate()[0], end="")
         if process.returncode:
             die("the script does not run here: %s is to have PyTorch" % sys.executable)
@@ -40,11 +39,9 @@ def compile_op():
 
 def traced_run(out, name, op):
     """The loss of each step, as text."""
-    settings = {"LD_PRELOAD": str(TREE / "lib" / "libconvtrace.so"), "CONVTRACE_OUTPUT": str(out / (name + ".ctrace")),
-                "CONVTRACE_OVERWRITE": "1"}
-    words = ["%s=%s" % pair for pair in settings.items() if pair[0] != "CONVTRACE_OVERWRITE"]
-    say(shlex.join([*words, "python", str(TRAIN), "--op", op]))
-    process = train(op, **settings)
+    settings = {"LD_PRELOAD": str(TREE / "lib" / "libconvtrace.so"), "CONVTRACE_OUTPUT": str(out / (name + ".ctrace"))}
+    say(shlex.join([*map("=".join, settings.items()), "python", str(TRAIN), "--op", op]))
+    process = train(op, CONVTRACE_OVERWRITE="1", **settings)
     losses = []
     for line in process.stdout:
         _, step, _, loss = line.split()

@@ -33,7 +33,8 @@ def main():
         from convtrace import live, records, trace
         written = importlib.import_module("convtrace.exports." + arguments.format.replace("-", "_"))
     except ModuleNotFoundError as error:
-        return _complain(NO_PYTHON, "this format needs the Python package %s: pip install %s" % (error.name, error.name))
+        return _complain(NO_PYTHON, "--format %s needs the Python package %s: pip install %s"
+                         % (arguments.format, error.name, error.name))
     paths = list(dict.fromkeys(path for name in arguments.traces for path in _traces(name, records.MAGIC)))
     if not paths:
         return _complain(UNREADABLE, "%s holds no trace" % " ".join(arguments.traces))

@@ -19,8 +19,7 @@ ExitCode become_script(const std::string& script, const std::vector<std::string>
   std::vector<std::string> words{"python3", path};
   words.insert(words.end(), arguments.begin(), arguments.end());
   const int error = execute(words);
-  complain(MessageId::kNoPython,
-           "this command needs python3: " + std::string(std::strerror(error)));
+  complain(MessageId::kNoPython, relative + " needs python3: " + std::string(std::strerror(error)));
   return ExitCode::kFailure;
 }
 

@@ -45,7 +45,7 @@ def _diff(arguments):
 
 def _run(program, *arguments, failures):
     """What the program prints. Raises UsageError with what it says where its exit status is one of `failures`."""
-    done = subprocess.run([tree.find("bin/" + program) or program, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    done = subprocess.run([tree.program(program), *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                           universal_newlines=True)
     if done.returncode < 0 or done.returncode in failures:
         raise UsageError(done.stderr.rstrip() or "%s ended with status %d" % (program, done.returncode))

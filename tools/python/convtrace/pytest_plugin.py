@@ -75,7 +75,7 @@ def _train(item, folder):
     with open(os.path.join(folder, "session.json"), "w") as file:
         json.dump(session, file)
     done = subprocess.run(
-        [_program("convtrace"), "run", "--output", os.path.join(folder, "%r-%p.ctrace"), "--",
+        [tree.program("convtrace"), "run", "--output", os.path.join(folder, "%r-%p.ctrace"), "--",
          sys.executable, "-m", __name__, item.nodeid],
         env={**os.environ, _SESSION: file.name}, cwd=str(item.config.invocation_params.dir), stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, universal_newlines=True)
@@ -95,17 +95,13 @@ def _compare(baseline, candidate, tolerance):
     if not isinstance(tolerance, dict):
         tolerance = {} if tolerance is None else {"*": tolerance}
     options = ["--tol=%s=%r" % allowed for allowed in tolerance.items()]
-    done = subprocess.run([_program("convtrace-diff"), *options, "--", baseline, candidate], stdout=subprocess.PIPE,
+    done = subprocess.run([tree.program("convtrace-diff"), *options, "--", baseline, candidate], stdout=subprocess.PIPE,
                           stderr=subprocess.PIPE, universal_newlines=True)
     if done.returncode:
         verdict = re.search("^[A-Z]{3}[A-Z ]{2}", done.stdout, re.MULTILINE)
         at = verdict.start() if verdict else 0  # first, for the summary of pytest
         pytest.fail("%s\n%s%s\nbaseline   %s\ncandidate  %s" % (
             done.stdout[at:], done.stdout[:at], done.stderr, baseline, candidate), pytrace=False)
-
-
-def _program(name):
-    return tree.find("bin/" + name) or name
 
 
 def _arguments(config):

@@ -10,3 +10,8 @@ def find(relative):
     """The path of a file of the tree, such as "bin/convtrace"; None if there is no such file."""
     paths = (os.path.join(root, relative) for root in _ROOTS)
     return next(filter(os.path.isfile, paths), None)
+
+
+def program(name):
+    """What to start for a program of the tree; in a tree that lacks it, that of PATH."""
+    return find("bin/" + name) or name
