@@ -59,6 +59,8 @@ def run(command, driver=None, traced=False, libraries=(), text=None, **settings)
     folders = [str(folder) for folder in libraries] + ([str(DRIVERS[driver])] if driver else [])
     environment = {"PATH": os.environ["PATH"], "HOME": "/tmp", "LD_LIBRARY_PATH": ":".join(folders),
                    "PYTHONDONTWRITEBYTECODE": "1"}
+    if "TORCH_EXTENSIONS_DIR" in os.environ:
+        environment["TORCH_EXTENSIONS_DIR"] = os.environ["TORCH_EXTENSIONS_DIR"]
     if traced:
         environment["LD_PRELOAD"] = str(STUB)
     environment.update(settings)

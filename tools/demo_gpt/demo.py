@@ -60,7 +60,10 @@ def program(name, *arguments, **options):
 def main():
     out = pathlib.Path(sys.argv[1])
     out.mkdir(parents=True, exist_ok=True)
-    os.environ["TORCH_EXTENSIONS_DIR"] = str((out / "ops").resolve())
+    ops = out / "ops"
+    for lock in ops.glob("*/lock"):  # of a compilation that was killed: PyTorch would wait for it for ever
+        lock.unlink()
+    os.environ["TORCH_EXTENSIONS_DIR"] = str(ops.resolve())
     compile_op()
     base, candidate = traced_run(out, "base", "correct"), traced_run(out, "candidate", "reuse")
 
