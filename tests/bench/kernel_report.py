@@ -7,7 +7,7 @@ Registers, stack and spills are ptxas's. Instructions an element are those of th
 chunks (thread_tile.h) that loads a chunk and takes every element into hash, sums, extremes and sketch: the way of
 ordinary values. The sketch of f64 is a second loop, added to the first. In brackets: how many of them are f64 arithmetic;
 how many go to local memory, if any. "One sign" is the loop of tiles whose first values have one sign (thread_totals.h).
---json writes rows as tools/bench does. nvdisasm is part of a CUDA toolkit and of the Python package nvidia-cuda-nvdisasm.
+--json writes rows as tools/bench does. nvdisasm is part of a CUDA toolkit; tools/setup --gates installs it.
 """
 import argparse
 import collections
@@ -127,6 +127,12 @@ class Compiled:
         graph = subprocess.run([tools.nvdisasm, "-bbcfg", cubin], check=True, capture_output=True, text=True).stdout
         self.functions = list(functions(graph))
 
+    def spilled_in(self, name):
+        """@return bytes that the function with the loop of a type spills: `name` as loops() has it."""
+        dtype, _, shifted = name.partition(", ")
+        return sum(stored for function, stored in self.spilled.items() if (match := SUMS.search(function)) and
+                   dtypes()[int(match.group(1))][0] == dtype and (match.group(3) == "1") == bool(shifted))
+
     def loops(self, narrow):
         """{name of a type, or that with ", one sign": Loop}, and ops of the hash alone of 16 bytes."""
         found, lanes, hash_only = {}, {}, None
@@ -171,8 +177,9 @@ def rows_of(sm, compiled, loops, hash_only):
             row(f"{kernel}.hash_only.per_16_bytes", hash_only, "instructions", HASH_GOAL if ours else None, against)]
     for name, loop in loops.items():
         prefix = f"{kernel}.{name.replace(', one sign', '.one_sign')}"
-        rows.append(row(f"{prefix}.instructions_per_element", loop.per_element(), "instructions", GOALS.get(name) if ours else None, against))
+        rows.append(row(f"{prefix}.instructions_per_element", loop.per_element(), "instructions", GOALS.get(name.split(",")[0]) if ours else None, against))
         rows += [row(f"{prefix}.{what}_per_element", loop.per_element(starts), "instructions", None, against) for what, starts in CLASSES.items()]
+        rows.append(row(f"{prefix}.spilled", compiled.spilled_in(name), "bytes", 0 if ours else None, against))
         rows.append(row(f"{prefix}.loop_bytes", 16 * len(loop.ops), "bytes", None, against))
     return rows
 
@@ -191,9 +198,12 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", metavar="FILE", type=pathlib.Path)
     parser.add_argument("--nvcc", default=shutil.which("nvcc") or ROOT / ".venv" / "cuda" / "bin" / "nvcc")
-    parser.add_argument("--nvdisasm", default=shutil.which("nvdisasm") or "nvdisasm")
+    installed = next(iter(ROOT.glob(".venv/lib/python*/site-packages/nvidia/cu13/bin/nvdisasm")), None)
+    parser.add_argument("--nvdisasm", default=shutil.which("nvdisasm") or installed)
     parser.add_argument("sm", nargs="*", default=re.findall(r"\bsm_(\d+)", (KERNELS / "CMakeLists.txt").read_text()))
     tools = parser.parse_args()
+    if tools.nvdisasm is None:
+        sys.exit("nvdisasm is not here: tools/setup --gates installs it")
     print("| GPU | registers | blocks an SM | stack | hash alone, 16 bytes | spilled |\n|---|---|---|---|---|---|")
     columns, rows = {}, []
     with tempfile.TemporaryDirectory() as folder:

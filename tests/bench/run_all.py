@@ -15,7 +15,7 @@ PROGRAMS = HERE.parents[1] / "build" / "release" / "bin"
 # A row that no program prints is reported, not forgotten.
 EXPECTED = (
     "preload.exec", "preload.python", "observer.module_call", "observer.told_cost_error", "observer.step_launches", "observer.step_stats",
-    "observer.step_every50", "observer.modes_order",
+    "observer.step_every50", "observer.modes_order", "observer.value_us", "observer.tiny_step_stats", "observer.tiny_step_every50",
     "hash.cpu_vs_read", "stats.cpu.f32_vs_read", "stats.cpu.bf16_vs_read", "stats.cpu.i8_vs_read",
     "stats.cpu.threads_time", "diff.stats_pairs", "diff.events_per_s",
     "diff.vs_git", "diff.prefix_bytes", "diff.rss_1e8", "diff.seconds_1e8", "diff.html_100k", "diff.html_bytes",
@@ -55,7 +55,7 @@ def show(rows):
 
 def main():
     parser = argparse.ArgumentParser(prog="tools/bench", description="Runs every benchmark program.")
-    parser.add_argument("--quick", action="store_true", help="fewer repetitions: within 4 minutes on 2 cores")
+    parser.add_argument("--quick", action="store_true", help="fewer repetitions: within 8 minutes on 2 cores")
     parser.add_argument("--json", metavar="FILE", type=pathlib.Path, help="also write the rows to FILE")
     args = parser.parse_args()
     commands = [[path] for path in sorted(PROGRAMS.glob("bench_*"))]

@@ -1,6 +1,6 @@
-// Statistics of a batch of tensors, one block a tile. The block that finishes a
-// tensor's last tile merges all of them in tile order and writes the result slot: which block that
-// is changes from run to run, what it computes does not.
+// Statistics of a batch of tensors, one block a tile. The last block of a group of tiles merges the
+// group, the last group of a tensor merges the groups and writes the result slot. Which block is
+// the last changes from run to run; what it computes does not.
 
 #include "cupti/stats/kernels/block.h"
 #include "cupti/stats/thread/thread_sketch.h"

@@ -94,6 +94,24 @@ TEST_CASE("stats: bf16 whose squares leave the range of f32 is scaled", "[stats]
   }
 }
 
+TEST_CASE("stats: the worst that f32 within 64 bytes does to a sum is as large as FORMAT.md says",
+          "[stats][accuracy]") {
+  // A thread adds up four rows of a block's 512 elements. Of each it loses what is just too small.
+  constexpr uint64_t kRow = 512;
+  std::vector<uint16_t> values(8 * kRow);
+  for (uint64_t i = 0; i < values.size(); ++i) {
+    const float even[] = {1, 0x1p-24F, 0x1p-25F, 0x1p-25F};
+    const float value = i % 2 == 0 ? even[i / kRow % 4] : 0x1p-26F;
+    values[i] = static_cast<uint16_t>(std::bit_cast<uint32_t>(value) >> 16);
+  }
+  const auto view = view_of(values, DType::kBF16);
+  const format::Stats got = compute(view).stats, want = reference_stats(view);
+  const double l1 = want.l1.as_f64(), lost = std::fabs(got.l1.as_f64() - l1) / l1;
+  CHECK(lost > 1.5e-7);
+  CHECK(lost <= 0x1p-22);
+  require_matches_reference(view);
+}
+
 TEST_CASE("stats: every sum of f4e2m1fn is exact", "[stats][accuracy]") {
   const auto bytes = random_bytes(DType::kF4E2M1FN, 200'003, 10);
   const auto view = view_of(bytes, DType::kF4E2M1FN);

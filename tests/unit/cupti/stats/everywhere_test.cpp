@@ -1,4 +1,4 @@
-// Every type at every length, around every limit, in every layout, and with unusual values at every
+// Every length, each with a quarter of the types in turn, around every limit, in every layout, and with unusual values at every
 // place: the kernel's replay has the bits of the CPU, and both are near the reference.
 
 #include "cupti/stats/tile/dtype_decode.h"
@@ -47,7 +47,7 @@ Values values_in_turn(uint64_t i) { return static_cast<Values>(i % 3); }
 
 TEST_CASE("stats: every length up to 4096 has the same bits in the kernel's replay",
           "[stats][everywhere]") {
-  // Of 17 lengths in a row each type has five.
+  // Of 19 lengths in a row each type has five.
   for (uint64_t count = 1; count <= 4096; ++count) {
     std::vector<Tensor> tensors;
     for (uint64_t i = count * 5; i < count * 5 + 5; ++i) {
