@@ -12,7 +12,7 @@
 #include "tools/diff/read/progress.h"
 #include "tools/diff/report/outputs.h"
 #include "tools/diff/report/report_csv.h"
-#include "tools/diff/report/report_html.h"
+#include "tools/diff/page/report_html.h"
 #include "tools/diff/report/report_json.h"
 #include "tools/diff/report/report_junit.h"
 #include "tools/diff/report/report_text.h"

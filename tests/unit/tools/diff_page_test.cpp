@@ -3,15 +3,18 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <memory>
+#include <numeric>
 #include <sstream>
 
 #include "tests/unit/tools/diff_compared.h"
 #include "tools/common/json.h"
-#include "tools/diff/report/page_rows.h"
-#include "tools/diff/report/report_html.h"
+#include "tools/diff/page/class_map.h"
+#include "tools/diff/page/page_rows.h"
+#include "tools/diff/page/report_html.h"
 
 namespace {
 
@@ -46,19 +49,20 @@ constexpr const char* kChromium = "timeout 120 chromium --headless --no-sandbox 
 
 bool has_chromium() { return !output_of("command -v chromium").empty(); }
 
-/// Opens the page in Chromium, runs `script` in it. @return what the script put into `told`; null
-/// where no Chromium is installed.
+/// Opens the page in Chromium, runs `script` in it, which may wait. @return what the script put into
+/// `told`; null where no Chromium is installed.
 tools::Json driven(const std::string& html, const std::string& script) {
   if (!has_chromium()) return {};
   const test::TempDir dir;
-  std::ofstream(dir / "page.html") << html << "<script>const told = {};\n"
-                                   << script
-                                   << "\nconst out = document.createElement('output');\n"
-                                      "out.textContent = 'TOLD' + btoa(JSON.stringify(told));\n"
-                                      "document.body.append(out);</script>";
+  std::ofstream(dir / "page.html")
+      << html << "<script>(async () => { const told = {};\n"
+      << script
+      << "\nconst out = document.createElement('output');\n"
+         "out.textContent = 'TOLD' + btoa(unescape(encodeURIComponent(JSON.stringify(told))));\n"
+         "document.body.append(out); })();</script>";
   const std::string dom =
       output_of(kChromium + ("--user-data-dir=" + (dir / "profile")) +
-                " --window-size=390,844 --dump-dom file://" + (dir / "page.html") +
+                " --window-size=390,844 --virtual-time-budget=30000 --dump-dom file://" + (dir / "page.html") +
                 " 2>/dev/null | grep -o 'TOLD[A-Za-z0-9+/=]*'"
                 " | cut -c5- | base64 -d");
   INFO(dom.size());
@@ -113,8 +117,18 @@ TEST_CASE("page: it is read with the keyboard, on a phone", "[diff][html][browse
     told.match = chosen();
     told.plot = document.querySelector('#tensor svg').getAttribute('aria-label');
     told.band = document.querySelectorAll('#tensor .band').length;
+    told.top = document.getElementById('cell').textContent;
     key('heat', 'ArrowDown');
+    key('heat', 'ArrowRight');
     told.cell = document.getElementById('cell').textContent;
+    key('heat', 'Enter');
+    told.of_cell = chosen();
+    const box = (title) => [...document.querySelectorAll('.side')].find((side) => side.textContent.startsWith(title)).querySelector('.box');
+    told.made_of = box('made of').textContent;
+    told.used_for = box('used for').textContent;
+    box('made of').click();
+    told.clicked = chosen();
+    told.marks = document.querySelectorAll('#loss line.mark').length;
     const closed = () => document.querySelectorAll('details:not([open])').length;
     told.closed = closed();
     dispatchEvent(new Event('beforeprint'));
@@ -136,11 +150,145 @@ TEST_CASE("page: it is read with the keyboard, on a phone", "[diff][html][browse
   CHECK(told["found"] == "1 of 58 values");
   CHECK(told["match"].get<std::string>().find("step 2  diverged") == 0);
   CHECK(told["plot"] == "mean of fc2 output:0 forward, f32");
-  CHECK(told["cell"].get<std::string>().find("step 0, fc2: identical") == 0);
+  CHECK(told["top"] == "step 0, fc2: identical");  // the first to diverge
+  CHECK(told["cell"].get<std::string>().find("step 1, ") == 0);
+  CHECK(told["of_cell"].get<std::string>().find("step 1  identical") == 0);
+  CHECK(told["made_of"] == "fc1op demo::gelu, output:0as input:0identical");
+  CHECK(told["used_for"] == "root moduleoutput:0changed-between");
+  CHECK(told["clicked"].get<std::string>().find("step 2  identical") == 0);
+  CHECK(told["marks"] == 1);
   CHECK(told["closed"] >= 2);  // the finding, and its stack
   CHECK(told["closed_on_paper"] == 0);
   CHECK(told["closed_again"] == told["closed"]);
   CHECK(told["overflow"] <= 0);
+}
+
+TEST_CASE("page: data flow around a parameter's gradient", "[diff][html]") {
+  Run cand = test::training(2);
+  scale(cand.at(1, "fc2", "grad:weight"), 3);
+  const auto result = test::compared(test::training(2), cand);
+  REQUIRE(result.root);
+  const diff::DataFlow& flow = result.root->flow;
+  REQUIRE(flow.sources.size() == 1);
+  CHECK(flow.sources[0].value.slot == "grad_output:0");
+  CHECK(flow.sources[0].value.scope == "fc2");
+  CHECK_FALSE(flow.sources[0].by_order);
+  REQUIRE(flow.consumers.size() == 1);
+  CHECK(flow.consumers[0].value.slot == "param:weight");
+  CHECK(flow.consumers[0].value.phase == format::Phase::kOptimizer);
+  CHECK(flow.more_sources + flow.more_consumers == 0);
+}
+
+TEST_CASE("page: a stored value has a histogram of both runs", "[diff][html]") {
+  Run base;
+  base.add({.slot = "output:0", .values = {-1, 0, 0, 2}, .capture = format::Capture::kSnapshot});
+  Run cand = base;
+  scale(cand.items[0], 2);
+  const auto result = test::compared(base, cand);
+  REQUIRE(result.root);
+  REQUIRE(result.root->record.elements);
+  const auto& histogram = result.root->record.elements->histogram;
+  REQUIRE(histogram);
+  const auto sum = [](const auto& bins) { return std::accumulate(bins.begin(), bins.end(), size_t{}); };
+  CHECK(sum(histogram->base) == 4);
+  CHECK(sum(histogram->cand) == 4);
+  CHECK(histogram->low == -2);
+  CHECK(histogram->high == 4);
+  CHECK(histogram->base[13] == 2);  // 0 is a third of the way
+  CHECK(histogram->cand[13] == 2);
+  CHECK(histogram->cand.front() == 1);
+  CHECK(histogram->cand.back() == 1);
+  CHECK(histogram->base.back() == 0);
+  CHECK(page_of(base, cand).find("\"id\":\"histogram-0\"") != std::string::npos);
+}
+
+TEST_CASE("page: axe finds nothing serious", "[diff][html][browser]") {
+  const std::string axe = output_of("cat " CONVTRACE_ROOT
+                                    "/.venv/lib/python*/site-packages/axe_core_python/axe.min.js"
+                                    " 2>/dev/null");
+  Run cand = test::training(4);
+  cand.meta.facts = {{"version.torch", "2.14.0"}};
+  scale(cand.at(2, "fc2", "output:0"), 1.5);
+  cand.add({.kind = test::Item::Kind::kFinding, .step = 3, .scope = "fc1"});
+  for (const std::string scheme : {"light", "dark"}) {
+    INFO(scheme);
+    std::string html = page_of(test::training(4), cand);
+    const std::string dark = "@media(prefers-color-scheme:dark)";
+    if (scheme == "dark") html.replace(html.find(dark), dark.size(), "@media(min-width:1px)");
+    const tools::Json told = driven(html + "<script>" + axe + "</script>", R"(
+      document.querySelectorAll('details').forEach((part) => { part.open = true; });
+      const result = await axe.run({resultTypes: ['violations']});
+      told.passed = result.passes.length;
+      told.found = result.violations.map((v) => v.id + ' (' + v.impact + '): ' + v.nodes.map((n) => n.target + ' ' + n.failureSummary).join('; '));
+    )");
+    if (told.is_null() || axe.empty()) {
+      WARN("no chromium or no axe here: accessibility was not checked");
+      return;
+    }
+    CHECK(told["passed"] > 15);
+    for (const auto& found : told["found"]) FAIL_CHECK(found.get<std::string>());
+  }
+}
+
+TEST_CASE("page: a map of many modules and steps is put together and taken apart",
+          "[diff][html][browser]") {
+  Run base, cand;
+  for (uint32_t step = 0; step < 1200; ++step) {
+    for (int i = 0; i < 200; ++i) {
+      const test::Item item{
+          .step = step, .scope = "h." + std::to_string(i), .slot = "output:0", .values = {1, 2}};
+      base.add(item);
+      cand.add(item);
+    }
+  }
+  scale(cand.at(700, "h.150", "output:0"), 2);
+  const tools::Json told = driven(page_of(base, cand), R"(
+    const click = (id) => document.getElementById(id).click();
+    const set = (id, value) => { document.getElementById(id).value = value; document.getElementById(id).dispatchEvent(new Event('input')); };
+    told.loaded = performance.now() / 1000;
+    told.cell = document.getElementById('cell').textContent;
+    told.steps = document.getElementById('steps').textContent;
+    click('in');
+    told.zoomed = document.getElementById('steps').textContent;
+    click('all');
+    told.whole = document.getElementById('steps').textContent;
+    click('bad');
+    told.bad = document.getElementById('map-matches').textContent;
+    click('bad');
+    set('modules', 'h.15');
+    told.found = document.getElementById('map-matches').textContent;
+    told.left = document.getElementById('matches').textContent;
+    const canvas = document.getElementById('heat');
+    const pixels = canvas.getContext('2d').getImageData(0, 0, canvas.width, 14).data;
+    told.red = false;
+    for (let i = 0; i < pixels.length; i += 4) told.red ||= pixels[i] === 0xd1 && pixels[i + 1] === 0x24 && pixels[i + 2] === 0x2f;
+  )");
+  if (told.is_null()) {
+    WARN("no chromium here: the page was not opened");
+    return;
+  }
+  CHECK(told["cell"] == "step 0, h.150: identical");
+  CHECK(told["steps"] == "steps 0 to 1199");
+  CHECK(told["zoomed"] == "steps 0 to 599");
+  CHECK(told["whole"] == told["steps"]);
+  CHECK(told["bad"] == "1 of 200 modules");
+  CHECK(told["found"] == "11 of 200 modules");
+  CHECK(told["left"].get<std::string>().find("139,999 more are not in this page") != std::string::npos);
+  CHECK(told["red"] == true);  // one step of 1200 is seen in a few hundred columns
+  CHECK(told["loaded"] < 10);  // 0.3 s where nothing else runs
+}
+
+TEST_CASE("page: steps are put together until the map's text is short enough", "[diff][html]") {
+  diff::ClassMap map;
+  for (uint32_t step = 0; step < 100; ++step)
+    map.add(1, step, step % 2 == 0 ? diff::Class::kIdentical : diff::Class::kDiverged);
+  map.add(0, 50, diff::Class::kUnmatched);
+  CHECK(map.json()["steps_per_cell"] == 1);
+  CHECK(map.json()["lines"][0] == "-50j1");
+  CHECK(map.json()["lines"][1].get<std::string>().substr(0, 8) == "a1f1a1f1");
+  CHECK(map.json(20)["steps_per_cell"] == 2);
+  CHECK(map.json(20)["lines"][0] == "-25j1");
+  CHECK(map.json(20)["lines"][1] == "f50");
 }
 
 TEST_CASE("page: pictures of it, for people to look at", "[diff][html][browser]") {
@@ -190,6 +338,7 @@ TEST_CASE("page: 100,000 values stay below 5 MB and are scrolled at once",
     list.dispatchEvent(new KeyboardEvent('keydown', {key: 'End', cancelable: true}));
     document.getElementById('filter').value = 'h.77';
     document.getElementById('filter').dispatchEvent(new Event('input'));
+    told.loaded = begun / 1000;
     told.seconds = (performance.now() - begun) / 1000;
     told.rows = document.querySelectorAll('#list .row').length;
     told.found = document.getElementById('matches').textContent;
@@ -200,5 +349,6 @@ TEST_CASE("page: 100,000 values stay below 5 MB and are scrolled at once",
   }
   CHECK(told["rows"] < 100);
   CHECK(told["found"] == "1,100 of 100,000 values");
+  CHECK(told["loaded"] < 5);  // 0.3 s where nothing else runs
   CHECK(told["seconds"] < 5);  // tens of milliseconds where nothing else runs
 }

@@ -186,7 +186,7 @@ TEST_CASE("convtrace-diff: --html is one page with verdict, root and its neighbo
   CHECK(run({pair.base, pair.cand, "--html", path}).code == 1);
   const std::string html = content(path);
   CHECK(contains(html, "<h1 class=\"diverged\">DIVERGED at step 1, forward, fc2"));
-  CHECK(contains(html, "<tr class=\"root\"><td>forward, fc2</td>"));
+  CHECK(contains(html, "<tr class=\"root\"><th scope=\"row\">forward, fc2</th>"));
   CHECK_FALSE(contains(html, "http://"));
   CHECK_FALSE(contains(html, "https://"));
 }

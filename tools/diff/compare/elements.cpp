@@ -30,11 +30,22 @@ uint64_t ulps_between(const std::byte* a, const std::byte* b, size_t width, uint
   return static_cast<uint64_t>(std::max(x, y)) - static_cast<uint64_t>(std::min(x, y));
 }
 
+void count(double value, std::array<uint64_t, Histogram::kBins>& bins, const Histogram& limits) {
+  if (!std::isfinite(value)) return;
+  // Halves, since the difference of two finite numbers may be infinite.
+  const double share = (value / 2 - limits.low / 2) / (limits.high / 2 - limits.low / 2);
+  ++bins[static_cast<size_t>(std::clamp(share, 0.0, 1.0) * (Histogram::kBins - 1e-6))];
+}
+
 }  // namespace
 
 ElementComparer::ElementComparer(format::DType dtype, double size)
     : dtype_(dtype), width_(tools::component_bytes(dtype)), size_(size) {
   report_.has_ulps = format::number_class(dtype) == format::NumberClass::kFloat;
+}
+
+void ElementComparer::count_between(double low, double high) {
+  report_.histogram = Histogram{.low = low, .high = high};
 }
 
 void ElementComparer::add(std::span<const std::byte> base, std::span<const std::byte> cand) {
@@ -48,6 +59,10 @@ void ElementComparer::add(std::span<const std::byte> base, std::span<const std::
 
 void ElementComparer::add(double a, double b, const std::byte* a_bits, const std::byte* b_bits) {
   ElementReport& r = report_;
+  if (r.histogram) {
+    count(a, r.histogram->base, *r.histogram);
+    count(b, r.histogram->cand, *r.histogram);
+  }
   const uint64_t index = r.compared++;
   const bool equal = a == b || (std::isnan(a) && std::isnan(b));
   const bool numbers = std::isfinite(a) && std::isfinite(b);

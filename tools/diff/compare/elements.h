@@ -24,6 +24,13 @@ inline constexpr std::array<double, 3> kWithin = {1e-2, 1e-3, 1e-4};
 /// Buckets of units in the last place: 0, 1, 2 to 3, 4 to 15, 16 to 255, 256 to 65535, more.
 inline constexpr std::array<uint64_t, 6> kUlpLimits = {0, 1, 3, 15, 255, 65535};
 
+/// How the finite values of both runs spread between the smallest and the largest of them.
+struct Histogram {
+  static constexpr size_t kBins = 40;  ///< as many bars as a phone shows
+  double low = 0, high = 0;            ///< limits of the first and the last bin
+  std::array<uint64_t, kBins> base{}, cand{};
+};
+
 struct ElementReport {
   uint64_t count = 0;        ///< components: values; a complex element has two
   uint64_t compared = 0;     ///< less than count if the values are too large to be read whole
@@ -39,12 +46,15 @@ struct ElementReport {
   std::array<uint64_t, 7> ulps{};    ///< of finite elements, by kUlpLimits
   std::optional<uint64_t> first;     ///< first component that differs, in row-major order
   double first_base = 0, first_cand = 0;
+  std::optional<Histogram> histogram;  ///< if a range was given
 };
 
 class ElementComparer {
  public:
   /// @param size  root mean square of the value: the scale for smaller elements.
   explicit ElementComparer(format::DType dtype, double size = 0);
+  /// Counts the values for a histogram, too. @pre low < high, both finite; nothing was added.
+  void count_between(double low, double high);
   /// Compares whole components of the next pieces of both values, which are equally long, as samples
   /// have them.
   void add(std::span<const std::byte> base, std::span<const std::byte> cand);

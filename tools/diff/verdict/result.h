@@ -111,6 +111,20 @@ struct Allowance {
 inline constexpr size_t kMaxGradients = 200;
 inline constexpr size_t kMaxBirths = 8;
 
+/// A value on the way to the root or from it.
+struct FlowStep {
+  RecordReport value;
+  std::string as;          ///< the slot by which a call got it; "" if that is not known
+  bool by_order = false;   ///< only the order of execution connects it to the root
+};
+
+/// Values that the root was made of, and values that were made of it, in the same step.
+struct DataFlow {
+  static constexpr size_t kMax = 6;  ///< of each: as many as a screen shows
+  std::vector<FlowStep> sources, consumers;
+  size_t more_sources = 0, more_consumers = 0;
+};
+
 /// The place where the runs diverge.
 struct RootReport {
   RecordReport record;
@@ -134,6 +148,7 @@ struct RootReport {
   /// Values of the same step in execution order; `around[around_root]` is the root.
   std::vector<RecordReport> around;
   size_t around_root = 0;
+  DataFlow flow;  ///< empty unless has_values()
   /// Gradients of weights in the same step that differ, sorted by the difference of their norms,
   /// the largest first; at most kMaxGradients.
   std::vector<RecordReport> gradients;

@@ -9,6 +9,7 @@
 
 #include "tools/common/text.h"
 #include "tools/diff/births/updates.h"
+#include "tools/diff/verdict/data_flow.h"
 
 namespace convtrace::diff {
 namespace {
@@ -279,6 +280,7 @@ RootReport report_root(const StepPair& pair, const RootChoice& choice,
     root.around.push_back(reporter.of_match(pair, m));
   }
   root.around_root = choice.match - first;
+  root.flow = flow_of(pair, choice.match, reporter);
   root.gradients = worst_gradients(pair, reporter);
   if (is_made_between(pair, choice.match) || worst_input == Class::kBitDifference) {
     find_place_between(pair, choice.match, reporter, root);

@@ -34,6 +34,11 @@ std::optional<ElementReport> SnapshotPairs::compare_values(const Value& a, const
   if (base.empty() || base.size() != cand.size()) return std::nullopt;
   const double norm = std::max(a.stats.l2, b.stats.l2);
   ElementComparer comparer(a.dtype, rms_of(norm, std::min(a.stats.finite, b.stats.finite)));
+  const double low = std::min(tools::extreme_as_double(a.dtype, a.stats.min),
+                              tools::extreme_as_double(b.dtype, b.stats.min));
+  const double high = std::max(tools::extreme_as_double(a.dtype, a.stats.max),
+                               tools::extreme_as_double(b.dtype, b.stats.max));
+  if (low < high) comparer.count_between(low, high);
   comparer.add(tools::as_samples(a.dtype, std::move(base)),
                tools::as_samples(a.dtype, std::move(cand)));
   ElementReport report = comparer.report();

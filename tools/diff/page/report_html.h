@@ -5,7 +5,7 @@
 
 #include <ostream>
 
-#include "tools/diff/report/page_rows.h"
+#include "tools/diff/page/page_rows.h"
 #include "tools/diff/verdict/result.h"
 
 namespace convtrace::diff {

@@ -1,4 +1,4 @@
-#include "tools/diff/report/page_rows.h"
+#include "tools/diff/page/page_rows.h"
 
 #include <bit>
 #include <cmath>
@@ -44,10 +44,10 @@ Json PageRows::Texts::json() const {
   return list;
 }
 
-uint32_t PageRows::tensor_of(const RecordReport& record, const SideReport& side) {
+uint32_t PageRows::tensor_of(const RecordReport& record, uint32_t scope, const SideReport& side) {
   const std::string op = record.op.empty() ? tools::demangled(record.kernel) : record.op;
   const Tensor key = {record.rank,
-                      scopes_.number(record.scope),
+                      scope,
                       slots_.number(record.slot),
                       ops_.number(op),
                       static_cast<uint64_t>(record.phase),
@@ -60,18 +60,20 @@ uint32_t PageRows::tensor_of(const RecordReport& record, const SideReport& side)
 }
 
 void PageRows::row(const RecordReport& record, bool in_base, bool in_cand) {
-  if (bytes_.size() >= kMaxPageRows * kRowBytes) {
-    ++left_out_;
-    return;
-  }
   const SideReport& side = in_base ? record.base : record.cand;
   const auto [step, is_new] =
       step_numbers_.emplace(record.step, static_cast<uint32_t>(steps_.size()));
   if (is_new) steps_.push_back(record.step);
+  const uint32_t scope = scopes_.number(record.scope);
+  map_.add(scope, step->second, record.comparison.verdict);
+  if (kept_[agrees(record.comparison.verdict) ? 1 : 0]++ >= kMaxPageRows) {
+    ++left_out_;
+    return;
+  }
   constexpr double kMissing = std::numeric_limits<double>::quiet_NaN();
   const bool both =
       in_base && in_cand && has_statistics(record.base) && has_statistics(record.cand);
-  put(bytes_, tensor_of(record, side), 4);
+  put(bytes_, tensor_of(record, scope, side), 4);
   put(bytes_, step->second, 4);
   put(bytes_, has_statistics(side) ? side.stats.mean : kMissing);
   put(bytes_, both ? record.cand.stats.mean - record.base.stats.mean : kMissing);
@@ -85,7 +87,7 @@ void PageRows::row(const RecordReport& record, bool in_base, bool in_cand) {
 Json PageRows::json() const {
   Json json = {{"scopes", scopes_.json()}, {"slots", slots_.json()}, {"ops", ops_.json()},
                {"dtypes", dtypes_.json()}, {"tensors", tensors_},    {"left_out", left_out_},
-               {"rows", base64(bytes_)}};
+               {"rows", base64(bytes_)},   {"map", map_.json()}};
   json["steps"] = Json::array();
   for (const uint32_t step : steps_) {
     json["steps"].push_back(step == format::kNoStep ? Json() : Json(step));

@@ -3,7 +3,7 @@
 /// The data of the HTML page: a table of tensors, and a few bytes for each value, so that a page
 /// with 100,000 values stays below 5 MB and a browser reads it quickly.
 ///
-/// Memory:   kRowBytes a value, up to kMaxPageRows values; further ones are only counted.
+/// Memory:   kRowBytes a value, up to twice kMaxPageRows values; further ones are only counted.
 
 #include <map>
 #include <string>
@@ -12,11 +12,13 @@
 #include <vector>
 
 #include "tools/common/json.h"
+#include "tools/diff/page/class_map.h"
 #include "tools/diff/verdict/rank_diff.h"
 
 namespace convtrace::diff {
 
-inline constexpr size_t kMaxPageRows = 200'000;
+/// Of the values that agree, and of those that do not: the first of each.
+inline constexpr size_t kMaxPageRows = 100'000;
 /// A row, little-endian: tensor (u32), index of the step (u32), then f32: mean, its difference, l2
 /// norm, its difference, tolerance of the deciding field; class (u8), deciding field (u8).
 /// Differences are candidate minus baseline; a value that only one run has has NaN there.
@@ -27,7 +29,7 @@ class PageRows final : public RowSink {
   void row(const RecordReport& record, bool in_base, bool in_cand) override;
 
   /// @return `scopes`, `slots`, `ops`, `tensors` (each an index into those, see page_rows.cpp),
-  /// `steps`, `rows` (base64), `left_out`, and names of classes and fields.
+  /// `steps`, `rows` (base64), `left_out`, `map` (class_map.h), and names of classes and fields.
   [[nodiscard]] tools::Json json() const;
 
  private:
@@ -43,7 +45,7 @@ class PageRows final : public RowSink {
   };
   using Tensor = std::array<uint64_t, 8>;
 
-  uint32_t tensor_of(const RecordReport& record, const SideReport& side);
+  uint32_t tensor_of(const RecordReport& record, uint32_t scope, const SideReport& side);
 
   Texts scopes_, slots_, ops_, dtypes_;
   std::map<Tensor, uint32_t> numbers_;
@@ -51,7 +53,9 @@ class PageRows final : public RowSink {
   std::unordered_map<uint32_t, uint32_t> step_numbers_;
   std::vector<uint32_t> steps_;
   std::string bytes_;
+  std::array<size_t, 2> kept_{};  ///< values that do not agree, values that do
   uint64_t left_out_ = 0;
+  ClassMap map_;
 };
 
 /// @return the bytes in base64 (RFC 4648), padded.

@@ -1,0 +1,44 @@
+#pragma once
+/// @file root_section.h
+/// The part of the HTML page about the root: the data flow around it, its numbers, and what
+/// surrounds it.
+
+#include "tools/common/json.h"
+#include "tools/diff/page/markup.h"
+#include "tools/diff/verdict/result.h"
+
+namespace convtrace::diff {
+
+class RootSection {
+ public:
+  /// @param result  has a root; outlives this.
+  RootSection(const DiffResult& result, Markup& out)
+      : result_(result), root_(*result.root), out_(out) {}
+
+  /// One paragraph: the code to look at; nothing if it is not known.
+  void code() const;
+  /// How far the values differ.
+  void differences() const;
+  /// The commands that store the root's values in both runs.
+  void commands() const;
+  void write();
+
+  /// @return the histograms of the values that were written, by the ids of their figures.
+  [[nodiscard]] const tools::Json& histograms() const { return histograms_; }
+
+ private:
+  void flow() const;
+  void flow_side(const char* title, const std::vector<FlowStep>& steps, size_t more) const;
+  void box(const RecordReport& record, Class verdict, const std::string& note, bool by_order) const;
+  void numbers();
+  void table(const RecordReport& record);
+  void gradients() const;
+  void around() const;
+
+  const DiffResult& result_;
+  const RootReport& root_;
+  Markup& out_;
+  tools::Json histograms_ = tools::Json::array();
+};
+
+}  // namespace convtrace::diff
