@@ -88,7 +88,7 @@ ROOMS = {
     "tools/diff/verdict": "reader tools/common tools/diff/align tools/diff/births tools/diff/compare "
         "tools/diff/facts tools/diff/model tools/diff/read",
     "tools/diff/report": "format/file tools/common tools/diff/births tools/diff/model tools/diff/verdict",
-    "tools/diff/page": "tools/common tools/diff/report tools/diff/verdict",
+    "tools/diff/page": "tools/common tools/diff/compare tools/diff/report tools/diff/verdict",
     "tools/diff": "tools/common tools/diff/model tools/diff/page tools/diff/read tools/diff/report tools/diff/verdict",
 }
 FOR_ALL = {"format/base", "format/model"}

@@ -177,7 +177,8 @@ def rows_of(sm, compiled, loops, hash_only):
             row(f"{kernel}.hash_only.per_16_bytes", hash_only, "instructions", HASH_GOAL if ours else None, against)]
     for name, loop in loops.items():
         prefix = f"{kernel}.{name.replace(', one sign', '.one_sign')}"
-        rows.append(row(f"{prefix}.instructions_per_element", loop.per_element(), "instructions", GOALS.get(name.split(",")[0]) if ours else None, against))
+        goal = GOALS.get(name.split(",")[0]) if ours else None
+        rows.append(row(f"{prefix}.instructions_per_element", loop.per_element(), "instructions", goal, against))
         rows += [row(f"{prefix}.{what}_per_element", loop.per_element(starts), "instructions", None, against) for what, starts in CLASSES.items()]
         rows.append(row(f"{prefix}.spilled", compiled.spilled_in(name), "bytes", 0 if ours else None, against))
         rows.append(row(f"{prefix}.loop_bytes", 16 * len(loop.ops), "bytes", None, against))

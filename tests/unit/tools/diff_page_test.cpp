@@ -62,7 +62,8 @@ tools::Json driven(const std::string& html, const std::string& script) {
          "document.body.append(out); })();</script>";
   const std::string dom =
       output_of(kChromium + ("--user-data-dir=" + (dir / "profile")) +
-                " --window-size=390,844 --virtual-time-budget=30000 --dump-dom file://" + (dir / "page.html") +
+                " --window-size=390,844 --virtual-time-budget=30000 --dump-dom file://" +
+                (dir / "page.html") +
                 " 2>/dev/null | grep -o 'TOLD[A-Za-z0-9+/=]*'"
                 " | cut -c5- | base64 -d");
   INFO(dom.size());
@@ -189,7 +190,9 @@ TEST_CASE("page: a stored value has a histogram of both runs", "[diff][html]") {
   REQUIRE(result.root->record.elements);
   const auto& histogram = result.root->record.elements->histogram;
   REQUIRE(histogram);
-  const auto sum = [](const auto& bins) { return std::accumulate(bins.begin(), bins.end(), size_t{}); };
+  const auto sum = [](const auto& bins) {
+    return std::accumulate(bins.begin(), bins.end(), size_t{});
+  };
   CHECK(sum(histogram->base) == 4);
   CHECK(sum(histogram->cand) == 4);
   CHECK(histogram->low == -2);
@@ -273,7 +276,8 @@ TEST_CASE("page: a map of many modules and steps is put together and taken apart
   CHECK(told["whole"] == told["steps"]);
   CHECK(told["bad"] == "1 of 200 modules");
   CHECK(told["found"] == "11 of 200 modules");
-  CHECK(told["left"].get<std::string>().find("139,999 more are not in this page") != std::string::npos);
+  CHECK(told["left"].get<std::string>().find("139,999 more are not in this page") !=
+        std::string::npos);
   CHECK(told["red"] == true);  // one step of 1200 is seen in a few hundred columns
   CHECK(told["loaded"] < 10);  // 0.3 s where nothing else runs
 }
@@ -349,6 +353,6 @@ TEST_CASE("page: 100,000 values stay below 5 MB and are scrolled at once",
   }
   CHECK(told["rows"] < 100);
   CHECK(told["found"] == "1,100 of 100,000 values");
-  CHECK(told["loaded"] < 5);  // 0.3 s where nothing else runs
+  CHECK(told["loaded"] < 5);   // 0.3 s where nothing else runs
   CHECK(told["seconds"] < 5);  // tens of milliseconds where nothing else runs
 }

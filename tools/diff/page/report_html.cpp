@@ -265,7 +265,7 @@ class HtmlReport {
     }
     if (shown < stories.size()) {
       out_.paragraph("and " + std::to_string(stories.size() - shown) + " others in the " +
-                (in_cand ? "candidate" : "baseline") + " (--json has all)");
+                     (in_cand ? "candidate" : "baseline") + " (--json has all)");
     }
   }
 

@@ -16,13 +16,14 @@ using tools::quote_markup;
 /// @return what finds the value among the page's rows (flow.js), as an attribute's text.
 std::string key_of(const RecordReport& record) {
   const std::string op = record.op.empty() ? tools::demangled(record.kernel) : record.op;
-  const tools::Json key = {record.rank,
-                           record.step == format::kNoStep ? tools::Json() : tools::Json(record.step),
-                           tools::escape_text(record.scope),
-                           tools::escape_text(record.slot),
-                           to_string(record.phase),
-                           record.call,
-                           tools::escape_text(op)};
+  const tools::Json key = {
+      record.rank,
+      record.step == format::kNoStep ? tools::Json() : tools::Json(record.step),
+      tools::escape_text(record.scope),
+      tools::escape_text(record.slot),
+      to_string(record.phase),
+      record.call,
+      tools::escape_text(op)};
   return quote_markup(tools::dump_json(key));
 }
 
@@ -100,8 +101,8 @@ void RootSection::numbers() {
                  quote_markup(object_text(root_.record)) + ", " +
                  quote_markup(type_text(root_.record)) + "<br>class " +
                  std::string(to_string(root_.record.comparison.verdict)) + "; matched by " +
-                 quote_markup(match_text(root_.record)) + "<br>before it: " +
-                 quote_markup(before_text(result_)));
+                 quote_markup(match_text(root_.record)) +
+                 "<br>before it: " + quote_markup(before_text(result_)));
   out_.paragraph(quote_markup(one_sided_text(root_)));
   table(root_.record);
   if (root_.consumer) {
@@ -110,9 +111,8 @@ void RootSection::numbers() {
     table(*root_.consumer);
   }
   if (root_.effect) {
-    out_.paragraph("First values that suffered: " +
-                   quote_markup(place_text(*root_.effect, false)) + ", " +
-                   quote_markup(object_text(*root_.effect)) + ":");
+    out_.paragraph("First values that suffered: " + quote_markup(place_text(*root_.effect, false)) +
+                   ", " + quote_markup(object_text(*root_.effect)) + ":");
     table(*root_.effect);
   }
 }

@@ -114,8 +114,8 @@ inline constexpr size_t kMaxBirths = 8;
 /// A value on the way to the root or from it.
 struct FlowStep {
   RecordReport value;
-  std::string as;          ///< the slot by which a call got it; "" if that is not known
-  bool by_order = false;   ///< only the order of execution connects it to the root
+  std::string as;         ///< the slot by which a call got it; "" if that is not known
+  bool by_order = false;  ///< only the order of execution connects it to the root
 };
 
 /// Values that the root was made of, and values that were made of it, in the same step.
