@@ -109,7 +109,6 @@ TEST_CASE("stats: the worst that f32 within 64 bytes does to a sum is as large a
   const double l1 = want.l1.as_f64(), lost = std::fabs(got.l1.as_f64() - l1) / l1;
   CHECK(lost > 1.5e-7);
   CHECK(lost <= 0x1p-22);
-  require_matches_reference(view);
 }
 
 TEST_CASE("stats: every sum of f4e2m1fn is exact", "[stats][accuracy]") {
