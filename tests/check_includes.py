@@ -79,6 +79,7 @@ ROOMS = {
     "tools/python": "",
     "tools/python/convtrace": "",
     "tools/python/convtrace/exports": "tools/python/convtrace",
+    "tools/site_pages": "",
     "tools/diff/model": "format/settings tools/common",
     "tools/diff/compare": "tools/common tools/diff/model",
     "tools/diff/align": "tools/diff/compare tools/diff/model",
