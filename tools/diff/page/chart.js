@@ -6,7 +6,6 @@ const make = (name, attributes, parent) => {
   if (parent) parent.append(node);
   return node;
 };
-// points: {x, base, cand, band}; a missing number leaves a gap.
 const W = 460, H = 200, L = 58, R = 8, T = 8, B = 22;
 function captionOf(title) {
   const caption = document.createElement('figcaption');
@@ -19,6 +18,7 @@ function captionOf(title) {
   }
   return caption;
 }
+// points: {x, base, cand, band}; a missing number leaves a gap.
 function chart(figure, title, points) {
   figure.textContent = '';
   const values = points.flatMap((p) => [p.base - (p.band || 0), p.base + (p.band || 0), p.cand]).filter(Number.isFinite);

@@ -29,7 +29,7 @@ void halve(std::vector<uint8_t>& cells) {
 void ClassMap::add(uint32_t scope, uint32_t step, Class verdict) {
   if (scope >= lines_.size()) lines_.resize(scope + 1);
   std::vector<uint8_t>& line = lines_[scope];
-  if (step >= line.size()) line.resize(step + 1, kNothing);
+  if (step >= line.size()) line.resize(step + 1);
   line[step] = std::max(line[step], static_cast<uint8_t>(1 + static_cast<uint8_t>(verdict)));
 }
 

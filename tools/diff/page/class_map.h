@@ -25,8 +25,7 @@ class ClassMap {
   [[nodiscard]] tools::Json json(size_t limit = 2'000'000) const;
 
  private:
-  static constexpr uint8_t kNothing = 0;  ///< else 1 + the class
-  std::vector<std::vector<uint8_t>> lines_;
+  std::vector<std::vector<uint8_t>> lines_;  ///< 1 + the class; 0 where nothing was compared
 };
 
 }  // namespace convtrace::diff

@@ -20,7 +20,7 @@ function refilter() {
   spacer.style.height = shown.length * ROW_HEIGHT + 'px';
   $('list').scrollTop = 0;
   $('matches').textContent = `${shown.length.toLocaleString('en')} of ${count.toLocaleString('en')} values` +
-      (data.left_out ? `; ${data.left_out.toLocaleString('en')} more are not in this page (the first 100,000 that agree and that do not are): see --csv` : '');
+      (data.left_out ? `; ${data.left_out.toLocaleString('en')} more are not in this page (the first ${data.most.toLocaleString('en')} that agree and that do not are): see --csv` : '');
   draw();
   plot();
 }

@@ -45,11 +45,10 @@ Json PageRows::Texts::json() const {
 }
 
 uint32_t PageRows::tensor_of(const RecordReport& record, uint32_t scope, const SideReport& side) {
-  const std::string op = record.op.empty() ? tools::demangled(record.kernel) : record.op;
   const Tensor key = {record.rank,
                       scope,
                       slots_.number(record.slot),
-                      ops_.number(op),
+                      ops_.number(op_name(record)),
                       static_cast<uint64_t>(record.phase),
                       record.call,
                       dtypes_.number(std::string(to_string(side.dtype))),
@@ -87,7 +86,7 @@ void PageRows::row(const RecordReport& record, bool in_base, bool in_cand) {
 Json PageRows::json() const {
   Json json = {{"scopes", scopes_.json()}, {"slots", slots_.json()}, {"ops", ops_.json()},
                {"dtypes", dtypes_.json()}, {"tensors", tensors_},    {"left_out", left_out_},
-               {"rows", base64(bytes_)},   {"map", map_.json()}};
+               {"most", kMaxPageRows},     {"rows", base64(bytes_)}, {"map", map_.json()}};
   json["steps"] = Json::array();
   for (const uint32_t step : steps_) {
     json["steps"].push_back(step == format::kNoStep ? Json() : Json(step));
@@ -102,6 +101,10 @@ Json PageRows::json() const {
     json["phases"].push_back(to_string(static_cast<format::Phase>(i)));
   }
   return json;
+}
+
+std::string op_name(const RecordReport& record) {
+  return record.op.empty() ? tools::demangled(record.kernel) : record.op;
 }
 
 std::string base64(std::string_view bytes) {

@@ -58,6 +58,9 @@ class PageRows final : public RowSink {
   ClassMap map_;
 };
 
+/// @return the op of a value, or its kernel by a name for people; "" for neither.
+[[nodiscard]] std::string op_name(const RecordReport& record);
+
 /// @return the bytes in base64 (RFC 4648), padded.
 [[nodiscard]] std::string base64(std::string_view bytes);
 

@@ -113,11 +113,12 @@ class HtmlReport {
       for (const std::string& html : differ) out_.paragraph(html);
       out_ << "</section>\n";
     }
-    if (root_ || !advice(result_).empty()) {
+    const std::vector<std::string> advised = advice(result_);
+    if (root_ || !advised.empty()) {
       out_ << "<section>\n";
       out_.heading("What to do", "next");
       out_ << "<ol>\n";
-      for (const std::string& text : advice(result_)) out_.item(quote_markup(text));
+      for (const std::string& text : advised) out_.item(quote_markup(text));
       if (root_) root_->code();
       if (root_) root_->commands();
       out_ << "</ol>\n</section>\n";

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "tools/common/text.h"
+#include "tools/diff/page/page_rows.h"
 #include "tools/diff/report/next_commands.h"
 #include "tools/diff/report/report_parts.h"
 
@@ -15,7 +16,6 @@ using tools::quote_markup;
 
 /// @return what finds the value among the page's rows (flow.js), as an attribute's text.
 std::string key_of(const RecordReport& record) {
-  const std::string op = record.op.empty() ? tools::demangled(record.kernel) : record.op;
   const tools::Json key = {
       record.rank,
       record.step == format::kNoStep ? tools::Json() : tools::Json(record.step),
@@ -23,7 +23,7 @@ std::string key_of(const RecordReport& record) {
       tools::escape_text(record.slot),
       to_string(record.phase),
       record.call,
-      tools::escape_text(op)};
+      tools::escape_text(op_name(record))};
   return quote_markup(tools::dump_json(key));
 }
 

@@ -15,11 +15,11 @@ class RootSection {
   RootSection(const DiffResult& result, Markup& out)
       : result_(result), root_(*result.root), out_(out) {}
 
-  /// One paragraph: the code to look at; nothing if it is not known.
+  /// A list item: the code to look at; nothing if it is not known.
   void code() const;
   /// How far the values differ.
   void differences() const;
-  /// The commands that store the root's values in both runs.
+  /// A list item: the commands that store the root's values in both runs.
   void commands() const;
   void write();
 

@@ -19,21 +19,14 @@ class Flow {
 
  private:
   [[nodiscard]] const ValueRecord& record(uint32_t match) const { return pair_.base_of(match); }
-  [[nodiscard]] bool in_call_of_root(uint32_t match) const {
-    return call_key(record(match)) == call_key(root_record_);
-  }
-  [[nodiscard]] bool in_module_of_root(uint32_t match) const {
-    return record(match).key.scope == root_record_.key.scope;
+  [[nodiscard]] bool in_one_call(uint32_t a, uint32_t b) const {
+    return call_key(record(a)) == call_key(record(b));
   }
   /// @return the first record of the same value, which its producer left.
   [[nodiscard]] uint32_t origin(uint32_t match) const {
     const uint32_t from = pair_.lineage.seen_from[match];
     return from == kNoMatch ? match : from;
   }
-  [[nodiscard]] bool is_update_of(uint32_t update, const ValueRecord& gradient) const {
-    return is_update(record(update)) && parameter_key(record(update)) == parameter_key(gradient);
-  }
-
   void add(std::vector<FlowStep>& steps, size_t& more, uint32_t match, std::string as,
            bool by_order) {
     if (steps.size() == DataFlow::kMax) {
@@ -52,20 +45,21 @@ class Flow {
     return reporter_.text(record(match).key.slot);
   }
 
-  /// Whether the value of match `m`, which is earlier, went into the root.
-  [[nodiscard]] bool is_source(uint32_t m) const {
-    const ValueRecord& one = record(m);
-    switch (root_record_.kind) {
+  /// Whether `later` was made of `earlier`, by what their slots mean.
+  [[nodiscard]] bool is_made_of(uint32_t later, uint32_t earlier) const {
+    const ValueRecord& made = record(later);
+    const ValueRecord& from = record(earlier);
+    switch (made.kind) {
       case SlotKind::kOutput:
       case SlotKind::kBuffer:
-        return one.kind == SlotKind::kInput && in_call_of_root(m);
+        return from.kind == SlotKind::kInput && in_one_call(later, earlier);
       case SlotKind::kGrad:
-        return one.kind == SlotKind::kGradOutput && in_module_of_root(m);
+        return from.kind == SlotKind::kGradOutput && made.key.scope == from.key.scope;
       case SlotKind::kGradInput:
-        return one.kind == SlotKind::kGradOutput && in_call_of_root(m);
+        return from.kind == SlotKind::kGradOutput && in_one_call(later, earlier);
       case SlotKind::kParam:
-        return one.kind == SlotKind::kGrad && is_update(root_record_) &&
-               parameter_key(one) == parameter_key(root_record_);
+        return from.kind == SlotKind::kGrad && is_update(made) &&
+               parameter_key(made) == parameter_key(from);
       default:
         return false;
     }
@@ -73,7 +67,7 @@ class Flow {
 
   void find_sources() {
     for (uint32_t m = 0; m < root_; ++m) {
-      if (!is_source(m)) continue;
+      if (!is_made_of(root_, m)) continue;
       const uint32_t from = origin(m);
       add_source(from, from == m ? "" : slot(m));
     }
@@ -95,14 +89,8 @@ class Flow {
         } else if (one.kind == SlotKind::kOutput || one.kind == SlotKind::kLoss) {
           add_consumer(m);
         }
-      } else if (root_record_.kind == SlotKind::kGrad && is_update_of(m, root_record_)) {
-        add_consumer(m);
-      } else if (root_record_.kind == SlotKind::kGradOutput && one.kind == SlotKind::kGrad &&
-                 in_module_of_root(m)) {
-        add_consumer(m);
-      } else if (root_record_.kind == SlotKind::kInput && one.kind == SlotKind::kOutput &&
-                 in_call_of_root(m)) {
-        add_consumer(m, slot(root_));
+      } else if (is_made_of(m, root_)) {
+        add_consumer(m, root_record_.kind == SlotKind::kInput ? slot(root_) : "");
       }
     }
     if (!flow_.consumers.empty() || root_record_.kind == SlotKind::kParam) return;
@@ -132,7 +120,7 @@ class Flow {
       const ValueRecord& one = record(at);
       const bool is_result = one.kind == SlotKind::kOutput || one.kind == SlotKind::kGradOutput ||
                              one.kind == SlotKind::kLoss;
-      if (!is_result || in_call_of_root(at) || one.key.phase != root_record_.key.phase) continue;
+      if (!is_result || in_one_call(root_, at) || one.key.phase != root_record_.key.phase) continue;
       if (direction < 0 || pair_.comparisons[at].bits_differ) return at;
     }
     return std::nullopt;

@@ -22,7 +22,8 @@ std::vector<std::byte> SnapshotPairs::Side::read(const format::ContentId& conten
 }
 
 template <typename Value>
-std::optional<ElementReport> SnapshotPairs::compare_values(const Value& a, const Value& b) {
+std::optional<ElementReport> SnapshotPairs::compare_values(const Value& a, const Value& b,
+                                                           bool with_histogram) {
   const auto stored = [](const Value& value) {
     return value.capture == format::Capture::kSnapshot && value.bytes != 0;
   };
@@ -38,7 +39,7 @@ std::optional<ElementReport> SnapshotPairs::compare_values(const Value& a, const
                               tools::extreme_as_double(b.dtype, b.stats.min));
   const double high = std::max(tools::extreme_as_double(a.dtype, a.stats.max),
                                tools::extreme_as_double(b.dtype, b.stats.max));
-  if (low < high) comparer.count_between(low, high);
+  if (with_histogram && low < high) comparer.count_between(low, high);
   comparer.add(tools::as_samples(a.dtype, std::move(base)),
                tools::as_samples(a.dtype, std::move(cand)));
   ElementReport report = comparer.report();
@@ -53,12 +54,13 @@ std::optional<ElementReport> SnapshotPairs::compare(const ValueRecord& base,
 
 void SnapshotPairs::compare(RootReport& root) {
   const auto fill = [this](RecordReport& record) {
-    record.elements = compare_values(record.base, record.cand);
+    record.elements = compare_values(record.base, record.cand, true);
   };
   fill(root.record);
   if (root.consumer) fill(*root.consumer);
   if (root.effect) fill(*root.effect);
-  for (RecordReport& record : root.around) fill(record);
+  for (RecordReport& record : root.around)
+    record.elements = compare_values(record.base, record.cand);
 }
 
 }  // namespace convtrace::diff

@@ -28,7 +28,8 @@ class SnapshotPairs {
   [[nodiscard]] std::optional<ElementReport> compare(const ValueRecord& base,
                                                      const ValueRecord& cand);
 
-  /// Fills in `elements` for every value of the root that both traces stored.
+  /// Fills in `elements` for every value of the root that both traces stored, with histograms for
+  /// those whose numbers are shown.
   void compare(RootReport& root);
 
  private:
@@ -45,7 +46,8 @@ class SnapshotPairs {
   };
   /// `Value` has the fields `stats`, `dtype`, `bytes` and `capture`.
   template <typename Value>
-  std::optional<ElementReport> compare_values(const Value& base, const Value& cand);
+  std::optional<ElementReport> compare_values(const Value& base, const Value& cand,
+                                              bool with_histogram = false);
 
   Side base_, cand_;
 };
