@@ -165,8 +165,8 @@ class Compiled:
 
 
 def row(name, value, unit, goal, against):
-    return dict(name=name, value=round(value, 2), unit=unit, goal=f"<= {goal}" if goal else None, against=against,
-                ok=value <= goal if goal else None, spread=0)
+    return dict(name=name, value=round(value, 2), unit=unit, goal=None if goal is None else f"<= {goal}", against=against,
+                ok=None if goal is None else value <= goal, spread=0)
 
 
 def rows_of(sm, compiled, loops, hash_only):

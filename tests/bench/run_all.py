@@ -55,7 +55,7 @@ def show(rows):
 
 def main():
     parser = argparse.ArgumentParser(prog="tools/bench", description="Runs every benchmark program.")
-    parser.add_argument("--quick", action="store_true", help="fewer repetitions: within 8 minutes on 2 cores")
+    parser.add_argument("--quick", action="store_true", help="fewer repetitions: within 5 minutes on 2 cores")
     parser.add_argument("--json", metavar="FILE", type=pathlib.Path, help="also write the rows to FILE")
     args = parser.parse_args()
     commands = [[path] for path in sorted(PROGRAMS.glob("bench_*"))]

@@ -1,5 +1,6 @@
-// Every length, each with a quarter of the types in turn, around every limit, in every layout, and with unusual values at every
-// place: the kernel's replay has the bits of the CPU, and both are near the reference.
+// Every length, each with a quarter of the types in turn; every type around every limit, in every
+// layout, and with unusual values at every place: the kernel's replay has the bits of the CPU, and
+// both are near the reference.
 
 #include "cupti/stats/tile/dtype_decode.h"
 #include "cupti/stats/tile/tiling.h"
