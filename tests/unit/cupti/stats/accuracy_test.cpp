@@ -1,9 +1,13 @@
-#include <algorithm>
-#include <functional>
-#include <limits>
+// How far sums are from the truth: 113-bit arithmetic of every element by itself.
 
+#include <fstream>
+#include <map>
+#include <sstream>
+
+#include "cupti/stats/tile/tiling.h"
+#include "tests/unit/cupti/stats/distributions.h"
+#include "tests/unit/cupti/stats/replayed_launch.h"
 #include "tests/unit/cupti/stats/sketched.h"
-#include "tests/unit/cupti/stats/support.h"
 
 namespace convtrace::stats::test {
 namespace {
@@ -12,62 +16,129 @@ using format::DType;
 
 constexpr uint64_t kMillion = uint64_t{1} << 20;
 
-std::vector<float> draw(uint64_t count, const std::function<float(std::mt19937_64&)>& sample) {
-  std::mt19937_64 random(20240117);
-  std::vector<float> values(count);
-  for (auto& value : values) value = sample(random);
-  return values;
-}
+/// Largest relative errors: of a sum and a sum of magnitudes over the latter.
+struct Errors {
+  double sum = 0, l1 = 0, l2 = 0, std = 0;
 
-float normal(std::mt19937_64& random) {
-  static std::normal_distribution<float> distribution;
-  distribution.reset();
-  return distribution(random);
-}
-
-float heavy_tail(std::mt19937_64& random) {
-  return normal(random) / std::sqrt(std::fabs(normal(random)) + 1e-6F);
-}
-
-/// The same in a type of 8 or 16 bits, rounded toward the smaller of two neighbours.
-template <typename Bits>
-std::vector<Bits> shortened(const std::vector<float>& values, DType dtype) {
-  std::vector<std::pair<long double, Bits>> finite;
-  for (uint32_t bits = 0; bits <= std::numeric_limits<Bits>::max(); ++bits) {
-    const Decoded d = decode(dtype, bits);
-    if (d.kind == Decoded::Kind::kFinite) finite.emplace_back(d.value, static_cast<Bits>(bits));
+  /// @param has_rounded_sums  sums are floating numbers: those of integers are exact.
+  void add(const format::Stats& got, const format::Stats& want, bool has_rounded_sums) {
+    const auto take = [](double& most, double a, double b, double scale) {
+      if (scale > 0) most = std::max(most, std::fabs(a - b) / scale);
+    };
+    if (has_rounded_sums) {
+      const double l1_of_want = want.l1.as_f64();
+      take(sum, got.sum.as_f64(), want.sum.as_f64(), l1_of_want);
+      take(l1, got.l1.as_f64(), l1_of_want, l1_of_want);
+    }
+    take(l2, got.l2, want.l2, want.l2);
+    take(std, got.std, want.std, want.std);
   }
-  std::ranges::sort(finite);
-  std::vector<Bits> rounded;
-  for (const float value : values) {
-    const auto above = std::ranges::upper_bound(finite, value, {}, [](auto& f) { return f.first; });
-    rounded.push_back(above == finite.begin() ? above->second : std::prev(above)->second);
+};
+
+/// Rows of the table in ADR 0006, by the name of the type.
+std::map<std::string, Errors> documented_errors() {
+  std::ifstream page(CONVTRACE_ROOT "/docs/adr/0006-equal-bits-everywhere.md");
+  std::map<std::string, Errors> rows;
+  for (std::string line; std::getline(page, line);) {
+    std::ranges::replace(line, '|', '\t');
+    std::istringstream cells(line);
+    std::string name;
+    Errors row;
+    std::getline(std::getline(cells, name, '\t'), name, '\t');
+    if (line.starts_with('\t') && cells >> row.sum >> row.l1 >> row.l2 >> row.std)
+      rows[name.substr(1, name.size() - 2)] = row;
   }
-  return rounded;
+  return rows;
 }
 
-TEST_CASE("stats: sums are near the truth on seven distributions", "[stats][accuracy]") {
-  const std::pair<const char*, std::function<float(std::mt19937_64&)>> kDistributions[] = {
-      {"normal", normal},
-      {"relu", [](auto& r) { return std::max(0.0F, normal(r)); }},
-      {"mean 1e3", [](auto& r) { return 1e3F + normal(r); }},
-      {"mean 1e6", [](auto& r) { return 1e6F + normal(r); }},
-      {"heavy tail", heavy_tail},
-      {"scale 1e-30", [](auto& r) { return 1e-30F * normal(r); }},
-      {"scale 1e30", [](auto& r) { return 1e30F * normal(r); }},
+/// Lengths in bytes around every limit at which a tensor is cut, and one of several tiles and ranges.
+constexpr uint64_t kLengths[] = {64,
+                                 kRowBytes,
+                                 kChunkGroups* kRowBytes - 8,
+                                 kChunkGroups* kRowBytes + 8,
+                                 kMinTileBytes - 8,
+                                 kMinTileBytes,
+                                 kMinTileBytes + 8,
+                                 kMinTileBytes + kChunkGroups* kRowBytes + 8,
+                                 kMinRangeBytes + 8,
+                                 262'152};
+
+/// Calls `use(view)` with the tensor's beginnings of kLengths.
+template <typename T, typename Use>
+void for_each_length(const std::vector<T>& values, DType dtype, Use use) {
+  for (const uint64_t bytes : kLengths) {
+    INFO(format::to_string(dtype) << ", " << bytes << " bytes");
+    use(dense_view(values.data(), dtype, bytes / sizeof(T)));
+  }
+}
+
+/// All bits; values near the largest; values around zero.
+std::vector<std::vector<uint8_t>> integers(DType dtype) {
+  std::vector<std::vector<uint8_t>> all;
+  const uint32_t size = format::element_bytes(dtype);
+  const bool has_sign = format::number_class(dtype) == format::NumberClass::kSigned;
+  const uint64_t largest = UINT64_MAX >> (64 - 8 * size + (has_sign ? 1 : 0));
+  all.push_back(random_bytes(dtype, kLengths[std::size(kLengths) - 1] / size, 5));
+  for (const bool large : {true, false}) {
+    auto bytes = all[0];
+    for (size_t i = 0; i < bytes.size(); i += size) {
+      const uint64_t value = large ? largest - bytes[i] % 100 : bytes[i] % 5 - (has_sign ? 2 : 0);
+      std::memcpy(&bytes[i], &value, size);
+    }
+    all.push_back(std::move(bytes));
+  }
+  return all;
+}
+
+TEST_CASE("stats: sums are as near the truth as ADR 0006 says", "[stats][accuracy]") {
+  std::map<std::string, Errors> found;
+  const auto judge = [&](const TensorView& view) {
+    const bool is_float = format::number_class(view.dtype) == format::NumberClass::kFloat;
+    const format::Stats want = require_matches_reference(view);
+    found[is_float ? std::string(format::to_string(view.dtype)) : "integers"].add(
+        compute(view).stats, want, is_float);
+    if (view.dtype != DType::kF32) return;
+    ReplayedLaunch launch({{view}}, Variant::kNarrow);
+    launch.run();
+    found["f32 in pairs"].add(launch.result(0).stats, want, true);
   };
   for (const auto& [name, sample] : kDistributions) {
     INFO(name);
-    std::vector<float> values = draw(kMillion + 1, sample);
-    require_matches_reference(view_of(values, DType::kF32));
-    values.resize(kMillion / 4 + 1);  // the reference takes its time
-    const std::vector<double> wide(values.begin(), values.end());
-    require_matches_reference(view_of(wide, DType::kF64));
+    const auto values = draw<double>(kLengths[std::size(kLengths) - 1], sample);
+    for_each_length(values, DType::kF64, judge);
+    for_each_length(std::vector<float>(values.begin(), values.end()), DType::kF32, judge);
     for (const DType dtype : {DType::kBF16, DType::kF16})
-      require_matches_reference(view_of(shortened<uint16_t>(values, dtype), dtype));
+      for_each_length(shortened<uint16_t>(values, dtype), dtype, judge);
     for (const DType dtype : {DType::kF8E4M3FN, DType::kF8E5M2, DType::kF8E8M0FNU})
-      require_matches_reference(view_of(shortened<uint8_t>(values, dtype), dtype));
+      for_each_length(shortened<uint8_t>(values, dtype), dtype, judge);
   }
+  for (const DType dtype : {DType::kI8, DType::kU8, DType::kI16, DType::kU16, DType::kI32,
+                            DType::kU32, DType::kI64, DType::kU64})
+    for (const auto& values : integers(dtype)) {
+      for (const uint64_t bytes : kLengths)
+        judge(dense_view(values.data(), dtype, bytes / format::element_bytes(dtype)));
+    }
+  const auto documented = documented_errors();
+  CHECK(documented.size() == found.size());
+  for (const auto& [name, got] : found) {
+    INFO("| " << name << " | " << got.sum << " | " << got.l1 << " | " << got.l2 << " | " << got.std
+              << " |");
+    REQUIRE(documented.contains(name));
+    const Errors& said = documented.at(name);
+    // Not larger than what is said, and what is said is not out of date.
+    const auto holds = [](double error, double bound) {
+      return error <= bound && error >= bound / 4;
+    };
+    CHECK(holds(got.sum, said.sum));
+    CHECK(holds(got.l1, said.l1));
+    CHECK(holds(got.l2, said.l2));
+    CHECK(holds(got.std, said.std));
+  }
+}
+
+TEST_CASE("stats: sums of a million values are near the truth", "[stats][accuracy]") {
+  const auto values = draw(kMillion + 1, [](auto& r) { return 1e3 + normal(r); });
+  require_matches_reference(view_of(values, DType::kF32));
 }
 
 TEST_CASE("stats: a standard deviation far below the mean is not lost in short floats",

@@ -85,8 +85,8 @@ inline void require_close(const char* what, double got, double want, double scal
   }
 }
 
-/// Exact fields equal, floating sums within tolerance().
-inline void require_matches_reference(const TensorView& view) {
+/// Exact fields equal, floating sums within tolerance(). @return the reference.
+inline format::Stats require_matches_reference(const TensorView& view) {
   const format::Stats got = compute(view).stats;
   const format::Stats want = reference_stats(view);
   REQUIRE(got.count == want.count);
@@ -117,6 +117,7 @@ inline void require_matches_reference(const TensorView& view) {
   require_close("l2", got.l2, want.l2, off * want.l2);
   require_close("mean", got.mean, want.mean, off * mean_of_magnitudes);
   require_close("std", got.std, want.std, off * want.std);
+  return want;
 }
 
 }  // namespace convtrace::stats::test

@@ -1,8 +1,7 @@
 // The variant for GPUs with slow f64 (narrow_sums.h), by the kernel's host replay.
 
-#include <functional>
-
 #include "cupti/stats/thread/narrow_sums.h"
+#include "tests/unit/cupti/stats/distributions.h"
 #include "tests/unit/cupti/stats/replayed_launch.h"
 
 namespace convtrace::stats::test {
@@ -40,33 +39,6 @@ void require_near_reference(const TensorView& view) {
   exact.sum = got.sum, exact.l1 = got.l1;
   exact.l2 = got.l2, exact.mean = got.mean, exact.std = got.std;
   REQUIRE(convtrace::test::same_bits(got, exact));
-}
-
-using Draw = std::function<float(std::mt19937_64&)>;
-
-std::vector<float> draw(uint64_t count, const Draw& sample) {
-  std::mt19937_64 random(20240117);
-  std::vector<float> values(count);
-  for (auto& value : values) value = sample(random);
-  return values;
-}
-
-float normal(std::mt19937_64& random) { return std::normal_distribution<float>()(random); }
-
-TEST_CASE("variant: sums are near the truth on the seven distributions", "[stats][variant]") {
-  const std::pair<const char*, Draw> kDistributions[] = {
-      {"normal", normal},
-      {"relu", [](auto& r) { return std::max(0.0F, normal(r)); }},
-      {"mean 1e3", [](auto& r) { return 1e3F + normal(r); }},
-      {"mean 1e6", [](auto& r) { return 1e6F + normal(r); }},
-      {"heavy tail", [](auto& r) { return normal(r) / std::sqrt(std::fabs(normal(r)) + 1e-6F); }},
-      {"scale 1e-30", [](auto& r) { return 1e-30F * normal(r); }},
-      {"scale 1e30", [](auto& r) { return 1e30F * normal(r); }},
-  };
-  for (const auto& [name, sample] : kDistributions) {
-    INFO(name);
-    require_near_reference(view_of(draw((1u << 20) + 1, sample), DType::kF32));
-  }
 }
 
 TEST_CASE("variant: f32 and its complex numbers, at sizes around a group, a row and a tile",
