@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What the compiler makes of the statistics kernel, for every GPU that it is built for: two tables in Markdown.
+"""What the compiler makes of the statistics kernel, for every GPU that it is built for: tables in Markdown.
 
 usage: kernel_report.py [--json FILE] [--nvcc PATH] [--nvdisasm PATH] [SM...]    all architectures of the build; no GPU
 
@@ -7,6 +7,7 @@ Registers, stack and spills are ptxas's. Instructions an element are those of th
 chunks (thread_tile.h) that loads a chunk and takes every element into hash, sums, extremes and sketch: the way of
 ordinary values. The sketch of f64 is a second loop, added to the first. In brackets: how many of them are f64 arithmetic;
 how many go to local memory, if any. "One sign" is the loop of tiles whose first values have one sign (thread_totals.h).
+The last table has what a turn of sm_90's loops consists of, of the types that miss a goal and of the hash alone.
 --json writes rows as tools/bench does. nvdisasm is part of a CUDA toolkit; tools/setup --gates installs it.
 """
 import argparse
@@ -15,6 +16,7 @@ import dataclasses
 import heapq
 import itertools
 import json
+import math
 import pathlib
 import re
 import shutil
@@ -35,6 +37,12 @@ GOALS = {"f64": 42, "f32": 18, "f16": 12.5, "bf16": 12.5, "f8e4m3fn": 11, "f8e5m
 HASH_GOAL, REGISTERS_GOAL = 12, 128
 CLASSES = {"f64": ("DADD", "DMUL", "DFMA"), "conversion": ("F2F", "I2F", "F2I", "HADD2.F32"), "mma": ("IMMA",),
            "memory": ("LDG", "LDS", "LDL", "STL", "STS"), "local": ("LDL", "STL")}
+PARTS = {"f32 arithmetic": ("FADD", "FMUL", "FFMA"), "f64 arithmetic, conversions to it": ("DADD", "DMUL", "DFMA", "F2F", "I2F"),
+         "conversions to f32": ("HADD2.F32", "IMAD.U32"), "bits: signs of the sketch, decoding": ("LOP3", "SHF", "PRMT", "SHFL"),
+         "extremes, comparisons, selections": ("VHMNMX", "HMNMX", "VIMNMX", "SEL", "ISETP"), "integer dot products": ("IDP",),
+         "hash: products of matrices, keys": ("IMMA", "LDS"), "loads and their descriptors": ("LDG", "R2UR"), "local memory": ("LDL", "STL"),
+         "copies of registers": ("IMAD.MOV", "MOV"), "integer multiplications, additions, addresses": ("IMAD", "IADD", "VIADD", "LEA", "IABS"),
+         "branches, barriers, the rest": ("",)}  # an operation belongs to the first part that names it
 SUMS = re.compile(r"gather_withI\S*?DTypeE(\d+)ENS\w*?_\d+(Wide|Narrow|Chunk|Exact)Sums(?:ILS\w*?_\d+ELb(\d))?")
 LANE = re.compile(r"gather_laneI\S*?DTypeE(\d+)E")
 HASH = re.compile(r"gather_hashI\S*?DTypeE(\d+)E")
@@ -110,6 +118,10 @@ class Loop:
     def per_element(self, starts=("",)):
         return sum(op.startswith(starts) for op in self.ops) / self.elements
 
+    def parts(self):
+        """@return {name of a part: operations of a turn}."""
+        return collections.Counter(next(part for part, starts in PARTS.items() if op.startswith(starts)) for op in self.ops)
+
 
 class Compiled:
     """One architecture's code."""
@@ -134,7 +146,7 @@ class Compiled:
                    dtypes()[int(match.group(1))][0] == dtype and (match.group(3) == "1") == bool(shifted))
 
     def loops(self, narrow):
-        """{name of a type, or that with ", one sign": Loop}, and ops of the hash alone of 16 bytes."""
+        """{name of a type, or that with ", one sign": Loop}, and the Loop of the hash alone, of groups of 16 bytes."""
         found, lanes, hash_only = {}, {}, None
         for name, blocks, edges in self.functions:
             if match := SUMS.search(name):
@@ -156,11 +168,11 @@ class Compiled:
                 lanes[dtype] = shortest_turn(blocks, edges, "DFMA", elements, loads=1) * (CHUNK_BYTES // GROUP_BYTES)
             elif match := HASH.search(name):
                 hashed = shortest_turn(blocks, edges, "IMMA", CHUNK_GROUPS)
-                hash_only = len(hashed) / sum(op.startswith("IMMA") for op in hashed)
+                hash_only = Loop(hashed, sum(op.startswith("IMMA") for op in hashed))
         for name, loop in found.items():
             loop.ops += lanes.get(name.split(",")[0], [])
             if name in WIDENED:  # their hash is a loop of its own, of half as many bytes as a chunk has
-                loop.ops += hashed[:round(hash_only * CHUNK_BYTES / 2 / GROUP_BYTES)]
+                loop.ops += hash_only.ops[:round(hash_only.per_element() * CHUNK_BYTES / 2 / GROUP_BYTES)]
         return found, hash_only
 
 
@@ -174,7 +186,7 @@ def rows_of(sm, compiled, loops, hash_only):
     kernel, against, ours = f"kernel.sm_{sm}", "compiled, not run", sm == "90"
     rows = [row(f"{kernel}.registers", compiled.registers, "registers", REGISTERS_GOAL if ours else None, against),
             row(f"{kernel}.spilled", sum(compiled.spilled.values()), "bytes", None, against),
-            row(f"{kernel}.hash_only.per_16_bytes", hash_only, "instructions", HASH_GOAL if ours else None, against)]
+            row(f"{kernel}.hash_only.per_16_bytes", hash_only.per_element(), "instructions", HASH_GOAL if ours else None, against)]
     for name, loop in loops.items():
         prefix = f"{kernel}.{name.replace(', one sign', '.one_sign')}"
         goal = GOALS.get(name.split(",")[0]) if ours else None
@@ -206,14 +218,17 @@ def main():
     if tools.nvdisasm is None:
         sys.exit("nvdisasm is not here: tools/setup --gates installs it")
     print("| GPU | registers | blocks an SM | stack | hash alone, 16 bytes | spilled |\n|---|---|---|---|---|---|")
-    columns, rows = {}, []
+    columns, rows, shown = {}, [], {}
     with tempfile.TemporaryDirectory() as folder:
         for sm in tools.sm:
             compiled = Compiled(tools, sm, folder)
             columns[sm], hash_only = compiled.loops(sm in SLOW_F64)
             blocks = SM_REGISTERS // (-(-compiled.registers // 8) * 8 * BLOCK_THREADS)
-            print(f"| sm_{sm} | {compiled.registers} | {blocks} | {compiled.stack} | {hash_only:.1f} | {spilled_by(compiled)} |", flush=True)
+            print(f"| sm_{sm} | {compiled.registers} | {blocks} | {compiled.stack} | {hash_only.per_element():.1f} | {spilled_by(compiled)} |", flush=True)
             rows += rows_of(sm, compiled, columns[sm], hash_only)
+            if sm == "90":
+                shown = {name: loop for name, loop in columns[sm].items() if loop.per_element() > GOALS.get(name.split(",")[0], math.inf)}
+                shown["hash alone"] = hash_only
     print("\n| type | budget | " + " | ".join(f"sm_{sm}" for sm in columns) + " |\n|---|---|" + "---|" * len(columns))
     sizes = dict(dtypes().values())
     for name in sorted({name for loops in columns.values() for name in loops}, key=lambda name: list(sizes).index(name.split(",")[0])):
@@ -224,6 +239,11 @@ def main():
             spilled = f"; {local:.1f}" if local and local >= 0.1 else ""
             cells.append(f"{loop.per_element():.1f} ({loop.per_element(CLASSES['f64']):.1f}{spilled})" if loop else "")
         print(f"| {name} | {BUDGET[sizes[name.split(',')[0]]] / (2 if name == 'f4e2m1fn' else 1):g} | " + " | ".join(cells) + " |")
+    if shown:
+        print("\n| sm_90, instructions a turn | " + " | ".join(shown) + " |\n|---|" + "---|" * len(shown))
+        print("| elements, groups of 16 bytes | " + " | ".join(str(loop.elements) for loop in shown.values()) + " |")
+        for part in PARTS:
+            print(f"| {part} | " + " | ".join(str(loop.parts()[part] or "") for loop in shown.values()) + " |")
     if tools.json:
         tools.json.write_text(json.dumps(rows, indent=1) + "\n")
 

@@ -7,11 +7,13 @@
 #include <cstring>
 #include <random>
 #include <span>
+#include <string>
 #include <string_view>
 #include <thread>
 #include <vector>
 
 #include "cupti/stats/compute.h"
+#include "cupti/stats/cpu/cpu_tile.h"
 #include "cupti/stats/cpu/helper_threads.h"
 #include "tests/bench/rows.h"
 
@@ -74,6 +76,16 @@ double seconds_of_sum(std::span<const std::byte> bytes) {
   });
 }
 
+/// @return the name of the instructions that compute_on_cpu() uses here.
+std::string instruction_set() {
+  const auto used = convtrace::stats::cpu_tiles().front();
+#if defined(__x86_64__)
+  if (used == convtrace::stats::cpu_tile_avx512) return "AVX-512";
+  if (used == convtrace::stats::cpu_tile_avx2) return "AVX2";
+#endif
+  return used == convtrace::stats::cpu_tile_baseline ? "no vector instructions chosen" : "unknown";
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -82,7 +94,9 @@ int main(int argc, char** argv) {
   const uint32_t cores = std::max(1u, std::thread::hardware_concurrency());
   using bench::Goal;
   bench::Rows rows;
-  const char* of_reading = "one thread, 64 MiB, over reading and adding the same bytes";
+  const std::string text =
+      instruction_set() + ", one thread, 64 MiB, over reading and adding the same bytes";
+  const char* of_reading = text.c_str();
   const auto over_sum = [&](const std::vector<std::byte>& bytes, DType dtype, Capture capture) {
     return bench::ratios_of(
         pairs, [&] { return seconds_of_values(bytes, dtype, capture); },

@@ -10,6 +10,7 @@
 #include <cuda.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -93,7 +94,7 @@ class Bench {
   Bench(const Bench&) = delete;
   Bench& operator=(const Bench&) = delete;
 
-  enum class Fill { kNormal, kNaN, kSubnormal };
+  enum class Fill { kNormal, kPositive, kNaN, kSubnormal };
 
   void fill(DType dtype, Fill fill = Fill::kNormal) {
     std::vector<float> pool(1 << 20);
@@ -102,6 +103,7 @@ class Bench {
     for (float& value : pool) {
       value = fill == Fill::kNaN         ? std::numeric_limits<float>::quiet_NaN()
               : fill == Fill::kSubnormal ? 1e-40f * normal(random)
+              : fill == Fill::kPositive  ? 1 + std::fabs(normal(random))
                                          : normal(random);
     }
     std::vector<std::byte> bytes(pool.size() * sizeof(float));
@@ -218,6 +220,26 @@ void types(bench::Rows& rows, Bench& bench, int pairs) {
          "cub::DeviceReduce::Sum of the same 256 MiB (narrow types: as i32)"},
         ratios(bench, bench.stats_of(one.dtype, kLarge), bench.sum_of(one.dtype, kLarge), pairs));
   }
+  bench.fill(DType::kF32, Bench::Fill::kPositive);
+  rows.print(
+      {"stats.gpu.f32_one_sign", "ratio", Goal::kAtMost, 1.10,
+       "cub::DeviceReduce::Sum of the same 256 MiB; values above 1, deviations from the first"},
+      ratios(bench, bench.stats_of(DType::kF32, kLarge), bench.sum_of(DType::kF32, kLarge), pairs));
+}
+
+/// What a launch costs beside its bytes: both tensors have as many tiles and groups.
+void tail(bench::Rows& rows, Bench& bench, int pairs) {
+  bench.fill(DType::kF32);
+  const Work half = bench.stats_of(DType::kF32, kLarge / 2),
+             whole = bench.stats_of(DType::kF32, kLarge);
+  std::vector<double> microseconds;
+  for (int i = 0; i <= pairs; ++i) {
+    const double seconds = 2 * bench.time(half) - bench.time(whole);
+    if (i > 0) microseconds.push_back(seconds * 1e6);
+  }
+  rows.fact("stats.gpu.tail_us", "us",
+            "twice 128 MiB less 256 MiB: 2048 tiles found and merged, beside the launch",
+            microseconds);
 }
 
 void rate(bench::Rows& rows, Bench& bench, int pairs) {
@@ -347,6 +369,7 @@ int main(int argc, char** argv) {
   if (only_rate) return 0;
   memory(rows, bench, kPairs);
   types(rows, bench, kPairs);
+  tail(rows, bench, kPairs);
   shapes(rows, bench, kPairs);
   values(rows, bench, kPairs);
   return 0;

@@ -1,0 +1,67 @@
+#!/usr/bin/env python3
+"""tests/bench/kernel_report.py reads nvdisasm's graph of basic blocks as it is meant to."""
+import re
+import sys
+import unittest
+
+import kernel_report
+
+
+def block(name, *ops):
+    """As `nvdisasm -bbcfg` of CUDA 13.0 writes it: a branch at the end is a field of its own."""
+    lines = [r"\ \ %s\l" % re.sub(r"([ \[\]<>|])", r"\\\1", op) for op in ops]
+    if "BRA" in ops[-1]:
+        lines[-1] = "|<exit0>" + lines[-1]
+    return 'node [fontname="Courier",fontsize=10,shape=Mrecord];\n"%s"\n[label="{<entry>%s:\\l%s}"]\n' % (name, name, "".join(lines))
+
+
+def edge(source, target):
+    return '"%s":exit0:e -> "%s":entry:n [style=solid];\n' % (source, target)
+
+
+LOAD = "LDG.E.128.CONSTANT R4, desc[UR4][R2.64] ;"
+DOT = ('digraph f {\nsubgraph "cluster_plain" {\n' +
+       block(".L_head", *[LOAD] * 4, "@P0 BRA `(.L_rare) ;") +
+       block(".L_work", *["@!P1 FFMA R1, R2, R3, R1 ;"] * 8, "DADD R8, R8, R6 ;") +
+       block(".L_rare", *["FFMA R1, R2, R3, R1 ;"] * 2) +
+       block(".L_slow", *["FFMA R1, R2, R3, R1 ;"] * 8, *["STL [R1], R2 ;"] * 9) +
+       block(".L_end", "@P0 BRA `(.L_head) ;") +
+       edge(".L_head", ".L_work") + edge(".L_head", ".L_rare") + edge(".L_head", ".L_slow") + edge(".L_work", ".L_end") +
+       edge(".L_rare", ".L_end") + edge(".L_slow", ".L_end") + edge(".L_end", ".L_head") + '}\n' +
+       'subgraph "cluster_other" {\n' + block(".L_1", "EXIT ;") + "}\n}\n")
+
+
+class ReportTestCase(unittest.TestCase):
+    def setUp(self):
+        self.functions = {name: (blocks, edges) for name, blocks, edges in kernel_report.functions(DOT)}
+
+    def test_functions_have_blocks_operations_without_predicates_and_edges(self):
+        self.assertEqual(sorted(self.functions), ["other", "plain"])
+        blocks, edges = self.functions["plain"]
+        self.assertEqual(len(blocks), 5)
+        self.assertEqual(blocks[".L_work"], ["FFMA"] * 8 + ["DADD"])
+        self.assertEqual(edges[".L_head"], {".L_work", ".L_rare", ".L_slow"})
+
+    def test_the_shortest_turn_does_the_work_and_no_rare_way_is_taken_for_it(self):
+        ops = kernel_report.shortest_turn(*self.functions["plain"], "FFMA", 8)
+        self.assertEqual(len(ops), 5 + 9 + 1)  # not 8 with .L_rare, which does too little
+        loop = kernel_report.Loop(ops, 4)
+        self.assertEqual(loop.per_element(), 3.75)
+        self.assertEqual(loop.per_element(kernel_report.CLASSES["f64"]), 0.25)
+        self.assertEqual(loop.per_element(kernel_report.CLASSES["memory"]), 1)
+        self.assertEqual(loop.per_element(kernel_report.CLASSES["local"]), 0)
+        self.assertEqual(loop.parts(), {"loads and their descriptors": 4, "f32 arithmetic": 8, "f64 arithmetic, conversions to it": 1,
+                                        "branches, barriers, the rest": 2})
+
+    def test_a_loop_that_is_not_there_is_not_found(self):
+        self.assertIsNone(kernel_report.shortest_turn(*self.functions["plain"], "FFMA", 12))
+        self.assertIsNone(kernel_report.shortest_turn(*self.functions["other"], "FFMA", 1))
+
+    def test_a_row_over_its_goal_is_missed(self):
+        self.assertFalse(kernel_report.row("a", 12.51, "", 12.5, "")["ok"])
+        self.assertTrue(kernel_report.row("a", 12.5, "", 12.5, "")["ok"])
+        self.assertIsNone(kernel_report.row("a", 1, "", None, "")["ok"])
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv)
