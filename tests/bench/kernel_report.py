@@ -224,7 +224,8 @@ def main():
             compiled = Compiled(tools, sm, folder)
             columns[sm], hash_only = compiled.loops(sm in SLOW_F64)
             blocks = SM_REGISTERS // (-(-compiled.registers // 8) * 8 * BLOCK_THREADS)
-            print(f"| sm_{sm} | {compiled.registers} | {blocks} | {compiled.stack} | {hash_only.per_element():.1f} | {spilled_by(compiled)} |", flush=True)
+            print(f"| sm_{sm} | {compiled.registers} | {blocks} | {compiled.stack} | {hash_only.per_element():.1f} | "
+                  f"{spilled_by(compiled)} |", flush=True)
             rows += rows_of(sm, compiled, columns[sm], hash_only)
             if sm == "90":
                 shown = {name: loop for name, loop in columns[sm].items() if loop.per_element() > GOALS.get(name.split(",")[0], math.inf)}
