@@ -1,0 +1,68 @@
+"""The wheel in a bare Debian, as a user has it: pip installs wheel and PyTorch, the demo gives its verdict, no compiler.
+
+usage: bare_root_test.py SOURCE     needs root, debootstrap and the registries of Debian and pip; downloads gigabytes
+"""
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+SOURCE = pathlib.Path(sys.argv[1])
+SKIPPED = 77
+CERTIFICATES = pathlib.Path("/etc/ssl/certs/ca-certificates.crt")
+# /proc and /dev are mounted in a namespace of their own, so that nothing is left of them.
+ENTER = 'mount -t proc proc "$0/proc" && mount --rbind /dev "$0/dev" && exec chroot "$0" /usr/bin/env -i "$@"'
+
+
+class BareRoot(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        made = subprocess.run([SOURCE / "tools" / "wheel"], stdout=subprocess.PIPE, check=True, text=True).stdout
+        cls.wheel = pathlib.Path(made.splitlines()[-1])
+
+    def inside(self, *words):
+        env = ["HOME=/root", "PATH=/env/bin:/usr/sbin:/usr/bin:/sbin:/bin", "PIP_DISABLE_PIP_VERSION_CHECK=1",
+               "PIP_CERT=%s" % CERTIFICATES]
+        done = subprocess.run(["unshare", "--mount", "--pid", "--fork", "sh", "-c", ENTER, self.root, *env, *words],
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        self.assertEqual(done.returncode, 0, done.stdout[-3000:])
+        return done.stdout
+
+    def demo_in(self, suite):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.root = pathlib.Path(folder.name)
+        subprocess.run(["debootstrap", "--variant=minbase", "--include=python3,python3-venv,ca-certificates", suite, self.root],
+                       stdout=subprocess.DEVNULL, check=True)
+        for file in (pathlib.Path("/etc/resolv.conf"), CERTIFICATES):
+            shutil.copy(file, self.root / str(file)[1:])
+        shutil.copy(self.wheel, self.root)
+        self.assertIn("none", self.inside("sh", "-c", "command -v cc gcc g++ clang nvcc || echo none"))
+        self.inside("python3", "-m", "venv", "/env")
+        self.inside("/env/bin/pip", "install", "-q", "--upgrade", "pip")
+        self.inside("/env/bin/pip", "install", "-q", "--no-index", "/" + self.wheel.name)
+        self.inside("/env/bin/pip", "install", "-q", "--no-cache-dir", "torch", "numpy")
+        start = time.monotonic()
+        said = self.inside("sh", "-c", "cd /root && convtrace demo")
+        took = time.monotonic() - start
+        print("%s: a verdict after %.0f s" % (suite, took))
+        self.assertIn("convtrace named the op that made the bad tensor", said)
+        self.assertLess(took, 180)
+        self.assertTrue((self.root / "root" / "convtrace-demo" / "diff.html").exists())
+
+    def test_debian_11(self):
+        self.demo_in("bullseye")
+
+    def test_debian_12(self):
+        self.demo_in("bookworm")
+
+
+if __name__ == "__main__":
+    if os.geteuid() != 0 or shutil.which("debootstrap") is None:
+        print("skipped: needs root and debootstrap")
+        sys.exit(SKIPPED)
+    unittest.main(argv=sys.argv[:1] + sys.argv[2:], verbosity=2)
