@@ -31,6 +31,22 @@ DOT = ('digraph f {\nsubgraph "cluster_plain" {\n' +
        'subgraph "cluster_other" {\n' + block(".L_1", "EXIT ;") + "}\n}\n")
 
 
+def hash_loop():
+    """The hash alone, two chunks a turn, each loaded if the tile has it."""
+    products = ["IMMA.16832.U8.S8 R4, R4.ROW, R8.COL, R4 ;"] * 4
+    return ('subgraph "cluster__ZN9convtrace5stats11gather_hashILNS_6format5DTypeE1EEEvv" {\n' +
+            block(".L_top", "@P0 BRA `(.L_none) ;") + block(".L_first", *[LOAD] * 4) + block(".L_none", *products, "@P1 BRA `(.L_last) ;") +
+            block(".L_second", *[LOAD] * 4) + block(".L_last", *products, "@P2 BRA `(.L_top) ;") +
+            edge(".L_top", ".L_first") + edge(".L_top", ".L_none") + edge(".L_first", ".L_none") + edge(".L_none", ".L_second") +
+            edge(".L_none", ".L_last") + edge(".L_second", ".L_last") + edge(".L_last", ".L_top") + "}\n")
+
+
+def compiled(dot):
+    made = object.__new__(kernel_report.Compiled)
+    made.functions = list(kernel_report.functions(dot))
+    return made
+
+
 class ReportTestCase(unittest.TestCase):
     def setUp(self):
         self.functions = {name: (blocks, edges) for name, blocks, edges in kernel_report.functions(DOT)}
@@ -56,6 +72,24 @@ class ReportTestCase(unittest.TestCase):
     def test_a_loop_that_is_not_there_is_not_found(self):
         self.assertIsNone(kernel_report.shortest_turn(*self.functions["plain"], "FFMA", 12))
         self.assertIsNone(kernel_report.shortest_turn(*self.functions["other"], "FFMA", 1))
+
+    def test_a_turn_of_the_hash_loads_both_its_chunks(self):
+        _, hash_only = compiled(hash_loop()).loops(False)
+        self.assertEqual((len(hash_only.ops), hash_only.elements), (8 + 8 + 3, 8))
+
+    def test_code_without_a_loop_that_is_known_is_said(self):
+        for dot in (DOT, DOT.replace("cluster_other", "cluster_gather_laneILNS_6format5DTypeE1E")):
+            with self.assertRaisesRegex(SystemExit, "another form"):
+                compiled(dot).loops(False)
+
+    def test_goals_are_of_gpus_with_fast_f64_and_25_percent_wider_but_on_sm_90(self):
+        made = compiled("")
+        made.registers, made.spilled = 128, {}
+        loops, hash_only = {"bf16": kernel_report.Loop(["FADD"] * 13 + ["STL"], 1)}, kernel_report.Loop(["IMMA"] * 13, 1)
+        for sm, met in (("90", (True, False, False, False)), ("100", (True, True, True, False)), ("86", (None,) * 4)):
+            ok = {row["name"].split(".", 2)[2]: row["ok"] for row in kernel_report.rows_of(sm, made, loops, hash_only)}
+            self.assertEqual(tuple(ok[name] for name in ("registers", "hash_only.per_16_bytes", "bf16.instructions_per_element",
+                                                         "bf16.local_per_element")), met, sm)
 
     def test_a_row_over_its_goal_is_missed(self):
         self.assertFalse(kernel_report.row("a", 12.51, "", 12.5, "")["ok"])

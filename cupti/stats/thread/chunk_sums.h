@@ -14,8 +14,9 @@
 /// below 2^-40, is summed scaled by a power of two.
 ///
 /// Accuracy: sums are off by at most 2^-22 of the sum of magnitudes, squares by 5 * 2^-24 of theirs
-///           (every addition of a tree rounded the same way); typically by less than 1e-9. All
-///           exact for f8e4m3fn but the squares, for f4e2m1fn, and where exponents agree.
+///           (every addition of a tree rounded the same way); of random values sum, l1 and l2
+///           by less than 3e-8 (docs/adr/0006 has a table). All exact for f8e4m3fn but the squares,
+///           for f4e2m1fn, and where exponents agree.
 /// Threads:  a value; the same bits on a device, in its host replay and by the vector code of the
 ///           CPU (cpu/cpu_chunk_sums.h).
 

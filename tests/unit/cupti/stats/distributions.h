@@ -46,8 +46,8 @@ std::vector<T> draw(uint64_t count, const Draw& sample) {
 
 /// The same in a type of 8 or 16 bits, rounded toward the smaller of two neighbours; beyond the type's
 /// range its largest value.
-template <typename Bits, typename T>
-std::vector<Bits> shortened(const std::vector<T>& values, format::DType dtype) {
+template <typename Bits>
+std::vector<Bits> shortened(const std::vector<float>& values, format::DType dtype) {
   std::vector<std::pair<long double, Bits>> finite;
   for (uint32_t bits = 0; bits <= std::numeric_limits<Bits>::max(); ++bits) {
     const Decoded d = decode(dtype, bits);
@@ -55,7 +55,7 @@ std::vector<Bits> shortened(const std::vector<T>& values, format::DType dtype) {
   }
   std::ranges::sort(finite);
   std::vector<Bits> rounded;
-  for (const T value : values) {
+  for (const float value : values) {
     const auto above = std::ranges::upper_bound(finite, value, {}, [](auto& f) { return f.first; });
     rounded.push_back(above == finite.begin() ? above->second : std::prev(above)->second);
   }

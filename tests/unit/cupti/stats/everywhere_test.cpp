@@ -74,9 +74,9 @@ TEST_CASE(
     "[stats][everywhere]") {
   constexpr uint64_t kChunkBytes = kChunkGroups * kRowBytes;
   uint64_t seed = 0;
-  for (const uint64_t limit :
-       {kChunkBytes, 2 * kChunkBytes, 3 * kChunkBytes, kMinTileBytes, kMinTileBytes + kChunkBytes,
-        2 * kMinTileBytes, kMinRangeBytes, kThreads * kMinTileBytes}) {
+  for (const uint64_t limit : {kChunkBytes, 2 * kChunkBytes, 3 * kChunkBytes, kMinTileBytes,
+                               kMinTileBytes + kChunkBytes, 2 * kMinTileBytes, kMinRangeBytes,
+                               kThreads / 2 * kMinTileBytes, kThreads * kMinTileBytes}) {
     for (const DType dtype : kAllDTypes) {
       const int64_t size = format::element_bytes(dtype);
       std::vector<Tensor> tensors;
