@@ -145,6 +145,19 @@ TEST_CASE("stats: sums are as near the truth as ADR 0006 says", "[stats][accurac
   }
 }
 
+TEST_CASE("stats: sums of a million values are near the truth", "[stats][accuracy]") {
+  for (const auto& [name, sample] : kDistributions) {
+    INFO(name);
+    std::vector<float> values = draw(kMillion + 1, sample);
+    require_matches_reference(view_of(values, DType::kF32));
+    values.resize(kMillion / 4 + 1);  // the reference takes its time
+    const std::vector<double> wide(values.begin(), values.end());
+    require_matches_reference(view_of(wide, DType::kF64));
+    for (const DType dtype : {DType::kBF16, DType::kF16})
+      require_matches_reference(view_of(shortened<uint16_t>(values, dtype), dtype));
+  }
+}
+
 TEST_CASE("stats: a standard deviation far below the mean is not lost in short floats",
           "[stats][accuracy]") {
   // Values around a power of two: their squares have the most significant bits there.

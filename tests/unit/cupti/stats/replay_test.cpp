@@ -157,7 +157,7 @@ TEST_CASE("kernel: strides are walked as on the CPU", "[stats][kernel]") {
 }
 
 TEST_CASE("kernel: neither the batch nor the order of blocks changes a bit", "[stats][kernel]") {
-  const uint32_t tensors = GENERATE(FewBatch::kMaxTensors, FewBatch::kMaxTensors + 1, 1000u);
+  const uint32_t tensors = GENERATE(64u, FewBatch::kMaxTensors, FewBatch::kMaxTensors + 1, 1000u);
   std::vector<std::vector<uint8_t>> data;
   std::vector<ReplayedLaunch::Input> inputs;
   for (uint32_t i = 0; i < tensors; ++i) {

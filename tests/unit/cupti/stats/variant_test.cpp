@@ -41,6 +41,13 @@ void require_near_reference(const TensorView& view) {
   REQUIRE(convtrace::test::same_bits(got, exact));
 }
 
+TEST_CASE("variant: sums of a million values are near the truth", "[stats][variant]") {
+  for (const auto& [name, sample] : kDistributions) {
+    INFO(name);
+    require_near_reference(view_of(draw((1u << 20) + 1, sample), DType::kF32));
+  }
+}
+
 TEST_CASE("variant: f32 and its complex numbers, at sizes around a group, a row and a tile",
           "[stats][variant]") {
   for (const DType dtype : {DType::kF32, DType::kC64}) {
