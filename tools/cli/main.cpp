@@ -7,6 +7,7 @@
 
 #include "format/settings/nearest.h"
 #include "format/settings/settings.h"
+#include "tools/check/command.h"
 #include "tools/cli/base/output.h"
 #include "tools/cli/base/tree.h"
 #include "tools/cli/doctor/doctor.h"
@@ -192,6 +193,7 @@ int run_program(std::vector<std::string> words, std::vector<std::string> command
   const DemoCommand demo(app);
   const PreloadCommands preload(app);
   ReadCommands read(app);
+  const check::CheckCommand checking(app);
   RepeatCommand repeat(app);
   app.add_subcommand("diff", "Name the first divergence of two runs: convtrace-diff BASE CAND")
       ->footer("Takes the options of convtrace-diff; see there.");
@@ -215,6 +217,7 @@ int run_program(std::vector<std::string> words, std::vector<std::string> command
   if (repeat.chosen()) return static_cast<int>(repeat.run(command));
   if (doctor.chosen()) return static_cast<int>(doctor.run(std::move(command)));
   if (config.chosen()) return static_cast<int>(config.run());
+  if (checking.chosen()) return static_cast<int>(checking.run());
   if (exporting.chosen()) return static_cast<int>(exporting.run());
   return static_cast<int>(read.run());
 }

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <fstream>
 #include <span>
+#include <utility>
 
 #include "format/file/record_codec.h"
 #include "tools/common/complaints.h"
@@ -89,7 +90,8 @@ struct Outputs::File {
   }
 };
 
-Outputs::Outputs(std::ostream& out, std::ostream& err) : out_(out), err_(err) {}
+Outputs::Outputs(std::string program, std::ostream& out, std::ostream& err)
+    : program_(std::move(program)), out_(out), err_(err) {}
 
 Outputs::~Outputs() = default;
 
@@ -130,7 +132,7 @@ void Outputs::flush() {
 }
 
 void Outputs::fail(MessageId id, const std::string& why) {
-  err_ << "convtrace-diff: " << numbered(id, why) << "\n";
+  err_ << program_ << ": " << numbered(id, why) << "\n";
   failed_ = true;
 }
 

@@ -17,8 +17,8 @@ namespace convtrace::diff {
 
 class Outputs {
  public:
-  /// @param out  the stream for "-".
-  Outputs(std::ostream& out, std::ostream& err);
+  /// @param program  begins error messages. @param out  the stream for "-".
+  Outputs(std::string program, std::ostream& out, std::ostream& err);
   ~Outputs();
 
   /// @return null if `path` is empty, cannot be opened, is a trace, or already has a report.
@@ -37,6 +37,7 @@ class Outputs {
 
   void fail(tools::MessageId id, const std::string& why);
 
+  std::string program_;
   std::ostream& out_;
   std::ostream& err_;
   std::vector<std::unique_ptr<File>> files_;

@@ -29,11 +29,12 @@ class Place:
     """A qualified name and the number of its calls. Modules with equal names share it, so a module that is created
     in every forward is one place."""
 
-    __slots__ = ("name", "id", "step", "calls", "recomputes", "inputs", "parameters", "told")
+    __slots__ = ("name", "id", "step", "calls", "recomputes", "inputs", "parameters", "told", "modes", "mode_changes")
 
     def __init__(self, name, number):
         self.name, self.id = name, number
         self.told = None  # class of the module whose facts were recorded
+        self.modes = self.mode_changes = 0  # of calls of training (1), evaluation (2): the mode is unusual
         self.step = -1
         self.reset(-1)
 

@@ -7,7 +7,8 @@ import os
 import sys
 import weakref
 
-from ..base import FOLDER, signals, values
+from ..base import FOLDER, engine, signals, values
+from ..calls import naming
 from . import code_facts
 
 _PLAIN = (bool, int, float, str, type(None))
@@ -15,8 +16,8 @@ _MAX_TEXT, _MAX_ITEMS = 80, 16
 _MAX_ATTRIBUTES = 2000  # characters of all
 _MT19937_BYTES = 624 * 4 + 4  # numpy/random/src/mt19937/mt19937.h: the words, and the position in them
 MAX_CHANGES = 16  # of a module's attributes
-# State of a run and no setting: an evaluation pass changes it.
-_STATE = "training"
+_MODE = "training"  # attribute of a module. It is a state of the run and no setting: an evaluation pass changes it
+_MAX_MODES = 16  # changes of a module's mode that are told
 
 
 def digest(data):
@@ -41,23 +42,21 @@ class ModuleFacts:
         self._code = code_facts.Code(torch)
 
     def tell(self, thread, entry, module):
-        """Called by the wrapper of Module.__call__ at a module's first call in a step."""
-        kind, place = type(module), entry.place
+        """Called by the wrapper of Module.__call__ at a module's first call in a step. The hot path in C++ calls it where
+        this evaluates, or the attributes are others."""
         first, entry.untold = entry.untold, False
-        if place.told is kind if first else self._is_told(entry, module):
-            return  # first: it replaced another module of the same class at this place
+        told = not first and self._is_told(entry, module)
+        evaluates = thread.slot[1] == engine.EVALUATION
+        if told and not evaluates:
+            return
         try:
-            entry.settings = settings = self._settings(module)
-            if first:
-                place.told = kind
-                facts = self._facts(kind, settings)
-            else:
-                entry.changes += 1
-                facts = _attributes(settings)
-            batch = thread.batch
+            facts = [*self._mode(entry.place, module, evaluates), *(() if told else self._news(entry, module, first, evaluates))]
+            if not facts:
+                return
+            batch, place = thread.batch, entry.place
             for name, value in facts:
                 batch.event_fact(place.id, name, value)
-            for name, value in self._code.of_class(kind):
+            for name, value in self._code.of_class(type(module)):
                 batch.fact(name, value)
             if not self._observer.capture:  # else it goes with the module's inputs
                 self._observer.submit(thread)
@@ -70,8 +69,55 @@ class ModuleFacts:
         for name, value in entry.settings:
             one = now.get(name, self)
             if one is not value and (not self._is_setting(one) or one != value):
-                return entry.changes == MAX_CHANGES
+                return False
         return True
+
+    def _news(self, entry, module, first, evaluates):
+        """Facts of a module that is called for the first time, or whose attributes have changed."""
+        kind, place, before = type(module), entry.place, entry.settings
+        replaces = first and place.told is kind  # another module of the same class at this place
+        settings = () if replaces else self._settings(module)
+        mode = next((one for one in before if one[0] == _MODE), (_MODE, True))
+        if not evaluates and _MODE in vars(module):
+            mode = _MODE, vars(module)[_MODE]
+        entry.settings = (*settings, mode)  # that of its last call in training
+        if replaces:
+            return
+        if first:
+            place.told = kind
+            yield from self._facts(kind, settings)
+            yield from self._parameters(place, module)
+        elif settings != before[:-1]:
+            if entry.changes < MAX_CHANGES:
+                entry.changes += 1
+                yield from _attributes(settings)
+
+    def _mode(self, place, module, evaluates):
+        """The module's mode where it is not that of the last such call. Until it is told, a module is in training mode
+        when it trains, and not when it is evaluated."""
+        bit = 2 if evaluates else 1
+        unusual = bool(getattr(module, _MODE, not evaluates)) == evaluates
+        if bool(place.modes & bit) == unusual or place.mode_changes > _MAX_MODES:
+            return
+        place.modes ^= bit
+        place.mode_changes += 1
+        mode = "alternating" if place.mode_changes > _MAX_MODES else "train" if unusual == evaluates else "eval"
+        yield "mode.evaluation" if evaluates else "mode", mode
+
+    def _parameters(self, place, module):
+        """Which parameters of a module want no gradient, and which are also another module's."""
+        owners, frozen, tied = self._observer.names.owners, [], []
+        for name, parameter in module._parameters.items():
+            if parameter is None:
+                continue
+            if not parameter.requires_grad:
+                frozen.append(name)
+            owner = owners.get(id(parameter))
+            if owner is not None and not owner.by_position and (owner.place is not place or owner.name != name):
+                tied.append("%s=%s" % (name, naming.join(owner.place.name, owner.name)))
+        for fact, names in (("frozen", frozen), ("tied", tied)):
+            if names:
+                yield fact, ", ".join(names)[:_MAX_ATTRIBUTES]
 
     def _facts(self, kind, settings):
         yield "class", kind.__module__ + "." + kind.__qualname__
@@ -87,7 +133,7 @@ class ModuleFacts:
 
     def _settings(self, module):
         return tuple((name, value) for name, value in vars(module).items()
-                     if name[0] != "_" and name != _STATE and self._is_setting(value))
+                     if name[0] != "_" and name != _MODE and self._is_setting(value))
 
     def _is_setting(self, value):
         return is_plain(value) or type(value) is self._dtype

@@ -1,0 +1,111 @@
+#include "tools/check/command.h"
+
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <iostream>
+
+#include "format/settings/nearest.h"
+#include "tools/check/catalog.h"
+#include "tools/check/report/reports.h"
+#include "tools/check/run.h"
+#include "tools/common/complaints.h"
+#include "tools/common/escape.h"
+#include "tools/diff/report/outputs.h"
+
+namespace convtrace::check {
+namespace {
+
+using tools::ExitCode;
+
+std::vector<std::string_view> known_ids() {
+  std::vector<std::string_view> ids;
+  for (const CatalogRow& row : catalog()) ids.push_back(row.id);
+  for (size_t kind = 0; kind < format::kEnumCount<format::FindingKind>; ++kind)
+    ids.push_back(to_string(static_cast<format::FindingKind>(kind)));
+  return ids;
+}
+
+/// @return a message about the first word that is no id; "" if all are.
+std::string unknown_id(const std::vector<std::string>& words) {
+  const std::vector<std::string_view> ids = known_ids();
+  for (const std::string& word : words) {
+    if (std::ranges::find(ids, word) != ids.end()) continue;
+    return "unknown check " + settings::quoted(word) + "; " +
+           settings::suggestion(word, ids, "`convtrace check --list` lists them");
+  }
+  return "";
+}
+
+diff::Terminal terminal_of_stdout() {
+  diff::Terminal terminal;
+  const char* const name = std::getenv("TERM");
+  if (isatty(STDOUT_FILENO) != 1) return terminal;
+  terminal.color = name != nullptr && std::string_view(name) != "dumb" && std::getenv("NO_COLOR") == nullptr;
+  winsize size{};
+  if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0) terminal.columns = size.ws_col;
+  return terminal;
+}
+
+}  // namespace
+
+CheckCommand::CheckCommand(CLI::App& app)
+    : command_(app.add_subcommand("check", "What one run alone proves wrong, without a run to compare it with")) {
+  command_->add_option("TRACE", paths_, "Traces of one run, or folders of them, one a rank");
+  command_->add_option("--only", only_, "Only these checks, comma-separated")->delimiter(',')->type_name("ID,...");
+  command_->add_option("--skip", skip_, "All but these checks")->delimiter(',')->type_name("ID,...");
+  command_->add_option("--json", json_, "Write everything found as JSON (- for stdout)")->type_name("F");
+  command_->add_option("--html", html_, "Write a page")->type_name("F");
+  command_->add_option("--junit", junit_, "Write JUnit XML (- for stdout)")->type_name("F");
+  command_->add_flag("--list", list_, "Instead: the checks and what each looks for");
+  command_->footer("Exit codes: 0 nothing, or hints alone; 4 an error or a warning; 3 a trace is unclosed or damaged; 2 usage.");
+}
+
+ExitCode CheckCommand::run() const {
+  if (list_) {
+    for (const CatalogRow& row : catalog())
+      std::cout << row.id << "  " << row.what << (row.by_default ? "" : " (only with --only)") << "\n";
+    return ExitCode::kClean;
+  }
+  if (paths_.empty()) {
+    tools::complain(tools::MessageId::kUsage, "check needs a trace: convtrace check TRACE...");
+    return ExitCode::kUsage;
+  }
+  for (const auto* words : {&only_, &skip_}) {
+    const std::string problem = unknown_id(*words);
+    if (problem.empty()) continue;
+    tools::complain(tools::MessageId::kUsage, problem);
+    return ExitCode::kUsage;
+  }
+  diff::Outputs outputs("convtrace", std::cout, std::cerr);
+  std::ostream* const json = outputs.open(json_);
+  std::ostream* const html = outputs.open(html_);
+  std::ostream* const junit = outputs.open(junit_);
+  if (outputs.failed()) return ExitCode::kUsage;
+  const auto wanted = [this](std::string_view id) {
+    if (std::ranges::find(skip_, id) != skip_.end()) return false;
+    if (!only_.empty()) return std::ranges::find(only_, id) != only_.end();
+    const auto rows = catalog();
+    const auto row = std::ranges::find(rows, id, &CatalogRow::id);
+    return row == rows.end() || row->by_default;
+  };
+  CheckResult result;
+  std::string error;
+  if (!check_run(paths_, wanted, result, error)) {
+    std::cerr << "convtrace: " << error << "\n";
+    return ExitCode::kUsage;
+  }
+  if (json != nullptr) *json << tools::dump_json(json_of(result), 2) << "\n";
+  if (html != nullptr) write_html(result, *html);
+  if (junit != nullptr) write_junit(result, *junit);
+  outputs.finish();
+  write_text(result, outputs.stdout_taken() ? diff::Terminal{} : terminal_of_stdout(), outputs.people());
+  outputs.flush();
+  if (outputs.failed()) return ExitCode::kUsage;
+  if (result.count(Severity::kError) + result.count(Severity::kWarning) != 0) return ExitCode::kFindings;
+  return result.incomplete.empty() ? ExitCode::kClean : ExitCode::kDamagedInput;
+}
+
+}  // namespace convtrace::check

@@ -1,0 +1,253 @@
+#include "tools/check/judge.h"
+
+#include <algorithm>
+#include <map>
+#include <memory>
+
+#include "reader/trace_reader.h"
+#include "tools/check/catalog.h"
+#include "tools/diff/model/hash_mix.h"
+
+namespace convtrace::check {
+namespace {
+
+using format::StringId;
+
+constexpr uint32_t kReorderSteps = 2;
+
+Severity severity_of(format::Level level) {
+  switch (level) {
+    case format::Level::kError:
+      return Severity::kError;
+    case format::Level::kWarning:
+      return Severity::kWarning;
+    default:
+      return Severity::kHint;
+  }
+}
+
+class Judge {
+ public:
+  Judge(reader::TraceReader& trace, const std::function<bool(std::string_view)>& wanted)
+      : trace_(trace), facts_(names_), wanted_(wanted) {
+    for (const CatalogRow& row : catalog())
+      if (row.make != nullptr) checks_.push_back(row.make());
+  }
+
+  void run(RankResult& result) {
+    result_ = &result;
+    trace_.select([](const format::RecordHeader&) {
+      return reader::kKindSet<format::TensorStats> | reader::kKindSet<format::Fact> |
+             reader::kKindSet<format::Finding>;
+    });
+    while (const format::Event* event = trace_.next()) {
+      if (const auto* stats = std::get_if<format::TensorStats>(event)) {
+        take(*stats);
+      } else if (const auto* fact = std::get_if<format::Fact>(event)) {
+        take(*fact);
+      } else if (const auto* finding = std::get_if<format::Finding>(event)) {
+        take(*finding);
+      }
+      while (open_.size() > 1 && std::prev(open_.end())->first - open_.begin()->first > kReorderSteps)
+        judge_first();
+    }
+    while (!open_.empty()) judge_first();
+    const Surroundings around = surroundings(true);
+    for (const auto& check : checks_) {
+      check->end(around);
+      for (Finding& finding : check->take_findings())
+        if (wanted_(finding.id)) result.findings.push_back(std::move(finding));
+      for (const auto& look : check->looks())
+        if (wanted_(look.first)) result.looks.push_back(look);
+    }
+  }
+
+ private:
+  struct Slot {
+    Role role = Role::kOther;
+    StringId id{}, name{};
+    bool known = false;
+  };
+
+  /// What was recorded outside any step belongs to the one that is open.
+  StepValues& step_of(uint32_t number) {
+    if (number == format::kNoStep) number = open_.empty() ? last_ : std::prev(open_.end())->first;
+    number = std::max(number, least_);
+    last_ = number;
+    const auto [entry, is_new] = open_.try_emplace(number);
+    if (is_new && spare_.values.capacity() != 0) std::swap(entry->second, spare_);
+    entry->second.number = number;
+    return entry->second;
+  }
+
+  const Slot& slot_of(StringId local) {
+    if (local.value >= slots_.size()) slots_.resize(local.value + size_t{1});
+    Slot& slot = slots_[local.value];
+    if (!slot.known) {
+      const std::string_view text = trace_.definitions().text(local);
+      const size_t colon = text.find(':');
+      slot = {.role = role_of(text),
+              .id = own(local),
+              .name = names_.intern(colon == std::string_view::npos ? text : text.substr(colon + 1)),
+              .known = true};
+    }
+    return slot;
+  }
+  /// Ids of the trace become ids of this judge, which has names of its own beside them.
+  StringId own(StringId local) {
+    if (!local) return local;
+    if (local.value >= texts_.size()) texts_.resize(local.value + size_t{1});
+    StringId& id = texts_[local.value];
+    if (!id) id = names_.intern(trace_.definitions().text(local));
+    return id;
+  }
+
+  void take(const format::TensorStats& event) {
+    StepValues& step = step_of(event.header.step);
+    const Slot& slot = slot_of(event.slot);
+    Value value;
+    value.role = slot.role;
+    value.seq = event.header.seq;
+    value.place = event.place;
+    value.slot = slot.id;
+    value.place.scope = own(event.place.scope);
+    value.name = slot.name;
+    value.op = own(event.op);
+    value.kernel = event.kernel;
+    value.dtype = event.dtype;
+    value.capture = event.capture;
+    value.bytes = event.bytes;
+    value.stats = event.stats;
+    value.padding = event.padding;
+    value.pad_count = event.pad_count;
+    value.storage = event.value.storage;
+    value.ranges_at = step.ranges.size();
+    value.samples_at = step.samples.size();
+    if (slot.role == Role::kGradient || slot.role == Role::kUnclipped) {
+      value.range_count = static_cast<uint32_t>(event.range_hashes.size());
+      step.ranges.insert(step.ranges.end(), event.range_hashes.begin(), event.range_hashes.end());
+      value.sample_bytes = static_cast<uint32_t>(event.samples.size());
+      step.samples.insert(step.samples.end(), event.samples.begin(), event.samples.end());
+    }
+    step.values.push_back(value);
+    ++result_->values;
+  }
+
+  void take(const format::Fact& event) {
+    step_of(event.header.step).facts.push_back({own(event.scope), own(event.name), std::string(event.value)});
+  }
+
+  void take(const format::Finding& event) {
+    if (event.suppressed || event.level == format::Level::kDebug) return;
+    Finding finding{.id = to_string(event.kind), .severity = severity_of(event.level)};
+    if (!wanted_(finding.id)) return;
+    finding.rank = trace_.meta().rank;
+    if (event.header.step != format::kNoStep) finding.step = event.header.step;
+    finding.phase = event.place.phase;
+    const format::Definitions& names = trace_.definitions();
+    if (event.place.scope) finding.scope = names.text(event.place.scope);
+    finding.op = names.text(event.op);
+    finding.slot = names.text(event.slot);
+    finding.text = event.message;
+    finding.evidence = {"record " + std::to_string(event.header.seq) + " of the program's use of memory"};
+    finding.cause = "memory that was given back while something still used it, or that was never written";
+    finding.next = "convtrace findings TRACE shows who allocated, freed and used it";
+    result_->findings.push_back(std::move(finding));
+  }
+
+  [[nodiscard]] Surroundings surroundings(bool drew) const {
+    const auto& meta = trace_.meta();
+    return {.names = names_,
+            .facts = facts_,
+            .rank = meta.rank,
+            .world_size = meta.world_size,
+            .alone = meta.world_size <= 1,
+            .drew = drew};
+  }
+  /// Whether a random generator has moved in a step: its state at the begin of the next one is
+  /// another.
+  [[nodiscard]] bool draws(const StepValues& step) const {
+    const auto next = open_.find(step.number + 1);
+    if (next == open_.end()) return true;
+    return std::ranges::any_of(next->second.facts, [&](const FactSeen& fact) {
+      return !fact.scope && names_.text(fact.name).starts_with("rng.");
+    });
+  }
+
+  void judge_first() {
+    StepValues& step = open_.begin()->second;
+    const auto order = [](const Value& value) { return value.seq; };
+    if (!std::ranges::is_sorted(step.values, {}, order)) std::ranges::stable_sort(step.values, {}, order);
+    step.index();
+    facts_.take(step);
+    const Surroundings around = surroundings(draws(step));
+    for (const auto& check : checks_) check->see(step, around);
+    ++result_->steps_seen;
+    if (result_->steps_trained == 0)
+      for (const auto& [parameter, seen] : step.parameters) add_hash(result_->initial, seen.initial);
+    if (step.trains) {
+      ++result_->steps_trained;
+      result_->steps.push_back(across_ranks(step));
+    }
+    least_ = step.number + 1;
+    spare_ = std::move(step);
+    spare_.values.clear();
+    spare_.ranges.clear();
+    spare_.samples.clear();
+    spare_.facts.clear();
+    open_.erase(open_.begin());
+  }
+
+  [[nodiscard]] uint64_t text_hash(StringId id) const {
+    return std::hash<std::string_view>{}(names_.text(id));
+  }
+
+  void add_hash(uint64_t& sum, const Value* value) const {
+    if (value != nullptr)
+      sum += diff::mix_all({text_hash(value->place.scope), text_hash(value->slot), value->stats.hash});
+  }
+
+  [[nodiscard]] RankStep across_ranks(const StepValues& step) const {
+    RankStep result{.sums = {.step = step.number}};
+    for (const auto& [parameter, seen] : step.parameters) {
+      add_hash(result.sums.weights, seen.updates.empty() ? nullptr : seen.updates.back());
+      add_hash(result.sums.gradients, seen.gradient);
+    }
+    for (const Value* value : step.data) {
+      const bool constant = value->measured() && value->stats.min == value->stats.max;
+      if (!constant && value->stats.count > 1)
+        result.data += diff::mix_all({text_hash(value->slot), value->place.call, value->stats.hash});
+    }
+    return result;
+  }
+
+  reader::TraceReader& trace_;
+  format::Definitions names_;
+  Facts facts_;
+  const std::function<bool(std::string_view)>& wanted_;
+  std::vector<std::unique_ptr<Check>> checks_;
+  std::map<uint32_t, StepValues> open_;
+  StepValues spare_;
+  std::vector<Slot> slots_;       ///< by slots of the trace
+  std::vector<StringId> texts_;  ///< by texts of the trace
+  uint32_t last_ = 0, least_ = 0;
+  RankResult* result_ = nullptr;
+};
+
+}  // namespace
+
+Result<RankResult> judge_trace(const std::string& path,
+                               const std::function<bool(std::string_view)>& wanted) {
+  auto opened = reader::TraceReader::open(path);
+  if (!opened.ok()) return opened.status();
+  reader::TraceReader& trace = *opened.value();
+  RankResult result;
+  result.path = path;
+  result.rank = trace.meta().rank;
+  result.world_size = trace.meta().world_size;
+  Judge(trace, wanted).run(result);
+  result.complete = trace.state() == reader::TraceState::kComplete;
+  return result;
+}
+
+}  // namespace convtrace::check

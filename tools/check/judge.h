@@ -1,0 +1,51 @@
+#pragma once
+/// @file judge.h
+/// Reads one trace and lets the checks see it, step by step.
+///
+/// Results of a GPU arrive after the events that follow them, so a step is judged when the trace is
+/// two steps further.
+///
+/// Threads:  one.
+/// Memory:   three steps of values.
+/// Errors:   a trace that cannot be opened: `error` of the result. Damage: its `state`.
+
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "format/base/status.h"
+#include "reader/trace_container.h"
+#include "tools/check/model/finding.h"
+#include "tools/check/model/step_values.h"
+#include "tools/diff/verdict/replicas.h"
+
+namespace convtrace::check {
+
+/// What is compared between ranks, of one step.
+struct RankStep {
+  diff::ReplicaSums sums{};
+  uint64_t data = 0;  ///< 0: none, or a constant
+};
+
+struct RankResult {
+  std::string path;
+  uint32_t rank = 0, world_size = 1;
+  std::vector<Finding> findings;
+  std::vector<std::pair<std::string_view, uint64_t>> looks;
+  uint64_t initial = 0;         ///< sum over the weights before the first step; 0: not recorded
+  std::vector<RankStep> steps;  ///< that train
+  uint64_t values = 0, steps_seen = 0, steps_trained = 0;
+  bool complete = true;  ///< closed and undamaged
+};
+
+/// @param wanted  ids whose checks run.
+[[nodiscard]] Result<RankResult> judge_trace(const std::string& path,
+                                             const std::function<bool(std::string_view)>& wanted);
+
+/// What several ranks prove together: replicas-parted, same-data.
+/// @param[in,out] looks  gets how often each was judged.
+[[nodiscard]] std::vector<Finding> judge_ranks(
+    std::vector<RankResult>& ranks, std::vector<std::pair<std::string_view, uint64_t>>& looks);
+
+}  // namespace convtrace::check

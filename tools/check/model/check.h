@@ -1,0 +1,85 @@
+#pragma once
+/// @file check.h
+/// What a check is: a class that sees the steps of one rank in ascending order and reports what is
+/// wrong.
+///
+/// Place:    judge.h feeds it, catalog.h lists all.
+/// Threads:  one; a check belongs to one rank.
+/// Rule:     where the trace does not tell, a check is silent. Each says in its file what it
+///           cannot tell from a fault, and what it therefore passes over.
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "format/model/definitions.h"
+#include "tools/check/model/facts.h"
+#include "tools/check/model/finding.h"
+#include "tools/check/model/step_values.h"
+
+namespace convtrace::check {
+
+/// What surrounds the values of a step.
+struct Surroundings {
+  const format::Definitions& names;
+  const Facts& facts;  ///< as of the end of this step
+  uint32_t rank = 0, world_size = 1;
+  bool alone = true;  ///< no other rank of the run takes part in its sums
+  /// Whether a random generator may have moved in this step. True where it is not known.
+  bool drew = true;
+};
+
+class Check {
+ public:
+  Check() = default;
+  virtual ~Check() = default;
+  Check(const Check&) = delete;
+  Check& operator=(const Check&) = delete;
+
+  virtual void see(const StepValues& step, const Surroundings& around) = 0;
+  /// After the last step.
+  virtual void end(const Surroundings&) {}
+
+  [[nodiscard]] std::vector<Finding> take_findings() { return std::move(findings_); }
+  /// How often each id was judged: a run in which a check had nothing to look at is not clean of
+  /// what it looks for, but unknown.
+  [[nodiscard]] const std::vector<std::pair<std::string_view, uint64_t>>& looks() const {
+    return looks_;
+  }
+
+ protected:
+  void report(Finding finding) { findings_.push_back(std::move(finding)); }
+  void look(std::string_view id) {
+    for (auto& [name, count] : looks_) {
+      if (name == id) return void(++count);
+    }
+    looks_.emplace_back(id, 1);
+  }
+
+ private:
+  std::vector<Finding> findings_;
+  std::vector<std::pair<std::string_view, uint64_t>> looks_;
+};
+
+using MakeCheck = std::unique_ptr<Check> (*)();
+
+/// @return "h.0.mlp.weight"; not escaped.
+[[nodiscard]] std::string parameter_name(const format::Definitions& names,
+                                         const Parameter& parameter);
+/// @return "module h.0.mlp" or "the root module"; not escaped.
+[[nodiscard]] std::string module_name(const format::Definitions& names, format::StringId scope);
+
+/// A finding about a value, with its place filled in.
+[[nodiscard]] Finding about(std::string_view id, Severity severity, const Surroundings& around,
+                            uint32_t step, const Value& value);
+
+/// @return how far apart two records of one tensor are, relative to the first: by their sketches,
+/// else by their averages. 1 if it is not known.
+[[nodiscard]] double relative_distance(const Value& a, const Value& b);
+
+/// @return "0x" and 16 digits of a value's hash, with its l2 where that is known.
+[[nodiscard]] std::string numbers_of(const Value& value);
+
+}  // namespace convtrace::check

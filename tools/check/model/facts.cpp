@@ -1,0 +1,127 @@
+#include "tools/check/model/facts.h"
+
+#include <algorithm>
+#include <charconv>
+
+namespace convtrace::check {
+namespace {
+
+constexpr std::string_view kOptimizer = "optimizer.";
+
+/// Reads the number before the next dot and passes over both.
+std::optional<unsigned> take_number(std::string_view& text) {
+  unsigned number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  const auto length = static_cast<size_t>(end - text.data());
+  if (error != std::errc() || length == text.size() || text[length] != '.') return std::nullopt;
+  text.remove_prefix(length + 1);
+  return number;
+}
+
+bool contains_word(std::string_view list, std::string_view word) {
+  while (!list.empty()) {
+    const size_t comma = list.find(", ");
+    if (list.substr(0, comma) == word) return true;
+    if (comma == std::string_view::npos) break;
+    list.remove_prefix(comma + 2);
+  }
+  return false;
+}
+
+}  // namespace
+
+void Facts::take(const StepValues& step) {
+  for (const FactSeen& fact : step.facts) {
+    const std::string name(names_.text(fact.name));
+    if (fact.scope) {
+      modules_[{std::string(names_.text(fact.scope)), name}] = fact.value;
+    } else {
+      program_[name] = fact.value;
+    }
+  }
+}
+
+std::string_view Facts::of_module(format::StringId scope, std::string_view name) const {
+  const auto found = modules_.find({std::string(names_.text(scope)), std::string(name)});
+  return found == modules_.end() ? std::string_view() : found->second;
+}
+
+std::string_view Facts::class_of(format::StringId scope) const {
+  const std::string_view whole = of_module(scope, "class");
+  return whole.substr(whole.rfind('.') + 1);  // npos + 1 is 0
+}
+
+bool Facts::contains_others(format::StringId scope) const {
+  const std::string path(names_.text(scope));
+  const std::string below = path.empty() ? "" : path + '.';
+  auto next = modules_.lower_bound({below, ""});
+  while (next != modules_.end() && next->first.first == path) ++next;
+  return next != modules_.end() && next->first.first.starts_with(below);
+}
+
+bool Facts::is_parametrized(format::StringId scope) const {
+  return of_module(scope, "class").starts_with("torch.nn.utils.") ||
+         names_.text(scope).find("parametrizations") != std::string_view::npos;
+}
+
+bool Facts::is_torchs(format::StringId scope) const {
+  return of_module(scope, "class").starts_with("torch.nn.modules.");
+}
+
+bool Facts::frozen(const Parameter& parameter) const {
+  return contains_word(of_module(parameter.scope, "frozen"), names_.text(parameter.name));
+}
+
+bool Facts::depends_on_mode(format::StringId scope) const {
+  const std::string_view kind = class_of(scope);
+  if (kind.find("Dropout") != std::string_view::npos) {
+    return !contains_word(of_module(scope, "attributes"), "p=0.0");
+  }
+  return kind.find("BatchNorm") != std::string_view::npos;
+}
+
+std::vector<Facts::Setting> Facts::settings() const {
+  std::vector<Setting> all;
+  for (auto fact = program_.lower_bound(std::string(kOptimizer));
+       fact != program_.end() && fact->first.starts_with(kOptimizer); ++fact) {
+    std::string_view rest = fact->first;
+    rest.remove_prefix(kOptimizer.size());
+    const std::optional<unsigned> optimizer = take_number(rest);
+    if (!optimizer) continue;
+    const std::optional<unsigned> group = take_number(rest);
+    all.push_back({*optimizer, group.value_or(0), rest, fact->second});
+  }
+  return all;
+}
+
+std::optional<double> Facts::number(std::string_view value) {
+  double result = 0;
+  const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), result);
+  if (error != std::errc() || end != value.data() + value.size()) return std::nullopt;
+  return result;
+}
+
+std::optional<double> Facts::largest_rate() const {
+  std::optional<double> largest;
+  for (const Setting& setting : settings()) {
+    if (setting.key != "lr") continue;
+    if (const auto rate = number(setting.value)) largest = std::max(largest.value_or(0), *rate);
+  }
+  return largest;
+}
+
+bool Facts::plain_descent() const {
+  bool any = false;
+  for (const Setting& setting : settings()) {
+    if (setting.key == "class") {
+      any = true;
+      if (setting.value.substr(setting.value.rfind('.') + 1) != "SGD") return false;
+    }
+    if (setting.key == "momentum" || setting.key == "weight_decay") {
+      if (number(setting.value) != 0.0) return false;
+    }
+  }
+  return any;
+}
+
+}  // namespace convtrace::check

@@ -1,0 +1,61 @@
+#pragma once
+/// @file facts.h
+/// What is known of a program's modules and optimizers at a step: facts of the trace so far.
+///
+/// Threads:  plain values.
+/// Source:   names of facts in format/FORMAT.md 6.6.
+
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "format/model/definitions.h"
+#include "tools/check/model/step_values.h"
+
+namespace convtrace::check {
+
+class Facts {
+ public:
+  explicit Facts(const format::Definitions& names) : names_(names) {}
+
+  void take(const StepValues& step);
+
+  /// @return "" if it is not known.
+  [[nodiscard]] std::string_view of_module(format::StringId scope, std::string_view name) const;
+  /// @return the class of a module without its Python module, "" if it is not known.
+  [[nodiscard]] std::string_view class_of(format::StringId scope) const;
+  /// Whether a module has others below it that were called.
+  [[nodiscard]] bool contains_others(format::StringId scope) const;
+  /// Whether a module's weight is computed anew in each call, or belongs to what computes it.
+  [[nodiscard]] bool is_parametrized(format::StringId scope) const;
+  /// Whether the module is of a class of torch itself.
+  [[nodiscard]] bool is_torchs(format::StringId scope) const;
+  /// Whether a parameter did not ask for a gradient when its module was first called.
+  [[nodiscard]] bool frozen(const Parameter& parameter) const;
+  /// Whether a module computes otherwise in training than in evaluation, as far as its class says.
+  [[nodiscard]] bool depends_on_mode(format::StringId scope) const;
+
+  struct Setting {
+    unsigned optimizer = 0, group = 0;
+    std::string_view key, value;
+  };
+  /// Settings of all optimizers' groups, in order. Classes have group 0 and key "class".
+  [[nodiscard]] std::vector<Setting> settings() const;
+  /// @return the number that a setting is, nullopt for others.
+  [[nodiscard]] static std::optional<double> number(std::string_view value);
+  /// The largest learning rate of all groups; nullopt where none is known.
+  [[nodiscard]] std::optional<double> largest_rate() const;
+  /// Whether every optimizer is SGD without momentum and weight decay, and there is one: a
+  /// parameter then moves by its gradient alone.
+  [[nodiscard]] bool plain_descent() const;
+
+ private:
+  const format::Definitions& names_;
+  std::map<std::pair<std::string, std::string>, std::string> modules_;  ///< (scope, name)
+  std::map<std::string, std::string> program_;
+};
+
+}  // namespace convtrace::check

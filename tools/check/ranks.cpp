@@ -1,0 +1,169 @@
+/// @file ranks.cpp
+/// replicas-parted: ranks of data-parallel training whose equal weights are no longer equal.
+/// same-data: such ranks train on the same batches.
+///
+/// Why it is a fault: ranks that hold the same weights after one step and add up their gradients
+/// hold the same weights after every step. Ranks that take the same batches compute one batch
+/// several times.
+/// Judged: ranks that begin with equal weights. Others hold shards or do other work. A warning
+/// where they share nothing from the first step on: they may never have been meant to.
+
+#include <algorithm>
+#include <map>
+#include <memory>
+
+#include "reader/trace_reader.h"
+#include "tools/check/judge.h"
+#include "tools/common/text.h"
+#include "tools/diff/model/hash_mix.h"
+
+namespace convtrace::check {
+namespace {
+
+constexpr unsigned kLeastSteps = 3;
+
+/// Parameters and gradients of one step of a trace, in the order of the records, by their names.
+struct Seen {
+  std::string scope, slot;
+  uint64_t hash = 0;
+  format::Phase phase = format::Phase::kForward;
+};
+std::vector<Seen> weights_of(const std::string& path, uint32_t step) {
+  std::vector<Seen> seen;
+  auto opened = reader::TraceReader::open(path);
+  if (!opened.ok()) return seen;
+  reader::TraceReader& trace = *opened.value();
+  trace.select([step](const format::RecordHeader& chunk) {
+    const bool inside = chunk.step_begin <= step && step <= chunk.step_end;
+    return inside ? reader::kKindSet<format::TensorStats> : reader::kNoKinds;
+  });
+  while (const format::Event* event = trace.next()) {
+    const auto* stats = std::get_if<format::TensorStats>(event);
+    if (stats == nullptr || stats->header.step != step) continue;
+    const std::string_view slot = trace.definitions().text(stats->slot);
+    const Role role = role_of(slot);
+    const bool update = role == Role::kParameter && stats->place.phase == format::Phase::kOptimizer;
+    if (!update && role != Role::kGradient) continue;
+    seen.push_back({std::string(trace.definitions().text(stats->place.scope)), std::string(slot),
+                    stats->stats.hash, stats->place.phase});
+  }
+  return seen;
+}
+
+/// The first record of both that differs: gradients stand before the weights that they move.
+/// @param[out] alike  how many records are equal.
+const Seen* first_unlike(const std::vector<Seen>& a, const std::vector<Seen>& b, size_t& alike) {
+  const Seen* first = nullptr;
+  std::map<std::pair<std::string, std::string>, uint64_t> other;
+  for (const Seen& one : b) other[{one.scope, one.slot}] = one.hash;
+  for (const Seen& one : a) {
+    const auto found = other.find({one.scope, one.slot});
+    if (found == other.end()) continue;
+    if (found->second == one.hash) {
+      ++alike;
+    } else if (first == nullptr) {
+      first = &one;
+    }
+  }
+  return first;
+}
+
+class Ranks {
+ public:
+  explicit Ranks(std::vector<RankResult>& ranks) : ranks_(ranks) {}
+
+  std::vector<Finding> judge(std::vector<std::pair<std::string_view, uint64_t>>& looks) {
+    diff::ReplicaCheck replicas;
+    for (RankResult& rank : ranks_) {
+      std::vector<diff::ReplicaSums> sums;  // the weights at the begin stand before step 0
+      if (rank.initial != 0) sums.push_back({.step = 0, .weights = rank.initial});
+      for (const RankStep& step : rank.steps) {
+        sums.push_back(step.sums);
+        ++sums.back().step;
+      }
+      for (diff::ReplicaParting parting : replicas.add(rank.rank, std::move(sums))) {
+        --parting.step;
+        tell_parted(parting);
+      }
+    }
+    if (const uint64_t pairs = compare_data(); pairs != 0)
+      looks.insert(looks.end(), {{"replicas-parted", pairs}, {"same-data", pairs}});
+    return std::move(findings_);
+  }
+
+ private:
+  const RankResult& of(uint32_t rank) const {
+    return *std::ranges::find(ranks_, rank, &RankResult::rank);
+  }
+
+  void tell_parted(const diff::ReplicaParting& parting) {
+    Finding finding{.id = "replicas-parted", .severity = Severity::kError, .rank = parting.rank, .step = parting.step};
+    const std::vector<Seen> here = weights_of(of(parting.rank).path, parting.step),
+                            there = weights_of(of(parting.other).path, parting.step);
+    finding.text = "Rank " + std::to_string(parting.rank) + " parted from rank " + std::to_string(parting.other) +
+                   " in step " + std::to_string(parting.step) + ": " +
+                   (parting.in_gradients ? "their gradients differ." : "equal gradients, other weights.");
+    size_t alike = 0;
+    const Seen* const first = first_unlike(here, there, alike);
+    const bool from_the_start = parting.step == of(parting.rank).steps.front().sums.step;
+    if (alike == 0 && from_the_start) finding.severity = Severity::kWarning;
+    if (first != nullptr) {
+      finding.phase = first->phase;
+      finding.scope = first->scope;
+      finding.slot = first->slot;
+      finding.evidence.push_back("first of them: " + first->slot + " of " +
+                                 (first->scope.empty() ? std::string("the root module") : first->scope));
+    }
+    finding.evidence.push_back("equal on both ranks: the weights before this step, and " +
+                               std::to_string(alike) + " of its gradients and weights");
+    finding.cause = parting.in_gradients ? "gradients that are not reduced (no_sync, a parameter outside of the "
+                                           "reduction, a hook), or a reduction that gives unlike results"
+                                         : "an update that depends on the rank, or memory of the weights was overwritten";
+    finding.next = "compare the traces of the two ranks: convtrace-diff TRACE OTHER names the first value that differs";
+    findings_.push_back(std::move(finding));
+  }
+
+  /// @return how many ranks have a replica before them.
+  uint64_t compare_data() {
+    std::map<uint64_t, const RankResult*> by_weights, by_data;
+    uint64_t replicas = 0;
+    for (const RankResult& rank : ranks_) {
+      const uint64_t weights = rank.initial;
+      if (rank.steps.size() < kLeastSteps || weights == 0) continue;
+      uint64_t data = weights;
+      bool known = true;
+      for (const RankStep& step : rank.steps) {
+        known &= step.data != 0;
+        data = diff::mix_all({data, step.sums.step, step.data});
+      }
+      if (!by_weights.emplace(weights, &rank).second && known) ++replicas;
+      if (const auto [first, is_new] = by_data.emplace(data, &rank); known && !is_new)
+        tell_same(*first->second, rank);
+    }
+    return replicas;
+  }
+
+  void tell_same(const RankResult& a, const RankResult& b) {
+    Finding finding{.id = "same-data", .severity = Severity::kWarning, .rank = b.rank, .step = b.steps.front().sums.step};
+    finding.phase = format::Phase::kData;
+    finding.text = "Rank " + std::to_string(b.rank) + " trains on the same batches as rank " +
+                   std::to_string(a.rank) + " in all " + tools::counted(b.steps.size(), "step") + ".";
+    finding.evidence = {"equal hashes of all inputs of root modules, and equal weights, after step " +
+                        std::to_string(b.steps.front().sums.step)};
+    finding.cause = "a sampler that does not know its rank, or equal seeds for unlike shards";
+    finding.next = "use DistributedSampler with the rank, and call set_epoch()";
+    findings_.push_back(std::move(finding));
+  }
+
+  std::vector<RankResult>& ranks_;
+  std::vector<Finding> findings_;
+};
+
+}  // namespace
+
+std::vector<Finding> judge_ranks(std::vector<RankResult>& ranks,
+                                 std::vector<std::pair<std::string_view, uint64_t>>& looks) {
+  return Ranks(ranks).judge(looks);
+}
+
+}  // namespace convtrace::check

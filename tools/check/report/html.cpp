@@ -1,0 +1,59 @@
+#include <string>
+
+#include "tools/check/report/reports.h"
+#include "tools/common/escape.h"
+#include "tools/common/text.h"
+#include "tools/diff/page/markup.h"
+#include "tools/diff/page/page_assets.h"
+
+namespace convtrace::check {
+namespace {
+
+using tools::escape_markup;
+using tools::quote_markup;
+
+constexpr std::string_view kHead =
+    "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n"
+    "<meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\n"
+    "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">\n"
+    "<title>convtrace check: ";
+
+void write_finding(const Finding& finding, diff::Markup& out) {
+  const std::string_view mark = finding.severity == Severity::kHint ? "" : " class=\"warning\"";
+  out << "<section>\n<h3" << mark << ">" << to_string(finding.severity) << " " << escape_markup(finding.id)
+      << "</h3>\n<p><code>" << quote_markup(place_of(finding)) << "</code></p>\n";
+  out.paragraph("<b>" + escape_markup(finding.text) + "</b>" +
+                (finding.times > 1 ? " (" + std::to_string(finding.times) + " times)" : ""));
+  out << "<ul>\n";
+  for (const std::string& line : finding.evidence) out.item(escape_markup(line));
+  out << "</ul>\n";
+  out.paragraph("Usual cause: " + escape_markup(finding.cause) + ".");
+  out.paragraph("Next: " + escape_markup(finding.next) + ".");
+  out << "</section>\n";
+}
+
+}  // namespace
+
+void write_html(const CheckResult& result, std::ostream& stream) {
+  diff::Markup out(stream);
+  const std::string title = quote_markup(headline(result));
+  const bool clean = result.count(Severity::kError) + result.count(Severity::kWarning) == 0;
+  out << kHead << title << "</title><style>" << diff::kPageStyle << "</style></head><body>\n<header>\n<h1 class=\""
+      << (clean ? "same" : "diverged") << "\">" << title << "</h1>\n";
+  for (const std::string& path : result.paths) out << "<p class=\"files\">" << escape_markup(path) << "</p>\n";
+  for (const std::string& why : result.incomplete)
+    out << "<p class=\"warning\">Incomplete: " << escape_markup(why) << "</p>\n";
+  out << "</header>\n<main>\n";
+  if (!result.findings.empty()) out.heading("Findings, worst first", "findings");
+  for (const Finding& finding : result.findings) write_finding(finding, out);
+  out.heading("What was judged", "judged");
+  out.begin_table("checks", {"check", "what it looks for", "judged"});
+  for (const Looked& one : result.looked)
+    out << "<tr><th scope=\"row\">" << one.id << "</th><td>" << escape_markup(one.what) << "</td><td>"
+        << (one.times == 0 ? std::string("not known: nothing to judge") : tools::count_text(one.times) + " times")
+        << "</td></tr>\n";
+  out.end_table();
+  out << "</main></body></html>\n";
+}
+
+}  // namespace convtrace::check

@@ -1,0 +1,81 @@
+#include "tools/check/run.h"
+
+#include <algorithm>
+#include <map>
+#include <tuple>
+
+#include "tools/check/catalog.h"
+#include "tools/check/judge.h"
+#include "tools/common/complaints.h"
+#include "tools/common/escape.h"
+#include "tools/common/text.h"
+#include "tools/diff/read/trace_set.h"
+
+namespace convtrace::check {
+namespace {
+
+/// Joins findings of one id at one place: the first stays, the others are counted.
+std::vector<Finding> joined(std::vector<Finding> all) {
+  std::vector<Finding> kept;
+  std::map<std::tuple<std::string_view, uint32_t, std::string, std::string, std::string>, size_t> known;
+  for (Finding& finding : all) {
+    const auto [entry, is_new] =
+        known.try_emplace({finding.id, finding.rank, finding.scope.value_or("-"), finding.op, finding.slot}, kept.size());
+    if (is_new) {
+      kept.push_back(std::move(finding));
+    } else {
+      Finding& first = kept[entry->second];
+      ++first.times;
+      if (finding.severity < first.severity) {  // worse
+        finding.times = first.times;
+        first = std::move(finding);
+      }
+    }
+  }
+  return kept;
+}
+
+}  // namespace
+
+bool check_run(const std::vector<std::string>& paths, const std::function<bool(std::string_view)>& wanted,
+               CheckResult& result, std::string& error) {
+  std::vector<RankResult> ranks;
+  for (const std::string& path : paths) {
+    diff::TraceSet set;
+    if (!diff::open_trace_set(path, set, error)) return false;
+    result.paths.push_back(path);
+    result.incomplete.insert(result.incomplete.end(), set.unreadable.begin(), set.unreadable.end());
+    for (const diff::TraceFile& file : set.files) {
+      auto judged = judge_trace(file.path, wanted);
+      if (!judged.ok()) {
+        error = diff::unreadable(file.path, tools::status_text(judged.status()));
+        return false;
+      }
+      ranks.push_back(std::move(judged.value()));
+    }
+  }
+  std::vector<Finding> findings;
+  std::map<std::string_view, uint64_t> looks;
+  std::vector<std::pair<std::string_view, uint64_t>> across;
+  for (Finding& finding : judge_ranks(ranks, across))
+    if (wanted(finding.id)) findings.push_back(std::move(finding));
+  for (const auto& [id, times] : across) looks[id] += times;
+  for (RankResult& rank : ranks) {
+    for (Finding& finding : rank.findings) findings.push_back(std::move(finding));
+    for (const auto& [id, times] : rank.looks) looks[id] += times;
+    result.values += rank.values;
+    result.steps = std::max(result.steps, rank.steps_seen);
+    result.steps_trained = std::max(result.steps_trained, rank.steps_trained);
+    if (!rank.complete) result.incomplete.push_back(rank.path + ": the trace was not closed, or is damaged");
+  }
+  result.ranks = ranks.size();
+  result.findings = joined(std::move(findings));
+  std::ranges::stable_sort(result.findings, {}, [](const Finding& finding) {
+    return std::tuple(finding.severity, finding.step.value_or(format::kNoStep), catalog_position(finding.id), finding.rank);
+  });
+  for (const CatalogRow& row : catalog())
+    if (wanted(row.id)) result.looked.push_back({row.id, row.what, looks[row.id]});
+  return true;
+}
+
+}  // namespace convtrace::check

@@ -1,0 +1,91 @@
+/// @file gradients_add_up.cpp
+/// gradients-add-up: gradients contain those of the steps before.
+///
+/// Why it is a fault: without zero_grad() each step adds its gradient to the sum of all before it.
+/// How it shows: the sum of the elements of a bias's gradient is that of the gradients of its
+/// module's outputs, for layers that add a bias. In a run that does not clear, it is the sum over
+/// all steps so far instead, in every step.
+/// Judged: classes of torch that add a bias, in runs of one rank without a loss scale, over three
+/// consecutive steps.
+
+#include <cmath>
+
+#include "tools/check/training/checks.h"
+#include "tools/common/text.h"
+
+namespace convtrace::check {
+namespace {
+
+constexpr unsigned kLeastSteps = 3;
+constexpr double kSame = 1e-3;
+
+bool adds_a_bias(std::string_view kind) {
+  return kind == "Linear" || kind.starts_with("Conv") || kind.ends_with("Norm") ||
+         kind.starts_with("BatchNorm");
+}
+
+class GradientsAddUp : public Check {
+ public:
+  void see(const StepValues& step, const Surroundings& around) override {
+    for (const Value& value : step.values) scaled_ |= value.role == Role::kLossScale;
+    if (scaled_ || told_ || !around.alone) return;
+    for (const auto& [parameter, seen] : step.parameters) {
+      const Value* const gradient = seen.of_backward();
+      if (gradient == nullptr || around.names.text(parameter.name) != "bias") continue;
+      if (!around.facts.is_torchs(parameter.scope) || !adds_a_bias(around.facts.class_of(parameter.scope))) continue;
+      const auto outputs = step.grad_outputs.find(parameter.scope);
+      if (outputs == step.grad_outputs.end() || !gradient->finite()) continue;
+      follow(step, around, parameter, *gradient, outputs->second);
+      if (told_) return;
+    }
+  }
+
+ private:
+  struct Sums {
+    double all = 0, size = 0;  ///< of the gradients of outputs of all steps so far; their magnitudes
+    uint32_t last = 0;
+    unsigned steps = 0;  ///< seen so far without a gap
+    unsigned added = 0;  ///< consecutive steps whose gradient is the sum of all
+  };
+
+  void follow(const StepValues& step, const Surroundings& around, const Parameter& parameter, const Value& gradient,
+              const std::vector<const Value*>& outputs) {
+    double now = 0, size = 0;
+    for (const Value* output : outputs) {
+      if (!output->finite()) return;
+      now += output->stats.sum.as_f64();
+      size += output->stats.l1.as_f64();
+    }
+    Sums& sums = sums_[parameter];
+    if (sums.steps != 0 && step.number != sums.last + 1) sums = {};
+    sums.last = step.number;
+    sums.all += now;
+    sums.size += size;
+    if (sums.steps++ == 0) return;  // nothing before it
+    look("gradients-add-up");
+    const double found = gradient.stats.sum.as_f64(), allowed = kSame * sums.size;
+    const bool whole = std::abs(found - sums.all) <= allowed;
+    const bool own = std::abs(found - now) <= 10 * allowed;
+    sums.added = whole && !own ? sums.added + 1 : 0;
+    if (sums.added < kLeastSteps) return;
+    told_ = true;
+    Finding finding = about("gradients-add-up", Severity::kError, around, step.number - kLeastSteps, gradient);
+    finding.text = "Gradients add up over the steps: that of " + parameter_name(around.names, parameter) +
+                   " is the sum of all steps so far.";
+    finding.evidence = {"sum of its elements in step " + std::to_string(step.number) + ": " + tools::number_text(found),
+                        "gradients of the module's outputs, this step: " + tools::number_text(now) +
+                            ", all steps so far: " + tools::number_text(sums.all)};
+    finding.cause = "optimizer.zero_grad() is missing, or clears other parameters";
+    finding.next = "call optimizer.zero_grad() before each backward pass that begins a step";
+    report(std::move(finding));
+  }
+
+  std::map<Parameter, Sums> sums_;
+  bool scaled_ = false, told_ = false;
+};
+
+}  // namespace
+
+std::unique_ptr<Check> make_gradients_add_up() { return std::make_unique<GradientsAddUp>(); }
+
+}  // namespace convtrace::check

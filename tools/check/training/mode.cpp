@@ -1,0 +1,124 @@
+/// @file mode.cpp
+/// mode: a module is in evaluation mode while it trains, or in training mode while it is evaluated.
+///
+/// Why it is a fault: model.eval() before a validation and no model.train() after it switches off
+/// dropout and stops the statistics of batch norm for the rest of the run.
+/// Judged: a module that trained in training mode and then is called for training in evaluation
+/// mode, in three steps without a return; one that was trained and then takes two or more batches of an evaluation in training mode,
+/// where its class computes otherwise then (dropout, batch norm).
+/// Silent: a module that never trained in training mode (a frozen backbone); one that alternates (a
+/// critic while its generator learns); one batch without
+/// gradients in training mode (a generator that makes fakes); a model that is never trained itself
+/// (an average of weights whose batch norm is updated).
+/// A hint where no module that left training mode computes otherwise for it.
+
+#include <map>
+#include <set>
+
+#include "tools/check/training/checks.h"
+#include "tools/common/text.h"
+
+namespace convtrace::check {
+namespace {
+
+using format::Phase;
+
+constexpr unsigned kLeastSteps = 3;
+
+class Mode : public Check {
+ public:
+  void see(const StepValues& step, const Surroundings& around) override {
+    std::vector<format::StringId> left;
+    std::set<format::StringId> told_in_evaluation;
+    for (const FactSeen& fact : step.facts) {
+      const std::string_view name = around.names.text(fact.name);
+      if (!fact.scope) continue;
+      if (name == "mode") {
+        if (fact.value == "eval") in_eval_[fact.scope] = {.since = step.number, .left = trained_.contains(fact.scope)};
+        if (fact.value != "eval") in_eval_.erase(fact.scope);
+      }
+      if (name == "mode.evaluation") {
+        if (fact.value == "train") evaluated_training_.insert(fact.scope);
+        if (fact.value != "train") evaluated_training_.erase(fact.scope);
+      }
+    }
+    if (step.trains) look("mode");
+    std::map<format::StringId, unsigned> evaluated;
+    for (const auto& [key, call] : step.calls) {
+      if (key.phase == Phase::kForward && step.trains) {
+        const auto away = in_eval_.find(key.scope);
+        if (away == in_eval_.end()) trained_.insert(key.scope);
+        if (away != in_eval_.end() && away->second.left && key.call == 0 && ++away->second.steps == kLeastSteps)
+          left.push_back(key.scope);
+      }
+      if (key.phase == Phase::kEvaluation && !key.op) ++evaluated[key.scope];
+    }
+    if (!left.empty()) tell_left(around, left);
+    for (const auto& [scope, calls] : evaluated) {
+      if (calls < 2 || told_evaluation_ || !evaluated_training_.contains(scope)) continue;
+      if (!trained_.contains(scope) || !around.facts.depends_on_mode(scope)) continue;
+      tell_evaluation(step, around, scope, calls);
+    }
+  }
+
+ private:
+  static Finding at(Severity severity, uint32_t step, const Surroundings& around, format::StringId scope,
+                    Phase phase) {
+    Finding finding{.id = "mode", .severity = severity, .rank = around.rank, .step = step};
+    finding.phase = phase;
+    finding.scope = around.names.text(scope);
+    return finding;
+  }
+
+  void tell_left(const Surroundings& around, const std::vector<format::StringId>& left) {
+    bool matters = false;
+    format::StringId top = left.front(), first;
+    for (const format::StringId scope : left) {
+      if (around.names.text(scope).size() < around.names.text(top).size()) top = scope;
+      if (!around.facts.depends_on_mode(scope)) continue;
+      if (!matters) first = scope;
+      matters = true;
+    }
+    const uint32_t since = in_eval_[top].since;
+    Finding finding = at(matters ? Severity::kWarning : Severity::kHint, since, around, top, Phase::kForward);
+    finding.text = "From step " + std::to_string(since) + " on " + module_name(around.names, top) +
+                   " is trained in evaluation mode, after it was trained in training mode (" +
+                   tools::counted(left.size(), "module") + ").";
+    finding.evidence = {"training = False in a forward pass of training from this step on"};
+    if (matters)
+      finding.evidence.push_back("computes otherwise then: " + module_name(around.names, first) + ", " +
+                                 std::string(around.facts.class_of(first)));
+    finding.cause = "model.eval() for a validation without model.train() after it";
+    finding.next = "call model.train() at the begin of each epoch";
+    report(std::move(finding));
+  }
+
+  void tell_evaluation(const StepValues& step, const Surroundings& around, format::StringId scope, unsigned calls) {
+    told_evaluation_ = true;
+    Finding finding = at(Severity::kWarning, step.number, around, scope, Phase::kEvaluation);
+    finding.text = "Evaluation before step " + std::to_string(step.number) + " runs " +
+                   module_name(around.names, scope) + " (" + std::string(around.facts.class_of(scope)) +
+                   ") in training mode.";
+    finding.evidence = {std::to_string(calls) + " calls without gradients, training = True"};
+    finding.cause = "model.eval() is missing: dropout drops, batch norm uses the batch and learns from it";
+    finding.next = "call model.eval() before the evaluation, and model.train() after it";
+    report(std::move(finding));
+  }
+
+  /// A module whose training calls are in evaluation mode.
+  struct Away {
+    uint32_t since = 0;
+    bool left = false;   ///< it trained in training mode before
+    unsigned steps = 0;  ///< in which it was called since
+  };
+
+  std::set<format::StringId> trained_, evaluated_training_;
+  std::map<format::StringId, Away> in_eval_;
+  bool told_evaluation_ = false;
+};
+
+}  // namespace
+
+std::unique_ptr<Check> make_mode() { return std::make_unique<Mode>(); }
+
+}  // namespace convtrace::check

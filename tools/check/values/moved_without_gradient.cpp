@@ -1,0 +1,61 @@
+/// @file moved_without_gradient.cpp
+/// moved-without-gradient: a parameter moved in a step in which it had no gradient.
+///
+/// Why it is a fault: plain gradient descent moves a parameter by its gradient alone. Something
+/// else wrote into its memory.
+/// Judged: where every optimizer is SGD without momentum and weight decay, between two consecutive
+/// steps with values.
+/// Not told apart: a program that changes weights itself (clipping of weights, pruning) where the
+/// gradient is zero.
+
+#include <algorithm>
+
+#include "tools/check/values/checks.h"
+
+namespace convtrace::check {
+namespace {
+
+class MovedWithoutGradient : public Check {
+ public:
+  void see(const StepValues& step, const Surroundings& around) override {
+    const bool follows = step.number == last_ + 1;
+    for (const auto& [parameter, seen] : step.parameters) {
+      if (seen.updates.empty()) continue;
+      const Value& now = *seen.updates.back();
+      const Value* const gradient = seen.of_backward();
+      const bool without = gradient == nullptr || gradient->zero();
+      const auto before = before_.find(parameter);
+      const bool judged = follows && before != before_.end() && around.facts.plain_descent();
+      if (judged) look("moved-without-gradient");
+      if (judged && without && before->second.stats.hash != now.stats.hash)
+        tell(step, around, parameter, before->second, now, gradient != nullptr);
+      before_.insert_or_assign(parameter, now);
+    }
+    last_ = step.number;
+  }
+
+ private:
+  void tell(const StepValues& step, const Surroundings& around, const Parameter& parameter,
+            const Value& before, const Value& now, bool zeros) {
+    Finding finding = about("moved-without-gradient", Severity::kWarning, around, step.number, now);
+    finding.text = "Parameter " + parameter_name(around.names, parameter) + " moved in a step in which its gradient is " +
+                   (zeros ? "zero." : "missing.");
+    finding.evidence = {"after step " + std::to_string(step.number - 1) + ": " + numbers_of(before),
+                        "after this step: " + numbers_of(now),
+                        "every optimizer is SGD without momentum and weight decay"};
+    finding.cause = "another tensor shares its memory, or the program writes the weight itself";
+    finding.next = "run `convtrace findings TRACE`, and CONVTRACE_STACKS=all to see who owns the memory";
+    report(std::move(finding));
+  }
+
+  std::map<Parameter, Value> before_;
+  uint32_t last_ = format::kNoStep;
+};
+
+}  // namespace
+
+std::unique_ptr<Check> make_moved_without_gradient() {
+  return std::make_unique<MovedWithoutGradient>();
+}
+
+}  // namespace convtrace::check

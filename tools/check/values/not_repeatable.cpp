@@ -1,0 +1,185 @@
+/// @file not_repeatable.cpp
+/// not-repeatable: a module call with the inputs of another call gave other outputs.
+///
+/// Why it is a fault: within a step weights do not change, so a function of the inputs gives equal
+/// bits. A race, memory that was not written, or a state that nobody meant does not.
+/// Judged: (1) a call in the recomputation of activation checkpointing against the forward pass:
+/// other outputs for equal inputs, or other inputs in the only call. Random numbers are no excuse
+/// there, since the recomputation must draw the same ones. (2) two calls of an evaluation in
+/// evaluation mode. (3) two calls in the forward pass without a backward pass in between: of layers
+/// of torch that draw no numbers; of tagged ops and the program's own layers where no random
+/// generator moved in the step.
+/// Silent: modules that contain others in the forward pass; parametrizations (spectral norm
+/// iterates); modules whose buffers moved in the step; calls of which an input or output was not
+/// recorded.
+/// Not told apart: a layer that keeps a state on purpose, or takes arguments that are no tensors.
+
+#include <algorithm>
+#include <set>
+
+#include "tools/check/values/checks.h"
+#include "tools/common/text.h"
+
+namespace convtrace::check {
+namespace {
+
+using format::Phase;
+
+/// A larger difference is more than another order of additions makes in types of 16 bits.
+constexpr double kMoreThanRounding = 0.02;
+
+bool draws_numbers(std::string_view kind) {
+  constexpr std::string_view kDrawing[] = {"Dropout", "RReLU", "FractionalMaxPool", "Multihead",
+                                           "RNN",     "LSTM",  "GRU",               "Transformer"};
+  for (const std::string_view word : kDrawing)
+    if (kind.find(word) != std::string_view::npos) return true;
+  return false;
+}
+
+class NotRepeatable : public Check {
+ public:
+  void see(const StepValues& step, const Surroundings& around) override {
+    backward_.clear();
+    for (const Value& value : step.values)
+      if (value.role == Role::kGradOutput || value.role == Role::kLoss) backward_.push_back(value.seq);
+    std::set<format::StringId> moved;  // modules with buffers that changed
+    for (const Value& value : step.values)
+      if (value.role == Role::kBuffer) moved.insert(value.place.scope);
+    for (auto call = step.calls.begin(); call != step.calls.end(); ++call) {
+      const auto& [key, values] = *call;
+      if (values.inputs.empty() || values.outputs.empty() || moved.contains(key.scope)) continue;
+      if (key.phase == Phase::kRecompute) {
+        compare_recomputed(step, around, key, values);
+      } else if (key.phase == Phase::kEvaluation || (key.phase == Phase::kForward && repeats(key, around))) {
+        if (key.phase == Phase::kForward || evaluates(key, around)) compare_repeated(step, around, call);
+      }
+    }
+    compare_inputs(step, around);
+  }
+
+ private:
+  using Calls = std::map<CallKey, CallStep>;
+
+  static bool repeats(const CallKey& key, const Surroundings& around) {
+    if (key.op) return !around.drew;
+    if (around.facts.contains_others(key.scope)) return false;
+    if (!around.facts.is_torchs(key.scope)) return !around.drew && !around.facts.is_parametrized(key.scope);
+    return !draws_numbers(around.facts.class_of(key.scope));
+  }
+
+  static bool evaluates(const CallKey& key, const Surroundings& around) {
+    return !key.op && around.facts.of_module(key.scope, "mode.evaluation") != "train" &&
+           !around.facts.is_parametrized(key.scope);
+  }
+
+  /// Whether weights may have moved between two calls: an optimizer's trial step, or one by hand.
+  [[nodiscard]] bool parted_by_backward(uint64_t a, uint64_t b) const {
+    return std::ranges::any_of(backward_, [&](uint64_t seq) { return (seq > a) != (seq > b); });
+  }
+
+  /// The earliest input of a recomputation that is another than in the forward pass. What a
+  /// recomputation computes last is not recorded where PyTorch ends it early; its input shows.
+  void compare_inputs(const StepValues& step, const Surroundings& around) {
+    const Value *first = nullptr, *before = nullptr;
+    for (const auto& [key, again] : step.calls) {
+      if (key.phase != Phase::kRecompute || key.call != 0 || key.op) continue;
+      const auto once = step.calls.find({key.scope, key.op, Phase::kForward, 0});
+      const bool single = !step.calls.contains({key.scope, key.op, Phase::kForward, 1}) &&
+                          !step.calls.contains({key.scope, key.op, Phase::kRecompute, 1});
+      if (once == step.calls.end() || !single) continue;
+      if (once->second.inputs.size() != again.inputs.size()) continue;
+      for (size_t i = 0; i < again.inputs.size(); ++i) {
+        look("not-repeatable");
+        if (again.inputs[i]->stats.hash == once->second.inputs[i]->stats.hash) continue;
+        if (first != nullptr && first->seq < again.inputs[i]->seq) continue;
+        first = again.inputs[i];
+        before = once->second.inputs[i];
+      }
+    }
+    if (first == nullptr || recomputed_.contains(step.number)) return;
+    Finding finding = about("not-repeatable", Severity::kWarning, around, step.number, *first);
+    finding.text = "When it was recomputed for backward, " + module_name(around.names, first->place.scope) +
+                   " got another input than in the forward pass.";
+    finding.evidence = {"forward: " + numbers_of(*before), "recomputed: " + numbers_of(*first)};
+    finish(std::move(finding));
+  }
+
+  /// The inputs alone, without the number of the call.
+  static uint64_t bits(const std::vector<const Value*>& values) {
+    uint64_t sum = values.size();
+    for (const Value* value : values)
+      sum = sum * 0x9E3779B97F4A7C15u + (value->stats.hash ^ value->slot.value) + value->stats.count;
+    return sum;
+  }
+
+  void compare_recomputed(const StepValues& step, const Surroundings& around, const CallKey& key,
+                          const CallStep& again) {
+    const CallStep* other = nullptr;
+    const CallKey first{key.scope, key.op, Phase::kForward, 0};
+    for (auto at = step.calls.lower_bound(first); at != step.calls.end(); ++at) {
+      if (at->first.scope != key.scope || at->first.op != key.op || at->first.phase != first.phase)
+        break;
+      if (bits(at->second.inputs) != bits(again.inputs)) continue;
+      look("not-repeatable");
+      if (at->second.outputs.size() != again.outputs.size()) continue;
+      if (bits(at->second.outputs) == bits(again.outputs)) return;
+      other = &at->second;
+    }
+    if (other == nullptr) return;
+    recomputed_.insert(step.number);
+    tell(step, around, *other, again, "when it was recomputed for backward");
+  }
+
+  void compare_repeated(const StepValues& step, const Surroundings& around, Calls::const_iterator call) {
+    const auto& [key, values] = *call;
+    for (auto next = std::next(call); next != step.calls.end(); ++next) {
+      if (next->first.scope != key.scope || next->first.op != key.op || next->first.phase != key.phase)
+        break;
+      if (parted_by_backward(values.outputs.front()->seq, next->second.outputs.front()->seq)) continue;
+      const bool same = bits(next->second.inputs) == bits(values.inputs) &&
+                        next->second.outputs.size() == values.outputs.size();
+      if (same) look("not-repeatable");
+      if (same && bits(next->second.outputs) != bits(values.outputs))
+        return tell(step, around, values, next->second, "when it was called again in the step");
+    }
+  }
+
+  void tell(const StepValues& step, const Surroundings& around, const CallStep& first,
+            const CallStep& again, const std::string& when) {
+    size_t at = 0;
+    while (at + 1 < first.outputs.size() &&
+           first.outputs[at]->stats.hash == again.outputs[at]->stats.hash)
+      ++at;
+    const Value &one = *first.outputs[at], &two = *again.outputs[at];
+    const double apart = relative_distance(one, two);
+    Finding finding =
+        about("not-repeatable", apart > kMoreThanRounding ? Severity::kWarning : Severity::kHint, around, step.number, two);
+    const std::string what = one.op ? "op " + finding.op : module_name(around.names, one.place.scope);
+    finding.text = "With equal inputs, " + what + " gave another output " + when + ": " +
+                   (apart < 1 ? tools::percent_text(apart) + " apart." : std::string("nothing alike."));
+    finding.evidence = {
+        "inputs of both calls: hash " + numbers_of(*first.inputs.front()).substr(5),
+        "output of call " + std::to_string(one.place.call) + ": " + numbers_of(one),
+        "output of call " + std::to_string(two.place.call) + ": " + numbers_of(two)};
+    finish(std::move(finding));
+  }
+
+  void finish(Finding finding) {
+    finding.cause =
+        "a race or unwritten memory in a kernel; random numbers that a recomputation draws anew "
+        "(preserve_rng_state=False); a state that the module keeps";
+    finding.next =
+        "run it with CONVTRACE_POISON=1 (unwritten memory then shows), and `convtrace repeat -- "
+        "CMD` to see whether whole runs repeat";
+    report(std::move(finding));
+  }
+
+  std::vector<uint64_t> backward_;  ///< records of this step's backward passes
+  std::set<uint32_t> recomputed_;  ///< steps whose recomputation gave other outputs
+};
+
+}  // namespace
+
+std::unique_ptr<Check> make_not_repeatable() { return std::make_unique<NotRepeatable>(); }
+
+}  // namespace convtrace::check
