@@ -69,12 +69,6 @@ ROOMS = {
     "interposer/observer": "",
     "tools/cases": "",
     "tools/common": "",
-    "tools/cli/base": "format/file format/settings reader tools/common",
-    "tools/cli/doctor": "format/settings tools/cli/base tools/common",
-    "tools/cli/read": "format/file format/findings reader tools/cli/base tools/common",
-    "tools/cli/rewrite": "format/file format/settings reader tools/cli/base tools/common",
-    "tools/cli/run": "format/settings tools/cli/base tools/common",
-    "tools/cli": "format/settings tools/cli/base tools/cli/doctor tools/cli/rewrite tools/cli/run tools/common",
     "tools/demo_gpt": "",
     "tools/python": "",
     "tools/python/convtrace": "",
@@ -91,6 +85,18 @@ ROOMS = {
     "tools/diff/report": "format/file tools/common tools/diff/births tools/diff/model tools/diff/verdict",
     "tools/diff/page": "tools/common tools/diff/compare tools/diff/report tools/diff/verdict",
     "tools/diff": "tools/common tools/diff/model tools/diff/page tools/diff/read tools/diff/report tools/diff/verdict",
+    "tools/check/model": "tools/common tools/diff/model",
+    "tools/check/values": "tools/check/model tools/common tools/diff/model",
+    "tools/check/training": "tools/check/model tools/common",
+    "tools/check/report": "tools/check/model tools/common tools/diff/page tools/diff/report",
+    "tools/check": "format/settings reader tools/check/model tools/check/report tools/check/training tools/check/values tools/common "
+        "tools/diff/model tools/diff/read tools/diff/report tools/diff/verdict",
+    "tools/cli/base": "format/file format/settings reader tools/common",
+    "tools/cli/doctor": "format/settings tools/cli/base tools/common",
+    "tools/cli/read": "format/file format/findings reader tools/cli/base tools/common",
+    "tools/cli/rewrite": "format/file format/settings reader tools/cli/base tools/common",
+    "tools/cli/run": "format/settings tools/cli/base tools/common",
+    "tools/cli": "format/settings tools/check tools/cli/base tools/cli/doctor tools/cli/rewrite tools/cli/run tools/common",
 }
 FOR_ALL = {"format/base", "format/model"}
 MOST_MODULES = 16  # of a room

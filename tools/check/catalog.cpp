@@ -10,9 +10,11 @@ namespace {
 
 constexpr CatalogRow kRows[] = {
     {"optimizer-of-others", "an optimizer whose tensors no called module owns", nullptr},
-    {"stale-gradient", "a gradient with the bits of the step before, as a whole or in part", make_stale_gradient},
+    {"stale-gradient", "a gradient with the bits of the step before, as a whole or in part",
+     make_stale_gradient},
     {"gradients-add-up", "gradients that contain those of earlier steps", make_gradients_add_up},
-    {"not-repeatable", "equal inputs, another output", make_not_repeatable},
+    {"not-repeatable", "equal inputs, another output", make_not_repeatable, true,
+     make_dropout_mask},
     {"replicas-parted", "ranks whose equal weights parted", nullptr},
     {"same-data", "ranks that train on the same batches", nullptr},
     {"tied-parted", "a shared weight that became two", make_tied_parted},
@@ -23,7 +25,8 @@ constexpr CatalogRow kRows[] = {
     {"learning-rate", "a learning rate that is always 0, or jumps", make_learning_rate},
     {"clip-after-step", "clipping behind the update", make_clipping},
     {"two-steps", "two updates with one gradient", make_two_steps},
-    {"moved-without-gradient", "a parameter that moves without a gradient", make_moved_without_gradient},
+    {"moved-without-gradient", "a parameter that moves without a gradient",
+     make_moved_without_gradient},
     {"no-gradient", "a parameter that never has a gradient", make_gradient_flow},
     {"no-motion", "a parameter that never moves", nullptr},
     {"loss-scale", "a loss scale that collapses", make_loss_scale},

@@ -14,9 +14,10 @@ namespace convtrace::check {
 
 struct CatalogRow {
   std::string_view id;
-  std::string_view what;      ///< what it looks for, in a few words
-  MakeCheck make = nullptr;   ///< null: made by the check of an earlier row, or across ranks
+  std::string_view what;     ///< what it looks for, in a few words
+  MakeCheck make = nullptr;  ///< null: made by the check of another row, or across ranks
   bool by_default = true;
+  MakeCheck also = nullptr;  ///< a second check with this id
 };
 
 /// Ordered from causes to effects: of two findings of one level and step the first is told first.

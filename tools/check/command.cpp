@@ -43,7 +43,8 @@ diff::Terminal terminal_of_stdout() {
   diff::Terminal terminal;
   const char* const name = std::getenv("TERM");
   if (isatty(STDOUT_FILENO) != 1) return terminal;
-  terminal.color = name != nullptr && std::string_view(name) != "dumb" && std::getenv("NO_COLOR") == nullptr;
+  terminal.color =
+      name != nullptr && std::string_view(name) != "dumb" && std::getenv("NO_COLOR") == nullptr;
   winsize size{};
   if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0) terminal.columns = size.ws_col;
   return terminal;
@@ -52,21 +53,30 @@ diff::Terminal terminal_of_stdout() {
 }  // namespace
 
 CheckCommand::CheckCommand(CLI::App& app)
-    : command_(app.add_subcommand("check", "What one run alone proves wrong, without a run to compare it with")) {
+    : command_(app.add_subcommand(
+          "check", "What one run alone proves wrong, without a run to compare it with")) {
   command_->add_option("TRACE", paths_, "Traces of one run, or folders of them, one a rank");
-  command_->add_option("--only", only_, "Only these checks, comma-separated")->delimiter(',')->type_name("ID,...");
-  command_->add_option("--skip", skip_, "All but these checks")->delimiter(',')->type_name("ID,...");
-  command_->add_option("--json", json_, "Write everything found as JSON (- for stdout)")->type_name("F");
+  command_->add_option("--only", only_, "Only these checks, comma-separated")
+      ->delimiter(',')
+      ->type_name("ID,...");
+  command_->add_option("--skip", skip_, "All but these checks")
+      ->delimiter(',')
+      ->type_name("ID,...");
+  command_->add_option("--json", json_, "Write everything found as JSON (- for stdout)")
+      ->type_name("F");
   command_->add_option("--html", html_, "Write a page")->type_name("F");
   command_->add_option("--junit", junit_, "Write JUnit XML (- for stdout)")->type_name("F");
   command_->add_flag("--list", list_, "Instead: the checks and what each looks for");
-  command_->footer("Exit codes: 0 nothing, or hints alone; 4 an error or a warning; 3 a trace is unclosed or damaged; 2 usage.");
+  command_->footer(
+      "Exit codes: 0 nothing, or hints alone; 4 an error or a warning; 3 a trace is unclosed or "
+      "damaged; 2 usage.");
 }
 
 ExitCode CheckCommand::run() const {
   if (list_) {
     for (const CatalogRow& row : catalog())
-      std::cout << row.id << "  " << row.what << (row.by_default ? "" : " (only with --only)") << "\n";
+      std::cout << row.id << "  " << row.what << (row.by_default ? "" : " (only with --only)")
+                << "\n";
     return ExitCode::kClean;
   }
   if (paths_.empty()) {
@@ -101,10 +111,12 @@ ExitCode CheckCommand::run() const {
   if (html != nullptr) write_html(result, *html);
   if (junit != nullptr) write_junit(result, *junit);
   outputs.finish();
-  write_text(result, outputs.stdout_taken() ? diff::Terminal{} : terminal_of_stdout(), outputs.people());
+  write_text(result, outputs.stdout_taken() ? diff::Terminal{} : terminal_of_stdout(),
+             outputs.people());
   outputs.flush();
   if (outputs.failed()) return ExitCode::kUsage;
-  if (result.count(Severity::kError) + result.count(Severity::kWarning) != 0) return ExitCode::kFindings;
+  if (result.count(Severity::kError) + result.count(Severity::kWarning) != 0)
+    return ExitCode::kFindings;
   return result.incomplete.empty() ? ExitCode::kClean : ExitCode::kDamagedInput;
 }
 

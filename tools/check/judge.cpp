@@ -31,7 +31,8 @@ class Judge {
   Judge(reader::TraceReader& trace, const std::function<bool(std::string_view)>& wanted)
       : trace_(trace), facts_(names_), wanted_(wanted) {
     for (const CatalogRow& row : catalog())
-      if (row.make != nullptr) checks_.push_back(row.make());
+      for (const MakeCheck make : {row.make, row.also})
+        if (make != nullptr) checks_.push_back(make());
   }
 
   void run(RankResult& result) {
@@ -48,7 +49,8 @@ class Judge {
       } else if (const auto* finding = std::get_if<format::Finding>(event)) {
         take(*finding);
       }
-      while (open_.size() > 1 && std::prev(open_.end())->first - open_.begin()->first > kReorderSteps)
+      while (open_.size() > 1 &&
+             std::prev(open_.end())->first - open_.begin()->first > kReorderSteps)
         judge_first();
     }
     while (!open_.empty()) judge_first();
@@ -86,10 +88,11 @@ class Judge {
     if (!slot.known) {
       const std::string_view text = trace_.definitions().text(local);
       const size_t colon = text.find(':');
-      slot = {.role = role_of(text),
-              .id = own(local),
-              .name = names_.intern(colon == std::string_view::npos ? text : text.substr(colon + 1)),
-              .known = true};
+      slot = {
+          .role = role_of(text),
+          .id = own(local),
+          .name = names_.intern(colon == std::string_view::npos ? text : text.substr(colon + 1)),
+          .known = true};
     }
     return slot;
   }
@@ -134,7 +137,8 @@ class Judge {
   }
 
   void take(const format::Fact& event) {
-    step_of(event.header.step).facts.push_back({own(event.scope), own(event.name), std::string(event.value)});
+    step_of(event.header.step)
+        .facts.push_back({own(event.scope), own(event.name), std::string(event.value)});
   }
 
   void take(const format::Finding& event) {
@@ -149,8 +153,10 @@ class Judge {
     finding.op = names.text(event.op);
     finding.slot = names.text(event.slot);
     finding.text = event.message;
-    finding.evidence = {"record " + std::to_string(event.header.seq) + " of the program's use of memory"};
-    finding.cause = "memory that was given back while something still used it, or that was never written";
+    finding.evidence = {"record " + std::to_string(event.header.seq) +
+                        " of the program's use of memory"};
+    finding.cause =
+        "memory that was given back while something still used it, or that was never written";
     finding.next = "convtrace findings TRACE shows who allocated, freed and used it";
     result_->findings.push_back(std::move(finding));
   }
@@ -177,14 +183,16 @@ class Judge {
   void judge_first() {
     StepValues& step = open_.begin()->second;
     const auto order = [](const Value& value) { return value.seq; };
-    if (!std::ranges::is_sorted(step.values, {}, order)) std::ranges::stable_sort(step.values, {}, order);
+    if (!std::ranges::is_sorted(step.values, {}, order))
+      std::ranges::stable_sort(step.values, {}, order);
     step.index();
     facts_.take(step);
     const Surroundings around = surroundings(draws(step));
     for (const auto& check : checks_) check->see(step, around);
     ++result_->steps_seen;
     if (result_->steps_trained == 0)
-      for (const auto& [parameter, seen] : step.parameters) add_hash(result_->initial, seen.initial);
+      for (const auto& [parameter, seen] : step.parameters)
+        add_hash(result_->initial, seen.initial);
     if (step.trains) {
       ++result_->steps_trained;
       result_->steps.push_back(across_ranks(step));
@@ -204,7 +212,8 @@ class Judge {
 
   void add_hash(uint64_t& sum, const Value* value) const {
     if (value != nullptr)
-      sum += diff::mix_all({text_hash(value->place.scope), text_hash(value->slot), value->stats.hash});
+      sum +=
+          diff::mix_all({text_hash(value->place.scope), text_hash(value->slot), value->stats.hash});
   }
 
   [[nodiscard]] RankStep across_ranks(const StepValues& step) const {
@@ -216,7 +225,8 @@ class Judge {
     for (const Value* value : step.data) {
       const bool constant = value->measured() && value->stats.min == value->stats.max;
       if (!constant && value->stats.count > 1)
-        result.data += diff::mix_all({text_hash(value->slot), value->place.call, value->stats.hash});
+        result.data +=
+            diff::mix_all({text_hash(value->slot), value->place.call, value->stats.hash});
     }
     return result;
   }
@@ -228,7 +238,7 @@ class Judge {
   std::vector<std::unique_ptr<Check>> checks_;
   std::map<uint32_t, StepValues> open_;
   StepValues spare_;
-  std::vector<Slot> slots_;       ///< by slots of the trace
+  std::vector<Slot> slots_;      ///< by slots of the trace
   std::vector<StringId> texts_;  ///< by texts of the trace
   uint32_t last_ = 0, least_ = 0;
   RankResult* result_ = nullptr;

@@ -97,12 +97,16 @@ class Ranks {
   }
 
   void tell_parted(const diff::ReplicaParting& parting) {
-    Finding finding{.id = "replicas-parted", .severity = Severity::kError, .rank = parting.rank, .step = parting.step};
+    Finding finding{.id = "replicas-parted",
+                    .severity = Severity::kError,
+                    .rank = parting.rank,
+                    .step = parting.step};
     const std::vector<Seen> here = weights_of(of(parting.rank).path, parting.step),
                             there = weights_of(of(parting.other).path, parting.step);
-    finding.text = "Rank " + std::to_string(parting.rank) + " parted from rank " + std::to_string(parting.other) +
-                   " in step " + std::to_string(parting.step) + ": " +
-                   (parting.in_gradients ? "their gradients differ." : "equal gradients, other weights.");
+    finding.text =
+        "Rank " + std::to_string(parting.rank) + " parted from rank " +
+        std::to_string(parting.other) + " in step " + std::to_string(parting.step) + ": " +
+        (parting.in_gradients ? "their gradients differ." : "equal gradients, other weights.");
     size_t alike = 0;
     const Seen* const first = first_unlike(here, there, alike);
     const bool from_the_start = parting.step == of(parting.rank).steps.front().sums.step;
@@ -111,15 +115,20 @@ class Ranks {
       finding.phase = first->phase;
       finding.scope = first->scope;
       finding.slot = first->slot;
-      finding.evidence.push_back("first of them: " + first->slot + " of " +
-                                 (first->scope.empty() ? std::string("the root module") : first->scope));
+      finding.evidence.push_back(
+          "first of them: " + first->slot + " of " +
+          (first->scope.empty() ? std::string("the root module") : first->scope));
     }
     finding.evidence.push_back("equal on both ranks: the weights before this step, and " +
                                std::to_string(alike) + " of its gradients and weights");
-    finding.cause = parting.in_gradients ? "gradients that are not reduced (no_sync, a parameter outside of the "
-                                           "reduction, a hook), or a reduction that gives unlike results"
-                                         : "an update that depends on the rank, or memory of the weights was overwritten";
-    finding.next = "compare the traces of the two ranks: convtrace-diff TRACE OTHER names the first value that differs";
+    finding.cause =
+        parting.in_gradients
+            ? "gradients that are not reduced (no_sync, a parameter outside of the "
+              "reduction, a hook), or a reduction that gives unlike results"
+            : "an update that depends on the rank, or memory of the weights was overwritten";
+    finding.next =
+        "compare the traces of the two ranks: convtrace-diff TRACE OTHER names the first value "
+        "that differs";
     findings_.push_back(std::move(finding));
   }
 
@@ -144,12 +153,17 @@ class Ranks {
   }
 
   void tell_same(const RankResult& a, const RankResult& b) {
-    Finding finding{.id = "same-data", .severity = Severity::kWarning, .rank = b.rank, .step = b.steps.front().sums.step};
+    Finding finding{.id = "same-data",
+                    .severity = Severity::kWarning,
+                    .rank = b.rank,
+                    .step = b.steps.front().sums.step};
     finding.phase = format::Phase::kData;
     finding.text = "Rank " + std::to_string(b.rank) + " trains on the same batches as rank " +
-                   std::to_string(a.rank) + " in all " + tools::counted(b.steps.size(), "step") + ".";
-    finding.evidence = {"equal hashes of all inputs of root modules, and equal weights, after step " +
-                        std::to_string(b.steps.front().sums.step)};
+                   std::to_string(a.rank) + " in all " + tools::counted(b.steps.size(), "step") +
+                   ".";
+    finding.evidence = {
+        "equal hashes of all inputs of root modules, and equal weights, after step " +
+        std::to_string(b.steps.front().sums.step)};
     finding.cause = "a sampler that does not know its rank, or equal seeds for unlike shards";
     finding.next = "use DistributedSampler with the rank, and call set_epoch()";
     findings_.push_back(std::move(finding));

@@ -17,10 +17,12 @@ namespace {
 /// Joins findings of one id at one place: the first stays, the others are counted.
 std::vector<Finding> joined(std::vector<Finding> all) {
   std::vector<Finding> kept;
-  std::map<std::tuple<std::string_view, uint32_t, std::string, std::string, std::string>, size_t> known;
+  std::map<std::tuple<std::string_view, uint32_t, std::string, std::string, std::string>, size_t>
+      known;
   for (Finding& finding : all) {
-    const auto [entry, is_new] =
-        known.try_emplace({finding.id, finding.rank, finding.scope.value_or("-"), finding.op, finding.slot}, kept.size());
+    const auto [entry, is_new] = known.try_emplace(
+        {finding.id, finding.rank, finding.scope.value_or("-"), finding.op, finding.slot},
+        kept.size());
     if (is_new) {
       kept.push_back(std::move(finding));
     } else {
@@ -37,8 +39,9 @@ std::vector<Finding> joined(std::vector<Finding> all) {
 
 }  // namespace
 
-bool check_run(const std::vector<std::string>& paths, const std::function<bool(std::string_view)>& wanted,
-               CheckResult& result, std::string& error) {
+bool check_run(const std::vector<std::string>& paths,
+               const std::function<bool(std::string_view)>& wanted, CheckResult& result,
+               std::string& error) {
   std::vector<RankResult> ranks;
   for (const std::string& path : paths) {
     diff::TraceSet set;
@@ -66,12 +69,14 @@ bool check_run(const std::vector<std::string>& paths, const std::function<bool(s
     result.values += rank.values;
     result.steps = std::max(result.steps, rank.steps_seen);
     result.steps_trained = std::max(result.steps_trained, rank.steps_trained);
-    if (!rank.complete) result.incomplete.push_back(rank.path + ": the trace was not closed, or is damaged");
+    if (!rank.complete)
+      result.incomplete.push_back(rank.path + ": the trace was not closed, or is damaged");
   }
   result.ranks = ranks.size();
   result.findings = joined(std::move(findings));
   std::ranges::stable_sort(result.findings, {}, [](const Finding& finding) {
-    return std::tuple(finding.severity, finding.step.value_or(format::kNoStep), catalog_position(finding.id), finding.rank);
+    return std::tuple(finding.severity, finding.step.value_or(format::kNoStep),
+                      catalog_position(finding.id), finding.rank);
   });
   for (const CatalogRow& row : catalog())
     if (wanted(row.id)) result.looked.push_back({row.id, row.what, looks[row.id]});

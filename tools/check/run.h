@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "tools/check/result.h"
+#include "tools/check/model/result.h"
 
 namespace convtrace::check {
 
@@ -15,7 +15,7 @@ namespace convtrace::check {
 /// @param error  one line, escaped, when a path cannot be read.
 /// @return false with `error` set.
 [[nodiscard]] bool check_run(const std::vector<std::string>& paths,
-                             const std::function<bool(std::string_view)>& wanted, CheckResult& result,
-                             std::string& error);
+                             const std::function<bool(std::string_view)>& wanted,
+                             CheckResult& result, std::string& error);
 
 }  // namespace convtrace::check

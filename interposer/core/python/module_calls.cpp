@@ -163,7 +163,8 @@ bool HotPath::first_of_step(PyObject* thread, PyObject* entry, PyObject* place, 
   const uint64_t step = word(now), before = word(then);
   if (failed(step) || failed(before)) return false;
   if (!untold && step == before) return true;
-  const bool evaluates = port_.scope_slot()->phase == static_cast<uint32_t>(format::Phase::kEvaluation);
+  const bool evaluates =
+      port_.scope_slot()->phase == static_cast<uint32_t>(format::Phase::kEvaluation);
   if (untold || evaluates || !is_told(entry, module)) {
     api.PyErr_Clear();
     if (!call(tell_.get(), {thread, entry, module})) return false;

@@ -17,7 +17,7 @@ FAULTY = {
     "checkpoint-scale": Case("not-repeatable", "TransformerEngine#1047", recompute.checkpoint_scale),
     "workspace-op": Case("not-repeatable", "fla#945, triton#10590", recompute.workspace_op),
     "unwritten-op": Case("not-repeatable", "pytorch#190796, TransformerEngine#3249", recompute.unwritten_op),
-    "evaluation-dropout": Case("not-repeatable", "TrainCheck transformers-33844", recompute.evaluation_dropout),
+    "evaluation-dropout": Case("not-repeatable", "TrainCheck transformers-33844", recompute.evaluation_dropout, hint=True),
 
     "cached-gradient": Case("stale-gradient", "pytorch#193061, of a whole gradient", recompute.cached_gradient),
     "hook-gradient": Case("stale-gradient", "made up", recompute.hook_gradient),
@@ -46,7 +46,7 @@ FAULTY = {
     "seeded-each-step": Case("same-batch", "TrainCheck stackoverflow-67180955, tacotron2#241", batches.seeded_each_step),
     "all-ignored": Case("no-labels", "trl#6668", batches.all_ignored),
     "cut-answers": Case("no-labels", "trl#6668, cosmos-rl#155", batches.cut_answers),
-    "padded-to-limit": Case("padding", "made up", batches.padded_to_limit),
+    "padded-to-limit": Case("padding", "made up", batches.padded_to_limit, hint=True),
     "factor-255": Case("input-scale", "stable-baselines#328", batches.factor_255),
     "not-normalized": Case("input-scale", "kits19-cnn#22, mclSTExp#8", batches.not_normalized),
 
@@ -57,14 +57,14 @@ FAULTY = {
     "beyond-stability": Case("norm-growth", "made up", loops.beyond_stability),
 
     "warmup-of-zero": Case("learning-rate", "verl#3674, of all steps", loops.warmup_of_zero),
-    "jump-of-rate": Case("learning-rate", "luxonis-train#432", loops.jump_of_rate),
-    "always-clipped": Case("clipping", "made up", loops.always_clipped),
-    "never-clipped": Case("clipping", "OpenSeq2Seq#192", loops.never_clipped),
+    "jump-of-rate": Case("learning-rate", "luxonis-train#432", loops.jump_of_rate, hint=True),
+    "always-clipped": Case("clipping", "made up", loops.always_clipped, hint=True),
+    "never-clipped": Case("clipping", "OpenSeq2Seq#192", loops.never_clipped, hint=True),
     "clip-after-step": Case("clip-after-step", "VGRNN#4, graphstorm#1366", loops.clip_after_step),
     "two-steps": Case("two-steps", "physicsnemo#1911, transformers#45656", loops.two_steps),
     "no-zero-grad": Case("gradients-add-up", "TrainCheck stackoverflow-60335387, tt-blacksmith#711", loops.no_zero_grad),
     "one-of-two": Case("gradients-add-up", "alpaca_farm#57, the other way round", loops.one_of_two),
-    "undivided": Case("accumulation-scale", "nanoGPT#206, distillKitPlus#5", loops.undivided),
+    "undivided": Case("accumulation-scale", "nanoGPT#206, distillKitPlus#5", loops.undivided, hint=True),
 
     "gate-not-reduced": Case("replicas-parted", "torchtitan#2387, TrainCheck deepspeed-1801", ranks.gate_not_reduced, 2),
     "no-sync-misplaced": Case("replicas-parted", "TrainCheck x-jxmnop-ddp-out-of-sync, pytorch#69031",

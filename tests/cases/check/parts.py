@@ -16,10 +16,7 @@ class Case:
     known: str                  # where the fault is known from
     program: typing.Callable    # of one flag: faulty or corrected
     ranks: int = 1              # processes, each with RANK and WORLD_SIZE
-
-    @property
-    def hint(self):
-        return self.expected in ("padding", "clipping", "accumulation-scale")
+    hint: bool = False          # correct programs may look alike, so that it is no more than a hint
 
 
 class Block(nn.Module):

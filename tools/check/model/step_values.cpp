@@ -18,11 +18,16 @@ Role role_of(std::string_view slot) {
     Role role;
   };
   constexpr Row kRows[] = {
-      {"input", Role::kInput},          {"output", Role::kOutput},
-      {"grad_output", Role::kGradOutput}, {"param", Role::kParameter},
-      {"grad", Role::kGradient},        {"grad_unclipped", Role::kUnclipped},
-      {"buffer", Role::kBuffer},        {"loss", Role::kLoss},
-      {"loss_scale", Role::kLossScale}, {"grad_norm", Role::kGradientNorm},
+      {"input", Role::kInput},
+      {"output", Role::kOutput},
+      {"grad_output", Role::kGradOutput},
+      {"param", Role::kParameter},
+      {"grad", Role::kGradient},
+      {"grad_unclipped", Role::kUnclipped},
+      {"buffer", Role::kBuffer},
+      {"loss", Role::kLoss},
+      {"loss_scale", Role::kLossScale},
+      {"grad_norm", Role::kGradientNorm},
   };
   const std::string_view word = slot.substr(0, slot.find(':'));
   for (const Row& row : kRows)
@@ -33,7 +38,8 @@ Role role_of(std::string_view slot) {
 uint64_t signature(std::span<const Value* const> values) {
   uint64_t sum = values.size();
   for (const Value* value : values) {
-    sum += diff::mix_all({value->slot.value, value->place.call, value->stats.hash, value->stats.count});
+    sum += diff::mix_all(
+        {value->slot.value, value->place.call, value->stats.hash, value->stats.count});
   }
   return sum;
 }
@@ -53,8 +59,8 @@ void StepValues::index() {
         if (value.kernel) break;
         const bool is_data = value.place.phase == Phase::kData;
         if (is_data && value.role == Role::kInput) data.push_back(&value);
-        const CallKey key{value.place.scope, value.op, is_data ? Phase::kForward : value.place.phase,
-                          value.place.call};
+        const CallKey key{value.place.scope, value.op,
+                          is_data ? Phase::kForward : value.place.phase, value.place.call};
         CallStep& call = calls[key];
         (value.role == Role::kInput ? call.inputs : call.outputs).push_back(&value);
         break;

@@ -105,7 +105,7 @@ struct StepValues {
   std::vector<Value> values;
   std::vector<uint64_t> ranges;    ///< of gradients
   std::vector<std::byte> samples;  ///< of gradients
-  std::vector<FactSeen> facts;  ///< that this step begins with or brings
+  std::vector<FactSeen> facts;     ///< that this step begins with or brings
 
   // Made by index().
   std::map<Parameter, ParameterStep> parameters;

@@ -15,13 +15,15 @@ using tools::quote_markup;
 constexpr std::string_view kHead =
     "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n"
     "<meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\n"
-    "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">\n"
+    "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src "
+    "'unsafe-inline'\">\n"
     "<title>convtrace check: ";
 
 void write_finding(const Finding& finding, diff::Markup& out) {
   const std::string_view mark = finding.severity == Severity::kHint ? "" : " class=\"warning\"";
-  out << "<section>\n<h3" << mark << ">" << to_string(finding.severity) << " " << escape_markup(finding.id)
-      << "</h3>\n<p><code>" << quote_markup(place_of(finding)) << "</code></p>\n";
+  out << "<section>\n<h3" << mark << ">" << to_string(finding.severity) << " "
+      << escape_markup(finding.id) << "</h3>\n<p><code>" << quote_markup(place_of(finding))
+      << "</code></p>\n";
   out.paragraph("<b>" + escape_markup(finding.text) + "</b>" +
                 (finding.times > 1 ? " (" + std::to_string(finding.times) + " times)" : ""));
   out << "<ul>\n";
@@ -38,9 +40,11 @@ void write_html(const CheckResult& result, std::ostream& stream) {
   diff::Markup out(stream);
   const std::string title = quote_markup(headline(result));
   const bool clean = result.count(Severity::kError) + result.count(Severity::kWarning) == 0;
-  out << kHead << title << "</title><style>" << diff::kPageStyle << "</style></head><body>\n<header>\n<h1 class=\""
-      << (clean ? "same" : "diverged") << "\">" << title << "</h1>\n";
-  for (const std::string& path : result.paths) out << "<p class=\"files\">" << escape_markup(path) << "</p>\n";
+  out << kHead << title << "</title><style>" << diff::kPageStyle
+      << "</style></head><body>\n<header>\n<h1 class=\"" << (clean ? "same" : "diverged") << "\">"
+      << title << "</h1>\n";
+  for (const std::string& path : result.paths)
+    out << "<p class=\"files\">" << escape_markup(path) << "</p>\n";
   for (const std::string& why : result.incomplete)
     out << "<p class=\"warning\">Incomplete: " << escape_markup(why) << "</p>\n";
   out << "</header>\n<main>\n";
@@ -49,8 +53,10 @@ void write_html(const CheckResult& result, std::ostream& stream) {
   out.heading("What was judged", "judged");
   out.begin_table("checks", {"check", "what it looks for", "judged"});
   for (const Looked& one : result.looked)
-    out << "<tr><th scope=\"row\">" << one.id << "</th><td>" << escape_markup(one.what) << "</td><td>"
-        << (one.times == 0 ? std::string("not known: nothing to judge") : tools::count_text(one.times) + " times")
+    out << "<tr><th scope=\"row\">" << one.id << "</th><td>" << escape_markup(one.what)
+        << "</td><td>"
+        << (one.times == 0 ? std::string("not known: nothing to judge")
+                           : tools::count_text(one.times) + " times")
         << "</td></tr>\n";
   out.end_table();
   out << "</main></body></html>\n";

@@ -4,7 +4,7 @@
 
 #include <ostream>
 
-#include "tools/check/result.h"
+#include "tools/check/model/result.h"
 #include "tools/common/json.h"
 #include "tools/diff/report/text_layout.h"
 

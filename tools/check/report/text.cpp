@@ -19,7 +19,9 @@ class TextReport {
 
   void write() {
     const bool clean = result_.count(Severity::kError) + result_.count(Severity::kWarning) == 0;
-    out_ << paint(clean ? "32;1" : "31;1", diff::wrapped(headline(result_), terminal_.columns, 0, 2)) << "\n";
+    out_ << paint(clean ? "32;1" : "31;1",
+                  diff::wrapped(headline(result_), terminal_.columns, 0, 2))
+         << "\n";
     for (const std::string& why : result_.incomplete) line("incomplete  ", escape_text(why));
     size_t alike = 0;
     for (size_t i = 0; i < result_.findings.size(); ++i) {
@@ -32,14 +34,15 @@ class TextReport {
                         result_.findings[i + 1].severity != one.severity;
       if (last && alike >= kOfOneKind) {
         out_ << "\n";
-        line("", "and " + std::to_string(alike - kOfOneKind + 1) + " more of " + std::string(one.id) +
-                     " (--json has all)");
+        line("", "and " + std::to_string(alike - kOfOneKind + 1) + " more of " +
+                     std::string(one.id) + " (--json has all)");
       }
     }
     out_ << "\n";
     std::string judged, unknown;
     for (const Looked& one : result_.looked)
-      (one.times != 0 ? judged : unknown) += (((one.times != 0 ? judged : unknown).empty()) ? "" : ", ") + std::string(one.id);
+      (one.times != 0 ? judged : unknown) +=
+          (((one.times != 0 ? judged : unknown).empty()) ? "" : ", ") + std::string(one.id);
     line("judged      ", judged);
     line("not known   ", unknown);
   }
@@ -48,8 +51,9 @@ class TextReport {
   void finding(const Finding& one) {
     const bool hint = one.severity == Severity::kHint;
     out_ << "\n"
-         << paint(hint ? "33" : "31;1", std::string(to_string(one.severity)) + " " + std::string(one.id)) << "  "
-         << place_of(one) << "\n";
+         << paint(hint ? "33" : "31;1",
+                  std::string(to_string(one.severity)) + " " + std::string(one.id))
+         << "  " << place_of(one) << "\n";
     std::string text = escape_text(one.text);
     if (one.times > 1) text += " (" + std::to_string(one.times) + " times)";
     line("  ", text);
@@ -83,7 +87,8 @@ std::string headline(const CheckResult& result) {
   const uint64_t judged = static_cast<uint64_t>(
       std::ranges::count_if(result.looked, [](const Looked& one) { return one.times != 0; }));
   if (text.empty()) text = judged == 0 ? "Nothing to judge" : "Nothing found";
-  text += " in " + tools::counted(result.steps_trained, "training step") + " of " + tools::counted(result.ranks, "rank");
+  text += " in " + tools::counted(result.steps_trained, "training step") + " of " +
+          tools::counted(result.ranks, "rank");
   return text + ", by " + tools::counted(judged, "check") + ".";
 }
 
@@ -95,7 +100,8 @@ std::string place_of(const Finding& finding) {
   if (finding.rank != 0) add("rank " + std::to_string(finding.rank));
   if (finding.step) add("step " + std::to_string(*finding.step));
   if (finding.phase) add(std::string(to_string(*finding.phase)));
-  if (finding.scope) add(finding.scope->empty() ? std::string("root module") : escape_text(*finding.scope));
+  if (finding.scope)
+    add(finding.scope->empty() ? std::string("root module") : escape_text(*finding.scope));
   add(escape_text(finding.op));
   add(escape_text(finding.slot));
   return text;

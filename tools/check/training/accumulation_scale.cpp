@@ -44,9 +44,10 @@ class AccumulationScale : public Check {
                             exact ? *criterion->outputs[0] : *step.losses.front());
     finding.text = "Each step adds the gradients of " + tools::counted(step.losses.size(), "loss") +
                    ", each a mean, without dividing by their number.";
-    finding.evidence = {exact ? "every loss of the step is the criterion's output, bit for bit"
-                              : "each adds more than 2 / " + std::to_string(step.losses.size()) +
-                                    " of gradient at the logits, the most that a divided mean can add"};
+    finding.evidence = {
+        exact ? "every loss of the step is the criterion's output, bit for bit"
+              : "each adds more than 2 / " + std::to_string(step.losses.size()) +
+                    " of gradient at the logits, the most that a divided mean can add"};
     finding.cause = "the loss of a micro-batch is not divided by the number of micro-batches";
     finding.next = "divide the loss by it, unless the losses are parts of one objective";
     report(std::move(finding));
@@ -57,9 +58,12 @@ class AccumulationScale : public Check {
     const double most = 2.0 / static_cast<double>(step.losses.size());
     bool any = false;
     for (const Value* input : step.data) {
-      const std::string_view loss = around.facts.of_module(input->place.scope, "loss.cross_entropy_loss");
+      const std::string_view loss =
+          around.facts.of_module(input->place.scope, "loss.cross_entropy_loss");
       const auto outputs = step.grad_outputs.find(input->place.scope);
-      if (loss.find("reduction='mean'") == std::string_view::npos || outputs == step.grad_outputs.end()) continue;
+      if (loss.find("reduction='mean'") == std::string_view::npos ||
+          outputs == step.grad_outputs.end())
+        continue;
       for (const Value* gradient : outputs->second)
         if (!gradient->finite() || gradient->stats.l1.as_f64() <= most) return false;
       any = outputs->second.size() == step.losses.size();

@@ -11,12 +11,12 @@ namespace convtrace::check {
 
 std::unique_ptr<Check> make_mode();
 std::unique_ptr<Check> make_same_batch();
-std::unique_ptr<Check> make_labels();         ///< no-labels, padding
+std::unique_ptr<Check> make_labels();  ///< no-labels, padding
 std::unique_ptr<Check> make_input_scale();
 std::unique_ptr<Check> make_loss_scale();
 std::unique_ptr<Check> make_learning_rate();
 std::unique_ptr<Check> make_weight_decay();
-std::unique_ptr<Check> make_clipping();       ///< clip-after-step, clipping
+std::unique_ptr<Check> make_clipping();  ///< clip-after-step, clipping
 std::unique_ptr<Check> make_two_steps();
 std::unique_ptr<Check> make_gradients_add_up();
 std::unique_ptr<Check> make_accumulation_scale();

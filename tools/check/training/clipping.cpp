@@ -38,10 +38,12 @@ class Clipping : public Check {
 
   void end(const Surroundings& around) override {
     if (steps_ < kLeastSteps || (acting_ != 0 && acting_ != steps_)) return;
-    Finding finding{.id = "clipping", .severity = Severity::kHint, .rank = around.rank, .step = first_};
+    Finding finding{
+        .id = "clipping", .severity = Severity::kHint, .rank = around.rank, .step = first_};
     finding.phase = format::Phase::kBackward;
-    finding.text = std::string("Clipping of gradients acts in ") + (acting_ == 0 ? "none" : "every one") + " of " +
-                   tools::counted(steps_, "step") + ".";
+    finding.text = std::string("Clipping of gradients acts in ") +
+                   (acting_ == 0 ? "none" : "every one") + " of " + tools::counted(steps_, "step") +
+                   ".";
     finding.evidence = {std::to_string(acting_) + " of " + tools::counted(steps_, "step") +
                         " with another gradient after clipping than before"};
     finding.cause = acting_ == 0 ? "a limit far above the norms" : "a limit far below the norms";
@@ -53,8 +55,10 @@ class Clipping : public Check {
   void tell_late(const StepValues& step, const Surroundings& around, const Parameter& parameter,
                  const ParameterStep& seen) {
     told_ = true;
-    Finding finding = about("clip-after-step", Severity::kWarning, around, step.number, *seen.unclipped);
-    finding.text = "Gradients are clipped after the optimizer's step, which has used them unclipped.";
+    Finding finding =
+        about("clip-after-step", Severity::kWarning, around, step.number, *seen.unclipped);
+    finding.text =
+        "Gradients are clipped after the optimizer's step, which has used them unclipped.";
     finding.evidence = {parameter_name(around.names, parameter) + ": updated in record " +
                         std::to_string(seen.updates.front()->seq) + ", clipped in record " +
                         std::to_string(seen.unclipped->seq)};

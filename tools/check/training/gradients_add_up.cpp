@@ -32,7 +32,9 @@ class GradientsAddUp : public Check {
     for (const auto& [parameter, seen] : step.parameters) {
       const Value* const gradient = seen.of_backward();
       if (gradient == nullptr || around.names.text(parameter.name) != "bias") continue;
-      if (!around.facts.is_torchs(parameter.scope) || !adds_a_bias(around.facts.class_of(parameter.scope))) continue;
+      if (!around.facts.is_torchs(parameter.scope) ||
+          !adds_a_bias(around.facts.class_of(parameter.scope)))
+        continue;
       const auto outputs = step.grad_outputs.find(parameter.scope);
       if (outputs == step.grad_outputs.end() || !gradient->finite()) continue;
       follow(step, around, parameter, *gradient, outputs->second);
@@ -42,14 +44,15 @@ class GradientsAddUp : public Check {
 
  private:
   struct Sums {
-    double all = 0, size = 0;  ///< of the gradients of outputs of all steps so far; their magnitudes
+    double all = 0,
+           size = 0;  ///< of the gradients of outputs of all steps so far; their magnitudes
     uint32_t last = 0;
     unsigned steps = 0;  ///< seen so far without a gap
     unsigned added = 0;  ///< consecutive steps whose gradient is the sum of all
   };
 
-  void follow(const StepValues& step, const Surroundings& around, const Parameter& parameter, const Value& gradient,
-              const std::vector<const Value*>& outputs) {
+  void follow(const StepValues& step, const Surroundings& around, const Parameter& parameter,
+              const Value& gradient, const std::vector<const Value*>& outputs) {
     double now = 0, size = 0;
     for (const Value* output : outputs) {
       if (!output->finite()) return;
@@ -69,10 +72,12 @@ class GradientsAddUp : public Check {
     sums.added = whole && !own ? sums.added + 1 : 0;
     if (sums.added < kLeastSteps) return;
     told_ = true;
-    Finding finding = about("gradients-add-up", Severity::kError, around, step.number - kLeastSteps, gradient);
-    finding.text = "Gradients add up over the steps: that of " + parameter_name(around.names, parameter) +
-                   " is the sum of all steps so far.";
-    finding.evidence = {"sum of its elements in step " + std::to_string(step.number) + ": " + tools::number_text(found),
+    Finding finding =
+        about("gradients-add-up", Severity::kError, around, step.number - kLeastSteps, gradient);
+    finding.text = "Gradients add up over the steps: that of " +
+                   parameter_name(around.names, parameter) + " is the sum of all steps so far.";
+    finding.evidence = {"sum of its elements in step " + std::to_string(step.number) + ": " +
+                            tools::number_text(found),
                         "gradients of the module's outputs, this step: " + tools::number_text(now) +
                             ", all steps so far: " + tools::number_text(sums.all)};
     finding.cause = "optimizer.zero_grad() is missing, or clears other parameters";

@@ -50,13 +50,15 @@ class InputScale : public Check {
     bool told = false;
   };
 
-  void tell(const StepValues& step, const Surroundings& around, const Value& value, double least, double most) {
+  void tell(const StepValues& step, const Surroundings& around, const Value& value, double least,
+            double most) {
     Finding finding = about("input-scale", Severity::kWarning, around, step.number, value);
     finding.text = "The data are of another size than before: root mean square " +
-                   tools::number_text(value.rms(), 3) + ", before " + tools::number_text(least, 3) + " to " +
-                   tools::number_text(most, 3) + ".";
+                   tools::number_text(value.rms(), 3) + ", before " + tools::number_text(least, 3) +
+                   " to " + tools::number_text(most, 3) + ".";
     finding.evidence = {finding.slot + ": " + numbers_of(value)};
-    finding.cause = "a normalisation or a scaling by 255 that is left out, or done twice, from this step on";
+    finding.cause =
+        "a normalisation or a scaling by 255 that is left out, or done twice, from this step on";
     finding.next = "look at what prepares the data of this step";
     report(std::move(finding));
   }

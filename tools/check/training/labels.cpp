@@ -19,7 +19,8 @@ class Labels : public Check {
  public:
   void see(const StepValues& step, const Surroundings& around) override {
     for (const Value& value : step.values) {
-      if (value.padding == format::Padding::kNone || value.pad_count == format::kNotCounted) continue;
+      if (value.padding == format::Padding::kNone || value.pad_count == format::kNotCounted)
+        continue;
       if (value.place.phase == format::Phase::kEvaluation || value.stats.count == 0) continue;
       look(value.padding == format::Padding::kLabels ? "no-labels" : "padding");
       if (value.padding == format::Padding::kLabels) {
@@ -41,7 +42,8 @@ class Labels : public Check {
       Finding finding = about("padding", Severity::kHint, around, share.step, share.value);
       finding.text = tools::percent_text(part) + " of what " + module_name(around.names, scope) +
                      " looks up is padding.";
-      finding.evidence = {tools::counted(share.padding, "element") + " of " + tools::count_text(share.count)};
+      finding.evidence = {tools::counted(share.padding, "element") + " of " +
+                          tools::count_text(share.count)};
       finding.cause = "batches of texts of very unlike lengths, or a wrong padding index";
       finding.next = "convtrace show --density TRACE";
       report(std::move(finding));
@@ -57,9 +59,12 @@ class Labels : public Check {
 
   void tell_labels(const StepValues& step, const Surroundings& around, const Value& value) {
     Finding finding = about("no-labels", Severity::kWarning, around, step.number, value);
-    finding.text = "All " + tools::counted(value.stats.count, "label") + " of a loss are the ignored index.";
-    finding.evidence = {std::to_string(value.pad_count) + " of " + std::to_string(value.stats.count) + " ignored"};
-    finding.cause = "labels that were masked too far (a prompt longer than the limit), or shifted away";
+    finding.text =
+        "All " + tools::counted(value.stats.count, "label") + " of a loss are the ignored index.";
+    finding.evidence = {std::to_string(value.pad_count) + " of " +
+                        std::to_string(value.stats.count) + " ignored"};
+    finding.cause =
+        "labels that were masked too far (a prompt longer than the limit), or shifted away";
     finding.next = "convtrace show --density TRACE";
     report(std::move(finding));
   }

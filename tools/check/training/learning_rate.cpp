@@ -46,8 +46,8 @@ class LearningRate : public Check {
       if (zero.positive || zero.steps < kLeastSteps) continue;
       Finding finding = at(around, zero.first);
       finding.slot = "optimizer." + std::to_string(optimizer) + ".lr";
-      finding.text = "The learning rate of optimizer " + std::to_string(optimizer) + " is 0 in all " +
-                     tools::counted(zero.steps, "step") + ".";
+      finding.text = "The learning rate of optimizer " + std::to_string(optimizer) +
+                     " is 0 in all " + tools::counted(zero.steps, "step") + ".";
       finding.evidence = {finding.slot + " = 0 from step " + std::to_string(zero.first) + " on"};
       finding.cause = "a scheduler that never leaves its warm-up, or is never stepped";
       finding.next = "convtrace show --records fact TRACE lists the rates";
@@ -68,25 +68,31 @@ class LearningRate : public Check {
   };
 
   static Finding at(const Surroundings& around, uint32_t step) {
-    Finding finding{.id = "learning-rate", .severity = Severity::kWarning, .rank = around.rank, .step = step};
+    Finding finding{
+        .id = "learning-rate", .severity = Severity::kWarning, .rank = around.rank, .step = step};
     finding.phase = format::Phase::kOptimizer;
     return finding;
   }
 
-  void follow(const StepValues& step, const Surroundings& around, Group& group, const Facts::Setting& setting,
-              double rate) {
-    const bool above = rate > kJump * group.largest, back = group.last > 0 && rate >= kBack * group.last;
+  void follow(const StepValues& step, const Surroundings& around, Group& group,
+              const Facts::Setting& setting, double rate) {
+    const bool above = rate > kJump * group.largest,
+               back = group.last > 0 && rate >= kBack * group.last;
     if (!group.told && group.near >= kLeastSteps && (above || back)) {
       group.told = true;
       Finding finding = at(around, step.number);
       if (!above) finding.severity = Severity::kHint;
-      finding.slot = "optimizer." + std::to_string(setting.optimizer) + "." + std::to_string(setting.group) + ".lr";
-      finding.text = "The learning rate jumps to " + tools::number_text(rate) + ", " +
-                     (above ? tools::times_text(rate / group.largest) + " times the largest before."
-                            : tools::times_text(rate / group.last) + " times that of the step before.");
-      finding.evidence = {finding.slot + ": " + tools::number_text(group.last) + " in the step before, at most " +
-                          tools::number_text(group.largest) + " until then"};
-      finding.cause = "a schedule with another base rate, or one that counts epochs where it is given steps";
+      finding.slot = "optimizer." + std::to_string(setting.optimizer) + "." +
+                     std::to_string(setting.group) + ".lr";
+      finding.text =
+          "The learning rate jumps to " + tools::number_text(rate) + ", " +
+          (above ? tools::times_text(rate / group.largest) + " times the largest before."
+                 : tools::times_text(rate / group.last) + " times that of the step before.");
+      finding.evidence = {finding.slot + ": " + tools::number_text(group.last) +
+                          " in the step before, at most " + tools::number_text(group.largest) +
+                          " until then"};
+      finding.cause =
+          "a schedule with another base rate, or one that counts epochs where it is given steps";
       finding.next = "convtrace show --records fact TRACE lists the rates";
       report(std::move(finding));
     }

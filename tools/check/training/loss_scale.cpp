@@ -27,8 +27,8 @@ class LossScale : public Check {
       if (told_ || (falls_ < kManyFalls && (scale >= 1 || falls_ == 0))) continue;
       told_ = true;
       Finding finding = about("loss-scale", Severity::kWarning, around, step.number, value);
-      finding.text = "The loss scale fell " + std::to_string(falls_) + " times without rising, to " +
-                     tools::number_text(scale) + ".";
+      finding.text = "The loss scale fell " + std::to_string(falls_) +
+                     " times without rising, to " + tools::number_text(scale) + ".";
       finding.evidence = {"at first " + tools::number_text(first_)};
       finding.cause = "gradients that are infinite or NaN in each step, whatever the scale";
       finding.next = "convtrace show --nan TRACE";

@@ -34,7 +34,8 @@ class Mode : public Check {
       const std::string_view name = around.names.text(fact.name);
       if (!fact.scope) continue;
       if (name == "mode") {
-        if (fact.value == "eval") in_eval_[fact.scope] = {.since = step.number, .left = trained_.contains(fact.scope)};
+        if (fact.value == "eval")
+          in_eval_[fact.scope] = {.since = step.number, .left = trained_.contains(fact.scope)};
         if (fact.value != "eval") in_eval_.erase(fact.scope);
       }
       if (name == "mode.evaluation") {
@@ -48,7 +49,8 @@ class Mode : public Check {
       if (key.phase == Phase::kForward && step.trains) {
         const auto away = in_eval_.find(key.scope);
         if (away == in_eval_.end()) trained_.insert(key.scope);
-        if (away != in_eval_.end() && away->second.left && key.call == 0 && ++away->second.steps == kLeastSteps)
+        if (away != in_eval_.end() && away->second.left && key.call == 0 &&
+            ++away->second.steps == kLeastSteps)
           left.push_back(key.scope);
       }
       if (key.phase == Phase::kEvaluation && !key.op) ++evaluated[key.scope];
@@ -62,8 +64,8 @@ class Mode : public Check {
   }
 
  private:
-  static Finding at(Severity severity, uint32_t step, const Surroundings& around, format::StringId scope,
-                    Phase phase) {
+  static Finding at(Severity severity, uint32_t step, const Surroundings& around,
+                    format::StringId scope, Phase phase) {
     Finding finding{.id = "mode", .severity = severity, .rank = around.rank, .step = step};
     finding.phase = phase;
     finding.scope = around.names.text(scope);
@@ -80,27 +82,30 @@ class Mode : public Check {
       matters = true;
     }
     const uint32_t since = in_eval_[top].since;
-    Finding finding = at(matters ? Severity::kWarning : Severity::kHint, since, around, top, Phase::kForward);
+    Finding finding =
+        at(matters ? Severity::kWarning : Severity::kHint, since, around, top, Phase::kForward);
     finding.text = "From step " + std::to_string(since) + " on " + module_name(around.names, top) +
                    " is trained in evaluation mode, after it was trained in training mode (" +
                    tools::counted(left.size(), "module") + ").";
     finding.evidence = {"training = False in a forward pass of training from this step on"};
     if (matters)
-      finding.evidence.push_back("computes otherwise then: " + module_name(around.names, first) + ", " +
-                                 std::string(around.facts.class_of(first)));
+      finding.evidence.push_back("computes otherwise then: " + module_name(around.names, first) +
+                                 ", " + std::string(around.facts.class_of(first)));
     finding.cause = "model.eval() for a validation without model.train() after it";
     finding.next = "call model.train() at the begin of each epoch";
     report(std::move(finding));
   }
 
-  void tell_evaluation(const StepValues& step, const Surroundings& around, format::StringId scope, unsigned calls) {
+  void tell_evaluation(const StepValues& step, const Surroundings& around, format::StringId scope,
+                       unsigned calls) {
     told_evaluation_ = true;
     Finding finding = at(Severity::kWarning, step.number, around, scope, Phase::kEvaluation);
     finding.text = "Evaluation before step " + std::to_string(step.number) + " runs " +
-                   module_name(around.names, scope) + " (" + std::string(around.facts.class_of(scope)) +
-                   ") in training mode.";
+                   module_name(around.names, scope) + " (" +
+                   std::string(around.facts.class_of(scope)) + ") in training mode.";
     finding.evidence = {std::to_string(calls) + " calls without gradients, training = True"};
-    finding.cause = "model.eval() is missing: dropout drops, batch norm uses the batch and learns from it";
+    finding.cause =
+        "model.eval() is missing: dropout drops, batch norm uses the batch and learns from it";
     finding.next = "call model.eval() before the evaluation, and model.train() after it";
     report(std::move(finding));
   }

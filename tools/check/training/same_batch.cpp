@@ -28,11 +28,13 @@ class SameBatch : public Check {
     batch_ = batch;
     last_ = step.number;
     if (repeats_ != kSteps) return;
-    Finding finding = about("same-batch", Severity::kWarning, around, step.number - kSteps + 1, *content);
+    Finding finding =
+        about("same-batch", Severity::kWarning, around, step.number - kSteps + 1, *content);
     finding.text = "Steps " + std::to_string(step.number - kSteps + 1) + " to " +
                    std::to_string(step.number) + " took the same batch.";
     finding.evidence = {finding.slot + ": " + numbers_of(*content) + " in each of them"};
-    finding.cause = "next(iter(loader)) in each step, a sampler that starts again, data kept in a variable";
+    finding.cause =
+        "next(iter(loader)) in each step, a sampler that starts again, data kept in a variable";
     finding.next = "look at the loop that draws batches";
     report(std::move(finding));
   }

@@ -20,13 +20,18 @@ class TwoSteps : public Check {
       if (seen.updates.size() < 2 || seen.gradient == nullptr) continue;
       if (seen.updates[0]->stats.hash == seen.updates[1]->stats.hash) continue;
       told_ = true;
-      Finding finding = about("two-steps", Severity::kWarning, around, step.number, *seen.updates[1]);
+      Finding finding =
+          about("two-steps", Severity::kWarning, around, step.number, *seen.updates[1]);
       finding.text = "The optimizer steps " + tools::counted(seen.updates.size(), "time") +
-                     " for one backward pass: " + parameter_name(around.names, parameter) + " moves each time.";
+                     " for one backward pass: " + parameter_name(around.names, parameter) +
+                     " moves each time.";
       for (const Value* update : seen.updates)
-        finding.evidence.push_back("update " + std::to_string(update->place.call) + ": " + numbers_of(*update));
-      finding.cause = "step() is called twice: by the program and by its framework, or by a scheduler's mistake; "
-                      "or two optimizers have the same parameters";
+        finding.evidence.push_back("update " + std::to_string(update->place.call) + ": " +
+                                   numbers_of(*update));
+      finding.cause =
+          "step() is called twice: by the program and by its framework, or by a scheduler's "
+          "mistake; "
+          "or two optimizers have the same parameters";
       finding.next = "look for the second call of step()";
       report(std::move(finding));
       return;

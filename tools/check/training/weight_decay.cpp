@@ -25,12 +25,14 @@ class WeightDecay : public Check {
     }
     if (groups != 1 || decay.empty()) return;
     for (const auto& [parameter, seen] : step.parameters) {
-      const bool norm = around.facts.class_of(parameter.scope).find("Norm") != std::string_view::npos;
+      const bool norm =
+          around.facts.class_of(parameter.scope).find("Norm") != std::string_view::npos;
       if (!norm || seen.updates.empty()) continue;
       told_ = true;
-      Finding finding = about("weight-decay", Severity::kHint, around, step.number, *seen.updates.front());
-      finding.text = "Weight decay " + decay + " acts on " + parameter_name(around.names, parameter) +
-                     " and all other norms and biases.";
+      Finding finding =
+          about("weight-decay", Severity::kHint, around, step.number, *seen.updates.front());
+      finding.text = "Weight decay " + decay + " acts on " +
+                     parameter_name(around.names, parameter) + " and all other norms and biases.";
       finding.evidence = {"the optimizer has one group"};
       finding.cause = "all parameters were given to the optimizer as one list";
       finding.next = "give norms and biases in a group with weight_decay=0";

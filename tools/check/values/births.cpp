@@ -54,24 +54,29 @@ class Births : public Check {
   }
 
  private:
-  void tell(const StepValues& step, const Surroundings& around, const Value& value, Severity severity) {
+  void tell(const StepValues& step, const Surroundings& around, const Value& value,
+            Severity severity) {
     Finding finding = about("nan", severity, around, step.number, value);
     const uint64_t infinite = value.stats.pos_inf + value.stats.neg_inf;
-    finding.text = std::string("The first ") + (value.stats.nan != 0 ? "NaN" : "infinity") + " of the run is in " +
-                   finding.slot + " of " + module_name(around.names, value.place.scope) + ".";
+    finding.text = std::string("The first ") + (value.stats.nan != 0 ? "NaN" : "infinity") +
+                   " of the run is in " + finding.slot + " of " +
+                   module_name(around.names, value.place.scope) + ".";
     finding.evidence = {std::to_string(value.stats.nan) + " NaN, " + std::to_string(infinite) +
                         " infinite of " + tools::counted(value.stats.count, "element") + " (" +
-                        std::string(to_string(value.dtype)) + "), record " + std::to_string(value.seq)};
+                        std::string(to_string(value.dtype)) + "), record " +
+                        std::to_string(value.seq)};
     const CallKey key{value.place.scope, value.op, value.place.phase, value.place.call};
     if (const auto call = step.calls.find(key); call != step.calls.end()) {
       for (const Value* input : call->second.inputs)
         if (input->measured() && input != &value)
-          finding.evidence.push_back(std::string(around.names.text(input->slot)) + ": finite, up to " +
+          finding.evidence.push_back(std::string(around.names.text(input->slot)) +
+                                     ": finite, up to " +
                                      tools::number_text(input->stats.amax.as_f64()));
     }
     finding.cause = value.place.phase == Phase::kData
-                        ? severity == Severity::kHint ? "the data contain it, perhaps for what is missing; no output does"
-                                                      : "the data contain it"
+                        ? severity == Severity::kHint
+                              ? "the data contain it, perhaps for what is missing; no output does"
+                              : "the data contain it"
                     : severity == Severity::kHint
                         ? "the GradScaler's scale is too large yet; it passes over such a step"
                         : "an overflow, a division by zero, a logarithm or root of nothing";

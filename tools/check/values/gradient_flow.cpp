@@ -77,7 +77,8 @@ class GradientFlow : public Check {
       if (known.steps_called >= kLeastSteps && any_gradient_) look("no-gradient");
       if (known.motions > 0 || known.pushes >= kLeastSteps) look("no-motion");
       if (known.updates == 0) {
-        if (any_updates_ && known.initial && known.steps_passed >= kLeastSteps) left_out.push_back(&entry);
+        if (any_updates_ && known.initial && known.steps_passed >= kLeastSteps)
+          left_out.push_back(&entry);
       } else if (known.steps_called >= kLeastSteps && known.gradients == 0 && any_gradient_ &&
                  (known.zeros > 0 || known.motions == 0)) {
         without.push_back(&entry);
@@ -92,15 +93,15 @@ class GradientFlow : public Check {
 
  private:
   struct Known {
-    Value last{};             ///< as it was last recorded
-    Value gradient{};         ///< the last one that was not zero
+    Value last{};      ///< as it was last recorded
+    Value gradient{};  ///< the last one that was not zero
     bool frozen = false, initial = false, seen = false;
     uint32_t steps_called = 0, steps_passed = 0;
-    uint32_t updates = 0;     ///< records behind an optimizer's step
-    uint32_t motions = 0;     ///< updates that changed it
-    uint32_t gradients = 0;   ///< that were not zero
-    uint32_t zeros = 0;       ///< gradients that were
-    uint32_t pushes = 0;      ///< updates that should have changed it
+    uint32_t updates = 0;    ///< records behind an optimizer's step
+    uint32_t motions = 0;    ///< updates that changed it
+    uint32_t gradients = 0;  ///< that were not zero
+    uint32_t zeros = 0;      ///< gradients that were
+    uint32_t pushes = 0;     ///< updates that should have changed it
     double rate = 0;
   };
   using Entry = std::pair<const Parameter, Known>;
@@ -150,7 +151,8 @@ class GradientFlow : public Check {
            });
   }
 
-  Finding of(std::string_view id, Severity severity, const Surroundings& around, const Entry& entry) {
+  Finding of(std::string_view id, Severity severity, const Surroundings& around,
+             const Entry& entry) {
     Finding finding = about(id, severity, around, first_step_, entry.second.last);
     finding.slot = "param:" + std::string(around.names.text(entry.first.name));
     return finding;
@@ -175,8 +177,9 @@ class GradientFlow : public Check {
                    tools::counted(idle.size(), "parameter") + " is ever updated.";
     finding.evidence = {"in the optimizer: " + list_of(around, foreign),
                         "never updated: " + list_of(around, idle)};
-    finding.cause = "the model was built again, copied, or given new parameters (a cast, a wrapper, "
-                    "load_state_dict(assign=True)) after the optimizer was made";
+    finding.cause =
+        "the model was built again, copied, or given new parameters (a cast, a wrapper, "
+        "load_state_dict(assign=True)) after the optimizer was made";
     finding.next = "make the optimizer after the last change of the model";
     report(std::move(finding));
     return true;
@@ -186,19 +189,24 @@ class GradientFlow : public Check {
     const Known& known = entry.second;
     const bool bias = around.names.text(entry.first.name) == "bias" && known.zeros > 0;
     Finding finding = of("no-gradient", bias ? Severity::kHint : Severity::kWarning, around, entry);
-    finding.text = "Parameter " + parameter_name(around.names, entry.first) +
-                   (known.zeros > 0 ? " has gradients of zeros in all " : " has no gradient in all ") + tools::counted(steps_, "step") +
-                   " of training, although its module took part in " +
-                   std::to_string(known.steps_called) + ".";
+    finding.text =
+        "Parameter " + parameter_name(around.names, entry.first) +
+        (known.zeros > 0 ? " has gradients of zeros in all " : " has no gradient in all ") +
+        tools::counted(steps_, "step") + " of training, although its module took part in " +
+        std::to_string(known.steps_called) + ".";
     finding.evidence = {"requires a gradient, and an optimizer has it",
-                        std::to_string(known.steps_passed) + " of " + tools::counted(steps_, "step") +
+                        std::to_string(known.steps_passed) + " of " +
+                            tools::counted(steps_, "step") +
                             " with a gradient of the module's output"};
-    finding.cause = bias ? "the loss takes differences of outputs, in which the bias cancels; or nothing passes the module"
-                    : known.steps_passed > 0
-                        ? "the module does not use it, or a custom backward gives none"
-                        : "a detach(), .data, .item(), integer cast or no_grad() between the module "
-                          "and the loss; or its output is not used";
-    finding.next = "look at what consumes the output of " + module_name(around.names, entry.first.scope);
+    finding.cause =
+        bias ? "the loss takes differences of outputs, in which the bias cancels; or nothing "
+               "passes the module"
+        : known.steps_passed > 0
+            ? "the module does not use it, or a custom backward gives none"
+            : "a detach(), .data, .item(), integer cast or no_grad() between the module "
+              "and the loss; or its output is not used";
+    finding.next =
+        "look at what consumes the output of " + module_name(around.names, entry.first.scope);
     report(std::move(finding));
   }
 
@@ -209,19 +217,23 @@ class GradientFlow : public Check {
     const double least = unit(known.last.dtype);
     const bool small = size > 0 && step < least * size;
     const bool is_short = least > 0x1p-24;
-    Finding finding = of("no-motion", small && !is_short ? Severity::kHint : Severity::kWarning, around, entry);
-    finding.text = "Parameter " + parameter_name(around.names, entry.first) + " gets gradients and " +
-                   std::to_string(known.updates) + " updates, and never moves.";
+    Finding finding =
+        of("no-motion", small && !is_short ? Severity::kHint : Severity::kWarning, around, entry);
+    finding.text = "Parameter " + parameter_name(around.names, entry.first) +
+                   " gets gradients and " + std::to_string(known.updates) +
+                   " updates, and never moves.";
     finding.evidence = {"gradient: " + numbers_of(known.gradient),
                         "parameter, the same after each update: " + numbers_of(known.last),
                         "largest learning rate " + tools::number_text(known.rate)};
-    finding.cause = small ? "the update is lost when it is rounded to " +
-                                std::string(to_string(known.last.dtype)) +
-                                " (largest gradient times learning rate " + tools::number_text(step) +
-                                ", largest weight " + tools::number_text(size) + ")"
-                          : "its group has learning rate 0, or something writes the old value back";
-    finding.next = small && is_short ? "keep weights of 32 bits for the optimizer, or round stochastically"
-                                     : "look at the optimizer's group of this parameter";
+    finding.cause = small
+                        ? "the update is lost when it is rounded to " +
+                              std::string(to_string(known.last.dtype)) +
+                              " (largest gradient times learning rate " + tools::number_text(step) +
+                              ", largest weight " + tools::number_text(size) + ")"
+                        : "its group has learning rate 0, or something writes the old value back";
+    finding.next = small && is_short
+                       ? "keep weights of 32 bits for the optimizer, or round stochastically"
+                       : "look at the optimizer's group of this parameter";
     report(std::move(finding));
   }
 
@@ -231,8 +243,8 @@ class GradientFlow : public Check {
     format::StringId best;
     for (const format::StringId root : roots_) {
       const std::string_view name = around.names.text(root);
-      const bool inside = name.empty() || path == name ||
-                          (path.starts_with(name) && path[name.size()] == '.');
+      const bool inside =
+          name.empty() || path == name || (path.starts_with(name) && path[name.size()] == '.');
       if (inside && (!best || name.size() >= around.names.text(best).size())) best = root;
     }
     return best;
@@ -240,24 +252,29 @@ class GradientFlow : public Check {
 
   void tell_left_out(const Surroundings& around, const std::vector<const Entry*>& left_out) {
     std::map<format::StringId, std::vector<const Entry*>> by_root;
-    for (const Entry* entry : left_out) by_root[root_of(around, entry->first.scope)].push_back(entry);
+    for (const Entry* entry : left_out)
+      by_root[root_of(around, entry->first.scope)].push_back(entry);
     for (const auto& [root, entries] : by_root) {
       const auto updated = std::ranges::count_if(parameters_, [&, at = root](const Entry& entry) {
         return entry.second.updates > 0 && root_of(around, entry.first.scope) == at;
       });
       const bool exception = entries.size() < static_cast<size_t>(updated);
-      Finding finding = of("no-motion", exception ? Severity::kWarning : Severity::kHint, around, *entries.front());
+      Finding finding = of("no-motion", exception ? Severity::kWarning : Severity::kHint, around,
+                           *entries.front());
       finding.text = tools::counted(entries.size(), "parameter") + " (" + list_of(around, entries) +
                      (entries.size() == 1 ? ") is" : ") are") +
                      " in no optimizer, although gradients pass " +
                      (entries.size() == 1 ? "its module." : "their modules.");
-      finding.evidence = {std::to_string(updated) + " other parameters of the same root are updated",
-                          "gradients of the module's output in " +
-                              tools::counted(entries.front()->second.steps_passed, "step")};
-      finding.cause = "a layer was added or replaced after the optimizer was made, or a list of "
-                      "parameters leaves it out";
-      finding.next = "make the optimizer after the last change of the model; for a frozen part set "
-                     "requires_grad to False";
+      finding.evidence = {
+          std::to_string(updated) + " other parameters of the same root are updated",
+          "gradients of the module's output in " +
+              tools::counted(entries.front()->second.steps_passed, "step")};
+      finding.cause =
+          "a layer was added or replaced after the optimizer was made, or a list of "
+          "parameters leaves it out";
+      finding.next =
+          "make the optimizer after the last change of the model; for a frozen part set "
+          "requires_grad to False";
       report(std::move(finding));
     }
   }
@@ -266,7 +283,8 @@ class GradientFlow : public Check {
     std::string text;
     for (size_t i = 0; i < std::min(entries.size(), kNamesTold); ++i)
       text += (i == 0 ? "" : ", ") + parameter_name(around.names, entries[i]->first);
-    if (entries.size() > kNamesTold) text += " and " + std::to_string(entries.size() - kNamesTold) + " more";
+    if (entries.size() > kNamesTold)
+      text += " and " + std::to_string(entries.size() - kNamesTold) + " more";
     return text;
   }
 

@@ -38,13 +38,14 @@ class MovedWithoutGradient : public Check {
   void tell(const StepValues& step, const Surroundings& around, const Parameter& parameter,
             const Value& before, const Value& now, bool zeros) {
     Finding finding = about("moved-without-gradient", Severity::kWarning, around, step.number, now);
-    finding.text = "Parameter " + parameter_name(around.names, parameter) + " moved in a step in which its gradient is " +
-                   (zeros ? "zero." : "missing.");
+    finding.text = "Parameter " + parameter_name(around.names, parameter) +
+                   " moved in a step in which its gradient is " + (zeros ? "zero." : "missing.");
     finding.evidence = {"after step " + std::to_string(step.number - 1) + ": " + numbers_of(before),
                         "after this step: " + numbers_of(now),
                         "every optimizer is SGD without momentum and weight decay"};
     finding.cause = "another tensor shares its memory, or the program writes the weight itself";
-    finding.next = "run `convtrace findings TRACE`, and CONVTRACE_STACKS=all to see who owns the memory";
+    finding.next =
+        "run `convtrace findings TRACE`, and CONVTRACE_STACKS=all to see who owns the memory";
     report(std::move(finding));
   }
 

@@ -26,7 +26,8 @@ class NormGrowth : public Check {
     double loss = 0;
     for (const Value* one : step.losses) loss += one->stats.mean;
     for (const Value& value : step.values) {
-      const bool output = value.role == Role::kOutput && value.place.phase == format::Phase::kForward;
+      const bool output =
+          value.role == Role::kOutput && value.place.phase == format::Phase::kForward;
       if (!output || value.place.call != 0 || value.op || !value.finite()) continue;
       follow(step, around, value, loss);
       if (done_) return;
@@ -54,9 +55,11 @@ class NormGrowth : public Check {
     tell(step, around, value, run, loss);
   }
 
-  void tell(const StepValues& step, const Surroundings& around, const Value& value, const Run& run, double loss) {
+  void tell(const StepValues& step, const Surroundings& around, const Value& value, const Run& run,
+            double loss) {
     const bool risen = loss > kRisen * std::abs(run.first_loss);
-    Finding finding = about("norm-growth", risen ? Severity::kWarning : Severity::kHint, around, step.number, value);
+    Finding finding = about("norm-growth", risen ? Severity::kWarning : Severity::kHint, around,
+                            step.number, value);
     const double factor = std::pow(run.last / run.first, 1.0 / run.steps);
     const double limit = value.dtype == format::DType::kF16 ? 65504 : 0x1.fep127;
     const double left = std::log(limit / value.stats.amax.as_f64()) / std::log(factor);
@@ -64,9 +67,11 @@ class NormGrowth : public Check {
                    tools::times_text(factor) + " times a step over " + std::to_string(run.steps) +
                    " steps; it would overflow near step " +
                    std::to_string(step.number + static_cast<uint64_t>(std::max(left, 0.0))) + ".";
-    finding.evidence = {"root mean square " + tools::number_text(run.first) + " to " + tools::number_text(run.last),
-                        "loss " + tools::number_text(run.first_loss) + " to " + tools::number_text(loss)};
-    finding.cause = "a learning rate that is too large, a missing normalisation, a state that is fed back";
+    finding.evidence = {
+        "root mean square " + tools::number_text(run.first) + " to " + tools::number_text(run.last),
+        "loss " + tools::number_text(run.first_loss) + " to " + tools::number_text(loss)};
+    finding.cause =
+        "a learning rate that is too large, a missing normalisation, a state that is fed back";
     finding.next = "convtrace show --norms TRACE";
     report(std::move(finding));
   }

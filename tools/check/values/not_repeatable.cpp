@@ -6,7 +6,7 @@
 /// Judged: (1) a call in the recomputation of activation checkpointing against the forward pass:
 /// other outputs for equal inputs, or other inputs in the only call. Random numbers are no excuse
 /// there, since the recomputation must draw the same ones. (2) two calls of an evaluation in
-/// evaluation mode. (3) two calls in the forward pass without a backward pass in between: of layers
+/// evaluation mode (a hint: a model may sample, or keep a state). (3) two calls in the forward pass without a backward pass in between: of layers
 /// of torch that draw no numbers; of tagged ops and the program's own layers where no random
 /// generator moved in the step.
 /// Silent: modules that contain others in the forward pass; parametrizations (spectral norm
@@ -29,8 +29,8 @@ using format::Phase;
 constexpr double kMoreThanRounding = 0.02;
 
 bool draws_numbers(std::string_view kind) {
-  constexpr std::string_view kDrawing[] = {"Dropout", "RReLU", "FractionalMaxPool", "Multihead",
-                                           "RNN",     "LSTM",  "GRU",               "Transformer"};
+  constexpr std::string_view kDrawing[] = {
+      "Dropout", "RReLU", "FractionalMaxPool", "Multihead", "RNN", "LSTM", "GRU", "Transformer"};
   for (const std::string_view word : kDrawing)
     if (kind.find(word) != std::string_view::npos) return true;
   return false;
@@ -41,7 +41,8 @@ class NotRepeatable : public Check {
   void see(const StepValues& step, const Surroundings& around) override {
     backward_.clear();
     for (const Value& value : step.values)
-      if (value.role == Role::kGradOutput || value.role == Role::kLoss) backward_.push_back(value.seq);
+      if (value.role == Role::kGradOutput || value.role == Role::kLoss)
+        backward_.push_back(value.seq);
     std::set<format::StringId> moved;  // modules with buffers that changed
     for (const Value& value : step.values)
       if (value.role == Role::kBuffer) moved.insert(value.place.scope);
@@ -50,8 +51,10 @@ class NotRepeatable : public Check {
       if (values.inputs.empty() || values.outputs.empty() || moved.contains(key.scope)) continue;
       if (key.phase == Phase::kRecompute) {
         compare_recomputed(step, around, key, values);
-      } else if (key.phase == Phase::kEvaluation || (key.phase == Phase::kForward && repeats(key, around))) {
-        if (key.phase == Phase::kForward || evaluates(key, around)) compare_repeated(step, around, call);
+      } else if (key.phase == Phase::kEvaluation ||
+                 (key.phase == Phase::kForward && repeats(key, around))) {
+        if (key.phase == Phase::kForward || evaluates(key, around))
+          compare_repeated(step, around, call);
       }
     }
     compare_inputs(step, around);
@@ -63,7 +66,8 @@ class NotRepeatable : public Check {
   static bool repeats(const CallKey& key, const Surroundings& around) {
     if (key.op) return !around.drew;
     if (around.facts.contains_others(key.scope)) return false;
-    if (!around.facts.is_torchs(key.scope)) return !around.drew && !around.facts.is_parametrized(key.scope);
+    if (!around.facts.is_torchs(key.scope))
+      return !around.drew && !around.facts.is_parametrized(key.scope);
     return !draws_numbers(around.facts.class_of(key.scope));
   }
 
@@ -98,7 +102,8 @@ class NotRepeatable : public Check {
     }
     if (first == nullptr || recomputed_.contains(step.number)) return;
     Finding finding = about("not-repeatable", Severity::kWarning, around, step.number, *first);
-    finding.text = "When it was recomputed for backward, " + module_name(around.names, first->place.scope) +
+    finding.text = "When it was recomputed for backward, " +
+                   module_name(around.names, first->place.scope) +
                    " got another input than in the forward pass.";
     finding.evidence = {"forward: " + numbers_of(*before), "recomputed: " + numbers_of(*first)};
     finish(std::move(finding));
@@ -108,7 +113,8 @@ class NotRepeatable : public Check {
   static uint64_t bits(const std::vector<const Value*>& values) {
     uint64_t sum = values.size();
     for (const Value* value : values)
-      sum = sum * 0x9E3779B97F4A7C15u + (value->stats.hash ^ value->slot.value) + value->stats.count;
+      sum =
+          sum * 0x9E3779B97F4A7C15u + (value->stats.hash ^ value->slot.value) + value->stats.count;
     return sum;
   }
 
@@ -130,12 +136,15 @@ class NotRepeatable : public Check {
     tell(step, around, *other, again, "when it was recomputed for backward");
   }
 
-  void compare_repeated(const StepValues& step, const Surroundings& around, Calls::const_iterator call) {
+  void compare_repeated(const StepValues& step, const Surroundings& around,
+                        Calls::const_iterator call) {
     const auto& [key, values] = *call;
     for (auto next = std::next(call); next != step.calls.end(); ++next) {
-      if (next->first.scope != key.scope || next->first.op != key.op || next->first.phase != key.phase)
+      if (next->first.scope != key.scope || next->first.op != key.op ||
+          next->first.phase != key.phase)
         break;
-      if (parted_by_backward(values.outputs.front()->seq, next->second.outputs.front()->seq)) continue;
+      if (parted_by_backward(values.outputs.front()->seq, next->second.outputs.front()->seq))
+        continue;
       const bool same = bits(next->second.inputs) == bits(values.inputs) &&
                         next->second.outputs.size() == values.outputs.size();
       if (same) look("not-repeatable");
@@ -152,11 +161,16 @@ class NotRepeatable : public Check {
       ++at;
     const Value &one = *first.outputs[at], &two = *again.outputs[at];
     const double apart = relative_distance(one, two);
-    Finding finding =
-        about("not-repeatable", apart > kMoreThanRounding ? Severity::kWarning : Severity::kHint, around, step.number, two);
-    const std::string what = one.op ? "op " + finding.op : module_name(around.names, one.place.scope);
-    finding.text = "With equal inputs, " + what + " gave another output " + when + ": " +
-                   (apart < 1 ? tools::percent_text(apart) + " apart." : std::string("nothing alike."));
+    Finding finding = about("not-repeatable",
+                            apart > kMoreThanRounding && two.place.phase != Phase::kEvaluation
+                                ? Severity::kWarning
+                                : Severity::kHint,
+                            around, step.number, two);
+    const std::string what =
+        one.op ? "op " + finding.op : module_name(around.names, one.place.scope);
+    finding.text =
+        "With equal inputs, " + what + " gave another output " + when + ": " +
+        (apart < 1 ? tools::percent_text(apart) + " apart." : std::string("nothing alike."));
     finding.evidence = {
         "inputs of both calls: hash " + numbers_of(*first.inputs.front()).substr(5),
         "output of call " + std::to_string(one.place.call) + ": " + numbers_of(one),
@@ -175,7 +189,7 @@ class NotRepeatable : public Check {
   }
 
   std::vector<uint64_t> backward_;  ///< records of this step's backward passes
-  std::set<uint32_t> recomputed_;  ///< steps whose recomputation gave other outputs
+  std::set<uint32_t> recomputed_;   ///< steps whose recomputation gave other outputs
 };
 
 }  // namespace

@@ -29,7 +29,8 @@ class RangeOfType : public Check {
   void see(const StepValues& step, const Surroundings& around) override {
     for (const Value& value : step.values) scaled_ |= value.role == Role::kLossScale;
     for (const Value& value : step.values) {
-      if (!is_short(value.dtype) || !value.measured() || value.stats.count < kLeastElements) continue;
+      if (!is_short(value.dtype) || !value.measured() || value.stats.count < kLeastElements)
+        continue;
       look("saturated");
       const double count = static_cast<double>(value.stats.count);
       const double saturated = static_cast<double>(value.stats.saturated) / count;
@@ -45,11 +46,13 @@ class RangeOfType : public Check {
       }
       const bool gradient = value.role == Role::kGradOutput || value.role == Role::kGradient;
       if (gradient && value.dtype == format::DType::kF16) look("underflow");
-      if (gradient && !scaled_ && value.dtype == format::DType::kF16 && subnormal >= kManySubnormal &&
-          subnormal >= kGrown * place.first_subnormal && !place.subnormal) {
+      if (gradient && !scaled_ && value.dtype == format::DType::kF16 &&
+          subnormal >= kManySubnormal && subnormal >= kGrown * place.first_subnormal &&
+          !place.subnormal) {
         place.subnormal = true;
-        tell(step, around, value, "underflow", subnormal, "below the smallest normal number of", place.first_subnormal,
-             "gradients of f16 without a loss scale", "use torch.amp.GradScaler, or bf16");
+        tell(step, around, value, "underflow", subnormal, "below the smallest normal number of",
+             place.first_subnormal, "gradients of f16 without a loss scale",
+             "use torch.amp.GradScaler, or bf16");
       }
     }
   }
@@ -60,8 +63,9 @@ class RangeOfType : public Check {
     bool seen = false, saturated = false, subnormal = false;
   };
 
-  void tell(const StepValues& step, const Surroundings& around, const Value& value, std::string_view id,
-            double share, const std::string& where, double first, const char* cause, const char* next) {
+  void tell(const StepValues& step, const Surroundings& around, const Value& value,
+            std::string_view id, double share, const std::string& where, double first,
+            const char* cause, const char* next) {
     Finding finding = about(id, Severity::kWarning, around, step.number, value);
     finding.text = tools::percent_text(share) + " of " + finding.slot + " of " +
                    module_name(around.names, value.place.scope) + " are " + where + " " +

@@ -57,8 +57,7 @@ class StaleGradient : public Check {
     if (!gradient.measured() || gradient.zero() || gradient.constant()) return;
     if (gradient.stats.count < kLeastElements) return;
     look("stale-gradient");
-    if (before.hash == now.hash)
-      return tell(step, around, parameter, gradient, before, "");
+    if (before.hash == now.hash) return tell(step, around, parameter, gradient, before, "");
     size_t equal = 0, first = 0;
     for (size_t i = 0; i < std::min(now.ranges.size(), before.ranges.size()); ++i) {
       if (now.ranges[i] != before.ranges[i] || occurs_again(now.ranges, i)) continue;
@@ -68,12 +67,14 @@ class StaleGradient : public Check {
     tell(step, around, parameter, gradient, before,
          " in " + std::to_string(equal) + " of " + std::to_string(now.ranges.size()) +
              " ranges, the first at " +
-             tools::percent_text(static_cast<double>(first) / static_cast<double>(now.ranges.size())) +
+             tools::percent_text(static_cast<double>(first) /
+                                 static_cast<double>(now.ranges.size())) +
              " of its bytes");
   }
 
-  void compare_samples(const StepValues& step, const Surroundings& around, const Parameter& parameter,
-                       const Value& gradient, const Before& before, const Before& now) {
+  void compare_samples(const StepValues& step, const Surroundings& around,
+                       const Parameter& parameter, const Value& gradient, const Before& before,
+                       const Before& now) {
     const size_t size = gradient.dtype == format::DType::kF64 ? 8 : 4;
     const bool wide = size == 8 || gradient.dtype == format::DType::kF32;
     if (!wide || now.samples.size() != before.samples.size()) return;
@@ -81,14 +82,17 @@ class StaleGradient : public Check {
     for (size_t at = 0; at + size <= now.samples.size(); at += size) {
       const std::vector<std::byte> sample(now.samples.begin() + static_cast<ptrdiff_t>(at),
                                           now.samples.begin() + static_cast<ptrdiff_t>(at + size));
-      const bool same = std::equal(sample.begin(), sample.end(), before.samples.begin() + static_cast<ptrdiff_t>(at));
+      const bool same = std::equal(sample.begin(), sample.end(),
+                                   before.samples.begin() + static_cast<ptrdiff_t>(at));
       // Zeros of either sign are alike in any step.
-      const bool zero = std::all_of(sample.begin(), sample.end() - 1, [](std::byte b) { return b == std::byte{}; });
+      const bool zero = std::all_of(sample.begin(), sample.end() - 1,
+                                    [](std::byte b) { return b == std::byte{}; });
       if (same && !zero) equal.insert(sample);
     }
     if (equal.size() < kLeastSamples) return;
     tell(step, around, parameter, gradient, before,
-         " in " + std::to_string(equal.size()) + " of " + std::to_string(now.samples.size() / size) + " samples");
+         " in " + std::to_string(equal.size()) + " of " +
+             std::to_string(now.samples.size() / size) + " samples");
   }
 
   static bool occurs_again(const std::vector<uint64_t>& ranges, size_t i) {
@@ -108,8 +112,9 @@ class StaleGradient : public Check {
     finding.cause =
         "a write that a compiler dropped, a custom backward that returns a buffer it did not "
         "fill, a cached gradient";
-    finding.next = "run the step without torch.compile, or with CONVTRACE_POISON=1, and compare: "
-                   "convtrace-diff BASE CAND names the kernel";
+    finding.next =
+        "run the step without torch.compile, or with CONVTRACE_POISON=1, and compare: "
+        "convtrace-diff BASE CAND names the kernel";
     report(std::move(finding));
   }
 
