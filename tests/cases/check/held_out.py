@@ -4,11 +4,10 @@ import os
 import torch
 import torch.nn.functional as F
 from torch import nn
-from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import IterableDataset
 
 from parts import BATCH, CLASSES, STEPS, WIDTH, Block, Case, Classifier, Conv, adamw, learn, load, pictures, sgd, vectors
-from ranks import group
+from ranks import group, parallel
 
 
 class Offloaded:
@@ -130,7 +129,7 @@ class Stream(IterableDataset):
 def unsplit_stream(faulty):
     """Each rank reads the whole stream."""
     with group() as rank:
-        model = DistributedDataParallel(Classifier())
+        model = parallel(Classifier())
         optimizer = sgd(model, 0.1)
         stream = Stream(0, 1) if faulty else Stream(rank, int(os.environ["WORLD_SIZE"]))
         for step, (x, y) in enumerate(load(stream, shuffle=None)):

@@ -44,6 +44,7 @@ class Mode : public Check {
       }
     }
     if (step.trains) look("mode");
+    for (const Value* input : step.data) roots_.insert(input->place.scope);
     std::map<format::StringId, unsigned> evaluated;
     for (const auto& [key, call] : step.calls) {
       if (key.phase == Phase::kForward && step.trains) {
@@ -59,6 +60,7 @@ class Mode : public Check {
     for (const auto& [scope, calls] : evaluated) {
       if (calls < 2 || told_evaluation_ || !evaluated_training_.contains(scope)) continue;
       if (!trained_.contains(scope) || !around.facts.depends_on_mode(scope)) continue;
+      if (!with_all_above(around, scope)) continue;
       tell_evaluation(step, around, scope, calls);
     }
   }
@@ -70,6 +72,24 @@ class Mode : public Check {
     finding.phase = phase;
     finding.scope = around.names.text(scope);
     return finding;
+  }
+
+  /// Whether a module is evaluated in training mode together with all that contain it. Otherwise
+  /// somebody put it into training mode alone: a dropout that is sampled.
+  [[nodiscard]] bool with_all_above(const Surroundings& around, format::StringId scope) const {
+    const auto texts = [&around](const std::set<format::StringId>& scopes) {
+      std::set<std::string_view> all;
+      for (const format::StringId one : scopes) all.insert(around.names.text(one));
+      return all;
+    };
+    const auto training = texts(evaluated_training_), roots = texts(roots_);
+    std::string_view path = around.names.text(scope);
+    while (!path.empty() && !roots.contains(path)) {
+      const size_t dot = path.rfind('.');
+      path = path.substr(0, dot == std::string_view::npos ? 0 : dot);
+      if (!training.contains(path)) return false;
+    }
+    return true;
   }
 
   void tell_left(const Surroundings& around, const std::vector<format::StringId>& left) {
@@ -117,7 +137,7 @@ class Mode : public Check {
     unsigned steps = 0;  ///< in which it was called since
   };
 
-  std::set<format::StringId> trained_, evaluated_training_;
+  std::set<format::StringId> trained_, evaluated_training_, roots_;
   std::map<format::StringId, Away> in_eval_;
   bool told_evaluation_ = false;
 };

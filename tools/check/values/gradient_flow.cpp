@@ -26,6 +26,8 @@ using format::Phase;
 
 constexpr uint32_t kLeastSteps = 2;
 constexpr size_t kNamesTold = 3;
+/// Gradients that are smaller than this share of the run's largest are rounding.
+constexpr double kTinyShare = 1e-6;
 
 /// "group0.3": a tensor of an optimizer that no module owns.
 bool is_foreign(std::string_view name) {
@@ -87,7 +89,7 @@ class GradientFlow : public Check {
       }
     }
     for (const Entry* entry : without) tell_without(around, *entry);
-    for (const Entry* entry : unmoved) tell_unmoved(around, *entry);
+    tell_unmoved(around, unmoved);
     tell_left_out(around, left_out);
   }
 
@@ -106,7 +108,21 @@ class GradientFlow : public Check {
   };
   using Entry = std::pair<const Parameter, Known>;
 
+  /// A name may go to another module: one that was called alone while the model was made.
+  void forget_replaced(const StepValues& step, const Surroundings& around) {
+    for (const FactSeen& fact : step.facts) {
+      if (!fact.scope || around.names.text(fact.name) != "class") continue;
+      std::string& known = classes_[fact.scope];
+      if (!known.empty() && known != fact.value)
+        std::erase_if(parameters_, [&](const Entry& entry) {
+          return entry.first.scope == fact.scope && entry.second.updates == 0;
+        });
+      known = fact.value;
+    }
+  }
+
   void note_parameters(const StepValues& step, const Surroundings& around) {
+    forget_replaced(step, around);
     for (const auto& [parameter, seen] : step.parameters) {
       Known& known = parameters_[parameter];
       if (seen.initial != nullptr) {
@@ -125,6 +141,8 @@ class GradientFlow : public Check {
     if (gradient != nullptr && !gradient->zero()) {
       ++known.gradients;
       known.gradient = *gradient;
+      if (gradient->finite())
+        largest_gradient_ = std::max(largest_gradient_, gradient->stats.amax.as_f64());
       any_gradient_ = true;
     }
     known.zeros += gradient != nullptr && gradient->zero() ? 1 : 0;
@@ -210,31 +228,57 @@ class GradientFlow : public Check {
     report(std::move(finding));
   }
 
-  void tell_unmoved(const Surroundings& around, const Entry& entry) {
-    const Known& known = entry.second;
-    const double step = known.gradient.stats.amax.as_f64() * known.rate;
+  /// Why a parameter did not move, as far as its numbers say.
+  enum class Stillness : uint8_t { kOther, kLostInShortType, kTiny };
+  [[nodiscard]] Stillness stillness(const Known& known) const {
+    const double gradient = known.gradient.stats.amax.as_f64();
     const double size = known.last.measured() ? known.last.stats.amax.as_f64() : 0;
     const double least = unit(known.last.dtype);
-    const bool small = size > 0 && step < least * size;
-    const bool is_short = least > 0x1p-24;
-    Finding finding =
-        of("no-motion", small && !is_short ? Severity::kHint : Severity::kWarning, around, entry);
-    finding.text = "Parameter " + parameter_name(around.names, entry.first) +
-                   " gets gradients and " + std::to_string(known.updates) +
-                   " updates, and never moves.";
-    finding.evidence = {"gradient: " + numbers_of(known.gradient),
-                        "parameter, the same after each update: " + numbers_of(known.last),
-                        "largest learning rate " + tools::number_text(known.rate)};
-    finding.cause = small
-                        ? "the update is lost when it is rounded to " +
-                              std::string(to_string(known.last.dtype)) +
-                              " (largest gradient times learning rate " + tools::number_text(step) +
-                              ", largest weight " + tools::number_text(size) + ")"
-                        : "its group has learning rate 0, or something writes the old value back";
-    finding.next = small && is_short
-                       ? "keep weights of 32 bits for the optimizer, or round stochastically"
-                       : "look at the optimizer's group of this parameter";
-    report(std::move(finding));
+    if (gradient < kTinyShare * largest_gradient_) return Stillness::kTiny;
+    if (!(size > 0) || gradient * known.rate >= least * size) {
+      // Adam moves by about the learning rate, whatever the gradient.
+      const bool lost = size > 0 && least > 0x1p-24 && known.rate < least * size;
+      return lost ? Stillness::kLostInShortType : Stillness::kOther;
+    }
+    return least > 0x1p-24 ? Stillness::kLostInShortType : Stillness::kTiny;
+  }
+
+  void tell_unmoved(const Surroundings& around, const std::vector<const Entry*>& unmoved) {
+    std::map<Stillness, std::vector<const Entry*>> by_reason;
+    for (const Entry* entry : unmoved) by_reason[stillness(entry->second)].push_back(entry);
+    for (const auto& [reason, entries] : by_reason) {
+      const Entry& entry = *entries.front();
+      const Known& known = entry.second;
+      const bool one = entries.size() == 1;
+      Finding finding =
+          of("no-motion", reason == Stillness::kTiny ? Severity::kHint : Severity::kWarning, around,
+             entry);
+      finding.text = tools::counted(entries.size(), "parameter") + " (" + list_of(around, entries) +
+                     ")" +
+                     (one ? " gets gradients and updates, and never moves."
+                          : " get gradients and updates, and never move.");
+      finding.evidence = {parameter_name(around.names, entry.first) + ": " +
+                              std::to_string(known.updates) +
+                              " updates, the same after each: " + numbers_of(known.last),
+                          "its gradient: " + numbers_of(known.gradient),
+                          "largest learning rate " + tools::number_text(known.rate)};
+      switch (reason) {
+        case Stillness::kLostInShortType:
+          finding.cause = "the update is smaller than a weight of " +
+                          std::string(to_string(known.last.dtype)) +
+                          " can follow, and is lost when it is rounded";
+          finding.next = "keep weights of 32 bits for the optimizer, or round stochastically";
+          break;
+        case Stillness::kTiny:
+          finding.cause = "a gradient that is rounding alone: the loss does not depend on it";
+          finding.next = "leave it out of the model, if it is a bias before a normalisation";
+          break;
+        case Stillness::kOther:
+          finding.cause = "its group has learning rate 0, or something writes the old value back";
+          finding.next = "look at the optimizer's group of this parameter";
+      }
+      report(std::move(finding));
+    }
   }
 
   /// @return the root module of a parameter: the longest of all roots that contains its module.
@@ -290,6 +334,8 @@ class GradientFlow : public Check {
 
   std::map<Parameter, Known> parameters_;
   std::set<format::StringId> roots_;
+  std::map<format::StringId, std::string> classes_;  ///< of modules by their names
+  double largest_gradient_ = 0;
   uint32_t steps_ = 0, first_step_ = format::kNoStep;
   bool any_updates_ = false, any_gradient_ = false;
 };

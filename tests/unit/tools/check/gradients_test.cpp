@@ -1,0 +1,286 @@
+#include <algorithm>
+
+#include "tests/unit/tools/check/check_run.h"
+
+namespace convtrace::test {
+namespace {
+
+using List = std::vector<Found>;
+
+/// Every optimizer is plain gradient descent.
+Training plain(Training run) {
+  for (Entry& entry : run.entries)
+    if (entry.fact == "optimizer.0.0.momentum") entry.text = "0";
+  return run;
+}
+
+/// A parameter keeps the value that it had at first.
+Training unmoved(Training run, uint32_t steps, const char* scope, const char* slot) {
+  for (uint32_t step = 0; step < steps; ++step)
+    run.at(step, scope, slot, Phase::kOptimizer) = [&] {
+      StatsSpec value = run.at(0, scope, slot, Phase::kForward);
+      value.phase = Phase::kOptimizer;
+      return value;
+    }();
+  return run;
+}
+
+TEST_CASE("check stale-gradient: the bits of the step before", "[check][stale]") {
+  Training run = training(5);
+  run.at(3, "fc1", "grad:weight").values = run.at(2, "fc1", "grad:weight").values;
+  CHECK(found(run) == List{{"stale-gradient", Severity::kError, 3, "fc1", "grad:weight"}});
+  // As the backward pass left it.
+  Training clipped = run;
+  for (uint32_t step = 0; step < 5; ++step) {
+    StatsSpec whole = clipped.at(step, "fc1", "grad:weight");
+    whole.slot = "grad_unclipped:weight";
+    clipped.before(step, "fc1", "grad:weight", whole);
+    clipped.at(step, "fc1", "grad:weight").values = noise(7000 + step, 64);
+  }
+  CHECK(found(clipped, "stale-gradient") ==
+        List{{"stale-gradient", Severity::kError, 3, "fc1", "grad_unclipped:weight"}});
+}
+
+TEST_CASE("check stale-gradient: what may come again is silent", "[check][stale]") {
+  Training same_flow = training(5);  // equal gradients are made of equal ones
+  for (const char* slot : {"grad_output:0", "grad:weight", "grad:bias"})
+    same_flow.at(3, "fc1", slot).values = same_flow.at(2, "fc1", slot).values;
+  CHECK(silent(same_flow, "stale-gradient"));
+  for (const float number : {0.0F, -0.0F, 0.5F}) {
+    Training constant = training(5);
+    for (const uint32_t step : {2, 3})
+      constant.at(step, "fc1", "grad:weight").values.assign(64, number);
+    CHECK(silent(constant, "stale-gradient"));
+  }
+  Training no_flow = training(5);
+  no_flow.erase({}, "fc1", "grad_output:0");
+  no_flow.at(3, "fc1", "grad:weight").values = no_flow.at(2, "fc1", "grad:weight").values;
+  CHECK(silent(no_flow, "stale-gradient"));
+  Training few = training(5);
+  for (const uint32_t step : {2, 3}) few.at(step, "fc1", "grad:bias").values = {1, 2, 3};
+  CHECK(silent(few, "stale-gradient"));
+  Training hashed = training(5);
+  hashed.at(3, "fc1", "grad:weight").values = hashed.at(2, "fc1", "grad:weight").values;
+  hashed.at(3, "fc1", "grad:weight").capture = format::Capture::kHash;
+  CHECK(silent(hashed, "stale-gradient"));
+}
+
+TEST_CASE("check stale-gradient: gradients that overflow alike are not stale", "[check][stale]") {
+  // A GradScaler that looks for its scale: all elements are NaN in both steps.
+  Training run = training(4);
+  for (const uint32_t step : {0, 1}) {
+    run.at(step, "fc1", "grad:weight").values.assign(64, kNan);
+    run.at(step, "fc1", "grad_output:0").values[step] = kInfinity;
+  }
+  CHECK(silent(run, "stale-gradient"));
+  Training range = training(4);  // one range of two is lost to the overflow
+  for (const uint32_t step : {0, 1}) {
+    StatsSpec& gradient = range.at(step, "fc1", "grad:weight");
+    std::fill_n(gradient.values.begin(), 32, kNan);
+    gradient.range_hashes = {77, 100 + step};
+  }
+  CHECK(silent(range, "stale-gradient"));
+}
+
+TEST_CASE("check stale-gradient: one range has the bits of the step before", "[check][stale]") {
+  const auto run = [](std::vector<uint64_t> before, std::vector<uint64_t> now) {
+    Training made = training(4);
+    made.at(1, "fc1", "grad:weight").range_hashes = std::move(before);
+    made.at(2, "fc1", "grad:weight").range_hashes = std::move(now);
+    return made;
+  };
+  const check::CheckResult result = checked(run({1, 2, 3, 4}, {5, 6, 3, 7}), {"stale-gradient"});
+  CHECK(found(result) == List{{"stale-gradient", Severity::kError, 2, "fc1", "grad:weight"}});
+  CHECK(contains(result.findings[0].text, "in 1 of 4 ranges, the first at 50 % of its bytes"));
+  CHECK(silent(run({1, 2, 3, 4}, {5, 3, 3, 7}), "stale-gradient"));  // rows of zeros
+  CHECK(silent(run({1, 2, 3, 4}, {5, 1, 2, 3}), "stale-gradient"));  // elsewhere
+  CHECK(silent(run({1, 2}, {}), "stale-gradient"));
+  CHECK(found(run({1, 2}, {3, 2, 1}), "stale-gradient").size() == 1);
+}
+
+TEST_CASE("check stale-gradient: three samples have the bits of the step before",
+          "[check][stale]") {
+  const auto run = [](std::vector<float> before, std::vector<float> now) {
+    Training made = training(4);
+    made.at(1, "fc1", "grad:bias").values = std::move(before);
+    made.at(2, "fc1", "grad:bias").values = std::move(now);
+    return made;
+  };
+  CHECK(found(run({1, 2, 3, 4, 5}, {1, 2, 3, 6, 7}), "stale-gradient") ==
+        List{{"stale-gradient", Severity::kError, 2, "fc1", "grad:bias"}});
+  CHECK(silent(run({1, 2, 3, 4, 5}, {1, 2, 8, 6, 7}), "stale-gradient"));
+  CHECK(silent(run({1, 1, 1, 1, 5}, {1, 1, 1, 1, 7}), "stale-gradient"));  // one number
+  CHECK(silent(run({0, -0.0F, 0, 2, 3, 5}, {0, -0.0F, 0, 2, 3, 7}), "stale-gradient"));
+  Training halves = run({1, 2, 3, 4, 5}, {1, 2, 3, 6, 7});
+  for (const uint32_t step : {1, 2})
+    halves.at(step, "fc1", "grad:bias").dtype = format::DType::kBF16;
+  CHECK(silent(halves, "stale-gradient"));
+}
+
+Training without_gradient(uint32_t steps) {
+  Training run =
+      unmoved(unmoved(training(steps), steps, "fc1", "param:weight"), steps, "fc1", "param:bias");
+  return run.erase({}, "fc1", "grad:weight").erase({}, "fc1", "grad:bias");
+}
+
+TEST_CASE("check no-gradient: a parameter of a called module has none", "[check][no-gradient]") {
+  const List expected = {{"no-gradient", Severity::kWarning, 0, "fc1", "param:weight"},
+                         {"no-gradient", Severity::kWarning, 0, "fc1", "param:bias"}};
+  List all = found(without_gradient(3));
+  std::ranges::sort(all, std::greater{}, &Found::slot);
+  CHECK(all == expected);
+  // Zeros are none, of a bias a hint.
+  Training zeros = training(3);
+  for (uint32_t step = 0; step < 3; ++step)
+    for (const char* slot : {"grad:weight", "grad:bias"})
+      for (float& v : zeros.at(step, "fc1", slot).values) v = 0;
+  CHECK(found(zeros, "no-gradient") ==
+        List{{"no-gradient", Severity::kWarning, 0, "fc1", "param:weight"},
+             {"no-gradient", Severity::kHint, 0, "fc1", "param:bias"}});
+}
+
+TEST_CASE("check no-gradient: where it is meant, or not known, it is silent",
+          "[check][no-gradient]") {
+  Training frozen = without_gradient(3);
+  frozen.entries.insert(
+      frozen.entries.begin(),
+      {.step = 0, .value = {.scope = "fc1"}, .fact = "frozen", .text = "bias, weight"});
+  CHECK(silent(frozen, "no-gradient"));
+  Training uncalled = without_gradient(3);
+  uncalled.erase({}, "fc1", "input:0").erase({}, "fc1", "output:0");
+  CHECK(silent(uncalled, "no-gradient"));
+  Training sparse = training(3);  // it moves, so it had one
+  sparse.erase({}, "fc1", "grad:weight");
+  CHECK(silent(sparse, "no-gradient"));
+  CHECK(unknown(without_gradient(1), "no-gradient"));
+  Training once = without_gradient(3);  // one gradient is enough
+  once.value(2, {.scope = "fc1", .slot = "grad:weight", .phase = Phase::kBackward, .values = {1}});
+  once.value(2, {.scope = "fc1", .slot = "grad:bias", .phase = Phase::kBackward, .values = {1}});
+  CHECK(silent(once, "no-gradient"));
+  Training hashes = training(3);  // of a hash it is not known whether it is zero
+  for (Entry& entry : hashes.entries)
+    if (entry.fact.empty()) entry.value.capture = format::Capture::kHash;
+  CHECK(found(hashes, "no-gradient").empty());
+}
+
+TEST_CASE("check no-motion: gradients, updates, and the same bits", "[check][no-motion]") {
+  Training run = unmoved(training(4), 4, "fc1", "param:weight");
+  CHECK(found(run) == List{{"no-motion", Severity::kWarning, 0, "fc1", "param:weight"}});
+  Training moved = run;
+  moved.at(3, "fc1", "param:weight").values = noise(1, 64);
+  CHECK(silent(moved, "no-motion"));
+}
+
+TEST_CASE("check no-motion: an update below the last bit", "[check][no-motion]") {
+  const auto run = [](format::DType dtype) {
+    Training made = training(4);
+    for (uint32_t step = 0; step < 4; ++step)
+      made.at(step, "fc1", "grad:weight").values = scaled(noise(step, 64), 1e-9);
+    made = unmoved(std::move(made), 4, "fc1", "param:weight");
+    for (Entry& entry : made.entries)
+      if (entry.value.scope == "fc1" && entry.value.slot == "param:weight")
+        entry.value.dtype = dtype;
+    return made;
+  };
+  CHECK(found(run(format::DType::kF32), "no-motion") ==
+        List{{"no-motion", Severity::kHint, 0, "fc1", "param:weight"}});
+  const check::CheckResult result = checked(run(format::DType::kBF16), {"no-motion"});
+  CHECK(found(result) == List{{"no-motion", Severity::kWarning, 0, "fc1", "param:weight"}});
+  CHECK(contains(result.findings[0].cause, "rounded to bf16"));
+}
+
+TEST_CASE("check no-motion: a rate of 0, lost steps and frozen weights are silent",
+          "[check][no-motion]") {
+  Training run = unmoved(training(4), 4, "fc1", "param:weight");
+  Training idle = run;
+  for (Entry& entry : idle.entries)
+    if (entry.fact == "optimizer.0.0.lr") entry.text = "0.0";
+  CHECK(found(idle, "no-motion").empty());
+  Training infinite = run;  // a GradScaler passes over such steps
+  for (uint32_t step = 0; step < 3; ++step)
+    infinite.at(step, "fc1", "grad:weight").values[0] = kInfinity;
+  CHECK(found(infinite, "no-motion").empty());
+  Training frozen = run;
+  frozen.entries.insert(frozen.entries.begin(),
+                        {.step = 0, .value = {.scope = "fc1"}, .fact = "frozen", .text = "weight"});
+  CHECK(silent(frozen, "no-motion"));
+}
+
+TEST_CASE("check no-motion: a parameter that no optimizer has", "[check][no-motion]") {
+  Training one = training(4);
+  one.erase({}, "fc2", "param:bias", Phase::kOptimizer);
+  CHECK(found(one) == List{{"no-motion", Severity::kWarning, 0, "fc2", "param:bias"}});
+  Training most = training(4);  // a part that was not handed over
+  most.erase({}, "fc1", "param:weight", Phase::kOptimizer)
+      .erase({}, "fc1", "param:bias", Phase::kOptimizer);
+  CHECK(found(most).size() == 1);
+  CHECK(found(most).at(0).severity == Severity::kHint);
+  Training unreached = one;
+  unreached.erase({}, "fc2", "grad_output:0");
+  CHECK(found(unreached, "no-motion").empty());
+  Training renamed = one;  // the same memory is updated under another name
+  renamed.at(0, "fc2", "param:bias").value.storage = 7;
+  for (uint32_t step = 0; step < 4; ++step)
+    renamed.at(step, "fc2", "param:weight", Phase::kOptimizer).value.storage = 7;
+  CHECK(silent(renamed, "no-motion"));
+}
+
+TEST_CASE("check optimizer-of-others: it updates tensors that no module owns", "[check][others]") {
+  Training run = training(3);
+  for (Entry& entry : run.entries) {
+    const bool update = entry.fact.empty() && entry.value.phase == Phase::kOptimizer;
+    if (!update) continue;
+    entry.value.slot = "param:group0." + entry.value.slot.substr(6, 1) + *entry.value.scope;
+    entry.value.scope = {};
+  }
+  const List all = found(run);
+  REQUIRE(all.size() == 1);
+  CHECK(all[0].id == "optimizer-of-others");
+  CHECK(all[0].severity == Severity::kError);
+  Training more = training(3);  // a tensor of its own beside the model's
+  for (uint32_t step = 0; step < 3; ++step)
+    more.value(step, {.scope = {},
+                      .slot = "param:group1.0",
+                      .phase = Phase::kOptimizer,
+                      .values = noise(step, 8)});
+  CHECK(silent(more, "optimizer-of-others"));
+}
+
+TEST_CASE("check moved-without-gradient: only under plain descent", "[check][moved]") {
+  Training zeros = plain(training(4));
+  for (float& v : zeros.at(2, "fc1", "grad:weight").values) v = 0;
+  CHECK(found(zeros) ==
+        List{{"moved-without-gradient", Severity::kWarning, 2, "fc1", "param:weight"}});
+  Training missing = plain(training(4));
+  missing.erase(2, "fc1", "grad:weight");
+  CHECK(found(missing, "moved-without-gradient").size() == 1);
+  Training still = zeros;
+  still.at(2, "fc1", "param:weight").values = still.at(1, "fc1", "param:weight").values;
+  CHECK(silent(still, "moved-without-gradient"));
+  CHECK(silent(plain(training(4)), "moved-without-gradient"));
+  for (const auto& [setting, text] :
+       {std::pair("optimizer.0.0.momentum", "0.9"), std::pair("optimizer.0.0.weight_decay", "0.1"),
+        std::pair("optimizer.0.class", "torch.optim.adamw.AdamW"),
+        std::pair("optimizer.1.class", "torch.optim.adam.Adam")}) {
+    Training other = zeros;
+    other.entries.insert(other.entries.begin() + 20,
+                         {.step = 0, .value = {.scope = {}}, .fact = setting, .text = text});
+    INFO(setting);
+    CHECK(unknown(other, "moved-without-gradient"));
+  }
+}
+
+TEST_CASE("check moved-without-gradient: only between two consecutive steps", "[check][moved]") {
+  Training gap = plain(training(4));
+  for (float& v : gap.at(2, "fc1", "grad:weight").values) v = 0;
+  std::erase_if(gap.entries, [](const Entry& entry) { return entry.step == 1; });
+  CHECK(found(gap, "moved-without-gradient").empty());
+  // This parameter was not recorded in the step between, and had a gradient there.
+  Training unseen = plain(training(4));
+  unseen.erase(1, "fc1", "param:weight");
+  for (float& v : unseen.at(2, "fc1", "grad:weight").values) v = 0;
+  CHECK(found(unseen, "moved-without-gradient").empty());
+}
+
+}  // namespace
+}  // namespace convtrace::test

@@ -1,0 +1,146 @@
+#include "tests/unit/tools/check/check_run.h"
+
+namespace convtrace::test {
+namespace {
+
+using List = std::vector<Found>;
+
+/// Two ranks with equal weights and gradients, and data of their own.
+std::vector<Training> pair_of(uint32_t steps, uint32_t seed = 1, uint32_t other = 2) {
+  std::vector<Training> ranks = {training(steps, seed), training(steps, other)};
+  ranks[1].rank = 1;
+  for (Training& rank : ranks) rank.world_size = 2;
+  return ranks;
+}
+
+TEST_CASE("check: ranks that stay equal on data of their own are clean", "[check][ranks]") {
+  const check::CheckResult result = checked(pair_of(5));
+  CHECK(found(result).empty());
+  CHECK(result.ranks == 2);
+  CHECK(judged(result, "replicas-parted") == 1);
+  CHECK(judged(result, "same-data") == 1);
+}
+
+TEST_CASE("check replicas-parted: equal gradients, other weights", "[check][ranks]") {
+  std::vector<Training> ranks = pair_of(5);
+  for (const uint32_t step : {3, 4}) ranks[1].at(step, "fc2", "param:weight").values[0] += 1;
+  const check::CheckResult result = checked(ranks, {"replicas-parted"});
+  REQUIRE(result.findings.size() == 1);
+  CHECK(found(result) == List{{"replicas-parted", Severity::kError, 3, "fc2", "param:weight"}});
+  CHECK(result.findings[0].rank == 1);
+  CHECK(contains(result.findings[0].text, "equal gradients, other weights"));
+}
+
+TEST_CASE("check replicas-parted: gradients that differ", "[check][ranks]") {
+  std::vector<Training> ranks = pair_of(5);
+  ranks[1].at(2, "fc1", "grad:weight").values[0] += 1;
+  ranks[1].at(2, "fc1", "param:weight").values[0] += 1;
+  const check::CheckResult result = checked(ranks, {"replicas-parted"});
+  CHECK(found(result) == List{{"replicas-parted", Severity::kError, 2, "fc1", "grad:weight"}});
+  CHECK(contains(result.findings[0].text, "their gradients differ"));
+}
+
+TEST_CASE("check replicas-parted: ranks that never shared anything are a warning",
+          "[check][ranks]") {
+  std::vector<Training> ranks = pair_of(4);
+  for (Entry& entry : ranks[1].entries)
+    if (entry.value.phase == Phase::kBackward || entry.value.phase == Phase::kOptimizer)
+      for (float& v : entry.value.values) v += 1;
+  const List all = found(checked(ranks, {"replicas-parted"}));
+  REQUIRE(all.size() == 1);
+  CHECK(all[0].severity == Severity::kWarning);
+  CHECK(all[0].step == 0);
+}
+
+TEST_CASE("check replicas-parted: shards and ranks that end early are silent", "[check][ranks]") {
+  std::vector<Training> shards = pair_of(4);
+  for (Entry& entry : shards[1].entries)
+    if (entry.fact.empty() && entry.value.scope != "")
+      for (float& v : entry.value.values) v += 1;
+  const check::CheckResult result = checked(shards, {"replicas-parted", "same-data"});
+  CHECK(found(result).empty());
+  CHECK(judged(result, "replicas-parted") == 0);
+  std::vector<Training> early = pair_of(6);
+  std::erase_if(early[1].entries, [](const Entry& entry) { return entry.step > 3; });
+  CHECK(found(checked(early, {"replicas-parted"})).empty());
+}
+
+TEST_CASE("check replicas-parted: three ranks, one parts", "[check][ranks]") {
+  std::vector<Training> ranks = pair_of(4);
+  ranks.push_back(training(4, 3));
+  ranks[2].rank = 2;
+  for (Training& rank : ranks) rank.world_size = 3;
+  ranks[2].at(3, "fc2", "param:bias").values[0] += 1;
+  const check::CheckResult result = checked(ranks, {"replicas-parted"});
+  REQUIRE(result.findings.size() == 1);
+  CHECK(result.findings[0].rank == 2);
+  CHECK(result.findings[0].step == 3U);
+}
+
+TEST_CASE("check same-data: ranks that train on the same batches", "[check][ranks]") {
+  const check::CheckResult result = checked(pair_of(4, 1, 1), {"same-data"});
+  REQUIRE(result.findings.size() == 1);
+  CHECK(found(result) == List{{"same-data", Severity::kWarning, 0, "-", ""}});
+  CHECK(result.findings[0].rank == 1);
+  CHECK(contains(result.findings[0].text, "Rank 1 trains on the same batches as rank 0"));
+}
+
+TEST_CASE("check same-data: one other batch, constants and short runs are silent",
+          "[check][ranks]") {
+  std::vector<Training> one = pair_of(4, 1, 1);
+  one[1].at(2, "", "input:0").values[0] += 1;
+  CHECK(found(checked(one, {"same-data"})).empty());
+  std::vector<Training> constant = pair_of(4, 1, 1);
+  for (Training& rank : constant)
+    for (uint32_t step = 0; step < 4; ++step) rank.at(step, "", "input:0").values.assign(32, 1);
+  CHECK(found(checked(constant, {"same-data"})).empty());
+  CHECK(found(checked(pair_of(2, 1, 1), {"same-data"})).empty());
+  std::vector<Training> no_data = pair_of(4, 1, 1);
+  for (Training& rank : no_data) rank.erase({}, "", "input:0");
+  CHECK(found(checked(no_data, {"same-data"})).empty());
+  std::vector<Training> shards = pair_of(4, 1, 1);  // tensor parallel: other weights
+  for (Entry& entry : shards[1].entries)
+    if (entry.fact.empty() && entry.value.scope != "")
+      for (float& v : entry.value.values) v += 1;
+  CHECK(found(checked(shards, {"same-data"})).empty());
+}
+
+TEST_CASE("check: two traces of one rank are not two ranks", "[check][ranks]") {
+  // A job that was started again, with equal seeds; or one trace named twice.
+  std::vector<Training> again = {training(5, 1), training(5, 1)};
+  CHECK(found(checked(again, {"same-data"})).empty());
+  again[1].at(3, "fc2", "param:weight").values[0] += 1;  // the second start is not bit-equal
+  CHECK(found(checked(again, {"replicas-parted"})).empty());
+}
+
+TEST_CASE("check replicas-parted: a start of a rank that ended before its first step",
+          "[check][ranks]") {
+  std::vector<Training> ranks = pair_of(5);
+  Training ended = ranks[1];
+  std::erase_if(ended.entries, [](const Entry& entry) {
+    return entry.step > 0 || entry.value.phase != Phase::kForward;
+  });
+  ranks[1].at(3, "fc2", "param:weight").values[0] += 1;
+  const check::CheckResult result = checked({ended, ranks[0], ranks[1]}, {"replicas-parted"});
+  CHECK(found(result) == List{{"replicas-parted", Severity::kError, 3, "fc2", "param:weight"}});
+}
+
+TEST_CASE("check: each rank is judged by itself, too", "[check][ranks]") {
+  std::vector<Training> ranks = pair_of(5);
+  ranks[1].at(2, "fc2", "output:0").values[0] = kNan;
+  const check::CheckResult result = checked(ranks);
+  CHECK(found(result) == List{{"nan", Severity::kError, 2, "fc2", "output:0"}});
+  CHECK(result.findings[0].rank == 1);
+}
+
+TEST_CASE("check: the same at the same place of two ranks is two findings", "[check][ranks]") {
+  std::vector<Training> ranks = pair_of(5);
+  for (Training& rank : ranks) rank.at(2, "fc2", "output:0").values[0] = kNan;
+  const check::CheckResult result = checked(ranks);
+  REQUIRE(result.findings.size() == 2);
+  CHECK(result.findings[0].rank == 0);
+  CHECK(result.findings[1].rank == 1);
+}
+
+}  // namespace
+}  // namespace convtrace::test

@@ -1,0 +1,205 @@
+#include <algorithm>
+
+#include "tests/unit/tools/check/check_run.h"
+
+namespace convtrace::test {
+namespace {
+
+using List = std::vector<Found>;
+
+/// One more call of a module or op, before `slot` of `scope` of the step.
+Training& call(Training& run, uint32_t step, const char* scope, uint32_t number, Phase phase,
+               std::vector<float> input, std::vector<float> output, const char* op = "") {
+  const auto add = [&](const char* slot, std::vector<float> values) {
+    run.before(step, "", "grad_output:0",
+               {.scope = scope,
+                .slot = slot,
+                .phase = phase,
+                .call = number,
+                .op = op,
+                .values = std::move(values)});
+  };
+  add("input:0", std::move(input));
+  add("output:0", std::move(output));
+  return run;
+}
+
+/// Two calls of a layer with equal inputs in the forward pass of step 1.
+Training twice(const std::string& kind, std::vector<float> first, std::vector<float> second) {
+  Training run = training(3);
+  run.fact(0, "act", "class", kind);
+  call(run, 1, "act", 0, Phase::kForward, noise(1, 32), std::move(first));
+  return call(run, 1, "act", 1, Phase::kForward, noise(1, 32), std::move(second));
+}
+
+/// The step draws no random numbers: the state of the generators is the same behind it.
+Training without_draw(Training run, uint32_t step) {
+  std::erase_if(run.entries, [step](const Entry& entry) {
+    return entry.step == step + 1 && entry.fact == "rng.torch";
+  });
+  return run;
+}
+
+const std::string kRelu = "torch.nn.modules.activation.ReLU";
+
+TEST_CASE("check not-repeatable: two calls of a layer of torch", "[check][repeat]") {
+  const check::CheckResult result =
+      checked(twice(kRelu, noise(2, 32), noise(3, 32)), {"not-repeatable"});
+  CHECK(found(result) == List{{"not-repeatable", Severity::kWarning, 1, "act", "output:0"}});
+  CHECK(contains(result.findings[0].text, "when it was called again in the step"));
+  CHECK(silent(twice(kRelu, noise(2, 32), noise(2, 32)), "not-repeatable"));
+  // Another order of additions is a hint.
+  const List rounding =
+      found(twice(kRelu, noise(2, 32), scaled(noise(2, 32), 1.001)), "not-repeatable");
+  CHECK(rounding == List{{"not-repeatable", Severity::kHint, 1, "act", "output:0"}});
+}
+
+TEST_CASE("check not-repeatable: layers that draw, and other inputs, are silent",
+          "[check][repeat]") {
+  for (const char* kind :
+       {"torch.nn.modules.dropout.Dropout2d", "torch.nn.modules.activation.RReLU",
+        "torch.nn.modules.activation.MultiheadAttention", "torch.nn.modules.rnn.LSTM"}) {
+    INFO(kind);
+    CHECK(found(twice(kind, noise(2, 32), noise(3, 32)), "not-repeatable").empty());
+  }
+  Training inputs = twice(kRelu, noise(2, 32), noise(3, 32));
+  inputs.at(1, "act", "input:0").values[7] += 1;
+  CHECK(found(inputs, "not-repeatable").empty());
+  Training unrecorded = twice(kRelu, noise(2, 32), noise(3, 32));
+  unrecorded.erase(1, "act", "input:0");
+  CHECK(unknown(unrecorded, "not-repeatable"));
+  Training apart = twice(kRelu, noise(2, 32), noise(3, 32));  // in two steps
+  for (Entry& entry : apart.entries)
+    if (entry.value.scope == "act" && entry.value.call == 1) entry.step = 2;
+  CHECK(found(apart, "not-repeatable").empty());
+}
+
+TEST_CASE("check not-repeatable: a backward pass, buffers and containers part two calls",
+          "[check][repeat]") {
+  Training backward = twice(kRelu, noise(2, 32), noise(3, 32));
+  for (auto entry = backward.entries.begin(); entry != backward.entries.end(); ++entry) {
+    if (entry->value.scope != "act" || entry->value.call != 1) continue;
+    backward.entries.insert(
+        entry,
+        {.step = 1, .value = {.scope = "", .slot = "loss", .phase = Phase::kLoss, .values = {1}}});
+    break;
+  }
+  CHECK(found(backward, "not-repeatable").empty());
+  Training buffers = twice("torch.nn.modules.batchnorm.BatchNorm1d", noise(2, 32), noise(3, 32));
+  buffers.value(1, {.scope = "act", .slot = "buffer:running_mean", .values = noise(4, 8)});
+  CHECK(found(buffers, "not-repeatable").empty());
+  Training container = twice("torch.nn.modules.container.Sequential", noise(2, 32), noise(3, 32));
+  container.fact(0, "act.0", "class", kRelu);
+  CHECK(found(container, "not-repeatable").empty());
+  Training neighbour = twice(kRelu, noise(2, 32), noise(3, 32));  // not below it
+  neighbour.fact(0, "act2", "class", kRelu).fact(0, "act-0", "class", kRelu);
+  CHECK(found(neighbour, "not-repeatable").size() == 1);
+}
+
+TEST_CASE("check not-repeatable: layers of the program, where no generator moved",
+          "[check][repeat]") {
+  const Training own = twice("model.Mix", noise(2, 32), noise(3, 32));
+  CHECK(found(own, "not-repeatable").empty());
+  CHECK(found(without_draw(own, 1), "not-repeatable") ==
+        List{{"not-repeatable", Severity::kWarning, 1, "act", "output:0"}});
+  for (const char* kind : {"torch.nn.utils.parametrizations._SpectralNorm"})
+    CHECK(
+        found(without_draw(twice(kind, noise(2, 32), noise(3, 32)), 1), "not-repeatable").empty());
+  // Of a trace without states of generators it is not known whether one moved.
+  Training no_states = own;
+  no_states.erase_fact("rng.torch");
+  CHECK(found(no_states, "not-repeatable").empty());
+}
+
+TEST_CASE("check not-repeatable: ops, where no generator moved", "[check][repeat]") {
+  Training run = training(3);
+  call(run, 1, "fc1", 0, Phase::kForward, noise(1, 32), noise(2, 32), "demo::gelu");
+  call(run, 1, "fc1", 1, Phase::kForward, noise(1, 32), noise(3, 32), "demo::gelu");
+  CHECK(found(run, "not-repeatable").empty());
+  const check::CheckResult result = checked(without_draw(run, 1), {"not-repeatable"});
+  CHECK(found(result).size() == 1);
+  CHECK(result.findings[0].op == "demo::gelu");
+  run.at(1, "fc1", "output:0").op = "";
+}
+
+TEST_CASE("check not-repeatable: a recomputation gives other outputs", "[check][repeat]") {
+  const auto run = [](std::vector<float> input, std::vector<float> output) {
+    Training made = training(3);
+    const std::vector<float>& before = made.at(1, "fc2", "input:0").values;
+    return call(made, 1, "fc2", 0, Phase::kRecompute, input.empty() ? before : input,
+                output.empty() ? made.at(1, "fc2", "output:0").values : output);
+  };
+  CHECK(found(run({}, noise(9, 32)), "not-repeatable") ==
+        List{{"not-repeatable", Severity::kWarning, 1, "fc2", "output:0"}});
+  CHECK(silent(run({}, {}), "not-repeatable"));
+  const check::CheckResult other = checked(run(noise(8, 32), noise(9, 32)), {"not-repeatable"});
+  CHECK(found(other) == List{{"not-repeatable", Severity::kWarning, 1, "fc2", "input:0"}});
+  CHECK(contains(other.findings[0].text, "got another input than in the forward pass"));
+  // Of two calls it is not known which one is recomputed.
+  Training two = run(noise(8, 32), noise(9, 32));
+  call(two, 1, "fc2", 1, Phase::kForward, noise(7, 32), noise(6, 32));
+  CHECK(found(two, "not-repeatable").empty());
+  // Dropout must draw the same numbers again.
+  Training dropout = run({}, noise(9, 32));
+  for (Entry& entry : dropout.entries)
+    if (entry.value.scope == "fc2" && entry.fact == "class")
+      entry.text = "torch.nn.modules.dropout.Dropout";
+  CHECK(found(dropout, "not-repeatable").size() == 1);
+}
+
+TEST_CASE("check not-repeatable: two calls of an evaluation are a hint", "[check][repeat]") {
+  Training run = training(3);
+  call(run, 1, "fc1", 0, Phase::kEvaluation, noise(1, 32), noise(2, 32));
+  call(run, 1, "fc1", 1, Phase::kEvaluation, noise(1, 32), noise(3, 32));
+  CHECK(found(run, "not-repeatable") ==
+        List{{"not-repeatable", Severity::kHint, 1, "fc1", "output:0"}});
+  Training in_training_mode = run;
+  in_training_mode.fact(1, "fc1", "mode.evaluation", "train");
+  CHECK(found(in_training_mode, "not-repeatable").empty());
+}
+
+/// fc1, dropout, fc2: zeros in the dropout's output and in the gradient of fc1's output.
+Training with_dropout(uint32_t steps, size_t forward, size_t backward) {
+  Training run = training(steps);
+  run.fact(0, "drop", "class", "torch.nn.modules.dropout.Dropout");
+  for (uint32_t step = 0; step < steps; ++step) {
+    const std::vector<float> input = noise(step + 1, 512);
+    std::vector<float> output = input, flow = noise(step + 100, 512);
+    for (size_t i = 0; i < forward; ++i) output[i] = 0;
+    for (size_t i = 0; i < backward; ++i) flow[511 - i] = 0;
+    run.at(step, "fc1", "output:0").values = input;
+    run.at(step, "fc2", "input:0").values = output;
+    run.at(step, "fc1", "grad_output:0").values = flow;
+    run.erase(step, "fc1", "grad:bias");
+    call(run, step, "drop", 0, Phase::kForward, input, output);
+  }
+  return run;
+}
+
+TEST_CASE("check not-repeatable: the backward pass of a dropout has another mask",
+          "[check][repeat][dropout]") {
+  CHECK(found(with_dropout(4, 50, 60), "not-repeatable") ==
+        List{{"not-repeatable", Severity::kWarning, 2, "drop", "output:0"}});
+  CHECK(silent(with_dropout(4, 50, 50), "not-repeatable"));
+  CHECK(found(with_dropout(2, 50, 60), "not-repeatable").empty());   // three places
+  CHECK(found(with_dropout(4, 50, 200), "not-repeatable").empty());  // also past the dropout
+  CHECK(found(with_dropout(4, 50, 0), "not-repeatable").empty());
+  CHECK(found(with_dropout(4, 0, 0), "not-repeatable").empty());  // evaluation
+  Training zeros = with_dropout(4, 50, 60);                       // zeros of its own input
+  for (uint32_t step = 0; step < 4; ++step)
+    for (const char* scope : {"fc1", "drop"})
+      zeros.at(step, scope, scope[0] == 'f' ? "output:0" : "input:0").values[500] = 0;
+  CHECK(found(zeros, "not-repeatable").empty());
+  Training several = with_dropout(4, 50, 60);  // two modules gave the same bits
+  for (uint32_t step = 0; step < 4; ++step)
+    call(several, step, "copy", 0, Phase::kForward, noise(7, 8),
+         several.at(step, "fc1", "output:0").values);
+  CHECK(found(several, "not-repeatable").empty());
+  Training other = with_dropout(4, 50, 60);
+  for (Entry& entry : other.entries)
+    if (entry.value.scope == "drop" && entry.fact == "class") entry.text = kRelu;
+  CHECK(found(other, "not-repeatable").empty());
+}
+
+}  // namespace
+}  // namespace convtrace::test

@@ -1,0 +1,209 @@
+#include <algorithm>
+
+#include "tests/unit/tools/check/check_run.h"
+
+namespace convtrace::test {
+namespace {
+
+using List = std::vector<Found>;
+
+/// Facts stand at the begin of their step.
+Training& first_fact(Training& run, uint32_t step, const ScopeName& scope, const char* name,
+                     const char* text) {
+  const auto place = std::ranges::find(run.entries, step, &Entry::step);
+  run.entries.insert(place, {.step = step, .value = {.scope = scope}, .fact = name, .text = text});
+  return run;
+}
+
+/// A network with dropout whose modules are in evaluation mode from `step` to before `until`.
+Training evaluating(uint32_t step, uint32_t until, bool with_dropout) {
+  Training run = training(10);
+  if (with_dropout) {
+    run.fact(0, "drop", "class", "torch.nn.modules.dropout.Dropout");
+    run.fact(0, "drop", "attributes", "inplace=False, p=0.1");
+    for (uint32_t at = 0; at < 10; ++at)
+      run.before(at, "fc2", "input:0",
+                 {.scope = "drop", .slot = "output:0", .values = noise(at, 32)});
+  }
+  for (const char* scope : {"", "fc1", "fc2", "drop"}) {
+    first_fact(run, 0, scope, "mode", "train");
+    first_fact(run, step, scope, "mode", "eval");
+    if (until < 10) first_fact(run, until, scope, "mode", "train");
+  }
+  return run;
+}
+
+TEST_CASE("check mode: trained in evaluation mode after training mode", "[check][mode]") {
+  const check::CheckResult result = checked(evaluating(4, 10, true), {"mode"});
+  CHECK(found(result) == List{{"mode", Severity::kWarning, 4, "", ""}});
+  CHECK(contains(result.findings[0].evidence.at(1), "module drop, Dropout"));
+  CHECK(found(evaluating(4, 7, true), "mode").size() == 1);
+  CHECK(silent(evaluating(4, 6, true), "mode"));   // it comes back after two steps
+  CHECK(silent(evaluating(0, 10, true), "mode"));  // it never trained otherwise
+  CHECK(found(evaluating(4, 10, false), "mode") == List{{"mode", Severity::kHint, 4, "", ""}});
+  // A dropout of rate 0 computes the same.
+  Training none = evaluating(4, 10, true);
+  for (Entry& entry : none.entries)
+    if (entry.text == "inplace=False, p=0.1") entry.text = "inplace=False, p=0.0";
+  CHECK(found(none, "mode") == List{{"mode", Severity::kHint, 4, "", ""}});
+}
+
+TEST_CASE("check mode: one that alternates is silent", "[check][mode]") {
+  Training run = training(10);
+  for (uint32_t step = 1; step < 10; ++step)
+    first_fact(run, step, "fc1", "mode", step % 3 == 0 ? "train" : "eval");
+  CHECK(silent(run, "mode"));
+}
+
+Training evaluated(unsigned calls, const char* kind, const char* mode, uint32_t step = 4) {
+  Training run = training(6);
+  run.fact(0, "norm", "class", kind);
+  for (uint32_t at = 0; at < 6; ++at)
+    run.before(at, "fc2", "input:0",
+               {.scope = "norm", .slot = "output:0", .values = noise(at, 32)});
+  first_fact(run, step, "norm", "mode.evaluation", mode);
+  for (uint32_t i = 0; i < calls; ++i)
+    run.before(step, "fc1", "input:0",
+               {.scope = "norm",
+                .slot = "output:0",
+                .phase = Phase::kEvaluation,
+                .call = i,
+                .values = noise(i + 90, 32)});
+  return run;
+}
+
+TEST_CASE("check mode: evaluated in training mode", "[check][mode]") {
+  const char* const norm = "torch.nn.modules.batchnorm.BatchNorm2d";
+  CHECK(found(evaluated(2, norm, "train"), "mode") ==
+        List{{"mode", Severity::kWarning, 4, "norm", ""}});
+  CHECK(silent(evaluated(1, norm, "train"), "mode"));  // a generator that makes fakes
+  CHECK(silent(evaluated(2, norm, "eval"), "mode"));
+  CHECK(silent(evaluated(2, "torch.nn.modules.normalization.LayerNorm", "train"), "mode"));
+  Training average = evaluated(2, norm, "train");  // never trained itself
+  for (uint32_t step = 0; step < 6; ++step)
+    average.erase(step, "norm", "output:0", Phase::kForward);
+  CHECK(silent(average, "mode"));
+}
+
+TEST_CASE("check same-batch: three steps running", "[check][data]") {
+  const auto run = [](const std::vector<uint32_t>& steps) {
+    Training made = training(6);
+    for (const uint32_t step : steps) made.at(step, "", "input:0").values = noise(1, 32);
+    return made;
+  };
+  const check::CheckResult result = checked(run({2, 3, 4}), {"same-batch"});
+  CHECK(found(result) == List{{"same-batch", Severity::kWarning, 2, "", "input:0"}});
+  CHECK(contains(result.findings[0].text, "Steps 2 to 4 took the same batch."));
+  CHECK(silent(run({2, 3}), "same-batch"));
+  CHECK(silent(run({1, 2, 4}), "same-batch"));
+  Training gap = run({2, 4, 5});  // steps without values in between
+  std::erase_if(gap.entries, [](const Entry& entry) { return entry.step == 3; });
+  CHECK(silent(gap, "same-batch"));
+  CHECK(found(run({0, 1, 2, 3, 4, 5}), "same-batch").size() == 1);
+}
+
+TEST_CASE("check same-batch: constants and evaluations are silent", "[check][data]") {
+  Training constant = training(5), single = constant, evaluation = constant, labels = constant;
+  for (uint32_t step = 0; step < 5; ++step) {
+    constant.at(step, "", "input:0").values.assign(32, 1);
+    single.at(step, "", "input:0").values = {0.3F};
+    // Evaluations take the same batch each time.
+    evaluation.before(
+        step, "", "input:0",
+        {.scope = "", .slot = "input:0", .phase = Phase::kEvaluation, .values = noise(1, 32)});
+    // One of two inputs is the same.
+    labels.before(
+        step, "", "input:0",
+        {.scope = "", .slot = "input:labels", .phase = Phase::kData, .values = noise(1, 32)});
+  }
+  CHECK(found(constant, "same-batch").empty());
+  CHECK(found(single, "same-batch").empty());
+  CHECK(silent(evaluation, "same-batch"));
+  CHECK(silent(labels, "same-batch"));
+}
+
+Training padded(format::Padding padding, std::vector<uint64_t> counts,
+                Phase phase = Phase::kForward) {
+  Training run = training(static_cast<uint32_t>(counts.size()));
+  for (uint32_t step = 0; step < counts.size(); ++step) {
+    StatsSpec value{.scope = "embed", .slot = "input:0", .phase = phase};
+    value.stats.count = 10;
+    const auto place = std::ranges::find(run.entries, step, &Entry::step);
+    run.entries.insert(
+        place, {.step = step, .value = value, .padding = padding, .pad_count = counts[step]});
+  }
+  return run;
+}
+
+TEST_CASE("check no-labels: all are the ignored index", "[check][data]") {
+  using enum format::Padding;
+  const check::CheckResult result = checked(padded(kLabels, {0, 10, 3, 10}), {"no-labels"});
+  CHECK(found(result) == List{{"no-labels", Severity::kWarning, 1, "embed", "input:0"}});
+  CHECK(result.findings[0].times == 2);
+  CHECK(silent(padded(kLabels, {0, 9, 3}), "no-labels"));
+  CHECK(unknown(padded(kLabels, {format::kNotCounted, format::kNotCounted}), "no-labels"));
+  CHECK(unknown(padded(kLabels, {10, 10}, Phase::kEvaluation), "no-labels"));
+  CHECK(unknown(padded(kEmbedding, {10, 10}), "no-labels"));
+}
+
+TEST_CASE("check padding: more than half of what an embedding looks up", "[check][data]") {
+  using enum format::Padding;
+  CHECK(found(padded(kEmbedding, {2, 9, 10}), "padding") ==
+        List{{"padding", Severity::kHint, 0, "embed", "input:0"}});
+  CHECK(silent(padded(kEmbedding, {2, 9, 4}), "padding"));  // exactly half
+  CHECK(unknown(padded(kEmbedding, {format::kNotCounted}), "padding"));
+  CHECK(unknown(padded(kLabels, {10, 10}), "padding"));
+}
+
+Training sized(const std::vector<double>& sizes, size_t count = 32,
+               format::DType dtype = format::DType::kF32) {
+  Training run = training(static_cast<uint32_t>(sizes.size()));
+  for (uint32_t step = 0; step < sizes.size(); ++step) {
+    run.at(step, "", "input:0").values = scaled(noise(1, count), sizes[step]);
+    run.at(step, "", "input:0").dtype = dtype;
+  }
+  return run;
+}
+
+TEST_CASE("check input-scale: data of another size", "[check][data]") {
+  CHECK(found(sized({1, 1.1, 0.9, 255}), "input-scale") ==
+        List{{"input-scale", Severity::kWarning, 3, "", "input:0"}});
+  CHECK(found(sized({1, 1.1, 0.9, 0.004, 0.004}), "input-scale").size() == 1);
+  CHECK(silent(sized({1, 1.1, 0.9, 19}), "input-scale"));
+  CHECK(silent(sized({1, 1.1, 255}), "input-scale"));          // two steps are no habit
+  CHECK(silent(sized({1, 1.1, 5, 255, 255}), "input-scale"));  // never steady
+  CHECK(silent(sized({1, 1.1, 0.9, 0, 1}), "input-scale"));    // nothing is no size
+  CHECK(unknown(sized({1, 1.1, 0.9, 255}, 15), "input-scale"));
+  CHECK(unknown(sized({1, 1.1, 0.9, 255}, 32, format::DType::kI32), "input-scale"));
+  // Steps that do not train have other data.
+  Training inference = sized({1, 1.1, 0.9, 255});
+  std::erase_if(inference.entries, [](const Entry& entry) {
+    return entry.step == 3 &&
+           (entry.value.phase == Phase::kBackward || entry.value.phase == Phase::kOptimizer);
+  });
+  CHECK(silent(inference, "input-scale"));
+}
+
+TEST_CASE("check: findings about memory are told with their level", "[check][memory]") {
+  const auto run = [](TraceBuilder& trace) {
+    training(2).append_to(trace);
+    trace.finding({.kind = format::FindingKind::kUseAfterFree,
+                   .level = format::Level::kError,
+                   .scope = "fc1",
+                   .op = "demo::gelu",
+                   .slot = "output:0",
+                   .message = "it reads freed memory"});
+    trace.finding({.kind = format::FindingKind::kNeverWritten, .level = format::Level::kInfo});
+    trace.finding({.kind = format::FindingKind::kStaleRead, .suppressed = true});
+    trace.finding({.kind = format::FindingKind::kInputMutated, .level = format::Level::kDebug});
+  };
+  const check::CheckResult result = checked(run);
+  CHECK(found(result) == List{{"use-after-free", Severity::kError, 1, "fc1", "output:0"},
+                              {"never-written", Severity::kHint, 1, "", ""}});
+  CHECK(result.findings[0].op == "demo::gelu");
+  CHECK(result.findings[0].text == "it reads freed memory");
+  CHECK(found(checked(run, {"never-written"})).size() == 1);
+}
+
+}  // namespace
+}  // namespace convtrace::test
