@@ -46,6 +46,7 @@ struct RankResult {
 /// What several ranks prove together: replicas-parted, same-data.
 /// @param[in,out] looks  gets how often each was judged.
 [[nodiscard]] std::vector<Finding> judge_ranks(
-    std::vector<RankResult>& ranks, std::vector<std::pair<std::string_view, uint64_t>>& looks);
+    const std::vector<RankResult>& ranks,
+    std::vector<std::pair<std::string_view, uint64_t>>& looks);
 
 }  // namespace convtrace::check

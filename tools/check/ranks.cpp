@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <map>
 #include <memory>
+#include <set>
 
 #include "reader/trace_reader.h"
 #include "tools/check/judge.h"
@@ -70,11 +71,17 @@ const Seen* first_unlike(const std::vector<Seen>& a, const std::vector<Seen>& b,
 
 class Ranks {
  public:
-  explicit Ranks(std::vector<RankResult>& ranks) : ranks_(ranks) {}
+  explicit Ranks(const std::vector<RankResult>& ranks) {
+    for (const RankResult& rank : ranks) ranks_.push_back(&rank);
+  }
 
   std::vector<Finding> judge(std::vector<std::pair<std::string_view, uint64_t>>& looks) {
+    std::set<uint32_t> known;  // a restarted job has several traces of a rank: the first counts
+    std::erase_if(ranks_,
+                  [&known](const RankResult* rank) { return !known.insert(rank->rank).second; });
     diff::ReplicaCheck replicas;
-    for (RankResult& rank : ranks_) {
+    for (const RankResult* one : ranks_) {
+      const RankResult& rank = *one;
       std::vector<diff::ReplicaSums> sums;  // the weights at the begin stand before step 0
       if (rank.initial != 0) sums.push_back({.step = 0, .weights = rank.initial});
       for (const RankStep& step : rank.steps) {
@@ -86,14 +93,15 @@ class Ranks {
         tell_parted(parting);
       }
     }
-    if (const uint64_t pairs = compare_data(); pairs != 0)
-      looks.insert(looks.end(), {{"replicas-parted", pairs}, {"same-data", pairs}});
+    if (const uint64_t pairs = compare_data(); pairs != 0) looks.emplace_back("same-data", pairs);
+    if (replicas_ != 0) looks.emplace_back("replicas-parted", replicas_);
     return std::move(findings_);
   }
 
  private:
   const RankResult& of(uint32_t rank) const {
-    return *std::ranges::find(ranks_, rank, &RankResult::rank);
+    return **std::ranges::find_if(ranks_,
+                                  [rank](const RankResult* one) { return one->rank == rank; });
   }
 
   void tell_parted(const diff::ReplicaParting& parting) {
@@ -119,8 +127,9 @@ class Ranks {
           "first of them: " + first->slot + " of " +
           (first->scope.empty() ? std::string("the root module") : first->scope));
     }
-    finding.evidence.push_back("equal on both ranks: the weights before this step, and " +
-                               std::to_string(alike) + " of its gradients and weights");
+    finding.evidence.push_back("equal on both ranks: the weights before this step, " +
+                               (alike == 0 ? "and none" : std::to_string(alike)) +
+                               " of its gradients and weights");
     finding.cause =
         parting.in_gradients
             ? "gradients that are not reduced (no_sync, a parameter outside of the "
@@ -136,16 +145,19 @@ class Ranks {
   uint64_t compare_data() {
     std::map<uint64_t, const RankResult*> by_weights, by_data;
     uint64_t replicas = 0;
-    for (const RankResult& rank : ranks_) {
+    for (const RankResult* one : ranks_) {
+      const RankResult& rank = *one;
       const uint64_t weights = rank.initial;
-      if (rank.steps.size() < kLeastSteps || weights == 0) continue;
+      if (weights == 0) continue;
       uint64_t data = weights;
-      bool known = true;
+      bool known = rank.steps.size() >= kLeastSteps;
       for (const RankStep& step : rank.steps) {
         known &= step.data != 0;
         data = diff::mix_all({data, step.sums.step, step.data});
       }
-      if (!by_weights.emplace(weights, &rank).second && known) ++replicas;
+      const bool replica = !by_weights.emplace(weights, &rank).second;
+      replicas_ += replica ? 1 : 0;
+      replicas += replica && known ? 1 : 0;
       if (const auto [first, is_new] = by_data.emplace(data, &rank); known && !is_new)
         tell_same(*first->second, rank);
     }
@@ -162,20 +174,20 @@ class Ranks {
                    std::to_string(a.rank) + " in all " + tools::counted(b.steps.size(), "step") +
                    ".";
     finding.evidence = {
-        "equal hashes of all inputs of root modules, and equal weights, after step " +
-        std::to_string(b.steps.front().sums.step)};
+        "equal weights at the begin, and equal hashes of all inputs of root modules in each step"};
     finding.cause = "a sampler that does not know its rank, or equal seeds for unlike shards";
     finding.next = "use DistributedSampler with the rank, and call set_epoch()";
     findings_.push_back(std::move(finding));
   }
 
-  std::vector<RankResult>& ranks_;
+  std::vector<const RankResult*> ranks_;
   std::vector<Finding> findings_;
+  uint64_t replicas_ = 0;  ///< ranks with one before them
 };
 
 }  // namespace
 
-std::vector<Finding> judge_ranks(std::vector<RankResult>& ranks,
+std::vector<Finding> judge_ranks(const std::vector<RankResult>& ranks,
                                  std::vector<std::pair<std::string_view, uint64_t>>& looks) {
   return Ranks(ranks).judge(looks);
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <tuple>
 
 #include "tools/check/catalog.h"
@@ -72,7 +73,12 @@ bool check_run(const std::vector<std::string>& paths,
     if (!rank.complete)
       result.incomplete.push_back(rank.path + ": the trace was not closed, or is damaged");
   }
-  result.ranks = ranks.size();
+  std::set<uint32_t> numbers;
+  for (const RankResult& rank : ranks)
+    if (!numbers.insert(rank.rank).second)
+      result.notes.push_back(rank.path + " is another trace of rank " + std::to_string(rank.rank) +
+                             ", and is not compared with other ranks");
+  result.ranks = numbers.size();
   result.findings = joined(std::move(findings));
   std::ranges::stable_sort(result.findings, {}, [](const Finding& finding) {
     return std::tuple(finding.severity, finding.step.value_or(format::kNoStep),

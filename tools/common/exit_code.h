@@ -10,7 +10,7 @@ enum class ExitCode : int {
   kFailure = 1,
   kUsage = 2,
   kDamagedInput = 3,  ///< a result was obtained, but the input was unclosed, damaged or incomplete
-  kFindings = 4,      ///< `convtrace findings`: at least one unsuppressed error
+  kFindings = 4,      ///< `findings`: an unsuppressed error; `check`: an error or a warning
 };
 
 /// `convtrace-diff`.

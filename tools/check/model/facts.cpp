@@ -110,18 +110,30 @@ std::optional<double> Facts::largest_rate() const {
   return largest;
 }
 
-bool Facts::plain_descent() const {
+bool Facts::all_descend() const {
   bool any = false;
   for (const Setting& setting : settings()) {
-    if (setting.key == "class") {
-      any = true;
-      if (setting.value.substr(setting.value.rfind('.') + 1) != "SGD") return false;
-    }
+    if (setting.key != "class") continue;
+    any = true;
+    if (setting.value.substr(setting.value.rfind('.') + 1) != "SGD") return false;
+  }
+  return any;
+}
+
+bool Facts::some_rate_is_zero() const {
+  return std::ranges::any_of(settings(), [](const Setting& setting) {
+    return setting.key == "lr" && number(setting.value) == 0.0;
+  });
+}
+
+bool Facts::plain_descent() const {
+  if (!all_descend()) return false;
+  for (const Setting& setting : settings()) {
     if (setting.key == "momentum" || setting.key == "weight_decay") {
       if (number(setting.value) != 0.0) return false;
     }
   }
-  return any;
+  return true;
 }
 
 }  // namespace convtrace::check

@@ -48,6 +48,9 @@ class Facts {
   [[nodiscard]] static std::optional<double> number(std::string_view value);
   /// The largest learning rate of all groups; nullopt where none is known.
   [[nodiscard]] std::optional<double> largest_rate() const;
+  /// Whether every optimizer is SGD, and there is one.
+  [[nodiscard]] bool all_descend() const;
+  [[nodiscard]] bool some_rate_is_zero() const;
   /// Whether every optimizer is SGD without momentum and weight decay, and there is one: a
   /// parameter then moves by its gradient alone.
   [[nodiscard]] bool plain_descent() const;

@@ -47,6 +47,7 @@ void write_html(const CheckResult& result, std::ostream& stream) {
     out << "<p class=\"files\">" << escape_markup(path) << "</p>\n";
   for (const std::string& why : result.incomplete)
     out << "<p class=\"warning\">Incomplete: " << escape_markup(why) << "</p>\n";
+  for (const std::string& note : result.notes) out.paragraph(escape_markup(note));
   out << "</header>\n<main>\n";
   if (!result.findings.empty()) out.heading("Findings, worst first", "findings");
   for (const Finding& finding : result.findings) write_finding(finding, out);
@@ -56,7 +57,7 @@ void write_html(const CheckResult& result, std::ostream& stream) {
     out << "<tr><th scope=\"row\">" << one.id << "</th><td>" << escape_markup(one.what)
         << "</td><td>"
         << (one.times == 0 ? std::string("not known: nothing to judge")
-                           : tools::count_text(one.times) + " times")
+                           : tools::counted(one.times, "time"))
         << "</td></tr>\n";
   out.end_table();
   out << "</main></body></html>\n";

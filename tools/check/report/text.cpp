@@ -23,6 +23,8 @@ class TextReport {
                   diff::wrapped(headline(result_), terminal_.columns, 0, 2))
          << "\n";
     for (const std::string& why : result_.incomplete) line("incomplete  ", escape_text(why));
+    for (const std::string& note : result_.notes) line("note        ", escape_text(note));
+    earliest();
     size_t alike = 0;
     for (size_t i = 0; i < result_.findings.size(); ++i) {
       const Finding& one = result_.findings[i];
@@ -48,6 +50,18 @@ class TextReport {
   }
 
  private:
+  /// What is worst may be a consequence of what was first.
+  void earliest() {
+    const Finding* first = nullptr;
+    for (const Finding& one : result_.findings) {
+      if (one.severity == Severity::kHint || !one.step) continue;
+      if (first == nullptr || *one.step < *first->step) first = &one;
+    }
+    if (first == nullptr || !result_.findings[0].step || *first->step >= *result_.findings[0].step)
+      return;
+    line("first       ", std::string(first->id) + ", " + place_of(*first));
+  }
+
   void finding(const Finding& one) {
     const bool hint = one.severity == Severity::kHint;
     out_ << "\n"

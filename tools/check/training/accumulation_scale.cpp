@@ -42,8 +42,8 @@ class AccumulationScale : public Check {
     told_ = true;
     Finding finding = about("accumulation-scale", Severity::kHint, around, step.number,
                             exact ? *criterion->outputs[0] : *step.losses.front());
-    finding.text = "Each step adds the gradients of " + tools::counted(step.losses.size(), "loss") +
-                   ", each a mean, without dividing by their number.";
+    finding.text = "Each step adds the gradients of " + std::to_string(step.losses.size()) +
+                   " losses" + ", each a mean, without dividing by their number.";
     finding.evidence = {
         exact ? "every loss of the step is the criterion's output, bit for bit"
               : "each adds more than 2 / " + std::to_string(step.losses.size()) +

@@ -70,10 +70,12 @@ class GradientsAddUp : public Check {
     const bool whole = std::abs(found - sums.all) <= allowed;
     const bool own = std::abs(found - now) <= 10 * allowed;
     sums.added = whole && !own ? sums.added + 1 : 0;
+    if (own)
+      sums = {.all = now, .size = size, .last = step.number, .steps = 1};  // cleared before it
     if (sums.added < kLeastSteps) return;
     told_ = true;
-    Finding finding =
-        about("gradients-add-up", Severity::kError, around, step.number - kLeastSteps, gradient);
+    Finding finding = about("gradients-add-up", Severity::kError, around,
+                            step.number - kLeastSteps + 1, gradient);
     finding.text = "Gradients add up over the steps: that of " +
                    parameter_name(around.names, parameter) + " is the sum of all steps so far.";
     finding.evidence = {"sum of its elements in step " + std::to_string(step.number) + ": " +

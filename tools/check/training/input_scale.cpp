@@ -4,7 +4,8 @@
 /// Why it is a fault: a normalisation that is missing from some step on, bytes instead of numbers
 /// below 1.
 /// Judged: floats of 16 elements and more, whose root mean square was steady (within 4 times) for
-/// three steps and then is 20 times larger or smaller.
+/// five steps and then is 20 times larger or smaller, in two steps running.
+/// Not told apart: a curriculum, another data set from some step on.
 
 #include <algorithm>
 #include <cmath>
@@ -16,7 +17,7 @@
 namespace convtrace::check {
 namespace {
 
-constexpr unsigned kLeastSteps = 3;
+constexpr unsigned kLeastSteps = 5, kLeastOthers = 2;
 constexpr uint64_t kLeastElements = 16;
 constexpr double kSteady = 4, kOther = 20;
 
@@ -33,10 +34,12 @@ class InputScale : public Check {
       look("input-scale");
       const bool steady = sizes.steps >= kLeastSteps && sizes.most <= kSteady * sizes.least;
       if (steady && (size > kOther * sizes.most || size < sizes.least / kOther)) {
-        sizes.told = true;
-        tell(step, around, *value, sizes.least, sizes.most);
+        if (sizes.others++ == 0) sizes.first = step.number;
+        sizes.told = sizes.others == kLeastOthers;
+        if (sizes.told) tell(sizes.first, around, *value, sizes.least, sizes.most);
         continue;
       }
+      sizes.others = 0;
       sizes.least = std::min(sizes.least, size);
       sizes.most = std::max(sizes.most, size);
       ++sizes.steps;
@@ -46,13 +49,14 @@ class InputScale : public Check {
  private:
   struct Sizes {
     double least = HUGE_VAL, most = 0;
-    unsigned steps = 0;
+    unsigned steps = 0, others = 0;
+    uint32_t first = 0;  ///< of the steps of another size
     bool told = false;
   };
 
-  void tell(const StepValues& step, const Surroundings& around, const Value& value, double least,
+  void tell(uint32_t step, const Surroundings& around, const Value& value, double least,
             double most) {
-    Finding finding = about("input-scale", Severity::kWarning, around, step.number, value);
+    Finding finding = about("input-scale", Severity::kWarning, around, step, value);
     finding.text = "The data are of another size than before: root mean square " +
                    tools::number_text(value.rms(), 3) + ", before " + tools::number_text(least, 3) +
                    " to " + tools::number_text(most, 3) + ".";

@@ -2,9 +2,11 @@
 /// no-labels: all labels of a loss are the index that it ignores. padding: more than half of what
 /// an embedding looks up is its padding index (hint).
 ///
-/// Why it is a fault: a step without labels learns nothing, and its mean is 0 / 0.
+/// Why it is a fault: a step without labels learns nothing, and its mean is 0 / 0. A hint where the
+/// loss is a sum and another micro-batch of the step has labels.
 /// Silent: on a device, where labels are not counted; in evaluation.
 
+#include <algorithm>
 #include <map>
 
 #include "tools/check/training/checks.h"
@@ -57,8 +59,22 @@ class Labels : public Check {
     Value value{};
   };
 
+  static bool reduction_is_sum(const Surroundings& around, format::StringId scope) {
+    for (const char* const loss :
+         {"loss.cross_entropy_loss", "loss.nll_loss_nd", "loss.nll_loss", "attributes"})
+      if (around.facts.of_module(scope, loss).find("reduction='sum'") != std::string_view::npos)
+        return true;
+    return false;
+  }
+
   void tell_labels(const StepValues& step, const Surroundings& around, const Value& value) {
-    Finding finding = about("no-labels", Severity::kWarning, around, step.number, value);
+    const auto has_labels = [](const Value& one) {
+      return one.padding == format::Padding::kLabels && one.pad_count < one.stats.count;
+    };
+    const bool adds =
+        reduction_is_sum(around, value.place.scope) && std::ranges::any_of(step.values, has_labels);
+    Finding finding =
+        about("no-labels", adds ? Severity::kHint : Severity::kWarning, around, step.number, value);
     finding.text =
         "All " + tools::counted(value.stats.count, "label") + " of a loss are the ignored index.";
     finding.evidence = {std::to_string(value.pad_count) + " of " +

@@ -4,7 +4,8 @@
 /// Why it is a fault: an optimizer with rate 0 trains nothing. A schedule that was given epochs for
 /// steps, or restarts with another base, jumps.
 /// A hint: a jump of ten times and more back to a rate that the run had, which is a restart or a
-/// schedule that was made anew.
+/// schedule that was made anew; a jump of a rate that never fell before, which is a warm-up in few
+/// large steps.
 /// Silent: warm-up (a jump counts only after three steps near the largest rate so far); a group with
 /// rate 0 beside others.
 
@@ -59,7 +60,7 @@ class LearningRate : public Check {
   struct Group {
     double largest = 0, last = 0;
     unsigned near = 0;  ///< steps with a rate near the largest
-    bool told = false;
+    bool told = false, fell = false;
   };
   struct Zero {
     uint32_t first = 0;
@@ -81,7 +82,7 @@ class LearningRate : public Check {
     if (!group.told && group.near >= kLeastSteps && (above || back)) {
       group.told = true;
       Finding finding = at(around, step.number);
-      if (!above) finding.severity = Severity::kHint;
+      if (!above || !group.fell) finding.severity = Severity::kHint;
       finding.slot = "optimizer." + std::to_string(setting.optimizer) + "." +
                      std::to_string(setting.group) + ".lr";
       finding.text =
@@ -91,11 +92,13 @@ class LearningRate : public Check {
       finding.evidence = {finding.slot + ": " + tools::number_text(group.last) +
                           " in the step before, at most " + tools::number_text(group.largest) +
                           " until then"};
-      finding.cause =
-          "a schedule with another base rate, or one that counts epochs where it is given steps";
+      finding.cause = above ? "a schedule with another base rate, or one that counts epochs where "
+                              "it is given steps"
+                            : "a restart that is meant, or a scheduler that was made anew";
       finding.next = "convtrace show --records fact TRACE lists the rates";
       report(std::move(finding));
     }
+    group.fell |= rate < group.last;
     if (rate * kNear > group.largest) group.near = 0;
     group.largest = std::max(group.largest, rate);
     if (rate > 0 && rate >= kNear * group.largest) ++group.near;

@@ -12,6 +12,7 @@
 /// (an average of weights whose batch norm is updated).
 /// A hint where no module that left training mode computes otherwise for it.
 
+#include <algorithm>
 #include <map>
 #include <set>
 
@@ -28,8 +29,6 @@ constexpr unsigned kLeastSteps = 3;
 class Mode : public Check {
  public:
   void see(const StepValues& step, const Surroundings& around) override {
-    std::vector<format::StringId> left;
-    std::set<format::StringId> told_in_evaluation;
     for (const FactSeen& fact : step.facts) {
       const std::string_view name = around.names.text(fact.name);
       if (!fact.scope) continue;
@@ -47,20 +46,19 @@ class Mode : public Check {
     for (const Value* input : step.data) roots_.insert(input->place.scope);
     std::map<format::StringId, unsigned> evaluated;
     for (const auto& [key, call] : step.calls) {
-      if (key.phase == Phase::kForward && step.trains) {
+      if (key.phase == Phase::kForward && step.trains && !key.op) {
         const auto away = in_eval_.find(key.scope);
         if (away == in_eval_.end()) trained_.insert(key.scope);
-        if (away != in_eval_.end() && away->second.left && key.call == 0 &&
-            ++away->second.steps == kLeastSteps)
-          left.push_back(key.scope);
+        if (away != in_eval_.end()) away->second.steps.insert(step.number);
       }
       if (key.phase == Phase::kEvaluation && !key.op) ++evaluated[key.scope];
     }
-    if (!left.empty()) tell_left(around, left);
+    tell_left(around);
     for (const auto& [scope, calls] : evaluated) {
       if (calls < 2 || told_evaluation_ || !evaluated_training_.contains(scope)) continue;
       if (!trained_.contains(scope) || !around.facts.depends_on_mode(scope)) continue;
-      if (!with_all_above(around, scope)) continue;
+      const bool drops = around.facts.class_of(scope).find("Dropout") != std::string_view::npos;
+      if (drops && !with_all_above(around, scope)) continue;  // somebody samples
       tell_evaluation(step, around, scope, calls);
     }
   }
@@ -92,7 +90,19 @@ class Mode : public Check {
     return true;
   }
 
-  void tell_left(const Surroundings& around, const std::vector<format::StringId>& left) {
+  void tell_left(const Surroundings& around) {
+    const auto stays = [](const auto& entry) {
+      return entry.second.left && entry.second.steps.size() >= kLeastSteps;
+    };
+    const auto one = std::ranges::find_if(in_eval_, stays);
+    if (one == in_eval_.end()) return;
+    const uint32_t since = one->second.since;
+    std::vector<format::StringId> left;  // all that left with it
+    for (auto& [scope, away] : in_eval_) {
+      if (!away.left || away.since != since) continue;
+      left.push_back(scope);
+      away.left = false;  // told
+    }
     bool matters = false;
     format::StringId top = left.front(), first;
     for (const format::StringId scope : left) {
@@ -101,7 +111,6 @@ class Mode : public Check {
       if (!matters) first = scope;
       matters = true;
     }
-    const uint32_t since = in_eval_[top].since;
     Finding finding =
         at(matters ? Severity::kWarning : Severity::kHint, since, around, top, Phase::kForward);
     finding.text = "From step " + std::to_string(since) + " on " + module_name(around.names, top) +
@@ -124,8 +133,9 @@ class Mode : public Check {
                    module_name(around.names, scope) + " (" +
                    std::string(around.facts.class_of(scope)) + ") in training mode.";
     finding.evidence = {std::to_string(calls) + " calls without gradients, training = True"};
-    finding.cause =
-        "model.eval() is missing: dropout drops, batch norm uses the batch and learns from it";
+    const bool drops = around.facts.class_of(scope).find("Dropout") != std::string_view::npos;
+    finding.cause = std::string("model.eval() is missing: ") +
+                    (drops ? "the dropout drops" : "the norm uses the batch, and learns from it");
     finding.next = "call model.eval() before the evaluation, and model.train() after it";
     report(std::move(finding));
   }
@@ -133,8 +143,8 @@ class Mode : public Check {
   /// A module whose training calls are in evaluation mode.
   struct Away {
     uint32_t since = 0;
-    bool left = false;   ///< it trained in training mode before
-    unsigned steps = 0;  ///< in which it was called since
+    bool left = false;           ///< it trained in training mode before, and that was not told
+    std::set<uint32_t> steps{};  ///< in which it was called since
   };
 
   std::set<format::StringId> trained_, evaluated_training_, roots_;

@@ -29,8 +29,8 @@ class TwoSteps : public Check {
         finding.evidence.push_back("update " + std::to_string(update->place.call) + ": " +
                                    numbers_of(*update));
       finding.cause =
-          "step() is called twice: by the program and by its framework, or by a scheduler's "
-          "mistake; "
+          "step() is called twice: by the program and by its framework, or by an optimizer around "
+          "another one; "
           "or two optimizers have the same parameters";
       finding.next = "look for the second call of step()";
       report(std::move(finding));

@@ -2,7 +2,8 @@
 /// nan: the first NaN or infinity of a run.
 ///
 /// Why it is a fault: no value of a training that works is one. Negative infinities alone are not
-/// counted, since attention masks consist of them.
+/// counted, since attention masks consist of them. Positive infinities without a NaN are a warning:
+/// they may mask a minimum.
 /// Lower levels: NaN in the data that stay there stand for missing values (hint), else they are the
 /// origin (warning); infinite gradients under a GradScaler are how it finds its scale (hint).
 
@@ -44,7 +45,8 @@ class Births : public Check {
       if (data != nullptr) {
         tell(step, around, *data, Severity::kWarning);
       } else {
-        tell(step, around, value, Severity::kError);
+        const bool masks = value.stats.nan == 0 && value.role == Role::kOutput;
+        tell(step, around, value, masks ? Severity::kWarning : Severity::kError);
       }
       found_ = true;
       return;
@@ -68,18 +70,20 @@ class Births : public Check {
     const CallKey key{value.place.scope, value.op, value.place.phase, value.place.call};
     if (const auto call = step.calls.find(key); call != step.calls.end()) {
       for (const Value* input : call->second.inputs)
-        if (input->measured() && input != &value)
+        if (input->finite() && input != &value)
           finding.evidence.push_back(std::string(around.names.text(input->slot)) +
                                      ": finite, up to " +
                                      tools::number_text(input->stats.amax.as_f64()));
     }
-    finding.cause = value.place.phase == Phase::kData
-                        ? severity == Severity::kHint
-                              ? "the data contain it, perhaps for what is missing; no output does"
-                              : "the data contain it"
-                    : severity == Severity::kHint
-                        ? "the GradScaler's scale is too large yet; it passes over such a step"
-                        : "an overflow, a division by zero, a logarithm or root of nothing";
+    finding.cause =
+        value.place.phase == Phase::kData
+            ? severity == Severity::kHint
+                  ? "the data contain it, perhaps for what is missing; no later value does"
+                  : "the data contain it"
+        : severity == Severity::kHint
+            ? "the GradScaler's scale is too large yet; it passes over such a step"
+            : "an overflow, a division by zero, a logarithm or root of nothing, memory that was "
+              "not written";
     finding.next = "convtrace show --nan TRACE";
     report(std::move(finding));
   }

@@ -7,14 +7,19 @@
 /// most parameters of its root are left out, a part of the model was frozen by not handing it over,
 /// which is only a hint. An optimizer whose tensors belong to no module that was called, beside a
 /// model of which no parameter ever moves, has another model's parameters.
-/// A bias whose gradient is exactly zero is a hint: differences of two outputs cancel it.
-/// Silent: a gradient that was not recorded of a parameter that moves (sparse ones); fewer than two training steps with values; frozen parameters; modules that training
-/// never called; steps in which every learning rate is 0; gradients that are not finite (a
-/// GradScaler passes over such a step); f32 updates that are too small for their weights.
+/// Hints: a bias whose gradient is exactly zero (differences of two outputs cancel it); a module
+/// whose output no recorded module takes (an auxiliary head); a gradient of rounding alone; an
+/// optimizer with a group whose learning rate is 0.
+/// Silent: a gradient that was not recorded of a parameter that moves (sparse ones); fewer than two
+/// training steps with values; frozen parameters; modules that training never called; steps in
+/// which every learning rate is 0; gradients that are not finite (a GradScaler passes over such a
+/// step); foreign tensors with gradients (32-bit weights of a 16-bit model).
+/// Not told apart: a parameter that is frozen after its module's first call.
 
 #include <algorithm>
 #include <cctype>
 #include <set>
+#include <unordered_set>
 
 #include "tools/check/values/checks.h"
 #include "tools/common/text.h"
@@ -56,12 +61,29 @@ class GradientFlow : public Check {
     ++steps_;
     if (first_step_ == format::kNoStep) first_step_ = step.number;
     std::set<format::StringId> called;
-    for (const auto& [key, call] : step.calls)
-      if (key.phase == Phase::kForward || key.phase == Phase::kRecompute) called.insert(key.scope);
+    std::unordered_set<uint64_t> passed;  // inputs of modules that a gradient passes
+    for (const auto& [key, call] : step.calls) {
+      if (key.phase != Phase::kForward && key.phase != Phase::kRecompute) continue;
+      called.insert(key.scope);
+      if (!step.grad_outputs.contains(key.scope)) continue;
+      for (const Value* input : call.inputs) passed.insert(input->stats.hash);
+    }
+    // What was computed until here may lead to an output that a module takes without its gradient.
+    uint64_t cut_at = 0;
+    std::map<format::StringId, uint64_t> first_output;
+    for (const auto& [key, call] : step.calls) {
+      if (key.phase != Phase::kForward || step.grad_outputs.contains(key.scope)) continue;
+      for (const Value* output : call.outputs) {
+        first_output.try_emplace(key.scope, output->seq);
+        if (passed.contains(output->stats.hash)) cut_at = std::max(cut_at, output->seq);
+      }
+    }
     const double rate = around.facts.largest_rate().value_or(1);
     for (auto& [parameter, known] : parameters_) {
       known.steps_called += called.contains(parameter.scope) ? 1 : 0;
       known.steps_passed += step.grad_outputs.contains(parameter.scope) ? 1 : 0;
+      const auto output = first_output.find(parameter.scope);
+      known.consumed |= output != first_output.end() && output->second <= cut_at;
       const auto now = step.parameters.find(parameter);
       if (now != step.parameters.end()) follow(known, now->second, rate);
     }
@@ -69,8 +91,8 @@ class GradientFlow : public Check {
 
   void end(const Surroundings& around) override {
     if (steps_ < kLeastSteps) return;
+    if (any_updates_ && any_initial_) look("optimizer-of-others");
     if (tell_foreign(around)) return;
-    if (any_updates_) look("optimizer-of-others");
     std::vector<const Entry*> without, unmoved, left_out;
     for (const Entry& entry : parameters_) {
       const Known& known = entry.second;
@@ -88,7 +110,7 @@ class GradientFlow : public Check {
         unmoved.push_back(&entry);
       }
     }
-    for (const Entry* entry : without) tell_without(around, *entry);
+    tell_without(around, without);
     tell_unmoved(around, unmoved);
     tell_left_out(around, left_out);
   }
@@ -98,6 +120,7 @@ class GradientFlow : public Check {
     Value last{};      ///< as it was last recorded
     Value gradient{};  ///< the last one that was not zero
     bool frozen = false, initial = false, seen = false;
+    bool consumed = false;  ///< a module that a gradient passes takes its module's output
     uint32_t steps_called = 0, steps_passed = 0;
     uint32_t updates = 0;    ///< records behind an optimizer's step
     uint32_t motions = 0;    ///< updates that changed it
@@ -126,7 +149,7 @@ class GradientFlow : public Check {
     for (const auto& [parameter, seen] : step.parameters) {
       Known& known = parameters_[parameter];
       if (seen.initial != nullptr) {
-        known.initial = true;
+        known.initial = any_initial_ = true;
         known.frozen = around.facts.frozen(parameter);
         if (!known.seen) known.last = *seen.initial;
         known.seen = true;
@@ -181,6 +204,8 @@ class GradientFlow : public Check {
     for (const Entry& entry : parameters_) {
       const Known& known = entry.second;
       if (is_foreign(around.names.text(entry.first.name))) {
+        if (known.gradients > 0)
+          return false;  // weights of another precision, copied into the model
         if (known.updates > 0) foreign.push_back(&entry);
       } else if (known.updates > 0) {
         return false;
@@ -203,56 +228,85 @@ class GradientFlow : public Check {
     return true;
   }
 
-  void tell_without(const Surroundings& around, const Entry& entry) {
+  /// Why a parameter has no gradient, as far as the records say.
+  enum class Lack : uint8_t { kCutOff, kZeros, kUnused, kCancelled };
+  [[nodiscard]] static Lack lack(const Surroundings& around, const Entry& entry) {
     const Known& known = entry.second;
-    const bool bias = around.names.text(entry.first.name) == "bias" && known.zeros > 0;
-    Finding finding = of("no-gradient", bias ? Severity::kHint : Severity::kWarning, around, entry);
-    finding.text =
-        "Parameter " + parameter_name(around.names, entry.first) +
-        (known.zeros > 0 ? " has gradients of zeros in all " : " has no gradient in all ") +
-        tools::counted(steps_, "step") + " of training, although its module took part in " +
-        std::to_string(known.steps_called) + ".";
-    finding.evidence = {"requires a gradient, and an optimizer has it",
-                        std::to_string(known.steps_passed) + " of " +
-                            tools::counted(steps_, "step") +
-                            " with a gradient of the module's output"};
-    finding.cause =
-        bias ? "the loss takes differences of outputs, in which the bias cancels; or nothing "
-               "passes the module"
-        : known.steps_passed > 0
-            ? "the module does not use it, or a custom backward gives none"
-            : "a detach(), .data, .item(), integer cast or no_grad() between the module "
-              "and the loss; or its output is not used";
-    finding.next =
-        "look at what consumes the output of " + module_name(around.names, entry.first.scope);
-    report(std::move(finding));
+    if (known.zeros > 0)
+      return around.names.text(entry.first.name) == "bias" ? Lack::kCancelled : Lack::kZeros;
+    return known.steps_passed > 0 || known.consumed ? Lack::kCutOff : Lack::kUnused;
+  }
+
+  void tell_without(const Surroundings& around, const std::vector<const Entry*>& without) {
+    std::map<Lack, std::vector<const Entry*>> by_reason;
+    for (const Entry* entry : without) by_reason[lack(around, *entry)].push_back(entry);
+    for (const auto& [reason, entries] : by_reason) {
+      const bool sure = reason == Lack::kCutOff || reason == Lack::kZeros;
+      const Known& known = entries.front()->second;
+      Finding finding =
+          of("no-gradient", sure ? Severity::kWarning : Severity::kHint, around, *entries.front());
+      finding.text = tools::counted(entries.size(), "parameter") + " (" + list_of(around, entries) +
+                     ")" + (entries.size() == 1 ? " has " : " have ") +
+                     (known.zeros > 0 ? "gradients of zeros in all " : "no gradient in all ") +
+                     tools::counted(steps_, "recorded step") + ".";
+      finding.evidence = {
+          "an optimizer has it, and it was not frozen when its module was first called",
+          "its module was called in " + std::to_string(known.steps_called) +
+              " steps, and got a gradient of its output in " + std::to_string(known.steps_passed)};
+      const std::string consumer = "look at what takes the output of " +
+                                   module_name(around.names, entries.front()->first.scope);
+      switch (reason) {
+        case Lack::kCutOff:
+          finding.cause =
+              known.steps_passed > 0
+                  ? "the module does not use it, or a custom backward gives none"
+                  : "a detach(), .data, .item(), integer cast or no_grad() before the loss";
+          finding.next = consumer;
+          break;
+        case Lack::kZeros:
+          finding.cause = "a factor that is 0 behind the module, or units that never fire";
+          finding.next = consumer;
+          break;
+        case Lack::kUnused:
+          finding.cause =
+              "no recorded module takes its output: the loss does not use it, or something cuts it "
+              "off on the way";
+          finding.next = consumer + "; where nothing is meant to, set requires_grad to False";
+          break;
+        case Lack::kCancelled:
+          finding.cause =
+              "the loss takes differences of outputs, in which the bias cancels; or no unit of "
+              "the module fires";
+          finding.next = "leave the bias out, if it cancels";
+      }
+      report(std::move(finding));
+    }
   }
 
   /// Why a parameter did not move, as far as its numbers say.
   enum class Stillness : uint8_t { kOther, kLostInShortType, kTiny };
-  [[nodiscard]] Stillness stillness(const Known& known) const {
+  [[nodiscard]] Stillness stillness(const Known& known, const Surroundings& around) const {
     const double gradient = known.gradient.stats.amax.as_f64();
     const double size = known.last.measured() ? known.last.stats.amax.as_f64() : 0;
     const double least = unit(known.last.dtype);
     if (gradient < kTinyShare * largest_gradient_) return Stillness::kTiny;
-    if (!(size > 0) || gradient * known.rate >= least * size) {
-      // Adam moves by about the learning rate, whatever the gradient.
-      const bool lost = size > 0 && least > 0x1p-24 && known.rate < least * size;
-      return lost ? Stillness::kLostInShortType : Stillness::kOther;
-    }
+    // Adam and its like move by about the learning rate, whatever the gradient.
+    const double step = around.facts.all_descend() ? gradient * known.rate : known.rate;
+    if (!(size > 0) || step >= least * size) return Stillness::kOther;
     return least > 0x1p-24 ? Stillness::kLostInShortType : Stillness::kTiny;
   }
 
   void tell_unmoved(const Surroundings& around, const std::vector<const Entry*>& unmoved) {
     std::map<Stillness, std::vector<const Entry*>> by_reason;
-    for (const Entry* entry : unmoved) by_reason[stillness(entry->second)].push_back(entry);
+    for (const Entry* entry : unmoved) by_reason[stillness(entry->second, around)].push_back(entry);
     for (const auto& [reason, entries] : by_reason) {
       const Entry& entry = *entries.front();
       const Known& known = entry.second;
       const bool one = entries.size() == 1;
-      Finding finding =
-          of("no-motion", reason == Stillness::kTiny ? Severity::kHint : Severity::kWarning, around,
-             entry);
+      const bool meant = reason == Stillness::kOther && around.facts.some_rate_is_zero();
+      Finding finding = of(
+          "no-motion", reason == Stillness::kTiny || meant ? Severity::kHint : Severity::kWarning,
+          around, entry);
       finding.text = tools::counted(entries.size(), "parameter") + " (" + list_of(around, entries) +
                      ")" +
                      (one ? " gets gradients and updates, and never moves."
@@ -271,7 +325,10 @@ class GradientFlow : public Check {
           break;
         case Stillness::kTiny:
           finding.cause = "a gradient that is rounding alone: the loss does not depend on it";
-          finding.next = "leave it out of the model, if it is a bias before a normalisation";
+          finding.next =
+              "leave it out of the model, if it is a bias before a normalisation; else look at "
+              "whether the "
+              "loss depends on it";
           break;
         case Stillness::kOther:
           finding.cause = "its group has learning rate 0, or something writes the old value back";
@@ -337,7 +394,7 @@ class GradientFlow : public Check {
   std::map<format::StringId, std::string> classes_;  ///< of modules by their names
   double largest_gradient_ = 0;
   uint32_t steps_ = 0, first_step_ = format::kNoStep;
-  bool any_updates_ = false, any_gradient_ = false;
+  bool any_updates_ = false, any_gradient_ = false, any_initial_ = false;
 };
 
 }  // namespace

@@ -19,6 +19,21 @@ namespace {
 constexpr unsigned kLeastSteps = 8;
 constexpr double kLeastGrowth = 30, kLeastFactor = 1.25, kSteady = 1.6, kRisen = 2;
 
+double largest_of(format::DType dtype) {
+  switch (dtype) {
+    case format::DType::kF64:
+      return 0x1.fffffffffffffp1023;
+    case format::DType::kF16:
+      return 65504;
+    case format::DType::kF8E5M2:
+      return 57344;
+    case format::DType::kF8E4M3FN:
+      return 448;
+    default:
+      return 0x1.fep127;
+  }
+}
+
 class NormGrowth : public Check {
  public:
   void see(const StepValues& step, const Surroundings& around) override {
@@ -38,14 +53,17 @@ class NormGrowth : public Check {
   struct Run {
     double first = 0, last = 0, first_loss = 0, least = HUGE_VAL, most = 0;
     unsigned steps = 0;
+    uint32_t step = format::kNoStep;  ///< the last
   };
 
   void follow(const StepValues& step, const Surroundings& around, const Value& value, double loss) {
     Run& run = runs_[{value.place.scope, value.slot}];
+    if (run.step != format::kNoStep && step.number != run.step + 1) run = {};
+    run.step = step.number;
     const double norm = value.rms(), factor = run.last > 0 ? norm / run.last : 0;
     const double least = std::min(run.least, factor), most = std::max(run.most, factor);
     if (factor < kLeastFactor || most > kSteady * least) {
-      run = {.first = norm, .last = norm, .first_loss = loss};
+      run = {.first = norm, .last = norm, .first_loss = loss, .step = step.number};
       return;
     }
     look("norm-growth");
@@ -61,7 +79,7 @@ class NormGrowth : public Check {
     Finding finding = about("norm-growth", risen ? Severity::kWarning : Severity::kHint, around,
                             step.number, value);
     const double factor = std::pow(run.last / run.first, 1.0 / run.steps);
-    const double limit = value.dtype == format::DType::kF16 ? 65504 : 0x1.fep127;
+    const double limit = largest_of(value.dtype);
     const double left = std::log(limit / value.stats.amax.as_f64()) / std::log(factor);
     finding.text = finding.slot + " of " + module_name(around.names, value.place.scope) + " grew " +
                    tools::times_text(factor) + " times a step over " + std::to_string(run.steps) +

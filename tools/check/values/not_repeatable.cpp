@@ -7,8 +7,8 @@
 /// other outputs for equal inputs, or other inputs in the only call. Random numbers are no excuse
 /// there, since the recomputation must draw the same ones. (2) two calls of an evaluation in
 /// evaluation mode (a hint: a model may sample, or keep a state). (3) two calls in the forward pass without a backward pass in between: of layers
-/// of torch that draw no numbers; of tagged ops and the program's own layers where no random
-/// generator moved in the step.
+/// of torch that draw no numbers; of tagged ops and the program's own layers (a hint) where no
+/// random generator moved in the step.
 /// Silent: modules that contain others in the forward pass; parametrizations (spectral norm
 /// iterates); modules whose buffers moved in the step; calls of which an input or output was not
 /// recorded.
@@ -106,7 +106,7 @@ class NotRepeatable : public Check {
                    module_name(around.names, first->place.scope) +
                    " got another input than in the forward pass.";
     finding.evidence = {"forward: " + numbers_of(*before), "recomputed: " + numbers_of(*first)};
-    finish(std::move(finding));
+    finish(std::move(finding), Phase::kRecompute);
   }
 
   /// The inputs alone, without the number of the call.
@@ -161,27 +161,39 @@ class NotRepeatable : public Check {
       ++at;
     const Value &one = *first.outputs[at], &two = *again.outputs[at];
     const double apart = relative_distance(one, two);
-    Finding finding = about("not-repeatable",
-                            apart > kMoreThanRounding && two.place.phase != Phase::kEvaluation
-                                ? Severity::kWarning
-                                : Severity::kHint,
-                            around, step.number, two);
+    const bool known = one.measured() && two.measured();
+    // A layer of the program's own may take arguments that are no tensors, or keep a state.
+    const bool sure =
+        two.place.phase == Phase::kRecompute ||
+        (two.place.phase == Phase::kForward && (one.op || around.facts.is_torchs(one.place.scope)));
+    Finding finding =
+        about("not-repeatable",
+              sure && known && apart > kMoreThanRounding ? Severity::kWarning : Severity::kHint,
+              around, step.number, two);
     const std::string what =
         one.op ? "op " + finding.op : module_name(around.names, one.place.scope);
-    finding.text =
-        "With equal inputs, " + what + " gave another output " + when + ": " +
-        (apart < 1 ? tools::percent_text(apart) + " apart." : std::string("nothing alike."));
-    finding.evidence = {
-        "inputs of both calls: hash " + numbers_of(*first.inputs.front()).substr(5),
-        "output of call " + std::to_string(one.place.call) + ": " + numbers_of(one),
-        "output of call " + std::to_string(two.place.call) + ": " + numbers_of(two)};
-    finish(std::move(finding));
+    finding.text = "With equal inputs, " + what + " gave another output " + when + ": " +
+                   (!known      ? std::string("by how much is not known.")
+                    : apart < 1 ? tools::percent_text(apart) + " apart."
+                                : std::string("nothing alike."));
+    finding.evidence = {"inputs of both calls: hash " + numbers_of(*first.inputs.front()).substr(5),
+                        std::string(to_string(one.place.phase)) + ", call " +
+                            std::to_string(one.place.call) + ": output " + numbers_of(one),
+                        std::string(to_string(two.place.phase)) + ", call " +
+                            std::to_string(two.place.call) + ": output " + numbers_of(two)};
+    finish(std::move(finding), two.place.phase);
   }
 
-  void finish(Finding finding) {
+  void finish(Finding finding, Phase phase) {
     finding.cause =
-        "a race or unwritten memory in a kernel; random numbers that a recomputation draws anew "
-        "(preserve_rng_state=False); a state that the module keeps";
+        phase == Phase::kRecompute
+            ? "random numbers that are drawn anew (preserve_rng_state=False), a "
+              "state that the module keeps, a race or unwritten memory in a kernel"
+        : phase == Phase::kEvaluation
+            ? "a dropout that asks for no mode (functional.dropout without "
+              "training=self.training), "
+              "sampling, a state that the module keeps"
+            : "a race or unwritten memory in a kernel, a state or an argument that is no tensor";
     finding.next =
         "run it with CONVTRACE_POISON=1 (unwritten memory then shows), and `convtrace repeat -- "
         "CMD` to see whether whole runs repeat";

@@ -5,7 +5,8 @@
 /// output. If both differ, equal bits mean that nobody wrote it. The same of one of its 256 ranges
 /// (pytorch#193061: the compiler dropped a write through a view), and of three samples of 32 bits
 /// in a tensor that is too small for ranges.
-/// Silent: gradients of zeros or of one number (a bias under a mean), modules without a recorded
+/// Silent: gradients of zeros, of one number (a bias under a mean) or of few (signs), gradients that
+/// are not finite, modules without a recorded
 /// gradient of their output, ranges whose content occurs twice in the tensor (rows of zeros).
 /// Not told apart: an L1 penalty on weights that no input reaches is constant, too.
 
@@ -54,8 +55,10 @@ class StaleGradient : public Check {
 
   void compare(const StepValues& step, const Surroundings& around, const Parameter& parameter,
                const Value& gradient, const Before& before, const Before& now) {
-    if (!gradient.measured() || gradient.zero() || gradient.constant()) return;
-    if (gradient.stats.count < kLeastElements) return;
+    if (!gradient.finite() || gradient.zero() || gradient.constant()) return;
+    if (gradient.stats.count < kLeastElements ||
+        distinct(now.samples, gradient.dtype) < kLeastSamples)
+      return;
     look("stale-gradient");
     if (before.hash == now.hash) return tell(step, around, parameter, gradient, before, "");
     size_t equal = 0, first = 0;
@@ -95,6 +98,17 @@ class StaleGradient : public Check {
              std::to_string(now.samples.size() / size) + " samples");
   }
 
+  /// @return the number of unlike samples; where there are none, enough.
+  static size_t distinct(const std::vector<std::byte>& samples, format::DType dtype) {
+    const size_t size = format::element_bytes(dtype);
+    if (samples.empty() || size == 0) return kLeastSamples;
+    std::set<std::vector<std::byte>> unlike;
+    for (size_t at = 0; at + size <= samples.size(); at += size)
+      unlike.emplace(samples.begin() + static_cast<ptrdiff_t>(at),
+                     samples.begin() + static_cast<ptrdiff_t>(at + size));
+    return unlike.size();
+  }
+
   static bool occurs_again(const std::vector<uint64_t>& ranges, size_t i) {
     return std::ranges::count(ranges, ranges[i]) > 1;
   }
@@ -107,14 +121,15 @@ class StaleGradient : public Check {
     finding.text = "The gradient of " + name + " has the bits of step " + then + where +
                    ", although the gradient of the module's output is another.";
     finding.evidence = {"gradient: " + numbers_of(gradient),
-                        "gradient in step " + then + ": hash as stated" + where,
+                        "gradient in step " + then + ": " +
+                            (where.empty() ? "the same hash" : "the same bits" + where),
                         "gradients of the module's outputs: other hashes than in step " + then};
     finding.cause =
         "a write that a compiler dropped, a custom backward that returns a buffer it did not "
         "fill, a cached gradient";
     finding.next =
-        "run the step without torch.compile, or with CONVTRACE_POISON=1, and compare: "
-        "convtrace-diff BASE CAND names the kernel";
+        "run it without torch.compile, or with CONVTRACE_POISON=1, and compare the two with "
+        "convtrace-diff";
     report(std::move(finding));
   }
 

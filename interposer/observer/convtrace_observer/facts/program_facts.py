@@ -117,7 +117,7 @@ class ModuleFacts:
                 tied.append("%s=%s" % (name, naming.join(owner.place.name, owner.name)))
         for fact, names in (("frozen", frozen), ("tied", tied)):
             if names:
-                yield fact, ", ".join(names)[:_MAX_ATTRIBUTES]
+                yield fact, _within_limit(", ".join(names))
 
     def _facts(self, kind, settings):
         yield "class", kind.__module__ + "." + kind.__qualname__
@@ -142,7 +142,12 @@ class ModuleFacts:
 def _attributes(settings):
     text = ", ".join(sorted("%s=%r" % one for one in settings))
     if text:
-        yield "attributes", text if len(text) <= _MAX_ATTRIBUTES else text[:_MAX_ATTRIBUTES].rpartition(", ")[0]
+        yield "attributes", _within_limit(text)
+
+
+def _within_limit(text):
+    """The items of a list that are whole within the limit."""
+    return text if len(text) <= _MAX_ATTRIBUTES else text[:_MAX_ATTRIBUTES].rpartition(", ")[0]
 
 
 class OptimizerFacts:

@@ -132,13 +132,19 @@ std::ostream& operator<<(std::ostream& out, const Found& found) {
 
 Training& Training::fact(uint32_t step, const ScopeName& scope, std::string name,
                          std::string text) {
-  entries.push_back(
+  const auto place = std::ranges::find_if(entries, [step](const Entry& entry) {
+    return entry.step > step || (entry.step == step && entry.fact.empty());
+  });
+  entries.insert(
+      place,
       {.step = step, .value = {.scope = scope}, .fact = std::move(name), .text = std::move(text)});
   return *this;
 }
 
 Training& Training::value(uint32_t step, StatsSpec value) {
-  entries.push_back({.step = step, .value = std::move(value)});
+  const auto end =
+      std::ranges::find_if(entries, [step](const Entry& entry) { return entry.step > step; });
+  entries.insert(end, {.step = step, .value = std::move(value)});
   return *this;
 }
 
@@ -146,6 +152,7 @@ Training& Training::before(uint32_t step, const ScopeName& scope, std::string_vi
                            StatsSpec value) {
   const auto place = std::ranges::find_if(
       entries, [&](const Entry& entry) { return is_at(entry, step, scope, slot, {}); });
+  if (place == entries.end()) throw std::runtime_error("no " + std::string(slot) + " to precede");
   entries.insert(place, {.step = step, .value = std::move(value)});
   return *this;
 }

@@ -53,7 +53,9 @@ struct Training {
   std::vector<Entry> entries{};  ///< in the order of the records
   uint32_t rank = 0, world_size = 1;
 
+  /// Behind the facts that the step has, before its values.
   Training& fact(uint32_t step, const ScopeName& scope, std::string name, std::string text);
+  /// The last one of its step.
   Training& value(uint32_t step, StatsSpec value);
   /// Puts a record before the first of a step with this slot.
   Training& before(uint32_t step, const ScopeName& scope, std::string_view slot, StatsSpec value);

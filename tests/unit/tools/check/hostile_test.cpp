@@ -9,6 +9,8 @@
 namespace convtrace::test {
 namespace {
 
+using List = std::vector<Found>;
+
 constexpr uint64_t kHuge = uint64_t{1} << 63;
 constexpr double kNanD = std::numeric_limits<double>::quiet_NaN();
 constexpr double kInfD = std::numeric_limits<double>::infinity();
@@ -132,7 +134,7 @@ TEST_CASE("check: values that arrive when their step is judged prove nothing", "
     const bool late = entry.step == 1 && entry.value.phase == Phase::kOptimizer;
     return late ? 6.5 : static_cast<double>(entry.step);
   });
-  CHECK(found(run).empty());
+  CHECK(found(run) == List{});
 }
 
 TEST_CASE("check: records outside any step", "[check][hostile]") {
@@ -146,19 +148,18 @@ TEST_CASE("check: records outside any step", "[check][hostile]") {
         entry.value.slot.starts_with("param:") && entry.value.phase == Phase::kForward;
     if (initial || entry.step == 2) entry.step = format::kNoStep;
   }
-  CHECK(found(run, "nan").empty());
+  CHECK(found(run, "nan") == List{});
   write_all(checked(run));
   CHECK(checked(Training{}).steps == 0);
 }
 
 TEST_CASE("check: runs that begin or end far away", "[check][hostile]") {
-  for (const uint32_t base : {1000U, 0x7FFFFFFDU, 0xFFFFFFF0U, 0xFFFFFFFBU}) {
+  for (const uint32_t base : {1000U, 0x7FFFFFFDU, 0xFFFFFFF0U, 0xFFFFFFFAU}) {
     Training run = training(5);
     run.at(3, "fc1", "grad:weight").values = run.at(2, "fc1", "grad:weight").values;
     for (Entry& entry : run.entries) entry.step += base;
     INFO(base);
-    CHECK(found(run) ==
-          std::vector<Found>{{"stale-gradient", Severity::kError, base + 3, "fc1", "grad:weight"}});
+    CHECK(found(run) == List{{"stale-gradient", Severity::kError, base + 3, "fc1", "grad:weight"}});
   }
   // Numbers from everywhere.
   Training wild = training(40);
@@ -214,7 +215,7 @@ TEST_CASE("check hostile: thousands of calls of one module take no time", "[chec
                                .values = {static_cast<float>(flow), 2}}});
   run.entries.insert(end, calls.begin(), calls.end());
   const auto begin = std::chrono::steady_clock::now();
-  CHECK(found(run).empty());
+  CHECK(found(run) == List{});
   CHECK(std::chrono::steady_clock::now() - begin < std::chrono::seconds(5));
 }
 

@@ -15,7 +15,7 @@ std::vector<Training> pair_of(uint32_t steps, uint32_t seed = 1, uint32_t other 
 
 TEST_CASE("check: ranks that stay equal on data of their own are clean", "[check][ranks]") {
   const check::CheckResult result = checked(pair_of(5));
-  CHECK(found(result).empty());
+  CHECK(found(result) == List{});
   CHECK(result.ranks == 2);
   CHECK(judged(result, "replicas-parted") == 1);
   CHECK(judged(result, "same-data") == 1);
@@ -58,11 +58,11 @@ TEST_CASE("check replicas-parted: shards and ranks that end early are silent", "
     if (entry.fact.empty() && entry.value.scope != "")
       for (float& v : entry.value.values) v += 1;
   const check::CheckResult result = checked(shards, {"replicas-parted", "same-data"});
-  CHECK(found(result).empty());
+  CHECK(found(result) == List{});
   CHECK(judged(result, "replicas-parted") == 0);
   std::vector<Training> early = pair_of(6);
   std::erase_if(early[1].entries, [](const Entry& entry) { return entry.step > 3; });
-  CHECK(found(checked(early, {"replicas-parted"})).empty());
+  CHECK(found(checked(early, {"replicas-parted"})) == List{});
 }
 
 TEST_CASE("check replicas-parted: three ranks, one parts", "[check][ranks]") {
@@ -89,40 +89,28 @@ TEST_CASE("check same-data: one other batch, constants and short runs are silent
           "[check][ranks]") {
   std::vector<Training> one = pair_of(4, 1, 1);
   one[1].at(2, "", "input:0").values[0] += 1;
-  CHECK(found(checked(one, {"same-data"})).empty());
+  CHECK(found(checked(one, {"same-data"})) == List{});
   std::vector<Training> constant = pair_of(4, 1, 1);
   for (Training& rank : constant)
     for (uint32_t step = 0; step < 4; ++step) rank.at(step, "", "input:0").values.assign(32, 1);
-  CHECK(found(checked(constant, {"same-data"})).empty());
-  CHECK(found(checked(pair_of(2, 1, 1), {"same-data"})).empty());
+  CHECK(found(checked(constant, {"same-data"})) == List{});
+  CHECK(found(checked(pair_of(2, 1, 1), {"same-data"})) == List{});
   std::vector<Training> no_data = pair_of(4, 1, 1);
   for (Training& rank : no_data) rank.erase({}, "", "input:0");
-  CHECK(found(checked(no_data, {"same-data"})).empty());
+  CHECK(found(checked(no_data, {"same-data"})) == List{});
   std::vector<Training> shards = pair_of(4, 1, 1);  // tensor parallel: other weights
   for (Entry& entry : shards[1].entries)
     if (entry.fact.empty() && entry.value.scope != "")
       for (float& v : entry.value.values) v += 1;
-  CHECK(found(checked(shards, {"same-data"})).empty());
+  CHECK(found(checked(shards, {"same-data"})) == List{});
 }
 
 TEST_CASE("check: two traces of one rank are not two ranks", "[check][ranks]") {
   // A job that was started again, with equal seeds; or one trace named twice.
   std::vector<Training> again = {training(5, 1), training(5, 1)};
-  CHECK(found(checked(again, {"same-data"})).empty());
+  CHECK(found(checked(again, {"same-data"})) == List{});
   again[1].at(3, "fc2", "param:weight").values[0] += 1;  // the second start is not bit-equal
-  CHECK(found(checked(again, {"replicas-parted"})).empty());
-}
-
-TEST_CASE("check replicas-parted: a start of a rank that ended before its first step",
-          "[check][ranks]") {
-  std::vector<Training> ranks = pair_of(5);
-  Training ended = ranks[1];
-  std::erase_if(ended.entries, [](const Entry& entry) {
-    return entry.step > 0 || entry.value.phase != Phase::kForward;
-  });
-  ranks[1].at(3, "fc2", "param:weight").values[0] += 1;
-  const check::CheckResult result = checked({ended, ranks[0], ranks[1]}, {"replicas-parted"});
-  CHECK(found(result) == List{{"replicas-parted", Severity::kError, 3, "fc2", "param:weight"}});
+  CHECK(found(checked(again, {"replicas-parted"})) == List{});
 }
 
 TEST_CASE("check: each rank is judged by itself, too", "[check][ranks]") {

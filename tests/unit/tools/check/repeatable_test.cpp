@@ -60,18 +60,18 @@ TEST_CASE("check not-repeatable: layers that draw, and other inputs, are silent"
        {"torch.nn.modules.dropout.Dropout2d", "torch.nn.modules.activation.RReLU",
         "torch.nn.modules.activation.MultiheadAttention", "torch.nn.modules.rnn.LSTM"}) {
     INFO(kind);
-    CHECK(found(twice(kind, noise(2, 32), noise(3, 32)), "not-repeatable").empty());
+    CHECK(found(twice(kind, noise(2, 32), noise(3, 32)), "not-repeatable") == List{});
   }
   Training inputs = twice(kRelu, noise(2, 32), noise(3, 32));
   inputs.at(1, "act", "input:0").values[7] += 1;
-  CHECK(found(inputs, "not-repeatable").empty());
+  CHECK(found(inputs, "not-repeatable") == List{});
   Training unrecorded = twice(kRelu, noise(2, 32), noise(3, 32));
   unrecorded.erase(1, "act", "input:0");
   CHECK(unknown(unrecorded, "not-repeatable"));
   Training apart = twice(kRelu, noise(2, 32), noise(3, 32));  // in two steps
   for (Entry& entry : apart.entries)
     if (entry.value.scope == "act" && entry.value.call == 1) entry.step = 2;
-  CHECK(found(apart, "not-repeatable").empty());
+  CHECK(found(apart, "not-repeatable") == List{});
 }
 
 TEST_CASE("check not-repeatable: a backward pass, buffers and containers part two calls",
@@ -84,13 +84,13 @@ TEST_CASE("check not-repeatable: a backward pass, buffers and containers part tw
         {.step = 1, .value = {.scope = "", .slot = "loss", .phase = Phase::kLoss, .values = {1}}});
     break;
   }
-  CHECK(found(backward, "not-repeatable").empty());
+  CHECK(found(backward, "not-repeatable") == List{});
   Training buffers = twice("torch.nn.modules.batchnorm.BatchNorm1d", noise(2, 32), noise(3, 32));
   buffers.value(1, {.scope = "act", .slot = "buffer:running_mean", .values = noise(4, 8)});
-  CHECK(found(buffers, "not-repeatable").empty());
+  CHECK(found(buffers, "not-repeatable") == List{});
   Training container = twice("torch.nn.modules.container.Sequential", noise(2, 32), noise(3, 32));
   container.fact(0, "act.0", "class", kRelu);
-  CHECK(found(container, "not-repeatable").empty());
+  CHECK(found(container, "not-repeatable") == List{});
   Training neighbour = twice(kRelu, noise(2, 32), noise(3, 32));  // not below it
   neighbour.fact(0, "act2", "class", kRelu).fact(0, "act-0", "class", kRelu);
   CHECK(found(neighbour, "not-repeatable").size() == 1);
@@ -99,23 +99,23 @@ TEST_CASE("check not-repeatable: a backward pass, buffers and containers part tw
 TEST_CASE("check not-repeatable: layers of the program, where no generator moved",
           "[check][repeat]") {
   const Training own = twice("model.Mix", noise(2, 32), noise(3, 32));
-  CHECK(found(own, "not-repeatable").empty());
+  CHECK(found(own, "not-repeatable") == List{});
   CHECK(found(without_draw(own, 1), "not-repeatable") ==
-        List{{"not-repeatable", Severity::kWarning, 1, "act", "output:0"}});
+        List{{"not-repeatable", Severity::kHint, 1, "act", "output:0"}});
   for (const char* kind : {"torch.nn.utils.parametrizations._SpectralNorm"})
     CHECK(
         found(without_draw(twice(kind, noise(2, 32), noise(3, 32)), 1), "not-repeatable").empty());
   // Of a trace without states of generators it is not known whether one moved.
   Training no_states = own;
   no_states.erase_fact("rng.torch");
-  CHECK(found(no_states, "not-repeatable").empty());
+  CHECK(found(no_states, "not-repeatable") == List{});
 }
 
 TEST_CASE("check not-repeatable: ops, where no generator moved", "[check][repeat]") {
   Training run = training(3);
   call(run, 1, "fc1", 0, Phase::kForward, noise(1, 32), noise(2, 32), "demo::gelu");
   call(run, 1, "fc1", 1, Phase::kForward, noise(1, 32), noise(3, 32), "demo::gelu");
-  CHECK(found(run, "not-repeatable").empty());
+  CHECK(found(run, "not-repeatable") == List{});
   const check::CheckResult result = checked(without_draw(run, 1), {"not-repeatable"});
   CHECK(found(result).size() == 1);
   CHECK(result.findings[0].op == "demo::gelu");
@@ -138,7 +138,7 @@ TEST_CASE("check not-repeatable: a recomputation gives other outputs", "[check][
   // Of two calls it is not known which one is recomputed.
   Training two = run(noise(8, 32), noise(9, 32));
   call(two, 1, "fc2", 1, Phase::kForward, noise(7, 32), noise(6, 32));
-  CHECK(found(two, "not-repeatable").empty());
+  CHECK(found(two, "not-repeatable") == List{});
   // Dropout must draw the same numbers again.
   Training dropout = run({}, noise(9, 32));
   for (Entry& entry : dropout.entries)
@@ -155,7 +155,7 @@ TEST_CASE("check not-repeatable: two calls of an evaluation are a hint", "[check
         List{{"not-repeatable", Severity::kHint, 1, "fc1", "output:0"}});
   Training in_training_mode = run;
   in_training_mode.fact(1, "fc1", "mode.evaluation", "train");
-  CHECK(found(in_training_mode, "not-repeatable").empty());
+  CHECK(found(in_training_mode, "not-repeatable") == List{});
 }
 
 /// fc1, dropout, fc2: zeros in the dropout's output and in the gradient of fc1's output.
@@ -178,27 +178,28 @@ Training with_dropout(uint32_t steps, size_t forward, size_t backward) {
 
 TEST_CASE("check not-repeatable: the backward pass of a dropout has another mask",
           "[check][repeat][dropout]") {
-  CHECK(found(with_dropout(4, 50, 60), "not-repeatable") ==
+  CHECK(found(with_dropout(4, 50, 40), "not-repeatable") ==
         List{{"not-repeatable", Severity::kWarning, 2, "drop", "output:0"}});
   CHECK(silent(with_dropout(4, 50, 50), "not-repeatable"));
-  CHECK(found(with_dropout(2, 50, 60), "not-repeatable").empty());   // three places
-  CHECK(found(with_dropout(4, 50, 200), "not-repeatable").empty());  // also past the dropout
-  CHECK(found(with_dropout(4, 50, 0), "not-repeatable").empty());
-  CHECK(found(with_dropout(4, 0, 0), "not-repeatable").empty());  // evaluation
-  Training zeros = with_dropout(4, 50, 60);                       // zeros of its own input
+  CHECK(silent(with_dropout(4, 50, 60), "not-repeatable"));            // 0 by themselves
+  CHECK(found(with_dropout(2, 50, 40), "not-repeatable") == List{});   // three places
+  CHECK(found(with_dropout(4, 50, 200), "not-repeatable") == List{});  // also past the dropout
+  CHECK(found(with_dropout(4, 50, 0), "not-repeatable") == List{});
+  CHECK(found(with_dropout(4, 0, 0), "not-repeatable") == List{});  // evaluation
+  Training zeros = with_dropout(4, 50, 40);                         // zeros of its own input
   for (uint32_t step = 0; step < 4; ++step)
     for (const char* scope : {"fc1", "drop"})
       zeros.at(step, scope, scope[0] == 'f' ? "output:0" : "input:0").values[500] = 0;
-  CHECK(found(zeros, "not-repeatable").empty());
-  Training several = with_dropout(4, 50, 60);  // two modules gave the same bits
+  CHECK(found(zeros, "not-repeatable") == List{});
+  Training several = with_dropout(4, 50, 40);  // two modules gave the same bits
   for (uint32_t step = 0; step < 4; ++step)
     call(several, step, "copy", 0, Phase::kForward, noise(7, 8),
          several.at(step, "fc1", "output:0").values);
-  CHECK(found(several, "not-repeatable").empty());
-  Training other = with_dropout(4, 50, 60);
+  CHECK(found(several, "not-repeatable") == List{});
+  Training other = with_dropout(4, 50, 40);
   for (Entry& entry : other.entries)
     if (entry.value.scope == "drop" && entry.fact == "class") entry.text = kRelu;
-  CHECK(found(other, "not-repeatable").empty());
+  CHECK(found(other, "not-repeatable") == List{});
 }
 
 }  // namespace
