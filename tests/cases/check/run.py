@@ -24,6 +24,7 @@ from table import CASES, CLEAN, paths
 HERE = pathlib.Path(__file__).resolve().parent
 BUILD = pathlib.Path(os.environ.get("CONVTRACE_BUILD", HERE.parents[2] / "build" / "release")).resolve()
 ABOVE_HINT = ("warning", "error")
+HELD_OUT_GOAL = 0.8  # share of the faults that no rule was made for
 
 
 def fingerprint():
@@ -164,7 +165,8 @@ def main():
     row("faulty", str(len(faulty)), f"{told} told")
     row("corrected", str(len(corrected)), f"{silent} silent")
     row("clean", str(len(clean)), f"{silent_clean} silent")
-    return 0 if told == len(faulty) and silent == len(corrected) and silent_clean == len(clean) else 1
+    wanted = HELD_OUT_GOAL * len(faulty) if options.held_out else len(faulty)
+    return 0 if told >= wanted and silent == len(corrected) and silent_clean == len(clean) else 1
 
 
 if __name__ == "__main__":

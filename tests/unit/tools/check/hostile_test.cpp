@@ -3,6 +3,7 @@
 #include <cmath>
 #include <sstream>
 
+#include "tests/support/event_generator.h"
 #include "tests/unit/tools/check/check_run.h"
 #include "tools/check/report/reports.h"
 
@@ -11,6 +12,13 @@ namespace {
 
 using List = std::vector<Found>;
 
+constexpr const char* kSlots[] = {
+    "input:0",    "output:0",  "grad_output:0",         "param:weight", "grad:weight",    "loss",
+    "loss_scale", "grad:bias", "grad_unclipped:weight", "buffer:mean",  "param:group0.1", ""};
+constexpr const char* kFacts[] = {
+    "class", "mode",   "mode.evaluation", "optimizer.0.0.lr", "optimizer.0.class",
+    "tied",  "frozen", "rng.torch"};
+constexpr const char* kScopes[] = {"", "fc1", "fc1.act", "fc2"};
 constexpr uint64_t kHuge = uint64_t{1} << 63;
 constexpr double kNanD = std::numeric_limits<double>::quiet_NaN();
 constexpr double kInfD = std::numeric_limits<double>::infinity();
@@ -183,6 +191,37 @@ TEST_CASE("check hostile: facts that are none", "[check][hostile]") {
       for (const char* scope : {"", "fc1", ".", "fc1."}) run.fact(2, scope, name, text);
   std::ranges::stable_sort(run.entries, {}, &Entry::step);
   write_all(checked(run));
+}
+
+TEST_CASE("check hostile: any values at the places of a training", "[check][hostile]") {
+  for (uint64_t seed = 0; seed < 30; ++seed) {
+    INFO("seed " << seed);
+    const check::CheckResult result = checked([seed](TraceBuilder& trace) {
+      format::Definitions& names = trace.definitions();
+      EventGenerator random(seed, names);
+      for (uint32_t i = 0; i < 500; ++i) {
+        const uint32_t step = random.below(40) == 0 ? format::kNoStep : i / 40 + 1;
+        const format::StringId scope = names.intern(kScopes[random.below(std::size(kScopes))]);
+        if (random.below(8) == 0) {
+          auto fact = std::get<format::Fact>(random.make(format::kKindOf<format::Fact>));
+          fact.header.step = step;
+          fact.scope = random.below(3) == 0 ? format::StringId{} : scope;
+          fact.name = names.intern(kFacts[random.below(std::size(kFacts))]);
+          trace.event(fact);
+          continue;
+        }
+        auto value =
+            std::get<format::TensorStats>(random.make(format::kKindOf<format::TensorStats>));
+        value.header.step = step;
+        value.place.scope = scope;
+        value.place.call = static_cast<uint32_t>(random.below(3));
+        value.slot = names.intern(kSlots[random.below(std::size(kSlots))]);
+        value.op = {}, value.kernel = {};
+        trace.event(value);
+      }
+    });
+    write_all(result);
+  }
 }
 
 TEST_CASE("check hostile: ranks that repeat, and a rank far away", "[check][hostile]") {

@@ -108,7 +108,11 @@ TEST_CASE("check same-data: one other batch, constants and short runs are silent
 TEST_CASE("check: two traces of one rank are not two ranks", "[check][ranks]") {
   // A job that was started again, with equal seeds; or one trace named twice.
   std::vector<Training> again = {training(5, 1), training(5, 1)};
-  CHECK(found(checked(again, {"same-data"})) == List{});
+  const check::CheckResult result = checked(again, {"same-data"});
+  CHECK(found(result) == List{});
+  CHECK(result.ranks == 1);
+  REQUIRE(result.notes.size() == 1);
+  CHECK(contains(result.notes[0], "1.ctrace is another trace of rank 0"));
   again[1].at(3, "fc2", "param:weight").values[0] += 1;  // the second start is not bit-equal
   CHECK(found(checked(again, {"replicas-parted"})) == List{});
 }

@@ -75,7 +75,7 @@ size_t count(std::string_view text, std::string_view part) {
 TEST_CASE("check report: keys of JSON", "[check][report]") {
   const Json json = json_of(result_of({full()}));
   CHECK(keys(json) == std::set<std::string>{"traces", "ranks", "steps", "training_steps", "values",
-                                            "incomplete", "findings", "checks"});
+                                            "incomplete", "notes", "findings", "checks"});
   CHECK(json["training_steps"] == 6);
   const Json& one = json["findings"][0];
   CHECK(keys(one) == std::set<std::string>{"id", "level", "rank", "step", "phase", "scope", "op",
@@ -144,7 +144,7 @@ TEST_CASE("check report: JUnit quotes names once", "[check][report]") {
 TEST_CASE("check report: a page without scripts, names quoted", "[check][report]") {
   CheckResult result = result_of({hostile()});
   result.paths = {kHostile};
-  result.incomplete = {kHostile};
+  result.incomplete = result.notes = {kHostile};
   const std::string page = html_of(result);
   CHECK(contains(page, "default-src 'none'"));
   CHECK_FALSE(contains(page, "<script"));
@@ -178,6 +178,16 @@ TEST_CASE("check report: text says place, evidence, cause and what was judged", 
   CHECK(text_of(nothing).starts_with("Nothing to judge in"));
 }
 
+TEST_CASE("check report: what is worst may come after what is first", "[check][report]") {
+  Finding earlier{.id = "mode", .severity = Severity::kWarning, .step = 2};
+  earlier.scope = "h.1";
+  CHECK(contains(text_of(result_of({full(), earlier})), "first       mode, step 2, h.1\n"));
+  earlier.step = 7;
+  CHECK_FALSE(contains(text_of(result_of({full(), earlier})), "first  "));
+  earlier.step = 2, earlier.severity = Severity::kHint;
+  CHECK_FALSE(contains(text_of(result_of({full(), earlier})), "first  "));
+}
+
 TEST_CASE("check report: many findings of one id are counted", "[check][report]") {
   std::vector<Finding> many(7, full());
   many.push_back({.id = "mode", .severity = Severity::kWarning});
@@ -203,7 +213,7 @@ TEST_CASE("check report: what came again at a place is counted", "[check][report
 
 TEST_CASE("check report: a terminal is not moved by names", "[check][report]") {
   CheckResult result = result_of({hostile()});
-  result.incomplete = {kHostile};
+  result.incomplete = result.notes = {kHostile};
   const std::string text = text_of(result);
   CHECK_FALSE(contains(text, "\x1b"));
   CHECK_FALSE(contains(text, "\xe2\x80\xae"));
