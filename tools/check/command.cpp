@@ -68,6 +68,10 @@ CheckCommand::CheckCommand(CLI::App& app)
       ->type_name("F");
   command_->add_option("--html", html_, "Write a page")->type_name("F");
   command_->add_option("--junit", junit_, "Write JUnit XML (- for stdout)")->type_name("F");
+  command_->add_flag(
+      "--live", live_,
+      "While the job writes the traces: tell each finding when it is found, and report "
+      "when they are closed, their processes are gone, or with Ctrl-C");
   command_->add_flag("--list", list_, "Instead: the checks and what each looks for");
   command_->footer(
       "Exit codes: 0 nothing, or hints alone; 4 an error or a warning; 3 a trace is unclosed or "
@@ -105,7 +109,14 @@ ExitCode CheckCommand::run() const {
   };
   CheckResult result;
   std::string error;
-  if (!check_run(paths_, wanted, result, error)) {
+  std::ostream& people = outputs.people();
+  const auto tell = [&people](const Finding& finding) {
+    people << to_string(finding.severity) << " " << finding.id << "  " << place_of(finding) << ": "
+           << tools::escape_text(finding.text) << std::endl;
+  };
+  const bool read = live_ ? check_live(paths_, wanted, tell, result, error)
+                          : check_run(paths_, wanted, result, error);
+  if (!read) {
     std::cerr << "convtrace: " << error << "\n";
     return ExitCode::kUsage;
   }

@@ -26,21 +26,18 @@ Severity severity_of(format::Level level) {
   }
 }
 
+using Wanted = std::function<bool(std::string_view)>;
+
 class Judge {
  public:
-  Judge(reader::TraceReader& trace, const std::function<bool(std::string_view)>& wanted)
+  Judge(reader::TraceReader& trace, const Wanted& wanted)
       : trace_(trace), facts_(names_), wanted_(wanted) {
     for (const CatalogRow& row : catalog())
       for (const MakeCheck make : {row.make, row.also})
         if (make != nullptr) checks_.push_back(make());
   }
 
-  void run(RankResult& result) {
-    result_ = &result;
-    trace_.select([](const format::RecordHeader&) {
-      return reader::kKindSet<format::TensorStats> | reader::kKindSet<format::Fact> |
-             reader::kKindSet<format::Finding>;
-    });
+  std::vector<Finding> read_on() {
     while (const format::Event* event = trace_.next()) {
       if (const auto* stats = std::get_if<format::TensorStats>(event)) {
         take(*stats);
@@ -53,15 +50,22 @@ class Judge {
              std::prev(open_.end())->first - open_.begin()->first > kReorderSteps)
         judge_first();
     }
+    return collect();
+  }
+
+  RankResult finish() {
     while (!open_.empty()) judge_first();
     const Surroundings around = surroundings(true);
     for (const auto& check : checks_) {
       check->end(around);
-      for (Finding& finding : check->take_findings())
-        if (wanted_(finding.id)) result.findings.push_back(std::move(finding));
       for (const auto& look : check->looks())
-        if (wanted_(look.first)) result.looks.push_back(look);
+        if (wanted_(look.first)) result_.looks.push_back(look);
     }
+    (void)collect();
+    result_.rank = trace_.meta().rank;
+    result_.world_size = trace_.meta().world_size;
+    result_.complete = trace_.state() == reader::TraceState::kComplete;
+    return std::move(result_);
   }
 
  private:
@@ -133,7 +137,7 @@ class Judge {
       step.samples.insert(step.samples.end(), event.samples.begin(), event.samples.end());
     }
     step.values.push_back(value);
-    ++result_->values;
+    ++result_.values;
   }
 
   void take(const format::Fact& event) {
@@ -158,7 +162,7 @@ class Judge {
     finding.cause =
         "memory that was given back while something still used it, or that was never written";
     finding.next = "convtrace findings TRACE shows who allocated, freed and used it";
-    result_->findings.push_back(std::move(finding));
+    result_.findings.push_back(std::move(finding));
   }
 
   [[nodiscard]] Surroundings surroundings(bool drew) const {
@@ -180,6 +184,16 @@ class Judge {
     });
   }
 
+  /// Moves what the checks have found since to the result. @return a copy of it.
+  std::vector<Finding> collect() {
+    for (const auto& check : checks_)
+      for (Finding& finding : check->take_findings())
+        if (wanted_(finding.id)) result_.findings.push_back(std::move(finding));
+    const auto first = result_.findings.begin() + static_cast<ptrdiff_t>(told_);
+    told_ = result_.findings.size();
+    return {first, result_.findings.end()};
+  }
+
   void judge_first() {
     StepValues& step = open_.begin()->second;
     const auto order = [](const Value& value) { return value.seq; };
@@ -189,13 +203,12 @@ class Judge {
     facts_.take(step);
     const Surroundings around = surroundings(draws(step));
     for (const auto& check : checks_) check->see(step, around);
-    ++result_->steps_seen;
-    if (result_->steps_trained == 0)
-      for (const auto& [parameter, seen] : step.parameters)
-        add_hash(result_->initial, seen.initial);
+    ++result_.steps_seen;
+    if (result_.steps_trained == 0)
+      for (const auto& [parameter, seen] : step.parameters) add_hash(result_.initial, seen.initial);
     if (step.trains) {
-      ++result_->steps_trained;
-      result_->steps.push_back(across_ranks(step));
+      ++result_.steps_trained;
+      result_.steps.push_back(across_ranks(step));
     }
     least_ = step.number + 1;
     spare_ = std::move(step);
@@ -234,30 +247,53 @@ class Judge {
   reader::TraceReader& trace_;
   format::Definitions names_;
   Facts facts_;
-  const std::function<bool(std::string_view)>& wanted_;
+  const Wanted& wanted_;
   std::vector<std::unique_ptr<Check>> checks_;
   std::map<uint32_t, StepValues> open_;
   StepValues spare_;
   std::vector<Slot> slots_;      ///< by slots of the trace
   std::vector<StringId> texts_;  ///< by texts of the trace
   uint32_t last_ = 0, least_ = 0;
-  RankResult* result_ = nullptr;
+  RankResult result_;
+  size_t told_ = 0;  ///< findings of the result that collect() has returned
 };
 
 }  // namespace
 
-Result<RankResult> judge_trace(const std::string& path,
-                               const std::function<bool(std::string_view)>& wanted) {
-  auto opened = reader::TraceReader::open(path);
+struct TraceJudge::Impl {
+  Impl(std::unique_ptr<reader::TraceReader> opened, const Wanted& wanted)
+      : trace(std::move(opened)), judge(*trace, wanted) {}
+
+  std::unique_ptr<reader::TraceReader> trace;
+  Judge judge;
+  std::string path;
+};
+
+TraceJudge::TraceJudge(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+TraceJudge::~TraceJudge() = default;
+
+Result<std::unique_ptr<TraceJudge>> TraceJudge::open(const std::string& path,
+                                                     reader::OpenPolicy policy,
+                                                     const Wanted& wanted) {
+  auto opened = reader::TraceReader::open(path, policy);
   if (!opened.ok()) return opened.status();
-  reader::TraceReader& trace = *opened.value();
-  RankResult result;
-  result.path = path;
-  result.rank = trace.meta().rank;
-  result.world_size = trace.meta().world_size;
-  Judge(trace, wanted).run(result);
-  result.complete = trace.state() == reader::TraceState::kComplete;
+  opened.value()->select([](const format::RecordHeader&) {
+    return reader::kKindSet<format::TensorStats> | reader::kKindSet<format::Fact> |
+           reader::kKindSet<format::Finding>;
+  });
+  auto impl = std::make_unique<Impl>(std::move(opened).value(), wanted);
+  impl->path = path;
+  return std::unique_ptr<TraceJudge>(new TraceJudge(std::move(impl)));
+}
+
+std::vector<Finding> TraceJudge::read_on() { return impl_->judge.read_on(); }
+
+RankResult TraceJudge::finish() {
+  RankResult result = impl_->judge.finish();
+  result.path = impl_->path;
   return result;
 }
+
+reader::TraceReader& TraceJudge::trace() { return *impl_->trace; }
 
 }  // namespace convtrace::check

@@ -10,12 +10,13 @@
 /// Errors:   a trace that cannot be opened: `error` of the result. Damage: its `state`.
 
 #include <functional>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "format/base/status.h"
-#include "reader/trace_container.h"
+#include "reader/trace_reader.h"
 #include "tools/check/model/finding.h"
 #include "tools/check/model/step_values.h"
 #include "tools/diff/verdict/replicas.h"
@@ -39,9 +40,25 @@ struct RankResult {
   bool complete = true;  ///< closed and undamaged
 };
 
-/// @param wanted  ids whose checks run.
-[[nodiscard]] Result<RankResult> judge_trace(const std::string& path,
-                                             const std::function<bool(std::string_view)>& wanted);
+class TraceJudge {
+ public:
+  /// @param wanted  which ids are reported.
+  [[nodiscard]] static Result<std::unique_ptr<TraceJudge>> open(
+      const std::string& path, reader::OpenPolicy policy,
+      const std::function<bool(std::string_view)>& wanted);
+  ~TraceJudge();
+
+  /// Judges the steps that can be read whole. @return what is new.
+  std::vector<Finding> read_on();
+  /// Judges the rest. Call once, after the last read_on().
+  [[nodiscard]] RankResult finish();
+  [[nodiscard]] reader::TraceReader& trace();
+
+ private:
+  struct Impl;
+  explicit TraceJudge(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
 
 /// What several ranks prove together: replicas-parted, same-data.
 /// @param[in,out] looks  gets how often each was judged.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <memory>
 #include <set>
 #include <tuple>
 
@@ -9,6 +10,7 @@
 #include "tools/check/judge.h"
 #include "tools/common/complaints.h"
 #include "tools/common/escape.h"
+#include "tools/common/live_wait.h"
 #include "tools/common/text.h"
 #include "tools/diff/read/trace_set.h"
 
@@ -38,26 +40,57 @@ std::vector<Finding> joined(std::vector<Finding> all) {
   return kept;
 }
 
-}  // namespace
+/// Reads on until every trace is closed or its process is gone, or the user presses Ctrl-C.
+void follow(const std::vector<std::unique_ptr<TraceJudge>>& judges,
+            const std::function<void(const Finding&)>& live) {
+  std::vector<std::unique_ptr<tools::LiveWait>> waits;
+  for (size_t i = 0; i < judges.size(); ++i) waits.push_back(std::make_unique<tools::LiveWait>());
+  std::vector<bool> ended(judges.size());
+  while (!tools::LiveWait::interrupted()) {
+    for (size_t i = 0; i < judges.size(); ++i) {
+      if (ended[i]) continue;
+      reader::TraceReader& trace = judges[i]->trace();
+      if (!trace.container().closed()) waits[i]->wait(trace.meta());
+      ended[i] = trace.container().closed() || waits[i]->writer_gone();
+      trace.refresh(ended[i]);
+      for (const Finding& finding : judges[i]->read_on()) live(finding);
+    }
+    if (std::ranges::find(ended, false) == ended.end()) return;
+  }
+}
 
-bool check_run(const std::vector<std::string>& paths,
-               const std::function<bool(std::string_view)>& wanted, CheckResult& result,
-               std::string& error) {
-  std::vector<RankResult> ranks;
+/// @param tell  null: the traces are read as they are.
+bool judge_all(const std::vector<std::string>& paths, const Wanted& wanted,
+               const std::function<void(const Finding&)>* tell, CheckResult& result,
+               std::vector<RankResult>& ranks, std::string& error) {
+  std::vector<std::unique_ptr<TraceJudge>> judges;  // of traces that are being written
   for (const std::string& path : paths) {
     diff::TraceSet set;
     if (!diff::open_trace_set(path, set, error)) return false;
     result.paths.push_back(path);
     result.incomplete.insert(result.incomplete.end(), set.unreadable.begin(), set.unreadable.end());
     for (const diff::TraceFile& file : set.files) {
-      auto judged = judge_trace(file.path, wanted);
-      if (!judged.ok()) {
-        error = diff::unreadable(file.path, tools::status_text(judged.status()));
+      const auto policy =
+          tell != nullptr ? reader::OpenPolicy::kLive : reader::OpenPolicy::kIndexOrScan;
+      auto opened = TraceJudge::open(file.path, policy, wanted);
+      if (!opened.ok()) {
+        error = diff::unreadable(file.path, tools::status_text(opened.status()));
         return false;
       }
-      ranks.push_back(std::move(judged.value()));
+      judges.push_back(std::move(opened).value());
+      if (tell != nullptr) continue;
+      (void)judges.back()->read_on();
+      ranks.push_back(judges.back()->finish());
+      judges.clear();
     }
   }
+  if (tell != nullptr) follow(judges, *tell);
+  for (const auto& judge : judges) ranks.push_back(judge->finish());
+  return true;
+}
+
+/// Brings the results of all ranks together.
+void conclude(std::vector<RankResult> ranks, const Wanted& wanted, CheckResult& result) {
   std::vector<Finding> findings;
   std::map<std::string_view, uint64_t> looks;
   std::vector<std::pair<std::string_view, uint64_t>> across;
@@ -86,6 +119,24 @@ bool check_run(const std::vector<std::string>& paths,
   });
   for (const CatalogRow& row : catalog())
     if (wanted(row.id)) result.looked.push_back({row.id, row.what, looks[row.id]});
+}
+
+}  // namespace
+
+bool check_run(const std::vector<std::string>& paths, const Wanted& wanted, CheckResult& result,
+               std::string& error) {
+  std::vector<RankResult> ranks;
+  if (!judge_all(paths, wanted, nullptr, result, ranks, error)) return false;
+  conclude(std::move(ranks), wanted, result);
+  return true;
+}
+
+bool check_live(const std::vector<std::string>& paths, const Wanted& wanted,
+                const std::function<void(const Finding&)>& tell, CheckResult& result,
+                std::string& error) {
+  std::vector<RankResult> ranks;
+  if (!judge_all(paths, wanted, &tell, result, ranks, error)) return false;
+  conclude(std::move(ranks), wanted, result);
   return true;
 }
 

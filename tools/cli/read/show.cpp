@@ -5,7 +5,7 @@
 #include "tools/cli/base/record_json.h"
 #include "tools/cli/base/record_text.h"
 #include "tools/cli/base/trace_input.h"
-#include "tools/cli/read/live_wait.h"
+#include "tools/common/live_wait.h"
 
 namespace convtrace::tools {
 namespace {

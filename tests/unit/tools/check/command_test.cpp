@@ -157,6 +157,21 @@ TEST_CASE("check command: a rank that was started twice", "[check][command]") {
   CHECK(results.contains(result.exit_code));
 }
 
+TEST_CASE("check command: a call whose output was not recorded", "[check][command]") {
+  const TempDir dir;
+  Training run = training(3);
+  run.fact(0, "act", "class", "torch.nn.modules.activation.ReLU");
+  for (uint32_t call = 0; call < 3; ++call) {
+    run.before(1, "", "loss", {.scope = "act", .slot = "input:0", .call = call, .values = {1, 2}});
+    if (call == 1) continue;
+    run.before(1, "", "loss", {.scope = "act", .slot = "output:0", .call = call, .values = {1, 2}});
+  }
+  run.write(dir / "t.ctrace");
+  const ProcessResult result = run_check({dir / "t.ctrace"});
+  CHECK(result.signal == 0);
+  CHECK(result.exit_code == 0);
+}
+
 TEST_CASE("check command: --list names all checks", "[check][command]") {
   const ProcessResult list = run_check({"--list"});
   CHECK(list.exit_code == 0);

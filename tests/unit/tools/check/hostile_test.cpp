@@ -126,10 +126,10 @@ TEST_CASE("check hostile: more ranges than the format has", "[check][hostile]") 
 TEST_CASE("check: steps whose records cross are put in order", "[check][hostile]") {
   Training run = training(6);
   run.at(3, "fc1", "grad:weight").values = run.at(2, "fc1", "grad:weight").values;
-  // Steps 2, 4, 3: within what is waited for.
+  // Steps 2, 4, 5, 3: within what is waited for.
   Training crossed = run;
   std::ranges::stable_sort(crossed.entries, {}, [](const Entry& entry) {
-    return entry.step == 3 ? 4.5 : static_cast<double>(entry.step);
+    return entry.step == 3 ? 5.5 : static_cast<double>(entry.step);
   });
   CHECK(found(crossed) == found(run));
   CHECK(found(run).size() == 1);

@@ -52,6 +52,14 @@ TEST_CASE("check replicas-parted: ranks that never shared anything are a warning
   CHECK(all[0].step == 0);
 }
 
+TEST_CASE("check replicas-parted: from the first step on, beside what is shared",
+          "[check][ranks]") {
+  std::vector<Training> ranks = pair_of(4);
+  ranks[1].at(0, "fc1", "grad:weight").values[0] += 1;
+  const List all = found(checked(ranks, {"replicas-parted"}));
+  CHECK(all == List{{"replicas-parted", Severity::kError, 0, "fc1", "grad:weight"}});
+}
+
 TEST_CASE("check replicas-parted: shards and ranks that end early are silent", "[check][ranks]") {
   std::vector<Training> shards = pair_of(4);
   for (Entry& entry : shards[1].entries)

@@ -190,7 +190,7 @@ TEST_CASE("check norm-growth: only over steps that follow each other", "[check][
 }
 
 TEST_CASE("check norm-growth: short, small and unsteady growth is silent", "[check][growth]") {
-  CHECK(silent(growing(8, 1.6, 1.2), "norm-growth"));
+  CHECK(silent(growing(8, 1.9, 1.2), "norm-growth"));  // 89 times in seven steps
   CHECK(silent(growing(9, 1.5, 1.2), "norm-growth"));  // 25 times
   CHECK(found(growing(10, 1.5, 1.2), "norm-growth").size() == 1);
   CHECK(found(growing(30, 1.2, 1.2), "norm-growth") == List{});

@@ -1,4 +1,4 @@
-// `show --follow` beside a process that writes.
+// `show --follow` and `check --live` beside a process that writes.
 
 #include <signal.h>
 #include <sys/wait.h>
@@ -6,6 +6,7 @@
 
 #include <array>
 #include <chrono>
+#include <limits>
 #include <thread>
 
 #include "tests/support/catch.h"
@@ -16,7 +17,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr uint32_t kSteps = 20;
+constexpr uint32_t kSteps = 20, kBadStep = 4;
 
 enum class End { kClosed, kKilled, kStays };
 
@@ -29,7 +30,8 @@ void write_steps(const std::string& path, End end) {
   TraceBuilder trace(path);
   trace.meta(meta);
   for (uint32_t step = 0; step < kSteps; ++step) {
-    trace.step(step).stats({.scope = "layer" + std::to_string(step), .values = {1}}).flush();
+    const float value = step == kBadStep ? std::numeric_limits<float>::quiet_NaN() : 1;
+    trace.step(step).stats({.scope = "layer" + std::to_string(step), .values = {value}}).flush();
     std::this_thread::sleep_for(milliseconds(15));
   }
   if (end == End::kClosed) trace.close();
@@ -106,6 +108,43 @@ TEST_CASE("show --follow: Ctrl-C ends it with 0 after whole records", "[cli]") {
   CHECK(result.exit_code == 0);
   CHECK(result.signal == 0);
   check_all_steps(result.out);
+}
+
+ProcessResult check_live(const std::string& path, const char* signal, const char* seconds) {
+  return run_process({"timeout", "--preserve-status", "--signal", signal, seconds,
+                      CONVTRACE_PROGRAM, "check", "--live", path});
+}
+
+/// The finding stands before the report, and again in it.
+void check_told_twice(const std::string& out) {
+  const std::string line = "error nan  step 4, forward, layer4, output:0";
+  const size_t first = out.find(line + ": ");
+  REQUIRE(first != std::string::npos);
+  CHECK(out.find("1 error", first) != std::string::npos);
+  CHECK(out.find(line + "\n", first) != std::string::npos);
+}
+
+TEST_CASE("check --live: tells a finding once it is made, and reports when the trace is closed",
+          "[cli]") {
+  const TempDir folder;
+  const std::string path = folder / "a.ctrace";
+  const Writer writer(path, End::kClosed);
+  const ProcessResult result = check_live(path, "KILL", "20");
+  CHECK(result.exit_code == 4);
+  check_told_twice(result.out);
+}
+
+TEST_CASE("check --live: reports when the writing process is gone, and on Ctrl-C", "[cli]") {
+  for (const End end : {End::kKilled, End::kStays}) {
+    const TempDir folder;
+    const std::string path = folder / "a.ctrace";
+    const Writer writer(path, end);
+    const ProcessResult result = check_live(path, "INT", "1.5");
+    CHECK(result.exit_code == 4);
+    CHECK(result.signal == 0);
+    check_told_twice(result.out);
+    CHECK(result.out.find("incomplete") != std::string::npos);
+  }
 }
 
 TEST_CASE("show --follow: of a complete trace is show", "[cli]") {

@@ -1,4 +1,4 @@
-#include "tools/cli/read/live_wait.h"
+#include "tools/common/live_wait.h"
 
 #include <errno.h>
 #include <poll.h>
