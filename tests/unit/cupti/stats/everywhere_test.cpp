@@ -68,6 +68,21 @@ TEST_CASE("stats: every length up to 4096 is near the reference", "[stats][every
   }
 }
 
+// Hidden: ctest runs it as stats_test/every_length_of_every_type, label long.
+TEST_CASE("stats: every type at every length up to 4096, in the replay and near the reference",
+          "[.][every_length]") {
+  for (const DType dtype : kAllDTypes) {
+    for (uint64_t count = 0; count <= 4096; ++count) {
+      INFO(format::to_string(dtype) << ", " << count);
+      for (const Values values : {Values::kBoth, values_in_turn(count)}) {
+        const Tensor tensor{dtype, values_of(dtype, count, values, count)};
+        if (values != Values::kAny) require_matches_reference(view_of(tensor.bytes, dtype));
+        if (count != 0) require_replay_equals_cpu({tensor});
+      }
+    }
+  }
+}
+
 TEST_CASE(
     "stats: lengths around chunks, tiles, ranges and larger tiles have the same bits in the "
     "kernel's replay, and are near the reference",

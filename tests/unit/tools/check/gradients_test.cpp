@@ -48,7 +48,7 @@ TEST_CASE("check stale-gradient: what may come again is silent", "[check][stale]
   CHECK(silent(same_flow, "stale-gradient"));
   for (const float number : {0.0F, -0.0F, 0.5F}) {
     Training constant = training(5);
-    for (const uint32_t step : {2, 3})
+    for (const uint32_t step : {2U, 3U})
       constant.at(step, "fc1", "grad:weight").values.assign(64, number);
     CHECK(silent(constant, "stale-gradient"));
   }
@@ -57,7 +57,7 @@ TEST_CASE("check stale-gradient: what may come again is silent", "[check][stale]
   no_flow.at(3, "fc1", "grad:weight").values = no_flow.at(2, "fc1", "grad:weight").values;
   CHECK(silent(no_flow, "stale-gradient"));
   Training few = training(5);
-  for (const uint32_t step : {2, 3}) few.at(step, "fc1", "grad:bias").values = {1, 2, 3};
+  for (const uint32_t step : {2U, 3U}) few.at(step, "fc1", "grad:bias").values = {1, 2, 3};
   CHECK(silent(few, "stale-gradient"));
   Training hashed = training(5);
   hashed.at(3, "fc1", "grad:weight").values = hashed.at(2, "fc1", "grad:weight").values;
@@ -68,13 +68,13 @@ TEST_CASE("check stale-gradient: what may come again is silent", "[check][stale]
 TEST_CASE("check stale-gradient: gradients that overflow alike are not stale", "[check][stale]") {
   // A GradScaler that looks for its scale: all elements are NaN in both steps.
   Training run = training(4);
-  for (const uint32_t step : {0, 1}) {
+  for (const uint32_t step : {0U, 1U}) {
     run.at(step, "fc1", "grad:weight").values.assign(64, kNan);
     run.at(step, "fc1", "grad_output:0").values[step] = kInfinity;
   }
   CHECK(silent(run, "stale-gradient"));
   Training range = training(4);  // one range of two is lost to the overflow
-  for (const uint32_t step : {0, 1}) {
+  for (const uint32_t step : {0U, 1U}) {
     StatsSpec& gradient = range.at(step, "fc1", "grad:weight");
     std::fill_n(gradient.values.begin(), 32, kNan);
     gradient.range_hashes = {77, 100 + step};
@@ -114,7 +114,7 @@ TEST_CASE("check stale-gradient: three samples have the bits of the step before"
   CHECK(silent(run({1, 1, 1, 1, 5}, {1, 1, 1, 1, 7}), "stale-gradient"));        // one number
   CHECK(silent(run({0, -0.0F, 0, 2, 3, 5}, {0, -0.0F, 0, 2, 3, 7}), "stale-gradient"));
   Training halves = run(before, {1.1F, 2.1F, 3.1F, 6.1F, 7.1F});
-  for (const uint32_t step : {1, 2})
+  for (const uint32_t step : {1U, 2U})
     halves.at(step, "fc1", "grad:bias").dtype = format::DType::kBF16;
   CHECK(silent(halves, "stale-gradient"));
   // Powers of 4 are numbers, although nearly all of their bits are 0.

@@ -23,7 +23,7 @@ TEST_CASE("check: ranks that stay equal on data of their own are clean", "[check
 
 TEST_CASE("check replicas-parted: equal gradients, other weights", "[check][ranks]") {
   std::vector<Training> ranks = pair_of(5);
-  for (const uint32_t step : {3, 4}) ranks[1].at(step, "fc2", "param:weight").values[0] += 1;
+  for (const uint32_t step : {3U, 4U}) ranks[1].at(step, "fc2", "param:weight").values[0] += 1;
   const check::CheckResult result = checked(ranks, {"replicas-parted"});
   REQUIRE(result.findings.size() == 1);
   CHECK(found(result) == List{{"replicas-parted", Severity::kError, 3, "fc2", "param:weight"}});

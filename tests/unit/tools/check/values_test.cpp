@@ -69,7 +69,7 @@ TEST_CASE("check nan: masks, unwritten memory and hashes are silent", "[check][n
 
 TEST_CASE("check nan: of the data it is a hint, or the origin", "[check][nan]") {
   Training missing = training(4);
-  for (const uint32_t step : {1, 2}) missing.at(step, "", "input:0").values[5] = kNan;
+  for (const uint32_t step : {1U, 2U}) missing.at(step, "", "input:0").values[5] = kNan;
   CHECK(found(missing, "nan") == List{{"nan", Severity::kHint, 1, "", "input:0"}});
   Training origin = missing;
   origin.at(2, "fc2", "output:0").values[0] = kNan;
@@ -80,7 +80,7 @@ TEST_CASE("check nan: of the data it is a hint, or the origin", "[check][nan]") 
 TEST_CASE("check nan: gradients under a loss scale are a hint, a birth behind them is not",
           "[check][nan]") {
   Training run = with_loss_scale(training(4), 4);
-  for (const uint32_t step : {0, 1}) run.at(step, "fc1", "grad:weight").values[0] = kInfinity;
+  for (const uint32_t step : {0U, 1U}) run.at(step, "fc1", "grad:weight").values[0] = kInfinity;
   CHECK(found(run, "nan") == List{{"nan", Severity::kHint, 0, "fc1", "grad:weight"}});
   run.at(3, "fc1", "output:0").values[0] = kNan;
   const List both = found(checked(run, {"nan"}));
