@@ -58,11 +58,11 @@ CheckCommand::CheckCommand(CLI::App& app)
   command_->add_option("TRACE", paths_, "Traces of one run, or folders of them, one a rank");
   command_->add_option("--only", only_, "Only these checks, comma-separated")
       ->delimiter(',')
-      ->expected(1)
+      ->allow_extra_args(false)
       ->type_name("ID,...");
   command_->add_option("--skip", skip_, "All but these checks")
       ->delimiter(',')
-      ->expected(1)
+      ->allow_extra_args(false)
       ->type_name("ID,...");
   command_->add_option("--json", json_, "Write everything found as JSON (- for stdout)")
       ->type_name("F");

@@ -110,6 +110,11 @@ class Judge {
   }
 
   void take(const format::TensorStats& event) {
+    ++result_.values;
+    if (event.header.step < least_) {  // its step has been judged
+      ++result_.late_values;
+      return;
+    }
     StepValues& step = step_of(event.header.step);
     const Slot& slot = slot_of(event.slot);
     Value value;
@@ -137,7 +142,6 @@ class Judge {
       step.samples.insert(step.samples.end(), event.samples.begin(), event.samples.end());
     }
     step.values.push_back(value);
-    ++result_.values;
   }
 
   void take(const format::Fact& event) {
@@ -178,7 +182,7 @@ class Judge {
   /// another.
   [[nodiscard]] bool draws(const StepValues& step) const {
     const auto next = open_.find(step.number + 1);
-    if (next == open_.end()) return true;
+    if (next == open_.end() || !facts_.knows_generators()) return true;
     return std::ranges::any_of(next->second.facts, [&](const FactSeen& fact) {
       return !fact.scope && names_.text(fact.name).starts_with("rng.");
     });

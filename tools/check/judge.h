@@ -3,7 +3,7 @@
 /// Reads one trace and lets the checks see it, step by step.
 ///
 /// Results of a GPU arrive after the events that follow them, so a step is judged when the trace is
-/// two steps further.
+/// three steps further.
 ///
 /// Threads:  one.
 /// Memory:   three steps of values.
@@ -36,6 +36,7 @@ struct RankResult {
   std::vector<std::pair<std::string_view, uint64_t>> looks;
   uint64_t initial = 0;         ///< sum over the weights before the first step; 0: not recorded
   std::vector<RankStep> steps;  ///< that train
+  uint64_t late_values = 0;     ///< that arrived after their steps were judged
   uint64_t values = 0, steps_seen = 0, steps_trained = 0;
   bool complete = true;  ///< closed and undamaged
 };

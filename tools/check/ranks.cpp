@@ -76,10 +76,15 @@ class Ranks {
   }
 
   std::vector<Finding> judge(std::vector<std::pair<std::string_view, uint64_t>>& looks) {
-    std::set<uint32_t> known;  // a restarted job has several traces of a rank: the first counts
+    // A restarted job has several traces of a rank: the one with most steps counts.
+    std::ranges::stable_sort(ranks_, [](const RankResult* a, const RankResult* b) {
+      return a->rank != b->rank ? a->rank < b->rank : a->steps.size() > b->steps.size();
+    });
+    std::set<uint32_t> known;
     std::erase_if(ranks_,
                   [&known](const RankResult* rank) { return !known.insert(rank->rank).second; });
     diff::ReplicaCheck replicas;
+    uint64_t parted = 0;
     for (const RankResult* one : ranks_) {
       const RankResult& rank = *one;
       std::vector<diff::ReplicaSums> sums;  // the weights at the begin stand before step 0
@@ -88,12 +93,15 @@ class Ranks {
         sums.push_back(step.sums);
         ++sums.back().step;
       }
+      const size_t before = findings_.size();
       for (diff::ReplicaParting parting : replicas.add(rank.rank, std::move(sums))) {
         --parting.step;
         tell_parted(parting);
       }
+      parted += findings_.size() - before;
     }
     if (const uint64_t pairs = compare_data(); pairs != 0) looks.emplace_back("same-data", pairs);
+    replicas_ = std::max(replicas_, parted);
     if (replicas_ != 0) looks.emplace_back("replicas-parted", replicas_);
     return std::move(findings_);
   }
@@ -128,7 +136,7 @@ class Ranks {
           (first->scope.empty() ? std::string("the root module") : first->scope));
     }
     finding.evidence.push_back("equal on both ranks: the weights before this step, " +
-                               (alike == 0 ? "and none" : std::to_string(alike)) +
+                               (alike == 0 ? "and none" : "and " + std::to_string(alike)) +
                                " of its gradients and weights");
     finding.cause =
         parting.in_gradients

@@ -101,10 +101,14 @@ void conclude(std::vector<RankResult> ranks, const Wanted& wanted, CheckResult& 
     for (Finding& finding : rank.findings) findings.push_back(std::move(finding));
     for (const auto& [id, times] : rank.looks) looks[id] += times;
     result.values += rank.values;
+    if (rank.late_values != 0)
+      result.notes.push_back(rank.path + ": " + tools::counted(rank.late_values, "value") +
+                             " came three steps late, and are not judged");
     result.steps = std::max(result.steps, rank.steps_seen);
     result.steps_trained = std::max(result.steps_trained, rank.steps_trained);
     if (!rank.complete)
-      result.incomplete.push_back(rank.path + ": the trace was not closed, or is damaged");
+      result.incomplete.push_back(tools::escape_text(rank.path) +
+                                  ": the trace was not closed, or is damaged");
   }
   std::set<uint32_t> numbers;
   for (const RankResult& rank : ranks)

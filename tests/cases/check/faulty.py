@@ -27,7 +27,7 @@ FAULTY = {
     "detached-encoder": Case("no-gradient", "speechbrain#1396", parameters.detached_encoder),
     "no-grad-stem": Case("no-gradient", "TrainCheck mmpretrain-702, the other way round", parameters.no_grad_stem),
     "zero-gate": Case("no-gradient", "made up", parameters.zero_gate),
-    "rounded-place": Case("no-gradient", "made up", parameters.rounded_place, hint=True),
+    "rounded-place": Case("no-gradient", "made up", parameters.rounded_place),
 
     "late-head": Case("no-motion", "HVPNeT#5, mace#1529", parameters.late_head),
     "copied-head": Case("no-motion", "accelerate#3256, of a part", parameters.copied_head),

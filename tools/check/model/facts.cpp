@@ -101,6 +101,11 @@ std::optional<double> Facts::number(std::string_view value) {
   return result;
 }
 
+bool Facts::knows_generators() const {
+  const auto first = program_.lower_bound("rng.");
+  return first != program_.end() && first->first.starts_with("rng.");
+}
+
 std::optional<double> Facts::largest_rate() const {
   std::optional<double> largest;
   for (const Setting& setting : settings()) {

@@ -46,6 +46,8 @@ class Facts {
   [[nodiscard]] std::vector<Setting> settings() const;
   /// @return the number that a setting is, nullopt for others.
   [[nodiscard]] static std::optional<double> number(std::string_view value);
+  /// Whether states of random generators are recorded.
+  [[nodiscard]] bool knows_generators() const;
   /// The largest learning rate of all groups; nullopt where none is known.
   [[nodiscard]] std::optional<double> largest_rate() const;
   /// Whether every optimizer is SGD, and there is one.

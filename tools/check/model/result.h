@@ -21,8 +21,8 @@ struct CheckResult {
   std::vector<Finding> findings;  ///< worst first
   std::vector<Looked> looked;     ///< of the checks that ran, in the order of the catalogue
   uint64_t ranks = 0, values = 0, steps = 0, steps_trained = 0;  ///< steps of the rank with most
-  std::vector<std::string> notes;       ///< what was not judged, and why
-  std::vector<std::string> incomplete;  ///< lines about traces that were not closed or are damaged
+  std::vector<std::string> notes;                                ///< what was not judged, and why
+  std::vector<std::string> incomplete;                           ///< lines about traces, escaped
 
   [[nodiscard]] uint64_t count(Severity severity) const {
     uint64_t count = 0;

@@ -46,7 +46,7 @@ void write_html(const CheckResult& result, std::ostream& stream) {
   for (const std::string& path : result.paths)
     out << "<p class=\"files\">" << escape_markup(path) << "</p>\n";
   for (const std::string& why : result.incomplete)
-    out << "<p class=\"warning\">Incomplete: " << escape_markup(why) << "</p>\n";
+    out << "<p class=\"warning\">Incomplete: " << quote_markup(why) << "</p>\n";
   for (const std::string& note : result.notes) out.paragraph(escape_markup(note));
   out << "</header>\n<main>\n";
   if (!result.findings.empty()) out.heading("Findings, worst first", "findings");

@@ -41,8 +41,8 @@ void write_junit(const CheckResult& result, std::ostream& out) {
     out << "  <testcase classname=\"convtrace-check\" name=\"" << test.id << ": "
         << escape_markup(test.what);
     if (test.failure != nullptr) {
-      out << "\">\n    <failure message=\""
-          << escape_markup(place_of(*test.failure) + ": " + test.failure->text) << "\">";
+      out << "\">\n    <failure message=\"" << tools::quote_markup(place_of(*test.failure)) << ": "
+          << escape_markup(test.failure->text) << "\">";
       for (const std::string& line : test.failure->evidence) out << escape_markup(line) << "\n";
       out << "</failure>\n  </testcase>\n";
     } else if (!test.judged) {

@@ -22,7 +22,7 @@ class TextReport {
     out_ << paint(clean ? "32;1" : "31;1",
                   diff::wrapped(headline(result_), terminal_.columns, 0, 2))
          << "\n";
-    for (const std::string& why : result_.incomplete) line("incomplete  ", escape_text(why));
+    for (const std::string& why : result_.incomplete) line("incomplete  ", why);
     for (const std::string& note : result_.notes) line("note        ", escape_text(note));
     earliest();
     size_t alike = 0;

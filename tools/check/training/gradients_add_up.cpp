@@ -70,7 +70,7 @@ class GradientsAddUp : public Check {
     const bool whole = std::abs(found - sums.all) <= allowed;
     const bool own = std::abs(found - now) <= 10 * allowed;
     sums.added = whole && !own ? sums.added + 1 : 0;
-    if (own)
+    if (own && !whole)
       sums = {.all = now, .size = size, .last = step.number, .steps = 1};  // cleared before it
     if (sums.added < kLeastSteps) return;
     told_ = true;

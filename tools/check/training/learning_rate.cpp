@@ -92,9 +92,12 @@ class LearningRate : public Check {
       finding.evidence = {finding.slot + ": " + tools::number_text(group.last) +
                           " in the step before, at most " + tools::number_text(group.largest) +
                           " until then"};
-      finding.cause = above ? "a schedule with another base rate, or one that counts epochs where "
-                              "it is given steps"
-                            : "a restart that is meant, or a scheduler that was made anew";
+      finding.cause = above && !group.fell
+                          ? "a warm-up in few large steps, or a schedule with another base rate"
+                      : above
+                          ? "a schedule with another base rate, or one that counts epochs where "
+                            "it is given steps"
+                          : "a restart that is meant, or a scheduler that was made anew";
       finding.next = "convtrace show --records fact TRACE lists the rates";
       report(std::move(finding));
     }

@@ -49,7 +49,8 @@ class Mode : public Check {
       if (key.phase == Phase::kForward && step.trains && !key.op) {
         const auto away = in_eval_.find(key.scope);
         if (away == in_eval_.end()) trained_.insert(key.scope);
-        if (away != in_eval_.end()) away->second.steps.insert(step.number);
+        if (away != in_eval_.end() && away->second.left && away->second.steps.size() < kLeastSteps)
+          away->second.steps.insert(step.number);
       }
       if (key.phase == Phase::kEvaluation && !key.op) ++evaluated[key.scope];
     }
@@ -113,14 +114,18 @@ class Mode : public Check {
     }
     Finding finding =
         at(matters ? Severity::kWarning : Severity::kHint, since, around, top, Phase::kForward);
+    const std::string others =
+        left.size() == 1 ? "" : " and " + std::to_string(left.size() - 1) + " more";
     finding.text = "From step " + std::to_string(since) + " on " + module_name(around.names, top) +
-                   " is trained in evaluation mode, after it was trained in training mode (" +
-                   tools::counted(left.size(), "module") + ").";
+                   others + (left.size() == 1 ? " is" : " are") +
+                   " trained in evaluation mode, after training in training mode.";
     finding.evidence = {"training = False in a forward pass of training from this step on"};
     if (matters)
       finding.evidence.push_back("computes otherwise then: " + module_name(around.names, first) +
                                  ", " + std::string(around.facts.class_of(first)));
-    finding.cause = "model.eval() for a validation without model.train() after it";
+    finding.cause =
+        "model.eval() for a validation without model.train() after it, or model.training was set "
+        "where model.train() was meant";
     finding.next = "call model.train() at the begin of each epoch";
     report(std::move(finding));
   }

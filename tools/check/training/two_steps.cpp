@@ -2,8 +2,10 @@
 /// two-steps: a parameter is updated twice with the gradient of one backward pass.
 ///
 /// Why it is a fault: the second update uses a gradient of weights that are gone.
-/// Judged: two updates of a parameter between two forward or backward passes.
+/// Judged: two updates of a parameter in a step without a backward pass between them.
 /// Not told apart: a program that takes two steps with one gradient on purpose.
+
+#include <algorithm>
 
 #include "tools/check/training/checks.h"
 #include "tools/common/text.h"
@@ -19,6 +21,7 @@ class TwoSteps : public Check {
       if (!seen.updates.empty() && seen.gradient != nullptr) look("two-steps");
       if (seen.updates.size() < 2 || seen.gradient == nullptr) continue;
       if (seen.updates[0]->stats.hash == seen.updates[1]->stats.hash) continue;
+      if (passes_between(step, *seen.updates[0], *seen.updates[1])) continue;
       told_ = true;
       Finding finding =
           about("two-steps", Severity::kWarning, around, step.number, *seen.updates[1]);
@@ -39,6 +42,13 @@ class TwoSteps : public Check {
   }
 
  private:
+  static bool passes_between(const StepValues& step, const Value& a, const Value& b) {
+    return std::ranges::any_of(step.values, [&](const Value& value) {
+      const bool pass = value.role == Role::kLoss || value.role == Role::kGradOutput;
+      return pass && value.seq > a.seq && value.seq < b.seq;
+    });
+  }
+
   bool told_ = false;
 };
 

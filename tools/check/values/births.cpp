@@ -60,9 +60,11 @@ class Births : public Check {
             Severity severity) {
     Finding finding = about("nan", severity, around, step.number, value);
     const uint64_t infinite = value.stats.pos_inf + value.stats.neg_inf;
-    finding.text = std::string("The first ") + (value.stats.nan != 0 ? "NaN" : "infinity") +
-                   " of the run is in " + finding.slot + " of " +
-                   module_name(around.names, value.place.scope) + ".";
+    const bool again = hinted_ || missing_;
+    finding.text =
+        std::string("The first ") + (value.stats.nan != 0 ? "NaN" : "infinity") +
+        (again ? " that the data and the loss scale do not explain is in " : " of the run is in ") +
+        finding.slot + " of " + module_name(around.names, value.place.scope) + ".";
     finding.evidence = {std::to_string(value.stats.nan) + " NaN, " + std::to_string(infinite) +
                         " infinite of " + tools::counted(value.stats.count, "element") + " (" +
                         std::string(to_string(value.dtype)) + "), record " +
@@ -70,7 +72,8 @@ class Births : public Check {
     const CallKey key{value.place.scope, value.op, value.place.phase, value.place.call};
     if (const auto call = step.calls.find(key); call != step.calls.end()) {
       for (const Value* input : call->second.inputs)
-        if (input->finite() && input != &value)
+        if (input->finite() && input != &value &&
+            format::number_class(input->dtype) == format::NumberClass::kFloat)
           finding.evidence.push_back(std::string(around.names.text(input->slot)) +
                                      ": finite, up to " +
                                      tools::number_text(input->stats.amax.as_f64()));

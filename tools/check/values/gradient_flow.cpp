@@ -36,7 +36,8 @@ constexpr double kTinyShare = 1e-6;
 
 /// "group0.3": a tensor of an optimizer that no module owns.
 bool is_foreign(std::string_view name) {
-  return name.starts_with("group") && name.size() > 5 && std::isdigit(name[5]) != 0 &&
+  return name.starts_with("group") && name.size() > 5 &&
+         std::isdigit(static_cast<unsigned char>(name[5])) != 0 &&
          name.find('.') != std::string_view::npos;
 }
 
@@ -93,11 +94,16 @@ class GradientFlow : public Check {
     if (steps_ < kLeastSteps) return;
     if (any_updates_ && any_initial_) look("optimizer-of-others");
     if (tell_foreign(around)) return;
+    std::unordered_set<uint64_t> updated;  // storages
+    for (const Entry& entry : parameters_)
+      if (entry.second.updates > 0 && entry.second.last.storage != 0)
+        updated.insert(entry.second.last.storage);
     std::vector<const Entry*> without, unmoved, left_out;
     for (const Entry& entry : parameters_) {
       const Known& known = entry.second;
       if (known.frozen || is_foreign(around.names.text(entry.first.name))) continue;
-      if (known.updates == 0 && goes_by_another_name(known)) continue;
+      // A module that is called before the model that contains it has another name then.
+      if (known.updates == 0 && updated.contains(known.last.storage)) continue;
       if (known.steps_called >= kLeastSteps && any_gradient_) look("no-gradient");
       if (known.motions > 0 || known.pushes >= kLeastSteps) look("no-motion");
       if (known.updates == 0) {
@@ -185,13 +191,6 @@ class GradientFlow : public Check {
     known.last = after;
   }
 
-  /// A module that is called before the model that contains it has another name then.
-  [[nodiscard]] bool goes_by_another_name(const Known& known) const {
-    return known.last.storage != 0 && std::ranges::any_of(parameters_, [&](const Entry& other) {
-             return other.second.updates > 0 && other.second.last.storage == known.last.storage;
-           });
-  }
-
   Finding of(std::string_view id, Severity severity, const Surroundings& around,
              const Entry& entry) {
     Finding finding = about(id, severity, around, first_step_, entry.second.last);
@@ -245,14 +244,16 @@ class GradientFlow : public Check {
       const Known& known = entries.front()->second;
       Finding finding =
           of("no-gradient", sure ? Severity::kWarning : Severity::kHint, around, *entries.front());
-      finding.text = tools::counted(entries.size(), "parameter") + " (" + list_of(around, entries) +
-                     ")" + (entries.size() == 1 ? " has " : " have ") +
-                     (known.zeros > 0 ? "gradients of zeros in all " : "no gradient in all ") +
-                     tools::counted(steps_, "recorded step") + ".";
+      finding.text =
+          tools::counted(entries.size(), "parameter") + " (" + list_of(around, entries) + ")" +
+          (entries.size() == 1 ? " has " : " have ") +
+          (known.zeros > 0 ? "gradients of zeros in all of " : "no gradient in any of ") +
+          tools::counted(steps_, "recorded training step") + ".";
       finding.evidence = {
-          "an optimizer has it, and it was not frozen when its module was first called",
-          "its module was called in " + std::to_string(known.steps_called) +
-              " steps, and got a gradient of its output in " + std::to_string(known.steps_passed)};
+          "an optimizer has each, and none was frozen when its module was first called",
+          module_name(around.names, entries.front()->first.scope) + " was called in " +
+              std::to_string(known.steps_called) + " steps, and got a gradient of its output in " +
+              std::to_string(known.steps_passed)};
       const std::string consumer = "look at what takes the output of " +
                                    module_name(around.names, entries.front()->first.scope);
       switch (reason) {
@@ -284,12 +285,12 @@ class GradientFlow : public Check {
   }
 
   /// Why a parameter did not move, as far as its numbers say.
-  enum class Stillness : uint8_t { kOther, kLostInShortType, kTiny };
+  enum class Stillness : uint8_t { kOther, kLostInShortType, kTiny, kRounding };
   [[nodiscard]] Stillness stillness(const Known& known, const Surroundings& around) const {
     const double gradient = known.gradient.stats.amax.as_f64();
     const double size = known.last.measured() ? known.last.stats.amax.as_f64() : 0;
     const double least = unit(known.last.dtype);
-    if (gradient < kTinyShare * largest_gradient_) return Stillness::kTiny;
+    if (gradient < kTinyShare * largest_gradient_) return Stillness::kRounding;
     // Adam and its like move by about the learning rate, whatever the gradient.
     const double step = around.facts.all_descend() ? gradient * known.rate : known.rate;
     if (!(size > 0) || step >= least * size) return Stillness::kOther;
@@ -305,7 +306,7 @@ class GradientFlow : public Check {
       const bool one = entries.size() == 1;
       const bool meant = reason == Stillness::kOther && around.facts.some_rate_is_zero();
       Finding finding = of(
-          "no-motion", reason == Stillness::kTiny || meant ? Severity::kHint : Severity::kWarning,
+          "no-motion", reason >= Stillness::kTiny || meant ? Severity::kHint : Severity::kWarning,
           around, entry);
       finding.text = tools::counted(entries.size(), "parameter") + " (" + list_of(around, entries) +
                      ")" +
@@ -324,6 +325,11 @@ class GradientFlow : public Check {
           finding.next = "keep weights of 32 bits for the optimizer, or round stochastically";
           break;
         case Stillness::kTiny:
+          finding.cause =
+              "the update is too small for a weight of this size: a small learning rate";
+          finding.next = "compare learning rate and gradient with those of other parameters";
+          break;
+        case Stillness::kRounding:
           finding.cause = "a gradient that is rounding alone: the loss does not depend on it";
           finding.next =
               "leave it out of the model, if it is a bias before a normalisation; else look at "
@@ -331,7 +337,9 @@ class GradientFlow : public Check {
               "loss depends on it";
           break;
         case Stillness::kOther:
-          finding.cause = "its group has learning rate 0, or something writes the old value back";
+          finding.cause =
+              meant ? "an optimizer has a group with learning rate 0, which may be meant"
+                    : "something writes the old value back, or its group has learning rate 0";
           finding.next = "look at the optimizer's group of this parameter";
       }
       report(std::move(finding));

@@ -18,20 +18,19 @@ namespace {
 class MovedWithoutGradient : public Check {
  public:
   void see(const StepValues& step, const Surroundings& around) override {
-    const bool follows = step.number == last_ + 1;
     for (const auto& [parameter, seen] : step.parameters) {
       if (seen.updates.empty()) continue;
       const Value& now = *seen.updates.back();
       const Value* const gradient = seen.of_backward();
       const bool without = gradient == nullptr || gradient->zero();
       const auto before = before_.find(parameter);
-      const bool judged = follows && before != before_.end() && around.facts.plain_descent();
+      const bool judged = before != before_.end() && before->second.step + 1 == step.number &&
+                          around.facts.plain_descent();
       if (judged) look("moved-without-gradient");
-      if (judged && without && before->second.stats.hash != now.stats.hash)
-        tell(step, around, parameter, before->second, now, gradient != nullptr);
-      before_.insert_or_assign(parameter, now);
+      if (judged && without && before->second.value.stats.hash != now.stats.hash)
+        tell(step, around, parameter, before->second.value, now, gradient != nullptr);
+      before_.insert_or_assign(parameter, Before{step.number, now});
     }
-    last_ = step.number;
   }
 
  private:
@@ -49,8 +48,11 @@ class MovedWithoutGradient : public Check {
     report(std::move(finding));
   }
 
-  std::map<Parameter, Value> before_;
-  uint32_t last_ = format::kNoStep;
+  struct Before {
+    uint32_t step = 0;
+    Value value{};
+  };
+  std::map<Parameter, Before> before_;
 };
 
 }  // namespace

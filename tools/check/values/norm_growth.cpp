@@ -60,7 +60,12 @@ class NormGrowth : public Check {
     Run& run = runs_[{value.place.scope, value.slot}];
     if (run.step != format::kNoStep && step.number != run.step + 1) run = {};
     run.step = step.number;
-    const double norm = value.rms(), factor = run.last > 0 ? norm / run.last : 0;
+    const double norm = value.rms();
+    if (!std::isfinite(norm)) {
+      run = {};
+      return;
+    }
+    const double factor = run.last > 0 ? norm / run.last : 0;
     const double least = std::min(run.least, factor), most = std::max(run.most, factor);
     if (factor < kLeastFactor || most > kSteady * least) {
       run = {.first = norm, .last = norm, .first_loss = loss, .step = step.number};
@@ -73,6 +78,11 @@ class NormGrowth : public Check {
     tell(step, around, value, run, loss);
   }
 
+  static std::string overflow_text(uint32_t step, double left) {
+    if (!(left >= 0 && left < 1e9)) return "";
+    return "; it would overflow near step " + std::to_string(step + static_cast<uint64_t>(left));
+  }
+
   void tell(const StepValues& step, const Surroundings& around, const Value& value, const Run& run,
             double loss) {
     const bool risen = loss > kRisen * std::abs(run.first_loss);
@@ -83,8 +93,7 @@ class NormGrowth : public Check {
     const double left = std::log(limit / value.stats.amax.as_f64()) / std::log(factor);
     finding.text = finding.slot + " of " + module_name(around.names, value.place.scope) + " grew " +
                    tools::times_text(factor) + " times a step over " + std::to_string(run.steps) +
-                   " steps; it would overflow near step " +
-                   std::to_string(step.number + static_cast<uint64_t>(std::max(left, 0.0))) + ".";
+                   " steps" + overflow_text(step.number, left) + ".";
     finding.evidence = {
         "root mean square " + tools::number_text(run.first) + " to " + tools::number_text(run.last),
         "loss " + tools::number_text(run.first_loss) + " to " + tools::number_text(loss)};

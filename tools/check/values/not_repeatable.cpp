@@ -16,6 +16,9 @@
 
 #include <algorithm>
 #include <set>
+#include <unordered_map>
+#include <unordered_set>
+#include <utility>
 
 #include "tools/check/values/checks.h"
 #include "tools/common/text.h"
@@ -46,22 +49,32 @@ class NotRepeatable : public Check {
     std::set<format::StringId> moved;  // modules with buffers that changed
     for (const Value& value : step.values)
       if (value.role == Role::kBuffer) moved.insert(value.place.scope);
+    Series series;
     for (auto call = step.calls.begin(); call != step.calls.end(); ++call) {
       const auto& [key, values] = *call;
-      if (values.inputs.empty() || values.outputs.empty() || moved.contains(key.scope)) continue;
-      if (key.phase == Phase::kRecompute) {
-        compare_recomputed(step, around, key, values);
-      } else if (key.phase == Phase::kEvaluation ||
-                 (key.phase == Phase::kForward && repeats(key, around))) {
-        if (key.phase == Phase::kForward || evaluates(key, around))
-          compare_repeated(step, around, call);
-      }
+      if (!values.inputs.empty() && !values.outputs.empty()) series.push_back(&*call);
+      const auto next = std::next(call);
+      const bool last = next == step.calls.end() || next->first.scope != key.scope ||
+                        next->first.op != key.op || next->first.phase != key.phase;
+      if (!last) continue;
+      if (!series.empty() && !moved.contains(key.scope)) judge(step, around, series);
+      series.clear();
     }
     compare_inputs(step, around);
   }
 
  private:
   using Calls = std::map<CallKey, CallStep>;
+  /// Calls of one module, op and phase, in the order of their numbers.
+  using Series = std::vector<const Calls::value_type*>;
+
+  void judge(const StepValues& step, const Surroundings& around, const Series& series) {
+    const CallKey& key = series.front()->first;
+    if (key.phase == Phase::kRecompute) compare_recomputed(step, around, series);
+    const bool repeated = (key.phase == Phase::kEvaluation && evaluates(key, around)) ||
+                          (key.phase == Phase::kForward && repeats(key, around));
+    if (repeated) compare_repeated(step, around, series);
+  }
 
   static bool repeats(const CallKey& key, const Surroundings& around) {
     if (key.op) return !around.drew;
@@ -78,7 +91,7 @@ class NotRepeatable : public Check {
 
   /// Whether weights may have moved between two calls: an optimizer's trial step, or one by hand.
   [[nodiscard]] bool parted_by_backward(uint64_t a, uint64_t b) const {
-    return std::ranges::any_of(backward_, [&](uint64_t seq) { return (seq > a) != (seq > b); });
+    return std::ranges::upper_bound(backward_, a) != std::ranges::upper_bound(backward_, b);
   }
 
   /// The earliest input of a recomputation that is another than in the forward pass. What a
@@ -118,38 +131,52 @@ class NotRepeatable : public Check {
     return sum;
   }
 
-  void compare_recomputed(const StepValues& step, const Surroundings& around, const CallKey& key,
-                          const CallStep& again) {
-    const CallStep* other = nullptr;
-    const CallKey first{key.scope, key.op, Phase::kForward, 0};
-    for (auto at = step.calls.lower_bound(first); at != step.calls.end(); ++at) {
-      if (at->first.scope != key.scope || at->first.op != key.op || at->first.phase != first.phase)
-        break;
-      if (bits(at->second.inputs) != bits(again.inputs)) continue;
+  /// Compares each call with the one before it that had equal inputs.
+  void compare_repeated(const StepValues& step, const Surroundings& around, const Series& series) {
+    std::unordered_map<uint64_t, const CallStep*> by_inputs;
+    for (const auto* call : series) {
+      const CallStep& now = call->second;
+      const auto [entry, is_new] = by_inputs.try_emplace(bits(now.inputs), &now);
+      const CallStep& before = *std::exchange(entry->second, &now);
+      const bool comparable =
+          !is_new && before.inputs.size() == now.inputs.size() &&
+          before.outputs.size() == now.outputs.size() &&
+          !parted_by_backward(before.outputs.front()->seq, now.outputs.front()->seq);
+      if (!comparable) continue;
       look("not-repeatable");
-      if (at->second.outputs.size() != again.outputs.size()) continue;
-      if (bits(at->second.outputs) == bits(again.outputs)) return;
-      other = &at->second;
+      if (bits(before.outputs) != bits(now.outputs))
+        return tell(step, around, before, now, "when it was called again in the step");
     }
-    if (other == nullptr) return;
-    recomputed_.insert(step.number);
-    tell(step, around, *other, again, "when it was recomputed for backward");
   }
 
-  void compare_repeated(const StepValues& step, const Surroundings& around,
-                        Calls::const_iterator call) {
-    const auto& [key, values] = *call;
-    for (auto next = std::next(call); next != step.calls.end(); ++next) {
-      if (next->first.scope != key.scope || next->first.op != key.op ||
-          next->first.phase != key.phase)
-        break;
-      if (parted_by_backward(values.outputs.front()->seq, next->second.outputs.front()->seq))
-        continue;
-      const bool same = bits(next->second.inputs) == bits(values.inputs) &&
-                        next->second.outputs.size() == values.outputs.size();
-      if (same) look("not-repeatable");
-      if (same && bits(next->second.outputs) != bits(values.outputs))
-        return tell(step, around, values, next->second, "when it was called again in the step");
+  /// Compares each recomputed call with those of the forward pass that had equal inputs: one of
+  /// them must have given its outputs.
+  void compare_recomputed(const StepValues& step, const Surroundings& around,
+                          const Series& series) {
+    const CallKey& key = series.front()->first;
+    std::unordered_map<uint64_t, const CallStep*> by_inputs;
+    std::unordered_set<uint64_t> by_both;
+    const auto both = [](const CallStep& call) {
+      return bits(call.inputs) * 31 + bits(call.outputs);
+    };
+    for (auto at = step.calls.lower_bound({key.scope, key.op, Phase::kForward, 0});
+         at != step.calls.end() && at->first.scope == key.scope && at->first.op == key.op &&
+         at->first.phase == Phase::kForward;
+         ++at) {
+      by_inputs[bits(at->second.inputs)] = &at->second;
+      by_both.insert(both(at->second));
+    }
+    for (const auto* call : series) {
+      const CallStep& again = call->second;
+      const auto first = by_inputs.find(bits(again.inputs));
+      if (first == by_inputs.end()) continue;
+      const bool comparable = first->second->inputs.size() == again.inputs.size() &&
+                              first->second->outputs.size() == again.outputs.size();
+      if (!comparable) continue;
+      look("not-repeatable");
+      if (by_both.contains(both(again))) continue;
+      if (again.outputs.front()->measured()) recomputed_.insert(step.number);
+      return tell(step, around, *first->second, again, "when it was recomputed for backward");
     }
   }
 
@@ -194,13 +221,15 @@ class NotRepeatable : public Check {
               "training=self.training), "
               "sampling, a state that the module keeps"
             : "a race or unwritten memory in a kernel, a state or an argument that is no tensor";
-    finding.next =
-        "run it with CONVTRACE_POISON=1 (unwritten memory then shows), and `convtrace repeat -- "
-        "CMD` to see whether whole runs repeat";
+    finding.next = phase == Phase::kEvaluation
+                       ? "look for dropout or sampling that does not depend on model.training"
+                       : "run it with CONVTRACE_POISON=1 (unwritten memory then shows), and "
+                         "`convtrace repeat -- "
+                         "CMD` to see whether whole runs repeat";
     report(std::move(finding));
   }
 
-  std::vector<uint64_t> backward_;  ///< records of this step's backward passes
+  std::vector<uint64_t> backward_;  ///< records of this step's backward passes, ascending
   std::set<uint32_t> recomputed_;   ///< steps whose recomputation gave other outputs
 };
 

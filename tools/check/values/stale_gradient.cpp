@@ -88,8 +88,9 @@ class StaleGradient : public Check {
       const bool same = std::equal(sample.begin(), sample.end(),
                                    before.samples.begin() + static_cast<ptrdiff_t>(at));
       // Zeros of either sign are alike in any step.
-      const bool zero = std::all_of(sample.begin(), sample.end() - 1,
-                                    [](std::byte b) { return b == std::byte{}; });
+      const auto no_bit = [](std::byte b) { return b == std::byte{}; };
+      const bool zero = std::all_of(sample.begin(), sample.end() - 1, no_bit) &&
+                        no_bit(sample.back() & std::byte{0x7F});
       if (same && !zero) equal.insert(sample);
     }
     if (equal.size() < kLeastSamples) return;
