@@ -1,19 +1,16 @@
-"""Further programs kept apart: faults in HELD_OUT_2, each with its corrected form, and right programs in CLEAN_2.
-
-Rules of convtrace check are judged on these, and never set by them. A right program says which checks it could fool.
-"""
+"""Further programs that judge the rules of convtrace check and never set them: faults, and right ones that could fool it."""
 import copy
 import functools
-import io
 
 import torch
 import torch.nn.functional as F
 from torch import nn
-from torch.distributions import Categorical
-from torch.nn.utils import clip_grad_norm_, parametrizations, rnn
+from torch.nn.utils import clip_grad_norm_, parameters_to_vector, parametrizations, rnn, vector_to_parameters
 from torch.utils.checkpoint import checkpoint
 
-from parts import Case, adamw, sgd
+from parts import Case, adamw, fit, sgd
+
+layer = functools.partial(nn.TransformerEncoderLayer, 16, 2, 32, batch_first=True)
 
 
 def update(optimizer, loss):
@@ -29,13 +26,11 @@ def batches(steps, *shape, count=16):
         yield x, x.flatten(1)[:, :4].argmax(1)
 
 
-def layer(drop=0.0):
-    return nn.TransformerEncoderLayer(16, 2, 32, dropout=drop, batch_first=True)
+def small(inputs=8, outputs=4):
+    return nn.Sequential(nn.Linear(inputs, 24), nn.Tanh(), nn.Linear(24, outputs))
 
 
 class Rerun(torch.autograd.Function):
-    """A checkpoint by hand: the block is called again in the backward pass, with or without its random numbers."""
-
     @staticmethod
     def forward(ctx, block, keep, x, *weights):
         ctx.block, ctx.keep, ctx.state, ctx.weights = block, keep, torch.get_rng_state(), weights
@@ -45,17 +40,15 @@ class Rerun(torch.autograd.Function):
     @staticmethod
     def backward(ctx, grad):
         with torch.enable_grad(), torch.random.fork_rng(devices=[]):
-            if ctx.keep:
-                torch.set_rng_state(ctx.state)
+            torch.set_rng_state(ctx.state if ctx.keep else torch.get_rng_state())
             x = ctx.saved_tensors[0].detach().requires_grad_()
             return None, None, *torch.autograd.grad(ctx.block(x), (x, *ctx.weights), grad)
 
 
 def own_checkpoint(faulty):
-    """A denoiser, whose blocks drop."""
-    enter, time, leave = nn.Conv2d(1, 8, 3, padding=1), nn.Linear(1, 8), nn.Conv2d(8, 1, 3, padding=1)
-    blocks = nn.ModuleList(
-        nn.Sequential(nn.GroupNorm(2, 8), nn.SiLU(), nn.Dropout(0.1), nn.Conv2d(8, 8, 3, padding=1)) for _ in range(2))
+    """A denoiser with a checkpoint by hand: blocks, which drop, are called again with or without their random numbers."""
+    enter, time, leave = nn.Conv2d(1, 8, 3, 1, 1), nn.Linear(1, 8), nn.Conv2d(8, 1, 3, 1, 1)
+    blocks = nn.ModuleList(nn.Sequential(nn.GELU(), nn.Dropout(0.1), nn.Conv2d(8, 8, 3, 1, 1)) for _ in range(2))
     optimizer = adamw(nn.ModuleList([enter, time, blocks, leave]))
     for noise, _ in batches(10, 1, 8, 8):
         share = torch.rand(16, 1, 1, 1)
@@ -67,16 +60,15 @@ def own_checkpoint(faulty):
 
 def shared_gradients(faulty):
     """An agent's worker hands its gradients to the shared model, as long as that has none: once."""
-    shared = nn.Sequential(nn.Linear(8, 24), nn.Tanh(), nn.Linear(24, 5))
-    local, optimizer = copy.deepcopy(shared), torch.optim.RMSprop(shared.parameters(), lr=1e-3)
+    shared, local = small(outputs=5), small(outputs=5)
+    optimizer = torch.optim.RMSprop(shared.parameters(), lr=1e-3)
     for x, best in batches(12, 8):
         local.load_state_dict(shared.state_dict())
         scores, value = local(x).split((4, 1), 1)
-        policy = Categorical(logits=scores)
-        action = policy.sample()
+        action = torch.distributions.Categorical(logits=scores).sample()
         gain = (action == best).float() - value[:, 0]
         local.zero_grad()
-        (0.5 * gain ** 2 - policy.log_prob(action) * gain.detach() - 0.01 * policy.entropy()).mean().backward()
+        (0.5 * gain ** 2 + F.cross_entropy(scores, action, reduction="none") * gain.detach()).mean().backward()
         for mine, theirs in zip(local.parameters(), shared.parameters()):
             if theirs.grad is None or not faulty:
                 theirs.grad = mine.grad
@@ -84,8 +76,6 @@ def shared_gradients(faulty):
 
 
 class FilteredLoss(torch.autograd.Function):
-    """Cross entropy over many words; the backward pass leaves out chunks of words with nothing to learn."""
-
     @staticmethod
     def forward(ctx, x, weight, label, buffer, clear):
         ctx.save_for_backward(x, weight, label)
@@ -106,7 +96,7 @@ class FilteredLoss(torch.autograd.Function):
 
 
 def filtered_words(faulty):
-    """The buffer of 98,304 elements keeps what a chunk got before it was left out; later texts have fewer words."""
+    """A buffer of 98,304 elements gets a gradient; chunks of it with nothing to learn are left out, and keep what they had."""
     words, body, head = nn.Embedding(2048, 48), nn.GRU(48, 48, batch_first=True), nn.Linear(48, 2048, bias=False)
     optimizer, buffer = adamw(nn.ModuleList([words, body, head])), torch.zeros(2048, 48)
     for step in range(10):
@@ -117,8 +107,7 @@ def filtered_words(faulty):
 
 def codebook(faulty):
     """The loss of the codes is made of what the straight-through estimator gives, which knows of the encoder alone."""
-    encoder = nn.Sequential(nn.Linear(24, 32), nn.SiLU(), nn.Linear(32, 8))
-    decoder, codes = nn.Sequential(nn.Linear(8, 32), nn.SiLU(), nn.Linear(32, 24)), nn.Embedding(16, 8)
+    encoder, decoder, codes = small(24, 8), small(8, 24), nn.Embedding(16, 8)
     optimizer = torch.optim.Adam(nn.ModuleList([encoder, decoder, codes]).parameters(), lr=2e-3)
     for x, _ in batches(12, 24):
         z = encoder(x)
@@ -142,11 +131,11 @@ def positives_of_bank(faulty):
 
 
 def consumed_filter(faulty):
-    """A tracker's parameters are counted for the log, and the filter that the optimizer gets afterwards is at its end."""
+    """A tracker's parameters are counted for the log, and the generator that the optimizer gets then is at its end."""
     backbone = nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU(), nn.Conv2d(8, 8, 3))
-    head, trained = nn.Sequential(nn.BatchNorm2d(8), nn.Conv2d(8, 1, 1)), filter(lambda p: p.requires_grad, backbone.parameters())
-    if faulty:
-        sum(p.numel() for p in trained)
+    head = nn.Sequential(nn.BatchNorm2d(8), nn.ReLU(), nn.Conv2d(8, 1, 1, bias=False))
+    trained = (p for p in backbone.parameters() if p.requires_grad)
+    sum(p.numel() for p in (trained if faulty else backbone.parameters()))
     optimizer = torch.optim.SGD([{"params": trained, "lr": 0.01}, {"params": head.parameters()}], lr=0.05, momentum=0.9)
     for x, place in batches(12, 3, 7, 7):
         template = torch.stack([one[:, n // 2:n // 2 + 6, n % 2:n % 2 + 6] for one, n in zip(x, place.tolist())])
@@ -156,21 +145,17 @@ def consumed_filter(faulty):
 
 
 class Lars(torch.optim.Optimizer):
-    def __init__(self, params, faulty):
-        super().__init__(params, {"lr": 0.02})
-        self.faulty = faulty
-
     @torch.no_grad()
     def step(self, closure=None):
         for p in self.param_groups[0]["params"]:
-            ratio = p.norm() / (p.grad.norm() + 1e-8) if self.faulty or p.norm() > 0 else 1.0
+            ratio = p.norm() / (p.grad.norm() + 1e-8) if self.defaults["faulty"] or p.norm() > 0 else 1.0
             p.sub_(p.grad * ratio * self.param_groups[0]["lr"])
 
 
 def trust_ratio(faulty):
     """The step of a tensor is in proportion to its norm: what begins at zero, places and most biases, stays there."""
-    patch, head, places, body = nn.Linear(12, 16), nn.Linear(16, 4), nn.Parameter(torch.zeros(9, 16)), layer()
-    optimizer = Lars([places, *patch.parameters(), *body.parameters(), *head.parameters()], faulty)
+    patch, head, places, body = nn.Linear(12, 16), nn.Linear(16, 4), nn.Parameter(torch.zeros(9, 16)), layer(dropout=0.0)
+    optimizer = Lars([places, *patch.parameters(), *body.parameters(), *head.parameters()], {"lr": 0.02, "faulty": faulty})
     for x, label in batches(10, 9, 12):
         update(optimizer, F.cross_entropy(head(body(patch(x) + places).mean(1)), label))
 
@@ -182,8 +167,7 @@ def rewound_ticket(faulty):
     optimizer = sgd(model)
     for step, (x, label) in enumerate(batches(12, 3, 8, 8)):
         if step == 6:
-            kept = [p.abs() >= p.abs().median() for p in model.parameters()]
-            model = copy.deepcopy(first)
+            kept, model = [p.abs() >= p.abs().median() for p in model.parameters()], copy.deepcopy(first)
             for p, mask in zip(model.parameters(), kept):
                 p.data *= mask
                 p.register_hook(mask.mul)
@@ -192,43 +176,34 @@ def rewound_ticket(faulty):
 
 
 def mode_of_later(faulty):
-    """An imitation of actions: behind a rollout the mode is set back to what it was when it had been changed."""
-    model = nn.ModuleDict({"body": nn.GRU(6, 24, 2, dropout=0.1), "drop": nn.Dropout(0.1), "head": nn.Linear(24, 2)})
+    """An imitation of actions: behind a trial the mode is set to what it was: before it, or in it."""
+    model = nn.ModuleDict({"body": nn.GRU(6, 24, 2, dropout=0.1), "drop": nn.Dropout(0.1), "head": nn.Linear(24, 6)})
     optimizer = adamw(model)
     for step, (x, _) in enumerate(batches(12, 16, 6, count=8)):
-        update(optimizer, F.l1_loss(model["head"](model["drop"](model["body"](x)[0])), x[..., :2].cumsum(0)))
+        update(optimizer, F.l1_loss(model["head"](model["drop"](model["body"](x)[0])), x.cumsum(0)))
         if step % 5 == 4:
-            training = model.training
+            before = model.training
             model.eval()
-            training = model.training if faulty else training
             with torch.no_grad():
-                seen, state = torch.randn(1, 4, 6), None
-                for _ in range(4):
-                    out, state = model["body"](seen, state)
-                    seen = seen + 0.1 * model["head"](model["drop"](out)).repeat(1, 1, 3)
-            model.train(training)
+                for seen in torch.randn(4, 16, 2, 6):
+                    model["head"](model["drop"](model["body"](seen)[0]))
+            model.train(model.training if faulty else before)
 
 
-class TextConv(nn.Module):
-    """The modules that drop are in a list, of which the model knows, or does not."""
-
-    def __init__(self, faulty):
+class Dropped(nn.Module):
+    def __init__(self, layer, faulty):
         super().__init__()
-        self.words, self.head, drops = nn.Embedding(60, 16), nn.Linear(16, 3), [nn.Dropout(0.2), nn.Dropout(0.2)]
-        self.layers = nn.ModuleList(nn.Conv1d(16, 16, 3, padding=n, dilation=n) for n in (1, 2))
+        self.layer, drops = layer, [nn.Dropout(0.2)]
         self.drops = drops if faulty else nn.ModuleList(drops)
 
-    def forward(self, text):
-        x = self.words(text).transpose(1, 2)
-        for conv, drop in zip(self.layers, self.drops):
-            x = x + drop(F.gelu(conv(x)))
-        return self.head(x.amax(2))
+    def forward(self, x):
+        return x + self.drops[0](F.gelu(self.layer(x)))
 
 
 def listed_drops(faulty):
-    """Evaluation does not reach what is in a plain list."""
-    model, held = TextConv(faulty), torch.randint(60, (4, 16, 12))
-    optimizer = adamw(model, 3e-3)
+    """What drops is in a plain list, which evaluation does not reach."""
+    model = nn.Sequential(nn.Embedding(60, 8), Dropped(nn.Conv1d(12, 12, 3, 1, 1), faulty), nn.Flatten(), nn.Linear(96, 3))
+    optimizer, held = adamw(model, 3e-3), torch.randint(60, (4, 16, 12))
     for step, text in enumerate(torch.randint(60, (12, 16, 12))):
         update(optimizer, F.cross_entropy(model(text), text[:, 0] % 3))
         if step % 4 == 3:
@@ -245,29 +220,26 @@ def cached_batches(faulty):
         return torch.stack([file[start:start + 17] for start in torch.randint(low, high - 17, (12,)).tolist()])
 
     file, read = torch.randint(30, (2000,)), functools.cache(batch) if faulty else batch
-    model, mask = nn.ModuleList([nn.Embedding(30, 16), layer(), nn.Linear(16, 30)]), torch.ones(16, 16).triu(1).bool()
-    optimizer = adamw(model)
+    model = nn.ModuleList([nn.Embedding(30, 16), layer(dropout=0.0), nn.Linear(16, 30)])
+    optimizer, mask = adamw(model), torch.ones(16, 16).triu(1).bool()
     for _ in range(10):
         text = read("train")
-        out = model[2](model[1](model[0](text[:, :-1]), mask))
-        update(optimizer, F.cross_entropy(out.flatten(0, 1), text[:, 1:].flatten()))
+        update(optimizer, F.cross_entropy(model[2](model[1](model[0](text[:, :-1]), mask)).mT, text[:, 1:]))
 
 
 def raw_samples(faulty):
     """Files of a second corpus are read as the 16-bit numbers that they are made of."""
-    model = nn.Sequential(nn.Conv1d(1, 8, 16, 8), nn.LeakyReLU(), nn.Conv1d(8, 16, 8, 4), nn.LeakyReLU(), nn.AvgPool1d(7))
-    head = nn.Linear(16, 4)
-    optimizer = adamw(nn.ModuleList([model, head]))
+    model = nn.Sequential(nn.Conv1d(1, 8, 16, 8), nn.LeakyReLU(), nn.Conv1d(8, 16, 8, 4), nn.LeakyReLU(), nn.Conv1d(16, 4, 6))
+    optimizer = adamw(model)
     for step, (x, tone) in enumerate(batches(12, 256)):
-        wave = 0.5 * torch.sin(torch.arange(256) * 0.1 * 2.0 ** tone[:, None]) + 0.1 * x
-        samples = (wave * 32767).clamp(-32768, 32767).short()
+        samples = ((0.5 * torch.sin(torch.arange(256) * 0.1 * 2.0 ** tone[:, None]) + 0.05 * x) * 32767).short()
         wave = samples.float() if faulty and step >= 7 else samples / 32768
-        update(optimizer, F.cross_entropy(head(model(wave[:, None])[..., 0]), tone))
+        update(optimizer, F.cross_entropy(model(wave[:, None])[..., 0], tone))
 
 
 def missing_labels(faulty):
     """Properties of sets of atoms: those that nobody measured are left out of the error, before or after it is computed."""
-    atom, whole = nn.Sequential(nn.Linear(5, 24), nn.Softplus(), nn.Linear(24, 24)), nn.Sequential(nn.Softplus(), nn.Linear(24, 2))
+    atom, whole = small(5, 24), nn.Sequential(nn.Softplus(), nn.Linear(24, 2))
     optimizer = torch.optim.Adam([*atom.parameters(), *whole.parameters()], lr=1e-3)
     for step, (x, _) in enumerate(batches(12, 7, 5)):
         label = torch.stack([x.sum((1, 2)), x.amax((1, 2))], 1)
@@ -280,10 +252,9 @@ def missing_labels(faulty):
 def horizon_of_epochs(faulty):
     """The schedule goes on with each batch, and is told the number of epochs as its length."""
     down, up, last = nn.Conv2d(1, 8, 4, 2, 1), nn.ConvTranspose2d(8, 8, 4, 2, 1), nn.Conv2d(9, 1, 1)
-    optimizer, epochs, count = adamw(nn.ModuleList([down, up, last]), 3e-3), 4, 3
-    length = epochs if faulty else epochs * count
-    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: max(0.0, 1 - step / length))
-    for x, _ in batches(epochs * count, 1, 12, 12):
+    optimizer, epochs = adamw(nn.ModuleList([down, up, last]), 3e-3), 4
+    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: max(0, 1 - step / (epochs if faulty else epochs * 3)))
+    for x, _ in batches(epochs * 3, 1, 12, 12):
         mask = (F.avg_pool2d(x, 3, 1, 1) > 0.2).float()
         update(optimizer, F.binary_cross_entropy_with_logits(last(torch.cat([x, up(F.silu(down(x)))], 1)), mask))
         schedule.step()
@@ -291,10 +262,12 @@ def horizon_of_epochs(faulty):
 
 def clip_in_hook(faulty):
     """Clipping is a hook of the optimizer: of the step's end, or of its begin."""
+    def clip(*_):
+        clip_grad_norm_(model.parameters(), 0.2)
+
     model = nn.ModuleList([nn.GRU(4, 16, bidirectional=True), nn.Linear(32, 1)])
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
-    register = optimizer.register_step_post_hook if faulty else optimizer.register_step_pre_hook
-    register(lambda *_: clip_grad_norm_(model.parameters(), 0.2))
+    (optimizer.register_step_post_hook if faulty else optimizer.register_step_pre_hook)(clip)
     for x, _ in batches(10, 12, 4):
         update(optimizer, F.smooth_l1_loss(model[1](model[0](x)[0])[..., 0], x[..., 0].cumsum(0)))
 
@@ -309,9 +282,8 @@ def scaler_and_optimizer(faulty):
             optimizer.zero_grad()
             with torch.autocast("cpu", torch.float16):
                 made = maker(torch.randn(16, 8))
-                of_made = judge(made if optimizer is of_maker else made.detach()).float()
-                error = (1 - of_made) ** 2 if optimizer is of_maker else of_made ** 2 + (1 - judge(real.cumsum(1)).float()) ** 2
-            scaler.scale(error.mean()).backward()
+                errors = (judge(made) - 1,) if optimizer is of_maker else (judge(made.detach()), judge(real.cumsum(1)) - 1)
+            scaler.scale(sum(error.float().square().mean() for error in errors)).backward()
             scaler.step(optimizer)
             if faulty:
                 optimizer.step()
@@ -320,7 +292,7 @@ def scaler_and_optimizer(faulty):
 
 def misplaced_step(faulty):
     """Two batches of films make an update; the step stands outside of the condition."""
-    model = nn.Sequential(nn.Conv3d(1, 6, 3), nn.ReLU(), nn.Conv3d(6, 8, (1, 3, 3)), nn.ReLU(), nn.Flatten(), nn.Linear(256, 4))
+    model = nn.Sequential(nn.Conv3d(1, 6, 3), nn.ReLU(), nn.Conv3d(6, 8, (1, 3, 3)), nn.Flatten(), nn.Linear(128, 4))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.02, momentum=0.9)
     for number, (x, label) in enumerate(batches(20, 1, 4, 8, 6)):
         (F.cross_entropy(model(x), label) / 2).backward()
@@ -349,3 +321,179 @@ HELD_OUT_2 = {
     "scaler-and-optimizer": Case("two-steps", "Applio#860", scaler_and_optimizer),
     "misplaced-step": Case("gradients-add-up", "ECO-pytorch#1", misplaced_step),
 }
+
+
+def dropped_edges():
+    """Fools: the same input. Nodes of one graph are known in full in each step; links and the nodes of the loss are drawn."""
+    links, first, second = torch.rand(40, 40) < 0.1, nn.Linear(8, 16), nn.Linear(16, 4)
+    optimizer, (nodes, label) = adamw(nn.ModuleList([first, second]), 1e-2), *batches(1, 8, count=40)
+    for _ in range(12):
+        near = (links & (torch.rand(40, 40) < 0.8)).float() + torch.eye(40)
+        near, seeds = near / near.sum(1, keepdim=True), torch.randperm(40)[:16]
+        update(optimizer, F.cross_entropy((near @ second(F.relu(near @ first(nodes))))[seeds], label[seeds]))
+
+
+def agent_in_eval():
+    """Fools: mode. An agent has dropout off all along, so that actions and their probabilities are of one policy."""
+    model = nn.Sequential(nn.Linear(8, 24), nn.Tanh(), nn.Dropout(0.1), nn.Linear(24, 4)).eval()
+    optimizer, mean = adamw(model), 0.0
+    for x, best in batches(12, 8):
+        action = torch.distributions.Categorical(logits=model(x)).sample()
+        gain = (action == best).float()
+        update(optimizer, F.cross_entropy(model(x), action, reduction="none") @ (gain - mean) / 16)
+        mean += 0.1 * (gain.mean() - mean)
+
+
+def two_views():
+    """Fools: no gradient. Each view is to guess the other, whose gradient is stopped."""
+    body, guess = nn.Sequential(nn.Conv2d(3, 8, 5, 3), nn.BatchNorm2d(8), nn.Flatten(), nn.Linear(32, 16)), small(16, 16)
+    optimizer = sgd(nn.ModuleList([body, guess]))
+    for x, _ in batches(10, 3, 8, 8):
+        views = body(x + 0.1 * torch.randn_like(x)), body(x.flip(3))
+        update(optimizer, -sum(F.cosine_similarity(guess(a), b.detach()).mean() for a, b in (views, views[::-1])))
+
+
+def mutual_teachers():
+    """Fools: stale gradient, the same input twice, two optimizers. Two students teach each other."""
+    students = [(net, sgd(net)) for net in (small(), small())]
+    for x, label in batches(10, 8):
+        for (net, optimizer), (other, _) in (students, students[::-1]):
+            out, taught = net(x).log_softmax(1), other(x).detach().softmax(1)
+            update(optimizer, F.nll_loss(out, label) + F.kl_div(out, taught, reduction="batchmean"))
+
+
+def centred_gradients():
+    """Fools: stale gradient, gradients that are changed. A hook takes the mean of each row away from the gradient."""
+    model = small()
+    model[0].weight.register_hook(lambda grad: grad - grad.mean(1, keepdim=True))
+    fit(model, sgd(model), batches(10, 8))
+
+
+def growing_pictures():
+    """Fools: gradients add up, input scale. Pictures grow, so parts of a batch get fewer and its gradients are summed."""
+    model = nn.Sequential(nn.Conv2d(1, 8, 3), nn.ReLU(), nn.AdaptiveAvgPool2d(2), nn.Flatten(), nn.Linear(32, 4))
+    optimizer = adamw(model)
+    for parts in (1, 1, 1, 1, 2, 2, 2, 2, 4, 4):
+        for x, label in batches(parts, 1, 8 * parts, 8 * parts, count=16 // parts):
+            with torch.autocast("cpu", torch.bfloat16):
+                loss = F.cross_entropy(model(x).float(), label) / parts
+            loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+
+def rates_of_groups():
+    """Fools: learning rate, no motion. The first layer has a rate of zero for four steps, and its full rate afterwards."""
+    model = small()
+    optimizer = torch.optim.SGD([{"params": part.parameters()} for part in (model[0], model[2])], lr=0.05, momentum=0.9)
+    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, [lambda step: float(step >= 4), lambda step: 0.9 ** step])
+    for x, label in batches(12, 8):
+        update(optimizer, F.cross_entropy(model(x), label))
+        schedule.step()
+
+
+def recomputed_attention():
+    """Fools: same input other output. Layers with dropout are computed again, with the random numbers of the first time."""
+    model = nn.ModuleList([nn.Linear(8, 16), layer(dropout=0.1), layer(dropout=0.1), nn.Linear(16, 4)])
+    optimizer = adamw(model)
+    for x, label in batches(10, 6, 8):
+        x = checkpoint(model[2], checkpoint(model[1], model[0](x), use_reentrant=False), use_reentrant=False)
+        update(optimizer, F.cross_entropy(model[3](x.mean(1)), label))
+
+
+def orthogonal_cell():
+    """Fools: optimizer of others, repeated calls. A recurrent cell's weight is computed of another, for each call anew."""
+    cell, enter, head = parametrizations.orthogonal(nn.Linear(16, 16)), nn.Linear(4, 16), nn.Linear(16, 1)
+    optimizer = adamw(nn.ModuleList([cell, enter, head]))
+    for x, _ in batches(10, 8, 4):
+        state = torch.zeros(16, 16)
+        for moment in x.unbind(1):
+            state = torch.tanh(cell(state) + enter(moment))
+        update(optimizer, F.mse_loss(head(state)[:, 0], x[..., 0].mean(1)))
+
+
+def resumed():
+    """Fools: same batch, optimizer of others. After a crash new objects go on from what was saved, two batches earlier."""
+    data, model = list(batches(10, 8)), small()
+    optimizer = adamw(model)
+    fit(model, optimizer, data[:4])
+    saved = copy.deepcopy((model.state_dict(), optimizer.state_dict()))
+    fit(model, optimizer, data[4:6])
+    model = small()
+    optimizer = adamw(model)
+    model.load_state_dict(saved[0])
+    optimizer.load_state_dict(saved[1])
+    fit(model, optimizer, data[4:])
+
+
+def liked_items():
+    """Fools: no gradient, no motion. Sparse gradients reach few rows of large tables; many rows are never drawn."""
+    users, items = (nn.Embedding(count, 8, sparse=True) for count in (500, 2000))
+    optimizer = torch.optim.SGD([users.weight, items.weight], lr=0.5)
+    for _ in range(12):
+        user, (liked, other) = users(torch.randint(500, (32,))), items(torch.randint(2000, (2, 32)))
+        update(optimizer, -F.logsigmoid((user * (liked - other)).sum(1)).mean())
+
+
+def master_weights():
+    """Fools: optimizer of others, moves without gradient. The optimizer has a vector of all weights in more bits."""
+    model = small().bfloat16()
+    master = parameters_to_vector(model.parameters()).detach().float()
+    optimizer = torch.optim.Adam([master], lr=3e-3)
+    for x, label in batches(10, 8):
+        model.zero_grad()
+        F.cross_entropy(model(x.bfloat16()).float(), label).backward()
+        master.grad = torch.cat([p.grad.flatten() for p in model.parameters()]).float()
+        optimizer.step()
+        vector_to_parameters(master.bfloat16(), model.parameters())
+
+
+def longer_sequences():
+    """Fools: padding, input scale. A curriculum: sequences get longer, and what is behind their end is packed away."""
+    body, head = nn.GRU(4, 16, batch_first=True), nn.Linear(16, 4)
+    optimizer = adamw(nn.ModuleList([body, head]))
+    for step, (x, label) in enumerate(batches(12, 16, 4)):
+        packed = rnn.pack_padded_sequence(x, torch.randint(2, 4 + step, (16,)), batch_first=True, enforce_sorted=False)
+        update(optimizer, F.cross_entropy(head(body(packed)[1][0]), label))
+
+
+def equilibrium():
+    """Fools: no gradient, mode, repeated calls. A cell is called without gradients until little changes, then once with."""
+    cell, head = parametrizations.spectral_norm(nn.Linear(24, 16)), nn.Linear(16, 4)
+    optimizer = adamw(nn.ModuleList([cell, head]))
+    for x, label in batches(10, 8):
+        state = torch.zeros(16, 16)
+        for number in range(8):
+            with torch.set_grad_enabled(number == 7):
+                state = torch.tanh(0.5 * cell(torch.cat([state, x], 1)))
+        update(optimizer, F.cross_entropy(head(state), label))
+
+
+def reptile():
+    """Fools: moves without gradient, optimizer of others. Copies learn a task each; the model goes half of their way."""
+    model = small(1, 1)
+    for _ in range(5):
+        inner, phase = copy.deepcopy(model), 6 * torch.rand(())
+        fit(inner, sgd(inner), [(x, torch.sin(x + phase)) for x, _ in batches(2, 1)], F.mse_loss)
+        for p, q in zip(model.parameters(), inner.parameters()):
+            p.data.lerp_(q.data, 0.5)
+
+
+def swapped_average():
+    """Fools: moves without gradient, mode. For each evaluation the averaged weights take the place of those that learn."""
+    model = nn.Sequential(nn.Linear(8, 16), nn.LayerNorm(16), nn.GELU(), nn.Dropout(0.1), nn.Linear(16, 4))
+    optimizer, average, (held, _) = sgd(model), copy.deepcopy(model.state_dict()), next(batches(1, 8))
+    for step, (x, label) in enumerate(batches(12, 8)):
+        update(optimizer, F.cross_entropy(model(x), label))
+        average = {key: value.lerp(model.state_dict()[key], 0.2) for key, value in average.items()}
+        if step % 4 == 3:
+            kept = copy.deepcopy(model.state_dict())
+            model.eval().load_state_dict(average)
+            with torch.no_grad():
+                model(held)
+            model.train().load_state_dict(kept)
+
+
+CLEAN_HELD_OUT = {program.__name__: program for program in (
+    dropped_edges, agent_in_eval, two_views, mutual_teachers, centred_gradients, growing_pictures, rates_of_groups, resumed,
+    recomputed_attention, orthogonal_cell, liked_items, master_weights, longer_sequences, equilibrium, reptile, swapped_average)}

@@ -15,7 +15,7 @@ import torch
 import torch._dynamo  # noqa: F401 - the first optimizer would import it
 import torch.utils.data.distributed  # noqa: F401
 
-from table import CASES, CLEAN, paths
+from table import ALL_CLEAN, CASES, paths
 
 
 def run(program, flags):
@@ -35,7 +35,7 @@ def fork(program, flags, path):
 
 def make(name, folder):
     case, _, form = name.partition("+")
-    program, flags = (CLEAN[case], ()) if form == "clean" else (CASES[case].program, (form == "faulty",))
+    program, flags = (ALL_CLEAN[case], ()) if form == "clean" else (CASES[case].program, (form == "faulty",))
     finished = paths(name, folder)
     unfinished = [path.with_suffix(".part") for path in finished]
     with tempfile.TemporaryDirectory() as store:

@@ -18,8 +18,7 @@ import subprocess
 import sys
 
 from faulty import FAULTY, SAMPLE
-from held_out import HELD_OUT
-from table import CASES, CLEAN, paths
+from table import CASES, CLEAN, CLEAN_HELD_OUT, HELD_OUT, paths
 
 HERE = pathlib.Path(__file__).resolve().parent
 BUILD = pathlib.Path(os.environ.get("CONVTRACE_BUILD", HERE.parents[2] / "build" / "release")).resolve()
@@ -151,7 +150,8 @@ def main():
     cases = [name for name in (HELD_OUT if options.held_out else FAULTY if options.full else SAMPLE)
              if re.search(options.match, name)]
     faulty, corrected = [f"{name}+faulty" for name in cases], [f"{name}+corrected" for name in cases]
-    clean = [f"{name}+clean" for name in CLEAN if options.full and re.search(options.match, name)]
+    clean = CLEAN_HELD_OUT if options.held_out else CLEAN if options.full else ()
+    clean = [f"{name}+clean" for name in clean if re.search(options.match, name)]
     names = [*faulty, *corrected, *clean]
     record(names, options.runs, quiet=not options.record)
     if options.record:

@@ -1,6 +1,7 @@
 """All cases and all clean programs by their names, and where their traces are."""
 from faulty import FAULTY
-from held_out import HELD_OUT
+import held_out
+import held_out_2
 
 try:
     from clean import CLEAN
@@ -9,13 +10,15 @@ except ModuleNotFoundError as error:
         raise
     CLEAN = {}
 
-CASES = FAULTY | HELD_OUT
+HELD_OUT = held_out.HELD_OUT | held_out_2.HELD_OUT_2
+CLEAN_HELD_OUT = held_out_2.CLEAN_HELD_OUT
+CASES, ALL_CLEAN = FAULTY | HELD_OUT, CLEAN | CLEAN_HELD_OUT
 
 
 def ranks(name):
     """Of a clean program its attribute `ranks`, if it has one."""
     case, _, form = name.partition("+")
-    return getattr(CLEAN[case], "ranks", 1) if form == "clean" else CASES[case].ranks
+    return getattr(ALL_CLEAN[case], "ranks", 1) if form == "clean" else CASES[case].ranks
 
 
 def paths(name, folder):

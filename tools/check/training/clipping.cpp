@@ -3,7 +3,8 @@
 /// clipping: clipping acts in every step, or in none (hint).
 ///
 /// Why it is a fault: clipping after the update changes nothing that is used.
-/// Judged: within a step a parameter's gradient was clipped after its update, and not before it.
+/// Judged: within a step a parameter's gradient was clipped after its update.
+/// Not seen: clipping in a hook of the optimizer itself, before or after its step.
 
 #include <set>
 

@@ -5,8 +5,8 @@
 /// How it shows: the sum of the elements of a bias's gradient is that of the gradients of its
 /// module's outputs, for layers that add a bias. In a run that does not clear, it is the sum over
 /// all steps so far instead, in every step.
-/// Judged: classes of torch that add a bias, in runs of one rank without a loss scale, over three
-/// consecutive steps.
+/// Judged: classes of torch that add a bias, in runs of one rank without a loss scale, in three
+/// steps in which the two sums are unlike.
 
 #include <cmath>
 
@@ -48,7 +48,8 @@ class GradientsAddUp : public Check {
            size = 0;  ///< of the gradients of outputs of all steps so far; their magnitudes
     uint32_t last = 0;
     unsigned steps = 0;  ///< seen so far without a gap
-    unsigned added = 0;  ///< consecutive steps whose gradient is the sum of all
+    unsigned added = 0;  ///< steps whose gradient is the sum of all since it was cleared
+    uint32_t first = 0;  ///< of these
   };
 
   void follow(const StepValues& step, const Surroundings& around, const Parameter& parameter,
@@ -69,19 +70,24 @@ class GradientsAddUp : public Check {
     const double found = gradient.stats.sum.as_f64(), allowed = kSame * sums.size;
     const bool whole = std::abs(found - sums.all) <= allowed;
     const bool own = std::abs(found - now) <= 10 * allowed;
-    sums.added = whole && !own ? sums.added + 1 : 0;
-    if (own && !whole)
-      sums = {.all = now, .size = size, .last = step.number, .steps = 1};  // cleared before it
+    if (own && !whole)  // it was cleared before this step
+      sums = {.all = now,
+              .size = size,
+              .last = step.number,
+              .steps = 1,
+              .added = sums.added,
+              .first = sums.first};
+    if (own || !whole) return;
+    if (sums.added++ == 0) sums.first = step.number;
     if (sums.added < kLeastSteps) return;
     told_ = true;
-    Finding finding = about("gradients-add-up", Severity::kError, around,
-                            step.number - kLeastSteps + 1, gradient);
+    Finding finding = about("gradients-add-up", Severity::kError, around, sums.first, gradient);
     finding.text = "Gradients add up over the steps: that of " +
-                   parameter_name(around.names, parameter) + " is the sum of all steps so far.";
+                   parameter_name(around.names, parameter) + " contains those of the steps before.";
     finding.evidence = {"sum of its elements in step " + std::to_string(step.number) + ": " +
                             tools::number_text(found),
                         "gradients of the module's outputs, this step: " + tools::number_text(now) +
-                            ", all steps so far: " + tools::number_text(sums.all)};
+                            ", all since they were cleared: " + tools::number_text(sums.all)};
     finding.cause = "optimizer.zero_grad() is missing, or clears other parameters";
     finding.next = "call optimizer.zero_grad() before each backward pass that begins a step";
     report(std::move(finding));

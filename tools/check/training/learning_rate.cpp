@@ -1,5 +1,6 @@
 /// @file learning_rate.cpp
-/// learning-rate: it is 0 in every step, or jumps far above all that the run had.
+/// learning-rate: it is 0 in every step, or from some step on, or jumps far above all that the run
+/// had.
 ///
 /// Why it is a fault: an optimizer with rate 0 trains nothing. A schedule that was given epochs for
 /// steps, or restarts with another base, jumps.
@@ -38,19 +39,24 @@ class LearningRate : public Check {
       Zero& zero = zeros_[optimizer];
       zero.first = zero.steps == 0 ? step.number : zero.first;
       ++zero.steps;
+      if (any) zero.first_of_last = step.number + 1;
+      zero.last = any ? 0 : zero.last + 1;
       zero.positive |= any;
     }
   }
 
   void end(const Surroundings& around) override {
     for (const auto& [optimizer, zero] : zeros_) {
-      if (zero.positive || zero.steps < kLeastSteps) continue;
-      Finding finding = at(around, zero.first);
+      if (zero.last < kLeastSteps) continue;
+      const uint32_t first = zero.positive ? zero.first_of_last : zero.first;
+      Finding finding = at(around, first);
       finding.slot = "optimizer." + std::to_string(optimizer) + ".lr";
       finding.text = "The learning rate of optimizer " + std::to_string(optimizer) +
                      " is 0 in all " + tools::counted(zero.steps, "step") + ".";
-      finding.evidence = {finding.slot + " = 0 from step " + std::to_string(zero.first) + " on"};
-      finding.cause = "a scheduler that never leaves its warm-up, or is never stepped";
+      finding.evidence = {finding.slot + " = 0 from step " + std::to_string(first) + " on"};
+      finding.cause = zero.positive
+                          ? "a schedule that is shorter than the run: epochs where it counts steps"
+                          : "a scheduler that never leaves its warm-up, or is never stepped";
       finding.next = "convtrace show --records fact TRACE lists the rates";
       report(std::move(finding));
     }
@@ -63,8 +69,8 @@ class LearningRate : public Check {
     bool told = false, fell = false;
   };
   struct Zero {
-    uint32_t first = 0;
-    unsigned steps = 0;
+    uint32_t first = 0, first_of_last = 0;
+    unsigned steps = 0, last = 0;  ///< all; those at the end with rate 0
     bool positive = false;
   };
 

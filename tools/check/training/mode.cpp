@@ -10,7 +10,8 @@
 /// critic while its generator learns); one batch without
 /// gradients in training mode (a generator that makes fakes); a model that is never trained itself
 /// (an average of weights whose batch norm is updated).
-/// A hint where no module that left training mode computes otherwise for it.
+/// A hint where no module that left training mode computes otherwise for it, and for a dropout in
+/// training mode inside of modules that are not.
 
 #include <algorithm>
 #include <map>
@@ -59,8 +60,8 @@ class Mode : public Check {
       if (calls < 2 || told_evaluation_ || !evaluated_training_.contains(scope)) continue;
       if (!trained_.contains(scope) || !around.facts.depends_on_mode(scope)) continue;
       const bool drops = around.facts.class_of(scope).find("Dropout") != std::string_view::npos;
-      if (drops && !with_all_above(around, scope)) continue;  // somebody samples
-      tell_evaluation(step, around, scope, calls);
+      const bool alone = drops && !with_all_above(around, scope);
+      tell_evaluation(alone ? Severity::kHint : Severity::kWarning, step, around, scope, calls);
     }
   }
 
@@ -130,17 +131,21 @@ class Mode : public Check {
     report(std::move(finding));
   }
 
-  void tell_evaluation(const StepValues& step, const Surroundings& around, format::StringId scope,
-                       unsigned calls) {
+  void tell_evaluation(Severity severity, const StepValues& step, const Surroundings& around,
+                       format::StringId scope, unsigned calls) {
     told_evaluation_ = true;
-    Finding finding = at(Severity::kWarning, step.number, around, scope, Phase::kEvaluation);
+    Finding finding = at(severity, step.number, around, scope, Phase::kEvaluation);
     finding.text = "Evaluation before step " + std::to_string(step.number) + " runs " +
                    module_name(around.names, scope) + " (" +
                    std::string(around.facts.class_of(scope)) + ") in training mode.";
     finding.evidence = {std::to_string(calls) + " calls without gradients, training = True"};
     const bool drops = around.facts.class_of(scope).find("Dropout") != std::string_view::npos;
-    finding.cause = std::string("model.eval() is missing: ") +
-                    (drops ? "the dropout drops" : "the norm uses the batch, and learns from it");
+    finding.cause =
+        std::string("model.eval() is missing: ") +
+        (severity == Severity::kHint
+             ? "the dropout drops: it is sampled, or eval() does not reach it (a plain list)"
+         : drops ? "the dropout drops"
+                 : "the norm uses the batch, and learns from it");
     finding.next = "call model.eval() before the evaluation, and model.train() after it";
     report(std::move(finding));
   }

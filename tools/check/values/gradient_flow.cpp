@@ -5,8 +5,9 @@
 /// the forward pass of training and is in an optimizer was meant to be trained. Of one that is in
 /// no optimizer although gradients pass its module, the same holds where it is an exception: where
 /// most parameters of its root are left out, a part of the model was frozen by not handing it over,
-/// which is only a hint. An optimizer whose tensors belong to no module that was called, beside a
-/// model of which no parameter ever moves, has another model's parameters.
+/// which is only a hint. An optimizer that updates, in two steps and more and until the end, only
+/// tensors without gradients of no module that was called, while gradients pass a model of which no
+/// parameter moves, has another model's parameters.
 /// Hints: a bias whose gradient is exactly zero (differences of two outputs cancel it); a module
 /// whose output no recorded module takes (an auxiliary head); a gradient of rounding alone; an
 /// optimizer with a group whose learning rate is 0.
@@ -61,6 +62,7 @@ class GradientFlow : public Check {
     if (!step.trains) return;
     ++steps_;
     if (first_step_ == format::kNoStep) first_step_ = step.number;
+    step_ = step.number;
     std::set<format::StringId> called;
     std::unordered_set<uint64_t> passed;  // inputs of modules that a gradient passes
     for (const auto& [key, call] : step.calls) {
@@ -79,6 +81,7 @@ class GradientFlow : public Check {
         if (passed.contains(output->stats.hash)) cut_at = std::max(cut_at, output->seq);
       }
     }
+    note_others(step, around, called);
     const double rate = around.facts.largest_rate().value_or(1);
     for (auto& [parameter, known] : parameters_) {
       known.steps_called += called.contains(parameter.scope) ? 1 : 0;
@@ -128,11 +131,12 @@ class GradientFlow : public Check {
     bool frozen = false, initial = false, seen = false;
     bool consumed = false;  ///< a module that a gradient passes takes its module's output
     uint32_t steps_called = 0, steps_passed = 0;
-    uint32_t updates = 0;    ///< records behind an optimizer's step
-    uint32_t motions = 0;    ///< updates that changed it
-    uint32_t gradients = 0;  ///< that were not zero
-    uint32_t zeros = 0;      ///< gradients that were
-    uint32_t pushes = 0;     ///< updates that should have changed it
+    uint32_t last_update = 0;  ///< a step
+    uint32_t updates = 0;      ///< records behind an optimizer's step
+    uint32_t motions = 0;      ///< updates that changed it
+    uint32_t gradients = 0;    ///< that were not zero
+    uint32_t zeros = 0;        ///< gradients that were
+    uint32_t pushes = 0;       ///< updates that should have changed it
     double rate = 0;
   };
   using Entry = std::pair<const Parameter, Known>;
@@ -178,6 +182,7 @@ class GradientFlow : public Check {
     if (now.updates.empty()) return;
     any_updates_ = true;
     ++known.updates;
+    known.last_update = step_;
     const Value& after = *now.updates.back();
     if (known.seen) {
       if (after.stats.hash != known.last.stats.hash) {
@@ -198,27 +203,46 @@ class GradientFlow : public Check {
     return finding;
   }
 
+  /// Counts the steps in which an optimizer updates nothing that computed.
+  void note_others(const StepValues& step, const Surroundings& around,
+                   const std::set<format::StringId>& called) {
+    bool own = false;
+    std::vector<Parameter> others;
+    for (const auto& [parameter, now] : step.parameters) {
+      if (now.updates.empty()) continue;
+      own |= now.gradient != nullptr ||
+             (called.contains(parameter.scope) && !is_foreign(around.names.text(parameter.name)));
+      others.push_back(parameter);
+    }
+    if (own) others_steps_ = 0;
+    if (own || others.empty() || step.grad_outputs.empty()) return;
+    if (others_steps_++ == 0) others_since_ = step.number;
+    others_ = std::move(others);
+  }
+
   bool tell_foreign(const Surroundings& around) {
+    if (others_steps_ < kLeastSteps) return false;
     std::vector<const Entry*> foreign, idle;
     for (const Entry& entry : parameters_) {
       const Known& known = entry.second;
-      if (is_foreign(around.names.text(entry.first.name))) {
-        if (known.gradients > 0)
-          return false;  // weights of another precision, copied into the model
-        if (known.updates > 0) foreign.push_back(&entry);
-      } else if (known.updates > 0) {
-        return false;
-      } else if (known.initial && !known.frozen && known.steps_called >= kLeastSteps) {
+      const bool other = std::ranges::find(others_, entry.first) != others_.end();
+      if (other) {
+        foreign.push_back(&entry);
+      } else if (!known.frozen && known.steps_called > 0 &&
+                 (known.updates == 0 || known.last_update < others_since_)) {
         idle.push_back(&entry);
       }
     }
     if (foreign.empty() || idle.empty()) return false;
+    const bool any_update = others_since_ != first_step_;
     Finding finding = of("optimizer-of-others", Severity::kError, around, *idle.front());
+    finding.step = others_since_;
     finding.text = "The optimizer updates " + tools::counted(foreign.size(), "tensor") +
-                   " that no called module owns, while none of the model's " +
-                   tools::counted(idle.size(), "parameter") + " is ever updated.";
+                   " of no module that computes, while none of the model's " +
+                   tools::counted(idle.size(), "parameter") +
+                   (any_update ? " is updated any more." : " is ever updated.");
     finding.evidence = {"in the optimizer: " + list_of(around, foreign),
-                        "never updated: " + list_of(around, idle)};
+                        "not updated: " + list_of(around, idle)};
     finding.cause =
         "the model was built again, copied, or given new parameters (a cast, a wrapper, "
         "load_state_dict(assign=True)) after the optimizer was made";
@@ -401,7 +425,9 @@ class GradientFlow : public Check {
   std::set<format::StringId> roots_;
   std::map<format::StringId, std::string> classes_;  ///< of modules by their names
   double largest_gradient_ = 0;
-  uint32_t steps_ = 0, first_step_ = format::kNoStep;
+  std::vector<Parameter> others_;  ///< that an optimizer updates and no module uses
+  uint32_t others_steps_ = 0, others_since_ = 0;
+  uint32_t step_ = 0, steps_ = 0, first_step_ = format::kNoStep;
   bool any_updates_ = false, any_gradient_ = false, any_initial_ = false;
 };
 

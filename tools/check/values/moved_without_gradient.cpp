@@ -5,6 +5,7 @@
 /// else wrote into its memory.
 /// Judged: where every optimizer is SGD without momentum and weight decay, between two consecutive
 /// steps with values.
+/// Silent: sparse embeddings, whose gradients are not recorded.
 /// Not told apart: a program that changes weights itself (clipping of weights, pruning) where the
 /// gradient is zero.
 
@@ -22,6 +23,8 @@ class MovedWithoutGradient : public Check {
       if (seen.updates.empty()) continue;
       const Value& now = *seen.updates.back();
       const Value* const gradient = seen.of_backward();
+      const std::string_view attributes = around.facts.of_module(parameter.scope, "attributes");
+      if (attributes.find("sparse=True") != std::string_view::npos) continue;
       const bool without = gradient == nullptr || gradient->zero();
       const auto before = before_.find(parameter);
       const bool judged = before != before_.end() && before->second.step + 1 == step.number &&

@@ -262,9 +262,11 @@ TEST_CASE("check optimizer-of-others: it updates tensors that no module owns", "
                       .values = noise(step, 8)});
   CHECK(silent(more, "optimizer-of-others"));
   Training precise = run;  // 32-bit weights that are copied into the model
-  precise.value(
-      0,
-      {.scope = {}, .slot = "grad:group0.wfc1", .phase = Phase::kBackward, .values = noise(1, 64)});
+  for (uint32_t step = 0; step < 3; ++step)
+    precise.value(step, {.scope = {},
+                         .slot = "grad:group0.wfc1",
+                         .phase = Phase::kBackward,
+                         .values = noise(step, 64)});
   CHECK(found(precise, "optimizer-of-others") == List{});
 }
 
