@@ -9,8 +9,8 @@ namespace convtrace::check {
 namespace {
 
 constexpr CatalogRow kRows[] = {
-    {"optimizer-of-others", "an optimizer whose tensors no called module owns", nullptr},
-    {"stale-gradient", "a gradient with the bits of the step before, as a whole or in part",
+    {"optimizer-of-others", "an optimizer that updates nothing that computes", nullptr},
+    {"stale-gradient", "a gradient with the bits of an earlier step, as a whole or in part",
      make_stale_gradient},
     {"gradients-add-up", "gradients that contain those of earlier steps", make_gradients_add_up},
     {"not-repeatable", "equal inputs, another output", make_not_repeatable, true,
@@ -22,7 +22,7 @@ constexpr CatalogRow kRows[] = {
     {"same-batch", "one batch in three training steps running", make_same_batch},
     {"no-labels", "a loss whose labels are all ignored", make_labels},
     {"input-scale", "data of another size than before", make_input_scale},
-    {"learning-rate", "a learning rate that is always 0, or jumps", make_learning_rate},
+    {"learning-rate", "a learning rate that is 0 or jumps", make_learning_rate},
     {"clip-after-step", "clipping behind the update", make_clipping},
     {"two-steps", "two updates with one gradient", make_two_steps},
     {"moved-without-gradient", "a parameter that moves without a gradient",

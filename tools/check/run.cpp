@@ -113,8 +113,9 @@ void conclude(std::vector<RankResult> ranks, const Wanted& wanted, CheckResult& 
   std::set<uint32_t> numbers;
   for (const RankResult& rank : ranks)
     if (!numbers.insert(rank.rank).second)
-      result.notes.push_back(rank.path + " is another trace of rank " + std::to_string(rank.rank) +
-                             ", and is not compared with other ranks");
+      result.notes.push_back(rank.path + " is a further trace of rank " +
+                             std::to_string(rank.rank) +
+                             ": the one with most training steps is compared with other ranks");
   result.ranks = numbers.size();
   result.findings = joined(std::move(findings));
   std::ranges::stable_sort(result.findings, {}, [](const Finding& finding) {

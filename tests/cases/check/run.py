@@ -142,7 +142,7 @@ def main():
     parser = argparse.ArgumentParser()
     chosen = parser.add_mutually_exclusive_group()
     chosen.add_argument("--full", action="store_true", help="all cases, not the sample, and the clean programs")
-    chosen.add_argument("--held-out", action="store_true", help="the cases that no rule was made for")
+    chosen.add_argument("--held-out", action="store_true", help="the cases that were kept apart when the rules were made")
     parser.add_argument("--runs", type=pathlib.Path, default=BUILD / "tests" / "cases" / "check", help="folder of the traces")
     parser.add_argument("--match", default="", help="only cases whose name an expression finds: dropout, ^no-, head$")
     parser.add_argument("--record", action="store_true", help="make the traces, with the time of each, and check nothing")

@@ -52,7 +52,8 @@ class LearningRate : public Check {
       Finding finding = at(around, first);
       finding.slot = "optimizer." + std::to_string(optimizer) + ".lr";
       finding.text = "The learning rate of optimizer " + std::to_string(optimizer) +
-                     " is 0 in all " + tools::counted(zero.steps, "step") + ".";
+                     (zero.positive ? " is 0 in the last " : " is 0 in all ") +
+                     tools::counted(zero.last, "step") + ".";
       finding.evidence = {finding.slot + " = 0 from step " + std::to_string(first) + " on"};
       finding.cause = zero.positive
                           ? "a schedule that is shorter than the run: epochs where it counts steps"

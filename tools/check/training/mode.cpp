@@ -14,6 +14,7 @@
 /// training mode inside of modules that are not.
 
 #include <algorithm>
+#include <array>
 #include <map>
 #include <set>
 
@@ -57,11 +58,13 @@ class Mode : public Check {
     }
     tell_left(around);
     for (const auto& [scope, calls] : evaluated) {
-      if (calls < 2 || told_evaluation_ || !evaluated_training_.contains(scope)) continue;
+      if (calls < 2 || !evaluated_training_.contains(scope)) continue;
       if (!trained_.contains(scope) || !around.facts.depends_on_mode(scope)) continue;
       const bool drops = around.facts.class_of(scope).find("Dropout") != std::string_view::npos;
       const bool alone = drops && !with_all_above(around, scope);
-      tell_evaluation(alone ? Severity::kHint : Severity::kWarning, step, around, scope, calls);
+      if (!told_[alone])
+        tell_evaluation(alone ? Severity::kHint : Severity::kWarning, step, around, scope, calls);
+      told_[alone] = true;
     }
   }
 
@@ -133,7 +136,6 @@ class Mode : public Check {
 
   void tell_evaluation(Severity severity, const StepValues& step, const Surroundings& around,
                        format::StringId scope, unsigned calls) {
-    told_evaluation_ = true;
     Finding finding = at(severity, step.number, around, scope, Phase::kEvaluation);
     finding.text = "Evaluation before step " + std::to_string(step.number) + " runs " +
                    module_name(around.names, scope) + " (" +
@@ -159,7 +161,7 @@ class Mode : public Check {
 
   std::set<format::StringId> trained_, evaluated_training_, roots_;
   std::map<format::StringId, Away> in_eval_;
-  bool told_evaluation_ = false;
+  std::array<bool, 2> told_{};  ///< of an evaluation; of one alone
 };
 
 }  // namespace

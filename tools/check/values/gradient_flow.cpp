@@ -95,7 +95,7 @@ class GradientFlow : public Check {
 
   void end(const Surroundings& around) override {
     if (steps_ < kLeastSteps) return;
-    if (any_updates_ && any_initial_) look("optimizer-of-others");
+    if (any_updates_ && (any_initial_ || others_steps_ >= kLeastSteps)) look("optimizer-of-others");
     if (tell_foreign(around)) return;
     std::unordered_set<uint64_t> updated;  // storages
     for (const Entry& entry : parameters_)

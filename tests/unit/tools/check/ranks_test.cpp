@@ -120,7 +120,7 @@ TEST_CASE("check: two traces of one rank are not two ranks", "[check][ranks]") {
   CHECK(found(result) == List{});
   CHECK(result.ranks == 1);
   REQUIRE(result.notes.size() == 1);
-  CHECK(contains(result.notes[0], "1.ctrace is another trace of rank 0"));
+  CHECK(contains(result.notes[0], "1.ctrace is a further trace of rank 0"));
   again[1].at(3, "fc2", "param:weight").values[0] += 1;  // the second start is not bit-equal
   CHECK(found(checked(again, {"replicas-parted"})) == List{});
 }
