@@ -85,8 +85,8 @@ ROOMS = {
     "tools/diff/report": "format/file tools/common tools/diff/births tools/diff/model tools/diff/verdict",
     "tools/diff/page": "tools/common tools/diff/compare tools/diff/report tools/diff/verdict",
     "tools/diff": "tools/common tools/diff/model tools/diff/page tools/diff/read tools/diff/report tools/diff/verdict",
-    "tools/check/model": "tools/common tools/diff/model",
-    "tools/check/values": "tools/check/model tools/common tools/diff/model",
+    "tools/check/model": "tools/common tools/diff/compare tools/diff/model",
+    "tools/check/values": "tools/check/model tools/common tools/diff/compare tools/diff/model",
     "tools/check/training": "tools/check/model tools/common",
     "tools/check/report": "tools/check/model tools/common tools/diff/page tools/diff/report",
     "tools/check": "format/settings reader tools/check/model tools/check/report tools/check/training tools/check/values tools/common "

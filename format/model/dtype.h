@@ -77,6 +77,30 @@ constexpr uint32_t values_in_element(DType dtype) {
   return dtype == DType::kC64 || dtype == DType::kC128 || dtype == DType::kF4E2M1FN ? 2 : 1;
 }
 
+/// @return the largest finite value; 0 for types without infinity or NaN.
+constexpr double largest_finite(DType dtype) {
+  switch (dtype) {
+    case DType::kF64:
+    case DType::kC128:
+      return 0x1.fffffffffffffp1023;
+    case DType::kF32:
+    case DType::kC64:
+      return 0x1.fffffep127;
+    case DType::kBF16:
+      return 0x1.fep127;
+    case DType::kF16:
+      return 65504;
+    case DType::kF8E5M2:
+      return 57344;
+    case DType::kF8E4M3FN:
+      return 448;
+    case DType::kF8E8M0FNU:
+      return 0x1p127;
+    default:
+      return 0;
+  }
+}
+
 constexpr std::optional<DType> dtype_from_string(std::string_view text) {
 #define CONVTRACE_X(name, value, spelling, bytes) \
   if (text == (spelling)) return DType::name;

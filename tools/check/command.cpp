@@ -1,10 +1,6 @@
 #include "tools/check/command.h"
 
-#include <sys/ioctl.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cstdlib>
 #include <iostream>
 
 #include "format/settings/nearest.h"
@@ -37,17 +33,6 @@ std::string unknown_id(const std::vector<std::string>& words) {
            settings::suggestion(word, ids, "`convtrace check --list` lists them");
   }
   return "";
-}
-
-diff::Terminal terminal_of_stdout() {
-  diff::Terminal terminal;
-  const char* const name = std::getenv("TERM");
-  if (isatty(STDOUT_FILENO) != 1) return terminal;
-  terminal.color =
-      name != nullptr && std::string_view(name) != "dumb" && std::getenv("NO_COLOR") == nullptr;
-  winsize size{};
-  if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0) terminal.columns = size.ws_col;
-  return terminal;
 }
 
 }  // namespace
@@ -124,7 +109,7 @@ ExitCode CheckCommand::run() const {
   if (html != nullptr) write_html(result, *html);
   if (junit != nullptr) write_junit(result, *junit);
   outputs.finish();
-  write_text(result, outputs.stdout_taken() ? diff::Terminal{} : terminal_of_stdout(),
+  write_text(result, outputs.stdout_taken() ? diff::Terminal{} : diff::own_terminal(),
              outputs.people());
   outputs.flush();
   if (outputs.failed()) return ExitCode::kUsage;

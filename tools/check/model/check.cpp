@@ -5,6 +5,7 @@
 
 #include "tools/common/json.h"
 #include "tools/common/text.h"
+#include "tools/diff/compare/compare.h"
 
 namespace convtrace::check {
 
@@ -37,13 +38,7 @@ double relative_distance(const Value& a, const Value& b) {
   double apart = std::abs(a.stats.l2 - b.stats.l2);
   const format::Sketch &x = a.stats.sketch, &y = b.stats.sketch;
   if (x.is_known() && y.is_known()) {
-    double squares = 0;
-    for (size_t i = 0; i < format::Sketch::kBuckets; ++i) {
-      const double d = std::ldexp(static_cast<double>(x.bucket[i]), x.exponent) -
-                       std::ldexp(static_cast<double>(y.bucket[i]), y.exponent);
-      squares += d * d;
-    }
-    apart = std::sqrt(squares);
+    apart = diff::sketched_distance(x, y);
   } else {
     apart = std::max(apart, std::abs(a.stats.mean - b.stats.mean) *
                                 std::sqrt(static_cast<double>(a.stats.count)));

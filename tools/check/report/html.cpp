@@ -12,13 +12,6 @@ namespace {
 using tools::escape_markup;
 using tools::quote_markup;
 
-constexpr std::string_view kHead =
-    "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n"
-    "<meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\n"
-    "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src "
-    "'unsafe-inline'\">\n"
-    "<title>convtrace check: ";
-
 void write_finding(const Finding& finding, diff::Markup& out) {
   const std::string_view mark = finding.severity == Severity::kHint ? "" : " class=\"warning\"";
   out << "<section>\n<h3" << mark << ">" << to_string(finding.severity) << " "
@@ -40,9 +33,8 @@ void write_html(const CheckResult& result, std::ostream& stream) {
   diff::Markup out(stream);
   const std::string title = quote_markup(headline(result));
   const bool clean = result.count(Severity::kError) + result.count(Severity::kWarning) == 0;
-  out << kHead << title << "</title><style>" << diff::kPageStyle
-      << "</style></head><body>\n<header>\n<h1 class=\"" << (clean ? "same" : "diverged") << "\">"
-      << title << "</h1>\n";
+  out.begin_page("convtrace check", title, diff::kPageStyle, false);
+  out << "<header>\n<h1 class=\"" << (clean ? "same" : "diverged") << "\">" << title << "</h1>\n";
   for (const std::string& path : result.paths)
     out << "<p class=\"files\">" << escape_markup(path) << "</p>\n";
   for (const std::string& why : result.incomplete)

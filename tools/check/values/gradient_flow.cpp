@@ -24,6 +24,7 @@
 
 #include "tools/check/values/checks.h"
 #include "tools/common/text.h"
+#include "tools/diff/compare/compare.h"
 
 namespace convtrace::check {
 namespace {
@@ -42,17 +43,7 @@ bool is_foreign(std::string_view name) {
          name.find('.') != std::string_view::npos;
 }
 
-/// A smaller update is lost in a weight of this type.
-double unit(format::DType dtype) {
-  switch (dtype) {
-    case format::DType::kBF16:
-      return 0x1p-8;
-    case format::DType::kF16:
-      return 0x1p-11;
-    default:
-      return 0x1p-24;
-  }
-}
+constexpr double kUnitOfF32 = 0x1p-24;
 
 class GradientFlow : public Check {
  public:
@@ -313,12 +304,13 @@ class GradientFlow : public Check {
   [[nodiscard]] Stillness stillness(const Known& known, const Surroundings& around) const {
     const double gradient = known.gradient.stats.amax.as_f64();
     const double size = known.last.measured() ? known.last.stats.amax.as_f64() : 0;
-    const double least = unit(known.last.dtype);
+    // A smaller update is lost.
+    const double least = std::max(diff::unit_roundoff(known.last.dtype), kUnitOfF32);
     if (gradient < kTinyShare * largest_gradient_) return Stillness::kRounding;
     // Adam and its like move by about the learning rate, whatever the gradient.
     const double step = around.facts.all_descend() ? gradient * known.rate : known.rate;
     if (!(size > 0) || step >= least * size) return Stillness::kOther;
-    return least > 0x1p-24 ? Stillness::kLostInShortType : Stillness::kTiny;
+    return least > kUnitOfF32 ? Stillness::kLostInShortType : Stillness::kTiny;
   }
 
   void tell_unmoved(const Surroundings& around, const std::vector<const Entry*>& unmoved) {

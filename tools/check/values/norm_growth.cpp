@@ -19,21 +19,6 @@ namespace {
 constexpr unsigned kLeastSteps = 8;
 constexpr double kLeastGrowth = 30, kLeastFactor = 1.25, kSteady = 1.6, kRisen = 2;
 
-double largest_of(format::DType dtype) {
-  switch (dtype) {
-    case format::DType::kF64:
-      return 0x1.fffffffffffffp1023;
-    case format::DType::kF16:
-      return 65504;
-    case format::DType::kF8E5M2:
-      return 57344;
-    case format::DType::kF8E4M3FN:
-      return 448;
-    default:
-      return 0x1.fep127;
-  }
-}
-
 class NormGrowth : public Check {
  public:
   void see(const StepValues& step, const Surroundings& around) override {
@@ -89,7 +74,7 @@ class NormGrowth : public Check {
     Finding finding = about("norm-growth", risen ? Severity::kWarning : Severity::kHint, around,
                             step.number, value);
     const double factor = std::pow(run.last / run.first, 1.0 / run.steps);
-    const double limit = largest_of(value.dtype);
+    const double limit = format::largest_finite(value.dtype);
     const double left = std::log(limit / value.stats.amax.as_f64()) / std::log(factor);
     finding.text = finding.slot + " of " + module_name(around.names, value.place.scope) + " grew " +
                    tools::times_text(factor) + " times a step over " + std::to_string(run.steps) +

@@ -6,7 +6,6 @@
 namespace convtrace::tools {
 namespace {
 
-using format::DType;
 using format::Phase;
 using format::TensorStats;
 
@@ -17,30 +16,6 @@ constexpr size_t kMostWarnings = 100;
 constexpr double kManySubnormals = 0.01;
 /// Values are reported from this share of the largest number of their type on.
 constexpr double kNearLimit = 0.5;
-
-/// @return the largest finite value; 0 for types without infinity or NaN.
-double largest(DType dtype) {
-  switch (dtype) {
-    case DType::kF64:
-    case DType::kC128:
-      return 0x1.fffffffffffffp1023;
-    case DType::kF32:
-    case DType::kC64:
-      return 0x1.fffffep127;
-    case DType::kBF16:
-      return 0x1.fep127;
-    case DType::kF16:
-      return 65504;
-    case DType::kF8E5M2:
-      return 57344;
-    case DType::kF8E4M3FN:
-      return 448;
-    case DType::kF8E8M0FNU:
-      return 0x1p127;
-    default:
-      return 0;
-  }
-}
 
 }  // namespace
 
@@ -108,7 +83,7 @@ void NanSearch::remember(const TensorStats& e, const Seen& seen) {
 }
 
 void NanSearch::warn(const Seen& seen) {
-  const double limit = largest(seen.dtype);
+  const double limit = format::largest_finite(seen.dtype);
   if (limit == 0 || warnings_.size() >= kMostWarnings) return;
   const auto note = [&](Warning what) {
     if (warned_.emplace(std::tuple{seen.place.scope.value, seen.slot.value, what}, true).second) {

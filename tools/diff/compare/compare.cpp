@@ -15,21 +15,6 @@ using format::Stats;
 
 double ratio(double part, double whole) { return whole > 0 ? part / whole : 0; }
 
-/// The norm of the differences of the buckets: its square has the expectation |a - b|^2.
-double sketched_distance(const Sketch& a, const Sketch& b) {
-  // Buckets are scaled by powers of two, which is exact and cannot overflow for f64 tensors.
-  const int exponent = std::max(a.exponent, b.exponent);
-  const double scale_a = std::ldexp(1.0, a.exponent - exponent);
-  const double scale_b = std::ldexp(1.0, b.exponent - exponent);
-  double sum = 0;
-  for (size_t i = 0; i < Sketch::kBuckets; ++i) {
-    const double difference =
-        static_cast<double>(a.bucket[i]) * scale_a - static_cast<double>(b.bucket[i]) * scale_b;
-    sum += difference * difference;
-  }
-  return std::ldexp(std::sqrt(sum), exponent);
-}
-
 /// Squared differences of the samples, with their number.
 struct SampleDistance {
   double squares = 0;
@@ -126,6 +111,20 @@ Comparison mismatch(const ValueView& base, const ValueView& cand, Field field) {
 bool alike_but_for_hashes(const Stats& base, Stats cand) {
   cand.hash = base.hash;
   return base == cand;
+}
+
+double sketched_distance(const Sketch& a, const Sketch& b) {
+  // Buckets are scaled by powers of two, which is exact and cannot overflow for f64 tensors.
+  const int exponent = std::max(a.exponent, b.exponent);
+  const double scale_a = std::ldexp(1.0, a.exponent - exponent);
+  const double scale_b = std::ldexp(1.0, b.exponent - exponent);
+  double sum = 0;
+  for (size_t i = 0; i < Sketch::kBuckets; ++i) {
+    const double difference =
+        static_cast<double>(a.bucket[i]) * scale_a - static_cast<double>(b.bucket[i]) * scale_b;
+    sum += difference * difference;
+  }
+  return std::ldexp(std::sqrt(sum), exponent);
 }
 
 double unit_roundoff(DType dtype) {

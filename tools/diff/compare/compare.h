@@ -67,6 +67,10 @@ inline constexpr size_t kClassCount = 10;
 /// Unit roundoff: half the distance from 1 to the next number. 0 for integers: they are exact.
 [[nodiscard]] double unit_roundoff(format::DType dtype);
 
+/// @return the norm of the differences of the buckets: its square has the expectation |a - b|^2.
+/// Both sketches are known.
+[[nodiscard]] double sketched_distance(const format::Sketch& a, const format::Sketch& b);
+
 /// A value of one run; its data are borrowed from the step.
 struct ValueView {
   const ValueRecord& record;

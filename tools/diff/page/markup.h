@@ -23,6 +23,17 @@ class Markup {
     return *this;
   }
 
+  /// Writes the page down to the begin of its body. @param title  quoted. @param style  of the
+  /// page. @param scripts  whether the page has scripts of its own.
+  void begin_page(std::string_view program, std::string_view title, std::string_view style,
+                  bool scripts) {
+    out_ << "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n"
+            "<meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\n"
+            "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; "
+            "style-src 'unsafe-inline'"
+         << (scripts ? "; script-src 'unsafe-inline'" : "") << "\">\n<title>" << program << ": "
+         << title << "</title><style>" << style << "</style></head><body>\n";
+  }
   /// @param html  nothing is written if it is empty.
   void paragraph(const std::string& html) { element("p", html); }
   void item(const std::string& html) { element("li", html); }

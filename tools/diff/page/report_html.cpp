@@ -19,12 +19,6 @@ namespace {
 using tools::escape_markup;
 using tools::quote_markup;
 
-constexpr std::string_view kHead =
-    "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n"
-    "<meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\n"
-    "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; "
-    "style-src 'unsafe-inline'; script-src 'unsafe-inline'\">\n<title>convtrace-diff: ";
-
 constexpr std::string_view kCharts = R"(<svg id="empty" hidden></svg>
 <h2>Over the steps</h2>
 <div class="charts"><figure id="loss"></figure><figure id="norm"></figure></div>
@@ -79,9 +73,9 @@ class HtmlReport {
  private:
   void header() {
     const std::string title = quote_markup(headline(result_));
-    out_ << kHead << title << "</title><style>" << kPageStyle
-         << "</style></head><body>\n<header>\n<h1 class=\"" << to_string(result_.verdict) << "\">"
-         << title << "</h1>\n<p class=\"files\">" << escape_markup(result_.base_path)
+    out_.begin_page("convtrace-diff", title, kPageStyle, true);
+    out_ << "<header>\n<h1 class=\"" << to_string(result_.verdict) << "\">" << title
+         << "</h1>\n<p class=\"files\">" << escape_markup(result_.base_path)
          << " <span>against</span> " << escape_markup(result_.cand_path) << "</p>\n";
     out_ << "<div class=\"bar\" aria-hidden=\"true\">";
     for (size_t i = 0; i < kClassCount; ++i) {

@@ -1,8 +1,24 @@
 #include "tools/diff/report/text_layout.h"
 
+#include <sys/ioctl.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <cstdlib>
 
 namespace convtrace::diff {
+
+Terminal own_terminal() {
+  Terminal terminal;
+  const char* const name = std::getenv("TERM");
+  const bool able = name != nullptr && std::string_view(name) != "dumb";
+  terminal.progress = able && isatty(STDERR_FILENO) == 1;
+  if (isatty(STDOUT_FILENO) != 1) return terminal;
+  terminal.color = able && std::getenv("NO_COLOR") == nullptr;
+  winsize size{};
+  if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0) terminal.columns = size.ws_col;
+  return terminal;
+}
 
 size_t width_of(std::string_view text) {
   // Bytes of the form 10xxxxxx continue a character.

@@ -16,6 +16,9 @@ struct Terminal {
   bool progress = false;  ///< error messages go to a terminal, so progress is shown
 };
 
+/// @return the properties of this process's standard output and standard error.
+[[nodiscard]] Terminal own_terminal();
+
 /// @return the number of columns of a UTF-8 text, one for each character.
 [[nodiscard]] size_t width_of(std::string_view text);
 [[nodiscard]] std::string padded(std::string text, size_t width);
