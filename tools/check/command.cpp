@@ -80,6 +80,7 @@ ExitCode CheckCommand::run() const {
     tools::complain(tools::MessageId::kUsage, problem);
     return ExitCode::kUsage;
   }
+  diff::remove_unfinished_files_on_signals();
   diff::Outputs outputs("convtrace", std::cout, std::cerr);
   std::ostream* const json = outputs.open(json_);
   std::ostream* const html = outputs.open(html_);

@@ -63,7 +63,6 @@ class Judge {
     }
     (void)collect();
     result_.rank = trace_.meta().rank;
-    result_.world_size = trace_.meta().world_size;
     result_.complete = trace_.state() == reader::TraceState::kComplete;
     return std::move(result_);
   }
@@ -174,7 +173,6 @@ class Judge {
     return {.names = names_,
             .facts = facts_,
             .rank = meta.rank,
-            .world_size = meta.world_size,
             .alone = meta.world_size <= 1,
             .drew = drew};
   }

@@ -31,7 +31,7 @@ struct RankStep {
 
 struct RankResult {
   std::string path;
-  uint32_t rank = 0, world_size = 1;
+  uint32_t rank = 0;
   std::vector<Finding> findings;
   std::vector<std::pair<std::string_view, uint64_t>> looks;
   uint64_t initial = 0;         ///< sum over the weights before the first step; 0: not recorded

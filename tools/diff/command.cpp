@@ -97,8 +97,8 @@ DiffExitCode exit_code(Verdict verdict) {
 
 DiffExitCode compare_and_report(const Options& options, std::ostream& out, std::ostream& err,
                                 Terminal terminal) {
-  Outputs outputs("convtrace-diff", out,
-                  err);  // opened before anything is compared: a bad path costs no waiting
+  // Opened before anything is compared: a bad path costs no waiting.
+  Outputs outputs("convtrace-diff", out, err);
   std::string error;
   DiffInputs inputs = options.inputs;
   if (!options.map.empty() && !read_map(options.map, inputs.rules, error)) {

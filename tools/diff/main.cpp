@@ -1,5 +1,3 @@
-#include <signal.h>
-
 #include <exception>
 #include <iostream>
 
@@ -8,21 +6,8 @@
 #include "tools/diff/report/outputs.h"
 #include "tools/diff/report/text_layout.h"
 
-namespace {
-
-/// Cleans up and ends as the signal would have ended it.
-extern "C" void end_by(int number) {
-  convtrace::diff::remove_unfinished_files();
-  signal(number, SIG_DFL);
-  raise(number);
-}
-
-}  // namespace
-
 int main(int argc, char** argv) {
-  for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGPIPE}) {
-    if (signal(number, end_by) == SIG_IGN) signal(number, SIG_IGN);  // as nohup wants it
-  }
+  convtrace::diff::remove_unfinished_files_on_signals();
   try {
     return convtrace::diff::diff_command(argc, argv, std::cout, std::cerr,
                                          convtrace::diff::own_terminal());

@@ -1,14 +1,8 @@
 """All cases and all clean programs by their names, and where their traces are."""
-from faulty import FAULTY
 import held_out
 import held_out_2
-
-try:
-    from clean import CLEAN
-except ModuleNotFoundError as error:
-    if error.name != "clean":
-        raise
-    CLEAN = {}
+from clean import CLEAN
+from faulty import FAULTY
 
 HELD_OUT = held_out.HELD_OUT | held_out_2.HELD_OUT_2
 CLEAN_HELD_OUT = held_out_2.CLEAN_HELD_OUT

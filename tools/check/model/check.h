@@ -25,7 +25,7 @@ namespace convtrace::check {
 struct Surroundings {
   const format::Definitions& names;
   const Facts& facts;  ///< as of the end of this step
-  uint32_t rank = 0, world_size = 1;
+  uint32_t rank = 0;
   bool alone = true;  ///< no other rank of the run takes part in its sums
   /// Whether a random generator may have moved in this step. True where it is not known.
   bool drew = true;

@@ -72,12 +72,13 @@ bool Facts::frozen(const Parameter& parameter) const {
   return contains_word(of_module(parameter.scope, "frozen"), names_.text(parameter.name));
 }
 
+bool Facts::drops(format::StringId scope) const {
+  return class_of(scope).find("Dropout") != std::string_view::npos;
+}
+
 bool Facts::depends_on_mode(format::StringId scope) const {
-  const std::string_view kind = class_of(scope);
-  if (kind.find("Dropout") != std::string_view::npos) {
-    return !contains_word(of_module(scope, "attributes"), "p=0.0");
-  }
-  return kind.find("BatchNorm") != std::string_view::npos;
+  if (drops(scope)) return !contains_word(of_module(scope, "attributes"), "p=0.0");
+  return class_of(scope).find("BatchNorm") != std::string_view::npos;
 }
 
 std::vector<Facts::Setting> Facts::settings() const {

@@ -35,6 +35,8 @@ class Facts {
   [[nodiscard]] bool is_torchs(format::StringId scope) const;
   /// Whether a parameter did not ask for a gradient when its module was first called.
   [[nodiscard]] bool frozen(const Parameter& parameter) const;
+  /// Whether a module is a dropout, of any rate.
+  [[nodiscard]] bool drops(format::StringId scope) const;
   /// Whether a module computes otherwise in training than in evaluation, as far as its class says.
   [[nodiscard]] bool depends_on_mode(format::StringId scope) const;
 

@@ -4,11 +4,11 @@
 /// Why it is a fault: model.eval() before a validation and no model.train() after it switches off
 /// dropout and stops the statistics of batch norm for the rest of the run.
 /// Judged: a module that trained in training mode and then is called for training in evaluation
-/// mode, in three steps without a return; one that was trained and then takes two or more batches of an evaluation in training mode,
-/// where its class computes otherwise then (dropout, batch norm).
+/// mode, in three steps without a return; one that was trained and then takes two or more batches of
+/// an evaluation in training mode, where its class computes otherwise then (dropout, batch norm).
 /// Silent: a module that never trained in training mode (a frozen backbone); one that alternates (a
-/// critic while its generator learns); one batch without
-/// gradients in training mode (a generator that makes fakes); a model that is never trained itself
+/// critic while its generator learns); one batch without gradients in training mode (a generator
+/// that makes fakes); a model that is never trained itself
 /// (an average of weights whose batch norm is updated).
 /// A hint where no module that left training mode computes otherwise for it, and for a dropout in
 /// training mode inside of modules that are not.
@@ -60,8 +60,7 @@ class Mode : public Check {
     for (const auto& [scope, calls] : evaluated) {
       if (calls < 2 || !evaluated_training_.contains(scope)) continue;
       if (!trained_.contains(scope) || !around.facts.depends_on_mode(scope)) continue;
-      const bool drops = around.facts.class_of(scope).find("Dropout") != std::string_view::npos;
-      const bool alone = drops && !with_all_above(around, scope);
+      const bool alone = around.facts.drops(scope) && !with_all_above(around, scope);
       if (!told_[alone])
         tell_evaluation(alone ? Severity::kHint : Severity::kWarning, step, around, scope, calls);
       told_[alone] = true;
@@ -141,7 +140,7 @@ class Mode : public Check {
                    module_name(around.names, scope) + " (" +
                    std::string(around.facts.class_of(scope)) + ") in training mode.";
     finding.evidence = {std::to_string(calls) + " calls without gradients, training = True"};
-    const bool drops = around.facts.class_of(scope).find("Dropout") != std::string_view::npos;
+    const bool drops = around.facts.drops(scope);
     finding.cause =
         std::string("model.eval() is missing: ") +
         (severity == Severity::kHint

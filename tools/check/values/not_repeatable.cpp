@@ -6,9 +6,9 @@
 /// Judged: (1) a call in the recomputation of activation checkpointing against the forward pass:
 /// other outputs for equal inputs, or other inputs in the only call. Random numbers are no excuse
 /// there, since the recomputation must draw the same ones. (2) two calls of an evaluation in
-/// evaluation mode (a hint: a model may sample, or keep a state). (3) two calls in the forward pass without a backward pass in between: of layers
-/// of torch that draw no numbers; of tagged ops and the program's own layers (a hint) where no
-/// random generator moved in the step.
+/// evaluation mode (a hint: a model may sample, or keep a state). (3) two calls in the forward pass
+/// without a backward pass in between: of layers of torch that draw no numbers; of tagged ops and
+/// the program's own layers (a hint) where no random generator moved in the step.
 /// Silent: modules that contain others in the forward pass; parametrizations (spectral norm
 /// iterates); modules whose buffers moved in the step; calls of which an input or output was not
 /// recorded.
@@ -43,12 +43,13 @@ class NotRepeatable : public Check {
  public:
   void see(const StepValues& step, const Surroundings& around) override {
     backward_.clear();
-    for (const Value& value : step.values)
+    recomputed_ = false;
+    std::set<format::StringId> moved;  // modules with buffers that changed
+    for (const Value& value : step.values) {
       if (value.role == Role::kGradOutput || value.role == Role::kLoss)
         backward_.push_back(value.seq);
-    std::set<format::StringId> moved;  // modules with buffers that changed
-    for (const Value& value : step.values)
       if (value.role == Role::kBuffer) moved.insert(value.place.scope);
+    }
     Series series;
     for (auto call = step.calls.begin(); call != step.calls.end(); ++call) {
       const auto& [key, values] = *call;
@@ -113,7 +114,7 @@ class NotRepeatable : public Check {
         before = once->second.inputs[i];
       }
     }
-    if (first == nullptr || recomputed_.contains(step.number)) return;
+    if (first == nullptr || recomputed_) return;
     Finding finding = about("not-repeatable", Severity::kWarning, around, step.number, *first);
     finding.text = "When it was recomputed for backward, " +
                    module_name(around.names, first->place.scope) +
@@ -175,7 +176,7 @@ class NotRepeatable : public Check {
       if (!comparable) continue;
       look("not-repeatable");
       if (by_both.contains(both(again))) continue;
-      if (again.outputs.front()->measured()) recomputed_.insert(step.number);
+      if (again.outputs.front()->measured()) recomputed_ = true;
       return tell(step, around, *first->second, again, "when it was recomputed for backward");
     }
   }
@@ -203,7 +204,7 @@ class NotRepeatable : public Check {
                    (!known      ? std::string("by how much is not known.")
                     : apart < 1 ? tools::percent_text(apart) + " apart."
                                 : std::string("nothing alike."));
-    finding.evidence = {"inputs of both calls: hash " + numbers_of(*first.inputs.front()).substr(5),
+    finding.evidence = {"inputs of both calls: " + numbers_of(*first.inputs.front()),
                         std::string(to_string(one.place.phase)) + ", call " +
                             std::to_string(one.place.call) + ": output " + numbers_of(one),
                         std::string(to_string(two.place.phase)) + ", call " +
@@ -230,7 +231,7 @@ class NotRepeatable : public Check {
   }
 
   std::vector<uint64_t> backward_;  ///< records of this step's backward passes, ascending
-  std::set<uint32_t> recomputed_;   ///< steps whose recomputation gave other outputs
+  bool recomputed_ = false;         ///< this step's recomputation gave other outputs
 };
 
 }  // namespace

@@ -6,8 +6,8 @@
 /// (pytorch#193061: the compiler dropped a write through a view), and of three samples of 32 bits
 /// in a tensor that is too small for ranges.
 /// Silent: gradients of zeros, of one number (a bias under a mean) or of few (signs), gradients that
-/// are not finite, modules without a recorded
-/// gradient of their output, ranges whose content occurs twice in the tensor (rows of zeros).
+/// are not finite, modules without a recorded gradient of their output, ranges whose content occurs
+/// twice in the tensor (rows of zeros).
 /// Not told apart: an L1 penalty on weights that no input reaches is constant, too.
 
 #include <algorithm>

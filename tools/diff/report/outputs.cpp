@@ -1,5 +1,6 @@
 #include "tools/diff/report/outputs.h"
 
+#include <signal.h>
 #include <unistd.h>
 
 #include <array>
@@ -29,6 +30,15 @@ void replace(const char* from, const char* to) {
     const char* expected = from;
     if (place.compare_exchange_strong(expected, to)) return;
   }
+}
+
+/// Cleans up and ends as the signal would have ended it.
+extern "C" void end_by(int number) {
+  for (const auto& place : unfinished) {
+    if (const char* path = place.load()) ::unlink(path);
+  }
+  signal(number, SIG_DFL);
+  raise(number);
 }
 
 /// The file behind a link.
@@ -136,9 +146,9 @@ void Outputs::fail(MessageId id, const std::string& why) {
   failed_ = true;
 }
 
-void remove_unfinished_files() noexcept {
-  for (const auto& place : unfinished) {
-    if (const char* path = place.load()) ::unlink(path);
+void remove_unfinished_files_on_signals() {
+  for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGPIPE}) {
+    if (signal(number, end_by) == SIG_IGN) signal(number, SIG_IGN);
   }
 }
 

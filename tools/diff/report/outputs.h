@@ -3,7 +3,7 @@
 /// The files of the reports. A report gets its name when it is complete; until then it is written
 /// beside that name. Unfinished files are removed when the program ends, also after Ctrl-C.
 ///
-/// Threads:  one owner thread; remove_unfinished_files() may be called in a signal handler.
+/// Threads:  one owner thread; its files are also removed by a signal handler.
 /// Errors:   written to `err`; see failed().
 
 #include <memory>
@@ -45,7 +45,8 @@ class Outputs {
   bool failed_ = false;
 };
 
-/// Async-signal-safe.
-void remove_unfinished_files() noexcept;
+/// From now on SIGINT, SIGTERM, SIGHUP and SIGPIPE remove unfinished files before they end the
+/// process. A signal that is ignored stays ignored, as nohup wants it.
+void remove_unfinished_files_on_signals();
 
 }  // namespace convtrace::diff
