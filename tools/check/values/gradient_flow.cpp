@@ -18,93 +18,52 @@
 /// Not told apart: a parameter that is frozen after its module's first call.
 
 #include <algorithm>
-#include <cctype>
-#include <set>
+#include <map>
 #include <unordered_set>
 
 #include "tools/check/values/checks.h"
+#include "tools/check/values/parameter_ledger.h"
 #include "tools/common/text.h"
 #include "tools/diff/compare/compare.h"
 
 namespace convtrace::check {
 namespace {
 
-using format::Phase;
-
 constexpr uint32_t kLeastSteps = 2;
 constexpr size_t kNamesTold = 3;
 /// Gradients that are smaller than this share of the run's largest are rounding.
 constexpr double kTinyShare = 1e-6;
-
-/// "group0.3": a tensor of an optimizer that no module owns.
-bool is_foreign(std::string_view name) {
-  return name.starts_with("group") && name.size() > 5 &&
-         std::isdigit(static_cast<unsigned char>(name[5])) != 0 &&
-         name.find('.') != std::string_view::npos;
-}
 
 constexpr double kUnitOfF32 = 0x1p-24;
 
 class GradientFlow : public Check {
  public:
   void see(const StepValues& step, const Surroundings& around) override {
-    for (const Value* input : step.data) roots_.insert(input->place.scope);
-    note_parameters(step, around);
-    if (!step.trains) return;
-    ++steps_;
-    if (first_step_ == format::kNoStep) first_step_ = step.number;
-    step_ = step.number;
-    std::set<format::StringId> called;
-    std::unordered_set<uint64_t> passed;  // inputs of modules that a gradient passes
-    for (const auto& [key, call] : step.calls) {
-      if (key.phase != Phase::kForward && key.phase != Phase::kRecompute) continue;
-      called.insert(key.scope);
-      if (!step.grad_outputs.contains(key.scope)) continue;
-      for (const Value* input : call.inputs) passed.insert(input->stats.hash);
-    }
-    // What was computed until here may lead to an output that a module takes without its gradient.
-    uint64_t cut_at = 0;
-    std::map<format::StringId, uint64_t> first_output;
-    for (const auto& [key, call] : step.calls) {
-      if (key.phase != Phase::kForward || step.grad_outputs.contains(key.scope)) continue;
-      for (const Value* output : call.outputs) {
-        first_output.try_emplace(key.scope, output->seq);
-        if (passed.contains(output->stats.hash)) cut_at = std::max(cut_at, output->seq);
-      }
-    }
-    note_others(step, around, called);
-    const double rate = around.facts.largest_rate().value_or(1);
-    for (auto& [parameter, known] : parameters_) {
-      known.steps_called += called.contains(parameter.scope) ? 1 : 0;
-      known.steps_passed += step.grad_outputs.contains(parameter.scope) ? 1 : 0;
-      const auto output = first_output.find(parameter.scope);
-      known.consumed |= output != first_output.end() && output->second <= cut_at;
-      const auto now = step.parameters.find(parameter);
-      if (now != step.parameters.end()) follow(known, now->second, rate);
-    }
+    ledger_.see(step, around);
   }
 
   void end(const Surroundings& around) override {
-    if (steps_ < kLeastSteps) return;
-    if (any_updates_ && (any_initial_ || others_steps_ >= kLeastSteps)) look("optimizer-of-others");
+    if (ledger_.steps < kLeastSteps) return;
+    if (ledger_.any_updates && (ledger_.any_initial || ledger_.others.steps >= kLeastSteps))
+      look("optimizer-of-others");
     if (tell_foreign(around)) return;
     std::unordered_set<uint64_t> updated;  // storages
-    for (const Entry& entry : parameters_)
+    for (const Entry& entry : ledger_.parameters)
       if (entry.second.updates > 0 && entry.second.last.storage != 0)
         updated.insert(entry.second.last.storage);
     std::vector<const Entry*> without, unmoved, left_out;
-    for (const Entry& entry : parameters_) {
+    for (const Entry& entry : ledger_.parameters) {
       const Known& known = entry.second;
       if (known.frozen || is_foreign(around.names.text(entry.first.name))) continue;
       // A module that is called before the model that contains it has another name then.
       if (known.updates == 0 && updated.contains(known.last.storage)) continue;
-      if (known.steps_called >= kLeastSteps && any_gradient_) look("no-gradient");
+      if (known.steps_called >= kLeastSteps && ledger_.any_gradient) look("no-gradient");
       if (known.motions > 0 || known.pushes >= kLeastSteps) look("no-motion");
       if (known.updates == 0) {
-        if (any_updates_ && known.initial && known.steps_passed >= kLeastSteps)
+        if (ledger_.any_updates && known.initial && known.steps_passed >= kLeastSteps)
           left_out.push_back(&entry);
-      } else if (known.steps_called >= kLeastSteps && known.gradients == 0 && any_gradient_ &&
-                 (known.zeros > 0 || known.motions == 0)) {
+      } else if (known.steps_called >= kLeastSteps && known.gradients == 0 &&
+                 ledger_.any_gradient && (known.zeros > 0 || known.motions == 0)) {
         without.push_back(&entry);
       } else if (known.motions == 0 && known.pushes >= kLeastSteps) {
         unmoved.push_back(&entry);
@@ -116,118 +75,34 @@ class GradientFlow : public Check {
   }
 
  private:
-  struct Known {
-    Value last{};      ///< as it was last recorded
-    Value gradient{};  ///< the last one that was not zero
-    bool frozen = false, initial = false, seen = false;
-    bool consumed = false;  ///< a module that a gradient passes takes its module's output
-    uint32_t steps_called = 0, steps_passed = 0;
-    uint32_t last_update = 0;  ///< a step
-    uint32_t updates = 0;      ///< records behind an optimizer's step
-    uint32_t motions = 0;      ///< updates that changed it
-    uint32_t gradients = 0;    ///< that were not zero
-    uint32_t zeros = 0;        ///< gradients that were
-    uint32_t pushes = 0;       ///< updates that should have changed it
-    double rate = 0;
-  };
-  using Entry = std::pair<const Parameter, Known>;
-
-  /// A name may go to another module: one that was called alone while the model was made.
-  void forget_replaced(const StepValues& step, const Surroundings& around) {
-    for (const FactSeen& fact : step.facts) {
-      if (!fact.scope || around.names.text(fact.name) != "class") continue;
-      std::string& known = classes_[fact.scope];
-      if (!known.empty() && known != fact.value)
-        std::erase_if(parameters_, [&](const Entry& entry) {
-          return entry.first.scope == fact.scope && entry.second.updates == 0;
-        });
-      known = fact.value;
-    }
-  }
-
-  void note_parameters(const StepValues& step, const Surroundings& around) {
-    forget_replaced(step, around);
-    for (const auto& [parameter, seen] : step.parameters) {
-      Known& known = parameters_[parameter];
-      if (seen.initial != nullptr) {
-        known.initial = any_initial_ = true;
-        known.frozen = around.facts.frozen(parameter);
-        if (!known.seen) known.last = *seen.initial;
-        known.seen = true;
-      }
-    }
-  }
-
-  void follow(Known& known, const ParameterStep& now, double rate) {
-    const Value* const gradient = now.of_backward();
-    const bool pushed = gradient != nullptr && gradient->finite() && !gradient->zero();
-    // Of a hash alone it is not known whether it is zero: it counts as a gradient.
-    if (gradient != nullptr && !gradient->zero()) {
-      ++known.gradients;
-      known.gradient = *gradient;
-      if (gradient->finite())
-        largest_gradient_ = std::max(largest_gradient_, gradient->stats.amax.as_f64());
-      any_gradient_ = true;
-    }
-    known.zeros += gradient != nullptr && gradient->zero() ? 1 : 0;
-    if (now.updates.empty()) return;
-    any_updates_ = true;
-    ++known.updates;
-    known.last_update = step_;
-    const Value& after = *now.updates.back();
-    if (known.seen) {
-      if (after.stats.hash != known.last.stats.hash) {
-        ++known.motions;
-      } else if (pushed && rate > 0) {
-        ++known.pushes;
-        known.rate = rate;
-      }
-    }
-    known.seen = true;
-    known.last = after;
-  }
+  using Known = ParameterLedger::Known;
+  using Entry = ParameterLedger::Entry;
 
   Finding of(std::string_view id, Severity severity, const Surroundings& around,
              const Entry& entry) {
-    Finding finding = about(id, severity, around, first_step_, entry.second.last);
+    Finding finding = about(id, severity, around, ledger_.first_step, entry.second.last);
     finding.slot = "param:" + std::string(around.names.text(entry.first.name));
     return finding;
   }
 
-  /// Counts the steps in which an optimizer updates nothing that computed.
-  void note_others(const StepValues& step, const Surroundings& around,
-                   const std::set<format::StringId>& called) {
-    bool own = false;
-    std::vector<Parameter> others;
-    for (const auto& [parameter, now] : step.parameters) {
-      if (now.updates.empty()) continue;
-      own |= now.gradient != nullptr ||
-             (called.contains(parameter.scope) && !is_foreign(around.names.text(parameter.name)));
-      others.push_back(parameter);
-    }
-    if (own) others_steps_ = 0;
-    if (own || others.empty() || step.grad_outputs.empty()) return;
-    if (others_steps_++ == 0) others_since_ = step.number;
-    others_ = std::move(others);
-  }
-
   bool tell_foreign(const Surroundings& around) {
-    if (others_steps_ < kLeastSteps) return false;
+    if (ledger_.others.steps < kLeastSteps) return false;
     std::vector<const Entry*> foreign, idle;
-    for (const Entry& entry : parameters_) {
+    for (const Entry& entry : ledger_.parameters) {
       const Known& known = entry.second;
-      const bool other = std::ranges::find(others_, entry.first) != others_.end();
+      const bool other = std::ranges::find(ledger_.others.parameters, entry.first) !=
+                         ledger_.others.parameters.end();
       if (other) {
         foreign.push_back(&entry);
       } else if (!known.frozen && known.steps_called > 0 &&
-                 (known.updates == 0 || known.last_update < others_since_)) {
+                 (known.updates == 0 || known.last_update < ledger_.others.since)) {
         idle.push_back(&entry);
       }
     }
     if (foreign.empty() || idle.empty()) return false;
-    const bool any_update = others_since_ != first_step_;
+    const bool any_update = ledger_.others.since != ledger_.first_step;
     Finding finding = of("optimizer-of-others", Severity::kError, around, *idle.front());
-    finding.step = others_since_;
+    finding.step = ledger_.others.since;
     finding.text = "The optimizer updates " + tools::counted(foreign.size(), "tensor") +
                    " of no module that computes, while none of the model's " +
                    tools::counted(idle.size(), "parameter") +
@@ -263,7 +138,7 @@ class GradientFlow : public Check {
           tools::counted(entries.size(), "parameter") + " (" + list_of(around, entries) + ")" +
           (entries.size() == 1 ? " has " : " have ") +
           (known.zeros > 0 ? "gradients of zeros in all of " : "no gradient in any of ") +
-          tools::counted(steps_, "recorded training step") + ".";
+          tools::counted(ledger_.steps, "recorded training step") + ".";
       finding.evidence = {
           "an optimizer has each, and none was frozen when its module was first called",
           module_name(around.names, entries.front()->first.scope) + " was called in " +
@@ -306,7 +181,7 @@ class GradientFlow : public Check {
     const double size = known.last.measured() ? known.last.stats.amax.as_f64() : 0;
     // A smaller update is lost.
     const double least = std::max(diff::unit_roundoff(known.last.dtype), kUnitOfF32);
-    if (gradient < kTinyShare * largest_gradient_) return Stillness::kRounding;
+    if (gradient < kTinyShare * ledger_.largest_gradient) return Stillness::kRounding;
     // Adam and its like move by about the learning rate, whatever the gradient.
     const double step = around.facts.all_descend() ? gradient * known.rate : known.rate;
     if (!(size > 0) || step >= least * size) return Stillness::kOther;
@@ -362,27 +237,15 @@ class GradientFlow : public Check {
     }
   }
 
-  /// @return the root module of a parameter: the longest of all roots that contains its module.
-  format::StringId root_of(const Surroundings& around, format::StringId scope) const {
-    const std::string_view path = around.names.text(scope);
-    format::StringId best;
-    for (const format::StringId root : roots_) {
-      const std::string_view name = around.names.text(root);
-      const bool inside =
-          name.empty() || path == name || (path.starts_with(name) && path[name.size()] == '.');
-      if (inside && (!best || name.size() >= around.names.text(best).size())) best = root;
-    }
-    return best;
-  }
-
   void tell_left_out(const Surroundings& around, const std::vector<const Entry*>& left_out) {
     std::map<format::StringId, std::vector<const Entry*>> by_root;
     for (const Entry* entry : left_out)
-      by_root[root_of(around, entry->first.scope)].push_back(entry);
+      by_root[ledger_.root_of(around, entry->first.scope)].push_back(entry);
     for (const auto& [root, entries] : by_root) {
-      const auto updated = std::ranges::count_if(parameters_, [&, at = root](const Entry& entry) {
-        return entry.second.updates > 0 && root_of(around, entry.first.scope) == at;
-      });
+      const auto updated =
+          std::ranges::count_if(ledger_.parameters, [&, at = root](const Entry& entry) {
+            return entry.second.updates > 0 && ledger_.root_of(around, entry.first.scope) == at;
+          });
       const bool exception = entries.size() < static_cast<size_t>(updated);
       Finding finding = of("no-motion", exception ? Severity::kWarning : Severity::kHint, around,
                            *entries.front());
@@ -413,14 +276,7 @@ class GradientFlow : public Check {
     return text;
   }
 
-  std::map<Parameter, Known> parameters_;
-  std::set<format::StringId> roots_;
-  std::map<format::StringId, std::string> classes_;  ///< of modules by their names
-  double largest_gradient_ = 0;
-  std::vector<Parameter> others_;  ///< that an optimizer updates and no module uses
-  uint32_t others_steps_ = 0, others_since_ = 0;
-  uint32_t step_ = 0, steps_ = 0, first_step_ = format::kNoStep;
-  bool any_updates_ = false, any_gradient_ = false, any_initial_ = false;
+  ParameterLedger ledger_;
 };
 
 }  // namespace

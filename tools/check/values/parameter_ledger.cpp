@@ -1,0 +1,138 @@
+#include "tools/check/values/parameter_ledger.h"
+
+#include <algorithm>
+#include <cctype>
+#include <unordered_set>
+
+namespace convtrace::check {
+
+using format::Phase;
+
+bool is_foreign(std::string_view name) {
+  return name.starts_with("group") && name.size() > 5 &&
+         std::isdigit(static_cast<unsigned char>(name[5])) != 0 &&
+         name.find('.') != std::string_view::npos;
+}
+
+void ParameterLedger::see(const StepValues& step, const Surroundings& around) {
+  for (const Value* input : step.data) roots_.insert(input->place.scope);
+  note_parameters(step, around);
+  if (!step.trains) return;
+  ++steps;
+  if (first_step == format::kNoStep) first_step = step.number;
+  std::set<format::StringId> called;
+  std::unordered_set<uint64_t> passed;  // inputs of modules that a gradient passes
+  for (const auto& [key, call] : step.calls) {
+    if (key.phase != Phase::kForward && key.phase != Phase::kRecompute) continue;
+    called.insert(key.scope);
+    if (!step.grad_outputs.contains(key.scope)) continue;
+    for (const Value* input : call.inputs) passed.insert(input->stats.hash);
+  }
+  // What was computed until here may lead to an output that a module takes without its gradient.
+  uint64_t cut_at = 0;
+  std::map<format::StringId, uint64_t> first_output;
+  for (const auto& [key, call] : step.calls) {
+    if (key.phase != Phase::kForward || step.grad_outputs.contains(key.scope)) continue;
+    for (const Value* output : call.outputs) {
+      first_output.try_emplace(key.scope, output->seq);
+      if (passed.contains(output->stats.hash)) cut_at = std::max(cut_at, output->seq);
+    }
+  }
+  note_others(step, around, called);
+  const double rate = around.facts.largest_rate().value_or(1);
+  for (auto& [parameter, known] : parameters) {
+    known.steps_called += called.contains(parameter.scope) ? 1 : 0;
+    known.steps_passed += step.grad_outputs.contains(parameter.scope) ? 1 : 0;
+    const auto output = first_output.find(parameter.scope);
+    known.consumed |= output != first_output.end() && output->second <= cut_at;
+    const auto now = step.parameters.find(parameter);
+    if (now != step.parameters.end()) follow(known, now->second, step.number, rate);
+  }
+}
+
+/// A name may go to another module: one that was called alone while the model was made.
+void ParameterLedger::forget_replaced(const StepValues& step, const Surroundings& around) {
+  for (const FactSeen& fact : step.facts) {
+    if (!fact.scope || around.names.text(fact.name) != "class") continue;
+    std::string& known = classes_[fact.scope];
+    if (!known.empty() && known != fact.value)
+      std::erase_if(parameters, [&](const Entry& entry) {
+        return entry.first.scope == fact.scope && entry.second.updates == 0;
+      });
+    known = fact.value;
+  }
+}
+
+void ParameterLedger::note_parameters(const StepValues& step, const Surroundings& around) {
+  forget_replaced(step, around);
+  for (const auto& [parameter, seen] : step.parameters) {
+    Known& known = parameters[parameter];
+    if (seen.initial != nullptr) {
+      known.initial = any_initial = true;
+      known.frozen = around.facts.frozen(parameter);
+      if (!known.seen) known.last = *seen.initial;
+      known.seen = true;
+    }
+  }
+}
+
+void ParameterLedger::follow(Known& known, const ParameterStep& now, uint32_t step, double rate) {
+  const Value* const gradient = now.of_backward();
+  const bool pushed = gradient != nullptr && gradient->finite() && !gradient->zero();
+  // Of a hash alone it is not known whether it is zero: it counts as a gradient.
+  if (gradient != nullptr && !gradient->zero()) {
+    ++known.gradients;
+    known.gradient = *gradient;
+    if (gradient->finite())
+      largest_gradient = std::max(largest_gradient, gradient->stats.amax.as_f64());
+    any_gradient = true;
+  }
+  known.zeros += gradient != nullptr && gradient->zero() ? 1 : 0;
+  if (now.updates.empty()) return;
+  any_updates = true;
+  ++known.updates;
+  known.last_update = step;
+  const Value& after = *now.updates.back();
+  if (known.seen) {
+    if (after.stats.hash != known.last.stats.hash) {
+      ++known.motions;
+    } else if (pushed && rate > 0) {
+      ++known.pushes;
+      known.rate = rate;
+    }
+  }
+  known.seen = true;
+  known.last = after;
+}
+
+/// Counts the steps in which an optimizer updates nothing that computed.
+void ParameterLedger::note_others(const StepValues& step, const Surroundings& around,
+                                  const std::set<format::StringId>& called) {
+  bool own = false;
+  std::vector<Parameter> updated;
+  for (const auto& [parameter, now] : step.parameters) {
+    if (now.updates.empty()) continue;
+    own |= now.gradient != nullptr ||
+           (called.contains(parameter.scope) && !is_foreign(around.names.text(parameter.name)));
+    updated.push_back(parameter);
+  }
+  if (own) others.steps = 0;
+  if (own || updated.empty() || step.grad_outputs.empty()) return;
+  if (others.steps++ == 0) others.since = step.number;
+  others.parameters = std::move(updated);
+}
+
+format::StringId ParameterLedger::root_of(const Surroundings& around,
+                                          format::StringId scope) const {
+  const std::string_view path = around.names.text(scope);
+  format::StringId best;
+  for (const format::StringId root : roots_) {
+    const std::string_view name = around.names.text(root);
+    const bool inside =
+        name.empty() || path == name || (path.starts_with(name) && path[name.size()] == '.');
+    if (inside && (!best || name.size() >= around.names.text(best).size())) best = root;
+  }
+  return best;
+}
+
+}  // namespace convtrace::check

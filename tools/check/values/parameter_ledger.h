@@ -1,0 +1,69 @@
+#pragma once
+/// @file parameter_ledger.h
+/// What a run did with each parameter: its gradients, updates and motions, and the calls of its
+/// module.
+///
+/// Place:    gradient_flow.cpp judges it when the run has ended.
+/// Threads:  one.
+/// Memory:   two values for each parameter.
+
+#include <map>
+#include <set>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "tools/check/model/check.h"
+
+namespace convtrace::check {
+
+/// "group0.3": a tensor of an optimizer that no module owns.
+[[nodiscard]] bool is_foreign(std::string_view name);
+
+/// Its members are read by whoever judges.
+class ParameterLedger {
+ public:
+  struct Known {
+    Value last{};      ///< as it was last recorded
+    Value gradient{};  ///< the last one that was not zero
+    bool frozen = false, initial = false, seen = false;
+    bool consumed = false;  ///< a module that a gradient passes takes its module's output
+    uint32_t steps_called = 0, steps_passed = 0;
+    uint32_t last_update = 0;  ///< a step
+    uint32_t updates = 0;      ///< records behind an optimizer's step
+    uint32_t motions = 0;      ///< updates that changed it
+    uint32_t gradients = 0;    ///< that were not zero
+    uint32_t zeros = 0;        ///< gradients that were
+    uint32_t pushes = 0;       ///< updates that should have changed it
+    double rate = 0;
+  };
+  using Entry = std::pair<const Parameter, Known>;
+  /// Consecutive training steps, until the last, in which optimizers updated nothing that computed.
+  struct Others {
+    std::vector<Parameter> parameters{};  ///< that they updated last
+    uint32_t steps = 0, since = 0;
+  };
+
+  void see(const StepValues& step, const Surroundings& around);
+  /// @return the root module of a module: the longest of all roots that contains it.
+  [[nodiscard]] format::StringId root_of(const Surroundings& around, format::StringId scope) const;
+
+  std::map<Parameter, Known> parameters;
+  Others others;
+  double largest_gradient = 0;
+  uint32_t steps = 0, first_step = format::kNoStep;  ///< that train
+  bool any_updates = false, any_gradient = false, any_initial = false;
+
+ private:
+  void forget_replaced(const StepValues& step, const Surroundings& around);
+  void note_parameters(const StepValues& step, const Surroundings& around);
+  void note_others(const StepValues& step, const Surroundings& around,
+                   const std::set<format::StringId>& called);
+  void follow(Known& known, const ParameterStep& now, uint32_t step, double rate);
+
+  std::set<format::StringId> roots_;
+  std::map<format::StringId, std::string> classes_;  ///< of modules by their names
+};
+
+}  // namespace convtrace::check
