@@ -4,12 +4,14 @@ import functools
 import json
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import tempfile
 
 from . import processes
 
+MOST_KEPT_BYTES = 2 << 20  # of a file of a failed check: what a borrowed machine gives back is limited
 NO_DEVICE = 77  # exit code of the programs and workloads that cannot do their job here
 
 
@@ -91,6 +93,15 @@ class Bench:
     def close(self):
         shutil.rmtree(self.folder, ignore_errors=True)
 
+    def keep(self, name):
+        """Copies what the check left, except large files, to `failed/NAME` in the folder of the results."""
+        kept = self.out / "failed" / re.sub(r"[^A-Za-z0-9]+", "_", name)
+        for path in self.folder.rglob("*"):
+            if path.is_file() and not path.is_symlink() and path.stat().st_size <= MOST_KEPT_BYTES:
+                target = kept / path.relative_to(self.folder)
+                target.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(path, target)
+
     def _environment(self, extra):
         kept = {k: v for k, v in os.environ.items()
                 if not k.startswith("CONVTRACE") and k not in ("LD_PRELOAD", "CUDA_INJECTION64_PATH")}
@@ -100,12 +111,17 @@ class Bench:
         """Runs to the end or kills the whole group: a hang is a failure, not a stuck check."""
         with processes.start([str(part) for part in command], env=self._environment(environment), cwd=self.folder,
                              stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+            out, err = "", ""
             try:
                 out, err = process.communicate(timeout=timeout)
             except subprocess.TimeoutExpired:
                 processes.kill(process)
-                process.communicate()
+                out, err = process.communicate()
                 raise Failure("%s did not end within %d s" % (pathlib.Path(command[0]).name, timeout)) from None
+            finally:
+                with (self.folder / "processes.txt").open("a") as file:
+                    print("$", *command, "#", environment, file=file)
+                    print("exit code %s\n%s\n%s" % (process.returncode, out[-4000:], err[-20000:]), file=file)
         return Done(process.returncode, out, err)
 
     def traced(self, command, name="run", timeout=120, rules=None, environment=None, **settings):

@@ -60,7 +60,10 @@ class Runner:
             return self.note(check, result("not run", "the time was over before it began"))
         bench = self.make_bench()
         try:
-            self.note(check, run_check(bench, check))
+            ended = run_check(bench, check)
+            self.note(check, ended)
+            if ended["result"] == "fail":
+                bench.keep(check.name)
         finally:
             bench.close()
 
