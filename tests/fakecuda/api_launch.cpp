@@ -109,6 +109,8 @@ CUresult copy_arguments(KernelWork& work, void** params, void** extra) {
       if (extra[i] == CU_LAUNCH_PARAM_BUFFER_SIZE) bytes = *static_cast<size_t*>(extra[i + 1]);
     }
     if (data == nullptr || bytes < work.buffer.size()) return CUDA_ERROR_INVALID_VALUE;
+    // Seen on an H100 with driver 580: the padding of a struct behind the last parameter is too much.
+    if (bytes > work.buffer.size()) return CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;
     memcpy(work.buffer.data(), data, work.buffer.size());
   } else {
     return CUDA_ERROR_INVALID_VALUE;

@@ -104,6 +104,9 @@ TEST_CASE("fakecuda: arguments may come in one buffer") {
   REQUIRE(cuLaunchKernel(device.scale, 1, 1, 1, 1, 1, 1, 0, nullptr, nullptr, extra) ==
           CUDA_SUCCESS);
   CHECK(Device::download(out, 1) == std::vector<float>{15});
+  ++bytes;
+  CHECK(cuLaunchKernel(device.scale, 1, 1, 1, 1, 1, 1, 0, nullptr, nullptr, extra) ==
+        CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES);
 }
 
 TEST_CASE("fakecuda: kernels and functions launch alike and are asked each by their own queries") {

@@ -11,6 +11,7 @@
 #include <cuda.h>
 #include <dlfcn.h>
 
+#include <cstddef>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -106,7 +107,7 @@ void launch_structs(CUmodule module, Said& said) {
     Pair pair;
     unsigned count;
   } buffer = {{allocate(), allocate()}, kCount};
-  size_t bytes = sizeof buffer;
+  size_t bytes = offsetof(decltype(buffer), count) + sizeof buffer.count;  // without its padding
   void* extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, &buffer, CU_LAUNCH_PARAM_BUFFER_SIZE, &bytes,
                    CU_LAUNCH_PARAM_END};
   run(swap, nullptr, extra);

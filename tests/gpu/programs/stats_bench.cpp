@@ -2,9 +2,10 @@
 /// kernel in the same run. Times are of the stream, between two events; ratios are medians of
 /// alternating pairs.
 ///
-/// usage: gpu_stats_bench [--rate]
+/// usage: gpu_stats_bench [--rate|--once]
 ///
-/// --rate: only the row stats.gpu.f32_rate.
+/// --rate: only the row stats.gpu.f32_rate. --once: each kind of work twice, for a profiler; nothing is
+/// printed.
 /// Prints a JSON list of rows, as the programs of tests/bench. Exit code 77: no device.
 
 #include <cuda.h>
@@ -18,6 +19,7 @@
 #include <limits>
 #include <memory>
 #include <random>
+#include <string_view>
 #include <vector>
 
 #include "cupti/values/device_stats.h"
@@ -347,12 +349,38 @@ void values(bench::Rows& rows, Bench& bench, int pairs) {
   require(bench.refused() == 0, "storing every value");
 }
 
+/// What a profiler is to see, in this order: two launches each.
+void once(Bench& bench) {
+  const auto twice = [&](const Work& work) {
+    for (int i = 0; i < 2; ++i) (void)bench.time(work);
+  };
+  bench.fill(DType::kF32);
+  for (const uint64_t bytes : {uint64_t{4096}, kMiB, 16 * kMiB, kLarge / 2, kLarge})
+    twice(bench.stats_of(DType::kF32, bytes));
+  for (const uint64_t bytes : {uint64_t{4096}, uint64_t{64 * 1024}}) {
+    std::vector<DeviceRequest> many;
+    for (uint64_t i = 0; i < 1000; ++i)
+      many.push_back(bench.request(DType::kF32, i * bytes, bytes));
+    twice(bench.stats_of(many));
+  }
+  twice(bench.stats_of({bench.request(DType::kF32, 0, kLarge, Capture::kHash)}));
+  for (const DType dtype : {DType::kF64, DType::kBF16, DType::kF16, DType::kF8E4M3FN, DType::kI8,
+                            DType::kI32}) {
+    bench.fill(dtype);
+    twice(bench.stats_of(dtype, kLarge));
+  }
+  for (const Bench::Fill fill : {Bench::Fill::kPositive, Bench::Fill::kNaN}) {
+    bench.fill(DType::kF32, fill);
+    twice(bench.stats_of(DType::kF32, kLarge));
+  }
+}
+
 }  // namespace
 }  // namespace convtrace
 
 int main(int argc, char** argv) {
   using namespace convtrace;
-  const bool only_rate = argc > 1 && std::strcmp(argv[1], "--rate") == 0;
+  const std::string_view mode = argc > 1 ? argv[1] : "";
   int devices = 0;
   if (cuInit(0) != CUDA_SUCCESS || cuDeviceGetCount(&devices) != CUDA_SUCCESS || devices == 0) {
     std::fprintf(stderr, "no CUDA device\n");
@@ -365,9 +393,13 @@ int main(int argc, char** argv) {
   }
   constexpr int kPairs = 15;
   Bench bench(driver);
+  if (mode == "--once") {
+    once(bench);
+    return 0;
+  }
   bench::Rows rows;
   rate(rows, bench, kPairs);
-  if (only_rate) return 0;
+  if (mode == "--rate") return 0;
   memory(rows, bench, kPairs);
   types(rows, bench, kPairs);
   tail(rows, bench, kPairs);

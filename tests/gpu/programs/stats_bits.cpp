@@ -183,35 +183,71 @@ std::vector<std::byte> leading_of(const stats::TensorView& view) {
   return bytes;
 }
 
-/// Runs `cases` as one batch and compares what comes out.
-void run(CUcontext context, const cupti::DriverApi& driver, std::span<Case> cases,
-         Outcome& outcome) {
-  cupti::CollectingSink sink;
-  cupti::DeviceStats stats(driver, sink, kSamples);
-  std::vector<DeviceRequest> batch;
-  for (const Case& one : cases) batch.push_back(one.request);
-  const format::SampleOutcome answer = stats.submit(context, batch, nullptr, 10 * kSecondNs);
-  check(cuCtxSynchronize(), "cuCtxSynchronize");
-  uint64_t room = UINT64_MAX;
-  stats.collect(room);
-  const auto results = sink.all<format::TensorStats>();
-  for (size_t i = 0; i < cases.size(); ++i) {
-    stats::TensorView view = cases[i].request.view;
-    view.data = static_cast<const std::byte*>(cases[i].twin->host()) + cases[i].offset;
-    stats::StatsResult want;
-    const bool computed = stats::compute_on_cpu(view, cases[i].request.event.capture, want).ok();
-    ++outcome.compared;
-    const bool has_leading = cases[i].request.event.capture != Capture::kHash;
-    if (answer == format::SampleOutcome::kSampled && i < results.size() && computed &&
-        same(results[i], want) &&
-        std::ranges::equal(results[i].leading,
-                           has_leading ? leading_of(view) : std::vector<std::byte>()))
-      continue;
-    if (outcome.unequal++ == 0)
-      outcome.first =
-          i < results.size() ? cases[i].what : "no result came out for " + cases[i].what;
+/// Statistics of one context, as a traced process has them: until the context ends.
+class Checker {
+ public:
+  Checker(CUcontext context, const cupti::DriverApi& driver)
+      : context_(context), stats_(driver, sink_, kSamples) {}
+  ~Checker() { stats_.forget(context_); }
+  Checker(const Checker&) = delete;
+  Checker& operator=(const Checker&) = delete;
+
+  /// Runs `cases` as one batch and compares what comes out.
+  void run(std::span<const Case> cases, Outcome& outcome) {
+    std::vector<DeviceRequest> batch;
+    for (const Case& one : cases) batch.push_back(one.request);
+    sink_.clear();
+    const format::SampleOutcome answer = stats_.submit(context_, batch, nullptr, 10 * kSecondNs);
+    check(cuCtxSynchronize(), "cuCtxSynchronize");
+    uint64_t room = UINT64_MAX;
+    stats_.collect(room);
+    const auto results = sink_.all<format::TensorStats>();
+    for (size_t i = 0; i < cases.size(); ++i) {
+      ++outcome.compared;
+      const bool has_result = answer == format::SampleOutcome::kSampled && i < results.size();
+      if (has_result && equals_cpu(cases[i], results[i])) continue;
+      if (outcome.unequal++ == 0)
+        outcome.first = (has_result ? "" : "no result came out for ") + cases[i].what;
+    }
   }
-  stats.forget(context);
+
+ private:
+  static bool equals_cpu(const Case& one, const format::TensorStats& result) {
+    stats::TensorView view = one.request.view;
+    view.data = static_cast<const std::byte*>(one.twin->host()) + one.offset;
+    stats::StatsResult want;
+    const Capture capture = one.request.event.capture;
+    const auto leading = capture == Capture::kHash ? std::vector<std::byte>() : leading_of(view);
+    return stats::compute_on_cpu(view, capture, want).ok() && same(result, want) &&
+           std::ranges::equal(result.leading, leading);
+  }
+
+  CUcontext context_;
+  cupti::CollectingSink sink_;
+  cupti::DeviceStats stats_;
+};
+
+void run_in_batches(Checker& checker, std::span<const Case> cases, Outcome& outcome) {
+  constexpr size_t kBatch = 200;
+  for (size_t i = 0; i < cases.size(); i += kBatch)
+    checker.run(cases.subspan(i, std::min(kBatch, cases.size() - i)), outcome);
+}
+
+/// Contexts that end and come again: each has its own memory and kernels.
+void run_in_short_contexts(const cupti::DriverApi& driver, Outcome& outcome) {
+  CUcontext before = nullptr;
+  check(cuCtxGetCurrent(&before), "cuCtxGetCurrent");
+  for (uint64_t seed = 0; seed < 3; ++seed) {
+    CUcontext context = nullptr;
+    check(cuCtxCreate(&context, nullptr, 0, 0), "cuCtxCreate");
+    std::vector<Case> one;
+    one.push_back(make_case(stats::dense_view(nullptr, DType::kF32, 10'007), 10'007 * 4, 0,
+                            Fill::kRandomBits, seed, Capture::kStats));
+    Checker(context, driver).run(one, outcome);
+    one.clear();
+    check(cuCtxDestroy(context), "cuCtxDestroy");
+  }
+  check(cuCtxSetCurrent(before), "cuCtxSetCurrent");
 }
 
 /// Work of another stream, enqueued while this lives.
@@ -263,32 +299,33 @@ int main(int argc, char** argv) {
   }
 
   Outcome outcome;
-  std::vector<Case> cases = all_cases();
-  for (size_t i = 0; i < cases.size(); i += 200)
-    run(device.context, driver,
-        std::span(cases).subspan(i, std::min<size_t>(200, cases.size() - i)), outcome);
-  for (size_t i = 0; i < cases.size(); i += 7)  // alone: a batch must not change anything
-    run(device.context, driver, std::span(cases).subspan(i, 1), outcome);
-  std::vector<Case> repeated;
-  for (Case& one : all_cases())
-    if (stats::element_count(one.request.view) <= 10'007) repeated.push_back(std::move(one));
-  Load load;
-  for (size_t i = 0; i < 100; ++i) {
-    load.more();
-    run(device.context, driver, std::span(repeated).subspan(i % 10, 60), outcome);
+  const std::vector<Case> cases = all_cases();
+  {
+    Checker checker(device.context, driver);
+    run_in_batches(checker, cases, outcome);
+    for (size_t i = 0; i < cases.size(); i += 7)  // alone: a batch must not change anything
+      checker.run(std::span(cases).subspan(i, 1), outcome);
+    std::vector<Case> repeated;
+    for (Case& one : all_cases())
+      if (stats::element_count(one.request.view) <= 10'007) repeated.push_back(std::move(one));
+    Load load;
+    for (size_t i = 0; i < 100; ++i) {
+      load.more();
+      checker.run(std::span(repeated).subspan(i % 10, 60), outcome);
+    }
+    if (large) {
+      constexpr uint64_t kCount = (uint64_t{1} << 30) + 3;
+      std::vector<Case> one;
+      one.push_back(make_case(stats::dense_view(nullptr, DType::kF32, kCount), kCount * 4, 0,
+                              Fill::kRandomBits, 9, Capture::kStats));
+      checker.run(one, outcome);
+    }
   }
   cupti::DriverApi slow = driver;
   slow.device_get_attribute = &slow_f64;
-  for (size_t i = 0; i < cases.size(); i += 200)
-    run(device.context, slow, std::span(cases).subspan(i, std::min<size_t>(200, cases.size() - i)),
-        outcome);
-  if (large) {
-    constexpr uint64_t kCount = (uint64_t{1} << 30) + 3;
-    std::vector<Case> one;
-    one.push_back(make_case(stats::dense_view(nullptr, DType::kF32, kCount), kCount * 4, 0,
-                            Fill::kRandomBits, 9, Capture::kStats));
-    run(device.context, driver, one, outcome);
-  }
+  Checker checker(device.context, slow);
+  run_in_batches(checker, cases, outcome);
+  run_in_short_contexts(driver, outcome);
   std::printf(
       "{\"device\": \"%s\", \"compared\": %lu, \"unequal\": %lu, \"first_unequal\": \"%s\"}\n",
       device.name, outcome.compared, outcome.unequal, outcome.first.c_str());

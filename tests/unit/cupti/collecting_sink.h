@@ -42,6 +42,15 @@ class CollectingSink final : public format::EventSink {
     return found;
   }
 
+  void clear() {
+    const std::lock_guard lock(mutex_);
+    events_.clear();
+    operands_.clear();
+    numbers_.clear();
+    bytes_.clear();
+    texts_.clear();
+  }
+
  private:
   mutable std::mutex mutex_;
   std::vector<format::Event> events_;

@@ -24,7 +24,7 @@ def record(bench, name, command, ended):
                 "without_entry": len(ends["exit"] - ends["enter"])})
     expect(any("Launch" in one.get("call", "") for one in calls), "no launch among %d calls" % len(calls))
     folder = bench.out / "cupti"
-    folder.mkdir(exist_ok=True)
+    folder.mkdir(parents=True, exist_ok=True)
     (folder / (name + ".log")).write_text("".join(shortened(lines)))
 
 
