@@ -300,32 +300,30 @@ int main(int argc, char** argv) {
 
   Outcome outcome;
   const std::vector<Case> cases = all_cases();
-  {
-    Checker checker(device.context, driver);
-    run_in_batches(checker, cases, outcome);
-    for (size_t i = 0; i < cases.size(); i += 7)  // alone: a batch must not change anything
-      checker.run(std::span(cases).subspan(i, 1), outcome);
-    std::vector<Case> repeated;
-    for (Case& one : all_cases())
-      if (stats::element_count(one.request.view) <= 10'007) repeated.push_back(std::move(one));
-    Load load;
-    for (size_t i = 0; i < 100; ++i) {
-      load.more();
-      checker.run(std::span(repeated).subspan(i % 10, 60), outcome);
-    }
-    if (large) {
-      constexpr uint64_t kCount = (uint64_t{1} << 30) + 3;
-      std::vector<Case> one;
-      one.push_back(make_case(stats::dense_view(nullptr, DType::kF32, kCount), kCount * 4, 0,
-                              Fill::kRandomBits, 9, Capture::kStats));
-      checker.run(one, outcome);
-    }
+  Checker checker(device.context, driver);
+  run_in_batches(checker, cases, outcome);
+  for (size_t i = 0; i < cases.size(); i += 7)  // alone: a batch must not change anything
+    checker.run(std::span(cases).subspan(i, 1), outcome);
+  std::vector<Case> repeated;
+  for (Case& one : all_cases())
+    if (stats::element_count(one.request.view) <= 10'007) repeated.push_back(std::move(one));
+  Load load;
+  for (size_t i = 0; i < 100; ++i) {
+    load.more();
+    checker.run(std::span(repeated).subspan(i % 10, 60), outcome);
   }
   cupti::DriverApi slow = driver;
   slow.device_get_attribute = &slow_f64;
-  Checker checker(device.context, slow);
-  run_in_batches(checker, cases, outcome);
+  Checker slow_checker(device.context, slow);
+  run_in_batches(slow_checker, cases, outcome);
   run_in_short_contexts(driver, outcome);
+  if (large) {
+    constexpr uint64_t kCount = (uint64_t{1} << 30) + 3;
+    std::vector<Case> one;
+    one.push_back(make_case(stats::dense_view(nullptr, DType::kF32, kCount), kCount * 4, 0,
+                            Fill::kRandomBits, 9, Capture::kStats));
+    checker.run(one, outcome);
+  }
   std::printf(
       "{\"device\": \"%s\", \"compared\": %lu, \"unequal\": %lu, \"first_unequal\": \"%s\"}\n",
       device.name, outcome.compared, outcome.unequal, outcome.first.c_str());

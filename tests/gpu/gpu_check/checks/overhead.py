@@ -31,7 +31,7 @@ def launch_cost(bench):
     command = bench.native(bench.tree.launches, "--launches", "20000")
     wide = [*command, "--wide", "--launches", "2000"]
     prepared = [*command, "--pause", "1000" if not bench.is_fake else "300"]
-    rounds = 1 if bench.is_fake else 5
+    rounds = 1 if bench.is_fake else 3
 
     def plain(what=command):
         return bench.program(bench.run(what))["ns_per_launch"]
