@@ -3,6 +3,7 @@ is over."""
 import concurrent.futures
 import math
 import os
+import pathlib
 import signal
 import threading
 import time
@@ -11,6 +12,7 @@ import traceback
 from . import processes
 from .bench import Failure, Skip
 
+HERE = str(pathlib.Path(__file__).parent) + os.sep
 LAST_START = 30  # seconds before the end: two imports of PyTorch take half of that on a machine that has not run it yet
 
 
@@ -28,7 +30,7 @@ def run_check(bench, check):
     except Failure as failure:
         ended, why = "fail", str(failure)
     except Exception:  # a fault of the check itself must not hide what the others say
-        ended, why = "fail", traceback.format_exc(limit=-3)
+        ended, why = "fail", traceback.format_exc(limit=-3).replace(HERE, "")  # results are published
     numbers = {key: value if not isinstance(value, float) or math.isfinite(value) else str(value)  # JSON has no NaN
                for key, value in bench.numbers.items()}
     return result(ended, why, numbers, time.monotonic() - start)
