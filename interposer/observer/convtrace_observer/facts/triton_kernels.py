@@ -3,7 +3,7 @@
 
 Triton calls a hook when it has compiled a kernel for new types: triton.knobs.runtime since 3.4,
 triton.runtime.jit.JITFunction before. It has one place for it, so what is there is called, too.
-Triton is never imported here. Not yet run against a real one.
+Triton is never imported here.
 """
 import functools
 import sys

@@ -50,7 +50,7 @@ def triton_arguments(bench):
     """Names and types of a Triton kernel's arguments are facts of the trace."""
     done, trace = bench.traced(bench.workload("models", "--model", "triton_op"))
     bench.result(done)
-    facts = {key: value for key, value in trace.info["meta"].items() if key.startswith("triton.")}
+    facts = {key: value for key, value in trace.info["meta"]["facts"].items() if key.startswith("triton.")}
     expect(any("scaled_relu_kernel" in key and "x_ptr" in str(value) for key, value in facts.items()), "facts are %s" % facts)
     return {key: str(value) for key, value in facts.items()}
 
