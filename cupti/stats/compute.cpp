@@ -22,7 +22,7 @@ Partial compute_tiles(const Layout& layout, const Tiling& tiling, bool hash_only
   const CpuTileFunction compute_tile = cpu_tiles().front();
   if (tiling.tiles == 1) {  // most values: the room for more would take longer to clear
     const Partial partial = compute_tile(layout, tiling, 0, hash_only);
-    range_hashes[0] = range_hash(tiling, 0, [&](uint32_t) { return partial.hash; });
+    range_hashes[0] = partial.hash;
     return hash_only ? Partial{} : partial;
   }
   Partial groups[kThreads];
@@ -47,9 +47,10 @@ Partial compute_tiles(const Layout& layout, const Tiling& tiling, bool hash_only
   } else {
     for (uint32_t group = 0; group < tiling.groups; ++group) compute_group(group);
   }
-  for (uint32_t range = 0; range < hashed_ranges(tiling); ++range) {
-    range_hashes[range] = range_hash(tiling, range, [&](uint32_t i) { return tile_hashes[i]; });
-  }
+  const uint64_t factor = tile_factor(tiling);
+  const auto tile_hash = [&](uint32_t i) { return tile_hashes[i]; };
+  for (uint32_t range = 0; range < hashed_ranges(tiling); ++range)
+    range_hashes[range] = range_hash(tiling, range, factor, tile_hash);
   return hash_only || tiling.groups == 0 ? Partial{} : merge_parts(groups, tiling.groups);
 }
 

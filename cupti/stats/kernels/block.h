@@ -61,10 +61,10 @@ CONVTRACE_HD void copy_groups(const TensorInput& in, uint64_t to, uint64_t first
 /// One thread's part of what a slot holds beside the total. @param tiles  of the tensor.
 CONVTRACE_HD void write_ranges_and_samples(const BlockInput& in, const Partial* tiles,
                                            ResultSlot& slot, uint32_t thread) {
-  for (uint32_t range = thread; range < hashed_ranges(in.tiling); range += kThreads) {
-    slot.range_hashes[range] =
-        range_hash(in.tiling, range, [&](uint32_t tile) { return tiles[tile].hash; });
-  }
+  const uint64_t factor = in.tiling.tiles > 1 ? tile_factor(in.tiling) : 0;
+  const auto tile_hash = [&](uint32_t tile) { return tiles[tile].hash; };
+  for (uint32_t range = thread; range < hashed_ranges(in.tiling); range += kThreads)
+    slot.range_hashes[range] = range_hash(in.tiling, range, factor, tile_hash);
   if (in.tensor.hash_only != 0) return;
   write_leading(in, slot, thread);
   const uint64_t count = values_of(in.tensor);

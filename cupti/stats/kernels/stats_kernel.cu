@@ -94,11 +94,10 @@ __device__ __forceinline__ ThreadTotals totals_of_warp(const ThreadTotals& own) 
 struct Exchange {
   SketchPair lanes[kThreads];
   ThreadTotals second_warp;
-  Partial second_half;
   double sums[kThreads / kWarp];
 };
 __device__ __forceinline__ Exchange& exchange() {
-  __shared__ alignas(Exchange) unsigned char memory[sizeof(Exchange)];
+  alignas(Exchange) __shared__ unsigned char memory[sizeof(Exchange)];
   return *reinterpret_cast<Exchange*>(memory);
 }
 
@@ -282,40 +281,112 @@ __device__ __noinline__ double sum_of_block(double value) {
   return add(sums[0], sums[1]);
 }
 
-/// Exchanges a structure of whole words inside a warp.
-template <typename T>
-__device__ __forceinline__ T shuffle_down(const T& value, uint32_t stride) {
-  static_assert(sizeof(T) % sizeof(uint32_t) == 0);
-  T result;
-  const auto* from = reinterpret_cast<const uint32_t*>(&value);
-  auto* to = reinterpret_cast<uint32_t*>(&result);
-  CONVTRACE_UNROLLED
-  for (uint32_t i = 0; i < sizeof(T) / sizeof(uint32_t); ++i) {
-    to[i] = __shfl_down_sync(kAllLanes, from[i], stride);
+/// combine_threads() of f64. @param words  the first part's; another part's is `step` words further on.
+/// @return for `count` parts; a thread does it alone.
+__device__ __forceinline__ double tree_of_parts(const uint64_t* words, uint32_t count,
+                                                uint32_t step) {
+  const auto at = [&](uint32_t i) {
+    return i < count ? __builtin_bit_cast(double, words[i * step]) : 0.0;
+  };
+  const auto half = [&](uint32_t first) {
+    double of_four[4];
+    CONVTRACE_UNROLLED
+    for (uint32_t i = 0; i < 4; ++i) {
+      double pair[4];
+      CONVTRACE_UNROLLED
+      for (uint32_t k = 0; k < 4; ++k) {
+        const uint32_t place = first + i + 4 * k;
+        pair[k] = add(at(place), at(place + 16));
+      }
+      of_four[i] = add(add(pair[0], pair[2]), add(pair[1], pair[3]));
+    }
+    return add(add(of_four[0], of_four[2]), add(of_four[1], of_four[3]));
+  };
+  double sum = 0;
+  CONVTRACE_ROLLED
+  for (uint32_t first = 0; first < count; first += kWarp) {
+    const double own = half(first);
+    sum = first == 0 ? own : add(sum, own);
   }
-  return result;
+  return sum;
 }
 
-/// merge_parts(), one part a thread. @param parts  `count` of them, `step` apart; the first one's
-/// place gets all of them. @return for all threads.
+constexpr uint32_t word_of(size_t offset) {
+  return static_cast<uint32_t>(offset / sizeof(uint64_t));
+}
+
+/// What a thread of the second warp merges: a word of integers.
+struct WholeWord {
+  uint32_t word;
+  uint64_t value = 0;
+  uint32_t carries = 0;  ///< out of a sum
+
+  __device__ __forceinline__ void add(uint64_t next) {
+    constexpr uint32_t kMinKey = word_of(offsetof(Partial, extremes) + offsetof(Extremes, min_key));
+    constexpr uint32_t kMaxKey = word_of(offsetof(Partial, extremes) + offsetof(Extremes, max_key));
+    constexpr uint32_t kMinBelow =
+        word_of(offsetof(Partial, extremes) + offsetof(Extremes, min_below));
+    const bool less = static_cast<int64_t>(next) < static_cast<int64_t>(value);
+    const uint64_t sum = value + next;
+    const bool takes = word == kMinKey ? less : word == kMaxKey ? !less : next < value;
+    if (word == kMinKey || word == kMaxKey || word == kMinBelow) {
+      value = takes ? next : value;
+    } else {
+      carries += sum < value ? 1 : 0;
+      value = sum;
+    }
+  }
+};
+
+/// Merges words of integers: counts, extremes, and the two sums of 128 bits. All of the second warp.
+/// @param thread  of the warp.
+__device__ __forceinline__ WholeWord merge_whole_words(const uint64_t* words, uint32_t count,
+                                                       uint32_t step, uint32_t thread) {
+  constexpr uint32_t kInFront = word_of(offsetof(Partial, moments));
+  constexpr uint32_t kSums = word_of(offsetof(Partial, int_sum)), kSumWords = 4;
+  static_assert(offsetof(Partial, int_l1) == offsetof(Partial, int_sum) + sizeof(Partial::int_sum));
+  WholeWord own{thread < kInFront ? thread : kSums + thread - kInFront};
+  if (thread < kInFront + kSumWords) {
+    own.value = words[own.word];
+#if defined(__CUDA_ARCH__)
+#pragma unroll 8
+#endif
+    for (uint32_t i = 1; i < count; ++i) own.add(words[i * step + own.word]);
+  } else {
+    own.word = UINT32_MAX;
+  }
+  const uint32_t below = __shfl_sync(kAllLanes, own.carries, (thread + kWarp - 1) % kWarp);
+  if (own.word == kSums + 1 || own.word == kSums + 3) own.value += below;
+  return own;
+}
+
+/// merge_parts(): a thread takes one word of all parts, in whose loads neighbours are together, and
+/// the moments of one part. @param parts  `count` of them, `step` apart; the first one's place gets all
+/// of them. @return for all threads.
 __device__ __noinline__ void merge_in_place(Partial* parts, uint32_t count, uint32_t step) {
   if (count == 1) return;
-  Partial own;
-  if (threadIdx.x < count) own = parts[threadIdx.x * step];
-  const Moments moments = own.moments;
+  constexpr uint32_t kFloats = word_of(offsetof(Partial, sum)), kFloatWords = 3;
+  constexpr uint32_t kSketch = word_of(offsetof(Partial, sketch));
+  static_assert(kFloatWords + kSketchBuckets <= kWarp);
+  Moments moments;
+  if (threadIdx.x < count) moments = parts[threadIdx.x * step].moments;
   const auto part = [&](uint32_t i) -> const Partial& { return parts[i * step]; };
   CommonMean mean(part(first_with_values(count, part)).moments);
-  CONVTRACE_ROLLED
-  for (uint32_t stride = 16; stride > 0; stride /= 2) own = merge(own, shuffle_down(own, stride));
-  if (threadIdx.x == kWarp) exchange().second_half = own;
-  const double n = sum_of_block(moments.n);
+  auto* const words = reinterpret_cast<uint64_t*>(parts);
+  const uint32_t step_words = step * word_of(sizeof(Partial));
+  WholeWord own{UINT32_MAX};
+  if (threadIdx.x >= kWarp) {
+    own = merge_whole_words(words, count, step_words, threadIdx.x - kWarp);
+  } else if (threadIdx.x < kFloatWords + kSketchBuckets) {
+    own.word =
+        threadIdx.x < kFloatWords ? kFloats + threadIdx.x : kSketch + threadIdx.x - kFloatWords;
+    own.value = __builtin_bit_cast(uint64_t, tree_of_parts(words + own.word, count, step_words));
+  }
+  const double n = sum_of_block(moments.n);  // behind it all threads have read all parts
   mean.set(sum_of_block(mean.share(moments)), n);
   const double m2 = sum_of_block(mean.m2(moments));
-  if (threadIdx.x == 0) {
-    own = merge(own, exchange().second_half);
-    own.moments = mean.moments(n, m2);
-    parts[0] = own;
-  }
+  if (own.word != UINT32_MAX) words[own.word] = own.value;
+  if (threadIdx.x == 0) parts[0].moments = mean.moments(n, m2);
   __syncthreads();
 }
 

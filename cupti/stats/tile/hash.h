@@ -50,9 +50,10 @@ CONVTRACE_HD constexpr uint64_t residue_product(uint64_t a, uint64_t b) {
 
 CONVTRACE_HD constexpr uint64_t residue_power(uint64_t base, uint64_t exponent) {
   uint64_t power = 1;
-  for (; exponent != 0; exponent >>= 1) {
+  while (exponent != 0) {
     if ((exponent & 1) != 0) power = residue_product(power, base);
-    base = residue_product(base, base);
+    exponent >>= 1;
+    if (exponent != 0) base = residue_product(base, base);
   }
   return power;
 }

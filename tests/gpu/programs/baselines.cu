@@ -9,6 +9,14 @@ namespace {
 
 __global__ void nothing() {}
 
+/// One thread that is busy for so long.
+__global__ void wait(unsigned long long nanoseconds) {
+  unsigned long long start = 0, now = 0;
+  asm volatile("mov.u64 %0, %globaltimer;" : "=l"(start));
+  do asm volatile("mov.u64 %0, %globaltimer;" : "=l"(now));
+  while (now - start < nanoseconds);
+}
+
 struct Temporary {
   void* memory = nullptr;
   size_t bytes = 0;
@@ -41,6 +49,11 @@ extern "C" int baseline_sum_f64(const void* data, size_t bytes, void* stream) {
 }
 extern "C" int baseline_sum_i32(const void* data, size_t bytes, void* stream) {
   return sum<int>(data, bytes, stream);
+}
+
+extern "C" int baseline_wait(unsigned long long nanoseconds, void* stream) {
+  wait<<<1, 1, 0, static_cast<cudaStream_t>(stream)>>>(nanoseconds);
+  return cudaGetLastError() != cudaSuccess;
 }
 
 extern "C" int baseline_nothing(void* stream) {

@@ -12,4 +12,5 @@ int baseline_sum_f32(const void* data, size_t bytes, void* stream);
 int baseline_sum_f64(const void* data, size_t bytes, void* stream);
 int baseline_sum_i32(const void* data, size_t bytes, void* stream);
 int baseline_nothing(void* stream);
+int baseline_wait(unsigned long long nanoseconds, void* stream);
 }

@@ -21,8 +21,12 @@ class ReplayedLaunch {
     format::Capture capture = format::Capture::kStats;
   };
 
-  explicit ReplayedLaunch(std::vector<Input> inputs, Variant variant = Variant::kWide)
-      : inputs_(std::move(inputs)), slots_(inputs_.size()), variant_(variant) {
+  /// Runs blocks of the statistics kernel, whose parameter has addresses of the host.
+  using Kernel = bool (*)(const FewBatch& batch, std::span<const uint32_t> blocks);
+
+  explicit ReplayedLaunch(std::vector<Input> inputs, Variant variant = Variant::kWide,
+                          Kernel kernel = &replay_kernel)
+      : inputs_(std::move(inputs)), slots_(inputs_.size()), variant_(variant), kernel_(kernel) {
     batch_->head.arena = address(arena_.get());
     batch_->head.slots = address(slots_.data());
     batch_->head.sequence = kSequence;
@@ -68,7 +72,10 @@ class ReplayedLaunch {
     std::memcpy(&parameter, batch_.get(), sizeof parameter);
     if (batch_->head.tensor_count > FewBatch::kMaxTensors)
       REQUIRE(replay_list_kernel(*batch_, same));
-    REQUIRE(replay_stats_kernel(parameter, same, blocks));
+    REQUIRE(kernel_(parameter, blocks));
+  }
+  static bool replay_kernel(const FewBatch& batch, std::span<const uint32_t> blocks) {
+    return replay_stats_kernel(batch, same, blocks);
   }
   static void* same(uint64_t at, size_t) {
     return reinterpret_cast<void*>(static_cast<uintptr_t>(at));
@@ -78,6 +85,7 @@ class ReplayedLaunch {
   std::vector<Input> inputs_;
   std::vector<ResultSlot> slots_;
   Variant variant_;
+  Kernel kernel_;
   std::vector<uint64_t> counts_;
   std::unique_ptr<Arena> arena_ = std::make_unique<Arena>();
   std::unique_ptr<ManyBatch> batch_ = std::make_unique<ManyBatch>();
