@@ -86,6 +86,25 @@ std::string status_text(const Status& status) {
 
 std::string demangled(std::string_view name) { return convtrace::demangled(std::string(name)); }
 
+std::string kernel_title(std::string_view name) {
+  constexpr size_t kMost = 120;
+  constexpr std::string_view kReturnsNothing = "void ", kMore = "...";
+  std::string title = demangled(name);
+  if (title.starts_with(kReturnsNothing)) title.erase(0, kReturnsNothing.size());
+  if (title.ends_with(')')) {
+    size_t begin = title.size();
+    int depth = 0;
+    do {
+      --begin;
+      if (title[begin] == ')') ++depth;
+      if (title[begin] == '(') --depth;
+    } while (depth > 0 && begin > 0);
+    if (depth == 0 && begin > 0) title.erase(begin);
+  }
+  if (title.size() > kMost) title.replace(kMost - kMore.size(), std::string::npos, kMore);
+  return title;
+}
+
 std::string device_text(format::Device device) {
   switch (device.type) {
     case format::Device::Type::kCpu:

@@ -123,6 +123,14 @@ TEST_CASE("text: counts, failures and kernel names read well", "[tools][text]") 
   CHECK(tools::number_text(-std::numeric_limits<double>::quiet_NaN()) == "nan");
   CHECK(tools::demangled("_Z3addPfS_") == "add(float*, float*)");
   CHECK(tools::demangled("triton_poi_fused_0") == "triton_poi_fused_0");
+  CHECK(tools::kernel_title("_Z3addPfS_") == "add");
+  CHECK(tools::kernel_title("triton_poi_fused_0") == "triton_poi_fused_0");
+  CHECK(tools::kernel_title("void a::b<c::{lambda(int)#1}, 4>(int, a::d<void (*)(int)>)") ==
+        "a::b<c::{lambda(int)#1}, 4>");
+  CHECK(tools::kernel_title("()") == "()");
+  CHECK(tools::kernel_title("a)") == "a)");
+  CHECK(tools::kernel_title(std::string(120, 'a')) == std::string(120, 'a'));
+  CHECK(tools::kernel_title(std::string(121, 'a')) == std::string(117, 'a') + "...");
 }
 
 TEST_CASE("text: shares and factors are plain numbers", "[tools][text]") {

@@ -66,9 +66,9 @@ class Describer {
     details = kernel_text(definitions_, e.kernel) + "  <<<" + dim3_text(e.grid) + "; " +
               dim3_text(e.block) + ">>>  stream " + address_text(e.stream) + "  " +
               counted(e.operands.size(), "operand");
-    if (e.sampled != format::SampleOutcome::kSampled) {
+    const bool is_asked_for = e.sampled != format::SampleOutcome::kNotAsked;
+    if (is_asked_for && e.sampled != format::SampleOutcome::kSampled)
       details += "  not sampled: " + std::string(to_string(e.sampled));
-    }
   }
 
   void operator()(const format::TensorStats& e) {
@@ -203,7 +203,7 @@ std::string name_text(const Definitions& definitions, format::StringId id) {
 }
 
 std::string kernel_text(const Definitions& definitions, format::KernelId id) {
-  return escape_text(demangled(definitions.text(definitions.kernel(id).name)));
+  return escape_text(kernel_title(definitions.text(definitions.kernel(id).name)));
 }
 
 std::string place_text(const Definitions& definitions, const format::Place& place) {

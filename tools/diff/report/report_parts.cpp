@@ -60,7 +60,7 @@ std::string between_sentence(const RootReport& root) {
 
 std::string origin_text(const FindingReport& finding) {
   if (!finding.op.empty()) return ", op " + escape_text(finding.op);
-  if (!finding.kernel.empty()) return ", kernel " + escape_text(tools::demangled(finding.kernel));
+  if (!finding.kernel.empty()) return ", kernel " + escape_text(tools::kernel_title(finding.kernel));
   return "";
 }
 
@@ -157,7 +157,7 @@ std::string object_text(const RecordReport& record) {
   std::string text;
   if (!record.op.empty()) text += "op " + escape_text(record.op) + ", ";
   if (!record.kernel.empty()) {
-    text += "kernel " + escape_text(tools::demangled(record.kernel)) + ", ";
+    text += "kernel " + escape_text(tools::kernel_title(record.kernel)) + ", ";
   }
   return text + escape_text(record.slot);
 }

@@ -17,7 +17,7 @@ std::vector<tools::StoryPart> parts_of(const Findings& findings) {
   for (const FindingReport& f : findings.list) {
     std::string code;
     if (!f.op.empty()) code = "op " + escape_text(f.op);
-    if (!f.kernel.empty()) code = "kernel " + escape_text(tools::demangled(f.kernel));
+    if (!f.kernel.empty()) code = "kernel " + escape_text(tools::kernel_title(f.kernel));
     const std::string scope = f.scope.empty() ? "root module" : escape_text(f.scope);
     const size_t stacks = static_cast<size_t>(!f.alloc_stack.empty()) +
                           static_cast<size_t>(!f.launch_stack.empty()) +
