@@ -60,7 +60,8 @@ std::string between_sentence(const RootReport& root) {
 
 std::string origin_text(const FindingReport& finding) {
   if (!finding.op.empty()) return ", op " + escape_text(finding.op);
-  if (!finding.kernel.empty()) return ", kernel " + escape_text(tools::kernel_title(finding.kernel));
+  if (!finding.kernel.empty())
+    return ", kernel " + escape_text(tools::kernel_title(finding.kernel));
   return "";
 }
 
