@@ -25,6 +25,7 @@ void CudaState::use_context(CUcontext context, uint8_t device, uint64_t id) {
              "the CUDA driver is older than 12.4 (R550): launches are recorded without operands, "
              "and rules for kernels take no values; update the driver");
   }
+  if (options.compute_values && !options.rules->empty()) stats.prepare(context);
 }
 
 void CudaState::forget_context(CUcontext context) {

@@ -49,9 +49,8 @@ struct CudaState {
     return options.position == nullptr ? Position{} : options.position();
   }
 
-  /// Adds a context that the program uses. It may be called inside the CUDA runtime's
-  /// initialization of the context, so nothing is launched or loaded here: the first request for a
-  /// value prepares the context.
+  /// Adds a context that the program uses. If rules may ask for statistics at a launch, the new
+  /// context is prepared now; otherwise the observer's first request prepares it.
   void use_context(CUcontext context, uint8_t device, uint64_t id = 0);
 
   /// Removes a context that is about to be destroyed, or is gone.

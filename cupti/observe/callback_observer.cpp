@@ -43,7 +43,8 @@ void CallbackObserver::observe(const CallbackEntry& entry, const CUpti_CallbackD
   const void* params = call.functionParams;
   std::visit(Overloaded{
                  [&](ContextCall) {
-                   if (succeeded(call)) (void)device_of(call.context);
+                   // Without an id the CUDA runtime is still making it: modules cannot be loaded yet.
+                   if (succeeded(call) && call.contextUid != 0) (void)device_of(call.context);
                  },
                  [&](ContextEnd) {
                    if (succeeded(call)) state_.stats.forgotten_ended();

@@ -38,6 +38,8 @@ DeviceStats::~DeviceStats() {
   if (helper_started_) pthread_join(helper_, nullptr);
 }
 
+void DeviceStats::prepare(CUcontext context) noexcept { (void)prepared(context); }
+
 /// @return the context; its preparation may have been queued by this call.
 DeviceStats::Shared DeviceStats::prepared(CUcontext context) noexcept try {
   if (Shared known = find(context)) return known;
@@ -191,7 +193,7 @@ void DeviceStats::forgotten_ended() noexcept {
 
 SampleOutcome DeviceStats::submit(CUcontext context, std::span<const DeviceRequest> batch,
                                   CUstream stream, uint64_t patience_ns) noexcept {
-  const Shared known = prepared(context);
+  const Shared known = patience_ns == 0 ? find(context) : prepared(context);
   if (known == nullptr) return SampleOutcome::kNotReady;
   if (patience_ns != 0) await(*known, patience_ns);
   ContextStats::Failure failure;

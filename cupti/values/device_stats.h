@@ -40,6 +40,9 @@ class DeviceStats {
   DeviceStats(const DeviceStats&) = delete;
   DeviceStats& operator=(const DeviceStats&) = delete;
 
+  /// Queues the preparation of a context (kernel, ring, arenas) on the helper thread and returns at
+  /// once. Idempotent.
+  void prepare(CUcontext context) noexcept;
   /// Says whether forget() will be called before each context ends; false until it is called.
   void follow_context_ends(bool told) noexcept;
   /// The context is ending: drops its handles and makes no call on it. Results that the device has
@@ -51,10 +54,9 @@ class DeviceStats {
 
   /// Launches statistics for `batch` on `stream` of the current context `context`, behind the work
   /// that the stream holds now. The caller has checked that the stream may be used: it is not
-  /// captured, and it produced the memory. The first call for a context queues its preparation
-  /// (kernel, ring, arenas) on the helper thread; until that is over the outcome is kNotReady.
-  /// @param patience_ns  how long to wait for the preparation at most: once for each context, so that
-  /// a driver that is busy for longer delays the program once only.
+  /// captured, and it produced the memory.
+  /// @param patience_ns  if not 0: prepares the context first and waits at most so long, once for
+  /// each context, so that a driver that is busy for longer delays the program once only.
   /// @return kSampled, or why the batch gives no results.
   format::SampleOutcome submit(CUcontext context, std::span<const DeviceRequest> batch,
                                CUstream stream, uint64_t patience_ns = 0) noexcept;

@@ -34,12 +34,12 @@ TEST_CASE("preload: the environment names engine and observer by absolute paths"
   CHECK(variables["PYTHONPATH"] == tree.observer());
 }
 
-TEST_CASE("preload: CONVTRACE=0 and a missing engine change nothing", "[artifact]") {
+TEST_CASE("preload: what is switched off and a missing engine change nothing", "[artifact]") {
   const FakeTree tree;
-  for (const bool engine : {true, false}) {
-    if (!engine) fs::remove(tree.core());
-    auto variables =
-        variables_in(tree, {engine ? "CONVTRACE=0" : "CONVTRACE=1", "PYTHONPATH=/mine"});
+  for (const std::string setting : {"CONVTRACE=0", "CONVTRACE_MODE=off", "CONVTRACE=1"}) {
+    CAPTURE(setting);
+    if (setting == "CONVTRACE=1") fs::remove(tree.core());
+    auto variables = variables_in(tree, {setting, "PYTHONPATH=/mine"});
     CHECK(variables.count("CUDA_INJECTION64_PATH") == 0);
     CHECK(variables.count("CONVTRACE_CORE") == 0);
     CHECK(variables["PYTHONPATH"] == "/mine");

@@ -168,6 +168,10 @@ FAKECUDA_EXPORT CUresult cuDevicePrimaryCtxRetain(CUcontext* context, CUdevice d
     }
   }
   *context = make_context(device);
+  if (knob("FAKECUDA_RUNTIME_CONTEXT", 0) != 0) {
+    (*context)->maker = std::this_thread::get_id();
+    (*context)->made = false;
+  }
   const std::lock_guard lock(driver().mutex);
   driver().primary[device] = *context;
   return CUDA_SUCCESS;
@@ -208,12 +212,16 @@ FAKECUDA_EXPORT CUresult cuCtxGetId(CUcontext context, unsigned long long* id) {
 FAKECUDA_EXPORT CUresult cuCtxSetCurrent(CUcontext context) {
   if (const CUresult status = entry_status(false); status != CUDA_SUCCESS) return status;
   const cuCtxSetCurrent_params params{context};
-  return FAKECUDA_AROUND(cuCtxSetCurrent, params, [&] {
+  const CUresult result = FAKECUDA_AROUND(cuCtxSetCurrent, params, [&] {
     auto& stack = context_stack();
     if (!stack.empty()) stack.pop_back();
     if (context != nullptr) stack.push_back(context);
     return CUDA_SUCCESS;
   });
+  // The runtime goes on with what it makes; others have the time to meet it.
+  if (context != nullptr && is_unfinished(context))
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  return result;
 }
 
 FAKECUDA_EXPORT CUresult cuCtxPushCurrent(CUcontext context) {

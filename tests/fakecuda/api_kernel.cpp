@@ -68,6 +68,10 @@ CUresult get_name(CUfunction function, bool is_kernel, const char** name) {
 }  // namespace
 
 FAKECUDA_EXPORT CUresult cuModuleLoadData(CUmodule* module, const void* image) {
+  // Seen on an H100 with driver 580, by a thread that met the context inside the runtime's call.
+  if (current_context() != nullptr && is_unfinished(current_context()) &&
+      current_context()->maker != std::this_thread::get_id())
+    return CUDA_ERROR_CONTEXT_IS_DESTROYED;
   auto loaded = std::make_unique<CUmod_st>();
   const CUresult result = load(image, false, loaded->functions);
   if (result != CUDA_SUCCESS) return result;

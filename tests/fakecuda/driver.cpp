@@ -20,6 +20,13 @@ CUcontext current_context() {
   return stack.empty() ? nullptr : stack.back();
 }
 
+bool is_unfinished(CUcontext context) { return context == nullptr || !context->made.load(); }
+
+void finish_context() {
+  const CUcontext context = current_context();
+  if (context != nullptr && context->maker == std::this_thread::get_id()) context->made.store(true);
+}
+
 uint64_t knob(const char* name, uint64_t missing) {
   const char* text = getenv(name);
   return text == nullptr ? missing : strtoull(text, nullptr, 10);

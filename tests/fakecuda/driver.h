@@ -69,6 +69,10 @@ class ContextStack {
 };
 ContextStack& context_stack();
 CUcontext current_context();
+/// Whether there is none, or FAKECUDA_RUNTIME_CONTEXT is still making it.
+bool is_unfinished(CUcontext context);
+/// A call by the thread that makes the current context: from here on it is finished.
+void finish_context();
 
 /// Reads a number from the environment that configures a failure. @return `missing` if it is not
 /// set.
@@ -120,6 +124,7 @@ CUresult around(uint32_t cbid, const char* function, const Params& params, Body 
   const auto body = [&]() -> CUresult {
     return is_to_fail(function) ? CUDA_ERROR_INVALID_VALUE : call_body();
   };
+  if (cbid != CUPTI_DRIVER_TRACE_CBID_cuCtxSetCurrent) finish_context();
   const Hook hook = driver().hook.load(std::memory_order_acquire);
   if (hook == nullptr) return body();
   uint64_t correlation = 0;
@@ -134,7 +139,7 @@ CUresult around(uint32_t cbid, const char* function, const Params& params, Body 
   const auto tell = [&](uint32_t site) {
     call.site = site;
     call.context = current_context();
-    call.context_uid = call.context == nullptr ? 0 : call.context->uid;
+    call.context_uid = is_unfinished(call.context) ? 0 : call.context->uid;
     hook(call);
   };
   tell(CUPTI_API_ENTER);

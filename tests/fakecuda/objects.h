@@ -107,4 +107,6 @@ struct CUctx_st {
   CUstream_st legacy;
   std::map<std::thread::id, CUstream_st> per_thread;  ///< under Driver::mutex
   std::vector<std::pair<void*, size_t>> host_memory;  ///< that it owns: gone with it
+  std::atomic<bool> made{true};  ///< false: FAKECUDA_RUNTIME_CONTEXT, until `maker` uses it
+  std::thread::id maker;
 };

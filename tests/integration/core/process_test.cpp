@@ -139,8 +139,11 @@ TEST_CASE("engine: a process that never trains leaves and says nothing", "[engin
 
 TEST_CASE("engine: off switch and unwanted rank leave and say nothing", "[engine][integration]") {
   const Place place;
+  const TempDir elsewhere;
+  const std::string config = elsewhere / "off.toml";
+  std::ofstream(config) << "mode = \"off\"\n";
   for (const std::vector<std::string>& environment :
-       {std::vector<std::string>{"CONVTRACE_MODE=off"},
+       {std::vector<std::string>{"CONVTRACE_CONFIG=" + config},
         std::vector<std::string>{"CONVTRACE_RANKS=1-3", "RANK=0"}}) {
     const ProcessResult result = place.run("train", environment);
     CHECK(result.exit_code == 0);

@@ -1,7 +1,8 @@
 /// A small program for the CUDA driver that checks its own results, as users write them.
 ///
-/// usage: cuda_steps linked|dlsym|proc-address [pause in ms before the first step]
+/// usage: cuda_steps linked|dlsym|proc-address [pause in ms before the first step [primary]]
 /// How it gets hold of the launch function: by linking libcuda, by dlsym, or from cuGetProcAddress.
+/// primary: the device's primary context, as the CUDA runtime uses it.
 /// Makes 4 allocations, 4 frees and 13 launches: iota 1, fill 2, add 5, square 5.
 
 #include <cuda.h>
@@ -131,7 +132,12 @@ int main(int argc, char** argv) {
   find_launch(argv[1]);
   CUcontext context = NULL;
   check(cuInit(0), "cuInit");
-  check(cuCtxCreate(&context, NULL, 0, 0), "cuCtxCreate");
+  if (argc > 3) {
+    check(cuDevicePrimaryCtxRetain(&context, 0), "cuDevicePrimaryCtxRetain");
+    check(cuCtxSetCurrent(context), "cuCtxSetCurrent");
+  } else {
+    check(cuCtxCreate(&context, NULL, 0, 0), "cuCtxCreate");
+  }
   check(cuModuleLoadData(&module, &kImage), "cuModuleLoadData");
   const CUdeviceptr a = allocate();
   const CUdeviceptr b = allocate();

@@ -53,7 +53,7 @@ TEST_CASE("rules: a context is prepared during a capture that any thread can bre
   const Streams streams(1);
   CUgraph graph = nullptr;
   REQUIRE(cuStreamBeginCapture(streams[0], CU_STREAM_CAPTURE_MODE_GLOBAL) == CUDA_SUCCESS);
-  (void)scene.stats.submit(scene.context, {}, nullptr);  // queues the preparation
+  scene.stats.prepare(scene.context);
   while (!scene.stats.find(scene.context)->is_settled())
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   CHECK(cuStreamEndCapture(streams[0], &graph) == CUDA_SUCCESS);
