@@ -65,7 +65,8 @@ std::vector<std::string> one_sided_lines(const DiffResult& result) {
                        std::string(to_string(group.phase)) + ", " + scope_text(modules.pattern) +
                        ", ";
     if (!group.op.empty()) text += "op " + escape_text(group.op) + ", ";
-    if (!group.kernel.empty()) text += "kernel " + escape_text(tools::kernel_title(group.kernel)) + ", ";
+    if (!group.kernel.empty())
+      text += "kernel " + escape_text(tools::kernel_title(group.kernel)) + ", ";
     text += escape_text(group.slot) + " (" + tools::counted(values, "value");
     if (modules.names.size() > 1) {
       text += " of " + tools::counted(modules.names.size(), "module");
