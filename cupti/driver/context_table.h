@@ -2,9 +2,9 @@
 /// @file context_table.h
 /// The contexts that convtrace may use, each with its device.
 ///
-/// A context is added when the program has used it: at a launch through the gate, or at the exit of
-/// a driver call that CUPTI reports. By then its creation is over, which a CONTEXT_CREATED callback
-/// does not guarantee.
+/// A context is added when the program has used it: at a launch through the gate, or at a driver
+/// call that CUPTI reports with an id of the context. By then its creation is over, which a
+/// CONTEXT_CREATED callback does not guarantee, nor the exit of cuCtxSetCurrent.
 ///
 /// Threads:  any, concurrently.
 

@@ -43,8 +43,7 @@ void CallbackObserver::observe(const CallbackEntry& entry, const CUpti_CallbackD
   const void* params = call.functionParams;
   std::visit(Overloaded{
                  [&](ContextCall) {
-                   // Without an id the CUDA runtime is still making it: modules cannot be loaded yet.
-                   if (succeeded(call) && call.contextUid != 0) (void)device_of(call.context);
+                   if (succeeded(call)) (void)device_of(call);
                  },
                  [&](ContextEnd) {
                    if (succeeded(call)) state_.stats.forgotten_ended();
@@ -120,7 +119,7 @@ void CallbackObserver::observe_launch(const LaunchInfo& launch, const CallbackEn
   std::copy_n(launch.block, 3, event.block);
   event.shared_bytes = launch.shared_bytes;
   event.stream = std::bit_cast<uint64_t>(effective_stream(launch.stream, entry.per_thread));
-  event.device = device_of(call.context);
+  event.device = device_of(call);
   if (succeeded(call) && state_.options.compute_values)
     state_.uses.launched({event.stream, event.device}, event.operands);
   event.sampled =
@@ -131,7 +130,7 @@ void CallbackObserver::observe_launch(const LaunchInfo& launch, const CallbackEn
 MemoryRecorder::At CallbackObserver::at(const CallbackEntry& entry,
                                         const CUpti_CallbackData& call) {
   MemoryRecorder::At at;
-  at.device = {format::Device::Type::kCuda, device_of(call.context)};
+  at.device = {format::Device::Type::kCuda, device_of(call)};
   at.step = state_.position().step;
   at.per_thread = entry.per_thread;
   at.context = call.context;
@@ -161,7 +160,7 @@ void CallbackObserver::note_write(const MemoryChange& change, const CallbackEntr
       change.kind == Kind::kCopy || change.kind == Kind::kSet || change.kind == Kind::kToHost;
   if (!writes) return;
   const CUstream stream = effective_stream(change.stream, entry.per_thread);
-  state_.uses.wrote({std::bit_cast<uint64_t>(stream), device_of(call.context)}, change.address);
+  state_.uses.wrote({std::bit_cast<uint64_t>(stream), device_of(call)}, change.address);
 }
 
 void CallbackObserver::observe_copy_wait(const MemoryChange& change, const CallbackEntry& entry,
@@ -184,7 +183,7 @@ void CallbackObserver::emit_sync(const SyncChange& change, const CUpti_CallbackD
   format::Sync event;
   event.header.step = state_.position().step;
   event.kind = change.kind;
-  event.device = device_of(change.context == nullptr ? call.context : change.context);
+  event.device = change.context == nullptr ? device_of(call) : device_of(change.context);
   event.stream = std::bit_cast<uint64_t>(change.stream);
   event.event = std::bit_cast<uint64_t>(change.event);
   event.flags = change.flags;
@@ -227,14 +226,22 @@ void CallbackObserver::freed(uint64_t address, const CurrentContext& current) {
   (void)memory_.enter(change, at);
 }
 
-uint8_t CallbackObserver::device_of(CUcontext context) {
+uint8_t CallbackObserver::device_of(CUcontext context) const {
   if (context == nullptr) return 0;
   if (const auto known = state_.contexts.device_of(context)) return *known;
   uint32_t ordinal = 0;
   if (cupti_.get_device_id == nullptr || cupti_.get_device_id(context, &ordinal) != CUPTI_SUCCESS)
     return 0;
-  const auto device = static_cast<uint8_t>(ordinal);
-  state_.use_context(context, device);
+  return static_cast<uint8_t>(ordinal);
+}
+
+/// As long as CUPTI has no id for a primary context it is not initialized, and loading a module into
+/// it returns CUDA_ERROR_CONTEXT_IS_DESTROYED. Source: CUDA Driver API, CUresult; seen on an H100 with
+/// driver 580 at the exit of the CUDA runtime's cuCtxSetCurrent.
+uint8_t CallbackObserver::device_of(const CUpti_CallbackData& call) {
+  const uint8_t device = device_of(call.context);
+  if (call.context != nullptr && call.contextUid != 0 && !state_.contexts.device_of(call.context))
+    state_.use_context(call.context, device);
   return device;
 }
 

@@ -53,7 +53,9 @@ class CallbackObserver final : public CallbackReceiver {
   void emit_sync(const SyncChange& change, const CUpti_CallbackData& call);
   void observe_sync(SyncChange change, const CallbackEntry& entry, const CUpti_CallbackData& call);
   MemoryRecorder::At at(const CallbackEntry& entry, const CUpti_CallbackData& call);
-  uint8_t device_of(CUcontext context);
+  [[nodiscard]] uint8_t device_of(CUcontext context) const;
+  /// @return the device of the call's context, which is met by this if it is new.
+  uint8_t device_of(const CUpti_CallbackData& call);
 
   CudaState& state_;
   Gate& gate_;

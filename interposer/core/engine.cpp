@@ -213,6 +213,7 @@ void Engine::follow_config() {
 /// The program has reported its rank.
 void Engine::follow_rank() {
   speak_as(settings_, controls_.rank());
+  rank_told_.store(true);
   if (check_rank() && controls_.follow_rank()) rules_changed();
 }
 
@@ -254,8 +255,18 @@ Status Engine::write_values(format::TraceWriter& writer, uint64_t max_bytes, boo
   return kOkStatus;
 }
 
-std::optional<format::TraceMeta> Engine::changed_meta() {
-  if (!facts_.take_changed()) return std::nullopt;
+std::optional<format::TraceMeta> Engine::changed_meta(OpenTrace& trace) {
+  bool changed = facts_.take_changed();
+  if (rank_told_.exchange(false)) {
+    const Rank rank = controls_.rank();
+    process_meta_->rank = rank.rank;
+    process_meta_->world_size = rank.world_size;
+    named_ = false;
+    changed = true;
+  }
+  // Another rank may have the name until it has told its own.
+  if (!named_) named_ = rename_trace(trace, settings_, start_folder_, *process_meta_);
+  if (!changed) return std::nullopt;
   return meta();
 }
 

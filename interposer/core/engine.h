@@ -114,7 +114,7 @@ class Engine final : public format::EventSink,
 
   OpenTrace open_trace() override;
   bool before_drain() override;
-  std::optional<format::TraceMeta> changed_meta() override;
+  std::optional<format::TraceMeta> changed_meta(OpenTrace& trace) override;
   std::span<const format::Finding> judge(const format::Event& event) noexcept override;
   uint64_t take_host_ns() noexcept override { return spent_.take(); }
   Status write_values(format::TraceWriter& writer, uint64_t max_bytes, bool last) override;
@@ -156,6 +156,8 @@ class Engine final : public format::EventSink,
   ObserverPort port_;
   SpentTime spent_;
   std::optional<format::TraceMeta> process_meta_;  ///< used by the writer thread only
+  bool named_ = true;  ///< the trace has the name of its rank; used by the writer thread only
+  std::atomic<bool> rank_told_{false};  ///< by the program, and not in the trace yet
   std::atomic<bool> begun_{false};
   std::atomic<bool> has_context_{false};
   Mutex interceptor_mutex_;  ///< held while the interceptor is made

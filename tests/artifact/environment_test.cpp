@@ -39,7 +39,10 @@ TEST_CASE("preload: what is switched off and a missing engine change nothing", "
   for (const std::string setting : {"CONVTRACE=0", "CONVTRACE_MODE=off", "CONVTRACE=1"}) {
     CAPTURE(setting);
     if (setting == "CONVTRACE=1") fs::remove(tree.core());
-    auto variables = variables_in(tree, {setting, "PYTHONPATH=/mine"});
+    std::vector<std::string> environment = {setting, "PYTHONPATH=/mine"};
+    if (setting != "CONVTRACE=1")  // as a traced process leaves it to its children
+      environment.push_back("CUDA_INJECTION64_PATH=" + std::string(tree.core()));
+    auto variables = variables_in(tree, environment);
     CHECK(variables.count("CUDA_INJECTION64_PATH") == 0);
     CHECK(variables.count("CONVTRACE_CORE") == 0);
     CHECK(variables["PYTHONPATH"] == "/mine");

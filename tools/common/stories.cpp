@@ -107,7 +107,8 @@ std::vector<std::string> story_lines(std::span<const StoryPart> parts, const Sto
     const std::string what = std::string(to_string(part.kind)) + " (" +
                              std::string(to_string(part.level)) +
                              (part.suppressed ? ", suppressed)" : ")");
-    const std::string where = part.place + (part.code.empty() ? "" : ", " + part.code);
+    const std::string& code = part.code_text.empty() ? part.code : part.code_text;
+    const std::string where = part.place + (code.empty() ? "" : ", " + code);
     auto line = std::ranges::find_if(
         lines, [&](const Line& one) { return one.what == what && one.where == where; });
     if (line == lines.end()) line = lines.insert(line, {what, where});

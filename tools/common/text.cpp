@@ -86,23 +86,58 @@ std::string status_text(const Status& status) {
 
 std::string demangled(std::string_view name) { return convtrace::demangled(std::string(name)); }
 
-std::string kernel_title(std::string_view name) {
-  constexpr size_t kMost = 120;
-  constexpr std::string_view kReturnsNothing = "void ", kMore = "...";
-  std::string title = demangled(name);
-  if (title.starts_with(kReturnsNothing)) title.erase(0, kReturnsNothing.size());
-  if (title.ends_with(')')) {
-    size_t begin = title.size();
-    int depth = 0;
-    do {
-      --begin;
-      if (title[begin] == ')') ++depth;
-      if (title[begin] == '(') --depth;
-    } while (depth > 0 && begin > 0);
-    if (depth == 0 && begin > 0) title.erase(begin);
+namespace {
+
+void erase_all(std::string& text, std::string_view part) {
+  for (size_t at = 0; (at = text.find(part, at)) != std::string::npos;) text.erase(at, part.size());
+}
+
+/// @return where the parameter list of a function's name begins; its size: there is none.
+size_t parameters_of(std::string_view name) {
+  if (!name.ends_with(')')) return name.size();
+  int depth = 0;
+  for (size_t at = name.size(); at-- > 1;) {
+    if (name[at] == ')') ++depth;
+    if (name[at] == '(' && --depth == 0) return at;
   }
-  if (title.size() > kMost) title.replace(kMost - kMore.size(), std::string::npos, kMore);
-  return title;
+  return name.size();
+}
+
+/// @return where the name begins behind a return type: after the last space outside all brackets.
+size_t behind_return_type(std::string_view name) {
+  size_t begin = 0;
+  int depth = 0;
+  for (size_t at = 0; at < name.size(); ++at) {
+    const char c = name[at];
+    if (c == '<' || c == '(' || c == '{') ++depth;
+    if (c == '>' || c == ')' || c == '}') --depth;
+    if (c == ' ' && depth == 0) begin = at + 1;
+  }
+  return depth == 0 ? begin : 0;
+}
+
+/// @return the nearest place at or before `at` where a character of UTF-8 begins.
+size_t character_at(std::string_view text, size_t at) {
+  while (at > 0 && (static_cast<unsigned char>(text[at]) & 0xC0) == 0x80) --at;
+  return at;
+}
+
+}  // namespace
+
+std::string kernel_title(std::string_view name) {
+  constexpr size_t kMost = 120, kHead = 60;
+  constexpr std::string_view kMore = "...";
+  std::string title = demangled(name);
+  if (const size_t end = parameters_of(title); end < title.size()) {
+    title.erase(end);
+    title.erase(0, behind_return_type(title));
+  }
+  for (const std::string_view part : {"(anonymous namespace)::", "at::native::"})
+    erase_all(title, part);
+  if (title.size() <= kMost) return title;
+  const size_t head = character_at(title, kHead);
+  const size_t tail = character_at(title, title.size() - (kMost - kMore.size() - kHead));
+  return title.substr(0, head) + std::string(kMore) + title.substr(tail);
 }
 
 std::string device_text(format::Device device) {

@@ -281,8 +281,8 @@ __device__ __noinline__ double sum_of_block(double value) {
   return add(sums[0], sums[1]);
 }
 
-/// combine_threads() of f64. @param words  the first part's; another part's is `step` words further on.
-/// @return for `count` parts; a thread does it alone.
+/// combine_threads() of f64, by one thread alone. @param words  the first part's; another part's is
+/// `step` words further on. @return the sum of `count` parts.
 __device__ __forceinline__ double tree_of_parts(const uint64_t* words, uint32_t count,
                                                 uint32_t step) {
   const auto at = [&](uint32_t i) {
@@ -319,7 +319,7 @@ constexpr uint32_t word_of(size_t offset) {
 struct WholeWord {
   uint32_t word;
   uint64_t value = 0;
-  uint32_t carries = 0;  ///< out of a sum
+  uint32_t carries = 0;  ///< how often a sum has overflowed
 
   __device__ __forceinline__ void add(uint64_t next) {
     constexpr uint32_t kMinKey = word_of(offsetof(Partial, extremes) + offsetof(Extremes, min_key));
@@ -360,7 +360,7 @@ __device__ __forceinline__ WholeWord merge_whole_words(const uint64_t* words, ui
   return own;
 }
 
-/// merge_parts(): a thread takes one word of all parts, in whose loads neighbours are together, and
+/// merge_parts(): a thread takes one word of all parts, so that neighbours load neighbouring words, and
 /// the moments of one part. @param parts  `count` of them, `step` apart; the first one's place gets all
 /// of them. @return for all threads.
 __device__ __noinline__ void merge_in_place(Partial* parts, uint32_t count, uint32_t step) {
@@ -368,6 +368,14 @@ __device__ __noinline__ void merge_in_place(Partial* parts, uint32_t count, uint
   constexpr uint32_t kFloats = word_of(offsetof(Partial, sum)), kFloatWords = 3;
   constexpr uint32_t kSketch = word_of(offsetof(Partial, sketch));
   static_assert(kFloatWords + kSketchBuckets <= kWarp);
+  // Every word of a Partial is merged: counts and extremes, moments, these, two sums of 128 bits, the
+  // hash, which stays, and the sketch.
+  static_assert(word_of(sizeof(Counts) + sizeof(Extremes)) == word_of(offsetof(Partial, moments)) &&
+                kFloats == word_of(offsetof(Partial, moments) + sizeof(Moments)) &&
+                word_of(offsetof(Partial, int_sum)) == kFloats + kFloatWords &&
+                word_of(offsetof(Partial, hash)) == kFloats + kFloatWords + 4 &&
+                kSketch == kFloats + kFloatWords + 5 &&
+                word_of(sizeof(Partial)) == kSketch + kSketchBuckets);
   Moments moments;
   if (threadIdx.x < count) moments = parts[threadIdx.x * step].moments;
   const auto part = [&](uint32_t i) -> const Partial& { return parts[i * step]; };
@@ -382,7 +390,7 @@ __device__ __noinline__ void merge_in_place(Partial* parts, uint32_t count, uint
         threadIdx.x < kFloatWords ? kFloats + threadIdx.x : kSketch + threadIdx.x - kFloatWords;
     own.value = __builtin_bit_cast(uint64_t, tree_of_parts(words + own.word, count, step_words));
   }
-  const double n = sum_of_block(moments.n);  // behind it all threads have read all parts
+  const double n = sum_of_block(moments.n);  // after its barrier no thread reads words any more
   mean.set(sum_of_block(mean.share(moments)), n);
   const double m2 = sum_of_block(mean.m2(moments));
   if (own.word != UINT32_MAX) words[own.word] = own.value;

@@ -6,7 +6,7 @@
 /// mean takes two rounds, and one division: the mean first, then what each stretch adds to it. So no
 /// digit is lost however far the stretches' means are from each other.
 ///
-/// Place:    compute.cpp and the kernel's host replay; a device block does the same by shuffles.
+/// Place:    compute.cpp and the kernel's host replay; a device block gives each word of the parts a thread.
 /// Source:   T. Chan, G. Golub, R. LeVeque, "Algorithms for computing the sample variance" (1983),
 ///           two-pass algorithm.
 

@@ -57,4 +57,10 @@ struct OutputFile {
 [[nodiscard]] Result<OutputFile> open_output(const std::string& path, bool overwrite,
                                              const OutputFacts& facts, std::string& why);
 
+/// Renames an open file of this process to `path`, or to a sibling name of it; never onto another
+/// file, unless that is an older one and `overwrite`.
+/// @return the name that the file has then: `from`, if it could not be renamed.
+[[nodiscard]] std::string rename_output(const std::string& from, const std::string& path,
+                                        bool overwrite, const OutputFacts& facts);
+
 }  // namespace convtrace::engine

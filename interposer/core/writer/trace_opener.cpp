@@ -23,13 +23,24 @@ uint64_t byte_limit(uint64_t asked, const std::string& path) {
   return std::min(kDefaultMaxBytes, uint64_t{disk.f_bavail} * disk.f_frsize / 2);
 }
 
+OutputFacts output_facts(const std::string& start_folder, const format::TraceMeta& meta) {
+  return {.host = meta.host, .pid = meta.pid, .rank = meta.rank, .start_folder = start_folder};
+}
+
+void say_path(const OpenTrace& trace) {
+  if (trace.announced) {
+    announce("tracing to %s", trace.path.c_str());
+  } else {
+    log_line(messages::kTracing, "tracing to %s", trace.path.c_str());
+  }
+}
+
 }  // namespace
 
 OpenTrace create_trace(const settings::Settings& settings, const std::string& start_folder,
                        bool announced, const format::TraceMeta& meta,
                        format::Definitions& definitions) {
-  const OutputFacts facts{
-      .host = meta.host, .pid = meta.pid, .rank = meta.rank, .start_folder = start_folder};
+  const OutputFacts facts = output_facts(start_folder, meta);
   const std::string path = expand_output(settings.output, facts);
   std::string why;
   Result<OutputFile> file = open_output(path, settings.overwrite, facts, why);
@@ -52,22 +63,30 @@ OpenTrace create_trace(const settings::Settings& settings, const std::string& st
              output.path.c_str(), to_string(writer.status().code));
     return {};
   }
-  if (announced) {
-    announce("tracing to %s", output.path.c_str());
-  } else {
-    log_line(messages::kTracing, "tracing to %s", output.path.c_str());
-  }
   OpenTrace trace{.writer = std::move(writer).value(),
                   .path = output.path,
                   .max_bytes = byte_limit(settings.max_bytes, output.path),
                   .recorder = nullptr,
                   .all_values = settings.mode == settings::Mode::kSnapshot && settings.all,
                   .announced = announced};
+  say_path(trace);
   if (const settings::Ring& ring = settings.ring; ring.steps != 0) {
     trace.recorder =
         std::make_unique<FlightRecorder>(ring, FlightRecorder::kMaxBytes, settings.spike);
   }
   return trace;
+}
+
+bool rename_trace(OpenTrace& trace, const settings::Settings& settings,
+                  const std::string& start_folder, const format::TraceMeta& meta) {
+  const OutputFacts facts = output_facts(start_folder, meta);
+  const std::string path = expand_output(settings.output, facts);
+  const std::string name = rename_output(trace.path, path, settings.overwrite, facts);
+  if (name != trace.path) {
+    trace.path = name;
+    say_path(trace);
+  }
+  return name == path;
 }
 
 }  // namespace convtrace::engine

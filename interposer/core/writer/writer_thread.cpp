@@ -94,7 +94,7 @@ bool WriterThread::round(OpenTrace& trace, bool last) {
     triggers_handled_.fetch_add(1);
   }
   if (good) {
-    if (const std::optional<format::TraceMeta> meta = client_.changed_meta()) {
+    if (const std::optional<format::TraceMeta> meta = client_.changed_meta(trace)) {
       good = writer.append_meta(*meta).ok();
     }
   }

@@ -49,8 +49,8 @@ class WriterClient {
   virtual Status write_values(format::TraceWriter& writer, uint64_t max_bytes, bool last) = 0;
   /// Nothing more is appended to the trace. @param reason  of loss, for the values on their way.
   virtual void give_up_values(format::LossReason reason) noexcept = 0;
-  /// @return META if facts were added since the last call.
-  virtual std::optional<format::TraceMeta> changed_meta() = 0;
+  /// @return META if facts were added since the last call. Renames the trace if the rank was one.
+  virtual std::optional<format::TraceMeta> changed_meta(OpenTrace& trace) = 0;
   /// @return the findings that the event just written causes, valid until the next call.
   virtual std::span<const format::Finding> judge(const format::Event& event) noexcept = 0;
   /// @return the time in ns that the program's threads spent in calls of the observer since the

@@ -7,6 +7,7 @@ import pathlib
 import re
 import shutil
 import subprocess
+import sys
 import tempfile
 
 from . import processes
@@ -96,11 +97,15 @@ class Bench:
     def keep(self, name):
         """Copies what the check left, except large files, to `failed/NAME` in the folder of the results."""
         kept = self.out / "failed" / re.sub(r"[^A-Za-z0-9]+", "_", name)
+        shutil.rmtree(kept, ignore_errors=True)  # of an earlier run
         for path in self.folder.rglob("*"):
-            if path.is_file() and not path.is_symlink() and path.stat().st_size <= MOST_KEPT_BYTES:
-                target = kept / path.relative_to(self.folder)
-                target.parent.mkdir(parents=True, exist_ok=True)
-                shutil.copyfile(path, target)
+            try:  # a program that was left may remove its files
+                if path.is_file() and not path.is_symlink() and path.stat().st_size <= MOST_KEPT_BYTES:
+                    target = kept / path.relative_to(self.folder)
+                    target.parent.mkdir(parents=True, exist_ok=True)
+                    shutil.copyfile(path, target)
+            except OSError as error:
+                print("gpu-check: %s is not kept: %s" % (path.name, error), file=sys.stderr)
 
     def _environment(self, extra):
         kept = {k: v for k, v in os.environ.items()

@@ -152,6 +152,22 @@ TEST_CASE("engine: off switch and unwanted rank leave and say nothing", "[engine
   CHECK(place.files().empty());
 }
 
+TEST_CASE("engine: ranks that the program tells late have traces of their names",
+          "[engine][integration]") {
+  const Place place;
+  const ProcessResult result = place.run("late-ranks", {"CONVTRACE_OUTPUT=rank-%r.ctrace"});
+  CHECK(result.exit_code == 0);
+  CHECK(place.files() ==
+        std::vector<std::string>{place.folder / "rank-0.ctrace", place.folder / "rank-1.ctrace"});
+  for (uint32_t rank = 0; rank < 2; ++rank) {
+    const Contents trace = read(place.folder / ("rank-" + std::to_string(rank) + ".ctrace"));
+    CHECK(trace.state == TraceState::kComplete);
+    CHECK(trace.meta.rank == rank);
+    CHECK(trace.meta.world_size == 2);
+    CHECK(trace.last_step == 1);
+  }
+}
+
 TEST_CASE("engine: ranks that the job does not have are said once", "[engine][integration]") {
   const Place place;
   for (const std::vector<std::string>& environment :

@@ -98,6 +98,30 @@ bool train_until_off(const Engine& engine) {
   return false;
 }
 
+/// Trains before its process group exists, as a program on a GPU may that no launcher started: its
+/// rank comes with facts of the first module, and until then another one has its name.
+int late_rank(const Engine& engine, uint32_t rank) {
+  if (engine.start() == 0) return 1;
+  train_step(engine, 0);
+  sleep_ms(300);
+  MessageBatch batch;
+  batch.fact(engine.intern("distributed.rank"), engine.intern(std::to_string(rank)));
+  batch.fact(engine.intern("distributed.world_size"), engine.intern("2"));
+  engine.submit(batch);
+  sleep_ms(300);
+  train_step(engine, 1);
+  return 0;
+}
+
+int late_ranks(const Engine& engine) {
+  const pid_t child = fork();
+  const int own = late_rank(engine, child == 0 ? 0 : 1);
+  int status = 0;
+  if (child == 0) return own;
+  return waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0 ? own
+                                                                                              : 2;
+}
+
 /// A process that loads the engine and allocates, but neither launches nor trains.
 int idle(const Engine& engine) {
   static char block[64];
@@ -201,6 +225,7 @@ int main(int argc, char** argv) {
   const std::map<std::string, std::function<int(const Engine&)>> scenarios = {
       {"train", [](const Engine& engine) { return train(engine, 10); }},
       {"idle", idle},
+      {"late-ranks", late_ranks},
       {"beyond-file-limit", beyond_file_limit},
       {"until-off", until_off},
       {"killed", killed},

@@ -39,7 +39,7 @@ class Client final : public WriterClient {
     return {std::move(writer).value(), "memory", UINT64_MAX, nullptr};
   }
   bool before_drain() override { return false; }
-  std::optional<format::TraceMeta> changed_meta() override { return std::nullopt; }
+  std::optional<format::TraceMeta> changed_meta(OpenTrace&) override { return std::nullopt; }
   std::span<const format::Finding> judge(const format::Event&) noexcept override { return {}; }
   uint64_t take_host_ns() noexcept override { return 0; }
   Status write_values(format::TraceWriter&, uint64_t, bool) override { return kOkStatus; }

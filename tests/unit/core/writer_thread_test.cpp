@@ -43,7 +43,7 @@ class Client final : public WriterClient {
     standing = false;
     return fill && fill();
   }
-  std::optional<format::TraceMeta> changed_meta() override { return std::nullopt; }
+  std::optional<format::TraceMeta> changed_meta(OpenTrace&) override { return std::nullopt; }
   std::span<const format::Finding> judge(const format::Event&) noexcept override { return {}; }
   uint64_t take_host_ns() noexcept override { return host_ns.exchange(0); }
   Status write_values(format::TraceWriter&, uint64_t, bool last) override {

@@ -104,7 +104,7 @@ Json PageRows::json() const {
 }
 
 std::string op_name(const RecordReport& record) {
-  return record.op.empty() ? tools::kernel_title(record.kernel) : record.op;
+  return record.op.empty() ? tools::demangled(record.kernel) : record.op;
 }
 
 std::string base64(std::string_view bytes) {

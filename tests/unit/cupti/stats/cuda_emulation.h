@@ -1,12 +1,15 @@
 #pragma once
 /// @file cuda_emulation.h
-/// The part of CUDA C++ that the statistics kernel's source uses, for the host's compiler: the kernel
-/// itself runs, its shuffles, barriers and tickets included, which its replay
-/// (cupti/stats/kernels/host_replay.h) writes in another way.
+/// The part of CUDA C++ that the statistics kernel's source uses, for the host's compiler. So what
+/// threads of a block exchange runs as it is written for a device: shuffles, barriers and tickets, which
+/// the kernel's replay (cupti/stats/kernels/host_replay.h) writes in another way.
 ///
-/// The threads of a block are coroutines of one thread. One runs until it has to wait for others of
-/// its warp or block, so a missing barrier is not noticed where this order hides it; a barrier that not
-/// all reach is. Blocks run one after the other. Memory fences do nothing.
+/// The threads of a block are coroutines of one thread, each of which runs until it has to wait for
+/// others of its warp or block. Noticed are wrong exchanges, and a barrier that only some threads reach.
+/// Not noticed: a missing barrier that this order hides; exchanges that lanes reach at different places
+/// of the source, or with wrong masks; memory fences, which do nothing; and what is written for devices
+/// alone (__CUDA_ARCH__: packed instructions, products of matrices, prefetches). Blocks run one after
+/// the other.
 ///
 /// Include it behind all other headers, and then the kernel's source.
 /// Source:   CUDA C++ Programming Guide, "C++ Language Extensions".

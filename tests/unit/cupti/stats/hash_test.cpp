@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cstring>
+#include <random>
 
 #include "cupti/stats/thread/thread_hash.h"
 #include "cupti/stats/tile/hash.h"
@@ -226,6 +227,32 @@ TEST_CASE("tiling: at most 2048 tiles and 256 ranges of whole tiles", "[stats][h
       uint64_t covered = 0;
       for (uint32_t tile = 0; tile < tiling.tiles; ++tile) covered += tile_length(tiling, tile);
       REQUIRE(covered == size);
+    }
+  }
+}
+
+TEST_CASE("hash: a range's is that of its tiles one behind the other, however many it has",
+          "[stats][hash]") {
+  std::mt19937_64 random(5);
+  // 16 KiB a tile and 4 tiles a range; 8 tiles of 16 KiB; 8 tiles of 32 KiB, of 128 KiB and of 1 GiB.
+  for (const uint64_t tile : {kMinTileBytes, uint64_t{20} << 10, uint64_t{32} << 10,
+                              uint64_t{128} << 10, uint64_t{1} << 30}) {
+    for (const uint64_t tiles : {1u, 2u, 9u, 1023u, 1500u, 2047u}) {
+      const Tiling tiling = make_tiling(tile * tiles - 5);
+      INFO(tiling.bytes);
+      std::vector<uint64_t> hashes(tiling.tiles);
+      for (uint64_t& hash : hashes) hash = residue(random());
+      const uint32_t of_range = 1u << (tiling.range_shift - tiling.tile_shift);
+      const uint64_t factor = tile_factor(tiling);
+      for (uint32_t range = 0; range < hashed_ranges(tiling); ++range) {
+        const uint32_t first = range * of_range;
+        const uint32_t count = std::min(of_range, tiling.tiles - first);
+        const uint64_t wanted = concat_hashes(tiling.tile_bytes(), count,
+                                              [&](uint32_t i) { return hashes[first + i]; });
+        const uint64_t made =
+            range_hash(tiling, range, factor, [&](uint32_t i) { return hashes[i]; });
+        if (made != wanted) FAIL(range << " of " << hashed_ranges(tiling));
+      }
     }
   }
 }
