@@ -183,7 +183,7 @@ void CallbackObserver::emit_sync(const SyncChange& change, const CUpti_CallbackD
   format::Sync event;
   event.header.step = state_.position().step;
   event.kind = change.kind;
-  event.device = change.context == nullptr ? device_of(call) : device_of(change.context);
+  event.device = change.context == nullptr ? device_of(call) : device_of(change.context, 0);
   event.stream = std::bit_cast<uint64_t>(change.stream);
   event.event = std::bit_cast<uint64_t>(change.event);
   event.flags = change.flags;
@@ -226,22 +226,17 @@ void CallbackObserver::freed(uint64_t address, const CurrentContext& current) {
   (void)memory_.enter(change, at);
 }
 
-uint8_t CallbackObserver::device_of(CUcontext context) const {
+/// As long as CUPTI has no id for a primary context it is not initialized, and loading a module into
+/// it returns CUDA_ERROR_CONTEXT_IS_DESTROYED. Source: CUDA Driver API, CUresult; seen on an H100 with
+/// driver 580 at the exit of the CUDA runtime's cuCtxSetCurrent.
+uint8_t CallbackObserver::device_of(CUcontext context, uint32_t id) {
   if (context == nullptr) return 0;
   if (const auto known = state_.contexts.device_of(context)) return *known;
   uint32_t ordinal = 0;
   if (cupti_.get_device_id == nullptr || cupti_.get_device_id(context, &ordinal) != CUPTI_SUCCESS)
     return 0;
-  return static_cast<uint8_t>(ordinal);
-}
-
-/// As long as CUPTI has no id for a primary context it is not initialized, and loading a module into
-/// it returns CUDA_ERROR_CONTEXT_IS_DESTROYED. Source: CUDA Driver API, CUresult; seen on an H100 with
-/// driver 580 at the exit of the CUDA runtime's cuCtxSetCurrent.
-uint8_t CallbackObserver::device_of(const CUpti_CallbackData& call) {
-  const uint8_t device = device_of(call.context);
-  if (call.context != nullptr && call.contextUid != 0 && !state_.contexts.device_of(call.context))
-    state_.use_context(call.context, device);
+  const auto device = static_cast<uint8_t>(ordinal);
+  if (id != 0) state_.use_context(context, device);
   return device;
 }
 

@@ -53,9 +53,12 @@ class CallbackObserver final : public CallbackReceiver {
   void emit_sync(const SyncChange& change, const CUpti_CallbackData& call);
   void observe_sync(SyncChange change, const CallbackEntry& entry, const CUpti_CallbackData& call);
   MemoryRecorder::At at(const CallbackEntry& entry, const CUpti_CallbackData& call);
-  [[nodiscard]] uint8_t device_of(CUcontext context) const;
-  /// @return the device of the call's context, which is met by this if it is new.
-  uint8_t device_of(const CUpti_CallbackData& call);
+  /// @param id  CUPTI's of the context; 0: it has none, or none is known. @return the context's
+  /// device. A new context with an id is added to those that convtrace may use.
+  uint8_t device_of(CUcontext context, uint32_t id);
+  uint8_t device_of(const CUpti_CallbackData& call) {
+    return device_of(call.context, call.contextUid);
+  }
 
   CudaState& state_;
   Gate& gate_;

@@ -114,14 +114,15 @@ static void use_no_caches(void) {
 
 __attribute__((constructor)) static void enter_process(void) {
   char self[PATH_MAX], path[PATH_MAX];
-  const int found = find_engine(self, path);
   if (is(getenv("CONVTRACE"), "0") || is(getenv("CONVTRACE_MODE"), "off")) {
     convtrace_explained_v1 = 1; /* as asked for */
     /* The driver does not load the engine, also not for a traced process's child. */
-    if (found && is(getenv("CUDA_INJECTION64_PATH"), path)) unsetenv("CUDA_INJECTION64_PATH");
+    const char* const injection = getenv("CUDA_INJECTION64_PATH");
+    if (injection != NULL && find_engine(self, path) && is(injection, path))
+      unsetenv("CUDA_INJECTION64_PATH");
     return;
   }
-  if (!found) return;
+  if (!find_engine(self, path)) return;
   if (getcwd(convtrace_start_folder_v1, sizeof convtrace_start_folder_v1) == NULL)
     convtrace_start_folder_v1[0] = '\0';
   setenv("CUDA_INJECTION64_PATH", path, 0); /* another tool's stays */

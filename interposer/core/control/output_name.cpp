@@ -204,7 +204,7 @@ std::string rename_output(const std::string& from, const std::string& path, bool
                           const OutputFacts& facts) {
   for (const std::string& name : {path, name_for_sibling(path, facts)}) {
     if (name == from) break;
-    if (overwrite && name == path && lock_state(name) == Owner::kNobody) unlink(name.c_str());
+    if (overwrite && name == path && owner_of(name) == Owner::kNobody) unlink(name.c_str());
     if (renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, name.c_str(), RENAME_NOREPLACE) == 0)
       return name;
     if (errno != EEXIST) break;
