@@ -18,11 +18,6 @@ size_t skip_digits(std::string_view text, size_t pos) {
   return pos;
 }
 
-void erase_all(std::string& text, std::string_view part) {
-  for (size_t pos = 0; (pos = text.find(part, pos)) != std::string::npos;)
-    text.erase(pos, part.size());
-}
-
 /// `{lambda(float)#2}` and `{unnamed type#3}`: the number counts those before it in the file.
 void erase_closure_numbers(std::string& text) {
   for (size_t pos = 0; (pos = text.find('#', pos)) != std::string::npos; ++pos) {

@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <memory>
 #include <string>
+#include <string_view>
 
 namespace convtrace {
 
@@ -19,6 +20,11 @@ namespace convtrace {
   const std::unique_ptr<char, decltype(&std::free)> text(
       abi::__cxa_demangle(symbol.c_str(), nullptr, nullptr, nullptr), &std::free);
   return text == nullptr ? symbol : std::string(text.get());
+}
+
+/// Removes a part, such as a namespace, from a name, wherever it is.
+inline void erase_all(std::string& name, std::string_view part) {
+  for (size_t at = 0; (at = name.find(part, at)) != std::string::npos;) name.erase(at, part.size());
 }
 
 }  // namespace convtrace

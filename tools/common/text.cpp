@@ -88,10 +88,6 @@ std::string demangled(std::string_view name) { return convtrace::demangled(std::
 
 namespace {
 
-void erase_all(std::string& text, std::string_view part) {
-  for (size_t at = 0; (at = text.find(part, at)) != std::string::npos;) text.erase(at, part.size());
-}
-
 /// @return where the parameter list of a function's name begins; its size: there is none.
 size_t parameters_of(std::string_view name) {
   if (!name.ends_with(')')) return name.size();
