@@ -5,6 +5,7 @@
 #include <numeric>
 #include <tuple>
 
+#include "tools/common/escape.h"
 #include "tools/common/text.h"
 
 namespace convtrace::tools {
@@ -75,12 +76,14 @@ auto explains(const StoryPart& part) {
 std::vector<Story> tell_stories(std::span<const StoryPart> parts) {
   Groups groups(parts.size());
   JoinBy<std::tuple<uint32_t, char, uint64_t>> memory(groups);
-  JoinBy<std::tuple<format::FindingKind, std::string, std::string, std::string>> code(groups);
+  using Code = std::tuple<std::string, std::string>;
+  JoinBy<std::tuple<format::FindingKind, Code, std::string, std::string>> code(groups);
   for (size_t i = 0; i < parts.size(); ++i) {
     const StoryPart& part = parts[i];
     if (part.storage != 0) memory.see({part.rank, 's', part.storage}, i);
     if (part.generation != 0) memory.see({part.rank, 'g', part.generation}, i);
-    if (!part.code.empty()) code.see({part.kind, part.code, part.slot, part.other}, i);
+    if (!part.op.empty() || !part.kernel.empty())
+      code.see({part.kind, {part.op, part.kernel}, part.slot, part.other}, i);
   }
   join_overlaps(parts, groups);
   std::map<size_t, Story> stories;
@@ -107,8 +110,12 @@ std::vector<std::string> story_lines(std::span<const StoryPart> parts, const Sto
     const std::string what = std::string(to_string(part.kind)) + " (" +
                              std::string(to_string(part.level)) +
                              (part.suppressed ? ", suppressed)" : ")");
-    const std::string& code = part.code_text.empty() ? part.code : part.code_text;
-    const std::string where = part.place + (code.empty() ? "" : ", " + code);
+    std::string where = part.place;
+    if (!part.kernel.empty()) {
+      where += ", kernel " + escape_text(kernel_title(part.kernel));
+    } else if (!part.op.empty()) {
+      where += ", op " + escape_text(part.op);
+    }
     auto line = std::ranges::find_if(
         lines, [&](const Line& one) { return one.what == what && one.where == where; });
     if (line == lines.end()) line = lines.insert(line, {what, where});

@@ -22,8 +22,7 @@ struct StoryPart {
   uint32_t rank = 0;
   uint32_t step = 0;
   std::string place;                     ///< phase and module, for people
-  std::string code{};                    ///< op or kernel, its full name; empty if none
-  std::string code_text{};               ///< the same for people; empty: as `code`
+  std::string op{}, kernel{};            ///< as in the record; empty if none
   std::string slot{}, other{};           ///< as in the record
   uint64_t storage = 0, generation = 0;  ///< 0: not known
   uint64_t address = 0, bytes = 0;

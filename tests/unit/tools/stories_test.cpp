@@ -9,12 +9,12 @@ using format::Level;
 
 namespace {
 
-StoryPart freed(uint32_t step, uint64_t address, uint64_t storage, const char* code = "op f") {
+StoryPart freed(uint32_t step, uint64_t address, uint64_t storage, const char* op = "f") {
   return {.kind = FindingKind::kFreedUnderOutput,
           .level = Level::kError,
           .step = step,
           .place = "forward, h.0",
-          .code = code,
+          .op = op,
           .slot = "output:0",
           .other = "input:0",
           .storage = storage,
@@ -38,7 +38,7 @@ StoryPart stale(uint32_t step, uint64_t address, uint64_t storage) {
 
 TEST_CASE("stories: findings about one memory are one, the error that explains first",
           "[tools][stories]") {
-  StoryPart warning = freed(0, 0x1000, 7, "op other");
+  StoryPart warning = freed(0, 0x1000, 7, "other");
   warning.kind = FindingKind::kOutputAliasesInput;
   warning.level = Level::kWarning;
   const std::vector<StoryPart> parts = {warning, stale(0, 0x1000, 7), freed(0, 0x1000, 7),
@@ -84,7 +84,7 @@ TEST_CASE("stories: what the same code does again is a later occurrence", "[tool
     parts.push_back(freed(step, 0x1000, 10 + step));
     parts.push_back(stale(step, 0x1000, 10 + step));
   }
-  parts.push_back(freed(1, 0x8000, 99, "op g"));
+  parts.push_back(freed(1, 0x8000, 99, "g"));
   const std::vector<Story> stories = tell_stories(parts);
   CHECK(stories == std::vector<Story>{{0, 1, 2, 3, 4, 5}, {6}});
   CHECK(story_lines(parts, stories[0]) ==

@@ -58,19 +58,13 @@ class Listing {
   [[nodiscard]] StoryPart part_of(const format::Finding& finding,
                                   const std::optional<std::string>& slot) const {
     const format::Definitions& names = trace_.definitions();
-    std::string code, code_text;
-    if (finding.op) code = "op " + name_text(names, finding.op);
-    if (finding.kernel) {
-      code = "kernel " + name_text(names, names.kernel(finding.kernel).name);
-      code_text = "kernel " + kernel_text(names, finding.kernel);
-    }
     return {.kind = finding.kind,
             .level = finding.level,
             .suppressed = finding.suppressed,
             .step = finding.header.step,
             .place = place_text(names, {finding.place.scope, 0, finding.place.phase}),
-            .code = std::move(code),
-            .code_text = std::move(code_text),
+            .op = std::string(names.text(finding.op)),
+            .kernel = std::string(names.text(names.kernel(finding.kernel).name)),
             .slot = slot ? *slot : std::string(names.text(finding.slot)),
             .other = std::string(names.text(finding.other)),
             .storage = finding.value.storage,

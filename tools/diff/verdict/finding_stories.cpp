@@ -15,12 +15,6 @@ using tools::escape_text;
 std::vector<tools::StoryPart> parts_of(const Findings& findings) {
   std::vector<tools::StoryPart> parts;
   for (const FindingReport& f : findings.list) {
-    std::string code, code_text;
-    if (!f.op.empty()) code = "op " + escape_text(f.op);
-    if (!f.kernel.empty()) {
-      code = "kernel " + f.kernel;
-      code_text = "kernel " + escape_text(tools::kernel_title(f.kernel));
-    }
     const std::string scope = f.scope.empty() ? "root module" : escape_text(f.scope);
     const size_t stacks = static_cast<size_t>(!f.alloc_stack.empty()) +
                           static_cast<size_t>(!f.launch_stack.empty()) +
@@ -31,8 +25,8 @@ std::vector<tools::StoryPart> parts_of(const Findings& findings) {
                      .rank = f.rank,
                      .step = f.step,
                      .place = std::string(to_string(f.phase)) + ", " + scope,
-                     .code = std::move(code),
-                     .code_text = std::move(code_text),
+                     .op = f.op,
+                     .kernel = f.kernel,
                      .slot = f.slot,
                      .other = f.other,
                      .storage = f.storage,
