@@ -80,7 +80,8 @@ void complete(const Partial& total, format::DType dtype, uint64_t count, format:
 
 Status compute_on_cpu(const TensorView& view, format::Capture capture, StatsResult& result,
                       HelperThreads* helpers) noexcept {
-  result = {};
+  result.stats = {};
+  result.variant = result.range_count = result.sample_bytes = 0;
   Layout layout;
   CONVTRACE_TRY(flatten(view, layout));
   const Tiling tiling = make_tiling(layout.bytes());

@@ -109,8 +109,13 @@ format::Sketch make_sketch(const double (&sums)[kSketchBuckets]) {
   int exponent = 0;
   // Rounded to f32 it may be 1.
   if (static_cast<float>(std::frexp(largest, &exponent)) == 1) ++exponent;
-  for (uint32_t i = 0; i < kSketchBuckets; ++i)
-    sketch.bucket[i] = static_cast<float>(std::ldexp(sums[i], -exponent)) + 0.0F;  // no -0
+  // A factor of this size is exact, and a product is rounded as ldexp() rounds.
+  const bool is_factor = exponent > -1000 && exponent < 1000;
+  const double factor = is_factor ? std::ldexp(1.0, -exponent) : 1.0;
+  for (uint32_t i = 0; i < kSketchBuckets; ++i) {
+    const double scaled = is_factor ? sums[i] * factor : std::ldexp(sums[i], -exponent);
+    sketch.bucket[i] = static_cast<float>(scaled) + 0.0F;  // no -0
+  }
   sketch.exponent = static_cast<int16_t>(largest == 0 ? 0 : exponent - kSketchScale);
   return sketch;
 }

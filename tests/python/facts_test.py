@@ -6,6 +6,7 @@ import random
 import sys
 import tempfile
 import unittest
+from unittest import mock
 import warnings
 
 from support import ObservedTest, torch
@@ -219,6 +220,25 @@ class GeneratorFacts(ObservedTest):
         again = self.states()
         self.assertEqual({name: again[name] for name in ("rng.torch", "rng.python")},
                          {name: first[name] for name in ("rng.torch", "rng.python")})
+
+    def test_pythons_state_is_what_getstate_says(self):
+        random.seed(2)
+        told = []
+        for draw in (random.random, lambda: random.gauss(0, 1), lambda: random.gauss(0, 1), lambda: None, random.random):
+            draw()  # the second of two normal numbers draws no word
+            told.append(self.states().get("rng.python"))
+            _, words, kept = random.getstate()
+            if told[-1] is not None:
+                self.assertEqual(told[-1], "%016x" % (hash((words, kept or 0.0)) & 0xFFFFFFFFFFFFFFFF))
+        self.assertEqual([one is None for one in told], [False, False, False, True, False])
+
+    def test_another_generator_in_place_of_pythons(self):
+        self.assertIs(self.observer.generators._python_memory[0], random._inst)
+        mine = random.Random(5)
+        with mock.patch.object(random, "_inst", mine), mock.patch.object(random, "getstate", mine.getstate):
+            told = self.states()["rng.python"]
+            mine.random()
+            self.assertNotEqual(self.states()["rng.python"], told)
 
     def test_reading_draws_nothing_and_calls_no_operator(self):
         from torch.utils._python_dispatch import TorchDispatchMode

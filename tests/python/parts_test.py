@@ -5,6 +5,7 @@ import sys
 import unittest
 
 from support import fake_engine, torch
+from convtrace_observer.base import native
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
@@ -57,6 +58,7 @@ class Model(nn.Module):
         self.spectrum = nn.Identity()
         self.scripted = torch.jit.script(nn.Sequential(nn.BatchNorm1d(8)))
         self.output = nn.Identity()
+        self.takes_sparse = False  # DLPack raises, and tensors are read by their attributes from then on
 
     def forward(self, indices):
         x = self.norm(self.embedding(indices))
@@ -66,13 +68,17 @@ class Model(nn.Module):
         self.wrapped(x)
         self.spectrum(torch.fft.fft(x))
         self.spectrum(torch.fft.fft(x).conj())
-        self.spectrum(x.to_sparse())
+        self.spectrum(torch.fft.fft(x).conj().imag)
         self.spectrum(x.half()), self.spectrum(x.to(torch.float8_e5m2)), self.spectrum(x.double())
         self.spectrum(x[:, ::2].expand(3, *x[:, ::2].shape)), self.spectrum(torch.empty(0, 3)), self.spectrum([3, "text", None])
         self.spectrum(torch.ones(200, 200)), self.spectrum(torch.ones(200, 200)[:, 0]), self.scripted(x)
         self.wrapped.shift.add_(1)
+        self.spectrum(torch.zeros(3, dtype=torch.bool)), self.spectrum(torch.zeros(3, dtype=torch.uint16))
+        self.spectrum(torch.zeros(3, dtype=torch.float8_e8m0fnu)), self.spectrum(torch.ones(4, 0)[1:])
+        self.spectrum(torch._efficientzerotensor(3)), self.spectrum(torch.ones(3, dtype=torch.bfloat16)[1])
         with torch.inference_mode():
             self.spectrum(torch.zeros(2))
+        self.spectrum(x.to_sparse() if self.takes_sparse else x)
         x = checkpoint(self.again, x, use_reentrant=False)
         return self.output(Output(x, 2)).hidden
 
@@ -100,6 +106,11 @@ def train(model, optimizer):
     model(torch.arange(6)).square().mean().backward()
     nn.utils.clip_grad_norm_(model.parameters(), 1.0)
     optimizer.step()
+
+
+def train_sparse(model, optimizer):
+    model.takes_sparse = True
+    train(model, optimizer)
 
 
 def train_under_a_mode(model, optimizer):
@@ -148,6 +159,30 @@ class Parts(unittest.TestCase):
 
     def test_under_a_mode_of_the_program(self):
         self.check(train_under_a_mode)
+
+    def test_with_tensors_that_dlpack_does_not_describe(self):
+        self.check(train_sparse)
+
+    def test_a_copy_on_write_tensor_is_not_copied(self):
+        for part in ("native", "python"):
+            _, observer = fake_engine.observe(torch, part=part)
+            try:
+                clone = torch._lazy_clone(torch.ones(3))
+                nn.Identity()(clone)
+                self.assertTrue(torch._C._is_cow_tensor(clone), part)
+            finally:
+                observer.remove()
+
+    def test_a_class_without_slots_leaves_all_to_python(self):
+        class Place:
+            id = step = calls = recomputes = inputs = parameters = None
+
+        fake, observer = fake_engine.observe(torch, part="native")
+        observer.remove()
+        needed = {**observer._needed_by_hot_functions(torch), "Place": Place}
+        reference = observer._hot_functions()
+        chosen = native.choose(observer.port, torch, observer.read, reference, needed)
+        self.assertIs(chosen.enter, reference["enter"])
 
 
 if __name__ == "__main__":

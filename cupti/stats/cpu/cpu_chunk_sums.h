@@ -17,7 +17,7 @@ constexpr uint32_t kChunkBytes = kChunkGroups * kRowBytes;
 template <DType D>
 requires(kHasChunkSums<D>) class TileSums<D> {
  public:
-  explicit TileSums(Shift<D> /*none*/) {}
+  TileSums(Shift<D> /*none*/, uint64_t /*bytes*/) {}
 
   /// @param usual  whether all elements are finite and in the range of ChunkRange, or 0.
   void add_block(const std::byte* data, uint32_t bytes, bool usual) {

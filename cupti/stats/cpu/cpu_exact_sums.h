@@ -12,7 +12,7 @@ namespace {
 template <DType D>
 requires(kHasExactSums<D>) class TileSums<D> {
  public:
-  explicit TileSums(Shift<D> /*none*/) {}
+  TileSums(Shift<D> /*none*/, uint64_t /*bytes*/) {}
 
   void add_block(const std::byte* data, uint32_t bytes, bool /*usual*/) {
     const uint32_t whole = bytes / kVectorBytes * kVectorBytes;

@@ -50,18 +50,31 @@ class TileSketch {
 
   void close(double (&buckets)[kSketchBuckets]) {
     flush();
-    SketchPair lanes[kThreads];
-    for (uint32_t i = 0; i < kThreads; ++i) {
-      const uint32_t in_vector = i % kSketchLanes<D>;
-      SketchPair& lane = lanes[kWide64 ? i : i - in_vector + lane_at<D>(in_vector)];
-      for (uint32_t parity = 0; parity < 2; ++parity) lane.sum[parity] = total_[parity][i];
+    for (uint32_t i = 0; i < kSketchBuckets; ++i) {
+      const double* const sums = total_[i / kSketchPlaces];
+      double total = 0;
+      for (const uint8_t at : kOrder.of[i % kSketchPlaces]) total = add(total, sums[at]);
+      buckets[i] = total;
     }
-    for (uint32_t i = 0; i < kSketchBuckets; ++i)
-      buckets[i] = sketch_bucket(lanes, sizeof(Bits), i);
   }
 
  private:
   static constexpr bool kWide64 = sizeof(Bits) == 8;
+
+  /// Where the sums of the lanes of each place lie, in the order of sketch_bucket_lane().
+  struct Order {
+    uint8_t of[kSketchPlaces][kSketchTerms] = {};
+    constexpr Order() {
+      for (uint32_t at = 0; at < kThreads; ++at) {
+        const uint32_t in_vector = at % kSketchLanes<D>;
+        const uint32_t lane = kWide64 ? at : at - in_vector + lane_at<D>(in_vector);
+        for (uint32_t i = 0; i < kThreads; ++i) {
+          if (sketch_bucket_lane(sizeof(Bits), i / kSketchTerms, i % kSketchTerms) == lane)
+            of[i / kSketchTerms][i % kSketchTerms] = static_cast<uint8_t>(at);
+        }
+      }
+    }
+  };
 
   /// f32 sums as they come out of transpose(), to f64.
   void flush() {
@@ -143,6 +156,7 @@ class TileSketch {
   }
   static constexpr auto kFactor =
       static_cast<uint32_t>(127 + (kWide64 ? 0 : 127 - E::kBias) + kSketchScale) << 23;
+  static constexpr Order kOrder{};
   static constexpr TurnJumps<kWide64 ? DType::kF32 : D> kJumps{};
 
   SketchWalk walk_;

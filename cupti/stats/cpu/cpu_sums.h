@@ -2,6 +2,8 @@
 // of lanes at a time.
 #pragma once
 
+#include <cstring>
+
 #include "cupti/stats/cpu/simd.h"
 #include "cupti/stats/cpu/simd_sums.h"
 #include "cupti/stats/thread/accumulator.h"
@@ -20,8 +22,9 @@ struct TileLanes {
   alignas(kVectorBytes) double deviations[kCount];  ///< this and the next are used if `shifted`
   alignas(kVectorBytes) double squared_deviations[kCount];
 
-  explicit TileLanes(bool shifted) {
-    for (uint32_t i = 0; i < kCount; i += kWide) {
+  /// @param used  lanes, the first ones; no other is looked at.
+  TileLanes(bool shifted, uint32_t used) {
+    for (uint32_t i = 0; i < used; i += kWide) {
       for (double* const to : {sum, l1, squares}) store(to + i, F64s{});
       if (!shifted) continue;
       for (double* const to : {deviations, squared_deviations}) store(to + i, F64s{});
@@ -43,12 +46,13 @@ constexpr uint32_t kUnitBytes = sizeof(typename Element<D>::Bits) == 8 ? 2 * kGr
 
 /// The sum of a tile from its accumulators, [thread][lane], by the trees of tiling.h and
 /// combine_lanes(), a vector of threads at a time.
+/// @param used  threads, the first ones: the sums of the others are +0, which adds nothing.
 template <uint32_t Count>
-double combine_all(const double (&values)[Count]) {
+double combine_all(const double (&values)[Count], uint32_t used = kThreads) {
   constexpr uint32_t kOfThread = Count / kThreads;
   static_assert(kOfThread == 1 || kOfThread == 2 || kOfThread == 4);
-  alignas(kVectorBytes) double threads[kThreads];
-  for (uint32_t t = 0; t < kThreads; t += kWide) {
+  alignas(kVectorBytes) double threads[kThreads] = {};
+  for (uint32_t t = 0; t < used; t += kWide) {
     F64s lanes[kOfThread];
     for (uint32_t i = 0; i < kOfThread; ++i)
       lanes[i] = load<F64s>(values + t * kOfThread + i * kWide);
@@ -60,6 +64,7 @@ double combine_all(const double (&values)[Count]) {
     }
   }
   for (uint32_t stride = 16; stride > 0; stride /= 2) {
+    if (stride >= used) continue;
     for (double* half : {threads, threads + 32}) {
       if (stride >= kWide) {
         for (uint32_t i = 0; i < stride; i += kWide)
@@ -160,14 +165,20 @@ struct LaneSums {
   }
 };
 
-/// Adds whole rows. Two vectors of lanes at a time: enough independent additions to hide their
-/// latency, few enough for 16 registers.
+/// Bytes of a row that two vectors of lanes take.
+template <DType D>
+constexpr uint32_t kStepBytes = 2 * (kWide / 4) * kUnitBytes<D>;
+
+/// Adds rows. Two vectors of lanes at a time: enough independent additions to hide their latency,
+/// few enough for 16 registers.
+/// @param bytes  of each row, from its begin, a multiple of kStepBytes.
 template <DType D, bool AllFinite, bool Shifted>
-void add_rows(const std::byte* data, uint32_t rows, Shift<D> shift, TileLanes<D>& lanes) {
+void add_rows(const std::byte* data, uint32_t rows, Shift<D> shift, TileLanes<D>& lanes,
+              uint32_t bytes = kRowBytes) {
   constexpr uint32_t kUnit = kUnitBytes<D>;
   constexpr uint32_t kFourBytes = 4 * sizeof(typename Element<D>::Bits);
   constexpr uint32_t kUnits = kWide / 4;  // of one vector
-  for (uint32_t unit = 0; unit < kRowBytes / kUnit; unit += 2 * kUnits) {
+  for (uint32_t unit = 0; unit < bytes / kUnit; unit += 2 * kUnits) {
     LaneSums<D, Shifted> a, b;
     a.read(lanes, unit * 4);
     b.read(lanes, unit * 4 + kWide);
@@ -181,6 +192,26 @@ void add_rows(const std::byte* data, uint32_t rows, Shift<D> shift, TileLanes<D>
     a.write(lanes, unit * 4);
     b.write(lanes, unit * 4 + kWide);
   }
+}
+
+/// Threads whose lanes a tile of so many bytes reaches, rounded up to what combine_all() and
+/// add_rows() take at once.
+template <DType D>
+constexpr uint32_t used_threads(uint64_t bytes) {
+  static_assert(kThreads % kWide == 0 && kWide % (kStepBytes<D> / kGroupBytes) == 0);
+  constexpr uint32_t kBytes = kWide * kGroupBytes;
+  if (bytes >= kRowBytes) return kThreads;
+  return (static_cast<uint32_t>(bytes) + kBytes - 1) / kBytes * kWide;
+}
+
+/// Adds floats that do not fill a row. Behind them lie NaNs, which add nothing.
+template <DType D, bool Shifted>
+void add_floats_of_row(const std::byte* data, uint32_t bytes, Shift<D> shift, TileLanes<D>& lanes) {
+  alignas(kVectorBytes) std::byte padded[kRowBytes];
+  const uint32_t end = (bytes + kStepBytes<D> - 1) / kStepBytes<D> * kStepBytes<D>;
+  std::memset(padded + end - kStepBytes<D>, 0xFF, kStepBytes<D>);
+  std::memcpy(padded, data, bytes);
+  add_rows<D, false, Shifted>(padded, 1, shift, lanes, end);
 }
 
 /// Adds `count` elements that do not fill a row.
@@ -207,28 +238,33 @@ void add_part_of_row(const std::byte* data, uint32_t count, Shift<D> shift, Tile
 template <DType D>
 class TileSums {
  public:
-  explicit TileSums(Shift<D> shift) : shift_(shift), lanes_(shift.value != 0) {}
+  /// @param bytes  of the tile.
+  TileSums(Shift<D> shift, uint64_t bytes)
+      : shift_(shift),
+        threads_(used_threads<D>(bytes)),
+        lanes_(shift.value != 0, threads_ * kLanes<D>) {}
 
   /// @param finite  whether all elements are.
   void add_block(const std::byte* data, uint32_t bytes, bool finite) {
     const uint32_t rows = bytes / kRowBytes;
-    const uint32_t done = rows * kRowBytes;
     if (shift_.value != 0) {
       add_whole<true>(data, rows, finite);
+      add_rest<true>(data + rows * kRowBytes, bytes % kRowBytes);
     } else {
       add_whole<false>(data, rows, finite);
+      add_rest<false>(data + rows * kRowBytes, bytes % kRowBytes);
     }
-    add_part_of_row<D>(data + done, (bytes - done) / sizeof(Bits), shift_, lanes_);
     if constexpr (!Element<D>::kFloat) add_integers(data, bytes);
   }
 
   void put_into(ThreadTotals& totals) const {
-    totals.sum = combine_all(lanes_.sum);
-    totals.l1 = combine_all(lanes_.l1);
-    totals.squares = combine_all(lanes_.squares);
+    totals.sum = combine_all(lanes_.sum, threads_);
+    totals.l1 = combine_all(lanes_.l1, threads_);
+    totals.squares = combine_all(lanes_.squares, threads_);
     const bool shifted = shift_.value != 0;
-    totals.deviations = shifted ? combine_all(lanes_.deviations) : totals.sum;
-    totals.squared_deviations = shifted ? combine_all(lanes_.squared_deviations) : totals.squares;
+    totals.deviations = shifted ? combine_all(lanes_.deviations, threads_) : totals.sum;
+    totals.squared_deviations =
+        shifted ? combine_all(lanes_.squared_deviations, threads_) : totals.squares;
     totals.int_sum = int_sum_;
     totals.int_l1 = int_l1_;
   }
@@ -243,6 +279,13 @@ class TileSums {
     if constexpr (E::kFloat) add_rows<D, false, Shifted>(data, rows, shift_, lanes_);
   }
 
+  template <bool Shifted>
+  void add_rest(const std::byte* data, uint32_t bytes) {
+    if (bytes == 0) return;
+    if constexpr (E::kFloat) add_floats_of_row<D, Shifted>(data, bytes, shift_, lanes_);
+    if constexpr (!E::kFloat) add_part_of_row<D>(data, bytes / sizeof(Bits), shift_, lanes_);
+  }
+
   void add_integers(const std::byte* data, uint32_t bytes) {
     IntSum sum, l1;  // local: bytes could alias members, and the loop would stay scalar
     for (uint32_t at = 0; at < bytes; at += sizeof(Bits)) {
@@ -255,6 +298,7 @@ class TileSums {
   }
 
   Shift<D> shift_;
+  uint32_t threads_;
   TileLanes<D> lanes_;
   IntSum int_sum_, int_l1_;
 };

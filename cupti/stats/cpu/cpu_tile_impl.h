@@ -28,8 +28,8 @@ static_assert(kBlockBytes % kTallyRunBytes == 0);
 template <DType D>
 class TileState {
  public:
-  TileState(Shift<D> shift, uint64_t first_element)
-      : shift_(shift), sums_(shift), sketch_(first_element) {}
+  TileState(Shift<D> shift, TileExtent tile, uint64_t bytes)
+      : shift_(shift), sums_(shift, bytes), sketch_(tile.first) {}
 
   void add_block(const std::byte* data, uint32_t bytes) {
     if constexpr (kUnpacked<D>) {
@@ -144,7 +144,7 @@ CONVTRACE_INLINE void for_each_block(const Layout& layout, const Tiling& tiling,
 template <DType D>
 Partial tile_of(const Layout& layout, const Tiling& tiling, uint32_t tile) {
   const TileExtent extent = tile_extent<D>(tiling, tile);
-  TileState<D> state(find_shift<D>(layout, extent), extent.first);
+  TileState<D> state(find_shift<D>(layout, extent), extent, tile_length(tiling, tile));
   for_each_block(layout, tiling, tile,
                  [&](const std::byte* data, uint32_t bytes) { state.add_block(data, bytes); });
   return state.close(extent.count);

@@ -101,14 +101,21 @@ CONVTRACE_HD SketchPair sketch_lane(const Source& source, TileExtent tile, uint3
   return total;
 }
 
+inline constexpr uint32_t kSketchTerms = kThreads / kSketchPlaces;  ///< of each of the 16 sums
+
+/// @param element_bytes  taken_bytes() of the tensor's type. @return the lane of a place's term.
+CONVTRACE_HD constexpr uint32_t sketch_bucket_lane(uint32_t element_bytes, uint32_t place,
+                                                   uint32_t term) {
+  return (term / element_bytes * kSketchPlaces + place) * element_bytes + term % element_bytes;
+}
+
 /// @param lanes of all 64. @param element_bytes  taken_bytes() of the tensor's type. @return one of the 16 sums.
 CONVTRACE_HD double sketch_bucket(const SketchPair* lanes, uint32_t element_bytes,
                                   uint32_t bucket) {
   const uint32_t place = bucket % kSketchPlaces;
   double total = 0;
-  for (uint32_t i = 0; i < kThreads / kSketchPlaces; ++i) {
-    const uint32_t lane =
-        (i / element_bytes * kSketchPlaces + place) * element_bytes + i % element_bytes;
+  for (uint32_t i = 0; i < kSketchTerms; ++i) {
+    const uint32_t lane = sketch_bucket_lane(element_bytes, place, i);
     total = add(total, lanes[lane].sum[bucket / kSketchPlaces]);
   }
   return total;

@@ -79,7 +79,7 @@ class ObserverPort::Batch {
   bool diagnostic(const Message& message);
 
   void describe_unknown_input(TensorRequest& request, bool hash_is_final);
-  void compute_here(const TensorRequest& request);
+  void compute_here(TensorRequest& request);
   bool store_value(format::TensorStats& event, const stats::TensorView& view);
   void queue_for_device(const TensorRequest& request);
   void lose(format::LossReason reason, uint64_t count) noexcept;
@@ -203,8 +203,8 @@ void ObserverPort::Batch::describe_unknown_input(TensorRequest& request, bool ha
   if (is_hash && !known) event.capture = format::Capture::kStats;
 }
 
-void ObserverPort::Batch::compute_here(const TensorRequest& request) {
-  format::TensorStats event = request.event;
+void ObserverPort::Batch::compute_here(TensorRequest& request) {
+  format::TensorStats& event = request.event;
   stats::StatsResult result;
   if (!stats::compute_on_cpu(request.view, event.capture, result, deps_.helpers).ok()) {
     lose(format::LossReason::kTensorKind, 1);

@@ -43,38 +43,40 @@ bool HotPath::hook(PyObject* tensor, PyObject* function, PyObject* hook) {
 
 /// As Place.reset.
 bool HotPath::reset(PyObject* place, PyObject* step) {
-  const Ref zero = number(0), counts = attribute(place, parameters_.get());
-  if (!counts) return false;
-  api.PyDict_Clear(counts.get());
-  return assign(place, step_.get(), step) && assign(place, calls_.get(), zero.get()) &&
-         assign(place, recomputes_.get(), zero.get()) && assign(place, inputs_.get(), zero.get());
+  const Ref zero = number(0);
+  PyObject* const counts = of_place_.parameters.of(place);
+  if (counts == nullptr) return false;
+  api.PyDict_Clear(counts);
+  return of_place_.step.set(place, step) && of_place_.calls.set(place, zero) &&
+         of_place_.recomputes.set(place, zero) && of_place_.inputs.set(place, zero);
+}
+
+/// Whether what is counted of a place is of another step. Mostly both are the same object.
+bool HotPath::is_new_step(PyObject* place) const {
+  PyObject* const now = of_observer_.step.of(observer_.get());
+  PyObject* const then = of_place_.step.of(place);
+  return now != then && word(now) != word(then);
 }
 
 /// As Observer.occurrence.
 bool HotPath::occurrence(PyObject* place, uint32_t phase, PyObject* slot, uint32_t& call) {
-  const Ref now = attribute(observer_.get(), step_.get()), then = attribute(place, step_.get());
-  const uint64_t step = word(now), before = word(then);
-  if (failed(step) || failed(before)) return false;
-  if (step != before && !reset(place, now.get())) return false;
-  const Ref counts = attribute(place, parameters_.get());
+  if (is_new_step(place) && !reset(place, of_observer_.step.of(observer_.get()))) return false;
+  PyObject* const counts = of_place_.parameters.of(place);
   const Ref key = tuple({number(phase).get(), slot});
-  if (!counts || !key) return false;
-  PyObject* const count = api.PyDict_GetItemWithError(counts.get(), key.get());
+  if (counts == nullptr || !key) return false;
+  PyObject* const count = api.PyDict_GetItemWithError(counts, key.get());
   if (count == nullptr && api.PyErr_Occurred() != nullptr) return false;
   call = count != nullptr ? static_cast<uint32_t>(word(count)) : 0;
   const Ref next = number(call + 1);
-  return next && api.PyDict_SetItem(counts.get(), key.get(), next.get()) == 0;
+  return next && api.PyDict_SetItem(counts, key.get(), next.get()) == 0;
 }
 
 Ref HotPath::gradient(const Arguments& given) {
   PyObject *const targets = given.values[0], *const gradient = given.values[1];
-  bool active = false, captures = false;
-  const Ref tracing = call(is_tracing_.get(), {});
-  if (!tracing || !is_set(observer_.get(), active_, active) ||
-      !is_set(observer_.get(), capture_, captures)) {
-    return {};
-  }
-  if (!is_none(tracing.get()) || !active) return none();
+  bool compiling = false, tracing = false;
+  if (!is_compiling(compiling) || !is_tracing(tracing)) return {};
+  if (compiling || tracing || !is_set(of_observer_.active)) return none();
+  const bool captures = is_set(of_observer_.capture);
   const Ref thread = attribute(threads_.get(), state_.get());
   const uint64_t innermost = word(item(item(targets, 0), 0));
   if (!thread || failed(innermost)) return {};
@@ -126,13 +128,13 @@ bool HotPath::parameter(Work& work, PyObject* parameter, PyObject* owner, bool o
                   {work.thread(), parameter, owner, number(of_gradients ? 1 : 0).get()});
     }));
   }
-  const Ref place = attribute(owner, place_.get());
-  const Ref slot = attribute(owner, (of_gradients ? gradient_slot_ : parameter_slot_).get());
-  if (outcome == Outcome::kFailed || !place || !slot) return false;
+  PyObject* const place = of_owner_.place.of(owner);
+  PyObject* const slot =
+      (of_gradients ? of_owner_.gradient_slot : of_owner_.parameter_slot).of(owner);
+  if (outcome == Outcome::kFailed || place == nullptr || slot == nullptr) return false;
   uint32_t call = 0;
-  const uint64_t scope = word(attribute(place.get(), id_.get())), number_of_slot = word(slot);
-  if (failed(scope) || failed(number_of_slot) ||
-      !occurrence(place.get(), phase, slot.get(), call)) {
+  const uint64_t scope = word(of_place_.id.of(place)), number_of_slot = word(slot);
+  if (failed(scope) || failed(number_of_slot) || !occurrence(place, phase, slot, call)) {
     return false;
   }
   work.put({.phase = phase,

@@ -26,6 +26,7 @@ bool HotPath::configure(PyObject* config) {
                  {find_, "find"},
                  {tell_, "tell"},
                  {is_tracing_, "is_tracing"},
+                 {compiler_, "compiler"},
                  {python_parameter_, "record_parameter"},
                  {python_parameters_, "parameters"},
                  {pack_, "pack"},
@@ -51,19 +52,7 @@ bool HotPath::configure(PyObject* config) {
   const struct {
     Ref& object;
     const char* text;
-  } names[] = {{batch_, "batch"},
-               {messages_, "messages"},
-               {began_, "began"},
-               {place_, "place"},
-               {id_, "id"},
-               {inputs_, "inputs"},
-               {buffers_, "buffers"},
-               {pad_index_, "pad_index"},
-               {step_, "step"},
-               {parameters_, "parameters"},
-               {capture_, "capture"},
-               {flags_, "_flags"},
-               {set_flags_, "_set_flags"},
+  } names[] = {{set_flags_, "_set_flags"},
                {submit_, "submit"},
                {failed_, "failed"},
                {requires_grad_, "requires_grad"},
@@ -72,42 +61,72 @@ bool HotPath::configure(PyObject* config) {
                {register_hook_, "register_hook"},
                {register_hook_dict_, "_register_hook_dict"},
                {hook_key_, "convtrace"},
+               {state_, "state"},
+               {dict_, "__dict__"},
                {module_buffers_, "_buffers"},
                {param_groups_, "param_groups"},
                {params_, "params"},
                {grad_, "grad"},
-               {parameter_slot_, "parameter_slot"},
-               {gradient_slot_, "gradient_slot"},
                {kind_input_, "input"},
                {kind_output_, "output"},
                {kind_gradient_, "grad_output"},
                {is_cuda_, "is_cuda"},
-               {state_, "state"},
-               {entry_, "entry"},
-               {after_root_, "after_root"},
-               {untold_, "untold"},
-               {settings_, "settings"},
-               {wrapper_, "wrapper"},
-               {calls_, "calls"},
-               {recomputes_, "recomputes"},
-               {active_, "active"},
-               {follows_, "follows"},
-               {dict_, "__dict__"},
                {enter_, "__enter__"},
-               {exit_, "__exit__"}};
+               {exit_, "__exit__"},
+               {is_compiling_, "_is_compiling_flag"}};
   for (const auto& [object, text] : names) {
     object = Ref(api.PyUnicode_InternFromString(text));
     if (!object) return false;
   }
   named_slots_ = Ref(api.PyDict_New());
-  return named_slots_ && reader_.configure(config);
+  return named_slots_ && find_slots(config) && reader_.configure(config);
 }
 
-/// Reads a flag of the observer's objects.
-bool HotPath::is_set(PyObject* object, const Ref& name, bool& set) const {
-  const Ref value = attribute(object, name.get());
-  set = is_true(value.get());
-  return static_cast<bool>(value);
+bool HotPath::find_slots(PyObject* config) {
+  const auto find = [&](const char* key, std::initializer_list<std::pair<Slot&, const char*>> of) {
+    PyObject* const kind = api.PyDict_GetItemString(config, key);
+    if (kind == nullptr) api.PyErr_SetString(*api.PyExc_RuntimeError, key);
+    return kind != nullptr && python::find_slots(kind, of);
+  };
+  return find("Observer", {{of_observer_.active, "active"},
+                           {of_observer_.capture, "capture"},
+                           {of_observer_.follows, "follows"},
+                           {of_observer_.step, "step"},
+                           {of_observer_.flags, "flags"}}) &&
+         find("Thread", {{of_thread_.entry, "entry"},
+                         {of_thread_.batch, "batch"},
+                         {of_thread_.after_root, "after_root"},
+                         {of_thread_.began, "began"}}) &&
+         find("Entry", {{of_entry_.place, "place"},
+                        {of_entry_.wrapper, "wrapper"},
+                        {of_entry_.untold, "untold"},
+                        {of_entry_.settings, "settings"},
+                        {of_entry_.buffers, "buffers"},
+                        {of_entry_.pad_index, "pad_index"}}) &&
+         find("Place", {{of_place_.id, "id"},
+                        {of_place_.step, "step"},
+                        {of_place_.calls, "calls"},
+                        {of_place_.recomputes, "recomputes"},
+                        {of_place_.inputs, "inputs"},
+                        {of_place_.parameters, "parameters"}}) &&
+         find("Owner", {{of_owner_.place, "place"},
+                        {of_owner_.parameter_slot, "parameter_slot"},
+                        {of_owner_.gradient_slot, "gradient_slot"}}) &&
+         find("Batch", {{messages_, "messages"}});
+}
+
+/// Whether torch is compiling or exporting, as Observer.compiles.
+bool HotPath::is_compiling(bool& is) const {
+  PyObject* const flag = api.PyDict_GetItemWithError(compiler_.get(), is_compiling_.get());
+  is = is_true(flag);
+  return flag != nullptr || api.PyErr_Occurred() == nullptr;
+}
+
+/// Whether torch.jit.trace records this thread.
+bool HotPath::is_tracing(bool& is) const {
+  const Ref state = call(is_tracing_.get(), {});
+  is = state && !is_none(state.get());
+  return static_cast<bool>(state);
 }
 
 /// Whether values of a type contain no tensor. The answer is kept for types that live as long as the

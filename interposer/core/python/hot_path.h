@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "interposer/core/python/slots.h"
 #include "interposer/core/python/tensor_reader.h"
 
 namespace convtrace::python {
@@ -66,6 +67,9 @@ class HotPath {
     uint32_t slot;
   };
 
+  bool find_slots(PyObject* config);
+  bool is_compiling(bool& is) const;
+  bool is_tracing(bool& is) const;
   Ref entry_of(PyObject* thread, PyObject* module, PyObject* caller, PyObject* args);
   bool first_of_step(PyObject* thread, PyObject* entry, PyObject* place, PyObject* module);
   bool is_told(PyObject* entry, PyObject* module);
@@ -74,7 +78,8 @@ class HotPath {
   bool entered(const Call& call, PyObject* args, PyObject* kwargs);
   bool left(const Call& call, PyObject* output);
   void restore(const Call& call);
-  bool is_set(PyObject* object, const Ref& name, bool& set) const;
+  [[nodiscard]] bool is_set(const Slot& slot) const { return is_true(slot.of(observer_.get())); }
+  [[nodiscard]] bool is_new_step(PyObject* place) const;
   Found gather(PyObject* structure, std::vector<Ref>& found, int depth);
   Found is_leaf(PyObject* type);
   Found inputs(PyObject* args, PyObject* kwargs, std::vector<Input>& found);
@@ -95,17 +100,30 @@ class HotPath {
   Ref named_slots_;
   // From the observer.
   Ref observer_, python_entered_, python_left_, python_gradient_, python_parameter_,
-      python_parameters_, threads_, entries_, find_, tell_, is_tracing_, pack_, slot_, hooks_,
-      follow_, registers_, ordered_dict_, record_buffers_, owner_, owners_, ask_is_leaf_,
+      python_parameters_, threads_, entries_, find_, tell_, is_tracing_, compiler_, pack_, slot_,
+      hooks_, follow_, registers_, ordered_dict_, record_buffers_, owner_, owners_, ask_is_leaf_,
       has_modes_, unobserved_;
   uint8_t full_ = 0;
+  struct {
+    Slot active, capture, follows, step, flags;
+  } of_observer_;
+  struct {
+    Slot entry, batch, after_root, began;
+  } of_thread_;
+  struct {
+    Slot place, wrapper, untold, settings, buffers, pad_index;
+  } of_entry_;
+  struct {
+    Slot id, step, calls, recomputes, inputs, parameters;
+  } of_place_;
+  struct {
+    Slot place, parameter_slot, gradient_slot;
+  } of_owner_;
+  Slot messages_;
   // Interned names.
-  Ref batch_, messages_, began_, place_, id_, inputs_, buffers_, pad_index_, step_, parameters_,
-      capture_, flags_, set_flags_, submit_, failed_, requires_grad_, grad_fn_, backward_hooks_,
-      register_hook_, register_hook_dict_, hook_key_, state_, entry_, after_root_, untold_,
-      settings_, wrapper_, calls_, recomputes_, active_, follows_, dict_, module_buffers_,
-      param_groups_, params_, grad_, parameter_slot_, gradient_slot_, kind_input_, kind_output_,
-      kind_gradient_, is_cuda_, enter_, exit_;
+  Ref set_flags_, submit_, failed_, requires_grad_, grad_fn_, backward_hooks_, register_hook_,
+      register_hook_dict_, hook_key_, state_, dict_, module_buffers_, param_groups_, params_, grad_,
+      kind_input_, kind_output_, kind_gradient_, is_cuda_, enter_, exit_, is_compiling_;
 };
 
 }  // namespace convtrace::python

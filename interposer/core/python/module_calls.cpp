@@ -29,11 +29,9 @@ HotPath::Found HotPath::inputs(PyObject* args, PyObject* kwargs, std::vector<Inp
 
 bool HotPath::entered(const Call& call, PyObject* args, PyObject* kwargs) {
   Work work(*this, call.thread);
-  const Ref buffers = attribute(call.entry, buffers_.get());
-  const Ref pad = attribute(call.entry, pad_index_.get());
-  const Ref place = attribute(call.entry, place_.get());
+  PyObject* const place = of_entry_.place.of(call.entry);
   const Unobserved unobserved(*this);
-  if (!work || !buffers || !pad || !place || !unobserved) return false;
+  if (!work || place == nullptr || !unobserved) return false;
   const bool top = is_none(call.caller);
   const auto in_python = [&] {
     const Ref number_of = number(word(call.key) >> 32);
@@ -41,7 +39,9 @@ bool HotPath::entered(const Call& call, PyObject* args, PyObject* kwargs) {
         python_entered_.get(), {call.thread, call.entry, call.module, number_of.get(),
                                 top ? api._Py_TrueStruct : api._Py_FalseStruct, args, kwargs}));
   };
-  if (is_none(buffers.get()) || !is_none(pad.get())) return in_python();
+  if (is_none(of_entry_.buffers.of(call.entry)) || !is_none(of_entry_.pad_index.of(call.entry))) {
+    return in_python();
+  }
   std::vector<Input> found;
   switch (inputs(args, kwargs, found)) {
     case Found::kFailed:
@@ -63,10 +63,8 @@ bool HotPath::entered(const Call& call, PyObject* args, PyObject* kwargs) {
   if (top && phase == static_cast<uint32_t>(format::Phase::kEvaluation)) {
     at.capture = full_;
   } else if (top && phase == static_cast<uint32_t>(format::Phase::kForward)) {
-    const uint64_t before = word(attribute(place.get(), inputs_.get()));
-    if (failed(before) || !assign(place.get(), inputs_.get(), number(before + 1).get())) {
-      return false;
-    }
+    const uint64_t before = word(of_place_.inputs.of(place));
+    if (failed(before) || !of_place_.inputs.set(place, number(before + 1))) return false;
     at.capture = full_;
     at.phase = static_cast<uint32_t>(format::Phase::kData);
     at.call = static_cast<uint32_t>(before);
@@ -81,10 +79,10 @@ bool HotPath::entered(const Call& call, PyObject* args, PyObject* kwargs) {
 
 /// Also called if only the scopes of the backward pass are wanted, as ModuleCalls._left.
 bool HotPath::left(const Call& call, PyObject* output) {
-  bool captures = false;
+  const bool captures = is_set(of_observer_.capture);
   Work work(*this, call.thread);
   const Unobserved unobserved(*this);
-  if (!work || !unobserved || !is_set(observer_.get(), capture_, captures)) return false;
+  if (!work || !unobserved) return false;
   std::vector<Ref> found;
   const Found all = gather(output, found, 0);
   if (all == Found::kFailed) return false;
@@ -106,7 +104,11 @@ bool HotPath::left(const Call& call, PyObject* output) {
                      !work.record(tensor, at, follows))) {
       return false;
     }
-    if (!follows && !is_set(tensor, is_cuda_, follows)) return false;
+    if (!follows) {
+      const Ref on_cuda = attribute(tensor, is_cuda_.get());
+      if (!on_cuda) return false;
+      follows = is_true(on_cuda.get());
+    }
     if (follows && !follow(tensor, call.key, i)) return false;
   }
   if (!captures) return true;
@@ -137,17 +139,16 @@ Ref HotPath::entry_of(PyObject* thread, PyObject* module, PyObject* caller, PyOb
   if (!entry || is_none(caller)) {
     return call(find_.get(), {thread, module, entry ? entry.get() : api._Py_NoneStruct, args});
   }
-  const Ref wrapper = attribute(entry.get(), wrapper_.get());
-  if (!wrapper) return {};
-  return wrapper.get() == caller ? none() : std::move(entry);
+  return of_entry_.wrapper.of(entry.get()) == caller ? none() : std::move(entry);
 }
 
 /// Whether the module's attributes are the objects that were recorded, as ModuleFacts._is_told.
 bool HotPath::is_told(PyObject* entry, PyObject* module) {
-  const Ref settings = attribute(entry, settings_.get()), now = attribute(module, dict_.get());
-  if (!settings || !now || settings.get()->type != api.PyTuple_Type) return false;
-  for (Py_ssize_t i = 0; i < api.PyTuple_Size(settings.get()); ++i) {
-    PyObject* const setting = item(settings.get(), i);
+  const Ref now = attribute(module, dict_.get());
+  PyObject* const settings = of_entry_.settings.of(entry);
+  if (!now || settings == nullptr || settings->type != api.PyTuple_Type) return false;
+  for (Py_ssize_t i = 0; i < api.PyTuple_Size(settings); ++i) {
+    PyObject* const setting = item(settings, i);
     PyObject* const name = item(setting, 0);
     if (name == nullptr) return false;
     PyObject* const value = api.PyDict_GetItemWithError(now.get(), name);
@@ -157,19 +158,15 @@ bool HotPath::is_told(PyObject* entry, PyObject* module) {
 }
 
 bool HotPath::first_of_step(PyObject* thread, PyObject* entry, PyObject* place, PyObject* module) {
-  bool untold = false;
-  if (!is_set(entry, untold_, untold)) return false;
-  const Ref now = attribute(observer_.get(), step_.get()), then = attribute(place, step_.get());
-  const uint64_t step = word(now), before = word(then);
-  if (failed(step) || failed(before)) return false;
-  if (!untold && step == before) return true;
+  const bool untold = is_true(of_entry_.untold.of(entry));
+  if (!untold && !is_new_step(place)) return true;
   const bool evaluates =
       port_.scope_slot()->phase == static_cast<uint32_t>(format::Phase::kEvaluation);
   if (untold || evaluates || !is_told(entry, module)) {
     api.PyErr_Clear();
     if (!call(tell_.get(), {thread, entry, module})) return false;
   }
-  return step == before || reset(place, now.get());
+  return !is_new_step(place) || reset(place, of_observer_.step.of(observer_.get()));
 }
 
 bool HotPath::number_of_call(PyObject* place, uint32_t& call) {
@@ -177,47 +174,47 @@ bool HotPath::number_of_call(PyObject* place, uint32_t& call) {
   if (phase == static_cast<uint32_t>(format::Phase::kEvaluation)) {
     return occurrence(place, phase, api._Py_NoneStruct, call);
   }
-  PyObject* const counter =
-      (phase == static_cast<uint32_t>(format::Phase::kRecompute) ? recomputes_ : calls_).get();
-  const uint64_t count = word(attribute(place, counter));
+  const Slot& counter = phase == static_cast<uint32_t>(format::Phase::kRecompute)
+                            ? of_place_.recomputes
+                            : of_place_.calls;
+  const uint64_t count = word(counter.of(place));
   call = static_cast<uint32_t>(count);
-  return !failed(count) && assign(place, counter, number(count + 1).get());
+  return !failed(count) && counter.set(place, number(count + 1));
 }
 
 /// @return what leave() takes: (thread, entry, slot word of the call, entry and slot word before);
 /// None if the call is not recorded.
 Ref HotPath::enter(const Arguments& given) {
   PyObject *const module = given.values[0], *const args = given.values[1];
-  const Ref tracing = call(is_tracing_.get(), {});
-  if (!tracing) return {};
-  if (!is_none(tracing.get())) return none();
+  bool compiling = false, tracing = false;
+  if (!is_compiling(compiling)) return {};
   const Ref thread = attribute(threads_.get(), state_.get());
-  const Ref caller = thread ? attribute(thread.get(), entry_.get()) : Ref();
+  const Ref caller = thread ? Ref::to(of_thread_.entry.of(thread.get())) : Ref();
   if (!caller) return {};
+  // Below a root, tensors are read only where values are wanted.
+  if ((is_set(of_observer_.capture) || is_none(caller.get())) && !is_tracing(tracing)) return {};
+  if (compiling || tracing) return none();
   convtrace_thread_scope& slot = *port_.scope_slot();
   const Ref outer = number(slot.scope | uint64_t{slot.call} << 32);
   Ref entry = entry_of(thread.get(), module, caller.get(), args);
   if (!entry || is_none(entry.get())) return entry;
-  const Ref place = attribute(entry.get(), place_.get());
+  const Ref place = Ref::to(of_entry_.place.of(entry.get()));
   uint32_t count = 0;
   if (!place || !first_of_step(thread.get(), entry.get(), place.get(), module) ||
       !number_of_call(place.get(), count)) {
     return {};
   }
-  const uint64_t id = word(attribute(place.get(), id_.get()));
+  const uint64_t id = word(of_place_.id.of(place.get()));
   if (failed(id)) return {};
   const Ref key = number(id | uint64_t{count} << 32);
   Ref result = tuple({thread.get(), entry.get(), key.get(), caller.get(), outer.get()});
   if (!result) return {};
   const Call now{thread.get(), entry.get(), key.get(), caller.get(), outer.get(), module};
-  bool captures = false;
-  if (api.PyObject_SetAttr(thread.get(), entry_.get(), entry.get()) != 0 ||
-      !is_set(observer_.get(), capture_, captures)) {
-    return {};
-  }
+  if (!of_thread_.entry.set(thread.get(), entry)) return {};
   slot.scope = static_cast<uint32_t>(id);
   slot.call = count;
-  const bool sound = !captures || entered(now, args, given.values[2]) || fail("module inputs");
+  const bool sound =
+      !is_set(of_observer_.capture) || entered(now, args, given.values[2]) || fail("module inputs");
   // What a handler raises behind this call, leave() does not see.
   if (!sound || api.PyErr_CheckSignals() != 0) {
     restore(now);
@@ -230,11 +227,8 @@ Ref HotPath::enter(const Arguments& given) {
 Ref HotPath::leave(const Arguments& given) {
   const auto part = [&](Py_ssize_t i) { return item(given.values[0], i); };
   const Call call{part(0), part(1), part(2), part(3), part(4), given.values[1]};
-  bool wanted = false;
-  if (call.outer == nullptr ||
-      !is_set(observer_.get(), is_none(call.module) ? capture_ : follows_, wanted)) {
-    return {};
-  }
+  if (call.outer == nullptr) return {};
+  const bool wanted = is_set(is_none(call.module) ? of_observer_.capture : of_observer_.follows);
   const bool sound = !wanted || left(call, given.values[2]) || fail("module outputs");
   restore(call);
   return sound ? none() : Ref();
@@ -249,9 +243,9 @@ void HotPath::restore(const Call& call) {
   slot.scope = static_cast<uint32_t>(outer);
   slot.call = static_cast<uint32_t>(outer >> 32);
   if (is_none(call.caller)) {
-    slot.phase = static_cast<uint32_t>(word(attribute(call.thread, after_root_.get())));
+    slot.phase = static_cast<uint32_t>(word(of_thread_.after_root.of(call.thread)));
   }
-  api.PyObject_SetAttr(call.thread, entry_.get(), call.caller);
+  static_cast<void>(of_thread_.entry.set(call.thread, call.caller));
   api.PyErr_Restore(type, value, traceback);
 }
 

@@ -7,6 +7,7 @@
 namespace convtrace::python {
 namespace {
 
+using format::DType;
 using Outcome = TensorReader::Outcome;
 
 Ref name(const char* text) { return Ref(api.PyUnicode_InternFromString(text)); }
@@ -15,6 +16,27 @@ Ref entry(PyObject* config, const char* key) {
   Ref found = Ref::to(api.PyDict_GetItemString(config, key));
   if (!found) api.PyErr_SetString(*api.PyExc_RuntimeError, key);
   return found;
+}
+
+/// DLDataTypeCode and bits of dlpack.h, for types of one lane.
+struct DlType {
+  uint8_t code, bits;
+  DType dtype;
+};
+constexpr DlType kDlTypes[] = {
+    {2, 32, DType::kF32},  {4, 16, DType::kBF16},     {2, 16, DType::kF16},    {2, 64, DType::kF64},
+    {0, 64, DType::kI64},  {0, 32, DType::kI32},      {0, 16, DType::kI16},    {0, 8, DType::kI8},
+    {1, 64, DType::kU64},  {1, 32, DType::kU32},      {1, 16, DType::kU16},    {1, 8, DType::kU8},
+    {6, 8, DType::kBool},  {10, 8, DType::kF8E4M3FN}, {12, 8, DType::kF8E5M2}, {5, 64, DType::kC64},
+    {5, 128, DType::kC128}};
+constexpr int32_t kDlCpu = 1, kDlCuda = 2;
+
+DType dtype_of(const DlTensor& tensor) {
+  if (tensor.lanes != 1) return DType::kUnknown;
+  const auto* const found = std::find_if(
+      std::begin(kDlTypes), std::end(kDlTypes),
+      [&](const DlType& one) { return one.code == tensor.type_code && one.bits == tensor.bits; });
+  return found != std::end(kDlTypes) ? found->dtype : DType::kUnknown;
 }
 
 /// Copies the numbers of a tuple that has one for each dimension.
@@ -33,10 +55,15 @@ bool TensorReader::configure(PyObject* config) {
   const struct {
     Ref& object;
     const char* key;
-  } entries[] = {{tensor_, "tensor"},         {parameter_, "parameter"},
-                 {strided_, "strided"},       {is_wrapped_, "is_wrapped"},
-                 {raw_stream_, "raw_stream"}, {data_address_, "data_address"},
-                 {getattr_, "getattr"},       {storage_ids_, "storage_ids"}};
+  } entries[] = {{tensor_, "tensor"},
+                 {parameter_, "parameter"},
+                 {strided_, "strided"},
+                 {is_wrapped_, "is_wrapped"},
+                 {is_cow_, "is_cow"},
+                 {raw_stream_, "raw_stream"},
+                 {data_address_, "data_address"},
+                 {getattr_, "getattr"},
+                 {storage_ids_, "storage_ids"}};
   for (const auto& [object, key] : entries) {
     if (!(object = entry(config, key))) return false;
   }
@@ -68,41 +95,115 @@ bool TensorReader::configure(PyObject* config) {
   while (api.PyDict_Next(dtypes.get(), &position, &dtype, &code) != 0) {
     dtypes_.emplace_back(Ref::to(dtype), static_cast<uint8_t>(word(code)));
   }
-  return true;
+  return find_exchange(config);
+}
+
+/// @return false with Python's error set; true also where torch has none that is known here.
+bool TensorReader::find_exchange(PyObject* config) {
+  const Ref capsule = entry(config, "exchange");
+  if (!capsule || is_none(capsule.get()) || is_none(is_cow_.get())) {
+    return static_cast<bool>(capsule);
+  }
+  const void* const found = api.PyCapsule_GetPointer(capsule.get(), "dlpack_exchange_api");
+  const auto* const exchange = static_cast<const DlExchange*>(found);
+  if (exchange != nullptr && exchange->major == 1) exchange_ = exchange;
+  return exchange != nullptr;
 }
 
 Outcome TensorReader::read(PyObject* tensor, TensorMessage& message) {
+  const Outcome outcome =
+      exchange_ != nullptr ? read_exchange(tensor, message) : read_attributes(tensor, message);
+  return outcome == Outcome::kRead ? read_memory(tensor, message.fixed) : outcome;
+}
+
+/// Through DLPack, which reads the address of the elements: it must not be asked for a tensor that is
+/// copied then.
+Outcome TensorReader::read_exchange(PyObject* tensor, TensorMessage& message) {
+  convtrace_tensor& fixed = message.fixed;
+  DlTensor found{};
+  const Ref is_cow = call(is_cow_.get(), {tensor});
+  if (failed(is_cow) || (!is_true(is_cow.get()) && exchange_->describe(tensor, &found) != 0)) {
+    if (api.PyErr_ExceptionMatches(*api.PyExc_Exception) == 0) return Outcome::kFailed;
+    api.PyErr_Clear();
+    // A tensor without memory: sparse, nested, functorch's. Further ones shall raise no exception,
+    // which takes torch many microseconds.
+    exchange_ = nullptr;
+    return read_attributes(tensor, message);
+  }
+  if (is_true(is_cow.get())) return Outcome::kLeft;
+  const DType dtype = python::dtype_of(found);
+  if (dtype == DType::kUnknown || found.rank > static_cast<int32_t>(format::kMaxDims) ||
+      (found.device_type != kDlCpu && found.device_type != kDlCuda)) {
+    return Outcome::kLeft;
+  }
+  fixed.dtype = static_cast<uint8_t>(dtype);
+  fixed.rank = static_cast<uint8_t>(found.rank);
+  std::copy_n(found.shape, found.rank, message.dims);
+  std::copy_n(found.strides, found.rank, message.dims + found.rank);
+  fixed.data = reinterpret_cast<uint64_t>(found.data) + found.byte_offset;
+  fixed.device_type = fixed.device_index = 0;
+  fixed.stream = 0;
+  if (found.device_type == kDlCuda) {
+    const Ref index = number(static_cast<uint64_t>(found.device_index));
+    const Outcome outcome = read_stream(index.get(), fixed);
+    if (outcome != Outcome::kRead) return outcome;
+  }
+  if (const Outcome outcome = is_as_stored(tensor, dtype); outcome != Outcome::kRead) {
+    return outcome;
+  }
+  return fixed.data != 0 ? Outcome::kRead : read_address(tensor, message);
+}
+
+Outcome TensorReader::read_attributes(PyObject* tensor, TensorMessage& message) {
   const Ref layout = attribute(tensor, layout_.get());
   if (failed(layout)) return Outcome::kFailed;
   if (layout.get() != strided_.get()) return Outcome::kLeft;
   const Ref nested = attribute(tensor, is_nested_.get());
   const Ref wrapped = nested ? call(is_wrapped_.get(), {tensor}) : Ref();
-  const Ref negative = wrapped ? method(tensor, is_neg_.get()) : Ref();
-  if (failed(negative)) return Outcome::kFailed;
-  if (is_true(nested.get()) || is_true(wrapped.get()) || is_true(negative.get())) {
-    return Outcome::kLeft;
-  }
+  if (failed(wrapped)) return Outcome::kFailed;
+  if (is_true(nested.get()) || is_true(wrapped.get())) return Outcome::kLeft;
   Outcome outcome = read_device(tensor, message.fixed);
   if (outcome == Outcome::kRead) outcome = read_layout(tensor, message);
-  if (outcome == Outcome::kRead) outcome = read_memory(tensor, message);
-  return outcome;
+  if (outcome == Outcome::kRead) {
+    outcome = is_as_stored(tensor, static_cast<DType>(message.fixed.dtype));
+  }
+  return outcome == Outcome::kRead ? read_address(tensor, message) : outcome;
+}
+
+/// Whether the elements are what lies in memory, not negated or conjugated when they are read.
+Outcome TensorReader::is_as_stored(PyObject* tensor, DType dtype) {
+  const bool is_complex = dtype == DType::kC64 || dtype == DType::kC128;
+  if (!is_complex && format::number_class(dtype) != format::NumberClass::kFloat) {
+    return Outcome::kRead;
+  }
+  const Ref negated = method(tensor, is_neg_.get());
+  if (failed(negated)) return Outcome::kFailed;
+  if (is_true(negated.get())) return Outcome::kLeft;
+  if (!is_complex) return Outcome::kRead;
+  const Ref conjugated = method(tensor, is_conj_.get());
+  if (failed(conjugated)) return Outcome::kFailed;
+  return is_true(conjugated.get()) ? Outcome::kLeft : Outcome::kRead;
 }
 
 Outcome TensorReader::read_device(PyObject* tensor, convtrace_tensor& fixed) {
-  using format::Device;
-  fixed.device_index = 0;
+  fixed.device_type = fixed.device_index = 0;
   fixed.stream = 0;
-  fixed.device_type = static_cast<uint8_t>(Device::Type::kCpu);
   const Ref on_cpu = attribute(tensor, is_cpu_.get());
   if (failed(on_cpu)) return Outcome::kFailed;
   if (is_true(on_cpu.get())) return Outcome::kRead;
   const Ref on_cuda = attribute(tensor, is_cuda_.get());
   if (failed(on_cuda)) return Outcome::kFailed;
-  if (!is_true(on_cuda.get()) || is_none(raw_stream_.get())) return Outcome::kLeft;
+  if (!is_true(on_cuda.get())) return Outcome::kLeft;
   const Ref index = method(tensor, get_device_.get());
-  const Ref stream = index ? call(raw_stream_.get(), {index.get()}) : Ref();
+  return read_stream(index.get(), fixed);
+}
+
+/// @param index  of the CUDA device; null with Python's error set.
+Outcome TensorReader::read_stream(PyObject* index, convtrace_tensor& fixed) {
+  if (is_none(raw_stream_.get())) return Outcome::kLeft;
+  const Ref stream = call(raw_stream_.get(), {index});
   if (failed(stream)) return Outcome::kFailed;
-  fixed.device_type = static_cast<uint8_t>(Device::Type::kCuda);
+  fixed.device_type = static_cast<uint8_t>(format::Device::Type::kCuda);
   fixed.device_index = static_cast<uint8_t>(word(index));
   fixed.stream = word(stream);
   return Outcome::kRead;
@@ -119,13 +220,7 @@ Outcome TensorReader::read_layout(PyObject* tensor, TensorMessage& message) {
   const Ref dtype = attribute(tensor, dtype_.get());
   if (failed(dtype)) return Outcome::kFailed;
   fixed.dtype = dtype_of(dtype.get());
-  const auto known = static_cast<format::DType>(fixed.dtype);
-  if (known == format::DType::kUnknown) return Outcome::kLeft;
-  if (known == format::DType::kC64 || known == format::DType::kC128) {
-    const Ref conjugated = method(tensor, is_conj_.get());
-    if (failed(conjugated)) return Outcome::kFailed;
-    if (is_true(conjugated.get())) return Outcome::kLeft;
-  }
+  if (static_cast<DType>(fixed.dtype) == DType::kUnknown) return Outcome::kLeft;
   const Ref shape = attribute(tensor, shape_.get());
   const Ref strides = shape ? method(tensor, stride_.get()) : Ref();
   if (failed(strides)) return Outcome::kFailed;
@@ -138,19 +233,26 @@ Outcome TensorReader::read_layout(PyObject* tensor, TensorMessage& message) {
              : Outcome::kFailed;
 }
 
-Outcome TensorReader::read_memory(PyObject* tensor, TensorMessage& message) {
+/// The address of a tensor's elements, from that of its storage.
+Outcome TensorReader::read_address(PyObject* tensor, TensorMessage& message) {
   convtrace_tensor& fixed = message.fixed;
-  fixed.storage_base = word(call(data_address_.get(), {tensor}));
-  if (failed(fixed.storage_base)) return Outcome::kFailed;
+  const uint64_t base = word(call(data_address_.get(), {tensor}));
+  const uint64_t offset = word(method(tensor, storage_offset_.get()));
+  if (failed(base) || failed(offset)) return Outcome::kFailed;
   const int64_t* const shape = message.dims;
   // No memory: a ZeroTensor, or storage that was taken away.
-  if (fixed.storage_base == 0 && std::find(shape, shape + fixed.rank, 0) == shape + fixed.rank) {
+  if (base == 0 && std::find(shape, shape + fixed.rank, 0) == shape + fixed.rank) {
     return Outcome::kLeft;
   }
+  fixed.data = base + offset * format::element_bytes(static_cast<DType>(fixed.dtype));
+  return Outcome::kRead;
+}
+
+/// What a tensor lies in. Its address and its type are known.
+Outcome TensorReader::read_memory(PyObject* tensor, convtrace_tensor& fixed) {
   const uint64_t offset = word(method(tensor, storage_offset_.get()));
   if (failed(offset)) return Outcome::kFailed;
-  fixed.data =
-      fixed.storage_base + offset * format::element_bytes(static_cast<format::DType>(fixed.dtype));
+  fixed.storage_base = fixed.data - offset * format::element_bytes(static_cast<DType>(fixed.dtype));
   const Ref version = attribute(tensor, version_.get());
   if (failed(version)) {  // inference tensors have no counter
     if (api.PyErr_ExceptionMatches(*api.PyExc_RuntimeError) == 0) return Outcome::kFailed;

@@ -40,7 +40,7 @@ struct Position {
 class HotPath::Work {
  public:
   Work(HotPath& path, PyObject* thread)
-      : path_(path), thread_(thread), batch_(attribute(thread, path.batch_.get())) {
+      : path_(path), thread_(thread), batch_(Ref::to(path.of_thread_.batch.of(thread))) {
     if (!path.free_.empty()) {
       bytes_ = std::move(path.free_.back());
       path.free_.pop_back();
@@ -122,9 +122,9 @@ class HotPath::Work {
 
   /// As Observer.submit, which is called where Python has something to add.
   bool submit() {
-    const uint64_t began = word(attribute(thread_, path_.began_.get()));
-    const Ref messages = attribute(batch_.get(), path_.messages_.get());
-    const Py_ssize_t waiting = messages ? api.PyList_Size(messages.get()) : -1;
+    const uint64_t began = word(path_.of_thread_.began.of(thread_));
+    PyObject* const messages = path_.messages_.of(batch_.get());
+    const Py_ssize_t waiting = messages != nullptr ? api.PyList_Size(messages) : -1;
     if (failed(began) || waiting < 0) return false;
     if (begin_ != 0 && began == 0) {  // else it is part of a call that Python times
       convtrace_spent message{};
@@ -136,7 +136,7 @@ class HotPath::Work {
       return append_to_batch() && method(path_.observer_.get(), path_.submit_.get(), {thread_});
     }
     const uint64_t flags = send() & ~uint32_t{CONVTRACE_SUBMIT_WATCH};
-    const uint64_t known = word(attribute(path_.observer_.get(), path_.flags_.get()));
+    const uint64_t known = word(path_.of_observer_.flags.of(path_.observer_.get()));
     if (failed(known)) return false;
     return flags == known ||
            method(path_.observer_.get(), path_.set_flags_.get(), {number(flags).get()});
@@ -153,7 +153,7 @@ class HotPath::Work {
 
   bool append_to_batch() {
     if (bytes_.empty()) return true;
-    const Ref messages = attribute(batch_.get(), path_.messages_.get());
+    const Ref messages = Ref::to(path_.messages_.of(batch_.get()));
     const Ref packed(
         api.PyBytes_FromStringAndSize(bytes_.data(), static_cast<Py_ssize_t>(bytes_.size())));
     bytes_.clear();

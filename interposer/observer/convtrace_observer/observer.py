@@ -11,23 +11,30 @@ from .facts import program_facts, triton_kernels, versions
 from .training import backward, clipping, optimizer, steps
 
 _MAX_FAILURES = 5
+_COMPILING = "_is_compiling_flag"  # a variable of torch.compiler
 
 
-class Observer:
-    """All of the observer's state, and its hooks in torch.
+class State:
+    """What is read at every call, also by interposer/core/python/hot_path.cpp.
 
     `capture`: values of the current step are wanted. `follows`: module outputs are of interest, for
-    their values or for the scopes of their backward pass.
+    their values or for the scopes of their backward pass. `flags`: the engine's last answer.
     """
 
+    __slots__ = ("active", "capture", "follows", "step", "flags")
+
+    def __init__(self):
+        self.active = self.capture = self.follows = False
+        self.step = self.flags = 0
+
+
+class Observer(State):
+    """All of the observer's state, and its hooks in torch."""
+
     def __init__(self, torch, port):
+        super().__init__()
         self._torch = torch
         self.port = port
-        self.active = False
-        self.capture = False
-        self.follows = False
-        self.step = 0
-        self._flags = 0
         self._begun = False
         self._imported = 0  # modules, when code was last looked at
         self._failures = 0
@@ -35,6 +42,7 @@ class Observer:
         self.full = engine.STATS  # at most: mode and rules decide in the engine
         self._only_launches = port.setting("CONVTRACE_MODE") == "launches"
         self.is_compiling = _compile_guard(torch)
+        self.is_folded, self.compiler = _cheap_compile_guard(torch) or (self.is_compiling, {})
         self.is_tracing = torch._C._get_tracing_state  # torch.jit.trace records every read
         self.threads = scopes.Threads(port)
         self.names = naming.Names(port.intern)
@@ -61,13 +69,19 @@ class Observer:
         """What interposer/core/python/hot_path.cpp reads, and what it calls for whatever it leaves to Python."""
         return {
             "observer": self, "threads": self.threads, "full": self.full, "pack": self.pack,
-            "is_tracing": self.is_tracing, "tell": self.module_facts.tell,
+            "is_tracing": self.is_tracing, "compiler": self.compiler, "tell": self.module_facts.tell,
             "entries": self.names.entries, "owners": self.names.owners, "owner": self.names.owner,
             "find": self.modules.find, "entered": self.modules.entered, "left": self.modules.left,
             "slot": self.modules.slot, "record_buffers": self.modules.record_buffers,
             "hooks": self.hooks, "follow": gradients.follow, "registers": gradients.registers_as_known(torch),
             "record_gradient": functools.partial(gradients.record, self),
-            "record_parameter": self.optimizers.record_parameter}
+            "record_parameter": self.optimizers.record_parameter,
+            "Observer": State, "Thread": scopes.Thread, "Batch": engine.Batch, "Entry": naming.Entry,
+            "Place": naming.Place, "Owner": naming.Owner}
+
+    def compiles(self):
+        """Whether torch is compiling or exporting, where `is_folded` does not say."""
+        return self.compiler.get(_COMPILING, False)
 
     def install(self):
         self.active = True
@@ -149,7 +163,7 @@ class Observer:
             skipped, self.read.skipped = self.read.skipped, 0
             thread.batch.loss(engine.LOST_TENSOR_KIND, skipped)
         flags = spent.submit(thread) if thread.began else thread.batch.submit()
-        if flags & ~engine.SUBMIT_WATCH != self._flags:
+        if flags & ~engine.SUBMIT_WATCH != self.flags:
             self._set_flags(flags & ~engine.SUBMIT_WATCH)
         return flags
 
@@ -180,7 +194,7 @@ class Observer:
             self.active = self.capture = self.follows = False
 
     def _set_flags(self, flags):
-        self._flags = flags
+        self.flags = flags
         if flags & engine.SUBMIT_OFF:
             self.remove()
             return
@@ -254,6 +268,14 @@ def _compile_guard(torch):
         dynamo = sys.modules.get("torch._dynamo")
         guard = getattr(dynamo, "is_compiling", None)
     return guard if guard is not None else lambda: False
+
+
+def _cheap_compile_guard(torch):
+    """That function in two halves, which are a third of its price: one that Dynamo folds to True, and the variables of
+    torch.compiler, whose _is_compiling_flag is set while torch compiles or exports. None if this torch has not both."""
+    compiler = getattr(torch, "compiler", None)
+    folded, names = getattr(compiler, "is_dynamo_compiling", None), vars(compiler) if compiler is not None else {}
+    return (folded, names) if folded is not None and _COMPILING in names else None
 
 
 def start(torch):

@@ -110,6 +110,8 @@ class Batch:
     """Messages of one hook call, each complete: code of the program that runs between two of them on this thread (a
     finalizer, a handler of a signal) may pack and send as well. One per thread."""
 
+    __slots__ = ("_engine", "_submit", "messages")
+
     def __init__(self, engine):
         self._engine = engine
         self._submit = engine.submit

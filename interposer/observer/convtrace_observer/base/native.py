@@ -47,6 +47,7 @@ def _config(torch, reader):
     return {
         "tensor": torch.Tensor, "parameter": torch.nn.Parameter, "strided": torch.strided,
         "dtypes": reader.dtypes, "is_wrapped": reader.is_wrapped, "raw_stream": reader.raw_stream,
+        "exchange": getattr(torch.Tensor, "__dlpack_c_exchange_api__", None), "is_cow": getattr(torch._C, "_is_cow_tensor", None),
         "data_address": address, "has_modes": modes, "unobserved": reader.unobserved,
         "is_leaf": reader.is_leaf, "getattr": getattr, "ordered_dict": collections.OrderedDict, "storage_ids": values.storage_ids,
     }

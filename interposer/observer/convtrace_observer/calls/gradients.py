@@ -19,7 +19,7 @@ class GradHook:
         self.targets = targets
 
     def __call__(self, gradient):
-        if not self._observer.is_compiling():
+        if not self._observer.is_folded():
             self._observer.hot.gradient(self.targets, gradient)
 
 
@@ -38,7 +38,7 @@ class Hooks(dict):
 
 def pass_by(observer, targets, gradient):
     """What a hook does. `targets`: as GradHook has them."""
-    if observer.is_tracing() or not observer.active:
+    if observer.compiles() or observer.is_tracing() or not observer.active:
         return
     try:
         thread = observer.threads.state

@@ -47,13 +47,13 @@ class ModuleCalls:
     def _wrap(self, original):
         """A closure, since it runs at every module call of the program. Where torch's own function only passes on, this
         frame takes the place of that one: recursion goes as deep as without us."""
-        is_compiling = self._observer.is_compiling
+        is_folded = self._observer.is_folded
         enter, leave = self._observer.hot.enter, self._observer.hot.leave
         passes_on = original is self._original and _only_passes_on(original)
 
         @functools.wraps(self._original)
         def __call__(self, *args, **kwargs):
-            if is_compiling():
+            if is_folded():
                 return original(self, *args, **kwargs)
             call = enter(self, args, kwargs)
             if call is None:
@@ -77,11 +77,13 @@ class ModuleCalls:
         @return what leave() takes: thread, entry, slot word of the call, and the entry and the slot word before; None if
         the call is not recorded."""
         observer, entry = self._observer, None
-        if observer.is_tracing():
+        if observer.compiles():
             return None
         try:
             thread = observer.threads.state
             caller, slot = thread.entry, thread.slot
+            if (observer.capture or caller is None) and observer.is_tracing():
+                return None  # below a root, tensors are read only where values are wanted
             outer = slot[0]
             entry = observer.names.entries.get(id(module))
             if entry is None or caller is None:

@@ -4,6 +4,7 @@ changed, and read without an operator of torch, a call of the program's code or 
 import ctypes
 import hashlib
 import os
+import struct
 import sys
 import weakref
 
@@ -14,6 +15,7 @@ from . import code_facts
 _PLAIN = (bool, int, float, str, type(None))
 _MAX_TEXT, _MAX_ITEMS = 80, 16
 _MAX_ATTRIBUTES = 2000  # characters of all
+_POSITION_BYTES = 4  # of the position in random's words, which lies before them
 _MT19937_BYTES = 624 * 4 + 4  # numpy/random/src/mt19937/mt19937.h: the words, and the position in them
 MAX_CHANGES = 16  # of a module's attributes
 _MODE = "training"  # attribute of a module. It is a state of the run and no setting: an evaluation pass changes it
@@ -204,6 +206,7 @@ class Generators:
         self._last = {}
         self._torch_state = None
         self._numpy_state, self._numpy_keeps = None, True
+        self._python_memory, self._python_state = _python_memory(), None
 
     def tell(self, batch):
         for read in (self._of_torch, self._of_cuda, self._of_python, self._of_numpy):
@@ -232,9 +235,15 @@ class Generators:
 
     def _of_python(self):
         random = sys.modules.get("random")
-        if random is not None:
+        if random is None:
+            return
+        state, (generator, *memory) = None, self._python_memory
+        if generator is not None and generator is random._inst:
+            state = ctypes.string_at(*memory), generator.gauss_next
+        if state is None or state != self._python_state:
             _, words, next_gauss = random.getstate()
             yield "rng.python", "%016x" % (hash((words, next_gauss or 0.0)) & 0xFFFFFFFFFFFFFFFF)
+            self._python_state = state
 
     def _of_numpy(self):
         random = sys.modules.get("numpy.random")
@@ -245,6 +254,21 @@ class Generators:
             _, words, *rest = random.get_state()
             yield "rng.numpy", digest(words.tobytes() + repr(rest).encode())
             self._numpy_state, self._numpy_keeps = memory, rest[1] != 0
+
+
+def _python_memory():
+    """(generator, address, bytes) of the words of Python's generator and its position in them; (None,) if they do not lie
+    in that object. To read them there takes a tenth of what getstate() takes, which makes a number of each."""
+    generator = getattr(sys.modules.get("random"), "_inst", None)
+    if generator is None or sys.implementation.name != "cpython":
+        return (None,)
+    *words, position = generator.getstate()[1]
+    memory = ctypes.string_at(id(generator), object.__sizeof__(generator))
+    at = memory.find(struct.pack("<%dI" % len(words), *words))
+    before = at - _POSITION_BYTES
+    if at < 0 or memory[before:at] != struct.pack("<i", position):
+        return (None,)
+    return generator, id(generator) + before, _POSITION_BYTES + 4 * len(words)
 
 
 def _numpy_memory(random):

@@ -63,9 +63,9 @@ inline void require_same(const StatsResult& a, const StatsResult& b) {
   REQUIRE(convtrace::test::same_bits(a.stats, b.stats));
   REQUIRE(a.variant == b.variant);
   REQUIRE(a.range_count == b.range_count);
-  REQUIRE(std::memcmp(a.range_hashes, b.range_hashes, sizeof(a.range_hashes)) == 0);
+  REQUIRE(std::memcmp(a.range_hashes, b.range_hashes, a.range_count * sizeof(uint64_t)) == 0);
   REQUIRE(a.sample_bytes == b.sample_bytes);
-  REQUIRE(std::memcmp(a.samples, b.samples, sizeof(a.samples)) == 0);
+  REQUIRE(std::memcmp(a.samples, b.samples, a.sample_bytes) == 0);
 }
 
 /// How far floating sums may be from the reference, over the sum of magnitudes.
