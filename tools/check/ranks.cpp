@@ -1,12 +1,13 @@
 /// @file ranks.cpp
 /// replicas-parted: ranks of data-parallel training whose equal weights are no longer equal.
-/// same-data: such ranks train on the same batches.
+/// same-data: such ranks train on the same batches, in the same or in another order.
 ///
 /// Why it is a fault: ranks that hold the same weights after one step and add up their gradients
 /// hold the same weights after every step. Ranks that take the same batches compute one batch
 /// several times.
 /// Judged: ranks that begin with equal weights. Others hold shards or do other work. A warning
-/// where they share nothing from the first step on: they may never have been meant to.
+/// where they share nothing from the first step on: they may never have been meant to. The same
+/// batches in another order are a hint: epochs that every rank shuffles for itself may be meant.
 
 #include <algorithm>
 #include <map>
@@ -151,38 +152,48 @@ class Ranks {
 
   /// @return how many ranks have a replica before them.
   uint64_t compare_data() {
-    std::map<uint64_t, const RankResult*> by_weights, by_data;
+    std::map<uint64_t, const RankResult*> by_weights, by_data, by_batches;
     uint64_t replicas = 0;
     for (const RankResult* one : ranks_) {
       const RankResult& rank = *one;
       const uint64_t weights = rank.initial;
       if (weights == 0) continue;
-      uint64_t data = weights;
+      uint64_t data = weights, batches = weights;
+      std::set<uint64_t> unlike;
       bool known = rank.steps.size() >= kLeastSteps;
       for (const RankStep& step : rank.steps) {
         known &= step.data != 0;
         data = diff::mix_all({data, step.sums.step, step.data});
+        batches += diff::mix_all({step.data});  // in any order
+        unlike.insert(step.data);
       }
       const bool replica = !by_weights.emplace(weights, &rank).second;
       replicas_ += replica ? 1 : 0;
       replicas += replica && known ? 1 : 0;
-      if (const auto [first, is_new] = by_data.emplace(data, &rank); known && !is_new)
-        tell_same(*first->second, rank);
+      if (!known) continue;
+      const auto [same, is_new] = by_data.emplace(data, &rank);
+      const auto [alike, is_other] = by_batches.emplace(batches, &rank);
+      if (!is_new) {
+        tell_same(*same->second, rank, true);
+      } else if (!is_other && unlike.size() >= kLeastSteps) {
+        tell_same(*alike->second, rank, false);
+      }
     }
     return replicas;
   }
 
-  void tell_same(const RankResult& a, const RankResult& b) {
+  void tell_same(const RankResult& a, const RankResult& b, bool in_order) {
     Finding finding{.id = "same-data",
-                    .severity = Severity::kWarning,
+                    .severity = in_order ? Severity::kWarning : Severity::kHint,
                     .rank = b.rank,
                     .step = b.steps.front().sums.step};
     finding.phase = format::Phase::kData;
     finding.text = "Rank " + std::to_string(b.rank) + " trains on the same batches as rank " +
                    std::to_string(a.rank) + " in all " + tools::counted(b.steps.size(), "step") +
-                   ".";
+                   (in_order ? "." : ", in another order.");
     finding.evidence = {
-        "equal weights at the begin, and equal hashes of all inputs of root modules in each step"};
+        "equal weights at the begin, and equal hashes of all inputs of root modules " +
+        std::string(in_order ? "in each step" : "in the steps as a whole")};
     finding.cause = "a sampler that does not know its rank, or equal seeds for unlike shards";
     finding.next = "use DistributedSampler with the rank, and call set_epoch()";
     findings_.push_back(std::move(finding));

@@ -5,6 +5,7 @@
 #include <memory>
 #include <set>
 #include <tuple>
+#include <utility>
 
 #include "tools/check/catalog.h"
 #include "tools/check/judge.h"
@@ -47,10 +48,17 @@ void follow(const std::vector<std::unique_ptr<TraceJudge>>& judges,
   for (size_t i = 0; i < judges.size(); ++i) waits.push_back(std::make_unique<tools::LiveWait>());
   std::vector<bool> ended(judges.size());
   while (!tools::LiveWait::interrupted()) {
+    bool waited = false;  // once a round, however many traces there are
     for (size_t i = 0; i < judges.size(); ++i) {
       if (ended[i]) continue;
       reader::TraceReader& trace = judges[i]->trace();
-      if (!trace.container().closed()) waits[i]->wait(trace.meta());
+      if (!trace.container().closed()) {
+        if (std::exchange(waited, true)) {
+          waits[i]->look(trace.meta());
+        } else {
+          waits[i]->wait(trace.meta());
+        }
+      }
       ended[i] = trace.container().closed() || waits[i]->writer_gone();
       trace.refresh(ended[i]);
       for (const Finding& finding : judges[i]->read_on()) live(finding);

@@ -12,8 +12,6 @@
 namespace convtrace::tools {
 namespace {
 
-constexpr int kPollMs = 100;
-
 volatile sig_atomic_t g_interrupted = 0;
 
 void interrupt(int /*signal*/) { g_interrupted = 1; }
@@ -48,11 +46,11 @@ void LiveWait::find(const format::TraceMeta& writer) {
   writer_gone_ = process_ < 0 && errno == ESRCH;
 }
 
-void LiveWait::wait(const format::TraceMeta& writer) {
+void LiveWait::look(const format::TraceMeta& writer, int most_ms) {
   find(writer);
   if (writer_gone_ || interrupted()) return;
   pollfd process{process_, POLLIN, 0};  // poll ignores a negative descriptor
-  writer_gone_ = poll(&process, 1, kPollMs) > 0;
+  writer_gone_ = poll(&process, 1, most_ms) > 0;
 }
 
 }  // namespace convtrace::tools

@@ -21,7 +21,9 @@ class LiveWait {
 
   /// Waits a tenth of a second, or less if something happens.
   /// @param writer  META of the trace, which names the process that writes it. Read until it does.
-  void wait(const format::TraceMeta& writer);
+  void wait(const format::TraceMeta& writer) { look(writer, 100); }
+  /// Looks whether the process has ended, without waiting.
+  void look(const format::TraceMeta& writer) { look(writer, 0); }
 
   /// @return whether the writing process has ended, so that the file is final.
   [[nodiscard]] bool writer_gone() const { return writer_gone_; }
@@ -30,6 +32,7 @@ class LiveWait {
 
  private:
   void find(const format::TraceMeta& writer);
+  void look(const format::TraceMeta& writer, int most_ms);
 
   int process_ = -1;  ///< pidfd of the writer
   bool looked_for_ = false;

@@ -1,17 +1,13 @@
 // The HTML report in a real browser: what a person would do with it, done by a script in the page.
 
-#include <stdio.h>
 #include <stdlib.h>
 
 #include <algorithm>
-#include <filesystem>
-#include <fstream>
-#include <memory>
 #include <numeric>
 #include <sstream>
 
+#include "tests/unit/tools/browser.h"
 #include "tests/unit/tools/diff_compared.h"
-#include "tools/common/json.h"
 #include "tools/diff/page/class_map.h"
 #include "tools/diff/page/page_rows.h"
 #include "tools/diff/page/report_html.h"
@@ -19,16 +15,11 @@
 namespace {
 
 using namespace convtrace;
+using test::driven;
+using test::has_chromium;
+using test::kChromium;
+using test::output_of;
 using test::Run;
-
-std::string output_of(const std::string& command) {
-  const std::unique_ptr<FILE, int (*)(FILE*)> pipe(popen(command.c_str(), "r"), pclose);
-  std::string text;
-  char buffer[4096];
-  while (const size_t n = pipe ? fread(buffer, 1, sizeof buffer, pipe.get()) : 0)
-    text.append(buffer, n);
-  return text;
-}
 
 /// @return the page of the comparison.
 std::string page_of(const Run& base, const Run& cand) {
@@ -43,36 +34,6 @@ std::string page_of(const Run& base, const Run& cand) {
   std::ostringstream html;
   diff::write_html_report(result, rows, html);
   return html.str();
-}
-
-constexpr const char* kChromium = "timeout 120 chromium --headless --no-sandbox --disable-gpu ";
-
-bool has_chromium() { return !output_of("command -v chromium").empty(); }
-
-/// Opens the page in Chromium, runs `script` in it. @param waits  the script waits for promises; the
-/// page then has a clock of its own, which does not tell how long anything took. @return what the
-/// script put into `told`; null where no Chromium is installed.
-tools::Json driven(const std::string& html, const std::string& script, bool waits = false) {
-  if (!has_chromium()) return {};
-  const test::TempDir dir;
-  std::ofstream(dir / "page.html")
-      << html << "<script>(async () => { const told = {};\ntry {\n"
-      << script
-      << "\n} catch (error) { told.thrown = String(error); }\n"
-         "const out = document.createElement('output');\n"
-         "out.textContent = 'TOLD' + btoa(unescape(encodeURIComponent(JSON.stringify(told))));\n"
-         "document.body.append(out); })();</script>";
-  const std::string dom =
-      output_of(kChromium + ("--user-data-dir=" + (dir / "profile")) +
-                (waits ? " --virtual-time-budget=30000" : "") +
-                " --window-size=390,844 --dump-dom file://" + (dir / "page.html") +
-                " 2>/dev/null | grep -o 'TOLD[A-Za-z0-9+/=]*'"
-                " | cut -c5- | base64 -d");
-  INFO(dom.size());
-  REQUIRE_FALSE(dom.empty());
-  const tools::Json told = tools::Json::parse(dom);
-  REQUIRE(told.value("thrown", std::string()) == "");
-  return told;
 }
 
 }  // namespace
@@ -210,10 +171,8 @@ TEST_CASE("page: a stored value has a histogram of both runs", "[diff][html]") {
 }
 
 TEST_CASE("page: axe finds nothing serious", "[diff][html][browser]") {
-  const std::string axe = output_of("cat " CONVTRACE_ROOT
-                                    "/.venv/lib/python*/site-packages/axe_core_python/axe.min.js"
-                                    " 2>/dev/null");
-  if (axe.empty() || !has_chromium()) {
+  const std::string axe = test::axe_script();
+  if (axe.empty()) {
     WARN("no chromium or no axe here: accessibility was not checked");
     return;
   }
@@ -226,13 +185,7 @@ TEST_CASE("page: axe finds nothing serious", "[diff][html][browser]") {
     std::string html = page_of(test::training(4), cand);
     const std::string dark = "@media(prefers-color-scheme:dark)";
     if (scheme == "dark") html.replace(html.find(dark), dark.size(), "@media(min-width:1px)");
-    const tools::Json told = driven(html + "<script>" + axe + "</script>", R"(
-      document.querySelectorAll('details').forEach((part) => { part.open = true; });
-      const result = await axe.run({resultTypes: ['violations']});
-      told.passed = result.passes.length;
-      told.found = result.violations.map((v) => v.id + ' (' + v.impact + '): ' + v.nodes.map((n) => n.target + ' ' + n.failureSummary).join('; '));
-    )",
-                                    true);
+    const tools::Json told = test::axe_of(html, axe);
     CHECK(told["passed"] > 15);
     for (const auto& found : told["found"]) FAIL_CHECK(found.get<std::string>());
   }

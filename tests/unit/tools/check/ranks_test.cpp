@@ -93,6 +93,20 @@ TEST_CASE("check same-data: ranks that train on the same batches", "[check][rank
   CHECK(contains(result.findings[0].text, "Rank 1 trains on the same batches as rank 0"));
 }
 
+TEST_CASE("check same-data: the same batches in another order are a hint", "[check][ranks]") {
+  std::vector<Training> ranks = pair_of(4, 1, 1);
+  std::swap(ranks[1].at(1, "", "input:0").values, ranks[1].at(3, "", "input:0").values);
+  const check::CheckResult result = checked(ranks, {"same-data"});
+  CHECK(found(result) == List{{"same-data", Severity::kHint, 0, "-", ""}});
+  REQUIRE(result.findings.size() == 1);
+  CHECK(contains(result.findings[0].text, "in all 4 steps, in another order."));
+  // Batches that repeat on each rank are same-batch's.
+  for (Training& rank : ranks)
+    for (uint32_t step = 0; step < 4; ++step)
+      rank.at(step, "", "input:0").values = noise(step == rank.rank ? 5 : 6, 32);
+  CHECK(found(checked(ranks, {"same-data"})) == List{});
+}
+
 TEST_CASE("check same-data: one other batch, constants and short runs are silent",
           "[check][ranks]") {
   std::vector<Training> one = pair_of(4, 1, 1);

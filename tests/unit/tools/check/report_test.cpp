@@ -1,6 +1,7 @@
 #include <set>
 #include <sstream>
 
+#include "tests/unit/tools/browser.h"
 #include "tests/unit/tools/check/check_run.h"
 #include "tools/check/report/reports.h"
 
@@ -161,6 +162,30 @@ TEST_CASE("check report: the heading of a page says whether it is clean", "[chec
   Finding hint{.id = "mode", .severity = Severity::kHint};
   CHECK(contains(html_of(result_of({hint})), "<h1 class=\"same\">1 hint in"));
   CHECK(contains(html_of(result_of({full()})), "<h1 class=\"diverged\">1 error in"));
+}
+
+TEST_CASE("check report: axe finds nothing serious in a page", "[check][report][browser]") {
+  const std::string axe = axe_script();
+  if (axe.empty()) {
+    WARN("no chromium or no axe here: accessibility was not checked");
+    return;
+  }
+  CheckResult result = result_of({full(), Finding{.id = "mode", .severity = Severity::kHint}});
+  result.incomplete = {"a.ctrace: the trace was not closed, or is damaged"};
+  result.notes = {"a note"};
+  // The page allows no script, so the test's would not run.
+  std::string page = html_of(result);
+  const size_t policy = page.find("<meta http-equiv=\"Content-Security-Policy\"");
+  REQUIRE(policy != std::string::npos);
+  page.erase(policy, page.find('>', policy) + 1 - policy);
+  for (const std::string scheme : {"light", "dark"}) {
+    INFO(scheme);
+    const std::string dark = "@media(prefers-color-scheme:dark)";
+    if (scheme == "dark") page.replace(page.find(dark), dark.size(), "@media(min-width:1px)");
+    const tools::Json told = axe_of(page, axe);
+    CHECK(told["passed"] > 15);
+    for (const auto& problem : told["found"]) FAIL_CHECK(problem.get<std::string>());
+  }
 }
 
 TEST_CASE("check report: text says place, evidence, cause and what was judged", "[check][report]") {
