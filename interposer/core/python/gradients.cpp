@@ -77,7 +77,7 @@ Ref HotPath::gradient(const Arguments& given) {
   if (!is_compiling(compiling) || !is_tracing(tracing)) return {};
   if (compiling || tracing || !is_set(of_observer_.active)) return none();
   const bool captures = is_set(of_observer_.capture);
-  const Ref thread = attribute(threads_.get(), state_.get());
+  const Ref thread = Ref::to(this_thread());
   const uint64_t innermost = word(item(item(targets, 0), 0));
   if (!thread || failed(innermost)) return {};
   convtrace_thread_scope& at = *port_.scope_slot();

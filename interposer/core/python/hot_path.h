@@ -33,7 +33,7 @@ struct Arguments {
 
 class HotPath {
  public:
-  explicit HotPath(const Port& port) : port_(port) {}
+  explicit HotPath(const Port& port);
   /// @param config  the dictionary of base/native.py. @return false with Python's error set.
   bool configure(PyObject* config);
 
@@ -68,6 +68,7 @@ class HotPath {
   };
 
   bool find_slots(PyObject* config);
+  PyObject* this_thread();
   bool is_compiling(bool& is) const;
   bool is_tracing(bool& is) const;
   Ref entry_of(PyObject* thread, PyObject* module, PyObject* caller, PyObject* args);
@@ -92,6 +93,7 @@ class HotPath {
   bool occurrence(PyObject* place, uint32_t phase, PyObject* slot, uint32_t& call);
 
   Port port_;
+  uint64_t number_;  ///< of this HotPath, in the process
   TensorReader reader_;
   uint32_t until_timed_ = 30;            // as in base/scopes.py
   std::vector<std::vector<char>> free_;  // of calls that are over
