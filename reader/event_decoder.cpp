@@ -1,6 +1,8 @@
 #include "reader/event_decoder.h"
 
+#if defined(__SSE2__)
 #include <emmintrin.h>
+#endif
 
 #include <algorithm>
 #include <array>
@@ -36,6 +38,7 @@ constexpr size_t kBatch = EventDecoder::kBatch;
 /// For each kind, a bit for each event of a batch that is of this kind.
 using KindMasks = std::array<uint64_t, kKinds>;
 
+#if defined(__SSE2__)
 KindMasks masks_of(std::span<const uint8_t> kinds) {
   std::array<uint8_t, kBatch> padded;
   padded.fill(UINT8_MAX);
@@ -54,6 +57,15 @@ KindMasks masks_of(std::span<const uint8_t> kinds) {
   }
   return masks;
 }
+#else
+KindMasks masks_of(std::span<const uint8_t> kinds) {
+  KindMasks masks{};
+  for (size_t i = 0; i < kinds.size(); ++i) {
+    if (kinds[i] < kKinds) masks[kinds[i]] |= uint64_t{1} << i;
+  }
+  return masks;
+}
+#endif
 
 }  // namespace
 

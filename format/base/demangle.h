@@ -4,21 +4,37 @@
 ///
 /// Threads:  any.
 
-#include <cxxabi.h>
-
 #include <cstdlib>
 #include <memory>
 #include <string>
 #include <string_view>
 
+#if defined(__GLIBCXX__)
+#include <cxxabi.h>
+#else
+/// Of libiberty, where libstdc++ has its own from: libc++'s spells lambdas, nested brackets and some
+/// types otherwise, and names of traces are compared.
+extern "C" char* cplus_demangle_v3(const char* mangled, int options);
+#endif
+
 namespace convtrace {
+
+/// @return malloc'ed; null if it is no name.
+[[nodiscard]] inline char* demangled_or_null(const char* symbol) {
+#if defined(__GLIBCXX__)
+  return abi::__cxa_demangle(symbol, nullptr, nullptr, nullptr);
+#else
+  constexpr int kParameters = 1, kTypes = 16;  // DMGL_PARAMS, DMGL_TYPES of demangle.h
+  return cplus_demangle_v3(symbol, kParameters | kTypes);
+#endif
+}
 
 /// @return the C++ spelling of an Itanium-mangled symbol; `symbol` itself if it is none.
 [[nodiscard]] inline std::string demangled(const std::string& symbol) {
   // Without the prefix a C name such as "f" would be read as a type ("float").
   if (!symbol.starts_with("_Z")) return symbol;
-  const std::unique_ptr<char, decltype(&std::free)> text(
-      abi::__cxa_demangle(symbol.c_str(), nullptr, nullptr, nullptr), &std::free);
+  const std::unique_ptr<char, decltype(&std::free)> text(demangled_or_null(symbol.c_str()),
+                                                         &std::free);
   return text == nullptr ? symbol : std::string(text.get());
 }
 

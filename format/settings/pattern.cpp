@@ -21,6 +21,15 @@ constexpr auto kRegexFlags = std::regex::ECMAScript | std::regex::optimize;
 #endif
 constexpr size_t kMaxSearchedBytes = 16 * 1024;
 
+/// "\\1": needs backtracking, which takes exponential time.
+bool has_back_reference(std::string_view expression) {
+  for (size_t at = 0; (at = expression.find('\\', at)) != std::string_view::npos; at += 2) {
+    const char next = at + 1 < expression.size() ? expression[at + 1] : 0;
+    if (next >= '1' && next <= '9') return true;
+  }
+  return false;
+}
+
 /// libstdc++ reads the number of a repetition or a back-reference into a long without a bound.
 bool has_absurd_number(std::string_view expression) {
   constexpr std::string_view kDigits = "0123456789";
@@ -49,7 +58,7 @@ Result<Pattern> Pattern::compile(std::string_view text) {
     return pattern;
   }
   const std::string_view expression = text.substr(kRegexPrefix.size());
-  if (has_absurd_number(expression)) return bad;
+  if (has_absurd_number(expression) || has_back_reference(expression)) return bad;
   try {
     // libstdc++ reads the byte behind a "(" at the end, so the text must be terminated.
     const char* const terminated = pattern.text_.c_str() + kRegexPrefix.size();

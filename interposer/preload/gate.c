@@ -84,7 +84,7 @@ static dlsym_fn real_dlsym(void) {
   return real != NULL ? (dlsym_fn)real : find_nothing;
 }
 
-/// What dlsym (dlsym_x86_64.S) does: go on to `next` as if we were not there, or return `value`.
+/// What dlsym (dlsym_*.S) does: go on to `next` as if we were not there, or return `value`.
 struct convtrace_dlsym_answer {
   void* value;
   dlsym_fn next;

@@ -21,14 +21,11 @@ class DefaultFloatingPoint {
   DefaultFloatingPoint() : saved_(_mm_getcsr()) { set(kDefault); }
   ~DefaultFloatingPoint() { set(saved_); }
 #elif defined(__aarch64__)
-  DefaultFloatingPoint() : saved_(__builtin_aarch64_get_fpcr64()) {
-    __builtin_aarch64_set_fpcr64(0);
-    __asm__ volatile("" ::: "memory");
+  DefaultFloatingPoint() {
+    __asm__ volatile("mrs %0, fpcr" : "=r"(saved_));
+    set(0);
   }
-  ~DefaultFloatingPoint() {
-    __asm__ volatile("" ::: "memory");
-    __builtin_aarch64_set_fpcr64(saved_);
-  }
+  ~DefaultFloatingPoint() { set(saved_); }
 #endif
   DefaultFloatingPoint(const DefaultFloatingPoint&) = delete;
   DefaultFloatingPoint& operator=(const DefaultFloatingPoint&) = delete;
@@ -43,7 +40,8 @@ class DefaultFloatingPoint {
   }
   unsigned saved_;
 #elif defined(__aarch64__)
-  uint64_t saved_;
+  static void set(uint64_t value) { __asm__ volatile("msr fpcr, %0" ::"r"(value) : "memory"); }
+  uint64_t saved_ = 0;
 #endif
 };
 

@@ -130,6 +130,10 @@ using F32x8 = Vector<float, 32>;
 CONVTRACE_INLINE F32x8 fma_lanes(F32x8 a, F32x8 b, F32x8 c) {
 #if defined(__FMA__)
   return _mm256_fmadd_ps(a, b, c);
+#elif defined(__aarch64__)
+  F32x8 result{};
+  for (uint32_t i = 0; i < 8; ++i) result[i] = __builtin_fmaf(a[i], b[i], c[i]);
+  return result;
 #else
   using F64x8 = Vector<double, 64>;
   const F64x8 product = __builtin_convertvector(a, F64x8) * __builtin_convertvector(b, F64x8);

@@ -16,6 +16,14 @@ namespace convtrace::tools {
 namespace fs = std::filesystem;
 namespace {
 
+#if defined(__aarch64__)
+constexpr uint16_t kMachine = EM_AARCH64;
+constexpr char kOtherMachine[] = "is no aarch64 program";
+#else
+constexpr uint16_t kMachine = EM_X86_64;
+constexpr char kOtherMachine[] = "is no x86-64 program";
+#endif
+
 enum class Kind { kScript, kDynamic, kStatic, kMusl, kOtherMachine };
 
 /// Reads up to the name of the loader. A file that cannot be read counts as a script.
@@ -25,7 +33,7 @@ Kind kind_of(const fs::path& path) {
   if (!file.read(reinterpret_cast<char*>(&header), sizeof header) ||
       std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0)
     return Kind::kScript;
-  if (header.e_ident[EI_CLASS] != ELFCLASS64 || header.e_machine != EM_X86_64)
+  if (header.e_ident[EI_CLASS] != ELFCLASS64 || header.e_machine != kMachine)
     return Kind::kOtherMachine;
   bool dynamic = false;
   for (unsigned i = 0; i < header.e_phnum; ++i) {
@@ -104,7 +112,7 @@ std::string preload_obstacle(const fs::path& program) {
     case Kind::kMusl:
       return "is a musl program; the library is for glibc";
     case Kind::kOtherMachine:
-      return "is no x86-64 program";
+      return kOtherMachine;
     case Kind::kScript:
     case Kind::kDynamic:
       break;

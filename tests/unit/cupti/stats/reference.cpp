@@ -13,7 +13,11 @@ using format::NumberClass;
 using format::Scalar;
 using format::Stats;
 using format::WideScalar;
+#if defined(__aarch64__)
+using Quad = long double;  // of 128 bits there
+#else
 __extension__ typedef __float128 Quad;
+#endif
 __extension__ typedef __int128 Int128;
 __extension__ typedef unsigned __int128 UInt128;
 
