@@ -9,7 +9,7 @@ import unittest
 from unittest import mock
 import warnings
 
-from support import ObservedTest, torch
+from support import ObservedTest, fake_engine, torch
 from convtrace_observer.facts import code_facts, program_facts, versions
 
 nn = torch.nn
@@ -233,12 +233,25 @@ class GeneratorFacts(ObservedTest):
         self.assertEqual([one is None for one in told], [False, False, False, True, False])
 
     def test_another_generator_in_place_of_pythons(self):
+        self.states()
         self.assertIs(self.observer.generators._python_memory[0], random._inst)
         mine = random.Random(5)
         with mock.patch.object(random, "_inst", mine), mock.patch.object(random, "getstate", mine.getstate):
             told = self.states()["rng.python"]
             mine.random()
             self.assertNotEqual(self.states()["rng.python"], told)
+
+    def test_a_generator_without_a_state(self):
+        with mock.patch.object(random, "_inst", random.SystemRandom()), mock.patch.object(random, "getstate", random.SystemRandom().getstate):
+            fake, observer = fake_engine.observe(torch)
+            try:
+                observer.generators.tell(observer.threads.state.batch)
+                observer.threads.state.batch.submit()
+            finally:
+                observer.remove()
+        told = {f.name for f in fake.of("event_fact")}
+        self.assertIn("rng.torch", told)
+        self.assertNotIn("rng.python", told)
 
     def test_reading_draws_nothing_and_calls_no_operator(self):
         from torch.utils._python_dispatch import TorchDispatchMode

@@ -3,9 +3,10 @@ import collections
 import dataclasses
 import sys
 import unittest
+from unittest import mock
 
 from support import fake_engine, torch
-from convtrace_observer.base import native
+from convtrace_observer.base import native, scopes
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
@@ -75,6 +76,11 @@ class Model(nn.Module):
         self.wrapped.shift.add_(1)
         self.spectrum(torch.zeros(3, dtype=torch.bool)), self.spectrum(torch.zeros(3, dtype=torch.uint16))
         self.spectrum(torch.zeros(3, dtype=torch.float8_e8m0fnu)), self.spectrum(torch.ones(4, 0)[1:])
+        taken = torch.ones(10)[3:]
+        taken.untyped_storage().resize_(0)
+        self.spectrum(taken), self.spectrum(torch.ones(3, dtype=torch.int8)), self.spectrum(torch.ones(3, dtype=torch.uint8))
+        if hasattr(torch, "uint4"):  # DLPack describes it as it does uint8
+            self.spectrum(torch.ones(16, dtype=torch.uint8).view(torch.uint4))
         self.spectrum(torch._efficientzerotensor(3)), self.spectrum(torch.ones(3, dtype=torch.bfloat16)[1])
         with torch.inference_mode():
             self.spectrum(torch.zeros(2))
@@ -162,6 +168,34 @@ class Parts(unittest.TestCase):
 
     def test_with_tensors_that_dlpack_does_not_describe(self):
         self.check(train_sparse)
+
+    def test_states_of_threads_that_end_before_the_thread(self):
+        """As under gevent, whose threading.local has one for each greenlet."""
+        class Local:
+            def __new__(cls, *args):
+                made = object.__new__(cls)
+                made.__dict__.update(args=args, greenlet=None)
+                return made
+
+            def __getattribute__(self, name):
+                fields = object.__getattribute__(self, "__dict__")
+                if name == "state" and fields["greenlet"] != greenlets[-1]:
+                    fields["greenlet"] = greenlets[-1]
+                    fields["state"] = scopes.Thread(*fields["args"])
+                return object.__getattribute__(self, name)
+
+        greenlets = [0]
+        with mock.patch.object(scopes, "Threads", type("Threads", (Local,), {"are_pythons": scopes.Threads.are_pythons})):
+            fake, observer = fake_engine.observe(torch, part="native")
+        try:
+            model = nn.Sequential(nn.Linear(2, 2))
+            for number in range(1, 50):
+                greenlets.append(number)
+                model(torch.ones(1, 2)).sum().backward()
+        finally:
+            observer.remove()
+        self.assertEqual([m.text for m in fake.of("diagnostic")], [])
+        self.assertEqual(len(fake.tensors(scope="0", slot="output:0")), 49)
 
     def test_a_copy_on_write_tensor_is_not_copied(self):
         for part in ("native", "python"):

@@ -275,6 +275,7 @@ class TileSums {
 
   template <bool Shifted>
   void add_whole(const std::byte* data, uint32_t rows, bool finite) {
+    if (rows == 0) return;
     if (finite) return add_rows<D, true, Shifted>(data, rows, shift_, lanes_);
     if constexpr (E::kFloat) add_rows<D, false, Shifted>(data, rows, shift_, lanes_);
   }

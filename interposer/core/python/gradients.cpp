@@ -61,14 +61,14 @@ bool HotPath::is_new_step(PyObject* place) const {
 /// As Observer.occurrence.
 bool HotPath::occurrence(PyObject* place, uint32_t phase, PyObject* slot, uint32_t& call) {
   if (is_new_step(place) && !reset(place, of_observer_.step.of(observer_.get()))) return false;
-  PyObject* const counts = of_place_.parameters.of(place);
+  const Ref counts = Ref::to(of_place_.parameters.of(place));
   const Ref key = tuple({number(phase).get(), slot});
-  if (counts == nullptr || !key) return false;
-  PyObject* const count = api.PyDict_GetItemWithError(counts, key.get());
+  if (!counts || !key) return false;
+  PyObject* const count = api.PyDict_GetItemWithError(counts.get(), key.get());
   if (count == nullptr && api.PyErr_Occurred() != nullptr) return false;
   call = count != nullptr ? static_cast<uint32_t>(word(count)) : 0;
   const Ref next = number(call + 1);
-  return next && api.PyDict_SetItem(counts, key.get(), next.get()) == 0;
+  return next && api.PyDict_SetItem(counts.get(), key.get(), next.get()) == 0;
 }
 
 Ref HotPath::gradient(const Arguments& given) {
@@ -77,7 +77,7 @@ Ref HotPath::gradient(const Arguments& given) {
   if (!is_compiling(compiling) || !is_tracing(tracing)) return {};
   if (compiling || tracing || !is_set(of_observer_.active)) return none();
   const bool captures = is_set(of_observer_.capture);
-  const Ref thread = Ref::to(this_thread());
+  const Ref thread = this_thread();
   const uint64_t innermost = word(item(item(targets, 0), 0));
   if (!thread || failed(innermost)) return {};
   convtrace_thread_scope& at = *port_.scope_slot();

@@ -54,6 +54,8 @@ bool HotPath::configure(PyObject* config) {
     }
   }
   full_ = static_cast<uint8_t>(word(api.PyDict_GetItemString(config, "full")));
+  keeps_thread_ = is_true(api.PyDict_GetItemString(config, "keeps_thread")) &&
+                  api.PyThreadState_Get != nullptr && api.PyThreadState_GetID != nullptr;
   const struct {
     Ref& object;
     const char* text;
@@ -120,20 +122,21 @@ bool HotPath::find_slots(PyObject* config) {
          find("Batch", {{messages_, "messages"}});
 }
 
-/// @return Threads.state, borrowed; null with Python's error set. It lives as long as the thread's state
-/// in Python, of which each has a number of its own: a look-up takes 40 ns.
-PyObject* HotPath::this_thread() {
+/// @return Threads.state; null with Python's error set. A look-up takes 40 ns. Where it belongs to the
+/// thread's state in Python (scopes.Threads.keep), of which each has a number of its own, it lives as
+/// long.
+Ref HotPath::this_thread() {
   struct Known {
     uint64_t part = 0, state = 0;
     PyObject* thread = nullptr;
   };
   thread_local Known known;
-  const bool has_numbers = api.PyThreadState_Get != nullptr && api.PyThreadState_GetID != nullptr;
-  const uint64_t state = has_numbers ? api.PyThreadState_GetID(api.PyThreadState_Get()) : 0;
-  if (has_numbers && known.part == number_ && known.state == state) return known.thread;
-  const Ref found = attribute(threads_.get(), state_.get());
+  if (!keeps_thread_) return attribute(threads_.get(), state_.get());
+  const uint64_t state = api.PyThreadState_GetID(api.PyThreadState_Get());
+  if (known.part == number_ && known.state == state) return Ref::to(known.thread);
+  Ref found = attribute(threads_.get(), state_.get());
   known = {found ? number_ : 0, state, found.get()};
-  return known.thread;
+  return found;
 }
 
 /// Whether torch is compiling or exporting, as Observer.compiles.

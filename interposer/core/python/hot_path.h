@@ -68,7 +68,7 @@ class HotPath {
   };
 
   bool find_slots(PyObject* config);
-  PyObject* this_thread();
+  Ref this_thread();
   bool is_compiling(bool& is) const;
   bool is_tracing(bool& is) const;
   Ref entry_of(PyObject* thread, PyObject* module, PyObject* caller, PyObject* args);
@@ -106,6 +106,7 @@ class HotPath {
       hooks_, follow_, registers_, ordered_dict_, record_buffers_, owner_, owners_, ask_is_leaf_,
       has_modes_, unobserved_;
   uint8_t full_ = 0;
+  bool keeps_thread_ = false;
   struct {
     Slot active, capture, follows, step, flags;
   } of_observer_;

@@ -188,7 +188,7 @@ Ref HotPath::enter(const Arguments& given) {
   PyObject *const module = given.values[0], *const args = given.values[1];
   bool compiling = false, tracing = false;
   if (!is_compiling(compiling)) return {};
-  const Ref thread = Ref::to(this_thread());
+  const Ref thread = this_thread();
   const Ref caller = thread ? Ref::to(of_thread_.entry.of(thread.get())) : Ref();
   if (!caller) return {};
   // Below a root, tensors are read only where values are wanted.

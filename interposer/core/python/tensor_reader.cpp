@@ -18,17 +18,18 @@ Ref entry(PyObject* config, const char* key) {
   return found;
 }
 
-/// DLDataTypeCode and bits of dlpack.h, for types of one lane.
+/// DLDataTypeCode and bits of dlpack.h, for types of one lane. Integers of 8 bits are not among them:
+/// torch describes its types of one to seven bits alike.
 struct DlType {
   uint8_t code, bits;
   DType dtype;
 };
 constexpr DlType kDlTypes[] = {
-    {2, 32, DType::kF32},  {4, 16, DType::kBF16},     {2, 16, DType::kF16},    {2, 64, DType::kF64},
-    {0, 64, DType::kI64},  {0, 32, DType::kI32},      {0, 16, DType::kI16},    {0, 8, DType::kI8},
-    {1, 64, DType::kU64},  {1, 32, DType::kU32},      {1, 16, DType::kU16},    {1, 8, DType::kU8},
-    {6, 8, DType::kBool},  {10, 8, DType::kF8E4M3FN}, {12, 8, DType::kF8E5M2}, {5, 64, DType::kC64},
-    {5, 128, DType::kC128}};
+    {2, 32, DType::kF32},    {4, 16, DType::kBF16}, {2, 16, DType::kF16},
+    {2, 64, DType::kF64},    {0, 64, DType::kI64},  {0, 32, DType::kI32},
+    {0, 16, DType::kI16},    {1, 64, DType::kU64},  {1, 32, DType::kU32},
+    {1, 16, DType::kU16},    {6, 8, DType::kBool},  {10, 8, DType::kF8E4M3FN},
+    {12, 8, DType::kF8E5M2}, {5, 64, DType::kC64},  {5, 128, DType::kC128}};
 constexpr int32_t kDlCpu = 1, kDlCuda = 2;
 
 DType dtype_of(const DlTensor& tensor) {
@@ -106,14 +107,18 @@ bool TensorReader::find_exchange(PyObject* config) {
   }
   const void* const found = api.PyCapsule_GetPointer(capsule.get(), "dlpack_exchange_api");
   const auto* const exchange = static_cast<const DlExchange*>(found);
-  if (exchange != nullptr && exchange->major == 1) exchange_ = exchange;
-  return exchange != nullptr;
+  if (exchange == nullptr) {
+    api.PyErr_Clear();  // something else: attributes tell as well
+  } else if (exchange->major == 1 && exchange->describe != nullptr) {
+    exchange_ = exchange;
+  }
+  return true;
 }
 
 Outcome TensorReader::read(PyObject* tensor, TensorMessage& message) {
   const Outcome outcome =
       exchange_ != nullptr ? read_exchange(tensor, message) : read_attributes(tensor, message);
-  return outcome == Outcome::kRead ? read_memory(tensor, message.fixed) : outcome;
+  return outcome == Outcome::kRead ? read_memory(tensor, message) : outcome;
 }
 
 /// Through DLPack, which reads the address of the elements: it must not be asked for a tensor that is
@@ -131,7 +136,12 @@ Outcome TensorReader::read_exchange(PyObject* tensor, TensorMessage& message) {
     return read_attributes(tensor, message);
   }
   if (is_true(is_cow.get())) return Outcome::kLeft;
-  const DType dtype = python::dtype_of(found);
+  DType dtype = python::dtype_of(found);
+  if (dtype == DType::kUnknown && found.bits == 8 && found.type_code <= 1) {
+    const Ref own = attribute(tensor, dtype_.get());
+    if (failed(own)) return Outcome::kFailed;
+    dtype = static_cast<DType>(dtype_of(own.get()));
+  }
   if (dtype == DType::kUnknown || found.rank > static_cast<int32_t>(format::kMaxDims) ||
       (found.device_type != kDlCpu && found.device_type != kDlCuda)) {
     return Outcome::kLeft;
@@ -151,7 +161,7 @@ Outcome TensorReader::read_exchange(PyObject* tensor, TensorMessage& message) {
   if (const Outcome outcome = is_as_stored(tensor, dtype); outcome != Outcome::kRead) {
     return outcome;
   }
-  return fixed.data != 0 ? Outcome::kRead : read_address(tensor, message);
+  return fixed.data != 0 ? Outcome::kRead : read_address(tensor, fixed);
 }
 
 Outcome TensorReader::read_attributes(PyObject* tensor, TensorMessage& message) {
@@ -167,7 +177,7 @@ Outcome TensorReader::read_attributes(PyObject* tensor, TensorMessage& message) 
   if (outcome == Outcome::kRead) {
     outcome = is_as_stored(tensor, static_cast<DType>(message.fixed.dtype));
   }
-  return outcome == Outcome::kRead ? read_address(tensor, message) : outcome;
+  return outcome == Outcome::kRead ? read_address(tensor, message.fixed) : outcome;
 }
 
 /// Whether the elements are what lies in memory, not negated or conjugated when they are read.
@@ -234,25 +244,25 @@ Outcome TensorReader::read_layout(PyObject* tensor, TensorMessage& message) {
 }
 
 /// The address of a tensor's elements, from that of its storage.
-Outcome TensorReader::read_address(PyObject* tensor, TensorMessage& message) {
-  convtrace_tensor& fixed = message.fixed;
+Outcome TensorReader::read_address(PyObject* tensor, convtrace_tensor& fixed) {
   const uint64_t base = word(call(data_address_.get(), {tensor}));
   const uint64_t offset = word(method(tensor, storage_offset_.get()));
   if (failed(base) || failed(offset)) return Outcome::kFailed;
-  const int64_t* const shape = message.dims;
-  // No memory: a ZeroTensor, or storage that was taken away.
-  if (base == 0 && std::find(shape, shape + fixed.rank, 0) == shape + fixed.rank) {
-    return Outcome::kLeft;
-  }
   fixed.data = base + offset * format::element_bytes(static_cast<DType>(fixed.dtype));
   return Outcome::kRead;
 }
 
-/// What a tensor lies in. Its address and its type are known.
-Outcome TensorReader::read_memory(PyObject* tensor, convtrace_tensor& fixed) {
+/// What a tensor lies in. All but that is known.
+Outcome TensorReader::read_memory(PyObject* tensor, TensorMessage& message) {
+  convtrace_tensor& fixed = message.fixed;
   const uint64_t offset = word(method(tensor, storage_offset_.get()));
   if (failed(offset)) return Outcome::kFailed;
   fixed.storage_base = fixed.data - offset * format::element_bytes(static_cast<DType>(fixed.dtype));
+  // No memory: a ZeroTensor, or storage that was taken away.
+  const int64_t* const shape = message.dims;
+  if (fixed.storage_base == 0 && std::find(shape, shape + fixed.rank, 0) == shape + fixed.rank) {
+    return Outcome::kLeft;
+  }
   const Ref version = attribute(tensor, version_.get());
   if (failed(version)) {  // inference tensors have no counter
     if (api.PyErr_ExceptionMatches(*api.PyExc_RuntimeError) == 0) return Outcome::kFailed;

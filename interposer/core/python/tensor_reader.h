@@ -69,8 +69,8 @@ class TensorReader {
   bool find_exchange(PyObject* config);
   Outcome read_exchange(PyObject* tensor, TensorMessage& message);
   Outcome read_attributes(PyObject* tensor, TensorMessage& message);
-  Outcome read_address(PyObject* tensor, TensorMessage& message);
-  Outcome read_memory(PyObject* tensor, convtrace_tensor& fixed);
+  Outcome read_address(PyObject* tensor, convtrace_tensor& fixed);
+  Outcome read_memory(PyObject* tensor, TensorMessage& message);
   Outcome read_layout(PyObject* tensor, TensorMessage& message);
   Outcome read_device(PyObject* tensor, convtrace_tensor& fixed);
   Outcome read_stream(PyObject* index, convtrace_tensor& fixed);

@@ -68,7 +68,7 @@ class Observer(State):
     def _needed_by_hot_functions(self, torch):
         """What interposer/core/python/hot_path.cpp reads, and what it calls for whatever it leaves to Python."""
         return {
-            "observer": self, "threads": self.threads, "full": self.full, "pack": self.pack,
+            "observer": self, "threads": self.threads, "keeps_thread": self.threads.are_pythons(), "full": self.full, "pack": self.pack,
             "is_tracing": self.is_tracing, "compiler": self.compiler, "tell": self.module_facts.tell,
             "entries": self.names.entries, "owners": self.names.owners, "owner": self.names.owner,
             "find": self.modules.find, "entered": self.modules.entered, "left": self.modules.left,

@@ -23,7 +23,8 @@ inline std::string output_of(const std::string& command) {
   return text;
 }
 
-inline constexpr const char* kChromium = "timeout 120 chromium --headless --no-sandbox --disable-gpu ";
+inline constexpr const char* kChromium =
+    "timeout 120 chromium --headless --no-sandbox --disable-gpu ";
 
 inline bool has_chromium() { return !output_of("command -v chromium").empty(); }
 

@@ -3,6 +3,7 @@
 The slot is written without a call: the engine reads it on the same native thread when a kernel is
 launched or memory allocated.
 """
+import _thread
 import sys
 import threading
 
@@ -59,6 +60,11 @@ class Threads(threading.local):
 
     def __init__(self, port):
         self.state = Thread(port)
+
+    def are_pythons(self):
+        """Whether `state` belongs to a thread of Python and lives as long. gevent's and eventlet's threading.local, which
+        may be in place of Python's, has one for each greenlet."""
+        return _thread._local in type(self).__mro__
 
 
 def python_frames():

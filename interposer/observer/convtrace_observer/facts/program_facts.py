@@ -206,7 +206,7 @@ class Generators:
         self._last = {}
         self._torch_state = None
         self._numpy_state, self._numpy_keeps = None, True
-        self._python_memory, self._python_state = _python_memory(), None
+        self._python_memory = self._python_state = None
 
     def tell(self, batch):
         for read in (self._of_torch, self._of_cuda, self._of_python, self._of_numpy):
@@ -237,6 +237,8 @@ class Generators:
         random = sys.modules.get("random")
         if random is None:
             return
+        if self._python_memory is None:
+            self._python_memory = _python_memory()
         state, (generator, *memory) = None, self._python_memory
         if generator is not None and generator is random._inst:
             state = ctypes.string_at(*memory), generator.gauss_next
@@ -259,8 +261,9 @@ class Generators:
 def _python_memory():
     """(generator, address, bytes) of the words of Python's generator and its position in them; (None,) if they do not lie
     in that object. To read them there takes a tenth of what getstate() takes, which makes a number of each."""
-    generator = getattr(sys.modules.get("random"), "_inst", None)
-    if generator is None or sys.implementation.name != "cpython":
+    random = sys.modules["random"]
+    generator = getattr(random, "_inst", None)
+    if type(generator) is not random.Random or sys.implementation.name != "cpython":
         return (None,)
     *words, position = generator.getstate()[1]
     memory = ctypes.string_at(id(generator), object.__sizeof__(generator))
