@@ -27,7 +27,7 @@ struct StatsResult {
   uint32_t range_count = 0;  ///< at most format::kMaxRanges; 0 when the tensor is one range
   uint64_t range_hashes[format::kMaxRanges];  ///< only the first range_count, or one, are set
   uint32_t sample_bytes = 0;                  ///< bytes used in `samples`: sample_count() values
-  std::byte samples[kWholeCount * 8];
+  std::byte samples[kWholeCount * 8];         ///< only the first sample_bytes are set
 };
 
 /// Completes a result whose range_hashes range_hash() has made: all but the samples.

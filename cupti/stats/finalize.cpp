@@ -109,13 +109,12 @@ format::Sketch make_sketch(const double (&sums)[kSketchBuckets]) {
   int exponent = 0;
   // Rounded to f32 it may be 1.
   if (static_cast<float>(std::frexp(largest, &exponent)) == 1) ++exponent;
-  // A factor of this size is exact, and a product is rounded as ldexp() rounds.
-  const bool is_factor = exponent > -1000 && exponent < 1000;
-  const double factor = is_factor ? std::ldexp(1.0, -exponent) : 1.0;
-  for (uint32_t i = 0; i < kSketchBuckets; ++i) {
-    const double scaled = is_factor ? sums[i] * factor : std::ldexp(sums[i], -exponent);
-    sketch.bucket[i] = static_cast<float>(scaled) + 0.0F;  // no -0
-  }
+  // ldexp(sums[i], -exponent), by two powers of two of which each is in the range of f64. What the
+  // first product loses of a subnormal is far below the smallest f32.
+  const double half = std::ldexp(1.0, -exponent / 2);
+  const double rest = std::ldexp(1.0, -exponent - -exponent / 2);
+  for (uint32_t i = 0; i < kSketchBuckets; ++i)
+    sketch.bucket[i] = static_cast<float>(sums[i] * half * rest) + 0.0F;  // no -0
   sketch.exponent = static_cast<int16_t>(largest == 0 ? 0 : exponent - kSketchScale);
   return sketch;
 }

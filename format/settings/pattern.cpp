@@ -21,7 +21,7 @@ constexpr auto kRegexFlags = std::regex::ECMAScript | std::regex::optimize;
 #endif
 constexpr size_t kMaxSearchedBytes = 16 * 1024;
 
-/// "\\1": needs backtracking, which takes exponential time.
+/// A back-reference such as "\1" needs backtracking, which takes exponential time.
 bool has_back_reference(std::string_view expression) {
   for (size_t at = 0; (at = expression.find('\\', at)) != std::string_view::npos; at += 2) {
     const char next = at + 1 < expression.size() ? expression[at + 1] : 0;

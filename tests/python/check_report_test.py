@@ -1,35 +1,19 @@
 """convtrace check as a program: its JSON against docs/check-report.schema.json."""
-import json
 import os
 import pathlib
-import subprocess
 import unittest
 
-from diff_report_test import GOLDEN, PAIRS, ROOT, Folder, strict
+from diff_report_test import GOLDEN, PAIRS, ROOT, Reports
 
 CONVTRACE = pathlib.Path(os.environ["CONVTRACE_BUILD"]) / "bin" / "convtrace"
-SCHEMA = pathlib.Path(ROOT) / "docs" / "check-report.schema.json"
 
 
-class Schema(Folder):
-    def setUp(self):
-        super().setUp()
-        try:
-            import jsonschema
-        except ImportError:
-            self.skipTest("the package jsonschema is not installed")
-        schema = json.loads(SCHEMA.read_text())
-        jsonschema.Draft202012Validator.check_schema(schema)
-        self.validator = jsonschema.Draft202012Validator(strict(schema))
+class Schema(Reports):
+    SCHEMA = pathlib.Path(ROOT) / "docs" / "check-report.schema.json"
 
     def report(self, *words):
         """@return the report, and the exit code."""
-        run = subprocess.run([CONVTRACE, "check", "--json", "-", *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-        self.assertIn(run.returncode, (0, 3, 4), run.stderr)
-        report = json.loads(run.stdout)
-        problems = [f"{'/'.join(map(str, e.absolute_path))}: {e.message[:200]}" for e in self.validator.iter_errors(report)]
-        self.assertEqual(problems, [], words)
-        return report, run.returncode
+        return self.report_of(CONVTRACE, "check", "--json", "-", *words, codes=(0, 3, 4))
 
     def test_every_report_follows_it(self):
         traces = sorted(GOLDEN.glob("*.ctrace"))

@@ -14,7 +14,6 @@ from reader_test import ROOT
 DIFF = pathlib.Path(os.environ["CONVTRACE_BUILD"]) / "bin" / "convtrace-diff"
 GOLDEN = pathlib.Path(ROOT) / "tests" / "golden" / "v1"
 PAIRS = pathlib.Path(ROOT) / "tests" / "fuzz" / "corpus" / "diff"  # seeds: the first one's length, two traces
-SCHEMA = pathlib.Path(ROOT) / "docs" / "diff-report.schema.json"
 
 
 def strict(schema):
@@ -43,24 +42,34 @@ class Folder(unittest.TestCase):
         return self.folder / "base.ctrace", self.folder / "cand.ctrace"
 
 
-class SchemaTestCase(Folder):
+class Reports(Folder):
+    """Tests of a program whose reports follow `SCHEMA`."""
+
     def setUp(self):
         super().setUp()
         try:
             import jsonschema
         except ImportError:
             self.skipTest("the package jsonschema is not installed")
-        schema = json.loads(SCHEMA.read_text())
+        schema = json.loads(self.SCHEMA.read_text())
         jsonschema.Draft202012Validator.check_schema(schema)
         self.validator = jsonschema.Draft202012Validator(strict(schema))
 
-    def report(self, base, cand, *options):
-        run = subprocess.run([DIFF, base, cand, "--json", "-", *options], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-        self.assertIn(run.returncode, (0, 1, 3, 4), run.stderr)
+    def report_of(self, *command, codes):
+        """@return the report on stdout, and the exit code, one of `codes`."""
+        run = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        self.assertIn(run.returncode, codes, run.stderr)
         report = json.loads(run.stdout)
         problems = [f"{'/'.join(map(str, e.absolute_path))}: {e.message[:200]}" for e in self.validator.iter_errors(report)]
-        self.assertEqual(problems, [], (base, cand))
-        return report
+        self.assertEqual(problems, [], command)
+        return report, run.returncode
+
+
+class SchemaTestCase(Reports):
+    SCHEMA = pathlib.Path(ROOT) / "docs" / "diff-report.schema.json"
+
+    def report(self, base, cand, *options):
+        return self.report_of(DIFF, base, cand, "--json", "-", *options, codes=(0, 1, 3, 4))[0]
 
     def test_every_report_follows_it(self):
         traces = sorted(GOLDEN.glob("*.ctrace"))

@@ -48,17 +48,11 @@ void follow(const std::vector<std::unique_ptr<TraceJudge>>& judges,
   for (size_t i = 0; i < judges.size(); ++i) waits.push_back(std::make_unique<tools::LiveWait>());
   std::vector<bool> ended(judges.size());
   while (!tools::LiveWait::interrupted()) {
-    bool waited = false;  // once a round, however many traces there are
+    int most_ms = tools::LiveWait::kMostMs;  // once a round, however many traces there are
     for (size_t i = 0; i < judges.size(); ++i) {
       if (ended[i]) continue;
       reader::TraceReader& trace = judges[i]->trace();
-      if (!trace.container().closed()) {
-        if (std::exchange(waited, true)) {
-          waits[i]->look(trace.meta());
-        } else {
-          waits[i]->wait(trace.meta());
-        }
-      }
+      if (!trace.container().closed()) waits[i]->wait(trace.meta(), std::exchange(most_ms, 0));
       ended[i] = trace.container().closed() || waits[i]->writer_gone();
       trace.refresh(ended[i]);
       for (const Finding& finding : judges[i]->read_on()) live(finding);

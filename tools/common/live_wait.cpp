@@ -46,7 +46,7 @@ void LiveWait::find(const format::TraceMeta& writer) {
   writer_gone_ = process_ < 0 && errno == ESRCH;
 }
 
-void LiveWait::look(const format::TraceMeta& writer, int most_ms) {
+void LiveWait::wait(const format::TraceMeta& writer, int most_ms) {
   find(writer);
   if (writer_gone_ || interrupted()) return;
   pollfd process{process_, POLLIN, 0};  // poll ignores a negative descriptor

@@ -19,11 +19,10 @@ class LiveWait {
   LiveWait(const LiveWait&) = delete;
   LiveWait& operator=(const LiveWait&) = delete;
 
-  /// Waits a tenth of a second, or less if something happens.
+  static constexpr int kMostMs = 100;
+  /// Waits `most_ms`, or less if something happens. 0: looks whether the process has ended.
   /// @param writer  META of the trace, which names the process that writes it. Read until it does.
-  void wait(const format::TraceMeta& writer) { look(writer, 100); }
-  /// Looks whether the process has ended, without waiting.
-  void look(const format::TraceMeta& writer) { look(writer, 0); }
+  void wait(const format::TraceMeta& writer, int most_ms = kMostMs);
 
   /// @return whether the writing process has ended, so that the file is final.
   [[nodiscard]] bool writer_gone() const { return writer_gone_; }
@@ -32,7 +31,6 @@ class LiveWait {
 
  private:
   void find(const format::TraceMeta& writer);
-  void look(const format::TraceMeta& writer, int most_ms);
 
   int process_ = -1;  ///< pidfd of the writer
   bool looked_for_ = false;

@@ -214,22 +214,18 @@ void add_floats_of_row(const std::byte* data, uint32_t bytes, Shift<D> shift, Ti
   add_rows<D, false, Shifted>(padded, 1, shift, lanes, end);
 }
 
-/// Adds `count` elements that do not fill a row.
+/// Adds `count` integers that do not fill a row, as LaneSums::add() does: their sums are exact.
 template <DType D>
-void add_part_of_row(const std::byte* data, uint32_t count, Shift<D> shift, TileLanes<D>& lanes) {
+void add_integers_of_row(const std::byte* data, uint32_t count, Shift<D> shift,
+                         TileLanes<D>& lanes) {
   using E = Element<D>;
   for (uint32_t i = 0; i < count; ++i) {
-    const auto bits = load<typename E::Bits>(data + i * sizeof(typename E::Bits));
-    if (!E::finite(bits)) continue;
+    const auto value = E::value(load<typename E::Bits>(data + i * sizeof(typename E::Bits)));
     const uint32_t lane = i / kPerGroup<D> * kLanes<D> + i % kLanes<D>;
-    const auto value = E::value(bits);
     const auto x = static_cast<double>(value);
-    lanes.sum[lane] += x;
-    lanes.l1[lane] += magnitude(x);
     lanes.squares[lane] = fma(x, x, lanes.squares[lane]);
     if (shift.value == 0) continue;
     const double deviation = shift.deviation(value);
-    lanes.deviations[lane] += deviation;
     lanes.squared_deviations[lane] = fma(deviation, deviation, lanes.squared_deviations[lane]);
   }
 }
@@ -284,7 +280,7 @@ class TileSums {
   void add_rest(const std::byte* data, uint32_t bytes) {
     if (bytes == 0) return;
     if constexpr (E::kFloat) add_floats_of_row<D, Shifted>(data, bytes, shift_, lanes_);
-    if constexpr (!E::kFloat) add_part_of_row<D>(data, bytes / sizeof(Bits), shift_, lanes_);
+    if constexpr (!E::kFloat) add_integers_of_row<D>(data, bytes / sizeof(Bits), shift_, lanes_);
   }
 
   void add_integers(const std::byte* data, uint32_t bytes) {

@@ -123,7 +123,7 @@ bool HotPath::find_slots(PyObject* config) {
 }
 
 /// @return Threads.state; null with Python's error set. A look-up takes 40 ns. Where it belongs to the
-/// thread's state in Python (scopes.Threads.keep), of which each has a number of its own, it lives as
+/// thread's state in Python (Threads.are_pythons), of which each has a number of its own, it lives as
 /// long.
 Ref HotPath::this_thread() {
   struct Known {

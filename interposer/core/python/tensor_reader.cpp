@@ -161,7 +161,7 @@ Outcome TensorReader::read_exchange(PyObject* tensor, TensorMessage& message) {
   if (const Outcome outcome = is_as_stored(tensor, dtype); outcome != Outcome::kRead) {
     return outcome;
   }
-  return fixed.data != 0 ? Outcome::kRead : read_address(tensor, fixed);
+  return fixed.data != 0 ? Outcome::kRead : read_base(tensor, fixed);
 }
 
 Outcome TensorReader::read_attributes(PyObject* tensor, TensorMessage& message) {
@@ -177,7 +177,7 @@ Outcome TensorReader::read_attributes(PyObject* tensor, TensorMessage& message) 
   if (outcome == Outcome::kRead) {
     outcome = is_as_stored(tensor, static_cast<DType>(message.fixed.dtype));
   }
-  return outcome == Outcome::kRead ? read_address(tensor, message.fixed) : outcome;
+  return outcome == Outcome::kRead ? read_base(tensor, message.fixed) : outcome;
 }
 
 /// Whether the elements are what lies in memory, not negated or conjugated when they are read.
@@ -243,21 +243,25 @@ Outcome TensorReader::read_layout(PyObject* tensor, TensorMessage& message) {
              : Outcome::kFailed;
 }
 
-/// The address of a tensor's elements, from that of its storage.
-Outcome TensorReader::read_address(PyObject* tensor, convtrace_tensor& fixed) {
-  const uint64_t base = word(call(data_address_.get(), {tensor}));
-  const uint64_t offset = word(method(tensor, storage_offset_.get()));
-  if (failed(base) || failed(offset)) return Outcome::kFailed;
-  fixed.data = base + offset * format::element_bytes(static_cast<DType>(fixed.dtype));
-  return Outcome::kRead;
+/// The address of a tensor's storage; read_memory() finds that of its elements.
+Outcome TensorReader::read_base(PyObject* tensor, convtrace_tensor& fixed) {
+  fixed.data = 0;
+  fixed.storage_base = word(call(data_address_.get(), {tensor}));
+  return failed(fixed.storage_base) ? Outcome::kFailed : Outcome::kRead;
 }
 
-/// What a tensor lies in. All but that is known.
+/// What a tensor lies in. Its type is known, and the address of its elements or, where that is 0, of
+/// its storage.
 Outcome TensorReader::read_memory(PyObject* tensor, TensorMessage& message) {
   convtrace_tensor& fixed = message.fixed;
   const uint64_t offset = word(method(tensor, storage_offset_.get()));
   if (failed(offset)) return Outcome::kFailed;
-  fixed.storage_base = fixed.data - offset * format::element_bytes(static_cast<DType>(fixed.dtype));
+  const uint64_t bytes = offset * format::element_bytes(static_cast<DType>(fixed.dtype));
+  if (fixed.data != 0) {
+    fixed.storage_base = fixed.data - bytes;
+  } else {
+    fixed.data = fixed.storage_base + bytes;
+  }
   // No memory: a ZeroTensor, or storage that was taken away.
   const int64_t* const shape = message.dims;
   if (fixed.storage_base == 0 && std::find(shape, shape + fixed.rank, 0) == shape + fixed.rank) {

@@ -69,7 +69,7 @@ class TensorReader {
   bool find_exchange(PyObject* config);
   Outcome read_exchange(PyObject* tensor, TensorMessage& message);
   Outcome read_attributes(PyObject* tensor, TensorMessage& message);
-  Outcome read_address(PyObject* tensor, convtrace_tensor& fixed);
+  Outcome read_base(PyObject* tensor, convtrace_tensor& fixed);
   Outcome read_memory(PyObject* tensor, TensorMessage& message);
   Outcome read_layout(PyObject* tensor, TensorMessage& message);
   Outcome read_device(PyObject* tensor, convtrace_tensor& fixed);

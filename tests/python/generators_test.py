@@ -1,0 +1,114 @@
+"""States of random generators, as facts of the trace."""
+import random
+import sys
+import unittest
+from unittest import mock
+
+from support import ObservedTest, fake_engine, torch
+from torch import nn
+
+
+class GeneratorFacts(ObservedTest):
+    def states(self):
+        batch = self.observer.threads.state.batch
+        self.observer.generators.tell(batch)
+        batch.submit()
+        found = {f.name: f.value for f in self.fake.of("event_fact") if f.name.startswith("rng.")}
+        self.fake.messages.clear()
+        return found
+
+    def test_a_state_is_told_first_and_when_a_number_was_drawn(self):
+        random.seed(1)
+        first = self.states()
+        self.assertLessEqual({"rng.torch", "rng.python"}, set(first))
+        self.assertEqual(self.states(), {})
+        torch.rand(1)
+        self.assertEqual(set(self.states()), {"rng.torch"})
+        random.random()
+        self.assertEqual(set(self.states()), {"rng.python"})
+        if "numpy.random" in sys.modules:
+            sys.modules["numpy.random"].rand()
+            self.assertEqual(set(self.states()), {"rng.numpy"})
+        random.seed(1)
+        torch.manual_seed(0)
+        again = self.states()
+        self.assertEqual({name: again[name] for name in ("rng.torch", "rng.python")},
+                         {name: first[name] for name in ("rng.torch", "rng.python")})
+
+    def test_pythons_state_is_what_getstate_says(self):
+        random.seed(2)
+        told = []
+        for draw in (random.random, lambda: random.gauss(0, 1), lambda: random.gauss(0, 1), lambda: None, random.random):
+            draw()  # the second of two normal numbers draws no word
+            told.append(self.states().get("rng.python"))
+            _, words, kept = random.getstate()
+            if told[-1] is not None:
+                self.assertEqual(told[-1], "%016x" % (hash((words, kept or 0.0)) & 0xFFFFFFFFFFFFFFFF))
+        self.assertEqual([one is None for one in told], [False, False, False, True, False])
+
+    def test_another_generator_in_place_of_pythons(self):
+        self.states()
+        self.assertIs(self.observer.generators._python_memory[0], random._inst)
+        mine = random.Random(5)
+        with mock.patch.object(random, "_inst", mine), mock.patch.object(random, "getstate", mine.getstate):
+            told = self.states()["rng.python"]
+            mine.random()
+            self.assertNotEqual(self.states()["rng.python"], told)
+
+    def test_a_generator_without_a_state(self):
+        with mock.patch.object(random, "_inst", random.SystemRandom()), mock.patch.object(random, "getstate", random.SystemRandom().getstate):
+            fake, observer = fake_engine.observe(torch)
+            try:
+                observer.generators.tell(observer.threads.state.batch)
+                observer.threads.state.batch.submit()
+            finally:
+                observer.remove()
+        told = {f.name for f in fake.of("event_fact")}
+        self.assertIn("rng.torch", told)
+        self.assertNotIn("rng.python", told)
+
+    def test_reading_draws_nothing_and_calls_no_operator(self):
+        from torch.utils._python_dispatch import TorchDispatchMode
+
+        class Refuse(TorchDispatchMode):
+            def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+                raise AssertionError(function)
+
+        before = torch.get_rng_state(), random.getstate()
+        with Refuse(), torch.device("meta"):
+            told = self.states()
+        self.assertIn("rng.torch", told)
+        self.assertTrue(torch.equal(before[0], torch.get_rng_state()))
+        self.assertEqual(before[1], random.getstate())
+
+    def test_each_step_begins_with_them(self):
+        model = nn.Linear(2, 2)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for _ in range(3):
+            model(torch.rand(1, 2)).sum().backward()
+            optimizer.step()
+        kinds = [m.kind if m.kind == "step" else m.name for m in self.fake.messages
+                 if m.kind == "step" or m.kind == "event_fact" and m.name == "rng.torch"]
+        self.assertEqual(kinds, ["step", "rng.torch"] * 3)
+
+    def test_training_behind_evaluation_begins_with_them_again(self):
+        model = nn.Linear(2, 2)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for draws in (False, True):
+            with torch.no_grad():
+                model(torch.rand(1, 2))
+                x = torch.rand(1, 2) if draws else torch.ones(1, 2)
+            for _ in range(2):
+                model(x).sum().backward()
+            optimizer.step()
+        told = [(m.kind, getattr(m, "phase", None)) for m in self.fake.messages
+                if m.kind == "step" or m.kind == "event_fact" and m.name == "rng.torch"
+                or m.kind == "tensor" and m.slot == "input:0"]
+        evaluation, training = ("tensor", "evaluation"), ("tensor", "data")
+        self.assertEqual(told, [
+            ("step", None), ("event_fact", None), evaluation, training, training,
+            ("step", None), ("event_fact", None), evaluation, ("event_fact", None), training, training])
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv)
