@@ -20,6 +20,7 @@
 
 #include "format/base/level.h"
 #include "format/base/messages.h"
+#include "format/model/collective.h"
 #include "format/model/dtype.h"
 #include "format/model/event_parts.h"
 #include "format/model/stats.h"
@@ -85,6 +86,7 @@ struct TensorStats {
   /// Elements whose bits are all those of CONVTRACE_POISON, of an op's inputs and outputs; on a
   /// GPU those among the samples.
   uint64_t poisoned = 0;
+  uint64_t collective = 0;  ///< `id` of the Collective that sent or received it, or 0
   static constexpr std::string_view kName = "stats";
   static constexpr void fields(auto& e, const auto& visit) {
     visit(kFixed<1>, "place", e.place);
@@ -114,6 +116,7 @@ struct TensorStats {
     visit(kVarying<52>, "pad_count", e.pad_count);
     visit(kCount<55, 2>, "pad_row_count", e.pad_rows);
     visit(kVarying<57>, "poisoned", e.poisoned);
+    visit(kVarying<60>, "collective", e.collective);
   }
 };
 inline constexpr size_t kMaxDims = 16;
@@ -359,7 +362,7 @@ inline bool is_location(std::string_view fact) { return fact == "forward" || fac
 
 /// The order of alternatives is the stored event kind: append only.
 using Event = std::variant<Launch, TensorStats, Alloc, Free, Copy, Scope, Step, Finding, Diagnostic,
-                           Loss, Cost, Sync, Op, Fact>;
+                           Loss, Cost, Sync, Op, Fact, Collective>;
 
 namespace detail {
 template <typename... Kinds>

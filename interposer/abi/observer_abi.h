@@ -37,6 +37,8 @@ enum convtrace_message_kind {
   CONVTRACE_MSG_TENSOR_STACK = 11,
   CONVTRACE_MSG_EVENT_FACT = 12,
   CONVTRACE_MSG_SPENT = 13,
+  CONVTRACE_MSG_COLLECTIVE = 14,
+  CONVTRACE_MSG_COLLECTIVE_VALUES = 15,
 };
 
 struct convtrace_message {
@@ -139,6 +141,23 @@ struct convtrace_loss {
 struct convtrace_spent {
   struct convtrace_message message;
   uint64_t ns;
+};
+
+/// A collective, or a transfer between two ranks, is called: the fields of Collective in
+/// format/model/collective.h. The TENSOR messages behind it in the batch are those that it sends.
+struct convtrace_collective {
+  struct convtrace_message message;
+  uint8_t phase, dtype, device_type, device_index;
+  uint32_t scope, call, op, group, members, reduction, group_rank, group_size, peer;
+  uint64_t stream, sent, received, number, id;
+};
+
+/// The TENSOR messages behind it in the batch are those of the collective `id`, which was called in
+/// `step`.
+struct convtrace_collective_values {
+  struct convtrace_message message;
+  uint64_t id;
+  uint32_t step, reserved;
 };
 
 struct convtrace_diagnostic {

@@ -67,7 +67,7 @@ bool StatsRows::bind_sketches(const wire::StatsColumns& t) {
   size_t buckets = 0;
   for (size_t row = 0; row < rows_.row_count(); ++row) {
     Sketch sketch;
-    from_word(sketch.exponent, varying_[row].back());
+    from_word(sketch.exponent, varying_[row][kColumns<TensorStats>.place[58]]);
     if (sketch.is_known()) buckets += Sketch::kBuckets;
   }
   buckets_.clear();

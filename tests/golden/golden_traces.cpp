@@ -235,6 +235,50 @@ void write_padding(const std::string& path) {
   trace.close();
 }
 
+/// Collectives of two steps, and what they sent and received.
+void write_collectives(const std::string& path) {
+  TraceBuilder trace(path);
+  auto& names = trace.meta(fixed_meta()).definitions();
+  for (uint32_t step = 0; step < 2; ++step) {
+    trace.step(step);
+    Collective sum;
+    sum.place = {names.intern("h.0"), 0, Phase::kBackward};
+    sum.op = names.intern("all_reduce");
+    sum.group = names.intern("c10d:0");
+    sum.members = names.intern("0-3,8");
+    sum.reduction = names.intern("sum");
+    sum.group_rank = 2;
+    sum.group_size = 5;
+    sum.dtype = DType::kBF16;
+    sum.device = {Device::Type::kCuda, 1};
+    sum.stream = 0x10;
+    sum.sent = sum.received = 6;
+    sum.number = step;
+    sum.id = 2 * step + 1;
+    trace.event(sum);
+    TensorStats value;
+    value.dtype = DType::kI64;
+    value.slot = names.intern("sent:0");
+    value.op = sum.op;
+    value.stats = integer_stats();
+    value.collective = sum.id;
+    trace.event(value);
+    Collective send;
+    send.op = names.intern("send");
+    send.group = sum.group;
+    send.group_rank = 2;
+    send.group_size = 5;
+    send.peer = 4;
+    send.sent = 3;
+    send.number = step;
+    send.id = sum.id + 1;
+    trace.event(send);
+    value.slot = names.intern("received:0");
+    trace.event(value);
+  }
+  trace.close();
+}
+
 /// Values with the hashes of version 2, as FORMAT.md 6.10 lists them.
 void write_hashes(const std::string& path) {
   TraceMeta meta = fixed_meta();
@@ -269,6 +313,7 @@ const GoldenTrace kGolden[kGoldenTraces] = {
     {"tiny", write_tiny},       {"full", write_full},   {"unclosed", write_unclosed},
     {"values", write_values},   {"syncs", write_syncs}, {"outputs", write_outputs},
     {"padding", write_padding}, {"ops", write_ops},     {"hashes", write_hashes},
+    {"collectives", write_collectives},
     {"packed", write_packed}};
 
 const MustFail kMustFail[kMustFailFiles] = {

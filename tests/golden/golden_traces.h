@@ -17,7 +17,7 @@ struct GoldenTrace {
 /// tiny: its bytes are explained one by one in format/FORMAT.md. full: every kind of event, steps
 /// that repeat, several chunks. unclosed: what a killed process leaves. values, packed: tensors with
 /// their bytes, value_bytes() of them.
-inline constexpr size_t kGoldenTraces = 10;
+inline constexpr size_t kGoldenTraces = 11;
 extern const GoldenTrace kGolden[kGoldenTraces];
 
 /// The bytes of the tensors in `values`, simple enough to be computed in another language, too.

@@ -4,6 +4,7 @@
 
 #include "cupti/stats/compute.h"
 #include "format/base/log.h"
+#include "interposer/core/observer/collective_message.h"
 #include "interposer/core/observer/poison_count.h"
 #include "interposer/core/observer/tensor_request.h"
 
@@ -77,6 +78,8 @@ class ObserverPort::Batch {
   bool loss(const Message& message);
   bool spent(const Message& message);
   bool diagnostic(const Message& message);
+  bool collective(const Message& message);
+  bool collective_values(const Message& message);
 
   void describe_unknown_input(TensorRequest& request, bool hash_is_final);
   void compute_here(TensorRequest& request);
@@ -89,6 +92,7 @@ class ObserverPort::Batch {
   const Deps& deps_;
   KnownValues& known_;
   bool watches_ = false;
+  OfCollective of_;
   std::vector<cupti::DeviceRequest> device_;
   uint64_t device_stream_ = 0;
 };
@@ -147,6 +151,10 @@ bool ObserverPort::Batch::handle(const Message& message) {
       return spent(message);
     case CONVTRACE_MSG_DIAGNOSTIC:
       return diagnostic(message);
+    case CONVTRACE_MSG_COLLECTIVE:
+      return collective(message);
+    case CONVTRACE_MSG_COLLECTIVE_VALUES:
+      return collective_values(message);
     default:
       return true;  // from a newer observer: skipped by its length
   }
@@ -155,11 +163,13 @@ bool ObserverPort::Batch::handle(const Message& message) {
 bool ObserverPort::Batch::tensor(const Message& message) {
   std::optional<TensorRequest> request = parse_tensor(message);
   if (!request) return false;
-  if (!deps_.steps.capture()) return true;
+  if (of_.id == 0 && !deps_.steps.capture()) return true;
   format::TensorStats& event = request->event;
   if (!deps_.names.wants(event.place.scope)) return true;
+  const uint32_t step = of_.id == 0 ? deps_.steps.step() : of_.step;
+  event.collective = of_.id;
   const CaptureRules::Decision decision =
-      deps_.captures.decide(event.capture, event.place.scope, deps_.steps.step());
+      deps_.captures.decide(event.capture, event.place.scope, step);
   event.capture = decision.capture;
   request->samples = decision.samples;
   // The generation of this memory depends on all reports made so far.
@@ -167,7 +177,7 @@ bool ObserverPort::Batch::tensor(const Message& message) {
   if (const auto range = deps_.addresses.find(event.address); range && !range->freed) {
     event.value.generation = range->generation;
   }
-  event.header.step = deps_.steps.step();
+  event.header.step = step;
   if (!deps_.host.is_settled(event, request->stream)) {
     lose(format::LossReason::kStreamUnsafe, 1);
     return true;
@@ -424,6 +434,21 @@ bool ObserverPort::Batch::diagnostic(const Message& message) {
   log_line({0, event.level, site.c_str()}, "%s", text.c_str());
   deps_.sink.emit(event);
   return true;
+}
+
+bool ObserverPort::Batch::collective(const Message& message) {
+  std::optional<format::Collective> event = parse_collective(message);
+  if (!event) return false;
+  event->header.step = deps_.steps.step();
+  of_ = {event->id, event->header.step};
+  deps_.sink.emit(*event);
+  return true;
+}
+
+bool ObserverPort::Batch::collective_values(const Message& message) {
+  const std::optional<OfCollective> of = parse_collective_values(message);
+  if (of) of_ = *of;
+  return of.has_value();
 }
 
 void ObserverPort::Batch::lose(format::LossReason reason, uint64_t count) noexcept {

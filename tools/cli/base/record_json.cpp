@@ -98,6 +98,7 @@ class Filler {
     add("changes", e.looks == 0 ? Json() : Json(e.changes));
     add("padding", padding_json(e));
     if (e.poisoned != 0) add("poisoned", e.poisoned);
+    if (e.collective != 0) add("collective", e.collective);
     json_.update(stats_json(e.stats, e.dtype, e.capture));
     if (e.capture == format::Capture::kHash) return;
     add("samples", elements_json(e.dtype, e.samples));
@@ -105,6 +106,11 @@ class Filler {
     Json& ranges = json_["range_hashes"] = Json::array();
     for (const uint64_t hash : e.range_hashes) ranges.push_back(hex_text(hash));
     add("variant", e.variant);
+  }
+
+  void operator()(const format::Collective& e) {
+    operator()<format::Collective>(e);
+    if (e.peer == format::kNoPeer) json_["peer"] = Json();
   }
 
   void operator()(const format::Step& e) { add("step", step_json(e.index)); }

@@ -80,6 +80,7 @@ class Describer {
       details += "  changed in " + std::to_string(e.changes) + " of " + counted(e.looks, "look");
     }
     if (e.poisoned != 0) details += "  " + std::to_string(e.poisoned) + " never written";
+    if (e.collective != 0) details += "  of collective " + std::to_string(e.collective);
     if (e.padding != format::Padding::kNone && e.pad_count != format::kNotCounted) {
       details += "  " + std::to_string(e.pad_count) + " are " + std::to_string(e.pad_index);
     }
@@ -149,6 +150,19 @@ class Describer {
     details += "  " + address_text(e.address) + "  " + counted(e.bytes, "byte") + "  storage " +
                std::to_string(e.value.storage) + " on " + device_text(e.device);
     if (e.written) details += "  written";
+  }
+
+  void operator()(const format::Collective& e) {
+    place = place_text(definitions_, e.place);
+    details = name_text(definitions_, e.op);
+    if (e.reduction) details += ' ' + name_text(definitions_, e.reduction);
+    details += "  group " + name_text(definitions_, e.group) + " rank " +
+               std::to_string(e.group_rank) + " of " + std::to_string(e.group_size) + "  number " +
+               std::to_string(e.number);
+    if (e.peer != format::kNoPeer) details += "  peer " + std::to_string(e.peer);
+    details += "  " + std::string(to_string(e.dtype)) + "  sent " + count_text(e.sent) +
+               "  received " + count_text(e.received) + " on " + device_text(e.device) +
+               "  id " + std::to_string(e.id);
   }
 
   void operator()(const format::Fact& e) {

@@ -9,7 +9,7 @@ from .elements import decode, is_float, is_signed, part_bytes
 from .flat import BadBuffer, Reader
 
 KINDS = ("launch", "stats", "alloc", "free", "copy", "scope", "step", "finding", "diagnostic", "loss", "cost",
-         "sync", "op", "fact")
+         "sync", "op", "fact", "collective")
 NO_STEP = 0xFFFFFFFF
 # What a number stands for, as `show --json` spells it.
 _NAMES = {
@@ -40,13 +40,14 @@ _NAMES = {
     "kind_of_copy": ("copy", "set", "discard"),
 }
 _RANK_UNKNOWN = 255
+_NO_PEER = 0xFFFFFFFF
 
 COUNTS = ("finite", "nan", "pos_inf", "neg_inf", "pos_zero", "neg_zero", "positive", "negative",
           "subnormal", "saturated")
 _STATS_ROWS = {name: 20 + i for i, name in enumerate(
     ("storage", "storage_offset", "generation", "version", "address") + COUNTS +
     ("min", "max", "amax", "amin_nonzero", "sum_lo", "sum_hi", "l1_lo", "l1_hi", "l2", "mean", "std"))}
-_STATS_ROWS.update(looks=50, changes=51, pad_count=52, poisoned=57, sketch_exponent=58)
+_STATS_ROWS.update(looks=50, changes=51, pad_count=52, poisoned=57, sketch_exponent=58, collective=60)
 _BUCKETS = 16
 _NO_SKETCH = -0x8000
 
@@ -94,6 +95,8 @@ def _shown(how, definitions, value):
         return getattr(definitions, how)(value)
     if how == "kernel":
         return definitions.kernel(value)[0]
+    if how == "peer":
+        return None if value == _NO_PEER else value
     return "cuda:%d" % value if how == "ordinal" else value != 0 if how == "flag" else value
 
 
@@ -117,6 +120,8 @@ _ROWS = {
     "sync": _Kind(18, 1, "kind:1:sync device:1:ordinal stream:8 event:8 flags:4"),
     "op": _Kind(19, 1, _PLACE + "moment:1:moment flags:1 op:4:text slot:4:text" + _DEVICE + "bytes:8 storage_bytes:8 stack:4:stack",
                 "address:8" + _VALUE),
+    "collective": _Kind(21, 1, _PLACE + "op:4:text group:4:text members:4:text reduction:4:text group_rank:4 group_size:4 "
+                        "peer:4:peer dtype:1:dtype" + _DEVICE + "stream:8 sent:8 received:8", "number:8 id:8"),
 }
 # A table an event.
 _TABLES = {
@@ -303,8 +308,9 @@ class _Chunk:
             "bytes", "count")}
         event.update(shape=v["shape"], looks=v["looks"] or None, changes=v["changes"] if v["looks"] else None,
                      padding=_padding(v), hash="0x%016x" % v["hash"])
-        if v["poisoned"]:
-            event["poisoned"] = v["poisoned"]
+        for name in ("poisoned", "collective"):
+            if v[name]:
+                event[name] = v[name]
         if capture == "hash":
             return event
         event.update((name, v[name]) for name in COUNTS)

@@ -1,0 +1,38 @@
+#include "interposer/core/observer/collective_message.h"
+
+namespace convtrace::engine {
+
+std::optional<format::Collective> parse_collective(const Message& message) {
+  const auto fixed = message.as<convtrace_collective>();
+  if (!fixed || fixed->phase >= format::kEnumCount<format::Phase> ||
+      fixed->dtype >= format::kEnumCount<format::DType> ||
+      fixed->device_type >= format::kEnumCount<format::Device::Type>) {
+    return std::nullopt;
+  }
+  format::Collective event;
+  event.place = {format::StringId{fixed->scope}, fixed->call,
+                 static_cast<format::Phase>(fixed->phase)};
+  event.op = format::StringId{fixed->op};
+  event.group = format::StringId{fixed->group};
+  event.members = format::StringId{fixed->members};
+  event.reduction = format::StringId{fixed->reduction};
+  event.group_rank = fixed->group_rank;
+  event.group_size = fixed->group_size;
+  event.peer = fixed->peer;
+  event.dtype = static_cast<format::DType>(fixed->dtype);
+  event.device = {static_cast<format::Device::Type>(fixed->device_type), fixed->device_index};
+  event.stream = fixed->stream;
+  event.sent = fixed->sent;
+  event.received = fixed->received;
+  event.number = fixed->number;
+  event.id = fixed->id;
+  return event;
+}
+
+std::optional<OfCollective> parse_collective_values(const Message& message) {
+  const auto fixed = message.as<convtrace_collective_values>();
+  if (!fixed) return std::nullopt;
+  return OfCollective{fixed->id, fixed->step};
+}
+
+}  // namespace convtrace::engine

@@ -1,0 +1,26 @@
+#pragma once
+/// @file collective_message.h
+/// Parses the messages about collectives.
+///
+/// Place:    observer_port.cpp.
+/// Threads:  pure functions.
+/// Source:   interposer/abi/observer_abi.h.
+
+#include <optional>
+
+#include "format/model/events.h"
+#include "interposer/core/observer/message_reader.h"
+
+namespace convtrace::engine {
+
+/// The collective to which the TENSOR messages of a batch belong.
+struct OfCollective {
+  uint64_t id = 0;  ///< 0: none
+  uint32_t step = 0;
+};
+
+/// @return the event, without its step; nullopt if the message is malformed.
+[[nodiscard]] std::optional<format::Collective> parse_collective(const Message& message);
+[[nodiscard]] std::optional<OfCollective> parse_collective_values(const Message& message);
+
+}  // namespace convtrace::engine
