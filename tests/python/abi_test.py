@@ -30,6 +30,10 @@ LAYOUTS = {
     "EVENT_FACT_MESSAGE": ("event_fact", MESSAGE + ("scope", "name", "value_bytes")),
     "LOSS_MESSAGE": ("loss", MESSAGE + ("reason", "count")),
     "SPENT_MESSAGE": ("spent", MESSAGE + ("ns",)),
+    "COLLECTIVE_MESSAGE": ("collective", MESSAGE + (
+        "phase", "dtype", "device_type", "device_index", "scope", "call", "op", "group", "members", "reduction", "group_rank",
+        "group_size", "peer", "stream", "sent", "received", "number", "id")),
+    "COLLECTIVE_VALUES_MESSAGE": ("collective_values", MESSAGE + ("id", "step")),
     "DIAGNOSTIC_MESSAGE": ("diagnostic", MESSAGE + ("level", "site", "text")),
 }
 CONSTANTS = {
@@ -39,6 +43,8 @@ CONSTANTS = {
     "CONVTRACE_MSG_TENSOR_STACK": engine.TENSOR_STACK,
     "CONVTRACE_MSG_EVENT_FACT": engine.EVENT_FACT,
     "CONVTRACE_MSG_SPENT": engine.SPENT,
+    "CONVTRACE_MSG_COLLECTIVE": engine.COLLECTIVE,
+    "CONVTRACE_MSG_COLLECTIVE_VALUES": engine.COLLECTIVE_VALUES,
     "CONVTRACE_MSG_SCOPE": engine.SCOPE,
     "CONVTRACE_MSG_STEP": engine.STEP,
     "CONVTRACE_MSG_OP": engine.OP,

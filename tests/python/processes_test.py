@@ -92,5 +92,72 @@ class Ranks(ObservedTest):
         self.assertEqual((facts["distributed.rank"], facts["distributed.world_size"]), ("0", "1"))
 
 
+class Collectives(ObservedTest):
+    """Of a group of one; those of several processes: collectives_test.py."""
+
+    def setUp(self):
+        super().setUp()
+        store = torch.distributed.HashStore()
+        torch.distributed.init_process_group("gloo", store=store, rank=0, world_size=1)
+        self.addCleanup(torch.distributed.destroy_process_group)
+        torch.distributed.barrier()  # facts are told before the first call
+        self.fake.messages.clear()
+
+    def messages(self):
+        return [(m.kind, getattr(m, "slot", None)) for m in self.fake.messages]
+
+    def test_what_is_sent_follows_the_call_and_what_is_received_its_wait(self):
+        x = torch.ones(3)
+        work = torch.distributed.all_reduce(x, async_op=True)
+        self.assertEqual(self.messages(), [("collective", None), ("tensor", "sent:0")])
+        work.wait()
+        self.assertEqual(self.messages()[2:], [("collective_values", None), ("tensor", "received:0")])
+        call, _, values, received = self.fake.messages
+        self.assertEqual((call.op, call.reduction, call.members, call.sent, call.received), ("all_reduce", "sum", "0", 3, 3))
+        self.assertEqual((values.id, values.step, received.address, received.storage), (call.id, 0, x.data_ptr(), 0))
+
+    def test_a_result_that_was_overwritten_out_of_sight_is_counted(self):
+        x = torch.ones(3)
+        work = torch.distributed.all_reduce(x, async_op=True)
+        while not work.is_completed():
+            pass
+        x.add_(1)
+        torch.distributed.barrier()
+        self.assertEqual(self.messages()[2:], [("loss", None), ("collective", None)])
+
+    def test_a_result_that_is_complete_is_read_before_the_next_call(self):
+        x = torch.ones(3)
+        work = torch.distributed.all_reduce(x, async_op=True)
+        while not work.is_completed():
+            pass
+        torch.distributed.barrier()
+        self.assertEqual(self.messages()[2:], [("collective_values", None), ("tensor", "received:0"), ("collective", None)])
+
+    def test_without_values_the_call_alone(self):
+        self.fake.answer = 0
+        nn.Linear(1, 1)(torch.ones(1))  # a step begins
+        self.fake.messages.clear()
+        torch.distributed.all_reduce(torch.ones(3))
+        self.assertEqual(self.messages(), [("collective", None)])
+
+    def test_errors_are_the_programs_own(self):
+        def error_of(call):
+            with self.assertRaises(Exception) as raised:
+                call()
+            return type(raised.exception), str(raised.exception).splitlines()[0]
+
+        wrong = (lambda: torch.distributed.all_reduce(torch.ones(3), op=torch.distributed.ReduceOp.PREMUL_SUM),
+                 lambda: torch.distributed.scatter(torch.ones(3), [torch.ones(2)]),
+                 lambda: torch.distributed.all_gather_into_tensor(torch.ones(3), torch.ones(2)))
+        observed = [error_of(call) for call in wrong]
+        self.observer.remove()
+        self.assertEqual(observed, [error_of(call) for call in wrong])
+
+    def test_removed_nothing_is_recorded(self):
+        self.observer.remove()
+        torch.distributed.all_reduce(torch.ones(3))
+        self.assertEqual(self.messages(), [])
+
+
 if __name__ == "__main__":
     unittest.main()

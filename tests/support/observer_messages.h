@@ -140,6 +140,16 @@ class MessageBatch {
     return add(CONVTRACE_MSG_SPENT, message);
   }
 
+  MessageBatch& collective(const convtrace_collective& message) {
+    return add(CONVTRACE_MSG_COLLECTIVE, message);
+  }
+  MessageBatch& collective_values(uint64_t id, uint32_t step) {
+    convtrace_collective_values message{};
+    message.id = id;
+    message.step = step;
+    return add(CONVTRACE_MSG_COLLECTIVE_VALUES, message);
+  }
+
   MessageBatch& diagnostic(format::Level level, uint32_t site, uint32_t text) {
     convtrace_diagnostic message{};
     message.level = static_cast<uint8_t>(level);

@@ -76,6 +76,7 @@ TableWriter::Offset StatsColumns::write(flatbuffers::FlatBufferBuilder& builder)
   to.vector(kPadRows, pad_rows_);
   write_rows(kPadRows, kSketch);
   to.vector(kSketch, sketch_.pack(buckets_));
+  write_rows(kSketch, kColumns<TensorStats>.ids);
   return to.finish();
 }
 

@@ -6,7 +6,7 @@ import sys
 
 from . import dynamo
 from .base import engine, native, scopes, signals, spent, values, watches
-from .calls import aten_ops, gradients, modules, naming, ops, padding
+from .calls import aten_ops, collectives, gradients, modules, naming, ops, padding
 from .facts import program_facts, triton_kernels, versions
 from .training import backward, clipping, optimizer, steps
 
@@ -57,7 +57,8 @@ class Observer(State):
         self.modules = modules.ModuleCalls(self, torch)
         self.optimizers = optimizer.Optimizers(self, torch)
         self.hot = native.choose(port, torch, self.read, self._hot_functions(), self._needed_by_hot_functions(torch))
-        self._parts = (self.modules, self.optimizers, backward.Backward(self, torch),
+        self.collectives = collectives.Collectives(self, torch)
+        self._parts = (self.collectives, self.modules, self.optimizers, backward.Backward(self, torch),
                        clipping.Clipping(self, torch),
                        ops.CustomOps(self, torch), padding.Labels(self, torch))
 
@@ -132,6 +133,7 @@ class Observer(State):
     @spent.sampled
     def open_step(self, thread):
         self.triton.look()
+        self.collectives.read_complete()
         self.step = self.steps.index
         thread.batch.step(self.step)
         self._set_flags(self.submit(thread))
@@ -229,6 +231,7 @@ class Observer(State):
         """After an interrupt Python ends itself by the signal, and the engine's own handler of the
         process's exit never runs."""
         self._tell_late_code()
+        self.collectives.waited()
         complaint = self.operations.complaint() if self._begun and self.active else None
         if complaint:
             batch = engine.Batch(self.port)
@@ -252,6 +255,7 @@ class Observer(State):
             self.port.forget_texts()
             self.names.clear()
             self.modules.forget()
+            self.collectives.forget()
             self.hot.forget()
             self.hooks.clear()
             self.watches.clear()

@@ -57,6 +57,56 @@ TEST_CASE("observer_port: an input that no record of the step describes gets sta
   CHECK(hashes.sink.all<format::TensorStats>()[0].capture == kHash);
 }
 
+TEST_CASE("observer_port: tensors behind a collective are its own, also in a later step",
+          "[engine][observer][collective]") {
+  PortScene f(settings::Mode::kStats, 8, "4");
+  const std::vector<float> values{1, 2};
+  const TensorSpec tensor{.data = values.data(), .shape = {2}, .storage = 0};
+  convtrace_collective call{};
+  call.phase = static_cast<uint8_t>(format::Phase::kBackward);
+  call.dtype = static_cast<uint8_t>(format::DType::kF32);
+  call.op = f.id("all_reduce");
+  call.group = f.id("c10d:0");
+  call.group_rank = 1;
+  call.group_size = 2;
+  call.peer = format::kNoPeer;
+  call.sent = call.received = 2;
+  call.number = 6;
+  call.id = 9;
+  MessageBatch sent, received, others;
+  f.submit(sent.step(4).collective(call).tensor(tensor));
+  f.submit(received.step(5).collective_values(9, 4).tensor(tensor));
+  f.submit(others.tensor(tensor));  // of a step without values
+  const auto calls = f.sink.all<format::Collective>();
+  REQUIRE(calls.size() == 1);
+  CHECK(calls[0].header.step == 4);
+  CHECK(calls[0].place.phase == format::Phase::kBackward);
+  CHECK(calls[0].op == format::StringId{call.op});
+  CHECK(calls[0].number == 6);
+  CHECK(calls[0].group_size == 2);
+  const auto stats = f.sink.all<format::TensorStats>();
+  REQUIRE(stats.size() == 2);
+  for (const format::TensorStats& one : stats) {
+    CHECK(one.collective == 9);
+    CHECK(one.header.step == 4);
+  }
+}
+
+TEST_CASE("observer_port: a collective with a number that is none of an enumeration is refused",
+          "[engine][observer][collective]") {
+  PortScene f;
+  convtrace_collective call{};
+  call.dtype = 200;
+  MessageBatch bad;
+  f.submit(bad.collective(call));
+  CHECK(f.sink.all<format::Collective>().empty());
+  call = {};
+  call.device_type = 9;
+  MessageBatch worse;
+  f.submit(worse.collective(call));
+  CHECK(f.sink.all<format::Collective>().empty());
+}
+
 TEST_CASE("observer_port: a value there is no room for is recorded as statistics, and counted",
           "[engine][observer][snapshot]") {
   PortScene f(settings::Mode::kSnapshot);

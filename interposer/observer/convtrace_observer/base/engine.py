@@ -11,7 +11,7 @@ ABI = 1
 
 # enum convtrace_message_kind
 TENSOR, SCOPE, STEP, OP, OP_STACK, STORAGE_DEAD, FACT, LOSS, DIAGNOSTIC, OP_BEGIN, TENSOR_STACK = range(1, 12)
-EVENT_FACT, SPENT = 12, 13
+EVENT_FACT, SPENT, COLLECTIVE, COLLECTIVE_VALUES = range(12, 16)
 
 # format/model/events.h
 FORWARD, DATA, LOSS_PHASE, BACKWARD, OPTIMIZER, RECOMPUTE, COMMUNICATION, EVALUATION = range(8)
@@ -19,7 +19,7 @@ HASH, STATS = 0, 1
 NO_PADDING = (0, 0)
 EMBEDDING, LABELS = 1, 2
 WARNING = 1
-LOST_TENSOR_KIND = 5
+LOST_TENSOR_KIND, LOST_STREAM_UNSAFE = 5, 6
 
 # enum convtrace_submit_flags
 SUBMIT_CAPTURE, SUBMIT_WATCH, SUBMIT_OFF = 1, 2, 4
@@ -36,6 +36,8 @@ FACT_MESSAGE = struct.Struct("<HHI2I")
 EVENT_FACT_MESSAGE = struct.Struct("<HHI3I4x")
 LOSS_MESSAGE = struct.Struct("<HHIB7xQ")
 SPENT_MESSAGE = struct.Struct("<HHIQ")
+COLLECTIVE_MESSAGE = struct.Struct("<HHI4B9I5Q")
+COLLECTIVE_VALUES_MESSAGE = struct.Struct("<HHIQI4x")
 DIAGNOSTIC_MESSAGE = struct.Struct("<HHIB7x2I")
 
 MAX_RANK = 16
@@ -178,6 +180,17 @@ class Batch:
 
     def spent(self, ns):
         self.messages.append(SPENT_MESSAGE.pack(SPENT, 0, SPENT_MESSAGE.size, ns))
+
+    def collective(self, phase, dtype, device, index, scope, call, op, group, members, reduction, rank, size, peer, stream,
+                   sent, received, number, identity):
+        """The tensors behind it, up to the next submit(), are those that it sends."""
+        self.messages.append(COLLECTIVE_MESSAGE.pack(
+            COLLECTIVE, 0, COLLECTIVE_MESSAGE.size, phase, dtype, device, index, scope, call, op, group, members, reduction,
+            rank, size, peer, stream, sent, received, number, identity))
+
+    def collective_values(self, identity, step):
+        """The tensors behind it, up to the next submit(), are of the collective `identity`, called in `step`."""
+        self.messages.append(COLLECTIVE_VALUES_MESSAGE.pack(COLLECTIVE_VALUES, 0, COLLECTIVE_VALUES_MESSAGE.size, identity, step))
 
     def diagnostic(self, level, site, text):
         intern = self._engine.intern

@@ -68,6 +68,7 @@ class Backward:
         observer = self._observer
         try:
             thread.slot[0], thread.slot[1] = before
+            observer.collectives.waited()
             if observer.capture:
                 self._mark(thread, 0)
             if not observer.steps.sees_optimizer:

@@ -1,0 +1,349 @@
+"""Collectives and transfers between ranks, whoever calls them: torch.distributed, functional collectives,
+DTensor, FSDP, or C++ such as DDP's reducer.
+
+All of them are operators `c10d::*` of PyTorch's dispatcher. A kernel for the key BackendSelect, which every
+call meets and which torch leaves empty for these operators, records the call and passes it on. What a call
+receives is read on the thread that waits for it, at the end of the wait; where C++ waits (DDP), when that
+returns to Python: at the end of the backward pass, of the broadcast of buffers. No callback is left with the backend, whose threads may outlive Python.
+
+Of tensors that are not in host memory the call is recorded, without values.
+"""
+import functools
+import itertools
+
+from ..base import engine, spent, values
+
+_NO_PEER = 0xFFFFFFFF
+
+
+class _Op:
+    """`sent`, `received`, `reduction`, `peer`: positions of its arguments, or None. The group is behind its tensors.
+    `sends_root`, `gives_root`: what is sent, or received, means something on the root alone."""
+
+    __slots__ = ("name", "sent", "received", "reduction", "peer", "group", "sends_root", "gives_root")
+
+    def __init__(self, name, sent=None, received=None, reduction=None, peer=None, sends_root=False, gives_root=False):
+        self.name, self.sent, self.received, self.reduction, self.peer = name, sent, received, reduction, peer
+        self.group = max(sent or 0, received or 0) + 1
+        self.sends_root, self.gives_root = sends_root, gives_root
+
+
+# The operators of torch/csrc/distributed/c10d/Ops.cpp.
+_OPS = {
+    "allreduce_": _Op("all_reduce", 0, 0, 2),
+    "allreduce_coalesced_": _Op("all_reduce", 0, 0, 2),
+    "broadcast_": _Op("broadcast", 0, 0, peer=2, sends_root=True),
+    "reduce_": _Op("reduce", 0, 0, 2, 3, gives_root=True),
+    "allgather_": _Op("all_gather", 1, 0),
+    "_allgather_base_": _Op("all_gather", 1, 0),
+    "allgather_coalesced_": _Op("all_gather", 1, 0),
+    "allgather_into_tensor_coalesced_": _Op("all_gather", 1, 0),
+    "reduce_scatter_": _Op("reduce_scatter", 1, 0, 3),
+    "_reduce_scatter_base_": _Op("reduce_scatter", 1, 0, 3),
+    "reduce_scatter_tensor_coalesced_": _Op("reduce_scatter", 1, 0, 3),
+    "gather_": _Op("gather", 1, 0, peer=3, gives_root=True),
+    "scatter_": _Op("scatter", 1, 0, peer=3, sends_root=True),
+    "alltoall_": _Op("all_to_all", 1, 0),
+    "alltoall_base_": _Op("all_to_all", 1, 0),
+    "barrier": _Op("barrier"),
+    "monitored_barrier_": _Op("barrier"),
+    "send": _Op("send", 0, peer=2),
+    "recv_": _Op("recv", received=0, peer=2),
+    "recv_any_source_": _Op("recv", received=0),
+}
+# c10d::ReduceOp::RedOpType
+_REDUCTIONS = ("sum", "avg", "product", "min", "max", "band", "bor", "bxor", "premul_sum")
+
+
+class _Group:
+    """A process group as records name it, and its counts of calls."""
+
+    __slots__ = ("name", "members", "rank", "size", "calls", "transfers")
+
+    def __init__(self, name, rank, size):
+        self.name, self.members, self.rank, self.size = name, 0, rank, size
+        self.calls, self.transfers = 0, {}
+
+    def number(self, op, peer):
+        """How many such calls came before."""
+        if op.name not in ("send", "recv"):
+            self.calls += 1
+            return self.calls - 1
+        count = self.transfers.get((op.name, peer), 0)
+        self.transfers[op.name, peer] = count + 1
+        return count
+
+
+class _Pending:
+    """A call whose outputs are still to be read: `where` are phase, scope, call and op of their records, `memory` is
+    what values.TensorReader said of them, `versions` are torch's counts of writes to them."""
+
+    __slots__ = ("number", "step", "where", "tensors", "memory", "versions", "work")
+
+    def __init__(self, number, step, where, tensors, memory, versions):
+        self.number, self.step, self.where = number, step, where
+        self.tensors, self.memory, self.versions = tensors, memory, versions  # the tensors, so that their memory stays
+        self.work = None
+
+
+# The kernels in torch's dispatcher, which stay once they are there, since one may always be running; and a list of the
+# one Collectives that they tell.
+_kernels, _told = [], []
+
+
+class Collectives:
+    def __init__(self, observer, torch):
+        self._observer = observer
+        self._torch = torch
+        self._groups = {}
+        self._ids = itertools.count(1)
+        self._step, self._calls = -1, {}  # of this step: calls by place and op
+        self._pending = {}  # id of the work's Python object -> _Pending
+        self._inside = 0  # functions of C++ that call and wait, and are running
+        self._patches = []  # (object, name, original, replacement)
+
+    def install(self):
+        torch = self._torch
+        c10d = getattr(torch._C, "_distributed_c10d", None)
+        if c10d is None or not hasattr(c10d.Work, "unbox"):
+            return  # no torch.distributed, or one whose operators have arguments that Python cannot read
+        self._unbox_group, self._unbox_work = c10d.ProcessGroup.unbox, c10d.Work.unbox
+        if not _kernels:
+            _add_kernels(torch)
+        _told[:] = [self]
+        self._patch(c10d.Work, "wait", self._wrap_wait)
+        # C++ of DDP that calls and waits; what it receives may be written next.
+        for where, name in ((torch.distributed, "_broadcast_coalesced"), (torch.distributed, "_verify_params_across_processes"),
+                            (c10d.Reducer, "_rebuild_buckets")):
+            self._patch(where, name, self._wrap_waiting)
+
+    def remove(self):
+        _told[:] = []
+        self._pending.clear()
+        for where, name, original, replacement in self._patches:
+            if getattr(where, name) is replacement:
+                setattr(where, name, original)
+        self._patches = []
+
+    def _patch(self, where, name, wrap):
+        original = getattr(where, name, None)
+        if original is not None:
+            replacement = functools.wraps(original)(wrap(original))
+            self._patches.append((where, name, original, replacement))
+            setattr(where, name, replacement)
+
+    def forget(self):
+        """In a forked child, where ids and groups of the parent mean nothing."""
+        self._groups.clear()
+        self._pending.clear()
+        self._calls.clear()
+        self._step = -1
+
+    def read_complete(self, just=False):
+        """Reads what complete calls have received, before the program overwrites it. @param just  see _received()."""
+        for key, pending in list(self._pending.items()):
+            if pending.work.is_completed():
+                self._received(key, just)
+
+    def _wrap_wait(self, original):
+        pending, received = self._pending, self._received
+
+        def wait(self, *args, **kwargs):
+            result = original(self, *args, **kwargs)
+            if id(self) in pending:
+                received(id(self), True)
+            return result
+
+        return wait
+
+    def _wrap_waiting(self, original):
+        """A function of C++ that calls collectives and waits for them."""
+        def function(*args, **kwargs):
+            self._inside += 1
+            try:
+                return original(*args, **kwargs)
+            finally:
+                self._inside -= 1
+                self.waited()
+
+        return function
+
+    def waited(self):
+        """C++ has just waited for a call, or for several."""
+        try:
+            self.read_complete(True)
+        except Exception as error:
+            self._observer.failed("collectives", error)
+
+    def called(self, op, args):
+        """Records a call before it runs. @return what follow() takes, or None."""
+        observer = self._observer
+        try:
+            thread = observer.threads.state
+            if not observer.begin(thread):
+                return None
+            if self._pending and not self._inside:
+                self.read_complete()
+            return self._record(thread, op, args)
+        except Exception as error:
+            observer.failed("collectives", error)
+            return None
+
+    @spent.sampled
+    def _record(self, thread, op, args):
+        observer, intern, batch = self._observer, self._observer.port.intern, thread.batch
+        group = self._group(args[op.group])
+        peer = _NO_PEER if op.peer is None else args[op.peer]
+        with observer.read.unobserved():
+            sent = self._tensors(args, op.sent, not op.sends_root or group.rank == peer)
+            received = self._tensors(args, op.received, not op.gives_root or group.rank == peer)
+            device, index, dtype = self._kind((sent or received or (None,))[0])
+            scope, call = thread.place()
+            phase, name, number = thread.slot[1], intern(op.name), next(self._ids)
+            reduction = 0 if op.reduction is None else self._reduction(args[op.reduction])
+            batch.collective(phase, dtype, device, index, scope, call, name, group.name, group.members, reduction,
+                             group.rank, group.size, peer, 0, _elements(sent), _elements(received),
+                             group.number(op, peer), number)
+            pending = None
+            if observer.capture and device == 0:
+                where = phase, scope, self._count(phase, scope, name), name
+                self._pack(batch, where, "sent", self._memory(sent))
+                if received:
+                    pending = _Pending(number, observer.step, where, received, self._memory(received),
+                                       self._versions(received))
+        observer.submit(thread)
+        return pending
+
+    def follow(self, pending, result):
+        """@param result  of the operator: its work, alone or behind what it returns."""
+        try:
+            pending.work = self._unbox_work(result[-1] if isinstance(result, (tuple, list)) else result)
+            self._pending[id(pending.work)] = pending
+        except Exception as error:
+            self._observer.failed("collectives", error)
+
+    def _received(self, key, just):
+        """@param just  the program has not run since the call was complete, or waited for. Else it may have written: a
+        count of writes that has moved is then taken for that, though some backends move it, too."""
+        observer = self._observer
+        pending = self._pending.pop(key, None)
+        if pending is None or not observer.active:
+            return
+        try:
+            batch = engine.Batch(observer.port)
+            with observer.read.unobserved():
+                memory = self._memory(pending.tensors)
+                if memory == pending.memory and (just or self._versions(pending.tensors) == pending.versions):
+                    batch.collective_values(pending.number, pending.step)
+                    self._pack(batch, pending.where, "received", memory)
+                else:
+                    batch.loss(engine.LOST_STREAM_UNSAFE, len(memory))
+            batch.submit()
+        except Exception as error:
+            observer.failed("collectives", error)
+
+    def _group(self, boxed):
+        group = self._unbox_group(boxed)
+        name = group.group_name
+        known = self._groups.get(name)
+        if known is None or known.size != group.size():
+            intern = self._observer.port.intern
+            known = self._groups[name] = _Group(intern("c10d:" + name), group.rank(), group.size())
+        if known.members == 0:
+            ranks = self._ranks(group)
+            if ranks is not None:
+                known.members = self._observer.port.intern(_ranges(ranks))
+        return known
+
+    def _ranks(self, group):
+        """Ranks in the job of a group's members; None while torch.distributed is still making the group."""
+        ranks = self._torch.distributed.distributed_c10d._world.pg_group_ranks.get(group)
+        return None if ranks is None else sorted(ranks, key=ranks.get)
+
+    def _reduction(self, boxed):
+        number = boxed.op()
+        return self._observer.port.intern(_REDUCTIONS[number]) if number in range(len(_REDUCTIONS)) else 0
+
+    def _tensors(self, args, position, meant):
+        return self._observer.read.tensors(args[position]) if position is not None and meant else ()
+
+    def _kind(self, tensor):
+        """Type and index of its device, and its dtype."""
+        if tensor is None:
+            return 0, 0, 0
+        dtype = self._observer.read.dtypes.get(tensor.dtype, 0)
+        if tensor.is_cuda:
+            return 1, tensor.get_device(), dtype
+        return (0 if tensor.is_cpu else 2), 0, dtype
+
+    def _memory(self, tensors):
+        """Of no known storage: only some backends count their writes, so equal identities would not mean equal bytes."""
+        read = self._observer.read
+        return [None if value is None else value._replace(storage=0, version=0) for value in map(read, tensors)]
+
+    def _versions(self, tensors):
+        return [values.version(tensor) for tensor in tensors]
+
+    def _count(self, phase, scope, op):
+        """How many calls of this op came before at this place in this step."""
+        if self._step != self._observer.step:
+            self._step = self._observer.step
+            self._calls.clear()
+        count = self._calls.get((phase, scope, op), 0)
+        self._calls[phase, scope, op] = count + 1
+        return count
+
+    def _pack(self, batch, where, kind, memory):
+        observer, (phase, scope, call, op) = self._observer, where
+        for index, value in enumerate(memory):
+            if value is not None:
+                batch.tensor(phase, observer.full, scope, call, observer.modules.slot(kind, index), op, value)
+
+
+def _add_kernels(torch):
+    behind = torch._C._dispatch_keyset_full_after(torch._C.DispatchKey.BackendSelect)
+    for namespace, operators, make in (("c10d", _OPS, _call_kernel), ("_c10d_functional", {"wait_tensor": None}, _wait_kernel)):
+        library = torch.library.Library(namespace, "IMPL")
+        _kernels.append(library)
+        for name, op in operators.items():
+            packet = getattr(getattr(torch.ops, namespace), name, None)
+            if packet is not None:
+                library.impl(name, make(op, packet.default.redispatch, behind), "BackendSelect", with_keyset=True)
+
+
+def _call_kernel(op, redispatch, behind):
+    def kernel(keys, *args):
+        told = next(iter(_told), None)
+        pending = told and told.called(op, args)
+        result = redispatch(keys & behind, *args)
+        if pending is not None:
+            told.follow(pending, result)
+        return result
+
+    return kernel
+
+
+def _wait_kernel(_, redispatch, behind):
+    def kernel(keys, *args):
+        result = redispatch(keys & behind, *args)
+        told = next(iter(_told), None)
+        if told:
+            told.waited()
+        return result
+
+    return kernel
+
+
+def _elements(tensors):
+    return sum(tensor.numel() for tensor in tensors)
+
+
+def _ranges(ranks):
+    """[0, 1, 2, 8] as "0-2,8"."""
+    parts = []
+    for rank in ranks:
+        if parts and parts[-1][1] + 1 == rank:
+            parts[-1][1] = rank
+        else:
+            parts.append([rank, rank])
+    return ",".join(str(first) if first == last else "%d-%d" % (first, last) for first, last in parts)

@@ -1,0 +1,159 @@
+"""Collectives of real processes over gloo: each is recorded once, whoever calls it, with what it sent and what
+it received when it was complete; and nothing about the program changes. Needs CONVTRACE_BUILD."""
+import collections
+import os
+import unittest
+
+from preload_test import ProgramTest
+
+
+def ranks_of(text):
+    """"0-2,8" as [0, 1, 2, 8]."""
+    ranges = [[int(end) for end in part.split("-")] for part in text.split(",")]
+    return [rank for part in ranges for rank in range(part[0], part[-1] + 1)]
+
+
+class CollectivesTest(ProgramTest):
+    def trace(self, way, size):
+        """Runs the program without and with convtrace. @return of each rank, its records."""
+        for trace in self.traces():
+            os.remove(trace)
+        plain = self.run_program("collectives.py", way, str(size), preload=False)
+        traced = self.run_program("collectives.py", way, str(size))
+        self.assertEqual((plain.returncode, traced.returncode), (0, 0), traced.stderr)
+        self.assertEqual(plain.stdout, traced.stdout)
+        # AsyncCollectiveTensor, which functional collectives return, cannot be read, and is counted.
+        self.assertEqual([plain.stderr], [traced.stderr] if way not in ("tensor", "experts") else [plain.stderr])
+        self.assertEqual(len(self.traces()), size)
+        for trace in self.traces():
+            self.check_clean(trace)
+        return [self.records(trace) for trace in self.traces()]
+
+    def calls(self, records, *ops):
+        return [r for r in records if r["record"] == "collective" and (not ops or r["op"] in ops)]
+
+    def values(self, records, call, kind):
+        return [r for r in records if r["record"] == "stats" and r.get("collective") == call["id"] and r["slot"].startswith(kind)]
+
+    def check_joined(self, ranks):
+        """Calls of a group agree over its members, and are numbered without a gap; what is received is what was sent."""
+        groups = collections.defaultdict(dict)
+        for rank, records in enumerate(ranks):
+            self.assertEqual([c["id"] for c in self.calls(records)], list(range(1, len(self.calls(records)) + 1)))
+            for call in self.calls(records):
+                self.assertEqual(call["rank"], ranks_of(call["members"])[call["group_rank"]])
+                self.assertEqual(call["group_size"], len(ranks_of(call["members"])))
+                where = call["number"]
+                if call["op"] in ("send", "recv"):
+                    ends = (call["group_rank"], call["peer"])
+                    where = (*(ends if call["op"] == "send" else ends[::-1]), where)
+                self.assertNotIn(rank, groups[call["group"]].setdefault(where, {}))
+                groups[call["group"]][where][rank] = call
+        for calls in groups.values():
+            numbers = [number for number in calls if isinstance(number, int)]
+            self.assertEqual(sorted(numbers), list(range(len(numbers))))
+            for where, members in calls.items():
+                first = next(iter(members.values()))
+                if isinstance(where, tuple):
+                    self.assertEqual(sorted(call["op"] for call in members.values()), ["recv", "send"])
+                else:
+                    self.assertEqual(list(members), ranks_of(first["members"]))
+                    for key in ("op", "reduction", "peer", "dtype", "members"):
+                        self.assertEqual({call[key] for call in members.values()}, {first[key]}, first)
+                self.check_values(ranks, members)
+
+    def check_values(self, ranks, members):
+        sent, received = ({rank: [v["hash"] for v in self.values(ranks[rank], call, kind)] for rank, call in members.items()}
+                          for kind in ("sent:", "received:"))
+        first = next(iter(members.values()))
+        root = None if first["peer"] is None else ranks_of(first["members"])[first["peer"]]
+        for rank, call in members.items():
+            self.assertEqual(sum(v["count"] for v in self.values(ranks[rank], call, "sent:")), call["sent"], call)
+            self.assertEqual(sum(v["count"] for v in self.values(ranks[rank], call, "received:")), call["received"], call)
+        if first["op"] in ("all_reduce", "all_gather", "broadcast"):
+            self.assertEqual(len({tuple(hashes) for hashes in received.values()}), 1, first)
+        if first["op"] == "broadcast":
+            self.assertEqual(received[root], sent[root])
+            self.assertEqual([rank for rank in sent if sent[rank]], [root])
+        if first["op"] in ("reduce", "gather"):
+            self.assertEqual([rank for rank in received if received[rank]], [root])
+        if first["op"] == "send" or first["op"] == "recv":
+            self.assertEqual(*(hashes for side in (sent, received) for hashes in side.values() if hashes))
+        if first["op"] == "all_gather" and len(received[first["rank"]]) == len(members):
+            self.assertEqual(received[first["rank"]], [hashes[0] for hashes in sent.values()])
+
+
+class EachCall(CollectivesTest):
+    def test_of_torch_distributed(self):
+        ranks = self.trace("calls", 3)
+        self.check_joined(ranks)
+        ops = [(c["op"], c["reduction"], c["peer"]) for c in self.calls(ranks[0])]
+        self.assertEqual(ops[:13], [
+            ("all_reduce", "sum", None), ("all_reduce", "max", None), ("all_reduce", "product", None), ("broadcast", None, 1),
+            ("reduce", "sum", 0), ("all_gather", None, None), ("all_gather", None, None), ("reduce_scatter", "sum", None),
+            ("reduce_scatter", "sum", None), ("gather", None, 0), ("scatter", None, 1), ("all_to_all", None, None), ("send", None, 1)])
+        pair = {c["group"]: c["members"] for c in self.calls(ranks[2])}
+        self.assertEqual(sorted(pair.values()), ["0,2", "0-2"])
+        self.assertEqual(sum(c["op"] == "barrier" for c in self.calls(ranks[0])), 2)
+
+    def test_whose_results_the_program_overwrites_behind_the_wait(self):
+        ranks = self.trace("async", 2)
+        self.check_joined(ranks)
+        for records in ranks:
+            calls = self.calls(records, "all_reduce")
+            self.assertEqual([self.values(records, c, "sent:")[0]["mean"] for c in calls[:4]],
+                             [float(records[-1]["rank"] + i) for i in range(4)])
+            self.assertEqual([self.values(records, c, "received:")[0]["mean"] for c in calls[:4]], [1.0 + 2 * i for i in range(4)])
+            self.assertEqual([v["mean"] for v in self.values(records, calls[4], "received:")], [1.0] * 4)
+
+    def test_of_functional_collectives_also_in_compiled_code(self):
+        ranks = self.trace("functional", 2)
+        self.check_joined(ranks)
+        means = [self.values(ranks[0], c, "received:")[0]["mean"] for c in self.calls(ranks[0], "all_reduce")]
+        self.assertEqual(means, [3.0, 6.0])
+
+    def test_in_steps_without_values(self):
+        done = self.run_program("collectives.py", "ddp", "2", CONVTRACE_STEPS="1")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        for trace in self.traces():
+            records = self.records(trace)
+            reduced = self.calls(records, "all_reduce")
+            self.assertEqual([c["step"] for c in reduced], [0, 1, 2])
+            self.assertEqual([len(self.values(records, c, "received:")) for c in reduced], [0, 1, 0])
+
+
+class Frameworks(CollectivesTest):
+    def test_ddps_reducer_is_c_plus_plus(self):
+        for way in ("ddp", "ddp-bucket-view"):
+            with self.subTest(way):
+                ranks = self.trace(way, 2)
+                self.check_joined(ranks)
+                buckets = self.calls(ranks[1], "all_reduce")
+                self.assertEqual([(c["step"], c["phase"]) for c in buckets], [(step, "backward") for step in range(3)])
+
+    def test_fully_shard(self):
+        ranks = self.trace("fully_shard", 2)
+        self.check_joined(ranks)
+        self.assertGreaterEqual(len(self.calls(ranks[0], "reduce_scatter")), 3)
+        self.assertGreaterEqual(len(self.calls(ranks[0], "all_gather")), 3)
+
+    def test_tensor_parallel(self):
+        ranks = self.trace("tensor", 2)
+        self.check_joined(ranks)
+        self.assertEqual({c["scope"] for c in self.calls(ranks[0], "all_reduce") if c["phase"] == "forward"}, {"2"})
+
+    def test_pipeline(self):
+        ranks = self.trace("pipeline", 4)
+        self.check_joined(ranks)
+        self.assertEqual([(c["op"], c["peer"], c["number"]) for c in self.calls(ranks[1], "send", "recv")],
+                         [("recv", 0, 0), ("send", 2, 0), ("recv", 2, 0), ("send", 0, 0),
+                          ("recv", 0, 1), ("send", 2, 1), ("recv", 2, 1), ("send", 0, 1)])
+
+    def test_experts(self):
+        ranks = self.trace("experts", 2)
+        self.check_joined(ranks)
+        self.assertEqual([c["phase"] for c in self.calls(ranks[0], "all_to_all")], ["forward", "forward", "backward", "backward"])
+
+
+if __name__ == "__main__":
+    unittest.main()
