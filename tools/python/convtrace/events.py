@@ -123,6 +123,8 @@ _ROWS = {
     "collective": _Kind(21, 1, _PLACE + "op:4:text group:4:text members:4:text reduction:4:text group_rank:4 group_size:4 "
                         "peer:4:peer dtype:1:dtype" + _DEVICE + "stream:8 sent:8 received:8", "number:8 id:8"),
 }
+# Columns that store the difference to the row before.
+_COUNTING = {"alloc": "generation", "free": "generation", "collective": "id"}
 # A table an event.
 _TABLES = {
     "finding": _Kind(13, 0, _PLACE + "kind:1:finding level:1:level suppressed:1:flag op:4:text kernel:4:kernel slot:4:text "
@@ -337,13 +339,13 @@ class _Chunk:
         return self._column_rows(name, kind, columns.RowTable(table, count, kind.fixed, kind.varying))
 
     def _column_rows(self, name, kind, rows):
-        generation = 0
+        counting, count = _COUNTING.get(name), 0
         for signature, values in rows.rows():
             v = {**rows.fixed_of(signature), **values}
-            if name in ("alloc", "free"):
-                generation = v["generation"] = (generation + v["generation"]) & columns.M64
+            if counting:
+                count = v[counting] = (count + v[counting]) & columns.M64
             if name == "alloc":
-                self._newest = generation
+                self._newest = count
             yield functools.partial(self._op if name == "op" else kind.event, self._definitions, v)
 
     def _tables(self, kind, count):
