@@ -18,7 +18,7 @@
 namespace convtrace::simulate {
 namespace {
 
-constexpr uint64_t kMostRecords = 400'000;
+constexpr uint64_t kMostRecords = 250'000;
 constexpr uint64_t kTransferNs = 20'000;
 
 /// Calls work(i) for 0 to count - 1 on several threads.
@@ -58,7 +58,6 @@ class Job {
       ++result_.steps;
       run_step();
       write();
-      for_each(threads_, files_.size(), [this](size_t i) { files_[i]->flush(); });
       world_.maker.forget();
     }
     if (!result_.hangs) for_each(threads_, files_.size(), [this](size_t i) { files_[i]->close(); });
@@ -176,6 +175,7 @@ class Job {
     for_each(threads_, tensors.size(), [&](size_t i) { summarize(*tensors[i]); });
     for_each(threads_, files_.size(), [this](size_t i) {
       files_[i]->append(step_, ranks_[i]->records);
+      files_[i]->flush();  // or each would keep a chunk open: megabytes a rank
       ranks_[i]->records.clear();
     });
     unwritten_ = 0;

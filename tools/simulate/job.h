@@ -2,7 +2,7 @@
 /// @file job.h
 /// Makes up a whole job: all ranks, step by step, and their traces.
 ///
-/// Memory:   of the values of about kMostRecords records, and an open chunk a rank.
+/// Memory:   of the values of about kMostRecords records, and about 2 MB a rank for its writer.
 /// Errors:   a text for the user.
 
 #include <cstdint>

@@ -10,7 +10,7 @@ namespace {
 
 using namespace convtrace::simulate;
 
-constexpr uint64_t kMostCalls = 1'000'000;  ///< beyond that a job is cheap
+constexpr uint64_t kMostCalls = 500'000;  ///< beyond that a job is cheap
 
 template <typename Enum, size_t kCount>
 std::map<std::string, Enum> by_name(const std::string_view (&names)[kCount]) {
@@ -69,7 +69,7 @@ int main(int argc, char** argv) {
   app.add_option("--threads", options.threads, "that compute statistics and write");
   app.add_flag("--sharded", options.sharded, "replicas divide gradients and updates among them");
   app.add_flag("--cheap", options.cheap,
-               "small tensors, values of one layer of eight; of itself beyond a million calls");
+               "small tensors, values of one layer of eight; of itself beyond 500,000 calls");
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

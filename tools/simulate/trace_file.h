@@ -20,7 +20,7 @@ class TraceFile {
 
   /// @pre every value is summarized.
   void append(uint32_t step, const std::vector<Record>& records);
-  /// What is there survives, as after a step of some seconds.
+  /// What is there survives.
   void flush();
   /// The program ended well. Without it the trace is one of a program that was killed.
   void close();
