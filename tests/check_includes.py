@@ -73,6 +73,7 @@ ROOMS = {
     "tools/python": "",
     "tools/python/convtrace": "",
     "tools/python/convtrace/exports": "tools/python/convtrace",
+    "tools/simulate": "cupti/stats format/file",
     "tools/site_pages": "",
     "tools/diff/model": "format/settings tools/common",
     "tools/diff/compare": "tools/common tools/diff/model",
