@@ -1,7 +1,8 @@
 """Runs all benchmark programs and collects their rows; called by tools/bench.
 
 A benchmark program is build/release/bin/bench_* or tests/bench/bench_*.py. It takes --quick and prints a JSON list of
-rows {name, value, unit, goal, against, ok, spread}; value is null, with a why, where it cannot be measured here.
+rows {name, value, unit, goal, against, ok, spread}; value is null, with a why, where it cannot be measured here. Those
+of LONG take many minutes, and do so with --full alone.
 """
 
 import argparse
@@ -27,17 +28,20 @@ EXPECTED = (
     "decode.events_per_s", "decode.threads", "checksum.vs_memcpy",
     "snapshot.codec.bf16", "snapshot.codec.f32", "snapshot.decode", "snapshot.codec.bf16_bound",
     "snapshot.codec.bf16_vs_zstd", "snapshot.incompressible",
+    "job.origin.ranks_1000_s", "job.origin.growth", "job.origin.peak", "job.origin.named",
 )
+LONG = ("bench_origin.py",)
 
 
 def missing(name, why):
     return dict(name=name, value=None, unit=None, goal=None, against=None, ok=None, spread=None, why=why)
 
 
-def run(command, quick):
+def run(command, args):
     """The program's rows; a row that says why if it has none."""
     print(f"bench: {command[-1].name}", file=sys.stderr)
-    result = subprocess.run([*command, *(["--quick"] if quick else [])], stdout=subprocess.PIPE, text=True)
+    how = ["--quick"] * args.quick + ["--full"] * (args.full and command[-1].name in LONG)
+    result = subprocess.run([*command, *how], stdout=subprocess.PIPE, text=True)
     if result.returncode != 0:
         return [missing(command[-1].name, f"the program ended with {result.returncode}")]
     return json.loads(result.stdout)
@@ -56,11 +60,12 @@ def show(rows):
 def main():
     parser = argparse.ArgumentParser(prog="tools/bench", description="Runs every benchmark program.")
     parser.add_argument("--quick", action="store_true", help="fewer repetitions: within 5 minutes on 2 cores")
+    parser.add_argument("--full", action="store_true", help="also what takes many minutes and gigabytes")
     parser.add_argument("--json", metavar="FILE", type=pathlib.Path, help="also write the rows to FILE")
     args = parser.parse_args()
     commands = [[path] for path in sorted(PROGRAMS.glob("bench_*"))]
     commands += [[sys.executable, path] for path in sorted(HERE.glob("bench_*.py"))]
-    rows = [row for command in commands for row in run(command, args.quick)]
+    rows = [row for command in commands for row in run(command, args)]
     rows += [missing(name, "no program measures it here") for name in EXPECTED if name not in {r["name"] for r in rows}]
     show(rows)
     if args.json:
