@@ -23,8 +23,8 @@ struct JobResult {
   uint64_t events = 0, bytes = 0, calls = 0;
 };
 
-/// Writes the traces and job.json, which says what was planted, to options.output, a new folder or an
-/// empty one.
+/// Writes the traces and job.json, which says what was planted, to options.output, a new or empty
+/// folder.
 /// @return false, and why not.
 [[nodiscard]] bool make_job(const Options& options, JobResult& result, std::string& error);
 

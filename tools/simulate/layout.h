@@ -1,7 +1,7 @@
 #pragma once
 /// @file layout.h
-/// How the ranks of a made-up job are divided: tensor-parallel neighbours, data-parallel replicas of
-/// these, stages of a pipeline.
+/// How the ranks of a made-up job are divided: tensor-parallel neighbours, data-parallel replicas
+/// of these, stages of a pipeline.
 
 #include <cstdint>
 #include <string>

@@ -3,8 +3,8 @@
 /// The network of a made-up job, and what a rank does in a step, one thing after another.
 ///
 /// A layer is x + softsign(sum over tensor-parallel ranks of w * mix(x) + b). Layers follow one
-/// another within a stage, stages within the pipeline: all forward passes of the micro-batches, then
-/// all backward passes. Gradients are summed over replicas in buckets as soon as the last
+/// another within a stage, stages within the pipeline: all forward passes of the micro-batches,
+/// then all backward passes. Gradients are summed over replicas in buckets as soon as the last
 /// micro-batch's are there.
 
 #include <cstdint>

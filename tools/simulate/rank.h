@@ -77,6 +77,7 @@ class Rank {
   void pack(const Instruction& at);
   void norm();
   void clip();
+  void step_layers(uint16_t bucket);
   void update(const Instruction& at);
   void record_parameters(format::Phase phase);
   void unpack(const Bucket& bucket, const Value& flat);
@@ -84,6 +85,7 @@ class Rank {
   void strike(const Instruction& at, const char* what, Value* value = nullptr) const;
 
   [[nodiscard]] Value outgoing(const Instruction& at) const;
+  [[nodiscard]] Value stepped(const Value& parameter, const Value& gradient) const;
   [[nodiscard]] Value updated_shard(uint16_t bucket) const;
   [[nodiscard]] Value packed_parameters(const Bucket& bucket) const;
   [[nodiscard]] Value slice(const Value& whole, uint64_t begin, uint64_t count) const;

@@ -220,28 +220,35 @@ void Rank::clip() {
   coefficient_ = norm <= 1 ? 1 : 1 / norm;  // NaN stays
 }
 
-void Rank::update(const Instruction& at) {
+Value Rank::stepped(const Value& parameter, const Value& gradient) const {
+  return world_.maker.once({kStepped, parameter->id, gradient->id, 0}, [&] {
+    std::vector<float> elements = parameter->elements;
+    for (size_t i = 0; i < elements.size(); ++i)
+      elements[i] = static_cast<float>(elements[i] - kLearningRate * gradient->elements[i]);
+    return world_.maker.make(DType::kF32, std::move(elements));
+  });
+}
+
+void Rank::step_layers(uint16_t bucket) {
   const Model& model = world_.model;
-  for (size_t b = 0; !model.sharded && b < model.buckets.size(); ++b) {
-    uint64_t begin = 0;
-    for (const uint16_t layer : model.buckets[b].layers) {
-      for (const auto& [parameter, slot] :
-           {std::pair{&weights_[layer], "grad:weight"}, std::pair{&biases_[layer], "grad:bias"}}) {
-        if (!*parameter) continue;
-        const Value gradient = scaled(slice(buckets_[b], begin, model.elements), coefficient_);
-        begin += model.elements;
-        if (model.is_recorded(layer))
-          record_value(Phase::kOptimizer, layer_name(layer, true), 0, world_.names.of(slot),
-                       gradient);
-        *parameter = world_.maker.once({kStepped, (*parameter)->id, gradient->id, 0}, [&] {
-          std::vector<float> stepped = (*parameter)->elements;
-          for (size_t i = 0; i < stepped.size(); ++i)
-            stepped[i] = static_cast<float>(stepped[i] - kLearningRate * gradient->elements[i]);
-          return world_.maker.make(DType::kF32, std::move(stepped));
-        });
-      }
+  uint64_t begin = 0;
+  for (const uint16_t layer : model.buckets[bucket].layers) {
+    for (Value* parameter : {&weights_[layer], &biases_[layer]}) {
+      if (!*parameter) continue;
+      const Value gradient = scaled(slice(buckets_[bucket], begin, model.elements), coefficient_);
+      begin += model.elements;
+      const char* slot = parameter == &weights_[layer] ? "grad:weight" : "grad:bias";
+      if (model.is_recorded(layer))
+        record_value(Phase::kOptimizer, layer_name(layer, true), 0, world_.names.of(slot),
+                     gradient);
+      *parameter = stepped(*parameter, gradient);
     }
   }
+}
+
+void Rank::update(const Instruction& at) {
+  const Model& model = world_.model;
+  for (uint16_t b = 0; !model.sharded && b < model.buckets.size(); ++b) step_layers(b);
   if (at.fault != nullptr && at.fault->origin.kind == FaultKind::kStale) {
     weights_ = weights_before_;
     biases_ = biases_before_;
