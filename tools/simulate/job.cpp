@@ -54,7 +54,7 @@ class Job {
 
   bool run(std::string& error) {
     for (step_ = 0; step_ < options_.steps && !result_.hangs; ++step_) {
-      if (!plan(error)) return false;
+      plan();
       ++result_.steps;
       run_step();
       write();
@@ -73,7 +73,7 @@ class Job {
   }
 
  private:
-  bool plan(std::string& error) {
+  void plan() {
     if (step_ <= 1) {
       programs_.clear();
       for (uint32_t stage = 0; stage < world_.layout.stages; ++stage)
@@ -88,15 +88,10 @@ class Job {
           fault.origin.rank, programs_[world_.layout.stage_of(fault.origin.rank)]);
       if (goes_on) {
         plant_again(fault, own->second);
-      } else if (!plant(fault, own->second, world_.model, world_.layout, world_.groups,
-                        world_.seed)) {
-        const auto name = kFaultNames[static_cast<size_t>(fault.origin.kind)];
-        error = "nothing on rank " + std::to_string(fault.origin.rank) +
-                " can go wrong in the way of " + std::string(name);
-        return false;
+      } else {
+        (void)plant(fault, own->second, world_.model, world_.layout, world_.groups, world_.seed);
       }
     }
-    return true;
   }
 
   void run_step() {
@@ -241,7 +236,7 @@ bool write_summary(const Options& options, const JobResult& result) {
   return file.good();
 }
 
-bool prepare(const Options& options, const Layout& layout, std::string& error) {
+bool is_possible(const Options& options, const Layout& layout, std::string& error) {
   if (layout.ranks == 0) {
     error = "ranks are not data * tensor * stages";
     return false;
@@ -252,24 +247,45 @@ bool prepare(const Options& options, const Layout& layout, std::string& error) {
             std::to_string(origin.step);
     return false;
   }
+  return true;
+}
+
+bool make_folder(const std::string& path, std::string& error) {
   std::error_code failed;
-  std::filesystem::create_directories(options.output, failed);
-  const bool empty = !failed && std::filesystem::is_empty(options.output, failed);
-  if (!empty || failed) error = options.output + " is not an empty folder";
+  std::filesystem::create_directories(path, failed);
+  const bool empty = !failed && std::filesystem::is_empty(path, failed);
+  if (!empty || failed) error = path + " is not an empty folder";
   return empty && !failed;
+}
+
+/// @return whether every fault can be planted, before anything is written.
+bool can_plant(const World& world, const std::vector<Origin>& origins, std::string& error) {
+  for (const Origin& origin : origins) {
+    Program program =
+        program_of(world.model, world.layout, world.layout.stage_of(origin.rank), origin.step == 0);
+    Fault trial;
+    trial.origin = origin;
+    if (plant(trial, program, world.model, world.layout, world.groups, world.seed)) continue;
+    error = "nothing on rank " + std::to_string(origin.rank) + " can go wrong in the way of " +
+            std::string(kFaultNames[static_cast<size_t>(origin.kind)]);
+    return false;
+  }
+  return true;
 }
 
 }  // namespace
 
 bool make_job(const Options& options, JobResult& result, std::string& error) {
   const Layout layout = Layout::choose(options.ranks, options.data, options.tensor, options.stages);
-  if (!prepare(options, layout, error)) return false;
+  if (!is_possible(options, layout, error)) return false;
   World world{.layout = layout,
               .groups = Groups(layout),
               .model = Model::of(options, layout),
               .seed = options.seed,
               .names = {},
               .maker = {}};
+  if (!can_plant(world, options.origins, error)) return false;
+  if (!make_folder(options.output, error)) return false;
   result.layout = layout;
   result.model = world.model;
   for (const Origin& origin : options.origins) result.faults.emplace_back().origin = origin;
