@@ -14,7 +14,7 @@ import time
 
 PROGRAMS = pathlib.Path(os.environ.get("CONVTRACE_BUILD") or pathlib.Path(__file__).resolve().parents[2] / "build/release", "bin")
 COLLECTIVES = 500
-SECONDS, GROWTH, PEAK_MIB = 120, 12, 2048  # goals
+SECONDS, GROWTH, PEAK_MIB = 60, 11, 2048  # goals
 NAMES = ("job.origin.ranks_1000_s", "job.origin.growth", "job.origin.peak", "job.origin.named")
 
 

@@ -78,7 +78,7 @@ class TensorReader:
         functorch = getattr(torch._C, "_functorch", None)
         self.is_wrapped = getattr(functorch, "is_functorch_wrapped_tensor", lambda tensor: False)
         # Address of the storage. data_ptr() would materialise a copy-on-write tensor.
-        self._base = getattr(torch._C, "_data_address", _storage_address)
+        self.base = getattr(torch._C, "_data_address", _storage_address)
         self.raw_stream = getattr(torch._C, "_cuda_getCurrentRawStream", None)
         self._untyped = hasattr(torch.Tensor, "untyped_storage")
         self._tells_resizable = self._untyped and hasattr(torch.UntypedStorage, "resizable")
@@ -162,7 +162,7 @@ class TensorReader:
             return None
         if dtype in _COMPLEX and tensor.is_conj():
             return None
-        base = self._base(tensor)
+        base = self.base(tensor)
         if base == 0 and 0 not in shape:
             return None  # no memory: a ZeroTensor, or storage that was taken away
         data = base + tensor.storage_offset() * tensor.element_size()

@@ -207,10 +207,12 @@ class Collectives:
             pending = None
             if observer.capture and device == 0:
                 where = phase, scope, self._count(phase, scope, name), name
-                self._pack(batch, where, "sent", self._memory(sent))
+                memory = self._memory(sent)
+                self._pack(batch, where, "sent", memory)
                 if received:
-                    pending = _Pending(number, observer.step, where, received, self._memory(received),
-                                       self._versions(received))
+                    pending = _Pending(number, observer.step, where, received,
+                                       memory if op.received == op.sent and sent else self._memory(received),
+                                       [values.version(tensor) for tensor in received])
         observer.submit(thread)
         return pending
 
@@ -232,12 +234,11 @@ class Collectives:
         try:
             batch = engine.Batch(observer.port)
             with observer.read.unobserved():
-                memory = self._memory(pending.tensors)
-                if memory == pending.memory and (just or self._versions(pending.tensors) == pending.versions):
+                if self._is_as_received(pending, just):
                     batch.collective_values(pending.number, pending.step)
-                    self._pack(batch, pending.where, "received", memory)
+                    self._pack(batch, pending.where, "received", pending.memory)
                 else:
-                    batch.loss(engine.LOST_STREAM_UNSAFE, len(memory))
+                    batch.loss(engine.LOST_STREAM_UNSAFE, len(pending.memory))
             batch.submit()
         except Exception as error:
             observer.failed("collectives", error)
@@ -281,8 +282,13 @@ class Collectives:
         read = self._observer.read
         return [None if value is None else value._replace(storage=0, version=0) for value in map(read, tensors)]
 
-    def _versions(self, tensors):
-        return [values.version(tensor) for tensor in tensors]
+    def _is_as_received(self, pending, just):
+        """Whether nobody has replaced the memory, or written to it."""
+        for tensor, memory, version in zip(pending.tensors, pending.memory, pending.versions):
+            if memory is not None and (self._observer.read.base(tensor) != memory.base
+                                       or not just and values.version(tensor) != version):
+                return False
+        return True
 
     def _count(self, phase, scope, op):
         """How many calls of this op came before at this place in this step."""
