@@ -190,7 +190,11 @@ TEST_CASE("convtrace-diff: folders are compared rank by rank", "[diff][command][
   CHECK(json["preflight"][0]["cand"].is_null());
   REQUIRE(json["ranks"].size() == 3);
   CHECK(json["ranks"][0] ==
-        Json{{"rank", 0}, {"verdict", "same"}, {"values", 30}, {"root", nullptr}});
+        Json{{"rank", 0},
+             {"verdict", "same"},
+             {"values", 30},
+             {"root", nullptr},
+             {"received", false}});
   CHECK(json["ranks"][2]["rank"] == 3);
   CHECK(json["ranks"][2]["verdict"] == "diverged");
   CHECK(json["ranks"][2]["root"]["step"] == 1);
@@ -224,6 +228,59 @@ TEST_CASE("convtrace-diff: a rank that neither folder has is no agreement",
   CHECK(outcome.code == 3);
   CHECK(contains(outcome.out, "CT-2401 neither run has a trace of 2 ranks of 4"));
   CHECK(verdict(4, "0,2").code == 0);  // as asked
+}
+
+/// Two ranks of a step each, in which a collective sums what both made.
+void write_summed(const TempDir& base, const TempDir& cand, bool rank_1_parts) {
+  for (uint32_t rank = 0; rank < 2; ++rank) {
+    for (const bool is_cand : {false, true}) {
+      const bool parts = is_cand && rank_1_parts && rank == 1;
+      const float other = is_cand ? 3.5F : 3;
+      Run run;
+      run.meta.rank = rank;
+      run.meta.world_size = 2;
+      // Rank 1 makes more values, so its first difference comes later in its order of execution.
+      for (uint32_t i = 0; i < 1 + 3 * rank; ++i)
+        run.add({.scope = "in", .slot = "output:0", .call = i, .values = {1, 2}});
+      run.add({.phase = format::Phase::kBackward,
+               .slot = "grad_output:0",
+               .values = {parts ? 7.0F : 5.0F, 2}});
+      run.add({.phase = format::Phase::kBackward,
+               .slot = "received:0",
+               .op = "all_reduce",
+               .values = {other, 4}});
+      run.add({.phase = format::Phase::kBackward,
+               .scope = "in",
+               .slot = "grad:weight",
+               .values = {other, 4}});
+      run.write((is_cand ? cand : base) / ("r" + std::to_string(rank) + ".ctrace"));
+    }
+  }
+}
+
+TEST_CASE("convtrace-diff: what a collective brought began on another rank",
+          "[diff][command][ranks]") {
+  const TempDir base, cand;
+  write_summed(base, cand, true);
+  const Json json = Json::parse(run({base / ".", cand / ".", "--json", "-"}).out);
+  CHECK(json["root"]["rank"] == 1);
+  CHECK(json["root"]["slot"] == "grad_output:0");
+  CHECK(json["ranks"][0]["root"]["slot"] == "received:0");
+  CHECK(json["ranks"][0]["received"] == true);
+  CHECK(json["ranks"][1]["received"] == false);
+  for (const Json& birth : json["births"]) CHECK(birth["rank"] == 1);
+  CHECK(contains(run({base / ".", cand / "."}).out,
+                 "op all_reduce, received:0 (diverged; a collective brought it)"));
+}
+
+TEST_CASE("convtrace-diff: where all that was sent agrees, the collective is the root",
+          "[diff][command][ranks]") {
+  const TempDir base, cand;
+  write_summed(base, cand, false);
+  const Json json = Json::parse(run({base / ".", cand / ".", "--json", "-"}).out);
+  CHECK(json["root"]["slot"] == "received:0");
+  CHECK(json["root"]["op"] == "all_reduce");
+  CHECK(json["ranks"][0]["received"] == false);
 }
 
 TEST_CASE("convtrace-diff: traces of a folder have any names, and their ranks from META",

@@ -187,6 +187,8 @@ Difference Sources::of(uint32_t match, const ValueView& base, const ValueView& c
       return of_module(record, size);
     case SlotKind::kParam:
       return {};
+    case SlotKind::kReceived:
+      return all_;
     case SlotKind::kOther:
       return is_of_kernel(record) ? around(record, size) : all_;
   }
@@ -266,6 +268,9 @@ void Sources::take(uint32_t match, const ValueRecord& record, const ValueRecord&
       return;  // it is a source of parameters only
     case SlotKind::kParam:
       return;
+    case SlotKind::kReceived:  // gradients of parameters are made of it, or outputs
+      (record.key.phase == format::Phase::kBackward ? backward_ : forward_).add(difference);
+      break;
     case SlotKind::kOther:
       break;
   }

@@ -23,7 +23,8 @@ SlotKind slot_kind(std::string_view slot) {
       {"grad", SlotKind::kGrad},
       {"grad_unclipped", SlotKind::kGrad},
       {"loss", SlotKind::kLoss},
-      {"buffer", SlotKind::kBuffer}};
+      {"buffer", SlotKind::kBuffer},
+      {"received", SlotKind::kReceived}};
   const std::string_view word = slot.substr(0, slot.find(':'));
   for (const auto& [text, kind] : kKinds) {
     if (word == text) return kind;

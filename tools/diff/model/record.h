@@ -31,6 +31,7 @@ enum class SlotKind : uint8_t {
   kGrad,
   kLoss,
   kBuffer,
+  kReceived,  ///< of a collective
   kOther
 };
 [[nodiscard]] SlotKind slot_kind(std::string_view slot);

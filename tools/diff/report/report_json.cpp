@@ -191,7 +191,8 @@ Json ranks_json(const std::vector<RankReport>& ranks) {
     list.push_back({{"rank", rank.rank},
                     {"verdict", to_string(rank.root ? Verdict::kDiverged : Verdict::kSame)},
                     {"values", rank.values},
-                    {"root", root}});
+                    {"root", root},
+                    {"received", rank.received}});
   }
   return list;
 }

@@ -271,7 +271,8 @@ std::vector<std::string> rank_lines(const DiffResult& result) {
     }
     const RecordReport& record = rank->root->record;
     lines.push_back(place_text(record, true) + ", " + object_text(record) + " (" +
-                    std::string(to_string(record.comparison.verdict)) + ')');
+                    std::string(to_string(record.comparison.verdict)) +
+                    (rank->received ? "; a collective brought it)" : ")"));
   }
   return lines;
 }

@@ -272,11 +272,27 @@ class Diff {
     }
   }
 
+  static bool is_received(const RootReport& root) {
+    return slot_kind(root.record.slot) == SlotKind::kReceived;
+  }
+
+  /// What a collective brought began on another rank, unless all of its members agreed before.
   static void keep_earlier(std::optional<RootReport>& first, std::optional<RootReport> other) {
     const auto order = [](const RootReport& root) {
-      return std::tuple(root.record.step, root.position, root.record.rank);
+      return std::tuple(root.record.step, is_received(root), root.position, root.record.rank);
     };
     if (other && (!first || order(*other) < order(*first))) first = std::move(other);
+  }
+
+  /// Ranks whose root a collective brought, and whose births it explains.
+  void mark_receivers() {
+    if (!result_.root || is_received(*result_.root)) return;
+    for (RankReport& rank : result_.ranks) {
+      rank.received = rank.root && is_received(*rank.root);
+      if (!rank.received) continue;
+      std::erase_if(result_.births,
+                    [&rank](const RecordReport& birth) { return birth.rank == rank.rank; });
+    }
   }
 
   [[nodiscard]] std::string why_not_comparable() const {
@@ -326,6 +342,7 @@ class Diff {
     for (std::optional<RootReport>* root : {&result_.root, &result_.first_bit_difference}) {
       if (*root && !(*root)->in_no_module) (*root)->code = facts_.place_of((*root)->record.scope);
     }
+    mark_receivers();
     std::ranges::sort(result_.renamed, {}, &RenamedModule::base);
     std::ranges::stable_sort(result_.births, {}, &RecordReport::step);
     if (result_.births.size() > kMaxBirths) result_.births.resize(kMaxBirths);

@@ -173,6 +173,7 @@ struct RankReport {
   uint32_t rank = 0;
   uint64_t values = 0;
   std::optional<RootReport> root;
+  bool received = false;  ///< a collective brought the root, from a rank that diverged before
 };
 
 /// The finding that probably caused the divergence.
