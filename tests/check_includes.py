@@ -97,7 +97,8 @@ ROOMS = {
     "tools/cli/read": "format/file format/findings reader tools/cli/base tools/common",
     "tools/cli/rewrite": "format/file format/settings reader tools/cli/base tools/common",
     "tools/cli/run": "format/settings tools/cli/base tools/common",
-    "tools/cli": "format/settings tools/check tools/cli/base tools/cli/doctor tools/cli/rewrite tools/cli/run tools/common",
+    "tools/weights": "format/settings reader tools/common tools/diff/compare tools/diff/read tools/diff/report",
+    "tools/cli": "format/settings tools/check tools/cli/base tools/cli/doctor tools/cli/rewrite tools/cli/run tools/common tools/weights",
 }
 FOR_ALL = {"format/base", "format/model"}
 MOST_MODULES = 16  # of a room

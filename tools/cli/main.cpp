@@ -23,6 +23,7 @@
 #include "tools/common/execute.h"
 #include "tools/common/reference.h"
 #include "tools/common/usage.h"
+#include "tools/weights/command.h"
 
 namespace convtrace::tools {
 namespace {
@@ -194,6 +195,7 @@ int run_program(std::vector<std::string> words, std::vector<std::string> command
   const PreloadCommands preload(app);
   ReadCommands read(app);
   const check::CheckCommand checking(app);
+  const weights::WeightsCommand comparing(app);
   RepeatCommand repeat(app);
   app.add_subcommand("diff", "Name the first divergence of two runs: convtrace-diff BASE CAND")
       ->footer("Takes the options of convtrace-diff; see there.");
@@ -218,6 +220,7 @@ int run_program(std::vector<std::string> words, std::vector<std::string> command
   if (doctor.chosen()) return static_cast<int>(doctor.run(std::move(command)));
   if (config.chosen()) return static_cast<int>(config.run());
   if (checking.chosen()) return static_cast<int>(checking.run());
+  if (comparing.chosen()) return static_cast<int>(comparing.run());
   if (exporting.chosen()) return static_cast<int>(exporting.run());
   return static_cast<int>(read.run());
 }

@@ -1,0 +1,58 @@
+#include "tools/weights/command.h"
+
+#include <iostream>
+
+#include "tools/common/complaints.h"
+#include "tools/diff/report/outputs.h"
+#include "tools/weights/names_file.h"
+#include "tools/weights/read.h"
+#include "tools/weights/report.h"
+
+namespace convtrace::weights {
+
+using tools::ExitCode;
+
+WeightsCommand::WeightsCommand(CLI::App& app)
+    : command_(app.add_subcommand(
+          "weights", "Whether two programs hold the same weights: a trainer and an engine, say")) {
+  command_->add_option("A", a_, "A trace, or a folder of traces, one a rank")->required();
+  command_->add_option("B", b_, "The same of the other program")->required();
+  command_->add_option("--step-a", step_a_, "A's weights after this step; default: the last")
+      ->type_name("N");
+  command_->add_option("--step-b", step_b_, "B's weights after this step; default: the last")
+      ->type_name("N");
+  command_->add_option("--map", map_, "Names in the other program (TOML: [modules], [fused])")
+      ->type_name("FILE");
+  command_->add_option("--json", json_, "Write everything as JSON (- for stdout)")->type_name("F");
+  command_->footer(
+      "Exit codes: 0 the same (also rounded to another type); 4 not; 3 not known, or a trace is "
+      "unclosed or damaged; 2 usage.");
+}
+
+ExitCode WeightsCommand::run() const {
+  Names names = usual_names();
+  Weights a, b;
+  std::string error;
+  if ((!map_.empty() && !read_names(map_, names, error)) || !read_weights(a_, a, error) ||
+      !read_weights(b_, b, error)) {
+    std::cerr << "convtrace: " << error << "\n";
+    return ExitCode::kUsage;
+  }
+  diff::remove_unfinished_files_on_signals();
+  diff::Outputs outputs("convtrace", std::cout, std::cerr);
+  std::ostream* const json = outputs.open(json_);
+  if (outputs.failed()) return ExitCode::kUsage;
+  const Comparison result = compare(a, b, names, step_a_, step_b_);
+  if (json != nullptr) *json << tools::dump_json(json_of(result), 2) << "\n";
+  outputs.finish();
+  write_text(result, outputs.stdout_taken() ? diff::Terminal{} : diff::own_terminal(),
+             outputs.people());
+  outputs.flush();
+  if (outputs.failed()) return ExitCode::kUsage;
+  if (result.faults() != 0) return ExitCode::kFindings;
+  const bool known = result.count(Verdict::kNotKnown) == 0 && !result.parameters.empty();
+  return known && a.incomplete.empty() && b.incomplete.empty() ? ExitCode::kClean
+                                                               : ExitCode::kDamagedInput;
+}
+
+}  // namespace convtrace::weights

@@ -1,0 +1,72 @@
+#pragma once
+/// @file compare.h
+/// Holds the parameters of two programs against each other.
+///
+/// Place:    command.h; reports are made of the result.
+/// Threads:  pure functions.
+
+#include <cstddef>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tools/weights/weights.h"
+
+namespace convtrace::weights {
+
+/// How one program has what another has as several: names of modules, "qkv_proj" of "q_proj",
+/// "k_proj" and "v_proj" beside it; and modules that have other names.
+struct Names {
+  std::map<std::string, std::vector<std::string>> fused;
+  std::vector<std::pair<std::string, std::string>> modules;  ///< path in A, path in B
+};
+
+/// The names that frameworks give to what they fuse.
+[[nodiscard]] Names usual_names();
+
+/// From the harmless to the worst. kEqualNumbers: put together from pieces, counts, extrema and
+/// sums are equal. kCast: rounded to another type. kPermuted: other bits with equal counts,
+/// extrema and sums: another order, or layout. kParted: ranks that should hold copies do not.
+enum class Verdict : uint8_t {
+  kEqual,
+  kEqualNumbers,
+  kCast,
+  kNotKnown,
+  kPermuted,
+  kMissing,
+  kStale,
+  kParted,
+  kDiffers
+};
+inline constexpr size_t kVerdicts = 9;
+[[nodiscard]] std::string_view to_string(Verdict verdict);
+/// @return whether the weights of the other program are not what they should be.
+[[nodiscard]] constexpr bool is_fault(Verdict verdict) { return verdict > Verdict::kNotKnown; }
+
+struct Compared {
+  std::string name{};               ///< in A, else in B
+  std::vector<std::string> in_a{};  ///< none: missing
+  std::vector<std::string> in_b{};
+  Verdict verdict = Verdict::kNotKnown;
+  bool stale_is_b = true;
+  uint32_t stale_by = 0;             ///< recorded versions
+  std::optional<uint32_t> version{};   ///< step whose update it has, of the program that is not stale
+  std::optional<double> distance{};    ///< relative, root mean square; of kDiffers
+  std::string text{};                  ///< one sentence; not escaped
+};
+
+struct Comparison {
+  const Weights* a = nullptr;
+  const Weights* b = nullptr;
+  std::vector<Compared> parameters;  ///< worst first, then by name
+
+  [[nodiscard]] size_t count(Verdict verdict) const;
+  [[nodiscard]] size_t faults() const;
+};
+
+/// @param step_a, step_b  the version to compare: the last one up to the update of this step.
+[[nodiscard]] Comparison compare(const Weights& a, const Weights& b, const Names& names,
+                                 std::optional<uint32_t> step_a, std::optional<uint32_t> step_b);
+
+}  // namespace convtrace::weights

@@ -1,0 +1,58 @@
+#include "tools/weights/read.h"
+
+#include "format/model/meta.h"
+#include "reader/trace_reader.h"
+#include "tools/common/escape.h"
+#include "tools/common/text.h"
+#include "tools/diff/read/trace_set.h"
+
+namespace convtrace::weights {
+namespace {
+
+constexpr std::string_view kSlot = "param:";
+
+void take(const format::TensorStats& event, const format::Definitions& names, uint32_t rank,
+          Weights& weights) {
+  const std::string_view slot = names.text(event.slot);
+  if (!slot.starts_with(kSlot)) return;
+  std::string name(names.text(event.place.scope));
+  if (!name.empty()) name += '.';
+  name += slot.substr(kSlot.size());
+  const Version version{.step = event.header.step,
+                        .updated = event.place.phase == format::Phase::kOptimizer};
+  std::vector<Value>& values = weights.parameters[name][version];
+  // Of two updates in one step the last counts.
+  if (!values.empty() && values.back().rank == rank) values.pop_back();
+  values.push_back(
+      {.rank = rank, .dtype = event.dtype, .capture = event.capture, .stats = event.stats});
+}
+
+}  // namespace
+
+bool read_weights(const std::string& path, Weights& weights, std::string& error) {
+  diff::TraceSet set;
+  if (!diff::open_trace_set(path, set, error)) return false;
+  weights.path = path;
+  weights.incomplete = set.unreadable;
+  for (const diff::TraceFile& file : set.files) {
+    auto opened = reader::TraceReader::open(file.path);
+    if (!opened.ok()) {
+      error = diff::unreadable(file.path, tools::status_text(opened.status()));
+      return false;
+    }
+    reader::TraceReader& trace = *opened.value();
+    trace.select([](const format::RecordHeader&) {
+      return reader::kKindSet<format::TensorStats>;
+    });
+    while (const format::Event* event = trace.next())
+      take(std::get<format::TensorStats>(*event), trace.definitions(), trace.meta().rank, weights);
+    weights.ranks.push_back(trace.meta().rank);
+    weights.hashed_anew = weights.hashed_anew && format::hashes_anew(trace.meta());
+    if (trace.state() != reader::TraceState::kComplete)
+      weights.incomplete.push_back(tools::escape_text(file.path) +
+                                   ": the trace was not closed, or is damaged");
+  }
+  return true;
+}
+
+}  // namespace convtrace::weights
