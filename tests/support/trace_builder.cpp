@@ -5,6 +5,7 @@
 #include <limits>
 #include <stdexcept>
 
+#include "cupti/stats/tile/hash.h"
 #include "format/base/bytes.h"
 #include "format/base/checksum.h"
 #include "format/file/file_sink.h"
@@ -85,6 +86,7 @@ struct TraceBuilder::Impl {
   std::unique_ptr<TraceWriter> writer;  ///< made by the first event, when META is known
   uint32_t step = 0;
   uint64_t t_ns = kStartNs;
+  uint64_t collectives = 0;  ///< the last id
 
   explicit Impl(std::unique_ptr<Sink> to) : sink(std::move(to)) {}
 
@@ -219,6 +221,8 @@ TraceBuilder& TraceBuilder::stats(const StatsSpec& spec) {
   }
   const uint64_t elements = e.stats.count / (spec.dtype == DType::kF4E2M1FN ? 2 : 1);
   e.bytes = spec.bytes != 0 ? spec.bytes : elements * element_bytes(spec.dtype);
+  if (spec.hash) e.stats.hash = *spec.hash;
+  e.collective = spec.collective;
   e.variant = spec.variant;
   e.range_hashes = spec.range_hashes;
 
@@ -231,6 +235,41 @@ TraceBuilder& TraceBuilder::stats(const StatsSpec& spec) {
     impl_->store({e.stats.hash, e.bytes}, spec.dtype, std::as_bytes(std::span(spec.values)));
   }
   return event(e);
+}
+
+TraceBuilder& TraceBuilder::collective(const CollectiveSpec& spec) {
+  Collective e;
+  e.place = impl_->place(spec.scope, spec.call, spec.phase);
+  e.op = impl_->name(spec.op);
+  e.group = impl_->name(spec.group);
+  e.members = impl_->name(spec.members);
+  e.reduction = impl_->name(spec.reduction);
+  e.group_rank = spec.group_rank;
+  e.group_size = spec.group_size;
+  e.peer = spec.peer;
+  e.dtype = spec.dtype;
+  for (const auto& values : spec.sent) e.sent += values.size();
+  for (const auto& values : spec.received) e.received += values.size();
+  e.number = spec.number;
+  e.id = spec.id.value_or(++impl_->collectives);
+  event(e);
+  const auto tensors = [&](const char* side, const std::vector<std::vector<float>>& all) {
+    for (size_t i = 0; i < all.size(); ++i)
+      stats({.scope = spec.scope,
+             .slot = side + std::to_string(i),
+             .phase = spec.phase,
+             .call = spec.call,
+             .op = spec.op,
+             .dtype = spec.dtype,
+             .capture = spec.capture,
+             .values = all[i],
+             .collective = e.id,
+             .hash = spec.hashed_as_stored ? std::optional(hash_of(all[i])) : std::nullopt});
+  };
+  if (!spec.with_values) return *this;
+  tensors("sent:", spec.sent);
+  tensors("received:", spec.received);
+  return *this;
 }
 
 TraceBuilder& TraceBuilder::value(const ValueSpec& spec) {
@@ -354,6 +393,15 @@ void TraceBuilder::leave_unclosed() {
 }
 
 Definitions& TraceBuilder::definitions() { return impl_->definitions; }
+
+uint64_t hash_of(const std::vector<float>& values) {
+  uint64_t hash = 0;
+  for (size_t i = values.size(); i-- > 0;) {
+    const uint64_t word = std::bit_cast<uint32_t>(values[i]) + (uint64_t{1} << 32);
+    hash = stats::residue_sum(stats::residue_product(hash, stats::kHashBase), word);
+  }
+  return hash;
+}
 
 Sketch sketch_of(const std::vector<float>& values) {
   if (values.size() <= format::kMaxWhole) return {};

@@ -56,6 +56,30 @@ struct StatsSpec {
   uint64_t bytes = 0;        ///< default: count elements of dtype
   uint32_t variant = 0;
   std::vector<uint64_t> range_hashes = {};
+  uint64_t collective = 0;                      ///< id of the one that sent or received it
+  std::optional<uint64_t> hash = std::nullopt;  ///< instead of that of the statistics
+};
+
+/// A call of a collective, and the tensors that it sends and receives.
+struct CollectiveSpec {
+  std::string op = "all_reduce";
+  std::string group = "world";
+  std::string members = {};    ///< "": not known
+  std::string reduction = {};  ///< "": none
+  uint32_t group_rank = 0;
+  uint32_t group_size = 1;
+  uint32_t peer = format::kNoPeer;
+  uint64_t number = 0;
+  ScopeName scope = std::nullopt;
+  format::Phase phase = format::Phase::kBackward;
+  uint32_t call = 0;
+  format::DType dtype = format::DType::kF32;
+  format::Capture capture = format::Capture::kStats;
+  std::vector<std::vector<float>> sent = {};      ///< recorded behind the call
+  std::vector<std::vector<float>> received = {};  ///< recorded behind those
+  bool with_values = true;                        ///< false: only the call and its counts
+  bool hashed_as_stored = false;  ///< the product's hash of f32 elements, which can be concatenated
+  std::optional<uint64_t> id = std::nullopt;  ///< default: the next of this trace
 };
 
 struct LaunchSpec {
@@ -133,6 +157,7 @@ class TraceBuilder {
   TraceBuilder& stats(const StatsSpec& spec);
   /// The hash differs for different values but is not the product's.
   TraceBuilder& value(const ValueSpec& spec);
+  TraceBuilder& collective(const CollectiveSpec& spec);
   TraceBuilder& launch(const LaunchSpec& spec);
   TraceBuilder& alloc(const MemorySpec& spec);
   TraceBuilder& free(const MemorySpec& spec);
@@ -167,6 +192,9 @@ class TraceBuilder {
 /// Statistics of `values` by their definitions, in double. The hash tells values apart but is not
 /// the product's.
 [[nodiscard]] format::Stats stats_of(const std::vector<float>& values);
+
+/// The product's hash of f32 elements (format/FORMAT.md 6.10).
+[[nodiscard]] uint64_t hash_of(const std::vector<float>& values);
 
 /// A sketch by an index function of its own: linear and unbiased, but not the product's.
 [[nodiscard]] format::Sketch sketch_of(const std::vector<float>& values);

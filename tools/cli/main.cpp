@@ -23,6 +23,7 @@
 #include "tools/common/execute.h"
 #include "tools/common/reference.h"
 #include "tools/common/usage.h"
+#include "tools/origin/command.h"
 #include "tools/weights/command.h"
 
 namespace convtrace::tools {
@@ -196,6 +197,7 @@ int run_program(std::vector<std::string> words, std::vector<std::string> command
   ReadCommands read(app);
   const check::CheckCommand checking(app);
   const weights::WeightsCommand comparing(app);
+  const origin::OriginCommand tracking(app);
   RepeatCommand repeat(app);
   app.add_subcommand("diff", "Name the first divergence of two runs: convtrace-diff BASE CAND")
       ->footer("Takes the options of convtrace-diff; see there.");
@@ -221,6 +223,7 @@ int run_program(std::vector<std::string> words, std::vector<std::string> command
   if (config.chosen()) return static_cast<int>(config.run());
   if (checking.chosen()) return static_cast<int>(checking.run());
   if (comparing.chosen()) return static_cast<int>(comparing.run());
+  if (tracking.chosen()) return static_cast<int>(tracking.run());
   if (exporting.chosen()) return static_cast<int>(exporting.run());
   return static_cast<int>(read.run());
 }

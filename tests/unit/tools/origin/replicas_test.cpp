@@ -1,0 +1,147 @@
+#include "tests/unit/tools/origin/job.h"
+
+namespace convtrace::test {
+namespace {
+
+using List = std::vector<std::string>;
+using Change = std::function<void(Moment&)>;
+
+OriginResult of(Training training, Change change) {
+  training.change = std::move(change);
+  return origins_of(trained(training));
+}
+
+TEST_CASE("origin not-reduced: one gradient of each rank's own", "[origin][replicas]") {
+  const OriginResult result = of({.ranks = 4, .steps = 4}, [](Moment& at) {
+    if (at.step == 2 && at.name == "fc2 gradient") at.values[3] += static_cast<float>(at.rank);
+  });
+  REQUIRE(told(result) == List{"not-reduced ?@2 fc2 grad:weight"});
+  CHECK(result.origins[0].suspects == std::vector<uint32_t>{0, 1, 2, 3});
+  CHECK(contains(result.origins[0].text, "The gradient of fc2.weight was not reduced"));
+  CHECK(has_line(result.origins[0].evidence, "its parameter parts in the same step"));
+}
+
+TEST_CASE("origin not-reduced: on one rank", "[origin][replicas]") {
+  const OriginResult result = of({.ranks = 4, .steps = 4}, [](Moment& at) {
+    if (at.is(1, 2, "fc2 gradient")) at.values[3] += 1;
+  });
+  REQUIRE(told(result) == List{"not-reduced 1@2 fc2 grad:weight"});
+}
+
+TEST_CASE("origin: a gradient that is none yet is silent", "[origin][replicas]") {
+  // A sharded optimizer leaves gradients unreduced on all ranks but one, and weights are equal.
+  Job job = trained({.ranks = 3, .steps = 3});
+  for (RankEvents& rank : job)
+    for (uint32_t step = 0; step < 3; ++step)
+      rank.value(step, "grad:weight", "fc2").values[0] += static_cast<float>(rank.rank);
+  CHECK(told(origins_of(job)) == List{});
+}
+
+TEST_CASE("origin parted: a weight that one rank changed", "[origin][replicas]") {
+  const OriginResult result = of({.ranks = 4, .steps = 5}, [](Moment& at) {
+    if (at.is(3, 2, "fc1 param")) at.values[0] += 1;
+  });
+  REQUIRE(told(result) == List{"parted 3@2 fc1 param:weight"});
+  CHECK(has_line(result.origins[0].evidence, "the gradients of this step are equal"));
+  CHECK(result.origins[0].times == 1);
+}
+
+TEST_CASE("origin parted: an update that was not made", "[origin][replicas]") {
+  std::vector<float> before;
+  const OriginResult result = of({.ranks = 4, .steps = 5}, [&](Moment& at) {
+    if (at.is(0, 2, "fc1 param")) before = at.values;
+    if (at.is(0, 3, "fc1 param")) at.values = before;
+  });
+  REQUIRE(told(result) == List{"parted 0@3 fc1 param:weight"});
+  CHECK(has_line(result.origins[0].evidence, "stale: it is that of step 2"));
+  // Of two replicas the one that stood still is the one.
+  const OriginResult two = of({.ranks = 2, .steps = 5}, [&](Moment& at) {
+    if (at.is(1, 2, "fc1 param")) before = at.values;
+    if (at.is(1, 3, "fc1 param")) at.values = before;
+  });
+  CHECK(told(two) == List{"parted 1@3 fc1 param:weight"});
+}
+
+TEST_CASE("origin parted: shards and training of one's own are silent", "[origin][replicas]") {
+  CHECK(told(of({.ranks = 4, .steps = 4, .replicated = false}, {})) == List{});
+  // Equal constants at the begin, as the weights of a sharded norm are.
+  const Change constant = [](Moment& at) {
+    if (at.name == "fc1 param" && at.step == 0) at.values[0] += static_cast<float>(at.rank);
+  };
+  Job job = trained({.ranks = 4, .steps = 1, .change = constant});
+  for (RankEvents& rank : job) rank.value(0, "param:weight", "fc1").values.assign(64, 1);
+  CHECK(told(origins_of(job)) == List{});
+  // Every rank trains by itself from equal weights.
+  Job local = trained({.ranks = 3, .steps = 3});
+  for (RankEvents& rank : local)
+    for (Event& event : rank.events)
+      if (event.value && event.value->phase == Phase::kOptimizer)
+        event.value->values[1] += static_cast<float>(rank.rank);
+  const OriginResult result = origins_of(local);
+  CHECK(told(result) == List{});
+  CHECK(has_line(result.notes, "training of their own"));
+}
+
+TEST_CASE("origin parted: buffers that were equal", "[origin][replicas]") {
+  for (const bool faulty : {false, true}) {
+    Job job = trained({.ranks = 3, .steps = 6});
+    for (RankEvents& rank : job)
+      for (uint32_t step = 0; step < 6; ++step) {
+        const bool other = faulty && step == 4 && rank.rank == 2;
+        rank.add(step, {.scope = "bn",
+                        .slot = "buffer:counter",
+                        .values = {static_cast<float>(step + (other ? 7 : 1))}});
+        // Running statistics are each rank's own.
+        rank.add(step,
+                 {.scope = "bn", .slot = "buffer:mean", .values = noise(rank.rank + step, 8)});
+      }
+    CHECK(told(origins_of(job)) == (faulty ? List{"parted 2@4 bn buffer:counter"} : List{}));
+  }
+}
+
+TEST_CASE("origin: a rank without a gradient, and evaluation", "[origin][replicas]") {
+  Job job = trained({.ranks = 3, .steps = 3});
+  std::erase_if(job[1].events, [](const Event& event) {
+    return event.value && event.value->slot == "grad:weight" && event.value->scope == "fc2";
+  });
+  for (RankEvents& rank : job)
+    rank.add(2, {.scope = "fc1",
+                 .slot = "output:0",
+                 .phase = Phase::kEvaluation,
+                 .values = noise(rank.rank, 9)});
+  CHECK(told(origins_of(job)) == List{});
+}
+
+TEST_CASE("origin scale: a factor that comes and stays", "[origin][scale]") {
+  const auto scaled = [](float factor, uint32_t from, uint32_t to) {
+    return [=](Moment& at) {
+      if (at.rank != 1 || at.step < from || at.step >= to || !contains(at.name, "local")) return;
+      for (float& value : at.values) value *= factor;
+    };
+  };
+  const OriginResult result = of({.ranks = 4, .steps = 8}, scaled(4, 4, 8));
+  REQUIRE(told(result) == List{"scale 1@4 fc2 sent:0"});
+  CHECK(contains(result.origins[0].text, "What rank 1 sends to all_reduce number 8"));
+  CHECK(has_line(result.origins[0].evidence, "seen in 8 collectives of 4 steps"));
+  CHECK(told(of({.ranks = 4, .steps = 8}, {})) == List{});
+  // One batch may have larger gradients; a factor from the begin on may be meant.
+  CHECK(told(of({.ranks = 4, .steps = 8}, scaled(4, 4, 5))) == List{});
+  CHECK(told(of({.ranks = 4, .steps = 8}, scaled(4, 0, 8))) == List{});
+  // A rank whose data have ended adds zeros.
+  CHECK(told(of({.ranks = 4, .steps = 8}, scaled(0, 4, 8))) == List{});
+  // Of two ranks nobody knows which.
+  CHECK(told(of({.ranks = 2, .steps = 8}, scaled(4, 4, 8))) == List{});
+}
+
+TEST_CASE("origin: several faults that do not depend on each other", "[origin]") {
+  const OriginResult result = of({.ranks = 4, .steps = 6}, [](Moment& at) {
+    if (at.is(3, 1, "fc1 param")) at.values[0] += 1;
+    if (at.is(0, 2, "fc2 received")) at.values[0] += 1;
+    if (at.is(2, 4, "fc1 output")) at.values[0] = kNan;
+  });
+  CHECK(told(result) ==
+        List{"parted 3@1 fc1 param:weight", "unequal 0@2 fc2 received:0", "nan 2@4 fc1 output:0"});
+}
+
+}  // namespace
+}  // namespace convtrace::test

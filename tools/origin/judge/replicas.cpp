@@ -1,0 +1,401 @@
+/// @file replicas.cpp
+/// not-reduced: a gradient that is not the same on replicas, while others of them are.
+/// parted: a parameter or a buffer of replicas that was equal and is not any more.
+///
+/// Why it is a fault: ranks that hold the same weights and add up their gradients hold the same
+/// weights after every step.
+/// Judged: each parameter among the ranks on which it was equal. Equal constants (a norm's weights
+/// before the first update) may be parts of a sharded tensor and prove nothing; neither do equal
+/// values that part in the first update on every rank, as local training does (a note).
+/// A gradient that differs while the parameter stays equal was none yet (a sharded optimizer).
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <unordered_map>
+
+#include "tools/common/text.h"
+#include "tools/diff/model/hash_mix.h"
+#include "tools/origin/judge/judges.h"
+#include "tools/origin/model/rank_text.h"
+
+namespace convtrace::origin {
+namespace {
+
+using Moment = ParameterMoment;
+
+constexpr size_t kMostCells = size_t{1} << 24;
+constexpr uint32_t kBufferSteps = 2;  ///< in which a buffer must have been equal, and changed
+
+/// What a rank last had as a parameter.
+struct Last {
+  uint64_t hash = 0;
+  bool known = false;
+  bool trusted = false;  ///< equal ones are no coincidence
+};
+
+/// One value of a step.
+struct Entry {
+  uint32_t key = 0;
+  Moment moment = Moment::kInitial;
+  uint32_t queue = 0;
+  const ParameterSeen* seen = nullptr;
+  size_t order = 0;  ///< the last of a step counts
+};
+
+struct Key {
+  format::StringId scope, name;
+  std::vector<Last> last{};         ///< by queue
+  std::vector<Last> last_buffer{};  ///< by queue
+  uint32_t equal_buffers = 0;       ///< steps
+  bool buffers_parted = false;
+};
+
+/// A value that is not the same on all ranks of a class.
+struct Apart {
+  uint32_t key = 0;
+  std::vector<uint32_t> minority{};  ///< queues; empty: nobody's value is that of most
+  bool stale = false;                ///< the minority's is that of the step before
+};
+
+/// Ranks on which parameters were equal before a step.
+struct Class {
+  std::vector<uint32_t> queues{};
+  size_t equal_gradients = 0, equal_updates = 0;
+  std::vector<Apart> gradients{}, updates{};
+  std::set<uint32_t> parted{}, updated{};  ///< keys
+};
+
+}  // namespace
+
+struct Replicas::Impl {
+  Impl(const Job& j, Told& t) : job(j), told(t) {}
+
+  uint32_t key_of(const ParameterSeen& seen) {
+    const uint64_t id = uint64_t{seen.scope.value} << 32 | seen.name.value;
+    const auto [entry, is_new] = numbers.try_emplace(id, static_cast<uint32_t>(keys.size()));
+    if (is_new) keys.push_back({.scope = seen.scope, .name = seen.name});
+    return entry->second;
+  }
+
+  void see(uint32_t in_step, std::span<const std::vector<ParameterSeen>* const> seen) {
+    step = in_step;
+    entries.clear();
+    for (uint32_t queue = 0; queue < seen.size(); ++queue) {
+      if (seen[queue] == nullptr) continue;
+      size_t order = 0;
+      for (const ParameterSeen& one : *seen[queue])
+        entries.push_back({key_of(one), one.moment, queue, &one, order++});
+    }
+    if (keys.size() * seen.size() > kMostCells) {
+      too_many = true;
+      return;
+    }
+    std::ranges::sort(entries, {},
+                      [](const Entry& e) { return std::tuple(e.key, e.moment, e.queue, e.order); });
+    for (size_t begin = 0; begin < entries.size();) {
+      size_t end = begin;
+      while (end < entries.size() && entries[end].key == entries[begin].key) ++end;
+      see_key(entries[begin].key, std::span(entries).subspan(begin, end - begin));
+      begin = end;
+    }
+    conclude();
+  }
+
+  /// The last value of each rank at a moment.
+  static std::vector<Entry> at(std::span<const Entry> all, Moment moment) {
+    std::vector<Entry> found;
+    for (const Entry& one : all) {
+      if (one.moment != moment) continue;
+      if (!found.empty() && found.back().queue == one.queue) found.pop_back();
+      found.push_back(one);
+    }
+    return found;
+  }
+
+  static bool all_equal(const std::vector<Entry>& values) {
+    return std::ranges::all_of(
+        values, [&](const Entry& one) { return one.seen->hash == values.front().seen->hash; });
+  }
+
+  void see_key(uint32_t number, std::span<const Entry> all) {
+    Key& key = keys[number];
+    const size_t ranks = job.queues.size();
+    key.last.resize(ranks);
+    for (const Entry& one : at(all, Moment::kInitial))
+      key.last[one.queue] = {one.seen->hash, true, one.seen->varied};
+    const std::vector<Entry> gradients = at(all, Moment::kGradient);
+    const std::vector<Entry> updates = at(all, Moment::kUpdate);
+    if (!gradients.empty() || !updates.empty()) compare(number, gradients, updates);
+    take_updates(key, updates);
+    const std::vector<Entry> buffers = at(all, Moment::kBuffer);
+    if (buffers.size() > 1) see_buffers(key, buffers);
+  }
+
+  void compare(uint32_t number, const std::vector<Entry>& gradients,
+               const std::vector<Entry>& updates) {
+    std::unordered_map<uint64_t, std::vector<uint32_t>> by_hash;
+    const std::vector<Last>& last = keys[number].last;
+    for (uint32_t queue = 0; queue < last.size(); ++queue)
+      if (last[queue].known && last[queue].trusted) by_hash[last[queue].hash].push_back(queue);
+    for (auto& [hash, queues] : by_hash) {
+      if (queues.size() < 2) continue;
+      uint64_t id = 0;
+      for (const uint32_t queue : queues) id = diff::mix_all({id, queue});
+      Class& of = classes[id];
+      if (of.queues.empty()) of.queues = queues;
+      hold(number, of, gradients, of.gradients, of.equal_gradients, false);
+      const size_t before = of.updates.size();
+      if (hold(number, of, updates, of.updates, of.equal_updates, true)) of.updated.insert(number);
+      if (of.updates.size() != before) of.parted.insert(number);
+    }
+  }
+
+  /// @return whether at least two ranks of the class have a value.
+  bool hold(uint32_t number, const Class& of, const std::vector<Entry>& values,
+            std::vector<Apart>& apart, size_t& equal, bool of_updates) {
+    std::vector<Entry> own;
+    for (const Entry& one : values)
+      if (std::ranges::binary_search(of.queues, one.queue) && !one.seen->bad) own.push_back(one);
+    if (own.size() < 2) return false;
+    if (all_equal(own)) {
+      ++equal;
+      return true;
+    }
+    std::map<uint64_t, std::vector<uint32_t>> by_hash;
+    for (const Entry& one : own) by_hash[one.seen->hash].push_back(one.queue);
+    Apart found{.key = number};
+    for (const auto& [hash, queues] : by_hash) {
+      if (2 * queues.size() <= own.size()) continue;
+      for (const auto& [other, minority] : by_hash)
+        if (other != hash)
+          found.minority.insert(found.minority.end(), minority.begin(), minority.end());
+    }
+    std::ranges::sort(found.minority);
+    const std::vector<Last>& last = keys[number].last;
+    if (of_updates && by_hash.size() == 2) {
+      for (const auto& [hash, queues] : by_hash) {
+        const bool stale = last[queues.front()].hash == hash;
+        if (!stale || (!found.minority.empty() && found.minority != queues)) continue;
+        found.stale = true;
+        found.minority = queues;
+        break;
+      }
+    }
+    apart.push_back(std::move(found));
+    return true;
+  }
+
+  static void take_updates(Key& key, const std::vector<Entry>& updates) {
+    std::unordered_map<uint64_t, uint32_t> ranks;
+    for (const Entry& one : updates) ++ranks[one.seen->hash];
+    for (const Entry& one : updates) {
+      Last& last = key.last[one.queue];
+      // An update that several ranks have alike, and that changed something, is no coincidence.
+      const bool changed = last.known && last.hash != one.seen->hash;
+      const bool shared = ranks[one.seen->hash] > 1 && changed;
+      last = {one.seen->hash, true, one.seen->varied || shared};
+    }
+  }
+
+  void see_buffers(Key& key, const std::vector<Entry>& buffers) {
+    key.last_buffer.resize(job.queues.size());
+    const bool equal = all_equal(buffers);
+    bool changed = false, were_equal = true;
+    for (const Entry& one : buffers) {
+      const Last& last = key.last_buffer[one.queue];
+      changed |= last.hash != one.seen->hash;
+      were_equal &= last.known && last.hash == key.last_buffer[buffers.front().queue].hash;
+    }
+    if (!equal && were_equal && key.equal_buffers >= kBufferSteps && !key.buffers_parted)
+      tell_buffer(key, buffers);
+    key.buffers_parted |= !equal;
+    if (equal && changed) ++key.equal_buffers;
+    for (const Entry& one : buffers) key.last_buffer[one.queue] = {one.seen->hash, true, true};
+  }
+
+  [[nodiscard]] std::string name_of(const Key& key) const {
+    const std::string scope = job.text(key.scope), name = job.text(key.name);
+    return scope.empty() ? name : scope + "." + name;
+  }
+
+  [[nodiscard]] Origin begin(Kind kind, uint32_t number, const char* slot,
+                             format::Phase phase) const {
+    const Key& key = keys[number];
+    Origin origin{.kind = kind, .step = step, .phase = phase};
+    if (key.scope) origin.scope = job.text(key.scope);
+    origin.slot = slot + job.text(key.name);
+    origin.order = UINT64_MAX / 2;  // behind all collectives of its step
+    return origin;
+  }
+
+  void set_ranks(Origin& origin, const std::vector<uint32_t>& minority, const Class& of) const {
+    const std::vector<uint32_t> ranks = job.ranks_of(minority.empty() ? of.queues : minority);
+    if (minority.size() == 1)
+      origin.rank = ranks.front();
+    else
+      origin.suspects = ranks;
+    if (minority.size() != 1) origin.ranks = ranks;
+  }
+
+  [[nodiscard]] std::string list(const std::vector<const Apart*>& all) const {
+    std::string text;
+    for (size_t i = 0; i < std::min<size_t>(all.size(), 3); ++i)
+      text += (i == 0 ? "" : ", ") + name_of(keys[all[i]->key]);
+    if (all.size() > 3) text += " and " + std::to_string(all.size() - 3) + " more";
+    return text;
+  }
+
+  /// Those of a class that have one minority, by it.
+  static std::map<std::vector<uint32_t>, std::vector<const Apart*>> by_minority(
+      const std::vector<Apart>& all) {
+    std::map<std::vector<uint32_t>, std::vector<const Apart*>> sorted;
+    for (const Apart& one : all) sorted[one.minority].push_back(&one);
+    return sorted;
+  }
+
+  void conclude() {
+    std::vector<const Class*> ordered;
+    for (const auto& [id, of] : classes) ordered.push_back(&of);
+    std::ranges::sort(ordered, {}, [](const Class* of) { return of->queues; });
+    for (const Class* of : ordered) {
+      const std::set<uint32_t> unreduced = tell_gradients(*of);
+      tell_updates(*of, unreduced);
+      if (of->equal_updates != 0) equal_before.insert(of->queues);
+    }
+    classes.clear();
+  }
+
+  /// @return keys of gradients that were told.
+  std::set<uint32_t> tell_gradients(const Class& of) {
+    std::set<uint32_t> keys_told;
+    if (of.equal_gradients == 0) return keys_told;
+    std::vector<Apart> judged;
+    for (const Apart& one : of.gradients)
+      if (of.parted.contains(one.key) ||
+          (!of.updated.contains(one.key) && of.equal_gradients >= of.gradients.size()))
+        judged.push_back(one);
+    for (const auto& [minority, all] : by_minority(judged)) {
+      Origin origin = begin(Kind::kNotReduced, all.front()->key, "grad:", format::Phase::kBackward);
+      set_ranks(origin, minority, of);
+      const std::string name = name_of(keys[all.front()->key]);
+      origin.text =
+          "The gradient of " + name + " was not reduced: it is not the same on " +
+          ranks_named(job.ranks_of(of.queues)) + ", which have equal parameters" +
+          (origin.rank ? "; rank " + std::to_string(*origin.rank) + " has another one." : ".");
+      origin.evidence = {
+          "not equal: the gradients of " + list(all),
+          "equal on the same ranks: " + tools::counted(of.equal_gradients, "other gradient")};
+      const bool parted = of.parted.contains(all.front()->key);
+      if (parted) origin.evidence.push_back("its parameter parts in the same step");
+      origin.next =
+          "look for what keeps it out of the reduction: no_sync, a hook, a parameter "
+          "that was added later";
+      const uint64_t bit = told.tell(std::move(origin), name);
+      for (const uint32_t queue : minority.empty() ? of.queues : minority)
+        told.give(queue, bit, nullptr);
+      for (const Apart* one : all) keys_told.insert(one->key);
+    }
+    return keys_told;
+  }
+
+  void tell_updates(const Class& of, const std::set<uint32_t>& unreduced) {
+    std::vector<Apart> judged;
+    for (const Apart& one : of.updates)
+      if (!unreduced.contains(one.key)) judged.push_back(one);
+    for (const auto& [minority, all] : by_minority(judged)) {
+      const bool all_part = minority.empty() && of.equal_updates == 0;
+      if (all_part && !equal_before.contains(of.queues)) {
+        never_equal.insert(job.ranks_of(of.queues));
+        continue;
+      }
+      tell_parted(of, minority, all);
+    }
+  }
+
+  void tell_parted(const Class& of, const std::vector<uint32_t>& minority,
+                   const std::vector<const Apart*>& all) {
+    const Apart& first = *all.front();
+    Origin origin = begin(Kind::kParted, first.key, "param:", format::Phase::kOptimizer);
+    set_ranks(origin, minority, of);
+    const std::string name = name_of(keys[first.key]);
+    const std::string class_ranks = ranks_named(job.ranks_of(of.queues));
+    origin.text = "Parameter " + name + " parts: it was equal on " + class_ranks +
+                  " and is not after step " + std::to_string(step) + ".";
+    if (origin.rank)
+      origin.text = "Parameter " + name + " of rank " + std::to_string(*origin.rank) +
+                    " parts from that of the other ranks of " + class_ranks + ".";
+    origin.evidence = {
+        "not equal: " + list(all),
+        "equal on the same ranks: " + tools::counted(of.equal_updates, "other parameter") +
+            " after this step"};
+    if (first.stale)
+      origin.evidence.push_back(
+          "stale: it is that of step " + std::to_string(step == 0 ? 0 : step - 1) +
+          (step == 0 ? ", before its first update" : "") + ", the update was not made");
+    const auto gradient = std::ranges::find(of.gradients, first.key, &Apart::key);
+    origin.evidence.push_back(gradient != of.gradients.end()
+                                  ? "the gradients of this step differ, too"
+                              : of.equal_gradients != 0 ? "the gradients of this step are equal"
+                                                        : "no gradient of this step is known");
+    origin.next =
+        "compare the two ranks: convtrace-diff TRACE OTHER; look at what is done on one "
+        "rank alone around the update";
+    const uint64_t bit = told.tell(std::move(origin), "");
+    for (const uint32_t queue : minority.empty() ? of.queues : minority)
+      told.give(queue, bit, nullptr);
+  }
+
+  void tell_buffer(const Key& key, const std::vector<Entry>& buffers) {
+    std::map<uint64_t, std::vector<uint32_t>> by_hash;
+    for (const Entry& one : buffers) by_hash[one.seen->hash].push_back(one.queue);
+    Class of;
+    for (const Entry& one : buffers) of.queues.push_back(one.queue);
+    std::vector<uint32_t> minority;
+    for (const auto& [hash, queues] : by_hash)
+      if (2 * queues.size() > buffers.size())
+        for (const Entry& one : buffers)
+          if (one.seen->hash != hash) minority.push_back(one.queue);
+    const auto number = static_cast<uint32_t>(&key - keys.data());
+    Origin origin = begin(Kind::kParted, number, "buffer:", format::Phase::kForward);
+    set_ranks(origin, minority, of);
+    origin.text = "Buffer " + name_of(key) + " parts: it was equal on " +
+                  ranks_named(job.ranks_of(of.queues)) + " in " +
+                  tools::counted(key.equal_buffers, "step") + " and is not in step " +
+                  std::to_string(step) + ".";
+    origin.evidence = {"it has " + std::to_string(by_hash.size()) + " values on " +
+                       tools::counted(buffers.size(), "rank")};
+    origin.next = "look at what writes the buffer on one rank alone";
+    (void)told.tell(std::move(origin), "buffer " + name_of(key));
+  }
+
+  const Job& job;
+  Told& told;
+  uint32_t step = 0;
+  std::unordered_map<uint64_t, uint32_t> numbers;
+  std::vector<Key> keys;
+  std::vector<Entry> entries;
+  std::map<uint64_t, Class> classes;  ///< of the step
+  std::set<std::vector<uint32_t>> equal_before, never_equal;
+  bool too_many = false;
+};
+
+Replicas::Replicas(const Job& job, Told& told) : impl_(std::make_unique<Impl>(job, told)) {}
+Replicas::~Replicas() = default;
+
+void Replicas::see(uint32_t step, std::span<const std::vector<ParameterSeen>* const> seen) {
+  impl_->see(step, seen);
+}
+
+std::vector<std::string> Replicas::notes() const {
+  std::vector<std::string> notes;
+  if (impl_->too_many)
+    notes.emplace_back("there are too many parameters on too many ranks: not all were compared");
+  for (const std::vector<uint32_t>& ranks : impl_->never_equal)
+    notes.push_back("parameters of " + ranks_named(ranks) +
+                    " were equal before the first update and on no two ranks after it: taken for "
+                    "training of their own");
+  return notes;
+}
+
+}  // namespace convtrace::origin

@@ -1,0 +1,97 @@
+#pragma once
+/// @file rank_queue.h
+/// What was read of a rank and is not judged yet: its calls of collectives in the order of its
+/// program, their values, and what lay between them.
+///
+/// Place:    a RankReader appends, the engine takes from the front.
+/// Threads:  one at a time.
+
+#include <deque>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "tools/origin/model/digest.h"
+#include "tools/origin/read/pool.h"
+
+namespace convtrace::origin {
+
+/// What a value that is not finite may stand for.
+enum class BadClass : uint8_t {
+  kData,      ///< of the data: perhaps what is missing
+  kGradient,  ///< of the backward pass: under a GradScaler a scale that is too large
+  kOther,
+};
+
+/// The first value that is not finite between two calls.
+struct LocalBad {
+  uint64_t before = 0;  ///< ordinal of the call that it precedes
+  uint64_t seq = 0, count = 0, nan = 0, infinite = 0;
+  format::StringId scope, op, slot;
+  uint32_t step = 0, call = 0;
+  format::Phase phase = format::Phase::kForward;
+  format::DType dtype = format::DType::kUnknown;
+  BadClass kind = BadClass::kOther;
+  std::vector<std::string> inputs{};  ///< lines about finite inputs of the same call
+};
+
+enum class ParameterMoment : uint8_t { kInitial, kGradient, kUpdate, kBuffer };
+
+/// A parameter, its gradient or a buffer, of one step.
+struct ParameterSeen {
+  format::StringId scope, name;
+  uint64_t hash = 0;
+  ParameterMoment moment = ParameterMoment::kInitial;
+  bool varied = false;  ///< its elements are known not to be one number
+  bool bad = false;
+};
+
+struct StepCounts {
+  uint64_t measured = 0, bad = 0;
+};
+
+struct RankQueue {
+  uint32_t rank = 0;
+  std::deque<Call> calls;
+  uint64_t base = 0;      ///< ordinal of calls.front()
+  uint64_t position = 0;  ///< ordinal of the first call that was not passed
+  uint64_t joined = 0;    ///< ordinal of the first call that no group knows yet
+  Pool<Value> values;
+  Pool<Fingerprint> fingerprints;
+  std::deque<LocalBad> bads;
+  std::map<uint32_t, std::vector<ParameterSeen>> parameters;  ///< by step
+  std::map<uint32_t, StepCounts> steps;
+  uint32_t read_step = 0;     ///< the largest that was read
+  bool finished = false;      ///< the whole trace was read
+  bool complete = true;       ///< closed and undamaged, as far as it was read
+  bool damaged = false;       ///< something that was written could not be read
+  bool closed = true;         ///< it ends as a program ends that was not killed
+  bool scaled = false;        ///< a GradScaler has been seen
+  bool sees_modules = false;  ///< it has values beside those of collectives
+  uint64_t late_values = 0;   ///< that came when their call had been judged
+  uint64_t odd_calls = 0;     ///< whose ids do not ascend: their values are not known
+  uint64_t lost = 0;          ///< records that are not in the trace
+  uint64_t value_count = 0;
+
+  [[nodiscard]] uint64_t end() const { return base + calls.size(); }
+  [[nodiscard]] Call& at(uint64_t ordinal) { return calls[ordinal - base]; }
+  [[nodiscard]] const Call& at(uint64_t ordinal) const { return calls[ordinal - base]; }
+  /// Whether nothing more will come of a call.
+  [[nodiscard]] bool settled(const Call& call) const {
+    constexpr uint32_t kLateSteps = 2;  // results of a GPU arrive after the events that follow
+    return finished || (call.sent_seen >= call.sent && call.received_seen >= call.received) ||
+           read_step >= uint64_t{call.step} + kLateSteps;
+  }
+  void drop_values(Call& call) {
+    for (uint32_t at = call.first_value; at != kNone;) {
+      const Value& value = values[at];
+      if (value.fingerprint != kNone) fingerprints.drop(value.fingerprint);
+      const uint32_t next = value.next;
+      values.drop(at);
+      at = next;
+    }
+    call.first_value = kNone;
+  }
+};
+
+}  // namespace convtrace::origin

@@ -1,0 +1,288 @@
+#include "tools/origin/read/rank_scan.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+
+#include "tools/common/element.h"
+#include "tools/common/text.h"
+#include "tools/diff/model/hash_mix.h"
+#include "tools/origin/model/operation.h"
+
+namespace convtrace::origin {
+namespace {
+
+using diff::SlotKind;
+using format::Phase;
+using format::StringId;
+using format::TensorStats;
+
+/// @return the number behind the colon; 0 where there is none.
+uint16_t index_of(std::string_view slot) {
+  const size_t colon = slot.find(':');
+  uint16_t index = 0;
+  if (colon != std::string_view::npos)
+    (void)std::from_chars(slot.data() + colon + 1, slot.data() + slot.size(), index);
+  return index;
+}
+
+bool learns(Phase phase) {
+  return phase == Phase::kBackward || phase == Phase::kOptimizer || phase == Phase::kCommunication;
+}
+
+uint64_t shape_of(const TensorStats& event) {
+  if (!event.has_shape) return 0;
+  uint64_t mix = event.shape.size() + 1;
+  for (const uint64_t extent : event.shape) mix = diff::mix_all({mix, extent});
+  return mix;
+}
+
+}  // namespace
+
+bool is_bad(const TensorStats& event, SlotKind kind, bool transported) {
+  if (event.capture == format::Capture::kHash) return false;
+  if (format::number_class(event.dtype) != format::NumberClass::kFloat) return false;
+  const format::Stats& stats = event.stats;
+  if (stats.nan != 0 || stats.pos_inf != 0) return true;
+  const bool no_mask = kind == SlotKind::kGrad || kind == SlotKind::kGradOutput ||
+                       kind == SlotKind::kGradInput || kind == SlotKind::kParam ||
+                       kind == SlotKind::kLoss || (transported && learns(event.place.phase));
+  return no_mask && stats.neg_inf != 0;
+}
+
+void RankScan::begin(const format::Definitions& texts, RankQueue& queue) {
+  texts_ = &texts;
+  queue_ = &queue;
+  counted_step_ = format::kNoStep;
+}
+
+void RankScan::take(const format::Event& event) {
+  if (const auto* stats = std::get_if<TensorStats>(&event)) {
+    take(*stats);
+  } else if (const auto* collective = std::get_if<format::Collective>(&event)) {
+    take(*collective);
+  } else if (const auto* loss = std::get_if<format::Loss>(&event)) {
+    queue_->lost += loss->count;
+  }
+}
+
+StringId RankScan::own(StringId local) {
+  if (!local) return local;
+  if (local.value >= own_.size()) own_.resize(local.value + size_t{1});
+  StringId& id = own_[local.value];
+  if (!id) id = names_.intern(texts_->text(local));
+  return id;
+}
+
+const RankScan::Slot& RankScan::slot_of(StringId local) {
+  if (local.value >= slots_.size()) slots_.resize(local.value + size_t{1});
+  Slot& slot = slots_[local.value];
+  if (slot.known) return slot;
+  const std::string_view text = texts_->text(local);
+  const size_t colon = text.find(':');
+  const std::string_view word = text.substr(0, colon);
+  slot.kind = diff::slot_kind(text);
+  slot.side = word == "sent" ? Side::kSent : word == "received" ? Side::kReceived : Side::kLocal;
+  slot.index = index_of(text);
+  slot.id = own(local);
+  slot.name = names_.intern(colon == std::string_view::npos ? text : text.substr(colon + 1));
+  slot.scale = word == "loss_scale";
+  slot.unclipped = word == "grad_unclipped";
+  slot.operand = word == "arg";
+  slot.known = true;
+  return slot;
+}
+
+/// What was recorded outside any step belongs to the one before.
+uint32_t RankScan::step_of(const format::EventHeader& header) {
+  const uint32_t step = header.step == format::kNoStep ? queue_->read_step : header.step;
+  queue_->read_step = std::max(queue_->read_step, step);
+  if (step != counted_step_ || counts_ == nullptr) {
+    counts_ = &queue_->steps[step];
+    counted_step_ = step;
+  }
+  return step;
+}
+
+void RankScan::take(const format::Collective& event) {
+  Call call;
+  call.step = step_of(event.header);
+  call.t_ns = event.header.t_ns;
+  call.number = event.number;
+  if (event.id <= last_id_) ++queue_->odd_calls;
+  last_id_ = call.id = std::max(last_id_, event.id);  // a search needs ascending ones
+  call.sent = event.sent;
+  call.received = event.received;
+  call.scope = own(event.place.scope);
+  call.call = event.place.call;
+  call.phase = event.place.phase;
+  call.op = own(event.op);
+  call.does = op_of(texts_->text(event.op));
+  call.reduction = own(event.reduction);
+  call.reduces = reduction_of(texts_->text(event.reduction));
+  call.group = own(event.group);
+  call.members = own(event.members);
+  call.group_rank = event.group_rank;
+  call.group_size = event.group_size;
+  call.peer = event.peer;
+  call.dtype = event.dtype;
+  queue_->calls.push_back(call);
+}
+
+Call* RankScan::call_of(uint64_t id) {
+  std::deque<Call>& calls = queue_->calls;
+  if (calls.empty() || id == 0) return nullptr;
+  if (calls.back().id == id && queue_->odd_calls == 0) return &calls.back();
+  const auto found =
+      std::ranges::lower_bound(calls, id, {}, [](const Call& one) { return one.id; });
+  return found != calls.end() && found->id == id && !found->done ? &*found : nullptr;
+}
+
+void RankScan::take(const TensorStats& event) {
+  const Slot& slot = slot_of(event.slot);
+  const uint32_t step = step_of(event.header);
+  const bool transported = event.collective != 0 && slot.side != Side::kLocal;
+  const bool bad = is_bad(event, slot.kind, transported);
+  if (event.capture != format::Capture::kHash) ++counts_->measured;
+  if (transported) {
+    take_value(event, slot, bad);
+  } else {
+    take_local(event, slot, step, bad);
+  }
+}
+
+uint32_t RankScan::fingerprint(const TensorStats& event) {
+  if (event.capture == format::Capture::kHash) return kNone;
+  const format::Sketch& sketch = event.stats.sketch;
+  if (sketch.is_known())
+    return queue_->fingerprints.add({.exponent = sketch.exponent, .bucket = sketch.bucket});
+  if (event.stats.count > format::kMaxWhole || event.stats.count == 0) return kNone;
+  const std::vector<double> elements = tools::decode_elements(event.dtype, event.samples);
+  if (elements.size() != event.stats.count) return kNone;
+  Fingerprint print;
+  double largest = 0;
+  for (const double element : elements) {
+    if (!std::isfinite(element)) return kNone;
+    largest = std::max(largest, std::abs(element));
+  }
+  if (largest != 0) (void)std::frexp(largest, &print.exponent);
+  for (size_t i = 0; i < elements.size(); ++i)
+    print.bucket[i] = static_cast<float>(std::ldexp(elements[i], -print.exponent));
+  return queue_->fingerprints.add(print);
+}
+
+Value RankScan::digest(const TensorStats& event, const Slot& slot) const {
+  Value value;
+  value.hash = event.stats.hash;
+  value.count = event.stats.count;
+  value.bytes = event.bytes;
+  value.shape = shape_of(event);
+  value.seq = event.header.seq;
+  value.index = slot.index;
+  value.dtype = event.dtype;
+  value.sent = slot.side == Side::kSent;
+  value.measured = event.capture != format::Capture::kHash;
+  if (!value.measured) return value;
+  value.l2 = event.stats.l2;
+  value.sum = tools::wide_as_double(event.dtype, event.stats.sum);
+  value.l1 = tools::wide_as_double(event.dtype, event.stats.l1);
+  value.low = tools::extreme_as_double(event.dtype, event.stats.min);
+  value.high = tools::extreme_as_double(event.dtype, event.stats.max);
+  value.finite = event.stats.finite == event.stats.count;
+  value.nan = event.stats.nan != 0;
+  value.constant = value.low == value.high;
+  return value;
+}
+
+void RankScan::take_value(const TensorStats& event, const Slot& slot, bool bad) {
+  ++queue_->value_count;
+  Call* const call = call_of(event.collective);
+  if (call == nullptr) {
+    ++queue_->late_values;
+    return;
+  }
+  if (bad) ++counts_->bad;
+  Value value = digest(event, slot);
+  value.bad = bad;
+  (value.sent ? call->sent_seen : call->received_seen) += value.count;
+  if (value.finite) value.fingerprint = fingerprint(event);
+  value.next = call->first_value;
+  call->first_value = queue_->values.add(value);
+  if (!value.sent || queue_->bads.empty()) return;
+  // What was recorded between a call and what it sends was made before: both came from a device in
+  // this order, the call itself did not wait for it.
+  const uint64_t ordinal =
+      queue_->base +
+      static_cast<uint64_t>(std::ranges::lower_bound(queue_->calls, call->id, {},
+                                                     [](const Call& one) { return one.id; }) -
+                            queue_->calls.begin());
+  for (auto one = queue_->bads.rbegin(); one != queue_->bads.rend() && one->before > ordinal; ++one)
+    one->before = ordinal;
+}
+
+void RankScan::take_local(const TensorStats& event, const Slot& slot, uint32_t step, bool bad) {
+  queue_->sees_modules = true;
+  queue_->scaled |= slot.scale;
+  take_parameter(event, slot, step, bad);
+  const bool arbitrary = event.extent == format::Extent::kBlock || slot.operand ||
+                         (event.op && diff::leaves_unwritten(texts_->text(event.op)));
+  if (slot.kind == SlotKind::kInput && event.capture != format::Capture::kHash) {
+    Input& input = inputs_[next_input_++ % inputs_.size()];
+    input = {.place = event.place, .op = event.op, .slot = slot.id};
+    input.finite = event.stats.finite == event.stats.count;
+    input.largest = tools::magnitude_as_double(event.dtype, event.stats.amax);
+  }
+  if (!bad || arbitrary) return;
+  ++counts_->bad;
+  take_bad(event, slot, step);
+}
+
+void RankScan::take_parameter(const TensorStats& event, const Slot& slot, uint32_t step, bool bad) {
+  if (event.place.phase == Phase::kEvaluation) return;
+  const bool parameter = slot.kind == SlotKind::kParam, buffer = slot.kind == SlotKind::kBuffer;
+  const bool gradient = slot.kind == SlotKind::kGrad && !slot.unclipped;
+  if (!parameter && !buffer && !gradient) return;
+  ParameterSeen seen{.scope = own(event.place.scope), .name = slot.name, .hash = event.stats.hash};
+  seen.moment = gradient                                 ? ParameterMoment::kGradient
+                : buffer                                 ? ParameterMoment::kBuffer
+                : event.place.phase == Phase::kOptimizer ? ParameterMoment::kUpdate
+                                                         : ParameterMoment::kInitial;
+  seen.bad = bad;
+  seen.varied = event.capture != format::Capture::kHash && event.stats.min != event.stats.max;
+  queue_->parameters[step].push_back(seen);
+}
+
+void RankScan::take_bad(const TensorStats& event, const Slot& slot, uint32_t step) {
+  LocalBad bad;
+  bad.before = queue_->end();
+  bad.step = step;
+  bad.kind = event.place.phase == Phase::kData       ? BadClass::kData
+             : event.place.phase == Phase::kBackward ? BadClass::kGradient
+                                                     : BadClass::kOther;
+  if (slot.kind == SlotKind::kGrad) bad.kind = BadClass::kGradient;
+  for (auto one = queue_->bads.rbegin(); one != queue_->bads.rend(); ++one) {
+    if (one->before != bad.before || one->step != step) break;
+    if (one->kind == bad.kind) return;  // a consequence of the first
+  }
+  bad.seq = event.header.seq;
+  bad.count = event.stats.count;
+  bad.nan = event.stats.nan;
+  bad.infinite = event.stats.pos_inf + event.stats.neg_inf;
+  bad.scope = own(event.place.scope);
+  bad.op = own(event.op);
+  bad.slot = slot.id;
+  bad.call = event.place.call;
+  bad.phase = event.place.phase;
+  bad.dtype = event.dtype;
+  for (const Input& input : inputs_) {
+    const bool same = slot.kind == SlotKind::kOutput && input.slot && input.finite &&
+                      input.op == event.op && input.place.scope == event.place.scope &&
+                      input.place.call == event.place.call;
+    if (same && event.place.scope)
+      bad.inputs.push_back(std::string(names_.text(input.slot)) +
+                           " of the same call: finite, up to " + tools::number_text(input.largest));
+  }
+  queue_->bads.push_back(std::move(bad));
+}
+
+}  // namespace convtrace::origin
