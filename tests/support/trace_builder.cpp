@@ -249,6 +249,7 @@ TraceBuilder& TraceBuilder::collective(const CollectiveSpec& spec) {
   e.peer = spec.peer;
   e.dtype = spec.dtype;
   for (const auto& values : spec.sent) e.sent += values.size();
+  e.received = spec.later;
   for (const auto& values : spec.received) e.received += values.size();
   e.number = spec.number;
   e.id = spec.id.value_or(++impl_->collectives);

@@ -131,8 +131,11 @@ bool Alike::tell(const Meeting& meeting, const std::vector<size_t>& order) {
   const bool transfer = is_transfer(meeting.does);
   const auto here = calls_from(*job_.queues[other.queue], *other.call);
   const auto theirs = calls_from(*job_.queues[usual.queue], *usual.call);
-  const bool short_of = !transfer && follow(here, 0, theirs, 1) && !follow(here, 1, theirs, 0);
-  const bool one_more = !transfer && !short_of && here.size() > 1 && follow(here, 1, theirs, 0);
+  // Calls that agree again behind this one are not shifted, however alike they are.
+  const bool shifted = !transfer && !follow(here, 1, theirs, 1);
+  const bool short_of = shifted && follow(here, 0, theirs, 1) && !follow(here, 1, theirs, 0);
+  const bool one_more =
+      shifted && !short_of && here.size() > 1 && follow(here, 1, theirs, 0);
   if (short_of) {
     origin.text = who + " left out " + call_text(job_, *usual.call) + ", " + there +
                   ": its calls are those that others make one number later.";

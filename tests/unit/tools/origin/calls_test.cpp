@@ -17,7 +17,8 @@ TEST_CASE("origin wrong-content: broadcast", "[origin][content]") {
       const bool wrong = wrong_begin <= rank && rank < wrong_end;
       CollectiveSpec call = call_of(job, rank, "broadcast", 0, {}, {});
       call.peer = 1;
-      if (rank == 1 && root_recorded) call.sent = {right};
+      if (rank == 1) call.sent = {right};
+      call.with_values = rank != 1 || root_recorded;
       if (rank != 1) call.received = {wrong ? noise(2, 30) : right};
       job[rank].add(0, call);
     }
@@ -109,7 +110,8 @@ Job pipeline(uint32_t steps) {
       const auto transfer = [&](const char* op, uint32_t peer, uint32_t from) {
         CollectiveSpec call = call_of(job, rank, op, step, {}, {});
         call.peer = peer;
-        (std::string(op) == "send" ? call.sent : call.received) = {noise(step * 10 + from, 33)};
+        auto& tensors = std::string(op) == "send" ? call.sent : call.received;
+        tensors.push_back(noise(step * 10 + from, 33));
         job[rank].add(step, call);
       };
       if (rank != 0) transfer("recv", rank - 1, rank - 1);
@@ -148,6 +150,7 @@ TEST_CASE("origin: a value that is received after the next step began", "[origin
   Job job = empty_job(2);
   for (uint32_t rank = 0; rank < 2; ++rank) {
     CollectiveSpec call = call_of(job, rank, "all_reduce", 0, noise(rank, 20), {}, "sum");
+    call.later = 20;
     job[rank].add(0, call);
     job[rank].add(1, {.scope = "fc", .values = noise(5, 20)});
     StatsSpec late{.scope = {},
@@ -159,23 +162,25 @@ TEST_CASE("origin: a value that is received after the next step began", "[origin
     job[rank].add(0, late);
     job[rank].add(1, {.scope = "fc", .values = noise(6, 20)});
   }
-  // The spec declares no received elements: the engine must not wait for a number, but for steps.
-  const OriginResult result = origins_of(job, 1);
-  REQUIRE(result.origins.size() == 1);
-  CHECK(result.origins[0].kind == Kind::kUnequal);
+  for (const uint64_t events : {1, 1000}) {
+    const OriginResult result = origins_of(job, events);
+    REQUIRE(result.origins.size() == 1);
+    CHECK(result.origins[0].kind == Kind::kUnequal);
+  }
 }
 
 TEST_CASE("origin mismatch: another operation, root, type or count", "[origin][mismatch]") {
   for (const std::string what : {"op", "root", "dtype", "count", "reduction"}) {
     Job job = empty_job(4);
-    for (uint64_t number = 0; number < 3; ++number)
+    for (uint64_t number = 0; number < 5; ++number)
       add_to_all(
           job, 0, what == "root" ? "broadcast" : "all_reduce", number,
-          [](uint32_t) { return std::vector<float>(24, 1.0F); },
-          [](uint32_t) { return std::vector<float>(24, 4.0F); }, what == "root" ? "" : "sum");
+          [number](uint32_t) { return std::vector<float>(24 + number, 1.0F); },
+          [number](uint32_t) { return std::vector<float>(24 + number, 4.0F); },
+          what == "root" ? "" : "sum");
     if (what == "root")
       for (RankEvents& rank : job)
-        for (size_t i = 0; i < 3; ++i) {
+        for (size_t i = 0; i < 5; ++i) {
           rank.call(0, "broadcast", i).peer = 0;
           rank.call(0, "broadcast", i).sent.clear();
         }

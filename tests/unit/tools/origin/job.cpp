@@ -205,6 +205,7 @@ void write(const RankEvents& rank, const std::string& path) {
 OriginResult origins_of(const Job& job, uint64_t most_events) {
   const TempDir dir;
   for (size_t i = 0; i < job.size(); ++i) write(job[i], dir / (std::to_string(i) + ".ctrace"));
+
   OriginResult result;
   std::string error;
   if (!origin::find_origins({dir.path().string()}, {.threads = 2, .most_events = most_events},
