@@ -300,28 +300,75 @@ bool Engine::force(bool last) {
   return true;
 }
 
+bool Engine::is_expected(const Instance& instance, uint32_t queue) const {
+  const Group& group = groups_[instance.key.group];
+  if (std::ranges::find(instance.parts, queue, &Part::queue) != instance.parts.end()) return false;
+  if (instance.key.source == kNone)
+    return std::ranges::binary_search(group.callers, queue) ||
+           std::ranges::find(group.expected, queue) != group.expected.end();
+  return !group.members.empty() && instance.key.source < group.members.size() &&
+         queues_[queue]->rank == group.members[instance.key.source];
+}
+
+/// Of the missing those who wait for a member that is here: both cannot go on.
+void Engine::find_elsewhere(const Instance& instance, Waiting& waiting) const {
+  std::unordered_map<uint32_t, std::vector<uint32_t>> places;  // where the missing are
+  for (const uint32_t queue : waiting.missing) {
+    const RankQueue& other = *queues_[queue];
+    if (other.position >= other.joined) continue;
+    const Call& head = other.at(other.position);
+    if (head.instance == kNone || !head.arrived) continue;
+    const bool mutual = std::ranges::any_of(instance.parts, [&](const Part& part) {
+      return is_expected(instances_[head.instance], part.queue);
+    });
+    if (mutual) places[head.instance].push_back(queue);
+  }
+  for (const auto& [place, queues] : places) {
+    const bool better = queues.size() > waiting.elsewhere.size() ||
+                        (queues.size() == waiting.elsewhere.size() && queues < waiting.elsewhere);
+    if (!better) continue;
+    waiting.elsewhere = queues;
+    waiting.held.clear();
+    for (const Part& part : instance.parts)
+      if (is_expected(instances_[place], part.queue)) waiting.held.push_back(part.queue);
+    const RankQueue& one = *queues_[queues.front()];
+    waiting.other = &one.at(one.position);
+  }
+}
+
+Waiting Engine::waiting_at(const Instance& instance) {
+  const Group& group = groups_[instance.key.group];
+  make_meeting(instance, true);
+  Waiting one{.meeting = &meeting_};
+  one.circle = instance.parts.size() >= wanted(instance);
+  for (const uint32_t queue : group.members.empty() ? group.callers : group.expected) {
+    if (!is_expected(instance, queue)) continue;
+    one.missing.push_back(queue);
+    if (queues_[queue]->position == queues_[queue]->end()) one.absent.push_back(queue);
+  }
+  if (one.absent.empty()) find_elsewhere(instance, one);
+  return one;
+}
+
 void Engine::tell_waiting(std::vector<Ready> waiting) {
   std::ranges::sort(waiting);
+  uint32_t knot = kNone;  // where two wait for each other, the one with the fewest
+  size_t fewest = SIZE_MAX;
   for (const Ready& blocked : waiting) {
-    if (std::exchange(instances_[blocked.instance].told, true)) continue;
     const Instance& instance = instances_[blocked.instance];
-    const Group& group = groups_[instance.key.group];
+    if (instance.told) continue;
+    instances_[blocked.instance].told = true;
     const bool whole = instance.parts.size() >= wanted(instance);
     if (!whole && all_others_passed(instance)) continue;
-    make_meeting(instance, true);
-    Waiting one{.meeting = &meeting_, .missing = {}, .absent = {}, .circle = whole};
-    const bool transfer = instance.key.source != kNone;
-    for (const uint32_t queue : group.members.empty() ? group.callers : group.expected) {
-      if (std::ranges::find(instance.parts, queue, &Part::queue) != instance.parts.end()) continue;
-      const RankQueue& other = *queues_[queue];
-      const bool is_source =
-          transfer && !group.members.empty() && other.rank == group.members[instance.key.source];
-      if (transfer && !is_source) continue;
-      one.missing.push_back(queue);
-      if (other.position == other.end()) one.absent.push_back(queue);
+    const Waiting one = waiting_at(instance);
+    if (one.other == nullptr) {
+      court_.waits(one);
+    } else if (std::min(one.elsewhere.size(), one.held.size()) < fewest) {
+      fewest = std::min(one.elsewhere.size(), one.held.size());
+      knot = blocked.instance;
     }
-    court_.waits(one);
   }
+  if (knot != kNone && !std::exchange(told_knot_, true)) court_.waits(waiting_at(instances_[knot]));
 }
 
 }  // namespace convtrace::origin

@@ -29,6 +29,11 @@ struct Waiting {
   std::vector<uint32_t> missing{};  ///< numbers of the queues of members that never come
   std::vector<uint32_t> absent{};   ///< those of them that wait for nothing else: they ended
   bool circle = false;              ///< all come, but each of several waits for another
+  /// Of a collective that nobody can leave: those of the missing who wait in another one for members
+  /// that are here, and what they wait in.
+  std::vector<uint32_t> elsewhere{};
+  std::vector<uint32_t> held{};  ///< members that are here, and for which those wait
+  const Call* other = nullptr;
 };
 
 /// What is done with what the engine brings together.
@@ -102,6 +107,9 @@ class Engine {
   /// Whether those who are missing have gone on: their records of the call are lost.
   [[nodiscard]] bool all_others_passed(const Instance& instance) const;
   void tell_waiting(std::vector<Ready> waiting);
+  [[nodiscard]] Waiting waiting_at(const Instance& instance);
+  void find_elsewhere(const Instance& instance, Waiting& waiting) const;
+  [[nodiscard]] bool is_expected(const Instance& instance, uint32_t queue) const;
 
   std::span<RankQueue* const> queues_;
   std::vector<const RankQueue*> readable_;
@@ -116,6 +124,7 @@ class Engine {
   std::priority_queue<Ready, std::vector<Ready>, std::greater<>> ready_;
   Meeting meeting_;
   MeetingValues values_;
+  bool told_knot_ = false;
   uint64_t joined_ = 0, alone_ = 0, repeated_ = 0, collectives_ = 0, transfers_ = 0;
 };
 

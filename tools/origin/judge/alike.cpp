@@ -22,6 +22,8 @@ namespace {
 constexpr size_t kLookAhead = 4;  // calls
 
 using Signature = std::tuple<uint32_t, uint32_t, uint32_t, format::DType, uint64_t>;
+/// With the place in the program.
+using Placed = std::tuple<Signature, uint32_t, uint32_t, format::Phase>;
 
 uint64_t count_of(const Call& call) {
   switch (call.does) {
@@ -44,6 +46,10 @@ Signature signature_of(const Call& call) {
   const bool transfer = is_transfer(call.does);
   return {transfer ? 0 : call.op.value, call.reduction.value,
           has_root(call.does) ? call.peer : format::kNoPeer, call.dtype, count_of(call)};
+}
+
+Placed placed(const Call& call) {
+  return {signature_of(call), call.scope.value, call.call, call.phase};
 }
 
 std::string call_text(const Job& job, const Call& call) {
@@ -82,12 +88,61 @@ bool follow(const std::vector<const Call*>& a, size_t skip_a, const std::vector<
 
 }  // namespace
 
+/// What a group calls in a step, in order.
+struct Alike::OfGroup {
+  uint32_t step = format::kNoStep, size = 0;
+  std::vector<Placed> now{}, before{};
+  std::vector<uint64_t> stamps_now{}, stamps_before{};  ///< when they were judged
+  bool varies = false;  ///< equal calls of its members stand at unlike places
+};
+
+Alike::Alike(const Job& job, Told& told) : job_(job), told_(told) {}
+Alike::~Alike() = default;
+
+size_t Alike::place_in_step(const Meeting& meeting) {
+  if (meeting.group_number >= groups_.size()) groups_.resize(meeting.group_number + size_t{1});
+  OfGroup& group = groups_[meeting.group_number];
+  group.size = meeting.group->size;
+  if (group.step != meeting.step) {
+    group.step = meeting.step;
+    group.before.swap(group.now);
+    group.now.clear();
+    group.stamps_before.swap(group.stamps_now);
+    group.stamps_now.clear();
+  }
+  group.stamps_now.push_back(++stamp_);
+  group.now.push_back(placed(meeting.first()));
+  return group.now.size() - 1;
+}
+
+std::vector<size_t> Alike::usual_members(const Meeting& meeting, size_t place) const {
+  const OfGroup& own = groups_[meeting.group_number];
+  std::vector<size_t> found;
+  const auto take = [&](const Placed& usual) {
+    for (size_t i = 0; i < meeting.members.size(); ++i)
+      if (placed(*meeting.members[i].call) == usual) found.push_back(i);
+  };
+  if (place < own.before.size()) take(own.before[place]);
+  for (size_t i = 0; i < groups_.size() && found.empty(); ++i) {
+    const OfGroup& other = groups_[i];
+    if (i == meeting.group_number || other.size != own.size || other.step != own.step ||
+        place >= other.now.size())
+      continue;
+    for (size_t m = 0; m < meeting.members.size(); ++m)  // modules of other stages have other names
+      if (signature_of(*meeting.members[m].call) == std::get<Signature>(other.now[place]))
+        found.push_back(m);
+  }
+  if (found.size() == meeting.members.size()) found.clear();
+  return found;
+}
+
 bool Alike::judge(const Meeting& meeting) {
   if (is_shifted(meeting.group_number)) return false;
+  if (!is_transfer(meeting.does)) place_ = place_in_step(meeting);
   const Signature first = signature_of(meeting.first());
   const bool alike = std::ranges::all_of(
       meeting.members, [&](const Member& member) { return signature_of(*member.call) == first; });
-  if (alike) return true;
+  if (alike) return is_transfer(meeting.does) || judge_places(meeting);
   std::map<Signature, std::vector<size_t>> by_signature;
   for (size_t i = 0; i < meeting.members.size(); ++i)
     by_signature[signature_of(*meeting.members[i].call)].push_back(i);
@@ -98,12 +153,118 @@ bool Alike::judge(const Meeting& meeting) {
   std::vector<size_t> order = most;  // those who agree, then the others
   for (const auto& [signature, members] : by_signature)
     if (&members != &most) order.insert(order.end(), members.begin(), members.end());
-  if (2 * most.size() <= meeting.members.size()) order.erase(order.begin() + 1, order.end());
+  if (2 * most.size() <= meeting.members.size()) {
+    order.erase(order.begin() + 1, order.end());
+    const std::vector<size_t> usual =
+        is_transfer(meeting.does) ? std::vector<size_t>() : usual_members(meeting, place_);
+    const bool tells = !usual.empty() && std::ranges::all_of(usual, [&](size_t member) {
+      return signature_of(*meeting.members[member].call) ==
+             signature_of(*meeting.members[usual.front()].call);
+    });
+    if (tells) order = {usual.front(), usual.front()};
+  }
   if (tell(meeting, order)) {
     shifted_.resize(std::max<size_t>(shifted_.size(), meeting.group_number + size_t{1}));
     shifted_[meeting.group_number] = true;
   }
   return false;
+}
+
+uint64_t Alike::stamp_of(uint32_t number, size_t place, uint32_t step) const {
+  if (number >= groups_.size()) return 0;
+  const OfGroup& own = groups_[number];
+  const std::vector<uint64_t>& before =
+      own.step == step ? own.stamps_before : own.stamps_now;  // it has not begun this step
+  return place < before.size() ? before[place] : 0;
+}
+
+int Alike::usual_order(const Meeting& a, uint32_t group_b, uint32_t step_b) const {
+  const auto place_of = [&](uint32_t group, uint32_t step) {
+    const bool begun = group < groups_.size() && groups_[group].step == step;
+    return begun ? groups_[group].now.size() : 0;
+  };
+  const size_t place_a = place_of(a.group_number, a.step), place_b = place_of(group_b, step_b);
+  const uint64_t first = stamp_of(a.group_number, place_a, a.step);
+  const uint64_t second = stamp_of(group_b, place_b, step_b);
+  if (first != 0 && second != 0) return first < second ? -1 : 1;
+  // In the first step other groups of the size may have come further.
+  const auto others_passed = [&](uint32_t group, size_t place, uint32_t step) {
+    if (group >= groups_.size()) return false;
+    for (size_t i = 0; i < groups_.size(); ++i)
+      if (i != group && groups_[i].size == groups_[group].size && groups_[i].step == step &&
+          place < groups_[i].now.size())
+        return true;
+    return false;
+  };
+  const bool a_passed = others_passed(a.group_number, place_a, a.step);
+  const bool b_passed = others_passed(group_b, place_b, step_b);
+  return a_passed == b_passed ? 0 : a_passed ? -1 : 1;
+}
+
+bool Alike::judge_places(const Meeting& meeting) {
+  OfGroup& group = groups_[meeting.group_number];
+  const Placed first = placed(meeting.first());
+  std::vector<size_t> others;
+  for (size_t i = 0; i < meeting.members.size(); ++i)
+    if (placed(*meeting.members[i].call) != first) others.push_back(i);
+  if (others.empty() || group.varies) return true;
+  std::vector<size_t> usual = usual_members(meeting, place_);
+  if (meeting.members.size() > 2) {  // the majority, else what was there before
+    if (2 * others.size() < meeting.members.size()) {
+      usual = {0};
+    } else if (others.size() + 1 == meeting.members.size()) {
+      usual = {1};
+      others = {0};
+    }
+  } else if (usual.size() == 1) {
+    others = {1 - usual.front()};
+  }
+  group.varies = true;
+  if (usual.empty() || others.size() != 1 || usual.front() == others.front()) return true;
+  const Member &right = meeting.members[usual.front()], &wrong = meeting.members[others.front()];
+  const auto theirs = calls_from(*job_.queues[right.queue], *right.call);
+  const auto here = calls_from(*job_.queues[wrong.queue], *wrong.call);
+  if (theirs.size() < 2 || here.empty()) return true;
+  const auto same = [](const Call* a, const Call* b) { return placed(*a) == placed(*b); };
+  const bool swapped = here.size() > 1 && same(here[0], theirs[1]) && same(here[1], theirs[0]);
+  bool short_of = same(here[0], theirs[1]);
+  for (size_t i = 1; i < here.size() && i + 1 < theirs.size(); ++i)
+    short_of &= same(here[i], theirs[i + 1]);
+  if (!swapped && !short_of) return true;
+  if (short_of) {
+    shifted_.resize(std::max<size_t>(shifted_.size(), meeting.group_number + size_t{1}));
+    shifted_[meeting.group_number] = true;
+  } else {
+    group.varies = false;
+  }
+  (void)tell_places(meeting, others.front(), short_of);
+  return false;
+}
+
+bool Alike::tell_places(const Meeting& meeting, size_t other, bool short_of) {
+  const Member& wrong = meeting.members[other];
+  const Member& right = meeting.members[other == 0 ? 1 : 0];
+  Origin origin = origin_at(job_, Kind::kMismatch, meeting, *wrong.call);
+  origin.rank = wrong.rank;
+  const std::string there =
+      "number " + std::to_string(meeting.number) + " of group " + job_.text(meeting.group->name);
+  origin.text = "Rank " + std::to_string(wrong.rank) +
+                (short_of ? " left out " + call_text(job_, *right.call) + ", " + there +
+                                ": it and its later calls meet those that others make before them."
+                          : " called " + call_text(job_, *wrong.call) + ", " + there +
+                                ", and the next in another order than the other members: unlike "
+                                "tensors are taken for one.");
+  for (const Member* member : {&right, &wrong})
+    origin.evidence.push_back("rank " + std::to_string(member->rank) + ": " +
+                              place_text(job_, *member->call));
+  origin.evidence.emplace_back(
+      "the places of the calls behind it say so; sizes and types are equal");
+  origin.next = "look for a branch of the program around this call that depends on the rank";
+  for (const Member& member : meeting.members)
+    if (member.rank != wrong.rank) origin.ranks.push_back(member.rank);
+  const uint64_t bit = told_.tell(std::move(origin), job_.text(meeting.group->name));
+  for (const Member& member : meeting.members) told_.give(member.queue, bit, nullptr);
+  return short_of;
 }
 
 /// @param order  members that agree, then the others; one alone: no majority.
@@ -133,9 +294,13 @@ bool Alike::tell(const Meeting& meeting, const std::vector<size_t>& order) {
   const auto theirs = calls_from(*job_.queues[usual.queue], *usual.call);
   // Calls that agree again behind this one are not shifted, however alike they are.
   const bool shifted = !transfer && !follow(here, 1, theirs, 1);
-  const bool short_of = shifted && follow(here, 0, theirs, 1) && !follow(here, 1, theirs, 0);
-  const bool one_more =
-      shifted && !short_of && here.size() > 1 && follow(here, 1, theirs, 0);
+  const OfGroup* const group = transfer ? nullptr : &groups_[meeting.group_number];
+  const bool next_in_order = !transfer && place_ + 1 < group->before.size() &&
+                             group->before[place_ + 1] == placed(*other.call) &&
+                             group->before[place_] == placed(*usual.call);
+  const bool short_of =
+      next_in_order || (shifted && follow(here, 0, theirs, 1) && !follow(here, 1, theirs, 0));
+  const bool one_more = shifted && !short_of && here.size() > 1 && follow(here, 1, theirs, 0);
   if (short_of) {
     origin.text = who + " left out " + call_text(job_, *usual.call) + ", " + there +
                   ": its calls are those that others make one number later.";

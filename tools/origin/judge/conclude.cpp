@@ -29,16 +29,27 @@ bool share_the_group(const Origin& a, const Origin& b) {
   return a.through && b.through && a.through->group == b.through->group;
 }
 
+bool touches(const Origin& cause, const Origin& effect) {
+  return std::ranges::any_of(effect.suspects, [&](uint32_t rank) {
+    return blames(cause, rank) || std::ranges::find(cause.ranks, rank) != cause.ranks.end();
+  });
+}
+
 /// Whether `cause`, which is not later, explains `effect`.
 bool explains(const Origin& cause, const Origin& effect) {
   switch (effect.kind) {
     case Kind::kParted:
-      return is_one_of(cause.kind, {Kind::kUnequal, Kind::kWrongContent, Kind::kNotReduced,
-                                    Kind::kMismatch, Kind::kParted}) &&
-             share_a_rank(cause, effect);
+      return (is_one_of(cause.kind, {Kind::kUnequal, Kind::kWrongContent, Kind::kNotReduced,
+                                     Kind::kMismatch, Kind::kParted}) &&
+              share_a_rank(cause, effect)) ||
+             // Some replicas of a parameter are in the group whose sum is wrong, others are not.
+             (is_one_of(cause.kind, {Kind::kScale, Kind::kWrongSum, Kind::kNan}) &&
+              cause.step == effect.step && !effect.rank && touches(cause, effect));
     case Kind::kNotReduced:
-      return is_one_of(cause.kind, {Kind::kUnequal, Kind::kWrongContent, Kind::kMismatch}) &&
-             share_a_rank(cause, effect);
+      return (is_one_of(cause.kind, {Kind::kUnequal, Kind::kWrongContent, Kind::kMismatch}) &&
+              share_a_rank(cause, effect)) ||
+             (is_one_of(cause.kind, {Kind::kScale, Kind::kWrongSum, Kind::kNan}) &&
+              cause.step == effect.step && !effect.rank && touches(cause, effect));
     case Kind::kScale:
       return is_one_of(cause.kind, {Kind::kUnequal, Kind::kWrongContent, Kind::kNotReduced,
                                     Kind::kMismatch, Kind::kParted, Kind::kNan}) &&
@@ -98,7 +109,7 @@ void complete(Origin& origin, const OriginResult& result) {
 }  // namespace
 
 void Trial::conclude(OriginResult& result) {
-  scale_.finish();
+  scale_.finish(replicas_);
   std::vector<Origin> all = std::move(told_.origins());
   std::ranges::stable_sort(all, {}, [](const Origin& origin) {
     return std::tuple(origin.step, origin.order, origin.kind, origin.rank.value_or(UINT32_MAX));

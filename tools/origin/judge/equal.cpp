@@ -7,6 +7,7 @@
 /// sums that differ on every member by rounding alone, where each adds in an order of its own.
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 
 #include "tools/common/text.h"
@@ -57,6 +58,42 @@ bool by_rounding(const Meeting& meeting, const Job& job, size_t place) {
   return norm_of(added(high, low, -1)) <= sum_tolerance(sent, high, first.dtype, first.count);
 }
 
+/// Of results without a majority: the members whose result is not the sum of what was sent, where
+/// that of others is. Empty: it does not tell.
+std::vector<size_t> not_the_sum(const Meeting& meeting, const Job& job, size_t place) {
+  const bool avg = meeting.reduces == Reduction::kAvg;
+  if (!reduces(meeting.does) || (!avg && meeting.reduces != Reduction::kSum)) return {};
+  std::vector<Image> sent;
+  Image sum{};
+  for (const Member& member : meeting.members) {
+    if (place >= member.sent.size() || member.sent[place]->fingerprint == kNone) return {};
+    sent.push_back(
+        image_of(job.queues[member.queue]->fingerprints[member.sent[place]->fingerprint]));
+    sum = added(sum, sent.back(), 1);
+  }
+  const double factor = avg ? static_cast<double>(sent.size()) : 1;
+  const Value& first = *meeting.members.front().received[place];
+  const double tolerance = sum_tolerance(sent, sum, first.dtype, first.count);
+  std::vector<size_t> wrong;
+  std::vector<double> off;
+  for (size_t i = 0; i < meeting.members.size(); ++i) {
+    const Member& member = meeting.members[i];
+    const Value& value = *member.received[place];
+    double distance = INFINITY;
+    if (value.fingerprint != kNone)
+      distance = norm_of(added(
+          added({}, image_of(job.queues[member.queue]->fingerprints[value.fingerprint]), factor),
+          sum, -1));
+    off.push_back(distance);
+    if (distance > tolerance) wrong.push_back(i);
+  }
+  // Rounding may be as large as the fault: then the one that is much further off.
+  if (wrong.empty() && off.size() == 2 && std::max(off[0], off[1]) > 3 * std::min(off[0], off[1]))
+    wrong.push_back(off[0] > off[1] ? 0 : 1);
+  if (wrong.size() == meeting.members.size()) wrong.clear();
+  return wrong;
+}
+
 std::string distance_text(const Job& job, const Member& a, const Member& b, size_t place) {
   const Value &x = *a.received[place], &y = *b.received[place];
   if (x.fingerprint == kNone || y.fingerprint == kNone || x.l2 == 0) return "";
@@ -80,7 +117,12 @@ uint64_t tell(const Job& job, const Meeting& meeting, size_t place, Told& told) 
   std::vector<size_t> minority;
   for (const auto& [hash, members] : by_hash)
     if (&members != &most) minority.insert(minority.end(), members.begin(), members.end());
-  const bool known = 2 * most.size() > meeting.members.size();
+  bool known = 2 * most.size() > meeting.members.size();
+  if (!known) {
+    const std::vector<size_t> wrong = not_the_sum(meeting, job, place);
+    known = !wrong.empty();
+    if (known) minority = wrong;
+  }
   std::vector<uint32_t> ranks;
   for (const size_t i : minority) ranks.push_back(meeting.members[i].rank);
   const Member& one = meeting.members[minority.front()];
@@ -95,14 +137,16 @@ uint64_t tell(const Job& job, const Meeting& meeting, size_t place, Told& told) 
   origin.text = "The result of " + meeting_text(job, meeting) +
                 " is not the same on all members: " +
                 (known ? ranks_named(ranks) + " received another value than the other " +
-                             std::to_string(most.size()) + "."
+                             std::to_string(meeting.members.size() - minority.size()) + "."
                        : "its " + std::to_string(meeting.members.size()) + " members received " +
                              std::to_string(by_hash.size()) + " values.");
   origin.evidence = {"tensor " + std::to_string(one.received[place]->index) + " of " +
                      tools::counted(one.received[place]->count, "element") + " (" +
                      std::string(to_string(one.received[place]->dtype)) + "), " +
                      place_text(job, *one.call)};
-  const Member& other = meeting.members[most.front()];
+  size_t right = 0;
+  while (std::ranges::find(minority, right) != minority.end()) ++right;
+  const Member& other = meeting.members[right < meeting.members.size() ? right : most.front()];
   if (const std::string text = distance_text(job, other, one, place); !text.empty())
     origin.evidence.push_back(text);
   origin.next =

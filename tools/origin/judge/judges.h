@@ -17,21 +17,40 @@ namespace convtrace::origin {
 /// mismatch: members that called something else at the same number.
 class Alike {
  public:
-  Alike(const Job& job, Told& told) : job_(job), told_(told) {}
+  Alike(const Job& job, Told& told);
+  ~Alike();
   /// @return whether the members agree, so that their values can be compared.
   [[nodiscard]] bool judge(const Meeting& meeting);
+  /// Of two collectives that wait at the end: which one the job usually makes first, by the step
+  /// before or by groups of the same size. @return below 0: a; above 0: b; 0: not known.
+  [[nodiscard]] int usual_order(const Meeting& a, uint32_t group_b, uint32_t step_b) const;
   /// Whether a group's calls no longer belong together, since one member left one out.
   [[nodiscard]] bool is_shifted(uint32_t group) const {
     return group < shifted_.size() && shifted_[group];
   }
 
  private:
+  struct OfGroup;
+
   /// @return whether the calls of one member are shifted against the others'.
-  bool tell(const Meeting& meeting, const std::vector<size_t>& others);
+  bool tell(const Meeting& meeting, const std::vector<size_t>& order);
+  /// Calls that are alike but stand at other places of the program: two in another order, or one
+  /// left out among equal ones.
+  [[nodiscard]] bool judge_places(const Meeting& meeting);
+  bool tell_places(const Meeting& meeting, size_t other, bool short_of);
+  [[nodiscard]] uint64_t stamp_of(uint32_t group, size_t place, uint32_t step) const;
+  /// The group's place in its step. @return the number of collectives before in this step.
+  size_t place_in_step(const Meeting& meeting);
+  /// @return the members whose calls are those that the group made there in the step before, or
+  /// that other groups of its size make; empty: neither tells.
+  [[nodiscard]] std::vector<size_t> usual_members(const Meeting& meeting, size_t place) const;
 
   const Job& job_;
   Told& told_;
   std::vector<bool> shifted_;  ///< by group
+  std::vector<OfGroup> groups_;
+  size_t place_ = 0;
+  uint64_t stamp_ = 0;
 };
 
 /// unequal: results that should be the same on all members.
@@ -41,20 +60,6 @@ class Alike {
 /// wrong-sum: a result that is not that of its inputs.
 [[nodiscard]] uint64_t judge_sum(const Job& job, const Meeting& meeting, Told& told);
 
-/// scale: one member's gradients have another norm than before, against all others'.
-class Scale {
- public:
-  Scale(const Job& job, Told& told);
-  ~Scale();
-  void see(const Meeting& meeting);
-  /// Tells what the steps so far show. Call after the last.
-  void finish();
-
- private:
-  struct Impl;
-  std::unique_ptr<Impl> impl_;
-};
-
 /// not-reduced, parted: gradients and parameters of replicas.
 class Replicas {
  public:
@@ -62,7 +67,23 @@ class Replicas {
   ~Replicas();
   /// @param step  ascending. @param seen  by queue; null: the rank has nothing in this step.
   void see(uint32_t step, std::span<const std::vector<ParameterSeen>* const> seen);
+  /// Whether most parameters that ranks began with are equal on all of them.
+  [[nodiscard]] bool are_replicas(std::span<const uint32_t> queue_numbers) const;
   [[nodiscard]] std::vector<std::string> notes() const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+/// scale: one member's gradients have another norm than before, against all others'.
+class Scale {
+ public:
+  Scale(const Job& job, Told& told);
+  ~Scale();
+  void see(const Meeting& meeting);
+  /// Tells what the steps show. Call after the last.
+  void finish(const Replicas& replicas);
 
  private:
   struct Impl;

@@ -46,6 +46,7 @@ struct Entry {
 struct Key {
   format::StringId scope, name;
   std::vector<Last> last{};         ///< by queue
+  std::vector<uint64_t> first{};    ///< by queue; 0: not known
   std::vector<Last> last_buffer{};  ///< by queue
   uint32_t equal_buffers = 0;       ///< steps
   bool buffers_parted = false;
@@ -122,6 +123,11 @@ struct Replicas::Impl {
     Key& key = keys[number];
     const size_t ranks = job.queues.size();
     key.last.resize(ranks);
+    key.first.resize(ranks);
+    for (const Entry& one : all)
+      if ((one.moment == Moment::kInitial || one.moment == Moment::kUpdate) &&
+          key.first[one.queue] == 0)
+        key.first[one.queue] = one.seen->hash;
     for (const Entry& one : at(all, Moment::kInitial))
       key.last[one.queue] = {one.seen->hash, true, one.seen->varied};
     const std::vector<Entry> gradients = at(all, Moment::kGradient);
@@ -385,6 +391,20 @@ Replicas::~Replicas() = default;
 
 void Replicas::see(uint32_t step, std::span<const std::vector<ParameterSeen>* const> seen) {
   impl_->see(step, seen);
+}
+
+bool Replicas::are_replicas(std::span<const uint32_t> queue_numbers) const {
+  size_t known = 0, equal = 0;
+  for (const Key& key : impl_->keys) {
+    const auto first_of = [&](uint32_t queue) {
+      return queue < key.first.size() ? key.first[queue] : 0;
+    };
+    const uint64_t hash = first_of(queue_numbers.front());
+    if (hash == 0) continue;
+    ++known;
+    equal += std::ranges::all_of(queue_numbers, [&](uint32_t q) { return first_of(q) == hash; });
+  }
+  return known != 0 && 2 * equal > known;
 }
 
 std::vector<std::string> Replicas::notes() const {

@@ -1,20 +1,22 @@
 /// @file scale.cpp
-/// scale: what one member sends into a sum of gradients has another norm, against all others', than
-/// in the steps before, and keeps it.
+/// scale: what one member sends into the sums of a group has another norm than what the others
+/// send, by one factor, and had not before.
 ///
-/// Why it is a fault: members of a sum compute alike on data of their own. A factor that comes from
-/// one step to the next and stays is a loss scale, an average or an accumulation that one rank does
-/// otherwise.
-/// Judged: groups of three members and more, tensors of floats of more than 16 elements, outside of
-/// forward passes. What is usual is measured: how far each member's logarithm of norm by median was
-/// from its own mean, over all members and earlier steps of the same call in the step.
+/// Why it is a fault: members of a sum compute alike on data of their own. A factor that comes and
+/// stays is a loss scale, an average or an accumulation that one rank does otherwise.
+/// Judged: groups of three members and more, and of two where the norm of one alone has changed
+/// since the step before; tensors of floats of more than 16 elements, outside of forward passes. Of each member and step the mean over the group's calls of the logarithm of its
+/// norm by the median of the members. What is usual is measured: how far all members were from
+/// their own means in earlier steps, and the other members in this one.
+/// Told: what is there again in the next step; in the last step of a trace, one factor for several
+/// calls. From the first step on only of replicas, and only a factor of 3 and more, since a batch
+/// may be divided unevenly.
 /// Passed over: a factor of one step alone, which one batch may have; members that send zeros (a
-/// rank whose data have ended); a factor that was there from the first step on.
+/// rank whose data have ended).
 
 #include <algorithm>
 #include <cmath>
 #include <map>
-#include <set>
 
 #include "tools/common/text.h"
 #include "tools/origin/judge/judges.h"
@@ -22,41 +24,48 @@
 namespace convtrace::origin {
 namespace {
 
-constexpr double kSigmas = 6;        ///< beyond what is usual
-constexpr double kFinest = 0.02;     ///< of a logarithm: norms themselves are that exact
-constexpr uint32_t kLeastSteps = 2;  ///< before, at this place
-constexpr size_t kMostOfRank = 4096;
+constexpr double kSigmas = 6;      ///< beyond what is usual
+constexpr double kFinest = 0.02;   ///< of a logarithm
+constexpr double kLeastFirst = 3;  ///< a factor from the first step on
+constexpr size_t kLeastCalls = 2;  ///< that show one factor, in the last step
+constexpr size_t kMostUnusual = 1 << 16;
 
-/// The n-th collective of a group in a step.
-struct Usual {
-  uint32_t op = 0, scope = 0, call = 0;
-  uint64_t count = 0;
+/// What a member sends in a step: logarithms of its norm by the median of the members.
+struct Sent {
+  double sum = 0, squares = 0;
+  double own = 0;              ///< sum of the logarithms of its norms
+  double rms = 0, median = 0;  ///< of the first call
+};
+
+/// A member's past.
+struct Past {
+  double mean = 0;
+  double own = 0;  ///< in the step before
   uint32_t steps = 0;
-  std::vector<double> mean{};  ///< of each member
-  double squares = 0;          ///< of distances from the means
-  uint64_t distances = 0;
-
-  [[nodiscard]] double spread() const {
-    const double freedom = static_cast<double>(distances);
-    if (freedom < 1) return 1;
-    return std::max(kFinest, std::sqrt(squares / freedom) * (1 + 4 / freedom));
-  }
 };
 
 struct OfGroup {
   uint32_t step = format::kNoStep;
-  size_t next = 0;
-  std::vector<Usual> usual;
-  std::vector<uint32_t> judged;  ///< steps
+  size_t calls = 0;
+  std::vector<Sent> sent{};  ///< by member
+  std::vector<Past> past{};
+  std::vector<uint32_t> queues{};
+  double squares = 0;  ///< of distances of members from their means in earlier steps
+  double distances = 0;
+  size_t alone = SIZE_MAX;         ///< of two members the one whose norm changed last
+  std::vector<uint32_t> judged{};  ///< steps
+  Origin place{};                  ///< of the first call of the step
 };
 
+/// A member and step with another norm than usual.
 struct Unusual {
   uint32_t step = 0;
-  size_t place = 0;
-  double log_factor = 0, spread = 0;
-  uint64_t stamp = 0;
-  Origin origin{};  ///< its place
+  double log_factor = 0, usual = 0;
+  double spread = 0;  ///< over the calls of the step
+  size_t calls = 0;
+  bool first = false;  ///< no step before
   double rms = 0, median = 0;
+  Origin place{};
 };
 
 double rms_of(const Value& value) {
@@ -74,11 +83,11 @@ bool may_be_gradients(const Call& call) {
 struct Scale::Impl {
   Impl(const Job& j, Told& t) : job(j), told(t) {}
 
-  /// The first value that each member sends, where all can be compared; empty where not.
+  /// The norm of the first tensor that each member sends. @return whether all can be compared.
   bool take_norms(const Meeting& meeting) {
     norms.clear();
     const auto first = [](const Member& member) { return member.sent.front(); };
-    if (!meeting.whole || meeting.members.size() < 3 || !reduces(meeting.does)) return false;
+    if (!meeting.whole || meeting.members.size() < 2 || !reduces(meeting.does)) return false;
     if (meeting.reduces != Reduction::kSum && meeting.reduces != Reduction::kAvg) return false;
     if (!may_be_gradients(meeting.first())) return false;
     for (const Member& member : meeting.members) {
@@ -89,118 +98,171 @@ struct Scale::Impl {
           format::number_class(value.dtype) != format::NumberClass::kFloat)
         return false;
       norms.push_back(rms_of(value));
-      if (norms.back() <= 0) return false;
+      if (!(norms.back() > 0)) return false;
     }
     return true;
   }
 
   void see(const Meeting& meeting) {
-    if (is_transfer(meeting.does) || meeting.members.empty()) return;
+    if (!take_norms(meeting)) return;
     if (meeting.group_number >= groups.size()) groups.resize(meeting.group_number + size_t{1});
     OfGroup& group = groups[meeting.group_number];
-    if (group.step != meeting.step) {
-      group.step = meeting.step;
-      group.next = 0;
-    }
-    const size_t place = group.next++;
-    if (!take_norms(meeting)) return;
-    if (group.judged.empty() || group.judged.back() < meeting.step)
-      group.judged.push_back(meeting.step);
-    if (place >= group.usual.size()) group.usual.resize(place + 1);
-    Usual& usual = group.usual[place];
-    const Call& call = meeting.first();
-    const uint64_t count = meeting.members.front().sent.front()->count;
-    if (usual.op != call.op.value || usual.scope != call.scope.value || usual.call != call.call ||
-        usual.count != count || usual.mean.size() != norms.size()) {
-      usual = {.op = call.op.value, .scope = call.scope.value, .call = call.call, .count = count};
-      usual.mean.assign(norms.size(), 0);
-    }
-    compare(meeting, place, usual);
-  }
-
-  void compare(const Meeting& meeting, size_t place, Usual& usual) {
+    if (group.step != meeting.step) begin_step(meeting, group);
     std::vector<double> sorted = norms;
-    std::ranges::nth_element(sorted, sorted.begin() + static_cast<ptrdiff_t>(sorted.size() / 2));
-    const double median = sorted[sorted.size() / 2];
-    const double spread = usual.spread();
-    for (size_t i = 0; i < norms.size(); ++i) {
+    const auto middle = sorted.begin() + static_cast<ptrdiff_t>(sorted.size() / 2);
+    std::ranges::nth_element(sorted, middle);
+    // Of two each is held against the other.
+    const bool two = norms.size() == 2;
+    for (size_t i = 0; i < norms.size() && i < group.sent.size(); ++i) {
+      Sent& sent = group.sent[i];
+      const double median = two ? norms[1 - i] : *middle;
       const double ratio = std::log(norms[i] / median);
-      const double off = ratio - usual.mean[i];
-      if (usual.steps >= kLeastSteps && std::abs(off) > kSigmas * spread) {
-        keep(meeting, place, i, off, spread, median);
-        continue;  // it is no measure of what is usual
+      sent.own += std::log(norms[i]);
+      sent.sum += ratio;
+      sent.squares += ratio * ratio;
+      if (group.calls == 0) {
+        sent.rms = norms[i];
+        sent.median = median;
       }
-      if (usual.steps != 0) {
-        usual.squares += off * off;
-        ++usual.distances;
-      }
-      usual.mean[i] += off / (std::min<uint32_t>(usual.steps, 15) + 1);
     }
-    ++usual.steps;
+    ++group.calls;
   }
 
-  void keep(const Meeting& meeting, size_t place, size_t member, double off, double spread,
-            double median) {
-    const Member& one = meeting.members[member];
-    std::vector<Unusual>& of_rank = unusual[{one.queue, meeting.group_number}];
-    if (of_rank.size() >= kMostOfRank) return;
-    Unusual seen{.step = meeting.step,
-                 .place = place,
-                 .log_factor = off,
-                 .spread = spread,
-                 .stamp = told.stamp(),
-                 .origin = origin_at(job, Kind::kScale, meeting, *one.call),
-                 .rms = norms[member],
-                 .median = median};
-    seen.origin.slot = "sent:" + std::to_string(one.sent.front()->index);
-    seen.origin.text = meeting_text(job, meeting);
-    for (const Member& other : meeting.members)
-      if (other.rank != one.rank) seen.origin.ranks.push_back(other.rank);
-    of_rank.push_back(std::move(seen));
+  void begin_step(const Meeting& meeting, OfGroup& group) {
+    end_step(meeting.group_number);
+    group.step = meeting.step;
+    group.calls = 0;
+    group.sent.assign(norms.size(), {});
+    if (group.past.size() != norms.size()) group.past.assign(norms.size(), {});
+    group.queues.clear();
+    for (const Member& member : meeting.members) group.queues.push_back(member.queue);
+    group.place = origin_at(job, Kind::kScale, meeting, meeting.first());
+    group.place.order = told.stamp();
+    group.place.slot = "sent:0";
+    group.place.text = meeting_text(job, meeting);
   }
 
-  /// @return whether the factor is there again in the next step, at the same place.
-  static bool stays(const std::vector<Unusual>& all, const Unusual& first, uint32_t next_step) {
-    return std::ranges::any_of(all, [&](const Unusual& other) {
-      return other.step == next_step && other.place == first.place &&
-             std::abs(other.log_factor - first.log_factor) <=
-                 std::max(kSigmas * first.spread, 0.25 * std::abs(first.log_factor));
-    });
+  void end_step(uint32_t number) {
+    OfGroup& group = groups[number];
+    if (group.step == format::kNoStep || group.calls == 0) return;
+    group.judged.push_back(group.step);
+    const double calls = static_cast<double>(group.calls);
+    std::vector<double> off;
+    double all = 0;
+    for (size_t i = 0; i < group.sent.size(); ++i) {
+      off.push_back(group.sent[i].sum / calls - group.past[i].mean);
+      all += off.back() * off.back();
+    }
+    const bool two = off.size() == 2;
+    for (size_t i = 0; i < off.size(); ++i) {
+      // Of two members one is no measure of what is usual for the other.
+      const double others = two ? 0 : all - off[i] * off[i];
+      const double freedom = (two ? 0 : static_cast<double>(off.size() - 1)) + group.distances;
+      const bool first = group.past[i].steps == 0;
+      if (freedom == 0 || (two && !changed_alone(group, i))) {
+        learn(group, i, off[i], first);
+        continue;
+      }
+      const double usual =
+          std::max(kFinest, std::sqrt((others + group.squares) / freedom) * (1 + 2 / freedom));
+      const bool stands_out = std::abs(off[i]) > kSigmas * usual &&
+                              (!first || std::abs(off[i]) >= std::log(kLeastFirst));
+      if (stands_out)
+        keep(number, i, off[i], usual, first);
+      else
+        learn(group, i, off[i], first);
+    }
+    for (size_t i = 0; i < off.size(); ++i) group.past[i].own = group.sent[i].own / calls;
+    group.calls = 0;
   }
 
-  void finish() {
-    for (auto& [who, all] : unusual) {
-      std::ranges::stable_sort(all, {},
-                               [](const Unusual& one) { return std::pair(one.step, one.stamp); });
-      std::set<uint32_t> steps;
-      for (const Unusual& one : all) steps.insert(one.step);
-      for (const Unusual& one : all) {
-        const std::vector<uint32_t>& judged = groups[who.second].judged;
-        const auto next = std::ranges::upper_bound(judged, one.step);
-        if (next == judged.end() || !stays(all, one, *next)) continue;
-        tell(who.first, one, all, steps.size());
+  /// Of two members: whether the norm of one has changed since the step before, and the other's has
+  /// not, or whether that is so since an earlier step.
+  [[nodiscard]] static bool changed_alone(OfGroup& group, size_t member) {
+    const double calls = static_cast<double>(group.calls);
+    const auto change = [&](size_t i) {
+      return std::abs(group.sent[i].own / calls - group.past[i].own);
+    };
+    if (group.past[member].steps == 0) return false;
+    if (change(member) > 3 * change(1 - member)) group.alone = member;
+    return group.alone == member;
+  }
+
+  static void learn(OfGroup& group, size_t member, double off, bool first) {
+    if (!first && (off != 0 || group.past.size() != 2)) {
+      group.squares += off * off;
+      group.distances += 1;
+    }
+    Past& past = group.past[member];
+    past.mean += off / (std::min<uint32_t>(past.steps, 15) + 1);
+    ++past.steps;
+  }
+
+  void keep(uint32_t number, size_t member, double off, double usual, bool first) {
+    if (kept == kMostUnusual) return;
+    ++kept;
+    const OfGroup& group = groups[number];
+    const Sent& sent = group.sent[member];
+    const double calls = static_cast<double>(group.calls), mean = sent.sum / calls;
+    unusual[{group.queues[member], number}].push_back(
+        {.step = group.step,
+         .log_factor = off,
+         .usual = usual,
+         .spread = std::sqrt(std::max(0.0, sent.squares / calls - mean * mean)),
+         .calls = group.calls,
+         .first = first,
+         .rms = sent.rms,
+         .median = sent.median,
+         .place = group.place});
+  }
+
+  /// Whether a step's factor is no matter of one batch.
+  [[nodiscard]] static bool holds(const OfGroup& group, const std::vector<Unusual>& all,
+                                  size_t at) {
+    const Unusual& one = all[at];
+    const auto next = std::ranges::upper_bound(group.judged, one.step);
+    if (next == group.judged.end())  // the last step: one factor for all calls
+      return one.calls >= kLeastCalls && one.spread <= std::abs(one.log_factor) / 8;
+    return at + 1 < all.size() && all[at + 1].step == *next &&
+           std::abs(all[at + 1].log_factor - one.log_factor) <=
+               std::max(kSigmas * one.usual, 0.25 * std::abs(one.log_factor));
+  }
+
+  void finish(const Replicas& replicas) {
+    for (uint32_t number = 0; number < groups.size(); ++number) end_step(number);
+    for (const auto& [who, all] : unusual) {
+      const OfGroup& group = groups[who.second];
+      for (size_t i = 0; i < all.size(); ++i) {
+        if (!holds(group, all, i)) continue;
+        if (all[i].first && !replicas.are_replicas(group.queues)) continue;
+        tell(who.first, group, all, i);
         break;
       }
     }
   }
 
-  void tell(uint32_t queue, const Unusual& one, const std::vector<Unusual>& all, size_t steps) {
-    Origin origin = one.origin;
+  void tell(uint32_t queue, const OfGroup& group, const std::vector<Unusual>& all, size_t at) {
+    const Unusual& one = all[at];
+    Origin origin = one.place;
     origin.rank = job.queues[queue]->rank;
-    origin.order = one.stamp;
-    const double factor = std::exp(one.log_factor);
-    origin.text = "What rank " + std::to_string(*origin.rank) + " sends to " + one.origin.text +
-                  " is " + tools::number_text(factor, 3) + " times as large as before, against " +
-                  "the other members.";
-    origin.evidence = {"root mean square " + tools::number_text(one.rms, 4) +
-                           ", median of the members " + tools::number_text(one.median, 4),
-                       "in earlier steps members were within a factor of " +
-                           tools::number_text(std::exp(one.spread), 4) +
-                           " of their own average at this call",
-                       "seen in " + tools::counted(all.size(), "collective") + " of " +
-                           tools::counted(steps, "step")};
+    const std::string factor = tools::number_text(std::exp(one.log_factor), 3);
+    origin.text =
+        "What rank " + std::to_string(*origin.rank) + " sends to the sums of its group is " +
+        factor + " times what the other members send" +
+        (one.first ? ", from the first recorded step on" : ", which it was not in earlier steps") +
+        "; the first is " + one.place.text + ".";
+    origin.evidence = {
+        "root mean square " + tools::number_text(one.rms, 4) + ", median of the members " +
+            tools::number_text(one.median, 4),
+        "one factor for " + tools::counted(one.calls, "call") + " of the step, within " +
+            tools::percent_text(std::expm1(one.spread), 2) + "; usual differences of members are " +
+            tools::percent_text(std::expm1(one.usual), 2),
+        "seen in " + tools::counted(all.size() - at, "step")};
+    if (one.first)
+      origin.evidence.emplace_back("it may be meant: a batch that is divided unevenly");
     origin.next =
         "look for what scales the loss, or averages over micro-batches, on this rank alone";
+    origin.ranks = job.ranks_of(group.queues);
     const uint64_t bit = told.tell(std::move(origin), "");
     told.give(queue, bit, nullptr);
   }
@@ -209,12 +271,13 @@ struct Scale::Impl {
   Told& told;
   std::vector<OfGroup> groups;
   std::map<std::pair<uint32_t, uint32_t>, std::vector<Unusual>> unusual;  ///< by queue and group
+  size_t kept = 0;
   std::vector<double> norms;
 };
 
 Scale::Scale(const Job& job, Told& told) : impl_(std::make_unique<Impl>(job, told)) {}
 Scale::~Scale() = default;
 void Scale::see(const Meeting& meeting) { impl_->see(meeting); }
-void Scale::finish() { impl_->finish(); }
+void Scale::finish(const Replicas& replicas) { impl_->finish(replicas); }
 
 }  // namespace convtrace::origin

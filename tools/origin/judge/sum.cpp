@@ -34,6 +34,7 @@ struct Deviation {
   Image difference{};
   std::vector<Image> parts{};
   bool by_sums = false;
+  double signed_size = 0;  ///< of sums: result minus inputs
 };
 
 double largest_integer(format::DType dtype) {
@@ -151,6 +152,7 @@ class Sums {
     Deviation deviation{
         .size = std::abs(one.result->sum - sum), .tolerance = 0, .of = std::abs(sum)};
     deviation.by_sums = true;
+    deviation.signed_size = one.result->sum - sum;
     if (deviation.size > 0) tell(one, deviation);
   }
 
@@ -191,6 +193,7 @@ class Sums {
     // The statistics themselves are exact to 1e-6 of the magnitudes (FORMAT.md 6.4, variant).
     deviation.tolerance = (n * u + 0x1p-19) * magnitudes;
     deviation.by_sums = true;
+    deviation.signed_size = received - sent;
     if (deviation.size <= deviation.tolerance) return;
     Reduced one{.sent = {},
                 .result = meeting_.members.front().received[place],
@@ -199,10 +202,44 @@ class Sums {
     tell(one, deviation);
   }
 
+  /// Where only sums are known: the member whose sum is what the result lacks, or whose part of the
+  /// result is larger than all that was sent. @return false: neither tells.
+  bool explain_sums(const Reduced& one, const Deviation& deviation, Origin& origin) const {
+    const Member *lacking = nullptr, *large = nullptr;
+    size_t fitting = 0, beyond = 0;
+    double reach = 0;
+    for (const Value* value : one.sent)
+      reach += std::max(std::abs(value->low), std::abs(value->high));
+    if (meeting_.reduces == Reduction::kAvg) reach /= static_cast<double>(one.sent.size());
+    for (size_t i = 0; i < meeting_.members.size(); ++i) {
+      const Member& member = meeting_.members[i];
+      if (std::abs(deviation.signed_size + one.sent[i]->sum) <= deviation.tolerance) {
+        ++fitting;
+        lacking = &member;
+      }
+      const bool parts = meeting_.does == Operation::kReduceScatter && !member.received.empty();
+      if (!parts) continue;
+      const Value& got = *member.received.front();
+      if (std::max(std::abs(got.low), std::abs(got.high)) > 1.01 * reach) {
+        ++beyond;
+        large = &member;
+      }
+    }
+    const bool is_large = beyond == 1;
+    if (!is_large && (fitting != 1 || deviation.tolerance == 0)) return false;
+    origin.rank = is_large ? large->rank : lacking->rank;
+    const std::string rank = std::to_string(*origin.rank);
+    origin.text +=
+        is_large ? " The part that rank " + rank + " received is larger than all that was sent."
+                 : " It lacks the contribution of rank " + rank + ".";
+    return true;
+  }
+
   /// Names the member whose contribution explains the difference, if one does.
   void explain(const Reduced& one, const Deviation& deviation, Origin& origin) const {
     constexpr double kExplained = 0.35, kApart = 0.5;
     const size_t n = deviation.parts.size();
+    if (deviation.by_sums && explain_sums(one, deviation, origin)) return;
     Fit fit;
     if (n != 0) fit = fit_of(deviation.difference, deviation.parts);
     const double rest = fit.rest * deviation.size;

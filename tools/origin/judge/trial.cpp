@@ -107,6 +107,7 @@ void Trial::waits(const Waiting& waiting) {
     return;
   }
   if (waiting.circle) return tell_circle(waiting);
+  if (waiting.other != nullptr) return tell_elsewhere(waiting);
   const auto unreadable = [&](uint32_t queue) {
     return job_.queues[queue]->damaged || job_.queues[queue]->lost != 0;
   };
@@ -171,6 +172,50 @@ void Trial::tell_circle(const Waiting& waiting) {
   origin.next = "let all ranks call the collectives of these groups in one order";
   origin.ranks = origin.suspects;
   (void)told_.tell(std::move(origin), "circle");
+}
+
+/// Members wait for some that wait for them in another collective. Those went another way who are
+/// in what the job usually calls later; else the fewer.
+void Trial::tell_elsewhere(const Waiting& waiting) {
+  const Meeting& meeting = *waiting.meeting;
+  const Call& other = *waiting.other;
+  const int order = alike_.usual_order(meeting, other.group_number, other.step);
+  const std::vector<uint32_t> here = job_.ranks_of(waiting.held),
+                              there = job_.ranks_of(waiting.elsewhere);
+  bool blames_there = here.size() > there.size();
+  bool blames_here = here.size() < there.size();
+  if (order != 0) {
+    blames_there = order < 0;
+    blames_here = order > 0;
+  }
+  const std::vector<uint32_t>& early = blames_here ? here : there;
+  const Call& call = blames_here ? meeting.first() : other;
+  Origin origin = origin_at(job_, Kind::kMismatch, meeting, call);
+  origin.step = std::min(meeting.step, other.step);
+  if (!blames_here && !blames_there) {
+    origin.suspects = here;
+    origin.suspects.insert(origin.suspects.end(), there.begin(), there.end());
+  } else if (early.size() == 1) {
+    origin.rank = early.front();
+  } else {
+    origin.suspects = early;
+  }
+  const std::string what = job_.text(other.op) + " number " + std::to_string(other.number) +
+                           " of group " + job_.text(other.group);
+  origin.text = "R" + ranks_named(there).substr(1) +
+                (there.size() == 1 ? " waits in " : " wait in ") + what +
+                " for ranks that wait in " + meeting_text(job_, meeting) + " for " +
+                (there.size() == 1 ? "it" : "them") +
+                ": a call was left out, or two were made in another order.";
+  if (order != 0)
+    origin.evidence.push_back("usually " + (order < 0 ? meeting_text(job_, meeting) : what) +
+                              " comes first");
+  origin.evidence.push_back(ranks_named(there) + ": " + place_text(job_, other));
+  origin.evidence.push_back(ranks_named(here) + ": " + place_text(job_, meeting.first()));
+  origin.next = "let all ranks call the collectives of these groups in one order";
+  origin.ranks = here;
+  origin.ranks.insert(origin.ranks.end(), there.begin(), there.end());
+  (void)told_.tell(std::move(origin), "elsewhere");
 }
 
 void Trial::add_notes(OriginResult& result) const {

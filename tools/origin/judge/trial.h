@@ -37,6 +37,7 @@ class Trial : public Court {
  private:
   void tell_late(const Waiting& waiting);
   void tell_circle(const Waiting& waiting);
+  void tell_elsewhere(const Waiting& waiting);
   [[nodiscard]] bool went_on(const Meeting& meeting) const;
   void color(uint32_t queue, uint32_t step, CellState state);
   void add_notes(OriginResult& result) const;
