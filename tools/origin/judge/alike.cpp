@@ -36,6 +36,7 @@ uint64_t count_of(const Call& call) {
     case Operation::kSend:
       return call.sent;
     case Operation::kRecv:
+    case Operation::kAllGather:  // all parts together, however large each is
       return call.received;
     default:
       return 0;  // parts may be of any size
@@ -170,35 +171,27 @@ bool Alike::judge(const Meeting& meeting) {
   return false;
 }
 
-uint64_t Alike::stamp_of(uint32_t number, size_t place, uint32_t step) const {
-  if (number >= groups_.size()) return 0;
-  const OfGroup& own = groups_[number];
-  const std::vector<uint64_t>& before =
-      own.step == step ? own.stamps_before : own.stamps_now;  // it has not begun this step
-  return place < before.size() ? before[place] : 0;
+uint64_t Alike::stamp_of(const Call& call) const {
+  if (call.group_number >= groups_.size()) return 0;
+  const OfGroup& own = groups_[call.group_number];
+  const bool begun = own.step == call.step;  // else what it last did is the step before
+  const std::vector<Placed>& before = begun ? own.before : own.now;
+  const std::vector<uint64_t>& stamps = begun ? own.stamps_before : own.stamps_now;
+  const Placed wanted = placed(call);
+  const size_t place = begun ? own.now.size() : 0;
+  if (place < before.size() && before[place] == wanted) return stamps[place];
+  uint64_t found = 0;
+  for (size_t i = 0; i < before.size(); ++i) {
+    if (before[i] != wanted) continue;
+    if (found != 0) return 0;  // several
+    found = stamps[i];
+  }
+  return found;
 }
 
-int Alike::usual_order(const Meeting& a, uint32_t group_b, uint32_t step_b) const {
-  const auto place_of = [&](uint32_t group, uint32_t step) {
-    const bool begun = group < groups_.size() && groups_[group].step == step;
-    return begun ? groups_[group].now.size() : 0;
-  };
-  const size_t place_a = place_of(a.group_number, a.step), place_b = place_of(group_b, step_b);
-  const uint64_t first = stamp_of(a.group_number, place_a, a.step);
-  const uint64_t second = stamp_of(group_b, place_b, step_b);
-  if (first != 0 && second != 0) return first < second ? -1 : 1;
-  // In the first step other groups of the size may have come further.
-  const auto others_passed = [&](uint32_t group, size_t place, uint32_t step) {
-    if (group >= groups_.size()) return false;
-    for (size_t i = 0; i < groups_.size(); ++i)
-      if (i != group && groups_[i].size == groups_[group].size && groups_[i].step == step &&
-          place < groups_[i].now.size())
-        return true;
-    return false;
-  };
-  const bool a_passed = others_passed(a.group_number, place_a, a.step);
-  const bool b_passed = others_passed(group_b, place_b, step_b);
-  return a_passed == b_passed ? 0 : a_passed ? -1 : 1;
+int Alike::usual_order(const Call& a, const Call& b) const {
+  const uint64_t first = stamp_of(a), second = stamp_of(b);
+  return first == 0 || second == 0 ? 0 : first < second ? -1 : 1;
 }
 
 bool Alike::judge_places(const Meeting& meeting) {

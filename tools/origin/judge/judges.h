@@ -21,9 +21,9 @@ class Alike {
   ~Alike();
   /// @return whether the members agree, so that their values can be compared.
   [[nodiscard]] bool judge(const Meeting& meeting);
-  /// Of two collectives that wait at the end: which one the job usually makes first, by the step
-  /// before or by groups of the same size. @return below 0: a; above 0: b; 0: not known.
-  [[nodiscard]] int usual_order(const Meeting& a, uint32_t group_b, uint32_t step_b) const;
+  /// Of two calls that wait at the end: which one the job made first in the step before.
+  /// @return below 0: a; above 0: b; 0: not known.
+  [[nodiscard]] int usual_order(const Call& a, const Call& b) const;
   /// Whether a group's calls no longer belong together, since one member left one out.
   [[nodiscard]] bool is_shifted(uint32_t group) const {
     return group < shifted_.size() && shifted_[group];
@@ -38,7 +38,7 @@ class Alike {
   /// left out among equal ones.
   [[nodiscard]] bool judge_places(const Meeting& meeting);
   bool tell_places(const Meeting& meeting, size_t other, bool short_of);
-  [[nodiscard]] uint64_t stamp_of(uint32_t group, size_t place, uint32_t step) const;
+  [[nodiscard]] uint64_t stamp_of(const Call& call) const;
   /// The group's place in its step. @return the number of collectives before in this step.
   size_t place_in_step(const Meeting& meeting);
   /// @return the members whose calls are those that the group made there in the step before, or

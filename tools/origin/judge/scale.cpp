@@ -26,6 +26,7 @@ namespace {
 
 constexpr double kSigmas = 6;      ///< beyond what is usual
 constexpr double kFinest = 0.02;   ///< of a logarithm
+constexpr double kLeast = 1.5;     ///< a factor
 constexpr double kLeastFirst = 3;  ///< a factor from the first step on
 constexpr size_t kLeastCalls = 2;  ///< that show one factor, in the last step
 constexpr size_t kMostUnusual = 1 << 16;
@@ -166,7 +167,7 @@ struct Scale::Impl {
       const double usual =
           std::max(kFinest, std::sqrt((others + group.squares) / freedom) * (1 + 2 / freedom));
       const bool stands_out = std::abs(off[i]) > kSigmas * usual &&
-                              (!first || std::abs(off[i]) >= std::log(kLeastFirst));
+                              std::abs(off[i]) >= std::log(first ? kLeastFirst : kLeast);
       if (stands_out)
         keep(number, i, off[i], usual, first);
       else

@@ -179,7 +179,7 @@ void Trial::tell_circle(const Waiting& waiting) {
 void Trial::tell_elsewhere(const Waiting& waiting) {
   const Meeting& meeting = *waiting.meeting;
   const Call& other = *waiting.other;
-  const int order = alike_.usual_order(meeting, other.group_number, other.step);
+  const int order = alike_.usual_order(meeting.first(), other);
   const std::vector<uint32_t> here = job_.ranks_of(waiting.held),
                               there = job_.ranks_of(waiting.elsewhere);
   bool blames_there = here.size() > there.size();
