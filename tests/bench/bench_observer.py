@@ -26,6 +26,7 @@ STEPS_PER_SAMPLE = 5
 WARM_UP_SAMPLES = 2
 CALLS_PER_SAMPLE = 20_000
 VALUE_CALLS_PER_SAMPLE, VALUES = 250, 32
+COLLECTIVES_PER_SAMPLE = 500
 TINY_STEPS_PER_SAMPLE, SMALL_STEPS_PER_SAMPLE = 250, 100
 # A step that never comes, and no word that it did not.
 NOTHING = {"CONVTRACE_STEPS": "4000000000", "CONVTRACE_LOG": "error"}
@@ -35,7 +36,7 @@ WAYS = {
     "snapshot": {"CONVTRACE_MODE": "snapshot", "CONVTRACE_ALL": "1", "CONVTRACE_LOG": "error"}}
 MODES = ("launches", "hash", "stats", "snapshot")  # from cheap to dear
 GOALS = {"step": {"launches": 1.015, "stats": 1.15, "every50": 1.02}, "tiny_step": {"stats": 1.35, "every50": 1.04}}
-MODULE_CALL_GOAL_US, VALUE_GOAL_US = 0.5, 2.5
+MODULE_CALL_GOAL_US, VALUE_GOAL_US, COLLECTIVE_GOAL_US = 0.5, 2.5, 3
 TOLD_COST_GOAL = 0.25
 ORDER_GOAL = 1.02  # what is alike within noise is in order
 
@@ -126,7 +127,23 @@ def calls_with_values(count):
     return Outer()
 
 
-WORKS = {"steps": training_steps, "calls": module_calls, "tiny": tiny_steps, "tiny_steps": small_steps,
+def collectives():
+    """Sums of a group of one, which gloo has at once."""
+    import torch
+
+    torch.distributed.init_process_group("gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)
+    x = torch.ones(8)
+
+    def burst():
+        for _ in range(COLLECTIVES_PER_SAMPLE):
+            torch.distributed.all_reduce(x)
+
+    # Values are not wanted from the first step on.
+    torch.nn.Linear(1, 1)(torch.ones(1))
+    return burst
+
+
+WORKS = {"collectives": collectives, "steps": training_steps, "calls": module_calls, "tiny": tiny_steps, "tiny_steps": small_steps,
          "value": lambda: calls_with_values(1), "values": lambda: calls_with_values(1 + VALUES)}
 
 
@@ -229,6 +246,15 @@ def call_row(pairs, folder):
     )
 
 
+def collective_row(pairs, folder):
+    """What a collective costs beside the statistics of its tensors."""
+    seconds, _ = measure("collectives", ["nothing"], pairs, folder)
+    added = [1e6 * (a - b) / COLLECTIVES_PER_SAMPLE for a, b in zip(seconds["nothing"], seconds["plain"])]
+    median = statistics.median(added)
+    return row("observer.collective_us", median, "us", COLLECTIVE_GOAL_US, "the same call without the preload",
+               spread_of(added) / median)
+
+
 def told_cost_row(pairs, folder):
     """What `convtrace info` says that tracing cost, beside how much longer the same steps took."""
     seconds, traces = measure("tiny", ["stats"], pairs, folder, warm_up=0)  # it tells of the first step, too
@@ -248,7 +274,7 @@ def main():
         tiny, _ = step_rows("tiny_step", "a step with 78 values of at most 512 bytes without the preload", pairs, folder,
                             {way: WAYS[way] for way in ("stats", "nothing")})
         steps, ratios = step_rows("step", "the demo's step on the CPU without the preload", pairs, folder, WAYS)
-        print(json.dumps([call_row(pairs, folder), value_row(pairs, folder), told_cost_row(pairs, folder),
+        print(json.dumps([call_row(pairs, folder), value_row(pairs, folder), collective_row(pairs, folder), told_cost_row(pairs, folder),
                           *tiny, *steps, order_row(ratios)]))
 
 
