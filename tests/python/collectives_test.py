@@ -136,6 +136,12 @@ class Frameworks(CollectivesTest):
         self.check_joined(ranks)
         self.assertGreaterEqual(len(self.calls(ranks[0], "reduce_scatter")), 3)
         self.assertGreaterEqual(len(self.calls(ranks[0], "all_gather")), 3)
+        placed = [{f["scope"] + "." + f["name"]: f["value"] for f in records if f["record"] == "fact" and f["name"].startswith("placement.")}
+                  for records in ranks]
+        self.assertEqual(len(placed[0]), 8)
+        self.assertEqual([one["0.0.placement.weight"] for one in placed], [
+            "shape=(8, 4), mesh=(%s=2), at=(%d,), placements=(Shard(dim=0),), local=(4, 4), offset=(%d, 0)" % (mesh, rank, 4 * rank)
+            for rank, mesh in enumerate(["0"] * 2)])
 
     def test_tensor_parallel(self):
         ranks = self.trace("tensor", 2)

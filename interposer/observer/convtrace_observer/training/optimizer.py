@@ -6,7 +6,7 @@ import types
 import weakref
 
 from ..base import engine, spent, values
-from ..facts import program_facts
+from ..facts import placements, program_facts
 
 _NOTED = 8  # number of weights of each root that are checked
 # Other callables may have attributes that a wrapper would hide.
@@ -169,10 +169,14 @@ class Optimizers:
         thread.slot[0], thread.slot[1] = thread.before_step
 
     def record_initial(self, thread, root):
-        """Records the parameters of a root before its first forward."""
+        """Records the parameters of a root before its first forward, and how they are divided among ranks."""
+        parameters = list(self._observer.names.unrecorded_parameters(root))
+        for parameter, owner in parameters:
+            placement = placements.text_of(parameter)
+            if placement:
+                thread.batch.event_fact(owner.place.id, "placement." + owner.name, placement)
         self.record(thread, engine.FORWARD, (
-            (parameter, owner.place, owner.parameter_slot)
-            for parameter, owner in self._observer.names.unrecorded_parameters(root)))
+            (parameter, owner.place, owner.parameter_slot) for parameter, owner in parameters))
 
     def note_weights(self):
         """At the end of a backward pass, in a program whose optimizer was not seen yet."""
