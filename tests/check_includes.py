@@ -92,13 +92,21 @@ ROOMS = {
     "tools/check/report": "tools/check/model tools/common tools/diff/page tools/diff/report",
     "tools/check": "format/settings reader tools/check/model tools/check/report tools/check/training tools/check/values tools/common "
         "tools/diff/model tools/diff/read tools/diff/report tools/diff/verdict",
+    "tools/origin/model": "",
+    "tools/origin/read": "reader tools/common tools/diff/model tools/origin/model",
+    "tools/origin/join": "tools/diff/model tools/origin/model tools/origin/read",
+    "tools/origin/judge": "cupti/stats/tile tools/common tools/diff/model tools/origin/join tools/origin/model",
+    "tools/origin/report": "tools/common tools/diff/page tools/diff/report tools/origin/model",
+    "tools/origin": "tools/common tools/diff/read tools/diff/report tools/origin/join tools/origin/judge tools/origin/model "
+        "tools/origin/read tools/origin/report",
     "tools/cli/base": "format/file format/settings reader tools/common",
     "tools/cli/doctor": "format/settings tools/cli/base tools/common",
     "tools/cli/read": "format/file format/findings reader tools/cli/base tools/common",
     "tools/cli/rewrite": "format/file format/settings reader tools/cli/base tools/common",
     "tools/cli/run": "format/settings tools/cli/base tools/common",
     "tools/weights": "format/settings reader tools/common tools/diff/compare tools/diff/read tools/diff/report",
-    "tools/cli": "format/settings tools/check tools/cli/base tools/cli/doctor tools/cli/rewrite tools/cli/run tools/common tools/weights",
+    "tools/cli": "format/settings tools/check tools/cli/base tools/cli/doctor tools/cli/rewrite tools/cli/run tools/common "
+        "tools/origin tools/weights",
 }
 FOR_ALL = {"format/base", "format/model"}
 MOST_MODULES = 16  # of a room

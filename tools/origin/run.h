@@ -15,8 +15,8 @@ namespace convtrace::origin {
 
 struct Limits {
   unsigned threads = 0;  ///< 0: as many as the machine has
-  /// Of all ranks in a window of steps. Some 130 bytes each are in memory at once.
-  uint64_t most_events = 3'000'000;
+  /// Of all ranks in a window of steps. About 170 bytes of each are in memory at once.
+  uint64_t most_events = 6'000'000;
 };
 
 /// @param paths  traces, or folders of traces, of one job.

@@ -1,6 +1,6 @@
 /// @file replicas.cpp
 /// not-reduced: a gradient that is not the same on replicas, while others of them are.
-/// parted: a parameter or a buffer of replicas that was equal and is not any more.
+/// parted: a parameter of replicas that was equal and is not any more; buffers.h has buffers.
 ///
 /// Why it is a fault: ranks that hold the same weights and add up their gradients hold the same
 /// weights after every step.
@@ -16,6 +16,7 @@
 
 #include "tools/common/text.h"
 #include "tools/diff/model/hash_mix.h"
+#include "tools/origin/judge/buffers.h"
 #include "tools/origin/judge/judges.h"
 #include "tools/origin/model/rank_text.h"
 
@@ -25,7 +26,6 @@ namespace {
 using Moment = ParameterMoment;
 
 constexpr size_t kMostCells = size_t{1} << 24;
-constexpr uint32_t kBufferSteps = 2;  ///< in which a buffer must have been equal, and changed
 
 /// What a rank last had as a parameter.
 struct Last {
@@ -45,11 +45,8 @@ struct Entry {
 
 struct Key {
   format::StringId scope, name;
-  std::vector<Last> last{};         ///< by queue
-  std::vector<uint64_t> first{};    ///< by queue; 0: not known
-  std::vector<Last> last_buffer{};  ///< by queue
-  uint32_t equal_buffers = 0;       ///< steps
-  bool buffers_parted = false;
+  std::vector<Last> last{};       ///< by queue
+  std::vector<uint64_t> first{};  ///< by queue; 0: not known
 };
 
 /// A value that is not the same on all ranks of a class.
@@ -70,7 +67,7 @@ struct Class {
 }  // namespace
 
 struct Replicas::Impl {
-  Impl(const Job& j, Told& t) : job(j), told(t) {}
+  Impl(const Job& j, Told& t) : job(j), told(t), of_buffers(j, t) {}
 
   uint32_t key_of(const ParameterSeen& seen) {
     const uint64_t id = uint64_t{seen.scope.value} << 32 | seen.name.value;
@@ -134,8 +131,10 @@ struct Replicas::Impl {
     const std::vector<Entry> updates = at(all, Moment::kUpdate);
     if (!gradients.empty() || !updates.empty()) compare(number, gradients, updates);
     take_updates(key, updates);
-    const std::vector<Entry> buffers = at(all, Moment::kBuffer);
-    if (buffers.size() > 1) see_buffers(key, buffers);
+    std::vector<Buffers::Seen> buffers;
+    for (const Entry& one : at(all, Moment::kBuffer))
+      buffers.push_back({one.queue, one.seen->hash});
+    if (buffers.size() > 1) of_buffers.see(step, key.scope, key.name, buffers);
   }
 
   void compare(uint32_t number, const std::vector<Entry>& gradients,
@@ -202,22 +201,6 @@ struct Replicas::Impl {
       const bool shared = ranks[one.seen->hash] > 1 && changed;
       last = {one.seen->hash, true, one.seen->varied || shared};
     }
-  }
-
-  void see_buffers(Key& key, const std::vector<Entry>& buffers) {
-    key.last_buffer.resize(job.queues.size());
-    const bool equal = all_equal(buffers);
-    bool changed = false, were_equal = true;
-    for (const Entry& one : buffers) {
-      const Last& last = key.last_buffer[one.queue];
-      changed |= last.hash != one.seen->hash;
-      were_equal &= last.known && last.hash == key.last_buffer[buffers.front().queue].hash;
-    }
-    if (!equal && were_equal && key.equal_buffers >= kBufferSteps && !key.buffers_parted)
-      tell_buffer(key, buffers);
-    key.buffers_parted |= !equal;
-    if (equal && changed) ++key.equal_buffers;
-    for (const Entry& one : buffers) key.last_buffer[one.queue] = {one.seen->hash, true, true};
   }
 
   [[nodiscard]] std::string name_of(const Key& key) const {
@@ -352,31 +335,9 @@ struct Replicas::Impl {
       told.give(queue, bit, nullptr);
   }
 
-  void tell_buffer(const Key& key, const std::vector<Entry>& buffers) {
-    std::map<uint64_t, std::vector<uint32_t>> by_hash;
-    for (const Entry& one : buffers) by_hash[one.seen->hash].push_back(one.queue);
-    Class of;
-    for (const Entry& one : buffers) of.queues.push_back(one.queue);
-    std::vector<uint32_t> minority;
-    for (const auto& [hash, queues] : by_hash)
-      if (2 * queues.size() > buffers.size())
-        for (const Entry& one : buffers)
-          if (one.seen->hash != hash) minority.push_back(one.queue);
-    const auto number = static_cast<uint32_t>(&key - keys.data());
-    Origin origin = begin(Kind::kParted, number, "buffer:", format::Phase::kForward);
-    set_ranks(origin, minority, of);
-    origin.text = "Buffer " + name_of(key) + " parts: it was equal on " +
-                  ranks_named(job.ranks_of(of.queues)) + " in " +
-                  tools::counted(key.equal_buffers, "step") + " and is not in step " +
-                  std::to_string(step) + ".";
-    origin.evidence = {"it has " + std::to_string(by_hash.size()) + " values on " +
-                       tools::counted(buffers.size(), "rank")};
-    origin.next = "look at what writes the buffer on one rank alone";
-    (void)told.tell(std::move(origin), "buffer " + name_of(key));
-  }
-
   const Job& job;
   Told& told;
+  Buffers of_buffers;
   uint32_t step = 0;
   std::unordered_map<uint64_t, uint32_t> numbers;
   std::vector<Key> keys;

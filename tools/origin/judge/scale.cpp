@@ -4,8 +4,8 @@
 ///
 /// Why it is a fault: members of a sum compute alike on data of their own. A factor that comes and
 /// stays is a loss scale, an average or an accumulation that one rank does otherwise.
-/// Judged: groups of three members and more, and of two where the norm of one alone has changed
-/// since the step before; tensors of floats of more than 16 elements, outside of forward passes. Of each member and step the mean over the group's calls of the logarithm of its
+/// Judged: groups of three members and more, and of two (pairs.h); tensors of floats of more than 16
+/// elements, outside of forward passes. Of each member and step the mean over the group's calls of the logarithm of its
 /// norm by the median of the members. What is usual is measured: how far all members were from
 /// their own means in earlier steps, and the other members in this one.
 /// Told: what is there again in the next step; in the last step of a trace, one factor for several
@@ -20,6 +20,7 @@
 
 #include "tools/common/text.h"
 #include "tools/origin/judge/judges.h"
+#include "tools/origin/judge/pairs.h"
 
 namespace convtrace::origin {
 namespace {
@@ -41,7 +42,6 @@ struct Sent {
 /// A member's past.
 struct Past {
   double mean = 0;
-  double own = 0;  ///< in the step before
   uint32_t steps = 0;
 };
 
@@ -53,7 +53,6 @@ struct OfGroup {
   std::vector<uint32_t> queues{};
   double squares = 0;  ///< of distances of members from their means in earlier steps
   double distances = 0;
-  size_t alone = SIZE_MAX;         ///< of two members the one whose norm changed last
   std::vector<uint32_t> judged{};  ///< steps
   Origin place{};                  ///< of the first call of the step
 };
@@ -148,24 +147,19 @@ struct Scale::Impl {
     if (group.step == format::kNoStep || group.calls == 0) return;
     group.judged.push_back(group.step);
     const double calls = static_cast<double>(group.calls);
+    if (group.sent.size() == 2) return add_pair(number);
     std::vector<double> off;
     double all = 0;
     for (size_t i = 0; i < group.sent.size(); ++i) {
       off.push_back(group.sent[i].sum / calls - group.past[i].mean);
       all += off.back() * off.back();
     }
-    const bool two = off.size() == 2;
     for (size_t i = 0; i < off.size(); ++i) {
-      // Of two members one is no measure of what is usual for the other.
-      const double others = two ? 0 : all - off[i] * off[i];
-      const double freedom = (two ? 0 : static_cast<double>(off.size() - 1)) + group.distances;
+      const double freedom = static_cast<double>(off.size() - 1) + group.distances;
       const bool first = group.past[i].steps == 0;
-      if (freedom == 0 || (two && !changed_alone(group, i))) {
-        learn(group, i, off[i], first);
-        continue;
-      }
       const double usual =
-          std::max(kFinest, std::sqrt((others + group.squares) / freedom) * (1 + 2 / freedom));
+          std::max(kFinest, std::sqrt((all - off[i] * off[i] + group.squares) / freedom) *
+                                (1 + 2 / freedom));
       const bool stands_out = std::abs(off[i]) > kSigmas * usual &&
                               std::abs(off[i]) >= std::log(first ? kLeastFirst : kLeast);
       if (stands_out)
@@ -173,24 +167,26 @@ struct Scale::Impl {
       else
         learn(group, i, off[i], first);
     }
-    for (size_t i = 0; i < off.size(); ++i) group.past[i].own = group.sent[i].own / calls;
     group.calls = 0;
   }
 
-  /// Of two members: whether the norm of one has changed since the step before, and the other's has
-  /// not, or whether that is so since an earlier step.
-  [[nodiscard]] static bool changed_alone(OfGroup& group, size_t member) {
+  void add_pair(uint32_t number) {
+    OfGroup& group = groups[number];
     const double calls = static_cast<double>(group.calls);
-    const auto change = [&](size_t i) {
-      return std::abs(group.sent[i].own / calls - group.past[i].own);
-    };
-    if (group.past[member].steps == 0) return false;
-    if (change(member) > 3 * change(1 - member)) group.alone = member;
-    return group.alone == member;
+    const double mean = group.sent[0].sum / calls;
+    PairStep step{
+        .step = group.step, .calls = static_cast<uint32_t>(group.calls), .place = group.place};
+    for (const size_t i : {0, 1}) {
+      step.own[i] = group.sent[i].own / calls;
+      step.rms[i] = group.sent[i].rms;
+    }
+    step.spread = std::sqrt(std::max(0.0, group.sent[0].squares / calls - mean * mean));
+    pairs.add(number, std::move(step));
+    group.calls = 0;
   }
 
   static void learn(OfGroup& group, size_t member, double off, bool first) {
-    if (!first && (off != 0 || group.past.size() != 2)) {
+    if (!first) {
       group.squares += off * off;
       group.distances += 1;
     }
@@ -231,19 +227,35 @@ struct Scale::Impl {
 
   void finish(const Replicas& replicas) {
     for (uint32_t number = 0; number < groups.size(); ++number) end_step(number);
+    tell_pairs();
     for (const auto& [who, all] : unusual) {
       const OfGroup& group = groups[who.second];
       for (size_t i = 0; i < all.size(); ++i) {
         if (!holds(group, all, i)) continue;
         if (all[i].first && !replicas.are_replicas(group.queues)) continue;
-        tell(who.first, group, all, i);
+        tell(who.first, group, all[i], all.size() - i);
         break;
       }
     }
   }
 
-  void tell(uint32_t queue, const OfGroup& group, const std::vector<Unusual>& all, size_t at) {
-    const Unusual& one = all[at];
+  void tell_pairs() {
+    for (const PairFound& found : pairs.find()) {
+      const PairStep& step = pairs.at(found.group, found.at);
+      tell(groups[found.group].queues[found.member], groups[found.group],
+           {.step = step.step,
+            .log_factor = found.log_factor,
+            .usual = found.usual,
+            .spread = step.spread,
+            .calls = step.calls,
+            .rms = step.rms[found.member],
+            .median = step.rms[1 - found.member],
+            .place = step.place},
+           found.steps);
+    }
+  }
+
+  void tell(uint32_t queue, const OfGroup& group, const Unusual& one, size_t steps) {
     Origin origin = one.place;
     origin.rank = job.queues[queue]->rank;
     const std::string factor = tools::number_text(std::exp(one.log_factor), 3);
@@ -258,7 +270,7 @@ struct Scale::Impl {
         "one factor for " + tools::counted(one.calls, "call") + " of the step, within " +
             tools::percent_text(std::expm1(one.spread), 2) + "; usual differences of members are " +
             tools::percent_text(std::expm1(one.usual), 2),
-        "seen in " + tools::counted(all.size() - at, "step")};
+        "seen in " + tools::counted(steps, "step")};
     if (one.first)
       origin.evidence.emplace_back("it may be meant: a batch that is divided unevenly");
     origin.next =
@@ -273,6 +285,7 @@ struct Scale::Impl {
   std::vector<OfGroup> groups;
   std::map<std::pair<uint32_t, uint32_t>, std::vector<Unusual>> unusual;  ///< by queue and group
   size_t kept = 0;
+  Pairs pairs;
   std::vector<double> norms;
 };
 

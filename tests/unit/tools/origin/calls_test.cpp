@@ -303,6 +303,77 @@ TEST_CASE("origin mismatch: two groups in another order", "[origin][mismatch]") 
   CHECK(told(origins_of(two_groups(1, true), 1)) == List{});
 }
 
+/// Each step: two sums of group "tp" of equal sizes in unlike modules, then one of group "world".
+Job in_modules(uint32_t ranks, uint32_t steps) {
+  Job job = empty_job(ranks);
+  for (uint32_t step = 0; step < steps; ++step)
+    for (uint32_t rank = 0; rank < ranks; ++rank)
+      for (const std::string module : {"a", "b", "c", "d"}) {
+        std::vector<std::vector<float>> sent;
+        for (uint32_t from = 0; from < ranks; ++from)
+          sent.push_back(noise(step * 100 + static_cast<uint32_t>(module[0]) + 1000 * from, 20));
+        const uint64_t place = static_cast<uint64_t>(module[0] - 'a');
+        CollectiveSpec call =
+            call_of(job, rank, "all_reduce", 3 * step + place, sent[rank], sum_of(sent), "sum");
+        call.group = "tp";
+        call.scope = module;
+        if (module == "d") {
+          call.group = "all";
+          call.number = step;
+        }
+        job[rank].add(step, call);
+      }
+  return job;
+}
+
+TEST_CASE("origin mismatch: equal calls of unlike modules, exchanged or left out",
+          "[origin][mismatch]") {
+  for (const uint32_t ranks : {2U, 4U}) {
+    CHECK(told(origins_of(in_modules(ranks, 3))) == List{});
+    Job exchanged = in_modules(ranks, 3);
+    std::swap(exchanged[1].call(1, "all_reduce", 0).scope,
+              exchanged[1].call(1, "all_reduce", 1).scope);
+    const OriginResult result = origins_of(exchanged);
+    REQUIRE(told(result) == List{"mismatch 1@1 b "});
+    CHECK(contains(result.origins[0].text, "unlike tensors are taken for one"));
+    Job left_out = in_modules(ranks, 3);
+    left_out[1].erase_call(1, "all_reduce", 1);
+    const OriginResult shifted = origins_of(left_out);
+    REQUIRE(told(shifted) == List{"mismatch 1@1 c "});
+    CHECK(contains(shifted.origins[0].text, "Rank 1 left out all_reduce"));
+    // Places that are no matter of order say nothing.
+    Job other = in_modules(ranks, 3);
+    other[1].call(1, "all_reduce", 1).scope = "elsewhere";
+    CHECK(told(origins_of(other)) == List{});
+  }
+}
+
+TEST_CASE("origin mismatch: ranks that wait for each other in two groups", "[origin][mismatch]") {
+  for (const uint32_t ranks : {2U, 4U}) {
+    Job job = in_modules(ranks, 3);
+    for (RankEvents& rank : job) {
+      // Rank 1 has left out the last call of tp and waits in that of all ranks.
+      rank.end_before(2, "all_reduce", rank.rank == 1 ? 2 : 3);
+      if (rank.rank == 1) {
+        CollectiveSpec early = in_modules(ranks, 3)[1].call(2, "all_reduce", 3);
+        rank.add(2, early);
+      }
+      for (Event& event : rank.events)
+        if (event.call->number == (event.call->group == "tp" ? 8 : 2)) {
+          event.call->later = 20;
+          event.call->received.clear();
+        }
+      rank.closed = false;
+    }
+    const OriginResult result = origins_of(job);
+    REQUIRE(told(result) == List{"mismatch 1@2 d "});
+    CHECK(
+        contains(result.origins[0].text, "a call was left out, or two were made in another order"));
+    CHECK(has_line(result.origins[0].evidence,
+                   "usually all_reduce number 8 of group tp comes first"));
+  }
+}
+
 TEST_CASE("origin: barriers, groups of one and single ranks", "[origin]") {
   Job job = empty_job(2);
   add_to_all(job, 0, "barrier", 0, nothing, nothing);

@@ -112,25 +112,67 @@ TEST_CASE("origin: a rank without a gradient, and evaluation", "[origin][replica
   CHECK(told(origins_of(job)) == List{});
 }
 
+/// Two sums of gradients a step; rank 1 sends `factor` times as much in steps [from, to).
+Job sums(uint32_t ranks, uint32_t steps, float factor, uint32_t from, uint32_t to) {
+  Job job = empty_job(ranks);
+  for (uint32_t step = 0; step < steps; ++step)
+    for (uint64_t call = 0; call < 2; ++call) {
+      std::vector<std::vector<float>> sent;
+      for (uint32_t rank = 0; rank < ranks; ++rank) {
+        sent.push_back(noise(step * 1000 + call * 100 + rank, 400));
+        if (rank == 1 && from <= step && step < to)
+          for (float& value : sent.back()) value *= factor;
+      }
+      add_to_all(
+          job, step, "all_reduce", 2 * step + call, [&](uint32_t rank) { return sent[rank]; },
+          [&](uint32_t) { return sum_of(sent); }, "sum");
+    }
+  return job;
+}
+
+/// The same of ranks that begin with equal parameters.
+Job replicas_of(Job job) {
+  for (RankEvents& rank : job)
+    rank.events.insert(
+        rank.events.begin(),
+        {.step = 0,
+         .value = StatsSpec{.scope = "fc", .slot = "param:weight", .values = noise(1, 40)}});
+  return job;
+}
+
 TEST_CASE("origin scale: a factor that comes and stays", "[origin][scale]") {
-  const auto scaled = [](float factor, uint32_t from, uint32_t to) {
-    return [=](Moment& at) {
-      if (at.rank != 1 || at.step < from || at.step >= to || !contains(at.name, "local")) return;
-      for (float& value : at.values) value *= factor;
-    };
-  };
-  const OriginResult result = of({.ranks = 4, .steps = 8}, scaled(4, 4, 8));
-  REQUIRE(told(result) == List{"scale 1@4 fc2 sent:0"});
-  CHECK(contains(result.origins[0].text, "What rank 1 sends to all_reduce number 8"));
-  CHECK(has_line(result.origins[0].evidence, "seen in 8 collectives of 4 steps"));
-  CHECK(told(of({.ranks = 4, .steps = 8}, {})) == List{});
-  // One batch may have larger gradients; a factor from the begin on may be meant.
-  CHECK(told(of({.ranks = 4, .steps = 8}, scaled(4, 4, 5))) == List{});
-  CHECK(told(of({.ranks = 4, .steps = 8}, scaled(4, 0, 8))) == List{});
+  const OriginResult result = origins_of(sums(4, 8, 4, 4, 8));
+  REQUIRE(told(result) == List{"scale 1@4 - sent:0"});
+  CHECK(contains(result.origins[0].text, "times what the other members send, which it was not in"));
+  CHECK(contains(result.origins[0].text, "the first is all_reduce number 8 of group world"));
+  CHECK(has_line(result.origins[0].evidence, "seen in 4 steps"));
+  CHECK(result.origins[0].ranks == std::vector<uint32_t>{0, 2, 3});
+  CHECK(told(origins_of(sums(4, 8, 1, 0, 0))) == List{});
+  // One batch may have larger gradients.
+  CHECK(told(origins_of(sums(4, 8, 4, 4, 5))) == List{});
+  // In the last step: one factor for all calls.
+  CHECK(told(origins_of(sums(4, 8, 4, 7, 8))) == List{"scale 1@7 - sent:0"});
   // A rank whose data have ended adds zeros.
-  CHECK(told(of({.ranks = 4, .steps = 8}, scaled(0, 4, 8))) == List{});
-  // Of two ranks nobody knows which.
-  CHECK(told(of({.ranks = 2, .steps = 8}, scaled(4, 4, 8))) == List{});
+  CHECK(told(origins_of(sums(4, 8, 0, 4, 8))) == List{});
+  // Members of two, of which the norm of one alone has changed.
+  CHECK(told(origins_of(sums(2, 8, 4, 4, 8))) == List{"scale 1@4 - sent:0"});
+  CHECK(told(origins_of(sums(2, 8, 1, 0, 0))) == List{});
+}
+
+TEST_CASE("origin scale: from the first step on", "[origin][scale]") {
+  // Parts of a sum that are no gradients of replicas have norms of their own.
+  CHECK(told(origins_of(sums(4, 6, 5, 0, 6))) == List{});
+  CHECK(told(origins_of(replicas_of(sums(4, 6, 5, 0, 6)))) == List{"scale 1@0 - sent:0"});
+  // A batch may be divided unevenly.
+  CHECK(told(origins_of(replicas_of(sums(4, 6, 2, 0, 6)))) == List{});
+  // In forward passes norms of parts are each rank's own.
+  Job forward = sums(4, 8, 4, 4, 8);
+  for (RankEvents& rank : forward)
+    for (Event& event : rank.events) {
+      event.call->phase = Phase::kForward;
+      event.call->scope = "attention";
+    }
+  CHECK(told(origins_of(forward)) == List{});
 }
 
 TEST_CASE("origin: several faults that do not depend on each other", "[origin]") {

@@ -176,9 +176,11 @@ TEST_CASE("origin wrong-sum: reduce and reduce_scatter", "[origin][sum]") {
     if (!faulty) {
       CHECK(told(result) == List{});
     } else {
-      REQUIRE(result.origins.size() == 3);
-      CHECK(has_line(told(result), "wrong-sum 1@0"));  // reduce, and the lists of reduce_scatter
-      CHECK(has_line(told(result), "wrong-sum ?@0"));  // one tensor: by its sum alone
+      REQUIRE(!result.origins.empty());
+      for (const Origin& origin : result.origins) {  // of one tensor by its sum alone
+        CHECK(origin.kind == Kind::kWrongSum);
+        CHECK(origin.rank == 1U);
+      }
     }
   }
 }

@@ -140,14 +140,30 @@ TEST_CASE("origin unequal: one member has another result", "[origin][unequal]") 
 }
 
 TEST_CASE("origin unequal: of two members nobody knows which", "[origin][unequal]") {
-  const OriginResult result = of({.ranks = 2, .steps = 3}, [](Moment& at) {
-    if (at.is(1, 1, "fc1 received")) at.values[9] += 1;
-  });
-  REQUIRE(!result.origins.empty());
+  Job job = trained({.ranks = 2, .steps = 3, .change = [](Moment& at) {
+                       if (at.is(1, 1, "fc1 received")) at.values[9] += 1;
+                     }});
+  for (RankEvents& rank : job)  // without what tells the sum
+    rank.call(1, "all_reduce", 1).capture = format::Capture::kHash;
+  const OriginResult result = origins_of(job);
+  REQUIRE(result.origins.size() == 1);
   CHECK(result.origins[0].kind == Kind::kUnequal);
   CHECK(!result.origins[0].rank);
   CHECK(result.origins[0].suspects == std::vector<uint32_t>{0, 1});
-  CHECK(result.origins.size() == 1);
+}
+
+TEST_CASE("origin unequal: of two members the one that has not the sum", "[origin][unequal]") {
+  Job job = empty_job(2);
+  const std::vector<std::vector<float>> sent = {noise(1, 100), noise(2, 100)};
+  add_to_all(
+      job, 0, "all_reduce", 0, [&](uint32_t rank) { return sent[rank]; },
+      [&](uint32_t rank) {
+        std::vector<float> sum = sum_of(sent);
+        if (rank == 1) sum[7] += 1;
+        return sum;
+      },
+      "sum");
+  CHECK(told(origins_of(job)) == List{"unequal 1@0 - received:0"});
 }
 
 TEST_CASE("origin unequal: orders of addition are not told", "[origin][unequal]") {
