@@ -164,7 +164,11 @@ struct Replicas::Impl {
       if (std::ranges::binary_search(of.queues, one.queue) && !one.seen->bad) own.push_back(one);
     if (own.size() < 2) return false;
     if (all_equal(own)) {
-      ++equal;
+      // A constant gradient, or a parameter that has not moved, is equal on ranks of any kind.
+      const Last& before = keys[number].last[own.front().queue];
+      const bool proves =
+          of_updates ? before.hash != own.front().seen->hash : !own.front().seen->constant;
+      if (proves) ++equal;
       return true;
     }
     std::map<uint64_t, std::vector<uint32_t>> by_hash;
@@ -293,7 +297,7 @@ struct Replicas::Impl {
     for (const Apart& one : of.updates)
       if (!unreduced.contains(one.key)) judged.push_back(one);
     for (const auto& [minority, all] : by_minority(judged)) {
-      const bool all_part = minority.empty() && of.equal_updates == 0;
+      const bool all_part = minority.empty() && of.equal_updates < of.updates.size();
       if (all_part && !equal_before.contains(of.queues)) {
         never_equal.insert(job.ranks_of(of.queues));
         continue;

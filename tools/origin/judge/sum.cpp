@@ -31,7 +31,7 @@ struct Reduced {
 /// How far from its inputs a result is.
 struct Deviation {
   double size = 0, tolerance = 0, of = 0;  ///< norms
-  Image difference{};
+  Image difference{}, sum{};
   std::vector<Image> parts{};
   bool by_sums = false;
   double signed_size = 0;  ///< of sums: result minus inputs
@@ -131,6 +131,7 @@ class Sums {
     Image scaled{};
     scaled = added(scaled, result, factor);
     deviation.difference = added(scaled, sum, -1);
+    deviation.sum = sum;
     deviation.size = norm_of(deviation.difference);
     deviation.of = norms / n;
     if (deviation.size <= 0x1p-20 * norm_of(sum)) return;  // a sketch is not better than that
@@ -194,6 +195,10 @@ class Sums {
     deviation.tolerance = (n * u + 0x1p-19) * magnitudes;
     deviation.by_sums = true;
     deviation.signed_size = received - sent;
+    for (const double factor : {n, 1 / n})  // an average taken in place
+      if (std::abs(received * factor - sent) <= deviation.tolerance * std::max(1.0, factor) &&
+          deviation.size > deviation.tolerance)
+        return doubt();
     if (deviation.size <= deviation.tolerance) return;
     Reduced one{.sent = {},
                 .result = meeting_.members.front().received[place],
@@ -235,11 +240,32 @@ class Sums {
     return true;
   }
 
+  /// Whether a result that no member explains may have been written again before it was read: it is
+  /// the sum times a number, as an average is that is taken in place, or has little of the sum.
+  [[nodiscard]] static bool is_rewritten(const Deviation& deviation) {
+    constexpr double kAlike = 0.9;
+    constexpr long kFew = 4;
+    if (deviation.parts.empty()) return false;
+    // What strikes a few elements alone writes no tensor.
+    const auto touched = std::ranges::count_if(deviation.difference, [&](double bucket) {
+      return std::abs(bucket) > deviation.tolerance;
+    });
+    if (touched <= kFew) return false;
+    const Image result = added(deviation.sum, deviation.difference, 1);
+    const double square = product_of(deviation.sum, deviation.sum);
+    if (square == 0) return true;
+    const double along = product_of(result, deviation.sum);
+    const double rest = norm_of(added(result, deviation.sum, -along / square));
+    const double alike = along / std::sqrt(square * std::max(product_of(result, result), 1e-300));
+    return rest <= deviation.tolerance || alike < kAlike;
+  }
+
   /// Names the member whose contribution explains the difference, if one does.
-  void explain(const Reduced& one, const Deviation& deviation, Origin& origin) const {
+  /// @return false: nothing does.
+  bool explain(const Reduced& one, const Deviation& deviation, Origin& origin) const {
     constexpr double kExplained = 0.35, kApart = 0.5;
     const size_t n = deviation.parts.size();
-    if (deviation.by_sums && explain_sums(one, deviation, origin)) return;
+    if (deviation.by_sums && explain_sums(one, deviation, origin)) return true;
     Fit fit;
     if (n != 0) fit = fit_of(deviation.difference, deviation.parts);
     const double rest = fit.rest * deviation.size;
@@ -248,7 +274,7 @@ class Sums {
     if (!known) {
       origin.suspects = ranks_of(meeting_);
       origin.text += " No single member's contribution explains the difference.";
-      return;
+      return false;
     }
     const Member& member = meeting_.members[fit.member];
     const double share = 1 + fit.factor;
@@ -265,6 +291,13 @@ class Sums {
     origin.evidence.push_back("the difference is " + tools::number_text(fit.factor, 3) +
                               " times what rank " + std::to_string(member.rank) +
                               " sent, but for " + tools::percent_text(fit.rest));
+    return true;
+  }
+
+  void doubt() {
+    told_.doubt(
+        "the sums of their inputs times a number, or have little of them: they may have been "
+        "written again before they were read");
   }
 
   void tell(const Reduced& one, const Deviation& deviation) {
@@ -277,7 +310,7 @@ class Sums {
                               " apart" + (deviation.by_sums ? " by their sums or extremes" : "") +
                               ", rounding explains " + tools::number_text(deviation.tolerance, 3) +
                               "; a member's share has " + tools::number_text(deviation.of, 3));
-    explain(one, deviation, origin);
+    if (!explain(one, deviation, origin) && is_rewritten(deviation)) return doubt();
     origin.evidence.push_back("tensor " + std::to_string(one.result->index) + " of " +
                               tools::counted(one.result->count, "element") + " (" +
                               std::string(to_string(one.result->dtype)) + ") of " +

@@ -48,6 +48,10 @@ class Told {
   /// A value confirmed what might have been meant.
   void confirm(uint64_t bits);
 
+  /// Counts what looks wrong, and may be a value that was read when its memory had changed.
+  void doubt(const std::string& what) { ++doubts_[what]; }
+  [[nodiscard]] const std::map<std::string, uint64_t>& doubts() const { return doubts_; }
+
   [[nodiscard]] uint64_t carried_by(uint32_t queue) const { return carried_[queue]; }
   /// @param meeting  through which it came; null: it was made there.
   void give(uint32_t queue, uint64_t bits, const Meeting* meeting);
@@ -66,6 +70,7 @@ class Told {
   std::vector<Origin> origins_;
   std::vector<uint64_t> bits_;  ///< of each origin
   std::map<std::string, size_t> known_;
+  std::map<std::string, uint64_t> doubts_;
   std::array<uint32_t, kBits> owner_{};
   size_t owners_ = 0;
   std::vector<uint64_t> carried_;           ///< by queue

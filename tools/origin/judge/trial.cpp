@@ -221,6 +221,9 @@ void Trial::tell_elsewhere(const Waiting& waiting) {
 void Trial::add_notes(OriginResult& result) const {
   for (std::string& note : not_finite_.notes()) result.notes.push_back(std::move(note));
   for (std::string& note : replicas_.notes()) result.notes.push_back(std::move(note));
+  for (const auto& [what, times] : told_.doubts())
+    result.notes.push_back("the results of " + tools::counted(times, "collective") + " are " +
+                           what);
   if (!ended_early_.empty())
     result.notes.push_back("the traces of " +
                            ranks_named({ended_early_.begin(), ended_early_.end()}) +

@@ -42,7 +42,8 @@ struct ParameterSeen {
   format::StringId scope, name;
   uint64_t hash = 0;
   ParameterMoment moment = ParameterMoment::kInitial;
-  bool varied = false;  ///< its elements are known not to be one number
+  bool varied = false;    ///< its elements are known not to be one number
+  bool constant = false;  ///< they are known to be one
   bool bad = false;
 };
 

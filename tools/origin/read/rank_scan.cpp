@@ -248,7 +248,9 @@ void RankScan::take_parameter(const TensorStats& event, const Slot& slot, uint32
                 : event.place.phase == Phase::kOptimizer ? ParameterMoment::kUpdate
                                                          : ParameterMoment::kInitial;
   seen.bad = bad;
-  seen.varied = event.capture != format::Capture::kHash && event.stats.min != event.stats.max;
+  const bool measured = event.capture != format::Capture::kHash;
+  seen.varied = measured && event.stats.min != event.stats.max;
+  seen.constant = measured && !seen.varied && event.stats.count > 1;
   queue_->parameters[step].push_back(seen);
 }
 
