@@ -6,7 +6,8 @@
 /// weights after every step.
 /// Judged: each parameter among the ranks on which it was equal. Equal constants (a norm's weights
 /// before the first update) may be parts of a sharded tensor and prove nothing; neither do equal
-/// values that part in the first update on every rank, as local training does (a note).
+/// values that part in the first update on every rank, as local training does (a note), unless the
+/// ranks add up gradients, or make unlike gradients of equal losses: then they train together.
 /// A gradient that differs while the parameter stays equal was none yet (a sharded optimizer).
 
 #include <algorithm>
@@ -18,6 +19,7 @@
 #include "tools/diff/model/hash_mix.h"
 #include "tools/origin/judge/buffers.h"
 #include "tools/origin/judge/judges.h"
+#include "tools/origin/judge/replica_class.h"
 #include "tools/origin/model/rank_text.h"
 
 namespace convtrace::origin {
@@ -26,43 +28,6 @@ namespace {
 using Moment = ParameterMoment;
 
 constexpr size_t kMostCells = size_t{1} << 24;
-
-/// What a rank last had as a parameter.
-struct Last {
-  uint64_t hash = 0;
-  bool known = false;
-  bool trusted = false;  ///< equal ones are no coincidence
-};
-
-/// One value of a step.
-struct Entry {
-  uint32_t key = 0;
-  Moment moment = Moment::kInitial;
-  uint32_t queue = 0;
-  const ParameterSeen* seen = nullptr;
-  size_t order = 0;  ///< the last of a step counts
-};
-
-struct Key {
-  format::StringId scope, name;
-  std::vector<Last> last{};       ///< by queue
-  std::vector<uint64_t> first{};  ///< by queue; 0: not known
-};
-
-/// A value that is not the same on all ranks of a class.
-struct Apart {
-  uint32_t key = 0;
-  std::vector<uint32_t> minority{};  ///< queues; empty: nobody's value is that of most
-  bool stale = false;                ///< the minority's is that of the step before
-};
-
-/// Ranks on which parameters were equal before a step.
-struct Class {
-  std::vector<uint32_t> queues{};
-  size_t equal_gradients = 0, equal_updates = 0;
-  std::vector<Apart> gradients{}, updates{};
-  std::set<uint32_t> parted{}, updated{};  ///< keys
-};
 
 }  // namespace
 
@@ -79,11 +44,20 @@ struct Replicas::Impl {
   void see(uint32_t in_step, std::span<const std::vector<ParameterSeen>* const> seen) {
     step = in_step;
     entries.clear();
+    reducing.clear();
+    losses.clear();
     for (uint32_t queue = 0; queue < seen.size(); ++queue) {
       if (seen[queue] == nullptr) continue;
       size_t order = 0;
-      for (const ParameterSeen& one : *seen[queue])
-        entries.push_back({key_of(one), one.moment, queue, &one, order++});
+      for (const ParameterSeen& one : *seen[queue]) {
+        if (one.moment == Moment::kReduced) {
+          reducing.insert(queue);
+        } else if (one.moment == Moment::kLoss) {
+          losses[queue] = one.hash;
+        } else {
+          entries.push_back({key_of(one), one.moment, queue, &one, order++});
+        }
+      }
     }
     if (keys.size() * seen.size() > kMostCells) {
       too_many = true;
@@ -298,16 +272,31 @@ struct Replicas::Impl {
       if (!unreduced.contains(one.key)) judged.push_back(one);
     for (const auto& [minority, all] : by_minority(judged)) {
       const bool all_part = minority.empty() && of.equal_updates < of.updates.size();
-      if (all_part && !equal_before.contains(of.queues)) {
+      const bool never = all_part && !equal_before.contains(of.queues);
+      const std::string together = never ? why_together(of) : "";
+      if (never && together.empty()) {
         never_equal.insert(job.ranks_of(of.queues));
         continue;
       }
-      tell_parted(of, minority, all);
+      tell_parted(of, minority, all, together);
     }
   }
 
+  /// @return what says that ranks which no update found equal should be so; "" if nothing does.
+  [[nodiscard]] std::string why_together(const Class& of) const {
+    const auto all = [&of](auto has) { return std::ranges::all_of(of.queues, has); };
+    if (all([this](uint32_t queue) { return reducing.contains(queue); }))
+      return "the ranks add up gradients in their backward passes of this step";
+    const auto first = losses.find(of.queues.front());
+    const bool same_loss = first != losses.end() && all([&](uint32_t queue) {
+      const auto own = losses.find(queue);
+      return own != losses.end() && own->second == first->second;
+    });
+    return same_loss && !of.gradients.empty() ? "the ranks have equal losses in this step" : "";
+  }
+
   void tell_parted(const Class& of, const std::vector<uint32_t>& minority,
-                   const std::vector<const Apart*>& all) {
+                   const std::vector<const Apart*>& all, const std::string& together) {
     const Apart& first = *all.front();
     Origin origin = begin(Kind::kParted, first.key, "param:", format::Phase::kOptimizer);
     set_ranks(origin, minority, of);
@@ -331,6 +320,7 @@ struct Replicas::Impl {
                                   ? "the gradients of this step differ, too"
                               : of.equal_gradients != 0 ? "the gradients of this step are equal"
                                                         : "no gradient of this step is known");
+    if (!together.empty()) origin.evidence.push_back(together);
     origin.next =
         "compare the two ranks: convtrace-diff TRACE OTHER; look at what is done on one "
         "rank alone around the update";
@@ -348,6 +338,8 @@ struct Replicas::Impl {
   std::vector<Entry> entries;
   std::map<uint64_t, Class> classes;  ///< of the step
   std::set<std::vector<uint32_t>> equal_before, never_equal;
+  std::set<uint32_t> reducing;                   ///< queues whose backward pass sums over ranks
+  std::unordered_map<uint32_t, uint64_t> losses;  ///< by queue, the last of the step
   bool too_many = false;
 };
 

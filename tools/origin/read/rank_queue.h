@@ -35,11 +35,12 @@ struct LocalBad {
   std::vector<std::string> inputs{};  ///< lines about finite inputs of the same call
 };
 
-enum class ParameterMoment : uint8_t { kInitial, kGradient, kUpdate, kBuffer };
+/// kLoss, kReduced: of no parameter: the loss, and that a backward pass called a sum over ranks.
+enum class ParameterMoment : uint8_t { kInitial, kGradient, kUpdate, kBuffer, kLoss, kReduced };
 
-/// A parameter, its gradient or a buffer, of one step.
+/// A parameter, its gradient or a buffer, of one step; or what else says that ranks train together.
 struct ParameterSeen {
-  format::StringId scope, name;
+  format::StringId scope{}, name{};
   uint64_t hash = 0;
   ParameterMoment moment = ParameterMoment::kInitial;
   bool varied = false;    ///< its elements are known not to be one number

@@ -127,6 +127,9 @@ void RankScan::take(const format::Collective& event) {
   call.peer = event.peer;
   call.dtype = event.dtype;
   queue_->calls.push_back(call);
+  const bool sums = call.does == Operation::kAllReduce || call.does == Operation::kReduceScatter;
+  if (sums && call.group_size > 1 && call.phase == Phase::kBackward)
+    queue_->parameters[call.step].push_back({.moment = ParameterMoment::kReduced});
 }
 
 Call* RankScan::call_of(uint64_t id) {
@@ -241,10 +244,12 @@ void RankScan::take_parameter(const TensorStats& event, const Slot& slot, uint32
   if (event.place.phase == Phase::kEvaluation) return;
   const bool parameter = slot.kind == SlotKind::kParam, buffer = slot.kind == SlotKind::kBuffer;
   const bool gradient = slot.kind == SlotKind::kGrad && !slot.unclipped;
-  if (!parameter && !buffer && !gradient) return;
+  const bool loss = slot.kind == SlotKind::kLoss;
+  if (!parameter && !buffer && !gradient && !loss) return;
   ParameterSeen seen{.scope = own(event.place.scope), .name = slot.name, .hash = event.stats.hash};
   seen.moment = gradient                                 ? ParameterMoment::kGradient
                 : buffer                                 ? ParameterMoment::kBuffer
+                : loss                                   ? ParameterMoment::kLoss
                 : event.place.phase == Phase::kOptimizer ? ParameterMoment::kUpdate
                                                          : ParameterMoment::kInitial;
   seen.bad = bad;

@@ -77,9 +77,43 @@ TEST_CASE("origin parted: shards and training of one's own are silent", "[origin
     for (Event& event : rank.events)
       if (event.value && event.value->phase == Phase::kOptimizer)
         event.value->values[1] += static_cast<float>(rank.rank);
+  // With gradients that they add up it is none of its own.
+  const OriginResult summed = origins_of(local);
+  CHECK(told(summed) == List{"parted ?@0 fc1 param:weight"});
+  CHECK(has_line(summed.origins[0].evidence, "the ranks add up gradients"));
+  for (RankEvents& rank : local)
+    std::erase_if(rank.events, [](const Event& event) {
+      return event.call || (event.value && event.value->collective != 0);
+    });
   const OriginResult result = origins_of(local);
   CHECK(told(result) == List{});
   CHECK(has_line(result.notes, "training of their own"));
+}
+
+TEST_CASE("origin parted: equal losses, unlike gradients and no sum of them", "[origin][replicas]") {
+  for (const bool same_loss : {true, false}) {
+    Job job = trained({.ranks = 3, .steps = 2});
+    for (RankEvents& rank : job) {
+      std::erase_if(rank.events, [](const Event& event) {
+        return event.call || (event.value && event.value->collective != 0);
+      });
+      for (Event& event : rank.events) {
+        const bool own = event.value && (event.value->phase == Phase::kOptimizer ||
+                                         event.value->slot == "grad:weight");
+        if (own) event.value->values[1] += static_cast<float>(rank.rank);
+      }
+      rank.add(0, {.slot = "loss",
+                   .phase = Phase::kLoss,
+                   .values = {same_loss ? 1.5F : 1.5F + static_cast<float>(rank.rank)}});
+    }
+    const OriginResult result = origins_of(job);
+    if (same_loss) {
+      REQUIRE(told(result).front() == "parted ?@0 fc1 param:weight");
+      CHECK(has_line(result.origins[0].evidence, "the ranks have equal losses"));
+    } else {
+      CHECK(told(result) == List{});
+    }
+  }
 }
 
 TEST_CASE("origin parted: buffers that were equal", "[origin][replicas]") {

@@ -1,0 +1,54 @@
+#pragma once
+/// @file replica_class.h
+/// What replicas.cpp keeps of parameters, and of ranks on which they were equal.
+///
+/// Threads:  plain values.
+
+#include <cstddef>
+#include <cstdint>
+#include <set>
+#include <vector>
+
+#include "format/model/ids.h"
+#include "tools/origin/read/rank_queue.h"
+
+namespace convtrace::origin {
+
+/// What a rank last had as a parameter.
+struct Last {
+  uint64_t hash = 0;
+  bool known = false;
+  bool trusted = false;  ///< equal ones are no coincidence
+};
+
+/// One value of a step.
+struct Entry {
+  uint32_t key = 0;
+  ParameterMoment moment = ParameterMoment::kInitial;
+  uint32_t queue = 0;
+  const ParameterSeen* seen = nullptr;
+  size_t order = 0;  ///< the last of a step counts
+};
+
+struct Key {
+  format::StringId scope, name;
+  std::vector<Last> last{};       ///< by queue
+  std::vector<uint64_t> first{};  ///< by queue; 0: not known
+};
+
+/// A value that is not the same on all ranks of a class.
+struct Apart {
+  uint32_t key = 0;
+  std::vector<uint32_t> minority{};  ///< queues; empty: nobody's value is that of most
+  bool stale = false;                ///< the minority's is that of the step before
+};
+
+/// Ranks on which parameters were equal before a step.
+struct Class {
+  std::vector<uint32_t> queues{};
+  size_t equal_gradients = 0, equal_updates = 0;
+  std::vector<Apart> gradients{}, updates{};
+  std::set<uint32_t> parted{}, updated{};  ///< keys
+};
+
+}  // namespace convtrace::origin
