@@ -310,10 +310,11 @@ std::string with_header_byte(std::string bytes, size_t at, char value) {
 }  // namespace
 
 const GoldenTrace kGolden[kGoldenTraces] = {
-    {"tiny", write_tiny},       {"full", write_full},   {"unclosed", write_unclosed},
-    {"values", write_values},   {"syncs", write_syncs}, {"outputs", write_outputs},
-    {"padding", write_padding}, {"ops", write_ops},     {"hashes", write_hashes},
-    {"collectives", write_collectives},
+    {"tiny", write_tiny},         {"full", write_full},
+    {"unclosed", write_unclosed}, {"values", write_values},
+    {"syncs", write_syncs},       {"outputs", write_outputs},
+    {"padding", write_padding},   {"ops", write_ops},
+    {"hashes", write_hashes},     {"collectives", write_collectives},
     {"packed", write_packed}};
 
 const MustFail kMustFail[kMustFailFiles] = {

@@ -77,8 +77,8 @@ struct CollectiveSpec {
   format::Capture capture = format::Capture::kStats;
   std::vector<std::vector<float>> sent = {};      ///< recorded behind the call
   std::vector<std::vector<float>> received = {};  ///< recorded behind those
-  uint64_t later = 0;      ///< elements that it receives beside `received`, recorded by the test
-  bool with_values = true;                        ///< false: only the call and its counts
+  uint64_t later = 0;       ///< elements that it receives beside `received`, recorded by the test
+  bool with_values = true;  ///< false: only the call and its counts
   bool hashed_as_stored = false;  ///< the product's hash of f32 elements, which can be concatenated
   std::optional<uint64_t> id = std::nullopt;  ///< default: the next of this trace
 };

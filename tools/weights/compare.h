@@ -50,10 +50,11 @@ struct Compared {
   std::vector<std::string> in_b{};
   Verdict verdict = Verdict::kNotKnown;
   bool stale_is_b = true;
-  uint32_t stale_by = 0;             ///< recorded versions
-  std::optional<uint32_t> version{};   ///< step whose update it has, of the program that is not stale
-  std::optional<double> distance{};    ///< relative, root mean square; of kDiffers
-  std::string text{};                  ///< one sentence; not escaped
+  uint32_t stale_by = 0;  ///< recorded versions
+  std::optional<uint32_t>
+      version{};                     ///< step whose update it has, of the program that is not stale
+  std::optional<double> distance{};  ///< relative, root mean square; of kDiffers
+  std::string text{};                ///< one sentence; not escaped
 };
 
 struct Comparison {

@@ -41,9 +41,7 @@ bool read_weights(const std::string& path, Weights& weights, std::string& error)
       return false;
     }
     reader::TraceReader& trace = *opened.value();
-    trace.select([](const format::RecordHeader&) {
-      return reader::kKindSet<format::TensorStats>;
-    });
+    trace.select([](const format::RecordHeader&) { return reader::kKindSet<format::TensorStats>; });
     while (const format::Event* event = trace.next())
       take(std::get<format::TensorStats>(*event), trace.definitions(), trace.meta().rank, weights);
     weights.ranks.push_back(trace.meta().rank);

@@ -46,8 +46,7 @@ std::string headline(const Comparison& result) {
 Json json_of(const Comparison& result) {
   Json counts = Json::object();
   for (size_t i = 0; i < kVerdicts; ++i)
-    counts[std::string(to_string(static_cast<Verdict>(i)))] =
-        result.count(static_cast<Verdict>(i));
+    counts[std::string(to_string(static_cast<Verdict>(i)))] = result.count(static_cast<Verdict>(i));
   Json json{{"a", result.a->path},
             {"b", result.b->path},
             {"same", result.faults() == 0 && result.count(Verdict::kNotKnown) == 0 &&

@@ -43,12 +43,12 @@ struct Weights {
 
 /// A parameter as a whole: of one rank, of several that have it alike, or in pieces.
 struct Whole {
-  bool known = false;         ///< false: its pieces cannot be put together
-  bool exact = false;         ///< one tensor: its hash and its sketch hold
-  size_t pieces = 1;          ///< unlike tensors that were put together
-  uint64_t piece_count = 0;   ///< elements of each piece, if all have as many
+  bool known = false;        ///< false: its pieces cannot be put together
+  bool exact = false;        ///< one tensor: its hash and its sketch hold
+  size_t pieces = 1;         ///< unlike tensors that were put together
+  uint64_t piece_count = 0;  ///< elements of each piece, if all have as many
   format::DType dtype = format::DType::kUnknown;
-  bool measured = false;      ///< more than a hash is known
+  bool measured = false;  ///< more than a hash is known
   format::Stats stats;
 };
 

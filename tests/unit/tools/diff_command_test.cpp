@@ -189,12 +189,11 @@ TEST_CASE("convtrace-diff: folders are compared rank by rank", "[diff][command][
   CHECK(json["preflight"][0]["name"] == "trace of rank 1");
   CHECK(json["preflight"][0]["cand"].is_null());
   REQUIRE(json["ranks"].size() == 3);
-  CHECK(json["ranks"][0] ==
-        Json{{"rank", 0},
-             {"verdict", "same"},
-             {"values", 30},
-             {"root", nullptr},
-             {"received", false}});
+  CHECK(json["ranks"][0] == Json{{"rank", 0},
+                                 {"verdict", "same"},
+                                 {"values", 30},
+                                 {"root", nullptr},
+                                 {"received", false}});
   CHECK(json["ranks"][2]["rank"] == 3);
   CHECK(json["ranks"][2]["verdict"] == "diverged");
   CHECK(json["ranks"][2]["root"]["step"] == 1);

@@ -161,8 +161,8 @@ class Describer {
                std::to_string(e.number);
     if (e.peer != format::kNoPeer) details += "  peer " + std::to_string(e.peer);
     details += "  " + std::string(to_string(e.dtype)) + "  sent " + count_text(e.sent) +
-               "  received " + count_text(e.received) + " on " + device_text(e.device) +
-               "  id " + std::to_string(e.id);
+               "  received " + count_text(e.received) + " on " + device_text(e.device) + "  id " +
+               std::to_string(e.id);
   }
 
   void operator()(const format::Fact& e) {

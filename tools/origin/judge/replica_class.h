@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "format/model/ids.h"
-#include "tools/origin/read/rank_queue.h"
+#include "tools/origin/judge/judges.h"
 
 namespace convtrace::origin {
 

@@ -289,9 +289,9 @@ struct Replicas::Impl {
       return "the ranks add up gradients in their backward passes of this step";
     const auto first = losses.find(of.queues.front());
     const bool same_loss = first != losses.end() && all([&](uint32_t queue) {
-      const auto own = losses.find(queue);
-      return own != losses.end() && own->second == first->second;
-    });
+                             const auto own = losses.find(queue);
+                             return own != losses.end() && own->second == first->second;
+                           });
     return same_loss && !of.gradients.empty() ? "the ranks have equal losses in this step" : "";
   }
 
@@ -338,7 +338,7 @@ struct Replicas::Impl {
   std::vector<Entry> entries;
   std::map<uint64_t, Class> classes;  ///< of the step
   std::set<std::vector<uint32_t>> equal_before, never_equal;
-  std::set<uint32_t> reducing;                   ///< queues whose backward pass sums over ranks
+  std::set<uint32_t> reducing;                    ///< queues whose backward pass sums over ranks
   std::unordered_map<uint32_t, uint64_t> losses;  ///< by queue, the last of the step
   bool too_many = false;
 };

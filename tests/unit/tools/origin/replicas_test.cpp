@@ -90,7 +90,8 @@ TEST_CASE("origin parted: shards and training of one's own are silent", "[origin
   CHECK(has_line(result.notes, "training of their own"));
 }
 
-TEST_CASE("origin parted: equal losses, unlike gradients and no sum of them", "[origin][replicas]") {
+TEST_CASE("origin parted: equal losses, unlike gradients and no sum of them",
+          "[origin][replicas]") {
   for (const bool same_loss : {true, false}) {
     Job job = trained({.ranks = 3, .steps = 2});
     for (RankEvents& rank : job) {

@@ -67,14 +67,14 @@ struct Result {
   weights::Weights a, b;
   weights::Comparison comparison;
   const weights::Compared& of(const std::string& name) const {
-    const auto found =
-        std::ranges::find(comparison.parameters, name, &weights::Compared::name);
+    const auto found = std::ranges::find(comparison.parameters, name, &weights::Compared::name);
     REQUIRE(found != comparison.parameters.end());
     return *found;
   }
 };
 
-Result compared(const std::string& a, const std::string& b, weights::Names names = weights::usual_names(),
+Result compared(const std::string& a, const std::string& b,
+                weights::Names names = weights::usual_names(),
                 std::optional<uint32_t> step_a = {}) {
   Result result{read(a), read(b), {}};
   result.comparison = weights::compare(result.a, result.b, names, step_a, {});
@@ -187,7 +187,8 @@ TEST_CASE("weights: fused modules, and modules of another name", "[weights][name
   Numbers all;
   for (const char* name : {"q_proj", "k_proj", "v_proj"}) {
     const Numbers one = numbers(static_cast<uint32_t>(name[0]));
-    parts.push_back({.scope = std::string("model.0.attn.") + name, .name = "weight", .values = one});
+    parts.push_back(
+        {.scope = std::string("model.0.attn.") + name, .name = "weight", .values = one});
     all.insert(all.end(), one.begin(), one.end());
   }
   write(dir / "a.ctrace", {parts});
