@@ -142,7 +142,7 @@ def pipeline(rank, size):
     torch.manual_seed(rank)
     model = block()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    for step in range(2):
+    for _ in range(2):
         x = torch.ones(3, 4)
         if rank > 0:
             dist.recv(x, rank - 1)

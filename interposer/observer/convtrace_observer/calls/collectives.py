@@ -4,7 +4,8 @@ DTensor, FSDP, or C++ such as DDP's reducer.
 All of them are operators `c10d::*` of PyTorch's dispatcher. A kernel for the key BackendSelect, which every
 call meets and which torch leaves empty for these operators, records the call and passes it on. What a call
 receives is read on the thread that waits for it, at the end of the wait; where C++ waits (DDP), when that
-returns to Python: at the end of the backward pass, of the broadcast of buffers. No callback is left with the backend, whose threads may outlive Python.
+returns to Python: at the end of the backward pass, of the broadcast of buffers. No callback is left with the
+backend, whose threads may outlive Python.
 
 Of tensors that are not in host memory the call is recorded, without values.
 """
