@@ -126,8 +126,7 @@ void Trial::conclude(OriginResult& result) {
       continue;
     }
     std::ranges::sort(origin.ranks);
-    const auto twice = std::ranges::unique(origin.ranks);
-    origin.ranks.erase(twice.begin(), twice.end());
+    origin.ranks.erase(std::unique(origin.ranks.begin(), origin.ranks.end()), origin.ranks.end());
     if (origin.rank) std::erase(origin.ranks, *origin.rank);
     complete(origin, result);
     result.origins.push_back(std::move(origin));

@@ -31,7 +31,7 @@ struct Reduced {
 /// How far from its inputs a result is.
 struct Deviation {
   double size = 0, tolerance = 0, of = 0;  ///< norms
-  Image difference{}, sum{};
+  Image difference{};
   std::vector<Image> parts{};
   bool by_sums = false;
   double signed_size = 0;  ///< of sums: result minus inputs
@@ -131,7 +131,6 @@ class Sums {
     Image scaled{};
     scaled = added(scaled, result, factor);
     deviation.difference = added(scaled, sum, -1);
-    deviation.sum = sum;
     deviation.size = norm_of(deviation.difference);
     deviation.of = norms / n;
     if (deviation.size <= 0x1p-20 * norm_of(sum)) return;  // a sketch is not better than that
@@ -240,24 +239,14 @@ class Sums {
     return true;
   }
 
-  /// Whether a result that no member explains may have been written again before it was read: it is
-  /// the sum times a number, as an average is that is taken in place, or has little of the sum.
+  /// Whether a result that no member explains may have been written again before it was read, as by
+  /// an average in place. What strikes a few elements alone writes no tensor.
   [[nodiscard]] static bool is_rewritten(const Deviation& deviation) {
-    constexpr double kAlike = 0.9;
-    constexpr long kFew = 4;
-    if (deviation.parts.empty()) return false;
-    // What strikes a few elements alone writes no tensor.
+    constexpr ptrdiff_t kFew = 4;
     const auto touched = std::ranges::count_if(deviation.difference, [&](double bucket) {
       return std::abs(bucket) > deviation.tolerance;
     });
-    if (touched <= kFew) return false;
-    const Image result = added(deviation.sum, deviation.difference, 1);
-    const double square = product_of(deviation.sum, deviation.sum);
-    if (square == 0) return true;
-    const double along = product_of(result, deviation.sum);
-    const double rest = norm_of(added(result, deviation.sum, -along / square));
-    const double alike = along / std::sqrt(square * std::max(product_of(result, result), 1e-300));
-    return rest <= deviation.tolerance || alike < kAlike;
+    return !deviation.parts.empty() && touched > kFew;
   }
 
   /// Names the member whose contribution explains the difference, if one does.
@@ -296,8 +285,8 @@ class Sums {
 
   void doubt() {
     told_.doubt(
-        "the sums of their inputs times a number, or have little of them: they may have been "
-        "written again before they were read");
+        "not those of their inputs, and no member explains the difference: they may have "
+        "been written again before they were read");
   }
 
   void tell(const Reduced& one, const Deviation& deviation) {

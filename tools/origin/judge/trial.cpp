@@ -109,7 +109,7 @@ void Trial::waits(const Waiting& waiting) {
   if (waiting.circle) return tell_circle(waiting);
   if (waiting.other != nullptr) return tell_elsewhere(waiting);
   const auto unreadable = [&](uint32_t queue) {
-    return job_.queues[queue]->damaged || job_.queues[queue]->lost != 0;
+    return job_.queues[queue]->damaged || job_.queues[queue]->lost_calls;
   };
   const bool lost = std::ranges::any_of(waiting.absent, unreadable);
   if (lost || waiting.absent.size() > meeting.members.size()) {

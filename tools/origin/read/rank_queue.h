@@ -72,7 +72,8 @@ struct RankQueue {
   bool sees_modules = false;  ///< it has values beside those of collectives
   uint64_t late_values = 0;   ///< that came when their call had been judged
   uint64_t odd_calls = 0;     ///< whose ids do not ascend: their values are not known
-  uint64_t lost = 0;          ///< records that are not in the trace
+  uint64_t lost = 0;          ///< records or values that are not in the trace
+  bool lost_calls = false;    ///< calls may be among them
   uint64_t value_count = 0;
 
   [[nodiscard]] uint64_t end() const { return base + calls.size(); }

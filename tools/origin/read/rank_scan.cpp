@@ -30,6 +30,14 @@ bool learns(Phase phase) {
   return phase == Phase::kBackward || phase == Phase::kOptimizer || phase == Phase::kCommunication;
 }
 
+/// Whether records of any kind are lost for a reason, not values alone.
+bool loses_calls(format::LossReason reason) {
+  using format::LossReason;
+  return reason == LossReason::kQueueFull || reason == LossReason::kRecordTooLarge ||
+         reason == LossReason::kWriteFailed || reason == LossReason::kDiskBudget ||
+         reason == LossReason::kExitDeadline || reason == LossReason::kDamage;
+}
+
 uint64_t shape_of(const TensorStats& event) {
   if (!event.has_shape) return 0;
   uint64_t mix = event.shape.size() + 1;
@@ -63,6 +71,7 @@ void RankScan::take(const format::Event& event) {
     take(*collective);
   } else if (const auto* loss = std::get_if<format::Loss>(&event)) {
     queue_->lost += loss->count;
+    queue_->lost_calls |= loses_calls(loss->reason);
   }
 }
 

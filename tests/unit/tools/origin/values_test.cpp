@@ -125,8 +125,7 @@ TEST_CASE("origin nan: a rank without a trace may have made it", "[origin][nan]"
   job.erase(job.begin() + 2);
   const OriginResult result = origins_of(job);
   CHECK(told(result) == List{});
-  CHECK(has_line(result.notes, "rank 2 took part in collectives and have no trace") |
-        has_line(result.notes, "rank 2 took part"));
+  CHECK(has_line(result.notes, "rank 2 took part in collectives"));
   CHECK(has_line(result.notes, "ranks without a trace"));
 }
 
@@ -135,8 +134,7 @@ TEST_CASE("origin unequal: one member has another result", "[origin][unequal]") 
     if (at.is(3, 2, "fc1 received")) at.values[9] *= 1.5F;
   });
   REQUIRE(told(result) == List{"unequal 3@2 fc1 received:0"});
-  CHECK(has_line(result.origins[0].evidence, "then: parted of rank 3 in step 2") |
-        has_line(result.origins[0].evidence, "then: not-reduced of rank 3 in step 2"));
+  CHECK(has_line(result.origins[0].evidence, "then: not-reduced of rank 3 in step 2"));
 }
 
 TEST_CASE("origin unequal: of two members nobody knows which", "[origin][unequal]") {
