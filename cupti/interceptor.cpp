@@ -63,18 +63,19 @@ Notice explain(const CuptiApi& cupti, const Status& status, const std::string& h
 
 /// @param context is current.
 format::SampleOutcome submit_in(CudaState& state, CUcontext context, std::span<DeviceRequest> batch,
-                                CUstream stream) {
+                                CUstream stream, Patience patience) {
   const format::SampleOutcome outcome = can_launch(state, context, stream);
   if (outcome != format::SampleOutcome::kSampled && !MUTATION(observer_does_not_ask))
     return outcome;
-  // This is a call of the observer, not a launch of the program: waiting here once keeps step 0
-  // complete.
+  // A call of the observer is no launch of the program: waiting here once keeps step 0 complete.
   const OwnCalls own;
   for (DeviceRequest& request : batch)
     request.read =
         state.uses.begin_read({std::bit_cast<uint64_t>(stream), request.event.device.index},
                               request.event.value.generation);
-  const format::SampleOutcome done = state.stats.submit(context, batch, stream, kPreparationNs);
+  if (patience == Patience::kNone) state.stats.prepare(context);
+  const uint64_t wait_ns = patience == Patience::kNone ? 0 : kPreparationNs;
+  const format::SampleOutcome done = state.stats.submit(context, batch, stream, wait_ns);
   for (const DeviceRequest& request : batch)
     if (done != format::SampleOutcome::kSampled) (void)state.uses.end_read(request.read);
   return done;
@@ -261,7 +262,7 @@ void Interceptor::give_cupti_away() noexcept {
 }
 
 format::SampleOutcome Interceptor::submit(std::span<DeviceRequest> batch,
-                                          uint64_t stream) noexcept {
+                                          uint64_t stream, Patience patience) noexcept {
   if (impl_ == nullptr || !impl_->state.active.load(std::memory_order_acquire))
     return format::SampleOutcome::kGpuWorkOff;
   CudaState& state = impl_->state;
@@ -270,17 +271,29 @@ format::SampleOutcome Interceptor::submit(std::span<DeviceRequest> batch,
     const CurrentContext current = state.current_context();
     const uint8_t device = batch.empty() ? current.device : batch.front().event.device.index;
     if (current.context != nullptr && current.device == device)
-      return submit_in(state, current.context, batch, on);
+      return submit_in(state, current.context, batch, on, patience);
     // In a model over several devices the tensor's device need not be the current one, and "the
     // default stream" is another stream on each device.
     CUcontext const context = state.contexts.only_context_of(device);
     if (context == nullptr) return format::SampleOutcome::kWrongStream;
-    if (MUTATION(context_not_current)) return submit_in(state, context, batch, on);
+    if (MUTATION(context_not_current)) return submit_in(state, context, batch, on, patience);
     const ContextScope scope(state.driver, context);
     if (scope.result() != CUDA_SUCCESS) return format::SampleOutcome::kWrongStream;
-    return submit_in(state, context, batch, on);
+    return submit_in(state, context, batch, on, patience);
   } catch (...) {  // no memory to note a new context
     return format::SampleOutcome::kNotReady;
+  }
+}
+
+std::optional<uint8_t> Interceptor::prepare(bool values) noexcept {
+  if (impl_ == nullptr || !impl_->state.active.load(std::memory_order_acquire)) return std::nullopt;
+  try {
+    const CurrentContext current = impl_->state.current_context();
+    if (current.context == nullptr) return std::nullopt;
+    if (values && impl_->state.options.compute_values) impl_->state.stats.prepare(current.context);
+    return current.device;
+  } catch (...) {  // no memory to note a new context
+    return std::nullopt;
   }
 }
 

@@ -13,6 +13,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -24,6 +25,9 @@
 #include "cupti/values/request.h"
 
 namespace convtrace::cupti {
+
+/// Whether the first request in a context waits for the context's preparation.
+enum class Patience : uint8_t { kNone, kPreparation };
 
 class Interceptor {
  public:
@@ -56,9 +60,15 @@ class Interceptor {
   /// launched before this returns; each tensor comes out of the sink as a TensorStats when the
   /// device is done. All tensors lie on one device, which need not be the current one. Where
   /// another stream may have written a tensor meanwhile, a Loss takes the place of its value. The
-  /// first call in a context may wait a second for its preparation.
+  /// first call with kPreparation in a context may wait a second.
   /// @return kSampled, or why nothing of the batch was queued; the caller counts that.
-  format::SampleOutcome submit(std::span<DeviceRequest> batch, uint64_t stream) noexcept;
+  format::SampleOutcome submit(std::span<DeviceRequest> batch, uint64_t stream,
+                               Patience patience = Patience::kPreparation) noexcept;
+
+  /// Begins the preparation of the current context for requests, if values are computed at all, and
+  /// does not wait for it. @param values  false: nothing is prepared.
+  /// @return its device; nullopt: the thread has no context.
+  std::optional<uint8_t> prepare(bool values) noexcept;
 
   /// @param event  with the tensor's device and the generation of its block. @param stream  as
   /// submit().

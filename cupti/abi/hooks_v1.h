@@ -63,6 +63,55 @@ enum convtrace_memory_call {
   CONVTRACE_MEMORY_GREW = 7     /* memory of another kind was given */
 };
 
+/// What a function of NCCL does. Collectives and transfers come first; the comment beside each of
+/// the others names the members of convtrace_nccl_call that it has.
+enum convtrace_nccl_kind {
+  CONVTRACE_NCCL_ALL_REDUCE = 0,
+  CONVTRACE_NCCL_BROADCAST = 1,
+  CONVTRACE_NCCL_REDUCE = 2,
+  CONVTRACE_NCCL_ALL_GATHER = 3,
+  CONVTRACE_NCCL_REDUCE_SCATTER = 4,
+  CONVTRACE_NCCL_ALL_TO_ALL = 5,
+  CONVTRACE_NCCL_GATHER = 6,
+  CONVTRACE_NCCL_SCATTER = 7,
+  CONVTRACE_NCCL_SEND = 8,
+  CONVTRACE_NCCL_RECV = 9,
+  CONVTRACE_NCCL_GROUP_BEGINS = 16,
+  CONVTRACE_NCCL_GROUP_ENDS = 17,
+  CONVTRACE_NCCL_GROUP_DROPPED = 18, /* it ends without doing anything */
+  CONVTRACE_NCCL_COMM_MADE = 24,     /* made, size, rank, id, id_bytes */
+  CONVTRACE_NCCL_COMMS_MADE = 25,    /* made[size], devices[size] or null */
+  CONVTRACE_NCCL_COMM_SPLIT = 26,    /* comm, made, color: below 0 without a communicator */
+  CONVTRACE_NCCL_COMM_SHRUNK = 27,   /* comm, made */
+  CONVTRACE_NCCL_COMM_ENDS = 28      /* comm */
+};
+
+/// Functions of the copy of NCCL that is called, without wrappers; null where it lacks one.
+struct convtrace_nccl_library {
+  int (*comm_count)(const void* comm, int* count);
+  int (*comm_user_rank)(const void* comm, int* rank);
+};
+
+/// A call of NCCL: its arguments by what they mean. Counts, types and reductions are nccl.h's.
+struct convtrace_nccl_call {
+  uint32_t bytes; /* sizeof(struct convtrace_nccl_call) as the preload library was built */
+  int kind;       /* enum convtrace_nccl_kind */
+  const struct convtrace_nccl_library* library;
+  const void* send; /* null: this function sends nothing */
+  void* receive;    /* null: it receives nothing */
+  uint64_t count;   /* as the function has it: of one rank's part, where there are parts */
+  void* comm;
+  void* stream;
+  int type;      /* ncclDataType_t */
+  int reduction; /* ncclRedOp_t */
+  int peer;      /* the root, the destination or the source */
+  int size, rank, color;
+  void* const* made;
+  const int* devices;
+  const void* id; /* what all members were given alike */
+  uint64_t id_bytes;
+};
+
 /// `per_thread` is 1 for the _ptsz variant of an entry point: stream 0 then means the per-thread
 /// default stream.
 struct convtrace_hooks_v1 {
@@ -89,6 +138,11 @@ struct convtrace_hooks_v1 {
 
   /* One of enum convtrace_launch_call. `real` is called exactly once, whatever the engine does. */
   int (*launch)(int call, int per_thread, const void* params, convtrace_launch_fn real);
+
+  /* A function of NCCL is about to be called, and has returned `result` (ncclResult_t): each call of
+   * the first is followed by one of the second, on the same thread. */
+  void (*nccl_begins)(const struct convtrace_nccl_call* call);
+  void (*nccl_ended)(const struct convtrace_nccl_call* call, int result);
 };
 
 /// Exported by libconvtrace.so as the data symbol `convtrace_hooks_v1` (an atomic pointer); the

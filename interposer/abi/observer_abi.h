@@ -183,6 +183,8 @@ struct convtrace_thread_scope {
   uint32_t call;
   uint32_t phase;
   uint32_t reserved;
+  uint64_t nccl_calls; /* collectives of NCCL that the engine recorded on this thread: the engine
+                          writes, the observer reads */
 };
 
 /// Starts the engine in this process if it is not running. (In a program that uses CUDA the driver

@@ -70,7 +70,9 @@ Engine::Engine(EngineOptions options)
               wakeup_, *this),
       port_({process_state(), *this, definitions_, addresses_, journal_, ops_, controls_.steps(),
              *this, controls_.captures(), values_, controls_.names(), &helpers_,
-             settings_.poison}) {
+             settings_.poison}),
+      nccl_({*this, definitions_, addresses_, journal_, controls_.captures(), controls_.names(),
+             *this}) {
   if (settings_.stacks == settings::Stacks::kAll) {
     journal_.take_stacks();
     journal_.take_free_stacks();
@@ -287,6 +289,23 @@ format::SampleOutcome Engine::submit_to_device(std::span<cupti::DeviceRequest> b
                                                uint64_t stream) noexcept {
   cupti::Interceptor* const cuda = interceptor();
   return cuda != nullptr ? cuda->submit(batch, stream) : format::SampleOutcome::kGpuWorkOff;
+}
+
+format::SampleOutcome Engine::submit_at_once(std::span<cupti::DeviceRequest> batch,
+                                             uint64_t stream) noexcept {
+  cupti::Interceptor* const cuda = interceptor();
+  if (cuda == nullptr) return format::SampleOutcome::kGpuWorkOff;
+  return cuda->submit(batch, stream, cupti::Patience::kNone);
+}
+
+std::optional<uint8_t> Engine::prepare_device() noexcept {
+  cupti::Interceptor* const cuda = interceptor();
+  return cuda != nullptr ? cuda->prepare(controls_.steps().capture()) : std::nullopt;
+}
+
+CommRank Engine::job_rank() const noexcept {
+  const Rank rank = controls_.rank();
+  return {rank.rank, rank.counted ? rank.world_size : 0};
 }
 
 bool Engine::is_settled(const format::TensorStats& event, uint64_t stream) noexcept {

@@ -28,6 +28,7 @@
 #include "interposer/core/control/live_controls.h"
 #include "interposer/core/memory/memory_journal.h"
 #include "interposer/core/memory/stack_texts.h"
+#include "interposer/core/nccl/nccl_recorder.h"
 #include "interposer/core/observer/observer_port.h"
 #include "interposer/core/observer/op_recorder.h"
 #include "interposer/core/queue/event_queue.h"
@@ -53,6 +54,7 @@ struct EngineOptions {
 class Engine final : public format::EventSink,
                      private WriterClient,
                      private ObserverHost,
+                     private NcclHost,
                      private MemoryListener {
  public:
   explicit Engine(EngineOptions options);
@@ -70,6 +72,7 @@ class Engine final : public format::EventSink,
   [[nodiscard]] const settings::Settings& settings() const noexcept { return settings_; }
 
   /// Calls of the preload library's hooks.
+  NcclRecorder& nccl() noexcept { return nccl_; }
   void report_memory(const void* pointer, int64_t bytes, uint64_t device);
   /// Made at first use: when the driver starts, or at the first launch through the gate.
   /// @return null if that failed.
@@ -128,6 +131,12 @@ class Engine final : public format::EventSink,
   void on_fact(std::string_view name, std::string_view value) override;
   void on_spent(uint64_t ns) noexcept override { spent_.add(ns); }
 
+  format::SampleOutcome submit_at_once(std::span<cupti::DeviceRequest> batch,
+                                       uint64_t stream) noexcept override;
+  std::optional<uint8_t> prepare_device() noexcept override;
+  [[nodiscard]] cupti::Position place_of_thread() const noexcept override { return position(); }
+  [[nodiscard]] CommRank job_rank() const noexcept override;
+
   void on_allocated(const MemoryReport& report, const cupti::MemoryRange& range,
                     std::span<void* const> stack) override;
   void on_freed(const MemoryReport& report, const cupti::MemoryRange& range,
@@ -154,6 +163,7 @@ class Engine final : public format::EventSink,
   ValueStore values_;
   stats::HelperThreads helpers_{spare_threads()};
   ObserverPort port_;
+  NcclRecorder nccl_;
   SpentTime spent_;
   std::optional<format::TraceMeta> process_meta_;  ///< used by the writer thread only
   bool named_ = true;  ///< the trace has the name of its rank; used by the writer thread only

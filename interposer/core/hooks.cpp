@@ -62,6 +62,24 @@ void on_give_cupti_away() {
   if (cupti::Interceptor* cuda = launch_handler()) cuda->give_cupti_away();
 }
 
+void on_nccl_begins(const convtrace_nccl_call* call) {
+  if (!NcclRecorder::Nesting::enter()) return;
+  guarded("nccl", false, [=] {
+    if (Engine* engine = running_engine()) engine->nccl().begins(*call);
+    return true;
+  });
+}
+
+void on_nccl_ended(const convtrace_nccl_call* call, int result) {
+  if (!NcclRecorder::Nesting::leave()) return;
+  guarded("nccl", false, [=] {
+    if (Engine* engine = running_engine()) engine->nccl().ended(*call, result);
+    return true;
+  });
+  NcclRecorder::Nesting::ended(call->kind, result == 0);
+  if (!NcclRecorder::Nesting::in_group()) NcclRecorder::forget_group();
+}
+
 constexpr convtrace_hooks_v1 kHooks{.bytes = sizeof(convtrace_hooks_v1),
                                     .memory_report = on_memory_report,
                                     .ended = {},
@@ -70,7 +88,9 @@ constexpr convtrace_hooks_v1 kHooks{.bytes = sizeof(convtrace_hooks_v1),
                                     .free_memory = on_free_memory,
                                     .memory_call = on_memory_call,
                                     .give_cupti_away = on_give_cupti_away,
-                                    .launch = on_launch};
+                                    .launch = on_launch,
+                                    .nccl_begins = on_nccl_begins,
+                                    .nccl_ended = on_nccl_ended};
 
 }  // namespace
 

@@ -101,6 +101,11 @@ static convtrace_function find_by_sysv_hash(const struct object* object, const c
   return NULL;
 }
 
+static convtrace_function find_in_object(const struct object* object, const char* symbol) {
+  if (object->gnu_hash != NULL) return find_by_gnu_hash(object, symbol);
+  return object->sysv_hash != NULL ? find_by_sysv_hash(object, symbol) : NULL;
+}
+
 static int has_file_name(const struct dl_phdr_info* info, const char* prefix) {
   if (info->dlpi_name == NULL) return 0;
   const char* slash = strrchr(info->dlpi_name, '/');
@@ -118,11 +123,7 @@ static int search_object(struct dl_phdr_info* info, size_t size, void* data) {
       search->object == NULL ? search->past_self : has_file_name(info, search->object);
   struct object object;
   if (!wanted || !open_object(info, &object)) return 0;
-  if (object.gnu_hash != NULL) {
-    search->found = find_by_gnu_hash(&object, search->symbol);
-  } else if (object.sysv_hash != NULL) {
-    search->found = find_by_sysv_hash(&object, search->symbol);
-  }
+  search->found = find_in_object(&object, search->symbol);
   if (search->found == NULL) return 0;
   strncpy(search->path, info->dlpi_name, sizeof search->path - 1);
   return 1;
@@ -134,14 +135,93 @@ convtrace_function convtrace_find_after_self(const char* symbol) {
   return search.found;
 }
 
+static void keep_loaded(const char* path) {
+  void* (*open_library)(const char*, int) =
+      (void* (*)(const char*, int))convtrace_find_after_self("dlopen");
+  if (open_library != NULL) open_library(path, RTLD_NOW | RTLD_NOLOAD | RTLD_NODELETE);
+}
+
 convtrace_function convtrace_find_in(const char* object, const char* symbol) {
   struct search search = {.object = object, .symbol = symbol};
   dl_iterate_phdr(search_object, &search);
-  if (search.found == NULL) return NULL;
-  void* (*open_library)(const char*, int) =
-      (void* (*)(const char*, int))convtrace_find_after_self("dlopen");
-  if (open_library != NULL) open_library(search.path, RTLD_NOW | RTLD_NOLOAD | RTLD_NODELETE);
+  if (search.found != NULL) keep_loaded(search.path);
   return search.found;
+}
+
+struct listing {
+  const char *symbol, *name;
+  struct convtrace_object* objects;
+  size_t count, most;
+};
+
+static int list_object(struct dl_phdr_info* info, size_t size, void* data) {
+  (void)size;
+  struct listing* listing = data;
+  struct object object;
+  if (is_self(info) || !open_object(info, &object)) return 0;
+  if (find_in_object(&object, listing->symbol) == NULL) return 0;
+  struct convtrace_object* entry = &listing->objects[listing->count++];
+  *entry = (struct convtrace_object){UINTPTR_MAX, 0, has_file_name(info, listing->name)};
+  for (int i = 0; i < info->dlpi_phnum; ++i) {
+    const ElfW(Phdr)* header = &info->dlpi_phdr[i];
+    const uintptr_t begin = info->dlpi_addr + header->p_vaddr;
+    if (header->p_type != PT_LOAD) continue;
+    if (begin < entry->begin) entry->begin = begin;
+    if (begin + header->p_memsz > entry->end) entry->end = begin + header->p_memsz;
+  }
+  return listing->count == listing->most;
+}
+
+/// The object that contains an address: its function `symbol` and its path.
+struct place {
+  uintptr_t address;
+  const char* symbol; /* null: not asked for */
+  convtrace_function found;
+  char path[PATH_MAX];
+};
+
+static int search_place(struct dl_phdr_info* info, size_t size, void* data) {
+  (void)size;
+  struct place* place = data;
+  struct object object;
+  if (!covers(info, place->address)) return 0;
+  if (place->symbol == NULL) {
+    strncpy(place->path, info->dlpi_name, sizeof place->path - 1);
+  } else if (open_object(info, &object)) {
+    place->found = find_in_object(&object, place->symbol);
+  }
+  return 1;
+}
+
+/// Not in the listing itself: dlopen must not be called while the list of objects is locked.
+size_t convtrace_objects_with(const char* symbol, const char* name,
+                              struct convtrace_object* objects, size_t most) {
+  struct listing listing = {symbol, name, objects, 0, most};
+  dl_iterate_phdr(list_object, &listing);
+  for (size_t i = 0; i < listing.count; ++i) {
+    struct place place = {.address = objects[i].begin};
+    dl_iterate_phdr(search_place, &place);
+    if (place.path[0] != '\0') keep_loaded(place.path);
+  }
+  return listing.count;
+}
+
+convtrace_function convtrace_find_at(uintptr_t address, const char* symbol) {
+  struct place place = {.address = address, .symbol = symbol};
+  dl_iterate_phdr(search_place, &place);
+  return place.found;
+}
+
+static int read_adds(struct dl_phdr_info* info, size_t size, void* data) {
+  if (size >= offsetof(struct dl_phdr_info, dlpi_adds) + sizeof info->dlpi_adds)
+    *(unsigned long long*)data = info->dlpi_adds;
+  return 1;
+}
+
+unsigned long long convtrace_objects_loaded(void) {
+  unsigned long long adds = 0;
+  dl_iterate_phdr(read_adds, &adds);
+  return adds;
 }
 
 static int copy_own_path(struct dl_phdr_info* info, size_t size, void* path) {

@@ -12,6 +12,8 @@
 #define CONVTRACE_INTERPOSER_PRELOAD_ELF_LOOKUP_H
 
 #include <limits.h>
+#include <stddef.h>
+#include <stdint.h>
 
 /// Any function; cast to its type before the call.
 typedef void (*convtrace_function)(void);
@@ -23,6 +25,24 @@ convtrace_function convtrace_find_after_self(const char* symbol);
 /// @return function `symbol` of the loaded object whose file name begins with `object`
 /// ("libcuda.so"). The object is kept from being unloaded if the function was found.
 convtrace_function convtrace_find_in(const char* object, const char* symbol);
+
+/// A loaded object.
+struct convtrace_object {
+  uintptr_t begin, end; /* of its memory */
+  int is_named;         /* as was asked for */
+};
+
+/// Lists the objects beside this one that define `symbol`, in load order, at most `most`, and keeps
+/// them from being unloaded. `is_named`: whether the name of its file begins with `name`.
+/// @return how many.
+size_t convtrace_objects_with(const char* symbol, const char* name,
+                              struct convtrace_object* objects, size_t most);
+
+/// @return function `symbol` of the loaded object that contains `address`.
+convtrace_function convtrace_find_at(uintptr_t address, const char* symbol);
+
+/// @return how many objects have been loaded so far: it changes with each one.
+unsigned long long convtrace_objects_loaded(void);
 
 /// Copies the path of this library, as the loader has it, into `path`.
 /// @return 1, or 0 when it does not fit.

@@ -5,6 +5,8 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "interposer/preload/nccl.h"
+
 typedef int (*get_proc_address_fn)(const char*, void**, int, uint64_t);
 typedef int (*get_proc_address_v2_fn)(const char*, void**, int, uint64_t, int*);
 typedef void* (*dlsym_fn)(void*, const char*);
@@ -96,10 +98,17 @@ struct convtrace_dlsym_answer convtrace_dlsym(void* handle, const char* name) {
   struct entry* entry = find_entry(name);
   const int subscribes = entry == NULL && name != NULL && convtrace_is_subscription(name);
   /* RTLD_NEXT means: after the caller. Only a real dlsym that returns to the caller can tell. */
-  if ((entry == NULL && !subscribes) || handle == RTLD_NEXT)
+  const int nccl = name != NULL && name[0] == 'n' ? convtrace_nccl_index(name) : -1;
+  if ((entry == NULL && !subscribes && nccl < 0) || handle == RTLD_NEXT)
     return (struct convtrace_dlsym_answer){NULL, next};
 
   void* found = next(handle, name);
+  if (nccl >= 0) {
+    void* answer = convtrace_found_nccl(found, nccl);
+    if (answer == NULL && found != NULL)
+      (void)next(handle, "nccl (this function is in no library that is loaded)"); /* dlerror */
+    return (struct convtrace_dlsym_answer){answer, NULL};
+  }
   if (subscribes) {
     void* answer = convtrace_found_subscription(found, name);
     if (answer != found) (void)next(handle, "cuptiSubscribe (no CUPTI is loaded)"); /* dlerror */

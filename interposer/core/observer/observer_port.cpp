@@ -7,6 +7,7 @@
 #include "interposer/core/observer/collective_message.h"
 #include "interposer/core/observer/poison_count.h"
 #include "interposer/core/observer/tensor_request.h"
+#include "interposer/core/runtime/loss_of.h"
 
 namespace convtrace::engine {
 namespace {
@@ -15,28 +16,6 @@ constexpr uint32_t kMaxOperands = 4096;
 /// The result ring takes whole batches, so a batch must be small, however many parameters a model
 /// has.
 constexpr size_t kMaxDeviceBatch = 256;
-
-format::LossReason loss_of(format::SampleOutcome why) {
-  switch (why) {
-    case format::SampleOutcome::kRingFull:
-      return format::LossReason::kRingFull;
-    case format::SampleOutcome::kGpuWorkOff:
-      return format::LossReason::kGpuWorkOff;
-    case format::SampleOutcome::kSampled:
-    case format::SampleOutcome::kNotAsked:
-    case format::SampleOutcome::kObservedOnly:
-    case format::SampleOutcome::kCapturing:
-    case format::SampleOutcome::kNotReady:
-    case format::SampleOutcome::kNoOutput:
-    case format::SampleOutcome::kLaunchFailed:
-    case format::SampleOutcome::kWrongStream:
-    case format::SampleOutcome::kCaptured:
-    case format::SampleOutcome::kInGraph:
-    case format::SampleOutcome::kMayWait:
-      return format::LossReason::kStreamUnsafe;
-  }
-  return format::LossReason::kStreamUnsafe;
-}
 
 /// @return `last` for a number that is no enumerator.
 template <typename Enum>

@@ -1,0 +1,47 @@
+/// @file nccl.h
+/// Wrappers of NCCL's functions that make communicators and move data. Programs get them however
+/// they look a function up: linked, or by dlsym, which is also the way of Python's ctypes.
+///
+/// A process may hold several copies of NCCL, and a communicator of one means nothing to another. A
+/// wrapper calls the copy that its caller would have reached: the one inside the caller's own
+/// object (NCCL linked statically), else libnccl.so.2, else the first that was loaded. dlsym gives
+/// a wrapper in place of the functions of the latter two alone.
+///
+/// Without an engine a wrapper costs a few loads, one call of dl_iterate_phdr and a call. Without
+/// NCCL the wrappers behave like missing symbols: dlsym does not find them, and a call returns
+/// ncclSystemError.
+///
+/// Threads:  any.
+/// Errors:   results are NCCL's.
+/// Source:   nccl.h of NCCL 2.30. Each ncclX is a weak symbol, and pncclX another name of the same
+///           function, for libraries that take the place of ncclX.
+#ifndef CONVTRACE_INTERPOSER_PRELOAD_NCCL_H
+#define CONVTRACE_INTERPOSER_PRELOAD_NCCL_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define CONVTRACE_NCCL_SYSTEM_ERROR 2 /* ncclSystemError */
+
+/// ncclUniqueId, which is passed by value.
+struct convtrace_nccl_id {
+  char bytes[128];
+};
+
+enum convtrace_nccl_function {
+#define NCCL(name, ...) k_##name,
+#include "interposer/preload/nccl.def"
+  kNcclCount
+};
+
+#define NCCL(name, PARAMETERS, ...) int name PARAMETERS;
+#include "interposer/preload/nccl.def"
+
+/// @return the function of that name, a convtrace_nccl_function; -1: it has no wrapper.
+int convtrace_nccl_index(const char* name);
+
+/// @param found  the result of the real dlsym for a function that has a wrapper. @return what the
+/// caller is to get; null: no copy of NCCL has the function.
+void* convtrace_found_nccl(void* found, int function);
+
+#endif
