@@ -285,13 +285,17 @@ format::SampleOutcome Interceptor::submit(std::span<DeviceRequest> batch,
   }
 }
 
-std::optional<uint8_t> Interceptor::prepare(bool values) noexcept {
+std::optional<uint8_t> Interceptor::prepare(bool values, std::optional<uint8_t> device) noexcept {
   if (impl_ == nullptr || !impl_->state.active.load(std::memory_order_acquire)) return std::nullopt;
+  CudaState& state = impl_->state;
   try {
-    const CurrentContext current = impl_->state.current_context();
-    if (current.context == nullptr) return std::nullopt;
-    if (values && impl_->state.options.compute_values) impl_->state.stats.prepare(current.context);
-    return current.device;
+    const CurrentContext current = state.current_context();
+    CUcontext context = current.context;
+    if (device && (context == nullptr || *device != current.device))
+      context = state.contexts.only_context_of(*device);
+    if (context == nullptr) return std::nullopt;
+    if (values && state.options.compute_values) state.stats.prepare(context);
+    return device.value_or(current.device);
   } catch (...) {  // no memory to note a new context
     return std::nullopt;
   }

@@ -65,10 +65,11 @@ class Interceptor {
   format::SampleOutcome submit(std::span<DeviceRequest> batch, uint64_t stream,
                                Patience patience = Patience::kPreparation) noexcept;
 
-  /// Begins the preparation of the current context for requests, if values are computed at all, and
-  /// does not wait for it. @param values  false: nothing is prepared.
-  /// @return its device; nullopt: the thread has no context.
-  std::optional<uint8_t> prepare(bool values) noexcept;
+  /// Begins the preparation of a context for requests, if values are computed at all, and does not
+  /// wait for it. @param values  false: nothing is prepared. @param device  whose only context it
+  /// is; nullopt: it is the current one.
+  /// @return its device; nullopt: there is no such context.
+  std::optional<uint8_t> prepare(bool values, std::optional<uint8_t> device) noexcept;
 
   /// @param event  with the tensor's device and the generation of its block. @param stream  as
   /// submit().

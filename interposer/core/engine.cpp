@@ -298,14 +298,16 @@ format::SampleOutcome Engine::submit_at_once(std::span<cupti::DeviceRequest> bat
   return cuda->submit(batch, stream, cupti::Patience::kNone);
 }
 
-std::optional<uint8_t> Engine::prepare_device() noexcept {
+std::optional<uint8_t> Engine::prepare_device(std::optional<uint8_t> device) noexcept {
   cupti::Interceptor* const cuda = interceptor();
-  return cuda != nullptr ? cuda->prepare(controls_.steps().capture()) : std::nullopt;
+  return cuda != nullptr ? cuda->prepare(controls_.steps().capture(), device) : std::nullopt;
 }
 
 CommRank Engine::job_rank() const noexcept {
   const Rank rank = controls_.rank();
-  return {rank.rank, rank.counted ? rank.world_size : 0};
+  // One that nobody has told is the only one, as far as this process knows.
+  const bool known = rank.counted && (rank.given || rank.world_size > 1);
+  return {rank.rank, known ? rank.world_size : 0};
 }
 
 bool Engine::is_settled(const format::TensorStats& event, uint64_t stream) noexcept {

@@ -133,7 +133,7 @@ class Engine final : public format::EventSink,
 
   format::SampleOutcome submit_at_once(std::span<cupti::DeviceRequest> batch,
                                        uint64_t stream) noexcept override;
-  std::optional<uint8_t> prepare_device() noexcept override;
+  std::optional<uint8_t> prepare_device(std::optional<uint8_t> device) noexcept override;
   [[nodiscard]] cupti::Position place_of_thread() const noexcept override { return position(); }
   [[nodiscard]] CommRank job_rank() const noexcept override;
 

@@ -81,6 +81,8 @@ TEST_CASE("artifact: the preload library exports exactly its hooks", "[artifact]
               "dlsym"};
 #define GATED(name) names.insert(#name);
 #include "interposer/preload/gated.def"
+#define NCCL(name, ...) names.insert(#name);
+#include "interposer/preload/nccl.def"
   CHECK(exported_symbols(kStub) == names);
 }
 

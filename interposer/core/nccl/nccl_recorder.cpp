@@ -67,7 +67,7 @@ void NcclRecorder::begins(const convtrace_nccl_call& call) {
   } else if (call.kind == CONVTRACE_NCCL_COMM_ENDS) {
     communicators_.forget(call.comm);  // once it has ended, another one may have its handle
   } else if (call.kind == CONVTRACE_NCCL_COMM_MADE) {
-    (void)deps_.host.prepare_device();  // while NCCL connects the members
+    (void)deps_.host.prepare_device(std::nullopt);  // while NCCL connects the members
   }
   if (Nesting::enqueues(call.kind) && group_ != nullptr) submit(group_->sent);
 }
@@ -232,7 +232,7 @@ void NcclRecorder::made(const convtrace_nccl_call& call, bool good) {
   made.group = deps_.definitions.intern(made.name);
   made.rank = {static_cast<uint32_t>(call.rank), static_cast<uint32_t>(call.size)};
   made.members = members(made.rank);
-  made.device = deps_.host.prepare_device();
+  made.device = deps_.host.prepare_device(std::nullopt);
   communicators_.add(*call.made, made);
 }
 
@@ -249,6 +249,7 @@ void NcclRecorder::made_all(const convtrace_nccl_call& call) {
     made.group = deps_.definitions.intern(name);
     made.rank = {static_cast<uint32_t>(i), static_cast<uint32_t>(call.size)};
     made.device = static_cast<uint8_t>(call.devices != nullptr ? call.devices[i] : i);
+    (void)deps_.host.prepare_device(made.device);
     communicators_.add(call.made[i], made);
   }
 }

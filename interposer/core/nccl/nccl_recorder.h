@@ -43,9 +43,9 @@ class NcclHost {
   virtual format::SampleOutcome submit_at_once(std::span<cupti::DeviceRequest> batch,
                                                uint64_t stream) noexcept = 0;
   /// See cupti::Interceptor::prepare.
-  virtual std::optional<uint8_t> prepare_device() noexcept = 0;
+  virtual std::optional<uint8_t> prepare_device(std::optional<uint8_t> device) noexcept = 0;
   [[nodiscard]] virtual cupti::Position place_of_thread() const noexcept = 0;
-  /// This process's rank, and the number of ranks, of the job.
+  /// This process's rank in the job; of size 0 where that is not known.
   [[nodiscard]] virtual CommRank job_rank() const noexcept = 0;
 };
 
