@@ -5,7 +5,9 @@
 /// A process may hold several copies of NCCL, and a communicator of one means nothing to another. A
 /// wrapper calls the copy that its caller would have reached: the one inside the caller's own
 /// object (NCCL linked statically), else libnccl.so.2, else the first that was loaded. dlsym gives
-/// a wrapper in place of the functions of the latter two alone.
+/// a wrapper in place of the functions of the latter two alone. The caller is known by the return
+/// address, so a tail call out of an object with a copy of its own, in a process that has
+/// libnccl.so.2 besides, is taken for a call of the object behind it.
 ///
 /// Without an engine a wrapper costs a few loads, one call of dl_iterate_phdr and a call. Without
 /// NCCL the wrappers behave like missing symbols: dlsym does not find them, and a call returns

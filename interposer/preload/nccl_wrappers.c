@@ -91,13 +91,14 @@ static const struct copy* choose(const struct copy* from, size_t count, uintptr_
 
 /// What a call goes to; null: nothing.
 struct target {
+  uintptr_t object; /* an address in it */
   convtrace_function real;
   struct convtrace_nccl_library library;
 };
 
 static struct target target_in(const struct copy* copy, int function) {
-  if (copy == NULL) return (struct target){NULL, {NULL, NULL}};
-  return (struct target){copy->real[function], copy->library};
+  if (copy == NULL) return (struct target){0, NULL, {NULL, NULL}};
+  return (struct target){copy->begin, copy->real[function], copy->library};
 }
 
 /// @param caller  an address inside its code; 0: nobody's.
@@ -122,9 +123,11 @@ int convtrace_nccl_index(const char* name) {
 
 void* convtrace_found_nccl(void* found, int function) {
   const uintptr_t own = (uintptr_t)kWrappers[function];
-  const uintptr_t real = (uintptr_t)target_for(0, function).real;
-  if ((uintptr_t)found == own) return real != 0 ? found : NULL;
-  return found != NULL && (uintptr_t)found == real ? (void*)own : found;
+  const struct target to = target_for(0, function);
+  if ((uintptr_t)found == own) return to.real != NULL ? found : NULL;
+  if (found == NULL || to.real == NULL) return found;
+  const convtrace_function plain = convtrace_find_at(to.object, kNames[function]);
+  return (uintptr_t)found == (uintptr_t)plain ? (void*)own : found;
 }
 
 /// A communicator may be made by the call in which the driver starts the engine, so its wrapper
