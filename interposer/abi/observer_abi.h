@@ -175,9 +175,9 @@ enum convtrace_submit_flags {
   CONVTRACE_SUBMIT_OFF = 4,   /* tracing is over in this process: remove the hooks */
 };
 
-/// Position of the calling native thread in the program. The observer writes it without a call,
-/// into memory of the engine that lives as long as the process; the engine reads it on the same
-/// thread at launches and allocations.
+/// Position of the calling native thread in the program. The observer writes scope, call and phase
+/// without a call, into memory of the engine that lives as long as the process; the engine reads
+/// them on the same thread at launches and allocations.
 struct convtrace_thread_scope {
   uint32_t scope; /* string id; 0 none */
   uint32_t call;

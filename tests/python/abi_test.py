@@ -119,12 +119,12 @@ class AbiLayout(unittest.TestCase):
         self.assertEqual(
             set(declared) - {layout[0] for layout in LAYOUTS.values()}, {"message", "thread_scope"})
 
-    def test_scope_slot_is_two_words_of_scope_call_phase(self):
-        names = ("scope", "call", "phase")
+    def test_scope_slot_is_three_words_of_scope_call_phase_and_calls_of_nccl(self):
+        names = ("scope", "call", "phase", "nccl_calls")
         self.assertEqual(
             ask_the_compiler(["sizeof(struct convtrace_thread_scope)"]
                              + ["offsetof(struct convtrace_thread_scope, %s)" % n for n in names]),
-            [16, 0, 4, 8])
+            [24, 0, 4, 8, 16])
 
     def test_constants_agree(self):
         self.assertEqual(ask_the_compiler(CONSTANTS), list(CONSTANTS.values()))

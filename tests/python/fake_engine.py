@@ -58,7 +58,7 @@ class FakeEngine:
     def convtrace_scope_slot(self):
         import threading
 
-        slot = self.slots.setdefault(threading.get_ident(), (ctypes.c_uint32 * 4)())
+        slot = self.slots.setdefault(threading.get_ident(), (ctypes.c_uint32 * 6)())
         return ctypes.addressof(slot)
 
     def convtrace_submit(self, buffer, size):

@@ -103,9 +103,10 @@ class Engine:
         self._library.convtrace_finish()
 
     def scope_slot(self):
-        """This native thread's slot as two 64-bit words: scope | call << 32, and phase."""
+        """This native thread's slot as 64-bit words: scope | call << 32; phase; how many collectives of NCCL the engine
+        has recorded on this thread, which it counts itself."""
         address = self._library.convtrace_scope_slot()
-        return memoryview((ctypes.c_uint64 * 2).from_address(address)).cast("B").cast("Q")
+        return memoryview((ctypes.c_uint64 * 3).from_address(address)).cast("B").cast("Q")
 
 
 class Batch:

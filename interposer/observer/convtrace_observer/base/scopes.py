@@ -35,7 +35,7 @@ class Thread:
 
     def __init__(self, port):
         self.entry = None  # naming.Entry of the innermost running module
-        self.slot = port.scope_slot()  # [scope | call << 32, phase]
+        self.slot = port.scope_slot()  # [scope | call << 32, phase, calls of NCCL]
         tells = port.setting("CONVTRACE_STACKS") == "all"
         self.batch = TellingBatch(port) if tells else engine.Batch(port)
         self.ops = 0  # torch.library ops running

@@ -7,7 +7,9 @@ receives is read on the thread that waits for it, at the end of the wait; where 
 returns to Python: at the end of the backward pass, of the broadcast of buffers. No callback is left with the
 backend, whose threads may outlive Python.
 
-Of tensors that are not in host memory the call is recorded, without values.
+Of tensors that are not in host memory the call is recorded, without values. Where their backend calls NCCL, the preload
+library records that call, with values: a call with CUDA tensors is recorded here when it has returned, and only if
+none of NCCL was recorded on this thread meanwhile.
 """
 import functools
 import itertools
@@ -15,6 +17,7 @@ import itertools
 from ..base import engine, spent, values
 
 _NO_PEER = 0xFFFFFFFF
+_NCCL_CALLS = 2  # in a thread's slot
 
 
 class _Op:
@@ -176,6 +179,18 @@ class Collectives:
         except Exception as error:
             self._observer.failed("collectives", error)
 
+    def slot_of_nccl(self, args):
+        """The slot of this thread, if a call with these arguments may be one of NCCL; else None."""
+        try:
+            if not self._observer.active:
+                return None
+            with self._observer.read.unobserved():
+                on_cuda = any(map(_is_on_cuda, args[:2]))
+            return self._observer.threads.state.slot if on_cuda else None
+        except Exception as error:
+            self._observer.failed("collectives", error)
+            return None
+
     def called(self, op, args):
         """Records a call before it runs. @return what follow() takes, or None."""
         observer = self._observer
@@ -321,6 +336,13 @@ def _add_kernels(torch):
 def _call_kernel(op, redispatch, behind):
     def kernel(keys, *args):
         told = next(iter(_told), None)
+        slot = told and told.slot_of_nccl(args)
+        if slot is not None:
+            before = slot[_NCCL_CALLS]
+            result = redispatch(keys & behind, *args)
+            if slot[_NCCL_CALLS] == before:
+                told.called(op, args)
+            return result
         pending = told and told.called(op, args)
         result = redispatch(keys & behind, *args)
         if pending is not None:
@@ -339,6 +361,13 @@ def _wait_kernel(_, redispatch, behind):
         return result
 
     return kernel
+
+
+def _is_on_cuda(argument):
+    """Whether a tensor, or the first of a list of tensors or of lists of them, is."""
+    while isinstance(argument, (list, tuple)) and argument:
+        argument = argument[0]
+    return getattr(argument, "is_cuda", False)
 
 
 def _elements(tensors):
