@@ -114,7 +114,7 @@ MOST_MODULES = 16  # of a room
 FOLDERS = {room.split("/")[0] for room in ROOMS}
 PROJECT_FOLDERS = {*FOLDERS, "tests"}
 CUDA_HEADER = re.compile(r"(cuda|cupti|cub/|nvrtc|nvtx|vector_types|fatbinary)")
-CUDA_FOLDERS = ("cupti", "tests/fakecuda", "tests/gpu", "tests/integration/programs", "tests/unit/cupti", "tests/bench")
+CUDA_FOLDERS = ("cupti", "tests/fakecuda", "tests/fakenccl", "tests/gpu", "tests/integration/programs", "tests/unit/cupti", "tests/bench")
 # The libraries made of these folders are loaded into programs that are not ours.
 INJECTED = {"format", "cupti", "interposer"}
 FORBIDDEN = {

@@ -37,7 +37,7 @@ struct Collective {
   /// How many calls came before in this group on this rank; for send and recv, between these two
   /// ranks in this direction.
   uint64_t number = 0;
-  uint64_t id = 0;  ///< unique in the trace, from 1
+  uint64_t id = 0;  ///< unique in the trace, not 0
   static constexpr std::string_view kName = "collective";
   static constexpr void fields(auto& e, const auto& visit) {
     visit(kFixed<1>, "place", e.place);

@@ -18,7 +18,8 @@ void run_put(const fakecuda_launch* launch) {
   if (task.send_bytes != 0) {
     const void* const from = launch->device(task.send, task.send_bytes);
     if (from == nullptr) return;
-    std::vector<std::byte>& data = exchange.data[static_cast<size_t>(task.rank)];
+    const size_t place = exchange.kind == Kind::kTransfer ? 0 : static_cast<size_t>(task.rank);
+    std::vector<std::byte>& data = exchange.data[place];
     data.resize(task.send_bytes);
     std::memcpy(data.data(), from, task.send_bytes);
   }
@@ -91,7 +92,6 @@ void take(const Exchange& exchange, int rank, std::byte* out) {
   }
 }
 
-/// The last kernel of a task, which it ends.
 void run_take(const fakecuda_launch* launch) {
   Task& task = task_of(launch);
   const Exchange& exchange = *task.exchange;
@@ -101,7 +101,6 @@ void run_take(const fakecuda_launch* launch) {
     void* const to = launch->device(task.receive, task.receive_bytes);
     if (to != nullptr) take(exchange, task.rank, static_cast<std::byte*>(to));
   }
-  delete &task;
 }
 
 constexpr unsigned kParams[] = {8};

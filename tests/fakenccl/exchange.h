@@ -38,7 +38,7 @@ struct Exchange {
   int puts = 0;
 };
 
-/// One rank's part.
+/// One rank's part. It stays, since a graph may run it any number of times.
 struct Task {
   std::shared_ptr<Exchange> exchange;
   int rank = 0;

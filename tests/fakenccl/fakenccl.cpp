@@ -241,7 +241,7 @@ int collective(const Call& call, ncclComm* comm, CUstream stream) {
   const bool is_root = comm->rank == call.root;
   const Sizes sizes = sizes_of(call.kind, is_root, static_cast<size_t>(size));
   const double factor = reduces && call.op > ncclAvg ? comm->factors[made] : 1;
-  auto task = std::make_unique<Task>();
+  Task* const task = new Task;
   {
     const std::lock_guard lock(g_mutex);
     task->exchange = join(comm->clique->collectives[comm->collectives++], {.kind = call.kind,
@@ -257,7 +257,7 @@ int collective(const Call& call, ncclComm* comm, CUstream stream) {
   task->send_bytes = sizes.send * call.count * element;
   task->receive = reinterpret_cast<uint64_t>(call.receive);
   task->receive_bytes = sizes.receive * call.count * element;
-  return add({.comm = comm, .task = task.release(), .stream = stream});
+  return add({.comm = comm, .task = task, .stream = stream});
 }
 
 int transfer(const char* name, uint64_t address, bool sends, size_t count, int type, int peer,
@@ -267,7 +267,7 @@ int transfer(const char* name, uint64_t address, bool sends, size_t count, int t
   if (!is_comm(comm) || peer < 0 || peer >= comm->clique->size) return ncclInvalidArgument;
   const int source = sends ? comm->rank : peer;
   const int destination = sends ? peer : comm->rank;
-  auto task = std::make_unique<Task>();
+  Task* const task = new Task;
   {
     const std::lock_guard lock(g_mutex);
     // A rank that sends to itself has both ends of a transfer: each counts alone.
@@ -281,7 +281,7 @@ int transfer(const char* name, uint64_t address, bool sends, size_t count, int t
   task->send = task->receive = address;
   task->send_bytes = sends ? bytes : 0;
   task->receive_bytes = sends ? 0 : bytes;
-  return add({.comm = comm, .task = task.release(), .stream = stream});
+  return add({.comm = comm, .task = task, .stream = stream});
 }
 
 int end_comm(ncclComm* comm) {

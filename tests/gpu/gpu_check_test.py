@@ -23,6 +23,7 @@ NEEDS_NO_TORCH = {  # by part
     3: {"preparation beside a busy device"},
     4: {"bits", "outputs"},
     6: {"launch cost"},
+    8: {"NCCL's functions"},
     10: {"a million launches from one thread", "a million launches from 16 threads"}}
 
 sys.path.insert(0, str(SOURCE / "tests" / "gpu"))

@@ -195,6 +195,12 @@ class Bench:
             raise Skip("needs a GPU")
         return self._script("other_frameworks", ("--framework", name))
 
+    def without_torch(self, name, *arguments):
+        """The command of a workload that needs a device, and no PyTorch."""
+        if self.device == "cpu" or self.driver_trouble:
+            raise Skip(self.driver_trouble or "needs a GPU")
+        return self._script(name, arguments)
+
     def _script(self, name, arguments):
         return [self.python, self.tree.workloads / (name + ".py"), *arguments, "--device", self.device,
                 "--out", self.folder / "result.json"]
