@@ -87,7 +87,7 @@ class FakeEngine:
         """What the engine would read on this thread: (scope, call, phase)."""
         import threading
 
-        scope, call, phase, _ = self.slots[threading.get_ident()]
+        scope, call, phase, *_ = self.slots[threading.get_ident()]
         return self.texts[scope], call, PHASES[phase]
 
     def of(self, kind):

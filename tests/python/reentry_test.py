@@ -138,7 +138,7 @@ class Signals(unittest.TestCase):
 
     SOURCE = """
 #include <signal.h>
-unsigned slot[4];
+unsigned slot[6];
 unsigned submit(const void* messages, unsigned bytes) { raise(SIGALRM); return 1; }
 void* scope_slot(void) { return slot; }
 """
@@ -155,7 +155,7 @@ void* scope_slot(void) { return slot; }
             raising = ctypes.CDLL(library)
         fake = fake_engine.FakeEngine()
         fake.stand_ins = [ctypes.cast(function, ctypes.c_void_p) for function in (raising.submit, raising.scope_slot)]
-        fake.slots[threading.get_ident()] = (ctypes.c_uint32 * 4).in_dll(raising, "slot")
+        fake.slots[threading.get_ident()] = (ctypes.c_uint32 * 6).in_dll(raising, "slot")
         observer = Observer(torch, engine.Engine(fake))
         self.assertIn("built-in", repr(observer.hot.enter))
         observer.install()
