@@ -14,6 +14,7 @@ dlsym:
 	.cfi_rel_offset x30, 8
 	mov	x29, sp
 	stp	x0, x1, [sp, #16]
+	add	x2, sp, #24		/* where the name is kept */
 	bl	convtrace_dlsym		/* x0: value, x1: next */
 	mov	x17, x0
 	mov	x16, x1			/* a jump through it may enter a function that begins with bti c */

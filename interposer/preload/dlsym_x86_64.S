@@ -16,6 +16,7 @@ dlsym:
 	.cfi_adjust_cfa_offset 8
 	subq	$8, %rsp
 	.cfi_adjust_cfa_offset 8
+	leaq	8(%rsp), %rdx		/* where the name is kept */
 	call	convtrace_dlsym		/* rax: value, rdx: next */
 	addq	$8, %rsp
 	.cfi_adjust_cfa_offset -8

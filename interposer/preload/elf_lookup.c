@@ -149,7 +149,8 @@ convtrace_function convtrace_find_in(const char* object, const char* symbol) {
 }
 
 struct listing {
-  const char *symbol, *name;
+  const char* symbol;
+  int past_self;
   struct convtrace_object* objects;
   size_t count, most;
 };
@@ -158,10 +159,13 @@ static int list_object(struct dl_phdr_info* info, size_t size, void* data) {
   (void)size;
   struct listing* listing = data;
   struct object object;
-  if (is_self(info) || !open_object(info, &object)) return 0;
-  if (find_in_object(&object, listing->symbol) == NULL) return 0;
+  if (is_self(info)) {
+    listing->past_self = 1;
+    return 0;
+  }
+  if (!open_object(info, &object) || find_in_object(&object, listing->symbol) == NULL) return 0;
   struct convtrace_object* entry = &listing->objects[listing->count++];
-  *entry = (struct convtrace_object){UINTPTR_MAX, 0, has_file_name(info, listing->name)};
+  *entry = (struct convtrace_object){UINTPTR_MAX, 0, listing->past_self};
   for (int i = 0; i < info->dlpi_phnum; ++i) {
     const ElfW(Phdr)* header = &info->dlpi_phdr[i];
     const uintptr_t begin = info->dlpi_addr + header->p_vaddr;
@@ -193,17 +197,16 @@ static int search_place(struct dl_phdr_info* info, size_t size, void* data) {
   return 1;
 }
 
-/// Not in the listing itself: dlopen must not be called while the list of objects is locked.
-size_t convtrace_objects_with(const char* symbol, const char* name,
-                              struct convtrace_object* objects, size_t most) {
-  struct listing listing = {symbol, name, objects, 0, most};
+size_t convtrace_objects_with(const char* symbol, struct convtrace_object* objects, size_t most) {
+  struct listing listing = {symbol, 0, objects, 0, most};
   dl_iterate_phdr(list_object, &listing);
-  for (size_t i = 0; i < listing.count; ++i) {
-    struct place place = {.address = objects[i].begin};
-    dl_iterate_phdr(search_place, &place);
-    if (place.path[0] != '\0') keep_loaded(place.path);
-  }
   return listing.count;
+}
+
+void convtrace_keep_object(uintptr_t address) {
+  struct place place = {.address = address};
+  dl_iterate_phdr(search_place, &place);
+  if (place.path[0] != '\0') keep_loaded(place.path);
 }
 
 convtrace_function convtrace_find_at(uintptr_t address, const char* symbol) {

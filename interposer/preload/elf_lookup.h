@@ -29,14 +29,16 @@ convtrace_function convtrace_find_in(const char* object, const char* symbol);
 /// A loaded object.
 struct convtrace_object {
   uintptr_t begin, end; /* of its memory */
-  int is_named;         /* as was asked for */
+  int is_behind;        /* it comes after this one in load order */
 };
 
-/// Lists the objects beside this one that define `symbol`, in load order, at most `most`, and keeps
-/// them from being unloaded. `is_named`: whether the name of its file begins with `name`.
+/// Lists the objects beside this one that define `symbol`, in load order, at most `most`.
 /// @return how many.
-size_t convtrace_objects_with(const char* symbol, const char* name,
-                              struct convtrace_object* objects, size_t most);
+size_t convtrace_objects_with(const char* symbol, struct convtrace_object* objects, size_t most);
+
+/// Keeps the object that contains `address` from being unloaded. Calls dlopen, so it must not be
+/// called in a callback of dl_iterate_phdr.
+void convtrace_keep_object(uintptr_t address);
 
 /// @return function `symbol` of the loaded object that contains `address`.
 convtrace_function convtrace_find_at(uintptr_t address, const char* symbol);

@@ -91,9 +91,26 @@ struct convtrace_dlsym_answer {
   void* value;
   dlsym_fn next;
 };
-struct convtrace_dlsym_answer convtrace_dlsym(void* handle, const char* name);
+/// @param asked  the name that `next` gets: it may be replaced.
+struct convtrace_dlsym_answer convtrace_dlsym(void* handle, const char* name, const char** asked);
 
-struct convtrace_dlsym_answer convtrace_dlsym(void* handle, const char* name) {
+/// What is found in the caller's own scope only a real dlsym that returns to the caller can tell.
+static struct convtrace_dlsym_answer find_nccl(void* handle, int nccl, void* found, dlsym_fn next,
+                                               const char** asked) {
+  const struct convtrace_nccl_answer answer = convtrace_found_nccl(found, nccl);
+  if (answer.second != NULL && handle == RTLD_DEFAULT) {
+    *asked = answer.second;
+    return (struct convtrace_dlsym_answer){NULL, next};
+  }
+  /* dlerror is set by what is not found */
+  if (answer.second != NULL && next(handle, answer.second) == NULL)
+    return (struct convtrace_dlsym_answer){NULL, NULL};
+  if (answer.value == NULL && found != NULL)
+    (void)next(handle, "nccl (this function is in no library that is loaded)");
+  return (struct convtrace_dlsym_answer){answer.value, NULL};
+}
+
+struct convtrace_dlsym_answer convtrace_dlsym(void* handle, const char* name, const char** asked) {
   const dlsym_fn next = real_dlsym();
   struct entry* entry = find_entry(name);
   const int subscribes = entry == NULL && name != NULL && convtrace_is_subscription(name);
@@ -103,12 +120,7 @@ struct convtrace_dlsym_answer convtrace_dlsym(void* handle, const char* name) {
     return (struct convtrace_dlsym_answer){NULL, next};
 
   void* found = next(handle, name);
-  if (nccl >= 0) {
-    void* answer = convtrace_found_nccl(found, nccl);
-    if (answer == NULL && found != NULL)
-      (void)next(handle, "nccl (this function is in no library that is loaded)"); /* dlerror */
-    return (struct convtrace_dlsym_answer){answer, NULL};
-  }
+  if (nccl >= 0) return find_nccl(handle, nccl, found, next, asked);
   if (subscribes) {
     void* answer = convtrace_found_subscription(found, name);
     if (answer != found) (void)next(handle, "cuptiSubscribe (no CUPTI is loaded)"); /* dlerror */

@@ -2,12 +2,14 @@
 /// Wrappers of NCCL's functions that make communicators and move data. Programs get them however
 /// they look a function up: linked, or by dlsym, which is also the way of Python's ctypes.
 ///
-/// A process may hold several copies of NCCL, and a communicator of one means nothing to another. A
-/// wrapper calls the copy that its caller would have reached: the one inside the caller's own
-/// object (NCCL linked statically), else libnccl.so.2, else the first that was loaded. dlsym gives
-/// a wrapper in place of the functions of the latter two alone. The caller is known by the return
-/// address, so a tail call out of an object with a copy of its own, in a process that has
-/// libnccl.so.2 besides, is taken for a call of the object behind it.
+/// A process may hold several copies of NCCL, or a library that takes its place, and a communicator
+/// of one means nothing to another. A wrapper calls what its caller would have reached: the copy
+/// inside the caller's own object (NCCL linked statically), else the first object behind this
+/// library in load order. dlsym gives a wrapper in place of the functions of the latter alone; in
+/// the caller's own scope (RTLD_DEFAULT) it finds NCCL itself, unrecorded, and only where the
+/// caller can see it. The caller is known by the return address, so a tail call out of an object
+/// with a copy of its own, in a process that has another one besides, is taken for a call of the
+/// object behind it.
 ///
 /// Without an engine a wrapper costs a few loads, one call of dl_iterate_phdr and a call. Without
 /// NCCL the wrappers behave like missing symbols: dlsym does not find them, and a call returns
@@ -42,8 +44,13 @@ enum convtrace_nccl_function {
 /// @return the function of that name, a convtrace_nccl_function; -1: it has no wrapper.
 int convtrace_nccl_index(const char* name);
 
-/// @param found  the result of the real dlsym for a function that has a wrapper. @return what the
-/// caller is to get; null: no copy of NCCL has the function.
-void* convtrace_found_nccl(void* found, int function);
+/// What dlsym is to return for a function that has a wrapper.
+struct convtrace_nccl_answer {
+  void* value;        /* null: no object has the function */
+  const char* second; /* not null: only if it sees this name, too, since all see the wrapper */
+};
+
+/// @param found  the result of the real dlsym.
+struct convtrace_nccl_answer convtrace_found_nccl(void* found, int function);
 
 #endif

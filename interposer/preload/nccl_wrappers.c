@@ -9,18 +9,23 @@
 #include "interposer/preload/nccl.h"
 
 #define MOST_COPIES 4
-#define NCCL_FILE "libnccl.so"
 
-/// A copy of NCCL in this process.
+/// An object in this process that defines NCCL's functions: NCCL, or a library that takes its place.
 struct copy {
-  uintptr_t begin, end; /* of the object that holds it */
-  int is_library;       /* its file is libnccl.so */
+  uintptr_t begin, end;
+  int is_behind; /* in load order, behind this library */
+  int is_nccl;   /* it has the second names that NCCL gives its functions */
   convtrace_function real[kNcclCount];
   struct convtrace_nccl_library library;
 };
 
 static const char* const kNames[kNcclCount] = {
 #define NCCL(name, ...) #name,
+#include "interposer/preload/nccl.def"
+};
+
+static const char* const kSecondNames[kNcclCount] = {
+#define NCCL(name, ...) "p" #name,
 #include "interposer/preload/nccl.def"
 };
 
@@ -35,28 +40,23 @@ static _Atomic(size_t) copy_count;
 static _Atomic(unsigned long long) looked_at; /* objects loaded when copies were last looked for */
 static atomic_flag adding = ATOMIC_FLAG_INIT;
 
-/// The name for interposers is preferred: another library may have taken the place of the plain one.
-static convtrace_function find_real(uintptr_t address, const char* name) {
-  char longer[64] = "p";
-  strncat(longer, name, sizeof longer - 2);
-  const convtrace_function found = convtrace_find_at(address, longer);
-  return found != NULL ? found : convtrace_find_at(address, name);
-}
-
 static void fill(struct copy* copy, const struct convtrace_object* object) {
-  copy->begin = object->begin;
+  const uintptr_t at = object->begin;
+  copy->begin = at;
   copy->end = object->end;
-  copy->is_library = object->is_named;
-  for (size_t i = 0; i < kNcclCount; ++i) copy->real[i] = find_real(object->begin, kNames[i]);
-  copy->library.comm_count = (int (*)(const void*, int*))find_real(object->begin, "ncclCommCount");
+  copy->is_behind = object->is_behind;
+  copy->is_nccl =
+      convtrace_find_at(at, "ncclGroupStart") == convtrace_find_at(at, "pncclGroupStart");
+  for (size_t i = 0; i < kNcclCount; ++i) copy->real[i] = convtrace_find_at(at, kNames[i]);
+  copy->library.comm_count = (int (*)(const void*, int*))convtrace_find_at(at, "ncclCommCount");
   copy->library.comm_user_rank =
-      (int (*)(const void*, int*))find_real(object->begin, "ncclCommUserRank");
+      (int (*)(const void*, int*))convtrace_find_at(at, "ncclCommUserRank");
 }
 
 /// Looks for the copies that are loaded now. @return how many.
 static size_t find_copies(struct copy found[MOST_COPIES]) {
   struct convtrace_object objects[MOST_COPIES];
-  const size_t count = convtrace_objects_with("ncclGroupStart", NCCL_FILE, objects, MOST_COPIES);
+  const size_t count = convtrace_objects_with("ncclGroupStart", objects, MOST_COPIES);
   for (size_t i = 0; i < count; ++i) fill(&found[i], &objects[i]);
   return count;
 }
@@ -73,6 +73,7 @@ static void keep(const struct copy* found, size_t found_count, unsigned long lon
   size_t count = atomic_load(&copy_count);
   for (size_t i = 0; i < found_count && count < MOST_COPIES; ++i) {
     if (is_known(&found[i], count)) continue;
+    convtrace_keep_object(found[i].begin);
     copies[count] = found[i];
     atomic_store_explicit(&copy_count, ++count, memory_order_release);
   }
@@ -80,25 +81,29 @@ static void keep(const struct copy* found, size_t found_count, unsigned long lon
   atomic_flag_clear(&adding);
 }
 
+/// The copy inside the caller's own object, else the first behind this library, which stays the
+/// first whatever is loaded later. A library that takes NCCL's place calls NCCL from its own
+/// functions of the same names, so it is nobody's own copy.
 static const struct copy* choose(const struct copy* from, size_t count, uintptr_t caller) {
-  const struct copy* best = count > 0 ? from : NULL;
+  const struct copy* first = NULL;
   for (size_t i = 0; i < count; ++i) {
-    if (caller - from[i].begin < from[i].end - from[i].begin) return &from[i];
-    if (from[i].is_library && !best->is_library) best = &from[i];
+    const int is_own = caller - from[i].begin < from[i].end - from[i].begin;
+    if (is_own && from[i].is_nccl) return &from[i];
+    if (first == NULL && from[i].is_behind) first = &from[i];
   }
-  return best;
+  return first;
 }
 
 /// What a call goes to; null: nothing.
 struct target {
-  uintptr_t object; /* an address in it */
   convtrace_function real;
+  int is_nccl;
   struct convtrace_nccl_library library;
 };
 
 static struct target target_in(const struct copy* copy, int function) {
-  if (copy == NULL) return (struct target){0, NULL, {NULL, NULL}};
-  return (struct target){copy->begin, copy->real[function], copy->library};
+  if (copy == NULL) return (struct target){NULL, 0, {NULL, NULL}};
+  return (struct target){copy->real[function], copy->is_nccl, copy->library};
 }
 
 /// @param caller  an address inside its code; 0: nobody's.
@@ -121,13 +126,15 @@ int convtrace_nccl_index(const char* name) {
   return -1;
 }
 
-void* convtrace_found_nccl(void* found, int function) {
+struct convtrace_nccl_answer convtrace_found_nccl(void* found, int function) {
   const uintptr_t own = (uintptr_t)kWrappers[function];
   const struct target to = target_for(0, function);
-  if ((uintptr_t)found == own) return to.real != NULL ? found : NULL;
-  if (found == NULL || to.real == NULL) return found;
-  const convtrace_function plain = convtrace_find_at(to.object, kNames[function]);
-  return (uintptr_t)found == (uintptr_t)plain ? (void*)own : found;
+  if ((uintptr_t)found != own) {
+    const int is_first = found != NULL && (uintptr_t)found == (uintptr_t)to.real;
+    return (struct convtrace_nccl_answer){is_first ? (void*)own : found, NULL};
+  }
+  if (to.real == NULL) return (struct convtrace_nccl_answer){NULL, NULL};
+  return (struct convtrace_nccl_answer){found, to.is_nccl ? kSecondNames[function] : NULL};
 }
 
 /// A communicator may be made by the call in which the driver starts the engine, so its wrapper

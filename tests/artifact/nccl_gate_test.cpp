@@ -59,8 +59,7 @@ void publish() {
 
 }  // namespace
 
-TEST_CASE("nccl gate: dlsym gives wrappers that reach the functions for interposers",
-          "[artifact]") {
+TEST_CASE("nccl gate: dlsym gives wrappers that reach the functions", "[artifact]") {
   void* nccl = open_library("libnccl.so.2");
   const struct {
     const char* name;
@@ -103,19 +102,60 @@ TEST_CASE("nccl gate: without NCCL the names are not found, and a call says syst
   CHECK(ncclGroupStart() == 34);  // as soon as it is there
 }
 
-TEST_CASE("nccl gate: each copy of NCCL is reached by who holds it", "[artifact]") {
-  const bool library_first = GENERATE(true, false);
-  CAPTURE(library_first);
-  void* const first = open_library(library_first ? "libnccl.so.2" : "libartifact_static_nccl.so");
-  void* const second = open_library(library_first ? "libartifact_static_nccl.so" : "libnccl.so.2");
-  void* const nccl = library_first ? first : second;
-  void* const other = library_first ? second : first;
-  CHECK(symbol(other, "calls_all_reduce")() == 61);
-  CHECK(symbol(nccl, "calls_all_reduce")() == 31);
-  CHECK(ncclGroupStart() == 34);  // of this program, which holds none
-  CHECK_FALSE(is_in_preload(symbol(other, "ncclSend")));
-  CHECK(symbol(other, "ncclSend")() == 72);
-  CHECK(is_in_preload(symbol(nccl, "ncclSend")));
+void check_copies(bool library_first) {
+  const char* const names[] = {"libnccl.so.2", "libartifact_static_nccl.so"};
+  const int own = library_first ? 30 : 60, later = library_first ? 60 : 30;
+  void* const first = open_library(names[library_first ? 0 : 1]);
+  const auto send = symbol(first, "ncclSend");
+  CHECK(is_in_preload(send));
+  CHECK(ncclGroupStart() == own + 4);  // of this program, which holds none
+  void* const second = open_library(names[library_first ? 1 : 0]);
+  CHECK(symbol(first, "calls_all_reduce")() == own + 1);
+  CHECK(symbol(second, "calls_all_reduce")() == later + 1);
+  CHECK(ncclGroupStart() == own + 4);
+  CHECK(send() == own + 2);
+  CHECK_FALSE(is_in_preload(symbol(second, "ncclSend")));
+  CHECK(symbol(second, "ncclSend")() == later + 2);
+}
+
+TEST_CASE("nccl gate: each copy of NCCL is reached by who holds it, libnccl.so.2 first",
+          "[artifact]") {
+  check_copies(true);
+}
+
+TEST_CASE("nccl gate: each copy of NCCL is reached by who holds it, libnccl.so.2 last",
+          "[artifact]") {
+  check_copies(false);
+}
+
+void check_shim(bool shim_first) {
+  void* const first = open_library(shim_first ? "libartifact_nccl_shim.so" : "libnccl.so.2");
+  void* const second = open_library(shim_first ? "libnccl.so.2" : "libartifact_nccl_shim.so");
+  void* const shim = shim_first ? first : second;
+  symbol<void (*)(void*)>(shim, "shim_uses")(shim_first ? second : first);
+  CHECK(ncclGroupStart() == (shim_first ? 94 : 34));  // as the loader would have bound it
+  CHECK(symbol(shim, "ncclAllReduce")() == 131);
+  CHECK(ncclAllReduce(nullptr, nullptr, 0, 0, 0, nullptr, nullptr) == (shim_first ? 131 : 31));
+}
+
+TEST_CASE("nccl gate: a library that takes NCCL's place, it first", "[artifact]") {
+  check_shim(true);
+}
+
+TEST_CASE("nccl gate: a library that takes NCCL's place, NCCL first", "[artifact]") {
+  check_shim(false);
+}
+
+TEST_CASE("nccl gate: the scope of the caller has what it has without wrappers", "[artifact]") {
+  open_library("libnccl.so.2");  // RTLD_LOCAL
+  CHECK(dlsym(RTLD_DEFAULT, "ncclAllReduce") == nullptr);
+  CHECK(dlerror() != nullptr);
+  void* const program = dlopen(nullptr, RTLD_NOW);
+  CHECK(dlsym(program, "ncclAllReduce") == nullptr);
+  REQUIRE(dlopen(PROGRAMS "/libnccl.so.2", RTLD_NOW | RTLD_GLOBAL | RTLD_NOLOAD) != nullptr);
+  CHECK(symbol(RTLD_DEFAULT, "ncclAllReduce")() == 31);
+  CHECK(symbol(program, "ncclAllReduce")() == 31);
+  CHECK(is_in_preload(symbol(program, "ncclAllReduce")));
 }
 
 TEST_CASE("nccl gate: a call is told before and behind, by what its arguments mean", "[artifact]") {

@@ -4,11 +4,11 @@
 #define FIRST_ANSWER 30
 #endif
 
-#define FUNCTION(name, answer)                          \
-  int p##name(void);                                    \
-  int p##name(void) { return FIRST_ANSWER + (answer); } \
-  __attribute__((weak)) int name(void);                 \
-  int name(void) { return FIRST_ANSWER + (answer) + 10; }
+/* As in NCCL, each has a second name. */
+#define FUNCTION(name, answer)                       \
+  __attribute__((weak)) int name(void);              \
+  int name(void) { return FIRST_ANSWER + (answer); } \
+  int p##name(void) __attribute__((alias(#name)));
 FUNCTION(ncclAllReduce, 1)
 FUNCTION(ncclSend, 2)
 FUNCTION(ncclCommDestroy, 3)
