@@ -261,8 +261,8 @@ void Interceptor::give_cupti_away() noexcept {
          "outside the gate are no longer seen");
 }
 
-format::SampleOutcome Interceptor::submit(std::span<DeviceRequest> batch,
-                                          uint64_t stream, Patience patience) noexcept {
+format::SampleOutcome Interceptor::submit(std::span<DeviceRequest> batch, uint64_t stream,
+                                          Patience patience) noexcept {
   if (impl_ == nullptr || !impl_->state.active.load(std::memory_order_acquire))
     return format::SampleOutcome::kGpuWorkOff;
   CudaState& state = impl_->state;
