@@ -5,6 +5,8 @@ import unittest
 
 from support import ObservedTest, qualified_names, torch
 
+from convtrace_observer.calls import collectives  # noqa: E402
+
 nn = torch.nn
 
 
@@ -132,6 +134,36 @@ class Collectives(ObservedTest):
             pass
         torch.distributed.barrier()
         self.assertEqual(self.messages()[2:], [("collective_values", None), ("tensor", "received:0"), ("collective", None)])
+
+    def test_borrowed_memory_is_read_at_a_wait_alone(self):
+        for waits in (True, False):
+            self.fake.messages.clear()
+            x = torch.frombuffer(bytearray(12), dtype=torch.float32)
+            work = torch.distributed.all_reduce(x, async_op=True)
+            while not work.is_completed():
+                pass
+            if waits:
+                work.wait()
+            torch.distributed.barrier()
+            self.assertEqual(self.messages()[2][0], "collective_values" if waits else "loss")
+
+    def test_calls_that_never_tell_that_they_are_complete_are_given_up(self):
+        class Work:
+            def is_completed(self):
+                return False
+
+            def get_future(self):
+                raise RuntimeError
+
+        calls = self.observer.collectives
+        calls._unbox_work = lambda boxed: boxed
+        works = [Work() for _ in range(300)]
+        for work in works:
+            calls.follow(collectives._Pending(1, 0, (0, 0, 0, 0), [], [], [], False), work)
+        self.assertEqual(len(calls._pending), 256)
+        self.observer.step = 3
+        calls.read_complete()
+        self.assertEqual(len(calls._pending), 0)
 
     def test_without_values_the_call_alone(self):
         self.fake.answer = 0

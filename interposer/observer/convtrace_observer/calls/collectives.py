@@ -11,12 +11,14 @@ Of tensors that are not in host memory the call is recorded, without values. Whe
 library records that call, with values: a call with CUDA tensors is recorded here when it has returned, and only if
 none of NCCL was recorded on this thread meanwhile.
 """
+import _thread
 import functools
 import itertools
 
 from ..base import engine, spent, values
 
 _NO_PEER = 0xFFFFFFFF
+_MOST_PENDING, _MOST_STEPS = 256, 2  # calls, and steps, after which a call that never tells that it is complete is given up
 _NCCL_CALLS = 2  # in a thread's slot
 
 
@@ -80,12 +82,13 @@ class _Group:
 
 class _Pending:
     """A call whose outputs are still to be read: `where` are phase, scope, call and op of their records, `memory` is
-    what values.TensorReader said of them, `versions` are torch's counts of writes to them."""
+    what values.TensorReader said of them, `versions` are torch's counts of writes to them. `borrows`: their memory may
+    be another's, and gone once the program knows that the call is complete."""
 
-    __slots__ = ("number", "step", "where", "tensors", "memory", "versions", "work")
+    __slots__ = ("number", "step", "where", "tensors", "memory", "versions", "borrows", "work")
 
-    def __init__(self, number, step, where, tensors, memory, versions):
-        self.number, self.step, self.where = number, step, where
+    def __init__(self, number, step, where, tensors, memory, versions, borrows):
+        self.number, self.step, self.where, self.borrows = number, step, where, borrows
         self.tensors, self.memory, self.versions = tensors, memory, versions  # the tensors, so that their memory stays
         self.work = None
 
@@ -93,6 +96,7 @@ class _Pending:
 # The kernels in torch's dispatcher, which stay once they are there, since one may always be running; and a list of the
 # one Collectives that they tell.
 _kernels, _told = [], []
+_abandoned = []  # works of the parent in a forked child, where their locks may be held by threads that are not there
 
 
 class Collectives:
@@ -101,9 +105,10 @@ class Collectives:
         self._torch = torch
         self._groups = {}
         self._ids = itertools.count(1)
+        self.last = 0  # id of the last call
         self._step, self._calls = -1, {}  # of this step: calls by place and op
         self._pending = {}  # id of the work's Python object -> _Pending
-        self._inside = 0  # functions of C++ that call and wait, and are running
+        self._inside = []  # threads in functions of C++ that call and wait
         self._patches = []  # (object, name, original, replacement)
 
     def install(self):
@@ -139,23 +144,33 @@ class Collectives:
     def forget(self):
         """In a forked child, where ids and groups of the parent mean nothing."""
         self._groups.clear()
+        _abandoned.append(dict(self._pending))
         self._pending.clear()
         self._calls.clear()
         self._step = -1
 
-    def read_complete(self, just=False):
-        """Reads what complete calls have received, before the program overwrites it. @param just  see _received()."""
+    def read_complete(self, since=None, base=None):
+        """Reads what complete calls have received, before the program overwrites it.
+        @param since, base  calls behind this id, or into memory of this address, were waited for just now."""
         for key, pending in list(self._pending.items()):
-            if pending.work.is_completed():
+            if _is_complete(pending.work):
+                just = (since is not None and pending.number > since
+                        or base is not None and any(memory is not None and memory.base == base for memory in pending.memory))
                 self._received(key, just)
+            elif pending.step + _MOST_STEPS < self._observer.step:
+                self._give_up(key)
 
     def _wrap_wait(self, original):
-        pending, received = self._pending, self._received
+        pending, received, give_up = self._pending, self._received, self._give_up
 
         def wait(self, *args, **kwargs):
-            result = original(self, *args, **kwargs)
+            try:
+                result = original(self, *args, **kwargs)
+            except BaseException:
+                give_up(id(self))
+                raise
             if id(self) in pending:
-                received(id(self), True)
+                received(id(self), True, True)
             return result
 
         return wait
@@ -163,19 +178,29 @@ class Collectives:
     def _wrap_waiting(self, original):
         """A function of C++ that calls collectives and waits for them."""
         def function(*args, **kwargs):
-            self._inside += 1
+            thread, since = _thread.get_ident(), self.last
+            self._inside.append(thread)
             try:
                 return original(*args, **kwargs)
             finally:
-                self._inside -= 1
-                self.waited()
+                self._inside.remove(thread)
+                self.waited(since)
 
         return function
 
-    def waited(self):
-        """C++ has just waited for a call, or for several."""
+    def waited(self, since=None):
+        """C++ has just waited for the calls behind the id `since`."""
         try:
-            self.read_complete(True)
+            self.read_complete(since)
+        except Exception as error:
+            self._observer.failed("collectives", error)
+
+    def waited_for(self, tensor):
+        try:
+            if self._pending:
+                with self._observer.read.unobserved():
+                    base = self._observer.read.base(tensor)
+                self.read_complete(base=base)
         except Exception as error:
             self._observer.failed("collectives", error)
 
@@ -198,7 +223,7 @@ class Collectives:
             thread = observer.threads.state
             if not observer.begin(thread):
                 return None
-            if self._pending and not self._inside:
+            if self._pending and _thread.get_ident() not in self._inside:
                 self.read_complete()
             return self._record(thread, op, args)
         except Exception as error:
@@ -216,6 +241,7 @@ class Collectives:
             device, index, dtype = self._kind((sent or received or (None,))[0])
             scope, call = thread.place()
             phase, name, number = thread.slot[1], intern(op.name), next(self._ids)
+            self.last = number
             reduction = 0 if op.reduction is None else self._reduction(args[op.reduction])
             batch.collective(phase, dtype, device, index, scope, call, name, group.name, group.members, reduction,
                              group.rank, group.size, peer, 0, _elements(sent), _elements(received),
@@ -228,7 +254,8 @@ class Collectives:
                 if received:
                     pending = _Pending(number, observer.step, where, received,
                                        memory if op.received == op.sent and sent else self._memory(received),
-                                       [values.version(tensor) for tensor in received])
+                                       [values.version(tensor) for tensor in received],
+                                       any(map(observer.read.borrows, received)))
         observer.submit(thread)
         return pending
 
@@ -236,13 +263,16 @@ class Collectives:
         """@param result  of the operator: its work, alone or behind what it returns."""
         try:
             pending.work = self._unbox_work(result[-1] if isinstance(result, (tuple, list)) else result)
+            if len(self._pending) >= _MOST_PENDING:
+                self._give_up(next(iter(self._pending)))
             self._pending[id(pending.work)] = pending
         except Exception as error:
             self._observer.failed("collectives", error)
 
-    def _received(self, key, just):
+    def _received(self, key, just, seen=False):
         """@param just  the program has not run since the call was complete, or waited for. Else it may have written: a
-        count of writes that has moved is then taken for that, though some backends move it, too."""
+        count of writes that has moved is then taken for that, though some backends move it, too.
+        @param seen  it was waited for in Python, so borrowed memory is still there."""
         observer = self._observer
         pending = self._pending.pop(key, None)
         if pending is None or not observer.active:
@@ -250,7 +280,8 @@ class Collectives:
         try:
             batch = engine.Batch(observer.port)
             with observer.read.unobserved():
-                if self._is_as_received(pending, just):
+                known = seen or not (pending.borrows or _has_failed(pending.work))
+                if known and self._is_as_received(pending, just):
                     batch.collective_values(pending.number, pending.step)
                     self._pack(batch, pending.where, "received", pending.memory)
                 else:
@@ -259,11 +290,18 @@ class Collectives:
         except Exception as error:
             observer.failed("collectives", error)
 
+    def _give_up(self, key):
+        pending = self._pending.pop(key, None)
+        if pending is not None and self._observer.active:
+            batch = engine.Batch(self._observer.port)
+            batch.loss(engine.LOST_STREAM_UNSAFE, len(pending.memory))
+            batch.submit()
+
     def _group(self, boxed):
         group = self._unbox_group(boxed)
         name = group.group_name
         known = self._groups.get(name)
-        if known is None or known.size != group.size():
+        if known is None or (known.rank, known.size) != (group.rank(), group.size()):
             intern = self._observer.port.intern
             known = self._groups[name] = _Group(intern("c10d:" + name), group.rank(), group.size())
         if known.members == 0:
@@ -357,7 +395,7 @@ def _wait_kernel(_, redispatch, behind):
         result = redispatch(keys & behind, *args)
         told = next(iter(_told), None)
         if told:
-            told.waited()
+            told.waited_for(args[0])
         return result
 
     return kernel
@@ -368,6 +406,26 @@ def _is_on_cuda(argument):
     while isinstance(argument, (list, tuple)) and argument:
         argument = argument[0]
     return getattr(argument, "is_cuda", False)
+
+
+def _is_complete(work):
+    """DDP waits for the future, which is complete a moment before the work says so."""
+    if work.is_completed():
+        return True
+    try:
+        return work.get_future().done()
+    except RuntimeError:  # a transfer has none
+        return False
+
+
+def _has_failed(work):
+    """Of a complete one. Work.exception() would say so with a warning. A transfer that was not waited for is complete
+    only when it failed."""
+    try:
+        work.get_future().wait()
+        return False
+    except Exception:
+        return True
 
 
 def _elements(tensors):
