@@ -57,7 +57,8 @@ ROOMS = {
     "interposer/core/writer": "cupti/kernels format/file format/findings format/settings "
         "interposer/core/control interposer/core/queue interposer/core/runtime",
     "interposer/core": "cupti cupti/abi cupti/driver cupti/memory format/settings interposer/abi interposer/core/control "
-        "interposer/core/memory interposer/core/nccl interposer/core/observer interposer/core/python interposer/core/queue interposer/core/runtime interposer/core/writer",
+        "interposer/core/memory interposer/core/nccl interposer/core/observer interposer/core/python "
+        "interposer/core/queue interposer/core/runtime interposer/core/writer",
     "interposer/preload": "cupti/abi format/settings",
     "interposer/observer/convtrace_observer/base": "",
     "interposer/observer/convtrace_observer/calls": "interposer/observer/convtrace_observer/base",

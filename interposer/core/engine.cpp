@@ -69,8 +69,7 @@ Engine::Engine(EngineOptions options)
                .when_full = settings_.snapshot_full},
               wakeup_, *this),
       port_({process_state(), *this, definitions_, addresses_, journal_, ops_, controls_.steps(),
-             *this, controls_.captures(), values_, controls_.names(), &helpers_,
-             settings_.poison}),
+             *this, controls_.captures(), values_, controls_.names(), &helpers_, settings_.poison}),
       nccl_({*this, definitions_, addresses_, journal_, controls_.captures(), controls_.names(),
              *this}) {
   if (settings_.stacks == settings::Stacks::kAll) {

@@ -21,10 +21,12 @@
 #define PARTS (RANKS * COUNT) /* elements of a buffer */
 
 /// What the program calls, by name.
-#define FUNCTIONS(X)                                                                        \
-  X(ncclCommInitRank)                                                                       \
-  X(ncclCommInitAll) X(ncclCommSplit) X(ncclCommDestroy) X(ncclCommAbort) X(ncclGroupStart) \
-      X(ncclGroupEnd) X(ncclAllReduce) X(ncclSend) X(ncclRecv)
+#define FUNCTIONS(X)  \
+  X(ncclCommInitRank) \
+  X(ncclCommInitAll)  \
+  X(ncclCommSplit)    \
+  X(ncclCommDestroy)  \
+  X(ncclCommAbort) X(ncclGroupStart) X(ncclGroupEnd) X(ncclAllReduce) X(ncclSend) X(ncclRecv)
 static struct {
 #define X(name) __typeof__(&(name)) name;
   FUNCTIONS(X)
