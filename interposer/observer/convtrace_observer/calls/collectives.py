@@ -189,7 +189,7 @@ class Collectives:
         return function
 
     def waited(self, since=None):
-        """C++ has just waited for the calls behind the id `since`."""
+        """C++ has just waited for the calls behind the id `since`, or for some."""
         try:
             self.read_complete(since)
         except Exception as error:

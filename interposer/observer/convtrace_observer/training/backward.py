@@ -47,7 +47,7 @@ class Backward:
     def _enter(self, thread, args, kwargs, records_loss):
         observer = self._observer
         try:
-            before = thread.slot[0], thread.slot[1], observer.collectives.last
+            before = thread.slot[0], thread.slot[1]
             if not observer.begin(thread):
                 return None
             if observer.steps.backward(records_loss):
@@ -67,8 +67,8 @@ class Backward:
     def _leave(self, thread, before):
         observer = self._observer
         try:
-            thread.slot[0], thread.slot[1], last = before
-            observer.collectives.waited(last)
+            thread.slot[0], thread.slot[1] = before
+            observer.collectives.waited()  # by DDP; but a hook of its communication may have written since
             if observer.capture:
                 self._mark(thread, 0)
             if not observer.steps.sees_optimizer:
