@@ -26,7 +26,7 @@ std::map<uint32_t, double> common_changes(const std::map<uint32_t, std::vector<P
   std::map<uint32_t, std::vector<double>> changes;
   for (const auto& [group, steps] : groups)
     for (size_t i = 1; i < steps.size(); ++i)
-      for (const size_t member : {0, 1})
+      for (const size_t member : {size_t{0}, size_t{1}})
         changes[steps[i].step].push_back(steps[i].own[member] - steps[i - 1].own[member]);
   std::map<uint32_t, double> common;
   for (auto& [step, all] : changes) {

@@ -176,7 +176,7 @@ struct Scale::Impl {
     const double mean = group.sent[0].sum / calls;
     PairStep step{
         .step = group.step, .calls = static_cast<uint32_t>(group.calls), .place = group.place};
-    for (const size_t i : {0, 1}) {
+    for (const size_t i : {size_t{0}, size_t{1}}) {
       step.own[i] = group.sent[i].own / calls;
       step.rms[i] = group.sent[i].rms;
     }

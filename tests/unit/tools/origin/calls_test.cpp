@@ -162,7 +162,7 @@ TEST_CASE("origin: a value that is received after the next step began", "[origin
     job[rank].add(0, late);
     job[rank].add(1, {.scope = "fc", .values = noise(6, 20)});
   }
-  for (const uint64_t events : {1, 1000}) {
+  for (const uint64_t events : {uint64_t{1}, uint64_t{1000}}) {
     const OriginResult result = origins_of(job, events);
     REQUIRE(result.origins.size() == 1);
     CHECK(result.origins[0].kind == Kind::kUnequal);
@@ -392,7 +392,7 @@ TEST_CASE("origin: the order of the files and the size of windows change nothing
                        if (at.is(2, 3, "fc1 output")) at.values[5] = kNan;
                      }});
   const OriginResult whole = origins_of(job);
-  for (const uint64_t events : {1, 60, 200}) {
+  for (const uint64_t events : {uint64_t{1}, uint64_t{60}, uint64_t{200}}) {
     const OriginResult cut = origins_of(job, events);
     CHECK(told(cut) == told(whole));
     CHECK(cut.origins[0].ranks == whole.origins[0].ranks);

@@ -79,7 +79,7 @@ TEST_CASE("origin: records that are lost", "[origin][hostile]") {
   Job job = trained({.ranks = 3, .steps = 6});
   std::erase_if(job[1].events,
                 [](const Event& event) { return event.call && event.call->number == 5; });
-  for (const uint64_t events : {1, 1000}) {
+  for (const uint64_t events : {uint64_t{1}, uint64_t{1000}}) {
     const OriginResult result = origins_of(job, events);
     CHECK(told(result) == std::vector<std::string>{});
     CHECK(result.joined == 11);
