@@ -269,8 +269,9 @@ class Collectives:
         except Exception as error:
             self._observer.failed("collectives", error)
 
-    def _received(self, key, just, seen=False):
-        """@param just  the program has not run since the call was complete, or waited for. Else it may have written: a
+    def _received(self, key, just, seen=False, given_up=False):
+        """Reads what a call has received, or counts that it could not be read.
+        @param just  the program has not run since the call was complete, or waited for. Else it may have written: a
         count of writes that has moved is then taken for that, though some backends move it, too.
         @param seen  it was waited for in Python, so borrowed memory is still there."""
         observer = self._observer
@@ -280,7 +281,7 @@ class Collectives:
         try:
             batch = engine.Batch(observer.port)
             with observer.read.unobserved():
-                known = seen or not (pending.borrows or _has_failed(pending.work))
+                known = not given_up and (seen or not (pending.borrows or _has_failed(pending.work)))
                 if known and self._is_as_received(pending, just):
                     batch.collective_values(pending.number, pending.step)
                     self._pack(batch, pending.where, "received", pending.memory)
@@ -291,11 +292,7 @@ class Collectives:
             observer.failed("collectives", error)
 
     def _give_up(self, key):
-        pending = self._pending.pop(key, None)
-        if pending is not None and self._observer.active:
-            batch = engine.Batch(self._observer.port)
-            batch.loss(engine.LOST_STREAM_UNSAFE, len(pending.memory))
-            batch.submit()
+        self._received(key, False, given_up=True)
 
     def _group(self, boxed):
         group = self._unbox_group(boxed)
