@@ -75,7 +75,7 @@ ROOMS = {
     "tools/python": "",
     "tools/python/convtrace": "",
     "tools/python/convtrace/exports": "tools/python/convtrace",
-    "tools/simulate": "cupti/stats format/file",
+    "tools/simulate": "cupti/stats format/file tools/common",
     "tools/site_pages": "",
     "tools/diff/model": "format/settings tools/common",
     "tools/diff/compare": "tools/common tools/diff/model",
@@ -94,7 +94,7 @@ ROOMS = {
     "tools/check/report": "tools/check/model tools/common tools/diff/page tools/diff/report",
     "tools/check": "format/settings reader tools/check/model tools/check/report tools/check/training tools/check/values tools/common "
         "tools/diff/model tools/diff/read tools/diff/report tools/diff/verdict",
-    "tools/origin/model": "",
+    "tools/origin/model": "tools/diff/compare",
     "tools/origin/read": "reader tools/common tools/diff/model tools/origin/model",
     "tools/origin/join": "tools/diff/model tools/origin/model tools/origin/read",
     "tools/origin/judge": "cupti/stats/tile tools/common tools/diff/model tools/origin/join tools/origin/model",

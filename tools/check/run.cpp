@@ -108,9 +108,7 @@ void conclude(std::vector<RankResult> ranks, const Wanted& wanted, CheckResult& 
                              " came three steps late, and are not judged");
     result.steps = std::max(result.steps, rank.steps_seen);
     result.steps_trained = std::max(result.steps_trained, rank.steps_trained);
-    if (!rank.complete)
-      result.incomplete.push_back(tools::escape_text(rank.path) +
-                                  ": the trace was not closed, or is damaged");
+    if (!rank.complete) result.incomplete.push_back(diff::not_whole(rank.path));
   }
   std::set<uint32_t> numbers;
   for (const RankResult& rank : ranks)

@@ -83,6 +83,8 @@ Json stats_json(const format::Stats& s, format::DType dtype, format::Capture cap
   return json;
 }
 
+Json text_or_null(const std::string& text) { return text.empty() ? Json() : Json(text); }
+
 std::string dump_json(const Json& json, int indent) {
   return json.dump(indent, ' ', true, Json::error_handler_t::replace);
 }

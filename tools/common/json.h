@@ -25,6 +25,9 @@ using Json = nlohmann::ordered_json;
 [[nodiscard]] Json stats_json(const format::Stats& stats, format::DType dtype,
                               format::Capture capture);
 
+/// @return null for "".
+[[nodiscard]] Json text_or_null(const std::string& text);
+
 /// @return one line, or lines indented by `indent` spaces. Everything but printable ASCII is
 /// escaped; invalid UTF-8 becomes U+FFFD.
 [[nodiscard]] std::string dump_json(const Json& json, int indent = -1);

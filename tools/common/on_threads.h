@@ -2,13 +2,14 @@
 /// @file on_threads.h
 /// Does numbered pieces of work on several threads.
 
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <system_error>
 #include <thread>
 #include <vector>
 
-namespace convtrace::origin {
+namespace convtrace::tools {
 
 /// Calls `work(i)` once for each i < count, on up to `threads` threads, this one included.
 /// @param work  must not throw.
@@ -27,4 +28,4 @@ void on_threads(size_t count, unsigned threads, const Work& work) {
   for (std::thread& other : others) other.join();
 }
 
-}  // namespace convtrace::origin
+}  // namespace convtrace::tools

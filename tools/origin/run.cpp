@@ -9,12 +9,12 @@
 #include <utility>
 
 #include "tools/common/escape.h"
+#include "tools/common/on_threads.h"
 #include "tools/common/text.h"
 #include "tools/diff/read/trace_set.h"
 #include "tools/origin/join/engine.h"
 #include "tools/origin/judge/trial.h"
 #include "tools/origin/model/rank_text.h"
-#include "tools/origin/read/on_threads.h"
 #include "tools/origin/read/rank_reader.h"
 #include "tools/origin/read/windows.h"
 
@@ -42,7 +42,7 @@ class Traces {
     choose(files, result);
     for (const diff::TraceFile& file : files) readers.emplace_back(file.path, names_);
     std::vector<std::string> failures(readers.size());
-    on_threads(readers.size(), threads, [&](size_t i) {
+    tools::on_threads(readers.size(), threads, [&](size_t i) {
       const Status status = readers[i].open();
       if (!status.ok()) failures[i] = diff::unreadable(files[i].path, tools::status_text(status));
     });
@@ -143,9 +143,7 @@ void note_queues(std::span<const RankQueue* const> queues, const std::vector<Ran
     odd += queues[i]->odd_calls;
     lost += queues[i]->lost;
     result.values += queues[i]->value_count;
-    if (!queues[i]->complete)
-      result.incomplete.push_back(tools::escape_text(readers[i].path()) +
-                                  ": the trace was not closed, or is damaged");
+    if (!queues[i]->complete) result.incomplete.push_back(diff::not_whole(readers[i].path()));
   }
   if (late != 0)
     result.notes.push_back(tools::counted(late, "value") +
@@ -204,7 +202,8 @@ bool find_origins(const std::vector<std::string>& paths, const Limits& limits, O
   Engine engine(queues, groups, trial);
   const std::vector<uint32_t> ends = window_ends(readers, limits.most_events);
   for (const uint32_t end : ends) {
-    on_threads(readers.size(), threads, [&](size_t i) { read_to(readers[i], end, *queues[i]); });
+    tools::on_threads(readers.size(), threads,
+                      [&](size_t i) { read_to(readers[i], end, *queues[i]); });
     const bool last = end == ends.back();
     engine.run(last);
     trial.judge_parameters(queues, last);

@@ -3,7 +3,6 @@
 #include <sys/resource.h>
 
 #include <algorithm>
-#include <atomic>
 #include <deque>
 #include <filesystem>
 #include <fstream>
@@ -12,6 +11,7 @@
 #include <thread>
 #include <utility>
 
+#include "tools/common/on_threads.h"
 #include "tools/simulate/exchange.h"
 #include "tools/simulate/trace_file.h"
 
@@ -20,19 +20,6 @@ namespace {
 
 constexpr uint64_t kMostRecords = 250'000;
 constexpr uint64_t kTransferNs = 20'000;
-
-/// Calls work(i) for 0 to count - 1 on several threads.
-template <typename Work>
-void for_each(uint32_t threads, size_t count, Work&& work) {
-  std::atomic<size_t> next{0};
-  const auto take_turns = [&] {
-    for (size_t i; (i = next.fetch_add(1, std::memory_order_relaxed)) < count;) work(i);
-  };
-  std::vector<std::thread> others;
-  for (uint32_t i = 1; i < threads; ++i) others.emplace_back(take_turns);
-  take_turns();
-  for (std::thread& other : others) other.join();
-}
 
 class Job {
  public:
@@ -60,7 +47,8 @@ class Job {
       write();
       world_.maker.forget();
     }
-    if (!result_.hangs) for_each(threads_, files_.size(), [this](size_t i) { files_[i]->close(); });
+    if (!result_.hangs)
+      tools::on_threads(files_.size(), threads_, [this](size_t i) { files_[i]->close(); });
     for (const auto& file : files_) {
       if (!file->status().ok()) {
         error = std::string(file->status().site) + ": " + to_string(file->status().code);
@@ -167,8 +155,8 @@ class Job {
       for (const Record& record : rank->records)
         if (record.value && !std::exchange(record.value->wanted, true))
           tensors.push_back(record.value.get());
-    for_each(threads_, tensors.size(), [&](size_t i) { summarize(*tensors[i]); });
-    for_each(threads_, files_.size(), [this](size_t i) {
+    tools::on_threads(tensors.size(), threads_, [&](size_t i) { summarize(*tensors[i]); });
+    tools::on_threads(files_.size(), threads_, [this](size_t i) {
       files_[i]->append(step_, ranks_[i]->records);
       files_[i]->flush();  // or each would keep a chunk open: megabytes a rank
       ranks_[i]->records.clear();

@@ -47,8 +47,7 @@ bool read_weights(const std::string& path, Weights& weights, std::string& error)
     weights.ranks.push_back(trace.meta().rank);
     weights.hashed_anew = weights.hashed_anew && format::hashes_anew(trace.meta());
     if (trace.state() != reader::TraceState::kComplete)
-      weights.incomplete.push_back(tools::escape_text(file.path) +
-                                   ": the trace was not closed, or is damaged");
+      weights.incomplete.push_back(diff::not_whole(file.path));
   }
   return true;
 }

@@ -62,11 +62,10 @@ Json json_of(const Comparison& result) {
 
 void write_text(const Comparison& result, diff::Terminal terminal, std::ostream& out) {
   const auto line = [&](std::string_view label, const std::string& text) {
-    out << label << diff::wrapped(text, terminal.columns, label.size(), label.size()) << "\n";
+    out << diff::labelled(terminal, label, text);
   };
-  const bool good = result.faults() == 0;
-  const std::string first = diff::wrapped(headline(result), terminal.columns, 0, 2);
-  out << (terminal.color ? (good ? "\033[32;1m" : "\033[31;1m") + first + "\033[0m" : first)
+  out << diff::painted(terminal, result.faults() == 0 ? "32;1" : "31;1",
+                       diff::wrapped(headline(result), terminal.columns, 0, 2))
       << "\n";
   line("A           ", tools::escape_text(result.a->path) + ", " +
                            tools::counted(result.a->parameters.size(), "parameter") + " of " +

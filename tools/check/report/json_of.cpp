@@ -4,8 +4,7 @@ namespace convtrace::check {
 namespace {
 
 using tools::Json;
-
-Json text_or_null(const std::string& text) { return text.empty() ? Json() : Json(text); }
+using tools::text_or_null;
 
 Json finding_json(const Finding& finding) {
   return {{"id", finding.id},

@@ -64,6 +64,10 @@ std::string unreadable(const std::string& path, const std::string& why) {
   return tools::numbered(tools::MessageId::kUnreadable, tools::escape_text(path) + ": " + why);
 }
 
+std::string not_whole(const std::string& path) {
+  return tools::escape_text(path) + ": the trace was not closed, or is damaged";
+}
+
 bool open_trace_set(const std::string& path, TraceSet& set, std::string& error) {
   set.path = path;
   std::error_code ignored;

@@ -32,6 +32,9 @@ struct TraceSet {
 /// @return a line about a file that cannot be read, with its message number, escaped.
 [[nodiscard]] std::string unreadable(const std::string& path, const std::string& why);
 
+/// @return a line about a trace that was not closed, or is damaged, escaped.
+[[nodiscard]] std::string not_whole(const std::string& path);
+
 /// Opens a file, or every trace directly in a folder, whatever its name; ranks come from META.
 /// @param error one line, escaped, when nothing could be read.
 /// @return false with `error` set.

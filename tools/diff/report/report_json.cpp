@@ -12,8 +12,8 @@ namespace convtrace::diff {
 namespace {
 
 using tools::Json;
+using tools::text_or_null;
 
-Json text_or_null(const std::string& text) { return text.empty() ? Json() : Json(text); }
 Json number_or_null(double value) { return std::isnan(value) ? Json() : tools::json_number(value); }
 Json step_json(uint32_t step) { return step == format::kNoStep ? Json() : Json(step); }
 

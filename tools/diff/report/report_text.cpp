@@ -62,7 +62,7 @@ class TextReport {
 
  private:
   std::string paint(const char* code, const std::string& text) const {
-    return terminal_.color ? "\x1b[" + std::string(code) + 'm' + text + "\x1b[0m" : text;
+    return painted(terminal_, code, text);
   }
 
   std::string title(const std::string& text) const { return paint("1", text); }

@@ -56,6 +56,15 @@ std::string wrapped(std::string_view text, size_t columns, size_t first, size_t 
   return lines;
 }
 
+std::string painted(const Terminal& terminal, std::string_view code, const std::string& text) {
+  return terminal.color ? "\033[" + std::string(code) + "m" + text + "\033[0m" : text;
+}
+
+std::string labelled(const Terminal& terminal, std::string_view label, const std::string& text) {
+  if (text.empty()) return "";
+  return std::string(label) + wrapped(text, terminal.columns, label.size(), label.size()) + "\n";
+}
+
 std::vector<std::string> table_lines(const std::vector<std::vector<std::string>>& rows) {
   std::vector<size_t> widths;
   for (const std::vector<std::string>& row : rows) {

@@ -28,6 +28,14 @@ struct Terminal {
 [[nodiscard]] std::string wrapped(std::string_view text, size_t columns, size_t first,
                                   size_t indent);
 
+/// @param code  of an ANSI colour, "31;1". @return the text in it, if the terminal has colours.
+[[nodiscard]] std::string painted(const Terminal& terminal, std::string_view code,
+                                  const std::string& text);
+/// @return a label with its text, as one paragraph that is indented as deep as the label is wide; ""
+/// if the text is empty.
+[[nodiscard]] std::string labelled(const Terminal& terminal, std::string_view label,
+                                   const std::string& text);
+
 /// Formats rows of cells, a line each. A column is as wide as its widest cell. Between columns
 /// there are two spaces, or one before a cell that begins with '|'.
 [[nodiscard]] std::vector<std::string> table_lines(

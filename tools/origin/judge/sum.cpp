@@ -113,7 +113,7 @@ class Sums {
   }
 
   void look_at_floats(const Reduced& one) {
-    if (unit_roundoff(one.result->dtype) == 0 || one.result->fingerprint == kNone) return;
+    if (roundoff_of_sums(one.result->dtype) == 0 || one.result->fingerprint == kNone) return;
     Deviation deviation;
     Image sum{};
     double norms = 0;
@@ -186,7 +186,8 @@ class Sums {
       count += out.count;
     }
     const bool judged = meeting_.reduces == Reduction::kSum || meeting_.reduces == Reduction::kAvg;
-    const double u = unit_roundoff(first->dtype), n = static_cast<double>(meeting_.members.size());
+    const double u = roundoff_of_sums(first->dtype),
+                 n = static_cast<double>(meeting_.members.size());
     if (!judged || count != first->count || u == 0) return;
     if (meeting_.reduces == Reduction::kAvg) received *= n;
     Deviation deviation{.size = std::abs(received - sent), .tolerance = 0, .of = magnitudes / n};

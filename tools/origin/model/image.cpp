@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "tools/diff/compare/compare.h"
+
 namespace convtrace::origin {
 namespace {
 
@@ -55,26 +57,10 @@ Image added(const Image& a, const Image& b, double factor) {
   return sum;
 }
 
-double unit_roundoff(format::DType dtype) {
-  using format::DType;
-  switch (dtype) {
-    case DType::kF64:
-    case DType::kC128:
-      return 0x1p-53;
-    case DType::kF32:
-    case DType::kC64:
-      return 0x1p-24;
-    case DType::kF16:
-      return 0x1p-11;
-    case DType::kBF16:
-      return 0x1p-8;
-    case DType::kF8E4M3FN:
-      return 0x1p-4;
-    case DType::kF8E5M2:
-      return 0x1p-3;
-    default:
-      return 0;
-  }
+double roundoff_of_sums(format::DType dtype) {
+  constexpr double kCoarsest = 1.0 / 8;  // f8e5m2
+  const double unit = diff::unit_roundoff(dtype);
+  return unit <= kCoarsest ? unit : 0;
 }
 
 double sum_tolerance(std::span<const Image> parts, const Image& sum, format::DType dtype,
@@ -98,7 +84,7 @@ double sum_tolerance(std::span<const Image> parts, const Image& sum, format::DTy
     const double average = std::sqrt(squares * static_cast<double>(k + 1) / n);
     rounded += std::max({norm_of(partial), largest, average});
   }
-  const double u = unit_roundoff(dtype);
+  const double u = roundoff_of_sums(dtype);
   // Never more than (n - 1) u sum |part|; a division or a product by 1/n rounds once more a member.
   const double by_additions = std::min(u * rounded, (n - 1) * u * norms);
   const double by_scaling = u * (norms + norm_of(sum));

@@ -20,8 +20,8 @@ namespace convtrace::origin {
 /// a + factor * b
 [[nodiscard]] Image added(const Image& a, const Image& b, double factor);
 
-/// @return half of the distance of 1 to the next number of a float type; 0 of other types.
-[[nodiscard]] double unit_roundoff(format::DType dtype);
+/// @return the unit roundoff of a type in which programs add; 0 of others.
+[[nodiscard]] double roundoff_of_sums(format::DType dtype);
 
 /// @return what an image of the sum of `parts` may be off by, rounding alone: whatever the order of
 /// the additions, each of them in `dtype`, and of the sketches themselves.

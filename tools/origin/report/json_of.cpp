@@ -4,8 +4,7 @@ namespace convtrace::origin {
 namespace {
 
 using tools::Json;
-
-Json text_or_null(const std::string& text) { return text.empty() ? Json() : Json(text); }
+using tools::text_or_null;
 
 Json through_json(const std::optional<Through>& through) {
   if (!through) return Json();

@@ -43,11 +43,10 @@ class TextReport {
   }
 
   void line(std::string_view label, const std::string& text) {
-    if (text.empty()) return;
-    out_ << label << diff::wrapped(text, terminal_.columns, label.size(), label.size()) << "\n";
+    out_ << diff::labelled(terminal_, label, text);
   }
   [[nodiscard]] std::string paint(std::string_view code, const std::string& text) const {
-    return terminal_.color ? "\033[" + std::string(code) + "m" + text + "\033[0m" : text;
+    return diff::painted(terminal_, code, text);
   }
 
   const OriginResult& result_;

@@ -123,8 +123,8 @@ TEST_CASE("origin: random changes of a job", "[origin][hostile]") {
 }
 
 TEST_CASE("origin: units in the last place of types", "[origin]") {
-  CHECK(origin::unit_roundoff(format::DType::kBF16) == 0x1p-8);
-  CHECK(origin::unit_roundoff(format::DType::kI32) == 0);
+  CHECK(origin::roundoff_of_sums(format::DType::kBF16) == 0x1p-8);
+  CHECK(origin::roundoff_of_sums(format::DType::kI32) == 0);
 }
 
 }  // namespace
